@@ -1,0 +1,16 @@
+# Every library that Troupe uses, by imported target. Debian 12's package is named beside each.
+find_package(Threads REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+find_package(fmt REQUIRED)            # libfmt-dev
+find_package(spdlog REQUIRED)         # libspdlog-dev
+find_package(yaml-cpp REQUIRED)       # libyaml-cpp-dev
+find_package(nlohmann_json REQUIRED)  # nlohmann-json3-dev
+find_package(dnnl REQUIRED)           # libdnnl-dev
+find_package(ZLIB REQUIRED)           # zlib1g-dev
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)  # libssl-dev
+find_package(CLI11 REQUIRED)          # libcli11-dev
+
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(LZ4 REQUIRED IMPORTED_TARGET liblz4)    # liblz4-dev
+pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)    # libhwy-dev
+include(FindCaf)                                          # libcaf-dev

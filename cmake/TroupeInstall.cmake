@@ -1,0 +1,2 @@
+# `cmake --install`: headers below include/troupe, libraries, and find_package(troupe).
+include(CMakePackageConfigHelpers)

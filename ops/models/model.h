@@ -1,0 +1,33 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ops/nn/module.h"
+
+namespace troupe {
+
+/// A model as an ordered list of blocks; a pipeline may be cut between any two of them. Building
+/// one allocates no weights, so each stage builds the whole and keeps its share.
+struct Model {
+  std::string name;
+  Shape sample_shape;  ///< (C, H, W) of one sample
+  std::int64_t classes = 0;
+  std::vector<std::unique_ptr<nn::Module>> blocks;
+};
+
+struct ModelOptions {
+  std::string name = "wide_resnet";  ///< wide_resnet | mnist_cnn | mlp
+  std::int64_t in_channels = 1;
+  std::int64_t height = 28, width = 28;  ///< of the samples; from the data set
+  std::vector<std::int64_t> widths = {16, 16, 32, 64};  ///< wide_resnet: channels; mlp: hidden sizes
+  std::int64_t classes = 10;
+  double dropout = 0.01;
+  ConvolutionAlgorithm convolution = ConvolutionAlgorithm::automatic;
+};
+
+/// Throws Error{bad_options} for an unknown name (with the nearest known one) or sizes that the
+/// model cannot have.
+Model make_model(const ModelOptions& options);
+
+}  // namespace troupe

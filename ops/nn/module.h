@@ -1,0 +1,44 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ops/nn/state.h"
+#include "ops/tape.h"
+
+namespace troupe::nn {
+
+/// A part of a model: what it keeps and what it does to a value. Modules hold no weights; they
+/// know where in the Pass theirs are, after `declare`. One actor uses a module at a time.
+class Module {
+ public:
+  explicit Module(std::string path) : path_(std::move(path)) {}
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  /// Dotted path from the model's root, the prefix of its parameters' names ("block1.layer1").
+  const std::string& path() const { return path_; }
+
+  /// Adds what this module keeps to `spec` and remembers the indices. Called once.
+  virtual void declare(StateSpec& spec);
+  /// Records its work on the tape.
+  virtual Value forward(Tape& tape, Value x) = 0;
+
+ protected:
+  /// Makes a child with the path "<this path>.<name>"; children are declared in the order made.
+  template <class M, class... Args>
+  M& child(std::string_view name, Args&&... args) {
+    auto made = std::make_unique<M>(path_.empty() ? std::string(name) : path_ + "." + std::string(name),
+                                    std::forward<Args>(args)...);
+    M& reference = *made;
+    children_.push_back(std::move(made));
+    return reference;
+  }
+
+ private:
+  std::string path_;
+  std::vector<std::unique_ptr<Module>> children_;
+};
+
+}  // namespace troupe::nn

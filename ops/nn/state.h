@@ -1,0 +1,100 @@
+#pragma once
+// The state of a part of a model: what exists (StateSpec), and one committed version of it.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/pass.h"
+#include "runtime/tensor/tensor.h"
+
+namespace troupe {
+
+/// How a parameter begins. The numbers depend on the seed and the parameter's name alone.
+struct Initializer {
+  enum class Kind : std::uint8_t { uniform, constant };
+  Kind kind = Kind::constant;
+  double value = 0.0;  ///< the constant, or the bound b of U(-b, b)
+};
+
+struct ParameterSpec {
+  std::string name;  ///< PyTorch's state_dict key, e.g. "block1.layer1.cbr.0.weight"
+  Shape shape;
+  Initializer initializer;
+  std::int64_t offset = 0;  ///< element of the flat array where it begins; set by StateSpec
+};
+
+/// A running statistic. At a commit it is folded once for each micro-batch, in global order:
+/// running = (1 - momentum) * running + momentum * observed, as PyTorch's batch norm.
+struct BufferSpec {
+  std::string name;
+  Shape shape;
+  double initial = 0.0;
+  double momentum = 0.1;
+  std::int64_t offset = 0;
+};
+
+/// What a sequence of modules needs to keep, collected by Module::declare. Parameters lie behind
+/// one another in one flat array, buffers in another, so that the optimizer, the reducer and a
+/// snapshot each make one pass over memory. Every offset is a multiple of 16 elements; the
+/// elements between are zero.
+class StateSpec {
+ public:
+  ParameterIndex add_parameter(std::string name, Shape shape, Initializer initializer);
+  BufferIndex add_buffer(std::string name, Shape shape, double initial, double momentum);
+  /// An i64 scalar that counts folded micro-batches (PyTorch's num_batches_tracked).
+  void add_counter(std::string name);
+
+  const std::vector<ParameterSpec>& parameters() const { return parameters_; }
+  const std::vector<BufferSpec>& buffers() const { return buffers_; }
+  const std::vector<std::string>& counters() const { return counters_; }
+  std::int64_t parameter_elements() const { return parameter_elements_; }  ///< padded
+  std::int64_t buffer_elements() const { return buffer_elements_; }        ///< padded
+  std::int64_t parameter_count() const;                                    ///< without padding
+
+  /// Views of a flat array, by index.
+  std::vector<Tensor> parameter_views(const Tensor& flat) const;
+  std::vector<Tensor> buffer_views(const Tensor& flat) const;
+
+ private:
+  std::vector<ParameterSpec> parameters_;
+  std::vector<BufferSpec> buffers_;
+  std::vector<std::string> counters_;
+  std::int64_t parameter_elements_ = 0;
+  std::int64_t buffer_elements_ = 0;
+};
+
+/// A tensor with its state_dict key.
+struct NamedTensor {
+  std::string name;
+  Tensor tensor;
+};
+
+/// The state of a stage after a commit. Immutable once published: the optimizer writes the next
+/// version into other memory, so the writer and the supervisor may hold this one as long as they
+/// like, and a failed step leaves it untouched.
+struct StateVersion {
+  std::int64_t step = 0;  ///< optimizer steps that are in it
+  Tensor weights;         ///< flat, StateSpec::parameter_elements()
+  Tensor momentum;        ///< flat, the same; undefined without momentum
+  Tensor buffers;         ///< flat, StateSpec::buffer_elements()
+  std::vector<std::int64_t> counters;
+};
+using StatePtr = std::shared_ptr<const StateVersion>;
+
+/// Step 0: parameters from their initializers, the seed and their names.
+StatePtr initial_state(const StateSpec& spec, DType dtype, std::uint64_t seed);
+
+/// What a checkpoint or an export holds of a state: parameters, buffers and counters by name, and
+/// the momentum as "optimizer.momentum.<parameter>" where asked for. Shares the memory.
+std::vector<NamedTensor> named_tensors(const StateSpec& spec, const StateVersion& state,
+                                       bool with_optimizer);
+
+/// The inverse: a state whose tensors are found by name. Throws Error naming what is missing, has
+/// another shape, or (when `strict`) is there without being asked for.
+StatePtr state_from(const StateSpec& spec, DType dtype, const std::vector<NamedTensor>& tensors,
+                    std::int64_t step, bool with_optimizer, bool strict);
+
+}  // namespace troupe

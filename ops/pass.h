@@ -1,0 +1,41 @@
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "ops/kernels.h"
+#include "runtime/random.h"
+#include "runtime/tensor/tensor.h"
+
+namespace troupe {
+
+/// Where a stage keeps a parameter or a batch-norm statistic: an index into the spans of a Pass.
+struct ParameterIndex {
+  int value = -1;
+};
+struct BufferIndex {
+  int value = -1;
+};
+
+/// What one trip of a micro-batch through a stage works with. Passed to every primitive; nothing
+/// else is shared between them. Valid while the stage holds the micro-batch.
+struct Pass {
+  Stream stream;
+  DType dtype = DType::f32;
+  bool training = true;
+  RandomKey random;  ///< of this step and micro-batch; a primitive fills in its operation
+
+  /// Changes when the weights change: kernels that keep reordered weights compare it.
+  std::uint64_t weights_version = 0;
+  std::span<const Tensor> weights;         ///< by ParameterIndex
+  std::span<const Tensor> buffers;         ///< by BufferIndex; running statistics, read in evaluation
+  std::span<Tensor> weight_gradients;      ///< by ParameterIndex; each written once by backward
+  std::span<Tensor> statistics;            ///< by BufferIndex; this micro-batch's, written by forward
+
+  const Tensor& weight(ParameterIndex index) const { return weights[static_cast<std::size_t>(index.value)]; }
+  const Tensor& buffer(BufferIndex index) const { return buffers[static_cast<std::size_t>(index.value)]; }
+  Tensor& weight_gradient(ParameterIndex index) const { return weight_gradients[static_cast<std::size_t>(index.value)]; }
+  Tensor& statistic(BufferIndex index) const { return statistics[static_cast<std::size_t>(index.value)]; }
+  const KernelTable& kernels() const { return troupe::kernels(stream.device, dtype); }
+};
+
+}  // namespace troupe

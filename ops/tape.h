@@ -1,0 +1,108 @@
+#pragma once
+#include <concepts>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "ops/pass.h"
+
+namespace troupe {
+
+/// Names a tensor that flows through a Tape.
+struct Value {
+  int index = -1;
+};
+
+/// What a primitive's input half fills in for one of its inputs.
+struct InputGradient {
+  bool wanted = true;  ///< false where nobody needs it: the primitive may leave it out
+  Tensor grad;         ///< shape and layout of the input
+};
+
+/// Remembers what a micro-batch's forward pass did, so that it can be walked backward.
+///
+/// A primitive is a small object: its members are its attributes and what it saves. It has
+///
+///     static constexpr std::string_view name;
+///     Tensor forward(const Pass&, const Tensor& x, ...);              // saves what backward needs
+///     void input_gradient(const Pass&, const Tensor& grad, std::span<InputGradient> inputs);
+///     void weight_gradient(const Pass&, const Tensor& grad);          // only where it has weights
+///
+/// `record` runs it and keeps it. The two backward halves may be called apart (a schedule may run
+/// the weight half later), input half first. In evaluation nothing is kept. A Tape belongs to one
+/// stage and one micro-batch; dropping it frees everything saved.
+class Tape {
+ public:
+  explicit Tape(Pass pass) : pass_(std::move(pass)) {}
+  Tape(Tape&&) = default;
+  Tape& operator=(Tape&&) = default;
+
+  const Pass& pass() const { return pass_; }
+
+  /// Brings a tensor in. Its gradient is computed only if `wants_gradient`.
+  Value input(Tensor tensor, bool wants_gradient);
+
+  /// Runs `primitive.forward(pass, inputs...)`, keeps the primitive, and names the output.
+  template <class Primitive, std::same_as<Value>... Inputs>
+  Value record(Primitive primitive, Inputs... inputs) {
+    auto node = std::make_unique<NodeOf<Primitive>>(std::move(primitive));
+    Tensor output = node->primitive.forward(pass_, tensor(inputs)...);
+    return keep(std::move(node), {inputs...}, std::move(output));
+  }
+
+  const Tensor& tensor(Value value) const { return values_[static_cast<std::size_t>(value.index)].tensor; }
+
+  /// Ends the forward pass: lets go of every value that no primitive saved for itself.
+  void seal();
+
+  /// Both halves, node by node: the gradient of the inputs that want one, in their order.
+  std::vector<Tensor> backward(Value output, Tensor grad);
+  /// The input half alone; keeps the gradients that backward_weights needs.
+  std::vector<Tensor> backward_inputs(Value output, Tensor grad);
+  /// The weight half; afterwards the tape is empty.
+  void backward_weights();
+
+  /// Bytes that the tape holds for backward, counting shared storage once.
+  std::size_t saved_bytes() const;
+
+ private:
+  struct Node {
+    virtual ~Node() = default;
+    virtual void input_gradient(const Pass&, const Tensor& grad, std::span<InputGradient> inputs) = 0;
+    virtual void weight_gradient(const Pass&, const Tensor& grad) = 0;
+    virtual bool has_weights() const = 0;
+
+    std::vector<Value> inputs;
+    Value output;
+    Tensor grad;  ///< kept between the halves
+  };
+  template <class Primitive>
+  struct NodeOf final : Node {
+    explicit NodeOf(Primitive p) : primitive(std::move(p)) {}
+    static constexpr bool weighted = requires(Primitive p, const Pass& pass, const Tensor& t) {
+      p.weight_gradient(pass, t);
+    };
+    void input_gradient(const Pass& pass, const Tensor& grad, std::span<InputGradient> inputs) override {
+      primitive.input_gradient(pass, grad, inputs);
+    }
+    void weight_gradient(const Pass& pass, const Tensor& grad) override {
+      if constexpr (weighted) primitive.weight_gradient(pass, grad);
+    }
+    bool has_weights() const override { return weighted; }
+    Primitive primitive;
+  };
+  struct Slot {
+    Tensor tensor;
+    Tensor grad;
+    bool wants_gradient = false;
+  };
+
+  Value keep(std::unique_ptr<Node> node, std::vector<Value> inputs, Tensor output);
+
+  Pass pass_;
+  std::vector<Slot> values_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::vector<Value> sources_;
+};
+
+}  // namespace troupe

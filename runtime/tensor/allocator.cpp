@@ -1,0 +1,103 @@
+#include "runtime/tensor/allocator.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <map>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include "runtime/error.h"
+
+namespace troupe {
+namespace {
+
+constexpr std::align_val_t alignment{64};
+
+// Four classes for each power of two: at most a quarter of a block is unused.
+std::size_t size_class(std::size_t bytes) {
+  if (bytes <= 256) return 256;
+  const std::size_t step = std::bit_floor(bytes - 1) / 4;
+  return (bytes + step - 1) / step * step;
+}
+
+}  // namespace
+
+struct CachingAllocator::State {
+  std::mutex mutex;
+  std::map<std::size_t, std::vector<void*>> free_blocks;
+  AllocatorCounters counters;
+};
+
+CachingAllocator::CachingAllocator(Device device)
+    : device_(device), state_(std::make_unique<State>()) {
+  if (device.kind != Device::Kind::cpu)
+    throw Error(ErrorCode::unsupported, "no allocator for " + to_string(device),
+                "this build computes on the CPU");
+}
+
+CachingAllocator::~CachingAllocator() { trim(); }
+
+void* CachingAllocator::allocate(std::size_t bytes) {
+  const std::size_t size = size_class(bytes);
+  {
+    std::lock_guard lock(state_->mutex);
+    auto& counters = state_->counters;
+    ++counters.allocations;
+    counters.in_use_bytes += size;
+    counters.peak_bytes = std::max(counters.peak_bytes, counters.in_use_bytes);
+    auto& blocks = state_->free_blocks[size];
+    if (!blocks.empty()) {
+      void* block = blocks.back();
+      blocks.pop_back();
+      ++counters.reused;
+      counters.cached_bytes -= size;
+      return block;
+    }
+  }
+  if (void* block = ::operator new(size, alignment, std::nothrow)) return block;
+  std::lock_guard lock(state_->mutex);
+  state_->counters.in_use_bytes -= size;
+  throw Error(ErrorCode::io,
+              fmt::format("out of memory on {}: {} bytes asked for, {} in use, {} cached",
+                          to_string(device_), size, state_->counters.in_use_bytes,
+                          state_->counters.cached_bytes),
+              "lower train.batch_size, or raise train.micro_batches");
+}
+
+void CachingAllocator::release(void* block, std::size_t bytes) noexcept {
+  const std::size_t size = size_class(bytes);
+  std::lock_guard lock(state_->mutex);
+  state_->counters.in_use_bytes -= size;
+  state_->counters.cached_bytes += size;
+  state_->free_blocks[size].push_back(block);
+}
+
+AllocatorCounters CachingAllocator::counters() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->counters;
+}
+
+void CachingAllocator::reset_peak() {
+  std::lock_guard lock(state_->mutex);
+  state_->counters.peak_bytes = state_->counters.in_use_bytes;
+}
+
+void CachingAllocator::trim() {
+  std::lock_guard lock(state_->mutex);
+  for (auto& [size, blocks] : state_->free_blocks)
+    for (void* block : blocks) ::operator delete(block, alignment);
+  state_->free_blocks.clear();
+  state_->counters.cached_bytes = 0;
+}
+
+CachingAllocator& CachingAllocator::of(Device device) {
+  // Never destroyed: tensors in other statics may outlive any order of destruction.
+  static auto* cpu = new CachingAllocator({});
+  if (device == Device{}) return *cpu;
+  throw Error(ErrorCode::unsupported, "no allocator for " + to_string(device),
+              "this build computes on the CPU");
+}
+
+}  // namespace troupe

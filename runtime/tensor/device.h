@@ -1,0 +1,26 @@
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace troupe {
+
+/// A place that holds tensors and computes on them.
+struct Device {
+  enum class Kind : std::uint8_t { cpu, cuda };
+  Kind kind = Kind::cpu;
+  std::int16_t index = 0;
+
+  auto operator<=>(const Device&) const = default;
+};
+
+std::string to_string(Device device);  ///< "cpu", "cuda:0"
+
+/// Where a kernel runs, passed explicitly to every one of them: CAF may run each handler of an
+/// actor on another thread, so nothing may depend on thread-local state. One actor owns a stream.
+struct Stream {
+  Device device;
+  int threads = 1;           ///< intra-op width on the CPU; part of the numerical configuration
+  void* handle = nullptr;    ///< the CUDA stream on a GPU; null on the CPU
+};
+
+}  // namespace troupe
