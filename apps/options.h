@@ -13,8 +13,8 @@ namespace troupe {
 
 struct Options {
   std::uint64_t seed = 1;
-  std::string precision = "f32";       ///< f32 | f64 (plain reference kernels, for checking)
-  std::string convolution = "auto";    ///< auto | direct | winograd
+  std::string precision = "f32";     ///< f32 | f64 (plain reference kernels, for checking)
+  std::string convolution = "auto";  ///< auto | direct | winograd
   bool trace = false;
 
   struct Model {
@@ -23,12 +23,13 @@ struct Options {
     std::vector<std::int64_t> widths = {16, 16, 32, 64};
     std::int64_t classes = 10;
     double dropout = 0.01;
-    std::filesystem::path weights;  ///< safetensors file or checkpoint to start from; empty for none
+    std::filesystem::path
+        weights;  ///< safetensors file or checkpoint to start from; empty for none
   } model;
 
   struct Data {
     std::string name = "fashion_mnist";  ///< fashion_mnist | synthetic
-    std::filesystem::path path;          ///< folder of the files; empty: where Debian's package puts them
+    std::filesystem::path path;  ///< folder of the files; empty: where Debian's package puts them
     std::vector<std::int64_t> shape = {1, 28, 28};  ///< synthetic
     std::int64_t classes = 10;                      ///< synthetic
     std::int64_t count = 6400;                      ///< synthetic: training samples
@@ -37,9 +38,9 @@ struct Options {
     bool shuffle = true;
     std::vector<std::string> augment = {};  ///< flip, crop; in this order
     bool drop_last = true;
-    int workers = 1;                ///< threads that prepare batches; 0: the loader actor itself
-    std::int64_t limit = 0;         ///< only the first N training samples; 0: all
-    std::int64_t test_limit = 0;    ///< only the first N test samples; 0: all
+    int workers = 1;              ///< threads that prepare batches; 0: the loader actor itself
+    std::int64_t limit = 0;       ///< only the first N training samples; 0: all
+    std::int64_t test_limit = 0;  ///< only the first N test samples; 0: all
   } data;
 
   struct Train {
@@ -53,9 +54,9 @@ struct Options {
     bool nesterov = false;
     std::string schedule = "constant";  ///< constant | step | cosine | one_cycle
     std::int64_t warmup_steps = 0;
-    std::int64_t step_epochs = 10;      ///< schedule step: epochs between two drops
-    double step_factor = 0.1;           ///< schedule step: what a drop multiplies the rate by
-    bool evaluate = true;               ///< count the test set at the end of each epoch
+    std::int64_t step_epochs = 10;  ///< schedule step: epochs between two drops
+    double step_factor = 0.1;       ///< schedule step: what a drop multiplies the rate by
+    bool evaluate = true;           ///< count the test set at the end of each epoch
   } train;
 
   struct Parallel {
@@ -84,7 +85,7 @@ struct Options {
   std::vector<Fault> faults;  ///< handlers that throw, once each: to see recovery work
 
   struct Restarts {
-    int max = 3;                         ///< restarts of one actor within `within`
+    int max = 3;  ///< restarts of one actor within `within`
     std::chrono::seconds within{60};
   } restarts;
 };

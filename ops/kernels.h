@@ -102,9 +102,9 @@ struct NormGradients {
 
 /// Loss and correct predictions of a micro-batch, and the gradient of the logits.
 struct LossOutput {
-  double loss_sum = 0;      ///< sum over the samples, not the mean
-  std::int64_t correct = 0; ///< samples whose largest logit is their class (first one wins ties)
-  Tensor logits_grad;       ///< d(loss_sum * scale) / d(logits); undefined when not asked for
+  double loss_sum = 0;       ///< sum over the samples, not the mean
+  std::int64_t correct = 0;  ///< samples whose largest logit is their class (first one wins ties)
+  Tensor logits_grad;        ///< d(loss_sum * scale) / d(logits); undefined when not asked for
 };
 
 /// Hyper-parameters of one optimizer step, as PyTorch's SGD.
@@ -134,12 +134,14 @@ struct KernelTable {
   /// Zeroes elements with the given probability and scales the others by 1 / (1 - probability).
   /// Element e is counted in logical (N, C, H, W) order, so the layout does not matter; it is
   /// dropped when uniform_float(random.block(e / 4)[e % 4]) < probability.
-  Tensor (*dropout)(const Stream& stream, const Tensor& x, float probability, const RandomKey& random);
+  Tensor (*dropout)(const Stream& stream, const Tensor& x, float probability,
+                    const RandomKey& random);
 
   ChannelMoments (*channel_moments)(const Stream& stream, const Tensor& x);
   /// x [N, C, H, W] or [N, C]; weight, bias, mean, variance [C].
-  Tensor (*batch_norm)(const Stream& stream, const Tensor& x, const Tensor& weight, const Tensor& bias,
-                       const ChannelMoments& moments, double epsilon, const NormEpilogue& epilogue);
+  Tensor (*batch_norm)(const Stream& stream, const Tensor& x, const Tensor& weight,
+                       const Tensor& bias, const ChannelMoments& moments, double epsilon,
+                       const NormEpilogue& epilogue);
   /// `z` is batch_norm's output. `batch_moments`: the moments are those of x (training), so they
   /// depend on x; otherwise they are constants.
   NormGradients (*batch_norm_backward)(const Stream& stream, const Tensor& grad, const Tensor& x,

@@ -26,15 +26,23 @@ struct Pass {
 
   /// Changes when the weights change: kernels that keep reordered weights compare it.
   std::uint64_t weights_version = 0;
-  std::span<const Tensor> weights;         ///< by ParameterIndex
-  std::span<const Tensor> buffers;         ///< by BufferIndex; running statistics, read in evaluation
-  std::span<Tensor> weight_gradients;      ///< by ParameterIndex; each written once by backward
-  std::span<Tensor> statistics;            ///< by BufferIndex; this micro-batch's, written by forward
+  std::span<const Tensor> weights;     ///< by ParameterIndex
+  std::span<const Tensor> buffers;     ///< by BufferIndex; running statistics, read in evaluation
+  std::span<Tensor> weight_gradients;  ///< by ParameterIndex; each written once by backward
+  std::span<Tensor> statistics;        ///< by BufferIndex; this micro-batch's, written by forward
 
-  const Tensor& weight(ParameterIndex index) const { return weights[static_cast<std::size_t>(index.value)]; }
-  const Tensor& buffer(BufferIndex index) const { return buffers[static_cast<std::size_t>(index.value)]; }
-  Tensor& weight_gradient(ParameterIndex index) const { return weight_gradients[static_cast<std::size_t>(index.value)]; }
-  Tensor& statistic(BufferIndex index) const { return statistics[static_cast<std::size_t>(index.value)]; }
+  const Tensor& weight(ParameterIndex index) const {
+    return weights[static_cast<std::size_t>(index.value)];
+  }
+  const Tensor& buffer(BufferIndex index) const {
+    return buffers[static_cast<std::size_t>(index.value)];
+  }
+  Tensor& weight_gradient(ParameterIndex index) const {
+    return weight_gradients[static_cast<std::size_t>(index.value)];
+  }
+  Tensor& statistic(BufferIndex index) const {
+    return statistics[static_cast<std::size_t>(index.value)];
+  }
   const KernelTable& kernels() const { return troupe::kernels(stream.device, dtype); }
 };
 

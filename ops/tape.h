@@ -50,7 +50,9 @@ class Tape {
     return keep(std::move(node), {inputs...}, std::move(output));
   }
 
-  const Tensor& tensor(Value value) const { return values_[static_cast<std::size_t>(value.index)].tensor; }
+  const Tensor& tensor(Value value) const {
+    return values_[static_cast<std::size_t>(value.index)].tensor;
+  }
 
   /// Ends the forward pass: lets go of every value that no primitive saved for itself.
   void seal();
@@ -68,7 +70,8 @@ class Tape {
  private:
   struct Node {
     virtual ~Node() = default;
-    virtual void input_gradient(const Pass&, const Tensor& grad, std::span<InputGradient> inputs) = 0;
+    virtual void input_gradient(const Pass&, const Tensor& grad,
+                                std::span<InputGradient> inputs) = 0;
     virtual void weight_gradient(const Pass&, const Tensor& grad) = 0;
     virtual bool has_weights() const = 0;
 
@@ -82,7 +85,8 @@ class Tape {
     static constexpr bool weighted = requires(Primitive p, const Pass& pass, const Tensor& t) {
       p.weight_gradient(pass, t);
     };
-    void input_gradient(const Pass& pass, const Tensor& grad, std::span<InputGradient> inputs) override {
+    void input_gradient(const Pass& pass, const Tensor& grad,
+                        std::span<InputGradient> inputs) override {
       primitive.input_gradient(pass, grad, inputs);
     }
     void weight_gradient(const Pass& pass, const Tensor& grad) override {

@@ -1,5 +1,6 @@
 #pragma once
-// Errors: throw for mistakes (options, shapes, files), return Result for weather (peers, full disks).
+// Errors: throw for mistakes (options, shapes, files), return Result for weather (peers, full
+// disks).
 
 #include <stdexcept>
 #include <string>

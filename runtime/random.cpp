@@ -2,7 +2,8 @@
 
 namespace troupe {
 
-std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> c, std::array<std::uint32_t, 2> k) {
+std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> c,
+                                    std::array<std::uint32_t, 2> k) {
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * c[0];
     const std::uint64_t p1 = std::uint64_t{0xCD9E8D57u} * c[2];

@@ -38,6 +38,8 @@ constexpr std::uint32_t operation_id(std::string_view path) {
 }
 
 /// Uniform in [0, 1) with 24 bits, from one 32-bit number.
-constexpr float uniform_float(std::uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
+constexpr float uniform_float(std::uint32_t bits) {
+  return static_cast<float>(bits >> 8) * 0x1p-24f;
+}
 
 }  // namespace troupe

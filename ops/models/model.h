@@ -20,7 +20,8 @@ struct ModelOptions {
   std::string name = "wide_resnet";  ///< wide_resnet | mnist_cnn | mlp
   std::int64_t in_channels = 1;
   std::int64_t height = 28, width = 28;  ///< of the samples; from the data set
-  std::vector<std::int64_t> widths = {16, 16, 32, 64};  ///< wide_resnet: channels; mlp: hidden sizes
+  std::vector<std::int64_t> widths = {16, 16, 32,
+                                      64};  ///< wide_resnet: channels; mlp: hidden sizes
   std::int64_t classes = 10;
   double dropout = 0.01;
   ConvolutionAlgorithm convolution = ConvolutionAlgorithm::automatic;

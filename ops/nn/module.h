@@ -29,8 +29,9 @@ class Module {
   /// Makes a child with the path "<this path>.<name>"; children are declared in the order made.
   template <class M, class... Args>
   M& child(std::string_view name, Args&&... args) {
-    auto made = std::make_unique<M>(path_.empty() ? std::string(name) : path_ + "." + std::string(name),
-                                    std::forward<Args>(args)...);
+    auto made =
+        std::make_unique<M>(path_.empty() ? std::string(name) : path_ + "." + std::string(name),
+                            std::forward<Args>(args)...);
     M& reference = *made;
     children_.push_back(std::move(made));
     return reference;

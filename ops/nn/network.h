@@ -33,7 +33,8 @@ class Network {
 
   /// Training pass; the result holds what backward needs. `wants_input_gradient` is false for the
   /// first stage.
-  std::unique_ptr<Trip> forward(const Tensor& x, const RandomKey& random, bool wants_input_gradient);
+  std::unique_ptr<Trip> forward(const Tensor& x, const RandomKey& random,
+                                bool wants_input_gradient);
   /// Input and weight halves; returns the gradient of x (undefined if not wanted). Fills
   /// trip.gradients.
   Tensor backward(Trip& trip, Tensor grad);

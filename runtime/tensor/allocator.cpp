@@ -94,7 +94,7 @@ void CachingAllocator::trim() {
 
 CachingAllocator& CachingAllocator::of(Device device) {
   // Never destroyed: tensors in other statics may outlive any order of destruction.
-  static auto* cpu = new CachingAllocator({});
+  static auto* cpu = new CachingAllocator(Device{});
   if (device == Device{}) return *cpu;
   throw Error(ErrorCode::unsupported, "no allocator for " + to_string(device),
               "this build computes on the CPU");

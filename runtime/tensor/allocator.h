@@ -13,7 +13,7 @@ struct AllocatorCounters {
   std::size_t peak_bytes = 0;    ///< the most that in_use_bytes has been since reset_peak()
   std::size_t cached_bytes = 0;  ///< free blocks kept for reuse
   std::uint64_t allocations = 0;
-  std::uint64_t reused = 0;      ///< allocations served from cached blocks
+  std::uint64_t reused = 0;  ///< allocations served from cached blocks
 };
 
 /// Keeps freed blocks by size class and hands them out again. Blocks are 64-byte aligned.

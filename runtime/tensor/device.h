@@ -19,8 +19,8 @@ std::string to_string(Device device);  ///< "cpu", "cuda:0"
 /// actor on another thread, so nothing may depend on thread-local state. One actor owns a stream.
 struct Stream {
   Device device;
-  int threads = 1;           ///< intra-op width on the CPU; part of the numerical configuration
-  void* handle = nullptr;    ///< the CUDA stream on a GPU; null on the CPU
+  int threads = 1;         ///< intra-op width on the CPU; part of the numerical configuration
+  void* handle = nullptr;  ///< the CUDA stream on a GPU; null on the CPU
 };
 
 }  // namespace troupe

@@ -9,25 +9,25 @@ namespace troupe {
 
 Shape::Shape(std::span<const std::int64_t> dims) : rank_(static_cast<int>(dims.size())) {
   if (dims.size() > max_rank)
-    throw Error(ErrorCode::bad_shape,
-                fmt::format("shape [{}] has {} axes; at most {} are possible",
-                            fmt::join(dims, ", "), dims.size(), max_rank));
+    throw Error(ErrorCode::bad_shape, fmt::format("shape [{}] has {} axes; at most {} are possible",
+                                                  fmt::join(dims, ", "), dims.size(), max_rank));
   std::int64_t count = 1;
   for (std::size_t axis = 0; axis < dims.size(); ++axis) {
     dims_[axis] = dims[axis];
     // 2^56 elements leave room for any element size in a signed 64-bit byte count.
     if (dims[axis] < 0 || __builtin_mul_overflow(count, dims[axis], &count) ||
         count > (std::int64_t{1} << 56))
-      throw Error(ErrorCode::bad_shape, fmt::format("shape [{}] is negative or too large at axis {}",
-                                                    fmt::join(dims, ", "), axis));
+      throw Error(ErrorCode::bad_shape,
+                  fmt::format("shape [{}] is negative or too large at axis {}",
+                              fmt::join(dims, ", "), axis));
   }
 }
 
 std::int64_t Shape::dim(int axis) const {
   const int index = axis < 0 ? axis + rank_ : axis;
   if (index < 0 || index >= rank_)
-    throw Error(ErrorCode::bad_shape, fmt::format("axis {} of shape {}: it has {} axes", axis,
-                                                  to_string(*this), rank_));
+    throw Error(ErrorCode::bad_shape,
+                fmt::format("axis {} of shape {}: it has {} axes", axis, to_string(*this), rank_));
   return (*this)[index];
 }
 

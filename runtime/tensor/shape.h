@@ -20,7 +20,9 @@ class Shape {
   std::int64_t operator[](int axis) const { return dims_[static_cast<std::size_t>(axis)]; }
   std::int64_t dim(int axis) const;  ///< negative axes count from the end; throws out of range
   std::int64_t element_count() const;
-  std::span<const std::int64_t> dims() const { return {dims_.data(), static_cast<std::size_t>(rank_)}; }
+  std::span<const std::int64_t> dims() const {
+    return {dims_.data(), static_cast<std::size_t>(rank_)};
+  }
   /// The same shape with another size of the outermost axis.
   Shape with_outer(std::int64_t size) const;
 

@@ -46,9 +46,10 @@ Tensor Tensor::view(std::shared_ptr<Storage> storage, std::size_t offset_bytes, 
                     DType dtype, Layout layout) {
   const std::size_t bytes = static_cast<std::size_t>(shape.element_count()) * size_of(dtype);
   if (offset_bytes > storage->bytes() || bytes > storage->bytes() - offset_bytes)
-    throw Error(ErrorCode::bad_shape,
-                fmt::format("view: {} {} at byte {} needs {} bytes, the storage has {}",
-                            name_of(dtype), to_string(shape), offset_bytes, bytes, storage->bytes()));
+    throw Error(
+        ErrorCode::bad_shape,
+        fmt::format("view: {} {} at byte {} needs {} bytes, the storage has {}", name_of(dtype),
+                    to_string(shape), offset_bytes, bytes, storage->bytes()));
   if (layout != Layout::row_major && shape.rank() != 4)
     throw Error(ErrorCode::bad_shape, fmt::format("layout {} needs a shape (N, C, H, W), not {}",
                                                   name_of(layout), to_string(shape)));
@@ -80,11 +81,11 @@ Tensor Tensor::narrow(std::int64_t start, std::int64_t count) const {
 
 Tensor Tensor::reshape(const Shape& shape) const {
   if (shape.element_count() != element_count() || layout_ != Layout::row_major)
-    throw Error(ErrorCode::bad_shape,
-                fmt::format("reshape: {} elements of {} ({}) into {} of {}", element_count(),
-                            to_string(shape_), name_of(layout_), shape.element_count(),
-                            to_string(shape)),
-                "the counts must agree and the layout be row_major");
+    throw Error(
+        ErrorCode::bad_shape,
+        fmt::format("reshape: {} elements of {} ({}) into {} of {}", element_count(),
+                    to_string(shape_), name_of(layout_), shape.element_count(), to_string(shape)),
+        "the counts must agree and the layout be row_major");
   Tensor result = *this;
   result.shape_ = shape;
   return result;
@@ -98,8 +99,8 @@ Tensor Tensor::clone() const {
 
 void Tensor::check_dtype(DType wanted) const {
   if (wanted != dtype_)
-    throw Error(ErrorCode::bad_shape, fmt::format("a tensor of {} was read as {}", name_of(dtype_),
-                                                  name_of(wanted)));
+    throw Error(ErrorCode::bad_shape,
+                fmt::format("a tensor of {} was read as {}", name_of(dtype_), name_of(wanted)));
 }
 
 }  // namespace troupe

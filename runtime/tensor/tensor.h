@@ -41,9 +41,10 @@ class Storage {
 class Tensor {
  public:
   Tensor() = default;
-  static Tensor empty(const Shape& shape, DType dtype = DType::f32, Layout layout = Layout::row_major,
-                      Device device = {});
-  static Tensor zeros(const Shape& shape, DType dtype = DType::f32, Layout layout = Layout::row_major);
+  static Tensor empty(const Shape& shape, DType dtype = DType::f32,
+                      Layout layout = Layout::row_major, Device device = {});
+  static Tensor zeros(const Shape& shape, DType dtype = DType::f32,
+                      Layout layout = Layout::row_major);
   /// A row-major view of `storage` beginning `offset_bytes` into it; throws if it does not fit.
   static Tensor view(std::shared_ptr<Storage> storage, std::size_t offset_bytes, const Shape& shape,
                      DType dtype, Layout layout = Layout::row_major);
