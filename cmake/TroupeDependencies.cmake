@@ -13,4 +13,5 @@ find_package(CLI11 REQUIRED)          # libcli11-dev
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(LZ4 REQUIRED IMPORTED_TARGET liblz4)    # liblz4-dev
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)    # libhwy-dev
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)  # libxxhash-dev
 include(FindCaf)                                          # libcaf-dev

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ops/pass.h"
+#include "runtime/tensor/named_tensor.h"
 #include "runtime/tensor/tensor.h"
 
 namespace troupe {
@@ -64,12 +65,6 @@ class StateSpec {
   std::vector<std::string> counters_;
   std::int64_t parameter_elements_ = 0;
   std::int64_t buffer_elements_ = 0;
-};
-
-/// A tensor with its state_dict key.
-struct NamedTensor {
-  std::string name;
-  Tensor tensor;
 };
 
 /// The state of a stage after a commit. Immutable once published: the optimizer writes the next
