@@ -1,1 +1,3 @@
-int main() { return 0; }
+#include "apps/command.h"
+
+int main(int argc, char** argv) { return troupe::run_command(argc, argv); }

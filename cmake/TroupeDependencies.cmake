@@ -1,4 +1,5 @@
 # Every library that Troupe uses, by imported target. Debian 12's package is named beside each.
+# Installed beside troupe-config.cmake, so that a program built against Troupe finds the same ones.
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(fmt REQUIRED)            # libfmt-dev
@@ -8,10 +9,13 @@ find_package(nlohmann_json REQUIRED)  # nlohmann-json3-dev
 find_package(dnnl REQUIRED)           # libdnnl-dev
 find_package(ZLIB REQUIRED)           # zlib1g-dev
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)  # libssl-dev
-find_package(CLI11 REQUIRED)          # libcli11-dev
 
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(LZ4 REQUIRED IMPORTED_TARGET liblz4)    # liblz4-dev
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)    # libhwy-dev
+<<<<<<< HEAD
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)  # libxxhash-dev
 include(FindCaf)                                          # libcaf-dev
+=======
+include(${CMAKE_CURRENT_LIST_DIR}/FindCaf.cmake)          # libcaf-dev
+>>>>>>> 96adbb0 (Add ./dev, the checks and the installed library)

@@ -1,2 +1,32 @@
-# `cmake --install`: headers below include/troupe, libraries, and find_package(troupe).
+# `cmake --install`: the command, the libraries, headers below include/troupe with the same relative
+# paths as here, and find_package(troupe), which gives troupe::troupe.
 include(CMakePackageConfigHelpers)
+
+add_library(troupe_library INTERFACE)
+target_link_libraries(troupe_library INTERFACE troupe_actors troupe_ops troupe_runtime)
+set_target_properties(troupe_library PROPERTIES EXPORT_NAME troupe)
+add_library(troupe::troupe ALIAS troupe_library)
+
+# Two folders, so that <troupe/troupe.h> and the headers' own "runtime/error.h" are both found.
+foreach(layer runtime ops actors)
+  target_compile_features(troupe_${layer} PUBLIC cxx_std_20)
+  target_include_directories(troupe_${layer} PUBLIC
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/troupe>)
+  install(DIRECTORY ${layer} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/troupe
+          FILES_MATCHING PATTERN "*.h")
+endforeach()
+install(FILES troupe.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/troupe)
+install(TARGETS troupe RUNTIME)
+install(TARGETS troupe_library troupe_actors troupe_ops troupe_runtime EXPORT troupe-targets)
+
+set(config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/troupe)
+install(EXPORT troupe-targets NAMESPACE troupe:: DESTINATION ${config_folder})
+configure_package_config_file(cmake/troupe-config.cmake.in ${CMAKE_BINARY_DIR}/troupe-config.cmake
+                              INSTALL_DESTINATION ${config_folder})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/troupe-config-version.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/troupe-config.cmake
+              ${CMAKE_BINARY_DIR}/troupe-config-version.cmake
+              cmake/TroupeDependencies.cmake cmake/FindCaf.cmake
+        DESTINATION ${config_folder})

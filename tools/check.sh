@@ -1,0 +1,86 @@
+# shellcheck shell=bash
+# The steps of `./dev check`, sourced by ./dev, which defines say, fail, jobs, build, run_tests and
+# cpp_files. A step prints what is wrong and returns non-zero.
+
+readonly check_steps="format shell includes headers tidy sanitizers sizes"
+changed_only=false
+
+# C++ files in question: all, or with --changed those that differ from the main branch.
+checked_files() {
+  if ! $changed_only; then
+    cpp_files
+    return
+  fi
+  local base
+  base=$(git merge-base HEAD origin/main 2>/dev/null || git rev-parse HEAD)
+  {
+    git diff --name-only --diff-filter=d "$base" -- '*.h' '*.cpp'
+    git ls-files -o --exclude-standard -- '*.h' '*.cpp'
+  } | sort -u
+}
+
+check_format() { checked_files | xargs -r clang-format --dry-run --Werror; }
+
+check_shell() {
+  git ls-files -co --exclude-standard | xargs grep -lE '^#!.*(bash|sh)$|^# shellcheck shell' |
+    xargs -r shellcheck -x
+}
+
+# A layer may include itself and the layers below it.
+check_includes() {
+  local bad=0
+  refuse() {
+    if grep -rnE "#include [<\"](troupe/)?($2)/" "$1" --include='*.h' --include='*.cpp'; then bad=1; fi
+  }
+  refuse runtime 'ops|actors|apps'
+  refuse ops 'actors|apps'
+  refuse actors 'apps'
+  return $bad
+}
+
+# Every header is compiled as if it were a source file.
+check_headers() {
+  cpp_files | { grep -E '\.h$' || true; } |
+    xargs -r -P "$(jobs)" -I '{}' g++ -std=c++20 -I. -fsyntax-only -Wall -Wextra \
+      -Wno-missing-field-initializers -include '{}' -x c++ /dev/null
+}
+
+check_tidy() {
+  build release || return 1
+  checked_files | { grep -E '\.cpp$' || true; } | { grep -vE '^tests/(install|fuzz)/' || true; } |
+    xargs -r -P "$(jobs)" -n 1 clang-tidy -p build/release --quiet 2>&1 |
+    sed '/^[0-9]* warnings* generated\.$/d'
+}
+
+check_sanitizers() {
+  run_tests asan && run_tests tsan
+}
+
+check_sizes() {
+  say "the largest files (lines)"
+  cpp_files | xargs -r wc -l | grep -v ' total$' | sort -rn | head -8
+}
+
+check() {
+  local -a steps=() failed=()
+  local argument step
+  for argument in "$@"; do
+    case "$argument" in
+      --changed) changed_only=true ;;
+      *)
+        case " $check_steps " in *" $argument "*) ;; *)
+          fail "./dev check has no step '$argument'" "one of: $check_steps"
+          ;;
+        esac
+        steps+=("$argument")
+        ;;
+    esac
+  done
+  [ ${#steps[@]} -gt 0 ] || read -r -a steps <<<"$check_steps"
+  for step in "${steps[@]}"; do
+    say "check $step"
+    "check_$step" || failed+=("$step")
+  done
+  [ ${#failed[@]} -eq 0 ] || fail "failed: ${failed[*]}" "./dev format mends the layout"
+  say "all checks passed: ${steps[*]}"
+}
