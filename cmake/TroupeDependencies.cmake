@@ -13,9 +13,5 @@ find_package(OpenSSL REQUIRED COMPONENTS Crypto)  # libssl-dev
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(LZ4 REQUIRED IMPORTED_TARGET liblz4)    # liblz4-dev
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)    # libhwy-dev
-<<<<<<< HEAD
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)  # libxxhash-dev
-include(FindCaf)                                          # libcaf-dev
-=======
 include(${CMAKE_CURRENT_LIST_DIR}/FindCaf.cmake)          # libcaf-dev
->>>>>>> 96adbb0 (Add ./dev, the checks and the installed library)
