@@ -1,0 +1,44 @@
+#include "runtime/text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+namespace troupe {
+namespace {
+
+std::size_t edits(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string nearest(std::string_view word, std::span<const std::string_view> candidates) {
+  const auto best = std::min_element(candidates.begin(), candidates.end(), [&](auto a, auto b) {
+    return edits(word, a) < edits(word, b);
+  });
+  return best == candidates.end() ? std::string() : std::string(*best);
+}
+
+std::string listed(std::span<const std::string> names, std::size_t at_most) {
+  const auto shown = names.subspan(0, std::min(at_most, names.size()));
+  const std::string more =
+      names.size() > shown.size() ? fmt::format(" and {} more", names.size() - shown.size()) : "";
+  return fmt::format("{}{}", fmt::join(shown, ", "), more);
+}
+
+}  // namespace troupe

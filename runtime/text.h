@@ -1,0 +1,18 @@
+#pragma once
+// Small helpers for what people read and write.
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace troupe {
+
+/// The candidate that takes the fewest single-character edits to become `word` (V. I. Levenshtein,
+/// "Binary codes capable of correcting deletions, insertions, and reversals", 1966); the first of
+/// equals, empty if there is no candidate. For messages about unknown names.
+std::string nearest(std::string_view word, std::span<const std::string_view> candidates);
+
+/// The first names of a list, separated by commas, and how many follow: "a, b and 7 more".
+std::string listed(std::span<const std::string> names, std::size_t at_most = 5);
+
+}  // namespace troupe

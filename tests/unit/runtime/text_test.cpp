@@ -1,0 +1,33 @@
+#include "runtime/text.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+namespace troupe {
+namespace {
+
+TEST(Nearest, FindsTheNameThatWasMisspelt) {
+  const std::array<std::string_view, 3> names = {"wide_resnet", "mnist_cnn", "mlp"};
+  EXPECT_EQ(nearest("wide_resent", names), "wide_resnet");
+  EXPECT_EQ(nearest("mnist", names), "mnist_cnn");
+  EXPECT_EQ(nearest("", names), "mlp");
+}
+
+TEST(Nearest, PrefersTheFirstOfEquals) {
+  const std::array<std::string_view, 2> names = {"ab", "ba"};
+  EXPECT_EQ(nearest("cc", names), "ab");
+}
+
+TEST(Nearest, IsEmptyWithoutCandidates) { EXPECT_EQ(nearest("word", {}), ""); }
+
+TEST(Listed, CountsWhatItLeavesOut) {
+  const std::vector<std::string> names = {"a", "b", "c"};
+  EXPECT_EQ(listed(names, 2), "a, b and 1 more");
+  EXPECT_EQ(listed(names, 3), "a, b, c");
+  EXPECT_EQ(listed({}, 3), "");
+}
+
+}  // namespace
+}  // namespace troupe
