@@ -1,0 +1,29 @@
+#include "runtime/flow/actor.h"
+
+#include <algorithm>
+
+namespace troupe {
+
+bool Actor::ready() const {
+  return std::ranges::all_of(inputs_,
+                             [](const InputPort* p) { return !p->connected() || p->ready(); }) &&
+         std::ranges::all_of(outputs_, [](const OutputPort* p) { return p->has_slot(); });
+}
+
+Waiting Actor::waiting() const {
+  const bool full =
+      std::ranges::any_of(outputs_, [](const OutputPort* p) { return !p->has_slot(); });
+  return full ? Waiting::credit : Waiting::input;
+}
+
+void Actor::restore(const CommittedState&, std::uint32_t) {}
+
+FiringRules Actor::firing_rules() const {
+  Transition all{.name = "fire", .takes = {}, .releases = {}, .fills = {}};
+  for (const InputPort* port : inputs_) all.takes.push_back({port});
+  all.releases = all.takes;
+  for (const OutputPort* port : outputs_) all.fills.push_back({port});
+  return {{std::move(all)}, {}};
+}
+
+}  // namespace troupe

@@ -1,0 +1,62 @@
+#include "runtime/flow/graph.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace troupe {
+
+std::size_t Graph::add_node(std::string name, std::function<std::unique_ptr<Actor>()> make) {
+  if (std::ranges::find(nodes_, name, &Node::name) != nodes_.end())
+    throw Error(ErrorCode::bad_graph, fmt::format("two actors are called '{}'", name),
+                "give each its own name, such as stage/0 and stage/1");
+  auto prototype = make();
+  nodes_.push_back({std::move(name), std::move(make), std::move(prototype)});
+  return nodes_.size() - 1;
+}
+
+void Graph::connect_ports(std::size_t from, std::size_t output, std::size_t to, std::size_t input,
+                          EdgeOptions options) {
+  OutputPort& sender = *nodes_.at(from).prototype->outputs().at(output);
+  InputPort& receiver = *nodes_.at(to).prototype->inputs().at(input);
+  const auto id = static_cast<std::uint32_t>(edges_.size());
+  edges_.push_back({from, to, output, input, options});
+  if (options.slots == 0)
+    throw Error(ErrorCode::bad_graph, fmt::format("edge {} has no slots", edge_name(id)),
+                "an edge needs at least one");
+  if (sender.type() != receiver.type())
+    throw Error(ErrorCode::bad_graph,
+                fmt::format("edge {} connects ports of different types", edge_name(id)));
+  sender.attach(id, options.slots);
+  receiver.attach(id, options.slots);
+}
+
+std::string Graph::edge_name(std::size_t edge) const {
+  const Edge& e = edges_.at(edge);
+  return fmt::format("{}.{} → {}.{}", nodes_[e.from].name,
+                     nodes_[e.from].prototype->outputs().at(e.output)->name(), nodes_[e.to].name,
+                     nodes_[e.to].prototype->inputs().at(e.input)->name());
+}
+
+std::unique_ptr<Actor> Graph::make_actor(std::size_t node) const {
+  auto actor = nodes_.at(node).make();
+  for (std::size_t id = 0; id < edges_.size(); ++id) {
+    const Edge& edge = edges_[id];
+    const auto number = static_cast<std::uint32_t>(id);
+    if (edge.from == node) actor->outputs().at(edge.output)->attach(number, edge.options.slots);
+    if (edge.to == node) actor->inputs().at(edge.input)->attach(number, edge.options.slots);
+  }
+  return actor;
+}
+
+std::size_t Graph::port_index(std::size_t node, const OutputPort* port) const {
+  const auto& ports = nodes_.at(node).prototype->outputs();
+  return static_cast<std::size_t>(std::ranges::find(ports, port) - ports.begin());
+}
+
+std::size_t Graph::port_index(std::size_t node, const InputPort* port) const {
+  const auto& ports = nodes_.at(node).prototype->inputs();
+  return static_cast<std::size_t>(std::ranges::find(ports, port) - ports.begin());
+}
+
+}  // namespace troupe

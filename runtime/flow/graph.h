@@ -1,0 +1,85 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/flow/actor.h"
+
+namespace troupe {
+
+/// An actor of a graph, by which edges are connected.
+template <class A>
+struct ActorRef {
+  std::size_t index = 0;
+};
+
+struct EdgeOptions {
+  std::uint32_t slots = 2;     ///< messages that may be under way or in use
+  std::size_t slot_bytes = 0;  ///< largest payload; for the memory bound that a plan prints
+};
+
+/// What is connected to what: actors by name, each with a factory, and typed edges. Building one
+/// starts nothing; `run` (runtime/flow/run.h) does.
+///
+///     Graph graph;
+///     auto loader = graph.add<Loader>("loader", loader_options);
+///     auto stage = graph.add<Stage>("stage/0", stage_options);
+///     graph.connect(loader, &Loader::images, stage, &Stage::input, {.slots = 4});
+class Graph {
+ public:
+  struct Node {
+    std::string name;
+    std::function<std::unique_ptr<Actor>()> make;
+    std::unique_ptr<Actor> prototype;  ///< tells the ports and firing rules; never runs
+  };
+  struct Edge {
+    std::size_t from = 0, to = 0;       ///< nodes
+    std::size_t output = 0, input = 0;  ///< ports, by index in the actor
+    EdgeOptions options;
+  };
+
+  /// Adds an actor `A(args...)`. The arguments are kept: a replacement is made from them again.
+  /// Throws Error if the name is taken.
+  template <class A, class... Args>
+  ActorRef<A> add(std::string name, Args... args) {
+    return {add_node(std::move(name), [args...]() -> std::unique_ptr<Actor> {
+      return std::make_unique<A>(args...);
+    })};
+  }
+
+  /// Lets `from`'s output feed `to`'s input. Types are checked by the compiler.
+  template <class A, class B, class T, class OwnerA, class OwnerB>
+  void connect(ActorRef<A> from, Output<T> OwnerA::*output, ActorRef<B> to, Input<T> OwnerB::*input,
+               EdgeOptions options = {}) {
+    connect_ports(from.index, port_index(from.index, &(actor<A>(from).*output)), to.index,
+                  port_index(to.index, &(actor<B>(to).*input)), options);
+  }
+
+  /// The same for ports that are not members, by index in Actor::outputs() and inputs().
+  void connect_ports(std::size_t from, std::size_t output, std::size_t to, std::size_t input,
+                     EdgeOptions options);
+
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const std::vector<Edge>& edges() const { return edges_; }
+  /// "loader.images → stage/0.input".
+  std::string edge_name(std::size_t edge) const;
+
+  /// A new life of the actor with its ports attached to its edges.
+  std::unique_ptr<Actor> make_actor(std::size_t node) const;
+
+ private:
+  std::size_t add_node(std::string name, std::function<std::unique_ptr<Actor>()> make);
+  template <class A>
+  A& actor(ActorRef<A> ref) {
+    return static_cast<A&>(*nodes_.at(ref.index).prototype);
+  }
+  std::size_t port_index(std::size_t node, const OutputPort* port) const;
+  std::size_t port_index(std::size_t node, const InputPort* port) const;
+
+  std::vector<Node> nodes_;
+  std::vector<Edge> edges_;
+};
+
+}  // namespace troupe

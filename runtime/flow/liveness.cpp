@@ -1,0 +1,182 @@
+#include "runtime/flow/liveness.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace troupe {
+namespace {
+
+// A place of tokens between two transitions: messages on an edge, its free slots, or a stash.
+struct Place {
+  std::size_t from = 0, to = 0;
+  std::int64_t fills = 1, takes = 1;
+  std::int64_t tokens = 0;
+  std::string missing;              // what `to` lacks when the place is short of tokens
+  std::optional<std::size_t> edge;  // of free slots
+};
+
+struct Net {
+  std::vector<std::string> transitions;
+  std::vector<Place> places;
+};
+
+struct PortUse {
+  std::size_t transition;
+  std::int64_t count;
+};
+
+template <class Member, class Port>
+std::optional<PortUse> use_of(const FiringRules& rules, std::size_t base, Member member,
+                              const Port* port) {
+  for (std::size_t t = 0; t < rules.transitions.size(); ++t)
+    for (const auto& use : rules.transitions[t].*member)
+      if (use.port == port) return PortUse{base + t, use.count};
+  return std::nullopt;
+}
+
+Net net_of(const Graph& graph) {
+  Net net;
+  std::vector<FiringRules> rules;
+  std::vector<std::size_t> base;
+  for (const auto& node : graph.nodes()) {
+    rules.push_back(node.prototype->firing_rules());
+    base.push_back(net.transitions.size());
+    for (const auto& t : rules.back().transitions)
+      net.transitions.push_back(node.name + " " + t.name);
+    for (const auto& s : rules.back().stashes) {
+      const std::size_t from = base.back() + s.from, to = base.back() + s.to;
+      net.places.push_back({from, to, s.fills, s.takes, 0, "something inside " + node.name, {}});
+      net.places.push_back(
+          {to, from, s.takes, s.fills, s.capacity, "room inside " + node.name, {}});
+    }
+  }
+  for (std::size_t id = 0; id < graph.edges().size(); ++id) {
+    const auto& edge = graph.edges()[id];
+    const Actor& sender = *graph.nodes()[edge.from].prototype;
+    const Actor& receiver = *graph.nodes()[edge.to].prototype;
+    const InputPort* in = receiver.inputs()[edge.input];
+    const auto fill = use_of(rules[edge.from], base[edge.from], &Transition::fills,
+                             sender.outputs()[edge.output]);
+    const auto take = use_of(rules[edge.to], base[edge.to], &Transition::takes, in);
+    const auto give_back = use_of(rules[edge.to], base[edge.to], &Transition::releases, in);
+    if (!fill || !take || !give_back) continue;  // at another rate than micro-batches
+    const std::string name = graph.edge_name(id);
+    net.places.push_back({fill->transition,
+                          take->transition,
+                          fill->count,
+                          take->count,
+                          0,
+                          "a message on " + name,
+                          {}});
+    net.places.push_back({give_back->transition, fill->transition, give_back->count, fill->count,
+                          edge.options.slots, "a free slot on " + name, id});
+  }
+  return net;
+}
+
+// How often each transition fires in one iteration: the smallest solution of the balance equations.
+std::vector<std::int64_t> repetitions(const Net& net) {
+  struct Fraction {
+    std::int64_t over = 0, under = 1;
+  };
+  std::vector<Fraction> rate(net.transitions.size());
+  const auto reduced = [](std::int64_t over, std::int64_t under) {
+    const std::int64_t g = std::gcd(over, under);
+    return Fraction{over / g, under / g};
+  };
+  for (std::size_t start = 0; start < rate.size(); ++start) {
+    if (rate[start].over) continue;
+    rate[start] = {1, 1};
+    std::vector<std::size_t> open{start};
+    std::vector<std::size_t> component;
+    while (!open.empty()) {
+      const std::size_t t = open.back();
+      open.pop_back();
+      component.push_back(t);
+      for (const Place& p : net.places) {
+        if (p.from != t && p.to != t) continue;
+        const std::size_t other = p.from == t ? p.to : p.from;
+        const std::int64_t mine = p.from == t ? p.fills : p.takes;
+        const std::int64_t theirs = p.from == t ? p.takes : p.fills;
+        const Fraction expected = reduced(rate[t].over * mine, rate[t].under * theirs);
+        if (!rate[other].over) {
+          rate[other] = expected;
+          open.push_back(other);
+        } else if (rate[other].over != expected.over || rate[other].under != expected.under) {
+          throw Error(ErrorCode::bad_graph,
+                      fmt::format("'{}' and '{}' fire at rates that contradict each other ({})",
+                                  net.transitions[t], net.transitions[other], p.missing),
+                      "make as many messages leave on an edge as are taken from it");
+        }
+      }
+    }
+    std::int64_t scale = 1;
+    for (std::size_t t : component) scale = std::lcm(scale, rate[t].under);
+    for (std::size_t t : component) rate[t] = {rate[t].over * (scale / rate[t].under), 1};
+  }
+  std::vector<std::int64_t> counts;
+  for (const Fraction& f : rate) counts.push_back(f.over);
+  return counts;
+}
+
+const Place* short_place(const Net& net, std::size_t transition) {
+  for (const Place& p : net.places)
+    if (p.to == transition && p.tokens < p.takes) return &p;
+  return nullptr;
+}
+
+Deadlock blocking_cycle(const Net& net, const std::vector<std::int64_t>& left, const Graph& graph) {
+  // Every unfinished transition lacks tokens of a place whose filler is unfinished too (a finished
+  // one has put in all that an iteration needs), so following them must come round.
+  std::size_t t = static_cast<std::size_t>(
+      std::ranges::find_if(left, [](std::int64_t n) { return n > 0; }) - left.begin());
+  std::vector<std::size_t> path;
+  while (std::ranges::find(path, t) == path.end()) {
+    path.push_back(t);
+    t = short_place(net, t)->from;
+  }
+  path.erase(path.begin(), std::ranges::find(path, t));
+  Deadlock deadlock;
+  for (std::size_t waiting : path) {
+    const Place& p = *short_place(net, waiting);
+    deadlock.cycle.push_back(fmt::format("{} waits for {}", net.transitions[waiting], p.missing));
+    if (p.edge && deadlock.remedy.empty())
+      deadlock.remedy = fmt::format("give {} at least {} slots, {} more", graph.edge_name(*p.edge),
+                                    graph.edges()[*p.edge].options.slots + p.takes - p.tokens,
+                                    p.takes - p.tokens);
+  }
+  if (deadlock.remedy.empty())
+    deadlock.remedy = "break the cycle: none of its members can be the first to send";
+  return deadlock;
+}
+
+}  // namespace
+
+std::string to_string(const Deadlock& deadlock) {
+  return fmt::format("deadlock: {}", fmt::join(deadlock.cycle, "; "));
+}
+
+std::optional<Deadlock> find_deadlock(const Graph& graph) {
+  Net net = net_of(graph);
+  std::vector<std::int64_t> left = repetitions(net);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t t = 0; t < left.size(); ++t) {
+      while (left[t] > 0 && !short_place(net, t)) {
+        for (Place& p : net.places) {
+          if (p.to == t) p.tokens -= p.takes;
+          if (p.from == t) p.tokens += p.fills;
+        }
+        --left[t];
+        moved = true;
+      }
+    }
+  }
+  if (std::ranges::all_of(left, [](std::int64_t n) { return n == 0; })) return std::nullopt;
+  return blocking_cycle(net, left, graph);
+}
+
+}  // namespace troupe

@@ -1,0 +1,140 @@
+#include "runtime/flow/port.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/flow/actor.h"
+
+namespace troupe {
+
+InputPort::InputPort(Actor* owner, std::string name, std::type_index type)
+    : owner_(owner), name_(std::move(name)), type_(type) {
+  owner->inputs_.push_back(this);
+}
+
+void InputPort::attach(std::uint32_t edge, std::uint32_t slots) {
+  edges_.push_back({.id = edge, .slots = slots, .generation = 0, .last = std::nullopt});
+}
+
+InputPort::Edge& InputPort::edge(std::uint32_t id) {
+  return *std::ranges::find(edges_, id, &Edge::id);
+}
+
+void InputPort::deliver(Packet packet) {
+  const Header& header = packet.header;
+  Edge& from = edge(header.edge);
+  if (header.generation < from.generation) {
+    ++dropped_;
+    return;
+  }
+  sender_replaced(header.edge, header.generation);  // its news may come before the supervisor's
+  const Credit credit{header.edge, header.generation, header.slot};
+  if (from.last && header.key <= *from.last) {
+    // Sent again by a sender that was replaced. Where the first copy is still in use, its slot is
+    // now this one; else the slot goes back at once.
+    ++dropped_;
+    for (Owed& owed : owed_) {
+      if (owed.credit.edge == header.edge && owed.key == header.key) {
+        owed.credit = credit;
+        owed.orphaned = false;
+        return;
+      }
+    }
+    owner_->effects_.credits.push_back(credit);
+    return;
+  }
+  const auto owed_here = std::ranges::count_if(
+      owed_, [&](const Owed& o) { return o.credit.edge == header.edge && !o.orphaned; });
+  if (owed_here >= from.slots)
+    throw Error(ErrorCode::internal,
+                fmt::format("edge {} into '{}' holds {} messages but has {} slots", header.edge,
+                            name_, owed_here + 1, from.slots));
+  from.last = header.key;
+  owed_.push_back({header.key, credit, false});
+  queue_.push_back(std::move(packet));
+}
+
+void InputPort::sender_replaced(std::uint32_t edge_id, std::uint32_t generation) {
+  Edge& from = edge(edge_id);
+  if (generation <= from.generation) return;
+  from.generation = generation;
+  for (Owed& owed : owed_)
+    if (owed.credit.edge == edge_id) owed.orphaned = true;
+}
+
+Packet InputPort::take_packet() {
+  Packet packet = std::move(queue_.front());
+  queue_.pop_front();
+  return packet;
+}
+
+void InputPort::release_packet(const Header& header) {
+  const auto owed = std::ranges::find_if(
+      owed_, [&](const Owed& o) { return o.credit.edge == header.edge && o.key == header.key; });
+  if (owed == owed_.end())
+    throw Error(
+        ErrorCode::internal,
+        fmt::format("a message of edge {} into '{}' was released twice", header.edge, name_));
+  if (!owed->orphaned) owner_->effects_.credits.push_back(owed->credit);
+  owed_.erase(owed);
+}
+
+OutputPort::OutputPort(Actor* owner, std::string name, std::type_index type)
+    : owner_(owner), name_(std::move(name)), type_(type) {
+  owner->outputs_.push_back(this);
+}
+
+bool OutputPort::has_slot(std::uint32_t count) const {
+  return std::ranges::all_of(edges_, [&](const Edge& edge) { return edge.free >= count; });
+}
+
+void OutputPort::attach(std::uint32_t edge, std::uint32_t slots) {
+  edges_.push_back({.id = edge, .sequence = 0, .slots = {}, .free = slots});
+  edges_.back().slots.resize(slots);
+}
+
+void OutputPort::begin_generation(std::uint64_t run, std::uint32_t generation) {
+  run_ = run;
+  generation_ = generation;
+}
+
+void OutputPort::credit(const Credit& credit) {
+  const auto edge = std::ranges::find(edges_, credit.edge, &Edge::id);
+  if (credit.generation != generation_ || edge == edges_.end()) return;  // of a former life
+  if (edge->slots.at(credit.slot)) {
+    edge->slots[credit.slot].reset();
+    ++edge->free;
+  }
+}
+
+std::vector<Packet> OutputPort::unreleased(std::uint32_t edge_id) const {
+  std::vector<Packet> packets;
+  for (const Edge& edge : edges_)
+    if (edge.id == edge_id)
+      for (const auto& slot : edge.slots)
+        if (slot) packets.push_back(*slot);
+  std::ranges::sort(packets, {}, [](const Packet& p) { return p.header.sequence; });
+  return packets;
+}
+
+void OutputPort::send_packet(Header header, std::shared_ptr<const void> payload) {
+  header.run = run_;
+  header.generation = generation_;
+  for (Edge& edge : edges_) {
+    const auto slot =
+        std::ranges::find_if(edge.slots, [](const auto& s) { return !s.has_value(); });
+    if (slot == edge.slots.end())
+      throw Error(ErrorCode::internal,
+                  fmt::format("'{}' sent on edge {} without a free slot", name_, edge.id),
+                  "call has_slot() first");
+    header.edge = edge.id;
+    header.sequence = edge.sequence++;
+    header.slot = static_cast<std::uint32_t>(slot - edge.slots.begin());
+    slot->emplace(Packet{header, payload});
+    --edge.free;
+    owner_->effects_.packets.push_back(**slot);
+  }
+}
+
+}  // namespace troupe

@@ -1,0 +1,165 @@
+#pragma once
+// Ports are the typed ends of edges. An edge has `slots`: the sender needs a free one to send, and
+// gets it back when the receiver releases the message. So a credit is a buffer, depth is bounded,
+// and what is in flight can be sent again from the slots that its sender still holds.
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <typeindex>
+#include <vector>
+
+#include "runtime/error.h"
+#include "runtime/flow/header.h"
+
+namespace troupe {
+
+class Actor;
+
+/// A header and a handle of the payload. Copying one copies no tensor data.
+struct Packet {
+  Header header;
+  std::shared_ptr<const void> payload;
+};
+
+/// A slot that its receiver gives back.
+struct Credit {
+  std::uint32_t edge = 0;
+  std::uint32_t generation = 0;  ///< of the sender that the slot belongs to
+  std::uint32_t slot = 0;
+};
+
+/// The receiving end, without the payload's type.
+class InputPort {
+ public:
+  InputPort(Actor* owner, std::string name, std::type_index type);
+  InputPort(const InputPort&) = delete;
+  InputPort& operator=(const InputPort&) = delete;
+
+  const std::string& name() const { return name_; }
+  std::type_index type() const { return type_; }
+  bool connected() const { return !edges_.empty(); }
+  /// A message waits.
+  bool ready() const { return !queue_.empty(); }
+  std::size_t queued() const { return queue_.size(); }
+  const Header& header() const { return queue_.front().header; }
+
+  // What the runtime calls.
+  void attach(std::uint32_t edge, std::uint32_t slots);
+  /// Takes a message in. Drops older generations, answers repeated ones; throws Error{internal}
+  /// if the edge's slots are exceeded.
+  void deliver(Packet packet);
+  /// The sender of `edge` was replaced: what it sent stays valid, but its slots are gone.
+  void sender_replaced(std::uint32_t edge, std::uint32_t generation);
+  std::uint64_t dropped() const { return dropped_; }
+
+ protected:
+  const Packet& peek() const { return queue_.front(); }
+  Packet take_packet();
+  void release_packet(const Header& header);
+
+ private:
+  struct Edge {
+    std::uint32_t id = 0;
+    std::uint32_t slots = 0;
+    std::uint32_t generation = 0;
+    std::optional<MessageKey> last;  ///< newest key accepted
+  };
+  /// A message that was taken in and not released yet, with the slot to give back.
+  struct Owed {
+    MessageKey key;
+    Credit credit;
+    bool orphaned = false;  ///< its sender is gone; no credit is owed
+  };
+  Edge& edge(std::uint32_t id);
+
+  Actor* owner_;
+  std::string name_;
+  std::type_index type_;
+  std::vector<Edge> edges_;
+  std::deque<Packet> queue_;
+  std::vector<Owed> owed_;
+  std::uint64_t dropped_ = 0;
+};
+
+/// A message taken from an Input: read it, keep it as long as it is needed, then release it.
+template <class T>
+struct Held {
+  Header header;
+  std::shared_ptr<const T> payload;
+
+  const T& operator*() const { return *payload; }
+  const T* operator->() const { return payload.get(); }
+};
+
+/// Receives messages of type T from any number of edges, in order of arrival.
+///
+///     class Averager : public Actor { Input<Gradient> gradients{this, "gradients"}; … };
+template <class T>
+class Input : public InputPort {
+ public:
+  Input(Actor* owner, std::string name) : InputPort(owner, std::move(name), typeid(T)) {}
+
+  const T& front() const { return *static_cast<const T*>(peek().payload.get()); }
+  /// The oldest message; its slot stays occupied until `release`.
+  Held<T> take() {
+    Packet packet = take_packet();
+    return {packet.header, std::static_pointer_cast<const T>(std::move(packet.payload))};
+  }
+  /// Gives the slot back. Never called for a message whose data is still needed.
+  void release(const Held<T>& held) { release_packet(held.header); }
+};
+
+/// The sending end, without the payload's type.
+class OutputPort {
+ public:
+  OutputPort(Actor* owner, std::string name, std::type_index type);
+  OutputPort(const OutputPort&) = delete;
+  OutputPort& operator=(const OutputPort&) = delete;
+
+  const std::string& name() const { return name_; }
+  std::type_index type() const { return type_; }
+  bool connected() const { return !edges_.empty(); }
+  /// Every edge of the port has so many free slots (true when there is no edge: nobody listens).
+  bool has_slot(std::uint32_t count = 1) const;
+
+  // What the runtime calls.
+  void attach(std::uint32_t edge, std::uint32_t slots);
+  void begin_generation(std::uint64_t run, std::uint32_t generation);
+  void credit(const Credit& credit);
+  /// The receiver of `edge` was replaced: everything that it had not released, oldest first.
+  std::vector<Packet> unreleased(std::uint32_t edge) const;
+
+ protected:
+  void send_packet(Header header, std::shared_ptr<const void> payload);
+
+ private:
+  struct Edge {
+    std::uint32_t id = 0;
+    std::uint64_t sequence = 0;
+    std::vector<std::optional<Packet>> slots;  ///< occupied ones hold what was sent
+    std::uint32_t free = 0;
+  };
+  Actor* owner_;
+  std::string name_;
+  std::type_index type_;
+  std::vector<Edge> edges_;
+  std::uint64_t run_ = 0;
+  std::uint32_t generation_ = 0;
+};
+
+/// Sends messages of type T to every edge that is connected to it.
+template <class T>
+class Output : public OutputPort {
+ public:
+  Output(Actor* owner, std::string name) : OutputPort(owner, std::move(name), typeid(T)) {}
+
+  /// Needs has_slot(). `about` gives key, samples and counts; the rest is filled in. The message
+  /// leaves when the actor's action has ended well.
+  void send(const Header& about, T value) {
+    send_packet(about, std::make_shared<const T>(std::move(value)));
+  }
+};
+
+}  // namespace troupe

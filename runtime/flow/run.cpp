@@ -1,0 +1,78 @@
+#include "runtime/flow/run.h"
+
+#include <fmt/format.h>
+
+#include <caf/scheduler/test_coordinator.hpp>
+#include <future>
+#include <random>
+
+#include "runtime/flow/liveness.h"
+#include "runtime/flow/shell.h"
+
+namespace troupe {
+namespace {
+
+caf::actor_system_config& configure(caf::actor_system_config& config, const RunOptions& options) {
+  // `sharing`: the default, `stealing`, wakes nobody on a send and leaves an idle core asleep for
+  // milliseconds.
+  const bool testing = options.scheduling == Scheduling::deterministic;
+  config.set("scheduler.policy", caf::atom(testing ? "testing" : "sharing"));
+  config.set("scheduler.max-threads", static_cast<std::size_t>(std::max(1, options.threads)));
+  return config;
+}
+
+// Delivers one message after another, to an actor that the seed picks among those that have one.
+void play(caf::actor_system& system, std::uint64_t seed, const std::function<bool()>& done) {
+  auto& scheduler = dynamic_cast<caf::scheduler::test_coordinator&>(system.scheduler());
+  std::mt19937_64 random(seed);
+  while (scheduler.has_job()) {
+    if (seed != 0 && scheduler.jobs.size() > 1)
+      std::rotate(
+          scheduler.jobs.begin(),
+          scheduler.jobs.begin() + static_cast<std::ptrdiff_t>(random() % scheduler.jobs.size()),
+          scheduler.jobs.end());
+    scheduler.run_once();
+  }
+  if (done()) return;
+  system.await_actors_before_shutdown(false);
+  throw Error(ErrorCode::bad_graph, "the graph stands still: no actor has anything to do",
+              "more slots on its edges may help; firing_rules() of some actor may be wrong");
+}
+
+}  // namespace
+
+RunReport run(const Graph& graph, const RunOptions& options) {
+  if (graph.nodes().empty()) throw Error(ErrorCode::bad_graph, "the graph has no actors");
+  if (const auto deadlock = find_deadlock(graph))
+    throw Error(ErrorCode::bad_graph, to_string(*deadlock), deadlock->remedy);
+
+  std::promise<Result<RunReport>> promise;
+  auto result = promise.get_future();
+  const auto ready = [&] {
+    return result.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  };
+  auto shared = std::make_shared<shell::Shared>(shell::Shared{
+      .graph = graph,
+      .options = options,
+      .run_id =
+          static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count()),
+      .start = shell::Clock::now(),
+      .gauges = std::vector<shell::Gauge>(graph.nodes().size()),
+      .faults_fired = std::make_unique<std::atomic<bool>[]>(options.faults.size()),
+      .done = [&](Result<RunReport> r) { promise.set_value(std::move(r)); }});
+  caf::actor_system_config config;
+  caf::actor_system system(configure(config, options));
+  {
+    const caf::actor supervisor = system.spawn(shell::supervisor_actor, shared);
+    std::stop_callback on_stop(options.stop,
+                               [&] { caf::anon_send(supervisor, shell::StopRequest{}); });
+    if (options.scheduling == Scheduling::deterministic) {
+      play(system, options.seed, ready);
+    } else {
+      result.wait();
+    }
+  }
+  return std::move(result.get().value());
+}
+
+}  // namespace troupe

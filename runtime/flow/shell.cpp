@@ -1,0 +1,222 @@
+#include "runtime/flow/shell.h"
+
+#include <fmt/format.h>
+
+namespace troupe::shell {
+namespace {
+
+using Self = caf::stateful_actor<Life>*;
+
+void account(Life& life, Clock::time_point now) {
+  auto& time = life.report.time;
+  const auto passed = now - life.since;
+  life.since = now;
+  switch (life.waiting) {
+    case Waiting::input:
+      time.no_input += passed;
+      break;
+    case Waiting::credit:
+      time.no_credit += passed;
+      break;
+    case Waiting::other:
+      time.other += passed;
+      break;
+  }
+}
+
+// Lets go what an action left behind: packets, then credits, then news for the supervisor.
+void dispatch(Self self) {
+  Life& life = self->state;
+  Actor::Effects effects = life.core->take_effects();
+  const auto& edges = life.shared->graph.edges();
+  for (Packet& packet : effects.packets) {
+    const std::size_t to = edges[packet.header.edge].to;
+    life.shared->gauges[to].add();
+    self->send(life.peers[to], Delivery{std::move(packet)});
+  }
+  for (const Credit& credit : effects.credits) {
+    const std::size_t to = edges[credit.edge].from;
+    life.shared->gauges[to].add();
+    self->send(life.peers[to], CreditNote{credit});
+  }
+  if (effects.vote)
+    self->send(life.supervisor, VoteNote{life.node, life.generation, effects.vote->first,
+                                         std::move(effects.vote->second)});
+  if (!effects.events.empty() || effects.accepts_snapshot || effects.finished) {
+    effects.packets.clear();
+    effects.credits.clear();
+    effects.vote.reset();
+    self->send(life.supervisor, EventNote{life.node, std::move(effects)});
+  }
+}
+
+bool fits(const FaultOptions& fault, const std::string& actor, const ActionLabel& label) {
+  return (actor == fault.actor || actor.starts_with(fault.actor + "/")) &&
+         label.key.purpose == Purpose::train && label.key.step == fault.step &&
+         label.key.micro_batch == fault.micro_batch &&
+         (fault.action.empty() || fault.action == label.name);
+}
+
+// Throws where an option asks for it: after the work, before anything of it has left.
+void inject_fault(const Life& life, const ActionLabel& label) {
+  const auto& faults = life.shared->options.faults;
+  for (std::size_t i = 0; i < faults.size(); ++i)
+    if (fits(faults[i], life.report.name, label) && !life.shared->faults_fired[i].exchange(true))
+      throw Error(ErrorCode::actor_failed,
+                  fmt::format("injected fault in {} at step {}, micro-batch {} ({})",
+                              life.report.name, label.key.step, label.key.micro_batch, label.name));
+}
+
+void act(Self self) {
+  Life& life = self->state;
+  const auto begin = Clock::now();
+  account(life, begin);
+  const ActionLabel label = life.core->act();
+  inject_fault(life, label);
+  const auto end = Clock::now();
+  life.report.time.compute += end - begin;
+  life.since = end;
+  ++life.report.actions;
+  if (life.shared->options.trace)
+    life.trace.push_back({life.node, label, begin - life.shared->start, end - life.shared->start});
+  dispatch(self);
+}
+
+// Acts while there is something to do; lets messages in between two actions, since they may bring
+// something more urgent.
+void pump(Self self) {
+  Life& life = self->state;
+  dispatch(self);
+  if (!life.started || life.ticking) return;
+  while (life.core->ready()) {
+    act(self);
+    if (!self->mailbox().empty()) {
+      life.ticking = true;
+      self->send(self, Tick{});
+      break;
+    }
+  }
+  account(life, Clock::now());
+  life.waiting = life.ticking ? Waiting::other : life.core->waiting();
+}
+
+// Runs a handler; turns what it throws into one failure message and ends this life.
+template <class F>
+void guard(Self self, F&& handler) {
+  std::string cause;
+  try {
+    handler();
+    return;
+  } catch (const std::exception& e) {
+    cause = e.what();
+  } catch (...) {
+    cause = "an exception that is no std::exception";
+  }
+  Life& life = self->state;
+  self->send(life.supervisor, FailureNote{life.node, life.generation, std::move(cause)});
+  self->quit(caf::sec::runtime_error);
+}
+
+void replaced(Life& life, Self self, const Replaced& note) {
+  life.peers[note.node] = note.peer;
+  const auto& edges = life.shared->graph.edges();
+  for (std::uint32_t id = 0; id < edges.size(); ++id) {
+    if (edges[id].from == note.node && edges[id].to == life.node)
+      life.core->inputs()[edges[id].input]->sender_replaced(id, note.generation);
+    if (edges[id].to != note.node || edges[id].from != life.node) continue;
+    for (Packet& packet : life.core->outputs()[edges[id].output]->unreleased(id)) {
+      life.shared->gauges[note.node].add();
+      self->send(note.peer, Delivery{std::move(packet)});
+    }
+  }
+}
+
+std::size_t mailbox_bound(const Graph& graph, std::size_t node) {
+  std::size_t slots = 0;
+  for (const auto& edge : graph.edges())
+    if (edge.from == node || edge.to == node) slots += edge.options.slots;
+  return slots;
+}
+
+}  // namespace
+
+caf::behavior shell_actor(Self self, std::shared_ptr<Shared> shared, std::size_t node,
+                          std::shared_ptr<std::unique_ptr<Actor>> core, caf::actor supervisor) {
+  Life& life = self->state;
+  life.shared = std::move(shared);
+  life.node = node;
+  life.core = std::move(*core);
+  life.supervisor = std::move(supervisor);
+  life.report.name = life.shared->graph.nodes()[node].name;
+  life.report.mailbox_bound = mailbox_bound(life.shared->graph, node);
+  life.since = Clock::now();
+  life.core->set_post([weak = caf::actor_addr(self->address())](Post work) {
+    if (auto strong = caf::actor_cast<caf::actor>(weak))
+      caf::anon_send(strong, PostNote{std::move(work)});
+  });
+  return {
+      [self](const Delivery& delivery) {
+        guard(self, [&] {
+          Life& life = self->state;
+          life.shared->gauges[life.node].remove();
+          const auto& edge = life.shared->graph.edges()[delivery.packet.header.edge];
+          life.core->inputs()[edge.input]->deliver(delivery.packet);
+          pump(self);
+        });
+      },
+      [self](const CreditNote& note) {
+        guard(self, [&] {
+          Life& life = self->state;
+          life.shared->gauges[life.node].remove();
+          const auto& edge = life.shared->graph.edges()[note.credit.edge];
+          life.core->outputs()[edge.output]->credit(note.credit);
+          pump(self);
+        });
+      },
+      [self](Tick) {
+        guard(self, [&] {
+          self->state.ticking = false;
+          pump(self);
+        });
+      },
+      [self](const Commit& commit) {
+        guard(self, [&] {
+          self->state.core->on_commit(commit);
+          pump(self);
+        });
+      },
+      [self](const PostNote& note) {
+        guard(self, [&] {
+          note.work(*self->state.core);
+          pump(self);
+        });
+      },
+      [self](const Wire& wire) {
+        guard(self, [&] {
+          Life& life = self->state;
+          life.peers = *wire.peers;
+          life.generation = wire.generation;
+          for (OutputPort* port : life.core->outputs())
+            port->begin_generation(life.shared->run_id, wire.generation);
+          life.started = true;
+          pump(self);
+        });
+      },
+      [self](const Replaced& note) {
+        guard(self, [&] {
+          replaced(self->state, self, note);
+          pump(self);
+        });
+      },
+      [self](Stop) {
+        Life& life = self->state;
+        account(life, Clock::now());
+        for (const InputPort* port : life.core->inputs()) life.report.dropped += port->dropped();
+        self->send(life.supervisor,
+                   LifeReport{life.node, std::move(life.report), std::move(life.trace)});
+        self->quit();
+      },
+  };
+}
+
+}  // namespace troupe::shell

@@ -1,0 +1,139 @@
+#pragma once
+// Inside the runtime: the CAF actors that carry a graph's actors and their supervisor. Together
+// with run.cpp the only place that names CAF.
+
+#include <atomic>
+#include <caf/all.hpp>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "runtime/flow/graph.h"
+#include "runtime/flow/run.h"
+
+namespace troupe::shell {
+
+using Clock = std::chrono::steady_clock;
+
+// What shells and supervisor say to each other. Wrapped, so that CAF copies a handle at most.
+struct Delivery {
+  Packet packet;
+};
+struct CreditNote {
+  Credit credit;
+};
+struct Wire {  ///< begins a life
+  std::shared_ptr<const std::vector<caf::actor>> peers;
+  std::uint32_t generation = 0;
+};
+struct Replaced {  ///< a neighbour has a new life
+  std::size_t node = 0;
+  caf::actor peer;
+  std::uint32_t generation = 0;
+};
+struct PostNote {
+  Post work;
+};
+struct Tick {};
+struct Stop {};
+
+struct VoteNote {
+  std::size_t node = 0;
+  std::uint32_t generation = 0;
+  std::uint32_t step = 0;
+  CommittedState state;
+};
+struct FailureNote {
+  std::size_t node = 0;
+  std::uint32_t generation = 0;
+  std::string cause;
+};
+struct EventNote {
+  std::size_t node = 0;
+  Actor::Effects effects;  ///< events, accepts_snapshot, finished
+};
+struct StopRequest {};
+struct LifeReport {
+  std::size_t node = 0;
+  ActorReport report;
+  std::vector<TraceEvent> trace;
+};
+
+/// Counts what waits in an actor's mailbox; outlives its lives.
+struct Gauge {
+  std::atomic<std::size_t> waiting{0};
+  std::atomic<std::size_t> peak{0};
+  void add() {
+    const std::size_t now = waiting.fetch_add(1, std::memory_order_relaxed) + 1;
+    std::size_t seen = peak.load(std::memory_order_relaxed);
+    while (seen < now && !peak.compare_exchange_weak(seen, now, std::memory_order_relaxed)) {
+    }
+  }
+  void remove() { waiting.fetch_sub(1, std::memory_order_relaxed); }
+};
+
+/// What all actors of a run share; constant but for the atomics.
+struct Shared {
+  const Graph& graph;
+  const RunOptions& options;
+  std::uint64_t run_id = 0;
+  Clock::time_point start;
+  std::vector<Gauge> gauges;
+  std::unique_ptr<std::atomic<bool>[]> faults_fired;
+  std::function<void(Result<RunReport>)> done;
+};
+
+/// One life of a graph's actor.
+struct Life {
+  std::shared_ptr<Shared> shared;
+  std::size_t node = 0;
+  std::unique_ptr<Actor> core;
+  caf::actor supervisor;
+  std::vector<caf::actor> peers;
+  std::uint32_t generation = 0;
+  bool started = false;
+  bool ticking = false;
+  ActorReport report;
+  std::vector<TraceEvent> trace;
+  Clock::time_point since;
+  Waiting waiting = Waiting::other;
+};
+
+caf::behavior shell_actor(caf::stateful_actor<Life>* self, std::shared_ptr<Shared> shared,
+                          std::size_t node, std::shared_ptr<std::unique_ptr<Actor>> core,
+                          caf::actor supervisor);
+
+/// The CAF side of Supervisor: spawns the shells, passes on commits, replaces the dead.
+struct Watch {
+  std::shared_ptr<Shared> shared;
+  std::unique_ptr<Supervisor> core;
+  std::vector<caf::actor> shells;
+  std::vector<std::uint32_t> generations;
+  std::uint32_t generation = 0;
+  std::vector<std::string> causes;
+  std::vector<ActorReport> reports;
+  std::vector<TraceEvent> trace;
+  std::size_t awaited = 0;  ///< life reports until the end
+  bool stopping = false;
+  std::optional<Error> failure;
+};
+
+caf::behavior supervisor_actor(caf::stateful_actor<Watch>* self, std::shared_ptr<Shared> shared);
+
+}  // namespace troupe::shell
+
+#define TROUPE_LOCAL_MESSAGE(type) CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::shell::type)
+TROUPE_LOCAL_MESSAGE(Delivery)
+TROUPE_LOCAL_MESSAGE(CreditNote)
+TROUPE_LOCAL_MESSAGE(Wire)
+TROUPE_LOCAL_MESSAGE(Replaced)
+TROUPE_LOCAL_MESSAGE(PostNote)
+TROUPE_LOCAL_MESSAGE(Tick)
+TROUPE_LOCAL_MESSAGE(Stop)
+TROUPE_LOCAL_MESSAGE(VoteNote)
+TROUPE_LOCAL_MESSAGE(FailureNote)
+TROUPE_LOCAL_MESSAGE(EventNote)
+TROUPE_LOCAL_MESSAGE(StopRequest)
+TROUPE_LOCAL_MESSAGE(LifeReport)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Commit)
+#undef TROUPE_LOCAL_MESSAGE

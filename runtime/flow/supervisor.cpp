@@ -1,0 +1,76 @@
+#include "runtime/flow/supervisor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace troupe {
+
+Supervisor::Supervisor(std::vector<Member> members, StepPlan plan, RestartBudget budget)
+    : members_(std::move(members)),
+      plan_(plan),
+      budget_(budget),
+      steps_(plan.first),
+      ballots_(members_.size()),
+      committed_(members_.size()),
+      finished_(members_.size(), false),
+      restarts_(members_.size(), 0),
+      deaths_(members_.size()) {}
+
+std::optional<Commit> Supervisor::vote(std::size_t member, std::uint32_t step,
+                                       CommittedState state) {
+  if (step != steps_) return std::nullopt;  // repeated by a replacement after the commit
+  ballots_[member] = std::move(state);
+  for (std::size_t i = 0; i < members_.size(); ++i)
+    if (members_[i].votes && !ballots_[i]) return std::nullopt;
+  return commit();
+}
+
+Commit Supervisor::commit() {
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    if (ballots_[i]) committed_[i] = std::move(*ballots_[i]);
+    ballots_[i].reset();
+  }
+  Commit result{.step = steps_++, .stop_requested = stop_requested_};
+  result.last = last_committed_ = stop_requested_ || steps_ >= plan_.count;
+  if (plan_.snapshot_every && steps_ % plan_.snapshot_every == 0) snapshot_due_ = true;
+  if (result.last && (plan_.snapshot_at_end || stop_requested_)) snapshot_due_ = true;
+  // A writer that is still busy gets the next commit's snapshot instead: training never waits. The
+  // last one is always sent; its slot is free or becomes so.
+  result.snapshot = snapshot_due_ && (accepts_snapshots_ || result.last);
+  if (result.snapshot) snapshot_due_ = false;
+  return result;
+}
+
+std::vector<std::size_t> Supervisor::died(std::size_t member, const std::string& cause,
+                                          Clock::time_point now) {
+  auto& deaths = deaths_[member];
+  while (!deaths.empty() && now - deaths.front().when > budget_.within) deaths.pop_front();
+  deaths.push_back({now, cause});
+  if (static_cast<int>(deaths.size()) > budget_.max)
+    throw Error(ErrorCode::actor_failed,
+                fmt::format("{} failed: {} (failure {} within {} s; {} restarts are allowed)",
+                            members_[member].name, deaths.front().cause, deaths.size(),
+                            std::chrono::duration<double>(budget_.within).count(), budget_.max),
+                "mend the cause, or allow more with restarts.max, then go on with --restart auto");
+  std::vector<std::size_t> replaced;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    const bool with_it = members_[member].needs_whole_step && !members_[i].holds_run_open;
+    if (i == member || with_it) replaced.push_back(i);
+  }
+  if (members_[member].needs_whole_step) std::ranges::fill(ballots_, std::nullopt);
+  for (std::size_t i : replaced) ++restarts_[i];
+  return replaced;
+}
+
+void Supervisor::finished(std::size_t member) { finished_[member] = true; }
+
+bool Supervisor::done() const {
+  const bool voting = std::ranges::any_of(members_, &Member::votes);
+  if (voting && !last_committed_) return false;
+  for (std::size_t i = 0; i < members_.size(); ++i)
+    if (members_[i].holds_run_open && !finished_[i]) return false;
+  return true;
+}
+
+}  // namespace troupe

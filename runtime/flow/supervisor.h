@@ -1,0 +1,81 @@
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/error.h"
+#include "runtime/flow/actor.h"
+
+namespace troupe {
+
+/// How often one actor may be replaced before the run fails.
+struct RestartBudget {
+  int max = 3;
+  std::chrono::milliseconds within{60'000};
+};
+
+/// Which steps a run has and after which of them a snapshot is due.
+struct StepPlan {
+  std::uint32_t first = 0;  ///< steps that are whole already (a resumed run)
+  std::uint32_t count = 0;  ///< the run ends when so many are whole
+  std::uint32_t snapshot_every = 0;
+  bool snapshot_at_end = false;
+};
+
+/// Decides what becomes of steps and of dead actors; a plain state machine without clock, threads
+/// or actors of its own. A step is whole when every voter has voted for it.
+class Supervisor {
+ public:
+  struct Member {
+    std::string name;
+    bool votes = false;
+    bool holds_run_open = false;
+    bool needs_whole_step = false;
+  };
+  using Clock = std::chrono::steady_clock;
+
+  Supervisor(std::vector<Member> members, StepPlan plan, RestartBudget budget);
+
+  /// Counts a vote; the commit that it completes, if any.
+  std::optional<Commit> vote(std::size_t member, std::uint32_t step, CommittedState state);
+  /// The members to replace after `member` died of `cause` (itself alone, or all that take part in
+  /// steps). Throws Error{actor_failed}, root cause first, when the budget is spent.
+  std::vector<std::size_t> died(std::size_t member, const std::string& cause,
+                                Clock::time_point now);
+  void finished(std::size_t member);
+  void request_stop() { stop_requested_ = true; }
+  void accept_snapshots(bool yes) { accepts_snapshots_ = yes; }
+
+  /// The last commit is made and nobody holds the run open.
+  bool done() const;
+  std::uint32_t steps() const { return steps_; }  ///< whole steps so far
+  bool stop_requested() const { return stop_requested_; }
+  const CommittedState& committed(std::size_t member) const { return committed_[member]; }
+  int restarts(std::size_t member) const { return restarts_[member]; }
+
+ private:
+  Commit commit();
+
+  std::vector<Member> members_;
+  StepPlan plan_;
+  RestartBudget budget_;
+  std::uint32_t steps_;
+  std::vector<std::optional<CommittedState>> ballots_;  ///< for step `steps_`
+  std::vector<CommittedState> committed_;
+  std::vector<bool> finished_;
+  std::vector<int> restarts_;
+  struct Death {
+    Clock::time_point when;
+    std::string cause;
+  };
+  std::vector<std::deque<Death>> deaths_;
+  bool snapshot_due_ = false;
+  bool accepts_snapshots_ = true;
+  bool stop_requested_ = false;
+  bool last_committed_ = false;
+};
+
+}  // namespace troupe
