@@ -1,6 +1,8 @@
 #pragma once
 #include <concepts>
 #include <memory>
+#include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -27,10 +29,13 @@ struct InputGradient {
 ///     Tensor forward(const Pass&, const Tensor& x, ...);              // saves what backward needs
 ///     void input_gradient(const Pass&, const Tensor& grad, std::span<InputGradient> inputs);
 ///     void weight_gradient(const Pass&, const Tensor& grad);          // only where it has weights
+///     std::vector<Tensor> saved() const;                              // only where it saves any
 ///
 /// `record` runs it and keeps it. The two backward halves may be called apart (a schedule may run
-/// the weight half later), input half first. In evaluation nothing is kept. A Tape belongs to one
-/// stage and one micro-batch; dropping it frees everything saved.
+/// the weight half later), input half first; what a primitive saved is freed as soon as both ran.
+/// A value that several primitives use gets the sum of their gradients, in the reverse order of
+/// recording. In evaluation nothing is kept. A Tape belongs to one stage and one micro-batch;
+/// dropping it frees everything saved.
 class Tape {
  public:
   explicit Tape(Pass pass) : pass_(std::move(pass)) {}
@@ -54,17 +59,20 @@ class Tape {
     return values_[static_cast<std::size_t>(value.index)].tensor;
   }
 
-  /// Ends the forward pass: lets go of every value that no primitive saved for itself.
-  void seal();
+  /// Ends the forward pass: lets go of every value that no primitive saved for itself, except
+  /// `kept` (if given). May be called again.
+  void seal(Value kept = {});
 
-  /// Both halves, node by node: the gradient of the inputs that want one, in their order.
+  /// Both halves, node by node: the gradients of the inputs that want one, in their order. `grad`
+  /// is only read, and is brought to the output's layout. Throws Error if its shape is not the
+  /// output's, or if something with weights was recorded that the output does not depend on.
   std::vector<Tensor> backward(Value output, Tensor grad);
   /// The input half alone; keeps the gradients that backward_weights needs.
   std::vector<Tensor> backward_inputs(Value output, Tensor grad);
   /// The weight half; afterwards the tape is empty.
   void backward_weights();
 
-  /// Bytes that the tape holds for backward, counting shared storage once.
+  /// Bytes that the tape holds for backward, weights left out and shared storage counted once.
   std::size_t saved_bytes() const;
 
  private:
@@ -74,6 +82,8 @@ class Tape {
                                 std::span<InputGradient> inputs) = 0;
     virtual void weight_gradient(const Pass&, const Tensor& grad) = 0;
     virtual bool has_weights() const = 0;
+    virtual std::string_view name() const = 0;
+    virtual std::vector<Tensor> saved() const = 0;
 
     std::vector<Value> inputs;
     Value output;
@@ -93,15 +103,29 @@ class Tape {
       if constexpr (weighted) primitive.weight_gradient(pass, grad);
     }
     bool has_weights() const override { return weighted; }
+    std::string_view name() const override { return Primitive::name; }
+    std::vector<Tensor> saved() const override {
+      if constexpr (requires { primitive.saved(); })
+        return primitive.saved();
+      else
+        return {};
+    }
     Primitive primitive;
   };
   struct Slot {
     Tensor tensor;
+    Shape shape;  ///< of the tensor, known after it was let go
+    Layout layout = Layout::row_major;
     Tensor grad;
     bool wants_gradient = false;
   };
 
+  Slot& slot(Value value) { return values_[static_cast<std::size_t>(value.index)]; }
+  Value add(Tensor tensor, bool wants_gradient);
   Value keep(std::unique_ptr<Node> node, std::vector<Value> inputs, Tensor output);
+  std::vector<Tensor> walk(Value output, const Tensor& grad, bool with_weights);
+  void visit(std::unique_ptr<Node>& node, bool with_weights);
+  void accumulate(Slot& into, Tensor grad, std::string_view from);
 
   Pass pass_;
   std::vector<Slot> values_;

@@ -8,36 +8,59 @@
 
 namespace troupe {
 
+/// One version of a state, ready to be read by index. Shared by the network and the trips that
+/// began with it, so that a trip in flight never sees another version.
+struct StateViews {
+  StatePtr state;
+  std::vector<Tensor> weights;
+  std::vector<Tensor> buffers;
+  std::uint64_t version = 0;  ///< unique in the process, one for each Network::use
+};
+
 /// A micro-batch on its way through a Network: the tape that leads back, and what it writes.
+/// Dropping one abandons the micro-batch; nothing else refers to it.
 struct Trip {
-  Tape tape;
-  Value output;
+  Trip(const StateSpec& spec, std::shared_ptr<const StateViews> from, Pass pass);
+  Trip(const Trip&) = delete;
+  Trip& operator=(const Trip&) = delete;
+
+  const Tensor& result() const { return tape.tensor(output); }  ///< what the blocks made of x
+
+  std::shared_ptr<const StateViews> views;
   Tensor gradients;   ///< flat, as StateVersion::weights; written by backward
   Tensor statistics;  ///< flat, as StateVersion::buffers; written by forward
+  std::vector<Tensor> gradient_views, statistic_views;
+  Tape tape;
+  Value output;
+  DType input_dtype = DType::f32;  ///< that x came in
 };
 
 /// Consecutive blocks of a model with the state that they need: the arithmetic of one stage,
 /// without actors. Used by one thread at a time.
 class Network {
  public:
-  /// Takes blocks [first, last) of the model.
+  /// Takes blocks [first, last) of the model. Throws Error{bad_graph} for an empty or wrong range.
   Network(Model model, std::size_t first, std::size_t last, DType dtype, Stream stream);
 
   const StateSpec& spec() const { return spec_; }
   const std::vector<std::unique_ptr<nn::Module>>& blocks() const { return blocks_; }
   DType dtype() const { return dtype_; }
 
-  /// From now on forward uses this state's weights.
+  /// From now on forward uses this state's weights. Throws Error{bad_shape} for the state of
+  /// another network.
   void use(StatePtr state);
-  const StatePtr& state() const { return state_; }
+  const StatePtr& state() const { return views_->state; }
 
-  /// Training pass; the result holds what backward needs. `wants_input_gradient` is false for the
-  /// first stage.
+  /// Training pass; the result holds what backward needs, and the output in Trip::result().
+  /// x of another floating type is converted. `wants_input_gradient` is false for the first stage.
   std::unique_ptr<Trip> forward(const Tensor& x, const RandomKey& random,
                                 bool wants_input_gradient);
-  /// Input and weight halves; returns the gradient of x (undefined if not wanted). Fills
-  /// trip.gradients.
+  /// Input and weight halves; returns the gradient of x (undefined if not wanted) in the type of x.
+  /// Fills trip.gradients.
   Tensor backward(Trip& trip, Tensor grad);
+  /// The halves apart: the gradient of x first, trip.gradients later.
+  Tensor backward_inputs(Trip& trip, Tensor grad);
+  void backward_weights(Trip& trip);
   /// Forward only, with running statistics and without dropout.
   Tensor evaluate(const Tensor& x);
 
@@ -47,13 +70,15 @@ class Network {
                 const std::vector<Tensor>& statistics) const;
 
  private:
+  Pass pass(bool training, const RandomKey& random) const;
+  void make_room(Trip& trip) const;
+  Tensor leave(const Trip& trip, std::vector<Tensor> gradients) const;
+
   StateSpec spec_;
   std::vector<std::unique_ptr<nn::Module>> blocks_;
   DType dtype_;
   Stream stream_;
-  StatePtr state_;
-  std::vector<Tensor> weights_, buffers_;  ///< views of state_
-  std::uint64_t version_ = 0;
+  std::shared_ptr<const StateViews> views_ = std::make_shared<StateViews>();
 };
 
 }  // namespace troupe

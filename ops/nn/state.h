@@ -55,6 +55,10 @@ class StateSpec {
   std::int64_t buffer_elements() const { return buffer_elements_; }        ///< padded
   std::int64_t parameter_count() const;                                    ///< without padding
 
+  /// Zeroes the elements of a flat array of parameters that belong to none. Whoever makes one
+  /// without writing all of it (a gradient) calls this.
+  void clear_padding(Tensor& flat) const;
+
   /// Views of a flat array, by index.
   std::vector<Tensor> parameter_views(const Tensor& flat) const;
   std::vector<Tensor> buffer_views(const Tensor& flat) const;
@@ -79,7 +83,8 @@ struct StateVersion {
 };
 using StatePtr = std::shared_ptr<const StateVersion>;
 
-/// Step 0: parameters from their initializers, the seed and their names.
+/// Step 0: parameters from their initializers, the seed and their names, as f32 numbers whatever
+/// `dtype` is, so that runs of two precisions begin at the same point.
 StatePtr initial_state(const StateSpec& spec, DType dtype, std::uint64_t seed);
 
 /// What a checkpoint or an export holds of a state: parameters, buffers and counters by name, and
@@ -87,8 +92,10 @@ StatePtr initial_state(const StateSpec& spec, DType dtype, std::uint64_t seed);
 std::vector<NamedTensor> named_tensors(const StateSpec& spec, const StateVersion& state,
                                        bool with_optimizer);
 
-/// The inverse: a state whose tensors are found by name. Throws Error naming what is missing, has
-/// another shape, or (when `strict`) is there without being asked for.
+/// The inverse: a state whose tensors are found by name, copied and converted to `dtype`. Momentum
+/// that no tensor holds stays undefined: the next step begins it. Throws Error{bad_file} naming
+/// what is missing, has another shape or a type that cannot be converted, or (when `strict`) is
+/// there without being asked for; without `with_optimizer`, "optimizer.*" is passed over.
 StatePtr state_from(const StateSpec& spec, DType dtype, const std::vector<NamedTensor>& tensors,
                     std::int64_t step, bool with_optimizer, bool strict);
 

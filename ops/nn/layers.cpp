@@ -1,0 +1,131 @@
+#include "ops/nn/layers.h"
+
+#include <fmt/format.h>
+
+#include "ops/primitives/all.h"
+#include "runtime/error.h"
+
+namespace troupe::nn {
+namespace {
+
+// PyTorch's reset_parameters of Conv2d and Linear: kaiming_uniform_(a = sqrt(5)), which is this.
+Initializer fan_in_uniform(std::int64_t fan_in) {
+  return {Initializer::Kind::uniform, 1.0 / std::sqrt(static_cast<double>(fan_in))};
+}
+
+Initializer constant(double value) { return {Initializer::Kind::constant, value}; }
+
+void check_probability(const std::string& path, double probability) {
+  if (probability >= 0.0 && probability < 1.0) return;
+  throw Error(ErrorCode::bad_options, fmt::format("{}: dropout is {}", path, probability),
+              "give a probability in [0, 1)");
+}
+
+void check_positive(const std::string& path, std::string_view what, std::int64_t value) {
+  if (value > 0) return;
+  throw Error(ErrorCode::bad_options, fmt::format("{}: {} is {}", path, what, value),
+              "give a positive number");
+}
+
+}  // namespace
+
+Conv2d::Conv2d(std::string path, ConvolutionOptions options)
+    : Module(std::move(path)), options_(options) {
+  check_positive(this->path(), "in_channels", options_.in_channels);
+  check_positive(this->path(), "out_channels", options_.out_channels);
+  check_positive(this->path(), "kernel", std::min(options_.kernel_h, options_.kernel_w));
+  check_positive(this->path(), "stride", std::min(options_.stride_h, options_.stride_w));
+  check_positive(this->path(), "padding + 1", 1 + std::min(options_.padding_h, options_.padding_w));
+}
+
+void Conv2d::declare(StateSpec& spec) {
+  const Shape shape{options_.out_channels, options_.in_channels, options_.kernel_h,
+                    options_.kernel_w};
+  const Initializer initializer =
+      fan_in_uniform(options_.in_channels * options_.kernel_h * options_.kernel_w);
+  weight_ = spec.add_parameter(path() + ".weight", shape, initializer);
+  if (options_.bias)
+    bias_ = spec.add_parameter(path() + ".bias", Shape{options_.out_channels}, initializer);
+}
+
+Value Conv2d::forward(Tape& tape, Value x) {
+  if (!kernel_) kernel_ = tape.pass().kernels().convolution(options_);
+  return tape.record(primitives::Convolution2d{options_, kernel_.get(), weight_, bias_}, x);
+}
+
+Linear::Linear(std::string path, LinearOptions options)
+    : Module(std::move(path)), options_(options) {
+  check_positive(this->path(), "in_features", options_.in_features);
+  check_positive(this->path(), "out_features", options_.out_features);
+}
+
+void Linear::declare(StateSpec& spec) {
+  const Initializer initializer = fan_in_uniform(options_.in_features);
+  weight_ = spec.add_parameter(path() + ".weight",
+                               Shape{options_.out_features, options_.in_features}, initializer);
+  if (options_.bias)
+    bias_ = spec.add_parameter(path() + ".bias", Shape{options_.out_features}, initializer);
+}
+
+Value Linear::forward(Tape& tape, Value x) {
+  if (!kernel_) kernel_ = tape.pass().kernels().linear(options_);
+  return tape.record(primitives::Linear{options_, kernel_.get(), weight_, bias_}, x);
+}
+
+BatchNorm2d::BatchNorm2d(std::string path, BatchNormOptions options)
+    : Module(std::move(path)), options_(std::move(options)) {
+  check_positive(this->path(), "features", options_.features);
+  check_probability(this->path(), options_.dropout);
+}
+
+void BatchNorm2d::declare(StateSpec& spec) {
+  const Shape shape{options_.features};
+  weight_ = spec.add_parameter(path() + ".weight", shape, constant(1.0));
+  bias_ = spec.add_parameter(path() + ".bias", shape, constant(0.0));
+  running_mean_ = spec.add_buffer(path() + ".running_mean", shape, 0.0, options_.momentum);
+  running_variance_ = spec.add_buffer(path() + ".running_var", shape, 1.0, options_.momentum);
+  spec.add_counter(path() + ".num_batches_tracked");
+}
+
+Value BatchNorm2d::forward(Tape& tape, Value x) { return forward(tape, x, Value{}); }
+
+Value BatchNorm2d::forward(Tape& tape, Value x, Value residual) {
+  primitives::BatchNorm2d norm{.weight = weight_,
+                               .bias = bias_,
+                               .running_mean = running_mean_,
+                               .running_variance = running_variance_,
+                               .epsilon = options_.epsilon,
+                               .relu = options_.relu,
+                               .dropout = static_cast<float>(options_.dropout),
+                               .dropout_operation = operation_id(options_.dropout_path)};
+  if (residual.index < 0) return tape.record(std::move(norm), x);
+  return tape.record(std::move(norm), x, residual);
+}
+
+Value Relu::forward(Tape& tape, Value x) { return tape.record(primitives::Relu{}, x); }
+
+Dropout::Dropout(std::string path, DropoutOptions options)
+    : Module(std::move(path)), options_(options) {
+  check_probability(this->path(), options_.probability);
+}
+
+Value Dropout::forward(Tape& tape, Value x) {
+  return tape.record(
+      primitives::Dropout{static_cast<float>(options_.probability), operation_id(path())}, x);
+}
+
+Value MaxPool2d::forward(Tape& tape, Value x) {
+  return tape.record(primitives::MaxPool2d{options_}, x);
+}
+
+Value AveragePool2d::forward(Tape& tape, Value x) {
+  return tape.record(primitives::AveragePool2d{options_}, x);
+}
+
+Value AdaptiveAveragePool2d::forward(Tape& tape, Value x) {
+  return tape.record(primitives::AdaptiveAveragePool2d{options_.out_h, options_.out_w}, x);
+}
+
+Value Flatten::forward(Tape& tape, Value x) { return tape.record(primitives::Flatten{}, x); }
+
+}  // namespace troupe::nn

@@ -1,0 +1,168 @@
+#include "ops/nn/network.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+
+#include "runtime/error.h"
+#include "runtime/tensor/cast.h"
+
+namespace troupe {
+namespace {
+
+std::uint64_t next_version() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+// running = (1 - momentum) * running + momentum * observed, once for each micro-batch.
+template <class T>
+void fold(const StateSpec& spec, const std::vector<Tensor>& statistics, const Tensor& running) {
+  T* values = running.data<T>();
+  for (const Tensor& observed : statistics) {
+    const T* seen = observed.data<T>();
+    for (const BufferSpec& buffer : spec.buffers()) {
+      const std::int64_t end = buffer.offset + buffer.shape.element_count();
+      for (std::int64_t i = buffer.offset; i < end; ++i)
+        values[i] = static_cast<T>((1.0 - buffer.momentum) * static_cast<double>(values[i]) +
+                                   buffer.momentum * static_cast<double>(seen[i]));
+    }
+  }
+}
+
+Pass writing_to(Pass pass, std::span<Tensor> gradients, std::span<Tensor> statistics) {
+  pass.weight_gradients = gradients;
+  pass.statistics = statistics;
+  return pass;
+}
+
+void check_flat(std::string_view what, const Tensor& tensor, std::int64_t elements, DType dtype) {
+  if (tensor.defined() && tensor.shape() == Shape{elements} && tensor.dtype() == dtype) return;
+  throw Error(ErrorCode::bad_shape,
+              fmt::format("{} of a network must be {} [{}], not {} {}", what, name_of(dtype),
+                          elements, name_of(tensor.dtype()), to_string(tensor.shape())),
+              "give what was made for the same blocks and precision");
+}
+
+}  // namespace
+
+Trip::Trip(const StateSpec& spec, std::shared_ptr<const StateViews> from, Pass pass)
+    : views(std::move(from)),
+      statistics(Tensor::zeros(Shape{spec.buffer_elements()}, pass.dtype)),
+      gradient_views(spec.parameters().size()),
+      statistic_views(spec.buffer_views(statistics)),
+      tape(writing_to(pass, gradient_views, statistic_views)) {}
+
+Network::Network(Model model, std::size_t first, std::size_t last, DType dtype, Stream stream)
+    : dtype_(dtype), stream_(stream) {
+  if (first >= last || last > model.blocks.size())
+    throw Error(ErrorCode::bad_graph, fmt::format("a stage of blocks [{}, {}) of {}, which has {}",
+                                                  first, last, model.name, model.blocks.size()));
+  for (std::size_t i = first; i < last; ++i) {
+    model.blocks[i]->declare(spec_);
+    blocks_.push_back(std::move(model.blocks[i]));
+  }
+}
+
+void Network::use(StatePtr state) {
+  if (views_->state == state) return;
+  check_flat("the weights", state->weights, spec_.parameter_elements(), dtype_);
+  check_flat("the buffers", state->buffers, spec_.buffer_elements(), dtype_);
+  auto views = std::make_shared<StateViews>();
+  views->weights = spec_.parameter_views(state->weights);
+  views->buffers = spec_.buffer_views(state->buffers);
+  views->version = next_version();
+  views->state = std::move(state);
+  views_ = std::move(views);
+}
+
+Pass Network::pass(bool training, const RandomKey& random) const {
+  if (!views_->state) throw Error(ErrorCode::internal, "a network ran before it was given a state");
+  Pass pass;
+  pass.stream = stream_;
+  pass.dtype = dtype_;
+  pass.training = training;
+  pass.random = random;
+  pass.weights_version = views_->version;
+  pass.weights = views_->weights;
+  pass.buffers = views_->buffers;
+  return pass;
+}
+
+std::unique_ptr<Trip> Network::forward(const Tensor& x, const RandomKey& random,
+                                       bool wants_input_gradient) {
+  auto trip = std::make_unique<Trip>(spec_, views_, pass(true, random));
+  trip->input_dtype = x.dtype();
+  Value value = trip->tape.input(cast(x, dtype_), wants_input_gradient);
+  for (const auto& block : blocks_) value = block->forward(trip->tape, value);
+  trip->output = value;
+  trip->tape.seal(value);
+  return trip;
+}
+
+Tensor Network::backward(Trip& trip, Tensor grad) {
+  make_room(trip);
+  return leave(trip, trip.tape.backward(trip.output, cast(grad, dtype_)));
+}
+
+Tensor Network::backward_inputs(Trip& trip, Tensor grad) {
+  return leave(trip, trip.tape.backward_inputs(trip.output, cast(grad, dtype_)));
+}
+
+void Network::backward_weights(Trip& trip) {
+  make_room(trip);
+  trip.tape.backward_weights();
+}
+
+// Every primitive writes all of its own gradients, so only what lies between them needs zeroes.
+void Network::make_room(Trip& trip) const {
+  trip.gradients = Tensor::empty(Shape{spec_.parameter_elements()}, dtype_);
+  spec_.clear_padding(trip.gradients);
+  auto views = spec_.parameter_views(trip.gradients);
+  std::move(views.begin(), views.end(), trip.gradient_views.begin());  // the pass refers to these
+}
+
+Tensor Network::leave(const Trip& trip, std::vector<Tensor> gradients) const {
+  return gradients.empty() ? Tensor() : cast(gradients.front(), trip.input_dtype);
+}
+
+Tensor Network::evaluate(const Tensor& x) {
+  const Pass evaluation = pass(false, {});
+  Tensor result = cast(x, dtype_);
+  for (const auto& block : blocks_) {  // a tape a block: what lies before it is freed
+    Tape tape(evaluation);
+    const Value value = tape.input(std::move(result), false);
+    result = tape.tensor(block->forward(tape, value));
+  }
+  return result;
+}
+
+StatePtr Network::step(const SgdOptions& sgd, const Tensor& gradient,
+                       const std::vector<Tensor>& statistics) const {
+  const StateVersion& now = *views_->state;
+  check_flat("the gradient", gradient, spec_.parameter_elements(), dtype_);
+  for (const Tensor& observed : statistics)
+    check_flat("the statistics", observed, spec_.buffer_elements(), dtype_);
+  auto next = std::make_shared<StateVersion>();
+  next->step = now.step + 1;
+  next->weights = Tensor::empty(now.weights.shape(), dtype_);
+  SgdOptions options = sgd;
+  if (sgd.momentum != 0.0) {
+    next->momentum = Tensor::empty(now.weights.shape(), dtype_);
+    options.first_step = !now.momentum.defined();
+  }
+  // A first step reads no momentum; the kernel still wants an array where it would be.
+  const Tensor& momentum = now.momentum.defined() ? now.momentum : next->momentum;
+  kernels(stream_.device, dtype_)
+      .sgd(stream_, options, now.weights, gradient, sgd.momentum != 0.0 ? momentum : Tensor(),
+           next->weights, next->momentum);
+  next->buffers = now.buffers.clone();
+  dtype_ == DType::f64 ? fold<double>(spec_, statistics, next->buffers)
+                       : fold<float>(spec_, statistics, next->buffers);
+  next->counters = now.counters;
+  for (std::int64_t& counter : next->counters)
+    counter += static_cast<std::int64_t>(statistics.size());
+  return next;
+}
+
+}  // namespace troupe

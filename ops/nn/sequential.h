@@ -1,0 +1,28 @@
+#pragma once
+#include <vector>
+
+#include "ops/nn/module.h"
+
+namespace troupe::nn {
+
+/// Modules one after another, each named by whoever adds it: PyTorch's Sequential names them "0",
+/// "1", …, and a fused layer leaves out the number of what it swallowed.
+class Sequential : public Module {
+ public:
+  using Module::Module;
+
+  template <class M, class... Args>
+  Sequential& add(std::string_view name, Args&&... args) {
+    parts_.push_back(&child<M>(name, std::forward<Args>(args)...));
+    return *this;
+  }
+  Value forward(Tape& tape, Value x) override {
+    for (Module* part : parts_) x = part->forward(tape, x);
+    return x;
+  }
+
+ private:
+  std::vector<Module*> parts_;  // owned as children
+};
+
+}  // namespace troupe::nn

@@ -1,0 +1,105 @@
+#include "ops/nn/state.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/random.h"
+
+namespace troupe {
+namespace {
+
+constexpr std::int64_t alignment_elements = 16;
+
+std::int64_t padded(std::int64_t elements) {
+  return (elements + alignment_elements - 1) / alignment_elements * alignment_elements;
+}
+
+template <class Spec>
+std::vector<Tensor> views(const std::vector<Spec>& specs, const Tensor& flat) {
+  std::vector<Tensor> result;
+  result.reserve(specs.size());
+  for (const Spec& spec : specs) {
+    const std::int64_t count = spec.shape.element_count();
+    result.push_back(flat.narrow(spec.offset, count).reshape(spec.shape));
+  }
+  return result;
+}
+
+// U(-bound, bound) in f32: element e is number e of the stream that the name keys.
+template <class T>
+void fill_uniform(const ParameterSpec& spec, std::uint64_t seed, const Tensor& flat) {
+  const RandomKey key{.seed = seed, .operation = operation_id(spec.name)};
+  const auto bound = static_cast<float>(spec.initializer.value);
+  T* values = flat.data<T>() + spec.offset;
+  const std::int64_t count = spec.shape.element_count();
+  for (std::int64_t e = 0; e < count; e += 4) {
+    const auto numbers = key.block(static_cast<std::uint32_t>(e / 4));
+    for (std::int64_t lane = 0; lane < std::min<std::int64_t>(4, count - e); ++lane)
+      values[e + lane] = static_cast<T>(
+          (2.0f * uniform_float(numbers[static_cast<std::size_t>(lane)]) - 1.0f) * bound);
+  }
+}
+
+template <class T>
+void fill(const StateSpec& spec, std::uint64_t seed, StateVersion& state) {
+  for (const ParameterSpec& parameter : spec.parameters()) {
+    if (parameter.initializer.kind == Initializer::Kind::uniform)
+      fill_uniform<T>(parameter, seed, state.weights);
+    else
+      std::fill_n(state.weights.data<T>() + parameter.offset, parameter.shape.element_count(),
+                  static_cast<T>(static_cast<float>(parameter.initializer.value)));
+  }
+  for (const BufferSpec& buffer : spec.buffers())
+    std::fill_n(state.buffers.data<T>() + buffer.offset, buffer.shape.element_count(),
+                static_cast<T>(buffer.initial));
+}
+
+}  // namespace
+
+ParameterIndex StateSpec::add_parameter(std::string name, Shape shape, Initializer initializer) {
+  parameters_.push_back({std::move(name), shape, initializer, parameter_elements_});
+  parameter_elements_ += padded(shape.element_count());
+  return {static_cast<int>(parameters_.size()) - 1};
+}
+
+BufferIndex StateSpec::add_buffer(std::string name, Shape shape, double initial, double momentum) {
+  buffers_.push_back({std::move(name), shape, initial, momentum, buffer_elements_});
+  buffer_elements_ += padded(shape.element_count());
+  return {static_cast<int>(buffers_.size()) - 1};
+}
+
+void StateSpec::add_counter(std::string name) { counters_.push_back(std::move(name)); }
+
+std::int64_t StateSpec::parameter_count() const {
+  std::int64_t count = 0;
+  for (const ParameterSpec& parameter : parameters_) count += parameter.shape.element_count();
+  return count;
+}
+
+void StateSpec::clear_padding(Tensor& flat) const {
+  const auto element_bytes = static_cast<std::int64_t>(size_of(flat.dtype()));
+  for (const ParameterSpec& parameter : parameters_) {
+    const std::int64_t count = parameter.shape.element_count();
+    std::memset(flat.raw() + (parameter.offset + count) * element_bytes, 0,
+                static_cast<std::size_t>((padded(count) - count) * element_bytes));
+  }
+}
+
+std::vector<Tensor> StateSpec::parameter_views(const Tensor& flat) const {
+  return views(parameters_, flat);
+}
+
+std::vector<Tensor> StateSpec::buffer_views(const Tensor& flat) const {
+  return views(buffers_, flat);
+}
+
+StatePtr initial_state(const StateSpec& spec, DType dtype, std::uint64_t seed) {
+  auto state = std::make_shared<StateVersion>();
+  state->weights = Tensor::zeros(Shape{spec.parameter_elements()}, dtype);
+  state->buffers = Tensor::zeros(Shape{spec.buffer_elements()}, dtype);
+  state->counters.assign(spec.counters().size(), 0);
+  dtype == DType::f64 ? fill<double>(spec, seed, *state) : fill<float>(spec, seed, *state);
+  return state;
+}
+
+}  // namespace troupe

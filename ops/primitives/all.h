@@ -1,0 +1,22 @@
+#pragma once
+// Every primitive, once: a test suite made with
+//
+//     TYPED_TEST_SUITE(EveryPrimitive, AllPrimitives<testing::Types>);
+//
+// holds whoever adds one here to what all of them promise.
+
+#include "ops/primitives/batch_norm2d.h"
+#include "ops/primitives/convolution2d.h"
+#include "ops/primitives/elementwise.h"
+#include "ops/primitives/linear.h"
+#include "ops/primitives/pooling.h"
+#include "ops/primitives/reshape.h"
+#include "ops/primitives/softmax_cross_entropy.h"
+
+namespace troupe::primitives {
+
+template <template <class...> class List>
+using AllPrimitives = List<AdaptiveAveragePool2d, Add, AveragePool2d, BatchNorm2d, Convolution2d,
+                           Dropout, Flatten, Linear, MaxPool2d, Relu, Reshape, SoftmaxCrossEntropy>;
+
+}  // namespace troupe::primitives

@@ -1,0 +1,107 @@
+#include "ops/primitives/batch_norm2d.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "ops/primitives/checks.h"
+#include "runtime/error.h"
+
+namespace troupe::primitives {
+namespace {
+
+// Elements that each channel's moments are taken over.
+std::int64_t elements_of_a_channel(const Tensor& x) { return x.element_count() / x.dim(1); }
+
+void copy(const Tensor& from, Tensor& to) { std::memcpy(to.raw(), from.raw(), to.bytes()); }
+
+template <class T>
+void copy_scaled(const Tensor& from, double factor, Tensor& to) {
+  for (std::int64_t i = 0; i < to.element_count(); ++i)
+    to.data<T>()[i] = static_cast<T>(static_cast<double>(from.data<T>()[i]) * factor);
+}
+
+void write_statistics(const Pass& pass, const ChannelMoments& moments, std::int64_t count,
+                      Tensor& mean, Tensor& variance) {
+  copy(moments.mean, mean);
+  const double unbias = static_cast<double>(count) / static_cast<double>(count - 1);
+  pass.dtype == DType::f64 ? copy_scaled<double>(moments.variance, unbias, variance)
+                           : copy_scaled<float>(moments.variance, unbias, variance);
+}
+
+void check(const Pass& pass, const Tensor& x, std::int64_t channels, const Tensor& residual) {
+  if ((x.rank() != 4 && x.rank() != 2) || x.dim(1) != channels)
+    throw Error(ErrorCode::bad_shape,
+                fmt::format("{}: the input is {}, the layer takes (N, {}, H, W) or (N, {})",
+                            BatchNorm2d::name, to_string(x.shape()), channels, channels),
+                "check its features against the channels of the layer before it");
+  if (pass.training && elements_of_a_channel(x) < 2)
+    throw Error(ErrorCode::bad_shape,
+                fmt::format("{}: {} has fewer than two values a channel to train with",
+                            BatchNorm2d::name, to_string(x.shape())),
+                "use larger micro-batches");
+  if (residual.defined() && residual.shape() != x.shape())
+    throw Error(ErrorCode::bad_shape,
+                fmt::format("{}: the input is {}, the residual {}; they must be equal",
+                            BatchNorm2d::name, to_string(x.shape()), to_string(residual.shape())),
+                "scale the residual to the block's channels");
+}
+
+}  // namespace
+
+Tensor BatchNorm2d::forward(const Pass& pass, const Tensor& x, const Tensor& residual) {
+  check(pass, x, pass.weight(weight).element_count(), residual);
+  NormEpilogue epilogue{.relu = relu};
+  if (residual.defined()) {
+    state.residual_layout = residual.layout();
+    epilogue.residual = in_layout(pass, residual, x.layout());
+  }
+  ChannelMoments moments;
+  if (pass.training) {
+    epilogue.dropout = dropout;
+    epilogue.random = pass.random;
+    epilogue.random.operation = dropout_operation;
+    moments = pass.kernels().channel_moments(pass.stream, x);
+    write_statistics(pass, moments, elements_of_a_channel(x), pass.statistic(running_mean),
+                     pass.statistic(running_variance));
+  } else {
+    moments = {pass.buffer(running_mean), pass.buffer(running_variance)};
+  }
+  Tensor z = pass.kernels().batch_norm(pass.stream, x, pass.weight(weight), pass.weight(bias),
+                                       moments, epsilon, epilogue);
+  state.x = x;
+  state.z = z;
+  state.epilogue = std::move(epilogue);
+  state.moments = std::move(moments);
+  return z;
+}
+
+void BatchNorm2d::input_gradient(const Pass& pass, const Tensor& grad,
+                                 std::span<InputGradient> inputs) {
+  state.gradients = pass.kernels().batch_norm_backward(
+      pass.stream, grad, state.x, state.z, pass.weight(weight), pass.weight(bias), state.moments,
+      epsilon, state.epilogue, /*batch_moments=*/true);
+  inputs[0].grad = std::move(state.gradients.x);
+  if (inputs.size() > 1 && inputs[1].wanted)
+    inputs[1].grad = in_layout(pass, grad, state.residual_layout);
+  state.x = state.z = {};
+  state.epilogue = {};
+  state.moments = {};
+}
+
+void BatchNorm2d::weight_gradient(const Pass& pass, const Tensor&) {
+  copy(state.gradients.weight, pass.weight_gradient(weight));
+  copy(state.gradients.bias, pass.weight_gradient(bias));
+}
+
+std::vector<Tensor> BatchNorm2d::saved() const {
+  return {state.x,
+          state.z,
+          state.epilogue.residual,
+          state.moments.mean,
+          state.moments.variance,
+          state.gradients.weight,
+          state.gradients.bias};
+}
+
+}  // namespace troupe::primitives

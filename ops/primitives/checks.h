@@ -1,0 +1,21 @@
+#pragma once
+// What the primitives check and arrange before a kernel runs, so that every backend is spared it.
+
+#include <string_view>
+
+#include "ops/pass.h"
+
+namespace troupe::primitives {
+
+/// Throws Error{bad_shape} naming the primitive unless x is (N, C, H, W) and, where `channels` is
+/// not negative, has so many of them.
+void check_images(std::string_view primitive, const Tensor& x, std::int64_t channels = -1);
+
+/// Throws Error{bad_shape} unless the window has a stride, fits into the padded image, and its
+/// padding is at most half of it, so that no window lies wholly in padding (PyTorch's rule).
+void check_window(std::string_view primitive, const Tensor& x, const PoolOptions& options);
+
+/// The tensor itself if it has this layout, else a reordered copy.
+Tensor in_layout(const Pass& pass, const Tensor& tensor, Layout layout);
+
+}  // namespace troupe::primitives

@@ -1,0 +1,47 @@
+#pragma once
+#include <string_view>
+#include <vector>
+
+#include "ops/tape.h"
+
+namespace troupe::primitives {
+
+/// y = max(x, 0). Saves y.
+struct Relu {
+  static constexpr std::string_view name = "relu";
+
+  struct Saved {
+    Tensor y;
+  } state = {};
+
+  Tensor forward(const Pass& pass, const Tensor& x);
+  void input_gradient(const Pass& pass, const Tensor& grad, std::span<InputGradient> inputs);
+  std::vector<Tensor> saved() const { return {state.y}; }
+};
+
+/// y = a + b, of equal shapes, in the layout of a.
+struct Add {
+  static constexpr std::string_view name = "add";
+
+  struct Saved {
+    Layout b_layout = Layout::row_major;
+  } state = {};
+
+  Tensor forward(const Pass& pass, const Tensor& a, const Tensor& b);
+  void input_gradient(const Pass& pass, const Tensor& grad, std::span<InputGradient> inputs);
+};
+
+/// In training zeroes elements with the given probability and scales the others by
+/// 1 / (1 - probability); otherwise y = x (N. Srivastava et al., "Dropout", JMLR 2014). Which ones
+/// is a function of the pass's random key and the operation: nothing is saved.
+struct Dropout {
+  static constexpr std::string_view name = "dropout";
+
+  float probability = 0.5f;
+  std::uint32_t operation = 0;  ///< operation_id of the dropout's path
+
+  Tensor forward(const Pass& pass, const Tensor& x);
+  void input_gradient(const Pass& pass, const Tensor& grad, std::span<InputGradient> inputs);
+};
+
+}  // namespace troupe::primitives

@@ -1,0 +1,40 @@
+#include "ops/primitives/reshape.h"
+
+#include <fmt/format.h>
+
+#include "ops/primitives/checks.h"
+#include "runtime/error.h"
+
+namespace troupe::primitives {
+namespace {
+
+// Images of one pixel lie the same in every layout, so they need no copy.
+Tensor as_row_major(const Pass& pass, const Tensor& x) {
+  if (x.layout() == Layout::row_major || x.dim(2) * x.dim(3) != 1)
+    return in_layout(pass, x, Layout::row_major);
+  const auto offset = static_cast<std::size_t>(x.raw() - x.storage()->data());
+  return Tensor::view(x.storage(), offset, x.shape(), x.dtype());
+}
+
+}  // namespace
+
+Tensor Reshape::forward(const Pass& pass, const Tensor& x) {
+  state.x_shape = x.shape();
+  state.x_layout = x.layout();
+  return as_row_major(pass, x).reshape(shape);
+}
+
+void Reshape::input_gradient(const Pass& pass, const Tensor& grad,
+                             std::span<InputGradient> inputs) {
+  inputs[0].grad = in_layout(pass, grad.reshape(state.x_shape), state.x_layout);
+}
+
+Tensor Flatten::forward(const Pass& pass, const Tensor& x) {
+  if (x.rank() < 1)
+    throw Error(ErrorCode::bad_shape, fmt::format("{}: a scalar has no samples", name));
+  const std::int64_t features = x.dim(0) == 0 ? 0 : x.element_count() / x.dim(0);
+  reshape.shape = Shape{x.dim(0), features};
+  return reshape.forward(pass, x);
+}
+
+}  // namespace troupe::primitives

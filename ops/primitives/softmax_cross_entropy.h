@@ -1,0 +1,34 @@
+#pragma once
+#include <string_view>
+#include <vector>
+
+#include "ops/tape.h"
+
+namespace troupe {
+
+/// Loss of logits [N, classes] against targets i64 [N], as PyTorch's cross_entropy: summed over the
+/// samples, with d(loss_sum * scale) / d(logits) if asked for. For whoever ends a model: `scale` is
+/// 1 / samples of the global batch, so that a short micro-batch weighs what it should. Throws
+/// Error{bad_shape} for shapes that do not fit and targets that are no class.
+LossOutput softmax_cross_entropy(const Stream& stream, const Tensor& logits, const Tensor& targets,
+                                 double scale, bool with_gradient);
+
+namespace primitives {
+
+/// The same as a part of a tape: a scalar, loss_sum * scale. Saves the logits.
+struct SoftmaxCrossEntropy {
+  static constexpr std::string_view name = "softmax_cross_entropy";
+
+  Tensor targets;
+  double scale = 1.0;
+  struct Saved {
+    Tensor logits;
+  } state = {};
+
+  Tensor forward(const Pass& pass, const Tensor& logits);
+  void input_gradient(const Pass& pass, const Tensor& grad, std::span<InputGradient> inputs);
+  std::vector<Tensor> saved() const { return {state.logits, targets}; }
+};
+
+}  // namespace primitives
+}  // namespace troupe

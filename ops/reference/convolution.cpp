@@ -1,0 +1,165 @@
+#include <algorithm>
+#include <vector>
+
+#include "ops/reference/kernels.h"
+#include "ops/reference/reorder.h"
+
+namespace troupe::reference {
+namespace {
+
+// Along one axis: output o and kernel element k meet input o * stride - padding + k.
+struct Axis {
+  std::int64_t in = 0, out = 0, kernel = 0, stride = 1, padding = 0;
+
+  Axis(std::int64_t in_size, std::int64_t kernel_size, std::int64_t stride_size,
+       std::int64_t padding_size)
+      : in(in_size),
+        out((in_size + 2 * padding_size - kernel_size) / stride_size + 1),
+        kernel(kernel_size),
+        stride(stride_size),
+        padding(padding_size) {}
+
+  std::int64_t input(std::int64_t o, std::int64_t k) const { return o * stride - padding + k; }
+  bool holds(std::int64_t i) const { return i >= 0 && i < in; }
+  // The outputs [first(k), last(k)) whose input lies inside.
+  std::int64_t first(std::int64_t k) const {
+    return padding > k ? (padding - k + stride - 1) / stride : 0;
+  }
+  std::int64_t last(std::int64_t k) const {
+    const std::int64_t room = in - 1 + padding - k;
+    return room < 0 ? 0 : std::min(out, room / stride + 1);
+  }
+};
+
+template <class T>
+class Convolution final : public ConvolutionKernel {
+ public:
+  explicit Convolution(const ConvolutionOptions& options) : o_(options) {}
+
+  void use_weights(const Stream&, const Tensor& weight, const Tensor& bias,
+                   std::uint64_t version) override {
+    if (weight_.defined() && version == version_) return;
+    weight_ = weight;
+    bias_ = bias;
+    version_ = version;
+  }
+  Tensor forward(const Stream&, const Tensor& x) override;
+  Tensor input_gradient(const Stream&, const Tensor& grad, const Shape& x_shape,
+                        Layout x_layout) override;
+  void weight_gradient(const Stream&, const Tensor& x, const Tensor& grad, Tensor& weight_grad,
+                       Tensor& bias_grad) override;
+
+ private:
+  Axis vertical(const Shape& x) const { return {x[2], o_.kernel_h, o_.stride_h, o_.padding_h}; }
+  Axis horizontal(const Shape& x) const { return {x[3], o_.kernel_w, o_.stride_w, o_.padding_w}; }
+  // Row kh of the kernel between output channel o and input channel i.
+  const T* kernel_row(std::int64_t o, std::int64_t i, std::int64_t kh) const {
+    return weight_.data<T>() + ((o * o_.in_channels + i) * o_.kernel_h + kh) * o_.kernel_w;
+  }
+
+  ConvolutionOptions o_;
+  Tensor weight_, bias_;
+  std::uint64_t version_ = 0;
+};
+
+// Row y of channel c of image n.
+template <class T>
+T* row(const Tensor& images, std::int64_t n, std::int64_t c, std::int64_t y) {
+  const Shape& shape = images.shape();
+  return images.data<T>() + ((n * shape[1] + c) * shape[2] + y) * shape[3];
+}
+
+template <class T>
+Tensor Convolution<T>::forward(const Stream&, const Tensor& given) {
+  const Tensor x = row_major<T>(given);
+  const Axis v = vertical(x.shape()), h = horizontal(x.shape());
+  Tensor y = Tensor::empty(Shape{x.dim(0), o_.out_channels, v.out, h.out}, dtype_of<T>);
+  std::vector<double> sums(static_cast<std::size_t>(h.out));
+  for (std::int64_t n = 0; n < x.dim(0); ++n)
+    for (std::int64_t o = 0; o < o_.out_channels; ++o)
+      for (std::int64_t oh = 0; oh < v.out; ++oh) {
+        std::fill(sums.begin(), sums.end(), bias_.defined() ? bias_.data<T>()[o] : 0.0);
+        for (std::int64_t i = 0; i < o_.in_channels; ++i)
+          for (std::int64_t kh = 0; kh < v.kernel; ++kh) {
+            if (!v.holds(v.input(oh, kh))) continue;
+            const T* pixels = row<T>(x, n, i, v.input(oh, kh));
+            for (std::int64_t kw = 0; kw < h.kernel; ++kw) {
+              const double w = kernel_row(o, i, kh)[kw];
+              for (std::int64_t ow = h.first(kw), end = h.last(kw); ow < end; ++ow)
+                sums[static_cast<std::size_t>(ow)] += w * pixels[h.input(ow, kw)];
+            }
+          }
+        std::copy(sums.begin(), sums.end(), row<T>(y, n, o, oh));
+      }
+  return y;
+}
+
+template <class T>
+Tensor Convolution<T>::input_gradient(const Stream&, const Tensor& given, const Shape& x_shape,
+                                      Layout x_layout) {
+  const Tensor grad = row_major<T>(given);
+  const Axis v = vertical(x_shape), h = horizontal(x_shape);
+  Tensor x_grad = Tensor::empty(x_shape, dtype_of<T>);
+  std::vector<double> sums(static_cast<std::size_t>(h.in));
+  for (std::int64_t n = 0; n < x_shape[0]; ++n)
+    for (std::int64_t i = 0; i < o_.in_channels; ++i)
+      for (std::int64_t ih = 0; ih < v.in; ++ih) {
+        std::fill(sums.begin(), sums.end(), 0.0);
+        for (std::int64_t o = 0; o < o_.out_channels; ++o)
+          for (std::int64_t kh = 0; kh < v.kernel; ++kh) {
+            const std::int64_t strided = ih + v.padding - kh;  // oh * stride
+            if (strided < 0 || strided % v.stride != 0 || strided / v.stride >= v.out) continue;
+            const T* slopes = row<T>(grad, n, o, strided / v.stride);
+            for (std::int64_t kw = 0; kw < h.kernel; ++kw) {
+              const double w = kernel_row(o, i, kh)[kw];
+              for (std::int64_t ow = h.first(kw), end = h.last(kw); ow < end; ++ow)
+                sums[static_cast<std::size_t>(h.input(ow, kw))] += w * slopes[ow];
+            }
+          }
+        std::copy(sums.begin(), sums.end(), row<T>(x_grad, n, i, ih));
+      }
+  return in_layout<T>(x_grad, x_layout);
+}
+
+template <class T>
+void Convolution<T>::weight_gradient(const Stream&, const Tensor& given_x, const Tensor& given_grad,
+                                     Tensor& weight_grad, Tensor& bias_grad) {
+  const Tensor x = row_major<T>(given_x), grad = row_major<T>(given_grad);
+  const Axis v = vertical(x.shape()), h = horizontal(x.shape());
+  T* out = weight_grad.data<T>();
+  for (std::int64_t o = 0; o < o_.out_channels; ++o)
+    for (std::int64_t i = 0; i < o_.in_channels; ++i)
+      for (std::int64_t kh = 0; kh < v.kernel; ++kh)
+        for (std::int64_t kw = 0; kw < h.kernel; ++kw) {
+          double sum = 0;
+          for (std::int64_t n = 0; n < x.dim(0); ++n)
+            for (std::int64_t oh = v.first(kh); oh < v.last(kh); ++oh) {
+              const T* pixels = row<T>(x, n, i, v.input(oh, kh));
+              const T* slopes = row<T>(grad, n, o, oh);
+              for (std::int64_t ow = h.first(kw), end = h.last(kw); ow < end; ++ow)
+                sum += static_cast<double>(slopes[ow]) * pixels[h.input(ow, kw)];
+            }
+          *out++ = static_cast<T>(sum);
+        }
+  if (!bias_grad.defined()) return;
+  for (std::int64_t o = 0; o < o_.out_channels; ++o) {
+    double sum = 0;
+    for (std::int64_t n = 0; n < grad.dim(0); ++n) {
+      const T* plane = row<T>(grad, n, o, 0);
+      for (std::int64_t e = 0; e < v.out * h.out; ++e) sum += plane[e];
+    }
+    bias_grad.data<T>()[o] = static_cast<T>(sum);
+  }
+}
+
+}  // namespace
+
+template <class T>
+std::unique_ptr<ConvolutionKernel> convolution(const ConvolutionOptions& options) {
+  return std::make_unique<Convolution<T>>(options);
+}
+
+template std::unique_ptr<ConvolutionKernel> convolution<float>(const ConvolutionOptions&);
+template std::unique_ptr<ConvolutionKernel> convolution<double>(const ConvolutionOptions&);
+
+}  // namespace troupe::reference

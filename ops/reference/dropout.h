@@ -1,0 +1,31 @@
+#pragma once
+#include <array>
+#include <cstdint>
+
+#include "runtime/random.h"
+
+namespace troupe::reference {
+
+/// What each element of a tensor is multiplied with, asked in (N, C, H, W) order: 0 or
+/// 1 / (1 - probability).
+class DropoutScale {
+ public:
+  DropoutScale(float probability, const RandomKey& random)
+      : probability_(probability),
+        kept_(1.0 / (1.0 - static_cast<double>(probability))),
+        random_(random) {}
+
+  double operator()(std::int64_t element) {
+    if (element % 4 == 0) numbers_ = random_.block(static_cast<std::uint32_t>(element / 4));
+    return uniform_float(numbers_[static_cast<std::size_t>(element % 4)]) < probability_ ? 0.0
+                                                                                         : kept_;
+  }
+
+ private:
+  float probability_;
+  double kept_;
+  RandomKey random_;
+  std::array<std::uint32_t, 4> numbers_{};
+};
+
+}  // namespace troupe::reference

@@ -1,0 +1,59 @@
+#include "ops/reference/dropout.h"
+#include "ops/reference/kernels.h"
+#include "ops/reference/reorder.h"
+
+namespace troupe::reference {
+
+template <class T>
+Tensor relu(const Stream&, const Tensor& x) {
+  Tensor y = Tensor::empty(x.shape(), dtype_of<T>, x.layout());
+  for (std::int64_t e = 0; e < x.element_count(); ++e) {
+    const T value = x.data<T>()[e];
+    y.data<T>()[e] = value < 0 ? T(0) : value;  // a NaN stays one
+  }
+  return y;
+}
+
+template <class T>
+Tensor relu_backward(const Stream&, const Tensor& y, const Tensor& grad) {
+  Tensor x_grad = Tensor::empty(y.shape(), dtype_of<T>, y.layout());
+  for (std::int64_t e = 0; e < y.element_count(); ++e)
+    x_grad.data<T>()[e] = y.data<T>()[e] > 0 ? grad.data<T>()[e] : T(0);
+  return x_grad;
+}
+
+template <class T>
+Tensor add(const Stream&, const Tensor& a, const Tensor& b) {
+  Tensor sum = Tensor::empty(a.shape(), dtype_of<T>, a.layout());
+  for (std::int64_t e = 0; e < a.element_count(); ++e)
+    sum.data<T>()[e] = a.data<T>()[e] + b.data<T>()[e];
+  return sum;
+}
+
+template <class T>
+void accumulate(const Stream&, Tensor& a, const Tensor& b) {
+  for (std::int64_t e = 0; e < a.element_count(); ++e) a.data<T>()[e] += b.data<T>()[e];
+}
+
+template <class T>
+Tensor dropout(const Stream&, const Tensor& given, float probability, const RandomKey& random) {
+  const Tensor x = row_major<T>(given);
+  Tensor y = Tensor::empty(x.shape(), dtype_of<T>);
+  DropoutScale scale(probability, random);
+  for (std::int64_t e = 0; e < x.element_count(); ++e)
+    y.data<T>()[e] = static_cast<T>(x.data<T>()[e] * scale(e));
+  return in_layout<T>(y, given.layout());
+}
+
+template Tensor relu<float>(const Stream&, const Tensor&);
+template Tensor relu<double>(const Stream&, const Tensor&);
+template Tensor relu_backward<float>(const Stream&, const Tensor&, const Tensor&);
+template Tensor relu_backward<double>(const Stream&, const Tensor&, const Tensor&);
+template Tensor add<float>(const Stream&, const Tensor&, const Tensor&);
+template Tensor add<double>(const Stream&, const Tensor&, const Tensor&);
+template void accumulate<float>(const Stream&, Tensor&, const Tensor&);
+template void accumulate<double>(const Stream&, Tensor&, const Tensor&);
+template Tensor dropout<float>(const Stream&, const Tensor&, float, const RandomKey&);
+template Tensor dropout<double>(const Stream&, const Tensor&, float, const RandomKey&);
+
+}  // namespace troupe::reference

@@ -1,0 +1,28 @@
+#include "ops/reference/kernels.h"
+
+namespace troupe::reference {
+
+// PyTorch's SGD without dampening: g += decay * w; m = momentum * m + g (g at first);
+// w -= lr * (nesterov ? g + momentum * m : m).
+template <class T>
+void sgd(const Stream&, const SgdOptions& options, const Tensor& weights, const Tensor& gradient,
+         const Tensor& momentum, Tensor& new_weights, Tensor& new_momentum) {
+  for (std::int64_t e = 0; e < weights.element_count(); ++e) {
+    const double w = weights.data<T>()[e];
+    const double g = gradient.data<T>()[e] + options.weight_decay * w;
+    double direction = g;
+    if (options.momentum != 0.0) {
+      const double m = options.first_step ? g : options.momentum * momentum.data<T>()[e] + g;
+      new_momentum.data<T>()[e] = static_cast<T>(m);
+      direction = options.nesterov ? g + options.momentum * m : m;
+    }
+    new_weights.data<T>()[e] = static_cast<T>(w - options.lr * direction);
+  }
+}
+
+template void sgd<float>(const Stream&, const SgdOptions&, const Tensor&, const Tensor&,
+                         const Tensor&, Tensor&, Tensor&);
+template void sgd<double>(const Stream&, const SgdOptions&, const Tensor&, const Tensor&,
+                          const Tensor&, Tensor&, Tensor&);
+
+}  // namespace troupe::reference

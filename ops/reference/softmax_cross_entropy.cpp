@@ -1,0 +1,53 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/reference/kernels.h"
+#include "runtime/error.h"
+
+namespace troupe::reference {
+namespace {
+
+void check_target(std::int64_t target, std::int64_t sample, std::int64_t classes) {
+  if (target >= 0 && target < classes) return;
+  throw Error(ErrorCode::bad_shape,
+              fmt::format("softmax_cross_entropy: sample {} has class {}, the model knows {}",
+                          sample, target, classes),
+              "set model.classes to the number of classes of the data");
+}
+
+}  // namespace
+
+template <class T>
+LossOutput softmax_cross_entropy(const Stream&, const Tensor& logits, const Tensor& targets,
+                                 double scale, bool with_gradient) {
+  const std::int64_t classes = logits.dim(1);
+  LossOutput result;
+  if (with_gradient) result.logits_grad = Tensor::empty(logits.shape(), dtype_of<T>);
+  for (std::int64_t n = 0; n < logits.dim(0); ++n) {
+    const T* row = logits.data<T>() + n * classes;
+    const std::int64_t target = targets.data<std::int64_t>()[n];
+    check_target(target, n, classes);
+    const T* largest = std::max_element(row, row + classes);
+    const double shift = *largest;  // keeps exp from overflowing
+    double sum = 0;
+    for (std::int64_t c = 0; c < classes; ++c) sum += std::exp(row[c] - shift);
+    result.loss_sum += std::log(sum) + shift - row[target];
+    result.correct += largest - row == target;
+    if (!with_gradient) continue;
+    for (std::int64_t c = 0; c < classes; ++c) {
+      const double probability = std::exp(row[c] - shift) / sum;
+      result.logits_grad.data<T>()[n * classes + c] =
+          static_cast<T>(scale * (probability - (c == target ? 1.0 : 0.0)));
+    }
+  }
+  return result;
+}
+
+template LossOutput softmax_cross_entropy<float>(const Stream&, const Tensor&, const Tensor&,
+                                                 double, bool);
+template LossOutput softmax_cross_entropy<double>(const Stream&, const Tensor&, const Tensor&,
+                                                  double, bool);
+
+}  // namespace troupe::reference

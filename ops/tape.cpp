@@ -1,0 +1,154 @@
+#include "ops/tape.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "runtime/error.h"
+
+namespace troupe {
+namespace {
+
+// No tensor outside holds this memory, so it may be added into.
+bool is_exclusive(const Tensor& tensor) { return tensor.storage().use_count() == 1; }
+
+Error no_gradient(std::string_view primitive) {
+  return Error(ErrorCode::bad_graph,
+               fmt::format("backward: the output does not depend on a {} that was recorded, so its "
+                           "weights have no gradient",
+                           primitive),
+               "use its output, or leave the layer out of the model");
+}
+
+}  // namespace
+
+Value Tape::add(Tensor tensor, bool wants_gradient) {
+  Slot made;
+  made.shape = tensor.shape();
+  made.layout = tensor.layout();
+  made.tensor = std::move(tensor);
+  made.wants_gradient = wants_gradient;
+  values_.push_back(std::move(made));
+  return Value{static_cast<int>(values_.size()) - 1};
+}
+
+Value Tape::input(Tensor tensor, bool wants_gradient) {
+  const Value value = add(std::move(tensor), wants_gradient && pass_.training);
+  sources_.push_back(value);
+  return value;
+}
+
+Value Tape::keep(std::unique_ptr<Node> node, std::vector<Value> inputs, Tensor output) {
+  bool needed = node->has_weights();
+  for (Value input : inputs) needed = needed || slot(input).wants_gradient;
+  needed = needed && pass_.training;
+  const Value value = add(std::move(output), needed);
+  if (needed) {
+    node->inputs = std::move(inputs);
+    node->output = value;
+    nodes_.push_back(std::move(node));
+  }
+  return value;
+}
+
+void Tape::seal(Value kept) {
+  for (std::size_t i = 0; i < values_.size(); ++i)
+    if (static_cast<int>(i) != kept.index) values_[i].tensor = {};
+}
+
+std::vector<Tensor> Tape::backward(Value output, Tensor grad) { return walk(output, grad, true); }
+
+std::vector<Tensor> Tape::backward_inputs(Value output, Tensor grad) {
+  return walk(output, grad, false);
+}
+
+void Tape::backward_weights() {
+  for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
+    if (!(*node)->grad.defined()) throw no_gradient((*node)->name());
+    (*node)->weight_gradient(pass_, (*node)->grad);
+    node->reset();
+  }
+  nodes_.clear();
+}
+
+// `grad` stays referenced during the walk, so that is_exclusive never takes the caller's memory
+// (which may be another actor's slot, replayed after a failure) for the tape's own.
+std::vector<Tensor> Tape::walk(Value output, const Tensor& grad, bool with_weights) {
+  Slot& last = slot(output);
+  if (grad.shape() != last.shape)
+    throw Error(ErrorCode::bad_shape,
+                fmt::format("backward: the gradient is {}, the output it belongs to {}",
+                            to_string(grad.shape()), to_string(last.shape)));
+  if (!last.wants_gradient) return {};
+  last.grad = grad;
+  if (grad.layout() != last.layout) {
+    last.grad = Tensor::empty(last.shape, grad.dtype(), last.layout, grad.device());
+    pass_.kernels().reorder(pass_.stream, grad, last.grad);
+  }
+  for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) visit(*node, with_weights);
+  std::erase(nodes_, nullptr);
+  std::vector<Tensor> result;
+  for (Value source : sources_)
+    if (slot(source).wants_gradient) result.push_back(std::exchange(slot(source).grad, {}));
+  return result;
+}
+
+void Tape::visit(std::unique_ptr<Node>& node, bool with_weights) {
+  Tensor grad = std::exchange(slot(node->output).grad, {});
+  const std::string_view name = node->name();
+  if (!grad.defined()) {
+    if (node->has_weights()) throw no_gradient(name);
+    node.reset();
+    return;
+  }
+  const std::vector<Value> inputs = node->inputs;
+  std::vector<InputGradient> gradients(inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    gradients[i].wanted = slot(inputs[i]).wants_gradient;
+  node->input_gradient(pass_, grad, gradients);
+  if (node->has_weights() && !with_weights) {
+    node->grad = std::move(grad);
+  } else {
+    node->weight_gradient(pass_, grad);
+    node.reset();
+    grad = {};
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (gradients[i].wanted) accumulate(slot(inputs[i]), std::move(gradients[i].grad), name);
+}
+
+// Addition commutes, so either side may be the one that is added into.
+void Tape::accumulate(Slot& into, Tensor grad, std::string_view from) {
+  if (!grad.defined() || grad.shape() != into.shape || grad.layout() != into.layout)
+    throw Error(ErrorCode::internal,
+                fmt::format("backward: {} gave a gradient of {} ({}) to an input of {} ({})", from,
+                            to_string(grad.shape()), name_of(grad.layout()), to_string(into.shape),
+                            name_of(into.layout)));
+  if (!into.grad.defined()) {
+    into.grad = std::move(grad);
+  } else if (is_exclusive(into.grad)) {
+    pass_.kernels().accumulate(pass_.stream, into.grad, grad);
+  } else if (is_exclusive(grad)) {
+    pass_.kernels().accumulate(pass_.stream, grad, into.grad);
+    into.grad = std::move(grad);
+  } else {
+    into.grad = pass_.kernels().add(pass_.stream, into.grad, grad);
+  }
+}
+
+std::size_t Tape::saved_bytes() const {
+  std::set<const Storage*> seen;
+  std::size_t bytes = 0;
+  const auto count = [&](const Tensor& tensor) {
+    if (tensor.defined() && seen.insert(tensor.storage().get()).second)
+      bytes += tensor.storage()->bytes();
+  };
+  for (const Slot& value : values_) count(value.tensor);
+  for (const auto& node : nodes_) {
+    count(node->grad);
+    for (const Tensor& tensor : node->saved()) count(tensor);
+  }
+  return bytes;
+}
+
+}  // namespace troupe

@@ -1,0 +1,181 @@
+#include "ops/nn/network.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "ops/primitives/softmax_cross_entropy.h"
+#include "runtime/error.h"
+
+namespace troupe {
+namespace {
+
+ModelOptions small_resnet() { return {.widths = {4, 4, 6, 8}, .dropout = 0.2}; }
+
+Tensor images(std::int64_t count) {
+  Tensor result = Tensor::empty(Shape{count, 1, 28, 28}, DType::f32);
+  const RandomKey key{.seed = 7};
+  for (std::int64_t e = 0; e < result.element_count(); ++e)
+    result.data<float>()[e] = uniform_float(key.block(static_cast<std::uint32_t>(e))[0]) - 0.5f;
+  return result;
+}
+
+Tensor classes(std::int64_t count) {
+  Tensor result = Tensor::empty(Shape{count}, DType::i64);
+  for (std::int64_t i = 0; i < count; ++i) result.data<std::int64_t>()[i] = i % 10;
+  return result;
+}
+
+Network whole(const ModelOptions& options, DType dtype) {
+  Model model = make_model(options);
+  const std::size_t blocks = model.blocks.size();
+  return Network(std::move(model), 0, blocks, dtype, Stream{});
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
+}
+
+Tensor loss_gradient(const Trip& trip) {
+  const std::int64_t count = trip.result().dim(0);
+  return softmax_cross_entropy({}, trip.result(), classes(count), 1.0 / static_cast<double>(count),
+                               true)
+      .logits_grad;
+}
+
+class EachModel : public testing::TestWithParam<const char*> {};
+
+TEST_P(EachModel, LearnsAFewSamplesByHeart) {
+  ModelOptions options{.name = GetParam(), .dropout = 0.0};
+  if (options.name == "wide_resnet") options.widths = {4, 4, 6, 8};
+  if (options.name == "mlp") options.widths = {16};
+  Network network = whole(options, DType::f64);
+  network.use(initial_state(network.spec(), DType::f64, 1));
+  const Tensor x = images(10);
+  double first = 0, last = 0;
+  for (std::uint32_t step = 0; step < 30; ++step) {
+    auto trip = network.forward(x, {.seed = 1, .step = step}, false);
+    const LossOutput loss = softmax_cross_entropy({}, trip->result(), classes(10), 0.1, true);
+    EXPECT_FALSE(network.backward(*trip, loss.logits_grad).defined());
+    (step == 0 ? first : last) = loss.loss_sum / 10;
+    network.use(network.step({.lr = 0.05, .momentum = 0.9}, trip->gradients, {trip->statistics}));
+  }
+  EXPECT_NEAR(first, std::log(10.0), 1.0);
+  EXPECT_LT(last, 0.5 * first);
+  EXPECT_EQ(network.state()->step, 30);
+}
+
+INSTANTIATE_TEST_SUITE_P(Network, EachModel, testing::Values("wide_resnet", "mnist_cnn", "mlp"));
+
+TEST(Network, GivesTheSameBitsHoweverItIsCut) {
+  Network one = whole(small_resnet(), DType::f32);
+  one.use(initial_state(one.spec(), DType::f32, 3));
+  const RandomKey random{.seed = 3, .step = 5, .micro_batch = 2};
+  const Tensor x = images(4);
+  auto trip = one.forward(x, random, true);
+  const Tensor grad = loss_gradient(*trip);
+  const Tensor whole_input = one.backward(*trip, grad);
+
+  const std::size_t blocks = make_model(small_resnet()).blocks.size();
+  for (std::size_t cut = 1; cut < blocks; ++cut) {
+    Network head(make_model(small_resnet()), 0, cut, DType::f32, Stream{});
+    Network tail(make_model(small_resnet()), cut, blocks, DType::f32, Stream{});
+    head.use(initial_state(head.spec(), DType::f32, 3));
+    tail.use(initial_state(tail.spec(), DType::f32, 3));
+    auto first = head.forward(x, random, true);
+    auto second = tail.forward(first->result(), random, true);
+    EXPECT_TRUE(same_bits(second->result(), trip->result())) << "cut before block " << cut;
+    const Tensor input = head.backward(*first, tail.backward(*second, grad));
+    EXPECT_TRUE(same_bits(input, whole_input)) << "cut before block " << cut;
+    const auto parts = head.spec().parameter_elements();
+    EXPECT_TRUE(same_bits(first->gradients, trip->gradients.narrow(0, parts)));
+    EXPECT_TRUE(same_bits(second->gradients,
+                          trip->gradients.narrow(parts, tail.spec().parameter_elements())));
+  }
+}
+
+TEST(Network, GivesTheSameGradientsWhenTheHalvesRunApart) {
+  Network network = whole(small_resnet(), DType::f32);
+  network.use(initial_state(network.spec(), DType::f32, 3));
+  const Tensor x = images(4);
+  auto together = network.forward(x, {.seed = 3}, true);
+  auto apart = network.forward(x, {.seed = 3}, true);
+  const Tensor grad = loss_gradient(*together);
+  const Tensor a = network.backward(*together, grad);
+  const Tensor b = network.backward_inputs(*apart, grad);
+  EXPECT_FALSE(apart->gradients.defined());
+  network.backward_weights(*apart);
+  EXPECT_TRUE(same_bits(a, b));
+  EXPECT_TRUE(same_bits(together->gradients, apart->gradients));
+}
+
+TEST(Network, LeavesThePaddingOfItsGradientsZero) {
+  Network network = whole(small_resnet(), DType::f32);
+  network.use(initial_state(network.spec(), DType::f32, 3));
+  auto trip = network.forward(images(4), {.seed = 3}, false);
+  network.backward(*trip, loss_gradient(*trip));
+  std::int64_t end = 0, padding = 0;
+  for (const ParameterSpec& parameter : network.spec().parameters()) {
+    for (; end < parameter.offset; ++end, ++padding)
+      EXPECT_EQ(trip->gradients.data<float>()[end], 0.0f) << "element " << end;
+    end = parameter.offset + parameter.shape.element_count();
+  }
+  EXPECT_GT(padding, 0);
+}
+
+TEST(Network, EvaluatesWithRunningStatisticsAndWithoutDropout) {
+  Network network = whole(small_resnet(), DType::f32);
+  network.use(initial_state(network.spec(), DType::f32, 3));
+  const Tensor x = images(4);
+  const Tensor all = network.evaluate(x);
+  const Tensor one = network.evaluate(x.narrow(2, 1));  // no other sample plays a part
+  EXPECT_TRUE(same_bits(all.narrow(2, 1), one));
+}
+
+TEST(Network, ATripKeepsTheVersionThatItBeganWith) {
+  Network network = whole(small_resnet(), DType::f32);
+  network.use(initial_state(network.spec(), DType::f32, 3));
+  const Tensor x = images(4);
+  auto before = network.forward(x, {}, true);
+  auto during = network.forward(x, {}, true);
+  const Tensor grad = loss_gradient(*before);
+  const Tensor expected = network.backward(*before, grad);
+  network.use(initial_state(network.spec(), DType::f32, 4));
+  EXPECT_TRUE(same_bits(network.backward(*during, grad), expected));
+}
+
+TEST(Network, FoldsStatisticsInTheOrderGivenAndCountsThem) {
+  Network network = whole(small_resnet(), DType::f64);
+  network.use(initial_state(network.spec(), DType::f64, 3));
+  const auto& spec = network.spec();
+  const Tensor zero = Tensor::zeros(Shape{spec.parameter_elements()}, DType::f64);
+  const Tensor a = Tensor::zeros(Shape{spec.buffer_elements()}, DType::f64), b = a.clone();
+  a.data<double>()[0] = 1.0;
+  b.data<double>()[0] = 10.0;
+  const StatePtr next = network.step({.lr = 0.1}, zero, {a, b});
+  EXPECT_DOUBLE_EQ(next->buffers.data<double>()[0], 0.9 * (0.9 * 0.0 + 0.1 * 1.0) + 0.1 * 10.0);
+  EXPECT_EQ(next->counters.front(), 2);
+  EXPECT_FALSE(next->momentum.defined());
+  EXPECT_EQ(network.state()->counters.front(), 0);
+}
+
+TEST(Network, RefusesAnEmptyOrWrongRangeOfBlocks) {
+  EXPECT_THROW(Network(make_model(small_resnet()), 2, 2, DType::f32, Stream{}), Error);
+  EXPECT_THROW(Network(make_model(small_resnet()), 0, 99, DType::f32, Stream{}), Error);
+}
+
+TEST(Network, RefusesTheStateOfAnotherNetwork) {
+  Network network = whole(small_resnet(), DType::f32);
+  Network other = whole({.name = "mlp"}, DType::f32);
+  EXPECT_THROW(network.use(initial_state(other.spec(), DType::f32, 1)), Error);
+  EXPECT_THROW(network.use(initial_state(network.spec(), DType::f64, 1)), Error);
+}
+
+TEST(Network, RefusesToRunWithoutAState) {
+  Network network = whole(small_resnet(), DType::f32);
+  EXPECT_THROW(network.evaluate(images(1)), Error);
+}
+
+}  // namespace
+}  // namespace troupe
