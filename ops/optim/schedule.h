@@ -1,0 +1,43 @@
+#pragma once
+#include <cstdint>
+#include <string_view>
+
+namespace troupe {
+
+/// How the learning rate goes on after the warm-up.
+enum class RateSchedule : std::uint8_t {
+  constant,
+  step,       ///< times `step_factor` every `step_epochs` epochs; PyTorch's StepLR, step by step
+  cosine,     ///< half a cosine from lr to zero at total_steps; PyTorch's CosineAnnealingLR
+              ///< (I. Loshchilov, F. Hutter, "SGDR", ICLR 2017, equation 5)
+  one_cycle,  ///< up to lr and down again; PyTorch's OneCycleLR (L. N. Smith, N. Topin,
+              ///< "Super-convergence", 2018)
+};
+
+struct RateOptions {
+  RateSchedule schedule = RateSchedule::constant;
+  double lr = 0.1;                   ///< the largest rate
+  std::int64_t total_steps = 0;      ///< optimizer steps of the whole run, warm-up included
+  std::int64_t warmup_steps = 0;     ///< linear, from almost nothing, in front of the schedule
+  std::int64_t steps_per_epoch = 0;  ///< for `step`
+  std::int64_t step_epochs = 10;
+  double step_factor = 0.1;
+  /// one_cycle, with PyTorch's defaults: the part of the steps that rises, from lr / div_factor,
+  /// and what the first rate is divided by to get the last.
+  double pct_start = 0.3;
+  double div_factor = 25.0;
+  double final_div_factor = 1e4;
+};
+
+/// The rate that optimizer step `step` (from 0) uses: a function of nothing else, so a resumed run
+/// needs no state for it. Steps beyond the end keep the last rate. Throws Error{bad_options} for
+/// numbers that give no rate.
+double learning_rate(const RateOptions& options, std::int64_t step);
+
+/// Throws what learning_rate would throw at some step.
+void check(const RateOptions& options);
+
+/// "constant", "step", "cosine" or "one_cycle"; throws Error{bad_options} with the nearest of them.
+RateSchedule rate_schedule(std::string_view name);
+
+}  // namespace troupe

@@ -1,0 +1,78 @@
+#include "ops/optim/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include "runtime/error.h"
+
+namespace troupe {
+namespace {
+
+TEST(LearningRate, StaysConstant) {
+  EXPECT_EQ(learning_rate({.lr = 0.3}, 0), 0.3);
+  EXPECT_EQ(learning_rate({.lr = 0.3}, 1000), 0.3);
+}
+
+TEST(LearningRate, DropsEverySoManyEpochs) {
+  const RateOptions options{.schedule = RateSchedule::step,
+                            .lr = 1.0,
+                            .steps_per_epoch = 5,
+                            .step_epochs = 2,
+                            .step_factor = 0.5};
+  EXPECT_EQ(learning_rate(options, 9), 1.0);
+  EXPECT_EQ(learning_rate(options, 10), 0.5);
+  EXPECT_EQ(learning_rate(options, 25), 0.25);
+}
+
+TEST(LearningRate, WarmsUpInEqualStepsInFrontOfTheSchedule) {
+  const RateOptions options{.lr = 1.0, .warmup_steps = 4};
+  EXPECT_DOUBLE_EQ(learning_rate(options, 0), 0.2);
+  EXPECT_DOUBLE_EQ(learning_rate(options, 3), 0.8);
+  EXPECT_DOUBLE_EQ(learning_rate(options, 4), 1.0);
+
+  const RateOptions cosine{
+      .schedule = RateSchedule::cosine, .lr = 1.0, .total_steps = 24, .warmup_steps = 4};
+  const RateOptions alone{.schedule = RateSchedule::cosine, .lr = 1.0, .total_steps = 20};
+  EXPECT_EQ(learning_rate(cosine, 11), learning_rate(alone, 7));
+}
+
+TEST(LearningRate, KeepsTheLastRateBeyondTheEnd) {
+  RateOptions options{.schedule = RateSchedule::one_cycle, .lr = 1.0, .total_steps = 10};
+  EXPECT_EQ(learning_rate(options, 10), learning_rate(options, 9));
+  options.schedule = RateSchedule::cosine;
+  EXPECT_EQ(learning_rate(options, 10), 0.0);
+  EXPECT_EQ(learning_rate(options, 99), 0.0);
+}
+
+TEST(LearningRate, IsFiniteForTheShortestRuns) {
+  for (std::int64_t total = 1; total < 8; ++total)
+    for (const auto schedule : {RateSchedule::cosine, RateSchedule::one_cycle})
+      for (std::int64_t step = 0; step < total; ++step) {
+        const double rate =
+            learning_rate({.schedule = schedule, .lr = 1.0, .total_steps = total}, step);
+        EXPECT_GE(rate, 0.0) << "step " << step << " of " << total;
+        EXPECT_LE(rate, 1.0) << "step " << step << " of " << total;
+      }
+}
+
+TEST(LearningRate, RefusesNumbersThatGiveNone) {
+  EXPECT_THROW(learning_rate({.lr = -1.0}, 0), Error);
+  EXPECT_THROW(learning_rate({.schedule = RateSchedule::cosine}, 0), Error);
+  EXPECT_THROW(learning_rate({.schedule = RateSchedule::step}, 0), Error);
+  EXPECT_THROW(check({.schedule = RateSchedule::one_cycle, .total_steps = 5, .warmup_steps = 5}),
+               Error);
+}
+
+TEST(RateSchedule, IsFoundByName) {
+  EXPECT_EQ(rate_schedule("one_cycle"), RateSchedule::one_cycle);
+  EXPECT_EQ(rate_schedule("constant"), RateSchedule::constant);
+  try {
+    rate_schedule("cosin");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_options);
+    EXPECT_NE(error.remedy().find("'cosine'"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace troupe
