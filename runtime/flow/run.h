@@ -43,7 +43,8 @@ struct RunOptions {
   std::function<void(const std::any&)> on_event;         ///< what actors `tell`; on actor threads
   std::function<void(const FailureReport&)> on_failure;  ///< on an actor thread
   Scheduling scheduling = Scheduling::threads;
-  std::uint64_t seed = 0;
+  std::uint64_t seed = 0;      ///< 0: first come, first served
+  bool prove_liveness = true;  ///< refuse a graph that find_deadlock finds fault with
 };
 
 /// One action in a trace; times since the start of the run.

@@ -38,7 +38,7 @@ Commit Supervisor::commit() {
   // A writer that is still busy gets the next commit's snapshot instead: training never waits. The
   // last one is always sent; its slot is free or becomes so.
   result.snapshot = snapshot_due_ && (accepts_snapshots_ || result.last);
-  if (result.snapshot) snapshot_due_ = false;
+  if (result.snapshot) snapshot_due_ = accepts_snapshots_ = false;
   return result;
 }
 

@@ -165,7 +165,7 @@ caf::behavior supervisor_actor(Self self, std::shared_ptr<Shared> shared) {
       [self](StopRequest) { self->state.core->request_stop(); },
       [self](const LifeReport& life) {
         Watch& watch = self->state;
-        self->demonitor(watch.shells[life.node]);
+        watch.shells[life.node] = nullptr;  // its down message, perhaps here already, is no news
         watch.reports[life.node] = life.report;
         watch.trace.insert(watch.trace.end(), life.trace.begin(), life.trace.end());
         if (--watch.awaited == 0) conclude(self);

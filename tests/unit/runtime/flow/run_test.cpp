@@ -1,0 +1,145 @@
+#include "runtime/flow/run.h"
+
+#include <gmock/gmock.h>
+
+#include <numeric>
+
+#include "workers.h"
+
+namespace troupe {
+namespace {
+
+using testing::Adder;
+using testing::Collector;
+using testing::Counter;
+using ::testing::HasSubstr;
+
+constexpr std::uint32_t count = 200;
+
+Graph chain(const std::shared_ptr<std::vector<int>>& seen, std::uint32_t slots) {
+  Graph graph;
+  const auto counter = graph.add<Counter>("counter", count);
+  const auto adder = graph.add<Adder>("adder");
+  const auto collector = graph.add<Collector>("collector", seen, std::size_t{count});
+  graph.connect(counter, &Counter::out, adder, &Adder::in, {.slots = slots});
+  graph.connect(adder, &Adder::out, collector, &Collector::in, {.slots = slots});
+  return graph;
+}
+
+std::vector<int> one_to_count() {
+  std::vector<int> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), 1);
+  return numbers;
+}
+
+class RunInEitherScheduling : public ::testing::TestWithParam<Scheduling> {
+ protected:
+  RunOptions options() const {
+    RunOptions options;
+    options.scheduling = GetParam();
+    options.threads = 2;
+    options.seed = 7;
+    return options;
+  }
+};
+// "threaded-actors" tests are skipped under the thread sanitizer, which cannot see into CAF.
+INSTANTIATE_TEST_SUITE_P(Deterministic, RunInEitherScheduling,
+                         ::testing::Values(Scheduling::deterministic));
+INSTANTIATE_TEST_SUITE_P(ThreadedActors, RunInEitherScheduling,
+                         ::testing::Values(Scheduling::threads));
+
+TEST_P(RunInEitherScheduling, DeliversInOrderWithOneSlotAnEdge) {
+  const auto seen = std::make_shared<std::vector<int>>();
+  run(chain(seen, 1), options());
+  EXPECT_EQ(*seen, one_to_count());
+}
+
+TEST_P(RunInEitherScheduling, NeverHasMoreMessagesWaitingThanSlots) {
+  const auto seen = std::make_shared<std::vector<int>>();
+  const RunReport report = run(chain(seen, 3), options());
+  for (const ActorReport& actor : report.actors) EXPECT_LE(actor.peak_mailbox, actor.mailbox_bound);
+}
+
+TEST_P(RunInEitherScheduling, ReplacesAnActorThatThrowsAndLosesNothing) {
+  const auto seen = std::make_shared<std::vector<int>>();
+  auto opts = options();
+  opts.faults = {{"adder", 0, 17, ""}, {"adder", 0, 100, ""}};
+  std::vector<FailureReport> failures;
+  opts.on_failure = [&](const FailureReport& failure) { failures.push_back(failure); };
+  const RunReport report = run(chain(seen, 3), opts);
+  EXPECT_EQ(*seen, one_to_count());
+  ASSERT_EQ(failures.size(), 2u);
+  EXPECT_EQ(failures[0].actor, "adder");
+  EXPECT_THAT(failures[0].cause, HasSubstr("injected fault in adder at step 0, micro-batch 17"));
+  EXPECT_EQ(report.actors[1].restarts, 2);
+}
+
+TEST_P(RunInEitherScheduling, RepeatsOfARestartedSenderAreDroppedOnce) {
+  // The counter begins again at 0 in its second life: what was seen already is not seen twice.
+  const auto seen = std::make_shared<std::vector<int>>();
+  auto opts = options();
+  opts.faults = {{"counter", 0, 50, ""}};
+  const RunReport report = run(chain(seen, 3), opts);
+  EXPECT_EQ(*seen, one_to_count());
+  EXPECT_EQ(report.actors[1].dropped, 50u);
+}
+
+TEST_P(RunInEitherScheduling, FailsWithTheRootCauseWhenTheBudgetIsSpent) {
+  const auto seen = std::make_shared<std::vector<int>>();
+  auto opts = options();
+  opts.restarts.max = 1;
+  opts.faults = {{"adder", 0, 3, ""}, {"adder", 0, 4, ""}};
+  try {
+    run(chain(seen, 2), opts);
+    FAIL() << "the run ended well";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::actor_failed);
+    EXPECT_THAT(error.what(),
+                HasSubstr("adder failed: injected fault in adder at step 0, micro-batch 3"));
+  }
+}
+
+TEST_P(RunInEitherScheduling, SplitsTheWholeWallTime) {
+  const auto seen = std::make_shared<std::vector<int>>();
+  const RunReport report = run(chain(seen, 2), options());
+  for (const ActorReport& actor : report.actors) {
+    EXPECT_GT(actor.actions, 0u);
+    EXPECT_GT(actor.time.compute.count(), 0);
+    EXPECT_LE(actor.time.total(), report.wall);
+  }
+}
+
+TEST(DeterministicRun, IsTheSameForTheSameSeed) {
+  const auto order_of = [](std::uint64_t seed) {
+    const auto seen = std::make_shared<std::vector<int>>();
+    RunOptions options;
+    options.scheduling = Scheduling::deterministic;
+    options.seed = seed;
+    options.trace = true;
+    RunReport report = run(chain(seen, 4), options);
+    std::ranges::sort(report.trace, {}, &TraceEvent::begin);
+    std::vector<std::size_t> actors;
+    for (const TraceEvent& event : report.trace) actors.push_back(event.actor);
+    return actors;
+  };
+  EXPECT_EQ(order_of(3), order_of(3));
+  EXPECT_NE(order_of(3), order_of(4));
+}
+
+TEST(Graph, RefusesTwoActorsOfOneName) {
+  Graph graph;
+  graph.add<Counter>("a", 1u);
+  EXPECT_THROW(graph.add<Counter>("a", 1u), Error);
+}
+
+TEST(Graph, RefusesAnEdgeWithoutSlots) {
+  Graph graph;
+  const auto a = graph.add<Counter>("a", 1u);
+  const auto b = graph.add<Adder>("b");
+  EXPECT_THROW(graph.connect(a, &Counter::out, b, &Adder::in, {.slots = 0}), Error);
+}
+
+TEST(Run, RefusesAnEmptyGraph) { EXPECT_THROW(run(Graph{}, {}), Error); }
+
+}  // namespace
+}  // namespace troupe

@@ -1,0 +1,111 @@
+#include "runtime/flow/supervisor.h"
+
+#include <gmock/gmock.h>
+
+namespace troupe {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const Supervisor::Clock::time_point start{};
+
+std::vector<Supervisor::Member> two_stages_a_reducer_and_a_writer() {
+  return {{.name = "stage/0", .votes = true},
+          {.name = "stage/1", .votes = true},
+          {.name = "reducer", .needs_whole_step = true},
+          {.name = "writer", .holds_run_open = true}};
+}
+
+CommittedState state(int value) { return std::make_shared<const int>(value); }
+
+TEST(Supervisor, CommitsWhenTheLastVoterHasVoted) {
+  Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 2}, {});
+  EXPECT_FALSE(supervisor.vote(0, 0, state(1)));
+  EXPECT_FALSE(supervisor.vote(0, 0, state(1)));  // twice from one is still one
+  const auto commit = supervisor.vote(1, 0, state(2));
+  ASSERT_TRUE(commit);
+  EXPECT_EQ(commit->step, 0u);
+  EXPECT_FALSE(commit->last);
+  EXPECT_EQ(*static_cast<const int*>(supervisor.committed(1).get()), 2);
+}
+
+TEST(Supervisor, KeepsTheFormerStateUntilTheCommit) {
+  Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 2}, {});
+  supervisor.vote(0, 0, state(1));
+  EXPECT_FALSE(supervisor.committed(0));
+}
+
+TEST(Supervisor, IgnoresVotesForOtherSteps) {
+  Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 3}, {});
+  supervisor.vote(0, 0, state(1));
+  supervisor.vote(1, 0, state(1));
+  EXPECT_FALSE(supervisor.vote(0, 0, state(9)));
+  EXPECT_FALSE(supervisor.vote(1, 0, state(9)));
+}
+
+TEST(Supervisor, IsDoneAfterTheLastCommitAndTheLastKeeper) {
+  Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 1}, {});
+  supervisor.finished(3);
+  EXPECT_FALSE(supervisor.done());
+  supervisor.vote(0, 0, state(1));
+  const auto commit = supervisor.vote(1, 0, state(1));
+  ASSERT_TRUE(commit);
+  EXPECT_TRUE(commit->last);
+  EXPECT_TRUE(supervisor.done());
+}
+
+TEST(Supervisor, StopsAtTheNextCommitWithASnapshot) {
+  Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 100}, {});
+  supervisor.request_stop();
+  supervisor.vote(0, 0, state(1));
+  const auto commit = supervisor.vote(1, 0, state(1));
+  ASSERT_TRUE(commit);
+  EXPECT_TRUE(commit->last && commit->snapshot && commit->stop_requested);
+}
+
+TEST(Supervisor, PutsASnapshotOffWhileTheWriterIsBusy) {
+  Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 100, .snapshot_every = 2},
+                        {});
+  const auto step = [&](std::uint32_t n) {
+    supervisor.vote(0, n, state(1));
+    return supervisor.vote(1, n, state(1))->snapshot;
+  };
+  EXPECT_FALSE(step(0));
+  EXPECT_TRUE(step(1));
+  EXPECT_FALSE(step(2));
+  EXPECT_FALSE(step(3));  // due, but the writer has not said that it is done
+  supervisor.accept_snapshots(true);
+  EXPECT_TRUE(step(4));
+}
+
+TEST(Supervisor, ReplacesAStageAlone) {
+  Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 2}, {});
+  EXPECT_THAT(supervisor.died(1, "out of luck", start), ElementsAre(1));
+}
+
+TEST(Supervisor, BeginsTheStepAgainWhenAReducerDies) {
+  Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 2}, {});
+  supervisor.vote(0, 0, state(1));
+  EXPECT_THAT(supervisor.died(2, "out of luck", start), ElementsAre(0, 1, 2));
+  EXPECT_FALSE(supervisor.vote(1, 0, state(1)));  // the vote of before does not count any more
+  EXPECT_TRUE(supervisor.vote(0, 0, state(1)));
+}
+
+TEST(Supervisor, CountsFailuresOfTheLastMinuteOnly) {
+  Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 2},
+                        {.max = 1, .within = 60s});
+  supervisor.died(0, "first", start);
+  EXPECT_NO_THROW(supervisor.died(0, "second", start + 61s));
+  try {
+    supervisor.died(0, "third", start + 62s);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(),
+                HasSubstr("stage/0 failed: second"));  // the first of those that count
+  }
+}
+
+}  // namespace
+}  // namespace troupe
