@@ -1,18 +1,83 @@
 #include "apps/command.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "apps/verbs.h"
+#include "runtime/error.h"
+#include "runtime/text.h"
 
 namespace troupe {
+namespace {
+
+int tell(const Error& error) {
+  std::fflush(stdout);
+  fmt::print(stderr, "troupe: error: {}\n", error.message());
+  if (!error.remedy().empty()) fmt::print(stderr, "  try: {}\n", error.remedy());
+  const bool wrong_usage =
+      error.code() == ErrorCode::usage || error.code() == ErrorCode::bad_options;
+  return wrong_usage ? exit_usage : exit_failed;
+}
+
+std::vector<std::string> names_of_verbs(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(verb->get_name());
+  return names;
+}
+
+std::string nearest_of(std::string_view word, const std::vector<std::string>& names) {
+  const std::vector<std::string_view> candidates(names.begin(), names.end());
+  return nearest(word.substr(0, 64), candidates);
+}
+
+/// What the parser did not understand, told with the nearest verb or flag.
+Error usage_error(const CLI::App& app, const CLI::ParseError& error, const char* first_word) {
+  const auto verbs = names_of_verbs(app);
+  const bool has_verb = !app.get_subcommands().empty();
+  if (!has_verb && first_word != nullptr && first_word[0] != '-')
+    return {ErrorCode::usage, fmt::format("there is no verb {}", first_word),
+            fmt::format("did you mean troupe {}?", nearest_of(first_word, verbs))};
+  const CLI::App& used = has_verb ? *app.get_subcommands().front() : app;
+  const std::string name = has_verb ? "troupe " + used.get_name() : "troupe";
+  for (const auto& word : app.remaining(true)) {
+    if (word.size() < 2 || word[0] != '-') continue;
+    std::vector<std::string> flags;
+    for (const CLI::Option* option : used.get_options())
+      for (const auto& flag : option->get_lnames()) flags.push_back("--" + flag);
+    return {ErrorCode::usage, fmt::format("{} has no option {}", name, word),
+            fmt::format("did you mean {}? {} --help lists all", nearest_of(word, flags), name)};
+  }
+  if (!has_verb && first_word == nullptr)
+    return {ErrorCode::usage, "no verb is given",
+            fmt::format("one of: {}", listed(verbs, verbs.size()))};
+  return {ErrorCode::usage, fmt::format("{}: {}", name, error.what()), name + " --help"};
+}
+
+}  // namespace
 
 int run_command(int argc, char** argv) {
   CLI::App app("Train neural networks as a troupe of actors", "troupe");
   app.set_version_flag("--version", "troupe " TROUPE_VERSION);
+  app.require_subcommand(1);
+  ChosenVerb chosen;
+  add_options_verb(app, chosen);
   try {
     app.parse(argc, argv);
+    return chosen();
+  } catch (const CLI::Success& done) {
+    return app.exit(done);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? exit_done : exit_usage;
+    return tell(usage_error(app, error, argc > 1 ? argv[1] : nullptr));
+  } catch (const Error& error) {
+    return tell(error);
+  } catch (const std::exception& error) {
+    return tell(
+        Error(ErrorCode::internal, error.what(), "report this with the command and options"));
   }
-  return exit_done;
 }
 
 }  // namespace troupe

@@ -1,0 +1,176 @@
+// Options that do not go together. A rule a function; each error names both values.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+
+#include "apps/load_options.h"
+#include "runtime/error.h"
+
+namespace troupe {
+namespace {
+
+class Validator {
+ public:
+  Validator(const Options& options, const OptionOrigins& origins)
+      : options_(options), origins_(origins) {}
+
+  void check() const {
+    check_kernels();
+    check_samples();
+    check_data();
+    check_batch();
+    check_schedule();
+    check_cut();
+    for (const auto& fault : options_.faults) check_fault(fault);
+  }
+
+ private:
+  /// Throws unless `holds`; the position is that of the first of `paths` that a document set.
+  template <class... Args>
+  void require(bool holds, std::initializer_list<const char*> paths, std::string remedy,
+               fmt::format_string<Args...> format, Args&&... args) const {
+    if (holds) return;
+    std::string where = "default";
+    for (const char* path : paths)
+      if (where == "default") where = origins_.of(path);
+    throw Error(ErrorCode::bad_options,
+                fmt::format("{}: {}", where, fmt::format(format, std::forward<Args>(args)...)),
+                std::move(remedy));
+  }
+
+  bool synthetic() const { return options_.data.name == "synthetic"; }
+
+  void check_kernels() const {
+    require(options_.precision != "f64" || options_.convolution != "winograd",
+            {"convolution", "precision"}, "take convolution: auto",
+            "precision f64 has no convolution winograd");
+    const auto& weights = options_.model.weights;
+    require(weights.empty() || std::filesystem::exists(weights), {"model.weights"},
+            "check the path", "model.weights is {}, which does not exist", weights.string());
+  }
+
+  void check_samples() const {
+    const auto& shape = options_.data.shape;
+    require(shape.size() == 3, {"data.shape"}, "write channels, height and width: [1, 28, 28]",
+            "data.shape has {} sizes instead of 3", shape.size());
+    const std::int64_t channels = synthetic() ? shape[0] : 1;
+    require(options_.model.in_channels == channels, {"model.in_channels", "data.shape"},
+            fmt::format("set model.in_channels to {}", channels),
+            "model.in_channels is {}, but samples of {} have {} channel{}",
+            options_.model.in_channels, options_.data.name, channels, channels == 1 ? "" : "s");
+    const std::int64_t classes = synthetic() ? options_.data.classes : 10;
+    require(options_.model.classes >= classes, {"model.classes", "data.classes"},
+            fmt::format("set model.classes to {}", classes),
+            "model.classes is {}, but {} has {} classes", options_.model.classes,
+            options_.data.name, classes);
+    check_per_channel("data.mean", options_.data.mean.size(), channels);
+    check_per_channel("data.std", options_.data.std.size(), channels);
+  }
+  void check_per_channel(const char* path, std::size_t size, std::int64_t channels) const {
+    require(size == 1 || size == static_cast<std::size_t>(channels), {path},
+            "give one number, or one for each channel", "{} has {} numbers for {} channels", path,
+            size, channels);
+  }
+
+  void check_data() const {
+    const auto& data = options_.data;
+    require(data.path.empty() || std::filesystem::is_directory(data.path), {"data.path"},
+            "give the folder that holds the four IDX files",
+            "data.path is {}, which is not a folder", data.path.string());
+    require(std::count(data.augment.begin(), data.augment.end(), "flip") <= 1 &&
+                std::count(data.augment.begin(), data.augment.end(), "crop") <= 1,
+            {"data.augment"}, "name each once", "data.augment is [{}], with one of them twice",
+            fmt::join(data.augment, ", "));
+  }
+
+  void check_batch() const {
+    const auto& train = options_.train;
+    const std::int64_t parts = train.micro_batches * options_.parallel.data;
+    require(train.batch_size >= parts, {"train.batch_size", "train.micro_batches", "parallel.data"},
+            fmt::format("raise train.batch_size to {} or more", parts),
+            "train.batch_size is {}, less than one sample for each of {} micro-batches of {} "
+            "replica{}",
+            train.batch_size, train.micro_batches, options_.parallel.data,
+            options_.parallel.data == 1 ? "" : "s");
+    const std::int64_t samples = sample_count();
+    require(!options_.data.drop_last || train.batch_size <= samples,
+            {"train.batch_size", "data.limit", "data.count"},
+            "lower train.batch_size, or set data.drop_last to false",
+            "train.batch_size is {}, but there are {} training samples: no whole batch",
+            train.batch_size, samples);
+    require(samples >= parts, {"data.limit", "data.count", "train.micro_batches"},
+            "take more samples or fewer micro-batches",
+            "{} training samples are fewer than {} micro-batches", samples, parts);
+  }
+
+  /// Training samples as the options tell; Fashion-MNIST has 60,000.
+  std::int64_t sample_count() const {
+    const std::int64_t all = synthetic() ? options_.data.count : 60000;
+    return options_.data.limit > 0 ? std::min(options_.data.limit, all) : all;
+  }
+
+  void check_schedule() const {
+    const auto& train = options_.train;
+    require(!train.nesterov || train.momentum > 0, {"train.nesterov", "train.momentum"},
+            "set train.momentum, for instance to 0.9",
+            "train.nesterov is true, but train.momentum is 0");
+    const std::int64_t batches = options_.data.drop_last
+                                     ? sample_count() / train.batch_size
+                                     : (sample_count() + train.batch_size - 1) / train.batch_size;
+    std::int64_t steps = batches * train.epochs;
+    if (train.steps > 0) steps = std::min(steps, train.steps);
+    require(train.warmup_steps <= steps, {"train.warmup_steps", "train.steps", "train.epochs"},
+            "lower train.warmup_steps, or train longer",
+            "train.warmup_steps is {}, but the run has {} steps", train.warmup_steps, steps);
+  }
+
+  void check_cut() const {
+    const auto& parallel = options_.parallel;
+    const auto stages = static_cast<std::size_t>(parallel.pipeline);
+    require(parallel.cut.empty() || parallel.cut.size() == stages,
+            {"parallel.cut", "parallel.pipeline"}, "give one number for each stage, or auto",
+            "parallel.cut is [{}] for {} stages, but parallel.pipeline is {}",
+            fmt::join(parallel.cut, ", "), parallel.cut.size(), stages);
+  }
+
+  /// "stage/1" or "stage/1/0": a stage, and a replica of it.
+  void check_fault(const Options::Fault& fault) const {
+    const std::string remedy = "write stage/S or stage/S/R for stage S of replica R, from 0";
+    std::int64_t stage = 0, replica = 0;
+    const bool parsed = parse_actor(fault.actor, stage, replica);
+    require(parsed, {"faults"}, remedy, "faults names the actor {}, which is none", fault.actor);
+    require(stage < options_.parallel.pipeline && replica < options_.parallel.data, {"faults"},
+            remedy, "faults names {}, but there are {} stages of {} replica{}", fault.actor,
+            options_.parallel.pipeline, options_.parallel.data,
+            options_.parallel.data == 1 ? "" : "s");
+    const std::int64_t parts = options_.train.micro_batches * options_.parallel.data;
+    require(fault.micro_batch < parts, {"faults"}, fmt::format("write 0 to {}", parts - 1),
+            "faults names micro-batch {}, but a step has {}", fault.micro_batch, parts);
+  }
+  static bool parse_actor(std::string_view text, std::int64_t& stage, std::int64_t& replica) {
+    if (!text.starts_with("stage/")) return false;
+    text.remove_prefix(6);
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), stage);
+    if (error != std::errc() || stage < 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+    if (text.empty()) return true;
+    if (text[0] != '/') return false;
+    text.remove_prefix(1);
+    const auto rest = std::from_chars(text.data(), text.data() + text.size(), replica);
+    return rest.ec == std::errc() && rest.ptr == text.data() + text.size() && replica >= 0;
+  }
+
+  const Options& options_;
+  const OptionOrigins& origins_;
+};
+
+}  // namespace
+
+void validate(const Options& options, const OptionOrigins& origins) {
+  Validator(options, origins).check();
+}
+
+}  // namespace troupe

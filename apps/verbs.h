@@ -1,0 +1,14 @@
+#pragma once
+// The verbs of the command. Each adds its own subcommand to `app`; when that is parsed, it leaves
+// in `chosen` what there is to do, which returns an ExitCode or throws Error.
+
+#include <CLI/App.hpp>
+#include <functional>
+
+namespace troupe {
+
+using ChosenVerb = std::function<int()>;
+
+void add_options_verb(CLI::App& app, ChosenVerb& chosen);
+
+}  // namespace troupe

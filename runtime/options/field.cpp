@@ -1,0 +1,248 @@
+#include "runtime/options/field.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+#include "runtime/error.h"
+#include "runtime/text.h"
+
+namespace troupe {
+namespace {
+
+std::string_view name_of(OptionNode::Kind kind) {
+  switch (kind) {
+    case OptionNode::Kind::null:
+      return "empty";
+    case OptionNode::Kind::scalar:
+      return "a single value";
+    case OptionNode::Kind::list:
+      return "a list";
+    case OptionNode::Kind::map:
+      return "a map";
+  }
+  return "";
+}
+
+/// A value as it is quoted in messages: what stands there, cut where it is long.
+std::string shown(const OptionNode& node) {
+  if (node.kind != OptionNode::Kind::scalar) return std::string(name_of(node.kind));
+  const std::string text =
+      node.scalar.size() > 60 ? node.scalar.substr(0, 60) + "..." : node.scalar;
+  return node.quoted || text.empty() ? '"' + text + '"' : text;
+}
+
+/// What one value of type T is called, and how text becomes it.
+template <class T>
+struct Scalar;
+
+template <class T>
+std::optional<T> number(const std::string& text) {
+  T value{};
+  const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
+  const auto [end, error] = std::from_chars(begin, text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+template <class T>
+struct WholeNumber {
+  static constexpr std::string_view name = "integer", names = "integers", example = "4";
+  static std::optional<T> parse(const OptionNode& node) {
+    return node.quoted ? std::nullopt : number<T>(node.scalar);
+  }
+  static std::string write(T value) { return fmt::format("{}", value); }
+};
+template <>
+struct Scalar<int> : WholeNumber<int> {};
+template <>
+struct Scalar<std::int64_t> : WholeNumber<std::int64_t> {};
+template <>
+struct Scalar<std::uint64_t> : WholeNumber<std::uint64_t> {
+  static constexpr std::string_view name = "integer from 0 to 2^64 - 1";
+};
+
+template <>
+struct Scalar<std::chrono::seconds> {
+  static constexpr std::string_view name = "integer, in seconds", names = "integers",
+                                    example = "60";
+  static std::optional<std::chrono::seconds> parse(const OptionNode& node) {
+    const auto count = Scalar<std::int64_t>::parse(node);
+    if (!count) return std::nullopt;
+    return std::chrono::seconds(*count);
+  }
+  static std::string write(std::chrono::seconds value) { return fmt::format("{}", value.count()); }
+};
+
+template <>
+struct Scalar<double> {
+  static constexpr std::string_view name = "number", names = "numbers", example = "0.1";
+  static std::optional<double> parse(const OptionNode& node) {
+    const auto value = node.quoted ? std::nullopt : number<double>(node.scalar);
+    return value && std::isfinite(*value) ? value : std::nullopt;
+  }
+  static std::string write(double value) { return fmt::format("{}", value); }
+};
+
+template <>
+struct Scalar<bool> {
+  static constexpr std::string_view name = "true or false", names = name, example = "true";
+  static std::optional<bool> parse(const OptionNode& node) {
+    if (node.quoted) return std::nullopt;
+    if (node.scalar == "true" || node.scalar == "True") return true;
+    if (node.scalar == "false" || node.scalar == "False") return false;
+    return std::nullopt;
+  }
+  static std::string write(bool value) { return value ? "true" : "false"; }
+};
+
+template <>
+struct Scalar<std::string> {
+  static constexpr std::string_view name = "text", names = "texts", example = "a name";
+  static std::optional<std::string> parse(const OptionNode& node) { return node.scalar; }
+  static std::string write(const std::string& value) { return yaml_text(value); }
+};
+
+template <>
+struct Scalar<std::filesystem::path> {
+  static constexpr std::string_view name = "path", names = "paths", example = "a/file";
+  static std::optional<std::filesystem::path> parse(const OptionNode& node) {
+    return std::filesystem::path(node.scalar);
+  }
+  static std::string write(const std::filesystem::path& value) { return yaml_text(value.string()); }
+};
+
+double as_number(std::chrono::seconds value) { return static_cast<double>(value.count()); }
+template <class T>
+requires std::is_arithmetic_v<T>
+double as_number(T value) { return static_cast<double>(value); }
+
+/// "integer from 1 to 4", "number > 0, <= 1", "one of gpipe, 1f1b".
+template <class T>
+std::string type_text(const FieldLimits& limits, bool plural) {
+  if (!limits.choices.empty())
+    return fmt::format("{} {}", plural ? "any of" : "one of", fmt::join(limits.choices, ", "));
+  const FieldLimits none;
+  std::string text(plural ? Scalar<T>::names : Scalar<T>::name);
+  if (limits.at_least > none.at_least && limits.at_most < none.at_most)
+    return fmt::format("{} from {} to {}", text, limits.at_least, limits.at_most);
+  std::vector<std::string> bounds;
+  if (limits.at_least > none.at_least) bounds.push_back(fmt::format(">= {}", limits.at_least));
+  if (limits.above > none.above) bounds.push_back(fmt::format("> {}", limits.above));
+  if (limits.at_most < none.at_most) bounds.push_back(fmt::format("<= {}", limits.at_most));
+  if (limits.below < none.below) bounds.push_back(fmt::format("< {}", limits.below));
+  return bounds.empty() ? text : fmt::format("{} {}", text, fmt::join(bounds, ", "));
+}
+
+/// The same in a sentence: "an integer from 1 to 4".
+std::string with_article(const std::string& type) {
+  for (const std::string_view noun : {"number", "text", "path"})
+    if (type.starts_with(noun)) return "a " + type;
+  return type.starts_with("integer") ? "an " + type : type;
+}
+
+template <class T>
+bool within(const T& value, const FieldLimits& limits) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    return limits.choices.empty() ||
+           std::find(limits.choices.begin(), limits.choices.end(), value) != limits.choices.end();
+  } else if constexpr (std::is_same_v<T, std::filesystem::path>) {
+    return true;
+  } else {
+    const double x = as_number(value);
+    return x >= limits.at_least && x <= limits.at_most && x > limits.above && x < limits.below;
+  }
+}
+
+template <class T>
+std::string remedy(const OptionNode& node, const FieldLimits& limits) {
+  if (!limits.choices.empty())
+    return fmt::format("did you mean {}?", nearest(node.scalar.substr(0, 64), limits.choices));
+  if (node.quoted && Scalar<T>::parse(OptionNode{OptionNode::Kind::scalar, {}, node.scalar}))
+    return "remove the quotes";
+  return fmt::format("write {}", limits.empty_word.empty()
+                                     ? fmt::format("a value such as {}", Scalar<T>::example)
+                                     : fmt::format("{} or a list such as [{}]", limits.empty_word,
+                                                   Scalar<T>::example));
+}
+
+template <class T>
+T read_scalar(const OptionNode& node, const std::string& path, const FieldLimits& limits,
+              bool in_list) {
+  std::optional<T> value;
+  if (node.kind == OptionNode::Kind::scalar) value = Scalar<T>::parse(node);
+  if (value && within(*value, limits)) return *value;
+  const std::string wanted = with_article(type_text<T>(limits, false));
+  throw Error(ErrorCode::bad_options,
+              fmt::format("{}: {}{} is {}; it must be {}", node.where, in_list ? "an item of " : "",
+                          path, shown(node), wanted),
+              value && limits.choices.empty() ? fmt::format("write a value that is {}", wanted)
+                                              : remedy<T>(node, limits));
+}
+
+}  // namespace
+
+template <class T>
+OptionField field(std::string path, T& variable, std::string help, FieldLimits limits) {
+  OptionField result{path, std::move(help), type_text<T>(limits, false), limits.synonyms, {}, {}};
+  result.read = [path, &variable, limits](const OptionNode& node) {
+    const bool cleared =
+        std::is_same_v<T, std::filesystem::path> && node.kind == OptionNode::Kind::null;
+    variable = cleared ? T{} : read_scalar<T>(node, path, limits, false);
+  };
+  result.write = [&variable] { return Scalar<T>::write(variable); };
+  return result;
+}
+
+template <class T>
+OptionField field(std::string path, std::vector<T>& variable, std::string help,
+                  FieldLimits limits) {
+  OptionField result{
+      path, std::move(help), "list of " + type_text<T>(limits, true), limits.synonyms, {}, {}};
+  if (!limits.empty_word.empty())
+    result.type = fmt::format("{} or {}", limits.empty_word, result.type);
+  result.read = [path, &variable, limits](const OptionNode& node) {
+    if (node.kind == OptionNode::Kind::scalar && !limits.empty_word.empty() &&
+        node.scalar == limits.empty_word) {
+      variable.clear();
+      return;
+    }
+    if (node.kind != OptionNode::Kind::list)
+      throw Error(
+          ErrorCode::bad_options,
+          fmt::format("{}: {} is {}; it must be {}list of {}", node.where, path, shown(node),
+                      limits.empty_word.empty() ? "a " : fmt::format("{} or a ", limits.empty_word),
+                      type_text<T>(limits, true)),
+          node.kind == OptionNode::Kind::scalar
+              ? fmt::format("write {}: [{}]", path, node.scalar.substr(0, 60))
+              : fmt::format("write a list such as [{}]", Scalar<T>::example));
+    std::vector<T> values;
+    for (const auto& item : node.items) values.push_back(read_scalar<T>(item, path, limits, true));
+    variable = std::move(values);
+  };
+  result.write = [&variable, word = std::string(limits.empty_word)] {
+    if (variable.empty() && !word.empty()) return word;
+    std::string text;
+    for (const auto& value : variable) text += (text.empty() ? "" : ", ") + Scalar<T>::write(value);
+    return "[" + text + "]";
+  };
+  return result;
+}
+
+template OptionField field(std::string, bool&, std::string, FieldLimits);
+template OptionField field(std::string, int&, std::string, FieldLimits);
+template OptionField field(std::string, std::int64_t&, std::string, FieldLimits);
+template OptionField field(std::string, std::uint64_t&, std::string, FieldLimits);
+template OptionField field(std::string, double&, std::string, FieldLimits);
+template OptionField field(std::string, std::string&, std::string, FieldLimits);
+template OptionField field(std::string, std::filesystem::path&, std::string, FieldLimits);
+template OptionField field(std::string, std::chrono::seconds&, std::string, FieldLimits);
+template OptionField field(std::string, std::vector<std::int64_t>&, std::string, FieldLimits);
+template OptionField field(std::string, std::vector<double>&, std::string, FieldLimits);
+template OptionField field(std::string, std::vector<std::string>&, std::string, FieldLimits);
+
+}  // namespace troupe

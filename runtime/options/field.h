@@ -1,0 +1,117 @@
+#pragma once
+// The keys that a document may have, as data: each field binds a dotted key to the variable that
+// takes its value, with its limits and its help. Reading, unknown-key errors, the resolved file
+// and the documentation are all made from one list of fields.
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/options/node.h"
+
+namespace troupe {
+
+/// What a value may be, and how it is explained.
+struct FieldLimits {
+  std::vector<std::string_view> choices = {};  ///< of a text, or of each text in a list
+  double at_least = -1e300;
+  double above = -1e300;  ///< exclusive
+  double at_most = 1e300;
+  double below = 1e300;  ///< exclusive
+  /// What the empty list or text is written as ("auto").
+  std::string_view empty_word = {};
+  /// Other names that people try; only for "did you mean".
+  std::vector<std::string_view> synonyms = {};
+};
+
+/// One key: how it is read from a document, written to one, and listed. The bound variable must
+/// outlive the field.
+struct OptionField {
+  std::string path;  ///< dotted: "train.lr"
+  std::string help;  ///< one line, without a full stop
+  std::string type;  ///< "number > 0", "one of gpipe, 1f1b", "list of integers >= 1"
+  std::vector<std::string_view> synonyms;
+  /// Sets the variable, or throws Error{bad_options} with the value, its position and the remedy.
+  std::function<void(const OptionNode&)> read;
+  /// The variable as YAML in one line.
+  std::function<std::string()> write;
+};
+
+/// The field of a variable. T is bool, int, std::int64_t, std::uint64_t, double, std::string,
+/// std::filesystem::path or std::chrono::seconds, or a vector of one of them.
+template <class T>
+OptionField field(std::string path, T& variable, std::string help, FieldLimits limits = {});
+template <class T>
+OptionField field(std::string path, std::vector<T>& variable, std::string help,
+                  FieldLimits limits = {});
+
+/// A list of maps: `describe` gives the fields of one item, with plain names as paths.
+template <class Item>
+OptionField list_field(std::string path, std::vector<Item>& variable, std::string help,
+                       std::function<std::vector<OptionField>(Item&)> describe);
+
+using OptionFields = std::vector<OptionField>;
+
+/// Where the values stand that a document gave, by path; for errors that are found later.
+class OptionOrigins {
+ public:
+  void set(const std::string& path, std::string where) { where_[path] = std::move(where); }
+  /// "options.yaml:3:7", "override -r …", or "default" for what no document set.
+  std::string of(const std::string& path) const;
+
+ private:
+  std::map<std::string, std::string> where_;
+};
+
+/// Sets every variable that the document names. Throws Error{bad_options} for unknown keys, naming
+/// the nearest known one, and for values that a field refuses.
+OptionOrigins read_fields(const OptionNode& document, const OptionFields& fields);
+
+/// All values as a YAML document in sections; read_fields of it gives the same values.
+std::string write_fields(const OptionFields& fields);
+
+/// The known path that somebody who wrote `path` most likely meant.
+std::string nearest_field(std::string_view path, const OptionFields& fields);
+
+/// A text as a YAML scalar, in quotes where it needs them.
+std::string yaml_text(std::string_view text);
+
+namespace detail {
+/// The nodes of a list, or the error that it is none.
+const std::vector<OptionNode>& items_of(const OptionNode& node, const std::string& path);
+std::string type_of_items(const OptionFields& fields);
+std::string write_item(const OptionFields& fields);
+}  // namespace detail
+
+template <class Item>
+OptionField list_field(std::string path, std::vector<Item>& variable, std::string help,
+                       std::function<std::vector<OptionField>(Item&)> describe) {
+  Item example;
+  OptionField result;
+  result.path = path;
+  result.help = std::move(help);
+  result.type = detail::type_of_items(describe(example));
+  result.read = [path, &variable, describe](const OptionNode& node) {
+    std::vector<Item> items;
+    for (const auto& entry : detail::items_of(node, path)) {
+      Item item;
+      read_fields(entry, describe(item));
+      items.push_back(std::move(item));
+    }
+    variable = std::move(items);
+  };
+  result.write = [&variable, describe] {
+    std::string text;
+    for (Item item : variable)
+      text += (text.empty() ? "" : ", ") + detail::write_item(describe(item));
+    return "[" + text + "]";
+  };
+  return result;
+}
+
+}  // namespace troupe

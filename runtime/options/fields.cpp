@@ -1,0 +1,161 @@
+// What is made from a list of fields: reading a document, writing one, unknown keys.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "runtime/error.h"
+#include "runtime/options/field.h"
+#include "runtime/text.h"
+
+namespace troupe {
+namespace {
+
+std::string_view last_name(std::string_view path) { return path.substr(path.rfind('.') + 1); }
+
+std::string_view section_of(std::string_view path) {
+  const std::size_t dot = path.rfind('.');
+  return dot == std::string_view::npos ? std::string_view() : path.substr(0, dot);
+}
+
+class DocumentReader {
+ public:
+  explicit DocumentReader(const OptionFields& fields) : fields_(fields) {}
+
+  OptionOrigins read(const OptionNode& root) {
+    read_map(root, "");
+    return std::move(origins_);
+  }
+
+ private:
+  void read_map(const OptionNode& node, const std::string& prefix) {
+    if (node.kind == OptionNode::Kind::null) return;
+    if (node.kind != OptionNode::Kind::map)
+      throw Error(ErrorCode::bad_options,
+                  fmt::format("{}: {} must be a map of keys to values", node.where,
+                              prefix.empty() ? "the document" : prefix),
+                  prefix.empty()
+                      ? "write key: value, a line each"
+                      : fmt::format("write its keys below it, such as {}", first_below(prefix)));
+    for (const auto& entry : node.entries)
+      read_entry(entry, prefix.empty() ? entry.key : prefix + "." + entry.key);
+  }
+
+  void read_entry(const OptionNode::Entry& entry, const std::string& path) {
+    const auto field = std::find_if(fields_.begin(), fields_.end(),
+                                    [&](const OptionField& f) { return f.path == path; });
+    if (field != fields_.end()) {
+      field->read(entry.value);
+      origins_.set(path, entry.value.where);
+    } else if (!first_below(path).empty()) {
+      read_map(entry.value, path);
+    } else {
+      throw Error(ErrorCode::bad_options,
+                  fmt::format("{}: unknown key {}", entry.where, path.substr(0, 100)),
+                  fmt::format("did you mean {}?", nearest_field(path, fields_)));
+    }
+  }
+
+  /// The first field in a section, or empty where there is no such section.
+  std::string first_below(const std::string& section) const {
+    for (const auto& field : fields_)
+      if (field.path.starts_with(section + ".")) return field.path;
+    return {};
+  }
+
+  const OptionFields& fields_;
+  OptionOrigins origins_;
+};
+
+}  // namespace
+
+std::string OptionOrigins::of(const std::string& path) const {
+  const auto found = where_.find(path);
+  return found == where_.end() ? "default" : found->second;
+}
+
+OptionOrigins read_fields(const OptionNode& document, const OptionFields& fields) {
+  return DocumentReader(fields).read(document);
+}
+
+std::string nearest_field(std::string_view path, const OptionFields& fields) {
+  path = path.substr(0, 64);
+  const std::string_view name = last_name(path), section = section_of(path);
+  std::vector<std::string_view> names, meant;  // what is compared, and what is then suggested
+  const auto add = [&](std::string_view text, std::string_view suggestion) {
+    names.push_back(text);
+    meant.push_back(suggestion);
+  };
+  for (const auto& field : fields) {
+    const bool called_so = std::count(field.synonyms.begin(), field.synonyms.end(), name) > 0;
+    if (last_name(field.path) == name || called_so) return field.path;
+    // Keys of the same section are compared by name; without a section, those of all sections are.
+    if (section_of(field.path) == section || section.empty())
+      add(last_name(field.path), field.path);
+    if (section.empty() && !section_of(field.path).empty())
+      add(section_of(field.path), section_of(field.path));
+  }
+  const bool whole_paths = names.empty();  // the section itself is unknown
+  if (whole_paths)
+    for (const auto& field : fields) add(field.path, field.path);
+  const std::string best = nearest(whole_paths ? path : name, names);
+  const auto found = std::find(names.begin(), names.end(), best);
+  return std::string(meant[static_cast<std::size_t>(found - names.begin())]);
+}
+
+std::string write_fields(const OptionFields& fields) {
+  std::string text;
+  std::string_view section;
+  for (const auto& field : fields) {
+    const std::string_view own = section_of(field.path);
+    if (own != section && !own.empty()) text += fmt::format("{}:\n", own);
+    section = own;
+    text +=
+        fmt::format("{}{}: {}\n", own.empty() ? "" : "  ", last_name(field.path), field.write());
+  }
+  return text;
+}
+
+std::string yaml_text(std::string_view text) {
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '_' || c == '/' || c == '.' || c == '-' || c == '+';
+  };
+  const bool safe = !text.empty() && std::all_of(text.begin(), text.end(), plain) &&
+                    (std::isalnum(static_cast<unsigned char>(text[0])) != 0 || text[0] == '/');
+  if (safe && text != "null" && text != "Null" && text != "NULL") return std::string(text);
+  std::string quoted = "\"";
+  for (const unsigned char c : text) {
+    if (c == '"' || c == '\\')
+      quoted += fmt::format("\\{:c}", c);
+    else if (c < 0x20 || c == 0x7f)
+      quoted += fmt::format("\\x{:02x}", c);
+    else
+      quoted += static_cast<char>(c);
+  }
+  return quoted + '"';
+}
+
+namespace detail {
+
+const std::vector<OptionNode>& items_of(const OptionNode& node, const std::string& path) {
+  if (node.kind != OptionNode::Kind::list)
+    throw Error(ErrorCode::bad_options, fmt::format("{}: {} must be a list", node.where, path),
+                fmt::format("write {}: [] or one item a line, each after a dash", path));
+  return node.items;
+}
+
+std::string type_of_items(const OptionFields& fields) {
+  std::string names;
+  for (const auto& field : fields) names += (names.empty() ? "" : ", ") + field.path;
+  return fmt::format("list of {{{}}}", names);
+}
+
+std::string write_item(const OptionFields& fields) {
+  std::string text;
+  for (const auto& field : fields)
+    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", field.path, field.write());
+  return "{" + text + "}";
+}
+
+}  // namespace detail
+}  // namespace troupe

@@ -1,0 +1,68 @@
+#include "runtime/options/node.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/error.h"
+
+namespace troupe {
+
+const OptionNode* OptionNode::find(std::string_view key) const {
+  auto found = std::find_if(entries.begin(), entries.end(),
+                            [&](const Entry& entry) { return entry.key == key; });
+  return found == entries.end() ? nullptr : &found->value;
+}
+
+OptionNode* OptionNode::find(std::string_view key) {
+  return const_cast<OptionNode*>(std::as_const(*this).find(key));
+}
+
+namespace {
+
+void merge(OptionNode& into, OptionNode value) {
+  if (into.kind != OptionNode::Kind::map || value.kind != OptionNode::Kind::map) {
+    into = std::move(value);
+    return;
+  }
+  for (auto& entry : value.entries) {
+    if (OptionNode* old = into.find(entry.key))
+      merge(*old, std::move(entry.value));
+    else
+      into.entries.push_back(std::move(entry));
+  }
+}
+
+/// "a.b" and a value become {a: {b: value}}.
+OptionNode nest(std::string_view path, OptionNode value, const std::string& where) {
+  const std::size_t dot = path.find('.');
+  OptionNode inner = dot == std::string_view::npos
+                         ? std::move(value)
+                         : nest(path.substr(dot + 1), std::move(value), where);
+  OptionNode outer;
+  outer.kind = OptionNode::Kind::map;
+  outer.where = where;
+  outer.entries.push_back({std::string(path.substr(0, dot)), where, std::move(inner)});
+  return outer;
+}
+
+bool is_dotted_name(std::string_view path) {
+  return !path.empty() && path.front() != '.' && path.back() != '.' &&
+         path.find("..") == std::string_view::npos &&
+         std::count(path.begin(), path.end(), '.') < static_cast<long>(max_options_depth);
+}
+
+}  // namespace
+
+void apply_override(OptionNode& root, std::string_view assignment) {
+  const std::size_t equals = assignment.find('=');
+  const std::string where = fmt::format("override -r {}", assignment.substr(0, 200));
+  if (equals == std::string_view::npos || !is_dotted_name(assignment.substr(0, equals)))
+    throw Error(ErrorCode::bad_options, fmt::format("{}: this assigns no value to a key", where),
+                "write key=value with a dotted key, such as -r train.lr=0.05");
+  OptionNode value = parse_yaml(assignment.substr(equals + 1), where, true);
+  if (root.kind == OptionNode::Kind::null) root.kind = OptionNode::Kind::map;
+  merge(root, nest(assignment.substr(0, equals), std::move(value), where));
+}
+
+}  // namespace troupe

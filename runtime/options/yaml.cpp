@@ -1,0 +1,184 @@
+// parse_yaml and read_yaml: yaml-cpp's events become a tree with positions.
+#include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/yaml.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "runtime/error.h"
+#include "runtime/options/node.h"
+
+namespace troupe {
+namespace {
+
+class TreeBuilder final : public YAML::EventHandler {
+ public:
+  TreeBuilder(const std::string& source, bool whole_position)
+      : source_(source), whole_position_(whole_position) {}
+
+  OptionNode take() { return std::move(root_); }
+
+  std::string where(const YAML::Mark& mark) const {
+    if (whole_position_ || mark.is_null()) return source_;
+    return fmt::format("{}:{}:{}", source_, mark.line + 1, mark.column + 1);
+  }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (documents_++ > 0) refuse(mark, "a second document begins", "keep one document a file");
+  }
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    refuse_anchor(mark, anchor);
+    add(leaf(mark, OptionNode::Kind::null));
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { refuse_anchor(mark, 1); }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
+    refuse_anchor(mark, anchor);
+    refuse_tag(mark, tag);
+    OptionNode node = leaf(mark, OptionNode::Kind::scalar);
+    node.scalar = value;
+    node.quoted = tag == "!";  // yaml-cpp's mark of a scalar in quotes
+    add(std::move(node));
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    open(mark, tag, anchor, OptionNode::Kind::list);
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    open(mark, tag, anchor, OptionNode::Kind::map);
+  }
+  void OnMapEnd() override { close(); }
+
+ private:
+  struct Frame {
+    OptionNode node;
+    bool has_key = false;
+    std::string key, key_where;
+  };
+
+  [[noreturn]] void refuse(const YAML::Mark& mark, std::string_view what, std::string remedy) {
+    throw Error(ErrorCode::bad_options, fmt::format("{}: {}", where(mark), what),
+                std::move(remedy));
+  }
+  void refuse_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) {
+    if (anchor != YAML::NullAnchor)
+      refuse(mark, "anchors and aliases are not read", "write the value out");
+  }
+  void refuse_tag(const YAML::Mark& mark, const std::string& tag) {
+    if (!tag.empty() && tag != "?" && tag != "!")
+      refuse(mark, fmt::format("the tag {} is not read", tag.substr(0, 100)), "remove the tag");
+  }
+  OptionNode leaf(const YAML::Mark& mark, OptionNode::Kind kind) const {
+    OptionNode node;
+    node.kind = kind;
+    node.where = where(mark);
+    return node;
+  }
+
+  void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+            OptionNode::Kind kind) {
+    refuse_anchor(mark, anchor);
+    refuse_tag(mark, tag);
+    if (frames_.size() >= max_options_depth)
+      refuse(mark, fmt::format("nested deeper than {} levels", max_options_depth),
+             "options nest three levels at most");
+    frames_.push_back({leaf(mark, kind)});
+  }
+  void close() {
+    OptionNode node = std::move(frames_.back().node);
+    frames_.pop_back();
+    add(std::move(node));
+  }
+
+  void add(OptionNode node) {
+    if (frames_.empty()) {
+      root_ = std::move(node);
+      return;
+    }
+    Frame& frame = frames_.back();
+    if (frame.node.kind == OptionNode::Kind::list)
+      frame.node.items.push_back(std::move(node));
+    else if (frame.has_key)
+      add_entry(frame, std::move(node));
+    else
+      begin_entry(frame, node);
+  }
+  void begin_entry(Frame& frame, const OptionNode& key) {
+    if (key.kind != OptionNode::Kind::scalar)
+      throw Error(ErrorCode::bad_options, fmt::format("{}: this key is no name", key.where),
+                  "write key: value");
+    if (frame.node.find(key.scalar))
+      throw Error(ErrorCode::bad_options,
+                  fmt::format("{}: the key {} is here twice", key.where, key.scalar),
+                  "remove one of them");
+    if (frame.node.entries.size() >= max_options_entries)
+      throw Error(ErrorCode::bad_options,
+                  fmt::format("{}: more than {} keys in a map", key.where, max_options_entries),
+                  "check that this is an options file");
+    frame.has_key = true;
+    frame.key = key.scalar;
+    frame.key_where = key.where;
+  }
+  static void add_entry(Frame& frame, OptionNode value) {
+    frame.has_key = false;
+    frame.node.entries.push_back({std::move(frame.key), frame.key_where, std::move(value)});
+  }
+
+  const std::string& source_;
+  bool whole_position_;
+  int documents_ = 0;
+  std::vector<Frame> frames_;
+  OptionNode root_;
+};
+
+Error too_large(const std::string& source) {
+  return {
+      ErrorCode::bad_options,
+      fmt::format("{}: larger than the {} bytes that options may have", source, max_options_bytes),
+      "check that this is an options file"};
+}
+
+}  // namespace
+
+OptionNode parse_yaml(std::string_view text, const std::string& source, bool whole_position) {
+  if (text.size() > max_options_bytes) throw too_large(source);
+  TreeBuilder builder(source, whole_position);
+  // yaml-cpp lets a quote that is never closed pass where a line end follows.
+  text = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
+  std::istringstream stream{std::string(text)};
+  try {
+    YAML::Parser parser(stream);
+    while (parser.HandleNextDocument(builder)) {
+    }
+  } catch (const YAML::Exception& error) {
+    throw Error(ErrorCode::bad_options,
+                fmt::format("{}: this is not YAML: {}", builder.where(error.mark), error.msg),
+                "check indentation, brackets and quotes there");
+  }
+  return builder.take();
+}
+
+OptionNode read_yaml(const std::filesystem::path& path) {
+  const std::string remedy = "check the path; recipes/demo.yaml is an options file to begin with";
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw Error(ErrorCode::bad_options,
+                fmt::format("{}: this is a folder, not a file", path.string()), remedy);
+  std::ifstream file(path, std::ios::binary);
+  if (!file)
+    throw Error(ErrorCode::bad_options,
+                fmt::format("{}: cannot be opened for reading", path.string()), remedy);
+  std::string text(max_options_bytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad())
+    throw Error(ErrorCode::bad_options, fmt::format("{}: cannot be read", path.string()), remedy);
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return parse_yaml(text, path.string());
+}
+
+}  // namespace troupe

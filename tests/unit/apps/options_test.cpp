@@ -1,0 +1,173 @@
+// Troupe's own options: defaults, ranges, what goes together, the resolved file, the page.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "apps/load_options.h"
+#include "apps/options_table.h"
+#include "runtime/error.h"
+
+namespace troupe {
+namespace {
+
+using testing::HasSubstr;
+
+std::string refusal(std::string_view text, const std::vector<std::string>& overrides = {}) {
+  try {
+    parse_options(text, "o.yaml", overrides);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_options);
+    EXPECT_FALSE(error.remedy().empty()) << error.message();
+    return error.message() + "\n" + error.remedy();
+  }
+  return "no error";
+}
+
+TEST(Options, DefaultsGoTogether) { EXPECT_EQ(refusal(""), "no error"); }
+
+TEST(Options, EveryKeyOfTheirDocumentationIsRead) {
+  const Options options = parse_options(R"(
+seed: 7
+model: {name: wide_resnet, in_channels: 3, widths: [16, 16, 32, 64], classes: 12, dropout: 0.01}
+data: {name: synthetic, shape: [3, 32, 32], classes: 12, count: 640, mean: [0.286, 0.3, 0.3],
+       std: [0.353], shuffle: false, augment: [flip, crop], drop_last: false, workers: 2, limit: 64}
+train: {epochs: 2, steps: 100, batch_size: 64, micro_batches: 4, lr: 0.05, momentum: 0.9,
+        weight_decay: 0.0005, nesterov: true, schedule: one_cycle, warmup_steps: 1}
+parallel: {pipeline: 2, data: 2, schedule: gpipe, cut: [1, 2], actor_threads: 2,
+           intra_op_threads: 2}
+checkpoint: {every_steps: 500, keep: 2}
+log: {every_steps: 10}
+trace: true
+precision: f64
+convolution: direct
+faults: [{actor: stage/1, step: 3, micro_batch: 2}, {actor: stage/0/1}]
+restarts: {max: 1, within: 30}
+)",
+                                        "o.yaml");
+  EXPECT_EQ(options.seed, 7u);
+  EXPECT_EQ(options.data.augment, (std::vector<std::string>{"flip", "crop"}));
+  EXPECT_EQ(options.parallel.cut, (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(options.faults.size(), 2u);
+  EXPECT_EQ(options.faults[0].actor, "stage/1");
+  EXPECT_EQ(options.faults[0].micro_batch, 2);
+  EXPECT_EQ(options.restarts.within, std::chrono::seconds(30));
+}
+
+TEST(Options, TheResolvedFileGivesTheSameOptions) {
+  const std::string resolved = resolved_yaml(parse_options(
+      "train: {lr: 0.1234567890123}\nparallel: {pipeline: 2}", "o.yaml",
+      {"faults=[{actor: stage/1, step: 3, micro_batch: 2}]", "data.path=/usr", "seed=3"}));
+  EXPECT_EQ(resolved_yaml(parse_options(resolved, "options_restart.yaml")), resolved);
+  EXPECT_THAT(resolved, HasSubstr("  lr: 0.1234567890123\n"));
+  EXPECT_THAT(resolved, HasSubstr("faults: [{actor: stage/1, step: 3, micro_batch: 2}]\n"));
+}
+
+TEST(Options, ThePageOfTheDocumentationIsWhatTheProgramPrints) {
+  std::ifstream file(TROUPE_SOURCE_DIR "/docs/options.md");
+  std::stringstream page;
+  page << file.rdbuf();
+  EXPECT_EQ(page.str(), options_markdown())
+      << "run build/release/bin/troupe options --markdown > docs/options.md";
+}
+
+TEST(Options, TheListingNamesEveryKey) {
+  Options options;
+  for (const auto& field : option_fields(options)) {
+    EXPECT_THAT(options_listing(), HasSubstr(field.path));
+    EXPECT_FALSE(field.help.empty() || field.type.empty()) << field.path;
+    EXPECT_NE(field.help.back(), '.') << field.path;
+  }
+}
+
+struct WrongValue {
+  std::string override_text;
+  std::string says;
+};
+void PrintTo(const WrongValue& value, std::ostream* out) { *out << value.override_text; }
+
+class WrongOption : public testing::TestWithParam<WrongValue> {};
+
+TEST_P(WrongOption, IsRefusedWithItsNameAndPosition) {
+  const std::string path = GetParam().override_text.substr(0, GetParam().override_text.find('='));
+  const std::string message = refusal("", {GetParam().override_text});
+  EXPECT_THAT(message, HasSubstr("override -r " + path));
+  EXPECT_THAT(message, HasSubstr(GetParam().says));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Alone, WrongOption,
+    testing::Values(
+        WrongValue{"seed=-1", "2^64"}, WrongValue{"precision=f16", "f32, f64"},
+        WrongValue{"convolution=fft", "winograd"}, WrongValue{"trace=1", "true or"},
+        WrongValue{"model.name=resnet", "did you mean wide_resnet?"},
+        WrongValue{"model.in_channels=0", "from 1"}, WrongValue{"model.widths=[0]", "from 1"},
+        WrongValue{"model.classes=1", "from 2"}, WrongValue{"model.dropout=1", "< 1"},
+        WrongValue{"model.dropout=-0.1", ">= 0"}, WrongValue{"data.name=mnist", "did you mean"},
+        WrongValue{"data.shape=[1, 0, 1]", "from 1"}, WrongValue{"data.classes=0", "from 2"},
+        WrongValue{"data.count=0", "from 1"}, WrongValue{"data.mean=0.5", "write data.mean: [0.5]"},
+        WrongValue{"data.std=[0]", "> 0"}, WrongValue{"data.shuffle=no", "true or"},
+        WrongValue{"data.augment=[flop]", "did you mean flip?"},
+        WrongValue{"data.drop_last=2", "true or"}, WrongValue{"data.workers=-1", "from 0"},
+        WrongValue{"data.limit=-5", "from 0"}, WrongValue{"data.test_limit=-5", "from 0"}));
+INSTANTIATE_TEST_SUITE_P(
+    Training, WrongOption,
+    testing::Values(
+        WrongValue{"train.epochs=0", "from 1"}, WrongValue{"train.steps=-1", "from 0"},
+        WrongValue{"train.batch_size=0", "from 1"}, WrongValue{"train.micro_batches=0", "from 1"},
+        WrongValue{"train.lr=-1", "from 0"}, WrongValue{"train.lr=.inf", "number"},
+        WrongValue{"train.momentum=1", "< 1"}, WrongValue{"train.weight_decay=-1", "from 0"},
+        WrongValue{"train.nesterov=maybe", "true or"},
+        WrongValue{"train.schedule=onecycle", "did you mean one_cycle?"},
+        WrongValue{"train.warmup_steps=-1", "from 0"}, WrongValue{"train.step_epochs=0", "from 1"},
+        WrongValue{"train.step_factor=0", "> 0"}, WrongValue{"train.evaluate=x", "true or"},
+        WrongValue{"parallel.pipeline=0", "from 1"}, WrongValue{"parallel.data=0", "from 1"},
+        WrongValue{"parallel.schedule=zb", "gpipe, 1f1b"}, WrongValue{"parallel.cut=[0]", "from 1"},
+        WrongValue{"parallel.cut=automatic", "auto"},
+        WrongValue{"parallel.actor_threads=-1", "from 0"},
+        WrongValue{"parallel.intra_op_threads=0", "from 1"},
+        WrongValue{"checkpoint.every_steps=-1", "from 0"},
+        WrongValue{"checkpoint.keep=-1", "from 0"}, WrongValue{"log.every_steps=0", "from 1"},
+        WrongValue{"restarts.max=-1", "from 0"}, WrongValue{"restarts.within=0", "from 1"}));
+INSTANTIATE_TEST_SUITE_P(
+    Together, WrongOption,
+    testing::Values(WrongValue{"train.batch_size=3", "4 micro-batches"},
+                    WrongValue{"train.micro_batches=65", "raise train.batch_size to 65"},
+                    WrongValue{"parallel.data=17", "raise train.batch_size to 68"},
+                    WrongValue{"data.limit=63", "no whole batch"},
+                    WrongValue{"train.warmup_steps=938", "the run has 937 steps"},
+                    WrongValue{"parallel.cut=[1, 2]", "parallel.pipeline is 1"},
+                    WrongValue{"model.in_channels=3", "set model.in_channels to 1"},
+                    WrongValue{"model.classes=9", "set model.classes to 10"},
+                    WrongValue{"data.mean=[0.1, 0.2]", "2 numbers for 1 channel"},
+                    WrongValue{"data.shape=[28, 28]", "instead of 3"},
+                    WrongValue{"data.augment=[flip, flip]", "twice"},
+                    WrongValue{"data.path=/no/such/folder", "not a folder"},
+                    WrongValue{"model.weights=/no/such/file", "does not exist"},
+                    WrongValue{"faults=[{actor: loader}]", "which is none"},
+                    WrongValue{"faults=[{actor: stage/1}]", "1 stages"},
+                    WrongValue{"faults=[{actor: stage/0, micro_batch: 4}]", "write 0 to 3"},
+                    WrongValue{"faults=[{actr: stage/0}]", "did you mean actor?"},
+                    WrongValue{"faults=stage/0", "must be a list"}));
+
+TEST(Options, RefuseNesterovWithoutMomentum) {
+  EXPECT_THAT(refusal("train: {nesterov: true, momentum: 0}"), HasSubstr("o.yaml:1:19: "));
+}
+
+TEST(Options, RefuseWinogradInDoublePrecision) {
+  EXPECT_THAT(refusal("precision: f64\nconvolution: winograd"), HasSubstr("o.yaml:2:14: "));
+}
+
+TEST(Options, TellTheModelItsSampleSize) {
+  const ModelOptions model = model_options(parse_options(
+      "model: {in_channels: 3}\ndata: {name: synthetic, shape: [3, 32, 24]}\nconvolution: direct",
+      "o.yaml"));
+  EXPECT_EQ(model.height, 32);
+  EXPECT_EQ(model.width, 24);
+  EXPECT_EQ(model.convolution, ConvolutionAlgorithm::direct);
+  EXPECT_EQ(model_options(Options()).height, 28);
+}
+
+}  // namespace
+}  // namespace troupe
