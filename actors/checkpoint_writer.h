@@ -1,0 +1,66 @@
+#pragma once
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "actors/messages.h"
+#include "runtime/flow/actor.h"
+
+namespace troupe {
+
+/// A checkpoint was written, or could not be.
+struct CheckpointSeen {
+  std::uint32_t step = 0;  ///< whole steps in it
+  Status status = success();
+  std::chrono::nanoseconds duration{0};
+};
+
+struct CheckpointWriterOptions {
+  std::size_t stages = 1;  ///< snapshots that make a checkpoint
+  /// Writes one, on a thread of its own; called with the snapshots by stage.
+  std::function<Status(std::uint32_t step, const std::vector<Snapshot>&)> write;
+  /// Called on an actor thread after each; must not block.
+  std::function<void(const CheckpointSeen&)> on_checkpoint;
+};
+
+/// Collects the stages' snapshots of a step and writes them while training goes on. The snapshots
+/// are the committed states themselves: nothing is copied, nothing waits. While it is writing,
+/// commits ask for no other snapshot.
+class CheckpointWriter final : public Actor {
+ public:
+  explicit CheckpointWriter(CheckpointWriterOptions options);
+  ~CheckpointWriter() override;
+
+  Input<Snapshot> snapshot{this, "snapshot"};
+
+  ActionLabel act() override;
+  void on_commit(const Commit& commit) override;
+  bool holds_run_open() const override { return true; }
+  FiringRules firing_rules() const override { return {}; }  // at the rate of checkpoints
+
+ private:
+  struct Job {
+    std::uint32_t step = 0;
+    std::vector<Held<Snapshot>> snapshots;
+  };
+  void work(std::stop_token stop);
+  void written(Job job, const Status& status, std::chrono::nanoseconds duration);
+
+  CheckpointWriterOptions options_;
+  std::map<std::uint32_t, Job> collecting_;
+  std::optional<std::uint32_t> last_wanted_;  ///< the step to write before the run may end
+  bool last_seen_ = false;
+  int busy_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::optional<Job> job_;
+  std::jthread thread_;
+};
+
+}  // namespace troupe

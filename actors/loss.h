@@ -1,0 +1,29 @@
+#pragma once
+#include "actors/messages.h"
+#include "ops/kernels.h"
+#include "runtime/flow/actor.h"
+
+namespace troupe {
+
+struct LossOptions {
+  Stream stream;
+};
+
+/// Softmax cross-entropy: logits and classes in, their gradient and a score out. The loss of a step
+/// is the mean over all of its samples, so a micro-batch's gradient is divided by that number.
+class Loss final : public Actor {
+ public:
+  explicit Loss(LossOptions options = {}) : options_(options) {}
+
+  Input<Activation> logits{this, "logits"};
+  Input<Targets> targets{this, "targets"};
+  Output<OutputGradient> logits_gradient{this, "logits_gradient"};
+  Output<Score> score{this, "score"};
+
+  ActionLabel act() override;
+
+ private:
+  LossOptions options_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,71 @@
+#pragma once
+#include <chrono>
+#include <functional>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "actors/messages.h"
+#include "actors/timeline.h"
+#include "runtime/flow/actor.h"
+
+namespace troupe {
+
+/// A whole step, as the monitor saw it. `step` counts whole steps: 1 after the first.
+struct StepSeen {
+  std::uint32_t step = 0;
+  double loss = 0;       ///< mean over the step's samples
+  double accuracy = 0;
+  std::int64_t samples = 0;
+  std::chrono::nanoseconds duration{0};  ///< since the step before, or since an evaluation ended
+};
+
+/// The test set was counted after `step` steps.
+struct EvaluationSeen {
+  std::uint32_t step = 0;
+  double loss = 0;
+  std::int64_t correct = 0;
+  std::int64_t count = 0;
+  std::chrono::nanoseconds duration{0};
+};
+
+struct MonitorOptions {
+  Timeline timeline;
+  std::int64_t test_count = 0;  ///< samples that an evaluation must count
+  /// Called in order, on an actor thread; must not block.
+  std::function<void(const StepSeen&)> on_step;
+  std::function<void(const EvaluationSeen&)> on_evaluation;
+};
+
+/// Collects the scores of micro-batches into losses of steps and counts of test sets, summed in
+/// the order of their indices. Keeps the run open until the last evaluation was counted.
+class Monitor final : public Actor {
+ public:
+  explicit Monitor(MonitorOptions options);
+
+  Input<Score> score{this, "score"};
+
+  ActionLabel act() override;
+  void on_commit(const Commit& commit) override;
+  bool holds_run_open() const override { return true; }
+  void restore(const CommittedState& state, std::uint32_t steps) override;
+
+ private:
+  struct Sum {
+    std::vector<std::optional<Score>> parts;
+    std::uint32_t missing = 0;
+    std::int64_t samples = 0;  ///< of the parts that came
+  };
+  void report_whole_steps();
+  void report_evaluation(std::uint32_t step, const Sum& sum);
+  std::chrono::nanoseconds lap();
+
+  MonitorOptions options_;
+  std::map<std::pair<std::uint32_t, Purpose>, Sum> sums_;
+  std::uint32_t reported_ = 0;   ///< steps
+  std::uint32_t committed_ = 0;  ///< steps
+  std::optional<Commit> last_;
+  std::chrono::steady_clock::time_point since_;
+};
+
+}  // namespace troupe

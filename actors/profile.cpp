@@ -1,0 +1,109 @@
+#include "actors/profile.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "ops/nn/network.h"
+#include "runtime/error.h"
+
+namespace troupe {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Runs one micro-batch through a block; updates the profile and returns the block's output.
+Tensor measure_once(Network& block, const Tensor& x, bool first_block, BlockProfile& profile) {
+  auto& allocator = CachingAllocator::of(x.device());
+  allocator.reset_peak();
+  const std::size_t before = allocator.counters().in_use_bytes;
+  const auto begin = Clock::now();
+  auto trip = block.forward(x, RandomKey{}, !first_block);
+  Tensor y = trip->result();
+  const auto middle = Clock::now();
+  const std::size_t after_forward = allocator.counters().in_use_bytes;
+  Tensor grad = Tensor::zeros(y.shape(), y.dtype(), y.layout());
+  const auto resumed = Clock::now();
+  const Tensor dx = block.backward(*trip, std::move(grad));
+  const auto end = Clock::now();
+  profile.output_shape = y.shape();
+  profile.output_bytes = y.bytes();
+  profile.gradient_bytes = trip->gradients.bytes() + trip->statistics.bytes();
+  profile.saved_bytes = std::max(profile.saved_bytes, after_forward - before);
+  const std::size_t peak = allocator.counters().peak_bytes - before;
+  profile.working_bytes =
+      std::max(profile.working_bytes, peak > profile.saved_bytes ? peak - profile.saved_bytes : 0);
+  profile.forward = std::min(profile.forward, middle - begin);
+  profile.backward = std::min(profile.backward, end - resumed);
+  return y;
+}
+
+}  // namespace
+
+std::vector<BlockProfile> profile_blocks(const ModelOptions& options, DType dtype, Stream stream,
+                                         std::int64_t samples, int repetitions) {
+  const Shape sample{options.in_channels, options.height, options.width};
+  Tensor x = Tensor::zeros(Shape{samples, sample[0], sample[1], sample[2]}, dtype);
+  const std::size_t count = make_model(options).blocks.size();
+  std::vector<BlockProfile> profiles;
+  for (std::size_t b = 0; b < count; ++b) {
+    Network block(make_model(options), b, b + 1, dtype, stream);
+    block.use(initial_state(block.spec(), dtype, 0));
+    BlockProfile profile;
+    profile.name = block.blocks().front()->path();
+    profile.parameters = block.spec().parameter_count();
+    profile.state_bytes =
+        static_cast<std::size_t>(block.spec().parameter_elements() + block.spec().buffer_elements()) *
+        size_of(dtype);
+    profile.forward = profile.backward = std::chrono::nanoseconds::max();
+    measure_once(block, x, b == 0, profile);  // prepares kernels and fills the allocator's cache
+    profile.forward = profile.backward = std::chrono::nanoseconds::max();
+    Tensor y;
+    for (int r = 0; r < std::max(1, repetitions); ++r) y = measure_once(block, x, b == 0, profile);
+    x = y;
+    profiles.push_back(std::move(profile));
+  }
+  return profiles;
+}
+
+std::vector<std::size_t> balanced_cut(const std::vector<double>& costs, std::size_t parts) {
+  const std::size_t n = costs.size();
+  if (parts == 0 || parts > n)
+    throw Error(ErrorCode::bad_options, fmt::format("{} blocks cannot make {} stages", n, parts),
+                "lower parallel.pipeline, or take a model with more blocks");
+  std::vector<double> before(n + 1, 0.0);
+  std::partial_sum(costs.begin(), costs.end(), before.begin() + 1);
+  // best[p][i]: smallest dearest run when the first i blocks make p runs; from[p][i]: where the last
+  // of them begins.
+  constexpr double never = std::numeric_limits<double>::infinity();
+  std::vector best(parts + 1, std::vector<double>(n + 1, never));
+  std::vector from(parts + 1, std::vector<std::size_t>(n + 1, 0));
+  best[0][0] = 0;
+  for (std::size_t p = 1; p <= parts; ++p)
+    for (std::size_t i = p; i <= n; ++i)
+      for (std::size_t j = p - 1; j < i; ++j) {
+        const double dearest = std::max(best[p - 1][j], before[i] - before[j]);
+        if (dearest < best[p][i]) {
+          best[p][i] = dearest;
+          from[p][i] = j;
+        }
+      }
+  std::vector<std::size_t> cut(parts);
+  for (std::size_t p = parts, i = n; p > 0; i = from[p--][i]) cut[p - 1] = i - from[p][i];
+  return cut;
+}
+
+void check_cut(const std::vector<std::size_t>& cut, std::size_t blocks) {
+  const std::size_t sum = std::accumulate(cut.begin(), cut.end(), std::size_t{0});
+  if (sum != blocks || std::ranges::find(cut, 0u) != cut.end())
+    throw Error(ErrorCode::bad_options,
+                fmt::format("parallel.cut is [{}]: {} blocks; the model has {}", fmt::join(cut, ", "),
+                            sum, blocks),
+                "give each stage at least one block, all together as many as `troupe plan` lists");
+}
+
+}  // namespace troupe

@@ -1,0 +1,38 @@
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ops/models/model.h"
+#include "ops/nn/state.h"
+
+namespace troupe {
+
+/// What one block of a model costs for one micro-batch on this machine.
+struct BlockProfile {
+  std::string name;
+  std::int64_t parameters = 0;
+  std::size_t state_bytes = 0;     ///< weights and buffers, without optimizer state
+  std::size_t gradient_bytes = 0;  ///< flat gradient and statistics of a micro-batch
+  std::size_t output_bytes = 0;
+  std::size_t saved_bytes = 0;     ///< held between forward and backward
+  std::size_t working_bytes = 0;   ///< most memory beyond that while it computes
+  Shape output_shape;
+  std::chrono::nanoseconds forward{0}, backward{0};
+};
+
+/// Runs each block forward and backward on one micro-batch of `samples` and measures it: bytes by
+/// the allocator's counters, times as the best of `repetitions` (the first call, which prepares
+/// kernels, is not counted). Costs about (repetitions + 1) micro-batches of training.
+std::vector<BlockProfile> profile_blocks(const ModelOptions& options, DType dtype, Stream stream,
+                                         std::int64_t samples, int repetitions);
+
+/// Cuts costs into `parts` runs of consecutive blocks so that the dearest run is as cheap as can
+/// be; each run has at least one block. Returns the blocks of each run.
+std::vector<std::size_t> balanced_cut(const std::vector<double>& costs, std::size_t parts);
+
+/// Checks a cut made by hand. Throws Error{bad_options} naming the counts.
+void check_cut(const std::vector<std::size_t>& cut, std::size_t blocks);
+
+}  // namespace troupe

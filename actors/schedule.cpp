@@ -1,0 +1,144 @@
+#include "actors/schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/error.h"
+
+namespace troupe {
+
+ScheduleKind schedule_kind(const std::string& name) {
+  if (name == "gpipe") return ScheduleKind::gpipe;
+  if (name == "1f1b") return ScheduleKind::one_forward_one_backward;
+  throw Error(ErrorCode::bad_options, fmt::format("parallel.schedule is '{}'", name),
+              "use gpipe or 1f1b");
+}
+
+StageSchedule stage_schedule(ScheduleKind kind, std::size_t stage, std::size_t stages,
+                             std::size_t micro_batches) {
+  if (kind == ScheduleKind::gpipe)
+    return {.credits = static_cast<std::uint32_t>(micro_batches), .flush_before_backward = true};
+  return {.credits = static_cast<std::uint32_t>(std::min(stages - stage, micro_batches)),
+          .flush_before_backward = false};
+}
+
+std::optional<StageAction> next_action(const StageView& view, const StageSchedule& schedule) {
+  if (view.can_update) return StageAction::update;
+  if (view.can_backward && (view.all_forwarded || !schedule.flush_before_backward))
+    return StageAction::backward;
+  if (view.can_forward && view.in_flight < schedule.credits) return StageAction::forward;
+  if (view.can_evaluate) return StageAction::evaluate;
+  return std::nullopt;
+}
+
+std::vector<ScheduledStep> static_order(ScheduleKind kind, std::size_t stage, std::size_t stages,
+                                        std::size_t micro_batches) {
+  const std::size_t warm_up =
+      kind == ScheduleKind::gpipe ? micro_batches : std::min(stages - stage - 1, micro_batches);
+  std::vector<ScheduledStep> order;
+  std::uint32_t forward = 0, backward = 0;
+  while (forward < warm_up) order.push_back({StageAction::forward, forward++});
+  while (forward < micro_batches) {
+    order.push_back({StageAction::forward, forward++});
+    order.push_back({StageAction::backward, backward++});
+  }
+  while (backward < micro_batches) order.push_back({StageAction::backward, backward++});
+  return order;
+}
+
+namespace {
+
+// A stage in the simulation: what it did and what has arrived at which time.
+struct Simulated {
+  std::vector<double> activations, gradients;  // arrival times, by micro-batch
+  std::uint32_t forwarded = 0, returned = 0;
+  double free_at = 0;
+};
+
+}  // namespace
+
+std::vector<TimedStep> simulate(ScheduleKind kind, std::size_t micro_batches,
+                                const std::vector<double>& forward_times,
+                                const std::vector<double>& backward_times) {
+  const std::size_t stages = forward_times.size();
+  std::vector<Simulated> all(stages);
+  all[0].activations.assign(micro_batches, 0.0);
+  std::vector<TimedStep> steps;
+  while (steps.size() < 2 * stages * micro_batches) {
+    // The stage that can begin something earliest goes next; at that time it picks by priority.
+    std::size_t chosen = stages;
+    double when = 0;
+    StageAction action{};
+    for (std::size_t s = 0; s < stages; ++s) {
+      const Simulated& stage = all[s];
+      const StageSchedule schedule = stage_schedule(kind, s, stages, micro_batches);
+      std::vector<double> moments{stage.free_at};
+      if (stage.forwarded < stage.activations.size())
+        moments.push_back(std::max(stage.free_at, stage.activations[stage.forwarded]));
+      if (stage.returned < stage.gradients.size())
+        moments.push_back(std::max(stage.free_at, stage.gradients[stage.returned]));
+      std::ranges::sort(moments);
+      for (double now : moments) {
+        const auto arrived = [&](const std::vector<double>& times, std::uint32_t next) {
+          return next < times.size() && times[next] <= now;
+        };
+        const auto next = next_action({.can_backward = arrived(stage.gradients, stage.returned),
+                                       .can_forward = arrived(stage.activations, stage.forwarded),
+                                       .all_forwarded = stage.forwarded == micro_batches,
+                                       .in_flight = stage.forwarded - stage.returned},
+                                      schedule);
+        if (!next) continue;
+        if (chosen == stages || now < when) {
+          chosen = s;
+          when = now;
+          action = *next;
+        }
+        break;
+      }
+    }
+    if (chosen == stages)
+      throw Error(ErrorCode::internal, "a schedule stands still in the simulation");
+    Simulated& stage = all[chosen];
+    const bool forward = action == StageAction::forward;
+    const double end = when + (forward ? forward_times : backward_times)[chosen];
+    const std::uint32_t micro_batch = forward ? stage.forwarded++ : stage.returned++;
+    stage.free_at = end;
+    steps.push_back({chosen, {action, micro_batch}, when, end});
+    if (forward && chosen + 1 < stages) all[chosen + 1].activations.push_back(end);
+    if (forward && chosen + 1 == stages) stage.gradients.push_back(end);
+    if (!forward && chosen > 0) all[chosen - 1].gradients.push_back(end);
+  }
+  return steps;
+}
+
+std::string draw(const std::vector<TimedStep>& steps, std::size_t width) {
+  std::size_t stages = 0;
+  double end = 0;
+  for (const TimedStep& step : steps) {
+    stages = std::max(stages, step.stage + 1);
+    end = std::max(end, step.end);
+  }
+  const std::size_t margin = 9;
+  const std::size_t columns = width > margin + 20 ? width - margin : 20;
+  std::string picture;
+  for (std::size_t s = 0; s < stages; ++s) {
+    std::string line(columns, '.');
+    for (const TimedStep& step : steps) {
+      if (step.stage != s) continue;
+      const auto column = [&](double t) {
+        return static_cast<std::size_t>(t / end * static_cast<double>(columns) + 0.5);
+      };
+      const bool forward = step.step.action == StageAction::forward;
+      std::string label = std::to_string(step.step.micro_batch);
+      for (std::size_t c = column(step.begin); c < column(step.end) && c < columns; ++c) {
+        const std::size_t at = c - column(step.begin);
+        line[c] = at == 0 ? (forward ? 'F' : 'B') : at <= label.size() ? label[at - 1] : (forward ? '-' : '=');
+      }
+    }
+    picture += fmt::format("stage {:<2} {}\n", s, line);
+  }
+  return picture;
+}
+
+}  // namespace troupe

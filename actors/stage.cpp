@@ -1,0 +1,134 @@
+#include "actors/stage.h"
+
+#include "actors/timeline.h"
+
+namespace troupe {
+
+Stage::Stage(StageOptions options) : options_(std::move(options)), program_(options_.program()) {}
+
+StageView Stage::view() const {
+  StageView view;
+  view.in_flight = static_cast<std::uint32_t>(in_flight_.size());
+  view.can_update = reduced.ready() && !applied_;
+  if (output_gradient.ready())
+    view.can_backward = in_flight_.contains(output_gradient.header().key.micro_batch) &&
+                        input_gradient.has_slot() && gradient.has_slot();
+  if (input.ready() && output.has_slot()) {
+    const Header& header = input.header();
+    // What comes ahead of its step waits for the commit that it needs.
+    if (header.key.purpose == Purpose::train) {
+      view.can_forward = header.key.step == step_;
+    } else {
+      view.can_evaluate = header.key.step + 1 == step_;
+    }
+  }
+  if (!in_flight_.empty()) {
+    const auto range = micro_batch_range(in_flight_.begin()->second.input.header.micro_batches,
+                                         options_.replica, options_.replicas);
+    view.all_forwarded = forwarded_ == range.last;
+  }
+  return view;
+}
+
+std::optional<StageAction> Stage::next() const { return next_action(view(), options_.schedule); }
+
+ActionLabel Stage::act() {
+  switch (*next()) {
+    case StageAction::forward: return forward();
+    case StageAction::backward: return backward();
+    case StageAction::evaluate: return evaluate();
+    case StageAction::update: return update();
+  }
+  return {};
+}
+
+ActionLabel Stage::forward() {
+  auto held = input.take();
+  const MessageKey key = held.header.key;
+  const RandomKey random{options_.seed, key.step, key.micro_batch, 0};
+  auto [result, saved] = program_->forward(held->tensor, random, input_gradient.connected());
+  output.send(held.header, {std::move(result)});
+  in_flight_.emplace(key.micro_batch, InFlight{std::move(held), std::move(saved)});
+  forwarded_ = key.micro_batch + 1;
+  return {"F", key};
+}
+
+ActionLabel Stage::backward() {
+  const auto grad = output_gradient.take();
+  const MessageKey key = grad.header.key;
+  auto micro_batch = in_flight_.extract(key.micro_batch);
+  const InFlight& flight = micro_batch.mapped();
+  auto made = program_->backward(*flight.saved, grad->tensor);
+  gradient.send(grad.header, {std::move(made.gradient), std::move(made.statistics)});
+  if (input_gradient.connected()) input_gradient.send(grad.header, {std::move(made.input_gradient)});
+  input.release(flight.input);
+  output_gradient.release(grad);
+  return {"B", key};
+}
+
+ActionLabel Stage::evaluate() {
+  const auto held = input.take();
+  output.send(held.header, {program_->evaluate(held->tensor)});
+  input.release(held);
+  return {"E", held.header.key};
+}
+
+ActionLabel Stage::update() {
+  applied_ = reduced.take();
+  SgdOptions sgd = options_.sgd;
+  sgd.lr = learning_rate(options_.rate, step_);
+  sgd.first_step = !program_->state()->momentum.defined();
+  next_state_ = program_->step(sgd, (*applied_)->weights, (*applied_)->statistics);
+  vote(step_, next_state_);
+  return {"U", applied_->header.key};
+}
+
+void Stage::on_commit(const Commit& commit) {
+  if (commit.step + 1 <= step_) return;  // restored from this commit already
+  program_->use(std::move(next_state_));
+  next_state_.reset();
+  if (applied_) reduced.release(*applied_);
+  applied_.reset();
+  forwarded_ = 0;
+  step_ = commit.step + 1;
+  if (commit.snapshot && snapshot.connected()) {
+    const Header about{.key = {commit.step, Purpose::train, static_cast<std::uint32_t>(options_.stage)}};
+    snapshot.send(about, {options_.stage, program_->state(), program_->spec()});
+  }
+}
+
+void Stage::restore(const CommittedState& state, std::uint32_t steps) {
+  if (state) program_->use(std::static_pointer_cast<const StateVersion>(state));
+  step_ = steps;
+}
+
+Waiting Stage::waiting() const {
+  const bool has_work = input.ready() || output_gradient.ready();
+  if (!has_work) return Waiting::input;
+  if (!output.has_slot() || !input_gradient.has_slot() || !gradient.has_slot() ||
+      in_flight_.size() >= options_.schedule.credits)
+    return Waiting::credit;
+  return Waiting::other;  // for the commit
+}
+
+FiringRules Stage::firing_rules() const {
+  FiringRules rules;
+  Transition forward{.name = "F", .takes = {{&input}}, .releases = {}, .fills = {{&output}}};
+  Transition backward{.name = "B",
+                      .takes = {{&output_gradient}},
+                      .releases = {{&output_gradient}, {&input}},
+                      .fills = {{&input_gradient}, {&gradient}}};
+  const std::uint32_t credits = options_.schedule.credits;
+  if (options_.schedule.flush_before_backward) {
+    // All forwards of a step are one bundle that must be whole before the first backward.
+    Transition flush{.name = "flush", .takes = {}, .releases = {}, .fills = {}};
+    rules.transitions = {std::move(forward), std::move(flush), std::move(backward)};
+    rules.stashes = {{0, 1, 1, credits, credits}, {1, 2, credits, 1, credits}};
+  } else {
+    rules.transitions = {std::move(forward), std::move(backward)};
+    rules.stashes = {{0, 1, 1, 1, credits}};
+  }
+  return rules;
+}
+
+}  // namespace troupe

@@ -1,0 +1,73 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "actors/messages.h"
+#include "actors/schedule.h"
+#include "actors/stage_program.h"
+#include "ops/optim/schedule.h"
+#include "runtime/flow/actor.h"
+
+namespace troupe {
+
+struct StageOptions {
+  ProgramFactory program;
+  StageSchedule schedule;
+  std::size_t stage = 0;        ///< position in the pipeline
+  std::uint32_t replica = 0;
+  std::uint32_t replicas = 1;
+  std::uint64_t seed = 1;       ///< of random numbers such as dropout's
+  RateOptions rate;
+  SgdOptions sgd;               ///< lr is set from `rate` at each step
+};
+
+/// A part of the model. Takes micro-batches forward and backward as its schedule and its slots
+/// allow, sends each one's gradient to the reducer, and makes the next state from what comes back.
+/// Weights change at a commit only.
+class Stage final : public Actor {
+ public:
+  explicit Stage(StageOptions options);
+
+  Input<Activation> input{this, "input"};
+  Output<Activation> output{this, "output"};
+  Input<OutputGradient> output_gradient{this, "output_gradient"};
+  Output<OutputGradient> input_gradient{this, "input_gradient"};  ///< the first stage has no edge here
+  Output<Gradient> gradient{this, "gradient"};
+  Input<ReducedGradient> reduced{this, "reduced"};
+  Output<Snapshot> snapshot{this, "snapshot"};
+
+  bool ready() const override { return next().has_value(); }
+  ActionLabel act() override;
+  Waiting waiting() const override;
+  bool votes() const override { return true; }
+  void on_commit(const Commit& commit) override;
+  void restore(const CommittedState& state, std::uint32_t steps) override;
+  FiringRules firing_rules() const override;
+
+  const StatePtr& state() const { return program_->state(); }
+
+ private:
+  /// A micro-batch between forward and backward, with the slot that its input occupies.
+  struct InFlight {
+    Held<Activation> input;
+    std::unique_ptr<StageProgram::Saved> saved;
+  };
+
+  std::optional<StageAction> next() const;
+  StageView view() const;
+  ActionLabel forward();
+  ActionLabel backward();
+  ActionLabel evaluate();
+  ActionLabel update();
+
+  StageOptions options_;
+  std::unique_ptr<StageProgram> program_;
+  std::uint32_t step_ = 0;                  ///< the open step: so many are whole
+  std::map<std::uint32_t, InFlight> in_flight_;
+  std::uint32_t forwarded_ = 0;             ///< one past the last micro-batch forwarded in this step
+  std::optional<Held<ReducedGradient>> applied_;  ///< voted for, not yet committed
+  StatePtr next_state_;
+};
+
+}  // namespace troupe

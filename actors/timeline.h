@@ -1,0 +1,31 @@
+#pragma once
+#include <cstdint>
+
+namespace troupe {
+
+/// When a run does what: a pure function of the step, so that every actor knows it by itself.
+struct Timeline {
+  std::uint32_t steps = 0;            ///< of the whole run
+  std::uint32_t steps_per_epoch = 1;
+  bool evaluates = true;              ///< count the test set after each epoch and at the end
+
+  std::uint32_t epoch(std::uint32_t step) const { return step / steps_per_epoch; }
+  bool ends_epoch(std::uint32_t step) const {
+    return (step + 1) % steps_per_epoch == 0 || step + 1 == steps;
+  }
+  bool evaluates_after(std::uint32_t step) const { return evaluates && ends_epoch(step); }
+};
+
+/// The global micro-batches of replica `replica` in a step of `micro_batches`: [first, last).
+struct MicroBatchRange {
+  std::uint32_t first = 0, last = 0;
+};
+constexpr MicroBatchRange micro_batch_range(std::uint32_t micro_batches, std::uint32_t replica,
+                                            std::uint32_t replicas) {
+  const auto edge = [&](std::uint64_t r) {
+    return static_cast<std::uint32_t>(r * micro_batches / replicas);
+  };
+  return {edge(replica), edge(replica + 1u)};
+}
+
+}  // namespace troupe
