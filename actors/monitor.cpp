@@ -83,11 +83,13 @@ void Monitor::report_whole_steps() {
 
 void Monitor::report_evaluation(std::uint32_t step, const Sum& sum) {
   if (sum.samples != options_.test_count)
-    throw Error(ErrorCode::internal, fmt::format("the evaluation after step {} counted {} samples of {}",
-                                                 step, sum.samples, options_.test_count));
+    throw Error(ErrorCode::internal,
+                fmt::format("the evaluation after step {} counted {} samples of {}", step,
+                            sum.samples, options_.test_count));
   const Total all = total(sum.parts);
   if (options_.on_evaluation)
-    options_.on_evaluation({step, all.loss / static_cast<double>(sum.samples), all.correct, sum.samples, lap()});
+    options_.on_evaluation(
+        {step, all.loss / static_cast<double>(sum.samples), all.correct, sum.samples, lap()});
 }
 
 void Monitor::restore(const CommittedState&, std::uint32_t steps) {

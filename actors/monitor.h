@@ -14,7 +14,7 @@ namespace troupe {
 /// A whole step, as the monitor saw it. `step` counts whole steps: 1 after the first.
 struct StepSeen {
   std::uint32_t step = 0;
-  double loss = 0;       ///< mean over the step's samples
+  double loss = 0;  ///< mean over the step's samples
   double accuracy = 0;
   std::int64_t samples = 0;
   std::chrono::nanoseconds duration{0};  ///< since the step before, or since an evaluation ended

@@ -56,9 +56,9 @@ std::vector<BlockProfile> profile_blocks(const ModelOptions& options, DType dtyp
     BlockProfile profile;
     profile.name = block.blocks().front()->path();
     profile.parameters = block.spec().parameter_count();
-    profile.state_bytes =
-        static_cast<std::size_t>(block.spec().parameter_elements() + block.spec().buffer_elements()) *
-        size_of(dtype);
+    profile.state_bytes = static_cast<std::size_t>(block.spec().parameter_elements() +
+                                                   block.spec().buffer_elements()) *
+                          size_of(dtype);
     profile.forward = profile.backward = std::chrono::nanoseconds::max();
     measure_once(block, x, b == 0, profile);  // prepares kernels and fills the allocator's cache
     profile.forward = profile.backward = std::chrono::nanoseconds::max();
@@ -77,8 +77,8 @@ std::vector<std::size_t> balanced_cut(const std::vector<double>& costs, std::siz
                 "lower parallel.pipeline, or take a model with more blocks");
   std::vector<double> before(n + 1, 0.0);
   std::partial_sum(costs.begin(), costs.end(), before.begin() + 1);
-  // best[p][i]: smallest dearest run when the first i blocks make p runs; from[p][i]: where the last
-  // of them begins.
+  // best[p][i]: smallest dearest run when the first i blocks make p runs; from[p][i]: where the
+  // last of them begins.
   constexpr double never = std::numeric_limits<double>::infinity();
   std::vector best(parts + 1, std::vector<double>(n + 1, never));
   std::vector from(parts + 1, std::vector<std::size_t>(n + 1, 0));
@@ -101,8 +101,8 @@ void check_cut(const std::vector<std::size_t>& cut, std::size_t blocks) {
   const std::size_t sum = std::accumulate(cut.begin(), cut.end(), std::size_t{0});
   if (sum != blocks || std::ranges::find(cut, 0u) != cut.end())
     throw Error(ErrorCode::bad_options,
-                fmt::format("parallel.cut is [{}]: {} blocks; the model has {}", fmt::join(cut, ", "),
-                            sum, blocks),
+                fmt::format("parallel.cut is [{}]: {} blocks; the model has {}",
+                            fmt::join(cut, ", "), sum, blocks),
                 "give each stage at least one block, all together as many as `troupe plan` lists");
 }
 

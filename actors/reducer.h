@@ -35,7 +35,7 @@ class Reducer final : public Actor {
   std::optional<GradientTree> tree_;  ///< of the open step, from its first gradient on
   std::vector<Tensor> statistics_;
   Header header_;
-  std::optional<Tensor> sum_;         ///< whole, not sent yet
+  std::optional<Tensor> sum_;  ///< whole, not sent yet
 };
 
 }  // namespace troupe

@@ -133,7 +133,9 @@ std::string draw(const std::vector<TimedStep>& steps, std::size_t width) {
       std::string label = std::to_string(step.step.micro_batch);
       for (std::size_t c = column(step.begin); c < column(step.end) && c < columns; ++c) {
         const std::size_t at = c - column(step.begin);
-        line[c] = at == 0 ? (forward ? 'F' : 'B') : at <= label.size() ? label[at - 1] : (forward ? '-' : '=');
+        line[c] = at == 0              ? (forward ? 'F' : 'B')
+                  : at <= label.size() ? label[at - 1]
+                                       : (forward ? '-' : '=');
       }
     }
     picture += fmt::format("stage {:<2} {}\n", s, line);

@@ -34,10 +34,14 @@ std::optional<StageAction> Stage::next() const { return next_action(view(), opti
 
 ActionLabel Stage::act() {
   switch (*next()) {
-    case StageAction::forward: return forward();
-    case StageAction::backward: return backward();
-    case StageAction::evaluate: return evaluate();
-    case StageAction::update: return update();
+    case StageAction::forward:
+      return forward();
+    case StageAction::backward:
+      return backward();
+    case StageAction::evaluate:
+      return evaluate();
+    case StageAction::update:
+      return update();
   }
   return {};
 }
@@ -60,7 +64,8 @@ ActionLabel Stage::backward() {
   const InFlight& flight = micro_batch.mapped();
   auto made = program_->backward(*flight.saved, grad->tensor);
   gradient.send(grad.header, {std::move(made.gradient), std::move(made.statistics)});
-  if (input_gradient.connected()) input_gradient.send(grad.header, {std::move(made.input_gradient)});
+  if (input_gradient.connected())
+    input_gradient.send(grad.header, {std::move(made.input_gradient)});
   input.release(flight.input);
   output_gradient.release(grad);
   return {"B", key};
@@ -92,7 +97,8 @@ void Stage::on_commit(const Commit& commit) {
   forwarded_ = 0;
   step_ = commit.step + 1;
   if (commit.snapshot && snapshot.connected()) {
-    const Header about{.key = {commit.step, Purpose::train, static_cast<std::uint32_t>(options_.stage)}};
+    const Header about{
+        .key = {commit.step, Purpose::train, static_cast<std::uint32_t>(options_.stage)}};
     snapshot.send(about, {options_.stage, program_->state(), program_->spec()});
   }
 }

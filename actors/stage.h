@@ -14,12 +14,12 @@ namespace troupe {
 struct StageOptions {
   ProgramFactory program;
   StageSchedule schedule;
-  std::size_t stage = 0;        ///< position in the pipeline
+  std::size_t stage = 0;  ///< position in the pipeline
   std::uint32_t replica = 0;
   std::uint32_t replicas = 1;
-  std::uint64_t seed = 1;       ///< of random numbers such as dropout's
+  std::uint64_t seed = 1;  ///< of random numbers such as dropout's
   RateOptions rate;
-  SgdOptions sgd;               ///< lr is set from `rate` at each step
+  SgdOptions sgd;  ///< lr is set from `rate` at each step
 };
 
 /// A part of the model. Takes micro-batches forward and backward as its schedule and its slots
@@ -32,7 +32,8 @@ class Stage final : public Actor {
   Input<Activation> input{this, "input"};
   Output<Activation> output{this, "output"};
   Input<OutputGradient> output_gradient{this, "output_gradient"};
-  Output<OutputGradient> input_gradient{this, "input_gradient"};  ///< the first stage has no edge here
+  Output<OutputGradient> input_gradient{this,
+                                        "input_gradient"};  ///< the first stage has no edge here
   Output<Gradient> gradient{this, "gradient"};
   Input<ReducedGradient> reduced{this, "reduced"};
   Output<Snapshot> snapshot{this, "snapshot"};
@@ -63,9 +64,9 @@ class Stage final : public Actor {
 
   StageOptions options_;
   std::unique_ptr<StageProgram> program_;
-  std::uint32_t step_ = 0;                  ///< the open step: so many are whole
+  std::uint32_t step_ = 0;  ///< the open step: so many are whole
   std::map<std::uint32_t, InFlight> in_flight_;
-  std::uint32_t forwarded_ = 0;             ///< one past the last micro-batch forwarded in this step
+  std::uint32_t forwarded_ = 0;  ///< one past the last micro-batch forwarded in this step
   std::optional<Held<ReducedGradient>> applied_;  ///< voted for, not yet committed
   StatePtr next_state_;
 };

@@ -10,8 +10,7 @@ namespace {
 class NetworkProgram final : public StageProgram {
  public:
   explicit NetworkProgram(const NetworkProgramOptions& options)
-      : network_(make_network(options)),
-        spec_(std::make_shared<const StateSpec>(network_.spec())) {
+      : network_(make_network(options)), spec_(std::make_shared<const StateSpec>(network_.spec())) {
     network_.use(options.initial ? options.initial
                                  : initial_state(*spec_, options.dtype, options.seed));
   }

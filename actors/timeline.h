@@ -5,9 +5,9 @@ namespace troupe {
 
 /// When a run does what: a pure function of the step, so that every actor knows it by itself.
 struct Timeline {
-  std::uint32_t steps = 0;            ///< of the whole run
+  std::uint32_t steps = 0;  ///< of the whole run
   std::uint32_t steps_per_epoch = 1;
-  bool evaluates = true;              ///< count the test set after each epoch and at the end
+  bool evaluates = true;  ///< count the test set after each epoch and at the end
 
   std::uint32_t epoch(std::uint32_t step) const { return step / steps_per_epoch; }
   bool ends_epoch(std::uint32_t step) const {
