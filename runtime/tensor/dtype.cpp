@@ -33,4 +33,10 @@ std::size_t size_of(DType dtype) { return info(dtype).size; }
 std::string_view name_of(DType dtype) { return info(dtype).name; }
 bool is_floating(DType dtype) { return info(dtype).floating; }
 
+std::optional<DType> find_dtype(std::string_view name) {
+  for (std::size_t i = 0; i < infos.size(); ++i)
+    if (infos[i].name == name) return static_cast<DType>(i);
+  return std::nullopt;
+}
+
 }  // namespace troupe

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace troupe {
@@ -33,6 +34,7 @@ struct Float16 {
 std::size_t size_of(DType dtype);       ///< bytes of one element
 std::string_view name_of(DType dtype);  ///< "f32"; the spelling of error messages and options
 bool is_floating(DType dtype);
+std::optional<DType> find_dtype(std::string_view name);  ///< the inverse of name_of
 
 namespace detail {
 template <class T>

@@ -1,0 +1,154 @@
+#include "runtime/file/checkpoint_folder.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "runtime/file/checkpoint.h"
+#include "runtime/file/manifest.h"
+
+namespace troupe {
+namespace {
+
+constexpr std::string_view prefix = "step_";
+
+std::optional<std::int64_t> step_of(const std::string& name) {
+  if (!name.starts_with(prefix)) return std::nullopt;
+  std::int64_t step = 0;
+  const char* end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + prefix.size(), end, step);
+  if (error != std::errc{} || stop != end || name != checkpoint_name(step)) return std::nullopt;
+  return step;
+}
+
+std::filesystem::path checkpoints_in(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  const std::filesystem::path below = folder / "checkpoints";
+  return std::filesystem::is_directory(below, ignored) ? below : folder;
+}
+
+/// The names in a folder; the system's refusal as an Error.
+Result<std::vector<std::string>> names_in(const std::filesystem::path& folder) {
+  std::error_code failed;
+  std::vector<std::string> names;
+  std::filesystem::directory_iterator at(folder, failed);
+  for (; !failed && at != std::filesystem::directory_iterator(); at.increment(failed))
+    names.push_back(at->path().filename().string());
+  if (failed) return system_error("listing folder", folder, failed.value());
+  return names;
+}
+
+CheckpointInfo look_at(const std::filesystem::path& folder, std::int64_t step,
+                       CheckpointCheck check) {
+  CheckpointInfo info{folder, step, {}, 0, false, {}};
+  try {
+    const Checkpoint checkpoint = open_checkpoint(folder);
+    const Manifest& manifest = checkpoint.manifest();
+    if (manifest.step != step)
+      throw Error(ErrorCode::bad_file, fmt::format("its manifest is of step {}", manifest.step));
+    if (check == CheckpointCheck::content) checkpoint.verify();
+    info.created = manifest.created;
+    for (const ShardInfo& shard : manifest.shards) info.bytes += shard.summary.bytes;
+    info.whole = true;
+  } catch (const Error& error) {
+    info.reason = error.message();
+  }
+  return info;
+}
+
+struct Candidate {
+  std::int64_t step;
+  std::filesystem::path folder;
+};
+
+/// Oldest first, not looked into.
+Result<std::vector<Candidate>> candidates_in(const std::filesystem::path& folder) {
+  const Result<std::vector<std::string>> names = names_in(folder);
+  if (!names) return names.error();
+  std::vector<Candidate> found;
+  for (const std::string& name : names.value())
+    if (const auto step = step_of(name)) found.push_back({*step, folder / name});
+  std::sort(found.begin(), found.end(),
+            [](const Candidate& a, const Candidate& b) { return a.step < b.step; });
+  return found;
+}
+
+/// Takes the name away at once, then the files.
+Status remove_checkpoint(const std::filesystem::path& folder) {
+  const std::filesystem::path aside =
+      folder.parent_path() / fmt::format(".{}.partial-removed", folder.filename().string());
+  std::error_code failed;
+  std::filesystem::remove_all(aside, failed);
+  if (!failed) std::filesystem::rename(folder, aside, failed);
+  if (!failed) std::filesystem::remove_all(aside, failed);
+  if (failed) return system_error("removing", folder, failed.value());
+  return success();
+}
+
+}  // namespace
+
+std::string checkpoint_name(std::int64_t step) { return fmt::format("{}{:08}", prefix, step); }
+
+std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& folder,
+                                             CheckpointCheck check) {
+  Result<std::vector<Candidate>> candidates = candidates_in(checkpoints_in(folder));
+  std::vector<CheckpointInfo> result;
+  for (const Candidate& candidate : candidates.value())
+    result.push_back(look_at(candidate.folder, candidate.step, check));
+  return result;
+}
+
+CheckpointChoice newest_whole_checkpoint(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (std::filesystem::exists(path / manifest_file, ignored) || step_of(path.filename().string()))
+    return {path, {}};
+  const std::filesystem::path folder = checkpoints_in(path);
+  Result<std::vector<Candidate>> candidates = candidates_in(folder);
+  CheckpointChoice choice;
+  std::vector<Candidate>& list = candidates.value();
+  for (auto at = list.rbegin(); at != list.rend(); ++at) {
+    const CheckpointInfo info = look_at(at->folder, at->step, CheckpointCheck::content);
+    if (info.whole) {
+      choice.folder = info.folder;
+      return choice;
+    }
+    choice.skipped.push_back(fmt::format("{}: {}", info.folder.string(), info.reason));
+  }
+  if (choice.skipped.empty())
+    throw Error(ErrorCode::bad_file,
+                fmt::format("no checkpoint in '{}': it has no folder step_*", folder.string()),
+                "give a checkpoint's folder or the output folder of a run that wrote one");
+  throw Error(ErrorCode::bad_file,
+              fmt::format("no whole checkpoint in '{}': {}", folder.string(),
+                          fmt::join(choice.skipped, "; ")),
+              "start anew, or restore one of them from a copy");
+}
+
+Status prune_checkpoints(const std::filesystem::path& folder, std::size_t keep) {
+  const std::filesystem::path place = checkpoints_in(folder);
+  const Result<std::vector<std::string>> names = names_in(place);
+  if (!names) return names.error();
+  for (const std::string& name : names.value()) {
+    if (!AtomicFolder::is_staging_name(name)) continue;
+    std::error_code failed;
+    std::filesystem::remove_all(place / name, failed);
+    if (failed) return system_error("removing", place / name, failed.value());
+  }
+  if (keep == 0) return success();
+  Result<std::vector<Candidate>> candidates = candidates_in(place);
+  if (!candidates) return candidates.error();
+  std::size_t whole = 0;
+  std::vector<Candidate>& list = candidates.value();
+  for (auto at = list.rbegin(); at != list.rend(); ++at) {
+    if (whole < keep)
+      whole += look_at(at->folder, at->step, CheckpointCheck::structure).whole;
+    else if (Status status = remove_checkpoint(at->folder); !status)
+      return status;
+  }
+  return success();
+}
+
+}  // namespace troupe

@@ -1,0 +1,103 @@
+#include "runtime/file/digest.h"
+
+#include <fmt/format.h>
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "runtime/error.h"
+#include "runtime/file/checkpoint.h"
+#include "runtime/file/checkpoint_folder.h"
+#include "runtime/file/safetensors.h"
+
+namespace troupe {
+namespace {
+
+class Sha256 {
+ public:
+  Sha256() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
+    check(context_ ? EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) : 0);
+  }
+  void add(const void* data, std::size_t bytes) {
+    check(EVP_DigestUpdate(context_.get(), data, bytes));
+  }
+  void add_number(std::uint64_t value) {
+    std::array<unsigned char, 8> bytes{};
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+      bytes[i] = static_cast<unsigned char>(value >> (8 * i));
+    add(bytes.data(), bytes.size());
+  }
+  void add_text(std::string_view text) {
+    add_number(text.size());
+    add(text.data(), text.size());
+  }
+  void add_tensor(const NamedTensor& named) {
+    const auto& [name, tensor] = named;
+    if (!tensor.defined() || tensor.layout() != Layout::row_major || tensor.device() != Device{})
+      throw Error(ErrorCode::internal,
+                  fmt::format("digest: tensor '{}' is not row-major on the CPU", name));
+    add_text(name);
+    add_text(name_of(tensor.dtype()));
+    add_number(static_cast<std::uint64_t>(tensor.rank()));
+    for (std::int64_t size : tensor.shape().dims()) add_number(static_cast<std::uint64_t>(size));
+    add(tensor.raw(), tensor.bytes());
+  }
+  std::string finish() {
+    std::array<unsigned char, EVP_MAX_MD_SIZE> bytes{};
+    unsigned length = 0;
+    check(EVP_DigestFinal_ex(context_.get(), bytes.data(), &length));
+    std::string text;
+    for (unsigned char byte : std::span(bytes).first(length)) text += fmt::format("{:02x}", byte);
+    return text;
+  }
+
+ private:
+  static void check(int done) {
+    if (done != 1)
+      throw Error(ErrorCode::unsupported, "digest: OpenSSL has no SHA-256",
+                  "check OpenSSL's configuration");
+  }
+  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
+};
+
+bool is_counted(std::string_view name) { return !name.starts_with("optimizer."); }
+
+std::string digest_of_checkpoint(const std::filesystem::path& path) {
+  const Checkpoint checkpoint = open_checkpoint(newest_whole_checkpoint(path).folder);
+  Sha256 sha;
+  for (const StoredTensor& stored : checkpoint.tensors())
+    if (is_counted(stored.name))
+      sha.add_tensor(load_tensors(checkpoint, std::span(&stored.name, 1)).front());
+  return sha.finish();
+}
+
+}  // namespace
+
+std::string digest(const std::vector<NamedTensor>& tensors) {
+  std::vector<const NamedTensor*> sorted;
+  for (const NamedTensor& named : tensors)
+    if (is_counted(named.name)) sorted.push_back(&named);
+  std::sort(sorted.begin(), sorted.end(),
+            [](const NamedTensor* a, const NamedTensor* b) { return a->name < b->name; });
+  Sha256 sha;
+  for (std::size_t i = 0; i < sorted.size(); ++i) {
+    if (i > 0 && sorted[i]->name == sorted[i - 1]->name)
+      throw Error(ErrorCode::internal,
+                  fmt::format("digest: two tensors are called '{}'", sorted[i]->name));
+    sha.add_tensor(*sorted[i]);
+  }
+  return sha.finish();
+}
+
+std::string digest_of(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return digest_of_checkpoint(path);
+  return digest(read_safetensors(path).tensors);
+}
+
+}  // namespace troupe

@@ -1,0 +1,27 @@
+#pragma once
+// One number for a set of weights, the same however they are stored.
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "runtime/tensor/named_tensor.h"
+
+namespace troupe {
+
+/// The SHA-256 of weights and buffers, as 64 lower-case hexadecimal digits.
+///
+/// Tensors whose names begin with "optimizer." are left out; the others follow in the order of the
+/// bytes of their names. For each, with numbers as little-endian u64:
+///
+///   length of the name, the name; length of the type's name, the type's name ("f32": name_of);
+///   rank, each axis; then the elements, row-major and little-endian.
+///
+/// Tensors must be row-major on the CPU and have names of their own, else Error (internal).
+std::string digest(const std::vector<NamedTensor>& tensors);
+
+/// The same for what `path` holds: a safetensors file, a checkpoint's folder, or an output folder
+/// for its newest whole checkpoint. Reads one tensor at a time. Throws as those readers do.
+std::string digest_of(const std::filesystem::path& path);
+
+}  // namespace troupe

@@ -1,0 +1,24 @@
+#pragma once
+// IDX, the format of MNIST and its relatives: two zero bytes, a type code, the number of axes, the
+// axes as big-endian u32, then the elements (http://yann.lecun.com/exdb/mnist/).
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "runtime/tensor/tensor.h"
+
+namespace troupe {
+
+/// The u8 tensor in an IDX file, plain or gzipped (told apart by content, not by name).
+///
+/// Throws Error (io) where the file cannot be opened, and Error (bad_file) where it is of another
+/// kind, holds other elements than u8, is cut off, goes on after its data or promises more than
+/// its size can hold. Memory taken before a refusal is at most 1032 times the file (gzip's limit).
+Tensor read_idx(const std::filesystem::path& path);
+
+/// The same from memory; errors call it `origin`. The result owns its data.
+Tensor parse_idx(std::span<const std::byte> bytes, const std::string& origin);
+
+}  // namespace troupe
