@@ -1,0 +1,135 @@
+#include "ops/cpu/batch_norm.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "ops/cpu/checks.h"
+#include "ops/cpu/dropout.h"
+#include "ops/cpu/norm_ranges.h"
+#include "ops/cpu/panel.h"
+#include "ops/cpu/parallel.h"
+#include "ops/cpu/targets.h"
+#include "runtime/error.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/batch_norm.cpp"
+#include <hwy/foreach_target.h>
+
+#include "ops/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace troupe::cpu::HWY_NAMESPACE {
+
+template <bool with_relu, bool with_residual, bool with_dropout>
+void normalise_as(const NormStretch& s) {
+  const float* HWY_RESTRICT x = s.x;
+  const float* HWY_RESTRICT slope = s.slope;
+  const float* HWY_RESTRICT offset = s.offset;
+  const float* HWY_RESTRICT residual = s.residual;
+  const float* HWY_RESTRICT scales = s.scales;
+  float* HWY_RESTRICT z = s.z;
+  for_tiles(s.length, s.period, [&](auto d, std::int64_t i, std::int64_t p) HWY_ATTR {
+    auto v = hn::MulAdd(hn::LoadU(d, x + i), hn::LoadU(d, slope + p), hn::LoadU(d, offset + p));
+    if (with_relu) v = relu(d, v);
+    if (with_dropout) v = hn::Mul(v, hn::LoadU(d, scales + i));
+    if (with_residual) v = hn::Add(v, hn::LoadU(d, residual + i));
+    hn::StoreU(v, d, z + i);
+  });
+}
+
+void normalise(const NormStretch& s) {
+  if (s.scales) return normalise_as<true, false, true>(s);
+  if (s.relu && s.residual) return normalise_as<true, true, false>(s);
+  if (s.relu) return normalise_as<true, false, false>(s);
+  if (s.residual) return normalise_as<false, true, false>(s);
+  normalise_as<false, false, false>(s);
+}
+
+}  // namespace troupe::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace troupe::cpu {
+
+HWY_EXPORT(normalise);
+
+NormCoefficients norm_coefficients(const char* operation, const Tensor& weight, const Tensor& bias,
+                                   const ChannelMoments& moments, double epsilon,
+                                   std::int64_t channels) {
+  check_vector(operation, "the weight", weight, channels);
+  check_vector(operation, "the bias", bias, channels);
+  check_vector(operation, "the mean", moments.mean, channels);
+  check_vector(operation, "the variance", moments.variance, channels);
+  NormCoefficients result{Tensor::empty({channels}), Tensor::empty({channels})};
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const double slope =
+        weight.data<float>()[c] /
+        std::sqrt(static_cast<double>(moments.variance.data<float>()[c]) + epsilon);
+    result.slope.data<float>()[c] = static_cast<float>(slope);
+    result.offset.data<float>()[c] =
+        static_cast<float>(bias.data<float>()[c] - moments.mean.data<float>()[c] * slope);
+  }
+  return result;
+}
+
+void check_epilogue(const char* operation, const Tensor& x, const NormEpilogue& epilogue) {
+  if (epilogue.residual.defined()) check_alike(operation, x, epilogue.residual);
+  if (epilogue.dropout == 0.0f || (epilogue.relu && !epilogue.residual.defined())) return;
+  throw Error(ErrorCode::unsupported,
+              fmt::format("{}: dropout {} in the epilogue {}", operation, epilogue.dropout,
+                          epilogue.relu ? "with a residual" : "without relu"),
+              "use the kernel for dropout alone");
+}
+
+Tensor batch_norm(const Stream& stream, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                  const ChannelMoments& moments, double epsilon, const NormEpilogue& epilogue) {
+  const Panel panel = Panel::of(x, "batch_norm");
+  check_epilogue("batch_norm", x, epilogue);
+  const NormCoefficients coefficients =
+      norm_coefficients("batch_norm", weight, bias, moments, epsilon, panel.channels());
+  Tensor slope = Tensor::empty({panel.tile_elements()}), offset = Tensor::empty(slope.shape());
+  panel.fill_tiles(coefficients.slope.data<float>(), slope.data<float>());
+  panel.fill_tiles(coefficients.offset.data<float>(), offset.data<float>());
+  const bool drops = epilogue.dropout > 0.0f;
+  const DropoutPlan plan = DropoutPlan::of(x, epilogue.dropout, epilogue.random);
+  Tensor z = Tensor::empty(x.shape(), x.dtype(), x.layout());
+
+  const NormStretch all{0,
+                        panel.period,
+                        slope.data<float>(),
+                        offset.data<float>(),
+                        x.data<float>(),
+                        epilogue.residual.defined() ? epilogue.residual.data<float>() : nullptr,
+                        nullptr,
+                        z.data<float>(),
+                        epilogue.relu};
+  // With dropout, as much at a time as lets the factors stay in the first-level cache.
+  const std::int64_t step =
+      drops ? std::max<std::int64_t>(1, 2048 / panel.period) * panel.period : panel.piece_length;
+  parallel(stream, panel.pieces(), panel.grain(), [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> buffer(drops ? static_cast<std::size_t>(step + scale_padding) : 0);
+    // The last pieces were read last by what came before, and may still be in the cache.
+    for (std::int64_t index = end - 1; index >= begin; --index) {
+      const Piece piece = panel.piece(index);
+      for (std::int64_t start = 0; start < piece.length; start += step) {
+        const std::int64_t at = piece.offset + start;
+        NormStretch s = all;
+        s.length = std::min(step, piece.length - start);
+        s.slope += piece.group * panel.period;
+        s.offset += piece.group * panel.period;
+        s.x += at;
+        s.z += at;
+        if (s.residual) s.residual += at;
+        if (drops) s.scales = fill_scales(plan, at, s.length, buffer.data());
+        HWY_DYNAMIC_DISPATCH(normalise)(s);
+      }
+    }
+  });
+  return z;
+}
+
+}  // namespace troupe::cpu
+#endif

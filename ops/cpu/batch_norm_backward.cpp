@@ -1,0 +1,215 @@
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "ops/cpu/batch_norm.h"
+#include "ops/cpu/checks.h"
+#include "ops/cpu/norm_ranges.h"
+#include "ops/cpu/panel.h"
+#include "ops/cpu/parallel.h"
+#include "ops/cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/batch_norm_backward.cpp"
+#include <hwy/foreach_target.h>
+
+#include "ops/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace troupe::cpu::HWY_NAMESPACE {
+
+/// The gradient that the epilogue lets through, without dropout's scale.
+template <NormMask mask, class D, class V = hn::Vec<D>>
+HWY_INLINE V masked(D d, V grad, V x, const float* slope, const float* offset, const float* z) {
+  if constexpr (mask == NormMask::from_x) {
+    return relu_gradient(d, hn::MulAdd(x, hn::LoadU(d, slope), hn::LoadU(d, offset)), grad);
+  } else if constexpr (mask == NormMask::from_z) {
+    return hn::IfThenZeroElse(hn::Eq(hn::LoadU(d, z), hn::Zero(d)), grad);
+  } else {
+    return grad;
+  }
+}
+
+template <NormMask mask>
+void sum_gradients_as(const NormBackward& n, const Panel& panel, const Piece& piece, float* sums,
+                      float* products) {
+  const std::int64_t tile = piece.group * panel.period;
+  const float* HWY_RESTRICT grad = n.grad + piece.offset;
+  const float* HWY_RESTRICT x = n.x + piece.offset;
+  const float* HWY_RESTRICT z = mask == NormMask::from_z ? n.z + piece.offset : n.x;
+  const float* HWY_RESTRICT mean = n.mean + tile;
+  const float* HWY_RESTRICT slope = n.slope + tile;
+  const float* HWY_RESTRICT offset = n.offset + tile;
+  reduce_piece(
+      piece.length, panel.period, panel.run_channels,
+      [=](auto d, std::int64_t i, std::int64_t p, auto& sum, auto& product) HWY_ATTR {
+        const auto v = hn::LoadU(d, x + i);
+        const auto g = masked<mask>(d, hn::LoadU(d, grad + i), v, slope + p, offset + p, z + i);
+        sum = hn::Add(sum, g);
+        product = hn::MulAdd(g, hn::Sub(v, hn::LoadU(d, mean + p)), product);
+      },
+      sums, products);
+}
+
+/// Sums of the masked gradient and of its product with x - mean, for the channels of a piece.
+void sum_gradients(const NormBackward& n, const Panel& panel, const Piece& piece, float* sums,
+                   float* products) {
+  if (n.mask == NormMask::from_x)
+    sum_gradients_as<NormMask::from_x>(n, panel, piece, sums, products);
+  else if (n.mask == NormMask::from_z)
+    sum_gradients_as<NormMask::from_z>(n, panel, piece, sums, products);
+  else
+    sum_gradients_as<NormMask::none>(n, panel, piece, sums, products);
+}
+
+template <NormMask mask>
+void input_gradient_as(const NormBackward& n, const Panel& panel, const Piece& piece) {
+  const std::int64_t tile = piece.group * panel.period;
+  const float* HWY_RESTRICT grad = n.grad + piece.offset;
+  const float* HWY_RESTRICT x = n.x + piece.offset;
+  const float* HWY_RESTRICT z = mask == NormMask::from_z ? n.z + piece.offset : n.x;
+  const float* HWY_RESTRICT slope = n.slope + tile;
+  const float* HWY_RESTRICT offset = n.offset + tile;
+  const float* HWY_RESTRICT along_grad = n.along_grad + tile;
+  const float* HWY_RESTRICT along_x = n.along_x + tile;
+  const float* HWY_RESTRICT constant = n.constant + tile;
+  float* HWY_RESTRICT dx = n.dx + piece.offset;
+  for_tiles(piece.length, panel.period, [=](auto d, std::int64_t i, std::int64_t p) HWY_ATTR {
+    const auto v = hn::LoadU(d, x + i);
+    const auto g = masked<mask>(d, hn::LoadU(d, grad + i), v, slope + p, offset + p, z + i);
+    const auto centred = hn::MulAdd(v, hn::LoadU(d, along_x + p), hn::LoadU(d, constant + p));
+    hn::StoreU(hn::MulAdd(g, hn::LoadU(d, along_grad + p), centred), d, dx + i);
+  });
+}
+
+void input_gradient(const NormBackward& n, const Panel& panel, const Piece& piece) {
+  if (n.mask == NormMask::from_x)
+    input_gradient_as<NormMask::from_x>(n, panel, piece);
+  else if (n.mask == NormMask::from_z)
+    input_gradient_as<NormMask::from_z>(n, panel, piece);
+  else
+    input_gradient_as<NormMask::none>(n, panel, piece);
+}
+
+}  // namespace troupe::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace troupe::cpu {
+
+HWY_EXPORT(sum_gradients);
+HWY_EXPORT(input_gradient);
+
+namespace {
+
+/// Per-channel sums over all pieces, in f64 and in the order of the pieces.
+struct GradientSums {
+  std::vector<double> gradient;
+  std::vector<double> product;  // with x - mean
+};
+
+GradientSums reduce(const Stream& stream, const NormBackward& n, const Panel& panel) {
+  const auto width = static_cast<std::size_t>(panel.run_channels);
+  std::vector<float> leaves(static_cast<std::size_t>(panel.pieces()) * 2 * width);
+  parallel(stream, panel.pieces(), panel.grain(), [&](std::int64_t begin, std::int64_t end) {
+    const auto period = static_cast<std::size_t>(panel.period);
+    std::vector<float> scratch(2 * period);
+    for (std::int64_t index = begin; index < end; ++index) {
+      HWY_DYNAMIC_DISPATCH(sum_gradients)
+      (n, panel, panel.piece(index), scratch.data(), scratch.data() + period);
+      float* leaf = leaves.data() + static_cast<std::size_t>(index) * 2 * width;
+      std::copy_n(scratch.data(), width, leaf);
+      std::copy_n(scratch.data() + period, width, leaf + width);
+    }
+  });
+  const auto channels = static_cast<std::size_t>(panel.channels());
+  GradientSums sums{std::vector<double>(channels), std::vector<double>(channels)};
+  for (std::int64_t index = 0; index < panel.pieces(); ++index) {
+    const float* leaf = leaves.data() + static_cast<std::size_t>(index) * 2 * width;
+    const auto first = static_cast<std::size_t>(panel.piece(index).group) * width;
+    for (std::size_t c = 0; c < width; ++c) {
+      sums.gradient[first + c] += leaf[c];
+      sums.product[first + c] += leaf[width + c];
+    }
+  }
+  return sums;
+}
+
+/// dx as a linear function of the masked gradient and x (S. Ioffe, C. Szegedy, "Batch
+/// normalization", ICML 2015, section 3, collected by factors), one value a channel.
+struct InputCoefficients {
+  std::vector<float> along_grad, along_x, constant;
+};
+
+InputCoefficients input_coefficients(const GradientSums& sums, double scale, double count,
+                                     const Tensor& weight, const ChannelMoments& moments,
+                                     double epsilon, bool batch_moments, NormGradients& gradients) {
+  const std::size_t channels = sums.gradient.size();
+  InputCoefficients result{std::vector<float>(channels), std::vector<float>(channels),
+                           std::vector<float>(channels)};
+  for (std::size_t c = 0; c < channels; ++c) {
+    const double mean = moments.mean.data<float>()[c];
+    const double variance = moments.variance.data<float>()[c] + epsilon;
+    const double inverse = 1.0 / std::sqrt(variance), slope = weight.data<float>()[c] * inverse;
+    const double gradient = sums.gradient[c] * scale, product = sums.product[c] * scale;
+    gradients.bias.data<float>()[c] = static_cast<float>(gradient);
+    gradients.weight.data<float>()[c] = static_cast<float>(product * inverse);
+    result.along_grad[c] = static_cast<float>(slope * scale);
+    if (!batch_moments) continue;
+    const double along_x = -slope * product / variance / count;
+    result.along_x[c] = static_cast<float>(along_x);
+    result.constant[c] = static_cast<float>(-slope * gradient / count - along_x * mean);
+  }
+  return result;
+}
+
+}  // namespace
+
+NormGradients batch_norm_backward(const Stream& stream, const Tensor& grad, const Tensor& x,
+                                  const Tensor& z, const Tensor& weight, const Tensor& bias,
+                                  const ChannelMoments& moments, double epsilon,
+                                  const NormEpilogue& epilogue, bool batch_moments) {
+  const Panel panel = Panel::of(x, "batch_norm_backward");
+  check_alike("batch_norm_backward", x, grad);
+  check_epilogue("batch_norm_backward", x, epilogue);
+  const NormCoefficients norm =
+      norm_coefficients("batch_norm_backward", weight, bias, moments, epsilon, panel.channels());
+  const bool dropped = epilogue.dropout > 0.0f;
+  if (dropped) check_alike("batch_norm_backward", x, z);
+  NormGradients gradients{Tensor::empty(x.shape(), x.dtype(), x.layout()),
+                          Tensor::empty({panel.channels()}), Tensor::empty({panel.channels()})};
+
+  Tensor tiles = Tensor::empty({6, panel.tile_elements()});
+  const auto tile = [&](int index, const float* values) {
+    float* to = tiles.data<float>() + index * panel.tile_elements();
+    panel.fill_tiles(values, to);
+    return to;
+  };
+  NormBackward n{};
+  n.mask = dropped ? NormMask::from_z : epilogue.relu ? NormMask::from_x : NormMask::none;
+  n.grad = grad.data<float>();
+  n.x = x.data<float>();
+  n.z = dropped ? z.data<float>() : nullptr;
+  n.dx = gradients.x.data<float>();
+  n.slope = tile(0, norm.slope.data<float>());
+  n.offset = tile(1, norm.offset.data<float>());
+  n.mean = tile(2, moments.mean.data<float>());
+  const GradientSums sums = reduce(stream, n, panel);
+
+  const double scale = dropped ? 1.0f / (1.0f - epilogue.dropout) : 1.0f;
+  const InputCoefficients input =
+      input_coefficients(sums, scale, static_cast<double>(panel.elements_per_channel()), weight,
+                         moments, epsilon, batch_moments, gradients);
+  n.along_grad = tile(3, input.along_grad.data());
+  n.along_x = tile(4, input.along_x.data());
+  n.constant = tile(5, input.constant.data());
+  parallel(stream, panel.pieces(), panel.grain(), [&](std::int64_t begin, std::int64_t end) {
+    // The last pieces were summed last and may still be in the cache.
+    for (std::int64_t index = end - 1; index >= begin; --index)
+      HWY_DYNAMIC_DISPATCH(input_gradient)(n, panel, panel.piece(index));
+  });
+  return gradients;
+}
+
+}  // namespace troupe::cpu
+#endif

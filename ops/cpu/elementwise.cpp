@@ -1,0 +1,94 @@
+#include "ops/cpu/elementwise.h"
+
+#include "ops/cpu/checks.h"
+#include "ops/cpu/parallel.h"
+#include "ops/cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/elementwise.cpp"
+#include <hwy/foreach_target.h>
+
+#include "ops/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace troupe::cpu::HWY_NAMESPACE {
+
+void relu_range(const float* x, float* y, std::int64_t count) {
+  for_lanes(count, [&](auto d, std::int64_t i)
+                       HWY_ATTR { hn::StoreU(relu(d, hn::LoadU(d, x + i)), d, y + i); });
+}
+
+void relu_backward_range(const float* y, const float* grad, float* dx, std::int64_t count) {
+  for_lanes(count, [&](auto d, std::int64_t i) HWY_ATTR {
+    hn::StoreU(relu_gradient(d, hn::LoadU(d, y + i), hn::LoadU(d, grad + i)), d, dx + i);
+  });
+}
+
+// `sum` may be `a`.
+void add_range(const float* a, const float* b, float* sum, std::int64_t count) {
+  for_lanes(count, [&](auto d, std::int64_t i) HWY_ATTR {
+    hn::StoreU(hn::Add(hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d, sum + i);
+  });
+}
+
+}  // namespace troupe::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace troupe::cpu {
+
+HWY_EXPORT(relu_range);
+HWY_EXPORT(relu_backward_range);
+HWY_EXPORT(add_range);
+
+Tensor relu(const Stream& stream, const Tensor& x) {
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.layout());
+  const float* from = x.data<float>();
+  float* to = y.data<float>();
+  parallel(stream, x.element_count(), elements_per_thread,
+           [&](std::int64_t begin, std::int64_t end) {
+             HWY_DYNAMIC_DISPATCH(relu_range)(from + begin, to + begin, end - begin);
+           });
+  return y;
+}
+
+Tensor relu_backward(const Stream& stream, const Tensor& y, const Tensor& grad) {
+  check_alike("relu_backward", y, grad);
+  Tensor dx = Tensor::empty(y.shape(), y.dtype(), y.layout());
+  const float *output = y.data<float>(), *from = grad.data<float>();
+  float* to = dx.data<float>();
+  parallel(stream, y.element_count(), elements_per_thread,
+           [&](std::int64_t begin, std::int64_t end) {
+             HWY_DYNAMIC_DISPATCH(relu_backward_range)
+             (output + begin, from + begin, to + begin, end - begin);
+           });
+  return dx;
+}
+
+namespace {
+
+void add_into(const Stream& stream, const Tensor& a, const Tensor& b, Tensor& sum) {
+  const float *left = a.data<float>(), *right = b.data<float>();
+  float* to = sum.data<float>();
+  parallel(stream, a.element_count(), elements_per_thread,
+           [&](std::int64_t begin, std::int64_t end) {
+             HWY_DYNAMIC_DISPATCH(add_range)(left + begin, right + begin, to + begin, end - begin);
+           });
+}
+
+}  // namespace
+
+Tensor add(const Stream& stream, const Tensor& a, const Tensor& b) {
+  check_alike("add", a, b);
+  Tensor sum = Tensor::empty(a.shape(), a.dtype(), a.layout());
+  add_into(stream, a, b, sum);
+  return sum;
+}
+
+void accumulate(const Stream& stream, Tensor& a, const Tensor& b) {
+  check_alike("accumulate", a, b);
+  add_into(stream, a, b, a);
+}
+
+}  // namespace troupe::cpu
+#endif

@@ -1,0 +1,130 @@
+#include <algorithm>
+
+#include "ops/cpu/parallel.h"
+#include "ops/cpu/pool.h"
+#include "ops/cpu/pool_windows.h"
+#include "ops/cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/max_pool.cpp"
+#include <hwy/foreach_target.h>
+
+#include "ops/cpu/pool-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace troupe::cpu::HWY_NAMESPACE {
+
+/// A value takes the place of the largest so far if it is larger or not a number (as PyTorch).
+template <class V>
+HWY_INLINE auto replaces(V value, V largest) {
+  return hn::Or(hn::Gt(value, largest), hn::IsNaN(value));
+}
+
+void max_images(const PoolWindows& pool, const float* x, float* y, std::int64_t begin,
+                std::int64_t end) {
+  const std::int64_t width = pool.width;
+  for (std::int64_t image = begin; image < end; ++image) {
+    const float* HWY_RESTRICT from = x + image * pool.input_plane();
+    float* HWY_RESTRICT to = y + image * pool.output_plane();
+    for_windows(pool, [=](const Window& window, std::int64_t output) HWY_ATTR {
+      for_lanes(width, [=](auto d, std::int64_t c) HWY_ATTR {
+        const float* at = from + window.first + c;
+        auto largest = hn::LoadU(d, at);
+        for (std::int64_t h = 0; h < window.rows; ++h, at += window.row_step)
+          for (std::int64_t w = 0; w < window.columns; ++w) {
+            const auto value = hn::LoadU(d, at + w * width);
+            largest = hn::IfThenElse(replaces(value, largest), value, largest);
+          }
+        hn::StoreU(largest, d, to + output + c);
+      });
+    });
+  }
+}
+
+/// The place of the largest element of a window, counted from its first, one a lane.
+template <class D>
+HWY_INLINE hn::Vec<D> place_of_largest(D d, const float* at, const Window& window,
+                                       std::int64_t width) {
+  auto largest = hn::LoadU(d, at);
+  auto place = hn::Zero(d), here = hn::Zero(d);
+  const auto one = hn::Set(d, 1.0f);
+  for (std::int64_t h = 0; h < window.rows; ++h, at += window.row_step)
+    for (std::int64_t w = 0; w < window.columns; ++w, here = hn::Add(here, one)) {
+      const auto value = hn::LoadU(d, at + w * width);
+      const auto better = replaces(value, largest);
+      largest = hn::IfThenElse(better, value, largest);
+      place = hn::IfThenElse(better, here, place);
+    }
+  return place;
+}
+
+template <bool tiles>
+void max_gradient_images(const PoolWindows& pool, const float* x, const float* grad, float* dx,
+                         std::int64_t begin, std::int64_t end) {
+  const std::int64_t width = pool.width;
+  for (std::int64_t image = begin; image < end; ++image) {
+    const float* HWY_RESTRICT from = x + image * pool.input_plane();
+    const float* HWY_RESTRICT gradient = grad + image * pool.output_plane();
+    float* HWY_RESTRICT to = dx + image * pool.input_plane();
+    if (!tiles) std::fill_n(to, pool.input_plane(), 0.0f);
+    for_windows(pool, [=](const Window& window, std::int64_t output) HWY_ATTR {
+      for_lanes(width, [=](auto d, std::int64_t c) HWY_ATTR {
+        const auto place = place_of_largest(d, from + window.first + c, window, width);
+        const auto g = hn::LoadU(d, gradient + output + c);
+        const auto one = hn::Set(d, 1.0f);
+        auto here = hn::Zero(d);
+        float* at = to + window.first + c;
+        for (std::int64_t h = 0; h < window.rows; ++h, at += window.row_step)
+          for (std::int64_t w = 0; w < window.columns; ++w, here = hn::Add(here, one)) {
+            const auto share = hn::IfThenElseZero(hn::Eq(here, place), g);
+            float* element = at + w * width;
+            hn::StoreU(tiles ? share : hn::Add(hn::LoadU(d, element), share), d, element);
+          }
+      });
+    });
+  }
+}
+
+void max_gradient(const PoolWindows& pool, const float* x, const float* grad, float* dx,
+                  std::int64_t begin, std::int64_t end) {
+  if (pool.tiles())
+    max_gradient_images<true>(pool, x, grad, dx, begin, end);
+  else
+    max_gradient_images<false>(pool, x, grad, dx, begin, end);
+}
+
+}  // namespace troupe::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace troupe::cpu {
+
+HWY_EXPORT(max_images);
+HWY_EXPORT(max_gradient);
+
+Tensor max_pool(const Stream& stream, const Tensor& x, const PoolOptions& options) {
+  const auto pool = PoolWindows::sliding(x.shape(), x.layout(), options, "max_pool");
+  Tensor y = Tensor::empty(pool.output, DType::f32, x.layout());
+  const float* from = x.data<float>();
+  float* to = y.data<float>();
+  parallel(stream, pool.images, pool.grain(), [&](std::int64_t begin, std::int64_t end) {
+    HWY_DYNAMIC_DISPATCH(max_images)(pool, from, to, begin, end);
+  });
+  return y;
+}
+
+Tensor max_pool_backward(const Stream& stream, const Tensor& grad, const Tensor& x,
+                         const PoolOptions& options) {
+  const auto pool = PoolWindows::sliding(x.shape(), x.layout(), options, "max_pool_backward");
+  pool.check_output(grad, x.layout(), "max_pool_backward");
+  Tensor dx = Tensor::empty(x.shape(), DType::f32, x.layout());
+  const float *from = x.data<float>(), *gradient = grad.data<float>();
+  float* to = dx.data<float>();
+  parallel(stream, pool.images, pool.grain(), [&](std::int64_t begin, std::int64_t end) {
+    HWY_DYNAMIC_DISPATCH(max_gradient)(pool, from, gradient, to, begin, end);
+  });
+  return dx;
+}
+
+}  // namespace troupe::cpu
+#endif

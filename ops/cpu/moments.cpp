@@ -1,0 +1,87 @@
+#include <algorithm>
+#include <vector>
+
+#include "ops/cpu/batch_norm.h"
+#include "ops/cpu/panel.h"
+#include "ops/cpu/parallel.h"
+#include "ops/cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/moments.cpp"
+#include <hwy/foreach_target.h>
+
+#include "ops/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace troupe::cpu::HWY_NAMESPACE {
+
+// For each channel of a piece: a shift (its first value), and the sums of x - shift and its square.
+// `scratch` has three tiles; the results are the first run_channels of each.
+void sum_piece(const Panel& panel, const float* x, const Piece& piece, float* scratch) {
+  const std::int64_t period = panel.period, channels = panel.run_channels;
+  const float* HWY_RESTRICT from = x + piece.offset;
+  float* HWY_RESTRICT shift = scratch;
+  for (std::int64_t p = 0; p < channels; ++p) shift[p] = from[p];
+  for (std::int64_t filled = channels; filled < period; filled *= 2)
+    for (std::int64_t p = 0; p < filled; ++p) shift[filled + p] = shift[p];
+  reduce_piece(
+      piece.length, period, channels,
+      [from, shift](auto d, std::int64_t i, std::int64_t p, auto& sum, auto& squares) HWY_ATTR {
+        const auto v = hn::Sub(hn::LoadU(d, from + i), hn::LoadU(d, shift + p));
+        sum = hn::Add(sum, v);
+        squares = hn::MulAdd(v, v, squares);
+      },
+      scratch + period, scratch + 2 * period);
+}
+
+}  // namespace troupe::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace troupe::cpu {
+
+HWY_EXPORT(sum_piece);
+
+ChannelMoments channel_moments(const Stream& stream, const Tensor& x) {
+  const Panel panel = Panel::of(x, "channel_moments");
+  const float* from = x.data<float>();
+  const auto width = static_cast<std::size_t>(panel.run_channels);
+  std::vector<float> leaves(static_cast<std::size_t>(panel.pieces()) * 3 * width);
+  parallel(stream, panel.pieces(), panel.grain(), [&](std::int64_t begin, std::int64_t end) {
+    const auto period = static_cast<std::size_t>(panel.period);
+    std::vector<float> scratch(3 * period);
+    for (std::int64_t index = begin; index < end; ++index) {
+      HWY_DYNAMIC_DISPATCH(sum_piece)(panel, from, panel.piece(index), scratch.data());
+      for (std::size_t part = 0; part < 3; ++part)
+        std::copy_n(scratch.data() + part * period, width,
+                    leaves.data() + (static_cast<std::size_t>(index) * 3 + part) * width);
+    }
+  });
+
+  const auto channels = static_cast<std::size_t>(panel.channels());
+  std::vector<double> sums(channels), squares(channels);
+  for (std::int64_t index = 0; index < panel.pieces(); ++index) {
+    const Piece piece = panel.piece(index);
+    const double count = static_cast<double>(piece.length / panel.run_channels);
+    const float* shift = leaves.data() + static_cast<std::size_t>(index) * 3 * width;
+    double* sum = sums.data() + static_cast<std::size_t>(piece.group) * width;
+    double* square = squares.data() + static_cast<std::size_t>(piece.group) * width;
+    for (std::size_t c = 0; c < width; ++c) {
+      const double s = shift[c], a = shift[width + c], b = shift[2 * width + c];
+      sum[c] += a + count * s;
+      square[c] += b + s * (2 * a + count * s);
+    }
+  }
+  ChannelMoments moments{Tensor::empty({panel.channels()}), Tensor::empty({panel.channels()})};
+  const auto count = static_cast<double>(panel.elements_per_channel());
+  for (std::size_t c = 0; c < channels; ++c) {
+    const double mean = sums[c] / count;
+    moments.mean.data<float>()[c] = static_cast<float>(mean);
+    moments.variance.data<float>()[c] =
+        static_cast<float>(std::max(squares[c] / count - mean * mean, 0.0));
+  }
+  return moments;
+}
+
+}  // namespace troupe::cpu
+#endif

@@ -1,0 +1,44 @@
+#pragma once
+// What the instruction-set specific parts of batch norm are told.
+
+#include <cstdint>
+
+namespace troupe::cpu {
+
+/// Where one stretch of memory is and what is done to it; pointers are at its first element.
+struct NormStretch {
+  std::int64_t length;
+  std::int64_t period;
+  const float* slope;   // tile
+  const float* offset;  // tile
+  const float* x;
+  const float* residual;  // null if none
+  const float* scales;    // dropout's factors; null if none
+  float* z;
+  bool relu;
+};
+
+/// What tells the elements whose gradient passes the epilogue.
+enum class NormMask {
+  none,    ///< all pass
+  from_x,  ///< where norm(x), computed again, let relu pass
+  from_z,  ///< where the output is not zero, after relu and dropout
+};
+
+/// Pointers to a whole tensor, and to tiles (see Panel) of per-channel coefficients.
+struct NormBackward {
+  NormMask mask;
+  const float* grad;
+  const float* x;
+  const float* z;       // null unless the mask is from_z
+  const float* slope;   // of norm(x), for the mask
+  const float* offset;  // of norm(x), for the mask
+  const float* mean;
+  // dx = along_grad * masked grad + along_x * x + constant
+  const float* along_grad;
+  const float* along_x;
+  const float* constant;
+  float* dx;
+};
+
+}  // namespace troupe::cpu

@@ -1,0 +1,34 @@
+#pragma once
+#include <cstdint>
+
+#include "runtime/tensor/device.h"
+
+namespace troupe::cpu {
+
+namespace detail {
+using RangeFunction = void (*)(const void* body, std::int64_t begin, std::int64_t end);
+void parallel(int threads, std::int64_t count, const void* body, RangeFunction call);
+}  // namespace detail
+
+/// Calls body(begin, end) for consecutive ranges that cover [0, count), each on one of the stream's
+/// threads. Small work, below `grain` items a thread, takes fewer threads; one range is called
+/// directly, without any threading. The body must not throw, and must not let its result depend on
+/// how the items are split: so every kernel gives the same bits for any number of threads.
+template <class Body>
+void parallel(const Stream& stream, std::int64_t count, std::int64_t grain, const Body& body) {
+  const std::int64_t most = grain > 1 ? count / grain : count;
+  const int threads = most < stream.threads ? static_cast<int>(most) : stream.threads;
+  if (threads <= 1) {
+    if (count > 0) body(std::int64_t{0}, count);
+    return;
+  }
+  detail::parallel(threads, count, &body,
+                   [](const void* erased, std::int64_t begin, std::int64_t end) {
+                     (*static_cast<const Body*>(erased))(begin, end);
+                   });
+}
+
+/// Elements below which another thread costs more than it brings.
+inline constexpr std::int64_t elements_per_thread = 8192;
+
+}  // namespace troupe::cpu

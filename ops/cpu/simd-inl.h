@@ -1,0 +1,142 @@
+// Loops that the vectorised kernels share; compiled once for each instruction set. Include after
+// hwy/foreach_target.h.
+
+#if defined(TROUPE_OPS_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TROUPE_OPS_CPU_SIMD_INL_H_
+#undef TROUPE_OPS_CPU_SIMD_INL_H_
+#else
+#define TROUPE_OPS_CPU_SIMD_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstdint>
+
+HWY_BEFORE_NAMESPACE();
+namespace troupe::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// Calls f(d, i) for i in [0, count): with the widest vectors first, then with narrower ones for
+/// the rest. `d` is the Highway tag that says how many elements from i on are meant.
+template <class F>
+HWY_INLINE void for_lanes(std::int64_t count, const F& f) {
+  const hn::ScalableTag<float> wide;
+  const hn::CappedTag<float, 4> narrow;
+  const hn::CappedTag<float, 1> single;
+  const auto wide_lanes = static_cast<std::int64_t>(hn::Lanes(wide));
+  const auto narrow_lanes = static_cast<std::int64_t>(hn::Lanes(narrow));
+  std::int64_t i = 0;
+  for (; i + wide_lanes <= count; i += wide_lanes) f(wide, i);
+  for (; i + narrow_lanes <= count; i += narrow_lanes) f(narrow, i);
+  for (; i < count; ++i) f(single, i);
+}
+
+/// Calls f(d, i, p) for the elements [0, length) of a piece, where p = i % period is the place in
+/// the tile of coefficients (see Panel; period is a multiple of 64).
+template <class F>
+HWY_INLINE void for_tiles(std::int64_t length, std::int64_t period, const F& f) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  for (; i + period <= length; i += period)
+    for (std::int64_t p = 0; p < period; p += 4 * lanes) {
+      f(d, i + p, p);
+      f(d, i + p + lanes, p + lanes);
+      f(d, i + p + 2 * lanes, p + 2 * lanes);
+      f(d, i + p + 3 * lanes, p + 3 * lanes);
+    }
+  for_lanes(length - i, [&](auto tag, std::int64_t p) HWY_ATTR { f(tag, i + p, p); });
+}
+
+/// v < 0 becomes 0; NaN stays NaN, as in PyTorch.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V relu(D d, V v) {
+  return hn::IfThenZeroElse(hn::Lt(v, hn::Zero(d)), v);
+}
+
+/// The gradient where relu's output (or input) y let it through.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V relu_gradient(D d, V y, V gradient) {
+  return hn::IfThenZeroElse(hn::Le(y, hn::Zero(d)), gradient);
+}
+
+/// Rows that reduce_piece adds up before it adds their sum to that of the rows before: in f32, the
+/// error of a sum of n rows then grows with this plus n / this, not with n.
+inline constexpr std::int64_t block_rows = 16;
+
+/// The two sums of four vectors side by side.
+struct SumVectors {
+  hn::Vec<hn::ScalableTag<float>> a0, a1, a2, a3, b0, b1, b2, b3;
+};
+
+HWY_INLINE SumVectors zero_sums() {
+  const auto zero = hn::Zero(hn::ScalableTag<float>());
+  return {zero, zero, zero, zero, zero, zero, zero, zero};
+}
+
+HWY_INLINE void add_sums(SumVectors& to, const SumVectors& s) {
+  to.a0 = hn::Add(to.a0, s.a0), to.b0 = hn::Add(to.b0, s.b0);
+  to.a1 = hn::Add(to.a1, s.a1), to.b1 = hn::Add(to.b1, s.b1);
+  to.a2 = hn::Add(to.a2, s.a2), to.b2 = hn::Add(to.b2, s.b2);
+  to.a3 = hn::Add(to.a3, s.a3), to.b3 = hn::Add(to.b3, s.b3);
+}
+
+/// The sums over the whole periods of a piece, for the places p on of four vectors.
+template <class Step>
+HWY_INLINE SumVectors sum_column(std::int64_t whole, std::int64_t period, std::int64_t p,
+                                 const Step& step) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  SumVectors total = zero_sums();
+  for (std::int64_t i = p; i < whole;) {
+    const std::int64_t stop = whole - i < block_rows * period ? whole : i + block_rows * period;
+    SumVectors s = zero_sums();
+    for (; i < stop; i += period) {
+      step(d, i, p, s.a0, s.b0);
+      step(d, i + lanes, p + lanes, s.a1, s.b1);
+      step(d, i + 2 * lanes, p + 2 * lanes, s.a2, s.b2);
+      step(d, i + 3 * lanes, p + 3 * lanes, s.a3, s.b3);
+    }
+    add_sums(total, s);
+  }
+  return total;
+}
+
+/// Two sums over the elements of a piece for each channel of its run. step(d, i, p, a, b) adds what
+/// element i at tile place p contributes to the vectors a and b. The order of additions depends on
+/// the length, the period and the width of the vectors only. `first` and `second` are scratch of
+/// `period` elements each; the sums of the channels end in their first `channels` elements.
+template <class Step>
+HWY_INLINE void reduce_piece(std::int64_t length, std::int64_t period, std::int64_t channels,
+                             const Step& step, float* HWY_RESTRICT first,
+                             float* HWY_RESTRICT second) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t whole = length / period * period;
+  for (std::int64_t p = 0; p < period; p += 4 * lanes) {
+    const SumVectors s = sum_column(whole, period, p, step);
+    hn::StoreU(s.a0, d, first + p), hn::StoreU(s.b0, d, second + p);
+    hn::StoreU(s.a1, d, first + p + lanes), hn::StoreU(s.b1, d, second + p + lanes);
+    hn::StoreU(s.a2, d, first + p + 2 * lanes), hn::StoreU(s.b2, d, second + p + 2 * lanes);
+    hn::StoreU(s.a3, d, first + p + 3 * lanes), hn::StoreU(s.b3, d, second + p + 3 * lanes);
+  }
+  for_lanes(length - whole, [&](auto tag, std::int64_t p) HWY_ATTR {
+    auto a = hn::LoadU(tag, first + p), b = hn::LoadU(tag, second + p);
+    step(tag, whole + p, p, a, b);
+    hn::StoreU(a, tag, first + p);
+    hn::StoreU(b, tag, second + p);
+  });
+  // period / channels is a power of two: fold the places of the same channel pairwise.
+  for (std::int64_t width = period / 2; width >= channels; width /= 2)
+    for_lanes(width, [&](auto tag, std::int64_t p) HWY_ATTR {
+      const auto a = hn::Add(hn::LoadU(tag, first + p), hn::LoadU(tag, first + p + width));
+      const auto b = hn::Add(hn::LoadU(tag, second + p), hn::LoadU(tag, second + p + width));
+      hn::StoreU(a, tag, first + p);
+      hn::StoreU(b, tag, second + p);
+    });
+}
+
+}  // namespace troupe::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,77 @@
+#include <limits>
+
+#include "ops/cpu/table.h"
+#include "runtime/error.h"
+#include "tests/unit/ops/vector_support.h"
+
+namespace troupe {
+namespace {
+
+using namespace test;
+using cpu::table;
+
+class VectorElementwise : public testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(EveryLayout, VectorElementwise, testing::ValuesIn(images_and_rows()));
+
+TEST_P(VectorElementwise, ReluKeepsPositiveValues) {
+  const Tensor x = random_tensor(GetParam(), 1);
+  const Tensor y = on_any_threads([&](const Stream& s) { return table().relu(s, x); });
+  EXPECT_EQ(y.layout(), x.layout());
+  for (std::int64_t i = 0; i < x.element_count(); ++i)
+    ASSERT_EQ(y.data<float>()[i], std::max(x.data<float>()[i], 0.0f));
+}
+
+TEST_P(VectorElementwise, ReluBackwardPassesTheGradientOfPositiveOutputs) {
+  const Tensor y = table().relu({}, random_tensor(GetParam(), 1));
+  const Tensor grad = random_tensor(GetParam(), 2);
+  const Tensor dx =
+      on_any_threads([&](const Stream& s) { return table().relu_backward(s, y, grad); });
+  for (std::int64_t i = 0; i < y.element_count(); ++i)
+    ASSERT_EQ(dx.data<float>()[i], y.data<float>()[i] > 0 ? grad.data<float>()[i] : 0.0f);
+}
+
+TEST_P(VectorElementwise, AddAndAccumulateAgree) {
+  const Tensor a = random_tensor(GetParam(), 1), b = random_tensor(GetParam(), 2);
+  const Tensor sum = on_any_threads([&](const Stream& s) { return table().add(s, a, b); });
+  const Tensor accumulated = on_any_threads([&](const Stream& s) {
+    Tensor copy = a.clone();
+    table().accumulate(s, copy, b);
+    return copy;
+  });
+  expect_same_bits(sum, accumulated);
+  for (std::int64_t i = 0; i < a.element_count(); ++i)
+    ASSERT_EQ(sum.data<float>()[i], a.data<float>()[i] + b.data<float>()[i]);
+}
+
+TEST(VectorElementwiseValues, ReluLetsNotANumberThrough) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Tensor y = table().relu({}, vector_of(std::vector<float>(21, nan)));
+  for (float value : y.elements<float>()) EXPECT_TRUE(std::isnan(value));
+  const Tensor dx = table().relu_backward({}, y, vector_of(std::vector<float>(21, 2.0f)));
+  for (float value : dx.elements<float>()) EXPECT_EQ(value, 2.0f);
+}
+
+TEST(VectorElementwiseValues, EmptyTensorsGiveEmptyTensors) {
+  const Tensor empty = Tensor::empty({0, 3});
+  EXPECT_EQ(table().relu({}, empty).element_count(), 0);
+  EXPECT_EQ(table().add({}, empty, empty).element_count(), 0);
+  EXPECT_EQ(table().dropout({}, empty, 0.5f, {}).element_count(), 0);
+}
+
+TEST(VectorElementwiseErrors, NameBothTensorsThatDoNotFit) {
+  const Tensor a = Tensor::zeros({2, 16, 3, 3}), b = Tensor::zeros({2, 16, 3, 4});
+  try {
+    table().add({}, a, b);
+    FAIL() << "shapes differ";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_shape);
+    EXPECT_NE(error.message().find("[2, 16, 3, 3]"), std::string::npos) << error.message();
+    EXPECT_NE(error.message().find("[2, 16, 3, 4]"), std::string::npos) << error.message();
+  }
+  EXPECT_THROW(table().add({}, a, Tensor::zeros({2, 16, 3, 3}, DType::f32, Layout::nhwc)), Error);
+  EXPECT_THROW(table().relu({}, Tensor::zeros({3}, DType::f64)), Error);
+  EXPECT_THROW(table().relu_backward({}, a, Tensor()), Error);
+}
+
+}  // namespace
+}  // namespace troupe
