@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "ops/cpu/table.h"
 #include "ops/reference/table.h"
 #include "runtime/error.h"
 
@@ -9,7 +10,7 @@ namespace troupe {
 
 const KernelTable& kernels(Device device, DType dtype) {
   if (device.kind == Device::Kind::cpu) {
-    if (dtype == DType::f32) return reference::table<float>();
+    if (dtype == DType::f32) return cpu::table();
     if (dtype == DType::f64) return reference::table<double>();
   }
   throw Error(

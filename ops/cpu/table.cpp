@@ -6,12 +6,16 @@
 #include "ops/cpu/loss.h"
 #include "ops/cpu/pool.h"
 #include "ops/cpu/sgd.h"
+#include "ops/reference/table.h"
 
 namespace troupe::cpu {
 
 const KernelTable& table() {
   static const KernelTable kernels{
-      .backend = "cpu f32",
+      .backend = "cpu",
+      .convolution = reference::table<float>().convolution,
+      .linear = reference::table<float>().linear,
+      .reorder = reference::table<float>().reorder,
       .relu = relu,
       .relu_backward = relu_backward,
       .add = add,
