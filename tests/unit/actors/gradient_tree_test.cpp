@@ -1,0 +1,67 @@
+#include "actors/gradient_tree.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+namespace troupe {
+namespace {
+
+constexpr Stream stream{};
+
+Tensor leaf(std::uint32_t micro_batch) {
+  Tensor tensor = Tensor::empty({3});
+  for (std::size_t e = 0; e < 3; ++e)
+    tensor.elements<float>()[e] = 1.0f / (1.0f + static_cast<float>(3 * micro_batch + e));
+  return tensor;
+}
+
+std::vector<float> sum_in_order(const std::vector<std::uint32_t>& order) {
+  GradientTree tree(static_cast<std::uint32_t>(order.size()), kernels({}, DType::f32), stream);
+  for (std::uint32_t i : order) {
+    EXPECT_FALSE(tree.sum());
+    tree.add(i, leaf(i));
+  }
+  const auto sum = tree.sum();
+  EXPECT_TRUE(sum);
+  return {sum->elements<float>().begin(), sum->elements<float>().end()};
+}
+
+TEST(GradientTree, GivesTheSameBitsInAnyOrderOfArrival) {
+  std::mt19937 random(5);
+  for (std::uint32_t count = 1; count <= 17; ++count) {
+    std::vector<std::uint32_t> order(count);
+    std::iota(order.begin(), order.end(), 0);
+    const auto expected = sum_in_order(order);
+    for (int i = 0; i < 20; ++i) {
+      std::ranges::shuffle(order, random);
+      EXPECT_EQ(sum_in_order(order), expected) << count << " micro-batches";
+    }
+  }
+}
+
+TEST(GradientTree, SumsPairsOfPairs) {
+  const auto f = [](std::uint32_t i) { return leaf(i).elements<float>()[0]; };
+  EXPECT_EQ(sum_in_order({0, 1, 2, 3, 4, 5})[0], ((f(0) + f(1)) + (f(2) + f(3))) + (f(4) + f(5)));
+  EXPECT_EQ(sum_in_order({0, 1, 2})[0], (f(0) + f(1)) + f(2));
+}
+
+TEST(GradientTree, HoldsAboutTheLogarithmOfWhatItWasGivenInOrder) {
+  GradientTree tree(64, kernels({}, DType::f32), stream);
+  for (std::uint32_t i = 0; i < 64; ++i) {
+    tree.add(i, leaf(i));
+    EXPECT_LE(tree.held(), 7u);
+  }
+}
+
+TEST(GradientTree, LetsModelsWithoutParametersThrough) {
+  GradientTree tree(2, kernels({}, DType::f32), stream);
+  tree.add(0, Tensor::empty({0}));
+  tree.add(1, Tensor::empty({0}));
+  EXPECT_TRUE(tree.sum());
+}
+
+}  // namespace
+}  // namespace troupe
