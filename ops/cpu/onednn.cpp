@@ -1,0 +1,93 @@
+#include "ops/cpu/onednn.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include "runtime/error.h"
+
+namespace troupe::cpu {
+namespace {
+
+using Tag = dnnl::memory::format_tag;
+
+Tag tag_of(const Shape& shape, Layout layout) {
+  if (shape.rank() == 1) return Tag::a;
+  if (shape.rank() == 2) return Tag::ab;
+  switch (layout) {
+    case Layout::row_major:
+      return Tag::abcd;
+    case Layout::nhwc:
+      return Tag::acdb;
+    case Layout::nchw16c:
+      return Tag::aBcd16b;
+  }
+  throw Error(ErrorCode::internal, "a layout without a oneDNN name");
+}
+
+dnnl::memory::desc memory_with(const Shape& shape, Tag tag) {
+  return {{shape.dims().begin(), shape.dims().end()}, dnnl::memory::data_type::f32, tag};
+}
+
+}  // namespace
+
+const dnnl::engine& onednn_engine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+dnnl::primitive_attr onednn_attributes() {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attributes;
+}
+
+dnnl::memory::desc onednn_memory(const Shape& shape, Layout layout) {
+  return memory_with(shape, tag_of(shape, layout));
+}
+
+dnnl::memory::desc onednn_any_memory(const Shape& shape) { return memory_with(shape, Tag::any); }
+
+void use_stream_threads(const Stream& stream) { omp_set_num_threads(stream.threads); }
+
+PreparedPrimitive::PreparedPrimitive(dnnl::primitive primitive, const Arguments& arguments,
+                                     const dnnl::memory::desc& scratch)
+    : primitive_(std::move(primitive)),
+      stream_(onednn_engine()),
+      scratch_bytes_(scratch.get_size()) {
+  const auto add = [&](int argument, const dnnl::memory::desc& memory) {
+    memories_.push_back(dnnl::memory(memory, onednn_engine(), DNNL_MEMORY_NONE));
+    arguments_.push_back({argument, memories_.back().get()});
+  };
+  for (const auto& [argument, memory] : arguments) add(argument, memory);
+  if (scratch_bytes_ > 0) add(DNNL_ARG_SCRATCHPAD, scratch);
+}
+
+void PreparedPrimitive::set(int argument, const void* data) {
+  for (std::size_t i = 0; i < arguments_.size(); ++i)
+    if (arguments_[i].arg == argument) return memories_[i].set_data_handle(const_cast<void*>(data));
+  throw Error(ErrorCode::internal, fmt::format("a primitive has no argument {}", argument));
+}
+
+void PreparedPrimitive::run(const Stream& stream) {
+  Tensor scratch;
+  if (scratch_bytes_ > 0) {
+    scratch = Tensor::empty({static_cast<std::int64_t>(scratch_bytes_)}, DType::u8);
+    set(DNNL_ARG_SCRATCHPAD, scratch.raw());
+  }
+  use_stream_threads(stream);
+  const dnnl_status_t status = dnnl_primitive_execute(
+      primitive_.get(), stream_.get(), static_cast<int>(arguments_.size()), arguments_.data());
+  if (status != dnnl_success)
+    throw Error(ErrorCode::internal,
+                fmt::format("oneDNN failed to run a primitive (status {})", int{status}));
+}
+
+PreparedPrimitive prepare_copy(const dnnl::memory::desc& from, const dnnl::memory::desc& to) {
+  const dnnl::reorder::primitive_desc description(onednn_engine(), from, onednn_engine(), to,
+                                                  onednn_attributes());
+  return {dnnl::reorder(description),
+          {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}},
+          description.scratchpad_desc()};
+}
+
+}  // namespace troupe::cpu

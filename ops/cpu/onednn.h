@@ -1,0 +1,52 @@
+#pragma once
+// What the oneDNN-backed kernels share: the engine, tensors as memory descriptors, and primitives
+// that run again and again without building anything.
+
+#include <cstddef>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <utility>
+#include <vector>
+
+#include "runtime/tensor/tensor.h"
+
+namespace troupe::cpu {
+
+const dnnl::engine& onednn_engine();
+
+/// Attributes of every primitive here: the caller brings the scratch memory.
+dnnl::primitive_attr onednn_attributes();
+
+/// f32 memory of this shape; rank 4 in any layout, rank 1 and 2 row-major.
+dnnl::memory::desc onednn_memory(const Shape& shape, Layout layout);
+/// f32 memory of this shape in the order that a primitive likes best.
+dnnl::memory::desc onednn_any_memory(const Shape& shape);
+
+/// Makes this thread's next parallel regions as wide as the stream. oneDNN reads the width both
+/// when it compiles a primitive and when it runs one, and an actor may run on any thread.
+void use_stream_threads(const Stream& stream);
+
+/// A compiled primitive with its arguments. Running it again on other memory allocates nothing but
+/// its scratch, which comes from the caching allocator, so that all primitives of a thread share
+/// the same warm block. Used by one thread at a time.
+class PreparedPrimitive {
+ public:
+  using Arguments = std::vector<std::pair<int, dnnl::memory::desc>>;
+
+  PreparedPrimitive(dnnl::primitive primitive, const Arguments& arguments,
+                    const dnnl::memory::desc& scratch);
+
+  void set(int argument, const void* data);
+  void run(const Stream& stream);
+
+ private:
+  dnnl::primitive primitive_;
+  dnnl::stream stream_;
+  std::vector<dnnl::memory> memories_;
+  std::vector<dnnl_exec_arg_t> arguments_;
+  std::size_t scratch_bytes_ = 0;
+};
+
+/// A prepared copy from one memory order into another.
+PreparedPrimitive prepare_copy(const dnnl::memory::desc& from, const dnnl::memory::desc& to);
+
+}  // namespace troupe::cpu

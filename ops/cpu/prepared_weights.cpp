@@ -1,0 +1,34 @@
+#include "ops/cpu/prepared_weights.h"
+
+namespace troupe::cpu {
+
+void PreparedWeights::use(const Tensor& weight, const Tensor& bias, std::uint64_t version) {
+  if (version_ == version) return;
+  weight_ = weight;
+  bias_ = bias;
+  version_ = version;
+  ++serial_;
+}
+
+const void* PreparedWeights::in_order(const Stream& stream, const dnnl::memory::desc& order) {
+  const dnnl::memory::desc plain = onednn_memory(weight_.shape(), Layout::row_major);
+  if (order == plain) return weight_.raw();
+  for (Copy& copy : copies_) {
+    if (copy.order != order) continue;
+    if (copy.version == serial_) return copy.data.raw();
+    copy.version = serial_;
+    copy.fill.set(DNNL_ARG_FROM, weight_.raw());
+    copy.fill.run(stream);
+    return copy.data.raw();
+  }
+  use_stream_threads(stream);
+  Copy& copy = copies_.emplace_back(
+      Copy{order, prepare_copy(plain, order),
+           Tensor::empty({static_cast<std::int64_t>(order.get_size())}, DType::u8), serial_});
+  copy.fill.set(DNNL_ARG_FROM, weight_.raw());
+  copy.fill.set(DNNL_ARG_TO, copy.data.raw());
+  copy.fill.run(stream);
+  return copy.data.raw();
+}
+
+}  // namespace troupe::cpu

@@ -1,0 +1,36 @@
+#pragma once
+#include <deque>
+#include <optional>
+
+#include "ops/cpu/onednn.h"
+
+namespace troupe::cpu {
+
+/// Row-major weights, and copies of them in the orders that primitives want. A copy is made when a
+/// primitive first asks for it and renewed once a version.
+class PreparedWeights {
+ public:
+  /// Takes these weights; does nothing while `version` stays the same.
+  void use(const Tensor& weight, const Tensor& bias, std::uint64_t version);
+  bool defined() const { return version_.has_value(); }
+
+  const Tensor& bias() const { return bias_; }
+  /// The weights in this order, valid until the next use().
+  const void* in_order(const Stream& stream, const dnnl::memory::desc& order);
+
+ private:
+  struct Copy {
+    dnnl::memory::desc order;
+    PreparedPrimitive fill;
+    Tensor data;
+    std::uint64_t version = 0;
+  };
+
+  Tensor weight_;
+  Tensor bias_;
+  std::optional<std::uint64_t> version_;
+  std::uint64_t serial_ = 0;  ///< counts versions seen; a copy of an older serial is stale
+  std::deque<Copy> copies_;
+};
+
+}  // namespace troupe::cpu
