@@ -14,4 +14,5 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(LZ4 REQUIRED IMPORTED_TARGET liblz4)    # liblz4-dev
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)    # libhwy-dev
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)  # libxxhash-dev
+pkg_check_modules(DEFLATE REQUIRED IMPORTED_TARGET libdeflate)  # libdeflate-dev
 include(${CMAKE_CURRENT_LIST_DIR}/FindCaf.cmake)          # libcaf-dev

@@ -1,6 +1,7 @@
 #include "runtime/file/gzip.h"
 
 #include <fmt/format.h>
+#include <libdeflate.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -89,6 +90,16 @@ void GzipReader::read(std::span<std::byte> out) {
 void GzipReader::expect_end() {
   std::byte more{};
   if (read_some({&more, 1}) != 0) state_->fail("more data than its header promises");
+}
+
+bool unpack_gzip(std::span<const std::byte> bytes, std::span<std::byte> out) {
+  const std::unique_ptr<libdeflate_decompressor, void (*)(libdeflate_decompressor*)> decompressor(
+      libdeflate_alloc_decompressor(), libdeflate_free_decompressor);
+  if (!decompressor) return false;
+  std::size_t read = 0, written = 0;
+  const auto result = libdeflate_gzip_decompress_ex(decompressor.get(), bytes.data(), bytes.size(),
+                                                    out.data(), out.size(), &read, &written);
+  return result == LIBDEFLATE_SUCCESS && read == bytes.size() && written == out.size();
 }
 
 }  // namespace troupe

@@ -95,6 +95,16 @@ Shape read_shape(Source& source) {
   }
 }
 
+/// Memory outside of the caching allocator; its pages are taken as they are written.
+std::shared_ptr<Storage> own_memory(std::size_t bytes) {
+  const std::shared_ptr<std::byte[]> memory(new std::byte[bytes]);
+  return Storage::wrap(memory.get(), bytes, Device{}, memory);
+}
+
+std::size_t header_bytes(const Shape& shape) {
+  return 4 + 4 * static_cast<std::size_t>(shape.rank());
+}
+
 }  // namespace
 
 Tensor parse_idx(std::span<const std::byte> bytes, const std::string& origin) {
@@ -109,6 +119,36 @@ Tensor parse_idx(std::span<const std::byte> bytes, const std::string& origin) {
 
 Tensor read_idx(const std::filesystem::path& path) {
   return parse_idx(MappedFile::open(path)->bytes(), path.string());
+}
+
+Shape read_idx_shape(const std::filesystem::path& path) {
+  const auto file = MappedFile::open(path);
+  const std::string origin = path.string();
+  Source source(file->bytes(), origin);
+  const Shape shape = read_shape(source);
+  source.expect_room(shape);
+  return shape;
+}
+
+Tensor read_idx_rows(const std::filesystem::path& path, std::int64_t rows) {
+  const auto file = MappedFile::open(path);
+  const Shape all = read_idx_shape(path);
+  if (all.rank() == 0 || rows < 0 || rows > all[0])
+    throw Error(ErrorCode::bad_shape, fmt::format("reading {} rows of IDX file '{}', which has {}",
+                                                  rows, path.string(), to_string(all)));
+  const Shape shape = all.with_outer(rows);
+  // The header is unpacked along with the elements, and the tensor begins behind it.
+  const std::size_t offset = header_bytes(shape);
+  const std::size_t size = offset + static_cast<std::size_t>(shape.element_count());
+  auto storage = own_memory(size);
+  const std::span<std::byte> out(storage->data(), size);
+  if (rows < all[0] || !unpack_gzip(file->bytes(), out)) {
+    const std::string origin = path.string();
+    Source source(file->bytes(), origin);
+    source.read(out);
+    if (rows == all[0]) source.expect_end();
+  }
+  return Tensor::view(std::move(storage), offset, shape, DType::u8);
 }
 
 }  // namespace troupe

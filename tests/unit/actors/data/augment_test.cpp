@@ -1,0 +1,197 @@
+#include "actors/data/augment.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <set>
+
+#include "runtime/error.h"
+
+namespace troupe {
+namespace {
+
+// Every pixel has a value of its own, none of them 0, so that a result tells where it came from.
+std::vector<std::uint8_t> numbered(std::int64_t count) {
+  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(count));
+  std::iota(pixels.begin(), pixels.end(), std::uint8_t{1});
+  return pixels;
+}
+
+// The transform without normalising: the result is p / 255.
+std::vector<int> moved(const std::vector<Augment>& augment, const Shape& shape, std::int64_t epoch,
+                       std::uint32_t sample) {
+  const SampleTransform transform({.augment = augment}, shape);
+  const auto pixels = numbered(shape.element_count());
+  std::vector<float> out(pixels.size());
+  transform.apply(pixels.data(), epoch, sample, out.data());
+  std::vector<int> result;
+  for (float value : out) result.push_back(static_cast<int>(value * 255 + 0.5f));
+  return result;
+}
+
+// The definition, pixel by pixel: pad by four zeros, cut at (4 + down, 4 + right).
+std::vector<int> cropped(const std::vector<int>& image, int size, int down, int right) {
+  std::vector<int> result;
+  for (int y = down; y < size + down; ++y)
+    for (int x = right; x < size + right; ++x)
+      result.push_back(y < 0 || y >= size || x < 0 || x >= size
+                           ? 0
+                           : image[static_cast<std::size_t>(y * size + x)]);
+  return result;
+}
+
+std::vector<int> flipped(std::vector<int> image, int size) {
+  for (auto row = image.begin(); row != image.end(); row += size) std::reverse(row, row + size);
+  return image;
+}
+
+std::vector<int> stored(int size) {
+  const auto pixels = numbered(size * size);
+  return {pixels.begin(), pixels.end()};
+}
+
+TEST(SampleTransform, NormalisesEachChannel) {
+  const SampleTransform transform({.mean = {0.5, 0.25}, .std = {0.5, 2.0}}, Shape{2, 1, 2});
+  const std::vector<std::uint8_t> pixels{0, 255, 0, 51};
+  std::vector<float> out(4);
+  transform.apply(pixels.data(), 0, 0, out.data());
+  EXPECT_EQ(out, (std::vector<float>{-1.0f, 1.0f, -0.125f, static_cast<float>(-0.05 / 2)}));
+}
+
+TEST(SampleTransform, CalculatesInDoublePrecision) {
+  const SampleTransform transform({.mean = {0.286}, .std = {0.353}, .dtype = DType::f64},
+                                  Shape{1, 1, 256});
+  std::vector<std::uint8_t> pixels(256);
+  std::iota(pixels.begin(), pixels.end(), std::uint8_t{0});
+  std::vector<double> out(256);
+  transform.apply(pixels.data(), 0, 0, out.data());
+  for (int p = 0; p < 256; ++p)
+    EXPECT_DOUBLE_EQ(out[static_cast<std::size_t>(p)], (p / 255.0 - 0.286) / 0.353);
+}
+
+TEST(SampleTransform, LeavesPixelsWhereTheyAreWithoutAugmentations) {
+  for (std::uint32_t sample = 0; sample < 20; ++sample)
+    EXPECT_EQ(moved({}, Shape{1, 6, 6}, sample, sample), stored(6));
+}
+
+TEST(SampleTransform, FlipsEverySecondSampleOnAverage) {
+  int mirrored = 0;
+  for (std::uint32_t sample = 0; sample < 2000; ++sample) {
+    const auto result = moved({Augment::flip}, Shape{1, 5, 5}, 0, sample);
+    if (result == flipped(stored(5), 5))
+      ++mirrored;
+    else
+      ASSERT_EQ(result, stored(5));
+  }
+  EXPECT_NEAR(mirrored, 1000, 5 * 22);  // a standard deviation of 22
+}
+
+// Which of the 81 windows (and, where asked, mirror images) were seen; each must be one of them.
+std::set<std::pair<int, int>> windows_seen(const std::vector<Augment>& augment, int size) {
+  std::set<std::pair<int, int>> seen;
+  const bool flip = augment.size() == 2, flip_first = flip && augment[0] == Augment::flip;
+  for (std::uint32_t sample = 0; sample < 1500; ++sample) {
+    const auto result = moved(augment, Shape{1, size, size}, 3, sample);
+    bool found = false;
+    for (int down = -4; down <= 4 && !found; ++down)
+      for (int right = -4; right <= 4 && !found; ++right) {
+        const auto plain = cropped(stored(size), size, down, right);
+        const auto mirror = flip_first ? cropped(flipped(stored(size), size), size, down, right)
+                                       : flipped(plain, size);
+        found = result == plain || (flip && result == mirror);
+        if (found) seen.emplace(down, right);
+      }
+    EXPECT_TRUE(found) << "sample " << sample << " is no window of the padded image";
+  }
+  return seen;
+}
+
+TEST(SampleTransform, CropsEveryWindowOfThePaddedImage) {
+  EXPECT_EQ(windows_seen({Augment::crop}, 9).size(), 81u);
+}
+
+TEST(SampleTransform, CropsImagesSmallerThanThePadding) {
+  EXPECT_GT(windows_seen({Augment::crop}, 2).size(), 9u);
+  EXPECT_GT(windows_seen({Augment::flip, Augment::crop}, 3).size(), 9u);
+}
+
+TEST(SampleTransform, FlipsAndCropsInTheOrderAskedFor) {
+  EXPECT_EQ(windows_seen({Augment::flip, Augment::crop}, 9).size(), 81u);
+  EXPECT_EQ(windows_seen({Augment::crop, Augment::flip}, 9).size(), 81u);
+  int different = 0;  // the same random numbers, another order: other pixels where mirrored
+  for (std::uint32_t sample = 0; sample < 50; ++sample)
+    different += moved({Augment::flip, Augment::crop}, Shape{1, 9, 9}, 0, sample) !=
+                 moved({Augment::crop, Augment::flip}, Shape{1, 9, 9}, 0, sample);
+  EXPECT_GT(different, 5);
+}
+
+TEST(SampleTransform, MovesAllChannelsAlike) {
+  for (std::uint32_t sample = 0; sample < 20; ++sample) {
+    const auto three = moved({Augment::flip, Augment::crop}, Shape{3, 7, 7}, 1, sample);
+    const auto one = moved({Augment::flip, Augment::crop}, Shape{1, 7, 7}, 1, sample);
+    for (std::size_t i = 0; i < one.size(); ++i) {
+      ASSERT_EQ(three[i], one[i]);
+      ASSERT_EQ(three[i + 49], one[i] == 0 ? 0 : one[i] + 49);
+    }
+  }
+}
+
+TEST(SampleTransform, PadsWithTheValueOfAZeroPixel) {
+  const SampleTransform transform({.augment = {Augment::crop}, .mean = {0.5}, .std = {0.25}},
+                                  Shape{1, 2, 2});
+  const std::vector<std::uint8_t> white(4, 255);
+  int padded = 0;
+  for (std::uint32_t sample = 0; sample < 50; ++sample) {
+    std::vector<float> out(4);
+    transform.apply(white.data(), 0, sample, out.data());
+    for (float value : out) {
+      EXPECT_TRUE(value == 2.0f || value == -2.0f) << value;
+      padded += value == -2.0f;
+    }
+  }
+  EXPECT_GT(padded, 50);
+}
+
+TEST(SampleTransform, DrawsAnewForEachEpochSampleAndSeed) {
+  const Shape shape{1, 12, 12};
+  const std::vector<Augment> both{Augment::flip, Augment::crop};
+  EXPECT_EQ(moved(both, shape, 4, 9), moved(both, shape, 4, 9));
+  std::set<std::vector<int>> epochs, samples;
+  std::set<std::vector<float>> seeds;
+  const auto pixels = numbered(144);
+  for (std::uint32_t i = 0; i < 20; ++i) {
+    epochs.insert(moved(both, shape, i, 0));
+    samples.insert(moved(both, shape, 0, i));
+    std::vector<float> out(144);
+    SampleTransform({.seed = i, .augment = both}, shape).apply(pixels.data(), 0, 0, out.data());
+    seeds.insert(out);
+  }
+  EXPECT_GT(epochs.size(), 10u);
+  EXPECT_GT(samples.size(), 10u);
+  EXPECT_GT(seeds.size(), 5u);
+}
+
+TEST(SampleTransform, RefusesMeanAndStdThatDoNotFit) {
+  const Shape shape{3, 4, 4};
+  EXPECT_NO_THROW(SampleTransform({.mean = {0.5}, .std = {1, 2, 3}}, shape));
+  EXPECT_THROW(SampleTransform({.mean = {0.5, 0.5}}, shape), Error);
+  EXPECT_THROW(SampleTransform({.mean = {}}, shape), Error);
+  EXPECT_THROW(SampleTransform({.std = {0.0}}, shape), Error);
+  EXPECT_THROW(SampleTransform({.std = {-1.0}}, shape), Error);
+  EXPECT_THROW(SampleTransform({.mean = {std::numeric_limits<double>::quiet_NaN()}}, shape), Error);
+  EXPECT_THROW(SampleTransform({.dtype = DType::f16}, shape), Error);
+  EXPECT_THROW(SampleTransform({}, Shape{4, 4}), Error);
+}
+
+TEST(ParseAugment, KnowsItsNamesAndRefusesOthers) {
+  const std::vector<std::string> good{"crop", "flip"}, unknown{"rotate"}, twice{"flip", "flip"};
+  EXPECT_EQ(parse_augment(good), (std::vector<Augment>{Augment::crop, Augment::flip}));
+  EXPECT_TRUE(parse_augment({}).empty());
+  EXPECT_THROW(parse_augment(unknown), Error);
+  EXPECT_THROW(parse_augment(twice), Error);
+}
+
+}  // namespace
+}  // namespace troupe
