@@ -29,6 +29,10 @@ if(flags)
   target_link_options(troupe_flags INTERFACE ${flags})
 endif()
 
+if(TROUPE_FUZZ)
+  target_compile_options(troupe_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
 # A layer of the library: every source below its folder, except what a folder's own file adds.
 # troupe_layer(NAME [layers below...])
 function(troupe_layer name)

@@ -1,0 +1,78 @@
+// Writes the files that fuzzing begins from: fuzz_seeds CORPUS GOLDEN
+
+#include <zlib.h>
+
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "runtime/file/checkpoint.h"
+#include "runtime/file/manifest.h"
+#include "runtime/file/shard_format.h"
+
+namespace {
+
+using namespace troupe;
+namespace fs = std::filesystem;
+
+std::string read(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void write(const fs::path& path, const std::string& text) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+}
+
+void idx_seeds(const fs::path& folder) {
+  std::string text("\0\0\x08\x03\0\0\0\x02\0\0\0\x1c\0\0\0\x1c", 16);
+  for (int i = 0; i < 2 * 28 * 28; ++i) text += static_cast<char>(i * i / 7);
+  write(folder / "images", text);
+  const gzFile packed = gzopen((folder / "images.gz").c_str(), "wb");
+  gzwrite(packed, text.data(), static_cast<unsigned>(text.size()));
+  gzclose(packed);
+}
+
+void checkpoint_seeds(const fs::path& folder) {
+  Tensor ramp = Tensor::zeros({40, 5});
+  for (int i = 0; i < 100; ++i) ramp.data<float>()[i] = static_cast<float>(i) / 8;
+  CheckpointWriteOptions options;
+  options.block_bytes = 256;
+  Manifest manifest;
+  manifest.run = {{"version", "0"}};
+  manifest.position = R"({"epoch":1})";
+  const fs::path out = folder.parent_path() / "written";
+  const fs::path path =
+      write_checkpoint(out, manifest, {{0, {{"w", ramp}, {"n", Tensor::zeros({}, DType::i64)}}}},
+                       options)
+          .value();
+
+  const std::string text = read(path / manifest_file);
+  write(folder / "manifest", '\0' + text.substr(0, text.find(",\n  \"checksum\"")));
+  const std::string shard = read(path / "stage_00.tensors");
+  write(folder / "shard", '\3' + shard);
+  using shard_format::head, shard_format::trailer_bytes;
+  std::uint64_t length = 0;
+  std::memcpy(&length, shard.data() + shard.size() - trailer_bytes, sizeof length);
+  const std::size_t index_begin = shard.size() - trailer_bytes - length;
+  const std::string blocks = shard.substr(head.size(), index_begin - head.size());
+  write(folder / "index", '\1' + shard.substr(index_begin, length) + '\0' + blocks);
+  // The first block alone: 64 elements of 4 bytes.
+  write(folder / "block", std::string("\2\2\x40\0", 4) + blocks);
+}
+
+}  // namespace
+
+int main(int, char** arguments) {
+  const fs::path corpus = arguments[1];
+  const fs::path golden = arguments[2];
+  for (const char* name : {"idx", "safetensors", "checkpoint"})
+    fs::create_directories(corpus / name);
+  idx_seeds(corpus / "idx");
+  write(corpus / "safetensors" / "python", read(golden / "safetensors.safetensors"));
+  checkpoint_seeds(corpus / "checkpoint");
+}
