@@ -130,10 +130,36 @@ class Validator {
   void check_cut() const {
     const auto& parallel = options_.parallel;
     const auto stages = static_cast<std::size_t>(parallel.pipeline);
+    const std::size_t blocks = block_count();
+    require(stages <= blocks, {"parallel.pipeline", "model.name"},
+            fmt::format("lower parallel.pipeline to {} or less", blocks),
+            "parallel.pipeline is {}, but {} has {} blocks to share", stages, options_.model.name,
+            blocks);
     require(parallel.cut.empty() || parallel.cut.size() == stages,
             {"parallel.cut", "parallel.pipeline"}, "give one number for each stage, or auto",
             "parallel.cut is [{}] for {} stages, but parallel.pipeline is {}",
             fmt::join(parallel.cut, ", "), parallel.cut.size(), stages);
+    const std::int64_t taken =
+        std::accumulate(parallel.cut.begin(), parallel.cut.end(), std::int64_t{0});
+    require(parallel.cut.empty() || taken == static_cast<std::int64_t>(blocks), {"parallel.cut"},
+            fmt::format("make the numbers add up to {}, or write auto", blocks),
+            "parallel.cut is [{}], {} blocks together, but {} has {}",
+            fmt::join(parallel.cut, ", "), taken, options_.model.name, blocks);
+  }
+
+  /// Of the model as it would be built; what the model refuses is told with the key's position.
+  std::size_t block_count() const {
+    constexpr std::size_t most_widths = 64;
+    require(options_.model.widths.size() <= most_widths, {"model.widths"}, "give fewer",
+            "model.widths has {} numbers; at most {} are read", options_.model.widths.size(),
+            most_widths);
+    try {
+      return make_model(model_options(options_)).blocks.size();
+    } catch (const Error& error) {
+      require(false, {"model.widths", "model.name", "data.shape"}, error.remedy(), "{}",
+              error.message());
+    }
+    return 0;
   }
 
   /// "stage/1" or "stage/1/0": a stage, and a replica of it.

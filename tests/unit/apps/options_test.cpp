@@ -35,7 +35,7 @@ data: {name: synthetic, shape: [3, 32, 32], classes: 12, count: 640, mean: [0.28
        std: [0.353], shuffle: false, augment: [flip, crop], drop_last: false, workers: 2, limit: 64}
 train: {epochs: 2, steps: 100, batch_size: 64, micro_batches: 4, lr: 0.05, momentum: 0.9,
         weight_decay: 0.0005, nesterov: true, schedule: one_cycle, warmup_steps: 1}
-parallel: {pipeline: 2, data: 2, schedule: gpipe, cut: [1, 2], actor_threads: 2,
+parallel: {pipeline: 2, data: 2, schedule: gpipe, cut: [5, 7], actor_threads: 2,
            intra_op_threads: 2}
 checkpoint: {every_steps: 500, keep: 2}
 log: {every_steps: 10}
@@ -48,7 +48,7 @@ restarts: {max: 1, within: 30}
                                         "o.yaml");
   EXPECT_EQ(options.seed, 7u);
   EXPECT_EQ(options.data.augment, (std::vector<std::string>{"flip", "crop"}));
-  EXPECT_EQ(options.parallel.cut, (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(options.parallel.cut, (std::vector<std::int64_t>{5, 7}));
   EXPECT_EQ(options.faults.size(), 2u);
   EXPECT_EQ(options.faults[0].actor, "stage/1");
   EXPECT_EQ(options.faults[0].micro_batch, 2);
@@ -138,6 +138,9 @@ INSTANTIATE_TEST_SUITE_P(
                     WrongValue{"data.limit=63", "no whole batch"},
                     WrongValue{"train.warmup_steps=938", "the run has 937 steps"},
                     WrongValue{"parallel.cut=[1, 2]", "parallel.pipeline is 1"},
+                    WrongValue{"parallel.pipeline=13", "lower parallel.pipeline to 12"},
+                    WrongValue{"parallel.cut=[11]", "add up to 12"},
+                    WrongValue{"model.widths=[16, 16]", "takes four"},
                     WrongValue{"model.in_channels=3", "set model.in_channels to 1"},
                     WrongValue{"model.classes=9", "set model.classes to 10"},
                     WrongValue{"data.mean=[0.1, 0.2]", "2 numbers for 1 channel"},
@@ -155,16 +158,23 @@ TEST(Options, RefuseNesterovWithoutMomentum) {
   EXPECT_THAT(refusal("train: {nesterov: true, momentum: 0}"), HasSubstr("o.yaml:1:19: "));
 }
 
+TEST(Options, AreRefusedWhereTheModelCannotHaveThem) {
+  EXPECT_THAT(refusal("data: {name: synthetic, shape: [1, 8, 8]}"), HasSubstr("o.yaml:1:32: "));
+  std::string widths = "1";
+  for (int i = 0; i < 100; ++i) widths += ", 1";
+  EXPECT_THAT(refusal("model: {name: mlp, widths: [" + widths + "]}"), HasSubstr("at most 64"));
+}
+
 TEST(Options, RefuseWinogradInDoublePrecision) {
   EXPECT_THAT(refusal("precision: f64\nconvolution: winograd"), HasSubstr("o.yaml:2:14: "));
 }
 
 TEST(Options, TellTheModelItsSampleSize) {
   const ModelOptions model = model_options(parse_options(
-      "model: {in_channels: 3}\ndata: {name: synthetic, shape: [3, 32, 24]}\nconvolution: direct",
+      "model: {in_channels: 3}\ndata: {name: synthetic, shape: [3, 32, 40]}\nconvolution: direct",
       "o.yaml"));
   EXPECT_EQ(model.height, 32);
-  EXPECT_EQ(model.width, 24);
+  EXPECT_EQ(model.width, 40);
   EXPECT_EQ(model.convolution, ConvolutionAlgorithm::direct);
   EXPECT_EQ(model_options(Options()).height, 28);
 }

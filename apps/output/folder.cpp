@@ -1,0 +1,100 @@
+#include "apps/output/folder.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+
+#include "runtime/error.h"
+
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string remedy = "choose a folder that you may write with -o DIR";
+
+Error cannot_make(const fs::path& path, const std::string& reason) {
+  return {ErrorCode::io,
+          fmt::format("the output folder {} cannot be made: {}", path.string(), reason), remedy};
+}
+
+/// mkdir is the one step that only one of two runs can win.
+bool made(const fs::path& path) {
+  std::error_code error;
+  const bool is_new = fs::create_directory(path, error);
+  if (error) throw cannot_make(path, error.message());
+  return is_new;
+}
+
+fs::path make_fresh(const fs::path& root, std::chrono::system_clock::time_point now) {
+  const std::tm local = fmt::localtime(std::chrono::system_clock::to_time_t(now));
+  const fs::path day = root / fmt::format("{:%Y-%m-%d}", local);
+  std::error_code error;
+  fs::create_directories(day, error);
+  if (error) throw cannot_make(day, error.message());
+  const std::string second = fmt::format("{:%H-%M-%S}", local);
+  fs::path path = day / second;
+  for (int attempt = 2; !made(path); ++attempt) path = day / fmt::format("{}-{}", second, attempt);
+  return path;
+}
+
+fs::path make_chosen(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) throw cannot_make(path, error.message());
+  if (!fs::is_directory(path)) throw cannot_make(path, "it is there and is no folder");
+  if (::access(path.c_str(), W_OK | X_OK) != 0)
+    throw Error(
+        ErrorCode::io,
+        fmt::format("the output folder {} cannot be written: {}", path.string(), strerror(errno)),
+        remedy);
+  return path;
+}
+
+bool holds_checkpoints(const fs::path& folder) {
+  std::error_code error;
+  const fs::directory_iterator entries(folder / "checkpoints", error);
+  return !error && entries != fs::directory_iterator();
+}
+
+}  // namespace
+
+OutputFolder OutputFolder::create(const std::optional<fs::path>& chosen,
+                                  std::chrono::system_clock::time_point now, const fs::path& root) {
+  return OutputFolder(chosen ? make_chosen(*chosen) : make_fresh(root, now));
+}
+
+void OutputFolder::write_options(const std::string& resolved) const {
+  const fs::path aside = options().string() + ".new";
+  std::ofstream file(aside, std::ios::binary | std::ios::trunc);
+  file << resolved << std::flush;
+  file.close();
+  std::error_code error;
+  if (file) fs::rename(aside, options(), error);
+  if (!file || error)
+    throw Error(ErrorCode::io, fmt::format("{} cannot be written", options().string()),
+                "check permissions and free space of the output folder");
+}
+
+std::optional<fs::path> newest_output(const fs::path& root) {
+  std::error_code error;
+  std::optional<fs::path> newest;
+  fs::file_time_type newest_time;
+  for (const auto& day : fs::directory_iterator(root, error)) {
+    std::error_code below;
+    for (const auto& run : fs::directory_iterator(day.path(), below)) {
+      if (!holds_checkpoints(run.path())) continue;
+      const auto time = fs::last_write_time(run.path() / "checkpoints", below);
+      if (below || (newest && time <= newest_time)) continue;
+      newest = run.path();
+      newest_time = time;
+    }
+  }
+  return newest;
+}
+
+}  // namespace troupe

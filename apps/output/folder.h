@@ -1,0 +1,40 @@
+#pragma once
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace troupe {
+
+/// Where a run writes: outputs/YYYY-MM-DD/HH-MM-SS/ below the current folder, or the folder asked
+/// for. Made on construction, so that a wrong place is an error before training starts.
+class OutputFolder {
+ public:
+  /// With `chosen`, that folder; it may exist. Otherwise a new folder named after `now` in local
+  /// time; a second run of the same second gets "-2" behind its name. Throws Error{io} when the
+  /// folder cannot be made or written.
+  static OutputFolder create(
+      const std::optional<std::filesystem::path>& chosen,
+      std::chrono::system_clock::time_point now = std::chrono::system_clock::now(),
+      const std::filesystem::path& root = "outputs");
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path log() const { return path_ / "train.log"; }
+  std::filesystem::path csv() const { return path_ / "train.csv"; }
+  std::filesystem::path options() const { return path_ / "options_restart.yaml"; }
+  std::filesystem::path trace() const { return path_ / "trace.json"; }
+  std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+
+  /// Writes options_restart.yaml: aside, then renamed. Throws Error{io}.
+  void write_options(const std::string& resolved) const;
+
+ private:
+  explicit OutputFolder(std::filesystem::path path) : path_(std::move(path)) {}
+  std::filesystem::path path_;
+};
+
+/// The newest folder below `root` that a run of the default form made and that holds a
+/// `checkpoints` folder with something in it; for `--restart auto` without -o.
+std::optional<std::filesystem::path> newest_output(const std::filesystem::path& root = "outputs");
+
+}  // namespace troupe

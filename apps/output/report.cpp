@@ -1,0 +1,32 @@
+#include "apps/report.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace troupe {
+
+std::string epoch_line(const EpochReport& report) {
+  const auto& test = report.evaluation;
+  return fmt::format(
+      "Epoch {}/{}: Time={:.3f}s, Loss={:.4f}, Accuracy={:.4f}, Throughput={:.1f} img/s",
+      report.epoch, report.epochs_total, report.time.count(), test ? test->loss : report.loss,
+      test ? test->accuracy() : report.accuracy, report.images_per_second);
+}
+
+std::string accuracy_line(const EvaluationReport& report) {
+  return fmt::format("test accuracy {:.4f} ({}/{})", report.accuracy(), report.correct,
+                     report.count);
+}
+
+std::string duration_text(std::chrono::duration<double> time) {
+  constexpr double longest = 1e9;  // seconds; about 32 years
+  if (!std::isfinite(time.count()) || time.count() < 0 || time.count() > longest) return "?";
+  const auto seconds = static_cast<std::int64_t>(std::llround(time.count()));
+  if (seconds < 60) return fmt::format("{}s", seconds);
+  if (seconds < 3600) return fmt::format("{}m{:02}s", seconds / 60, seconds % 60);
+  if (seconds < 86400) return fmt::format("{}h{:02}m", seconds / 3600, seconds / 60 % 60);
+  return fmt::format("{}d{:02}h", seconds / 86400, seconds / 3600 % 24);
+}
+
+}  // namespace troupe

@@ -1,0 +1,106 @@
+// The built command from outside: exit codes, and errors in two lines.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/system/process.h"
+
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::MatchesRegex;
+using testing::StartsWith;
+
+Outcome troupe_command(std::vector<std::string> words) {
+  words.insert(words.begin(), TROUPE_BINARY);
+  return run_process(words);
+}
+
+/// Two lines, and exit 2: what every wrong command line or option must give.
+void expect_usage_error(const Outcome& outcome, const std::string& message,
+                        const std::string& remedy) {
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.out, IsEmpty());
+  EXPECT_THAT(outcome.error, MatchesRegex("troupe: error: [^\n]*\n  try: [^\n]*\n"));
+  EXPECT_THAT(outcome.error, AllOf(HasSubstr(message), HasSubstr(remedy)));
+}
+
+class Command : public testing::Test {
+ protected:
+  Command() {
+    std::string pattern = (fs::temp_directory_path() / "troupe_command_XXXXXX").string();
+    root_ = ::mkdtemp(pattern.data());
+  }
+  ~Command() override { fs::remove_all(root_); }
+
+  std::string file(const std::string& name, const std::string& content) const {
+    std::ofstream(root_ / name, std::ios::binary) << content;
+    return (root_ / name).string();
+  }
+
+  fs::path root_;
+};
+
+TEST_F(Command, TellsItsVersionAndHelp) {
+  const Outcome version = troupe_command({"--version"});
+  EXPECT_EQ(version.exit_code, 0);
+  EXPECT_THAT(version.out, MatchesRegex("troupe [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+  const Outcome help = troupe_command({"--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_THAT(help.out, HasSubstr("options"));
+}
+
+TEST_F(Command, RefusesNoVerbAndUnknownOnes) {
+  expect_usage_error(troupe_command({}), "no verb", "options");
+  expect_usage_error(troupe_command({"optoins"}), "no verb optoins", "troupe options?");
+  expect_usage_error(troupe_command({"options", "--markdwn"}), "--markdwn", "--markdown");
+  expect_usage_error(troupe_command({"--verzion"}), "--verzion", "--version");
+  expect_usage_error(troupe_command({"options", "a.yaml", "b.yaml"}), "b.yaml", "--help");
+  expect_usage_error(troupe_command({"options", "-r"}), "--override", "--help");
+}
+
+TEST_F(Command, NamesFileLineAndNearestKeyOfAWrongOption) {
+  const std::string path = file("o.yaml", "train:\n  lr: 0.1\n  epoch: 3\n");
+  expect_usage_error(troupe_command({"options", path}), path + ":3:3: unknown key train.epoch",
+                     "train.epochs");
+  expect_usage_error(troupe_command({"options", path, "-r", "train.lr=fast"}), "train.lr=fast",
+                     "0.1");
+}
+
+TEST_F(Command, RefusesHostileOptionFiles) {
+  for (const std::string& content :
+       {std::string("\0\1\2\xff", 4), std::string(5000, '['), std::string(5000, '{'),
+        std::string("a: &a [*a]"), std::string("train: {lr: 1"), std::string("- - - 3"),
+        std::string(2'000'000, 'x')}) {
+    const Outcome outcome = troupe_command({"options", file("hostile.yaml", content)});
+    EXPECT_EQ(outcome.exit_code, 2) << content.substr(0, 40) << outcome.error;
+    EXPECT_THAT(outcome.error, StartsWith("troupe: error: "));
+  }
+}
+
+TEST_F(Command, PrintsWhatAFileResolvesTo) {
+  const std::string path = file("o.yaml", "train: {epochs: 3}\n");
+  const Outcome resolved = troupe_command({"options", path, "-r", "seed=9"});
+  EXPECT_EQ(resolved.exit_code, 0);
+  EXPECT_THAT(resolved.out, AllOf(HasSubstr("seed: 9\n"), HasSubstr("  epochs: 3\n")));
+  EXPECT_EQ(troupe_command({"options", file("again.yaml", resolved.out)}).out, resolved.out);
+}
+
+TEST_F(Command, ReadsEveryShippedRecipe) {
+  int recipes = 0;
+  for (const auto& entry : fs::directory_iterator(TROUPE_SOURCE_DIR "/recipes")) {
+    EXPECT_EQ(troupe_command({"options", entry.path().string()}).exit_code, 0) << entry.path();
+    ++recipes;
+  }
+  EXPECT_GT(recipes, 0);
+}
+
+}  // namespace
+}  // namespace troupe

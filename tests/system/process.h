@@ -1,0 +1,17 @@
+#pragma once
+#include <string>
+#include <vector>
+
+namespace troupe {
+
+/// What a process left behind.
+struct Outcome {
+  int exit_code = -1;  ///< 128 + the signal, if one ended it
+  std::string out;
+  std::string error;
+};
+
+/// Runs a program with arguments, without a shell, in `folder`, and waits for it.
+Outcome run_process(const std::vector<std::string>& words, const std::string& folder = ".");
+
+}  // namespace troupe

@@ -1,0 +1,254 @@
+// What a run writes and shows: folder, train.csv, lines, progress bar.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "apps/output/csv.h"
+#include "apps/output/folder.h"
+#include "apps/output/log.h"
+#include "apps/output/progress.h"
+#include "apps/report.h"
+#include "runtime/error.h"
+
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::seconds;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+/// An own folder, removed at the end.
+class Output : public testing::Test {
+ protected:
+  Output() {
+    std::string pattern = (fs::temp_directory_path() / "troupe_output_XXXXXX").string();
+    root_ = ::mkdtemp(pattern.data());
+  }
+  ~Output() override { fs::remove_all(root_); }
+
+  static std::string content(const fs::path& path) {
+    std::ifstream file(path);
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+  static std::string refusal(const std::function<void()>& action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::io);
+      EXPECT_FALSE(error.remedy().empty());
+      return error.message();
+    }
+    return "no error";
+  }
+
+  fs::path root_;
+};
+
+StepReport step_report(std::int64_t step) {
+  return {.step = step,
+          .steps_total = 100,
+          .epoch = 1,
+          .epochs_total = 2,
+          .loss = 1.0 / 3,
+          .accuracy = 0.5,
+          .images_per_second = 1234.56,
+          .lr = 0.1};
+}
+
+TEST_F(Output, FoldersAreNamedAfterDateAndTime) {
+  const auto folder = OutputFolder::create(std::nullopt, std::chrono::system_clock::now(), root_);
+  EXPECT_THAT(fs::relative(folder.path(), root_).string(),
+              testing::MatchesRegex("[0-9]{4}-[0-9]{2}-[0-9]{2}/[0-9]{2}-[0-9]{2}-[0-9]{2}"));
+  EXPECT_TRUE(fs::is_directory(folder.path()));
+}
+
+TEST_F(Output, RunsOfTheSameSecondGetFoldersOfTheirOwn) {
+  const auto now = std::chrono::system_clock::now();
+  std::vector<std::string> paths(8);
+  {
+    std::vector<std::jthread> runs;
+    for (auto& path : paths)
+      runs.emplace_back(
+          [&] { path = OutputFolder::create(std::nullopt, now, root_).path().string(); });
+  }
+  EXPECT_EQ(std::set<std::string>(paths.begin(), paths.end()).size(), paths.size());
+}
+
+TEST_F(Output, AChosenFolderIsMadeAndMayExist) {
+  EXPECT_EQ(OutputFolder::create(root_ / "a" / "b").path(), root_ / "a" / "b");
+  EXPECT_EQ(OutputFolder::create(root_ / "a" / "b").path(), root_ / "a" / "b");
+}
+
+TEST_F(Output, AFolderThatCannotBeMadeIsAnErrorWithItsName) {
+  std::ofstream(root_ / "file") << "x";
+  EXPECT_THAT(refusal([&] { OutputFolder::create(root_ / "file"); }), HasSubstr("file"));
+  EXPECT_THAT(refusal([&] { OutputFolder::create(root_ / "file" / "below"); }),
+              HasSubstr("cannot be made"));
+  EXPECT_THAT(refusal([&] {
+                OutputFolder::create(std::nullopt, std::chrono::system_clock::now(),
+                                     root_ / "file");
+              }),
+              HasSubstr("cannot be made"));
+  EXPECT_THAT(refusal([&] { OutputFolder::create("/proc/troupe"); }), HasSubstr("/proc/troupe"));
+}
+
+TEST_F(Output, ResolvedOptionsAreWrittenWhole) {
+  const auto folder = OutputFolder::create(root_ / "run");
+  folder.write_options("seed: 1\n");
+  folder.write_options("seed: 2\n");
+  EXPECT_EQ(content(folder.options()), "seed: 2\n");
+  EXPECT_FALSE(fs::exists(folder.options().string() + ".new"));
+  fs::create_directory(folder.options().string() + ".new");
+  EXPECT_THAT(refusal([&] { folder.write_options("seed: 3\n"); }), HasSubstr("cannot be written"));
+}
+
+TEST_F(Output, TheNewestFolderWithCheckpointsIsFound) {
+  EXPECT_EQ(newest_output(root_ / "none"), std::nullopt);
+  EXPECT_EQ(newest_output(root_), std::nullopt);
+  const auto now = fs::file_time_type::clock::now();
+  const auto make = [&](const char* name, bool filled, seconds age) {
+    fs::create_directories(root_ / "2026-01-02" / name / "checkpoints");
+    if (filled) std::ofstream(root_ / "2026-01-02" / name / "checkpoints" / "step_1") << "x";
+    fs::last_write_time(root_ / "2026-01-02" / name / "checkpoints", now - age);
+  };
+  make("10-00-00", true, seconds(30));
+  make("10-00-00-2", true, seconds(20));
+  make("11-00-00", false, seconds(10));
+  EXPECT_EQ(newest_output(root_), root_ / "2026-01-02" / "10-00-00-2");
+}
+
+TEST_F(Output, TheCsvHasNamesUnitsAndNineDigitsOfLoss) {
+  TrainCsv csv(root_ / "train.csv");
+  EXPECT_TRUE(csv.add(step_report(1)));
+  const EvaluationReport evaluation{.loss = 0.25, .correct = 9131, .count = 10000};
+  EXPECT_TRUE(csv.add(step_report(2), &evaluation));
+  EXPECT_EQ(content(root_ / "train.csv"),
+            "step,epoch,loss,accuracy,images_per_second,learning_rate,test_loss,test_accuracy,"
+            "test_correct,test_count\n"
+            ",,nats,,1/s,,nats,,,\n"
+            "1,1,0.333333333,0.5,1234.56,0.1,,,,\n"
+            "2,1,0.333333333,0.5,1234.56,0.1,0.25,0.9131,9131,10000\n");
+}
+
+TEST_F(Output, ACsvThatGoesOnKeepsItsRows) {
+  { EXPECT_TRUE(TrainCsv(root_ / "train.csv").add(step_report(1))); }
+  { EXPECT_TRUE(TrainCsv(root_ / "train.csv").add(step_report(2))); }
+  const std::string text = content(root_ / "train.csv");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
+}
+
+TEST_F(Output, AFullDiskIsToldAndNotFatal) {
+  TrainCsv csv("/dev/full");
+  EXPECT_FALSE(csv.add(step_report(1)));
+}
+
+TEST_F(Output, FilesThatCannotBeOpenedAreErrorsWithTheirName) {
+  EXPECT_THAT(refusal([&] { TrainCsv csv(root_ / "no" / "train.csv"); }), HasSubstr("train.csv"));
+  EXPECT_THAT(refusal([&] { open_log(root_); }), HasSubstr(root_.string()));
+}
+
+TEST_F(Output, TheLogIsFlushedLineByLine) {
+  const auto log = open_log(root_ / "train.log");
+  log->info("step {}", 3);
+  EXPECT_THAT(content(root_ / "train.log"), EndsWith(" info step 3\n"));
+}
+
+TEST(Report, EpochLinesShowTheTestFiguresWhereThereAreAny) {
+  EpochReport report{.epoch = 1,
+                     .epochs_total = 2,
+                     .step = 937,
+                     .time = std::chrono::milliseconds(9819),
+                     .loss = 1.6997,
+                     .accuracy = 0.6386,
+                     .images_per_second = 5084.2,
+                     .evaluation = std::nullopt};
+  EXPECT_EQ(epoch_line(report),
+            "Epoch 1/2: Time=9.819s, Loss=1.6997, Accuracy=0.6386, Throughput=5084.2 img/s");
+  report.evaluation = EvaluationReport{.loss = 0.25, .correct = 9131, .count = 10000};
+  EXPECT_THAT(epoch_line(report), HasSubstr("Loss=0.2500, Accuracy=0.9131"));
+  EXPECT_EQ(accuracy_line(*report.evaluation), "test accuracy 0.9131 (9131/10000)");
+}
+
+TEST(Report, DurationsReadLikeSpeech) {
+  EXPECT_EQ(duration_text(seconds(42)), "42s");
+  EXPECT_EQ(duration_text(seconds(187)), "3m07s");
+  EXPECT_EQ(duration_text(seconds(7500)), "2h05m");
+  EXPECT_EQ(duration_text(seconds(4 * 86400 + 3 * 3600)), "4d03h");
+  EXPECT_EQ(duration_text(seconds(-1)), "?");
+  EXPECT_EQ(duration_text(std::chrono::duration<double>(1e300)), "?");
+}
+
+TEST(ProgressBar, FitsEveryWidthAndDropsItsPartsFirst) {
+  for (int width = 0; width < 200; ++width)
+    EXPECT_LE(progress_bar(step_report(50), seconds(90), width).size(),
+              static_cast<std::size_t>(std::max(width - 1, 0)));
+  EXPECT_THAT(progress_bar(step_report(50), seconds(90), 120),
+              testing::AllOf(StartsWith(" 50% [####"), HasSubstr("1m30s to go"),
+                             HasSubstr("loss 0.3333"), EndsWith("step 50/100")));
+  EXPECT_THAT(progress_bar(step_report(50), seconds(90), 30),
+              testing::AllOf(HasSubstr("to go"), Not(HasSubstr("loss"))));
+  EXPECT_THAT(progress_bar(step_report(100), seconds(0), 80), Not(HasSubstr(".]")));
+}
+
+/// What Progress writes for some steps a second apart.
+std::string shown(const ProgressStyle& style, int steps, int seconds_a_step) {
+  char* text = nullptr;
+  std::size_t size = 0;
+  std::FILE* out = open_memstream(&text, &size);
+  Progress::Clock::time_point now{};
+  {
+    Progress progress(out, style, now);
+    for (int step = 1; step <= steps; ++step)
+      progress.step(step_report(step), now += seconds(seconds_a_step));
+    progress.epoch({.epoch = 1, .epochs_total = 1});
+    const EvaluationReport evaluation{.loss = 0, .correct = 1, .count = 2};
+    progress.finish(&evaluation);
+  }
+  std::fclose(out);
+  std::string result(text, size);
+  std::free(text);
+  return result;
+}
+
+TEST(Progress, WritesAPlainLineEveryFewSecondsWithoutATerminal) {
+  const std::string text = shown({}, 12, 1);
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(text, Not(HasSubstr("\r")));
+  EXPECT_THAT(text, StartsWith("step 5/100  epoch 1/2  loss 0.3333"));
+  EXPECT_THAT(text, HasSubstr("1m35s to go\n"));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
+  EXPECT_THAT(text, EndsWith("\ntest accuracy 0.5000 (1/2)\n"));
+}
+
+TEST(Progress, RedrawsOneLineOnATerminalAndClearsItForLinesThatStay) {
+  const std::string text = shown({.terminal = true, .color = false, .width = 60}, 3, 1);
+  EXPECT_THAT(text, HasSubstr("\r\x1b[2K  3% ["));
+  EXPECT_THAT(text, HasSubstr("\r\x1b[2KEpoch 1/1"));
+  EXPECT_THAT(text, Not(HasSubstr("\x1b[1m")));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
+}
+
+TEST(Progress, UsesColorOnlyWhereAskedTo) {
+  EXPECT_THAT(shown({.terminal = true, .color = true, .width = 60}, 1, 1), HasSubstr("\x1b[1m"));
+}
+
+TEST(Progress, KnowsThatAPipeIsNoTerminal) {
+  std::FILE* file = std::tmpfile();
+  EXPECT_FALSE(ProgressStyle::of(file).terminal);
+  EXPECT_FALSE(ProgressStyle::of(file).color);
+  std::fclose(file);
+}
+
+}  // namespace
+}  // namespace troupe
