@@ -206,7 +206,7 @@ class OneDnnConvolution final : public ConvolutionKernel {
     compiled.primitive.run(stream);
     compiled.export_gradient->set(DNNL_ARG_FROM, ordered.raw());
     compiled.export_gradient->set(DNNL_ARG_TO, weight_grad.raw());
-    compiled.export_gradient->run(stream);
+    compiled.export_gradient->run(copy_stream(stream, weight_grad.bytes()));
   }
 
  private:
@@ -239,7 +239,8 @@ class OneDnnConvolution final : public ConvolutionKernel {
   Compiled& direction(Plan& plan, ConvolutionDirection direction) {
     auto& compiled = plan.directions[static_cast<std::size_t>(direction)];
     if (compiled) return *compiled;
-    use_stream_threads({.threads = plan.threads});
+    const Stream stream{.threads = plan.threads};
+    use_stream_threads(stream);
     const auto paths = convolution_paths(options_, plan.x_shape, direction);
     for (std::size_t i = 0; i < paths.size() && !compiled; ++i) {
       const bool last_choice = i + 1 == paths.size();
@@ -254,7 +255,7 @@ class OneDnnConvolution final : public ConvolutionKernel {
     }
     const auto plain = onednn_memory(weight_shape_, Layout::row_major);
     if (direction == ConvolutionDirection::weight_gradient && compiled->weights != plain)
-      compiled->export_gradient = prepare_copy(compiled->weights, plain);
+      compiled->export_gradient = prepare_copy(stream, compiled->weights, plain);
     return *compiled;
   }
 

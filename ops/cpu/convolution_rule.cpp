@@ -22,14 +22,18 @@ bool winograd_can(const ConvolutionOptions& o) {
 // convolution in its best layout: F(4x4, 3x3) gains a factor of 1.2 to 1.5 at 16 -> 16 and
 // 64 -> 64 channels and of 2 to 2.7 from 160 channels on, ties at 32 -> 32 on Zen 5, and loses at
 // 16 -> 32, where transforming the tiles costs as much as the multiplications that it saves.
-// Images that fill less than half of their 4x4 tiles (5x5, 2x2, 1x1) waste what it saves.
+// Images that fill less than half of their 4x4 tiles (5x5, 2x2, 1x1) waste what it saves. Each
+// call also transforms the weights, which pays from about 16 tiles on for most channel counts,
+// from 32 for all (eight images of 7x7, say).
 bool winograd_wins(const ConvolutionOptions& o, const Shape& x) {
-  const auto tiled = [](std::int64_t size) { return (size + 3) / 4 * 4; };
+  const auto tiles = [](std::int64_t size) { return (size + 3) / 4; };
   const Shape y = convolution_output_shape(o, x);
-  const bool fills_tiles = 2 * y[2] * y[3] >= tiled(y[2]) * tiled(y[3]);
+  const std::int64_t tiles_an_image = tiles(y[2]) * tiles(y[3]);
+  const bool fills_tiles = 2 * y[2] * y[3] >= 16 * tiles_an_image;
+  const bool enough_tiles = y[0] * tiles_an_image >= 32;
   const bool enough_channels =
       o.in_channels == o.out_channels || o.in_channels * o.out_channels >= 1024;
-  return fills_tiles && enough_channels;
+  return fills_tiles && enough_tiles && enough_channels;
 }
 
 }  // namespace

@@ -82,7 +82,15 @@ void PreparedPrimitive::run(const Stream& stream) {
                 fmt::format("oneDNN failed to run a primitive (status {})", int{status}));
 }
 
-PreparedPrimitive prepare_copy(const dnnl::memory::desc& from, const dnnl::memory::desc& to) {
+Stream copy_stream(const Stream& stream, std::size_t bytes) {
+  Stream result = stream;
+  if (bytes < 65536) result.threads = 1;
+  return result;
+}
+
+PreparedPrimitive prepare_copy(const Stream& stream, const dnnl::memory::desc& from,
+                               const dnnl::memory::desc& to) {
+  use_stream_threads(copy_stream(stream, from.get_size()));
   const dnnl::reorder::primitive_desc description(onednn_engine(), from, onednn_engine(), to,
                                                   onednn_attributes());
   return {dnnl::reorder(description),

@@ -47,6 +47,11 @@ class PreparedPrimitive {
 };
 
 /// A prepared copy from one memory order into another.
-PreparedPrimitive prepare_copy(const dnnl::memory::desc& from, const dnnl::memory::desc& to);
+PreparedPrimitive prepare_copy(const Stream& stream, const dnnl::memory::desc& from,
+                               const dnnl::memory::desc& to);
+
+/// The stream for a copy of so many bytes, for preparing and for running it: waking a second
+/// thread takes longer than copying a few pages.
+Stream copy_stream(const Stream& stream, std::size_t bytes);
 
 }  // namespace troupe::cpu

@@ -18,16 +18,15 @@ const void* PreparedWeights::in_order(const Stream& stream, const dnnl::memory::
     if (copy.version == serial_) return copy.data.raw();
     copy.version = serial_;
     copy.fill.set(DNNL_ARG_FROM, weight_.raw());
-    copy.fill.run(stream);
+    copy.fill.run(copy_stream(stream, weight_.bytes()));
     return copy.data.raw();
   }
-  use_stream_threads(stream);
   Copy& copy = copies_.emplace_back(
-      Copy{order, prepare_copy(plain, order),
+      Copy{order, prepare_copy(stream, plain, order),
            Tensor::empty({static_cast<std::int64_t>(order.get_size())}, DType::u8), serial_});
   copy.fill.set(DNNL_ARG_FROM, weight_.raw());
   copy.fill.set(DNNL_ARG_TO, copy.data.raw());
-  copy.fill.run(stream);
+  copy.fill.run(copy_stream(stream, weight_.bytes()));
   return copy.data.raw();
 }
 

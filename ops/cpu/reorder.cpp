@@ -30,9 +30,8 @@ PreparedPrimitive& prepared_reorder(const Stream& stream, const Shape& shape, La
         entry.shape == shape)
       return entry.copy;
   if (cache.size() == most) cache.pop_back();
-  use_stream_threads(stream);
   cache.push_front({shape, from, to, stream.threads,
-                    prepare_copy(onednn_memory(shape, from), onednn_memory(shape, to))});
+                    prepare_copy(stream, onednn_memory(shape, from), onednn_memory(shape, to))});
   return cache.front().copy;
 }
 
@@ -52,7 +51,7 @@ void reorder(const Stream& stream, const Tensor& from, Tensor& to) {
   PreparedPrimitive& copy = prepared_reorder(stream, from.shape(), from.layout(), to.layout());
   copy.set(DNNL_ARG_FROM, from.raw());
   copy.set(DNNL_ARG_TO, to.raw());
-  copy.run(stream);
+  copy.run(copy_stream(stream, from.bytes()));
 }
 
 Tensor in_layout(const Stream& stream, const Tensor& tensor, Layout layout) {

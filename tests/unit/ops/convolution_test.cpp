@@ -264,6 +264,7 @@ TEST(ConvolutionRule, AsksForWinogradOnlyWhereItWins) {
   EXPECT_EQ(winograd(square(64, 64, 3, 1, 1), {64, 64, 7, 7}, automatic), possible);
   EXPECT_FALSE(winograd(square(16, 32, 3, 1, 1), {64, 16, 14, 14}, automatic));
   EXPECT_FALSE(winograd(wide, {16, 160, 5, 5}, automatic));
+  EXPECT_FALSE(winograd(square(64, 64, 3, 1, 1), {4, 64, 7, 7}, automatic));
   EXPECT_FALSE(winograd(wide, {16, 160, 32, 32}, ConvolutionAlgorithm::direct));
   EXPECT_FALSE(winograd(square(160, 160, 3, 2, 1), {16, 160, 32, 32}, automatic));
   EXPECT_FALSE(winograd(square(64, 64, 5, 1, 2), {8, 64, 9, 9}, ConvolutionAlgorithm::winograd));
