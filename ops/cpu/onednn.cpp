@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <omp.h>
 
+#include "ops/cpu/scratch.h"
 #include "runtime/error.h"
 
 namespace troupe::cpu {
@@ -69,11 +70,8 @@ void PreparedPrimitive::set(int argument, const void* data) {
 }
 
 void PreparedPrimitive::run(const Stream& stream) {
-  Tensor scratch;
-  if (scratch_bytes_ > 0) {
-    scratch = Tensor::empty({static_cast<std::int64_t>(scratch_bytes_)}, DType::u8);
-    set(DNNL_ARG_SCRATCHPAD, scratch.raw());
-  }
+  const Scratch scratch(scratch_bytes_);
+  if (scratch_bytes_ > 0) set(DNNL_ARG_SCRATCHPAD, scratch.data());
   use_stream_threads(stream);
   const dnnl_status_t status = dnnl_primitive_execute(
       primitive_.get(), stream_.get(), static_cast<int>(arguments_.size()), arguments_.data());

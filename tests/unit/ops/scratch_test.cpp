@@ -1,0 +1,41 @@
+#include "ops/cpu/scratch.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace troupe::cpu {
+namespace {
+
+TEST(Scratch, HandsOutTheBlockThatWasUsedLast) {
+  Scratch(1 << 20);  // large enough for what follows
+  void* first = nullptr;
+  {
+    Scratch scratch(1000);
+    first = scratch.data();
+  }
+  EXPECT_EQ(Scratch(1 << 20).data(), first);
+  EXPECT_EQ(Scratch(10).data(), first);
+}
+
+TEST(Scratch, GivesEachCallItsOwnAlignedMemory) {
+  Scratch a(100), b(1 << 16);
+  EXPECT_NE(a.data(), b.data());
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(a.data()) % 64, 0u);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(b.data()) % 64, 0u);
+  std::memset(a.data(), 1, 100);
+  std::memset(b.data(), 2, 1 << 16);
+  EXPECT_EQ(static_cast<char*>(a.data())[99], 1);
+}
+
+TEST(Scratch, GrowsWhenALaterCallWishesForMore) {
+  for (std::size_t bytes = 1; bytes < (std::size_t{1} << 24); bytes *= 4) {
+    Scratch scratch(bytes);
+    std::memset(scratch.data(), 3, bytes);
+  }
+}
+
+TEST(Scratch, IsNothingForNoBytes) { EXPECT_EQ(Scratch(0).data(), nullptr); }
+
+}  // namespace
+}  // namespace troupe::cpu
