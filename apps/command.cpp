@@ -64,6 +64,9 @@ int run_command(int argc, char** argv) {
   app.set_version_flag("--version", "troupe " TROUPE_VERSION);
   app.require_subcommand(1);
   ChosenVerb chosen;
+  add_eval_verb(app, chosen);
+  add_export_verb(app, chosen);
+  add_inspect_verb(app, chosen);
   add_options_verb(app, chosen);
   try {
     app.parse(argc, argv);

@@ -25,20 +25,4 @@ Options parse_options(std::string_view text, const std::string& source,
   return resolve(parse_yaml(text, source), overrides);
 }
 
-ModelOptions model_options(const Options& options) {
-  ModelOptions model;
-  model.name = options.model.name;
-  model.in_channels = options.model.in_channels;
-  if (options.data.name == "synthetic") {
-    model.height = options.data.shape.at(1);
-    model.width = options.data.shape.at(2);
-  }
-  model.widths = options.model.widths;
-  model.classes = options.model.classes;
-  model.dropout = options.model.dropout;
-  if (options.convolution == "direct") model.convolution = ConvolutionAlgorithm::direct;
-  if (options.convolution == "winograd") model.convolution = ConvolutionAlgorithm::winograd;
-  return model;
-}
-
 }  // namespace troupe

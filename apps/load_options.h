@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "apps/options.h"
-#include "ops/models/model.h"
 #include "runtime/options/field.h"
 
 namespace troupe {
@@ -19,8 +18,5 @@ Options parse_options(std::string_view text, const std::string& source,
 
 /// What no single key can tell: values that do not go together. Called by load_options.
 void validate(const Options& options, const OptionOrigins& origins);
-
-/// The model that these options ask for; the size of a sample follows from the data.
-ModelOptions model_options(const Options& options);
 
 }  // namespace troupe

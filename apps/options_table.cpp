@@ -82,7 +82,7 @@ void add_train(OptionFields& fields, Options::Train& t) {
                          "samples of one step, over all replicas and micro-batches",
                          {.at_least = 1, .at_most = largest_size, .synonyms = {"batch", "bs"}}));
   fields.push_back(field("train.micro_batches", t.micro_batches,
-                         "parts of a replica's share of the batch, which follow one another "
+                         "parts of a batch, over all replicas, which follow one another "
                          "through the pipeline",
                          {.at_least = 1, .at_most = largest_count, .synonyms = {"microbatches"}}));
   fields.push_back(

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "apps/load_options.h"
+#include "apps/run_options.h"
 #include "runtime/error.h"
 
 namespace troupe {
@@ -88,22 +89,21 @@ class Validator {
 
   void check_batch() const {
     const auto& train = options_.train;
-    const std::int64_t parts = train.micro_batches * options_.parallel.data;
-    require(train.batch_size >= parts, {"train.batch_size", "train.micro_batches", "parallel.data"},
+    const std::int64_t parts = train.micro_batches, replicas = options_.parallel.data;
+    require(parts >= replicas, {"train.micro_batches", "parallel.data"},
+            fmt::format("raise train.micro_batches to {} or more", replicas),
+            "train.micro_batches is {}, fewer than the {} replicas that share them", parts,
+            replicas);
+    require(train.batch_size >= parts, {"train.batch_size", "train.micro_batches"},
             fmt::format("raise train.batch_size to {} or more", parts),
-            "train.batch_size is {}, less than one sample for each of {} micro-batches of {} "
-            "replica{}",
-            train.batch_size, train.micro_batches, options_.parallel.data,
-            options_.parallel.data == 1 ? "" : "s");
+            "train.batch_size is {}, less than one sample for each of {} micro-batches",
+            train.batch_size, parts);
     const std::int64_t samples = sample_count();
     require(!options_.data.drop_last || train.batch_size <= samples,
             {"train.batch_size", "data.limit", "data.count"},
             "lower train.batch_size, or set data.drop_last to false",
             "train.batch_size is {}, but there are {} training samples: no whole batch",
             train.batch_size, samples);
-    require(samples >= parts, {"data.limit", "data.count", "train.micro_batches"},
-            "take more samples or fewer micro-batches",
-            "{} training samples are fewer than {} micro-batches", samples, parts);
   }
 
   /// Training samples as the options tell; Fashion-MNIST has 60,000.
@@ -172,7 +172,7 @@ class Validator {
             remedy, "faults names {}, but there are {} stages of {} replica{}", fault.actor,
             options_.parallel.pipeline, options_.parallel.data,
             options_.parallel.data == 1 ? "" : "s");
-    const std::int64_t parts = options_.train.micro_batches * options_.parallel.data;
+    const std::int64_t parts = options_.train.micro_batches;
     require(fault.micro_batch < parts, {"faults"}, fmt::format("write 0 to {}", parts - 1),
             "faults names micro-batch {}, but a step has {}", fault.micro_batch, parts);
   }

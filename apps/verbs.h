@@ -9,6 +9,9 @@ namespace troupe {
 
 using ChosenVerb = std::function<int()>;
 
+void add_eval_verb(CLI::App& app, ChosenVerb& chosen);
+void add_export_verb(CLI::App& app, ChosenVerb& chosen);
+void add_inspect_verb(CLI::App& app, ChosenVerb& chosen);
 void add_options_verb(CLI::App& app, ChosenVerb& chosen);
 
 }  // namespace troupe

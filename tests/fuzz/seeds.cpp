@@ -70,9 +70,12 @@ void checkpoint_seeds(const fs::path& folder) {
 int main(int, char** arguments) {
   const fs::path corpus = arguments[1];
   const fs::path golden = arguments[2];
-  for (const char* name : {"idx", "safetensors", "checkpoint"})
+  for (const char* name : {"idx", "safetensors", "checkpoint", "options"})
     fs::create_directories(corpus / name);
   idx_seeds(corpus / "idx");
   write(corpus / "safetensors" / "python", read(golden / "safetensors.safetensors"));
   checkpoint_seeds(corpus / "checkpoint");
+  write(corpus / "options" / "recipe", read(golden / "../../recipes/demo.yaml"));
+  write(corpus / "options" / "override",
+        std::string("faults: [{actor: stage/0}]\n") + '\0' + "parallel={data: 2, cut: auto}");
 }

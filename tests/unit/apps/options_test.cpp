@@ -7,6 +7,7 @@
 
 #include "apps/load_options.h"
 #include "apps/options_table.h"
+#include "apps/run_options.h"
 #include "runtime/error.h"
 
 namespace troupe {
@@ -134,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(
     Together, WrongOption,
     testing::Values(WrongValue{"train.batch_size=3", "4 micro-batches"},
                     WrongValue{"train.micro_batches=65", "raise train.batch_size to 65"},
-                    WrongValue{"parallel.data=17", "raise train.batch_size to 68"},
+                    WrongValue{"parallel.data=5", "raise train.micro_batches to 5"},
                     WrongValue{"data.limit=63", "no whole batch"},
                     WrongValue{"train.warmup_steps=938", "the run has 937 steps"},
                     WrongValue{"parallel.cut=[1, 2]", "parallel.pipeline is 1"},

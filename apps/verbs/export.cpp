@@ -1,0 +1,42 @@
+// troupe export: the weights of a checkpoint as a safetensors file, under PyTorch's names.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "apps/command.h"
+#include "apps/verbs.h"
+#include "apps/weights_file.h"
+#include "runtime/file/safetensors.h"
+
+namespace troupe {
+namespace {
+
+struct ExportArguments {
+  std::filesystem::path checkpoint;
+  std::filesystem::path output;
+};
+
+int export_weights(const ExportArguments& arguments) {
+  const WeightsFile weights = read_weights(arguments.checkpoint);
+  // "pt": what transformers and others look for before they load a file into PyTorch.
+  write_safetensors(arguments.output, weights.tensors, {{"format", "pt"}}).value();
+  fmt::print("{}: {} tensors of step {}, from {}\n", arguments.output.string(),
+             weights.tensors.size(), weights.step, weights.path.string());
+  return exit_done;
+}
+
+}  // namespace
+
+void add_export_verb(CLI::App& app, ChosenVerb& chosen) {
+  auto arguments = std::make_shared<ExportArguments>();
+  CLI::App* verb = app.add_subcommand("export", "Write a checkpoint's weights as safetensors");
+  verb->add_option("CHECKPOINT", arguments->checkpoint,
+                   "checkpoint, or an output folder for its newest whole one")
+      ->required();
+  verb->add_option("-o,--output", arguments->output, "file to write")->required();
+  verb->callback(
+      [arguments, &chosen] { chosen = [arguments] { return export_weights(*arguments); }; });
+}
+
+}  // namespace troupe

@@ -1,0 +1,152 @@
+// eval, export and inspect on a small checkpoint, through the command's own entry.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "actors/data/dataset.h"
+#include "apps/command.h"
+#include "apps/load_options.h"
+#include "apps/options_table.h"
+#include "apps/run_options.h"
+#include "ops/nn/network.h"
+#include "runtime/file/checkpoint.h"
+
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+struct Ran {
+  int code = 0;
+  std::string out, error;
+};
+
+Ran run(std::vector<std::string> words) {
+  words.insert(words.begin(), "troupe");
+  std::vector<char*> arguments;
+  for (auto& word : words) arguments.push_back(word.data());
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  const int code = run_command(static_cast<int>(arguments.size()), arguments.data());
+  std::fflush(stdout);
+  const std::string out = testing::internal::GetCapturedStdout();
+  return {code, out, testing::internal::GetCapturedStderr()};
+}
+
+constexpr std::int64_t favourite = 3;
+
+/// The checkpoint of a perceptron that answers `favourite` to everything.
+class Verbs : public testing::Test {
+ protected:
+  Verbs() {
+    std::string pattern = (fs::temp_directory_path() / "troupe_verbs_XXXXXX").string();
+    root_ = ::mkdtemp(pattern.data());
+    options_ = parse_options(
+        "model: {name: mlp, widths: [8]}\n"
+        "data: {name: synthetic, shape: [1, 4, 4], count: 600}\n",
+        "o.yaml");
+    Model model = make_model(model_options(options_));
+    const std::size_t blocks = model.blocks.size();
+    const Network network(std::move(model), 0, blocks, DType::f32, Stream{});
+    const StatePtr state = initial_state(network.spec(), DType::f32, 1);
+    auto tensors = named_tensors(network.spec(), *state, true);
+    for (auto& [name, tensor] : tensors) {
+      if (tensor.dtype() != DType::f32) continue;
+      tensor = Tensor::zeros(tensor.shape());
+      if (name.ends_with("bias") && tensor.element_count() == 10)
+        tensor.data<float>()[favourite] = 1;
+    }
+    tensors.push_back({"optimizer.momentum.x", Tensor::zeros({2})});
+    Manifest manifest;
+    manifest.step = 7;
+    manifest.options = resolved_yaml(options_);
+    checkpoint_ = write_checkpoint(root_ / "checkpoints", manifest, {{0, tensors}}).value();
+  }
+  ~Verbs() override { fs::remove_all(root_); }
+
+  fs::path root_, checkpoint_;
+  Options options_;
+};
+
+TEST_F(Verbs, EvalCountsEachTestSampleOnce) {
+  const Dataset data = open_dataset(dataset_options(options_));
+  const auto labels = data.labels(Split::test);
+  const auto expected = std::count(labels.elements<std::int64_t>().begin(),
+                                   labels.elements<std::int64_t>().end(), favourite);
+  const Ran ran = run({"eval", root_.string()});
+  EXPECT_EQ(ran.code, exit_done) << ran.error;
+  EXPECT_THAT(ran.out, HasSubstr(fmt::format("({}/{})\n", expected, data.count(Split::test))));
+  EXPECT_GT(expected, 0);
+  EXPECT_LT(expected, data.count(Split::test));
+}
+
+TEST_F(Verbs, ExportedWeightsHaveTheCheckpointsDigestAndAccuracy) {
+  const std::string file = (root_ / "w.safetensors").string();
+  EXPECT_EQ(run({"export", root_.string(), "-o", file}).code, exit_done);
+  const Ran digest = run({"inspect", "--digest", root_.string()});
+  EXPECT_THAT(digest.out, testing::MatchesRegex("[0-9a-f]{64}\n"));
+  EXPECT_EQ(run({"inspect", "--digest", file}).out, digest.out);
+  EXPECT_THAT(run({"inspect", file}).out, testing::Not(HasSubstr("optimizer")));
+
+  std::ofstream(root_ / "o.yaml") << resolved_yaml(options_);
+  const Ran from_file = run({"eval", file, "--options", (root_ / "o.yaml").string()});
+  const Ran from_checkpoint = run({"eval", checkpoint_.string()});
+  EXPECT_EQ(from_file.code, exit_done) << from_file.error;
+  EXPECT_EQ(from_file.out.substr(from_file.out.find('\n')),
+            from_checkpoint.out.substr(from_checkpoint.out.find('\n')));
+}
+
+TEST_F(Verbs, EvalOfBareWeightsAsksForOptions) {
+  const std::string file = (root_ / "w.safetensors").string();
+  run({"export", root_.string(), "-o", file});
+  const Ran ran = run({"eval", file});
+  EXPECT_EQ(ran.code, exit_usage);
+  EXPECT_THAT(ran.error, HasSubstr("try: name the options file with --options FILE"));
+}
+
+TEST_F(Verbs, EvalRefusesWeightsOfAnotherModel) {
+  const Ran ran = run({"eval", root_.string(), "-r", "model.widths=[9]"});
+  EXPECT_EQ(ran.code, exit_failed);
+  EXPECT_THAT(ran.error, HasSubstr("[8, 16]"));
+}
+
+TEST_F(Verbs, InspectListsTensorsAndFindsDamage) {
+  const Ran whole = run({"inspect", root_.string()});
+  EXPECT_EQ(whole.code, exit_done) << whole.error;
+  EXPECT_THAT(whole.out, HasSubstr("checkpoint of step 7"));
+  EXPECT_THAT(whole.out, HasSubstr("optimizer.momentum.x  f32    [2]"));
+
+  std::fstream shard(checkpoint_ / "stage_00.tensors", std::ios::in | std::ios::out);
+  shard.seekp(20);
+  shard.put('!');
+  shard.close();
+  const Ran damaged = run({"inspect", checkpoint_.string()});
+  EXPECT_EQ(damaged.code, exit_failed);
+  EXPECT_THAT(damaged.error, HasSubstr("stage_00.tensors"));
+}
+
+TEST_F(Verbs, InspectTellsIdxFromOtherFiles) {
+  const unsigned char idx[] = {0, 0, 8, 1, 0, 0, 0, 3, 7, 7, 7};
+  std::ofstream(root_ / "labels", std::ios::binary)
+      .write(reinterpret_cast<const char*>(idx), sizeof idx);
+  EXPECT_THAT(run({"inspect", (root_ / "labels").string()}).out, HasSubstr("[3]"));
+  std::ofstream(root_ / "text") << "neither the one nor the other";
+  const Ran ran = run({"inspect", (root_ / "text").string()});
+  EXPECT_EQ(ran.code, exit_failed);
+  EXPECT_THAT(ran.error, testing::StartsWith("troupe: error: "));
+}
+
+TEST_F(Verbs, ExportToAFolderThatIsNotThereIsAnError) {
+  const Ran ran = run({"export", root_.string(), "-o", (root_ / "no" / "w").string()});
+  EXPECT_EQ(ran.code, exit_failed);
+  EXPECT_THAT(ran.error, HasSubstr("try: "));
+}
+
+}  // namespace
+}  // namespace troupe
