@@ -31,7 +31,7 @@ void normalise_as(const NormStretch& s) {
   const float* HWY_RESTRICT residual = s.residual;
   const float* HWY_RESTRICT scales = s.scales;
   float* HWY_RESTRICT z = s.z;
-  for_tiles(s.length, s.period, [&](auto d, std::int64_t i, std::int64_t p) HWY_ATTR {
+  for_tiles(s.length, s.period, s.channels, [&](auto d, std::int64_t i, std::int64_t p) HWY_ATTR {
     auto v = hn::MulAdd(hn::LoadU(d, x + i), hn::LoadU(d, slope + p), hn::LoadU(d, offset + p));
     if (with_relu) v = relu(d, v);
     if (with_dropout) v = hn::Mul(v, hn::LoadU(d, scales + i));
@@ -99,6 +99,7 @@ Tensor batch_norm(const Stream& stream, const Tensor& x, const Tensor& weight, c
 
   const NormStretch all{0,
                         panel.period,
+                        panel.run_channels,
                         slope.data<float>(),
                         offset.data<float>(),
                         x.data<float>(),

@@ -74,12 +74,14 @@ void input_gradient_as(const NormBackward& n, const Panel& panel, const Piece& p
   const float* HWY_RESTRICT along_x = n.along_x + tile;
   const float* HWY_RESTRICT constant = n.constant + tile;
   float* HWY_RESTRICT dx = n.dx + piece.offset;
-  for_tiles(piece.length, panel.period, [=](auto d, std::int64_t i, std::int64_t p) HWY_ATTR {
-    const auto v = hn::LoadU(d, x + i);
-    const auto g = masked<mask>(d, hn::LoadU(d, grad + i), v, slope + p, offset + p, z + i);
-    const auto centred = hn::MulAdd(v, hn::LoadU(d, along_x + p), hn::LoadU(d, constant + p));
-    hn::StoreU(hn::MulAdd(g, hn::LoadU(d, along_grad + p), centred), d, dx + i);
-  });
+  for_tiles(
+      piece.length, panel.period, panel.run_channels,
+      [=](auto d, std::int64_t i, std::int64_t p) HWY_ATTR {
+        const auto v = hn::LoadU(d, x + i);
+        const auto g = masked<mask>(d, hn::LoadU(d, grad + i), v, slope + p, offset + p, z + i);
+        const auto centred = hn::MulAdd(v, hn::LoadU(d, along_x + p), hn::LoadU(d, constant + p));
+        hn::StoreU(hn::MulAdd(g, hn::LoadU(d, along_grad + p), centred), d, dx + i);
+      });
 }
 
 void input_gradient(const NormBackward& n, const Panel& panel, const Piece& piece) {

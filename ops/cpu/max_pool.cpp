@@ -20,13 +20,14 @@ HWY_INLINE auto replaces(V value, V largest) {
   return hn::Or(hn::Gt(value, largest), hn::IsNaN(value));
 }
 
-void max_images(const PoolWindows& pool, const float* x, float* y, std::int64_t begin,
-                std::int64_t end) {
+template <bool two_by_two>
+void max_images_as(const PoolWindows& pool, const float* x, float* y, std::int64_t begin,
+                   std::int64_t end) {
   const std::int64_t width = pool.width;
   for (std::int64_t image = begin; image < end; ++image) {
     const float* HWY_RESTRICT from = x + image * pool.input_plane();
     float* HWY_RESTRICT to = y + image * pool.output_plane();
-    for_windows(pool, [=](const Window& window, std::int64_t output) HWY_ATTR {
+    for_windows<two_by_two>(pool, [=](const Window& window, std::int64_t output) HWY_ATTR {
       for_lanes(width, [=](auto d, std::int64_t c) HWY_ATTR {
         const float* at = from + window.first + c;
         auto largest = hn::LoadU(d, at);
@@ -39,6 +40,14 @@ void max_images(const PoolWindows& pool, const float* x, float* y, std::int64_t 
       });
     });
   }
+}
+
+void max_images(const PoolWindows& pool, const float* x, float* y, std::int64_t begin,
+                std::int64_t end) {
+  if (pool.two_by_two())
+    max_images_as<true>(pool, x, y, begin, end);
+  else
+    max_images_as<false>(pool, x, y, begin, end);
 }
 
 /// The place of the largest element of a window, counted from its first, one a lane.
@@ -58,7 +67,7 @@ HWY_INLINE hn::Vec<D> place_of_largest(D d, const float* at, const Window& windo
   return place;
 }
 
-template <bool tiles>
+template <bool tiles, bool two_by_two>
 void max_gradient_images(const PoolWindows& pool, const float* x, const float* grad, float* dx,
                          std::int64_t begin, std::int64_t end) {
   const std::int64_t width = pool.width;
@@ -67,7 +76,7 @@ void max_gradient_images(const PoolWindows& pool, const float* x, const float* g
     const float* HWY_RESTRICT gradient = grad + image * pool.output_plane();
     float* HWY_RESTRICT to = dx + image * pool.input_plane();
     if (!tiles) std::fill_n(to, pool.input_plane(), 0.0f);
-    for_windows(pool, [=](const Window& window, std::int64_t output) HWY_ATTR {
+    for_windows<two_by_two>(pool, [=](const Window& window, std::int64_t output) HWY_ATTR {
       for_lanes(width, [=](auto d, std::int64_t c) HWY_ATTR {
         const auto place = place_of_largest(d, from + window.first + c, window, width);
         const auto g = hn::LoadU(d, gradient + output + c);
@@ -87,10 +96,12 @@ void max_gradient_images(const PoolWindows& pool, const float* x, const float* g
 
 void max_gradient(const PoolWindows& pool, const float* x, const float* grad, float* dx,
                   std::int64_t begin, std::int64_t end) {
-  if (pool.tiles())
-    max_gradient_images<true>(pool, x, grad, dx, begin, end);
+  if (pool.two_by_two() && pool.tiles())
+    max_gradient_images<true, true>(pool, x, grad, dx, begin, end);
+  else if (pool.tiles())
+    max_gradient_images<true, false>(pool, x, grad, dx, begin, end);
   else
-    max_gradient_images<false>(pool, x, grad, dx, begin, end);
+    max_gradient_images<false, false>(pool, x, grad, dx, begin, end);
 }
 
 }  // namespace troupe::cpu::HWY_NAMESPACE

@@ -9,8 +9,9 @@ namespace troupe::cpu {
 struct NormStretch {
   std::int64_t length;
   std::int64_t period;
-  const float* slope;   // tile
-  const float* offset;  // tile
+  std::int64_t channels;  // of the run, after which the coefficients repeat
+  const float* slope;     // tile
+  const float* offset;    // tile
   const float* x;
   const float* residual;  // null if none
   const float* scales;    // dropout's factors; null if none

@@ -25,42 +25,59 @@ struct PhiloxBlocks {
   WordVector number[4];
 };
 
-/// low and high halves of the 64-bit products of a and the constant b.
-HWY_INLINE void multiply_wide(WordVector a, std::uint32_t b, WordVector& low, WordVector& high) {
-  const Words d;
 #if HWY_TARGET == HWY_SCALAR
-  const std::uint64_t product = std::uint64_t{hn::GetLane(a)} * b;
-  low = hn::Set(d, static_cast<std::uint32_t>(product));
-  high = hn::Set(d, static_cast<std::uint32_t>(product >> 32));
+
+HWY_INLINE PhiloxBlocks philox_blocks(const RandomKey& random, WordVector block) {
+  const Words d;
+  const auto numbers = random.block(hn::GetLane(block));
+  return {{hn::Set(d, numbers[0]), hn::Set(d, numbers[1]), hn::Set(d, numbers[2]),
+           hn::Set(d, numbers[3])}};
+}
+
 #else
-  const hn::Repartition<std::uint64_t, Words> d64;
-  const WordVector factor = hn::Set(d, b);
-  const auto even = hn::MulEven(a, factor);
-  const auto odd = hn::MulEven(hn::BitCast(d, hn::ShiftRight<32>(hn::BitCast(d64, a))), factor);
-  low = hn::OddEven(hn::BitCast(d, hn::ShiftLeft<32>(odd)), hn::BitCast(d, even));
-  high = hn::OddEven(hn::BitCast(d, odd), hn::BitCast(d, hn::ShiftRight<32>(even)));
-#endif
+
+using WideWords = hn::Repartition<std::uint64_t, Words>;
+
+/// Counters in the lower halves of 64-bit lanes, where the products want them. The upper halves
+/// hold what is left over from the products; nothing reads them.
+struct WideCounter {
+  WordVector c0, c1, c2, c3;
+};
+
+HWY_INLINE WordVector upper_halves(WordVector v) {
+  return hn::BitCast(Words(), hn::ShiftRight<32>(hn::BitCast(WideWords(), v)));
+}
+
+HWY_INLINE void philox_round(WideCounter& c, WordVector k0, WordVector k1) {
+  const Words d;
+  const auto p0 = hn::BitCast(d, hn::MulEven(c.c0, hn::Set(d, 0xD2511F53u)));
+  const auto p1 = hn::BitCast(d, hn::MulEven(c.c2, hn::Set(d, 0xCD9E8D57u)));
+  c = {hn::Xor3(upper_halves(p1), c.c1, k0), p1, hn::Xor3(upper_halves(p0), c.c3, k1), p0};
+}
+
+HWY_INLINE WordVector join(WordVector even, WordVector odd) {
+  const WideWords d64;
+  return hn::OddEven(hn::BitCast(Words(), hn::ShiftLeft<32>(hn::BitCast(d64, odd))), even);
 }
 
 HWY_INLINE PhiloxBlocks philox_blocks(const RandomKey& random, WordVector block) {
   const Words d;
-  WordVector c0 = block, c1 = hn::Set(d, random.operation);
-  WordVector c2 = hn::Set(d, random.micro_batch), c3 = hn::Set(d, random.step);
+  const auto c1 = hn::Set(d, random.operation), c2 = hn::Set(d, random.micro_batch);
+  const auto c3 = hn::Set(d, random.step);
+  WideCounter even{block, c1, c2, c3}, odd{upper_halves(block), c1, c2, c3};
   auto k0 = static_cast<std::uint32_t>(random.seed);
   auto k1 = static_cast<std::uint32_t>(random.seed >> 32);
   for (int round = 0; round < 10; ++round) {
-    WordVector low0, high0, low1, high1;
-    multiply_wide(c0, 0xD2511F53u, low0, high0);
-    multiply_wide(c2, 0xCD9E8D57u, low1, high1);
-    c0 = hn::Xor(hn::Xor(high1, c1), hn::Set(d, k0));
-    c1 = low1;
-    c2 = hn::Xor(hn::Xor(high0, c3), hn::Set(d, k1));
-    c3 = low0;
+    philox_round(even, hn::Set(d, k0), hn::Set(d, k1));
+    philox_round(odd, hn::Set(d, k0), hn::Set(d, k1));
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
-  return {{c0, c1, c2, c3}};
+  return {
+      {join(even.c0, odd.c0), join(even.c1, odd.c1), join(even.c2, odd.c2), join(even.c3, odd.c3)}};
 }
+
+#endif
 
 }  // namespace troupe::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -21,7 +21,8 @@ struct Window {
 };
 
 /// Calls f(window, output) for each window of a plane; `output` is the first element of its result.
-template <class F>
+/// `two_by_two` says that all windows are such, so that the compiler unrolls loops over them.
+template <bool two_by_two = false, class F>
 HWY_INLINE void for_windows(const PoolWindows& pool, const F& f) {
   const std::int64_t row_step = pool.w.input * pool.width;
   std::int64_t output = 0;
@@ -31,7 +32,9 @@ HWY_INLINE void for_windows(const PoolWindows& pool, const F& f) {
     for (std::int64_t j = 0; j < pool.w.count(); ++j, output += pool.width) {
       const auto column = static_cast<std::size_t>(j);
       const std::int64_t left = pool.w.begin[column];
-      f(Window{begin * row_step + left * pool.width, row_step, rows, pool.w.end[column] - left},
+      const std::int64_t columns = pool.w.end[column] - left;
+      f(Window{begin * row_step + left * pool.width, row_step, two_by_two ? 2 : rows,
+               two_by_two ? 2 : columns},
         output);
     }
   }

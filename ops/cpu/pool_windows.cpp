@@ -17,11 +17,12 @@ void check_image(const Shape& x, const char* operation) {
                             to_string(x)));
 }
 
-void note_tiles(AxisWindows& axis) {
+void note_form(AxisWindows& axis) {
   std::int64_t next = 0;
-  axis.tiles = true;
+  axis.tiles = axis.pairs = true;
   for (std::size_t i = 0; i < axis.begin.size(); ++i) {
     axis.tiles = axis.tiles && axis.begin[i] == next;
+    axis.pairs = axis.pairs && axis.end[i] - axis.begin[i] == 2;
     next = axis.end[i];
   }
   axis.tiles = axis.tiles && next == axis.input;
@@ -44,7 +45,7 @@ AxisWindows sliding_axis(std::int64_t input, std::int64_t kernel, std::int64_t s
     axis.begin.push_back(std::max<std::int64_t>(begin, 0));
     axis.end.push_back(std::min(begin + kernel, input));
   }
-  note_tiles(axis);
+  note_form(axis);
   return axis;
 }
 
@@ -59,7 +60,7 @@ AxisWindows adaptive_axis(std::int64_t input, std::int64_t output, const Shape& 
     axis.begin.push_back(i * input / output);
     axis.end.push_back(((i + 1) * input + output - 1) / output);
   }
-  note_tiles(axis);
+  note_form(axis);
   return axis;
 }
 

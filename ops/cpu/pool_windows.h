@@ -12,6 +12,7 @@ struct AxisWindows {
   std::vector<std::int64_t> begin, end;
   std::int64_t input = 0;
   bool tiles = false;  ///< the windows split the input: each place is in exactly one of them
+  bool pairs = false;  ///< all windows have two places
 
   std::int64_t count() const { return static_cast<std::int64_t>(begin.size()); }
 };
@@ -32,6 +33,7 @@ struct PoolWindows {
                               const char* operation);
 
   bool tiles() const { return h.tiles && w.tiles; }
+  bool two_by_two() const { return h.pairs && w.pairs; }
   std::int64_t input_plane() const { return h.input * w.input * width; }
   std::int64_t output_plane() const { return h.count() * w.count() * width; }
   /// How many images a thread should get at least.

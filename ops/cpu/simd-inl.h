@@ -31,21 +31,32 @@ HWY_INLINE void for_lanes(std::int64_t count, const F& f) {
   for (; i < count; ++i) f(single, i);
 }
 
-/// Calls f(d, i, p) for the elements [0, length) of a piece, where p = i % period is the place in
-/// the tile of coefficients (see Panel; period is a multiple of 64).
-template <class F>
-HWY_INLINE void for_tiles(std::int64_t length, std::int64_t period, const F& f) {
+/// Whether coefficients are the same at all multiples of the vector width: then kernels load them
+/// once, from place 0 of the tile, and keep them in registers.
+HWY_INLINE bool one_vector_repeats(std::int64_t channels) {
+  return static_cast<std::int64_t>(hn::Lanes(hn::ScalableTag<float>())) % channels == 0;
+}
+
+template <bool repeats, class F>
+HWY_INLINE void for_tiles_as(std::int64_t length, std::int64_t period, const F& f) {
   const hn::ScalableTag<float> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t i = 0;
   for (; i + period <= length; i += period)
-    for (std::int64_t p = 0; p < period; p += 4 * lanes) {
-      f(d, i + p, p);
-      f(d, i + p + lanes, p + lanes);
-      f(d, i + p + 2 * lanes, p + 2 * lanes);
-      f(d, i + p + 3 * lanes, p + 3 * lanes);
-    }
+    for (std::int64_t p = 0; p < period; p += 4 * lanes)
+      for (std::int64_t k = 0; k < 4 * lanes; k += lanes) f(d, i + p + k, repeats ? 0 : p + k);
   for_lanes(length - i, [&](auto tag, std::int64_t p) HWY_ATTR { f(tag, i + p, p); });
+}
+
+/// Calls f(d, i, p) for the elements [0, length) of a piece, where p is the place of element i's
+/// coefficients in the tile (see Panel; period is a multiple of 64).
+template <class F>
+HWY_INLINE void for_tiles(std::int64_t length, std::int64_t period, std::int64_t channels,
+                          const F& f) {
+  if (one_vector_repeats(channels))
+    for_tiles_as<true>(length, period, f);
+  else
+    for_tiles_as<false>(length, period, f);
 }
 
 /// v < 0 becomes 0; NaN stays NaN, as in PyTorch.
@@ -82,20 +93,21 @@ HWY_INLINE void add_sums(SumVectors& to, const SumVectors& s) {
 }
 
 /// The sums over the whole periods of a piece, for the places p on of four vectors.
-template <class Step>
+template <bool repeats, class Step>
 HWY_INLINE SumVectors sum_column(std::int64_t whole, std::int64_t period, std::int64_t p,
                                  const Step& step) {
   const hn::ScalableTag<float> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t place = repeats ? 0 : p, next = repeats ? 0 : lanes;
   SumVectors total = zero_sums();
   for (std::int64_t i = p; i < whole;) {
     const std::int64_t stop = whole - i < block_rows * period ? whole : i + block_rows * period;
     SumVectors s = zero_sums();
     for (; i < stop; i += period) {
-      step(d, i, p, s.a0, s.b0);
-      step(d, i + lanes, p + lanes, s.a1, s.b1);
-      step(d, i + 2 * lanes, p + 2 * lanes, s.a2, s.b2);
-      step(d, i + 3 * lanes, p + 3 * lanes, s.a3, s.b3);
+      step(d, i, place, s.a0, s.b0);
+      step(d, i + lanes, place + next, s.a1, s.b1);
+      step(d, i + 2 * lanes, place + 2 * next, s.a2, s.b2);
+      step(d, i + 3 * lanes, place + 3 * next, s.a3, s.b3);
     }
     add_sums(total, s);
   }
@@ -114,7 +126,8 @@ HWY_INLINE void reduce_piece(std::int64_t length, std::int64_t period, std::int6
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const std::int64_t whole = length / period * period;
   for (std::int64_t p = 0; p < period; p += 4 * lanes) {
-    const SumVectors s = sum_column(whole, period, p, step);
+    const SumVectors s = one_vector_repeats(channels) ? sum_column<true>(whole, period, p, step)
+                                                      : sum_column<false>(whole, period, p, step);
     hn::StoreU(s.a0, d, first + p), hn::StoreU(s.b0, d, second + p);
     hn::StoreU(s.a1, d, first + p + lanes), hn::StoreU(s.b1, d, second + p + lanes);
     hn::StoreU(s.a2, d, first + p + 2 * lanes), hn::StoreU(s.b2, d, second + p + 2 * lanes);
