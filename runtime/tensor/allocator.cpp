@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <map>
 #include <mutex>
@@ -15,11 +16,20 @@ namespace {
 
 constexpr std::align_val_t alignment{64};
 
+// More than any machine has, and far enough from overflow to be rounded up.
+constexpr std::size_t most_bytes = std::size_t{1} << 62;
+
 // Four classes for each power of two: at most a quarter of a block is unused.
 std::size_t size_class(std::size_t bytes) {
   if (bytes <= 256) return 256;
+  if (bytes > most_bytes) return bytes;  // cannot be had; the system will say so
   const std::size_t step = std::bit_floor(bytes - 1) / 4;
   return (bytes + step - 1) / step * step;
+}
+
+// Null when memory is out.
+void* allocate_block(std::size_t size) {
+  return size > most_bytes ? nullptr : ::operator new(size, alignment, std::nothrow);
 }
 
 }  // namespace
@@ -41,37 +51,48 @@ CachingAllocator::~CachingAllocator() { trim(); }
 
 void* CachingAllocator::allocate(std::size_t bytes) {
   const std::size_t size = size_class(bytes);
-  {
-    std::lock_guard lock(state_->mutex);
-    auto& counters = state_->counters;
+  const auto count = [&](AllocatorCounters& counters) {
     ++counters.allocations;
     counters.in_use_bytes += size;
     counters.peak_bytes = std::max(counters.peak_bytes, counters.in_use_bytes);
-    auto& blocks = state_->free_blocks[size];
-    if (!blocks.empty()) {
-      void* block = blocks.back();
-      blocks.pop_back();
-      ++counters.reused;
-      counters.cached_bytes -= size;
+  };
+  {
+    std::lock_guard lock(state_->mutex);
+    const auto found = state_->free_blocks.find(size);
+    if (found != state_->free_blocks.end() && !found->second.empty()) {
+      void* block = found->second.back();
+      found->second.pop_back();
+      count(state_->counters);
+      ++state_->counters.reused;
+      state_->counters.cached_bytes -= size;
       return block;
     }
   }
-  if (void* block = ::operator new(size, alignment, std::nothrow)) return block;
+  void* block = allocate_block(size);
+  if (!block) {
+    trim();  // blocks of other sizes may make room
+    block = allocate_block(size);
+  }
   std::lock_guard lock(state_->mutex);
-  state_->counters.in_use_bytes -= size;
-  throw Error(ErrorCode::io,
-              fmt::format("out of memory on {}: {} bytes asked for, {} in use, {} cached",
-                          to_string(device_), size, state_->counters.in_use_bytes,
-                          state_->counters.cached_bytes),
-              "lower train.batch_size, or raise train.micro_batches");
+  if (!block)
+    throw Error(ErrorCode::io,
+                fmt::format("out of memory on {}: {} bytes asked for, {} in use",
+                            to_string(device_), bytes, state_->counters.in_use_bytes),
+                "lower train.batch_size, or raise train.micro_batches");
+  count(state_->counters);
+  return block;
 }
 
 void CachingAllocator::release(void* block, std::size_t bytes) noexcept {
   const std::size_t size = size_class(bytes);
   std::lock_guard lock(state_->mutex);
   state_->counters.in_use_bytes -= size;
-  state_->counters.cached_bytes += size;
-  state_->free_blocks[size].push_back(block);
+  try {
+    state_->free_blocks[size].push_back(block);
+    state_->counters.cached_bytes += size;
+  } catch (const std::bad_alloc&) {  // no memory for the list: the block itself is some
+    ::operator delete(block, alignment);
+  }
 }
 
 AllocatorCounters CachingAllocator::counters() const {

@@ -39,9 +39,9 @@ std::int64_t Shape::element_count() const {
 
 Shape Shape::with_outer(std::int64_t size) const {
   dim(0);  // throws for a scalar
-  Shape result = *this;
-  result.dims_[0] = size;
-  return result;
+  std::array<std::int64_t, max_rank> sizes = dims_;
+  sizes[0] = size;
+  return Shape(std::span<const std::int64_t>(sizes.data(), static_cast<std::size_t>(rank_)));
 }
 
 std::string to_string(const Shape& shape) {

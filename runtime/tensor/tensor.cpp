@@ -44,6 +44,13 @@ Tensor Tensor::zeros(const Shape& shape, DType dtype, Layout layout) {
 
 Tensor Tensor::view(std::shared_ptr<Storage> storage, std::size_t offset_bytes, const Shape& shape,
                     DType dtype, Layout layout) {
+  if (!storage)
+    throw Error(ErrorCode::internal,
+                fmt::format("view: {} {} of no storage", name_of(dtype), to_string(shape)));
+  if (offset_bytes % size_of(dtype) != 0)
+    throw Error(ErrorCode::bad_shape,
+                fmt::format("view: {} {} at byte {}, which is no multiple of its element's {}",
+                            name_of(dtype), to_string(shape), offset_bytes, size_of(dtype)));
   const std::size_t bytes = static_cast<std::size_t>(shape.element_count()) * size_of(dtype);
   if (offset_bytes > storage->bytes() || bytes > storage->bytes() - offset_bytes)
     throw Error(
@@ -69,9 +76,10 @@ Tensor Tensor::view(std::shared_ptr<Storage> storage, std::size_t offset_bytes, 
 Device Tensor::device() const { return storage_ ? storage_->device() : Device{}; }
 
 Tensor Tensor::narrow(std::int64_t start, std::int64_t count) const {
-  if (start < 0 || count < 0 || start + count > dim(0))
-    throw Error(ErrorCode::bad_shape, fmt::format("narrow: rows [{}, {}) of {}", start,
-                                                  start + count, to_string(shape_)));
+  // Compared so that no sum can overflow.
+  if (start < 0 || count < 0 || start > dim(0) || count > dim(0) - start)
+    throw Error(ErrorCode::bad_shape,
+                fmt::format("narrow: {} rows from {} on, of {}", count, start, to_string(shape_)));
   const std::size_t row_bytes = dim(0) == 0 ? 0 : bytes() / static_cast<std::size_t>(dim(0));
   Tensor result = *this;
   result.shape_ = shape_.with_outer(count);
@@ -92,12 +100,16 @@ Tensor Tensor::reshape(const Shape& shape) const {
 }
 
 Tensor Tensor::clone() const {
+  if (!defined()) return {};
   Tensor result = empty(shape_, dtype_, layout_, device());
   std::memcpy(result.raw(), raw(), bytes());
   return result;
 }
 
 void Tensor::check_dtype(DType wanted) const {
+  if (!defined())
+    throw Error(ErrorCode::internal,
+                fmt::format("an undefined tensor was read as {}", name_of(wanted)));
   if (wanted != dtype_)
     throw Error(ErrorCode::bad_shape,
                 fmt::format("a tensor of {} was read as {}", name_of(dtype_), name_of(wanted)));

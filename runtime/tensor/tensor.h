@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -45,7 +46,8 @@ class Tensor {
                       Layout layout = Layout::row_major, Device device = {});
   static Tensor zeros(const Shape& shape, DType dtype = DType::f32,
                       Layout layout = Layout::row_major);
-  /// A row-major view of `storage` beginning `offset_bytes` into it; throws if it does not fit.
+  /// A view of `storage` beginning `offset_bytes` into it; throws if it does not fit, or begins
+  /// between elements.
   static Tensor view(std::shared_ptr<Storage> storage, std::size_t offset_bytes, const Shape& shape,
                      DType dtype, Layout layout = Layout::row_major);
   template <class T>
@@ -62,7 +64,7 @@ class Tensor {
   Device device() const;
   const std::shared_ptr<Storage>& storage() const { return storage_; }
 
-  /// The elements in memory order. Throws if T is not the element type.
+  /// The elements in memory order. Throws if T is not the element type or the tensor undefined.
   template <class T>
   T* data() const {
     check_dtype(dtype_of<T>);
@@ -78,7 +80,7 @@ class Tensor {
   Tensor narrow(std::int64_t start, std::int64_t count) const;
   /// The same elements under another shape; row-major only, shares the data.
   Tensor reshape(const Shape& shape) const;
-  /// The bytes copied to new memory of the same layout. CPU only.
+  /// The bytes copied to new memory of the same layout; undefined if this is. CPU only.
   Tensor clone() const;
 
  private:

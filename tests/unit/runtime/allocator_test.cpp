@@ -1,0 +1,146 @@
+#include "runtime/tensor/allocator.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <thread>
+#include <vector>
+
+#include "runtime/error.h"
+
+namespace troupe {
+namespace {
+
+TEST(CachingAllocator, AlignsBlocksToCacheLines) {
+  CachingAllocator allocator;
+  for (std::size_t bytes : {0, 1, 63, 64, 65, 257, 1000, 4097, 1 << 20}) {
+    void* block = allocator.allocate(bytes);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % 64, 0u) << bytes;
+    std::memset(block, 0xab, bytes);  // all of it is ours, which asan checks
+    allocator.release(block, bytes);
+  }
+}
+
+TEST(CachingAllocator, HandsAFreedBlockOutAgain) {
+  CachingAllocator allocator;
+  void* first = allocator.allocate(1000);
+  allocator.release(first, 1000);
+  EXPECT_EQ(allocator.allocate(1010), first) << "1000 and 1010 bytes are of one class";
+  EXPECT_EQ(allocator.counters().allocations, 2u);
+  EXPECT_EQ(allocator.counters().reused, 1u);
+  allocator.release(first, 1010);
+}
+
+TEST(CachingAllocator, KeepsBlocksOfOtherSizesApart) {
+  CachingAllocator allocator;
+  void* small = allocator.allocate(300);
+  allocator.release(small, 300);
+  void* large = allocator.allocate(3000);
+  EXPECT_NE(large, small);
+  EXPECT_EQ(allocator.counters().reused, 0u);
+  allocator.release(large, 3000);
+}
+
+TEST(CachingAllocator, CountsWhatIsInUseAndWhatIsCached) {
+  CachingAllocator allocator;
+  void* a = allocator.allocate(1024);
+  void* b = allocator.allocate(4096);
+  EXPECT_EQ(allocator.counters().in_use_bytes, 5120u);
+  EXPECT_EQ(allocator.counters().cached_bytes, 0u);
+  allocator.release(a, 1024);
+  EXPECT_EQ(allocator.counters().in_use_bytes, 4096u);
+  EXPECT_EQ(allocator.counters().cached_bytes, 1024u);
+  EXPECT_EQ(allocator.counters().peak_bytes, 5120u);
+  allocator.release(b, 4096);
+  EXPECT_EQ(allocator.counters().in_use_bytes, 0u);
+  EXPECT_EQ(allocator.counters().cached_bytes, 5120u);
+}
+
+TEST(CachingAllocator, ThePeakStartsAgainAtWhatIsInUse) {
+  CachingAllocator allocator;
+  void* a = allocator.allocate(1024);
+  void* b = allocator.allocate(4096);
+  allocator.release(b, 4096);
+  allocator.reset_peak();
+  EXPECT_EQ(allocator.counters().peak_bytes, 1024u);
+  allocator.release(a, 1024);
+}
+
+TEST(CachingAllocator, TrimGivesCachedBlocksBack) {
+  CachingAllocator allocator;
+  void* kept = allocator.allocate(512);
+  allocator.release(allocator.allocate(1 << 16), 1 << 16);
+  allocator.trim();
+  EXPECT_EQ(allocator.counters().cached_bytes, 0u);
+  EXPECT_EQ(allocator.counters().in_use_bytes, 512u);
+  std::memset(kept, 1, 512);  // not given back: still in use
+  allocator.release(kept, 512);
+}
+
+TEST(CachingAllocator, WastesAtMostAQuarterOfABlock) {
+  CachingAllocator allocator;
+  for (std::size_t bytes = 257; bytes < 5'000'000; bytes = bytes * 9 / 8 + 1) {
+    void* block = allocator.allocate(bytes);
+    const std::size_t given = allocator.counters().in_use_bytes;
+    EXPECT_GE(given, bytes);
+    EXPECT_LE(given, bytes + bytes / 4 + 1) << bytes;
+    allocator.release(block, bytes);
+    allocator.trim();
+  }
+}
+
+TEST(CachingAllocator, ReportsTheSizesWhenMemoryIsOut) {
+  CachingAllocator allocator;
+  void* block = allocator.allocate(1024);
+  for (std::size_t bytes : {std::size_t{1} << 60, std::numeric_limits<std::size_t>::max()}) {
+    try {
+      allocator.allocate(bytes);
+      FAIL() << bytes << " bytes were allocated";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::io);
+      EXPECT_NE(error.message().find(std::to_string(bytes)), std::string::npos) << error.message();
+      EXPECT_NE(error.message().find("1024 in use"), std::string::npos) << error.message();
+    }
+  }
+  EXPECT_EQ(allocator.counters().in_use_bytes, 1024u) << "what was not had is not in use";
+  EXPECT_EQ(allocator.counters().peak_bytes, 1024u) << "nor part of the peak";
+  allocator.release(block, 1024);
+}
+
+TEST(CachingAllocator, GivesCachedBlocksUpBeforeItRunsOut) {
+  // Not forced here (that takes all memory of the machine), but the counters tell that an
+  // allocation that fails has given the cache back first.
+  CachingAllocator allocator;
+  allocator.release(allocator.allocate(1 << 16), 1 << 16);
+  EXPECT_THROW(allocator.allocate(std::size_t{1} << 60), Error);
+  EXPECT_EQ(allocator.counters().cached_bytes, 0u);
+}
+
+TEST(CachingAllocator, MayBeUsedFromManyThreads) {
+  CachingAllocator allocator;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&allocator, t] {
+      for (int i = 0; i < 2000; ++i) {
+        const std::size_t bytes = static_cast<std::size_t>(256 << (i % 4));
+        auto* block = static_cast<int*>(allocator.allocate(bytes));
+        block[0] = t;
+        ASSERT_EQ(block[0], t);  // nobody else has this block
+        allocator.release(block, bytes);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  const AllocatorCounters counters = allocator.counters();
+  EXPECT_EQ(counters.allocations, 8000u);
+  EXPECT_EQ(counters.in_use_bytes, 0u);
+}
+
+TEST(CachingAllocator, HasNoneForDevicesThatThisBuildDoesNotKnow) {
+  EXPECT_THROW(CachingAllocator({Device::Kind::cuda, 0}), Error);
+  EXPECT_THROW(CachingAllocator::of({Device::Kind::cuda, 0}), Error);
+  EXPECT_EQ(&CachingAllocator::of({}), &CachingAllocator::of({}));
+}
+
+}  // namespace
+}  // namespace troupe
