@@ -1,21 +1,23 @@
 #include "ops/cpu/table.h"
 
 #include "ops/cpu/batch_norm.h"
+#include "ops/cpu/convolution.h"
 #include "ops/cpu/dropout.h"
 #include "ops/cpu/elementwise.h"
+#include "ops/cpu/linear.h"
 #include "ops/cpu/loss.h"
 #include "ops/cpu/pool.h"
+#include "ops/cpu/reorder.h"
 #include "ops/cpu/sgd.h"
-#include "ops/reference/table.h"
 
 namespace troupe::cpu {
 
 const KernelTable& table() {
   static const KernelTable kernels{
       .backend = "cpu",
-      .convolution = reference::table<float>().convolution,
-      .linear = reference::table<float>().linear,
-      .reorder = reference::table<float>().reorder,
+      .convolution = make_convolution,
+      .linear = make_linear,
+      .reorder = reorder,
       .relu = relu,
       .relu_backward = relu_backward,
       .add = add,

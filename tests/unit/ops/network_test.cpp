@@ -129,8 +129,11 @@ TEST(Network, EvaluatesWithRunningStatisticsAndWithoutDropout) {
   network.use(initial_state(network.spec(), DType::f32, 3));
   const Tensor x = images(4);
   const Tensor all = network.evaluate(x);
-  const Tensor one = network.evaluate(x.narrow(2, 1));  // no other sample plays a part
-  EXPECT_TRUE(same_bits(all.narrow(2, 1), one));
+  // No other sample plays a part, but oneDNN may add up in another order for another batch size.
+  const Tensor one = network.evaluate(x.narrow(2, 1)), same = all.narrow(2, 1);
+  ASSERT_EQ(one.shape(), same.shape());
+  for (std::int64_t i = 0; i < one.element_count(); ++i)
+    EXPECT_NEAR(one.data<float>()[i], same.data<float>()[i], 1e-5) << "logit " << i;
 }
 
 TEST(Network, ATripKeepsTheVersionThatItBeganWith) {
