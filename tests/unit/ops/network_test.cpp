@@ -50,8 +50,8 @@ TEST_P(EachModel, LearnsAFewSamplesByHeart) {
   ModelOptions options{.name = GetParam(), .dropout = 0.0};
   if (options.name == "wide_resnet") options.widths = {4, 4, 6, 8};
   if (options.name == "mlp") options.widths = {16};
-  Network network = whole(options, DType::f64);
-  network.use(initial_state(network.spec(), DType::f64, 1));
+  Network network = whole(options, DType::f32);
+  network.use(initial_state(network.spec(), DType::f32, 1));
   const Tensor x = images(10);
   double first = 0, last = 0;
   for (std::uint32_t step = 0; step < 30; ++step) {

@@ -1,0 +1,195 @@
+#include "samples.h"
+
+namespace troupe::testing_ops {
+namespace {
+
+Sample convolution(std::string what, const Shape& x, const ConvolutionOptions& o) {
+  Sample sample{.name = "convolution2d/" + what, .inputs = {x}, .record = {}};
+  sample.weights.push_back(Shape{o.out_channels, o.in_channels, o.kernel_h, o.kernel_w});
+  if (o.bias) sample.weights.push_back(Shape{o.out_channels});
+  sample.record = [o](Tape& tape, std::span<const Value> in, OwnedKernels& owned) {
+    owned.convolutions.push_back(tape.pass().kernels().convolution(o));
+    return tape.record(primitives::Convolution2d{o, owned.convolutions.back().get(), {0}, {1}},
+                       in[0]);
+  };
+  return sample;
+}
+
+Sample batch_norm(std::string what, const Shape& x, primitives::BatchNorm2d norm, bool residual) {
+  const Shape channels{x[1]};
+  Sample sample{.name = "batch_norm2d/" + what,
+                .inputs = {x},
+                .weights = {channels, channels},
+                .buffers = {channels, channels},
+                .record = {}};
+  norm.weight = {0};
+  norm.bias = {1};
+  norm.running_mean = {0};
+  norm.running_variance = {1};
+  norm.dropout_operation = operation_id("block.dropout");
+  if (residual) sample.inputs.push_back(x);
+  sample.record = [norm, residual](Tape& tape, std::span<const Value> in, OwnedKernels&) {
+    return residual ? tape.record(norm, in[0], in[1]) : tape.record(norm, in[0]);
+  };
+  return sample;
+}
+
+template <class Primitive>
+Sample one_input(std::string what, const Shape& x, Primitive primitive) {
+  return {.name = std::string(Primitive::name) + "/" + what,
+          .inputs = {x},
+          .record = [primitive](Tape& tape, std::span<const Value> in, OwnedKernels&) {
+            return tape.record(primitive, in[0]);
+          }};
+}
+
+}  // namespace
+
+template <>
+std::vector<Sample> samples<primitives::Convolution2d>() {
+  ConvolutionOptions uneven{.in_channels = 2, .out_channels = 3, .kernel_h = 2, .kernel_w = 3};
+  uneven.stride_h = 2;
+  uneven.padding_h = 1;
+  uneven.bias = false;
+  return {
+      convolution("same", {2, 3, 5, 7},
+                  {.in_channels = 3, .out_channels = 4, .padding_h = 1, .padding_w = 1}),
+      convolution("strided", {2, 2, 6, 7},
+                  {.in_channels = 2, .out_channels = 3, .stride_h = 2, .stride_w = 3}),
+      convolution("pointwise", {3, 5, 3, 3},
+                  {.in_channels = 5, .out_channels = 2, .kernel_h = 1, .kernel_w = 1}),
+      convolution("wide", {1, 1, 7, 6},
+                  {.in_channels = 1,
+                   .out_channels = 2,
+                   .kernel_h = 5,
+                   .kernel_w = 5,
+                   .padding_h = 2,
+                   .padding_w = 2}),
+      convolution("padded", {2, 2, 1, 2},
+                  {.in_channels = 2, .out_channels = 2, .padding_h = 2, .padding_w = 1}),
+      convolution("uneven", {2, 2, 5, 4}, uneven),
+      convolution("blocked", {1, 16, 3, 4},
+                  {.in_channels = 16, .out_channels = 16, .padding_h = 1, .padding_w = 1}),
+  };
+}
+
+template <>
+std::vector<Sample> samples<primitives::BatchNorm2d>() {
+  const Shape images{3, 4, 3, 5};
+  return {
+      batch_norm("plain", images, {}, false),
+      batch_norm("rows", {7, 3}, {}, false),
+      batch_norm("relu", images, {.relu = true}, false),
+      batch_norm("residual", images, {.relu = true}, true),
+      batch_norm("dropout", images, {.relu = true, .dropout = 0.3f}, false),
+      batch_norm("everything", images, {.relu = true, .dropout = 0.3f}, true),
+      batch_norm("epsilon", images, {.epsilon = 0.1}, true),
+      batch_norm("blocked", {2, 16, 2, 3}, {.relu = true, .dropout = 0.3f}, true),
+  };
+}
+
+template <>
+std::vector<Sample> samples<primitives::Linear>() {
+  const auto linear = [](std::string what, std::int64_t rows, const LinearOptions& o) {
+    Sample sample{.name = "linear/" + what, .inputs = {Shape{rows, o.in_features}}, .record = {}};
+    sample.weights.push_back(Shape{o.out_features, o.in_features});
+    if (o.bias) sample.weights.push_back(Shape{o.out_features});
+    sample.record = [o](Tape& tape, std::span<const Value> in, OwnedKernels& owned) {
+      owned.linears.push_back(tape.pass().kernels().linear(o));
+      return tape.record(primitives::Linear{o, owned.linears.back().get(), {0}, {1}}, in[0]);
+    };
+    return sample;
+  };
+  return {linear("biased", 5, {.in_features = 7, .out_features = 3}),
+          linear("unbiased", 1, {.in_features = 3, .out_features = 9, .bias = false})};
+}
+
+template <>
+std::vector<Sample> samples<primitives::Relu>() {
+  return {one_input("images", {2, 3, 5, 3}, primitives::Relu{}),
+          one_input("blocked", {1, 16, 3, 2}, primitives::Relu{}),
+          one_input("rows", {3, 7}, primitives::Relu{})};
+}
+
+template <>
+std::vector<Sample> samples<primitives::Add>() {
+  const auto record = [](Tape& tape, std::span<const Value> in, OwnedKernels&) {
+    return tape.record(primitives::Add{}, in[0], in[1]);
+  };
+  return {{.name = "add/images", .inputs = {{2, 3, 5, 3}, {2, 3, 5, 3}}, .record = record},
+          {.name = "add/rows", .inputs = {{3, 7}, {3, 7}}, .record = record}};
+}
+
+template <>
+std::vector<Sample> samples<primitives::Dropout>() {
+  return {one_input("images", {2, 3, 5, 3}, primitives::Dropout{0.3f, operation_id("dropout")}),
+          one_input("blocked", {1, 16, 3, 2}, primitives::Dropout{0.3f, operation_id("dropout")}),
+          one_input("rows", {3, 7}, primitives::Dropout{0.6f, operation_id("dropout")})};
+}
+
+template <>
+std::vector<Sample> samples<primitives::MaxPool2d>() {
+  const PoolOptions overlapping{
+      .kernel_h = 3, .kernel_w = 2, .stride_h = 2, .stride_w = 1, .padding_h = 1, .padding_w = 1};
+  return {one_input("halves", {2, 3, 5, 7}, primitives::MaxPool2d{PoolOptions{}}),
+          one_input("overlapping", {2, 2, 5, 6}, primitives::MaxPool2d{overlapping}),
+          one_input("blocked", {1, 16, 5, 4}, primitives::MaxPool2d{overlapping})};
+}
+
+template <>
+std::vector<Sample> samples<primitives::AveragePool2d>() {
+  const PoolOptions overlapping{
+      .kernel_h = 3, .kernel_w = 2, .stride_h = 2, .stride_w = 1, .padding_h = 1, .padding_w = 1};
+  const PoolOptions global{.kernel_h = 7, .kernel_w = 7, .stride_h = 7, .stride_w = 7};
+  return {one_input("global", {2, 3, 8, 7}, primitives::AveragePool2d{global}),
+          one_input("overlapping", {2, 2, 5, 6}, primitives::AveragePool2d{overlapping}),
+          one_input("blocked", {1, 16, 5, 4}, primitives::AveragePool2d{overlapping})};
+}
+
+template <>
+std::vector<Sample> samples<primitives::AdaptiveAveragePool2d>() {
+  return {one_input("one", {2, 3, 5, 7}, primitives::AdaptiveAveragePool2d{1, 1}),
+          one_input("uneven", {2, 2, 7, 5}, primitives::AdaptiveAveragePool2d{3, 2}),
+          one_input("larger", {1, 2, 2, 3}, primitives::AdaptiveAveragePool2d{3, 4}),
+          one_input("blocked", {1, 16, 5, 4}, primitives::AdaptiveAveragePool2d{2, 3})};
+}
+
+template <>
+std::vector<Sample> samples<primitives::Flatten>() {
+  return {one_input("images", {2, 3, 5, 3}, primitives::Flatten{}),
+          one_input("blocked", {2, 16, 2, 3}, primitives::Flatten{}),
+          one_input("pixels", {3, 16, 1, 1}, primitives::Flatten{})};
+}
+
+template <>
+std::vector<Sample> samples<primitives::Reshape>() {
+  return {one_input("images", {2, 3, 5, 3}, primitives::Reshape{Shape{5, 18}})};
+}
+
+template <>
+std::vector<Sample> samples<primitives::SoftmaxCrossEntropy>() {
+  const std::vector<std::int64_t> classes = {3, 0, 6, 3, 1};
+  const Tensor targets = Tensor::from<std::int64_t>(Shape{5}, classes);
+  return {one_input("mean", {5, 7}, primitives::SoftmaxCrossEntropy{targets, 0.2}),
+          one_input("sum", {5, 9}, primitives::SoftmaxCrossEntropy{targets, 1.0})};
+}
+
+namespace {
+
+template <class... Primitives>
+struct Joined {
+  static std::vector<Sample> all() {
+    std::vector<Sample> result;
+    const auto join = [&](std::vector<Sample> more) {
+      result.insert(result.end(), more.begin(), more.end());
+    };
+    (join(samples<Primitives>()), ...);
+    return result;
+  }
+};
+
+}  // namespace
+
+std::vector<Sample> all_samples() { return primitives::AllPrimitives<Joined>::all(); }
+
+}  // namespace troupe::testing_ops

@@ -1,0 +1,70 @@
+#pragma once
+// Every primitive on small odd shapes: what the gradient, layout and golden tests run.
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/primitives/all.h"
+
+namespace troupe::testing_ops {
+
+/// Kernels with state live as long as the run that uses them.
+struct OwnedKernels {
+  std::vector<std::unique_ptr<ConvolutionKernel>> convolutions;
+  std::vector<std::unique_ptr<LinearKernel>> linears;
+};
+
+using Record = std::function<Value(Tape&, std::span<const Value>, OwnedKernels&)>;
+
+struct Sample {
+  std::string name;  ///< "<primitive>/<what is particular>"; keys its numbers
+  std::vector<Shape> inputs;
+  std::vector<Shape> weights = {};
+  std::vector<Shape> buffers = {};
+  Record record;
+};
+
+/// The samples of a primitive; a primitive without a specialisation does not link.
+template <class Primitive>
+std::vector<Sample> samples();
+
+/// The samples of all primitives.
+std::vector<Sample> all_samples();
+
+/// The numbers of a sample, f64 and row-major: U(-1, 1), buffers U(0.5, 1.5).
+struct Numbers {
+  std::vector<Tensor> inputs, weights, buffers;
+};
+Numbers numbers(const Sample& sample);
+
+/// U(-1, 1) in f64: element e is the first word of block e of the stream of this name.
+Tensor uniform(std::string_view name, const Shape& shape);
+
+struct RunOptions {
+  DType dtype = DType::f64;
+  Layout layout = Layout::row_major;  ///< of the inputs of rank 4
+  bool training = true;
+  bool apart = false;  ///< the backward halves in two calls
+};
+
+/// What a run gave, as f64 and row-major.
+struct Outcome {
+  Tensor output;
+  std::vector<Tensor> input_gradients, weight_gradients, statistics;
+  std::size_t saved_bytes = 0;  ///< before backward, in the type of the run
+};
+
+/// Runs a sample forward and, in training, backward from the gradient "<name>/grad".
+Outcome run(const Sample& sample, const Numbers& numbers, const RunOptions& options = {});
+
+/// The scalar whose gradients `run` gives: the sum of output * gradient.
+double objective(const Sample& sample, const Numbers& numbers);
+
+/// The largest |a - b| / max(1, |b|).
+double distance(const Tensor& a, const Tensor& b);
+
+}  // namespace troupe::testing_ops

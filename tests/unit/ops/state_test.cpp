@@ -1,0 +1,178 @@
+#include "ops/nn/state.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "ops/models/model.h"
+#include "runtime/error.h"
+
+namespace troupe {
+namespace {
+
+StateSpec spec_of(const ModelOptions& options, std::size_t first = 0, std::size_t last = 99) {
+  Model model = make_model(options);
+  StateSpec spec;
+  for (std::size_t i = first; i < std::min(last, model.blocks.size()); ++i)
+    model.blocks[i]->declare(spec);
+  return spec;
+}
+
+StateSpec small_spec() {
+  StateSpec spec;
+  spec.add_parameter("a", Shape{3, 7}, {Initializer::Kind::uniform, 0.25});
+  spec.add_parameter("b", Shape{16}, {Initializer::Kind::constant, 2.0});
+  spec.add_parameter("c", Shape{1}, {Initializer::Kind::constant, -1.0});
+  spec.add_buffer("mean", Shape{5}, 0.0, 0.1);
+  spec.add_buffer("variance", Shape{5}, 1.0, 0.1);
+  spec.add_counter("count");
+  return spec;
+}
+
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return "";
+}
+
+TEST(StateSpec, LaysParametersBehindOneAnotherOnMultiplesOfSixteen) {
+  const StateSpec spec = small_spec();
+  EXPECT_EQ(spec.parameters()[0].offset, 0);
+  EXPECT_EQ(spec.parameters()[1].offset, 32);
+  EXPECT_EQ(spec.parameters()[2].offset, 48);
+  EXPECT_EQ(spec.parameter_elements(), 64);
+  EXPECT_EQ(spec.parameter_count(), 38);
+  EXPECT_EQ(spec.buffers()[1].offset, 16);
+  EXPECT_EQ(spec.buffer_elements(), 32);
+}
+
+TEST(StateSpec, ClearsThePaddingAndNothingElse) {
+  const StateSpec spec = small_spec();
+  Tensor flat = Tensor::empty(Shape{64});
+  std::fill_n(flat.data<float>(), 64, 1.0f);
+  spec.clear_padding(flat);
+  const auto ones = std::count(flat.data<float>(), flat.data<float>() + 64, 1.0f);
+  EXPECT_EQ(ones, spec.parameter_count());
+  for (const Tensor& view : spec.parameter_views(flat))
+    for (const float value : view.elements<float>()) EXPECT_EQ(value, 1.0f);
+}
+
+TEST(InitialState, FollowsTheInitializersAndLeavesPaddingZero) {
+  const StateSpec spec = small_spec();
+  const StatePtr state = initial_state(spec, DType::f32, 1);
+  const float* w = state->weights.data<float>();
+  EXPECT_TRUE(std::all_of(w, w + 21, [](float v) { return std::abs(v) <= 0.25f && v != 0; }));
+  EXPECT_TRUE(std::all_of(w + 21, w + 32, [](float v) { return v == 0; }));
+  EXPECT_TRUE(std::all_of(w + 32, w + 48, [](float v) { return v == 2; }));
+  EXPECT_EQ(w[48], -1.0f);
+  EXPECT_EQ(state->buffers.data<float>()[16], 1.0f);
+  EXPECT_EQ(state->counters, std::vector<std::int64_t>{0});
+  EXPECT_EQ(state->step, 0);
+}
+
+TEST(InitialState, DoesNotDependOnTheCutOrThePrecision) {
+  const ModelOptions options{.widths = {4, 4, 6, 8}};
+  const auto all =
+      named_tensors(spec_of(options), *initial_state(spec_of(options), DType::f32, 9), false);
+  const StateSpec tail = spec_of(options, 5);
+  const auto part = named_tensors(tail, *initial_state(tail, DType::f64, 9), false);
+  std::size_t compared = 0;
+  for (const NamedTensor& named : part) {
+    const auto same = std::find_if(all.begin(), all.end(),
+                                   [&](const NamedTensor& n) { return n.name == named.name; });
+    ASSERT_NE(same, all.end()) << named.name;
+    if (named.tensor.dtype() != DType::f64) continue;
+    for (std::int64_t e = 0; e < named.tensor.element_count(); ++e, ++compared)
+      EXPECT_EQ(named.tensor.data<double>()[e], same->tensor.data<float>()[e]) << named.name;
+  }
+  EXPECT_GT(compared, 500u);
+}
+
+TEST(InitialState, ChangesWithTheSeed) {
+  const StateSpec spec = small_spec();
+  EXPECT_NE(initial_state(spec, DType::f32, 1)->weights.data<float>()[0],
+            initial_state(spec, DType::f32, 2)->weights.data<float>()[0]);
+}
+
+// U(-b, b) has the variance b^2 / 3.
+TEST(InitialState, IsAsWideAsPyTorchsDefault) {
+  const StateSpec spec = spec_of({.name = "mlp", .widths = {64}});
+  const StatePtr state = initial_state(spec, DType::f64, 1);
+  const auto weight = spec.parameter_views(state->weights)[0];
+  double squares = 0;
+  for (const double value : weight.elements<double>()) squares += value * value;
+  const double variance = squares / static_cast<double>(weight.element_count());
+  EXPECT_NEAR(variance * 3 * 784, 1.0, 0.02);
+}
+
+TEST(NamedTensors, GoThereAndBackWithTheOptimizer) {
+  const StateSpec spec = small_spec();
+  StateVersion state = *initial_state(spec, DType::f64, 1);
+  state.momentum = state.weights.clone();
+  state.counters = {7};
+  const auto named = named_tensors(spec, state, true);
+  ASSERT_EQ(named.size(), 9u);
+  EXPECT_EQ(named[0].name, "a");
+  EXPECT_EQ(named[5].name, "count");
+  EXPECT_EQ(named[5].tensor.dtype(), DType::i64);
+  EXPECT_EQ(named[5].tensor.rank(), 0);
+  EXPECT_EQ(named[6].name, "optimizer.momentum.a");
+  const StatePtr back = state_from(spec, DType::f64, named, 12, true, true);
+  EXPECT_EQ(back->step, 12);
+  EXPECT_EQ(back->counters, std::vector<std::int64_t>{7});
+  for (std::int64_t e = 0; e < 64; ++e) {
+    EXPECT_EQ(back->weights.data<double>()[e], state.weights.data<double>()[e]);
+    EXPECT_EQ(back->momentum.data<double>()[e], state.weights.data<double>()[e]);
+  }
+}
+
+TEST(StateFrom, ConvertsToThePrecisionAskedFor) {
+  const StateSpec spec = small_spec();
+  const StatePtr state = initial_state(spec, DType::f32, 1);
+  const StatePtr wide =
+      state_from(spec, DType::f64, named_tensors(spec, *state, false), 0, false, true);
+  EXPECT_EQ(wide->weights.data<double>()[3], state->weights.data<float>()[3]);
+}
+
+TEST(StateFrom, LeavesMomentumOutWhereNoneWasKept) {
+  const StateSpec spec = small_spec();
+  const auto named = named_tensors(spec, *initial_state(spec, DType::f32, 1), true);
+  EXPECT_FALSE(state_from(spec, DType::f32, named, 0, true, true)->momentum.defined());
+}
+
+TEST(StateFrom, ListsEverythingThatDoesNotFit) {
+  const StateSpec spec = small_spec();
+  auto named = named_tensors(spec, *initial_state(spec, DType::f32, 1), false);
+  named[0].tensor = Tensor::zeros(Shape{7, 3});
+  named[1].name = "renamed";
+  named[3].tensor = Tensor::zeros(Shape{5}, DType::i32);
+  const std::string message =
+      message_of([&] { state_from(spec, DType::f32, named, 0, false, true); });
+  EXPECT_NE(message.find("a is [7, 3], the model's [3, 7]"), std::string::npos) << message;
+  EXPECT_NE(message.find("1 missing (b)"), std::string::npos) << message;
+  EXPECT_NE(message.find("mean is i32"), std::string::npos) << message;
+  EXPECT_NE(message.find("1 not asked for (renamed)"), std::string::npos) << message;
+}
+
+TEST(StateFrom, PassesOverOtherStagesUnlessStrict) {
+  const StateSpec spec = small_spec();
+  auto named = named_tensors(spec, *initial_state(spec, DType::f32, 1), false);
+  named.push_back({"of_another_stage", Tensor::zeros(Shape{1})});
+  EXPECT_NO_THROW(state_from(spec, DType::f32, named, 0, false, false));
+  EXPECT_THROW(state_from(spec, DType::f32, named, 0, false, true), Error);
+}
+
+TEST(StateFrom, RefusesACounterThatIsNoInteger) {
+  const StateSpec spec = small_spec();
+  auto named = named_tensors(spec, *initial_state(spec, DType::f32, 1), false);
+  named.back().tensor = Tensor::zeros(Shape{});
+  EXPECT_THROW(state_from(spec, DType::f32, named, 0, false, true), Error);
+}
+
+}  // namespace
+}  // namespace troupe

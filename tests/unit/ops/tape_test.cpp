@@ -1,0 +1,198 @@
+#include "ops/tape.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "ops/primitives/all.h"
+#include "runtime/error.h"
+
+namespace troupe {
+namespace {
+
+Pass training() {
+  Pass pass;
+  pass.dtype = DType::f64;
+  return pass;
+}
+
+Tensor values(std::initializer_list<double> numbers) {
+  const std::vector<double> list(numbers);
+  return Tensor::from<double>(Shape{static_cast<std::int64_t>(list.size())}, list);
+}
+
+// What happened to a Probe, in order.
+struct Log {
+  std::vector<std::string> entries;
+};
+
+struct Probe {
+  static constexpr std::string_view name = "probe";
+
+  std::string label;
+  Log* log = nullptr;
+  std::shared_ptr<int> held = {};  // stands for what a primitive saves
+
+  Tensor forward(const Pass&, const Tensor& x) { return x.clone(); }
+  void input_gradient(const Pass&, const Tensor& grad, std::span<InputGradient> inputs) {
+    log->entries.push_back(label + (inputs[0].wanted ? ".input" : ".nothing"));
+    if (inputs[0].wanted) inputs[0].grad = grad;
+  }
+  void weight_gradient(const Pass&, const Tensor&) { log->entries.push_back(label + ".weight"); }
+};
+
+using Entries = std::vector<std::string>;
+
+TEST(Tape, RunsBothHalvesOfANodeBeforeTheNext) {
+  Log log;
+  Tape tape(training());
+  const Value x = tape.input(values({1}), false);
+  const Value y = tape.record(Probe{"b", &log}, tape.record(Probe{"a", &log}, x));
+  tape.backward(y, values({1}));
+  EXPECT_EQ(log.entries, (Entries{"b.input", "b.weight", "a.nothing", "a.weight"}));
+}
+
+TEST(Tape, RunsTheWeightHalvesLaterWhereAsked) {
+  Log log;
+  Tape tape(training());
+  const Value x = tape.input(values({1}), true);
+  const Value y = tape.record(Probe{"b", &log}, tape.record(Probe{"a", &log}, x));
+  EXPECT_EQ(tape.backward_inputs(y, values({1})).size(), 1u);
+  EXPECT_EQ(log.entries, (Entries{"b.input", "a.input"}));
+  tape.backward_weights();
+  EXPECT_EQ(log.entries, (Entries{"b.input", "a.input", "b.weight", "a.weight"}));
+}
+
+TEST(Tape, FreesWhatANodeSavedOnceBothHalvesRan) {
+  Log log;
+  const auto first = std::make_shared<int>(), second = std::make_shared<int>();
+  const std::weak_ptr<int> watched = second;
+  Tape tape(training());
+  const Value x = tape.input(values({1}), false);
+  const Value y = tape.record(Probe{"a", &log, first}, x);
+  const Value z = tape.record(Probe{"b", &log, second}, y);
+  EXPECT_EQ(first.use_count(), 2);
+  tape.backward_inputs(z, values({1}));
+  EXPECT_EQ(second.use_count(), 2);
+  tape.backward_weights();
+  EXPECT_EQ(first.use_count(), 1);
+  EXPECT_EQ(second.use_count(), 1);
+  EXPECT_EQ(tape.saved_bytes(), tape.tensor(x).storage()->bytes() * 3);  // until it is sealed
+}
+
+TEST(Tape, KeepsNothingThatNobodyWants) {
+  Tape tape(training());
+  const Value x = tape.input(values({1, -1}), false);
+  tape.record(primitives::Relu{}, x);
+  tape.seal();
+  EXPECT_EQ(tape.saved_bytes(), 0u);
+}
+
+TEST(Tape, KeepsTheAskedValueWhenSealed) {
+  Tape tape(training());
+  const Value x = tape.input(values({1, -1}), true);
+  const Value y = tape.record(primitives::Relu{}, x);
+  tape.seal(y);
+  EXPECT_FALSE(tape.tensor(x).defined());
+  EXPECT_TRUE(tape.tensor(y).defined());
+  tape.seal();
+  EXPECT_FALSE(tape.tensor(y).defined());
+}
+
+TEST(Tape, NeverWritesIntoTheGradientThatItWasGiven) {
+  Tape tape(training());
+  const Value x = tape.input(values({1, 2}), true);
+  const Value twice = tape.record(primitives::Add{}, x, x);
+  const Value y = tape.record(primitives::Add{}, twice, x);
+  Tensor grad = values({1, 10});
+  double* memory = grad.data<double>();
+  const auto storage = grad.storage();
+  const auto result = tape.backward(y, std::move(grad));
+  EXPECT_EQ(result.at(0).data<double>()[1], 30);
+  EXPECT_EQ(memory[0], 1);
+  EXPECT_EQ(memory[1], 10);
+}
+
+TEST(Tape, NeverWritesIntoAGradientWhoseMemorySomebodyElseOwns) {
+  std::vector<double> slot = {1, 10};  // as a message's slot: no other Tensor refers to it
+  Tape tape(training());
+  const Value x = tape.input(values({1, 2}), true);
+  const Value twice = tape.record(primitives::Add{}, x, x);
+  const Value flat = tape.record(primitives::Reshape{Shape{2}}, twice);
+  const Value y = tape.record(primitives::Add{}, flat, x);
+  tape.backward(y,
+                Tensor::view(Storage::wrap(slot.data(), 16, {}, nullptr), 0, Shape{2}, DType::f64));
+  EXPECT_EQ(slot, (std::vector<double>{1, 10}));
+}
+
+TEST(Tape, RefusesAGradientOfAnotherShape) {
+  Tape tape(training());
+  const Value y = tape.record(primitives::Relu{}, tape.input(values({1, 2}), true));
+  EXPECT_THROW(tape.backward(y, values({1})), Error);
+}
+
+TEST(Tape, SaysSoWhereWeightsWouldGetNoGradient) {
+  Log log;
+  Tape tape(training());
+  const Value x = tape.input(values({1}), true);
+  const Value y = tape.record(primitives::Relu{}, x);
+  tape.record(Probe{"unused", &log}, x);
+  try {
+    tape.backward(y, values({1}));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_graph);
+    EXPECT_NE(error.message().find("probe"), std::string::npos);
+  }
+}
+
+template <class Primitive>
+void expect_refused(Primitive primitive, const Shape& x, std::string_view part) {
+  Tape tape(training());
+  const Value value = tape.input(Tensor::zeros(x, DType::f64), true);
+  try {
+    tape.record(primitive, value);
+    FAIL() << Primitive::name << " took " << to_string(x);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_shape);
+    EXPECT_NE(error.message().find(part), std::string::npos) << error.what();
+    EXPECT_NE(error.message().find(Primitive::name), std::string::npos) << error.what();
+  }
+}
+
+TEST(Primitives, RefuseShapesThatDoNotFit) {
+  const ConvolutionOptions o{.in_channels = 3, .out_channels = 2};
+  expect_refused(primitives::Convolution2d{.options = o}, {2, 4, 5, 5}, "4 channels");
+  expect_refused(primitives::Convolution2d{.options = o}, {2, 75}, "[2, 75]");
+  expect_refused(primitives::Convolution2d{.options = o}, {2, 3, 2, 5}, "[2, 3, 2, 5]");
+  expect_refused(primitives::Linear{.options = {.in_features = 3}}, {2, 4}, "(N, 3)");
+  expect_refused(primitives::Linear{.options = {.in_features = 3}}, {2, 3, 1, 1}, "[2, 3, 1, 1]");
+  expect_refused(primitives::MaxPool2d{}, {2, 3, 1, 5}, "[2, 3, 1, 5]");
+  expect_refused(primitives::MaxPool2d{{.padding_h = 2}}, {2, 3, 5, 5}, "padding 2x0");
+  expect_refused(primitives::AveragePool2d{{.stride_w = 0}}, {2, 3, 5, 5}, "stride 2x0");
+  expect_refused(primitives::AdaptiveAveragePool2d{0, 1}, {2, 3, 5, 5}, "0x1");
+  expect_refused(primitives::SoftmaxCrossEntropy{.targets = Tensor::zeros(Shape{3}, DType::i64)},
+                 {2, 3}, "[2, 3]");
+}
+
+TEST(Primitives, RefuseATargetThatIsNoClass) {
+  for (const std::int64_t target : {std::int64_t{-1}, std::int64_t{3}}) {
+    const Tensor targets = Tensor::from<std::int64_t>(Shape{1}, std::span(&target, 1));
+    for (const DType dtype : {DType::f32, DType::f64})
+      EXPECT_THROW(softmax_cross_entropy({}, Tensor::zeros(Shape{1, 3}, dtype), targets, 1.0, true),
+                   Error);
+  }
+}
+
+TEST(Primitives, RefuseToTrainABatchNormOnOneValueAChannel) {
+  Tape tape(training());
+  Pass pass = training();
+  const std::vector<Tensor> weights = {values({1, 1, 1}), values({0, 0, 0})};
+  pass.weights = weights;
+  tape = Tape(pass);
+  const Value x = tape.input(Tensor::zeros(Shape{1, 3}, DType::f64), true);
+  EXPECT_THROW(tape.record(primitives::BatchNorm2d{.weight = {0}, .bias = {1}}, x), Error);
+}
+
+}  // namespace
+}  // namespace troupe
