@@ -79,7 +79,8 @@ struct PoolOptions {
 };
 
 /// What follows a batch norm in the same pass over memory:
-/// z = dropout(relu(norm(x))) + residual, each part where it is asked for.
+/// z = dropout(relu(norm(x))) + residual, each part where it is asked for; dropout only with relu
+/// and without a residual, so that backward can tell the dropped elements by z = 0.
 struct NormEpilogue {
   bool relu = false;
   float dropout = 0.0f;  ///< probability of a zero; only in training

@@ -90,16 +90,22 @@ void BatchNorm2d::declare(StateSpec& spec) {
 Value BatchNorm2d::forward(Tape& tape, Value x) { return forward(tape, x, Value{}); }
 
 Value BatchNorm2d::forward(Tape& tape, Value x, Value residual) {
-  primitives::BatchNorm2d norm{.weight = weight_,
-                               .bias = bias_,
-                               .running_mean = running_mean_,
-                               .running_variance = running_variance_,
-                               .epsilon = options_.epsilon,
-                               .relu = options_.relu,
-                               .dropout = static_cast<float>(options_.dropout),
-                               .dropout_operation = operation_id(options_.dropout_path)};
-  if (residual.index < 0) return tape.record(std::move(norm), x);
-  return tape.record(std::move(norm), x, residual);
+  const bool has_residual = residual.index >= 0;
+  const bool fused_dropout = options_.relu && !has_residual;
+  const primitives::Dropout dropout{static_cast<float>(options_.dropout),
+                                    operation_id(options_.dropout_path)};
+  const primitives::BatchNorm2d norm{.weight = weight_,
+                                     .bias = bias_,
+                                     .running_mean = running_mean_,
+                                     .running_variance = running_variance_,
+                                     .epsilon = options_.epsilon,
+                                     .relu = options_.relu,
+                                     .dropout = fused_dropout ? dropout.probability : 0.0f,
+                                     .dropout_operation = dropout.operation};
+  if (fused_dropout || dropout.probability == 0.0f)
+    return has_residual ? tape.record(norm, x, residual) : tape.record(norm, x);
+  const Value dropped = tape.record(dropout, tape.record(norm, x));
+  return has_residual ? tape.record(primitives::Add{}, dropped, residual) : dropped;
 }
 
 Value Relu::forward(Tape& tape, Value x) { return tape.record(primitives::Relu{}, x); }

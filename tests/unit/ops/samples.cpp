@@ -82,9 +82,9 @@ std::vector<Sample> samples<primitives::BatchNorm2d>() {
       batch_norm("relu", images, {.relu = true}, false),
       batch_norm("residual", images, {.relu = true}, true),
       batch_norm("dropout", images, {.relu = true, .dropout = 0.3f}, false),
-      batch_norm("everything", images, {.relu = true, .dropout = 0.3f}, true),
       batch_norm("epsilon", images, {.epsilon = 0.1}, true),
-      batch_norm("blocked", {2, 16, 2, 3}, {.relu = true, .dropout = 0.3f}, true),
+      batch_norm("blocked", {2, 16, 2, 3}, {.relu = true, .dropout = 0.3f}, false),
+      batch_norm("blocked_residual", {2, 16, 2, 3}, {.relu = true}, true),
   };
 }
 
