@@ -1,0 +1,195 @@
+"""The models as PyTorch modules, and what training them gives in f64 and in f32.
+
+WideResNet is the model of Sigma2's guide "PyTorch on Olivia" with free widths and Troupe's dropout
+masks; MnistCnn is that of CSC's PyTorch examples; Mlp is Troupe's own."""
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from troupe_random import elements, operation_id, uniform
+
+STEPS = 20
+BATCH = 8
+SEED = 1
+
+
+class CounterDropout(nn.Module):
+    """Dropout whose mask is a function of (seed, step, micro-batch, path)."""
+
+    def __init__(self, path, probability):
+        super().__init__()
+        self.path, self.probability, self.step = path, np.float32(probability), 0
+
+    def forward(self, x):
+        if not self.training or self.probability == 0:
+            return x
+        u = elements(x.numel(), seed=SEED, step=self.step, operation=operation_id(self.path))
+        scale = np.where(u < self.probability, 0.0, 1.0 / (1.0 - np.float64(self.probability)))
+        return x * torch.from_numpy(scale.reshape(x.shape)).to(x.dtype)
+
+
+class CbrBlock(nn.Module):
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.cbr = nn.Sequential(
+            nn.Conv2d(inputs, outputs, kernel_size=3, stride=(1, 1), padding="same", bias=False),
+            nn.BatchNorm2d(outputs),
+            nn.ReLU(),
+        )
+
+    def forward(self, x):
+        return self.cbr(x)
+
+
+class ConvBlock(nn.Module):
+    def __init__(self, path, inputs, outputs, scale_input, dropout):
+        super().__init__()
+        self.scale_input = scale_input
+        if scale_input:
+            self.scale = nn.Conv2d(inputs, outputs, kernel_size=1, stride=(1, 1), padding="same")
+        self.layer1 = CbrBlock(inputs, outputs)
+        self.dropout = CounterDropout(path + ".dropout", dropout)
+        self.layer2 = CbrBlock(outputs, outputs)
+
+    def forward(self, x):
+        out = self.layer2(self.dropout(self.layer1(x)))
+        return out + (self.scale(x) if self.scale_input else x)
+
+
+class WideResNet(nn.Module):
+    def __init__(self, channels, widths, classes, dropout):
+        super().__init__()
+        w = widths
+        self.input_block = CbrBlock(channels, w[0])
+        self.block1 = ConvBlock("block1", w[0], w[1], True, dropout)
+        self.block2 = ConvBlock("block2", w[1], w[1], False, dropout)
+        self.pool1 = nn.MaxPool2d(2)
+        self.block3 = ConvBlock("block3", w[1], w[2], True, dropout)
+        self.block4 = ConvBlock("block4", w[2], w[2], False, dropout)
+        self.pool2 = nn.MaxPool2d(2)
+        self.block5 = ConvBlock("block5", w[2], w[3], True, dropout)
+        self.block6 = ConvBlock("block6", w[3], w[3], False, dropout)
+        self.pool = nn.AvgPool2d(7)
+        self.flat = nn.Flatten()
+        self.fc = nn.Linear(w[3], classes)
+
+    def forward(self, x):
+        out = self.block2(self.block1(self.input_block(x)))
+        out = self.block4(self.block3(self.pool1(out)))
+        out = self.block6(self.block5(self.pool2(out)))
+        return self.fc(self.flat(self.pool(out)))
+
+
+class MnistCnn(nn.Module):
+    def __init__(self):
+        super().__init__()
+
+        def layer(inputs, outputs):
+            convolution = nn.Conv2d(inputs, outputs, kernel_size=5, stride=1, padding=2)
+            return nn.Sequential(convolution, nn.BatchNorm2d(outputs), nn.ReLU(), nn.MaxPool2d(2))
+
+        self.layer1 = layer(1, 16)
+        self.layer2 = layer(16, 32)
+        self.fc = nn.Linear(7 * 7 * 32, 10)
+
+    def forward(self, x):
+        return self.fc(self.layer2(self.layer1(x)).flatten(1))
+
+
+class Mlp(nn.Module):
+    def __init__(self, features, hidden, classes):
+        super().__init__()
+        sizes = [features, *hidden, classes]
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:]))
+
+    def forward(self, x):
+        x = x.flatten(1)
+        for layer in self.layers[:-1]:
+            x = F.relu(layer(x))
+        return self.layers[-1](x)
+
+
+TRAINED = {
+    "wide_resnet": lambda: WideResNet(1, [4, 4, 8, 8], 10, 0.05),
+    "mnist_cnn": MnistCnn,
+    "mlp": lambda: Mlp(784, [24, 16], 10),
+}
+DEFAULT = {
+    "wide_resnet": lambda: WideResNet(1, [16, 16, 32, 64], 10, 0.01),
+    "mnist_cnn": MnistCnn,
+    "mlp": lambda: Mlp(784, [128, 64], 10),
+}
+
+
+def names():
+    """A line for each tensor of a model's state_dict: model, name, shape, type."""
+    for model, make in DEFAULT.items():
+        for name, tensor in make().state_dict().items():
+            kind = "i64" if tensor.dtype == torch.int64 else "f32"
+            yield f"{model} {name} {list(tensor.shape)} {kind}"
+
+
+def initialise(model):
+    """Troupe's initial state: PyTorch's distributions, Troupe's numbers, rounded to f32."""
+    fan_in = {}
+    for path, module in model.named_modules():
+        if isinstance(module, (nn.Conv2d, nn.Linear)):
+            fan_in[path] = module.weight[0].numel()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            owner = name.rpartition(".")[0]
+            if owner not in fan_in:
+                continue  # a batch norm: ones and zeros
+            u = elements(parameter.numel(), seed=SEED, operation=operation_id(name))
+            bound = np.float32(1.0 / np.sqrt(np.float64(fan_in[owner])))
+            values = (np.float32(2) * u - np.float32(1)) * bound
+            parameter.copy_(torch.from_numpy(values.reshape(tuple(parameter.shape))))
+
+
+def train(name, lr, dtype):
+    """Losses, and the flattened weights after every step."""
+    model = TRAINED[name]()
+    initialise(model)
+    model.to(dtype).train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9, weight_decay=5e-4)
+    losses, weights = [], []
+    for step in range(STEPS):
+        for module in model.modules():
+            if isinstance(module, CounterDropout):
+                module.step = step
+        images = torch.from_numpy(uniform(f"golden/images/{step}", (BATCH, 1, 28, 28))).to(dtype)
+        classes = torch.tensor([(3 * i + 7 * step) % 10 for i in range(BATCH)])
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(images), classes)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        weights.append(torch.cat([p.detach().double().flatten() for p in model.parameters()]))
+    return model, np.array(losses), torch.stack(weights)
+
+
+def sampled(tensor):
+    """At most about 256 elements of a tensor, evenly spread."""
+    flat = tensor.detach().flatten()
+    return flat[:: max(1, flat.numel() // 256)].clone()
+
+
+def models():
+    """For each model and rate: losses, what is left of the weights, and how far f32 is from them."""
+    result = {}
+    for name in TRAINED:
+        for lr in ("0.001", "0.02"):
+            key = f"{name}/{lr}"
+            model, losses, weights = train(name, float(lr), torch.float64)
+            result[f"{key}/losses"] = torch.from_numpy(losses)
+            for tensor_name, tensor in model.state_dict().items():
+                if tensor.dtype == torch.float64:
+                    result[f"{key}/final/{tensor_name}"] = sampled(tensor)
+                    result[f"{key}/norm/{tensor_name}"] = tensor.norm().reshape(1)
+            _, single_losses, single_weights = train(name, float(lr), torch.float32)
+            result[f"{key}/f32_loss_distance"] = torch.from_numpy(np.abs(single_losses - losses))
+            distance = (single_weights - weights).norm(dim=1) / weights.norm(dim=1)
+            result[f"{key}/f32_weight_distance"] = distance
+    return result

@@ -1,0 +1,213 @@
+// What PyTorch computed: tests/golden/make_golden.py wrote the files and says how.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ops/nn/network.h"
+#include "ops/optim/schedule.h"
+#include "runtime/file/safetensors.h"
+#include "runtime/tensor/cast.h"
+#include "samples.h"
+
+namespace troupe::testing_ops {
+namespace {
+
+const std::string golden_folder = TROUPE_SOURCE_DIR "/tests/golden/";
+
+class Golden {
+ public:
+  explicit Golden(const std::string& file) {
+    for (NamedTensor& named : read_safetensors(golden_folder + file).tensors)
+      tensors_.emplace(named.name, std::move(named.tensor));
+  }
+  bool has(const std::string& name) const { return tensors_.count(name) > 0; }
+  const Tensor& operator[](const std::string& name) const { return tensors_.at(name); }
+  std::size_t size() const { return tensors_.size(); }
+
+ private:
+  std::map<std::string, Tensor> tensors_;
+};
+
+TEST(GoldenPrimitives, GiveWhatPyTorchGives) {
+  const Golden golden("primitives.safetensors");
+  std::size_t compared = 0;
+  for (const Sample& sample : all_samples()) {
+    const Outcome outcome = run(sample, numbers(sample));
+    const auto expect = [&](const std::string& part, const Tensor& tensor) {
+      ASSERT_TRUE(golden.has(sample.name + part)) << sample.name << part;
+      EXPECT_LT(distance(tensor, golden[sample.name + part]), 1e-12) << sample.name << part;
+      ++compared;
+    };
+    expect("/output", outcome.output);
+    for (std::size_t i = 0; i < outcome.input_gradients.size(); ++i)
+      expect("/input_gradient" + std::to_string(i), outcome.input_gradients[i]);
+    for (std::size_t i = 0; i < outcome.weight_gradients.size(); ++i)
+      expect("/weight_gradient" + std::to_string(i), outcome.weight_gradients[i]);
+    for (std::size_t i = 0; i < outcome.statistics.size(); ++i)
+      expect("/statistic" + std::to_string(i), outcome.statistics[i]);
+  }
+  EXPECT_EQ(compared, golden.size());
+}
+
+TEST(GoldenRates, AreThoseOfPyTorchsSchedulers) {
+  const Golden golden("rates.safetensors");
+  RateOptions options{.lr = 0.1, .total_steps = 50, .steps_per_epoch = 5, .step_epochs = 3};
+  for (const char* name : {"one_cycle", "cosine", "step"}) {
+    options.schedule = rate_schedule(name);
+    for (std::int64_t step = 0; step < 50; ++step)
+      EXPECT_NEAR(learning_rate(options, step), golden[name].data<double>()[step], 1e-15)
+          << name << " at step " << step;
+  }
+}
+
+TEST(GoldenModels, HaveTheNamesShapesAndTypesOfPyTorchs) {
+  std::vector<std::string> lines;
+  for (const std::string name : {"wide_resnet", "mnist_cnn", "mlp"}) {
+    Model model = make_model({.name = name});
+    StateSpec spec;
+    for (const auto& block : model.blocks) block->declare(spec);
+    for (const NamedTensor& named : named_tensors(spec, *initial_state(spec, DType::f32, 1), true))
+      lines.push_back(fmt::format("{} {} {} {}", name, named.name, to_string(named.tensor.shape()),
+                                  name_of(named.tensor.dtype())));
+  }
+  std::ifstream file(golden_folder + "model_names.txt");
+  std::vector<std::string> expected;
+  for (std::string line; std::getline(file, line);) expected.push_back(line);
+  std::sort(lines.begin(), lines.end());
+  std::sort(expected.begin(), expected.end());
+  EXPECT_EQ(lines, expected);
+}
+
+constexpr std::int64_t steps = 20, batch = 8;
+
+struct Training {
+  std::vector<double> losses;
+  std::vector<StatePtr> states;  ///< after each step
+  StateSpec spec;
+};
+
+Training train(const ModelOptions& options, double lr, DType dtype) {
+  Model model = make_model(options);
+  const std::size_t blocks = model.blocks.size();
+  Network network(std::move(model), 0, blocks, dtype, Stream{});
+  network.use(initial_state(network.spec(), dtype, 1));
+  const SgdOptions sgd{.lr = lr, .momentum = 0.9, .weight_decay = 5e-4};
+  Training result;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const Tensor images = uniform(fmt::format("golden/images/{}", step), {batch, 1, 28, 28});
+    Tensor classes = Tensor::empty(Shape{batch}, DType::i64);
+    for (std::int64_t i = 0; i < batch; ++i)
+      classes.data<std::int64_t>()[i] = (3 * i + 7 * step) % 10;
+    auto trip = network.forward(cast(images, dtype),
+                                {.seed = 1, .step = static_cast<std::uint32_t>(step)}, false);
+    const LossOutput loss = softmax_cross_entropy({}, trip->result(), classes, 1.0 / batch, true);
+    network.backward(*trip, loss.logits_grad);
+    network.use(network.step(sgd, trip->gradients, {trip->statistics}));
+    result.losses.push_back(loss.loss_sum / batch);
+    result.states.push_back(network.state());
+  }
+  result.spec = network.spec();
+  return result;
+}
+
+double norm(const Tensor& tensor) {
+  double squares = 0;
+  for (const double value : tensor.elements<double>()) squares += value * value;
+  return std::sqrt(squares);
+}
+
+// |a - b| / |b| over all elements of two f64 tensors.
+double relative_distance(const Tensor& a, const Tensor& b) {
+  const Tensor difference = a.clone();
+  for (std::int64_t e = 0; e < a.element_count(); ++e)
+    difference.data<double>()[e] -= b.data<double>()[e];
+  return norm(difference) / norm(b);
+}
+
+// The elements that golden_models.py keeps of a tensor.
+Tensor sampled(const Tensor& tensor) {
+  const std::int64_t stride = std::max<std::int64_t>(1, tensor.element_count() / 256);
+  std::vector<double> kept;
+  for (std::int64_t e = 0; e < tensor.element_count(); e += stride)
+    kept.push_back(tensor.data<double>()[e]);
+  return Tensor::from<double>(Shape{static_cast<std::int64_t>(kept.size())}, kept);
+}
+
+struct Run {
+  const char* model;
+  const char* lr;
+};
+std::ostream& operator<<(std::ostream& out, const Run& run) {
+  return out << run.model << " at " << run.lr;
+}
+
+ModelOptions options_of(const Run& run) {
+  ModelOptions options{.name = run.model, .dropout = 0.05};
+  if (options.name == "wide_resnet") options.widths = {4, 4, 8, 8};
+  if (options.name == "mlp") options.widths = {24, 16};
+  return options;
+}
+
+class GoldenTraining : public testing::TestWithParam<Run> {
+ protected:
+  Golden golden{"models.safetensors"};
+  std::string key = fmt::format("{}/{}/", GetParam().model, GetParam().lr);
+  ModelOptions options = options_of(GetParam());
+  double lr = std::stod(GetParam().lr);
+};
+
+TEST_P(GoldenTraining, AgreesInDoublePrecisionToOneInAHundredMillion) {
+  const Training ours = train(options, lr, DType::f64);
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const double expected = golden[key + "losses"].data<double>()[step];
+    EXPECT_NEAR(ours.losses[static_cast<std::size_t>(step)], expected, 1e-8 * expected)
+        << "loss of step " << step;
+  }
+  std::size_t compared = 0;
+  for (const NamedTensor& named : named_tensors(ours.spec, *ours.states.back(), false)) {
+    if (named.tensor.dtype() != DType::f64) continue;
+    const Tensor& expected = golden[key + "final/" + named.name];
+    EXPECT_LT(relative_distance(sampled(named.tensor), expected), 1e-8) << named.name;
+    const double expected_norm = *golden[key + "norm/" + named.name].data<double>();
+    EXPECT_NEAR(norm(named.tensor), expected_norm, 1e-8 * expected_norm) << named.name;
+    ++compared;
+  }
+  EXPECT_GE(compared, 6u);
+}
+
+// Rounding is amplified until some ReLU or pooling decides otherwise, and then much at once; when
+// that happens is chance. So a step is held against the largest distance of PyTorch's own run up to
+// two steps later.
+double allowance(const Tensor& distances, std::int64_t step) {
+  const double* values = distances.data<double>();
+  return 3 * *std::max_element(values, values + std::min(steps, step + 3));
+}
+
+TEST_P(GoldenTraining, StaysWithinThreeTimesPyTorchsOwnDistanceInSinglePrecision) {
+  const Training exact = train(options, lr, DType::f64);
+  const Training ours = train(options, lr, DType::f32);
+  EXPECT_NEAR(ours.losses[0], golden[key + "losses"].data<double>()[0], 1e-5);
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const auto i = static_cast<std::size_t>(step);
+    const double loss = std::abs(ours.losses[i] - golden[key + "losses"].data<double>()[step]);
+    const double weights =
+        relative_distance(cast(ours.states[i]->weights, DType::f64), exact.states[i]->weights);
+    EXPECT_LE(loss, allowance(golden[key + "f32_loss_distance"], step)) << "step " << step;
+    EXPECT_LE(weights, allowance(golden[key + "f32_weight_distance"], step)) << "step " << step;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(EachModel, GoldenTraining,
+                         testing::Values(Run{"wide_resnet", "0.001"}, Run{"wide_resnet", "0.02"},
+                                         Run{"mnist_cnn", "0.001"}, Run{"mnist_cnn", "0.02"},
+                                         Run{"mlp", "0.001"}, Run{"mlp", "0.02"}));
+
+}  // namespace
+}  // namespace troupe::testing_ops
