@@ -1,0 +1,183 @@
+#include "actors/pipeline.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <numeric>
+
+#include "actors/loss.h"
+#include "actors/reducer.h"
+
+namespace troupe {
+namespace {
+
+// Micro-batches a loader may have sent beyond those that the first stage works on.
+constexpr std::uint32_t ahead = 2;
+
+struct StageBytes {
+  std::size_t output = 0, saved = 0, working = 0, gradient = 0, state = 0;
+};
+
+// Of the blocks [first, last); zeros without a profile.
+StageBytes stage_bytes(const PipelineOptions& options, std::size_t first, std::size_t last) {
+  StageBytes bytes;
+  for (std::size_t b = first; b < std::min(last, options.profile.size()); ++b) {
+    const BlockProfile& block = options.profile[b];
+    bytes.output = block.output_bytes;
+    bytes.saved += block.saved_bytes;
+    bytes.working = std::max(bytes.working, block.working_bytes);
+    bytes.gradient += block.gradient_bytes;
+    bytes.state += block.state_bytes;
+  }
+  return bytes;
+}
+
+std::size_t sample_bytes(const PipelineOptions& options) {
+  const Shape& sample = options.loader.dataset.sample_shape();
+  return static_cast<std::size_t>(sample.element_count()) * size_of(options.dtype);
+}
+
+std::size_t micro_batch_samples(const PipelineOptions& options) {
+  const auto& sampler = options.loader.sampler;
+  return static_cast<std::size_t>((sampler.batch_size + sampler.micro_batches - 1) /
+                                  sampler.micro_batches);
+}
+
+std::uint32_t replica_micro_batches(const PipelineOptions& options) {
+  return (options.micro_batches + options.replicas - 1) / options.replicas;
+}
+
+/// What of a column of replicas the whole graph shares.
+struct Common {
+  std::vector<ActorRef<Reducer>> reducers;
+  ActorRef<Monitor> monitor;
+  std::optional<ActorRef<CheckpointWriter>> writer;
+};
+
+StageOptions stage_options(const PipelineOptions& options, std::size_t stage,
+                           std::uint32_t replica) {
+  const std::size_t first =
+      std::accumulate(options.cut.begin(), options.cut.begin() + static_cast<std::ptrdiff_t>(stage),
+                      std::size_t{0});
+  NetworkProgramOptions program{
+      .model = options.model,
+      .first = first,
+      .last = options.cut[stage] == SIZE_MAX ? SIZE_MAX : first + options.cut[stage],
+      .dtype = options.dtype,
+      .stream = options.stream,
+      .seed = options.seed,
+      .initial = options.initial.empty() ? nullptr : options.initial[stage]};
+  return {.program = network_program(std::move(program)),
+          .schedule = stage_schedule(options.schedule, stage, options.cut.size(),
+                                     replica_micro_batches(options)),
+          .stage = stage,
+          .replica = replica,
+          .replicas = options.replicas,
+          .seed = options.seed,
+          .rate = options.rate,
+          .sgd = options.sgd};
+}
+
+void add_replica(Graph& graph, const PipelineOptions& options, const Common& common,
+                 std::uint32_t replica) {
+  const auto name = [&](const std::string& base) {
+    return replica_name(base, replica, options.replicas);
+  };
+  LoaderOptions loader_options = options.loader;
+  loader_options.replica = replica;
+  const auto loader = graph.add<Loader>(name("loader"), loader_options);
+  const auto loss = graph.add<Loss>(name("loss"), LossOptions{options.stream});
+  std::vector<ActorRef<Stage>> stages;
+  for (std::size_t s = 0; s < options.cut.size(); ++s)
+    stages.push_back(
+        graph.add<Stage>(name(fmt::format("stage/{}", s)), stage_options(options, s, replica)));
+
+  const std::size_t samples = micro_batch_samples(options);
+  const std::uint32_t fed = stage_options(options, 0, replica).schedule.credits + ahead;
+  graph.connect(loader, &Loader::images, stages.front(), &Stage::input,
+                {fed, samples * sample_bytes(options)});
+  graph.connect(loader, &Loader::targets, loss, &Loss::targets,
+                {fed, samples * sizeof(std::int64_t)});
+  std::size_t first = 0;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const StageBytes bytes = stage_bytes(options, first, first + options.cut[s]);
+    first += options.cut[s];
+    const std::uint32_t credits = stage_options(options, s, replica).schedule.credits;
+    if (s + 1 < stages.size()) {
+      graph.connect(stages[s], &Stage::output, stages[s + 1], &Stage::input,
+                    {credits, bytes.output});
+      graph.connect(stages[s + 1], &Stage::input_gradient, stages[s], &Stage::output_gradient,
+                    {2, bytes.output});
+    } else {
+      graph.connect(stages[s], &Stage::output, loss, &Loss::logits, {2, bytes.output});
+      graph.connect(loss, &Loss::logits_gradient, stages[s], &Stage::output_gradient,
+                    {2, bytes.output});
+    }
+    graph.connect(stages[s], &Stage::gradient, common.reducers[s], &Reducer::gradient,
+                  {2, bytes.gradient});
+    graph.connect(common.reducers[s], &Reducer::reduced, stages[s], &Stage::reduced,
+                  {1, bytes.gradient});
+    // Replicas hold the same state: one of them is enough for a checkpoint.
+    if (common.writer && replica == 0)
+      graph.connect(stages[s], &Stage::snapshot, *common.writer, &CheckpointWriter::snapshot,
+                    {2, 0});
+  }
+  graph.connect(loss, &Loss::score, common.monitor, &Monitor::score, {64, 0});
+}
+
+}  // namespace
+
+std::string replica_name(const std::string& base, std::uint32_t replica, std::uint32_t replicas) {
+  return replicas == 1 ? base : fmt::format("{}/{}", base, replica);
+}
+
+Graph build_pipeline(const PipelineOptions& options) {
+  Graph graph;
+  Common common;
+  for (std::size_t s = 0; s < options.cut.size(); ++s)
+    common.reducers.push_back(graph.add<Reducer>(fmt::format("reducer/{}", s),
+                                                 ReducerOptions{options.dtype, options.stream}));
+  common.monitor = graph.add<Monitor>("monitor", options.monitor);
+  if (options.writer) common.writer = graph.add<CheckpointWriter>("writer", *options.writer);
+  for (std::uint32_t r = 0; r < options.replicas; ++r) add_replica(graph, options, common, r);
+  return graph;
+}
+
+std::size_t MemoryBound::total() const {
+  std::size_t sum = 0;
+  for (const Part& part : parts) sum += part.bytes;
+  return sum;
+}
+
+MemoryBound memory_bound(const PipelineOptions& options, const Graph& graph,
+                         std::size_t dataset_bytes) {
+  MemoryBound bound;
+  bound.parts.push_back({"data set", dataset_bytes});
+  std::size_t edges = 0;
+  for (const auto& edge : graph.edges()) edges += edge.options.slots * edge.options.slot_bytes;
+  bound.parts.push_back({"edges", edges});
+  const auto& loader = options.loader;
+  const std::size_t prepared = static_cast<std::size_t>(loader.prefetch) *
+                               micro_batch_samples(options) *
+                               (sample_bytes(options) + sizeof(std::int64_t));
+  bound.parts.push_back({"loader, prepared ahead", prepared * options.replicas});
+  const std::size_t tree_nodes = std::bit_width(options.micro_batches) + 1u;
+  std::size_t first = 0;
+  for (std::size_t s = 0; s < options.cut.size(); ++s) {
+    const StageBytes bytes = stage_bytes(options, first, first + options.cut[s]);
+    first += options.cut[s];
+    const std::size_t credits = stage_options(options, s, 0).schedule.credits;
+    const std::size_t activations = credits * bytes.saved + bytes.working + bytes.gradient;
+    // The committed version, the next one, and the one that a checkpoint is being written from.
+    const std::size_t copies = (options.writer ? 3 : 2) * (options.sgd.momentum != 0 ? 2 : 1);
+    bound.parts.push_back({fmt::format("stage {} activations", s), activations * options.replicas});
+    bound.parts.push_back(
+        {fmt::format("stage {} state", s), copies * bytes.state * options.replicas});
+    bound.parts.push_back({fmt::format("reducer {}", s), tree_nodes * bytes.gradient});
+  }
+  // The allocator hands out blocks of size classes up to a quarter larger than what is asked for.
+  for (auto& part : bound.parts) part.bytes += part.what == "data set" ? 0 : part.bytes / 4;
+  return bound;
+}
+
+}  // namespace troupe
