@@ -100,6 +100,8 @@ void max_gradient(const PoolWindows& pool, const float* x, const float* grad, fl
     max_gradient_images<true, true>(pool, x, grad, dx, begin, end);
   else if (pool.tiles())
     max_gradient_images<true, false>(pool, x, grad, dx, begin, end);
+  else if (pool.two_by_two())
+    max_gradient_images<false, true>(pool, x, grad, dx, begin, end);
   else
     max_gradient_images<false, false>(pool, x, grad, dx, begin, end);
 }

@@ -1,0 +1,87 @@
+// The kernels choose an instruction set at run time; these tests choose it for them.
+
+#include "ops/cpu/targets.h"
+// Highway after the choice of targets.
+#include <hwy/highway.h>
+
+#include "ops/cpu/table.h"
+#include "tests/unit/ops/vector_support.h"
+
+namespace troupe {
+namespace {
+
+using namespace test;
+using cpu::table;
+
+class EveryInstructionSet : public testing::TestWithParam<std::int64_t> {
+ protected:
+  /// What f gives with the best instruction set, and with that of the parameter.
+  template <class F>
+  auto both(const F& f) const {
+    auto best = f();
+    hwy::SetSupportedTargetsForTest(GetParam());
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    auto other = f();
+    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    return std::pair(best, other);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(OfThisProcessor, EveryInstructionSet,
+                         testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
+                         [](const auto& info) { return hwy::TargetName(info.param); });
+
+TEST_P(EveryInstructionSet, DropsTheSameElements) {
+  const RandomKey key{.seed = 0x123456789abcdef0u, .step = 7, .micro_batch = 3, .operation = 99};
+  for (const Case& c : images_and_rows()) {
+    const Tensor x = random_tensor(c, 1);
+    const auto [best, other] = both([&] { return table().dropout({}, x, 0.3f, key); });
+    expect_same_bits(best, other);
+  }
+}
+
+TEST_P(EveryInstructionSet, TakesTheSameMaxima) {
+  for (const Case& c : images()) {
+    if (c.shape[2] < 2) continue;  // smaller than the window
+    const Tensor x = random_tensor(c, 1);
+    const PoolOptions options;
+    const auto [y, other_y] = both([&] { return table().max_pool({}, x, options); });
+    expect_same_bits(y, other_y);
+    const Tensor grad = random_tensor({c.layout, y.shape()}, 2);
+    const auto [dx, other_dx] =
+        both([&] { return table().max_pool_backward({}, grad, x, options); });
+    expect_same_bits(dx, other_dx);
+  }
+}
+
+TEST_P(EveryInstructionSet, NormalisesToTheSameValues) {
+  for (const Case& c : images_and_rows()) {
+    if (c.shape.element_count() == c.shape[1]) continue;  // no spread to normalise by
+    const Tensor x = random_tensor(c, 1, 2.0f), grad = random_tensor(c, 2);
+    const Tensor weight = vector_of(random_values(c.shape[1], 3, 1.0f));
+    const Tensor bias = vector_of(random_values(c.shape[1], 4, 20.0f));  // relu stays clear of 0
+    const auto [best, other] = both([&] {
+      const ChannelMoments moments = table().channel_moments({}, x);
+      const NormEpilogue epilogue{.relu = true};
+      const Tensor z = table().batch_norm({}, x, weight, bias, moments, 1e-5, epilogue);
+      const NormGradients gradients =
+          table().batch_norm_backward({}, grad, x, z, weight, bias, moments, 1e-5, epilogue, true);
+      return std::vector{values_of(z), values_of(gradients.x), values_of(gradients.weight),
+                         values_of(gradients.bias)};
+    });
+    for (std::size_t part = 0; part < best.size(); ++part)
+      EXPECT_LT(distance(other[part], best[part]), 5e-5) << to_string(c.shape) << " " << part;
+  }
+}
+
+TEST_P(EveryInstructionSet, GivesTheSameLoss) {
+  const Tensor logits = random_tensor({Layout::row_major, {33, 17}}, 1);
+  const Tensor targets = Tensor::zeros({33}, DType::i64);
+  const auto [best, other] =
+      both([&] { return table().softmax_cross_entropy({}, logits, targets, 1.0, true); });
+  EXPECT_NEAR(best.loss_sum, other.loss_sum, 1e-5);
+  EXPECT_LT(distance(values_of(other.logits_grad), values_of(best.logits_grad)), 1e-6);
+}
+
+}  // namespace
+}  // namespace troupe
