@@ -52,7 +52,7 @@ OptionField field(std::string path, std::vector<T>& variable, std::string help,
 
 /// A list of maps: `describe` gives the fields of one item, with plain names as paths.
 template <class Item>
-OptionField list_field(std::string path, std::vector<Item>& variable, std::string help,
+OptionField list_field(const std::string& path, std::vector<Item>& variable, std::string help,
                        std::function<std::vector<OptionField>(Item&)> describe);
 
 using OptionFields = std::vector<OptionField>;
@@ -89,7 +89,7 @@ std::string write_item(const OptionFields& fields);
 }  // namespace detail
 
 template <class Item>
-OptionField list_field(std::string path, std::vector<Item>& variable, std::string help,
+OptionField list_field(const std::string& path, std::vector<Item>& variable, std::string help,
                        std::function<std::vector<OptionField>(Item&)> describe) {
   Item example;
   OptionField result;

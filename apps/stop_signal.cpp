@@ -1,0 +1,38 @@
+#include "apps/stop_signal.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include <utility>
+
+namespace troupe {
+
+StopSignal::StopSignal(std::function<void()> on_stop) : on_stop_(std::move(on_stop)) {
+  ::sigemptyset(&signals_);
+  ::sigaddset(&signals_, SIGINT);
+  ::sigaddset(&signals_, SIGTERM);
+  ::pthread_sigmask(SIG_BLOCK, &signals_, &before_);
+  thread_ = std::jthread([this](const std::stop_token& stop) { wait(stop); });
+}
+
+StopSignal::~StopSignal() {
+  thread_.request_stop();
+  thread_.join();
+  ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+void StopSignal::wait(const std::stop_token& stop) {
+  // Looked at ten times a second: a stop_token cannot wake sigtimedwait.
+  constexpr timespec period{.tv_sec = 0, .tv_nsec = 100'000'000};
+  while (!stop.stop_requested()) {
+    if (::sigtimedwait(&signals_, nullptr, &period) < 0) continue;
+    requested_ = true;
+    // From here on a signal does what it does by default; this thread is the one to take it.
+    ::pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
+    on_stop_();
+    break;
+  }
+  while (!stop.stop_requested()) ::nanosleep(&period, nullptr);
+}
+
+}  // namespace troupe

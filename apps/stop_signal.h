@@ -1,0 +1,35 @@
+#pragma once
+#include <signal.h>
+
+#include <atomic>
+#include <functional>
+#include <thread>
+
+namespace troupe {
+
+/// Turns the first SIGINT or SIGTERM into a call on a thread of its own, where anything may be
+/// done; a second one ends the process as if there had been no handler.
+///
+/// Make it before any other thread starts: the signals are blocked in the threads that are started
+/// afterwards, so that only this one receives them. One at a time in a process. The destructor
+/// restores the signals' earlier state in the calling thread.
+class StopSignal {
+ public:
+  explicit StopSignal(std::function<void()> on_stop);
+  ~StopSignal();
+  StopSignal(const StopSignal&) = delete;
+  StopSignal& operator=(const StopSignal&) = delete;
+
+  /// Whether a signal has come. Any thread.
+  bool requested() const { return requested_; }
+
+ private:
+  void wait(const std::stop_token& stop);
+
+  std::function<void()> on_stop_;
+  std::atomic<bool> requested_ = false;
+  sigset_t signals_{}, before_{};
+  std::jthread thread_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,50 @@
+#include "apps/stop_signal.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <future>
+
+namespace troupe {
+namespace {
+
+TEST(StopSignal, CallsOnceOnAThreadOfItsOwn) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    std::promise<std::thread::id> called;
+    StopSignal stop([&] { called.set_value(std::this_thread::get_id()); });
+    EXPECT_FALSE(stop.requested());
+    ::kill(::getpid(), signal);
+    EXPECT_NE(called.get_future().get(), std::this_thread::get_id());
+    EXPECT_TRUE(stop.requested());
+  }
+}
+
+TEST(StopSignal, IsSilentWithoutASignal) {
+  bool called = false;
+  {
+    const StopSignal stop([&] { called = true; });
+  }
+  EXPECT_FALSE(called);
+}
+
+/// Until the second signal ends the process; a signal that never comes fails the test by exiting.
+void stop_twice() {
+  std::promise<void> called;
+  const StopSignal stop([&] {
+    called.set_value();
+    for (;;) ::pause();
+  });
+  ::kill(::getpid(), SIGTERM);
+  called.get_future().wait();
+  ::kill(::getpid(), SIGTERM);
+  ::sleep(60);
+  ::_exit(0);
+}
+
+TEST(StopSignalDeathTest, ASecondSignalEndsTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(stop_twice(), testing::KilledBySignal(SIGTERM), "");
+}
+
+}  // namespace
+}  // namespace troupe
