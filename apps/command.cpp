@@ -64,6 +64,8 @@ int run_command(int argc, char** argv) {
   app.set_version_flag("--version", "troupe " TROUPE_VERSION);
   app.require_subcommand(1);
   ChosenVerb chosen;
+  add_train_verb(app, chosen);
+  add_plan_verb(app, chosen);
   add_eval_verb(app, chosen);
   add_export_verb(app, chosen);
   add_inspect_verb(app, chosen);

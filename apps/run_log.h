@@ -1,0 +1,76 @@
+#pragma once
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "actors/checkpoint_writer.h"
+#include "actors/monitor.h"
+#include "apps/options.h"
+#include "apps/output/csv.h"
+#include "apps/output/folder.h"
+#include "apps/output/progress.h"
+#include "apps/report.h"
+#include "ops/optim/schedule.h"
+#include "runtime/flow/run.h"
+
+namespace spdlog {
+class logger;
+}
+
+namespace troupe {
+
+/// Writes what a run tells to train.csv, train.log and the terminal, on a thread of its own, so
+/// that a slow disk or terminal never holds up an actor. All calls may come from any thread.
+class RunLog {
+ public:
+  RunLog(const Options& options, const OutputFolder& folder, const Timeline& timeline,
+         const RateOptions& rate, std::uint32_t first_step);
+  ~RunLog();  ///< writes what is left
+
+  void step(const StepSeen& seen);
+  void evaluation(const EvaluationSeen& seen);
+  void checkpoint(const CheckpointSeen& seen);
+  void failure(const FailureReport& failure);
+  void note(std::string line);
+
+  /// Waits until all that was told is written, then ends the progress display.
+  void finish();
+  std::optional<EvaluationReport> last_evaluation() const { return last_evaluation_; }
+  /// What the newest attempt to write a checkpoint met, if it failed.
+  const std::optional<Error>& checkpoint_error() const { return checkpoint_error_; }
+
+ private:
+  void post(std::function<void()> work);
+  void work(std::stop_token stop);
+  void add_row(const StepReport& report, const EvaluationReport* evaluation);
+  void end_epoch(const EvaluationReport* evaluation);
+
+  const Options options_;
+  const Timeline timeline_;
+  const RateOptions rate_;
+  std::shared_ptr<spdlog::logger> log_;
+  TrainCsv csv_;
+  Progress progress_;
+
+  // Of the epoch that is under way; used by the thread alone.
+  struct Epoch {
+    std::chrono::duration<double> time{};
+    double loss = 0, accuracy = 0;
+    std::int64_t samples = 0;
+  } epoch_;
+  StepReport last_step_;
+  std::optional<EvaluationReport> last_evaluation_;
+  std::optional<Error> checkpoint_error_;
+  bool csv_failed_ = false;
+
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::deque<std::function<void()>> queue_;
+  std::jthread thread_;
+};
+
+}  // namespace troupe

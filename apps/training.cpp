@@ -1,0 +1,188 @@
+#include "apps/training.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "apps/options_table.h"
+#include "apps/run_options.h"
+#include "apps/weights_file.h"
+#include "ops/nn/network.h"
+#include "runtime/file/checkpoint.h"
+#include "runtime/file/checkpoint_folder.h"
+
+namespace troupe {
+namespace {
+
+Stream stream_of(const Options& options) { return {.threads = options.parallel.intra_op_threads}; }
+
+RateOptions rate_options(const Options& options, std::int64_t steps_per_epoch) {
+  const auto& train = options.train;
+  return {.schedule = rate_schedule(train.schedule),
+          .lr = train.lr,
+          .total_steps = train.epochs * steps_per_epoch,
+          .warmup_steps = train.warmup_steps,
+          .steps_per_epoch = steps_per_epoch,
+          .step_epochs = train.step_epochs,
+          .step_factor = train.step_factor};
+}
+
+SamplerOptions sampler_options(const Options& options, std::int64_t samples) {
+  return {.seed = options.seed,
+          .samples = samples,
+          .batch_size = options.train.batch_size,
+          .micro_batches = options.train.micro_batches,
+          .replicas = options.parallel.data,
+          .shuffle = options.data.shuffle,
+          .drop_last = options.data.drop_last};
+}
+
+std::vector<std::size_t> choose_cut(const Options& options, PipelineOptions& pipeline) {
+  const std::size_t blocks = make_model(pipeline.model).blocks.size();
+  if (!options.parallel.cut.empty()) {
+    std::vector<std::size_t> cut(options.parallel.cut.begin(), options.parallel.cut.end());
+    check_cut(cut, blocks);
+    return cut;
+  }
+  const auto stages = static_cast<std::size_t>(options.parallel.pipeline);
+  if (stages == 1) return {blocks};
+  if (pipeline.profile.empty()) measure(pipeline, 2);
+  std::vector<double> costs;
+  for (const BlockProfile& block : pipeline.profile)
+    costs.push_back(std::chrono::duration<double>(block.forward + block.backward).count());
+  return balanced_cut(costs, stages);
+}
+
+StateSpec spec_of(const PipelineOptions& pipeline, std::size_t first, std::size_t last) {
+  return Network(make_model(pipeline.model), first, last, pipeline.dtype, pipeline.stream).spec();
+}
+
+std::vector<StatePtr> states_by_stage(const PipelineOptions& pipeline,
+                                      const std::vector<NamedTensor>& tensors, std::int64_t step,
+                                      bool with_optimizer) {
+  // The model as a whole must fit first: each stage alone cannot tell a name too many.
+  const std::size_t blocks = make_model(pipeline.model).blocks.size();
+  state_from(spec_of(pipeline, 0, blocks), pipeline.dtype, tensors, step, with_optimizer, true);
+  std::vector<StatePtr> states;
+  for (std::size_t stage = 0, first = 0; stage < pipeline.cut.size(); first += pipeline.cut[stage++])
+    states.push_back(state_from(spec_of(pipeline, first, first + pipeline.cut[stage]), pipeline.dtype,
+                                tensors, step, with_optimizer, false));
+  return states;
+}
+
+}  // namespace
+
+StartingPoint read_starting_point(const std::filesystem::path& path) {
+  const CheckpointChoice choice = newest_whole_checkpoint(path);
+  for (const auto& reason : choice.skipped)
+    fmt::print(stderr, "troupe: warning: passed over {}\n", reason);
+  const Checkpoint checkpoint = open_checkpoint(choice.folder);
+  return {choice.folder, load_tensors(checkpoint), static_cast<std::uint32_t>(checkpoint.manifest().step)};
+}
+
+Timeline timeline_of(const Options& options, std::int64_t train_samples) {
+  const std::int64_t per_epoch = Sampler(sampler_options(options, train_samples)).batches_per_epoch();
+  std::int64_t steps = options.train.epochs * per_epoch;
+  if (options.train.steps > 0) steps = std::min(steps, options.train.steps);
+  return {.steps = static_cast<std::uint32_t>(steps),
+          .steps_per_epoch = static_cast<std::uint32_t>(per_epoch),
+          .evaluates = options.train.evaluate};
+}
+
+PipelineOptions pipeline_options(const Options& options, const StartingPoint& start) {
+  const Dataset dataset = open_dataset(dataset_options(options));
+  const std::int64_t samples = dataset.count(Split::train);
+  const Timeline timeline = timeline_of(options, samples);
+  PipelineOptions pipeline{
+      .model = model_options(options),
+      .dtype = precision_of(options),
+      .stream = stream_of(options),
+      .seed = options.seed,
+      .replicas = static_cast<std::uint32_t>(options.parallel.data),
+      .micro_batches = static_cast<std::uint32_t>(options.train.micro_batches),
+      .schedule = schedule_kind(options.parallel.schedule),
+      .rate = rate_options(options, timeline.steps_per_epoch),
+      .sgd = {.momentum = options.train.momentum,
+              .weight_decay = options.train.weight_decay,
+              .nesterov = options.train.nesterov},
+      .loader = {.dataset = dataset,
+                 .transform = transform_options(options, Split::train),
+                 .sampler = sampler_options(options, samples),
+                 .timeline = timeline,
+                 .workers = options.data.workers,
+                 .prefetch = std::max(4, 2 * options.data.workers)},
+      .monitor = {.timeline = timeline, .test_count = dataset.count(Split::test)}};
+  check(pipeline.rate);
+  pipeline.cut = choose_cut(options, pipeline);
+  const bool momentum = options.train.momentum != 0;
+  if (!start.checkpoint.empty()) {
+    pipeline.initial = states_by_stage(pipeline, start.tensors, start.steps, momentum && start.steps > 0);
+  } else if (!options.model.weights.empty()) {
+    pipeline.initial = states_by_stage(pipeline, read_weights(options.model.weights).tensors, 0, false);
+  }
+  return pipeline;
+}
+
+void measure(PipelineOptions& pipeline, int repetitions) {
+  const auto& sampler = pipeline.loader.sampler;
+  const std::int64_t samples = (sampler.batch_size + sampler.micro_batches - 1) / sampler.micro_batches;
+  pipeline.profile =
+      profile_blocks(pipeline.model, pipeline.dtype, pipeline.stream, samples, repetitions);
+}
+
+int available_cores() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (sched_getaffinity(0, sizeof cores, &cores) == 0) return CPU_COUNT(&cores);
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+int actor_threads(const Options& options) {
+  if (options.parallel.actor_threads > 0) return options.parallel.actor_threads;
+  const auto wanted = static_cast<int>(options.parallel.pipeline * options.parallel.data);
+  return std::clamp(available_cores() / options.parallel.intra_op_threads, 1, wanted);
+}
+
+RunOptions run_options(const Options& options, const PipelineOptions& pipeline,
+                       std::uint32_t first_step) {
+  RunOptions run{.threads = actor_threads(options),
+                 .steps = {.first = first_step,
+                           .count = pipeline.loader.timeline.steps,
+                           .snapshot_every = static_cast<std::uint32_t>(options.checkpoint.every_steps),
+                           .snapshot_at_end = true},
+                 .restarts = {.max = options.restarts.max, .within = options.restarts.within},
+                 .trace = options.trace};
+  for (const auto& fault : options.faults)
+    run.faults.push_back({.actor = fault.actor,
+                          .step = static_cast<std::uint32_t>(fault.step),
+                          .micro_batch = static_cast<std::uint32_t>(fault.micro_batch),
+                          .action = {}});
+  return run;
+}
+
+Result<std::filesystem::path> write_training_checkpoint(const std::filesystem::path& folder,
+                                                        const Options& options,
+                                                        const Timeline& timeline,
+                                                        std::uint32_t step,
+                                                        const std::vector<Snapshot>& snapshots) {
+  Manifest manifest;
+  manifest.step = step;
+  manifest.options = resolved_yaml(options);
+  manifest.position = fmt::format(R"({{"step": {}, "epoch": {}, "step_of_epoch": {}, "seed": {}}})", step,
+                                  step / timeline.steps_per_epoch, step % timeline.steps_per_epoch,
+                                  options.seed);
+  // Part of the numerical configuration: a library's order of summation may depend on it.
+  manifest.run["intra_op_threads"] = std::to_string(options.parallel.intra_op_threads);
+  std::vector<ShardContent> shards;
+  for (const Snapshot& snapshot : snapshots)
+    shards.push_back({static_cast<int>(snapshot.stage), named_tensors(*snapshot.spec, *snapshot.state, true)});
+  auto written = write_checkpoint(folder, std::move(manifest), shards);
+  if (!written) return written;
+  const Status pruned = prune_checkpoints(folder, static_cast<std::size_t>(options.checkpoint.keep));
+  if (!pruned) return pruned.error();
+  return written;
+}
+
+}  // namespace troupe

@@ -1,0 +1,53 @@
+#pragma once
+// A training run as options describe it: what `train` runs and `plan` draws.
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/pipeline.h"
+#include "apps/options.h"
+#include "runtime/flow/run.h"
+
+namespace troupe {
+
+/// Where a run begins: at step 0, or from a checkpoint with the optimizer's state.
+struct StartingPoint {
+  std::filesystem::path checkpoint;  ///< empty: at step 0
+  std::vector<NamedTensor> tensors;
+  std::uint32_t steps = 0;
+};
+
+/// Reads a checkpoint for going on with a run. `path` is a checkpoint or an output folder.
+StartingPoint read_starting_point(const std::filesystem::path& path);
+
+/// The timeline of the run. `train.steps` ends it early but does not change the learning rates, so
+/// that a run in two halves is the same as one in one.
+Timeline timeline_of(const Options& options, std::int64_t train_samples);
+
+/// Everything but what writes results (monitor callbacks, checkpoint writer). Opens the data,
+/// chooses the cut, and loads weights; throws Error.
+PipelineOptions pipeline_options(const Options& options, const StartingPoint& start);
+
+/// As pipeline_options, with each block measured: needed for memory bounds and the plan's times.
+void measure(PipelineOptions& pipeline, int repetitions);
+
+/// Threads for actors: what the options say, or one for each stage and replica as far as the cores
+/// go that this process may use.
+int actor_threads(const Options& options);
+
+/// Cores that this process may use.
+int available_cores();
+
+RunOptions run_options(const Options& options, const PipelineOptions& pipeline,
+                       std::uint32_t first_step);
+
+/// What a checkpoint says beside its tensors.
+Result<std::filesystem::path> write_training_checkpoint(const std::filesystem::path& folder,
+                                                        const Options& options,
+                                                        const Timeline& timeline,
+                                                        std::uint32_t step,
+                                                        const std::vector<Snapshot>& snapshots);
+
+}  // namespace troupe

@@ -1,0 +1,147 @@
+// troupe train: trains as an options file says.
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/command.h"
+#include "apps/load_options.h"
+#include "apps/options_table.h"
+#include "apps/output/folder.h"
+#include "apps/output/trace.h"
+#include "apps/run_log.h"
+#include "apps/signals.h"
+#include "apps/training.h"
+#include "apps/verbs.h"
+#include "runtime/error.h"
+#include "runtime/file/checkpoint_folder.h"
+
+namespace troupe {
+namespace {
+
+struct TrainArguments {
+  std::filesystem::path options;
+  std::vector<std::string> overrides;
+  std::optional<std::filesystem::path> output;
+  std::string restart;
+};
+
+/// Where to go on from, and the folder to go on in.
+struct Resumption {
+  StartingPoint start;
+  std::optional<std::filesystem::path> output;
+};
+
+// `auto`: the newest whole checkpoint of the output folder (of the newest one without -o); where
+// there is none, the run begins at step 0. Otherwise a checkpoint or an output folder by path.
+Resumption find_resumption(const TrainArguments& arguments) {
+  if (arguments.restart.empty()) return {{}, arguments.output};
+  if (arguments.restart != "auto") return {read_starting_point(arguments.restart), arguments.output};
+  const auto folder = arguments.output ? arguments.output : newest_output();
+  const bool any = folder && std::filesystem::exists(*folder / "checkpoints") &&
+                   !list_checkpoints(*folder / "checkpoints").empty();
+  if (!any) {
+    fmt::print("no checkpoint to go on from{}: beginning at step 0\n",
+               folder ? " in " + folder->string() : "");
+    return {{}, arguments.output};
+  }
+  return {read_starting_point(*folder), folder};
+}
+
+void print_heading(const Options& options, const PipelineOptions& pipeline, const OutputFolder& folder,
+                   const StartingPoint& start) {
+  std::string cut;
+  for (std::size_t blocks : pipeline.cut) cut += (cut.empty() ? "" : "+") + std::to_string(blocks);
+  fmt::print("{}: {} stage{} ({} blocks) x {} replica{}, {} micro-batches of {}, {}, {} actor thread{} x {}\n",
+             options.model.name, pipeline.cut.size(), pipeline.cut.size() == 1 ? "" : "s", cut,
+             pipeline.replicas, pipeline.replicas == 1 ? "" : "s", options.train.micro_batches,
+             options.train.batch_size / options.train.micro_batches, options.parallel.schedule,
+             actor_threads(options), actor_threads(options) == 1 ? "" : "s",
+             options.parallel.intra_op_threads);
+  fmt::print("output in {}\n", folder.path().string());
+  if (!start.checkpoint.empty())
+    fmt::print("going on from {} at step {} of {}\n", start.checkpoint.string(), start.steps,
+               pipeline.loader.timeline.steps);
+}
+
+// Marks the first step for whoever measures how long a process takes to reach it.
+void note_first_step(const StepSeen& seen, std::uint32_t first) {
+  if (seen.step == first + 1 && std::getenv("TROUPE_EXIT_AFTER_FIRST_STEP")) std::_Exit(exit_done);
+}
+
+int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder, const Options& options) {
+  log.finish();
+  if (options.trace) {
+    if (const Status written = write_trace(folder.trace(), report); !written) throw written.error();
+  }
+  fmt::print("\n{}\n", time_split_table(report));
+  if (log.checkpoint_error()) throw *log.checkpoint_error();
+  if (report.stopped) {
+    fmt::print("stopped after step {}; go on with --restart {}\n", report.steps, folder.path().string());
+    return exit_stopped;
+  }
+  fmt::print("checkpoint in {}\n",
+             (folder.checkpoints() / checkpoint_name(report.steps)).string());
+  if (const auto evaluation = log.last_evaluation()) fmt::print("{}\n", accuracy_line(*evaluation));
+  return exit_done;
+}
+
+int train(const TrainArguments& arguments) {
+  const StopOnSignal stop;
+  const Options options = load_options(arguments.options, arguments.overrides);
+  const Resumption resumption = find_resumption(arguments);
+  PipelineOptions pipeline = pipeline_options(options, resumption.start);
+  const std::uint32_t first = resumption.start.steps;
+  if (first >= pipeline.loader.timeline.steps) {
+    fmt::print("nothing left to train: {} has {} of {} steps\n", resumption.start.checkpoint.string(),
+               first, pipeline.loader.timeline.steps);
+    return exit_done;
+  }
+  const auto folder = OutputFolder::create(resumption.output);
+  folder.write_options(resolved_yaml(options));
+  print_heading(options, pipeline, folder, resumption.start);
+
+  RunLog log(options, folder, pipeline.loader.timeline, pipeline.rate, first);
+  pipeline.monitor.on_step = [&](const StepSeen& seen) {
+    note_first_step(seen, first);
+    log.step(seen);
+  };
+  pipeline.monitor.on_evaluation = [&](const EvaluationSeen& seen) { log.evaluation(seen); };
+  pipeline.writer = CheckpointWriterOptions{
+      .stages = pipeline.cut.size(),
+      .write =
+          [&](std::uint32_t step, const std::vector<Snapshot>& snapshots) -> Status {
+        const auto written = write_training_checkpoint(
+            folder.checkpoints(), options, pipeline.loader.timeline, step, snapshots);
+        if (!written) return written.error();
+        return success();
+      },
+      .on_checkpoint = [&](const CheckpointSeen& seen) { log.checkpoint(seen); }};
+
+  const Graph graph = build_pipeline(pipeline);
+  RunOptions run_with = run_options(options, pipeline, first);
+  run_with.stop = stop.token();
+  run_with.on_failure = [&](const FailureReport& failure) { log.failure(failure); };
+  const RunReport report = run(graph, run_with);
+  return conclude(report, log, folder, options);
+}
+
+}  // namespace
+
+void add_train_verb(CLI::App& app, ChosenVerb& chosen) {
+  auto arguments = std::make_shared<TrainArguments>();
+  CLI::App* verb = app.add_subcommand("train", "Train as an options file says");
+  verb->add_option("OPTIONS", arguments->options, "options file; see `troupe options`")->required();
+  verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE in place of the file's")
+      ->allow_extra_args(false);
+  verb->add_option("-o,--output", arguments->output, "folder to write to (outputs/DATE/TIME)");
+  verb->add_option("--restart", arguments->restart,
+                   "go on from a checkpoint or output folder; auto: the newest whole one");
+  verb->callback([arguments, &chosen] { chosen = [arguments] { return train(*arguments); }; });
+}
+
+}  // namespace troupe
