@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <span>
+
 #include "runtime/file/file.h"
 
 namespace troupe {
@@ -30,7 +32,7 @@ Status write_trace(const std::filesystem::path& path, const RunReport& report) {
   }
   json += R"({"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "troupe"}})"
           "\n], \"displayTimeUnit\": \"ms\"}\n";
-  return write_file(path, json);
+  return write_file(path, std::as_bytes(std::span(json)));
 }
 
 std::string time_split_table(const RunReport& report) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,7 @@
 #include "apps/output/folder.h"
 #include "apps/output/trace.h"
 #include "apps/run_log.h"
-#include "apps/signals.h"
+#include "apps/stop_signal.h"
 #include "apps/training.h"
 #include "apps/verbs.h"
 #include "runtime/error.h"
@@ -91,7 +92,8 @@ int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder, c
 }
 
 int train(const TrainArguments& arguments) {
-  const StopOnSignal stop;
+  std::stop_source stop;
+  const StopSignal on_signal([&stop] { stop.request_stop(); });
   const Options options = load_options(arguments.options, arguments.overrides);
   const Resumption resumption = find_resumption(arguments);
   PipelineOptions pipeline = pipeline_options(options, resumption.start);
@@ -124,7 +126,7 @@ int train(const TrainArguments& arguments) {
 
   const Graph graph = build_pipeline(pipeline);
   RunOptions run_with = run_options(options, pipeline, first);
-  run_with.stop = stop.token();
+  run_with.stop = stop.get_token();
   run_with.on_failure = [&](const FailureReport& failure) { log.failure(failure); };
   const RunReport report = run(graph, run_with);
   return conclude(report, log, folder, options);
