@@ -110,8 +110,10 @@ void add_replica(Graph& graph, const PipelineOptions& options, const Common& com
                     {2, bytes.output});
     } else {
       graph.connect(stages[s], &Stage::output, loss, &Loss::logits, {2, bytes.output});
+      // A stage that flushes takes no gradient before its last forward: they all wait in their
+      // slots.
       graph.connect(loss, &Loss::logits_gradient, stages[s], &Stage::output_gradient,
-                    {2, bytes.output});
+                    {credits + 1, bytes.output});
     }
     graph.connect(stages[s], &Stage::gradient, common.reducers[s], &Reducer::gradient,
                   {2, bytes.gradient});

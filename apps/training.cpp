@@ -66,9 +66,10 @@ std::vector<StatePtr> states_by_stage(const PipelineOptions& pipeline,
   const std::size_t blocks = make_model(pipeline.model).blocks.size();
   state_from(spec_of(pipeline, 0, blocks), pipeline.dtype, tensors, step, with_optimizer, true);
   std::vector<StatePtr> states;
-  for (std::size_t stage = 0, first = 0; stage < pipeline.cut.size(); first += pipeline.cut[stage++])
-    states.push_back(state_from(spec_of(pipeline, first, first + pipeline.cut[stage]), pipeline.dtype,
-                                tensors, step, with_optimizer, false));
+  for (std::size_t stage = 0, first = 0; stage < pipeline.cut.size();
+       first += pipeline.cut[stage++])
+    states.push_back(state_from(spec_of(pipeline, first, first + pipeline.cut[stage]),
+                                pipeline.dtype, tensors, step, with_optimizer, false));
   return states;
 }
 
@@ -79,11 +80,13 @@ StartingPoint read_starting_point(const std::filesystem::path& path) {
   for (const auto& reason : choice.skipped)
     fmt::print(stderr, "troupe: warning: passed over {}\n", reason);
   const Checkpoint checkpoint = open_checkpoint(choice.folder);
-  return {choice.folder, load_tensors(checkpoint), static_cast<std::uint32_t>(checkpoint.manifest().step)};
+  return {choice.folder, load_tensors(checkpoint),
+          static_cast<std::uint32_t>(checkpoint.manifest().step)};
 }
 
 Timeline timeline_of(const Options& options, std::int64_t train_samples) {
-  const std::int64_t per_epoch = Sampler(sampler_options(options, train_samples)).batches_per_epoch();
+  const std::int64_t per_epoch =
+      Sampler(sampler_options(options, train_samples)).batches_per_epoch();
   std::int64_t steps = options.train.epochs * per_epoch;
   if (options.train.steps > 0) steps = std::min(steps, options.train.steps);
   return {.steps = static_cast<std::uint32_t>(steps),
@@ -118,16 +121,19 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
   pipeline.cut = choose_cut(options, pipeline);
   const bool momentum = options.train.momentum != 0;
   if (!start.checkpoint.empty()) {
-    pipeline.initial = states_by_stage(pipeline, start.tensors, start.steps, momentum && start.steps > 0);
+    pipeline.initial =
+        states_by_stage(pipeline, start.tensors, start.steps, momentum && start.steps > 0);
   } else if (!options.model.weights.empty()) {
-    pipeline.initial = states_by_stage(pipeline, read_weights(options.model.weights).tensors, 0, false);
+    pipeline.initial =
+        states_by_stage(pipeline, read_weights(options.model.weights).tensors, 0, false);
   }
   return pipeline;
 }
 
 void measure(PipelineOptions& pipeline, int repetitions) {
   const auto& sampler = pipeline.loader.sampler;
-  const std::int64_t samples = (sampler.batch_size + sampler.micro_batches - 1) / sampler.micro_batches;
+  const std::int64_t samples =
+      (sampler.batch_size + sampler.micro_batches - 1) / sampler.micro_batches;
   pipeline.profile =
       profile_blocks(pipeline.model, pipeline.dtype, pipeline.stream, samples, repetitions);
 }
@@ -147,13 +153,14 @@ int actor_threads(const Options& options) {
 
 RunOptions run_options(const Options& options, const PipelineOptions& pipeline,
                        std::uint32_t first_step) {
-  RunOptions run{.threads = actor_threads(options),
-                 .steps = {.first = first_step,
-                           .count = pipeline.loader.timeline.steps,
-                           .snapshot_every = static_cast<std::uint32_t>(options.checkpoint.every_steps),
-                           .snapshot_at_end = true},
-                 .restarts = {.max = options.restarts.max, .within = options.restarts.within},
-                 .trace = options.trace};
+  RunOptions run{
+      .threads = actor_threads(options),
+      .steps = {.first = first_step,
+                .count = pipeline.loader.timeline.steps,
+                .snapshot_every = static_cast<std::uint32_t>(options.checkpoint.every_steps),
+                .snapshot_at_end = true},
+      .restarts = {.max = options.restarts.max, .within = options.restarts.within},
+      .trace = options.trace};
   for (const auto& fault : options.faults)
     run.faults.push_back({.actor = fault.actor,
                           .step = static_cast<std::uint32_t>(fault.step),
@@ -170,17 +177,19 @@ Result<std::filesystem::path> write_training_checkpoint(const std::filesystem::p
   Manifest manifest;
   manifest.step = step;
   manifest.options = resolved_yaml(options);
-  manifest.position = fmt::format(R"({{"step": {}, "epoch": {}, "step_of_epoch": {}, "seed": {}}})", step,
-                                  step / timeline.steps_per_epoch, step % timeline.steps_per_epoch,
-                                  options.seed);
+  manifest.position =
+      fmt::format(R"({{"step": {}, "epoch": {}, "step_of_epoch": {}, "seed": {}}})", step,
+                  step / timeline.steps_per_epoch, step % timeline.steps_per_epoch, options.seed);
   // Part of the numerical configuration: a library's order of summation may depend on it.
   manifest.run["intra_op_threads"] = std::to_string(options.parallel.intra_op_threads);
   std::vector<ShardContent> shards;
   for (const Snapshot& snapshot : snapshots)
-    shards.push_back({static_cast<int>(snapshot.stage), named_tensors(*snapshot.spec, *snapshot.state, true)});
+    shards.push_back(
+        {static_cast<int>(snapshot.stage), named_tensors(*snapshot.spec, *snapshot.state, true)});
   auto written = write_checkpoint(folder, std::move(manifest), shards);
   if (!written) return written;
-  const Status pruned = prune_checkpoints(folder, static_cast<std::size_t>(options.checkpoint.keep));
+  const Status pruned =
+      prune_checkpoints(folder, static_cast<std::size_t>(options.checkpoint.keep));
   if (!pruned) return pruned.error();
   return written;
 }

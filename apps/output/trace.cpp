@@ -18,9 +18,10 @@ double microseconds(std::chrono::nanoseconds time) {
 Status write_trace(const std::filesystem::path& path, const RunReport& report) {
   std::string json = "{\"traceEvents\": [\n";
   for (std::size_t actor = 0; actor < report.actors.size(); ++actor)
-    json += fmt::format(R"({{"name": "thread_name", "ph": "M", "pid": 1, "tid": {}, "args": {{"name": "{}"}}}},)"
-                        "\n",
-                        actor, report.actors[actor].name);
+    json += fmt::format(
+        R"({{"name": "thread_name", "ph": "M", "pid": 1, "tid": {}, "args": {{"name": "{}"}}}},)"
+        "\n",
+        actor, report.actors[actor].name);
   for (const TraceEvent& event : report.trace) {
     const MessageKey& key = event.label.key;
     json += fmt::format(
@@ -36,12 +37,13 @@ Status write_trace(const std::filesystem::path& path, const RunReport& report) {
 }
 
 std::string time_split_table(const RunReport& report) {
-  std::string table = fmt::format("{:<14}{:>9}{:>10}{:>11}{:>8}{:>11}\n", "actor", "compute", "no input",
-                                  "no credit", "other", "actions");
+  std::string table = fmt::format("{:<14}{:>9}{:>10}{:>11}{:>8}{:>11}\n", "actor", "compute",
+                                  "no input", "no credit", "other", "actions");
   for (const ActorReport& actor : report.actors) {
     const auto share = [&](std::chrono::nanoseconds part) {
       const auto total = actor.time.total().count();
-      return total > 0 ? 100.0 * static_cast<double>(part.count()) / static_cast<double>(total) : 0.0;
+      return total > 0 ? 100.0 * static_cast<double>(part.count()) / static_cast<double>(total)
+                       : 0.0;
     };
     table += fmt::format("{:<14}{:>7.1f} %{:>8.1f} %{:>9.1f} %{:>6.1f} %{:>11}\n", actor.name,
                          share(actor.time.compute), share(actor.time.no_input),

@@ -53,7 +53,8 @@ void print_table(const std::vector<Row>& rows) {
   };
   print("name", "dtype", "shape", "bytes");
   for (const auto& row : rows) print(row.name, row.dtype, row.shape, std::to_string(row.bytes));
-  print(fmt::format("{} tensor{}", rows.size(), rows.size() == 1 ? "" : "s"), "", "", std::to_string(total));
+  print(fmt::format("{} tensor{}", rows.size(), rows.size() == 1 ? "" : "s"), "", "",
+        std::to_string(total));
 }
 
 void inspect_checkpoint(const std::filesystem::path& path) {

@@ -36,9 +36,10 @@ void print_stages(const PipelineOptions& pipeline) {
   for (std::size_t stage = 0, block = 0; stage < pipeline.cut.size(); ++stage)
     for (std::size_t i = 0; i < pipeline.cut[stage]; ++i, ++block) {
       const BlockProfile& profile = pipeline.profile[block];
-      fmt::print("{:<8}{:<22}{:>12}{:>12}{:>9.3f} ms{:>9.3f} ms\n", i == 0 ? std::to_string(stage) : "",
-                 profile.name, profile.parameters, bytes_text(profile.saved_bytes),
-                 milliseconds(profile.forward), milliseconds(profile.backward));
+      fmt::print("{:<8}{:<22}{:>12}{:>12}{:>9.3f} ms{:>9.3f} ms\n",
+                 i == 0 ? std::to_string(stage) : "", profile.name, profile.parameters,
+                 bytes_text(profile.saved_bytes), milliseconds(profile.forward),
+                 milliseconds(profile.backward));
     }
 }
 
@@ -47,15 +48,16 @@ void print_edges(const Graph& graph) {
   for (std::size_t i = 0; i < graph.edges().size(); ++i) {
     const EdgeOptions& edge = graph.edges()[i].options;
     // The arrow is one column wide and three bytes long.
-    fmt::print("{:<50}{:>6}{:>14}{:>14}\n", graph.edge_name(i), edge.slots, bytes_text(edge.slot_bytes),
-               bytes_text(edge.slots * edge.slot_bytes));
+    fmt::print("{:<50}{:>6}{:>14}{:>14}\n", graph.edge_name(i), edge.slots,
+               bytes_text(edge.slot_bytes), bytes_text(edge.slots * edge.slot_bytes));
   }
 }
 
 void print_memory(const PipelineOptions& pipeline, const Graph& graph, std::size_t dataset_bytes) {
   const MemoryBound bound = memory_bound(pipeline, graph, dataset_bytes);
   fmt::print("\nmemory\n");
-  for (const auto& part : bound.parts) fmt::print("  {:<28}{:>14}\n", part.what, bytes_text(part.bytes));
+  for (const auto& part : bound.parts)
+    fmt::print("  {:<28}{:>14}\n", part.what, bytes_text(part.bytes));
   fmt::print("  {:<28}{:>14}\n", "bound", bytes_text(bound.total()));
 }
 
@@ -66,7 +68,8 @@ void print_schedule(const Options& options, const PipelineOptions& pipeline) {
       forward[stage] += milliseconds(pipeline.profile[block].forward);
       backward[stage] += milliseconds(pipeline.profile[block].backward);
     }
-  const std::size_t micro_batches = (pipeline.micro_batches + pipeline.replicas - 1) / pipeline.replicas;
+  const std::size_t micro_batches =
+      (pipeline.micro_batches + pipeline.replicas - 1) / pipeline.replicas;
   const auto steps = simulate(pipeline.schedule, micro_batches, forward, backward);
   double end = 0, busy = 0;
   for (const TimedStep& step : steps) {
@@ -74,8 +77,10 @@ void print_schedule(const Options& options, const PipelineOptions& pipeline) {
     busy += step.end - step.begin;
   }
   const double bubble = 100.0 * (1.0 - busy / (end * static_cast<double>(pipeline.cut.size())));
-  fmt::print("\nschedule {}: a step of {} micro-batches takes {:.1f} ms, {:.1f} % of it bubble (each stage on a core of its own)\n",
-             options.parallel.schedule, micro_batches, end, bubble);
+  fmt::print(
+      "\nschedule {}: a step of {} micro-batches takes {:.1f} ms, {:.1f} % of it bubble (each "
+      "stage on a core of its own)\n",
+      options.parallel.schedule, micro_batches, end, bubble);
   const int width = ProgressStyle::of(stdout).width;
   fmt::print("{}", draw(steps, static_cast<std::size_t>(width)));
 }
@@ -87,9 +92,8 @@ int plan(const PlanArguments& arguments) {
   pipeline.writer = CheckpointWriterOptions{.stages = pipeline.cut.size()};
   const Graph graph = build_pipeline(pipeline);
   const Dataset& data = pipeline.loader.dataset;
-  const std::size_t dataset_bytes =
-      static_cast<std::size_t>((data.count(Split::train) + data.count(Split::test)) *
-                               data.sample_shape().element_count());
+  const std::size_t dataset_bytes = static_cast<std::size_t>(
+      (data.count(Split::train) + data.count(Split::test)) * data.sample_shape().element_count());
   print_stages(pipeline);
   print_edges(graph);
   print_memory(pipeline, graph, dataset_bytes);

@@ -41,7 +41,8 @@ struct Resumption {
 // there is none, the run begins at step 0. Otherwise a checkpoint or an output folder by path.
 Resumption find_resumption(const TrainArguments& arguments) {
   if (arguments.restart.empty()) return {{}, arguments.output};
-  if (arguments.restart != "auto") return {read_starting_point(arguments.restart), arguments.output};
+  if (arguments.restart != "auto")
+    return {read_starting_point(arguments.restart), arguments.output};
   const auto folder = arguments.output ? arguments.output : newest_output();
   const bool any = folder && std::filesystem::exists(*folder / "checkpoints") &&
                    !list_checkpoints(*folder / "checkpoints").empty();
@@ -53,16 +54,18 @@ Resumption find_resumption(const TrainArguments& arguments) {
   return {read_starting_point(*folder), folder};
 }
 
-void print_heading(const Options& options, const PipelineOptions& pipeline, const OutputFolder& folder,
-                   const StartingPoint& start) {
+void print_heading(const Options& options, const PipelineOptions& pipeline,
+                   const OutputFolder& folder, const StartingPoint& start) {
   std::string cut;
   for (std::size_t blocks : pipeline.cut) cut += (cut.empty() ? "" : "+") + std::to_string(blocks);
-  fmt::print("{}: {} stage{} ({} blocks) x {} replica{}, {} micro-batches of {}, {}, {} actor thread{} x {}\n",
-             options.model.name, pipeline.cut.size(), pipeline.cut.size() == 1 ? "" : "s", cut,
-             pipeline.replicas, pipeline.replicas == 1 ? "" : "s", options.train.micro_batches,
-             options.train.batch_size / options.train.micro_batches, options.parallel.schedule,
-             actor_threads(options), actor_threads(options) == 1 ? "" : "s",
-             options.parallel.intra_op_threads);
+  fmt::print(
+      "{}: {} stage{} ({} blocks) x {} replica{}, {} micro-batches of {}, {}, {} actor thread{} x "
+      "{}\n",
+      options.model.name, pipeline.cut.size(), pipeline.cut.size() == 1 ? "" : "s", cut,
+      pipeline.replicas, pipeline.replicas == 1 ? "" : "s", options.train.micro_batches,
+      options.train.batch_size / options.train.micro_batches, options.parallel.schedule,
+      actor_threads(options), actor_threads(options) == 1 ? "" : "s",
+      options.parallel.intra_op_threads);
   fmt::print("output in {}\n", folder.path().string());
   if (!start.checkpoint.empty())
     fmt::print("going on from {} at step {} of {}\n", start.checkpoint.string(), start.steps,
@@ -74,7 +77,8 @@ void note_first_step(const StepSeen& seen, std::uint32_t first) {
   if (seen.step == first + 1 && std::getenv("TROUPE_EXIT_AFTER_FIRST_STEP")) std::_Exit(exit_done);
 }
 
-int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder, const Options& options) {
+int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
+             const Options& options) {
   log.finish();
   if (options.trace) {
     if (const Status written = write_trace(folder.trace(), report); !written) throw written.error();
@@ -82,11 +86,11 @@ int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder, c
   fmt::print("\n{}\n", time_split_table(report));
   if (log.checkpoint_error()) throw *log.checkpoint_error();
   if (report.stopped) {
-    fmt::print("stopped after step {}; go on with --restart {}\n", report.steps, folder.path().string());
+    fmt::print("stopped after step {}; go on with --restart {}\n", report.steps,
+               folder.path().string());
     return exit_stopped;
   }
-  fmt::print("checkpoint in {}\n",
-             (folder.checkpoints() / checkpoint_name(report.steps)).string());
+  fmt::print("checkpoint in {}\n", (folder.checkpoints() / checkpoint_name(report.steps)).string());
   if (const auto evaluation = log.last_evaluation()) fmt::print("{}\n", accuracy_line(*evaluation));
   return exit_done;
 }
@@ -99,8 +103,8 @@ int train(const TrainArguments& arguments) {
   PipelineOptions pipeline = pipeline_options(options, resumption.start);
   const std::uint32_t first = resumption.start.steps;
   if (first >= pipeline.loader.timeline.steps) {
-    fmt::print("nothing left to train: {} has {} of {} steps\n", resumption.start.checkpoint.string(),
-               first, pipeline.loader.timeline.steps);
+    fmt::print("nothing left to train: {} has {} of {} steps\n",
+               resumption.start.checkpoint.string(), first, pipeline.loader.timeline.steps);
     return exit_done;
   }
   const auto folder = OutputFolder::create(resumption.output);
@@ -115,10 +119,9 @@ int train(const TrainArguments& arguments) {
   pipeline.monitor.on_evaluation = [&](const EvaluationSeen& seen) { log.evaluation(seen); };
   pipeline.writer = CheckpointWriterOptions{
       .stages = pipeline.cut.size(),
-      .write =
-          [&](std::uint32_t step, const std::vector<Snapshot>& snapshots) -> Status {
-        const auto written = write_training_checkpoint(
-            folder.checkpoints(), options, pipeline.loader.timeline, step, snapshots);
+      .write = [&](std::uint32_t step, const std::vector<Snapshot>& snapshots) -> Status {
+        const auto written = write_training_checkpoint(folder.checkpoints(), options,
+                                                       pipeline.loader.timeline, step, snapshots);
         if (!written) return written.error();
         return success();
       },

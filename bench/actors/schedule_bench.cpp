@@ -1,0 +1,140 @@
+// How close a step of timed stages comes to the bound of its schedule: m (F + B) of work and a
+// bubble of (p - 1)(F + B). The stages are the real actors with a program that only takes time.
+//
+//   schedule_bench [milliseconds a forward] [steps]
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "actors/loss.h"
+#include "actors/monitor.h"
+#include "actors/reducer.h"
+#include "actors/stage.h"
+#include "actors/timeline.h"
+#include "runtime/flow/run.h"
+
+namespace {
+
+using namespace troupe;
+using namespace std::chrono;
+
+/// Waits in place of computing: a forward takes the given time, a backward twice as long.
+class TimedProgram final : public StageProgram {
+ public:
+  explicit TimedProgram(nanoseconds forward)
+      : forward_(forward),
+        state_(std::make_shared<const StateVersion>(
+            StateVersion{.weights = Tensor::zeros({1}), .buffers = Tensor::zeros({0})})) {}
+  void use(StatePtr state) override { state_ = std::move(state); }
+  const StatePtr& state() const override { return state_; }
+  std::shared_ptr<const StateSpec> spec() const override {
+    return std::make_shared<const StateSpec>();
+  }
+  Forward forward(const Tensor& x, const RandomKey&, bool) override {
+    std::this_thread::sleep_for(forward_);
+    return {x, std::make_unique<Saved>()};
+  }
+  Backward backward(Saved&, const Tensor& grad) override {
+    std::this_thread::sleep_for(2 * forward_);
+    return {grad, Tensor::zeros({1}), Tensor::zeros({0})};
+  }
+  Tensor evaluate(const Tensor& x) override { return x; }
+  StatePtr step(const SgdOptions&, const Tensor&, const std::vector<Tensor>&) const override {
+    return std::make_shared<const StateVersion>(*state_);
+  }
+
+ private:
+  nanoseconds forward_;
+  StatePtr state_;
+};
+
+/// Feeds `count` micro-batches a step, for `steps` steps.
+class Feeder final : public Actor {
+ public:
+  Feeder(std::uint32_t count, std::uint32_t steps) : count_(count), steps_(steps) {}
+  Output<Activation> images{this, "images"};
+  Output<Targets> targets{this, "targets"};
+  bool ready() const override {
+    return next_ < count_ * steps_ && images.has_slot() && targets.has_slot();
+  }
+  ActionLabel act() override {
+    const Header about{.key = {next_ / count_, Purpose::train, next_ % count_},
+                       .samples = 1,
+                       .batch_samples = count_,
+                       .micro_batches = count_};
+    ++next_;
+    images.send(about, {Tensor::zeros({1, 2})});
+    targets.send(about, {Tensor::zeros({1}, DType::i64)});
+    return {"load", about.key};
+  }
+
+ private:
+  std::uint32_t count_, steps_, next_ = 0;
+};
+
+// The median time of a step.
+double step_time(ScheduleKind kind, std::uint32_t stages, std::uint32_t micro_batches,
+                 nanoseconds forward, std::uint32_t steps) {
+  Graph graph;
+  const Timeline timeline{.steps = steps, .steps_per_epoch = steps, .evaluates = false};
+  auto times = std::make_shared<std::vector<double>>();
+  const auto monitor = graph.add<Monitor>(
+      "monitor", MonitorOptions{.timeline = timeline, .on_step = [times](const StepSeen& seen) {
+                                  times->push_back(duration<double>(seen.duration).count());
+                                }});
+  const auto feeder = graph.add<Feeder>("feeder", micro_batches, steps);
+  const auto loss = graph.add<Loss>("loss", LossOptions{});
+  std::vector<ActorRef<Stage>> actors;
+  for (std::uint32_t s = 0; s < stages; ++s) {
+    StageOptions options{.program = [forward] { return std::make_unique<TimedProgram>(forward); },
+                         .schedule = stage_schedule(kind, s, stages, micro_batches),
+                         .stage = s};
+    actors.push_back(graph.add<Stage>(fmt::format("stage/{}", s), options));
+    const auto reducer = graph.add<Reducer>(fmt::format("reducer/{}", s), ReducerOptions{});
+    graph.connect(actors[s], &Stage::gradient, reducer, &Reducer::gradient, {.slots = 2});
+    graph.connect(reducer, &Reducer::reduced, actors[s], &Stage::reduced, {.slots = 1});
+    if (s == 0) continue;
+    graph.connect(actors[s - 1], &Stage::output, actors[s], &Stage::input,
+                  {.slots = stage_schedule(kind, s - 1, stages, micro_batches).credits});
+    graph.connect(actors[s], &Stage::input_gradient, actors[s - 1], &Stage::output_gradient,
+                  {.slots = 2});
+  }
+  const std::uint32_t fed = stage_schedule(kind, 0, stages, micro_batches).credits + 2;
+  graph.connect(feeder, &Feeder::images, actors.front(), &Stage::input, {.slots = fed});
+  graph.connect(feeder, &Feeder::targets, loss, &Loss::targets, {.slots = fed});
+  graph.connect(actors.back(), &Stage::output, loss, &Loss::logits, {.slots = 2});
+  graph.connect(loss, &Loss::logits_gradient, actors.back(), &Stage::output_gradient,
+                {.slots = stage_schedule(kind, stages - 1, stages, micro_batches).credits + 1});
+  graph.connect(loss, &Loss::score, monitor, &Monitor::score, {.slots = 64});
+  RunOptions options;
+  options.threads = static_cast<int>(stages) + 1;  // sleeping stages and one for the others
+  options.steps.count = steps;
+  run(graph, options);
+  if (times->size() != steps) std::abort();
+  std::ranges::sort(*times);
+  return (*times)[times->size() / 2];
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const nanoseconds forward(static_cast<std::int64_t>(1e6 * (argc > 1 ? std::atof(argv[1]) : 4.0)));
+  const auto steps = static_cast<std::uint32_t>(argc > 2 ? std::atoi(argv[2]) : 5);
+  fmt::print("{:<8}{:>8}{:>15}{:>12}{:>12}{:>10}\n", "schedule", "stages", "micro-batches", "bound",
+             "measured", "over");
+  for (const auto& [kind, name] : {std::pair{ScheduleKind::gpipe, "gpipe"},
+                                   std::pair{ScheduleKind::one_forward_one_backward, "1f1b"}})
+    for (std::uint32_t stages : {2u, 4u, 8u})
+      for (std::uint32_t micro_batches : {4u, 8u, 16u, 32u}) {
+        const double bound = 3 * duration<double>(forward).count() * (micro_batches + stages - 1);
+        const double measured = step_time(kind, stages, micro_batches, forward, steps);
+        fmt::print("{:<8}{:>8}{:>15}{:>9.2f} ms{:>9.2f} ms{:>8.2f} %\n", name, stages,
+                   micro_batches, 1e3 * bound, 1e3 * measured, 100 * (measured / bound - 1));
+      }
+}
