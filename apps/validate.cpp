@@ -120,11 +120,12 @@ class Validator {
     const std::int64_t batches = options_.data.drop_last
                                      ? sample_count() / train.batch_size
                                      : (sample_count() + train.batch_size - 1) / train.batch_size;
-    std::int64_t steps = batches * train.epochs;
-    if (train.steps > 0) steps = std::min(steps, train.steps);
-    require(train.warmup_steps <= steps, {"train.warmup_steps", "train.steps", "train.epochs"},
-            "lower train.warmup_steps, or train longer",
-            "train.warmup_steps is {}, but the run has {} steps", train.warmup_steps, steps);
+    // train.steps ends a run early and leaves its rates as they are: it has no part in this.
+    const std::int64_t steps = batches * train.epochs;
+    require(train.warmup_steps < steps, {"train.warmup_steps", "train.epochs"},
+            "lower train.warmup_steps, or raise train.epochs",
+            "train.warmup_steps is {}, but the run has {} steps in train.epochs {}",
+            train.warmup_steps, steps, train.epochs);
   }
 
   void check_cut() const {
