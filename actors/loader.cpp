@@ -6,7 +6,8 @@ Loader::Source::Source(Loader* owner, Split split, TransformOptions transform)
     : workers(
           BatchMaker(owner->options_.dataset, split,
                      SampleTransform(transform, owner->options_.dataset.sample_shape())),
-          owner->options_.workers, owner->options_.prefetch,
+          // One more than is asked for: a credit comes back a moment after its delivery.
+          owner->options_.workers, owner->options_.prefetch + 1,
           [owner, post = owner->poster()](Result<Batch> batch) {
             // Without workers this is called from within request(): it is this actor's own time.
             if (owner->options_.workers == 0) return owner->arrive(std::move(batch));
