@@ -2,10 +2,34 @@
 // Everything a program needs to compose and train an actor graph. Installed as <troupe/troupe.h>;
 // the headers below are the reference, each for its own subject.
 
-#include "ops/models/model.h"  // models as lists of blocks
-#include "ops/nn/module.h"     // parts of a model
-#include "ops/nn/network.h"    // the arithmetic of one stage
-#include "ops/nn/state.h"      // weights and running statistics
-#include "runtime/error.h"     // what is thrown and returned
-#include "runtime/random.h"    // counter-based random numbers
+// The actors of a training graph, in the order in which a micro-batch meets them.
+#include "actors/checkpoint_files.h"   // checkpoint_to
+#include "actors/checkpoint_writer.h"  // writes snapshots while training goes on
+#include "actors/data/dataset.h"       // labelled images in memory
+#include "actors/loader.h"             // sends micro-batches
+#include "actors/loss.h"               // softmax cross-entropy
+#include "actors/messages.h"           // every message
+#include "actors/monitor.h"            // losses of steps, counts of test sets
+#include "actors/pipeline.h"           // build_pipeline: all of them, wired
+#include "actors/reducer.h"            // sums gradients in a fixed tree
+#include "actors/schedule.h"           // GPipe, 1F1B
+#include "actors/stage.h"              // a part of the model
+#include "actors/timeline.h"           // what happens in which step
+
+// Actors of your own: ports, graphs and runs.
+#include "runtime/flow/actor.h"
+#include "runtime/flow/graph.h"
+#include "runtime/flow/run.h"
+
+// Models and their parts.
+#include "ops/models/model.h"    // models as lists of blocks
+#include "ops/nn/layers.h"       // the layers that they are made of
+#include "ops/nn/network.h"      // the arithmetic of one stage
+#include "ops/nn/state.h"        // weights and running statistics
+#include "ops/optim/schedule.h"  // learning rates
+
+// What everything is made of.
+#include "runtime/error.h"            // what is thrown and returned
+#include "runtime/file/checkpoint.h"  // checkpoints, to write and to read
+#include "runtime/random.h"           // counter-based random numbers
 #include "runtime/tensor/tensor.h"

@@ -33,6 +33,7 @@ struct CheckpointWriterOptions {
 /// commits ask for no other snapshot.
 class CheckpointWriter final : public Actor {
  public:
+  using Options = CheckpointWriterOptions;
   explicit CheckpointWriter(CheckpointWriterOptions options);
   ~CheckpointWriter() override;
 

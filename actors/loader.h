@@ -24,6 +24,7 @@ struct LoaderOptions {
 /// each sample once. Its position is the step, so a commit of the step is a commit of the position.
 class Loader final : public Actor {
  public:
+  using Options = LoaderOptions;
   explicit Loader(LoaderOptions options);
   ~Loader() override;
 

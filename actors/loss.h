@@ -13,6 +13,7 @@ struct LossOptions {
 /// is the mean over all of its samples, so a micro-batch's gradient is divided by that number.
 class Loss final : public Actor {
  public:
+  using Options = LossOptions;
   explicit Loss(LossOptions options = {}) : options_(options) {}
 
   Input<Activation> logits{this, "logits"};

@@ -21,6 +21,22 @@ Total total(const std::vector<std::optional<Score>>& parts) {
 
 }  // namespace
 
+MonitorOptions print_steps(const Timeline& timeline, std::int64_t test_count) {
+  return {.timeline = timeline,
+          .test_count = test_count,
+          .on_step =
+              [](const StepSeen& seen) {
+                fmt::print("step {:3}  loss {:.4f}  accuracy {:.4f}\n", seen.step, seen.loss,
+                           seen.accuracy);
+              },
+          .on_evaluation =
+              [](const EvaluationSeen& seen) {
+                fmt::print("test accuracy {:.4f} ({}/{})\n",
+                           static_cast<double>(seen.correct) / static_cast<double>(seen.count),
+                           seen.correct, seen.count);
+              }};
+}
+
 Monitor::Monitor(MonitorOptions options)
     : options_(std::move(options)), since_(std::chrono::steady_clock::now()) {}
 

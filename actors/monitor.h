@@ -37,10 +37,14 @@ struct MonitorOptions {
   std::function<void(const EvaluationSeen&)> on_evaluation;
 };
 
+/// A monitor that prints a line a step and a line an evaluation to standard output.
+MonitorOptions print_steps(const Timeline& timeline, std::int64_t test_count);
+
 /// Collects the scores of micro-batches into losses of steps and counts of test sets, summed in
 /// the order of their indices. Keeps the run open until the last evaluation was counted.
 class Monitor final : public Actor {
  public:
+  using Options = MonitorOptions;
   explicit Monitor(MonitorOptions options);
 
   Input<Score> score{this, "score"};

@@ -17,7 +17,8 @@ struct ReducerOptions {
 /// gives the sum back to each of them. One a stage of the pipeline.
 class Reducer final : public Actor {
  public:
-  explicit Reducer(ReducerOptions options) : options_(options) {}
+  using Options = ReducerOptions;
+  explicit Reducer(ReducerOptions options = {}) : options_(options) {}
 
   Input<Gradient> gradient{this, "gradient"};
   Output<ReducedGradient> reduced{this, "reduced"};

@@ -27,6 +27,7 @@ struct StageOptions {
 /// Weights change at a commit only.
 class Stage final : public Actor {
  public:
+  using Options = StageOptions;
   explicit Stage(StageOptions options);
 
   Input<Activation> input{this, "input"};

@@ -3,6 +3,8 @@
 
 namespace troupe {
 
+struct SamplerOptions;
+
 /// When a run does what: a pure function of the step, so that every actor knows it by itself.
 struct Timeline {
   std::uint32_t steps = 0;  ///< of the whole run
@@ -15,6 +17,9 @@ struct Timeline {
   }
   bool evaluates_after(std::uint32_t step) const { return evaluates && ends_epoch(step); }
 };
+
+/// So many whole epochs of what a sampler makes. Throws Error (bad_options) as Sampler does.
+Timeline timeline_of(const SamplerOptions& batches, std::int64_t epochs);
 
 /// The global micro-batches of replica `replica` in a step of `micro_batches`: [first, last).
 struct MicroBatchRange {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "actors/checkpoint_files.h"
 #include "apps/options_table.h"
 #include "apps/run_options.h"
 #include "apps/weights_file.h"
@@ -182,16 +183,8 @@ Result<std::filesystem::path> write_training_checkpoint(const std::filesystem::p
                   step / timeline.steps_per_epoch, step % timeline.steps_per_epoch, options.seed);
   // Part of the numerical configuration: a library's order of summation may depend on it.
   manifest.run["intra_op_threads"] = std::to_string(options.parallel.intra_op_threads);
-  std::vector<ShardContent> shards;
-  for (const Snapshot& snapshot : snapshots)
-    shards.push_back(
-        {static_cast<int>(snapshot.stage), named_tensors(*snapshot.spec, *snapshot.state, true)});
-  auto written = write_checkpoint(folder, std::move(manifest), shards);
-  if (!written) return written;
-  const Status pruned =
-      prune_checkpoints(folder, static_cast<std::size_t>(options.checkpoint.keep));
-  if (!pruned) return pruned.error();
-  return written;
+  return write_snapshots(folder, std::move(manifest), snapshots,
+                         static_cast<std::size_t>(options.checkpoint.keep));
 }
 
 }  // namespace troupe

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "runtime/text.h"
+
 namespace troupe {
 
 std::size_t Graph::add_node(std::string name, std::function<std::unique_ptr<Actor>()> make) {
@@ -36,6 +38,22 @@ std::string Graph::edge_name(std::size_t edge) const {
   return fmt::format("{}.{} → {}.{}", nodes_[e.from].name,
                      nodes_[e.from].prototype->outputs().at(e.output)->name(), nodes_[e.to].name,
                      nodes_[e.to].prototype->inputs().at(e.input)->name());
+}
+
+std::size_t Graph::find_node(std::string_view name) const {
+  const auto found = std::ranges::find(nodes_, name, &Node::name);
+  if (found != nodes_.end()) return static_cast<std::size_t>(found - nodes_.begin());
+  std::vector<std::string_view> names;
+  for (const Node& node : nodes_) names.push_back(node.name);
+  const std::string near = nearest(name.substr(0, 64), names);
+  throw Error(ErrorCode::bad_graph, fmt::format("no actor is called '{}'", name),
+              near.empty() ? "the graph is empty" : fmt::format("did you mean '{}'?", near));
+}
+
+void Graph::refuse_type(std::size_t node) const {
+  throw Error(ErrorCode::bad_graph,
+              fmt::format("actor '{}' is of another type than asked for", nodes_[node].name),
+              "find it by the class that it was added with");
 }
 
 std::unique_ptr<Actor> Graph::make_actor(std::size_t node) const {

@@ -1,8 +1,10 @@
 #pragma once
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/flow/actor.h"
@@ -24,8 +26,8 @@ struct EdgeOptions {
 /// starts nothing; `run` (runtime/flow/run.h) does.
 ///
 ///     Graph graph;
-///     auto loader = graph.add<Loader>("loader", loader_options);
-///     auto stage = graph.add<Stage>("stage/0", stage_options);
+///     auto loader = graph.add<Loader>("loader", {.dataset = data, .sampler = batches});
+///     auto stage = graph.add<Stage>("stage/0", {.program = program});
 ///     graph.connect(loader, &Loader::images, stage, &Stage::input, {.slots = 4});
 class Graph {
  public:
@@ -47,6 +49,23 @@ class Graph {
     return {add_node(std::move(name), [args...]() -> std::unique_ptr<Actor> {
       return std::make_unique<A>(args...);
     })};
+  }
+  /// The same for an actor made from an `A::Options`, which may be written as {.member = value}.
+  template <class A>
+  ActorRef<A> add(std::string name, typename A::Options options) requires
+      std::constructible_from<A, typename A::Options> {
+    return {add_node(std::move(name), [options = std::move(options)]() -> std::unique_ptr<Actor> {
+      return std::make_unique<A>(options);
+    })};
+  }
+
+  /// The actor of this name, for connecting more to a graph that someone else has built. Throws
+  /// Error if there is none or it is no `A`.
+  template <class A>
+  ActorRef<A> find(std::string_view name) const {
+    const std::size_t index = find_node(name);
+    if (!dynamic_cast<const A*>(nodes_[index].prototype.get())) refuse_type(index);
+    return {index};
   }
 
   /// Lets `from`'s output feed `to`'s input. Types are checked by the compiler.
@@ -71,6 +90,8 @@ class Graph {
 
  private:
   std::size_t add_node(std::string name, std::function<std::unique_ptr<Actor>()> make);
+  std::size_t find_node(std::string_view name) const;
+  [[noreturn]] void refuse_type(std::size_t node) const;
   template <class A>
   A& actor(ActorRef<A> ref) {
     return static_cast<A&>(*nodes_.at(ref.index).prototype);

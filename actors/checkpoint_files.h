@@ -1,0 +1,26 @@
+#pragma once
+// From the snapshots that a CheckpointWriter collects to a checkpoint's folder.
+
+#include <filesystem>
+#include <vector>
+
+#include "actors/checkpoint_writer.h"
+#include "runtime/file/checkpoint.h"
+
+namespace troupe {
+
+/// Writes the stages' snapshots, with the optimizer's momentum, as `folder`/step_<manifest.step>/
+/// and removes all but the newest `keep` checkpoints there (0: keeps all). Returns its path, or
+/// what the file system refused.
+Result<std::filesystem::path> write_snapshots(const std::filesystem::path& folder,
+                                              Manifest manifest,
+                                              const std::vector<Snapshot>& snapshots,
+                                              std::size_t keep);
+
+/// A writer that puts the checkpoints of a pipeline of `stages` into `folder`.
+///
+///     auto writer = graph.add<CheckpointWriter>("writer", checkpoint_to("checkpoints", 2));
+CheckpointWriterOptions checkpoint_to(const std::filesystem::path& folder, std::size_t stages,
+                                      std::size_t keep = 3);
+
+}  // namespace troupe

@@ -1,0 +1,94 @@
+// An actor of one's own in a graph that the library has built: it listens to the sum of a stage's
+// gradients and smooths its norm. What it knows is committed with each step, so a failure in the
+// middle of one leaves no trace in its numbers; the program ends with 1 if it did.
+#include <troupe/troupe.h>
+
+#include <any>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+#include <vector>
+
+using namespace troupe;
+
+/// The norm of one step's gradient, and its exponential moving average. Told after each whole step.
+struct Norm {
+  double now = 0;
+  double smooth = 0;
+  bool operator==(const Norm&) const = default;
+};
+
+class GradientNorm final : public Actor {
+ public:
+  Input<ReducedGradient> gradient{this, "gradient"};
+
+  bool ready() const override { return gradient.ready() && !held_; }
+
+  ActionLabel act() override {
+    held_ = gradient.take();
+    double sum = 0;
+    for (const double g : (*held_)->weights.elements<float>()) sum += g * g;
+    const MessageKey key = held_->header.key;
+    next_.now = std::sqrt(sum);
+    next_.smooth = key.step == 0 ? next_.now : 0.9 * committed_.smooth + 0.1 * next_.now;
+    vote(key.step, std::make_shared<const Norm>(next_));
+    return {"norm", key};
+  }
+
+  bool votes() const override { return true; }
+
+  void on_commit(const Commit&) override {
+    if (!held_) return;
+    committed_ = next_;
+    gradient.release(*held_);  // from here on a replacement would not get it again
+    held_.reset();
+    tell(committed_);
+  }
+
+  void restore(const CommittedState& state, std::uint32_t) override {
+    if (state) committed_ = *std::static_pointer_cast<const Norm>(state);
+  }
+
+ private:
+  std::optional<Held<ReducedGradient>> held_;  // voted on, not committed
+  Norm next_, committed_;
+};
+
+std::vector<Norm> train(std::vector<FaultOptions> faults) {
+  const Dataset data = open_dataset({.name = "synthetic", .count = 512});
+  const SamplerOptions batches{.samples = data.count(Split::train), .micro_batches = 4};
+  Timeline timeline = timeline_of(batches, 1);
+  timeline.evaluates = false;
+  Graph graph =
+      build_pipeline({.model = {.name = "mlp", .widths = {64, 32}},
+                      .cut = {2, 2},
+                      .micro_batches = 4,
+                      .loader = {.dataset = data, .sampler = batches, .timeline = timeline},
+                      .monitor = {.timeline = timeline}});
+  const auto norm = graph.add<GradientNorm>("norm");
+  graph.connect(graph.find<Reducer>("reducer/0"), &Reducer::reduced, norm, &GradientNorm::gradient);
+
+  std::vector<Norm> seen;
+  run(graph,
+      {.threads = 2,
+       .steps = {.count = timeline.steps},
+       .faults = std::move(faults),
+       .on_event = [&](const std::any& event) { seen.push_back(std::any_cast<Norm>(event)); },
+       .on_failure =
+           [](const FailureReport& failure) {
+             std::printf("%s failed and was replaced after step %u\n", failure.actor.c_str(),
+                         failure.steps);
+           }});
+  return seen;
+}
+
+int main() {
+  const auto calm = train({});
+  for (std::size_t step = 0; step < calm.size(); ++step)
+    std::printf("step %zu  gradient norm %.4f  smoothed %.4f\n", step + 1, calm[step].now,
+                calm[step].smooth);
+  const auto stormy = train({{.actor = "norm", .step = 3}, {.actor = "stage/1", .step = 5}});
+  const bool same = stormy == calm;
+  std::printf("%s\n", same ? "the same numbers with and without failures" : "the numbers differ");
+  return same ? 0 : 1;
+}
