@@ -76,8 +76,8 @@ std::vector<Norm> train(std::vector<FaultOptions> faults) {
        .on_event = [&](const std::any& event) { seen.push_back(std::any_cast<Norm>(event)); },
        .on_failure =
            [](const FailureReport& failure) {
-             std::printf("%s failed and was replaced after step %u\n", failure.actor.c_str(),
-                         failure.steps);
+             std::printf("after step %u: %s failed (%s) and was replaced\n", failure.steps,
+                         failure.actor.c_str(), failure.cause.c_str());
            }});
   return seen;
 }

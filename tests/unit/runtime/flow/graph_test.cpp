@@ -1,0 +1,61 @@
+#include "runtime/flow/graph.h"
+
+#include <gmock/gmock.h>
+
+#include "workers.h"
+
+namespace troupe {
+namespace {
+
+using testing::Adder;
+using testing::Counter;
+using ::testing::HasSubstr;
+
+/// Made from options that a caller may write in braces.
+struct Doubler final : Actor {
+  struct Options {
+    int times = 2;
+  };
+  explicit Doubler(Options made_from) : options(made_from) {}
+  ActionLabel act() override { return {}; }
+  Options options;
+};
+
+TEST(ComposedGraph, KeepsOptionsForEveryLife) {
+  Graph graph;
+  const auto doubler = graph.add<Doubler>("doubler", {.times = 3});
+  for (int life = 0; life < 2; ++life) {
+    const auto actor = graph.make_actor(doubler.index);
+    EXPECT_EQ(dynamic_cast<Doubler&>(*actor).options.times, 3);
+  }
+}
+
+TEST(ComposedGraph, FindsAnActorToConnectMoreTo) {
+  Graph graph;
+  graph.add<Counter>("counter", std::uint32_t{5});
+  const auto adder = graph.add<Adder>("adder");
+  graph.connect(graph.find<Counter>("counter"), &Counter::out, adder, &Adder::in);
+  EXPECT_EQ(graph.edge_name(0), "counter.out → adder.in");
+}
+
+TEST(ComposedGraph, NamesTheNearestActorWhereThereIsNone) {
+  Graph graph;
+  graph.add<Adder>("adder");
+  try {
+    graph.find<Adder>("addder");
+    FAIL() << "a misspelt name was found";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_graph);
+    EXPECT_THAT(error.message(), HasSubstr("'addder'"));
+    EXPECT_THAT(error.remedy(), HasSubstr("'adder'"));
+  }
+}
+
+TEST(ComposedGraph, RefusesAnActorOfAnotherType) {
+  Graph graph;
+  graph.add<Adder>("adder");
+  EXPECT_THROW(graph.find<Counter>("adder"), Error);
+}
+
+}  // namespace
+}  // namespace troupe
