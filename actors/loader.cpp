@@ -19,7 +19,12 @@ Loader::Loader(LoaderOptions options) : options_(std::move(options)), sampler_(o
 
 Loader::~Loader() = default;
 
-void Loader::restore(const CommittedState&, std::uint32_t steps) { next_step_ = steps; }
+void Loader::restore(const CommittedState&, std::uint32_t steps) {
+  next_step_ = steps;
+  // An earlier life may have ended within the evaluation; what was counted is dropped on arrival.
+  if (steps > options_.timeline.first && options_.timeline.evaluates_after(steps - 1))
+    plan_evaluation(steps - 1);
+}
 
 bool Loader::ready() const {
   if (!images.has_slot() || !targets.has_slot()) return false;

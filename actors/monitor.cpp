@@ -38,17 +38,24 @@ MonitorOptions print_steps(const Timeline& timeline, std::int64_t test_count) {
 }
 
 Monitor::Monitor(MonitorOptions options)
-    : options_(std::move(options)), since_(std::chrono::steady_clock::now()) {}
+    : options_(std::move(options)), scores_(*options_.scores) {}
+
+void Monitor::restore(const CommittedState&, std::uint32_t steps) {
+  committed_ = steps;
+  if (scores_.since != std::chrono::steady_clock::time_point{}) return;  // not the first life
+  scores_.reported = scores_.evaluated = steps;
+  scores_.since = std::chrono::steady_clock::now();
+}
 
 std::chrono::nanoseconds Monitor::lap() {
   const auto now = std::chrono::steady_clock::now();
-  return now - std::exchange(since_, now);
+  return now - std::exchange(scores_.since, now);
 }
 
 ActionLabel Monitor::act() {
   const auto held = score.take();
   const Header& header = held.header;
-  Sum& sum = sums_[{header.key.step, header.key.purpose}];
+  Scores::Sum& sum = scores_.sums[{header.key.step, header.key.purpose}];
   if (sum.parts.empty()) {
     sum.parts.resize(header.micro_batches);
     sum.missing = header.micro_batches;
@@ -70,34 +77,40 @@ void Monitor::on_commit(const Commit& commit) {
   report_whole_steps();
 }
 
-// A row needs its commit and all of its scores; they may come in either order.
+// A row needs its commit and all of its scores; they may come in either order. Whatever is reported
+// is noted before, so that a life that ends here does not make the next one report it again.
 void Monitor::report_whole_steps() {
-  while (reported_ < committed_) {
-    const std::uint32_t step = reported_;
-    const auto found = sums_.find({step, Purpose::train});
-    if (found == sums_.end() || found->second.missing > 0) return;
-    const Total all = total(found->second.parts);
-    const auto samples = static_cast<double>(found->second.samples);
-    ++reported_;
+  report_evaluation();
+  while (scores_.reported < committed_) {
+    const auto found = scores_.sums.find({scores_.reported, Purpose::train});
+    if (found == scores_.sums.end() || found->second.missing > 0) break;
+    const Scores::Sum sum = std::move(found->second);
+    scores_.sums.erase(found);
+    ++scores_.reported;
+    const Total all = total(sum.parts);
+    const auto samples = static_cast<double>(sum.samples);
     if (options_.on_step)
-      options_.on_step({reported_, all.loss / samples, static_cast<double>(all.correct) / samples,
-                        found->second.samples, lap()});
-    sums_.erase(found);
+      options_.on_step({scores_.reported, all.loss / samples,
+                        static_cast<double>(all.correct) / samples, sum.samples, lap()});
+    report_evaluation();
   }
-  if (reported_ == 0) return;
-  const std::uint32_t step = reported_ - 1;
-  const bool stopped = last_ && last_->stop_requested;
-  const bool last = last_ && reported_ == committed_;
-  const auto evaluation = sums_.find({step, Purpose::evaluate});
-  const bool counted = evaluation != sums_.end() && evaluation->second.missing == 0;
-  if (counted) {
-    report_evaluation(reported_, evaluation->second);
-    sums_.erase(evaluation);
-  }
-  if (last && (stopped || counted || !options_.timeline.evaluates_after(step))) finish();
+  if (last_ && scores_.reported == committed_ && !awaits_evaluation()) finish();
 }
 
-void Monitor::report_evaluation(std::uint32_t step, const Sum& sum) {
+bool Monitor::awaits_evaluation() const {
+  return !last_->stop_requested && options_.timeline.evaluates_after(scores_.reported - 1) &&
+         scores_.evaluated < scores_.reported;
+}
+
+// The test set as counted after the newest reported step, once it is complete.
+void Monitor::report_evaluation() {
+  const std::uint32_t step = scores_.reported;
+  if (step == 0 || scores_.evaluated >= step) return;
+  const auto found = scores_.sums.find({step - 1, Purpose::evaluate});
+  if (found == scores_.sums.end() || found->second.missing > 0) return;
+  const Scores::Sum sum = std::move(found->second);
+  scores_.sums.erase(found);
+  scores_.evaluated = step;
   if (sum.samples != options_.test_count)
     throw Error(ErrorCode::internal,
                 fmt::format("the evaluation after step {} counted {} samples of {}", step,
@@ -106,11 +119,6 @@ void Monitor::report_evaluation(std::uint32_t step, const Sum& sum) {
   if (options_.on_evaluation)
     options_.on_evaluation(
         {step, all.loss / static_cast<double>(sum.samples), all.correct, sum.samples, lap()});
-}
-
-void Monitor::restore(const CommittedState&, std::uint32_t steps) {
-  reported_ = committed_ = steps;
-  since_ = std::chrono::steady_clock::now();
 }
 
 }  // namespace troupe

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -29,12 +30,26 @@ struct EvaluationSeen {
   std::chrono::nanoseconds duration{0};
 };
 
+/// What a monitor has counted. It belongs to the run: a monitor's next life goes on with it.
+struct Scores {
+  struct Sum {
+    std::vector<std::optional<Score>> parts;  ///< by micro-batch
+    std::uint32_t missing = 0;
+    std::int64_t samples = 0;  ///< of the parts that came
+  };
+  std::map<std::pair<std::uint32_t, Purpose>, Sum> sums;
+  std::uint32_t reported = 0;   ///< steps
+  std::uint32_t evaluated = 0;  ///< steps after which the newest evaluation was reported
+  std::chrono::steady_clock::time_point since;
+};
+
 struct MonitorOptions {
   Timeline timeline;
   std::int64_t test_count = 0;  ///< samples that an evaluation must count
   /// Called in order, on an actor thread; must not block.
   std::function<void(const StepSeen&)> on_step;
   std::function<void(const EvaluationSeen&)> on_evaluation;
+  std::shared_ptr<Scores> scores = std::make_shared<Scores>();
 };
 
 /// A monitor that prints a line a step and a line an evaluation to standard output.
@@ -55,21 +70,15 @@ class Monitor final : public Actor {
   void restore(const CommittedState& state, std::uint32_t steps) override;
 
  private:
-  struct Sum {
-    std::vector<std::optional<Score>> parts;
-    std::uint32_t missing = 0;
-    std::int64_t samples = 0;  ///< of the parts that came
-  };
   void report_whole_steps();
-  void report_evaluation(std::uint32_t step, const Sum& sum);
+  void report_evaluation();
+  bool awaits_evaluation() const;
   std::chrono::nanoseconds lap();
 
   MonitorOptions options_;
-  std::map<std::pair<std::uint32_t, Purpose>, Sum> sums_;
-  std::uint32_t reported_ = 0;   ///< steps
+  Scores& scores_;
   std::uint32_t committed_ = 0;  ///< steps
   std::optional<Commit> last_;
-  std::chrono::steady_clock::time_point since_;
 };
 
 }  // namespace troupe

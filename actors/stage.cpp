@@ -17,7 +17,7 @@ StageView Stage::view() const {
     const Header& header = input.header();
     // What comes ahead of its step waits for the commit that it needs.
     if (header.key.purpose == Purpose::train) {
-      view.can_forward = header.key.step == step_;
+      view.can_forward = header.key.step == step_ && !closed_;
     } else {
       view.can_evaluate = header.key.step + 1 == step_;
     }
@@ -32,7 +32,29 @@ StageView Stage::view() const {
 
 std::optional<StageAction> Stage::next() const { return next_action(view(), options_.schedule); }
 
+bool Stage::stale() const {
+  const auto past = [this](const InputPort& port) {
+    if (!port.ready()) return false;
+    const MessageKey& key = port.header().key;
+    return key.step + (key.purpose == Purpose::train ? 0 : 1) < step_;
+  };
+  return past(input) || past(output_gradient) || (past(reduced) && !applied_);
+}
+
+ActionLabel Stage::discard() {
+  const auto drop = [this](auto& port) {
+    while (port.ready() && port.header().key.step < step_ &&
+           (port.header().key.purpose == Purpose::train || port.header().key.step + 1 < step_))
+      port.release(port.take());
+  };
+  drop(input);
+  drop(output_gradient);
+  drop(reduced);
+  return {"discard", {step_, Purpose::train, 0}};
+}
+
 ActionLabel Stage::act() {
+  if (stale()) return discard();
   switch (*next()) {
     case StageAction::forward:
       return forward();
@@ -89,13 +111,18 @@ ActionLabel Stage::update() {
 }
 
 void Stage::on_commit(const Commit& commit) {
-  if (commit.step + 1 <= step_) return;  // restored from this commit already
+  closed_ = commit.last;
+  if (commit.step + 1 <= step_) return snapshot_if_asked(commit);  // restored from this commit
   program_->use(std::move(next_state_));
   next_state_.reset();
   if (applied_) reduced.release(*applied_);
   applied_.reset();
   forwarded_ = 0;
   step_ = commit.step + 1;
+  snapshot_if_asked(commit);
+}
+
+void Stage::snapshot_if_asked(const Commit& commit) {
   if (commit.snapshot && snapshot.connected()) {
     const Header about{
         .key = {commit.step, Purpose::train, static_cast<std::uint32_t>(options_.stage)}};

@@ -39,7 +39,7 @@ class Stage final : public Actor {
   Input<ReducedGradient> reduced{this, "reduced"};
   Output<Snapshot> snapshot{this, "snapshot"};
 
-  bool ready() const override { return next().has_value(); }
+  bool ready() const override { return stale() || next().has_value(); }
   ActionLabel act() override;
   Waiting waiting() const override;
   bool votes() const override { return true; }
@@ -58,6 +58,10 @@ class Stage final : public Actor {
 
   std::optional<StageAction> next() const;
   StageView view() const;
+  /// A message of a step that is whole: sent again to a replacement that was restored past it.
+  bool stale() const;
+  ActionLabel discard();
+  void snapshot_if_asked(const Commit& commit);
   ActionLabel forward();
   ActionLabel backward();
   ActionLabel evaluate();
@@ -70,6 +74,7 @@ class Stage final : public Actor {
   std::uint32_t forwarded_ = 0;  ///< one past the last micro-batch forwarded in this step
   std::optional<Held<ReducedGradient>> applied_;  ///< voted for, not yet committed
   StatePtr next_state_;
+  bool closed_ = false;  ///< the last commit is made
 };
 
 }  // namespace troupe

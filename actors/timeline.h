@@ -9,7 +9,8 @@ struct SamplerOptions;
 struct Timeline {
   std::uint32_t steps = 0;  ///< of the whole run
   std::uint32_t steps_per_epoch = 1;
-  bool evaluates = true;  ///< count the test set after each epoch and at the end
+  bool evaluates = true;    ///< count the test set after each epoch and at the end
+  std::uint32_t first = 0;  ///< steps that were whole when this process began
 
   std::uint32_t epoch(std::uint32_t step) const { return step / steps_per_epoch; }
   bool ends_epoch(std::uint32_t step) const {

@@ -98,7 +98,8 @@ Timeline timeline_of(const Options& options, std::int64_t train_samples) {
 PipelineOptions pipeline_options(const Options& options, const StartingPoint& start) {
   const Dataset dataset = open_dataset(dataset_options(options));
   const std::int64_t samples = dataset.count(Split::train);
-  const Timeline timeline = timeline_of(options, samples);
+  Timeline timeline = timeline_of(options, samples);
+  timeline.first = start.steps;
   PipelineOptions pipeline{
       .model = model_options(options),
       .dtype = precision_of(options),

@@ -85,7 +85,7 @@ class Actor {
   /// Why `ready()` is false; read for the time split only.
   virtual Waiting waiting() const;
 
-  /// A step became whole.
+  /// A step became whole. A replacement hears of the newest commit again.
   virtual void on_commit(const Commit&) {}
   /// True if a step needs this actor's vote.
   virtual bool votes() const { return false; }

@@ -19,7 +19,8 @@ Supervisor::Supervisor(std::vector<Member> members, StepPlan plan, RestartBudget
 
 std::optional<Commit> Supervisor::vote(std::size_t member, std::uint32_t step,
                                        CommittedState state) {
-  if (step != steps_) return std::nullopt;  // repeated by a replacement after the commit
+  // Repeated by a replacement after the commit, or begun before the news of the last one.
+  if (step != steps_ || ended()) return std::nullopt;
   ballots_[member] = std::move(state);
   for (std::size_t i = 0; i < members_.size(); ++i)
     if (members_[i].votes && !ballots_[i]) return std::nullopt;
@@ -32,13 +33,14 @@ Commit Supervisor::commit() {
     ballots_[i].reset();
   }
   Commit result{.step = steps_++, .stop_requested = stop_requested_};
-  result.last = last_committed_ = stop_requested_ || steps_ >= plan_.count;
+  result.last = stop_requested_ || steps_ >= plan_.count;
   if (plan_.snapshot_every && steps_ % plan_.snapshot_every == 0) snapshot_due_ = true;
   if (result.last && (plan_.snapshot_at_end || stop_requested_)) snapshot_due_ = true;
   // A writer that is still busy gets the next commit's snapshot instead: training never waits. The
   // last one is always sent; its slot is free or becomes so.
   result.snapshot = snapshot_due_ && (accepts_snapshots_ || result.last);
   if (result.snapshot) snapshot_due_ = accepts_snapshots_ = false;
+  newest_commit_ = result;
   return result;
 }
 
@@ -67,7 +69,7 @@ void Supervisor::finished(std::size_t member) { finished_[member] = true; }
 
 bool Supervisor::done() const {
   const bool voting = std::ranges::any_of(members_, &Member::votes);
-  if (voting && !last_committed_) return false;
+  if (voting && !ended()) return false;
   for (std::size_t i = 0; i < members_.size(); ++i)
     if (members_[i].holds_run_open && !finished_[i]) return false;
   return true;

@@ -51,6 +51,8 @@ class Supervisor {
 
   /// The last commit is made and nobody holds the run open.
   bool done() const;
+  /// The newest commit, for actors whose former life may not have heard of it.
+  const std::optional<Commit>& newest_commit() const { return newest_commit_; }
   std::uint32_t steps() const { return steps_; }  ///< whole steps so far
   bool stop_requested() const { return stop_requested_; }
   const CommittedState& committed(std::size_t member) const { return committed_[member]; }
@@ -75,7 +77,8 @@ class Supervisor {
   bool snapshot_due_ = false;
   bool accepts_snapshots_ = true;
   bool stop_requested_ = false;
-  bool last_committed_ = false;
+  std::optional<Commit> newest_commit_;
+  bool ended() const { return newest_commit_ && newest_commit_->last; }
 };
 
 }  // namespace troupe

@@ -70,7 +70,10 @@ void replace(Self self, const std::vector<std::size_t>& nodes) {
     spawn_shell(self, node, std::move(core));
   }
   const auto peers = std::make_shared<const std::vector<caf::actor>>(watch.shells);
-  for (std::size_t node : nodes) self->send(watch.shells[node], Wire{peers, watch.generation});
+  for (std::size_t node : nodes) {
+    self->send(watch.shells[node], Wire{peers, watch.generation});
+    if (const auto& commit = watch.core->newest_commit()) self->send(watch.shells[node], *commit);
+  }
   for (std::size_t other = 0; other < watch.shells.size(); ++other) {
     if (std::ranges::find(nodes, other) != nodes.end()) continue;
     for (std::size_t node : nodes)
