@@ -13,7 +13,7 @@ RunLog::RunLog(const Options& options, const OutputFolder& folder, const Timelin
       timeline_(timeline),
       rate_(rate),
       log_(open_log(folder.log())),
-      csv_(folder.csv()),
+      csv_(folder.csv(), first_step),
       progress_(stdout, ProgressStyle::of(stdout), Progress::Clock::now(), first_step),
       thread_([this](std::stop_token stop) { work(stop); }) {}
 

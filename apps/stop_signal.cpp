@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#include <chrono>
 #include <utility>
 
 namespace troupe {
@@ -22,14 +23,19 @@ StopSignal::~StopSignal() {
 }
 
 void StopSignal::wait(const std::stop_token& stop) {
-  // Looked at ten times a second: a stop_token cannot wake sigtimedwait.
-  constexpr timespec period{.tv_sec = 0, .tv_nsec = 100'000'000};
+  // Looked at fifty times a second: a stop_token cannot wake sigtimedwait.
+  constexpr timespec period{.tv_sec = 0, .tv_nsec = 20'000'000};
+  constexpr auto grace = std::chrono::seconds(1);
   while (!stop.stop_requested()) {
     if (::sigtimedwait(&signals_, nullptr, &period) < 0) continue;
     requested_ = true;
+    on_stop_();
+    // Launchers and terminals signal a process and its group, so one wish may come twice at once.
+    const auto begin = std::chrono::steady_clock::now();
+    while (!stop.stop_requested() && std::chrono::steady_clock::now() - begin < grace)
+      ::sigtimedwait(&signals_, nullptr, &period);
     // From here on a signal does what it does by default; this thread is the one to take it.
     ::pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
-    on_stop_();
     break;
   }
   while (!stop.stop_requested()) ::nanosleep(&period, nullptr);

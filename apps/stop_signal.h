@@ -8,7 +8,7 @@
 namespace troupe {
 
 /// Turns the first SIGINT or SIGTERM into a call on a thread of its own, where anything may be
-/// done; a second one ends the process as if there had been no handler.
+/// done; one that comes more than a second later ends the process as if there had been no handler.
 ///
 /// Make it before any other thread starts: the signals are blocked in the threads that are started
 /// afterwards, so that only this one receives them. One at a time in a process. The destructor

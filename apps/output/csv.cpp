@@ -2,7 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+#include <span>
+#include <string>
+
 #include "runtime/error.h"
+#include "runtime/file/file.h"
 
 namespace troupe {
 namespace {
@@ -12,9 +17,29 @@ constexpr std::string_view head =
     "test_correct,test_count\n"
     ",,nats,,1/s,,nats,,,\n";
 
+// Rows begin with their step; the two rows of names and units do not begin with a number.
+void drop_rows_after(const std::filesystem::path& path, std::int64_t steps) {
+  std::ifstream old(path);
+  std::string kept, line;
+  bool dropped = false;
+  while (std::getline(old, line)) {
+    std::int64_t step = 0;
+    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), step);
+    if (error == std::errc{} && step > steps) {
+      dropped = true;
+    } else {
+      kept += line + "\n";
+    }
+  }
+  if (!dropped) return;
+  const Status written = write_file(path, std::as_bytes(std::span(kept)));
+  if (!written) throw written.error();
+}
+
 }  // namespace
 
-TrainCsv::TrainCsv(const std::filesystem::path& path) {
+TrainCsv::TrainCsv(const std::filesystem::path& path, std::optional<std::int64_t> steps_done) {
+  if (steps_done) drop_rows_after(path, *steps_done);
   std::error_code ignored;
   const bool fresh =
       !std::filesystem::exists(path, ignored) || std::filesystem::file_size(path, ignored) == 0;

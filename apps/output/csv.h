@@ -1,6 +1,7 @@
 #pragma once
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 
 #include "apps/report.h"
@@ -12,8 +13,10 @@ namespace troupe {
 /// Used by one thread at a time.
 class TrainCsv {
  public:
-  /// Throws Error{io} when the file cannot be written.
-  explicit TrainCsv(const std::filesystem::path& path);
+  /// A run that goes on after `steps_done` steps first takes away the rows of later ones, which it
+  /// will write again. Throws Error{io} when the file cannot be written.
+  explicit TrainCsv(const std::filesystem::path& path,
+                    std::optional<std::int64_t> steps_done = std::nullopt);
 
   /// Writes one row; the evaluation, where there was one after this step, fills the test columns.
   /// A full disk is weather: false, and the run goes on without the row.

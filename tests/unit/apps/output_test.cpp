@@ -148,6 +148,18 @@ TEST_F(Output, ACsvThatGoesOnKeepsItsRows) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
 }
 
+TEST_F(Output, ACsvThatGoesOnFromACheckpointDropsTheRowsOfLaterSteps) {
+  {
+    TrainCsv csv(root_ / "train.csv");
+    for (int step = 1; step <= 12; ++step) EXPECT_TRUE(csv.add(step_report(step)));
+  }
+  { EXPECT_TRUE(TrainCsv(root_ / "train.csv", 9).add(step_report(10))); }
+  const std::string text = content(root_ / "train.csv");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2 + 10);
+  EXPECT_THAT(text, HasSubstr("\n9,1,"));
+  EXPECT_THAT(text, HasSubstr("\n10,1,"));
+}
+
 TEST_F(Output, AFullDiskIsToldAndNotFatal) {
   TrainCsv csv("/dev/full");
   EXPECT_FALSE(csv.add(step_report(1)));
