@@ -26,10 +26,11 @@ void StopSignal::wait(const std::stop_token& stop) {
   // Looked at fifty times a second: a stop_token cannot wake sigtimedwait.
   constexpr timespec period{.tv_sec = 0, .tv_nsec = 20'000'000};
   constexpr auto grace = std::chrono::seconds(1);
+  std::jthread caller;
   while (!stop.stop_requested()) {
     if (::sigtimedwait(&signals_, nullptr, &period) < 0) continue;
     requested_ = true;
-    on_stop_();
+    caller = std::jthread(on_stop_);  // apart: it may take its time, this thread must not
     // Launchers and terminals signal a process and its group, so one wish may come twice at once.
     const auto begin = std::chrono::steady_clock::now();
     while (!stop.stop_requested() && std::chrono::steady_clock::now() - begin < grace)
