@@ -1,6 +1,7 @@
 #include "apps/training.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -151,6 +152,25 @@ int actor_threads(const Options& options) {
   if (options.parallel.actor_threads > 0) return options.parallel.actor_threads;
   const auto wanted = static_cast<int>(options.parallel.pipeline * options.parallel.data);
   return std::clamp(available_cores() / options.parallel.intra_op_threads, 1, wanted);
+}
+
+std::string run_heading(const Options& options, const PipelineOptions& pipeline) {
+  const auto counted = [](std::int64_t n, const char* what) {
+    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+  };
+  const auto stages = static_cast<std::int64_t>(pipeline.cut.size());
+  const auto replicas = static_cast<std::int64_t>(pipeline.replicas);
+  return fmt::format(
+      "{} of {} blocks in {}{}, {} schedule{}\n"
+      "batches of {} in {}; {}, {} a kernel",
+      options.model.name, fmt::join(pipeline.cut, " + "), counted(stages, "stage"),
+      replicas == 1 ? "" : " x " + counted(replicas, "replica"), options.parallel.schedule,
+      options.precision == "f32" ? "" : ", " + options.precision, options.train.batch_size,
+      options.train.micro_batches == 1
+          ? "one piece"
+          : fmt::format("{} micro-batches", options.train.micro_batches),
+      counted(actor_threads(options), "actor thread"),
+      counted(options.parallel.intra_op_threads, "thread"));
 }
 
 RunOptions run_options(const Options& options, const PipelineOptions& pipeline,

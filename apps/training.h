@@ -40,6 +40,9 @@ int actor_threads(const Options& options);
 /// Cores that this process may use.
 int available_cores();
 
+/// Model, cut, batches and threads in two lines, for the top of a screen.
+std::string run_heading(const Options& options, const PipelineOptions& pipeline);
+
 RunOptions run_options(const Options& options, const PipelineOptions& pipeline,
                        std::uint32_t first_step);
 

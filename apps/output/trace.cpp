@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <span>
+#include <string_view>
+#include <vector>
 
 #include "runtime/file/file.h"
 
@@ -11,6 +15,19 @@ namespace {
 
 double microseconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double, std::micro>(time).count();
+}
+
+// As a micro-batch meets them; actors that a user has added come last.
+std::vector<const ActorReport*> in_reading_order(const std::vector<ActorReport>& actors) {
+  constexpr std::array<std::string_view, 6> order{"loader",  "stage",   "loss",
+                                                  "reducer", "monitor", "writer"};
+  const auto rank = [&](const ActorReport* actor) {
+    return std::ranges::find(order, std::string_view(actor->name).substr(0, actor->name.find('/')));
+  };
+  std::vector<const ActorReport*> sorted;
+  for (const ActorReport& actor : actors) sorted.push_back(&actor);
+  std::ranges::stable_sort(sorted, {}, rank);
+  return sorted;
 }
 
 }  // namespace
@@ -37,17 +54,17 @@ Status write_trace(const std::filesystem::path& path, const RunReport& report) {
 }
 
 std::string time_split_table(const RunReport& report) {
-  std::string table = fmt::format("{:<14}{:>9}{:>10}{:>11}{:>8}{:>11}\n", "actor", "compute",
+  std::string table = fmt::format("where time went {:>10}{:>11}{:>12}{:>9}{:>11}\n", "computing",
                                   "no input", "no credit", "other", "actions");
-  for (const ActorReport& actor : report.actors) {
+  for (const ActorReport* actor : in_reading_order(report.actors)) {
     const auto share = [&](std::chrono::nanoseconds part) {
-      const auto total = actor.time.total().count();
+      const auto total = actor->time.total().count();
       return total > 0 ? 100.0 * static_cast<double>(part.count()) / static_cast<double>(total)
                        : 0.0;
     };
-    table += fmt::format("{:<14}{:>7.1f} %{:>8.1f} %{:>9.1f} %{:>6.1f} %{:>11}\n", actor.name,
-                         share(actor.time.compute), share(actor.time.no_input),
-                         share(actor.time.no_credit), share(actor.time.other), actor.actions);
+    table += fmt::format("{:<16}{:>8.1f} %{:>9.1f} %{:>10.1f} %{:>7.1f} %{:>11}\n", actor->name,
+                         share(actor->time.compute), share(actor->time.no_input),
+                         share(actor->time.no_credit), share(actor->time.other), actor->actions);
   }
   return table;
 }

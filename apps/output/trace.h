@@ -9,7 +9,8 @@ namespace troupe {
 /// and chrome://tracing show: a row an actor, a box an action with step and micro-batch.
 Status write_trace(const std::filesystem::path& path, const RunReport& report);
 
-/// Each actor's wall time as a table: compute, no input, no credit, other, in percent of the whole.
+/// Each actor's wall time as a table, in percent: computing, waiting for input, for a credit, for
+/// something else (a commit).
 std::string time_split_table(const RunReport& report);
 
 }  // namespace troupe

@@ -21,8 +21,8 @@ struct PlanArguments {
 };
 
 std::string bytes_text(std::size_t bytes) {
-  if (bytes >= 10u << 20) return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
-  if (bytes >= 10u << 10) return fmt::format("{:.1f} KiB", static_cast<double>(bytes) / (1 << 10));
+  if (bytes >= 1u << 20) return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+  if (bytes >= 1u << 10) return fmt::format("{:.1f} KiB", static_cast<double>(bytes) / (1 << 10));
   return fmt::format("{} B", bytes);
 }
 
@@ -83,6 +83,7 @@ void print_schedule(const Options& options, const PipelineOptions& pipeline) {
       options.parallel.schedule, micro_batches, end, bubble);
   const int width = ProgressStyle::of(stdout).width;
   fmt::print("{}", draw(steps, static_cast<std::size_t>(width)));
+  fmt::print("F0 is micro-batch 0 forward, B0 backward; a dot is a stage that waits\n");
 }
 
 int plan(const PlanArguments& arguments) {
@@ -94,6 +95,7 @@ int plan(const PlanArguments& arguments) {
   const Dataset& data = pipeline.loader.dataset;
   const std::size_t dataset_bytes = static_cast<std::size_t>(
       (data.count(Split::train) + data.count(Split::test)) * data.sample_shape().element_count());
+  fmt::print("{}\n\n", run_heading(options, pipeline));
   print_stages(pipeline);
   print_edges(graph);
   print_memory(pipeline, graph, dataset_bytes);

@@ -56,16 +56,7 @@ Resumption find_resumption(const TrainArguments& arguments) {
 
 void print_heading(const Options& options, const PipelineOptions& pipeline,
                    const OutputFolder& folder, const StartingPoint& start) {
-  std::string cut;
-  for (std::size_t blocks : pipeline.cut) cut += (cut.empty() ? "" : "+") + std::to_string(blocks);
-  fmt::print(
-      "{}: {} stage{} ({} blocks) x {} replica{}, {} micro-batches of {}, {}, {} actor thread{} x "
-      "{}\n",
-      options.model.name, pipeline.cut.size(), pipeline.cut.size() == 1 ? "" : "s", cut,
-      pipeline.replicas, pipeline.replicas == 1 ? "" : "s", options.train.micro_batches,
-      options.train.batch_size / options.train.micro_batches, options.parallel.schedule,
-      actor_threads(options), actor_threads(options) == 1 ? "" : "s",
-      options.parallel.intra_op_threads);
+  fmt::print("{}\n", run_heading(options, pipeline));
   fmt::print("output in {}\n", folder.path().string());
   if (!start.checkpoint.empty())
     fmt::print("going on from {} at step {} of {}\n", start.checkpoint.string(), start.steps,
