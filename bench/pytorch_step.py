@@ -1,0 +1,71 @@
+"""Whole training steps in PyTorch: the other side of bench/training/step_bench.cpp, with the same
+models, initial weights, data, loss and optimizer, and the same requests on standard input.
+
+  pytorch_step.py MODEL THREADS nchw|nhwc eager|compile     MODEL: small, olivia or mnist
+"""
+
+import sys
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "golden"))
+from golden_models import ConvBlock, MnistCnn, WideResNet, initialise  # noqa: E402
+from troupe_random import uniform  # noqa: E402
+
+MODELS = {
+    "small": (lambda: WideResNet(1, [16, 16, 32, 64], 10, 0.0), (64, 1, 28, 28), 10),
+    "olivia": (lambda: WideResNet(3, [16, 160, 320, 640], 100, 0.0), (16, 3, 32, 32), 100),
+    "mnist": (MnistCnn, (128, 1, 28, 28), 10),
+}
+
+
+class Trainer:
+    """A model with its data, begun anew."""
+
+    def __init__(self, name, layout, mode, dropout):
+        make, shape, classes = MODELS[name]
+        self.model = make()
+        initialise(self.model)
+        for module in self.model.modules():
+            if isinstance(module, ConvBlock):
+                module.dropout = nn.Dropout(dropout)
+        memory_format = torch.channels_last if layout == "nhwc" else torch.contiguous_format
+        self.model.to(memory_format=memory_format).train()
+        images = torch.from_numpy(uniform("bench/images", shape)).float()
+        self.images = images.contiguous(memory_format=memory_format)
+        self.classes = (3 * torch.arange(shape[0])) % classes
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.001, momentum=0.9)
+        self.loss = nn.CrossEntropyLoss()
+        self.forward = torch.compile(self.model) if mode == "compile" else self.model
+
+    def step(self, with_loss=False):
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.loss(self.forward(self.images), self.classes)
+        loss.backward()
+        self.optimizer.step()
+        return loss.item() if with_loss else None
+
+
+def main():
+    name, threads, layout, mode = sys.argv[1:5]
+    torch.set_num_threads(int(threads))
+    torch.manual_seed(1)
+    timed = Trainer(name, layout, mode, 0.01)
+    for line in sys.stdin:
+        request, count = line.split()
+        if request == "losses":
+            trainer = Trainer(name, layout, "eager", 0.0)
+            losses = [trainer.step(with_loss=True) for _ in range(int(count))]
+            print(*(f"{loss:.9g}" for loss in losses), flush=True)
+        else:
+            begin = time.perf_counter()
+            for _ in range(int(count)):
+                timed.step()
+            print(f"{time.perf_counter() - begin:.9f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

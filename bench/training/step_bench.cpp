@@ -1,0 +1,142 @@
+// Whole training steps of a model without actors, against which bench/pytorch_step.py is set: the
+// same weights, data, loss and optimizer. Waits for requests so that a script can interleave the
+// two:
+//
+//   step_bench MODEL THREADS [auto|direct|winograd] [DROPOUT]     MODEL: small, olivia or mnist
+//
+//   losses N   begins anew without dropout; N losses on a line
+//   time N     seconds of N further steps with dropout
+//
+// Ends with its input.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/models/model.h"
+#include "ops/nn/network.h"
+#include "ops/primitives/softmax_cross_entropy.h"
+#include "runtime/error.h"
+
+namespace {
+
+using namespace troupe;
+using Clock = std::chrono::steady_clock;
+
+struct Work {
+  ModelOptions model;
+  std::int64_t batch = 0;
+};
+
+Work work_named(std::string_view name) {
+  if (name == "small") return {{.name = "wide_resnet", .widths = {16, 16, 32, 64}}, 64};
+  if (name == "mnist") return {{.name = "mnist_cnn"}, 128};
+  if (name == "olivia")
+    return {{.name = "wide_resnet",
+             .in_channels = 3,
+             .height = 32,
+             .width = 32,
+             .widths = {16, 160, 320, 640},
+             .classes = 100},
+            16};
+  throw Error(ErrorCode::usage, fmt::format("the model is '{}'", name),
+              "give small, olivia or mnist");
+}
+
+ConvolutionAlgorithm algorithm_named(std::string_view name) {
+  if (name == "auto") return ConvolutionAlgorithm::automatic;
+  if (name == "direct") return ConvolutionAlgorithm::direct;
+  if (name == "winograd") return ConvolutionAlgorithm::winograd;
+  throw Error(ErrorCode::usage, fmt::format("the convolution is '{}'", name),
+              "give auto, direct or winograd");
+}
+
+// tests/golden/troupe_random.py's `uniform`: element e is the first number of block e.
+Tensor uniform(std::string_view name, const Shape& shape) {
+  Tensor result = Tensor::empty(shape);
+  const RandomKey key{.seed = 11, .operation = operation_id(name)};
+  std::uint32_t block = 0;
+  for (float& value : result.elements<float>())
+    value = static_cast<float>(2.0 * uniform_float(key.block(block++)[0]) - 1.0);
+  return result;
+}
+
+/// A model with its data, begun anew.
+class Trainer {
+ public:
+  Trainer(const Work& work, int threads)
+      : stream_{.threads = threads},
+        network_(make_model(work.model), 0, make_model(work.model).blocks.size(), DType::f32,
+                 stream_),
+        images_(uniform("bench/images", Shape{work.batch, work.model.in_channels, work.model.height,
+                                              work.model.width})),
+        classes_(Tensor::empty(Shape{work.batch}, DType::i64)) {
+    std::int64_t sample = 0;
+    for (std::int64_t& value : classes_.elements<std::int64_t>())
+      value = (3 * sample++) % work.model.classes;
+    network_.use(initial_state(network_.spec(), DType::f32, seed_));
+  }
+
+  /// One step; the mean loss before it.
+  double step() {
+    const auto batch = static_cast<double>(classes_.element_count());
+    const auto trip = network_.forward(images_, {.seed = seed_, .step = step_++}, false);
+    const LossOutput loss =
+        softmax_cross_entropy(stream_, trip->result(), classes_, 1.0 / batch, true);
+    network_.backward(*trip, loss.logits_grad);
+    network_.use(
+        network_.step({.lr = 0.001, .momentum = 0.9}, trip->gradients, {trip->statistics}));
+    return loss.loss_sum / batch;
+  }
+
+ private:
+  static constexpr std::uint64_t seed_ = 1;
+  Stream stream_;
+  Network network_;
+  Tensor images_, classes_;
+  std::uint32_t step_ = 0;
+};
+
+void serve(const Work& work, int threads) {
+  Work undisturbed = work;
+  undisturbed.model.dropout = 0;
+  Trainer timed(work, threads);
+  std::string request;
+  int count = 0;
+  while (std::cin >> request >> count) {
+    if (request == "losses") {
+      Trainer trainer(undisturbed, threads);
+      std::vector<double> losses;
+      for (int i = 0; i < count; ++i) losses.push_back(trainer.step());
+      fmt::print("{:.9g}\n", fmt::join(losses, " "));
+    } else {
+      const auto begin = Clock::now();
+      for (int i = 0; i < count; ++i) timed.step();
+      fmt::print("{:.9f}\n", std::chrono::duration<double>(Clock::now() - begin).count());
+    }
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  if (argc < 3) {
+    fmt::print(stderr,
+               "usage: step_bench small|olivia|mnist THREADS [auto|direct|winograd] [DROPOUT]\n");
+    return 2;
+  }
+  Work work = work_named(argv[1]);
+  if (argc > 3) work.model.convolution = algorithm_named(argv[3]);
+  if (argc > 4) work.model.dropout = std::atof(argv[4]);
+  serve(work, std::atoi(argv[2]));
+} catch (const troupe::Error& error) {
+  fmt::print(stderr, "step_bench: {}\n", error.what());
+  return 1;
+}
