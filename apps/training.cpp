@@ -82,8 +82,13 @@ StartingPoint read_starting_point(const std::filesystem::path& path) {
   for (const auto& reason : choice.skipped)
     fmt::print(stderr, "troupe: warning: passed over {}\n", reason);
   const Checkpoint checkpoint = open_checkpoint(choice.folder);
-  return {choice.folder, load_tensors(checkpoint),
-          static_cast<std::uint32_t>(checkpoint.manifest().step)};
+  const Manifest& manifest = checkpoint.manifest();
+  StartingPoint start{.checkpoint = choice.folder,
+                      .tensors = load_tensors(checkpoint),
+                      .steps = static_cast<std::uint32_t>(manifest.step)};
+  if (const auto threads = manifest.run.find("intra_op_threads"); threads != manifest.run.end())
+    start.intra_op_threads = std::atoi(threads->second.c_str());
+  return start;
 }
 
 Timeline timeline_of(const Options& options, std::int64_t train_samples) {
@@ -146,6 +151,23 @@ int available_cores() {
   CPU_ZERO(&cores);
   if (sched_getaffinity(0, sizeof cores, &cores) == 0) return CPU_COUNT(&cores);
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+std::vector<std::string> warnings(const Options& options, const StartingPoint& start) {
+  std::vector<std::string> sentences;
+  const int threads = actor_threads(options) * options.parallel.intra_op_threads;
+  if (threads > available_cores())
+    sentences.push_back(fmt::format(
+        "{} actor threads x {} intra-op threads share {} cores; lower parallel.actor_threads or "
+        "parallel.intra_op_threads",
+        actor_threads(options), options.parallel.intra_op_threads, available_cores()));
+  if (start.intra_op_threads != 0 && start.intra_op_threads != options.parallel.intra_op_threads)
+    sentences.push_back(
+        fmt::format("the checkpoint was made with parallel.intra_op_threads {}, this run has {}: "
+                    "kernels may sum "
+                    "in another order, so the weights may differ in their last bits",
+                    start.intra_op_threads, options.parallel.intra_op_threads));
+  return sentences;
 }
 
 int actor_threads(const Options& options) {

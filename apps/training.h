@@ -17,6 +17,7 @@ struct StartingPoint {
   std::filesystem::path checkpoint;  ///< empty: at step 0
   std::vector<NamedTensor> tensors;
   std::uint32_t steps = 0;
+  int intra_op_threads = 0;  ///< of the run that wrote it; 0: not known
 };
 
 /// Reads a checkpoint for going on with a run. `path` is a checkpoint or an output folder.
@@ -32,6 +33,10 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
 
 /// As pipeline_options, with each block measured: needed for memory bounds and the plan's times.
 void measure(PipelineOptions& pipeline, int repetitions);
+
+/// What is allowed but probably not meant: more threads than cores, another kernel width than that
+/// of the run that is gone on with. A sentence each.
+std::vector<std::string> warnings(const Options& options, const StartingPoint& start);
 
 /// Threads for actors: what the options say, or one for each stage and replica as far as the cores
 /// go that this process may use.

@@ -103,6 +103,8 @@ int train(const TrainArguments& arguments) {
   print_heading(options, pipeline, folder, resumption.start);
 
   RunLog log(options, folder, pipeline.loader.timeline, pipeline.rate, first);
+  for (const std::string& warning : warnings(options, resumption.start))
+    log.note("warning: " + warning);
   pipeline.monitor.on_step = [&](const StepSeen& seen) {
     note_first_step(seen, first);
     log.step(seen);
