@@ -1,6 +1,7 @@
 // troupe train: trains as an options file says.
 #include <fmt/format.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -87,6 +88,7 @@ int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
 }
 
 int train(const TrainArguments& arguments) {
+  std::signal(SIGPIPE, SIG_IGN);  // `troupe train | head` ends the picture, not the training
   std::stop_source stop;
   const StopSignal on_signal([&stop] { stop.request_stop(); });
   const Options options = load_options(arguments.options, arguments.overrides);
