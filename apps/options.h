@@ -20,7 +20,7 @@ struct Options {
   struct Model {
     std::string name = "wide_resnet";  ///< wide_resnet | mnist_cnn | mlp
     std::int64_t in_channels = 1;
-    std::vector<std::int64_t> widths = {16, 16, 32, 64};
+    std::vector<std::int64_t> widths;  ///< empty: the model's own
     std::int64_t classes = 10;
     double dropout = 0.01;
     std::filesystem::path

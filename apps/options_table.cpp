@@ -28,8 +28,8 @@ void add_model(OptionFields& fields, Options::Model& m) {
                          {.at_least = 1, .at_most = largest_size, .synonyms = {"channels"}}));
   fields.push_back(
       field("model.widths", m.widths,
-            "wide_resnet: channels of the stem and of the three groups; mlp: hidden "
-            "sizes",
+            "wide_resnet: channels of the stem and of the three groups (16, 16, 32, 64); "
+            "mlp: hidden sizes (128, 64); empty: these",
             {.at_least = 1, .at_most = largest_size, .synonyms = {"width", "hidden"}}));
   fields.push_back(field("model.classes", m.classes, "outputs of the model",
                          {.at_least = 2, .at_most = largest_size, .synonyms = {"num_classes"}}));
