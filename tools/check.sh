@@ -2,7 +2,7 @@
 # The steps of `./dev check`, sourced by ./dev, which defines say, fail, jobs, build, run_tests and
 # cpp_files. A step prints what is wrong and returns non-zero.
 
-readonly check_steps="format shell includes headers tidy sanitizers sizes"
+readonly check_steps="format shell docs includes headers tidy sanitizers sizes"
 changed_only=false
 
 # C++ files in question: all, or with --changed those that differ from the main branch.
@@ -25,6 +25,9 @@ check_shell() {
   git ls-files -co --exclude-standard | xargs grep -lE '^#!.*(bash|sh)$|^# shellcheck shell' |
     xargs -r shellcheck -x
 }
+
+# Links lead somewhere, quoted code is the tree's, README's program is the example.
+check_docs() { tools/check_docs.py; }
 
 # A layer may include itself and the layers below it.
 check_includes() {
