@@ -1,6 +1,7 @@
 #pragma once
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -21,8 +22,9 @@ struct CheckpointSeen {
 };
 
 struct CheckpointWriterOptions {
-  std::size_t stages = 1;  ///< snapshots that make a checkpoint
-  /// Writes one, on a thread of its own; called with the snapshots by stage.
+  std::size_t stages = 1;     ///< snapshots that make a checkpoint
+  bool in_background = true;  ///< write on a thread of its own; else within an action
+  /// Writes one; called with the snapshots by stage.
   std::function<Status(std::uint32_t step, const std::vector<Snapshot>&)> write;
   /// Called on an actor thread after each; must not block.
   std::function<void(const CheckpointSeen&)> on_checkpoint;
@@ -50,17 +52,19 @@ class CheckpointWriter final : public Actor {
     std::vector<Held<Snapshot>> snapshots;
   };
   void work(std::stop_token stop);
+  Status write(Job& job);
+  void finish_if_done();
   void written(Job job, const Status& status, std::chrono::nanoseconds duration);
 
   CheckpointWriterOptions options_;
   std::map<std::uint32_t, Job> collecting_;
-  std::optional<std::uint32_t> last_wanted_;  ///< the step to write before the run may end
+  std::uint32_t wanted_ = 0;  ///< newest step that a commit wants a snapshot of
+  std::uint32_t done_ = 0;    ///< newest step that was written, or could not be
   bool last_seen_ = false;
-  int busy_ = 0;
 
   std::mutex mutex_;
   std::condition_variable_any wake_;
-  std::optional<Job> job_;
+  std::deque<Job> jobs_;
   std::jthread thread_;
 };
 

@@ -70,24 +70,20 @@ void Loader::plan_step() {
   if (options_.timeline.evaluates_after(step)) plan_evaluation(step);
 }
 
+// Cut the same whatever the replicas, which take turns: a library's sums may depend on the size.
 void Loader::plan_evaluation(std::uint32_t step) {
   const auto& training = sampler_.options();
-  const auto replicas = training.replicas;
   const std::int64_t size = std::max<std::int64_t>(1, training.batch_size / training.micro_batches);
   const std::int64_t count = options_.dataset.count(Split::test);
-  Sampler sampler = Sampler::for_evaluation(count, size * replicas, replicas, replicas);
-  std::int64_t total = 0;
-  for (std::int64_t b = 0; b < sampler.batches_per_epoch(); ++b) total += sampler.micro_batches(b);
-  for (std::int64_t b = 0, before = 0; b < sampler.batches_per_epoch();
-       before += sampler.micro_batches(b++)) {
-    for (MicroBatchPlan& plan : sampler.plan(b, options_.replica)) {
-      const Header header{
-          .key = {step, Purpose::evaluate, static_cast<std::uint32_t>(before + plan.micro_batch)},
-          .samples = static_cast<std::uint32_t>(plan.samples.size()),
-          .batch_samples = static_cast<std::uint32_t>(count),
-          .micro_batches = static_cast<std::uint32_t>(total)};
-      planned_.push_back({header, std::move(plan)});
-    }
+  Sampler sampler = Sampler::for_evaluation(count, size, 1, 1);
+  const std::int64_t total = sampler.batches_per_epoch();
+  for (std::int64_t index = options_.replica; index < total; index += training.replicas) {
+    MicroBatchPlan plan = std::move(sampler.plan(index, 0).front());
+    const Header header{.key = {step, Purpose::evaluate, static_cast<std::uint32_t>(index)},
+                        .samples = static_cast<std::uint32_t>(plan.samples.size()),
+                        .batch_samples = static_cast<std::uint32_t>(count),
+                        .micro_batches = static_cast<std::uint32_t>(total)};
+    planned_.push_back({header, std::move(plan)});
   }
 }
 

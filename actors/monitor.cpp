@@ -55,6 +55,8 @@ std::chrono::nanoseconds Monitor::lap() {
 ActionLabel Monitor::act() {
   const auto held = score.take();
   const Header& header = held.header;
+  score.release(held);
+  if (is_reported(header.key)) return {"M", header.key};  // the step was begun again
   Scores::Sum& sum = scores_.sums[{header.key.step, header.key.purpose}];
   if (sum.parts.empty()) {
     sum.parts.resize(header.micro_batches);
@@ -66,15 +68,31 @@ ActionLabel Monitor::act() {
     sum.samples += header.samples;
   }
   part = *held;
-  score.release(held);
   report_whole_steps();
+  vote_if_whole();
   return {"M", header.key};
+}
+
+bool Monitor::is_reported(const MessageKey& key) const {
+  return key.step < (key.purpose == Purpose::train ? scores_.reported : scores_.evaluated);
+}
+
+void Monitor::vote_if_whole() {
+  if (last_ || voted_ == committed_ || scores_.reported < committed_) return;
+  const auto found = scores_.sums.find({committed_, Purpose::train});
+  if (found == scores_.sums.end() || found->second.missing > 0) return;
+  if (committed_ > 0 && options_.timeline.evaluates_after(committed_ - 1) &&
+      scores_.evaluated < committed_)
+    return;
+  voted_ = committed_;
+  vote(committed_, nullptr);
 }
 
 void Monitor::on_commit(const Commit& commit) {
   committed_ = commit.step + 1;
   if (commit.last) last_ = commit;
   report_whole_steps();
+  vote_if_whole();
 }
 
 // A row needs its commit and all of its scores; they may come in either order. Whatever is reported

@@ -56,7 +56,9 @@ struct MonitorOptions {
 MonitorOptions print_steps(const Timeline& timeline, std::int64_t test_count);
 
 /// Collects the scores of micro-batches into losses of steps and counts of test sets, summed in
-/// the order of their indices. Keeps the run open until the last evaluation was counted.
+/// the order of their indices. Votes for a step when its scores, and those of the evaluation before
+/// it, are whole: so nothing of a step is under way when it is committed. Keeps the run open until
+/// the last evaluation was counted.
 class Monitor final : public Actor {
  public:
   using Options = MonitorOptions;
@@ -65,19 +67,23 @@ class Monitor final : public Actor {
   Input<Score> score{this, "score"};
 
   ActionLabel act() override;
+  bool votes() const override { return true; }
   void on_commit(const Commit& commit) override;
   bool holds_run_open() const override { return true; }
   void restore(const CommittedState& state, std::uint32_t steps) override;
 
  private:
+  void vote_if_whole();
   void report_whole_steps();
   void report_evaluation();
   bool awaits_evaluation() const;
+  bool is_reported(const MessageKey& key) const;
   std::chrono::nanoseconds lap();
 
   MonitorOptions options_;
   Scores& scores_;
-  std::uint32_t committed_ = 0;  ///< steps
+  std::uint32_t committed_ = 0;         ///< steps
+  std::optional<std::uint32_t> voted_;  ///< the newest step voted for
   std::optional<Commit> last_;
 };
 

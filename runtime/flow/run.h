@@ -17,6 +17,7 @@ struct FaultOptions {
   std::uint32_t step = 0;
   std::uint32_t micro_batch = 0;
   std::string action;  ///< "F", "B", …; empty fits any
+  Purpose purpose = Purpose::train;
 };
 
 /// Something that went wrong and was dealt with.

@@ -52,7 +52,7 @@ void dispatch(Self self) {
 
 bool fits(const FaultOptions& fault, const std::string& actor, const ActionLabel& label) {
   return (actor == fault.actor || actor.starts_with(fault.actor + "/")) &&
-         label.key.purpose == Purpose::train && label.key.step == fault.step &&
+         label.key.purpose == fault.purpose && label.key.step == fault.step &&
          label.key.micro_batch == fault.micro_batch &&
          (fault.action.empty() || fault.action == label.name);
 }

@@ -13,6 +13,7 @@ Supervisor::Supervisor(std::vector<Member> members, StepPlan plan, RestartBudget
       steps_(plan.first),
       ballots_(members_.size()),
       committed_(members_.size()),
+      replaced_alone_(members_.size()),
       finished_(members_.size(), false),
       restarts_(members_.size(), 0),
       deaths_(members_.size()) {}
@@ -32,10 +33,12 @@ Commit Supervisor::commit() {
     if (ballots_[i]) committed_[i] = std::move(*ballots_[i]);
     ballots_[i].reset();
   }
-  Commit result{.step = steps_++, .stop_requested = stop_requested_};
-  result.last = stop_requested_ || steps_ >= plan_.count;
+  Commit result{.step = steps_++};
+  // A stop that comes with the last step cuts nothing short.
+  result.stop_requested = stopped_ = stop_requested_ && steps_ < plan_.count;
+  result.last = stopped_ || steps_ >= plan_.count;
   if (plan_.snapshot_every && steps_ % plan_.snapshot_every == 0) snapshot_due_ = true;
-  if (result.last && (plan_.snapshot_at_end || stop_requested_)) snapshot_due_ = true;
+  if (result.last && (plan_.snapshot_at_end || stopped_)) snapshot_due_ = true;
   // A writer that is still busy gets the next commit's snapshot instead: training never waits. The
   // last one is always sent; its slot is free or becomes so.
   result.snapshot = snapshot_due_ && (accepts_snapshots_ || result.last);
@@ -55,13 +58,19 @@ std::vector<std::size_t> Supervisor::died(std::size_t member, const std::string&
                             members_[member].name, deaths.front().cause, deaths.size(),
                             std::chrono::duration<double>(budget_.within).count(), budget_.max),
                 "mend the cause, or allow more with restarts.max, then go on with --restart auto");
+  const bool whole_step = members_[member].needs_whole_step ||
+                          std::ranges::any_of(members_[member].neighbours, [&](std::size_t n) {
+                            return replaced_alone_[n] == steps_;
+                          });
   std::vector<std::size_t> replaced;
-  for (std::size_t i = 0; i < members_.size(); ++i) {
-    const bool with_it = members_[member].needs_whole_step && !members_[i].holds_run_open;
-    if (i == member || with_it) replaced.push_back(i);
+  for (std::size_t i = 0; i < members_.size(); ++i)
+    if (i == member || (whole_step && !members_[i].holds_run_open)) replaced.push_back(i);
+  if (whole_step) std::ranges::fill(replaced_alone_, std::nullopt);
+  if (!whole_step) replaced_alone_[member] = steps_;
+  for (std::size_t i : replaced) {
+    ballots_[i].reset();  // it votes again: a commit must not reach it before it has a next state
+    ++restarts_[i];
   }
-  if (members_[member].needs_whole_step) std::ranges::fill(ballots_, std::nullopt);
-  for (std::size_t i : replaced) ++restarts_[i];
   return replaced;
 }
 

@@ -34,6 +34,7 @@ class Supervisor {
     bool votes = false;
     bool holds_run_open = false;
     bool needs_whole_step = false;
+    std::vector<std::size_t> neighbours = {};  ///< members at the other ends of its edges
   };
   using Clock = std::chrono::steady_clock;
 
@@ -41,8 +42,11 @@ class Supervisor {
 
   /// Counts a vote; the commit that it completes, if any.
   std::optional<Commit> vote(std::size_t member, std::uint32_t step, CommittedState state);
-  /// The members to replace after `member` died of `cause` (itself alone, or all that take part in
-  /// steps). Throws Error{actor_failed}, root cause first, when the budget is spent.
+  /// The members to replace after `member` died of `cause`: itself alone, or with it all that take
+  /// part in steps. The latter when others cannot give it back what it had collected, and when a
+  /// neighbour was replaced in the same step: what one had sent and the other had not released is
+  /// gone with both, so the step begins again. Throws Error{actor_failed}, root cause first, when
+  /// the budget is spent.
   std::vector<std::size_t> died(std::size_t member, const std::string& cause,
                                 Clock::time_point now);
   void finished(std::size_t member);
@@ -54,7 +58,7 @@ class Supervisor {
   /// The newest commit, for actors whose former life may not have heard of it.
   const std::optional<Commit>& newest_commit() const { return newest_commit_; }
   std::uint32_t steps() const { return steps_; }  ///< whole steps so far
-  bool stop_requested() const { return stop_requested_; }
+  bool stopped() const { return stopped_; }       ///< the last commit came before the last step
   const CommittedState& committed(std::size_t member) const { return committed_[member]; }
   int restarts(std::size_t member) const { return restarts_[member]; }
 
@@ -67,6 +71,7 @@ class Supervisor {
   std::uint32_t steps_;
   std::vector<std::optional<CommittedState>> ballots_;  ///< for step `steps_`
   std::vector<CommittedState> committed_;
+  std::vector<std::optional<std::uint32_t>> replaced_alone_;  ///< the step in which, if ever
   std::vector<bool> finished_;
   std::vector<int> restarts_;
   struct Death {
@@ -77,6 +82,7 @@ class Supervisor {
   bool snapshot_due_ = false;
   bool accepts_snapshots_ = true;
   bool stop_requested_ = false;
+  bool stopped_ = false;
   std::optional<Commit> newest_commit_;
   bool ended() const { return newest_commit_ && newest_commit_->last; }
 };

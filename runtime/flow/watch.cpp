@@ -43,7 +43,7 @@ void conclude(Self self) {
     report.trace = std::move(watch.trace);
     report.steps = watch.core->steps();
     report.generation = watch.generation;
-    report.stopped = watch.core->stop_requested();
+    report.stopped = watch.core->stopped();
     report.wall = Clock::now() - watch.shared->start;
     watch.shared->done(std::move(report));
   }
@@ -131,8 +131,15 @@ void begin(Self self) {
   const auto& nodes = watch.shared->graph.nodes();
   std::vector<Supervisor::Member> members;
   for (const auto& node : nodes)
-    members.push_back({node.name, node.prototype->votes(), node.prototype->holds_run_open(),
-                       node.prototype->needs_whole_step()});
+    members.push_back({node.name,
+                       node.prototype->votes(),
+                       node.prototype->holds_run_open(),
+                       node.prototype->needs_whole_step(),
+                       {}});
+  for (const auto& edge : watch.shared->graph.edges()) {
+    members[edge.from].neighbours.push_back(edge.to);
+    members[edge.to].neighbours.push_back(edge.from);
+  }
   watch.core = std::make_unique<Supervisor>(std::move(members), watch.shared->options.steps,
                                             watch.shared->options.restarts);
   watch.shells.resize(nodes.size());

@@ -93,6 +93,55 @@ TEST(Supervisor, BeginsTheStepAgainWhenAReducerDies) {
   EXPECT_TRUE(supervisor.vote(0, 0, state(1)));
 }
 
+TEST(Supervisor, BeginsTheStepAgainWhenTwoNeighboursDieInIt) {
+  auto members = two_stages_a_reducer_and_a_writer();
+  members[0].neighbours = {1};
+  members[1].neighbours = {0};
+  Supervisor supervisor(members, {.count = 9}, {});
+  EXPECT_THAT(supervisor.died(0, "out of luck", start), ElementsAre(0));
+  EXPECT_THAT(supervisor.died(0, "again", start), ElementsAre(0));  // alone as before
+  EXPECT_THAT(supervisor.died(1, "out of luck", start), ElementsAre(0, 1, 2));
+  EXPECT_THAT(supervisor.died(0, "after that", start), ElementsAre(0));
+}
+
+TEST(Supervisor, ReplacesNeighboursAloneInDifferentSteps) {
+  auto members = two_stages_a_reducer_and_a_writer();
+  members[0].neighbours = {1};
+  members[1].neighbours = {0};
+  Supervisor supervisor(members, {.count = 9}, {});
+  supervisor.died(0, "out of luck", start);
+  supervisor.vote(0, 0, state(1));
+  supervisor.vote(1, 0, state(1));
+  EXPECT_THAT(supervisor.died(1, "out of luck", start), ElementsAre(1));
+}
+
+TEST(Supervisor, WaitsForTheVoteOfAReplacement) {
+  // A commit must not reach it before it has made its next state again.
+  Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 2}, {});
+  supervisor.vote(0, 0, state(1));
+  supervisor.died(0, "out of luck", start);
+  EXPECT_FALSE(supervisor.vote(1, 0, state(1)));
+  EXPECT_TRUE(supervisor.vote(0, 0, state(1)));
+}
+
+TEST(Supervisor, TakesNoVoteAfterTheLastCommit) {
+  Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 100}, {});
+  supervisor.request_stop();
+  supervisor.vote(0, 0, state(1));
+  ASSERT_TRUE(supervisor.vote(1, 0, state(1))->last);
+  supervisor.vote(0, 1, state(2));
+  EXPECT_FALSE(supervisor.vote(1, 1, state(2)));
+  EXPECT_EQ(supervisor.steps(), 1u);
+}
+
+TEST(Supervisor, CallsARunWholeThatWasAskedToStopInItsLastStep) {
+  Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 1}, {});
+  supervisor.request_stop();
+  supervisor.vote(0, 0, state(1));
+  EXPECT_FALSE(supervisor.vote(1, 0, state(1))->stop_requested);
+  EXPECT_FALSE(supervisor.stopped());
+}
+
 TEST(Supervisor, CountsFailuresOfTheLastMinuteOnly) {
   Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 2},
                         {.max = 1, .within = 60s});

@@ -1,0 +1,164 @@
+// The numbers of a run are a function of the seed and the options that change them, not of how the
+// work was cut, scheduled or interrupted.
+#include <gmock/gmock.h>
+
+#include "training_run.h"
+
+namespace troupe {
+namespace {
+
+using testing::told;
+using testing::train;
+using testing::TrainingResult;
+using testing::TrainingRun;
+
+constexpr auto gpipe = ScheduleKind::gpipe;
+
+void expect_same(const TrainingResult& result, const TrainingResult& reference) {
+  EXPECT_EQ(result.digest, reference.digest);
+  EXPECT_EQ(told(result), told(reference));
+}
+
+const TrainingResult& reference() {
+  static const TrainingResult result = train({.cut = {4}, .scheduling = Scheduling::deterministic});
+  return result;
+}
+
+TEST(SameBits, TheReferenceRunIsWhole) {
+  EXPECT_EQ(reference().digest.size(), 64u);
+  EXPECT_EQ(reference().steps.size(), 6u);
+  ASSERT_EQ(reference().evaluations.size(), 2u);
+  EXPECT_EQ(reference().evaluations[0].step, 3u);
+  EXPECT_EQ(reference().evaluations[1].step, 6u);
+  for (const auto& evaluation : reference().evaluations) EXPECT_EQ(evaluation.count, 4);
+}
+
+TEST(SameBits, WhateverTheStagesTheScheduleAndTheOrderOfMessages) {
+  for (const std::vector<std::size_t>& cut :
+       {std::vector<std::size_t>{4}, {2, 2}, {1, 3}, {1, 1, 2}, {1, 1, 1, 1}})
+    for (const auto schedule : {gpipe, ScheduleKind::one_forward_one_backward})
+      for (const std::uint64_t order : {0, 1, 2, 3}) {
+        SCOPED_TRACE(::testing::Message() << cut.size() << " stages, order " << order);
+        expect_same(train({.cut = cut, .schedule = schedule, .order = order}), reference());
+      }
+}
+
+TEST(SameBits, WhateverTheReplicas) {
+  for (const std::uint32_t replicas : {1, 2, 3, 4})
+    for (const auto schedule : {gpipe, ScheduleKind::one_forward_one_backward})
+      for (const std::uint64_t order : {1, 2, 3}) {
+        SCOPED_TRACE(::testing::Message() << replicas << " replicas, order " << order);
+        expect_same(train({.replicas = replicas, .schedule = schedule, .order = order}),
+                    reference());
+      }
+}
+
+TEST(SameBits, WithAShortLastBatchAndAnOddNumberOfMicroBatches) {
+  // Batches of 9, 9 and 2 samples in 5, 5 and 2 micro-batches.
+  const TrainingRun odd{
+      .cut = {4}, .micro_batches = 5, .batch_size = 9, .samples = 20, .drop_last = false};
+  const TrainingResult one = train(odd);
+  EXPECT_EQ(one.steps.at(2).samples, 2);
+  for (const std::uint32_t replicas : {1, 2, 3, 5}) {
+    SCOPED_TRACE(replicas);
+    TrainingRun run = odd;
+    run.cut = {1, 2, 1};
+    run.replicas = replicas;
+    expect_same(train(run), one);
+    run.schedule = gpipe;
+    expect_same(train(run), one);
+  }
+}
+
+TEST(SameBits, WithReplicasThatHaveNothingToDo) {
+  // One batch of 3 samples an epoch: an evaluation after each step, and a replica without a share.
+  const TrainingRun tiny{.cut = {4}, .samples = 3, .drop_last = false};
+  const TrainingResult one = train(tiny);
+  EXPECT_EQ(one.evaluations.size(), 6u);
+  for (const std::uint32_t replicas : {2, 4})
+    for (const std::uint64_t order : {1, 2, 3, 4, 5}) {
+      SCOPED_TRACE(::testing::Message() << replicas << " replicas, order " << order);
+      TrainingRun run = tiny;
+      run.cut = {2, 2};
+      run.replicas = replicas;
+      run.order = order;
+      expect_same(train(run), one);
+    }
+}
+
+TEST(SameBits, ResumedAtAnyStep) {
+  const TrainingResult whole = train({.snapshot_every = 1});
+  EXPECT_EQ(whole.digest, reference().digest);
+  for (std::uint32_t step = 1; step < 6; ++step) {
+    SCOPED_TRACE(step);
+    // Cut otherwise than the run that wrote it.
+    const TrainingResult rest =
+        train({.cut = {1, 2, 1}, .from = whole.written.at(step), .first_step = step});
+    EXPECT_EQ(rest.digest, whole.digest);
+    ASSERT_EQ(rest.steps.size(), 6u - step);
+    for (const StepSeen& seen : rest.steps) EXPECT_EQ(seen.loss, whole.steps[seen.step - 1].loss);
+    EXPECT_EQ(rest.evaluations.size(), step < 3 ? 2u : 1u);
+    EXPECT_EQ(rest.evaluations.back().correct, whole.evaluations.back().correct);
+  }
+}
+
+TEST(SameBits, OfAWideResNetWithDropout) {
+  const TrainingRun one{.model = "wide_resnet", .cut = {11}, .steps = 3};
+  const TrainingResult whole = train(one);
+  TrainingRun cut = one;
+  cut.cut = {3, 4, 2, 2};
+  cut.replicas = 2;
+  expect_same(train(cut), whole);
+}
+
+TEST(SameBits, InDoublePrecision) {
+  const TrainingResult one = train({.cut = {4}, .dtype = DType::f64});
+  expect_same(train({.cut = {1, 3}, .replicas = 2, .dtype = DType::f64}), one);
+  EXPECT_NE(one.digest, reference().digest);
+}
+
+TEST(SameBits, ButOthersForAnotherSeed) {
+  const TrainingResult other = train({.seed = 2});
+  EXPECT_NE(other.digest, reference().digest);
+  EXPECT_NE(other.steps[0].loss, reference().steps[0].loss);
+}
+
+TEST(SameBitsThreadedActors, WhateverTheThreadsAndTheWorkers) {
+  for (const int threads : {1, 2, 3})
+    for (const int workers : {0, 1, 2})
+      for (const std::uint32_t replicas : {1, 2}) {
+        SCOPED_TRACE(::testing::Message() << threads << " threads, " << workers << " workers");
+        expect_same(train({.replicas = replicas,
+                           .workers = workers,
+                           .scheduling = Scheduling::threads,
+                           .threads = threads}),
+                    reference());
+      }
+}
+
+TEST(SameBitsThreadedActors, StoppedAndResumed) {
+  for (std::uint32_t at = 1; at < 6; ++at) {
+    SCOPED_TRACE(at);
+    std::stop_source stop;
+    const TrainingResult first = train({.workers = 1,
+                                        .scheduling = Scheduling::threads,
+                                        .stop = stop.get_token(),
+                                        .on_step = [&](const StepSeen& seen) {
+                                          if (seen.step == at) stop.request_stop();
+                                        }});
+    const std::uint32_t reached = first.report.steps;
+    EXPECT_GE(reached, at);
+    EXPECT_EQ(first.report.stopped, reached < 6);
+    EXPECT_EQ(first.steps.size(), reached);
+    ASSERT_TRUE(first.written.contains(reached));
+    if (reached == 6) continue;
+    const TrainingResult second = train({.workers = 2,
+                                         .scheduling = Scheduling::threads,
+                                         .from = first.written.at(reached),
+                                         .first_step = reached});
+    EXPECT_EQ(second.digest, reference().digest);
+  }
+}
+
+}  // namespace
+}  // namespace troupe

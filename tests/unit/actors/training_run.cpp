@@ -1,0 +1,127 @@
+#include "training_run.h"
+
+#include <fmt/format.h>
+
+#include <mutex>
+
+#include "ops/nn/network.h"
+#include "runtime/file/digest.h"
+
+namespace troupe::testing {
+namespace {
+
+ModelOptions model_of(const TrainingRun& run) {
+  ModelOptions model{.name = run.model, .classes = 4, .dropout = 0.1};
+  if (run.model == "mnist_cnn") model.height = model.width = 8;
+  if (run.model == "wide_resnet") model.widths = {2, 2, 4, 4};
+  return model;
+}
+
+std::vector<StatePtr> states_of(const TrainingRun& run, const PipelineOptions& pipeline) {
+  std::vector<StatePtr> states;
+  std::size_t first = 0;
+  for (std::size_t blocks : run.cut) {
+    const Network part(make_model(pipeline.model), first, first + blocks, run.dtype, {});
+    states.push_back(state_from(part.spec(), run.dtype, run.from, run.first_step,
+                                /*with_optimizer=*/true, /*strict=*/false));
+    first += blocks;
+  }
+  return states;
+}
+
+}  // namespace
+
+PipelineOptions pipeline_of(const TrainingRun& run) {
+  const ModelOptions model = model_of(run);
+  const Dataset dataset = open_dataset({.name = "synthetic",
+                                        .shape = Shape{1, model.height, model.width},
+                                        .classes = model.classes,
+                                        .count = run.samples,
+                                        .seed = 3});
+  const SamplerOptions sampler{.seed = run.seed,
+                               .samples = run.samples,
+                               .batch_size = run.batch_size,
+                               .micro_batches = run.micro_batches,
+                               .replicas = run.replicas,
+                               .drop_last = run.drop_last};
+  const Timeline timeline{
+      .steps = run.steps,
+      .steps_per_epoch = static_cast<std::uint32_t>(Sampler(sampler).batches_per_epoch()),
+      .evaluates = run.evaluates,
+      .first = run.first_step};
+  PipelineOptions pipeline{
+      .model = model,
+      .dtype = run.dtype,
+      .seed = run.seed,
+      .cut = run.cut,
+      .replicas = run.replicas,
+      .micro_batches = run.micro_batches,
+      .schedule = run.schedule,
+      .rate = {.lr = 0.05},
+      .sgd = {.momentum = 0.9, .weight_decay = 5e-4},
+      .loader = {.dataset = dataset,
+                 .transform = {.seed = run.seed,
+                               .augment = {Augment::flip, Augment::crop},
+                               .dtype = run.dtype},
+                 .sampler = sampler,
+                 .timeline = timeline,
+                 .workers = run.workers},
+      .monitor = {.timeline = timeline, .test_count = dataset.count(Split::test)}};
+  if (run.first_step > 0) pipeline.initial = states_of(run, pipeline);
+  return pipeline;
+}
+
+TrainingResult train(const TrainingRun& run) {
+  TrainingResult result;
+  std::mutex mutex;
+  PipelineOptions pipeline = pipeline_of(run);
+  pipeline.monitor.on_step = [&](const StepSeen& seen) {
+    result.steps.push_back(seen);
+    if (run.on_step) run.on_step(seen);
+  };
+  pipeline.monitor.on_evaluation = [&](const EvaluationSeen& seen) {
+    result.evaluations.push_back(seen);
+  };
+  pipeline.writer = CheckpointWriterOptions{
+      .stages = run.cut.size(),
+      .in_background = run.scheduling == Scheduling::threads,
+      .write = [&](std::uint32_t step, const std::vector<Snapshot>& snapshots) -> Status {
+        if (run.on_write)
+          if (const Status refused = run.on_write(step); !refused) return refused;
+        std::vector<NamedTensor> tensors;
+        for (const Snapshot& snapshot : snapshots)
+          for (auto& tensor : named_tensors(*snapshot.spec, *snapshot.state, true))
+            tensors.push_back(std::move(tensor));
+        const std::lock_guard lock(mutex);
+        result.written[step] = std::move(tensors);
+        return success();
+      },
+      .on_checkpoint = [&](const CheckpointSeen& seen) { result.checkpoints.push_back(seen); }};
+  RunOptions options{.threads = run.threads,
+                     .steps = {.first = run.first_step,
+                               .count = run.steps,
+                               .snapshot_every = run.snapshot_every,
+                               .snapshot_at_end = true},
+                     .restarts = run.restarts,
+                     .faults = run.faults,
+                     .trace = run.trace,
+                     .stop = run.stop,
+                     .scheduling = run.scheduling,
+                     .seed = run.order};
+  options.on_failure = [&](const FailureReport& failure) { result.failures.push_back(failure); };
+  result.report = troupe::run(build_pipeline(pipeline), options);
+  if (!result.written.empty()) result.digest = digest(result.written.rbegin()->second);
+  return result;
+}
+
+std::vector<std::string> told(const TrainingResult& result) {
+  std::vector<std::string> lines;
+  for (const StepSeen& step : result.steps)
+    lines.push_back(
+        fmt::format("{}: {:.17g} {} of {}", step.step, step.loss, step.accuracy, step.samples));
+  for (const EvaluationSeen& e : result.evaluations)
+    lines.push_back(fmt::format("after {}: {:.17g} {} of {}", e.step, e.loss, e.correct, e.count));
+  return lines;
+}
+
+}  // namespace troupe::testing

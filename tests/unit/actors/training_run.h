@@ -1,0 +1,64 @@
+#pragma once
+// Small training runs through whole graphs of actors, and what they leave behind.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "actors/pipeline.h"
+#include "runtime/flow/run.h"
+#include "runtime/tensor/named_tensor.h"
+
+namespace troupe::testing {
+
+/// A run, with everything that may differ between runs of the same bits.
+struct TrainingRun {
+  std::uint64_t seed = 1;
+  std::string model = "mnist_cnn";  ///< on 8 x 8 pixels; or wide_resnet, on 28 x 28
+  std::vector<std::size_t> cut{2, 2};
+  std::uint32_t replicas = 1;
+  std::uint32_t micro_batches = 4;
+  std::int64_t batch_size = 8;
+  std::int64_t samples = 24;  ///< three steps an epoch; a sixth as many for testing
+  bool drop_last = true;
+  std::uint32_t steps = 6;
+  bool evaluates = true;
+  ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
+  int workers = 0;
+  DType dtype = DType::f32;
+  std::uint32_t snapshot_every = 0;
+
+  Scheduling scheduling = Scheduling::deterministic;
+  int threads = 2;
+  std::vector<FaultOptions> faults;
+  std::uint64_t order = 1;  ///< seed of the order in which messages are delivered
+  RestartBudget restarts;
+  bool trace = false;
+  std::stop_token stop;
+  std::function<void(const StepSeen&)> on_step;
+  std::function<Status(std::uint32_t step)> on_write;  ///< what writing a checkpoint meets
+
+  /// Where to begin: tensors as a checkpoint holds them, after so many steps.
+  std::vector<NamedTensor> from;
+  std::uint32_t first_step = 0;
+};
+
+struct TrainingResult {
+  std::string digest;  ///< of all stages' weights and buffers at the end
+  std::vector<StepSeen> steps;
+  std::vector<EvaluationSeen> evaluations;
+  std::vector<CheckpointSeen> checkpoints;
+  std::map<std::uint32_t, std::vector<NamedTensor>> written;  ///< with optimizer state, by step
+  std::vector<FailureReport> failures;
+  RunReport report;
+};
+
+PipelineOptions pipeline_of(const TrainingRun& run);
+TrainingResult train(const TrainingRun& run);
+
+/// "1: 2.302 0.25 of 8", one for each step that was reported, then the evaluations.
+std::vector<std::string> told(const TrainingResult& result);
+
+}  // namespace troupe::testing
