@@ -36,9 +36,9 @@ def warmed(candidates, seconds, notes):
     for worker in candidates:
         try:
             worker.ask("time", 2)
-            one = worker.ask("time", 2)[0] / 2
-            one = min(one, worker.ask("time", max(2, int(0.3 * seconds / one)))[0] / max(2, int(0.3 * seconds / one)))
-            rated.append((one, worker))
+            few = worker.ask("time", 2)[0] / 2
+            some = max(2, round(0.3 * seconds / few))
+            rated.append((min(few, worker.ask("time", some)[0] / some), worker))
         except RuntimeError as error:
             notes.append(f"left out: {error}")
     rated.sort(key=lambda pair: pair[0])
@@ -59,7 +59,7 @@ def training_step(key, python, repetitions, quick):
     notes, seconds = [], 0.4 if quick else 1.0
     ours, peers = step_workers(model, convolution, python, quick)
     with workers(ours + peers):
-        notes.append(compare_losses(ours[0], peers[0]))
+        notes.append(compare_losses(ours[0], peers[0], 5 if quick else 20))
         ours, peers = warmed(ours, seconds, notes), warmed(peers, seconds, notes)[:2]
         rates = {worker: [] for worker, _ in ours + peers}
         for _ in range(repetitions):  # in turn, so that all see the same machine
@@ -171,3 +171,43 @@ def checkpoint_stall(repetitions, quick):
     figure = Figure("%", stalls, "lengthening of the mean step, pair by pair")
     return [Row("checkpoint_stall", "checkpoint of the demo's model, one in 50 steps", figure,
                 figure.median, "<= 1.0 %", f"{figure.median:.2f} %")]
+
+
+def readings(text):
+    """What the lines "name: 1 2 3" of a program's output hold."""
+    return {name: [float(number) for number in numbers.split()]
+            for name, numbers in re.findall(r"^([a-z ]+): ([-\d. ]+)$", text, re.MULTILINE)}
+
+
+def big_checkpoint(python, repetitions, _quick):
+    """On tmpfs; the first checkpoint of each is left out, where memory is touched the first time."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        ours = readings(run_timed([BIN / "checkpoint_bench", f"{folder}/a", repetitions + 1])[2])
+        script = [python, ROOT / "bench" / "pytorch_checkpoint.py", f"{folder}/b"]
+        peer = {way: readings(run_timed([*script, way, repetitions + 1])[2])
+                for way in ("dcp", "safetensors")}
+    figure = lambda source, key, what: Figure("ms", source[key][1:], what)
+    stall, complete = (figure(ours, key, "") for key in ("stall ms", "complete ms"))
+    others = [figure(peer["safetensors"], "complete ms", "safetensors save_file"),
+              figure(ours, "step ms", "step of the same training"),
+              figure(ours, "step while saving ms", "step after a snapshot")]
+    return [Row("big_checkpoint_stall", "checkpoint of 100 M parameters: stall", stall,
+                stall.median, "<= 25 ms", f"{stall.median:.2f} ms",
+                figure(peer["dcp"], "stall ms", "dcp.async_save"), ["PyTorch: dcp.async_save"]),
+            Row("big_checkpoint", "checkpoint of 100 M parameters: until complete", complete,
+                complete.median, "<= 350 ms", f"{complete.median:.0f} ms",
+                figure(peer["dcp"], "complete ms", "dcp.async_save"),
+                ["PyTorch: dcp.async_save"] + [f"{other.what} {other}" for other in others],
+                others)]
+
+
+def timed_schedule(_repetitions, quick):
+    """Stages that only take time: how far a step is over the bound of its schedule."""
+    text = run_timed([BIN / "schedule_bench", 2 if quick else 4, 5])[2]
+    over = [(float(percent), f"{kind}, {stages} stages, {count} micro-batches") for
+            kind, stages, count, percent in re.findall(
+                r"^(\w+)\s+(\d+)\s+(\d+)\s.*?(-?[\d.]+) %$", text, re.MULTILINE)]
+    figure = Figure("%", [percent for percent, _ in over], "over the bound, each p, m, schedule")
+    worst = max(over)
+    return [Row("schedule", "pipeline of timed stages, p = 2, 4, 8, m = 4..32: over the bound",
+                figure, worst[0], "<= 3.0 %", f"worst {worst[0]:.2f} %", None, [worst[1]])]
