@@ -40,7 +40,8 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& error, const char*
   const bool has_verb = !app.get_subcommands().empty();
   if (!has_verb && first_word != nullptr && first_word[0] != '-')
     return {ErrorCode::usage, fmt::format("there is no verb {}", first_word),
-            fmt::format("did you mean troupe {}?", nearest_of(first_word, verbs))};
+            fmt::format("did you mean troupe {}? The verbs are {}", nearest_of(first_word, verbs),
+                        listed(verbs, verbs.size()))};
   const CLI::App& used = has_verb ? *app.get_subcommands().front() : app;
   const std::string name = has_verb ? "troupe " + used.get_name() : "troupe";
   for (const auto& word : app.remaining(true)) {
@@ -62,6 +63,10 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& error, const char*
 int run_command(int argc, char** argv) {
   CLI::App app("Train neural networks as a troupe of actors", "troupe");
   app.set_version_flag("--version", "troupe " TROUPE_VERSION);
+  app.get_formatter()->label("SUBCOMMAND", "VERB");
+  app.get_formatter()->label("OPTIONS", "--OPTION ...");
+  app.get_formatter()->label("TEXT", "VALUE");
+  app.get_formatter()->label("REQUIRED", "(required)");
   app.require_subcommand(1);
   ChosenVerb chosen;
   add_train_verb(app, chosen);
@@ -70,6 +75,7 @@ int run_command(int argc, char** argv) {
   add_export_verb(app, chosen);
   add_inspect_verb(app, chosen);
   add_options_verb(app, chosen);
+  app.footer("troupe VERB --help tells more; recipes/demo.yaml is an options file to begin with.");
   try {
     app.parse(argc, argv);
     return chosen();

@@ -108,7 +108,7 @@ int plan(const PlanArguments& arguments) {
 void add_plan_verb(CLI::App& app, ChosenVerb& chosen) {
   auto arguments = std::make_shared<PlanArguments>();
   CLI::App* verb = app.add_subcommand("plan", "Show stages, edges, memory and schedule of a run");
-  verb->add_option("OPTIONS", arguments->options, "options file; see `troupe options`")->required();
+  verb->add_option("FILE", arguments->options, "options file; see `troupe options`")->required();
   verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE in place of the file's")
       ->allow_extra_args(false);
   verb->callback([arguments, &chosen] { chosen = [arguments] { return plan(*arguments); }; });

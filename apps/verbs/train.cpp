@@ -135,7 +135,7 @@ int train(const TrainArguments& arguments) {
 void add_train_verb(CLI::App& app, ChosenVerb& chosen) {
   auto arguments = std::make_shared<TrainArguments>();
   CLI::App* verb = app.add_subcommand("train", "Train as an options file says");
-  verb->add_option("OPTIONS", arguments->options, "options file; see `troupe options`")->required();
+  verb->add_option("FILE", arguments->options, "options file; see `troupe options`")->required();
   verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE in place of the file's")
       ->allow_extra_args(false);
   verb->add_option("-o,--output", arguments->output, "folder to write to (outputs/DATE/TIME)");
