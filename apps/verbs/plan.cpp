@@ -78,8 +78,8 @@ void print_schedule(const Options& options, const PipelineOptions& pipeline) {
   }
   const double bubble = 100.0 * (1.0 - busy / (end * static_cast<double>(pipeline.cut.size())));
   fmt::print(
-      "\nschedule {}: a step of {} micro-batches takes {:.1f} ms, {:.1f} % of it bubble (each "
-      "stage on a core of its own)\n",
+      "\nschedule {}: a step of {} micro-batches takes {:.1f} ms, of which stages wait {:.1f} %\n"
+      "(measured block by block; each stage on a core of its own)\n",
       options.parallel.schedule, micro_batches, end, bubble);
   const int width = ProgressStyle::of(stdout).width;
   fmt::print("{}", draw(steps, static_cast<std::size_t>(width)));
