@@ -1,0 +1,272 @@
+// `troupe train` from outside: what it leaves behind, and what kills and faults leave of it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <sstream>
+#include <thread>
+
+#include "tests/system/process.h"
+
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::MatchesRegex;
+
+constexpr auto recipe = R"(
+seed: 5
+model: {name: mnist_cnn, classes: 4}
+data: {name: synthetic, shape: [1, 8, 8], classes: 4, count: 320, mean: [0.5], std: [0.25], augment: [flip]}
+train: {epochs: 2, batch_size: 16, micro_batches: 4, lr: 0.05}
+parallel: {pipeline: 2, cut: [2, 2], actor_threads: 2}
+checkpoint: {every_steps: 5, keep: 0}
+)";
+constexpr int steps = 40;
+
+std::string text_of(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+int count_of(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size())
+    ++count;
+  return count;
+}
+
+class Train : public testing::Test {
+ protected:
+  Train() {
+    std::string pattern = (fs::temp_directory_path() / "troupe_train_XXXXXX").string();
+    root_ = ::mkdtemp(pattern.data());
+    std::ofstream(root_ / "options.yaml") << recipe;
+  }
+  ~Train() override { fs::remove_all(root_); }
+
+  static Outcome command(std::vector<std::string> words) {
+    words.insert(words.begin(), TROUPE_BINARY);
+    return run_process(words);
+  }
+  std::vector<std::string> train_words(const std::string& output,
+                                       const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> words{"train", (root_ / "options.yaml").string(), "-o",
+                                   (root_ / output).string()};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  Outcome train(const std::string& output, const std::vector<std::string>& more = {}) const {
+    return command(train_words(output, more));
+  }
+  static std::string digest(const fs::path& path) {
+    const Outcome outcome = command({"inspect", "--digest", path.string()});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+    EXPECT_THAT(outcome.out, HasSubstr("\n"));
+    std::smatch found;
+    const bool any = std::regex_search(outcome.out, found, std::regex("[0-9a-f]{64}"));
+    EXPECT_TRUE(any) << outcome.out;
+    return any ? found.str() : "";
+  }
+  /// Of an undisturbed run; made once for all tests.
+  std::string reference() const {
+    static std::string known;
+    if (known.empty()) {
+      EXPECT_EQ(train("reference").exit_code, 0);
+      known = digest(root_ / "reference");
+    }
+    return known;
+  }
+  fs::path checkpoint(const std::string& output, int step) const {
+    return root_ / output / "checkpoints" /
+           ("step_000000" + std::string(step < 10 ? "0" : "") + std::to_string(step));
+  }
+
+  /// Starts a long run, lets it write its first checkpoint, sends a signal; the exit code.
+  int interrupt(const std::string& output, int signal, const std::vector<std::string>& more) const {
+    std::vector<std::string> words = train_words(output, more);
+    words.insert(words.begin(), TROUPE_BINARY);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      std::vector<char*> arguments;
+      for (auto& word : words) arguments.push_back(word.data());
+      arguments.push_back(nullptr);
+      if (!std::freopen("/dev/null", "w", stdout)) ::_exit(126);
+      ::execv(arguments[0], arguments.data());
+      ::_exit(127);
+    }
+    const auto patience = std::chrono::steady_clock::now() + 30s;
+    while (!fs::exists(checkpoint(output, 5)) && std::chrono::steady_clock::now() < patience)
+      std::this_thread::sleep_for(1ms);
+    ::kill(child, signal);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+  fs::path root_;
+};
+
+TEST_F(Train, LeavesAFolderThatTellsAll) {
+  const Outcome outcome = train("out");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_THAT(lines_of(outcome.out).back(),
+              MatchesRegex("test accuracy [01]\\.[0-9]+ \\([0-9]+/53\\)"));
+  const auto rows = lines_of(text_of(root_ / "out/train.csv"));
+  ASSERT_EQ(rows.size(), 2u + steps);
+  EXPECT_THAT(rows[0], HasSubstr("step"));
+  for (const char* name : {"epoch", "loss", "accuracy", "images_per_second", "test_accuracy",
+                           "test_correct", "test_count"})
+    EXPECT_THAT(rows[0], HasSubstr(name));
+  EXPECT_EQ(count_of(rows[0], ","), count_of(rows[1], ","));
+  for (std::size_t i = 2; i < rows.size(); ++i) {
+    EXPECT_EQ(count_of(rows[i], ","), count_of(rows[0], ",")) << rows[i];
+    EXPECT_THAT(rows[i], testing::StartsWith(std::to_string(i - 1))) << rows[i];
+  }
+  EXPECT_THAT(rows.back(), HasSubstr("53"));
+  EXPECT_THAT(text_of(root_ / "out/train.log"), HasSubstr("checkpoint of step 40 written"));
+  // Those between may come later than asked for, or not: training never waits for a slow disk.
+  EXPECT_TRUE(fs::exists(checkpoint("out", 5)));
+  EXPECT_TRUE(fs::exists(checkpoint("out", steps)));
+}
+
+TEST_F(Train, IsRepeatedByItsRestartOptions) {
+  const std::string digest_of_reference = reference();
+  ASSERT_EQ(train("first").exit_code, 0);
+  const Outcome again = command({"train", (root_ / "first/options_restart.yaml").string(), "-o",
+                                 (root_ / "second").string()});
+  EXPECT_EQ(again.exit_code, 0) << again.error;
+  EXPECT_EQ(digest(root_ / "second"), digest_of_reference);
+  EXPECT_EQ(train("other", {"-r", "seed=6"}).exit_code, 0);
+  EXPECT_NE(digest(root_ / "other"), digest_of_reference);
+}
+
+TEST_F(Train, GivesTheSameBitsHoweverItIsCut) {
+  ASSERT_EQ(train("cut", {"-r", "parallel.pipeline=4", "-r", "parallel.cut=[1, 1, 1, 1]", "-r",
+                          "parallel.data=2", "-r", "parallel.schedule=gpipe", "-r",
+                          "parallel.actor_threads=3", "-r", "data.workers=2"})
+                .exit_code,
+            0);
+  EXPECT_EQ(digest(root_ / "cut"), reference());
+}
+
+TEST_F(Train, TellsOfInjectedFaultsAndEndsWithTheSameBits) {
+  const Outcome outcome = train(
+      "faults", {"-r",
+                 "faults=[{actor: stage/1, step: 3, micro_batch: 2}, {actor: stage/0, step: 7, "
+                 "micro_batch: 1}, {actor: stage/1, step: 39, micro_batch: 0}]"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_EQ(count_of(outcome.out + outcome.error, "injected fault in"), 3) << outcome.out;
+  EXPECT_EQ(digest(root_ / "faults"), reference());
+  EXPECT_EQ(lines_of(text_of(root_ / "faults/train.csv")).size(), 2u + steps);
+}
+
+TEST_F(Train, FailsWithTheRootCauseWhenTheBudgetIsSpent) {
+  const Outcome outcome =
+      train("budget", {"-r", "restarts.max=1", "-r",
+                       "faults=[{actor: stage/1, step: 3, micro_batch: 0}, {actor: stage/1, step: "
+                       "3, micro_batch: 1}]"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.error,
+              HasSubstr("stage/1 failed: injected fault in stage/1 at step 3, micro-batch 0"));
+}
+
+TEST_F(Train, EndsOnASignalAndGoesOn) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    SCOPED_TRACE(signal);
+    const std::string output = "signal" + std::to_string(signal);
+    // Long enough not to be over when the signal comes; its first 40 steps are the reference's.
+    const std::vector<std::string> longer{"-r", "train.epochs=5000"};
+    EXPECT_EQ(interrupt(output, signal, longer), 75);
+    fs::path newest;
+    for (const auto& entry : fs::directory_iterator(root_ / output / "checkpoints"))
+      newest = std::max(newest, entry.path());
+    const int reached = std::stoi(newest.filename().string().substr(5));
+    const int target = reached + 10;
+    const std::string end = "train.steps=" + std::to_string(target);
+    const Outcome rest = train(output, {"--restart", "auto", "-r", "train.epochs=5000", "-r", end});
+    EXPECT_EQ(rest.exit_code, 0) << rest.error;
+    EXPECT_THAT(rest.out, HasSubstr("at step " + std::to_string(reached)));
+    ASSERT_EQ(train(output + "whole", {"-r", "train.epochs=5000", "-r", end}).exit_code, 0);
+    EXPECT_EQ(digest(root_ / output), digest(root_ / (output + "whole")));
+  }
+}
+
+TEST_F(Train, OutlivesAKillAtAnyMoment) {
+  EXPECT_EQ(interrupt("killed", SIGKILL, {}), 128 + SIGKILL);
+  // A run that is over already when the kill comes is no test, and no mistake either.
+  const Outcome rest = train("killed", {"--restart", "auto"});
+  EXPECT_EQ(rest.exit_code, 0) << rest.error;
+  EXPECT_EQ(digest(root_ / "killed"), reference());
+  EXPECT_EQ(lines_of(text_of(root_ / "killed/train.csv")).size(), 2u + steps);
+}
+
+TEST_F(Train, PassesOverADamagedCheckpoint) {
+  ASSERT_EQ(train("damaged", {"-r", "train.steps=20"}).exit_code, 0);
+  std::string shard = text_of(checkpoint("damaged", 20) / "stage_00.tensors");
+  shard[shard.size() / 2] = static_cast<char>(shard[shard.size() / 2] ^ 0x10);
+  std::ofstream(checkpoint("damaged", 20) / "stage_00.tensors", std::ios::binary) << shard;
+  const Outcome rest = train("damaged", {"--restart", "auto"});
+  EXPECT_EQ(rest.exit_code, 0) << rest.error;
+  EXPECT_THAT(rest.error, AllOf(HasSubstr("passed over"), HasSubstr("step_00000020")));
+  EXPECT_THAT(rest.out, ContainsRegex("at step ([5-9]|1[0-9]) of 40"));
+  EXPECT_EQ(digest(root_ / "damaged"), reference());
+}
+
+TEST_F(Train, ExportsWhatItsCheckpointHolds) {
+  ASSERT_EQ(train("out").exit_code, 0);
+  const std::string file = (root_ / "weights.safetensors").string();
+  ASSERT_EQ(command({"export", (root_ / "out").string(), "-o", file}).exit_code, 0);
+  EXPECT_EQ(digest(file), digest(root_ / "out"));
+  const Outcome of_checkpoint = command({"eval", (root_ / "out").string()});
+  const Outcome of_file = command({"eval", file, "--options", (root_ / "options.yaml").string()});
+  EXPECT_EQ(of_checkpoint.exit_code, 0) << of_checkpoint.error;
+  EXPECT_EQ(of_file.exit_code, 0) << of_file.error;
+  EXPECT_EQ(lines_of(of_checkpoint.out).back(), lines_of(of_file.out).back());
+  const Outcome started = train("from_file", {"-r", "model.weights=" + file});
+  EXPECT_EQ(started.exit_code, 0) << started.error;
+}
+
+TEST_F(Train, RunsInDoublePrecision) {
+  ASSERT_EQ(train("f64", {"-r", "precision=f64", "-r", "train.steps=4"}).exit_code, 0);
+  ASSERT_EQ(train("f64_one", {"-r", "precision=f64", "-r", "train.steps=4", "-r",
+                              "parallel.pipeline=1", "-r", "parallel.cut=[4]"})
+                .exit_code,
+            0);
+  EXPECT_EQ(digest(root_ / "f64"), digest(root_ / "f64_one"));
+  EXPECT_THAT(command({"inspect", (root_ / "f64").string()}).out, HasSubstr("f64"));
+}
+
+TEST_F(Train, GoesOnWhenTheDiskIsFull) {
+  const fs::path disk = root_ / "disk";
+  fs::create_directory(disk);
+  if (::mount("troupe_test", disk.c_str(), "tmpfs", 0, "size=64k") != 0)
+    GTEST_SKIP() << "mounting a small tmpfs needs root";
+  const Outcome outcome = train("disk/out");
+  ::umount2(disk.c_str(), MNT_DETACH);
+  EXPECT_THAT(outcome.out + outcome.error, HasSubstr("no checkpoint of step 5"));
+  EXPECT_THAT(outcome.out + outcome.error, HasSubstr("No space left"));
+  EXPECT_EQ(outcome.exit_code, 1);  // its last checkpoint is missing
+}
+
+}  // namespace
+}  // namespace troupe
