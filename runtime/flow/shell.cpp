@@ -86,8 +86,9 @@ void act(Self self) {
 // something more urgent.
 void pump(Self self) {
   Life& life = self->state;
+  if (!life.started) return;  // messages may come before Wire says to whom to answer
   dispatch(self);
-  if (!life.started || life.ticking) return;
+  if (life.ticking) return;
   while (life.core->ready()) {
     act(self);
     if (!self->mailbox().empty()) {

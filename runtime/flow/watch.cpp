@@ -70,14 +70,15 @@ void replace(Self self, const std::vector<std::size_t>& nodes) {
     spawn_shell(self, node, std::move(core));
   }
   const auto peers = std::make_shared<const std::vector<caf::actor>>(watch.shells);
-  for (std::size_t node : nodes) {
-    self->send(watch.shells[node], Wire{peers, watch.generation});
-    if (const auto& commit = watch.core->newest_commit()) self->send(watch.shells[node], *commit);
-  }
+  // First the others, or one of them might return a credit to the dead: it would be lost.
   for (std::size_t other = 0; other < watch.shells.size(); ++other) {
     if (std::ranges::find(nodes, other) != nodes.end()) continue;
     for (std::size_t node : nodes)
       self->send(watch.shells[other], Replaced{node, watch.shells[node], watch.generation});
+  }
+  for (std::size_t node : nodes) {
+    self->send(watch.shells[node], Wire{peers, watch.generation});
+    if (const auto& commit = watch.core->newest_commit()) self->send(watch.shells[node], *commit);
   }
 }
 
