@@ -114,9 +114,9 @@ void RunLog::checkpoint(const CheckpointSeen& seen) {
 
 void RunLog::failure(const FailureReport& failure) {
   post([this, failure] {
-    const std::string line = fmt::format(
-        "{} failed: {}; started anew: {}; step {} is replayed from its neighbours' slots",
-        failure.actor, failure.cause, fmt::join(failure.replaced, ", "), failure.steps + 1);
+    const std::string line =
+        fmt::format("{} failed: {}; replaced: {}; {} steps are whole, the next is played again",
+                    failure.actor, failure.cause, fmt::join(failure.replaced, ", "), failure.steps);
     progress_.note(line);
     log_->warn(line);
   });

@@ -29,7 +29,7 @@ const char* remedy_for(int error_number) {
     case EROFS:
       return "this file system is read-only: choose another folder";
     case ENOENT:
-      return "check the spelling of the path";
+      return "check the spelling of the path, and that its folder exists";
     case ENOTDIR:
     case EEXIST:
       return "something else is in the way under that name: move it or choose another";
