@@ -67,7 +67,9 @@ StageOptions stage_options(const PipelineOptions& options, std::size_t stage,
       .stream = options.stream,
       .seed = options.seed,
       .initial = options.initial.empty() ? nullptr : options.initial[stage]};
-  return {.program = network_program(std::move(program)),
+  ProgramFactory factory = network_program(std::move(program));
+  if (options.around) factory = options.around(stage, std::move(factory));
+  return {.program = std::move(factory),
           .schedule = stage_schedule(options.schedule, stage, options.cut.size(),
                                      replica_micro_batches(options)),
           .stage = stage,
@@ -163,6 +165,11 @@ MemoryBound memory_bound(const PipelineOptions& options, const Graph& graph,
                                micro_batch_samples(options) *
                                (sample_bytes(options) + sizeof(std::int64_t));
   bound.parts.push_back({"loader, prepared ahead", prepared * options.replicas});
+  // A stage runs one kernel at a time; blocks grow to the largest wish of all.
+  std::size_t scratch = 0;
+  for (const BlockProfile& block : options.profile)
+    scratch = std::max(scratch, block.scratch_bytes);
+  bound.parts.push_back({"kernels' scratch", scratch * options.cut.size() * options.replicas});
   const std::size_t tree_nodes = std::bit_width(options.micro_batches) + 1u;
   std::size_t first = 0;
   for (std::size_t s = 0; s < options.cut.size(); ++s) {

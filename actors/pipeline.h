@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +31,8 @@ struct PipelineOptions {
   MonitorOptions monitor;
   std::optional<CheckpointWriterOptions> writer;
   std::vector<BlockProfile> profile;  ///< for the sizes of slots; empty: not known
+  /// Puts something around a stage's arithmetic, to time, slow or check it; empty: nothing.
+  std::function<ProgramFactory(std::size_t stage, ProgramFactory)> around;
 };
 
 /// Wires loaders, stages, losses, reducers, monitor and writer. Actors are called "loader",

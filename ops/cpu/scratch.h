@@ -17,6 +17,9 @@ class Scratch {
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
+  /// The largest wish since the last call, in bytes: what each block has to hold.
+  static std::size_t take_largest_wish();
+
   void* data() const { return block_.data.get(); }  ///< 64-byte aligned; null for 0 bytes
 
  private:

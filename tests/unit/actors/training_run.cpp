@@ -66,7 +66,8 @@ PipelineOptions pipeline_of(const TrainingRun& run) {
                  .sampler = sampler,
                  .timeline = timeline,
                  .workers = run.workers},
-      .monitor = {.timeline = timeline, .test_count = dataset.count(Split::test)}};
+      .monitor = {.timeline = timeline, .test_count = dataset.count(Split::test)},
+      .around = run.around};
   if (run.first_step > 0) pipeline.initial = states_of(run, pipeline);
   return pipeline;
 }

@@ -36,6 +36,7 @@ struct TrainingRun {
   std::uint64_t order = 1;  ///< seed of the order in which messages are delivered
   RestartBudget restarts;
   bool trace = false;
+  std::function<ProgramFactory(std::size_t stage, ProgramFactory)> around;
   std::stop_token stop;
   std::function<void(const StepSeen&)> on_step;
   std::function<Status(std::uint32_t step)> on_write;  ///< what writing a checkpoint meets

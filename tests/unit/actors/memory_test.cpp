@@ -1,0 +1,81 @@
+// What a run holds is bounded by slots, whatever is slow.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "ops/nn/network.h"
+#include "slow_program.h"
+#include "training_run.h"
+
+namespace troupe {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::pipeline_of;
+using testing::SlowProgram;
+using testing::train;
+using testing::TrainingRun;
+
+TrainingRun small(ScheduleKind schedule) {
+  return {.model = "wide_resnet",
+          .cut = {3, 4, 4},
+          .micro_batches = 8,
+          .batch_size = 32,
+          .samples = 96,
+          .steps = 3,
+          .schedule = schedule,
+          .workers = 1,
+          .scheduling = Scheduling::threads,
+          .threads = 3};
+}
+
+std::size_t bound_of(const TrainingRun& run) {
+  PipelineOptions pipeline = pipeline_of(run);
+  pipeline.writer = CheckpointWriterOptions{.stages = run.cut.size()};
+  pipeline.profile = profile_blocks(pipeline.model, run.dtype, {}, 4, 1);
+  const Dataset& data = pipeline.loader.dataset;
+  const auto samples = data.count(Split::train) + data.count(Split::test);
+  const auto bytes = static_cast<std::size_t>(samples * data.sample_shape().element_count());
+  const MemoryBound bound = memory_bound(pipeline, build_pipeline(pipeline), bytes);
+  std::size_t total = 0;  // of what the allocator sees
+  for (const auto& part : bound.parts)
+    if (part.what != "kernels' scratch") total += part.bytes;
+  EXPECT_LE(total, bound.total());
+  return total;
+}
+
+void expect_bounded(TrainingRun run, std::size_t slow) {
+  SCOPED_TRACE(fmt::format("stage {} is slow", slow));
+  const std::size_t bound = bound_of(run);
+  run.around = [slow](std::size_t stage, ProgramFactory inner) {
+    return stage == slow ? SlowProgram::around(std::move(inner), {2ms, 2ms}) : inner;
+  };
+  auto& allocator = CachingAllocator::of({});
+  const std::size_t before = allocator.counters().in_use_bytes;
+  allocator.reset_peak();
+  const auto result = train(run);
+  const std::size_t peak = allocator.counters().peak_bytes - before;
+  EXPECT_LE(peak, bound);
+  EXPECT_GE(peak, bound * 3 / 10) << "the bound is loose: " << bound << " for " << peak;
+  for (const ActorReport& actor : result.report.actors)
+    EXPECT_LE(actor.peak_mailbox, actor.mailbox_bound) << actor.name;
+}
+
+TEST(MemoryThreadedActors, StaysWithinTheBoundWhicheverStageIsSlow) {
+  for (const auto schedule : {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward})
+    for (const std::size_t slow : {0, 1, 2}) expect_bounded(small(schedule), slow);
+}
+
+TEST(Memory, CountsTheScratchOfKernels) {
+  PipelineOptions pipeline = pipeline_of(small(ScheduleKind::gpipe));
+  pipeline.profile = profile_blocks(pipeline.model, DType::f32, {}, 4, 1);
+  const auto parts = memory_bound(pipeline, build_pipeline(pipeline), 0).parts;
+  pipeline.profile[0].scratch_bytes += std::size_t{1} << 30;
+  const auto more = memory_bound(pipeline, build_pipeline(pipeline), 0).parts;
+  const auto scratch = [](const auto& all) {
+    return std::ranges::find(all, "kernels' scratch", &MemoryBound::Part::what)->bytes;
+  };
+  EXPECT_GE(scratch(more), scratch(parts) + 3 * (std::size_t{1} << 30));
+}
+
+}  // namespace
+}  // namespace troupe

@@ -1,0 +1,47 @@
+#pragma once
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include "actors/stage_program.h"
+
+namespace troupe::testing {
+
+/// A stage's arithmetic with pauses in front of its forward and its backward.
+class SlowProgram final : public StageProgram {
+ public:
+  struct Pauses {
+    std::chrono::microseconds forward{0}, backward{0};
+  };
+  SlowProgram(std::unique_ptr<StageProgram> inner, Pauses pauses)
+      : inner_(std::move(inner)), pauses_(pauses) {}
+
+  static ProgramFactory around(ProgramFactory inner, Pauses pauses) {
+    return [inner = std::move(inner), pauses] {
+      return std::make_unique<SlowProgram>(inner(), pauses);
+    };
+  }
+
+  void use(StatePtr state) override { inner_->use(std::move(state)); }
+  const StatePtr& state() const override { return inner_->state(); }
+  std::shared_ptr<const StateSpec> spec() const override { return inner_->spec(); }
+  Forward forward(const Tensor& x, const RandomKey& random, bool wants_input_gradient) override {
+    std::this_thread::sleep_for(pauses_.forward);
+    return inner_->forward(x, random, wants_input_gradient);
+  }
+  Backward backward(Saved& saved, const Tensor& grad) override {
+    std::this_thread::sleep_for(pauses_.backward);
+    return inner_->backward(saved, grad);
+  }
+  Tensor evaluate(const Tensor& x) override { return inner_->evaluate(x); }
+  StatePtr step(const SgdOptions& sgd, const Tensor& gradient,
+                const std::vector<Tensor>& statistics) const override {
+    return inner_->step(sgd, gradient, statistics);
+  }
+
+ private:
+  std::unique_ptr<StageProgram> inner_;
+  Pauses pauses_;
+};
+
+}  // namespace troupe::testing
