@@ -61,10 +61,11 @@ def main():
             losses = [trainer.step(with_loss=True) for _ in range(int(count))]
             print(*(f"{loss:.9g}" for loss in losses), flush=True)
         else:
-            begin = time.perf_counter()
+            begin, used = time.perf_counter(), time.process_time()
             for _ in range(int(count)):
                 timed.step()
-            print(f"{time.perf_counter() - begin:.9f}", flush=True)
+            end, used_then = time.perf_counter(), time.process_time()
+            print(f"{end - begin:.9f} {used_then - used:.9f}", flush=True)
 
 
 if __name__ == "__main__":

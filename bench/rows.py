@@ -17,15 +17,17 @@ STEPS = {  # key: what, model, batch, our convolution, bar
 }
 
 
-def step_workers(model, convolution, python, quick):
-    ours = [Worker(f"{threads} threads", [BIN / "step_bench", model, threads, convolution])
-            for threads in (2, 1)]
-    variants = [(2, "nhwc", "eager"), (2, "nchw", "eager"), (1, "nhwc", "eager"),
-                (1, "nchw", "eager"), (2, "nhwc", "compile"), (2, "nchw", "compile")]
+def step_workers(model, convolution, python, quick, busy):
+    ours = [Worker(f"{threads} thread(s)", [BIN / "step_bench", model, threads, convolution])
+            for threads in ([1] if busy else [2, 1])]
+    variants = [(threads, layout, mode) for threads in ([1] if busy else [2, 1])
+                for mode in ("eager", "compile") for layout in ("nhwc", "nchw")
+                if threads == 2 or busy or mode == "eager"]
     if quick:
-        variants = [variants[0], variants[4]]
+        variants = variants[:1]
     script = ROOT / "bench" / "pytorch_step.py"
-    peers = [Worker(f"{threads} threads {layout} {mode}", [python, script, model, threads, layout, mode])
+    peers = [Worker(f"{threads} thread(s) {layout} {mode}",
+                    [python, script, model, threads, layout, mode])
              for threads, layout, mode in variants]
     return ours, peers
 
@@ -54,20 +56,22 @@ def compare_losses(ours, peer, steps=20):
     return f"loss after {steps} steps {a[-1]:.6f}, PyTorch's {b[-1]:.6f}"
 
 
-def training_step(key, python, repetitions, quick):
+def training_step(key, python, repetitions, quick, busy):
     what, model, batch, convolution, bar = STEPS[key]
     notes, seconds = [], 0.4 if quick else 1.0
-    ours, peers = step_workers(model, convolution, python, quick)
+    reading = 1 if busy else 0  # of a worker's answer: wall seconds, seconds of processor time
+    ours, peers = step_workers(model, convolution, python, quick, busy)
     with workers(ours + peers):
-        notes.append(compare_losses(ours[0], peers[0], 5 if quick else 20))
+        notes.append(compare_losses(ours[0], peers[0], 3 if quick else 20))
         ours, peers = warmed(ours, seconds, notes), warmed(peers, seconds, notes)[:2]
         rates = {worker: [] for worker, _ in ours + peers}
         for _ in range(repetitions):  # in turn, so that all see the same machine
             for (mine, n), (theirs, m) in ((o, p) for o in ours for p in peers):
-                rates[mine].append(batch * n / mine.ask("time", n)[0])
-                rates[theirs].append(batch * m / theirs.ask("time", m)[0])
+                rates[mine].append(batch * n / mine.ask("time", n)[reading])
+                rates[theirs].append(batch * m / theirs.ask("time", m)[reading])
+    unit = "images per second of processor time" if busy else "images/s"
     figures = lambda chosen: sorted(
-        (Figure("images/s", rates[worker], worker.name) for worker, _ in chosen),
+        (Figure(unit, rates[worker], worker.name) for worker, _ in chosen),
         key=lambda figure: -figure.median)
     mine, theirs = figures(ours), figures(peers)
     ratio = mine[0].median / theirs[0].median
