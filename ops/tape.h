@@ -38,7 +38,7 @@ struct InputGradient {
 /// dropping it frees everything saved.
 class Tape {
  public:
-  explicit Tape(Pass pass) : pass_(std::move(pass)) {}
+  explicit Tape(const Pass& pass) : pass_(pass) {}
   Tape(Tape&&) = default;
   Tape& operator=(Tape&&) = default;
 

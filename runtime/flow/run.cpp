@@ -22,7 +22,8 @@ caf::actor_system_config& configure(caf::actor_system_config& config, const RunO
 }
 
 // Delivers one message after another, to an actor that the seed picks among those that have one.
-void play(caf::actor_system& system, std::uint64_t seed, const std::function<bool()>& done) {
+void play(caf::actor_system& system, const caf::actor& supervisor, std::uint64_t seed,
+          const std::function<bool()>& done) {
   auto& scheduler = dynamic_cast<caf::scheduler::test_coordinator&>(system.scheduler());
   std::mt19937_64 random(seed);
   while (scheduler.has_job()) {
@@ -34,9 +35,8 @@ void play(caf::actor_system& system, std::uint64_t seed, const std::function<boo
     scheduler.run_once();
   }
   if (done()) return;
-  system.await_actors_before_shutdown(false);
-  throw Error(ErrorCode::bad_graph, "the graph stands still: no actor has anything to do",
-              "more slots on its edges may help; firing_rules() of some actor may be wrong");
+  caf::anon_send(supervisor, shell::StandStill{});
+  while (scheduler.has_job()) scheduler.run_once();
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ RunReport run(const Graph& graph, const RunOptions& options) {
     std::stop_callback on_stop(options.stop,
                                [&] { caf::anon_send(supervisor, shell::StopRequest{}); });
     if (options.scheduling == Scheduling::deterministic) {
-      play(system, options.seed, ready);
+      play(system, supervisor, options.seed, ready);
     } else {
       result.wait();
     }

@@ -53,6 +53,7 @@ struct EventNote {
   Actor::Effects effects;  ///< events, accepts_snapshot, finished
 };
 struct StopRequest {};
+struct StandStill {};  ///< no message is on its way, and the run has not ended
 struct LifeReport {
   std::size_t node = 0;
   ActorReport report;
@@ -134,6 +135,7 @@ TROUPE_LOCAL_MESSAGE(VoteNote)
 TROUPE_LOCAL_MESSAGE(FailureNote)
 TROUPE_LOCAL_MESSAGE(EventNote)
 TROUPE_LOCAL_MESSAGE(StopRequest)
+TROUPE_LOCAL_MESSAGE(StandStill)
 TROUPE_LOCAL_MESSAGE(LifeReport)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Commit)
 #undef TROUPE_LOCAL_MESSAGE

@@ -174,6 +174,11 @@ caf::behavior supervisor_actor(Self self, std::shared_ptr<Shared> shared) {
       },
       [self](const EventNote& note) { on_event(self, note); },
       [self](StopRequest) { self->state.core->request_stop(); },
+      [self](StandStill) {
+        fail(self,
+             Error(ErrorCode::bad_graph, "the graph stands still: no actor has anything to do",
+                   "more slots on its edges may help; firing_rules() of some actor may be wrong"));
+      },
       [self](const LifeReport& life) {
         Watch& watch = self->state;
         watch.shells[life.node] = nullptr;  // its down message, perhaps here already, is no news
