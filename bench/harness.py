@@ -50,6 +50,7 @@ class Row:
     bar: str  # ">= 2.0" or "<= 1.0", in the unit of `value`
     value_text: str
     peer: Figure = None
+    peer_name: str = "PyTorch"
     notes: list = field(default_factory=list)
     others: list = field(default_factory=list)  # further figures, for the JSON file
 
@@ -60,7 +61,8 @@ class Row:
 
     def json(self):
         return {"key": self.key, "what": self.what, "ours": self.ours.json(),
-                "peer": self.peer.json() if self.peer else None, "value": self.value,
+                "peer": self.peer.json() if self.peer else None,
+                "peer_name": self.peer_name, "value": self.value,
                 "bar": self.bar, "met": self.met, "notes": self.notes,
                 "others": [figure.json() for figure in self.others]}
 

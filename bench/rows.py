@@ -76,7 +76,7 @@ def training_step(key, python, repetitions, quick, busy):
     mine, theirs = figures(ours), figures(peers)
     ratio = mine[0].median / theirs[0].median
     notes.append(f"ours {mine[0].what}, PyTorch {theirs[0].what}")
-    return [Row(key, what, mine[0], ratio, bar, f"{ratio:.2f} x", theirs[0], notes,
+    return [Row(key, what, mine[0], ratio, bar, f"{ratio:.2f} x", theirs[0], "PyTorch", notes,
                 mine[1:] + theirs[1:])]
 
 
@@ -123,7 +123,8 @@ def pipeline(repetitions, quick):
     others.sort(key=lambda figure: -figure.median)
     ratio = mine.median / others[0].median
     return [Row("pipeline", "small wide ResNet, 2 stages, 8 micro-batches of 8", mine, ratio,
-                ">= 0.9", f"{ratio:.2f} x", others[0], [f"against {others[0].what}"], others[1:])]
+                ">= 0.9", f"{ratio:.2f} x", others[0], "one stage",
+                [f"against {others[0].what}"], others[1:])]
 
 
 def hop(repetitions, _quick):
@@ -197,11 +198,11 @@ def big_checkpoint(python, repetitions, _quick):
               figure(ours, "step while saving ms", "step after a snapshot")]
     return [Row("big_checkpoint_stall", "checkpoint of 100 M parameters: stall", stall,
                 stall.median, "<= 25 ms", f"{stall.median:.2f} ms",
-                figure(peer["dcp"], "stall ms", "dcp.async_save"), ["PyTorch: dcp.async_save"]),
+                figure(peer["dcp"], "stall ms", ""), "dcp.async_save"),
             Row("big_checkpoint", "checkpoint of 100 M parameters: until complete", complete,
                 complete.median, "<= 350 ms", f"{complete.median:.0f} ms",
-                figure(peer["dcp"], "complete ms", "dcp.async_save"),
-                ["PyTorch: dcp.async_save"] + [f"{other.what} {other}" for other in others],
+                figure(peer["dcp"], "complete ms", ""), "dcp.async_save",
+                [f"{other.what} {other}" for other in others],
                 others)]
 
 
@@ -214,4 +215,4 @@ def timed_schedule(_repetitions, quick):
     figure = Figure("%", [percent for percent, _ in over], "over the bound, each p, m, schedule")
     worst = max(over)
     return [Row("schedule", "pipeline of timed stages, p = 2, 4, 8, m = 4..32: over the bound",
-                figure, worst[0], "<= 3.0 %", f"worst {worst[0]:.2f} %", None, [worst[1]])]
+                figure, worst[0], "<= 3.0 %", f"worst {worst[0]:.2f} %", notes=[worst[1]])]
