@@ -1,0 +1,274 @@
+// Single actors, with messages delivered by hand and what they leave behind looked at.
+#include "actors/stage.h"
+
+#include <gmock/gmock.h>
+
+#include "actors/checkpoint_writer.h"
+#include "actors/loss.h"
+#include "actors/monitor.h"
+#include "actors/reducer.h"
+
+namespace troupe {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr std::uint32_t many = 8;  // slots
+
+/// Attaches every port of an actor to an edge of its own: inputs first, from 0.
+void attach(Actor& actor) {
+  std::uint32_t edge = 0;
+  for (InputPort* port : actor.inputs()) port->attach(edge++, many);
+  for (OutputPort* port : actor.outputs()) port->attach(edge++, many);
+  for (OutputPort* port : actor.outputs()) port->begin_generation(1, 0);
+}
+
+template <class T>
+void deliver(InputPort& port, std::uint32_t edge, MessageKey key, T value,
+             std::uint32_t micro_batches = 2, std::uint32_t samples = 1) {
+  const Header header{.edge = edge,
+                      .key = key,
+                      .samples = samples,
+                      .batch_samples = micro_batches * samples,
+                      .micro_batches = micro_batches};
+  port.deliver({header, std::make_shared<const T>(std::move(value))});
+}
+
+MessageKey train_key(std::uint32_t step, std::uint32_t micro_batch) {
+  return {step, Purpose::train, micro_batch};
+}
+MessageKey test_key(std::uint32_t step, std::uint32_t micro_batch) {
+  return {step, Purpose::evaluate, micro_batch};
+}
+
+std::vector<std::string> act_all(Actor& actor) {
+  std::vector<std::string> labels;
+  while (actor.ready()) labels.emplace_back(actor.act().name);
+  return labels;
+}
+
+class StageByHand : public ::testing::Test {
+ protected:
+  StageByHand()
+      : stage(
+            {.program = network_program(
+                 {.model = {.name = "mlp", .height = 2, .width = 2, .widths = {3}, .classes = 2}}),
+             .schedule = {.credits = 2}}) {
+    attach(stage);
+    stage.restore(nullptr, 0);
+  }
+  void give_input(MessageKey key) {
+    deliver(stage.input, 0, key, Activation{Tensor::zeros(Shape{1, 1, 2, 2}, DType::f32)});
+  }
+  void give_gradient(MessageKey key) {
+    deliver(stage.output_gradient, 1, key, OutputGradient{Tensor::zeros(Shape{1, 2}, DType::f32)});
+  }
+  void give_sum(std::uint32_t step) {
+    const auto elements = stage.state()->weights.shape();
+    deliver(stage.reduced, 2, train_key(step, 0),
+            ReducedGradient{Tensor::zeros(elements, DType::f32), {}});
+  }
+  Stage stage;
+};
+
+TEST_F(StageByHand, HoldsNoMoreMicroBatchesThanItsCredits) {
+  for (std::uint32_t m = 0; m < 3; ++m) give_input(train_key(0, m));
+  EXPECT_THAT(act_all(stage), ElementsAre("F", "F"));
+  give_gradient(train_key(0, 0));
+  EXPECT_THAT(act_all(stage), ElementsAre("B", "F"));
+}
+
+TEST_F(StageByHand, WaitsForTheCommitBeforeTheNextStep) {
+  give_input(train_key(1, 0));
+  EXPECT_FALSE(stage.ready());
+  give_sum(0);
+  EXPECT_THAT(act_all(stage), ElementsAre("U"));
+  const auto effects = stage.take_effects();
+  ASSERT_TRUE(effects.vote);
+  EXPECT_EQ(effects.vote->first, 0u);
+  EXPECT_THAT(effects.credits, IsEmpty());  // the sum stays in its slot until the commit
+  EXPECT_FALSE(stage.ready());
+  const auto before = stage.state();
+  stage.on_commit({.step = 0});
+  EXPECT_NE(stage.state(), before);
+  EXPECT_EQ(stage.take_effects().credits.size(), 1u);
+  EXPECT_THAT(act_all(stage), ElementsAre("F"));
+}
+
+TEST_F(StageByHand, EvaluatesAfterTheCommitOnly) {
+  give_input(test_key(0, 0));
+  EXPECT_FALSE(stage.ready());
+  give_sum(0);
+  EXPECT_THAT(act_all(stage), ElementsAre("U"));
+  stage.on_commit({.step = 0});
+  EXPECT_THAT(act_all(stage), ElementsAre("E"));
+}
+
+TEST_F(StageByHand, TakesACommitOnce) {
+  give_sum(0);
+  act_all(stage);
+  stage.on_commit({.step = 0});
+  const auto state = stage.state();
+  stage.on_commit({.step = 0});
+  EXPECT_EQ(stage.state(), state);
+}
+
+TEST_F(StageByHand, SendsASnapshotOnlyWhenAsked) {
+  give_sum(0);
+  act_all(stage);
+  stage.take_effects();
+  stage.on_commit({.step = 0});
+  EXPECT_THAT(stage.take_effects().packets, IsEmpty());
+  give_sum(1);
+  act_all(stage);
+  stage.take_effects();
+  stage.on_commit({.step = 1, .snapshot = true});
+  const auto effects = stage.take_effects();
+  ASSERT_EQ(effects.packets.size(), 1u);
+  const auto& snapshot = *static_cast<const Snapshot*>(effects.packets[0].payload.get());
+  EXPECT_EQ(snapshot.state, stage.state());  // handed over, not copied
+}
+
+TEST_F(StageByHand, DropsWhatBelongsToAStepThatIsWhole) {
+  stage.restore(stage.state(), 3);
+  give_sum(2);
+  EXPECT_TRUE(stage.ready());
+  act_all(stage);
+  const auto effects = stage.take_effects();
+  EXPECT_FALSE(effects.vote);
+  EXPECT_EQ(effects.credits.size(), 1u);
+}
+
+Tensor numbers(float first, float second) {
+  Tensor tensor = Tensor::zeros(Shape{2}, DType::f32);
+  tensor.data<float>()[0] = first;
+  tensor.data<float>()[1] = second;
+  return tensor;
+}
+
+TEST(ReducerByHand, GivesTheSameSumInAnyOrderOfArrival) {
+  const std::vector<float> parts{1e8F, 1.0F, -1e8F, 3.0F, 0.5F};
+  std::vector<std::uint32_t> order{0, 1, 2, 3, 4};
+  std::vector<float> sums;
+  do {
+    Reducer reducer;
+    // An edge for each micro-batch, as if each came from a replica of its own.
+    for (std::uint32_t e = 0; e < 5; ++e) reducer.gradient.attach(e, 1);
+    reducer.reduced.attach(5, 1);
+    for (const std::uint32_t m : order)
+      deliver(reducer.gradient, m, train_key(0, m), Gradient{numbers(parts[m], 1), {}}, 5);
+    act_all(reducer);
+    const auto effects = reducer.take_effects();
+    EXPECT_EQ(effects.credits.size(), 5u);
+    ASSERT_EQ(effects.packets.size(), 1u);
+    const auto& sum = *static_cast<const ReducedGradient*>(effects.packets[0].payload.get());
+    EXPECT_EQ(sum.statistics.size(), 5u);
+    EXPECT_EQ(sum.weights.data<float>()[1], 5.0F);
+    sums.push_back(sum.weights.data<float>()[0]);
+  } while (std::ranges::next_permutation(order).found);
+  EXPECT_EQ(sums.size(), 120u);
+  EXPECT_THAT(sums, ::testing::Each(((1e8F + 1.0F) + (-1e8F + 3.0F)) + 0.5F));
+}
+
+TEST(LossByHand, RefusesTargetsOfAnotherMicroBatch) {
+  Loss loss;
+  attach(loss);
+  deliver(loss.logits, 0, train_key(0, 1), Activation{Tensor::zeros(Shape{1, 2}, DType::f32)});
+  deliver(loss.targets, 1, train_key(0, 0), Targets{Tensor::zeros(Shape{1}, DType::i64)});
+  ASSERT_TRUE(loss.ready());
+  try {
+    loss.act();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("micro-batch 1 met targets of step 0, micro-batch 0"));
+  }
+}
+
+TEST(MonitorByHand, ReportsInOrderAtTheCommitAndOnce) {
+  std::vector<std::string> seen;
+  Monitor monitor({.timeline = {.steps = 4, .steps_per_epoch = 2},
+                   .test_count = 2,
+                   .on_step =
+                       [&](const StepSeen& s) {
+                         seen.push_back("step " + std::to_string(s.step) + " loss " +
+                                        std::to_string(static_cast<int>(s.loss)));
+                       },
+                   .on_evaluation =
+                       [&](const EvaluationSeen& e) {
+                         seen.push_back("test " + std::to_string(e.step) + " " +
+                                        std::to_string(e.correct) + "/" + std::to_string(e.count));
+                       }});
+  attach(monitor);
+  monitor.restore(nullptr, 0);
+  const auto score = [&](MessageKey key, double loss) {
+    deliver(monitor.score, 0, key, Score{loss, 1});
+    act_all(monitor);
+  };
+  const auto vote = [&] { return monitor.take_effects().vote.has_value(); };
+  score(train_key(0, 0), 3);
+  EXPECT_FALSE(vote());
+  score(train_key(0, 1), 5);
+  EXPECT_TRUE(vote());
+  EXPECT_THAT(seen, IsEmpty());
+  monitor.on_commit({.step = 0});
+  EXPECT_THAT(seen, ElementsAre("step 1 loss 4"));
+  monitor.on_commit({.step = 0});
+  score(train_key(1, 0), 1);
+  score(train_key(1, 1), 1);
+  EXPECT_TRUE(vote());
+  // The test set is counted before the commit's news arrives.
+  score(test_key(1, 0), 1);
+  monitor.on_commit({.step = 1});
+  score(train_key(2, 0), 2);
+  EXPECT_FALSE(vote());
+  EXPECT_THAT(seen, ElementsAre("step 1 loss 4", "step 2 loss 1"));
+}
+
+TEST(MonitorByHand, WantsTheTestSetWholeBeforeTheNextCommit) {
+  Monitor monitor({.timeline = {.steps = 2, .steps_per_epoch = 1}, .test_count = 2});
+  attach(monitor);
+  monitor.restore(nullptr, 0);
+  deliver(monitor.score, 0, train_key(0, 0), Score{1, 1}, 1);
+  act_all(monitor);
+  monitor.on_commit({.step = 0});
+  monitor.take_effects();
+  deliver(monitor.score, 0, test_key(0, 0), Score{1, 1}, 2);
+  deliver(monitor.score, 0, train_key(1, 0), Score{1, 1}, 1);
+  act_all(monitor);
+  EXPECT_FALSE(monitor.take_effects().vote);
+}
+
+TEST(WriterByHand, WritesWhenAllStagesHaveComeAndTellsOfFailure) {
+  std::vector<std::string> told;
+  CheckpointWriter writer(
+      {.stages = 2,
+       .in_background = false,
+       .write = [](std::uint32_t, const std::vector<Snapshot>& snapshots) -> Status {
+         EXPECT_EQ(snapshots[0].stage, 0u);
+         EXPECT_EQ(snapshots[1].stage, 1u);
+         return Error(ErrorCode::io, "the disk is full");
+       },
+       .on_checkpoint =
+           [&](const CheckpointSeen& seen) {
+             told.push_back(std::to_string(seen.step) + ": " + seen.status.error().message());
+           }});
+  writer.snapshot.attach(0, 2);
+  writer.snapshot.attach(1, 2);
+  deliver(writer.snapshot, 1, train_key(4, 1), Snapshot{.stage = 1});
+  act_all(writer);
+  EXPECT_THAT(told, IsEmpty());
+  writer.on_commit({.step = 4, .snapshot = true, .last = true});
+  EXPECT_FALSE(writer.take_effects().finished);
+  deliver(writer.snapshot, 0, train_key(4, 0), Snapshot{.stage = 0});
+  act_all(writer);
+  EXPECT_THAT(told, ElementsAre("5: the disk is full"));
+  const auto effects = writer.take_effects();
+  EXPECT_TRUE(effects.finished);
+  EXPECT_EQ(effects.credits.size(), 2u);
+  EXPECT_EQ(effects.accepts_snapshot, true);
+}
+
+}  // namespace
+}  // namespace troupe
