@@ -13,7 +13,7 @@ Supervisor::Supervisor(std::vector<Member> members, StepPlan plan, RestartBudget
       steps_(plan.first),
       ballots_(members_.size()),
       committed_(members_.size()),
-      replaced_alone_(members_.size()),
+      replaced_alone_(members_.size(), false),
       finished_(members_.size(), false),
       restarts_(members_.size(), 0),
       deaths_(members_.size()) {}
@@ -59,14 +59,13 @@ std::vector<std::size_t> Supervisor::died(std::size_t member, const std::string&
                             std::chrono::duration<double>(budget_.within).count(), budget_.max),
                 "mend the cause, or allow more with restarts.max, then go on with --restart auto");
   const bool whole_step = members_[member].needs_whole_step ||
-                          std::ranges::any_of(members_[member].neighbours, [&](std::size_t n) {
-                            return replaced_alone_[n] == steps_;
-                          });
+                          std::ranges::any_of(members_[member].neighbours,
+                                              [&](std::size_t n) { return replaced_alone_[n]; });
   std::vector<std::size_t> replaced;
   for (std::size_t i = 0; i < members_.size(); ++i)
     if (i == member || (whole_step && !members_[i].holds_run_open)) replaced.push_back(i);
-  if (whole_step) std::ranges::fill(replaced_alone_, std::nullopt);
-  if (!whole_step) replaced_alone_[member] = steps_;
+  if (whole_step) replaced_alone_.assign(members_.size(), false);
+  if (!whole_step) replaced_alone_[member] = true;
   for (std::size_t i : replaced) {
     ballots_[i].reset();  // it votes again: a commit must not reach it before it has a next state
     ++restarts_[i];

@@ -44,9 +44,9 @@ class Supervisor {
   std::optional<Commit> vote(std::size_t member, std::uint32_t step, CommittedState state);
   /// The members to replace after `member` died of `cause`: itself alone, or with it all that take
   /// part in steps. The latter when others cannot give it back what it had collected, and when a
-  /// neighbour was replaced in the same step: what one had sent and the other had not released is
-  /// gone with both, so the step begins again. Throws Error{actor_failed}, root cause first, when
-  /// the budget is spent.
+  /// neighbour was replaced alone before: what that one had sent, perhaps for steps to come, and
+  /// this one had not released is gone with both, so the step begins again, new to all. Throws
+  /// Error{actor_failed}, root cause first, when the budget is spent.
   std::vector<std::size_t> died(std::size_t member, const std::string& cause,
                                 Clock::time_point now);
   void finished(std::size_t member);
@@ -71,7 +71,7 @@ class Supervisor {
   std::uint32_t steps_;
   std::vector<std::optional<CommittedState>> ballots_;  ///< for step `steps_`
   std::vector<CommittedState> committed_;
-  std::vector<std::optional<std::uint32_t>> replaced_alone_;  ///< the step in which, if ever
+  std::vector<bool> replaced_alone_;  ///< since the last time that a step began again
   std::vector<bool> finished_;
   std::vector<int> restarts_;
   struct Death {

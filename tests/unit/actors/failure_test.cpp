@@ -1,6 +1,8 @@
 // An actor that dies at any micro-batch changes nothing that a user can see but the time.
 #include <gmock/gmock.h>
 
+#include <random>
+
 #include "training_run.h"
 
 namespace troupe {
@@ -112,6 +114,34 @@ TEST(Failure, OfOneActorTwiceInAStepChangesNoNumber) {
   for (const char* actor : {"stage/0", "stage/1", "loss", "loader", "monitor", "reducer/0"})
     for (const std::uint64_t order : {1, 2, 3})
       expect_unharmed({.faults = {{actor, 3, 1, {}}, {actor, 3, 2, {}}}, .order = order}, 2);
+}
+
+TEST(Failure, OfManyActorsAtRandomChangesNoNumber) {
+  std::vector<FaultOptions> all;
+  for (const std::uint32_t step : {1, 2, 3, 4, 5})
+    for (const FaultOptions& fault : points(step)) all.push_back(fault);
+  for (const std::uint32_t step : {2, 5})
+    for (const FaultOptions& fault : evaluation_points(step)) all.push_back(fault);
+  for (const std::uint32_t step : {1, 3, 5}) all.push_back({"writer", step, 1, "S"});
+  for (int i = 0; i < 300; ++i) {
+    std::mt19937 random(static_cast<unsigned>(i));
+    TrainingRun run;
+    run.order = 1 + static_cast<std::uint64_t>(i);
+    run.replicas = 1 + random() % 2;
+    if (random() % 2 == 0) run.schedule = ScheduleKind::gpipe;
+    for (int n = 0; n < 4; ++n) {
+      FaultOptions fault = all[random() % all.size()];
+      const bool copied = !fault.actor.starts_with("reducer") && fault.actor != "monitor" &&
+                          fault.actor != "writer";
+      if (run.replicas == 2 && copied) {
+        const bool second =
+            fault.purpose == Purpose::evaluate ? fault.micro_batch == 1 : fault.micro_batch > 1;
+        fault.actor += second ? "/1" : "/0";
+      }
+      run.faults.push_back(fault);
+    }
+    expect_unharmed(run, run.faults.size());
+  }
 }
 
 TEST(Failure, WithReplicasAndOtherSchedulesChangesNoNumber) {

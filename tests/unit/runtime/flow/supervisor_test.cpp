@@ -93,7 +93,7 @@ TEST(Supervisor, BeginsTheStepAgainWhenAReducerDies) {
   EXPECT_TRUE(supervisor.vote(0, 0, state(1)));
 }
 
-TEST(Supervisor, BeginsTheStepAgainWhenTwoNeighboursDieInIt) {
+TEST(Supervisor, BeginsTheStepAgainWhenTwoNeighboursDie) {
   auto members = two_stages_a_reducer_and_a_writer();
   members[0].neighbours = {1};
   members[1].neighbours = {0};
@@ -104,7 +104,8 @@ TEST(Supervisor, BeginsTheStepAgainWhenTwoNeighboursDieInIt) {
   EXPECT_THAT(supervisor.died(0, "after that", start), ElementsAre(0));
 }
 
-TEST(Supervisor, ReplacesNeighboursAloneInDifferentSteps) {
+TEST(Supervisor, BeginsTheStepAgainWhenTheyDieInDifferentSteps) {
+  // A loader may have sent for steps to come what its replacement has not sent again yet.
   auto members = two_stages_a_reducer_and_a_writer();
   members[0].neighbours = {1};
   members[1].neighbours = {0};
@@ -112,7 +113,7 @@ TEST(Supervisor, ReplacesNeighboursAloneInDifferentSteps) {
   supervisor.died(0, "out of luck", start);
   supervisor.vote(0, 0, state(1));
   supervisor.vote(1, 0, state(1));
-  EXPECT_THAT(supervisor.died(1, "out of luck", start), ElementsAre(1));
+  EXPECT_THAT(supervisor.died(1, "out of luck", start), ElementsAre(0, 1, 2));
 }
 
 TEST(Supervisor, WaitsForTheVoteOfAReplacement) {
