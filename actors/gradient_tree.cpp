@@ -4,27 +4,32 @@ namespace troupe {
 
 void GradientTree::add(std::uint32_t micro_batch, Tensor tensor) {
   Place place{0, micro_batch};
+  Node node{std::move(tensor), false};
   while ((std::uint64_t{1} << place.level) < count_) {
     const Place sibling{place.level, place.index ^ 1u};
     if (!beyond(sibling)) {
       const auto found = nodes_.find(sibling);
       if (found == nodes_.end()) break;  // it comes later
       // Left plus right, whichever came first.
-      Tensor other = std::move(found->second);
+      Node other = std::move(found->second);
       nodes_.erase(found);
-      if (sibling < place) std::swap(tensor, other);
-      if (tensor.defined()) kernels_.accumulate(stream_, tensor, other);
+      if (sibling < place) std::swap(node, other);
+      if (node.own) {
+        kernels_.accumulate(stream_, node.tensor, other.tensor);
+      } else if (node.tensor.defined()) {
+        node = {kernels_.add(stream_, node.tensor, other.tensor), true};
+      }
     }
     place = {place.level + 1, place.index / 2};
   }
-  nodes_.emplace(place, std::move(tensor));
+  nodes_.emplace(place, std::move(node));
 }
 
 std::optional<Tensor> GradientTree::sum() const {
   if (nodes_.size() != 1) return std::nullopt;
-  const auto& [place, tensor] = *nodes_.begin();
+  const auto& [place, node] = *nodes_.begin();
   if (place.index != 0 || (std::uint64_t{1} << place.level) < count_) return std::nullopt;
-  return tensor;
+  return node.tensor;
 }
 
 }  // namespace troupe

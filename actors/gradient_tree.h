@@ -18,7 +18,7 @@ class GradientTree {
   GradientTree(std::uint32_t count, const KernelTable& kernels, Stream stream)
       : count_(count), kernels_(kernels), stream_(stream) {}
 
-  /// Takes over the tensor; it may be summed into.
+  /// Reads the tensor, now or later; sums go to memory of the tree's own.
   void add(std::uint32_t micro_batch, Tensor tensor);
   /// The sum, once every index was added.
   std::optional<Tensor> sum() const;
@@ -35,7 +35,11 @@ class GradientTree {
   std::uint32_t count_;
   const KernelTable& kernels_;
   Stream stream_;
-  std::map<Place, Tensor> nodes_;
+  struct Node {
+    Tensor tensor;
+    bool own = false;  ///< a sum of the tree's, not what was given to it
+  };
+  std::map<Place, Node> nodes_;
 };
 
 }  // namespace troupe

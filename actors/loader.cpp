@@ -27,10 +27,16 @@ void Loader::restore(const CommittedState&, std::uint32_t steps) {
 }
 
 bool Loader::ready() const {
-  if (!images.has_slot() || !targets.has_slot()) return false;
-  if (!arrived_.empty()) return true;
-  const bool more = !planned_.empty() || next_step_ < options_.timeline.steps;
-  return more && requested_.size() < static_cast<std::size_t>(options_.prefetch);
+  return images.has_slot() && targets.has_slot() && (!arrived_.empty() || can_request());
+}
+
+// Results of the two sources come back on their own ways: what is under way is of one of them.
+bool Loader::can_request() const {
+  if (requested_.size() >= static_cast<std::size_t>(options_.prefetch)) return false;
+  if (planned_.empty()) return next_step_ < options_.timeline.steps;
+  const bool train = planned_.front().header.key.purpose == Purpose::train;
+  const auto& other = train ? test_ : train_;
+  return !other || other->waiting == 0;
 }
 
 Waiting Loader::waiting() const {
@@ -88,12 +94,9 @@ void Loader::plan_evaluation(std::uint32_t step) {
 }
 
 void Loader::request() {
-  while (!planned_.empty() && requested_.size() < static_cast<std::size_t>(options_.prefetch)) {
+  while (!planned_.empty() && can_request()) {
     const bool train = planned_.front().header.key.purpose == Purpose::train;
     auto& source = train ? train_ : test_;
-    auto& other = train ? test_ : train_;
-    // Results of the two sources come back on their own ways: never mix what is under way.
-    if (other && other->waiting > 0) return;
     if (!source) {
       TransformOptions transform = options_.transform;
       if (!train) transform.augment.clear();

@@ -49,6 +49,7 @@ class Loader final : public Actor {
     int waiting = 0;  ///< requested, not arrived
   };
 
+  bool can_request() const;
   void plan_ahead();
   void plan_step();
   void plan_evaluation(std::uint32_t step);

@@ -136,6 +136,14 @@ std::string replica_name(const std::string& base, std::uint32_t replica, std::ui
 }
 
 Graph build_pipeline(const PipelineOptions& options) {
+  const auto& sampler = options.loader.sampler;
+  if (sampler.micro_batches != options.micro_batches || sampler.replicas != options.replicas)
+    throw Error(
+        ErrorCode::bad_graph,
+        fmt::format(
+            "the sampler makes {} micro-batches for {} replicas, the pipeline has {} for {}",
+            sampler.micro_batches, sampler.replicas, options.micro_batches, options.replicas),
+        "give both the same numbers");
   Graph graph;
   Common common;
   for (std::size_t s = 0; s < options.cut.size(); ++s)

@@ -4,7 +4,12 @@
 
 namespace troupe {
 
-Stage::Stage(StageOptions options) : options_(std::move(options)), program_(options_.program()) {}
+Stage::Stage(StageOptions options) : options_(std::move(options)) {}
+
+StageProgram& Stage::program() {
+  if (!program_) program_ = options_.program();
+  return *program_;
+}
 
 StageView Stage::view() const {
   StageView view;
@@ -55,6 +60,7 @@ ActionLabel Stage::discard() {
 
 ActionLabel Stage::act() {
   if (stale()) return discard();
+  if (can_snapshot()) return send_snapshot();
   switch (*next()) {
     case StageAction::forward:
       return forward();
@@ -72,7 +78,7 @@ ActionLabel Stage::forward() {
   auto held = input.take();
   const MessageKey key = held.header.key;
   const RandomKey random{options_.seed, key.step, key.micro_batch, 0};
-  auto [result, saved] = program_->forward(held->tensor, random, input_gradient.connected());
+  auto [result, saved] = program().forward(held->tensor, random, input_gradient.connected());
   output.send(held.header, {std::move(result)});
   in_flight_.emplace(key.micro_batch, InFlight{std::move(held), std::move(saved)});
   forwarded_ = key.micro_batch + 1;
@@ -84,7 +90,7 @@ ActionLabel Stage::backward() {
   const MessageKey key = grad.header.key;
   auto micro_batch = in_flight_.extract(key.micro_batch);
   const InFlight& flight = micro_batch.mapped();
-  auto made = program_->backward(*flight.saved, grad->tensor);
+  auto made = program().backward(*flight.saved, grad->tensor);
   gradient.send(grad.header, {std::move(made.gradient), std::move(made.statistics)});
   if (input_gradient.connected())
     input_gradient.send(grad.header, {std::move(made.input_gradient)});
@@ -95,7 +101,7 @@ ActionLabel Stage::backward() {
 
 ActionLabel Stage::evaluate() {
   const auto held = input.take();
-  output.send(held.header, {program_->evaluate(held->tensor)});
+  output.send(held.header, {program().evaluate(held->tensor)});
   input.release(held);
   return {"E", held.header.key};
 }
@@ -104,34 +110,39 @@ ActionLabel Stage::update() {
   applied_ = reduced.take();
   SgdOptions sgd = options_.sgd;
   sgd.lr = learning_rate(options_.rate, step_);
-  sgd.first_step = !program_->state()->momentum.defined();
-  next_state_ = program_->step(sgd, (*applied_)->weights, (*applied_)->statistics);
+  sgd.first_step = !program().state()->momentum.defined();
+  next_state_ = program().step(sgd, (*applied_)->weights, (*applied_)->statistics);
   vote(step_, next_state_);
   return {"U", applied_->header.key};
 }
 
 void Stage::on_commit(const Commit& commit) {
   closed_ = commit.last;
-  if (commit.step + 1 <= step_) return snapshot_if_asked(commit);  // restored from this commit
-  program_->use(std::move(next_state_));
+  if (commit.step + 1 <= step_) return ask_snapshot(commit);  // restored from this commit
+  program().use(std::move(next_state_));
   next_state_.reset();
   if (applied_) reduced.release(*applied_);
   applied_.reset();
   forwarded_ = 0;
   step_ = commit.step + 1;
-  snapshot_if_asked(commit);
+  ask_snapshot(commit);
 }
 
-void Stage::snapshot_if_asked(const Commit& commit) {
-  if (commit.snapshot && snapshot.connected()) {
-    const Header about{
-        .key = {commit.step, Purpose::train, static_cast<std::uint32_t>(options_.stage)}};
-    snapshot.send(about, {options_.stage, program_->state(), program_->spec()});
-  }
+void Stage::ask_snapshot(const Commit& commit) {
+  if (commit.snapshot && snapshot.connected())
+    pending_snapshot_.emplace(commit.step, program().state());
+}
+
+ActionLabel Stage::send_snapshot() {
+  const auto& [step, state] = *pending_snapshot_;
+  const MessageKey key{step, Purpose::train, static_cast<std::uint32_t>(options_.stage)};
+  snapshot.send({.key = key}, {options_.stage, state, program().spec()});
+  pending_snapshot_.reset();
+  return {"S", key};
 }
 
 void Stage::restore(const CommittedState& state, std::uint32_t steps) {
-  if (state) program_->use(std::static_pointer_cast<const StateVersion>(state));
+  if (state) program().use(std::static_pointer_cast<const StateVersion>(state));
   step_ = steps;
 }
 

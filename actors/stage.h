@@ -39,15 +39,13 @@ class Stage final : public Actor {
   Input<ReducedGradient> reduced{this, "reduced"};
   Output<Snapshot> snapshot{this, "snapshot"};
 
-  bool ready() const override { return stale() || next().has_value(); }
+  bool ready() const override { return stale() || can_snapshot() || next().has_value(); }
   ActionLabel act() override;
   Waiting waiting() const override;
   bool votes() const override { return true; }
   void on_commit(const Commit& commit) override;
   void restore(const CommittedState& state, std::uint32_t steps) override;
   FiringRules firing_rules() const override;
-
-  const StatePtr& state() const { return program_->state(); }
 
  private:
   /// A micro-batch between forward and backward, with the slot that its input occupies.
@@ -61,7 +59,11 @@ class Stage final : public Actor {
   /// A message of a step that is whole: sent again to a replacement that was restored past it.
   bool stale() const;
   ActionLabel discard();
-  void snapshot_if_asked(const Commit& commit);
+  bool can_snapshot() const { return pending_snapshot_ && snapshot.has_slot(); }
+  void ask_snapshot(const Commit& commit);
+  ActionLabel send_snapshot();
+  /// Made when it is first needed: a graph's prototype of this actor needs none.
+  StageProgram& program();
   ActionLabel forward();
   ActionLabel backward();
   ActionLabel evaluate();
@@ -74,6 +76,8 @@ class Stage final : public Actor {
   std::uint32_t forwarded_ = 0;  ///< one past the last micro-batch forwarded in this step
   std::optional<Held<ReducedGradient>> applied_;  ///< voted for, not yet committed
   StatePtr next_state_;
+  /// A commit asked for it; it leaves when the writer has a slot.
+  std::optional<std::pair<std::uint32_t, StatePtr>> pending_snapshot_;
   bool closed_ = false;  ///< the last commit is made
 };
 

@@ -57,7 +57,8 @@ void RunLog::step(const StepSeen& seen) {
     progress_.step(last_step_, Progress::Clock::now());
     if (!timeline_.ends_epoch(seen.step - 1)) return add_row(last_step_, nullptr);
     // The row of an epoch's last step waits for the test columns.
-    if (timeline_.evaluates_after(seen.step - 1)) return;
+    row_waits_ = timeline_.evaluates_after(seen.step - 1);
+    if (row_waits_) return;
     add_row(last_step_, nullptr);
     end_epoch(nullptr);
   });
@@ -65,6 +66,7 @@ void RunLog::step(const StepSeen& seen) {
 
 void RunLog::evaluation(const EvaluationSeen& seen) {
   post([this, seen] {
+    row_waits_ = false;
     last_evaluation_ = {seen.loss, seen.correct, seen.count};
     add_row(last_step_, &*last_evaluation_);
     end_epoch(&*last_evaluation_);
@@ -134,6 +136,10 @@ void RunLog::finish() {
   std::condition_variable done;
   bool reached = false;
   post([&] {
+    if (row_waits_) {  // the run was stopped before the evaluation
+      add_row(last_step_, nullptr);
+      end_epoch(nullptr);
+    }
     progress_.finish(nullptr);
     const std::lock_guard lock(mutex);
     reached = true;

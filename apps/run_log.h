@@ -63,6 +63,7 @@ class RunLog {
     std::int64_t samples = 0;
   } epoch_;
   StepReport last_step_;
+  bool row_waits_ = false;  ///< the row of `last_step_`, for its evaluation
   std::optional<EvaluationReport> last_evaluation_;
   std::optional<Error> checkpoint_error_;
   bool csv_failed_ = false;

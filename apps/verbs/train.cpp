@@ -92,8 +92,9 @@ int train(const TrainArguments& arguments) {
   std::stop_source stop;
   const StopSignal on_signal([&stop] { stop.request_stop(); });
   const Options options = load_options(arguments.options, arguments.overrides);
-  const Resumption resumption = find_resumption(arguments);
+  Resumption resumption = find_resumption(arguments);
   PipelineOptions pipeline = pipeline_options(options, resumption.start);
+  resumption.start.tensors.clear();  // the stages have their states now
   const std::uint32_t first = resumption.start.steps;
   if (first >= pipeline.loader.timeline.steps) {
     fmt::print("nothing left to train: {} has {} of {} steps\n",

@@ -94,6 +94,8 @@ class Actor {
   /// True if the run must begin the step again when this actor dies, since others cannot give it
   /// back what it had collected.
   virtual bool needs_whole_step() const { return false; }
+  /// Called on the first life of each actor when a run begins, before `restore`.
+  virtual void begin_run() {}
   /// Called on a new actor in place of a dead one, before any message: `state` is what the former
   /// one last voted (null if none), `steps` how many steps are whole.
   virtual void restore(const CommittedState& state, std::uint32_t steps);

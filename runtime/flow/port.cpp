@@ -90,7 +90,7 @@ bool OutputPort::has_slot(std::uint32_t count) const {
 }
 
 void OutputPort::attach(std::uint32_t edge, std::uint32_t slots) {
-  edges_.push_back({.id = edge, .sequence = 0, .slots = {}, .free = slots});
+  edges_.push_back({.id = edge, .sequence = 0, .last = std::nullopt, .slots = {}, .free = slots});
   edges_.back().slots.resize(slots);
 }
 
@@ -128,6 +128,14 @@ void OutputPort::send_packet(Header header, std::shared_ptr<const void> payload)
       throw Error(ErrorCode::internal,
                   fmt::format("'{}' sent on edge {} without a free slot", name_, edge.id),
                   "call has_slot() first");
+    // A receiver takes a key that does not grow for a repetition and drops it.
+    if (edge.last && header.key <= *edge.last)
+      throw Error(ErrorCode::internal,
+                  fmt::format("'{}' sent step {}, micro-batch {} after step {}, micro-batch {}",
+                              name_, header.key.step, header.key.micro_batch, edge.last->step,
+                              edge.last->micro_batch),
+                  "give each message on an edge a larger key than the one before");
+    edge.last = header.key;
     header.edge = edge.id;
     header.sequence = edge.sequence++;
     header.slot = static_cast<std::uint32_t>(slot - edge.slots.begin());

@@ -138,6 +138,7 @@ class OutputPort {
   struct Edge {
     std::uint32_t id = 0;
     std::uint64_t sequence = 0;
+    std::optional<MessageKey> last;            ///< newest key sent in this life
     std::vector<std::optional<Packet>> slots;  ///< occupied ones hold what was sent
     std::uint32_t free = 0;
   };

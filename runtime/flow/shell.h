@@ -70,7 +70,12 @@ struct Gauge {
     while (seen < now && !peak.compare_exchange_weak(seen, now, std::memory_order_relaxed)) {
     }
   }
-  void remove() { waiting.fetch_sub(1, std::memory_order_relaxed); }
+  void remove() {
+    // What was sent to a dead actor was added but is never handled: zero is a floor.
+    std::size_t now = waiting.load(std::memory_order_relaxed);
+    while (now > 0 && !waiting.compare_exchange_weak(now, now - 1, std::memory_order_relaxed)) {
+    }
+  }
 };
 
 /// What all actors of a run share; constant but for the atomics.

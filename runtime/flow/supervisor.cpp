@@ -69,15 +69,18 @@ std::vector<std::size_t> Supervisor::died(std::size_t member, const std::string&
   for (std::size_t i : replaced) {
     ballots_[i].reset();  // it votes again: a commit must not reach it before it has a next state
     ++restarts_[i];
+    // A writer that forgot what it was writing can take the next snapshot.
+    if (members_[i].holds_run_open) accepts_snapshots_ = true;
   }
   return replaced;
 }
 
 void Supervisor::finished(std::size_t member) { finished_[member] = true; }
 
+bool Supervisor::has_voters() const { return std::ranges::any_of(members_, &Member::votes); }
+
 bool Supervisor::done() const {
-  const bool voting = std::ranges::any_of(members_, &Member::votes);
-  if (voting && !ended()) return false;
+  if (has_voters() && !ended()) return false;
   for (std::size_t i = 0; i < members_.size(); ++i)
     if (members_[i].holds_run_open && !finished_[i]) return false;
   return true;

@@ -57,6 +57,7 @@ class Supervisor {
   bool done() const;
   /// The newest commit, for actors whose former life may not have heard of it.
   const std::optional<Commit>& newest_commit() const { return newest_commit_; }
+  bool has_voters() const;
   std::uint32_t steps() const { return steps_; }  ///< whole steps so far
   bool stopped() const { return stopped_; }       ///< the last commit came before the last step
   const CommittedState& committed(std::size_t member) const { return committed_[member]; }

@@ -10,6 +10,7 @@ using Self = caf::stateful_actor<Watch>*;
 void spawn_shell(Self self, std::size_t node, std::unique_ptr<Actor> core) {
   Watch& watch = self->state;
   watch.shared->gauges[node].waiting = 0;
+  watch.causes[node].clear();
   // Lazily started CAF actors take their arguments by value; the box lets a unique_ptr through.
   auto box = std::make_shared<std::unique_ptr<Actor>>(std::move(core));
   watch.shells[node] =
@@ -51,9 +52,23 @@ void conclude(Self self) {
 }
 
 void fail(Self self, Error error) {
-  self->state.failure = std::move(error);
+  Watch& watch = self->state;
+  if (!watch.failure) watch.failure = std::move(error);
+  const bool begun = watch.stopping;
   stop_all(self);
-  if (self->state.awaited == 0) conclude(self);
+  if (!begun && watch.awaited == 0) conclude(self);
+}
+
+// Runs what may throw (a factory, a callback of the user's): the run fails with it, and ends.
+template <class F>
+void attempt(Self self, F&& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    fail(self, error);
+  } catch (const std::exception& error) {
+    fail(self, Error(ErrorCode::actor_failed, error.what()));
+  }
 }
 
 // Gives each dead actor a new life: state of its last commit, messages from its neighbours' slots.
@@ -64,6 +79,7 @@ void replace(Self self, const std::vector<std::size_t>& nodes) {
     if (watch.shells[node]) {
       self->demonitor(watch.shells[node]);
       caf::anon_send_exit(watch.shells[node], caf::exit_reason::kill);
+      watch.shells[node] = nullptr;  // it answers no Stop, should its successor not come to be
     }
     auto core = watch.shared->graph.make_actor(node);
     core->restore(watch.core->committed(node), watch.core->steps());
@@ -92,21 +108,23 @@ void on_death(Self self, std::size_t node) {
   }
   const std::string cause =
       watch.causes[node].empty() ? "it ended without a word" : watch.causes[node];
+  std::vector<std::size_t> nodes;
   try {
-    const auto nodes = watch.core->died(node, cause, Clock::now());
+    nodes = watch.core->died(node, cause, Clock::now());
     replace(self, nodes);
-    if (!watch.shared->options.on_failure) return;
-    FailureReport report{
-        watch.shared->graph.nodes()[node].name, cause, {}, watch.generation, watch.core->steps()};
-    for (std::size_t n : nodes) report.replaced.push_back(watch.shared->graph.nodes()[n].name);
-    watch.shared->options.on_failure(report);
   } catch (const Error& error) {
-    fail(self, error);
+    return fail(self, error);
   } catch (const std::exception& error) {
-    fail(self, Error(ErrorCode::actor_failed,
-                     fmt::format("{} failed: {}; its replacement could not be made: {}",
-                                 watch.shared->graph.nodes()[node].name, cause, error.what())));
+    return fail(self,
+                Error(ErrorCode::actor_failed,
+                      fmt::format("{} failed: {}; its replacement could not be made: {}",
+                                  watch.shared->graph.nodes()[node].name, cause, error.what())));
   }
+  if (!watch.shared->options.on_failure) return;
+  FailureReport report{
+      watch.shared->graph.nodes()[node].name, cause, {}, watch.generation, watch.core->steps()};
+  for (std::size_t n : nodes) report.replaced.push_back(watch.shared->graph.nodes()[n].name);
+  attempt(self, [&] { watch.shared->options.on_failure(report); });
 }
 
 void on_vote(Self self, const VoteNote& note) {
@@ -149,6 +167,7 @@ void begin(Self self) {
   watch.reports.resize(nodes.size());
   for (std::size_t node = 0; node < nodes.size(); ++node) {
     auto core = watch.shared->graph.make_actor(node);
+    core->begin_run();
     core->restore(nullptr, watch.shared->options.steps.first);
     spawn_shell(self, node, std::move(core));
   }
@@ -165,15 +184,21 @@ caf::behavior supervisor_actor(Self self, std::shared_ptr<Shared> shared) {
     for (std::size_t node = 0; node < shells.size(); ++node)
       if (shells[node] && shells[node].address() == down.source) return on_death(self, node);
   });
-  begin(self);
+  self->send(self, Tick{});
   return {
-      [self](const VoteNote& note) { on_vote(self, note); },
+      [self](Tick) { attempt(self, [&] { begin(self); }); },
+      [self](const VoteNote& note) { attempt(self, [&] { on_vote(self, note); }); },
       [self](const FailureNote& note) {
         if (note.generation == self->state.generations[note.node])
           self->state.causes[note.node] = note.cause;
       },
-      [self](const EventNote& note) { on_event(self, note); },
-      [self](StopRequest) { self->state.core->request_stop(); },
+      [self](const EventNote& note) { attempt(self, [&] { on_event(self, note); }); },
+      [self](StopRequest) {
+        Watch& watch = self->state;
+        if (!watch.core) return;  // it failed to begin
+        watch.core->request_stop();
+        if (!watch.core->has_voters()) stop_all(self);  // there is no commit to wait for
+      },
       [self](StandStill) {
         fail(self,
              Error(ErrorCode::bad_graph, "the graph stands still: no actor has anything to do",
