@@ -47,6 +47,9 @@ class Stage final : public Actor {
   void restore(const CommittedState& state, std::uint32_t steps) override;
   FiringRules firing_rules() const override;
 
+  /// The state that forward and backward use now.
+  const StatePtr& state() { return program().state(); }
+
  private:
   /// A micro-batch between forward and backward, with the slot that its input occupies.
   struct InFlight {

@@ -1,12 +1,11 @@
 // Single actors, with messages delivered by hand and what they leave behind looked at.
-#include "actors/stage.h"
-
 #include <gmock/gmock.h>
 
 #include "actors/checkpoint_writer.h"
 #include "actors/loss.h"
 #include "actors/monitor.h"
 #include "actors/reducer.h"
+#include "actors/stage.h"
 
 namespace troupe {
 namespace {
@@ -125,6 +124,7 @@ TEST_F(StageByHand, SendsASnapshotOnlyWhenAsked) {
   act_all(stage);
   stage.take_effects();
   stage.on_commit({.step = 1, .snapshot = true});
+  EXPECT_THAT(act_all(stage), ElementsAre("S"));
   const auto effects = stage.take_effects();
   ASSERT_EQ(effects.packets.size(), 1u);
   const auto& snapshot = *static_cast<const Snapshot*>(effects.packets[0].payload.get());

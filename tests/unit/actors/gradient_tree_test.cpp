@@ -48,6 +48,16 @@ TEST(GradientTree, SumsPairsOfPairs) {
   EXPECT_EQ(sum_in_order({0, 1, 2})[0], (f(0) + f(1)) + f(2));
 }
 
+TEST(GradientTree, LeavesWhatItWasGivenAsItWas) {
+  // Others may listen to the same gradients.
+  GradientTree tree(4, kernels({}, DType::f32), stream);
+  std::vector<Tensor> leaves;
+  for (std::uint32_t i = 0; i < 4; ++i) leaves.push_back(leaf(i));
+  for (std::uint32_t i = 0; i < 4; ++i) tree.add(i, leaves[i]);
+  for (std::uint32_t i = 0; i < 4; ++i)
+    EXPECT_EQ(leaves[i].elements<float>()[0], leaf(i).elements<float>()[0]);
+}
+
 TEST(GradientTree, HoldsAboutTheLogarithmOfWhatItWasGivenInOrder) {
   GradientTree tree(64, kernels({}, DType::f32), stream);
   for (std::uint32_t i = 0; i < 64; ++i) {

@@ -109,6 +109,60 @@ TEST_P(RunInEitherScheduling, SplitsTheWholeWallTime) {
   }
 }
 
+TEST_P(RunInEitherScheduling, FailsWithWhatACallbackOfTheUserThrows) {
+  Graph graph;
+  graph.add<testing::Teller>("teller");
+  auto opts = options();
+  opts.on_event = [](const std::any& event) { std::any_cast<std::string>(event); };
+  try {
+    run(graph, opts);
+    FAIL() << "the run ended well";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("bad any_cast"));
+  }
+}
+
+TEST_P(RunInEitherScheduling, FailsWhenAnActorCannotBeMadeAnew) {
+  const auto seen = std::make_shared<std::vector<int>>();
+  Graph graph = chain(seen, 2);
+  const auto made = std::make_shared<int>(0);
+  // Once for the graph, once for the run; the third, a replacement, is one too many.
+  struct Fragile final : Actor {
+    explicit Fragile(std::shared_ptr<int> made) {
+      if (++*made > 2) throw Error(ErrorCode::io, "no third life");
+    }
+    bool ready() const override { return !done_; }
+    ActionLabel act() override {
+      done_ = true;
+      return {"act", {0, Purpose::train, 1}};
+    }
+    bool done_ = false;
+  };
+  graph.add<Fragile>("fragile", made);
+  auto opts = options();
+  opts.faults = {{"fragile", 0, 1, ""}};
+  try {
+    run(graph, opts);
+    FAIL() << "the run ended well";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("no third life"));
+  }
+}
+
+TEST_P(RunInEitherScheduling, FailsWhenAnActorSendsAKeyTwiceOnAnEdge) {
+  const auto seen = std::make_shared<std::vector<int>>();
+  Graph graph;
+  const auto stutterer = graph.add<testing::Stutterer>("stutterer");
+  const auto collector = graph.add<Collector>("collector", seen, std::size_t{2});
+  graph.connect(stutterer, &testing::Stutterer::out, collector, &Collector::in, {.slots = 4});
+  try {
+    run(graph, options());
+    FAIL() << "the run ended well";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("larger key"));
+  }
+}
+
 TEST(DeterministicRun, IsTheSameForTheSameSeed) {
   const auto order_of = [](std::uint64_t seed) {
     const auto seen = std::make_shared<std::vector<int>>();

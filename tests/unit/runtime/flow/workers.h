@@ -93,6 +93,33 @@ class Adder final : public Actor {
   }
 };
 
+/// Sends two messages with one key: a mistake.
+class Stutterer final : public Actor {
+ public:
+  Output<int> out{this, "out"};
+  ActionLabel act() override {
+    out.send({}, 1);
+    out.send({}, 2);
+    return {"stutter", {}};
+  }
+};
+
+/// Tells the one who started the run a number, then ends it.
+class Teller final : public Actor {
+ public:
+  bool ready() const override { return !told_; }
+  ActionLabel act() override {
+    told_ = true;
+    tell(42);
+    finish();
+    return {"tell", {}};
+  }
+  bool holds_run_open() const override { return true; }
+
+ private:
+  bool told_ = false;
+};
+
 /// Appends what comes to a vector of the test's, and ends the run after `count`.
 class Collector final : public Actor {
  public:
