@@ -19,7 +19,7 @@ class Loss final : public Actor {
   Input<Activation> logits{this, "logits"};
   Input<Targets> targets{this, "targets"};
   Output<OutputGradient> logits_gradient{this, "logits_gradient"};
-  Output<Score> score{this, "score"};
+  Output<Score> score{this, "score", Connection::optional};
 
   ActionLabel act() override;
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace troupe {
 namespace {
 
@@ -84,8 +86,16 @@ void Monitor::vote_if_whole() {
   if (committed_ > 0 && options_.timeline.evaluates_after(committed_ - 1) &&
       scores_.evaluated < committed_)
     return;
+  refuse_what_is_not_finite(total(found->second.parts).loss);
   voted_ = committed_;
   vote(committed_, nullptr);
+}
+
+// The step is not committed: the weights before it are the last ones.
+void Monitor::refuse_what_is_not_finite(double loss) const {
+  if (std::isfinite(loss) || !options_.stop_on_nan) return;
+  throw Error(ErrorCode::diverged, fmt::format("the loss of step {} is not finite", committed_ + 1),
+              "lower train.lr, or warm up for longer; train.stop_on_nan: false trains on");
 }
 
 void Monitor::on_commit(const Commit& commit) {

@@ -45,6 +45,7 @@ struct Scores {
 
 struct MonitorOptions {
   Timeline timeline;
+  bool stop_on_nan = true;      ///< fail at a loss that is not finite, before its step counts
   std::int64_t test_count = 0;  ///< samples that an evaluation must count
   /// Called in order, on an actor thread; must not block.
   std::function<void(const StepSeen&)> on_step;
@@ -75,6 +76,7 @@ class Monitor final : public Actor {
 
  private:
   void vote_if_whole();
+  void refuse_what_is_not_finite(double loss) const;
   void report_whole_steps();
   void report_evaluation();
   bool awaits_evaluation() const;

@@ -4,7 +4,11 @@
 
 namespace troupe {
 
-Stage::Stage(StageOptions options) : options_(std::move(options)) {}
+Stage::Stage(StageOptions options) : options_(std::move(options)) {
+  if (options_.sgd.lr != SgdOptions{}.lr)
+    throw Error(ErrorCode::bad_options, "a stage's learning rate is given as sgd.lr",
+                "give it as rate.lr: the rate may change from step to step");
+}
 
 StageProgram& Stage::program() {
   if (!program_) program_ = options_.program();

@@ -33,11 +33,11 @@ class Stage final : public Actor {
   Input<Activation> input{this, "input"};
   Output<Activation> output{this, "output"};
   Input<OutputGradient> output_gradient{this, "output_gradient"};
-  Output<OutputGradient> input_gradient{this,
-                                        "input_gradient"};  ///< the first stage has no edge here
+  /// The first stage has no edge here: nobody needs the gradient of the data.
+  Output<OutputGradient> input_gradient{this, "input_gradient", Connection::optional};
   Output<Gradient> gradient{this, "gradient"};
   Input<ReducedGradient> reduced{this, "reduced"};
-  Output<Snapshot> snapshot{this, "snapshot"};
+  Output<Snapshot> snapshot{this, "snapshot", Connection::optional};
 
   bool ready() const override { return stale() || can_snapshot() || next().has_value(); }
   ActionLabel act() override;

@@ -56,6 +56,7 @@ struct Options {
     std::int64_t warmup_steps = 0;
     std::int64_t step_epochs = 10;  ///< schedule step: epochs between two drops
     double step_factor = 0.1;       ///< schedule step: what a drop multiplies the rate by
+    bool stop_on_nan = true;        ///< fail at a loss that is not finite
     bool evaluate = true;           ///< count the test set at the end of each epoch
   } train;
 

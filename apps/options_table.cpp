@@ -104,6 +104,8 @@ void add_train(OptionFields& fields, Options::Train& t) {
   fields.push_back(field("train.step_factor", t.step_factor,
                          "schedule step: what a drop multiplies the rate by",
                          {.above = 0, .at_most = 1, .synonyms = {"gamma"}}));
+  fields.push_back(field("train.stop_on_nan", t.stop_on_nan,
+                         "fail at the first loss that is not finite; its step is not kept"));
   fields.push_back(
       field("train.evaluate", t.evaluate, "count the test samples at the end of each epoch"));
 }

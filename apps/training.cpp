@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "actors/checkpoint_files.h"
+#include "apps/load_options.h"
 #include "apps/options_table.h"
 #include "apps/run_options.h"
 #include "apps/weights_file.h"
@@ -85,7 +86,8 @@ StartingPoint read_starting_point(const std::filesystem::path& path) {
   const Manifest& manifest = checkpoint.manifest();
   StartingPoint start{.checkpoint = choice.folder,
                       .tensors = load_tensors(checkpoint),
-                      .steps = static_cast<std::uint32_t>(manifest.step)};
+                      .steps = static_cast<std::uint32_t>(manifest.step),
+                      .options = manifest.options};
   if (const auto threads = manifest.run.find("intra_op_threads"); threads != manifest.run.end())
     start.intra_op_threads = std::atoi(threads->second.c_str());
   return start;
@@ -106,25 +108,26 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
   const std::int64_t samples = dataset.count(Split::train);
   Timeline timeline = timeline_of(options, samples);
   timeline.first = start.steps;
-  PipelineOptions pipeline{
-      .model = model_options(options),
-      .dtype = precision_of(options),
-      .stream = stream_of(options),
-      .seed = options.seed,
-      .replicas = static_cast<std::uint32_t>(options.parallel.data),
-      .micro_batches = static_cast<std::uint32_t>(options.train.micro_batches),
-      .schedule = schedule_kind(options.parallel.schedule),
-      .rate = rate_options(options, timeline.steps_per_epoch),
-      .sgd = {.momentum = options.train.momentum,
-              .weight_decay = options.train.weight_decay,
-              .nesterov = options.train.nesterov},
-      .loader = {.dataset = dataset,
-                 .transform = transform_options(options, Split::train),
-                 .sampler = sampler_options(options, samples),
-                 .timeline = timeline,
-                 .workers = options.data.workers,
-                 .prefetch = std::max(4, 2 * options.data.workers)},
-      .monitor = {.timeline = timeline, .test_count = dataset.count(Split::test)}};
+  PipelineOptions pipeline{.model = model_options(options),
+                           .dtype = precision_of(options),
+                           .stream = stream_of(options),
+                           .seed = options.seed,
+                           .replicas = static_cast<std::uint32_t>(options.parallel.data),
+                           .micro_batches = static_cast<std::uint32_t>(options.train.micro_batches),
+                           .schedule = schedule_kind(options.parallel.schedule),
+                           .rate = rate_options(options, timeline.steps_per_epoch),
+                           .sgd = {.momentum = options.train.momentum,
+                                   .weight_decay = options.train.weight_decay,
+                                   .nesterov = options.train.nesterov},
+                           .loader = {.dataset = dataset,
+                                      .transform = transform_options(options, Split::train),
+                                      .sampler = sampler_options(options, samples),
+                                      .timeline = timeline,
+                                      .workers = options.data.workers,
+                                      .prefetch = std::max(4, 2 * options.data.workers)},
+                           .monitor = {.timeline = timeline,
+                                       .stop_on_nan = options.train.stop_on_nan,
+                                       .test_count = dataset.count(Split::test)}};
   check(pipeline.rate);
   pipeline.cut = choose_cut(options, pipeline);
   const bool momentum = options.train.momentum != 0;
@@ -151,6 +154,28 @@ int available_cores() {
   CPU_ZERO(&cores);
   if (sched_getaffinity(0, sizeof cores, &cores) == 0) return CPU_COUNT(&cores);
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+void check_continues(const Options& options, const StartingPoint& start) {
+  if (start.options.empty()) return;
+  const std::string source = (start.checkpoint / "manifest.json").string();
+  const Options before = parse_options(start.options, source, {"model.weights=", "data.path="});
+  const auto require_same = [&](const char* key, const auto& there, const auto& here) {
+    if (there == here) return;
+    throw Error(ErrorCode::bad_options,
+                fmt::format("{} is {} now; {} was made with {}", key, here,
+                            start.checkpoint.string(), there),
+                fmt::format("go on with -r {}={}, or begin anew from its weights with -r "
+                            "model.weights={}",
+                            key, there, start.checkpoint.string()));
+  };
+  require_same("seed", before.seed, options.seed);
+  require_same("data.name", before.data.name, options.data.name);
+  require_same("data.count", before.data.count, options.data.count);
+  require_same("data.limit", before.data.limit, options.data.limit);
+  require_same("data.shuffle", before.data.shuffle, options.data.shuffle);
+  require_same("data.drop_last", before.data.drop_last, options.data.drop_last);
+  require_same("train.batch_size", before.train.batch_size, options.train.batch_size);
 }
 
 std::vector<std::string> warnings(const Options& options, const StartingPoint& start) {

@@ -17,6 +17,7 @@ struct StartingPoint {
   std::filesystem::path checkpoint;  ///< empty: at step 0
   std::vector<NamedTensor> tensors;
   std::uint32_t steps = 0;
+  std::string options;       ///< the resolved options of the run that wrote it
   int intra_op_threads = 0;  ///< of the run that wrote it; 0: not known
 };
 
@@ -33,6 +34,10 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
 
 /// As pipeline_options, with each block measured: needed for memory bounds and the plan's times.
 void measure(PipelineOptions& pipeline, int repetitions);
+
+/// Throws Error{bad_options} when the options change what the position of a checkpoint means: its
+/// samples, their order, or the size of a batch.
+void check_continues(const Options& options, const StartingPoint& start);
 
 /// What is allowed but probably not meant: more threads than cores, another kernel width than that
 /// of the run that is gone on with. A sentence each.

@@ -19,8 +19,15 @@ enum class ErrorCode {
   io,            ///< the system refused to open, read or write
   unsupported,   ///< a combination that no kernel exists for
   actor_failed,  ///< an actor died more often than its restart budget allows
+  diverged,      ///< training left the numbers: a loss that is not finite
   internal,      ///< a broken invariant: a bug in Troupe
 };
+
+/// Whether doing the same again can only meet the same error: a wrong option, file, shape or graph.
+/// An actor that throws such an error is not replaced; the run fails with it at once.
+constexpr bool is_lasting(ErrorCode code) {
+  return code != ErrorCode::actor_failed && code != ErrorCode::internal;
+}
 
 /// A mistake, told to a person: what was done with which values, and what to try next.
 ///

@@ -38,18 +38,34 @@ struct Resumption {
   std::optional<std::filesystem::path> output;
 };
 
+bool holds_run(const std::filesystem::path& folder) {
+  return std::filesystem::exists(folder / "options_restart.yaml") ||
+         std::filesystem::exists(folder / "checkpoints");
+}
+
 // `auto`: the newest whole checkpoint of the output folder (of the newest one without -o); where
-// there is none, the run begins at step 0. Otherwise a checkpoint or an output folder by path.
+// there is none, the run begins at step 0. Otherwise a checkpoint or an output folder by path. A
+// run goes on in its own output folder; from a checkpoint's folder it goes on in a new one.
 Resumption find_resumption(const TrainArguments& arguments) {
-  if (arguments.restart.empty()) return {{}, arguments.output};
-  if (arguments.restart != "auto")
-    return {read_starting_point(arguments.restart), arguments.output};
+  if (arguments.restart.empty()) {
+    if (arguments.output && holds_run(*arguments.output))
+      throw Error(ErrorCode::usage,
+                  fmt::format("{} holds a run already", arguments.output->string()),
+                  "go on with it by --restart auto, or choose another folder with -o");
+    return {{}, arguments.output};
+  }
+  if (arguments.restart != "auto") {
+    const std::filesystem::path path = arguments.restart;
+    const bool own_folder = !arguments.output && holds_run(path);
+    return {read_starting_point(path), own_folder ? path : arguments.output};
+  }
   const auto folder = arguments.output ? arguments.output : newest_output();
   const bool any = folder && std::filesystem::exists(*folder / "checkpoints") &&
                    !list_checkpoints(*folder / "checkpoints").empty();
   if (!any) {
-    fmt::print("no checkpoint to go on from{}: beginning at step 0\n",
-               folder ? " in " + folder->string() : "");
+    fmt::print("no checkpoint to go on from in {}: beginning at step 0{}\n",
+               arguments.output ? arguments.output->string() : "outputs/",
+               arguments.output ? "" : " (a run with -o DIR is gone on with by -o DIR as well)");
     return {{}, arguments.output};
   }
   return {read_starting_point(*folder), folder};
@@ -78,8 +94,8 @@ int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
   fmt::print("\n{}\n", time_split_table(report));
   if (log.checkpoint_error()) throw *log.checkpoint_error();
   if (report.stopped) {
-    fmt::print("stopped after step {}; go on with --restart {}\n", report.steps,
-               folder.path().string());
+    fmt::print("stopped after step {}; go on with the same command and --restart {}\n",
+               report.steps, folder.path().string());
     return exit_stopped;
   }
   fmt::print("checkpoint in {}\n", (folder.checkpoints() / checkpoint_name(report.steps)).string());
@@ -93,6 +109,7 @@ int train(const TrainArguments& arguments) {
   const StopSignal on_signal([&stop] { stop.request_stop(); });
   const Options options = load_options(arguments.options, arguments.overrides);
   Resumption resumption = find_resumption(arguments);
+  check_continues(options, resumption.start);
   PipelineOptions pipeline = pipeline_options(options, resumption.start);
   resumption.start.tensors.clear();  // the stages have their states now
   const std::uint32_t first = resumption.start.steps;
@@ -108,6 +125,9 @@ int train(const TrainArguments& arguments) {
   RunLog log(options, folder, pipeline.loader.timeline, pipeline.rate, first);
   for (const std::string& warning : warnings(options, resumption.start))
     log.note("warning: " + warning);
+  const std::stop_callback tell_stopping(stop.get_token(), [&log] {
+    log.note("stopping after this step, with a checkpoint; a second signal ends at once");
+  });
   pipeline.monitor.on_step = [&](const StepSeen& seen) {
     note_first_step(seen, first);
     log.step(seen);

@@ -33,6 +33,19 @@ void Graph::connect_ports(std::size_t from, std::size_t output, std::size_t to, 
   receiver.attach(id, options.slots);
 }
 
+void Graph::check_connected() const {
+  for (const Node& node : nodes_) {
+    for (const InputPort* port : node.prototype->inputs())
+      if (port->lacks_edge())
+        throw Error(ErrorCode::bad_graph, fmt::format("{}.{} has no edge", node.name, port->name()),
+                    "connect an output to it, or its actor waits for ever");
+    for (const OutputPort* port : node.prototype->outputs())
+      if (port->lacks_edge())
+        throw Error(ErrorCode::bad_graph, fmt::format("{}.{} has no edge", node.name, port->name()),
+                    "connect it to an input, or make the port Connection::optional");
+  }
+}
+
 std::string Graph::edge_name(std::size_t edge) const {
   const Edge& e = edges_.at(edge);
   return fmt::format("{}.{} → {}.{}", nodes_[e.from].name,

@@ -82,6 +82,9 @@ class Graph {
 
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<Edge>& edges() const { return edges_; }
+  /// Throws Error{bad_graph} for a port without an edge that needs one: its actor would wait for
+  /// ever, or talk to nobody.
+  void check_connected() const;
   /// "loader.images → stage/0.input".
   std::string edge_name(std::size_t edge) const;
 

@@ -8,8 +8,8 @@
 
 namespace troupe {
 
-InputPort::InputPort(Actor* owner, std::string name, std::type_index type)
-    : owner_(owner), name_(std::move(name)), type_(type) {
+InputPort::InputPort(Actor* owner, std::string name, std::type_index type, Connection connection)
+    : owner_(owner), name_(std::move(name)), type_(type), connection_(connection) {
   owner->inputs_.push_back(this);
 }
 
@@ -80,8 +80,8 @@ void InputPort::release_packet(const Header& header) {
   owed_.erase(owed);
 }
 
-OutputPort::OutputPort(Actor* owner, std::string name, std::type_index type)
-    : owner_(owner), name_(std::move(name)), type_(type) {
+OutputPort::OutputPort(Actor* owner, std::string name, std::type_index type, Connection connection)
+    : owner_(owner), name_(std::move(name)), type_(type), connection_(connection) {
   owner->outputs_.push_back(this);
 }
 

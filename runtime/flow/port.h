@@ -17,6 +17,9 @@ namespace troupe {
 
 class Actor;
 
+/// Whether a port works without an edge.
+enum class Connection : std::uint8_t { required, optional };
+
 /// A header and a handle of the payload. Copying one copies no tensor data.
 struct Packet {
   Header header;
@@ -33,13 +36,14 @@ struct Credit {
 /// The receiving end, without the payload's type.
 class InputPort {
  public:
-  InputPort(Actor* owner, std::string name, std::type_index type);
+  InputPort(Actor* owner, std::string name, std::type_index type, Connection connection);
   InputPort(const InputPort&) = delete;
   InputPort& operator=(const InputPort&) = delete;
 
   const std::string& name() const { return name_; }
   std::type_index type() const { return type_; }
   bool connected() const { return !edges_.empty(); }
+  bool lacks_edge() const { return !connected() && connection_ == Connection::required; }
   /// A message waits.
   bool ready() const { return !queue_.empty(); }
   std::size_t queued() const { return queue_.size(); }
@@ -77,6 +81,7 @@ class InputPort {
   Actor* owner_;
   std::string name_;
   std::type_index type_;
+  Connection connection_;
   std::vector<Edge> edges_;
   std::deque<Packet> queue_;
   std::vector<Owed> owed_;
@@ -99,7 +104,8 @@ struct Held {
 template <class T>
 class Input : public InputPort {
  public:
-  Input(Actor* owner, std::string name) : InputPort(owner, std::move(name), typeid(T)) {}
+  Input(Actor* owner, std::string name, Connection connection = Connection::required)
+      : InputPort(owner, std::move(name), typeid(T), connection) {}
 
   const T& front() const { return *static_cast<const T*>(peek().payload.get()); }
   /// The oldest message; its slot stays occupied until `release`.
@@ -114,13 +120,14 @@ class Input : public InputPort {
 /// The sending end, without the payload's type.
 class OutputPort {
  public:
-  OutputPort(Actor* owner, std::string name, std::type_index type);
+  OutputPort(Actor* owner, std::string name, std::type_index type, Connection connection);
   OutputPort(const OutputPort&) = delete;
   OutputPort& operator=(const OutputPort&) = delete;
 
   const std::string& name() const { return name_; }
   std::type_index type() const { return type_; }
   bool connected() const { return !edges_.empty(); }
+  bool lacks_edge() const { return !connected() && connection_ == Connection::required; }
   /// Every edge of the port has so many free slots (true when there is no edge: nobody listens).
   bool has_slot(std::uint32_t count = 1) const;
 
@@ -145,6 +152,7 @@ class OutputPort {
   Actor* owner_;
   std::string name_;
   std::type_index type_;
+  Connection connection_;
   std::vector<Edge> edges_;
   std::uint64_t run_ = 0;
   std::uint32_t generation_ = 0;
@@ -154,7 +162,8 @@ class OutputPort {
 template <class T>
 class Output : public OutputPort {
  public:
-  Output(Actor* owner, std::string name) : OutputPort(owner, std::move(name), typeid(T)) {}
+  Output(Actor* owner, std::string name, Connection connection = Connection::required)
+      : OutputPort(owner, std::move(name), typeid(T), connection) {}
 
   /// Needs has_slot(). `about` gives key, samples and counts; the rest is filled in. The message
   /// leaves when the actor's action has ended well.

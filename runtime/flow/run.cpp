@@ -43,6 +43,7 @@ void play(caf::actor_system& system, const caf::actor& supervisor, std::uint64_t
 
 RunReport run(const Graph& graph, const RunOptions& options) {
   if (graph.nodes().empty()) throw Error(ErrorCode::bad_graph, "the graph has no actors");
+  graph.check_connected();
   if (options.prove_liveness)
     if (const auto deadlock = find_deadlock(graph))
       throw Error(ErrorCode::bad_graph, to_string(*deadlock), deadlock->remedy);

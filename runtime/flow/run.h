@@ -81,7 +81,8 @@ struct RunReport {
 };
 
 /// Runs the graph until its steps are done and nobody holds it open. First proves that it cannot
-/// stand still (find_deadlock). Throws Error: bad_graph for a deadlock, actor_failed when a restart
+/// stand still (find_deadlock). Throws Error: bad_graph for a deadlock or
+/// a port without an edge, actor_failed when a restart
 /// budget is spent. Blocks the calling thread, which does no work meanwhile (it does all of it
 /// under deterministic scheduling).
 RunReport run(const Graph& graph, const RunOptions& options);

@@ -105,16 +105,22 @@ void pump(Self self) {
 template <class F>
 void guard(Self self, F&& handler) {
   std::string cause;
+  std::optional<Error> lasting;
   try {
     handler();
     return;
+  } catch (const Error& e) {
+    cause = e.what();
+    if (is_lasting(e.code()))
+      lasting.emplace(e.code(), self->state.report.name + ": " + e.message(), e.remedy());
   } catch (const std::exception& e) {
     cause = e.what();
   } catch (...) {
     cause = "an exception that is no std::exception";
   }
   Life& life = self->state;
-  self->send(life.supervisor, FailureNote{life.node, life.generation, std::move(cause)});
+  self->send(life.supervisor,
+             FailureNote{life.node, life.generation, std::move(cause), std::move(lasting)});
   self->quit(caf::sec::runtime_error);
 }
 

@@ -47,6 +47,7 @@ struct FailureNote {
   std::size_t node = 0;
   std::uint32_t generation = 0;
   std::string cause;
+  std::optional<Error> lasting;  ///< set where a replacement would only meet it again
 };
 struct EventNote {
   std::size_t node = 0;

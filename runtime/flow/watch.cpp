@@ -191,6 +191,9 @@ caf::behavior supervisor_actor(Self self, std::shared_ptr<Shared> shared) {
       [self](const FailureNote& note) {
         if (note.generation == self->state.generations[note.node])
           self->state.causes[note.node] = note.cause;
+        if (!note.lasting) return;
+        self->state.shells[note.node] = nullptr;  // it is not to be replaced
+        fail(self, *note.lasting);
       },
       [self](const EventNote& note) { attempt(self, [&] { on_event(self, note); }); },
       [self](StopRequest) {
