@@ -68,6 +68,7 @@ PipelineOptions pipeline_of(const TrainingRun& run) {
                  .workers = run.workers},
       .monitor = {.timeline = timeline, .test_count = dataset.count(Split::test)},
       .around = run.around};
+  if (run.adjust) run.adjust(pipeline);
   if (run.first_step > 0) pipeline.initial = states_of(run, pipeline);
   return pipeline;
 }

@@ -37,6 +37,7 @@ struct TrainingRun {
   RestartBudget restarts;
   bool trace = false;
   std::function<ProgramFactory(std::size_t stage, ProgramFactory)> around;
+  std::function<void(PipelineOptions&)> adjust;  ///< what this struct has no member for
   std::stop_token stop;
   std::function<void(const StepSeen&)> on_step;
   std::function<Status(std::uint32_t step)> on_write;  ///< what writing a checkpoint meets

@@ -1,0 +1,204 @@
+// What a pipeline of actors calculates, against a plain loop over the whole model that shares only
+// the layers, the data and the optimizer's formulas with it: no actors, cuts, replicas or trees.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "actors/data/batch_maker.h"
+#include "ops/nn/network.h"
+#include "ops/primitives/softmax_cross_entropy.h"
+#include "training_run.h"
+
+namespace troupe {
+namespace {
+
+using testing::pipeline_of;
+using testing::train;
+using testing::TrainingResult;
+using testing::TrainingRun;
+
+/// Sums in another order differ by less; any other formula by far more.
+constexpr double tolerance = 1e-12;
+
+/// Everything at once that enters the numbers: dropout, shuffling, augmentation, a short last
+/// batch, a warm-up in front of a moving rate, momentum with Nesterov's look ahead, weight decay.
+void use_every_option(PipelineOptions& pipeline) {
+  pipeline.model.dropout = 0.2;
+  pipeline.rate = {.schedule = RateSchedule::one_cycle,
+                   .lr = 0.05,
+                   .total_steps = pipeline.loader.timeline.steps,
+                   .warmup_steps = 2};
+  pipeline.sgd = {.momentum = 0.8, .weight_decay = 0.01, .nesterov = true};
+  pipeline.loader.transform.mean = {0.3};
+  pipeline.loader.transform.std = {0.4};
+}
+
+/// Two epochs of batches of 8, 8 and 6 samples.
+TrainingRun run_of(std::vector<std::size_t> cut, std::uint32_t replicas,
+                   std::uint32_t micro_batches) {
+  return {.seed = 5,
+          .cut = std::move(cut),
+          .replicas = replicas,
+          .micro_batches = micro_batches,
+          .samples = 22,
+          .drop_last = false,
+          .dtype = DType::f64,
+          .adjust = use_every_option};
+}
+
+struct PlainResult {
+  std::vector<NamedTensor> tensors;  ///< weights, buffers and momentum
+  std::vector<double> losses;        ///< mean of each step
+  std::vector<double> test_losses;   ///< mean over the test set, after each epoch
+};
+
+class PlainLoop {
+ public:
+  explicit PlainLoop(const TrainingRun& run)
+      : options_(pipeline_of(run)),
+        network_(whole(options_.model)),
+        batches_(one_replica(options_.loader.sampler)),
+        samples_(options_.loader.dataset, Split::train,
+                 {options_.loader.transform, options_.loader.dataset.sample_shape()}) {
+    network_.use(initial_state(network_.spec(), DType::f64, options_.seed));
+  }
+
+  PlainResult run() {
+    PlainResult result;
+    const std::int64_t per_epoch = batches_.batches_per_epoch();
+    for (std::uint32_t step = 0; step < options_.loader.timeline.steps; ++step) {
+      result.losses.push_back(do_step(step));
+      if ((step + 1) % per_epoch == 0) result.test_losses.push_back(test_loss());
+    }
+    result.tensors = named_tensors(network_.spec(), *network_.state(), true);
+    return result;
+  }
+
+ private:
+  static Network whole(const ModelOptions& options) {
+    Model model = make_model(options);
+    const std::size_t blocks = model.blocks.size();
+    return {std::move(model), 0, blocks, DType::f64, {}};
+  }
+
+  static SamplerOptions one_replica(SamplerOptions options) {
+    options.replicas = 1;
+    return options;
+  }
+
+  double do_step(std::uint32_t step) {
+    const auto elements = network_.spec().parameter_elements();
+    Tensor gradient = Tensor::zeros(Shape{elements}, DType::f64);
+    std::vector<Tensor> statistics;
+    double loss_sum = 0;
+    double samples = 0;
+    const auto plans = batches_.plan(step, 0);
+    for (const MicroBatchPlan& plan : plans) samples += static_cast<double>(plan.samples.size());
+    for (const MicroBatchPlan& plan : plans) {
+      const Batch batch = samples_.make(plan);
+      const RandomKey random{options_.seed, step, static_cast<std::uint32_t>(plan.micro_batch)};
+      const auto trip = network_.forward(batch.images, random, false);
+      const LossOutput loss =
+          softmax_cross_entropy({}, trip->result(), batch.labels, 1.0 / samples, true);
+      network_.backward(*trip, loss.logits_grad);
+      for (std::int64_t e = 0; e < elements; ++e)
+        gradient.data<double>()[e] += trip->gradients.data<double>()[e];
+      statistics.push_back(trip->statistics);
+      loss_sum += loss.loss_sum;
+    }
+    SgdOptions sgd = options_.sgd;
+    sgd.lr = learning_rate(options_.rate, step);
+    network_.use(network_.step(sgd, gradient, statistics));
+    return loss_sum / samples;
+  }
+
+  double test_loss() {
+    const Dataset& dataset = options_.loader.dataset;
+    TransformOptions transform = options_.loader.transform;
+    transform.augment.clear();
+    MicroBatchPlan all;
+    for (std::uint32_t s = 0; s < dataset.count(Split::test); ++s) all.samples.push_back(s);
+    const Batch batch =
+        BatchMaker(dataset, Split::test, {transform, dataset.sample_shape()}).make(all);
+    const Tensor logits = network_.evaluate(batch.images);
+    return softmax_cross_entropy({}, logits, batch.labels, 1.0, false).loss_sum /
+           static_cast<double>(all.samples.size());
+  }
+
+  PipelineOptions options_;
+  Network network_;
+  Sampler batches_;
+  BatchMaker samples_;
+};
+
+/// The largest difference of two tensors, relative to the largest element.
+double difference(const Tensor& a, const Tensor& b) {
+  if (a.dtype() == DType::i64) {  // a counter
+    EXPECT_EQ(a.data<std::int64_t>()[0], b.data<std::int64_t>()[0]);
+    return 0.0;
+  }
+  double apart = 0, largest = 0;
+  for (std::int64_t e = 0; e < a.element_count(); ++e) {
+    apart = std::max(apart, std::abs(a.data<double>()[e] - b.data<double>()[e]));
+    largest = std::max(largest, std::abs(b.data<double>()[e]));
+  }
+  return std::isfinite(largest) && largest > 0 ? apart / largest : apart;
+}
+
+void expect_same_tensors(const std::vector<NamedTensor>& pipeline,
+                         const std::vector<NamedTensor>& plain) {
+  std::map<std::string, Tensor> found;
+  for (const NamedTensor& tensor : pipeline) found[tensor.name] = tensor.tensor;
+  EXPECT_EQ(found.size(), plain.size());
+  for (const NamedTensor& tensor : plain) {
+    ASSERT_TRUE(found.contains(tensor.name)) << tensor.name;
+    ASSERT_EQ(found[tensor.name].shape(), tensor.tensor.shape()) << tensor.name;
+    EXPECT_LT(difference(found[tensor.name], tensor.tensor), tolerance) << tensor.name;
+  }
+}
+
+void expect_plain_arithmetic(const TrainingRun& run) {
+  const PlainResult plain = PlainLoop(run).run();
+  const TrainingResult pipeline = train(run);
+  ASSERT_EQ(pipeline.steps.size(), plain.losses.size());
+  for (std::size_t s = 0; s < plain.losses.size(); ++s)
+    EXPECT_NEAR(pipeline.steps[s].loss, plain.losses[s], tolerance * plain.losses[s]) << s;
+  ASSERT_EQ(pipeline.evaluations.size(), plain.test_losses.size());
+  for (std::size_t e = 0; e < plain.test_losses.size(); ++e)
+    EXPECT_NEAR(pipeline.evaluations[e].loss, plain.test_losses[e],
+                tolerance * plain.test_losses[e]);
+  ASSERT_FALSE(pipeline.written.empty());
+  expect_same_tensors(pipeline.written.rbegin()->second, plain.tensors);
+}
+
+TEST(PipelineArithmetic, IsThatOfAPlainLoopForOneStage) {
+  for (const std::uint32_t micro_batches : {1, 3, 4})
+    expect_plain_arithmetic(run_of({4}, 1, micro_batches));
+}
+
+TEST(PipelineArithmetic, IsThatOfAPlainLoopForSeveralStages) {
+  expect_plain_arithmetic(run_of({2, 2}, 1, 4));
+  expect_plain_arithmetic(run_of({1, 2, 1}, 1, 4));
+  TrainingRun flushed = run_of({1, 2, 1}, 1, 3);
+  flushed.schedule = ScheduleKind::gpipe;
+  expect_plain_arithmetic(flushed);
+}
+
+TEST(PipelineArithmetic, IsThatOfAPlainLoopForReplicas) {
+  expect_plain_arithmetic(run_of({4}, 2, 4));
+  expect_plain_arithmetic(run_of({2, 2}, 2, 5));
+  expect_plain_arithmetic(run_of({1, 2, 1}, 2, 4));
+}
+
+TEST(PipelineArithmetic, IsThatOfAPlainLoopForAModelWithStatistics) {
+  TrainingRun resnet = run_of({4, 3, 5}, 2, 3);
+  resnet.model = "wide_resnet";
+  resnet.samples = 10;  // batches of 8 and 2 samples
+  resnet.steps = 4;
+  expect_plain_arithmetic(resnet);
+}
+
+}  // namespace
+}  // namespace troupe
