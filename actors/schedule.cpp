@@ -19,15 +19,16 @@ StageSchedule stage_schedule(ScheduleKind kind, std::size_t stage, std::size_t s
                              std::size_t micro_batches) {
   if (kind == ScheduleKind::gpipe)
     return {.credits = static_cast<std::uint32_t>(micro_batches), .flush_before_backward = true};
-  return {.credits = static_cast<std::uint32_t>(std::min(stages - stage, micro_batches)),
-          .flush_before_backward = false};
+  return {.credits = static_cast<std::uint32_t>(std::min(stages - stage, micro_batches))};
 }
 
 std::optional<StageAction> next_action(const StageView& view, const StageSchedule& schedule) {
   if (view.can_update) return StageAction::update;
-  if (view.can_backward && (view.all_forwarded || !schedule.flush_before_backward))
-    return StageAction::backward;
-  if (view.can_forward && view.in_flight < schedule.credits) return StageAction::forward;
+  const bool forward = view.can_forward && view.in_flight < schedule.credits;
+  const bool backward =
+      view.can_backward && (view.all_forwarded || !schedule.flush_before_backward);
+  if (forward && (schedule.forward_first || !backward)) return StageAction::forward;
+  if (backward) return StageAction::backward;
   if (view.can_evaluate) return StageAction::evaluate;
   return std::nullopt;
 }

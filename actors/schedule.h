@@ -17,14 +17,16 @@ ScheduleKind schedule_kind(const std::string& name);
 /// What makes a stage follow a schedule.
 struct StageSchedule {
   std::uint32_t credits = 1;           ///< micro-batches that may be between forward and backward
+  bool forward_first = true;           ///< within the credits, forward before backward
   bool flush_before_backward = false;  ///< all forwards of the step come first
 };
 
 /// The schedule of stage `stage` of `stages` with `micro_batches` for each replica and step.
 ///
-/// 1F1B: stage i may hold p - i micro-batches and prefers backward (D. Narayanan et al.,
-/// "PipeDream: generalized pipeline parallelism for DNN training", SOSP 2019, section 3.2). GPipe:
-/// all of them, all forwards first (Y. Huang et al., "GPipe", NeurIPS 2019, section 2.3).
+/// 1F1B: stage i may hold p - i micro-batches and fills them up before it goes backward (D.
+/// Narayanan et al., "PipeDream: generalized pipeline parallelism for DNN training", SOSP 2019,
+/// section 3.2). GPipe: all of them, all forwards first (Y. Huang et al., "GPipe", NeurIPS 2019,
+/// section 2.3).
 StageSchedule stage_schedule(ScheduleKind kind, std::size_t stage, std::size_t stages,
                              std::size_t micro_batches);
 

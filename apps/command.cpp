@@ -78,7 +78,12 @@ int run_command(int argc, char** argv) {
   app.footer("troupe VERB --help tells more; recipes/demo.yaml is an options file to begin with.");
   try {
     app.parse(argc, argv);
-    return chosen();
+    const int code = chosen();
+    // A listing that could not be written is no success; training goes on without its picture.
+    const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+    if (code == exit_done && lost && !app.got_subcommand("train"))
+      throw Error(ErrorCode::io, "standard output could not be written", "check where it leads");
+    return code;
   } catch (const CLI::Success& done) {
     return app.exit(done);
   } catch (const CLI::ParseError& error) {

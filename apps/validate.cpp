@@ -122,6 +122,10 @@ class Validator {
                                      : (sample_count() + train.batch_size - 1) / train.batch_size;
     // train.steps ends a run early and leaves its rates as they are: it has no part in this.
     const std::int64_t steps = batches * train.epochs;
+    constexpr std::int64_t most_steps = 4'000'000'000;  // steps travel as 32-bit numbers
+    require(steps <= most_steps, {"train.epochs", "train.batch_size"}, "lower train.epochs",
+            "train.epochs {} makes {} steps; at most {} are possible", train.epochs, steps,
+            most_steps);
     require(train.warmup_steps < steps, {"train.warmup_steps", "train.epochs"},
             "lower train.warmup_steps, or raise train.epochs",
             "train.warmup_steps is {}, but the run has {} steps in train.epochs {}",

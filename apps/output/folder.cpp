@@ -1,7 +1,9 @@
 #include "apps/output/folder.h"
 
+#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -55,6 +57,17 @@ fs::path make_chosen(const fs::path& path) {
   return path;
 }
 
+// An advisory lock on the folder itself: the system gives it back however the process ends.
+std::shared_ptr<const void> locked(const fs::path& path) {
+  const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) throw cannot_make(path, strerror(errno));
+  std::shared_ptr<const void> lock(&remedy, [folder](const void*) { ::close(folder); });
+  if (::flock(folder, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    throw Error(ErrorCode::io, fmt::format("another process trains into {}", path.string()),
+                "wait for it, or choose another folder with -o DIR");
+  return lock;  // a file system without locks lets everybody in
+}
+
 bool holds_checkpoints(const fs::path& folder) {
   std::error_code error;
   const fs::directory_iterator entries(folder / "checkpoints", error);
@@ -62,6 +75,8 @@ bool holds_checkpoints(const fs::path& folder) {
 }
 
 }  // namespace
+
+OutputFolder::OutputFolder(fs::path path) : path_(std::move(path)), lock_(locked(path_)) {}
 
 OutputFolder OutputFolder::create(const std::optional<fs::path>& chosen,
                                   std::chrono::system_clock::time_point now, const fs::path& root) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <chrono>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -12,7 +13,7 @@ class OutputFolder {
  public:
   /// With `chosen`, that folder; it may exist. Otherwise a new folder named after `now` in local
   /// time; a second run of the same second gets "-2" behind its name. Throws Error{io} when the
-  /// folder cannot be made or written.
+  /// folder cannot be made or written, or while another process trains into it.
   static OutputFolder create(
       const std::optional<std::filesystem::path>& chosen,
       std::chrono::system_clock::time_point now = std::chrono::system_clock::now(),
@@ -29,8 +30,9 @@ class OutputFolder {
   void write_options(const std::string& resolved) const;
 
  private:
-  explicit OutputFolder(std::filesystem::path path) : path_(std::move(path)) {}
+  explicit OutputFolder(std::filesystem::path path);
   std::filesystem::path path_;
+  std::shared_ptr<const void> lock_;  ///< held until the last copy is gone, or the process
 };
 
 /// The newest folder below `root` that a run of the default form made and that holds a

@@ -71,6 +71,19 @@ Resumption find_resumption(const TrainArguments& arguments) {
   return {read_starting_point(*folder), folder};
 }
 
+// Newest means most steps: checkpoints of steps that this run has still to make would be taken for
+// its own.
+void check_no_later_checkpoints(const std::filesystem::path& folder, std::uint32_t steps) {
+  if (!std::filesystem::exists(folder / "checkpoints")) return;
+  for (const CheckpointInfo& found :
+       list_checkpoints(folder / "checkpoints", CheckpointCheck::content))
+    if (found.whole && found.step > steps)
+      throw Error(ErrorCode::usage,
+                  fmt::format("{} holds {}, which is later than step {}", folder.string(),
+                              found.folder.filename().string(), steps),
+                  "go on from that one by --restart auto, or choose another folder with -o");
+}
+
 void print_heading(const Options& options, const PipelineOptions& pipeline,
                    const OutputFolder& folder, const StartingPoint& start) {
   fmt::print("{}\n", run_heading(options, pipeline));
@@ -118,6 +131,7 @@ int train(const TrainArguments& arguments) {
                resumption.start.checkpoint.string(), first, pipeline.loader.timeline.steps);
     return exit_done;
   }
+  if (resumption.output) check_no_later_checkpoints(*resumption.output, first);
   const auto folder = OutputFolder::create(resumption.output);
   folder.write_options(resolved_yaml(options));
   print_heading(options, pipeline, folder, resumption.start);

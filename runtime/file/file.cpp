@@ -162,6 +162,12 @@ Status OutputFile::sync() {
 Status write_file(const std::filesystem::path& path,
                   const std::function<Status(OutputFile&)>& produce, const WriteHook& hook) {
   const std::filesystem::path staging = staging_path(path);
+  std::error_code ignored;
+  const auto there = std::filesystem::status(path, ignored).type();
+  if (there != std::filesystem::file_type::not_found &&
+      there != std::filesystem::file_type::regular)
+    return Error(ErrorCode::io, fmt::format("{} is there and is no file", path.string()),
+                 "choose another name");
   Result<OutputFile> file = OutputFile::create(staging, hook);
   if (!file) return file.error();
   struct Leftover {

@@ -50,11 +50,14 @@ Commit Supervisor::commit() {
 std::vector<std::size_t> Supervisor::died(std::size_t member, const std::string& cause,
                                           Clock::time_point now) {
   auto& deaths = deaths_[member];
-  while (!deaths.empty() && now - deaths.front().when > budget_.within) deaths.pop_front();
-  deaths.push_back({now, cause});
+  while (!deaths.empty() && now - deaths.front().when > budget_.within &&
+         deaths.front().steps != steps_)
+    deaths.pop_front();
+  deaths.push_back({now, steps_, cause});
   if (static_cast<int>(deaths.size()) > budget_.max)
     throw Error(ErrorCode::actor_failed,
-                fmt::format("{} failed: {} (failure {} within {} s; {} restarts are allowed)",
+                fmt::format("{} failed: {} (failure {}; within {} s, or without a step between, {} "
+                            "restarts are allowed)",
                             members_[member].name, deaths.front().cause, deaths.size(),
                             std::chrono::duration<double>(budget_.within).count(), budget_.max),
                 "mend the cause, or allow more with restarts.max, then go on with --restart auto");

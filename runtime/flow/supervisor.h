@@ -11,7 +11,8 @@
 
 namespace troupe {
 
-/// How often one actor may be replaced before the run fails.
+/// How often one actor may be replaced before the run fails. Deaths without a commit between them
+/// count however far apart they are: such a run gets nowhere.
 struct RestartBudget {
   int max = 3;
   std::chrono::milliseconds within{60'000};
@@ -77,6 +78,7 @@ class Supervisor {
   std::vector<int> restarts_;
   struct Death {
     Clock::time_point when;
+    std::uint32_t steps = 0;  ///< that were whole
     std::string cause;
   };
   std::vector<std::deque<Death>> deaths_;

@@ -58,10 +58,14 @@ TEST_P(EverySchedule, HoldsAtMostItsCreditsBetweenForwardAndBackward) {
   }
 }
 
-TEST(NextAction, PrefersBackwardToForwardIn1F1B) {
-  const StageSchedule schedule{.credits = 4, .flush_before_backward = false};
-  EXPECT_EQ(next_action({.can_backward = true, .can_forward = true, .in_flight = 1}, schedule),
+TEST(NextAction, FillsItsCreditsBeforeItGoesBackwardIn1F1B) {
+  const StageSchedule schedule = stage_schedule(ScheduleKind::one_forward_one_backward, 0, 3, 8);
+  EXPECT_EQ(next_action({.can_backward = true, .can_forward = true, .in_flight = 2}, schedule),
+            StageAction::forward);
+  EXPECT_EQ(next_action({.can_backward = true, .can_forward = true, .in_flight = 3}, schedule),
             StageAction::backward);
+  // It does not wait for a forward that is not there.
+  EXPECT_EQ(next_action({.can_backward = true, .in_flight = 2}, schedule), StageAction::backward);
 }
 
 TEST(NextAction, GoesNoFurtherForwardThanItsCredits) {

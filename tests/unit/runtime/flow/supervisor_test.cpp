@@ -143,10 +143,19 @@ TEST(Supervisor, CallsARunWholeThatWasAskedToStopInItsLastStep) {
   EXPECT_FALSE(supervisor.stopped());
 }
 
-TEST(Supervisor, CountsFailuresOfTheLastMinuteOnly) {
+TEST(Supervisor, CountsFailuresWithoutAStepBetweenHoweverSlowTheyAre) {
+  Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 2},
+                        {.max = 1, .within = 60s});
+  supervisor.died(0, "out of memory", start);
+  EXPECT_THROW(supervisor.died(0, "out of memory", start + 120s), Error);
+}
+
+TEST(Supervisor, CountsFailuresOfTheLastMinuteOnlyWhereStepsGoOn) {
   Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 2},
                         {.max = 1, .within = 60s});
   supervisor.died(0, "first", start);
+  supervisor.vote(0, 0, state(1));
+  ASSERT_TRUE(supervisor.vote(1, 0, state(1)));
   EXPECT_NO_THROW(supervisor.died(0, "second", start + 61s));
   try {
     supervisor.died(0, "third", start + 62s);
