@@ -192,12 +192,16 @@ TEST(PipelineArithmetic, IsThatOfAPlainLoopForReplicas) {
   expect_plain_arithmetic(run_of({1, 2, 1}, 2, 4));
 }
 
-TEST(PipelineArithmetic, IsThatOfAPlainLoopForAModelWithStatistics) {
-  TrainingRun resnet = run_of({4, 3, 5}, 2, 3);
-  resnet.model = "wide_resnet";
-  resnet.samples = 10;  // batches of 8 and 2 samples
-  resnet.steps = 4;
-  expect_plain_arithmetic(resnet);
+// The small network has neither batch norm nor dropout.
+TEST(PipelineArithmetic, IsThatOfAPlainLoopForAModelWithStatisticsAndDropout) {
+  for (const std::uint32_t replicas : {1, 2})
+    for (const std::vector<std::size_t>& cut : {std::vector<std::size_t>{12}, {4, 3, 5}}) {
+      TrainingRun resnet = run_of(cut, replicas, 3);
+      resnet.model = "wide_resnet";
+      resnet.samples = 10;  // batches of 8 and 2 samples
+      resnet.steps = 4;
+      expect_plain_arithmetic(resnet);
+    }
 }
 
 }  // namespace

@@ -1,0 +1,230 @@
+// Options on their way into a run: none may be read and then forgotten.
+#include "apps/training.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "apps/load_options.h"
+#include "apps/options_table.h"
+
+namespace troupe {
+namespace {
+
+using testing::ElementsAre;
+
+constexpr std::string_view small = R"(
+model: {name: mlp, widths: [8, 8]}
+data: {name: synthetic, shape: [1, 4, 4], count: 600}
+train: {epochs: 3}
+)";
+
+Options options_with(const std::vector<std::string>& overrides) {
+  return parse_options(small, "o.yaml", overrides);
+}
+
+PipelineOptions pipeline_with(const std::vector<std::string>& overrides) {
+  return pipeline_options(options_with(overrides), {});
+}
+
+TEST(TrainingOptions, TheLearningRateIsWhatTheOptionsSay) {
+  const RateOptions rate =
+      pipeline_with({"train.lr=0.025", "train.schedule=one_cycle", "train.warmup_steps=5",
+                     "train.step_epochs=7", "train.step_factor=0.3", "train.steps=4"})
+          .rate;
+  EXPECT_EQ(rate.schedule, RateSchedule::one_cycle);
+  EXPECT_EQ(rate.lr, 0.025);
+  EXPECT_EQ(rate.warmup_steps, 5);
+  EXPECT_EQ(rate.step_epochs, 7);
+  EXPECT_EQ(rate.step_factor, 0.3);
+  EXPECT_EQ(rate.steps_per_epoch, 9);  // 600 samples in whole batches of 64
+  EXPECT_EQ(rate.total_steps, 27) << "ending a run early must not change its rates";
+}
+
+TEST(TrainingOptions, EverySchedulePassesThrough) {
+  for (const char* name : {"constant", "step", "cosine", "one_cycle"})
+    EXPECT_EQ(pipeline_with({fmt::format("train.schedule={}", name)}).rate.schedule,
+              rate_schedule(name));
+}
+
+TEST(TrainingOptions, TheOptimizerIsWhatTheOptionsSay) {
+  const SgdOptions sgd = pipeline_with({"train.momentum=0.7", "train.weight_decay=0.02",
+                                        "train.nesterov=true", "train.lr=0.3"})
+                             .sgd;
+  EXPECT_EQ(sgd.momentum, 0.7);
+  EXPECT_EQ(sgd.weight_decay, 0.02);
+  EXPECT_TRUE(sgd.nesterov);
+  EXPECT_EQ(sgd.lr, SgdOptions{}.lr) << "the rate belongs to RateOptions";
+}
+
+TEST(TrainingOptions, TheSeedReachesWeightsDropoutSamplesAndTheirChanges) {
+  const PipelineOptions pipeline = pipeline_with({"seed=99"});
+  EXPECT_EQ(pipeline.seed, 99u);
+  EXPECT_EQ(pipeline.loader.sampler.seed, 99u);
+  EXPECT_EQ(pipeline.loader.transform.seed, 99u);
+}
+
+TEST(TrainingOptions, SamplesArePreparedAsTheOptionsSay) {
+  const LoaderOptions loader =
+      pipeline_with({"data.augment=[crop, flip]", "data.mean=[0.4]", "data.std=[0.2]",
+                     "data.shuffle=false", "data.drop_last=false", "data.workers=3",
+                     "train.batch_size=50", "train.micro_batches=5", "parallel.data=2",
+                     "data.limit=120", "data.test_limit=11"})
+          .loader;
+  EXPECT_THAT(loader.transform.augment, ElementsAre(Augment::crop, Augment::flip));
+  EXPECT_THAT(loader.transform.mean, ElementsAre(0.4));
+  EXPECT_THAT(loader.transform.std, ElementsAre(0.2));
+  EXPECT_EQ(loader.transform.dtype, DType::f32);
+  EXPECT_FALSE(loader.sampler.shuffle);
+  EXPECT_FALSE(loader.sampler.drop_last);
+  EXPECT_EQ(loader.sampler.samples, 120);
+  EXPECT_EQ(loader.sampler.batch_size, 50);
+  EXPECT_EQ(loader.sampler.micro_batches, 5);
+  EXPECT_EQ(loader.sampler.replicas, 2);
+  EXPECT_EQ(loader.workers, 3);
+  EXPECT_EQ(loader.timeline.steps_per_epoch, 3u);  // 50, 50 and 20 samples
+  EXPECT_EQ(loader.dataset.count(Split::test), 11);
+}
+
+TEST(TrainingOptions, TheModelAndItsPlacementAreWhatTheOptionsSay) {
+  const PipelineOptions pipeline = pipeline_with(
+      {"model.dropout=0.35", "model.classes=12", "precision=f64", "parallel.data=2",
+       "parallel.schedule=gpipe", "parallel.pipeline=2", "parallel.intra_op_threads=2"});
+  EXPECT_EQ(pipeline.model.name, "mlp");
+  EXPECT_THAT(pipeline.model.widths, ElementsAre(8, 8));
+  EXPECT_EQ(pipeline.model.dropout, 0.35);
+  EXPECT_EQ(pipeline.model.classes, 12);
+  EXPECT_EQ(pipeline.dtype, DType::f64);
+  EXPECT_EQ(pipeline.loader.transform.dtype, DType::f64);
+  EXPECT_EQ(pipeline.replicas, 2u);
+  EXPECT_EQ(pipeline.schedule, ScheduleKind::gpipe);
+  EXPECT_EQ(pipeline.cut.size(), 2u);
+  EXPECT_EQ(pipeline.stream.threads, 2);
+}
+
+TEST(TrainingOptions, FaultsRestartsAndSnapshotsReachTheRun) {
+  const Options options = options_with(
+      {"faults=[{actor: stage/0, step: 3, micro_batch: 2}]", "restarts.max=8", "restarts.within=9",
+       "checkpoint.every_steps=6", "trace=true", "train.steps=20", "parallel.actor_threads=3"});
+  const RunOptions run = run_options(options, pipeline_options(options, {}), 4);
+  ASSERT_EQ(run.faults.size(), 1u);
+  EXPECT_EQ(run.faults[0].actor, "stage/0");
+  EXPECT_EQ(run.faults[0].step, 3u);
+  EXPECT_EQ(run.faults[0].micro_batch, 2u);
+  EXPECT_EQ(run.restarts.max, 8);
+  EXPECT_EQ(run.restarts.within, std::chrono::seconds(9));
+  EXPECT_EQ(run.steps.first, 4u);
+  EXPECT_EQ(run.steps.count, 20u);
+  EXPECT_EQ(run.steps.snapshot_every, 6u);
+  EXPECT_TRUE(run.steps.snapshot_at_end);
+  EXPECT_TRUE(run.trace);
+  EXPECT_EQ(run.threads, 3);
+}
+
+/// Everything of a run that options can change, as text.
+std::string run_as_text(const Options& options) {
+  const PipelineOptions p = pipeline_options(options, {});
+  const RunOptions run = run_options(options, p, 0);
+  const auto number = [](auto value) { return static_cast<int>(value); };
+  std::string text = fmt::format("{} {} {} {} {} {} {} {} {}\n", p.model.name, p.model.in_channels,
+                                 p.model.height, p.model.width, p.model.widths, p.model.classes,
+                                 p.model.dropout, number(p.model.convolution), number(p.dtype));
+  text += fmt::format("{} {} {} {} {} {}\n", p.seed, p.cut, p.replicas, p.micro_batches,
+                      number(p.schedule), p.stream.threads);
+  text += fmt::format("{} {} {} {} {} {} {}\n", number(p.rate.schedule), p.rate.lr,
+                      p.rate.total_steps, p.rate.warmup_steps, p.rate.steps_per_epoch,
+                      p.rate.step_epochs, p.rate.step_factor);
+  text += fmt::format("{} {} {}\n", p.sgd.momentum, p.sgd.weight_decay, p.sgd.nesterov);
+  const LoaderOptions& loader = p.loader;
+  text += fmt::format("{} {} {} {}", loader.dataset.name(), loader.dataset.classes(),
+                      loader.dataset.count(Split::train), loader.dataset.count(Split::test));
+  for (const Augment augment : loader.transform.augment)
+    text += fmt::format(" {}", number(augment));
+  text += fmt::format(" {} {} {} {} {} {} {}\n", loader.transform.mean, loader.transform.std,
+                      loader.sampler.shuffle, loader.sampler.drop_last, loader.sampler.batch_size,
+                      loader.sampler.micro_batches, loader.workers);
+  text += fmt::format("{} {} {}\n", loader.timeline.steps, loader.timeline.evaluates,
+                      p.monitor.stop_on_nan);
+  text += fmt::format("{} {} {} {} {} {}\n", run.threads, run.steps.snapshot_every,
+                      run.restarts.max, run.restarts.within.count(), run.faults.size(), run.trace);
+  return text;
+}
+
+/// An option with another value than the default, and what it needs beside it.
+const std::vector<std::vector<std::string>> changes = {
+    {"seed=2"},
+    {"precision=f64"},
+    {"convolution=direct"},
+    {"trace=true"},
+    {"model.name=mnist_cnn"},
+    {"model.in_channels=3", "data.shape=[3, 4, 4]"},
+    {"model.widths=[9]"},
+    {"model.classes=11"},
+    {"model.dropout=0.5"},
+    {"data.shape=[1, 5, 4]"},
+    {"data.classes=9"},
+    {"data.count=700"},
+    {"data.mean=[0.5]"},
+    {"data.std=[0.5]"},
+    {"data.shuffle=false"},
+    {"data.augment=[flip]"},
+    {"data.drop_last=false"},
+    {"data.workers=0"},
+    {"data.limit=500"},
+    {"data.test_limit=50"},
+    {"train.epochs=4"},
+    {"train.steps=5"},
+    {"train.batch_size=32"},
+    {"train.micro_batches=2"},
+    {"train.lr=0.2"},
+    {"train.momentum=0.5"},
+    {"train.weight_decay=0.1"},
+    {"train.nesterov=true"},
+    {"train.schedule=cosine"},
+    {"train.warmup_steps=3"},
+    {"train.step_epochs=2"},
+    {"train.step_factor=0.5"},
+    {"train.stop_on_nan=false"},
+    {"train.evaluate=false"},
+    {"parallel.pipeline=2"},
+    {"parallel.data=2"},
+    {"parallel.schedule=gpipe"},
+    {"parallel.actor_threads=7"},
+    {"parallel.intra_op_threads=2"},
+    {"checkpoint.every_steps=5"},
+    {"restarts.max=1"},
+    {"restarts.within=5"},
+    {"faults=[{actor: stage/0, step: 1, micro_batch: 0}]"},
+};
+
+/// Options of something else: data on the disk, what is begun from, what is written, and the cut
+/// that a test of its own covers.
+const std::set<std::string> elsewhere = {"data.name",    "data.path",       "model.weights",
+                                         "parallel.cut", "checkpoint.keep", "log.every_steps"};
+
+TEST(TrainingOptions, EachOneChangesTheRun) {
+  const std::string before = run_as_text(options_with({}));
+  for (const auto& overrides : changes)
+    EXPECT_NE(run_as_text(options_with(overrides)), before)
+        << overrides[0] << " was read and ignored";
+}
+
+TEST(TrainingOptions, NoneIsMissingFromTheseTests) {
+  std::set<std::string> tested = elsewhere;
+  for (const auto& overrides : changes)
+    tested.insert(overrides[0].substr(0, overrides[0].find('=')));
+  Options options;
+  for (const OptionField& field : option_fields(options))
+    EXPECT_TRUE(tested.contains(field.path)) << field.path << ": add it to `changes`";
+}
+
+TEST(TrainingOptions, TheCutIsTakenAsItIs) {
+  EXPECT_THAT(pipeline_with({"parallel.pipeline=2", "parallel.cut=[1, 3]"}).cut,
+              ElementsAre(1u, 3u));
+}
+
+}  // namespace
+}  // namespace troupe
