@@ -2,7 +2,7 @@
 # The steps of `./dev check`, sourced by ./dev, which defines say, fail, jobs, build, run_tests and
 # cpp_files. A step prints what is wrong and returns non-zero.
 
-readonly check_steps="format shell docs includes headers tidy sanitizers sizes"
+readonly check_steps="format shell docs includes headers tidy sanitizers fuzz sizes"
 changed_only=false
 
 # C++ files in question: all, or with --changed those that differ from the main branch.
@@ -57,6 +57,16 @@ check_tidy() {
 
 check_sanitizers() {
   run_tests asan && run_tests tsan
+}
+
+# Each reader of foreign bytes, for seconds; libFuzzer comes with clang.
+check_fuzz() {
+  command -v clang++ >/dev/null || {
+    say "no clang++ here: nothing is fuzzed"
+    return 0
+  }
+  build fuzz fuzz_targets || return 1
+  ctest --test-dir build/fuzz -L '^fuzz$' -j "$(jobs)" --no-tests=error --output-on-failure
 }
 
 check_sizes() {
