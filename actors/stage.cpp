@@ -114,7 +114,6 @@ ActionLabel Stage::update() {
   applied_ = reduced.take();
   SgdOptions sgd = options_.sgd;
   sgd.lr = learning_rate(options_.rate, step_);
-  sgd.first_step = !program().state()->momentum.defined();
   next_state_ = program().step(sgd, (*applied_)->weights, (*applied_)->statistics);
   vote(step_, next_state_);
   return {"U", applied_->header.key};
