@@ -56,7 +56,7 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
 RunOptions run_options(const Options& options, const PipelineOptions& pipeline,
                        std::uint32_t first_step);
 
-/// What a checkpoint says beside its tensors.
+/// Writes `folder`/step_<step> from the stages' snapshots, with the resolved options beside them.
 Result<std::filesystem::path> write_training_checkpoint(const std::filesystem::path& folder,
                                                         const Options& options,
                                                         const Timeline& timeline,

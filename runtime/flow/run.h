@@ -68,7 +68,7 @@ struct ActorReport {
   int restarts = 0;
   std::uint64_t dropped = 0;      ///< messages of older generations or repeated ones
   std::size_t peak_mailbox = 0;   ///< most messages that waited at once
-  std::size_t mailbox_bound = 0;  ///< slots of its edges, both ways, plus control messages
+  std::size_t mailbox_bound = 0;  ///< slots of its edges, both ways
 };
 
 struct RunReport {

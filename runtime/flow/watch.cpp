@@ -189,10 +189,12 @@ caf::behavior supervisor_actor(Self self, std::shared_ptr<Shared> shared) {
       [self](Tick) { attempt(self, [&] { begin(self); }); },
       [self](const VoteNote& note) { attempt(self, [&] { on_vote(self, note); }); },
       [self](const FailureNote& note) {
-        if (note.generation == self->state.generations[note.node])
-          self->state.causes[note.node] = note.cause;
+        Watch& watch = self->state;
+        if (note.generation != watch.generations[note.node]) return;  // of a life that was replaced
+        watch.causes[note.node] = note.cause;
         if (!note.lasting) return;
-        self->state.shells[note.node] = nullptr;  // it is not to be replaced
+        // Not to be replaced; where Stop is on its way, its end is still waited for.
+        if (!watch.stopping) watch.shells[note.node] = nullptr;
         fail(self, *note.lasting);
       },
       [self](const EventNote& note) { attempt(self, [&] { on_event(self, note); }); },
