@@ -74,34 +74,39 @@ HWY_EXPORT(Unshuffle2);
 HWY_EXPORT(Shuffle4);
 HWY_EXPORT(Unshuffle4);
 
+using Mover = std::size_t (*)(const std::uint8_t* in, std::size_t n, std::uint8_t* out);
+
+// Byte k of element i is at i * element_bytes + k, and in its plane at k * n + i. Moves to the
+// planes or back: whole vectors by `two` or `four` where elements are that wide, then single bytes.
+void move(std::span<const std::byte> in, std::size_t element_bytes, std::span<std::byte> out,
+          bool to_planes, Mover two, Mover four) {
+  if (in.empty()) return;
+  const auto* from = reinterpret_cast<const std::uint8_t*>(in.data());
+  auto* to = reinterpret_cast<std::uint8_t*>(out.data());
+  const std::size_t n = in.size() / element_bytes;
+  if (element_bytes == 1) return static_cast<void>(std::memcpy(to, from, n));
+  const std::size_t done = element_bytes == 2   ? two(from, n, to)
+                           : element_bytes == 4 ? four(from, n, to)
+                                                : 0;
+  for (std::size_t k = 0; k < element_bytes; ++k)
+    for (std::size_t i = done; i < n; ++i) {
+      const std::size_t plane = k * n + i, element = i * element_bytes + k;
+      to_planes ? to[plane] = from[element] : to[element] = from[plane];
+    }
+}
+
 }  // namespace
 
 void shuffle_bytes(std::span<const std::byte> in, std::size_t element_bytes,
                    std::span<std::byte> out) {
-  if (in.empty()) return;
-  const auto* from = reinterpret_cast<const std::uint8_t*>(in.data());
-  auto* to = reinterpret_cast<std::uint8_t*>(out.data());
-  const std::size_t n = in.size() / element_bytes;
-  std::size_t done = 0;
-  if (element_bytes == 1) return static_cast<void>(std::memcpy(to, from, n));
-  if (element_bytes == 2) done = HWY_DYNAMIC_DISPATCH(Shuffle2)(from, n, to);
-  if (element_bytes == 4) done = HWY_DYNAMIC_DISPATCH(Shuffle4)(from, n, to);
-  for (std::size_t k = 0; k < element_bytes; ++k)
-    for (std::size_t i = done; i < n; ++i) to[k * n + i] = from[i * element_bytes + k];
+  move(in, element_bytes, out, true, HWY_DYNAMIC_DISPATCH(Shuffle2),
+       HWY_DYNAMIC_DISPATCH(Shuffle4));
 }
 
 void unshuffle_bytes(std::span<const std::byte> in, std::size_t element_bytes,
                      std::span<std::byte> out) {
-  if (in.empty()) return;
-  const auto* from = reinterpret_cast<const std::uint8_t*>(in.data());
-  auto* to = reinterpret_cast<std::uint8_t*>(out.data());
-  const std::size_t n = in.size() / element_bytes;
-  std::size_t done = 0;
-  if (element_bytes == 1) return static_cast<void>(std::memcpy(to, from, n));
-  if (element_bytes == 2) done = HWY_DYNAMIC_DISPATCH(Unshuffle2)(from, n, to);
-  if (element_bytes == 4) done = HWY_DYNAMIC_DISPATCH(Unshuffle4)(from, n, to);
-  for (std::size_t k = 0; k < element_bytes; ++k)
-    for (std::size_t i = done; i < n; ++i) to[i * element_bytes + k] = from[k * n + i];
+  move(in, element_bytes, out, false, HWY_DYNAMIC_DISPATCH(Unshuffle2),
+       HWY_DYNAMIC_DISPATCH(Unshuffle4));
 }
 
 }  // namespace troupe

@@ -45,16 +45,15 @@ class Graph {
   /// Adds an actor `A(args...)`. The arguments are kept: a replacement is made from them again.
   /// Throws Error if the name is taken.
   template <class A, class... Args>
-  ActorRef<A> add(std::string name, Args... args) {
-    return {add_node(std::move(name), [args...]() -> std::unique_ptr<Actor> {
-      return std::make_unique<A>(args...);
-    })};
+  ActorRef<A> add(const std::string& name, Args... args) {
+    return {add_node(
+        name, [args...]() -> std::unique_ptr<Actor> { return std::make_unique<A>(args...); })};
   }
   /// The same for an actor made from an `A::Options`, which may be written as {.member = value}.
   template <class A>
-  ActorRef<A> add(std::string name, typename A::Options options) requires
+  ActorRef<A> add(const std::string& name, typename A::Options options) requires
       std::constructible_from<A, typename A::Options> {
-    return {add_node(std::move(name), [options = std::move(options)]() -> std::unique_ptr<Actor> {
+    return {add_node(name, [options = std::move(options)]() -> std::unique_ptr<Actor> {
       return std::make_unique<A>(options);
     })};
   }

@@ -123,6 +123,7 @@ void on_death(Self self, std::size_t node) {
   if (!watch.shared->options.on_failure) return;
   FailureReport report{
       watch.shared->graph.nodes()[node].name, cause, {}, watch.generation, watch.core->steps()};
+  report.replaced.reserve(nodes.size());
   for (std::size_t n : nodes) report.replaced.push_back(watch.shared->graph.nodes()[n].name);
   attempt(self, [&] { watch.shared->options.on_failure(report); });
 }
@@ -149,6 +150,7 @@ void begin(Self self) {
   Watch& watch = self->state;
   const auto& nodes = watch.shared->graph.nodes();
   std::vector<Supervisor::Member> members;
+  members.reserve(nodes.size());
   for (const auto& node : nodes)
     members.push_back({node.name,
                        node.prototype->votes(),

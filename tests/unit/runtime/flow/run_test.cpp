@@ -163,6 +163,46 @@ TEST_P(RunInEitherScheduling, FailsWhenAnActorSendsAKeyTwiceOnAnEdge) {
   }
 }
 
+// The last act of "last" ends the run, and its message is what "reader" fails at: the supervisor
+// hears of the failure after it has begun to stop, and must neither forget the reader nor replace
+// it.
+TEST_P(RunInEitherScheduling, FailsWithALastingErrorThatComesWhileStopping) {
+  struct Last final : Actor {
+    Output<int> out{this, "out"};
+    bool ready() const override { return !done_; }
+    ActionLabel act() override {
+      done_ = true;
+      out.send({}, 1);
+      finish();
+      return {"send", {}};
+    }
+    bool holds_run_open() const override { return true; }
+    bool done_ = false;
+  };
+  struct Reader final : Actor {
+    explicit Reader(ErrorCode code) : code_(code) {}
+    Input<int> in{this, "in"};
+    ActionLabel act() override { throw Error(code_, "met at the end"); }
+    ErrorCode code_;
+  };
+  for (const ErrorCode code : {ErrorCode::bad_file, ErrorCode::diverged}) {
+    Graph graph;
+    const auto last = graph.add<Last>("last");
+    const auto reader = graph.add<Reader>("reader", code);
+    graph.connect(last, &Last::out, reader, &Reader::in);
+    auto opts = options();
+    for (opts.seed = 0; opts.seed < 8; ++opts.seed) {
+      try {
+        run(graph, opts);
+        FAIL() << "the run ended well";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), code);
+        EXPECT_THAT(error.what(), HasSubstr("reader: met at the end"));
+      }
+    }
+  }
+}
+
 TEST(DeterministicRun, IsTheSameForTheSameSeed) {
   const auto order_of = [](std::uint64_t seed) {
     const auto seen = std::make_shared<std::vector<int>>();
