@@ -22,11 +22,11 @@
 #include "runtime/flow/run.h"
 
 // Models and their parts.
-#include "ops/models/model.h"    // models as lists of blocks
-#include "ops/nn/layers.h"       // the layers that they are made of
-#include "ops/nn/network.h"      // the arithmetic of one stage
-#include "ops/nn/state.h"        // weights and running statistics
-#include "ops/optim/schedule.h"  // learning rates
+#include "ops/models/model.h"         // models as lists of blocks
+#include "ops/nn/layers.h"            // the layers that they are made of
+#include "ops/nn/network.h"           // the arithmetic of one stage
+#include "ops/nn/state.h"             // weights and running statistics
+#include "ops/optim/learning_rate.h"  // learning rates
 
 // What everything is made of.
 #include "runtime/error.h"            // what is thrown and returned

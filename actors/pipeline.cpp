@@ -33,14 +33,13 @@ StageBytes stage_bytes(const PipelineOptions& options, std::size_t first, std::s
 }
 
 std::size_t sample_bytes(const PipelineOptions& options) {
-  const Shape& sample = options.loader.dataset.sample_shape();
+  const Shape& sample = options.data.dataset.sample_shape();
   return static_cast<std::size_t>(sample.element_count()) * size_of(options.dtype);
 }
 
 std::size_t micro_batch_samples(const PipelineOptions& options) {
-  const auto& sampler = options.loader.sampler;
-  return static_cast<std::size_t>((sampler.batch_size + sampler.micro_batches - 1) /
-                                  sampler.micro_batches);
+  return static_cast<std::size_t>((options.batch_size + options.micro_batches - 1) /
+                                  options.micro_batches);
 }
 
 std::uint32_t replica_micro_batches(const PipelineOptions& options) {
@@ -76,7 +75,7 @@ StageOptions stage_options(const PipelineOptions& options, std::size_t stage,
           .replica = replica,
           .replicas = options.replicas,
           .seed = options.seed,
-          .rate = options.rate,
+          .rate = learning_rate_options(options),
           .sgd = options.sgd};
 }
 
@@ -85,9 +84,7 @@ void add_replica(Graph& graph, const PipelineOptions& options, const Common& com
   const auto name = [&](const std::string& base) {
     return replica_name(base, replica, options.replicas);
   };
-  LoaderOptions loader_options = options.loader;
-  loader_options.replica = replica;
-  const auto loader = graph.add<Loader>(name("loader"), loader_options);
+  const auto loader = graph.add<Loader>(name("loader"), loader_options(options, replica));
   const auto loss = graph.add<Loss>(name("loss"), LossOptions{options.stream});
   std::vector<ActorRef<Stage>> stages;
   for (std::size_t s = 0; s < options.cut.size(); ++s)
@@ -129,28 +126,80 @@ void add_replica(Graph& graph, const PipelineOptions& options, const Common& com
   graph.connect(loss, &Loss::score, common.monitor, &Monitor::score, {64, 0});
 }
 
+MonitorOptions monitor_options(const PipelineOptions& options) {
+  return {.timeline = timeline_of(options),
+          .stop_on_nan = options.stop_on_nan,
+          .test_count = options.data.dataset.count(Split::test),
+          .on_step = options.on_step,
+          .on_evaluation = options.on_evaluation};
+}
+
+CheckpointWriterOptions writer_options(const PipelineOptions& options) {
+  CheckpointWriterOptions writer = *options.writer;
+  writer.stages = options.cut.size();
+  return writer;
+}
+
+SamplerOptions sampler_options(const PipelineOptions& options) {
+  return {.seed = options.seed,
+          .samples = options.data.dataset.count(Split::train),
+          .batch_size = options.batch_size,
+          .micro_batches = options.micro_batches,
+          .replicas = options.replicas,
+          .shuffle = options.data.shuffle,
+          .drop_last = options.data.drop_last};
+}
+
 }  // namespace
+
+LoaderOptions loader_options(const PipelineOptions& options, std::uint32_t replica) {
+  const PipelineData& data = options.data;
+  return {.dataset = data.dataset,
+          .transform = {.seed = options.seed,
+                        .augment = data.augment,
+                        .mean = data.mean,
+                        .std = data.std,
+                        .dtype = options.dtype},
+          .sampler = sampler_options(options),
+          .replica = replica,
+          .timeline = timeline_of(options),
+          .workers = data.workers,
+          .prefetch = data.prefetch};
+}
+
+Timeline timeline_of(const PipelineOptions& options) {
+  const std::int64_t per_epoch = Sampler(sampler_options(options)).batches_per_epoch();
+  std::int64_t steps = options.epochs * per_epoch;
+  if (options.max_steps > 0) steps = std::min<std::int64_t>(steps, options.max_steps);
+  if (steps < 0 || steps > UINT32_MAX)
+    throw Error(ErrorCode::bad_options, fmt::format("a run of {} steps", steps),
+                "train for at most 4294967295");
+  return {.steps = static_cast<std::uint32_t>(steps),
+          .steps_per_epoch = static_cast<std::uint32_t>(per_epoch),
+          .evaluates = options.evaluates,
+          .first = options.first_step};
+}
+
+LearningRateOptions learning_rate_options(const PipelineOptions& options) {
+  LearningRateOptions rate = options.rate;
+  rate.steps_per_epoch = Sampler(sampler_options(options)).batches_per_epoch();
+  rate.total_steps = options.epochs * rate.steps_per_epoch;
+  return rate;
+}
 
 std::string replica_name(const std::string& base, std::uint32_t replica, std::uint32_t replicas) {
   return replicas == 1 ? base : fmt::format("{}/{}", base, replica);
 }
 
 Graph build_pipeline(const PipelineOptions& options) {
-  const auto& sampler = options.loader.sampler;
-  if (sampler.micro_batches != options.micro_batches || sampler.replicas != options.replicas)
-    throw Error(
-        ErrorCode::bad_graph,
-        fmt::format(
-            "the sampler makes {} micro-batches for {} replicas, the pipeline has {} for {}",
-            sampler.micro_batches, sampler.replicas, options.micro_batches, options.replicas),
-        "give both the same numbers");
   Graph graph;
   Common common;
   for (std::size_t s = 0; s < options.cut.size(); ++s)
     common.reducers.push_back(graph.add<Reducer>(fmt::format("reducer/{}", s),
                                                  ReducerOptions{options.dtype, options.stream}));
-  common.monitor = graph.add<Monitor>("monitor", options.monitor);
-  if (options.writer) common.writer = graph.add<CheckpointWriter>("writer", *options.writer);
+  common.monitor = graph.add<Monitor>("monitor", monitor_options(options));
+  if (options.writer)
+    common.writer = graph.add<CheckpointWriter>("writer", writer_options(options));
   for (std::uint32_t r = 0; r < options.replicas; ++r) add_replica(graph, options, common, r);
   return graph;
 }
@@ -168,8 +217,7 @@ MemoryBound memory_bound(const PipelineOptions& options, const Graph& graph,
   std::size_t edges = 0;
   for (const auto& edge : graph.edges()) edges += edge.options.slots * edge.options.slot_bytes;
   bound.parts.push_back({"edges", edges});
-  const auto& loader = options.loader;
-  const std::size_t prepared = static_cast<std::size_t>(loader.prefetch) *
+  const std::size_t prepared = static_cast<std::size_t>(options.data.prefetch) *
                                micro_batch_samples(options) *
                                (sample_bytes(options) + sizeof(std::int64_t));
   bound.parts.push_back({"loader, prepared ahead", prepared * options.replicas});

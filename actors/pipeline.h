@@ -14,26 +14,58 @@
 
 namespace troupe {
 
-/// A training run as a pipeline of stages times replicas.
+/// The samples of a pipeline, and how they are prepared.
+struct PipelineData {
+  Dataset dataset;
+  std::vector<Augment> augment = {};  ///< of training samples, in this order; tests have none
+  std::vector<double> mean = {0.0}, std = {1.0};  ///< as in TransformOptions
+  bool shuffle = true;
+  bool drop_last = true;  ///< leave out the samples that do not fill a batch
+  int workers = 1;        ///< threads that prepare micro-batches for each replica; 0: the loader
+  int prefetch = 4;       ///< micro-batches prepared ahead of the edge's slots
+};
+
+/// A training run as a pipeline of stages times replicas. Says each thing once: what its actors
+/// are told is worked out from it (`loader_options`, `timeline_of`, `learning_rate_options`).
 struct PipelineOptions {
   ModelOptions model;
-  DType dtype = DType::f32;
-  Stream stream;  ///< of every stage
-  std::uint64_t seed = 1;
+  DType dtype = DType::f32;  ///< of samples, weights and all between
+  Stream stream;             ///< of every stage
+  std::uint64_t seed = 1;  ///< of weights, dropout, the order of samples and how they are augmented
   std::vector<std::size_t> cut{SIZE_MAX};  ///< blocks of each stage
   std::uint32_t replicas = 1;
-  std::uint32_t micro_batches = 1;  ///< of a step, over all replicas
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
-  RateOptions rate;
-  SgdOptions sgd;
-  LoaderOptions loader;           ///< `replica` is set for each
+
+  PipelineData data;
+  std::int64_t batch_size = 64;     ///< samples of a step, over all replicas
+  std::uint32_t micro_batches = 1;  ///< of a step, over all replicas
+  std::int64_t epochs = 1;
+  std::uint32_t max_steps = 0;    ///< ends the run earlier, at the same rates; 0: does not
+  bool evaluates = true;          ///< count the test set after each epoch and at the end
+  std::uint32_t first_step = 0;   ///< steps that are whole already (a resumed run)
   std::vector<StatePtr> initial;  ///< by stage; empty: drawn from the seed
-  MonitorOptions monitor;
-  std::optional<CheckpointWriterOptions> writer;
-  std::vector<BlockProfile> profile;  ///< for the sizes of slots; empty: not known
+
+  LearningRateOptions rate;  ///< its counts of steps are worked out
+  SgdOptions sgd;            ///< lr is set from `rate` at each step
+  bool stop_on_nan = true;   ///< fail at a loss that is not finite, before its step counts
+
+  std::function<void(const StepSeen&)> on_step;  ///< both as in MonitorOptions
+  std::function<void(const EvaluationSeen&)> on_evaluation;
+  std::optional<CheckpointWriterOptions> writer;  ///< its `stages` is set
+  std::vector<BlockProfile> profile;              ///< for the sizes of slots; empty: not known
   /// Puts something around a stage's arithmetic, to time, slow or check it; empty: nothing.
   std::function<ProgramFactory(std::size_t stage, ProgramFactory)> around;
 };
+
+/// What the loader of a replica is told. Throws nothing; Sampler and SampleTransform check it.
+LoaderOptions loader_options(const PipelineOptions& options, std::uint32_t replica);
+
+/// Which steps the run has, and which of them end epochs. Throws Error (bad_options) where the
+/// numbers make no batch.
+Timeline timeline_of(const PipelineOptions& options);
+
+/// The learning rates of the run, over all of its epochs also where max_steps ends it earlier.
+LearningRateOptions learning_rate_options(const PipelineOptions& options);
 
 /// Wires loaders, stages, losses, reducers, monitor and writer. Actors are called "loader",
 /// "stage/0", "loss", "reducer/0", "monitor", "writer"; with several replicas "stage/0/1" is

@@ -6,7 +6,7 @@
 #include "actors/messages.h"
 #include "actors/schedule.h"
 #include "actors/stage_program.h"
-#include "ops/optim/schedule.h"
+#include "ops/optim/learning_rate.h"
 #include "runtime/flow/actor.h"
 
 namespace troupe {
@@ -18,7 +18,7 @@ struct StageOptions {
   std::uint32_t replica = 0;
   std::uint32_t replicas = 1;
   std::uint64_t seed = 1;  ///< of random numbers such as dropout's
-  RateOptions rate;
+  LearningRateOptions rate;
   SgdOptions sgd;  ///< lr is set from `rate` at each step
 };
 

@@ -8,13 +8,13 @@
 namespace troupe {
 
 RunLog::RunLog(const Options& options, const OutputFolder& folder, const Timeline& timeline,
-               const RateOptions& rate, std::uint32_t first_step)
+               const LearningRateOptions& rate)
     : options_(options),
       timeline_(timeline),
       rate_(rate),
       log_(open_log(folder.log())),
-      csv_(folder.csv(), first_step),
-      progress_(stdout, ProgressStyle::of(stdout), Progress::Clock::now(), first_step),
+      csv_(folder.csv(), timeline.first),
+      progress_(stdout, ProgressStyle::of(stdout), Progress::Clock::now(), timeline.first),
       thread_([this](std::stop_token stop) { work(stop); }) {}
 
 RunLog::~RunLog() = default;  // the thread is last: it stops first, with its queue empty

@@ -14,7 +14,7 @@
 #include "apps/output/folder.h"
 #include "apps/output/progress.h"
 #include "apps/report.h"
-#include "ops/optim/schedule.h"
+#include "ops/optim/learning_rate.h"
 #include "runtime/flow/run.h"
 
 namespace spdlog {
@@ -28,7 +28,7 @@ namespace troupe {
 class RunLog {
  public:
   RunLog(const Options& options, const OutputFolder& folder, const Timeline& timeline,
-         const RateOptions& rate, std::uint32_t first_step);
+         const LearningRateOptions& rate);
   ~RunLog();  ///< writes what is left
 
   void step(const StepSeen& seen);
@@ -51,7 +51,7 @@ class RunLog {
 
   const Options options_;
   const Timeline timeline_;
-  const RateOptions rate_;
+  const LearningRateOptions rate_;
   std::shared_ptr<spdlog::logger> log_;
   TrainCsv csv_;
   Progress progress_;

@@ -21,25 +21,24 @@ namespace {
 
 Stream stream_of(const Options& options) { return {.threads = options.parallel.intra_op_threads}; }
 
-RateOptions rate_options(const Options& options, std::int64_t steps_per_epoch) {
-  const auto& train = options.train;
-  return {.schedule = rate_schedule(train.schedule),
+LearningRateOptions rate_options(const Options::Train& train) {
+  return {.schedule = learning_rate_schedule(train.schedule),
           .lr = train.lr,
-          .total_steps = train.epochs * steps_per_epoch,
           .warmup_steps = train.warmup_steps,
-          .steps_per_epoch = steps_per_epoch,
           .step_epochs = train.step_epochs,
           .step_factor = train.step_factor};
 }
 
-SamplerOptions sampler_options(const Options& options, std::int64_t samples) {
-  return {.seed = options.seed,
-          .samples = samples,
-          .batch_size = options.train.batch_size,
-          .micro_batches = options.train.micro_batches,
-          .replicas = options.parallel.data,
+PipelineData data_options(const Options& options) {
+  const TransformOptions transform = transform_options(options, Split::train);
+  return {.dataset = open_dataset(dataset_options(options)),
+          .augment = transform.augment,
+          .mean = transform.mean,
+          .std = transform.std,
           .shuffle = options.data.shuffle,
-          .drop_last = options.data.drop_last};
+          .drop_last = options.data.drop_last,
+          .workers = options.data.workers,
+          .prefetch = std::max(4, 2 * options.data.workers)};
 }
 
 std::vector<std::size_t> choose_cut(const Options& options, PipelineOptions& pipeline) {
@@ -93,42 +92,27 @@ StartingPoint read_starting_point(const std::filesystem::path& path) {
   return start;
 }
 
-Timeline timeline_of(const Options& options, std::int64_t train_samples) {
-  const std::int64_t per_epoch =
-      Sampler(sampler_options(options, train_samples)).batches_per_epoch();
-  std::int64_t steps = options.train.epochs * per_epoch;
-  if (options.train.steps > 0) steps = std::min(steps, options.train.steps);
-  return {.steps = static_cast<std::uint32_t>(steps),
-          .steps_per_epoch = static_cast<std::uint32_t>(per_epoch),
-          .evaluates = options.train.evaluate};
-}
-
 PipelineOptions pipeline_options(const Options& options, const StartingPoint& start) {
-  const Dataset dataset = open_dataset(dataset_options(options));
-  const std::int64_t samples = dataset.count(Split::train);
-  Timeline timeline = timeline_of(options, samples);
-  timeline.first = start.steps;
+  const auto& train = options.train;
   PipelineOptions pipeline{.model = model_options(options),
                            .dtype = precision_of(options),
                            .stream = stream_of(options),
                            .seed = options.seed,
                            .replicas = static_cast<std::uint32_t>(options.parallel.data),
-                           .micro_batches = static_cast<std::uint32_t>(options.train.micro_batches),
                            .schedule = schedule_kind(options.parallel.schedule),
-                           .rate = rate_options(options, timeline.steps_per_epoch),
-                           .sgd = {.momentum = options.train.momentum,
-                                   .weight_decay = options.train.weight_decay,
-                                   .nesterov = options.train.nesterov},
-                           .loader = {.dataset = dataset,
-                                      .transform = transform_options(options, Split::train),
-                                      .sampler = sampler_options(options, samples),
-                                      .timeline = timeline,
-                                      .workers = options.data.workers,
-                                      .prefetch = std::max(4, 2 * options.data.workers)},
-                           .monitor = {.timeline = timeline,
-                                       .stop_on_nan = options.train.stop_on_nan,
-                                       .test_count = dataset.count(Split::test)}};
-  check(pipeline.rate);
+                           .data = data_options(options),
+                           .batch_size = train.batch_size,
+                           .micro_batches = static_cast<std::uint32_t>(train.micro_batches),
+                           .epochs = train.epochs,
+                           .max_steps = static_cast<std::uint32_t>(train.steps),
+                           .evaluates = train.evaluate,
+                           .first_step = start.steps,
+                           .rate = rate_options(train),
+                           .sgd = {.momentum = train.momentum,
+                                   .weight_decay = train.weight_decay,
+                                   .nesterov = train.nesterov},
+                           .stop_on_nan = train.stop_on_nan};
+  check(learning_rate_options(pipeline));
   pipeline.cut = choose_cut(options, pipeline);
   const bool momentum = options.train.momentum != 0;
   if (!start.checkpoint.empty()) {
@@ -142,9 +126,8 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
 }
 
 void measure(PipelineOptions& pipeline, int repetitions) {
-  const auto& sampler = pipeline.loader.sampler;
   const std::int64_t samples =
-      (sampler.batch_size + sampler.micro_batches - 1) / sampler.micro_batches;
+      (pipeline.batch_size + pipeline.micro_batches - 1) / pipeline.micro_batches;
   pipeline.profile =
       profile_blocks(pipeline.model, pipeline.dtype, pipeline.stream, samples, repetitions);
 }
@@ -220,12 +203,12 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
       counted(options.parallel.intra_op_threads, "thread"));
 }
 
-RunOptions run_options(const Options& options, const PipelineOptions& pipeline,
-                       std::uint32_t first_step) {
+RunOptions run_options(const Options& options, const PipelineOptions& pipeline) {
+  const Timeline timeline = timeline_of(pipeline);
   RunOptions run{
       .threads = actor_threads(options),
-      .steps = {.first = first_step,
-                .count = pipeline.loader.timeline.steps,
+      .steps = {.first = timeline.first,
+                .count = timeline.steps,
                 .snapshot_every = static_cast<std::uint32_t>(options.checkpoint.every_steps),
                 .snapshot_at_end = true},
       .restarts = {.max = options.restarts.max, .within = options.restarts.within},

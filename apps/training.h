@@ -24,12 +24,9 @@ struct StartingPoint {
 /// Reads a checkpoint for going on with a run. `path` is a checkpoint or an output folder.
 StartingPoint read_starting_point(const std::filesystem::path& path);
 
-/// The timeline of the run. `train.steps` ends it early but does not change the learning rates, so
-/// that a run in two halves is the same as one in one.
-Timeline timeline_of(const Options& options, std::int64_t train_samples);
-
-/// Everything but what writes results (monitor callbacks, checkpoint writer). Opens the data,
-/// chooses the cut, and loads weights; throws Error.
+/// Everything but what writes results (callbacks, checkpoint writer). `train.steps` ends the run
+/// early but does not change the learning rates, so that a run in two halves is the same as one in
+/// one. Opens the data, chooses the cut, and loads weights; throws Error.
 PipelineOptions pipeline_options(const Options& options, const StartingPoint& start);
 
 /// As pipeline_options, with each block measured: needed for memory bounds and the plan's times.
@@ -53,8 +50,7 @@ int available_cores();
 /// Model, cut, batches and threads in two lines, for the top of a screen.
 std::string run_heading(const Options& options, const PipelineOptions& pipeline);
 
-RunOptions run_options(const Options& options, const PipelineOptions& pipeline,
-                       std::uint32_t first_step);
+RunOptions run_options(const Options& options, const PipelineOptions& pipeline);
 
 /// Writes `folder`/step_<step> from the stages' snapshots, with the resolved options beside them.
 Result<std::filesystem::path> write_training_checkpoint(const std::filesystem::path& folder,

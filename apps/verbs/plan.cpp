@@ -90,9 +90,9 @@ int plan(const PlanArguments& arguments) {
   const Options options = load_options(arguments.options, arguments.overrides);
   PipelineOptions pipeline = pipeline_options(options, {});
   if (pipeline.profile.empty()) measure(pipeline, 3);
-  pipeline.writer = CheckpointWriterOptions{.stages = pipeline.cut.size()};
+  pipeline.writer = CheckpointWriterOptions{};
   const Graph graph = build_pipeline(pipeline);
-  const Dataset& data = pipeline.loader.dataset;
+  const Dataset& data = pipeline.data.dataset;
   const std::size_t dataset_bytes = static_cast<std::size_t>(
       (data.count(Split::train) + data.count(Split::test)) * data.sample_shape().element_count());
   fmt::print("{}\n\n", run_heading(options, pipeline));

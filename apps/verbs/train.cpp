@@ -85,12 +85,13 @@ void check_no_later_checkpoints(const std::filesystem::path& folder, std::uint32
 }
 
 void print_heading(const Options& options, const PipelineOptions& pipeline,
-                   const OutputFolder& folder, const StartingPoint& start) {
+                   const OutputFolder& folder, const StartingPoint& start,
+                   const Timeline& timeline) {
   fmt::print("{}\n", run_heading(options, pipeline));
   fmt::print("output in {}\n", folder.path().string());
   if (!start.checkpoint.empty())
     fmt::print("going on from {} at step {} of {}\n", start.checkpoint.string(), start.steps,
-               pipeline.loader.timeline.steps);
+               timeline.steps);
 }
 
 // Marks the first step for whoever measures how long a process takes to reach it.
@@ -125,40 +126,40 @@ int train(const TrainArguments& arguments) {
   check_continues(options, resumption.start);
   PipelineOptions pipeline = pipeline_options(options, resumption.start);
   resumption.start.tensors.clear();  // the stages have their states now
-  const std::uint32_t first = resumption.start.steps;
-  if (first >= pipeline.loader.timeline.steps) {
+  const Timeline timeline = timeline_of(pipeline);
+  const std::uint32_t first = timeline.first;
+  if (first >= timeline.steps) {
     fmt::print("nothing left to train: {} has {} of {} steps\n",
-               resumption.start.checkpoint.string(), first, pipeline.loader.timeline.steps);
+               resumption.start.checkpoint.string(), first, timeline.steps);
     return exit_done;
   }
   if (resumption.output) check_no_later_checkpoints(*resumption.output, first);
   const auto folder = OutputFolder::create(resumption.output);
   folder.write_options(resolved_yaml(options));
-  print_heading(options, pipeline, folder, resumption.start);
+  print_heading(options, pipeline, folder, resumption.start, timeline);
 
-  RunLog log(options, folder, pipeline.loader.timeline, pipeline.rate, first);
+  RunLog log(options, folder, timeline, learning_rate_options(pipeline));
   for (const std::string& warning : warnings(options, resumption.start))
     log.note("warning: " + warning);
   const std::stop_callback tell_stopping(stop.get_token(), [&log] {
     log.note("stopping after this step, with a checkpoint; a second signal ends at once");
   });
-  pipeline.monitor.on_step = [&](const StepSeen& seen) {
+  pipeline.on_step = [&](const StepSeen& seen) {
     note_first_step(seen, first);
     log.step(seen);
   };
-  pipeline.monitor.on_evaluation = [&](const EvaluationSeen& seen) { log.evaluation(seen); };
+  pipeline.on_evaluation = [&](const EvaluationSeen& seen) { log.evaluation(seen); };
   pipeline.writer = CheckpointWriterOptions{
-      .stages = pipeline.cut.size(),
       .write = [&](std::uint32_t step, const std::vector<Snapshot>& snapshots) -> Status {
-        const auto written = write_training_checkpoint(folder.checkpoints(), options,
-                                                       pipeline.loader.timeline, step, snapshots);
+        const auto written =
+            write_training_checkpoint(folder.checkpoints(), options, timeline, step, snapshots);
         if (!written) return written.error();
         return success();
       },
       .on_checkpoint = [&](const CheckpointSeen& seen) { log.checkpoint(seen); }};
 
   const Graph graph = build_pipeline(pipeline);
-  RunOptions run_with = run_options(options, pipeline, first);
+  RunOptions run_with = run_options(options, pipeline);
   run_with.stop = stop.get_token();
   run_with.on_failure = [&](const FailureReport& failure) { log.failure(failure); };
   const RunReport report = run(graph, run_with);

@@ -34,17 +34,16 @@ double median(std::vector<double> readings) {
 }
 
 PipelineOptions big_model(std::uint32_t steps) {
-  const SamplerOptions batches{.samples = 4 * steps, .batch_size = 4};
-  const Dataset data =
-      open_dataset({.name = "synthetic", .shape = Shape{1, 32, 32}, .count = batches.samples});
-  const Timeline timeline{.steps = steps, .steps_per_epoch = steps, .evaluates = false};
   return {.model = {.name = "mlp",
                     .height = 32,
                     .width = 32,
                     .widths = std::vector<std::int64_t>(11, 3110)},  // 99.98 million parameters
-          .rate = {.lr = 0.001},
-          .loader = {.dataset = data, .sampler = batches, .timeline = timeline},
-          .monitor = {.timeline = timeline}};
+          .data = {.dataset = open_dataset({.name = "synthetic",
+                                            .shape = Shape{1, 32, 32},
+                                            .count = 4 * std::int64_t{steps}})},
+          .batch_size = 4,
+          .evaluates = false,
+          .rate = {.lr = 0.001}};
 }
 
 /// By step s: from the end of its update to the begin of the next step's forward.
@@ -77,7 +76,7 @@ void measure(const std::filesystem::path& folder, std::uint32_t count, int threa
     if (!seen.status) throw seen.status.error();
     complete.push_back(milliseconds(seen.duration));
   };
-  options.monitor.on_step = [&](const StepSeen& seen) {
+  options.on_step = [&](const StepSeen& seen) {
     if (seen.step <= every) return;  // memory is touched for the first time
     const bool after_snapshot = seen.step % every == 1;
     (after_snapshot ? saving_steps : plain_steps).push_back(milliseconds(seen.duration));

@@ -55,23 +55,20 @@ class GradientNorm final : public Actor {
 };
 
 std::vector<Norm> train(std::vector<FaultOptions> faults) {
-  const Dataset data = open_dataset({.name = "synthetic", .count = 512});
-  const SamplerOptions batches{.samples = data.count(Split::train), .micro_batches = 4};
-  Timeline timeline = timeline_of(batches, 1);
-  timeline.evaluates = false;
-  Graph graph =
-      build_pipeline({.model = {.name = "mlp", .widths = {64, 32}},
-                      .cut = {2, 2},
-                      .micro_batches = 4,
-                      .loader = {.dataset = data, .sampler = batches, .timeline = timeline},
-                      .monitor = {.timeline = timeline}});
+  const PipelineOptions pipeline{
+      .model = {.name = "mlp", .widths = {64, 32}},
+      .cut = {2, 2},
+      .data = {.dataset = open_dataset({.name = "synthetic", .count = 512})},
+      .micro_batches = 4,
+      .evaluates = false};
+  Graph graph = build_pipeline(pipeline);
   const auto norm = graph.add<GradientNorm>("norm");
   graph.connect(graph.find<Reducer>("reducer/0"), &Reducer::reduced, norm, &GradientNorm::gradient);
 
   std::vector<Norm> seen;
   run(graph,
       {.threads = 2,
-       .steps = {.count = timeline.steps},
+       .steps = {.count = timeline_of(pipeline).steps},
        .faults = std::move(faults),
        .on_event = [&](const std::any& event) { seen.push_back(std::any_cast<Norm>(event)); },
        .on_failure =

@@ -30,9 +30,9 @@ TrainingRun small(ScheduleKind schedule) {
 
 std::size_t bound_of(const TrainingRun& run) {
   PipelineOptions pipeline = pipeline_of(run);
-  pipeline.writer = CheckpointWriterOptions{.stages = run.cut.size()};
+  pipeline.writer = CheckpointWriterOptions{};
   pipeline.profile = profile_blocks(pipeline.model, run.dtype, {}, 4, 1);
-  const Dataset& data = pipeline.loader.dataset;
+  const Dataset& data = pipeline.data.dataset;
   const auto samples = data.count(Split::train) + data.count(Split::test);
   const auto bytes = static_cast<std::size_t>(samples * data.sample_shape().element_count());
   const MemoryBound bound = memory_bound(pipeline, build_pipeline(pipeline), bytes);

@@ -26,13 +26,10 @@ constexpr double tolerance = 1e-12;
 /// batch, a warm-up in front of a moving rate, momentum with Nesterov's look ahead, weight decay.
 void use_every_option(PipelineOptions& pipeline) {
   pipeline.model.dropout = 0.2;
-  pipeline.rate = {.schedule = RateSchedule::one_cycle,
-                   .lr = 0.05,
-                   .total_steps = pipeline.loader.timeline.steps,
-                   .warmup_steps = 2};
+  pipeline.rate = {.schedule = LearningRateSchedule::one_cycle, .lr = 0.05, .warmup_steps = 2};
   pipeline.sgd = {.momentum = 0.8, .weight_decay = 0.01, .nesterov = true};
-  pipeline.loader.transform.mean = {0.3};
-  pipeline.loader.transform.std = {0.4};
+  pipeline.data.mean = {0.3};
+  pipeline.data.std = {0.4};
 }
 
 /// Two epochs of batches of 8, 8 and 6 samples.
@@ -58,17 +55,19 @@ class PlainLoop {
  public:
   explicit PlainLoop(const TrainingRun& run)
       : options_(pipeline_of(run)),
+        loader_(loader_options(options_, 0)),
+        rate_(learning_rate_options(options_)),
         network_(whole(options_.model)),
-        batches_(one_replica(options_.loader.sampler)),
-        samples_(options_.loader.dataset, Split::train,
-                 {options_.loader.transform, options_.loader.dataset.sample_shape()}) {
+        batches_(one_replica(loader_.sampler)),
+        samples_(loader_.dataset, Split::train,
+                 {loader_.transform, loader_.dataset.sample_shape()}) {
     network_.use(initial_state(network_.spec(), DType::f64, options_.seed));
   }
 
   PlainResult run() {
     PlainResult result;
     const std::int64_t per_epoch = batches_.batches_per_epoch();
-    for (std::uint32_t step = 0; step < options_.loader.timeline.steps; ++step) {
+    for (std::uint32_t step = 0; step < loader_.timeline.steps; ++step) {
       result.losses.push_back(do_step(step));
       if ((step + 1) % per_epoch == 0) result.test_losses.push_back(test_loss());
     }
@@ -109,14 +108,14 @@ class PlainLoop {
       loss_sum += loss.loss_sum;
     }
     SgdOptions sgd = options_.sgd;
-    sgd.lr = learning_rate(options_.rate, step);
+    sgd.lr = learning_rate(rate_, step);
     network_.use(network_.step(sgd, gradient, statistics));
     return loss_sum / samples;
   }
 
   double test_loss() {
-    const Dataset& dataset = options_.loader.dataset;
-    TransformOptions transform = options_.loader.transform;
+    const Dataset& dataset = loader_.dataset;
+    TransformOptions transform = loader_.transform;
     transform.augment.clear();
     MicroBatchPlan all;
     for (std::uint32_t s = 0; s < dataset.count(Split::test); ++s) all.samples.push_back(s);
@@ -128,6 +127,8 @@ class PlainLoop {
   }
 
   PipelineOptions options_;
+  LoaderOptions loader_;
+  LearningRateOptions rate_;
   Network network_;
   Sampler batches_;
   BatchMaker samples_;

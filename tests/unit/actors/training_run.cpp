@@ -38,36 +38,27 @@ PipelineOptions pipeline_of(const TrainingRun& run) {
                                         .classes = model.classes,
                                         .count = run.samples,
                                         .seed = 3});
-  const SamplerOptions sampler{.seed = run.seed,
-                               .samples = run.samples,
-                               .batch_size = run.batch_size,
-                               .micro_batches = run.micro_batches,
-                               .replicas = run.replicas,
-                               .drop_last = run.drop_last};
-  const Timeline timeline{
-      .steps = run.steps,
-      .steps_per_epoch = static_cast<std::uint32_t>(Sampler(sampler).batches_per_epoch()),
-      .evaluates = run.evaluates,
-      .first = run.first_step};
-  PipelineOptions pipeline{
-      .model = model,
-      .dtype = run.dtype,
-      .seed = run.seed,
-      .cut = run.cut,
-      .replicas = run.replicas,
-      .micro_batches = run.micro_batches,
-      .schedule = run.schedule,
-      .rate = {.lr = 0.05},
-      .sgd = {.momentum = 0.9, .weight_decay = 5e-4},
-      .loader = {.dataset = dataset,
-                 .transform = {.seed = run.seed,
-                               .augment = {Augment::flip, Augment::crop},
-                               .dtype = run.dtype},
-                 .sampler = sampler,
-                 .timeline = timeline,
-                 .workers = run.workers},
-      .monitor = {.timeline = timeline, .test_count = dataset.count(Split::test)},
-      .around = run.around};
+  const std::int64_t per_epoch =
+      (run.samples + (run.drop_last ? 0 : run.batch_size - 1)) / run.batch_size;
+  PipelineOptions pipeline{.model = model,
+                           .dtype = run.dtype,
+                           .seed = run.seed,
+                           .cut = run.cut,
+                           .replicas = run.replicas,
+                           .schedule = run.schedule,
+                           .data = {.dataset = dataset,
+                                    .augment = {Augment::flip, Augment::crop},
+                                    .drop_last = run.drop_last,
+                                    .workers = run.workers},
+                           .batch_size = run.batch_size,
+                           .micro_batches = run.micro_batches,
+                           .epochs = (run.steps + per_epoch - 1) / per_epoch,
+                           .max_steps = run.steps,
+                           .evaluates = run.evaluates,
+                           .first_step = run.first_step,
+                           .rate = {.lr = 0.05},
+                           .sgd = {.momentum = 0.9, .weight_decay = 5e-4},
+                           .around = run.around};
   if (run.adjust) run.adjust(pipeline);
   if (run.first_step > 0) pipeline.initial = states_of(run, pipeline);
   return pipeline;
@@ -77,15 +68,12 @@ TrainingResult train(const TrainingRun& run) {
   TrainingResult result;
   std::mutex mutex;
   PipelineOptions pipeline = pipeline_of(run);
-  pipeline.monitor.on_step = [&](const StepSeen& seen) {
+  pipeline.on_step = [&](const StepSeen& seen) {
     result.steps.push_back(seen);
     if (run.on_step) run.on_step(seen);
   };
-  pipeline.monitor.on_evaluation = [&](const EvaluationSeen& seen) {
-    result.evaluations.push_back(seen);
-  };
+  pipeline.on_evaluation = [&](const EvaluationSeen& seen) { result.evaluations.push_back(seen); };
   pipeline.writer = CheckpointWriterOptions{
-      .stages = run.cut.size(),
       .in_background = run.scheduling == Scheduling::threads,
       .write = [&](std::uint32_t step, const std::vector<Snapshot>& snapshots) -> Status {
         if (run.on_write)

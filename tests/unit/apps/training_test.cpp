@@ -31,11 +31,10 @@ PipelineOptions pipeline_with(const std::vector<std::string>& overrides) {
 }
 
 TEST(TrainingOptions, TheLearningRateIsWhatTheOptionsSay) {
-  const RateOptions rate =
+  const LearningRateOptions rate = learning_rate_options(
       pipeline_with({"train.lr=0.025", "train.schedule=one_cycle", "train.warmup_steps=5",
-                     "train.step_epochs=7", "train.step_factor=0.3", "train.steps=4"})
-          .rate;
-  EXPECT_EQ(rate.schedule, RateSchedule::one_cycle);
+                     "train.step_epochs=7", "train.step_factor=0.3", "train.steps=4"}));
+  EXPECT_EQ(rate.schedule, LearningRateSchedule::one_cycle);
   EXPECT_EQ(rate.lr, 0.025);
   EXPECT_EQ(rate.warmup_steps, 5);
   EXPECT_EQ(rate.step_epochs, 7);
@@ -47,7 +46,7 @@ TEST(TrainingOptions, TheLearningRateIsWhatTheOptionsSay) {
 TEST(TrainingOptions, EverySchedulePassesThrough) {
   for (const char* name : {"constant", "step", "cosine", "one_cycle"})
     EXPECT_EQ(pipeline_with({fmt::format("train.schedule={}", name)}).rate.schedule,
-              rate_schedule(name));
+              learning_rate_schedule(name));
 }
 
 TEST(TrainingOptions, TheOptimizerIsWhatTheOptionsSay) {
@@ -57,23 +56,23 @@ TEST(TrainingOptions, TheOptimizerIsWhatTheOptionsSay) {
   EXPECT_EQ(sgd.momentum, 0.7);
   EXPECT_EQ(sgd.weight_decay, 0.02);
   EXPECT_TRUE(sgd.nesterov);
-  EXPECT_EQ(sgd.lr, SgdOptions{}.lr) << "the rate belongs to RateOptions";
+  EXPECT_EQ(sgd.lr, SgdOptions{}.lr) << "the rate belongs to LearningRateOptions";
 }
 
 TEST(TrainingOptions, TheSeedReachesWeightsDropoutSamplesAndTheirChanges) {
   const PipelineOptions pipeline = pipeline_with({"seed=99"});
   EXPECT_EQ(pipeline.seed, 99u);
-  EXPECT_EQ(pipeline.loader.sampler.seed, 99u);
-  EXPECT_EQ(pipeline.loader.transform.seed, 99u);
+  EXPECT_EQ(loader_options(pipeline, 0).sampler.seed, 99u);
+  EXPECT_EQ(loader_options(pipeline, 0).transform.seed, 99u);
 }
 
 TEST(TrainingOptions, SamplesArePreparedAsTheOptionsSay) {
-  const LoaderOptions loader =
+  const LoaderOptions loader = loader_options(
       pipeline_with({"data.augment=[crop, flip]", "data.mean=[0.4]", "data.std=[0.2]",
                      "data.shuffle=false", "data.drop_last=false", "data.workers=3",
                      "train.batch_size=50", "train.micro_batches=5", "parallel.data=2",
-                     "data.limit=120", "data.test_limit=11"})
-          .loader;
+                     "data.limit=120", "data.test_limit=11"}),
+      0);
   EXPECT_THAT(loader.transform.augment, ElementsAre(Augment::crop, Augment::flip));
   EXPECT_THAT(loader.transform.mean, ElementsAre(0.4));
   EXPECT_THAT(loader.transform.std, ElementsAre(0.2));
@@ -98,7 +97,7 @@ TEST(TrainingOptions, TheModelAndItsPlacementAreWhatTheOptionsSay) {
   EXPECT_EQ(pipeline.model.dropout, 0.35);
   EXPECT_EQ(pipeline.model.classes, 12);
   EXPECT_EQ(pipeline.dtype, DType::f64);
-  EXPECT_EQ(pipeline.loader.transform.dtype, DType::f64);
+  EXPECT_EQ(loader_options(pipeline, 0).transform.dtype, DType::f64);
   EXPECT_EQ(pipeline.replicas, 2u);
   EXPECT_EQ(pipeline.schedule, ScheduleKind::gpipe);
   EXPECT_EQ(pipeline.cut.size(), 2u);
@@ -109,7 +108,9 @@ TEST(TrainingOptions, FaultsRestartsAndSnapshotsReachTheRun) {
   const Options options = options_with(
       {"faults=[{actor: stage/0, step: 3, micro_batch: 2}]", "restarts.max=8", "restarts.within=9",
        "checkpoint.every_steps=6", "trace=true", "train.steps=20", "parallel.actor_threads=3"});
-  const RunOptions run = run_options(options, pipeline_options(options, {}), 4);
+  StartingPoint start;
+  start.steps = 4;
+  const RunOptions run = run_options(options, pipeline_options(options, start));
   ASSERT_EQ(run.faults.size(), 1u);
   EXPECT_EQ(run.faults[0].actor, "stage/0");
   EXPECT_EQ(run.faults[0].step, 3u);
@@ -127,18 +128,18 @@ TEST(TrainingOptions, FaultsRestartsAndSnapshotsReachTheRun) {
 /// Everything of a run that options can change, as text.
 std::string run_as_text(const Options& options) {
   const PipelineOptions p = pipeline_options(options, {});
-  const RunOptions run = run_options(options, p, 0);
+  const LearningRateOptions rate = learning_rate_options(p);
+  const RunOptions run = run_options(options, p);
   const auto number = [](auto value) { return static_cast<int>(value); };
   std::string text = fmt::format("{} {} {} {} {} {} {} {} {}\n", p.model.name, p.model.in_channels,
                                  p.model.height, p.model.width, p.model.widths, p.model.classes,
                                  p.model.dropout, number(p.model.convolution), number(p.dtype));
   text += fmt::format("{} {} {} {} {} {}\n", p.seed, p.cut, p.replicas, p.micro_batches,
                       number(p.schedule), p.stream.threads);
-  text += fmt::format("{} {} {} {} {} {} {}\n", number(p.rate.schedule), p.rate.lr,
-                      p.rate.total_steps, p.rate.warmup_steps, p.rate.steps_per_epoch,
-                      p.rate.step_epochs, p.rate.step_factor);
+  text += fmt::format("{} {} {} {} {} {} {}\n", number(rate.schedule), rate.lr, rate.total_steps,
+                      rate.warmup_steps, rate.steps_per_epoch, rate.step_epochs, rate.step_factor);
   text += fmt::format("{} {} {}\n", p.sgd.momentum, p.sgd.weight_decay, p.sgd.nesterov);
-  const LoaderOptions& loader = p.loader;
+  const LoaderOptions loader = loader_options(p, 0);
   text += fmt::format("{} {} {} {}", loader.dataset.name(), loader.dataset.classes(),
                       loader.dataset.count(Split::train), loader.dataset.count(Split::test));
   for (const Augment augment : loader.transform.augment)
@@ -146,8 +147,8 @@ std::string run_as_text(const Options& options) {
   text += fmt::format(" {} {} {} {} {} {} {}\n", loader.transform.mean, loader.transform.std,
                       loader.sampler.shuffle, loader.sampler.drop_last, loader.sampler.batch_size,
                       loader.sampler.micro_batches, loader.workers);
-  text += fmt::format("{} {} {}\n", loader.timeline.steps, loader.timeline.evaluates,
-                      p.monitor.stop_on_nan);
+  text +=
+      fmt::format("{} {} {}\n", loader.timeline.steps, loader.timeline.evaluates, p.stop_on_nan);
   text += fmt::format("{} {} {} {} {} {}\n", run.threads, run.steps.snapshot_every,
                       run.restarts.max, run.restarts.within.count(), run.faults.size(), run.trace);
   return text;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "ops/nn/network.h"
-#include "ops/optim/schedule.h"
+#include "ops/optim/learning_rate.h"
 #include "runtime/file/safetensors.h"
 #include "runtime/tensor/cast.h"
 #include "samples.h"
@@ -58,9 +58,9 @@ TEST(GoldenPrimitives, GiveWhatPyTorchGives) {
 
 TEST(GoldenRates, AreThoseOfPyTorchsSchedulers) {
   const Golden golden("rates.safetensors");
-  RateOptions options{.lr = 0.1, .total_steps = 50, .steps_per_epoch = 5, .step_epochs = 3};
+  LearningRateOptions options{.lr = 0.1, .total_steps = 50, .steps_per_epoch = 5, .step_epochs = 3};
   for (const char* name : {"one_cycle", "cosine", "step"}) {
-    options.schedule = rate_schedule(name);
+    options.schedule = learning_rate_schedule(name);
     for (std::int64_t step = 0; step < 50; ++step)
       EXPECT_NEAR(learning_rate(options, step), golden[name].data<double>()[step], 1e-15)
           << name << " at step " << step;

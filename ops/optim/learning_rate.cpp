@@ -1,4 +1,4 @@
-#include "ops/optim/schedule.h"
+#include "ops/optim/learning_rate.h"
 
 #include <fmt/format.h>
 
@@ -21,7 +21,7 @@ double annealed(double from, double to, double progress) {
 }
 
 // The rise ends one step early and so does the fall, as PyTorch counts them.
-double one_cycle(const RateOptions& o, double step, double total) {
+double one_cycle(const LearningRateOptions& o, double step, double total) {
   const double first = o.lr / o.div_factor;
   const double last = first / o.final_div_factor;
   const double peak = std::max(o.pct_start * total - 1.0, 0.0);
@@ -30,18 +30,18 @@ double one_cycle(const RateOptions& o, double step, double total) {
   return fall <= 0.0 ? o.lr : annealed(o.lr, last, (step - peak) / fall);
 }
 
-double scheduled(const RateOptions& o, std::int64_t step) {
+double scheduled(const LearningRateOptions& o, std::int64_t step) {
   const std::int64_t total = o.total_steps - o.warmup_steps;
   switch (o.schedule) {
-    case RateSchedule::constant:
+    case LearningRateSchedule::constant:
       break;
-    case RateSchedule::step:
+    case LearningRateSchedule::step:
       return o.lr * std::pow(o.step_factor,
                              static_cast<double>(step / (o.step_epochs * o.steps_per_epoch)));
-    case RateSchedule::cosine:
+    case LearningRateSchedule::cosine:
       return annealed(o.lr, 0.0,
                       static_cast<double>(std::min(step, total)) / static_cast<double>(total));
-    case RateSchedule::one_cycle:
+    case LearningRateSchedule::one_cycle:
       return one_cycle(o, static_cast<double>(std::min(step, total - 1)),
                        static_cast<double>(total));
   }
@@ -56,11 +56,11 @@ void require(bool holds, std::string_view what, double value, std::string_view r
 
 }  // namespace
 
-void check(const RateOptions& o) {
+void check(const LearningRateOptions& o) {
   require(std::isfinite(o.lr) && o.lr >= 0.0, "lr", o.lr, "give a number from 0 on");
   require(o.warmup_steps >= 0, "warmup_steps", static_cast<double>(o.warmup_steps),
           "give a number from 0 on");
-  if (o.schedule == RateSchedule::step) {
+  if (o.schedule == LearningRateSchedule::step) {
     require(o.steps_per_epoch > 0, "steps_per_epoch", static_cast<double>(o.steps_per_epoch),
             "an epoch must have a step; use fewer samples a batch");
     require(o.step_epochs > 0, "step_epochs", static_cast<double>(o.step_epochs),
@@ -68,11 +68,11 @@ void check(const RateOptions& o) {
     require(std::isfinite(o.step_factor) && o.step_factor > 0.0, "step_factor", o.step_factor,
             "give a positive number");
   }
-  if (o.schedule == RateSchedule::cosine || o.schedule == RateSchedule::one_cycle)
+  if (o.schedule == LearningRateSchedule::cosine || o.schedule == LearningRateSchedule::one_cycle)
     require(o.total_steps > o.warmup_steps, "the number of steps after the warm-up",
             static_cast<double>(o.total_steps - o.warmup_steps),
             "train for more steps, or warm up for fewer");
-  if (o.schedule == RateSchedule::one_cycle) {
+  if (o.schedule == LearningRateSchedule::one_cycle) {
     require(o.pct_start >= 0.0 && o.pct_start <= 1.0, "pct_start", o.pct_start,
             "give a part from 0 to 1");
     require(o.div_factor > 0.0, "div_factor", o.div_factor, "give a positive number");
@@ -81,20 +81,20 @@ void check(const RateOptions& o) {
   }
 }
 
-double learning_rate(const RateOptions& options, std::int64_t step) {
+double learning_rate(const LearningRateOptions& options, std::int64_t step) {
   check(options);
   if (step >= options.warmup_steps) return scheduled(options, step - options.warmup_steps);
   return scheduled(options, 0) * static_cast<double>(step + 1) /
          static_cast<double>(options.warmup_steps + 1);
 }
 
-RateSchedule rate_schedule(std::string_view name) {
+LearningRateSchedule learning_rate_schedule(std::string_view name) {
   const auto found = std::find(names.begin(), names.end(), name);
   if (found == names.end())
     throw Error(ErrorCode::bad_options, fmt::format("train.schedule is '{}'", name),
                 fmt::format("did you mean '{}'? It can be constant, step, cosine or one_cycle",
                             nearest(name, names)));
-  return static_cast<RateSchedule>(found - names.begin());
+  return static_cast<LearningRateSchedule>(found - names.begin());
 }
 
 }  // namespace troupe

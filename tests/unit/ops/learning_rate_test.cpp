@@ -1,4 +1,4 @@
-#include "ops/optim/schedule.h"
+#include "ops/optim/learning_rate.h"
 
 #include <gtest/gtest.h>
 
@@ -13,39 +13,41 @@ TEST(LearningRate, StaysConstant) {
 }
 
 TEST(LearningRate, DropsEverySoManyEpochs) {
-  const RateOptions options{.schedule = RateSchedule::step,
-                            .lr = 1.0,
-                            .steps_per_epoch = 5,
-                            .step_epochs = 2,
-                            .step_factor = 0.5};
+  const LearningRateOptions options{.schedule = LearningRateSchedule::step,
+                                    .lr = 1.0,
+                                    .steps_per_epoch = 5,
+                                    .step_epochs = 2,
+                                    .step_factor = 0.5};
   EXPECT_EQ(learning_rate(options, 9), 1.0);
   EXPECT_EQ(learning_rate(options, 10), 0.5);
   EXPECT_EQ(learning_rate(options, 25), 0.25);
 }
 
 TEST(LearningRate, WarmsUpInEqualStepsInFrontOfTheSchedule) {
-  const RateOptions options{.lr = 1.0, .warmup_steps = 4};
+  const LearningRateOptions options{.lr = 1.0, .warmup_steps = 4};
   EXPECT_DOUBLE_EQ(learning_rate(options, 0), 0.2);
   EXPECT_DOUBLE_EQ(learning_rate(options, 3), 0.8);
   EXPECT_DOUBLE_EQ(learning_rate(options, 4), 1.0);
 
-  const RateOptions cosine{
-      .schedule = RateSchedule::cosine, .lr = 1.0, .total_steps = 24, .warmup_steps = 4};
-  const RateOptions alone{.schedule = RateSchedule::cosine, .lr = 1.0, .total_steps = 20};
+  const LearningRateOptions cosine{
+      .schedule = LearningRateSchedule::cosine, .lr = 1.0, .total_steps = 24, .warmup_steps = 4};
+  const LearningRateOptions alone{
+      .schedule = LearningRateSchedule::cosine, .lr = 1.0, .total_steps = 20};
   EXPECT_EQ(learning_rate(cosine, 11), learning_rate(alone, 7));
 }
 
 TEST(LearningRate, KeepsTheLastRateBeyondTheEnd) {
-  RateOptions options{.schedule = RateSchedule::one_cycle, .lr = 1.0, .total_steps = 10};
+  LearningRateOptions options{
+      .schedule = LearningRateSchedule::one_cycle, .lr = 1.0, .total_steps = 10};
   EXPECT_EQ(learning_rate(options, 10), learning_rate(options, 9));
-  options.schedule = RateSchedule::cosine;
+  options.schedule = LearningRateSchedule::cosine;
   EXPECT_EQ(learning_rate(options, 10), 0.0);
   EXPECT_EQ(learning_rate(options, 99), 0.0);
 }
 
 TEST(LearningRate, IsFiniteForTheShortestRuns) {
   for (std::int64_t total = 1; total < 8; ++total)
-    for (const auto schedule : {RateSchedule::cosine, RateSchedule::one_cycle})
+    for (const auto schedule : {LearningRateSchedule::cosine, LearningRateSchedule::one_cycle})
       for (std::int64_t step = 0; step < total; ++step) {
         const double rate =
             learning_rate({.schedule = schedule, .lr = 1.0, .total_steps = total}, step);
@@ -56,17 +58,18 @@ TEST(LearningRate, IsFiniteForTheShortestRuns) {
 
 TEST(LearningRate, RefusesNumbersThatGiveNone) {
   EXPECT_THROW(learning_rate({.lr = -1.0}, 0), Error);
-  EXPECT_THROW(learning_rate({.schedule = RateSchedule::cosine}, 0), Error);
-  EXPECT_THROW(learning_rate({.schedule = RateSchedule::step}, 0), Error);
-  EXPECT_THROW(check({.schedule = RateSchedule::one_cycle, .total_steps = 5, .warmup_steps = 5}),
-               Error);
+  EXPECT_THROW(learning_rate({.schedule = LearningRateSchedule::cosine}, 0), Error);
+  EXPECT_THROW(learning_rate({.schedule = LearningRateSchedule::step}, 0), Error);
+  EXPECT_THROW(
+      check({.schedule = LearningRateSchedule::one_cycle, .total_steps = 5, .warmup_steps = 5}),
+      Error);
 }
 
-TEST(RateSchedule, IsFoundByName) {
-  EXPECT_EQ(rate_schedule("one_cycle"), RateSchedule::one_cycle);
-  EXPECT_EQ(rate_schedule("constant"), RateSchedule::constant);
+TEST(LearningRateSchedule, IsFoundByName) {
+  EXPECT_EQ(learning_rate_schedule("one_cycle"), LearningRateSchedule::one_cycle);
+  EXPECT_EQ(learning_rate_schedule("constant"), LearningRateSchedule::constant);
   try {
-    rate_schedule("cosin");
+    learning_rate_schedule("cosin");
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::bad_options);

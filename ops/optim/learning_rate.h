@@ -5,7 +5,7 @@
 namespace troupe {
 
 /// How the learning rate goes on after the warm-up.
-enum class RateSchedule : std::uint8_t {
+enum class LearningRateSchedule : std::uint8_t {
   constant,
   step,       ///< times `step_factor` every `step_epochs` epochs; PyTorch's StepLR, step by step
   cosine,     ///< half a cosine from lr to zero at total_steps; PyTorch's CosineAnnealingLR
@@ -14,8 +14,8 @@ enum class RateSchedule : std::uint8_t {
               ///< "Super-convergence", 2018)
 };
 
-struct RateOptions {
-  RateSchedule schedule = RateSchedule::constant;
+struct LearningRateOptions {
+  LearningRateSchedule schedule = LearningRateSchedule::constant;
   double lr = 0.1;                   ///< the largest rate
   std::int64_t total_steps = 0;      ///< optimizer steps of the whole run, warm-up included
   std::int64_t warmup_steps = 0;     ///< linear, from almost nothing, in front of the schedule
@@ -32,12 +32,12 @@ struct RateOptions {
 /// The rate that optimizer step `step` (from 0) uses: a function of nothing else, so a resumed run
 /// needs no state for it. Steps beyond the end keep the last rate. Throws Error{bad_options} for
 /// numbers that give no rate.
-double learning_rate(const RateOptions& options, std::int64_t step);
+double learning_rate(const LearningRateOptions& options, std::int64_t step);
 
 /// Throws what learning_rate would throw at some step.
-void check(const RateOptions& options);
+void check(const LearningRateOptions& options);
 
 /// "constant", "step", "cosine" or "one_cycle"; throws Error{bad_options} with the nearest of them.
-RateSchedule rate_schedule(std::string_view name);
+LearningRateSchedule learning_rate_schedule(std::string_view name);
 
 }  // namespace troupe
