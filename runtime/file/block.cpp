@@ -3,6 +3,7 @@
 #include <lz4.h>
 #include <xxhash.h>
 
+#include <array>
 #include <cstring>
 
 #include "runtime/file/shuffle.h"
@@ -14,26 +15,49 @@ namespace {
 // incompressible quarters are skipped at once and the quarter with the exponents takes the time.
 constexpr int acceleration = 1;
 
+// The sample of a block: so many stretches of so many bytes, spread evenly.
+constexpr std::size_t stretches = 4;
+constexpr std::size_t stretch_bytes = 4096;
+constexpr std::size_t sample_bytes = stretches * stretch_bytes;
+constexpr std::size_t smallest_sampled_block = 4 * sample_bytes;
+
 const char* chars(std::span<const std::byte> bytes) {
   return reinterpret_cast<const char*>(bytes.data());
+}
+
+/// The length of the LZ4 block made in scratch.packed, or 0 where it would be longer than `most`.
+std::size_t compress(std::span<const std::byte> bytes, std::size_t most, BlockScratch& scratch) {
+  if (scratch.packed.size() < most) scratch.packed.resize(most);
+  scratch.lz4_state.resize((static_cast<std::size_t>(LZ4_sizeofState()) + 7) / 8);
+  // Given no more room than this, LZ4 gives up as soon as it sees that it does not suffice.
+  const int size = LZ4_compress_fast_extState(
+      scratch.lz4_state.data(), chars(bytes), reinterpret_cast<char*>(scratch.packed.data()),
+      static_cast<int>(bytes.size()), static_cast<int>(most), acceleration);
+  return size > 0 ? static_cast<std::size_t>(size) : 0;
+}
+
+/// Whether the sample shrinks by a tenth.
+bool is_worth_packing(std::span<const std::byte> raw, std::size_t element_bytes,
+                      BlockScratch& scratch) {
+  if (raw.size() < smallest_sampled_block) return true;
+  std::array<std::byte, sample_bytes> sample, shuffled;
+  // Every stretch begins with a whole element: 8 divides the distance.
+  const std::size_t distance = (raw.size() - stretch_bytes) / (stretches - 1) / 8 * 8;
+  for (std::size_t i = 0; i < stretches; ++i)
+    std::memcpy(&sample[i * stretch_bytes], &raw[i * distance], stretch_bytes);
+  shuffle_bytes(sample, element_bytes, shuffled);
+  return compress(shuffled, sample_bytes - sample_bytes / 10, scratch) > 0;
 }
 
 }  // namespace
 
 std::span<const std::byte> pack_block(std::span<const std::byte> raw, std::size_t element_bytes,
                                       BlockScratch& scratch) {
-  if (raw.size() < 2) return raw;
+  if (raw.size() < 2 || !is_worth_packing(raw, element_bytes, scratch)) return raw;
   scratch.shuffled.resize(raw.size());
-  scratch.packed.resize(raw.size());
-  scratch.lz4_state.resize((static_cast<std::size_t>(LZ4_sizeofState()) + 7) / 8);
   shuffle_bytes(raw, element_bytes, scratch.shuffled);
-  // Given less room than the raw block takes, LZ4 gives up as soon as it sees no gain.
-  const int size = LZ4_compress_fast_extState(scratch.lz4_state.data(), chars(scratch.shuffled),
-                                              reinterpret_cast<char*>(scratch.packed.data()),
-                                              static_cast<int>(raw.size()),
-                                              static_cast<int>(raw.size() - 1), acceleration);
-  if (size <= 0) return raw;
-  return std::span(scratch.packed).first(static_cast<std::size_t>(size));
+  const std::size_t size = compress(scratch.shuffled, raw.size() - 1, scratch);
+  return size == 0 ? raw : std::span(scratch.packed).first(size);
 }
 
 bool unpack_block(std::span<const std::byte> stored, std::size_t element_bytes,

@@ -20,8 +20,10 @@ struct BlockScratch {
 };
 
 /// Byte-shuffled and compressed as one LZ4 block; or `raw` itself where that would not be smaller,
-/// so that a stored block as long as the raw one is the raw one. The result lies in `scratch` or
-/// is `raw`.
+/// so that a stored block as long as the raw one is the raw one. A block of 64 KiB or more whose
+/// sample (16 KiB from four places) shrinks by less than a tenth is not tried: packing would cost
+/// more time than the bytes that it saves (docs/decisions/checkpoint-blocks.md). The result depends
+/// on `raw` and the size of its elements alone; it lies in `scratch` or is `raw`.
 std::span<const std::byte> pack_block(std::span<const std::byte> raw, std::size_t element_bytes,
                                       BlockScratch& scratch);
 

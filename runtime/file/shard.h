@@ -5,7 +5,8 @@
 //   blocks    of the first tensor, then of the second, …, without holes (block.h)
 //   index     JSON: {"block_bytes": B, "tensors": [{"name", "dtype", "shape", "stored",
 //   "checksums"}]}
-//             "stored" and "checksums" hold a value for each block: its length here, its XXH3
+//             "stored" and "checksums" hold a value for each block: its length here, its XXH3;
+//             a block stored in as many bytes as it has is not packed
 //   24 bytes  u64 length of the index, u64 XXH3 of the index, "1epuort\n"
 //
 // So a writer streams, every byte is covered by a check, and a shard can be read without the rest

@@ -76,15 +76,6 @@ TEST(Shuffle, IsUndoneForEveryElementSizeAndLength) {
     }
 }
 
-TEST(Block, IsStoredAsItIsWhereItWouldNotShrink) {
-  BlockScratch scratch;
-  const Tensor noise = test::random_tensor({1000}, DType::u8, 1);
-  const std::span<const std::byte> raw(noise.raw(), noise.bytes());
-  EXPECT_EQ(pack_block(raw, 1, scratch).data(), raw.data());
-  const Tensor zeros = Tensor::zeros({1000});
-  EXPECT_LT(pack_block({zeros.raw(), zeros.bytes()}, 4, scratch).size(), 100u);
-}
-
 TEST(Checkpoint, GivesBackWhatWasWritten) {
   TemporaryFolder folder;
   const auto path = write_small(folder);
