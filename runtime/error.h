@@ -17,6 +17,9 @@ enum class ErrorCode {
   bad_graph,     ///< actors wired so that they cannot run
   bad_file,      ///< a file whose content is damaged or of another kind
   io,            ///< the system refused to open, read or write
+  timed_out,     ///< somebody or something did not come in time
+  peer_lost,     ///< another process of the job, or the way to it, is gone
+  refused,       ///< another process would not have us: wrong key, run, rank or version
   unsupported,   ///< a combination that no kernel exists for
   actor_failed,  ///< an actor died more often than its restart budget allows
   diverged,      ///< training left the numbers: a loss that is not finite
@@ -26,7 +29,8 @@ enum class ErrorCode {
 /// Whether doing the same again can only meet the same error: a wrong option, file, shape or graph.
 /// An actor that throws such an error is not replaced; the run fails with it at once.
 constexpr bool is_lasting(ErrorCode code) {
-  return code != ErrorCode::actor_failed && code != ErrorCode::internal;
+  return code != ErrorCode::actor_failed && code != ErrorCode::internal &&
+         code != ErrorCode::timed_out && code != ErrorCode::peer_lost;
 }
 
 /// A mistake, told to a person: what was done with which values, and what to try next.

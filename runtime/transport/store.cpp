@@ -1,0 +1,26 @@
+#include "runtime/transport/store.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+namespace troupe {
+
+Status MemoryStore::put(const std::string& key, std::string value) {
+  {
+    const std::lock_guard lock(mutex_);
+    values_[key] = std::move(value);
+  }
+  changed_.notify_all();
+  return success();
+}
+
+Result<std::string> MemoryStore::get(const std::string& key, std::chrono::milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  const auto there = [&] { return values_.count(key) != 0; };
+  if (!changed_.wait_for(lock, timeout, there))
+    return Error(ErrorCode::timed_out,
+                 fmt::format("nobody put '{}' into the store within {}", key, timeout));
+  return values_.at(key);
+}
+
+}  // namespace troupe
