@@ -1,7 +1,9 @@
 """Whole training steps in PyTorch: the other side of bench/training/step_bench.cpp, with the same
 models, initial weights, data, loss and optimizer, and the same requests on standard input.
 
-  pytorch_step.py MODEL THREADS nchw|nhwc eager|compile     MODEL: small, olivia or mnist
+  pytorch_step.py MODEL THREADS nchw|nhwc eager|compile plain|fused     MODEL: small, olivia or mnist
+
+The last word is about the optimizer: SGD as it is by default, or with fused=True.
 """
 
 import sys
@@ -25,7 +27,7 @@ MODELS = {
 class Trainer:
     """A model with its data, begun anew."""
 
-    def __init__(self, name, layout, mode, dropout):
+    def __init__(self, name, layout, mode, optimizer, dropout):
         make, shape, classes = MODELS[name]
         self.model = make()
         initialise(self.model)
@@ -37,7 +39,8 @@ class Trainer:
         images = torch.from_numpy(uniform("bench/images", shape)).float()
         self.images = images.contiguous(memory_format=memory_format)
         self.classes = (3 * torch.arange(shape[0])) % classes
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.001, momentum=0.9)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.001, momentum=0.9,
+                                         fused=True if optimizer == "fused" else None)
         self.loss = nn.CrossEntropyLoss()
         self.forward = torch.compile(self.model) if mode == "compile" else self.model
 
@@ -50,14 +53,14 @@ class Trainer:
 
 
 def main():
-    name, threads, layout, mode = sys.argv[1:5]
+    name, threads, *variant = sys.argv[1:6]
     torch.set_num_threads(int(threads))
     torch.manual_seed(1)
-    timed = Trainer(name, layout, mode, 0.01)
+    timed = Trainer(name, *variant, dropout=0.01)
     for line in sys.stdin:
         request, count = line.split()
         if request == "losses":
-            trainer = Trainer(name, layout, "eager", 0.0)
+            trainer = Trainer(name, *variant, dropout=0.0)
             losses = [trainer.step(with_loss=True) for _ in range(int(count))]
             print(*(f"{loss:.9g}" for loss in losses), flush=True)
         else:

@@ -1,8 +1,11 @@
 """The rows of the table that bench/run prints. Each function measures one and returns Rows."""
 
 import csv
+import itertools
 import json
+import random
 import re
+import statistics
 import tempfile
 from pathlib import Path
 
@@ -17,62 +20,90 @@ STEPS = {  # key: what, model, batch, our convolution, bar
 }
 
 
-def step_workers(model, convolution, python, quick, busy):
-    ours = [Worker(f"{threads} thread(s)", [BIN / "step_bench", model, threads, convolution])
-            for threads in ([1] if busy else [2, 1])]
-    variants = [(threads, layout, mode) for threads in ([1] if busy else [2, 1])
-                for mode in ("eager", "compile") for layout in ("nhwc", "nchw")
-                if threads == 2 or busy or mode == "eager"]
-    if quick:
-        variants = variants[:1]
-    script = ROOT / "bench" / "pytorch_step.py"
-    peers = [Worker(f"{threads} thread(s) {layout} {mode}",
-                    [python, script, model, threads, layout, mode])
-             for threads, layout, mode in variants]
-    return ours, peers
+def variants(busy):
+    """Every way that PyTorch may take: threads, layout, mode, optimizer."""
+    return itertools.product([1] if busy else [2, 1], ["nhwc", "nchw"], ["eager", "compile"],
+                             ["plain", "fused"])
 
 
-def warmed(candidates, seconds, notes):
-    """(worker, steps that take about so long), the fastest first; the others were left out."""
-    rated = []
+def pace(worker, seconds, reading):
+    """Seconds of a step, the least of three readings."""
+    worker.ask("time", 2)
+    count = max(2, round(0.3 * seconds / (worker.ask("time", 2)[0] / 2)))
+    return min(worker.ask("time", count)[reading] for _ in range(3)) / count
+
+
+def compare_losses(losses, worker):
+    """Complains where the losses do not tell the story that ours tell."""
+    theirs = worker.ask("losses", len(losses))
+    distances = [abs(x - y) / abs(y) for x, y in zip(losses, theirs)]
+    if len(theirs) != len(losses) or distances[0] > 1e-5 or not max(distances) <= 1e-2:
+        raise RuntimeError(f"{worker.name}: losses differ: {losses} and {theirs}")
+    return theirs[-1]
+
+
+def fastest(candidates, count, pace_of, losses, notes):
+    """The `count` fastest candidates, (seconds of a step, worker); the others are closed. One after
+    the other, so that none waits beside another one."""
+    rated, paces = [], []
     for worker in candidates:
         try:
-            worker.ask("time", 2)
-            few = worker.ask("time", 2)[0] / 2
-            some = max(2, round(0.3 * seconds / few))
-            rated.append((min(few, worker.ask("time", some)[0] / some), worker))
+            compare_losses(losses, worker)
+            rated.append((pace_of(worker), worker))
         except RuntimeError as error:
             notes.append(f"left out: {error}")
-    rated.sort(key=lambda pair: pair[0])
-    return [(worker, max(2, round(seconds / one))) for one, worker in rated]
+            worker.close()
+            continue
+        paces.append(f"{worker.name} {1000 * rated[-1][0]:.1f}")
+        rated.sort(key=lambda pair: pair[0])
+        for _, slower in rated[count:]:
+            slower.close()
+        del rated[count:]
+    if not rated:
+        raise RuntimeError("; ".join(notes))
+    notes.append("PyTorch's ms a step at the choice: " + ", ".join(paces))
+    return rated
 
 
-def compare_losses(ours, peer, steps=20):
-    """Largest relative difference of the losses; complains where they do not tell one story."""
-    a, b = ours.ask("losses", steps), peer.ask("losses", steps)
-    distances = [abs(x - y) / abs(y) for x, y in zip(a, b)]
-    if len(a) != steps or len(b) != steps or distances[0] > 1e-5 or max(distances) > 1e-2:
-        raise RuntimeError(f"losses differ: {a} and {b}")
-    return f"loss after {steps} steps {a[-1]:.6f}, PyTorch's {b[-1]:.6f}"
+chosen = {}  # model: the names of PyTorch's fastest variants, which other rows of it take over
+
+
+def peers_of(model, python, pace_of, losses, quick, busy, notes):
+    script = ROOT / "bench" / "pytorch_step.py"
+    known = chosen.get(model)
+    all_of_them = list(variants(busy))[:1 if quick else None]
+    candidates = ((" ".join(map(str, way)), [python, script, model, *way]) for way in all_of_them)
+    rated = fastest((Worker(name, command) for name, command in candidates
+                     if known is None or name in known), 3, pace_of, losses, notes)
+    chosen[model] = [worker.name for _, worker in rated]
+    return [worker for _, worker in rated]
 
 
 def training_step(key, python, repetitions, quick, busy):
     what, model, batch, convolution, bar = STEPS[key]
     notes, seconds = [], 0.4 if quick else 1.0
     reading = 1 if busy else 0  # of a worker's answer: wall seconds, seconds of processor time
-    ours, peers = step_workers(model, convolution, python, quick, busy)
-    with workers(ours + peers):
-        notes.append(compare_losses(ours[0], peers[0], 3 if quick else 20))
-        ours, peers = warmed(ours, seconds, notes), warmed(peers, seconds, notes)[:2]
-        rates = {worker: [] for worker, _ in ours + peers}
+    pace_of = lambda worker: pace(worker, seconds, reading)
+    ours = [Worker(f"{threads} thread(s)", [BIN / "step_bench", model, threads, convolution])
+            for threads in ([1] if busy else [2, 1])]
+    with workers([*ours]) as all_workers:
+        losses = ours[0].ask("losses", 3 if quick else 20)
+        for other in ours[1:]:
+            compare_losses(losses, other)
+        peers = peers_of(model, python, pace_of, losses, quick, busy, notes)
+        all_workers += peers
+        counts = {worker: max(2, round(seconds / pace_of(worker))) for worker in all_workers}
+        rates = {worker: [] for worker in all_workers}
         for _ in range(repetitions):  # in turn, so that all see the same machine
-            for (mine, n), (theirs, m) in ((o, p) for o in ours for p in peers):
-                rates[mine].append(batch * n / mine.ask("time", n)[reading])
-                rates[theirs].append(batch * m / theirs.ask("time", m)[reading])
+            for pair in itertools.product(all_workers[:len(ours)], peers):
+                for worker in pair:
+                    took = worker.ask("time", counts[worker])[reading]
+                    rates[worker].append(batch * counts[worker] / took)
+        notes.append(f"loss after {len(losses)} steps {losses[-1]:.6f}, PyTorch's "
+                     f"{compare_losses(losses, peers[0]):.6f}; compared for each variant")
     unit = "images per second of processor time" if busy else "images/s"
-    figures = lambda chosen: sorted(
-        (Figure(unit, rates[worker], worker.name) for worker, _ in chosen),
-        key=lambda figure: -figure.median)
+    figures = lambda some: sorted((Figure(unit, rates[worker], worker.name) for worker in some),
+                                  key=lambda figure: -figure.median)
     mine, theirs = figures(ours), figures(peers)
     ratio = mine[0].median / theirs[0].median
     notes.append(f"ours {mine[0].what}, PyTorch {theirs[0].what}")
@@ -160,22 +191,54 @@ def first_step(python, repetitions, _quick):
                 f"{peak.median:.0f} MiB", memory(peers))]
 
 
-def checkpoint_stall(repetitions, quick):
-    """Mean time of a step with a checkpoint one in 50 steps, against without, in turn."""
-    stalls = []
+def lengthening(seconds, step):
+    """By how many seconds the steps around a snapshot after `step` are longer than their
+    neighbours: the step that ends with it and the five after it, less the median of 24 others."""
+    around = seconds[step - 1:step + 5]
+    others = seconds[step - 13:step - 1] + seconds[step + 5:step + 17]
+    return sum(around) - len(around) * statistics.median(others)
+
+
+def interval(values, statistic, draws=4000):
+    """Where the statistic of other samples would lie 19 times in 20 (percentile bootstrap)."""
+    source = random.Random(1)
+    found = sorted(statistic(source.choices(values, k=len(values))) for _ in range(draws))
+    return found[draws // 40], found[-draws // 40 - 1]
+
+
+def checkpoint_stall(_repetitions, quick):
+    """In one run with a snapshot each 100 steps: what the steps around it take beyond their
+    neighbours, as a share of 50 steps; and the same where no snapshot is, halfway between two, which
+    shows the noise. Whole windows of 50 steps, with and without a snapshot, are compared as well."""
+    count, every = (12 if quick else 40), 100
+    options = synthetic(every * (count + 1), 4, {"pipeline": 2, "actor_threads": 2}, every)
     with tempfile.TemporaryDirectory() as folder:
-        for repetition in range(2 * repetitions):
-            means = []
-            for every in (0, 50):
-                rows = train(folder, synthetic(110 if quick else 310, 4,
-                                               {"pipeline": 2, "actor_threads": 2}, every),
-                             f"{repetition}-{every}")
-                seconds = step_seconds(rows)
-                means.append(sum(seconds) / len(seconds))
-            stalls.append(100 * (means[1] / means[0] - 1))
-    figure = Figure("%", stalls, "lengthening of the mean step, pair by pair")
-    return [Row("checkpoint_stall", "checkpoint of the demo's model, one in 50 steps", figure,
-                figure.median, "<= 1.0 %", f"{figure.median:.2f} %")]
+        seconds = step_seconds(train(folder, options, "run"), skip=0)
+        log = (Path(folder) / "run" / "train.log").read_text()
+    writing = [1000 * float(time) for time in
+               re.findall(r"checkpoint of step \d+ written in ([\d.]+) s", log)][:count]
+    usual = statistics.median(seconds)
+    share = lambda step: 100 * lengthening(seconds, step) / (50 * usual)
+    snapshots = [share(every * i) for i in range(1, count + 1)]
+    nothing = [share(every * i + every // 2) for i in range(1, count + 1)]
+    mean = lambda begin: sum(seconds[begin:begin + 50])
+    windows = [100 * (mean(every * i) / mean(every * i + 50) - 1) for i in range(1, count + 1)]
+    text = lambda values, of: "{:.2f} % (95 %: {:.2f}..{:.2f})".format(
+        of(values), *interval(values, of))
+    worst = interval(snapshots, statistics.median)[1]
+    figure = Figure("%", snapshots, "of 50 steps, snapshot by snapshot")
+    notes = [f"median {text(snapshots, statistics.median)}, mean {text(snapshots, statistics.mean)}",
+             f"where no snapshot is: median {text(nothing, statistics.median)}, "
+             f"mean {text(nothing, statistics.mean)}",
+             f"50 steps with a snapshot against the next 50 without: "
+             f"median {text(windows, statistics.median)}",
+             f"a step takes {1000 * usual:.1f} ms, writing "
+             f"{Figure('ms', writing)}, in the background"]
+    return [Row("checkpoint_stall", "checkpoint of the demo's model, one in 50 steps", figure, worst,
+                "<= 1.0 %", f"at most {worst:.2f} %", notes=notes,
+                others=[Figure("%", nothing, "the same without a snapshot"),
+                        Figure("%", windows, "windows of 50 steps, with against without"),
+                        Figure("ms", writing, "until written")])]
 
 
 def readings(text):
