@@ -71,7 +71,7 @@ check_fuzz() {
 
 check_sizes() {
   say "the largest files (lines)"
-  cpp_files | xargs -r wc -l | grep -v ' total$' | sort -rn | head -8
+  cpp_files | xargs -r wc -l | grep -v ' total$' | sort -rn | sed -n '1,8p'
 }
 
 check() {
@@ -94,6 +94,6 @@ check() {
     say "check $step"
     "check_$step" || failed+=("$step")
   done
-  [ ${#failed[@]} -eq 0 ] || fail "failed: ${failed[*]}" "./dev format mends the layout"
+  [ ${#failed[@]} -eq 0 ] || fail "failed: ${failed[*]}" "./dev check ${failed[*]} repeats them; ./dev format mends the layout"
   say "all checks passed: ${steps[*]}"
 }
