@@ -1,0 +1,167 @@
+#include "runtime/world/cores.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace troupe {
+namespace {
+
+constexpr int most_cpus = 8192;
+
+/// The CPUs that a process may run on; empty if the system does not tell.
+std::vector<int> affinity_of(pid_t pid) {
+  std::vector<int> numbers;
+  cpu_set_t* set = CPU_ALLOC(most_cpus);
+  const std::size_t size = CPU_ALLOC_SIZE(most_cpus);
+  if (::sched_getaffinity(pid, size, set) == 0)
+    for (int cpu = 0; cpu < most_cpus; ++cpu)
+      if (CPU_ISSET_S(cpu, size, set)) numbers.push_back(cpu);
+  CPU_FREE(set);
+  return numbers;
+}
+
+int number_in(const std::filesystem::path& file, int otherwise) {
+  int value = 0;
+  std::ifstream stream(file);
+  return stream >> value ? value : otherwise;
+}
+
+/// The quota of one group, version 2: "max 100000" or "150000 100000".
+std::optional<double> quota_v2(const std::filesystem::path& folder) {
+  std::ifstream file(folder / "cpu.max");
+  double quota = 0, period = 0;
+  if (file >> quota >> period && quota > 0 && period > 0) return quota / period;
+  return std::nullopt;
+}
+
+std::optional<double> quota_v1(const std::filesystem::path& folder) {
+  const int quota = number_in(folder / "cpu.cfs_quota_us", -1);
+  const int period = number_in(folder / "cpu.cfs_period_us", -1);
+  if (quota > 0 && period > 0) return static_cast<double>(quota) / period;
+  return std::nullopt;
+}
+
+/// The least quota from `group` up to the root of its hierarchy.
+template <class Read>
+std::optional<double> least_quota(const std::filesystem::path& root,
+                                  const std::filesystem::path& group, Read read) {
+  std::optional<double> least;
+  std::filesystem::path folder = root;
+  const auto take = [&] {
+    if (const auto quota = read(folder)) least = least ? std::min(*least, *quota) : quota;
+  };
+  take();
+  for (const auto& part : group.relative_path()) {
+    folder /= part;
+    take();
+  }
+  return least;
+}
+
+/// Whether the launcher gave each process CPUs of its own.
+bool bound_by_launcher(const World& world, const Environment& environment, std::size_t cpus) {
+  if (world.local_size == 1) return true;
+  if (environment.has("TROUPE_CPUS")) return true;
+  if (world.launcher == "slurm") {
+    // The parent's mask says nothing here: it is not confined to the job as its tasks are.
+    if (const auto per_task = environment.number("SLURM_CPUS_PER_TASK", 1))
+      return cpus <= static_cast<std::size_t>(*per_task);
+    const auto type = environment.get("SLURM_CPU_BIND_TYPE");
+    return type && *type != "none";
+  }
+  // Otherwise the mask tells: a launcher that binds has more CPUs than the processes it binds.
+  const auto parent = affinity_of(::getppid());
+  return parent.size() > cpus;
+}
+
+}  // namespace
+
+std::vector<Cpu> usable_cpus(const std::filesystem::path& system) {
+  std::vector<Cpu> cpus;
+  for (const int number : affinity_of(0)) {
+    const auto topology = system / fmt::format("cpu{}", number) / "topology";
+    cpus.push_back({.number = number,
+                    .package = number_in(topology / "physical_package_id", 0),
+                    .core = number_in(topology / "core_id", most_cpus + number)});
+  }
+  std::sort(cpus.begin(), cpus.end(), [](const Cpu& a, const Cpu& b) {
+    return std::tie(a.package, a.core, a.number) < std::tie(b.package, b.core, b.number);
+  });
+  return cpus;
+}
+
+std::optional<double> cpu_quota(const std::filesystem::path& groups,
+                                const std::filesystem::path& own) {
+  std::optional<double> least;
+  std::ifstream file(own);
+  // Lines like "0::/user/job" (version 2) and "4:cpu,cpuacct:/user/job" (version 1).
+  for (std::string line; std::getline(file, line);) {
+    const auto first = line.find(':');
+    const auto second = first == line.npos ? line.npos : line.find(':', first + 1);
+    if (second == line.npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const std::filesystem::path group = line.substr(second + 1);
+    std::optional<double> quota;
+    if (controllers.empty()) quota = least_quota(groups, group, quota_v2);
+    if (("," + controllers + ",").find(",cpu,") != std::string::npos)
+      quota = least_quota(groups / "cpu", group, quota_v1);
+    if (quota) least = least ? std::min(*least, *quota) : quota;
+  }
+  return least;
+}
+
+std::vector<int> share_of(std::span<const Cpu> cpus, int index, int parts) {
+  if (cpus.empty()) return {};
+  // Begins of physical cores; the unit that is divided is a core as long as there are enough.
+  std::vector<std::size_t> units;
+  for (std::size_t i = 0; i < cpus.size(); ++i)
+    if (i == 0 || cpus[i].core != cpus[i - 1].core || cpus[i].package != cpus[i - 1].package)
+      units.push_back(i);
+  const auto count = static_cast<std::size_t>(parts), part = static_cast<std::size_t>(index);
+  if (units.size() < count) {
+    units.resize(cpus.size());
+    for (std::size_t i = 0; i < cpus.size(); ++i) units[i] = i;
+  }
+  if (units.size() < count) return {cpus[part % cpus.size()].number};
+  const std::size_t each = units.size() / count, rest = units.size() % count;
+  const std::size_t begin = part * each + std::min(part, rest);
+  const std::size_t end = begin + each + (part < rest ? 1 : 0);
+  std::vector<int> share;
+  for (std::size_t i = units[begin]; i < (end < units.size() ? units[end] : cpus.size()); ++i)
+    share.push_back(cpus[i].number);
+  return share;
+}
+
+CoreShare core_share(const World& world, const Environment& environment) {
+  const auto cpus = usable_cpus();
+  CoreShare share;
+  share.bound_by_launcher = bound_by_launcher(world, environment, cpus.size());
+  share.cpus = share.bound_by_launcher ? share_of(cpus, 0, 1)
+                                       : share_of(cpus, world.local_rank, world.local_size);
+  if (share.cpus.empty()) share.cpus = {0};
+  share.threads = static_cast<int>(share.cpus.size());
+  if (const auto quota = cpu_quota())
+    share.threads =
+        std::clamp(static_cast<int>(std::floor(*quota / world.local_size)), 1, share.threads);
+  return share;
+}
+
+bool bind_to(std::span<const int> cpus) {
+  cpu_set_t* set = CPU_ALLOC(most_cpus);
+  const std::size_t size = CPU_ALLOC_SIZE(most_cpus);
+  CPU_ZERO_S(size, set);
+  for (const int cpu : cpus)
+    if (cpu >= 0 && cpu < most_cpus) CPU_SET_S(cpu, size, set);
+  const bool done = ::sched_setaffinity(0, size, set) == 0;
+  CPU_FREE(set);
+  return done;
+}
+
+}  // namespace troupe

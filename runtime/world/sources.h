@@ -1,0 +1,36 @@
+#pragma once
+// The launchers one by one, for world.cpp. Each reads its own variables and returns nothing if they
+// are not there; all throw as world_from_environment does.
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "runtime/error.h"
+#include "runtime/world/world.h"
+
+namespace troupe {
+
+std::optional<World> launched_world(const Environment& environment);  ///< RANK and WORLD_SIZE
+std::optional<World> openmpi_world(const Environment& environment);   ///< OMPI_COMM_WORLD_*
+std::optional<World> slurm_world(const Environment& environment);     ///< a step of srun
+std::optional<World> pmix_world(const Environment& environment);      ///< PMIX_*, PMI_*
+
+/// Whether this process was started from the shell of `srun --pty bash`, which is a task of a step
+/// itself. SLURM_PTY_PORT alone does not tell: steps started from such a shell inherit it, but have
+/// no terminal.
+bool in_slurm_shell(const Environment& environment);
+
+/// The world of OpenMPI, Slurm or PMIx, whichever is innermost.
+std::optional<World> scheduled_world(const Environment& environment);
+
+/// A name made of letters, digits, `.`, `-` and `_`; other characters become `_`.
+std::string file_name_of(std::string_view text);
+
+/// Throws Error (usage): what two variables say does not fit.
+[[noreturn]] void contradict(const std::string& message, const std::string& remedy);
+
+/// Throws where `name`, the source of rank or local rank, does not lie below its size.
+void require_below(std::string_view name, int value, std::string_view size_name, int size);
+
+}  // namespace troupe

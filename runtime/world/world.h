@@ -1,0 +1,48 @@
+#pragma once
+// Who a process is among those that a launcher started, read from the variables that the launcher
+// set. Nothing is contacted: every process finds its own place without a word to the others.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/world/environment.h"
+
+namespace troupe {
+
+/// The place of one process among all of a job.
+struct World {
+  int rank = 0;        ///< 0 .. size - 1, a different one for each process
+  int size = 1;        ///< processes together
+  int local_rank = 0;  ///< 0 .. local_size - 1 among the processes of this node
+  int local_size = 1;  ///< processes on this node; nodes may differ
+  int node = 0;        ///< 0 .. nodes - 1; -1 where the launcher does not tell
+  int nodes = 1;       ///< hosts; -1 where the launcher does not tell
+
+  std::string launcher;  ///< "troupe launch", "torchrun", "slurm", "openmpi" or "pmix"
+
+  /// The same text in every process of one start of the job and, as far as the launcher names its
+  /// jobs, in no other: job, step and restart. Letters, digits, `.`, `-` and `_` only, so that it
+  /// can name a file.
+  std::string run_id;
+  int restart = 0;  ///< how often the launcher or queue has started this job again
+
+  std::vector<std::string>
+      hosts;                      ///< in the order of nodes; empty where the launcher does not tell
+  std::string master_address;     ///< MASTER_ADDR, or the first host; empty if neither is told
+  std::uint16_t master_port = 0;  ///< MASTER_PORT; 0 if it is not set
+};
+
+/// The world of the innermost launcher that started this process, or nothing if none did: a shell
+/// of an interactive job (`salloc`, `srun --pty bash`) and the script of a batch job are no worlds.
+///
+/// In this order: RANK and WORLD_SIZE as `troupe launch` and torchrun set them; OMPI_COMM_WORLD_*,
+/// which mpirun sets inside Slurm's steps as well, where SLURM_PROCID then counts mpirun's own
+/// daemons; a step of Slurm's srun; PMIX_* and PMI_*.
+///
+/// Throws Error (usage) naming variable, value and remedy where variables are malformed, lacking or
+/// contradict each other: to guess would leave the others waiting for a rank that does not exist.
+std::optional<World> world_from_environment(const Environment& environment);
+
+}  // namespace troupe
