@@ -1,0 +1,78 @@
+// The Slurm that tests start: what it runs, and that nothing of it stays.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+#include <thread>
+
+#include "tests/system/slurm_cluster.h"
+
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::UnorderedElementsAre;
+
+class Slurm : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = SlurmCluster::missing(); !why.empty()) GTEST_SKIP() << why;
+  }
+};
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos;
+       begin = end + 1)
+    lines.push_back(text.substr(begin, end - begin));
+  return lines;
+}
+
+TEST_F(Slurm, RunsTwoTasksOnEachOfTwoNodes) {
+  const SlurmCluster slurm;
+  const Outcome ran = slurm.run({"srun", "-N2", "--ntasks-per-node=2", "sh", "-c",
+                                 "echo $SLURM_PROCID $SLURM_LOCALID $SLURMD_NODENAME"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.error;
+  EXPECT_THAT(lines_of(ran.out),
+              UnorderedElementsAre("0 0 node0", "1 1 node0", "2 0 node1", "3 1 node1"));
+}
+
+TEST_F(Slurm, RunsABatchScriptAndFindsItsTasks) {
+  const SlurmCluster slurm;
+  const fs::path script = slurm.folder() / "job.sh";
+  std::ofstream(script) << "#!/bin/bash\n#SBATCH --ntasks=2 --nodes=2\nsrun sleep 60\n";
+  const std::string job = slurm.submit(script, slurm.folder());
+  pid_t task = -1;
+  for (int tries = 0; tries < 300 && task < 0; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    task = SlurmCluster::process_of(job, 1);
+  }
+  ASSERT_GT(task, 0) << slurm.state(job);
+  EXPECT_EQ(slurm.state(job), "RUNNING");
+  EXPECT_EQ(slurm.run({"scancel", job}).exit_code, 0);
+  EXPECT_EQ(slurm.wait_for_end(job), "CANCELLED");
+}
+
+TEST_F(Slurm, LeavesNothingBehind) {
+  fs::path folder;
+  pid_t task = -1;
+  {
+    const SlurmCluster slurm;
+    folder = slurm.folder();
+    const fs::path script = folder / "job.sh";
+    std::ofstream(script) << "#!/bin/bash\nsrun setsid sleep 600\n";
+    const std::string job = slurm.submit(script, folder);
+    for (int tries = 0; tries < 300 && task < 0; ++tries) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      task = SlurmCluster::process_of(job, 0);
+    }
+  }
+  ASSERT_GT(task, 0);
+  EXPECT_FALSE(fs::exists(folder));
+  EXPECT_FALSE(fs::exists("/proc/" + std::to_string(task)));
+}
+
+}  // namespace
+}  // namespace troupe
