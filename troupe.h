@@ -31,5 +31,6 @@
 // What everything is made of.
 #include "runtime/error.h"            // what is thrown and returned
 #include "runtime/file/checkpoint.h"  // checkpoints, to write and to read
+#include "runtime/program.h"          // run_main: errors as messages and exit codes
 #include "runtime/random.h"           // counter-based random numbers
 #include "runtime/tensor/tensor.h"

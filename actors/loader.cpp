@@ -22,7 +22,9 @@ Loader::~Loader() = default;
 void Loader::restore(const CommittedState&, std::uint32_t steps) {
   next_step_ = steps;
   // An earlier life may have ended within the evaluation; what was counted is dropped on arrival.
-  if (steps > options_.timeline.first && options_.timeline.evaluates_after(steps - 1))
+  const Timeline& timeline = options_.timeline;
+  const bool is_due = steps > timeline.first || (steps > 0 && timeline.evaluates_first);
+  if (is_due && timeline.evaluates_after(steps - 1))
     plan_evaluation(steps - 1);
 }
 

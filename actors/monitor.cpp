@@ -45,7 +45,8 @@ Monitor::Monitor(MonitorOptions options)
 void Monitor::restore(const CommittedState&, std::uint32_t steps) {
   committed_ = steps;
   if (scores_.since != std::chrono::steady_clock::time_point{}) return;  // not the first life
-  scores_.reported = scores_.evaluated = steps;
+  scores_.reported = steps;
+  scores_.evaluated = steps > 0 && options_.timeline.evaluates_first ? steps - 1 : steps;
   scores_.since = std::chrono::steady_clock::now();
 }
 
@@ -70,6 +71,8 @@ ActionLabel Monitor::act() {
     sum.samples += header.samples;
   }
   part = *held;
+  if (header.key.purpose == Purpose::evaluate && options_.on_counting)
+    options_.on_counting({header.key.step + 1, sum.samples, options_.test_count});
   report_whole_steps();
   vote_if_whole();
   return {"M", header.key};

@@ -21,6 +21,13 @@ struct StepSeen {
   std::chrono::nanoseconds duration{0};  ///< since the step before, or since an evaluation ended
 };
 
+/// An evaluation is under way.
+struct CountingSeen {
+  std::uint32_t step = 0;    ///< steps before the evaluation
+  std::int64_t counted = 0;  ///< samples so far
+  std::int64_t count = 0;    ///< of so many
+};
+
 /// The test set was counted after `step` steps.
 struct EvaluationSeen {
   std::uint32_t step = 0;
@@ -49,6 +56,7 @@ struct MonitorOptions {
   std::int64_t test_count = 0;  ///< samples that an evaluation must count
   /// Called in order, on an actor thread; must not block.
   std::function<void(const StepSeen&)> on_step;
+  std::function<void(const CountingSeen&)> on_counting;  ///< for each micro-batch of a test set
   std::function<void(const EvaluationSeen&)> on_evaluation;
   std::shared_ptr<Scores> scores = std::make_shared<Scores>();
 };

@@ -131,6 +131,7 @@ MonitorOptions monitor_options(const PipelineOptions& options) {
           .stop_on_nan = options.stop_on_nan,
           .test_count = options.data.dataset.count(Split::test),
           .on_step = options.on_step,
+          .on_counting = options.on_counting,
           .on_evaluation = options.on_evaluation};
 }
 
@@ -177,7 +178,8 @@ Timeline timeline_of(const PipelineOptions& options) {
   return {.steps = static_cast<std::uint32_t>(steps),
           .steps_per_epoch = static_cast<std::uint32_t>(per_epoch),
           .evaluates = options.evaluates,
-          .first = options.first_step};
+          .first = options.first_step,
+          .evaluates_first = options.evaluates_first};
 }
 
 LearningRateOptions learning_rate_options(const PipelineOptions& options) {

@@ -43,13 +43,15 @@ struct PipelineOptions {
   std::uint32_t max_steps = 0;    ///< ends the run earlier, at the same rates; 0: does not
   bool evaluates = true;          ///< count the test set after each epoch and at the end
   std::uint32_t first_step = 0;   ///< steps that are whole already (a resumed run)
+  bool evaluates_first = false;   ///< as in Timeline
   std::vector<StatePtr> initial;  ///< by stage; empty: drawn from the seed
 
   LearningRateOptions rate;  ///< its counts of steps are worked out
   SgdOptions sgd;            ///< lr is set from `rate` at each step
   bool stop_on_nan = true;   ///< fail at a loss that is not finite, before its step counts
 
-  std::function<void(const StepSeen&)> on_step;  ///< both as in MonitorOptions
+  std::function<void(const StepSeen&)> on_step;  ///< all three as in MonitorOptions
+  std::function<void(const CountingSeen&)> on_counting;
   std::function<void(const EvaluationSeen&)> on_evaluation;
   std::optional<CheckpointWriterOptions> writer;  ///< its `stages` is set
   std::vector<BlockProfile> profile;              ///< for the sizes of slots; empty: not known

@@ -11,6 +11,9 @@ struct Timeline {
   std::uint32_t steps_per_epoch = 1;
   bool evaluates = true;    ///< count the test set after each epoch and at the end
   std::uint32_t first = 0;  ///< steps that were whole when this process began
+  /// The run that made those steps ended before it counted the test set after the last of them:
+  /// this one does so first. Only where evaluates_after(first - 1).
+  bool evaluates_first = false;
 
   std::uint32_t epoch(std::uint32_t step) const { return step / steps_per_epoch; }
   bool ends_epoch(std::uint32_t step) const {

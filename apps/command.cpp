@@ -13,15 +13,6 @@
 namespace troupe {
 namespace {
 
-int tell(const Error& error) {
-  std::fflush(stdout);
-  fmt::print(stderr, "troupe: error: {}\n", error.message());
-  if (!error.remedy().empty()) fmt::print(stderr, "  try: {}\n", error.remedy());
-  const bool wrong_usage =
-      error.code() == ErrorCode::usage || error.code() == ErrorCode::bad_options;
-  return wrong_usage ? exit_usage : exit_failed;
-}
-
 std::vector<std::string> names_of_verbs(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
@@ -35,10 +26,10 @@ std::string nearest_of(std::string_view word, const std::vector<std::string>& na
 }
 
 /// What the parser did not understand, told with the nearest verb or flag.
-Error usage_error(const CLI::App& app, const CLI::ParseError& error, const char* first_word) {
+Error usage_error(const CLI::App& app, const CLI::ParseError& error, std::string_view first_word) {
   const auto verbs = names_of_verbs(app);
   const bool has_verb = !app.get_subcommands().empty();
-  if (!has_verb && first_word != nullptr && first_word[0] != '-')
+  if (!has_verb && !first_word.starts_with('-'))
     return {ErrorCode::usage, fmt::format("there is no verb {}", first_word),
             fmt::format("did you mean troupe {}? The verbs are {}", nearest_of(first_word, verbs),
                         listed(verbs, verbs.size()))};
@@ -52,10 +43,24 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& error, const char*
     return {ErrorCode::usage, fmt::format("{} has no option {}", name, word),
             fmt::format("did you mean {}? {} --help lists all", nearest_of(word, flags), name)};
   }
-  if (!has_verb && first_word == nullptr)
-    return {ErrorCode::usage, "no verb is given",
-            fmt::format("one of: {}", listed(verbs, verbs.size()))};
   return {ErrorCode::usage, fmt::format("{}: {}", name, error.what()), name + " --help"};
+}
+
+/// As it would be typed into a shell.
+std::string command_line(int argc, char** argv) {
+  constexpr std::string_view plain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+.,:/@%";
+  std::string line;
+  for (int i = 0; i < argc; ++i) {
+    std::string word = argv[i];
+    if (word.empty() || word.find_first_not_of(plain) != std::string::npos) {
+      for (std::size_t at = 0; (at = word.find('\'', at)) != std::string::npos; at += 4)
+        word.replace(at, 1, "'\\''");
+      word = fmt::format("'{}'", word);
+    }
+    line += (i == 0 ? "" : " ") + word;
+  }
+  return line;
 }
 
 }  // namespace
@@ -76,9 +81,13 @@ int run_command(int argc, char** argv) {
   add_inspect_verb(app, chosen);
   add_options_verb(app, chosen);
   app.footer("troupe VERB --help tells more; recipes/demo.yaml is an options file to begin with.");
+  if (argc <= 1) {  // asks for nothing in particular: nothing is wrong
+    fmt::print("{}", app.help());
+    return exit_done;
+  }
   try {
     app.parse(argc, argv);
-    const int code = chosen();
+    const int code = chosen(command_line(argc, argv));
     // A listing that could not be written is no success; training goes on without its picture.
     const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
     if (code == exit_done && lost && !app.got_subcommand("train"))
@@ -87,12 +96,13 @@ int run_command(int argc, char** argv) {
   } catch (const CLI::Success& done) {
     return app.exit(done);
   } catch (const CLI::ParseError& error) {
-    return tell(usage_error(app, error, argc > 1 ? argv[1] : nullptr));
+    return tell(usage_error(app, error, argv[1]), app.get_name());
   } catch (const Error& error) {
-    return tell(error);
+    return tell(error, app.get_name());
   } catch (const std::exception& error) {
     return tell(
-        Error(ErrorCode::internal, error.what(), "report this with the command and options"));
+        Error(ErrorCode::internal, error.what(), "report this with the command and options"),
+        app.get_name());
   }
 }
 

@@ -21,6 +21,11 @@ struct StepReport {
   double lr = 0;
 };
 
+/// A count over the test samples that is under way.
+struct CountingReport {
+  std::int64_t counted = 0, count = 0;  ///< samples
+};
+
 /// A count over the test samples, each once.
 struct EvaluationReport {
   double loss = 0;
@@ -37,15 +42,17 @@ struct EvaluationReport {
 struct EpochReport {
   std::int64_t epoch = 0;  ///< from 1
   std::int64_t epochs_total = 0;
-  std::int64_t step = 0;                 ///< the last of the epoch
-  std::chrono::duration<double> time{};  ///< of training, without evaluation
+  std::int64_t step = 0;  ///< the last of the epoch
+  /// Of training, without evaluation; 0 where an earlier process trained the epoch.
+  std::chrono::duration<double> time{};
   double loss = 0;
   double accuracy = 0;
   double images_per_second = 0;
   std::optional<EvaluationReport> evaluation;
 };
 
-/// "Epoch 1/2: Time=9.819s, Loss=1.6997, Accuracy=0.6386, Throughput=5084.2 img/s".
+/// "Epoch 1/2: Time=9.819s, Loss=1.6997, Accuracy=0.6386, Throughput=5084.2 img/s"; without time
+/// and throughput where they are not known.
 std::string epoch_line(const EpochReport& report);
 
 /// "test accuracy 0.9131 (9131/10000)", the last line of a run.

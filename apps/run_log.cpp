@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "apps/output/log.h"
 
 namespace troupe {
@@ -12,9 +14,10 @@ RunLog::RunLog(const Options& options, const OutputFolder& folder, const Timelin
     : options_(options),
       timeline_(timeline),
       rate_(rate),
+      last_step_(report_of(timeline.first)),
       log_(open_log(folder.log())),
       csv_(folder.csv(), timeline.first),
-      progress_(stdout, ProgressStyle::of(stdout), Progress::Clock::now(), timeline.first),
+      progress_(stdout, ProgressStyle::of(stdout), Progress::Clock::now(), last_step_),
       thread_([this](std::stop_token stop) { work(stop); }) {}
 
 RunLog::~RunLog() = default;  // the thread is last: it stops first, with its queue empty
@@ -39,59 +42,76 @@ void RunLog::work(std::stop_token stop) {
 void RunLog::step(const StepSeen& seen) {
   post([this, seen] {
     const std::chrono::duration<double> time = seen.duration;
-    const std::int64_t epochs =
-        (timeline_.steps + timeline_.steps_per_epoch - 1) / timeline_.steps_per_epoch;
-    last_step_ = {.step = seen.step,
-                  .steps_total = timeline_.steps,
-                  .epoch = timeline_.epoch(seen.step - 1) + 1,
-                  .epochs_total = epochs,
-                  .loss = seen.loss,
-                  .accuracy = seen.accuracy,
-                  .images_per_second = static_cast<double>(seen.samples) / time.count(),
-                  .lr = learning_rate(rate_, seen.step - 1)};
+    last_step_ = report_of(seen.step);
+    last_step_.loss = seen.loss;
+    last_step_.accuracy = seen.accuracy;
+    last_step_.images_per_second = static_cast<double>(seen.samples) / time.count();
+    last_step_.lr = learning_rate(rate_, seen.step - 1);
     const auto samples = static_cast<double>(seen.samples);
     epoch_.time += time;
     epoch_.loss += seen.loss * samples;
     epoch_.accuracy += seen.accuracy * samples;
     epoch_.samples += seen.samples;
     progress_.step(last_step_, Progress::Clock::now());
-    if (!timeline_.ends_epoch(seen.step - 1)) return add_row(last_step_, nullptr);
-    // The row of an epoch's last step waits for the test columns.
-    row_waits_ = timeline_.evaluates_after(seen.step - 1);
-    if (row_waits_) return;
-    add_row(last_step_, nullptr);
-    end_epoch(nullptr);
+    epoch_waits_ = timeline_.evaluates_after(seen.step - 1);
+    // A row that waits for its test columns is written all the same: if the run ends before they
+    // are known, the next one fills them.
+    if (epoch_waits_ || seen.step % options_.log.every_steps == 0) add_row(last_step_);
+    if (timeline_.ends_epoch(seen.step - 1) && !epoch_waits_) end_epoch(nullptr);
+  });
+}
+
+StepReport RunLog::report_of(std::uint32_t step) const {
+  return {.step = step,
+          .steps_total = timeline_.steps,
+          .epoch = timeline_.epoch(step == 0 ? 0 : step - 1) + 1,
+          .epochs_total =
+              (timeline_.steps + timeline_.steps_per_epoch - 1) / timeline_.steps_per_epoch};
+}
+
+void RunLog::counting(const CountingSeen& seen) {
+  // A micro-batch of a test set takes a millisecond or less: nobody reads so fast.
+  constexpr auto period = std::chrono::milliseconds(50);
+  const auto now = std::chrono::steady_clock::now();
+  {
+    const std::lock_guard lock(mutex_);
+    if (now - counting_told_ < period) return;
+    counting_told_ = now;
+  }
+  post([this, seen] {
+    progress_.testing({.counted = seen.counted, .count = seen.count}, Progress::Clock::now());
   });
 }
 
 void RunLog::evaluation(const EvaluationSeen& seen) {
   post([this, seen] {
-    row_waits_ = false;
+    epoch_waits_ = false;
     last_evaluation_ = {seen.loss, seen.correct, seen.count};
-    add_row(last_step_, &*last_evaluation_);
+    check_row(csv_.fill(*last_evaluation_));
     end_epoch(&*last_evaluation_);
   });
 }
 
-void RunLog::add_row(const StepReport& report, const EvaluationReport* evaluation) {
-  if (!evaluation && report.step % options_.log.every_steps != 0) return;
-  const bool failed = !csv_.add(report, evaluation);
-  if (failed && !csv_failed_) {
+void RunLog::add_row(const StepReport& report) { check_row(csv_.add(report)); }
+
+void RunLog::check_row(bool written) {
+  if (!written && !csv_failed_) {
     progress_.note("warning: train.csv could not be written; training goes on without its rows");
     log_->warn("train.csv could not be written");
   }
-  csv_failed_ = failed;
+  csv_failed_ = !written;
 }
 
 void RunLog::end_epoch(const EvaluationReport* evaluation) {
-  const auto samples = static_cast<double>(epoch_.samples);
+  // None where an earlier process trained the epoch, and only its evaluation was left.
+  const auto samples = static_cast<double>(std::max<std::int64_t>(epoch_.samples, 1));
   EpochReport report{.epoch = last_step_.epoch,
                      .epochs_total = last_step_.epochs_total,
                      .step = last_step_.step,
                      .time = epoch_.time,
                      .loss = epoch_.loss / samples,
                      .accuracy = epoch_.accuracy / samples,
-                     .images_per_second = samples / epoch_.time.count(),
+                     .images_per_second = epoch_.samples == 0 ? 0 : samples / epoch_.time.count(),
                      .evaluation = std::nullopt};
   if (evaluation) report.evaluation = *evaluation;
   progress_.epoch(report);
@@ -131,16 +151,26 @@ void RunLog::note(std::string line) {
   });
 }
 
+void RunLog::record(std::string line) {
+  post([this, line = std::move(line)] { log_->info(line); });
+}
+
+void RunLog::record_failure(const Error& error) {
+  post([this, what = std::string(error.what())] { log_->error("failed: {}", what); });
+}
+
 void RunLog::finish() {
   std::mutex mutex;
   std::condition_variable done;
   bool reached = false;
   post([&] {
-    if (row_waits_) {  // the run was stopped before the evaluation
-      add_row(last_step_, nullptr);
+    if (epoch_waits_) {  // the run was stopped before the evaluation
       end_epoch(nullptr);
+      const std::string line = "the test set is counted first when the run goes on";
+      progress_.note(line);
+      log_->info(line);
     }
-    progress_.finish(nullptr);
+    progress_.finish();
     const std::lock_guard lock(mutex);
     reached = true;
     done.notify_one();

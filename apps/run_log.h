@@ -1,4 +1,5 @@
 #pragma once
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -32,10 +33,14 @@ class RunLog {
   ~RunLog();  ///< writes what is left
 
   void step(const StepSeen& seen);
+  void counting(const CountingSeen& seen);
   void evaluation(const EvaluationSeen& seen);
   void checkpoint(const CheckpointSeen& seen);
   void failure(const FailureReport& failure);
   void note(std::string line);
+  /// For train.log alone: what was begun, and how it ended.
+  void record(std::string line);
+  void record_failure(const Error& error);
 
   /// Waits until all that was told is written, then ends the progress display.
   void finish();
@@ -46,12 +51,15 @@ class RunLog {
  private:
   void post(std::function<void()> work);
   void work(std::stop_token stop);
-  void add_row(const StepReport& report, const EvaluationReport* evaluation);
+  void add_row(const StepReport& report);
+  void check_row(bool written);
+  StepReport report_of(std::uint32_t step) const;
   void end_epoch(const EvaluationReport* evaluation);
 
   const Options options_;
   const Timeline timeline_;
   const LearningRateOptions rate_;
+  StepReport last_step_;
   std::shared_ptr<spdlog::logger> log_;
   TrainCsv csv_;
   Progress progress_;
@@ -62,11 +70,12 @@ class RunLog {
     double loss = 0, accuracy = 0;
     std::int64_t samples = 0;
   } epoch_;
-  StepReport last_step_;
-  bool row_waits_ = false;  ///< the row of `last_step_`, for its evaluation
+  bool epoch_waits_ = false;  ///< the row and the line of an epoch's end, for its evaluation
   std::optional<EvaluationReport> last_evaluation_;
   std::optional<Error> checkpoint_error_;
   bool csv_failed_ = false;
+
+  std::chrono::steady_clock::time_point counting_told_;
 
   std::mutex mutex_;
   std::condition_variable_any wake_;

@@ -29,7 +29,6 @@ void StopSignal::wait(const std::stop_token& stop) {
   std::jthread caller;
   while (!stop.stop_requested()) {
     if (::sigtimedwait(&signals_, nullptr, &period) < 0) continue;
-    requested_ = true;
     caller = std::jthread(on_stop_);  // apart: it may take its time, this thread must not
     // Launchers and terminals signal a process and its group, so one wish may come twice at once.
     const auto begin = std::chrono::steady_clock::now();

@@ -1,7 +1,6 @@
 #pragma once
 #include <signal.h>
 
-#include <atomic>
 #include <functional>
 #include <thread>
 
@@ -20,14 +19,10 @@ class StopSignal {
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 
-  /// Whether a signal has come. Any thread.
-  bool requested() const { return requested_; }
-
  private:
   void wait(const std::stop_token& stop);
 
   std::function<void()> on_stop_;
-  std::atomic<bool> requested_ = false;
   sigset_t signals_{}, before_{};
   std::jthread thread_;
 };

@@ -8,9 +8,9 @@
 #include <thread>
 
 #include "actors/checkpoint_files.h"
+#include "apps/layer_options.h"
 #include "apps/load_options.h"
 #include "apps/options_table.h"
-#include "apps/run_options.h"
 #include "apps/weights_file.h"
 #include "ops/nn/network.h"
 #include "runtime/file/checkpoint.h"

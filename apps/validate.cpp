@@ -6,8 +6,8 @@
 #include <charconv>
 #include <numeric>
 
+#include "apps/layer_options.h"
 #include "apps/load_options.h"
-#include "apps/run_options.h"
 #include "runtime/error.h"
 
 namespace troupe {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/file_kind.h"
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/checkpoint_folder.h"
 #include "runtime/file/safetensors.h"
@@ -11,6 +12,8 @@ namespace troupe {
 WeightsFile read_weights(const std::filesystem::path& path) {
   WeightsFile result;
   if (!std::filesystem::is_directory(path)) {
+    if (const FileKind kind = file_kind(path); kind != FileKind::safetensors)
+      throw foreign_file(path, kind);
     result.path = path;
     result.tensors = read_safetensors(path).tensors;
     return result;

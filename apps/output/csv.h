@@ -18,12 +18,19 @@ class TrainCsv {
   explicit TrainCsv(const std::filesystem::path& path,
                     std::optional<std::int64_t> steps_done = std::nullopt);
 
-  /// Writes one row; the evaluation, where there was one after this step, fills the test columns.
-  /// A full disk is weather: false, and the run goes on without the row.
-  [[nodiscard]] bool add(const StepReport& step, const EvaluationReport* evaluation = nullptr);
+  /// Writes one row. A full disk is weather: false, and the run goes on without the row.
+  [[nodiscard]] bool add(const StepReport& step);
+  /// Fills the test columns of the newest row, also of one that an earlier run wrote. False where
+  /// there is none, or the disk is full.
+  [[nodiscard]] bool fill(const EvaluationReport& evaluation);
 
  private:
-  std::ofstream file_;
+  std::fstream file_;
+  std::fstream::off_type test_columns_ = -1;  ///< where those of the newest row begin; -1: filled
 };
+
+/// Whether a train.csv has the row of this step and lacks its test columns: the evaluation was cut
+/// short. False where there is no such file.
+bool lacks_evaluation(const std::filesystem::path& path, std::int64_t step);
 
 }  // namespace troupe

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <string_view>
 
@@ -21,9 +22,13 @@ bool is_set(const char* name) {
   return value != nullptr && *value != '\0';
 }
 
-std::string numbers(const StepReport& report) {
-  return fmt::format("loss {:.4f}  accuracy {:.4f}  {:.0f} img/s", report.loss, report.accuracy,
-                     report.images_per_second);
+std::string numbers(const StepReport& report, int rate_width = 0) {
+  return fmt::format("loss {:.4f}  accuracy {:.4f}  {:{}.0f} img/s", report.loss, report.accuracy,
+                     report.images_per_second, rate_width);
+}
+
+std::string testing_text(const CountingReport& counting) {
+  return fmt::format("testing {}/{}", counting.counted, counting.count);
 }
 
 }  // namespace
@@ -41,7 +46,19 @@ ProgressStyle ProgressStyle::of(std::FILE* stream) {
   return style;
 }
 
-std::string progress_bar(const StepReport& report, std::chrono::duration<double> to_go, int width) {
+double RunningMean::add(double value) {
+  constexpr double kept = 0.98;
+  if (!std::isfinite(value)) {
+    *this = {};
+    return value;
+  }
+  sum_ = kept * sum_ + value;
+  weight_ = kept * weight_ + 1;  // so that the first values count in full
+  return sum_ / weight_;
+}
+
+std::string progress_bar(const StepReport& report, std::chrono::duration<double> to_go, int width,
+                         const std::optional<CountingReport>& counting) {
   const double share =
       report.steps_total > 0
           ? std::clamp(static_cast<double>(report.step) / static_cast<double>(report.steps_total),
@@ -51,8 +68,9 @@ std::string progress_bar(const StepReport& report, std::chrono::duration<double>
   const auto room = static_cast<std::size_t>(std::max(width - 1, 0));
   const std::string left = fmt::format("{:3.0f}% ", share * 100);
   const std::string parts[] = {
-      fmt::format(" {} to go", duration_text(to_go)),
-      fmt::format("  {}", numbers(report)),
+      // Of one width while the numbers change, so that the bar stands still.
+      fmt::format(" {:>5} to go", duration_text(to_go)),
+      fmt::format("  {}", counting ? testing_text(*counting) : numbers(report, 5)),
       fmt::format("  step {}/{}", report.step, report.steps_total),
   };
   std::string right;
@@ -67,16 +85,40 @@ std::string progress_bar(const StepReport& report, std::chrono::duration<double>
 }
 
 Progress::Progress(std::FILE* out, ProgressStyle style, Clock::time_point now,
-                   std::int64_t steps_done)
-    : out_(out), style_(style), start_(now), last_shown_(now), steps_before_(steps_done) {}
+                   const StepReport& begin)
+    : out_(out),
+      style_(style),
+      start_(now),
+      last_shown_(now),
+      steps_before_(begin.step),
+      last_(begin) {}
 
 void Progress::step(const StepReport& report, Clock::time_point now) {
-  const bool due = now - last_shown_ >=
-                   (style_.terminal ? Clock::duration(bar_period) : Clock::duration(line_period));
-  if (due || (style_.terminal && !bar_shown_)) draw(report, now);
+  last_ = report;
+  last_.loss = loss_.add(report.loss);
+  last_.accuracy = accuracy_.add(report.accuracy);
+  last_.images_per_second = 1 / seconds_per_image_.add(1 / report.images_per_second);
+  counting_.reset();
+  if (is_due(now)) draw(now);
+}
+
+void Progress::testing(const CountingReport& counting, Clock::time_point now) {
+  if (!counting_) {
+    counting_begin_ = counting.counted;
+    counting_since_ = now;
+  }
+  counting_ = counting;
+  if (is_due(now)) draw(now);
+}
+
+bool Progress::is_due(Clock::time_point now) const {
+  if (style_.terminal && !bar_shown_) return true;
+  return now - last_shown_ >=
+         (style_.terminal ? Clock::duration(bar_period) : Clock::duration(line_period));
 }
 
 void Progress::epoch(const EpochReport& report) {
+  counting_.reset();
   erase_bar();
   fmt::print(out_, "{}{}{}\n", style_.color ? bold : "", epoch_line(report),
              style_.color ? plain : "");
@@ -89,19 +131,19 @@ void Progress::note(const std::string& line) {
   std::fflush(out_);
 }
 
-void Progress::finish(const EvaluationReport* evaluation) {
+void Progress::finish() {
   erase_bar();
-  if (evaluation != nullptr) fmt::print(out_, "{}\n", accuracy_line(*evaluation));
   std::fflush(out_);
 }
 
-void Progress::draw(const StepReport& report, Clock::time_point now) {
-  const auto to_go = time_to_go(report, now);
+void Progress::draw(Clock::time_point now) {
+  const auto to_go = time_to_go(now) + testing_to_go(now);
   if (style_.terminal)
-    fmt::print(out_, "{}{}", clear_line, progress_bar(report, to_go, style_.width));
+    fmt::print(out_, "{}{}", clear_line, progress_bar(last_, to_go, style_.width, counting_));
   else
-    fmt::print(out_, "step {}/{}  epoch {}/{}  {}  {} to go\n", report.step, report.steps_total,
-               report.epoch, report.epochs_total, numbers(report), duration_text(to_go));
+    fmt::print(out_, "step {}/{}  epoch {}/{}  {}  {} to go\n", last_.step, last_.steps_total,
+               last_.epoch, last_.epochs_total,
+               counting_ ? testing_text(*counting_) : numbers(last_), duration_text(to_go));
   std::fflush(out_);
   last_shown_ = now;
   bar_shown_ = style_.terminal;
@@ -113,12 +155,21 @@ void Progress::erase_bar() {
 }
 
 /// The steps to go at the mean pace of this run so far.
-std::chrono::duration<double> Progress::time_to_go(const StepReport& report,
-                                                   Clock::time_point now) const {
-  const auto done = static_cast<double>(report.step - steps_before_);
-  const auto left = static_cast<double>(report.steps_total - report.step);
+std::chrono::duration<double> Progress::time_to_go(Clock::time_point now) const {
+  const auto done = static_cast<double>(last_.step - steps_before_);
+  const auto left = static_cast<double>(last_.steps_total - last_.step);
   const std::chrono::duration<double> gone = now - start_;
-  return done > 0 ? gone * (left / done) : std::chrono::duration<double>(-1);
+  if (left <= 0) return {};
+  return done > 0 ? gone * (left / done) : std::chrono::duration<double>::max();
+}
+
+/// What is left of an evaluation, at its own pace.
+std::chrono::duration<double> Progress::testing_to_go(Clock::time_point now) const {
+  if (!counting_) return {};
+  const auto done = static_cast<double>(counting_->counted - counting_begin_);
+  const auto left = static_cast<double>(counting_->count - counting_->counted);
+  const std::chrono::duration<double> gone = now - counting_since_;
+  return done > 0 ? gone * (left / done) : std::chrono::duration<double>{};
 }
 
 }  // namespace troupe

@@ -8,10 +8,12 @@ namespace troupe {
 
 std::string epoch_line(const EpochReport& report) {
   const auto& test = report.evaluation;
+  const bool timed = report.time.count() > 0;
   return fmt::format(
-      "Epoch {}/{}: Time={:.3f}s, Loss={:.4f}, Accuracy={:.4f}, Throughput={:.1f} img/s",
-      report.epoch, report.epochs_total, report.time.count(), test ? test->loss : report.loss,
-      test ? test->accuracy() : report.accuracy, report.images_per_second);
+      "Epoch {}/{}: {}Loss={:.4f}, Accuracy={:.4f}{}", report.epoch, report.epochs_total,
+      timed ? fmt::format("Time={:.3f}s, ", report.time.count()) : "",
+      test ? test->loss : report.loss, test ? test->accuracy() : report.accuracy,
+      timed ? fmt::format(", Throughput={:.1f} img/s", report.images_per_second) : "");
 }
 
 std::string accuracy_line(const EvaluationReport& report) {

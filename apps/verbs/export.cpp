@@ -35,8 +35,9 @@ void add_export_verb(CLI::App& app, ChosenVerb& chosen) {
                    "checkpoint, or an output folder for its newest whole one")
       ->required();
   verb->add_option("-o,--output", arguments->output, "file to write")->required();
-  verb->callback(
-      [arguments, &chosen] { chosen = [arguments] { return export_weights(*arguments); }; });
+  verb->callback([arguments, &chosen] {
+    chosen = [arguments](const std::string&) { return export_weights(*arguments); };
+  });
 }
 
 }  // namespace troupe

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "apps/command.h"
+#include "apps/file_kind.h"
 #include "apps/verbs.h"
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/checkpoint_folder.h"
@@ -90,29 +90,22 @@ void inspect_idx(const std::filesystem::path& path) {
   print_table({row_of(path.filename().string(), content.dtype(), content.shape())});
 }
 
-/// IDX begins with two zero bytes, gzip with 1f 8b. A safetensors file of 64 KiB or more of header
-/// could begin with two zero bytes too, but its fifth byte is then zero, where IDX has a size.
-bool looks_like_idx(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  char begin[4] = {};
-  file.read(begin, sizeof begin);
-  const auto byte = [&](int i) { return static_cast<unsigned char>(begin[i]); };
-  const bool gzip = byte(0) == 0x1f && byte(1) == 0x8b;
-  constexpr unsigned char u8_type = 0x08, f64_type = 0x0e;
-  const bool idx = byte(0) == 0 && byte(1) == 0 && byte(2) >= u8_type && byte(2) <= f64_type &&
-                   byte(3) >= 1 && byte(3) <= 8;
-  return file.gcount() == sizeof begin && (gzip || idx);
-}
-
 int inspect(const InspectArguments& arguments) {
+  const std::filesystem::path& path = arguments.file;
+  if (std::filesystem::is_directory(path)) {
+    arguments.digest ? fmt::print("{}\n", digest_of(path)) : inspect_checkpoint(path);
+    return exit_done;
+  }
+  const FileKind kind = file_kind(path);
+  const bool is_data = kind == FileKind::idx || kind == FileKind::gzip;
+  if (kind != FileKind::safetensors && (arguments.digest || !is_data))
+    throw foreign_file(path, kind);
   if (arguments.digest)
-    fmt::print("{}\n", digest_of(arguments.file));
-  else if (std::filesystem::is_directory(arguments.file))
-    inspect_checkpoint(arguments.file);
-  else if (looks_like_idx(arguments.file))
-    inspect_idx(arguments.file);
+    fmt::print("{}\n", digest_of(path));
+  else if (is_data)
+    inspect_idx(path);
   else
-    inspect_safetensors(arguments.file);
+    inspect_safetensors(path);
   return exit_done;
 }
 
@@ -128,7 +121,9 @@ void add_inspect_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_flag(
       "--digest", arguments->digest,
       "print one SHA-256 over names, types, shapes and bytes of all weights and buffers");
-  verb->callback([arguments, &chosen] { chosen = [arguments] { return inspect(*arguments); }; });
+  verb->callback([arguments, &chosen] {
+    chosen = [arguments](const std::string&) { return inspect(*arguments); };
+  });
 }
 
 }  // namespace troupe

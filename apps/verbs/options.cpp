@@ -40,8 +40,9 @@ void add_options_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE in place of the file's")
       ->allow_extra_args(false);
   verb->add_flag("--markdown", arguments->markdown, "print the page docs/options.md");
-  verb->callback(
-      [arguments, &chosen] { chosen = [arguments] { return print_options(*arguments); }; });
+  verb->callback([arguments, &chosen] {
+    chosen = [arguments](const std::string&) { return print_options(*arguments); };
+  });
 }
 
 }  // namespace troupe

@@ -1,6 +1,7 @@
 // troupe plan: what a run would be made of, without running it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -26,6 +27,12 @@ std::string bytes_text(std::size_t bytes) {
   return fmt::format("{} B", bytes);
 }
 
+/// Of a terminal: the bytes of UTF-8 that begin a character.
+std::size_t columns_of(const std::string& text) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(text, [](unsigned char byte) { return (byte & 0xc0) != 0x80; }));
+}
+
 double milliseconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double, std::milli>(time).count();
 }
@@ -44,11 +51,14 @@ void print_stages(const PipelineOptions& pipeline) {
 }
 
 void print_edges(const Graph& graph) {
-  fmt::print("\n{:<48}{:>6}{:>14}{:>14}\n", "edge", "slots", "a slot", "together");
+  std::size_t widest = 46;
+  for (std::size_t i = 0; i < graph.edges().size(); ++i)
+    widest = std::max(widest, columns_of(graph.edge_name(i)));
+  fmt::print("\n{:<{}}{:>6}{:>14}{:>14}\n", "edge", widest + 2, "slots", "a slot", "together");
   for (std::size_t i = 0; i < graph.edges().size(); ++i) {
     const EdgeOptions& edge = graph.edges()[i].options;
-    // The arrow is one column wide and three bytes long.
-    fmt::print("{:<50}{:>6}{:>14}{:>14}\n", graph.edge_name(i), edge.slots,
+    const std::string name = graph.edge_name(i);
+    fmt::print("{}{:{}}{:>6}{:>14}{:>14}\n", name, "", widest + 2 - columns_of(name), edge.slots,
                bytes_text(edge.slot_bytes), bytes_text(edge.slots * edge.slot_bytes));
   }
 }
@@ -111,7 +121,9 @@ void add_plan_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option("FILE", arguments->options, "options file; see `troupe options`")->required();
   verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE in place of the file's")
       ->allow_extra_args(false);
-  verb->callback([arguments, &chosen] { chosen = [arguments] { return plan(*arguments); }; });
+  verb->callback([arguments, &chosen] {
+    chosen = [arguments](const std::string&) { return plan(*arguments); };
+  });
 }
 
 }  // namespace troupe

@@ -79,7 +79,7 @@ std::vector<Norm> train(std::vector<FaultOptions> faults) {
   return seen;
 }
 
-int main() {
+int compare() {
   const auto calm = train({});
   for (std::size_t step = 0; step < calm.size(); ++step)
     std::printf("step %zu  gradient norm %.4f  smoothed %.4f\n", step + 1, calm[step].now,
@@ -89,3 +89,6 @@ int main() {
   std::printf("%s\n", same ? "the same numbers with and without failures" : "the numbers differ");
   return same ? 0 : 1;
 }
+
+// An error, say of a file that is not there, ends with its message and remedy.
+int main() { return run_main(compare); }

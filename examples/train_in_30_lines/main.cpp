@@ -3,7 +3,7 @@
 
 using namespace troupe;
 
-int main() {
+RunReport train() {
   const Dataset data = open_dataset({.name = "synthetic", .count = 1280});
   const SamplerOptions batches{.samples = data.count(Split::train), .micro_batches = 4};
   const Timeline timeline = timeline_of(batches, 2);  // two epochs of 20 steps of 64 samples
@@ -35,5 +35,7 @@ int main() {
     graph.connect(reducer, &Reducer::reduced, stage, &Stage::reduced);
     graph.connect(stage, &Stage::snapshot, writer, &CheckpointWriter::snapshot);
   }
-  run(graph, {.threads = 2, .steps = {.count = timeline.steps, .snapshot_at_end = true}});
+  return run(graph, {.threads = 2, .steps = {.count = timeline.steps, .snapshot_at_end = true}});
 }
+
+int main() { return run_main(train); }

@@ -114,21 +114,25 @@ MappedFile::~MappedFile() {
   if (data_) ::munmap(data_, size_);
 }
 
-Result<OutputFile> OutputFile::create(const std::filesystem::path& path, WriteHook hook) {
+Result<OutputFile> OutputFile::create(const std::filesystem::path& path, WriteHook hook,
+                                      std::filesystem::path called) {
+  if (called.empty()) called = path;
   if (const int refused = ask(hook, Kind::create, path))
-    return system_error("creating", path, refused);
+    return system_error("creating", called, refused);
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (descriptor < 0) return system_error("creating", path, errno);
-  return OutputFile(path, std::move(hook), descriptor);
+  if (descriptor < 0) return system_error("creating", called, errno);
+  return OutputFile(path, std::move(called), std::move(hook), descriptor);
 }
 
 OutputFile::OutputFile(OutputFile&& other) noexcept
     : path_(std::move(other.path_)),
+      called_(std::move(other.called_)),
       hook_(std::move(other.hook_)),
       descriptor_(std::exchange(other.descriptor_, -1)) {}
 
 OutputFile& OutputFile::operator=(OutputFile&& other) noexcept {
   std::swap(path_, other.path_);
+  std::swap(called_, other.called_);
   std::swap(hook_, other.hook_);
   std::swap(descriptor_, other.descriptor_);
   return *this;
@@ -140,12 +144,12 @@ OutputFile::~OutputFile() {
 
 Status OutputFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
   if (const int refused = ask(hook_, Kind::write, path_, bytes.size()))
-    return system_error("writing", path_, refused);
+    return system_error("writing", called_, refused);
   while (!bytes.empty()) {
     const ssize_t written =
         ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return system_error("writing", path_, written < 0 ? errno : EIO);
+    if (written <= 0) return system_error("writing", called_, written < 0 ? errno : EIO);
     offset += static_cast<std::uint64_t>(written);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
@@ -154,8 +158,8 @@ Status OutputFile::write_at(std::uint64_t offset, std::span<const std::byte> byt
 
 Status OutputFile::sync() {
   if (const int refused = ask(hook_, Kind::sync, path_))
-    return system_error("syncing", path_, refused);
-  if (::fsync(descriptor_) != 0) return system_error("syncing", path_, errno);
+    return system_error("syncing", called_, refused);
+  if (::fsync(descriptor_) != 0) return system_error("syncing", called_, errno);
   return success();
 }
 
@@ -168,7 +172,7 @@ Status write_file(const std::filesystem::path& path,
       there != std::filesystem::file_type::regular)
     return Error(ErrorCode::io, fmt::format("{} is there and is no file", path.string()),
                  "choose another name");
-  Result<OutputFile> file = OutputFile::create(staging, hook);
+  Result<OutputFile> file = OutputFile::create(staging, hook, path);
   if (!file) return file.error();
   struct Leftover {
     std::filesystem::path path;

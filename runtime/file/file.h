@@ -55,8 +55,10 @@ Error system_error(std::string_view doing, const std::filesystem::path& path, in
 /// A file being written. Move-only; closed, not deleted, by its destructor.
 class OutputFile {
  public:
-  /// Creates the file, which must not exist yet.
-  static Result<OutputFile> create(const std::filesystem::path& path, WriteHook hook = {});
+  /// Creates the file, which must not exist yet. Errors name it as `called`, when given: what a
+  /// file is written for, rather than where it stands in the meantime.
+  static Result<OutputFile> create(const std::filesystem::path& path, WriteHook hook = {},
+                                   std::filesystem::path called = {});
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&& other) noexcept;
   ~OutputFile();
@@ -68,9 +70,13 @@ class OutputFile {
   Status sync();
 
  private:
-  OutputFile(std::filesystem::path path, WriteHook hook, int descriptor)
-      : path_(std::move(path)), hook_(std::move(hook)), descriptor_(descriptor) {}
-  std::filesystem::path path_;
+  OutputFile(std::filesystem::path path, std::filesystem::path called, WriteHook hook,
+             int descriptor)
+      : path_(std::move(path)),
+        called_(std::move(called)),
+        hook_(std::move(hook)),
+        descriptor_(descriptor) {}
+  std::filesystem::path path_, called_;
   WriteHook hook_;
   int descriptor_ = -1;
 };

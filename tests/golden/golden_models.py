@@ -1,7 +1,10 @@
 """The models as PyTorch modules, and what training them gives in f64 and in f32.
 
-WideResNet is the model of Sigma2's guide "PyTorch on Olivia" with free widths and Troupe's dropout
-masks; MnistCnn is that of CSC's PyTorch examples; Mlp is Troupe's own."""
+WideResNet is that of examples/pytorch, here with Troupe's dropout masks; MnistCnn is that of CSC's
+PyTorch examples; Mlp is Troupe's own."""
+
+import sys
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -9,6 +12,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from troupe_random import elements, operation_id, uniform
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "pytorch"))
+from wide_resnet import ConvBlock, WideResNet  # noqa: E402
 
 STEPS = 20
 BATCH = 8
@@ -30,56 +36,12 @@ class CounterDropout(nn.Module):
         return x * torch.from_numpy(scale.reshape(x.shape)).to(x.dtype)
 
 
-class CbrBlock(nn.Module):
-    def __init__(self, inputs, outputs):
-        super().__init__()
-        self.cbr = nn.Sequential(
-            nn.Conv2d(inputs, outputs, kernel_size=3, stride=(1, 1), padding="same", bias=False),
-            nn.BatchNorm2d(outputs),
-            nn.ReLU(),
-        )
-
-    def forward(self, x):
-        return self.cbr(x)
-
-
-class ConvBlock(nn.Module):
-    def __init__(self, path, inputs, outputs, scale_input, dropout):
-        super().__init__()
-        self.scale_input = scale_input
-        if scale_input:
-            self.scale = nn.Conv2d(inputs, outputs, kernel_size=1, stride=(1, 1), padding="same")
-        self.layer1 = CbrBlock(inputs, outputs)
-        self.dropout = CounterDropout(path + ".dropout", dropout)
-        self.layer2 = CbrBlock(outputs, outputs)
-
-    def forward(self, x):
-        out = self.layer2(self.dropout(self.layer1(x)))
-        return out + (self.scale(x) if self.scale_input else x)
-
-
-class WideResNet(nn.Module):
-    def __init__(self, channels, widths, classes, dropout):
-        super().__init__()
-        w = widths
-        self.input_block = CbrBlock(channels, w[0])
-        self.block1 = ConvBlock("block1", w[0], w[1], True, dropout)
-        self.block2 = ConvBlock("block2", w[1], w[1], False, dropout)
-        self.pool1 = nn.MaxPool2d(2)
-        self.block3 = ConvBlock("block3", w[1], w[2], True, dropout)
-        self.block4 = ConvBlock("block4", w[2], w[2], False, dropout)
-        self.pool2 = nn.MaxPool2d(2)
-        self.block5 = ConvBlock("block5", w[2], w[3], True, dropout)
-        self.block6 = ConvBlock("block6", w[3], w[3], False, dropout)
-        self.pool = nn.AvgPool2d(7)
-        self.flat = nn.Flatten()
-        self.fc = nn.Linear(w[3], classes)
-
-    def forward(self, x):
-        out = self.block2(self.block1(self.input_block(x)))
-        out = self.block4(self.block3(self.pool1(out)))
-        out = self.block6(self.block5(self.pool2(out)))
-        return self.fc(self.flat(self.pool(out)))
+def with_counter_dropout(model):
+    """The model with Troupe's masks in place of PyTorch's."""
+    for path, module in model.named_modules():
+        if isinstance(module, ConvBlock):
+            module.dropout = CounterDropout(path + ".dropout", module.dropout.p)
+    return model
 
 
 class MnistCnn(nn.Module):
@@ -112,12 +74,12 @@ class Mlp(nn.Module):
 
 
 TRAINED = {
-    "wide_resnet": lambda: WideResNet(1, [4, 4, 8, 8], 10, 0.05),
+    "wide_resnet": lambda: with_counter_dropout(WideResNet(1, [4, 4, 8, 8], 10, 0.05)),
     "mnist_cnn": MnistCnn,
     "mlp": lambda: Mlp(784, [24, 16], 10),
 }
 DEFAULT = {
-    "wide_resnet": lambda: WideResNet(1, [16, 16, 32, 64], 10, 0.01),
+    "wide_resnet": WideResNet,
     "mnist_cnn": MnistCnn,
     "mlp": lambda: Mlp(784, [128, 64], 10),
 }

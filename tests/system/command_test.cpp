@@ -57,8 +57,14 @@ TEST_F(Command, TellsItsVersionAndHelp) {
   EXPECT_THAT(help.out, HasSubstr("options"));
 }
 
-TEST_F(Command, RefusesNoVerbAndUnknownOnes) {
-  expect_usage_error(troupe_command({}), "no verb", "options");
+TEST_F(Command, ShowsItsHelpWithoutAVerb) {
+  const Outcome outcome = troupe_command({});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_THAT(outcome.error, IsEmpty());
+  EXPECT_EQ(outcome.out, troupe_command({"--help"}).out);
+}
+
+TEST_F(Command, RefusesUnknownVerbsAndFlags) {
   expect_usage_error(troupe_command({"optoins"}), "no verb optoins", "troupe options?");
   expect_usage_error(troupe_command({"options", "--markdwn"}), "--markdwn", "--markdown");
   expect_usage_error(troupe_command({"--verzion"}), "--verzion", "--version");

@@ -211,6 +211,55 @@ TEST_F(Train, EndsOnASignalAndGoesOn) {
   }
 }
 
+TEST_F(Train, RecordsCommandBeginAndEndInItsLog) {
+  ASSERT_EQ(train("log", {"-r", "train.steps=5", "-r", "data.mean=[0.5]"}).exit_code, 0);
+  const std::string log = text_of(root_ / "log/train.log");
+  EXPECT_THAT(log, ContainsRegex("troupe [0-9.]+ begins: .*troupe train .*options.yaml -o .*log -r "
+                                 "train.steps=5 -r 'data.mean=\\[0.5\\]'\n"));
+  EXPECT_THAT(log, HasSubstr("5 steps to go"));
+  EXPECT_THAT(log, ContainsRegex("ended: done, 5 steps, [0-9.]+ s\n$"));
+  const Outcome failed = train("fails", {"-r", "restarts.max=0", "-r",
+                                         "faults=[{actor: stage/1, step: 3, micro_batch: 0}]"});
+  EXPECT_EQ(failed.exit_code, 1);
+  EXPECT_THAT(text_of(root_ / "fails/train.log"),
+              ContainsRegex("error failed: stage/1 failed: injected fault[^\n]*\n$"));
+}
+
+// As a run leaves it that was stopped, or killed, between the last step of an epoch and the end of
+// its evaluation.
+void take_evaluation_away(const fs::path& csv, int step) {
+  std::string kept;
+  for (const std::string& line : lines_of(text_of(csv))) {
+    const bool cut = line.starts_with(std::to_string(step) + ",");
+    std::size_t end = line.size();
+    if (cut)
+      for (int column = 0; column < 4; ++column) end = line.rfind(',', end - 1);
+    kept += cut ? line.substr(0, end) + ",,,,\n" : line + "\n";
+  }
+  std::ofstream(csv) << kept;
+}
+
+TEST_F(Train, CountsTheTestSetThatAnEndedEpochLacks) {
+  for (const int step : {20, steps}) {
+    SCOPED_TRACE(step);
+    const std::string output = "cut" + std::to_string(step);
+    ASSERT_EQ(train(output, {"-r", "train.steps=" + std::to_string(step)}).exit_code, 0);
+    const fs::path csv = root_ / output / "train.csv";
+    const std::string whole = lines_of(text_of(csv)).back();
+    take_evaluation_away(csv, step);
+    ASSERT_NE(lines_of(text_of(csv)).back(), whole);
+    const Outcome rest = train(output, {"--restart", "auto"});
+    EXPECT_EQ(rest.exit_code, 0) << rest.error;
+    EXPECT_THAT(rest.out, HasSubstr("Epoch " + std::to_string(step / 20) + "/2: Loss="));
+    const auto rows = lines_of(text_of(csv));
+    ASSERT_EQ(rows.size(), 2u + steps);
+    EXPECT_EQ(rows[1 + static_cast<std::size_t>(step)], whole);
+    EXPECT_EQ(digest(root_ / output), reference());
+  }
+  const Outcome again = train("cut40", {"--restart", "auto"});
+  EXPECT_THAT(again.out, HasSubstr("nothing left to train"));
+}
+
 TEST_F(Train, OutlivesAKillAtAnyMoment) {
   EXPECT_EQ(interrupt("killed", SIGKILL, {}), 128 + SIGKILL);
   // A run that is over already when the kill comes is no test, and no mistake either.

@@ -5,9 +5,9 @@
 #include <fstream>
 #include <sstream>
 
+#include "apps/layer_options.h"
 #include "apps/load_options.h"
 #include "apps/options_table.h"
-#include "apps/run_options.h"
 #include "runtime/error.h"
 
 namespace troupe {

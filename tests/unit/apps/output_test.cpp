@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <functional>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -132,7 +134,8 @@ TEST_F(Output, TheCsvHasNamesUnitsAndNineDigitsOfLoss) {
   TrainCsv csv(root_ / "train.csv");
   EXPECT_TRUE(csv.add(step_report(1)));
   const EvaluationReport evaluation{.loss = 0.25, .correct = 9131, .count = 10000};
-  EXPECT_TRUE(csv.add(step_report(2), &evaluation));
+  EXPECT_TRUE(csv.add(step_report(2)));
+  EXPECT_TRUE(csv.fill(evaluation));
   EXPECT_EQ(content(root_ / "train.csv"),
             "step,epoch,loss,accuracy,images_per_second,learning_rate,test_loss,test_accuracy,"
             "test_correct,test_count\n"
@@ -163,6 +166,30 @@ TEST_F(Output, ACsvThatGoesOnFromACheckpointDropsTheRowsOfLaterSteps) {
 TEST_F(Output, AFullDiskIsToldAndNotFatal) {
   TrainCsv csv("/dev/full");
   EXPECT_FALSE(csv.add(step_report(1)));
+  EXPECT_FALSE(csv.fill({.loss = 1, .correct = 1, .count = 2}));
+}
+
+TEST_F(Output, ACsvThatGoesOnFillsTheTestColumnsOfItsLastRow) {
+  const fs::path path = root_ / "train.csv";
+  { EXPECT_TRUE(TrainCsv(path).add(step_report(1))); }
+  EXPECT_TRUE(lacks_evaluation(path, 1));
+  EXPECT_FALSE(lacks_evaluation(path, 2));
+  EXPECT_FALSE(lacks_evaluation(root_ / "none.csv", 1));
+  {
+    TrainCsv csv(path, 1);
+    EXPECT_TRUE(csv.fill({.loss = 0.25, .correct = 1, .count = 2}));
+    EXPECT_FALSE(csv.fill({.loss = 0.5, .correct = 2, .count = 2}));  // filled already
+    EXPECT_TRUE(csv.add(step_report(2)));
+  }
+  EXPECT_FALSE(lacks_evaluation(path, 1));
+  EXPECT_THAT(content(path), EndsWith("\n1,1,0.333333333,0.5,1234.56,0.1,0.25,0.5,1,2\n"
+                                      "2,1,0.333333333,0.5,1234.56,0.1,,,,\n"));
+}
+
+TEST_F(Output, ACsvWithoutRowsHasNothingToFill) {
+  TrainCsv csv(root_ / "train.csv");
+  EXPECT_FALSE(csv.fill({.loss = 0.25, .correct = 1, .count = 2}));
+  EXPECT_EQ(std::ranges::count(content(root_ / "train.csv"), '\n'), 2);
 }
 
 TEST_F(Output, FilesThatCannotBeOpenedAreErrorsWithTheirName) {
@@ -190,6 +217,11 @@ TEST(Report, EpochLinesShowTheTestFiguresWhereThereAreAny) {
   report.evaluation = EvaluationReport{.loss = 0.25, .correct = 9131, .count = 10000};
   EXPECT_THAT(epoch_line(report), HasSubstr("Loss=0.2500, Accuracy=0.9131"));
   EXPECT_EQ(accuracy_line(*report.evaluation), "test accuracy 0.9131 (9131/10000)");
+}
+
+TEST(Report, EpochLinesLeaveOutTimesOfAnotherProcess) {
+  EpochReport report{.epoch = 1, .epochs_total = 2, .step = 937, .loss = 0.5, .accuracy = 0.25};
+  EXPECT_EQ(epoch_line(report), "Epoch 1/2: Loss=0.5000, Accuracy=0.2500");
 }
 
 TEST(Report, DurationsReadLikeSpeech) {
@@ -224,8 +256,8 @@ std::string shown(const ProgressStyle& style, int steps, int seconds_a_step) {
     for (int step = 1; step <= steps; ++step)
       progress.step(step_report(step), now += seconds(seconds_a_step));
     progress.epoch({.epoch = 1, .epochs_total = 1});
-    const EvaluationReport evaluation{.loss = 0, .correct = 1, .count = 2};
-    progress.finish(&evaluation);
+    progress.note("a note");
+    progress.finish();
   }
   std::fclose(out);
   std::string result(text, size);
@@ -240,7 +272,7 @@ TEST(Progress, WritesAPlainLineEveryFewSecondsWithoutATerminal) {
   EXPECT_THAT(text, StartsWith("step 5/100  epoch 1/2  loss 0.3333"));
   EXPECT_THAT(text, HasSubstr("1m35s to go\n"));
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
-  EXPECT_THAT(text, EndsWith("\ntest accuracy 0.5000 (1/2)\n"));
+  EXPECT_THAT(text, EndsWith("\na note\n"));
 }
 
 TEST(Progress, RedrawsOneLineOnATerminalAndClearsItForLinesThatStay) {
@@ -249,6 +281,68 @@ TEST(Progress, RedrawsOneLineOnATerminalAndClearsItForLinesThatStay) {
   EXPECT_THAT(text, HasSubstr("\r\x1b[2KEpoch 1/1"));
   EXPECT_THAT(text, Not(HasSubstr("\x1b[1m")));
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
+}
+
+std::string drawn(const ProgressStyle& style, const std::function<void(Progress&)>& draw) {
+  char* text = nullptr;
+  std::size_t size = 0;
+  std::FILE* out = open_memstream(&text, &size);
+  Progress progress(out, style, {});
+  draw(progress);
+  std::fclose(out);
+  std::string result(text, size);
+  std::free(text);
+  return result;
+}
+
+TEST(Progress, CountsTheTestSetInTheBar) {
+  const std::string text =
+      drawn({.terminal = true, .color = false, .width = 100}, [](Progress& progress) {
+        progress.step(step_report(50), Progress::Clock::time_point(seconds(5)));
+        progress.testing({.counted = 16, .count = 10000}, Progress::Clock::time_point(seconds(5)));
+        progress.testing({.counted = 4512, .count = 10000},
+                         Progress::Clock::time_point(seconds(6)));
+      });
+  EXPECT_THAT(text, HasSubstr("  testing 4512/10000  step 50/100"));
+  EXPECT_THAT(text, Not(HasSubstr("16/10000")));  // too soon after the bar before
+}
+
+TEST(Progress, CountsTheTestSetInPlainLinesNowAndThen) {
+  const std::string text = drawn({}, [](Progress& progress) {
+    progress.step(step_report(50), Progress::Clock::time_point(seconds(5)));
+    for (int i = 1; i <= 12; ++i)
+      progress.testing({.counted = 100 * i, .count = 1200},
+                       Progress::Clock::time_point(seconds(5 + i)));
+  });
+  EXPECT_EQ(std::ranges::count(text, '\n'), 3);
+  EXPECT_THAT(text, HasSubstr("\nstep 50/100  epoch 1/2  testing 500/1200  17s to go\n"));
+}
+
+TEST(Progress, ShowsARunningMeanOfTheLoss) {
+  const std::string text = drawn({}, [](Progress& progress) {
+    StepReport report = step_report(1);
+    for (int step = 1; step <= 4000; ++step) {
+      report.step = step;
+      report.loss = step % 2 == 0 ? 0.5 : 1.5;
+      progress.step(report, Progress::Clock::time_point(seconds(step < 4000 ? 0 : 10)));
+    }
+  });
+  EXPECT_THAT(text, HasSubstr("loss 0.99"));
+}
+
+TEST(RunningMean, BeginsWithItsFirstValueAndForgetsOldOnes) {
+  RunningMean mean;
+  EXPECT_EQ(mean.add(3), 3);
+  EXPECT_LT(mean.add(1), 2.1);
+  for (int i = 0; i < 500; ++i) mean.add(1);
+  EXPECT_NEAR(mean.add(1), 1, 1e-3);
+}
+
+TEST(RunningMean, HidesNoValueThatIsNotFinite) {
+  RunningMean mean;
+  mean.add(1);
+  EXPECT_TRUE(std::isnan(mean.add(std::nan(""))));
+  EXPECT_EQ(mean.add(2), 2);
 }
 
 TEST(Progress, UsesColorOnlyWhereAskedTo) {

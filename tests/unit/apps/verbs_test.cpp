@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <set>
+#include <sstream>
 
 #include "actors/data/dataset.h"
 #include "apps/command.h"
+#include "apps/layer_options.h"
 #include "apps/load_options.h"
 #include "apps/options_table.h"
-#include "apps/run_options.h"
 #include "ops/nn/network.h"
 #include "runtime/file/checkpoint.h"
 
@@ -139,13 +141,67 @@ TEST_F(Verbs, InspectTellsIdxFromOtherFiles) {
   std::ofstream(root_ / "text") << "neither the one nor the other";
   const Ran ran = run({"inspect", (root_ / "text").string()});
   EXPECT_EQ(ran.code, exit_failed);
-  EXPECT_THAT(ran.error, testing::StartsWith("troupe: error: "));
+  EXPECT_THAT(ran.error, HasSubstr("a file of an unknown kind"));
+}
+
+TEST_F(Verbs, ForeignFilesAreNamedWithWhatCanBeRead) {
+  using testing::AllOf;
+  const auto file = [&](const char* name, std::string_view content) {
+    std::ofstream(root_ / name, std::ios::binary) << content;
+    return (root_ / name).string();
+  };
+  const std::string picture = file("a.png", "\x89PNG\r\n\x1a\n0123456789");
+  const std::string empty = file("empty", "");
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"inspect", picture},
+        {"inspect", "--digest", picture},
+        {"eval", picture},
+        {"export", picture, "-o", (root_ / "o").string()}}) {
+    const Ran ran = run(words);
+    EXPECT_EQ(ran.code, exit_failed);
+    EXPECT_THAT(ran.error, AllOf(HasSubstr("a.png is a PNG image\n  try: "),
+                                 HasSubstr("safetensors file"), HasSubstr("IDX")));
+  }
+  EXPECT_THAT(run({"inspect", empty}).error, HasSubstr("empty is an empty file"));
+  EXPECT_THAT(run({"inspect", (root_ / "none").string()}).error, HasSubstr("No such file"));
+  EXPECT_THAT(run({"eval", file("i.gz", "\x1f\x8b\x08")}).error, HasSubstr("packed by gzip"));
+  fs::create_directory(root_ / "folder");
+  EXPECT_THAT(run({"inspect", (root_ / "folder").string()}).error,
+              AllOf(HasSubstr("no checkpoint in"), HasSubstr("try: ")));
+}
+
+TEST_F(Verbs, PyTorchFilesAreToldHowTheyAreConverted) {
+  const std::string begin[] = {"PK\x03\x04 and so on", "\x80\x02\x8a\x0a and so on"};
+  for (const std::string& content : begin) {
+    const std::string path = (root_ / "w.pt").string();
+    std::ofstream(path, std::ios::binary) << content;
+    const Ran ran = run({"inspect", path});
+    EXPECT_EQ(ran.code, exit_failed);
+    EXPECT_THAT(ran.error, HasSubstr("torch.load('" + path + "'"));
+    EXPECT_THAT(ran.error, HasSubstr("w.safetensors')\""));
+  }
 }
 
 TEST_F(Verbs, ExportToAFolderThatIsNotThereIsAnError) {
   const Ran ran = run({"export", root_.string(), "-o", (root_ / "no" / "w").string()});
   EXPECT_EQ(ran.code, exit_failed);
-  EXPECT_THAT(ran.error, HasSubstr("try: "));
+  EXPECT_THAT(ran.error, HasSubstr("creating '" + (root_ / "no" / "w").string() + "'"));
+  EXPECT_THAT(ran.error, HasSubstr("its folder exists"));
+}
+
+TEST_F(Verbs, PlanAlignsItsTableHoweverLongTheNamesAre) {
+  std::ofstream(root_ / "o.yaml")
+      << "model: {name: mlp, widths: [8, 8]}\n"
+         "data: {name: synthetic, shape: [1, 4, 4], count: 600}\n"
+         "parallel: {pipeline: 2, data: 12, cut: [2, 2]}\ntrain: {micro_batches: 12}\n";
+  const Ran ran = run({"plan", (root_ / "o.yaml").string()});
+  EXPECT_EQ(ran.code, exit_done) << ran.error;
+  std::istringstream lines(ran.out.substr(ran.out.find("\nedge") + 1));
+  std::set<std::size_t> widths;
+  for (std::string line; std::getline(lines, line) && !line.empty();)
+    widths.insert(static_cast<std::size_t>(
+        std::ranges::count_if(line, [](unsigned char byte) { return (byte & 0xc0) != 0x80; })));
+  EXPECT_EQ(widths.size(), 1u) << ran.out;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "apps/run_options.h"
+#include "apps/layer_options.h"
 
 namespace troupe {
 

@@ -1,0 +1,43 @@
+#include "apps/count_test_set.h"
+
+#include <algorithm>
+
+#include "actors/data/batch_maker.h"
+#include "apps/layer_options.h"
+#include "ops/nn/network.h"
+#include "ops/primitives/softmax_cross_entropy.h"
+
+namespace troupe {
+
+EvaluationReport count_test_set(const Options& options, const std::vector<NamedTensor>& weights,
+                                std::int64_t step) {
+  const Dataset data = open_dataset(dataset_options(options));
+  Model model = make_model(model_options(options));
+  const std::size_t blocks = model.blocks.size();
+  const Stream stream{.threads = options.parallel.intra_op_threads};
+  Network network(std::move(model), 0, blocks, precision_of(options), stream);
+  network.use(state_from(network.spec(), network.dtype(), weights, step,
+                         /*with_optimizer=*/false, /*strict=*/true));
+
+  const SampleTransform transform(transform_options(options, Split::test), data.sample_shape());
+  const BatchMaker maker(data, Split::test, transform);
+  // As the loader cuts it: a library's sums may depend on the size.
+  const std::int64_t size =
+      std::max<std::int64_t>(1, options.train.batch_size / options.train.micro_batches);
+  Sampler sampler = Sampler::for_evaluation(data.count(Split::test), size, 1, 1);
+  EvaluationReport report;
+  for (std::int64_t batch = 0; batch < sampler.batches_per_epoch(); ++batch) {
+    for (auto& plan : sampler.plan(batch, 0)) {
+      const Batch samples = maker.make(std::move(plan));
+      const LossOutput loss = softmax_cross_entropy(stream, network.evaluate(samples.images),
+                                                    samples.labels, 1.0, /*with_gradient=*/false);
+      report.loss += loss.loss_sum;
+      report.correct += loss.correct;
+      report.count += samples.labels.element_count();
+    }
+  }
+  report.loss /= static_cast<double>(report.count);
+  return report;
+}
+
+}  // namespace troupe

@@ -1,0 +1,27 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/flow/run.h"
+
+namespace troupe {
+
+/// What a verdict needs to know of a run beside its report.
+struct RunShape {
+  std::int64_t micro_batches = 1;  ///< of a step, of one replica
+  std::int64_t batch_size = 1;     ///< of a step, of one replica
+  std::int64_t replicas = 1;
+  int actor_threads = 1;
+  int idle_cores = 0;  ///< that this process may use beyond its actors' and kernels' threads
+  int workers = 1;     ///< of the loader
+  std::vector<std::size_t> cut;
+  bool cut_by_hand = false;
+};
+
+/// The time table in words: how much of the time stages computed, which one most, and what is worth
+/// a try where a cause is plain from the figures (threads, data, cut, micro-batches). Empty for a
+/// run without stages, or too short to judge.
+std::string verdict(const RunReport& report, const RunShape& shape);
+
+}  // namespace troupe

@@ -1,0 +1,25 @@
+"""Counts Fashion-MNIST's test set in PyTorch with weights that `troupe export` wrote.
+
+    evaluate.py FILE.safetensors [FOLDER of the data set]        needs: pip install torch safetensors
+"""
+import gzip
+import sys
+
+import torch
+from safetensors.torch import load_file
+from wide_resnet import WideResNet
+
+
+def idx(name, header):
+    with gzip.open(f"{folder}/t10k-{name}-ubyte.gz") as file:
+        return torch.frombuffer(bytearray(file.read()[header:]), dtype=torch.uint8)
+
+
+file, folder = (sys.argv[1:] + ["/usr/share/datasets/fashion-mnist"])[:2]
+images, labels = idx("images-idx3", 16).view(-1, 1, 28, 28), idx("labels-idx1", 8)
+model = WideResNet().eval()
+model.load_state_dict(load_file(file), strict=True)
+with torch.no_grad():
+    batches = zip(((images / 255 - 0.286) / 0.353).split(500), labels.split(500))
+    correct = sum(int((model(x).argmax(dim=1) == y).sum()) for x, y in batches)
+print(f"test accuracy {correct / len(labels):.4f} ({correct}/{len(labels)})")

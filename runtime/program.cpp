@@ -1,0 +1,35 @@
+#include "runtime/program.h"
+
+#include <errno.h>
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+
+namespace troupe {
+
+ExitCode exit_code_of(const Error& error) {
+  const bool wrong_usage =
+      error.code() == ErrorCode::usage || error.code() == ErrorCode::bad_options;
+  return wrong_usage ? exit_usage : exit_failed;
+}
+
+ExitCode tell(const Error& error, std::string_view program) {
+  std::fflush(stdout);
+  fmt::print(stderr, "{}: error: {}\n", program, error.message());
+  if (!error.remedy().empty()) fmt::print(stderr, "  try: {}\n", error.remedy());
+  return exit_code_of(error);
+}
+
+int guarded_main(const std::function<int()>& body) {
+  const std::string_view program = program_invocation_short_name;
+  try {
+    return body();
+  } catch (const Error& error) {
+    return tell(error, program);
+  } catch (const std::exception& error) {
+    return tell(Error(ErrorCode::internal, error.what()), program);
+  }
+}
+
+}  // namespace troupe

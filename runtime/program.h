@@ -1,0 +1,53 @@
+#pragma once
+// What a program's `main` does with the library's errors: the same two lines and exit codes as the
+// `troupe` command.
+
+#include <functional>
+#include <string_view>
+#include <type_traits>
+
+#include "runtime/error.h"
+
+namespace troupe {
+
+/// Exit codes of the command and of run_main; scripts rely on them.
+enum ExitCode : int {
+  exit_done = 0,
+  exit_failed = 1,
+  exit_usage = 2,     ///< a wrong command line or wrong options
+  exit_stopped = 75,  ///< stopped on request, with a checkpoint to resume from
+};
+
+/// exit_usage for a wrong command line or options, exit_failed for everything else.
+ExitCode exit_code_of(const Error& error);
+
+/// Writes what happened and what to try to standard error, a line each, after what is still due on
+/// standard output. Returns exit_code_of(error).
+ExitCode tell(const Error& error, std::string_view program);
+
+/// Calls `body`; an exception that leaves it is told as above. The exit code for `main` to return.
+int guarded_main(const std::function<int()>& body);
+
+/// The body of a `main`: runs it and turns what it throws into a message, a remedy and an exit code
+/// where std::terminate would abort.
+///
+///     int main() { return troupe::run_main([] { … }); }
+///
+/// `body` returns nothing, an exit code of its own, or the RunReport of its run: exit_stopped then
+/// tells that the run was ended by RunOptions::stop.
+template <class Body>
+int run_main(Body&& body) {
+  using Returned = std::invoke_result_t<Body&>;
+  return guarded_main([&]() -> int {
+    if constexpr (std::is_void_v<Returned>) {
+      body();
+      return exit_done;
+    } else if constexpr (std::is_integral_v<Returned> || std::is_enum_v<Returned>) {
+      return static_cast<int>(body());
+    } else {
+      return body().stopped ? exit_stopped : exit_done;
+    }
+  });
+}
+
+}  // namespace troupe

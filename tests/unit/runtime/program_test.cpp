@@ -1,0 +1,54 @@
+// run_main: what a user's program does with errors that leave its body.
+#include "runtime/program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/flow/run.h"
+
+namespace troupe {
+namespace {
+
+struct Ended {
+  int code = 0;
+  std::string error;
+};
+
+template <class Body>
+Ended end_of(Body body) {
+  testing::internal::CaptureStderr();
+  const int code = run_main(body);
+  return {code, testing::internal::GetCapturedStderr()};
+}
+
+TEST(RunMain, TellsMessageAndRemedyOfAnErrorThatEscapes) {
+  const Ended ended = end_of([] { throw Error(ErrorCode::bad_file, "a is torn", "mend a"); });
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_THAT(ended.error, testing::EndsWith(": error: a is torn\n  try: mend a\n"));
+}
+
+TEST(RunMain, EndsWith2ForWrongOptionsAndUsage) {
+  EXPECT_EQ(end_of([] { throw Error(ErrorCode::bad_options, "lr is -1"); }).code, 2);
+  EXPECT_EQ(end_of([] { throw Error(ErrorCode::usage, "no file"); }).code, 2);
+}
+
+TEST(RunMain, TellsForeignExceptionsToo) {
+  const Ended ended = end_of([] { throw std::out_of_range("past the end"); });
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_THAT(ended.error, testing::EndsWith(": error: past the end\n"));
+}
+
+TEST(RunMain, HandsOnWhatTheBodyReturns) {
+  EXPECT_EQ(end_of([] {}).code, 0);
+  EXPECT_EQ(end_of([] { return 7; }).code, 7);
+  EXPECT_EQ(end_of([] { return RunReport{}; }).code, 0);
+}
+
+TEST(RunMain, EndsWith75WhereTheRunWasStopped) {
+  RunReport report;
+  report.stopped = true;
+  EXPECT_EQ(end_of([&] { return report; }).code, 75);
+}
+
+}  // namespace
+}  // namespace troupe
