@@ -91,10 +91,9 @@ Error foreign_file(const std::filesystem::path& path, FileKind kind) {
         fmt::format("converting a state_dict: python3 -c \"import torch, safetensors.torch as s; "
                     "s.save_file(torch.load('{}', weights_only=True), '{}')\"",
                     name, std::filesystem::path(path).replace_extension(".safetensors").string())};
-  return {
-      ErrorCode::bad_file, fmt::format("{} is {}", name, name_of(kind)),
-      "a checkpoint's folder, an output folder, or a safetensors file; troupe inspect also reads "
-      "IDX files, plain or packed by gzip"};
+  return {ErrorCode::bad_file, fmt::format("{} is {}", name, name_of(kind)),
+          "give a checkpoint's folder, an output folder or a safetensors file; troupe inspect also "
+          "reads IDX files, plain or packed by gzip"};
 }
 
 }  // namespace troupe
