@@ -68,6 +68,7 @@ std::string command_line(int argc, char** argv) {
 int run_command(int argc, char** argv) {
   CLI::App app("Train neural networks as a troupe of actors", "troupe");
   app.set_version_flag("--version", "troupe " TROUPE_VERSION);
+  app.get_formatter()->column_width(26);
   app.get_formatter()->label("SUBCOMMAND", "VERB");
   app.get_formatter()->label("OPTIONS", "--OPTION ...");
   app.get_formatter()->label("TEXT", "VALUE");
@@ -80,7 +81,9 @@ int run_command(int argc, char** argv) {
   add_export_verb(app, chosen);
   add_inspect_verb(app, chosen);
   add_options_verb(app, chosen);
-  app.footer("troupe VERB --help tells more; recipes/demo.yaml is an options file to begin with.");
+  app.footer(
+      "troupe VERB --help tells more.\n"
+      "recipes/demo.yaml is an options file to begin with.");
   if (argc <= 1) {  // asks for nothing in particular: nothing is wrong
     fmt::print("{}", app.help());
     return exit_done;

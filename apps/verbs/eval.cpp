@@ -50,10 +50,9 @@ void add_eval_verb(CLI::App& app, ChosenVerb& chosen) {
   auto arguments = std::make_shared<EvalArguments>();
   CLI::App* verb = app.add_subcommand("eval", "Count the test set with a checkpoint's weights");
   verb->add_option("CHECKPOINT", arguments->checkpoint,
-                   "checkpoint, output folder for its newest whole one, or safetensors file")
+                   "checkpoint, output folder, safetensors file")
       ->required();
-  verb->add_option("--options", arguments->options,
-                   "options file, in place of those that the checkpoint holds");
+  verb->add_option("--options", arguments->options, "options file, in place of the checkpoint's");
   verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE in place of the options'")
       ->allow_extra_args(false);
   verb->callback([arguments, &chosen] {

@@ -31,8 +31,7 @@ int export_weights(const ExportArguments& arguments) {
 void add_export_verb(CLI::App& app, ChosenVerb& chosen) {
   auto arguments = std::make_shared<ExportArguments>();
   CLI::App* verb = app.add_subcommand("export", "Write a checkpoint's weights as safetensors");
-  verb->add_option("CHECKPOINT", arguments->checkpoint,
-                   "checkpoint, or an output folder for its newest whole one")
+  verb->add_option("CHECKPOINT", arguments->checkpoint, "checkpoint, or output folder: its newest")
       ->required();
   verb->add_option("-o,--output", arguments->output, "file to write")->required();
   verb->callback([arguments, &chosen] {

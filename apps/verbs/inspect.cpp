@@ -113,14 +113,10 @@ int inspect(const InspectArguments& arguments) {
 
 void add_inspect_verb(CLI::App& app, ChosenVerb& chosen) {
   auto arguments = std::make_shared<InspectArguments>();
-  CLI::App* verb =
-      app.add_subcommand("inspect", "List what a checkpoint or a data file holds, and verify it");
-  verb->add_option("FILE", arguments->file,
-                   "checkpoint, output folder, safetensors file or IDX file")
+  CLI::App* verb = app.add_subcommand("inspect", "List what a checkpoint or file holds; verify it");
+  verb->add_option("FILE", arguments->file, "checkpoint, output folder, safetensors, IDX")
       ->required();
-  verb->add_flag(
-      "--digest", arguments->digest,
-      "print one SHA-256 over names, types, shapes and bytes of all weights and buffers");
+  verb->add_flag("--digest", arguments->digest, "print one SHA-256 over all weights and buffers");
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const std::string&) { return inspect(*arguments); };
   });

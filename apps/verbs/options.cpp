@@ -34,8 +34,8 @@ int print_options(const OptionsArguments& arguments) {
 
 void add_options_verb(CLI::App& app, ChosenVerb& chosen) {
   auto arguments = std::make_shared<OptionsArguments>();
-  CLI::App* verb = app.add_subcommand(
-      "options", "List every option; with a file, check it and print what it resolves to");
+  CLI::App* verb =
+      app.add_subcommand("options", "List every option; of a file, what it resolves to");
   verb->add_option("FILE", arguments->file, "options file to check");
   verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE in place of the file's")
       ->allow_extra_args(false);

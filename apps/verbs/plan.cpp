@@ -54,11 +54,11 @@ void print_edges(const Graph& graph) {
   std::size_t widest = 46;
   for (std::size_t i = 0; i < graph.edges().size(); ++i)
     widest = std::max(widest, columns_of(graph.edge_name(i)));
-  fmt::print("\n{:<{}}{:>6}{:>14}{:>14}\n", "edge", widest + 2, "slots", "a slot", "together");
+  fmt::print("\n{:<{}}{:>5}{:>11}{:>11}\n", "edge", widest, "slots", "a slot", "together");
   for (std::size_t i = 0; i < graph.edges().size(); ++i) {
     const EdgeOptions& edge = graph.edges()[i].options;
     const std::string name = graph.edge_name(i);
-    fmt::print("{}{:{}}{:>6}{:>14}{:>14}\n", name, "", widest + 2 - columns_of(name), edge.slots,
+    fmt::print("{}{:{}}{:>5}{:>11}{:>11}\n", name, "", widest - columns_of(name), edge.slots,
                bytes_text(edge.slot_bytes), bytes_text(edge.slots * edge.slot_bytes));
   }
 }
@@ -88,7 +88,7 @@ void print_schedule(const Options& options, const PipelineOptions& pipeline) {
   }
   const double bubble = 100.0 * (1.0 - busy / (end * static_cast<double>(pipeline.cut.size())));
   fmt::print(
-      "\nschedule {}: a step of {} micro-batches takes {:.1f} ms, of which stages wait {:.1f} %\n"
+      "\nschedule {}: {} micro-batches take {:.1f} ms a step; stages wait {:.1f} % of it\n"
       "(measured block by block; each stage on a core of its own)\n",
       options.parallel.schedule, micro_batches, end, bubble);
   const int width = ProgressStyle::of(stdout).width;

@@ -241,8 +241,7 @@ void add_train_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE in place of the file's")
       ->allow_extra_args(false);
   verb->add_option("-o,--output", arguments->output, "folder to write to (outputs/DATE/TIME)");
-  verb->add_option("--restart", arguments->restart,
-                   "go on from a checkpoint or output folder; auto: the newest whole one");
+  verb->add_option("--restart", arguments->restart, "go on: auto, a checkpoint or output folder");
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const std::string& command_line) {
       return train(*arguments, command_line);
