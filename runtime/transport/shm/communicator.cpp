@@ -1,0 +1,298 @@
+#include "runtime/transport/shm/communicator.h"
+
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace troupe::transport {
+namespace {
+
+/// The sending half of a collective; it copies, so the memory may be written again at once.
+class ShmExchange final : public InboxExchange<ShmArrival> {
+ public:
+  ShmExchange(ShmCommunicator& owner, Inbox<ShmArrival>& inbox, std::uint64_t own,
+              std::uint64_t tag, const CollectiveCall& call)
+      : InboxExchange(owner, inbox, tag, call), owner_(owner), own_(own) {
+    for (int peer = 0; peer < owner.size(); ++peer) {
+      if (peer == owner.rank()) continue;
+      everybody_.push_back(peer);
+      owner_.send_call(peer, tag, own_, call, next_work());
+    }
+  }
+
+  void send(int to, Stream stream, const std::byte* data, std::size_t bytes) override {
+    owner_.send_piece({to}, own_ + stream, data, bytes, {next_work()});
+  }
+  void send_to_all(Stream stream, const std::byte* data, std::size_t bytes) override {
+    std::vector<WorkPtr> works;
+    for (std::size_t i = 0; i < everybody_.size(); ++i) works.push_back(next_work());
+    owner_.send_piece(everybody_, own_ + stream, data, bytes, works);
+  }
+  void finish() override {
+    for (const WorkPtr& work : works_) work->wait().value();
+  }
+
+ private:
+  WorkPtr next_work() {
+    while (!works_.empty() && works_.front()->done()) works_.pop_front();
+    works_.push_back(std::make_shared<Work>());
+    return works_.back();
+  }
+
+  ShmCommunicator& owner_;
+  const std::uint64_t own_;
+  std::vector<int> everybody_;
+  std::deque<WorkPtr> works_;
+};
+
+void give_up(const Block& block) { block.header().holders.fetch_sub(1, std::memory_order_release); }
+
+void finish_all(const std::vector<WorkPtr>& works, const Status& status) {
+  for (const WorkPtr& work : works)
+    if (work) work->finish(status);
+}
+
+}  // namespace
+
+Tensor ShmArrival::tensor() const {
+  auto storage = Storage::wrap(const_cast<std::byte*>(data), bytes, {}, slot);
+  return Tensor::view(std::move(storage), 0, meta.shape, meta.dtype, meta.layout);
+}
+
+ShmCommunicator::ShmCommunicator(int rank, std::vector<std::shared_ptr<Wire>> wires, Fd bell,
+                                 std::size_t memory_limit)
+    : Endpoint(rank, static_cast<int>(wires.size())), bell_(std::move(bell)), arena_(memory_limit) {
+  for (auto& wire : wires)
+    peers_.push_back(wire ? std::make_unique<Peer>(std::move(wire)) : nullptr);
+  engine_ = std::thread([this] { serve(); });
+}
+
+ShmCommunicator::~ShmCommunicator() {
+  close();
+  stopping_ = true;
+  kick();
+  engine_.join();
+  for (const auto& peer : peers_) {
+    if (!peer) continue;
+    send_note(peer->wire->socket(),
+              Note{.kind = Note::Kind::goodbye, .number = 0, .bytes = 0, .text = {}, .fds = {}});
+    ::shutdown(peer->wire->socket(), SHUT_RDWR);  // received tensors may hold the wire for long
+  }
+}
+
+void ShmCommunicator::kick() {
+  const std::uint64_t one = 1;
+  (void)!::write(bell_.get(), &one, sizeof one);
+}
+
+void ShmCommunicator::start_send(int to, std::uint64_t tag, const Tensor& tensor,
+                                 const WorkPtr& work) {
+  if (!arena_.could_hold(tensor.bytes()))
+    throw Error(ErrorCode::unsupported,
+                fmt::format("{}: sending {} needs more shared memory than its limit", where(),
+                            to_string(TensorMeta::of(tensor))),
+                "raise the limit to what the edges' slots hold together");
+  Works done;
+  std::optional<Error> error;
+  bool waits = false;
+  try {
+    Peer& peer = *at(to);
+    const std::lock_guard lock(peer.mutex);
+    if (peer.left) {
+      error = peer.left;
+    } else if (!interrupted_ &&
+               (!peer.waiting.empty() || !place(peer, {tag, tensor, work}, done))) {
+      peer.waiting.push_back({tag, tensor, work});
+      peer.backlog = waits = true;
+    }
+  } catch (const Error& thrown) {
+    fail(-1, thrown);
+  }
+  if (waits || arena_.has_retired()) kick();
+  finish_all(done, success());
+  if (error) work->finish(*error);
+}
+
+void ShmCommunicator::start_receive(int from, std::uint64_t tag, const TensorMeta& meta,
+                                    const ReceivePtr& receive) {
+  inbox_.expect({from, InboxKey::Kind::tensor, tag},
+                std::make_shared<ReceiveWaiter<ShmArrival>>(*this, from, tag, meta, receive));
+}
+
+std::unique_ptr<Exchange> ShmCommunicator::open_exchange(std::uint64_t tag,
+                                                         const CollectiveCall& call, const Tensor&,
+                                                         const Tensor&) {
+  return std::make_unique<ShmExchange>(*this, inbox_, next_stream_.fetch_add(2), tag, call);
+}
+
+void ShmCommunicator::send_call(int to, std::uint64_t tag, std::uint64_t stream,
+                                const CollectiveCall& call, const WorkPtr& work) {
+  Descriptor descriptor;
+  descriptor.kind = Descriptor::Kind::collective;
+  descriptor.tag = tag;
+  descriptor.stream = stream;
+  descriptor.root = call.root;
+  descriptor.call = static_cast<std::uint8_t>(call.kind);
+  descriptor.set_meta(call.meta);
+  Works done;
+  {
+    Peer& peer = *at(to);
+    const std::lock_guard lock(peer.mutex);
+    push(peer, {descriptor, {}, work}, done);
+  }
+  finish_all(done, success());
+}
+
+void ShmCommunicator::send_piece(const std::vector<int>& peers, std::uint64_t stream,
+                                 const std::byte* data, std::size_t bytes,
+                                 const std::vector<WorkPtr>& works) {
+  const auto block = arena_.allocate(bytes, static_cast<std::uint32_t>(peers.size()), true);
+  std::memcpy(block->data(), data, bytes);
+  Descriptor descriptor;
+  descriptor.kind = Descriptor::Kind::piece;
+  descriptor.tag = stream;
+  descriptor.set_block(*block, bytes);
+  Works done;
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    Peer& peer = *at(peers[i]);
+    const std::lock_guard lock(peer.mutex);
+    push(peer, {descriptor, block, works[i]}, done);
+  }
+  finish_all(done, success());
+}
+
+bool ShmCommunicator::place(Peer& peer, const Waiting& send, Works& done) {
+  const auto block = arena_.allocate(send.tensor.bytes(), 1);
+  if (!block) return false;
+  if (send.tensor.bytes() != 0) std::memcpy(block->data(), send.tensor.raw(), send.tensor.bytes());
+  Descriptor descriptor;
+  descriptor.kind = Descriptor::Kind::tensor;
+  descriptor.tag = send.tag;
+  descriptor.set_meta(TensorMeta::of(send.tensor));
+  descriptor.set_block(*block, send.tensor.bytes());
+  push(peer, {descriptor, block, send.work}, done);
+  return true;
+}
+
+bool ShmCommunicator::announce(Peer& peer, const Segment& segment) {
+  if (peer.announced.count(segment.number) != 0) return true;
+  Note note;
+  note.kind = Note::Kind::segment;
+  note.number = segment.number;
+  note.bytes = segment.memory->bytes();
+  const SendOutcome outcome = send_note(peer.wire->socket(), note, {segment.memory->fd()});
+  if (outcome == SendOutcome::full) peer.socket_full = true;
+  if (outcome == SendOutcome::sent) peer.announced.insert(segment.number);
+  return outcome != SendOutcome::full;  // where the peer is gone, the engine hears it
+}
+
+bool ShmCommunicator::write(Peer& peer, Ready& ready, Works& done) {
+  if (ready.block && !announce(peer, *ready.block->segment)) return false;
+  const RingWriter::Outcome outcome = peer.writer.write(ready.descriptor);
+  if (outcome == RingWriter::Outcome::full) return false;
+  if (outcome == RingWriter::Outcome::damaged) peer.ring_damaged = true;
+  peer.wire->ring_for_descriptor();
+  done.push_back(std::move(ready.work));
+  return true;
+}
+
+void ShmCommunicator::push(Peer& peer, Ready ready, Works& done) {
+  if (interrupted_ || peer.left) {
+    if (ready.block) give_up(*ready.block);
+    if (peer.left && ready.work) ready.work->finish(*peer.left);
+    return;
+  }
+  if (peer.ready.empty() && write(peer, ready, done)) return;
+  peer.ready.push_back(std::move(ready));
+  peer.backlog = true;
+  kick();
+}
+
+bool ShmCommunicator::flush(int rank) {
+  Peer& peer = *at(rank);
+  Works done;
+  {
+    const std::lock_guard lock(peer.mutex);
+    while (!peer.ready.empty() && write(peer, peer.ready.front(), done)) peer.ready.pop_front();
+    while (!peer.waiting.empty() && peer.ready.empty() && place(peer, peer.waiting.front(), done))
+      peer.waiting.pop_front();
+    peer.backlog = !peer.ready.empty() || !peer.waiting.empty();
+  }
+  finish_all(done, success());
+  return !done.empty();
+}
+
+void ShmCommunicator::retire_segments() {
+  const std::vector<std::uint32_t> retired = arena_.take_retired();
+  for (const auto& peer : peers_) {
+    if (!peer) continue;
+    const std::lock_guard lock(peer->mutex);
+    for (const std::uint32_t number : retired)
+      if (peer->announced.erase(number) != 0) peer->retired.push_back(number);
+    while (!peer->retired.empty()) {
+      Note note;
+      note.kind = Note::Kind::retired;
+      note.number = peer->retired.back();
+      if (send_note(peer->wire->socket(), note) == SendOutcome::full) break;  // later, or never
+      peer->retired.pop_back();
+    }
+  }
+}
+
+ShmCommunicator::Works ShmCommunicator::drop_backlog(Peer& peer) {
+  Works works;
+  for (const Ready& ready : peer.ready) {
+    if (ready.block) give_up(*ready.block);
+    works.push_back(ready.work);
+  }
+  for (const Waiting& waiting : peer.waiting) works.push_back(waiting.work);
+  peer.ready.clear();
+  peer.waiting.clear();
+  peer.backlog = false;
+  return works;
+}
+
+void ShmCommunicator::interrupt(const Error& error) {
+  interrupted_ = true;
+  for (const auto& peer : peers_) {
+    if (!peer) continue;
+    Works works;
+    {
+      const std::lock_guard lock(peer->mutex);  // what is being copied now is not handed on
+      works = drop_backlog(*peer);
+    }
+    finish_all(works, error);
+  }
+  inbox_.close(error);
+}
+
+void ShmCommunicator::warn(int peer, const Error& error) {
+  Note note;
+  note.kind = Note::Kind::warning;
+  note.number = static_cast<std::uint32_t>(error.code());
+  note.text = error.message() + '\n' + error.remedy();
+  send_note(at(peer)->wire->socket(), note);
+}
+
+}  // namespace troupe::transport
+
+namespace troupe {
+
+Result<std::unique_ptr<Communicator>> make_shm_communicator(Store& store, int rank, int size,
+                                                            const ShmOptions& options) {
+  using namespace transport;
+  Fd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!bell)
+    return Error(ErrorCode::io, fmt::format("shm: eventfd: {}", std::strerror(errno)),
+                 "set parallel.transport: gloo");
+  auto wires = connect_all(store, rank, size, options.group, options.timeout, bell.get());
+  if (!wires) return wires.error();
+  return std::unique_ptr<Communicator>(std::make_unique<ShmCommunicator>(
+      rank, std::move(wires.value()), std::move(bell), options.memory_limit));
+}
+
+}  // namespace troupe

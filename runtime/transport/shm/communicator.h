@@ -1,0 +1,137 @@
+#pragma once
+// Inside the shared-memory transport: the communicator itself.
+
+#include <atomic>
+#include <deque>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "runtime/transport/inbox_exchange.h"
+#include "runtime/transport/shm/arena.h"
+#include "runtime/transport/shm/wire.h"
+
+namespace troupe::transport {
+
+/// A block of a peer in use here; given back when the last handle is dropped.
+class Slot {
+ public:
+  Slot(std::shared_ptr<const Segment> segment, BlockHeader& header, std::shared_ptr<Wire> wire)
+      : segment_(std::move(segment)), header_(header), wire_(std::move(wire)) {}
+  ~Slot() {
+    header_.holders.fetch_sub(1, std::memory_order_release);
+    wire_->ring_for_room();
+  }
+  Slot(const Slot&) = delete;
+  Slot& operator=(const Slot&) = delete;
+
+ private:
+  std::shared_ptr<const Segment> segment_;
+  BlockHeader& header_;
+  std::shared_ptr<Wire> wire_;
+};
+
+struct ShmArrival {
+  TensorMeta meta;           ///< of a tensor
+  CollectiveCall call;       ///< of a collective
+  std::uint64_t stream = 0;  ///< under which its pieces come
+  const std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  std::shared_ptr<Slot> slot;
+
+  Tensor tensor() const;
+};
+
+/// One thread an endpoint reads the rings and sockets of all peers and sends what had to wait; it
+/// sleeps in poll(2) while there is nothing. Senders copy and write rings themselves.
+class ShmCommunicator final : public Endpoint {
+ public:
+  ShmCommunicator(int rank, std::vector<std::shared_ptr<Wire>> wires, Fd bell,
+                  std::size_t memory_limit);
+  ~ShmCommunicator() override;
+
+  std::string name() const override { return "shm"; }
+
+  // For exchanges. The works end when a descriptor is in its ring.
+  void send_call(int to, std::uint64_t tag, std::uint64_t stream, const CollectiveCall& call,
+                 const WorkPtr& work);
+  /// One piece to `peers`, copied once, before it returns.
+  void send_piece(const std::vector<int>& peers, std::uint64_t stream, const std::byte* data,
+                  std::size_t bytes, const std::vector<WorkPtr>& works);
+
+ private:
+  struct Waiting {  ///< for room in the arena
+    std::uint64_t tag = 0;
+    Tensor tensor;
+    WorkPtr work;
+  };
+  struct Ready {  ///< copied, waits for a place in the ring
+    Descriptor descriptor;
+    std::optional<Block> block;
+    WorkPtr work;
+  };
+  struct Peer {
+    explicit Peer(std::shared_ptr<Wire> wire_)
+        : wire(std::move(wire_)), writer(wire->outgoing()), reader(wire->incoming()) {}
+
+    std::shared_ptr<Wire> wire;
+    std::mutex mutex;  ///< of what follows, the sending half
+    RingWriter writer;
+    std::set<std::uint32_t> announced;  ///< segments that the peer knows
+    std::deque<Ready> ready;
+    std::deque<Waiting> waiting;
+    std::atomic<bool> backlog = false;      ///< ready or waiting have content
+    std::atomic<bool> socket_full = false;  ///< a note waits
+    std::vector<std::uint32_t> retired;     ///< segments that the peer is to be told of
+    std::atomic<bool> ring_damaged = false;
+    std::optional<Error> left;
+
+    // Of the engine's thread, the receiving half.
+    RingReader reader;
+    std::map<std::uint32_t, std::shared_ptr<const Segment>> segments;
+    bool hung_up = false;
+  };
+  using Works = std::vector<WorkPtr>;
+
+  void start_send(int to, std::uint64_t tag, const Tensor& tensor, const WorkPtr& work) override;
+  void start_receive(int from, std::uint64_t tag, const TensorMeta& meta,
+                     const ReceivePtr& receive) override;
+  std::unique_ptr<Exchange> open_exchange(std::uint64_t tag, const CollectiveCall& call,
+                                          const Tensor& in, const Tensor& out) override;
+  void interrupt(const Error& error) override;
+  void warn(int peer, const Error& error) override;
+
+  // Sending, with the peer's mutex held. Works that are done go to `done`, to be ended without it.
+  bool place(Peer& peer, const Waiting& send, Works& done);  ///< false: no room
+  bool announce(Peer& peer, const Segment& segment);         ///< false: the socket is full
+  bool write(Peer& peer, Ready& ready, Works& done);         ///< false: the ring is full
+  void push(Peer& peer, Ready ready, Works& done);           ///< now, or when there is place
+  Works drop_backlog(Peer& peer);
+
+  bool flush(int rank);  ///< sends what waited; whether anything could be
+  void retire_segments();
+
+  // The engine.
+  void serve();
+  bool look();   ///< reads rings, sends what waited; whether there was anything to do
+  void sleep();  ///< until the bell rings or a socket has news
+  bool drain(int rank);
+  void handle(int rank, const Descriptor& descriptor);
+  std::shared_ptr<Slot> open_slot(int rank, const Descriptor& descriptor, const std::byte*& data);
+  void read_notes(int rank);
+  void handle(int rank, Note note);
+  void hang_up(int rank, const Error& error, bool lost);
+  void kick();
+  Error damaged(int rank, const std::string& what) const;
+  Peer* at(int rank) const { return peers_[static_cast<std::size_t>(rank)].get(); }
+
+  Fd bell_;
+  Arena arena_;
+  std::vector<std::unique_ptr<Peer>> peers_;  ///< this rank's is null
+  Inbox<ShmArrival> inbox_;
+  std::atomic<std::uint64_t> next_stream_ = 0;
+  std::atomic<bool> interrupted_ = false, stopping_ = false;
+  std::thread engine_;
+};
+
+}  // namespace troupe::transport

@@ -1,0 +1,104 @@
+#pragma once
+// Inside the shared-memory transport: what two ranks share beside tensors.
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "runtime/transport/shm/arena.h"
+#include "runtime/transport/tensor_meta.h"
+
+namespace troupe::transport {
+
+/// What one rank tells another through a ring. All of it is checked by the receiver.
+struct Descriptor {
+  enum class Kind : std::uint8_t { tensor = 1, collective = 2, piece = 3 };
+  std::uint64_t sequence = 0;  ///< of the ring, beginning with 0
+  std::uint64_t tag = 0;       ///< of a piece: the stream
+  std::uint64_t stream = 0;    ///< of a collective: under which its pieces come
+  std::uint64_t offset = 0;    ///< of the block in its segment
+  std::uint64_t bytes = 0;     ///< of data
+  std::uint32_t segment = 0;
+  std::uint32_t use = 0;
+  std::int32_t root = 0;
+  Kind kind = Kind::tensor;
+  std::uint8_t dtype = 0, layout = 0, rank = 0;
+  std::uint8_t call = 0;  ///< kind of a collective
+  std::uint8_t unused[7] = {};
+  std::array<std::int64_t, 6> dims{};
+
+  void set_meta(const TensorMeta& meta);
+  void set_block(const Block& block, std::size_t data_bytes);
+  /// What it says of the tensor; none if there can be no such tensor.
+  std::optional<TensorMeta> meta() const;
+};
+static_assert(sizeof(Descriptor) == 112);
+
+/// One producer, one consumer, in different processes; the content is damaged as soon as a position
+/// is impossible. Positions count descriptors and never wrap.
+struct Ring {
+  static constexpr std::uint64_t capacity = 256;
+  alignas(64) std::atomic<std::uint64_t> produced;
+  alignas(64) std::atomic<std::uint64_t> consumed;
+  alignas(64) std::array<Descriptor, capacity> slots;
+};
+
+/// Memory of one pair of ranks; side 0 is the lower rank.
+struct PairMemory {
+  struct Side {
+    alignas(64) std::atomic<std::uint32_t> sleeping;    ///< wants its bell rung for a descriptor
+    alignas(64) std::atomic<std::uint32_t> wants_room;  ///< ... for a free block or place in a ring
+  };
+  std::array<Side, 2> sides;
+  std::array<Ring, 2> to;  ///< to[s] is filled for side s
+};
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+/// The producer's end. Not thread-safe.
+class RingWriter {
+ public:
+  explicit RingWriter(Ring& ring) : ring_(&ring) {}
+
+  enum class Outcome { written, full, damaged };
+  Outcome write(Descriptor descriptor) {
+    const std::uint64_t waiting = next_ - ring_->consumed.load(std::memory_order_acquire);
+    if (waiting > Ring::capacity) return Outcome::damaged;
+    if (waiting == Ring::capacity) return Outcome::full;
+    descriptor.sequence = next_;
+    ring_->slots[next_ % Ring::capacity] = descriptor;
+    ring_->produced.store(++next_, std::memory_order_seq_cst);
+    return Outcome::written;
+  }
+  bool full() const {
+    return next_ - ring_->consumed.load(std::memory_order_seq_cst) >= Ring::capacity;
+  }
+
+ private:
+  Ring* ring_;
+  std::uint64_t next_ = 0;
+};
+
+/// The consumer's end. Not thread-safe.
+class RingReader {
+ public:
+  explicit RingReader(Ring& ring) : ring_(&ring) {}
+
+  enum class Outcome { read, empty, damaged };
+  Outcome read(Descriptor& descriptor) {
+    const std::uint64_t waiting = ring_->produced.load(std::memory_order_seq_cst) - next_;
+    if (waiting == 0) return Outcome::empty;
+    if (waiting > Ring::capacity) return Outcome::damaged;
+    descriptor = ring_->slots[next_ % Ring::capacity];  // a copy: what is checked is what is used
+    if (descriptor.sequence != next_) return Outcome::damaged;
+    ring_->consumed.store(++next_, std::memory_order_seq_cst);
+    return Outcome::read;
+  }
+  bool empty() const { return ring_->produced.load(std::memory_order_seq_cst) == next_; }
+
+ private:
+  Ring* ring_;
+  std::uint64_t next_ = 0;
+};
+
+}  // namespace troupe::transport

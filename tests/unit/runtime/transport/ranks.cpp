@@ -1,0 +1,79 @@
+#include "tests/unit/runtime/transport/ranks.h"
+
+#include <cmath>
+#include <exception>
+#include <thread>
+
+#include "runtime/tensor/cast.h"
+
+namespace troupe::test {
+namespace {
+
+Result<std::unique_ptr<Communicator>> connect_one(const std::string& transport, Store& store,
+                                                  int rank, int size) {
+  (void)transport;
+  return make_shm_communicator(store, rank, size);
+}
+
+}  // namespace
+
+std::vector<std::unique_ptr<Communicator>> connect(const std::string& transport, int size) {
+  if (transport == "local") return make_local_communicators(size);
+  MemoryStore store;
+  std::vector<std::unique_ptr<Communicator>> ranks(static_cast<std::size_t>(size));
+  std::vector<std::exception_ptr> failures(ranks.size());
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank)
+    threads.emplace_back([&, rank, at = static_cast<std::size_t>(rank)] {
+      try {
+        ranks[at] = std::move(connect_one(transport, store, rank, size).value());
+      } catch (...) {
+        failures[at] = std::current_exception();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& failure : failures)
+    if (failure) std::rethrow_exception(failure);
+  return ranks;
+}
+
+void run_ranks(const std::string& transport, int size,
+               const std::function<void(Communicator&)>& part) {
+  auto ranks = connect(transport, size);
+  std::vector<std::exception_ptr> failures(ranks.size());
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+    threads.emplace_back([&, rank] {
+      try {
+        part(*ranks[rank]);
+      } catch (const Error& error) {
+        failures[rank] = std::current_exception();
+        ranks[rank]->abort(error);
+      } catch (...) {
+        failures[rank] = std::current_exception();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& failure : failures)
+    if (failure) std::rethrow_exception(failure);
+}
+
+Tensor values(const Shape& shape, int rank, DType dtype) {
+  Tensor result = Tensor::zeros(shape, is_floating(dtype) ? DType::f32 : dtype);
+  for (std::int64_t e = 0; e < result.element_count(); ++e) {
+    const double value = std::sin(1.0 + static_cast<double>(e) * 0.7 + rank * 12.9898) *
+                         std::pow(10.0, (rank + e) % 5 - 2);
+    if (result.dtype() == DType::f32)
+      result.elements<float>()[static_cast<std::size_t>(e)] = static_cast<float>(value);
+    else
+      result.raw()[static_cast<std::size_t>(e) * size_of(dtype)] =
+          static_cast<std::byte>(e + 3 * rank);
+  }
+  return is_floating(dtype) ? cast(result, dtype) : result;
+}
+
+std::string bytes_of(const Tensor& tensor) {
+  return {reinterpret_cast<const char*>(tensor.raw()), tensor.bytes()};
+}
+
+}  // namespace troupe::test

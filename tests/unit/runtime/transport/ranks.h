@@ -1,0 +1,24 @@
+#pragma once
+// Ranks of a communicator as threads of the test.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/transport/communicator.h"
+
+namespace troupe::test {
+
+/// Connected communicators of a transport by its name: "local", "shm".
+std::vector<std::unique_ptr<Communicator>> connect(const std::string& transport, int size);
+
+/// Connects and runs `part` on a thread a rank; what it throws is thrown here.
+void run_ranks(const std::string& transport, int size,
+               const std::function<void(Communicator&)>& part);
+
+/// f32 values that are different in every rank and element, and whose sums depend on their order.
+Tensor values(const Shape& shape, int rank, DType dtype = DType::f32);
+std::string bytes_of(const Tensor& tensor);
+
+}  // namespace troupe::test

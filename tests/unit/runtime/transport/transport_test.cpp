@@ -1,0 +1,280 @@
+// What holds for every transport.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <bit>
+#include <string>
+
+#include "tests/unit/runtime/transport/ranks.h"
+
+namespace troupe {
+namespace {
+
+using test::bytes_of;
+using test::run_ranks;
+using test::values;
+using ::testing::HasSubstr;
+
+class EveryTransport : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(EveryTransport, CarriesTensorsOfEveryType) {
+  run_ranks(GetParam(), 2, [](Communicator& ranks) {
+    for (int type = 0; type <= static_cast<int>(DType::boolean); ++type) {
+      const auto dtype = static_cast<DType>(type);
+      const Tensor sent = values({3, 5}, 0, dtype);
+      if (ranks.rank() == 0) {
+        ranks.send(1, 7, sent).get()->wait().value();
+        continue;
+      }
+      const ReceivePtr work = ranks.receive(0, 7, TensorMeta::of(sent));
+      work->wait().value();
+      EXPECT_EQ(bytes_of(work->tensor()), bytes_of(sent)) << name_of(dtype);
+      EXPECT_TRUE(TensorMeta::of(work->tensor()).fits(TensorMeta::of(sent)));
+    }
+  });
+}
+
+TEST_P(EveryTransport, CarriesEmptyScalarAndBlockedTensors) {
+  run_ranks(GetParam(), 2, [](Communicator& ranks) {
+    std::vector<Tensor> all{values({0, 4}, 0), values({}, 0), values({1 << 20}, 0),
+                            values({8, 4}, 0).narrow(3, 2)};
+    all.push_back(Tensor::zeros({2, 16, 3, 3}, DType::f32, Layout::nchw16c));
+    for (const Tensor& sent : all) {
+      if (ranks.rank() == 0) {
+        ranks.send(1, 1, sent)->wait().value();
+      } else {
+        const ReceivePtr work = ranks.receive(0, 1, TensorMeta::of(sent));
+        work->wait().value();
+        EXPECT_EQ(bytes_of(work->tensor()), bytes_of(sent));
+        EXPECT_EQ(work->tensor().layout(), sent.layout());
+      }
+    }
+  });
+}
+
+TEST_P(EveryTransport, MatchesByTagAndInOrderWithinOne) {
+  run_ranks(GetParam(), 2, [](Communicator& ranks) {
+    const TensorMeta meta{.shape = {4}};
+    if (ranks.rank() == 0) {
+      std::vector<WorkPtr> works;
+      for (int i = 0; i < 3; ++i) {
+        works.push_back(ranks.send(1, 10, values({4}, i)));
+        works.push_back(ranks.send(1, 20, values({4}, 100 + i)));
+      }
+      for (const WorkPtr& work : works) work->wait().value();
+      return;
+    }
+    std::vector<ReceivePtr> twenties, tens;
+    for (int i = 0; i < 3; ++i) twenties.push_back(ranks.receive(0, 20, meta));
+    for (const auto& work : twenties) work->wait().value();  // before any of tag 10 is asked for
+    for (int i = 0; i < 3; ++i) tens.push_back(ranks.receive(0, 10, meta));
+    for (int i = 0; i < 3; ++i) {
+      tens[static_cast<std::size_t>(i)]->wait().value();
+      EXPECT_EQ(bytes_of(tens[static_cast<std::size_t>(i)]->tensor()), bytes_of(values({4}, i)));
+      EXPECT_EQ(bytes_of(twenties[static_cast<std::size_t>(i)]->tensor()),
+                bytes_of(values({4}, 100 + i)));
+    }
+  });
+}
+
+TEST_P(EveryTransport, CallsBackOnceAtTheEnd) {
+  run_ranks(GetParam(), 2, [](Communicator& ranks) {
+    std::atomic<int> calls = 0;
+    if (ranks.rank() == 0) {
+      const ReceivePtr work = ranks.receive(1, 1, {.shape = {2}});
+      work->then([&](const Status& status) { calls += status ? 1 : 100; });
+      ranks.send(1, 2, values({2}, 0))->wait().value();
+      work->wait().value();
+      work->then([&](const Status& status) { calls += status ? 1 : 100; });
+      while (calls == 1) std::this_thread::yield();
+      EXPECT_EQ(calls, 2);
+    } else {
+      ranks.receive(0, 2, {.shape = {2}})->wait().value();
+      ranks.send(0, 1, values({2}, 0))->wait().value();
+    }
+  });
+}
+
+TEST_P(EveryTransport, CarriesTenThousandSmallMessages) {
+  constexpr int count = 10'000;
+  run_ranks(GetParam(), 2, [](Communicator& ranks) {
+    std::vector<WorkPtr> works;
+    const int peer = 1 - ranks.rank();
+    for (int i = 0; i < count; ++i) {
+      Tensor tensor = Tensor::zeros({1}, DType::i32);
+      tensor.elements<std::int32_t>()[0] = i;
+      works.push_back(ranks.send(peer, static_cast<std::uint64_t>(i % 3), tensor));
+    }
+    for (int i = 0; i < count; ++i) {
+      const auto work = ranks.receive(peer, static_cast<std::uint64_t>(i % 3),
+                                      {.shape = {1}, .dtype = DType::i32});
+      work->wait().value();
+      ASSERT_EQ(work->tensor().elements<std::int32_t>()[0], i);
+    }
+    for (const WorkPtr& work : works) work->wait().value();
+  });
+}
+
+TEST_P(EveryTransport, TellsBothEndsOfATensorThatDoesNotFit) {
+  run_ranks(GetParam(), 2, [](Communicator& ranks) {
+    Status status = success();
+    if (ranks.rank() == 0) {
+      ranks.send(1, 3, values({4}, 0));
+      status = ranks.receive(1, 99, {.shape = {1}})->wait();  // never sent
+    } else {
+      status = ranks.receive(0, 3, {.shape = {2, 2}, .dtype = DType::f64})->wait();
+    }
+    ASSERT_FALSE(status);
+    EXPECT_THAT(status.error().what(),
+                HasSubstr("rank 0 sent f32 [4] row_major with tag 3, rank 1 receives f64 [2, 2]"));
+  });
+}
+
+TEST_P(EveryTransport, EndsEveryWaitWhenAborted) {
+  run_ranks(GetParam(), 2, [](Communicator& ranks) {
+    if (ranks.rank() == 1) return;
+    const auto waiting = ranks.receive(1, 1, {.shape = {4}});
+    const auto collective = ranks.all_reduce(5, values({4}, 0));
+    ranks.abort(Error(ErrorCode::peer_lost, "host b is cut off"));
+    ranks.abort(Error(ErrorCode::internal, "too late"));
+    for (const WorkPtr& work :
+         {WorkPtr(waiting), collective, ranks.send(1, 2, values({4}, 0)),
+          WorkPtr(ranks.receive(1, 1, {.shape = {4}})), ranks.all_reduce(5, values({4}, 0))}) {
+      const Status status = work->wait();
+      ASSERT_FALSE(status);
+      EXPECT_EQ(status.error().message(), "host b is cut off");
+    }
+  });
+}
+
+TEST_P(EveryTransport, SaysWhoHasLeft) {
+  auto ranks = test::connect(GetParam(), 2);
+  const auto sent = ranks[1]->send(0, 1, values({4}, 1));
+  if (GetParam() != "gloo") sent->wait().value();
+  const auto waiting = ranks[0]->receive(1, 2, {.shape = {4}});
+  ranks[1].reset();
+  const Status status = waiting->wait();
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code(), ErrorCode::peer_lost);
+  EXPECT_THAT(status.error().what(), HasSubstr("rank 1 has ended its part"));
+  if (GetParam() == "gloo") return;  // there a send is done when it was received
+  const auto late = ranks[0]->receive(1, 1, {.shape = {4}});
+  late->wait().value();
+  EXPECT_EQ(bytes_of(late->tensor()), bytes_of(values({4}, 1)));
+}
+
+TEST_P(EveryTransport, RefusesWhatCannotBeRight) {
+  run_ranks(GetParam(), 2, [](Communicator& ranks) {
+    const auto message = [](const auto& call) {
+      try {
+        call();
+      } catch (const Error& error) {
+        return std::string(error.what());
+      }
+      return std::string("nothing was thrown");
+    };
+    const Device gpu{Device::Kind::cuda, 1};
+    EXPECT_THAT(message([&] { ranks.send(2, 0, values({1}, 0)); }), HasSubstr("with rank 2"));
+    EXPECT_THAT(message([&] { ranks.send(ranks.rank(), 0, values({1}, 0)); }),
+                HasSubstr("to itself"));
+    EXPECT_THAT(message([&] { ranks.send(1 - ranks.rank(), 0, {}); }), HasSubstr("undefined"));
+    EXPECT_THAT(message([&] { ranks.receive(1 - ranks.rank(), 0, {.shape = {1}, .device = gpu}); }),
+                HasSubstr("cuda:1"));
+    EXPECT_THAT(message([&] {
+                  ranks.receive(1 - ranks.rank(), 0, {.shape = {1}, .layout = Layout::nhwc});
+                }),
+                HasSubstr("nhwc"));
+    EXPECT_THAT(message([&] { ranks.all_reduce(0, values({1}, 0, DType::boolean)); }),
+                HasSubstr("all_reduce of bool"));
+    EXPECT_THAT(message([&] { ranks.all_gather(0, values({2}, 0), values({3}, 0)); }),
+                HasSubstr("2 times the elements"));
+  });
+}
+
+/// The tree of the sum, written once more, one element at a time.
+float tree(const std::vector<float>& values, std::size_t begin, std::size_t width) {
+  if (width == 1) return values[begin];
+  const float left = tree(values, begin, width / 2);
+  if (begin + width / 2 >= values.size()) return left;
+  return left + tree(values, begin + width / 2, width / 2);
+}
+
+Tensor summed(const Shape& shape, int size) {
+  std::vector<Tensor> parts;
+  for (int rank = 0; rank < size; ++rank) parts.push_back(values(shape, rank));
+  Tensor sum = Tensor::empty(shape);
+  for (std::size_t e = 0; e < sum.elements<float>().size(); ++e) {
+    std::vector<float> element;
+    for (const Tensor& part : parts) element.push_back(part.elements<float>()[e]);
+    sum.elements<float>()[e] = tree(element, 0, std::bit_ceil(element.size()));
+  }
+  return sum;
+}
+
+TEST_P(EveryTransport, SumsInTheSameTreeForOneToFiveRanks) {
+  for (int size = 1; size <= 5; ++size) {
+    for (const std::int64_t count : {0, 1, 17, 1000, 700'001}) {
+      const std::string wanted = bytes_of(summed({count}, size));
+      run_ranks(GetParam(), size, [&](Communicator& ranks) {
+        const Tensor tensor = values({count}, ranks.rank());
+        ranks.all_reduce(1, tensor)->wait().value();
+        EXPECT_EQ(bytes_of(tensor) == wanted, true) << size << " ranks, " << count;
+      });
+    }
+  }
+}
+
+TEST_P(EveryTransport, ScattersSumsGathersAndBroadcasts) {
+  for (int size = 1; size <= 5; ++size) {
+    const Tensor sum = summed({size, 321}, size);
+    run_ranks(GetParam(), size, [&](Communicator& ranks) {
+      const Tensor mine = values({size, 321}, ranks.rank()), part = Tensor::empty({1, 321});
+      const Tensor whole = Tensor::empty({size, 321});
+      const Tensor cast = values({900'000}, ranks.rank());
+      const auto broadcast = ranks.broadcast(size - 1, 9, cast);  // at once with the others
+      ranks.reduce_scatter(2, mine, part)->wait().value();
+      EXPECT_EQ(bytes_of(part), bytes_of(sum.narrow(ranks.rank(), 1)));
+      ranks.all_gather(2, part, whole)->wait().value();
+      EXPECT_EQ(bytes_of(whole), bytes_of(sum));
+      broadcast->wait().value();
+      EXPECT_EQ(bytes_of(cast) == bytes_of(values({900'000}, size - 1)), true);
+    });
+  }
+}
+
+TEST_P(EveryTransport, RunsCollectivesThatAreCalledInDifferentOrders) {
+  constexpr std::uint64_t count = 20;
+  run_ranks(GetParam(), 3, [](Communicator& ranks) {
+    std::vector<Tensor> tensors(count);
+    std::vector<WorkPtr> works(count);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const std::uint64_t tag = ranks.rank() == 0   ? i
+                                : ranks.rank() == 1 ? count - 1 - i
+                                                    : (i * 7 + 3) % count;
+      tensors[tag] = values({1 + static_cast<std::int64_t>(tag) * 1000}, ranks.rank());
+      works[tag] = ranks.all_reduce(tag, tensors[tag]);
+    }
+    for (std::uint64_t tag = 0; tag < count; ++tag) {
+      works[tag]->wait().value();
+      EXPECT_EQ(bytes_of(tensors[tag]) == bytes_of(summed(tensors[tag].shape(), 3)), true) << tag;
+    }
+  });
+}
+
+TEST_P(EveryTransport, TellsAllRanksOfCallsThatDiffer) {
+  run_ranks(GetParam(), 3, [](Communicator& ranks) {
+    const std::int64_t count = ranks.rank() == 2 ? 5 : 4;
+    const Status status = ranks.all_reduce(8, values({count}, 0))->wait();
+    ASSERT_FALSE(status);
+    EXPECT_THAT(status.error().what(), HasSubstr("with tag 8 rank"));
+    EXPECT_THAT(status.error().what(), HasSubstr("all_reduce of f32 [5]"));
+    EXPECT_THAT(status.error().what(), HasSubstr("all_reduce of f32 [4]"));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, EveryTransport, ::testing::Values("local", "shm"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace troupe
