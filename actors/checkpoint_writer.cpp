@@ -16,53 +16,37 @@ ActionLabel CheckpointWriter::act() {
   open.step = key.step + 1;
   open.snapshots.push_back(std::move(held));
   if (open.snapshots.size() < options_.stages) return {"S", key};
-  Job job = std::move(open);
+  const auto job = std::make_shared<Job>(std::move(open));
   collecting_.erase(key.step);
-  std::ranges::sort(job.snapshots, {}, [](const auto& s) { return s->stage; });
-  if (!options_.in_background) {
-    const auto begin = std::chrono::steady_clock::now();
-    const Status status = write(job);
-    written(std::move(job), status, std::chrono::steady_clock::now() - begin);
-    return {"S", key};
-  }
-  if (!thread_.joinable()) thread_ = std::jthread([this](std::stop_token stop) { work(stop); });
-  const std::lock_guard lock(mutex_);
-  jobs_.push_back(std::move(job));
-  wake_.notify_one();
+  std::ranges::sort(job->snapshots, {}, [](const auto& s) { return s->stage; });
+  // A prototype, which only tells its ports, needs no thread.
+  if (!background_)
+    background_.emplace(
+        BackgroundOptions{.name = "checkpoints", .threads = options_.in_background ? 1 : 0});
+  const bool taken =
+      background_->try_submit([this, job] { return write(*job); },
+                              [this, job](Result<CheckpointSeen> seen) {
+                                if (!options_.in_background) return written(*job, seen.value());
+                                poster()([job, seen = std::move(seen)](Actor& self) {
+                                  static_cast<CheckpointWriter&>(self).written(*job, seen.value());
+                                });
+                              });
+  if (!taken) throw Error(ErrorCode::internal, "more checkpoints wait than a run asks for");
   return {"S", key};
 }
 
-Status CheckpointWriter::write(Job& job) {
+CheckpointSeen CheckpointWriter::write(const Job& job) const {
   std::vector<Snapshot> snapshots;
   for (const auto& held : job.snapshots) snapshots.push_back(*held);
-  try {
-    return options_.write(job.step, snapshots);
-  } catch (const std::exception& e) {
-    return Error(ErrorCode::io, e.what());
-  }
+  const auto begin = std::chrono::steady_clock::now();
+  Status status = attempt([&] { return options_.write(job.step, snapshots); });
+  return {job.step, std::move(status), std::chrono::steady_clock::now() - begin};
 }
 
-void CheckpointWriter::work(std::stop_token stop) {
-  for (;;) {
-    std::unique_lock lock(mutex_);
-    if (!wake_.wait(lock, stop, [&] { return !jobs_.empty(); })) return;
-    Job job = std::move(jobs_.front());
-    jobs_.pop_front();
-    lock.unlock();
-    const auto begin = std::chrono::steady_clock::now();
-    const Status status = write(job);
-    const auto duration = std::chrono::steady_clock::now() - begin;
-    auto done = std::make_shared<Job>(std::move(job));
-    poster()([done, status, duration](Actor& self) {
-      static_cast<CheckpointWriter&>(self).written(std::move(*done), status, duration);
-    });
-  }
-}
-
-void CheckpointWriter::written(Job job, const Status& status, std::chrono::nanoseconds duration) {
+void CheckpointWriter::written(const Job& job, const CheckpointSeen& seen) {
   for (const auto& held : job.snapshots) snapshot.release(held);
-  done_ = job.step;
-  if (options_.on_checkpoint) options_.on_checkpoint({job.step, status, duration});
+  done_ = seen.step;
+  if (options_.on_checkpoint) options_.on_checkpoint(seen);
   accept_snapshots(true);
   finish_if_done();
 }

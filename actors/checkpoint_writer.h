@@ -1,15 +1,12 @@
 #pragma once
 #include <chrono>
-#include <condition_variable>
-#include <deque>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "actors/messages.h"
+#include "runtime/background.h"
 #include "runtime/flow/actor.h"
 
 namespace troupe {
@@ -51,10 +48,9 @@ class CheckpointWriter final : public Actor {
     std::uint32_t step = 0;
     std::vector<Held<Snapshot>> snapshots;
   };
-  void work(std::stop_token stop);
-  Status write(Job& job);
+  CheckpointSeen write(const Job& job) const;
   void finish_if_done();
-  void written(Job job, const Status& status, std::chrono::nanoseconds duration);
+  void written(const Job& job, const CheckpointSeen& seen);
 
   CheckpointWriterOptions options_;
   std::map<std::uint32_t, Job> collecting_;
@@ -62,10 +58,7 @@ class CheckpointWriter final : public Actor {
   std::uint32_t done_ = 0;    ///< newest step that was written, or could not be
   bool last_seen_ = false;
 
-  std::mutex mutex_;
-  std::condition_variable_any wake_;
-  std::deque<Job> jobs_;
-  std::jthread thread_;
+  std::optional<Background> background_;  ///< from the first checkpoint on
 };
 
 }  // namespace troupe

@@ -18,25 +18,14 @@ RunLog::RunLog(const Options& options, const OutputFolder& folder, const Timelin
       log_(open_log(folder.log())),
       csv_(folder.csv(), timeline.first),
       progress_(stdout, ProgressStyle::of(stdout), Progress::Clock::now(), last_step_),
-      thread_([this](std::stop_token stop) { work(stop); }) {}
+      background_({.name = "log", .capacity = 1 << 14}) {}
 
 RunLog::~RunLog() = default;  // the thread is last: it stops first, with its queue empty
 
 void RunLog::post(std::function<void()> work) {
-  const std::lock_guard lock(mutex_);
-  queue_.push_back(std::move(work));
-  wake_.notify_one();
-}
-
-void RunLog::work(std::stop_token stop) {
-  std::unique_lock lock(mutex_);
-  while (wake_.wait(lock, stop, [&] { return !queue_.empty(); })) {
-    const auto next = std::move(queue_.front());
-    queue_.pop_front();
-    lock.unlock();
-    next();
-    lock.lock();
-  }
+  background_.submit(std::move(work), [](const Status& written) {
+    if (!written) fmt::print(stderr, "troupe: warning: {}\n", written.error().what());
+  });
 }
 
 void RunLog::step(const StepSeen& seen) {
@@ -74,7 +63,7 @@ void RunLog::counting(const CountingSeen& seen) {
   constexpr auto period = std::chrono::milliseconds(50);
   const auto now = std::chrono::steady_clock::now();
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(counting_mutex_);
     if (now - counting_told_ < period) return;
     counting_told_ = now;
   }
@@ -160,10 +149,7 @@ void RunLog::record_failure(const Error& error) {
 }
 
 void RunLog::finish() {
-  std::mutex mutex;
-  std::condition_variable done;
-  bool reached = false;
-  post([&] {
+  post([this] {
     if (epoch_waits_) {  // the run was stopped before the evaluation
       end_epoch(nullptr);
       const std::string line = "the test set is counted first when the run goes on";
@@ -171,12 +157,8 @@ void RunLog::finish() {
       log_->info(line);
     }
     progress_.finish();
-    const std::lock_guard lock(mutex);
-    reached = true;
-    done.notify_one();
   });
-  std::unique_lock lock(mutex);
-  done.wait(lock, [&] { return reached; });
+  background_.drain();
 }
 
 }  // namespace troupe

@@ -1,12 +1,9 @@
 #pragma once
 #include <chrono>
-#include <condition_variable>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
 
 #include "actors/checkpoint_writer.h"
 #include "actors/monitor.h"
@@ -16,6 +13,7 @@
 #include "apps/output/progress.h"
 #include "apps/report.h"
 #include "ops/optim/learning_rate.h"
+#include "runtime/background.h"
 #include "runtime/flow/run.h"
 
 namespace spdlog {
@@ -25,7 +23,8 @@ class logger;
 namespace troupe {
 
 /// Writes what a run tells to train.csv, train.log and the terminal, on a thread of its own, so
-/// that a slow disk or terminal never holds up an actor. All calls may come from any thread.
+/// that a slow disk or terminal holds up no actor (but for one that is thousands of lines behind).
+/// All calls may come from any thread.
 class RunLog {
  public:
   RunLog(const Options& options, const OutputFolder& folder, const Timeline& timeline,
@@ -50,7 +49,6 @@ class RunLog {
 
  private:
   void post(std::function<void()> work);
-  void work(std::stop_token stop);
   void add_row(const StepReport& report);
   void check_row(bool written);
   StepReport report_of(std::uint32_t step) const;
@@ -75,12 +73,10 @@ class RunLog {
   std::optional<Error> checkpoint_error_;
   bool csv_failed_ = false;
 
+  std::mutex counting_mutex_;  // of `counting_told_`; calls come from any thread
   std::chrono::steady_clock::time_point counting_told_;
 
-  std::mutex mutex_;
-  std::condition_variable_any wake_;
-  std::deque<std::function<void()>> queue_;
-  std::jthread thread_;
+  Background background_;  // last: its thread uses the others
 };
 
 }  // namespace troupe

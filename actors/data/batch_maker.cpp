@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <exception>
+#include <algorithm>
 #include <optional>
-#include <system_error>
 
 namespace troupe {
 
@@ -28,7 +27,7 @@ void BatchMaker::fill(const MicroBatchPlan& plan, const Tensor& source,
   }
 }
 
-Batch BatchMaker::make(MicroBatchPlan plan) const {
+Batch BatchMaker::make(const MicroBatchPlan& plan) const {
   const std::int64_t count = dataset_.count(split_);
   for (std::uint32_t sample : plan.samples)
     if (sample >= count)
@@ -46,7 +45,7 @@ Batch BatchMaker::make(MicroBatchPlan plan) const {
   const std::int64_t* from = dataset_.labels(split_).data<std::int64_t>();
   std::int64_t* to = labels.data<std::int64_t>();
   for (std::uint32_t sample : plan.samples) *to++ = from[sample];
-  return {std::move(plan), std::move(images), std::move(labels)};
+  return {std::move(images), std::move(labels)};
 }
 
 struct BatchWorkers::Job {
@@ -55,93 +54,47 @@ struct BatchWorkers::Job {
 };
 
 BatchWorkers::BatchWorkers(BatchMaker maker, int workers, int credits, Deliver deliver)
-    : maker_(std::move(maker)), credits_(credits), deliver_(std::move(deliver)) {
-  if (workers < 0 || credits < 1)
-    throw Error(ErrorCode::bad_options,
-                fmt::format("{} data workers with {} batches in flight", workers, credits),
-                "data.workers is at least 0, and one batch must be allowed");
-  try {
-    for (int i = 0; i < workers; ++i) threads_.emplace_back([this] { work(); });
-  } catch (const std::system_error& error) {
-    stop();
-    throw Error(ErrorCode::io,
-                fmt::format("starting data worker {} of {}: {}", threads_.size() + 1, workers,
-                            error.what()),
-                "lower data.workers");
-  }
-}
+    : maker_(std::move(maker)),
+      credits_(credits),
+      deliver_(std::move(deliver)),
+      background_({.name = "data worker",
+                   .threads = workers,
+                   .capacity = static_cast<std::size_t>(std::max(credits, 0)),
+                   .finishes = false}) {}
 
 BatchWorkers::~BatchWorkers() { stop(); }
 
 bool BatchWorkers::request(MicroBatchPlan plan) {
-  std::unique_lock lock(mutex_);
-  if (stopped_ || in_flight_ >= credits_) return false;
-  ++in_flight_;
-  if (threads_.empty()) {
-    lock.unlock();
-    deliver_(make(std::move(plan)));
-    lock.lock();
-    --in_flight_;
-    return true;
-  }
   auto job = std::make_shared<Job>(Job{std::move(plan), {}});
-  waiting_.push_back(job);
-  ordered_.push_back(std::move(job));
-  lock.unlock();
-  wake_.notify_one();
-  return true;
-}
-
-int BatchWorkers::in_flight() const {
-  std::lock_guard lock(mutex_);
-  return in_flight_;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopped_ || in_flight_ >= credits_) return false;
+    ++in_flight_;
+    ordered_.push_back(job);
+  }
+  return background_.try_submit([this, job] { return maker_.make(job->plan); },
+                                [this, job](Result<Batch> made) { deliver(job, std::move(made)); });
 }
 
 void BatchWorkers::stop() {
   {
-    std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex_);
     stopped_ = true;
-    waiting_.clear();
   }
-  wake_.notify_all();
-  for (std::thread& thread : threads_)
-    if (thread.joinable()) thread.join();
-}
-
-Result<Batch> BatchWorkers::make(MicroBatchPlan plan) const {
-  try {
-    return maker_.make(std::move(plan));
-  } catch (const Error& error) {
-    return error;
-  } catch (const std::exception& error) {
-    return Error(ErrorCode::internal, fmt::format("preparing a batch: {}", error.what()));
-  }
-}
-
-void BatchWorkers::work() {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    wake_.wait(lock, [this] { return stopped_ || !waiting_.empty(); });
-    if (stopped_) return;
-    const std::shared_ptr<Job> job = std::move(waiting_.front());
-    waiting_.pop_front();
-    lock.unlock();
-    Result<Batch> made = make(std::move(job->plan));
-    lock.lock();
-    job->result = std::move(made);
-    deliver_finished(lock);
-  }
+  background_.stop();
 }
 
 // One worker delivers at a time, so the order holds; the others leave what they finished to it.
-void BatchWorkers::deliver_finished(std::unique_lock<std::mutex>& lock) {
+void BatchWorkers::deliver(const std::shared_ptr<Job>& job, Result<Batch> made) {
+  std::unique_lock lock(mutex_);
+  job->result = std::move(made);
   if (delivering_) return;
   delivering_ = true;
   while (!stopped_ && !ordered_.empty() && ordered_.front()->result) {
-    const std::shared_ptr<Job> job = std::move(ordered_.front());
+    const std::shared_ptr<Job> first = std::move(ordered_.front());
     ordered_.pop_front();
     lock.unlock();
-    deliver_(std::move(*job->result));
+    deliver_(std::move(*first->result));
     lock.lock();
     --in_flight_;
   }

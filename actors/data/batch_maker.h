@@ -1,25 +1,20 @@
 #pragma once
 // From a plan to tensors: in the calling thread, or by worker threads with bounded memory.
 
-#include <condition_variable>
-#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <thread>
-#include <vector>
 
 #include "actors/data/augment.h"
 #include "actors/data/dataset.h"
 #include "actors/data/sampler.h"
-#include "runtime/error.h"
+#include "runtime/background.h"
 
 namespace troupe {
 
 /// A micro-batch ready for the first stage.
 struct Batch {
-  MicroBatchPlan plan;
   Tensor images;  ///< [n, C, H, W] of the transform's dtype, row-major
   Tensor labels;  ///< i64 [n]
 };
@@ -31,7 +26,7 @@ class BatchMaker {
   BatchMaker(Dataset dataset, Split split, SampleTransform transform);
 
   /// A pure function of the plan. Throws Error for damaged files and for samples out of range.
-  Batch make(MicroBatchPlan plan) const;
+  Batch make(const MicroBatchPlan& plan) const;
 
  private:
   template <class T>
@@ -61,27 +56,22 @@ class BatchWorkers {
   /// Asks for a batch; from any thread. False, and nothing done, when no credit is left or after
   /// stop(). What making it throws is delivered in its turn.
   [[nodiscard]] bool request(MicroBatchPlan plan);
-  int in_flight() const;
   /// Drops what is not delivered yet and joins the threads; nothing is delivered afterwards.
   void stop();
 
  private:
   struct Job;
-  void work();
-  void deliver_finished(std::unique_lock<std::mutex>& lock);
-  Result<Batch> make(MicroBatchPlan plan) const;
+  void deliver(const std::shared_ptr<Job>& job, Result<Batch> made);
 
   const BatchMaker maker_;
   const int credits_;
   const Deliver deliver_;
-  mutable std::mutex mutex_;
-  std::condition_variable wake_;
-  std::deque<std::shared_ptr<Job>> waiting_;  // nobody works on them yet
+  std::mutex mutex_;
   std::deque<std::shared_ptr<Job>> ordered_;  // all that are not delivered, oldest first
   int in_flight_ = 0;
   bool delivering_ = false;
   bool stopped_ = false;
-  std::vector<std::thread> threads_;
+  Background background_;  // last: its threads use the others
 };
 
 }  // namespace troupe
