@@ -22,7 +22,6 @@ class GradientTree {
   void add(std::uint32_t micro_batch, Tensor tensor);
   /// The sum, once every index was added.
   std::optional<Tensor> sum() const;
-  std::size_t held() const { return nodes_.size(); }
 
  private:
   /// Covers indices [index << level, (index + 1) << level).

@@ -194,6 +194,12 @@ std::string replica_name(const std::string& base, std::uint32_t replica, std::ui
 }
 
 Graph build_pipeline(const PipelineOptions& options) {
+  const Dataset& data = options.data.dataset;
+  if (data.classes() > options.model.classes)
+    throw Error(ErrorCode::bad_options,
+                fmt::format("{} has {} classes, the model tells {} apart", data.name(),
+                            data.classes(), options.model.classes),
+                "give the model at least as many classes");
   Graph graph;
   Common common;
   for (std::size_t s = 0; s < options.cut.size(); ++s)

@@ -1,5 +1,6 @@
-# `cmake --install`: the command, the libraries, headers below include/troupe with the same relative
-# paths as here, and find_package(troupe), which gives troupe::troupe.
+# `cmake --install`: the command, the libraries, troupe.h and the headers that it reaches, below
+# include/troupe with the same relative paths as here, and find_package(troupe), which gives
+# troupe::troupe.
 include(CMakePackageConfigHelpers)
 
 add_library(troupe_library INTERFACE)
@@ -13,10 +14,10 @@ foreach(layer runtime ops actors)
   target_include_directories(troupe_${layer} PUBLIC
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/troupe>)
-  install(DIRECTORY ${layer} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/troupe
-          FILES_MATCHING PATTERN "*.h")
 endforeach()
-install(FILES troupe.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/troupe)
+install(CODE "set(source \"${PROJECT_SOURCE_DIR}\")
+set(headers_folder \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/troupe\")")
+install(SCRIPT cmake/InstallHeaders.cmake)
 install(TARGETS troupe RUNTIME)
 install(TARGETS troupe_library troupe_actors troupe_ops troupe_runtime EXPORT troupe-targets)
 

@@ -66,6 +66,8 @@ void inspect_checkpoint(const std::filesystem::path& path) {
   const Manifest& manifest = checkpoint.manifest();
   fmt::print("{}: checkpoint of step {}, made {}, in {} shards; every checksum fits\n",
              choice.folder.string(), manifest.step, manifest.created, manifest.shards.size());
+  fmt::print("written by generation {}; position {}\n", manifest.generation, manifest.position);
+  for (const auto& [key, value] : manifest.run) fmt::print("run {}: {}\n", key, value);
   std::vector<Row> rows;
   for (const auto& tensor : checkpoint.tensors())
     rows.push_back(row_of(tensor.name, tensor.dtype, tensor.shape));

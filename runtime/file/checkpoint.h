@@ -49,8 +49,6 @@ struct ShardContent {
 
 struct CheckpointWriteOptions {
   int threads = 1;  ///< that pack and write, the caller included
-  /// Bytes of tensors done and to be done; called after each block, one call at a time.
-  std::function<void(std::uint64_t done, std::uint64_t total)> on_progress;
   WriteHook hook;
   std::size_t block_bytes = ShardWriteOptions{}.block_bytes;
 };

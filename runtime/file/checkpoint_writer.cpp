@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <ctime>
-#include <mutex>
 #include <set>
 
 #include "runtime/file/checkpoint.h"
@@ -12,11 +11,10 @@
 namespace troupe {
 namespace {
 
-/// Refuses what no reader could take apart again; the bytes to write otherwise.
-std::uint64_t check_content(const std::vector<ShardContent>& shards) {
+/// Refuses what no reader could take apart again.
+void check_content(const std::vector<ShardContent>& shards) {
   std::set<std::string_view> names;
   std::set<int> stages;
-  std::uint64_t total = 0;
   for (const ShardContent& shard : shards) {
     if (shard.stage < 0 || !stages.insert(shard.stage).second)
       throw Error(
@@ -27,26 +25,8 @@ std::uint64_t check_content(const std::vector<ShardContent>& shards) {
         throw Error(ErrorCode::internal,
                     fmt::format("writing a checkpoint: two tensors are called '{}'", named.name),
                     "give every module of the model a name of its own");
-      total += named.tensor.bytes();
     }
   }
-  return total;
-}
-
-ShardWriteOptions shard_options(const CheckpointWriteOptions& options, std::uint64_t total) {
-  struct Progress {
-    std::mutex mutex;
-    std::uint64_t done = 0;
-  };
-  ShardWriteOptions result{options.threads, options.block_bytes, nullptr, options.hook};
-  if (!options.on_progress) return result;
-  result.on_block = [progress = std::make_shared<Progress>(), total,
-                     report = options.on_progress](std::uint64_t bytes) {
-    const std::lock_guard lock(progress->mutex);
-    progress->done += bytes;
-    report(progress->done, total);
-  };
-  return result;
 }
 
 }  // namespace
@@ -55,7 +35,7 @@ Result<std::filesystem::path> write_checkpoint(const std::filesystem::path& fold
                                                Manifest manifest,
                                                const std::vector<ShardContent>& shards,
                                                const CheckpointWriteOptions& options) {
-  const std::uint64_t total = check_content(shards);
+  check_content(shards);
   if (manifest.step < 0)
     throw Error(ErrorCode::internal, fmt::format("a checkpoint of step {}", manifest.step));
   if (manifest.created.empty())
@@ -68,7 +48,8 @@ Result<std::filesystem::path> write_checkpoint(const std::filesystem::path& fold
   Result<AtomicFolder> created = AtomicFolder::create(target, options.hook);
   if (!created) return created.error();
   const std::filesystem::path& staging = created.value().staging();
-  const ShardWriteOptions writing = shard_options(options, total);
+  const ShardWriteOptions writing{
+      .threads = options.threads, .block_bytes = options.block_bytes, .hook = options.hook};
   for (const ShardContent& shard : shards) {
     const std::string file = fmt::format("stage_{:02}.tensors", shard.stage);
     const Result<ShardSummary> summary = write_shard(staging / file, shard.tensors, writing);

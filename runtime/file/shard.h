@@ -32,8 +32,6 @@ struct ShardWriteOptions {
   /// Raw bytes of a block, a multiple of 8 up to 64 MiB. Half a MiB and its packed form stay in a
   /// core's second-level cache.
   std::size_t block_bytes = std::size_t{512} << 10;
-  /// Called after each block with its raw bytes, from any of the threads.
-  std::function<void(std::uint64_t)> on_block;
   WriteHook hook;
 };
 

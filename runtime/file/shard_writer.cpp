@@ -87,7 +87,6 @@ std::vector<StoredBlock> write_blocks(OutputFile& file, const std::vector<Block>
       const auto place = placement.place(index, packed.size());
       if (!place) return;
       if (Status status = file.write_at(*place, packed); !status) throw status.error();
-      if (options.on_block) options.on_block(block.raw.size());
     } catch (...) {
       placement.abort();
       throw;

@@ -67,6 +67,9 @@ class Verbs : public testing::Test {
     tensors.push_back({"optimizer.momentum.x", Tensor::zeros({2})});
     Manifest manifest;
     manifest.step = 7;
+    manifest.generation = 3;
+    manifest.position = R"({"epoch": 2})";
+    manifest.run["intra_op_threads"] = "2";
     manifest.options = resolved_yaml(options_);
     checkpoint_ = write_checkpoint(root_ / "checkpoints", manifest, {{0, tensors}}).value();
   }
@@ -122,6 +125,8 @@ TEST_F(Verbs, InspectListsTensorsAndFindsDamage) {
   const Ran whole = run({"inspect", root_.string()});
   EXPECT_EQ(whole.code, exit_done) << whole.error;
   EXPECT_THAT(whole.out, HasSubstr("checkpoint of step 7"));
+  EXPECT_THAT(whole.out, HasSubstr("written by generation 3; position {\"epoch\":2}"));
+  EXPECT_THAT(whole.out, HasSubstr("run intra_op_threads: 2"));
   EXPECT_THAT(whole.out, HasSubstr("optimizer.momentum.x  f32    [2]"));
 
   std::fstream shard(checkpoint_ / "stage_00.tensors", std::ios::in | std::ios::out);

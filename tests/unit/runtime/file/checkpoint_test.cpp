@@ -140,21 +140,6 @@ TEST(Checkpoint, ListsItsTensors) {
   EXPECT_LT(zeros.stored_bytes, 1000u);
 }
 
-TEST(Checkpoint, TellsItsProgressUpToTheEnd) {
-  TemporaryFolder folder;
-  CheckpointWriteOptions options = small_blocks(2);
-  std::vector<std::uint64_t> seen;
-  std::uint64_t total = 0;
-  options.on_progress = [&](std::uint64_t done, std::uint64_t all) {
-    seen.push_back(done);
-    total = all;
-  };
-  write_checkpoint(folder.path(), manifest_of(1), cut(some_tensors(), 2), options).value();
-  EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end()));
-  ASSERT_FALSE(seen.empty());
-  EXPECT_EQ(seen.back(), total);
-}
-
 TEST(Checkpoint, ReplacesOneOfTheSameStep) {
   TemporaryFolder folder;
   write_small(folder);

@@ -1,0 +1,63 @@
+#include "actors/pipeline.h"
+
+#include <gmock/gmock.h>
+
+namespace troupe {
+namespace {
+
+using ::testing::HasSubstr;
+
+PipelineOptions small() {
+  return {.model = {.name = "mlp", .height = 4, .width = 4, .widths = {3}, .classes = 4},
+          .seed = 7,
+          .replicas = 2,
+          .data = {.dataset = open_dataset(
+                       {.name = "synthetic", .shape = Shape{1, 4, 4}, .classes = 4, .count = 70})},
+          .batch_size = 32,
+          .micro_batches = 4,
+          .epochs = 5,
+          .max_steps = 7,
+          .first_step = 3,
+          .rate = {.schedule = LearningRateSchedule::cosine}};
+}
+
+TEST(Pipeline, TellsItsLoadersWhatItWasTold) {
+  const LoaderOptions loader = loader_options(small(), 1);
+  EXPECT_EQ(loader.replica, 1u);
+  EXPECT_EQ(loader.sampler.seed, 7u);
+  EXPECT_EQ(loader.transform.seed, 7u);
+  EXPECT_EQ(loader.sampler.samples, 70);
+  EXPECT_EQ(loader.sampler.replicas, 2);
+  EXPECT_EQ(loader.sampler.micro_batches, 4);
+  EXPECT_EQ(loader.timeline.steps, 7u);
+  EXPECT_EQ(loader.timeline.steps_per_epoch, 2u);
+  EXPECT_EQ(loader.timeline.first, 3u);
+}
+
+TEST(Pipeline, KeepsItsRatesWhereItEndsEarlier) {
+  PipelineOptions options = small();
+  options.rate.total_steps = options.rate.steps_per_epoch = 99;  // worked out, whatever they were
+  EXPECT_EQ(learning_rate_options(options).total_steps, 10);
+  EXPECT_EQ(learning_rate_options(options).steps_per_epoch, 2);
+}
+
+TEST(Pipeline, RefusesMoreStepsThanCanBeCounted) {
+  PipelineOptions options = small();
+  options.max_steps = 0;
+  options.epochs = std::int64_t{1} << 32;
+  EXPECT_THROW(timeline_of(options), Error);
+}
+
+TEST(Pipeline, RefusesSamplesOfMoreClassesThanTheModelHas) {
+  PipelineOptions options = small();
+  options.model.classes = 3;
+  try {
+    build_pipeline(options);
+    FAIL() << "it was built";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("synthetic has 4 classes, the model tells 3 apart"));
+  }
+}
+
+}  // namespace
+}  // namespace troupe
