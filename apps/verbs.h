@@ -14,6 +14,7 @@ using ChosenVerb = std::function<int(const std::string& command_line)>;
 void add_eval_verb(CLI::App& app, ChosenVerb& chosen);
 void add_export_verb(CLI::App& app, ChosenVerb& chosen);
 void add_inspect_verb(CLI::App& app, ChosenVerb& chosen);
+void add_launch_verb(CLI::App& app, ChosenVerb& chosen);
 void add_options_verb(CLI::App& app, ChosenVerb& chosen);
 void add_plan_verb(CLI::App& app, ChosenVerb& chosen);
 void add_train_verb(CLI::App& app, ChosenVerb& chosen);

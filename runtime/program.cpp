@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <exception>
 
+#include "runtime/world/error_file.h"
+
 namespace troupe {
 
 ExitCode exit_code_of(const Error& error) {
@@ -16,6 +18,7 @@ ExitCode exit_code_of(const Error& error) {
 
 ExitCode tell(const Error& error, std::string_view program) {
   std::fflush(stdout);
+  tell_launcher(error);
   fmt::print(stderr, "{}: error: {}\n", program, error.message());
   if (!error.remedy().empty()) fmt::print(stderr, "  try: {}\n", error.remedy());
   return exit_code_of(error);

@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <tuple>
 
 namespace troupe {
 namespace {
@@ -18,12 +20,10 @@ constexpr int most_cpus = 8192;
 /// The CPUs that a process may run on; empty if the system does not tell.
 std::vector<int> affinity_of(pid_t pid) {
   std::vector<int> numbers;
-  cpu_set_t* set = CPU_ALLOC(most_cpus);
-  const std::size_t size = CPU_ALLOC_SIZE(most_cpus);
-  if (::sched_getaffinity(pid, size, set) == 0)
+  std::array<cpu_set_t, most_cpus / CPU_SETSIZE> sets;
+  if (::sched_getaffinity(pid, sizeof sets, sets.data()) == 0)
     for (int cpu = 0; cpu < most_cpus; ++cpu)
-      if (CPU_ISSET_S(cpu, size, set)) numbers.push_back(cpu);
-  CPU_FREE(set);
+      if (CPU_ISSET_S(cpu, sizeof sets, sets.data())) numbers.push_back(cpu);
   return numbers;
 }
 
@@ -154,14 +154,12 @@ CoreShare core_share(const World& world, const Environment& environment) {
 }
 
 bool bind_to(std::span<const int> cpus) {
-  cpu_set_t* set = CPU_ALLOC(most_cpus);
-  const std::size_t size = CPU_ALLOC_SIZE(most_cpus);
-  CPU_ZERO_S(size, set);
+  // On the stack: a process that has just been forked calls this.
+  std::array<cpu_set_t, most_cpus / CPU_SETSIZE> sets;
+  CPU_ZERO_S(sizeof sets, sets.data());
   for (const int cpu : cpus)
-    if (cpu >= 0 && cpu < most_cpus) CPU_SET_S(cpu, size, set);
-  const bool done = ::sched_setaffinity(0, size, set) == 0;
-  CPU_FREE(set);
-  return done;
+    if (cpu >= 0 && cpu < most_cpus) CPU_SET_S(cpu, sizeof sets, sets.data());
+  return ::sched_setaffinity(0, sizeof sets, sets.data()) == 0;
 }
 
 }  // namespace troupe

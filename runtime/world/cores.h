@@ -48,7 +48,7 @@ struct CoreShare {
 CoreShare core_share(const World& world, const Environment& environment);
 
 /// Binds the calling thread, and the threads it starts from now on, to these CPUs. Best effort:
-/// false if the system refuses, as inside some containers.
+/// false if the system refuses, as inside some containers. May be called between fork and exec.
 bool bind_to(std::span<const int> cpus);
 
 }  // namespace troupe

@@ -1,0 +1,74 @@
+#pragma once
+#include <sys/types.h>
+
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/launch/launch_options.h"
+
+namespace troupe {
+
+/// A file descriptor that closes itself.
+class Descriptor {
+ public:
+  explicit Descriptor(int number = -1) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(other.release()) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    reset(other.release());
+    return *this;
+  }
+  ~Descriptor() { reset(); }
+
+  int get() const { return number_; }
+  explicit operator bool() const { return number_ >= 0; }
+  int release() { return std::exchange(number_, -1); }
+  void reset(int number = -1);
+
+ private:
+  int number_;
+};
+
+struct ChildOptions {
+  Program program;
+  std::map<std::string, std::string> environment;  ///< all of it
+  std::vector<int> cpus;                           ///< to bind to; empty: as its parent
+  int output = 1;                                  ///< becomes its standard output
+  int error = 2;                                   ///< becomes its standard error
+};
+
+/// How a process ended.
+struct Ending {
+  int code = 0;    ///< what it returned; 0 if a signal ended it
+  int signal = 0;  ///< that ended it; 0 if none
+  /// As a shell counts: 128 + the signal.
+  int exit_code() const { return signal != 0 ? 128 + signal : code; }
+};
+
+/// A process in a session of its own, so that a signal reaches what it started as well. When the
+/// thread that started it ends, so does it.
+class Child {
+ public:
+  /// Throws Error (io) if the program cannot be started.
+  static Child start(const ChildOptions& options);
+
+  pid_t pid() const { return pid_; }
+  int descriptor() const { return pidfd_.get(); }  ///< readable once it has ended
+
+  /// To the process alone; nothing if it has ended.
+  void signal(int number) const;
+  /// To it and all that live in its session's first process group.
+  void signal_group(int number) const;
+
+  /// How it ended; only once, when the descriptor is readable.
+  Ending reap();
+
+ private:
+  pid_t pid_ = 0;
+  Descriptor pidfd_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,28 @@
+#pragma once
+#include <sys/types.h>
+
+#include "apps/launch/child.h"
+
+namespace troupe {
+
+/// A small process that outlives the launcher by a moment: when the launcher dies without a word,
+/// as by SIGKILL, it kills the process groups that the launcher had started. The kernel ends the
+/// launcher's children by itself (PR_SET_PDEATHSIG), but not what those have started.
+class Guard {
+ public:
+  /// Starts it. Call before any thread is started. Throws Error (io).
+  Guard();
+  /// Dismisses it: there is nothing left to guard.
+  ~Guard();
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
+
+  void watch(pid_t group);
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = 0;
+  Descriptor line_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,52 @@
+#include "apps/launch/job_folder.h"
+
+#include <fmt/format.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "runtime/error.h"
+#include "runtime/world/sources.h"
+
+namespace troupe {
+
+namespace fs = std::filesystem;
+
+JobFolder::JobFolder(const LaunchOptions& options) {
+  const auto goes_there = [](unsigned streams) { return streams != no_streams; };
+  kept_ = !options.log_folder.empty() ||
+          std::any_of(options.redirects.begin(), options.redirects.end(), goes_there) ||
+          std::any_of(options.tees.begin(), options.tees.end(), goes_there);
+  std::error_code failed;
+  const fs::path parent = options.log_folder.empty() ? fs::temp_directory_path(failed)
+                                                     : fs::absolute(options.log_folder);
+  fs::create_directories(parent, failed);
+  std::string name = (parent / (file_name_of(options.run_id) + "_XXXXXX")).string();
+  if (::mkdtemp(name.data()) == nullptr)
+    throw Error(ErrorCode::io,
+                fmt::format("launch: no folder can be made in {}: {}", parent.string(),
+                            std::strerror(errno)),
+                "--log-dir names another place");
+  path_ = name;
+  for (int local_rank = 0; local_rank < options.processes; ++local_rank)
+    fs::create_directories(of(local_rank), failed);
+}
+
+JobFolder::~JobFolder() {
+  std::error_code ignored;
+  if (!kept_) fs::remove_all(path_, ignored);
+}
+
+fs::path JobFolder::of(int local_rank) const {
+  return path_ / "attempt_0" / std::to_string(local_rank);
+}
+
+fs::path JobFolder::stream(int local_rank, Streams stream) const {
+  return of(local_rank) / (stream == standard_output ? "stdout.log" : "stderr.log");
+}
+
+fs::path JobFolder::error_file(int local_rank) const { return of(local_rank) / "error.json"; }
+
+}  // namespace troupe

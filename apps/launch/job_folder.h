@@ -1,0 +1,34 @@
+#pragma once
+#include <filesystem>
+
+#include "apps/launch/launch_options.h"
+
+namespace troupe {
+
+/// Where a job's processes leave their output and errors, laid out as torchrun does:
+/// LOG_DIR/RUN_XXXXXX/attempt_0/LOCAL_RANK/{stdout.log,stderr.log,error.json}.
+///
+/// Without --log-dir it is a temporary folder, which is kept if output went there and removed at
+/// the end otherwise.
+class JobFolder {
+ public:
+  /// Throws Error (io).
+  explicit JobFolder(const LaunchOptions& options);
+  ~JobFolder();
+  JobFolder(const JobFolder&) = delete;
+  JobFolder& operator=(const JobFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  bool kept() const { return kept_; }
+
+  std::filesystem::path stream(int local_rank, Streams stream) const;
+  std::filesystem::path error_file(int local_rank) const;
+
+ private:
+  std::filesystem::path of(int local_rank) const;
+
+  std::filesystem::path path_;
+  bool kept_ = false;
+};
+
+}  // namespace troupe

@@ -1,0 +1,97 @@
+#pragma once
+// What `troupe launch` is asked for, checked.
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace troupe {
+
+/// The flags as they were written; torchrun's names and meanings.
+struct LaunchFlags {
+  bool standalone = false;
+  std::string nnodes = "1";
+  std::string nproc_per_node = "1";
+  std::optional<int> node_rank;
+  std::string rdzv_backend = "c10d";
+  std::string rdzv_endpoint;
+  std::string rdzv_id = "none";
+  std::string rdzv_conf;
+  std::string master_addr;
+  int master_port = 0;
+  std::string local_addr;
+  int max_restarts = 0;
+  double monitor_interval = 0.1;
+  std::string start_method = "spawn";
+  std::string log_dir;
+  std::string redirects = "0";
+  std::string tee = "0";
+  std::string role = "default";
+  std::string local_ranks_filter;
+  std::string log_line_prefix_template;
+  double grace_period = 30;
+  bool no_python = false;
+  std::vector<std::string> command;
+};
+
+/// Which of a process's two streams; combined as torchrun numbers them.
+enum Streams : unsigned {
+  no_streams = 0,
+  standard_output = 1,
+  standard_error = 2,
+  both_streams = 3
+};
+
+/// HOST and PORT where launchers of several hosts meet.
+struct Endpoint {
+  static constexpr std::uint16_t usual_port = 29400;  ///< torchrun's
+  std::string host;
+  std::uint16_t port = usual_port;
+};
+
+/// A program and its words, the first included.
+struct Program {
+  std::filesystem::path path;
+  std::vector<std::string> words;
+};
+
+struct LaunchOptions {
+  int nodes = 1;
+  int processes = 1;                 ///< on this node
+  std::optional<int> node_rank;      ///< the coordinator chooses if it is not given
+  std::optional<Endpoint> endpoint;  ///< nothing: this node is all there is
+  std::string run_id;                ///< what all launchers of the job must agree on
+  std::string master_address;
+  std::uint16_t master_port = 0;  ///< for the processes' own use; 0: any free one
+  std::string local_address;      ///< of this node, where given
+  int max_restarts = 0;
+  std::chrono::milliseconds join_timeout{300'000};
+  std::chrono::milliseconds grace_period{30'000};
+  std::filesystem::path log_folder;  ///< empty: a temporary one where one is needed
+  std::vector<unsigned> redirects;   ///< Streams of each local rank that go to files
+  std::vector<unsigned> tees;        ///< Streams that go to files and, line by line, to ours
+  std::vector<bool> shown;           ///< whether a local rank's streams reach ours at all
+  std::string role = "default";
+  std::string prefix = "[${role_name}${local_rank}]:";
+  Program program;
+};
+
+/// Throws Error (usage) naming the flag, its value and the remedy.
+LaunchOptions check(const LaunchFlags& flags);
+
+/// `3` (all), or `0:1,1:2` (local rank 0 standard output, 1 standard error), for so many processes.
+std::vector<unsigned> streams_of(std::string_view flag, std::string_view text, int processes);
+
+/// HOST, HOST:PORT or [IPv6]:PORT.
+Endpoint endpoint_of(std::string_view text);
+
+/// What to start: a verb of this command, or any program that can be found. `troupe` itself is
+/// looked for only where `program_only` is not set.
+Program program_of(const std::vector<std::string>& command, bool program_only);
+
+}  // namespace troupe

@@ -1,0 +1,294 @@
+#include "apps/launch/launcher.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <future>
+#include <thread>
+
+#include "apps/launch/guard.h"
+#include "apps/launch/job_folder.h"
+#include "apps/launch/node_group.h"
+#include "apps/launch/outcome.h"
+#include "apps/launch/output.h"
+#include "apps/launch/process_environment.h"
+#include "apps/launch/stragglers.h"
+#include "runtime/error.h"
+#include "runtime/world/cores.h"
+
+namespace troupe {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+template <class... Arguments>
+void say(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
+  // One write, so that it stays whole among the processes' own lines.
+  const auto line = "troupe launch: " + fmt::format(text, std::forward<Arguments>(arguments)...);
+  fmt::print(stderr, "{}\n", line);
+}
+
+/// The signals a launcher passes on, as a descriptor; blocked in every thread that starts later.
+class Signals {
+ public:
+  Signals() {
+    ::sigemptyset(&set_);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD})
+      ::sigaddset(&set_, number);
+    ::pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+    ::signal(SIGPIPE, SIG_IGN);
+    descriptor_.reset(::signalfd(-1, &set_, SFD_CLOEXEC | SFD_NONBLOCK));
+  }
+  int descriptor() const { return descriptor_.get(); }
+
+  /// The next one that has come; 0 if none.
+  int next() const {
+    signalfd_siginfo info{};
+    return ::read(descriptor(), &info, sizeof info) == sizeof info
+               ? static_cast<int>(info.ssi_signo)
+               : 0;
+  }
+
+ private:
+  sigset_t set_{};
+  Descriptor descriptor_;
+};
+
+/// Meets the other launchers while signals are heeded: a wait that may take minutes can be broken
+/// off. Ends the process if one comes, as there is nothing to clean up yet.
+std::unique_ptr<NodeGroup> meet(const LaunchOptions& options, const Signals& signals) {
+  if (!options.endpoint) return NodeGroup::meet(options);
+  const Descriptor met(::eventfd(0, EFD_CLOEXEC));
+  auto group = std::async(std::launch::async, [&] {
+    struct Ring {
+      int number;
+      ~Ring() { ::eventfd_write(number, 1); }
+    } ring{met.get()};
+    return NodeGroup::meet(options);
+  });
+  for (;;) {
+    std::array<pollfd, 2> ready{{{.fd = met.get(), .events = POLLIN, .revents = 0},
+                                 {.fd = signals.descriptor(), .events = POLLIN, .revents = 0}}};
+    ::poll(ready.data(), ready.size(), -1);
+    if (ready[0].revents != 0) return group.get();
+    if (const int number = signals.next(); number != 0 && number != SIGCHLD) ::_exit(128 + number);
+  }
+}
+
+/// One process and what is known of it.
+struct Worker {
+  Child child;
+  int local_rank = 0;
+  bool alive = true;
+};
+
+class Launcher {
+ public:
+  Launcher(const LaunchOptions& options, const Signals& signals, Guard& guard)
+      : options_(options),
+        signals_(signals),
+        guard_(guard),
+        group_(meet(options, signals)),
+        folder_(options) {}
+
+  int run() {
+    try {
+      for (int local_rank = 0; local_rank < options_.processes; ++local_rank) start(local_rank);
+    } catch (...) {
+      send_all(SIGKILL);
+      end_stragglers(guard_.pid());
+      throw;
+    }
+    while (alive_ > 0 || !group_->all_done()) wait_once();
+    end_stragglers(guard_.pid());
+    pump_.finish();
+    if (outcome_.first()) say("{}", outcome_.first()->text());
+    if (folder_.kept()) say("the processes' output is in {}", folder_.path().string());
+    return outcome_.exit_code();
+  }
+
+ private:
+  void start(int local_rank);
+  Descriptor stream_of(int local_rank, Streams stream);
+  void wait_once();
+  void on_signal(int number);
+  void on_ended(Worker& worker);
+  void on_failure_elsewhere(const Failure& failure);
+  void on_deadline();
+  void end_all(int signal);
+  void send_all(int signal);
+  Failure failure_of(const Worker& worker, const Ending& ending) const;
+
+  const LaunchOptions& options_;
+  const Signals& signals_;
+  Guard& guard_;
+  std::unique_ptr<NodeGroup> group_;
+  JobFolder folder_;
+  OutputPump pump_;
+  std::vector<Cpu> cpus_ = usable_cpus();
+  std::vector<Worker> workers_;
+  int alive_ = 0;
+  Outcome outcome_;
+  std::optional<Clock::time_point> deadline_;  // when those that are left get the next signal
+  int at_deadline_ = SIGKILL;
+};
+
+Descriptor Launcher::stream_of(int local_rank, Streams stream) {
+  const auto at = static_cast<std::size_t>(local_rank);
+  const int ours = stream == standard_output ? 1 : 2;
+  const auto file = folder_.stream(local_rank, stream);
+  if ((options_.tees[at] & stream) != 0 && options_.shown[at])
+    return pump_.add(file, ours,
+                     prefix_of(options_.prefix,
+                               {{"role_name", options_.role},
+                                {"local_rank", std::to_string(local_rank)},
+                                {"rank", std::to_string(group_->place().first_rank + local_rank)},
+                                {"hostname", group_->place().host}}));
+  if (((options_.tees[at] | options_.redirects[at]) & stream) != 0) return new_file(file);
+  return options_.shown[at] ? Descriptor(::dup(ours)) : new_file("/dev/null");
+}
+
+void Launcher::start(int local_rank) {
+  const auto cpus = share_of(cpus_, local_rank, options_.processes);
+  const auto quota = cpu_quota();
+  int threads = static_cast<int>(cpus.size());
+  if (quota) threads = std::clamp(static_cast<int>(*quota / options_.processes), 1, threads);
+  std::map<std::string, std::string> inherited;
+  for (char** entry = environ; *entry != nullptr; ++entry)
+    if (const char* equals = std::strchr(*entry, '='))
+      inherited.emplace(std::string(*entry, static_cast<std::size_t>(equals - *entry)), equals + 1);
+  const Descriptor output = stream_of(local_rank, standard_output);
+  const Descriptor error = stream_of(local_rank, standard_error);
+  ChildOptions child{.program = options_.program,
+                     .environment = process_environment(std::move(inherited), options_,
+                                                        group_->place(), local_rank, cpus, threads,
+                                                        folder_.error_file(local_rank).string()),
+                     .cpus = options_.processes > 1 ? cpus : std::vector<int>(),
+                     .output = output.get(),
+                     .error = error.get()};
+  workers_.push_back({.child = Child::start(child), .local_rank = local_rank});
+  guard_.watch(workers_.back().child.pid());
+  ++alive_;
+}
+
+void Launcher::wait_once() {
+  std::vector<pollfd> ready{{.fd = signals_.descriptor(), .events = POLLIN, .revents = 0},
+                            {.fd = group_->descriptor(), .events = POLLIN, .revents = 0}};
+  for (const auto& worker : workers_)
+    ready.push_back(
+        {.fd = worker.alive ? worker.child.descriptor() : -1, .events = POLLIN, .revents = 0});
+  int wait = -1;
+  if (deadline_) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now());
+    wait = static_cast<int>(std::max<std::int64_t>(0, left.count()));
+  }
+  ::poll(ready.data(), ready.size(), wait);
+  for (int number = 0; (number = signals_.next()) != 0;) on_signal(number);
+  for (std::size_t i = 0; i < workers_.size(); ++i)
+    if (ready[i + 2].revents != 0) on_ended(workers_[i]);
+  for (const auto& failure : group_->hear()) on_failure_elsewhere(failure);
+  if (deadline_ && Clock::now() >= *deadline_) on_deadline();
+}
+
+void Launcher::on_signal(int number) {
+  if (number == SIGCHLD) {
+    std::vector<pid_t> own{guard_.pid()};
+    for (const auto& worker : workers_)
+      if (worker.alive) own.push_back(worker.child.pid());
+    reap_adopted(own);
+    return;
+  }
+  if (number == SIGUSR1 || number == SIGUSR2) {
+    for (const auto& worker : workers_)
+      if (worker.alive) worker.child.signal(number);
+    return;
+  }
+  outcome_.stop_asked(number);
+  send_all(number);
+  if (deadline_) return;
+  deadline_ = Clock::now() + options_.grace_period;
+  at_deadline_ = SIGKILL;
+}
+
+Failure Launcher::failure_of(const Worker& worker, const Ending& ending) const {
+  const auto at = static_cast<std::size_t>(worker.local_rank);
+  const bool logged = ((options_.redirects[at] | options_.tees[at]) & standard_error) != 0;
+  return {.rank = group_->place().first_rank + worker.local_rank,
+          .local_rank = worker.local_rank,
+          .host = group_->place().host,
+          .pid = worker.child.pid(),
+          .ending = ending,
+          .time = std::chrono::system_clock::now(),
+          .told = read_error_file(folder_.error_file(worker.local_rank)),
+          .reason = {},
+          .log = logged ? folder_.stream(worker.local_rank, standard_error).string() : ""};
+}
+
+void Launcher::on_ended(Worker& worker) {
+  const Failure ended = failure_of(worker, worker.child.reap());
+  worker.alive = false;
+  --alive_;
+  const auto next = outcome_.ended(ended);
+  if (ended.ending.exit_code() != 0)
+    group_->report_lost(ended.rank, ended.ending.signal != 0
+                                        ? fmt::format("killed by signal {}", ended.ending.signal)
+                                        : fmt::format("ended with {}", ended.ending.code));
+  if (next == Outcome::Next::end_others) {
+    group_->tell(ended);
+    end_all(SIGTERM);
+  } else if (outcome_.stopped() && !deadline_) {
+    // The others are about to stop as well; whoever does not was not asked.
+    deadline_ = Clock::now() + options_.grace_period;
+    at_deadline_ = SIGTERM;
+  }
+  if (alive_ == 0) group_->done();
+}
+
+void Launcher::on_failure_elsewhere(const Failure& failure) {
+  if (outcome_.ended(failure) == Outcome::Next::end_others) end_all(SIGTERM);
+}
+
+void Launcher::end_all(int signal) {
+  outcome_.ending_all();
+  send_all(signal);
+  deadline_ = Clock::now() + options_.grace_period;
+  at_deadline_ = SIGKILL;
+}
+
+void Launcher::on_deadline() {
+  deadline_.reset();
+  if (alive_ == 0) return;
+  say("{} of {} processes had not ended after {:.0f} s and get SIG{}", alive_, options_.processes,
+      static_cast<double>(options_.grace_period.count()) / 1000, ::sigabbrev_np(at_deadline_));
+  if (at_deadline_ == SIGTERM) return end_all(SIGTERM);
+  send_all(SIGKILL);
+}
+
+void Launcher::send_all(int signal) {
+  for (const auto& worker : workers_)
+    if (worker.alive) worker.child.signal_group(signal);
+}
+
+}  // namespace
+
+int launch(const LaunchOptions& options) {
+  if (options.max_restarts > 0)
+    say("--max-restarts {} is noted, but the first failure ends the run; start it again to resume "
+        "from its last checkpoint",
+        options.max_restarts);
+  const Signals signals;
+  Guard guard;
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  return Launcher(options, signals, guard).run();
+}
+
+}  // namespace troupe

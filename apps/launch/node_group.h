@@ -1,0 +1,56 @@
+#pragma once
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/launch/launch_options.h"
+#include "apps/launch/outcome.h"
+
+namespace troupe {
+
+/// The place of one launcher, and of the processes it starts, among all of the job.
+struct Place {
+  int node = 0, nodes = 1;
+  int first_rank = 0;  ///< of this host's processes; the others follow
+  int size = 1;        ///< processes of all hosts
+  std::string host;
+  std::string run_id;       ///< of this job alone
+  std::string coordinator;  ///< TROUPE_COORDINATOR of the processes
+  std::string job_key;      ///< TROUPE_JOB_KEY of the processes
+  std::string master_address;
+  std::uint16_t master_port = 0;
+};
+
+/// The launchers of a job, one a host. The one whose address the endpoint is hosts the coordinators
+/// of launchers and of processes.
+class NodeGroup {
+ public:
+  /// Waits until the launchers of all hosts have come. Throws Error (io) that names what is
+  /// missing, after the join timeout.
+  static std::unique_ptr<NodeGroup> meet(const LaunchOptions& options);
+
+  virtual ~NodeGroup() = default;
+  virtual const Place& place() const = 0;
+
+  /// A process of this host has ended badly: its peers hear of it at once, whatever their
+  /// connections still say.
+  virtual void report_lost(int rank, const std::string& reason) = 0;
+
+  /// Tells the launchers of the other hosts.
+  virtual void tell(const Failure& failure) = 0;
+  /// Readable when there is something to hear; -1 if there never is.
+  virtual int descriptor() const = 0;
+  /// What other launchers have told, lost ones included.
+  virtual std::vector<Failure> hear() = 0;
+
+  /// All processes of this host have ended. Whether those of all hosts have is told by `all_done`,
+  /// which changes with the descriptor.
+  virtual void done() = 0;
+  virtual bool all_done() const = 0;
+};
+
+/// A port of this host that nobody listens on.
+std::uint16_t free_port();
+
+}  // namespace troupe

@@ -1,0 +1,114 @@
+#include "apps/launch/outcome.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "apps/command.h"
+#include "runtime/error.h"
+
+namespace troupe {
+namespace {
+
+std::string indented(const std::string& text) {
+  std::string lines(2, ' ');
+  for (const char c : text) {
+    lines += c;
+    if (c == '\n') lines.append(2, ' ');
+  }
+  return lines;
+}
+
+std::string ending_text(const Ending& ending) {
+  if (ending.signal == 0) return fmt::format("exit code {}", ending.code);
+  const char* name = ::sigabbrev_np(ending.signal);
+  return fmt::format("signal {} (SIG{})", ending.signal, name != nullptr ? name : "?");
+}
+
+}  // namespace
+
+std::string Failure::text() const {
+  const auto seconds = std::chrono::time_point_cast<std::chrono::seconds>(time);
+  const auto at = fmt::format("{:%Y-%m-%d %H:%M:%S}",
+                              fmt::localtime(std::chrono::system_clock::to_time_t(seconds)));
+  std::string text =
+      rank < 0 ? fmt::format("{} is lost: {} at {}", host, reason, at)
+               : fmt::format("rank {} (local rank {} on {}, pid {}) failed first: {} at {}", rank,
+                             local_rank, host, pid, ending_text(ending), at);
+  if (rank >= 0 && !reason.empty()) text += "; " + reason;
+  if (told) {
+    text += fmt::format("\n{}", indented(told->message));
+    if (!told->details.empty()) text += fmt::format("\n{}", indented(told->details));
+  }
+  if (!log.empty()) text += "\n  its output: " + log;
+  return text;
+}
+
+std::string to_message(const Failure& failure) {
+  const auto since = failure.time.time_since_epoch();
+  nlohmann::json content = {
+      {"rank", failure.rank},
+      {"local_rank", failure.local_rank},
+      {"host", failure.host},
+      {"pid", failure.pid},
+      {"code", failure.ending.code},
+      {"signal", failure.ending.signal},
+      {"time_ms", std::chrono::duration_cast<std::chrono::milliseconds>(since).count()},
+      {"reason", failure.reason},
+      {"log", failure.log}};
+  if (failure.told) {
+    content["message"] = failure.told->message;
+    content["details"] = failure.told->details;
+  }
+  return content.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+Failure failure_from(const std::string& message) {
+  try {
+    const auto content = nlohmann::json::parse(message);
+    Failure failure;
+    failure.rank = content.at("rank").get<int>();
+    failure.local_rank = content.at("local_rank").get<int>();
+    failure.host = content.at("host").get<std::string>();
+    failure.pid = content.at("pid").get<pid_t>();
+    failure.ending = {.code = content.at("code").get<int>(),
+                      .signal = content.at("signal").get<int>()};
+    failure.time = std::chrono::system_clock::time_point(
+        std::chrono::milliseconds(content.at("time_ms").get<std::int64_t>()));
+    failure.reason = content.at("reason").get<std::string>();
+    failure.log = content.at("log").get<std::string>();
+    if (content.contains("message"))
+      failure.told = ToldError{.message = content.at("message").get<std::string>(),
+                               .details = content.at("details").get<std::string>()};
+    return failure;
+  } catch (const nlohmann::json::exception&) {
+    throw Error(ErrorCode::io, "another host's launcher sent what is no failure",
+                "start the same version of troupe on all hosts");
+  }
+}
+
+Outcome::Next Outcome::ended(const Failure& process) {
+  const Ending& ending = process.ending;
+  if (ending.exit_code() == 0 && process.rank >= 0) return Next::wait;
+  if (first_ || ending_all_) return Next::wait;
+  if (ending.exit_code() == exit_stopped) {
+    stopped_ = true;
+    return Next::wait;
+  }
+  if (stop_signal_ != 0 && ending.exit_code() == 128 + stop_signal_) {
+    ended_by_signal_ = true;
+    return Next::wait;
+  }
+  first_ = process;
+  return Next::end_others;
+}
+
+int Outcome::exit_code() const {
+  if (first_) return first_->ending.exit_code() != 0 ? first_->ending.exit_code() : exit_failed;
+  if (stopped_) return exit_stopped;
+  return ended_by_signal_ ? 128 + stop_signal_ : exit_done;
+}
+
+}  // namespace troupe

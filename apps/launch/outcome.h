@@ -1,0 +1,62 @@
+#pragma once
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "apps/launch/child.h"
+#include "runtime/world/error_file.h"
+
+namespace troupe {
+
+/// One process that failed, or a host whose processes cannot be seen any more.
+struct Failure {
+  int rank = -1;  ///< -1 for a host
+  int local_rank = -1;
+  std::string host;
+  pid_t pid = 0;
+  Ending ending;
+  std::chrono::system_clock::time_point time;
+  std::optional<ToldError> told;
+  std::string reason;  ///< what the launcher knows beside the ending; may be empty
+  std::string log;     ///< where its streams went; empty if to the launcher's own
+
+  /// What the launcher prints of it: rank, host, exit code or signal, time, and what it said
+  /// itself.
+  std::string text() const;
+};
+
+/// For the launchers of the other hosts.
+std::string to_message(const Failure& failure);
+/// Throws Error (io) for anything that to_message has not made.
+Failure failure_from(const std::string& message);
+
+/// What the endings of a job's processes come to. No clock and no process in it.
+class Outcome {
+ public:
+  enum class Next { wait, end_others };
+
+  /// A signal that asks to stop was passed on: processes may end by it.
+  void stop_asked(int signal) { stop_signal_ = signal; }
+
+  /// A process has ended. After the first failure, or once `end_others` was asked for by the caller
+  /// for another reason, further endings change nothing.
+  Next ended(const Failure& process);
+
+  /// The launcher has begun to end all processes for a reason of its own.
+  void ending_all() { ending_all_ = true; }
+
+  const std::optional<Failure>& first() const { return first_; }
+  bool stopped() const { return stopped_; }  ///< a process ended with exit_stopped
+
+  /// The first failure's exit code; else 75 if a process was stopped with a checkpoint to resume
+  /// from; else 128 + the signal that was passed on, if a process ended by it; else 0.
+  int exit_code() const;
+
+ private:
+  std::optional<Failure> first_;
+  bool stopped_ = false, ended_by_signal_ = false, ending_all_ = false;
+  int stop_signal_ = 0;
+};
+
+}  // namespace troupe

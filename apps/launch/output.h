@@ -1,0 +1,57 @@
+#pragma once
+#include <atomic>
+#include <filesystem>
+#include <list>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "apps/launch/child.h"
+
+namespace troupe {
+
+/// Copies what processes write: all of it to files, and to a stream of ours line by line, each with
+/// a prefix, so that lines of several processes never mix. A line longer than 64 KiB comes in
+/// pieces.
+///
+/// A thread of its own does the copying: a terminal that does not keep up slows the processes that
+/// write, but never their supervision.
+class OutputPump {
+ public:
+  OutputPump();
+  ~OutputPump() { finish(); }
+  OutputPump(const OutputPump&) = delete;
+  OutputPump& operator=(const OutputPump&) = delete;
+
+  /// A descriptor for a process to write to. `console` is 1 or 2, where lines are copied to.
+  /// Throws Error (io) if the file cannot be made.
+  Descriptor add(const std::filesystem::path& file, int console, std::string prefix);
+
+  /// Copies what has been written so far and ends, also if somebody still holds an end open.
+  void finish();
+
+ private:
+  struct Source {
+    Descriptor reading, file;
+    int console = 1;
+    std::string prefix, line;
+  };
+  void run();
+  static bool copy(Source& source);  ///< one read; false at the end of the stream
+  static void print_lines(Source& source, bool all);
+
+  std::mutex mutex_;  // the list; its elements belong to the thread
+  std::list<Source> sources_;
+  Descriptor wake_;
+  std::atomic<bool> finishing_ = false;
+  std::jthread thread_;
+};
+
+/// The template's ${NAME} filled in: role_name, local_rank, rank, hostname.
+std::string prefix_of(std::string text, const std::map<std::string, std::string>& macros);
+
+/// A new file to write to, and the folders above it. Throws Error (io).
+Descriptor new_file(const std::filesystem::path& file);
+
+}  // namespace troupe

@@ -1,0 +1,67 @@
+// Which program a launched command means.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+#include "apps/launch/launch_options.h"
+#include "runtime/error.h"
+#include "runtime/text.h"
+
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool can_run(const fs::path& path) {
+  return fs::is_regular_file(path) && ::access(path.c_str(), X_OK) == 0;
+}
+
+/// The file that a shell would run for this word; empty if there is none.
+fs::path found(const std::string& word) {
+  if (word.find('/') != word.npos) return can_run(word) ? fs::path(word) : fs::path();
+  const char* path = std::getenv("PATH");
+  std::string_view folders = path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin";
+  while (!folders.empty()) {
+    const auto end = std::min(folders.find(':'), folders.size());
+    const fs::path candidate = fs::path(folders.substr(0, end)) / word;
+    if (end > 0 && can_run(candidate)) return candidate;
+    folders.remove_prefix(std::min(end + 1, folders.size()));
+  }
+  return {};
+}
+
+}  // namespace
+
+Program program_of(const std::vector<std::string>& command, bool program_only) {
+  // The verbs that make sense in several processes, and those that explain themselves.
+  constexpr std::array<std::string_view, 8> verbs{"train",   "eval", "export", "inspect",
+                                                  "options", "plan", "doctor", "--version"};
+  if (command.empty())
+    throw Error(ErrorCode::usage, "launch: nothing to start is given",
+                "troupe launch --standalone --nproc-per-node 2 -- train options.yaml");
+  const std::string& word = command.front();
+  if (!program_only && std::find(verbs.begin(), verbs.end(), word) != verbs.end()) {
+    Program self{fs::read_symlink("/proc/self/exe"), {"troupe"}};
+    self.words.insert(self.words.end(), command.begin(), command.end());
+    return self;
+  }
+  if (const auto path = found(word); !path.empty()) return {path, command};
+  if (fs::path(word).extension() == ".py")
+    throw Error(ErrorCode::usage, fmt::format("launch: {} is not a program that can be run", word),
+                fmt::format("troupe launch ... -- python3 {}", word));
+  if (fs::exists(word))
+    throw Error(ErrorCode::usage, fmt::format("launch: {} is not a program that can be run", word),
+                fs::path(word).extension() == ".yaml"
+                    ? fmt::format("troupe launch ... -- train {}", word)
+                    : fmt::format("chmod +x {}", word));
+  throw Error(
+      ErrorCode::usage,
+      fmt::format("launch: {} is neither a verb of troupe nor a program", word.substr(0, 128)),
+      fmt::format("did you mean {}? A program of the current folder is ./{}",
+                  nearest(word.substr(0, 64), verbs), word.substr(0, 64)));
+}
+
+}  // namespace troupe

@@ -1,0 +1,69 @@
+// troupe launch: one run in several processes, on one host or many.
+#include <algorithm>
+#include <cctype>
+#include <memory>
+#include <string>
+
+#include "apps/launch/launcher.h"
+#include "apps/verbs.h"
+
+namespace troupe {
+namespace {
+
+/// A flag in torchrun's two spellings, of which the help shows the one with dashes, and its
+/// variable (PET_NNODES for --nnodes), which the flag overrides.
+template <class Value>
+void add(CLI::App& verb, const std::string& name, Value& value, const std::string& help) {
+  const std::string spelt = name.substr(name.find("--") + 2);
+  std::string underscored = spelt;
+  std::replace(underscored.begin(), underscored.end(), '-', '_');
+  std::string variable = "PET_" + underscored;
+  std::transform(variable.begin(), variable.end(), variable.begin(), ::toupper);
+  if (underscored != spelt) verb.add_option("--" + underscored, value)->group("");
+  verb.add_option(name, value, help)->envname(variable);
+}
+
+void add_world_flags(CLI::App& verb, LaunchFlags& flags) {
+  verb.add_flag("--standalone", flags.standalone, "this host alone");
+  add(verb, "--nnodes", flags.nnodes, "hosts");
+  add(verb, "--nproc-per-node", flags.nproc_per_node, "processes here: a number, auto, cpu, gpu");
+  add(verb, "--node-rank", flags.node_rank, "this host's number, from 0");
+  add(verb, "--rdzv-endpoint", flags.rdzv_endpoint, "HOST:PORT where all hosts' launchers meet");
+  add(verb, "--rdzv-id", flags.rdzv_id, "name of the job, the same on all hosts");
+  add(verb, "--rdzv-backend", flags.rdzv_backend, "c10d or static, without effect");
+  add(verb, "--rdzv-conf", flags.rdzv_conf, "join_timeout=SECONDS");
+  add(verb, "--master-addr", flags.master_addr, "MASTER_ADDR; a place to meet as well");
+  add(verb, "--master-port", flags.master_port, "MASTER_PORT");
+  add(verb, "--local-addr", flags.local_addr, "address of this host");
+}
+
+void add_process_flags(CLI::App& verb, LaunchFlags& flags) {
+  add(verb, "--max-restarts", flags.max_restarts, "noted; the first failure ends the run");
+  add(verb, "--grace-period", flags.grace_period, "seconds from TERM to KILL");
+  add(verb, "--log-dir", flags.log_dir, "folder for the processes' output");
+  add(verb, "-r,--redirects", flags.redirects, "streams to files: 3 (all), 0:1,1:2");
+  add(verb, "-t,--tee", flags.tee, "streams to files and here, by lines");
+  add(verb, "--local-ranks-filter", flags.local_ranks_filter, "local ranks shown here: 0,1");
+  add(verb, "--role", flags.role, "ROLE_NAME of the processes");
+  add(verb, "--log-line-prefix-template", flags.log_line_prefix_template,
+      "of --tee: '${hostname}:${rank}: '");
+  add(verb, "--monitor-interval", flags.monitor_interval, "accepted, without effect");
+  add(verb, "--start-method", flags.start_method, "accepted, without effect");
+  verb.add_flag("--no-python,--no_python", flags.no_python, "COMMAND is a program, not a verb");
+}
+
+}  // namespace
+
+void add_launch_verb(CLI::App& app, ChosenVerb& chosen) {
+  auto flags = std::make_shared<LaunchFlags>();
+  CLI::App* verb = app.add_subcommand("launch", "Run a verb or program in several processes");
+  add_world_flags(*verb, *flags);
+  add_process_flags(*verb, *flags);
+  verb->add_option("COMMAND", flags->command,
+                   "after --: train, another verb, or a program, and its words");
+  verb->positionals_at_end();
+  verb->callback(
+      [flags, &chosen] { chosen = [flags](const std::string&) { return launch(check(*flags)); }; });
+}
+
+}  // namespace troupe

@@ -1,0 +1,80 @@
+#include "runtime/world/error_file.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace troupe {
+namespace {
+
+constexpr std::size_t longest_file = 1 << 20, longest_text = 16 << 10;
+
+/// A text that may be shown on a terminal: no control characters but line ends and tabs.
+std::string printable(std::string text) {
+  if (text.size() > longest_text) text = text.substr(0, longest_text) + " ...";
+  for (char& c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f) c = '?';
+  }
+  return text;
+}
+
+/// A member that is a text, or a number written as one.
+std::string text_in(const nlohmann::json& object, const char* name) {
+  if (!object.is_object() || !object.contains(name)) return {};
+  const auto& value = object[name];
+  return value.is_string() ? value.get<std::string>() : value.is_number() ? value.dump() : "";
+}
+
+}  // namespace
+
+void tell_launcher(const Error& error) {
+  const char* file = std::getenv("TORCHELASTIC_ERROR_FILE");
+  if (file == nullptr || *file == '\0') return;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  write_error_file(file,
+                   {.message = error.message(),
+                    .details = error.remedy().empty() ? "" : fmt::format("try: {}", error.remedy()),
+                    .time = std::chrono::duration_cast<std::chrono::seconds>(now).count()});
+}
+
+bool write_error_file(const std::filesystem::path& file, const ToldError& told) {
+  const nlohmann::json content = {
+      {"message",
+       {{"message", told.message},
+        {"extraInfo",
+         {{"py_callstack", told.details}, {"timestamp", std::to_string(told.time)}}}}}};
+  const auto part = file.string() + fmt::format(".{}", ::getpid());
+  std::ofstream stream(part);
+  stream << content.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  stream.close();
+  std::error_code failed;
+  if (stream) std::filesystem::rename(part, file, failed);
+  return stream.good() && !failed;
+}
+
+std::optional<ToldError> read_error_file(const std::filesystem::path& file) {
+  std::error_code failed;
+  const auto size = std::filesystem::file_size(file, failed);
+  if (failed || size == 0 || size > longest_file) return std::nullopt;
+  std::ifstream stream(file);
+  const auto content = nlohmann::json::parse(stream, nullptr, false);
+  if (!content.is_object() || !content.contains("message")) return std::nullopt;
+  // A plain text instead of an object is the older format.
+  const auto& message = content["message"];
+  ToldError told;
+  told.message =
+      printable(message.is_object() ? text_in(message, "message") : text_in(content, "message"));
+  if (message.is_object() && message.contains("extraInfo")) {
+    told.details = printable(text_in(message["extraInfo"], "py_callstack"));
+    told.time = std::atoll(text_in(message["extraInfo"], "timestamp").c_str());
+  }
+  if (told.message.empty()) return std::nullopt;
+  return told;
+}
+
+}  // namespace troupe

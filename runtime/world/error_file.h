@@ -1,0 +1,31 @@
+#pragma once
+// The file in which a failing process tells its launcher why, in torchrun's format:
+// {"message": {"message": "...", "extraInfo": {"py_callstack": "...", "timestamp": "1700000000"}}}
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "runtime/error.h"
+
+namespace troupe {
+
+/// What a process said of its own failure.
+struct ToldError {
+  std::string message;    ///< one line
+  std::string details;    ///< a call stack or remedy; may be empty
+  std::int64_t time = 0;  ///< seconds since 1970; 0 if it was not told
+};
+
+/// Tells the launcher of this process, if one asked for it (TORCHELASTIC_ERROR_FILE), why it ends.
+/// Never throws: the error that is told matters more than that it could not be written.
+void tell_launcher(const Error& error);
+
+/// Writes an error file, in one piece. False if it cannot be written.
+bool write_error_file(const std::filesystem::path& file, const ToldError& told);
+
+/// What is in the file of a process; nothing if there is none or it is damaged. Its texts come from
+/// any program: control characters are replaced and the length is bounded.
+std::optional<ToldError> read_error_file(const std::filesystem::path& file);
+
+}  // namespace troupe
