@@ -242,7 +242,8 @@ MemoryBound memory_bound(const PipelineOptions& options, const Graph& graph,
     const std::size_t credits = stage_options(options, s, 0).schedule.credits;
     const std::size_t activations = credits * bytes.saved + bytes.working + bytes.gradient;
     // The committed version, the next one, and the one that a checkpoint is being written from.
-    const std::size_t copies = (options.writer ? 3 : 2) * (options.sgd.momentum != 0 ? 2 : 1);
+    const std::size_t copies =
+        (options.writer ? std::size_t{3} : 2) * (options.sgd.momentum != 0 ? 2 : 1);
     bound.parts.push_back({fmt::format("stage {} activations", s), activations * options.replicas});
     bound.parts.push_back(
         {fmt::format("stage {} state", s), copies * bytes.state * options.replicas});

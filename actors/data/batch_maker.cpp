@@ -43,7 +43,7 @@ Batch BatchMaker::make(const MicroBatchPlan& plan) const {
 
   Tensor labels = Tensor::empty(Shape{n}, DType::i64);
   const std::int64_t* from = dataset_.labels(split_).data<std::int64_t>();
-  std::int64_t* to = labels.data<std::int64_t>();
+  auto* to = labels.data<std::int64_t>();
   for (std::uint32_t sample : plan.samples) *to++ = from[sample];
   return {std::move(images), std::move(labels)};
 }
