@@ -5,7 +5,7 @@
 namespace troupe::shell {
 namespace {
 
-using Self = caf::stateful_actor<Life>*;
+using Self = CafActor<Life>*;
 
 void account(Life& life, Clock::time_point now) {
   auto& time = life.report.time;

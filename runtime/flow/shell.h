@@ -3,11 +3,11 @@
 // with run.cpp the only place that names CAF.
 
 #include <atomic>
-#include <caf/all.hpp>
 #include <functional>
 #include <memory>
 #include <vector>
 
+#include "runtime/flow/caf_base.h"
 #include "runtime/flow/graph.h"
 #include "runtime/flow/run.h"
 
@@ -106,9 +106,8 @@ struct Life {
   Waiting waiting = Waiting::other;
 };
 
-caf::behavior shell_actor(caf::stateful_actor<Life>* self, std::shared_ptr<Shared> shared,
-                          std::size_t node, std::shared_ptr<std::unique_ptr<Actor>> core,
-                          caf::actor supervisor);
+caf::behavior shell_actor(CafActor<Life>* self, std::shared_ptr<Shared> shared, std::size_t node,
+                          std::shared_ptr<std::unique_ptr<Actor>> core, caf::actor supervisor);
 
 /// The CAF side of Supervisor: spawns the shells, passes on commits, replaces the dead.
 struct Watch {
@@ -125,7 +124,7 @@ struct Watch {
   std::optional<Error> failure;
 };
 
-caf::behavior supervisor_actor(caf::stateful_actor<Watch>* self, std::shared_ptr<Shared> shared);
+caf::behavior supervisor_actor(CafActor<Watch>* self, std::shared_ptr<Shared> shared);
 
 }  // namespace troupe::shell
 

@@ -5,7 +5,7 @@
 namespace troupe::shell {
 namespace {
 
-using Self = caf::stateful_actor<Watch>*;
+using Self = CafActor<Watch>*;
 
 void spawn_shell(Self self, std::size_t node, std::unique_ptr<Actor> core) {
   Watch& watch = self->state;

@@ -1,0 +1,52 @@
+#pragma once
+// Inside the runtime: the CAF actor that shells and supervisor are made of.
+
+#include <caf/all.hpp>
+
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace troupe::shell {
+
+#if defined(__SANITIZE_THREAD__)
+
+/// Tells the thread sanitizer what CAF's mailboxes promise: what a sender did before it sent is
+/// seen by the handler, and an actor's handlers run one after another. The promise is kept by
+/// atomics inside libcaf_core, which Debian builds without the sanitizer, so it cannot see them.
+class CafBase : public caf::event_based_actor {
+ public:
+  using caf::event_based_actor::enqueue;
+  using caf::event_based_actor::event_based_actor;
+
+  void launch(caf::execution_unit* unit, bool lazy, bool hide) override {
+    __tsan_release(this);
+    caf::event_based_actor::launch(unit, lazy, hide);
+  }
+  void initialize() override {
+    __tsan_acquire(this);
+    caf::event_based_actor::initialize();
+    __tsan_release(this);
+  }
+  void enqueue(caf::mailbox_element_ptr message, caf::execution_unit* unit) override {
+    __tsan_release(this);
+    caf::event_based_actor::enqueue(std::move(message), unit);
+  }
+  caf::invoke_message_result consume(caf::mailbox_element& message) override {
+    __tsan_acquire(this);
+    const auto result = caf::event_based_actor::consume(message);
+    __tsan_release(this);
+    return result;
+  }
+};
+
+#else
+
+using CafBase = caf::event_based_actor;
+
+#endif
+
+template <class State>
+using CafActor = caf::stateful_actor<State, CafBase>;
+
+}  // namespace troupe::shell
