@@ -26,10 +26,15 @@ def variants(busy):
                              ["plain", "fused"])
 
 
+def first_pace(worker, reading):
+    """Seconds of a step, roughly: of two steps, after two to warm up."""
+    worker.ask("time", 2)
+    return worker.ask("time", 2)[reading] / 2
+
+
 def pace(worker, seconds, reading):
     """Seconds of a step, the least of three readings."""
-    worker.ask("time", 2)
-    count = max(2, round(0.3 * seconds / (worker.ask("time", 2)[0] / 2)))
+    count = max(2, round(0.3 * seconds / first_pace(worker, 0)))
     return min(worker.ask("time", count)[reading] for _ in range(3)) / count
 
 
@@ -42,14 +47,18 @@ def compare_losses(losses, worker):
     return theirs[-1]
 
 
-def fastest(candidates, count, pace_of, losses, notes):
-    """The `count` fastest candidates, (seconds of a step, worker); the others are closed. One after
-    the other, so that none waits beside another one."""
+def fastest(candidates, count, seconds, reading, losses, notes):
+    """The `count` fastest candidates whose losses are right; the others are closed. One after the
+    other, so that none waits beside another one. What is half as fast at once is not looked at
+    further."""
     rated, paces = [], []
     for worker in candidates:
         try:
-            compare_losses(losses, worker)
-            rated.append((pace_of(worker), worker))
+            first = first_pace(worker, reading)
+            slow = len(rated) == count and first > 2 * rated[-1][0]
+            if not slow:
+                compare_losses(losses, worker)
+            rated.append((first if slow else pace(worker, seconds, reading), worker))
         except RuntimeError as error:
             notes.append(f"left out: {error}")
             worker.close()
@@ -62,37 +71,36 @@ def fastest(candidates, count, pace_of, losses, notes):
     if not rated:
         raise RuntimeError("; ".join(notes))
     notes.append("PyTorch's ms a step at the choice: " + ", ".join(paces))
-    return rated
-
-
-chosen = {}  # model: the names of PyTorch's fastest variants, which other rows of it take over
-
-
-def peers_of(model, python, pace_of, losses, quick, busy, notes):
-    script = ROOT / "bench" / "pytorch_step.py"
-    known = chosen.get(model)
-    all_of_them = list(variants(busy))[:1 if quick else None]
-    candidates = ((" ".join(map(str, way)), [python, script, model, *way]) for way in all_of_them)
-    rated = fastest((Worker(name, command) for name, command in candidates
-                     if known is None or name in known), 3, pace_of, losses, notes)
-    chosen[model] = [worker.name for _, worker in rated]
     return [worker for _, worker in rated]
+
+
+chosen = {}  # model: PyTorch's fastest variants, which other rows of that model take over
+
+
+def peers_of(model, python, seconds, reading, losses, quick, notes):
+    script = ROOT / "bench" / "pytorch_step.py"
+    ways = chosen.get(model) or list(variants(reading == 1))[:1 if quick else None]
+    workers_of_ways = (Worker(" ".join(map(str, way)), [python, script, model, *way])
+                       for way in ways)
+    peers = fastest(workers_of_ways, 3, seconds, reading, losses, notes)
+    chosen[model] = [worker.name.split() for worker in peers]
+    return peers
 
 
 def training_step(key, python, repetitions, quick, busy):
     what, model, batch, convolution, bar = STEPS[key]
     notes, seconds = [], 0.4 if quick else 1.0
     reading = 1 if busy else 0  # of a worker's answer: wall seconds, seconds of processor time
-    pace_of = lambda worker: pace(worker, seconds, reading)
     ours = [Worker(f"{threads} thread(s)", [BIN / "step_bench", model, threads, convolution])
             for threads in ([1] if busy else [2, 1])]
     with workers([*ours]) as all_workers:
         losses = ours[0].ask("losses", 3 if quick else 20)
         for other in ours[1:]:
             compare_losses(losses, other)
-        peers = peers_of(model, python, pace_of, losses, quick, busy, notes)
+        peers = peers_of(model, python, seconds, reading, losses, quick, notes)
         all_workers += peers
-        counts = {worker: max(2, round(seconds / pace_of(worker))) for worker in all_workers}
+        counts = {worker: max(2, round(seconds / pace(worker, seconds, 0)))
+                  for worker in all_workers}
         rates = {worker: [] for worker in all_workers}
         for _ in range(repetitions):  # in turn, so that all see the same machine
             for pair in itertools.product(all_workers[:len(ours)], peers):
