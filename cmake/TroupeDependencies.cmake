@@ -9,6 +9,7 @@ find_package(nlohmann_json REQUIRED)  # nlohmann-json3-dev
 find_package(dnnl REQUIRED)           # libdnnl-dev
 find_package(ZLIB REQUIRED)           # zlib1g-dev
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)  # libssl-dev
+find_package(Gloo REQUIRED)            # libgloo-dev
 
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(LZ4 REQUIRED IMPORTED_TARGET liblz4)    # liblz4-dev

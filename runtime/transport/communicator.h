@@ -92,4 +92,21 @@ struct ShmOptions {
 Result<std::unique_ptr<Communicator>> make_shm_communicator(Store& store, int rank, int size,
                                                             const ShmOptions& options = {});
 
+struct GlooOptions {
+  /// Prefix of the keys put into the store; one a communicator and generation.
+  std::string group = "gloo";
+  /// For the peers to appear.
+  std::chrono::milliseconds timeout{30'000};
+  /// Name of the network interface whose address is used ("eth0"); empty: the first that is up and
+  /// not loopback, else loopback.
+  std::string interface;
+};
+
+/// Ranks that reach each other by TCP. Every rank calls it with the same size, group and store;
+/// returns when all are connected, or with who is missing. What travels is neither encrypted nor,
+/// after the first words, authenticated: for private networks. Makes the process ignore SIGPIPE if
+/// nothing handles it, since Gloo's writes raise it.
+Result<std::unique_ptr<Communicator>> make_gloo_communicator(Store& store, int rank, int size,
+                                                             const GlooOptions& options = {});
+
 }  // namespace troupe

@@ -20,12 +20,9 @@ template <class Arrival>
 class InboxExchange : public Exchange {
  public:
   void meet() final {
-    for (int peer = 0; peer < endpoint_.size(); ++peer) {
-      if (peer == endpoint_.rank()) continue;
-      const Arrival header = at(peer).called->get();
-      if (!header.call.fits(call_)) throw endpoint_.misfit(peer, tag_, header.call, call_);
-      at(peer).stream = header.stream;
-    }
+    const std::vector<Arrival> calls = meeting_.meet();
+    for (std::size_t peer = 0; peer < calls.size(); ++peer)
+      peers_[peer].stream = calls[peer].stream;
   }
 
   void expect(int from, Stream stream, std::byte* into, std::size_t bytes) final {
@@ -59,15 +56,9 @@ class InboxExchange : public Exchange {
                 const CollectiveCall& call)
       : endpoint_(endpoint),
         inbox_(inbox),
-        tag_(tag),
         call_(call),
-        peers_(static_cast<std::size_t>(endpoint.size())) {
-    for (int peer = 0; peer < endpoint_.size(); ++peer) {
-      if (peer == endpoint_.rank()) continue;
-      at(peer).called = std::make_shared<Awaited<Arrival>>();
-      inbox_.expect({peer, InboxKey::Kind::collective, tag}, at(peer).called);
-    }
-  }
+        meeting_(endpoint, inbox, tag, call),
+        peers_(static_cast<std::size_t>(endpoint.size())) {}
 
   Endpoint& endpoint_;
 
@@ -78,7 +69,6 @@ class InboxExchange : public Exchange {
     std::size_t bytes = 0;
   };
   struct Peer {
-    std::shared_ptr<Awaited<Arrival>> called;
     std::uint64_t stream = 0;
     std::array<std::deque<Expected>, 2> expected;
     std::array<std::deque<Arrival>, 2> taken;
@@ -86,8 +76,8 @@ class InboxExchange : public Exchange {
   Peer& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
 
   Inbox<Arrival>& inbox_;
-  const std::uint64_t tag_;
   const CollectiveCall call_;
+  Meeting<Arrival> meeting_;
   std::vector<Peer> peers_;
 };
 

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "runtime/transport/endpoint.h"
 #include "runtime/transport/inbox.h"
@@ -61,6 +62,38 @@ class Awaited final : public Inbox<Arrival>::Waiter {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Result<Arrival>> end_;
+};
+
+/// The calls of one collective at all ranks. An Arrival has a `call`.
+template <class Arrival>
+class Meeting {
+ public:
+  Meeting(Endpoint& endpoint, Inbox<Arrival>& inbox, std::uint64_t tag, CollectiveCall call)
+      : endpoint_(endpoint), tag_(tag), call_(std::move(call)) {
+    for (int peer = 0; peer < endpoint.size(); ++peer) {
+      awaited_.push_back(std::make_shared<Awaited<Arrival>>());
+      if (peer != endpoint.rank())
+        inbox.expect({peer, InboxKey::Kind::collective, tag}, awaited_.back());
+    }
+  }
+
+  /// Waits for all; throws if one differs. By rank, nothing for this one.
+  std::vector<Arrival> meet() {
+    std::vector<Arrival> calls(awaited_.size());
+    for (int peer = 0; peer < endpoint_.size(); ++peer) {
+      if (peer == endpoint_.rank()) continue;
+      Arrival& arrival = calls[static_cast<std::size_t>(peer)];
+      arrival = awaited_[static_cast<std::size_t>(peer)]->get();
+      if (!arrival.call.fits(call_)) throw endpoint_.misfit(peer, tag_, arrival.call, call_);
+    }
+    return calls;
+  }
+
+ private:
+  Endpoint& endpoint_;
+  const std::uint64_t tag_;
+  const CollectiveCall call_;
+  std::vector<std::shared_ptr<Awaited<Arrival>>> awaited_;
 };
 
 }  // namespace troupe::transport

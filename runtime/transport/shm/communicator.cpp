@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "runtime/transport/described.h"
+
 namespace troupe::transport {
 namespace {
 
@@ -137,7 +139,7 @@ void ShmCommunicator::send_call(int to, std::uint64_t tag, std::uint64_t stream,
   descriptor.stream = stream;
   descriptor.root = call.root;
   descriptor.call = static_cast<std::uint8_t>(call.kind);
-  descriptor.set_meta(call.meta);
+  describe(call.meta, descriptor);
   Works done;
   {
     Peer& peer = *at(to);
@@ -172,7 +174,7 @@ bool ShmCommunicator::place(Peer& peer, const Waiting& send, Works& done) {
   Descriptor descriptor;
   descriptor.kind = Descriptor::Kind::tensor;
   descriptor.tag = send.tag;
-  descriptor.set_meta(TensorMeta::of(send.tensor));
+  describe(TensorMeta::of(send.tensor), descriptor);
   descriptor.set_block(*block, send.tensor.bytes());
   push(peer, {descriptor, block, send.work}, done);
   return true;

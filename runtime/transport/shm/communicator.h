@@ -118,6 +118,7 @@ class ShmCommunicator final : public Endpoint {
   bool drain(int rank);
   void handle(int rank, const Descriptor& descriptor);
   std::shared_ptr<Slot> open_slot(int rank, const Descriptor& descriptor, const std::byte*& data);
+  TensorMeta meta_in(int rank, const Descriptor& descriptor) const;
   void read_notes(int rank);
   void handle(int rank, Note note);
   void hang_up(int rank, const Error& error, bool lost);

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "runtime/transport/described.h"
 #include "runtime/transport/shm/communicator.h"
 
 namespace troupe::transport {
@@ -96,9 +97,9 @@ bool ShmCommunicator::drain(int rank) {
 void ShmCommunicator::handle(int rank, const Descriptor& descriptor) {
   ShmArrival arrival;
   if (descriptor.kind == Descriptor::Kind::collective) {
-    const auto meta = descriptor.meta();
-    if (!meta || !names_a_call(descriptor.call)) throw damaged(rank, "a call is of no kind");
-    arrival.call = {static_cast<CollectiveCall::Kind>(descriptor.call), descriptor.root, *meta};
+    if (!names_a_call(descriptor.call)) throw damaged(rank, "a call is of no kind");
+    arrival.call = {static_cast<CollectiveCall::Kind>(descriptor.call), descriptor.root,
+                    meta_in(rank, descriptor)};
     arrival.stream = descriptor.stream;
     inbox_.arrive({rank, InboxKey::Kind::collective, descriptor.tag}, std::move(arrival));
     return;
@@ -109,11 +110,18 @@ void ShmCommunicator::handle(int rank, const Descriptor& descriptor) {
     inbox_.arrive({rank, InboxKey::Kind::piece, descriptor.tag}, std::move(arrival));
     return;
   }
-  const auto meta = descriptor.meta();
-  if (descriptor.kind != Descriptor::Kind::tensor || !meta || meta->bytes() != descriptor.bytes)
-    throw damaged(rank, "a tensor's description is impossible");
-  arrival.meta = *meta;
+  arrival.meta = meta_in(rank, descriptor);
+  if (descriptor.kind != Descriptor::Kind::tensor || arrival.meta.bytes() != descriptor.bytes)
+    throw damaged(rank, "a tensor's bytes are not those of its shape");
   inbox_.arrive({rank, InboxKey::Kind::tensor, descriptor.tag}, std::move(arrival));
+}
+
+TensorMeta ShmCommunicator::meta_in(int rank, const Descriptor& descriptor) const {
+  try {
+    return described(descriptor);
+  } catch (const Error& error) {
+    throw damaged(rank, error.message());
+  }
 }
 
 std::shared_ptr<Slot> ShmCommunicator::open_slot(int rank, const Descriptor& descriptor,

@@ -24,10 +24,6 @@ constexpr int size_seals = F_SEAL_SHRINK | F_SEAL_GROW;
 
 }  // namespace
 
-Fd::~Fd() {
-  if (number_ >= 0) ::close(number_);
-}
-
 std::shared_ptr<SharedMemory> SharedMemory::create(std::size_t bytes) {
   Fd fd(::memfd_create("troupe", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) refuse("making shared memory", bytes, errno);

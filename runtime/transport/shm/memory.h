@@ -3,28 +3,10 @@
 
 #include <cstddef>
 #include <memory>
-#include <utility>
+
+#include "runtime/transport/fd.h"
 
 namespace troupe::transport {
-
-/// A file descriptor that closes itself.
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int number) : number_(number) {}
-  Fd(Fd&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  ~Fd();
-
-  int get() const { return number_; }
-  explicit operator bool() const { return number_ >= 0; }
-
- private:
-  int number_ = -1;
-};
 
 /// Memory that processes share: an anonymous file (memfd), which goes with its last user, however
 /// that one ends, and whose size is sealed, so that no access beyond its end can be provoked.

@@ -4,10 +4,8 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <optional>
 
 #include "runtime/transport/shm/arena.h"
-#include "runtime/transport/tensor_meta.h"
 
 namespace troupe::transport {
 
@@ -28,10 +26,12 @@ struct Descriptor {
   std::uint8_t unused[7] = {};
   std::array<std::int64_t, 6> dims{};
 
-  void set_meta(const TensorMeta& meta);
-  void set_block(const Block& block, std::size_t data_bytes);
-  /// What it says of the tensor; none if there can be no such tensor.
-  std::optional<TensorMeta> meta() const;
+  void set_block(const Block& block, std::size_t data_bytes) {
+    segment = block.segment->number;
+    offset = block.offset;
+    use = block.use;
+    bytes = data_bytes;
+  }
 };
 static_assert(sizeof(Descriptor) == 112);
 

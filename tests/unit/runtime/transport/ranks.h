@@ -10,7 +10,7 @@
 
 namespace troupe::test {
 
-/// Connected communicators of a transport by its name: "local", "shm".
+/// Connected communicators of a transport by its name: "local", "shm", "gloo".
 std::vector<std::unique_ptr<Communicator>> connect(const std::string& transport, int size);
 
 /// Connects and runs `part` on a thread a rank; what it throws is thrown here.

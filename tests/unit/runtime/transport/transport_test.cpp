@@ -273,7 +273,7 @@ TEST_P(EveryTransport, TellsAllRanksOfCallsThatDiffer) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, EveryTransport, ::testing::Values("local", "shm"),
+INSTANTIATE_TEST_SUITE_P(Transports, EveryTransport, ::testing::Values("local", "shm", "gloo"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

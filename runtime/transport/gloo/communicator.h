@@ -1,0 +1,140 @@
+#pragma once
+// Inside the Gloo transport: the communicator itself.
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <map>
+#include <thread>
+
+#include "runtime/transport/gloo/mesh.h"
+#include "runtime/transport/waiters.h"
+
+namespace troupe::transport {
+
+using GlooBuffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
+
+/// A message of fixed size, so that it fits the buffer that waits for it: Gloo ends a process whose
+/// buffer is too small. Between processes of one build, as they are.
+struct ControlMessage {
+  enum class Kind : std::uint8_t { hello = 1, offer, done, call, warning, goodbye };
+  Kind kind = Kind::hello;
+  std::uint8_t dtype = 0, layout = 0, rank = 0;
+  std::int32_t number = 0;  ///< of a call: its root; of a warning: the ErrorCode
+  std::uint8_t call = 0;    ///< kind of a collective
+  std::uint64_t tag = 0;    ///< of an offer or a call
+  std::uint64_t id = 0;     ///< of an offered tensor; of a call: under which its pieces come
+  std::uint64_t seen = 0;   ///< how many messages the sender has had from the receiver
+  std::array<std::int64_t, 6> dims{};
+  std::array<char, 416> text{};  ///< of hello and warning
+};
+
+struct GlooArrival {
+  TensorMeta meta;      ///< of an offer
+  CollectiveCall call;  ///< of a collective
+  std::uint64_t id = 0;
+};
+
+/// Offers (small messages) say what a send holds. Its bytes are handed to Gloo under a slot of
+/// their own, where they wait until the receiver, who has met the offer with a receive, asks for
+/// them: nothing is buffered on the way. Two threads a peer: one for messages, one for the
+/// tensors that were asked for, which come in the order in which they were.
+class GlooCommunicator final : public Endpoint {
+ public:
+  GlooCommunicator(int rank, int size, std::unique_ptr<Mesh> mesh);
+  ~GlooCommunicator() override;
+
+  std::string name() const override { return "gloo"; }
+
+  /// Asks for the bytes of an offer.
+  void ask(int from, std::uint64_t id, const TensorMeta& meta, const ReceivePtr& receive);
+
+  // For exchanges.
+  Mesh& mesh() { return *mesh_; }
+  Inbox<GlooArrival>& inbox() { return inbox_; }
+  void tell_call(int to, std::uint64_t tag, std::uint64_t stream, const CollectiveCall& call);
+  /// Keeps what Gloo may still look at until the connections are gone.
+  void bury(std::vector<GlooBuffer> buffers, std::vector<Tensor> tensors);
+  /// The error of an operation that Gloo failed: that of the communicator, or that of the peer.
+  Error failed(int peer, const std::exception& error) const;
+
+ private:
+  struct Sending {
+    GlooBuffer buffer;
+    Tensor tensor;
+    WorkPtr work;
+  };
+  struct Receiving {
+    std::uint64_t id = 0;
+    GlooBuffer buffer;  ///< none if the connection is gone
+    Tensor tensor;
+    ReceivePtr receive;
+  };
+  struct Message {
+    std::unique_ptr<ControlMessage> content;
+    GlooBuffer buffer;
+  };
+  struct Heard {
+    ControlMessage content;
+    GlooBuffer buffer;
+    std::string gone;  ///< why it is not awaited any more
+  };
+  struct Peer {
+    std::mutex mutex;
+    std::uint64_t next_id = 0;
+    std::map<std::uint64_t, Sending> sending;  ///< by id, until the receiver says done
+    std::deque<Message> said;                  ///< until the peer has seen them
+    std::uint64_t said_and_seen = 0;           ///< messages no longer in `said`
+    std::atomic<std::uint64_t> heard = 0;
+    std::deque<Receiving> receiving;  ///< in the order in which they were asked for
+    std::condition_variable asked;
+    std::optional<Error> left;
+    std::array<Heard, 8> messages;  ///< what is heard next, in turns
+    std::thread listener, collector;
+  };
+
+  void start_send(int to, std::uint64_t tag, const Tensor& tensor, const WorkPtr& work) override;
+  void start_receive(int from, std::uint64_t tag, const TensorMeta& meta,
+                     const ReceivePtr& receive) override;
+  std::unique_ptr<Exchange> open_exchange(std::uint64_t tag, const CollectiveCall& call,
+                                          const Tensor& in, const Tensor& out) override;
+  void interrupt(const Error& error) override;
+  void warn(int peer, const Error& error) override;
+
+  void say(Peer& peer, int rank, const ControlMessage& message);  ///< its mutex is held
+  void tell(int rank, const ControlMessage& message);
+  void listen(int rank);
+  void await_message(int rank, std::size_t turn);
+  bool hear(int rank, const ControlMessage& message);  ///< false: the last one
+  void forget_seen(Peer& peer, std::uint64_t seen);
+  void end_send(Peer& peer, std::uint64_t id);
+  void collect(int rank);
+  void leave(int rank);
+  void lose(int rank, const std::exception& error);
+  void say_last(int rank, const ControlMessage& message, std::chrono::milliseconds patience);
+  Peer& at(int rank) { return *peers_[static_cast<std::size_t>(rank)]; }
+
+  std::unique_ptr<Mesh> mesh_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  Inbox<GlooArrival> inbox_;
+  std::atomic<std::uint64_t> next_stream_ = 0;
+  std::atomic<bool> interrupted_ = false;
+  std::mutex grave_mutex_;
+  std::vector<GlooBuffer> buried_buffers_;
+  std::vector<Tensor> buried_tensors_;
+};
+
+// Slots: what Gloo matches by. Control messages have slot 0.
+constexpr std::uint64_t control_slot = 0;
+constexpr std::uint64_t tensor_slot(std::uint64_t id) { return (std::uint64_t{1} << 62) | id; }
+constexpr std::uint64_t piece_slot(std::uint64_t stream) {
+  return (std::uint64_t{2} << 62) | stream;
+}
+/// Gloo's waits have a time limit, which ends the whole connection; ours have none.
+constexpr std::chrono::milliseconds no_limit = std::chrono::hours(24 * 365);
+
+std::unique_ptr<Exchange> make_gloo_exchange(GlooCommunicator& owner, std::uint64_t tag,
+                                             std::uint64_t stream, const CollectiveCall& call,
+                                             const Tensor& in, const Tensor& out);
+
+}  // namespace troupe::transport

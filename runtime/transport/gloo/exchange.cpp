@@ -1,0 +1,144 @@
+// Collectives on Gloo: pieces go straight between tensors, under slots that the calls have agreed.
+
+#include "runtime/transport/gloo/communicator.h"
+
+namespace troupe::transport {
+namespace {
+
+class GlooExchange final : public Exchange {
+ public:
+  GlooExchange(GlooCommunicator& owner, std::uint64_t tag, std::uint64_t stream,
+               const CollectiveCall& call, const Tensor& in, const Tensor& out)
+      : owner_(owner),
+        own_(stream),
+        in_(in),
+        out_(out),
+        meeting_(owner, owner.inbox(), tag, call),
+        peers_(static_cast<std::size_t>(owner.size())) {
+    for (int peer = 0; peer < owner.size(); ++peer)
+      if (peer != owner.rank()) owner.tell_call(peer, tag, stream, call);
+  }
+
+  /// What was given up half-way: Gloo may hold these buffers until the connections are gone.
+  ~GlooExchange() override {
+    std::vector<Tensor> tensors{in_, out_};
+    std::vector<GlooBuffer> buffers;
+    for (Peer& peer : peers_)
+      for (auto& stream : peer.expected)
+        for (Expected& expected : stream) {
+          buffers.push_back(std::move(expected.buffer));
+          tensors.push_back(std::move(expected.scratch));
+        }
+    for (Sent& sent : sent_) buffers.push_back(std::move(sent.buffer));
+    if (!buffers.empty()) owner_.bury(std::move(buffers), std::move(tensors));
+  }
+
+  void meet() override {
+    const std::vector<GlooArrival> calls = meeting_.meet();
+    for (std::size_t peer = 0; peer < calls.size(); ++peer) peers_[peer].stream = calls[peer].id;
+  }
+
+  void send(int to, Stream stream, const std::byte* data, std::size_t bytes) override {
+    guard(to, [&] {
+      sent_.push_back({to, owner_.mesh().buffer(const_cast<std::byte*>(data), bytes)});
+      sent_.back().buffer->send(to, piece_slot(own_ + stream));
+    });
+  }
+
+  void send_to_all(Stream stream, const std::byte* data, std::size_t bytes) override {
+    for (int step = 1; step < owner_.size(); ++step)
+      send((owner_.rank() + step) % owner_.size(), stream, data, bytes);
+  }
+
+  void expect(int from, Stream stream, std::byte* into, std::size_t bytes) override {
+    guard(from, [&] {
+      Expected expected;
+      if (!into) {
+        expected.scratch = scratch(bytes);
+        into = expected.scratch.raw();
+      }
+      expected.data = into;
+      expected.buffer = owner_.mesh().buffer(into, bytes);
+      auto& queue = at(from).expected[stream];
+      queue.push_back(std::move(expected));
+      queue.back().buffer->recv(from, piece_slot(at(from).stream + stream));
+    });
+  }
+
+  const std::byte* take(int from, Stream stream) override {
+    Peer& peer = at(from);
+    guard(from, [&] { peer.expected[stream].front().buffer->waitRecv(no_limit); });
+    Expected expected = std::move(peer.expected[stream].front());
+    peer.expected[stream].pop_front();
+    peer.taken[stream].push_back(std::move(expected.scratch));
+    return expected.data;
+  }
+
+  void give_back(int from, Stream stream) override {
+    auto& taken = at(from).taken[stream];
+    if (taken.front().defined()) spare_.push_back(std::move(taken.front()));
+    taken.pop_front();
+  }
+
+  void finish() override {
+    for (; !sent_.empty(); sent_.pop_front())
+      guard(sent_.front().to, [&] { sent_.front().buffer->waitSend(no_limit); });
+  }
+
+ private:
+  struct Expected {
+    GlooBuffer buffer;
+    Tensor scratch;  ///< where it comes to, unless the caller said where
+    const std::byte* data = nullptr;
+  };
+  struct Sent {
+    int to = 0;
+    GlooBuffer buffer;
+  };
+  struct Peer {
+    std::uint64_t stream = 0;
+    std::array<std::deque<Expected>, 2> expected;
+    std::array<std::deque<Tensor>, 2> taken;
+  };
+  Peer& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
+
+  template <class Call>
+  void guard(int peer, Call call) {
+    try {
+      call();
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw owner_.failed(peer, error);
+    }
+  }
+
+  Tensor scratch(std::size_t bytes) {
+    for (std::size_t i = 0; i < spare_.size(); ++i) {
+      if (spare_[i].bytes() < bytes) continue;
+      std::swap(spare_[i], spare_.back());
+      Tensor found = std::move(spare_.back());
+      spare_.pop_back();
+      return found;
+    }
+    return Tensor::empty({static_cast<std::int64_t>(bytes)}, DType::u8);
+  }
+
+  GlooCommunicator& owner_;
+  const std::uint64_t own_;
+  const Tensor in_, out_;
+  Meeting<GlooArrival> meeting_;
+  std::vector<Peer> peers_;
+  std::deque<Sent> sent_;
+  std::vector<Tensor> spare_;
+};
+
+}  // namespace
+
+std::unique_ptr<Exchange> make_gloo_exchange(GlooCommunicator& owner, std::uint64_t tag,
+                                             std::uint64_t stream, const CollectiveCall& call,
+                                             const Tensor& in, const Tensor& out) {
+  return std::make_unique<GlooExchange>(owner, tag, stream, call, in, out);
+}
+
+}  // namespace troupe::transport
