@@ -19,6 +19,7 @@ install(CODE "set(source \"${PROJECT_SOURCE_DIR}\")
 set(headers_folder \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/troupe\")")
 install(SCRIPT cmake/InstallHeaders.cmake)
 install(TARGETS troupe RUNTIME)
+install(DIRECTORY clusters DESTINATION ${CMAKE_INSTALL_DATADIR}/troupe FILES_MATCHING PATTERN "*.yaml")
 install(TARGETS troupe_library troupe_actors troupe_ops troupe_runtime EXPORT troupe-targets)
 
 set(config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/troupe)

@@ -1,0 +1,142 @@
+#include "apps/jobscript/container.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "apps/jobscript/script.h"
+#include "runtime/error.h"
+
+namespace troupe {
+namespace {
+
+/// Troupe is made of packages of Debian 12, so the image is one; `./dev build` installs them.
+constexpr const char* build_steps =
+    "./dev build release && cmake --install build/release --prefix /usr/local && rm -rf /src";
+
+std::string image_of(const JobRequest& request) {
+  if (!request.image.empty()) return request.image;
+  if (request.container == "edf") return "troupe.sqsh";
+  return request.container == "apptainer" ? "troupe.sif" : "localhost/troupe:latest";
+}
+
+std::string architecture_name(const JobPlan& plan) {
+  return plan.kind.architecture == "aarch64" ? "arm64" : "amd64";
+}
+
+DefinitionFile containerfile(const JobPlan& plan, bool for_enroot) {
+  std::string how = "podman build --platform linux/" + architecture_name(plan) +
+                    " -f Containerfile -t troupe SOURCES";
+  if (for_enroot) how += " && enroot import -x mount -o troupe.sqsh podman://troupe";
+  return {
+      "Containerfile",
+      fmt::format(
+          "# Troupe in a container, for {} ({}). SOURCES is a fresh clone of Troupe; build on a\n"
+          "# node of this architecture:\n"
+          "#   {}\n"
+          "FROM docker.io/library/debian:12\n"
+          "COPY . /src\n"
+          "RUN cd /src && {}\n",
+          plan.profile.title, plan.kind.architecture, how, build_steps)};
+}
+
+DefinitionFile apptainer_definition(const JobPlan& plan) {
+  return {
+      "troupe.def",
+      fmt::format(
+          "# Troupe in a container, for {} ({}). In a fresh clone of Troupe, on a node of this\n"
+          "# architecture:\n"
+          "#   apptainer build troupe.sif troupe.def\n"
+          "Bootstrap: docker\n"
+          "From: debian:12\n\n"
+          "%files\n"
+          "    . /src\n\n"
+          "%post\n"
+          "    cd /src\n"
+          "    {}\n\n"
+          "%runscript\n"
+          "    exec /usr/local/bin/troupe \"$@\"\n",
+          plan.profile.title, plan.kind.architecture, build_steps)};
+}
+
+/// A basic string of TOML.
+std::string toml_text(std::string_view text) {
+  std::string quoted = "\"";
+  for (const unsigned char c : text) {
+    if (c == '"' || c == '\\')
+      quoted += fmt::format("\\{:c}", c);
+    else if (c < 0x20 || c == 0x7f)
+      quoted += fmt::format("\\u{:04x}", c);
+    else
+      quoted += static_cast<char>(c);
+  }
+  return quoted + '"';
+}
+
+DefinitionFile edf(const JobPlan& plan, const JobRequest& request) {
+  const bool relative = image_of(request).find('/') == std::string::npos;
+  std::string text = fmt::format(
+      "# Environment of the container engine on {}; the job script hands it to srun.\n"
+      "image = {}\n",
+      plan.profile.title, toml_text((relative ? "${PWD}/" : "") + image_of(request)));
+  std::vector<std::string> mounts;
+  for (const std::string& mount : plan.profile.container.mounts)
+    mounts.push_back(toml_text(mount.find(':') == std::string::npos ? mount + ":" + mount : mount));
+  text += fmt::format("mounts = [{}]\n", fmt::join(mounts, ", "));
+  text += "workdir = \"${PWD}\"\n";
+  if (plan.gpus > 0 && !plan.profile.container.annotations.empty()) {
+    text += "\n[annotations]\n";
+    for (const auto& line : plan.profile.container.annotations)
+      text += fmt::format("# {}\n{} = {}\n", line.why, line.name, toml_text(line.text));
+  }
+  text += "\n[env]\n";
+  for (const auto& line : plan.profile.environment)
+    if (plan.holds(line))
+      text += fmt::format("# {}\n{} = {}\n", line.why, line.name, toml_text(line.text));
+  return {"troupe.toml", text};
+}
+
+}  // namespace
+
+std::vector<DefinitionFile> container_files(const JobPlan& plan, const JobRequest& request) {
+  if (request.container.empty()) return {};
+  const auto& kinds = plan.profile.container.kinds;
+  if (std::find(kinds.begin(), kinds.end(), request.container) == kinds.end())
+    throw Error(ErrorCode::usage,
+                fmt::format("{} runs no containers of {}", plan.profile.title, request.container),
+                kinds.empty() ? "leave --container out"
+                              : fmt::format("--container {}", fmt::join(kinds, " or ")));
+  if (request.container == "edf") return {containerfile(plan, true), edf(plan, request)};
+  if (request.container == "apptainer") return {apptainer_definition(plan)};
+  return {containerfile(plan, false)};
+}
+
+std::string container_setup(const JobPlan& plan, const JobRequest& request) {
+  if (request.container == "edf")
+    return "# The environment goes to srun, not to sbatch: the script itself runs outside of it.\n"
+           "srun+=(--environment=\"$PWD/troupe.toml\")\n";
+  const bool apptainer = request.container == "apptainer";
+  if (!apptainer && request.container != "podman") return {};
+  std::string words =
+      apptainer ? "apptainer exec --bind \"$PWD\""
+                : "podman run --rm --network host --ipc host --pid host --workdir \"$PWD\""
+                  " --volume \"$PWD:$PWD\"";
+  if (plan.gpus > 0 && plan.kind.gpu_cuda)
+    words += apptainer ? " --nv" : " --device nvidia.com/gpu=all";
+  for (const std::string& mount : plan.profile.container.mounts)
+    words += fmt::format(
+        " {} {}", apptainer ? "--bind" : "--volume",
+        apptainer || mount.find(':') != std::string::npos ? mount : mount + ":" + mount);
+  if (!apptainer)
+    for (const char* prefix : {"SLURM", "TROUPE", "OMP", "CUDA", "NCCL", "FI"})
+      words += fmt::format(" --env '{}_*'", prefix);
+  for (const std::string& option : plan.profile.container.options) words += " " + option;
+  return fmt::format("container=({} {})\n", words, shell_word(image_of(request)));
+}
+
+std::string container_prefix(const JobRequest& request) {
+  return request.container.empty() || request.container == "edf" ? "" : "\"${container[@]}\" ";
+}
+
+}  // namespace troupe

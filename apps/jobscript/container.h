@@ -1,0 +1,26 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "apps/jobscript/job.h"
+
+namespace troupe {
+
+/// A file that belongs to a job script, and what is in it.
+struct DefinitionFile {
+  std::string name;
+  std::string content;
+};
+
+/// The files that define the job's container, in the order of their use: what the image is built
+/// from and, for the container engine of CSCS, what it is run with (an EDF). Throws Error{usage} if
+/// the site does not run this kind.
+std::vector<DefinitionFile> container_files(const JobPlan& plan, const JobRequest& request);
+
+/// Lines of the script that set up what container_prefix uses; empty without a container.
+std::string container_setup(const JobPlan& plan, const JobRequest& request);
+
+/// What stands between srun and the program: "apptainer exec … IMAGE ", or nothing.
+std::string container_prefix(const JobRequest& request);
+
+}  // namespace troupe

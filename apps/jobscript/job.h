@@ -1,0 +1,73 @@
+#pragma once
+// From what a user asks for and what is known of a cluster to what the job is made of.
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/jobscript/profile.h"
+
+namespace troupe {
+
+/// What the command line says. What is not given is chosen from the cluster and the options file.
+struct JobRequest {
+  std::int64_t nodes = 1;
+  std::chrono::seconds time{0};
+  std::optional<std::int64_t> gpus_per_node;   ///< 0: CPU nodes
+  std::optional<std::int64_t> tasks_per_node;  ///< processes on a node
+  std::optional<std::int64_t> cpus_per_task;
+  std::optional<double> memory;  ///< GiB a node
+  std::string partition, qos, account, constraint, reservation, mail;
+  std::string name;                                   ///< of the job
+  std::optional<std::chrono::seconds> signal_before;  ///< of the time limit; 0: no signal
+  bool requeue = true;
+  std::string launcher =
+      "srun";             ///< srun: a task is a process; launch: `troupe launch` starts them
+  std::string container;  ///< edf, apptainer, podman or empty
+  std::string image;      ///< of the container; empty: named after it
+  std::string program = "troupe";
+  std::vector<std::string> sbatch;  ///< further options of #SBATCH, as they stand
+};
+
+/// What the options file asks of processes, and where it says so.
+struct RunShape {
+  std::int64_t pipeline = 1, data = 1;
+  std::int64_t intra_op_threads = 1, workers = 1;
+  std::string file;  ///< as it was named on the command line
+  std::string pipeline_where = "default", data_where = "default";
+
+  std::int64_t stages() const { return pipeline * data; }
+};
+
+/// The job as the script writes it.
+struct JobPlan {
+  ClusterProfile profile;
+  ClusterProfile::NodeKind kind;
+  ClusterProfile::Partition partition;
+  std::int64_t nodes = 1;
+  std::int64_t gpus = 0;       ///< of a node
+  std::int64_t processes = 1;  ///< of a node
+  std::int64_t tasks = 1;      ///< of a node, as Slurm counts: 1 where `troupe launch` forks
+  std::int64_t cores = 1;      ///< of a task
+  double memory = 0;           ///< GiB of a node; 0: do not ask
+  std::chrono::seconds time{0};
+  std::chrono::seconds signal_before{0};     ///< 0: none
+  std::vector<std::string_view> conditions;  ///< that hold, of ClusterProfile::Line::when
+  std::vector<std::string> notes;            ///< for the user, beside the script
+
+  bool holds(const ClusterProfile::Line& line) const;
+};
+
+/// Throws Error{usage} for what the cluster does not give (more nodes, time or GPUs than any
+/// partition allows), and Error{bad_options} where pipeline × data does not spread over the
+/// processes, naming the line to change.
+JobPlan plan_job(const ClusterProfile& profile, const JobRequest& request, const RunShape& shape);
+
+/// Throws Error{bad_options} unless every process gets the same number of stages.
+void check_spread(const RunShape& shape, std::int64_t nodes, std::int64_t processes);
+
+}  // namespace troupe

@@ -1,0 +1,240 @@
+#include "apps/jobscript/script.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+#include "apps/jobscript/container.h"
+#include "apps/jobscript/slurm_time.h"
+
+namespace troupe {
+namespace {
+
+/// "A thing" and, in the same column of every line, its reason.
+std::string with_reason(const std::string& text, const std::string& why) {
+  constexpr std::size_t column = 46;
+  if (why.empty()) return text + "\n";
+  const std::size_t gap = text.size() + 2 < column ? column - text.size() : 2;
+  return fmt::format("{}{}# {}\n", text, std::string(gap, ' '), why);
+}
+
+/// A value in double quotes where the shell would not take it whole; variables are still expanded.
+std::string shell_value(const std::string& value) {
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 ||
+           (c < 0x80 &&
+            std::string_view("_./:,+=%@-^").find(static_cast<char>(c)) != std::string_view::npos);
+  };
+  if (!value.empty() && std::all_of(value.begin(), value.end(), plain)) return value;
+  std::string quoted = "\"";
+  for (const char c : value) {
+    if (c == '"' || c == '\\' || c == '`') quoted += '\\';
+    quoted += c;
+  }
+  return quoted + '"';
+}
+
+std::string heading(const JobPlan& plan, const ScriptText& text) {
+  std::string each;
+  if (plan.gpus > 0 && plan.gpus == plan.processes)
+    each = ", each with a GPU";
+  else if (plan.gpus > 0)
+    each = fmt::format(", with {} GPU{} of a node", plan.gpus, plan.gpus == 1 ? "" : "s");
+  return fmt::format(
+      "#!/bin/bash\n"
+      "# {} on {}: {} node{} with {} process{}{}.\n"
+      "# Made by: {}\n"
+      "# Site facts of {}: {}\n",
+      text.options, plan.profile.title, plan.nodes, plan.nodes == 1 ? "" : "s", plan.processes,
+      plan.processes == 1 ? "" : "es", each, text.command_line,
+      plan.profile.checked.empty() ? "unknown date" : plan.profile.checked, plan.profile.site);
+}
+
+std::string memory_text(double gibibytes) {
+  const bool whole = gibibytes == std::floor(gibibytes);
+  return whole ? fmt::format("{:.0f}G", gibibytes)
+               : fmt::format("{:.0f}M", std::floor(gibibytes * 1024));
+}
+
+std::string gpu_request(const JobPlan& plan) {
+  std::string text = plan.kind.gpu_request;
+  // A share of a GPU, or an uneven one, cannot be asked for by the task.
+  const bool even = plan.gpus % plan.tasks == 0;
+  if (!even && text.find("{gpus_per_task}") != std::string::npos) text = "--gpus-per-node={gpus}";
+  const auto put = [&](std::string_view place, std::int64_t count) {
+    if (const std::size_t at = text.find(place); at != std::string::npos)
+      text.replace(at, place.size(), std::to_string(count));
+  };
+  put("{gpus}", plan.gpus);
+  put("{gpus_per_task}", plan.gpus / plan.tasks);
+  return text;
+}
+
+class Directives {
+ public:
+  void add(const std::string& option, const std::string& why = {}) {
+    text_ += with_reason("#SBATCH " + option, why);
+  }
+  void add_if(const std::string& value, const char* option, const std::string& why = {}) {
+    if (!value.empty()) add(fmt::format("--{}={}", option, value), why);
+  }
+  std::string take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+std::string directives(const JobPlan& plan, const JobRequest& request) {
+  Directives out;
+  out.add("--job-name=" + request.name);
+  if (!request.account.empty())
+    out.add("--account=" + request.account);
+  else if (plan.profile.needs_account)
+    out.add("--account=PROJECT", "your project: put its name here");
+  out.add_if(plan.partition.name, "partition");
+  out.add_if(plan.partition.qos, "qos");
+  out.add_if(request.reservation, "reservation");
+  out.add_if(request.constraint, "constraint");
+  out.add(fmt::format("--nodes={}", plan.nodes));
+  out.add(fmt::format("--ntasks-per-node={}", plan.tasks),
+          plan.tasks < plan.processes   ? "troupe launch starts the others"
+          : plan.gpus == plan.processes ? "a process for each GPU"
+                                        : "processes on a node");
+  out.add(fmt::format("--cpus-per-task={}", plan.cores),
+          plan.gpus > 0                ? "the cores that go with its share of the GPUs"
+          : plan.partition.whole_nodes ? "all cores of the node, which the job pays for"
+                                       : "threads of its stages and of its loader");
+  if (plan.gpus > 0) out.add(gpu_request(plan), fmt::format("{} of a node", plan.kind.gpu));
+  if (plan.memory > 0)
+    out.add("--mem=" + memory_text(plan.memory), plan.gpus > 0
+                                                     ? "of a node, in proportion to the GPUs"
+                                                     : "of a node, in proportion to the cores");
+  out.add("--time=" + slurm_time(plan.time));
+  out.add("--output=%x-%j.out");
+  out.add("--error=%x-%j.err");
+  if (plan.signal_before.count() > 0)
+    out.add(fmt::format("--signal=USR1@{}", plan.signal_before.count()),
+            "seconds before the limit: save and stop");
+  if (request.requeue) {
+    out.add("--requeue", "may queue again, under the same number");
+    out.add("--open-mode=append", "and then goes on in the same log");
+  } else {
+    out.add("--no-requeue");
+  }
+  if (!request.mail.empty()) {
+    out.add("--mail-user=" + request.mail);
+    out.add("--mail-type=END,FAIL,REQUEUE");
+  }
+  for (const auto& line : plan.profile.directives)
+    if (plan.holds(line)) out.add(line.text, line.why);
+  for (const std::string& option : request.sbatch) out.add(option);
+  return out.take();
+}
+
+std::string environment(const JobPlan& plan) {
+  std::string text =
+      "\n# The log begins with this script and with what it was given.\n"
+      "cat \"$0\"\n"
+      "env | grep -E '^(SLURM|CUDA|NCCL|FI|OMP)_' | sort\n\n";
+  for (const auto& line : plan.profile.setup)
+    if (plan.holds(line)) text += with_reason(line.text, line.why);
+  // Oversubscribed cores are slower than too few threads: no library may take more than its share.
+  text += with_reason("export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK",
+                      "threads of a process: its cores, never more");
+  text += with_reason("export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK",
+                      "srun does not take it from sbatch since 22.05");
+  for (const auto& line : plan.profile.environment)
+    if (plan.holds(line))
+      text += with_reason(fmt::format("export {}={}", line.name, shell_value(line.text)), line.why);
+  return text;
+}
+
+std::string train_words(const ScriptText& text) {
+  std::string words = "train " + shell_word(text.options);
+  for (const std::string& assignment : text.overrides) words += " -r " + shell_word(assignment);
+  return words + " -o \"$output\" --restart auto";
+}
+
+/// The array of words that every step begins with.
+std::string srun_array(const JobPlan& plan, const JobRequest& request) {
+  std::string text =
+      "\n# A process that ends with a checkpoint must not end the others before theirs is "
+      "written;\n"
+      "# one that is lost leaves them two minutes to say so.\n"
+      "srun=(srun --kill-on-bad-exit=0 --wait=120";
+  for (const auto& line : plan.profile.srun)
+    if (plan.holds(line)) text += " " + line.text;
+  text += ")\n";
+  for (const auto& line : plan.profile.srun)
+    if (plan.holds(line) && !line.why.empty())
+      text +=
+          fmt::format("# {}: {}\n", line.text.substr(0, line.text.find_first_of("=: ")), line.why);
+  text += container_setup(plan, request);
+  return text;
+}
+
+std::string run_lines(const JobPlan& plan, const JobRequest& request, const ScriptText& text) {
+  const std::string program = container_prefix(request) + shell_word(request.program);
+  std::string lines =
+      "\n# A requeued job has the same number, finds its folder again and goes on there.\n"
+      "output=outputs/$SLURM_JOB_NAME-$SLURM_JOB_ID\n";
+  lines += srun_array(plan, request);
+  if (request.launcher == "launch") {
+    lines +=
+        "\n# The launchers of the nodes meet at the first one.\n"
+        "endpoint=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1):29400\n\n"
+        "code=0\n";
+    lines += fmt::format(
+        "\"${{srun[@]}}\" {} launch --nnodes \"$SLURM_JOB_NUM_NODES\" --nproc-per-node {} \\\n"
+        "  --rdzv-endpoint \"$endpoint\" --rdzv-id \"$SLURM_JOB_ID-${{SLURM_RESTART_COUNT:-0}}\" "
+        "\\\n"
+        "  -- {} || code=$?\n",
+        program, plan.processes, train_words(text));
+  } else {
+    lines +=
+        fmt::format("\ncode=0\n\"${{srun[@]}}\" {} {} || code=$?\n", program, train_words(text));
+  }
+  return lines;
+}
+
+std::string ending(const JobPlan& plan, const JobRequest& request) {
+  if (!request.requeue || plan.signal_before.count() == 0) return "exit \"$code\"\n";
+  return "\n# 75: stopped on request, with a checkpoint. On the signal before the time limit the "
+         "job\n"
+         "# queues again and goes on from there; a cancelled one is no longer running and stays "
+         "away.\n"
+         "if [ \"$code\" -eq 75 ] && [ \"$(squeue -h -j \"$SLURM_JOB_ID\" -o %T)\" = RUNNING ]; "
+         "then\n"
+         "  scontrol requeue \"$SLURM_JOB_ID\"\n"
+         "fi\n"
+         "exit \"$code\"\n";
+}
+
+}  // namespace
+
+std::string shell_word(std::string_view word) {
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 ||
+           (c < 0x80 &&
+            std::string_view("_./:,+=%@-").find(static_cast<char>(c)) != std::string_view::npos);
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return std::string(word);
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string job_script(const JobPlan& plan, const JobRequest& request, const ScriptText& text) {
+  std::string script = heading(plan, text);
+  for (const std::string& note : plan.notes) script += fmt::format("# Note: {}.\n", note);
+  script += "#\n" + directives(plan, request);
+  script += "\nset -euo pipefail\n";
+  script += environment(plan);
+  script += run_lines(plan, request, text);
+  script += ending(plan, request);
+  return script;
+}
+
+}  // namespace troupe

@@ -1,0 +1,23 @@
+#pragma once
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "apps/jobscript/job.h"
+
+namespace troupe {
+
+/// What the script runs and how it came about.
+struct ScriptText {
+  std::string command_line;            ///< that made it, for its heading
+  std::string options;                 ///< the options file, as the job is to find it
+  std::vector<std::string> overrides;  ///< of `troupe train -r`
+};
+
+/// The whole job script for sbatch.
+std::string job_script(const JobPlan& plan, const JobRequest& request, const ScriptText& text);
+
+/// A word as a POSIX shell reads it back: as it stands, or in single quotes.
+std::string shell_word(std::string_view word);
+
+}  // namespace troupe

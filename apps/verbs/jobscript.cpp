@@ -1,0 +1,214 @@
+// troupe jobscript: the script that runs an options file on a known cluster.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "apps/command.h"
+#include "apps/jobscript/container.h"
+#include "apps/jobscript/job.h"
+#include "apps/jobscript/script.h"
+#include "apps/jobscript/slurm_time.h"
+#include "apps/load_options.h"
+#include "apps/options_table.h"
+#include "apps/verbs.h"
+#include "runtime/error.h"
+
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct JobscriptArguments {
+  bool list = false;
+  std::string cluster, time, signal_before;
+  JobRequest request;
+  bool cpu = false, no_requeue = false;
+  fs::path options;
+  std::vector<std::string> overrides;
+  std::optional<fs::path> output;
+  bool force = false;
+};
+
+int list_clusters() {
+  fmt::print("{:<16}{:<58}{:<30}{}\n", "cluster", "name", "GPUs of a node", "containers");
+  for (const fs::path& file : all_profiles()) {
+    const ClusterProfile profile = read_profile(file);
+    std::string gpus;
+    for (const auto& kind : profile.nodes)
+      if (kind.gpus > 0)
+        gpus += fmt::format("{}{} x {}, {}", gpus.empty() ? "" : "; ", kind.gpus, kind.gpu,
+                            kind.architecture);
+    fmt::print("{:<16}{:<58}{:<30}{}\n", profile.name,
+               profile.closed.empty() ? profile.title : profile.title + ", closed",
+               gpus.empty() ? "none" : gpus, fmt::join(profile.container.kinds, ", "));
+  }
+  return exit_done;
+}
+
+std::chrono::seconds time_of(const char* option, const std::string& text) {
+  const auto time = parse_slurm_time(text);
+  if (!time)
+    throw Error(ErrorCode::usage,
+                fmt::format("{} is {}, which is no time", option, text.substr(0, 40)),
+                fmt::format("{} 2:00:00, 2h, 90m or 1-12:00:00", option));
+  return *time;
+}
+
+/// What the options file asks of processes; it is checked as `troupe train` would.
+RunShape shape_of(const JobscriptArguments& arguments) {
+  OptionNode document = read_yaml(arguments.options);
+  for (const std::string& assignment : arguments.overrides) apply_override(document, assignment);
+  Options options;
+  const OptionOrigins origins = read_fields(document, option_fields(options));
+  validate(options, origins);
+  RunShape shape;
+  shape.pipeline = options.parallel.pipeline;
+  shape.data = options.parallel.data;
+  shape.intra_op_threads = options.parallel.intra_op_threads;
+  shape.workers = options.data.workers;
+  shape.file = arguments.options.string();
+  shape.pipeline_where = origins.of("parallel.pipeline");
+  shape.data_where = origins.of("parallel.data");
+  return shape;
+}
+
+JobRequest complete(const JobscriptArguments& arguments) {
+  JobRequest request = arguments.request;
+  if (!arguments.time.empty()) request.time = time_of("--time", arguments.time);
+  if (!arguments.signal_before.empty())
+    request.signal_before = arguments.signal_before == "0"
+                                ? std::chrono::seconds(0)
+                                : time_of("--signal-before", arguments.signal_before);
+  request.requeue = !arguments.no_requeue;
+  if (arguments.cpu) {
+    if (request.gpus_per_node && *request.gpus_per_node > 0)
+      throw Error(ErrorCode::usage, "--cpu and --gpus-per-node contradict each other",
+                  "leave one of them out");
+    request.gpus_per_node = 0;
+  }
+  if (request.name.empty()) request.name = arguments.options.stem().string();
+  for (const std::string* word : {&request.name, &request.account, &request.partition, &request.qos,
+                                  &request.constraint, &request.reservation, &request.mail})
+    if (word->find_first_of(" \t\r\n#\"'\\`$") != std::string::npos)
+      throw Error(ErrorCode::usage,
+                  fmt::format("\"{}\" cannot stand in a line of #SBATCH", word->substr(0, 60)),
+                  request.name == *word ? "give a --name of letters, digits, - and _"
+                                        : "leave blanks, quotes, # and $ out");
+  return request;
+}
+
+std::string content_of(const fs::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::ostringstream content;
+  content << stream.rdbuf();
+  return content.str();
+}
+
+/// Writes a file of the job; one that holds something else is kept unless `force`.
+void write(const fs::path& file, const std::string& content, bool force) {
+  std::error_code error;
+  if (!file.parent_path().empty()) fs::create_directories(file.parent_path(), error);
+  if (!force && fs::exists(file) && content_of(file) != content)
+    throw Error(ErrorCode::io,
+                fmt::format("{} is there already, with something else in it", file.string()),
+                "--force to replace it, or another folder by --output");
+  std::ofstream stream(file, std::ios::binary);
+  stream << content;
+  stream.close();
+  if (!stream)
+    throw Error(ErrorCode::io, fmt::format("{} could not be written", file.string()),
+                "check that the folder may be written to");
+}
+
+int jobscript(const JobscriptArguments& arguments, const std::string& command_line) {
+  if (arguments.list) return list_clusters();
+  if (arguments.cluster.empty())
+    throw Error(ErrorCode::usage, "no --cluster is given", "`troupe jobscript --list` shows all");
+  if (arguments.options.empty())
+    throw Error(ErrorCode::usage, "no options file is given",
+                fmt::format("troupe jobscript --cluster {} --time 2:00:00 options.yaml",
+                            arguments.cluster));
+  const ClusterProfile profile = find_profile(arguments.cluster);
+  const JobRequest request = complete(arguments);
+  const JobPlan plan = plan_job(profile, request, shape_of(arguments));
+  const auto definitions = container_files(plan, request);
+  const std::string script =
+      job_script(plan, request, {command_line, arguments.options.string(), arguments.overrides});
+  const fs::path folder = arguments.output.value_or(".");
+  for (const DefinitionFile& file : definitions) {
+    write(folder / file.name, file.content, arguments.force);
+    fmt::print(stderr, "wrote {}\n", (folder / file.name).string());
+  }
+  for (const std::string& note : plan.notes) fmt::print(stderr, "note: {}\n", note);
+  if (!arguments.output) {
+    fmt::print("{}", script);
+    return exit_done;
+  }
+  const fs::path file = folder / (request.name + ".sh");
+  write(file, script, arguments.force);
+  fmt::print(stderr, "wrote {0}; submit it with: sbatch {0}\n", file.string());
+  return exit_done;
+}
+
+void add_resources(CLI::App& verb, JobscriptArguments& arguments) {
+  JobRequest& request = arguments.request;
+  constexpr std::int64_t most = 100'000;
+  verb.add_option("-N,--nodes", request.nodes, "nodes of the job (1)")->check(CLI::Range(1L, most));
+  verb.add_option("-t,--time", arguments.time, "longest time: 2:00:00, 2h, 1-12:00:00");
+  verb.add_option("--gpus-per-node", request.gpus_per_node, "GPUs of a node; 0: CPU nodes")
+      ->check(CLI::Range(0L, 64L));
+  verb.add_flag("--cpu", arguments.cpu, "CPU nodes, as --gpus-per-node 0");
+  verb.add_option("--tasks-per-node,--ntasks-per-node", request.tasks_per_node,
+                  "processes on a node (one for each GPU; on CPU nodes one for each stage)")
+      ->check(CLI::Range(1L, 4096L));
+  verb.add_option("-c,--cpus-per-task", request.cpus_per_task, "cores of a process")
+      ->check(CLI::Range(1L, 4096L));
+  verb.add_option("--mem", request.memory, "GiB of a node's memory")->check(CLI::Range(1.0, 1e6));
+  verb.add_option("-p,--partition", request.partition, "partition (the first that takes the job)");
+  verb.add_option("-q,--qos", request.qos, "quality of service");
+  verb.add_option("-C,--constraint", request.constraint, "features that nodes must have");
+  verb.add_option("--reservation", request.reservation, "nodes that are reserved for you");
+}
+
+}  // namespace
+
+void add_jobscript_verb(CLI::App& app, ChosenVerb& chosen) {
+  auto arguments = std::make_shared<JobscriptArguments>();
+  JobRequest& request = arguments->request;
+  CLI::App* verb = app.add_subcommand("jobscript", "Write the job script for a known cluster");
+  verb->add_option("FILE", arguments->options, "options file of the run");
+  verb->add_flag("--list", arguments->list, "show the clusters that are known");
+  verb->add_option("--cluster", arguments->cluster, "name of a cluster, or a profile's path");
+  add_resources(*verb, *arguments);
+  verb->add_option("-A,--account", request.account, "project that pays");
+  verb->add_option("-J,--name,--job-name", request.name, "name of the job (the options file's)");
+  verb->add_option("--signal-before", arguments->signal_before,
+                   "time before the limit at which to save and stop (3m); 0: never");
+  verb->add_flag("--no-requeue", arguments->no_requeue, "end there, instead of queueing again");
+  verb->add_option("--mail", request.mail, "address to tell of end, failure and requeueing");
+  verb->add_option("--launcher", request.launcher, "what starts processes: srun or launch")
+      ->check(CLI::IsMember({"srun", "launch"}));
+  verb->add_option("--container", request.container, "run in one: edf, apptainer or podman")
+      ->check(CLI::IsMember({"edf", "apptainer", "podman"}));
+  verb->add_option("--image", request.image, "of the container, if there is one already");
+  verb->add_option("--program", request.program, "the troupe to run there (troupe)");
+  verb->add_option("--sbatch", request.sbatch, "a further option of sbatch, as it stands")
+      ->allow_extra_args(false);
+  verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE in place of the file's")
+      ->allow_extra_args(false);
+  verb->add_option("-o,--output", arguments->output,
+                   "folder for the script and the container's definition (standard output, .)");
+  verb->add_flag("--force", arguments->force, "replace files that are there");
+  verb->callback([arguments, &chosen] {
+    chosen = [arguments](const std::string& line) { return jobscript(*arguments, line); };
+  });
+}
+
+}  // namespace troupe

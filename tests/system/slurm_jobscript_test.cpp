@@ -1,0 +1,134 @@
+// Generated job scripts before a real Slurm: it takes every cluster's, and what they do at the end.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <thread>
+
+#include "tests/system/slurm_cluster.h"
+
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+const char* const options_of_eight =
+    "model: {name: mlp}\ndata: {name: synthetic}\n"
+    "train: {micro_batches: 8}\nparallel: {pipeline: 2, data: 4}\n";
+
+/// The script without what only its own site knows.
+std::string for_test_cluster(std::string script) {
+  script =
+      std::regex_replace(script, std::regex("#SBATCH --(uenv|view|qos|constraint)=[^\n]*\n"), "");
+  return std::regex_replace(script, std::regex("#SBATCH --partition=[^\n]*"),
+                            "#SBATCH --partition=test");
+}
+
+class SlurmJobscript : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = SlurmCluster::missing(); !why.empty()) GTEST_SKIP() << why;
+    slurm_ = std::make_unique<SlurmCluster>();
+  }
+
+  fs::path file(const std::string& name, const std::string& content) const {
+    const fs::path path = slurm_->folder() / name;
+    std::ofstream(path, std::ios::binary) << content;
+    return path;
+  }
+  Outcome jobscript(std::vector<std::string> words) const {
+    words.insert(words.begin(), {TROUPE_BINARY, "jobscript"});
+    return run_process(words, slurm_->folder());
+  }
+  std::string content(const std::string& name) const {
+    std::ifstream stream(slurm_->folder() / name);
+    return {std::istreambuf_iterator<char>(stream), {}};
+  }
+  /// Waits until a file has so many lines.
+  bool wait_for_lines(const std::string& name, std::ptrdiff_t lines) const {
+    for (int tries = 0; tries < 600; ++tries) {
+      const std::string text = content(name);
+      if (std::count(text.begin(), text.end(), '\n') >= lines) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return false;
+  }
+  /// A job whose program notes that it runs, and ends with 75 on the signal, with 0 when requeued.
+  std::string submit_stoppable() const {
+    file("mine.yaml",
+         "title: Test\nneeds_account: false\n"
+         "nodes: [{name: n, architecture: x86_64, cores: 4, core_memory: 1}]\n"
+         "partitions: [{name: test, nodes: n, max_nodes: 2, max_time: '01:00:00'}]\n");
+    file("options.yaml", "model: {name: mlp}\ndata: {name: synthetic}\nparallel: {pipeline: 2}\n");
+    const fs::path program = file("program.sh",
+                                  "#!/bin/bash\n"
+                                  "trap 'exit 75' USR1 TERM\n"
+                                  "echo \"$SLURM_PROCID ${SLURM_RESTART_COUNT:-0} $*\" >> runs\n"
+                                  "[ \"${SLURM_RESTART_COUNT:-0}\" -eq 0 ] || exit 0\n"
+                                  "while :; do sleep 0.05; done\n");
+    fs::permissions(program, fs::perms::owner_all);
+    const Outcome made = jobscript({"--cluster", "./mine.yaml", "--nodes", "2", "--time", "30m",
+                                    "--program", program.string(), "-o", ".", "options.yaml"});
+    EXPECT_EQ(made.exit_code, 0) << made.error;
+    return slurm_->submit("options.sh", slurm_->folder());
+  }
+
+  std::unique_ptr<SlurmCluster> slurm_;
+};
+
+TEST_F(SlurmJobscript, IsAcceptedForEveryCluster) {
+  file("options.yaml", options_of_eight);
+  for (const auto& entry : fs::directory_iterator(TROUPE_SOURCE_DIR "/clusters")) {
+    const std::string cluster = entry.path().stem();
+    for (const std::vector<std::string>& variant : {std::vector<std::string>{"--nodes", "2"},
+                                                    {"--nodes", "1", "--gpus-per-node", "0"},
+                                                    {"--nodes", "2", "--launcher", "launch"}}) {
+      // Olivia, Narval and the like have four GPUs a node, Nibi and LUMI eight.
+      std::vector<std::string> words = {"--cluster", cluster, "--time", "1h", "-A", "project"};
+      words.insert(words.end(), variant.begin(), variant.end());
+      if (cluster == "nibi" && variant[1] == "2")
+        words.insert(words.end(), {"--gpus-per-node", "4"});
+      if (cluster == "roihu" && variant[1] == "2")
+        words.insert(words.end(), {"--partition", "gpularge"});
+      words.emplace_back("options.yaml");
+      const Outcome made = jobscript(words);
+      ASSERT_EQ(made.exit_code, 0) << cluster << ": " << made.error;
+      const fs::path script = file("job.sh", for_test_cluster(made.out));
+      const Outcome syntax = run_process({"/bin/bash", "-n", script.string()});
+      EXPECT_EQ(syntax.exit_code, 0) << cluster << ": " << syntax.error;
+      const Outcome tested = slurm_->run({"sbatch", "--test-only", script.string()});
+      EXPECT_EQ(tested.exit_code, 0) << cluster << ": " << tested.error << made.out;
+      EXPECT_THAT(tested.error, HasSubstr("to start at")) << cluster;
+    }
+  }
+}
+
+TEST_F(SlurmJobscript, QueuesAgainAfterTheSignalAndThenEnds) {
+  const std::string job = submit_stoppable();
+  ASSERT_TRUE(wait_for_lines("runs", 2))
+      << slurm_->state(job) << content("options-" + job + ".err");
+  EXPECT_EQ(slurm_->run({"scancel", "--signal=USR1", job}).exit_code, 0);
+  EXPECT_TRUE(wait_for_lines("runs", 4))
+      << slurm_->state(job) << content("options-" + job + ".err");
+  EXPECT_EQ(slurm_->wait_for_end(job), "COMPLETED");
+  const std::string folder = "train options.yaml -o outputs/options-" + job + " --restart auto";
+  EXPECT_THAT(content("runs"), HasSubstr("0 0 " + folder + "\n"));
+  EXPECT_THAT(content("runs"), HasSubstr("1 1 " + folder + "\n"));
+}
+
+TEST_F(SlurmJobscript, StaysAwayWhenItIsCancelled) {
+  const std::string job = submit_stoppable();
+  ASSERT_TRUE(wait_for_lines("runs", 2)) << slurm_->state(job);
+  EXPECT_EQ(slurm_->run({"scancel", job}).exit_code, 0);
+  EXPECT_EQ(slurm_->wait_for_end(job), "CANCELLED");
+  std::this_thread::sleep_for(std::chrono::seconds(8));  // a requeued job would be back by now
+  EXPECT_EQ(slurm_->state(job), "CANCELLED");
+  const std::string runs = content("runs");
+  EXPECT_EQ(std::count(runs.begin(), runs.end(), '\n'), 2);
+}
+
+}  // namespace
+}  // namespace troupe

@@ -1,0 +1,382 @@
+// From a cluster's profile and a request to a job: what is chosen, what is refused, what is
+// written.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "apps/command.h"
+#include "apps/jobscript/container.h"
+#include "apps/jobscript/job.h"
+#include "apps/jobscript/script.h"
+#include "apps/jobscript/slurm_time.h"
+#include "runtime/error.h"
+
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::hours;
+using std::chrono::minutes;
+using std::chrono::seconds;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+template <class Call>
+std::string refusal(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.message() + " | " + error.remedy();
+  }
+  return "no error";
+}
+
+TEST(SlurmTime, ReadsWhatSlurmReadsAndWhatPeopleWrite) {
+  EXPECT_EQ(parse_slurm_time("30"), minutes(30));
+  EXPECT_EQ(parse_slurm_time("1:30"), seconds(90));
+  EXPECT_EQ(parse_slurm_time("2:00:00"), hours(2));
+  EXPECT_EQ(parse_slurm_time("1-12"), hours(36));
+  EXPECT_EQ(parse_slurm_time("1-0:30"), hours(24) + minutes(30));
+  EXPECT_EQ(parse_slurm_time("3-00:00:00"), hours(72));
+  EXPECT_EQ(parse_slurm_time("90m"), minutes(90));
+  EXPECT_EQ(parse_slurm_time("1d12h"), hours(36));
+  for (const char* wrong : {"", "0", "2:", ":2", "1:2:3:4", "-3", "1-", "2h1d", "2 h", "x", "1h1h",
+                            "99999999999999999999", "367d", "1.5h"})
+    EXPECT_EQ(parse_slurm_time(wrong), std::nullopt) << wrong;
+}
+
+TEST(SlurmTime, WritesDaysOnlyWhereThereAreSome) {
+  EXPECT_EQ(slurm_time(minutes(90)), "01:30:00");
+  EXPECT_EQ(slurm_time(hours(60) + seconds(5)), "2-12:00:05");
+}
+
+/// A folder of profiles, searched before all others.
+class Jobscript : public testing::Test {
+ protected:
+  Jobscript() {
+    std::string pattern = (fs::temp_directory_path() / "troupe_jobscript_XXXXXX").string();
+    root_ = ::mkdtemp(pattern.data());
+    ::setenv("TROUPE_CLUSTER_PATH", root_.c_str(), 1);
+  }
+  ~Jobscript() override {
+    ::unsetenv("TROUPE_CLUSTER_PATH");
+    fs::remove_all(root_);
+  }
+
+  fs::path file(const std::string& name, const std::string& content) const {
+    std::ofstream(root_ / name, std::ios::binary) << content;
+    return root_ / name;
+  }
+  static JobRequest request(std::int64_t nodes, seconds time) {
+    JobRequest wanted;
+    wanted.nodes = nodes;
+    wanted.time = time;
+    wanted.name = "run";
+    wanted.account = "project_1";
+    return wanted;
+  }
+  static RunShape shape(std::int64_t pipeline, std::int64_t data) {
+    RunShape made;
+    made.pipeline = pipeline;
+    made.data = data;
+    made.file = "o.yaml";
+    return made;
+  }
+  static std::string script(const std::string& cluster, const JobRequest& wanted, RunShape made) {
+    const JobPlan plan = plan_job(find_profile(cluster), wanted, made);
+    return job_script(plan, wanted, {"troupe jobscript", "o.yaml", {}});
+  }
+
+  fs::path root_;
+};
+
+const char* const small_profile =
+    "title: Small\n"
+    "nodes:\n"
+    "  - {name: fat, architecture: x86_64, cores: 64, gpus: 4, gpu: X1,\n"
+    "     gpu_request: '--gres=gpu:x1:{gpus}', gpu_cores: 16, gpu_memory: 30.5}\n"
+    "  - {name: thin, architecture: x86_64, cores: 32, core_memory: 2}\n"
+    "partitions:\n"
+    "  - {name: short, nodes: fat, max_nodes: 4, max_time: '01:00:00'}\n"
+    "  - {name: long, nodes: fat, max_nodes: 2, max_time: '2-00:00:00', max_gpus: 8}\n"
+    "  - {name: cpu, nodes: thin, max_nodes: 8, max_time: '1-00:00:00'}\n"
+    "  - {name: test, nodes: fat, max_nodes: 1, max_time: '00:10:00', by_name: true}\n"
+    "environment:\n"
+    "  - {name: ALWAYS, value: '1', why: a reason}\n"
+    "  - {name: WITH_GPU, value: a b, why: another, when: [gpu]}\n"
+    "  - {name: AMONG_SEVERAL, value: '2', why: a third, when: [gpu, several_nodes]}\n"
+    "container: {kinds: [apptainer], mounts: [/data]}\n";
+
+TEST_F(Jobscript, ReadsEveryProfileThatIsShipped) {
+  std::size_t count = 0;
+  for (const auto& entry : fs::directory_iterator(TROUPE_SOURCE_DIR "/clusters")) {
+    const ClusterProfile profile = read_profile(entry.path());
+    EXPECT_FALSE(profile.title.empty() || profile.site.empty() || profile.checked.empty())
+        << entry.path();
+    for (const auto* lines : {&profile.environment, &profile.directives, &profile.setup})
+      for (const auto& line : *lines) EXPECT_FALSE(line.why.empty()) << profile.name << line.text;
+    ++count;
+  }
+  EXPECT_GE(count, 12u);
+}
+
+TEST_F(Jobscript, FindsOwnProfilesFirstAndShippedOnesByName) {
+  file("small.yaml", small_profile);
+  EXPECT_EQ(find_profile("small").title, "Small");
+  EXPECT_EQ(find_profile((root_ / "small.yaml").string()).name, "small");
+  EXPECT_EQ(find_profile("lumi").title, "LUMI (CSC)");
+  EXPECT_THAT(refusal([] { find_profile("smal"); }),
+              AllOf(HasSubstr("no cluster smal"), HasSubstr("did you mean small?")));
+  file("lumi.yaml", small_profile);
+  EXPECT_EQ(find_profile("lumi").title, "Small");
+}
+
+TEST_F(Jobscript, TakesTheRestFromTheProfileItIsLike) {
+  file("small.yaml", small_profile);
+  file("twin.yaml", "like: small\ntitle: Twin\nenvironment: []\n");
+  const ClusterProfile twin = find_profile("twin");
+  EXPECT_EQ(twin.name, "twin");
+  EXPECT_EQ(twin.title, "Twin");
+  EXPECT_EQ(twin.partitions.size(), 4u);
+  EXPECT_TRUE(twin.environment.empty());
+  file("a.yaml", "like: b\n");
+  file("b.yaml", "like: a\n");
+  EXPECT_THAT(refusal([] { find_profile("a"); }), HasSubstr("like each other"));
+  file("c.yaml", "like: nobody\n");
+  EXPECT_THAT(refusal([] { find_profile("c"); }), HasSubstr("no cluster nobody"));
+}
+
+TEST_F(Jobscript, RefusesWrongProfilesWithFileLineAndRemedy) {
+  const auto read = [&](const std::string& content) {
+    const fs::path path = file("p.yaml", content);
+    return refusal([&] { read_profile(path); });
+  };
+  EXPECT_THAT(read("titel: x\n"),
+              AllOf(HasSubstr("p.yaml:1:1: unknown key titel"), HasSubstr("title")));
+  EXPECT_THAT(read("title: x\n"), HasSubstr("needs nodes"));
+  const std::string node = "nodes:\n  - {name: n, architecture: x86_64, cores: 8}\n";
+  EXPECT_THAT(read(node), HasSubstr("needs partitions"));
+  EXPECT_THAT(read(node + "partitions:\n  - {nodes: m, max_time: 1h}\n"),
+              AllOf(HasSubstr("p.yaml:4:5"), HasSubstr("did you mean n?")));
+  EXPECT_THAT(read(node + "partitions:\n  - {nodes: n, max_time: soon}\n"), HasSubstr("no time"));
+  EXPECT_THAT(read(node + "partitions:\n  - {nodes: n, max_tme: 1h}\n"), HasSubstr("max_time"));
+  EXPECT_THAT(read("nodes:\n  - {name: n, architecture: x86, cores: 8}\n"), HasSubstr("x86_64"));
+  EXPECT_THAT(read("nodes:\n  - {name: n, architecture: x86_64, cores: 8, gpus: 2}\n"),
+              HasSubstr("gpu_request"));
+  EXPECT_THAT(read("nodes:\n  - {name: n, architecture: x86_64, cores: 8, gpus: 2, "
+                   "gpu_request: x, gpu_cores: 5}\n"),
+              HasSubstr("gpu_cores to 4"));
+  EXPECT_THAT(read("environment:\n  - {name: A, value: b, when: [gpus]}\n"),
+              HasSubstr("did you mean gpu?"));
+}
+
+TEST_F(Jobscript, SharesCoresAndMemoryInProportionToTheGpus) {
+  file("small.yaml", small_profile);
+  const std::string text = script("small", request(1, hours(1)), shape(2, 1));
+  EXPECT_THAT(text, AllOf(HasSubstr("--partition=short"), HasSubstr("--ntasks-per-node=2"),
+                          HasSubstr("--cpus-per-task=16"), HasSubstr("--gres=gpu:x1:2"),
+                          HasSubstr("--mem=61G"), HasSubstr("--time=01:00:00")));
+  const std::string four = script("small", request(2, hours(3)), shape(2, 4));
+  EXPECT_THAT(four, AllOf(HasSubstr("--partition=long"), HasSubstr("--nodes=2"),
+                          HasSubstr("--ntasks-per-node=4"), HasSubstr("--mem=122G")));
+  EXPECT_THAT(script("small", request(1, hours(1)), shape(1, 1)), HasSubstr("--mem=31232M"));
+}
+
+TEST_F(Jobscript, WritesEachLineOnlyWhereItsConditionsHold) {
+  file("small.yaml", small_profile);
+  const std::string one = script("small", request(1, hours(1)), shape(2, 1));
+  EXPECT_THAT(one, AllOf(HasSubstr("export ALWAYS=1 "), HasSubstr("# a reason"),
+                         HasSubstr("export WITH_GPU=\"a b\""), Not(HasSubstr("AMONG_SEVERAL"))));
+  EXPECT_THAT(script("small", request(2, hours(1)), shape(2, 4)), HasSubstr("AMONG_SEVERAL=2"));
+  JobRequest cpu = request(1, hours(1));
+  cpu.gpus_per_node = 0;
+  EXPECT_THAT(script("small", cpu, shape(2, 1)),
+              AllOf(HasSubstr("--partition=cpu"), Not(HasSubstr("gres")),
+                    Not(HasSubstr("WITH_GPU")), HasSubstr("ALWAYS")));
+}
+
+TEST_F(Jobscript, GivesCpuJobsTheCoresThatTheirStagesAndLoadersNeed) {
+  file("small.yaml", small_profile);
+  JobRequest cpu = request(2, hours(1));
+  cpu.gpus_per_node = 0;
+  RunShape made = shape(4, 1);
+  made.intra_op_threads = 3;
+  made.workers = 2;
+  const JobPlan plan = plan_job(find_profile("small"), cpu, made);
+  EXPECT_EQ(plan.processes, 2);
+  EXPECT_EQ(plan.cores, 5);
+  EXPECT_EQ(plan.memory, 20);
+  cpu.tasks_per_node = 1;
+  EXPECT_EQ(plan_job(find_profile("small"), cpu, made).cores, 8);  // two stages a process
+}
+
+TEST_F(Jobscript, LeavesForkingToTheLauncherWhereThatIsAskedFor) {
+  file("small.yaml", small_profile);
+  JobRequest wanted = request(2, hours(1));
+  wanted.launcher = "launch";
+  const std::string text = script("small", wanted, shape(2, 4));
+  EXPECT_THAT(text, AllOf(HasSubstr("--ntasks-per-node=1 "), HasSubstr("--cpus-per-task=64"),
+                          HasSubstr("--gres=gpu:x1:4"), HasSubstr("--nproc-per-node 4"),
+                          HasSubstr("-- train o.yaml")));
+}
+
+TEST_F(Jobscript, RefusesMoreThanThePartitionsTake) {
+  file("small.yaml", small_profile);
+  const auto plan = [&](const JobRequest& wanted, const RunShape& made) {
+    return refusal([&] { plan_job(find_profile("small"), wanted, made); });
+  };
+  EXPECT_THAT(plan(request(5, hours(1)), shape(4, 5)),
+              AllOf(HasSubstr("short takes at most 4 nodes, not 5"),
+                    HasSubstr("long takes at most 2 nodes, not 5")));
+  EXPECT_THAT(plan(request(1, hours(50)), shape(1, 1)),
+              AllOf(HasSubstr("at most 2-00:00:00"), HasSubstr("--time 2-00:00:00")));
+  JobRequest wanted = request(1, hours(1));
+  wanted.partition = "lng";
+  EXPECT_THAT(plan(wanted, shape(1, 1)), HasSubstr("did you mean long?"));
+  wanted.partition = "test";
+  EXPECT_THAT(plan(wanted, shape(1, 1)), HasSubstr("test takes at most 00:10:00"));
+  wanted = request(1, hours(1));
+  wanted.gpus_per_node = 8;
+  EXPECT_THAT(plan(wanted, shape(8, 1)), HasSubstr("--gpus-per-node 4 --nodes 2"));
+  wanted.gpus_per_node = 2;
+  wanted.cpus_per_task = 40;
+  EXPECT_THAT(plan(wanted, shape(2, 1)), HasSubstr("--cpus-per-task 32"));
+  wanted = request(1, seconds(0));
+  EXPECT_THAT(plan(wanted, shape(1, 1)), HasSubstr("--time"));
+}
+
+TEST_F(Jobscript, TakesTheCpuPartitionThatIsAskedForWithoutGpus) {
+  file("small.yaml", small_profile);
+  JobRequest wanted = request(1, hours(1));
+  wanted.partition = "cpu";
+  EXPECT_EQ(plan_job(find_profile("small"), wanted, shape(2, 1)).gpus, 0);
+}
+
+TEST_F(Jobscript, SaysWhichLineMakesTheProcessesMatch) {
+  RunShape made = shape(2, 2);
+  made.data_where = "o.yaml:4:9";
+  EXPECT_THAT(refusal([&] { check_spread(made, 2, 4); }),
+              AllOf(HasSubstr("o.yaml:4:9: parallel.pipeline 2 x parallel.data 2 makes 4 stages"),
+                    HasSubstr("8 processes (2 nodes x 4)"), HasSubstr("set parallel.data to 4"),
+                    HasSubstr("--tasks-per-node 2")));
+  EXPECT_EQ(refusal([&] { check_spread(shape(4, 4), 2, 4); }), "no error");  // two stages each
+  EXPECT_THAT(refusal([&] { check_spread(shape(3, 4), 1, 8); }),
+              HasSubstr("set parallel.pipeline to 2"));
+  EXPECT_THAT(refusal([&] { check_spread(shape(1, 1), 1, 4); }),
+              HasSubstr("set parallel.data to 4 in o.yaml"));
+}
+
+TEST_F(Jobscript, WarnsInTimeForACheckpoint) {
+  file("small.yaml", small_profile);
+  const auto text = [&](seconds time, std::optional<seconds> before, bool requeue = true) {
+    JobRequest wanted = request(1, time);
+    wanted.signal_before = before;
+    wanted.requeue = requeue;
+    return script("small", wanted, shape(1, 1));
+  };
+  EXPECT_THAT(text(hours(1), {}), AllOf(HasSubstr("--signal=USR1@180"), HasSubstr("--requeue"),
+                                        HasSubstr("scontrol requeue")));
+  EXPECT_THAT(text(minutes(10), {}), HasSubstr("--signal=USR1@120"));
+  EXPECT_THAT(text(minutes(1), {}), Not(HasSubstr("--signal")));
+  EXPECT_THAT(text(hours(1), seconds(0)), Not(HasSubstr("--signal")));
+  EXPECT_THAT(text(hours(1), {}, false), Not(HasSubstr("scontrol requeue")));
+  EXPECT_THAT(refusal([&] { text(hours(1), seconds(20)); }), HasSubstr("60s or more"));
+  EXPECT_THAT(refusal([&] { text(hours(1), hours(1)); }), HasSubstr("longer --time"));
+}
+
+TEST_F(Jobscript, DefinesTheContainersThatTheSiteRuns) {
+  JobRequest wanted = request(2, hours(1));
+  wanted.container = "edf";
+  const JobPlan plan = plan_job(find_profile("alps-clariden"), wanted, shape(2, 4));
+  const auto files = container_files(plan, wanted);
+  ASSERT_EQ(files.size(), 2u);
+  EXPECT_EQ(files[0].name, "Containerfile");
+  EXPECT_EQ(files[1].name, "troupe.toml");
+  EXPECT_THAT(files[1].content,
+              AllOf(HasSubstr("image = \"${PWD}/troupe.sqsh\"\n"),
+                    HasSubstr("com.hooks.aws_ofi_nccl.variant = \"cuda12\""),
+                    HasSubstr("NCCL_PROTO = \"^LL128\""), Not(HasSubstr("AWS Libfabric"))));
+  const std::string text = job_script(plan, wanted, {"troupe jobscript", "o.yaml", {}});
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("--environment=\"$PWD/troupe.toml\""), Not(HasSubstr("--uenv"))));
+  wanted.container = "apptainer";
+  EXPECT_THAT(refusal([&] { container_files(plan, wanted); }), HasSubstr("--container edf"));
+}
+
+TEST_F(Jobscript, StartsProcessesInApptainerWithTheSitesFolders) {
+  file("small.yaml", small_profile);
+  JobRequest wanted = request(1, hours(1));
+  wanted.container = "apptainer";
+  wanted.image = "my image.sif";
+  const JobPlan plan = plan_job(find_profile("small"), wanted, shape(2, 1));
+  EXPECT_THAT(job_script(plan, wanted, {"", "o.yaml", {}}),
+              AllOf(HasSubstr("--nv --bind /data 'my image.sif')"),
+                    HasSubstr("\"${container[@]}\" troupe train o.yaml")));
+  EXPECT_EQ(container_files(plan, wanted).at(0).name, "troupe.def");
+}
+
+TEST(ShellWord, ComesBackAsItWas) {
+  EXPECT_EQ(shell_word("a/b-c.yaml"), "a/b-c.yaml");
+  EXPECT_EQ(shell_word("a b"), "'a b'");
+  EXPECT_EQ(shell_word("it's $HOME"), "'it'\\''s $HOME'");
+  EXPECT_EQ(shell_word(""), "''");
+}
+
+struct Ran {
+  int code = 0;
+  std::string out, error;
+};
+Ran run(std::vector<std::string> words) {
+  words.insert(words.begin(), "troupe");
+  std::vector<char*> arguments;
+  for (auto& word : words) arguments.push_back(word.data());
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  const int code = run_command(static_cast<int>(arguments.size()), arguments.data());
+  std::fflush(stdout);
+  const std::string out = testing::internal::GetCapturedStdout();
+  return {code, out, testing::internal::GetCapturedStderr()};
+}
+
+TEST_F(Jobscript, ListsTheClustersItKnows) {
+  const Ran listed = run({"jobscript", "--list"});
+  EXPECT_EQ(listed.code, 0);
+  for (const char* name : {"alps-clariden", "alps-daint", "puhti", "mahti", "lumi", "roihu",
+                           "olivia", "narval", "fir", "nibi", "rorqual", "trillium"})
+    EXPECT_THAT(listed.out, HasSubstr(name));
+}
+
+TEST_F(Jobscript, WritesScriptAndDefinitionIntoAFolderOnce) {
+  const std::string options =
+      file("o.yaml", "model: {name: mlp}\ndata: {name: synthetic}\nparallel: {pipeline: 2}\n");
+  const fs::path folder = root_ / "job";
+  const std::vector<std::string> words = {
+      "jobscript",   "--cluster", "olivia", "--time",        "2h",
+      "--container", "apptainer", "-o",     folder.string(), options};
+  EXPECT_EQ(run(words).code, 0);
+  EXPECT_TRUE(fs::exists(folder / "o.sh"));
+  EXPECT_TRUE(fs::exists(folder / "troupe.def"));
+  EXPECT_EQ(run(words).code, 0);  // the same again changes nothing
+  std::ofstream(folder / "o.sh") << "mine";
+  const Ran refused = run(words);
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.error, HasSubstr("--force"));
+}
+
+TEST_F(Jobscript, RefusesWhatWouldBreakOutOfItsLine) {
+  const std::string options = file("o.yaml", "model: {name: mlp}\ndata: {name: synthetic}\n");
+  for (const char* name : {"a\n#SBATCH --nodes=9", "a b", "$(id)", "a#b"}) {
+    const Ran refused =
+        run({"jobscript", "--cluster", "lumi", "-t", "2h", "--name", name, options});
+    EXPECT_EQ(refused.code, 2) << name;
+    EXPECT_THAT(refused.error, HasSubstr("cannot stand in a line"));
+  }
+}
+
+}  // namespace
+}  // namespace troupe
