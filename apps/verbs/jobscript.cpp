@@ -166,7 +166,7 @@ void add_resources(CLI::App& verb, JobscriptArguments& arguments) {
       ->check(CLI::Range(0L, 64L));
   verb.add_flag("--cpu", arguments.cpu, "CPU nodes, as --gpus-per-node 0");
   verb.add_option("--tasks-per-node,--ntasks-per-node", request.tasks_per_node,
-                  "processes on a node (one for each GPU; on CPU nodes one for each stage)")
+                  "processes on a node (a GPU each, or a stage each)")
       ->check(CLI::Range(1L, 4096L));
   verb.add_option("-c,--cpus-per-task", request.cpus_per_task, "cores of a process")
       ->check(CLI::Range(1L, 4096L));
@@ -190,7 +190,7 @@ void add_jobscript_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option("-A,--account", request.account, "project that pays");
   verb->add_option("-J,--name,--job-name", request.name, "name of the job (the options file's)");
   verb->add_option("--signal-before", arguments->signal_before,
-                   "time before the limit at which to save and stop (3m); 0: never");
+                   "time left at which to save and stop (3m); 0: never");
   verb->add_flag("--no-requeue", arguments->no_requeue, "end there, instead of queueing again");
   verb->add_option("--mail", request.mail, "address to tell of end, failure and requeueing");
   verb->add_option("--launcher", request.launcher, "what starts processes: srun or launch")
@@ -204,7 +204,7 @@ void add_jobscript_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE in place of the file's")
       ->allow_extra_args(false);
   verb->add_option("-o,--output", arguments->output,
-                   "folder for the script and the container's definition (standard output, .)");
+                   "folder to write to (script: standard output)");
   verb->add_flag("--force", arguments->force, "replace files that are there");
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const std::string& line) { return jobscript(*arguments, line); };
