@@ -10,6 +10,8 @@ find_package(dnnl REQUIRED)           # libdnnl-dev
 find_package(ZLIB REQUIRED)           # zlib1g-dev
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)  # libssl-dev
 find_package(Gloo REQUIRED)            # libgloo-dev
+find_package(cppzmq REQUIRED)         # libzmq3-dev, cppzmq-dev
+find_package(Protobuf REQUIRED)       # protobuf-compiler, libprotobuf-dev
 
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(LZ4 REQUIRED IMPORTED_TARGET liblz4)    # liblz4-dev

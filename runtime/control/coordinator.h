@@ -1,0 +1,65 @@
+#pragma once
+// Where the processes of a job find each other, and who decides which of them are still there.
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "runtime/control/counters.h"
+#include "runtime/control/job_key.h"
+#include "runtime/error.h"
+
+namespace troupe {
+
+class MessagingContext;
+
+constexpr int default_coordinator_port = 29400;  ///< torchrun's
+
+struct CoordinatorOptions {
+  JobKey key;
+  std::string run;                            ///< the job's name; members of another are refused
+  int size = 1;                               ///< of the world
+  std::string address = "127.0.0.1";          ///< of one interface: interface.h finds it
+  int port = 0;                               ///< 0: any free one
+  std::chrono::milliseconds timeout{30'000};  ///< parallel.timeout, the one all others derive from
+  /// For coordinator and members in one process; by default it has its own.
+  std::shared_ptr<MessagingContext> messaging;
+};
+
+/// Holds a world together: waits until it is whole, gives ranks, keeps the store and the barriers,
+/// and tells all members who is lost. One a job, in the launcher or beside rank 0.
+///
+/// A member counts as lost when its connection breaks and its port refuses a new one (its process
+/// ended), or when it has not been heard of for the timeout. Once every member of a world has left
+/// or is lost, or processes of a later restart come, the next world forms under the next generation
+/// at the same place; ranks that were chosen here stay with their host and local rank.
+class Coordinator {
+ public:
+  /// Listening when this returns. Error{io} when the address or port cannot be had.
+  static Result<std::unique_ptr<Coordinator>> start(const CoordinatorOptions& options);
+
+  /// Stops at once: members that are still there see their coordinator lost.
+  ~Coordinator();
+
+  const std::string& endpoint() const;  ///< tcp://ADDRESS:PORT
+
+  /// Of the world that is there or forms; the first is 1.
+  std::uint32_t generation() const;
+
+  /// Tells all members at once what only a parent can know: "killed by signal 9". From any thread;
+  /// nothing happens if the rank is not there any more.
+  void report_lost(int rank, std::string reason);
+
+  /// Waits until every member of a world that was whole has left or is lost.
+  Status wait_for_end(std::chrono::milliseconds timeout);
+
+  ControlCounters counters() const;
+
+ private:
+  class Implementation;
+  explicit Coordinator(std::unique_ptr<Implementation> implementation);
+  std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace troupe

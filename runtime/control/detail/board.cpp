@@ -1,0 +1,63 @@
+#include "runtime/control/detail/board.h"
+
+namespace troupe::control {
+
+void Board::put(Ticket from, const std::string& key, std::string value) {
+  const std::string& kept = values_[key] = std::move(value);
+  answer_(from, {}, {});
+  const auto waiting = readers_.extract(key);
+  if (waiting.empty()) return;
+  for (const Ticket& reader : waiting.mapped()) answer_(reader, kept, {});
+}
+
+void Board::get(Ticket from, const std::string& key) {
+  if (const auto value = values_.find(key); value != values_.end())
+    answer_(from, value->second, {});
+  else if (!closed_.empty())
+    answer_(from, {}, closed_);
+  else
+    readers_[key].push_back(from);
+}
+
+void Board::cancel(Ticket from, const std::string& key) {
+  const auto waiting = readers_.find(key);
+  if (waiting == readers_.end()) return;
+  std::erase_if(waiting->second, [&](const Ticket& reader) {
+    return reader.rank == from.rank && reader.id == from.id;
+  });
+  if (waiting->second.empty()) readers_.erase(waiting);
+}
+
+void Board::arrive(Ticket from, const std::string& barrier, int size) {
+  if (!barriers_closed_.empty()) return answer_(from, {}, barriers_closed_);
+  auto& here = barriers_[barrier];
+  here.push_back(from);
+  if (static_cast<int>(here.size()) < size) return;
+  for (const Ticket& one : here) answer_(one, {}, {});
+  barriers_.erase(barrier);
+}
+
+void Board::close(const std::string& why) {
+  if (closed_.empty()) closed_ = why;
+  for (const auto& [key, tickets] : readers_)
+    for (const Ticket& reader : tickets) answer_(reader, {}, closed_);
+  readers_.clear();
+  close_barriers(why);
+}
+
+void Board::close_barriers(const std::string& why) {
+  if (barriers_closed_.empty()) barriers_closed_ = why;
+  for (const auto& [name, tickets] : barriers_)
+    for (const Ticket& one : tickets) answer_(one, {}, barriers_closed_);
+  barriers_.clear();
+}
+
+void Board::clear() {
+  values_.clear();
+  readers_.clear();
+  barriers_.clear();
+  closed_.clear();
+  barriers_closed_.clear();
+}
+
+}  // namespace troupe::control

@@ -1,0 +1,89 @@
+#pragma once
+// ZeroMQ with only the job's key let in.
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <zmq.hpp>
+
+#include "runtime/control/job_key.h"
+
+namespace troupe {
+
+/// A context of ZeroMQ and the thread that answers its question whom to let in (ZAP,
+/// https://rfc.zeromq.org/spec/27/). Shared by the sockets of a process, of any thread.
+class MessagingContext {
+ public:
+  explicit MessagingContext(int io_threads = 1, int max_sockets = 4096);
+  ~MessagingContext();
+
+  zmq::context_t& zmq() { return zmq_; }
+
+  /// A socket that lets in clients with the job's key and no others.
+  zmq::socket_t server(zmq::socket_type type, const JobKey& key);
+
+  /// A socket that talks to servers with the job's key and to no others.
+  zmq::socket_t client(zmq::socket_type type, const JobKey& key);
+
+ private:
+  void answer(zmq::socket_t& handler);
+  void run(zmq::socket_t handler);
+  bool is_allowed(const std::string& domain, const std::string& public_key);
+
+  zmq::context_t zmq_;
+  std::mutex mutex_;
+  std::map<std::string, std::set<std::string>> allowed_;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+namespace control {
+
+/// Wakes a thread that sleeps in zmq::poll.
+class Wakeup {
+ public:
+  Wakeup();
+  ~Wakeup();
+  Wakeup(const Wakeup&) = delete;
+  Wakeup& operator=(const Wakeup&) = delete;
+  void ring();   ///< any thread
+  void quiet();  ///< the thread that sleeps
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+/// A socket of ZeroMQ has sent word: "connected", "gone". Reading never stops the sender: its queue
+/// is not bounded, since a full one would stop the I/O thread for good.
+class SocketEvents {
+ public:
+  SocketEvents(zmq::context_t& context, zmq::socket_t& watched, int events);
+
+  /// On the thread of the watched socket, which must still be open: without a reader its I/O thread
+  /// would stop at the next event.
+  ~SocketEvents();
+  SocketEvents(const SocketEvents&) = delete;
+  SocketEvents& operator=(const SocketEvents&) = delete;
+
+  struct Event {
+    int what = 0;   ///< ZMQ_EVENT_…
+    int value = 0;  ///< the descriptor, or the reason
+  };
+  bool next(Event& event);
+  zmq::socket_t& socket() { return socket_; }
+
+ private:
+  zmq::socket_t& watched_;
+  zmq::socket_t socket_;
+};
+
+/// Receives all parts of one message without waiting; false when there is none.
+bool receive_parts(zmq::socket_t& socket, std::vector<zmq::message_t>& parts);
+
+}  // namespace control
+}  // namespace troupe

@@ -1,0 +1,120 @@
+#pragma once
+// The coordinator's thread: one ROUTER, the members' sessions, and what they ask for.
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+#include <zmq.hpp>
+
+#include "runtime/control/coordinator.h"
+#include "runtime/control/detail/board.h"
+#include "runtime/control/detail/context.h"
+#include "runtime/control/detail/probe.h"
+#include "runtime/control/detail/roster.h"
+#include "runtime/control/detail/session.h"
+
+namespace troupe::control {
+
+class CoordinatorLoop {
+ public:
+  /// Binds; throws Error{io}.
+  explicit CoordinatorLoop(const CoordinatorOptions& options);
+
+  /// Until stop(), on the thread that shall own the sockets.
+  void run();
+
+  // Of any thread.
+  void stop();
+  void post(std::function<void()> task);
+  const std::string& endpoint() const { return endpoint_; }
+  std::uint32_t generation() const;
+  ControlCounters counters() const;
+  bool wait_for_end(std::chrono::milliseconds timeout);
+
+  void report_lost(int rank, const std::string& reason);  ///< on its own thread: through post()
+
+ private:
+  enum class State { joining, in, left, lost };
+
+  /// What is known of one member; `session` carries what it asked and is told.
+  struct Seat {
+    std::string route;
+    std::uint64_t id = 0;
+    wire::Join join;
+    State state = State::joining;
+    int rank = -1;
+    int fd = -1;  ///< of its connection, as last seen; descriptors are used again
+    std::unique_ptr<Session> session;
+    std::unique_ptr<Probe> probe;
+
+    bool is_here() const { return state == State::joining || state == State::in; }
+  };
+
+  Stamp stamp() const;
+  void transmit(const std::string& route, const std::string& frame);
+  void wait();
+  void run_tasks();
+  void take_events();
+  void take_frames();
+  void take(const std::string& route, zmq::message_t& frame);
+  void refuse(const std::string& route, wire::Refused refused);
+
+  void take_stranger(const std::string& route, const wire::Envelope& envelope, int fd);
+  void supersede(std::uint32_t restart);
+  void take_member(Seat& seat, wire::Envelope& envelope);
+  void serve(Seat& seat, wire::Envelope& envelope);
+  void leave(Seat& seat, std::uint64_t request);
+  void form_world();
+  void begin_generation();
+  void lose(Seat& seat, const std::string& reason);
+  void tell_gone(const Seat& gone, bool left, const std::string& reason);
+  void end_if_empty();
+
+  void look_at_probes(Clock::time_point now);
+  void look_at_clock(Clock::time_point now);
+  void maintain(Clock::time_point now);
+
+  CoordinatorOptions options_;
+  std::shared_ptr<MessagingContext> messaging_;
+  zmq::socket_t router_;
+  SocketEvents events_;
+  Wakeup wakeup_;
+  std::string endpoint_;
+  std::uint64_t run_;
+  std::uint64_t own_session_;
+  Clock::duration heartbeat_;
+
+  Roster roster_;
+  Board board_;
+  std::unordered_map<std::string, std::unique_ptr<Seat>> seats_;
+  std::vector<Seat*> by_rank_;
+  bool whole_ = false;
+  std::uint32_t restart_ = 0;
+  Clock::time_point first_join_{};
+  Clock::time_point last_round_ = Clock::now();
+  Clock::time_point last_heartbeat_{};
+  Clock::time_point last_maintenance_{};
+  Clock::time_point forgive_until_{};
+  bool busy_ = false;  ///< a session has something to say at the next tick
+  bool probing_ = false;
+
+  mutable std::mutex mutex_;  ///< guards what follows
+  std::condition_variable ended_changed_;
+  std::vector<std::function<void()>> tasks_;
+  bool stopping_ = false;
+  bool ended_ = false;
+  std::uint32_t generation_ = 1;
+  ControlCounters counters_;
+};
+
+/// How often signs of life are given: often enough that losing a few is not a loss.
+Clock::duration heartbeat_interval(std::chrono::milliseconds timeout);
+
+/// A number that no other process draws.
+std::uint64_t random_session();
+
+}  // namespace troupe::control

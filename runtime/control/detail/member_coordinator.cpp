@@ -1,0 +1,238 @@
+// The member's side towards the coordinator: joining, what it is told, signs of life, leaving.
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/control/detail/member_loop.h"
+
+namespace troupe::control {
+namespace {
+
+/// The handshake of a restarting coordinator may break off; three in a row are a wrong key.
+constexpr int closed_doors_of_a_wrong_key = 3;
+constexpr std::chrono::milliseconds search_interval{200};
+
+}  // namespace
+
+void MemberLoop::take_events() {
+  SocketEvents::Event event;
+  while (events_->next(event)) switch (event.what) {
+      case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
+        greeted_ = true;
+        closed_doors_ = 0;
+        break;
+      case ZMQ_EVENT_DISCONNECTED:
+        if (greeted_ && phase_ == Phase::in)
+          if (const auto at = parse_endpoint(coordinator_endpoint_))
+            probe_ = std::make_unique<Probe>(at->host, at->port);
+        if (!greeted_) ++closed_doors_;
+        greeted_ = false;
+        break;
+      default:
+        ++closed_doors_;
+        greeted_ = false;
+    }
+  if (phase_ == Phase::joining && closed_doors_ >= closed_doors_of_a_wrong_key)
+    fail_join(
+        Error(ErrorCode::refused,
+              fmt::format("the key does not fit: {} closes the connection of process {} on {} "
+                          "before a word is said",
+                          coordinator_endpoint_, getpid(), options_.host),
+              "start all processes with the same TROUPE_JOB_KEY or job file; or another "
+              "program has that port"));
+}
+
+void MemberLoop::take_coordinator() {
+  std::vector<zmq::message_t> parts;
+  while (phase_ != Phase::left && phase_ != Phase::failed && receive_parts(*coordinator_, parts)) {
+    for (const zmq::message_t& part : parts) {
+      auto envelope = decode(part.to_string_view());
+      if (!envelope)
+        ++counters_.malformed;
+      else
+        take_from_coordinator(*envelope);
+    }
+  }
+}
+
+void MemberLoop::take_from_coordinator(wire::Envelope& envelope) {
+  // A refusal says why another version or run does not fit, so it comes first.
+  if (envelope.has_refused()) return take_refused(envelope.refused());
+  if (envelope.version() != wire_version || envelope.run() != run_ || envelope.from() != 0) {
+    ++counters_.foreign;
+    return;
+  }
+  if (coordinator_id_ == 0) coordinator_id_ = envelope.session();
+  if (envelope.session() != coordinator_id_) {
+    ++counters_.foreign;
+    return;
+  }
+  if (phase_ == Phase::in && envelope.generation() != generation_) {
+    ++counters_.stale;
+    return;
+  }
+  heard_ = true;
+  busy_ = true;
+  if (!coordinator_session_->receive(stamp(), envelope, counters_, Clock::now())) return;
+  if (envelope.has_welcome() && phase_ == Phase::joining) {
+    generation_ = envelope.generation();
+    take_welcome(envelope.welcome());
+  } else if (envelope.has_gone() && phase_ == Phase::in) {
+    take_gone(envelope.gone());
+  } else if (envelope.has_answer()) {
+    const wire::Answer& answer = envelope.answer();
+    if (leave_request_ == answer.id()) phase_ = Phase::left;
+    auto request = requests_.extract(answer.id());
+    if (request.empty()) return;
+    if (answer.error().empty())
+      request.mapped().set_value(std::move(*envelope.mutable_answer()->mutable_value()));
+    else
+      request.mapped().set_value(Error(ErrorCode::peer_lost, answer.error()));
+  }
+}
+
+void MemberLoop::take_welcome(const wire::Welcome& welcome) {
+  rank_ = static_cast<int>(welcome.rank());
+  std::vector<std::shared_ptr<const HostInfo>> hosts;
+  for (const auto& host : welcome.hosts())
+    hosts.push_back(
+        std::make_shared<HostInfo>(HostInfo{host.name(), host.address(), host.identity()}));
+  const int size = welcome.host_size();
+  peers_.reserve(static_cast<std::size_t>(size));
+  for (int rank = 0; rank < size; ++rank)
+    peers_.push_back({rank, hosts[welcome.host(rank)], static_cast<int>(welcome.port(rank)),
+                      static_cast<int>(welcome.pid(rank))});
+  sessions_.assign(welcome.session().begin(), welcome.session().end());
+  gone_.assign(static_cast<std::size_t>(size), false);
+  phase_ = Phase::in;
+  joined_.set_value(success());
+}
+
+void MemberLoop::take_gone(const wire::Gone& gone) {
+  if (gone.rank() >= peers_.size()) return;
+  const int rank = static_cast<int>(gone.rank());
+  const PeerInfo& info = peers_[gone.rank()];
+  if (gone.left())
+    drop_peer(rank);
+  else
+    lose_peer({rank, info.host(), info.pid, gone.reason()});
+}
+
+void MemberLoop::take_refused(const wire::Refused& refused) {
+  const Error error = error_of(refused);
+  if (phase_ == Phase::joining) return fail_join(error);
+  if (phase_ != Phase::in) return;
+  fail_requests(error);
+  coordinator_lost_ = true;
+  const PeerInfo& own = peers_[static_cast<std::size_t>(rank_)];
+  lose_peer({rank_, own.host(), own.pid, error.message()});
+}
+
+void MemberLoop::lose_coordinator(const std::string& reason) {
+  if (coordinator_lost_ || phase_ != Phase::in) return;
+  coordinator_lost_ = true;
+  probe_.reset();
+  const auto at = parse_endpoint(coordinator_endpoint_);
+  const PeerLost lost{PeerLost::coordinator, at ? at->host : std::string(), 0, reason};
+  fail_requests(Error(ErrorCode::peer_lost, to_string(lost)));
+  if (on_lost_)
+    on_lost_(lost);
+  else
+    early_losses_.push_back(lost);
+}
+
+void MemberLoop::fail_requests(const Error& error) {
+  for (auto& [id, promise] : std::exchange(requests_, {})) promise.set_value(error);
+  leave_request_.reset();
+}
+
+void MemberLoop::fail_join(const Error& error) {
+  if (phase_ != Phase::joining) return;
+  phase_ = Phase::failed;
+  joined_.set_value(error);
+}
+
+void MemberLoop::look_at_join(Clock::time_point now) {
+  if (phase_ != Phase::joining) return;
+  if (!greeted_ && options_.find_coordinator && now - last_search_ >= search_interval) {
+    last_search_ = now;
+    if (const std::string found = options_.find_coordinator();
+        !found.empty() && found != coordinator_endpoint_) {
+      // The join is still kept: the next pulse finds out that it has to be sent again.
+      connect_coordinator(found);
+      closed_doors_ = 0;
+    }
+  }
+  // A coordinator that answers says itself who is missing, when its time is up.
+  const auto patience = heard_ && greeted_ ? 2 * options_.timeout : options_.timeout;
+  if (now - started_ < patience) return;
+  fail_join(Error(
+      ErrorCode::timed_out,
+      fmt::format("no coordinator of run '{}' answered at {} within {} (process {} on {})",
+                  options_.run, coordinator_endpoint_, options_.timeout, getpid(), options_.host),
+      heard_ ? "it was there before: look at the output of the process that held it"
+             : "check that host and port are right, that rank 0 or the launcher runs, and that no "
+               "firewall is between"));
+}
+
+void MemberLoop::look_at_probe(Clock::time_point now) {
+  if (!probe_) return;
+  const Probe::Finding finding = probe_->look(now);
+  if (finding != Probe::Finding::pending) probe_.reset();
+  if (finding == Probe::Finding::ended) lose_coordinator("its process ended");
+}
+
+void MemberLoop::look_at_clock(Clock::time_point now) {
+  // A process that was stopped itself must not take that for the silence of the others.
+  if (now - last_round_ > options_.timeout / 4) forgive_until_ = now + options_.timeout;
+  last_round_ = now;
+  const Clock::duration step = busy_ ? Clock::duration(Session::tick) : heartbeat_;
+  if (now - last_maintenance_ >= step) maintain(now);
+}
+
+void MemberLoop::maintain(Clock::time_point now) {
+  last_maintenance_ = now;
+  const bool forgiving = now < forgive_until_;
+  coordinator_session_->maintain(stamp(), now);
+  busy_ = !coordinator_session_->is_quiet() || phase_ == Phase::joining;
+  if (now - last_heartbeat_ >= heartbeat_ && (!options_.is_alive || options_.is_alive())) {
+    last_heartbeat_ = now;
+    coordinator_session_->pulse(stamp(), now);
+  }
+  if (phase_ == Phase::in && !forgiving &&
+      now - coordinator_session_->last_heard() > options_.timeout)
+    lose_coordinator(fmt::format("no sign of life for {}", options_.timeout));
+  std::vector<int> silent;
+  for (auto& [rank, peer] : conversations_) {
+    if (!peer.session->is_acknowledged()) drain(peer);
+    peer.session->maintain(stamp(), now);
+    busy_ = busy_ || !peer.session->is_quiet();
+    if (!forgiving && peer.session->silence(now) > options_.timeout) silent.push_back(rank);
+  }
+  for (const int rank : silent) {
+    const PeerInfo& info = peers_[static_cast<std::size_t>(rank)];
+    const std::string reason = fmt::format("rank {} on {} has sent to it and heard nothing for {}",
+                                           rank_, options_.host, options_.timeout);
+    wire::Envelope envelope;
+    envelope.mutable_report()->set_rank(static_cast<std::uint32_t>(rank));
+    envelope.mutable_report()->set_reason(reason);
+    coordinator_session_->send(stamp(), envelope, now);
+    lose_peer({rank, info.host(), info.pid, reason});
+  }
+}
+
+void MemberLoop::leave_when_quiet() {
+  if (!leave_request_ || leave_sent_ || phase_ != Phase::in) return;
+  const bool all = std::all_of(conversations_.begin(), conversations_.end(), [](const auto& entry) {
+    return entry.second.session->is_acknowledged();
+  });
+  if (!all) return;
+  leave_sent_ = true;
+  wire::Envelope envelope;
+  envelope.mutable_leave()->set_id(*leave_request_);
+  coordinator_session_->send(stamp(), envelope, Clock::now());
+}
+
+}  // namespace troupe::control

@@ -1,0 +1,154 @@
+#pragma once
+// A member's thread: a ROUTER that peers connect to, a DEALER to the coordinator and one to each
+// peer that something was sent to.
+
+#include <atomic>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+#include <zmq.hpp>
+
+#include "runtime/control/detail/context.h"
+#include "runtime/control/detail/probe.h"
+#include "runtime/control/detail/session.h"
+#include "runtime/control/member.h"
+
+namespace troupe::control {
+
+class MemberLoop {
+ public:
+  /// Binds and connects; throws Error.
+  explicit MemberLoop(const MemberOptions& options);
+
+  /// Until stop(), or until it has left, on the thread that shall own the sockets.
+  void run();
+
+  // Of any thread.
+  void stop();
+  std::future<Status> joined() { return joined_.get_future(); }
+  void send(int to, std::string body);
+  void open(Member::OnMessage on_message, Member::OnLost on_lost);
+  /// Sends a request and returns where its answer will be, with its number.
+  std::pair<std::uint64_t, std::future<Result<std::string>>> request(wire::Envelope envelope);
+  void forget(std::uint64_t id, wire::Envelope last_word);
+  bool is_own_thread() const { return thread_ == std::this_thread::get_id(); }
+  ControlCounters counters() const;
+
+  // Constant once joined.
+  int rank() const { return rank_; }
+  std::uint32_t generation() const { return generation_; }
+  const std::vector<PeerInfo>& peers() const { return peers_; }
+  const std::string& endpoint() const { return endpoint_; }
+  const MemberOptions& options() const { return options_; }
+
+ private:
+  /// The conversation with one peer; its socket exists once something was sent.
+  struct Peer {
+    std::optional<zmq::socket_t> socket;
+    std::unique_ptr<Session> session;
+  };
+  using Task = std::function<void()>;
+
+  Stamp stamp() const;
+  static std::string route_of(std::uint64_t session);
+  void connect_coordinator(const std::string& endpoint);
+  void send_join();
+
+  void wait();
+  void run_tasks();
+  void post(Task task);
+  void take_events();
+  void take_coordinator();
+  void take_from_coordinator(wire::Envelope& envelope);
+  void take_welcome(const wire::Welcome& welcome);
+  void take_gone(const wire::Gone& gone);
+  void take_refused(const wire::Refused& refused);
+  void take_peers();
+  void take_frame(std::string_view frame);
+  void take_acknowledgement(std::string_view frame);
+  void deliver(int from, std::string body);
+  bool fits(const wire::Envelope& envelope);
+
+  Peer& peer(int rank);
+  void connect(int rank, Peer& peer);
+  void send_now(int to, std::string body);
+  void drain(Peer& peer);
+  void drop_peer(int rank);
+  void lose_peer(const PeerLost& lost);
+  void lose_coordinator(const std::string& reason);
+  void fail_requests(const Error& error);
+  void fail_join(const Error& error);
+
+  void look_at_join(Clock::time_point now);
+  void look_at_probe(Clock::time_point now);
+  void look_at_clock(Clock::time_point now);
+  void maintain(Clock::time_point now);
+  void leave_when_quiet();
+
+  MemberOptions options_;
+  std::shared_ptr<MessagingContext> messaging_;
+  Wakeup wakeup_;
+  std::string address_;
+  std::string endpoint_;
+  zmq::socket_t router_;
+  std::uint64_t run_;
+  std::uint64_t own_session_;
+  Clock::duration heartbeat_;
+  std::atomic<std::thread::id> thread_{};
+
+  std::string coordinator_endpoint_;
+  std::optional<zmq::socket_t> coordinator_;
+  std::optional<SocketEvents> events_;
+  std::unique_ptr<Session> coordinator_session_;
+  std::unique_ptr<Probe> probe_;
+  bool coordinator_lost_ = false;
+  std::uint64_t coordinator_id_ = 0;
+
+  enum class Phase { joining, in, left, failed };
+  Phase phase_ = Phase::joining;
+  std::promise<Status> joined_;
+  Clock::time_point started_ = Clock::now();
+  Clock::time_point last_search_{};
+  bool heard_ = false;
+  bool greeted_ = false;  ///< the handshake of the present connection succeeded
+  int closed_doors_ = 0;  ///< handshakes that failed in a row
+
+  int rank_ = -1;
+  std::uint32_t generation_ = 0;
+  std::vector<PeerInfo> peers_;
+  std::vector<std::uint64_t> sessions_;
+  std::vector<bool> gone_;
+  std::unordered_map<int, Peer> conversations_;
+
+  Member::OnMessage on_message_;
+  Member::OnLost on_lost_;
+  std::vector<std::pair<int, std::string>> early_messages_;
+  std::vector<PeerLost> early_losses_;
+
+  std::unordered_map<std::uint64_t, std::promise<Result<std::string>>> requests_;
+  std::optional<std::uint64_t> leave_request_;
+  bool leave_sent_ = false;
+  bool busy_ = true;
+  Clock::time_point last_round_ = Clock::now();
+  Clock::time_point last_heartbeat_{};
+  Clock::time_point last_maintenance_{};
+  Clock::time_point forgive_until_{};
+  ControlCounters counters_;  ///< of this thread; the copy below is for others
+
+  mutable std::mutex mutex_;  ///< guards what follows
+  std::vector<std::pair<int, std::string>> outgoing_;
+  std::vector<Task> tasks_;
+  bool rung_ = false;
+  bool stopping_ = false;
+  std::uint64_t next_request_ = 0;
+  ControlCounters published_;
+};
+
+}  // namespace troupe::control

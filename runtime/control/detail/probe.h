@@ -1,0 +1,50 @@
+#pragma once
+// Is the process behind a broken connection still there?
+
+#include <optional>
+#include <string>
+
+#include "runtime/control/detail/session.h"
+
+namespace troupe::control {
+
+/// Tries whether a port that a process listened on still takes connections, a few times within a
+/// second: its descriptors close one after the other. Never waits. Of one thread.
+///
+/// A port that refuses belongs to a process that ended; silence says nothing (a host that is down,
+/// a network that is cut), a connection little (a stopped process has one too).
+class Probe {
+ public:
+  Probe(std::string address, int port);
+  ~Probe();
+  Probe(const Probe&) = delete;
+  Probe& operator=(const Probe&) = delete;
+
+  enum class Finding { pending, ended, unclear };
+  Finding look(Clock::time_point now);
+
+  int fd() const { return fd_; }  ///< -1 between two attempts
+  Clock::time_point next_look() const { return next_; }
+
+ private:
+  void close_socket();
+
+  std::string address_;
+  int port_;
+  int fd_ = -1;
+  int attempts_ = 0;
+  Clock::time_point next_ = Clock::now();
+};
+
+/// "tcp://127.0.0.1:29400", "tcp://[fd00::7]:29400".
+std::string tcp_endpoint(const std::string& address, int port);
+
+struct HostAndPort {
+  std::string host;
+  int port = 0;
+};
+
+/// Takes apart what tcp_endpoint puts together; nothing for anything else.
+std::optional<HostAndPort> parse_endpoint(const std::string& endpoint);
+
+}  // namespace troupe::control

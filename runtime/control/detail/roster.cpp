@@ -1,0 +1,163 @@
+#include "runtime/control/detail/roster.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "runtime/text.h"
+
+namespace troupe::control {
+namespace {
+
+constexpr std::size_t most_listed = 16;
+
+std::string process(const wire::Join& join) {
+  return fmt::format("process {} on {}", join.pid(), join.host());
+}
+
+}  // namespace
+
+wire::Refused refusal(wire::Refused::Reason reason, std::string message, std::string remedy) {
+  wire::Refused refused;
+  refused.set_reason(reason);
+  refused.set_message(std::move(message));
+  refused.set_remedy(std::move(remedy));
+  return refused;
+}
+
+std::optional<wire::Refused> Roster::admit(const wire::Join& join, std::uint64_t session) {
+  if (join.run() != run_)
+    return refusal(wire::Refused::RUN,
+                   fmt::format("the coordinator serves another run than '{}'", join.run()),
+                   "check the run's name (--rdzv-id), or whether an older run is still there");
+  if (join.size() != static_cast<std::uint32_t>(size_))
+    return refusal(wire::Refused::SIZE,
+                   fmt::format("{} expects a world of {} processes, the coordinator one of {}",
+                               process(join), join.size(), size_),
+                   "start all processes of the job from the same launcher line");
+  if (join.rank() > join.size())
+    return refusal(wire::Refused::RANK,
+                   fmt::format("{} says it is rank {}, but the world's {} ranks end with {}",
+                               process(join), join.rank() - 1, size_, size_ - 1),
+                   "check RANK and WORLD_SIZE, or the launcher's counts of nodes and processes");
+  for (const Here& other : here_)
+    if (join.rank() != 0 && other.join.rank() == join.rank())
+      return refusal(wire::Refused::RANK,
+                     fmt::format("{} says it is rank {}, but so does {}", process(join),
+                                 join.rank() - 1, process(other.join)),
+                     "give each process a rank of its own; a launcher started twice does this");
+  if (is_whole())
+    return refusal(
+        wire::Refused::SIZE,
+        fmt::format("{} comes to a world whose {} ranks are all there", process(join), size_),
+        "wait until that run has ended, or give this one another name (--rdzv-id)");
+  here_.push_back({join, session});
+  return std::nullopt;
+}
+
+void Roster::withdraw(std::uint64_t session) {
+  std::erase_if(here_, [&](const Here& here) { return here.session == session; });
+}
+
+std::vector<std::uint64_t> Roster::assign() {
+  std::vector<std::uint64_t> by_rank(static_cast<std::size_t>(size_), 0);
+  std::vector<const Here*> open;
+  for (const Here& here : here_) {
+    if (here.join.rank() == 0)
+      open.push_back(&here);
+    else
+      by_rank[here.join.rank() - 1] = here.session;
+  }
+  std::sort(open.begin(), open.end(), [](const Here* a, const Here* b) {
+    const auto key = [](const Here* here) {
+      return std::tuple(here->join.host(), here->join.local_rank(), here->join.pid(),
+                        here->session);
+    };
+    return key(a) < key(b);
+  });
+  const auto place = [](const Here* here) {
+    return Place(here->join.host(), here->join.local_rank());
+  };
+  std::erase_if(open, [&](const Here* here) {
+    const auto before = remembered_.find(place(here));
+    if (before == remembered_.end()) return false;
+    std::uint64_t& seat = by_rank[static_cast<std::size_t>(before->second)];
+    if (seat != 0) return false;
+    seat = here->session;
+    return true;
+  });
+  auto seat = by_rank.begin();
+  for (const Here* here : open) {
+    seat = std::find(seat, by_rank.end(), 0);
+    remembered_[place(here)] = static_cast<int>(seat - by_rank.begin());
+    *seat = here->session;
+  }
+  return by_rank;
+}
+
+wire::Welcome Roster::welcome(const std::vector<std::uint64_t>& by_rank) const {
+  wire::Welcome welcome;
+  std::map<std::uint64_t, const Here*> by_session;
+  for (const Here& here : here_) by_session[here.session] = &here;
+  std::map<std::tuple<std::string, std::string, std::string>, std::uint32_t> hosts;
+  for (const std::uint64_t session : by_rank) {
+    const wire::Join& join = by_session.at(session)->join;
+    const auto [host, is_new] = hosts.try_emplace({join.host(), join.address(), join.identity()},
+                                                  static_cast<std::uint32_t>(hosts.size()));
+    if (is_new) {
+      auto* entry = welcome.add_hosts();
+      entry->set_name(join.host());
+      entry->set_address(join.address());
+      entry->set_identity(join.identity());
+    }
+    welcome.add_host(host->second);
+    welcome.add_port(join.port());
+    welcome.add_pid(join.pid());
+    welcome.add_session(session);
+  }
+  return welcome;
+}
+
+std::string Roster::missing() const {
+  std::vector<std::string> ranks;
+  std::size_t unnamed = 0;
+  std::vector<bool> taken(static_cast<std::size_t>(size_), false);
+  for (const Here& here : here_) {
+    if (here.join.rank() == 0)
+      ++unnamed;
+    else
+      taken[here.join.rank() - 1] = true;
+  }
+  const std::size_t count = static_cast<std::size_t>(size_) - here_.size();
+  // Without ranks of their own it is not said who is missing, only how many.
+  if (unnamed > 0) return fmt::format("{} of {} processes", count, size_);
+  for (int rank = 0; rank < size_; ++rank)
+    if (!taken[static_cast<std::size_t>(rank)]) ranks.push_back(std::to_string(rank));
+  return fmt::format("rank{} {} of {}", ranks.size() == 1 ? "" : "s", listed(ranks, most_listed),
+                     size_);
+}
+
+std::string Roster::present() const {
+  std::map<std::string, std::vector<int>> hosts;
+  for (const Here& here : here_)
+    hosts[here.join.host()].push_back(static_cast<int>(here.join.rank()) - 1);
+  std::vector<std::string> entries;
+  for (auto& [host, ranks] : hosts) {
+    std::sort(ranks.begin(), ranks.end());
+    std::vector<std::string> names;
+    for (const int rank : ranks) names.push_back(rank < 0 ? "any" : std::to_string(rank));
+    entries.push_back(fmt::format("{} (rank{} {})", host, names.size() == 1 ? "" : "s",
+                                  listed(names, most_listed)));
+  }
+  return listed(entries, most_listed);
+}
+
+wire::Refused Roster::timeout(std::string_view waited) const {
+  return refusal(wire::Refused::TIMEOUT,
+                 fmt::format("{} did not come within {}; came: {}", missing(), waited, present()),
+                 "look at the output of the missing ones, check the number of nodes and processes, "
+                 "or raise parallel.timeout");
+}
+
+}  // namespace troupe::control

@@ -1,0 +1,57 @@
+#pragma once
+// Who has come to a world that forms, and which rank each gets. No sockets, no clock.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/control/detail/wire.h"
+
+namespace troupe::control {
+
+class Roster {
+ public:
+  Roster(std::string run, int size) : run_(std::move(run)), size_(size) {}
+
+  /// Takes in who fits; otherwise says why not.
+  std::optional<wire::Refused> admit(const wire::Join& join, std::uint64_t session);
+  void withdraw(std::uint64_t session);
+  void clear() { here_.clear(); }
+
+  bool is_empty() const { return here_.empty(); }
+  bool is_whole() const { return static_cast<int>(here_.size()) == size_; }
+  int size() const { return size_; }
+  std::uint32_t restart() const { return here_.empty() ? 0 : here_.front().join.restart(); }
+
+  /// Sessions by rank. Ranks that were asked for are given; the others go first to who had them
+  /// before (host and local rank), then in the order of host and local rank.
+  std::vector<std::uint64_t> assign();
+
+  /// What every member is told; only its own rank is left out.
+  wire::Welcome welcome(const std::vector<std::uint64_t>& by_rank) const;
+
+  /// "ranks 2, 3 of 4 did not come within 30s; there are a (ranks 0, 1)".
+  wire::Refused timeout(std::string_view waited) const;
+
+ private:
+  struct Here {
+    wire::Join join;
+    std::uint64_t session = 0;
+  };
+  using Place = std::pair<std::string, std::uint32_t>;
+
+  std::string missing() const;
+  std::string present() const;
+
+  std::string run_;
+  int size_;
+  std::vector<Here> here_;
+  std::map<Place, int> remembered_;
+};
+
+wire::Refused refusal(wire::Refused::Reason reason, std::string message, std::string remedy);
+
+}  // namespace troupe::control

@@ -1,0 +1,31 @@
+#pragma once
+// Which address of this machine to listen on.
+
+#include <string>
+#include <vector>
+
+namespace troupe {
+
+/// A network interface that is up, with one of its addresses.
+struct NetworkInterface {
+  std::string name;     ///< "eth0"
+  std::string address;  ///< "10.0.0.7", "fd00::7"
+};
+
+/// One entry an address; IPv4 before IPv6.
+std::vector<NetworkInterface> network_interfaces();
+
+/// The first address of the interface `name`; an address of this machine is taken as it is.
+/// Throws Error{bad_options} that lists the interfaces there are.
+std::string address_of_interface(const std::string& name);
+
+/// The address that packets to `host` (a name or an address) leave from; nothing is sent.
+/// Throws Error{io} when the name is unknown or nothing leads there.
+std::string address_towards(const std::string& host);
+
+/// "boot id/network namespace": equal for two processes that share a machine and its loopback.
+std::string host_identity();
+
+std::string host_name();
+
+}  // namespace troupe

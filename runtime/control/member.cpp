@@ -1,0 +1,128 @@
+#include "runtime/control/member.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <thread>
+
+#include "runtime/control/detail/member_loop.h"
+
+namespace troupe {
+
+class Member::Implementation final : public Store {
+ public:
+  explicit Implementation(const MemberOptions& options)
+      : loop(options), joined(loop.joined()), thread_([this] { loop.run(); }) {}
+  ~Implementation() override {
+    loop.stop();
+    thread_.join();
+  }
+
+  Status put(const std::string& key, std::string value) override {
+    wire::Envelope envelope;
+    envelope.mutable_put()->set_key(key);
+    envelope.mutable_put()->set_value(std::move(value));
+    return ask(std::move(envelope), loop.options().timeout, {},
+               fmt::format("the coordinator did not take '{}' into the store", key));
+  }
+
+  Result<std::string> get(const std::string& key, std::chrono::milliseconds timeout) override {
+    wire::Envelope envelope;
+    envelope.mutable_get()->set_key(key);
+    wire::Envelope cancel = envelope;
+    cancel.mutable_get()->set_cancel(true);
+    return fetch(std::move(envelope), timeout, std::move(cancel),
+                 fmt::format("nobody put '{}' into the store", key));
+  }
+
+  Status ask(wire::Envelope envelope, std::chrono::milliseconds timeout, wire::Envelope last_word,
+             const std::string& complaint) {
+    auto answer = fetch(std::move(envelope), timeout, std::move(last_word), complaint);
+    if (answer) return success();
+    return answer.error();
+  }
+
+  control::MemberLoop loop;
+  std::future<Status> joined;
+
+ private:
+  /// Waits for the answer to a request; gives up after the timeout with `complaint`.
+  Result<std::string> fetch(wire::Envelope envelope, std::chrono::milliseconds timeout,
+                            wire::Envelope last_word, const std::string& complaint) {
+    if (loop.is_own_thread())
+      throw Error(ErrorCode::internal, "a callback of a member waits for the coordinator",
+                  "wait on another thread: the callback's own is the one that brings the answer");
+    auto [id, answer] = loop.request(std::move(envelope));
+    if (answer.wait_for(timeout) == std::future_status::ready) return answer.get();
+    if (last_word.has_get()) last_word.mutable_get()->set_id(id);
+    loop.forget(id, std::move(last_word));
+    return Error(ErrorCode::timed_out, fmt::format("{} within {}", complaint, timeout));
+  }
+
+  std::thread thread_;
+};
+
+std::string to_string(const PeerLost& lost) {
+  if (lost.rank == PeerLost::coordinator)
+    return fmt::format("the coordinator on {} is lost: {}", lost.host, lost.reason);
+  return fmt::format("rank {} on {} (process {}) is lost: {}", lost.rank, lost.host, lost.pid,
+                     lost.reason);
+}
+
+Result<std::unique_ptr<Member>> Member::join(const MemberOptions& options) {
+  try {
+    auto implementation = std::make_unique<Implementation>(options);
+    if (const Status joined = implementation->joined.get(); !joined) return joined.error();
+    return std::unique_ptr<Member>(new Member(std::move(implementation)));
+  } catch (const zmq::error_t& error) {
+    return Error(ErrorCode::io,
+                 fmt::format("cannot listen for the job's processes: {}", error.what()),
+                 "raise the limit of open files (ulimit -n), or set parallel.interface");
+  }
+}
+
+Member::Member(std::unique_ptr<Implementation> implementation)
+    : implementation_(std::move(implementation)) {}
+
+Member::~Member() = default;
+
+int Member::rank() const { return implementation_->loop.rank(); }
+int Member::size() const { return static_cast<int>(peers().size()); }
+std::uint32_t Member::generation() const { return implementation_->loop.generation(); }
+const std::vector<PeerInfo>& Member::peers() const { return implementation_->loop.peers(); }
+const std::string& Member::endpoint() const { return implementation_->loop.endpoint(); }
+Store& Member::store() { return *implementation_; }
+ControlCounters Member::counters() const { return implementation_->loop.counters(); }
+
+void Member::send(int to, std::string body) {
+  if (to < 0 || to >= size() || to == rank())
+    throw Error(ErrorCode::bad_graph,
+                fmt::format("rank {} of {} sends to rank {}", rank(), size(), to),
+                "send to another rank of the world");
+  if (body.size() > control::max_message_bytes)
+    throw Error(ErrorCode::bad_graph,
+                fmt::format("a control message of {} bytes to rank {}; the most is {}", body.size(),
+                            to, control::max_message_bytes),
+                "send what is large through a Communicator");
+  implementation_->loop.send(to, std::move(body));
+}
+
+void Member::open(OnMessage on_message, OnLost on_lost) {
+  implementation_->loop.open(std::move(on_message), std::move(on_lost));
+}
+
+Status Member::barrier(const std::string& name) {
+  wire::Envelope envelope;
+  envelope.mutable_arrive()->set_barrier(name);
+  return implementation_->ask(std::move(envelope), implementation_->loop.options().timeout, {},
+                              fmt::format("not every rank came to the barrier '{}'", name));
+}
+
+Status Member::leave() {
+  wire::Envelope envelope;
+  envelope.mutable_leave();
+  return implementation_->ask(std::move(envelope), implementation_->loop.options().timeout, {},
+                              "not everything that was sent has arrived");
+}
+
+}  // namespace troupe

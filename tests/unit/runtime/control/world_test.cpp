@@ -1,0 +1,113 @@
+// Joining, ranks, barriers, the store and messages, with real sockets on loopback.
+
+#include "world.h"
+
+namespace troupe {
+namespace {
+
+using namespace control_test;
+using testing::HasSubstr;
+
+TEST(ControlWorld, GivesEachProcessTheRankItAsksFor) {
+  TestWorld world(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    Member& member = *world.members[static_cast<std::size_t>(rank)];
+    EXPECT_EQ(member.rank(), rank);
+    EXPECT_EQ(member.size(), 3);
+    EXPECT_EQ(member.generation(), 1u);
+    ASSERT_EQ(member.peers().size(), 3u);
+    EXPECT_EQ(member.peers()[1].rank, 1);
+    EXPECT_EQ(member.peers()[1].pid, getpid());
+    EXPECT_EQ(member.peers()[1].address(), "127.0.0.1");
+  }
+}
+
+TEST(ControlWorld, CarriesMessagesInOrder) {
+  Inbox inbox;
+  TestWorld world(2);
+  constexpr int count = 5000;
+  for (int i = 0; i < count / 2; ++i) world.members[0]->send(1, std::to_string(i));
+  inbox.listen(*world.members[1]);  // what came before waits
+  for (int i = count / 2; i < count; ++i) world.members[0]->send(1, std::to_string(i));
+  ASSERT_TRUE(inbox.wait_messages(count));
+  const auto messages = inbox.messages();
+  for (int i = 0; i < count; ++i)
+    ASSERT_EQ(messages[static_cast<std::size_t>(i)], std::pair(0, std::to_string(i)));
+}
+
+TEST(ControlWorld, AnswersFromTheCallback) {
+  Inbox inbox;
+  TestWorld world(2);
+  inbox.listen(*world.members[0]);
+  Member& echo = *world.members[1];
+  echo.open([&](int from, std::string body) { echo.send(from, body + "!"); },
+            [](const PeerLost&) {});
+  world.members[0]->send(1, std::string("a\0b", 3));
+  ASSERT_TRUE(inbox.wait_messages(1));
+  EXPECT_EQ(inbox.messages()[0], std::pair(1, std::string("a\0b!", 4)));
+}
+
+TEST(ControlWorld, SharesAStore) {
+  TestWorld world(2);
+  std::jthread late([&] {
+    std::this_thread::sleep_for(milliseconds(20));
+    EXPECT_TRUE(world.members[0]->store().put("key", std::string("a\0b", 3)));
+  });
+  EXPECT_EQ(world.members[1]->store().get("key", patience).value(), std::string("a\0b", 3));
+  const auto missing = world.members[1]->store().get("nothing", milliseconds(10));
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code(), ErrorCode::timed_out);
+}
+
+TEST(ControlWorld, ABarrierWaitsForAll) {
+  TestWorld world(3);
+  std::atomic<int> came{0};
+  std::vector<std::jthread> threads;
+  for (auto& member : world.members)
+    threads.emplace_back([&] {
+      for (int round = 1; round <= 3; ++round) {
+        ++came;
+        ASSERT_TRUE(member->barrier("step"));
+        EXPECT_GE(came, 3 * round);
+        ASSERT_TRUE(member->barrier("done"));
+      }
+    });
+}
+
+TEST(ControlWorld, LeavesOnceEverythingHasArrived) {
+  Inbox inbox;
+  TestWorld world(2);
+  inbox.listen(*world.members[1]);
+  for (int i = 0; i < 1000; ++i) world.members[0]->send(1, "x");
+  ASSERT_TRUE(world.members[0]->leave());
+  EXPECT_TRUE(inbox.wait_messages(1000));
+  ASSERT_TRUE(world.members[1]->leave());
+  EXPECT_TRUE(inbox.losses().empty());
+  EXPECT_TRUE(world.coordinator->wait_for_end(patience));
+}
+
+TEST(ControlWorld, TellsTheOthersWhoEndedWithoutLeaving) {
+  std::vector<Inbox> inboxes(3);
+  TestWorld world(3);
+  inboxes[0].listen(*world.members[0]);
+  inboxes[1].listen(*world.members[1]);
+  world.members[2].reset();
+  for (const int survivor : {0, 1}) {
+    Inbox& inbox = inboxes[static_cast<std::size_t>(survivor)];
+    ASSERT_TRUE(inbox.wait_losses(1));
+    EXPECT_EQ(inbox.losses()[0].rank, 2);
+    EXPECT_EQ(inbox.losses()[0].reason, "its process ended");
+  }
+}
+
+TEST(ControlWorld, SaysThatTheKeyDoesNotFit) {
+  auto coordinator =
+      std::move(Coordinator::start(coordinator_options(1, JobKey::generate())).value());
+  const auto joined = Member::join(member_options(*coordinator, 0, 1, JobKey::generate()));
+  ASSERT_FALSE(joined);
+  EXPECT_EQ(joined.error().code(), ErrorCode::refused);
+  EXPECT_THAT(joined.error().what(), HasSubstr("the key does not fit"));
+}
+
+}  // namespace
+}  // namespace troupe
