@@ -267,7 +267,7 @@ void Launcher::end_all(int signal) {
 void Launcher::on_deadline() {
   deadline_.reset();
   if (alive_ == 0) return;
-  say("{} of {} processes had not ended after {:.0f} s and get SIG{}", alive_, options_.processes,
+  say("{} of {} processes had not ended after {} s and get SIG{}", alive_, options_.processes,
       static_cast<double>(options_.grace_period.count()) / 1000, ::sigabbrev_np(at_deadline_));
   if (at_deadline_ == SIGTERM) return end_all(SIGTERM);
   send_all(SIGKILL);
