@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "runtime/error.h"
-#include "runtime/world/sources.h"
+#include "runtime/world/world.h"
 
 namespace troupe {
 

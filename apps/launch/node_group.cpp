@@ -3,36 +3,39 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include <array>
 #include <random>
 
+#include "apps/launch/launchers.h"
+#include "runtime/control/coordinator.h"
+#include "runtime/control/interface.h"
 #include "runtime/error.h"
+#include "runtime/world/world.h"
 
 namespace troupe {
 namespace {
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
-}
 
 /// One host: nobody to meet.
 class OneNode : public NodeGroup {
  public:
   explicit OneNode(const LaunchOptions& options) {
-    std::random_device random;
     place_.size = options.processes;
     place_.host = host_name();
-    // The name alone may serve many jobs, as torchrun's default "none" does.
-    place_.run_id = fmt::format("{}-{:08x}{:08x}", options.run_id, random(), random());
+    place_.run_id = unique_run_id(options.run_id);
     place_.master_address = options.master_address.empty() ? "127.0.0.1" : options.master_address;
     place_.master_port = options.master_port != 0 ? options.master_port : free_port();
+    const JobKey key = JobKey::generate();
+    place_.job_key = key.text();
+    auto started = Coordinator::start(
+        {.key = key, .run = run_id_of(place_.run_id, 0), .size = options.processes});
+    coordinator_ = std::move(started.value());
+    place_.coordinator = coordinator_->endpoint();
   }
 
   const Place& place() const override { return place_; }
-  void report_lost(int, const std::string&) override {}
+  void report_lost(int rank, const std::string& reason) override {
+    coordinator_->report_lost(rank, reason);
+  }
   void tell(const Failure&) override {}
   int descriptor() const override { return -1; }
   std::vector<Failure> hear() override { return {}; }
@@ -41,9 +44,15 @@ class OneNode : public NodeGroup {
 
  private:
   Place place_;
+  std::unique_ptr<Coordinator> coordinator_;
 };
 
 }  // namespace
+
+std::string unique_run_id(const std::string& run_id) {
+  std::random_device random;
+  return fmt::format("{}-{:08x}{:08x}", file_name_of(run_id).substr(0, 64), random(), random());
+}
 
 std::uint16_t free_port() {
   const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -57,6 +66,7 @@ std::uint16_t free_port() {
 }
 
 std::unique_ptr<NodeGroup> NodeGroup::meet(const LaunchOptions& options) {
+  if (options.endpoint) return std::make_unique<Launchers>(options);
   return std::make_unique<OneNode>(options);
 }
 

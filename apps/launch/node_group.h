@@ -50,6 +50,10 @@ class NodeGroup {
   virtual bool all_done() const = 0;
 };
 
+/// The name of a job with something behind it that no other job has: names serve many jobs, as
+/// torchrun's default "none" does.
+std::string unique_run_id(const std::string& run_id);
+
 /// A port of this host that nobody listens on.
 std::uint16_t free_port();
 

@@ -24,9 +24,6 @@ bool in_slurm_shell(const Environment& environment);
 /// The world of OpenMPI, Slurm or PMIx, whichever is innermost.
 std::optional<World> scheduled_world(const Environment& environment);
 
-/// A name made of letters, digits, `.`, `-` and `_`; other characters become `_`.
-std::string file_name_of(std::string_view text);
-
 /// Throws Error (usage): what two variables say does not fit.
 [[noreturn]] void contradict(const std::string& message, const std::string& remedy);
 

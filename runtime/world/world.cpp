@@ -32,8 +32,7 @@ void take_master(World& world, const Environment& environment) {
 }
 
 std::string run_of(const World& world, const Environment& environment) {
-  if (const auto run = environment.get("TROUPE_RUN_ID"))
-    return file_name_of(fmt::format("{}-{}", *run, world.restart));
+  if (const auto run = environment.get("TROUPE_RUN_ID")) return run_id_of(*run, world.restart);
   return file_name_of(fmt::format("torchrun-{}-{}-{}-{}",
                                   environment.get("TORCHELASTIC_RUN_ID").value_or("none"),
                                   world.master_address, world.master_port, world.restart));
@@ -76,6 +75,10 @@ std::string file_name_of(std::string_view text) {
   for (char& c : name)
     if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-') c = '_';
   return name;
+}
+
+std::string run_id_of(std::string_view run, int restart) {
+  return file_name_of(fmt::format("{}-{}", run.substr(0, 100), restart));
 }
 
 void contradict(const std::string& message, const std::string& remedy) {

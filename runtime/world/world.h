@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/world/environment.h"
@@ -33,6 +34,13 @@ struct World {
   std::string master_address;     ///< MASTER_ADDR, or the first host; empty if neither is told
   std::uint16_t master_port = 0;  ///< MASTER_PORT; 0 if it is not set
 };
+
+/// A name made of letters, digits, `.`, `-` and `_`, of at most 128 characters; other characters
+/// become `_`.
+std::string file_name_of(std::string_view text);
+
+/// World::run_id of the processes that `troupe launch` starts with TROUPE_RUN_ID=`run`.
+std::string run_id_of(std::string_view run, int restart);
 
 /// The world of the innermost launcher that started this process, or nothing if none did: a shell
 /// of an interactive job (`salloc`, `srun --pty bash`) and the script of a batch job are no worlds.

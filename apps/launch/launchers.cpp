@@ -1,0 +1,242 @@
+#include "apps/launch/launchers.h"
+
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "runtime/control/interface.h"
+#include "runtime/error.h"
+#include "runtime/world/world.h"
+
+namespace troupe {
+namespace {
+
+constexpr std::chrono::milliseconds attempt{30'000};  // as long as members wait for each other
+constexpr std::string_view done_message = "done", lost_prefix = "lost ", failed_prefix = "failed ";
+
+bool is_loopback(const std::string& address) {
+  return address.starts_with("127.") || address == "::1";
+}
+
+/// The numeric addresses of a host; empty if its name is unknown.
+std::vector<std::string> addresses_of(const std::string& host) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  if (::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return {};
+  std::vector<std::string> addresses;
+  for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
+    char text[NI_MAXHOST];
+    if (::getnameinfo(entry->ai_addr, entry->ai_addrlen, text, sizeof text, nullptr, 0,
+                      NI_NUMERICHOST) == 0)
+      addresses.emplace_back(text);
+  }
+  ::freeaddrinfo(found);
+  return addresses;
+}
+
+/// The address of this machine that the endpoint means, if it means this machine. A machine's own
+/// name often leads to its loopback, where no other host would come: then the first address that
+/// others can reach.
+std::optional<std::string> own_address_of(const Endpoint& endpoint) {
+  const auto interfaces = network_interfaces();
+  const auto is_own = [&](const std::string& address) {
+    return is_loopback(address) ||
+           std::any_of(interfaces.begin(), interfaces.end(),
+                       [&](const auto& own) { return own.address == address; });
+  };
+  const auto addresses = addresses_of(endpoint.host);
+  const auto found = std::find_if(addresses.begin(), addresses.end(), is_own);
+  if (found == addresses.end()) return std::nullopt;
+  const bool meant = endpoint.host == "localhost" || is_loopback(endpoint.host);
+  if (!is_loopback(*found) || meant) return *found;
+  for (const auto& own : interfaces)
+    if (!is_loopback(own.address)) return own.address;
+  return *found;
+}
+
+std::string bracketed(const std::string& address) {
+  return address.find(':') == address.npos ? address : fmt::format("[{}]", address);
+}
+
+}  // namespace
+
+Launchers::Launchers(const LaunchOptions& options)
+    : key_(options.run_id), news_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  place_.host = host_name();
+  place_.nodes = options.nodes;
+  host_meeting(options);
+  join(options);
+  agree(options);
+  member_->open([this](int from, const std::string& body) { on_message(from, body); },
+                [this](const PeerLost& lost) { on_lost(lost); });
+}
+
+Launchers::~Launchers() {
+  if (member_ && all_done()) static_cast<void>(member_->leave());
+  if (meeting_) static_cast<void>(meeting_->wait_for_end(attempt));
+}
+
+void Launchers::host_meeting(const LaunchOptions& options) {
+  const auto own = own_address_of(*options.endpoint);
+  own_address_ = !options.local_address.empty() ? options.local_address
+                 : own                          ? *own
+                                                : address_towards(options.endpoint->host);
+  if (!own) return;
+  auto started = Coordinator::start({.key = key_.key(),
+                                     .run = options.run_id + ".launchers",
+                                     .size = options.nodes,
+                                     .address = own_address_,
+                                     .port = options.endpoint->port,
+                                     .timeout = attempt});
+  // Refused: another launcher of this machine has come first, and hosts the meeting.
+  if (started) meeting_ = std::move(started.value());
+}
+
+void Launchers::join(const LaunchOptions& options) {
+  const auto end = std::chrono::steady_clock::now() + options.join_timeout;
+  const std::string host = meeting_ ? own_address_ : options.endpoint->host;
+  for (;;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        end - std::chrono::steady_clock::now());
+    auto joined = Member::join(
+        {.key = key_.key(),
+         .coordinator = fmt::format("tcp://{}:{}", bracketed(host), options.endpoint->port),
+         .run = options.run_id + ".launchers",
+         .rank = options.node_rank,
+         .size = options.nodes,
+         .interface = own_address_,
+         .timeout = std::clamp(left, std::chrono::milliseconds(100), attempt)});
+    if (joined) {
+      member_ = std::move(joined.value());
+      place_.node = member_->rank();
+      return;
+    }
+    const bool lasting =
+        is_lasting(joined.error().code()) && joined.error().code() != ErrorCode::io;
+    if (lasting || std::chrono::steady_clock::now() + std::chrono::milliseconds(100) > end)
+      throw Error(
+          joined.error().code(),
+          fmt::format("launch: {} hosts did not meet at {}:{}: {}", options.nodes,
+                      options.endpoint->host, options.endpoint->port, joined.error().message()),
+          fmt::format("start a launcher with the same --nnodes, --rdzv-id and "
+                      "--rdzv-endpoint on each host; all must have the key of {}",
+                      key_.source()));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+}
+
+void Launchers::put(const std::string& key, const std::string& value) {
+  const Status status = member_->store().put(key, value);
+  if (!status) throw Error(status.error());
+}
+
+std::string Launchers::get(const std::string& key) {
+  auto value = member_->store().get(key, attempt);
+  if (!value) throw Error(value.error());
+  return std::move(value.value());
+}
+
+/// What each launcher tells of itself, and what one tells for all.
+void Launchers::agree(const LaunchOptions& options) {
+  put(fmt::format("node/{}", place_.node), std::to_string(options.processes));
+  place_.size = 0;
+  for (int node = 0; node < place_.nodes; ++node) {
+    if (node == place_.node) place_.first_rank = place_.size;
+    place_.size += std::stoi(get(fmt::format("node/{}", node)));
+  }
+  if (meeting_) host_processes_of(options);
+  place_.run_id = get("run");
+  place_.coordinator = get("coordinator");
+  place_.job_key = key_.key().text();
+  if (place_.node == 0) {
+    put("master_address",
+        options.master_address.empty() ? member_->peers()[0].address() : options.master_address);
+    put("master_port",
+        std::to_string(options.master_port != 0 ? options.master_port : free_port()));
+  }
+  place_.master_address = get("master_address");
+  place_.master_port = static_cast<std::uint16_t>(std::stoi(get("master_port")));
+}
+
+void Launchers::host_processes_of(const LaunchOptions& options) {
+  const std::string run = unique_run_id(options.run_id);
+  auto started = Coordinator::start(
+      {.key = key_.key(), .run = run_id_of(run, 0), .size = place_.size, .address = own_address_});
+  processes_ = std::move(started.value());
+  put("run", run);
+  put("coordinator", processes_->endpoint());
+}
+
+void Launchers::report_lost(int rank, const std::string& reason) {
+  if (processes_) return processes_->report_lost(rank, reason);
+  // Whoever hosts the processes' coordinator acts on it.
+  for (int node = 0; node < place_.nodes; ++node)
+    if (node != place_.node) member_->send(node, fmt::format("{}{} {}", lost_prefix, rank, reason));
+}
+
+void Launchers::tell(const Failure& failure) {
+  for (int node = 0; node < place_.nodes; ++node)
+    if (node != place_.node) member_->send(node, std::string(failed_prefix) + to_message(failure));
+}
+
+void Launchers::done() {
+  for (int node = 0; node < place_.nodes; ++node)
+    if (node != place_.node) member_->send(node, std::string(done_message));
+  const std::lock_guard lock(mutex_);
+  done_.insert(place_.node);
+}
+
+bool Launchers::all_done() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int>(done_.size()) == place_.nodes;
+}
+
+std::vector<Failure> Launchers::hear() {
+  eventfd_t times = 0;
+  ::eventfd_read(news_.get(), &times);
+  const std::lock_guard lock(mutex_);
+  return std::exchange(heard_, {});
+}
+
+void Launchers::on_message(int from, const std::string& body) {
+  const std::string_view text = body;
+  if (text.starts_with(lost_prefix)) {
+    const auto rest = body.substr(lost_prefix.size());
+    if (processes_)
+      processes_->report_lost(std::atoi(rest.c_str()), rest.substr(rest.find(' ') + 1));
+    return;
+  }
+  if (text == done_message) {
+    const std::lock_guard lock(mutex_);
+    done_.insert(from);
+  } else if (text.starts_with(failed_prefix)) {
+    const Failure failure = failure_from(body.substr(failed_prefix.size()));
+    const std::lock_guard lock(mutex_);
+    heard_.push_back(failure);
+  }
+  ::eventfd_write(news_.get(), 1);
+}
+
+void Launchers::on_lost(const PeerLost& lost) {
+  Failure failure;
+  failure.host = lost.host.empty() ? "the host of the endpoint" : "the launcher on " + lost.host;
+  failure.reason = lost.reason;
+  failure.time = std::chrono::system_clock::now();
+  {
+    const std::lock_guard lock(mutex_);
+    heard_.push_back(failure);
+    if (lost.rank != PeerLost::coordinator) done_.insert(lost.rank);
+    // Without their coordinator launchers cannot hear of each other's ends any more.
+    if (lost.rank == PeerLost::coordinator)
+      for (int node = 0; node < place_.nodes; ++node)
+        if (node != place_.node) done_.insert(node);
+  }
+  ::eventfd_write(news_.get(), 1);
+}
+
+}  // namespace troupe

@@ -1,0 +1,51 @@
+#pragma once
+#include <mutex>
+#include <optional>
+#include <set>
+
+#include "apps/launch/node_group.h"
+#include "apps/launch/shared_key.h"
+#include "runtime/control/coordinator.h"
+#include "runtime/control/member.h"
+
+namespace troupe {
+
+/// The launchers of several hosts: a world of their own, one member a host, beside the world of the
+/// processes. The launcher that the endpoint leads to holds both together.
+class Launchers : public NodeGroup {
+ public:
+  /// As NodeGroup::meet.
+  explicit Launchers(const LaunchOptions& options);
+  ~Launchers() override;
+
+  const Place& place() const override { return place_; }
+  void report_lost(int rank, const std::string& reason) override;
+  void tell(const Failure& failure) override;
+  int descriptor() const override { return news_.get(); }
+  std::vector<Failure> hear() override;
+  void done() override;
+  bool all_done() const override;
+
+ private:
+  void host_meeting(const LaunchOptions& options);
+  void join(const LaunchOptions& options);
+  void agree(const LaunchOptions& options);
+  void host_processes_of(const LaunchOptions& options);
+  std::string get(const std::string& key);
+  void put(const std::string& key, const std::string& value);
+  void on_message(int from, const std::string& body);
+  void on_lost(const PeerLost& lost);
+
+  SharedKey key_;
+  std::string own_address_;                           // of this host, as others reach it
+  std::unique_ptr<Coordinator> meeting_, processes_;  // only where the endpoint leads to this host
+  std::unique_ptr<Member> member_;
+  Place place_;
+  Descriptor news_;
+
+  mutable std::mutex mutex_;  // what the member's thread leaves for the launcher's
+  std::vector<Failure> heard_;
+  std::set<int> done_;  // nodes whose processes have ended, or that are lost
+};
+
+}  // namespace troupe
