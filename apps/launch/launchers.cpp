@@ -215,7 +215,13 @@ void Launchers::on_message(int from, const std::string& body) {
     const std::lock_guard lock(mutex_);
     done_.insert(from);
   } else if (text.starts_with(failed_prefix)) {
-    const Failure failure = failure_from(body.substr(failed_prefix.size()));
+    Failure failure;
+    try {
+      failure = failure_from(body.substr(failed_prefix.size()));
+    } catch (const Error& error) {
+      failure.host = member_->peers()[static_cast<std::size_t>(from)].host();
+      failure.reason = error.message();
+    }
     const std::lock_guard lock(mutex_);
     heard_.push_back(failure);
   }
