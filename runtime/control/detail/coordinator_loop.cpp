@@ -170,9 +170,12 @@ void CoordinatorLoop::transmit(const std::string& route, const std::string& fram
 void CoordinatorLoop::refuse(const std::string& route, wire::Refused refused) {
   wire::Envelope envelope;
   *envelope.mutable_refused() = std::move(refused);
-  Session([&](const std::string& frame) {
-    transmit(route, frame);
-  }).send_unnumbered(stamp(), envelope);
+  send_once(route, envelope);
+}
+
+void CoordinatorLoop::send_once(const std::string& route, wire::Envelope& envelope) {
+  Session session([&](const std::string& frame) { transmit(route, frame); });
+  session.send_unnumbered(stamp(), envelope);
 }
 
 void CoordinatorLoop::take(const std::string& route, zmq::message_t& frame) {
@@ -214,12 +217,22 @@ void CoordinatorLoop::take(const std::string& route, zmq::message_t& frame) {
   if (!envelope->has_join()) {
     ++counters_.stale;
     lock.unlock();
-    return refuse(route,
-                  refusal(wire::Refused::GENERATION,
-                          "the world that this process belonged to has ended", "start it again"));
+    return take_lost(route, *envelope);
   }
   lock.unlock();
   take_stranger(route, *envelope, fd);
+}
+
+/// From somebody who thinks to be known here.
+void CoordinatorLoop::take_lost(const std::string& route, const wire::Envelope& envelope) {
+  if (envelope.generation() == 0 && envelope.has_pulse()) {
+    // Its join was lost with a connection, or went to another place: nothing of it is acknowledged.
+    wire::Envelope answer;
+    answer.mutable_echo()->set_id(envelope.pulse().id());
+    return send_once(route, answer);
+  }
+  refuse(route, refusal(wire::Refused::GENERATION,
+                        "the world that this process belonged to has ended", "start it again"));
 }
 
 void CoordinatorLoop::take_stranger(const std::string& route, const wire::Envelope& envelope,

@@ -63,6 +63,8 @@ class CoordinatorLoop {
   void take(const std::string& route, zmq::message_t& frame);
   void refuse(const std::string& route, wire::Refused refused);
 
+  void send_once(const std::string& route, wire::Envelope& envelope);
+  void take_lost(const std::string& route, const wire::Envelope& envelope);
   void take_stranger(const std::string& route, const wire::Envelope& envelope, int fd);
   void supersede(std::uint32_t restart);
   void take_member(Seat& seat, wire::Envelope& envelope);

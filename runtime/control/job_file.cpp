@@ -1,0 +1,109 @@
+#include "runtime/control/job_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <random>
+
+#include "runtime/error.h"
+
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail(const fs::path& path, const char* what) {
+  throw Error(
+      ErrorCode::io,
+      fmt::format("cannot {} the job file {}: {}", what, path.string(), std::strerror(errno)),
+      "TROUPE_JOB_FILE names another place, which all hosts of the job must share");
+}
+
+std::string content(const JobKey& key, const std::string& coordinator) {
+  std::string text = fmt::format("key {}\n", key.text());
+  if (!coordinator.empty()) text += fmt::format("coordinator {}\n", coordinator);
+  return text;
+}
+
+/// Writes a file of its own beside `path` that only the user can read.
+fs::path write_aside(const fs::path& path, const std::string& text) {
+  std::error_code error;
+  fs::create_directories(path.parent_path(), error);  // opening tells if that failed
+  std::random_device random;
+  const fs::path aside = fmt::format("{}.{}.{:08x}", path.string(), getpid(), random());
+  const int fd = open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) fail(path, "write");
+  const bool whole = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  if (close(fd) != 0 || !whole) {
+    unlink(aside.c_str());
+    fail(path, "write");
+  }
+  return aside;
+}
+
+void check_privacy(const fs::path& path) {
+  struct stat found {};
+  if (stat(path.c_str(), &found) != 0) fail(path, "look at");
+  if (found.st_uid == geteuid() && (found.st_mode & 077) == 0) return;
+  throw Error(ErrorCode::refused,
+              fmt::format("the job file {} is not private: owner {}, mode {:o}", path.string(),
+                          found.st_uid, found.st_mode & 0777),
+              "remove it, and name a folder of your own by TROUPE_JOB_FILE");
+}
+
+/// What follows `name` at the beginning of a line.
+std::string entry(const fs::path& path, const std::string& name) {
+  std::ifstream file(path);
+  std::string word;
+  std::string value;
+  while (file >> word >> value)
+    if (word == name) return value;
+  return {};
+}
+
+}  // namespace
+
+JobFile JobFile::of_run(const Environment& environment, const std::string& run) {
+  if (const auto path = environment.get("TROUPE_JOB_FILE")) return JobFile(*path);
+  const auto home = environment.get("HOME");
+  if (!home)
+    throw Error(ErrorCode::bad_options,
+                "neither TROUPE_JOB_FILE nor HOME says where the job file is",
+                "set TROUPE_JOB_FILE to a path that all hosts of the job share");
+  return JobFile(fs::path(*home) / ".troupe" / "jobs" / run);
+}
+
+JobKey JobFile::key() const {
+  if (access(path_.c_str(), F_OK) != 0) {
+    const JobKey drawn = JobKey::generate();
+    const fs::path aside = write_aside(path_, content(drawn, {}));
+    const bool is_first = link(aside.c_str(), path_.c_str()) == 0;
+    const int why = errno;
+    unlink(aside.c_str());
+    if (is_first) return drawn;
+    errno = why;
+    if (why != EEXIST) fail(path_, "create");
+  }
+  check_privacy(path_);
+  return JobKey::parse(entry(path_, "key"));
+}
+
+std::string JobFile::coordinator() const { return entry(path_, "coordinator"); }
+
+void JobFile::publish(const JobKey& key, const std::string& coordinator) const {
+  const fs::path aside = write_aside(path_, content(key, coordinator));
+  if (rename(aside.c_str(), path_.c_str()) == 0) return;
+  unlink(aside.c_str());
+  fail(path_, "write");
+}
+
+void JobFile::remove(const std::string& coordinator) const {
+  if (this->coordinator() == coordinator) unlink(path_.c_str());
+}
+
+}  // namespace troupe

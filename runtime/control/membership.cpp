@@ -1,0 +1,128 @@
+#include "runtime/control/membership.h"
+
+#include <fmt/format.h>
+
+#include <thread>
+
+#include "runtime/control/interface.h"
+
+namespace troupe {
+namespace {
+
+bool is_loopback(const std::string& address) {
+  return address.rfind("127.", 0) == 0 || address == "::1";
+}
+
+/// Where packets to the world outside leave from. Of the block for documentation (RFC 5737), which
+/// nobody has: it is only looked up in the routing table.
+constexpr const char* somewhere_else = "192.0.2.1";
+
+/// Empty where nothing leads to `host`, or its name is unknown: several nodes of a test on one
+/// machine have such names.
+std::string address_if_known(const std::string& host) {
+  try {
+    return address_towards(host);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+/// Waits for rank 0 to publish where its coordinator is.
+Result<std::string> wait_for_coordinator(const JobFile& file, std::chrono::milliseconds timeout) {
+  using Clock = std::chrono::steady_clock;
+  const auto deadline = Clock::now() + timeout;
+  std::chrono::milliseconds pause{2};
+  for (;;) {
+    if (std::string found = file.coordinator(); !found.empty()) return found;
+    if (Clock::now() > deadline)
+      return Error(ErrorCode::timed_out,
+                   fmt::format("rank 0 did not come within {} s: no coordinator is named in {}",
+                               static_cast<double>(timeout.count()) / 1000, file.path().string()),
+                   "look at rank 0's output; if its host does not share that path, name one that "
+                   "all hosts share by TROUPE_JOB_FILE");
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, std::chrono::milliseconds(100));
+  }
+}
+
+}  // namespace
+
+std::string address_for_world(const World& world, const std::string& interface) {
+  if (!interface.empty()) return address_of_interface(interface);
+  if (world.nodes == 1 || world.local_size == world.size) return "127.0.0.1";
+  for (std::size_t node = 0; node < world.hosts.size(); ++node) {
+    if (static_cast<int>(node) == world.node) continue;
+    if (std::string address = address_if_known(world.hosts[node]); !address.empty()) return address;
+  }
+  std::string address = address_if_known(somewhere_else);
+  if (!address.empty() && !is_loopback(address)) return address;
+  for (const auto& [name, candidate] : network_interfaces())
+    if (!is_loopback(candidate)) return candidate;
+  return "127.0.0.1";
+}
+
+Membership::~Membership() {
+  member_.reset();
+  if (coordinator_ && file_) file_->remove(coordinator_->endpoint());
+}
+
+Status Membership::keep_coordinator(const World& world, const JobKey& key,
+                                    const MembershipOptions& options) {
+  CoordinatorOptions wanted;
+  wanted.key = key;
+  wanted.run = world.run_id;
+  wanted.size = world.size;
+  wanted.address = address_for_world(world, options.interface);
+  wanted.timeout = options.timeout;
+  auto started = Coordinator::start(wanted);
+  if (!started) return started.error();
+  coordinator_ = std::move(started.value());
+  file_->publish(key, coordinator_->endpoint());
+  return success();
+}
+
+Result<std::unique_ptr<Membership>> Membership::enter(const World& world,
+                                                      const Environment& environment,
+                                                      const MembershipOptions& options) {
+  std::unique_ptr<Membership> membership(new Membership);
+  membership->timeout_ = options.timeout;
+  MemberOptions wanted;
+  const auto given_key = environment.get("TROUPE_JOB_KEY");
+  const auto given_place = environment.get("TROUPE_COORDINATOR");
+  const bool needs_file = !given_key || !given_place;
+  if (needs_file) membership->file_ = JobFile::of_run(environment, world.run_id);
+  wanted.key = given_key ? JobKey::parse(*given_key) : membership->file_->key();
+  if (given_place) {
+    wanted.coordinator = *given_place;
+  } else if (world.rank == 0) {
+    if (const Status kept = membership->keep_coordinator(world, wanted.key, options); !kept)
+      return kept.error();
+    wanted.coordinator = membership->coordinator_->endpoint();
+  } else {
+    const auto found = wait_for_coordinator(*membership->file_, options.timeout);
+    if (!found) return found.error();
+    wanted.coordinator = found.value();
+    wanted.find_coordinator = [file = *membership->file_] { return file.coordinator(); };
+  }
+  wanted.run = world.run_id;
+  wanted.rank = world.rank;
+  wanted.size = world.size;
+  wanted.local_rank = world.local_rank;
+  wanted.restart = world.restart;
+  wanted.interface = options.interface;
+  wanted.timeout = options.timeout;
+  if (world.node >= 0 && static_cast<std::size_t>(world.node) < world.hosts.size())
+    wanted.host = world.hosts[static_cast<std::size_t>(world.node)];
+  auto joined = Member::join(wanted);
+  if (!joined) return joined.error();
+  membership->member_ = std::move(joined.value());
+  return membership;
+}
+
+Status Membership::leave() {
+  const Status left = member_->leave();
+  if (coordinator_ && left) (void)coordinator_->wait_for_end(timeout_);
+  return left;
+}
+
+}  // namespace troupe

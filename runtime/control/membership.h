@@ -1,0 +1,53 @@
+#pragma once
+// From "who a process is" to a member of its world, whoever launched it.
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "runtime/control/coordinator.h"
+#include "runtime/control/job_file.h"
+#include "runtime/control/member.h"
+#include "runtime/world/world.h"
+
+namespace troupe {
+
+struct MembershipOptions {
+  std::string interface;                      ///< parallel.interface; empty: found by itself
+  std::chrono::milliseconds timeout{30'000};  ///< parallel.timeout
+};
+
+/// A process's membership of a world. TROUPE_COORDINATOR=tcp://HOST:PORT says that a launcher keeps
+/// the coordinator, else rank 0 does and publishes where in the job file. TROUPE_JOB_KEY is the
+/// job's key, else the job file has it.
+class Membership {
+ public:
+  /// Waits until the world is whole; the errors are those of Member::join.
+  static Result<std::unique_ptr<Membership>> enter(const World& world,
+                                                   const Environment& environment,
+                                                   const MembershipOptions& options = {});
+  /// Without leave() before it, the others see this process lost, and the coordinator if it is
+  /// here.
+  ~Membership();
+
+  Member& member() { return *member_; }
+
+  /// Member::leave(); the rank that keeps the coordinator then waits, for one timeout at most,
+  /// until the others have left too.
+  Status leave();
+
+ private:
+  Membership() = default;
+  Status keep_coordinator(const World& world, const JobKey& key, const MembershipOptions& options);
+
+  std::chrono::milliseconds timeout_{};
+  std::optional<JobFile> file_;  ///< where the coordinator kept here is published
+  std::unique_ptr<Coordinator> coordinator_;
+  std::unique_ptr<Member> member_;
+};
+
+/// The address of this host that the other hosts of the world can reach.
+std::string address_for_world(const World& world, const std::string& interface);
+
+}  // namespace troupe

@@ -1,0 +1,147 @@
+// From a world's description to a member of it, with the job file in between.
+
+#include "runtime/control/membership.h"
+
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "world.h"
+
+namespace troupe {
+namespace {
+
+using namespace control_test;
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+class JobFiles : public testing::Test {
+ protected:
+  JobFiles() {
+    std::string name = (fs::temp_directory_path() / "troupe-control-XXXXXX").string();
+    folder = mkdtemp(name.data());
+  }
+  ~JobFiles() override { fs::remove_all(folder); }
+
+  fs::path folder;
+};
+
+World world_of(int rank, int size, const std::string& run = "job.0") {
+  World world;
+  world.rank = world.local_rank = rank;
+  world.size = world.local_size = size;
+  world.run_id = run;
+  return world;
+}
+
+TEST_F(JobFiles, GiveAllProcessesOneKeyThatOnlyTheUserCanRead) {
+  const JobFile file(folder / "jobs" / "run");
+  std::vector<JobKey> keys(8);
+  {
+    std::vector<std::jthread> threads;
+    for (JobKey& key : keys) threads.emplace_back([&] { key = file.key(); });
+  }
+  for (const JobKey& key : keys) EXPECT_EQ(key, keys[0]);
+  struct stat found {};
+  ASSERT_EQ(stat(file.path().c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777, 0600u);
+  EXPECT_EQ(std::distance(fs::directory_iterator(file.path().parent_path()), {}), 1);
+}
+
+TEST_F(JobFiles, AreNotTrustedWhenOthersCanReadThem) {
+  const JobFile file(folder / "run");
+  (void)file.key();
+  fs::permissions(file.path(), fs::perms::group_read, fs::perm_options::add);
+  try {
+    (void)file.key();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::refused);
+    EXPECT_THAT(error.what(), HasSubstr("not private"));
+  }
+}
+
+TEST_F(JobFiles, KeepTheKeyWhenTheCoordinatorIsPublished) {
+  const JobFile file(folder / "run");
+  const JobKey key = file.key();
+  EXPECT_EQ(file.coordinator(), "");
+  file.publish(key, "tcp://127.0.0.1:1");
+  EXPECT_EQ(file.coordinator(), "tcp://127.0.0.1:1");
+  EXPECT_EQ(file.key(), key);
+  file.remove("tcp://127.0.0.1:2");
+  EXPECT_TRUE(fs::exists(file.path()));
+  file.remove("tcp://127.0.0.1:1");
+  EXPECT_FALSE(fs::exists(file.path()));
+}
+
+TEST_F(JobFiles, LieBelowTheHomeFolder) {
+  EXPECT_EQ(JobFile::of_run({{"HOME", "/home/a"}}, "run").path(), "/home/a/.troupe/jobs/run");
+  EXPECT_EQ(JobFile::of_run({{"HOME", "/home/a"}, {"TROUPE_JOB_FILE", "/scratch/f"}}, "run").path(),
+            "/scratch/f");
+  EXPECT_THROW(JobFile::of_run({}, "run"), Error);
+}
+
+/// All ranks enter, pass a barrier and leave, a thread each.
+void run_world(int size, const Environment& environment) {
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < size; ++rank)
+    threads.emplace_back([=] {
+      auto membership = Membership::enter(world_of(rank, size), environment, {"", patience});
+      ASSERT_TRUE(membership) << membership.error().what();
+      Member& member = membership.value()->member();
+      EXPECT_EQ(member.rank(), rank);
+      EXPECT_TRUE(member.barrier("all"));
+      EXPECT_TRUE(membership.value()->leave());
+    });
+}
+
+TEST_F(JobFiles, BringAWorldTogetherWhoseRankZeroKeepsTheCoordinator) {
+  const fs::path path = folder / "run";
+  run_world(3, {{"TROUPE_JOB_FILE", path.string()}});
+  EXPECT_FALSE(fs::exists(path));
+}
+
+TEST_F(JobFiles, OfARunThatDiedDoNotMisleadTheNext) {
+  const JobFile file(folder / "run");
+  file.publish(file.key(), "tcp://127.0.0.1:1");  // nobody listens there
+  run_world(3, {{"TROUPE_JOB_FILE", file.path().string()}});
+}
+
+TEST_F(JobFiles, AreNotNeededBelowALauncherThatKeepsTheCoordinator) {
+  const JobKey key = JobKey::generate();
+  auto options = coordinator_options(2, key);
+  options.run = "job.0";
+  auto coordinator = std::move(Coordinator::start(options).value());
+  run_world(2, {{"TROUPE_JOB_KEY", key.text()}, {"TROUPE_COORDINATOR", coordinator->endpoint()}});
+  EXPECT_TRUE(coordinator->wait_for_end(patience));
+}
+
+TEST_F(JobFiles, SayThatRankZeroDidNotCome) {
+  const Environment environment{{"TROUPE_JOB_FILE", (folder / "run").string()}};
+  const auto membership = Membership::enter(world_of(1, 2), environment, {"", milliseconds(50)});
+  ASSERT_FALSE(membership);
+  EXPECT_EQ(membership.error().code(), ErrorCode::timed_out);
+  EXPECT_THAT(membership.error().what(), HasSubstr("rank 0"));
+}
+
+TEST(JobKeys, SurviveBeingWrittenDown) {
+  const JobKey key = JobKey::generate();
+  EXPECT_EQ(JobKey::parse(key.text()), key);
+  EXPECT_THAT(key.text(), testing::MatchesRegex("[0-9a-f]+"));
+  EXPECT_NE(JobKey::generate(), key);
+}
+
+TEST(JobKeys, AreNotRepeatedWhenTheyAreWrong) {
+  for (const std::string& text : {std::string("secret"), std::string(64, 'x')}) {
+    try {
+      (void)JobKey::parse(text);
+      FAIL() << text;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), testing::Not(HasSubstr(text)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace troupe
