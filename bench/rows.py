@@ -49,13 +49,13 @@ def compare_losses(losses, worker):
 
 def fastest(candidates, count, seconds, reading, losses, notes):
     """The `count` fastest candidates whose losses are right; the others are closed. One after the
-    other, so that none waits beside another one. What is half as fast at once is not looked at
-    further."""
+    other, so that none waits beside another one. What takes half as long again from the start is
+    not looked at further."""
     rated, paces = [], []
     for worker in candidates:
         try:
             first = first_pace(worker, reading)
-            slow = len(rated) == count and first > 2 * rated[-1][0]
+            slow = len(rated) == count and first > 1.5 * rated[-1][0]
             if not slow:
                 compare_losses(losses, worker)
             rated.append((first if slow else pace(worker, seconds, reading), worker))
