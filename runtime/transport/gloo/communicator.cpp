@@ -1,8 +1,10 @@
 #include "runtime/transport/gloo/communicator.h"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string_view>
 
 #include "runtime/transport/described.h"
@@ -14,23 +16,27 @@ namespace {
 class OfferWaiter final : public Inbox<GlooArrival>::Waiter {
  public:
   OfferWaiter(GlooCommunicator& owner, int from, std::uint64_t tag, const TensorMeta& meta,
-              ReceivePtr receive)
-      : owner_(owner), from_(from), tag_(tag), meta_(meta), receive_(std::move(receive)) {}
+              GlooCommunicator::Receiving receiving)
+      : owner_(owner), from_(from), tag_(tag), meta_(meta), receiving_(std::move(receiving)) {}
 
   void arrived(GlooArrival offer) override {
     if (offer.meta.fits(meta_))
-      owner_.ask(from_, offer.id, meta_, receive_);
-    else
-      owner_.fail(from_, owner_.misfit(from_, tag_, offer.meta, meta_));
+      return owner_.accept(from_, std::move(offer), std::move(receiving_));
+    owner_.bury(std::move(receiving_));
+    owner_.fail(from_, owner_.misfit(from_, tag_, offer.meta, meta_));
   }
-  void failed(const Error& error) override { receive_->finish(error); }
+  void failed(const Error& error) override {
+    const ReceivePtr receive = receiving_.receive;
+    owner_.bury(std::move(receiving_));
+    receive->finish(error);
+  }
 
  private:
   GlooCommunicator& owner_;
   const int from_;
   const std::uint64_t tag_;
   const TensorMeta meta_;
-  const ReceivePtr receive_;
+  GlooCommunicator::Receiving receiving_;
 };
 
 /// A last word may wait so long for the system to take it, if the peer does not read.
@@ -40,6 +46,8 @@ void put_text(ControlMessage& message, std::string_view text) {
   std::copy_n(text.begin(), std::min(text.size(), message.text.size() - 1), message.text.begin());
 }
 
+bool fits_an_offer(const TensorMeta& meta) { return meta.bytes() <= ControlMessage{}.text.size(); }
+
 ControlMessage message_of(ControlMessage::Kind kind) {
   ControlMessage message;
   message.kind = kind;
@@ -47,6 +55,16 @@ ControlMessage message_of(ControlMessage::Kind kind) {
 }
 
 }  // namespace
+
+std::uint64_t tensor_slot(std::uint64_t tag, const TensorMeta& meta) {
+  std::array<std::int64_t, Shape::max_rank + 4> words{};
+  words[0] = static_cast<std::int64_t>(tag);
+  words[1] = static_cast<std::int64_t>(meta.dtype);
+  words[2] = static_cast<std::int64_t>(meta.layout);
+  words[3] = meta.shape.rank();
+  std::copy(meta.shape.dims().begin(), meta.shape.dims().end(), words.begin() + 4);
+  return (std::uint64_t{1} << 62) | (XXH3_64bits(words.data(), sizeof words) >> 2);
+}
 
 GlooCommunicator::GlooCommunicator(int rank, int size, std::unique_ptr<Mesh> mesh)
     : Endpoint(rank, size), mesh_(std::move(mesh)) {
@@ -116,6 +134,7 @@ void GlooCommunicator::warn(int peer, const Error& error) {
 void GlooCommunicator::start_send(int to, std::uint64_t tag, const Tensor& tensor,
                                   const WorkPtr& work) {
   Peer& peer = at(to);
+  const TensorMeta meta = TensorMeta::of(tensor);
   std::optional<Error> error;
   {
     const std::lock_guard lock(peer.mutex);
@@ -125,17 +144,20 @@ void GlooCommunicator::start_send(int to, std::uint64_t tag, const Tensor& tenso
       ControlMessage offer = message_of(ControlMessage::Kind::offer);
       offer.tag = tag;
       offer.id = peer.next_id++;
-      describe(TensorMeta::of(tensor), offer);
+      describe(meta, offer);
       Sending& sending = peer.sending[offer.id];
       sending = {nullptr, tensor, work};
       try {
-        if (tensor.bytes() != 0) {
+        if (fits_an_offer(meta)) {
+          if (tensor.bytes() != 0) std::memcpy(offer.text.data(), tensor.raw(), tensor.bytes());
+        } else {
           sending.buffer = mesh_->buffer(tensor.raw(), tensor.bytes());
-          sending.buffer->send(to, tensor_slot(offer.id));
+          sending.buffer->send(to, tensor_slot(tag, meta));
         }
       } catch (const std::exception&) {
         // As above; the work ends with the communicator.
       }
+      // After the bytes: answers to the offer would get in the way of their being written.
       say(peer, to, offer);
     }
   }
@@ -144,35 +166,43 @@ void GlooCommunicator::start_send(int to, std::uint64_t tag, const Tensor& tenso
 
 void GlooCommunicator::start_receive(int from, std::uint64_t tag, const TensorMeta& meta,
                                      const ReceivePtr& receive) {
-  inbox_.expect({from, InboxKey::Kind::tensor, tag},
-                std::make_shared<OfferWaiter>(*this, from, tag, meta, receive));
-}
-
-void GlooCommunicator::ask(int from, std::uint64_t id, const TensorMeta& meta,
-                           const ReceivePtr& receive) {
-  Tensor tensor = Tensor::empty(meta.shape, meta.dtype, meta.layout);
-  Peer& peer = at(from);
-  if (tensor.bytes() == 0) {
-    receive->deliver(std::move(tensor));
-    ControlMessage done = message_of(ControlMessage::Kind::done);
-    done.id = id;
-    return tell(from, done);
-  }
-  std::optional<Error> error;
-  {
-    const std::lock_guard lock(peer.mutex);
-    if (interrupted_) return;
-    error = peer.left;
-    if (!error) {
-      peer.receiving.push_back({id, mesh_->buffer(tensor.raw(), tensor.bytes()), tensor, receive});
-      try {
-        peer.receiving.back().buffer->recv(from, tensor_slot(id));
-      } catch (const std::exception&) {
-        peer.receiving.back().buffer.reset();
-      }
-      peer.asked.notify_one();
+  Receiving receiving{0, nullptr, {}, receive};
+  const std::lock_guard lock(at(from).posting);
+  if (!fits_an_offer(meta)) {
+    receiving.tensor = Tensor::empty(meta.shape, meta.dtype, meta.layout);
+    receiving.buffer = mesh_->buffer(receiving.tensor.raw(), receiving.tensor.bytes());
+    try {
+      receiving.buffer->recv(from, tensor_slot(tag, meta));
+    } catch (const std::exception&) {
+      receiving.buffer.reset();  // the connection is gone: no bytes will come
     }
   }
+  inbox_.expect({from, InboxKey::Kind::tensor, tag},
+                std::make_shared<OfferWaiter>(*this, from, tag, meta, std::move(receiving)));
+}
+
+void GlooCommunicator::accept(int from, GlooArrival offer, Receiving receiving) {
+  if (offer.small.defined()) {
+    ControlMessage done = message_of(ControlMessage::Kind::done);
+    done.id = offer.id;
+    tell(from, done);  // first: who waits for the tensor may end this communicator
+    receiving.receive->deliver(std::move(offer.small));
+    return;
+  }
+  receiving.id = offer.id;
+  Peer& peer = at(from);
+  std::optional<Error> error;
+  const ReceivePtr receive = receiving.receive;
+  {
+    const std::lock_guard lock(peer.mutex);
+    error = peer.left;
+    if (!error && !interrupted_) {
+      peer.receiving.push_back(std::move(receiving));
+      peer.met.notify_one();
+      return;
+    }
+  }
+  bury(std::move(receiving));
   if (error) receive->finish(*error);
 }
 
@@ -199,13 +229,20 @@ void GlooCommunicator::bury(std::vector<GlooBuffer> buffers, std::vector<Tensor>
   for (Tensor& tensor : tensors) buried_tensors_.push_back(std::move(tensor));
 }
 
+void GlooCommunicator::bury(Receiving receiving) {
+  if (!receiving.buffer) return;
+  const std::lock_guard lock(grave_mutex_);
+  buried_buffers_.push_back(std::move(receiving.buffer));
+  buried_tensors_.push_back(std::move(receiving.tensor));
+}
+
 void GlooCommunicator::interrupt(const Error& error) {
   interrupted_ = true;
   mesh_->cut();
   for (const auto& peer : peers_) {
     if (!peer) continue;
     const std::lock_guard lock(peer->mutex);
-    peer->asked.notify_one();
+    peer->met.notify_one();
   }
   inbox_.close(error);
 }

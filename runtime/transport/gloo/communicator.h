@@ -26,19 +26,22 @@ struct ControlMessage {
   std::uint64_t id = 0;     ///< of an offered tensor; of a call: under which its pieces come
   std::uint64_t seen = 0;   ///< how many messages the sender has had from the receiver
   std::array<std::int64_t, 6> dims{};
-  std::array<char, 416> text{};  ///< of hello and warning
+  /// Of hello and warning: a text; of an offer: the tensor itself, if it is so small.
+  std::array<char, 416> text{};
 };
 
 struct GlooArrival {
   TensorMeta meta;      ///< of an offer
   CollectiveCall call;  ///< of a collective
   std::uint64_t id = 0;
+  Tensor small;  ///< of an offer that holds it
 };
 
-/// Offers (small messages) say what a send holds. Its bytes are handed to Gloo under a slot of
-/// their own, where they wait until the receiver, who has met the offer with a receive, asks for
-/// them: nothing is buffered on the way. Two threads a peer: one for messages, one for the
-/// tensors that were asked for, which come in the order in which they were.
+/// A send is an offer (a small message) and its bytes, which Gloo moves once the receiver has
+/// posted a buffer under the same slot: nothing is buffered on the way but what fits into the
+/// offer. Slots are made of tag and description, so a buffer that does not fit is never met; the
+/// offer, met by tag alone, shows the mistake. Two threads a peer: one for messages, one that waits
+/// for the bytes of what was offered and received, in that order.
 class GlooCommunicator final : public Endpoint {
  public:
   GlooCommunicator(int rank, int size, std::unique_ptr<Mesh> mesh);
@@ -46,8 +49,14 @@ class GlooCommunicator final : public Endpoint {
 
   std::string name() const override { return "gloo"; }
 
-  /// Asks for the bytes of an offer.
-  void ask(int from, std::uint64_t id, const TensorMeta& meta, const ReceivePtr& receive);
+  struct Receiving {
+    std::uint64_t id = 0;
+    GlooBuffer buffer;  ///< none if the bytes are in the offer, or the connection is gone
+    Tensor tensor;
+    ReceivePtr receive;
+  };
+  /// An offer has met its receive.
+  void accept(int from, GlooArrival offer, Receiving receiving);
 
   // For exchanges.
   Mesh& mesh() { return *mesh_; }
@@ -55,6 +64,7 @@ class GlooCommunicator final : public Endpoint {
   void tell_call(int to, std::uint64_t tag, std::uint64_t stream, const CollectiveCall& call);
   /// Keeps what Gloo may still look at until the connections are gone.
   void bury(std::vector<GlooBuffer> buffers, std::vector<Tensor> tensors);
+  void bury(Receiving receiving);
   /// The error of an operation that Gloo failed: that of the communicator, or that of the peer.
   Error failed(int peer, const std::exception& error) const;
 
@@ -63,12 +73,6 @@ class GlooCommunicator final : public Endpoint {
     GlooBuffer buffer;
     Tensor tensor;
     WorkPtr work;
-  };
-  struct Receiving {
-    std::uint64_t id = 0;
-    GlooBuffer buffer;  ///< none if the connection is gone
-    Tensor tensor;
-    ReceivePtr receive;
   };
   struct Message {
     std::unique_ptr<ControlMessage> content;
@@ -86,8 +90,9 @@ class GlooCommunicator final : public Endpoint {
     std::deque<Message> said;                  ///< until the peer has seen them
     std::uint64_t said_and_seen = 0;           ///< messages no longer in `said`
     std::atomic<std::uint64_t> heard = 0;
-    std::deque<Receiving> receiving;  ///< in the order in which they were asked for
-    std::condition_variable asked;
+    std::deque<Receiving> receiving;  ///< in the order in which they met their offers
+    std::condition_variable met;
+    std::mutex posting;  ///< so that buffers are posted in the order of receives
     std::optional<Error> left;
     std::array<Heard, 8> messages;  ///< what is heard next, in turns
     std::thread listener, collector;
@@ -126,7 +131,8 @@ class GlooCommunicator final : public Endpoint {
 
 // Slots: what Gloo matches by. Control messages have slot 0.
 constexpr std::uint64_t control_slot = 0;
-constexpr std::uint64_t tensor_slot(std::uint64_t id) { return (std::uint64_t{1} << 62) | id; }
+/// Two descriptions under one tag share a slot once in 2^62 times.
+std::uint64_t tensor_slot(std::uint64_t tag, const TensorMeta& meta);
 constexpr std::uint64_t piece_slot(std::uint64_t stream) {
   return (std::uint64_t{2} << 62) | stream;
 }

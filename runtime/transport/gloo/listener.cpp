@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "runtime/transport/described.h"
@@ -14,6 +15,14 @@ namespace {
 std::string text_of(const ControlMessage& message) {
   const auto end = std::find(message.text.begin(), message.text.end(), '\0');
   return {message.text.begin(), end};
+}
+
+/// The tensor of an offer, if it is small enough to be in it; else an undefined one.
+Tensor held_in(const ControlMessage& offer, const TensorMeta& meta) {
+  if (meta.bytes() > offer.text.size()) return {};
+  const Tensor tensor = Tensor::empty(meta.shape, meta.dtype, meta.layout);
+  if (tensor.bytes() != 0) std::memcpy(tensor.raw(), offer.text.data(), tensor.bytes());
+  return tensor;
 }
 
 }  // namespace
@@ -78,6 +87,7 @@ bool GlooCommunicator::hear(int rank, const ControlMessage& message) {
       return true;
     case ControlMessage::Kind::offer:
       arrival.meta = described(message);
+      arrival.small = held_in(message, arrival.meta);
       inbox_.arrive({rank, InboxKey::Kind::tensor, message.tag}, std::move(arrival));
       return true;
     case ControlMessage::Kind::call:
@@ -128,7 +138,7 @@ void GlooCommunicator::collect(int rank) {
   Peer& peer = at(rank);
   std::unique_lock lock(peer.mutex);
   for (;;) {
-    peer.asked.wait(lock, [&] { return interrupted_ || !peer.receiving.empty(); });
+    peer.met.wait(lock, [&] { return interrupted_ || !peer.receiving.empty(); });
     if (interrupted_) return;
     gloo::transport::UnboundBuffer* buffer = peer.receiving.front().buffer.get();
     lock.unlock();
@@ -151,7 +161,7 @@ void GlooCommunicator::collect(int rank) {
     ControlMessage done;
     done.kind = ControlMessage::Kind::done;
     done.id = came.id;
-    say(peer, rank, done);
+    say(peer, rank, done);  // first: who waits for the tensor may end this communicator
     lock.unlock();
     came.receive->deliver(std::move(came.tensor));
     came = {};

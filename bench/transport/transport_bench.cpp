@@ -1,0 +1,211 @@
+// Tensors between processes of this host against what bounds them, pairs interleaved, results
+// checked first. Prints "NAME: milliseconds milliseconds ..." a line.
+//
+//   transport_bench send [repetitions]         16 MiB to another process and its answer: shared
+//                                              memory, memcpy of one thread; Gloo, Gloo alone
+//   transport_bench stream [repetitions]       the same, a tensor of 32 that follow each other
+//   transport_bench all_reduce N [repetitions] 64 MiB of f32 over N processes: our tree on shared
+//                                              memory and Gloo; Gloo's own ring and bcube
+//
+// Everything over Gloo goes through loopback.
+
+#include <fmt/format.h>
+#include <gloo/allreduce.h>
+#include <gloo/math.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/file_store.h>
+#include <gloo/transport/tcp/device.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/transport/communicator.h"
+#include "tests/unit/runtime/transport/processes.h"
+
+namespace {
+
+using namespace troupe;
+using Clock = std::chrono::steady_clock;
+using Readings = std::map<std::string, std::vector<double>>;
+
+double since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+void print(const Readings& readings) {
+  for (const auto& [name, values] : readings) {
+    fmt::print("{}:", name);
+    for (const double value : values) fmt::print(" {:.4f}", value);
+    fmt::print("\n");
+  }
+}
+
+void check(bool right, const char* what) {
+  if (!right) throw Error(ErrorCode::internal, fmt::format("{}: a wrong result", what));
+}
+
+struct Ways {
+  std::unique_ptr<Communicator> shm, gloo;
+  std::shared_ptr<gloo::rendezvous::Context> alone;
+
+  Ways(Store& store, int rank, int size, const std::string& folder) {
+    shm = std::move(make_shm_communicator(store, rank, size).value());
+    GlooOptions options;
+    options.interface = "lo";
+    gloo = std::move(make_gloo_communicator(store, rank, size, options).value());
+    auto device = gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr("127.0.0.1"));
+    gloo::rendezvous::FileStore words(folder);
+    alone = std::make_shared<gloo::rendezvous::Context>(rank, size);
+    alone->connectFullMesh(words, device);
+  }
+};
+
+constexpr std::size_t tensor_bytes = std::size_t{16} << 20;
+const TensorMeta tensor_meta{.shape = {static_cast<std::int64_t>(tensor_bytes / 4)},
+                             .dtype = DType::f32,
+                             .layout = Layout::row_major,
+                             .device = {}};
+const TensorMeta answer_meta{
+    .shape = {1}, .dtype = DType::f32, .layout = Layout::row_major, .device = {}};
+
+Tensor filled(std::int64_t count, float value) {
+  Tensor tensor = Tensor::empty({count});
+  for (float& element : tensor.elements<float>()) element = value++;
+  return tensor;
+}
+
+/// Rank 0 sends `count` tensors, `ahead` of them before the first is answered.
+void send_ours(Communicator& ranks, const Tensor& tensor, int count, int ahead) {
+  const Tensor answer = filled(1, 7);
+  if (ranks.rank() == 0) {
+    for (int i = 0; i < count + ahead; ++i) {
+      if (i >= ahead) ranks.receive(1, 2, answer_meta)->wait().value();
+      if (i < count) ranks.send(1, 1, tensor);
+    }
+    return;
+  }
+  for (int i = 0; i < count; ++i) {
+    const ReceivePtr work = ranks.receive(0, 1, tensor_meta);
+    work->wait().value();
+    check(work->tensor().elements<float>().back() == tensor.elements<float>().back(), "send");
+    ranks.send(0, 2, answer);
+  }
+}
+
+/// The same with Gloo's own calls; receives into memory that is there already, posted early.
+void send_alone(gloo::rendezvous::Context& ranks, Tensor& tensor, int count, int ahead) {
+  float answer = 7;
+  auto answers = ranks.createUnboundBuffer(&answer, sizeof answer);
+  auto bulk = ranks.createUnboundBuffer(tensor.raw(), tensor.bytes());
+  int sent = 0;
+  if (ranks.rank == 0) {
+    for (int i = 0; i < count + ahead; ++i) {
+      if (i >= ahead) {
+        answers->recv(1, 2);
+        answers->waitRecv();
+      }
+      if (i < count) {
+        bulk->send(1, 1);
+        ++sent;
+      }
+    }
+    for (; sent > 0; --sent) bulk->waitSend();
+    return;
+  }
+  for (int i = 0; i < count; ++i) {
+    bulk->recv(0, 1);
+    bulk->waitRecv();
+    answers->send(0, 2);
+    answers->waitSend();
+  }
+}
+
+int send(int rank, Store& store, const std::string& folder, int repetitions, int count, int ahead) {
+  Ways ways(store, rank, 2, folder);
+  Tensor tensor = filled(tensor_bytes / 4, 1), copy = tensor.clone();
+  Readings readings;
+  for (int i = -2; i < repetitions; ++i) {
+    const auto timed = [&](const char* name, const std::function<void()>& work) {
+      const auto start = Clock::now();
+      work();
+      if (i >= 0) readings[name].push_back(since(start) / count);
+    };
+    if (rank == 0)
+      timed("memcpy", [&] {
+        for (int j = 0; j < count; ++j) std::memcpy(copy.raw(), tensor.raw(), tensor.bytes());
+      });
+    timed("shm", [&] { send_ours(*ways.shm, tensor, count, ahead); });
+    timed("gloo", [&] { send_ours(*ways.gloo, tensor, count, ahead); });
+    timed("gloo alone", [&] { send_alone(*ways.alone, tensor, count, ahead); });
+  }
+  if (rank == 0) print(readings);
+  return 0;
+}
+
+void reduce_alone(const std::shared_ptr<gloo::Context>& ranks, Tensor& tensor,
+                  gloo::AllreduceOptions::Algorithm algorithm) {
+  gloo::AllreduceOptions options(ranks);
+  options.setOutput(tensor.data<float>(), tensor.elements<float>().size());
+  options.setAlgorithm(algorithm);
+  options.setReduceFunction(
+      static_cast<void (*)(void*, const void*, const void*, std::size_t)>(&gloo::sum<float>));
+  gloo::allreduce(options);
+}
+
+int all_reduce(int rank, int size, Store& store, const std::string& folder, int repetitions) {
+  using Algorithm = gloo::AllreduceOptions::Algorithm;
+  Ways ways(store, rank, size, folder);
+  Tensor tensor = Tensor::empty({std::int64_t{16} << 20});
+  const Tensor ready = Tensor::zeros({1});
+  const std::vector<std::pair<std::string, std::function<void()>>> kinds{
+      {"shm", [&] { ways.shm->all_reduce(1, tensor)->wait().value(); }},
+      {"gloo", [&] { ways.gloo->all_reduce(1, tensor)->wait().value(); }},
+      {"gloo alone, ring", [&] { reduce_alone(ways.alone, tensor, Algorithm::RING); }},
+      {"gloo alone, bcube", [&] { reduce_alone(ways.alone, tensor, Algorithm::BCUBE); }}};
+  Readings readings;
+  for (int i = -1; i < repetitions; ++i)
+    for (const auto& [name, work] : kinds) {
+      for (float& element : tensor.elements<float>()) element = static_cast<float>(rank + 1);
+      ways.shm->all_reduce(2, ready)->wait().value();  // all begin together
+      const auto start = Clock::now();
+      work();
+      if (i >= 0) readings[name].push_back(since(start));
+      const auto sum = static_cast<float>(size * (size + 1) / 2);
+      for (const float element : tensor.elements<float>()) check(element == sum, name.c_str());
+    }
+  if (rank == 0) print(readings);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "";
+  const bool reduces = what == "all_reduce";
+  const int size = reduces && argc > 2 ? std::atoi(argv[2]) : 2;
+  const int given = reduces ? 3 : 2;
+  const int repetitions = argc > given ? std::atoi(argv[given]) : 20;
+  if ((what != "send" && what != "stream" && !reduces) || size < 2 || repetitions < 1) {
+    fmt::print(stderr, "transport_bench send|stream|all_reduce N [repetitions]\n");
+    return 2;
+  }
+  std::string folder = "/tmp/troupe-bench-XXXXXX";
+  if (!::mkdtemp(folder.data())) return 1;
+  int worst = 0;
+  {
+    test::Processes ranks(size, [&](int rank, Store& store) {
+      if (reduces) return all_reduce(rank, size, store, folder, repetitions);
+      return what == "send" ? send(rank, store, folder, repetitions, 1, 1)
+                            : send(rank, store, folder, repetitions, 32, 2);
+    });
+    for (int rank = 0; rank < size; ++rank) worst = std::max(worst, std::abs(ranks.wait(rank)));
+  }
+  std::filesystem::remove_all(folder);
+  return worst;
+}
