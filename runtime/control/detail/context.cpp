@@ -69,6 +69,7 @@ zmq::socket_t MessagingContext::server(zmq::socket_type type, const JobKey& key)
   }
   zmq::socket_t socket(zmq_, type);
   common_options(socket);
+  socket.set(zmq::sockopt::backlog, 4096);  // a world that comes at once, or a flood of strangers
   socket.set(zmq::sockopt::curve_server, true);
   socket.set(zmq::sockopt::curve_secretkey, key.secret_key);
   socket.set(zmq::sockopt::zap_domain, key.public_key);

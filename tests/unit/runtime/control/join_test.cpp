@@ -1,0 +1,205 @@
+// What a user is told when a world does not come together, and which ranks it gives.
+
+#include "runtime/control/detail/roster.h"
+#include "runtime/control/interface.h"
+#include "world.h"
+
+namespace troupe {
+namespace {
+
+using namespace control_test;
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// Joins a world that never becomes whole; the error that comes back.
+Error refused(const Result<std::unique_ptr<Member>>& joined) {
+  if (joined) throw std::runtime_error("joined");
+  return joined.error();
+}
+
+struct Lobby {
+  JobKey key = JobKey::generate();
+  std::unique_ptr<Coordinator> coordinator;
+
+  explicit Lobby(int size, milliseconds timeout = patience)
+      : coordinator(
+            std::move(Coordinator::start(coordinator_options(size, key, timeout)).value())) {}
+
+  MemberOptions member(std::optional<int> rank, int size, const std::string& host = "a",
+                       milliseconds timeout = patience) const {
+    MemberOptions options = member_options(*coordinator, rank, size, key, timeout);
+    options.host = host;
+    return options;
+  }
+};
+
+TEST(ControlJoin, NamesTheMissingRanksAndTheHostsThatCame) {
+  const Lobby lobby(4, milliseconds(300));
+  const auto joined = join_all({lobby.member(0, 4, "alpha"), lobby.member(2, 4, "beta")});
+  for (const auto& one : joined) {
+    const Error error = refused(one);
+    EXPECT_EQ(error.code(), ErrorCode::timed_out);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("ranks 1, 3 of 4 did not come within 300ms"),
+                                    HasSubstr("alpha (rank 0)"), HasSubstr("beta (rank 2)")));
+  }
+}
+
+TEST(ControlJoin, SaysThatNobodyAnswers) {
+  MemberOptions options;
+  options.key = JobKey::generate();
+  options.run = "lonely";
+  options.coordinator = "tcp://127.0.0.1:1";
+  options.timeout = milliseconds(100);
+  const Error error = refused(Member::join(options));
+  EXPECT_EQ(error.code(), ErrorCode::timed_out);
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("tcp://127.0.0.1:1"), HasSubstr("lonely")));
+}
+
+TEST(ControlJoin, RefusesAnotherRunWithoutNamingItsOwn) {
+  const Lobby lobby(1);
+  MemberOptions options = lobby.member(0, 1);
+  options.run = "elsewhere";
+  const Error error = refused(Member::join(options));
+  EXPECT_EQ(error.code(), ErrorCode::refused);
+  EXPECT_THAT(error.what(),
+              AllOf(HasSubstr("another run than 'elsewhere'"), testing::Not(HasSubstr("'test'"))));
+}
+
+TEST(ControlJoin, RefusesASecondProcessOfTheSameRank) {
+  const Lobby lobby(2, seconds(2));
+  const auto joined = join_all({lobby.member(1, 2, "alpha"), lobby.member(1, 2, "beta")});
+  const bool first_refused = joined[0].error().code() == ErrorCode::refused;
+  const Error& error = joined[first_refused ? 0 : 1].error();
+  EXPECT_EQ(error.code(), ErrorCode::refused);
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 1"), HasSubstr("alpha"), HasSubstr("beta"),
+                                  HasSubstr("so does")));
+  EXPECT_EQ(joined[first_refused ? 1 : 0].error().code(), ErrorCode::timed_out);
+}
+
+TEST(ControlJoin, RefusesARankBeyondTheWorld) {
+  const Lobby lobby(2);
+  const Error error = refused(Member::join(lobby.member(2, 2)));
+  EXPECT_EQ(error.code(), ErrorCode::refused);
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 2"), HasSubstr("2 ranks end with 1")));
+}
+
+TEST(ControlJoin, RefusesAWorldOfAnotherSize) {
+  const Lobby lobby(2);
+  const Error error = refused(Member::join(lobby.member(0, 3)));
+  EXPECT_EQ(error.code(), ErrorCode::refused);
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("3 processes"), HasSubstr("one of 2")));
+}
+
+TEST(ControlJoin, AProcessThatDiesWhileJoiningMakesRoomForItsReplacement) {
+  const Lobby lobby(2);
+  MemberOptions impatient = lobby.member(0, 2, "a", milliseconds(50));
+  impatient.run = "test";
+  (void)refused(Member::join(impatient));  // gives up after 100 ms: the coordinator knows it only
+  const auto joined = join_all({lobby.member(0, 2), lobby.member(1, 2)});
+  for (const auto& one : joined) EXPECT_TRUE(one) << one.error().what();
+}
+
+TEST(ControlJoin, TheNextWorldFormsAtTheSamePlace) {
+  const Lobby lobby(2);
+  for (std::uint32_t generation = 1; generation <= 3; ++generation) {
+    const auto joined = join_all({lobby.member(0, 2), lobby.member(1, 2)});
+    for (const auto& one : joined) {
+      ASSERT_TRUE(one) << one.error().what();
+      EXPECT_EQ(one.value()->generation(), generation);
+    }
+    std::vector<std::jthread> leaving;
+    for (const auto& one : joined) leaving.emplace_back([&] { EXPECT_TRUE(one.value()->leave()); });
+  }
+}
+
+TEST(ControlJoin, ALaterRestartTakesThePlaceOfTheOneBefore) {
+  Inbox inbox;
+  const Lobby lobby(2);
+  const auto before = join_all({lobby.member(0, 2), lobby.member(1, 2)});
+  for (const auto& one : before) ASSERT_TRUE(one);
+  inbox.listen(*before[0].value());
+  std::vector<MemberOptions> options{lobby.member(0, 2), lobby.member(1, 2)};
+  for (auto& one : options) one.restart = 1;
+  const auto after = join_all(options);
+  for (const auto& one : after) {
+    ASSERT_TRUE(one) << one.error().what();
+    EXPECT_EQ(one.value()->generation(), 2u);
+  }
+  ASSERT_TRUE(inbox.wait_losses(1));
+  EXPECT_EQ(inbox.losses()[0].rank, 0) << "it is told that its own place is gone";
+  const Error late = refused(Member::join(lobby.member(0, 2)));
+  EXPECT_EQ(late.code(), ErrorCode::refused);
+  EXPECT_THAT(late.what(), HasSubstr("restart 0"));
+}
+
+wire::Join join_of(const std::string& host, std::uint32_t local_rank) {
+  wire::Join join;
+  join.set_run("run");
+  join.set_size(4);
+  join.set_host(host);
+  join.set_local_rank(local_rank);
+  return join;
+}
+
+TEST(ControlRoster, GivesRanksByHostAndLocalRank) {
+  control::Roster roster("run", 4);
+  ASSERT_FALSE(roster.admit(join_of("b", 1), 11));
+  ASSERT_FALSE(roster.admit(join_of("a", 1), 22));
+  ASSERT_FALSE(roster.admit(join_of("b", 0), 33));
+  EXPECT_FALSE(roster.is_whole());
+  ASSERT_FALSE(roster.admit(join_of("a", 0), 44));
+  ASSERT_TRUE(roster.is_whole());
+  EXPECT_EQ(roster.assign(), (std::vector<std::uint64_t>{44, 22, 33, 11}));
+}
+
+TEST(ControlRoster, KeepsRanksOverRestartsAndFillsTheGapWithANewHost) {
+  control::Roster roster("run", 4);
+  for (const auto& [host, session] : {std::pair{"b", 1}, {"c", 2}, {"d", 3}, {"e", 4}})
+    ASSERT_FALSE(roster.admit(join_of(host, 0), static_cast<std::uint64_t>(session)));
+  ASSERT_EQ(roster.assign(), (std::vector<std::uint64_t>{1, 2, 3, 4}));
+  roster.clear();
+  // "a" has taken the place of "c"; the order of arrival is another one.
+  for (const auto& [host, session] : {std::pair{"e", 8}, {"a", 6}, {"b", 5}, {"d", 7}})
+    ASSERT_FALSE(roster.admit(join_of(host, 0), static_cast<std::uint64_t>(session)));
+  EXPECT_EQ(roster.assign(), (std::vector<std::uint64_t>{5, 6, 7, 8}));
+}
+
+TEST(ControlInterface, ListensOnTheNamedOneOnly) {
+  MemberOptions options;
+  options.interface = "lo";
+  EXPECT_EQ(address_of_interface("lo"), "127.0.0.1");
+  EXPECT_EQ(address_of_interface("127.0.0.1"), "127.0.0.1");
+  const Lobby lobby(1);
+  EXPECT_THAT(lobby.coordinator->endpoint(), testing::StartsWith("tcp://127.0.0.1:"));
+  auto wanted = lobby.member(0, 1);
+  wanted.interface = "lo";
+  const auto joined = Member::join(wanted);
+  ASSERT_TRUE(joined);
+  EXPECT_THAT(joined.value()->endpoint(), testing::StartsWith("tcp://127.0.0.1:"));
+}
+
+TEST(ControlInterface, ListsThoseThatExistWhenTheNamedOneDoesNot) {
+  const Lobby lobby(1);
+  auto wanted = lobby.member(0, 1);
+  wanted.interface = "eth77";
+  try {
+    (void)Member::join(wanted);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_options);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("eth77"), HasSubstr("lo (127.0.0.1)")));
+  }
+}
+
+TEST(ControlInterface, SaysThatThePortIsTaken) {
+  const Lobby lobby(1);
+  auto options = coordinator_options(1, lobby.key);
+  options.port = std::stoi(lobby.coordinator->endpoint().substr(sizeof "tcp://127.0.0.1:" - 1));
+  const auto second = Coordinator::start(options);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code(), ErrorCode::io);
+  EXPECT_THAT(second.error().what(), HasSubstr(std::to_string(options.port)));
+}
+
+}  // namespace
+}  // namespace troupe

@@ -1,0 +1,204 @@
+// Processes that are killed or stopped. A child is this very program, told its part by its
+// environment before any test runs.
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "world.h"
+
+extern char** environ;
+
+namespace troupe {
+namespace {
+
+using namespace control_test;
+using testing::HasSubstr;
+
+constexpr const char* part_variable = "TROUPE_CONTROL_TEST_PART";
+
+/// "member ENDPOINT KEY RANK SIZE HOST TIMEOUT_MS" or "coordinator KEY SIZE".
+[[noreturn]] void play(const std::string& text) {
+  std::istringstream part(text);
+  std::string what, endpoint, key, host;
+  int rank = 0, size = 0, timeout = 0;
+  part >> what;
+  if (what == "coordinator") {
+    part >> key >> size;
+    const auto coordinator = Coordinator::start(coordinator_options(size, JobKey::parse(key)));
+    const std::string place = coordinator.value()->endpoint() + "\n";
+    if (write(STDOUT_FILENO, place.data(), place.size()) < 0) _exit(1);
+    for (;;) pause();
+  }
+  part >> endpoint >> key >> rank >> size >> host >> timeout;
+  MemberOptions options;
+  options.key = JobKey::parse(key);
+  options.coordinator = endpoint;
+  options.run = "test";
+  options.rank = rank;
+  options.size = size;
+  options.host = host;
+  options.timeout = milliseconds(timeout);
+  auto joined = Member::join(options);
+  if (!joined) _exit(2);
+  Member& member = *joined.value();
+  member.open([&](int from, std::string body) { member.send(from, "heard " + body); },
+              [](const PeerLost& lost) {
+                if (lost.rank == PeerLost::coordinator) _exit(3);
+              });
+  for (;;) pause();
+}
+
+class Child : public testing::Environment {
+  void SetUp() override {
+    if (const char* part = std::getenv(part_variable)) play(part);
+  }
+};
+[[maybe_unused]] const auto* const child = testing::AddGlobalTestEnvironment(new Child);
+
+/// A process that plays a part until it is killed.
+class Process {
+ public:
+  explicit Process(const std::string& part, int out = -1) {
+    std::vector<std::string> variables{std::string(part_variable) + "=" + part};
+    for (char** variable = environ; *variable != nullptr; ++variable)
+      if (std::string(*variable).rfind("GTEST", 0) != 0) variables.emplace_back(*variable);
+    std::vector<char*> pointers;
+    for (std::string& variable : variables) pointers.push_back(variable.data());
+    pointers.push_back(nullptr);
+    std::string program = "/proc/self/exe";
+    std::string filter = "--gtest_brief=1";
+    char* arguments[] = {program.data(), filter.data(), nullptr};
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    if (out >= 0) posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+    if (posix_spawn(&pid_, program.c_str(), &actions, nullptr, arguments, pointers.data()) != 0)
+      pid_ = -1;
+    posix_spawn_file_actions_destroy(&actions);
+  }
+  ~Process() {
+    signal(SIGKILL);
+    int status = 0;
+    waitpid(pid_, &status, 0);
+  }
+  Process(const Process&) = delete;
+
+  void signal(int number) const {
+    if (pid_ > 0) kill(pid_, number);
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = -1;
+};
+
+/// Rank 0 here, rank 1 a process on "beta".
+struct TwoProcesses {
+  Inbox inbox;
+  JobKey key = JobKey::generate();
+  std::unique_ptr<Coordinator> coordinator;
+  std::unique_ptr<Process> other;
+  std::unique_ptr<Member> member;
+
+  explicit TwoProcesses(milliseconds timeout)
+      : coordinator(std::move(Coordinator::start(coordinator_options(2, key, timeout)).value())) {
+    other = std::make_unique<Process>("member " + coordinator->endpoint() + " " + key.text() +
+                                      " 1 2 beta " + std::to_string(timeout.count()));
+    auto joined = Member::join(member_options(*coordinator, 0, 2, key, timeout));
+    if (!joined) throw joined.error();
+    member = std::move(joined.value());
+    inbox.listen(*member);
+  }
+};
+
+TEST(ControlProcess, AnswersAcrossProcesses) {
+  TwoProcesses world(patience);
+  EXPECT_EQ(world.member->peers()[1].pid, world.other->pid());
+  EXPECT_EQ(world.member->peers()[1].host(), "beta");
+  EXPECT_EQ(world.member->peers()[1].identity(), world.member->peers()[0].identity());
+  world.member->send(1, "hello");
+  ASSERT_TRUE(world.inbox.wait_messages(1));
+  EXPECT_EQ(world.inbox.messages()[0], std::pair(1, std::string("heard hello")));
+}
+
+TEST(ControlProcess, OneThatIsKilledIsReportedByRankHostAndPid) {
+  TwoProcesses world(patience);
+  world.other->signal(SIGKILL);
+  ASSERT_TRUE(world.inbox.wait_losses(1));
+  const PeerLost lost = world.inbox.losses()[0];
+  EXPECT_EQ(lost.rank, 1);
+  EXPECT_EQ(lost.host, "beta");
+  EXPECT_EQ(lost.pid, world.other->pid());
+  EXPECT_EQ(lost.reason, "its process ended") << "noticed by the event, not by the timeout";
+  EXPECT_THAT(to_string(lost), HasSubstr("rank 1 on beta"));
+  const Status barrier = world.member->barrier("nobody comes");
+  ASSERT_FALSE(barrier);
+  EXPECT_EQ(barrier.error().code(), ErrorCode::peer_lost);
+  EXPECT_THAT(barrier.error().what(), HasSubstr("beta"));
+}
+
+TEST(ControlProcess, OneThatIsStoppedIsReportedAfterTheTimeout) {
+  TwoProcesses world(seconds(3));
+  const auto before = std::chrono::steady_clock::now();
+  world.other->signal(SIGSTOP);
+  ASSERT_TRUE(world.inbox.wait_losses(1));
+  EXPECT_GT(std::chrono::steady_clock::now() - before, seconds(2));
+  EXPECT_EQ(world.inbox.losses()[0].rank, 1);
+  EXPECT_EQ(world.inbox.losses()[0].host, "beta");
+  EXPECT_EQ(world.inbox.losses()[0].reason, "no sign of life for 3000ms");
+}
+
+TEST(ControlProcess, WaitsEndWhenAMemberIsLost) {
+  TwoProcesses world(patience);
+  std::jthread killer([&] {
+    std::this_thread::sleep_for(milliseconds(50));
+    world.other->signal(SIGKILL);
+  });
+  const auto value = world.member->store().get("never", patience);
+  ASSERT_FALSE(value);
+  EXPECT_EQ(value.error().code(), ErrorCode::peer_lost);
+  EXPECT_THAT(value.error().what(), HasSubstr("rank 1 on beta"));
+}
+
+TEST(ControlProcess, ALauncherCanTellBeforeTheSocketsDo) {
+  TwoProcesses world(patience);
+  world.coordinator->report_lost(1, "killed by signal 9");
+  ASSERT_TRUE(world.inbox.wait_losses(1));
+  EXPECT_EQ(world.inbox.losses()[0].reason, "killed by signal 9");
+}
+
+TEST(ControlProcess, AKilledCoordinatorIsReported) {
+  Inbox inbox;
+  const JobKey key = JobKey::generate();
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  Process coordinator("coordinator " + key.text() + " 1", ends[1]);
+  close(ends[1]);
+  std::string endpoint;
+  for (char c = 0; read(ends[0], &c, 1) == 1;) {
+    if (c == '\n' && endpoint.rfind("tcp://", 0) == 0) break;
+    endpoint = c == '\n' ? "" : endpoint + c;
+  }
+  close(ends[0]);
+  MemberOptions options;
+  options.key = key;
+  options.run = "test";
+  options.rank = 0;
+  options.coordinator = endpoint;
+  options.timeout = patience;
+  const auto joined = Member::join(options);
+  ASSERT_TRUE(joined) << joined.error().what();
+  inbox.listen(*joined.value());
+  coordinator.signal(SIGKILL);
+  ASSERT_TRUE(inbox.wait_losses(1));
+  EXPECT_EQ(inbox.losses()[0].rank, PeerLost::coordinator);
+  EXPECT_EQ(inbox.losses()[0].reason, "its process ended");
+  EXPECT_FALSE(joined.value()->barrier("without a coordinator"));
+}
+
+}  // namespace
+}  // namespace troupe
