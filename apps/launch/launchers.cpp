@@ -88,7 +88,7 @@ void Launchers::host_meeting(const LaunchOptions& options) {
                                                 : address_towards(options.endpoint->host);
   if (!own) return;
   auto started = Coordinator::start({.key = key_.key(),
-                                     .run = options.run_id + ".launchers",
+                                     .run = options.run_id,
                                      .size = options.nodes,
                                      .address = own_address_,
                                      .port = options.endpoint->port,
@@ -106,7 +106,7 @@ void Launchers::join(const LaunchOptions& options) {
     auto joined = Member::join(
         {.key = key_.key(),
          .coordinator = fmt::format("tcp://{}:{}", bracketed(host), options.endpoint->port),
-         .run = options.run_id + ".launchers",
+         .run = options.run_id,
          .rank = options.node_rank,
          .size = options.nodes,
          .interface = own_address_,

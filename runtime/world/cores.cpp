@@ -81,6 +81,15 @@ bool bound_by_launcher(const World& world, const Environment& environment, std::
   return parent.size() > cpus;
 }
 
+/// The CPUs that Slurm has allocated to a task. Where it confines nobody (TaskPlugin=task/none), a
+/// task may run on all of the node, but should not.
+int allocated_by_slurm(const World& world, const Environment& environment, int otherwise) {
+  if (world.launcher != "slurm") return otherwise;
+  if (const auto per_task = environment.number("SLURM_CPUS_PER_TASK", 1)) return *per_task;
+  const auto on_node = environment.number("SLURM_CPUS_ON_NODE", 1);
+  return on_node ? std::max(1, *on_node / world.local_size) : otherwise;
+}
+
 }  // namespace
 
 std::vector<Cpu> usable_cpus(const std::filesystem::path& system) {
@@ -146,7 +155,8 @@ CoreShare core_share(const World& world, const Environment& environment) {
   share.cpus = share.bound_by_launcher ? share_of(cpus, 0, 1)
                                        : share_of(cpus, world.local_rank, world.local_size);
   if (share.cpus.empty()) share.cpus = {0};
-  share.threads = static_cast<int>(share.cpus.size());
+  const int count = static_cast<int>(share.cpus.size());
+  share.threads = std::min(count, allocated_by_slurm(world, environment, count));
   if (const auto quota = cpu_quota())
     share.threads =
         std::clamp(static_cast<int>(std::floor(*quota / world.local_size)), 1, share.threads);

@@ -37,8 +37,8 @@ std::vector<int> share_of(std::span<const Cpu> cpus, int index, int parts);
 
 /// What a process of a world may use.
 struct CoreShare {
-  std::vector<int> cpus;           ///< numbers of the CPUs, at least one
-  int threads = 1;                 ///< to start: the CPUs, or fewer where a quota allows fewer
+  std::vector<int> cpus;  ///< numbers of the CPUs, at least one
+  int threads = 1;        ///< to start: the CPUs, or fewer by a quota or Slurm's allocation
   bool bound_by_launcher = false;  ///< the launcher had bound this process to them already
 };
 

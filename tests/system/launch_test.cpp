@@ -1,7 +1,9 @@
 // `troupe launch` from outside, with shells for processes.
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -58,13 +60,13 @@ bool runs(pid_t pid) {
 /// A launcher that goes on while the test does something to it.
 class Running {
  public:
-  explicit Running(std::vector<std::string> words) {
+  explicit Running(std::vector<std::string> words, const std::string& error = "/dev/null") {
     pid_ = ::fork();
     if (pid_ != 0) return;
     std::vector<char*> arguments;
     for (auto& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
-    ::dup2(::open("/dev/null", O_RDWR), 2);
+    ::dup2(::open(error.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600), 2);
     ::execv(arguments[0], arguments.data());
     ::_exit(127);
   }
@@ -378,6 +380,114 @@ TEST_F(Launch, RefusesACommandThatIsNone) {
   const auto ran = troupe({"--nproc-per-node", "2", "./bad"});
   EXPECT_EQ(ran.exit_code, 1);
   EXPECT_THAT(ran.error, HasSubstr("./bad could not be started: No such file"));
+}
+
+/// Two launchers of one job, which take themselves for two hosts.
+class LaunchHosts : public Launch {
+ protected:
+  /// Words of one launcher: keys stay in the test's folder.
+  std::vector<std::string> host(const std::vector<std::string>& flags, const std::string& script,
+                                const std::string& key = "") const {
+    std::vector<std::string> all{"/usr/bin/env", "HOME=" + root_.string(), "TROUPE_JOB_KEY=" + key};
+    const auto launcher =
+        words({"--nnodes", "2", "--rdzv-endpoint", "localhost:" + std::to_string(port_)}, script);
+    all.insert(all.end(), launcher.begin(), launcher.begin() + 6);
+    all.insert(all.end(), flags.begin(), flags.end());
+    all.insert(all.end(), launcher.begin() + 6, launcher.end());
+    return all;
+  }
+  std::string error_file(const char* name) const { return (root_ / name).string(); }
+
+  /// Waits until somebody hosts the meeting.
+  bool hosted() const {
+    return comes_true([&] {
+      sockaddr_in address{};
+      address.sin_family = AF_INET;
+      address.sin_port = htons(static_cast<std::uint16_t>(port_));
+      address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      const int number = ::socket(AF_INET, SOCK_STREAM, 0);
+      const int failed = ::connect(number, reinterpret_cast<sockaddr*>(&address), sizeof address);
+      ::close(number);
+      return failed == 0;
+    });
+  }
+
+  /// Apart from what other tests of this machine use at the same time.
+  int port_ = 20000 + ::getpid() % 10000;
+};
+
+TEST_F(LaunchHosts, MeetAndNumberTheirProcessesHostByHost) {
+  const std::string script =
+      "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK > place.$RANK; "
+      "echo $MASTER_ADDR $MASTER_PORT $TROUPE_RUN_ID $TROUPE_COORDINATOR $TROUPE_JOB_KEY > "
+      "common.$RANK";
+  Running one(host({"--node-rank", "1", "--nproc-per-node", "2"}, script), error_file("one"));
+  Running zero(host({"--node-rank", "0"}, script), error_file("zero"));
+  EXPECT_EQ(zero.wait(), 0) << content(root_ / "zero");
+  EXPECT_EQ(one.wait(), 0) << content(root_ / "one");
+  EXPECT_EQ(content(root_ / "place.0"), "0 3 0 1 0\n");
+  EXPECT_EQ(content(root_ / "place.1"), "1 3 0 2 1\n");
+  EXPECT_EQ(content(root_ / "place.2"), "2 3 1 2 1\n");
+  EXPECT_THAT(content(root_ / "common.0"),
+              ContainsRegex("^127.0.0.1 [0-9]+ none-[0-9a-f]+ tcp://127.0.0.1:[0-9]+ [0-9a-f]+"));
+  EXPECT_EQ(content(root_ / "common.0"), content(root_ / "common.2"));
+  EXPECT_TRUE(fs::is_empty(root_ / ".troupe" / "jobs"));
+}
+
+TEST_F(LaunchHosts, EndTogetherWithTheFirstFailureToldEverywhere) {
+  const std::string script = "[ $RANK = 1 ] && exit 9; exec sleep 60";
+  Running zero(host({"--node-rank", "0"}, script), error_file("zero"));
+  Running one(host({"--node-rank", "1"}, script), error_file("one"));
+  EXPECT_EQ(zero.wait(), 9);
+  EXPECT_EQ(one.wait(), 9);
+  for (const char* name : {"zero", "one"})
+    EXPECT_THAT(content(root_ / name), ContainsRegex("rank 1 .*failed first: exit code 9"));
+}
+
+TEST_F(LaunchHosts, EndWhenALauncherIsKilled) {
+  const std::string script = "echo $$ > pid.$RANK; exec sleep 60";
+  Running zero(host({"--node-rank", "0"}, script), error_file("zero"));
+  ASSERT_TRUE(hosted());
+  Running one(host({"--node-rank", "1"}, script), error_file("one"));
+  const int pid = number_in("pid.0");
+  number_in("pid.1");
+  one.signal(SIGKILL);
+  EXPECT_EQ(zero.wait(), 1);
+  EXPECT_THAT(content(root_ / "zero"), ContainsRegex("the launcher on .* is lost: "));
+  EXPECT_FALSE(runs(pid));
+}
+
+TEST_F(LaunchHosts, SayWhoIsMissing) {
+  const auto alone = run_process(
+      host({"--node-rank", "0", "--rdzv-conf", "join_timeout=1"}, "true"), root_.string());
+  EXPECT_EQ(alone.exit_code, 1);
+  EXPECT_THAT(alone.error, AllOf(HasSubstr("2 hosts did not meet"), HasSubstr("1"),
+                                 HasSubstr("--rdzv-endpoint on each host")));
+}
+
+TEST_F(LaunchHosts, RefuseAnotherRunAndAnotherKey) {
+  const std::string key(64, '7'), other(64, '5');
+  Running zero(host({"--node-rank", "0", "--rdzv-id", "a"}, "true", key), error_file("zero"));
+  ASSERT_TRUE(hosted());
+  const auto wrong_run = run_process(
+      host({"--node-rank", "1", "--rdzv-id", "b", "--rdzv-conf", "join_timeout=20"}, "true", key));
+  EXPECT_EQ(wrong_run.exit_code, 1);
+  EXPECT_THAT(wrong_run.error, HasSubstr("another run than 'b'"));
+  const auto wrong_key = run_process(host(
+      {"--node-rank", "1", "--rdzv-id", "a", "--rdzv-conf", "join_timeout=20"}, "true", other));
+  EXPECT_EQ(wrong_key.exit_code, 1);
+  EXPECT_THAT(wrong_key.error, HasSubstr("TROUPE_JOB_KEY"));
+  EXPECT_THAT(wrong_key.error, AllOf(Not(HasSubstr(key)), Not(HasSubstr(other))));
+  // The job that was meant is none the worse.
+  EXPECT_EQ(run_process(host({"--node-rank", "1", "--rdzv-id", "a"}, "true", key)).exit_code, 0);
+  EXPECT_EQ(zero.wait(), 0) << content(root_ / "zero");
+}
+
+TEST_F(LaunchHosts, CanBeInterruptedWhileTheyWait) {
+  Running zero(host({"--node-rank", "0"}, "true"), error_file("zero"));
+  ASSERT_TRUE(hosted());
+  zero.signal(SIGTERM);
+  EXPECT_EQ(zero.wait(), 128 + SIGTERM);
 }
 
 }  // namespace

@@ -114,5 +114,12 @@ TEST(CoreShare, IsEverythingWhereTheLauncherBound) {
   EXPECT_GE(share.threads, 1);
 }
 
+TEST(CoreShare, StartsNoMoreThreadsThanSlurmHasAllocated) {
+  World world{.size = 2, .local_size = 1, .launcher = "slurm"};
+  EXPECT_EQ(core_share(world, {{"SLURM_CPUS_ON_NODE", "1"}}).threads, 1);
+  EXPECT_EQ(core_share(world, {{"SLURM_CPUS_PER_TASK", "1"}, {"SLURM_CPUS_ON_NODE", "64"}}).threads,
+            1);
+}
+
 }  // namespace
 }  // namespace troupe
