@@ -82,6 +82,7 @@ int run_command(int argc, char** argv) {
   add_inspect_verb(app, chosen);
   add_launch_verb(app, chosen);
   add_jobscript_verb(app, chosen);
+  add_doctor_verb(app, chosen);
   add_options_verb(app, chosen);
   app.footer(
       "troupe VERB --help tells more.\n"

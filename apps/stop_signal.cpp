@@ -12,6 +12,7 @@ StopSignal::StopSignal(std::function<void()> on_stop) : on_stop_(std::move(on_st
   ::sigemptyset(&signals_);
   ::sigaddset(&signals_, SIGINT);
   ::sigaddset(&signals_, SIGTERM);
+  ::sigaddset(&signals_, SIGUSR1);
   ::pthread_sigmask(SIG_BLOCK, &signals_, &before_);
   thread_ = std::jthread([this](const std::stop_token& stop) { wait(stop); });
 }

@@ -11,11 +11,12 @@ namespace troupe {
 
 using ChosenVerb = std::function<int(const std::string& command_line)>;
 
+void add_doctor_verb(CLI::App& app, ChosenVerb& chosen);
 void add_eval_verb(CLI::App& app, ChosenVerb& chosen);
 void add_export_verb(CLI::App& app, ChosenVerb& chosen);
 void add_inspect_verb(CLI::App& app, ChosenVerb& chosen);
-void add_launch_verb(CLI::App& app, ChosenVerb& chosen);
 void add_jobscript_verb(CLI::App& app, ChosenVerb& chosen);
+void add_launch_verb(CLI::App& app, ChosenVerb& chosen);
 void add_options_verb(CLI::App& app, ChosenVerb& chosen);
 void add_plan_verb(CLI::App& app, ChosenVerb& chosen);
 void add_train_verb(CLI::App& app, ChosenVerb& chosen);

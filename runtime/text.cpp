@@ -8,9 +8,8 @@
 #include <vector>
 
 namespace troupe {
-namespace {
 
-std::size_t edits(std::string_view a, std::string_view b) {
+std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -25,11 +24,9 @@ std::size_t edits(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-}  // namespace
-
 std::string nearest(std::string_view word, std::span<const std::string_view> candidates) {
   const auto best = std::min_element(candidates.begin(), candidates.end(), [&](auto a, auto b) {
-    return edits(word, a) < edits(word, b);
+    return edit_distance(word, a) < edit_distance(word, b);
   });
   return best == candidates.end() ? std::string() : std::string(*best);
 }

@@ -7,9 +7,12 @@
 
 namespace troupe {
 
-/// The candidate that takes the fewest single-character edits to become `word` (V. I. Levenshtein,
-/// "Binary codes capable of correcting deletions, insertions, and reversals", 1966); the first of
-/// equals, empty if there is no candidate. For messages about unknown names.
+/// The fewest single characters to insert, delete or replace that make one text of the other (V. I.
+/// Levenshtein, "Binary codes capable of correcting deletions, insertions, and reversals", 1966).
+std::size_t edit_distance(std::string_view a, std::string_view b);
+
+/// The candidate with the smallest edit distance to `word`; the first of equals, empty if there is
+/// no candidate. For messages about unknown names.
 std::string nearest(std::string_view word, std::span<const std::string_view> candidates);
 
 /// The first names of a list, separated by commas, and how many follow: "a, b and 7 more".

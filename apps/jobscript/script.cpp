@@ -151,10 +151,14 @@ std::string environment(const JobPlan& plan) {
   return text;
 }
 
-std::string train_words(const ScriptText& text) {
-  std::string words = "train " + shell_word(text.options);
+std::string options_words(const ScriptText& text) {
+  std::string words = fmt::format(" {}", shell_word(text.options));
   for (const std::string& assignment : text.overrides) words += " -r " + shell_word(assignment);
-  return words + " -o \"$output\" --restart auto";
+  return words;
+}
+
+std::string train_words(const ScriptText& text) {
+  return "train" + options_words(text) + " -o \"$output\" --restart auto";
 }
 
 /// The array of words that every step begins with.
@@ -181,6 +185,11 @@ std::string run_lines(const JobPlan& plan, const JobRequest& request, const Scri
       "\n# A requeued job has the same number, finds its folder again and goes on there.\n"
       "output=outputs/$SLURM_JOB_NAME-$SLURM_JOB_ID\n";
   lines += srun_array(plan, request);
+  lines += fmt::format(
+      "\n# What would break the run is told before time is spent on it.\n"
+      "\"${{srun[@]}}\" {} doctor{}{}\n",
+      program, text.cluster.empty() ? "" : " --cluster " + shell_word(text.cluster),
+      options_words(text));
   if (request.launcher == "launch") {
     lines +=
         "\n# The launchers of the nodes meet at the first one.\n"

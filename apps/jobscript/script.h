@@ -12,6 +12,7 @@ struct ScriptText {
   std::string command_line;            ///< that made it, for its heading
   std::string options;                 ///< the options file, as the job is to find it
   std::vector<std::string> overrides;  ///< of `troupe train -r`
+  std::string cluster = {};            ///< for `troupe doctor`; empty: not to be found there
 };
 
 /// The whole job script for sbatch.

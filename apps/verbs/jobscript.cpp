@@ -140,7 +140,9 @@ int jobscript(const JobscriptArguments& arguments, const std::string& command_li
   const JobPlan plan = plan_job(profile, request, shape_of(arguments));
   const auto definitions = container_files(plan, request);
   const std::string script =
-      job_script(plan, request, {command_line, arguments.options.string(), arguments.overrides});
+      job_script(plan, request,
+                 {command_line, arguments.options.string(), arguments.overrides,
+                  request.container.empty() ? arguments.cluster : ""});
   const fs::path folder = arguments.output.value_or(".");
   for (const DefinitionFile& file : definitions) {
     write(folder / file.name, file.content, arguments.force);

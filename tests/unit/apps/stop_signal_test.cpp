@@ -9,7 +9,7 @@ namespace troupe {
 namespace {
 
 TEST(StopSignal, CallsOnceOnAThreadOfItsOwn) {
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
     std::promise<std::thread::id> called;
     const StopSignal stop([&] { called.set_value(std::this_thread::get_id()); });
     ::kill(::getpid(), signal);

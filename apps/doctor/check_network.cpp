@@ -1,0 +1,194 @@
+// Who meets whom, and by which interface; what a cluster's profile says about both.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+#include "apps/doctor/checks.h"
+#include "runtime/text.h"
+
+namespace troupe {
+namespace {
+
+using Severity = Finding::Severity;
+
+std::vector<std::string> names_of(const std::vector<Machine::Interface>& interfaces) {
+  std::vector<std::string> names;
+  for (const auto& interface : interfaces) names.push_back(interface.name);
+  return names;
+}
+
+bool is_loopback(std::string_view address) {
+  return address == "localhost" || address.starts_with("127.") || address == "::1" ||
+         address.starts_with("localhost.");
+}
+
+/// The host of "tcp://HOST:PORT".
+std::string host_of(std::string endpoint) {
+  if (const std::size_t slashes = endpoint.find("://"); slashes != std::string::npos)
+    endpoint = endpoint.substr(slashes + 3);
+  return endpoint.substr(0, endpoint.rfind(':'));
+}
+
+/// One name of a list of interfaces, as its reader matches it.
+struct Wanted {
+  std::string variable, name;
+  bool by_prefix = false;
+
+  bool matches(const std::string& interface) const {
+    return by_prefix ? interface.starts_with(name) : interface == name;
+  }
+};
+
+/// NCCL takes prefixes, exact names after "=", and leaves out what follows "^"; the others take
+/// exact names.
+std::vector<Wanted> wanted_interfaces(const Machine& machine, const Demands& demands) {
+  std::vector<Wanted> wanted;
+  const auto add = [&](const std::string& variable, std::string list, bool by_prefix) {
+    if (list.starts_with('^')) return;
+    if (list.starts_with('=')) {
+      list.erase(0, 1);
+      by_prefix = false;
+    }
+    std::istringstream names(list);
+    for (std::string name; std::getline(names, name, ',');) {
+      name = name.substr(0, name.find(':'));  // a port of the interface
+      if (!name.empty()) wanted.push_back({variable, name, by_prefix});
+    }
+  };
+  add("NCCL_SOCKET_IFNAME", machine.variable("NCCL_SOCKET_IFNAME"), true);
+  add("GLOO_SOCKET_IFNAME", machine.variable("GLOO_SOCKET_IFNAME"), false);
+  add("parallel.interface", demands.interface, false);
+  return wanted;
+}
+
+Finding absent(const Machine& machine, const Wanted& wanted) {
+  const std::vector<std::string> names = names_of(machine.interfaces);
+  std::vector<std::string_view> useful;
+  for (const std::string& name : names)
+    if (name != "lo") useful.push_back(name);
+  const std::string best = useful.empty() ? "lo" : nearest(wanted.name.substr(0, 64), useful);
+  return {Severity::error, "interfaces",
+          fmt::format("{} asks for {}, but {} has {}", wanted.variable, wanted.name.substr(0, 40),
+                      machine.host.empty() ? "this node" : machine.host,
+                      names.empty() ? "no interface" : listed(names, 8)),
+          fmt::format("set {} to one of them, such as {}", wanted.variable, best)};
+}
+
+}  // namespace
+
+Findings check_interfaces(const Machine& machine, const Demands& demands) {
+  Findings findings;
+  for (const Wanted& wanted : wanted_interfaces(machine, demands)) {
+    std::vector<const Machine::Interface*> matching;
+    for (const auto& interface : machine.interfaces)
+      if (wanted.matches(interface.name)) matching.push_back(&interface);
+    if (matching.empty()) {
+      findings.push_back(absent(machine, wanted));
+      continue;
+    }
+    const bool usable = std::any_of(matching.begin(), matching.end(),
+                                    [](const auto* i) { return i->up && i->has_address; });
+    if (!usable)
+      findings.push_back({Severity::error, "interfaces",
+                          fmt::format("{} of {} is {}", matching[0]->name, wanted.variable,
+                                      matching[0]->up ? "without an address" : "down"),
+                          fmt::format("ip link set {} up, or choose another", matching[0]->name)});
+    const auto alias = std::find_if(matching.begin(), matching.end(), [](const auto* i) {
+      return i->name.find('.') != std::string::npos;
+    });
+    if (wanted.by_prefix && alias != matching.end() && (*alias)->name != wanted.name)
+      findings.push_back(
+          {Severity::warning, "interfaces",
+           fmt::format(
+               "{}={} is a prefix and takes the VLAN {} as well, which others may not reach",
+               wanted.variable, wanted.name, (*alias)->name),
+           "give exact names after an equals sign: =hsn0,hsn1"});
+  }
+  return findings;
+}
+
+Findings check_world(const Machine& machine, const Demands& demands) {
+  Findings findings;
+  const auto error = [&](const std::string& message, const std::string& remedy) {
+    findings.push_back({Severity::error, "world", message, remedy});
+  };
+  if (machine.world_error) {
+    error(machine.world_error->message(), machine.world_error->remedy());
+    return findings;
+  }
+  if (!machine.world) return findings;
+  if (machine.several_nodes()) {
+    const std::string master = machine.variable("MASTER_ADDR");
+    if (is_loopback(master))
+      error(fmt::format("MASTER_ADDR is {}, which on each of {} nodes is that node itself", master,
+                        machine.world->nodes),
+            "the first host's name: scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1");
+    const std::string coordinator = machine.variable("TROUPE_COORDINATOR");
+    if (!coordinator.empty() && is_loopback(host_of(coordinator)))
+      error(fmt::format("TROUPE_COORDINATOR is {}, which on each of {} nodes is that node itself",
+                        coordinator, machine.world->nodes),
+            "an address of its host that the others reach");
+  }
+  const std::int64_t stages = demands.pipeline * demands.data, size = machine.world->size;
+  if (demands.known && (size == 0 || stages % size != 0))
+    error(
+        fmt::format("parallel.pipeline {} x parallel.data {} makes {} stages, which do not spread "
+                    "over {} processes",
+                    demands.pipeline, demands.data, stages, size),
+        size % demands.pipeline == 0 ? fmt::format("set parallel.data to {}, or start {} processes",
+                                                   size / demands.pipeline, stages)
+                                     : fmt::format("start {} processes", stages));
+  return findings;
+}
+
+Findings check_cluster(const Machine& machine, const ClusterProfile& profile) {
+  Findings findings;
+  const auto of_kind = [&](const auto& kind) { return kind.architecture == machine.architecture; };
+  if (std::none_of(profile.nodes.begin(), profile.nodes.end(), of_kind))
+    findings.push_back(
+        {Severity::error, "cluster",
+         fmt::format("this troupe is for {}, but the nodes of {} are {}", machine.architecture,
+                     profile.title, profile.nodes.front().architecture),
+         "build it there, on a compute node"});
+  const bool gpus = machine.reserved_gpus() > 0;
+  for (const auto& line : profile.environment) {
+    const bool needed =
+        std::all_of(line.when.begin(), line.when.end(), [&](const std::string& word) {
+          return word == "gpu"   ? gpus
+                 : word == "cpu" ? !gpus
+                 : word == "several_nodes"
+                     ? machine.several_nodes()
+                     : word == "native" && !machine.has("APPTAINER_CONTAINER");
+        });
+    // What the shell makes of a value cannot be known here.
+    if (!needed || !machine.world || line.text.find('$') != std::string::npos) continue;
+    if (!machine.has(line.name))
+      findings.push_back({Severity::warning, "cluster",
+                          fmt::format("{} is not set: {}", line.name, line.why),
+                          fmt::format("export {}=\"{}\"", line.name, line.text)});
+    else if (machine.variable(line.name) != line.text)
+      findings.push_back(
+          {Severity::warning, "cluster",
+           fmt::format("{} is {}, but {} wants {}: {}", line.name, machine.variable(line.name),
+                       profile.title, line.text, line.why),
+           fmt::format("export {}=\"{}\"", line.name, line.text)});
+  }
+  return findings;
+}
+
+Findings check_all(const Machine& machine, const Demands& demands) {
+  Findings all;
+  for (Findings& findings : std::vector<Findings>{
+           check_world(machine, demands), check_interfaces(machine, demands),
+           check_architecture(machine), check_limits(machine), check_contradictions(machine),
+           check_misspelt(machine), check_gpus(machine), check_cores(machine, demands),
+           check_folders(machine)})
+    std::move(findings.begin(), findings.end(), std::back_inserter(all));
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Finding& a, const Finding& b) { return a.severity > b.severity; });
+  return all;
+}
+
+}  // namespace troupe

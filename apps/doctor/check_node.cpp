@@ -1,0 +1,203 @@
+// The node itself: cores, processor, GPUs, folders, memory, limits.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "apps/doctor/checks.h"
+
+namespace troupe {
+namespace {
+
+using Severity = Finding::Severity;
+
+constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
+
+/// A positive whole number that a variable holds; 0 if it holds none. Lists ("4,2") count by their
+/// first part.
+std::int64_t number_in(const Machine& machine, const char* name) {
+  const std::string text = machine.variable(name);
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = end == text.data() + text.size() || *end == ',';
+  return error == std::errc() && whole && value > 0 ? value : 0;
+}
+
+bool is_shared(const std::string& file_system) {
+  for (const char* shared : {"lustre", "nfs", "gpfs", "beegfs", "ceph", "smb", "afs", "panfs"})
+    if (file_system == shared) return true;
+  return false;
+}
+
+std::int64_t stages_of_process(const Machine& machine, const Demands& demands) {
+  const std::int64_t size = machine.world ? machine.world->size : 1;
+  return std::max<std::int64_t>(1,
+                                demands.pipeline * demands.data / std::max<std::int64_t>(1, size));
+}
+
+/// "9.0" as 9 and 0.
+std::pair<int, int> capability_of(const std::string& text) {
+  int major = 0, minor = 0;
+  const auto [dot, error] = std::from_chars(text.data(), text.data() + text.size(), major);
+  if (error == std::errc() && dot != text.data() + text.size())
+    std::from_chars(dot + 1, text.data() + text.size(), minor);
+  return {major, minor};
+}
+
+/// Kernels run on devices of the same major and the same or a later minor number.
+bool runs_on(const std::string& compiled, const std::string& device) {
+  const auto [compiled_major, compiled_minor] = capability_of(compiled);
+  const auto [major, minor] = capability_of(device);
+  return compiled_major == major && compiled_minor <= minor;
+}
+
+}  // namespace
+
+Findings check_cores(const Machine& machine, const Demands& demands) {
+  Findings findings;
+  const auto warn = [&](const std::string& message, const std::string& remedy) {
+    findings.push_back({Severity::warning, "cores", message, remedy});
+  };
+  const std::int64_t threads = number_in(machine, "OMP_NUM_THREADS");
+  if (threads > machine.cores)
+    warn(fmt::format("OMP_NUM_THREADS is {}, but this process has {} core{}{}", threads,
+                     machine.cores, machine.cores == 1 ? "" : "s",
+                     machine.processes() > 1
+                         ? fmt::format(" ({} processes share the node)", machine.processes())
+                         : ""),
+         fmt::format("OMP_NUM_THREADS={}", machine.cores));
+  const std::int64_t stages = stages_of_process(machine, demands);
+  const std::int64_t busy = stages * demands.intra_op_threads;
+  if (demands.known && busy > machine.cores)
+    warn(fmt::format("{} stage{} of {} thread{} in a process that has {} core{}", stages,
+                     stages == 1 ? "" : "s", demands.intra_op_threads,
+                     demands.intra_op_threads == 1 ? "" : "s", machine.cores,
+                     machine.cores == 1 ? "" : "s"),
+         "more --cpus-per-task, or a lower parallel.intra_op_threads");
+  const std::int64_t limit = number_in(machine, "OMP_THREAD_LIMIT");
+  if (limit > 0 && limit < demands.intra_op_threads)
+    warn(fmt::format("OMP_THREAD_LIMIT is {}, below parallel.intra_op_threads {}", limit,
+                     demands.intra_op_threads),
+         "unset OMP_THREAD_LIMIT");
+  if (machine.quota && *machine.quota + 0.5 < machine.affinity)
+    warn(fmt::format("the control group grants {:.3g} CPUs, but {} can be seen: threads beyond are "
+                     "held up",
+                     *machine.quota, machine.affinity),
+         "ask for whole CPUs, or start no more threads than are granted");
+  const std::int64_t given = number_in(machine, "SLURM_CPUS_PER_TASK");
+  if (machine.world && given > machine.affinity && machine.world->launcher == "slurm")
+    warn(fmt::format("--cpus-per-task is {}, but this process may run on {} CPU{} only", given,
+                     machine.affinity, machine.affinity == 1 ? "" : "s"),
+         "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK before srun");
+  return findings;
+}
+
+Findings check_architecture(const Machine& machine) {
+  Findings findings;
+  std::vector<std::string> lacking;
+  for (const std::string& feature : machine.compiled_for)
+    if (!machine.features.empty() && std::find(machine.features.begin(), machine.features.end(),
+                                               feature) == machine.features.end())
+      lacking.push_back(feature);
+  if (!lacking.empty())
+    findings.push_back({Severity::error, "architecture",
+                        fmt::format("this troupe is compiled for {}, which this processor lacks",
+                                    fmt::join(lacking, ", ")),
+                        "build it on this kind of node, or without -march"});
+  for (const Machine::Gpu& gpu : machine.gpus) {
+    if (machine.compiled_gpus.empty() || gpu.capability.empty()) continue;
+    const bool runs =
+        std::any_of(machine.compiled_gpus.begin(), machine.compiled_gpus.end(),
+                    [&](const auto& compiled) { return runs_on(compiled, gpu.capability); });
+    if (runs) continue;
+    findings.push_back(
+        {Severity::error, "architecture",
+         fmt::format("{} has capability {}, but this troupe has kernels for {} only", gpu.name,
+                     gpu.capability, fmt::join(machine.compiled_gpus, ", ")),
+         fmt::format("build it for {}", gpu.capability)});
+    break;  // the others are of the same kind, or told when this one is mended
+  }
+  return findings;
+}
+
+Findings check_gpus(const Machine& machine) {
+  const int reserved = machine.reserved_gpus();
+  if (reserved == 0) return {};
+  const std::string name = fmt::format("{} reserved GPU{}", reserved, reserved == 1 ? "" : "s");
+  if (machine.compiled_gpus.empty())
+    return {{Severity::warning, "unused GPUs",
+             fmt::format("this troupe computes on cores: {} of this node stay{} idle", name,
+                         reserved == 1 ? "s" : ""),
+             "take CPU nodes, or a troupe that is built with CUDA"}};
+  const std::string visible = machine.variable("CUDA_VISIBLE_DEVICES");
+  if (machine.has("CUDA_VISIBLE_DEVICES") && (visible.empty() || visible == "-1"))
+    return {{Severity::error, "unused GPUs",
+             fmt::format("CUDA_VISIBLE_DEVICES hides all of the {}", name),
+             "unset CUDA_VISIBLE_DEVICES"}};
+  if (reserved > machine.processes())
+    return {{Severity::warning, "unused GPUs",
+             fmt::format("{} on this node, but {} process{} that use one each", name,
+                         machine.processes(), machine.processes() == 1 ? "" : "es"),
+             fmt::format("--ntasks-per-node={0}, or --gpus-per-node={1}", reserved,
+                         machine.processes())}};
+  return {};
+}
+
+Findings check_folders(const Machine& machine) {
+  Findings findings;
+  for (const Machine::Folder& folder : machine.folders) {
+    if (folder.file_system.empty())
+      findings.push_back({Severity::warning, "folders",
+                          fmt::format("{} is {}, which is not there", folder.variable, folder.path),
+                          fmt::format("mkdir -p {}, or unset {}", folder.path, folder.variable)});
+    else if (is_shared(folder.file_system))
+      findings.push_back(
+          {Severity::warning, "folders",
+           fmt::format("{} is {} on {}, which all nodes share: many small files there are slow for "
+                       "everybody",
+                       folder.variable, folder.path, folder.file_system),
+           folder.variable == "CUDA_CACHE_PATH"
+               ? "CUDA_CACHE_DISABLE=1, or CUDA_CACHE_PATH on the node, such as /tmp/cuda-cache"
+               : fmt::format("set {} to a folder of the node, such as /tmp or /dev/shm",
+                             folder.variable)});
+  }
+  return findings;
+}
+
+Findings check_limits(const Machine& machine) {
+  Findings findings;
+  const auto add = [&](Severity severity, const std::string& message, const std::string& remedy) {
+    findings.push_back({severity, "limits", message, remedy});
+  };
+  constexpr std::uint64_t little = 256 * mebibyte;
+  if (machine.processes() > 1 && machine.shared_memory < little)
+    add(machine.shared_memory == 0 ? Severity::error : Severity::warning,
+        machine.shared_memory == 0
+            ? std::string("there is no /dev/shm, through which processes of a node pass tensors")
+            : fmt::format("/dev/shm has {} MiB for {} processes", machine.shared_memory / mebibyte,
+                          machine.processes()),
+        "start the container with --ipc=host or --shm-size=8g");
+  // A connection or two to every other process, both ends of pipes, files and libraries.
+  const std::uint64_t needed =
+      128 + 4 * static_cast<std::uint64_t>(machine.world ? machine.world->size : 1);
+  if (machine.open_files < needed)
+    add(Severity::error,
+        fmt::format("this process may open {} files, but {} processes need about {}",
+                    machine.open_files, machine.world ? machine.world->size : 1, needed),
+        fmt::format("ulimit -n {}", std::max<std::uint64_t>(needed, 4096)));
+  const bool fabric = std::any_of(
+      machine.interfaces.begin(), machine.interfaces.end(),
+      [](const auto& i) { return i.name.starts_with("hsn") || i.name.starts_with("ib"); });
+  if (fabric && machine.several_nodes() && machine.locked_memory < 64 * mebibyte)
+    add(Severity::warning,
+        fmt::format("this process may lock {} KiB of memory, which keeps it from the fast network",
+                    machine.locked_memory / 1024),
+        "ulimit -l unlimited, by the administrators if it is refused");
+  if (machine.several_nodes() && !machine.clock_synchronised)
+    add(Severity::warning, "the clock of this node is not synchronised with others",
+        "nothing of a run depends on it, but times in logs do");
+  return findings;
+}
+
+}  // namespace troupe

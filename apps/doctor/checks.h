@@ -1,0 +1,60 @@
+#pragma once
+// What goes wrong with runs on a cluster, a check each: pure functions of a machine and of what the
+// run asks for.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/doctor/machine.h"
+#include "apps/jobscript/profile.h"
+
+namespace troupe {
+
+struct Finding {
+  enum class Severity {
+    warning,  ///< slower, or not what was meant
+    error,    ///< a run would fail
+  };
+  Severity severity = Severity::warning;
+  std::string check;    ///< the name of what found it
+  std::string message;  ///< what is wrong, with the values
+  std::string remedy;
+};
+using Findings = std::vector<Finding>;
+
+/// What the options file asks for, as far as a machine can fail it. The defaults are those of a run
+/// without a file.
+struct Demands {
+  std::int64_t pipeline = 1, data = 1;
+  std::int64_t intra_op_threads = 1, workers = 1;
+  std::string interface;  ///< parallel.interface, or empty
+  bool known = false;     ///< whether there is a file
+};
+
+/// Variables that nobody reads, or that are not what is meant.
+Findings check_misspelt(const Machine& machine);
+/// Variables that do not go together, and those of torchrun of which some are missing.
+Findings check_contradictions(const Machine& machine);
+/// The launcher's variables, addresses that only this node knows, stages that do not spread.
+Findings check_world(const Machine& machine, const Demands& demands);
+/// More threads than cores.
+Findings check_cores(const Machine& machine, const Demands& demands);
+/// A program for another processor or GPU.
+Findings check_architecture(const Machine& machine);
+/// Reserved GPUs that nobody computes on.
+Findings check_gpus(const Machine& machine);
+/// Temporary files and caches on file systems that all nodes share.
+Findings check_folders(const Machine& machine);
+/// Interfaces that do not exist or are down.
+Findings check_interfaces(const Machine& machine, const Demands& demands);
+/// Shared memory, open files, locked memory, the clock.
+Findings check_limits(const Machine& machine);
+/// What a cluster's jobs need and this one lacks; the processor its nodes have.
+Findings check_cluster(const Machine& machine, const ClusterProfile& profile);
+
+/// All of them but check_cluster; errors first.
+Findings check_all(const Machine& machine, const Demands& demands);
+
+}  // namespace troupe

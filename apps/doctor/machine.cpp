@@ -1,0 +1,255 @@
+// The machine as it is: /proc, sysfs and a few system calls.
+#include "apps/doctor/machine.h"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <sys/resource.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <sys/timex.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include "runtime/world/cores.h"
+
+extern char** environ;
+
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::map<std::string, std::string> variables_of_process() {
+  std::map<std::string, std::string> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals != std::string::npos) variables[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  return variables;
+}
+
+std::vector<std::string> features_of_processor() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("flags") && !line.starts_with("Features")) continue;
+    std::istringstream words(line.substr(line.find(':') + 1));
+    std::vector<std::string> features;
+    for (std::string word; words >> word;) features.push_back(word);
+    return features;
+  }
+  return {};
+}
+
+/// What the compiler was allowed to use everywhere, by the names of /proc/cpuinfo.
+std::vector<std::string> features_compiled_for() {
+  return {
+#ifdef __SSE4_2__
+      "sse4_2",
+#endif
+#ifdef __AVX__
+      "avx",
+#endif
+#ifdef __AVX2__
+      "avx2",
+#endif
+#ifdef __FMA__
+      "fma",
+#endif
+#ifdef __BMI2__
+      "bmi2",
+#endif
+#ifdef __AVX512F__
+      "avx512f",
+#endif
+#ifdef __ARM_FEATURE_ATOMICS
+      "atomics",
+#endif
+#ifdef __ARM_FEATURE_SVE
+      "sve",
+#endif
+  };
+}
+
+/// By the magic numbers of statfs(2) and of the file systems' own headers.
+std::string file_system_of(const std::string& path) {
+  struct statfs found {};
+  if (::statfs(path.c_str(), &found) != 0) return {};
+  switch (static_cast<std::uint32_t>(found.f_type)) {
+    case 0x0bd00bd0:
+      return "lustre";
+    case 0x6969:
+      return "nfs";
+    case 0x47504653:
+      return "gpfs";
+    case 0x19830326:
+      return "beegfs";
+    case 0x00c36400:
+      return "ceph";
+    case 0xff534d42:
+    case 0xfe534d42:
+      return "smb";
+    case 0x5346414f:
+      return "afs";
+    case 0xaad7aaea:
+      return "panfs";
+    case 0x01021994:
+      return "tmpfs";
+    case 0x794c7630:
+      return "overlay";
+    default:
+      return "local";
+  }
+}
+
+std::vector<Machine::Folder> folders_of(const Machine& machine) {
+  const std::string home = machine.variable("HOME");
+  std::vector<Machine::Folder> folders;
+  const auto look = [&](const std::string& variable, const std::string& otherwise) {
+    const std::string path = machine.has(variable) ? machine.variable(variable) : otherwise;
+    if (path.empty()) return;
+    // A folder that will be made is on the file system of the one it will be made in.
+    fs::path at = path;
+    std::error_code absent;
+    while (variable != "TMPDIR" && !fs::exists(at, absent) && at.has_parent_path() &&
+           at != at.parent_path())
+      at = at.parent_path();
+    folders.push_back({variable, path, file_system_of(at.string())});
+  };
+  look("TMPDIR", "/tmp");
+  look("XDG_CACHE_HOME", {});
+  if (machine.variable("CUDA_CACHE_DISABLE") != "1" && !machine.gpus.empty())
+    look("CUDA_CACHE_PATH", home.empty() ? "" : home + "/.nv/ComputeCache");
+  for (const char* name : {"TRITON_HOME", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR",
+                           "TORCH_EXTENSIONS_DIR", "MIOPEN_USER_DB_PATH"})
+    look(name, {});
+  return folders;
+}
+
+std::vector<Machine::Interface> interfaces_of_node() {
+  ifaddrs* first = nullptr;
+  if (::getifaddrs(&first) != 0) return {};
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(first, &::freeifaddrs);
+  std::vector<Machine::Interface> interfaces;
+  for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
+    const auto same = [&](const auto& known) { return known.name == entry->ifa_name; };
+    auto found = std::find_if(interfaces.begin(), interfaces.end(), same);
+    if (found == interfaces.end())
+      found = interfaces.insert(interfaces.end(),
+                                {entry->ifa_name, (entry->ifa_flags & IFF_UP) != 0, false});
+    if (entry->ifa_addr != nullptr &&
+        (entry->ifa_addr->sa_family == AF_INET || entry->ifa_addr->sa_family == AF_INET6))
+      found->has_address = true;
+  }
+  return interfaces;
+}
+
+std::uint64_t limit_of(int resource) {
+  rlimit limit{};
+  if (::getrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0) return Machine::unlimited;
+  return limit.rlim_cur == RLIM_INFINITY ? Machine::unlimited : limit.rlim_cur;
+}
+
+std::uint64_t shared_memory_bytes() {
+  struct statvfs found {};
+  if (::statvfs("/dev/shm", &found) != 0) return 0;
+  return static_cast<std::uint64_t>(found.f_blocks) * found.f_frsize;
+}
+
+/// By nvidia-smi, which is asked only where the driver is.
+std::vector<Machine::Gpu> gpus_of_node() {
+  std::error_code absent;
+  if (!fs::exists("/proc/driver/nvidia/gpus", absent)) return {};
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(
+      // NOLINTNEXTLINE(bugprone-command-processor): a constant text
+      ::popen("nvidia-smi --query-gpu=name,compute_cap --format=csv,noheader 2>/dev/null", "r"),
+      &::pclose);
+  std::vector<Machine::Gpu> gpus;
+  char line[256];
+  while (pipe && std::fgets(line, sizeof line, pipe.get()) != nullptr) {
+    const std::string text = line;
+    const std::size_t comma = text.rfind(", ");
+    if (comma == std::string::npos) continue;
+    gpus.push_back({text.substr(0, comma), text.substr(comma + 2, text.size() - comma - 3)});
+  }
+  return gpus;
+}
+
+/// How many a list such as "0,1,3-5" names.
+int count_of_list(const std::string& list) {
+  int count = 0;
+  std::istringstream items(list);
+  for (std::string item; std::getline(items, item, ',');) {
+    const std::size_t dash = item.find('-');
+    int first = 0, last = 0;
+    const char* end = item.data() + item.size();
+    const char* middle = dash == std::string::npos ? end : item.data() + dash;
+    const bool range = dash != std::string::npos &&
+                       std::from_chars(item.data(), middle, first).ptr == middle &&
+                       std::from_chars(middle + 1, end, last).ptr == end && last >= first;
+    count += range ? last - first + 1 : 1;
+  }
+  return count;
+}
+
+}  // namespace
+
+std::string Machine::variable(const std::string& name) const {
+  const auto found = environment.find(name);
+  return found == environment.end() ? "" : found->second;
+}
+
+int Machine::reserved_gpus() const {
+  const std::string on_node = variable("SLURM_GPUS_ON_NODE");
+  int count = 0;
+  const auto [end, error] = std::from_chars(on_node.data(), on_node.data() + on_node.size(), count);
+  if (!on_node.empty() && error == std::errc() && end == on_node.data() + on_node.size())
+    return count;
+  for (const char* name : {"SLURM_STEP_GPUS", "SLURM_JOB_GPUS"})
+    if (has(name)) return count_of_list(variable(name));
+  return 0;
+}
+
+Machine observe() {
+  Machine machine;
+  machine.environment = variables_of_process();
+  const Environment environment = Environment::of_process();
+  try {
+    machine.world = world_from_environment(environment);
+  } catch (const Error& error) {
+    machine.world_error = error;
+  }
+  utsname name{};
+  if (::uname(&name) == 0) {
+    machine.host = name.nodename;
+    machine.architecture = name.machine;
+  }
+  machine.features = features_of_processor();
+  machine.compiled_for = features_compiled_for();
+  machine.affinity = static_cast<int>(usable_cpus().size());
+  machine.quota = cpu_quota();
+  const int allowed =
+      machine.quota ? std::max(1, static_cast<int>(*machine.quota)) : machine.affinity;
+  machine.cores = machine.world ? core_share(*machine.world, environment).threads
+                                : std::min(machine.affinity, allowed);
+  machine.gpus = gpus_of_node();
+  machine.folders = folders_of(machine);
+  machine.shared_memory = shared_memory_bytes();
+  machine.interfaces = interfaces_of_node();
+  machine.open_files = limit_of(RLIMIT_NOFILE);
+  machine.locked_memory = limit_of(RLIMIT_MEMLOCK);
+  timex clock{};
+  const int state = ::adjtimex(&clock);
+  machine.clock_synchronised = state < 0 || (clock.status & STA_UNSYNC) == 0;
+  return machine;
+}
+
+}  // namespace troupe

@@ -1,0 +1,69 @@
+#pragma once
+// Everything the doctor looks at, as a value: checks are functions of it, so that tests can make up
+// machines of any kind.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/error.h"
+#include "runtime/world/world.h"
+
+namespace troupe {
+
+struct Machine {
+  /// A folder that programs keep temporary files or compiled kernels in.
+  struct Folder {
+    std::string variable;     ///< that names it: "TMPDIR"
+    std::string path;         ///< where it leads
+    std::string file_system;  ///< "lustre", "nfs", "tmpfs", …; empty if the folder does not exist
+  };
+  struct Interface {
+    std::string name;
+    bool up = true;
+    bool has_address = true;
+  };
+  struct Gpu {
+    std::string name;
+    std::string capability;  ///< "9.0"; empty if it is not known
+  };
+  static constexpr std::uint64_t unlimited = UINT64_MAX;
+
+  std::map<std::string, std::string> environment;
+  std::string host;
+  std::optional<World> world;        ///< of this process, if a launcher started it
+  std::optional<Error> world_error;  ///< what is wrong with the launcher's variables
+
+  std::string architecture;               ///< "x86_64"
+  std::vector<std::string> features;      ///< of the processor, as /proc/cpuinfo calls them
+  std::vector<std::string> compiled_for;  ///< features that this program does not run without
+  int cores = 1;                          ///< that this process has for itself
+  std::optional<double> quota;            ///< CPUs that its control group may use
+  int affinity = 1;                       ///< CPUs it may run on
+
+  std::vector<Folder> folders;
+  std::uint64_t shared_memory = unlimited;  ///< bytes of /dev/shm; 0 if there is none
+  std::vector<Interface> interfaces;
+  std::uint64_t open_files = unlimited;  ///< limits of this process
+  std::uint64_t locked_memory = unlimited;
+  bool clock_synchronised = true;
+
+  std::vector<Gpu> gpus;  ///< NVIDIA's, on this node
+  std::vector<std::string>
+      compiled_gpus;  ///< capabilities with kernels in this program; may be none
+
+  /// The value of a variable; empty if it is not set.
+  std::string variable(const std::string& name) const;
+  bool has(const std::string& name) const { return environment.contains(name); }
+  int processes() const { return world ? world->local_size : 1; }  ///< on this node
+  bool several_nodes() const { return world && world->nodes > 1; }
+  /// GPUs of this node that the queue gave to the job; 0 if none or unknown.
+  int reserved_gpus() const;
+};
+
+/// The machine and process that this is called on.
+Machine observe();
+
+}  // namespace troupe

@@ -1,0 +1,118 @@
+// troupe doctor: what would break or slow a run here, a line a finding with its remedy.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "apps/command.h"
+#include "apps/doctor/checks.h"
+#include "apps/load_options.h"
+#include "apps/options_table.h"
+#include "apps/verbs.h"
+
+namespace troupe {
+namespace {
+
+struct DoctorArguments {
+  std::filesystem::path options;
+  std::vector<std::string> overrides;
+  std::string cluster;
+  bool json = false;
+};
+
+Demands demands_of(const DoctorArguments& arguments) {
+  Demands demands;
+  if (arguments.options.empty()) return demands;
+  OptionNode document = read_yaml(arguments.options);
+  for (const std::string& assignment : arguments.overrides) apply_override(document, assignment);
+  Options options;
+  const OptionOrigins origins = read_fields(document, option_fields(options));
+  validate(options, origins);
+  demands.known = true;
+  demands.pipeline = options.parallel.pipeline;
+  demands.data = options.parallel.data;
+  demands.intra_op_threads = options.parallel.intra_op_threads;
+  demands.workers = options.data.workers;
+  if (const OptionNode* parallel = document.find("parallel"); parallel != nullptr)
+    if (const OptionNode* interface = parallel->find("interface"); interface != nullptr)
+      demands.interface = interface->scalar == "auto" ? "" : interface->scalar;
+  return demands;
+}
+
+const char* name_of(Finding::Severity severity) {
+  return severity == Finding::Severity::error ? "error" : "warning";
+}
+
+void print_json(const Machine& machine, const Findings& findings, bool fails) {
+  nlohmann::ordered_json document;
+  document["host"] = machine.host;
+  document["ok"] = !fails;
+  if (machine.world) document["rank"] = machine.world->rank;
+  document["findings"] = nlohmann::ordered_json::array();
+  for (const Finding& finding : findings)
+    document["findings"].push_back({{"severity", name_of(finding.severity)},
+                                    {"check", finding.check},
+                                    {"message", finding.message},
+                                    {"remedy", finding.remedy}});
+  // A variable may hold any bytes.
+  fmt::print("{}\n",
+             document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+/// In a world of several nodes every line says whose it is.
+void print_lines(const Machine& machine, const Findings& findings) {
+  const std::string prefix = machine.several_nodes() ? machine.host + ": " : "";
+  for (const Finding& finding : findings)
+    fmt::print("{}{}: {}: {}; try: {}\n", prefix, name_of(finding.severity), finding.check,
+               finding.message, finding.remedy);
+  const auto errors = std::count_if(findings.begin(), findings.end(), [](const Finding& finding) {
+    return finding.severity == Finding::Severity::error;
+  });
+  if (findings.empty())
+    fmt::print("{}nothing found\n", prefix);
+  else
+    fmt::print("{}{} error{}, {} warning{}\n", prefix, errors, errors == 1 ? "" : "s",
+               findings.size() - static_cast<std::size_t>(errors),
+               findings.size() - static_cast<std::size_t>(errors) == 1 ? "" : "s");
+}
+
+int doctor(const DoctorArguments& arguments) {
+  const Demands demands = demands_of(arguments);
+  const Machine machine = observe();
+  Findings findings = check_all(machine, demands);
+  if (!arguments.cluster.empty()) {
+    Findings more = check_cluster(machine, find_profile(arguments.cluster));
+    std::move(more.begin(), more.end(), std::back_inserter(findings));
+    std::stable_sort(findings.begin(), findings.end(),
+                     [](const Finding& a, const Finding& b) { return a.severity > b.severity; });
+  }
+  const bool fails = !findings.empty() && findings.front().severity == Finding::Severity::error;
+  // Processes of one node see the same; where nothing fails, one of them tells it.
+  const bool speaks = !machine.world || machine.world->local_rank == 0 || fails;
+  if (arguments.json && speaks)
+    print_json(machine, findings, fails);
+  else if (speaks)
+    print_lines(machine, findings);
+  return fails ? exit_failed : exit_done;
+}
+
+}  // namespace
+
+void add_doctor_verb(CLI::App& app, ChosenVerb& chosen) {
+  auto arguments = std::make_shared<DoctorArguments>();
+  CLI::App* verb = app.add_subcommand("doctor", "Find what would break or slow a run here");
+  verb->add_option("FILE", arguments->options, "options file of the run, to check against it");
+  verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE in place of the file's")
+      ->allow_extra_args(false);
+  verb->add_option("--cluster", arguments->cluster, "compare with what is known of a cluster");
+  verb->add_flag("--json", arguments->json, "findings as JSON");
+  verb->callback([arguments, &chosen] {
+    chosen = [arguments](const std::string&) { return doctor(*arguments); };
+  });
+}
+
+}  // namespace troupe

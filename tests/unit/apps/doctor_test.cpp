@@ -1,0 +1,316 @@
+// The doctor's checks on machines that are made up.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "apps/command.h"
+#include "apps/doctor/checks.h"
+#include "apps/doctor/known_variables.h"
+
+namespace troupe {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+/// A node on which all is well: process 1 of 4 on the first of two nodes.
+Machine healthy() {
+  Machine machine;
+  machine.host = "node0";
+  machine.architecture = "x86_64";
+  machine.features = {"sse4_2", "avx2", "fma"};
+  machine.compiled_for = {"sse4_2"};
+  machine.cores = 4;
+  machine.affinity = 8;
+  machine.world = World{.rank = 1,
+                        .size = 4,
+                        .local_rank = 1,
+                        .local_size = 2,
+                        .node = 0,
+                        .nodes = 2,
+                        .launcher = "slurm"};
+  machine.environment = {{"OMP_NUM_THREADS", "4"}, {"HOME", "/home/me"}, {"SLURM_JOB_ID", "7"}};
+  machine.folders = {{"TMPDIR", "/tmp", "tmpfs"}};
+  machine.shared_memory = std::uint64_t{8} << 30;
+  machine.interfaces = {{"lo"}, {"eth0"}, {"hsn0"}, {"hsn1"}};
+  machine.open_files = 65536;
+  return machine;
+}
+
+std::string text_of(const Findings& findings) {
+  std::string text;
+  for (const Finding& finding : findings)
+    text += (finding.severity == Finding::Severity::error ? "error " : "warning ") +
+            finding.message + " | " + finding.remedy + "\n";
+  return text;
+}
+
+TEST(Doctor, FindsNothingWhereAllIsWell) {
+  EXPECT_EQ(text_of(check_all(healthy(), {})), "");
+  Demands demands{.pipeline = 2, .data = 2, .intra_op_threads = 2, .known = true};
+  demands.interface = "hsn0";
+  EXPECT_EQ(text_of(check_all(healthy(), demands)), "");
+}
+
+TEST(Doctor, KnowsWhatAMisspeltVariableWasMeantToBe) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"NCCL_SOKET_IFNAME", "NCCL_SOCKET_IFNAME"},
+      {"NCCL_SOCKET_IFNAMES", "NCCL_SOCKET_IFNAME"},
+      {"NCCL_NCHANNELS_PER_PEER", "NCCL_NCHANNELS_PER_NET_PEER"},
+      {"OMP_NUM_THREAD", "OMP_NUM_THREADS"},
+      {"OMP_THREADS_NUM", "OMP_NUM_THREADS"},
+      {"omp_num_threads", "OMP_NUM_THREADS"},
+      {"FI_CXI_RX_MACH_MODE", "FI_CXI_RX_MATCH_MODE"},
+      {"CUDA_VISABLE_DEVICES", "CUDA_VISIBLE_DEVICES"},
+      {"TORCH_NCCL_ASYNC_HANDLING", "TORCH_NCCL_ASYNC_ERROR_HANDLING"},
+      {"GLOO_SOCKET_IFNAM", "GLOO_SOCKET_IFNAME"},
+      {"MASTER_PRT", "MASTER_PORT"},
+      {"TROUPE_CORDINATOR", "TROUPE_COORDINATOR"}};
+  for (const auto& [wrong, right] : cases) EXPECT_EQ(meant_variable(wrong), right) << wrong;
+}
+
+TEST(Doctor, LeavesOtherVariablesAlone) {
+  for (const auto& family : variable_families())
+    for (const std::string_view name : family.names) {
+      EXPECT_EQ(meant_variable(name), std::nullopt) << name;
+      EXPECT_TRUE(name.starts_with(family.prefix)) << name;
+    }
+  for (const char* name : {"PATH", "HOME", "NCCL_", "FI_X", "NCCL_SOMETHING_OF_THE_SITE",
+                           "CUDA_DIR", "OMP_FOO", "SLURM_JOB_UID", "TORCH_MY_PLUGIN", ""})
+    EXPECT_EQ(meant_variable(name), std::nullopt) << name;
+  EXPECT_EQ(meant_variable("NCCL_" + std::string(100'000, 'A')), std::nullopt);
+}
+
+TEST(Doctor, FlagsTheMisspellingOfTheAlliancesScripts) {
+  Machine machine = healthy();
+  machine.environment["TORCH_NCCL_ASYNC_HANDLING"] = "1";
+  EXPECT_THAT(
+      text_of(check_misspelt(machine)),
+      HasSubstr("warning nothing reads TORCH_NCCL_ASYNC_HANDLING (the word ERROR is missing) "
+                "| write TORCH_NCCL_ASYNC_ERROR_HANDLING"));
+  machine.environment["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "1";
+  EXPECT_THAT(text_of(check_misspelt(machine)), HasSubstr("is set as well"));
+}
+
+TEST(Doctor, FlagsVariablesThatContradictEachOther) {
+  const auto found = [](std::map<std::string, std::string> variables) {
+    Machine machine = healthy();
+    machine.environment = std::move(variables);
+    return text_of(check_contradictions(machine));
+  };
+  EXPECT_THAT(found({{"NCCL_NET", "IB"}, {"NCCL_IB_DISABLE", "1"}}),
+              HasSubstr("error NCCL_NET=IB"));
+  EXPECT_THAT(found({{"NCCL_NET", "IB"}, {"NCCL_IB_DISABLE", "0"}}), IsEmpty());
+  EXPECT_THAT(found({{"FI_PROVIDER", "tcp"}, {"FI_CXI_RX_MATCH_MODE", "software"}}),
+              HasSubstr("FI_PROVIDER=cxi"));
+  EXPECT_THAT(found({{"FI_PROVIDER", "cxi"}, {"FI_CXI_RX_MATCH_MODE", "software"}}), IsEmpty());
+  EXPECT_THAT(found({{"CUDA_CACHE_DISABLE", "1"}, {"CUDA_CACHE_PATH", "/tmp"}}),
+              HasSubstr("CUDA_CACHE_PATH has no effect"));
+  EXPECT_THAT(found({{"MPICH_GPU_SUPPORT_ENABLED", "1"}, {"NCCL_NET", "AWS Libfabric"}}),
+              HasSubstr("deadlock"));
+  EXPECT_THAT(found({{"OMP_PROC_BIND", "false"}, {"OMP_PLACES", "cores"}}),
+              HasSubstr("OMP_PLACES"));
+  EXPECT_THAT(found({{"RANK", "0"}}), HasSubstr("error RANK is set, but WORLD_SIZE is not"));
+  EXPECT_THAT(found({{"RANK", "0"}, {"WORLD_SIZE", "2"}}), IsEmpty());
+}
+
+TEST(Doctor, FlagsLL128OnSlingshotWithGraceHopper) {
+  Machine machine = healthy();
+  machine.architecture = "aarch64";
+  machine.environment["NCCL_PROTO"] = "LL128,Simple";
+  EXPECT_THAT(text_of(check_contradictions(machine)), HasSubstr("corrupts data"));
+  machine.environment["NCCL_PROTO"] = "^LL128";
+  EXPECT_THAT(text_of(check_contradictions(machine)), IsEmpty());
+}
+
+TEST(Doctor, FlagsAddressesThatEveryNodeTakesForItself) {
+  Machine machine = healthy();
+  for (const char* address : {"127.0.0.1", "localhost", "::1"}) {
+    machine.environment["MASTER_ADDR"] = address;
+    EXPECT_THAT(text_of(check_world(machine, {})), HasSubstr("error MASTER_ADDR")) << address;
+  }
+  machine.environment["MASTER_ADDR"] = "node0";
+  machine.environment["TROUPE_COORDINATOR"] = "tcp://127.0.0.1:29400";
+  EXPECT_THAT(text_of(check_world(machine, {})), HasSubstr("error TROUPE_COORDINATOR"));
+  machine.world->nodes = 1;
+  EXPECT_THAT(text_of(check_world(machine, {})), IsEmpty());
+}
+
+TEST(Doctor, FlagsStagesThatDoNotSpreadOverTheWorld) {
+  const Demands demands{.pipeline = 2, .data = 3, .known = true};
+  EXPECT_THAT(text_of(check_world(healthy(), demands)), HasSubstr("set parallel.data to 2"));
+  EXPECT_THAT(text_of(check_world(healthy(), {.pipeline = 4, .data = 2, .known = true})),
+              IsEmpty());
+}
+
+TEST(Doctor, PassesOnWhatIsWrongWithTheLaunchersVariables) {
+  Machine machine = healthy();
+  machine.world.reset();
+  machine.world_error = Error(ErrorCode::usage, "RANK is 9 of 4", "let srun set it");
+  EXPECT_EQ(text_of(check_world(machine, {})), "error RANK is 9 of 4 | let srun set it\n");
+}
+
+TEST(Doctor, FlagsMoreThreadsThanCores) {
+  Machine machine = healthy();
+  machine.environment["OMP_NUM_THREADS"] = "64";
+  EXPECT_THAT(text_of(check_cores(machine, {})),
+              HasSubstr("OMP_NUM_THREADS is 64, but this process has 4 cores (2 processes"));
+  machine.environment["OMP_NUM_THREADS"] = "2,8";
+  EXPECT_THAT(text_of(check_cores(machine, {})), IsEmpty());
+  machine.environment["OMP_NUM_THREADS"] = "many";
+  EXPECT_THAT(text_of(check_cores(machine, {})), IsEmpty());
+  const Demands demands{.pipeline = 2, .data = 4, .intra_op_threads = 3, .known = true};
+  EXPECT_THAT(text_of(check_cores(machine, demands)), HasSubstr("2 stages of 3 threads"));
+  machine.environment["OMP_THREAD_LIMIT"] = "2";
+  EXPECT_THAT(text_of(check_cores(machine, demands)), HasSubstr("OMP_THREAD_LIMIT is 2"));
+}
+
+TEST(Doctor, FlagsAQuotaBelowWhatCanBeSeen) {
+  Machine machine = healthy();
+  machine.quota = 2.5;
+  EXPECT_THAT(text_of(check_cores(machine, {})), HasSubstr("grants 2.5 CPUs, but 8"));
+  machine.quota = 8;
+  EXPECT_THAT(text_of(check_cores(machine, {})), IsEmpty());
+}
+
+TEST(Doctor, FlagsCoresThatSrunDidNotTakeFromSbatch) {
+  Machine machine = healthy();
+  machine.affinity = 1;
+  machine.environment["SLURM_CPUS_PER_TASK"] = "8";
+  EXPECT_THAT(text_of(check_cores(machine, {})), HasSubstr("SRUN_CPUS_PER_TASK"));
+}
+
+TEST(Doctor, FlagsAProgramForAnotherProcessorOrGpu) {
+  Machine machine = healthy();
+  machine.compiled_for = {"avx2", "avx512f"};
+  EXPECT_THAT(text_of(check_architecture(machine)),
+              HasSubstr("error this troupe is compiled for avx512f"));
+  machine = healthy();
+  machine.gpus = {{"V100", "7.0"}};
+  machine.compiled_gpus = {"8.0", "9.0"};
+  EXPECT_THAT(text_of(check_architecture(machine)), HasSubstr("error V100 has capability 7.0"));
+  machine.gpus = {{"L40", "8.9"}};
+  EXPECT_THAT(text_of(check_architecture(machine)), IsEmpty());
+  machine.gpus = {{"odd", "x"}};
+  EXPECT_THAT(text_of(check_architecture(machine)), HasSubstr("error"));
+}
+
+TEST(Doctor, FlagsReservedGpusThatNobodyUses) {
+  Machine machine = healthy();
+  EXPECT_THAT(text_of(check_gpus(machine)), IsEmpty());
+  machine.environment["SLURM_GPUS_ON_NODE"] = "4";
+  EXPECT_THAT(text_of(check_gpus(machine)), HasSubstr("computes on cores: 4 reserved GPUs"));
+  machine.compiled_gpus = {"9.0"};
+  EXPECT_THAT(text_of(check_gpus(machine)),
+              HasSubstr("4 reserved GPUs on this node, but 2 processes"));
+  machine.environment["CUDA_VISIBLE_DEVICES"].clear();
+  EXPECT_THAT(text_of(check_gpus(machine)), HasSubstr("error CUDA_VISIBLE_DEVICES hides"));
+  machine.environment = {{"SLURM_JOB_GPUS", "0,3"}, {"CUDA_VISIBLE_DEVICES", "0,1"}};
+  EXPECT_EQ(machine.reserved_gpus(), 2);
+  EXPECT_THAT(text_of(check_gpus(machine)), IsEmpty());
+  machine.environment = {{"SLURM_STEP_GPUS", "0-2,5"}};
+  EXPECT_EQ(machine.reserved_gpus(), 4);
+}
+
+TEST(Doctor, FlagsCachesOnFileSystemsThatAllNodesShare) {
+  Machine machine = healthy();
+  machine.folders = {{"TMPDIR", "/scratch/tmp", "lustre"},
+                     {"CUDA_CACHE_PATH", "/home/me/.nv", "nfs"},
+                     {"XDG_CACHE_HOME", "/local", "local"},
+                     {"TRITON_HOME", "/gone", ""}};
+  const std::string text = text_of(check_folders(machine));
+  EXPECT_THAT(text, HasSubstr("TMPDIR is /scratch/tmp on lustre"));
+  EXPECT_THAT(text, HasSubstr("CUDA_CACHE_DISABLE=1"));
+  EXPECT_THAT(text, HasSubstr("TRITON_HOME is /gone, which is not there"));
+  EXPECT_THAT(text, Not(HasSubstr("/local")));
+}
+
+TEST(Doctor, FlagsInterfacesThatDoNotExistAsTheirReadersMatchThem) {
+  Machine machine = healthy();
+  const auto found = [&](const char* variable, const char* value) {
+    machine.environment = {{variable, value}};
+    return text_of(check_interfaces(machine, {}));
+  };
+  EXPECT_THAT(found("NCCL_SOCKET_IFNAME", "hsn"), IsEmpty());  // a prefix
+  EXPECT_THAT(found("NCCL_SOCKET_IFNAME", "^docker0"), IsEmpty());
+  EXPECT_THAT(found("NCCL_SOCKET_IFNAME", "hsn0:9000,hsn1"), IsEmpty());
+  EXPECT_THAT(found("NCCL_SOCKET_IFNAME", "=hsn"),
+              HasSubstr("error NCCL_SOCKET_IFNAME asks for hsn,"));
+  EXPECT_THAT(found("GLOO_SOCKET_IFNAME", "hsn"), HasSubstr("such as hsn0"));
+  EXPECT_THAT(found("NCCL_SOCKET_IFNAME", "ib0"),
+              HasSubstr("asks for ib0, but node0 has lo, eth0, hsn0, hsn1"));
+  machine.environment.clear();
+  EXPECT_THAT(text_of(check_interfaces(machine, {.interface = "eth9"})),
+              HasSubstr("parallel.interface asks for eth9"));
+  machine.interfaces[1].up = false;
+  EXPECT_THAT(text_of(check_interfaces(machine, {.interface = "eth0"})), HasSubstr("is down"));
+  machine.interfaces.push_back({"hsn0.561"});
+  EXPECT_THAT(found("NCCL_SOCKET_IFNAME", "hsn"), HasSubstr("VLAN hsn0.561"));
+}
+
+TEST(Doctor, FlagsLimitsThatARunMeets) {
+  Machine machine = healthy();
+  machine.shared_memory = std::uint64_t{64} << 20;
+  EXPECT_THAT(text_of(check_limits(machine)), HasSubstr("warning /dev/shm has 64 MiB"));
+  machine.shared_memory = 0;
+  EXPECT_THAT(text_of(check_limits(machine)), HasSubstr("error there is no /dev/shm"));
+  machine = healthy();
+  machine.world->size = 1000;
+  machine.open_files = 1024;
+  EXPECT_THAT(text_of(check_limits(machine)), HasSubstr("error this process may open 1024 files"));
+  machine = healthy();
+  machine.locked_memory = 65536;
+  EXPECT_THAT(text_of(check_limits(machine)), HasSubstr("may lock 64 KiB"));
+  machine.interfaces = {{"lo"}, {"eth0"}};
+  EXPECT_THAT(text_of(check_limits(machine)), IsEmpty());
+  machine.clock_synchronised = false;
+  EXPECT_THAT(text_of(check_limits(machine)), HasSubstr("clock"));
+}
+
+TEST(Doctor, ComparesWithWhatAClustersJobsNeed) {
+  const ClusterProfile olivia = find_profile("olivia");
+  Machine machine = healthy();
+  machine.environment["SLURM_GPUS_ON_NODE"] = "4";
+  machine.architecture = "aarch64";
+  EXPECT_THAT(text_of(check_cluster(machine, olivia)), HasSubstr("NCCL_PROTO is not set"));
+  machine.environment["NCCL_PROTO"] = "LL128";
+  EXPECT_THAT(text_of(check_cluster(machine, olivia)),
+              HasSubstr("NCCL_PROTO is LL128, but Olivia"));
+  for (const auto& line : olivia.environment) machine.environment[line.name] = line.text;
+  EXPECT_EQ(text_of(check_cluster(machine, olivia)), "");
+  machine.architecture = "riscv64";
+  EXPECT_THAT(text_of(check_cluster(machine, olivia)),
+              HasSubstr("error this troupe is for riscv64"));
+}
+
+TEST(Doctor, PutsErrorsFirst) {
+  Machine machine = healthy();
+  machine.environment["OMP_NUM_THREADS"] = "64";
+  machine.open_files = 10;
+  const Findings findings = check_all(machine, {});
+  ASSERT_EQ(findings.size(), 2u);
+  EXPECT_EQ(findings[0].severity, Finding::Severity::error);
+  EXPECT_EQ(findings[1].check, "cores");
+}
+
+TEST(Doctor, LooksAtThisMachineAndTellsItAsJson) {
+  const Machine machine = observe();
+  EXPECT_GE(machine.cores, 1);
+  EXPECT_FALSE(machine.architecture.empty());
+  EXPECT_THAT(machine.interfaces, Contains(testing::Field(&Machine::Interface::name, "lo")));
+  std::vector<std::string> words = {"troupe", "doctor", "--json"};
+  std::vector<char*> arguments;
+  for (auto& word : words) arguments.push_back(word.data());
+  testing::internal::CaptureStdout();
+  const int code = run_command(3, arguments.data());
+  std::fflush(stdout);
+  const auto document = nlohmann::json::parse(testing::internal::GetCapturedStdout());
+  EXPECT_EQ(document.at("ok").get<bool>(), code == 0);
+  EXPECT_TRUE(document.at("findings").is_array());
+}
+
+}  // namespace
+}  // namespace troupe
