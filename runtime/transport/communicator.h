@@ -92,13 +92,17 @@ struct ShmOptions {
 Result<std::unique_ptr<Communicator>> make_shm_communicator(Store& store, int rank, int size,
                                                             const ShmOptions& options = {});
 
+/// Whether processes with these identities (host_identity() in runtime/control/interface.h) can use
+/// shared memory: one machine, one network namespace. Nothing is known of an empty one.
+bool same_host(const std::vector<std::string>& identities);
+
 struct GlooOptions {
   /// Prefix of the keys put into the store; one a communicator and generation.
   std::string group = "gloo";
   /// For the peers to appear.
   std::chrono::milliseconds timeout{30'000};
-  /// Name of the network interface whose address is used ("eth0"); empty: the first that is up and
-  /// not loopback, else loopback.
+  /// Name of the network interface whose address is used ("eth0"), or that address; empty: the
+  /// first that is up and not loopback, else loopback.
   std::string interface;
 };
 

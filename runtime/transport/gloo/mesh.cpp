@@ -6,8 +6,6 @@
 #include <fmt/ranges.h>
 #include <gloo/transport/tcp/address.h>
 #include <gloo/transport/tcp/device.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -17,6 +15,8 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+
+#include "runtime/control/interface.h"
 
 namespace troupe::transport {
 namespace {
@@ -61,38 +61,12 @@ class GlooStore final : public gloo::rendezvous::Store {
   const Clock::time_point deadline_;
 };
 
-struct Interface {
-  std::string name;
-  bool loopback = false;
-};
-
-std::vector<Interface> interfaces() {
-  ifaddrs* first = nullptr;
-  if (::getifaddrs(&first) != 0)
-    throw Error(ErrorCode::io, fmt::format("gloo: getifaddrs: {}", std::strerror(errno)));
-  std::vector<Interface> found;
-  for (const ifaddrs* at = first; at; at = at->ifa_next)
-    if (at->ifa_addr && (at->ifa_flags & IFF_UP) != 0 &&
-        (at->ifa_addr->sa_family == AF_INET || at->ifa_addr->sa_family == AF_INET6) &&
-        std::none_of(found.begin(), found.end(),
-                     [&](const Interface& other) { return other.name == at->ifa_name; }))
-      found.push_back({at->ifa_name, (at->ifa_flags & IFF_LOOPBACK) != 0});
-  ::freeifaddrs(first);
-  return found;
-}
-
-std::string choose_interface(const std::string& wanted) {
-  const std::vector<Interface> all = interfaces();
-  std::vector<std::string> names;
-  for (const Interface& interface : all) {
-    if (wanted == interface.name || (wanted.empty() && !interface.loopback)) return interface.name;
-    names.push_back(interface.name);
-  }
-  if (wanted.empty() && !names.empty()) return names.front();
-  throw Error(
-      ErrorCode::bad_options,
-      fmt::format("gloo: there is no network interface '{}' that is up and has an address", wanted),
-      fmt::format("parallel.interface can be one of: {}", fmt::join(names, ", ")));
+std::string choose_address(const std::string& interface) {
+  if (!interface.empty()) return address_of_interface(interface);
+  const std::vector<NetworkInterface> all = network_interfaces();
+  for (const NetworkInterface& found : all)
+    if (found.name != "lo") return found.address;
+  return all.empty() ? "127.0.0.1" : all.front().address;
 }
 
 std::string random_token() {
@@ -132,7 +106,7 @@ Mesh::Mesh(Store& store, int rank, int size, const GlooOptions& options) {
   if (::sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL)
     std::signal(SIGPIPE, SIG_IGN);
   gloo::transport::tcp::attr attributes;
-  attributes.iface = choose_interface(options.interface);
+  attributes.hostname = choose_address(options.interface);
   GlooStore words(store, options);
   try {
     if (rank == 0) {
@@ -146,15 +120,15 @@ Mesh::Mesh(Store& store, int rank, int size, const GlooOptions& options) {
     token_ = words.text("token");
   } catch (const Error& error) {
     throw Error(error.code(),
-                fmt::format("gloo: rank {} of {} on interface {}: not all ranks have appeared "
+                fmt::format("gloo: rank {} of {} at {}: not all ranks have appeared "
                             "within {}: {}",
-                            rank, size, attributes.iface, options.timeout, error.message()),
+                            rank, size, attributes.hostname, options.timeout, error.message()),
                 "see the logs of the others; parallel.timeout is the time to wait");
   } catch (const std::exception& error) {
-    throw Error(ErrorCode::timed_out,
-                fmt::format("gloo: rank {} of {} on interface {}: {}", rank, size, attributes.iface,
-                            error.what()),
-                "name the interface that reaches the other hosts with parallel.interface");
+    throw Error(
+        ErrorCode::timed_out,
+        fmt::format("gloo: rank {} of {} at {}: {}", rank, size, attributes.hostname, error.what()),
+        "name the interface that reaches the other hosts with parallel.interface");
   }
   for (int peer = 0; peer < size; ++peer) {
     if (peer == rank) continue;

@@ -196,7 +196,10 @@ bool ShmCommunicator::write(Peer& peer, Ready& ready, Works& done) {
   if (ready.block && !announce(peer, *ready.block->segment)) return false;
   const RingWriter::Outcome outcome = peer.writer.write(ready.descriptor);
   if (outcome == RingWriter::Outcome::full) return false;
-  if (outcome == RingWriter::Outcome::damaged) peer.ring_damaged = true;
+  if (outcome == RingWriter::Outcome::damaged) {
+    peer.ring_damaged = true;  // for the engine to report
+    kick();
+  }
   peer.wire->ring_for_descriptor();
   done.push_back(std::move(ready.work));
   return true;

@@ -6,19 +6,15 @@
 #include "runtime/tensor/cast.h"
 
 namespace troupe::test {
-namespace {
 
 Result<std::unique_ptr<Communicator>> connect_one(const std::string& transport, Store& store,
-                                                  int rank, int size) {
-  if (transport == "gloo") {
-    GlooOptions options;
-    options.interface = "lo";
-    return make_gloo_communicator(store, rank, size, options);
-  }
-  return make_shm_communicator(store, rank, size);
+                                                  int rank, int size, const std::string& group) {
+  if (transport == "shm") return make_shm_communicator(store, rank, size, {.group = group});
+  GlooOptions options;
+  options.group = group;
+  options.interface = "lo";
+  return make_gloo_communicator(store, rank, size, options);
 }
-
-}  // namespace
 
 std::vector<std::unique_ptr<Communicator>> connect(const std::string& transport, int size) {
   if (transport == "local") return make_local_communicators(size);

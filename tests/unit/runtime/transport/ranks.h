@@ -13,6 +13,11 @@ namespace troupe::test {
 /// Connected communicators of a transport by its name: "local", "shm", "gloo".
 std::vector<std::unique_ptr<Communicator>> connect(const std::string& transport, int size);
 
+/// One rank of a transport whose ranks are processes or threads: "shm", "gloo" (on loopback).
+Result<std::unique_ptr<Communicator>> connect_one(const std::string& transport, Store& store,
+                                                  int rank, int size,
+                                                  const std::string& group = "g");
+
 /// Connects and runs `part` on a thread a rank; what it throws is thrown here.
 void run_ranks(const std::string& transport, int size,
                const std::function<void(Communicator&)>& part);

@@ -1,0 +1,144 @@
+// What is left when a process is killed, stopped, or never comes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "tests/unit/runtime/transport/processes.h"
+#include "tests/unit/runtime/transport/ranks.h"
+
+namespace troupe {
+namespace {
+
+using test::bytes_of;
+using test::connect_one;
+using test::Processes;
+using test::values;
+using ::testing::HasSubstr;
+using Clock = std::chrono::steady_clock;
+
+class EveryProcessTransport : public ::testing::TestWithParam<std::string> {};
+using std::chrono_literals::operator""ms;
+
+/// Sums until that fails; the failure.
+Error sum_until_lost(Communicator& ranks) {
+  for (;;) {
+    const Status status = ranks.all_reduce(1, values({1 << 20}, ranks.rank()))->wait();
+    if (!status) return status.error();
+  }
+}
+
+TEST_P(EveryProcessTransport, SurvivorsOfAKilledPeerHearOfItAndGoOnWithoutIt) {
+  Processes ranks(3, [](int rank, Store& store) {
+    auto first = std::move(connect_one(GetParam(), store, rank, 3, "one").value());
+    first->all_reduce(1, values({8}, rank))->wait().value();
+    if (rank == 2) {
+      store.put("ready", "yes").value();
+      sum_until_lost(*first);
+      return 1;
+    }
+    const auto pending = first->receive(2, 9, {.shape = {5}});
+    const Error error = sum_until_lost(*first);
+    if (error.code() != ErrorCode::peer_lost || pending->wait()) return 2;
+    first.reset();
+    auto second = std::move(connect_one(GetParam(), store, rank, 2, "two").value());
+    const Tensor tensor = values({8}, rank);
+    second->all_reduce(1, tensor)->wait().value();
+    return tensor.elements<float>()[3] ==
+                   values({8}, 0).elements<float>()[3] + values({8}, 1).elements<float>()[3]
+               ? 0
+               : 3;
+  });
+  ranks.store().get("ready", 20'000ms).value();
+  std::this_thread::sleep_for(50ms);
+  ::kill(ranks.pid(2), SIGKILL);
+  EXPECT_EQ(ranks.wait(0), 0);
+  EXPECT_EQ(ranks.wait(1), 0);
+  EXPECT_EQ(ranks.wait(2), -SIGKILL);
+}
+
+TEST_P(EveryProcessTransport, AbortEndsWaitsForAStoppedPeerAtOnce) {
+  Processes ranks(2, [](int rank, Store& store) {
+    auto pair = std::move(connect_one(GetParam(), store, rank, 2).value());
+    if (rank == 1) {
+      store.put("ready", "yes").value();
+      ::raise(SIGSTOP);
+      return 1;
+    }
+    store.get("ready", 20'000ms).value();
+    std::this_thread::sleep_for(50ms);
+    const std::vector<WorkPtr> works{
+        pair->receive(1, 1, {.shape = {4}}), pair->all_reduce(1, values({1 << 20}, 0)),
+        GetParam() == "gloo" ? pair->send(1, 1, values({1 << 22}, 0))
+                             : WorkPtr(pair->receive(1, 2, {.shape = {4}}))};
+    std::thread control([&] {
+      std::this_thread::sleep_for(50ms);
+      pair->abort(Error(ErrorCode::peer_lost, "rank 1 hangs"));
+    });
+    int status = 0;
+    for (const WorkPtr& work : works) {
+      const Status end = work->wait();
+      if (end || end.error().message() != "rank 1 hangs") status = 2;
+    }
+    control.join();
+    return status;
+  });
+  EXPECT_EQ(ranks.wait(0), 0);
+}
+
+TEST_P(EveryProcessTransport, NamesARankThatDoesNotCome) {
+  MemoryStore store;
+  const auto start = Clock::now();
+  const auto none = GetParam() == "shm"
+                        ? make_shm_communicator(store, 0, 2, {.group = "x", .timeout = 100ms})
+                        : make_gloo_communicator(
+                              store, 0, 2, {.group = "x", .timeout = 100ms, .interface = "lo"});
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code(), ErrorCode::timed_out);
+  EXPECT_THAT(none.error().what(), HasSubstr("1"));
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(20));
+}
+
+TEST(ShmTransport, LeavesNothingBehindWhenAllAreKilled) {
+  Processes ranks(2, [](int rank, Store& store) {
+    auto pair = std::move(connect_one("shm", store, rank, 2).value());
+    pair->all_reduce(1, values({1 << 18}, rank))->wait().value();
+    store.put("ready" + std::to_string(rank), "yes").value();
+    sum_until_lost(*pair);
+    return 1;
+  });
+  for (const char* key : {"ready0", "ready1"}) ranks.store().get(key, 20'000ms).value();
+  const std::string name = ranks.store().get("g/0", 0ms).value().substr(0, 32);
+  for (int rank = 0; rank < 2; ++rank) ::kill(ranks.pid(rank), SIGKILL);
+  for (int rank = 0; rank < 2; ++rank) ranks.wait(rank);
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
+    EXPECT_EQ(entry.path().string().find("troupe"), std::string::npos) << entry.path();
+  std::ifstream sockets("/proc/net/unix");
+  for (std::string line; std::getline(sockets, line);)
+    EXPECT_EQ(line.find(name), std::string::npos) << line;
+}
+
+TEST(GlooTransport, NamesTheInterfacesThereAreWhenAskedForAnother) {
+  MemoryStore store;
+  const auto none = make_gloo_communicator(store, 0, 1, {.group = "x", .interface = "ether9"});
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code(), ErrorCode::bad_options);
+  EXPECT_THAT(none.error().what(), HasSubstr("ether9"));
+  EXPECT_THAT(none.error().what(), HasSubstr("lo"));
+}
+
+TEST(SameHost, WantsOneIdentityThatIsKnown) {
+  EXPECT_TRUE(same_host({"boot/net:[1]", "boot/net:[1]"}));
+  EXPECT_FALSE(same_host({"boot/net:[1]", "boot/net:[2]"}));
+  EXPECT_FALSE(same_host({"", ""}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, EveryProcessTransport, ::testing::Values("shm", "gloo"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace troupe

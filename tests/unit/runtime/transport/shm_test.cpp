@@ -1,0 +1,289 @@
+// Shared memory in particular: blocks, rings, and peers that write what they must not.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <set>
+#include <thread>
+
+#include "runtime/transport/shm/wire.h"
+#include "tests/unit/runtime/transport/ranks.h"
+
+namespace troupe {
+namespace {
+
+using namespace transport;
+using test::bytes_of;
+using test::values;
+using ::testing::HasSubstr;
+using std::chrono_literals::operator""ms;
+
+constexpr std::size_t mebi = std::size_t{1} << 20;
+
+struct Pair {
+  std::unique_ptr<Communicator> zero, one;
+};
+
+Pair connect_pair(std::size_t memory_limit) {
+  MemoryStore store;
+  Pair pair;
+  const ShmOptions options{.group = "p", .timeout = 20'000ms, .memory_limit = memory_limit};
+  std::thread other(
+      [&] { pair.one = std::move(make_shm_communicator(store, 1, 2, options).value()); });
+  pair.zero = std::move(make_shm_communicator(store, 0, 2, options).value());
+  other.join();
+  return pair;
+}
+
+TEST(Arena, ReusesTheFirstFreeBlockAndKeepsToItsLimit) {
+  Arena arena(4 * mebi);
+  std::vector<Block> held;
+  while (const auto block = arena.allocate(mebi - block_header_bytes, 1)) held.push_back(*block);
+  EXPECT_EQ(held.size(), 4u);
+  EXPECT_EQ(arena.mapped_bytes(), 4 * mebi);
+  held[2].header().holders = 0;
+  const auto again = arena.allocate(mebi - block_header_bytes, 1);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->segment->number, held[2].segment->number);
+  EXPECT_EQ(again->use, 2u);
+  EXPECT_FALSE(arena.allocate(10, 1));
+  EXPECT_TRUE(arena.allocate(10, 1, true));  // pieces of collectives do not wait for tensors
+}
+
+TEST(Arena, GivesUpUnusedSegmentsOfOtherSizesForRoom) {
+  Arena arena(4 * mebi);
+  const auto large = arena.allocate(3 * mebi, 1);
+  ASSERT_TRUE(large);
+  EXPECT_FALSE(arena.allocate(2 * mebi, 1));
+  large->header().holders = 0;
+  EXPECT_TRUE(arena.allocate(2 * mebi, 1));
+  EXPECT_THAT(arena.take_retired(), ::testing::ElementsAre(large->segment->number));
+  EXPECT_FALSE(arena.could_hold(5 * mebi));
+}
+
+TEST(SharedMemory, RefusesMemoryWhoseSizeIsNotSealed) {
+  const int fd = ::memfd_create("unsealed", MFD_CLOEXEC);
+  ASSERT_EQ(::ftruncate(fd, 4096), 0);
+  EXPECT_THROW(SharedMemory::open(Fd(fd), 4096), Error);
+  const auto good = SharedMemory::create(4096);
+  EXPECT_THROW(SharedMemory::open(Fd(::dup(good->fd())), 8192), Error);
+  EXPECT_EQ(SharedMemory::open(Fd(::dup(good->fd())), 4096)->bytes(), 4096u);
+}
+
+TEST(ShmTransport, BoundsTheMemoryOfASenderWhoseReceiverIsSlow) {
+  Pair pair = connect_pair(4 * mebi);
+  std::vector<WorkPtr> sends;
+  for (int i = 0; i < 40; ++i) sends.push_back(pair.zero->send(1, 1, values({200'000}, i)));
+  std::this_thread::sleep_for(50ms);
+  const auto done =
+      std::count_if(sends.begin(), sends.end(), [](const WorkPtr& work) { return work->done(); });
+  EXPECT_GE(done, 1);
+  EXPECT_LE(done, 4);
+  for (int i = 0; i < 40; ++i) {
+    const auto work = pair.one->receive(0, 1, {.shape = {200'000}});
+    work->wait().value();
+    EXPECT_EQ(bytes_of(work->tensor()) == bytes_of(values({200'000}, i)), true) << i;
+  }
+  for (const WorkPtr& work : sends) work->wait().value();
+}
+
+TEST(ShmTransport, ServesChangingSizesWithinItsLimit) {
+  Pair pair = connect_pair(4 * mebi);
+  for (int i = 0; i < 60; ++i) {
+    const std::int64_t count = i % 2 ? 900'000 - 1000 * i : 100 + i;
+    pair.zero->send(1, 1, values({count}, i));
+    const auto work = pair.one->receive(0, 1, {.shape = {count}});
+    work->wait().value();
+    EXPECT_EQ(bytes_of(work->tensor()) == bytes_of(values({count}, i)), true) << i;
+  }
+  EXPECT_THROW(pair.zero->send(1, 1, values({2'000'000}, 0)), Error);
+}
+
+TEST(ShmTransport, HandsOutTheSameMemoryAgainOnceItIsDropped) {
+  Pair pair = connect_pair(64 * mebi);
+  std::set<const void*> places;
+  for (int i = 0; i < 100; ++i) {
+    pair.zero->send(1, 1, values({1000}, i));
+    const auto work = pair.one->receive(0, 1, {.shape = {1000}});
+    work->wait().value();
+    places.insert(work->tensor().raw());
+  }
+  EXPECT_LE(places.size(), 4u);
+}
+
+TEST(ShmTransport, KeepsReceivedTensorsBeyondBothEnds) {
+  Pair pair = connect_pair(64 * mebi);
+  pair.zero->send(1, 1, values({300'000}, 5))->wait().value();
+  const auto work = pair.one->receive(0, 1, {.shape = {300'000}});
+  work->wait().value();
+  const Tensor tensor = work->tensor();
+  pair.zero.reset();
+  pair.one.reset();
+  EXPECT_EQ(bytes_of(tensor) == bytes_of(values({300'000}, 5)), true);
+}
+
+TEST(ShmTransport, LetsStrangersGoAndMeetsItsRanks) {
+  MemoryStore store;
+  std::unique_ptr<Communicator> zero, one;
+  std::thread listener([&] { zero = std::move(make_shm_communicator(store, 0, 2).value()); });
+  const std::string word = store.get("shm/0", 20'000ms).value().substr(0, 32);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string name = "troupe-" + word;
+  std::copy(name.begin(), name.end(), address.sun_path + 1);
+  std::vector<Fd> strangers;
+  for (int i = 0; i < 20; ++i) {
+    strangers.emplace_back(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::connect(strangers.back().get(), reinterpret_cast<const sockaddr*>(&address),
+                        static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())),
+              0);
+    if (i % 3 == 1) {
+      ASSERT_EQ(::send(strangers.back().get(), "junk", 4, 0), 4);
+    }
+    Note hello;  // a rank, but with a token that was guessed
+    hello.number = 1;
+    hello.text = std::string(32, 'a');
+    if (i % 3 == 2) {
+      ASSERT_EQ(send_note(strangers.back().get(), hello, {0}), SendOutcome::sent);
+    }
+  }
+  one = std::move(make_shm_communicator(store, 1, 2).value());
+  listener.join();
+  one->send(0, 1, values({4}, 1));
+  EXPECT_TRUE(zero->receive(1, 1, {.shape = {4}})->wait());
+}
+
+/// Rank 0 beside a rank 1 that is the test itself, with the wire in its hands.
+struct Forger {
+  MemoryStore store;
+  std::unique_ptr<Communicator> zero;
+  Fd bell{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  std::shared_ptr<Wire> wire;
+  Arena arena{64 * mebi};
+
+  Forger() {
+    std::thread other(
+        [&] { wire = connect_all(store, 1, 2, "shm", 20'000ms, bell.get()).value().at(0); });
+    zero = std::move(make_shm_communicator(store, 0, 2).value());
+    other.join();
+  }
+
+  /// A block that rank 0 has been told of, and its true descriptor.
+  Descriptor tensor_of_four() {
+    const auto block = arena.allocate(16, 1);
+    Note note;
+    note.kind = Note::Kind::segment;
+    note.number = block->segment->number;
+    note.bytes = block->segment->memory->bytes();
+    EXPECT_EQ(send_note(wire->socket(), note, {block->segment->memory->fd()}), SendOutcome::sent);
+    Descriptor descriptor;
+    descriptor.tag = 1;
+    descriptor.rank = 1;
+    descriptor.dims[0] = 4;
+    descriptor.set_block(*block, 16);
+    return descriptor;
+  }
+
+  std::string outcome() {
+    const Status status = zero->receive(1, 1, {.shape = {4}})->wait();
+    return status ? "received" : status.error().what();
+  }
+
+  std::string after_writing(const Descriptor& descriptor) {
+    RingWriter(wire->outgoing()).write(descriptor);
+    wire->ring_for_descriptor();
+    return outcome();
+  }
+};
+
+TEST(ShmTransport, ReceivesFromAForgerThatKeepsToTheRules) {
+  Forger forger;
+  EXPECT_EQ(forger.after_writing(forger.tensor_of_four()), "received");
+}
+
+TEST(ShmTransport, ReportsDescriptorsThatCannotBe) {
+  const std::vector<std::pair<const char*, std::function<void(Descriptor&)>>> forgeries{
+      {"segment", [](Descriptor& d) { d.segment = 77; }},
+      {"outside", [](Descriptor& d) { d.offset = ~std::uint64_t{63}; }},
+      {"outside", [](Descriptor& d) { d.offset = mebi; }},
+      {"outside", [](Descriptor& d) { d.offset += 8; }},
+      {"outside", [](Descriptor& d) { d.bytes = ~std::uint64_t{0}; }},
+      {"reused", [](Descriptor& d) { ++d.use; }},
+      {"bytes", [](Descriptor& d) { d.dims[0] = 5; }},
+      {"damaged", [](Descriptor& d) { d.dims[0] = -4; }},
+      {"damaged", [](Descriptor& d) { d.rank = 7; }},
+      {"damaged", [](Descriptor& d) { d.dtype = 200; }},
+      {"damaged", [](Descriptor& d) { d.layout = 9; }},
+      {"damaged",
+       [](Descriptor& d) {
+         d.rank = 2;
+         d.dims[0] = d.dims[1] = std::int64_t{1} << 62;
+       }},
+      {"damaged", [](Descriptor& d) { d.kind = static_cast<Descriptor::Kind>(9); }},
+      {"damaged",
+       [](Descriptor& d) {
+         d.kind = Descriptor::Kind::collective;
+         d.call = 200;
+       }},
+  };
+  for (const auto& [word, forge] : forgeries) {
+    Forger forger;
+    Descriptor descriptor = forger.tensor_of_four();
+    forge(descriptor);
+    EXPECT_THAT(forger.after_writing(descriptor), HasSubstr(word));
+    EXPECT_THAT(forger.outcome(), HasSubstr("what rank 1 shares is damaged"));
+  }
+}
+
+TEST(ShmTransport, ReportsRingsWhosePositionsCannotBe) {
+  {
+    Forger forger;
+    forger.wire->outgoing().produced = 1'000'000;
+    forger.wire->ring_for_descriptor();
+    EXPECT_THAT(forger.outcome(), HasSubstr("damaged"));
+  }
+  {
+    Forger forger;
+    forger.wire->outgoing().slots[0].sequence = 5;
+    forger.wire->outgoing().produced = 1;  // without a descriptor of that number
+    forger.wire->ring_for_descriptor();
+    EXPECT_THAT(forger.outcome(), HasSubstr("damaged"));
+  }
+  {
+    Forger forger;
+    forger.wire->incoming().consumed = 99;
+    forger.zero->send(1, 1, values({4}, 0));
+    EXPECT_THAT(forger.outcome(), HasSubstr("damaged"));
+  }
+}
+
+TEST(ShmTransport, ReportsSocketsThatSayWhatNoRankSays) {
+  {
+    Forger forger;
+    ASSERT_EQ(::send(forger.wire->socket(), "junk", 4, 0), 4);
+    EXPECT_THAT(forger.outcome(), HasSubstr("damaged"));
+  }
+  {
+    Forger forger;
+    Note note;
+    note.kind = Note::Kind::segment;  // whose memory does not come along
+    note.bytes = mebi;
+    ASSERT_EQ(send_note(forger.wire->socket(), note), SendOutcome::sent);
+    EXPECT_THAT(forger.outcome(), HasSubstr("damaged"));
+  }
+  {
+    Forger forger;
+    Note note;
+    note.kind = Note::Kind::warning;
+    note.number = 12345;
+    note.text = "it is over";
+    ASSERT_EQ(send_note(forger.wire->socket(), note), SendOutcome::sent);
+    EXPECT_EQ(forger.outcome(), "it is over");
+  }
+}
+
+}  // namespace
+}  // namespace troupe
