@@ -37,7 +37,8 @@ struct JobRequest {
 struct RunShape {
   std::int64_t pipeline = 1, data = 1;
   std::int64_t intra_op_threads = 1, workers = 1;
-  std::string file;  ///< as it was named on the command line
+  std::string file;             ///< as it was named on the command line
+  bool interface_open = false;  ///< whether parallel.interface is there to be chosen
   std::string pipeline_where = "default", data_where = "default";
 
   std::int64_t stages() const { return pipeline * data; }

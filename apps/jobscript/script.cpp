@@ -151,6 +151,18 @@ std::string environment(const JobPlan& plan) {
   return text;
 }
 
+/// What lets the job's processes find and trust each other. Nothing secret stands in the script:
+/// the key is drawn when it runs, after the environment has gone to the log.
+std::string meeting() {
+  return "\n# The job's key, drawn anew at each start and handed on in the environment alone; and "
+         "the file\n"
+         "# in which rank 0 says where it listens: here, as homes may be read-only on compute "
+         "nodes.\n"
+         "TROUPE_JOB_KEY=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \\n')\n"
+         "export TROUPE_JOB_KEY\n"
+         "export TROUPE_JOB_FILE=$PWD/.troupe-$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}\n";
+}
+
 std::string options_words(const ScriptText& text) {
   std::string words = fmt::format(" {}", shell_word(text.options));
   for (const std::string& assignment : text.overrides) words += " -r " + shell_word(assignment);
@@ -241,6 +253,7 @@ std::string job_script(const JobPlan& plan, const JobRequest& request, const Scr
   script += "#\n" + directives(plan, request);
   script += "\nset -euo pipefail\n";
   script += environment(plan);
+  script += meeting();
   script += run_lines(plan, request, text);
   script += ending(plan, request);
   return script;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -61,14 +62,28 @@ std::chrono::seconds time_of(const char* option, const std::string& text) {
   return *time;
 }
 
+/// The fast network of the cluster, where the options leave the choice to Troupe and know the key.
+std::vector<std::string> with_interface(std::vector<std::string> overrides, const RunShape& shape,
+                                        const JobPlan& plan) {
+  const bool open = shape.interface_open && plan.nodes > 1;
+  if (open && !plan.profile.interface.empty())
+    overrides.push_back("parallel.interface=" + plan.profile.interface);
+  return overrides;
+}
+
 /// What the options file asks of processes; it is checked as `troupe train` would.
 RunShape shape_of(const JobscriptArguments& arguments) {
   OptionNode document = read_yaml(arguments.options);
   for (const std::string& assignment : arguments.overrides) apply_override(document, assignment);
   Options options;
-  const OptionOrigins origins = read_fields(document, option_fields(options));
+  const OptionFields fields = option_fields(options);
+  const OptionOrigins origins = read_fields(document, fields);
   validate(options, origins);
   RunShape shape;
+  shape.interface_open = origins.of("parallel.interface") == "default" &&
+                         std::any_of(fields.begin(), fields.end(), [](const OptionField& field) {
+                           return field.path == "parallel.interface";
+                         });
   shape.pipeline = options.parallel.pipeline;
   shape.data = options.parallel.data;
   shape.intra_op_threads = options.parallel.intra_op_threads;
@@ -137,12 +152,13 @@ int jobscript(const JobscriptArguments& arguments, const std::string& command_li
                             arguments.cluster));
   const ClusterProfile profile = find_profile(arguments.cluster);
   const JobRequest request = complete(arguments);
-  const JobPlan plan = plan_job(profile, request, shape_of(arguments));
+  const RunShape shape = shape_of(arguments);
+  const JobPlan plan = plan_job(profile, request, shape);
   const auto definitions = container_files(plan, request);
-  const std::string script =
-      job_script(plan, request,
-                 {command_line, arguments.options.string(), arguments.overrides,
-                  request.container.empty() ? arguments.cluster : ""});
+  const std::string script = job_script(
+      plan, request,
+      {command_line, arguments.options.string(), with_interface(arguments.overrides, shape, plan),
+       request.container.empty() ? arguments.cluster : ""});
   const fs::path folder = arguments.output.value_or(".");
   for (const DefinitionFile& file : definitions) {
     write(folder / file.name, file.content, arguments.force);

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <regex>
+#include <sstream>
 #include <thread>
 
 #include "tests/system/slurm_cluster.h"
@@ -68,6 +69,7 @@ class SlurmJobscript : public testing::Test {
                                   "[ \"$1\" != doctor ] || exit 0\n"
                                   "trap 'exit 75' USR1 TERM\n"
                                   "echo \"$SLURM_PROCID ${SLURM_RESTART_COUNT:-0} $*\" >> runs\n"
+                                  "echo \"$TROUPE_JOB_KEY $TROUPE_JOB_FILE\" >> keys\n"
                                   "[ \"${SLURM_RESTART_COUNT:-0}\" -eq 0 ] || exit 0\n"
                                   "while :; do sleep 0.05; done\n");
     fs::permissions(program, fs::perms::owner_all);
@@ -118,6 +120,27 @@ TEST_F(SlurmJobscript, QueuesAgainAfterTheSignalAndThenEnds) {
   const std::string folder = "train options.yaml -o outputs/options-" + job + " --restart auto";
   EXPECT_THAT(content("runs"), HasSubstr("0 0 " + folder + "\n"));
   EXPECT_THAT(content("runs"), HasSubstr("1 1 " + folder + "\n"));
+}
+
+TEST_F(SlurmJobscript, DrawsAKeyAtEachStartThatTheLogDoesNotShow) {
+  const std::string job = submit_stoppable();
+  ASSERT_TRUE(wait_for_lines("keys", 2)) << slurm_->state(job);
+  EXPECT_EQ(slurm_->run({"scancel", "--signal=USR1", job}).exit_code, 0);
+  ASSERT_TRUE(wait_for_lines("keys", 4)) << slurm_->state(job);
+  EXPECT_EQ(slurm_->wait_for_end(job), "COMPLETED");
+  std::istringstream lines(content("keys"));
+  std::vector<std::string> seen;
+  for (std::string line; std::getline(lines, line);) seen.push_back(line);
+  ASSERT_EQ(seen.size(), 4u);
+  EXPECT_TRUE(std::regex_match(seen[0], std::regex("[0-9a-f]{64} /.*/\\.troupe-" + job + "-0")))
+      << seen[0];
+  EXPECT_EQ(seen[0], seen[1]);
+  EXPECT_EQ(seen[2], seen[3]);
+  EXPECT_NE(seen[0].substr(0, 64), seen[2].substr(0, 64));
+  const std::string log = content("options-" + job + ".out") + content("options-" + job + ".err");
+  EXPECT_THAT(log, HasSubstr("SLURM_JOB_ID=" + job));
+  EXPECT_THAT(log, testing::Not(HasSubstr(seen[0].substr(0, 64))));
+  EXPECT_THAT(log, testing::Not(HasSubstr(seen[2].substr(0, 64))));
 }
 
 TEST_F(SlurmJobscript, StaysAwayWhenItIsCancelled) {
