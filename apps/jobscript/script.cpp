@@ -37,18 +37,18 @@ std::string shell_value(const std::string& value) {
 }
 
 std::string heading(const JobPlan& plan, const ScriptText& text) {
-  std::string each;
+  std::string gpus;
   if (plan.gpus > 0 && plan.gpus == plan.processes)
-    each = ", each with a GPU";
+    gpus = ", a GPU for each";
   else if (plan.gpus > 0)
-    each = fmt::format(", with {} GPU{} of a node", plan.gpus, plan.gpus == 1 ? "" : "s");
+    gpus = fmt::format(", {} GPU{} a node", plan.gpus, plan.gpus == 1 ? "" : "s");
   return fmt::format(
       "#!/bin/bash\n"
-      "# {} on {}: {} node{} with {} process{}{}.\n"
+      "# {} on {}: {} node{}, {} process{} a node{}.\n"
       "# Made by: {}\n"
       "# Site facts of {}: {}\n",
       text.options, plan.profile.title, plan.nodes, plan.nodes == 1 ? "" : "s", plan.processes,
-      plan.processes == 1 ? "" : "es", each, text.command_line,
+      plan.processes == 1 ? "" : "es", gpus, text.command_line,
       plan.profile.checked.empty() ? "unknown date" : plan.profile.checked, plan.profile.site);
 }
 

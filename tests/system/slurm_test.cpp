@@ -55,6 +55,24 @@ TEST_F(Slurm, RunsABatchScriptAndFindsItsTasks) {
   EXPECT_EQ(slurm.wait_for_end(job), "CANCELLED");
 }
 
+TEST_F(Slurm, StepsAreLookedAtByTheDoctor) {
+  const SlurmCluster slurm;
+  const std::string options = slurm.folder() / "options.yaml";
+  std::ofstream(options) << "model: {name: mlp}\ndata: {name: synthetic}\n"
+                            "parallel: {pipeline: 2, data: 2}\n";
+  std::vector<std::string> words = {"srun",        "-N2",    "--ntasks-per-node=2",
+                                    TROUPE_BINARY, "doctor", options};
+  const Outcome well = slurm.run(words);
+  EXPECT_EQ(well.exit_code, 0) << well.out << well.error;
+  words.insert(words.begin(), {"env", "MASTER_ADDR=127.0.0.1", "TORCH_NCCL_ASYNC_HANDLING=1"});
+  const Outcome ill = slurm.run(words);
+  EXPECT_EQ(ill.exit_code, 1);
+  EXPECT_THAT(ill.out, HasSubstr("error: world: MASTER_ADDR is 127.0.0.1"));
+  EXPECT_THAT(ill.out, HasSubstr("write TORCH_NCCL_ASYNC_ERROR_HANDLING"));
+  words = {"srun", "-N2", "--ntasks-per-node=3", TROUPE_BINARY, "doctor", options};
+  EXPECT_THAT(slurm.run(words).out, HasSubstr("do not spread over 6 processes"));
+}
+
 TEST_F(Slurm, LeavesNothingBehind) {
   fs::path folder;
   pid_t task = -1;
