@@ -66,7 +66,11 @@ std::string bracketed(const std::string& address) {
 }  // namespace
 
 Launchers::Launchers(const LaunchOptions& options)
-    : key_(options.run_id), news_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    : news_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  const auto environment = Environment::of_process();
+  const auto given_key = environment.get("TROUPE_JOB_KEY");
+  if (!given_key) file_ = JobFile::of_run(environment, file_name_of(options.run_id));
+  key_ = given_key ? JobKey::parse(*given_key) : file_->key();
   place_.host = host_name();
   place_.nodes = options.nodes;
   host_meeting(options);
@@ -78,7 +82,10 @@ Launchers::Launchers(const LaunchOptions& options)
 
 Launchers::~Launchers() {
   if (member_ && all_done()) static_cast<void>(member_->leave());
-  if (meeting_) static_cast<void>(meeting_->wait_for_end(attempt));
+  member_.reset();  // before the wait: it is one of those that are waited for
+  if (!meeting_) return;
+  static_cast<void>(meeting_->wait_for_end(attempt));
+  if (file_) file_->remove({});
 }
 
 void Launchers::host_meeting(const LaunchOptions& options) {
@@ -87,7 +94,7 @@ void Launchers::host_meeting(const LaunchOptions& options) {
                  : own                          ? *own
                                                 : address_towards(options.endpoint->host);
   if (!own) return;
-  auto started = Coordinator::start({.key = key_.key(),
+  auto started = Coordinator::start({.key = key_,
                                      .run = options.run_id,
                                      .size = options.nodes,
                                      .address = own_address_,
@@ -104,7 +111,7 @@ void Launchers::join(const LaunchOptions& options) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         end - std::chrono::steady_clock::now());
     auto joined = Member::join(
-        {.key = key_.key(),
+        {.key = key_,
          .coordinator = fmt::format("tcp://{}:{}", bracketed(host), options.endpoint->port),
          .run = options.run_id,
          .rank = options.node_rank,
@@ -125,7 +132,7 @@ void Launchers::join(const LaunchOptions& options) {
                       options.endpoint->host, options.endpoint->port, joined.error().message()),
           fmt::format("start a launcher with the same --nnodes, --rdzv-id and "
                       "--rdzv-endpoint on each host; all must have the key of {}",
-                      key_.source()));
+                      file_ ? file_->path().string() : "TROUPE_JOB_KEY"));
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
 }
@@ -152,7 +159,7 @@ void Launchers::agree(const LaunchOptions& options) {
   if (meeting_) host_processes_of(options);
   place_.run_id = get("run");
   place_.coordinator = get("coordinator");
-  place_.job_key = key_.key().text();
+  place_.job_key = key_.text();
   if (place_.node == 0) {
     put("master_address",
         options.master_address.empty() ? member_->peers()[0].address() : options.master_address);
@@ -166,7 +173,7 @@ void Launchers::agree(const LaunchOptions& options) {
 void Launchers::host_processes_of(const LaunchOptions& options) {
   const std::string run = unique_run_id(options.run_id);
   auto started = Coordinator::start(
-      {.key = key_.key(), .run = run_id_of(run, 0), .size = place_.size, .address = own_address_});
+      {.key = key_, .run = run_id_of(run, 0), .size = place_.size, .address = own_address_});
   processes_ = std::move(started.value());
   put("run", run);
   put("coordinator", processes_->endpoint());

@@ -4,8 +4,8 @@
 #include <set>
 
 #include "apps/launch/node_group.h"
-#include "apps/launch/shared_key.h"
 #include "runtime/control/coordinator.h"
+#include "runtime/control/job_file.h"
 #include "runtime/control/member.h"
 
 namespace troupe {
@@ -36,7 +36,8 @@ class Launchers : public NodeGroup {
   void on_message(int from, const std::string& body);
   void on_lost(const PeerLost& lost);
 
-  SharedKey key_;
+  std::optional<JobFile> file_;  // that the key is from, unless TROUPE_JOB_KEY has it
+  JobKey key_;
   std::string own_address_;                           // of this host, as others reach it
   std::unique_ptr<Coordinator> meeting_, processes_;  // only where the endpoint leads to this host
   std::unique_ptr<Member> member_;

@@ -74,6 +74,7 @@ std::string file_name_of(std::string_view text) {
   std::string name(text.substr(0, 128));
   for (char& c : name)
     if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-') c = '_';
+  if (name.empty() || name.front() == '.') name.insert(0, 1, '_');
   return name;
 }
 

@@ -35,8 +35,8 @@ struct World {
   std::uint16_t master_port = 0;  ///< MASTER_PORT; 0 if it is not set
 };
 
-/// A name made of letters, digits, `.`, `-` and `_`, of at most 128 characters; other characters
-/// become `_`.
+/// A name made of letters, digits, `.`, `-` and `_`, of at most 129 characters, that does not
+/// begin with a dot; other characters become `_`.
 std::string file_name_of(std::string_view text);
 
 /// World::run_id of the processes that `troupe launch` starts with TROUPE_RUN_ID=`run`.

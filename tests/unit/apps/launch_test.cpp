@@ -8,7 +8,6 @@
 #include "apps/launch/outcome.h"
 #include "apps/launch/output.h"
 #include "apps/launch/process_environment.h"
-#include "apps/launch/shared_key.h"
 #include "runtime/world/error_file.h"
 #include "runtime/world/world.h"
 
@@ -204,51 +203,6 @@ TEST_F(ErrorFile, ReadsThePlainFormAndRefusesDamage) {
   }
   std::ofstream(file, std::ios::trunc) << R"({"message": ")" << std::string(2 << 20, 'x') << "\"}";
   EXPECT_FALSE(read_error_file(file));
-}
-
-class SharedKeyFile : public ErrorFile {
- protected:
-  SharedKeyFile() {
-    ::unsetenv("TROUPE_JOB_KEY");
-    ::setenv("HOME", folder_.c_str(), 1);
-  }
-  ~SharedKeyFile() override { ::setenv("HOME", home_.c_str(), 1); }
-  const std::string home_ = std::getenv("HOME") != nullptr ? std::getenv("HOME") : "/";
-};
-
-TEST_F(SharedKeyFile, IsMadeByTheFirstAndReadByTheOthers) {
-  std::filesystem::path file;
-  {
-    const SharedKey first("a/b"), second("a/b"), other("c");
-    file = first.source();
-    EXPECT_EQ(file.filename(), "a_b.key");
-    EXPECT_EQ(first.key(), second.key());
-    EXPECT_NE(first.key(), other.key());
-    using std::filesystem::perms;
-    EXPECT_EQ(std::filesystem::status(file).permissions(), perms::owner_read | perms::owner_write);
-  }
-  EXPECT_FALSE(std::filesystem::exists(file));
-}
-
-TEST_F(SharedKeyFile, IsRefusedWhereOthersCouldHaveWrittenIt) {
-  const SharedKey made("a");
-  std::filesystem::permissions(made.source(), std::filesystem::perms::group_write,
-                               std::filesystem::perm_options::add);
-  EXPECT_THROW(SharedKey("a"), Error);
-  std::ofstream(folder_ / ".troupe" / "jobs" / "b.key") << "no key";
-  std::filesystem::permissions(folder_ / ".troupe" / "jobs" / "b.key",
-                               std::filesystem::perms::owner_read);
-  EXPECT_THROW(SharedKey("b"), Error);
-}
-
-TEST_F(SharedKeyFile, IsNotLookedAtWhereTheVariableIsSet) {
-  const JobKey key = JobKey::generate();
-  ::setenv("TROUPE_JOB_KEY", key.text().c_str(), 1);
-  EXPECT_EQ(SharedKey("a").key(), key);
-  ::setenv("TROUPE_JOB_KEY", "nonsense", 1);
-  EXPECT_THROW(SharedKey("a"), Error);
-  ::unsetenv("TROUPE_JOB_KEY");
-  EXPECT_FALSE(std::filesystem::exists(folder_ / ".troupe"));
 }
 
 }  // namespace

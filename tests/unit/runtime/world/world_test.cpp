@@ -244,7 +244,10 @@ TEST(World, MakesRunIdsThatCanNameFiles) {
   const auto world = world_from_environment(
       with(changed(torchrun, {{"TROUPE_RUN_ID", "../../etc/" + std::string(500, 'x')}})));
   EXPECT_EQ(world->run_id.find('/'), std::string::npos);
-  EXPECT_LE(world->run_id.size(), 128u);
+  EXPECT_LE(world->run_id.size(), 129u);
+  EXPECT_EQ(file_name_of("."), "_.");
+  EXPECT_EQ(file_name_of(""), "_");
+  EXPECT_EQ(file_name_of("a/../b c-1.2_\n"), "a_.._b_c-1.2__");
   EXPECT_THAT(world_from_environment(with(mpirun))->hosts, IsEmpty());
 }
 
