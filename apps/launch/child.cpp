@@ -45,6 +45,10 @@ void become(const ChildOptions& options, const Prepared& prepared, pid_t parent)
   ::setsid();
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(127);  // the launcher ended before the line above
+  if (options.announce >= 0) {
+    const pid_t self = ::getpid();
+    [[maybe_unused]] const auto written = ::write(options.announce, &self, sizeof self);
+  }
   if (!options.cpus.empty()) bind_to(options.cpus);
   for (int number = 1; number < NSIG; ++number)
     if (number != SIGKILL && number != SIGSTOP) ::signal(number, SIG_DFL);

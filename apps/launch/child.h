@@ -38,6 +38,7 @@ struct ChildOptions {
   std::vector<int> cpus;                           ///< to bind to; empty: as its parent
   int output = 1;                                  ///< becomes its standard output
   int error = 2;                                   ///< becomes its standard error
+  int announce = -1;  ///< where it writes its pid_t before the program begins; -1 for nowhere
 };
 
 /// How a process ended.

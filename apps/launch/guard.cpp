@@ -62,13 +62,9 @@ Guard::Guard() {
 }
 
 Guard::~Guard() {
-  watch(dismissed);
+  // Fails only if somebody killed the guard.
+  [[maybe_unused]] const auto written = ::write(line_.get(), &dismissed, sizeof dismissed);
   ::waitpid(pid_, nullptr, 0);
-}
-
-void Guard::watch(pid_t group) {
-  // Fails only if somebody killed the guard: the run goes on without it.
-  [[maybe_unused]] const auto written = ::write(line_.get(), &group, sizeof group);
 }
 
 }  // namespace troupe

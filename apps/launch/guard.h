@@ -17,7 +17,9 @@ class Guard {
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
 
-  void watch(pid_t group);
+  /// Where each process group announces itself (ChildOptions::announce) before its program begins,
+  /// so that there is no moment in which it runs unguarded.
+  int line() const { return line_.get(); }
   pid_t pid() const { return pid_; }
 
  private:

@@ -174,9 +174,9 @@ void Launcher::start(int local_rank) {
                                                         folder_.error_file(local_rank).string()),
                      .cpus = options_.processes > 1 ? cpus : std::vector<int>(),
                      .output = output.get(),
-                     .error = error.get()};
+                     .error = error.get(),
+                     .announce = guard_.line()};
   workers_.push_back({.child = Child::start(child), .local_rank = local_rank});
-  guard_.watch(workers_.back().child.pid());
   ++alive_;
 }
 
