@@ -9,6 +9,7 @@
 #include <iterator>
 #include <string>
 
+#include "runtime/control/detail/wire.h"
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/manifest.h"
 #include "runtime/file/shard_format.h"
@@ -65,16 +66,44 @@ void checkpoint_seeds(const fs::path& folder) {
   write(folder / "block", std::string("\2\2\x40\0", 4) + blocks);
 }
 
+void wire_seeds(const fs::path& folder) {
+  wire::Envelope envelope;
+  envelope.set_version(control::wire_version);
+  envelope.set_run(control::run_tag("run"));
+  envelope.set_sequence(1);
+  wire::Join& join = *envelope.mutable_join();
+  join.set_run("run");
+  join.set_rank(2);
+  join.set_size(3);
+  join.set_host("host");
+  join.set_address("127.0.0.1");
+  join.set_port(29400);
+  write(folder / "join", control::encode(envelope));
+  wire::Welcome& welcome = *envelope.mutable_welcome();
+  welcome.add_hosts()->set_name("host");
+  welcome.add_host(0);
+  welcome.add_port(29400);
+  welcome.add_pid(1);
+  welcome.add_session(7);
+  write(folder / "welcome", control::encode(envelope));
+  envelope.set_message("message");
+  write(folder / "message", control::encode(envelope));
+  envelope.set_sequence(0);
+  envelope.mutable_refused()->set_message("no");
+  write(folder / "refused", control::encode(envelope));
+}
+
 }  // namespace
 
 int main(int, char** arguments) {
   const fs::path corpus = arguments[1];
   const fs::path golden = arguments[2];
-  for (const char* name : {"idx", "safetensors", "checkpoint", "options"})
+  for (const char* name : {"idx", "safetensors", "checkpoint", "options", "wire"})
     fs::create_directories(corpus / name);
   idx_seeds(corpus / "idx");
   write(corpus / "safetensors" / "python", read(golden / "safetensors.safetensors"));
   checkpoint_seeds(corpus / "checkpoint");
+  wire_seeds(corpus / "wire");
   write(corpus / "options" / "recipe", read(golden / "../../recipes/demo.yaml"));
   write(corpus / "options" / "override",
         std::string("faults: [{actor: stage/0}]\n") + '\0' + "parallel={data: 2, cut: auto}");

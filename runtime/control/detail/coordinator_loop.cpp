@@ -8,12 +8,6 @@
 #include <random>
 
 namespace troupe::control {
-namespace {
-
-const std::string no_reason;
-
-}  // namespace
-
 Clock::duration heartbeat_interval(std::chrono::milliseconds timeout) {
   using std::chrono::milliseconds;
   return std::clamp(timeout / 10, milliseconds(10), milliseconds(1000));
@@ -287,6 +281,7 @@ void CoordinatorLoop::supersede(std::uint32_t restart) {
 void CoordinatorLoop::begin_generation() {
   seats_.clear();
   by_rank_.clear();
+  departed_.clear();
   roster_.clear();
   board_.clear();
   const std::lock_guard lock(mutex_);
@@ -364,7 +359,8 @@ void CoordinatorLoop::leave(Seat& seat, std::uint64_t request) {
   envelope.mutable_answer()->set_id(request);
   seat.session->send(stamp(), envelope, Clock::now());
   seat.state = State::left;
-  tell_gone(seat, true, no_reason);
+  departed_.push_back(seat.rank);
+  busy_ = true;
   board_.close_barriers(fmt::format("rank {} on {} has left", seat.rank, seat.join.host()));
   end_if_empty();
 }
@@ -388,18 +384,20 @@ void CoordinatorLoop::lose(Seat& seat, const std::string& reason) {
          refusal(wire::Refused::LOST,
                  fmt::format("the other processes were told that this one is lost: {}", reason),
                  "end it: its place may have been taken"));
-  tell_gone(seat, false, reason);
+  tell_gone({seat.rank}, false, reason);
   board_.close(fmt::format("rank {} on {} (process {}) is lost: {}", seat.rank, seat.join.host(),
                            seat.join.pid(), reason));
   end_if_empty();
 }
 
-void CoordinatorLoop::tell_gone(const Seat& gone, bool left, const std::string& reason) {
+void CoordinatorLoop::tell_gone(const std::vector<int>& ranks, bool left,
+                                const std::string& reason) {
   const auto now = Clock::now();
   for (Seat* other : by_rank_) {
     if (other->state != State::in) continue;
     wire::Envelope envelope;
-    envelope.mutable_gone()->set_rank(static_cast<std::uint32_t>(gone.rank));
+    for (const int rank : ranks)
+      envelope.mutable_gone()->add_rank(static_cast<std::uint32_t>(rank));
     envelope.mutable_gone()->set_left(left);
     envelope.mutable_gone()->set_reason(reason);
     other->session->send(stamp(), envelope, now);
@@ -449,6 +447,7 @@ void CoordinatorLoop::look_at_clock(Clock::time_point now) {
 
 void CoordinatorLoop::maintain(Clock::time_point now) {
   last_maintenance_ = now;
+  if (!departed_.empty()) tell_gone(std::exchange(departed_, {}), true, {});
   const bool beat = now - last_heartbeat_ >= heartbeat_;
   if (beat) last_heartbeat_ = now;
   busy_ = false;

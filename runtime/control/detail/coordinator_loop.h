@@ -73,7 +73,7 @@ class CoordinatorLoop {
   void form_world();
   void begin_generation();
   void lose(Seat& seat, const std::string& reason);
-  void tell_gone(const Seat& gone, bool left, const std::string& reason);
+  void tell_gone(const std::vector<int>& ranks, bool left, const std::string& reason);
   void end_if_empty();
 
   void look_at_probes(Clock::time_point now);
@@ -94,6 +94,8 @@ class CoordinatorLoop {
   Board board_;
   std::unordered_map<std::string, std::unique_ptr<Seat>> seats_;
   std::vector<Seat*> by_rank_;
+  std::vector<int>
+      departed_;  ///< have left since the last tick: told together, as many leave at once
   bool whole_ = false;
   std::uint32_t restart_ = 0;
   Clock::time_point first_join_{};

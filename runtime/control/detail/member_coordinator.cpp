@@ -113,13 +113,14 @@ void MemberLoop::take_welcome(const wire::Welcome& welcome) {
 }
 
 void MemberLoop::take_gone(const wire::Gone& gone) {
-  if (gone.rank() >= peers_.size()) return;
-  const int rank = static_cast<int>(gone.rank());
-  const PeerInfo& info = peers_[gone.rank()];
-  if (gone.left())
-    drop_peer(rank);
-  else
-    lose_peer({rank, info.host(), info.pid, gone.reason()});
+  for (const std::uint32_t rank : gone.rank()) {
+    if (rank >= peers_.size()) continue;
+    const PeerInfo& info = peers_[rank];
+    if (gone.left())
+      drop_peer(info.rank);
+    else
+      lose_peer({info.rank, info.host(), info.pid, gone.reason()});
+  }
 }
 
 void MemberLoop::take_refused(const wire::Refused& refused) {
