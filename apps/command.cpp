@@ -21,6 +21,9 @@ std::vector<std::string> names_of_verbs(const CLI::App& app) {
 }
 
 std::string nearest_of(std::string_view word, const std::vector<std::string>& names) {
+  // A beginning means the whole, however much is missing.
+  for (const auto& name : names)
+    if (word.size() > 3 && name.starts_with(word)) return name;
   const std::vector<std::string_view> candidates(names.begin(), names.end());
   return nearest(word.substr(0, 64), candidates);
 }

@@ -21,6 +21,7 @@ namespace {
 /// Pointers as exec wants them; made before the fork, as a child may not ask for memory.
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
   std::vector<char*> all;
+  all.reserve(texts.size() + 1);
   for (const auto& text : texts) all.push_back(const_cast<char*>(text.c_str()));
   all.push_back(nullptr);
   return all;
@@ -34,7 +35,7 @@ struct Prepared {
 Prepared prepare(const ChildOptions& options) {
   Prepared prepared;
   for (const auto& [name, value] : options.environment)
-    prepared.variables.push_back(name + "=" + value);
+    prepared.variables.push_back(fmt::format("{}={}", name, value));
   prepared.words = pointers(options.program.words);
   prepared.environment = pointers(prepared.variables);
   return prepared;

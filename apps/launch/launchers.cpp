@@ -16,7 +16,12 @@
 namespace troupe {
 namespace {
 
-constexpr std::chrono::milliseconds attempt{30'000};  // as long as members wait for each other
+/// How long launchers wait for each other at a time, and for a sign of life.
+std::chrono::milliseconds attempt_of(const LaunchOptions& options) {
+  using std::chrono::seconds;
+  return std::clamp<std::chrono::milliseconds>(options.join_timeout, seconds(3), seconds(30));
+}
+
 constexpr std::string_view done_message = "done", lost_prefix = "lost ", failed_prefix = "failed ";
 
 bool is_loopback(const std::string& address) {
@@ -66,7 +71,7 @@ std::string bracketed(const std::string& address) {
 }  // namespace
 
 Launchers::Launchers(const LaunchOptions& options)
-    : news_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    : attempt_(attempt_of(options)), news_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   const auto environment = Environment::of_process();
   const auto given_key = environment.get("TROUPE_JOB_KEY");
   if (!given_key) file_ = JobFile::of_run(environment, file_name_of(options.run_id));
@@ -84,7 +89,7 @@ Launchers::~Launchers() {
   if (member_ && all_done()) static_cast<void>(member_->leave());
   member_.reset();  // before the wait: it is one of those that are waited for
   if (!meeting_) return;
-  static_cast<void>(meeting_->wait_for_end(attempt));
+  static_cast<void>(meeting_->wait_for_end(attempt_));
   if (file_) file_->remove({});
 }
 
@@ -99,7 +104,7 @@ void Launchers::host_meeting(const LaunchOptions& options) {
                                      .size = options.nodes,
                                      .address = own_address_,
                                      .port = options.endpoint->port,
-                                     .timeout = attempt});
+                                     .timeout = attempt_});
   // Refused: another launcher of this machine has come first, and hosts the meeting.
   if (started) meeting_ = std::move(started.value());
 }
@@ -108,8 +113,6 @@ void Launchers::join(const LaunchOptions& options) {
   const auto end = std::chrono::steady_clock::now() + options.join_timeout;
   const std::string host = meeting_ ? own_address_ : options.endpoint->host;
   for (;;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        end - std::chrono::steady_clock::now());
     auto joined = Member::join(
         {.key = key_,
          .coordinator = fmt::format("tcp://{}:{}", bracketed(host), options.endpoint->port),
@@ -117,7 +120,7 @@ void Launchers::join(const LaunchOptions& options) {
          .rank = options.node_rank,
          .size = options.nodes,
          .interface = own_address_,
-         .timeout = std::clamp(left, std::chrono::milliseconds(100), attempt)});
+         .timeout = attempt_});
     if (joined) {
       member_ = std::move(joined.value());
       place_.node = member_->rank();
@@ -125,7 +128,7 @@ void Launchers::join(const LaunchOptions& options) {
     }
     const bool lasting =
         is_lasting(joined.error().code()) && joined.error().code() != ErrorCode::io;
-    if (lasting || std::chrono::steady_clock::now() + std::chrono::milliseconds(100) > end)
+    if (lasting || std::chrono::steady_clock::now() >= end)
       throw Error(
           joined.error().code(),
           fmt::format("launch: {} hosts did not meet at {}:{}: {}", options.nodes,
@@ -143,7 +146,7 @@ void Launchers::put(const std::string& key, const std::string& value) {
 }
 
 std::string Launchers::get(const std::string& key) {
-  auto value = member_->store().get(key, attempt);
+  auto value = member_->store().get(key, attempt_);
   if (!value) throw Error(value.error());
   return std::move(value.value());
 }

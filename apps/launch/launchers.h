@@ -36,6 +36,7 @@ class Launchers : public NodeGroup {
   void on_message(int from, const std::string& body);
   void on_lost(const PeerLost& lost);
 
+  std::chrono::milliseconds attempt_;
   std::optional<JobFile> file_;  // that the key is from, unless TROUPE_JOB_KEY has it
   JobKey key_;
   std::string own_address_;                           // of this host, as others reach it

@@ -26,7 +26,7 @@ fs::path found(const std::string& word) {
   std::string_view folders = path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin";
   while (!folders.empty()) {
     const auto end = std::min(folders.find(':'), folders.size());
-    const fs::path candidate = fs::path(folders.substr(0, end)) / word;
+    fs::path candidate = fs::path(folders.substr(0, end)) / word;
     if (end > 0 && can_run(candidate)) return candidate;
     folders.remove_prefix(std::min(end + 1, folders.size()));
   }

@@ -19,8 +19,8 @@ void add(CLI::App& verb, const std::string& name, Value& value, const std::strin
   std::replace(underscored.begin(), underscored.end(), '-', '_');
   std::string variable = "PET_" + underscored;
   std::transform(variable.begin(), variable.end(), variable.begin(), ::toupper);
-  if (underscored != spelt) verb.add_option("--" + underscored, value)->group("");
   verb.add_option(name, value, help)->envname(variable);
+  if (underscored != spelt) verb.add_option("--" + underscored, value)->group("");
 }
 
 void add_world_flags(CLI::App& verb, LaunchFlags& flags) {

@@ -47,7 +47,7 @@ std::vector<int> counts_of(const Environment& environment, int size) {
     contradict(fmt::format("a Slurm step of {} tasks sets no SLURM_STEP_TASKS_PER_NODE", size),
                "start with srun and leave its variables");
   }
-  const auto counts = expand_task_counts(*text);
+  auto counts = expand_task_counts(*text);
   const auto sum = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   if (sum != size)
     contradict(fmt::format("{}={} are {} tasks, but the step has {}", name, *text, sum, size),
