@@ -15,6 +15,7 @@ using Severity = Finding::Severity;
 
 std::vector<std::string> names_of(const std::vector<Machine::Interface>& interfaces) {
   std::vector<std::string> names;
+  names.reserve(interfaces.size());
   for (const auto& interface : interfaces) names.push_back(interface.name);
   return names;
 }

@@ -116,8 +116,9 @@ Findings check_misspelt(const Machine& machine) {
   Findings findings;
   for (const auto& [name, value] : machine.environment) {
     const auto known = mistaken_variables();
-    const auto mistake = std::find_if(known.begin(), known.end(),
-                                      [&](const auto& entry) { return entry.wrong == name; });
+    const auto mistake =
+        std::find_if(known.begin(), known.end(),
+                     [&, &wanted = name](const auto& entry) { return entry.wrong == wanted; });
     const bool listed = mistake != known.end();
     const auto meant = listed ? std::string(mistake->right) : meant_variable(name).value_or("");
     if (meant.empty()) continue;

@@ -57,6 +57,7 @@ fs::path profile_file(const std::string& name) {
   if (const auto found = files.find(name); found != files.end()) return found->second;
   std::vector<std::string_view> names;
   std::vector<std::string> folders;
+  names.reserve(files.size());
   for (const auto& [known, file] : files) names.push_back(known);
   for (const auto& folder : profile_folders()) folders.push_back(folder.string());
   if (names.empty())

@@ -74,6 +74,11 @@ std::string toml_text(std::string_view text) {
   return quoted + '"';
 }
 
+/// A mount by both of its ends; of one folder alone both are the same.
+std::string from_and_to(const std::string& mount) {
+  return mount.find(':') == std::string::npos ? fmt::format("{0}:{0}", mount) : mount;
+}
+
 DefinitionFile edf(const JobPlan& plan, const JobRequest& request) {
   const bool relative = image_of(request).find('/') == std::string::npos;
   std::string text = fmt::format(
@@ -81,8 +86,9 @@ DefinitionFile edf(const JobPlan& plan, const JobRequest& request) {
       "image = {}\n",
       plan.profile.title, toml_text((relative ? "${PWD}/" : "") + image_of(request)));
   std::vector<std::string> mounts;
+  mounts.reserve(plan.profile.container.mounts.size());
   for (const std::string& mount : plan.profile.container.mounts)
-    mounts.push_back(toml_text(mount.find(':') == std::string::npos ? mount + ":" + mount : mount));
+    mounts.push_back(toml_text(from_and_to(mount)));
   text += fmt::format("mounts = [{}]\n", fmt::join(mounts, ", "));
   text += "workdir = \"${PWD}\"\n";
   if (plan.gpus > 0 && !plan.profile.container.annotations.empty()) {
@@ -125,9 +131,8 @@ std::string container_setup(const JobPlan& plan, const JobRequest& request) {
   if (plan.gpus > 0 && plan.kind.gpu_cuda)
     words += apptainer ? " --nv" : " --device nvidia.com/gpu=all";
   for (const std::string& mount : plan.profile.container.mounts)
-    words += fmt::format(
-        " {} {}", apptainer ? "--bind" : "--volume",
-        apptainer || mount.find(':') != std::string::npos ? mount : mount + ":" + mount);
+    words += fmt::format(" {} {}", apptainer ? "--bind" : "--volume",
+                         apptainer ? mount : from_and_to(mount));
   if (!apptainer)
     for (const char* prefix : {"SLURM", "TROUPE", "OMP", "CUDA", "NCCL", "FI"})
       words += fmt::format(" --env '{}_*'", prefix);

@@ -158,7 +158,7 @@ std::string SlurmCluster::state(const std::string& job) const {
 std::string SlurmCluster::wait_for_end(const std::string& job, std::chrono::seconds limit) const {
   const auto end = std::chrono::steady_clock::now() + limit;
   while (true) {
-    const std::string now = state(job);
+    std::string now = state(job);
     const bool queued = now == "PENDING" || now == "RUNNING" || now == "COMPLETING" ||
                         now == "CONFIGURING" || now == "SUSPENDED" || now == "REQUEUED";
     if (!queued || std::chrono::steady_clock::now() > end) return now;

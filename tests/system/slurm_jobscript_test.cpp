@@ -36,7 +36,7 @@ class SlurmJobscript : public testing::Test {
   }
 
   fs::path file(const std::string& name, const std::string& content) const {
-    const fs::path path = slurm_->folder() / name;
+    fs::path path = slurm_->folder() / name;
     std::ofstream(path, std::ios::binary) << content;
     return path;
   }

@@ -303,6 +303,7 @@ TEST(Doctor, LooksAtThisMachineAndTellsItAsJson) {
   EXPECT_THAT(machine.interfaces, Contains(testing::Field(&Machine::Interface::name, "lo")));
   std::vector<std::string> words = {"troupe", "doctor", "--json"};
   std::vector<char*> arguments;
+  arguments.reserve(words.size());
   for (auto& word : words) arguments.push_back(word.data());
   testing::internal::CaptureStdout();
   const int code = run_command(3, arguments.data());

@@ -87,7 +87,8 @@ class Jobscript : public testing::Test {
     made.file = "o.yaml";
     return made;
   }
-  static std::string script(const std::string& cluster, const JobRequest& wanted, RunShape made) {
+  static std::string script(const std::string& cluster, const JobRequest& wanted,
+                            const RunShape& made) {
     const JobPlan plan = plan_job(find_profile(cluster), wanted, made);
     return job_script(plan, wanted, {"troupe jobscript", "o.yaml", {}});
   }
@@ -334,6 +335,7 @@ struct Ran {
 Ran run(std::vector<std::string> words) {
   words.insert(words.begin(), "troupe");
   std::vector<char*> arguments;
+  arguments.reserve(words.size());
   for (auto& word : words) arguments.push_back(word.data());
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
