@@ -15,19 +15,28 @@ namespace {
 using Bytes = std::span<std::byte>;
 using ConstBytes = std::span<const std::byte>;
 
-/// Large enough that a message costs little beside its bytes, small enough that what was received
-/// is still in the second-level cache when it is summed.
-constexpr std::size_t piece_bytes = std::size_t{512} << 10;
-/// So many pieces of each stream are under way at once.
-constexpr std::size_t window = 4;
+/// The pieces of one collective. All ranks cut alike: this depends on sizes and transport only.
+class Cut {
+ public:
+  /// `largest` is the largest stretch that is cut: eight pieces of it or more can overlap, if they
+  /// are worth a message.
+  Cut(const Exchange& exchange, std::size_t largest) : window_(exchange.pace().window) {
+    constexpr std::size_t smallest = std::size_t{64} << 10;
+    piece_ = std::clamp(largest / 8 / smallest * smallest, smallest, exchange.pace().piece_bytes);
+  }
 
-template <class Span>
-Span piece(Span whole, std::size_t index) {
-  const std::size_t begin = std::min(index * piece_bytes, whole.size());
-  return whole.subspan(begin, std::min(piece_bytes, whole.size() - begin));
-}
+  std::size_t window() const { return window_; }
+  std::size_t count(std::size_t bytes) const { return (bytes + piece_ - 1) / piece_; }
+  template <class Span>
+  Span piece(Span whole, std::size_t index) const {
+    const std::size_t begin = std::min(index * piece_, whole.size());
+    return whole.subspan(begin, std::min(piece_, whole.size() - begin));
+  }
 
-std::size_t pieces(std::size_t bytes) { return (bytes + piece_bytes - 1) / piece_bytes; }
+ private:
+  std::size_t piece_ = 0;
+  const std::size_t window_;
+};
 
 /// What moves: everybody's contributions to each rank's chunk, and each rank's chunk to everybody.
 struct Chunks {
@@ -41,13 +50,15 @@ struct Chunks {
 class Mover {
  public:
   Mover(Exchange& exchange, int rank, int size, const Chunks& chunks)
-      : exchange_(exchange), rank_(rank), size_(size), chunks_(chunks) {}
+      : exchange_(exchange),
+        rank_(rank),
+        size_(size),
+        chunks_(chunks),
+        largest_(largest(chunks)),
+        cut_(exchange, largest_) {}
 
   void run() {
-    std::size_t count = pieces(chunks_.mine.size());
-    for (const ConstBytes& chunk : chunks_.contributed)
-      count = std::max(count, pieces(chunk.size()));
-    for (const Bytes& chunk : chunks_.gathered) count = std::max(count, pieces(chunk.size()));
+    const std::size_t count = cut_.count(largest_), window = cut_.window();
     for (std::size_t step = 0; step < count + 2 * window; ++step) {
       if (step < count) start(step);
       if (step >= window) finish_mine(step - window);
@@ -57,6 +68,17 @@ class Mover {
   }
 
  private:
+  static std::size_t largest(const Chunks& chunks) {
+    std::size_t bytes = chunks.mine.size();
+    for (const ConstBytes& chunk : chunks.contributed) bytes = std::max(bytes, chunk.size());
+    for (const Bytes& chunk : chunks.gathered) bytes = std::max(bytes, chunk.size());
+    return bytes;
+  }
+  template <class Span>
+  Span piece(Span whole, std::size_t index) const {
+    return cut_.piece(whole, index);
+  }
+
   template <class Call>
   void each_peer(Call call) {  // beginning behind this rank, so that not all go to the same first
     for (int step = 1; step < size_; ++step) call((rank_ + step) % size_);
@@ -103,10 +125,12 @@ class Mover {
   Exchange& exchange_;
   const int rank_, size_;
   const Chunks& chunks_;
+  const std::size_t largest_;
+  const Cut cut_;
 };
 
 /// The chunks of `size` ranks, which differ by whole cache lines only; the last ones may be empty.
-std::vector<Bytes> cut(Bytes whole, int size) {
+std::vector<Bytes> lines_of(Bytes whole, int size) {
   constexpr std::size_t line = 64;
   const std::size_t lines = (whole.size() + line - 1) / line;
   const std::size_t step = (lines + size - 1) / size * line;
@@ -129,14 +153,15 @@ std::vector<Bytes> equal_parts(Bytes whole, int size) {
 void broadcast(Exchange& exchange, int root, int rank, int size, Bytes bytes) {
   const int place = (rank - root + size) % size;
   const int before = (rank - 1 + size) % size, behind = (rank + 1) % size;
-  const std::size_t count = pieces(bytes.size());
+  const Cut cut(exchange, bytes.size());
+  const std::size_t count = cut.count(bytes.size()), window = cut.window();
   for (std::size_t step = 0; step < count + window; ++step) {
     if (place > 0 && step < count) {
-      const Bytes into = piece(bytes, step);
+      const Bytes into = cut.piece(bytes, step);
       exchange.expect(before, Exchange::final, into.data(), into.size());
     }
     if (step < window) continue;
-    const Bytes next = piece(bytes, step - window);
+    const Bytes next = cut.piece(bytes, step - window);
     if (place > 0) {
       exchange.take(before, Exchange::final);
       exchange.give_back(before, Exchange::final);
@@ -171,7 +196,7 @@ void run_collective(Exchange& exchange, const CollectiveCall& call, int rank, in
     case CollectiveCall::Kind::broadcast:
       return broadcast(exchange, call.root, rank, size, target);
     case CollectiveCall::Kind::all_reduce:
-      chunks.gathered = cut(target, size);
+      chunks.gathered = lines_of(target, size);
       chunks.contributed.assign(chunks.gathered.begin(), chunks.gathered.end());
       chunks.mine = chunks.gathered[rank];
       break;

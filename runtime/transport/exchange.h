@@ -30,7 +30,15 @@ class Exchange {
   /// Contributions to sums, and what is final.
   enum Stream : std::uint8_t { partial = 0, final = 1 };
 
+  /// How tensors are cut: pieces large enough that a message costs little beside its bytes, small
+  /// enough that what came is still in a cache when it is summed; and so many of each stream under
+  /// way at once.
+  struct Pace {
+    std::size_t piece_bytes = 0, window = 0;
+  };
+
   virtual ~Exchange() = default;
+  virtual Pace pace() const = 0;
   /// Waits for the same call at every rank; throws if they differ.
   virtual void meet() = 0;
   /// The memory must stay as it is until finish(), or until a peer's answer shows that it was read.

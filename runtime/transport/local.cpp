@@ -87,6 +87,8 @@ class LocalExchange final : public InboxExchange<LocalArrival> {
         inbox_of(peer).arrive({endpoint_.rank(), InboxKey::Kind::collective, tag}, header);
   }
 
+  Pace pace() const override { return {std::size_t{512} << 10, 2}; }
+
   void send(int to, Stream stream, const std::byte* data, std::size_t bytes) override {
     reads_->begin();
     LocalArrival piece;

@@ -26,6 +26,8 @@ class ShmExchange final : public InboxExchange<ShmArrival> {
     }
   }
 
+  Pace pace() const override { return {std::size_t{512} << 10, 2}; }
+
   void send(int to, Stream stream, const std::byte* data, std::size_t bytes) override {
     owner_.send_piece({to}, own_ + stream, data, bytes, {next_work()});
   }
