@@ -22,7 +22,7 @@ checked_files() {
 check_format() { checked_files | xargs -r clang-format --dry-run --Werror; }
 
 check_shell() {
-  git ls-files -co --exclude-standard | xargs grep -lE '^#!.*(bash|sh)$|^# shellcheck shell' |
+  git ls-files -co --exclude-standard | grep -v '\.md$' | xargs grep -lE '^#!.*(bash|sh)$|^# shellcheck shell' |
     xargs -r shellcheck -x
 }
 
