@@ -57,12 +57,15 @@ class SlurmJobscript : public testing::Test {
     }
     return false;
   }
-  /// A job whose program notes that it runs, and ends with 75 on the signal, with 0 when requeued.
-  std::string submit_stoppable() const {
+  void write_profile() const {
     file("mine.yaml",
          "title: Test\nneeds_account: false\n"
          "nodes: [{name: n, architecture: x86_64, cores: 4, core_memory: 1}]\n"
          "partitions: [{name: test, nodes: n, max_nodes: 2, max_time: '01:00:00'}]\n");
+  }
+  /// A job whose program notes that it runs, and ends with 75 on the signal, with 0 when requeued.
+  std::string submit_stoppable() const {
+    write_profile();
     file("options.yaml", "model: {name: mlp}\ndata: {name: synthetic}\nparallel: {pipeline: 2}\n");
     const fs::path program = file("program.sh",
                                   "#!/bin/bash\n"
@@ -141,6 +144,34 @@ TEST_F(SlurmJobscript, DrawsAKeyAtEachStartThatTheLogDoesNotShow) {
   EXPECT_THAT(log, HasSubstr("SLURM_JOB_ID=" + job));
   EXPECT_THAT(log, testing::Not(HasSubstr(seen[0].substr(0, 64))));
   EXPECT_THAT(log, testing::Not(HasSubstr(seen[2].substr(0, 64))));
+}
+
+TEST_F(SlurmJobscript, EndsWithTheWeightsOfATrainingThatNothingInterrupted) {
+  write_profile();
+  file("options.yaml",
+       "model: {name: mlp, widths: [256, 256]}\ndata: {name: synthetic, count: 6400}\n"
+       "train: {epochs: 20, micro_batches: 2, evaluate: false}\n");
+  const std::string folder = slurm_->folder();
+  const Outcome whole =
+      run_process({TROUPE_BINARY, "train", "options.yaml", "-o", "whole"}, slurm_->folder());
+  ASSERT_EQ(whole.exit_code, 0) << whole.error;
+  ASSERT_EQ(jobscript({"--cluster", "./mine.yaml", "--time", "30m", "--program", TROUPE_BINARY,
+                       "-o", ".", "options.yaml"})
+                .exit_code,
+            0);
+  const std::string job = slurm_->submit("options.sh", folder);
+  const std::string output = "outputs/options-" + job;
+  ASSERT_TRUE(wait_for_lines(output + "/train.csv", 300)) << content("options-" + job + ".err");
+  EXPECT_EQ(slurm_->run({"scancel", "--signal=USR1", job}).exit_code, 0);
+  EXPECT_EQ(slurm_->wait_for_end(job), "COMPLETED") << content("options-" + job + ".err");
+  const std::string log = content("options-" + job + ".out");
+  EXPECT_THAT(log, HasSubstr("stopped after step"));
+  EXPECT_THAT(log, HasSubstr("going on from"));
+  const auto digest = [&](const std::string& name) {
+    return run_process({TROUPE_BINARY, "inspect", "--digest", name}, folder).out;
+  };
+  EXPECT_EQ(digest(output), digest("whole"));
+  EXPECT_NE(digest(output), "");
 }
 
 TEST_F(SlurmJobscript, StaysAwayWhenItIsCancelled) {
