@@ -287,3 +287,32 @@ def timed_schedule(_repetitions, quick):
     worst = max(over)
     return [Row("schedule", "pipeline of timed stages, p = 2, 4, 8, m = 4..32: over the bound",
                 figure, worst[0], "<= 3.0 %", f"worst {worst[0]:.2f} %", notes=[worst[1]])]
+
+
+def transports(repetitions, quick):
+    """Between processes of this host; Gloo, ours and alone, goes through loopback."""
+    def bench(*arguments):
+        text = run_timed([BIN / "transport_bench", *arguments])[2]
+        return {name: Figure("ms", [float(number) for number in numbers.split()], name)
+                for name, numbers in re.findall(r"^([a-z, ]+): ([\d. ]+)$", text, re.MULTILINE)}
+
+    def row(key, what, ours, peers, bar, others=()):
+        peer = min(peers, key=lambda figure: figure.median)
+        ratio = peer.median / ours.median
+        return Row(key, what, ours, ratio, bar, f"{100 * ratio:.0f} %", peer, peer.what,
+                   [f"{other.what} {other}" for other in others], list(others))
+
+    count = 4 * repetitions if quick else 10 * repetitions
+    sent, stream = bench("send", count), bench("stream", repetitions)
+    rows = [row("send_shm", "16 MiB to another process and an answer, shared memory", sent["shm"],
+                [sent["memcpy"]], ">= 0.7", [stream["shm"], stream["memcpy"]]),
+            row("send_gloo", "the same by Gloo", sent["gloo"], [sent["gloo alone"]], ">= 0.9",
+                [stream["gloo"], stream["gloo alone"]])]
+    for size in (2, 4):
+        sums = bench("all_reduce", size, 2 * repetitions)
+        alone = [sums["gloo alone, ring"], sums["gloo alone, bcube"]]
+        for way in ("gloo", "shm"):
+            rows.append(row(f"all_reduce_{size}_{way}",
+                            f"all-reduce of 64 MiB, {size} processes, {way}", sums[way], alone,
+                            ">= 0.95"))
+    return rows
