@@ -20,15 +20,23 @@ class Reads {
     const std::lock_guard lock(mutex_);
     if (--open_ == 0) changed_.notify_all();
   }
-  void wait() {
+  /// False if that was given up.
+  bool wait() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return open_ == 0; });
+    changed_.wait(lock, [&] { return open_ == 0 || given_up_; });
+    return open_ == 0;
+  }
+  void give_up() {
+    const std::lock_guard lock(mutex_);
+    given_up_ = true;
+    changed_.notify_all();
   }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
   int open_ = 0;
+  bool given_up_ = false;
 };
 
 /// Ends a read when it is dropped, used or not, so that nobody waits for one who has gone.
@@ -73,12 +81,14 @@ struct Group {
 class LocalExchange final : public InboxExchange<LocalArrival> {
  public:
   LocalExchange(Endpoint& endpoint, std::shared_ptr<Group> group, std::uint64_t tag,
-                const CollectiveCall& call, const Tensor& in, const Tensor& out)
+                const CollectiveCall& call, const Tensor& in, const Tensor& out,
+                std::shared_ptr<Reads> reads)
       : InboxExchange(endpoint, group->inboxes[index(endpoint.rank())], tag, call),
         group_(std::move(group)),
         in_(in),
         out_(out),
-        own_(group_->next_stream.fetch_add(2)) {
+        own_(group_->next_stream.fetch_add(2)),
+        reads_(std::move(reads)) {
     LocalArrival header;
     header.call = call;
     header.stream = own_;
@@ -104,7 +114,9 @@ class LocalExchange final : public InboxExchange<LocalArrival> {
       if (peer != endpoint_.rank()) send(peer, stream, data, bytes);
   }
 
-  void finish() override { reads_->wait(); }
+  void finish() override {
+    if (!reads_->wait()) throw endpoint_.ended().value();
+  }
 
  private:
   LocalInbox& inbox_of(int peer) { return group_->inboxes[index(peer)]; }
@@ -112,7 +124,7 @@ class LocalExchange final : public InboxExchange<LocalArrival> {
   std::shared_ptr<Group> group_;
   const Tensor in_, out_;
   const std::uint64_t own_;
-  std::shared_ptr<Reads> reads_ = std::make_shared<Reads>();
+  const std::shared_ptr<Reads> reads_;
 };
 
 class LocalCommunicator final : public Endpoint {
@@ -156,10 +168,22 @@ class LocalCommunicator final : public Endpoint {
 
   std::unique_ptr<Exchange> open_exchange(std::uint64_t tag, const CollectiveCall& call,
                                           const Tensor& in, const Tensor& out) override {
-    return std::make_unique<LocalExchange>(*this, group_, tag, call, in, out);
+    auto reads = std::make_shared<Reads>();
+    {
+      const std::lock_guard lock(reads_mutex_);
+      std::erase_if(reads_, [](const auto& weak) { return weak.expired(); });
+      reads_.push_back(reads);
+    }
+    if (ended()) reads->give_up();  // interrupt() has come and gone
+    return std::make_unique<LocalExchange>(*this, group_, tag, call, in, out, std::move(reads));
   }
 
-  void interrupt(const Error& error) override { group_->inboxes[index(rank())].close(error); }
+  void interrupt(const Error& error) override {
+    group_->inboxes[index(rank())].close(error);
+    const std::lock_guard lock(reads_mutex_);
+    for (const auto& weak : reads_)
+      if (const auto reads = weak.lock()) reads->give_up();
+  }
 
   void warn(int peer, const Error& error) override {
     const std::lock_guard lock(group_->mutex);  // the peer cannot go meanwhile
@@ -167,6 +191,8 @@ class LocalCommunicator final : public Endpoint {
   }
 
   std::shared_ptr<Group> group_;
+  std::mutex reads_mutex_;
+  std::vector<std::weak_ptr<Reads>> reads_;  ///< of the exchanges under way
 };
 
 }  // namespace

@@ -55,12 +55,12 @@ class ShmExchange final : public InboxExchange<ShmArrival> {
 
 void give_up(const Block& block) { block.header().holders.fetch_sub(1, std::memory_order_release); }
 
-void finish_all(const std::vector<WorkPtr>& works, const Status& status) {
-  for (const WorkPtr& work : works)
-    if (work) work->finish(status);
-}
-
 }  // namespace
+
+void ShmCommunicator::Ends::tell() const {
+  for (const WorkPtr& work : done) work->finish(success());
+  for (const WorkPtr& work : lost) work->finish(*error);
+}
 
 Tensor ShmArrival::tensor() const {
   auto storage = Storage::wrap(const_cast<std::byte*>(data), bytes, {}, slot);
@@ -100,7 +100,7 @@ void ShmCommunicator::start_send(int to, std::uint64_t tag, const Tensor& tensor
                 fmt::format("{}: sending {} needs more shared memory than its limit", where(),
                             to_string(TensorMeta::of(tensor))),
                 "raise the limit to what the edges' slots hold together");
-  Works done;
+  Ends ends;
   std::optional<Error> error;
   bool waits = false;
   try {
@@ -109,7 +109,7 @@ void ShmCommunicator::start_send(int to, std::uint64_t tag, const Tensor& tensor
     if (peer.left) {
       error = peer.left;
     } else if (!interrupted_ &&
-               (!peer.waiting.empty() || !place(peer, {tag, tensor, work}, done))) {
+               (!peer.waiting.empty() || !place(peer, {tag, tensor, work}, ends))) {
       peer.waiting.push_back({tag, tensor, work});
       peer.backlog = waits = true;
     }
@@ -117,7 +117,7 @@ void ShmCommunicator::start_send(int to, std::uint64_t tag, const Tensor& tensor
     fail(-1, thrown);
   }
   if (waits || arena_.has_retired()) kick();
-  finish_all(done, success());
+  ends.tell();
   if (error) work->finish(*error);
 }
 
@@ -142,13 +142,13 @@ void ShmCommunicator::send_call(int to, std::uint64_t tag, std::uint64_t stream,
   descriptor.root = call.root;
   descriptor.call = static_cast<std::uint8_t>(call.kind);
   describe(call.meta, descriptor);
-  Works done;
+  Ends ends;
   {
     Peer& peer = *at(to);
     const std::lock_guard lock(peer.mutex);
-    push(peer, {descriptor, {}, work}, done);
+    push(peer, {descriptor, {}, work}, ends);
   }
-  finish_all(done, success());
+  ends.tell();
 }
 
 void ShmCommunicator::send_piece(const std::vector<int>& peers, std::uint64_t stream,
@@ -160,16 +160,16 @@ void ShmCommunicator::send_piece(const std::vector<int>& peers, std::uint64_t st
   descriptor.kind = Descriptor::Kind::piece;
   descriptor.tag = stream;
   descriptor.set_block(*block, bytes);
-  Works done;
+  Ends ends;
   for (std::size_t i = 0; i < peers.size(); ++i) {
     Peer& peer = *at(peers[i]);
     const std::lock_guard lock(peer.mutex);
-    push(peer, {descriptor, block, works[i]}, done);
+    push(peer, {descriptor, block, works[i]}, ends);
   }
-  finish_all(done, success());
+  ends.tell();
 }
 
-bool ShmCommunicator::place(Peer& peer, const Waiting& send, Works& done) {
+bool ShmCommunicator::place(Peer& peer, const Waiting& send, Ends& ends) {
   const auto block = arena_.allocate(send.tensor.bytes(), 1);
   if (!block) return false;
   if (send.tensor.bytes() != 0) std::memcpy(block->data(), send.tensor.raw(), send.tensor.bytes());
@@ -178,7 +178,7 @@ bool ShmCommunicator::place(Peer& peer, const Waiting& send, Works& done) {
   descriptor.tag = send.tag;
   describe(TensorMeta::of(send.tensor), descriptor);
   descriptor.set_block(*block, send.tensor.bytes());
-  push(peer, {descriptor, block, send.work}, done);
+  push(peer, {descriptor, block, send.work}, ends);
   return true;
 }
 
@@ -194,7 +194,7 @@ bool ShmCommunicator::announce(Peer& peer, const Segment& segment) {
   return outcome != SendOutcome::full;  // where the peer is gone, the engine hears it
 }
 
-bool ShmCommunicator::write(Peer& peer, Ready& ready, Works& done) {
+bool ShmCommunicator::write(Peer& peer, Ready& ready, Ends& ends) {
   if (ready.block && !announce(peer, *ready.block->segment)) return false;
   const RingWriter::Outcome outcome = peer.writer.write(ready.descriptor);
   if (outcome == RingWriter::Outcome::full) return false;
@@ -203,17 +203,18 @@ bool ShmCommunicator::write(Peer& peer, Ready& ready, Works& done) {
     kick();
   }
   peer.wire->ring_for_descriptor();
-  done.push_back(std::move(ready.work));
+  ends.done.push_back(std::move(ready.work));
   return true;
 }
 
-void ShmCommunicator::push(Peer& peer, Ready ready, Works& done) {
+void ShmCommunicator::push(Peer& peer, Ready ready, Ends& ends) {
   if (interrupted_ || peer.left) {
     if (ready.block) give_up(*ready.block);
-    if (peer.left && ready.work) ready.work->finish(*peer.left);
+    ends.lost.push_back(std::move(ready.work));
+    ends.error = peer.left ? peer.left : ended();
     return;
   }
-  if (peer.ready.empty() && write(peer, ready, done)) return;
+  if (peer.ready.empty() && write(peer, ready, ends)) return;
   peer.ready.push_back(std::move(ready));
   peer.backlog = true;
   kick();
@@ -221,16 +222,16 @@ void ShmCommunicator::push(Peer& peer, Ready ready, Works& done) {
 
 bool ShmCommunicator::flush(int rank) {
   Peer& peer = *at(rank);
-  Works done;
+  Ends ends;
   {
     const std::lock_guard lock(peer.mutex);
-    while (!peer.ready.empty() && write(peer, peer.ready.front(), done)) peer.ready.pop_front();
-    while (!peer.waiting.empty() && peer.ready.empty() && place(peer, peer.waiting.front(), done))
+    while (!peer.ready.empty() && write(peer, peer.ready.front(), ends)) peer.ready.pop_front();
+    while (!peer.waiting.empty() && peer.ready.empty() && place(peer, peer.waiting.front(), ends))
       peer.waiting.pop_front();
     peer.backlog = !peer.ready.empty() || !peer.waiting.empty();
   }
-  finish_all(done, success());
-  return !done.empty();
+  ends.tell();
+  return !ends.done.empty();
 }
 
 void ShmCommunicator::retire_segments() {
@@ -250,29 +251,30 @@ void ShmCommunicator::retire_segments() {
   }
 }
 
-ShmCommunicator::Works ShmCommunicator::drop_backlog(Peer& peer) {
-  Works works;
+ShmCommunicator::Ends ShmCommunicator::drop_backlog(Peer& peer, const Error& error) {
+  Ends ends;
+  ends.error = error;
   for (const Ready& ready : peer.ready) {
     if (ready.block) give_up(*ready.block);
-    works.push_back(ready.work);
+    ends.lost.push_back(ready.work);
   }
-  for (const Waiting& waiting : peer.waiting) works.push_back(waiting.work);
+  for (const Waiting& waiting : peer.waiting) ends.lost.push_back(waiting.work);
   peer.ready.clear();
   peer.waiting.clear();
   peer.backlog = false;
-  return works;
+  return ends;
 }
 
 void ShmCommunicator::interrupt(const Error& error) {
   interrupted_ = true;
   for (const auto& peer : peers_) {
     if (!peer) continue;
-    Works works;
+    Ends ends;
     {
       const std::lock_guard lock(peer->mutex);  // what is being copied now is not handed on
-      works = drop_backlog(*peer);
+      ends = drop_backlog(*peer, error);
     }
-    finish_all(works, error);
+    ends.tell();
   }
   inbox_.close(error);
 }

@@ -91,7 +91,11 @@ class ShmCommunicator final : public Endpoint {
     std::map<std::uint32_t, std::shared_ptr<const Segment>> segments;
     bool hung_up = false;
   };
-  using Works = std::vector<WorkPtr>;
+  struct Ends {  ///< of works, found with a mutex held and told without it
+    std::vector<WorkPtr> done, lost;
+    std::optional<Error> error;  ///< of those lost
+    void tell() const;
+  };
 
   void start_send(int to, std::uint64_t tag, const Tensor& tensor, const WorkPtr& work) override;
   void start_receive(int from, std::uint64_t tag, const TensorMeta& meta,
@@ -101,12 +105,12 @@ class ShmCommunicator final : public Endpoint {
   void interrupt(const Error& error) override;
   void warn(int peer, const Error& error) override;
 
-  // Sending, with the peer's mutex held. Works that are done go to `done`, to be ended without it.
-  bool place(Peer& peer, const Waiting& send, Works& done);  ///< false: no room
-  bool announce(Peer& peer, const Segment& segment);         ///< false: the socket is full
-  bool write(Peer& peer, Ready& ready, Works& done);         ///< false: the ring is full
-  void push(Peer& peer, Ready ready, Works& done);           ///< now, or when there is place
-  Works drop_backlog(Peer& peer);
+  // Sending, with the peer's mutex held.
+  bool place(Peer& peer, const Waiting& send, Ends& ends);  ///< false: no room
+  bool announce(Peer& peer, const Segment& segment);        ///< false: the socket is full
+  bool write(Peer& peer, Ready& ready, Ends& ends);         ///< false: the ring is full
+  void push(Peer& peer, Ready ready, Ends& ends);           ///< now, or when there is place
+  Ends drop_backlog(Peer& peer, const Error& error);
 
   bool flush(int rank);  ///< sends what waited; whether anything could be
   void retire_segments();

@@ -212,14 +212,13 @@ void ShmCommunicator::hang_up(int rank, const Error& error, bool lost) {
   while (drain(rank)) {
   }
   peer.hung_up = true;
-  Works works;
+  Ends ends;
   {
     const std::lock_guard lock(peer.mutex);
     peer.left = error;
-    works = drop_backlog(peer);
+    ends = drop_backlog(peer, error);
   }
-  for (const WorkPtr& work : works)
-    if (work) work->finish(error);
+  ends.tell();
   inbox_.leave(rank, error);
 }
 
