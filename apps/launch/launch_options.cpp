@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 
 #include "runtime/error.h"
 #include "runtime/world/cores.h"
@@ -46,8 +47,17 @@ int nodes_of(const std::string& text) {
   return *most;
 }
 
+/// The GPUs that a program would see: those of the host, or those that CUDA_VISIBLE_DEVICES leaves.
 int gpus() {
   int count = 0;
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) {
+    // CUDA takes the list up to the first entry that names none, as "-1" and "" do.
+    for (const auto device : split(visible, ',')) {
+      if (device.empty() || device.front() == '-') break;
+      ++count;
+    }
+    return count;
+  }
   while (std::filesystem::exists(fmt::format("/dev/nvidia{}", count))) ++count;
   return count;
 }

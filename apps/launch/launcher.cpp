@@ -242,8 +242,8 @@ void Launcher::on_ended(Worker& worker) {
     group_->report_lost(ended.rank, ended.ending.signal != 0
                                         ? fmt::format("killed by signal {}", ended.ending.signal)
                                         : fmt::format("ended with {}", ended.ending.code));
+  if (outcome_.first() && outcome_.first()->pid == ended.pid) group_->tell(ended);
   if (next == Outcome::Next::end_others) {
-    group_->tell(ended);
     end_all(SIGTERM);
   } else if (outcome_.stopped() && !deadline_) {
     // The others are about to stop as well; whoever does not was not asked.
@@ -270,6 +270,7 @@ void Launcher::on_deadline() {
   say("{} of {} processes had not ended after {} s and get SIG{}", alive_, options_.processes,
       static_cast<double>(options_.grace_period.count()) / 1000, ::sigabbrev_np(at_deadline_));
   if (at_deadline_ == SIGTERM) return end_all(SIGTERM);
+  outcome_.killing_all();
   send_all(SIGKILL);
 }
 

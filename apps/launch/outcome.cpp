@@ -2,6 +2,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -57,7 +58,8 @@ std::string to_message(const Failure& failure) {
       {"signal", failure.ending.signal},
       {"time_ms", std::chrono::duration_cast<std::chrono::milliseconds>(since).count()},
       {"reason", failure.reason},
-      {"log", failure.log}};
+      {"log", failure.log},
+      {"consequence", failure.is_consequence()}};
   if (failure.told) {
     content["message"] = failure.told->message;
     content["details"] = failure.told->details;
@@ -81,7 +83,8 @@ Failure failure_from(const std::string& message) {
     failure.log = content.at("log").get<std::string>();
     if (content.contains("message"))
       failure.told = ToldError{.message = content.at("message").get<std::string>(),
-                               .details = content.at("details").get<std::string>()};
+                               .details = content.at("details").get<std::string>(),
+                               .is_consequence = content.at("consequence").get<bool>()};
     return failure;
   } catch (const nlohmann::json::exception&) {
     throw Error(ErrorCode::io, "another host's launcher sent what is no failure",
@@ -89,9 +92,17 @@ Failure failure_from(const std::string& message) {
   }
 }
 
+/// What ends by the signals that end the others has no reason of its own.
+bool Outcome::gives_way_to(const Failure& process) const {
+  const int code = process.ending.exit_code();
+  return first_ && first_->is_consequence() && !process.is_consequence() && code != exit_stopped &&
+         code != 128 + SIGTERM && code != 128 + stop_signal_ && !killing_;
+}
+
 Outcome::Next Outcome::ended(const Failure& process) {
   const Ending& ending = process.ending;
   if (ending.exit_code() == 0 && process.rank >= 0) return Next::wait;
+  if (gives_way_to(process)) first_ = process;
   if (first_ || ending_all_) return Next::wait;
   if (ending.exit_code() == exit_stopped) {
     stopped_ = true;

@@ -21,6 +21,8 @@ struct Failure {
   std::string reason;  ///< what the launcher knows beside the ending; may be empty
   std::string log;     ///< where its streams went; empty if to the launcher's own
 
+  bool is_consequence() const { return told && told->is_consequence; }
+
   /// What the launcher prints of it: rank, host, exit code or signal, time, and what it said
   /// itself.
   std::string text() const;
@@ -39,12 +41,15 @@ class Outcome {
   /// A signal that asks to stop was passed on: processes may end by it.
   void stop_asked(int signal) { stop_signal_ = signal; }
 
-  /// A process has ended. After the first failure, or once `end_others` was asked for by the caller
-  /// for another reason, further endings change nothing.
+  /// A process has ended. After the first failure, or once the caller ends all for another reason,
+  /// further endings change nothing; but a failure that says itself to follow from another gives
+  /// way to one that does not, as the order in which they are seen is a matter of luck.
   Next ended(const Failure& process);
 
   /// The launcher has begun to end all processes for a reason of its own.
   void ending_all() { ending_all_ = true; }
+  /// The launcher has begun to kill what is left.
+  void killing_all() { killing_ = true; }
 
   const std::optional<Failure>& first() const { return first_; }
   bool stopped() const { return stopped_; }  ///< a process ended with exit_stopped
@@ -55,8 +60,10 @@ class Outcome {
 
  private:
   std::optional<Failure> first_;
-  bool stopped_ = false, ended_by_signal_ = false, ending_all_ = false;
+  bool stopped_ = false, ended_by_signal_ = false, ending_all_ = false, killing_ = false;
   int stop_signal_ = 0;
+
+  bool gives_way_to(const Failure& process) const;
 };
 
 }  // namespace troupe

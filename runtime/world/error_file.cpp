@@ -11,6 +11,7 @@
 namespace troupe {
 namespace {
 
+constexpr const char* peer_lost = "peer_lost";
 constexpr std::size_t longest_file = 1 << 20, longest_text = 16 << 10;
 
 /// A text that may be shown on a terminal: no control characters but line ends and tabs.
@@ -39,15 +40,14 @@ void tell_launcher(const Error& error) {
   write_error_file(file,
                    {.message = error.message(),
                     .details = error.remedy().empty() ? "" : fmt::format("try: {}", error.remedy()),
-                    .time = std::chrono::duration_cast<std::chrono::seconds>(now).count()});
+                    .time = std::chrono::duration_cast<std::chrono::seconds>(now).count(),
+                    .is_consequence = error.code() == ErrorCode::peer_lost});
 }
 
 bool write_error_file(const std::filesystem::path& file, const ToldError& told) {
-  const nlohmann::json content = {
-      {"message",
-       {{"message", told.message},
-        {"extraInfo",
-         {{"py_callstack", told.details}, {"timestamp", std::to_string(told.time)}}}}}};
+  nlohmann::json extra = {{"py_callstack", told.details}, {"timestamp", std::to_string(told.time)}};
+  if (told.is_consequence) extra["kind"] = peer_lost;
+  const nlohmann::json content = {{"message", {{"message", told.message}, {"extraInfo", extra}}}};
   const auto part = file.string() + fmt::format(".{}", ::getpid());
   std::ofstream stream(part);
   stream << content.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -71,6 +71,7 @@ std::optional<ToldError> read_error_file(const std::filesystem::path& file) {
       printable(message.is_object() ? text_in(message, "message") : text_in(content, "message"));
   if (message.is_object() && message.contains("extraInfo")) {
     told.details = printable(text_in(message["extraInfo"], "py_callstack"));
+    told.is_consequence = text_in(message["extraInfo"], "kind") == peer_lost;
     told.time = std::atoll(text_in(message["extraInfo"], "timestamp").c_str());
   }
   if (told.message.empty()) return std::nullopt;

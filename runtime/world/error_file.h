@@ -1,6 +1,7 @@
 #pragma once
 // The file in which a failing process tells its launcher why, in torchrun's format:
 // {"message": {"message": "...", "extraInfo": {"py_callstack": "...", "timestamp": "1700000000"}}}
+// and "kind": "peer_lost" beside the timestamp where Troupe knows that.
 
 #include <filesystem>
 #include <optional>
@@ -15,6 +16,8 @@ struct ToldError {
   std::string message;    ///< one line
   std::string details;    ///< a call stack or remedy; may be empty
   std::int64_t time = 0;  ///< seconds since 1970; 0 if it was not told
+  /// Whether it failed only because another process was gone, which is then the one to report.
+  bool is_consequence = false;
 };
 
 /// Tells the launcher of this process, if one asked for it (TORCHELASTIC_ERROR_FILE), why it ends.

@@ -249,6 +249,16 @@ TEST_F(Launch, TellsWhatTheFailingProcessSaid) {
   EXPECT_THAT(ran.error, HasSubstr("  ValueError: ?[2Jno\n  line 1\n  line 2"));
 }
 
+TEST_F(Launch, LooksBehindAFailureThatFollowsFromAnother) {
+  // Rank 0 sees that its peer is gone before the launcher sees the peer's end.
+  const auto ran = run({"--nproc-per-node", "2"},
+                       "trap '' TERM; [ $RANK = 1 ] && { sleep 0.3; kill -9 $$; }; printf "
+                       "'{\"message\": {\"message\": \"rank 1 is lost\", \"extraInfo\": "
+                       "{\"kind\": \"peer_lost\"}}}' > $TORCHELASTIC_ERROR_FILE; exit 1");
+  EXPECT_EQ(ran.exit_code, 137);
+  EXPECT_THAT(ran.error, AllOf(HasSubstr("rank 1 (local rank 1"), Not(HasSubstr("is lost"))));
+}
+
 TEST_F(Launch, SurvivesADamagedErrorFile) {
   for (const std::string text : {"", "{", "[]", "{\"message\": 3}", "{\"message\": {}}"}) {
     const auto ran = run({}, "printf '%s' '" + text + "' > $TORCHELASTIC_ERROR_FILE; exit 3");
@@ -391,11 +401,12 @@ class LaunchHosts : public Launch {
   std::vector<std::string> host(const std::vector<std::string>& flags, const std::string& script,
                                 const std::string& key = "") const {
     std::vector<std::string> all{"/usr/bin/env", "HOME=" + root_.string(), "TROUPE_JOB_KEY=" + key};
-    const auto launcher =
-        words({"--nnodes", "2", "--rdzv-endpoint", "localhost:" + std::to_string(port_)}, script);
-    all.insert(all.end(), launcher.begin(), launcher.begin() + 6);
+    const auto launcher = words({"--rdzv-endpoint", "localhost:" + std::to_string(port_)}, script);
+    const bool counted = std::find(flags.begin(), flags.end(), "--nnodes") != flags.end();
+    all.insert(all.end(), launcher.begin(), launcher.begin() + 4);
+    if (!counted) all.insert(all.end(), {"--nnodes", "2"});
     all.insert(all.end(), flags.begin(), flags.end());
-    all.insert(all.end(), launcher.begin() + 6, launcher.end());
+    all.insert(all.end(), launcher.begin() + 4, launcher.end());
     return all;
   }
   std::string error_file(const char* name) const { return (root_ / name).string(); }
@@ -466,6 +477,19 @@ TEST_F(LaunchHosts, SayWhoIsMissing) {
   EXPECT_THAT(alone.error,
               AllOf(HasSubstr("2 hosts did not meet"), HasSubstr("rank 1 of 2 did not come"),
                     HasSubstr("--rdzv-endpoint on each host")));
+}
+
+TEST_F(LaunchHosts, RefuseARankTwiceAndAnotherNumberOfHosts) {
+  Running zero(host({"--node-rank", "0"}, "true"), error_file("zero"));
+  ASSERT_TRUE(hosted());
+  const auto twice = run_process(host({"--node-rank", "0"}, "true"));
+  EXPECT_EQ(twice.exit_code, 1);
+  EXPECT_THAT(twice.error, HasSubstr("says it is rank 0, but so does"));
+  const auto three = run_process(host({"--node-rank", "1", "--nnodes", "3"}, "true"));
+  EXPECT_EQ(three.exit_code, 1);
+  EXPECT_THAT(three.error, HasSubstr("expects a world of 3 processes"));
+  EXPECT_EQ(run_process(host({"--node-rank", "1"}, "true")).exit_code, 0);
+  EXPECT_EQ(zero.wait(), 0) << content(root_ / "zero");
 }
 
 TEST_F(LaunchHosts, RefuseAnotherRunAndAnotherKey) {

@@ -56,6 +56,21 @@ TEST(LaunchOptions, KeepEachFlag) {
   EXPECT_THAT(options.program.words, ElementsAre("/bin/true", "--nnodes"));
 }
 
+TEST(LaunchOptions, CountTheGpusThatProgramsWouldSee) {
+  LaunchFlags flags;
+  flags.command = {"/bin/true"};
+  flags.nproc_per_node = "gpu";
+  ::setenv("CUDA_VISIBLE_DEVICES", "0,GPU-8932f937,2", 1);
+  EXPECT_EQ(check(flags).processes, 3);
+  ::setenv("CUDA_VISIBLE_DEVICES", "1,-1,2", 1);
+  EXPECT_EQ(check(flags).processes, 1);
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  EXPECT_THROW(check(flags), Error);
+  flags.nproc_per_node = "auto";
+  EXPECT_GE(check(flags).processes, 1);
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
 TEST(LaunchOptions, MeetAtTheMasterWithoutAnEndpoint) {
   LaunchFlags flags;
   flags.nnodes = "2";
@@ -122,6 +137,34 @@ TEST(LaunchOutcome, IsTheFirstFailures) {
   EXPECT_EQ(outcome.first()->rank, 2);
 }
 
+TEST(LaunchOutcome, IsNotAFailureThatFollowsFromAnother) {
+  Outcome outcome;
+  Failure follower = ended(0, {.code = 1});
+  follower.told = ToldError{.message = "rank 1 is lost", .details = "", .is_consequence = true};
+  EXPECT_EQ(outcome.ended(follower), Outcome::Next::end_others);
+  outcome.ending_all();
+  EXPECT_EQ(outcome.exit_code(), 1);
+  EXPECT_EQ(outcome.ended(ended(2, {.signal = SIGTERM})), Outcome::Next::wait);
+  EXPECT_EQ(outcome.first()->rank, 0);
+  EXPECT_EQ(outcome.ended(failure_from(to_message(follower))), Outcome::Next::wait);
+  EXPECT_EQ(outcome.ended(ended(1, {.signal = SIGKILL})), Outcome::Next::wait);
+  EXPECT_EQ(outcome.first()->rank, 1);
+  EXPECT_EQ(outcome.exit_code(), 137);
+  EXPECT_EQ(outcome.ended(ended(3, {.code = 4})), Outcome::Next::wait);
+  EXPECT_EQ(outcome.first()->rank, 1);
+}
+
+TEST(LaunchOutcome, IsNotWhatTheLauncherKills) {
+  Outcome outcome;
+  Failure follower = ended(0, {.code = 1});
+  follower.told = ToldError{.message = "rank 1 is lost", .details = "", .is_consequence = true};
+  outcome.ended(follower);
+  outcome.ending_all();
+  outcome.killing_all();
+  outcome.ended(ended(1, {.signal = SIGKILL}));
+  EXPECT_EQ(outcome.first()->rank, 0);
+}
+
 TEST(LaunchOutcome, Is75OnlyIfNobodyFails) {
   Outcome outcome;
   EXPECT_EQ(outcome.ended(ended(0, {.code = 75})), Outcome::Next::wait);
@@ -183,11 +226,13 @@ class ErrorFile : public testing::Test {
 
 TEST_F(ErrorFile, KeepsWhatWasWritten) {
   const auto file = folder_ / "error.json";
-  ASSERT_TRUE(write_error_file(file, {.message = "a \"b\"\n\xff", .details = "c", .time = 17}));
+  ASSERT_TRUE(write_error_file(
+      file, {.message = "a \"b\"\n\xff", .details = "c", .time = 17, .is_consequence = true}));
   const auto told = read_error_file(file).value();
   EXPECT_THAT(told.message, HasSubstr("a \"b\"\n"));
   EXPECT_EQ(told.details, "c");
   EXPECT_EQ(told.time, 17);
+  EXPECT_TRUE(told.is_consequence);
   EXPECT_FALSE(write_error_file(folder_ / "no" / "error.json", {}));
 }
 
