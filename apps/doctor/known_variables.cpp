@@ -44,8 +44,9 @@ std::optional<std::string> meant_variable(std::string_view name) {
     if (std::find(family.names.begin(), family.names.end(), name) != family.names.end())
       return std::nullopt;
     if (!upper.starts_with(family.prefix)) continue;
+    const bool by_words = family.most_edits > 1;
     for (const std::string_view known : family.names)
-      if (upper == known || same_words(upper, known)) return std::string(known);
+      if (upper == known || (by_words && same_words(upper, known))) return std::string(known);
     const std::string best = nearest(upper, family.names);
     // A short name is near to many: "FI_X" to "FI_HMEM".
     const std::size_t most = std::min(family.most_edits, (upper.size() - family.prefix.size()) / 3);

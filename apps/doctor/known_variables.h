@@ -14,7 +14,7 @@ struct VariableFamily {
   std::size_t most_edits;  ///< that still count as a slip of the pen
 };
 
-/// NCCL, libfabric, OpenMP, CUDA, PyTorch, Gloo, Slurm's, Troupe's.
+/// NCCL, libfabric, OpenMP, CUDA, PyTorch, Gloo, MPICH, Slurm, Troupe.
 std::span<const VariableFamily> variable_families();
 
 /// A name that people write, and why it does nothing.

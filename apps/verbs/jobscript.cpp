@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -28,7 +29,7 @@ namespace fs = std::filesystem;
 
 struct JobscriptArguments {
   bool list = false;
-  std::string cluster, time, signal_before;
+  std::string cluster, time, signal_before, memory;
   JobRequest request;
   bool cpu = false, no_requeue = false;
   fs::path options;
@@ -94,8 +95,25 @@ RunShape shape_of(const JobscriptArguments& arguments) {
   return shape;
 }
 
+/// GiB of "320G", "320", "64000M" or "1.5T".
+double memory_of(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string unit(end, text.data() + text.size());
+  const double scale = unit.empty() || unit == "G" ? 1
+                       : unit == "M"               ? 1.0 / 1024
+                       : unit == "T"               ? 1024
+                                                   : 0;
+  if (error != std::errc() || !(value * scale > 0 && value * scale < 1e6))
+    throw Error(ErrorCode::usage,
+                fmt::format("--mem is {}, which is no memory", text.substr(0, 40)),
+                "--mem 320G, 64000M or 1T");
+  return value * scale;
+}
+
 JobRequest complete(const JobscriptArguments& arguments) {
   JobRequest request = arguments.request;
+  if (!arguments.memory.empty()) request.memory = memory_of(arguments.memory);
   if (!arguments.time.empty()) request.time = time_of("--time", arguments.time);
   if (!arguments.signal_before.empty())
     request.signal_before = arguments.signal_before == "0"
@@ -188,7 +206,7 @@ void add_resources(CLI::App& verb, JobscriptArguments& arguments) {
       ->check(CLI::Range(1L, 4096L));
   verb.add_option("-c,--cpus-per-task", request.cpus_per_task, "cores of a process")
       ->check(CLI::Range(1L, 4096L));
-  verb.add_option("--mem", request.memory, "GiB of a node's memory")->check(CLI::Range(1.0, 1e6));
+  verb.add_option("--mem", arguments.memory, "of a node: 320G (or 320), 64000M, 1T");
   verb.add_option("-p,--partition", request.partition, "partition (the first that takes the job)");
   verb.add_option("-q,--qos", request.qos, "quality of service");
   verb.add_option("-C,--constraint", request.constraint, "features that nodes must have");

@@ -68,6 +68,8 @@ TEST(Doctor, KnowsWhatAMisspeltVariableWasMeantToBe) {
       {"TORCH_NCCL_ASYNC_HANDLING", "TORCH_NCCL_ASYNC_ERROR_HANDLING"},
       {"GLOO_SOCKET_IFNAM", "GLOO_SOCKET_IFNAME"},
       {"MASTER_PRT", "MASTER_PORT"},
+      {"SLURM_CPUS_PER_TASKS", "SLURM_CPUS_PER_TASK"},
+      {"SBATCH_PARTITON", "SBATCH_PARTITION"},
       {"TROUPE_CORDINATOR", "TROUPE_COORDINATOR"}};
   for (const auto& [wrong, right] : cases) EXPECT_EQ(meant_variable(wrong), right) << wrong;
 }
@@ -78,8 +80,9 @@ TEST(Doctor, LeavesOtherVariablesAlone) {
       EXPECT_EQ(meant_variable(name), std::nullopt) << name;
       EXPECT_TRUE(name.starts_with(family.prefix)) << name;
     }
-  for (const char* name : {"PATH", "HOME", "NCCL_", "FI_X", "NCCL_SOMETHING_OF_THE_SITE",
-                           "CUDA_DIR", "OMP_FOO", "SLURM_JOB_UID", "TORCH_MY_PLUGIN", ""})
+  for (const char* name :
+       {"PATH", "HOME", "NCCL_", "FI_X", "NCCL_SOMETHING_OF_THE_SITE", "CUDA_DIR", "OMP_FOO",
+        "SLURM_JOB_UID", "SLURM_SPANK_UENV", "TORCH_MY_PLUGIN", ""})
     EXPECT_EQ(meant_variable(name), std::nullopt) << name;
   EXPECT_EQ(meant_variable("NCCL_" + std::string(100'000, 'A')), std::nullopt);
 }

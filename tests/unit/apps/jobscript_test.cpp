@@ -370,6 +370,18 @@ TEST_F(Jobscript, WritesScriptAndDefinitionIntoAFolderOnce) {
   EXPECT_THAT(refused.error, HasSubstr("--force"));
 }
 
+TEST_F(Jobscript, ReadsMemoryAsSlurmDoes) {
+  const std::string options = file("o.yaml", "model: {name: mlp}\ndata: {name: synthetic}\n");
+  const auto with = [&](const char* memory) {
+    return run({"jobscript", "--cluster", "lumi", "-t", "2h", "--mem", memory, options});
+  };
+  for (const char* memory : {"320", "320G"}) EXPECT_THAT(with(memory).out, HasSubstr("--mem=320G"));
+  EXPECT_THAT(with("1536M").out, HasSubstr("--mem=1536M"));
+  EXPECT_THAT(with("1T").out, HasSubstr("--mem=1024G"));
+  for (const char* memory : {"", "G", "-3G", "320GB", "much", "nan", "inf"})
+    EXPECT_EQ(with(memory).code == 0, std::string(memory).empty()) << memory;
+}
+
 TEST_F(Jobscript, RefusesWhatWouldBreakOutOfItsLine) {
   const std::string options = file("o.yaml", "model: {name: mlp}\ndata: {name: synthetic}\n");
   for (const char* name : {"a\n#SBATCH --nodes=9", "a b", "$(id)", "a#b"}) {
