@@ -24,7 +24,7 @@ class OutputPump {
   OutputPump(const OutputPump&) = delete;
   OutputPump& operator=(const OutputPump&) = delete;
 
-  /// A descriptor for a process to write to. `console` is 1 or 2, where lines are copied to.
+  /// A descriptor for a process to write to; lines are copied to `console`, which stays open.
   /// Throws Error (io) if the file cannot be made.
   Descriptor add(const std::filesystem::path& file, int console, std::string prefix);
 

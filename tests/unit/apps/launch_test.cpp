@@ -1,7 +1,11 @@
 #include <gmock/gmock.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
+#include <sstream>
+#include <thread>
 
 #include "apps/command.h"
 #include "apps/launch/launch_options.h"
@@ -212,6 +216,71 @@ TEST(LaunchFailure, TravelsBetweenLaunchers) {
 
 TEST(LaunchPrefix, FillsEveryMacroIn) {
   EXPECT_EQ(prefix_of("${a}-${b}${a}:${c}", {{"a", "1"}, {"b", "${a}"}}), "1-${a}1:${c}");
+}
+
+class LaunchOutput : public testing::Test {
+ protected:
+  LaunchOutput() {
+    std::string name = testing::TempDir() + "output-XXXXXX";
+    folder_ = ::mkdtemp(name.data());
+    console_ = new_file(folder_ / "console");
+  }
+  ~LaunchOutput() override { std::filesystem::remove_all(folder_); }
+
+  static void write(const Descriptor& to, const std::string& text) {
+    ASSERT_EQ(::write(to.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
+  std::string content(const char* name) const {
+    std::ifstream stream(folder_ / name);
+    return {std::istreambuf_iterator<char>(stream), {}};
+  }
+
+  std::filesystem::path folder_;
+  Descriptor console_;
+};
+
+TEST_F(LaunchOutput, KeepsLinesOfSeveralWritersApart) {
+  OutputPump pump;
+  std::vector<std::jthread> writers;
+  for (const char* name : {"a", "b", "c"})
+    writers.emplace_back([name, end = pump.add(folder_ / name, console_.get(), "<")] {
+      for (int i = 0; i < 300; ++i)
+        for (const char* part : {name, name, "\n"}) write(end, part);
+    });
+  writers.clear();
+  pump.finish();
+  std::istringstream lines(content("console"));
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count)
+    EXPECT_TRUE(line == "<aa" || line == "<bb" || line == "<cc") << line;
+  EXPECT_EQ(count, 900);
+  for (const char* name : {"a", "b", "c"}) EXPECT_EQ(content(name).size(), 900u);
+}
+
+TEST_F(LaunchOutput, EndsThoughAWriterHoldsItsEndOpen) {
+  OutputPump pump;
+  const Descriptor end = pump.add(folder_ / "file", console_.get(), "> ");
+  write(end, "one\nno end");
+  pump.finish();
+  EXPECT_EQ(content("file"), "one\nno end");
+  EXPECT_EQ(content("console"), "> one\n> no end\n");
+}
+
+TEST_F(LaunchOutput, BreaksLinesThatNeverEnd) {
+  OutputPump pump;
+  const std::string text(200'000, '\xff');
+  write(pump.add(folder_ / "file", console_.get(), ""), text);
+  pump.finish();
+  EXPECT_EQ(content("file"), text);
+  std::string console = content("console");
+  EXPECT_GE(std::count(console.begin(), console.end(), '\n'), 2);
+  std::erase(console, '\n');
+  EXPECT_EQ(console, text);
+}
+
+TEST_F(LaunchOutput, IsRefusedWhereNoFileCanBeMade) {
+  OutputPump pump;
+  EXPECT_THROW(pump.add("/proc/no/file", console_.get(), ""), Error);
 }
 
 class ErrorFile : public testing::Test {
