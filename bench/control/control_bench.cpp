@@ -1,6 +1,7 @@
 // Control messages between two processes of this host, over TCP on loopback, against ZeroMQ alone;
 // interleaved, answers checked. Prints "NAME: microseconds microseconds ..." a line, each the
-// median of many round trips.
+// median of many round trips. Each process keeps to a core of its own, where there are two: which
+// threads share a core would otherwise decide the figures.
 //
 //   control_bench [repetitions] [round trips each]
 //
@@ -11,6 +12,7 @@
 //   same without CURVE
 
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <chrono>
@@ -59,8 +61,23 @@ MemberOptions options(const std::string& endpoint, const std::string& key, int r
   return wanted;
 }
 
+/// Keeps this process to the first or second of the cores that it may use.
+void keep_to_core(int which) {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < 2) return;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (!CPU_ISSET(core, &allowed) || which-- > 0) continue;
+    cpu_set_t own;
+    CPU_ZERO(&own);
+    CPU_SET(core, &own);
+    sched_setaffinity(0, sizeof own, &own);
+    return;
+  }
+}
+
 /// The other process: a member that answers in its callback, and two plain ROUTERs.
-int echo(const std::string& endpoint, const std::string& key) {
+int echo(const std::string& endpoint, const std::string& key, const std::string& core) {
+  keep_to_core(std::stoi(core));
   auto joined = Member::join(options(endpoint, key, 1));
   if (!joined) fail(joined.error().what());
   Member& member = *joined.value();
@@ -158,7 +175,8 @@ int measure(int repetitions, int count) {
   wanted.run = "bench";
   wanted.size = 2;
   auto coordinator = std::move(Coordinator::start(wanted).value());
-  const Child other({"echo", coordinator->endpoint(), key.text()});
+  const Child other({"echo", coordinator->endpoint(), key.text(), "1"});
+  keep_to_core(0);  // what is started from here on
   auto joined = Member::join(options(coordinator->endpoint(), key.text(), 0));
   if (!joined) fail(joined.error().what());
   HandlerTrips trips(*joined.value());
@@ -191,7 +209,8 @@ int measure(int repetitions, int count) {
 
 int main(int count, char** words) {
   const std::vector<std::string> arguments(words + 1, words + count);
-  if (arguments.size() == 3 && arguments[0] == "echo") return echo(arguments[1], arguments[2]);
+  if (arguments.size() == 4 && arguments[0] == "echo")
+    return echo(arguments[1], arguments[2], arguments[3]);
   const int repetitions = arguments.empty() ? 7 : std::atoi(arguments[0].c_str());
   const int trips = arguments.size() < 2 ? 2000 : std::atoi(arguments[1].c_str());
   if (repetitions < 1 || trips < 1) fail("usage: control_bench [repetitions] [round trips each]");

@@ -17,6 +17,8 @@ constexpr std::chrono::milliseconds search_interval{200};
 }  // namespace
 
 void MemberLoop::take_events() {
+  if (!events_unread_) return;
+  events_unread_ = false;
   SocketEvents::Event event;
   while (events_->next(event)) switch (event.what) {
       case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
@@ -47,6 +49,8 @@ void MemberLoop::take_events() {
 }
 
 void MemberLoop::take_coordinator() {
+  if (!coordinator_unread_) return;
+  coordinator_unread_ = false;
   std::vector<zmq::message_t> parts;
   while (phase_ != Phase::left && phase_ != Phase::failed && receive_parts(*coordinator_, parts)) {
     for (const zmq::message_t& part : parts) {

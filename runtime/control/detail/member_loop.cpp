@@ -2,9 +2,11 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 
 #include "runtime/control/detail/coordinator_loop.h"
 #include "runtime/control/interface.h"
@@ -38,6 +40,7 @@ MemberLoop::MemberLoop(const MemberOptions& options)
       heartbeat_(heartbeat_interval(options.timeout)),
       coordinator_session_(std::make_unique<Session>([this](const std::string& frame) {
         coordinator_->send(zmq::buffer(frame), zmq::send_flags::dontwait);
+        coordinator_unread_ = true;
       })) {
   if (options_.host.empty()) options_.host = host_name();
   router_.set(zmq::sockopt::router_handover, true);
@@ -69,6 +72,7 @@ void MemberLoop::connect_coordinator(const std::string& endpoint) {
   events_.emplace(messaging_->zmq(), *coordinator_, watched_events);
   coordinator_->connect(endpoint);
   coordinator_endpoint_ = endpoint;
+  coordinator_unread_ = events_unread_ = true;
 }
 
 void MemberLoop::send_join() {
@@ -112,24 +116,26 @@ void MemberLoop::run() {
   fail_requests(Error(ErrorCode::peer_lost, "this process has left the world"));
 }
 
+/// Sleeps on the descriptors themselves: zmq::poll asks every socket twice, which a round trip
+/// would feel.
 void MemberLoop::wait() {
-  std::array<zmq::pollitem_t, 5> items{{{nullptr, wakeup_.fd(), ZMQ_POLLIN, 0},
-                                        {coordinator_->handle(), 0, ZMQ_POLLIN, 0},
-                                        {events_->socket().handle(), 0, ZMQ_POLLIN, 0},
-                                        {router_.handle(), 0, ZMQ_POLLIN, 0},
-                                        {nullptr, -1, ZMQ_POLLOUT, 0}}};
+  std::array<pollfd, 5> items{{{wakeup_.fd(), POLLIN, 0},
+                               {coordinator_->get(zmq::sockopt::fd), POLLIN, 0},
+                               {events_->socket().get(zmq::sockopt::fd), POLLIN, 0},
+                               {router_.get(zmq::sockopt::fd), POLLIN, 0},
+                               {probe_ ? probe_->fd() : -1, POLLOUT, 0}}};
   // Peers may know of the world before this process does: what they send waits for the welcome.
-  std::size_t count = phase_ == Phase::joining ? 3 : 4;
+  const bool reads_peers = phase_ != Phase::joining;
+  if (!reads_peers) items[3].fd = -1;
   auto until = last_maintenance_ + (busy_ ? Clock::duration(Session::tick) : heartbeat_);
-  if (probe_) {
-    until = std::min(until, probe_->next_look());
-    if (probe_->fd() >= 0) {
-      items[count] = {nullptr, probe_->fd(), ZMQ_POLLOUT, 0};
-      ++count;
-    }
-  }
+  if (probe_) until = std::min(until, probe_->next_look());
+  const bool unread = coordinator_unread_ || events_unread_ || (router_unread_ && reads_peers);
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
-  zmq::poll(items.data(), count, std::max(left, std::chrono::milliseconds(0)));
+  const int time = unread ? 0 : static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+  if (::poll(items.data(), items.size(), time) <= 0) return;
+  coordinator_unread_ = coordinator_unread_ || items[1].revents != 0;
+  events_unread_ = events_unread_ || items[2].revents != 0;
+  router_unread_ = router_unread_ || items[3].revents != 0;
 }
 
 void MemberLoop::post(Task task) {

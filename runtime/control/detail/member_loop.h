@@ -136,6 +136,11 @@ class MemberLoop {
   std::optional<std::uint64_t> leave_request_;
   bool leave_sent_ = false;
   bool busy_ = true;
+  /// Whether a socket may hold something although its descriptor is quiet: sending on a socket
+  /// takes in what its descriptor has announced.
+  bool coordinator_unread_ = true;
+  bool events_unread_ = true;
+  bool router_unread_ = true;
   Clock::time_point last_round_ = Clock::now();
   Clock::time_point last_heartbeat_{};
   Clock::time_point last_maintenance_{};

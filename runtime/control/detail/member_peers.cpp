@@ -19,6 +19,7 @@ MemberLoop::Peer& MemberLoop::peer(int rank) {
       const std::string route = route_of(sessions_[static_cast<std::size_t>(rank)]);
       router_.send(zmq::buffer(route), zmq::send_flags::sndmore | zmq::send_flags::dontwait);
       router_.send(zmq::buffer(frame), zmq::send_flags::dontwait);
+      router_unread_ = true;
     });
   return peer;
 }
@@ -59,13 +60,19 @@ void MemberLoop::drain(Peer& peer) {
 }
 
 void MemberLoop::take_peers() {
-  constexpr int most_at_once = 1000;
+  if (!router_unread_) return;
+  constexpr int most_at_once = 1000;  // then timers and commands get their turn
   std::vector<zmq::message_t> parts;
-  for (int i = 0; i < most_at_once && receive_parts(router_, parts); ++i)
+  for (int i = 0; i < most_at_once; ++i) {
+    if (!receive_parts(router_, parts)) {
+      router_unread_ = false;
+      return;
+    }
     if (parts.size() == 2)
       take_frame(parts[1].to_string_view());
     else
       ++counters_.malformed;
+  }
 }
 
 /// Whether the envelope comes from this world, and from the very process that holds its rank there.

@@ -82,12 +82,14 @@ TEST(ControlBroken, TheCoordinatorsConnectionsMayBreakWithoutAnybodyBeingLost) {
   std::vector<Inbox> inboxes(2);
   TestWorld world(2);
   for (std::size_t rank = 0; rank < 2; ++rank) inboxes[rank].listen(*world.members[rank]);
+  int broken = 0;
   for (int round = 0; round < 10; ++round) {
     std::vector<std::jthread> threads;
     for (auto& member : world.members)
       threads.emplace_back([&] { EXPECT_TRUE(member->barrier("round")); });
-    EXPECT_GT(break_connections(port_of(world.coordinator->endpoint())), 0);
+    broken += break_connections(port_of(world.coordinator->endpoint()));
   }
+  EXPECT_GT(broken, 0);
   for (const Inbox& inbox : inboxes) EXPECT_TRUE(inbox.losses().empty());
 }
 
