@@ -196,7 +196,7 @@ Findings check_limits(const Machine& machine) {
         "ulimit -l unlimited, by the administrators if it is refused");
   if (machine.several_nodes() && !machine.clock_synchronised)
     add(Severity::warning, "the clock of this node is not synchronised with others",
-        "nothing of a run depends on it, but times in logs do");
+        "ask the administrators; no result depends on it, but the times in logs do");
   return findings;
 }
 

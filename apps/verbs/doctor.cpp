@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -63,21 +64,32 @@ void print_json(const Machine& machine, const Findings& findings, bool fails) {
              document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
-/// In a world of several nodes every line says whose it is.
+std::string counted(std::ptrdiff_t count, const char* thing) {
+  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
+}
+
+/// In a world of several nodes every line says whose it is, and all come in one write, so that
+/// those of two nodes do not mix.
 void print_lines(const Machine& machine, const Findings& findings) {
-  const std::string prefix = machine.several_nodes() ? machine.host + ": " : "";
+  std::string prefix;
+  if (machine.several_nodes()) {
+    const auto node = static_cast<std::size_t>(std::max(0, machine.world->node));
+    prefix =
+        (node < machine.world->hosts.size() ? machine.world->hosts[node] : machine.host) + ": ";
+  }
+  std::string text;
   for (const Finding& finding : findings)
-    fmt::print("{}{}: {}: {}; try: {}\n", prefix, name_of(finding.severity), finding.check,
-               finding.message, finding.remedy);
+    text += fmt::format("{}{}: {}: {}; try: {}\n", prefix, name_of(finding.severity), finding.check,
+                        finding.message, finding.remedy);
   const auto errors = std::count_if(findings.begin(), findings.end(), [](const Finding& finding) {
     return finding.severity == Finding::Severity::error;
   });
-  if (findings.empty())
-    fmt::print("{}nothing found\n", prefix);
-  else
-    fmt::print("{}{} error{}, {} warning{}\n", prefix, errors, errors == 1 ? "" : "s",
-               findings.size() - static_cast<std::size_t>(errors),
-               findings.size() - static_cast<std::size_t>(errors) == 1 ? "" : "s");
+  text += findings.empty() ? fmt::format("{}nothing found\n", prefix)
+                           : fmt::format("{}{}, {}\n", prefix, counted(errors, "error"),
+                                         counted(std::ssize(findings) - errors, "warning"));
+  std::fflush(stdout);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
 }
 
 int doctor(const DoctorArguments& arguments) {
