@@ -46,6 +46,15 @@ Addresses resolve(const std::string& host) {
   return {found, freeaddrinfo};
 }
 
+/// The addresses behind a name, IPv4 first: "localhost" often has both, and ports are bound to one.
+std::vector<const addrinfo*> preferred(const Addresses& found) {
+  std::vector<const addrinfo*> order;
+  for (const int family : {AF_INET, AF_INET6})
+    for (const addrinfo* entry = found.get(); entry != nullptr; entry = entry->ai_next)
+      if (entry->ai_family == family) order.push_back(entry);
+  return order;
+}
+
 /// The local address of a datagram socket connected to `target`; empty if nothing leads there.
 std::string local_address(const addrinfo& target) {
   const int fd = socket(target.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -92,10 +101,16 @@ std::string address_of_interface(const std::string& name) {
 
 std::string address_towards(const std::string& host) {
   const Addresses targets = resolve(host);
-  for (const addrinfo* target = targets.get(); target != nullptr; target = target->ai_next)
+  for (const addrinfo* target : preferred(targets))
     if (std::string address = local_address(*target); !address.empty()) return address;
   throw Error(ErrorCode::io, fmt::format("no network leads from {} to '{}'", host_name(), host),
               "check the name of the coordinator's host, or set parallel.interface");
+}
+
+std::string address_of_host(const std::string& host) {
+  const Addresses targets = resolve(host);
+  const addrinfo* first = preferred(targets).at(0);
+  return text_of(first->ai_addr, first->ai_addrlen);
 }
 
 std::string host_identity() {

@@ -118,6 +118,9 @@ class CoordinatorLoop {
 /// How often signs of life are given: often enough that losing a few is not a loss.
 Clock::duration heartbeat_interval(std::chrono::milliseconds timeout);
 
+/// A loop that took longer than this for one round was stopped itself, and has not listened.
+Clock::duration longest_round(std::chrono::milliseconds timeout);
+
 /// A number that no other process draws.
 std::uint64_t random_session();
 

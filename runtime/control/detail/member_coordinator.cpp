@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "runtime/control/detail/coordinator_loop.h"
 #include "runtime/control/detail/member_loop.h"
 
 namespace troupe::control {
@@ -27,8 +28,7 @@ void MemberLoop::take_events() {
         break;
       case ZMQ_EVENT_DISCONNECTED:
         if (greeted_ && phase_ == Phase::in)
-          if (const auto at = parse_endpoint(coordinator_endpoint_))
-            probe_ = std::make_unique<Probe>(at->host, at->port);
+          probe_ = std::make_unique<Probe>(coordinator_at_.host, coordinator_at_.port);
         if (!greeted_) ++closed_doors_;
         greeted_ = false;
         break;
@@ -141,8 +141,7 @@ void MemberLoop::lose_coordinator(const std::string& reason) {
   if (coordinator_lost_ || phase_ != Phase::in) return;
   coordinator_lost_ = true;
   probe_.reset();
-  const auto at = parse_endpoint(coordinator_endpoint_);
-  const PeerLost lost{PeerLost::coordinator, at ? at->host : std::string(), 0, reason};
+  const PeerLost lost{PeerLost::coordinator, coordinator_at_.host, 0, reason};
   fail_requests(Error(ErrorCode::peer_lost, to_string(lost)));
   if (on_lost_)
     on_lost_(lost);
@@ -193,7 +192,7 @@ void MemberLoop::look_at_probe(Clock::time_point now) {
 
 void MemberLoop::look_at_clock(Clock::time_point now) {
   // A process that was stopped itself must not take that for the silence of the others.
-  if (now - last_round_ > options_.timeout / 4) forgive_until_ = now + options_.timeout;
+  if (now - last_round_ > longest_round(options_.timeout)) forgive_until_ = now + options_.timeout;
   last_round_ = now;
   const Clock::duration step = busy_ ? Clock::duration(Session::tick) : heartbeat_;
   if (now - last_maintenance_ >= step) maintain(now);

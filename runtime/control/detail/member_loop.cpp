@@ -18,14 +18,16 @@ constexpr int watched_events =
     ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
     ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
 
+HostAndPort place_of(const std::string& endpoint) {
+  if (auto place = parse_endpoint(endpoint)) return *place;
+  throw Error(ErrorCode::bad_options,
+              fmt::format("'{}' is not where a coordinator can be", endpoint),
+              "write it as tcp://HOST:PORT");
+}
+
 std::string listen_address(const MemberOptions& options) {
-  if (!options.interface.empty()) return address_of_interface(options.interface);
-  const auto target = parse_endpoint(options.coordinator);
-  if (!target)
-    throw Error(ErrorCode::bad_options,
-                fmt::format("'{}' is not where a coordinator can be", options.coordinator),
-                "write it as tcp://HOST:PORT");
-  return address_towards(target->host);
+  return options.interface.empty() ? address_towards(place_of(options.coordinator).host)
+                                   : address_of_interface(options.interface);
 }
 
 }  // namespace
@@ -68,9 +70,11 @@ void MemberLoop::connect_coordinator(const std::string& endpoint) {
   coordinator_.reset();
   coordinator_ = messaging_->client(zmq::socket_type::dealer, options_.key);
   coordinator_->set(zmq::sockopt::routing_id, route_of(own_session_));
-  coordinator_->set(zmq::sockopt::ipv6, endpoint.find('[') != std::string::npos);
+  coordinator_at_ = place_of(endpoint);
+  coordinator_at_.host = address_of_host(coordinator_at_.host);
+  coordinator_->set(zmq::sockopt::ipv6, coordinator_at_.host.find(':') != std::string::npos);
   events_.emplace(messaging_->zmq(), *coordinator_, watched_events);
-  coordinator_->connect(endpoint);
+  coordinator_->connect(tcp_endpoint(coordinator_at_.host, coordinator_at_.port));
   coordinator_endpoint_ = endpoint;
   coordinator_unread_ = events_unread_ = true;
 }

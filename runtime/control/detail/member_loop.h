@@ -103,7 +103,8 @@ class MemberLoop {
   Clock::duration heartbeat_;
   std::atomic<std::thread::id> thread_{};
 
-  std::string coordinator_endpoint_;
+  std::string coordinator_endpoint_;  ///< as it was told
+  HostAndPort coordinator_at_;        ///< its address
   std::optional<zmq::socket_t> coordinator_;
   std::optional<SocketEvents> events_;
   std::unique_ptr<Session> coordinator_session_;

@@ -1,0 +1,210 @@
+// The coordinator's members: who comes in, who serves and is served, who leaves or is lost.
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/control/detail/coordinator_loop.h"
+
+namespace troupe::control {
+
+/// From somebody who thinks to be known here.
+void CoordinatorLoop::take_lost(const std::string& route, const wire::Envelope& envelope) {
+  if (envelope.generation() == 0 && envelope.has_pulse()) {
+    // Its join was lost with a connection, or went to another place: nothing of it is acknowledged.
+    wire::Envelope answer;
+    answer.mutable_echo()->set_id(envelope.pulse().id());
+    return send_once(route, answer);
+  }
+  refuse(route, refusal(wire::Refused::GENERATION,
+                        "the world that this process belonged to has ended", "start it again"));
+}
+
+void CoordinatorLoop::take_stranger(const std::string& route, const wire::Envelope& envelope,
+                                    int fd) {
+  const wire::Join& join = envelope.join();
+  if (envelope.sequence() != 1) return;  // its refusal was lost: the join itself comes again
+  const bool is_later = join.restart() > restart_;
+  if (!seats_.empty() && join.restart() < restart_)
+    return refuse(route, refusal(wire::Refused::GENERATION,
+                                 fmt::format("process {} on {} belongs to restart {} of the job, "
+                                             "which is now at restart {}",
+                                             join.pid(), join.host(), join.restart(), restart_),
+                                 "end it"));
+  if (is_later && !seats_.empty()) supersede(join.restart());
+  bool ended = false;
+  {
+    const std::lock_guard lock(mutex_);
+    ended = ended_;
+  }
+  if (ended) begin_generation();
+  if (auto refused = roster_.admit(join, envelope.session()))
+    return refuse(route, std::move(*refused));
+  if (seats_.empty()) first_join_ = Clock::now();
+  restart_ = join.restart();
+  auto seat = std::make_unique<Seat>();
+  seat->route = route;
+  seat->id = envelope.session();
+  seat->join = join;
+  seat->fd = fd;
+  seat->session = std::make_unique<Session>(
+      [this, route](const std::string& frame) { transmit(route, frame); });
+  Seat& taken = *(seats_[route] = std::move(seat));
+  {
+    const std::lock_guard lock(mutex_);
+    taken.session->receive(stamp(), envelope, counters_, Clock::now());
+  }
+  busy_ = true;
+  if (roster_.is_whole()) form_world();
+}
+
+/// The launcher has started all processes again: those of before have no place any more.
+void CoordinatorLoop::supersede(std::uint32_t restart) {
+  for (const auto& [route, seat] : seats_)
+    if (seat->is_here())
+      refuse(route,
+             refusal(wire::Refused::GENERATION,
+                     fmt::format("restart {} of the job has begun", restart), "end this one"));
+  begin_generation();
+}
+
+/// Everything about the former world is forgotten, but the ranks that were chosen here.
+void CoordinatorLoop::begin_generation() {
+  seats_.clear();
+  by_rank_.clear();
+  departed_.clear();
+  roster_.clear();
+  board_.clear();
+  const std::lock_guard lock(mutex_);
+  if (whole_) ++generation_;
+  whole_ = false;
+  ended_ = false;
+}
+
+void CoordinatorLoop::form_world() {
+  const auto sessions = roster_.assign();
+  const wire::Welcome welcome = roster_.welcome(sessions);
+  std::unordered_map<std::uint64_t, Seat*> by_session;
+  for (const auto& [route, seat] : seats_) by_session[seat->id] = seat.get();
+  whole_ = true;
+  by_rank_.resize(sessions.size());
+  for (std::size_t rank = 0; rank < sessions.size(); ++rank) {
+    Seat& seat = *by_session.at(sessions[rank]);
+    seat.rank = static_cast<int>(rank);
+    seat.state = State::in;
+    by_rank_[rank] = &seat;
+    wire::Envelope envelope;
+    *envelope.mutable_welcome() = welcome;
+    envelope.mutable_welcome()->set_rank(static_cast<std::uint32_t>(rank));
+    seat.session->send(stamp(), envelope, Clock::now());
+  }
+}
+
+void CoordinatorLoop::take_member(Seat& seat, wire::Envelope& envelope) {
+  if (seat.state == State::lost)
+    return refuse(seat.route, refusal(wire::Refused::LOST,
+                                      "the other processes were told that this one is lost",
+                                      "end it: its place may have been taken"));
+  // Signs of life and the join itself may still come from before the welcome arrived.
+  const bool is_early = envelope.generation() == 0 &&
+                        (envelope.has_join() || envelope.has_pulse() || envelope.has_echo());
+  const bool is_leaving = envelope.has_leave() && seat.state == State::joining;
+  bool is_next = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (envelope.generation() != generation_ && !is_early && !is_leaving) {
+      ++counters_.stale;
+      return;
+    }
+    is_next = seat.session->receive(stamp(), envelope, counters_, Clock::now());
+  }
+  busy_ = busy_ || !seat.session->is_quiet();
+  if (is_next) serve(seat, envelope);
+}
+
+void CoordinatorLoop::serve(Seat& seat, wire::Envelope& envelope) {
+  if (envelope.has_leave()) return leave(seat, envelope.leave().id());
+  if (seat.state != State::in) return;
+  const int rank = seat.rank;
+  busy_ = true;
+  if (envelope.has_put())
+    board_.put({rank, envelope.put().id()}, envelope.put().key(),
+               std::move(*envelope.mutable_put()->mutable_value()));
+  else if (envelope.has_get() && envelope.get().cancel())
+    board_.cancel({rank, envelope.get().id()}, envelope.get().key());
+  else if (envelope.has_get())
+    board_.get({rank, envelope.get().id()}, envelope.get().key());
+  else if (envelope.has_arrive())
+    board_.arrive({rank, envelope.arrive().id()}, envelope.arrive().barrier(), options_.size);
+  else if (envelope.has_report())
+    report_lost(static_cast<int>(envelope.report().rank()), envelope.report().reason());
+}
+
+void CoordinatorLoop::leave(Seat& seat, std::uint64_t request) {
+  if (seat.state == State::joining) {
+    roster_.withdraw(seat.id);
+    seats_.erase(seat.route);
+    return;
+  }
+  wire::Envelope envelope;
+  envelope.mutable_answer()->set_id(request);
+  seat.session->send(stamp(), envelope, Clock::now());
+  seat.state = State::left;
+  departed_.push_back(seat.rank);
+  busy_ = true;
+  board_.close_barriers(fmt::format("rank {} on {} has left", seat.rank, seat.join.host()));
+  end_if_empty();
+}
+
+void CoordinatorLoop::report_lost(int rank, const std::string& reason) {
+  if (rank < 0 || rank >= static_cast<int>(by_rank_.size())) return;
+  lose(*by_rank_[static_cast<std::size_t>(rank)], reason);
+}
+
+void CoordinatorLoop::lose(Seat& seat, const std::string& reason) {
+  if (seat.state == State::joining) {
+    roster_.withdraw(seat.id);
+    const std::string route = seat.route;
+    seats_.erase(route);
+    return;
+  }
+  if (seat.state != State::in) return;
+  seat.state = State::lost;
+  seat.probe.reset();
+  refuse(seat.route,
+         refusal(wire::Refused::LOST,
+                 fmt::format("the other processes were told that this one is lost: {}", reason),
+                 "end it: its place may have been taken"));
+  tell_gone({seat.rank}, false, reason);
+  board_.close(fmt::format("rank {} on {} (process {}) is lost: {}", seat.rank, seat.join.host(),
+                           seat.join.pid(), reason));
+  end_if_empty();
+}
+
+void CoordinatorLoop::tell_gone(const std::vector<int>& ranks, bool left,
+                                const std::string& reason) {
+  const auto now = Clock::now();
+  for (Seat* other : by_rank_) {
+    if (other->state != State::in) continue;
+    wire::Envelope envelope;
+    for (const int rank : ranks)
+      envelope.mutable_gone()->add_rank(static_cast<std::uint32_t>(rank));
+    envelope.mutable_gone()->set_left(left);
+    envelope.mutable_gone()->set_reason(reason);
+    other->session->send(stamp(), envelope, now);
+  }
+  busy_ = true;
+}
+
+void CoordinatorLoop::end_if_empty() {
+  if (std::any_of(by_rank_.begin(), by_rank_.end(), [](Seat* seat) { return seat->is_here(); }))
+    return;
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  ended_changed_.notify_all();
+}
+
+}  // namespace troupe::control
