@@ -34,46 +34,60 @@ bool Arena::could_hold(std::size_t bytes) const {
   return bytes <= limit_ && segment_bytes(stride_of(bytes)) <= limit_;
 }
 
+Block Arena::Class::block(std::size_t index) const {
+  return {segments[index / blocks_each()], index % blocks_each() * stride, 0};
+}
+
+std::optional<Block> Arena::Class::find(std::size_t begin, std::size_t count) const {
+  for (std::size_t step = 0; step < count; ++step) {
+    Block found = block((begin + step) % blocks());
+    if (found.header().holders.load(std::memory_order_acquire) == 0) return found;
+  }
+  return std::nullopt;
+}
+
+/// One of the first, which are still in the caches, else one of the next in turn. With thousands
+/// under way a search through all of them would cost more than another segment.
+std::optional<Block> Arena::find_soon(Class& blocks) {
+  constexpr std::size_t first = 64, further = 64;
+  if (auto found = blocks.find(0, std::min(first, blocks.blocks()))) return found;
+  if (blocks.blocks() <= first) return std::nullopt;
+  auto found = blocks.find(blocks.next, further);
+  blocks.next = (blocks.next + further) % blocks.blocks();
+  return found;
+}
+
 std::optional<Block> Arena::allocate(std::size_t bytes, std::uint32_t holders, bool beyond_limit) {
-  const std::size_t stride = stride_of(bytes);
+  const std::size_t stride = stride_of(bytes), size = segment_bytes(stride);
   const std::lock_guard lock(mutex_);
-  std::vector<Slab>& slabs = slabs_[stride];
-  const auto take = [&](const Slab& slab, std::size_t index) {
-    Block block{slab.segment, index * slab.stride, 0};
-    block.use = block.header().use.fetch_add(1, std::memory_order_relaxed) + 1;
-    block.header().holders.store(holders, std::memory_order_relaxed);
-    return block;
-  };
-  // The first free one: a block just used again is still in the caches.
-  for (const Slab& slab : slabs)
-    for (std::size_t index = 0; index < slab.blocks; ++index) {
-      const Block block{slab.segment, index * stride, 0};
-      if (block.header().holders.load(std::memory_order_acquire) == 0) return take(slab, index);
-    }
-  const std::size_t size = segment_bytes(stride);
-  if (!beyond_limit && !make_room(size)) return std::nullopt;
-  slabs.push_back({std::make_shared<Segment>(Segment{next_number_++, SharedMemory::create(size)}),
-                   stride, size / stride});
-  mapped_ += size;
-  return take(slabs.back(), 0);
+  Class& blocks = classes_[stride];
+  blocks.stride = stride;
+  std::optional<Block> found = find_soon(blocks);
+  if (!found && !beyond_limit && mapped_ + size > limit_) found = blocks.find(0, blocks.blocks());
+  if (!found && (beyond_limit || make_room(size))) {
+    blocks.segments.push_back(
+        std::make_shared<Segment>(Segment{next_number_++, SharedMemory::create(size)}));
+    mapped_ += size;
+    found = blocks.block(blocks.blocks() - blocks.blocks_each());
+  }
+  if (!found) return std::nullopt;
+  found->use = found->header().use.fetch_add(1, std::memory_order_relaxed) + 1;
+  found->header().holders.store(holders, std::memory_order_relaxed);
+  return found;
 }
 
-bool Arena::unused(const Slab& slab) {
-  for (std::size_t index = 0; index < slab.blocks; ++index)
-    if (Block{slab.segment, index * slab.stride, 0}.header().holders.load(
-            std::memory_order_acquire) != 0)
-      return false;
-  return true;
-}
-
-/// Gives up segments of other sizes that nobody uses until `bytes` more are within the limit.
+/// Gives up segments that nobody uses until `bytes` more are within the limit.
 bool Arena::make_room(std::size_t bytes) {
-  for (auto& [stride, slabs] : slabs_) {
-    for (std::size_t index = slabs.size(); index-- > 0 && mapped_ + bytes > limit_;) {
-      if (!unused(slabs[index])) continue;
-      retired_.push_back(slabs[index].segment->number);
-      mapped_ -= slabs[index].segment->memory->bytes();
-      slabs.erase(slabs.begin() + static_cast<std::ptrdiff_t>(index));
+  for (auto& [stride, blocks] : classes_) {
+    const std::size_t each = segment_bytes(stride) / stride;
+    for (std::size_t index = blocks.segments.size(); index-- > 0 && mapped_ + bytes > limit_;) {
+      std::size_t free = 0;
+      while (free < each && blocks.find(index * each + free, 1)) ++free;
+      if (free < each) continue;
+      retired_.push_back(blocks.segments[index]->number);
+      mapped_ -= blocks.segments[index]->memory->bytes();
+      blocks.segments.erase(blocks.segments.begin() + static_cast<std::ptrdiff_t>(index));
+      blocks.next = 0;
     }
   }
   return mapped_ + bytes <= limit_;

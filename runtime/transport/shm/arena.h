@@ -64,18 +64,25 @@ class Arena {
   bool has_retired() const;
 
  private:
-  struct Slab {
-    std::shared_ptr<const Segment> segment;
-    std::size_t stride = 0, blocks = 0;
+  /// Segments of one stride, all of the same size.
+  struct Class {
+    std::vector<std::shared_ptr<const Segment>> segments;
+    std::size_t stride = 0;
+    std::size_t next = 0;  ///< where the search goes on beyond the first blocks
+
+    std::size_t blocks_each() const { return segment_bytes(stride) / stride; }
+    std::size_t blocks() const { return segments.size() * blocks_each(); }
+    Block block(std::size_t index) const;
+    std::optional<Block> find(std::size_t begin, std::size_t count) const;
   };
   static std::size_t stride_of(std::size_t bytes);
   static std::size_t segment_bytes(std::size_t stride);
-  static bool unused(const Slab& slab);
+  static std::optional<Block> find_soon(Class& blocks);
   bool make_room(std::size_t bytes);
 
   const std::size_t limit_;
   mutable std::mutex mutex_;
-  std::map<std::size_t, std::vector<Slab>> slabs_;  ///< by stride
+  std::map<std::size_t, Class> classes_;  ///< by stride
   std::size_t mapped_ = 0;
   std::uint32_t next_number_ = 0;
   std::vector<std::uint32_t> retired_;
