@@ -52,7 +52,7 @@ void become(const ChildOptions& options, const Prepared& prepared, pid_t parent)
   }
   if (!options.cpus.empty()) bind_to(options.cpus);
   for (int number = 1; number < NSIG; ++number)
-    if (number != SIGKILL && number != SIGSTOP) ::signal(number, SIG_DFL);
+    if (number != SIGHUP && number != SIGKILL && number != SIGSTOP) ::signal(number, SIG_DFL);
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);

@@ -42,8 +42,13 @@ class Signals {
  public:
   Signals() {
     ::sigemptyset(&set_);
-    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD})
+    for (const int number : {SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD})
       ::sigaddset(&set_, number);
+    // Under nohup the end of the terminal is not to be the end of the run.
+    struct sigaction hangup {};
+    ::sigaction(SIGHUP, nullptr, &hangup);
+    if (hangup.sa_handler != SIG_IGN) ::sigaddset(&set_, SIGHUP);
+    ::signal(SIGCHLD, SIG_DFL);  // ignored, it would take the children's endings with it
     ::pthread_sigmask(SIG_BLOCK, &set_, nullptr);
     ::signal(SIGPIPE, SIG_IGN);
     descriptor_.reset(::signalfd(-1, &set_, SFD_CLOEXEC | SFD_NONBLOCK));

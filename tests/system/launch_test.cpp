@@ -252,7 +252,8 @@ TEST_F(Launch, TellsWhatTheFailingProcessSaid) {
 TEST_F(Launch, LooksBehindAFailureThatFollowsFromAnother) {
   // Rank 0 sees that its peer is gone before the launcher sees the peer's end.
   const auto ran = run({"--nproc-per-node", "2"},
-                       "trap '' TERM; [ $RANK = 1 ] && { sleep 0.3; kill -9 $$; }; printf "
+                       "[ $RANK = 1 ] && { trap '' TERM; touch deaf; sleep 0.3; kill -9 $$; }; "
+                       "while [ ! -f deaf ]; do sleep 0.01; done; printf "
                        "'{\"message\": {\"message\": \"rank 1 is lost\", \"extraInfo\": "
                        "{\"kind\": \"peer_lost\"}}}' > $TORCHELASTIC_ERROR_FILE; exit 1");
   EXPECT_EQ(ran.exit_code, 137);
@@ -293,6 +294,16 @@ TEST_F(Launch, PassesSignalsOn) {
       fs::remove(root_ / (std::string("ready.") + rank));
     }
   }
+}
+
+TEST_F(Launch, SurvivesTheEndOfTheTerminalUnderNohup) {
+  auto command = words({}, "echo > ready; while [ ! -f go ]; do sleep 0.01; done; exit 3");
+  command.insert(command.begin(), {"/bin/sh", "-c", "trap '' HUP; exec \"$@\"", "sh"});
+  Running launcher(command);
+  number_in("ready");
+  launcher.signal(SIGHUP);
+  std::ofstream(root_ / "go") << "\n";
+  EXPECT_EQ(launcher.wait(), 3);
 }
 
 TEST_F(Launch, EndsAsTheSignalWhereProcessesDoNotHandleIt) {
