@@ -66,6 +66,7 @@ class CoordinatorLoop {
   void send_once(const std::string& route, wire::Envelope& envelope);
   void take_lost(const std::string& route, const wire::Envelope& envelope);
   void take_stranger(const std::string& route, const wire::Envelope& envelope, int fd);
+  void make_room(std::uint32_t rank_plus_one);
   void supersede(std::uint32_t restart);
   void take_member(Seat& seat, wire::Envelope& envelope);
   void serve(Seat& seat, wire::Envelope& envelope);

@@ -39,6 +39,7 @@ void CoordinatorLoop::take_stranger(const std::string& route, const wire::Envelo
     ended = ended_;
   }
   if (ended) begin_generation();
+  make_room(join.rank());
   if (auto refused = roster_.admit(join, envelope.session()))
     return refuse(route, std::move(*refused));
   if (seats_.empty()) first_join_ = Clock::now();
@@ -57,6 +58,16 @@ void CoordinatorLoop::take_stranger(const std::string& route, const wire::Envelo
   }
   busy_ = true;
   if (roster_.is_whole()) form_world();
+}
+
+/// A process whose connection has broken while it waited for the world to be whole does not keep
+/// its rank from its replacement.
+void CoordinatorLoop::make_room(std::uint32_t rank_plus_one) {
+  take_events();
+  for (const auto& [route, seat] : seats_)
+    if (seat->state == State::joining && seat->probe && rank_plus_one != 0 &&
+        seat->join.rank() == rank_plus_one)
+      return lose(*seat, {});
 }
 
 /// The launcher has started all processes again: those of before have no place any more.
@@ -109,11 +120,10 @@ void CoordinatorLoop::take_member(Seat& seat, wire::Envelope& envelope) {
   // Signs of life and the join itself may still come from before the welcome arrived.
   const bool is_early = envelope.generation() == 0 &&
                         (envelope.has_join() || envelope.has_pulse() || envelope.has_echo());
-  const bool is_leaving = envelope.has_leave() && seat.state == State::joining;
   bool is_next = false;
   {
     const std::lock_guard lock(mutex_);
-    if (envelope.generation() != generation_ && !is_early && !is_leaving) {
+    if (envelope.generation() != generation_ && !is_early) {
       ++counters_.stale;
       return;
     }
@@ -124,8 +134,8 @@ void CoordinatorLoop::take_member(Seat& seat, wire::Envelope& envelope) {
 }
 
 void CoordinatorLoop::serve(Seat& seat, wire::Envelope& envelope) {
-  if (envelope.has_leave()) return leave(seat, envelope.leave().id());
   if (seat.state != State::in) return;
+  if (envelope.has_leave()) return leave(seat, envelope.leave().id());
   const int rank = seat.rank;
   busy_ = true;
   if (envelope.has_put())
@@ -142,11 +152,6 @@ void CoordinatorLoop::serve(Seat& seat, wire::Envelope& envelope) {
 }
 
 void CoordinatorLoop::leave(Seat& seat, std::uint64_t request) {
-  if (seat.state == State::joining) {
-    roster_.withdraw(seat.id);
-    seats_.erase(seat.route);
-    return;
-  }
   wire::Envelope envelope;
   envelope.mutable_answer()->set_id(request);
   seat.session->send(stamp(), envelope, Clock::now());
