@@ -41,6 +41,7 @@ class CheckpointWriter final : public Actor {
   ActionLabel act() override;
   void on_commit(const Commit& commit) override;
   bool holds_run_open() const override { return true; }
+  bool takes_snapshots() const override { return true; }
   FiringRules firing_rules() const override { return {}; }  // at the rate of checkpoints
 
  private:

@@ -91,6 +91,8 @@ class Actor {
   virtual bool votes() const { return false; }
   /// True if the run may end only after this actor called `finish`.
   virtual bool holds_run_open() const { return false; }
+  /// True if it is told by accept_snapshots() when the next snapshot may be taken.
+  virtual bool takes_snapshots() const { return false; }
   /// True if the run must begin the step again when this actor dies, since others cannot give it
   /// back what it had collected.
   virtual bool needs_whole_step() const { return false; }
@@ -126,7 +128,8 @@ class Actor {
   void tell(std::any event) { effects_.events.push_back(std::move(event)); }
   /// See holds_run_open().
   void finish() { effects_.finished = true; }
-  /// A writer says whether it can take the next snapshot; commits ask for one only then.
+  /// A writer (takes_snapshots) says whether it can take the next one; commits ask for one only
+  /// when all writers can.
   void accept_snapshots(bool yes) { effects_.accepts_snapshot = yes; }
   /// Hands work to this actor from any thread, and also after it is gone (then it is dropped).
   std::function<void(Post)> poster() const { return post_; }

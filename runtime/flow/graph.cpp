@@ -18,11 +18,11 @@ std::size_t Graph::add_node(std::string name, std::function<std::unique_ptr<Acto
 }
 
 void Graph::connect_ports(std::size_t from, std::size_t output, std::size_t to, std::size_t input,
-                          EdgeOptions options) {
+                          EdgeOptions options, PayloadCodec codec) {
   OutputPort& sender = *nodes_.at(from).prototype->outputs().at(output);
   InputPort& receiver = *nodes_.at(to).prototype->inputs().at(input);
   const auto id = static_cast<std::uint32_t>(edges_.size());
-  edges_.push_back({from, to, output, input, options});
+  edges_.push_back({from, to, output, input, options, std::move(codec)});
   if (options.slots == 0)
     throw Error(ErrorCode::bad_graph, fmt::format("edge {} has no slots", edge_name(id)),
                 "an edge needs at least one");

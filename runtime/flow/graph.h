@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/flow/actor.h"
+#include "runtime/flow/payload.h"
 
 namespace troupe {
 
@@ -40,6 +41,7 @@ class Graph {
     std::size_t from = 0, to = 0;       ///< nodes
     std::size_t output = 0, input = 0;  ///< ports, by index in the actor
     EdgeOptions options;
+    PayloadCodec codec;  ///< empty: its messages cannot leave the process
   };
 
   /// Adds an actor `A(args...)`. The arguments are kept: a replacement is made from them again.
@@ -72,12 +74,12 @@ class Graph {
   void connect(ActorRef<A> from, Output<T> OwnerA::*output, ActorRef<B> to, Input<T> OwnerB::*input,
                EdgeOptions options = {}) {
     connect_ports(from.index, port_index(from.index, &(actor<A>(from).*output)), to.index,
-                  port_index(to.index, &(actor<B>(to).*input)), options);
+                  port_index(to.index, &(actor<B>(to).*input)), options, payload_codec<T>());
   }
 
   /// The same for ports that are not members, by index in Actor::outputs() and inputs().
   void connect_ports(std::size_t from, std::size_t output, std::size_t to, std::size_t input,
-                     EdgeOptions options);
+                     EdgeOptions options, PayloadCodec codec = {});
 
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<Edge>& edges() const { return edges_; }

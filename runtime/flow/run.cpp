@@ -22,7 +22,7 @@ caf::actor_system_config& configure(caf::actor_system_config& config, const RunO
 }
 
 // Delivers one message after another, to an actor that the seed picks among those that have one.
-void play(caf::actor_system& system, const caf::actor& supervisor, std::uint64_t seed,
+void play(caf::actor_system& system, const caf::actor& watch, std::uint64_t seed,
           const std::function<bool()>& done) {
   auto& scheduler = dynamic_cast<caf::scheduler::test_coordinator&>(system.scheduler());
   std::mt19937_64 random(seed);
@@ -35,13 +35,14 @@ void play(caf::actor_system& system, const caf::actor& supervisor, std::uint64_t
     scheduler.run_once();
   }
   if (done()) return;
-  caf::anon_send(supervisor, shell::StandStill{});
+  caf::anon_send(watch, shell::StandStill{});
   while (scheduler.has_job()) scheduler.run_once();
 }
 
 }  // namespace
 
 RunReport run(const Graph& graph, const RunOptions& options) {
+  if (options.placement.processes > 1) check_placement(graph, options.placement);
   if (graph.nodes().empty()) throw Error(ErrorCode::bad_graph, "the graph has no actors");
   graph.check_connected();
   if (options.prove_liveness)
@@ -53,26 +54,28 @@ RunReport run(const Graph& graph, const RunOptions& options) {
   const auto ready = [&] {
     return result.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   };
-  auto shared = std::make_shared<shell::Shared>(shell::Shared{
+  const std::shared_ptr<shell::Shared> shared(new shell::Shared{
       .graph = graph,
       .options = options,
-      .run_id =
-          static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count()),
+      .run_id = options.run_id ? options.run_id
+                               : static_cast<std::uint64_t>(
+                                     std::chrono::system_clock::now().time_since_epoch().count()),
       .start = shell::Clock::now(),
       .gauges = std::vector<shell::Gauge>(graph.nodes().size()),
+      .directory = shell::Directory(graph.nodes().size()),
       .faults_fired = std::make_unique<std::atomic<bool>[]>(options.faults.size()),
       .done = [&](Result<RunReport> r) { promise.set_value(std::move(r)); }});
   caf::actor_system_config config;
   caf::actor_system system(configure(config, options));
   {
-    const caf::actor supervisor = system.spawn(shell::supervisor_actor, shared);
-    std::stop_callback on_stop(options.stop,
-                               [&] { caf::anon_send(supervisor, shell::StopRequest{}); });
+    const caf::actor watch = system.spawn(shell::watch_actor, shared);
+    std::stop_callback on_stop(options.stop, [&] { caf::anon_send(watch, shell::StopRequest{}); });
     if (options.scheduling == Scheduling::deterministic) {
-      play(system, supervisor, options.seed, ready);
+      play(system, watch, options.seed, ready);
     } else {
       result.wait();
     }
+    if (options.bridge) options.bridge->close();
   }
   return std::move(result.get().value());
 }

@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "runtime/flow/bridge.h"
 #include "runtime/flow/graph.h"
+#include "runtime/flow/report.h"
 #include "runtime/flow/supervisor.h"
 
 namespace troupe {
@@ -46,45 +48,19 @@ struct RunOptions {
   Scheduling scheduling = Scheduling::threads;
   std::uint64_t seed = 0;      ///< 0: first come, first served
   bool prove_liveness = true;  ///< refuse a graph that find_deadlock finds fault with
-};
 
-/// One action in a trace; times since the start of the run.
-struct TraceEvent {
-  std::size_t actor = 0;
-  ActionLabel label;
-  std::chrono::nanoseconds begin{0}, end{0};
-};
-
-/// Where an actor's wall time went. The four parts sum to the time it lived.
-struct TimeSplit {
-  std::chrono::nanoseconds compute{0}, no_input{0}, no_credit{0}, other{0};
-  std::chrono::nanoseconds total() const { return compute + no_input + no_credit + other; }
-};
-
-struct ActorReport {
-  std::string name;
-  TimeSplit time;
-  std::uint64_t actions = 0;
-  int restarts = 0;
-  std::uint64_t dropped = 0;      ///< messages of older generations or repeated ones
-  std::size_t peak_mailbox = 0;   ///< most messages that waited at once
-  std::size_t mailbox_bound = 0;  ///< slots of its edges, both ways
-};
-
-struct RunReport {
-  std::vector<ActorReport> actors;
-  std::vector<TraceEvent> trace;  ///< in no order; empty unless asked for
-  std::uint32_t steps = 0;        ///< whole steps, earlier runs' included
-  std::uint32_t generation = 0;   ///< how often an actor was replaced
-  bool stopped = false;           ///< ended by RunOptions::stop
-  std::chrono::nanoseconds wall{0};
+  /// Where the actors live. With several processes, each calls `run` with the same graph and with
+  /// options that differ in `placement.here` only; `bridge` joins them.
+  Placement placement;
+  std::shared_ptr<Bridge> bridge;
+  std::uint64_t run_id = 0;  ///< the same in all processes; 0: made up, for one process
 };
 
 /// Runs the graph until its steps are done and nobody holds it open. First proves that it cannot
 /// stand still (find_deadlock). Throws Error: bad_graph for a deadlock or
-/// a port without an edge, actor_failed when a restart
-/// budget is spent. Blocks the calling thread, which does no work meanwhile (it does all of it
-/// under deterministic scheduling).
+/// a port without an edge, actor_failed when a restart budget is spent, peer_lost when another
+/// process is gone; in every process the same. Blocks the calling thread, which does no work
+/// meanwhile (it does all of it under deterministic scheduling).
 RunReport run(const Graph& graph, const RunOptions& options);
 
 }  // namespace troupe

@@ -24,29 +24,48 @@ void account(Life& life, Clock::time_point now) {
   }
 }
 
-// Lets go what an action left behind: packets, then credits, then news for the supervisor.
+void send_packet(Self self, std::size_t to, Packet packet) {
+  Life& life = self->state;
+  const Placement& placement = life.shared->options.placement;
+  if (!placement.is_here(to)) {
+    life.shared->options.bridge->send(
+        placement.of(to),
+        RemotePacket{static_cast<std::uint32_t>(to), life.peers[to].generation, std::move(packet)});
+    return;
+  }
+  life.shared->gauges[to].add();
+  self->send(life.peers[to].actor, Delivery{std::move(packet)});
+}
+
+void send_credit(Self self, const Credit& credit) {
+  Life& life = self->state;
+  const Placement& placement = life.shared->options.placement;
+  const std::size_t to = life.shared->graph.edges()[credit.edge].from;
+  if (!placement.is_here(to)) {
+    life.shared->options.bridge->send(placement.of(to),
+                                      RemoteCredit{static_cast<std::uint32_t>(to), credit});
+    return;
+  }
+  life.shared->gauges[to].add();
+  self->send(life.peers[to].actor, CreditNote{credit});
+}
+
+// Lets go what an action left behind: packets, then credits, then news for the watch.
 void dispatch(Self self) {
   Life& life = self->state;
   Actor::Effects effects = life.core->take_effects();
   const auto& edges = life.shared->graph.edges();
-  for (Packet& packet : effects.packets) {
-    const std::size_t to = edges[packet.header.edge].to;
-    life.shared->gauges[to].add();
-    self->send(life.peers[to], Delivery{std::move(packet)});
-  }
-  for (const Credit& credit : effects.credits) {
-    const std::size_t to = edges[credit.edge].from;
-    life.shared->gauges[to].add();
-    self->send(life.peers[to], CreditNote{credit});
-  }
+  for (Packet& packet : effects.packets)
+    send_packet(self, edges[packet.header.edge].to, std::move(packet));
+  for (const Credit& credit : effects.credits) send_credit(self, credit);
   if (effects.vote)
-    self->send(life.supervisor, VoteNote{life.node, life.generation, effects.vote->first,
-                                         std::move(effects.vote->second)});
+    self->send(life.watch, VoteNote{life.node, life.generation, effects.vote->first,
+                                    std::move(effects.vote->second)});
   if (!effects.events.empty() || effects.accepts_snapshot || effects.finished) {
     effects.packets.clear();
     effects.credits.clear();
     effects.vote.reset();
-    self->send(life.supervisor, EventNote{life.node, std::move(effects)});
+    self->send(life.watch, EventNote{life.node, std::move(effects)});
   }
 }
 
@@ -119,7 +138,7 @@ void guard(Self self, F&& handler) {
     cause = "an exception that is no std::exception";
   }
   Life& life = self->state;
-  self->send(life.supervisor,
+  self->send(life.watch,
              FailureNote{life.node, life.generation, std::move(cause), std::move(lasting)});
   self->quit(caf::sec::runtime_error);
 }
@@ -129,12 +148,10 @@ void replaced(Life& life, Self self, const Replaced& note) {
   const auto& edges = life.shared->graph.edges();
   for (std::uint32_t id = 0; id < edges.size(); ++id) {
     if (edges[id].from == note.node && edges[id].to == life.node)
-      life.core->inputs()[edges[id].input]->sender_replaced(id, note.generation);
+      life.core->inputs()[edges[id].input]->sender_replaced(id, note.peer.generation);
     if (edges[id].to != note.node || edges[id].from != life.node) continue;
-    for (Packet& packet : life.core->outputs()[edges[id].output]->unreleased(id)) {
-      life.shared->gauges[note.node].add();
-      self->send(note.peer, Delivery{std::move(packet)});
-    }
+    for (Packet& packet : life.core->outputs()[edges[id].output]->unreleased(id))
+      send_packet(self, note.node, std::move(packet));
   }
 }
 
@@ -148,12 +165,12 @@ std::size_t mailbox_bound(const Graph& graph, std::size_t node) {
 }  // namespace
 
 caf::behavior shell_actor(Self self, std::shared_ptr<Shared> shared, std::size_t node,
-                          std::shared_ptr<std::unique_ptr<Actor>> core, caf::actor supervisor) {
+                          std::shared_ptr<std::unique_ptr<Actor>> core, caf::actor watch) {
   Life& life = self->state;
   life.shared = std::move(shared);
   life.node = node;
   life.core = std::move(*core);
-  life.supervisor = std::move(supervisor);
+  life.watch = std::move(watch);
   life.report.name = life.shared->graph.nodes()[node].name;
   life.report.mailbox_bound = mailbox_bound(life.shared->graph, node);
   life.since = Clock::now();
@@ -219,7 +236,7 @@ caf::behavior shell_actor(Self self, std::shared_ptr<Shared> shared, std::size_t
         Life& life = self->state;
         account(life, Clock::now());
         for (const InputPort* port : life.core->inputs()) life.report.dropped += port->dropped();
-        self->send(life.supervisor,
+        self->send(life.watch,
                    LifeReport{life.node, std::move(life.report), std::move(life.trace)});
         self->quit();
       },

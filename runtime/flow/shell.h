@@ -1,21 +1,31 @@
 #pragma once
-// Inside the runtime: the CAF actors that carry a graph's actors and their supervisor. Together
-// with run.cpp the only place that names CAF.
+// Inside the runtime: the CAF actors that carry a graph's actors, and the one that watches over
+// those of this process. Together with run.cpp the only place that names CAF.
 
 #include <atomic>
+#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "runtime/flow/caf_base.h"
 #include "runtime/flow/graph.h"
+#include "runtime/flow/lead.h"
 #include "runtime/flow/run.h"
 
 namespace troupe::shell {
 
 using Clock = std::chrono::steady_clock;
 
-// What shells and supervisor say to each other. Wrapped, so that CAF copies a handle at most.
+/// A life of an actor, as the others know it.
+struct Peer {
+  caf::actor actor;  ///< null when it lives in another process
+  std::uint32_t generation = 0;
+};
+
+// What shells and watch say to each other. Wrapped, so that CAF copies a handle at most.
 struct Delivery {
   Packet packet;
 };
@@ -23,13 +33,12 @@ struct CreditNote {
   Credit credit;
 };
 struct Wire {  ///< begins a life
-  std::shared_ptr<const std::vector<caf::actor>> peers;
+  std::shared_ptr<const std::vector<Peer>> peers;
   std::uint32_t generation = 0;
 };
 struct Replaced {  ///< a neighbour has a new life
   std::size_t node = 0;
-  caf::actor peer;
-  std::uint32_t generation = 0;
+  Peer peer;
 };
 struct PostNote {
   Post work;
@@ -55,6 +64,15 @@ struct EventNote {
 };
 struct StopRequest {};
 struct StandStill {};  ///< no message is on its way, and the run has not ended
+/// From another process.
+struct RemoteNote {
+  std::uint32_t from = 0;
+  Note note;
+};
+struct LostNote {
+  std::uint32_t process = 0;
+  Error reason;
+};
 struct LifeReport {
   std::size_t node = 0;
   ActorReport report;
@@ -79,13 +97,36 @@ struct Gauge {
   }
 };
 
-/// What all actors of a run share; constant but for the atomics.
+/// Who lives where, for what comes from other processes.
+class Directory {
+ public:
+  explicit Directory(std::size_t nodes) : lives_(nodes) {}
+  void set(std::size_t node, Peer peer) {
+    const std::lock_guard lock(mutex_);
+    lives_[node] = std::move(peer);
+  }
+  Peer get(std::size_t node) const {
+    const std::lock_guard lock(mutex_);
+    return lives_[node];
+  }
+  std::vector<Peer> all() const {
+    const std::lock_guard lock(mutex_);
+    return lives_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Peer> lives_;
+};
+
+/// What all actors of a run share; constant but for directory and atomics.
 struct Shared {
   const Graph& graph;
   const RunOptions& options;
   std::uint64_t run_id = 0;
   Clock::time_point start;
   std::vector<Gauge> gauges;
+  Directory directory;
   std::unique_ptr<std::atomic<bool>[]> faults_fired;
   std::function<void(Result<RunReport>)> done;
 };
@@ -95,8 +136,8 @@ struct Life {
   std::shared_ptr<Shared> shared;
   std::size_t node = 0;
   std::unique_ptr<Actor> core;
-  caf::actor supervisor;
-  std::vector<caf::actor> peers;
+  caf::actor watch;
+  std::vector<Peer> peers;
   std::uint32_t generation = 0;
   bool started = false;
   bool ticking = false;
@@ -107,24 +148,37 @@ struct Life {
 };
 
 caf::behavior shell_actor(CafActor<Life>* self, std::shared_ptr<Shared> shared, std::size_t node,
-                          std::shared_ptr<std::unique_ptr<Actor>> core, caf::actor supervisor);
+                          std::shared_ptr<std::unique_ptr<Actor>> core, caf::actor watch);
 
-/// The CAF side of Supervisor: spawns the shells, passes on commits, replaces the dead.
+/// Watches over the actors of this process: spawns them, keeps their committed states, carries out
+/// what the lead orders. In process 0 it holds the lead as well.
 struct Watch {
   std::shared_ptr<Shared> shared;
-  std::unique_ptr<Supervisor> core;
-  std::vector<caf::actor> shells;
+  std::unique_ptr<Lead> lead;      ///< in process 0
+  std::int64_t begun = 0;          ///< see ProcessEnded
+  std::vector<caf::actor> shells;  ///< by node; null for the dead and for those elsewhere
   std::vector<std::uint32_t> generations;
-  std::uint32_t generation = 0;
   std::vector<std::string> causes;
+  std::vector<std::optional<std::pair<std::uint32_t, CommittedState>>> ballots;  ///< step, state
+  std::vector<CommittedState> committed;
+  std::map<std::uint32_t, std::uint32_t> flushed;  ///< by generation: processes heard of
+  std::optional<Replacement> preparing;
   std::vector<ActorReport> reports;
   std::vector<TraceEvent> trace;
   std::size_t awaited = 0;  ///< life reports until the end
   bool stopping = false;
-  std::optional<Error> failure;
+  std::optional<EndRun> end;
+
+  /// What the lead is to hear and what it ordered, until the handler at work is through.
+  std::deque<std::pair<std::uint32_t, Note>> heard;
+  std::deque<Note> orders;
+  bool draining = false;
 };
 
-caf::behavior supervisor_actor(CafActor<Watch>* self, std::shared_ptr<Shared> shared);
+caf::behavior watch_actor(CafActor<Watch>* self, std::shared_ptr<Shared> shared);
+
+/// Hands what other processes send to the actors it is for.
+std::shared_ptr<BridgeListener> make_listener(std::shared_ptr<Shared> shared, caf::actor watch);
 
 }  // namespace troupe::shell
 
@@ -141,6 +195,8 @@ TROUPE_LOCAL_MESSAGE(FailureNote)
 TROUPE_LOCAL_MESSAGE(EventNote)
 TROUPE_LOCAL_MESSAGE(StopRequest)
 TROUPE_LOCAL_MESSAGE(StandStill)
+TROUPE_LOCAL_MESSAGE(RemoteNote)
+TROUPE_LOCAL_MESSAGE(LostNote)
 TROUPE_LOCAL_MESSAGE(LifeReport)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Commit)
 #undef TROUPE_LOCAL_MESSAGE

@@ -11,28 +11,24 @@ Supervisor::Supervisor(std::vector<Member> members, StepPlan plan, RestartBudget
       plan_(plan),
       budget_(budget),
       steps_(plan.first),
-      ballots_(members_.size()),
-      committed_(members_.size()),
+      ballots_(members_.size(), false),
       replaced_alone_(members_.size(), false),
       finished_(members_.size(), false),
       restarts_(members_.size(), 0),
-      deaths_(members_.size()) {}
+      deaths_(members_.size()),
+      busy_(members_.size(), false) {}
 
-std::optional<Commit> Supervisor::vote(std::size_t member, std::uint32_t step,
-                                       CommittedState state) {
+std::optional<Commit> Supervisor::vote(std::size_t member, std::uint32_t step) {
   // Repeated by a replacement after the commit, or begun before the news of the last one.
   if (step != steps_ || ended()) return std::nullopt;
-  ballots_[member] = std::move(state);
+  ballots_[member] = true;
   for (std::size_t i = 0; i < members_.size(); ++i)
     if (members_[i].votes && !ballots_[i]) return std::nullopt;
   return commit();
 }
 
 Commit Supervisor::commit() {
-  for (std::size_t i = 0; i < members_.size(); ++i) {
-    if (ballots_[i]) committed_[i] = std::move(*ballots_[i]);
-    ballots_[i].reset();
-  }
+  ballots_.assign(members_.size(), false);
   Commit result{.step = steps_++};
   // A stop that comes with the last step cuts nothing short.
   result.stop_requested = stopped_ = stop_requested_ && steps_ < plan_.count;
@@ -41,8 +37,12 @@ Commit Supervisor::commit() {
   if (result.last && (plan_.snapshot_at_end || stopped_)) snapshot_due_ = true;
   // A writer that is still busy gets the next commit's snapshot instead: training never waits. The
   // last one is always sent; its slot is free or becomes so.
-  result.snapshot = snapshot_due_ && (accepts_snapshots_ || result.last);
-  if (result.snapshot) snapshot_due_ = accepts_snapshots_ = false;
+  const bool accepted = std::ranges::find(busy_, true) == busy_.end();
+  result.snapshot = snapshot_due_ && (accepted || result.last);
+  if (result.snapshot) {
+    snapshot_due_ = false;
+    for (std::size_t i = 0; i < members_.size(); ++i) busy_[i] = members_[i].takes_snapshots;
+  }
   newest_commit_ = result;
   return result;
 }
@@ -70,15 +70,15 @@ std::vector<std::size_t> Supervisor::died(std::size_t member, const std::string&
   if (whole_step) replaced_alone_.assign(members_.size(), false);
   if (!whole_step) replaced_alone_[member] = true;
   for (std::size_t i : replaced) {
-    ballots_[i].reset();  // it votes again: a commit must not reach it before it has a next state
+    ballots_[i] = false;  // it votes again: a commit must not reach it before it has a next state
     ++restarts_[i];
     // A writer that forgot what it was writing can take the next snapshot.
-    if (members_[i].holds_run_open) accepts_snapshots_ = true;
+    busy_[i] = false;
   }
   return replaced;
 }
 
-void Supervisor::finished(std::size_t member) { finished_[member] = true; }
+void Supervisor::finished(std::size_t member) { finished_.at(member) = true; }
 
 bool Supervisor::has_voters() const { return std::ranges::any_of(members_, &Member::votes); }
 

@@ -35,6 +35,7 @@ class Supervisor {
     bool votes = false;
     bool holds_run_open = false;
     bool needs_whole_step = false;
+    bool takes_snapshots = false;
     std::vector<std::size_t> neighbours = {};  ///< members at the other ends of its edges
   };
   using Clock = std::chrono::steady_clock;
@@ -42,7 +43,7 @@ class Supervisor {
   Supervisor(std::vector<Member> members, StepPlan plan, RestartBudget budget);
 
   /// Counts a vote; the commit that it completes, if any.
-  std::optional<Commit> vote(std::size_t member, std::uint32_t step, CommittedState state);
+  std::optional<Commit> vote(std::size_t member, std::uint32_t step);
   /// The members to replace after `member` died of `cause`: itself alone, or with it all that take
   /// part in steps. The latter when others cannot give it back what it had collected, and when a
   /// neighbour was replaced alone before: what that one had sent, perhaps for steps to come, and
@@ -52,7 +53,8 @@ class Supervisor {
                                 Clock::time_point now);
   void finished(std::size_t member);
   void request_stop() { stop_requested_ = true; }
-  void accept_snapshots(bool yes) { accepts_snapshots_ = yes; }
+  /// A writer can take the next snapshot, or cannot. Commits ask for one when all writers can.
+  void accept_snapshots(std::size_t member, bool yes) { busy_.at(member) = !yes; }
 
   /// The last commit is made and nobody holds the run open.
   bool done() const;
@@ -61,7 +63,6 @@ class Supervisor {
   bool has_voters() const;
   std::uint32_t steps() const { return steps_; }  ///< whole steps so far
   bool stopped() const { return stopped_; }       ///< the last commit came before the last step
-  const CommittedState& committed(std::size_t member) const { return committed_[member]; }
   int restarts(std::size_t member) const { return restarts_[member]; }
 
  private:
@@ -71,8 +72,7 @@ class Supervisor {
   StepPlan plan_;
   RestartBudget budget_;
   std::uint32_t steps_;
-  std::vector<std::optional<CommittedState>> ballots_;  ///< for step `steps_`
-  std::vector<CommittedState> committed_;
+  std::vector<bool> ballots_;         ///< for step `steps_`
   std::vector<bool> replaced_alone_;  ///< since the last time that a step began again
   std::vector<bool> finished_;
   std::vector<int> restarts_;
@@ -83,7 +83,7 @@ class Supervisor {
   };
   std::vector<std::deque<Death>> deaths_;
   bool snapshot_due_ = false;
-  bool accepts_snapshots_ = true;
+  std::vector<bool> busy_;  ///< with a snapshot
   bool stop_requested_ = false;
   bool stopped_ = false;
   std::optional<Commit> newest_commit_;

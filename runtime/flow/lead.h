@@ -1,0 +1,60 @@
+#pragma once
+#include <deque>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "runtime/flow/bridge.h"
+#include "runtime/flow/run.h"
+#include "runtime/flow/supervisor.h"
+
+namespace troupe {
+
+/// Decides for a run in any number of processes: hears what they note and orders commits,
+/// replacements and the end. Without threads, clock or connection of its own; it lives in process
+/// 0. Orders go to every process, this one included, and reach each in the order they were given.
+class Lead {
+ public:
+  using Order = std::function<void(const Note&)>;  ///< tells all processes; may not call back
+
+  Lead(const Graph& graph, const RunOptions& options, std::int64_t begun, Order order);
+
+  void hear(std::uint32_t process, const Note& note, Supervisor::Clock::time_point now);
+  void lost(std::uint32_t process, const Error& reason);
+  /// Ends the run with an error that no actor is to blame for.
+  void fail(Error error);
+
+  /// Every process has ended.
+  bool concluded() const { return ending_ && missing_ == 0; }
+  /// Of all processes; without the wall time. Only when concluded().
+  Result<RunReport> report();
+
+ private:
+  void vote(const VoteCast& vote);
+  void died(const ActorDied& death, Supervisor::Clock::time_point now);
+  void replace(const ActorDied& death, Supervisor::Clock::time_point now);
+  void phase_done(std::uint32_t process, const PhaseDone& done);
+  void begin_phase(ReplacementPhase phase);
+  void ended(std::uint32_t process, const ProcessEnded& report);
+  void end_if_done();
+  void end(std::optional<Error> failure);
+
+  const Graph& graph_;
+  const RunOptions& options_;
+  Order order_;
+  Supervisor supervisor_;
+  std::int64_t begun_;  ///< as ProcessEnded::begun
+  std::uint32_t generation_ = 0;
+  std::vector<std::uint32_t> generations_;  ///< by node
+  std::optional<Replacement> replacing_;
+  std::vector<bool> waited_for_;  ///< processes that are not through the phase
+  std::deque<ActorDied> deaths_;  ///< heard of during a replacement
+
+  bool ending_ = false;
+  std::optional<Error> failure_;
+  std::vector<bool> ended_;  ///< by process
+  std::size_t missing_ = 0;
+  RunReport report_;
+};
+
+}  // namespace troupe

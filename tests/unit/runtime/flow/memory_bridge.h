@@ -1,0 +1,112 @@
+#pragma once
+// "Processes" of a test in one process: bridges that hand messages over in memory, through the
+// payloads' codecs, with delays that a seed picks. Between two processes the order is kept; between
+// different pairs anything goes.
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "runtime/flow/bridge.h"
+
+namespace troupe::testing {
+
+/// What one process sends to another, in order.
+class MemoryLink {
+ public:
+  using Message = std::variant<RemotePacket, RemoteCredit, Note, Error>;
+
+  MemoryLink(const Graph& graph, std::uint32_t from, std::uint64_t seed)
+      : graph_(graph), from_(from), random_(seed) {}
+  ~MemoryLink() { close(); }
+
+  void send(Message message) {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(message));
+    wake_.notify_one();
+  }
+  void open(std::shared_ptr<BridgeListener> listener) {
+    thread_ = std::jthread([this, listener = std::move(listener)](std::stop_token stop) {
+      while (auto message = next(stop)) deliver(*listener, std::move(*message));
+    });
+  }
+  void close() {
+    if (thread_.joinable()) thread_ = {};
+  }
+
+ private:
+  std::optional<Message> next(std::stop_token stop) {
+    std::unique_lock lock(mutex_);
+    if (!wake_.wait(lock, stop, [&] { return !queue_.empty(); })) return {};
+    Message message = std::move(queue_.front());
+    queue_.pop_front();
+    lock.unlock();
+    if (random_() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random_() % 300));
+    return message;
+  }
+  void deliver(BridgeListener& listener, Message message) {
+    if (auto* packet = std::get_if<RemotePacket>(&message)) {
+      const PayloadCodec& codec = graph_.edges()[packet->packet.header.edge].codec;
+      packet->packet.payload = codec.put_together(codec.take_apart(packet->packet.payload.get()));
+      listener.on_packet(from_, std::move(*packet));
+    } else if (auto* credit = std::get_if<RemoteCredit>(&message)) {
+      listener.on_credit(from_, *credit);
+    } else if (auto* note = std::get_if<Note>(&message)) {
+      listener.on_note(from_, std::move(*note));
+    } else {
+      listener.on_lost(from_, std::get<Error>(message));
+    }
+  }
+
+  const Graph& graph_;
+  std::uint32_t from_;
+  std::mt19937_64 random_;
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::deque<Message> queue_;
+  std::jthread thread_;
+};
+
+/// links[from][to].
+using MemoryLinks = std::vector<std::vector<std::unique_ptr<MemoryLink>>>;
+
+inline std::shared_ptr<MemoryLinks> make_memory_links(const Graph& graph, std::uint32_t processes,
+                                                      std::uint64_t seed) {
+  auto links = std::make_shared<MemoryLinks>(processes);
+  for (std::uint32_t from = 0; from < processes; ++from)
+    for (std::uint32_t to = 0; to < processes; ++to)
+      (*links)[from].push_back(
+          std::make_unique<MemoryLink>(graph, from, seed * 64 + from * 8 + to));
+  return links;
+}
+
+class MemoryBridge final : public Bridge {
+ public:
+  MemoryBridge(std::shared_ptr<MemoryLinks> links, std::uint32_t here)
+      : links_(std::move(links)), here_(here) {}
+
+  void open(std::shared_ptr<BridgeListener> listener) override {
+    for (auto& row : *links_) row[here_]->open(listener);
+  }
+  void close() override {
+    for (auto& row : *links_) row[here_]->close();
+  }
+  void send(std::uint32_t to, RemotePacket packet) override { link(to).send(std::move(packet)); }
+  void send(std::uint32_t to, RemoteCredit credit) override { link(to).send(credit); }
+  void send(std::uint32_t to, Note note) override { link(to).send(std::move(note)); }
+
+ private:
+  MemoryLink& link(std::uint32_t to) { return *(*links_)[here_][to]; }
+
+  std::shared_ptr<MemoryLinks> links_;
+  std::uint32_t here_;
+};
+
+}  // namespace troupe::testing

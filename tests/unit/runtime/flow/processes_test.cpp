@@ -1,0 +1,230 @@
+// A run over several processes, which are threads with memory between them here: so that
+// interleavings come by the hundred. Real processes are in tests/system.
+#include <gmock/gmock.h>
+
+#include <future>
+#include <numeric>
+
+#include "memory_bridge.h"
+#include "runtime/flow/run.h"
+#include "workers.h"
+
+namespace troupe {
+namespace {
+
+using testing::Adder;
+using testing::Collector;
+using testing::Counter;
+using ::testing::HasSubstr;
+using testing::make_memory_links;
+using testing::MemoryBridge;
+
+constexpr std::uint32_t count = 100;
+
+/// counter → adder → adder → collector.
+Graph chain(const std::shared_ptr<std::vector<int>>& seen) {
+  Graph graph;
+  const auto counter = graph.add<Counter>("counter", count);
+  const auto first = graph.add<Adder>("adder/0");
+  const auto second = graph.add<Adder>("adder/1");
+  const auto collector = graph.add<Collector>("collector", seen, std::size_t{count});
+  graph.connect(counter, &Counter::out, first, &Adder::in, {.slots = 2});
+  graph.connect(first, &Adder::out, second, &Adder::in, {.slots = 3});
+  graph.connect(second, &Adder::out, collector, &Collector::in, {.slots = 2});
+  return graph;
+}
+
+std::vector<int> two_to_count_and_one() {
+  std::vector<int> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), 2);
+  return numbers;
+}
+
+std::string outcome(std::future<RunReport>& run) {
+  try {
+    run.get();
+    return "done";
+  } catch (const Error& error) {
+    return error.message();
+  }
+}
+
+/// Starts the graph's run in each process of the placement.
+std::vector<std::future<RunReport>> start(const Graph& graph, std::vector<std::uint32_t> places,
+                                          std::uint64_t seed, RunOptions options = {}) {
+  const std::uint32_t processes = 1 + *std::ranges::max_element(places);
+  const auto links = make_memory_links(graph, processes, seed);
+  options.run_id = 7;
+  options.threads = 2;
+  std::vector<std::future<RunReport>> runs;
+  for (std::uint32_t here = 0; here < processes; ++here) {
+    options.placement = {places, here, processes};
+    options.bridge = std::make_shared<MemoryBridge>(links, here);
+    runs.push_back(
+        std::async(std::launch::async, [&graph, options] { return run(graph, options); }));
+  }
+  return runs;
+}
+
+TEST(RunOverProcesses, DeliversInOrderWhereverTheActorsLive) {
+  const std::vector<std::vector<std::uint32_t>> placements = {
+      {0, 0, 0, 1}, {0, 1, 0, 1}, {1, 1, 1, 0}, {0, 1, 2, 3}, {3, 2, 1, 0}};
+  for (const auto& places : placements) {
+    const auto seen = std::make_shared<std::vector<int>>();
+    const Graph graph = chain(seen);
+    for (auto& process : start(graph, places, 1)) EXPECT_EQ(outcome(process), "done");
+    EXPECT_EQ(*seen, two_to_count_and_one());
+  }
+}
+
+TEST(RunOverProcesses, TheLeadReportsOfAllActorsAndWhereTheyLived) {
+  const auto seen = std::make_shared<std::vector<int>>();
+  const Graph graph = chain(seen);
+  RunOptions options;
+  options.trace = true;
+  auto processes = start(graph, {0, 1, 2, 1}, 1, options);
+  const RunReport report = processes[0].get();
+  ASSERT_EQ(report.actors.size(), 4u);
+  EXPECT_EQ(report.actors[2].name, "adder/1");
+  EXPECT_EQ(report.actors[2].process, 2u);
+  EXPECT_EQ(report.actors[2].actions, count);
+  EXPECT_EQ(report.trace.size(), 4u * count);
+  EXPECT_EQ(processes[1].get().actors.size(), 2u);
+  EXPECT_EQ(processes[2].get().actors.size(), 1u);
+}
+
+TEST(RunOverProcesses, MailboxesStayWithinTheSlots) {
+  const auto seen = std::make_shared<std::vector<int>>();
+  const Graph graph = chain(seen);
+  auto processes = start(graph, {0, 1, 0, 1}, 1);
+  for (const ActorReport& actor : processes[0].get().actors)
+    EXPECT_LE(actor.peak_mailbox, actor.mailbox_bound);
+  processes[1].get();
+}
+
+TEST(RunOverProcesses, AnActorThatDiesIsReplacedInItsProcessAndNothingIsLost) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    for (const char* name : {"counter", "adder/0", "adder/1"}) {
+      const auto seen = std::make_shared<std::vector<int>>();
+      const Graph graph = chain(seen);
+      RunOptions options;
+      options.faults = {{name, 0, static_cast<std::uint32_t>(seed * 4), ""}};
+      auto processes = start(graph, {0, 1, 2, 0}, seed, options);
+      const RunReport report = processes[0].get();
+      EXPECT_EQ(report.generation, 1u);
+      EXPECT_EQ(outcome(processes[1]), "done");
+      EXPECT_EQ(outcome(processes[2]), "done");
+      EXPECT_EQ(*seen, two_to_count_and_one()) << name << ", seed " << seed;
+    }
+  }
+}
+
+TEST(RunOverProcesses, SurvivesDeathsOfNeighboursAtOnce) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const auto seen = std::make_shared<std::vector<int>>();
+    const Graph graph = chain(seen);
+    RunOptions options;
+    options.faults = {{"counter", 0, 12, ""}, {"adder/1", 0, 10, ""}};
+    auto processes = start(graph, {1, 0, 2, 0}, seed, options);
+    for (auto& process : processes) EXPECT_EQ(outcome(process), "done");
+    EXPECT_EQ(*seen, two_to_count_and_one()) << "seed " << seed;
+  }
+}
+
+TEST(RunOverProcesses, FailsInEveryProcessWithTheSameRootCause) {
+  const auto seen = std::make_shared<std::vector<int>>();
+  const Graph graph = chain(seen);
+  RunOptions options;
+  options.restarts.max = 0;
+  options.faults = {{"adder/1", 0, 17, ""}};
+  for (auto& process : start(graph, {0, 1, 2, 1}, 1, options))
+    EXPECT_THAT(outcome(process), HasSubstr("adder/1 failed: injected fault"));
+}
+
+TEST(RunOverProcesses, AStopInAnyProcessEndsAll) {
+  const auto seen = std::make_shared<std::vector<int>>();
+  Graph graph;
+  const auto counter = graph.add<Counter>("counter", count);
+  const auto collector = graph.add<Collector>("collector", seen, std::size_t{count + 1});
+  graph.connect(counter, &Counter::out, collector, &Collector::in);
+  std::stop_source stop;
+  RunOptions options;
+  options.stop = stop.get_token();
+  auto processes = start(graph, {0, 1}, 1, options);
+  stop.request_stop();
+  for (auto& process : processes) EXPECT_EQ(outcome(process), "done");
+}
+
+TEST(RunOverProcesses, ALostProcessEndsTheRunInTheOthers) {
+  const auto seen = std::make_shared<std::vector<int>>();
+  const Graph graph = chain(seen);
+  const auto links = make_memory_links(graph, 3, 1);
+  RunOptions options;
+  options.run_id = 7;
+  std::vector<std::future<RunReport>> processes;
+  for (std::uint32_t here : {0u, 1u}) {  // 2 never comes
+    options.placement = {{0, 1, 2, 0}, here, 3};
+    options.bridge = std::make_shared<MemoryBridge>(links, here);
+    processes.push_back(
+        std::async(std::launch::async, [&graph, options] { return run(graph, options); }));
+  }
+  const Error lost(ErrorCode::peer_lost, "process 2 on host3 is gone");
+  (*links)[2][0]->send(lost);
+  (*links)[2][1]->send(lost);
+  for (auto& process : processes) EXPECT_EQ(outcome(process), "process 2 on host3 is gone");
+}
+
+TEST(RunOverProcesses, EndsWhereTheLeadIsLost) {
+  const auto seen = std::make_shared<std::vector<int>>();
+  const Graph graph = chain(seen);
+  const auto links = make_memory_links(graph, 2, 1);
+  RunOptions options;
+  options.placement = {{0, 1, 1, 0}, 1, 2};
+  options.bridge = std::make_shared<MemoryBridge>(links, 1);
+  auto process = std::async(std::launch::async, [&graph, options] { return run(graph, options); });
+  (*links)[0][1]->send(Error(ErrorCode::peer_lost, "the lead is gone"));
+  EXPECT_EQ(outcome(process), "the lead is gone");
+}
+
+TEST(RunOverProcesses, RefusesAMessageThatIsNoPartOfTheRun) {
+  const auto seen = std::make_shared<std::vector<int>>();
+  const Graph graph = chain(seen);
+  const auto links = make_memory_links(graph, 2, 1);
+  RunOptions options;
+  options.run_id = 7;
+  options.placement = {{0, 1, 1, 0}, 1, 2};
+  options.bridge = std::make_shared<MemoryBridge>(links, 1);
+  auto process = std::async(std::launch::async, [&graph, options] { return run(graph, options); });
+  (*links)[0][1]->send(RemoteCredit{.node = 2, .credit = {.edge = 2, .slot = 99}});
+  EXPECT_THAT(outcome(process), HasSubstr("process 0 sent slot 99 of edge 2"));
+}
+
+TEST(Placement, RefusesTypesThatCannotLeaveAProcess) {
+  struct Opaque {
+    std::shared_ptr<int> pointer;
+  };
+  struct From final : Actor {
+    Output<Opaque> out{this, "out"};
+    ActionLabel act() override { return {}; }
+  };
+  struct To final : Actor {
+    Input<Opaque> in{this, "in"};
+    ActionLabel act() override { return {}; }
+  };
+  Graph graph;
+  const auto from = graph.add<From>("from");
+  const auto to = graph.add<To>("to");
+  graph.connect(from, &From::out, to, &To::in);
+  EXPECT_NO_THROW(check_placement(graph, {{0, 0}, 0, 2}));
+  try {
+    check_placement(graph, {{0, 1}, 0, 2});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), HasSubstr("from.out → to.in goes from process 0 to 1"));
+  }
+  EXPECT_THROW(check_placement(graph, {{0, 2}, 0, 2}), Error);
+  EXPECT_THROW(check_placement(graph, {{0}, 0, 2}), Error);
+}
+
+}  // namespace
+}  // namespace troupe
