@@ -2,11 +2,10 @@
 
 namespace troupe {
 
-void GradientTree::add(std::uint32_t micro_batch, Tensor tensor) {
-  Place place{0, micro_batch};
+void GradientTree::add(TreePlace place, Tensor tensor) {
   Node node{std::move(tensor), false};
   while ((std::uint64_t{1} << place.level) < count_) {
-    const Place sibling{place.level, place.index ^ 1u};
+    const TreePlace sibling{place.level, place.index ^ 1u};
     if (!beyond(sibling)) {
       const auto found = nodes_.find(sibling);
       if (found == nodes_.end()) break;  // it comes later
@@ -23,6 +22,12 @@ void GradientTree::add(std::uint32_t micro_batch, Tensor tensor) {
     place = {place.level + 1, place.index / 2};
   }
   nodes_.emplace(place, std::move(node));
+}
+
+std::vector<std::pair<TreePlace, Tensor>> GradientTree::partial_sums() const {
+  std::vector<std::pair<TreePlace, Tensor>> sums;
+  for (const auto& [place, node] : nodes_) sums.emplace_back(place, node.tensor);
+  return sums;
 }
 
 std::optional<Tensor> GradientTree::sum() const {

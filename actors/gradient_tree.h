@@ -3,11 +3,18 @@
 #include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "ops/kernels.h"
 #include "runtime/tensor/tensor.h"
 
 namespace troupe {
+
+/// A node of the tree: covers micro-batches [index << level, (index + 1) << level).
+struct TreePlace {
+  std::uint32_t level = 0, index = 0;
+  auto operator<=>(const TreePlace&) const = default;
+};
 
 /// Sums one tensor for each of `count` micro-batches in a fixed binary tree over their indices, in
 /// whatever order they come: the sum of [0, 8) is ((0+1)+(2+3))+((4+5)+(6+7)), a missing right
@@ -19,17 +26,18 @@ class GradientTree {
       : count_(count), kernels_(kernels), stream_(stream) {}
 
   /// Reads the tensor, now or later; sums go to memory of the tree's own.
-  void add(std::uint32_t micro_batch, Tensor tensor);
+  void add(std::uint32_t micro_batch, Tensor tensor) { add({0, micro_batch}, std::move(tensor)); }
+  /// The same for a sum that another tree has made of all of a node's micro-batches.
+  void add(TreePlace place, Tensor tensor);
   /// The sum, once every index was added.
   std::optional<Tensor> sum() const;
+  /// The sums so far that wait for their other halves, in the order of their places.
+  std::vector<std::pair<TreePlace, Tensor>> partial_sums() const;
 
  private:
-  /// Covers indices [index << level, (index + 1) << level).
-  struct Place {
-    std::uint32_t level = 0, index = 0;
-    auto operator<=>(const Place&) const = default;
-  };
-  bool beyond(Place place) const { return (std::uint64_t{place.index} << place.level) >= count_; }
+  bool beyond(TreePlace place) const {
+    return (std::uint64_t{place.index} << place.level) >= count_;
+  }
 
   std::uint32_t count_;
   const KernelTable& kernels_;
@@ -38,7 +46,7 @@ class GradientTree {
     Tensor tensor;
     bool own = false;  ///< a sum of the tree's, not what was given to it
   };
-  std::map<Place, Node> nodes_;
+  std::map<TreePlace, Node> nodes_;
 };
 
 }  // namespace troupe

@@ -24,8 +24,7 @@ void Loader::restore(const CommittedState&, std::uint32_t steps) {
   // An earlier life may have ended within the evaluation; what was counted is dropped on arrival.
   const Timeline& timeline = options_.timeline;
   const bool is_due = steps > timeline.first || (steps > 0 && timeline.evaluates_first);
-  if (is_due && timeline.evaluates_after(steps - 1))
-    plan_evaluation(steps - 1);
+  if (is_due && timeline.evaluates_after(steps - 1)) plan_evaluation(steps - 1);
 }
 
 bool Loader::ready() const {

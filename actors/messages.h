@@ -1,6 +1,7 @@
 #pragma once
 // Every message of a training graph, in the order in which a micro-batch meets them. Each travels
-// behind a Header (step, purpose, micro-batch, samples); tensors are handles, never copied.
+// behind a Header (step, purpose, micro-batch, samples); tensors are handles, never copied. Those
+// that may leave the process list their members (runtime/flow/payload.h).
 
 #include <cstddef>
 #include <string>
@@ -14,22 +15,29 @@ namespace troupe {
 /// Loader → first stage (the samples, row-major); stage → next stage; last stage → loss (logits).
 struct Activation {
   Tensor tensor;
+  static void members(auto& self, auto& visit) { visit(self.tensor); }
 };
 
 /// Loader → loss: the classes, i64 [samples].
 struct Targets {
   Tensor classes;
+  static void members(auto& self, auto& visit) { visit(self.classes); }
 };
 
 /// Loss → last stage; stage → previous stage.
 struct OutputGradient {
   Tensor tensor;
+  static void members(auto& self, auto& visit) { visit(self.tensor); }
 };
 
 /// Loss → monitor: one micro-batch's share of the loss.
 struct Score {
   double loss_sum = 0;  ///< over the micro-batch's samples
   std::int64_t correct = 0;
+  static void members(auto& self, auto& visit) {
+    visit(self.loss_sum);
+    visit(self.correct);
+  }
 };
 
 /// Stage → reducer: what one micro-batch adds to a step. Flat, in the order of the StateSpec. The
@@ -37,12 +45,45 @@ struct Score {
 struct Gradient {
   Tensor weights;
   Tensor statistics;
+  static void members(auto& self, auto& visit) {
+    visit(self.weights);
+    visit(self.statistics);
+  }
 };
 
 /// Reducer → every replica of the stage.
 struct ReducedGradient {
   Tensor weights;                  ///< summed over all micro-batches in the fixed tree
   std::vector<Tensor> statistics;  ///< one for each micro-batch, in global order
+  static void members(auto& self, auto& visit) {
+    visit(self.weights);
+    visit(self.statistics);
+  }
+};
+
+/// Reducer → another reducer of the stage: its share of what the sender's micro-batches sum to.
+struct PartialGradient {
+  std::vector<std::uint32_t> levels, indices;  ///< TreePlace of each of `sums`
+  std::vector<Tensor> sums;                    ///< the receiver's chunk of each
+  std::uint32_t first = 0;                     ///< micro-batch of the first of `statistics`
+  std::vector<Tensor> statistics;              ///< whole, of each of the sender's micro-batches
+  static void members(auto& self, auto& visit) {
+    visit(self.levels);
+    visit(self.indices);
+    visit(self.sums);
+    visit(self.first);
+    visit(self.statistics);
+  }
+};
+
+/// Reducer → the others of the stage: its chunk, summed over all micro-batches.
+struct ReducedChunk {
+  std::uint32_t reducer = 0;  ///< whose chunk it is
+  Tensor weights;
+  static void members(auto& self, auto& visit) {
+    visit(self.reducer);
+    visit(self.weights);
+  }
 };
 
 /// Stage → checkpoint writer: its committed state; nothing is copied.

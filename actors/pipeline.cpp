@@ -48,7 +48,7 @@ std::uint32_t replica_micro_batches(const PipelineOptions& options) {
 
 /// What of a column of replicas the whole graph shares.
 struct Common {
-  std::vector<ActorRef<Reducer>> reducers;
+  std::vector<std::vector<ActorRef<Reducer>>> reducers;  ///< by stage and replica
   ActorRef<Monitor> monitor;
   std::optional<ActorRef<CheckpointWriter>> writer;
 };
@@ -87,9 +87,13 @@ void add_replica(Graph& graph, const PipelineOptions& options, const Common& com
   const auto loader = graph.add<Loader>(name("loader"), loader_options(options, replica));
   const auto loss = graph.add<Loss>(name("loss"), LossOptions{options.stream});
   std::vector<ActorRef<Stage>> stages;
-  for (std::size_t s = 0; s < options.cut.size(); ++s)
+  for (std::size_t s = 0; s < options.cut.size(); ++s) {
     stages.push_back(
         graph.add<Stage>(name(fmt::format("stage/{}", s)), stage_options(options, s, replica)));
+    graph.place(stages.back(), process_of(options, s, replica));
+  }
+  graph.place(loader, process_of(options, 0, replica));
+  graph.place(loss, process_of(options, options.cut.size() - 1, replica));
 
   const std::size_t samples = micro_batch_samples(options);
   const std::uint32_t fed = stage_options(options, 0, replica).schedule.credits + ahead;
@@ -114,16 +118,60 @@ void add_replica(Graph& graph, const PipelineOptions& options, const Common& com
       graph.connect(loss, &Loss::logits_gradient, stages[s], &Stage::output_gradient,
                     {credits + 1, bytes.output});
     }
-    graph.connect(stages[s], &Stage::gradient, common.reducers[s], &Reducer::gradient,
-                  {2, bytes.gradient});
-    graph.connect(common.reducers[s], &Reducer::reduced, stages[s], &Stage::reduced,
-                  {1, bytes.gradient});
+    const auto reducer = common.reducers[s][replica];
+    graph.connect(stages[s], &Stage::gradient, reducer, &Reducer::gradient, {2, bytes.gradient});
+    graph.connect(reducer, &Reducer::reduced, stages[s], &Stage::reduced, {1, bytes.gradient});
     // Replicas hold the same state: one of them is enough for a checkpoint.
     if (common.writer && replica == 0)
       graph.connect(stages[s], &Stage::snapshot, *common.writer, &CheckpointWriter::snapshot,
                     {2, 0});
   }
   graph.connect(loss, &Loss::score, common.monitor, &Monitor::score, {64, 0});
+}
+
+/// Replicas of a stage that share a process, in their order.
+std::vector<std::uint32_t> shares(const PipelineOptions& options, std::size_t stage) {
+  std::vector<std::uint32_t> shares;
+  for (std::uint32_t r = 0; r < options.replicas; ++r) {
+    if (r == 0 || process_of(options, stage, r) != process_of(options, stage, r - 1))
+      shares.push_back(0);
+    ++shares.back();
+  }
+  return shares;
+}
+
+std::size_t gradient_bytes(const PipelineOptions& options, std::size_t stage) {
+  const auto first =
+      std::accumulate(options.cut.begin(), options.cut.begin() + static_cast<std::ptrdiff_t>(stage),
+                      std::size_t{0});
+  return stage_bytes(options, first, first + options.cut[stage]).gradient;
+}
+
+/// The reducers of a stage, each told of the others; returned by replica.
+std::vector<ActorRef<Reducer>> add_reducers(Graph& graph, const PipelineOptions& options,
+                                            std::size_t stage) {
+  const std::vector<std::uint32_t> groups = shares(options, stage);
+  std::vector<ActorRef<Reducer>> reducers, by_replica;
+  for (std::uint32_t g = 0; g < groups.size(); ++g) {
+    const std::string name = fmt::format("reducer/{}", stage);
+    reducers.push_back(
+        graph.add<Reducer>(groups.size() == 1 ? name : fmt::format("{}/{}", name, g),
+                           ReducerOptions{options.dtype, options.stream, groups, g}));
+    graph.place(reducers[g],
+                process_of(options, stage, static_cast<std::uint32_t>(by_replica.size())));
+    by_replica.insert(by_replica.end(), groups[g], reducers[g]);
+  }
+  // What a chunk holds of each half-made sum: about the logarithm of the micro-batches.
+  const std::size_t bytes = gradient_bytes(options, stage) / groups.size();
+  const std::size_t sums = std::bit_width(options.micro_batches);
+  for (std::uint32_t from = 0; from < reducers.size(); ++from)
+    for (std::uint32_t to = 0; to < reducers.size(); ++to)
+      if (from != to) {
+        graph.connect(reducers[from], [to](Reducer& reducer) { return reducer.partial(to); },
+                      reducers[to], &Reducer::partials, {1, bytes * sums});
+        graph.connect(reducers[from], &Reducer::chunk, reducers[to], &Reducer::chunks, {1, bytes});
+      }
+  return by_replica;
 }
 
 MonitorOptions monitor_options(const PipelineOptions& options) {
@@ -193,6 +241,12 @@ std::string replica_name(const std::string& base, std::uint32_t replica, std::ui
   return replicas == 1 ? base : fmt::format("{}/{}", base, replica);
 }
 
+std::uint32_t process_of(const PipelineOptions& options, std::size_t stage, std::uint32_t replica) {
+  const std::size_t cells = options.cut.size() * options.replicas;
+  const std::size_t cell = stage * options.replicas + replica;
+  return static_cast<std::uint32_t>(cell * options.processes / cells);
+}
+
 Graph build_pipeline(const PipelineOptions& options) {
   const Dataset& data = options.data.dataset;
   if (data.classes() > options.model.classes)
@@ -202,9 +256,15 @@ Graph build_pipeline(const PipelineOptions& options) {
                 "give the model at least as many classes");
   Graph graph;
   Common common;
+  const std::size_t cells = options.cut.size() * options.replicas;
+  if (options.processes > cells)
+    throw Error(ErrorCode::bad_options,
+                fmt::format("{} processes for {} stages × {} replicas", options.processes,
+                            options.cut.size(), options.replicas),
+                fmt::format("start {} processes, or set parallel.pipeline × parallel.data to {}",
+                            cells, options.processes));
   for (std::size_t s = 0; s < options.cut.size(); ++s)
-    common.reducers.push_back(graph.add<Reducer>(fmt::format("reducer/{}", s),
-                                                 ReducerOptions{options.dtype, options.stream}));
+    common.reducers.push_back(add_reducers(graph, options, s));
   common.monitor = graph.add<Monitor>("monitor", monitor_options(options));
   if (options.writer)
     common.writer = graph.add<CheckpointWriter>("writer", writer_options(options));

@@ -35,6 +35,7 @@ struct PipelineOptions {
   std::vector<std::size_t> cut{SIZE_MAX};  ///< blocks of each stage
   std::uint32_t replicas = 1;
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
+  std::uint32_t processes = 1;  ///< to spread stages and replicas over; at most their product
 
   PipelineData data;
   std::int64_t batch_size = 64;     ///< samples of a step, over all replicas
@@ -69,9 +70,16 @@ Timeline timeline_of(const PipelineOptions& options);
 /// The learning rates of the run, over all of its epochs also where max_steps ends it earlier.
 LearningRateOptions learning_rate_options(const PipelineOptions& options);
 
-/// Wires loaders, stages, losses, reducers, monitor and writer. Actors are called "loader",
-/// "stage/0", "loss", "reducer/0", "monitor", "writer"; with several replicas "stage/0/1" is
-/// replica 1 of stage 0.
+/// The process of a replica of a stage: neighbours in the order stage 0's replicas, stage 1's, …,
+/// in equal numbers as far as that goes. So replicas of a stage, which exchange gradients, are near
+/// each other, and a pipeline reaches over hosts where it must.
+std::uint32_t process_of(const PipelineOptions& options, std::size_t stage, std::uint32_t replica);
+
+/// Wires loaders, stages, losses, reducers, monitor and writer, and places them: a loader with its
+/// first stage, a loss with its last one, monitor and writer in process 0. Actors are called
+/// "loader", "stage/0", "loss", "reducer/0", "monitor", "writer"; with several replicas "stage/0/1"
+/// is replica 1 of stage 0, and where these are in several processes "reducer/0/1" is the second of
+/// stage 0's reducers. Throws Error (bad_options) for more processes than replicas of stages.
 Graph build_pipeline(const PipelineOptions& options);
 
 /// Name of a replica's actor: "stage/0", or "stage/0/1" when there are several replicas.

@@ -24,7 +24,6 @@ enum class ErrorCode {
   actor_failed,  ///< an actor died more often than its restart budget allows
   diverged,      ///< training left the numbers: a loss that is not finite
   bad_message,   ///< another process sent what is no message of this run
-  peer_lost,     ///< another process of the run is gone or cannot be reached
   internal,      ///< a broken invariant: a bug in Troupe
 };
 

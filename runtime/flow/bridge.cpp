@@ -4,24 +4,23 @@
 
 namespace troupe {
 
-void check_placement(const Graph& graph, const Placement& placement) {
-  const auto& nodes = graph.nodes();
-  if (placement.process.size() != nodes.size())
-    throw Error(ErrorCode::bad_graph, fmt::format("the placement names {} actors, the graph has {}",
-                                                  placement.process.size(), nodes.size()));
-  for (std::size_t node = 0; node < nodes.size(); ++node)
-    if (placement.process[node] >= placement.processes)
-      throw Error(ErrorCode::bad_graph,
-                  fmt::format("{} is placed in process {} of {}", nodes[node].name,
-                              placement.process[node], placement.processes),
-                  "processes are numbered from 0");
+Placement::Placement(const Graph& graph, std::uint32_t here, std::uint32_t processes)
+    : here_(here), processes_(processes) {
+  for (const auto& node : graph.nodes()) {
+    process_.push_back(processes == 1 ? 0 : node.process);
+    if (process_.back() >= processes)
+      throw Error(
+          ErrorCode::bad_graph,
+          fmt::format("{} is placed in process {} of {}", node.name, node.process, processes),
+          "processes are numbered from 0");
+  }
   for (std::size_t edge = 0; edge < graph.edges().size(); ++edge) {
-    const auto& [from, to, output, input, options, codec] = graph.edges()[edge];
-    if (placement.of(from) != placement.of(to) && !codec)
+    const Graph::Edge& link = graph.edges()[edge];
+    if (of(link.from) != of(link.to) && !link.codec)
       throw Error(
           ErrorCode::bad_graph,
           fmt::format("{} goes from process {} to {}, but its messages cannot leave one",
-                      graph.edge_name(edge), placement.of(from), placement.of(to)),
+                      graph.edge_name(edge), of(link.from), of(link.to)),
           "list the type's members (runtime/flow/payload.h), or place both actors together");
   }
 }

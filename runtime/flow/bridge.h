@@ -8,21 +8,24 @@
 
 namespace troupe {
 
-/// Which process runs which actor. Process 0 leads: it counts the votes and decides what becomes of
-/// the dead.
-struct Placement {
-  std::vector<std::uint32_t> process;  ///< by node of the graph; empty: all in this one
-  std::uint32_t here = 0;
-  std::uint32_t processes = 1;
+/// Which process runs which actor, seen from one of them. Process 0 leads: it counts the votes and
+/// decides what becomes of the dead. With one process all actors live in it.
+class Placement {
+ public:
+  /// Throws Error{bad_graph} for actors placed beyond the last process, and for edges between
+  /// processes whose messages cannot leave one (runtime/flow/payload.h).
+  Placement(const Graph& graph, std::uint32_t here, std::uint32_t processes);
 
-  std::uint32_t of(std::size_t node) const { return process.empty() ? here : process[node]; }
-  bool is_here(std::size_t node) const { return of(node) == here; }
-  bool leads() const { return here == 0; }
+  std::uint32_t here() const { return here_; }
+  std::uint32_t processes() const { return processes_; }
+  std::uint32_t of(std::size_t node) const { return process_[node]; }
+  bool is_here(std::size_t node) const { return of(node) == here_; }
+  bool leads() const { return here_ == 0; }
+
+ private:
+  std::vector<std::uint32_t> process_;  ///< by node
+  std::uint32_t here_, processes_;
 };
-
-/// Throws Error{bad_graph} when the placement does not fit the graph, and when an edge between two
-/// processes carries a type that cannot leave one (runtime/flow/payload.h).
-void check_placement(const Graph& graph, const Placement& placement);
 
 /// A message for an actor of another process.
 struct RemotePacket {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "runtime/flow/actor.h"
@@ -36,6 +37,7 @@ class Graph {
     std::string name;
     std::function<std::unique_ptr<Actor>()> make;
     std::unique_ptr<Actor> prototype;  ///< tells the ports and firing rules; never runs
+    std::uint32_t process = 0;         ///< where it lives, in a run over several
   };
   struct Edge {
     std::size_t from = 0, to = 0;       ///< nodes
@@ -69,11 +71,29 @@ class Graph {
     return {index};
   }
 
+  /// Lets the actor live in this process of a run over several (RunOptions::processes).
+  template <class A>
+  void place(ActorRef<A> actor, std::uint32_t process) {
+    nodes_.at(actor.index).process = process;
+  }
+
   /// Lets `from`'s output feed `to`'s input. Types are checked by the compiler.
   template <class A, class B, class T, class OwnerA, class OwnerB>
   void connect(ActorRef<A> from, Output<T> OwnerA::*output, ActorRef<B> to, Input<T> OwnerB::*input,
                EdgeOptions options = {}) {
     connect_ports(from.index, port_index(from.index, &(actor<A>(from).*output)), to.index,
+                  port_index(to.index, &(actor<B>(to).*input)), options, payload_codec<T>());
+  }
+
+  /// The same for an output that is no member: `output` finds it in the actor.
+  ///
+  ///     graph.connect(splitter, [](Splitter& s) { return &s.part(2); }, stage, &Stage::input);
+  template <class A, class B, class Find, class T, class OwnerB>
+      void connect(ActorRef<A> from, Find output, ActorRef<B> to, Input<T> OwnerB::*input,
+                   EdgeOptions options = {}) requires std::same_as < std::invoke_result_t<Find, A&>,
+      Output<T>
+  * > {
+    connect_ports(from.index, port_index(from.index, output(actor<A>(from))), to.index,
                   port_index(to.index, &(actor<B>(to).*input)), options, payload_codec<T>());
   }
 

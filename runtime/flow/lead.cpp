@@ -24,16 +24,18 @@ std::vector<Supervisor::Member> members_of(const Graph& graph) {
 
 }  // namespace
 
-Lead::Lead(const Graph& graph, const RunOptions& options, std::int64_t begun, Order order)
+Lead::Lead(const Graph& graph, const Placement& placement, const RunOptions& options,
+           std::int64_t begun, Order order)
     : graph_(graph),
+      placement_(placement),
       options_(options),
       order_(std::move(order)),
       supervisor_(members_of(graph), options.steps, options.restarts),
       begun_(begun),
       generations_(graph.nodes().size(), 0),
-      waited_for_(options.placement.processes, false),
-      ended_(options.placement.processes, false),
-      missing_(options.placement.processes) {
+      waited_for_(placement.processes(), false),
+      ended_(placement.processes(), false),
+      missing_(placement.processes()) {
   report_.actors.resize(graph.nodes().size());
 }
 
@@ -153,7 +155,7 @@ void Lead::ended(std::uint32_t process, const ProcessEnded& report) {
   --missing_;
   std::size_t next = 0;
   for (std::size_t node = 0; node < graph_.nodes().size(); ++node)
-    if (options_.placement.of(node) == process && next < report.actors.size())
+    if (placement_.of(node) == process && next < report.actors.size())
       report_.actors[node] = report.actors[next++];
   const std::chrono::nanoseconds shift(report.begun - begun_);
   for (TraceEvent event : report.trace) {

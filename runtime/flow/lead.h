@@ -17,7 +17,8 @@ class Lead {
  public:
   using Order = std::function<void(const Note&)>;  ///< tells all processes; may not call back
 
-  Lead(const Graph& graph, const RunOptions& options, std::int64_t begun, Order order);
+  Lead(const Graph& graph, const Placement& placement, const RunOptions& options,
+       std::int64_t begun, Order order);
 
   void hear(std::uint32_t process, const Note& note, Supervisor::Clock::time_point now);
   void lost(std::uint32_t process, const Error& reason);
@@ -40,6 +41,7 @@ class Lead {
   void end(std::optional<Error> failure);
 
   const Graph& graph_;
+  const Placement& placement_;
   const RunOptions& options_;
   Order order_;
   Supervisor supervisor_;

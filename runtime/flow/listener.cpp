@@ -15,7 +15,7 @@ class Listener final : public BridgeListener {
     const Header& header = remote.packet.header;
     if (header.run != shared_->run_id) return;  // of another run: none of ours
     if (header.edge >= edges.size() || edges[header.edge].to != remote.node ||
-        shared_->options.placement.of(edges[header.edge].from) != from)
+        shared_->placement.of(edges[header.edge].from) != from)
       return refuse(from,
                     fmt::format("a message on edge {} for actor {}", header.edge, remote.node));
     hand_on(from, remote.node, remote.generation, Delivery{std::move(remote.packet)});
@@ -26,7 +26,7 @@ class Listener final : public BridgeListener {
     const Credit& credit = remote.credit;
     if (credit.edge >= edges.size() || edges[credit.edge].from != remote.node ||
         credit.slot >= edges[credit.edge].options.slots ||
-        shared_->options.placement.of(edges[credit.edge].to) != from)
+        shared_->placement.of(edges[credit.edge].to) != from)
       return refuse(from, fmt::format("slot {} of edge {} for actor {}", credit.slot, credit.edge,
                                       remote.node));
     // For an older life of the actor: that port drops it.
@@ -45,7 +45,7 @@ class Listener final : public BridgeListener {
   template <class Message>
   void hand_on(std::uint32_t from, std::size_t node, std::optional<std::uint32_t> generation,
                Message message) {
-    if (!shared_->options.placement.is_here(node))
+    if (!shared_->placement.is_here(node))
       return refuse(from, fmt::format("a message for actor {}, which is not here", node));
     const Peer peer = shared_->directory.get(node);
     if (!peer.actor || (generation && *generation != peer.generation)) return;

@@ -42,7 +42,6 @@ void play(caf::actor_system& system, const caf::actor& watch, std::uint64_t seed
 }  // namespace
 
 RunReport run(const Graph& graph, const RunOptions& options) {
-  if (options.placement.processes > 1) check_placement(graph, options.placement);
   if (graph.nodes().empty()) throw Error(ErrorCode::bad_graph, "the graph has no actors");
   graph.check_connected();
   if (options.prove_liveness)
@@ -57,6 +56,7 @@ RunReport run(const Graph& graph, const RunOptions& options) {
   const std::shared_ptr<shell::Shared> shared(new shell::Shared{
       .graph = graph,
       .options = options,
+      .placement = Placement(graph, options.process, options.processes),
       .run_id = options.run_id ? options.run_id
                                : static_cast<std::uint64_t>(
                                      std::chrono::system_clock::now().time_since_epoch().count()),

@@ -49,9 +49,10 @@ struct RunOptions {
   std::uint64_t seed = 0;      ///< 0: first come, first served
   bool prove_liveness = true;  ///< refuse a graph that find_deadlock finds fault with
 
-  /// Where the actors live. With several processes, each calls `run` with the same graph and with
-  /// options that differ in `placement.here` only; `bridge` joins them.
-  Placement placement;
+  /// Over several processes (Graph::place) each calls `run` with the same graph and with options
+  /// that differ in `process` only; `bridge` joins them.
+  std::uint32_t process = 0;
+  std::uint32_t processes = 1;
   std::shared_ptr<Bridge> bridge;
   std::uint64_t run_id = 0;  ///< the same in all processes; 0: made up, for one process
 };

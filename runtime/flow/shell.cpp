@@ -26,7 +26,7 @@ void account(Life& life, Clock::time_point now) {
 
 void send_packet(Self self, std::size_t to, Packet packet) {
   Life& life = self->state;
-  const Placement& placement = life.shared->options.placement;
+  const Placement& placement = life.shared->placement;
   if (!placement.is_here(to)) {
     life.shared->options.bridge->send(
         placement.of(to),
@@ -39,7 +39,7 @@ void send_packet(Self self, std::size_t to, Packet packet) {
 
 void send_credit(Self self, const Credit& credit) {
   Life& life = self->state;
-  const Placement& placement = life.shared->options.placement;
+  const Placement& placement = life.shared->placement;
   const std::size_t to = life.shared->graph.edges()[credit.edge].from;
   if (!placement.is_here(to)) {
     life.shared->options.bridge->send(placement.of(to),

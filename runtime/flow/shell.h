@@ -123,6 +123,7 @@ class Directory {
 struct Shared {
   const Graph& graph;
   const RunOptions& options;
+  Placement placement;
   std::uint64_t run_id = 0;
   Clock::time_point start;
   std::vector<Gauge> gauges;

@@ -9,26 +9,24 @@ namespace {
 
 using Self = CafActor<Watch>*;
 
-bool is_here(const Watch& watch, std::size_t node) {
-  return watch.shared->options.placement.is_here(node);
-}
+bool is_here(const Watch& watch, std::size_t node) { return watch.shared->placement.is_here(node); }
 
 void drain(Self self);
 
 // Tells the lead, wherever it is.
 void tell_lead(Self self, Note note) {
   Watch& watch = self->state;
-  const Placement& placement = watch.shared->options.placement;
+  const Placement& placement = watch.shared->placement;
   if (!placement.leads()) return watch.shared->options.bridge->send(0, std::move(note));
-  watch.heard.emplace_back(placement.here, std::move(note));
+  watch.heard.emplace_back(placement.here(), std::move(note));
   drain(self);
 }
 
 // What the lead orders goes to the others at once, and is done here after the handler at work.
 void give_order(Watch& watch, const Note& order) {
-  const Placement& placement = watch.shared->options.placement;
-  for (std::uint32_t process = 0; process < placement.processes; ++process)
-    if (process != placement.here) watch.shared->options.bridge->send(process, order);
+  const Placement& placement = watch.shared->placement;
+  for (std::uint32_t process = 0; process < placement.processes(); ++process)
+    if (process != placement.here()) watch.shared->options.bridge->send(process, order);
   watch.orders.push_back(order);
 }
 
@@ -56,12 +54,12 @@ void tell_ended(Self self) {
   ProcessEnded ended{.begun = watch.begun, .trace = std::move(watch.trace)};
   for (std::size_t node = 0; node < watch.reports.size(); ++node) {
     if (!is_here(watch, node)) continue;
-    watch.reports[node].process = watch.shared->options.placement.here;
+    watch.reports[node].process = watch.shared->placement.here();
     watch.reports[node].peak_mailbox = watch.shared->gauges[node].peak;
     ended.actors.push_back(std::move(watch.reports[node]));
   }
   if (watch.lead) return tell_lead(self, std::move(ended));
-  if (watch.shared->options.placement.leads())
+  if (watch.shared->placement.leads())
     return conclude(self, *watch.end->failure);  // it could not even begin
   RunReport report{.actors = ended.actors,
                    .trace = ended.trace,
@@ -88,7 +86,7 @@ void end_run(Self self, const EndRun& end) {
 
 void fail(Self self, Error error) {
   Watch& watch = self->state;
-  if (watch.lead || !watch.shared->options.placement.leads())
+  if (watch.lead || !watch.shared->placement.leads())
     return tell_lead(self, RunFailed{std::move(error)});
   end_run(self, EndRun{.failure = std::move(error)});
 }
@@ -135,7 +133,7 @@ void report_if_prepared(Self self) {
   Watch& watch = self->state;
   if (!watch.preparing) return;
   const std::uint32_t generation = watch.preparing->generation;
-  if (watch.flushed[generation] + 1 < watch.shared->options.placement.processes) return;
+  if (watch.flushed[generation] + 1 < watch.shared->placement.processes()) return;
   watch.flushed.erase(generation);
   watch.preparing.reset();
   tell_lead(self, PhaseDone{ReplacementPhase::prepare, generation});
@@ -158,9 +156,9 @@ void prepare(Self self, const Replacement& order) {
     }
     watch.shared->directory.set(node, {watch.shells[node], order.generation});
   }
-  const Placement& placement = watch.shared->options.placement;
-  for (std::uint32_t process = 0; process < placement.processes; ++process)
-    if (process != placement.here)
+  const Placement& placement = watch.shared->placement;
+  for (std::uint32_t process = 0; process < placement.processes(); ++process)
+    if (process != placement.here())
       watch.shared->options.bridge->send(process, Note(Flushed{order.generation}));
   watch.preparing = order;
   report_if_prepared(self);
@@ -315,8 +313,8 @@ void begin(Self self) {
   watch.ballots.resize(nodes);
   watch.committed.resize(nodes);
   watch.reports.resize(nodes);
-  if (options.placement.leads())
-    watch.lead = std::make_unique<Lead>(graph, options, watch.begun,
+  if (watch.shared->placement.leads())
+    watch.lead = std::make_unique<Lead>(graph, watch.shared->placement, options, watch.begun,
                                         [&watch](const Note& order) { give_order(watch, order); });
   // Heard from now on, also when this process cannot begin: the others wait for its word.
   const auto open = [&] {

@@ -22,7 +22,8 @@ using testing::MemoryBridge;
 constexpr std::uint32_t count = 100;
 
 /// counter → adder → adder → collector.
-Graph chain(const std::shared_ptr<std::vector<int>>& seen) {
+Graph chain(const std::shared_ptr<std::vector<int>>& seen,
+            const std::vector<std::uint32_t>& places) {
   Graph graph;
   const auto counter = graph.add<Counter>("counter", count);
   const auto first = graph.add<Adder>("adder/0");
@@ -31,6 +32,10 @@ Graph chain(const std::shared_ptr<std::vector<int>>& seen) {
   graph.connect(counter, &Counter::out, first, &Adder::in, {.slots = 2});
   graph.connect(first, &Adder::out, second, &Adder::in, {.slots = 3});
   graph.connect(second, &Adder::out, collector, &Collector::in, {.slots = 2});
+  graph.place(counter, places[0]);
+  graph.place(first, places[1]);
+  graph.place(second, places[2]);
+  graph.place(collector, places[3]);
   return graph;
 }
 
@@ -50,15 +55,17 @@ std::string outcome(std::future<RunReport>& run) {
 }
 
 /// Starts the graph's run in each process of the placement.
-std::vector<std::future<RunReport>> start(const Graph& graph, std::vector<std::uint32_t> places,
-                                          std::uint64_t seed, RunOptions options = {}) {
-  const std::uint32_t processes = 1 + *std::ranges::max_element(places);
+std::vector<std::future<RunReport>> start(const Graph& graph, std::uint64_t seed,
+                                          RunOptions options = {}) {
+  std::uint32_t processes = 1;
+  for (const auto& node : graph.nodes()) processes = std::max(processes, node.process + 1);
   const auto links = make_memory_links(graph, processes, seed);
   options.run_id = 7;
   options.threads = 2;
   std::vector<std::future<RunReport>> runs;
   for (std::uint32_t here = 0; here < processes; ++here) {
-    options.placement = {places, here, processes};
+    options.process = here;
+    options.processes = processes;
     options.bridge = std::make_shared<MemoryBridge>(links, here);
     runs.push_back(
         std::async(std::launch::async, [&graph, options] { return run(graph, options); }));
@@ -71,18 +78,18 @@ TEST(RunOverProcesses, DeliversInOrderWhereverTheActorsLive) {
       {0, 0, 0, 1}, {0, 1, 0, 1}, {1, 1, 1, 0}, {0, 1, 2, 3}, {3, 2, 1, 0}};
   for (const auto& places : placements) {
     const auto seen = std::make_shared<std::vector<int>>();
-    const Graph graph = chain(seen);
-    for (auto& process : start(graph, places, 1)) EXPECT_EQ(outcome(process), "done");
+    const Graph graph = chain(seen, places);
+    for (auto& process : start(graph, 1)) EXPECT_EQ(outcome(process), "done");
     EXPECT_EQ(*seen, two_to_count_and_one());
   }
 }
 
 TEST(RunOverProcesses, TheLeadReportsOfAllActorsAndWhereTheyLived) {
   const auto seen = std::make_shared<std::vector<int>>();
-  const Graph graph = chain(seen);
+  const Graph graph = chain(seen, {0, 1, 2, 1});
   RunOptions options;
   options.trace = true;
-  auto processes = start(graph, {0, 1, 2, 1}, 1, options);
+  auto processes = start(graph, 1, options);
   const RunReport report = processes[0].get();
   ASSERT_EQ(report.actors.size(), 4u);
   EXPECT_EQ(report.actors[2].name, "adder/1");
@@ -95,8 +102,8 @@ TEST(RunOverProcesses, TheLeadReportsOfAllActorsAndWhereTheyLived) {
 
 TEST(RunOverProcesses, MailboxesStayWithinTheSlots) {
   const auto seen = std::make_shared<std::vector<int>>();
-  const Graph graph = chain(seen);
-  auto processes = start(graph, {0, 1, 0, 1}, 1);
+  const Graph graph = chain(seen, {0, 1, 0, 1});
+  auto processes = start(graph, 1);
   for (const ActorReport& actor : processes[0].get().actors)
     EXPECT_LE(actor.peak_mailbox, actor.mailbox_bound);
   processes[1].get();
@@ -106,10 +113,10 @@ TEST(RunOverProcesses, AnActorThatDiesIsReplacedInItsProcessAndNothingIsLost) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     for (const char* name : {"counter", "adder/0", "adder/1"}) {
       const auto seen = std::make_shared<std::vector<int>>();
-      const Graph graph = chain(seen);
+      const Graph graph = chain(seen, {0, 1, 2, 0});
       RunOptions options;
       options.faults = {{name, 0, static_cast<std::uint32_t>(seed * 4), ""}};
-      auto processes = start(graph, {0, 1, 2, 0}, seed, options);
+      auto processes = start(graph, seed, options);
       const RunReport report = processes[0].get();
       EXPECT_EQ(report.generation, 1u);
       EXPECT_EQ(outcome(processes[1]), "done");
@@ -122,10 +129,10 @@ TEST(RunOverProcesses, AnActorThatDiesIsReplacedInItsProcessAndNothingIsLost) {
 TEST(RunOverProcesses, SurvivesDeathsOfNeighboursAtOnce) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     const auto seen = std::make_shared<std::vector<int>>();
-    const Graph graph = chain(seen);
+    const Graph graph = chain(seen, {1, 0, 2, 0});
     RunOptions options;
     options.faults = {{"counter", 0, 12, ""}, {"adder/1", 0, 10, ""}};
-    auto processes = start(graph, {1, 0, 2, 0}, seed, options);
+    auto processes = start(graph, seed, options);
     for (auto& process : processes) EXPECT_EQ(outcome(process), "done");
     EXPECT_EQ(*seen, two_to_count_and_one()) << "seed " << seed;
   }
@@ -133,11 +140,11 @@ TEST(RunOverProcesses, SurvivesDeathsOfNeighboursAtOnce) {
 
 TEST(RunOverProcesses, FailsInEveryProcessWithTheSameRootCause) {
   const auto seen = std::make_shared<std::vector<int>>();
-  const Graph graph = chain(seen);
+  const Graph graph = chain(seen, {0, 1, 2, 1});
   RunOptions options;
   options.restarts.max = 0;
   options.faults = {{"adder/1", 0, 17, ""}};
-  for (auto& process : start(graph, {0, 1, 2, 1}, 1, options))
+  for (auto& process : start(graph, 1, options))
     EXPECT_THAT(outcome(process), HasSubstr("adder/1 failed: injected fault"));
 }
 
@@ -147,23 +154,25 @@ TEST(RunOverProcesses, AStopInAnyProcessEndsAll) {
   const auto counter = graph.add<Counter>("counter", count);
   const auto collector = graph.add<Collector>("collector", seen, std::size_t{count + 1});
   graph.connect(counter, &Counter::out, collector, &Collector::in);
+  graph.place(collector, 1);
   std::stop_source stop;
   RunOptions options;
   options.stop = stop.get_token();
-  auto processes = start(graph, {0, 1}, 1, options);
+  auto processes = start(graph, 1, options);
   stop.request_stop();
   for (auto& process : processes) EXPECT_EQ(outcome(process), "done");
 }
 
 TEST(RunOverProcesses, ALostProcessEndsTheRunInTheOthers) {
   const auto seen = std::make_shared<std::vector<int>>();
-  const Graph graph = chain(seen);
+  const Graph graph = chain(seen, {0, 1, 2, 0});
   const auto links = make_memory_links(graph, 3, 1);
   RunOptions options;
   options.run_id = 7;
   std::vector<std::future<RunReport>> processes;
   for (std::uint32_t here : {0u, 1u}) {  // 2 never comes
-    options.placement = {{0, 1, 2, 0}, here, 3};
+    options.process = here;
+    options.processes = 3;
     options.bridge = std::make_shared<MemoryBridge>(links, here);
     processes.push_back(
         std::async(std::launch::async, [&graph, options] { return run(graph, options); }));
@@ -176,10 +185,11 @@ TEST(RunOverProcesses, ALostProcessEndsTheRunInTheOthers) {
 
 TEST(RunOverProcesses, EndsWhereTheLeadIsLost) {
   const auto seen = std::make_shared<std::vector<int>>();
-  const Graph graph = chain(seen);
+  const Graph graph = chain(seen, {0, 1, 1, 0});
   const auto links = make_memory_links(graph, 2, 1);
   RunOptions options;
-  options.placement = {{0, 1, 1, 0}, 1, 2};
+  options.process = 1;
+  options.processes = 2;
   options.bridge = std::make_shared<MemoryBridge>(links, 1);
   auto process = std::async(std::launch::async, [&graph, options] { return run(graph, options); });
   (*links)[0][1]->send(Error(ErrorCode::peer_lost, "the lead is gone"));
@@ -188,11 +198,12 @@ TEST(RunOverProcesses, EndsWhereTheLeadIsLost) {
 
 TEST(RunOverProcesses, RefusesAMessageThatIsNoPartOfTheRun) {
   const auto seen = std::make_shared<std::vector<int>>();
-  const Graph graph = chain(seen);
+  const Graph graph = chain(seen, {0, 1, 1, 0});
   const auto links = make_memory_links(graph, 2, 1);
   RunOptions options;
   options.run_id = 7;
-  options.placement = {{0, 1, 1, 0}, 1, 2};
+  options.process = 1;
+  options.processes = 2;
   options.bridge = std::make_shared<MemoryBridge>(links, 1);
   auto process = std::async(std::launch::async, [&graph, options] { return run(graph, options); });
   (*links)[0][1]->send(RemoteCredit{.node = 2, .credit = {.edge = 2, .slot = 99}});
@@ -215,15 +226,20 @@ TEST(Placement, RefusesTypesThatCannotLeaveAProcess) {
   const auto from = graph.add<From>("from");
   const auto to = graph.add<To>("to");
   graph.connect(from, &From::out, to, &To::in);
-  EXPECT_NO_THROW(check_placement(graph, {{0, 0}, 0, 2}));
+  EXPECT_NO_THROW(Placement(graph, 0, 2));
+  graph.place(to, 1);
+  EXPECT_NO_THROW(Placement(graph, 0, 1));  // all are in the one there is
   try {
-    check_placement(graph, {{0, 1}, 0, 2});
+    Placement(graph, 0, 2);
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.message(), HasSubstr("from.out → to.in goes from process 0 to 1"));
   }
-  EXPECT_THROW(check_placement(graph, {{0, 2}, 0, 2}), Error);
-  EXPECT_THROW(check_placement(graph, {{0}, 0, 2}), Error);
+}
+
+TEST(Placement, RefusesProcessesThatThereAreNot) {
+  const auto seen = std::make_shared<std::vector<int>>();
+  EXPECT_THROW(Placement(chain(seen, {0, 1, 2, 0}), 0, 2), Error);
 }
 
 }  // namespace
