@@ -1,0 +1,86 @@
+#include "runtime/remote/bulk.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace troupe {
+namespace {
+
+/// Ranks of the processes on the host of `rank`, in order.
+std::vector<int> neighbours(const Member& member, int rank) {
+  std::vector<int> ranks;
+  for (const PeerInfo& peer : member.peers())
+    if (peer.identity() == member.peers()[static_cast<std::size_t>(rank)].identity())
+      ranks.push_back(peer.rank);
+  return ranks;
+}
+
+Error not_on_one_host(const Member& member) {
+  const auto& peers = member.peers();
+  const auto other = std::ranges::find_if(
+      peers, [&](const PeerInfo& peer) { return peer.identity() != peers[0].identity(); });
+  return {ErrorCode::bad_options,
+          fmt::format("parallel.transport: shm, but rank 0 is on {} and rank {} on {}",
+                      peers[0].host(), other->rank, other->host()),
+          "take parallel.transport: auto (shared memory within a host, Gloo between hosts) or gloo"};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Bulk>> Bulk::connect(Member& member, const BulkOptions& options) {
+  std::unique_ptr<Bulk> bulk(new Bulk);
+  bulk->routes_.resize(static_cast<std::size_t>(member.size()));
+  const std::vector<int> near = neighbours(member, member.rank());
+  const bool one_host = near.size() == bulk->routes_.size();
+  const std::uint32_t generation = member.generation();
+  if (options.transport == TransportKind::shm && !one_host) return not_on_one_host(member);
+  if (options.transport != TransportKind::gloo && near.size() > 1) {
+    const int own = static_cast<int>(std::ranges::find(near, member.rank()) - near.begin());
+    auto made = make_shm_communicator(
+        member.store(), own, static_cast<int>(near.size()),
+        {.group = fmt::format("shm/{}/{}", generation, near.front()),
+         .timeout = options.timeout,
+         .memory_limit = options.memory_limit});
+    if (!made) return made.error();
+    for (std::size_t i = 0; i < near.size(); ++i)
+      bulk->routes_[static_cast<std::size_t>(near[i])] = {made.value().get(), static_cast<int>(i)};
+    bulk->communicators_.push_back(std::move(made.value()));
+  }
+  if (options.transport == TransportKind::gloo || !one_host) {
+    auto made = make_gloo_communicator(member.store(), member.rank(), member.size(),
+                                       {.group = fmt::format("gloo/{}", generation),
+                                        .timeout = options.timeout,
+                                        .interface = options.interface});
+    if (!made) return made.error();
+    for (int rank = 0; rank < member.size(); ++rank) {
+      Route& route = bulk->routes_[static_cast<std::size_t>(rank)];
+      if (!route.communicator) route = {made.value().get(), rank};
+    }
+    bulk->communicators_.push_back(std::move(made.value()));
+  }
+  return bulk;
+}
+
+WorkPtr Bulk::send(int to, std::uint64_t tag, Tensor tensor) {
+  const Route& route = routes_.at(static_cast<std::size_t>(to));
+  return route.communicator->send(route.rank, tag, std::move(tensor));
+}
+
+ReceivePtr Bulk::receive(int from, std::uint64_t tag, const TensorMeta& meta) {
+  const Route& route = routes_.at(static_cast<std::size_t>(from));
+  return route.communicator->receive(route.rank, tag, meta);
+}
+
+std::string Bulk::name() const {
+  std::string names;
+  for (const auto& communicator : communicators_)
+    names += (names.empty() ? "" : " and ") + communicator->name();
+  return names;
+}
+
+void Bulk::abort(const Error& error) {
+  for (const auto& communicator : communicators_) communicator->abort(error);
+}
+
+}  // namespace troupe

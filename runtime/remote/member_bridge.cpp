@@ -1,0 +1,198 @@
+#include "runtime/remote/member_bridge.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <deque>
+#include <mutex>
+
+#include "runtime/remote/flow_wire.h"
+
+namespace troupe {
+namespace {
+
+using remote::FlowMessage;
+using remote::PacketOnWire;
+
+/// What comes from one process, in its order: a message waits until its tensors are there, and
+/// those behind it wait for it.
+class Lane : public std::enable_shared_from_this<Lane> {
+ public:
+  Lane(std::uint32_t from, Bulk& bulk, const Graph& graph)
+      : from_(from), bulk_(bulk), graph_(graph) {}
+
+  void open(std::shared_ptr<BridgeListener> listener) {
+    const std::lock_guard lock(mutex_);
+    listener_ = std::move(listener);
+  }
+  void close() {
+    const std::lock_guard lock(mutex_);  // a delivery under way ends first
+    listener_.reset();
+    waiting_.clear();
+  }
+
+  void take(FlowMessage message) {
+    auto entry = std::make_shared<Entry>();
+    entry->message = std::move(message);
+    std::vector<ReceivePtr> receives;
+    if (const auto* packet = std::get_if<PacketOnWire>(&entry->message)) {
+      std::uint64_t tag = packet->tag;
+      for (const auto& meta : packet->tensors)
+        if (meta) receives.push_back(bulk_.receive(static_cast<int>(from_), tag++, *meta));
+    }
+    entry->receives = receives;
+    entry->missing = receives.size();
+    {
+      const std::lock_guard lock(mutex_);
+      waiting_.push_back(entry);
+    }
+    for (const ReceivePtr& receive : receives)
+      receive->then([self = weak_from_this(), entry](const Status& status) {
+        if (const auto lane = self.lock()) lane->arrived(*entry, status);
+      });
+    if (receives.empty()) deliver();
+  }
+
+  void lost(const Error& reason) {
+    const std::lock_guard lock(mutex_);
+    if (listener_) listener_->on_lost(from_, reason);
+  }
+
+ private:
+  struct Entry {
+    FlowMessage message;
+    std::vector<ReceivePtr> receives;
+    std::atomic<std::size_t> missing{0};
+  };
+
+  void arrived(Entry& entry, const Status& status) {
+    if (!status) return lost(status.error());
+    if (entry.missing.fetch_sub(1) == 1) deliver();
+  }
+
+  // Under the lock: one at a time, and none after close().
+  void deliver() {
+    const std::lock_guard lock(mutex_);
+    while (listener_ && !waiting_.empty() && waiting_.front()->missing == 0) {
+      const auto entry = std::move(waiting_.front());
+      waiting_.pop_front();
+      try {
+        hand_over(*entry);
+      } catch (const Error& error) {
+        listener_->on_lost(from_, error);
+      }
+    }
+  }
+
+  void hand_over(Entry& entry) {
+    if (auto* credit = std::get_if<RemoteCredit>(&entry.message)) {
+      listener_->on_credit(from_, *credit);
+    } else if (auto* note = std::get_if<Note>(&entry.message)) {
+      listener_->on_note(from_, std::move(*note));
+    } else {
+      listener_->on_packet(from_, assemble(entry));
+    }
+  }
+
+  RemotePacket assemble(Entry& entry) const {
+    auto& wire = std::get<PacketOnWire>(entry.message);
+    if (wire.header.edge >= graph_.edges().size() || !graph_.edges()[wire.header.edge].codec)
+      throw Error(ErrorCode::bad_message,
+                  fmt::format("process {} sent a message on edge {}, which cannot carry any", from_,
+                              wire.header.edge),
+                  "start all processes from the same program and options");
+    Parts parts{.numbers = std::move(wire.numbers), .texts = std::move(wire.texts)};
+    auto receive = entry.receives.begin();
+    for (const auto& meta : wire.tensors)
+      parts.tensors.push_back(meta ? (*receive++)->tensor() : Tensor());
+    const PayloadCodec& codec = graph_.edges()[wire.header.edge].codec;
+    return {wire.node, wire.generation, {wire.header, codec.put_together(std::move(parts))}};
+  }
+
+  const std::uint32_t from_;
+  Bulk& bulk_;
+  const Graph& graph_;
+  std::mutex mutex_;
+  std::shared_ptr<BridgeListener> listener_;
+  std::deque<std::shared_ptr<Entry>> waiting_;
+};
+
+class MemberBridge final : public Bridge {
+ public:
+  MemberBridge(Member& member, Bulk& bulk, const Graph& graph)
+      : member_(member), bulk_(bulk), graph_(graph), tags_(static_cast<std::size_t>(member.size())) {
+    for (std::uint32_t rank = 0; rank < tags_.size(); ++rank)
+      lanes_.push_back(std::make_shared<Lane>(rank, bulk, graph));
+  }
+
+  void open(std::shared_ptr<BridgeListener> listener) override {
+    for (const auto& lane : lanes_) lane->open(listener);
+    member_.open([this](int from, std::string body) { on_message(from, body); },
+                 [this](const PeerLost& peer) { on_lost(peer); });
+  }
+
+  void close() override {
+    for (const auto& lane : lanes_) lane->close();
+  }
+
+  void send(std::uint32_t to, RemotePacket remote) override {
+    const Header& header = remote.packet.header;
+    Parts parts = graph_.edges()[header.edge].codec.take_apart(remote.packet.payload.get());
+    PacketOnWire wire{.node = remote.node,
+                      .generation = remote.generation,
+                      .header = header,
+                      .numbers = std::move(parts.numbers),
+                      .texts = std::move(parts.texts)};
+    std::uint64_t count = 0;
+    for (const Tensor& tensor : parts.tensors) {
+      wire.tensors.push_back(tensor.defined() ? std::optional(TensorMeta::of(tensor)) : std::nullopt);
+      if (!tensor.defined()) continue;
+      wire.header.length += tensor.bytes();
+      ++count;
+    }
+    std::uint64_t tag = wire.tag = tags_[to].fetch_add(count);
+    for (Tensor& tensor : parts.tensors)
+      if (tensor.defined()) bulk_.send(static_cast<int>(to), tag++, std::move(tensor));
+    member_.send(static_cast<int>(to), remote::encode(wire));
+  }
+  void send(std::uint32_t to, RemoteCredit credit) override {
+    member_.send(static_cast<int>(to), remote::encode(credit));
+  }
+  void send(std::uint32_t to, Note note) override {
+    member_.send(static_cast<int>(to), remote::encode(note));
+  }
+
+ private:
+  void on_message(int from, const std::string& body) {
+    Lane& lane = *lanes_[static_cast<std::size_t>(from)];
+    try {
+      lane.take(remote::decode(body));
+    } catch (const Error& error) {
+      lane.lost(error);
+    }
+  }
+
+  // Without its coordinator, or given up by the others, this process is as good as alone.
+  void on_lost(const PeerLost& peer) {
+    const Error error(ErrorCode::peer_lost, to_string(peer),
+                      "go on with the same command and --restart auto");
+    bulk_.abort(error);
+    const bool other = peer.rank != PeerLost::coordinator && peer.rank != member_.rank();
+    if (other) return lanes_[static_cast<std::size_t>(peer.rank)]->lost(error);
+    for (const auto& lane : lanes_) lane->lost(error);
+  }
+
+  Member& member_;
+  Bulk& bulk_;
+  const Graph& graph_;
+  std::vector<std::shared_ptr<Lane>> lanes_;     ///< by rank
+  std::vector<std::atomic<std::uint64_t>> tags_;  ///< next one, by rank
+};
+
+}  // namespace
+
+std::shared_ptr<Bridge> make_member_bridge(Member& member, Bulk& bulk, const Graph& graph) {
+  return std::make_shared<MemberBridge>(member, bulk, graph);
+}
+
+}  // namespace troupe
