@@ -4,32 +4,52 @@
 
 namespace troupe {
 
-Result<std::filesystem::path> write_snapshots(const std::filesystem::path& folder,
-                                              Manifest manifest,
-                                              const std::vector<Snapshot>& snapshots,
-                                              std::size_t keep) {
+namespace {
+
+std::vector<ShardContent> contents(const std::vector<Snapshot>& snapshots) {
   std::vector<ShardContent> shards;
   for (const Snapshot& snapshot : snapshots)
     shards.push_back(
         {static_cast<int>(snapshot.stage), named_tensors(*snapshot.spec, *snapshot.state, true)});
-  auto written = write_checkpoint(folder, std::move(manifest), shards);
+  return shards;
+}
+
+}  // namespace
+
+Result<std::filesystem::path> write_snapshots(const std::filesystem::path& folder,
+                                              Manifest manifest,
+                                              const std::vector<Snapshot>& snapshots,
+                                              std::size_t keep,
+                                              const std::vector<ShardInfo>& elsewhere) {
+  auto written = write_checkpoint(folder, std::move(manifest), contents(snapshots), {}, elsewhere);
   if (!written) return written;
   const Status pruned = prune_checkpoints(folder, keep);
   if (!pruned) return pruned.error();
   return written;
 }
 
+Result<std::vector<ShardInfo>> write_snapshot_shards(const std::filesystem::path& folder,
+                                                     std::int64_t step,
+                                                     const std::vector<Snapshot>& snapshots) {
+  return write_shards(folder, step, contents(snapshots));
+}
+
 CheckpointWriterOptions checkpoint_to(const std::filesystem::path& folder, std::size_t stages,
                                       std::size_t keep) {
   return {.stages = stages,
-          .write = [folder, keep](std::uint32_t step,
-                                  const std::vector<Snapshot>& snapshots) -> Status {
+          .write = [folder, keep](std::uint32_t step, const std::vector<Snapshot>& snapshots,
+                                  const std::vector<ShardInfo>& elsewhere) -> Status {
             Manifest manifest;
             manifest.step = step;
-            const auto written = write_snapshots(folder, std::move(manifest), snapshots, keep);
+            const auto written =
+                write_snapshots(folder, std::move(manifest), snapshots, keep, elsewhere);
             if (!written) return written.error();
             return success();
           },
+          .write_shards =
+              [folder](std::uint32_t step, const std::vector<Snapshot>& snapshots) {
+                return write_snapshot_shards(folder, step, snapshots);
+              },
           .on_checkpoint = {}};
 }
 

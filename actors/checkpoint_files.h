@@ -15,7 +15,13 @@ namespace troupe {
 Result<std::filesystem::path> write_snapshots(const std::filesystem::path& folder,
                                               Manifest manifest,
                                               const std::vector<Snapshot>& snapshots,
-                                              std::size_t keep);
+                                              std::size_t keep,
+                                              const std::vector<ShardInfo>& elsewhere = {});
+
+/// The same for stages of a process that does not publish: shards for write_snapshots there.
+Result<std::vector<ShardInfo>> write_snapshot_shards(const std::filesystem::path& folder,
+                                                     std::int64_t step,
+                                                     const std::vector<Snapshot>& snapshots);
 
 /// A writer that puts the checkpoints of a pipeline of `stages` into `folder`.
 ///

@@ -10,15 +10,24 @@ CheckpointWriter::CheckpointWriter(CheckpointWriterOptions options)
 CheckpointWriter::~CheckpointWriter() = default;
 
 ActionLabel CheckpointWriter::act() {
-  auto held = snapshot.take();
-  const MessageKey key = held.header.key;
+  const MessageKey key = snapshot.ready() ? snapshot.header().key : shards.header().key;
   Job& open = collecting_[key.step];
   open.step = key.step + 1;
-  open.snapshots.push_back(std::move(held));
-  if (open.snapshots.size() < options_.stages) return {"S", key};
-  const auto job = std::make_shared<Job>(std::move(open));
+  if (snapshot.ready()) {
+    open.snapshots.push_back(snapshot.take());
+  } else {
+    open.shards.push_back(shards.take());
+  }
+  if (open.snapshots.size() < options_.stages || open.shards.size() < options_.others)
+    return {"S", key};
+  auto job = std::make_shared<Job>(std::move(open));
   collecting_.erase(key.step);
   std::ranges::sort(job->snapshots, {}, [](const auto& s) { return s->stage; });
+  start(std::move(job));
+  return {"S", key};
+}
+
+void CheckpointWriter::start(std::shared_ptr<Job> job) {
   // A prototype, which only tells its ports, needs no thread.
   if (!background_)
     background_.emplace(
@@ -32,19 +41,26 @@ ActionLabel CheckpointWriter::act() {
                                 });
                               });
   if (!taken) throw Error(ErrorCode::internal, "more checkpoints wait than a run asks for");
-  return {"S", key};
 }
 
 CheckpointSeen CheckpointWriter::write(const Job& job) const {
   std::vector<Snapshot> snapshots;
   for (const auto& held : job.snapshots) snapshots.push_back(*held);
+  std::vector<ShardInfo> elsewhere;
   const auto begin = std::chrono::steady_clock::now();
-  Status status = attempt([&] { return options_.write(job.step, snapshots); });
+  for (const auto& held : job.shards) {
+    if (!held->error.empty())
+      return {job.step, Error(ErrorCode::io, held->error),
+              std::chrono::steady_clock::now() - begin};
+    elsewhere.insert(elsewhere.end(), held->shards.begin(), held->shards.end());
+  }
+  Status status = attempt([&] { return options_.write(job.step, snapshots, elsewhere); });
   return {job.step, std::move(status), std::chrono::steady_clock::now() - begin};
 }
 
 void CheckpointWriter::written(const Job& job, const CheckpointSeen& seen) {
   for (const auto& held : job.snapshots) snapshot.release(held);
+  for (const auto& held : job.shards) shards.release(held);
   done_ = seen.step;
   if (options_.on_checkpoint) options_.on_checkpoint(seen);
   accept_snapshots(true);

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -19,17 +20,24 @@ struct CheckpointSeen {
 };
 
 struct CheckpointWriterOptions {
-  std::size_t stages = 1;     ///< snapshots that make a checkpoint
+  std::size_t stages = 1;     ///< of this process: snapshots that make a checkpoint
+  std::size_t others = 0;     ///< processes with a ShardWriter
   bool in_background = true;  ///< write on a thread of its own; else within an action
-  /// Writes one; called with the snapshots by stage.
-  std::function<Status(std::uint32_t step, const std::vector<Snapshot>&)> write;
+  /// Writes one; called with the snapshots by stage, and what shard writers have written.
+  std::function<Status(std::uint32_t step, const std::vector<Snapshot>&,
+                       const std::vector<ShardInfo>& elsewhere)>
+      write;
+  /// What shard writers of other processes do.
+  std::function<Result<std::vector<ShardInfo>>(std::uint32_t step, const std::vector<Snapshot>&)>
+      write_shards;
   /// Called on an actor thread after each; must not block.
   std::function<void(const CheckpointSeen&)> on_checkpoint;
 };
 
 /// Collects the stages' snapshots of a step and writes them while training goes on. The snapshots
 /// are the committed states themselves: nothing is copied, nothing waits. While it is writing,
-/// commits ask for no other snapshot.
+/// commits ask for no other snapshot. Stages of other processes are written there (ShardWriter);
+/// the checkpoint is published when all are.
 class CheckpointWriter final : public Actor {
  public:
   using Options = CheckpointWriterOptions;
@@ -37,7 +45,9 @@ class CheckpointWriter final : public Actor {
   ~CheckpointWriter() override;
 
   Input<Snapshot> snapshot{this, "snapshot"};
+  Input<WrittenShards> shards{this, "shards", Connection::optional};
 
+  bool ready() const override { return snapshot.ready() || shards.ready(); }
   ActionLabel act() override;
   void on_commit(const Commit& commit) override;
   bool holds_run_open() const override { return true; }
@@ -48,7 +58,9 @@ class CheckpointWriter final : public Actor {
   struct Job {
     std::uint32_t step = 0;
     std::vector<Held<Snapshot>> snapshots;
+    std::vector<Held<WrittenShards>> shards;
   };
+  void start(std::shared_ptr<Job> job);
   CheckpointSeen write(const Job& job) const;
   void finish_if_done();
   void written(const Job& job, const CheckpointSeen& seen);

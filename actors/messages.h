@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ops/nn/state.h"
+#include "runtime/file/checkpoint.h"
 #include "runtime/tensor/tensor.h"
 
 namespace troupe {
@@ -86,11 +87,21 @@ struct ReducedChunk {
   }
 };
 
-/// Stage → checkpoint writer: its committed state; nothing is copied.
+/// Stage → checkpoint writer of its process: its committed state; nothing is copied.
 struct Snapshot {
   std::size_t stage = 0;
   StatePtr state;
   std::shared_ptr<const StateSpec> spec;
+};
+
+/// Shard writer → checkpoint writer: what another process put beside the checkpoint's place.
+struct WrittenShards {
+  std::vector<ShardInfo> shards;
+  std::string error;  ///< why there are none; empty if there are
+  static void members(auto& self, auto& visit) {
+    visit(self.shards);
+    visit(self.error);
+  }
 };
 
 }  // namespace troupe

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <map>
 #include <numeric>
 
 #include "actors/loss.h"
 #include "actors/reducer.h"
+#include "actors/shard_writer.h"
 
 namespace troupe {
 namespace {
@@ -51,6 +53,7 @@ struct Common {
   std::vector<std::vector<ActorRef<Reducer>>> reducers;  ///< by stage and replica
   ActorRef<Monitor> monitor;
   std::optional<ActorRef<CheckpointWriter>> writer;
+  std::map<std::uint32_t, ActorRef<ShardWriter>> shard_writers;  ///< by process
 };
 
 StageOptions stage_options(const PipelineOptions& options, std::size_t stage,
@@ -122,9 +125,14 @@ void add_replica(Graph& graph, const PipelineOptions& options, const Common& com
     graph.connect(stages[s], &Stage::gradient, reducer, &Reducer::gradient, {2, bytes.gradient});
     graph.connect(reducer, &Reducer::reduced, stages[s], &Stage::reduced, {1, bytes.gradient});
     // Replicas hold the same state: one of them is enough for a checkpoint.
-    if (common.writer && replica == 0)
+    if (!common.writer || replica != 0) continue;
+    const auto elsewhere = common.shard_writers.find(process_of(options, s, 0));
+    if (elsewhere == common.shard_writers.end()) {
       graph.connect(stages[s], &Stage::snapshot, *common.writer, &CheckpointWriter::snapshot,
                     {2, 0});
+    } else {
+      graph.connect(stages[s], &Stage::snapshot, elsewhere->second, &ShardWriter::snapshot, {2, 0});
+    }
   }
   graph.connect(loss, &Loss::score, common.monitor, &Monitor::score, {64, 0});
 }
@@ -183,10 +191,30 @@ MonitorOptions monitor_options(const PipelineOptions& options) {
           .on_evaluation = options.on_evaluation};
 }
 
-CheckpointWriterOptions writer_options(const PipelineOptions& options) {
-  CheckpointWriterOptions writer = *options.writer;
-  writer.stages = options.cut.size();
-  return writer;
+/// Stages whose first replica lives in each process: those that are written there.
+std::map<std::uint32_t, std::size_t> written_stages(const PipelineOptions& options) {
+  std::map<std::uint32_t, std::size_t> stages;
+  for (std::size_t s = 0; s < options.cut.size(); ++s) ++stages[process_of(options, s, 0)];
+  return stages;
+}
+
+/// The checkpoint writer in process 0, and one for the shards of each other process.
+void add_writers(Graph& graph, const PipelineOptions& options, Common& common) {
+  const auto stages = written_stages(options);
+  for (const auto& [process, count] : stages) {
+    CheckpointWriterOptions writer = *options.writer;
+    writer.stages = count;
+    writer.others = stages.size() - 1;
+    if (process == 0) {
+      common.writer = graph.add<CheckpointWriter>("writer", std::move(writer));
+      continue;
+    }
+    const auto shards =
+        graph.add<ShardWriter>(fmt::format("writer/{}", process), std::move(writer));
+    graph.place(shards, process);
+    graph.connect(shards, &ShardWriter::shards, *common.writer, &CheckpointWriter::shards, {2, 0});
+    common.shard_writers.emplace(process, shards);
+  }
 }
 
 SamplerOptions sampler_options(const PipelineOptions& options) {
@@ -266,8 +294,7 @@ Graph build_pipeline(const PipelineOptions& options) {
   for (std::size_t s = 0; s < options.cut.size(); ++s)
     common.reducers.push_back(add_reducers(graph, options, s));
   common.monitor = graph.add<Monitor>("monitor", monitor_options(options));
-  if (options.writer)
-    common.writer = graph.add<CheckpointWriter>("writer", writer_options(options));
+  if (options.writer) add_writers(graph, options, common);
   for (std::uint32_t r = 0; r < options.replicas; ++r) add_replica(graph, options, common, r);
   return graph;
 }

@@ -181,7 +181,8 @@ int run_training(const Options& options, PipelineOptions& pipeline, const Output
   pipeline.on_counting = [&](const CountingSeen& seen) { log.counting(seen); };
   pipeline.on_evaluation = [&](const EvaluationSeen& seen) { log.evaluation(seen); };
   pipeline.writer = CheckpointWriterOptions{
-      .write = [&](std::uint32_t step, const std::vector<Snapshot>& snapshots) -> Status {
+      .write = [&](std::uint32_t step, const std::vector<Snapshot>& snapshots,
+                   const std::vector<ShardInfo>& elsewhere) -> Status {
         const auto written =
             write_training_checkpoint(folder.checkpoints(), options, timeline, step, snapshots);
         if (!written) return written.error();

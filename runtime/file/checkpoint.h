@@ -28,6 +28,13 @@ struct ShardInfo {
   std::string file;  ///< "stage_00.tensors"
   int stage = 0;
   ShardSummary summary;
+
+  static void members(auto& self, auto& visit) {
+    visit(self.file);
+    visit(self.stage);
+    visit(self.summary.bytes);
+    visit(self.summary.index_checksum);
+  }
 };
 
 /// manifest.json. Its last member is the checksum of the text before it.
@@ -55,14 +62,22 @@ struct CheckpointWriteOptions {
 
 /// Writes `folder`/step_<step>/ and returns its path. Shards first, each synced, then the manifest,
 /// then the folder's name; so a death at any moment leaves older checkpoints as they were and at
-/// most a hidden folder for prune_checkpoints(). A checkpoint of the same step is replaced.
+/// most a hidden folder for prune_checkpoints(). A checkpoint of the same step is replaced. Shards
+/// from `elsewhere` (write_shards) are moved in.
 ///
 /// Returns what the file system refused. Throws Error (internal) on names that appear twice, on
 /// tensors that are not row-major on the CPU, and on a position that is not JSON.
 Result<std::filesystem::path> write_checkpoint(const std::filesystem::path& folder,
                                                Manifest manifest,
                                                const std::vector<ShardContent>& shards,
-                                               const CheckpointWriteOptions& options = {});
+                                               const CheckpointWriteOptions& options = {},
+                                               const std::vector<ShardInfo>& elsewhere = {});
+
+/// Writes shards of the checkpoint `folder`/step_<step>/ for somebody else to publish, into a
+/// hidden folder beside its place, each synced. For processes that share the file system.
+Result<std::vector<ShardInfo>> write_shards(const std::filesystem::path& folder, std::int64_t step,
+                                            const std::vector<ShardContent>& shards,
+                                            const CheckpointWriteOptions& options = {});
 
 /// What a checkpoint says of a tensor.
 struct StoredTensor {

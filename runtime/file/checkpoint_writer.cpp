@@ -1,6 +1,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ctime>
 #include <set>
 
@@ -29,12 +30,62 @@ void check_content(const std::vector<ShardContent>& shards) {
   }
 }
 
+std::string file_of(const ShardContent& shard) {
+  return fmt::format("stage_{:02}.tensors", shard.stage);
+}
+
+ShardWriteOptions shard_options(const CheckpointWriteOptions& options) {
+  return {.threads = options.threads, .block_bytes = options.block_bytes, .hook = options.hook};
+}
+
+/// Where processes leave their shards for the one that publishes them.
+std::filesystem::path shards_folder(const std::filesystem::path& folder, std::int64_t step) {
+  return AtomicFolder::beside(folder / checkpoint_name(step), "shards");
+}
+
+/// Gives shards that others have written their places.
+Status move_in(const std::vector<ShardInfo>& shards, const std::filesystem::path& from,
+               const std::filesystem::path& staging) {
+  for (const ShardInfo& shard : shards) {
+    std::error_code failed;
+    std::filesystem::rename(from / shard.file, staging / shard.file, failed);
+    if (failed)
+      return Error(ErrorCode::io,
+                   fmt::format("taking in {} of another process: {}", (from / shard.file).string(),
+                               failed.message()),
+                   "the output folder must be on a file system that all processes share");
+  }
+  return success();
+}
+
 }  // namespace
+
+Result<std::vector<ShardInfo>> write_shards(const std::filesystem::path& folder, std::int64_t step,
+                                            const std::vector<ShardContent>& shards,
+                                            const CheckpointWriteOptions& options) {
+  check_content(shards);
+  const std::filesystem::path place = shards_folder(folder, step);
+  std::error_code failed;
+  std::filesystem::create_directories(place, failed);
+  if (failed)
+    return Error(ErrorCode::io,
+                 fmt::format("making folder {}: {}", place.string(), failed.message()));
+  std::vector<ShardInfo> written;
+  for (const ShardContent& shard : shards) {
+    const std::filesystem::path path = place / file_of(shard);
+    std::filesystem::remove(path, failed);  // of a process that died
+    const Result<ShardSummary> summary = write_shard(path, shard.tensors, shard_options(options));
+    if (!summary) return summary.error();
+    written.push_back({file_of(shard), shard.stage, summary.value()});
+  }
+  return written;
+}
 
 Result<std::filesystem::path> write_checkpoint(const std::filesystem::path& folder,
                                                Manifest manifest,
                                                const std::vector<ShardContent>& shards,
-                                               const CheckpointWriteOptions& options) {
+                                               const CheckpointWriteOptions& options,
+                                               const std::vector<ShardInfo>& elsewhere) {
   check_content(shards);
   if (manifest.step < 0)
     throw Error(ErrorCode::internal, fmt::format("a checkpoint of step {}", manifest.step));
@@ -48,14 +99,17 @@ Result<std::filesystem::path> write_checkpoint(const std::filesystem::path& fold
   Result<AtomicFolder> created = AtomicFolder::create(target, options.hook);
   if (!created) return created.error();
   const std::filesystem::path& staging = created.value().staging();
-  const ShardWriteOptions writing{
-      .threads = options.threads, .block_bytes = options.block_bytes, .hook = options.hook};
   for (const ShardContent& shard : shards) {
-    const std::string file = fmt::format("stage_{:02}.tensors", shard.stage);
-    const Result<ShardSummary> summary = write_shard(staging / file, shard.tensors, writing);
+    const Result<ShardSummary> summary =
+        write_shard(staging / file_of(shard), shard.tensors, shard_options(options));
     if (!summary) return summary.error();
-    manifest.shards.push_back({file, shard.stage, summary.value()});
+    manifest.shards.push_back({file_of(shard), shard.stage, summary.value()});
   }
+  if (const Status moved = move_in(elsewhere, shards_folder(folder, manifest.step), staging);
+      !moved)
+    return moved.error();
+  manifest.shards.insert(manifest.shards.end(), elsewhere.begin(), elsewhere.end());
+  std::ranges::sort(manifest.shards, {}, &ShardInfo::stage);
 
   const std::string text = manifest_text(manifest);
   Result<OutputFile> file = OutputFile::create(staging / manifest_file, options.hook);

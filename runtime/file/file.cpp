@@ -237,6 +237,12 @@ Status AtomicFolder::publish() {
   return sync_folder(folder_of(target_), hook_);
 }
 
+std::filesystem::path AtomicFolder::beside(const std::filesystem::path& target,
+                                           std::string_view what) {
+  return target.parent_path() /
+         fmt::format(".{}{}{}", target.filename().string(), partial_mark, what);
+}
+
 bool AtomicFolder::is_staging_name(std::string_view name) {
   return name.starts_with('.') && name.find(partial_mark) != std::string_view::npos;
 }

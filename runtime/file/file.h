@@ -104,6 +104,10 @@ class AtomicFolder {
   /// replaced: in one step where the file system can swap names, by moving it aside elsewhere.
   Status publish();
 
+  /// A place beside `target` for what is to move into it: a staging name that several processes
+  /// know.
+  static std::filesystem::path beside(const std::filesystem::path& target, std::string_view what);
+
   /// Whether `name` is that of a staging folder, left by a writer that died or still at work.
   static bool is_staging_name(std::string_view name);
 

@@ -56,6 +56,9 @@ class Packer {
     parts_.numbers.push_back(list.size());
     for (const T& item : list) (*this)(item);
   }
+  template <class T>
+  requires requires(const T& value, Packer& visit) { T::members(value, visit); }
+  void operator()(const T& value) { T::members(value, *this); }
 
  private:
   Parts& parts_;
@@ -83,6 +86,9 @@ class Unpacker {
     list.resize(count);
     for (T& item : list) (*this)(item);
   }
+  template <class T>
+  requires requires(T& value, Unpacker& visit) { T::members(value, visit); }
+  void operator()(T& value) { T::members(value, *this); }
   void check_empty() const {
     if (left() != 0) refuse();
   }

@@ -20,10 +20,11 @@ Error not_on_one_host(const Member& member) {
   const auto& peers = member.peers();
   const auto other = std::ranges::find_if(
       peers, [&](const PeerInfo& peer) { return peer.identity() != peers[0].identity(); });
-  return {ErrorCode::bad_options,
-          fmt::format("parallel.transport: shm, but rank 0 is on {} and rank {} on {}",
-                      peers[0].host(), other->rank, other->host()),
-          "take parallel.transport: auto (shared memory within a host, Gloo between hosts) or gloo"};
+  return {
+      ErrorCode::bad_options,
+      fmt::format("parallel.transport: shm, but rank 0 is on {} and rank {} on {}", peers[0].host(),
+                  other->rank, other->host()),
+      "take parallel.transport: auto (shared memory within a host, Gloo between hosts) or gloo"};
 }
 
 }  // namespace
@@ -37,11 +38,10 @@ Result<std::unique_ptr<Bulk>> Bulk::connect(Member& member, const BulkOptions& o
   if (options.transport == TransportKind::shm && !one_host) return not_on_one_host(member);
   if (options.transport != TransportKind::gloo && near.size() > 1) {
     const int own = static_cast<int>(std::ranges::find(near, member.rank()) - near.begin());
-    auto made = make_shm_communicator(
-        member.store(), own, static_cast<int>(near.size()),
-        {.group = fmt::format("shm/{}/{}", generation, near.front()),
-         .timeout = options.timeout,
-         .memory_limit = options.memory_limit});
+    auto made = make_shm_communicator(member.store(), own, static_cast<int>(near.size()),
+                                      {.group = fmt::format("shm/{}/{}", generation, near.front()),
+                                       .timeout = options.timeout,
+                                       .memory_limit = options.memory_limit});
     if (!made) return made.error();
     for (std::size_t i = 0; i < near.size(); ++i)
       bulk->routes_[static_cast<std::size_t>(near[i])] = {made.value().get(), static_cast<int>(i)};

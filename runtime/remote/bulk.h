@@ -19,8 +19,8 @@ enum class TransportKind : std::uint8_t {
 
 struct BulkOptions {
   TransportKind transport = TransportKind::automatic;
-  std::string interface;                      ///< of Gloo; empty: its choice
-  std::chrono::milliseconds timeout{30'000};  ///< for peers to appear
+  std::string interface;                            ///< of Gloo; empty: its choice
+  std::chrono::milliseconds timeout{30'000};        ///< for peers to appear
   std::size_t memory_limit = std::size_t{1} << 30;  ///< as in ShmOptions
 };
 

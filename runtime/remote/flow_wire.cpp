@@ -200,7 +200,8 @@ Note note_of(const flow_wire::Flow& flow) {
     }
     case flow_wire::Flow::kNews: {
       ActorNews news{.node = flow.news().node(), .finished = flow.news().finished()};
-      if (flow.news().has_accepts_snapshot()) news.accepts_snapshot = flow.news().accepts_snapshot();
+      if (flow.news().has_accepts_snapshot())
+        news.accepts_snapshot = flow.news().accepts_snapshot();
       return news;
     }
     case flow_wire::Flow::kStop:
@@ -305,7 +306,8 @@ std::string encode(const Note& note) {
 
 FlowMessage decode(const std::string& bytes) {
   flow_wire::Flow flow;
-  if (!flow.ParseFromString(bytes)) refuse(fmt::format("{} bytes that are no message", bytes.size()));
+  if (!flow.ParseFromString(bytes))
+    refuse(fmt::format("{} bytes that are no message", bytes.size()));
   if (flow.has_packet()) return get(flow.packet());
   if (flow.has_credit()) {
     const auto& credit = flow.credit();

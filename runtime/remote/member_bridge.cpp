@@ -120,7 +120,10 @@ class Lane : public std::enable_shared_from_this<Lane> {
 class MemberBridge final : public Bridge {
  public:
   MemberBridge(Member& member, Bulk& bulk, const Graph& graph)
-      : member_(member), bulk_(bulk), graph_(graph), tags_(static_cast<std::size_t>(member.size())) {
+      : member_(member),
+        bulk_(bulk),
+        graph_(graph),
+        tags_(static_cast<std::size_t>(member.size())) {
     for (std::uint32_t rank = 0; rank < tags_.size(); ++rank)
       lanes_.push_back(std::make_shared<Lane>(rank, bulk, graph));
   }
@@ -145,7 +148,8 @@ class MemberBridge final : public Bridge {
                       .texts = std::move(parts.texts)};
     std::uint64_t count = 0;
     for (const Tensor& tensor : parts.tensors) {
-      wire.tensors.push_back(tensor.defined() ? std::optional(TensorMeta::of(tensor)) : std::nullopt);
+      wire.tensors.push_back(tensor.defined() ? std::optional(TensorMeta::of(tensor))
+                                              : std::nullopt);
       if (!tensor.defined()) continue;
       wire.header.length += tensor.bytes();
       ++count;
@@ -185,7 +189,7 @@ class MemberBridge final : public Bridge {
   Member& member_;
   Bulk& bulk_;
   const Graph& graph_;
-  std::vector<std::shared_ptr<Lane>> lanes_;     ///< by rank
+  std::vector<std::shared_ptr<Lane>> lanes_;      ///< by rank
   std::vector<std::atomic<std::uint64_t>> tags_;  ///< next one, by rank
 };
 

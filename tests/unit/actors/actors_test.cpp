@@ -245,7 +245,7 @@ TEST(WriterByHand, WritesWhenAllStagesHaveComeAndTellsOfFailure) {
   CheckpointWriter writer(
       {.stages = 2,
        .in_background = false,
-       .write = [](std::uint32_t, const std::vector<Snapshot>& snapshots) -> Status {
+       .write = [](std::uint32_t, const std::vector<Snapshot>& snapshots, const auto&) -> Status {
          EXPECT_EQ(snapshots[0].stage, 0u);
          EXPECT_EQ(snapshots[1].stage, 1u);
          return Error(ErrorCode::io, "the disk is full");

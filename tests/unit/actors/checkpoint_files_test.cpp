@@ -28,7 +28,7 @@ class CheckpointFiles : public ::testing::Test {
 TEST_F(CheckpointFiles, HoldTheTensorsOfEveryStage) {
   const auto writer = checkpoint_to(folder_, 2);
   EXPECT_EQ(writer.stages, 2u);
-  ASSERT_TRUE(writer.write(7, {snapshot(0, "front.weight"), snapshot(1, "back.weight")}));
+  ASSERT_TRUE(writer.write(7, {snapshot(0, "front.weight"), snapshot(1, "back.weight")}, {}));
   const Checkpoint checkpoint = open_checkpoint(folder_ / "step_00000007");
   EXPECT_EQ(checkpoint.manifest().step, 7);
   const auto tensors = load_tensors(checkpoint);
@@ -39,14 +39,15 @@ TEST_F(CheckpointFiles, HoldTheTensorsOfEveryStage) {
 
 TEST_F(CheckpointFiles, KeepTheNewest) {
   const auto writer = checkpoint_to(folder_, 1, 2);
-  for (std::uint32_t step : {1u, 2u, 3u}) ASSERT_TRUE(writer.write(step, {snapshot(0, "weight")}));
+  for (std::uint32_t step : {1u, 2u, 3u})
+    ASSERT_TRUE(writer.write(step, {snapshot(0, "weight")}, {}));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "step_00000001"));
   EXPECT_TRUE(std::filesystem::exists(folder_ / "step_00000002"));
   EXPECT_TRUE(std::filesystem::exists(folder_ / "step_00000003"));
 }
 
 TEST_F(CheckpointFiles, SayWhatTheFileSystemRefused) {
-  const Status status = checkpoint_to("/proc/nothing", 1).write(1, {snapshot(0, "weight")});
+  const Status status = checkpoint_to("/proc/nothing", 1).write(1, {snapshot(0, "weight")}, {});
   ASSERT_FALSE(status);
   EXPECT_NE(status.error().message().find("/proc/nothing"), std::string::npos)
       << status.error().message();

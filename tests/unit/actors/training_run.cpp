@@ -75,7 +75,8 @@ TrainingResult train(const TrainingRun& run) {
   pipeline.on_evaluation = [&](const EvaluationSeen& seen) { result.evaluations.push_back(seen); };
   pipeline.writer = CheckpointWriterOptions{
       .in_background = run.scheduling == Scheduling::threads,
-      .write = [&](std::uint32_t step, const std::vector<Snapshot>& snapshots) -> Status {
+      .write = [&](std::uint32_t step, const std::vector<Snapshot>& snapshots,
+                   const auto&) -> Status {
         if (run.on_write)
           if (const Status refused = run.on_write(step); !refused) return refused;
         std::vector<NamedTensor> tensors;

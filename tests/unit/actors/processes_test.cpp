@@ -1,0 +1,105 @@
+// The same training in several processes, which are threads here (memory_bridge.h): the bits are
+// those of one process.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <future>
+
+#include "../runtime/flow/memory_bridge.h"
+#include "actors/checkpoint_files.h"
+#include "runtime/file/checkpoint_folder.h"
+#include "runtime/file/digest.h"
+#include "training_run.h"
+
+namespace troupe {
+namespace {
+
+using testing::make_memory_links;
+using testing::MemoryBridge;
+using testing::pipeline_of;
+using testing::TrainingRun;
+
+class ProcessesTest : public ::testing::Test {
+ protected:
+  ProcessesTest()
+      : folder_(std::filesystem::temp_directory_path() /
+                ("troupe_processes_" + std::to_string(::getpid()))) {}
+  ~ProcessesTest() override { std::filesystem::remove_all(folder_); }
+
+  /// Trains and returns the digest of the checkpoint that the processes wrote together.
+  std::string digest(TrainingRun training, std::uint32_t processes, std::uint64_t order = 1,
+                     std::vector<FaultOptions> faults = {}) {
+    PipelineOptions pipeline = pipeline_of(training);
+    pipeline.processes = processes;
+    pipeline.writer = checkpoint_to(folder_, 1);
+    const Graph graph = build_pipeline(pipeline);
+    RunOptions options{.threads = 2,
+                       .steps = {.count = timeline_of(pipeline).steps, .snapshot_at_end = true},
+                       .faults = std::move(faults),
+                       .processes = processes,
+                       .run_id = 7};
+    std::vector<std::future<RunReport>> runs;
+    const auto links = make_memory_links(graph, processes, order);
+    for (std::uint32_t here = 0; here < processes; ++here) {
+      options.process = here;
+      if (processes > 1) options.bridge = std::make_shared<MemoryBridge>(links, here);
+      runs.push_back(
+          std::async(std::launch::async, [&graph, options] { return run(graph, options); }));
+    }
+    for (auto& process : runs) process.wait();
+    const RunReport report = runs[0].get();
+    restarts_ = 0;
+    for (const auto& actor : report.actors) restarts_ += actor.restarts;
+    const std::string result = digest_of(folder_ / checkpoint_name(report.steps));
+    std::filesystem::remove_all(folder_);
+    return result;
+  }
+
+  std::filesystem::path folder_;
+  int restarts_ = 0;
+};
+
+TEST_F(ProcessesTest, AnyNumberOfProcessesMakesTheBitsOfOne) {
+  const std::string one = digest({.cut = {4}}, 1);
+  struct Case {
+    std::vector<std::size_t> cut;
+    std::uint32_t replicas, processes;
+  };
+  const std::vector<Case> cases = {{{2, 2}, 1, 2},       {{1, 1, 2}, 1, 3}, {{1, 1, 1, 1}, 1, 4},
+                                   {{1, 1, 1, 1}, 1, 2}, {{4}, 2, 2},       {{4}, 4, 4},
+                                   {{4}, 3, 3},          {{4}, 4, 2},       {{2, 2}, 2, 4},
+                                   {{2, 2}, 2, 2},       {{1, 1, 2}, 4, 8}};
+  for (const auto& [cut, replicas, processes] : cases)
+    for (const std::uint64_t order : {1, 2}) {
+      SCOPED_TRACE(::testing::Message() << cut.size() << " stages, " << replicas << " replicas, "
+                                        << processes << " processes, order " << order);
+      EXPECT_EQ(digest({.cut = cut, .replicas = replicas}, processes, order), one);
+    }
+}
+
+TEST_F(ProcessesTest, ShortBatchesLeaveSomeReplicasWithoutWork) {
+  // Batches of 9, 9 and 2 samples in 5, 5 and 2 micro-batches.
+  TrainingRun odd{
+      .cut = {4}, .micro_batches = 5, .batch_size = 9, .samples = 20, .drop_last = false};
+  const std::string one = digest(odd, 1);
+  for (const std::uint32_t replicas : {2u, 3u, 4u, 5u}) {
+    odd.replicas = replicas;
+    EXPECT_EQ(digest(odd, replicas), one) << replicas << " replicas in processes of their own";
+  }
+}
+
+TEST_F(ProcessesTest, AnActorKilledInAnyProcessLeavesNoTrace) {
+  const std::string one = digest({.cut = {4}}, 1);
+  for (const char* actor :
+       {"stage/0/0", "stage/1/1", "reducer/0/1", "reducer/1/0", "loss/1", "loader/0", "writer/2"})
+    for (const std::uint64_t order : {1, 2}) {
+      const bool writer = std::string(actor).starts_with("writer");
+      const std::string whole = digest({.cut = {2, 2}, .replicas = 2}, 4, order,
+                                       {{actor, writer ? 5u : 2u, writer ? 1u : 1u, ""}});
+      EXPECT_EQ(whole, one) << actor << ", order " << order;
+      EXPECT_GT(restarts_, 0) << actor;
+    }
+}
+
+}  // namespace
+}  // namespace troupe
