@@ -67,6 +67,10 @@ struct Options {
     std::vector<std::int64_t> cut;  ///< blocks that each stage takes; empty: auto
     int actor_threads = 0;          ///< 0: as many as pipeline * data, at most the cores
     int intra_op_threads = 1;
+    // Where a launcher has started several processes:
+    std::string transport = "auto";    ///< auto | shm | gloo: how tensors travel between them
+    std::string interface;             ///< network interface to use; empty: found by itself
+    std::chrono::seconds timeout{30};  ///< for processes to appear and to answer; all others derive
   } parallel;
 
   struct Checkpoint {

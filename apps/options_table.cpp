@@ -128,6 +128,17 @@ void add_parallel(OptionFields& fields, Options::Parallel& p) {
                          {.at_least = 0, .at_most = largest_count, .synonyms = {"threads"}}));
   fields.push_back(field("parallel.intra_op_threads", p.intra_op_threads, "threads of one kernel",
                          {.at_least = 1, .at_most = largest_count, .synonyms = {"omp_threads"}}));
+  fields.push_back(field("parallel.transport", p.transport,
+                         "how tensors travel between processes; auto: shared memory within a host, "
+                         "Gloo between hosts",
+                         {.choices = {"auto", "shm", "gloo"}, .synonyms = {"backend"}}));
+  fields.push_back(
+      field("parallel.interface", p.interface,
+            "network interface between hosts, as eth0; empty: the one that leads there",
+            {.synonyms = {"ifname", "socket_ifname"}}));
+  fields.push_back(field("parallel.timeout", p.timeout,
+                         "for processes to appear and to answer; all other times derive from it",
+                         {.at_least = 1, .at_most = 1e6}));
 }
 
 void add_writing(OptionFields& fields, Options& o) {

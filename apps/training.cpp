@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <set>
 #include <thread>
 
 #include "actors/checkpoint_files.h"
@@ -61,18 +62,60 @@ StateSpec spec_of(const PipelineOptions& pipeline, std::size_t first, std::size_
   return Network(make_model(pipeline.model), first, last, pipeline.dtype, pipeline.stream).spec();
 }
 
-std::vector<StatePtr> states_by_stage(const PipelineOptions& pipeline,
-                                      const std::vector<NamedTensor>& tensors, std::int64_t step,
-                                      bool with_optimizer) {
-  // The model as a whole must fit first: each stage alone cannot tell a name too many.
-  const std::size_t blocks = make_model(pipeline.model).blocks.size();
-  state_from(spec_of(pipeline, 0, blocks), pipeline.dtype, tensors, step, with_optimizer, true);
+/// Whether any replica of the stage lives in this process.
+bool lives_here(const PipelineOptions& pipeline, std::size_t stage, std::uint32_t process) {
+  for (std::uint32_t replica = 0; replica < pipeline.replicas; ++replica)
+    if (process_of(pipeline, stage, replica) == process) return true;
+  return false;
+}
+
+/// The states of the stages that live in this process; null for the others.
+std::vector<StatePtr> states_by_stage(const PipelineOptions& pipeline, std::uint32_t process,
+                                      const std::function<StatePtr(const StateSpec&)>& state_of) {
   std::vector<StatePtr> states;
   for (std::size_t stage = 0, first = 0; stage < pipeline.cut.size();
        first += pipeline.cut[stage++])
-    states.push_back(state_from(spec_of(pipeline, first, first + pipeline.cut[stage]),
-                                pipeline.dtype, tensors, step, with_optimizer, false));
+    states.push_back(lives_here(pipeline, stage, process)
+                         ? state_of(spec_of(pipeline, first, first + pipeline.cut[stage]))
+                         : nullptr);
   return states;
+}
+
+StateSpec whole_spec(const PipelineOptions& pipeline) {
+  return spec_of(pipeline, 0, make_model(pipeline.model).blocks.size());
+}
+
+/// What a checkpoint holds, stage by stage: a process never has the whole model in memory.
+std::vector<StatePtr> states_from_checkpoint(const PipelineOptions& pipeline, std::uint32_t process,
+                                             const StartingPoint& start) {
+  const Checkpoint checkpoint = open_checkpoint(start.checkpoint);
+  const bool momentum = pipeline.sgd.momentum != 0 && start.steps > 0;
+  std::set<std::string> stored;
+  for (const StoredTensor& tensor : checkpoint.tensors()) stored.insert(tensor.name);
+  const auto load = [&](const StateSpec& spec) {
+    std::vector<std::string> names;
+    for (std::string& name : tensor_names(spec, momentum))
+      if (stored.contains(name)) names.push_back(std::move(name));
+    return state_from(spec, pipeline.dtype, load_tensors(checkpoint, names), start.steps, momentum,
+                      false);
+  };
+  // Each stage alone cannot tell a name too many.
+  std::set<std::string> unknown = stored;
+  for (const std::string& name : tensor_names(whole_spec(pipeline), true)) unknown.erase(name);
+  if (!unknown.empty())
+    throw Error(ErrorCode::bad_file,
+                fmt::format("the weights are of another model: {} of {} is not asked for",
+                            *unknown.begin(), start.checkpoint.string()),
+                "give the options of the model that the checkpoint was made with");
+  return states_by_stage(pipeline, process, load);
+}
+
+std::vector<StatePtr> states_from_weights(const PipelineOptions& pipeline, std::uint32_t process,
+                                          const std::vector<NamedTensor>& tensors) {
+  state_from(whole_spec(pipeline), pipeline.dtype, tensors, 0, false, true);  // as above
+  return states_by_stage(pipeline, process, [&](const StateSpec& spec) {
+    return state_from(spec, pipeline.dtype, tensors, 0, false, false);
+  });
 }
 
 }  // namespace
@@ -84,7 +127,6 @@ StartingPoint read_starting_point(const std::filesystem::path& path) {
   const Checkpoint checkpoint = open_checkpoint(choice.folder);
   const Manifest& manifest = checkpoint.manifest();
   StartingPoint start{.checkpoint = choice.folder,
-                      .tensors = load_tensors(checkpoint),
                       .steps = static_cast<std::uint32_t>(manifest.step),
                       .options = manifest.options};
   if (const auto threads = manifest.run.find("intra_op_threads"); threads != manifest.run.end())
@@ -92,7 +134,8 @@ StartingPoint read_starting_point(const std::filesystem::path& path) {
   return start;
 }
 
-PipelineOptions pipeline_options(const Options& options, const StartingPoint& start) {
+PipelineOptions pipeline_options(const Options& options, const StartingPoint& start,
+                                 const ProcessOptions& here) {
   const auto& train = options.train;
   PipelineOptions pipeline{.model = model_options(options),
                            .dtype = precision_of(options),
@@ -100,6 +143,7 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
                            .seed = options.seed,
                            .replicas = static_cast<std::uint32_t>(options.parallel.data),
                            .schedule = schedule_kind(options.parallel.schedule),
+                           .processes = here.processes,
                            .data = data_options(options),
                            .batch_size = train.batch_size,
                            .micro_batches = static_cast<std::uint32_t>(train.micro_batches),
@@ -114,13 +158,11 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
                            .stop_on_nan = train.stop_on_nan};
   check(learning_rate_options(pipeline));
   pipeline.cut = choose_cut(options, pipeline);
-  const bool momentum = options.train.momentum != 0;
   if (!start.checkpoint.empty()) {
-    pipeline.initial =
-        states_by_stage(pipeline, start.tensors, start.steps, momentum && start.steps > 0);
+    pipeline.initial = states_from_checkpoint(pipeline, here.process, start);
   } else if (!options.model.weights.empty()) {
     pipeline.initial =
-        states_by_stage(pipeline, read_weights(options.model.weights).tensors, 0, false);
+        states_from_weights(pipeline, here.process, read_weights(options.model.weights).tensors);
   }
   return pipeline;
 }
@@ -161,14 +203,15 @@ void check_continues(const Options& options, const StartingPoint& start) {
   require_same("train.batch_size", before.train.batch_size, options.train.batch_size);
 }
 
-std::vector<std::string> warnings(const Options& options, const StartingPoint& start) {
+std::vector<std::string> warnings(const Options& options, const StartingPoint& start,
+                                  std::uint32_t processes) {
   std::vector<std::string> sentences;
-  const int threads = actor_threads(options) * options.parallel.intra_op_threads;
+  const int threads = actor_threads(options, processes) * options.parallel.intra_op_threads;
   if (threads > available_cores())
     sentences.push_back(fmt::format(
         "{} actor threads x {} intra-op threads share {} cores; lower parallel.actor_threads or "
         "parallel.intra_op_threads",
-        actor_threads(options), options.parallel.intra_op_threads, available_cores()));
+        actor_threads(options, processes), options.parallel.intra_op_threads, available_cores()));
   if (start.intra_op_threads != 0 && start.intra_op_threads != options.parallel.intra_op_threads)
     sentences.push_back(
         fmt::format("the checkpoint was made with parallel.intra_op_threads {}, this run has {}: "
@@ -178,9 +221,10 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
   return sentences;
 }
 
-int actor_threads(const Options& options) {
+int actor_threads(const Options& options, std::uint32_t processes) {
   if (options.parallel.actor_threads > 0) return options.parallel.actor_threads;
-  const auto wanted = static_cast<int>(options.parallel.pipeline * options.parallel.data);
+  const std::int64_t all = options.parallel.pipeline * options.parallel.data;
+  const auto wanted = static_cast<int>((all + processes - 1) / processes);
   return std::clamp(available_cores() / options.parallel.intra_op_threads, 1, wanted);
 }
 
@@ -199,14 +243,14 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
       options.train.micro_batches == 1
           ? "one piece"
           : fmt::format("{} micro-batches", options.train.micro_batches),
-      counted(actor_threads(options), "actor thread"),
+      counted(actor_threads(options, pipeline.processes), "actor thread"),
       counted(options.parallel.intra_op_threads, "thread"));
 }
 
 RunOptions run_options(const Options& options, const PipelineOptions& pipeline) {
   const Timeline timeline = timeline_of(pipeline);
   RunOptions run{
-      .threads = actor_threads(options),
+      .threads = actor_threads(options, pipeline.processes),
       .steps = {.first = timeline.first,
                 .count = timeline.steps,
                 .snapshot_every = static_cast<std::uint32_t>(options.checkpoint.every_steps),
@@ -225,7 +269,8 @@ Result<std::filesystem::path> write_training_checkpoint(const std::filesystem::p
                                                         const Options& options,
                                                         const Timeline& timeline,
                                                         std::uint32_t step,
-                                                        const std::vector<Snapshot>& snapshots) {
+                                                        const std::vector<Snapshot>& snapshots,
+                                                        const std::vector<ShardInfo>& elsewhere) {
   Manifest manifest;
   manifest.step = step;
   manifest.options = resolved_yaml(options);
@@ -235,7 +280,7 @@ Result<std::filesystem::path> write_training_checkpoint(const std::filesystem::p
   // Part of the numerical configuration: a library's order of summation may depend on it.
   manifest.run["intra_op_threads"] = std::to_string(options.parallel.intra_op_threads);
   return write_snapshots(folder, std::move(manifest), snapshots,
-                         static_cast<std::size_t>(options.checkpoint.keep));
+                         static_cast<std::size_t>(options.checkpoint.keep), elsewhere);
 }
 
 }  // namespace troupe

@@ -15,7 +15,6 @@ namespace troupe {
 /// Where a run begins: at step 0, or from a checkpoint with the optimizer's state.
 struct StartingPoint {
   std::filesystem::path checkpoint;  ///< empty: at step 0
-  std::vector<NamedTensor> tensors;
   std::uint32_t steps = 0;
   std::string options;       ///< the resolved options of the run that wrote it
   int intra_op_threads = 0;  ///< of the run that wrote it; 0: not known
@@ -24,10 +23,16 @@ struct StartingPoint {
 /// Reads a checkpoint for going on with a run. `path` is a checkpoint or an output folder.
 StartingPoint read_starting_point(const std::filesystem::path& path);
 
-/// Everything but what writes results (callbacks, checkpoint writer). `train.steps` ends the run
-/// early but does not change the learning rates, so that a run in two halves is the same as one in
-/// one. Opens the data, chooses the cut, and loads weights; throws Error.
-PipelineOptions pipeline_options(const Options& options, const StartingPoint& start);
+/// One of the processes of a run.
+struct ProcessOptions {
+  std::uint32_t process = 0;
+  std::uint32_t processes = 1;
+};
+
+/// Everything but what writes results (callbacks, checkpoint writer). Opens the data, chooses the
+/// cut, and loads the weights of the stages that live in this process; throws Error.
+PipelineOptions pipeline_options(const Options& options, const StartingPoint& start,
+                                 const ProcessOptions& here = {});
 
 /// As pipeline_options, with each block measured: needed for memory bounds and the plan's times.
 void measure(PipelineOptions& pipeline, int repetitions);
@@ -38,11 +43,12 @@ void check_continues(const Options& options, const StartingPoint& start);
 
 /// What is allowed but probably not meant: more threads than cores, another kernel width than that
 /// of the run that is gone on with. A sentence each.
-std::vector<std::string> warnings(const Options& options, const StartingPoint& start);
+std::vector<std::string> warnings(const Options& options, const StartingPoint& start,
+                                  std::uint32_t processes = 1);
 
 /// Threads for actors: what the options say, or one for each stage and replica as far as the cores
 /// go that this process may use.
-int actor_threads(const Options& options);
+int actor_threads(const Options& options, std::uint32_t processes = 1);
 
 /// Cores that this process may use.
 int available_cores();
@@ -52,11 +58,13 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
 
 RunOptions run_options(const Options& options, const PipelineOptions& pipeline);
 
-/// Writes `folder`/step_<step> from the stages' snapshots, with the resolved options beside them.
+/// Writes `folder`/step_<step> from the stages' snapshots and from the shards of other processes,
+/// with the resolved options beside them.
 Result<std::filesystem::path> write_training_checkpoint(const std::filesystem::path& folder,
                                                         const Options& options,
                                                         const Timeline& timeline,
                                                         std::uint32_t step,
-                                                        const std::vector<Snapshot>& snapshots);
+                                                        const std::vector<Snapshot>& snapshots,
+                                                        const std::vector<ShardInfo>& elsewhere);
 
 }  // namespace troupe

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/checkpoint_files.h"
 #include "apps/command.h"
 #include "apps/count_test_set.h"
 #include "apps/load_options.h"
@@ -22,6 +23,7 @@
 #include "apps/training.h"
 #include "apps/verbs.h"
 #include "apps/weights_file.h"
+#include "apps/world_run.h"
 #include "runtime/error.h"
 #include "runtime/file/checkpoint_folder.h"
 
@@ -120,15 +122,15 @@ void note_first_step(const StepSeen& seen, std::uint32_t first) {
 }
 
 RunShape shape_of(const Options& options, const PipelineOptions& pipeline) {
-  return {
-      .micro_batches = options.train.micro_batches / options.parallel.data,
-      .batch_size = options.train.batch_size / options.parallel.data,
-      .replicas = options.parallel.data,
-      .actor_threads = actor_threads(options),
-      .idle_cores = available_cores() - actor_threads(options) * options.parallel.intra_op_threads,
-      .workers = options.data.workers,
-      .cut = pipeline.cut,
-      .cut_by_hand = !options.parallel.cut.empty()};
+  const int threads = actor_threads(options, pipeline.processes);
+  return {.micro_batches = options.train.micro_batches / options.parallel.data,
+          .batch_size = options.train.batch_size / options.parallel.data,
+          .replicas = options.parallel.data,
+          .actor_threads = threads,
+          .idle_cores = available_cores() - threads * options.parallel.intra_op_threads,
+          .workers = options.data.workers,
+          .cut = pipeline.cut,
+          .cut_by_hand = !options.parallel.cut.empty()};
 }
 
 int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
@@ -169,8 +171,20 @@ int evaluate_only(const Options& options, const StartingPoint& start, RunLog& lo
   return exit_done;
 }
 
+RunReport run_graph(const Options& options, const PipelineOptions& pipeline, WorldRun* world,
+                    const std::stop_token& stop,
+                    const std::function<void(const FailureReport&)>& on_failure) {
+  const Graph graph = build_pipeline(pipeline);
+  RunOptions run_with = run_options(options, pipeline);
+  run_with.stop = stop;
+  run_with.on_failure = on_failure;
+  if (world) world->connect(graph, run_with);
+  return run(graph, run_with);
+}
+
 int run_training(const Options& options, PipelineOptions& pipeline, const OutputFolder& folder,
-                 const Timeline& timeline, const std::stop_token& stop, RunLog& log) {
+                 const Timeline& timeline, WorldRun* world, const std::stop_token& stop,
+                 RunLog& log) {
   const std::stop_callback tell_stopping(stop, [&log] {
     log.note("stopping after this step, with a checkpoint; a second signal ends at once");
   });
@@ -183,52 +197,144 @@ int run_training(const Options& options, PipelineOptions& pipeline, const Output
   pipeline.writer = CheckpointWriterOptions{
       .write = [&](std::uint32_t step, const std::vector<Snapshot>& snapshots,
                    const std::vector<ShardInfo>& elsewhere) -> Status {
-        const auto written =
-            write_training_checkpoint(folder.checkpoints(), options, timeline, step, snapshots);
+        const auto written = write_training_checkpoint(folder.checkpoints(), options, timeline,
+                                                       step, snapshots, elsewhere);
         if (!written) return written.error();
         return success();
       },
       .on_checkpoint = [&](const CheckpointSeen& seen) { log.checkpoint(seen); }};
 
-  const Graph graph = build_pipeline(pipeline);
-  RunOptions run_with = run_options(options, pipeline);
-  run_with.stop = stop;
-  run_with.on_failure = [&](const FailureReport& failure) { log.failure(failure); };
-  const RunReport report = run(graph, run_with);
+  const RunReport report = run_graph(options, pipeline, world, stop,
+                                     [&](const FailureReport& failure) { log.failure(failure); });
+  if (world) world->leave();
   return conclude(report, log, folder, options, shape_of(options, pipeline));
+}
+
+/// A training run from the command line to its last line, in the process that leads.
+struct TrainCommand {
+  const TrainArguments& arguments;
+  const std::string& command_line;
+  Options options;
+  std::stop_token stop;
+  WorldRun* world = nullptr;  ///< null: this process is all there is
+};
+
+ProcessOptions process_of(const WorldRun* world) {
+  if (!world) return {};
+  return {world->process(), world->processes()};
+}
+
+/// All but the training itself; `begin` hears what the other processes must know.
+int lead(const TrainCommand& command,
+         const std::function<void(const std::function<Agreement()>&)>& begin) {
+  const Options& options = command.options;
+  Resumption resumption;
+  std::optional<PipelineOptions> pipeline;
+  std::optional<OutputFolder> folder;
+  Timeline timeline;
+  bool nothing_left = false;
+  begin([&]() -> Agreement {
+    resumption = find_resumption(command.arguments);
+    const StartingPoint& start = resumption.start;
+    check_continues(options, start);
+    pipeline = pipeline_options(options, start, process_of(command.world));
+    pipeline->evaluates_first = is_evaluation_due(resumption, timeline_of(*pipeline));
+    timeline = timeline_of(*pipeline);
+    nothing_left = start.steps >= timeline.steps;
+    if (!nothing_left || timeline.evaluates_first) {
+      if (resumption.output) check_no_later_checkpoints(*resumption.output, start.steps);
+      folder = OutputFolder::create(resumption.output);
+    }
+    return {
+        .cut = {pipeline->cut.begin(), pipeline->cut.end()},
+        .output = folder ? std::filesystem::absolute(folder->path()) : "",
+        .checkpoint = start.checkpoint.empty() ? "" : std::filesystem::absolute(start.checkpoint),
+        .evaluates_first = timeline.evaluates_first,
+        .nothing_to_do = nothing_left};
+  });
+  const StartingPoint& start = resumption.start;
+  if (!folder) {
+    fmt::print("nothing left to train: {} has {} of {} steps\n", start.checkpoint.string(),
+               start.steps, timeline.steps);
+    return exit_done;
+  }
+  folder->write_options(resolved_yaml(options));
+  tell_heading(options, *pipeline, *folder, start, timeline);
+  if (command.world) fmt::print("{}\n", command.world->heading());
+
+  RunLog log(options, *folder, timeline, learning_rate_options(*pipeline));
+  record_begin(log, command.command_line, start, timeline);
+  for (const std::string& warning : warnings(options, start, pipeline->processes))
+    log.note("warning: " + warning);
+  try {
+    if (nothing_left) return evaluate_only(options, start, log);
+    return run_training(options, *pipeline, *folder, timeline, command.world, command.stop, log);
+  } catch (const Error& error) {
+    log.record_failure(error);
+    log.finish();
+    throw;
+  }
+}
+
+/// The part of a process that does not lead: its actors, and its shards of checkpoints.
+int follow(const TrainCommand& command) {
+  WorldRun& world = *command.world;
+  const Agreement agreed = world.agree(resolved_yaml(command.options), {});
+  if (agreed.nothing_to_do) {
+    world.leave();
+    return exit_done;
+  }
+  Options options = command.options;
+  options.parallel.cut = agreed.cut;
+  const StartingPoint start =
+      agreed.checkpoint.empty() ? StartingPoint{} : read_starting_point(agreed.checkpoint);
+  PipelineOptions pipeline = pipeline_options(options, start, process_of(&world));
+  pipeline.evaluates_first = agreed.evaluates_first;
+  const std::filesystem::path checkpoints = agreed.output / "checkpoints";
+  pipeline.writer = CheckpointWriterOptions{
+      .write_shards = [checkpoints](std::uint32_t step, const std::vector<Snapshot>& snapshots) {
+        return write_snapshot_shards(checkpoints, step, snapshots);
+      }};
+  try {
+    const RunReport report = run_graph(options, pipeline, &world, command.stop, {});
+    world.leave();
+    return report.stopped ? exit_stopped : exit_done;
+  } catch (const Error& error) {
+    // What ends a run, its lead tells; but that one may be what was lost.
+    if (error.code() == ErrorCode::peer_lost) throw;
+    throw ToldByLead(error.code(), error.message(), error.remedy());
+  }
+}
+
+int train_in_world(TrainCommand command, const World& world, const Environment& environment) {
+  check_fits(world, command.options);
+  const auto run = WorldRun::enter(world, environment, command.options);
+  command.world = run.get();
+  if (!run->leads()) return follow(command);
+  const std::string resolved = resolved_yaml(command.options);
+  return lead(command, [&](const auto& decide) { run->agree(resolved, decide); });
+}
+
+/// Rank 0 tells what concerns all; another process what it alone has met.
+bool is_told_by_lead(const Error& error) {
+  return dynamic_cast<const ToldByLead*>(&error) || exit_code_of(error) == exit_usage;
 }
 
 int train(const TrainArguments& arguments, const std::string& command_line) {
   std::signal(SIGPIPE, SIG_IGN);  // `troupe train | head` ends the picture, not the training
   std::stop_source stop;
   const StopSignal on_signal([&stop] { stop.request_stop(); });
-  const Options options = load_options(arguments.options, arguments.overrides);
-  Resumption resumption = find_resumption(arguments);
-  StartingPoint& start = resumption.start;
-  check_continues(options, start);
-  PipelineOptions pipeline = pipeline_options(options, start);
-  start.tensors.clear();  // the stages have their states now
-  pipeline.evaluates_first = is_evaluation_due(resumption, timeline_of(pipeline));
-  const Timeline timeline = timeline_of(pipeline);
-  if (start.steps >= timeline.steps && !timeline.evaluates_first) {
-    fmt::print("nothing left to train: {} has {} of {} steps\n", start.checkpoint.string(),
-               start.steps, timeline.steps);
-    return exit_done;
-  }
-  if (resumption.output) check_no_later_checkpoints(*resumption.output, start.steps);
-  const auto folder = OutputFolder::create(resumption.output);
-  folder.write_options(resolved_yaml(options));
-  tell_heading(options, pipeline, folder, start, timeline);
-
-  RunLog log(options, folder, timeline, learning_rate_options(pipeline));
-  record_begin(log, command_line, start, timeline);
-  for (const std::string& warning : warnings(options, start)) log.note("warning: " + warning);
+  const Environment environment = Environment::of_process();
+  const auto world = world_from_environment(environment);
   try {
-    if (start.steps >= timeline.steps) return evaluate_only(options, start, log);
-    return run_training(options, pipeline, folder, timeline, stop.get_token(), log);
+    TrainCommand command{.arguments = arguments,
+                         .command_line = command_line,
+                         .options = load_options(arguments.options, arguments.overrides),
+                         .stop = stop.get_token()};
+    if (world && world->size > 1) return train_in_world(std::move(command), *world, environment);
+    return lead(command, [](const auto& decide) { decide(); });
   } catch (const Error& error) {
-    log.record_failure(error);
-    log.finish();
+    if (world && world->rank != 0 && is_told_by_lead(error)) return exit_code_of(error);
     throw;
   }
 }

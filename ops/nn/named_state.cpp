@@ -109,6 +109,17 @@ std::vector<NamedTensor> named_tensors(const StateSpec& spec, const StateVersion
   return result;
 }
 
+std::vector<std::string> tensor_names(const StateSpec& spec, bool with_optimizer) {
+  std::vector<std::string> names;
+  for (const auto& parameter : spec.parameters()) {
+    names.push_back(parameter.name);
+    if (with_optimizer) names.push_back(std::string(momentum_prefix) + parameter.name);
+  }
+  for (const auto& buffer : spec.buffers()) names.push_back(buffer.name);
+  names.insert(names.end(), spec.counters().begin(), spec.counters().end());
+  return names;
+}
+
 StatePtr state_from(const StateSpec& spec, DType dtype, const std::vector<NamedTensor>& tensors,
                     std::int64_t step, bool with_optimizer, bool strict) {
   Taker taker(tensors);

@@ -92,6 +92,9 @@ StatePtr initial_state(const StateSpec& spec, DType dtype, std::uint64_t seed);
 std::vector<NamedTensor> named_tensors(const StateSpec& spec, const StateVersion& state,
                                        bool with_optimizer);
 
+/// The names of what named_tensors gives for every state of this part of a model.
+std::vector<std::string> tensor_names(const StateSpec& spec, bool with_optimizer);
+
 /// The inverse: a state whose tensors are found by name, copied and converted to `dtype`. Momentum
 /// that no tensor holds stays undefined: the next step begins it. Throws Error{bad_file} naming
 /// what is missing, has another shape or a type that cannot be converted, or (when `strict`) is

@@ -78,6 +78,12 @@ std::string digest_of_checkpoint(const std::filesystem::path& path) {
 
 }  // namespace
 
+std::string text_digest(const std::string& text) {
+  Sha256 sha;
+  sha.add(text.data(), text.size());
+  return sha.finish();
+}
+
 std::string digest(const std::vector<NamedTensor>& tensors) {
   std::vector<const NamedTensor*> sorted;
   for (const NamedTensor& named : tensors)

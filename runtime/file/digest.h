@@ -20,6 +20,9 @@ namespace troupe {
 /// Tensors must be row-major on the CPU and have names of their own, else Error (internal).
 std::string digest(const std::vector<NamedTensor>& tensors);
 
+/// SHA-256 of a text, as 64 hexadecimal digits.
+std::string text_digest(const std::string& text);
+
 /// The same for what `path` holds: a safetensors file, a checkpoint's folder, or an output folder
 /// for its newest whole checkpoint. Reads one tensor at a time. Throws as those readers do.
 std::string digest_of(const std::filesystem::path& path);

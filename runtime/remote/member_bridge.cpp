@@ -147,6 +147,7 @@ class MemberBridge final : public Bridge {
                       .numbers = std::move(parts.numbers),
                       .texts = std::move(parts.texts)};
     std::uint64_t count = 0;
+    wire.header.length = 0;  // an actor may send on with the header of what it received
     for (const Tensor& tensor : parts.tensors) {
       wire.tensors.push_back(tensor.defined() ? std::optional(TensorMeta::of(tensor))
                                               : std::nullopt);

@@ -1,0 +1,126 @@
+#include "apps/world_run.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "runtime/file/digest.h"
+#include "runtime/remote/member_bridge.h"
+#include "runtime/world/cores.h"
+
+namespace troupe {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* agreement_key = "run/agreement";
+
+std::string to_text(const Agreement& agreement, const std::string& options) {
+  return json{{"options", text_digest(options)},
+              {"cut", agreement.cut},
+              {"output", agreement.output.string()},
+              {"checkpoint", agreement.checkpoint.string()},
+              {"evaluates_first", agreement.evaluates_first},
+              {"nothing_to_do", agreement.nothing_to_do}}
+      .dump();
+}
+
+Agreement from_json(const json& text) {
+  return {.cut = text.at("cut").get<std::vector<std::int64_t>>(),
+          .output = text.at("output").get<std::string>(),
+          .checkpoint = text.at("checkpoint").get<std::string>(),
+          .evaluates_first = text.at("evaluates_first").get<bool>(),
+          .nothing_to_do = text.at("nothing_to_do").get<bool>()};
+}
+
+TransportKind transport_kind(const std::string& name) {
+  if (name == "shm") return TransportKind::shm;
+  if (name == "gloo") return TransportKind::gloo;
+  return TransportKind::automatic;
+}
+
+}  // namespace
+
+void check_fits(const World& world, const Options& options) {
+  const std::int64_t work = options.parallel.pipeline * options.parallel.data;
+  if (world.size <= work) return;
+  throw Error(
+      ErrorCode::bad_options,
+      fmt::format("{} has started {} processes, but parallel.pipeline {} x parallel.data {} is "
+                  "work for {}",
+                  world.launcher, world.size, options.parallel.pipeline, options.parallel.data,
+                  work),
+      fmt::format("start {} processes, or give -r parallel.data={}", work,
+                  (world.size + options.parallel.pipeline - 1) / options.parallel.pipeline));
+}
+
+std::unique_ptr<WorldRun> WorldRun::enter(const World& world, const Environment& environment,
+                                          const Options& options) {
+  const auto& parallel = options.parallel;
+  std::unique_ptr<WorldRun> run(
+      new WorldRun(world, {.transport = transport_kind(parallel.transport),
+                           .interface = parallel.interface,
+                           .timeout = parallel.timeout}));
+  bind_to(core_share(world, environment).cpus);
+  auto entered = Membership::enter(world, environment,
+                                   {.interface = parallel.interface, .timeout = parallel.timeout});
+  run->membership_ = std::move(entered.value());
+  return run;
+}
+
+WorldRun::~WorldRun() = default;
+
+Agreement WorldRun::agree(const std::string& options, const std::function<Agreement()>& decide) {
+  if (!leads()) return hear(options);
+  Store& store = membership_->member().store();
+  try {
+    const Agreement agreement = decide();
+    if (const Status told = store.put(agreement_key, to_text(agreement, options)); !told)
+      throw told.error();
+    return agreement;
+  } catch (const Error& error) {
+    const json failure = {{"code", static_cast<int>(error.code())}, {"error", error.message()}};
+    (void)static_cast<bool>(store.put(agreement_key, failure.dump()));
+    throw;
+  }
+}
+
+Agreement WorldRun::hear(const std::string& options) {
+  // Rank 0 measures and reads before it decides: longer than processes take to answer.
+  const auto patience = bulk_options_.timeout * 4;
+  const auto told = membership_->member().store().get(agreement_key, patience);
+  const json text = json::parse(told.value());
+  if (text.contains("error"))
+    throw ToldByLead(static_cast<ErrorCode>(text.at("code").get<int>()),
+                     text.at("error").get<std::string>());
+  if (text.at("options") != text_digest(options))
+    throw Error(ErrorCode::bad_options,
+                fmt::format("rank {} has other options than rank 0", world_.rank),
+                "start all processes with the same options file, on a file system they share");
+  return from_json(text);
+}
+
+void WorldRun::connect(const Graph& graph, RunOptions& run) {
+  auto connected = Bulk::connect(membership_->member(), bulk_options_);
+  bulk_ = std::move(connected.value());
+  run.process = process();
+  run.processes = processes();
+  run.bridge = make_member_bridge(membership_->member(), *bulk_, graph);
+  run.run_id = membership_->member().generation();
+}
+
+std::string WorldRun::heading() const {
+  std::set<std::string> hosts;
+  for (const PeerInfo& peer : membership_->member().peers()) hosts.insert(peer.identity());
+  return fmt::format("{} processes on {} host{}, started by {}", world_.size, hosts.size(),
+                     hosts.size() == 1 ? "" : "s", world_.launcher);
+}
+
+void WorldRun::leave() {
+  bulk_.reset();
+  // What cannot be said any more concerns nobody: the run is over.
+  (void)static_cast<bool>(membership_->leave());
+}
+
+}  // namespace troupe
