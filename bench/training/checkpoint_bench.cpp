@@ -74,9 +74,10 @@ void measure(const std::filesystem::path& folder, std::uint32_t count, int threa
   PipelineOptions options = big_model(steps);
   options.writer = checkpoint_to(folder, 1, 0);
   options.writer->write = [&, write = options.writer->write](
-                              std::uint32_t step, const std::vector<Snapshot>& snapshots) {
+                              std::uint32_t step, const std::vector<Snapshot>& snapshots,
+                              const std::vector<ShardInfo>& elsewhere) {
     const auto begin = std::chrono::steady_clock::now();
-    if (const Status status = write(step, snapshots); !status) throw status.error();
+    if (const Status status = write(step, snapshots, elsewhere); !status) throw status.error();
     complete.push_back(milliseconds(std::chrono::steady_clock::now() - begin));
     return prune_checkpoints(folder, 1);  // the new one is whole by now: not a part of its time
   };
