@@ -34,13 +34,16 @@ Agreement from_json(const json& text) {
           .nothing_to_do = text.at("nothing_to_do").get<bool>()};
 }
 
-TransportKind transport_kind(const std::string& name) {
-  if (name == "shm") return TransportKind::shm;
-  if (name == "gloo") return TransportKind::gloo;
-  return TransportKind::automatic;
-}
-
 }  // namespace
+
+BulkOptions bulk_options(const Options& options) {
+  const std::string& name = options.parallel.transport;
+  return {.transport = name == "shm"    ? TransportKind::shm
+                       : name == "gloo" ? TransportKind::gloo
+                                        : TransportKind::automatic,
+          .interface = options.parallel.interface,
+          .timeout = options.parallel.timeout};
+}
 
 void check_fits(const World& world, const Options& options) {
   const std::int64_t work = options.parallel.pipeline * options.parallel.data;
@@ -58,10 +61,7 @@ void check_fits(const World& world, const Options& options) {
 std::unique_ptr<WorldRun> WorldRun::enter(const World& world, const Environment& environment,
                                           const Options& options) {
   const auto& parallel = options.parallel;
-  std::unique_ptr<WorldRun> run(
-      new WorldRun(world, {.transport = transport_kind(parallel.transport),
-                           .interface = parallel.interface,
-                           .timeout = parallel.timeout}));
+  std::unique_ptr<WorldRun> run(new WorldRun(world, bulk_options(options)));
   bind_to(core_share(world, environment).cpus);
   auto entered = Membership::enter(world, environment,
                                    {.interface = parallel.interface, .timeout = parallel.timeout});

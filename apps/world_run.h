@@ -32,6 +32,9 @@ class ToldByLead : public Error {
   using Error::Error;
 };
 
+/// How tensors shall travel between processes.
+BulkOptions bulk_options(const Options& options);
+
 /// Throws Error{bad_options} where the world has more processes than the options have work for;
 /// names the line that fits.
 void check_fits(const World& world, const Options& options);

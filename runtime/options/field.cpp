@@ -68,14 +68,20 @@ struct Scalar<std::uint64_t> : WholeNumber<std::uint64_t> {
 
 template <>
 struct Scalar<std::chrono::seconds> {
-  static constexpr std::string_view name = "integer, in seconds", names = "integers",
-                                    example = "60";
+  static constexpr std::string_view name = "time such as 90, 90s, 5min or 1h", names = "times",
+                                    example = "60s";
   static std::optional<std::chrono::seconds> parse(const OptionNode& node) {
-    const auto count = Scalar<std::int64_t>::parse(node);
-    if (!count) return std::nullopt;
-    return std::chrono::seconds(*count);
+    const std::size_t digits =
+        std::min(node.scalar.find_first_not_of("0123456789"), node.scalar.size());
+    const auto count = number<std::int64_t>(node.scalar.substr(0, digits));
+    const std::string_view unit = std::string_view(node.scalar).substr(digits);
+    if (!count || *count > INT32_MAX) return std::nullopt;
+    if (unit.empty() || unit == "s") return std::chrono::seconds(*count);
+    if (unit == "min" || unit == "m") return std::chrono::minutes(*count);
+    if (unit == "h") return std::chrono::hours(*count);
+    return std::nullopt;
   }
-  static std::string write(std::chrono::seconds value) { return fmt::format("{}", value.count()); }
+  static std::string write(std::chrono::seconds value) { return fmt::format("{}s", value.count()); }
 };
 
 template <>

@@ -10,6 +10,7 @@
 
 #include "apps/load_options.h"
 #include "apps/options_table.h"
+#include "apps/world_run.h"
 
 namespace troupe {
 namespace {
@@ -151,6 +152,9 @@ std::string run_as_text(const Options& options) {
       fmt::format("{} {} {}\n", loader.timeline.steps, loader.timeline.evaluates, p.stop_on_nan);
   text += fmt::format("{} {} {} {} {} {}\n", run.threads, run.steps.snapshot_every,
                       run.restarts.max, run.restarts.within.count(), run.faults.size(), run.trace);
+  const BulkOptions bulk = bulk_options(options);
+  text += fmt::format("{} {} {}\n", static_cast<int>(bulk.transport), bulk.interface,
+                      bulk.timeout.count());
   return text;
 }
 
@@ -195,6 +199,9 @@ const std::vector<std::vector<std::string>> changes = {
     {"parallel.schedule=gpipe"},
     {"parallel.actor_threads=7"},
     {"parallel.intra_op_threads=2"},
+    {"parallel.transport=gloo"},
+    {"parallel.interface=lo"},
+    {"parallel.timeout=5s"},
     {"checkpoint.every_steps=5"},
     {"restarts.max=1"},
     {"restarts.within=5"},
