@@ -60,6 +60,7 @@ void become(const ChildOptions& options, const Prepared& prepared, pid_t parent)
   // Copies first: the numbers may be each other's.
   const int output = ::fcntl(options.output, F_DUPFD, 3),
             error = ::fcntl(options.error, F_DUPFD, 3);
+  if (nothing < 0 || output < 0 || error < 0) return;
   if (::dup2(nothing, 0) < 0 || ::dup2(output, 1) < 0 || ::dup2(error, 2) < 0) return;
   for (const int number : {nothing, output, error})
     if (number > 2) ::close(number);
@@ -95,10 +96,11 @@ Child Child::start(const ChildOptions& options) {
   if (child.pid_ > 0 && ::read(reading.get(), &reason, sizeof reason) == sizeof reason)
     ::waitpid(child.pid_, nullptr, 0);
   if (reason != 0)
-    throw Error(ErrorCode::io,
-                fmt::format("launch: {} could not be started: {}", options.program.path.string(),
-                            std::strerror(reason)),
-                "check the path, its rights, and the limit of processes: ulimit -u");
+    throw Error(
+        ErrorCode::io,
+        fmt::format("launch: {} could not be started: {}", options.program.path.string(),
+                    std::strerror(reason)),
+        "check the path, its rights, and the limits of processes and files: ulimit -u, ulimit -n");
   child.pidfd_.reset(static_cast<int>(::syscall(SYS_pidfd_open, child.pid_, 0)));
   if (!child.pidfd_) {
     const int why = errno;

@@ -1,5 +1,6 @@
 #include "apps/launch/launcher.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
@@ -11,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <future>
 #include <thread>
@@ -159,7 +161,13 @@ Descriptor Launcher::stream_of(int local_rank, Streams stream) {
                                 {"rank", std::to_string(group_->place().first_rank + local_rank)},
                                 {"hostname", group_->place().host}}));
   if (((options_.tees[at] | options_.redirects[at]) & stream) != 0) return new_file(file);
-  return options_.shown[at] ? Descriptor(::dup(ours)) : new_file("/dev/null");
+  if (!options_.shown[at]) return new_file("/dev/null");
+  Descriptor copy(::fcntl(ours, F_DUPFD_CLOEXEC, 3));
+  if (!copy)
+    throw Error(ErrorCode::io,
+                fmt::format("launch: no copy of an output: {}", std::strerror(errno)),
+                "raise the limit of open files: ulimit -n");
+  return copy;
 }
 
 void Launcher::start(int local_rank) {

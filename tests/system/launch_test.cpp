@@ -89,8 +89,14 @@ class Running {
 
 class Launch : public testing::Test {
  protected:
-  Launch() { fs::create_directories(root_); }
-  ~Launch() override { fs::remove_all(root_); }
+  Launch() {
+    fs::create_directories(root_);
+    ::setenv("TMPDIR", root_.c_str(), 1);  // a launcher that is killed cannot clear up
+  }
+  ~Launch() override {
+    ::unsetenv("TMPDIR");
+    fs::remove_all(root_);
+  }
 
   /// troupe launch FLAGS -- sh -c SCRIPT, in the test's folder.
   std::vector<std::string> words(const std::vector<std::string>& flags,
@@ -350,6 +356,19 @@ TEST_F(Launch, EndsThoughSomebodyHoldsItsPipesOpen) {
   const auto ran = run({"--tee", "3", "--log-dir", "logs"}, "setsid sleep 300 & echo last");
   EXPECT_EQ(ran.exit_code, 0);
   EXPECT_EQ(ran.out, "[default0]:last\n");
+}
+
+TEST_F(Launch, StartsAllOrNone) {
+  const auto ran = run_process({"/bin/sh", "-c", "ulimit -n 40; exec \"$@\"", "sh", TROUPE_BINARY,
+                                "launch", "--nproc-per-node", "60", "--", "/bin/sleep", "300"});
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_THAT(ran.error, HasSubstr("ulimit -n"));
+}
+
+TEST_F(Launch, LeavesNoTemporaryFiles) {
+  EXPECT_EQ(run({"--nproc-per-node", "2"}, "true").exit_code, 0);
+  EXPECT_EQ(run({"--nproc-per-node", "2"}, "exit 3").exit_code, 3);
+  EXPECT_TRUE(fs::is_empty(root_));
 }
 
 TEST_F(Launch, NamesTheNearestFlag) {
