@@ -1,0 +1,177 @@
+#include "runtime/flow/lead.h"
+
+#include <gmock/gmock.h>
+
+#include "workers.h"
+
+namespace troupe {
+namespace {
+
+using testing::Counter;
+using ::testing::ElementsAre;
+
+const Supervisor::Clock::time_point now{};
+
+/// An actor that votes, so that there are steps.
+class Voter final : public Actor {
+ public:
+  Input<int> in{this, "in"};
+  bool votes() const override { return true; }
+  ActionLabel act() override { return {}; }
+};
+
+/// counter (process 0) → voter (1) and another pair (1, 2), under a lead whose orders are kept.
+class LeadTest : public ::testing::Test {
+ protected:
+  LeadTest() {
+    for (const std::uint32_t pair : {0u, 1u}) {
+      const auto counter = graph_.add<Counter>(pair ? "counter/1" : "counter/0", 9u);
+      const auto voter = graph_.add<Voter>(pair ? "voter/1" : "voter/0");
+      graph_.connect(counter, &Counter::out, voter, &Voter::in);
+      graph_.place(counter, pair);
+      graph_.place(voter, pair + 1);
+    }
+    options_.processes = 3;
+    options_.steps.count = 2;
+    placement_.emplace(graph_, 0, 3);
+    lead_.emplace(graph_, *placement_, options_, 0,
+                  [this](const Note& order) { orders_.push_back(order); });
+  }
+
+  void hear(std::uint32_t process, const Note& note) { lead_->hear(process, note, now); }
+  void all_done(ReplacementPhase phase, std::uint32_t generation) {
+    for (const std::uint32_t process : {2u, 0u, 1u}) hear(process, PhaseDone{phase, generation});
+  }
+  /// The newest order, which is a T.
+  template <class T>
+  T newest() {
+    return std::get<T>(orders_.back());
+  }
+
+  static constexpr std::uint32_t counter = 0, voter = 1, other_counter = 2, other_voter = 3;
+  Graph graph_;
+  RunOptions options_;
+  std::optional<Placement> placement_;
+  std::optional<Lead> lead_;
+  std::vector<Note> orders_;
+};
+
+TEST_F(LeadTest, CommitsWhenVotesFromAllProcessesAreIn) {
+  hear(1, VoteCast{voter, 0, 0});
+  EXPECT_TRUE(orders_.empty());
+  hear(2, VoteCast{other_voter, 0, 0});
+  EXPECT_EQ(newest<Commit>().step, 0u);
+}
+
+TEST_F(LeadTest, LetsEveryProcessThroughAPhaseBeforeTheNext) {
+  hear(1, ActorDied{voter, 0, "it threw", {}});
+  EXPECT_EQ(newest<Replacement>().phase, ReplacementPhase::prepare);
+  EXPECT_THAT(newest<Replacement>().nodes, ElementsAre(voter));
+  hear(0, PhaseDone{ReplacementPhase::prepare, 1});
+  hear(1, PhaseDone{ReplacementPhase::prepare, 1});
+  hear(1, PhaseDone{ReplacementPhase::prepare, 1});  // said twice is said once
+  EXPECT_EQ(orders_.size(), 1u);
+  hear(2, PhaseDone{ReplacementPhase::prepare, 1});
+  EXPECT_EQ(newest<Replacement>().phase, ReplacementPhase::rewire);
+  all_done(ReplacementPhase::rewire, 1);
+  EXPECT_EQ(newest<Replacement>().phase, ReplacementPhase::start);
+}
+
+TEST_F(LeadTest, ReplacesOneAfterTheOther) {
+  hear(1, ActorDied{voter, 0, "it threw", {}});
+  hear(2, ActorDied{other_voter, 0, "so did it", {}});
+  for (const auto phase :
+       {ReplacementPhase::prepare, ReplacementPhase::rewire, ReplacementPhase::start})
+    all_done(phase, 1);
+  EXPECT_EQ(newest<Replacement>().phase, ReplacementPhase::prepare);
+  EXPECT_EQ(newest<Replacement>().generation, 2u);
+  EXPECT_THAT(newest<Replacement>().nodes, ElementsAre(other_voter));
+}
+
+TEST_F(LeadTest, DropsTheVoteAndTheDeathOfAReplacedLife) {
+  hear(1, ActorDied{voter, 0, "it threw", {}});
+  for (const auto phase :
+       {ReplacementPhase::prepare, ReplacementPhase::rewire, ReplacementPhase::start})
+    all_done(phase, 1);
+  const std::size_t before = orders_.size();
+  hear(1, VoteCast{voter, 0, 0});
+  hear(2, VoteCast{other_voter, 0, 0});
+  hear(1, ActorDied{voter, 0, "again", {}});
+  EXPECT_EQ(orders_.size(), before);
+  hear(1, VoteCast{voter, 1, 0});
+  EXPECT_EQ(newest<Commit>().step, 0u);
+}
+
+TEST_F(LeadTest, TellsANewLifeOfACommitThatItsFormerOneMayHaveMissed) {
+  hear(1, VoteCast{voter, 0, 0});
+  hear(2, VoteCast{other_voter, 0, 0});
+  hear(1, ActorDied{voter, 0, "it threw", {}});
+  EXPECT_EQ(newest<Replacement>().steps, 1u);
+  all_done(ReplacementPhase::prepare, 1);
+  all_done(ReplacementPhase::rewire, 1);
+  ASSERT_TRUE(newest<Replacement>().newest);
+  EXPECT_EQ(newest<Replacement>().newest->step, 0u);
+}
+
+TEST_F(LeadTest, EndsWhenTheLastStepIsCommitted) {
+  for (const std::uint32_t step : {0u, 1u}) {
+    hear(1, VoteCast{voter, 0, step});
+    hear(2, VoteCast{other_voter, 0, step});
+  }
+  EXPECT_FALSE(newest<EndRun>().failure);
+  EXPECT_EQ(newest<EndRun>().steps, 2u);
+  for (const std::uint32_t process : {0u, 1u}) hear(process, ProcessEnded{});
+  EXPECT_FALSE(lead_->concluded());
+  hear(2, ProcessEnded{});
+  EXPECT_TRUE(lead_->concluded());
+  EXPECT_TRUE(lead_->report());
+}
+
+TEST_F(LeadTest, PutsReportsInTheOrderOfTheGraph) {
+  for (const std::uint32_t step : {0u, 1u}) {
+    hear(1, VoteCast{voter, 0, step});
+    hear(2, VoteCast{other_voter, 0, step});
+  }
+  hear(2, ProcessEnded{.actors = {{.name = "voter/1"}}});
+  hear(0, ProcessEnded{.actors = {{.name = "counter/0"}}});
+  hear(1, ProcessEnded{.actors = {{.name = "voter/0"}, {.name = "counter/1"}}});
+  const RunReport report = lead_->report().value();
+  std::vector<std::string> names;
+  for (const ActorReport& actor : report.actors) names.push_back(actor.name);
+  EXPECT_THAT(names, ElementsAre("counter/0", "voter/0", "counter/1", "voter/1"));
+}
+
+TEST_F(LeadTest, KeepsTheFirstOfSeveralFailures) {
+  hear(1, RunFailed{Error(ErrorCode::io, "first")});
+  hear(2, ActorDied{other_voter, 0, "second", Error(ErrorCode::bad_file, "second")});
+  lead_->lost(2, Error(ErrorCode::peer_lost, "third"));
+  hear(0, ProcessEnded{});
+  hear(1, ProcessEnded{});
+  EXPECT_TRUE(lead_->concluded());  // 2 is lost: nothing comes from it
+  EXPECT_EQ(lead_->report().error().message(), "first");
+}
+
+TEST_F(LeadTest, TracesOfAllProcessesCountFromTheLeadsBeginning) {
+  for (const std::uint32_t step : {0u, 1u}) {
+    hear(1, VoteCast{voter, 0, step});
+    hear(2, VoteCast{other_voter, 0, step});
+  }
+  using std::chrono::nanoseconds;
+  hear(0, ProcessEnded{});
+  hear(1,
+       ProcessEnded{.begun = 100, .trace = {{voter, {"F", {}}, nanoseconds(5), nanoseconds(7)}}});
+  hear(2, ProcessEnded{});
+  const RunReport report = lead_->report().value();
+  ASSERT_EQ(report.trace.size(), 1u);
+  EXPECT_EQ(report.trace[0].begin, nanoseconds(105));
+  EXPECT_EQ(report.trace[0].end, nanoseconds(107));
+}
+
+TEST_F(LeadTest, RefusesActorsThatAreNot) {
+  EXPECT_THROW(hear(1, VoteCast{99, 0, 0}), std::exception);
+  EXPECT_THROW(hear(1, ActorDied{99, 0, "", {}}), std::exception);
+  EXPECT_THROW(hear(1, ActorNews{99, true, true}), std::exception);
+}
+
+}  // namespace
+}  // namespace troupe
