@@ -106,7 +106,7 @@ void WorldRun::connect(const Graph& graph, RunOptions& run) {
   bulk_ = std::move(connected.value());
   run.process = process();
   run.processes = processes();
-  run.bridge = make_member_bridge(membership_->member(), *bulk_, graph);
+  run.bridge = make_member_bridge(membership_->member(), bulk_, graph);
   run.run_id = membership_->member().generation();
 }
 

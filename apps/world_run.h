@@ -75,7 +75,7 @@ class WorldRun {
   World world_;
   BulkOptions bulk_options_;
   std::unique_ptr<Membership> membership_;
-  std::unique_ptr<Bulk> bulk_;
+  std::shared_ptr<Bulk> bulk_;
 };
 
 }  // namespace troupe

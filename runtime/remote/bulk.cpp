@@ -29,8 +29,8 @@ Error not_on_one_host(const Member& member) {
 
 }  // namespace
 
-Result<std::unique_ptr<Bulk>> Bulk::connect(Member& member, const BulkOptions& options) {
-  std::unique_ptr<Bulk> bulk(new Bulk);
+Result<std::shared_ptr<Bulk>> Bulk::connect(Member& member, const BulkOptions& options) {
+  std::shared_ptr<Bulk> bulk(new Bulk);
   bulk->routes_.resize(static_cast<std::size_t>(member.size()));
   const std::vector<int> near = neighbours(member, member.rank());
   const bool one_host = near.size() == bulk->routes_.size();

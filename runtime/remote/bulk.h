@@ -29,7 +29,7 @@ class Bulk {
  public:
   /// Every process calls it at the same time. Error{bad_options} where `shm` cannot reach
   /// all, naming the hosts; Error{timed_out} with who is missing.
-  static Result<std::unique_ptr<Bulk>> connect(Member& member, const BulkOptions& options);
+  static Result<std::shared_ptr<Bulk>> connect(Member& member, const BulkOptions& options);
 
   WorkPtr send(int to, std::uint64_t tag, Tensor tensor);
   ReceivePtr receive(int from, std::uint64_t tag, const TensorMeta& meta);

@@ -18,8 +18,8 @@ using remote::PacketOnWire;
 /// those behind it wait for it.
 class Lane : public std::enable_shared_from_this<Lane> {
  public:
-  Lane(std::uint32_t from, Bulk& bulk, const Graph& graph)
-      : from_(from), bulk_(bulk), graph_(graph) {}
+  Lane(std::uint32_t from, std::shared_ptr<Bulk> bulk, const Graph& graph)
+      : from_(from), bulk_(std::move(bulk)), graph_(graph) {}
 
   void open(std::shared_ptr<BridgeListener> listener) {
     const std::lock_guard lock(mutex_);
@@ -32,13 +32,14 @@ class Lane : public std::enable_shared_from_this<Lane> {
   }
 
   void take(FlowMessage message) {
+    if (closed()) return;  // said to actors that have ended
     auto entry = std::make_shared<Entry>();
     entry->message = std::move(message);
     std::vector<ReceivePtr> receives;
     if (const auto* packet = std::get_if<PacketOnWire>(&entry->message)) {
       std::uint64_t tag = packet->tag;
       for (const auto& meta : packet->tensors)
-        if (meta) receives.push_back(bulk_.receive(static_cast<int>(from_), tag++, *meta));
+        if (meta) receives.push_back(bulk_->receive(static_cast<int>(from_), tag++, *meta));
     }
     entry->receives = receives;
     entry->missing = receives.size();
@@ -59,6 +60,11 @@ class Lane : public std::enable_shared_from_this<Lane> {
   }
 
  private:
+  bool closed() {
+    const std::lock_guard lock(mutex_);
+    return !listener_;
+  }
+
   struct Entry {
     FlowMessage message;
     std::vector<ReceivePtr> receives;
@@ -110,32 +116,66 @@ class Lane : public std::enable_shared_from_this<Lane> {
   }
 
   const std::uint32_t from_;
-  Bulk& bulk_;
-  const Graph& graph_;
+  const std::shared_ptr<Bulk> bulk_;
+  const Graph& graph_;  ///< looked at until close() only
   std::mutex mutex_;
-  std::shared_ptr<BridgeListener> listener_;
+  std::shared_ptr<BridgeListener> listener_;  ///< null before open() and after close()
   std::deque<std::shared_ptr<Entry>> waiting_;
+};
+
+/// What the member calls. It may do so when the bridge is gone: to other processes, this run ends a
+/// moment later.
+struct Arrivals {
+  std::shared_ptr<Bulk> bulk;
+  int rank = 0;
+  std::vector<std::shared_ptr<Lane>> lanes;  ///< by rank
+
+  void on_message(int from, const std::string& body) {
+    Lane& lane = *lanes[static_cast<std::size_t>(from)];
+    try {
+      lane.take(remote::decode(body));
+    } catch (const Error& error) {
+      lane.lost(error);
+    } catch (const std::exception& error) {
+      lane.lost(Error(ErrorCode::bad_message,
+                      fmt::format("a message of process {}: {}", from, error.what())));
+    }
+  }
+
+  // Without its coordinator, or given up by the others, this process is as good as alone.
+  void on_lost(const PeerLost& peer) {
+    const Error error(ErrorCode::peer_lost, to_string(peer),
+                      "go on with the same command and --restart auto");
+    bulk->abort(error);
+    const bool other = peer.rank != PeerLost::coordinator && peer.rank != rank;
+    if (other) return lanes[static_cast<std::size_t>(peer.rank)]->lost(error);
+    for (const auto& lane : lanes) lane->lost(error);
+  }
 };
 
 class MemberBridge final : public Bridge {
  public:
-  MemberBridge(Member& member, Bulk& bulk, const Graph& graph)
+  MemberBridge(Member& member, std::shared_ptr<Bulk> bulk, const Graph& graph)
       : member_(member),
-        bulk_(bulk),
+        bulk_(std::move(bulk)),
         graph_(graph),
+        arrivals_(std::make_shared<Arrivals>()),
         tags_(static_cast<std::size_t>(member.size())) {
+    arrivals_->bulk = bulk_;
+    arrivals_->rank = member.rank();
     for (std::uint32_t rank = 0; rank < tags_.size(); ++rank)
-      lanes_.push_back(std::make_shared<Lane>(rank, bulk, graph));
+      arrivals_->lanes.push_back(std::make_shared<Lane>(rank, bulk_, graph));
   }
 
   void open(std::shared_ptr<BridgeListener> listener) override {
-    for (const auto& lane : lanes_) lane->open(listener);
-    member_.open([this](int from, std::string body) { on_message(from, body); },
-                 [this](const PeerLost& peer) { on_lost(peer); });
+    for (const auto& lane : arrivals_->lanes) lane->open(listener);
+    member_.open(
+        [to = arrivals_](int from, const std::string& body) { to->on_message(from, body); },
+        [to = arrivals_](const PeerLost& peer) { to->on_lost(peer); });
   }
 
   void close() override {
-    for (const auto& lane : lanes_) lane->close();
+    for (const auto& lane : arrivals_->lanes) lane->close();
   }
 
   void send(std::uint32_t to, RemotePacket remote) override {
@@ -157,7 +197,7 @@ class MemberBridge final : public Bridge {
     }
     std::uint64_t tag = wire.tag = tags_[to].fetch_add(count);
     for (Tensor& tensor : parts.tensors)
-      if (tensor.defined()) bulk_.send(static_cast<int>(to), tag++, std::move(tensor));
+      if (tensor.defined()) bulk_->send(static_cast<int>(to), tag++, std::move(tensor));
     member_.send(static_cast<int>(to), remote::encode(wire));
   }
   void send(std::uint32_t to, RemoteCredit credit) override {
@@ -168,36 +208,18 @@ class MemberBridge final : public Bridge {
   }
 
  private:
-  void on_message(int from, const std::string& body) {
-    Lane& lane = *lanes_[static_cast<std::size_t>(from)];
-    try {
-      lane.take(remote::decode(body));
-    } catch (const Error& error) {
-      lane.lost(error);
-    }
-  }
-
-  // Without its coordinator, or given up by the others, this process is as good as alone.
-  void on_lost(const PeerLost& peer) {
-    const Error error(ErrorCode::peer_lost, to_string(peer),
-                      "go on with the same command and --restart auto");
-    bulk_.abort(error);
-    const bool other = peer.rank != PeerLost::coordinator && peer.rank != member_.rank();
-    if (other) return lanes_[static_cast<std::size_t>(peer.rank)]->lost(error);
-    for (const auto& lane : lanes_) lane->lost(error);
-  }
-
   Member& member_;
-  Bulk& bulk_;
+  const std::shared_ptr<Bulk> bulk_;
   const Graph& graph_;
-  std::vector<std::shared_ptr<Lane>> lanes_;      ///< by rank
+  const std::shared_ptr<Arrivals> arrivals_;
   std::vector<std::atomic<std::uint64_t>> tags_;  ///< next one, by rank
 };
 
 }  // namespace
 
-std::shared_ptr<Bridge> make_member_bridge(Member& member, Bulk& bulk, const Graph& graph) {
-  return std::make_shared<MemberBridge>(member, bulk, graph);
+std::shared_ptr<Bridge> make_member_bridge(Member& member, std::shared_ptr<Bulk> bulk,
+                                           const Graph& graph) {
+  return std::make_shared<MemberBridge>(member, std::move(bulk), graph);
 }
 
 }  // namespace troupe
