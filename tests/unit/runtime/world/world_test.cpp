@@ -51,7 +51,7 @@ const Variables srun{{"SLURM_PROCID", "3"},
                      {"SLURM_STEP_NODELIST", "node[0-1]"},
                      {"SLURM_STEP_ID", "0"},
                      {"SLURM_JOB_ID", "17"},
-                     {"SLURM_CLUSTER_NAME", "spike"},
+                     {"SLURM_CLUSTER_NAME", "site"},
                      {"SLURM_JOB_NAME", "train"}};
 
 const Variables mpirun{{"OMPI_COMM_WORLD_RANK", "1"},
@@ -106,10 +106,10 @@ TEST(World, ReadsASlurmStepWithUnevenNodes) {
   EXPECT_EQ(world.nodes, 2);
   EXPECT_THAT(world.hosts, ElementsAre("node0", "node1"));
   EXPECT_EQ(world.master_address, "node0");
-  EXPECT_EQ(world.run_id, "slurm-spike-17.0-0");
+  EXPECT_EQ(world.run_id, "slurm-site-17.0-0");
   const auto again = world_from_environment(with(changed(srun, {{"SLURM_RESTART_COUNT", "1"}})));
   EXPECT_EQ(again->restart, 1);
-  EXPECT_EQ(again->run_id, "slurm-spike-17.0-1");
+  EXPECT_EQ(again->run_id, "slurm-site-17.0-1");
 }
 
 TEST(World, ReadsMpirunsVariables) {
