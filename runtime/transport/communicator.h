@@ -40,7 +40,8 @@ namespace troupe {
 ///
 /// *End.* Destroying a communicator says goodbye: what was sent and is done still reaches peers,
 /// what is under way here ends with an error. Peers go on until they need this rank. Received
-/// tensors may outlive it.
+/// tensors may outlive it. With Gloo, ranks should pass a barrier before they end: what the last
+/// collective left in the sockets can be lost with the connection.
 class Communicator {
  public:
   virtual ~Communicator() = default;
