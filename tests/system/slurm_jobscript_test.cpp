@@ -146,17 +146,17 @@ TEST_F(SlurmJobscript, DrawsAKeyAtEachStartThatTheLogDoesNotShow) {
   EXPECT_THAT(log, testing::Not(HasSubstr(seen[2].substr(0, 64))));
 }
 
-TEST_F(SlurmJobscript, EndsWithTheWeightsOfATrainingThatNothingInterrupted) {
+TEST_F(SlurmJobscript, OnTwoNodesEndsWithTheWeightsOfATrainingThatNothingInterrupted) {
   write_profile();
   file("options.yaml",
        "model: {name: mlp, widths: [256, 256]}\ndata: {name: synthetic, count: 6400}\n"
-       "train: {epochs: 20, micro_batches: 2, evaluate: false}\n");
+       "train: {epochs: 20, micro_batches: 2, evaluate: false}\nparallel: {pipeline: 2}\n");
   const std::string folder = slurm_->folder();
   const Outcome whole =
       run_process({TROUPE_BINARY, "train", "options.yaml", "-o", "whole"}, slurm_->folder());
   ASSERT_EQ(whole.exit_code, 0) << whole.error;
-  ASSERT_EQ(jobscript({"--cluster", "./mine.yaml", "--time", "30m", "--program", TROUPE_BINARY,
-                       "-o", ".", "options.yaml"})
+  ASSERT_EQ(jobscript({"--cluster", "./mine.yaml", "--nodes", "2", "--time", "30m", "--program",
+                       TROUPE_BINARY, "-o", ".", "options.yaml"})
                 .exit_code,
             0);
   const std::string job = slurm_->submit("options.sh", folder);
@@ -165,6 +165,7 @@ TEST_F(SlurmJobscript, EndsWithTheWeightsOfATrainingThatNothingInterrupted) {
   EXPECT_EQ(slurm_->run({"scancel", "--signal=USR1", job}).exit_code, 0);
   EXPECT_EQ(slurm_->wait_for_end(job), "COMPLETED") << content("options-" + job + ".err");
   const std::string log = content("options-" + job + ".out");
+  EXPECT_THAT(log, HasSubstr("2 processes on 1 host, started by slurm"));
   EXPECT_THAT(log, HasSubstr("stopped after step"));
   EXPECT_THAT(log, HasSubstr("going on from"));
   const auto digest = [&](const std::string& name) {

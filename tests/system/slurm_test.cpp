@@ -39,6 +39,27 @@ TEST_F(Slurm, RunsTwoTasksOnEachOfTwoNodes) {
               UnorderedElementsAre("0 0 node0", "1 1 node0", "2 0 node1", "3 1 node1"));
 }
 
+TEST_F(Slurm, TrainsInTheWorldOfAStepWithoutAnyWrapper) {
+  const SlurmCluster slurm;
+  std::ofstream(slurm.folder() / "options.yaml")
+      << "model: {name: mlp, widths: [32, 32]}\ndata: {name: synthetic, count: 640}\n"
+         "train: {micro_batches: 4}\nparallel: {pipeline: 2, data: 2, cut: [2, 2]}\n";
+  const std::string folder = slurm.folder();
+  const Outcome alone =
+      run_process({TROUPE_BINARY, "train", "options.yaml", "-o", "alone"}, folder);
+  ASSERT_EQ(alone.exit_code, 0) << alone.error;
+  const Outcome ran = slurm.run({"srun", "-N2", "--ntasks-per-node=2", TROUPE_BINARY, "train",
+                                 "options.yaml", "-o", "together"},
+                                folder);
+  EXPECT_EQ(ran.exit_code, 0) << ran.error;
+  EXPECT_THAT(ran.out, HasSubstr("4 processes on 1 host, started by slurm"));
+  const auto digest = [&](const std::string& name) {
+    return run_process({TROUPE_BINARY, "inspect", "--digest", name}, folder).out;
+  };
+  EXPECT_EQ(digest("together"), digest("alone"));
+  EXPECT_EQ(digest("together").size(), 65u);
+}
+
 TEST_F(Slurm, RunsABatchScriptAndFindsItsTasks) {
   const SlurmCluster slurm;
   const fs::path script = slurm.folder() / "job.sh";
