@@ -13,6 +13,7 @@
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/manifest.h"
 #include "runtime/file/shard_format.h"
+#include "runtime/remote/flow_wire.h"
 
 namespace {
 
@@ -66,6 +67,27 @@ void checkpoint_seeds(const fs::path& folder) {
   write(folder / "block", std::string("\2\2\x40\0", 4) + blocks);
 }
 
+void flow_seeds(const fs::path& folder) {
+  remote::PacketOnWire packet{.header = {.run = 7, .length = 24},
+                              .tensors = {TensorMeta{Shape{2, 3}, DType::f32}, std::nullopt},
+                              .numbers = {1, 2},
+                              .texts = {"a"}};
+  write(folder / "packet", remote::encode(packet));
+  write(folder / "credit", remote::encode(RemoteCredit{1, {2, 3, 4}}));
+  const Error error(ErrorCode::io, "what", "remedy");
+  const std::vector<Note> notes = {
+      VoteCast{1, 2, 3},
+      ActorDied{1, 2, "why", error},
+      ActorNews{1, true, true},
+      RunFailed{error},
+      ProcessEnded{.actors = {{.name = "stage/0"}}, .trace = {{1, {"F", {1, Purpose::train, 2}}}}},
+      Commit{1, true, true, true},
+      Replacement{.nodes = {1, 2}, .newest = Commit{}},
+      EndRun{.failure = error}};
+  for (std::size_t i = 0; i < notes.size(); ++i)
+    write(folder / ("note" + std::to_string(i)), remote::encode(notes[i]));
+}
+
 void wire_seeds(const fs::path& folder) {
   wire::Envelope envelope;
   envelope.set_version(control::wire_version);
@@ -98,12 +120,13 @@ void wire_seeds(const fs::path& folder) {
 int main(int, char** arguments) {
   const fs::path corpus = arguments[1];
   const fs::path golden = arguments[2];
-  for (const char* name : {"idx", "safetensors", "checkpoint", "options", "wire"})
+  for (const char* name : {"idx", "safetensors", "checkpoint", "options", "wire", "flow"})
     fs::create_directories(corpus / name);
   idx_seeds(corpus / "idx");
   write(corpus / "safetensors" / "python", read(golden / "safetensors.safetensors"));
   checkpoint_seeds(corpus / "checkpoint");
   wire_seeds(corpus / "wire");
+  flow_seeds(corpus / "flow");
   write(corpus / "options" / "recipe", read(golden / "../../recipes/demo.yaml"));
   write(corpus / "options" / "override",
         std::string("faults: [{actor: stage/0}]\n") + '\0' + "parallel={data: 2, cut: auto}");
