@@ -176,7 +176,6 @@ Tensor Reducer::assembled() const {
   if (others() == 0) return *step_->own.sum();
   std::int64_t elements = 0;
   for (const Tensor& part : step_->chunks) elements += part.defined() ? part.element_count() : 0;
-  if (elements == 0) return {};
   Tensor whole = Tensor::empty(Shape{elements}, options_.dtype);
   std::byte* to = whole.raw();
   for (const Tensor& part : step_->chunks) {

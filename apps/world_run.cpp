@@ -16,9 +16,10 @@ using nlohmann::json;
 
 constexpr const char* agreement_key = "run/agreement";
 
-std::string to_text(const Agreement& agreement, const std::string& options) {
-  return json{{"options", text_digest(options)},
-              {"cut", agreement.cut},
+std::string options_key(int rank) { return fmt::format("run/options/{}", rank); }
+
+std::string to_text(const Agreement& agreement) {
+  return json{{"cut", agreement.cut},
               {"output", agreement.output.string()},
               {"checkpoint", agreement.checkpoint.string()},
               {"evaluates_first", agreement.evaluates_first},
@@ -72,12 +73,16 @@ std::unique_ptr<WorldRun> WorldRun::enter(const World& world, const Environment&
 WorldRun::~WorldRun() = default;
 
 Agreement WorldRun::agree(const std::string& options, const std::function<Agreement()>& decide) {
-  if (!leads()) return hear(options);
   Store& store = membership_->member().store();
-  try {
-    const Agreement agreement = decide();
-    if (const Status told = store.put(agreement_key, to_text(agreement, options)); !told)
+  if (!leads()) {
+    if (const Status told = store.put(options_key(world_.rank), text_digest(options)); !told)
       throw told.error();
+    return hear();
+  }
+  try {
+    check_same_options(options);
+    const Agreement agreement = decide();
+    if (const Status told = store.put(agreement_key, to_text(agreement)); !told) throw told.error();
     return agreement;
   } catch (const Error& error) {
     const json failure = {{"code", static_cast<int>(error.code())}, {"error", error.message()}};
@@ -86,7 +91,19 @@ Agreement WorldRun::agree(const std::string& options, const std::function<Agreem
   }
 }
 
-Agreement WorldRun::hear(const std::string& options) {
+void WorldRun::check_same_options(const std::string& options) {
+  Member& member = membership_->member();
+  for (const PeerInfo& peer : member.peers()) {
+    if (peer.rank == world_.rank) continue;
+    const auto digest = member.store().get(options_key(peer.rank), bulk_options_.timeout);
+    if (digest.value() == text_digest(options)) continue;
+    throw Error(ErrorCode::bad_options,
+                fmt::format("rank {} on {} has other options than rank 0", peer.rank, peer.host()),
+                "start all processes with the same options file, on a file system they share");
+  }
+}
+
+Agreement WorldRun::hear() {
   // Rank 0 measures and reads before it decides: longer than processes take to answer.
   const auto patience = bulk_options_.timeout * 4;
   const auto told = membership_->member().store().get(agreement_key, patience);
@@ -94,14 +111,12 @@ Agreement WorldRun::hear(const std::string& options) {
   if (text.contains("error"))
     throw ToldByLead(static_cast<ErrorCode>(text.at("code").get<int>()),
                      text.at("error").get<std::string>());
-  if (text.at("options") != text_digest(options))
-    throw Error(ErrorCode::bad_options,
-                fmt::format("rank {} has other options than rank 0", world_.rank),
-                "start all processes with the same options file, on a file system they share");
   return from_json(text);
 }
 
 void WorldRun::connect(const Graph& graph, RunOptions& run) {
+  // Who has failed since is missed here at once, not when the time is up.
+  if (const Status all = membership_->member().barrier("run/connect"); !all) throw all.error();
   auto connected = Bulk::connect(membership_->member(), bulk_options_);
   bulk_ = std::move(connected.value());
   run.process = process();

@@ -52,8 +52,8 @@ class WorldRun {
   bool leads() const { return world_.rank == 0; }
 
   /// Rank 0 decides, the others hear what. `options` is the resolved text of this process's
-  /// options, which must be the same for all. Throws what `decide` throws, in the others as
-  /// ToldByLead, and Error{bad_options} where options differ.
+  /// options: Error{bad_options} where they are not the same for all. What rank 0 throws, the
+  /// others throw as ToldByLead.
   Agreement agree(const std::string& options, const std::function<Agreement()>& decide);
 
   /// Connects the processes' bulk planes, and sets what `run` must know of them.
@@ -70,7 +70,8 @@ class WorldRun {
  private:
   WorldRun(World world, BulkOptions bulk)
       : world_(std::move(world)), bulk_options_(std::move(bulk)) {}
-  Agreement hear(const std::string& options);
+  void check_same_options(const std::string& options);
+  Agreement hear();
 
   World world_;
   BulkOptions bulk_options_;

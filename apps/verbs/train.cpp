@@ -1,10 +1,15 @@
 // troupe train: trains as an options file says.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -26,6 +31,7 @@
 #include "apps/world_run.h"
 #include "runtime/error.h"
 #include "runtime/file/checkpoint_folder.h"
+#include "runtime/world/error_file.h"
 
 namespace troupe {
 namespace {
@@ -171,21 +177,33 @@ int evaluate_only(const Options& options, const StartingPoint& start, RunLog& lo
   return exit_done;
 }
 
-RunReport run_graph(const Options& options, const PipelineOptions& pipeline, WorldRun* world,
-                    const std::stop_token& stop,
+/// A training run from the command line to its last line, in the process that leads.
+struct TrainCommand {
+  const TrainArguments& arguments;
+  const std::string& command_line;
+  Options options;
+  std::stop_token stop;
+  WorldRun* world = nullptr;               ///< null: this process is all there is
+  std::function<void()> on_begin = [] {};  ///< when all processes are connected
+};
+
+/// Joins the other processes, if there are any, and trains.
+RunReport run_graph(const TrainCommand& command, const PipelineOptions& pipeline,
+                    const std::function<void()>& on_begin,
                     const std::function<void(const FailureReport&)>& on_failure) {
   const Graph graph = build_pipeline(pipeline);
-  RunOptions run_with = run_options(options, pipeline);
-  run_with.stop = stop;
+  RunOptions run_with = run_options(command.options, pipeline);
+  run_with.stop = command.stop;
   run_with.on_failure = on_failure;
-  if (world) world->connect(graph, run_with);
+  if (command.world) command.world->connect(graph, run_with);
+  on_begin();
   return run(graph, run_with);
 }
 
-int run_training(const Options& options, PipelineOptions& pipeline, const OutputFolder& folder,
-                 const Timeline& timeline, WorldRun* world, const std::stop_token& stop,
-                 RunLog& log) {
-  const std::stop_callback tell_stopping(stop, [&log] {
+int run_training(const TrainCommand& command, PipelineOptions& pipeline, const OutputFolder& folder,
+                 const Timeline& timeline, RunLog& log) {
+  const Options& options = command.options;
+  const std::stop_callback tell_stopping(command.stop, [&log] {
     log.note("stopping after this step, with a checkpoint; a second signal ends at once");
   });
   pipeline.on_step = [&](const StepSeen& seen) {
@@ -204,20 +222,11 @@ int run_training(const Options& options, PipelineOptions& pipeline, const Output
       },
       .on_checkpoint = [&](const CheckpointSeen& seen) { log.checkpoint(seen); }};
 
-  const RunReport report = run_graph(options, pipeline, world, stop,
+  const RunReport report = run_graph(command, pipeline, command.on_begin,
                                      [&](const FailureReport& failure) { log.failure(failure); });
-  if (world) world->leave();
+  if (command.world) command.world->leave();
   return conclude(report, log, folder, options, shape_of(options, pipeline));
 }
-
-/// A training run from the command line to its last line, in the process that leads.
-struct TrainCommand {
-  const TrainArguments& arguments;
-  const std::string& command_line;
-  Options options;
-  std::stop_token stop;
-  WorldRun* world = nullptr;  ///< null: this process is all there is
-};
 
 ProcessOptions process_of(const WorldRun* world) {
   if (!world) return {};
@@ -268,7 +277,7 @@ int lead(const TrainCommand& command,
     log.note("warning: " + warning);
   try {
     if (nothing_left) return evaluate_only(options, start, log);
-    return run_training(options, *pipeline, *folder, timeline, command.world, command.stop, log);
+    return run_training(command, *pipeline, *folder, timeline, log);
   } catch (const Error& error) {
     log.record_failure(error);
     log.finish();
@@ -277,14 +286,14 @@ int lead(const TrainCommand& command,
 }
 
 /// The part of a process that does not lead: its actors, and its shards of checkpoints.
-int follow(const TrainCommand& command) {
+int follow(TrainCommand& command) {
   WorldRun& world = *command.world;
   const Agreement agreed = world.agree(resolved_yaml(command.options), {});
   if (agreed.nothing_to_do) {
     world.leave();
     return exit_done;
   }
-  Options options = command.options;
+  Options& options = command.options;
   options.parallel.cut = agreed.cut;
   const StartingPoint start =
       agreed.checkpoint.empty() ? StartingPoint{} : read_starting_point(agreed.checkpoint);
@@ -295,29 +304,72 @@ int follow(const TrainCommand& command) {
       .write_shards = [checkpoints](std::uint32_t step, const std::vector<Snapshot>& snapshots) {
         return write_snapshot_shards(checkpoints, step, snapshots);
       }};
+  bool begun = false;
+  const auto on_begin = [&] {
+    begun = true;
+    command.on_begin();
+  };
   try {
-    const RunReport report = run_graph(options, pipeline, &world, command.stop, {});
+    const RunReport report = run_graph(command, pipeline, on_begin, {});
     world.leave();
     return report.stopped ? exit_stopped : exit_done;
   } catch (const Error& error) {
     // What ends a run, its lead tells; but that one may be what was lost.
-    if (error.code() == ErrorCode::peer_lost) throw;
+    if (!begun || error.code() == ErrorCode::peer_lost) throw;
     throw ToldByLead(error.code(), error.message(), error.remedy());
   }
 }
 
+/// An error of a process alone, which rank 0 may have met as well.
+class BeforeTheWorld : public Error {
+ public:
+  explicit BeforeTheWorld(const Error& error)
+      : Error(error.code(), error.message(), error.remedy()) {}
+};
+
+std::unique_ptr<WorldRun> enter(const TrainCommand& command, const World& world,
+                                const Environment& environment) {
+  try {
+    check_fits(world, command.options);
+    return WorldRun::enter(world, environment, command.options);
+  } catch (const Error& error) {
+    throw BeforeTheWorld(error);
+  }
+}
+
 int train_in_world(TrainCommand command, const World& world, const Environment& environment) {
-  check_fits(world, command.options);
-  const auto run = WorldRun::enter(world, environment, command.options);
+  // Until the run begins there is nothing to save, and much to wait for.
+  std::optional<std::stop_callback<void (*)()>> leave_at_once;
+  leave_at_once.emplace(command.stop, [] { std::_Exit(exit_stopped); });
+  const auto run = enter(command, world, environment);
   command.world = run.get();
+  command.on_begin = [&] { leave_at_once.reset(); };
   if (!run->leads()) return follow(command);
   const std::string resolved = resolved_yaml(command.options);
   return lead(command, [&](const auto& decide) { run->agree(resolved, decide); });
 }
 
-/// Rank 0 tells what concerns all; another process what it alone has met.
-bool is_told_by_lead(const Error& error) {
-  return dynamic_cast<const ToldByLead*>(&error) || exit_code_of(error) == exit_usage;
+/// Rank 0 tells what concerns all. Its launcher then ends the others, so another process waits for
+/// that a moment: the first of a host the shortest, and they end each other likewise where rank 0
+/// cannot.
+bool lead_tells(const Error& error, const World& world, const std::stop_token& stop) {
+  const bool told = dynamic_cast<const ToldByLead*>(&error) != nullptr;
+  const bool of_all = told || dynamic_cast<const BeforeTheWorld*>(&error) != nullptr ||
+                      error.code() == ErrorCode::peer_lost;
+  if (!of_all) return false;
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  const auto patience = std::chrono::milliseconds(1000 + 500 * std::min(world.local_rank, 4));
+  std::condition_variable_any().wait_for(lock, stop, patience, [] { return false; });
+  return told || stop.stop_requested();
+}
+
+Options options_of(const TrainArguments& arguments) {
+  try {
+    return load_options(arguments.options, arguments.overrides);
+  } catch (const Error& error) {
+    throw BeforeTheWorld(error);
+  }
 }
 
 int train(const TrainArguments& arguments, const std::string& command_line) {
@@ -329,13 +381,14 @@ int train(const TrainArguments& arguments, const std::string& command_line) {
   try {
     TrainCommand command{.arguments = arguments,
                          .command_line = command_line,
-                         .options = load_options(arguments.options, arguments.overrides),
+                         .options = options_of(arguments),
                          .stop = stop.get_token()};
     if (world && world->size > 1) return train_in_world(std::move(command), *world, environment);
     return lead(command, [](const auto& decide) { decide(); });
   } catch (const Error& error) {
-    if (world && world->rank != 0 && is_told_by_lead(error)) return exit_code_of(error);
-    throw;
+    if (!world || world->rank == 0 || !lead_tells(error, *world, stop.get_token())) throw;
+    tell_launcher(Error(ErrorCode::peer_lost, error.message(), error.remedy()));
+    return exit_code_of(error);
   }
 }
 
