@@ -136,8 +136,6 @@ std::uint64_t tensor_slot(std::uint64_t tag, const TensorMeta& meta);
 constexpr std::uint64_t piece_slot(std::uint64_t stream) {
   return (std::uint64_t{2} << 62) | stream;
 }
-/// Gloo's waits have a time limit, which ends the whole connection; ours have none.
-constexpr std::chrono::milliseconds no_limit = std::chrono::hours(24 * 365);
 
 std::unique_ptr<Exchange> make_gloo_exchange(GlooCommunicator& owner, std::uint64_t tag,
                                              std::uint64_t stream, const CollectiveCall& call,

@@ -70,7 +70,7 @@ class GlooExchange final : public Exchange {
 
   const std::byte* take(int from, Stream stream) override {
     Peer& peer = at(from);
-    guard(from, [&] { peer.expected[stream].front().buffer->waitRecv(no_limit); });
+    guard(from, [&] { owner_.mesh().await_receive(*peer.expected[stream].front().buffer); });
     Expected expected = std::move(peer.expected[stream].front());
     peer.expected[stream].pop_front();
     peer.taken[stream].push_back(std::move(expected.scratch));
@@ -85,7 +85,7 @@ class GlooExchange final : public Exchange {
 
   void finish() override {
     for (; !sent_.empty(); sent_.pop_front())
-      guard(sent_.front().to, [&] { sent_.front().buffer->waitSend(no_limit); });
+      guard(sent_.front().to, [&] { owner_.mesh().await_send(*sent_.front().buffer); });
   }
 
  private:

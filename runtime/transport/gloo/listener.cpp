@@ -61,7 +61,7 @@ void GlooCommunicator::listen(int rank) {
       const std::size_t turn = peer.heard % peer.messages.size();
       Heard& heard = peer.messages[turn];
       if (!heard.gone.empty()) throw std::runtime_error(heard.gone);
-      heard.buffer->waitRecv(no_limit);
+      mesh_->await_receive(*heard.buffer);
       const ControlMessage message = heard.content;
       await_message(rank, turn);
       const bool first = peer.heard++ == 0;
@@ -115,7 +115,7 @@ bool GlooCommunicator::hear(int rank, const ControlMessage& message) {
 void GlooCommunicator::forget_seen(Peer& peer, std::uint64_t seen) {
   const std::lock_guard lock(peer.mutex);
   for (; peer.said_and_seen < seen && !peer.said.empty(); ++peer.said_and_seen) {
-    peer.said.front().buffer->waitSend(no_limit);  // it was heard, so this is a matter of moments
+    mesh_->await_send(*peer.said.front().buffer);  // it was heard, so this is a matter of moments
     peer.said.pop_front();
   }
 }
@@ -128,7 +128,7 @@ void GlooCommunicator::end_send(Peer& peer, std::uint64_t id) {
     if (found == peer.sending.end()) throw std::runtime_error("it has had what was not sent");
     sending = std::move(found->second);
     peer.sending.erase(found);
-    if (sending.buffer) sending.buffer->waitSend(no_limit);  // as above
+    if (sending.buffer) mesh_->await_send(*sending.buffer);  // as above
   }
   sending.tensor = {};
   sending.work->finish(success());
@@ -144,7 +144,7 @@ void GlooCommunicator::collect(int rank) {
     lock.unlock();
     try {
       if (!buffer) throw std::runtime_error("its connection has ended");
-      buffer->waitRecv(no_limit);
+      mesh_->await_receive(*buffer);
     } catch (const std::exception& error) {
       lock.lock();
       const auto left = peer.left;

@@ -15,6 +15,7 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <stdexcept>
 
 #include "runtime/control/interface.h"
 
@@ -22,6 +23,8 @@ namespace troupe::transport {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+/// Gloo's waits have a time limit, which ends the whole connection; ours have none.
+constexpr std::chrono::milliseconds no_limit = std::chrono::hours(24 * 365);
 using gloo::transport::tcp::Address;
 
 /// Our store, as Gloo asks for it; all waits together end with the one timeout.
@@ -142,8 +145,45 @@ Mesh::Mesh(Store& store, int rank, int size, const GlooOptions& options) {
 
 Mesh::~Mesh() { cut(); }
 
+/// A buffer that somebody waits for. Gloo tells a failed connection to the buffers of operations
+/// that have not begun, but not to the one whose message is half received: cut() must do that.
+class Mesh::Waiting {
+ public:
+  Waiting(Mesh& mesh, gloo::transport::UnboundBuffer& buffer) : mesh_(mesh) {
+    const std::lock_guard lock(mesh.mutex_);
+    if (mesh.cut_) throw std::runtime_error("the connections are cut");
+    at_ = mesh.waiting_.insert(&buffer);
+  }
+  ~Waiting() {
+    const std::lock_guard lock(mesh_.mutex_);
+    mesh_.waiting_.erase(at_);
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  Mesh& mesh_;
+  std::multiset<gloo::transport::UnboundBuffer*>::iterator at_;
+};
+
+void Mesh::await_receive(gloo::transport::UnboundBuffer& buffer) {
+  const Waiting waiting(*this, buffer);
+  if (!buffer.waitRecv(no_limit)) throw std::runtime_error("the connections are cut");
+}
+
+void Mesh::await_send(gloo::transport::UnboundBuffer& buffer) {
+  const Waiting waiting(*this, buffer);
+  if (!buffer.waitSend(no_limit)) throw std::runtime_error("the connections are cut");
+}
+
 void Mesh::cut() {
   for (const Fd& socket : sockets_) ::shutdown(socket.get(), SHUT_RDWR);
+  const std::lock_guard lock(mutex_);
+  cut_ = true;
+  for (gloo::transport::UnboundBuffer* buffer : waiting_) {
+    buffer->abortWaitRecv();
+    buffer->abortWaitSend();
+  }
 }
 
 }  // namespace troupe::transport

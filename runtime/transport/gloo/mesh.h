@@ -5,6 +5,8 @@
 
 #include <chrono>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,7 +23,12 @@ class Mesh {
   Mesh(Store& store, int rank, int size, const GlooOptions& options);
   ~Mesh();  ///< cuts
 
-  void cut();  ///< fails every operation, here and at the peers; any thread, again and again
+  /// Fails every operation, here and at the peers; any thread, again and again.
+  void cut();
+  /// Wait for an operation of a buffer, for as long as it takes; throw once it has failed or the
+  /// connections are cut.
+  void await_receive(gloo::transport::UnboundBuffer& buffer);
+  void await_send(gloo::transport::UnboundBuffer& buffer);
   std::unique_ptr<gloo::transport::UnboundBuffer> buffer(void* data, std::size_t bytes) const {
     return context_->createUnboundBuffer(data, bytes);
   }
@@ -29,9 +36,14 @@ class Mesh {
   const std::string& token() const { return token_; }
 
  private:
+  class Waiting;
+
   std::string token_;
   std::shared_ptr<gloo::rendezvous::Context> context_;
   std::vector<Fd> sockets_;
+  std::mutex mutex_;
+  bool cut_ = false;
+  std::multiset<gloo::transport::UnboundBuffer*> waiting_;
 };
 
 }  // namespace troupe::transport
