@@ -166,7 +166,9 @@ std::string SlurmCluster::wait_for_end(const std::string& job, std::chrono::seco
   }
 }
 
-pid_t SlurmCluster::process_of(const std::string& job, int rank) {
+pid_t SlurmCluster::process_of(const std::string& job, int rank) const {
+  // Clusters of tests that run beside this one number their jobs alike.
+  const std::string wanted_cluster = "SLURM_CONF=" + configuration().string();
   const std::string wanted_job = "SLURM_JOB_ID=" + job;
   const std::string wanted_rank = "SLURM_PROCID=" + std::to_string(rank);
   std::vector<std::string> matches, parents;
@@ -178,7 +180,9 @@ pid_t SlurmCluster::process_of(const std::string& job, int rank) {
       return std::count(variables.begin(), variables.end(), variable) > 0;
     };
     // The batch script has a rank too, but no step of its own.
-    if (!has(wanted_job) || !has(wanted_rank) || has("SLURM_STEP_ID=4294967291")) continue;
+    if (!has(wanted_cluster) || !has(wanted_job) || !has(wanted_rank) ||
+        has("SLURM_STEP_ID=4294967291"))
+      continue;
     const bool in_step = std::any_of(variables.begin(), variables.end(), [](const auto& variable) {
       return variable.starts_with("SLURM_STEP_NODELIST=");
     });

@@ -53,7 +53,7 @@ class SlurmCluster {
                            std::chrono::seconds limit = std::chrono::seconds(60)) const;
 
   /// The process of a job's task as this test's processes number it, or -1; for signals.
-  static pid_t process_of(const std::string& job, int rank);
+  pid_t process_of(const std::string& job, int rank) const;
 
   const std::filesystem::path& folder() const { return folder_; }
   std::filesystem::path configuration() const { return folder_ / "slurm.conf"; }

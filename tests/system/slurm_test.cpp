@@ -68,7 +68,7 @@ TEST_F(Slurm, RunsABatchScriptAndFindsItsTasks) {
   pid_t task = -1;
   for (int tries = 0; tries < 300 && task < 0; ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    task = SlurmCluster::process_of(job, 1);
+    task = slurm.process_of(job, 1);
   }
   ASSERT_GT(task, 0) << slurm.state(job);
   EXPECT_EQ(slurm.state(job), "RUNNING");
@@ -105,12 +105,16 @@ TEST_F(Slurm, LeavesNothingBehind) {
     const std::string job = slurm.submit(script, folder);
     for (int tries = 0; tries < 300 && task < 0; ++tries) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
-      task = SlurmCluster::process_of(job, 0);
+      task = slurm.process_of(job, 0);
     }
   }
   ASSERT_GT(task, 0);
   EXPECT_FALSE(fs::exists(folder));
-  EXPECT_FALSE(fs::exists("/proc/" + std::to_string(task)));
+  // A moment after its cluster, whose processes the kernel ends one after the other.
+  const fs::path process = "/proc/" + std::to_string(task);
+  for (int tries = 0; tries < 100 && fs::exists(process); ++tries)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(fs::exists(process));
 }
 
 }  // namespace
