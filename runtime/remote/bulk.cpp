@@ -44,7 +44,8 @@ Result<std::shared_ptr<Bulk>> Bulk::connect(Member& member, const BulkOptions& o
                                        .memory_limit = options.memory_limit});
     if (!made) return made.error();
     for (std::size_t i = 0; i < near.size(); ++i)
-      bulk->routes_[static_cast<std::size_t>(near[i])] = {made.value().get(), static_cast<int>(i)};
+      bulk->routes_[static_cast<std::size_t>(near[i])] = {made.value().get(), static_cast<int>(i),
+                                                          true};
     bulk->communicators_.push_back(std::move(made.value()));
   }
   if (options.transport == TransportKind::gloo || !one_host) {
@@ -55,7 +56,7 @@ Result<std::shared_ptr<Bulk>> Bulk::connect(Member& member, const BulkOptions& o
     if (!made) return made.error();
     for (int rank = 0; rank < member.size(); ++rank) {
       Route& route = bulk->routes_[static_cast<std::size_t>(rank)];
-      if (!route.communicator) route = {made.value().get(), rank};
+      if (!route.communicator) route = {made.value().get(), rank, false};
     }
     bulk->communicators_.push_back(std::move(made.value()));
   }

@@ -33,15 +33,17 @@ class Bulk {
 
   WorkPtr send(int to, std::uint64_t tag, Tensor tensor);
   ReceivePtr receive(int from, std::uint64_t tag, const TensorMeta& meta);
+  struct Route {
+    Communicator* communicator = nullptr;
+    int rank = 0;  ///< of the peer, there
+    bool shares_memory = false;
+  };
+  const Route& route(int peer) const { return routes_.at(static_cast<std::size_t>(peer)); }
   /// "shm", "gloo" or both, for a heading.
   std::string name() const;
   void abort(const Error& error);
 
  private:
-  struct Route {
-    Communicator* communicator = nullptr;
-    int rank = 0;  ///< of the peer, there
-  };
   std::vector<std::unique_ptr<Communicator>> communicators_;
   std::vector<Route> routes_;  ///< by rank of the world
 };

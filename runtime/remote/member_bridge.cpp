@@ -7,11 +7,13 @@
 #include <mutex>
 
 #include "runtime/remote/flow_wire.h"
+#include "runtime/remote/frames.h"
 
 namespace troupe {
 namespace {
 
 using remote::FlowMessage;
+using remote::Frames;
 using remote::PacketOnWire;
 
 /// What comes from one process, in its order: a message waits until its tensors are there, and
@@ -163,8 +165,13 @@ class MemberBridge final : public Bridge {
         tags_(static_cast<std::size_t>(member.size())) {
     arrivals_->bulk = bulk_;
     arrivals_->rank = member.rank();
-    for (std::uint32_t rank = 0; rank < tags_.size(); ++rank)
+    for (std::uint32_t rank = 0; rank < tags_.size(); ++rank) {
       arrivals_->lanes.push_back(std::make_shared<Lane>(rank, bulk_, graph));
+      const Bulk::Route& route = bulk_->route(static_cast<int>(rank));
+      const bool quick = static_cast<int>(rank) != member.rank() && route.shares_memory;
+      frames_.push_back(quick ? std::make_unique<Frames>(*route.communicator, route.rank)
+                              : nullptr);
+    }
   }
 
   void open(std::shared_ptr<BridgeListener> listener) override {
@@ -172,9 +179,13 @@ class MemberBridge final : public Bridge {
     member_.open(
         [to = arrivals_](int from, const std::string& body) { to->on_message(from, body); },
         [to = arrivals_](const PeerLost& peer) { to->on_lost(peer); });
+    for (std::uint32_t rank = 0; rank < frames_.size(); ++rank)
+      if (frames_[rank]) open_frames(rank);
   }
 
   void close() override {
+    for (const auto& frames : frames_)
+      if (frames) frames->close();
     for (const auto& lane : arrivals_->lanes) lane->close();
   }
 
@@ -198,20 +209,34 @@ class MemberBridge final : public Bridge {
     std::uint64_t tag = wire.tag = tags_[to].fetch_add(count);
     for (Tensor& tensor : parts.tensors)
       if (tensor.defined()) bulk_->send(static_cast<int>(to), tag++, std::move(tensor));
-    member_.send(static_cast<int>(to), remote::encode(wire));
+    say(to, remote::encode(wire));
   }
-  void send(std::uint32_t to, RemoteCredit credit) override {
-    member_.send(static_cast<int>(to), remote::encode(credit));
-  }
-  void send(std::uint32_t to, Note note) override {
-    member_.send(static_cast<int>(to), remote::encode(note));
-  }
+  void send(std::uint32_t to, RemoteCredit credit) override { say(to, remote::encode(credit)); }
+  void send(std::uint32_t to, Note note) override { say(to, remote::encode(note)); }
 
  private:
+  // All messages to one process take one way, which keeps their order.
+  void say(std::uint32_t to, std::string body) {
+    if (frames_[to]) return frames_[to]->send(body);
+    member_.send(static_cast<int>(to), std::move(body));
+  }
+
+  void open_frames(std::uint32_t rank) {
+    const std::weak_ptr<Arrivals> to = arrivals_;
+    frames_[rank]->open(
+        [to, rank](const std::string& body) {
+          if (const auto open = to.lock()) open->on_message(static_cast<int>(rank), body);
+        },
+        [to, rank](const Error& error) {
+          if (const auto open = to.lock()) open->lanes[rank]->lost(error);
+        });
+  }
+
   Member& member_;
   const std::shared_ptr<Bulk> bulk_;
   const Graph& graph_;
   const std::shared_ptr<Arrivals> arrivals_;
+  std::vector<std::unique_ptr<Frames>> frames_;   ///< by rank; null: by the control plane
   std::vector<std::atomic<std::uint64_t>> tags_;  ///< next one, by rank
 };
 

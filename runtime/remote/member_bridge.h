@@ -7,10 +7,10 @@
 
 namespace troupe {
 
-/// The bridge between real processes: messages by the control plane, the bytes of their tensors by
-/// the bulk plane. A message is delivered when all of its tensors are there, and in the order in
-/// which its sender sent it. Ranks of the member are the run's processes; member and graph must
-/// outlive the bridge.
+/// The bridge between real processes: the bytes of tensors by the bulk plane, messages by it as
+/// well where it is shared memory, else by the control plane. A message is delivered when all of
+/// its tensors are there, and in the order in which its sender sent it. Ranks of the member are the
+/// run's processes; member and graph must outlive the bridge.
 std::shared_ptr<Bridge> make_member_bridge(Member& member, std::shared_ptr<Bulk> bulk,
                                            const Graph& graph);
 

@@ -223,7 +223,7 @@ void ShmCommunicator::hang_up(int rank, const Error& error, bool lost) {
 }
 
 Error ShmCommunicator::damaged(int rank, const std::string& what) const {
-  return Error(ErrorCode::peer_lost,
+  return Error(ErrorCode::bad_message,
                fmt::format("{}: what rank {} shares is damaged: {}", where(), rank, what),
                "that rank writes where it must not; run it under a sanitizer");
 }

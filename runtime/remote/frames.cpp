@@ -1,0 +1,126 @@
+#include "runtime/remote/frames.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace troupe::remote {
+namespace {
+
+/// Most messages are 40 to 200 bytes.
+constexpr std::size_t frame_bytes = 512;
+constexpr std::size_t text_bytes = frame_bytes - sizeof(std::uint32_t);
+
+// Tensors of messages count their tags from 0.
+constexpr std::uint64_t frame_tags = std::uint64_t{1} << 62;
+constexpr std::uint64_t long_text_tags = std::uint64_t{1} << 63;
+
+TensorMeta bytes_meta(std::size_t bytes) {
+  return {.shape = Shape{static_cast<std::int64_t>(bytes)}, .dtype = DType::u8};
+}
+
+Tensor bytes_of(const std::string& text) {
+  Tensor tensor = Tensor::empty(bytes_meta(text.size()).shape, DType::u8);
+  std::memcpy(tensor.raw(), text.data(), text.size());
+  return tensor;
+}
+
+std::string text_of(const std::byte* from, std::size_t bytes) {
+  return {reinterpret_cast<const char*>(from), bytes};
+}
+
+}  // namespace
+
+/// Reads frame after frame. One callback at a time: the next frame is asked for after it.
+class Frames::Listener : public std::enable_shared_from_this<Listener> {
+ public:
+  Listener(Communicator& communicator, int peer, OnMessage on_message, OnDamage on_damage)
+      : communicator_(communicator),
+        peer_(peer),
+        on_message_(std::move(on_message)),
+        on_damage_(std::move(on_damage)) {}
+
+  void close() { closed_ = true; }
+
+  void listen() {
+    while (!closed_) {
+      const ReceivePtr frame =
+          communicator_.receive(peer_, frame_tags + next_++, bytes_meta(frame_bytes));
+      if (!frame->done()) {
+        return frame->then([self = weak_from_this(), frame](const Status& status) {
+          const auto listener = self.lock();
+          if (listener && listener->take(*frame, status)) listener->listen();
+        });
+      }
+      if (!take(*frame, frame->wait())) return;
+    }
+  }
+
+ private:
+  /// Says whether to go on.
+  bool take(const Receive& frame, const Status& status) {
+    if (closed_) return false;
+    if (!status) return failed(status.error());
+    const Tensor tensor = frame.tensor();
+    std::uint32_t length = 0;
+    std::memcpy(&length, tensor.raw(), sizeof length);
+    if (length == 0) return false;  // nothing follows
+    if (length > text_bytes) return take_long(length);
+    on_message_(text_of(tensor.raw() + sizeof length, length));
+    return true;
+  }
+
+  // Was sent before its frame, through the same ring: it is here. This thread must not wait.
+  bool take_long(std::size_t length) {
+    const auto text = communicator_.receive(peer_, long_text_tags + next_ - 1, bytes_meta(length));
+    if (!text->done())
+      return failed(
+          Error(ErrorCode::bad_message,
+                fmt::format("rank {} announces {} bytes that it did not send", peer_, length),
+                "run the same version of the program in every process"));
+    if (const Status status = text->wait(); !status) return failed(status.error());
+    on_message_(text_of(text->tensor().raw(), length));
+    return true;
+  }
+
+  bool failed(const Error& error) {
+    if (error.code() != ErrorCode::peer_lost) on_damage_(error);
+    return false;
+  }
+
+  Communicator& communicator_;
+  const int peer_;
+  const OnMessage on_message_;
+  const OnDamage on_damage_;
+  std::uint64_t next_ = 0;
+  std::atomic<bool> closed_{false};
+};
+
+Frames::Frames(Communicator& communicator, int peer) : communicator_(communicator), peer_(peer) {}
+Frames::~Frames() = default;
+
+void Frames::open(OnMessage on_message, OnDamage on_damage) {
+  listener_ =
+      std::make_shared<Listener>(communicator_, peer_, std::move(on_message), std::move(on_damage));
+  listener_->listen();
+}
+
+void Frames::close() {
+  if (!listener_) return;
+  listener_->close();
+  send_frame({});
+}
+
+void Frames::send(const std::string& body) { send_frame(body); }
+
+void Frames::send_frame(const std::string& body) {
+  const std::uint64_t number = next_++;
+  if (body.size() > text_bytes) communicator_.send(peer_, long_text_tags + number, bytes_of(body));
+  Tensor frame = Tensor::empty(bytes_meta(frame_bytes).shape, DType::u8);
+  const auto length = static_cast<std::uint32_t>(body.size());
+  std::memcpy(frame.raw(), &length, sizeof length);
+  if (body.size() <= text_bytes) std::memcpy(frame.raw() + sizeof length, body.data(), body.size());
+  communicator_.send(peer_, frame_tags + number, std::move(frame));
+}
+
+}  // namespace troupe::remote
