@@ -124,7 +124,9 @@ bool is_evaluation_due(const Resumption& resumption, const Timeline& timeline) {
 
 // Marks the first step for whoever measures how long a process takes to reach it.
 void note_first_step(const StepSeen& seen, std::uint32_t first) {
-  if (seen.step == first + 1 && std::getenv("TROUPE_EXIT_AFTER_FIRST_STEP")) std::_Exit(exit_done);
+  if (seen.step != first + 1 || !std::getenv("TROUPE_EXIT_AFTER_FIRST_STEP")) return;
+  fmt::print(stderr, "first step made\n");
+  std::_Exit(exit_done);
 }
 
 RunShape shape_of(const Options& options, const PipelineOptions& pipeline) {

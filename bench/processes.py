@@ -1,0 +1,242 @@
+"""The rows about training in several processes; see rows.py."""
+
+import csv
+import json
+import os
+import re
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness import BIN, ROOT, Figure, Row, Worker, run_timed
+
+SCRIPT = ROOT / "bench" / "distributed" / "pytorch_process.py"
+SMALL = {"name": "wide_resnet", "widths": [16, 16, 32, 64]}
+OLIVIA = {"name": "wide_resnet", "in_channels": 3, "widths": [16, 160, 320, 640], "classes": 100}
+
+
+def options(model, steps, micro_batches, batch_size, parallel):
+    shape = [3, 32, 32] if model is OLIVIA else [1, 28, 28]
+    data = {"name": "synthetic", "shape": shape, "classes": model.get("classes", 10),
+            "count": 100 * batch_size}
+    if model is OLIVIA:
+        data.update(mean=[0.5], std=[0.25])
+    return {"model": model, "data": data,
+            "train": {"epochs": 1 + steps // 100, "steps": steps, "batch_size": batch_size,
+                      "micro_batches": micro_batches, "lr": 0.01, "evaluate": False},
+            "parallel": parallel}
+
+
+class Ours:
+    """Runs of `troupe train` in so many processes; each one's steps, losses and digest."""
+
+    def __init__(self, name, folder, processes, **about):
+        self.name, self.folder, self.processes, self.about = name, Path(folder), processes, about
+        self.runs, self.rates, self.digest, self.losses = 0, [], None, None
+
+    def run(self, skip):
+        output = self.folder / f"{self.name.replace(' ', '-')}-{self.runs}"
+        self.runs += 1
+        path = output.with_suffix(".yaml")
+        path.write_text(json.dumps(options(**self.about)))
+        launch = ["launch", "--standalone", "--nproc-per-node", self.processes, "--"]
+        run_timed([BIN / "troupe", *(launch if self.processes > 1 else []), "train", path, "-o",
+                   output])
+        with open(output / "train.csv") as file:
+            rows = list(csv.DictReader(file))[1:]
+        seconds = [1 / float(row["images_per_second"]) for row in rows[skip:]
+                   if row["images_per_second"]]
+        self.rates.append(1 / statistics.median(seconds))
+        self.losses = [float(row["loss"]) for row in rows]
+        checkpoint = output / "checkpoints" / f"step_{self.about['steps']:08d}"
+        self.digest = run_timed([BIN / "troupe", "inspect", "--digest", checkpoint])[2].strip()
+
+    def figure(self):
+        return Figure("images/s", self.rates, self.name)
+
+
+def free_port():
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        return bound.getsockname()[1]
+
+
+class Peers:
+    """PyTorch's processes, as torchrun would start them; asked through rank 0."""
+
+    def __init__(self, python, *words, size=2):
+        port, members = free_port(), []
+        for rank in range(size):
+            environment = {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1",
+                           "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+            members.append(Worker(f"PyTorch's rank {rank}", [python, SCRIPT, *words], environment))
+        self.members = members
+
+    def ask(self, request, count):
+        return self.members[0].ask(request, count)
+
+    def close(self):
+        for member in self.members:
+            member.close()
+
+
+@contextmanager
+def peers(python, *words):
+    made = Peers(python, *words)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def check_same(runs):
+    if len({run.digest for run in runs}) != 1:
+        raise RuntimeError("weights differ: " + ", ".join(f"{r.name} {r.digest}" for r in runs))
+
+
+def check_falls(who, losses):
+    if not losses[-1] < 0.7 * losses[0]:
+        raise RuntimeError(f"{who}: the loss does not fall: {losses}")
+    return f"{who}: loss {losses[0]:.3f} before, {losses[-1]:.3f} after {len(losses)} steps"
+
+
+def alternate(runs, peer, batch, repetitions, steps, skip):
+    """Readings in turn; PyTorch's images per second."""
+    rates, notes = [], []
+    if peer:
+        notes.append(check_falls("PyTorch", peer.ask("losses", 40)))
+    for _ in range(repetitions):
+        for run in runs:
+            run.run(skip)
+        if peer:
+            rates.append(batch * steps / peer.ask("time", steps)[0])
+    check_same(runs)
+    notes += [check_falls("ours", runs[0].losses[:40]), f"SHA-256 of weights: {runs[0].digest}"]
+    return Figure("images/s", rates, "PyTorch"), notes
+
+
+def data_parallel(python, repetitions, quick):
+    rows, steps = [], 40 if quick else 80
+    for key, what, model, each in (("small", "wide ResNet, 32 a rank", SMALL, 32),
+                                   ("mnist", "MNIST CNN, 64 a rank", {"name": "mnist_cnn"}, 64)):
+        about = {"model": model, "steps": steps, "micro_batches": 2, "batch_size": 2 * each}
+        with tempfile.TemporaryDirectory() as folder, \
+                peers(python, "ddp", key, str(each)) as ddp:
+            runs = [Ours("2 processes", folder, 2, parallel={"data": 2}, **about),
+                    Ours("one process", folder, 1, parallel={"data": 1, "actor_threads": 1}, **about)]
+            theirs, notes = alternate(runs, ddp, 2 * each, repetitions, steps, 10)
+        mine, alone = (run.figure() for run in runs)
+        ratio = mine.median / theirs.median
+        notes.append(f"ours in one process and thread {alone}: {mine.median / alone.median:.2f} x")
+        rows.append(Row(f"data_parallel_{key}", f"data parallel, 2 processes: {what}", mine, ratio,
+                        ">= 2.0", f"{ratio:.2f} x", theirs, "DDP on Gloo", notes, [alone]))
+    return rows
+
+
+def world_pipeline(python, repetitions, quick):
+    steps = 40 if quick else 80
+    about = {"model": SMALL, "steps": steps, "micro_batches": 8, "batch_size": 64}
+    with tempfile.TemporaryDirectory() as folder, peers(python, "pipeline", "small", "8") as peer:
+        runs = [Ours("2 processes", folder, 2, parallel={"pipeline": 2}, **about),
+                Ours("one process", folder, 1, parallel={"pipeline": 1, "actor_threads": 1}, **about)]
+        theirs, notes = alternate(runs, peer, 64, repetitions, steps, 10)
+    mine, alone = (run.figure() for run in runs)
+    what = "pipeline of 2 processes, small wide ResNet, 8 micro-batches of 8"
+    ratio, gain = mine.median / theirs.median, mine.median / alone.median
+    return [Row("world_pipeline", what, mine, ratio, ">= 2.5", f"{ratio:.2f} x", theirs,
+                "1F1B on Gloo", notes),
+            Row("world_pipeline_gain", "the same against our own one thread", mine, gain,
+                ">= 1.65", f"{gain:.2f} x (ideal 1.78)", alone, "one thread")]
+
+
+def olivia_pipeline(repetitions, quick):
+    """The same two stages in two processes, and on two actor threads of one process."""
+    steps = 3 if quick else 5
+    about = {"model": OLIVIA, "steps": steps, "micro_batches": 8, "batch_size": 32}
+    with tempfile.TemporaryDirectory() as folder:
+        runs = [Ours("2 processes", folder, 2, parallel={"pipeline": 2}, **about),
+                Ours("one process", folder, 1, parallel={"pipeline": 2, "actor_threads": 2}, **about)]
+        for _ in range(repetitions):
+            for run in runs:
+                run.run(1)
+        check_same(runs)
+    mine, alone = (run.figure() for run in runs)
+    ratio = mine.median / alone.median
+    return [Row("olivia_pipeline", "pipeline of 2 processes, wide ResNet 3-16-160-320-640", mine,
+                ratio, ">= 0.95", f"{ratio:.2f} x", alone, "one process",
+                [f"SHA-256 of weights: {runs[0].digest}"])]
+
+
+def peak_memory(launcher):
+    """MiB of each process that the launcher has started, as far as they are alive now."""
+    peaks = {}
+    try:
+        children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
+    except OSError:
+        return peaks
+    for child in children:
+        try:
+            command = Path(f"/proc/{child}/cmdline").read_text().split("\0")
+            status = Path(f"/proc/{child}/status").read_text()
+        except OSError:
+            continue
+        found = re.search(r"VmHWM:\s+(\d+) kB", status)
+        if "train" in command and "launch" not in command and found:
+            peaks[child] = int(found[1]) / 1024
+    return peaks
+
+
+def launch(repetitions, _quick):
+    """Four processes, from the launcher's start until the lead has made the first step; and the
+    most that one process of two occupies in a run of 40 steps (VmHWM, shared pages included)."""
+    milliseconds, memory = [], []
+    about = {"model": SMALL, "steps": 40, "micro_batches": 8, "batch_size": 64}
+    with tempfile.TemporaryDirectory() as folder:
+        four, two = Path(folder) / "four.yaml", Path(folder) / "two.yaml"
+        four.write_text(json.dumps(options(parallel={"pipeline": 4}, **about)))
+        two.write_text(json.dumps(options(parallel={"pipeline": 2}, **about)))
+        for repetition in range(repetitions):
+            milliseconds.append(first_step(four, Path(folder) / f"a{repetition}"))
+            memory.append(largest(two, Path(folder) / f"b{repetition}"))
+    time_to_step, peak = Figure("ms", milliseconds), Figure("MiB", memory)
+    return [Row("launch", "`troupe launch` of 4 processes to the first step", time_to_step,
+                time_to_step.median, "<= 500 ms", f"{time_to_step.median:.0f} ms"),
+            Row("process_memory", "peak memory of the larger of 2 processes", peak, peak.median,
+                "<= 150 MiB", f"{peak.median:.0f} MiB")]
+
+
+def started(processes, path, output, **how):
+    command = [BIN / "troupe", "launch", "--standalone", "--nproc-per-node", processes, "--",
+               "train", path, "-o", output]
+    return subprocess.Popen([str(word) for word in command], cwd=ROOT, text=True,
+                            stdout=subprocess.DEVNULL, **how)
+
+
+def first_step(path, output):
+    begin = time.perf_counter()
+    process = started(4, path, output, stderr=subprocess.PIPE,
+                      env={**os.environ, "TROUPE_EXIT_AFTER_FIRST_STEP": "1"})
+    took, said = None, []
+    for line in process.stderr:  # the others then complain that their lead is gone
+        said.append(line)
+        if took is None and line.startswith("first step made"):
+            took = 1000 * (time.perf_counter() - begin)
+    process.wait()
+    if took is None:
+        raise RuntimeError(f"no first step: {''.join(said)[-400:]}")
+    return took
+
+
+def largest(path, output):
+    peaks = {}
+    process = started(2, path, output, stderr=subprocess.DEVNULL)
+    while process.poll() is None:
+        peaks.update(peak_memory(process.pid))
+        time.sleep(0.02)
+    if process.returncode != 0 or len(peaks) != 2:
+        raise RuntimeError(f"launch ended with {process.returncode}, {len(peaks)} processes seen")
+    return max(peaks.values())
