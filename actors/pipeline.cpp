@@ -17,7 +17,9 @@ namespace {
 constexpr std::uint32_t ahead = 2;
 
 struct StageBytes {
-  std::size_t output = 0, saved = 0, working = 0, gradient = 0, state = 0;
+  std::size_t output = 0, saved = 0, working = 0, state = 0;
+  std::size_t gradient = 0;    ///< of a micro-batch, statistics included
+  std::size_t statistics = 0;  ///< of a micro-batch
 };
 
 // Of the blocks [first, last); zeros without a profile.
@@ -29,9 +31,17 @@ StageBytes stage_bytes(const PipelineOptions& options, std::size_t first, std::s
     bytes.saved += block.saved_bytes;
     bytes.working = std::max(bytes.working, block.working_bytes);
     bytes.gradient += block.gradient_bytes;
+    bytes.statistics +=
+        block.gradient_bytes - static_cast<std::size_t>(block.parameters) * size_of(options.dtype);
     bytes.state += block.state_bytes;
   }
   return bytes;
+}
+
+StageBytes bytes_of_stage(const PipelineOptions& options, std::size_t stage) {
+  const auto cut = options.cut.begin();
+  const auto first = std::accumulate(cut, cut + static_cast<std::ptrdiff_t>(stage), std::size_t{0});
+  return stage_bytes(options, first, first + options.cut[stage]);
 }
 
 std::size_t sample_bytes(const PipelineOptions& options) {
@@ -99,31 +109,36 @@ void add_replica(Graph& graph, const PipelineOptions& options, const Common& com
   graph.place(loss, process_of(options, options.cut.size() - 1, replica));
 
   const std::size_t samples = micro_batch_samples(options);
+  const MicroBatchRange own = micro_batch_range(options.micro_batches, replica, options.replicas);
+  const auto each = [&](std::uint32_t slots, std::size_t bytes) {
+    return EdgeOptions{slots, bytes, (own.last - own.first) * bytes};
+  };
   const std::uint32_t fed = stage_options(options, 0, replica).schedule.credits + ahead;
   graph.connect(loader, &Loader::images, stages.front(), &Stage::input,
-                {fed, samples * sample_bytes(options)});
+                each(fed, samples * sample_bytes(options)));
   graph.connect(loader, &Loader::targets, loss, &Loss::targets,
-                {fed, samples * sizeof(std::int64_t)});
-  std::size_t first = 0;
+                each(fed, samples * sizeof(std::int64_t)));
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    const StageBytes bytes = stage_bytes(options, first, first + options.cut[s]);
-    first += options.cut[s];
+    const StageBytes bytes = bytes_of_stage(options, s);
     const std::uint32_t credits = stage_options(options, s, replica).schedule.credits;
     if (s + 1 < stages.size()) {
       graph.connect(stages[s], &Stage::output, stages[s + 1], &Stage::input,
-                    {credits, bytes.output});
+                    each(credits, bytes.output));
       graph.connect(stages[s + 1], &Stage::input_gradient, stages[s], &Stage::output_gradient,
-                    {2, bytes.output});
+                    each(2, bytes.output));
     } else {
-      graph.connect(stages[s], &Stage::output, loss, &Loss::logits, {2, bytes.output});
+      graph.connect(stages[s], &Stage::output, loss, &Loss::logits, each(2, bytes.output));
       // A stage that flushes takes no gradient before its last forward: they all wait in their
       // slots.
       graph.connect(loss, &Loss::logits_gradient, stages[s], &Stage::output_gradient,
-                    {credits + 1, bytes.output});
+                    each(credits + 1, bytes.output));
     }
     const auto reducer = common.reducers[s][replica];
-    graph.connect(stages[s], &Stage::gradient, reducer, &Reducer::gradient, {2, bytes.gradient});
-    graph.connect(reducer, &Reducer::reduced, stages[s], &Stage::reduced, {1, bytes.gradient});
+    graph.connect(stages[s], &Stage::gradient, reducer, &Reducer::gradient,
+                  each(2, bytes.gradient));
+    const std::size_t reduced =
+        bytes.gradient - bytes.statistics + options.micro_batches * bytes.statistics;
+    graph.connect(reducer, &Reducer::reduced, stages[s], &Stage::reduced, {1, reduced, reduced});
     // Replicas hold the same state: one of them is enough for a checkpoint.
     if (!common.writer || replica != 0) continue;
     const auto elsewhere = common.shard_writers.find(process_of(options, s, 0));
@@ -134,7 +149,7 @@ void add_replica(Graph& graph, const PipelineOptions& options, const Common& com
       graph.connect(stages[s], &Stage::snapshot, elsewhere->second, &ShardWriter::snapshot, {2, 0});
     }
   }
-  graph.connect(loss, &Loss::score, common.monitor, &Monitor::score, {64, 0});
+  graph.connect(loss, &Loss::score, common.monitor, &Monitor::score, each(64, sizeof(Score)));
 }
 
 /// Replicas of a stage that share a process, in their order.
@@ -148,11 +163,24 @@ std::vector<std::uint32_t> shares(const PipelineOptions& options, std::size_t st
   return shares;
 }
 
-std::size_t gradient_bytes(const PipelineOptions& options, std::size_t stage) {
-  const auto first =
-      std::accumulate(options.cut.begin(), options.cut.begin() + static_cast<std::ptrdiff_t>(stage),
-                      std::size_t{0});
-  return stage_bytes(options, first, first + options.cut[stage]).gradient;
+/// Sums that a tree over all micro-batches is left with when it has heard of these only.
+std::size_t sums_of(MicroBatchRange range, std::uint32_t micro_batches) {
+  std::size_t sums = 0;
+  for (std::uint32_t begin = range.first; begin < range.last; ++sums) {
+    std::uint64_t size = 1;  // of the largest node of the tree that begins here and lies within
+    while (begin % (2 * size) == 0 && size < micro_batches &&
+           std::min<std::uint64_t>(begin + 2 * size, micro_batches) <= range.last)
+      size *= 2;
+    begin = static_cast<std::uint32_t>(std::min<std::uint64_t>(begin + size, range.last));
+  }
+  return sums;
+}
+
+/// What a reducer sends another one in a step: the other's chunk of its sums, and statistics.
+std::size_t partial_bytes(const PipelineOptions& options, const StageBytes& bytes,
+                          MicroBatchRange own, std::size_t reducers) {
+  const std::size_t chunk = (bytes.gradient - bytes.statistics) / reducers;
+  return sums_of(own, options.micro_batches) * chunk + (own.last - own.first) * bytes.statistics;
 }
 
 /// The reducers of a stage, each told of the others; returned by replica.
@@ -169,16 +197,23 @@ std::vector<ActorRef<Reducer>> add_reducers(Graph& graph, const PipelineOptions&
                 process_of(options, stage, static_cast<std::uint32_t>(by_replica.size())));
     by_replica.insert(by_replica.end(), groups[g], reducers[g]);
   }
-  // What a chunk holds of each half-made sum: about the logarithm of the micro-batches.
-  const std::size_t bytes = gradient_bytes(options, stage) / groups.size();
-  const std::size_t sums = std::bit_width(options.micro_batches);
-  for (std::uint32_t from = 0; from < reducers.size(); ++from)
-    for (std::uint32_t to = 0; to < reducers.size(); ++to)
-      if (from != to) {
-        graph.connect(reducers[from], [to](Reducer& reducer) { return reducer.partial(to); },
-                      reducers[to], &Reducer::partials, {1, bytes * sums});
-        graph.connect(reducers[from], &Reducer::chunk, reducers[to], &Reducer::chunks, {1, bytes});
-      }
+  const StageBytes bytes = bytes_of_stage(options, stage);
+  const std::size_t chunk = (bytes.gradient - bytes.statistics) / groups.size();
+  std::uint32_t replica = 0;
+  for (std::uint32_t from = 0; from < reducers.size(); replica += groups[from++]) {
+    const MicroBatchRange own{
+        micro_batch_range(options.micro_batches, replica, options.replicas).first,
+        micro_batch_range(options.micro_batches, replica + groups[from] - 1, options.replicas)
+            .last};
+    const std::size_t partial = partial_bytes(options, bytes, own, groups.size());
+    for (std::uint32_t to = 0; to < reducers.size(); ++to) {
+      if (from == to) continue;
+      graph.connect(reducers[from], [to](Reducer& reducer) { return reducer.partial(to); },
+                    reducers[to], &Reducer::partials, {1, partial, partial});
+      graph.connect(reducers[from], &Reducer::chunk, reducers[to], &Reducer::chunks,
+                    {1, chunk, chunk});
+    }
+  }
   return by_replica;
 }
 
@@ -305,37 +340,71 @@ std::size_t MemoryBound::total() const {
   return sum;
 }
 
+namespace {
+
+std::size_t replicas_here(const PipelineOptions& options, std::size_t stage,
+                          std::uint32_t process) {
+  std::size_t replicas = 0;
+  for (std::uint32_t r = 0; r < options.replicas; ++r)
+    replicas += process_of(options, stage, r) == process;
+  return replicas;
+}
+
+// A sender holds what its slots hold. What leaves the process is there once more, in the memory of
+// the transport, and again where it is received.
+void add_edges(MemoryBound& bound, const Graph& graph, std::uint32_t process) {
+  std::size_t inside = 0, leaving = 0, coming = 0;
+  for (const auto& edge : graph.edges()) {
+    const std::size_t bytes = edge.options.slots * edge.options.slot_bytes;
+    const bool from = graph.nodes()[edge.from].process == process;
+    const bool to = graph.nodes()[edge.to].process == process;
+    if (from) inside += bytes;
+    if (from && !to) leaving += bytes;
+    if (!from && to) coming += bytes;
+  }
+  bound.parts.push_back({"edges", inside});
+  if (leaving) bound.parts.push_back({"sent to other processes", leaving});
+  if (coming) bound.parts.push_back({"come from other processes", coming});
+}
+
+void add_stage(MemoryBound& bound, const PipelineOptions& options, std::size_t stage,
+               std::size_t replicas) {
+  const StageBytes bytes = bytes_of_stage(options, stage);
+  const std::size_t credits = stage_options(options, stage, 0).schedule.credits;
+  const std::size_t activations = credits * bytes.saved + bytes.working + bytes.gradient;
+  // The committed version, the next one, and the one that a checkpoint is being written from.
+  const std::size_t copies =
+      (options.writer ? std::size_t{3} : 2) * (options.sgd.momentum != 0 ? 2 : 1);
+  bound.parts.push_back({fmt::format("stage {} activations", stage), activations * replicas});
+  bound.parts.push_back({fmt::format("stage {} state", stage), copies * bytes.state * replicas});
+  const std::size_t tree_nodes = std::bit_width(options.micro_batches) + 1u;
+  const std::size_t reducers = shares(options, stage).size();
+  // Of several reducers each has a second tree, over its chunk.
+  const std::size_t chunks = reducers == 1 ? 0 : tree_nodes * bytes.gradient / reducers;
+  bound.parts.push_back({fmt::format("reducer {}", stage), tree_nodes * bytes.gradient + chunks});
+}
+
+}  // namespace
+
 MemoryBound memory_bound(const PipelineOptions& options, const Graph& graph,
-                         std::size_t dataset_bytes) {
+                         std::size_t dataset_bytes, std::uint32_t process) {
   MemoryBound bound;
   bound.parts.push_back({"data set", dataset_bytes});
-  std::size_t edges = 0;
-  for (const auto& edge : graph.edges()) edges += edge.options.slots * edge.options.slot_bytes;
-  bound.parts.push_back({"edges", edges});
+  add_edges(bound, graph, process);
   const std::size_t prepared = static_cast<std::size_t>(options.data.prefetch) *
                                micro_batch_samples(options) *
                                (sample_bytes(options) + sizeof(std::int64_t));
-  bound.parts.push_back({"loader, prepared ahead", prepared * options.replicas});
+  if (const std::size_t loaders = replicas_here(options, 0, process))
+    bound.parts.push_back({"loader, prepared ahead", prepared * loaders});
   // A stage runs one kernel at a time; blocks grow to the largest wish of all.
-  std::size_t scratch = 0;
+  std::size_t scratch = 0, cells = 0;
   for (const BlockProfile& block : options.profile)
     scratch = std::max(scratch, block.scratch_bytes);
-  bound.parts.push_back({"kernels' scratch", scratch * options.cut.size() * options.replicas});
-  const std::size_t tree_nodes = std::bit_width(options.micro_batches) + 1u;
-  std::size_t first = 0;
-  for (std::size_t s = 0; s < options.cut.size(); ++s) {
-    const StageBytes bytes = stage_bytes(options, first, first + options.cut[s]);
-    first += options.cut[s];
-    const std::size_t credits = stage_options(options, s, 0).schedule.credits;
-    const std::size_t activations = credits * bytes.saved + bytes.working + bytes.gradient;
-    // The committed version, the next one, and the one that a checkpoint is being written from.
-    const std::size_t copies =
-        (options.writer ? std::size_t{3} : 2) * (options.sgd.momentum != 0 ? 2 : 1);
-    bound.parts.push_back({fmt::format("stage {} activations", s), activations * options.replicas});
-    bound.parts.push_back(
-        {fmt::format("stage {} state", s), copies * bytes.state * options.replicas});
-    bound.parts.push_back({fmt::format("reducer {}", s), tree_nodes * bytes.gradient});
-  }
+  for (std::size_t s = 0; s < options.cut.size(); ++s) cells += replicas_here(options, s, process);
+  bound.parts.push_back({"kernels' scratch", scratch * cells});
+  for (std::size_t s = 0; s < options.cut.size(); ++s)
+    if (const std::size_t replicas = replicas_here(options, s, process))
+      add_stage(bound, options, s, replicas);
   // The allocator hands out blocks of size classes up to a quarter larger than what is asked for.
   for (auto& part : bound.parts) part.bytes += part.what == "data set" ? 0 : part.bytes / 4;
   return bound;

@@ -85,7 +85,7 @@ Graph build_pipeline(const PipelineOptions& options);
 /// Name of a replica's actor: "stage/0", or "stage/0/1" when there are several replicas.
 std::string replica_name(const std::string& base, std::uint32_t replica, std::uint32_t replicas);
 
-/// The memory that a run of this pipeline can use, part by part; needs the profile.
+/// The memory that the actors of one process can use, part by part; needs the profile.
 struct MemoryBound {
   struct Part {
     std::string what;
@@ -94,7 +94,9 @@ struct MemoryBound {
   std::vector<Part> parts;
   std::size_t total() const;
 };
+/// Of the graph that build_pipeline has made of these options. `dataset_bytes` are in every
+/// process.
 MemoryBound memory_bound(const PipelineOptions& options, const Graph& graph,
-                         std::size_t dataset_bytes);
+                         std::size_t dataset_bytes, std::uint32_t process = 0);
 
 }  // namespace troupe

@@ -58,7 +58,7 @@ std::vector<StageShare> stages_of(const RunReport& report) {
 double busy_threads(const RunReport& report, const RunShape& shape) {
   double busy = 0;
   for (const ActorReport& actor : report.actors) busy += share_of(actor.time.compute, actor.time);
-  return busy / shape.actor_threads;
+  return busy / (shape.actor_threads * shape.processes);
 }
 
 bool loader_is_slow(const RunReport& report, const std::vector<StageShare>& stages) {
@@ -84,7 +84,8 @@ double mean_compute(const std::vector<StageShare>& stages) {
 }
 
 std::string more_threads(const RunShape& shape, std::size_t stages) {
-  const auto wanted = static_cast<int>(stages) * static_cast<int>(shape.replicas);
+  const auto all = static_cast<int>(stages) * static_cast<int>(shape.replicas);
+  const int wanted = (all + shape.processes - 1) / shape.processes;
   if (shape.idle_cores < 1 || wanted <= shape.actor_threads) return {};
   return fmt::format("threads were short and cores are free: try parallel.actor_threads={}",
                      std::min(wanted, shape.actor_threads + shape.idle_cores));

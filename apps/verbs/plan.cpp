@@ -12,19 +12,27 @@
 #include "apps/output/progress.h"
 #include "apps/training.h"
 #include "apps/verbs.h"
+#include "apps/world_run.h"
 
 namespace troupe {
 namespace {
 
+// Beyond these a number is a slip of the keyboard; their product is an int.
+constexpr int most_hosts = 10'000, most_processes = 10'000;
+
 struct PlanArguments {
   std::filesystem::path options;
   std::vector<std::string> overrides;
+  int hosts = 1, processes_per_host = 1;
 };
 
+// At most nine characters.
 std::string bytes_text(std::size_t bytes) {
-  if (bytes >= 1u << 20) return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
-  if (bytes >= 1u << 10) return fmt::format("{:.1f} KiB", static_cast<double>(bytes) / (1 << 10));
-  return fmt::format("{} B", bytes);
+  const auto count = static_cast<double>(bytes);
+  if (count < 1000) return fmt::format("{} B", bytes);
+  if (count < 1000 * 0x1p10) return fmt::format("{:.1f} KiB", count / 0x1p10);
+  if (count < 1000 * 0x1p20) return fmt::format("{:.1f} MiB", count / 0x1p20);
+  return fmt::format("{:.1f} GiB", count / 0x1p30);
 }
 
 /// Of a terminal: the bytes of UTF-8 that begin a character.
@@ -50,25 +58,90 @@ void print_stages(const PipelineOptions& pipeline) {
     }
 }
 
-void print_edges(const Graph& graph) {
-  std::size_t widest = 46;
-  for (std::size_t i = 0; i < graph.edges().size(); ++i)
-    widest = std::max(widest, columns_of(graph.edge_name(i)));
-  fmt::print("\n{:<{}}{:>5}{:>11}{:>11}\n", "edge", widest, "slots", "a slot", "together");
-  for (std::size_t i = 0; i < graph.edges().size(); ++i) {
-    const EdgeOptions& edge = graph.edges()[i].options;
-    const std::string name = graph.edge_name(i);
-    fmt::print("{}{:{}}{:>5}{:>11}{:>11}\n", name, "", widest - columns_of(name), edge.slots,
-               bytes_text(edge.slot_bytes), bytes_text(edge.slots * edge.slot_bytes));
+/// A pipeline as it would run: its graph, and what its processes can use.
+struct Plan {
+  const Graph& graph;
+  std::vector<MemoryBound> bounds;  ///< by process
+  int processes_per_host = 1;
+
+  std::uint32_t processes() const { return static_cast<std::uint32_t>(bounds.size()); }
+  /// As launchers number them: host by host.
+  int host_of(std::uint32_t process) const {
+    return static_cast<int>(process) / processes_per_host;
+  }
+};
+
+// Names that do not fit the line go on below the first one.
+void print_names(const std::vector<std::string>& names, std::size_t indent, std::size_t width) {
+  std::size_t column = indent;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i > 0 && column + 1 + names[i].size() > width) {
+      fmt::print("\n{:{}}", "", indent);
+      column = indent;
+    } else if (i > 0) {
+      fmt::print(" ");
+      ++column;
+    }
+    fmt::print("{}", names[i]);
+    column += names[i].size();
+  }
+  fmt::print("\n");
+}
+
+void print_processes(const Plan& plan) {
+  fmt::print("\n{:<8}{:>5}{:>15}  {}\n", "process", "host", "memory bound", "actors");
+  for (std::uint32_t process = 0; process < plan.processes(); ++process) {
+    std::vector<std::string> names;
+    for (const Graph::Node& node : plan.graph.nodes())
+      if (node.process == process) names.push_back(node.name);
+    fmt::print("{:<8}{:>5}{:>15}  ", process, plan.host_of(process),
+               bytes_text(plan.bounds[process].total()));
+    print_names(names, 30, 80);
   }
 }
 
-void print_memory(const PipelineOptions& pipeline, const Graph& graph, std::size_t dataset_bytes) {
-  const MemoryBound bound = memory_bound(pipeline, graph, dataset_bytes);
-  fmt::print("\nmemory\n");
-  for (const auto& part : bound.parts)
+/// How far an edge's messages go.
+enum class Reach : std::uint8_t { process, host, beyond };
+
+Reach reach_of(const Plan& plan, const Graph::Edge& edge) {
+  const std::uint32_t from = plan.graph.nodes()[edge.from].process;
+  const std::uint32_t to = plan.graph.nodes()[edge.to].process;
+  if (from == to) return Reach::process;
+  return plan.host_of(from) == plan.host_of(to) ? Reach::host : Reach::beyond;
+}
+
+void print_edges(const Plan& plan) {
+  constexpr const char* marks[] = {"", " *", " **"};
+  const Graph& graph = plan.graph;
+  std::size_t widest = 46, within_hosts = 0, between_hosts = 0;
+  for (std::size_t i = 0; i < graph.edges().size(); ++i)
+    widest = std::max(widest, columns_of(graph.edge_name(i)));
+  fmt::print("\n{:<{}}{:>6}{:>10}{:>10}\n", "edge", widest, "slots", "a slot", "a step");
+  for (std::size_t i = 0; i < graph.edges().size(); ++i) {
+    const EdgeOptions& edge = graph.edges()[i].options;
+    const std::string name = graph.edge_name(i);
+    const Reach reach = reach_of(plan, graph.edges()[i]);
+    fmt::print("{}{:{}}{:>6}{:>10}{:>10}{}\n", name, "", widest - columns_of(name), edge.slots,
+               bytes_text(edge.slot_bytes), bytes_text(edge.step_bytes),
+               marks[static_cast<std::size_t>(reach)]);
+    if (reach == Reach::host) within_hosts += edge.step_bytes;
+    if (reach == Reach::beyond) between_hosts += edge.step_bytes;
+  }
+  if (plan.processes() == 1) return;
+  fmt::print("* to another process of the host: {} a step\n", bytes_text(within_hosts));
+  if (plan.host_of(plan.processes() - 1) > 0)
+    fmt::print("** to another host: {} a step\n", bytes_text(between_hosts));
+}
+
+void print_memory(const Plan& plan) {
+  const auto largest = std::ranges::max_element(plan.bounds, {}, &MemoryBound::total);
+  fmt::print("\nmemory{}\n", plan.processes() == 1
+                                 ? ""
+                                 : fmt::format(" of process {}, which can use most",
+                                               largest - plan.bounds.begin()));
+  for (const auto& part : largest->parts)
     fmt::print("  {:<28}{:>14}\n", part.what, bytes_text(part.bytes));
-  fmt::print("  {:<28}{:>14}\n", "bound", bytes_text(bound.total()));
+  fmt::print("  {:<28}{:>14}\n", "bound", bytes_text(largest->total()));
 }
 
 void print_schedule(const Options& options, const PipelineOptions& pipeline) {
@@ -98,17 +171,25 @@ void print_schedule(const Options& options, const PipelineOptions& pipeline) {
 
 int plan(const PlanArguments& arguments) {
   const Options options = load_options(arguments.options, arguments.overrides);
-  PipelineOptions pipeline = pipeline_options(options, {});
+  const World world{.size = arguments.hosts * arguments.processes_per_host,
+                    .launcher = "troupe launch"};
+  check_fits(world, options);
+  const auto processes = static_cast<std::uint32_t>(world.size);
+  PipelineOptions pipeline = pipeline_options(options, {}, {.processes = processes});
   if (pipeline.profile.empty()) measure(pipeline, 3);
   pipeline.writer = CheckpointWriterOptions{};
   const Graph graph = build_pipeline(pipeline);
   const Dataset& data = pipeline.data.dataset;
   const std::size_t dataset_bytes = static_cast<std::size_t>(
       (data.count(Split::train) + data.count(Split::test)) * data.sample_shape().element_count());
+  Plan plan{.graph = graph, .bounds = {}, .processes_per_host = arguments.processes_per_host};
+  for (std::uint32_t process = 0; process < processes; ++process)
+    plan.bounds.push_back(memory_bound(pipeline, graph, dataset_bytes, process));
   fmt::print("{}\n\n", run_heading(options, pipeline));
   print_stages(pipeline);
-  print_edges(graph);
-  print_memory(pipeline, graph, dataset_bytes);
+  if (processes > 1) print_processes(plan);
+  print_edges(plan);
+  print_memory(plan);
   print_schedule(options, pipeline);
   return exit_done;
 }
@@ -117,10 +198,16 @@ int plan(const PlanArguments& arguments) {
 
 void add_plan_verb(CLI::App& app, ChosenVerb& chosen) {
   auto arguments = std::make_shared<PlanArguments>();
-  CLI::App* verb = app.add_subcommand("plan", "Show stages, edges, memory and schedule of a run");
+  CLI::App* verb =
+      app.add_subcommand("plan", "Show processes, edges, memory and schedule of a run");
   verb->add_option("FILE", arguments->options, "options file; see `troupe options`")->required();
   verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE in place of the file's")
       ->allow_extra_args(false);
+  verb->add_option("--nnodes", arguments->hosts, "hosts that the run would have")
+      ->check(CLI::Range(1, most_hosts));
+  verb->add_option("--nproc-per-node,--nproc_per_node,--nproc", arguments->processes_per_host,
+                   "processes on each of them")
+      ->check(CLI::Range(1, most_processes));
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const std::string&) { return plan(*arguments); };
   });

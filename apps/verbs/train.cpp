@@ -134,6 +134,7 @@ RunShape shape_of(const Options& options, const PipelineOptions& pipeline) {
   return {.micro_batches = options.train.micro_batches / options.parallel.data,
           .batch_size = options.train.batch_size / options.parallel.data,
           .replicas = options.parallel.data,
+          .processes = static_cast<int>(pipeline.processes),
           .actor_threads = threads,
           .idle_cores = available_cores() - threads * options.parallel.intra_op_threads,
           .workers = options.data.workers,

@@ -22,6 +22,7 @@ struct ActorRef {
 struct EdgeOptions {
   std::uint32_t slots = 2;     ///< messages that may be under way or in use
   std::size_t slot_bytes = 0;  ///< largest payload; for the memory bound that a plan prints
+  std::size_t step_bytes = 0;  ///< of all payloads of a step of training; for a plan as well
 };
 
 /// What is connected to what: actors by name, each with a factory, and typed edges. Building one

@@ -84,6 +84,16 @@ TEST(Verdict, OffersThreadsOnlyWhereStagesAndCoresAreLeft) {
   EXPECT_THAT(verdict(report, shape), HasSubstr("try parallel.actor_threads=2"));
 }
 
+TEST(Verdict, CountsTheThreadsOfAllProcesses) {
+  const auto report =
+      run_of({actor("loader", 1, 0, 99), actor("stage/0", 20, 0, 60), actor("stage/1", 80, 20, 0)});
+  RunShape shape = two_stages();
+  shape.processes = 2;
+  shape.actor_threads = 1;
+  shape.idle_cores = 1;
+  EXPECT_THAT(verdict(report, shape), Not(HasSubstr("actor_threads")));
+}
+
 TEST(Verdict, HasNoAdviceForAStageThatAlwaysComputes) {
   RunShape shape = two_stages();
   shape.actor_threads = 1;

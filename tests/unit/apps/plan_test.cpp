@@ -1,0 +1,144 @@
+// troupe plan for runs of several processes: who lives where, and what leaves its process.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "apps/command.h"
+
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::Not;
+
+struct Planned {
+  int code = 0;
+  std::string out, error;
+};
+
+class Plan : public testing::Test {
+ protected:
+  Plan() {
+    std::string pattern = (fs::temp_directory_path() / "troupe_plan_XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+    std::ofstream(folder_ / "o.yaml") << R"(
+model: {name: mlp, widths: [64, 32]}
+data: {name: synthetic, shape: [1, 8, 8], count: 640}
+train: {batch_size: 64, micro_batches: 8}
+parallel: {pipeline: 2, cut: [2, 1]}
+)";
+  }
+  ~Plan() override { fs::remove_all(folder_); }
+
+  Planned plan(std::vector<std::string> words) const {
+    words.insert(words.begin(), {"troupe", "plan", (folder_ / "o.yaml").string()});
+    std::vector<char*> arguments;
+    for (auto& word : words) arguments.push_back(word.data());
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    const int code = run_command(static_cast<int>(arguments.size()), arguments.data());
+    std::fflush(stdout);
+    const std::string out = testing::internal::GetCapturedStdout();
+    return {code, out, testing::internal::GetCapturedStderr()};
+  }
+
+  /// The line that begins so, without what is aligned before the end.
+  static std::string line(const Planned& planned, const std::string& begin) {
+    std::istringstream lines(planned.out);
+    for (std::string line; std::getline(lines, line);)
+      if (line.starts_with(begin)) return line;
+    return fmt::format("no line begins with '{}' in\n{}", begin, planned.out);
+  }
+
+ private:
+  fs::path folder_;
+};
+
+TEST_F(Plan, OfOneProcessNamesNoOther) {
+  const Planned planned = plan({});
+  ASSERT_EQ(planned.code, exit_done) << planned.error;
+  EXPECT_THAT(planned.out, Not(HasSubstr("process")));
+  EXPECT_THAT(line(planned, "stage/0.output → stage/1.input"), Not(HasSubstr("*")));
+  EXPECT_THAT(planned.out, ContainsRegex("\nmemory\n  data set"));
+}
+
+TEST_F(Plan, SaysWhichActorLivesWhere) {
+  const Planned planned = plan({"--nproc-per-node", "2"});
+  ASSERT_EQ(planned.code, exit_done) << planned.error;
+  EXPECT_THAT(line(planned, "0           0"), HasSubstr("reducer/0 monitor writer loader stage/0"));
+  EXPECT_THAT(line(planned, "1           0"), HasSubstr("reducer/1 writer/1 loss stage/1"));
+}
+
+TEST_F(Plan, MarksTheEdgesThatLeaveAProcess) {
+  const Planned planned = plan({"--nproc-per-node", "2"});
+  // 64 samples of 32 numbers of 4 bytes.
+  EXPECT_THAT(line(planned, "stage/0.output → stage/1.input"),
+              ContainsRegex(" 1.0 KiB +8.0 KiB \\*$"));
+  EXPECT_THAT(line(planned, "loader.images → stage/0.input"), Not(HasSubstr("*")));
+  EXPECT_THAT(line(planned, "loader.targets → loss.targets"), ContainsRegex(" 512 B \\*$"));
+  EXPECT_THAT(line(planned, "* to another process"), HasSubstr("16.5 KiB a step"));
+  EXPECT_THAT(planned.out, Not(HasSubstr("another host")));
+}
+
+TEST_F(Plan, TellsHostsApart) {
+  const Planned planned =
+      plan({"--nnodes", "2", "--nproc", "2", "-r", "parallel.data=2", "-r", "parallel.pipeline=2"});
+  ASSERT_EQ(planned.code, exit_done) << planned.error;
+  EXPECT_THAT(line(planned, "1           0"), HasSubstr("stage/0/1"));
+  EXPECT_THAT(line(planned, "2           1"), HasSubstr("stage/1/0"));
+  EXPECT_THAT(line(planned, "stage/0/0.output → stage/1/0.input"), testing::EndsWith(" **"));
+  EXPECT_THAT(line(planned, "reducer/0/0.chunk → reducer/0/1.chunks"), testing::EndsWith("B *"));
+  EXPECT_THAT(line(planned, "** to another host"), HasSubstr("16.5 KiB a step"));
+}
+
+TEST_F(Plan, BoundsEachProcessBelowOneThatHoldsAll) {
+  const auto bound = [](const Planned& planned) {
+    std::istringstream words(line(planned, "  bound"));
+    std::string name, unit;
+    double count = 0;
+    words >> name >> count >> unit;
+    EXPECT_EQ(unit, "MiB") << planned.out;
+    return count;
+  };
+  const std::vector<std::string> wide{"-r", "model.widths=[2048,2048]"};
+  auto split = wide;
+  split.insert(split.end(), {"--nproc", "2"});
+  const double one = bound(plan(wide)), two = bound(plan(split));
+  EXPECT_LT(two, one);
+  EXPECT_GT(two, one / 2);
+}
+
+TEST_F(Plan, RefusesMoreProcessesThanThereIsWorkForAsTrainDoes) {
+  const Planned planned = plan({"--nnodes", "2", "--nproc-per-node", "4"});
+  EXPECT_EQ(planned.code, exit_usage);
+  EXPECT_THAT(planned.error,
+              AllOf(HasSubstr("has started 8 processes, but parallel.pipeline 2 x parallel.data 1"),
+                    HasSubstr("-r parallel.data=4")));
+}
+
+TEST_F(Plan, RefusesNoProcesses) {
+  EXPECT_EQ(plan({"--nnodes", "0"}).code, exit_usage);
+  EXPECT_EQ(plan({"--nproc-per-node", "-3"}).code, exit_usage);
+}
+
+TEST_F(Plan, FitsATerminal) {
+  const Planned planned =
+      plan({"--nnodes", "2", "--nproc", "4", "-r", "parallel.data=4", "-r", "parallel.cut=[1,2]"});
+  ASSERT_EQ(planned.code, exit_done) << planned.error;
+  std::istringstream lines(planned.out);
+  for (std::string line; std::getline(lines, line);)
+    EXPECT_LE(std::ranges::count_if(line, [](unsigned char c) { return (c & 0xc0) != 0x80; }), 80)
+        << line;
+}
+
+}  // namespace
+}  // namespace troupe
