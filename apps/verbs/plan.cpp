@@ -116,12 +116,12 @@ void print_edges(const Plan& plan) {
   std::size_t widest = 46, within_hosts = 0, between_hosts = 0;
   for (std::size_t i = 0; i < graph.edges().size(); ++i)
     widest = std::max(widest, columns_of(graph.edge_name(i)));
-  fmt::print("\n{:<{}}{:>6}{:>10}{:>10}\n", "edge", widest, "slots", "a slot", "a step");
+  fmt::print("\n{:<{}}{:>5}{:>10}{:>10}\n", "edge", widest, "slots", "a slot", "a step");
   for (std::size_t i = 0; i < graph.edges().size(); ++i) {
     const EdgeOptions& edge = graph.edges()[i].options;
     const std::string name = graph.edge_name(i);
     const Reach reach = reach_of(plan, graph.edges()[i]);
-    fmt::print("{}{:{}}{:>6}{:>10}{:>10}{}\n", name, "", widest - columns_of(name), edge.slots,
+    fmt::print("{}{:{}}{:>5}{:>10}{:>10}{}\n", name, "", widest - columns_of(name), edge.slots,
                bytes_text(edge.slot_bytes), bytes_text(edge.step_bytes),
                marks[static_cast<std::size_t>(reach)]);
     if (reach == Reach::host) within_hosts += edge.step_bytes;

@@ -34,7 +34,7 @@ class Plan : public testing::Test {
 model: {name: mlp, widths: [64, 32]}
 data: {name: synthetic, shape: [1, 8, 8], count: 640}
 train: {batch_size: 64, micro_batches: 8}
-parallel: {pipeline: 2, cut: [2, 1]}
+parallel: {pipeline: 2, cut: [2, 2]}
 )";
   }
   ~Plan() override { fs::remove_all(folder_); }
@@ -80,12 +80,12 @@ TEST_F(Plan, SaysWhichActorLivesWhere) {
 
 TEST_F(Plan, MarksTheEdgesThatLeaveAProcess) {
   const Planned planned = plan({"--nproc-per-node", "2"});
-  // 64 samples of 32 numbers of 4 bytes.
+  // 8 micro-batches of 8 samples of 64 numbers of 4 bytes.
   EXPECT_THAT(line(planned, "stage/0.output → stage/1.input"),
-              ContainsRegex(" 1.0 KiB +8.0 KiB \\*$"));
+              ContainsRegex(" 2.0 KiB +16.0 KiB \\*$"));
   EXPECT_THAT(line(planned, "loader.images → stage/0.input"), Not(HasSubstr("*")));
   EXPECT_THAT(line(planned, "loader.targets → loss.targets"), ContainsRegex(" 512 B \\*$"));
-  EXPECT_THAT(line(planned, "* to another process"), HasSubstr("16.5 KiB a step"));
+  EXPECT_THAT(line(planned, "* to another process"), HasSubstr("32.6 KiB a step"));
   EXPECT_THAT(planned.out, Not(HasSubstr("another host")));
 }
 
@@ -97,7 +97,7 @@ TEST_F(Plan, TellsHostsApart) {
   EXPECT_THAT(line(planned, "2           1"), HasSubstr("stage/1/0"));
   EXPECT_THAT(line(planned, "stage/0/0.output → stage/1/0.input"), testing::EndsWith(" **"));
   EXPECT_THAT(line(planned, "reducer/0/0.chunk → reducer/0/1.chunks"), testing::EndsWith("B *"));
-  EXPECT_THAT(line(planned, "** to another host"), HasSubstr("16.5 KiB a step"));
+  EXPECT_THAT(line(planned, "** to another host"), HasSubstr("32.6 KiB a step"));
 }
 
 TEST_F(Plan, BoundsEachProcessBelowOneThatHoldsAll) {
@@ -132,7 +132,7 @@ TEST_F(Plan, RefusesNoProcesses) {
 
 TEST_F(Plan, FitsATerminal) {
   const Planned planned =
-      plan({"--nnodes", "2", "--nproc", "4", "-r", "parallel.data=4", "-r", "parallel.cut=[1,2]"});
+      plan({"--nnodes", "2", "--nproc", "4", "-r", "parallel.data=4", "-r", "parallel.cut=[1,3]"});
   ASSERT_EQ(planned.code, exit_done) << planned.error;
   std::istringstream lines(planned.out);
   for (std::string line; std::getline(lines, line);)
