@@ -133,6 +133,8 @@ std::string WorldRun::heading() const {
 }
 
 void WorldRun::leave() {
+  // Gloo loses what is under way when one side goes: all part together.
+  if (bulk_) (void)static_cast<bool>(membership_->member().barrier("run/end"));
   bulk_.reset();
   // What cannot be said any more concerns nobody: the run is over.
   (void)static_cast<bool>(membership_->leave());
