@@ -1,0 +1,32 @@
+#!/bin/sh
+# Hosts of a test's own: network namespaces with their addresses on one bridge, beside the machine's
+# network, which is not touched. Needs root.
+#
+#   hosts.sh up NAME COUNT    NAME-h1 ... at 10.77.0.1 ... on eth0; the bridge is in NAME-sw
+#   hosts.sh down NAME        removes them
+#   hosts.sh cut NAME HOST    takes the cable of host number HOST out
+set -eu
+name=$2
+case $1 in
+up)
+  ip netns add "$name-sw"
+  ip -n "$name-sw" link add bridge0 type bridge
+  ip -n "$name-sw" link set bridge0 up
+  for i in $(seq 1 "$3"); do
+    ip netns add "$name-h$i"
+    ip -n "$name-h$i" link set lo up
+    ip link add "port$i" netns "$name-sw" type veth peer name eth0 netns "$name-h$i"
+    ip -n "$name-sw" link set "port$i" master bridge0 up
+    ip -n "$name-h$i" addr add "10.77.0.$i/24" dev eth0
+    ip -n "$name-h$i" link set eth0 up
+  done
+  ;;
+down)
+  ip netns list | cut -d' ' -f1 | grep "^$name-" | while read -r space; do
+    ip netns del "$space"
+  done
+  ;;
+cut)
+  ip -n "$name-sw" link set "port$3" down
+  ;;
+esac
