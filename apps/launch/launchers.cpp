@@ -175,8 +175,11 @@ void Launchers::agree(const LaunchOptions& options) {
 
 void Launchers::host_processes_of(const LaunchOptions& options) {
   const std::string run = unique_run_id(options.run_id);
-  auto started = Coordinator::start(
-      {.key = key_, .run = run_id_of(run, 0), .size = place_.size, .address = own_address_});
+  auto started = Coordinator::start({.key = key_,
+                                     .run = run_id_of(run, 0),
+                                     .size = place_.size,
+                                     .address = own_address_,
+                                     .timeout_of_members = true});
   processes_ = std::move(started.value());
   put("run", run);
   put("coordinator", processes_->endpoint());

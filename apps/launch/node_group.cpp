@@ -26,8 +26,10 @@ class OneNode : public NodeGroup {
     place_.master_port = options.master_port != 0 ? options.master_port : free_port();
     const JobKey key = JobKey::generate();
     place_.job_key = key.text();
-    auto started = Coordinator::start(
-        {.key = key, .run = run_id_of(place_.run_id, 0), .size = options.processes});
+    auto started = Coordinator::start({.key = key,
+                                       .run = run_id_of(place_.run_id, 0),
+                                       .size = options.processes,
+                                       .timeout_of_members = true});
     coordinator_ = std::move(started.value());
     place_.coordinator = coordinator_->endpoint();
   }

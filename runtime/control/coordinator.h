@@ -23,6 +23,8 @@ struct CoordinatorOptions {
   std::string address = "127.0.0.1";          ///< of one interface: interface.h finds it
   int port = 0;                               ///< 0: any free one
   std::chrono::milliseconds timeout{30'000};  ///< parallel.timeout, the one all others derive from
+  /// A launcher does not know the options of what it starts: the members say what their timeout is.
+  bool timeout_of_members = false;
   /// For coordinator and members in one process; by default it has its own.
   std::shared_ptr<MessagingContext> messaging;
 };

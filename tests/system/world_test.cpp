@@ -291,7 +291,7 @@ TEST_F(World, EndsAfterTheTimeoutWhenAProcessHangs) {
   ::kill(process_of(3), SIGSTOP);
   const Outcome ended = run->wait();
   EXPECT_EQ(ended.exit_code, 1) << ended.error;
-  EXPECT_THAT(ended.error, ContainsRegex("error: rank 3 .*2s"));
+  EXPECT_THAT(ended.error, ContainsRegex("error: rank 3 on .* is lost: .*2(s|000ms)"));
   EXPECT_EQ(count_of(ended.error, "error: "), 1) << ended.error;
   expect_nothing_is_left();
 }
@@ -354,6 +354,111 @@ TEST_F(World, IsStartedByMpirun) {
   EXPECT_EQ(ran.exit_code, 0) << ran.error;
   EXPECT_THAT(ran.out, HasSubstr("2 processes on 1 host, started by openmpi"));
   EXPECT_EQ(digest("out"), reference());
+}
+
+/// Three hosts of the test's own, with the addresses 10.77.0.1 to 10.77.0.3 and names of their own.
+class WorldOfHosts : public World {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "network namespaces need root";
+    for (const char* tool : {"/usr/sbin/ip", "/usr/bin/ss"})
+      if (!fs::exists(tool)) GTEST_SKIP() << tool << " (iproute2) is not installed";
+    const Outcome up = hosts({"up", name_, "3"});
+    if (up.exit_code != 0) GTEST_SKIP() << "no network namespaces here: " << up.error;
+  }
+  ~WorldOfHosts() override { hosts({"down", name_}); }
+
+  static Outcome hosts(const Words& words) {
+    return run_process(Words{"/bin/sh", TROUPE_SOURCE_DIR "/tests/system/hosts/hosts.sh"} + words);
+  }
+  Words on_host(int host, const Words& words) const {
+    const std::string number = std::to_string(host);
+    return Words{"/usr/sbin/ip",
+                 "netns",
+                 "exec",
+                 name_ + "-h" + number,
+                 "/usr/bin/unshare",
+                 "--uts",
+                 "/bin/sh",
+                 "-c",
+                 "hostname \"$0\"; exec \"$@\"",
+                 "host" + number} +
+           words;
+  }
+  std::unique_ptr<Background> launch_on(int host, int of, int processes,
+                                        const Words& program) const {
+    const Words launcher{"/usr/bin/env",
+                         "TROUPE_JOB_KEY=" + std::string(64, 'a'),
+                         TROUPE_BINARY,
+                         "launch",
+                         "--nnodes",
+                         std::to_string(of),
+                         "--node-rank",
+                         std::to_string(host - 1),
+                         "--nproc-per-node",
+                         std::to_string(processes),
+                         "--rdzv-endpoint",
+                         "10.77.0.1:29400",
+                         "--rdzv-id",
+                         name_,
+                         "--grace-period",
+                         "5",
+                         "--"};
+    return std::make_unique<Background>(on_host(host, launcher + program));
+  }
+  std::vector<std::unique_ptr<Background>> launch_everywhere(int of, int processes,
+                                                             const Words& program) const {
+    std::vector<std::unique_ptr<Background>> launchers;
+    for (int host = 1; host <= of; ++host)
+      launchers.push_back(launch_on(host, of, processes, program));
+    return launchers;
+  }
+
+  const std::string name_ = "troupe" + std::to_string(::getpid());
+};
+
+TEST_F(WorldOfHosts, GivesTheSameBitsAcrossThreeHosts) {
+  const auto launchers =
+      launch_everywhere(3, 1, train_words("out", with({"parallel.interface=eth0"})));
+  for (const auto& launcher : launchers) {
+    const Outcome ran = launcher->wait();
+    EXPECT_EQ(ran.exit_code, 0) << ran.error;
+    if (launcher == launchers.front()) {
+      EXPECT_THAT(ran.out, HasSubstr("3 processes on 3 hosts, started by troupe launch"));
+    }
+  }
+  EXPECT_EQ(digest("out"), reference());
+}
+
+TEST_F(WorldOfHosts, GivesTheSameBitsWhereTwoProcessesShareAHost) {
+  const auto launchers = launch_everywhere(2, 2, train_words("out"));
+  for (const auto& launcher : launchers) {
+    const Outcome ran = launcher->wait();
+    EXPECT_EQ(ran.exit_code, 0) << ran.error;
+    if (launcher == launchers.front()) {
+      EXPECT_THAT(ran.out, HasSubstr("4 processes on 2 hosts"));
+    }
+  }
+  EXPECT_EQ(digest("out"), reference());
+}
+
+TEST_F(WorldOfHosts, ListensOnTheNamedInterfaceAndNamesAHostThatIsCutOff) {
+  const auto launchers = launch_everywhere(
+      3, 1,
+      train_words("out", with({"train.epochs=5000", "checkpoint.every_steps=5",
+                               "parallel.interface=eth0", "parallel.timeout=3s"})));
+  ASSERT_TRUE(comes_true([&] { return newest_step("out") >= 5; }));
+  const Outcome listening = run_process(on_host(2, {"/usr/bin/ss", "-ltnH"}));
+  EXPECT_THAT(listening.out, HasSubstr("10.77.0.2:"));
+  EXPECT_EQ(count_of(listening.out, "LISTEN"), count_of(listening.out, " 10.77.0.2:"))
+      << listening.out;
+  ASSERT_EQ(hosts({"cut", name_, "3"}).exit_code, 0);
+  const Outcome first = launchers[0]->wait();
+  EXPECT_EQ(first.exit_code, 1) << first.error;
+  EXPECT_THAT(first.error, ContainsRegex("error: rank 2 on host3 .*is lost: .*3(s|000ms)"));
+  EXPECT_NE(launchers[1]->wait().exit_code, 0);
+  EXPECT_NE(launchers[2]->wait().exit_code, 124);
+  expect_nothing_is_left();
 }
 
 }  // namespace

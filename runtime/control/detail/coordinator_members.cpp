@@ -44,6 +44,10 @@ void CoordinatorLoop::take_stranger(const std::string& route, const wire::Envelo
     return refuse(route, std::move(*refused));
   if (seats_.empty()) first_join_ = Clock::now();
   restart_ = join.restart();
+  if (options_.timeout_of_members && join.timeout_ms() > 0) {
+    options_.timeout = std::chrono::milliseconds(join.timeout_ms());
+    heartbeat_ = heartbeat_interval(options_.timeout);
+  }
   auto seat = std::make_unique<Seat>();
   seat->route = route;
   seat->id = envelope.session();

@@ -87,6 +87,7 @@ void MemberLoop::send_join() {
   join.set_size(static_cast<std::uint32_t>(options_.size));
   join.set_local_rank(static_cast<std::uint32_t>(options_.local_rank));
   join.set_restart(static_cast<std::uint32_t>(options_.restart));
+  join.set_timeout_ms(static_cast<std::uint32_t>(options_.timeout.count()));
   join.set_host(options_.host);
   join.set_address(address_);
   join.set_port(static_cast<std::uint32_t>(parse_endpoint(endpoint_)->port));
