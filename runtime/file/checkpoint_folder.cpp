@@ -131,8 +131,14 @@ Status prune_checkpoints(const std::filesystem::path& folder, std::size_t keep) 
   const std::filesystem::path place = checkpoints_in(folder);
   const Result<std::vector<std::string>> names = names_in(place);
   if (!names) return names.error();
+  const Result<std::vector<Candidate>> published = candidates_in(place);
+  if (!published) return published.error();
+  const std::int64_t newest = published.value().empty() ? -1 : published.value().back().step;
   for (const std::string& name : names.value()) {
     if (!AtomicFolder::is_staging_name(name)) continue;
+    // Other processes may have begun with a later one: ".step_00000020.partial-shards".
+    const auto step = step_of(name.substr(1, checkpoint_name(0).size()));
+    if (name.ends_with("-shards") && step && *step > newest) continue;
     std::error_code failed;
     std::filesystem::remove_all(place / name, failed);
     if (failed) return system_error("removing", place / name, failed.value());

@@ -286,16 +286,6 @@ TEST_F(World, EndsWhenTheProcessThatLeadsIsKilled) {
   expect_it_goes_on(1);
 }
 
-TEST_F(World, EndsAfterTheTimeoutWhenAProcessHangs) {
-  const auto run = begin_long_run(with({"parallel.timeout=2s"}));
-  ::kill(process_of(3), SIGSTOP);
-  const Outcome ended = run->wait();
-  EXPECT_EQ(ended.exit_code, 1) << ended.error;
-  EXPECT_THAT(ended.error, ContainsRegex("error: rank 3 on .* is lost: .*2(s|000ms)"));
-  EXPECT_EQ(count_of(ended.error, "error: "), 1) << ended.error;
-  expect_nothing_is_left();
-}
-
 TEST_F(World, RefusesMoreProcessesThanItHasWorkFor) {
   const Outcome ran = train(8, "out");
   EXPECT_EQ(ran.exit_code, 2);
