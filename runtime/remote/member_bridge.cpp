@@ -130,7 +130,8 @@ class Lane : public std::enable_shared_from_this<Lane> {
 struct Arrivals {
   std::shared_ptr<Bulk> bulk;
   int rank = 0;
-  std::vector<std::shared_ptr<Lane>> lanes;  ///< by rank
+  std::vector<std::shared_ptr<Lane>> lanes;   ///< by rank
+  std::atomic<bool> somebody_is_lost{false};  ///< and the bulk plane ended with it
 
   void on_message(int from, const std::string& body) {
     Lane& lane = *lanes[static_cast<std::size_t>(from)];
@@ -148,6 +149,7 @@ struct Arrivals {
   void on_lost(const PeerLost& peer) {
     const Error error(ErrorCode::peer_lost, to_string(peer),
                       "go on with the same command and --restart auto");
+    somebody_is_lost = true;
     bulk->abort(error);
     const bool other = peer.rank != PeerLost::coordinator && peer.rank != rank;
     if (other) return lanes[static_cast<std::size_t>(peer.rank)]->lost(error);
@@ -217,7 +219,9 @@ class MemberBridge final : public Bridge {
  private:
   // All messages to one process take one way, which keeps their order.
   void say(std::uint32_t to, std::string body) {
-    if (frames_[to]) return frames_[to]->send(body);
+    // Without its bulk plane the run still has to be ended everywhere; what was on its way is not
+    // missed then.
+    if (frames_[to] && !arrivals_->somebody_is_lost) return frames_[to]->send(body);
     member_.send(static_cast<int>(to), std::move(body));
   }
 

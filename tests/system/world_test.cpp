@@ -451,5 +451,14 @@ TEST_F(WorldOfHosts, ListensOnTheNamedInterfaceAndNamesAHostThatIsCutOff) {
   expect_nothing_is_left();
 }
 
+TEST_F(World, EndsAfterTheTimeoutWhenAProcessHangs) {
+  const auto run = begin_long_run(with({"parallel.timeout=2s"}));
+  ::kill(process_of(3), SIGSTOP);
+  const Outcome ended = run->wait();
+  EXPECT_EQ(ended.exit_code, 1) << ended.error;
+  EXPECT_THAT(ended.error, ContainsRegex("error: rank 3 on .* is lost: .*2(s|000ms)"));
+  expect_nothing_is_left();
+}
+
 }  // namespace
 }  // namespace troupe
