@@ -29,17 +29,20 @@ bool is_loopback(const std::string& address) {
 }
 
 /// The numeric addresses of a host; empty if its name is unknown.
+/// IPv4 first, as those who come will look (runtime/control/interface.h): "localhost" often has
+/// both, and a port is bound to one.
 std::vector<std::string> addresses_of(const std::string& host) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   if (::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return {};
   std::vector<std::string> addresses;
-  for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
-    char text[NI_MAXHOST];
-    if (::getnameinfo(entry->ai_addr, entry->ai_addrlen, text, sizeof text, nullptr, 0,
-                      NI_NUMERICHOST) == 0)
-      addresses.emplace_back(text);
-  }
+  for (const int family : {AF_INET, AF_INET6})
+    for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
+      char text[NI_MAXHOST];
+      if (entry->ai_family == family && ::getnameinfo(entry->ai_addr, entry->ai_addrlen, text,
+                                                      sizeof text, nullptr, 0, NI_NUMERICHOST) == 0)
+        addresses.emplace_back(text);
+    }
   ::freeaddrinfo(found);
   return addresses;
 }
