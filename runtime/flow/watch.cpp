@@ -217,9 +217,9 @@ void drain(Self self) {
       watch.orders.pop_front();
       attempt(self, [&] { obey(self, order); });
     } else {
-      const auto [process, note] = std::move(watch.heard.front());
+      const auto heard = std::move(watch.heard.front());
       watch.heard.pop_front();
-      attempt(self, [&] { watch.lead->hear(process, note, Clock::now()); });
+      attempt(self, [&] { watch.lead->hear(heard.first, heard.second, Clock::now()); });
     }
   }
   watch.draining = false;
