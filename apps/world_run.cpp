@@ -81,7 +81,7 @@ Agreement WorldRun::agree(const std::string& options, const std::function<Agreem
   }
   try {
     check_same_options(options);
-    const Agreement agreement = decide();
+    Agreement agreement = decide();
     if (const Status told = store.put(agreement_key, to_text(agreement)); !told) throw told.error();
     return agreement;
   } catch (const Error& error) {

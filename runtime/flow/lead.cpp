@@ -135,13 +135,13 @@ void Lead::lost(std::uint32_t process, const Error& reason) {
   fail(reason);
 }
 
-void Lead::fail(Error error) { end(std::move(error)); }
+void Lead::fail(const Error& error) { end(error); }
 
 void Lead::end_if_done() {
   if (supervisor_.done()) end({});
 }
 
-void Lead::end(std::optional<Error> failure) {
+void Lead::end(const std::optional<Error>& failure) {
   // The first failure is the one that counts; what it brings with it is not the cause.
   if (failure && !failure_) failure_ = failure;
   if (ending_) return;

@@ -23,7 +23,7 @@ class Lead {
   void hear(std::uint32_t process, const Note& note, Supervisor::Clock::time_point now);
   void lost(std::uint32_t process, const Error& reason);
   /// Ends the run with an error that no actor is to blame for.
-  void fail(Error error);
+  void fail(const Error& error);
 
   /// Every process has ended.
   bool concluded() const { return ending_ && missing_ == 0; }
@@ -38,7 +38,7 @@ class Lead {
   void begin_phase(ReplacementPhase phase);
   void ended(std::uint32_t process, const ProcessEnded& report);
   void end_if_done();
-  void end(std::optional<Error> failure);
+  void end(const std::optional<Error>& failure);
 
   const Graph& graph_;
   const Placement& placement_;
