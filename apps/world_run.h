@@ -61,8 +61,6 @@ class WorldRun {
 
   /// "4 processes on 2 hosts, started by slurm".
   std::string heading() const;
-  /// How tensors travel; after connect().
-  std::string transport() const { return bulk_ ? bulk_->name() : ""; }
 
   /// Says goodbye when all is done; without it the others take this process for lost.
   void leave();

@@ -73,13 +73,6 @@ ReceivePtr Bulk::receive(int from, std::uint64_t tag, const TensorMeta& meta) {
   return route.communicator->receive(route.rank, tag, meta);
 }
 
-std::string Bulk::name() const {
-  std::string names;
-  for (const auto& communicator : communicators_)
-    names += (names.empty() ? "" : " and ") + communicator->name();
-  return names;
-}
-
 void Bulk::abort(const Error& error) {
   for (const auto& communicator : communicators_) communicator->abort(error);
 }

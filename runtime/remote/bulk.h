@@ -39,8 +39,6 @@ class Bulk {
     bool shares_memory = false;
   };
   const Route& route(int peer) const { return routes_.at(static_cast<std::size_t>(peer)); }
-  /// "shm", "gloo" or both, for a heading.
-  std::string name() const;
   void abort(const Error& error);
 
  private:
