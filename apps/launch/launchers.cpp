@@ -1,10 +1,7 @@
 #include "apps/launch/launchers.h"
 
 #include <fmt/format.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <thread>
@@ -28,25 +25,6 @@ bool is_loopback(const std::string& address) {
   return address.starts_with("127.") || address == "::1";
 }
 
-/// The numeric addresses of a host; empty if its name is unknown.
-/// IPv4 first, as those who come will look (runtime/control/interface.h): "localhost" often has
-/// both, and a port is bound to one.
-std::vector<std::string> addresses_of(const std::string& host) {
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_socktype = SOCK_STREAM;
-  if (::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return {};
-  std::vector<std::string> addresses;
-  for (const int family : {AF_INET, AF_INET6})
-    for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
-      char text[NI_MAXHOST];
-      if (entry->ai_family == family && ::getnameinfo(entry->ai_addr, entry->ai_addrlen, text,
-                                                      sizeof text, nullptr, 0, NI_NUMERICHOST) == 0)
-        addresses.emplace_back(text);
-    }
-  ::freeaddrinfo(found);
-  return addresses;
-}
-
 /// The address of this machine that the endpoint means, if it means this machine. A machine's own
 /// name often leads to its loopback, where no other host would come: then the first address that
 /// others can reach.
@@ -57,7 +35,7 @@ std::optional<std::string> own_address_of(const Endpoint& endpoint) {
            std::any_of(interfaces.begin(), interfaces.end(),
                        [&](const auto& own) { return own.address == address; });
   };
-  const auto addresses = addresses_of(endpoint.host);
+  const auto addresses = addresses_of_host(endpoint.host);
   const auto found = std::find_if(addresses.begin(), addresses.end(), is_own);
   if (found == addresses.end()) return std::nullopt;
   const bool meant = endpoint.host == "localhost" || is_loopback(endpoint.host);

@@ -46,7 +46,7 @@ Addresses resolve(const std::string& host) {
   return {found, freeaddrinfo};
 }
 
-/// The addresses behind a name, IPv4 first: "localhost" often has both, and ports are bound to one.
+/// The addresses behind a name, IPv4 first (see addresses_of_host).
 std::vector<const addrinfo*> preferred(const Addresses& found) {
   std::vector<const addrinfo*> order;
   for (const int family : {AF_INET, AF_INET6})
@@ -107,10 +107,12 @@ std::string address_towards(const std::string& host) {
               "check the name of the coordinator's host, or set parallel.interface");
 }
 
-std::string address_of_host(const std::string& host) {
+std::vector<std::string> addresses_of_host(const std::string& host) {
   const Addresses targets = resolve(host);
-  const addrinfo* first = preferred(targets).at(0);
-  return text_of(first->ai_addr, first->ai_addrlen);
+  std::vector<std::string> addresses;
+  for (const addrinfo* target : preferred(targets))
+    addresses.push_back(text_of(target->ai_addr, target->ai_addrlen));
+  return addresses;
 }
 
 std::string host_identity() {

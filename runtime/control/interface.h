@@ -23,9 +23,10 @@ std::string address_of_interface(const std::string& name);
 /// Throws Error{io} when the name is unknown or nothing leads there.
 std::string address_towards(const std::string& host);
 
-/// The address that a host's name stands for; an address is taken as it is.
-/// Throws Error{io} when the name is unknown.
-std::string address_of_host(const std::string& host);
+/// The addresses that a host's name stands for, IPv4 first: "localhost" often has both, and a port
+/// is bound to one, so all who bind or connect take them in this order. An address is taken as it
+/// is. Throws Error{io} when the name is unknown.
+std::vector<std::string> addresses_of_host(const std::string& host);
 
 /// "boot id/network namespace": equal for two processes that share a machine and its loopback.
 std::string host_identity();

@@ -71,7 +71,7 @@ void MemberLoop::connect_coordinator(const std::string& endpoint) {
   coordinator_ = messaging_->client(zmq::socket_type::dealer, options_.key);
   coordinator_->set(zmq::sockopt::routing_id, route_of(own_session_));
   coordinator_at_ = place_of(endpoint);
-  coordinator_at_.host = address_of_host(coordinator_at_.host);
+  coordinator_at_.host = addresses_of_host(coordinator_at_.host).at(0);
   coordinator_->set(zmq::sockopt::ipv6, coordinator_at_.host.find(':') != std::string::npos);
   events_.emplace(messaging_->zmq(), *coordinator_, watched_events);
   coordinator_->connect(tcp_endpoint(coordinator_at_.host, coordinator_at_.port));
