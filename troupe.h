@@ -20,6 +20,7 @@
 #include "runtime/flow/actor.h"
 #include "runtime/flow/graph.h"
 #include "runtime/flow/run.h"
+#include "runtime/remote/joined_world.h"  // one run of several processes
 
 // Models and their parts.
 #include "ops/models/model.h"         // models as lists of blocks

@@ -2,11 +2,9 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <set>
-#include <thread>
 
 #include "actors/checkpoint_files.h"
 #include "apps/layer_options.h"
@@ -16,6 +14,7 @@
 #include "ops/nn/network.h"
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/checkpoint_folder.h"
+#include "runtime/world/cores.h"
 
 namespace troupe {
 namespace {
@@ -175,10 +174,9 @@ void measure(PipelineOptions& pipeline, int repetitions) {
 }
 
 int available_cores() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  if (sched_getaffinity(0, sizeof cores, &cores) == 0) return CPU_COUNT(&cores);
-  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int cores = std::max(1, static_cast<int>(usable_cpus().size()));
+  const auto quota = cpu_quota();
+  return quota ? std::clamp(static_cast<int>(*quota), 1, cores) : cores;
 }
 
 void check_continues(const Options& options, const StartingPoint& start) {

@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
-#include <set>
 
+#include "runtime/control/member.h"
 #include "runtime/file/digest.h"
-#include "runtime/remote/member_bridge.h"
-#include "runtime/world/cores.h"
 
 namespace troupe {
 namespace {
@@ -16,7 +14,7 @@ using nlohmann::json;
 
 constexpr const char* agreement_key = "run/agreement";
 
-std::string options_key(int rank) { return fmt::format("run/options/{}", rank); }
+std::string options_key(std::uint32_t rank) { return fmt::format("run/options/{}", rank); }
 
 std::string to_text(const Agreement& agreement) {
   return json{{"cut", agreement.cut},
@@ -35,9 +33,15 @@ Agreement from_json(const json& text) {
           .nothing_to_do = text.at("nothing_to_do").get<bool>()};
 }
 
+// The others need not wait for an agreement that does not come.
+void tell_failure(Store& store, ErrorCode code, const std::string& message) {
+  const json failure = {{"code", static_cast<int>(code)}, {"error", message}};
+  (void)static_cast<bool>(store.put(agreement_key, failure.dump()));
+}
+
 }  // namespace
 
-BulkOptions bulk_options(const Options& options) {
+TransportOptions transport_options(const Options& options) {
   const std::string& name = options.parallel.transport;
   return {.transport = name == "shm"    ? TransportKind::shm
                        : name == "gloo" ? TransportKind::gloo
@@ -59,24 +63,15 @@ void check_fits(const World& world, const Options& options) {
                   (world.size + options.parallel.pipeline - 1) / options.parallel.pipeline));
 }
 
-std::unique_ptr<WorldRun> WorldRun::enter(const World& world, const Environment& environment,
-                                          const Options& options) {
-  const auto& parallel = options.parallel;
-  std::unique_ptr<WorldRun> run(new WorldRun(world, bulk_options(options)));
-  bind_to(core_share(world, environment).cpus);
-  auto entered = Membership::enter(world, environment,
-                                   {.interface = parallel.interface, .timeout = parallel.timeout});
-  run->membership_ = std::move(entered.value());
-  return run;
-}
-
-WorldRun::~WorldRun() = default;
+WorldRun::WorldRun(const World& world, const Environment& environment, const Options& options)
+    : timeout_(options.parallel.timeout),
+      world_(JoinedWorld::join(world, environment, transport_options(options))) {}
 
 Agreement WorldRun::agree(const std::string& options, const std::function<Agreement()>& decide) {
-  Store& store = membership_->member().store();
+  Store& store = world_->store();
   if (!leads()) {
-    if (const Status told = store.put(options_key(world_.rank), text_digest(options)); !told)
-      throw told.error();
+    const Status told = store.put(options_key(process()), text_digest(options));
+    if (!told) throw told.error();
     return hear();
   }
   try {
@@ -85,17 +80,20 @@ Agreement WorldRun::agree(const std::string& options, const std::function<Agreem
     if (const Status told = store.put(agreement_key, to_text(agreement)); !told) throw told.error();
     return agreement;
   } catch (const Error& error) {
-    const json failure = {{"code", static_cast<int>(error.code())}, {"error", error.message()}};
-    (void)static_cast<bool>(store.put(agreement_key, failure.dump()));
+    tell_failure(store, error.code(), error.message());
+    throw;
+  } catch (const std::exception& error) {
+    tell_failure(store, ErrorCode::internal, error.what());
     throw;
   }
 }
 
 void WorldRun::check_same_options(const std::string& options) {
-  Member& member = membership_->member();
+  Member& member = world_->member();
   for (const PeerInfo& peer : member.peers()) {
-    if (peer.rank == world_.rank) continue;
-    const auto digest = member.store().get(options_key(peer.rank), bulk_options_.timeout);
+    const auto rank = static_cast<std::uint32_t>(peer.rank);
+    if (rank == process()) continue;
+    const auto digest = member.store().get(options_key(rank), timeout_);
     if (digest.value() == text_digest(options)) continue;
     throw Error(ErrorCode::bad_options,
                 fmt::format("rank {} on {} has other options than rank 0", peer.rank, peer.host()),
@@ -105,39 +103,13 @@ void WorldRun::check_same_options(const std::string& options) {
 
 Agreement WorldRun::hear() {
   // Rank 0 measures and reads before it decides: longer than processes take to answer.
-  const auto patience = bulk_options_.timeout * 4;
-  const auto told = membership_->member().store().get(agreement_key, patience);
+  const auto patience = timeout_ * 4;
+  const auto told = world_->store().get(agreement_key, patience);
   const json text = json::parse(told.value());
   if (text.contains("error"))
     throw ToldByLead(static_cast<ErrorCode>(text.at("code").get<int>()),
                      text.at("error").get<std::string>());
   return from_json(text);
-}
-
-void WorldRun::connect(const Graph& graph, RunOptions& run) {
-  // Who has failed since is missed here at once, not when the time is up.
-  if (const Status all = membership_->member().barrier("run/connect"); !all) throw all.error();
-  auto connected = Bulk::connect(membership_->member(), bulk_options_);
-  bulk_ = std::move(connected.value());
-  run.process = process();
-  run.processes = processes();
-  run.bridge = make_member_bridge(membership_->member(), bulk_, graph);
-  run.run_id = membership_->member().generation();
-}
-
-std::string WorldRun::heading() const {
-  std::set<std::string> hosts;
-  for (const PeerInfo& peer : membership_->member().peers()) hosts.insert(peer.identity());
-  return fmt::format("{} processes on {} host{}, started by {}", world_.size, hosts.size(),
-                     hosts.size() == 1 ? "" : "s", world_.launcher);
-}
-
-void WorldRun::leave() {
-  // Gloo loses what is under way when one side goes: all part together.
-  if (bulk_) (void)static_cast<bool>(membership_->member().barrier("run/end"));
-  bulk_.reset();
-  // What cannot be said any more concerns nobody: the run is over.
-  (void)static_cast<bool>(membership_->leave());
 }
 
 }  // namespace troupe

@@ -334,7 +334,7 @@ std::unique_ptr<WorldRun> enter(const TrainCommand& command, const World& world,
                                 const Environment& environment) {
   try {
     check_fits(world, command.options);
-    return WorldRun::enter(world, environment, command.options);
+    return std::make_unique<WorldRun>(world, environment, command.options);
   } catch (const Error& error) {
     throw BeforeTheWorld(error);
   }

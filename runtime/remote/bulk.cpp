@@ -29,7 +29,7 @@ Error not_on_one_host(const Member& member) {
 
 }  // namespace
 
-Result<std::shared_ptr<Bulk>> Bulk::connect(Member& member, const BulkOptions& options) {
+Result<std::shared_ptr<Bulk>> Bulk::connect(Member& member, const TransportOptions& options) {
   std::shared_ptr<Bulk> bulk(new Bulk);
   bulk->routes_.resize(static_cast<std::size_t>(member.size()));
   const std::vector<int> near = neighbours(member, member.rank());
@@ -41,7 +41,7 @@ Result<std::shared_ptr<Bulk>> Bulk::connect(Member& member, const BulkOptions& o
     auto made = make_shm_communicator(member.store(), own, static_cast<int>(near.size()),
                                       {.group = fmt::format("shm/{}/{}", generation, near.front()),
                                        .timeout = options.timeout,
-                                       .memory_limit = options.memory_limit});
+                                       .memory_limit = SIZE_MAX});
     if (!made) return made.error();
     for (std::size_t i = 0; i < near.size(); ++i)
       bulk->routes_[static_cast<std::size_t>(near[i])] = {made.value().get(), static_cast<int>(i),

@@ -2,34 +2,22 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "runtime/control/member.h"
+#include "runtime/remote/transport_options.h"
 #include "runtime/transport/communicator.h"
 
 namespace troupe {
 
-/// How tensors travel between processes.
-enum class TransportKind : std::uint8_t {
-  automatic,  ///< shared memory between processes of one host, Gloo between hosts
-  shm,        ///< shared memory; all processes must be on one host
-  gloo,       ///< Gloo also within a host
-};
-
-struct BulkOptions {
-  TransportKind transport = TransportKind::automatic;
-  std::string interface;                            ///< of Gloo; empty: its choice
-  std::chrono::milliseconds timeout{30'000};        ///< for peers to appear
-  std::size_t memory_limit = std::size_t{1} << 30;  ///< as in ShmOptions
-};
-
 /// The bulk plane of one process: for each peer the communicator that reaches it. Thread-safe.
+/// Bounds nothing: what is on its way is what the edges' slots allow. A second bound below theirs
+/// could wait for memory that only the message it holds back would free.
 class Bulk {
  public:
   /// Every process calls it at the same time. Error{bad_options} where `shm` cannot reach
   /// all, naming the hosts; Error{timed_out} with who is missing.
-  static Result<std::shared_ptr<Bulk>> connect(Member& member, const BulkOptions& options);
+  static Result<std::shared_ptr<Bulk>> connect(Member& member, const TransportOptions& options);
 
   WorkPtr send(int to, std::uint64_t tag, Tensor tensor);
   ReceivePtr receive(int from, std::uint64_t tag, const TensorMeta& meta);

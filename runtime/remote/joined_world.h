@@ -1,0 +1,67 @@
+#pragma once
+// How a program that a launcher has started in several processes becomes one run.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "runtime/flow/run.h"
+#include "runtime/remote/transport_options.h"
+#include "runtime/world/world.h"
+
+namespace troupe {
+
+class Bulk;
+class Member;
+class Membership;
+class Store;
+
+/// The processes of a run, as one of them sees them. Used by one thread.
+///
+///     const auto world = JoinedWorld::join();  // null when no launcher started this program
+///     RunOptions options;
+///     if (world) world->connect(graph, options);
+///     const auto report = run(graph, options);
+///     if (world) world->leave();
+class JoinedWorld {
+ public:
+  /// Joins the world that the environment tells of, binds this process to its share of the node's
+  /// cores, and waits until all processes are here. Null where nobody launched this process as one
+  /// of several. Throws Error: usage for variables that contradict each other, timed_out naming who
+  /// is missing.
+  static std::unique_ptr<JoinedWorld> join(const TransportOptions& options = {});
+  static std::unique_ptr<JoinedWorld> join(const World& world, const Environment& environment,
+                                           const TransportOptions& options = {});
+  /// Without leave() before it, the others take this process for lost.
+  ~JoinedWorld();
+
+  const World& world() const { return world_; }
+  std::uint32_t process() const { return static_cast<std::uint32_t>(world_.rank); }
+  std::uint32_t processes() const { return static_cast<std::uint32_t>(world_.size); }
+  /// Whether this is process 0: the one that decides, and that hears all reports.
+  bool leads() const { return world_.rank == 0; }
+  /// "4 processes on 2 hosts, started by slurm".
+  std::string heading() const;
+
+  /// Waits for the others, connects to them, and sets what `run` must know: process, processes,
+  /// bridge and run_id. Once; the graph must be the same in all processes and outlive the run.
+  /// Throws Error, as when a process is lost meanwhile.
+  void connect(const Graph& graph, RunOptions& options);
+
+  /// What all processes see: to agree on something before the run.
+  Store& store();
+  Member& member();
+
+  /// Says goodbye, when all have come to the end of the run.
+  void leave();
+
+ private:
+  JoinedWorld(World world, TransportOptions options, std::unique_ptr<Membership> membership);
+
+  World world_;
+  TransportOptions options_;
+  std::unique_ptr<Membership> membership_;
+  std::shared_ptr<Bulk> bulk_;
+};
+
+}  // namespace troupe
