@@ -115,7 +115,7 @@ class Launcher {
       end_stragglers(guard_.pid());
       throw;
     }
-    while (alive_ > 0 || !group_->all_done()) wait_once();
+    while (alive_ > 0 || (!group_->all_done() && !has_given_up_others())) wait_once();
     end_stragglers(guard_.pid());
     pump_.finish();
     if (outcome_.first()) say("{}", outcome_.first()->text());
@@ -131,6 +131,8 @@ class Launcher {
   void on_ended(Worker& worker);
   void on_failure_elsewhere(const Failure& failure);
   void on_deadline();
+  void look_at_others();
+  bool has_given_up_others() const { return others_until_ && Clock::now() >= *others_until_; }
   void end_all(int signal);
   void send_all(int signal);
   Failure failure_of(const Worker& worker, const Ending& ending) const;
@@ -147,6 +149,7 @@ class Launcher {
   Outcome outcome_;
   std::optional<Clock::time_point> deadline_;  // when those that are left get the next signal
   int at_deadline_ = SIGKILL;
+  std::optional<Clock::time_point> others_until_;  // when hosts that say nothing are given up
 };
 
 Descriptor Launcher::stream_of(int local_rank, Streams stream) {
@@ -200,8 +203,8 @@ void Launcher::wait_once() {
     ready.push_back(
         {.fd = worker.alive ? worker.child.descriptor() : -1, .events = POLLIN, .revents = 0});
   int wait = -1;
-  if (deadline_) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now());
+  if (const auto next = deadline_ ? deadline_ : others_until_) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - Clock::now());
     wait = static_cast<int>(std::max<std::int64_t>(0, left.count()));
   }
   ::poll(ready.data(), ready.size(), wait);
@@ -210,6 +213,7 @@ void Launcher::wait_once() {
     if (ready[i + 2].revents != 0) on_ended(workers_[i]);
   for (const auto& failure : group_->hear()) on_failure_elsewhere(failure);
   if (deadline_ && Clock::now() >= *deadline_) on_deadline();
+  look_at_others();
 }
 
 void Launcher::on_signal(int number) {
@@ -268,6 +272,15 @@ void Launcher::on_ended(Worker& worker) {
 
 void Launcher::on_failure_elsewhere(const Failure& failure) {
   if (outcome_.ended(failure) == Outcome::Next::end_others) end_all(SIGTERM);
+}
+
+/// After a failure all hosts that hear of it end their processes within the grace period. One that
+/// has not said so a moment later cannot be reached.
+void Launcher::look_at_others() {
+  constexpr std::chrono::seconds moment{1};
+  if (alive_ > 0 || !outcome_.first() || others_until_) return;
+  deadline_.reset();
+  others_until_ = Clock::now() + options_.grace_period + moment;
 }
 
 void Launcher::end_all(int signal) {

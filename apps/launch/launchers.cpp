@@ -67,10 +67,11 @@ Launchers::Launchers(const LaunchOptions& options)
 }
 
 Launchers::~Launchers() {
-  if (member_ && all_done()) static_cast<void>(member_->leave());
+  const bool all = all_done();
+  if (member_ && all) static_cast<void>(member_->leave());
   member_.reset();  // before the wait: it is one of those that are waited for
   if (!meeting_) return;
-  static_cast<void>(meeting_->wait_for_end(attempt_));
+  if (all) static_cast<void>(meeting_->wait_for_end(attempt_));
   if (file_) file_->remove({});
 }
 

@@ -54,6 +54,7 @@ void MemberLoop::take_coordinator() {
   std::vector<zmq::message_t> parts;
   while (phase_ != Phase::left && phase_ != Phase::failed && receive_parts(*coordinator_, parts)) {
     for (const zmq::message_t& part : parts) {
+      ++counters_.frames;
       auto envelope = decode(part.to_string_view());
       if (!envelope)
         ++counters_.malformed;
@@ -137,11 +138,17 @@ void MemberLoop::take_refused(const wire::Refused& refused) {
   lose_peer({rank_, own.host(), own.pid, error.message()});
 }
 
+/// The name of the host that the coordinator is on, where a process of the world is there as well.
+std::string MemberLoop::coordinator_host() const {
+  const auto near = std::ranges::find(peers_, coordinator_at_.host, &PeerInfo::address);
+  return near == peers_.end() ? coordinator_at_.host : near->host();
+}
+
 void MemberLoop::lose_coordinator(const std::string& reason) {
   if (coordinator_lost_ || phase_ != Phase::in) return;
   coordinator_lost_ = true;
   probe_.reset();
-  const PeerLost lost{PeerLost::coordinator, coordinator_at_.host, 0, reason};
+  const PeerLost lost{PeerLost::coordinator, coordinator_host(), 0, reason};
   fail_requests(Error(ErrorCode::peer_lost, to_string(lost)));
   if (on_lost_)
     on_lost_(lost);

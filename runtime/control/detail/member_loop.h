@@ -82,6 +82,7 @@ class MemberLoop {
   void drain(Peer& peer);
   void drop_peer(int rank);
   void lose_peer(const PeerLost& lost);
+  std::string coordinator_host() const;
   void lose_coordinator(const std::string& reason);
   void fail_requests(const Error& error);
   void fail_join(const Error& error);

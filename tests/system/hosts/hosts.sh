@@ -5,6 +5,7 @@
 #   hosts.sh up NAME COUNT    NAME-h1 ... at 10.77.0.1 ... on eth0; the bridge is in NAME-sw
 #   hosts.sh down NAME        removes them
 #   hosts.sh cut NAME HOST    takes the cable of host number HOST out
+#   hosts.sh slow NAME HOST RATE    lets so much through to that host, such as 200mbit
 set -eu
 name=$2
 case $1 in
@@ -28,5 +29,8 @@ down)
   ;;
 cut)
   ip -n "$name-sw" link set "port$3" down
+  ;;
+slow)
+  ip netns exec "$name-sw" tc qdisc add dev "port$3" root tbf rate "$4" burst 256k latency 50ms
   ;;
 esac

@@ -1,0 +1,196 @@
+// `troupe train` on several hosts, which are network namespaces of the test's own.
+#include <signal.h>
+
+#include <cstdio>
+#include <thread>
+
+#include "tests/system/world.h"
+
+namespace troupe {
+namespace {
+
+/// Three hosts of the test's own, with the addresses 10.77.0.1 to 10.77.0.3 and names of their own.
+class WorldOfHosts : public World {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "network namespaces need root";
+    for (const char* tool : {"/usr/sbin/ip", "/usr/bin/ss"})
+      if (!fs::exists(tool)) GTEST_SKIP() << tool << " (iproute2) is not installed";
+    const Outcome up = hosts({"up", name_, "3"});
+    if (up.exit_code != 0) GTEST_SKIP() << "no network namespaces here: " << up.error;
+  }
+  ~WorldOfHosts() override { hosts({"down", name_}); }
+
+  static Outcome hosts(const Words& words) {
+    return run_process(Words{"/bin/sh", TROUPE_SOURCE_DIR "/tests/system/hosts/hosts.sh"} + words);
+  }
+  Words on_host(int host, const Words& words) const {
+    const std::string number = std::to_string(host);
+    return Words{"/usr/sbin/ip",
+                 "netns",
+                 "exec",
+                 name_ + "-h" + number,
+                 "/usr/bin/unshare",
+                 "--uts",
+                 "/bin/sh",
+                 "-c",
+                 "hostname \"$0\"; exec \"$@\"",
+                 "host" + number} +
+           words;
+  }
+  std::unique_ptr<Background> launch_on(int host, int of, int processes,
+                                        const Words& program) const {
+    const Words launcher{"/usr/bin/env",
+                         "TROUPE_JOB_KEY=" + std::string(64, 'a'),
+                         TROUPE_BINARY,
+                         "launch",
+                         "--nnodes",
+                         std::to_string(of),
+                         "--node-rank",
+                         std::to_string(host - 1),
+                         "--nproc-per-node",
+                         std::to_string(processes),
+                         "--rdzv-endpoint",
+                         "10.77.0.1:29400",
+                         "--rdzv-id",
+                         name_,
+                         "--grace-period",
+                         "5",
+                         "--"};
+    return std::make_unique<Background>(on_host(host, launcher + program));
+  }
+  std::vector<std::unique_ptr<Background>> launch_everywhere(int of, int processes,
+                                                             const Words& program) const {
+    std::vector<std::unique_ptr<Background>> launchers;
+    for (int host = 1; host <= of; ++host)
+      launchers.push_back(launch_on(host, of, processes, program));
+    return launchers;
+  }
+
+  /// Three hosts in the middle of a run that is long enough.
+  std::vector<std::unique_ptr<Background>> begin_long_run() const {
+    auto launchers = launch_everywhere(
+        3, 1,
+        train_words("out", with({"train.epochs=5000", "checkpoint.every_steps=5",
+                                 "parallel.interface=eth0", "parallel.timeout=3s"})));
+    EXPECT_TRUE(comes_true([&] { return newest_step("out") >= 5; }));
+    return launchers;
+  }
+
+  const std::string name_ = "troupe" + std::to_string(::getpid());
+};
+
+TEST_F(WorldOfHosts, GivesTheSameBitsAcrossThreeHosts) {
+  const auto launchers =
+      launch_everywhere(3, 1, train_words("out", with({"parallel.interface=eth0"})));
+  for (const auto& launcher : launchers) {
+    const Outcome ran = launcher->wait();
+    EXPECT_EQ(ran.exit_code, 0) << ran.error;
+    if (launcher == launchers.front()) {
+      EXPECT_THAT(ran.out, HasSubstr("3 processes on 3 hosts, started by troupe launch"));
+    }
+  }
+  EXPECT_EQ(digest("out"), reference());
+}
+
+TEST_F(WorldOfHosts, GivesTheSameBitsWhereTwoProcessesShareAHost) {
+  const auto launchers = launch_everywhere(2, 2, train_words("out"));
+  for (const auto& launcher : launchers) {
+    const Outcome ran = launcher->wait();
+    EXPECT_EQ(ran.exit_code, 0) << ran.error;
+    if (launcher == launchers.front()) {
+      EXPECT_THAT(ran.out, HasSubstr("4 processes on 2 hosts"));
+    }
+  }
+  EXPECT_EQ(digest("out"), reference());
+}
+
+TEST_F(WorldOfHosts, ListensOnTheNamedInterfaceAndNamesAHostThatIsCutOff) {
+  const auto launchers = begin_long_run();
+  const Outcome listening = run_process(on_host(2, {"/usr/bin/ss", "-ltnH"}));
+  EXPECT_THAT(listening.out, HasSubstr("10.77.0.2:"));
+  EXPECT_EQ(count_of(listening.out, "LISTEN"), count_of(listening.out, " 10.77.0.2:"))
+      << listening.out;
+  ASSERT_EQ(hosts({"cut", name_, "3"}).exit_code, 0);
+  const Outcome first = launchers[0]->wait();
+  EXPECT_EQ(first.exit_code, 1) << first.error;
+  EXPECT_THAT(first.error, ContainsRegex("error: rank 2 on host3 .*is lost: .*3(s|000ms)"));
+  EXPECT_NE(launchers[1]->wait().exit_code, 0);
+  EXPECT_NE(launchers[2]->wait().exit_code, 124);
+  expect_nothing_is_left();
+}
+
+TEST_F(WorldOfHosts, NamesTheHostThatLeadsWhenItIsCutOff) {
+  const auto launchers = begin_long_run();
+  ASSERT_EQ(hosts({"cut", name_, "1"}).exit_code, 0);
+  // The other two can reach each other: one of them tells it for both.
+  std::string told;
+  for (const std::size_t survivor : {1u, 2u}) {
+    const Outcome ended = launchers[survivor]->wait();
+    EXPECT_EQ(ended.exit_code, 1) << ended.error;
+    told += ended.error;
+  }
+  EXPECT_THAT(told, ContainsRegex("error: .* on host1 .*is lost: .*3(s|000ms)"));
+  // To the host that leads it is the others that are gone.
+  const Outcome alone = launchers[0]->wait();
+  EXPECT_EQ(alone.exit_code, 1) << alone.error;
+  EXPECT_THAT(alone.error, ContainsRegex("error: rank [12] on host[23] .*is lost: .*3(s|000ms)"));
+  expect_nothing_is_left();
+}
+
+/// What slow_consumer tells of its fast process: KiB, and messages.
+struct FastProcess {
+  long resident = 0, buffers = 0, bound = 0, mailbox = 0, mailbox_bound = 0;
+
+  explicit FastProcess(const Outcome& ran) {
+    EXPECT_EQ(ran.exit_code, 0) << ran.error;
+    EXPECT_EQ(std::sscanf(ran.out.c_str(), "resident %ld buffers %ld bound %ld mailbox %ld of %ld",
+                          &resident, &buffers, &bound, &mailbox, &mailbox_bound),
+              5)
+        << ran.out;
+  }
+};
+
+TEST_F(WorldOfHosts, ASlowHostBoundsTheMemoryOfTheFastOne) {
+  const std::string count = "120", kib = "1024", pause = "5";
+  const auto run_with = [&](const std::string& slots) {
+    const auto launchers =
+        launch_everywhere(2, 1, {TROUPE_SLOW_CONSUMER, slots, kib, count, pause});
+    // For a while it does nothing at all.
+    std::vector<pid_t> slow;
+    EXPECT_TRUE(comes_true([&] {
+      slow = processes_with({"RANK=1", TROUPE_SLOW_CONSUMER, slots});
+      return !slow.empty();
+    }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    for (const pid_t process : slow) ::kill(process, SIGSTOP);
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    for (const pid_t process : slow) ::kill(process, SIGCONT);
+    EXPECT_EQ(launchers[1]->wait().exit_code, 0);
+    return FastProcess(launchers[0]->wait());
+  };
+  constexpr long spare = 16 << 10;  // threads' stacks, sockets, code that is first used then
+  const FastProcess bounded = run_with("4");
+  EXPECT_EQ(bounded.bound, 4 << 10);
+  // Gloo's word that a tensor has come may be behind the credit for it.
+  EXPECT_LE(bounded.buffers, 2 * bounded.bound);
+  EXPECT_LE(bounded.resident, 2 * bounded.bound + spare);
+  EXPECT_LE(bounded.mailbox, bounded.mailbox_bound);
+  // As many slots as messages are no bound: what the figures above would be then.
+  const FastProcess unbounded = run_with(count);
+  EXPECT_GT(unbounded.buffers, 2 * bounded.bound + spare);
+  EXPECT_GT(unbounded.resident, 2 * bounded.bound + spare);
+}
+
+TEST_F(WorldOfHosts, ASlowLinkBoundsTheMemoryOfTheFastOne) {
+  if (hosts({"slow", name_, "2", "400mbit"}).exit_code != 0)
+    GTEST_SKIP() << "this kernel cannot slow a link down (tc, sch_tbf)";
+  const auto launchers = launch_everywhere(2, 1, {TROUPE_SLOW_CONSUMER, "4", "1024", "60", "0"});
+  EXPECT_EQ(launchers[1]->wait().exit_code, 0);
+  const FastProcess fast(launchers[0]->wait());
+  EXPECT_LE(fast.buffers, 2 * fast.bound);
+  EXPECT_LE(fast.mailbox, fast.mailbox_bound);
+}
+
+}  // namespace
+}  // namespace troupe
