@@ -1,13 +1,21 @@
 // Worlds of 10 to 1,000 members over real sockets on loopback: how long they take to join, pass a
 // barrier and leave, and what memory they take. The members are threads of processes of at most 50;
-// a process of their own each would only add its own start. Prints a line a world:
+// a process of their own each would only add its own start. The coordinator has a process of its
+// own, new for every world, so that its processor time and memory are nobody else's. Prints a line
+// a world, with the times of the three phases by the clock (all take part in that, on the cores
+// there are), the coordinator's processor time in them, the frames that it received and sent, and
+// how much the resident memory of coordinator and members has grown:
 //
-//   members join_ms barrier_ms leave_ms coordinator_kib member_kib
+//   members join barrier leave cpu_join cpu_barrier cpu_leave frames_in frames_out coordinator
+//   member
 //
-//   world_bench [sizes ...]
+//   world_bench [-n REPETITIONS] [sizes ...]
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/resource.h>
 
+#include <array>
 #include <barrier>
 #include <chrono>
 #include <cstdlib>
@@ -26,8 +34,10 @@ namespace {
 using namespace troupe;
 using namespace troupe::control_bench;
 using Clock = std::chrono::steady_clock;
+using Words = std::vector<std::string>;
 
 constexpr int members_of_a_process = 50;
+constexpr int phases = 3;  // join, barrier, leave
 constexpr std::chrono::minutes timeout{5};
 
 [[noreturn]] void fail(const std::string& what) {
@@ -48,6 +58,18 @@ long resident_kib() {
       return kib;
     }
   return 0;
+}
+
+/// Milliseconds of all threads of this process.
+double processor_time() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  const auto ms = [](const timeval& time) { return time.tv_sec * 1e3 + time.tv_usec * 1e-3; };
+  return ms(used.ru_utime) + ms(used.ru_stime);
+}
+
+double milliseconds(Clock::duration time) {
+  return std::chrono::duration<double, std::milli>(time).count();
 }
 
 /// A process of members; the parent says when to join, to pass the barrier and to leave.
@@ -78,7 +100,7 @@ int play(const std::string& endpoint, const std::string& key, int first, int cou
       step.arrive_and_wait();
     });
   const long before = resident_kib();
-  for (int phase = 0; phase < 3; ++phase) {
+  for (int phase = 0; phase < phases; ++phase) {
     await_word();
     step.arrive_and_wait();
     step.arrive_and_wait();
@@ -88,7 +110,18 @@ int play(const std::string& endpoint, const std::string& key, int first, int cou
   return 0;
 }
 
-void measure(int size) {
+std::vector<Child> start_members(const Coordinator& coordinator, const JobKey& key, int size) {
+  std::vector<Child> children;
+  for (int first = 0; first < size; first += members_of_a_process)
+    children.emplace_back(
+        Words{"members", coordinator.endpoint(), key.text(), std::to_string(first),
+              std::to_string(std::min(members_of_a_process, size - first)), std::to_string(size)});
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // their own start is not measured
+  return children;
+}
+
+/// A process that holds one world's coordinator.
+int hold(int size) {
   const JobKey key = JobKey::generate();
   const long before = resident_kib();
   CoordinatorOptions options;
@@ -97,16 +130,13 @@ void measure(int size) {
   options.size = size;
   options.timeout = timeout;
   auto coordinator = std::move(Coordinator::start(options).value());
-  std::vector<Child> children;
-  for (int first = 0; first < size; first += members_of_a_process)
-    children.emplace_back(std::vector<std::string>{
-        "members", coordinator->endpoint(), key.text(), std::to_string(first),
-        std::to_string(std::min(members_of_a_process, size - first)), std::to_string(size)});
-  std::this_thread::sleep_for(std::chrono::seconds(1));  // their own start is not measured
-  std::string line = std::to_string(size);
+  const std::vector<Child> children = start_members(*coordinator, key, size);
+  std::array<double, phases> time{};
+  std::array<double, phases> processor{};
   long members = 0;
   long own = 0;
-  for (int phase = 0; phase < 3; ++phase) {
+  for (int phase = 0; phase < phases; ++phase) {
+    const double used = processor_time();
     const auto start = Clock::now();
     for (const Child& child : children) child.tell('g');
     long total = 0;
@@ -115,25 +145,42 @@ void measure(int size) {
       if (kib.empty()) fail("a process of members has ended");
       total += std::atol(kib.c_str());
     }
-    line += fmt::format(" {:.1f}",
-                        std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+    time[phase] = milliseconds(Clock::now() - start);
+    processor[phase] = processor_time() - used;
     members = std::max(members, total);
     own = std::max(own, resident_kib() - before);
   }
   require(coordinator->wait_for_end(timeout));
-  fmt::print("{} {} {:.0f}\n", line, own, static_cast<double>(members) / size);
-  std::fflush(stdout);
+  const ControlCounters counters = coordinator->counters();
+  fmt::print("{} {:.1f} {:.1f} {} {} {} {:.0f}\n", size, fmt::join(time, " "),
+             fmt::join(processor, " "), counters.frames, counters.sent, own,
+             static_cast<double>(members) / size);
+  return 0;
 }
 
 }  // namespace
 
 int main(int count, char** words) {
-  const std::vector<std::string> arguments(words + 1, words + count);
+  Words arguments(words + 1, words + count);
   if (arguments.size() == 6 && arguments[0] == "members")
     return play(arguments[1], arguments[2], std::stoi(arguments[3]), std::stoi(arguments[4]),
                 std::stoi(arguments[5]));
-  fmt::print("members join_ms barrier_ms leave_ms coordinator_kib member_kib\n");
-  if (arguments.empty())
-    for (const int size : {10, 30, 100, 300, 1000}) measure(size);
-  for (const std::string& size : arguments) measure(std::stoi(size));
+  if (arguments.size() == 2 && arguments[0] == "coordinator") return hold(std::stoi(arguments[1]));
+  int repetitions = 1;
+  if (arguments.size() >= 2 && arguments[0] == "-n") {
+    repetitions = std::stoi(arguments[1]);
+    arguments.erase(arguments.begin(), arguments.begin() + 2);
+  }
+  if (arguments.empty()) arguments = {"10", "30", "100", "300", "1000"};
+  fmt::print(
+      "members join barrier leave cpu_join cpu_barrier cpu_leave frames_in frames_out coordinator "
+      "member\n");
+  for (int i = 0; i < repetitions; ++i)
+    for (const std::string& size : arguments) {
+      const std::string line = Child({"coordinator", size}).line();
+      if (line.empty()) fail("a coordinator has ended");
+      fmt::print("{}\n", line);
+      std::fflush(stdout);
+    }
+  return 0;
 }

@@ -82,7 +82,9 @@ std::uint32_t CoordinatorLoop::generation() const {
 
 ControlCounters CoordinatorLoop::counters() const {
   const std::lock_guard lock(mutex_);
-  return counters_;
+  ControlCounters counters = counters_;
+  counters.sent = sent_;
+  return counters;
 }
 
 bool CoordinatorLoop::wait_for_end(std::chrono::milliseconds timeout) {
@@ -111,12 +113,10 @@ void CoordinatorLoop::wait() {
                                      {events_.socket().handle(), 0, ZMQ_POLLIN, 0},
                                      {nullptr, wakeup_.fd(), ZMQ_POLLIN, 0}};
   auto until = Clock::now() + (busy_ ? Clock::duration(Session::tick) : heartbeat_);
-  if (probing_)
-    for (const auto& [route, seat] : seats_)
-      if (seat->probe) {
-        if (seat->probe->fd() >= 0) items.push_back({nullptr, seat->probe->fd(), ZMQ_POLLOUT, 0});
-        until = std::min(until, seat->probe->next_look());
-      }
+  for (const Seat* seat : probed_) {
+    if (seat->probe->fd() >= 0) items.push_back({nullptr, seat->probe->fd(), ZMQ_POLLOUT, 0});
+    until = std::min(until, seat->probe->next_look());
+  }
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
   zmq::poll(items, std::max(left, std::chrono::milliseconds(0)));
 }
@@ -131,16 +131,35 @@ void CoordinatorLoop::run_tasks() {
   for (const auto& task : tasks) task();
 }
 
-/// A broken connection is followed up: a port that refuses belongs to a process that ended.
 void CoordinatorLoop::take_events() {
   SocketEvents::Event event;
   while (events_.next(event))
-    for (const auto& [route, seat] : seats_)
-      if (seat->fd == event.value && seat->is_here()) {
-        seat->probe =
-            std::make_unique<Probe>(seat->join.address(), static_cast<int>(seat->join.port()));
-        probing_ = true;
-      }
+    if (const auto found = by_fd_.find(event.value); found != by_fd_.end())
+      follow_up(*found->second);
+}
+
+/// A descriptor that another member's connection had is free again because that one has broken;
+/// the event that says so may come later.
+void CoordinatorLoop::note_connection(Seat& seat, int fd) {
+  if (seat.fd == fd) return;
+  Seat*& now = by_fd_[fd];
+  if (now && now->fd == fd) follow_up(*now);
+  now = &seat;
+  seat.fd = fd;
+}
+
+/// After a broken connection: a port that refuses belongs to a process that ended.
+void CoordinatorLoop::follow_up(Seat& seat) {
+  if (!seat.is_here()) return;
+  seat.probe = std::make_unique<Probe>(seat.join.address(), static_cast<int>(seat.join.port()));
+  probed_.insert(&seat);
+}
+
+void CoordinatorLoop::remove(Seat& seat) {
+  if (const auto found = by_fd_.find(seat.fd); found != by_fd_.end() && found->second == &seat)
+    by_fd_.erase(found);
+  probed_.erase(&seat);
+  seats_.erase(std::string(seat.route));
 }
 
 void CoordinatorLoop::take_frames() {
@@ -163,6 +182,7 @@ void CoordinatorLoop::transmit(const std::string& route, const std::string& fram
   } catch (const zmq::error_t& error) {
     if (error.num() != EHOSTUNREACH) throw;  // no connection now: the session sends it again
   }
+  ++sent_;
 }
 
 void CoordinatorLoop::refuse(const std::string& route, wire::Refused refused) {
@@ -181,6 +201,7 @@ void CoordinatorLoop::take(const std::string& route, zmq::message_t& frame) {
   auto envelope = decode(frame.to_string_view());
   const auto seat = seats_.find(route);
   std::unique_lock lock(mutex_);
+  ++counters_.frames;
   if (!envelope) {
     ++counters_.malformed;
     return;
@@ -209,7 +230,7 @@ void CoordinatorLoop::take(const std::string& route, zmq::message_t& frame) {
   }
   if (seat != seats_.end()) {
     lock.unlock();
-    seat->second->fd = fd;
+    note_connection(*seat->second, fd);
     return take_member(*seat->second, *envelope);
   }
   if (!envelope->has_join()) {
@@ -222,19 +243,15 @@ void CoordinatorLoop::take(const std::string& route, zmq::message_t& frame) {
 }
 
 void CoordinatorLoop::look_at_probes(Clock::time_point now) {
-  if (!probing_) return;
-  probing_ = false;
   std::vector<Seat*> ended;
-  for (const auto& [route, seat] : seats_) {
-    if (!seat->probe) continue;
+  std::erase_if(probed_, [&](Seat* seat) {
     const Probe::Finding finding =
         seat->is_here() ? seat->probe->look(now) : Probe::Finding::unclear;
-    if (finding == Probe::Finding::pending)
-      probing_ = true;
-    else
-      seat->probe.reset();
-    if (finding == Probe::Finding::ended) ended.push_back(seat.get());
-  }
+    if (finding == Probe::Finding::pending) return false;
+    seat->probe.reset();
+    if (finding == Probe::Finding::ended) ended.push_back(seat);
+    return true;
+  });
   for (Seat* seat : ended) lose(*seat, "its process ended");
 }
 
@@ -253,10 +270,13 @@ void CoordinatorLoop::look_at_clock(Clock::time_point now) {
 
 void CoordinatorLoop::maintain(Clock::time_point now) {
   last_maintenance_ = now;
-  if (!departed_.empty()) tell_gone(std::exchange(departed_, {}), true, {});
   const bool beat = now - last_heartbeat_ >= heartbeat_;
+  // Many leave at once: while it goes on, each would be told of most of the others.
+  if (departed_.size() == departed_before_ || beat)
+    if (!departed_.empty()) tell_gone(std::exchange(departed_, {}), true, {});
+  departed_before_ = departed_.size();
   if (beat) last_heartbeat_ = now;
-  busy_ = false;
+  busy_ = !departed_.empty();
   std::vector<Seat*> silent;
   for (const auto& [route, seat] : seats_) {
     if (seat->state == State::lost) continue;

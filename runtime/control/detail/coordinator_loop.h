@@ -1,12 +1,14 @@
 #pragma once
 // The coordinator's thread: one ROUTER, the members' sessions, and what they ask for.
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 #include <zmq.hpp>
 
@@ -53,6 +55,7 @@ class CoordinatorLoop {
 
     bool is_here() const { return state == State::joining || state == State::in; }
   };
+  using Seats = std::unordered_map<std::string, std::unique_ptr<Seat>>;
 
   Stamp stamp() const;
   void transmit(const std::string& route, const std::string& frame);
@@ -66,7 +69,7 @@ class CoordinatorLoop {
   void send_once(const std::string& route, wire::Envelope& envelope);
   void take_lost(const std::string& route, const wire::Envelope& envelope);
   void take_stranger(const std::string& route, const wire::Envelope& envelope, int fd);
-  void make_room(std::uint32_t rank_plus_one);
+  bool make_room(std::uint32_t rank_plus_one);
   void supersede(std::uint32_t restart);
   void take_member(Seat& seat, wire::Envelope& envelope);
   void serve(Seat& seat, wire::Envelope& envelope);
@@ -77,6 +80,9 @@ class CoordinatorLoop {
   void tell_gone(const std::vector<int>& ranks, bool left, const std::string& reason);
   void end_if_empty();
 
+  void note_connection(Seat& seat, int fd);
+  void follow_up(Seat& seat);
+  void remove(Seat& seat);
   void look_at_probes(Clock::time_point now);
   void look_at_clock(Clock::time_point now);
   void maintain(Clock::time_point now);
@@ -93,10 +99,15 @@ class CoordinatorLoop {
 
   Roster roster_;
   Board board_;
-  std::unordered_map<std::string, std::unique_ptr<Seat>> seats_;
+  // Whatever one message or event asks for takes the same time however many members there are;
+  // only the clock's ticks and what all must be told go through all of them.
+  Seats seats_;
   std::vector<Seat*> by_rank_;
-  std::vector<int>
-      departed_;  ///< have left since the last tick: told together, as many leave at once
+  std::unordered_map<int, Seat*> by_fd_;  ///< whose connection had the descriptor last
+  std::unordered_set<Seat*> probed_;      ///< whose connection has broken
+  int here_ = 0;                          ///< members of the world that are in it still
+  std::vector<int> departed_;             ///< have left, and the others do not know yet
+  std::size_t departed_before_ = 0;       ///< how many these were at the last tick
   bool whole_ = false;
   std::uint32_t restart_ = 0;
   Clock::time_point first_join_{};
@@ -105,7 +116,7 @@ class CoordinatorLoop {
   Clock::time_point last_maintenance_{};
   Clock::time_point forgive_until_{};
   bool busy_ = false;  ///< a session has something to say at the next tick
-  bool probing_ = false;
+  std::atomic<std::uint64_t> sent_{0};
 
   mutable std::mutex mutex_;  ///< guards what follows
   std::condition_variable ended_changed_;

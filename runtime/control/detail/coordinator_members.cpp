@@ -39,9 +39,10 @@ void CoordinatorLoop::take_stranger(const std::string& route, const wire::Envelo
     ended = ended_;
   }
   if (ended) begin_generation();
-  make_room(join.rank());
-  if (auto refused = roster_.admit(join, envelope.session()))
-    return refuse(route, std::move(*refused));
+  auto refused = roster_.admit(join, envelope.session());
+  if (refused && refused->reason() == wire::Refused::RANK && make_room(join.rank()))
+    refused = roster_.admit(join, envelope.session());
+  if (refused) return refuse(route, std::move(*refused));
   if (seats_.empty()) first_join_ = Clock::now();
   restart_ = join.restart();
   if (options_.timeout_of_members && join.timeout_ms() > 0) {
@@ -52,10 +53,10 @@ void CoordinatorLoop::take_stranger(const std::string& route, const wire::Envelo
   seat->route = route;
   seat->id = envelope.session();
   seat->join = join;
-  seat->fd = fd;
   seat->session = std::make_unique<Session>(
       [this, route](const std::string& frame) { transmit(route, frame); });
   Seat& taken = *(seats_[route] = std::move(seat));
+  note_connection(taken, fd);
   {
     const std::lock_guard lock(mutex_);
     taken.session->receive(stamp(), envelope, counters_, Clock::now());
@@ -65,13 +66,15 @@ void CoordinatorLoop::take_stranger(const std::string& route, const wire::Envelo
 }
 
 /// A process whose connection has broken while it waited for the world to be whole does not keep
-/// its rank from its replacement.
-void CoordinatorLoop::make_room(std::uint32_t rank_plus_one) {
+/// its rank from its replacement. Whether it had one.
+bool CoordinatorLoop::make_room(std::uint32_t rank_plus_one) {
   take_events();
-  for (const auto& [route, seat] : seats_)
-    if (seat->state == State::joining && seat->probe && rank_plus_one != 0 &&
-        seat->join.rank() == rank_plus_one)
-      return lose(*seat, {});
+  for (Seat* seat : probed_)
+    if (seat->state == State::joining && rank_plus_one != 0 && seat->join.rank() == rank_plus_one) {
+      lose(*seat, {});
+      return true;
+    }
+  return false;
 }
 
 /// The launcher has started all processes again: those of before have no place any more.
@@ -88,7 +91,11 @@ void CoordinatorLoop::supersede(std::uint32_t restart) {
 void CoordinatorLoop::begin_generation() {
   seats_.clear();
   by_rank_.clear();
+  by_fd_.clear();
+  probed_.clear();
+  here_ = 0;
   departed_.clear();
+  departed_before_ = 0;
   roster_.clear();
   board_.clear();
   const std::lock_guard lock(mutex_);
@@ -99,18 +106,18 @@ void CoordinatorLoop::begin_generation() {
 
 void CoordinatorLoop::form_world() {
   const auto sessions = roster_.assign();
-  const wire::Welcome welcome = roster_.welcome(sessions);
   std::unordered_map<std::uint64_t, Seat*> by_session;
   for (const auto& [route, seat] : seats_) by_session[seat->id] = seat.get();
   whole_ = true;
+  here_ = static_cast<int>(sessions.size());
   by_rank_.resize(sessions.size());
+  wire::Envelope envelope;
+  *envelope.mutable_welcome() = roster_.welcome(sessions);
   for (std::size_t rank = 0; rank < sessions.size(); ++rank) {
     Seat& seat = *by_session.at(sessions[rank]);
     seat.rank = static_cast<int>(rank);
     seat.state = State::in;
     by_rank_[rank] = &seat;
-    wire::Envelope envelope;
-    *envelope.mutable_welcome() = welcome;
     envelope.mutable_welcome()->set_rank(static_cast<std::uint32_t>(rank));
     seat.session->send(stamp(), envelope, Clock::now());
   }
@@ -160,6 +167,7 @@ void CoordinatorLoop::leave(Seat& seat, std::uint64_t request) {
   envelope.mutable_answer()->set_id(request);
   seat.session->send(stamp(), envelope, Clock::now());
   seat.state = State::left;
+  --here_;
   departed_.push_back(seat.rank);
   busy_ = true;
   board_.close_barriers(fmt::format("rank {} on {} has left", seat.rank, seat.join.host()));
@@ -174,13 +182,12 @@ void CoordinatorLoop::report_lost(int rank, const std::string& reason) {
 void CoordinatorLoop::lose(Seat& seat, const std::string& reason) {
   if (seat.state == State::joining) {
     roster_.withdraw(seat.id);
-    const std::string route = seat.route;
-    seats_.erase(route);
+    remove(seat);
     return;
   }
   if (seat.state != State::in) return;
   seat.state = State::lost;
-  seat.probe.reset();
+  --here_;
   refuse(seat.route,
          refusal(wire::Refused::LOST,
                  fmt::format("the other processes were told that this one is lost: {}", reason),
@@ -194,21 +201,17 @@ void CoordinatorLoop::lose(Seat& seat, const std::string& reason) {
 void CoordinatorLoop::tell_gone(const std::vector<int>& ranks, bool left,
                                 const std::string& reason) {
   const auto now = Clock::now();
-  for (Seat* other : by_rank_) {
-    if (other->state != State::in) continue;
-    wire::Envelope envelope;
-    for (const int rank : ranks)
-      envelope.mutable_gone()->add_rank(static_cast<std::uint32_t>(rank));
-    envelope.mutable_gone()->set_left(left);
-    envelope.mutable_gone()->set_reason(reason);
-    other->session->send(stamp(), envelope, now);
-  }
+  wire::Envelope envelope;
+  for (const int rank : ranks) envelope.mutable_gone()->add_rank(static_cast<std::uint32_t>(rank));
+  envelope.mutable_gone()->set_left(left);
+  envelope.mutable_gone()->set_reason(reason);
+  for (Seat* other : by_rank_)
+    if (other->state == State::in) other->session->send(stamp(), envelope, now);
   busy_ = true;
 }
 
 void CoordinatorLoop::end_if_empty() {
-  if (std::any_of(by_rank_.begin(), by_rank_.end(), [](Seat* seat) { return seat->is_here(); }))
-    return;
+  if (here_ > 0) return;
   {
     const std::lock_guard lock(mutex_);
     ended_ = true;

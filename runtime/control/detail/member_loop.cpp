@@ -41,6 +41,7 @@ MemberLoop::MemberLoop(const MemberOptions& options)
       own_session_(random_session()),
       heartbeat_(heartbeat_interval(options.timeout)),
       coordinator_session_(std::make_unique<Session>([this](const std::string& frame) {
+        ++counters_.sent;
         coordinator_->send(zmq::buffer(frame), zmq::send_flags::dontwait);
         coordinator_unread_ = true;
       })) {

@@ -11,6 +11,7 @@ MemberLoop::Peer& MemberLoop::peer(int rank) {
   Peer& peer = conversations_[rank];
   if (!peer.session)
     peer.session = std::make_unique<Session>([this, rank, &peer](const std::string& frame) {
+      ++counters_.sent;
       if (peer.socket) {
         peer.socket->send(zmq::buffer(frame), zmq::send_flags::dontwait);
         return;
@@ -98,6 +99,7 @@ bool MemberLoop::fits(const wire::Envelope& envelope) {
 }
 
 void MemberLoop::take_frame(std::string_view frame) {
+  ++counters_.frames;
   auto envelope = decode(frame);
   if (!envelope) {
     ++counters_.malformed;
@@ -113,6 +115,7 @@ void MemberLoop::take_frame(std::string_view frame) {
 
 /// What comes back on an own connection; peers send their messages on theirs.
 void MemberLoop::take_acknowledgement(std::string_view frame) {
+  ++counters_.frames;
   const auto envelope = decode(frame);
   if (!envelope || envelope->sequence() != 0)
     ++counters_.malformed;

@@ -41,23 +41,34 @@ std::optional<wire::Refused> Roster::admit(const wire::Join& join, std::uint64_t
                    fmt::format("{} says it is rank {}, but the world's {} ranks end with {}",
                                process(join), join.rank() - 1, size_, size_ - 1),
                    "check RANK and WORLD_SIZE, or the launcher's counts of nodes and processes");
-  for (const Here& other : here_)
-    if (join.rank() != 0 && other.join.rank() == join.rank())
-      return refusal(wire::Refused::RANK,
-                     fmt::format("{} says it is rank {}, but so does {}", process(join),
-                                 join.rank() - 1, process(other.join)),
-                     "give each process a rank of its own; a launcher started twice does this");
+  if (const auto other = taken_.find(join.rank()); other != taken_.end())
+    return refusal(wire::Refused::RANK,
+                   fmt::format("{} says it is rank {}, but so does {}", process(join),
+                               join.rank() - 1, process(of(other->second).join)),
+                   "give each process a rank of its own; a launcher started twice does this");
   if (is_whole())
     return refusal(
         wire::Refused::SIZE,
         fmt::format("{} comes to a world whose {} ranks are all there", process(join), size_),
         "wait until that run has ended, or give this one another name (--rdzv-id)");
   here_.push_back({join, session});
+  if (join.rank() != 0) taken_[join.rank()] = session;
   return std::nullopt;
+}
+
+const Roster::Here& Roster::of(std::uint64_t session) const {
+  return *std::find_if(here_.begin(), here_.end(),
+                       [&](const Here& here) { return here.session == session; });
 }
 
 void Roster::withdraw(std::uint64_t session) {
   std::erase_if(here_, [&](const Here& here) { return here.session == session; });
+  std::erase_if(taken_, [&](const auto& rank) { return rank.second == session; });
+}
+
+void Roster::clear() {
+  here_.clear();
+  taken_.clear();
 }
 
 std::vector<std::uint64_t> Roster::assign() {

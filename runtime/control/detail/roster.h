@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -19,7 +20,7 @@ class Roster {
   /// Takes in who fits; otherwise says why not.
   std::optional<wire::Refused> admit(const wire::Join& join, std::uint64_t session);
   void withdraw(std::uint64_t session);
-  void clear() { here_.clear(); }
+  void clear();
 
   bool is_empty() const { return here_.empty(); }
   bool is_whole() const { return static_cast<int>(here_.size()) == size_; }
@@ -43,12 +44,14 @@ class Roster {
   };
   using Place = std::pair<std::string, std::uint32_t>;
 
+  const Here& of(std::uint64_t session) const;
   std::string missing() const;
   std::string present() const;
 
   std::string run_;
   int size_;
   std::vector<Here> here_;
+  std::unordered_map<std::uint32_t, std::uint64_t> taken_;  ///< ranks asked for; whose session
   std::map<Place, int> remembered_;
 };
 
