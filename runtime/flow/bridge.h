@@ -52,7 +52,8 @@ class BridgeListener {
 
 /// Carries a run's messages between its processes. What one process sends to another arrives
 /// exactly once and in the order in which it was sent, whatever its kind, or the process is
-/// reported lost. Sending is for any thread and never blocks for longer than a copy takes; an
+/// reported lost. (When any is lost, how the run ends, by EndRun, RunFailed or ProcessEnded, may
+/// arrive twice.) Sending is for any thread and never blocks for longer than a copy takes; an
 /// edge's slots bound what is under way.
 class Bridge {
  public:

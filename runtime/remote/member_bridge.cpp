@@ -125,13 +125,54 @@ class Lane : public std::enable_shared_from_this<Lane> {
   std::deque<std::shared_ptr<Entry>> waiting_;
 };
 
+/// Whether a run cannot end without it, and it may be heard twice.
+bool is_last_word(const Note& note) {
+  return std::holds_alternative<EndRun>(note) || std::holds_alternative<RunFailed>(note) ||
+         std::holds_alternative<ProcessEnded>(note);
+}
+
+/// Messages to each process by frames, as long as the bulk plane works. When somebody is lost it
+/// ends in one process after the other, with frames that were not read: how the run ends is then
+/// said again by the control plane.
+class Voice {
+ public:
+  Voice(Member& member, std::vector<std::unique_ptr<Frames>> frames)
+      : member_(member), frames_(std::move(frames)), last_words_(frames_.size()) {}
+
+  // All messages to one process take one way, which keeps their order.
+  void say(std::uint32_t to, std::string body) {
+    if (frames_[to] && !somebody_is_lost_) return frames_[to]->send(body);
+    member_.send(static_cast<int>(to), std::move(body));
+  }
+  void say_last(std::uint32_t to, std::string body) {
+    const std::lock_guard lock(mutex_);
+    if (frames_[to] && !somebody_is_lost_) last_words_[to].push_back(body);
+    say(to, std::move(body));
+  }
+  void without_frames() {
+    const std::lock_guard lock(mutex_);
+    somebody_is_lost_ = true;
+    for (std::size_t to = 0; to < last_words_.size(); ++to)
+      for (std::string& body : std::exchange(last_words_[to], {}))
+        member_.send(static_cast<int>(to), std::move(body));
+  }
+  const std::vector<std::unique_ptr<Frames>>& frames() const { return frames_; }
+
+ private:
+  Member& member_;
+  const std::vector<std::unique_ptr<Frames>> frames_;  ///< by rank; null: by the control plane
+  std::atomic<bool> somebody_is_lost_{false};
+  std::mutex mutex_;
+  std::vector<std::vector<std::string>> last_words_;  ///< by rank, that went by frames
+};
+
 /// What the member calls. It may do so when the bridge is gone: to other processes, this run ends a
 /// moment later.
 struct Arrivals {
   std::shared_ptr<Bulk> bulk;
   int rank = 0;
-  std::vector<std::shared_ptr<Lane>> lanes;   ///< by rank
-  std::atomic<bool> somebody_is_lost{false};  ///< and the bulk plane ended with it
+  std::vector<std::shared_ptr<Lane>> lanes;  ///< by rank
+  std::unique_ptr<Voice> voice;
 
   void on_message(int from, const std::string& body) {
     Lane& lane = *lanes[static_cast<std::size_t>(from)];
@@ -149,7 +190,7 @@ struct Arrivals {
   void on_lost(const PeerLost& peer) {
     const Error error(ErrorCode::peer_lost, to_string(peer),
                       "go on with the same command and --restart auto");
-    somebody_is_lost = true;
+    voice->without_frames();
     bulk->abort(error);
     const bool other = peer.rank != PeerLost::coordinator && peer.rank != rank;
     if (other) return lanes[static_cast<std::size_t>(peer.rank)]->lost(error);
@@ -167,13 +208,14 @@ class MemberBridge final : public Bridge {
         tags_(static_cast<std::size_t>(member.size())) {
     arrivals_->bulk = bulk_;
     arrivals_->rank = member.rank();
+    std::vector<std::unique_ptr<Frames>> frames;
     for (std::uint32_t rank = 0; rank < tags_.size(); ++rank) {
       arrivals_->lanes.push_back(std::make_shared<Lane>(rank, bulk_, graph));
       const Bulk::Route& route = bulk_->route(static_cast<int>(rank));
       const bool quick = static_cast<int>(rank) != member.rank() && route.shares_memory;
-      frames_.push_back(quick ? std::make_unique<Frames>(*route.communicator, route.rank)
-                              : nullptr);
+      frames.push_back(quick ? std::make_unique<Frames>(*route.communicator, route.rank) : nullptr);
     }
+    arrivals_->voice = std::make_unique<Voice>(member, std::move(frames));
   }
 
   void open(std::shared_ptr<BridgeListener> listener) override {
@@ -181,12 +223,13 @@ class MemberBridge final : public Bridge {
     member_.open(
         [to = arrivals_](int from, const std::string& body) { to->on_message(from, body); },
         [to = arrivals_](const PeerLost& peer) { to->on_lost(peer); });
-    for (std::uint32_t rank = 0; rank < frames_.size(); ++rank)
-      if (frames_[rank]) open_frames(rank);
+    const auto& frames = arrivals_->voice->frames();
+    for (std::uint32_t rank = 0; rank < frames.size(); ++rank)
+      if (frames[rank]) open_frames(*frames[rank], rank);
   }
 
   void close() override {
-    for (const auto& frames : frames_)
+    for (const auto& frames : arrivals_->voice->frames())
       if (frames) frames->close();
     for (const auto& lane : arrivals_->lanes) lane->close();
   }
@@ -211,23 +254,20 @@ class MemberBridge final : public Bridge {
     std::uint64_t tag = wire.tag = tags_[to].fetch_add(count);
     for (Tensor& tensor : parts.tensors)
       if (tensor.defined()) bulk_->send(static_cast<int>(to), tag++, std::move(tensor));
-    say(to, remote::encode(wire));
+    arrivals_->voice->say(to, remote::encode(wire));
   }
-  void send(std::uint32_t to, RemoteCredit credit) override { say(to, remote::encode(credit)); }
-  void send(std::uint32_t to, Note note) override { say(to, remote::encode(note)); }
+  void send(std::uint32_t to, RemoteCredit credit) override {
+    arrivals_->voice->say(to, remote::encode(credit));
+  }
+  void send(std::uint32_t to, Note note) override {
+    if (is_last_word(note)) return arrivals_->voice->say_last(to, remote::encode(note));
+    arrivals_->voice->say(to, remote::encode(note));
+  }
 
  private:
-  // All messages to one process take one way, which keeps their order.
-  void say(std::uint32_t to, std::string body) {
-    // Without its bulk plane the run still has to be ended everywhere; what was on its way is not
-    // missed then.
-    if (frames_[to] && !arrivals_->somebody_is_lost) return frames_[to]->send(body);
-    member_.send(static_cast<int>(to), std::move(body));
-  }
-
-  void open_frames(std::uint32_t rank) {
+  void open_frames(Frames& frames, std::uint32_t rank) {
     const std::weak_ptr<Arrivals> to = arrivals_;
-    frames_[rank]->open(
+    frames.open(
         [to, rank](const std::string& body) {
           if (const auto open = to.lock()) open->on_message(static_cast<int>(rank), body);
         },
@@ -240,7 +280,6 @@ class MemberBridge final : public Bridge {
   const std::shared_ptr<Bulk> bulk_;
   const Graph& graph_;
   const std::shared_ptr<Arrivals> arrivals_;
-  std::vector<std::unique_ptr<Frames>> frames_;   ///< by rank; null: by the control plane
   std::vector<std::atomic<std::uint64_t>> tags_;  ///< next one, by rank
 };
 

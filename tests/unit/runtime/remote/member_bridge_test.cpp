@@ -1,0 +1,96 @@
+#include "runtime/remote/member_bridge.h"
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "tests/unit/runtime/control/world.h"
+
+namespace troupe {
+namespace {
+
+using control_test::patience;
+using control_test::TestWorld;
+
+/// Keeps the notes that it hears.
+class Notes final : public BridgeListener {
+ public:
+  void on_packet(std::uint32_t, RemotePacket) override {}
+  void on_credit(std::uint32_t, RemoteCredit) override {}
+  void on_lost(std::uint32_t, const Error&) override {}
+  void on_note(std::uint32_t from, Note note) override {
+    const std::lock_guard lock(mutex_);
+    notes_.emplace_back(from, std::move(note));
+    changed_.notify_all();
+  }
+
+  template <class T>
+  bool wait_for(std::uint32_t from) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, patience, [&] {
+      return std::ranges::any_of(notes_, [&](const auto& heard) {
+        return heard.first == from && std::holds_alternative<T>(heard.second);
+      });
+    });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::pair<std::uint32_t, Note>> notes_;
+};
+
+/// Three processes of one host as threads of this one; the third takes no part in the run.
+class MemberBridgeTest : public ::testing::Test {
+ protected:
+  MemberBridgeTest() : bulks_(3) {
+    std::vector<std::jthread> threads;
+    for (std::size_t rank = 0; rank < bulks_.size(); ++rank)
+      threads.emplace_back([this, rank] {
+        bulks_[rank] = std::move(Bulk::connect(*world_.members[rank], {}).value());
+      });
+    threads.clear();
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      heard_.push_back(std::make_shared<Notes>());
+      bridges_.push_back(make_member_bridge(*world_.members[rank], bulks_[rank], graph_));
+      bridges_[rank]->open(heard_[rank]);
+    }
+  }
+  ~MemberBridgeTest() override {
+    for (const auto& bridge : bridges_) bridge->close();
+  }
+
+  Graph graph_;
+  TestWorld world_{3};
+  std::vector<std::shared_ptr<Bulk>> bulks_;
+  std::vector<std::shared_ptr<Notes>> heard_;
+  std::vector<std::shared_ptr<Bridge>> bridges_;
+};
+
+TEST_F(MemberBridgeTest, CarriesNotesBothWays) {
+  bridges_[0]->send(1, Note(Flushed{3}));
+  bridges_[1]->send(0, Note(VoteCast{}));
+  EXPECT_TRUE(heard_[1]->wait_for<Flushed>(0));
+  EXPECT_TRUE(heard_[0]->wait_for<VoteCast>(1));
+}
+
+// Process 1 has ended its bulk plane for the loss of process 2 already; process 0, which does not
+// know yet, writes where nobody reads any more.
+TEST_F(MemberBridgeTest, SaysAgainHowARunEndsWhenTheBulkPlaneWentFirst) {
+  bulks_[1]->abort(Error(ErrorCode::peer_lost, "process 2 is lost"));
+  bridges_[0]->send(1, Note(EndRun{}));
+  world_.members[2].reset();  // without a goodbye
+  EXPECT_TRUE(heard_[1]->wait_for<EndRun>(0));
+}
+
+TEST_F(MemberBridgeTest, SaysAgainThatAProcessHasEnded) {
+  bulks_[0]->abort(Error(ErrorCode::peer_lost, "process 2 is lost"));
+  bridges_[1]->send(0, Note(ProcessEnded{}));
+  world_.members[2].reset();
+  EXPECT_TRUE(heard_[0]->wait_for<ProcessEnded>(1));
+}
+
+}  // namespace
+}  // namespace troupe
