@@ -74,6 +74,9 @@ class Signals {
 /// off. Ends the process if one comes, as there is nothing to clean up yet.
 std::unique_ptr<NodeGroup> meet(const LaunchOptions& options, const Signals& signals) {
   if (!options.endpoint) return NodeGroup::meet(options);
+  say("meeting {} other host{} at {}:{} (for up to {} s)", options.nodes - 1,
+      options.nodes == 2 ? "" : "s", options.endpoint->host, options.endpoint->port,
+      static_cast<double>(options.join_timeout.count()) / 1000);
   const Descriptor met(::eventfd(0, EFD_CLOEXEC));
   auto group = std::async(std::launch::async, [&] {
     struct Ring {
@@ -86,7 +89,13 @@ std::unique_ptr<NodeGroup> meet(const LaunchOptions& options, const Signals& sig
     std::array<pollfd, 2> ready{{{.fd = met.get(), .events = POLLIN, .revents = 0},
                                  {.fd = signals.descriptor(), .events = POLLIN, .revents = 0}}};
     ::poll(ready.data(), ready.size(), -1);
-    if (ready[0].revents != 0) return group.get();
+    if (ready[0].revents != 0) {
+      auto met_all = group.get();
+      const Place& place = met_all->place();
+      say("all are here; {} is host {} of {}, with ranks {} to {} of {}", place.host, place.node,
+          place.nodes, place.first_rank, place.first_rank + options.processes - 1, place.size);
+      return met_all;
+    }
     if (const int number = signals.next(); number != 0 && number != SIGCHLD) ::_exit(128 + number);
   }
 }
@@ -130,6 +139,7 @@ class Launcher {
   void on_signal(int number);
   void on_ended(Worker& worker);
   void on_failure_elsewhere(const Failure& failure);
+  void let_others_end();
   void on_deadline();
   void look_at_others();
   bool has_given_up_others() const { return others_until_ && Clock::now() >= *others_until_; }
@@ -261,7 +271,7 @@ void Launcher::on_ended(Worker& worker) {
                                         : fmt::format("ended with {}", ended.ending.code));
   if (outcome_.first() && outcome_.first()->pid == ended.pid) group_->tell(ended);
   if (next == Outcome::Next::end_others) {
-    end_all(SIGTERM);
+    let_others_end();
   } else if (outcome_.stopped() && !deadline_) {
     // The others are about to stop as well; whoever does not was not asked.
     deadline_ = Clock::now() + options_.grace_period;
@@ -271,7 +281,16 @@ void Launcher::on_ended(Worker& worker) {
 }
 
 void Launcher::on_failure_elsewhere(const Failure& failure) {
-  if (outcome_.ended(failure) == Outcome::Next::end_others) end_all(SIGTERM);
+  if (outcome_.ended(failure) == Outcome::Next::end_others) let_others_end();
+}
+
+/// Those that share a world hear of the loss and tell of it themselves; a signal that comes before
+/// would look like a wish to stop.
+void Launcher::let_others_end() {
+  constexpr std::chrono::seconds moment{1};
+  outcome_.ending_all();
+  deadline_ = Clock::now() + std::min<std::chrono::milliseconds>(moment, options_.grace_period);
+  at_deadline_ = SIGTERM;
 }
 
 /// After a failure all hosts that hear of it end their processes within the grace period. One that
@@ -293,6 +312,7 @@ void Launcher::end_all(int signal) {
 void Launcher::on_deadline() {
   deadline_.reset();
   if (alive_ == 0) return;
+  if (at_deadline_ == SIGTERM && outcome_.first()) return end_all(SIGTERM);
   say("{} of {} processes had not ended after {} s and get SIG{}", alive_, options_.processes,
       static_cast<double>(options_.grace_period.count()) / 1000, ::sigabbrev_np(at_deadline_));
   if (at_deadline_ == SIGTERM) return end_all(SIGTERM);
@@ -301,8 +321,11 @@ void Launcher::on_deadline() {
 }
 
 void Launcher::send_all(int signal) {
-  for (const auto& worker : workers_)
-    if (worker.alive) worker.child.signal_group(signal);
+  for (const auto& worker : workers_) {
+    if (!worker.alive) continue;
+    worker.child.signal_group(signal);
+    if (signal == SIGTERM) worker.child.signal_group(SIGCONT);  // one that was stopped hears it too
+  }
 }
 
 }  // namespace
