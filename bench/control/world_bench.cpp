@@ -107,6 +107,7 @@ int play(const std::string& endpoint, const std::string& key, int first, int cou
     fmt::print("{}\n", resident_kib() - before);
     std::fflush(stdout);
   }
+  await_word();  // connections that close would take part in the others' leaving
   return 0;
 }
 
