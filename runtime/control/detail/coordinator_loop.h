@@ -112,7 +112,7 @@ class CoordinatorLoop {
   std::uint32_t restart_ = 0;
   Clock::time_point first_join_{};
   Clock::time_point last_round_ = Clock::now();
-  Clock::time_point last_heartbeat_{};
+  Clock::time_point last_heartbeat_ = Clock::now();
   Clock::time_point last_maintenance_{};
   Clock::time_point forgive_until_{};
   bool busy_ = false;  ///< a session has something to say at the next tick

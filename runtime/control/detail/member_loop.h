@@ -144,7 +144,7 @@ class MemberLoop {
   bool events_unread_ = true;
   bool router_unread_ = true;
   Clock::time_point last_round_ = Clock::now();
-  Clock::time_point last_heartbeat_{};
+  Clock::time_point last_heartbeat_ = Clock::now();
   Clock::time_point last_maintenance_{};
   Clock::time_point forgive_until_{};
   ControlCounters counters_;  ///< of this thread; the copy below is for others

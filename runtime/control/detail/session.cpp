@@ -72,7 +72,7 @@ void Session::take_echo(std::uint64_t id, ControlCounters& counters) {
 
 void Session::maintain(const Stamp& stamp, Clock::time_point now) {
   if (owed_ > 0) echo(stamp, 0);
-  if (kept_.empty() || now - kept_.front().since < tick) return;
+  if (kept_.empty() || now - kept_.front().since < ask_after) return;
   if (pulse_open_ && now - pulse_time_ < patience_) return;
   constexpr Clock::duration longest = std::chrono::milliseconds(500);
   patience_ = pulse_open_ ? std::min(2 * patience_, longest) : Clock::duration(tick);

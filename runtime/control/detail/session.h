@@ -62,6 +62,9 @@ class Session {
   Clock::time_point last_heard() const { return last_heard_; }
 
   static constexpr std::chrono::milliseconds tick{50};
+  /// The other side acknowledges within a tick of its own: to ask sooner would be to ask for what
+  /// is on its way.
+  static constexpr std::chrono::milliseconds ask_after = 2 * tick;
 
  private:
   struct Kept {
