@@ -133,19 +133,25 @@ void CoordinatorLoop::run_tasks() {
 
 void CoordinatorLoop::take_events() {
   SocketEvents::Event event;
-  while (events_.next(event))
-    if (const auto found = by_fd_.find(event.value); found != by_fd_.end())
+  while (events_.next(event)) {
+    const auto found = by_fd_.find(event.value);
+    if (found != by_fd_.end() && found->second->is_here())
       follow_up(*found->second);
+    else
+      broken_.insert(event.value);
+  }
 }
 
 /// A descriptor that another member's connection had is free again because that one has broken;
-/// the event that says so may come later.
+/// the event that says so may come later. Or it has come before the frame, whose sender is gone
+/// then. (If the descriptor is in use again, following up finds nothing.)
 void CoordinatorLoop::note_connection(Seat& seat, int fd) {
   if (seat.fd == fd) return;
   Seat*& now = by_fd_[fd];
   if (now && now->fd == fd) follow_up(*now);
   now = &seat;
   seat.fd = fd;
+  if (broken_.erase(fd) != 0) follow_up(seat);
 }
 
 /// After a broken connection: a port that refuses belongs to a process that ended.

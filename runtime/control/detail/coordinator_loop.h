@@ -104,6 +104,7 @@ class CoordinatorLoop {
   Seats seats_;
   std::vector<Seat*> by_rank_;
   std::unordered_map<int, Seat*> by_fd_;  ///< whose connection had the descriptor last
+  std::unordered_set<int> broken_;        ///< descriptors of broken connections of nobody known
   std::unordered_set<Seat*> probed_;      ///< whose connection has broken
   int here_ = 0;                          ///< members of the world that are in it still
   std::vector<int> departed_;             ///< have left, and the others do not know yet
