@@ -8,6 +8,7 @@
 #include "actors/data/dataset.h"       // labelled images in memory
 #include "actors/loader.h"             // sends micro-batches
 #include "actors/loss.h"               // softmax cross-entropy
+#include "actors/memory_bound.h"       // what a pipeline can occupy
 #include "actors/messages.h"           // every message
 #include "actors/monitor.h"            // losses of steps, counts of test sets
 #include "actors/pipeline.h"           // build_pipeline: all of them, wired

@@ -4,6 +4,7 @@
 // that may leave the process list their members (runtime/flow/payload.h).
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -41,11 +42,12 @@ struct Score {
   }
 };
 
-/// Stage → reducer: what one micro-batch adds to a step. Flat, in the order of the StateSpec. The
-/// gradient is already divided by the samples of the whole step.
+/// Stage → reducer: what one micro-batch adds to a step, for one bucket of the stage's blocks.
+/// Flat, in the order of the StateSpec. The gradient is already divided by the samples of the whole
+/// step.
 struct Gradient {
   Tensor weights;
-  Tensor statistics;
+  Tensor statistics;  ///< of all blocks; with bucket 0
   static void members(auto& self, auto& visit) {
     visit(self.weights);
     visit(self.statistics);
@@ -55,10 +57,12 @@ struct Gradient {
 /// Reducer → every replica of the stage.
 struct ReducedGradient {
   Tensor weights;                  ///< summed over all micro-batches in the fixed tree
-  std::vector<Tensor> statistics;  ///< one for each micro-batch, in global order
+  std::vector<Tensor> statistics;  ///< one for each micro-batch, in global order; with bucket 0
+  std::uint32_t bucket = 0;        ///< of the stage's blocks; 0 is that of the last ones
   static void members(auto& self, auto& visit) {
     visit(self.weights);
     visit(self.statistics);
+    visit(self.bucket);
   }
 };
 

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <bit>
 #include <map>
 #include <numeric>
 
 #include "actors/loss.h"
+#include "actors/pipeline_bytes.h"
 #include "actors/reducer.h"
 #include "actors/shard_writer.h"
 
@@ -16,58 +16,17 @@ namespace {
 // Micro-batches a loader may have sent beyond those that the first stage works on.
 constexpr std::uint32_t ahead = 2;
 
-struct StageBytes {
-  std::size_t output = 0, saved = 0, working = 0, state = 0;
-  std::size_t gradient = 0;    ///< of a micro-batch, statistics included
-  std::size_t statistics = 0;  ///< of a micro-batch
-};
-
-// Of the blocks [first, last); zeros without a profile.
-StageBytes stage_bytes(const PipelineOptions& options, std::size_t first, std::size_t last) {
-  StageBytes bytes;
-  for (std::size_t b = first; b < std::min(last, options.profile.size()); ++b) {
-    const BlockProfile& block = options.profile[b];
-    bytes.output = block.output_bytes;
-    bytes.saved += block.saved_bytes;
-    bytes.working = std::max(bytes.working, block.working_bytes);
-    bytes.gradient += block.gradient_bytes;
-    bytes.statistics +=
-        block.gradient_bytes - static_cast<std::size_t>(block.parameters) * size_of(options.dtype);
-    bytes.state += block.state_bytes;
-  }
-  return bytes;
-}
-
-StageBytes bytes_of_stage(const PipelineOptions& options, std::size_t stage) {
-  const auto cut = options.cut.begin();
-  const auto first = std::accumulate(cut, cut + static_cast<std::ptrdiff_t>(stage), std::size_t{0});
-  return stage_bytes(options, first, first + options.cut[stage]);
-}
-
-std::size_t sample_bytes(const PipelineOptions& options) {
-  const Shape& sample = options.data.dataset.sample_shape();
-  return static_cast<std::size_t>(sample.element_count()) * size_of(options.dtype);
-}
-
-std::size_t micro_batch_samples(const PipelineOptions& options) {
-  return static_cast<std::size_t>((options.batch_size + options.micro_batches - 1) /
-                                  options.micro_batches);
-}
-
-std::uint32_t replica_micro_batches(const PipelineOptions& options) {
-  return (options.micro_batches + options.replicas - 1) / options.replicas;
-}
-
 /// What of a column of replicas the whole graph shares.
 struct Common {
-  std::vector<std::vector<ActorRef<Reducer>>> reducers;  ///< by stage and replica
+  std::vector<std::vector<BucketBytes>> buckets;                      ///< by stage and bucket
+  std::vector<std::vector<std::vector<ActorRef<Reducer>>>> reducers;  ///< and then by replica
   ActorRef<Monitor> monitor;
   std::optional<ActorRef<CheckpointWriter>> writer;
   std::map<std::uint32_t, ActorRef<ShardWriter>> shard_writers;  ///< by process
 };
 
-StageOptions stage_options(const PipelineOptions& options, std::size_t stage,
-                           std::uint32_t replica) {
+StageOptions stage_options(const PipelineOptions& options, std::size_t stage, std::uint32_t replica,
+                           const std::vector<BucketBytes>& buckets) {
   const std::size_t first =
       std::accumulate(options.cut.begin(), options.cut.begin() + static_cast<std::ptrdiff_t>(stage),
                       std::size_t{0});
@@ -79,12 +38,13 @@ StageOptions stage_options(const PipelineOptions& options, std::size_t stage,
       .stream = options.stream,
       .seed = options.seed,
       .initial = options.initial.empty() ? nullptr : options.initial[stage]};
+  for (const BucketBytes& bucket : buckets) program.buckets.push_back(bucket.blocks);
   ProgramFactory factory = network_program(std::move(program));
   if (options.around) factory = options.around(stage, std::move(factory));
   return {.program = std::move(factory),
-          .schedule = stage_schedule(options.schedule, stage, options.cut.size(),
-                                     replica_micro_batches(options)),
+          .schedule = schedule_of(options, stage),
           .stage = stage,
+          .buckets = static_cast<std::uint32_t>(buckets.size()),
           .replica = replica,
           .replicas = options.replicas,
           .seed = options.seed,
@@ -101,8 +61,8 @@ void add_replica(Graph& graph, const PipelineOptions& options, const Common& com
   const auto loss = graph.add<Loss>(name("loss"), LossOptions{options.stream});
   std::vector<ActorRef<Stage>> stages;
   for (std::size_t s = 0; s < options.cut.size(); ++s) {
-    stages.push_back(
-        graph.add<Stage>(name(fmt::format("stage/{}", s)), stage_options(options, s, replica)));
+    stages.push_back(graph.add<Stage>(name(fmt::format("stage/{}", s)),
+                                      stage_options(options, s, replica, common.buckets[s])));
     graph.place(stages.back(), process_of(options, s, replica));
   }
   graph.place(loader, process_of(options, 0, replica));
@@ -113,14 +73,14 @@ void add_replica(Graph& graph, const PipelineOptions& options, const Common& com
   const auto each = [&](std::uint32_t slots, std::size_t bytes) {
     return EdgeOptions{slots, bytes, (own.last - own.first) * bytes};
   };
-  const std::uint32_t fed = stage_options(options, 0, replica).schedule.credits + ahead;
+  const std::uint32_t fed = schedule_of(options, 0).credits + ahead;
   graph.connect(loader, &Loader::images, stages.front(), &Stage::input,
                 each(fed, samples * sample_bytes(options)));
   graph.connect(loader, &Loader::targets, loss, &Loss::targets,
                 each(fed, samples * sizeof(std::int64_t)));
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    const StageBytes bytes = bytes_of_stage(options, s);
-    const std::uint32_t credits = stage_options(options, s, replica).schedule.credits;
+    const StageBytes bytes = stage_bytes(options, s);
+    const std::uint32_t credits = schedule_of(options, s).credits;
     if (s + 1 < stages.size()) {
       graph.connect(stages[s], &Stage::output, stages[s + 1], &Stage::input,
                     each(credits, bytes.output));
@@ -133,12 +93,15 @@ void add_replica(Graph& graph, const PipelineOptions& options, const Common& com
       graph.connect(loss, &Loss::logits_gradient, stages[s], &Stage::output_gradient,
                     each(credits + 1, bytes.output));
     }
-    const auto reducer = common.reducers[s][replica];
-    graph.connect(stages[s], &Stage::gradient, reducer, &Reducer::gradient,
-                  each(2, bytes.gradient));
-    const std::size_t reduced =
-        bytes.gradient - bytes.statistics + options.micro_batches * bytes.statistics;
-    graph.connect(reducer, &Reducer::reduced, stages[s], &Stage::reduced, {1, reduced, reduced});
+    for (std::uint32_t b = 0; b < common.buckets[s].size(); ++b) {
+      const BucketBytes& bucket = common.buckets[s][b];
+      const auto reducer = common.reducers[s][b][replica];
+      graph.connect(
+          stages[s], [b](Stage& stage) { return stage.gradient_of(b); }, reducer,
+          &Reducer::gradient, each(2, bucket.all()));
+      const std::size_t reduced = bucket.weights + options.micro_batches * bucket.statistics;
+      graph.connect(reducer, &Reducer::reduced, stages[s], &Stage::reduced, {1, reduced, reduced});
+    }
     // Replicas hold the same state: one of them is enough for a checkpoint.
     if (!common.writer || replica != 0) continue;
     const auto elsewhere = common.shard_writers.find(process_of(options, s, 0));
@@ -152,60 +115,30 @@ void add_replica(Graph& graph, const PipelineOptions& options, const Common& com
   graph.connect(loss, &Loss::score, common.monitor, &Monitor::score, each(64, sizeof(Score)));
 }
 
-/// Replicas of a stage that share a process, in their order.
-std::vector<std::uint32_t> shares(const PipelineOptions& options, std::size_t stage) {
-  std::vector<std::uint32_t> shares;
-  for (std::uint32_t r = 0; r < options.replicas; ++r) {
-    if (r == 0 || process_of(options, stage, r) != process_of(options, stage, r - 1))
-      shares.push_back(0);
-    ++shares.back();
-  }
-  return shares;
-}
-
-/// Sums that a tree over all micro-batches is left with when it has heard of these only.
-std::size_t sums_of(MicroBatchRange range, std::uint32_t micro_batches) {
-  std::size_t sums = 0;
-  for (std::uint32_t begin = range.first; begin < range.last; ++sums) {
-    std::uint64_t size = 1;  // of the largest node of the tree that begins here and lies within
-    while (begin % (2 * size) == 0 && size < micro_batches &&
-           std::min<std::uint64_t>(begin + 2 * size, micro_batches) <= range.last)
-      size *= 2;
-    begin = static_cast<std::uint32_t>(std::min<std::uint64_t>(begin + size, range.last));
-  }
-  return sums;
-}
-
-/// What a reducer sends another one in a step: the other's chunk of its sums, and statistics.
-std::size_t partial_bytes(const PipelineOptions& options, const StageBytes& bytes,
-                          MicroBatchRange own, std::size_t reducers) {
-  const std::size_t chunk = (bytes.gradient - bytes.statistics) / reducers;
-  return sums_of(own, options.micro_batches) * chunk + (own.last - own.first) * bytes.statistics;
-}
-
-/// The reducers of a stage, each told of the others; returned by replica.
+/// The reducers of a bucket of a stage, each told of the others; returned by replica.
 std::vector<ActorRef<Reducer>> add_reducers(Graph& graph, const PipelineOptions& options,
-                                            std::size_t stage) {
-  const std::vector<std::uint32_t> groups = shares(options, stage);
+                                            std::size_t stage, std::uint32_t bucket,
+                                            const std::vector<BucketBytes>& buckets) {
+  const std::vector<std::uint32_t> groups = reducer_shares(options, stage);
+  const std::string name = buckets.size() == 1 ? fmt::format("reducer/{}", stage)
+                                               : fmt::format("reducer/{}.{}", stage, bucket);
   std::vector<ActorRef<Reducer>> reducers, by_replica;
   for (std::uint32_t g = 0; g < groups.size(); ++g) {
-    const std::string name = fmt::format("reducer/{}", stage);
     reducers.push_back(
         graph.add<Reducer>(groups.size() == 1 ? name : fmt::format("{}/{}", name, g),
-                           ReducerOptions{options.dtype, options.stream, groups, g}));
+                           ReducerOptions{options.dtype, options.stream, groups, g, bucket}));
     graph.place(reducers[g],
                 process_of(options, stage, static_cast<std::uint32_t>(by_replica.size())));
     by_replica.insert(by_replica.end(), groups[g], reducers[g]);
   }
-  const StageBytes bytes = bytes_of_stage(options, stage);
-  const std::size_t chunk = (bytes.gradient - bytes.statistics) / groups.size();
+  const std::size_t chunk = buckets[bucket].weights / groups.size();
   std::uint32_t replica = 0;
   for (std::uint32_t from = 0; from < reducers.size(); replica += groups[from++]) {
     const MicroBatchRange own{
         micro_batch_range(options.micro_batches, replica, options.replicas).first,
         micro_batch_range(options.micro_batches, replica + groups[from] - 1, options.replicas)
             .last};
-    const std::size_t partial = partial_bytes(options, bytes, own, groups.size());
+    const std::size_t partial = partial_bytes(options, buckets[bucket], own, groups.size());
     for (std::uint32_t to = 0; to < reducers.size(); ++to) {
       if (from == to) continue;
       graph.connect(reducers[from], [to](Reducer& reducer) { return reducer.partial(to); },
@@ -300,6 +233,11 @@ LearningRateOptions learning_rate_options(const PipelineOptions& options) {
   return rate;
 }
 
+StageSchedule schedule_of(const PipelineOptions& options, std::size_t stage) {
+  return stage_schedule(options.schedule, stage, options.cut.size(),
+                        (options.micro_batches + options.replicas - 1) / options.replicas);
+}
+
 std::string replica_name(const std::string& base, std::uint32_t replica, std::uint32_t replicas) {
   return replicas == 1 ? base : fmt::format("{}/{}", base, replica);
 }
@@ -326,88 +264,16 @@ Graph build_pipeline(const PipelineOptions& options) {
                             options.cut.size(), options.replicas),
                 fmt::format("start {} processes, or set parallel.pipeline × parallel.data to {}",
                             cells, options.processes));
-  for (std::size_t s = 0; s < options.cut.size(); ++s)
-    common.reducers.push_back(add_reducers(graph, options, s));
+  for (std::size_t s = 0; s < options.cut.size(); ++s) {
+    common.buckets.push_back(bucket_bytes(options, s));
+    common.reducers.emplace_back();
+    for (std::uint32_t b = 0; b < common.buckets[s].size(); ++b)
+      common.reducers[s].push_back(add_reducers(graph, options, s, b, common.buckets[s]));
+  }
   common.monitor = graph.add<Monitor>("monitor", monitor_options(options));
   if (options.writer) add_writers(graph, options, common);
   for (std::uint32_t r = 0; r < options.replicas; ++r) add_replica(graph, options, common, r);
   return graph;
-}
-
-std::size_t MemoryBound::total() const {
-  std::size_t sum = 0;
-  for (const Part& part : parts) sum += part.bytes;
-  return sum;
-}
-
-namespace {
-
-std::size_t replicas_here(const PipelineOptions& options, std::size_t stage,
-                          std::uint32_t process) {
-  std::size_t replicas = 0;
-  for (std::uint32_t r = 0; r < options.replicas; ++r)
-    replicas += process_of(options, stage, r) == process;
-  return replicas;
-}
-
-// A sender holds what its slots hold. What leaves the process is there once more, in the memory of
-// the transport, and again where it is received.
-void add_edges(MemoryBound& bound, const Graph& graph, std::uint32_t process) {
-  std::size_t inside = 0, leaving = 0, coming = 0;
-  for (const auto& edge : graph.edges()) {
-    const std::size_t bytes = edge.options.slots * edge.options.slot_bytes;
-    const bool from = graph.nodes()[edge.from].process == process;
-    const bool to = graph.nodes()[edge.to].process == process;
-    if (from) inside += bytes;
-    if (from && !to) leaving += bytes;
-    if (!from && to) coming += bytes;
-  }
-  bound.parts.push_back({"edges", inside});
-  if (leaving) bound.parts.push_back({"sent to other processes", leaving});
-  if (coming) bound.parts.push_back({"come from other processes", coming});
-}
-
-void add_stage(MemoryBound& bound, const PipelineOptions& options, std::size_t stage,
-               std::size_t replicas) {
-  const StageBytes bytes = bytes_of_stage(options, stage);
-  const std::size_t credits = stage_options(options, stage, 0).schedule.credits;
-  const std::size_t activations = credits * bytes.saved + bytes.working + bytes.gradient;
-  // The committed version, the next one, and the one that a checkpoint is being written from.
-  const std::size_t copies =
-      (options.writer ? std::size_t{3} : 2) * (options.sgd.momentum != 0 ? 2 : 1);
-  bound.parts.push_back({fmt::format("stage {} activations", stage), activations * replicas});
-  bound.parts.push_back({fmt::format("stage {} state", stage), copies * bytes.state * replicas});
-  const std::size_t tree_nodes = std::bit_width(options.micro_batches) + 1u;
-  const std::size_t reducers = shares(options, stage).size();
-  // Of several reducers each has a second tree, over its chunk.
-  const std::size_t chunks = reducers == 1 ? 0 : tree_nodes * bytes.gradient / reducers;
-  bound.parts.push_back({fmt::format("reducer {}", stage), tree_nodes * bytes.gradient + chunks});
-}
-
-}  // namespace
-
-MemoryBound memory_bound(const PipelineOptions& options, const Graph& graph,
-                         std::size_t dataset_bytes, std::uint32_t process) {
-  MemoryBound bound;
-  bound.parts.push_back({"data set", dataset_bytes});
-  add_edges(bound, graph, process);
-  const std::size_t prepared = static_cast<std::size_t>(options.data.prefetch) *
-                               micro_batch_samples(options) *
-                               (sample_bytes(options) + sizeof(std::int64_t));
-  if (const std::size_t loaders = replicas_here(options, 0, process))
-    bound.parts.push_back({"loader, prepared ahead", prepared * loaders});
-  // A stage runs one kernel at a time; blocks grow to the largest wish of all.
-  std::size_t scratch = 0, cells = 0;
-  for (const BlockProfile& block : options.profile)
-    scratch = std::max(scratch, block.scratch_bytes);
-  for (std::size_t s = 0; s < options.cut.size(); ++s) cells += replicas_here(options, s, process);
-  bound.parts.push_back({"kernels' scratch", scratch * cells});
-  for (std::size_t s = 0; s < options.cut.size(); ++s)
-    if (const std::size_t replicas = replicas_here(options, s, process))
-      add_stage(bound, options, s, replicas);
-  // The allocator hands out blocks of size classes up to a quarter larger than what is asked for.
-  for (auto& part : bound.parts) part.bytes += part.what == "data set" ? 0 : part.bytes / 4;
-  return bound;
 }
 
 }  // namespace troupe

@@ -35,6 +35,8 @@ struct PipelineOptions {
   std::vector<std::size_t> cut{SIZE_MAX};  ///< blocks of each stage
   std::uint32_t replicas = 1;
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
+  /// Most bytes of a gradient bucket (actors/gradient_buckets.h); PyTorch's default.
+  std::size_t bucket_cap_bytes = std::size_t{25} << 20;
   std::uint32_t processes = 1;  ///< to spread stages and replicas over; at most their product
 
   PipelineData data;
@@ -70,6 +72,9 @@ Timeline timeline_of(const PipelineOptions& options);
 /// The learning rates of the run, over all of its epochs also where max_steps ends it earlier.
 LearningRateOptions learning_rate_options(const PipelineOptions& options);
 
+/// How each replica of a stage orders its work.
+StageSchedule schedule_of(const PipelineOptions& options, std::size_t stage);
+
 /// The process of a replica of a stage: neighbours in the order stage 0's replicas, stage 1's, …,
 /// in equal numbers as far as that goes. So replicas of a stage, which exchange gradients, are near
 /// each other, and a pipeline reaches over hosts where it must.
@@ -79,24 +84,12 @@ std::uint32_t process_of(const PipelineOptions& options, std::size_t stage, std:
 /// first stage, a loss with its last one, monitor and writer in process 0. Actors are called
 /// "loader", "stage/0", "loss", "reducer/0", "monitor", "writer"; with several replicas "stage/0/1"
 /// is replica 1 of stage 0, and where these are in several processes "reducer/0/1" is the second of
-/// stage 0's reducers. Throws Error (bad_options) for more processes than replicas of stages.
+/// stage 0's reducers. A stage of several gradient buckets has reducers for each: "reducer/0.2" is
+/// that of bucket 2, "reducer/0.2/1" the second of them. Throws Error (bad_options) for more
+/// processes than replicas of stages.
 Graph build_pipeline(const PipelineOptions& options);
 
 /// Name of a replica's actor: "stage/0", or "stage/0/1" when there are several replicas.
 std::string replica_name(const std::string& base, std::uint32_t replica, std::uint32_t replicas);
-
-/// The memory that the actors of one process can use, part by part; needs the profile.
-struct MemoryBound {
-  struct Part {
-    std::string what;
-    std::size_t bytes = 0;
-  };
-  std::vector<Part> parts;
-  std::size_t total() const;
-};
-/// Of the graph that build_pipeline has made of these options. `dataset_bytes` are in every
-/// process.
-MemoryBound memory_bound(const PipelineOptions& options, const Graph& graph,
-                         std::size_t dataset_bytes, std::uint32_t process = 0);
 
 }  // namespace troupe

@@ -101,7 +101,7 @@ void Reducer::begin_step(const Header& header) {
   step_.emplace(Step{.header = header,
                      .own = GradientTree(count, table, options_.stream),
                      .chunk = GradientTree(count, table, options_.stream),
-                     .statistics = std::vector<Tensor>(count),
+                     .statistics = std::vector<Tensor>(options_.bucket == 0 ? count : 0),
                      .partials = {},
                      .chunks = std::vector<Tensor>(options_.shares.size()),
                      .held_chunks = {}});
@@ -111,7 +111,7 @@ void Reducer::begin_step(const Header& header) {
 void Reducer::take_gradient() {
   const auto held = gradient.take();
   const std::uint32_t micro_batch = held.header.key.micro_batch;
-  step_->statistics.at(micro_batch) = held->statistics;
+  if (options_.bucket == 0) step_->statistics.at(micro_batch) = held->statistics;
   step_->own.add(micro_batch, held->weights);
   ++step_->taken;
   gradient.release(held);
@@ -134,8 +134,9 @@ void Reducer::share() {
       partial.sums.push_back(part);
     }
     if (other == options_.index) continue;
-    partial.statistics.assign(step_->statistics.begin() + own.first,
-                              step_->statistics.begin() + own.last);
+    if (options_.bucket == 0)
+      partial.statistics.assign(step_->statistics.begin() + own.first,
+                                step_->statistics.begin() + own.last);
     Header about = step_->header;
     about.key.micro_batch = options_.index;
     to_[other]->send(about, std::move(partial));
@@ -189,7 +190,7 @@ Tensor Reducer::assembled() const {
 void Reducer::finish() {
   Header about = step_->header;
   about.key.micro_batch = 0;  // of the step as a whole
-  reduced.send(about, {assembled(), std::move(step_->statistics)});
+  reduced.send(about, {assembled(), std::move(step_->statistics), options_.bucket});
   for (const auto& held : step_->partials) partials.release(held);
   for (const auto& held : step_->held_chunks) chunks.release(held);
   step_.reset();

@@ -16,11 +16,12 @@ struct ReducerOptions {
   /// How many replicas each reducer of the stage hears, in their order. One reducer for all of them
   /// where they share a process; else one a process.
   std::vector<std::uint32_t> shares = {1};
-  std::uint32_t index = 0;  ///< which of them this is
+  std::uint32_t index = 0;   ///< which of them this is
+  std::uint32_t bucket = 0;  ///< of the stage's blocks
 };
 
-/// Sums the gradients of a stage's micro-batches, from all of its replicas, in the fixed tree, and
-/// gives the sum back to each of them.
+/// Sums the gradients of a stage's micro-batches for one bucket of its blocks, from all of its
+/// replicas, in the fixed tree, and gives the sum back to each of them.
 ///
 /// Several reducers of a stage each sum the micro-batches of their own replicas as far as the tree
 /// allows. Then each receives its chunk of what the others have, finishes the tree on it, and sends
@@ -71,7 +72,7 @@ class Reducer final : public Actor {
     GradientTree own;    ///< of own replicas, whole tensors
     GradientTree chunk;  ///< of all, this reducer's chunk
     std::uint32_t taken = 0;
-    std::vector<Tensor> statistics;  ///< by micro-batch
+    std::vector<Tensor> statistics;  ///< by micro-batch; of bucket 0
     bool shared = false;
     std::vector<Held<PartialGradient>> partials;
     bool chunk_summed = false;

@@ -1,5 +1,9 @@
 #include "actors/stage.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "actors/timeline.h"
 
 namespace troupe {
@@ -8,6 +12,9 @@ Stage::Stage(StageOptions options) : options_(std::move(options)) {
   if (options_.sgd.lr != SgdOptions{}.lr)
     throw Error(ErrorCode::bad_options, "a stage's learning rate is given as sgd.lr",
                 "give it as rate.lr: the rate may change from step to step");
+  for (std::uint32_t bucket = 1; bucket < options_.buckets; ++bucket)
+    more_gradients_.push_back(
+        std::make_unique<Output<Gradient>>(this, fmt::format("gradient/{}", bucket)));
 }
 
 StageProgram& Stage::program() {
@@ -15,13 +22,25 @@ StageProgram& Stage::program() {
   return *program_;
 }
 
+// The slots of later buckets are free then too: nobody else fills them.
+bool Stage::can_begin_backward() const {
+  const auto free = [](const auto& port) { return port->has_slot(); };
+  return output_gradient.ready() && in_flight_.contains(output_gradient.header().key.micro_batch) &&
+         gradient.has_slot() && std::ranges::all_of(more_gradients_, free) &&
+         (options_.buckets > 1 || input_gradient.has_slot());
+}
+
+bool Stage::can_continue_backward() const {
+  return going_back_ && (going_back_->bucket + 1 < options_.buckets || input_gradient.has_slot());
+}
+
+bool Stage::can_update() const { return !next_state_ && sums_.size() == options_.buckets; }
+
 StageView Stage::view() const {
   StageView view;
   view.in_flight = static_cast<std::uint32_t>(in_flight_.size());
-  view.can_update = reduced.ready() && !applied_;
-  if (output_gradient.ready())
-    view.can_backward = in_flight_.contains(output_gradient.header().key.micro_batch) &&
-                        input_gradient.has_slot() && gradient.has_slot();
+  view.can_update = can_update();
+  view.can_backward = !going_back_ && can_begin_backward();
   if (input.ready() && output.has_slot()) {
     const Header& header = input.header();
     // What comes ahead of its step waits for the commit that it needs.
@@ -39,7 +58,11 @@ StageView Stage::view() const {
   return view;
 }
 
-std::optional<StageAction> Stage::next() const { return next_action(view(), options_.schedule); }
+// What is on its way back goes on before anything begins: the next stage and the reducers wait.
+std::optional<StageAction> Stage::next() const {
+  if (can_continue_backward()) return StageAction::backward;
+  return next_action(view(), options_.schedule);
+}
 
 bool Stage::stale() const {
   const auto past = [this](const InputPort& port) {
@@ -47,7 +70,7 @@ bool Stage::stale() const {
     const MessageKey& key = port.header().key;
     return key.step + (key.purpose == Purpose::train ? 0 : 1) < step_;
   };
-  return past(input) || past(output_gradient) || (past(reduced) && !applied_);
+  return past(input) || past(output_gradient);
 }
 
 ActionLabel Stage::discard() {
@@ -58,13 +81,17 @@ ActionLabel Stage::discard() {
   };
   drop(input);
   drop(output_gradient);
-  drop(reduced);
   return {"discard", {step_, Purpose::train, 0}};
 }
 
 ActionLabel Stage::act() {
   if (stale()) return discard();
   if (can_snapshot()) return send_snapshot();
+  if (reduced.ready()) {
+    const MessageKey key = reduced.header().key;
+    collect();
+    if (!can_update()) return {"collect", key};
+  }
   switch (*next()) {
     case StageAction::forward:
       return forward();
@@ -90,17 +117,20 @@ ActionLabel Stage::forward() {
 }
 
 ActionLabel Stage::backward() {
-  const auto grad = output_gradient.take();
-  const MessageKey key = grad.header.key;
-  auto micro_batch = in_flight_.extract(key.micro_batch);
-  const InFlight& flight = micro_batch.mapped();
-  auto made = program().backward(*flight.saved, grad->tensor);
-  gradient.send(grad.header, {std::move(made.gradient), std::move(made.statistics)});
-  if (input_gradient.connected())
-    input_gradient.send(grad.header, {std::move(made.input_gradient)});
-  input.release(flight.input);
-  output_gradient.release(grad);
-  return {"B", key};
+  if (!going_back_) going_back_.emplace(GoingBack{output_gradient.take()});
+  const Header about = going_back_->grad.header;
+  const std::uint32_t bucket = going_back_->bucket++;
+  const auto flight = in_flight_.find(about.key.micro_batch);
+  auto made = program().backward(*flight->second.saved, going_back_->grad->tensor, bucket);
+  gradient_of(bucket)->send(about, {std::move(made.gradient), std::move(made.statistics)});
+  if (bucket + 1 == options_.buckets) {
+    if (input_gradient.connected()) input_gradient.send(about, {std::move(made.input_gradient)});
+    input.release(flight->second.input);
+    output_gradient.release(going_back_->grad);
+    in_flight_.erase(flight);
+    going_back_.reset();
+  }
+  return {"B", about.key};
 }
 
 ActionLabel Stage::evaluate() {
@@ -110,13 +140,28 @@ ActionLabel Stage::evaluate() {
   return {"E", held.header.key};
 }
 
+void Stage::collect() {
+  while (reduced.ready()) {
+    auto sum = reduced.take();
+    if (sum.header.key.step < step_)  // of a step that was whole before this life
+      reduced.release(sum);
+    else
+      sums_.push_back(std::move(sum));
+  }
+}
+
 ActionLabel Stage::update() {
-  applied_ = reduced.take();
+  std::vector<Tensor> gradients(options_.buckets);
+  const std::vector<Tensor>* statistics = nullptr;
+  for (const auto& sum : sums_) {
+    gradients.at(sum->bucket) = sum->weights;
+    if (sum->bucket == 0) statistics = &sum->statistics;
+  }
   SgdOptions sgd = options_.sgd;
   sgd.lr = learning_rate(options_.rate, step_);
-  next_state_ = program().step(sgd, (*applied_)->weights, (*applied_)->statistics);
+  next_state_ = program().step(sgd, gradients, *statistics);
   vote(step_, next_state_);
-  return {"U", applied_->header.key};
+  return {"U", {step_, Purpose::train, 0}};
 }
 
 void Stage::on_commit(const Commit& commit) {
@@ -124,8 +169,8 @@ void Stage::on_commit(const Commit& commit) {
   if (commit.step + 1 <= step_) return ask_snapshot(commit);  // restored from this commit
   program().use(std::move(next_state_));
   next_state_.reset();
-  if (applied_) reduced.release(*applied_);
-  applied_.reset();
+  for (const auto& sum : sums_) reduced.release(sum);
+  sums_.clear();
   forwarded_ = 0;
   step_ = commit.step + 1;
   ask_snapshot(commit);
@@ -152,8 +197,9 @@ void Stage::restore(const CommittedState& state, std::uint32_t steps) {
 Waiting Stage::waiting() const {
   const bool has_work = input.ready() || output_gradient.ready();
   if (!has_work) return Waiting::input;
+  const auto full = [](const auto& port) { return !port->has_slot(); };
   if (!output.has_slot() || !input_gradient.has_slot() || !gradient.has_slot() ||
-      in_flight_.size() >= options_.schedule.credits)
+      std::ranges::any_of(more_gradients_, full) || in_flight_.size() >= options_.schedule.credits)
     return Waiting::credit;
   return Waiting::other;  // for the commit
 }
@@ -165,6 +211,7 @@ FiringRules Stage::firing_rules() const {
                       .takes = {{&output_gradient}},
                       .releases = {{&output_gradient}, {&input}},
                       .fills = {{&input_gradient}, {&gradient}}};
+  for (const auto& port : more_gradients_) backward.fills.push_back({port.get()});
   const std::uint32_t credits = options_.schedule.credits;
   if (options_.schedule.flush_before_backward) {
     // All forwards of a step are one bundle that must be whole before the first backward.

@@ -14,7 +14,8 @@ namespace troupe {
 struct StageOptions {
   ProgramFactory program;
   StageSchedule schedule;
-  std::size_t stage = 0;  ///< position in the pipeline
+  std::size_t stage = 0;      ///< position in the pipeline
+  std::uint32_t buckets = 1;  ///< of its gradients; as many as the program's
   std::uint32_t replica = 0;
   std::uint32_t replicas = 1;
   std::uint64_t seed = 1;  ///< of random numbers such as dropout's
@@ -23,8 +24,9 @@ struct StageOptions {
 };
 
 /// A part of the model. Takes micro-batches forward and backward as its schedule and its slots
-/// allow, sends each one's gradient to the reducer, and makes the next state from what comes back.
-/// Weights change at a commit only.
+/// allow, sends each one's gradient to the reducers, and makes the next state from what comes back.
+/// A micro-batch goes backward bucket by bucket, an action each: what one makes is on its way while
+/// the next one runs. Weights change at a commit only.
 class Stage final : public Actor {
  public:
   using Options = StageOptions;
@@ -35,11 +37,18 @@ class Stage final : public Actor {
   Input<OutputGradient> output_gradient{this, "output_gradient"};
   /// The first stage has no edge here: nobody needs the gradient of the data.
   Output<OutputGradient> input_gradient{this, "input_gradient", Connection::optional};
-  Output<Gradient> gradient{this, "gradient"};
-  Input<ReducedGradient> reduced{this, "reduced"};
+  Output<Gradient> gradient{this, "gradient"};      ///< of bucket 0
+  Input<ReducedGradient> reduced{this, "reduced"};  ///< of all buckets, an edge each
   Output<Snapshot> snapshot{this, "snapshot", Connection::optional};
 
-  bool ready() const override { return stale() || can_snapshot() || next().has_value(); }
+  /// The port of a bucket: `gradient`, "gradient/1", "gradient/2", …
+  Output<Gradient>* gradient_of(std::uint32_t bucket) {
+    return bucket == 0 ? &gradient : more_gradients_.at(bucket - 1).get();
+  }
+
+  bool ready() const override {
+    return stale() || can_snapshot() || reduced.ready() || next().has_value();
+  }
   ActionLabel act() override;
   Waiting waiting() const override;
   bool votes() const override { return true; }
@@ -57,8 +66,17 @@ class Stage final : public Actor {
     std::unique_ptr<StageProgram::Saved> saved;
   };
 
+  /// The micro-batch that is going backward, of which some buckets are done.
+  struct GoingBack {
+    Held<OutputGradient> grad;
+    std::uint32_t bucket = 0;  ///< the next one
+  };
+
   std::optional<StageAction> next() const;
   StageView view() const;
+  bool can_begin_backward() const;
+  bool can_continue_backward() const;
+  bool can_update() const;
   /// A message of a step that is whole: sent again to a replacement that was restored past it.
   bool stale() const;
   ActionLabel discard();
@@ -70,15 +88,19 @@ class Stage final : public Actor {
   ActionLabel forward();
   ActionLabel backward();
   ActionLabel evaluate();
+  /// Takes the sums that have come; they stay in their slots until the commit.
+  void collect();
   ActionLabel update();
 
   StageOptions options_;
   std::unique_ptr<StageProgram> program_;
   std::uint32_t step_ = 0;  ///< the open step: so many are whole
+  std::vector<std::unique_ptr<Output<Gradient>>> more_gradients_;  ///< of buckets 1, 2, …
   std::map<std::uint32_t, InFlight> in_flight_;
+  std::optional<GoingBack> going_back_;
   std::uint32_t forwarded_ = 0;  ///< one past the last micro-batch forwarded in this step
-  std::optional<Held<ReducedGradient>> applied_;  ///< voted for, not yet committed
-  StatePtr next_state_;
+  std::vector<Held<ReducedGradient>> sums_;
+  StatePtr next_state_;  ///< voted for, not yet committed
   /// A commit asked for it; it leaves when the writer has a slot.
   std::optional<std::pair<std::uint32_t, StatePtr>> pending_snapshot_;
   bool closed_ = false;  ///< the last commit is made

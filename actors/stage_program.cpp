@@ -1,8 +1,12 @@
 #include "actors/stage_program.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <numeric>
 
 #include "ops/nn/network.h"
+#include "runtime/error.h"
 
 namespace troupe {
 namespace {
@@ -13,6 +17,17 @@ class NetworkProgram final : public StageProgram {
       : network_(make_network(options)), spec_(std::make_shared<const StateSpec>(network_.spec())) {
     network_.use(options.initial ? options.initial
                                  : initial_state(*spec_, options.dtype, options.seed));
+    const std::size_t blocks = network_.blocks().size();
+    std::vector<std::size_t> buckets = options.buckets;
+    if (buckets.empty()) buckets = {blocks};
+    if (std::accumulate(buckets.begin(), buckets.end(), std::size_t{0}) != blocks)
+      throw Error(ErrorCode::bad_options,
+                  fmt::format("{} buckets do not hold the {} blocks of a "
+                              "stage",
+                              buckets.size(), blocks),
+                  "make them by gradient_buckets");
+    std::size_t begin = blocks;
+    for (const std::size_t size : buckets) bucket_begins_.push_back(begin -= size);
   }
 
   void use(StatePtr state) override { network_.use(std::move(state)); }
@@ -25,15 +40,19 @@ class NetworkProgram final : public StageProgram {
     Tensor output = saved->trip->result();
     return {std::move(output), std::move(saved)};
   }
-  Backward backward(Saved& saved, const Tensor& grad) override {
+  Backward backward(Saved& saved, const Tensor& grad, std::size_t bucket) override {
     Trip& trip = *static_cast<TripSaved&>(saved).trip;
-    Tensor input_gradient = network_.backward(trip, grad);
-    return {std::move(input_gradient), std::move(trip.gradients), std::move(trip.statistics)};
+    if (bucket == 0) network_.begin_backward(trip, grad);
+    Backward made;
+    made.gradient = network_.backward_to(trip, bucket_begins_.at(bucket));
+    if (bucket == 0) made.statistics = std::move(trip.statistics);
+    if (bucket + 1 == bucket_begins_.size()) made.input_gradient = network_.end_backward(trip);
+    return made;
   }
   Tensor evaluate(const Tensor& x) override { return network_.evaluate(x); }
-  StatePtr step(const SgdOptions& sgd, const Tensor& gradient,
+  StatePtr step(const SgdOptions& sgd, const std::vector<Tensor>& gradients,
                 const std::vector<Tensor>& statistics) const override {
-    return network_.step(sgd, gradient, statistics);
+    return network_.step(sgd, gradients, statistics);
   }
 
  private:
@@ -47,6 +66,7 @@ class NetworkProgram final : public StageProgram {
   }
 
   Network network_;
+  std::vector<std::size_t> bucket_begins_;  ///< the first block of each
   std::shared_ptr<const StateSpec> spec_;
 };
 

@@ -20,10 +20,12 @@ class StageProgram {
     Tensor output;
     std::unique_ptr<Saved> saved;
   };
+  /// What one bucket's way back makes. A bucket is a run of consecutive blocks; bucket 0 holds the
+  /// last ones.
   struct Backward {
-    Tensor input_gradient;  ///< undefined where it was not wanted
-    Tensor gradient;        ///< flat
-    Tensor statistics;      ///< flat
+    Tensor input_gradient;  ///< of the last bucket; undefined where it was not wanted
+    Tensor gradient;        ///< of the bucket's blocks, flat
+    Tensor statistics;      ///< of all blocks, flat; with bucket 0
   };
 
   virtual ~StageProgram() = default;
@@ -31,10 +33,13 @@ class StageProgram {
   virtual const StatePtr& state() const = 0;
   virtual std::shared_ptr<const StateSpec> spec() const = 0;
   virtual Forward forward(const Tensor& x, const RandomKey& random, bool wants_input_gradient) = 0;
-  virtual Backward backward(Saved& saved, const Tensor& grad) = 0;
+  /// Called for bucket 0, 1, … of a micro-batch in this order, each time with the same gradient of
+  /// its output; other calls may come between them. Programs of one bucket are asked for 0 only.
+  virtual Backward backward(Saved& saved, const Tensor& grad, std::size_t bucket) = 0;
   virtual Tensor evaluate(const Tensor& x) = 0;
-  /// The state after one optimizer step; the present one stays as it is.
-  virtual StatePtr step(const SgdOptions& sgd, const Tensor& gradient,
+  /// The state after one optimizer step; the present one stays as it is. `gradients` are the
+  /// buckets' sums; none of them for a step that changes nothing but its number.
+  virtual StatePtr step(const SgdOptions& sgd, const std::vector<Tensor>& gradients,
                         const std::vector<Tensor>& statistics) const = 0;
 };
 
@@ -42,7 +47,7 @@ class StageProgram {
 using ProgramFactory = std::function<std::unique_ptr<StageProgram>()>;
 
 /// Blocks [first, last) of a model as a program. Without `initial`, parameters are drawn from the
-/// seed.
+/// seed. Throws Error{bad_options} where the buckets do not add up to the blocks.
 struct NetworkProgramOptions {
   ModelOptions model;
   std::size_t first = 0;
@@ -51,6 +56,8 @@ struct NetworkProgramOptions {
   Stream stream;
   std::uint64_t seed = 1;
   StatePtr initial;
+  /// Blocks of each gradient bucket, the one of the last blocks first; empty: one bucket.
+  std::vector<std::size_t> buckets = {};
 };
 ProgramFactory network_program(NetworkProgramOptions options);
 

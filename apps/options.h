@@ -67,6 +67,7 @@ struct Options {
     std::vector<std::int64_t> cut;  ///< blocks that each stage takes; empty: auto
     int actor_threads = 0;          ///< 0: as many as pipeline * data, at most the cores
     int intra_op_threads = 1;
+    double bucket_cap_mb = 25;  ///< MiB of gradients that are reduced together, at most
     // Where a launcher has started several processes:
     std::string transport = "auto";    ///< auto | shm | gloo: how tensors travel between them
     std::string interface;             ///< network interface to use; empty: found by itself

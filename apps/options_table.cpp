@@ -128,6 +128,10 @@ void add_parallel(OptionFields& fields, Options::Parallel& p) {
                          {.at_least = 0, .at_most = largest_count, .synonyms = {"threads"}}));
   fields.push_back(field("parallel.intra_op_threads", p.intra_op_threads, "threads of one kernel",
                          {.at_least = 1, .at_most = largest_count, .synonyms = {"omp_threads"}}));
+  fields.push_back(field("parallel.bucket_cap_mb", p.bucket_cap_mb,
+                         "MiB of gradients that are reduced together, at most, while a stage goes "
+                         "further back; a block that is larger goes alone",
+                         {.above = 0, .at_most = 1e6, .synonyms = {"bucket_size", "bucket_cap"}}));
   fields.push_back(field("parallel.transport", p.transport,
                          "how tensors travel between processes; auto: shared memory within a host, "
                          "Gloo between hosts",

@@ -21,6 +21,10 @@ namespace {
 
 Stream stream_of(const Options& options) { return {.threads = options.parallel.intra_op_threads}; }
 
+std::size_t bucket_cap_bytes(const Options::Parallel& parallel) {
+  return std::max<std::size_t>(1, static_cast<std::size_t>(parallel.bucket_cap_mb * 0x1p20));
+}
+
 LearningRateOptions rate_options(const Options::Train& train) {
   return {.schedule = learning_rate_schedule(train.schedule),
           .lr = train.lr,
@@ -142,6 +146,7 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
                            .seed = options.seed,
                            .replicas = static_cast<std::uint32_t>(options.parallel.data),
                            .schedule = schedule_kind(options.parallel.schedule),
+                           .bucket_cap_bytes = bucket_cap_bytes(options.parallel),
                            .processes = here.processes,
                            .data = data_options(options),
                            .batch_size = train.batch_size,

@@ -56,10 +56,16 @@ void Tape::seal(Value kept) {
     if (static_cast<int>(i) != kept.index) values_[i].tensor = {};
 }
 
-std::vector<Tensor> Tape::backward(Value output, Tensor grad) { return walk(output, grad, true); }
+std::vector<Tensor> Tape::backward(Value output, Tensor grad) {
+  begin_backward(output, std::move(grad));
+  walk_to(0, true);
+  return end_backward();
+}
 
 std::vector<Tensor> Tape::backward_inputs(Value output, Tensor grad) {
-  return walk(output, grad, false);
+  begin_backward(output, std::move(grad));
+  walk_to(0, false);
+  return end_backward();
 }
 
 void Tape::backward_weights() {
@@ -71,25 +77,34 @@ void Tape::backward_weights() {
   nodes_.clear();
 }
 
-// `grad` stays referenced during the walk, so that is_exclusive never takes the caller's memory
-// (which may be another actor's slot, replayed after a failure) for the tape's own.
-std::vector<Tensor> Tape::walk(Value output, const Tensor& grad, bool with_weights) {
+// What was given stays referenced until the end, so that is_exclusive never takes the caller's
+// memory (which may be another actor's slot, replayed after a failure) for the tape's own.
+void Tape::begin_backward(Value output, Tensor grad) {
   Slot& last = slot(output);
   if (grad.shape() != last.shape)
     throw Error(ErrorCode::bad_shape,
                 fmt::format("backward: the gradient is {}, the output it belongs to {}",
                             to_string(grad.shape()), to_string(last.shape)));
-  if (!last.wants_gradient) return {};
-  last.grad = grad;
-  if (grad.layout() != last.layout) {
-    last.grad = Tensor::empty(last.shape, grad.dtype(), last.layout, grad.device());
-    pass_.kernels().reorder(pass_.stream, grad, last.grad);
+  if (!last.wants_gradient) return;
+  given_ = std::move(grad);
+  last.grad = given_;
+  if (given_.layout() != last.layout) {
+    last.grad = Tensor::empty(last.shape, given_.dtype(), last.layout, given_.device());
+    pass_.kernels().reorder(pass_.stream, given_, last.grad);
   }
-  for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) visit(*node, with_weights);
+}
+
+void Tape::walk_to(std::size_t mark, bool with_weights) {
+  for (std::size_t n = nodes_.size(); n > mark; --n) visit(nodes_[n - 1], with_weights);
   std::erase(nodes_, nullptr);
+}
+
+std::vector<Tensor> Tape::end_backward() {
   std::vector<Tensor> result;
   for (Value source : sources_)
-    if (slot(source).wants_gradient) result.push_back(std::exchange(slot(source).grad, {}));
+    if (given_.defined() && slot(source).wants_gradient)
+      result.push_back(std::exchange(slot(source).grad, {}));
+  given_ = {};
   return result;
 }
 

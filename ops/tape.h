@@ -67,6 +67,19 @@ class Tape {
   /// is only read, and is brought to the output's layout. Throws Error if its shape is not the
   /// output's, or if something with weights was recorded that the output does not depend on.
   std::vector<Tensor> backward(Value output, Tensor grad);
+  /// The same in parts, with whatever else between them:
+  ///
+  ///     const std::size_t middle = tape.recorded();  // in the forward pass
+  ///     …
+  ///     tape.begin_backward(output, grad);
+  ///     tape.backward_to(middle);  // both halves of all that was recorded since
+  ///     tape.backward_to(0);
+  ///     const auto gradients = tape.end_backward();  // those of the inputs
+  void begin_backward(Value output, Tensor grad);
+  void backward_to(std::size_t mark) { walk_to(mark, true); }
+  std::vector<Tensor> end_backward();
+  /// How much can be walked backward; counts while going forward, and down again on the way back.
+  std::size_t recorded() const { return nodes_.size(); }
   /// The input half alone; keeps the gradients that backward_weights needs.
   std::vector<Tensor> backward_inputs(Value output, Tensor grad);
   /// The weight half; afterwards the tape is empty.
@@ -123,7 +136,7 @@ class Tape {
   Slot& slot(Value value) { return values_[static_cast<std::size_t>(value.index)]; }
   Value add(Tensor tensor, bool wants_gradient);
   Value keep(std::unique_ptr<Node> node, std::vector<Value> inputs, Tensor output);
-  std::vector<Tensor> walk(Value output, const Tensor& grad, bool with_weights);
+  void walk_to(std::size_t mark, bool with_weights);
   void visit(std::unique_ptr<Node>& node, bool with_weights);
   void accumulate(Slot& into, Tensor grad, std::string_view from);
 
@@ -131,6 +144,7 @@ class Tape {
   std::vector<Slot> values_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<Value> sources_;
+  Tensor given_;  ///< to begin_backward; held until the end
 };
 
 }  // namespace troupe

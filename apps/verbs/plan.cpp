@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/memory_bound.h"
 #include "apps/command.h"
 #include "apps/load_options.h"
 #include "apps/output/progress.h"

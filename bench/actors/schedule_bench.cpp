@@ -48,12 +48,13 @@ class TimedProgram final : public StageProgram {
     pass_time(forward_);
     return {x, std::make_unique<Saved>()};
   }
-  Backward backward(Saved&, const Tensor& grad) override {
+  Backward backward(Saved&, const Tensor& grad, std::size_t) override {
     pass_time(2 * forward_);
     return {grad, Tensor::zeros({1}), Tensor::zeros({0})};
   }
   Tensor evaluate(const Tensor& x) override { return x; }
-  StatePtr step(const SgdOptions&, const Tensor&, const std::vector<Tensor>&) const override {
+  StatePtr step(const SgdOptions&, const std::vector<Tensor>&,
+                const std::vector<Tensor>&) const override {
     return std::make_shared<const StateVersion>(*state_);
   }
 

@@ -58,10 +58,15 @@ Network::Network(Model model, std::size_t first, std::size_t last, DType dtype, 
   if (first >= last || last > model.blocks.size())
     throw Error(ErrorCode::bad_graph, fmt::format("a stage of blocks [{}, {}) of {}, which has {}",
                                                   first, last, model.name, model.blocks.size()));
+  const auto here = [&] {
+    return BlockBegin{spec_.parameters().size(), spec_.parameter_elements()};
+  };
   for (std::size_t i = first; i < last; ++i) {
+    begins_.push_back(here());
     model.blocks[i]->declare(spec_);
     blocks_.push_back(std::move(model.blocks[i]));
   }
+  begins_.push_back(here());
 }
 
 void Network::use(StatePtr state) {
@@ -94,32 +99,63 @@ std::unique_ptr<Trip> Network::forward(const Tensor& x, const RandomKey& random,
   auto trip = std::make_unique<Trip>(spec_, views_, pass(true, random));
   trip->input_dtype = x.dtype();
   Value value = trip->tape.input(cast(x, dtype_), wants_input_gradient);
-  for (const auto& block : blocks_) value = block->forward(trip->tape, value);
+  for (const auto& block : blocks_) {
+    trip->marks.push_back(trip->tape.recorded());
+    value = block->forward(trip->tape, value);
+  }
+  trip->blocks_left = blocks_.size();
   trip->output = value;
   trip->tape.seal(value);
   return trip;
 }
 
 Tensor Network::backward(Trip& trip, Tensor grad) {
-  make_room(trip);
-  return leave(trip, trip.tape.backward(trip.output, cast(grad, dtype_)));
+  begin_backward(trip, grad);
+  trip.gradients = backward_to(trip, 0);
+  return end_backward(trip);
 }
+
+void Network::begin_backward(Trip& trip, const Tensor& grad) {
+  trip.tape.begin_backward(trip.output, cast(grad, dtype_));
+}
+
+Tensor Network::backward_to(Trip& trip, std::size_t block) {
+  Tensor gradients = make_room(trip, block, trip.blocks_left);
+  trip.tape.backward_to(trip.marks.at(block));
+  let_go(trip, block, trip.blocks_left);
+  trip.blocks_left = block;
+  return gradients;
+}
+
+Tensor Network::end_backward(Trip& trip) { return leave(trip, trip.tape.end_backward()); }
 
 Tensor Network::backward_inputs(Trip& trip, Tensor grad) {
   return leave(trip, trip.tape.backward_inputs(trip.output, cast(grad, dtype_)));
 }
 
 void Network::backward_weights(Trip& trip) {
-  make_room(trip);
+  trip.gradients = make_room(trip, 0, blocks_.size());
   trip.tape.backward_weights();
 }
 
 // Every primitive writes all of its own gradients, so only what lies between them needs zeroes.
-void Network::make_room(Trip& trip) const {
-  trip.gradients = Tensor::empty(Shape{spec_.parameter_elements()}, dtype_);
-  spec_.clear_padding(trip.gradients);
-  auto views = spec_.parameter_views(trip.gradients);
-  std::move(views.begin(), views.end(), trip.gradient_views.begin());  // the pass refers to these
+Tensor Network::make_room(Trip& trip, std::size_t first_block, std::size_t last_block) const {
+  const BlockBegin &from = begins_[first_block], &to = begins_[last_block];
+  Tensor gradients = Tensor::empty(Shape{to.element - from.element}, dtype_);
+  spec_.clear_padding(gradients, from.element);
+  for (std::size_t p = from.parameter; p < to.parameter; ++p) {  // the pass refers to these
+    const ParameterSpec& parameter = spec_.parameters()[p];
+    trip.gradient_views[p] =
+        gradients.narrow(parameter.offset - from.element, parameter.shape.element_count())
+            .reshape(parameter.shape);
+  }
+  return gradients;
+}
+
+// Who gets the gradients of these blocks decides alone how long they stay.
+void Network::let_go(Trip& trip, std::size_t first_block, std::size_t last_block) const {
+  for (std::size_t p = begins_[first_block].parameter; p < begins_[last_block].parameter; ++p)
+    trip.gradient_views[p] = {};
 }
 
 Tensor Network::leave(const Trip& trip, std::vector<Tensor> gradients) const {
@@ -137,29 +173,61 @@ Tensor Network::evaluate(const Tensor& x) {
   return result;
 }
 
-StatePtr Network::step(const SgdOptions& sgd, const Tensor& gradient,
+void Network::check_gradients(const std::vector<Tensor>& gradients) const {
+  const std::int64_t expected = spec_.parameter_elements();
+  if (gradients.size() == 1) check_flat("the gradient", gradients[0], expected, dtype_);
+  std::int64_t elements = 0;
+  for (const Tensor& part : gradients) {
+    const std::int64_t count = part.defined() ? part.element_count() : 0;
+    check_flat("a part of the gradient", part, count, dtype_);
+    elements += count;
+  }
+  if (!gradients.empty() && elements != expected)
+    throw Error(ErrorCode::bad_shape,
+                fmt::format("the gradient of a network has {} elements in {} parts, its weights {}",
+                            elements, gradients.size(), expected),
+                "give a part for each of its buckets");
+}
+
+// An optimizer step is element by element, so parts give the same bits as the whole.
+void Network::apply(const SgdOptions& sgd, const std::vector<Tensor>& gradients,
+                    StateVersion& next) const {
+  const StateVersion& now = *views_->state;
+  const bool with_momentum = sgd.momentum != 0.0;
+  SgdOptions options = sgd;
+  next.weights = Tensor::empty(now.weights.shape(), dtype_);
+  next.momentum = with_momentum ? Tensor::empty(now.weights.shape(), dtype_) : Tensor();
+  options.first_step = with_momentum && !now.momentum.defined();
+  // A first step reads no momentum; the kernel still wants an array where it would be.
+  const Tensor& momentum = now.momentum.defined() ? now.momentum : next.momentum;
+  const auto part = [](const Tensor& tensor, std::int64_t begin, std::int64_t count) {
+    return tensor.defined() ? tensor.narrow(begin, count) : Tensor();
+  };
+  std::int64_t begin = spec_.parameter_elements();
+  for (const Tensor& gradient : gradients) {
+    const std::int64_t count = gradient.element_count();
+    begin -= count;
+    Tensor weights = part(next.weights, begin, count), changed = part(next.momentum, begin, count);
+    kernels(stream_.device, dtype_)
+        .sgd(stream_, options, part(now.weights, begin, count), gradient,
+             with_momentum ? part(momentum, begin, count) : Tensor(), weights, changed);
+  }
+}
+
+StatePtr Network::step(const SgdOptions& sgd, const std::vector<Tensor>& gradients,
                        const std::vector<Tensor>& statistics) const {
   const StateVersion& now = *views_->state;
-  check_flat("the gradient", gradient, spec_.parameter_elements(), dtype_);
+  check_gradients(gradients);
   for (const Tensor& observed : statistics)
     check_flat("the statistics", observed, spec_.buffer_elements(), dtype_);
-  auto next = std::make_shared<StateVersion>();
+  auto next = std::make_shared<StateVersion>(now);
   next->step = now.step + 1;
-  next->weights = Tensor::empty(now.weights.shape(), dtype_);
-  SgdOptions options = sgd;
-  if (sgd.momentum != 0.0) {
-    next->momentum = Tensor::empty(now.weights.shape(), dtype_);
-    options.first_step = !now.momentum.defined();
+  if (!gradients.empty()) apply(sgd, gradients, *next);
+  if (!statistics.empty()) {
+    next->buffers = now.buffers.clone();
+    dtype_ == DType::f64 ? fold<double>(spec_, statistics, next->buffers)
+                         : fold<float>(spec_, statistics, next->buffers);
   }
-  // A first step reads no momentum; the kernel still wants an array where it would be.
-  const Tensor& momentum = now.momentum.defined() ? now.momentum : next->momentum;
-  kernels(stream_.device, dtype_)
-      .sgd(stream_, options, now.weights, gradient, sgd.momentum != 0.0 ? momentum : Tensor(),
-           next->weights, next->momentum);
-  next->buffers = now.buffers.clone();
-  dtype_ == DType::f64 ? fold<double>(spec_, statistics, next->buffers)
-                       : fold<float>(spec_, statistics, next->buffers);
-  next->counters = now.counters;
   for (std::int64_t& counter : next->counters)
     counter += static_cast<std::int64_t>(statistics.size());
   return next;

@@ -27,10 +27,12 @@ struct Trip {
   const Tensor& result() const { return tape.tensor(output); }  ///< what the blocks made of x
 
   std::shared_ptr<const StateViews> views;
-  Tensor gradients;   ///< flat, as StateVersion::weights; written by backward
+  Tensor gradients;   ///< flat, as StateVersion::weights; made by backward as a whole
   Tensor statistics;  ///< flat, as StateVersion::buffers; written by forward
   std::vector<Tensor> gradient_views, statistic_views;
   Tape tape;
+  std::vector<std::size_t> marks;  ///< of the tape, before each block
+  std::size_t blocks_left = 0;     ///< that did not go backward yet
   Value output;
   DType input_dtype = DType::f32;  ///< that x came in
 };
@@ -58,6 +60,13 @@ class Network {
   /// Input and weight halves; returns the gradient of x (undefined if not wanted) in the type of x.
   /// Fills trip.gradients.
   Tensor backward(Trip& trip, Tensor grad);
+  /// The same in parts, the last blocks first. `backward_to` goes back through all blocks from
+  /// `block` on that are left, and returns their gradient: flat memory of its own, what
+  /// lies at these blocks' place in StateVersion::weights. After block 0, `end_backward` returns
+  /// the gradient of x.
+  void begin_backward(Trip& trip, const Tensor& grad);
+  Tensor backward_to(Trip& trip, std::size_t block);
+  Tensor end_backward(Trip& trip);
   /// The halves apart: the gradient of x first, trip.gradients later.
   Tensor backward_inputs(Trip& trip, Tensor grad);
   void backward_weights(Trip& trip);
@@ -65,16 +74,31 @@ class Network {
   Tensor evaluate(const Tensor& x);
 
   /// The next version: SGD on the reduced gradient, and `statistics` (one flat tensor for each
-  /// micro-batch, in global order) folded into the buffers. Does not change this network.
-  StatePtr step(const SgdOptions& sgd, const Tensor& gradient,
+  /// micro-batch, in global order) folded into the buffers. The gradient may come in parts, as
+  /// backward_to makes them: the one of the last blocks first. Without any, weights and momentum
+  /// stay as they are, and the version is one step later. Does not change this network.
+  StatePtr step(const SgdOptions& sgd, const std::vector<Tensor>& gradients,
                 const std::vector<Tensor>& statistics) const;
+  StatePtr step(const SgdOptions& sgd, const Tensor& gradient,
+                const std::vector<Tensor>& statistics) const {
+    return step(sgd, std::vector<Tensor>{gradient}, statistics);
+  }
 
  private:
   Pass pass(bool training, const RandomKey& random) const;
-  void make_room(Trip& trip) const;
+  Tensor make_room(Trip& trip, std::size_t first_block, std::size_t last_block) const;
+  void let_go(Trip& trip, std::size_t first_block, std::size_t last_block) const;
   Tensor leave(const Trip& trip, std::vector<Tensor> gradients) const;
+  void check_gradients(const std::vector<Tensor>& gradients) const;
+  void apply(const SgdOptions& sgd, const std::vector<Tensor>& gradients, StateVersion& next) const;
 
+  /// Where the parameters of a block begin.
+  struct BlockBegin {
+    std::size_t parameter = 0;
+    std::int64_t element = 0;
+  };
   StateSpec spec_;
+  std::vector<BlockBegin> begins_;  ///< by block, and the end of all
   std::vector<std::unique_ptr<nn::Module>> blocks_;
   DType dtype_;
   Stream stream_;

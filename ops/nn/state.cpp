@@ -76,11 +76,13 @@ std::int64_t StateSpec::parameter_count() const {
   return count;
 }
 
-void StateSpec::clear_padding(Tensor& flat) const {
+void StateSpec::clear_padding(Tensor& flat, std::int64_t begin) const {
   const auto element_bytes = static_cast<std::int64_t>(size_of(flat.dtype()));
+  const std::int64_t end = begin + flat.element_count();
   for (const ParameterSpec& parameter : parameters_) {
+    if (parameter.offset < begin || parameter.offset >= end) continue;
     const std::int64_t count = parameter.shape.element_count();
-    std::memset(flat.raw() + (parameter.offset + count) * element_bytes, 0,
+    std::memset(flat.raw() + (parameter.offset - begin + count) * element_bytes, 0,
                 static_cast<std::size_t>((padded(count) - count) * element_bytes));
   }
 }

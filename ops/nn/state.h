@@ -56,8 +56,9 @@ class StateSpec {
   std::int64_t parameter_count() const;                                    ///< without padding
 
   /// Zeroes the elements of a flat array of parameters that belong to none. Whoever makes one
-  /// without writing all of it (a gradient) calls this.
-  void clear_padding(Tensor& flat) const;
+  /// without writing all of it (a gradient) calls this. `flat` may be a part, from the element
+  /// `begin` of the whole on, that cuts no parameter in two.
+  void clear_padding(Tensor& flat, std::int64_t begin = 0) const;
 
   /// Views of a flat array, by index.
   std::vector<Tensor> parameter_views(const Tensor& flat) const;

@@ -68,6 +68,7 @@ RunReport run(const Graph& graph, const RunOptions& options) {
   caf::actor_system_config config;
   caf::actor_system system(configure(config, options));
   {
+    shared->queue_end = system.spawn(shell::queue_end_actor);
     const caf::actor watch = system.spawn(shell::watch_actor, shared);
     std::stop_callback on_stop(options.stop, [&] { caf::anon_send(watch, shell::StopRequest{}); });
     if (options.scheduling == Scheduling::deterministic) {
@@ -76,6 +77,7 @@ RunReport run(const Graph& graph, const RunOptions& options) {
       result.wait();
     }
     if (options.bridge) options.bridge->close();
+    shared->queue_end = nullptr;  // nobody asks any more: it ends, and the system with it
   }
   return std::move(result.get().value());
 }

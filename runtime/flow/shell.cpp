@@ -50,13 +50,18 @@ void send_credit(Self self, const Credit& credit) {
   self->send(life.peers[to].actor, CreditNote{credit});
 }
 
-// Lets go what an action left behind: packets, then credits, then news for the watch.
-void dispatch(Self self) {
+// Lets go what an action left behind: packets, then credits, then news for the watch. True if any
+// packet is for an actor of this process.
+bool dispatch(Self self) {
   Life& life = self->state;
   Actor::Effects effects = life.core->take_effects();
   const auto& edges = life.shared->graph.edges();
-  for (Packet& packet : effects.packets)
-    send_packet(self, edges[packet.header.edge].to, std::move(packet));
+  bool sent_here = false;
+  for (Packet& packet : effects.packets) {
+    const std::size_t to = edges[packet.header.edge].to;
+    sent_here = sent_here || life.shared->placement.is_here(to);
+    send_packet(self, to, std::move(packet));
+  }
   for (const Credit& credit : effects.credits) send_credit(self, credit);
   if (effects.vote)
     self->send(life.watch, VoteNote{life.node, life.generation, effects.vote->first,
@@ -67,6 +72,7 @@ void dispatch(Self self) {
     effects.vote.reset();
     self->send(life.watch, EventNote{life.node, std::move(effects)});
   }
+  return sent_here;
 }
 
 bool fits(const FaultOptions& fault, const std::string& actor, const ActionLabel& label) {
@@ -86,7 +92,11 @@ void inject_fault(const Life& life, const ActionLabel& label) {
                               life.report.name, label.key.step, label.key.micro_batch, label.name));
 }
 
-void act(Self self) {
+// True if it took long and has sent something to others here, who should have the thread now: what
+// they do may have to reach another process while this actor goes on. Without a clock where the
+// order is to be the same each time.
+bool act(Self self) {
+  constexpr auto long_time = std::chrono::microseconds(50);
   Life& life = self->state;
   const auto begin = Clock::now();
   account(life, begin);
@@ -98,23 +108,28 @@ void act(Self self) {
   ++life.report.actions;
   if (life.shared->options.trace)
     life.trace.push_back({life.node, label, begin - life.shared->start, end - life.shared->start});
-  dispatch(self);
+  const bool sent_here = dispatch(self);
+  return sent_here &&
+         (end - begin > long_time || life.shared->options.scheduling == Scheduling::deterministic);
 }
 
-// Acts while there is something to do; lets messages in between two actions, since they may bring
-// something more urgent.
+// Acts while there is something to do. Between two actions it lets messages in, which may bring
+// something more urgent, and others go on.
 void pump(Self self) {
   Life& life = self->state;
   if (!life.started) return;  // messages may come before Wire says to whom to answer
   dispatch(self);
   if (life.ticking) return;
   while (life.core->ready()) {
-    act(self);
-    if (!self->mailbox().empty()) {
+    const bool others_first = act(self);
+    if (others_first && life.core->ready()) {
+      life.ticking = true;
+      self->send(life.shared->queue_end, Tick{});
+    } else if (!self->mailbox().empty()) {
       life.ticking = true;
       self->send(self, Tick{});
-      break;
     }
+    if (life.ticking) break;
   }
   account(life, Clock::now());
   life.waiting = life.ticking ? Waiting::other : life.core->waiting();
@@ -163,6 +178,11 @@ std::size_t mailbox_bound(const Graph& graph, std::size_t node) {
 }
 
 }  // namespace
+
+caf::behavior queue_end_actor(CafBase* self) {
+  return {
+      [self](Tick tick) { self->send(caf::actor_cast<caf::actor>(self->current_sender()), tick); }};
+}
 
 caf::behavior shell_actor(Self self, std::shared_ptr<Shared> shared, std::size_t node,
                           std::shared_ptr<std::unique_ptr<Actor>> core, caf::actor watch) {

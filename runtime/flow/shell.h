@@ -130,6 +130,7 @@ struct Shared {
   Directory directory;
   std::unique_ptr<std::atomic<bool>[]> faults_fired;
   std::function<void(Result<RunReport>)> done;
+  caf::actor queue_end = {};  ///< set before any shell begins
 };
 
 /// One life of a graph's actor.
@@ -150,6 +151,10 @@ struct Life {
 
 caf::behavior shell_actor(CafActor<Life>* self, std::shared_ptr<Shared> shared, std::size_t node,
                           std::shared_ptr<std::unique_ptr<Actor>> core, caf::actor watch);
+
+/// Sends each Tick back to whoever sent it. Meanwhile others have the sender's thread: an actor
+/// that sends a Tick to itself would find it in its mailbox and go on.
+caf::behavior queue_end_actor(CafBase* self);
 
 /// Watches over the actors of this process: spawns them, keeps their committed states, carries out
 /// what the lead orders. In process 0 it holds the lead as well.

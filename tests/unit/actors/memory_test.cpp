@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "actors/memory_bound.h"
 #include "ops/nn/network.h"
 #include "slow_program.h"
 #include "training_run.h"
@@ -63,6 +64,12 @@ void expect_bounded(TrainingRun run, std::size_t slow) {
 TEST(MemoryThreadedActors, StaysWithinTheBoundWhicheverStageIsSlow) {
   for (const auto schedule : {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward})
     for (const std::size_t slow : {0, 1, 2}) expect_bounded(small(schedule), slow);
+}
+
+TEST(MemoryThreadedActors, StaysWithinTheBoundInManyGradientBuckets) {
+  TrainingRun run = small(ScheduleKind::one_forward_one_backward);
+  run.adjust = [](PipelineOptions& pipeline) { pipeline.bucket_cap_bytes = 1; };
+  for (const std::size_t slow : {0, 1, 2}) expect_bounded(run, slow);
 }
 
 TEST(Memory, CountsTheScratchOfKernels) {

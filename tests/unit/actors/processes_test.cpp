@@ -77,6 +77,25 @@ TEST_F(ProcessesTest, AnyNumberOfProcessesMakesTheBitsOfOne) {
     }
 }
 
+void one_block_a_bucket(PipelineOptions& pipeline) { pipeline.bucket_cap_bytes = 1; }
+
+TEST_F(ProcessesTest, AnyGradientBucketsMakeTheBitsOfOne) {
+  const std::string one = digest({.cut = {4}}, 1);
+  struct Case {
+    std::vector<std::size_t> cut;
+    std::uint32_t replicas, processes;
+  };
+  const std::vector<Case> cases = {{{4}, 1, 1}, {{4}, 2, 2},    {{4}, 3, 3},
+                                   {{4}, 4, 2}, {{2, 2}, 2, 4}, {{2, 2}, 4, 4}};
+  for (const auto& [cut, replicas, processes] : cases)
+    for (const std::uint64_t order : {1, 2}) {
+      SCOPED_TRACE(::testing::Message() << cut.size() << " stages, " << replicas << " replicas, "
+                                        << processes << " processes, order " << order);
+      const TrainingRun run{.cut = cut, .replicas = replicas, .adjust = one_block_a_bucket};
+      EXPECT_EQ(digest(run, processes, order), one);
+    }
+}
+
 TEST_F(ProcessesTest, ShortBatchesLeaveSomeReplicasWithoutWork) {
   // Batches of 9, 9 and 2 samples in 5, 5 and 2 micro-batches.
   TrainingRun odd{
@@ -101,6 +120,24 @@ TEST_F(ProcessesTest, AnActorKilledInAnyProcessLeavesNoTrace) {
     for (const std::uint64_t order : {1, 2}) {
       const std::string whole =
           digest({.cut = {2, 2}, .replicas = 2}, 4, order, {{actor, step, micro_batch, ""}});
+      EXPECT_EQ(whole, one) << actor << ", order " << order;
+      EXPECT_GT(restarts_, 0) << actor;
+    }
+}
+
+TEST_F(ProcessesTest, AnActorKilledBetweenBucketsLeavesNoTrace) {
+  const std::string one = digest({.cut = {4}}, 1);
+  const TrainingRun run{.cut = {2, 2}, .replicas = 2, .adjust = one_block_a_bucket};
+  struct Fault {
+    const char* actor;
+    std::uint32_t step, micro_batch;
+    const char* action;
+  };
+  for (const auto& [actor, step, micro_batch, action] :
+       {Fault{"stage/0/0", 2, 1, "B"}, Fault{"stage/0/1", 2, 0, "U"},
+        Fault{"reducer/0.0/1", 2, 3, "R"}, Fault{"reducer/0.1/0", 2, 1, "R"}})
+    for (const std::uint64_t order : {1, 2}) {
+      const std::string whole = digest(run, 4, order, {{actor, step, micro_batch, action}});
       EXPECT_EQ(whole, one) << actor << ", order " << order;
       EXPECT_GT(restarts_, 0) << actor;
     }

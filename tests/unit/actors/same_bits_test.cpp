@@ -7,6 +7,7 @@
 namespace troupe {
 namespace {
 
+using testing::pipeline_of;
 using testing::told;
 using testing::train;
 using testing::TrainingResult;
@@ -51,6 +52,35 @@ TEST(SameBits, WhateverTheReplicas) {
         expect_same(train({.replicas = replicas, .schedule = schedule, .order = order}),
                     reference());
       }
+}
+
+void one_block_a_bucket(PipelineOptions& pipeline) { pipeline.bucket_cap_bytes = 1; }
+
+TEST(SameBits, WhateverTheGradientBuckets) {
+  for (const std::vector<std::size_t>& cut : {std::vector<std::size_t>{4}, {2, 2}, {1, 1, 1, 1}})
+    for (const std::uint32_t replicas : {1, 2, 3})
+      for (const auto schedule : {gpipe, ScheduleKind::one_forward_one_backward})
+        for (const std::uint64_t order : {1, 2, 3}) {
+          SCOPED_TRACE(::testing::Message()
+                       << cut.size() << " stages, " << replicas << " replicas, order " << order);
+          expect_same(train({.cut = cut,
+                             .replicas = replicas,
+                             .schedule = schedule,
+                             .order = order,
+                             .adjust = one_block_a_bucket}),
+                      reference());
+        }
+}
+
+TEST(SameBits, OfAWideResNetInAnyBuckets) {
+  TrainingRun run{.model = "wide_resnet", .cut = {11}, .steps = 3};
+  const TrainingResult whole = train(run);
+  for (const std::size_t cap : {1, 1500, 3000}) {
+    SCOPED_TRACE(cap);
+    run.adjust = [cap](PipelineOptions& pipeline) { pipeline.bucket_cap_bytes = cap; };
+    EXPECT_GT(build_pipeline(pipeline_of(run)).nodes().size(), 5u) << "there is one bucket";
+    expect_same(train(run), whole);
+  }
 }
 
 TEST(SameBits, WithAShortLastBatchAndAnOddNumberOfMicroBatches) {

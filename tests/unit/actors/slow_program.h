@@ -7,7 +7,7 @@
 
 namespace troupe::testing {
 
-/// A stage's arithmetic with pauses in front of its forward and its backward.
+/// A stage's arithmetic with pauses in front of its forward and each part of its backward.
 class SlowProgram final : public StageProgram {
  public:
   struct Pauses {
@@ -29,14 +29,14 @@ class SlowProgram final : public StageProgram {
     std::this_thread::sleep_for(pauses_.forward);
     return inner_->forward(x, random, wants_input_gradient);
   }
-  Backward backward(Saved& saved, const Tensor& grad) override {
+  Backward backward(Saved& saved, const Tensor& grad, std::size_t bucket) override {
     std::this_thread::sleep_for(pauses_.backward);
-    return inner_->backward(saved, grad);
+    return inner_->backward(saved, grad, bucket);
   }
   Tensor evaluate(const Tensor& x) override { return inner_->evaluate(x); }
-  StatePtr step(const SgdOptions& sgd, const Tensor& gradient,
+  StatePtr step(const SgdOptions& sgd, const std::vector<Tensor>& gradients,
                 const std::vector<Tensor>& statistics) const override {
-    return inner_->step(sgd, gradient, statistics);
+    return inner_->step(sgd, gradients, statistics);
   }
 
  private:

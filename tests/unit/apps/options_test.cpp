@@ -124,6 +124,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongValue{"train.warmup_steps=-1", "from 0"}, WrongValue{"train.step_epochs=0", "from 1"},
         WrongValue{"train.step_factor=0", "> 0"}, WrongValue{"train.evaluate=x", "true or"},
         WrongValue{"parallel.pipeline=0", "from 1"}, WrongValue{"parallel.data=0", "from 1"},
+        WrongValue{"parallel.bucket_cap_mb=0", "> 0"},
         WrongValue{"parallel.schedule=zb", "gpipe, 1f1b"}, WrongValue{"parallel.cut=[0]", "from 1"},
         WrongValue{"parallel.cut=automatic", "auto"},
         WrongValue{"parallel.actor_threads=-1", "from 0"},

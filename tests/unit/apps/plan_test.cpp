@@ -100,6 +100,17 @@ TEST_F(Plan, TellsHostsApart) {
   EXPECT_THAT(line(planned, "** to another host"), HasSubstr("32.6 KiB a step"));
 }
 
+TEST_F(Plan, ShowsEachGradientBucket) {
+  const Planned planned = plan({"-r", "parallel.bucket_cap_mb=0.001"});
+  ASSERT_EQ(planned.code, exit_done) << planned.error;
+  // 10 x 32 and 32 x 64 weights of 4 bytes, with their biases, for 8 micro-batches.
+  EXPECT_THAT(line(planned, "stage/1.gradient → reducer/1.0.gradient"),
+              ContainsRegex(" 1.3 KiB +10.5 KiB$"));
+  EXPECT_THAT(line(planned, "stage/1.gradient/1 → reducer/1.1.gradient"),
+              ContainsRegex(" 8.1 KiB +65.0 KiB$"));
+  EXPECT_THAT(line(planned, "stage/0.gradient → reducer/0.gradient"), HasSubstr("KiB"));
+}
+
 TEST_F(Plan, BoundsEachProcessBelowOneThatHoldsAll) {
   const auto bound = [](const Planned& planned) {
     std::istringstream words(line(planned, "  bound"));

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -108,6 +109,71 @@ TEST(Network, GivesTheSameGradientsWhenTheHalvesRunApart) {
   network.backward_weights(*apart);
   EXPECT_TRUE(same_bits(a, b));
   EXPECT_TRUE(same_bits(together->gradients, apart->gradients));
+}
+
+TEST(Network, GivesTheSameGradientsInParts) {
+  Network network = whole(small_resnet(), DType::f32);
+  network.use(initial_state(network.spec(), DType::f32, 3));
+  const Tensor x = images(4);
+  auto at_once = network.forward(x, {.seed = 3}, true);
+  const Tensor grad = loss_gradient(*at_once);
+  const Tensor input = network.backward(*at_once, grad);
+  const std::size_t blocks = network.blocks().size();
+  for (std::size_t part = 1; part < blocks; ++part) {  // blocks of a part
+    SCOPED_TRACE(part);
+    auto trip = network.forward(x, {.seed = 3}, true);
+    network.begin_backward(*trip, grad);
+    std::vector<Tensor> parts;
+    std::int64_t begin = network.spec().parameter_elements();
+    for (std::size_t block = blocks; block > 0;) {
+      block -= std::min(part, block);
+      parts.push_back(network.backward_to(*trip, block));
+      begin -= parts.back().element_count();
+      EXPECT_TRUE(
+          same_bits(parts.back(), at_once->gradients.narrow(begin, parts.back().element_count())));
+    }
+    EXPECT_EQ(begin, 0);
+    EXPECT_TRUE(same_bits(network.end_backward(*trip), input));
+    // Two steps: the second has momentum.
+    const SgdOptions sgd{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01};
+    Network other = whole(small_resnet(), DType::f32);
+    other.use(network.state());
+    Network third = whole(small_resnet(), DType::f32);
+    third.use(network.state());
+    for (int step = 0; step < 2; ++step) {
+      other.use(other.step(sgd, parts, {trip->statistics}));
+      third.use(third.step(sgd, at_once->gradients, {trip->statistics}));
+      EXPECT_TRUE(same_bits(other.state()->weights, third.state()->weights));
+      EXPECT_TRUE(same_bits(other.state()->momentum, third.state()->momentum));
+    }
+  }
+}
+
+TEST(Network, RefusesPartsThatAreNotItsWholeGradient) {
+  Network network = whole(small_resnet(), DType::f32);
+  network.use(initial_state(network.spec(), DType::f32, 3));
+  auto trip = network.forward(images(4), {.seed = 3}, false);
+  network.begin_backward(*trip, loss_gradient(*trip));
+  std::vector<Tensor> parts{network.backward_to(*trip, 3), network.backward_to(*trip, 0)};
+  EXPECT_NO_THROW(network.step({.lr = 0.1}, parts, {}));
+  parts.push_back(parts[1]);
+  EXPECT_THROW(network.step({.lr = 0.1}, parts, {}), Error);
+  EXPECT_THROW(network.step({.lr = 0.1}, {parts[0], Tensor()}, {}), Error);
+}
+
+TEST(Network, StaysAsItIsInAStepWithoutGradient) {
+  Network network = whole(small_resnet(), DType::f32);
+  network.use(initial_state(network.spec(), DType::f32, 3));
+  auto trip = network.forward(images(4), {.seed = 3}, false);
+  network.backward(*trip, loss_gradient(*trip));
+  network.use(network.step({.lr = 0.1, .momentum = 0.9}, trip->gradients, {trip->statistics}));
+  const auto before = network.state();
+  const auto after = network.step({.lr = 0.1, .momentum = 0.9}, std::vector<Tensor>{}, {});
+  EXPECT_EQ(after->step, before->step + 1);
+  EXPECT_TRUE(same_bits(after->weights, before->weights));
+  EXPECT_TRUE(same_bits(after->momentum, before->momentum));
+  EXPECT_TRUE(same_bits(after->buffers, before->buffers));
+  EXPECT_EQ(after->counters, before->counters);
 }
 
 TEST(Network, LeavesThePaddingOfItsGradientsZero) {

@@ -63,6 +63,43 @@ TEST(Tape, RunsTheWeightHalvesLaterWhereAsked) {
   EXPECT_EQ(log.entries, (Entries{"b.input", "a.input", "b.weight", "a.weight"}));
 }
 
+TEST(Tape, StopsAtAMarkAndGoesOnFromThere) {
+  Log log;
+  Tape tape(training());
+  const Value x = tape.input(values({1}), true);
+  const Value a = tape.record(Probe{"a", &log}, x);
+  const std::size_t mark = tape.recorded();
+  const Value c = tape.record(Probe{"c", &log}, tape.record(Probe{"b", &log}, a));
+  tape.begin_backward(c, values({3}));
+  EXPECT_EQ(log.entries, Entries{});
+  tape.backward_to(mark);
+  EXPECT_EQ(log.entries, (Entries{"c.input", "c.weight", "b.input", "b.weight"}));
+  EXPECT_EQ(tape.recorded(), mark);
+  tape.backward_to(mark);  // nothing is left to do
+  EXPECT_EQ(log.entries.size(), 4u);
+  tape.backward_to(0);
+  EXPECT_EQ(log.entries.size(), 6u);
+  EXPECT_EQ(tape.end_backward().at(0).data<double>()[0], 3);
+}
+
+TEST(Tape, LeavesTheGradientThatItWasGivenAloneWhileItStops) {
+  // The value before the mark gets its gradient from after it, by a reshape that shares memory, and
+  // adds to it when the walk goes on.
+  std::vector<double> slot = {1, 10};
+  Tape tape(training());
+  const Value x = tape.input(values({1, 2}), true);
+  const Value twice = tape.record(primitives::Add{}, x, x);
+  const std::size_t mark = tape.recorded();
+  const Value flat = tape.record(primitives::Reshape{Shape{2}}, twice);
+  const Value y = tape.record(primitives::Add{}, flat, x);
+  tape.begin_backward(
+      y, Tensor::view(Storage::wrap(slot.data(), 16, {}, nullptr), 0, Shape{2}, DType::f64));
+  tape.backward_to(mark);
+  tape.backward_to(0);
+  EXPECT_EQ(tape.end_backward().at(0).data<double>()[1], 30);
+  EXPECT_EQ(slot, (std::vector<double>{1, 10}));
+}
+
 TEST(Tape, FreesWhatANodeSavedOnceBothHalvesRan) {
   Log log;
   const auto first = std::make_shared<int>(), second = std::make_shared<int>();

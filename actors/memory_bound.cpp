@@ -1,0 +1,91 @@
+#include "actors/memory_bound.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "actors/pipeline.h"
+#include "actors/pipeline_bytes.h"
+
+namespace troupe {
+
+std::size_t MemoryBound::total() const {
+  std::size_t sum = 0;
+  for (const Part& part : parts) sum += part.bytes;
+  return sum;
+}
+
+namespace {
+
+std::size_t replicas_here(const PipelineOptions& options, std::size_t stage,
+                          std::uint32_t process) {
+  std::size_t replicas = 0;
+  for (std::uint32_t r = 0; r < options.replicas; ++r)
+    replicas += process_of(options, stage, r) == process;
+  return replicas;
+}
+
+// A sender holds what its slots hold. What leaves the process is there once more, in the memory of
+// the transport, and again where it is received.
+void add_edges(MemoryBound& bound, const Graph& graph, std::uint32_t process) {
+  std::size_t inside = 0, leaving = 0, coming = 0;
+  for (const auto& edge : graph.edges()) {
+    const std::size_t bytes = edge.options.slots * edge.options.slot_bytes;
+    const bool from = graph.nodes()[edge.from].process == process;
+    const bool to = graph.nodes()[edge.to].process == process;
+    if (from) inside += bytes;
+    if (from && !to) leaving += bytes;
+    if (!from && to) coming += bytes;
+  }
+  bound.parts.push_back({"edges", inside});
+  if (leaving) bound.parts.push_back({"sent to other processes", leaving});
+  if (coming) bound.parts.push_back({"come from other processes", coming});
+}
+
+void add_stage(MemoryBound& bound, const PipelineOptions& options, std::size_t stage,
+               std::size_t replicas) {
+  const StageBytes bytes = stage_bytes(options, stage);
+  std::size_t gradient = 0;
+  for (const BucketBytes& bucket : bucket_bytes(options, stage)) gradient += bucket.all();
+  const std::size_t credits = schedule_of(options, stage).credits;
+  const std::size_t activations = credits * bytes.saved + bytes.working + gradient;
+  // The committed version, the next one, and the one that a checkpoint is being written from.
+  const std::size_t copies =
+      (options.writer ? std::size_t{3} : 2) * (options.sgd.momentum != 0 ? 2 : 1);
+  bound.parts.push_back({fmt::format("stage {} activations", stage), activations * replicas});
+  bound.parts.push_back({fmt::format("stage {} state", stage), copies * bytes.state * replicas});
+  const std::size_t tree_nodes = std::bit_width(options.micro_batches) + 1u;
+  const std::size_t reducers = reducer_shares(options, stage).size();
+  // Of several reducers each has a second tree, over its chunk.
+  const std::size_t chunks = reducers == 1 ? 0 : tree_nodes * gradient / reducers;
+  bound.parts.push_back({fmt::format("reducer {}", stage), tree_nodes * gradient + chunks});
+}
+
+}  // namespace
+
+MemoryBound memory_bound(const PipelineOptions& options, const Graph& graph,
+                         std::size_t dataset_bytes, std::uint32_t process) {
+  MemoryBound bound;
+  bound.parts.push_back({"data set", dataset_bytes});
+  add_edges(bound, graph, process);
+  const std::size_t prepared = static_cast<std::size_t>(options.data.prefetch) *
+                               micro_batch_samples(options) *
+                               (sample_bytes(options) + sizeof(std::int64_t));
+  if (const std::size_t loaders = replicas_here(options, 0, process))
+    bound.parts.push_back({"loader, prepared ahead", prepared * loaders});
+  // A stage runs one kernel at a time; blocks grow to the largest wish of all.
+  std::size_t scratch = 0, cells = 0;
+  for (const BlockProfile& block : options.profile)
+    scratch = std::max(scratch, block.scratch_bytes);
+  for (std::size_t s = 0; s < options.cut.size(); ++s) cells += replicas_here(options, s, process);
+  bound.parts.push_back({"kernels' scratch", scratch * cells});
+  for (std::size_t s = 0; s < options.cut.size(); ++s)
+    if (const std::size_t replicas = replicas_here(options, s, process))
+      add_stage(bound, options, s, replicas);
+  // The allocator hands out blocks of size classes up to a quarter larger than what is asked for.
+  for (auto& part : bound.parts) part.bytes += part.what == "data set" ? 0 : part.bytes / 4;
+  return bound;
+}
+
+}  // namespace troupe

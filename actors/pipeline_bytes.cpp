@@ -1,0 +1,100 @@
+#include "actors/pipeline_bytes.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "actors/gradient_buckets.h"
+#include "ops/models/model.h"
+
+namespace troupe {
+namespace {
+
+/// Blocks [first, last) of the model.
+struct BlockRange {
+  std::size_t first = 0, last = 0;
+};
+BlockRange blocks_of(const PipelineOptions& options, std::size_t stage, std::size_t all) {
+  const auto cut = options.cut.begin();
+  const auto first = std::accumulate(cut, cut + static_cast<std::ptrdiff_t>(stage), std::size_t{0});
+  return {first, options.cut[stage] > all ? all : std::min(all, first + options.cut[stage])};
+}
+
+/// Sums that a tree over all micro-batches is left with when it has heard of these only.
+std::size_t sums_of(MicroBatchRange range, std::uint32_t micro_batches) {
+  std::size_t sums = 0;
+  for (std::uint32_t begin = range.first; begin < range.last; ++sums) {
+    std::uint64_t size = 1;  // of the largest node of the tree that begins here and lies within
+    while (begin % (2 * size) == 0 && size < micro_batches &&
+           std::min<std::uint64_t>(begin + 2 * size, micro_batches) <= range.last)
+      size *= 2;
+    begin = static_cast<std::uint32_t>(std::min<std::uint64_t>(begin + size, range.last));
+  }
+  return sums;
+}
+
+}  // namespace
+
+StageBytes stage_bytes(const PipelineOptions& options, std::size_t stage) {
+  StageBytes bytes;
+  const auto [first, last] = blocks_of(options, stage, options.profile.size());
+  for (std::size_t b = first; b < last; ++b) {
+    const BlockProfile& block = options.profile[b];
+    bytes.output = block.output_bytes;
+    bytes.saved += block.saved_bytes;
+    bytes.working = std::max(bytes.working, block.working_bytes);
+    bytes.state += block.state_bytes;
+  }
+  return bytes;
+}
+
+std::vector<BucketBytes> bucket_bytes(const PipelineOptions& options, std::size_t stage) {
+  const Model model = make_model(options.model);
+  const auto [first, last] = blocks_of(options, stage, model.blocks.size());
+  const auto in_bytes = [&](std::int64_t elements) {
+    return static_cast<std::size_t>(elements) * size_of(options.dtype);
+  };
+  StateSpec spec;
+  std::vector<std::size_t> blocks;
+  for (std::size_t b = first; b < last; ++b) {
+    const std::int64_t before = spec.parameter_elements();
+    model.blocks[b]->declare(spec);
+    blocks.push_back(in_bytes(spec.parameter_elements() - before));
+  }
+  std::vector<BucketBytes> buckets;
+  auto block = blocks.rbegin();
+  for (const std::size_t count : gradient_buckets(blocks, options.bucket_cap_bytes)) {
+    const auto end = block + static_cast<std::ptrdiff_t>(count);
+    buckets.push_back({.blocks = count, .weights = std::accumulate(block, end, std::size_t{0})});
+    block = end;
+  }
+  buckets.front().statistics = in_bytes(spec.buffer_elements());
+  return buckets;
+}
+
+std::size_t sample_bytes(const PipelineOptions& options) {
+  const Shape& sample = options.data.dataset.sample_shape();
+  return static_cast<std::size_t>(sample.element_count()) * size_of(options.dtype);
+}
+
+std::size_t micro_batch_samples(const PipelineOptions& options) {
+  return static_cast<std::size_t>((options.batch_size + options.micro_batches - 1) /
+                                  options.micro_batches);
+}
+
+std::vector<std::uint32_t> reducer_shares(const PipelineOptions& options, std::size_t stage) {
+  std::vector<std::uint32_t> shares;
+  for (std::uint32_t r = 0; r < options.replicas; ++r) {
+    if (r == 0 || process_of(options, stage, r) != process_of(options, stage, r - 1))
+      shares.push_back(0);
+    ++shares.back();
+  }
+  return shares;
+}
+
+std::size_t partial_bytes(const PipelineOptions& options, const BucketBytes& bucket,
+                          MicroBatchRange own, std::size_t reducers) {
+  return sums_of(own, options.micro_batches) * (bucket.weights / reducers) +
+         (own.last - own.first) * bucket.statistics;
+}
+
+}  // namespace troupe

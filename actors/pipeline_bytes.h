@@ -1,0 +1,45 @@
+#pragma once
+// How large the things are that the actors of a pipeline hold and send to each other: for the slots
+// of its edges, and for the memory bound.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "actors/pipeline.h"
+#include "actors/timeline.h"
+
+namespace troupe {
+
+/// Of a stage and one micro-batch, as the profile tells; zeros without one.
+struct StageBytes {
+  std::size_t output = 0;
+  std::size_t saved = 0;    ///< between forward and backward
+  std::size_t working = 0;  ///< most beyond that while it computes
+  std::size_t state = 0;    ///< weights and buffers, of one version
+};
+StageBytes stage_bytes(const PipelineOptions& options, std::size_t stage);
+
+/// A gradient bucket of a stage: what one micro-batch sends to its reducer.
+struct BucketBytes {
+  std::size_t blocks = 0;      ///< consecutive ones; those of bucket 0 are the stage's last
+  std::size_t weights = 0;     ///< of the flat gradient
+  std::size_t statistics = 0;  ///< of the stage; with bucket 0
+  std::size_t all() const { return weights + statistics; }
+};
+/// In the order of going backward. Needs no profile.
+std::vector<BucketBytes> bucket_bytes(const PipelineOptions& options, std::size_t stage);
+
+std::size_t sample_bytes(const PipelineOptions& options);
+/// Samples of the largest micro-batch.
+std::size_t micro_batch_samples(const PipelineOptions& options);
+
+/// Replicas of a stage that share a process, in their order: each such group has its reducers.
+std::vector<std::uint32_t> reducer_shares(const PipelineOptions& options, std::size_t stage);
+
+/// What a reducer sends another of `reducers` in a step: the other's chunk of its sums over the
+/// micro-batches `own`, and statistics.
+std::size_t partial_bytes(const PipelineOptions& options, const BucketBytes& bucket,
+                          MicroBatchRange own, std::size_t reducers);
+
+}  // namespace troupe
