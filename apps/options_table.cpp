@@ -5,9 +5,10 @@
 namespace troupe {
 namespace {
 
-constexpr double many = 1e12;           // samples, steps: far above any run, far below overflow
-constexpr double largest_size = 1e6;    // of one axis of a tensor
-constexpr double largest_count = 4096;  // of stages, replicas, threads
+constexpr double many = 1e12;              // samples: far above any run, far below overflow
+constexpr double most_steps = 4294967295;  // they travel as 32-bit numbers
+constexpr double largest_size = 1e6;       // of one axis of a tensor
+constexpr double largest_count = 4096;     // of stages, replicas, threads
 
 void add_run(OptionFields& fields, Options& o) {
   fields.push_back(field("seed", o.seed, "all random numbers follow from it"));
@@ -75,9 +76,9 @@ void add_train(OptionFields& fields, Options::Train& t) {
   fields.push_back(
       field("train.epochs", t.epochs, "passes over the training samples",
             {.at_least = 1, .at_most = 1e6, .synonyms = {"num_epochs", "max_epochs"}}));
-  fields.push_back(field("train.steps", t.steps,
-                         "ends the run after so many steps; 0: as the epochs say",
-                         {.at_least = 0, .at_most = many, .synonyms = {"max_steps", "num_steps"}}));
+  fields.push_back(
+      field("train.steps", t.steps, "ends the run after so many steps; 0: as the epochs say",
+            {.at_least = 0, .at_most = most_steps, .synonyms = {"max_steps", "num_steps"}}));
   fields.push_back(field("train.batch_size", t.batch_size,
                          "samples of one step, over all replicas and micro-batches",
                          {.at_least = 1, .at_most = largest_size, .synonyms = {"batch", "bs"}}));
@@ -97,7 +98,7 @@ void add_train(OptionFields& fields, Options::Train& t) {
                           .synonyms = {"lr_schedule", "scheduler"}}));
   fields.push_back(field("train.warmup_steps", t.warmup_steps,
                          "steps in which the rate rises to its highest",
-                         {.at_least = 0, .at_most = many, .synonyms = {"warmup"}}));
+                         {.at_least = 0, .at_most = most_steps, .synonyms = {"warmup"}}));
   fields.push_back(field("train.step_epochs", t.step_epochs,
                          "schedule step: epochs between two drops",
                          {.at_least = 1, .at_most = many, .synonyms = {"step_size"}}));
@@ -146,21 +147,23 @@ void add_parallel(OptionFields& fields, Options::Parallel& p) {
 }
 
 void add_writing(OptionFields& fields, Options& o) {
-  fields.push_back(field("checkpoint.every_steps", o.checkpoint.every_steps,
-                         "steps between two checkpoints; 0: only at the end",
-                         {.at_least = 0, .at_most = many, .synonyms = {"interval", "every"}}));
+  fields.push_back(
+      field("checkpoint.every_steps", o.checkpoint.every_steps,
+            "steps between two checkpoints; 0: only at the end",
+            {.at_least = 0, .at_most = most_steps, .synonyms = {"interval", "every"}}));
   fields.push_back(field("checkpoint.keep", o.checkpoint.keep,
                          "newest checkpoints that are kept; 0: all",
                          {.at_least = 0, .at_most = many}));
   fields.push_back(field("log.every_steps", o.log.every_steps,
                          "steps between two rows of train.csv",
-                         {.at_least = 1, .at_most = many, .synonyms = {"log_interval"}}));
+                         {.at_least = 1, .at_most = most_steps, .synonyms = {"log_interval"}}));
 }
 
 std::vector<OptionField> fault_fields(Options::Fault& fault) {
   return {field("actor", fault.actor, "\"stage/1\", or \"stage/1/0\" of replica 0"),
-          field("step", fault.step, "of the run", {.at_least = 0, .at_most = many}),
-          field("micro_batch", fault.micro_batch, "of the step", {.at_least = 0, .at_most = many})};
+          field("step", fault.step, "of the run", {.at_least = 0, .at_most = most_steps}),
+          field("micro_batch", fault.micro_batch, "of the step",
+                {.at_least = 0, .at_most = largest_count})};
 }
 
 void add_recovery(OptionFields& fields, Options& o) {

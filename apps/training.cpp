@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "actors/checkpoint_files.h"
@@ -14,6 +15,7 @@
 #include "ops/nn/network.h"
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/checkpoint_folder.h"
+#include "runtime/print.h"
 #include "runtime/world/cores.h"
 
 namespace troupe {
@@ -126,9 +128,14 @@ std::vector<StatePtr> states_from_weights(const PipelineOptions& pipeline, std::
 StartingPoint read_starting_point(const std::filesystem::path& path) {
   const CheckpointChoice choice = newest_whole_checkpoint(path);
   for (const auto& reason : choice.skipped)
-    fmt::print(stderr, "troupe: warning: passed over {}\n", reason);
+    print_error("troupe: warning: passed over {}\n", reason);
   const Checkpoint checkpoint = open_checkpoint(choice.folder);
   const Manifest& manifest = checkpoint.manifest();
+  if (manifest.step > std::numeric_limits<std::uint32_t>::max())
+    throw Error(ErrorCode::bad_file,
+                fmt::format("{} is of step {}, more than a run can have", choice.folder.string(),
+                            manifest.step),
+                "begin anew from its weights with -r model.weights=" + choice.folder.string());
   StartingPoint start{.checkpoint = choice.folder,
                       .steps = static_cast<std::uint32_t>(manifest.step),
                       .options = manifest.options};

@@ -65,6 +65,19 @@ TEST(Options, TheResolvedFileGivesTheSameOptions) {
   EXPECT_THAT(resolved, HasSubstr("faults: [{actor: stage/1, step: 3, micro_batch: 2}]\n"));
 }
 
+TEST(Options, StepsBeyond32BitsAreRefused) {
+  const std::string run = "data: {name: synthetic, count: 640}\n";
+  for (const char* key : {"train.steps", "train.warmup_steps", "checkpoint.every_steps"}) {
+    EXPECT_THAT(refusal(run, {std::string(key) + "=4294967297"}),
+                HasSubstr("it must be an integer from 0 to 4294967295"));
+  }
+  EXPECT_EQ(refusal(run, {"train.steps=4294967295"}), "no error");
+  EXPECT_THAT(refusal(run, {"faults=[{actor: stage/0, step: 4294967297}]"}),
+              HasSubstr("4294967295"));
+  EXPECT_THAT(refusal(run, {"faults=[{actor: stage/0, micro_batch: 4294967296}]"}),
+              HasSubstr("0 to 4096"));
+}
+
 TEST(Options, ThePageOfTheDocumentationIsWhatTheProgramPrints) {
   std::ifstream file(TROUPE_SOURCE_DIR "/docs/options.md");
   std::stringstream page;

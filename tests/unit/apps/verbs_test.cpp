@@ -149,6 +149,19 @@ TEST_F(Verbs, InspectTellsIdxFromOtherFiles) {
   EXPECT_THAT(ran.error, HasSubstr("a file of an unknown kind"));
 }
 
+TEST_F(Verbs, TrainRefusesACheckpointOfMoreStepsThanARunHas) {
+  Manifest manifest;
+  manifest.step = (std::int64_t{1} << 32) + 1;
+  manifest.options = resolved_yaml(options_);
+  manifest.position = "{}";
+  write_checkpoint(root_ / "later", manifest, {{0, {{"x", Tensor::zeros({2})}}}}).value();
+  std::ofstream(root_ / "o.yaml") << resolved_yaml(options_);
+  const Ran ran = run({"train", (root_ / "o.yaml").string(), "-o", (root_ / "out").string(),
+                       "--restart", (root_ / "later").string()});
+  EXPECT_EQ(ran.code, exit_failed);
+  EXPECT_THAT(ran.error, HasSubstr("is of step 4294967297, more than a run can have"));
+}
+
 TEST_F(Verbs, ForeignFilesAreNamedWithWhatCanBeRead) {
   using testing::AllOf;
   const auto file = [&](const char* name, std::string_view content) {
