@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "runtime/print.h"
+
 namespace troupe {
 namespace {
 
@@ -28,14 +30,14 @@ MonitorOptions print_steps(const Timeline& timeline, std::int64_t test_count) {
           .test_count = test_count,
           .on_step =
               [](const StepSeen& seen) {
-                fmt::print("step {:3}  loss {:.4f}  accuracy {:.4f}\n", seen.step, seen.loss,
-                           seen.accuracy);
+                print_out("step {:3}  loss {:.4f}  accuracy {:.4f}\n", seen.step, seen.loss,
+                          seen.accuracy);
               },
           .on_evaluation =
               [](const EvaluationSeen& seen) {
-                fmt::print("test accuracy {:.4f} ({}/{})\n",
-                           static_cast<double>(seen.correct) / static_cast<double>(seen.count),
-                           seen.correct, seen.count);
+                print_out("test accuracy {:.4f} ({}/{})\n",
+                          static_cast<double>(seen.correct) / static_cast<double>(seen.count),
+                          seen.correct, seen.count);
               }};
 }
 

@@ -8,6 +8,7 @@
 
 #include "apps/verbs.h"
 #include "runtime/error.h"
+#include "runtime/print.h"
 #include "runtime/text.h"
 
 namespace troupe {
@@ -66,9 +67,16 @@ std::string command_line(int argc, char** argv) {
   return line;
 }
 
+bool output_is_lost() { return std::fflush(stdout) != 0 || std::ferror(stdout) != 0; }
+
+Error lost_output() {
+  return {ErrorCode::io, "standard output could not be written", "check where it leads"};
+}
+
 }  // namespace
 
 int run_command(int argc, char** argv) {
+  keep_standard_streams();
   CLI::App app("Train neural networks as a troupe of actors", "troupe");
   app.set_version_flag("--version", "troupe " TROUPE_VERSION);
   app.get_formatter()->column_width(26);
@@ -91,24 +99,26 @@ int run_command(int argc, char** argv) {
       "troupe VERB --help tells more.\n"
       "recipes/demo.yaml is an options file to begin with.");
   if (argc <= 1) {  // asks for nothing in particular: nothing is wrong
-    fmt::print("{}", app.help());
-    return exit_done;
+    print_out("{}", app.help());
+    return output_is_lost() ? tell(lost_output(), app.get_name()) : exit_done;
   }
   try {
     app.parse(argc, argv);
     const int code = chosen(command_line(argc, argv));
     // A listing that could not be written is no success; training goes on without its picture.
-    const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
-    if (code == exit_done && lost && !app.got_subcommand("train"))
-      throw Error(ErrorCode::io, "standard output could not be written", "check where it leads");
+    if (code == exit_done && output_is_lost() && !app.got_subcommand("train"))
+      return tell(lost_output(), app.get_name());
     return code;
   } catch (const CLI::Success& done) {
-    return app.exit(done);
+    const int code = app.exit(done);
+    return output_is_lost() ? tell(lost_output(), app.get_name()) : code;
   } catch (const CLI::ParseError& error) {
     return tell(usage_error(app, error, argv[1]), app.get_name());
   } catch (const Error& error) {
     return tell(error, app.get_name());
   } catch (const std::exception& error) {
+    // A listing longer than the stream's buffer meets it on the way.
+    if (output_is_lost()) return tell(lost_output(), app.get_name());
     return tell(
         Error(ErrorCode::internal, error.what(), "report this with the command and options"),
         app.get_name());

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "apps/output/log.h"
+#include "runtime/print.h"
 
 namespace troupe {
 
@@ -24,7 +25,7 @@ RunLog::~RunLog() = default;  // the thread is last: it stops first, with its qu
 
 void RunLog::post(std::function<void()> work) {
   background_.submit(std::move(work), [](const Status& written) {
-    if (!written) fmt::print(stderr, "troupe: warning: {}\n", written.error().what());
+    if (!written) print_error("troupe: warning: {}\n", written.error().what());
   });
 }
 

@@ -6,6 +6,7 @@
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/checkpoint_folder.h"
 #include "runtime/file/safetensors.h"
+#include "runtime/print.h"
 
 namespace troupe {
 
@@ -20,7 +21,7 @@ WeightsFile read_weights(const std::filesystem::path& path) {
   }
   const CheckpointChoice choice = newest_whole_checkpoint(path);
   for (const auto& reason : choice.skipped)
-    fmt::print(stderr, "troupe: warning: passed over {}\n", reason);
+    print_error("troupe: warning: passed over {}\n", reason);
   const Checkpoint checkpoint = open_checkpoint(choice.folder);
   std::vector<std::string> names;
   for (const auto& tensor : checkpoint.tensors())

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "runtime/print.h"
 #include "runtime/world/error_file.h"
 
 namespace troupe {
@@ -19,12 +20,13 @@ ExitCode exit_code_of(const Error& error) {
 ExitCode tell(const Error& error, std::string_view program) {
   std::fflush(stdout);
   tell_launcher(error);
-  fmt::print(stderr, "{}: error: {}\n", program, error.message());
-  if (!error.remedy().empty()) fmt::print(stderr, "  try: {}\n", error.remedy());
+  print_error("{}: error: {}\n", program, error.message());
+  if (!error.remedy().empty()) print_error("  try: {}\n", error.remedy());
   return exit_code_of(error);
 }
 
 int guarded_main(const std::function<int()>& body) {
+  keep_standard_streams();
   const std::string_view program = program_invocation_short_name;
   try {
     return body();

@@ -25,6 +25,7 @@
 #include "apps/launch/process_environment.h"
 #include "apps/launch/stragglers.h"
 #include "runtime/error.h"
+#include "runtime/print.h"
 #include "runtime/world/cores.h"
 
 namespace troupe {
@@ -36,7 +37,7 @@ template <class... Arguments>
 void say(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
   // One write, so that it stays whole among the processes' own lines.
   const auto line = "troupe launch: " + fmt::format(text, std::forward<Arguments>(arguments)...);
-  fmt::print(stderr, "{}\n", line);
+  print_error("{}\n", line);
 }
 
 /// The signals a launcher passes on, as a descriptor; blocked in every thread that starts later.

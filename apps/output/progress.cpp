@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "runtime/print.h"
+
 namespace troupe {
 namespace {
 
@@ -120,14 +122,14 @@ bool Progress::is_due(Clock::time_point now) const {
 void Progress::epoch(const EpochReport& report) {
   counting_.reset();
   erase_bar();
-  fmt::print(out_, "{}{}{}\n", style_.color ? bold : "", epoch_line(report),
-             style_.color ? plain : "");
+  print_to(out_, "{}{}{}\n", style_.color ? bold : "", epoch_line(report),
+           style_.color ? plain : "");
   std::fflush(out_);
 }
 
 void Progress::note(const std::string& line) {
   erase_bar();
-  fmt::print(out_, "{}\n", line);
+  print_to(out_, "{}\n", line);
   std::fflush(out_);
 }
 
@@ -139,18 +141,18 @@ void Progress::finish() {
 void Progress::draw(Clock::time_point now) {
   const auto to_go = time_to_go(now) + testing_to_go(now);
   if (style_.terminal)
-    fmt::print(out_, "{}{}", clear_line, progress_bar(last_, to_go, style_.width, counting_));
+    print_to(out_, "{}{}", clear_line, progress_bar(last_, to_go, style_.width, counting_));
   else
-    fmt::print(out_, "step {}/{}  epoch {}/{}  {}  {} to go\n", last_.step, last_.steps_total,
-               last_.epoch, last_.epochs_total,
-               counting_ ? testing_text(*counting_) : numbers(last_), duration_text(to_go));
+    print_to(out_, "step {}/{}  epoch {}/{}  {}  {} to go\n", last_.step, last_.steps_total,
+             last_.epoch, last_.epochs_total, counting_ ? testing_text(*counting_) : numbers(last_),
+             duration_text(to_go));
   std::fflush(out_);
   last_shown_ = now;
   bar_shown_ = style_.terminal;
 }
 
 void Progress::erase_bar() {
-  if (bar_shown_) fmt::print(out_, "{}", clear_line);
+  if (bar_shown_) print_to(out_, "{}", clear_line);
   bar_shown_ = false;
 }
 

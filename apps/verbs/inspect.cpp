@@ -15,6 +15,7 @@
 #include "runtime/file/digest.h"
 #include "runtime/file/idx.h"
 #include "runtime/file/safetensors.h"
+#include "runtime/print.h"
 
 namespace troupe {
 namespace {
@@ -60,7 +61,7 @@ void print_table(const std::vector<Row>& rows) {
 void inspect_checkpoint(const std::filesystem::path& path) {
   const CheckpointChoice choice = newest_whole_checkpoint(path);
   for (const auto& reason : choice.skipped)
-    fmt::print(stderr, "troupe: warning: passed over {}\n", reason);
+    print_error("troupe: warning: passed over {}\n", reason);
   const Checkpoint checkpoint = open_checkpoint(choice.folder);
   checkpoint.verify();
   const Manifest& manifest = checkpoint.manifest();

@@ -21,6 +21,7 @@
 #include "apps/options_table.h"
 #include "apps/verbs.h"
 #include "runtime/error.h"
+#include "runtime/print.h"
 
 namespace troupe {
 namespace {
@@ -180,16 +181,16 @@ int jobscript(const JobscriptArguments& arguments, const std::string& command_li
   const fs::path folder = arguments.output.value_or(".");
   for (const DefinitionFile& file : definitions) {
     write(folder / file.name, file.content, arguments.force);
-    fmt::print(stderr, "wrote {}\n", (folder / file.name).string());
+    print_error("wrote {}\n", (folder / file.name).string());
   }
-  for (const std::string& note : plan.notes) fmt::print(stderr, "note: {}\n", note);
+  for (const std::string& note : plan.notes) print_error("note: {}\n", note);
   if (!arguments.output) {
     fmt::print("{}", script);
     return exit_done;
   }
   const fs::path file = folder / (request.name + ".sh");
   write(file, script, arguments.force);
-  fmt::print(stderr, "wrote {0}; submit it with: sbatch {0}\n", file.string());
+  print_error("wrote {0}; submit it with: sbatch {0}\n", file.string());
   return exit_done;
 }
 

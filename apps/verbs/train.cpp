@@ -31,6 +31,7 @@
 #include "apps/world_run.h"
 #include "runtime/error.h"
 #include "runtime/file/checkpoint_folder.h"
+#include "runtime/print.h"
 #include "runtime/world/error_file.h"
 
 namespace troupe {
@@ -74,9 +75,9 @@ Resumption find_resumption(const TrainArguments& arguments) {
   const bool any = folder && std::filesystem::exists(*folder / "checkpoints") &&
                    !list_checkpoints(*folder / "checkpoints").empty();
   if (!any) {
-    fmt::print("no checkpoint to go on from in {}: beginning at step 0{}\n",
-               arguments.output ? arguments.output->string() : "outputs/",
-               arguments.output ? "" : " (a run with -o DIR is gone on with by -o DIR as well)");
+    print_out("no checkpoint to go on from in {}: beginning at step 0{}\n",
+              arguments.output ? arguments.output->string() : "outputs/",
+              arguments.output ? "" : " (a run with -o DIR is gone on with by -o DIR as well)");
     return {{}, arguments.output};
   }
   return {read_starting_point(*folder), folder};
@@ -98,11 +99,11 @@ void check_no_later_checkpoints(const std::filesystem::path& folder, std::uint32
 void tell_heading(const Options& options, const PipelineOptions& pipeline,
                   const OutputFolder& folder, const StartingPoint& start,
                   const Timeline& timeline) {
-  fmt::print("{}\n", run_heading(options, pipeline));
-  fmt::print("output in {}\n", folder.path().string());
+  print_out("{}\n", run_heading(options, pipeline));
+  print_out("output in {}\n", folder.path().string());
   if (!start.checkpoint.empty())
-    fmt::print("going on from {} at step {} of {}\n", start.checkpoint.string(), start.steps,
-               timeline.steps);
+    print_out("going on from {} at step {} of {}\n", start.checkpoint.string(), start.steps,
+              timeline.steps);
 }
 
 void record_begin(RunLog& log, const std::string& command_line, const StartingPoint& start,
@@ -125,7 +126,7 @@ bool is_evaluation_due(const Resumption& resumption, const Timeline& timeline) {
 // Marks the first step for whoever measures how long a process takes to reach it.
 void note_first_step(const StepSeen& seen, std::uint32_t first) {
   if (seen.step != first + 1 || !std::getenv("TROUPE_EXIT_AFTER_FIRST_STEP")) return;
-  fmt::print(stderr, "first step made\n");
+  print_error("first step made\n");
   std::_Exit(exit_done);
 }
 
@@ -148,21 +149,21 @@ int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
   if (options.trace) {
     if (const Status written = write_trace(folder.trace(), report); !written) throw written.error();
   }
-  fmt::print("\n{}\n", time_split_table(report));
+  print_out("\n{}\n", time_split_table(report));
   if (const std::string judged = verdict(report, shape); !judged.empty())
-    fmt::print("{}\n\n", judged);
+    print_out("{}\n\n", judged);
   if (log.checkpoint_error()) throw *log.checkpoint_error();
   const double seconds = std::chrono::duration<double>(report.wall).count();
   if (report.stopped) {
     log.record(
         fmt::format("ended: stopped on request after step {}, {:.1f} s", report.steps, seconds));
-    fmt::print("stopped after step {}; go on with the same command and --restart {}\n",
-               report.steps, folder.path().string());
+    print_out("stopped after step {}; go on with the same command and --restart {}\n", report.steps,
+              folder.path().string());
     return exit_stopped;
   }
   log.record(fmt::format("ended: done, {} steps, {:.1f} s", report.steps, seconds));
-  fmt::print("checkpoint in {}\n", (folder.checkpoints() / checkpoint_name(report.steps)).string());
-  if (const auto evaluation = log.last_evaluation()) fmt::print("{}\n", accuracy_line(*evaluation));
+  print_out("checkpoint in {}\n", (folder.checkpoints() / checkpoint_name(report.steps)).string());
+  if (const auto evaluation = log.last_evaluation()) print_out("{}\n", accuracy_line(*evaluation));
   return exit_done;
 }
 
@@ -176,7 +177,7 @@ int evaluate_only(const Options& options, const StartingPoint& start, RunLog& lo
                   .count = counted.count});
   log.finish();
   log.record("ended: done, the test set was all that was left");
-  fmt::print("{}\n", accuracy_line(counted));
+  print_out("{}\n", accuracy_line(counted));
   return exit_done;
 }
 
@@ -266,13 +267,13 @@ int lead(const TrainCommand& command,
   });
   const StartingPoint& start = resumption.start;
   if (!folder) {
-    fmt::print("nothing left to train: {} has {} of {} steps\n", start.checkpoint.string(),
-               start.steps, timeline.steps);
+    print_out("nothing left to train: {} has {} of {} steps\n", start.checkpoint.string(),
+              start.steps, timeline.steps);
     return exit_done;
   }
   folder->write_options(resolved_yaml(options));
   tell_heading(options, *pipeline, *folder, start, timeline);
-  if (command.world) fmt::print("{}\n", command.world->heading());
+  if (command.world) print_out("{}\n", command.world->heading());
 
   RunLog log(options, *folder, timeline, learning_rate_options(*pipeline));
   record_begin(log, command.command_line, start, timeline);

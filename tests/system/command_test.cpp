@@ -13,6 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::MatchesRegex;
@@ -97,6 +98,51 @@ TEST_F(Command, PrintsWhatAFileResolvesTo) {
   EXPECT_EQ(resolved.exit_code, 0);
   EXPECT_THAT(resolved.out, AllOf(HasSubstr("seed: 9\n"), HasSubstr("  epochs: 3\n")));
   EXPECT_EQ(troupe_command({"options", file("again.yaml", resolved.out)}).out, resolved.out);
+}
+
+/// The command with what a shell makes of `redirections`, which follow its words.
+Outcome redirected(const std::string& words, const std::string& redirections) {
+  return run_process({"/bin/sh", "-c", "exec " TROUPE_BINARY " " + words + " " + redirections});
+}
+
+TEST_F(Command, KeepsItsExitCodesWhereStandardErrorCannotBeWritten) {
+  const std::string recipe = TROUPE_SOURCE_DIR "/recipes/demo.yaml ";
+  for (const char* error : {"2>/dev/full", "2>&-"}) {
+    SCOPED_TRACE(error);
+    EXPECT_EQ(redirected("optoins", error).exit_code, 2);
+    EXPECT_EQ(redirected("train " + recipe + "-r train.lr=fast", error).exit_code, 2);
+    EXPECT_EQ(redirected("inspect /dev/null", error).exit_code, 1);
+    EXPECT_EQ(redirected("launch --nproc-per-node 1 /bin/false", error).exit_code, 1);
+    EXPECT_EQ(redirected("options", error).exit_code, 0);
+  }
+}
+
+TEST_F(Command, TellsThatStandardOutputCannotBeWritten) {
+  for (const char* words : {"", "--help", "--version", "options", "options --markdown"})
+    for (const char* out : {">/dev/full", ">&-"}) {
+      SCOPED_TRACE(std::string(words) + out);
+      const Outcome outcome = redirected(words, out);
+      EXPECT_EQ(outcome.exit_code, 1);
+      EXPECT_THAT(outcome.error, HasSubstr("standard output could not be written"));
+    }
+}
+
+TEST_F(Command, TrainsWithoutAnythingToWriteTo) {
+  const std::string path = file("o.yaml",
+                                "model: {name: mlp, widths: [8]}\n"
+                                "data: {name: synthetic, shape: [1, 4, 4], count: 640}\n");
+  const auto train = [&](const std::string& name, const char* streams) {
+    return redirected("train " + path + " -o " + (root_ / name).string(), streams).exit_code;
+  };
+  EXPECT_EQ(train("closed", ">&- 2>&- <&-"), 0);
+  EXPECT_EQ(train("full", ">/dev/full 2>/dev/full"), 0);
+  for (const char* name : {"closed", "full"}) {
+    std::ifstream csv(root_ / name / "train.csv");
+    int rows = 0;
+    for (std::string line; std::getline(csv, line); ++rows)
+      EXPECT_THAT(line, ContainsRegex("^(step|,,nats|[0-9]+),"));
+    EXPECT_EQ(rows, 2 + 10);
+  }
 }
 
 TEST_F(Command, ReadsEveryShippedRecipe) {
