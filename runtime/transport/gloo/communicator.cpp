@@ -82,8 +82,11 @@ GlooCommunicator::GlooCommunicator(int rank, int size, std::unique_ptr<Mesh> mes
 
 GlooCommunicator::~GlooCommunicator() {
   if (!ended())
-    for (int peer = 0; peer < size(); ++peer)
-      if (peer != rank()) say_last(peer, message_of(ControlMessage::Kind::goodbye), for_a_goodbye);
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer == rank()) continue;
+      pay(at(peer));
+      say_last(peer, message_of(ControlMessage::Kind::goodbye), for_a_goodbye);
+    }
   close();
   for (const auto& peer : peers_) {
     if (!peer) continue;
@@ -104,6 +107,12 @@ void GlooCommunicator::say(Peer& peer, int rank, const ControlMessage& message) 
   } catch (const std::exception&) {
     // The connection is gone: the peer's listener finds that out and says so.
   }
+}
+
+/// Waits until what was delivered has been answered for.
+void GlooCommunicator::pay(Peer& peer) {
+  std::unique_lock lock(peer.mutex);
+  peer.paid.wait(lock, [&] { return peer.owed == 0; });
 }
 
 void GlooCommunicator::tell(int rank, const ControlMessage& message) {
@@ -182,15 +191,16 @@ void GlooCommunicator::start_receive(int from, std::uint64_t tag, const TensorMe
 }
 
 void GlooCommunicator::accept(int from, GlooArrival offer, Receiving receiving) {
-  if (offer.small.defined()) {
-    ControlMessage done = message_of(ControlMessage::Kind::done);
-    done.id = offer.id;
-    tell(from, done);  // first: who waits for the tensor may end this communicator
-    receiving.receive->deliver(std::move(offer.small));
-    return;
-  }
   receiving.id = offer.id;
   Peer& peer = at(from);
+  if (offer.small.defined()) {
+    receiving.tensor = std::move(offer.small);
+    {
+      const std::lock_guard lock(peer.mutex);
+      ++peer.owed;
+    }
+    return deliver(from, std::move(receiving));
+  }
   std::optional<Error> error;
   const ReceivePtr receive = receiving.receive;
   {

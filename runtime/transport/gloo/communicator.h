@@ -92,6 +92,8 @@ class GlooCommunicator final : public Endpoint {
     std::atomic<std::uint64_t> heard = 0;
     std::deque<Receiving> receiving;  ///< in the order in which they met their offers
     std::condition_variable met;
+    int owed = 0;  ///< tensors that are delivered before the sender is told so
+    std::condition_variable paid;
     std::mutex posting;  ///< so that buffers are posted in the order of receives
     std::optional<Error> left;
     std::array<Heard, 8> messages;  ///< what is heard next, in turns
@@ -107,6 +109,7 @@ class GlooCommunicator final : public Endpoint {
   void warn(int peer, const Error& error) override;
 
   void say(Peer& peer, int rank, const ControlMessage& message);  ///< its mutex is held
+  void pay(Peer& peer);
   void tell(int rank, const ControlMessage& message);
   void listen(int rank);
   void await_message(int rank, std::size_t turn);
@@ -114,6 +117,7 @@ class GlooCommunicator final : public Endpoint {
   void forget_seen(Peer& peer, std::uint64_t seen);
   void end_send(Peer& peer, std::uint64_t id);
   void collect(int rank);
+  void deliver(int rank, Receiving came);
   void leave(int rank);
   void lose(int rank, const std::exception& error);
   void say_last(int rank, const ControlMessage& message, std::chrono::milliseconds patience);

@@ -63,12 +63,12 @@ void GlooCommunicator::listen(int rank) {
       if (!heard.gone.empty()) throw std::runtime_error(heard.gone);
       mesh_->await_receive(*heard.buffer);
       const ControlMessage message = heard.content;
-      await_message(rank, turn);
       const bool first = peer.heard++ == 0;
       const bool hello = message.kind == ControlMessage::Kind::hello;
       if (first != hello || (hello && text_of(message) != mesh_->token()))
         throw std::runtime_error("a stranger took its place");
       if (!hear(rank, message)) return;
+      await_message(rank, turn);  // last, as it takes a system call
     }
   } catch (const Error& error) {
     fail(rank, error);
@@ -158,15 +158,31 @@ void GlooCommunicator::collect(int rank) {
     lock.lock();
     Receiving came = std::move(peer.receiving.front());
     peer.receiving.pop_front();
-    ControlMessage done;
-    done.kind = ControlMessage::Kind::done;
-    done.id = came.id;
-    say(peer, rank, done);  // first: who waits for the tensor may end this communicator
+    ++peer.owed;
     lock.unlock();
-    came.receive->deliver(std::move(came.tensor));
-    came = {};
+    deliver(rank, std::move(came));
     lock.lock();
   }
+}
+
+/// The receiver first: it waits. Who waited may end this communicator, which waits for `owed`.
+void GlooCommunicator::deliver(int rank, Receiving came) {
+  ControlMessage done;
+  done.kind = ControlMessage::Kind::done;
+  done.id = came.id;
+  struct Payment {  // also where a callback of the receive throws
+    GlooCommunicator& owner;
+    const int rank;
+    const ControlMessage& done;
+    ~Payment() {
+      Peer& peer = owner.at(rank);
+      const std::lock_guard lock(peer.mutex);
+      owner.say(peer, rank, done);
+      if (--peer.owed == 0) peer.paid.notify_all();
+    }
+  } payment{*this, rank, done};
+  came.receive->deliver(std::move(came.tensor));
+  came = {};
 }
 
 void GlooCommunicator::leave(int rank) {
