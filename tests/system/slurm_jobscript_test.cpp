@@ -175,6 +175,43 @@ TEST_F(SlurmJobscript, OnTwoNodesEndsWithTheWeightsOfATrainingThatNothingInterru
   EXPECT_NE(digest(output), "");
 }
 
+/// Slurm itself sends the signal, 30 to 60 seconds after the start.
+TEST_F(SlurmJobscript, SavesAndQueuesAgainBeforeItsTimeLimit) {
+  write_profile();
+  const auto write_options = [&](int steps) {
+    file("options.yaml",
+         "model: {name: mlp, widths: [64, 64]}\ndata: {name: synthetic, count: 6400}\n"
+         "train: {epochs: 100000, micro_batches: 2, evaluate: false, steps: " +
+             std::to_string(steps) + "}\nparallel: {pipeline: 2}\ncheckpoint: {keep: 2}\n");
+  };
+  write_options(10'000'000);  // more than two minutes are enough for
+  ASSERT_EQ(jobscript({"--cluster", "./mine.yaml", "--nodes", "2", "--time", "2m", "--program",
+                       TROUPE_BINARY, "-o", ".", "options.yaml"})
+                .exit_code,
+            0);
+  EXPECT_THAT(content("options.sh"), HasSubstr("#SBATCH --signal=USR1@60"));
+  const std::string folder = slurm_->folder();
+  const std::string job = slurm_->submit("options.sh", folder);
+  const auto log = [&] { return content("options-" + job + ".out"); };
+  std::smatch stopped;
+  const std::regex stop("stopped after step ([0-9]+)");
+  for (std::string text; !std::regex_search(text, stopped, stop); text = log()) {
+    ASSERT_NE(slurm_->state(job), "TIMEOUT") << content("options-" + job + ".err");
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  }
+  write_options(std::stoi(stopped[1].str()) + 100);  // a requeued job is back after some seconds
+  EXPECT_EQ(slurm_->wait_for_end(job), "COMPLETED") << content("options-" + job + ".err");
+  EXPECT_THAT(log(), HasSubstr("going on from"));
+  const Outcome whole =
+      run_process({TROUPE_BINARY, "train", "options.yaml", "-o", "whole"}, folder);
+  ASSERT_EQ(whole.exit_code, 0) << whole.error;
+  const auto digest = [&](const std::string& name) {
+    return run_process({TROUPE_BINARY, "inspect", "--digest", name}, folder).out;
+  };
+  EXPECT_EQ(digest("outputs/options-" + job), digest("whole"));
+  EXPECT_NE(digest("whole"), "");
+}
+
 TEST_F(SlurmJobscript, StaysAwayWhenItIsCancelled) {
   const std::string job = submit_stoppable();
   ASSERT_TRUE(wait_for_lines("runs", 2)) << slurm_->state(job);
