@@ -3,7 +3,7 @@
 // the headers below are the reference, each for its own subject.
 
 // The actors of a training graph, in the order in which a micro-batch meets them.
-#include "actors/checkpoint_files.h"   // checkpoint_to
+#include "actors/checkpoint_files.h"   // from snapshots to files
 #include "actors/checkpoint_writer.h"  // writes snapshots while training goes on
 #include "actors/data/dataset.h"       // labelled images in memory
 #include "actors/loader.h"             // sends micro-batches
@@ -11,6 +11,7 @@
 #include "actors/memory_bound.h"       // what a pipeline can occupy
 #include "actors/messages.h"           // every message
 #include "actors/monitor.h"            // losses of steps, counts of test sets
+#include "actors/options_text.h"       // what checkpoints say of model and data
 #include "actors/pipeline.h"           // build_pipeline: all of them, wired
 #include "actors/reducer.h"            // sums gradients in a fixed tree
 #include "actors/schedule.h"           // GPipe, 1F1B

@@ -34,23 +34,4 @@ Result<std::vector<ShardInfo>> write_snapshot_shards(const std::filesystem::path
   return write_shards(folder, step, contents(snapshots));
 }
 
-CheckpointWriterOptions checkpoint_to(const std::filesystem::path& folder, std::size_t stages,
-                                      std::size_t keep) {
-  return {.stages = stages,
-          .write = [folder, keep](std::uint32_t step, const std::vector<Snapshot>& snapshots,
-                                  const std::vector<ShardInfo>& elsewhere) -> Status {
-            Manifest manifest;
-            manifest.step = step;
-            const auto written =
-                write_snapshots(folder, std::move(manifest), snapshots, keep, elsewhere);
-            if (!written) return written.error();
-            return success();
-          },
-          .write_shards =
-              [folder](std::uint32_t step, const std::vector<Snapshot>& snapshots) {
-                return write_snapshot_shards(folder, step, snapshots);
-              },
-          .on_checkpoint = {}};
-}
-
 }  // namespace troupe

@@ -23,10 +23,4 @@ Result<std::vector<ShardInfo>> write_snapshot_shards(const std::filesystem::path
                                                      std::int64_t step,
                                                      const std::vector<Snapshot>& snapshots);
 
-/// A writer that puts the checkpoints of a pipeline of `stages` into `folder`.
-///
-///     auto writer = graph.add<CheckpointWriter>("writer", checkpoint_to("checkpoints", 2));
-CheckpointWriterOptions checkpoint_to(const std::filesystem::path& folder, std::size_t stages,
-                                      std::size_t keep = 3);
-
 }  // namespace troupe

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "actors/checkpoint_files.h"
+
 namespace troupe {
 
 CheckpointWriter::CheckpointWriter(CheckpointWriterOptions options)
@@ -54,8 +56,20 @@ CheckpointSeen CheckpointWriter::write(const Job& job) const {
               std::chrono::steady_clock::now() - begin};
     elsewhere.insert(elsewhere.end(), held->shards.begin(), held->shards.end());
   }
-  Status status = attempt([&] { return options_.write(job.step, snapshots, elsewhere); });
+  Status status = attempt([&] { return write(job.step, snapshots, elsewhere); });
   return {job.step, std::move(status), std::chrono::steady_clock::now() - begin};
+}
+
+Status CheckpointWriter::write(std::uint32_t step, const std::vector<Snapshot>& snapshots,
+                               const std::vector<ShardInfo>& elsewhere) const {
+  if (options_.write) return options_.write(step, snapshots, elsewhere);
+  Manifest manifest;
+  manifest.step = step;
+  manifest.options = options_.options;
+  const auto made =
+      write_snapshots(options_.folder, std::move(manifest), snapshots, options_.keep, elsewhere);
+  if (!made) return made.error();
+  return success();
 }
 
 void CheckpointWriter::written(const Job& job, const CheckpointSeen& seen) {

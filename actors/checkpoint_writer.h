@@ -1,9 +1,11 @@
 #pragma once
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "actors/messages.h"
@@ -20,14 +22,18 @@ struct CheckpointSeen {
 };
 
 struct CheckpointWriterOptions {
-  std::size_t stages = 1;     ///< of this process: snapshots that make a checkpoint
-  std::size_t others = 0;     ///< processes with a ShardWriter
-  bool in_background = true;  ///< write on a thread of its own; else within an action
-  /// Writes one; called with the snapshots by stage, and what shard writers have written.
+  std::size_t stages = 1;        ///< of this process: snapshots that make a checkpoint
+  std::size_t others = 0;        ///< processes with a ShardWriter
+  bool in_background = true;     ///< write on a thread of its own; else within an action
+  std::filesystem::path folder;  ///< that checkpoints are written to, as write_snapshots does
+  std::size_t keep = 3;          ///< newest ones kept there; 0: all
+  std::string options;           ///< for the manifest (options_text); build_pipeline knows them
+  /// Writes one, in place of write_snapshots; called with the snapshots by stage, and what shard
+  /// writers have written.
   std::function<Status(std::uint32_t step, const std::vector<Snapshot>&,
                        const std::vector<ShardInfo>& elsewhere)>
       write;
-  /// What shard writers of other processes do.
+  /// What shard writers of other processes do, in place of write_snapshot_shards.
   std::function<Result<std::vector<ShardInfo>>(std::uint32_t step, const std::vector<Snapshot>&)>
       write_shards;
   /// Called on an actor thread after each; must not block.
@@ -38,6 +44,8 @@ struct CheckpointWriterOptions {
 /// are the committed states themselves: nothing is copied, nothing waits. While it is writing,
 /// commits ask for no other snapshot. Stages of other processes are written there (ShardWriter);
 /// the checkpoint is published when all are.
+///
+///     auto writer = graph.add<CheckpointWriter>("writer", {.stages = 2, .folder = "checkpoints"});
 class CheckpointWriter final : public Actor {
  public:
   using Options = CheckpointWriterOptions;
@@ -62,6 +70,8 @@ class CheckpointWriter final : public Actor {
   };
   void start(std::shared_ptr<Job> job);
   CheckpointSeen write(const Job& job) const;
+  Status write(std::uint32_t step, const std::vector<Snapshot>& snapshots,
+               const std::vector<ShardInfo>& elsewhere) const;
   void finish_if_done();
   void written(const Job& job, const CheckpointSeen& seen);
 

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "actors/loss.h"
+#include "actors/options_text.h"
 #include "actors/pipeline_bytes.h"
 #include "actors/reducer.h"
 #include "actors/shard_writer.h"
@@ -172,6 +173,7 @@ void add_writers(Graph& graph, const PipelineOptions& options, Common& common) {
   for (const auto& [process, count] : stages) {
     CheckpointWriterOptions writer = *options.writer;
     writer.stages = count;
+    if (writer.options.empty()) writer.options = options_text(options);
     writer.others = stages.size() - 1;
     if (process == 0) {
       common.writer = graph.add<CheckpointWriter>("writer", std::move(writer));

@@ -56,7 +56,7 @@ struct PipelineOptions {
   std::function<void(const StepSeen&)> on_step;  ///< all three as in MonitorOptions
   std::function<void(const CountingSeen&)> on_counting;
   std::function<void(const EvaluationSeen&)> on_evaluation;
-  std::optional<CheckpointWriterOptions> writer;  ///< its `stages` is set
+  std::optional<CheckpointWriterOptions> writer;  ///< `stages` and `options` are set
   std::vector<BlockProfile> profile;              ///< for the sizes of slots; empty: not known
   /// Puts something around a stage's arithmetic, to time, slow or check it; empty: nothing.
   std::function<ProgramFactory(std::size_t stage, ProgramFactory)> around;

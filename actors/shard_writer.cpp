@@ -1,5 +1,7 @@
 #include "actors/shard_writer.h"
 
+#include "actors/checkpoint_files.h"
+
 namespace troupe {
 
 ActionLabel ShardWriter::act() {
@@ -31,7 +33,9 @@ WrittenShards ShardWriter::write(const Job& job) const {
   std::vector<Snapshot> snapshots;
   for (const auto& held : job.snapshots) snapshots.push_back(*held);
   try {
-    auto shards = options_.write_shards(job.key.step + 1, snapshots);
+    const std::uint32_t step = job.key.step + 1;
+    auto shards = options_.write_shards ? options_.write_shards(step, snapshots)
+                                        : write_snapshot_shards(options_.folder, step, snapshots);
     if (shards) return {std::move(shards.value()), {}};
     return {{}, shards.error().what()};
   } catch (const std::exception& error) {

@@ -7,7 +7,8 @@
 
 namespace troupe {
 
-const std::string& Dataset::name() const { return content_->name; }
+const DatasetOptions& Dataset::options() const { return content_->options; }
+const std::string& Dataset::name() const { return content_->options.name; }
 std::int64_t Dataset::classes() const { return content_->classes; }
 const Shape& Dataset::sample_shape() const { return content_->sample_shape; }
 std::int64_t Dataset::count(Split split) const { return content_->part(split).labels.dim(0); }

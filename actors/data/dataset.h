@@ -34,7 +34,8 @@ class Dataset {
   struct Content;
   explicit Dataset(std::shared_ptr<const Content> content) : content_(std::move(content)) {}
 
-  const std::string& name() const;  ///< as in DatasetOptions; for messages
+  const DatasetOptions& options() const;  ///< that it was opened with
+  const std::string& name() const;        ///< as in DatasetOptions; for messages
   std::int64_t classes() const;
   const Shape& sample_shape() const;  ///< [C, H, W]
   std::int64_t count(Split split) const;

@@ -13,7 +13,7 @@ struct Dataset::Content {
     Tensor labels;                      // i64 [N]
     std::shared_future<Tensor> images;  // u8 [N, C, H, W]
   };
-  std::string name;
+  DatasetOptions options;  // that it was opened with
   std::int64_t classes = 0;
   Shape sample_shape;
   Part train;

@@ -96,7 +96,7 @@ Dataset detail::open_idx_folder(const DatasetOptions& options) {
                     shape[1], shape[2], test.images.shape[1], test.images.shape[2]),
         "take all four files from the same data set");
   auto content = std::make_shared<Dataset::Content>();
-  content->name = options.name;
+  content->options = options;
   content->classes = fashion_classes;
   content->sample_shape = Shape{1, shape[1], shape[2]};
   content->train = read_part(train, options.limit, std::launch::async);

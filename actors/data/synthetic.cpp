@@ -95,7 +95,7 @@ Dataset detail::make_synthetic(const DatasetOptions& options) {
   const std::int64_t test =
       limited(std::max<std::int64_t>(1, options.count / 6), options.test_limit);
   auto content = std::make_shared<Dataset::Content>();
-  content->name = options.name;
+  content->options = options;
   content->classes = options.classes;
   content->sample_shape = options.shape;
   content->train = make_part(options, train, std::launch::async, "synthetic.train");

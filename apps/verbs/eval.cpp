@@ -1,5 +1,6 @@
 // troupe eval: counts the test set with the weights of a checkpoint or a safetensors file.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 #include <memory>
@@ -26,9 +27,12 @@ struct EvalArguments {
 Options options_for(const EvalArguments& arguments, const WeightsFile& weights) {
   if (!arguments.options.empty()) return load_options(arguments.options, arguments.overrides);
   if (weights.options.empty())
-    throw Error(ErrorCode::usage,
-                fmt::format("{} holds weights without options", weights.path.string()),
-                "name the options file with --options FILE");
+    throw Error(
+        ErrorCode::usage,
+        fmt::format("{} holds weights without options: model and normalisation are not known",
+                    weights.path.string()),
+        "name an options file with --options FILE; where a program of your own trained them with "
+        "the library's defaults, add -r 'data.mean=[0]' -r 'data.std=[1]'");
   // The run's own starting point may be gone by now, and does not matter any more.
   std::vector<std::string> overrides = {"model.weights="};
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
@@ -37,9 +41,10 @@ Options options_for(const EvalArguments& arguments, const WeightsFile& weights) 
 
 int evaluate(const EvalArguments& arguments) {
   const WeightsFile weights = read_weights(arguments.checkpoint);
-  const EvaluationReport report =
-      count_test_set(options_for(arguments, weights), weights.tensors, weights.step);
-  fmt::print("{}\ntest loss {:.9g}\n{}\n", weights.path.string(), report.loss,
+  const Options options = options_for(arguments, weights);
+  const EvaluationReport report = count_test_set(options, weights.tensors, weights.step);
+  fmt::print("{}\nnormalised with mean {}, std {}\ntest loss {:.9g}\n{}\n", weights.path.string(),
+             fmt::join(options.data.mean, ", "), fmt::join(options.data.std, ", "), report.loss,
              accuracy_line(report));
   return exit_done;
 }

@@ -72,12 +72,14 @@ void measure(const std::filesystem::path& folder, std::uint32_t count, int threa
   const std::uint32_t steps = every * (count + 1);
   std::vector<double> complete, plain_steps, saving_steps;
   PipelineOptions options = big_model(steps);
-  options.writer = checkpoint_to(folder, 1, 0);
-  options.writer->write = [&, write = options.writer->write](
-                              std::uint32_t step, const std::vector<Snapshot>& snapshots,
+  options.writer = CheckpointWriterOptions{};
+  options.writer->write = [&](std::uint32_t step, const std::vector<Snapshot>& snapshots,
                               const std::vector<ShardInfo>& elsewhere) {
     const auto begin = std::chrono::steady_clock::now();
-    if (const Status status = write(step, snapshots, elsewhere); !status) throw status.error();
+    Manifest manifest;
+    manifest.step = step;
+    const auto made = write_snapshots(folder, std::move(manifest), snapshots, 0, elsewhere);
+    if (!made) throw made.error();
     complete.push_back(milliseconds(std::chrono::steady_clock::now() - begin));
     return prune_checkpoints(folder, 1);  // the new one is whole by now: not a part of its time
   };

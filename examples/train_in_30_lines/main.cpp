@@ -8,19 +8,21 @@ RunReport train() {
   const SamplerOptions batches{.samples = data.count(Split::train), .micro_batches = 4};
   const Timeline timeline = timeline_of(batches, 2);  // two epochs of 20 steps of 64 samples
   const ModelOptions model{.name = "wide_resnet", .widths = {8, 8, 16, 32}};
+  const LearningRateOptions rate{.lr = 0.05};
   const auto front_program = network_program({.model = model, .last = 4});
   const auto back_program = network_program({.model = model, .first = 4});
 
   Graph graph;
   const auto loader =
       graph.add<Loader>("loader", {.dataset = data, .sampler = batches, .timeline = timeline});
-  const auto front =
-      graph.add<Stage>("front", {.program = front_program, .schedule = {.credits = 2}});
-  const auto back = graph.add<Stage>("back", {.program = back_program, .stage = 1});
+  const auto front = graph.add<Stage>(
+      "front", {.program = front_program, .schedule = {.credits = 2}, .rate = rate});
+  const auto back = graph.add<Stage>("back", {.program = back_program, .stage = 1, .rate = rate});
   const auto loss = graph.add<Loss>("loss");
   const auto monitor =
       graph.add<Monitor>("monitor", print_steps(timeline, data.count(Split::test)));
-  const auto writer = graph.add<CheckpointWriter>("writer", checkpoint_to("checkpoints", 2));
+  const auto writer = graph.add<CheckpointWriter>(
+      "writer", {.stages = 2, .folder = "checkpoints", .options = options_text(model, data)});
 
   graph.connect(loader, &Loader::images, front, &Stage::input, {.slots = 4});
   graph.connect(loader, &Loader::targets, loss, &Loss::targets, {.slots = 4});

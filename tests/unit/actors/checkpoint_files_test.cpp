@@ -5,6 +5,10 @@
 #include <filesystem>
 #include <memory>
 
+#include "training_run.h"
+#include "runtime/file/checkpoint_folder.h"
+#include "runtime/flow/run.h"
+
 namespace troupe {
 namespace {
 
@@ -20,15 +24,19 @@ class CheckpointFiles : public ::testing::Test {
     return {stage, std::move(state), std::make_shared<const StateSpec>(std::move(spec))};
   }
 
+  Result<std::filesystem::path> write(std::int64_t step, const std::vector<Snapshot>& snapshots) {
+    Manifest manifest;
+    manifest.step = step;
+    return write_snapshots(folder_, std::move(manifest), snapshots, 2);
+  }
+
   std::filesystem::path folder_ =
       std::filesystem::temp_directory_path() /
       (std::string("troupe_") + ::testing::UnitTest::GetInstance()->current_test_info()->name());
 };
 
 TEST_F(CheckpointFiles, HoldTheTensorsOfEveryStage) {
-  const auto writer = checkpoint_to(folder_, 2);
-  EXPECT_EQ(writer.stages, 2u);
-  ASSERT_TRUE(writer.write(7, {snapshot(0, "front.weight"), snapshot(1, "back.weight")}, {}));
+  ASSERT_TRUE(write(7, {snapshot(0, "front.weight"), snapshot(1, "back.weight")}));
   const Checkpoint checkpoint = open_checkpoint(folder_ / "step_00000007");
   EXPECT_EQ(checkpoint.manifest().step, 7);
   const auto tensors = load_tensors(checkpoint);
@@ -38,19 +46,33 @@ TEST_F(CheckpointFiles, HoldTheTensorsOfEveryStage) {
 }
 
 TEST_F(CheckpointFiles, KeepTheNewest) {
-  const auto writer = checkpoint_to(folder_, 1, 2);
-  for (std::uint32_t step : {1u, 2u, 3u})
-    ASSERT_TRUE(writer.write(step, {snapshot(0, "weight")}, {}));
+  for (const std::int64_t step : {1, 2, 3}) ASSERT_TRUE(write(step, {snapshot(0, "weight")}));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "step_00000001"));
   EXPECT_TRUE(std::filesystem::exists(folder_ / "step_00000002"));
   EXPECT_TRUE(std::filesystem::exists(folder_ / "step_00000003"));
 }
 
 TEST_F(CheckpointFiles, SayWhatTheFileSystemRefused) {
-  const Status status = checkpoint_to("/proc/nothing", 1).write(1, {snapshot(0, "weight")}, {});
-  ASSERT_FALSE(status);
-  EXPECT_NE(status.error().message().find("/proc/nothing"), std::string::npos)
-      << status.error().message();
+  folder_ = "/proc/nothing";
+  const auto made = write(1, {snapshot(0, "weight")});
+  ASSERT_FALSE(made);
+  EXPECT_NE(made.error().message().find("/proc/nothing"), std::string::npos)
+      << made.error().message();
+}
+
+TEST_F(CheckpointFiles, OfAPipelineSayHowItsSamplesWereNormalised) {
+  PipelineOptions pipeline = pipeline_of(testing::TrainingRun{});
+  pipeline.data.mean = {0.25};
+  pipeline.data.std = {0.5};
+  pipeline.writer = CheckpointWriterOptions{.folder = folder_};
+  const RunReport report =
+      run(build_pipeline(pipeline),
+          {.steps = {.count = timeline_of(pipeline).steps, .snapshot_at_end = true}});
+  const std::string options =
+      open_checkpoint(folder_ / checkpoint_name(report.steps)).manifest().options;
+  EXPECT_NE(options.find("mean: [0.25]"), std::string::npos) << options;
+  EXPECT_NE(options.find("std: [0.5]"), std::string::npos) << options;
+  EXPECT_NE(options.find("name: mnist_cnn"), std::string::npos) << options;
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ class ProcessesTest : public ::testing::Test {
                      std::vector<FaultOptions> faults = {}) {
     PipelineOptions pipeline = pipeline_of(training);
     pipeline.processes = processes;
-    pipeline.writer = checkpoint_to(folder_, 1);
+    pipeline.writer = CheckpointWriterOptions{.folder = folder_};
     const Graph graph = build_pipeline(pipeline);
     RunOptions options{.threads = 2,
                        .steps = {.count = timeline_of(pipeline).steps, .snapshot_at_end = true},

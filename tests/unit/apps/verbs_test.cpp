@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "actors/data/dataset.h"
+#include "actors/options_text.h"
 #include "apps/command.h"
 #include "apps/layer_options.h"
 #include "apps/load_options.h"
@@ -91,6 +92,22 @@ TEST_F(Verbs, EvalCountsEachTestSampleOnce) {
   EXPECT_LT(expected, data.count(Split::test));
 }
 
+TEST_F(Verbs, EvalOfAProgramsCheckpointNormalisesAsTheProgramDid) {
+  const std::string program =
+      options_text(model_options(options_), open_dataset(dataset_options(options_)));
+  Manifest manifest;
+  manifest.step = 8;
+  manifest.options = program;
+  write_checkpoint(root_ / "checkpoints", manifest,
+                   {{0, load_tensors(open_checkpoint(checkpoint_))}})
+      .value();
+  const Ran ran = run({"eval", root_.string()});
+  EXPECT_EQ(ran.code, exit_done) << ran.error;
+  EXPECT_THAT(ran.out, HasSubstr("normalised with mean 0, std 1\n"));
+  EXPECT_THAT(run({"eval", checkpoint_.string()}).out,
+              HasSubstr("normalised with mean 0.286, std 0.353\n"));
+}
+
 TEST_F(Verbs, ExportedWeightsHaveTheCheckpointsDigestAndAccuracy) {
   const std::string file = (root_ / "w.safetensors").string();
   EXPECT_EQ(run({"export", root_.string(), "-o", file}).code, exit_done);
@@ -112,7 +129,8 @@ TEST_F(Verbs, EvalOfBareWeightsAsksForOptions) {
   run({"export", root_.string(), "-o", file});
   const Ran ran = run({"eval", file});
   EXPECT_EQ(ran.code, exit_usage);
-  EXPECT_THAT(ran.error, HasSubstr("try: name the options file with --options FILE"));
+  EXPECT_THAT(ran.error, HasSubstr("try: name an options file with --options FILE"));
+  EXPECT_THAT(ran.error, HasSubstr("data.mean"));
 }
 
 TEST_F(Verbs, EvalRefusesWeightsOfAnotherModel) {
