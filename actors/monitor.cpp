@@ -32,12 +32,14 @@ MonitorOptions print_steps(const Timeline& timeline, std::int64_t test_count) {
               [](const StepSeen& seen) {
                 print_out("step {:3}  loss {:.4f}  accuracy {:.4f}\n", seen.step, seen.loss,
                           seen.accuracy);
+                std::fflush(stdout);
               },
           .on_evaluation =
               [](const EvaluationSeen& seen) {
                 print_out("test accuracy {:.4f} ({}/{})\n",
                           static_cast<double>(seen.correct) / static_cast<double>(seen.count),
                           seen.correct, seen.count);
+                std::fflush(stdout);
               }};
 }
 

@@ -43,6 +43,9 @@ struct EpochReport {
   std::int64_t epoch = 0;  ///< from 1
   std::int64_t epochs_total = 0;
   std::int64_t step = 0;  ///< the last of the epoch
+  /// Steps that this process trained, of those that an epoch has: fewer where it went on in the
+  /// middle of one, or the run ended there.
+  std::int64_t steps = 0, epoch_steps = 0;
   /// Of training, without evaluation; 0 where an earlier process trained the epoch.
   std::chrono::duration<double> time{};
   double loss = 0;
@@ -51,8 +54,9 @@ struct EpochReport {
   std::optional<EvaluationReport> evaluation;
 };
 
-/// "Epoch 1/2: Time=9.819s, Loss=1.6997, Accuracy=0.6386, Throughput=5084.2 img/s"; without time
-/// and throughput where they are not known.
+/// "Epoch 1/2: Time=9.819s, Loss=1.6997, Accuracy=0.6386, Throughput=5084.2 img/s (train)"; behind
+/// that whose figures they are ("test; train 1.5021, 0.6702"), and of how many steps where it is
+/// not the whole epoch. Without time and throughput where they are not known.
 std::string epoch_line(const EpochReport& report);
 
 /// "test accuracy 0.9131 (9131/10000)", the last line of a run.

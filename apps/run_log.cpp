@@ -42,6 +42,7 @@ void RunLog::step(const StepSeen& seen) {
     epoch_.loss += seen.loss * samples;
     epoch_.accuracy += seen.accuracy * samples;
     epoch_.samples += seen.samples;
+    ++epoch_.steps;
     progress_.step(last_step_, Progress::Clock::now());
     epoch_waits_ = timeline_.evaluates_after(seen.step - 1);
     // A row that waits for its test columns is written all the same: if the run ends before they
@@ -98,6 +99,8 @@ void RunLog::end_epoch(const EvaluationReport* evaluation) {
   EpochReport report{.epoch = last_step_.epoch,
                      .epochs_total = last_step_.epochs_total,
                      .step = last_step_.step,
+                     .steps = epoch_.steps,
+                     .epoch_steps = timeline_.steps_per_epoch,
                      .time = epoch_.time,
                      .loss = epoch_.loss / samples,
                      .accuracy = epoch_.accuracy / samples,

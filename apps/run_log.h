@@ -66,7 +66,7 @@ class RunLog {
   struct Epoch {
     std::chrono::duration<double> time{};
     double loss = 0, accuracy = 0;
-    std::int64_t samples = 0;
+    std::int64_t samples = 0, steps = 0;
   } epoch_;
   bool epoch_waits_ = false;  ///< the row and the line of an epoch's end, for its evaluation
   std::optional<EvaluationReport> last_evaluation_;

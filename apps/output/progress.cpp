@@ -24,9 +24,8 @@ bool is_set(const char* name) {
   return value != nullptr && *value != '\0';
 }
 
-std::string numbers(const StepReport& report, int rate_width = 0) {
-  return fmt::format("loss {:.4f}  accuracy {:.4f}  {:{}.0f} img/s", report.loss, report.accuracy,
-                     report.images_per_second, rate_width);
+std::string scores_text(const StepReport& report) {
+  return fmt::format("loss {:.4f}  accuracy {:.4f}", report.loss, report.accuracy);
 }
 
 std::string testing_text(const CountingReport& counting) {
@@ -66,18 +65,28 @@ std::string progress_bar(const StepReport& report, std::chrono::duration<double>
           ? std::clamp(static_cast<double>(report.step) / static_cast<double>(report.steps_total),
                        0.0, 1.0)
           : 0.0;
-  // One column stays free: a terminal wraps a line that fills it.
-  const auto room = static_cast<std::size_t>(std::max(width - 1, 0));
+  // A terminal wraps a line that fills it, and puts the ^C of whoever ends the run behind the bar.
+  constexpr int free_columns = 3;
+  const auto room = static_cast<std::size_t>(std::max(width - free_columns, 0));
   const std::string left = fmt::format("{:3.0f}% ", share * 100);
+  // As they stand, of one width while the numbers change, so that the bar stands still.
   const std::string parts[] = {
-      // Of one width while the numbers change, so that the bar stands still.
       fmt::format(" {:>5} to go", duration_text(to_go)),
-      fmt::format("  {}", counting ? testing_text(*counting) : numbers(report, 5)),
+      fmt::format("  {}", counting ? testing_text(*counting) : scores_text(report)),
+      counting ? "" : fmt::format("  {:5.0f} img/s", report.images_per_second),
       fmt::format("  step {}/{}", report.step, report.steps_total),
+      fmt::format("  epoch {}/{}", report.epoch, report.epochs_total),
   };
+  constexpr std::size_t most_wanted_first[] = {0, 3, 1, 2, 4};
+  bool fits[std::size(parts)] = {};
+  std::size_t taken = left.size() + shortest_bar + 2;
+  for (const std::size_t i : most_wanted_first) {
+    fits[i] = taken + parts[i].size() <= room;
+    if (fits[i]) taken += parts[i].size();
+  }
   std::string right;
-  for (const auto& part : parts)
-    if (left.size() + shortest_bar + 2 + right.size() + part.size() <= room) right += part;
+  for (std::size_t i = 0; i < std::size(parts); ++i)
+    if (fits[i]) right += parts[i];
   const std::size_t used = left.size() + right.size() + 2;
   if (used + 1 > room) return left.substr(0, room);
   const std::size_t length = std::min<std::size_t>(room - used, longest_bar);
@@ -144,7 +153,10 @@ void Progress::draw(Clock::time_point now) {
     print_to(out_, "{}{}", clear_line, progress_bar(last_, to_go, style_.width, counting_));
   else
     print_to(out_, "step {}/{}  epoch {}/{}  {}  {} to go\n", last_.step, last_.steps_total,
-             last_.epoch, last_.epochs_total, counting_ ? testing_text(*counting_) : numbers(last_),
+             last_.epoch, last_.epochs_total,
+             counting_
+                 ? testing_text(*counting_)
+                 : fmt::format("{}  {:.0f} img/s", scores_text(last_), last_.images_per_second),
              duration_text(to_go));
   std::fflush(out_);
   last_shown_ = now;

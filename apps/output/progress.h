@@ -71,9 +71,9 @@ class Progress {
   bool bar_shown_ = false;
 };
 
-/// The bar as one line of less than `width` columns, without line end; parts that do not fit
-/// are left out, the bar itself last. While a test set is counted, its count is in the place of
-/// loss, accuracy and throughput.
+/// The bar as one line, with room for ^C in `width` columns, without line end; parts that do not
+/// fit are left out, the rate before the step, the bar itself last. While a test set is counted,
+/// its count is in the place of loss, accuracy and throughput.
 std::string progress_bar(const StepReport& report, std::chrono::duration<double> to_go, int width,
                          const std::optional<CountingReport>& counting = std::nullopt);
 

@@ -6,14 +6,29 @@
 
 namespace troupe {
 
+namespace {
+
+/// What loss and accuracy are of, and how much of the epoch was trained for the line.
+std::string whose_figures(const EpochReport& report, bool timed) {
+  const std::string part = timed && report.steps < report.epoch_steps
+                               ? fmt::format(", {} of {} steps", report.steps, report.epoch_steps)
+                               : "";
+  if (!report.evaluation) return "train" + part;
+  if (!timed) return "test";
+  return fmt::format("test; train {:.4f}, {:.4f}{}", report.loss, report.accuracy, part);
+}
+
+}  // namespace
+
 std::string epoch_line(const EpochReport& report) {
   const auto& test = report.evaluation;
   const bool timed = report.time.count() > 0;
   return fmt::format(
-      "Epoch {}/{}: {}Loss={:.4f}, Accuracy={:.4f}{}", report.epoch, report.epochs_total,
+      "Epoch {}/{}: {}Loss={:.4f}, Accuracy={:.4f}{} ({})", report.epoch, report.epochs_total,
       timed ? fmt::format("Time={:.3f}s, ", report.time.count()) : "",
       test ? test->loss : report.loss, test ? test->accuracy() : report.accuracy,
-      timed ? fmt::format(", Throughput={:.1f} img/s", report.images_per_second) : "");
+      timed ? fmt::format(", Throughput={:.1f} img/s", report.images_per_second) : "",
+      whose_figures(report, timed));
 }
 
 std::string accuracy_line(const EvaluationReport& report) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/file/file.h"
+#include "runtime/text.h"
 
 namespace troupe {
 namespace {
@@ -56,7 +57,13 @@ Status write_trace(const std::filesystem::path& path, const RunReport& report) {
 std::string time_split_table(const RunReport& report) {
   std::string table = fmt::format("where time went {:>10}{:>11}{:>12}{:>9}{:>11}\n", "computing",
                                   "no input", "no credit", "other", "actions");
+  std::vector<std::string> idle;
+  bool waited_for_threads = false;
   for (const ActorReport* actor : in_reading_order(report.actors)) {
+    if (actor->actions == 0) {
+      idle.push_back(actor->name);
+      continue;
+    }
     const auto share = [&](std::chrono::nanoseconds part) {
       const auto total = actor->time.total().count();
       return total > 0 ? 100.0 * static_cast<double>(part.count()) / static_cast<double>(total)
@@ -65,7 +72,12 @@ std::string time_split_table(const RunReport& report) {
     table += fmt::format("{:<16}{:>8.1f} %{:>9.1f} %{:>10.1f} %{:>7.1f} %{:>11}\n", actor->name,
                          share(actor->time.compute), share(actor->time.no_input),
                          share(actor->time.no_credit), share(actor->time.other), actor->actions);
+    constexpr double much = 10.0;
+    waited_for_threads = waited_for_threads || share(actor->time.other) > much;
   }
+  if (!idle.empty()) table += fmt::format("nothing to do: {}\n", listed(idle));
+  if (waited_for_threads)
+    table += "other: could go on, and waited for a thread, a core or the end of a step\n";
   return table;
 }
 

@@ -203,7 +203,7 @@ TEST_F(Output, TheLogIsFlushedLineByLine) {
   EXPECT_THAT(content(root_ / "train.log"), EndsWith(" info step 3\n"));
 }
 
-TEST(Report, EpochLinesShowTheTestFiguresWhereThereAreAny) {
+TEST(Report, EpochLinesSayWhoseFiguresTheyShow) {
   EpochReport report{.epoch = 1,
                      .epochs_total = 2,
                      .step = 937,
@@ -212,16 +212,31 @@ TEST(Report, EpochLinesShowTheTestFiguresWhereThereAreAny) {
                      .accuracy = 0.6386,
                      .images_per_second = 5084.2,
                      .evaluation = std::nullopt};
-  EXPECT_EQ(epoch_line(report),
-            "Epoch 1/2: Time=9.819s, Loss=1.6997, Accuracy=0.6386, Throughput=5084.2 img/s");
+  EXPECT_EQ(
+      epoch_line(report),
+      "Epoch 1/2: Time=9.819s, Loss=1.6997, Accuracy=0.6386, Throughput=5084.2 img/s (train)");
   report.evaluation = EvaluationReport{.loss = 0.25, .correct = 9131, .count = 10000};
-  EXPECT_THAT(epoch_line(report), HasSubstr("Loss=0.2500, Accuracy=0.9131"));
+  EXPECT_EQ(epoch_line(report),
+            "Epoch 1/2: Time=9.819s, Loss=0.2500, Accuracy=0.9131, Throughput=5084.2 img/s "
+            "(test; train 1.6997, 0.6386)");
   EXPECT_EQ(accuracy_line(*report.evaluation), "test accuracy 0.9131 (9131/10000)");
 }
 
 TEST(Report, EpochLinesLeaveOutTimesOfAnotherProcess) {
   EpochReport report{.epoch = 1, .epochs_total = 2, .step = 937, .loss = 0.5, .accuracy = 0.25};
-  EXPECT_EQ(epoch_line(report), "Epoch 1/2: Loss=0.5000, Accuracy=0.2500");
+  EXPECT_EQ(epoch_line(report), "Epoch 1/2: Loss=0.5000, Accuracy=0.2500 (train)");
+}
+
+TEST(Report, EpochLinesTellPartsOfAnEpoch) {
+  EpochReport report{.epoch = 1,
+                     .epochs_total = 2,
+                     .step = 100,
+                     .steps = 15,
+                     .epoch_steps = 100,
+                     .time = std::chrono::seconds(1)};
+  EXPECT_THAT(epoch_line(report), EndsWith(" (train, 15 of 100 steps)"));
+  report.evaluation = EvaluationReport{.loss = 0.25, .correct = 9131, .count = 10000};
+  EXPECT_THAT(epoch_line(report), EndsWith(", 15 of 100 steps)"));
 }
 
 TEST(Report, DurationsReadLikeSpeech) {
@@ -236,11 +251,14 @@ TEST(Report, DurationsReadLikeSpeech) {
 TEST(ProgressBar, FitsEveryWidthAndDropsItsPartsFirst) {
   for (int width = 0; width < 200; ++width)
     EXPECT_LE(progress_bar(step_report(50), seconds(90), width).size(),
-              static_cast<std::size_t>(std::max(width - 1, 0)));
-  EXPECT_THAT(progress_bar(step_report(50), seconds(90), 120),
-              testing::AllOf(StartsWith(" 50% [####"), HasSubstr("1m30s to go"),
-                             HasSubstr("loss 0.3333"), EndsWith("step 50/100")));
-  EXPECT_THAT(progress_bar(step_report(50), seconds(90), 30),
+              static_cast<std::size_t>(std::max(width - 3, 0)));  // ^C and a free column
+  EXPECT_THAT(
+      progress_bar(step_report(50), seconds(90), 120),
+      testing::AllOf(StartsWith(" 50% [####"), HasSubstr("1m30s to go"), HasSubstr("loss 0.3333"),
+                     HasSubstr("step 50/100"), EndsWith("epoch 1/2")));
+  EXPECT_THAT(progress_bar(step_report(50), seconds(90), 80),
+              testing::AllOf(HasSubstr("step 50/100"), HasSubstr("loss"), Not(HasSubstr("img/s"))));
+  EXPECT_THAT(progress_bar(step_report(50), seconds(90), 40),
               testing::AllOf(HasSubstr("to go"), Not(HasSubstr("loss"))));
   EXPECT_THAT(progress_bar(step_report(100), seconds(0), 80), Not(HasSubstr(".]")));
 }
