@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "apps/options_table.h"
 #include "apps/verbs.h"
 #include "runtime/error.h"
 #include "runtime/print.h"
@@ -21,34 +24,93 @@ std::vector<std::string> names_of_verbs(const CLI::App& app) {
   return names;
 }
 
-std::string nearest_of(std::string_view word, const std::vector<std::string>& names) {
-  // A beginning means the whole, however much is missing.
-  for (const auto& name : names)
-    if (word.size() > 3 && name.starts_with(word)) return name;
+/// "did you mean …? " where something near enough is there.
+std::string guess(std::string_view word, const std::vector<std::string>& names,
+                  std::string_view before) {
   const std::vector<std::string_view> candidates(names.begin(), names.end());
-  return nearest(word.substr(0, 64), candidates);
+  const std::string near = meant(word, candidates);
+  return near.empty() ? "" : fmt::format("did you mean {}{}? ", before, near);
+}
+
+bool takes_overrides(const CLI::App& verb) {
+  return verb.get_option_no_throw("--override") != nullptr;
+}
+
+/// Words like train.lr=0.1 that were given without -r, in their order.
+std::string bare_assignments(const std::vector<std::string>& words,
+                             const std::vector<std::string>& unknown) {
+  const auto is_one = [&](const std::string& word) {
+    const auto equals = word.find('=');
+    return equals != std::string::npos && equals > 0 && word[0] != '-' &&
+           word.find_first_not_of("abcdefghijklmnopqrstuvwxyz_.") == equals &&
+           std::find(unknown.begin(), unknown.end(), word) != unknown.end();
+  };
+  std::string text;
+  for (const std::string& word : words)
+    if (is_one(word)) text += fmt::format("{}-r {}", text.empty() ? "" : " ", word);
+  return text;
+}
+
+/// "-r train.lr=VALUE" for --lr, where an option of the file has this name.
+std::string as_override(std::string_view flag) {
+  Options options;
+  const std::string_view name = flag.substr(0, flag.find('='));
+  for (const OptionField& field : option_fields(options)) {
+    const std::string_view own = std::string_view(field.path).substr(field.path.rfind('.') + 1);
+    if (name == own || name == field.path || std::ranges::count(field.synonyms, name) > 0)
+      return fmt::format("did you mean -r {}=VALUE? ", field.path);
+  }
+  return {};
+}
+
+/// A flag that the verb does not have.
+Error unknown_flag(const CLI::App& used, const std::string& name, const std::string& word) {
+  const std::string_view bare = std::string_view(word).substr(word.find_first_not_of('-'));
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : used.get_options())
+    for (const auto& flag : option->get_lnames()) flags.push_back(flag);
+  std::string idea = bare.size() > 1 ? guess(bare, flags, "--") : "";
+  if (takes_overrides(used))
+    if (const std::string key = as_override(bare); !key.empty()) idea = key;
+  return {ErrorCode::usage, fmt::format("{} has no option {}", name, word),
+          fmt::format("{}{} --help lists all", idea, name)};
 }
 
 /// What the parser did not understand, told with the nearest verb or flag.
-Error usage_error(const CLI::App& app, const CLI::ParseError& error, std::string_view first_word) {
+Error usage_error(const CLI::App& app, const CLI::ParseError& error,
+                  const std::vector<std::string>& words) {
   const auto verbs = names_of_verbs(app);
+  const std::string& first_word = words.front();
   const bool has_verb = !app.get_subcommands().empty();
   if (!has_verb && !first_word.starts_with('-'))
     return {ErrorCode::usage, fmt::format("there is no verb {}", first_word),
-            fmt::format("did you mean troupe {}? The verbs are {}", nearest_of(first_word, verbs),
+            fmt::format("{}The verbs are {}", guess(first_word, verbs, "troupe "),
                         listed(verbs, verbs.size()))};
   const CLI::App& used = has_verb ? *app.get_subcommands().front() : app;
   const std::string name = has_verb ? "troupe " + used.get_name() : "troupe";
-  for (const auto& word : app.remaining(true)) {
-    if (word.size() < 2 || word[0] != '-') continue;
-    std::vector<std::string> flags;
-    for (const CLI::Option* option : used.get_options())
-      for (const auto& flag : option->get_lnames()) flags.push_back("--" + flag);
-    return {ErrorCode::usage, fmt::format("{} has no option {}", name, word),
-            fmt::format("did you mean {}? {} --help lists all", nearest_of(word, flags), name)};
-  }
+  const std::vector<std::string> unknown = app.remaining(true);
+  for (const auto& word : unknown)
+    if (word.find_first_not_of('-') != std::string::npos && word[0] == '-')
+      return unknown_flag(used, name, word);
+  if (const auto assignments = bare_assignments(words, unknown);
+      takes_overrides(used) && !assignments.empty())
+    return {ErrorCode::usage, fmt::format("{}: each KEY=VALUE needs its own -r", name),
+            assignments};
   return {ErrorCode::usage, fmt::format("{}: {}", name, error.what()), name + " --help"};
 }
+
+/// An option that takes one value at a time is not one that takes several.
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  std::string make_option_opts(const CLI::Option* option) const override {
+    std::string text = CLI::Formatter::make_option_opts(option);
+    constexpr std::string_view several = " ...";
+    if (!option->get_positional() && !option->get_allow_extra_args())
+      if (const auto at = text.find(several); at != std::string::npos)
+        text.erase(at, several.size());
+    return text;
+  }
+};
 
 /// As it would be typed into a shell.
 std::string command_line(int argc, char** argv) {
@@ -79,6 +141,7 @@ int run_command(int argc, char** argv) {
   keep_standard_streams();
   CLI::App app("Train neural networks as a troupe of actors", "troupe");
   app.set_version_flag("--version", "troupe " TROUPE_VERSION);
+  app.formatter(std::make_shared<HelpFormatter>());
   app.get_formatter()->column_width(26);
   app.get_formatter()->label("SUBCOMMAND", "VERB");
   app.get_formatter()->label("OPTIONS", "--OPTION ...");
@@ -113,7 +176,7 @@ int run_command(int argc, char** argv) {
     const int code = app.exit(done);
     return output_is_lost() ? tell(lost_output(), app.get_name()) : code;
   } catch (const CLI::ParseError& error) {
-    return tell(usage_error(app, error, argv[1]), app.get_name());
+    return tell(usage_error(app, error, {argv + 1, argv + argc}), app.get_name());
   } catch (const Error& error) {
     return tell(error, app.get_name());
   } catch (const std::exception& error) {

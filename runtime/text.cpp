@@ -31,6 +31,21 @@ std::string nearest(std::string_view word, std::span<const std::string_view> can
   return best == candidates.end() ? std::string() : std::string(*best);
 }
 
+std::string meant(std::string_view word, std::span<const std::string_view> candidates) {
+  constexpr std::size_t telling = 4;  // characters: fewer begin too many names
+  constexpr std::size_t longest = 64;
+  word = word.substr(0, longest);
+  for (const std::string_view name : candidates)
+    if (word.size() >= telling && name.starts_with(word)) return std::string(name);
+  const std::string best = nearest(word, candidates);
+  if (!best.empty() && 3 * edit_distance(word, best) <= std::max(word.size(), std::size_t{3}))
+    return best;
+  for (const std::string_view name : candidates)  // a beginning with a slip at its end
+    if (word.size() > telling && name.starts_with(word.substr(0, word.size() - 1)))
+      return std::string(name);
+  return {};
+}
+
 std::string listed(std::span<const std::string> names, std::size_t at_most) {
   const auto shown = names.subspan(0, std::min(at_most, names.size()));
   const std::string more =

@@ -15,6 +15,11 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 /// no candidate. For messages about unknown names.
 std::string nearest(std::string_view word, std::span<const std::string_view> candidates);
 
+/// What was probably meant by `word`: the candidate that begins with it, or that it begins like,
+/// or the nearest one if no more than a third of its characters differ; empty if it is none of
+/// them.
+std::string meant(std::string_view word, std::span<const std::string_view> candidates);
+
 /// The first names of a list, separated by commas, and how many follow: "a, b and 7 more".
 std::string listed(std::span<const std::string> names, std::size_t at_most = 5);
 

@@ -65,10 +65,12 @@ fs::path profile_file(const std::string& name) {
                 fmt::format("there is no cluster {}, nor any other in {}", name,
                             listed(folders, folders.size())),
                 "set TROUPE_CLUSTER_PATH to the folder with the profiles");
-  throw Error(ErrorCode::usage, fmt::format("there is no cluster {}", name.substr(0, 100)),
-              fmt::format("did you mean {}? `troupe jobscript --list` shows all; docs/clusters.md "
-                          "tells how to add one",
-                          nearest(name.substr(0, 64), names)));
+  const std::string near = meant(name, names);
+  throw Error(
+      ErrorCode::usage, fmt::format("there is no cluster {}", name.substr(0, 100)),
+      fmt::format("{}`troupe jobscript --list` shows all; docs/clusters.md tells how to add "
+                  "one",
+                  near.empty() ? "" : fmt::format("did you mean {}? ", near)));
 }
 
 ClusterProfile find_profile(const std::string& name_or_path) {

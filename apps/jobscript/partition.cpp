@@ -36,15 +36,14 @@ bool suits(const ClusterProfile& profile, const Partition& partition, std::int64
     labels.push_back(label(partition));
     if (!partition.name.empty()) names.push_back(partition.name);
   }
-  const std::string meant = names.empty() ? "" : nearest(request.partition.substr(0, 64), names);
+  const std::string near = meant(request.partition, names);
   const std::string wanted = request.partition.empty()
                                  ? fmt::format("--qos {}", request.qos)
                                  : fmt::format("partition {}", request.partition.substr(0, 100));
-  throw Error(
-      ErrorCode::usage, fmt::format("{} has no {}", profile.title, wanted),
-      meant.empty() || request.partition.empty()
-          ? fmt::format("it has {}", listed(labels, labels.size()))
-          : fmt::format("did you mean {}? It has {}", meant, listed(labels, labels.size())));
+  throw Error(ErrorCode::usage, fmt::format("{} has no {}", profile.title, wanted),
+              near.empty() || request.partition.empty()
+                  ? fmt::format("it has {}", listed(labels, labels.size()))
+                  : fmt::format("did you mean {}? It has {}", near, listed(labels, labels.size())));
 }
 
 [[noreturn]] void refuse_size(const ClusterProfile& profile, const JobRequest& request,

@@ -36,9 +36,10 @@ fs::path found(const std::string& word) {
 }  // namespace
 
 Program program_of(const std::vector<std::string>& command, bool program_only) {
-  // The verbs that make sense in several processes, and those that explain themselves.
-  constexpr std::array<std::string_view, 8> verbs{"train",   "eval", "export", "inspect",
-                                                  "options", "plan", "doctor", "--version"};
+  // The verbs that make sense in several processes, and those that do not.
+  constexpr std::array<std::string_view, 3> verbs{"train", "doctor", "--version"};
+  constexpr std::array<std::string_view, 6> alone{"eval",    "export", "inspect",
+                                                  "options", "plan",   "jobscript"};
   if (command.empty())
     throw Error(ErrorCode::usage, "launch: nothing to start is given",
                 "troupe launch --standalone --nproc-per-node 2 -- train options.yaml");
@@ -48,6 +49,11 @@ Program program_of(const std::vector<std::string>& command, bool program_only) {
     self.words.insert(self.words.end(), command.begin(), command.end());
     return self;
   }
+  if (!program_only && std::find(alone.begin(), alone.end(), word) != alone.end())
+    throw Error(ErrorCode::usage,
+                fmt::format("launch: {} is the work of one process: each would do it again", word),
+                word == "plan" ? "troupe plan FILE --nnodes N --nproc-per-node N"
+                               : fmt::format("troupe {}, without launch", word));
   if (const auto path = found(word); !path.empty()) return {path, command};
   if (fs::path(word).extension() == ".py")
     throw Error(ErrorCode::usage, fmt::format("launch: {} is not a program that can be run", word),
@@ -57,11 +63,17 @@ Program program_of(const std::vector<std::string>& command, bool program_only) {
                 fs::path(word).extension() == ".yaml"
                     ? fmt::format("troupe launch ... -- train {}", word)
                     : fmt::format("chmod +x {}", word));
+  if (word.find('/') != word.npos)
+    throw Error(ErrorCode::usage,
+                fmt::format("launch: there is no program {}", word.substr(0, 128)),
+                "check the path");
+  const std::string near = meant(word, verbs);
   throw Error(
       ErrorCode::usage,
       fmt::format("launch: {} is neither a verb of troupe nor a program", word.substr(0, 128)),
-      fmt::format("did you mean {}? A program of the current folder is ./{}",
-                  nearest(word.substr(0, 64), verbs), word.substr(0, 64)));
+      fmt::format("{} program of the current folder is ./{}",
+                  near.empty() ? "a" : fmt::format("did you mean {}? A", near),
+                  word.substr(0, 64)));
 }
 
 }  // namespace troupe

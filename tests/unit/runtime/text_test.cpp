@@ -20,6 +20,15 @@ TEST(Nearest, PrefersTheFirstOfEquals) {
   EXPECT_EQ(nearest("cc", names), "ab");
 }
 
+TEST(Meant, PrefersBeginningsAndGivesNothingFarFetched) {
+  const std::string_view flags[] = {"help", "nnodes", "nproc-per-node", "tee", "output"};
+  EXPECT_EQ(meant("nprocs", flags), "nproc-per-node");
+  EXPECT_EQ(meant("nproc", flags), "nproc-per-node");
+  EXPECT_EQ(meant("ouptut", flags), "output");
+  EXPECT_EQ(meant("hel", flags), "help");
+  for (const char* word : {"lr", "n", "nope", "", "frobnicate"}) EXPECT_EQ(meant(word, flags), "");
+}
+
 TEST(Nearest, IsEmptyWithoutCandidates) { EXPECT_EQ(nearest("word", {}), ""); }
 
 TEST(Listed, CountsWhatItLeavesOut) {
