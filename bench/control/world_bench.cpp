@@ -1,10 +1,12 @@
 // Worlds of 10 to 1,000 members over real sockets on loopback: how long they take to join, pass a
 // barrier and leave, and what memory they take. The members are threads of processes of at most 50;
 // a process of their own each would only add its own start. The coordinator has a process of its
-// own, new for every world, so that its processor time and memory are nobody else's. Prints a line
-// a world, with the times of the three phases by the clock (all take part in that, on the cores
-// there are), the coordinator's processor time in them, the frames that it received and sent, and
-// how much the resident memory of coordinator and members has grown:
+// own, new for every world, so that its processor time and memory are nobody else's; it keeps to
+// one core and the members to the others, where there are two or more.
+//
+// Prints a line a world: milliseconds of the three phases by the clock (all take part in that, on
+// the cores there are), those of the coordinator's processor time, the frames that it received and
+// sent, and by how many KiB the resident memory of coordinator and of each member has grown.
 //
 //   members join barrier leave cpu_join cpu_barrier cpu_leave frames_in frames_out coordinator
 //   member
@@ -13,6 +15,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sched.h>
 #include <sys/resource.h>
 
 #include <array>
@@ -72,8 +75,24 @@ double milliseconds(Clock::duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
 }
 
+/// Keeps the threads that start from here on to the first core that this process may use, if they
+/// are the coordinator's, else to the others.
+void keep_apart(bool is_coordinator) {
+  cpu_set_t cores;
+  if (sched_getaffinity(0, sizeof cores, &cores) != 0 || CPU_COUNT(&cores) < 2) return;
+  int first = 0;
+  while (!CPU_ISSET(first, &cores)) ++first;
+  CPU_CLR(first, &cores);
+  if (is_coordinator) {
+    CPU_ZERO(&cores);
+    CPU_SET(first, &cores);
+  }
+  sched_setaffinity(0, sizeof cores, &cores);
+}
+
 /// A process of members; the parent says when to join, to pass the barrier and to leave.
 int play(const std::string& endpoint, const std::string& key, int first, int count, int size) {
+  keep_apart(false);
   const auto messaging = std::make_shared<MessagingContext>(1, 16 * members_of_a_process);
   std::barrier<> step(count + 1);
   std::vector<std::jthread> threads;
@@ -130,7 +149,11 @@ int hold(int size) {
   options.run = "bench";
   options.size = size;
   options.timeout = timeout;
+  cpu_set_t all;
+  sched_getaffinity(0, sizeof all, &all);
+  keep_apart(true);
   auto coordinator = std::move(Coordinator::start(options).value());
+  sched_setaffinity(0, sizeof all, &all);  // what the members' processes inherit
   const std::vector<Child> children = start_members(*coordinator, key, size);
   std::array<double, phases> time{};
   std::array<double, phases> processor{};

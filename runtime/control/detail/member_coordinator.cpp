@@ -208,9 +208,12 @@ void MemberLoop::look_at_clock(Clock::time_point now) {
 void MemberLoop::maintain(Clock::time_point now) {
   last_maintenance_ = now;
   const bool forgiving = now < forgive_until_;
-  coordinator_session_->maintain(stamp(), now);
+  // In a crowd the first handshake takes its time, and what is asked meanwhile comes all at once.
+  const bool has_met = greeted_ || phase_ != Phase::joining;
+  if (has_met) coordinator_session_->maintain(stamp(), now);
   busy_ = !coordinator_session_->is_quiet() || phase_ == Phase::joining;
-  if (now - last_heartbeat_ >= heartbeat_ && (!options_.is_alive || options_.is_alive())) {
+  if (has_met && now - last_heartbeat_ >= heartbeat_ &&
+      (!options_.is_alive || options_.is_alive())) {
     last_heartbeat_ = now;
     coordinator_session_->pulse(stamp(), now);
   }
