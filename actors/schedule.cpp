@@ -27,25 +27,10 @@ std::optional<StageAction> next_action(const StageView& view, const StageSchedul
   const bool forward = view.can_forward && view.in_flight < schedule.credits;
   const bool backward =
       view.can_backward && (view.all_forwarded || !schedule.flush_before_backward);
-  if (forward && (schedule.forward_first || !backward)) return StageAction::forward;
+  if (forward) return StageAction::forward;
   if (backward) return StageAction::backward;
   if (view.can_evaluate) return StageAction::evaluate;
   return std::nullopt;
-}
-
-std::vector<ScheduledStep> static_order(ScheduleKind kind, std::size_t stage, std::size_t stages,
-                                        std::size_t micro_batches) {
-  const std::size_t warm_up =
-      kind == ScheduleKind::gpipe ? micro_batches : std::min(stages - stage - 1, micro_batches);
-  std::vector<ScheduledStep> order;
-  std::uint32_t forward = 0, backward = 0;
-  while (forward < warm_up) order.push_back({StageAction::forward, forward++});
-  while (forward < micro_batches) {
-    order.push_back({StageAction::forward, forward++});
-    order.push_back({StageAction::backward, backward++});
-  }
-  while (backward < micro_batches) order.push_back({StageAction::backward, backward++});
-  return order;
 }
 
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 // A schedule is credits and priorities, not a table: each stage decides from what it has at hand.
-// The static orders of the literature are here as data; tests hold the emergent order to them.
+// Tests hold the order that emerges to the static orders of the literature.
 
 #include <cstdint>
 #include <optional>
@@ -14,10 +14,9 @@ enum class ScheduleKind : std::uint8_t { gpipe, one_forward_one_backward };
 /// "gpipe" or "1f1b"; throws Error{bad_options} with the known names.
 ScheduleKind schedule_kind(const std::string& name);
 
-/// What makes a stage follow a schedule.
+/// What makes a stage follow a schedule. Within its credits it goes forward before backward.
 struct StageSchedule {
   std::uint32_t credits = 1;           ///< micro-batches that may be between forward and backward
-  bool forward_first = true;           ///< within the credits, forward before backward
   bool flush_before_backward = false;  ///< all forwards of the step come first
 };
 
@@ -45,16 +44,12 @@ enum class StageAction : std::uint8_t { forward, backward, update, evaluate };
 /// The next thing to do, or nothing. Pure.
 std::optional<StageAction> next_action(const StageView& view, const StageSchedule& schedule);
 
-/// One entry of a static order.
+/// One thing that a stage does in a step.
 struct ScheduledStep {
   StageAction action = StageAction::forward;
   std::uint32_t micro_batch = 0;
   friend bool operator==(const ScheduledStep&, const ScheduledStep&) = default;
 };
-
-/// The order of stage `stage` as the papers draw it.
-std::vector<ScheduledStep> static_order(ScheduleKind kind, std::size_t stage, std::size_t stages,
-                                        std::size_t micro_batches);
 
 /// What a stage does when, in a step without disturbance.
 struct TimedStep {

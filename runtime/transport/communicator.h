@@ -88,14 +88,11 @@ struct ShmOptions {
   std::size_t memory_limit = std::size_t{1} << 30;
 };
 
-/// Ranks that are processes of one host (see same_host). Every rank calls it with the same size,
-/// group and store; returns when all are connected, or with who is missing.
+/// Ranks that are processes of one host: equal, known identities (host_identity() in
+/// runtime/control/interface.h), so one machine and one network namespace. Every rank calls it with
+/// the same size, group and store; returns when all are connected, or with who is missing.
 Result<std::unique_ptr<Communicator>> make_shm_communicator(Store& store, int rank, int size,
                                                             const ShmOptions& options = {});
-
-/// Whether processes with these identities (host_identity() in runtime/control/interface.h) can use
-/// shared memory: one machine, one network namespace. Nothing is known of an empty one.
-bool same_host(const std::vector<std::string>& identities);
 
 struct GlooOptions {
   /// Prefix of the keys put into the store; one a communicator and generation.

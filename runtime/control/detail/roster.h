@@ -22,7 +22,6 @@ class Roster {
   void withdraw(std::uint64_t session);
   void clear();
 
-  bool is_empty() const { return here_.empty(); }
   bool is_whole() const { return static_cast<int>(here_.size()) == size_; }
   int size() const { return size_; }
   std::uint32_t restart() const { return here_.empty() ? 0 : here_.front().join.restart(); }

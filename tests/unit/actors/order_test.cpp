@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "slow_program.h"
+#include "static_order.h"
 #include "training_run.h"
 
 namespace troupe {
@@ -12,6 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::SlowProgram;
+using testing::static_order;
 using testing::train;
 using testing::TrainingResult;
 using testing::TrainingRun;

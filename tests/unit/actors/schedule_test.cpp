@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 
 #include "runtime/error.h"
+#include "static_order.h"
 
 namespace troupe {
 namespace {
 
 using Kind = ScheduleKind;
+using testing::static_order;
 
 std::vector<ScheduledStep> order_of(const std::vector<TimedStep>& steps, std::size_t stage) {
   std::vector<ScheduledStep> order;

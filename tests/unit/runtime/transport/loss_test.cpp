@@ -132,12 +132,6 @@ TEST(GlooTransport, NamesTheInterfacesThereAreWhenAskedForAnother) {
   EXPECT_THAT(none.error().what(), HasSubstr("lo"));
 }
 
-TEST(SameHost, WantsOneIdentityThatIsKnown) {
-  EXPECT_TRUE(same_host({"boot/net:[1]", "boot/net:[1]"}));
-  EXPECT_FALSE(same_host({"boot/net:[1]", "boot/net:[2]"}));
-  EXPECT_FALSE(same_host({"", ""}));
-}
-
 INSTANTIATE_TEST_SUITE_P(Transports, EveryProcessTransport, ::testing::Values("shm", "gloo"),
                          [](const auto& info) { return info.param; });
 

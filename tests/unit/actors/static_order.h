@@ -1,0 +1,24 @@
+#pragma once
+#include <algorithm>
+
+#include "actors/schedule.h"
+
+namespace troupe::testing {
+
+/// The order of stage `stage` as the papers draw it (their names are at stage_schedule).
+inline std::vector<ScheduledStep> static_order(ScheduleKind kind, std::size_t stage,
+                                               std::size_t stages, std::size_t micro_batches) {
+  const std::size_t warm_up =
+      kind == ScheduleKind::gpipe ? micro_batches : std::min(stages - stage - 1, micro_batches);
+  std::vector<ScheduledStep> order;
+  std::uint32_t forward = 0, backward = 0;
+  while (forward < warm_up) order.push_back({StageAction::forward, forward++});
+  while (forward < micro_batches) {
+    order.push_back({StageAction::forward, forward++});
+    order.push_back({StageAction::backward, backward++});
+  }
+  while (backward < micro_batches) order.push_back({StageAction::backward, backward++});
+  return order;
+}
+
+}  // namespace troupe::testing
