@@ -25,7 +25,7 @@ struct Timeline {
 /// So many whole epochs of what a sampler makes. Throws Error (bad_options) as Sampler does.
 Timeline timeline_of(const SamplerOptions& batches, std::int64_t epochs);
 
-/// The global micro-batches of replica `replica` in a step of `micro_batches`: [first, last).
+/// The global micro-batches of replica r of d in a step of m: [r m / d, (r + 1) m / d).
 struct MicroBatchRange {
   std::uint32_t first = 0, last = 0;
 };

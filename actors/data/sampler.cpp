@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "actors/timeline.h"
 #include "runtime/error.h"
 #include "runtime/random.h"
 
@@ -98,8 +99,10 @@ std::vector<MicroBatchPlan> Sampler::plan(std::int64_t step, std::int64_t replic
     return index * (samples / count) + std::min(index, samples % count);
   };
   std::vector<MicroBatchPlan> plans;
-  const std::int64_t end = (replica + 1) * count / options_.replicas;
-  for (std::int64_t index = replica * count / options_.replicas; index < end; ++index)
+  const MicroBatchRange own =
+      micro_batch_range(static_cast<std::uint32_t>(count), static_cast<std::uint32_t>(replica),
+                        static_cast<std::uint32_t>(options_.replicas));
+  for (std::int64_t index = own.first; index < own.last; ++index)
     plans.push_back({.step = step,
                      .epoch = epoch,
                      .batch = batch,

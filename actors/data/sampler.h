@@ -39,9 +39,9 @@ std::vector<std::uint32_t> epoch_order(const SamplerOptions& options, std::int64
 /// Cuts epochs into batches and batches into micro-batches.
 ///
 /// A batch of n samples has min(micro_batches, n) micro-batches whose sizes differ by at most one,
-/// the larger ones first (as numpy.array_split): none is empty. Replica r of d takes the global
-/// indices [r m / d, (r + 1) m / d) of a batch's m micro-batches; so a short last batch gives a
-/// replica fewer of them, or none. Keeps the order of one epoch; owned by one thread.
+/// the larger ones first (as numpy.array_split): none is empty. A replica takes those of
+/// micro_batch_range (actors/timeline.h), so a short last batch gives it fewer of them, or none.
+/// Keeps the order of one epoch; owned by one thread.
 class Sampler {
  public:
   /// Throws Error (bad_options) where the numbers cannot make one batch.

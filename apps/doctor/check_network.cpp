@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "apps/doctor/checks.h"
+#include "runtime/control/endpoint.h"
 #include "runtime/text.h"
 
 namespace troupe {
@@ -18,18 +19,6 @@ std::vector<std::string> names_of(const std::vector<Machine::Interface>& interfa
   names.reserve(interfaces.size());
   for (const auto& interface : interfaces) names.push_back(interface.name);
   return names;
-}
-
-bool is_loopback(std::string_view address) {
-  return address == "localhost" || address.starts_with("127.") || address == "::1" ||
-         address.starts_with("localhost.");
-}
-
-/// The host of "tcp://HOST:PORT".
-std::string host_of(std::string endpoint) {
-  if (const std::size_t slashes = endpoint.find("://"); slashes != std::string::npos)
-    endpoint = endpoint.substr(slashes + 3);
-  return endpoint.substr(0, endpoint.rfind(':'));
 }
 
 /// One name of a list of interfaces, as its reader matches it.
@@ -127,7 +116,7 @@ Findings check_world(const Machine& machine, const Demands& demands) {
                         machine.world->nodes),
             "the first host's name: scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1");
     const std::string coordinator = machine.variable("TROUPE_COORDINATOR");
-    if (!coordinator.empty() && is_loopback(host_of(coordinator)))
+    if (const auto at = parse_endpoint(coordinator); at && is_loopback(at->host))
       error(fmt::format("TROUPE_COORDINATOR is {}, which on each of {} nodes is that node itself",
                         coordinator, machine.world->nodes),
             "an address of its host that the others reach");

@@ -20,22 +20,10 @@
 
 #include "runtime/world/cores.h"
 
-extern char** environ;
-
 namespace troupe {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::map<std::string, std::string> variables_of_process() {
-  std::map<std::string, std::string> variables;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const std::size_t equals = text.find('=');
-    if (equals != std::string::npos) variables[text.substr(0, equals)] = text.substr(equals + 1);
-  }
-  return variables;
-}
 
 std::vector<std::string> features_of_processor() {
   std::ifstream file("/proc/cpuinfo");
@@ -220,8 +208,8 @@ int Machine::reserved_gpus() const {
 
 Machine observe() {
   Machine machine;
-  machine.environment = variables_of_process();
   const Environment environment = Environment::of_process();
+  machine.environment = environment.variables();
   try {
     machine.world = world_from_environment(environment);
   } catch (const Error& error) {

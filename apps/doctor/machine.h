@@ -3,12 +3,12 @@
 // machines of any kind.
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/error.h"
+#include "runtime/world/environment.h"
 #include "runtime/world/world.h"
 
 namespace troupe {
@@ -31,7 +31,7 @@ struct Machine {
   };
   static constexpr std::uint64_t unlimited = UINT64_MAX;
 
-  std::map<std::string, std::string> environment;
+  Environment::Variables environment;
   std::string host;
   std::optional<World> world;        ///< of this process, if a launcher started it
   std::optional<Error> world_error;  ///< what is wrong with the launcher's variables

@@ -3,12 +3,12 @@
 
 #include <chrono>
 #include <filesystem>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "apps/launch/launch_options.h"
+#include "runtime/world/environment.h"
 
 namespace troupe {
 
@@ -34,10 +34,10 @@ class Descriptor {
 
 struct ChildOptions {
   Program program;
-  std::map<std::string, std::string> environment;  ///< all of it
-  std::vector<int> cpus;                           ///< to bind to; empty: as its parent
-  int output = 1;                                  ///< becomes its standard output
-  int error = 2;                                   ///< becomes its standard error
+  Environment::Variables environment;  ///< all of it
+  std::vector<int> cpus;               ///< to bind to; empty: as its parent
+  int output = 1;                      ///< becomes its standard output
+  int error = 2;                       ///< becomes its standard error
   int announce = -1;  ///< where it writes its pid_t before the program begins; -1 for nowhere
 };
 

@@ -27,6 +27,7 @@
 #include "runtime/error.h"
 #include "runtime/print.h"
 #include "runtime/world/cores.h"
+#include "runtime/world/environment.h"
 
 namespace troupe {
 namespace {
@@ -189,16 +190,12 @@ void Launcher::start(int local_rank) {
   const auto quota = cpu_quota();
   int threads = static_cast<int>(cpus.size());
   if (quota) threads = std::clamp(static_cast<int>(*quota / options_.processes), 1, threads);
-  std::map<std::string, std::string> inherited;
-  for (char** entry = environ; *entry != nullptr; ++entry)
-    if (const char* equals = std::strchr(*entry, '='))
-      inherited.emplace(std::string(*entry, static_cast<std::size_t>(equals - *entry)), equals + 1);
   const Descriptor output = stream_of(local_rank, standard_output);
   const Descriptor error = stream_of(local_rank, standard_error);
   ChildOptions child{.program = options_.program,
-                     .environment = process_environment(std::move(inherited), options_,
-                                                        group_->place(), local_rank, cpus, threads,
-                                                        folder_.error_file(local_rank).string()),
+                     .environment = process_environment(
+                         Environment::of_process().variables(), options_, group_->place(),
+                         local_rank, cpus, threads, folder_.error_file(local_rank).string()),
                      .cpus = options_.processes > 1 ? cpus : std::vector<int>(),
                      .output = output.get(),
                      .error = error.get(),

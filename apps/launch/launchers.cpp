@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "runtime/control/endpoint.h"
 #include "runtime/control/interface.h"
 #include "runtime/error.h"
 #include "runtime/world/world.h"
@@ -21,10 +22,6 @@ std::chrono::milliseconds attempt_of(const LaunchOptions& options) {
 
 constexpr std::string_view done_message = "done", lost_prefix = "lost ", failed_prefix = "failed ";
 
-bool is_loopback(const std::string& address) {
-  return address.starts_with("127.") || address == "::1";
-}
-
 /// The address of this machine that the endpoint means, if it means this machine. A machine's own
 /// name often leads to its loopback, where no other host would come: then the first address that
 /// others can reach.
@@ -38,15 +35,11 @@ std::optional<std::string> own_address_of(const Endpoint& endpoint) {
   const auto addresses = addresses_of_host(endpoint.host);
   const auto found = std::find_if(addresses.begin(), addresses.end(), is_own);
   if (found == addresses.end()) return std::nullopt;
-  const bool meant = endpoint.host == "localhost" || is_loopback(endpoint.host);
+  const bool meant = is_loopback(endpoint.host);
   if (!is_loopback(*found) || meant) return *found;
   for (const auto& own : interfaces)
     if (!is_loopback(own.address)) return own.address;
   return *found;
-}
-
-std::string bracketed(const std::string& address) {
-  return address.find(':') == address.npos ? address : fmt::format("[{}]", address);
 }
 
 }  // namespace
@@ -95,14 +88,13 @@ void Launchers::join(const LaunchOptions& options) {
   const auto end = std::chrono::steady_clock::now() + options.join_timeout;
   const std::string host = meeting_ ? own_address_ : options.endpoint->host;
   for (;;) {
-    auto joined = Member::join(
-        {.key = key_,
-         .coordinator = fmt::format("tcp://{}:{}", bracketed(host), options.endpoint->port),
-         .run = options.run_id,
-         .rank = options.node_rank,
-         .size = options.nodes,
-         .interface = own_address_,
-         .timeout = attempt_});
+    auto joined = Member::join({.key = key_,
+                                .coordinator = tcp_endpoint(host, options.endpoint->port),
+                                .run = options.run_id,
+                                .rank = options.node_rank,
+                                .size = options.nodes,
+                                .interface = own_address_,
+                                .timeout = attempt_});
     if (joined) {
       member_ = std::move(joined.value());
       place_.node = member_->rank();

@@ -5,11 +5,10 @@
 
 namespace troupe {
 
-std::map<std::string, std::string> process_environment(std::map<std::string, std::string> inherited,
-                                                       const LaunchOptions& options,
-                                                       const Place& place, int local_rank,
-                                                       const std::vector<int>& cpus, int threads,
-                                                       const std::string& error_file) {
+Environment::Variables process_environment(Environment::Variables inherited,
+                                           const LaunchOptions& options, const Place& place,
+                                           int local_rank, const std::vector<int>& cpus,
+                                           int threads, const std::string& error_file) {
   auto& variables = inherited;
   const auto set = [&](const char* name, const auto& value) {
     variables[name] = fmt::format("{}", value);

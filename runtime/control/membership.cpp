@@ -4,14 +4,11 @@
 
 #include <thread>
 
+#include "runtime/control/endpoint.h"
 #include "runtime/control/interface.h"
 
 namespace troupe {
 namespace {
-
-bool is_loopback(const std::string& address) {
-  return address.rfind("127.", 0) == 0 || address == "::1";
-}
 
 /// Where packets to the world outside leave from. Of the block for documentation (RFC 5737), which
 /// nobody has: it is only looked up in the routing table.

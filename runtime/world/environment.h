@@ -1,6 +1,7 @@
 #pragma once
 #include <sys/types.h>
 
+#include <functional>
 #include <initializer_list>
 #include <map>
 #include <optional>
@@ -14,6 +15,7 @@ namespace troupe {
 /// changing the test's own.
 class Environment {
  public:
+  using Variables = std::map<std::string, std::string, std::less<>>;
   /// What is known of a process beside its variables.
   struct Process {
     pid_t pid = 0;              ///< 0 if it is not known
@@ -41,10 +43,11 @@ class Environment {
   /// the remedy for anything else, a number with a sign, blanks or a fraction included.
   std::optional<int> number(std::string_view name, int least = 0, int most = 1 << 24) const;
 
+  const Variables& variables() const { return variables_; }  ///< empty ones as well
   const Process& process() const { return process_; }
 
  private:
-  std::map<std::string, std::string, std::less<>> variables_;
+  Variables variables_;
   Process process_;
 };
 

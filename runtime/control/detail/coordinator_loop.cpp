@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <random>
 
+#include "runtime/control/endpoint.h"
+
 namespace troupe::control {
 Clock::duration heartbeat_interval(std::chrono::milliseconds timeout) {
   using std::chrono::milliseconds;

@@ -18,6 +18,7 @@
 #include "runtime/control/detail/context.h"
 #include "runtime/control/detail/probe.h"
 #include "runtime/control/detail/session.h"
+#include "runtime/control/endpoint.h"
 #include "runtime/control/member.h"
 
 namespace troupe::control {

@@ -1,7 +1,6 @@
 #include "runtime/control/detail/probe.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -9,7 +8,6 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <memory>
 
 namespace troupe::control {
@@ -70,28 +68,6 @@ Probe::Finding Probe::look(Clock::time_point now) {
   if (attempts_ == static_cast<int>(pauses.size())) return Finding::unclear;
   next_ = now + pauses[static_cast<std::size_t>(attempts_++)];
   return Finding::pending;
-}
-
-std::string tcp_endpoint(const std::string& address, int port) {
-  const bool is_ipv6 = address.find(':') != std::string::npos;
-  return is_ipv6 ? fmt::format("tcp://[{}]:{}", address, port)
-                 : fmt::format("tcp://{}:{}", address, port);
-}
-
-std::optional<HostAndPort> parse_endpoint(const std::string& endpoint) {
-  constexpr std::string_view scheme = "tcp://";
-  const std::size_t colon = endpoint.rfind(':');
-  if (endpoint.compare(0, scheme.size(), scheme) != 0 || colon < scheme.size()) return std::nullopt;
-  HostAndPort parsed{endpoint.substr(scheme.size(), colon - scheme.size()), 0};
-  if (parsed.host.size() > 2 && parsed.host.front() == '[' && parsed.host.back() == ']')
-    parsed.host = parsed.host.substr(1, parsed.host.size() - 2);
-  const char* begin = endpoint.data() + colon + 1;
-  const char* end = endpoint.data() + endpoint.size();
-  const auto [stop, error] = std::from_chars(begin, end, parsed.port);
-  if (parsed.host.empty() || error != std::errc() || stop != end || parsed.port < 1 ||
-      parsed.port > 65535)
-    return std::nullopt;
-  return parsed;
 }
 
 }  // namespace troupe::control

@@ -1,7 +1,6 @@
 #pragma once
 // Is the process behind a broken connection still there?
 
-#include <optional>
 #include <string>
 
 #include "runtime/control/detail/session.h"
@@ -35,16 +34,5 @@ class Probe {
   int attempts_ = 0;
   Clock::time_point next_ = Clock::now();
 };
-
-/// "tcp://127.0.0.1:29400", "tcp://[fd00::7]:29400".
-std::string tcp_endpoint(const std::string& address, int port);
-
-struct HostAndPort {
-  std::string host;
-  int port = 0;
-};
-
-/// Takes apart what tcp_endpoint puts together; nothing for anything else.
-std::optional<HostAndPort> parse_endpoint(const std::string& endpoint);
 
 }  // namespace troupe::control

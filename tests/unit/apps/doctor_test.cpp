@@ -99,7 +99,7 @@ TEST(Doctor, FlagsTheMisspellingOfTheAlliancesScripts) {
 }
 
 TEST(Doctor, FlagsVariablesThatContradictEachOther) {
-  const auto found = [](std::map<std::string, std::string> variables) {
+  const auto found = [](Environment::Variables variables) {
     Machine machine = healthy();
     machine.environment = std::move(variables);
     return text_of(check_contradictions(machine));
@@ -136,8 +136,11 @@ TEST(Doctor, FlagsAddressesThatEveryNodeTakesForItself) {
     EXPECT_THAT(text_of(check_world(machine, {})), HasSubstr("error MASTER_ADDR")) << address;
   }
   machine.environment["MASTER_ADDR"] = "node0";
-  machine.environment["TROUPE_COORDINATOR"] = "tcp://127.0.0.1:29400";
-  EXPECT_THAT(text_of(check_world(machine, {})), HasSubstr("error TROUPE_COORDINATOR"));
+  for (const char* endpoint : {"tcp://127.0.0.1:29400", "tcp://[::1]:29400"}) {
+    machine.environment["TROUPE_COORDINATOR"] = endpoint;
+    EXPECT_THAT(text_of(check_world(machine, {})), HasSubstr("error TROUPE_COORDINATOR"))
+        << endpoint;
+  }
   machine.world->nodes = 1;
   EXPECT_THAT(text_of(check_world(machine, {})), IsEmpty());
 }

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "runtime/control/detail/context.h"
-#include "runtime/control/detail/probe.h"
+#include "runtime/control/endpoint.h"
 #include "world.h"
 
 namespace troupe {
@@ -38,7 +38,7 @@ int break_connections(int port) {
   return broken;
 }
 
-int port_of(const std::string& endpoint) { return control::parse_endpoint(endpoint)->port; }
+int port_of(const std::string& endpoint) { return parse_endpoint(endpoint)->port; }
 
 void expect_counted(const Inbox& inbox, int from, int count) {
   const auto messages = inbox.messages();

@@ -179,19 +179,19 @@ TEST(ControlInterface, ListensOnTheNamedOneOnly) {
   EXPECT_THAT(joined.value()->endpoint(), testing::StartsWith("tcp://127.0.0.1:"));
   // Loopback has more addresses: who listens on all of an interface's, or on all, is heard there.
   for (const std::string& door : {lobby.coordinator->endpoint(), joined.value()->endpoint()}) {
-    const int port = control::parse_endpoint(door)->port;
+    const int port = parse_endpoint(door)->port;
     const int own = connect_raw(door);
     EXPECT_GE(own, 0);
     close(own);
-    EXPECT_EQ(connect_raw(control::tcp_endpoint("127.0.0.2", port)), -1);
+    EXPECT_EQ(connect_raw(tcp_endpoint("127.0.0.2", port)), -1);
   }
 }
 
 TEST(ControlInterface, TakesTheNameOfTheCoordinatorsHost) {
   const Lobby lobby(1);
   auto wanted = lobby.member(0, 1);
-  const int port = control::parse_endpoint(wanted.coordinator)->port;
-  wanted.coordinator = control::tcp_endpoint("localhost", port);
+  const int port = parse_endpoint(wanted.coordinator)->port;
+  wanted.coordinator = tcp_endpoint("localhost", port);
   const auto joined = Member::join(wanted);
   EXPECT_TRUE(joined) << joined.error().what();
 }

@@ -9,8 +9,8 @@
 #include <string>
 #include <zmq.hpp>
 
-#include "runtime/control/detail/probe.h"
 #include "runtime/control/detail/wire.h"
+#include "runtime/control/endpoint.h"
 #include "runtime/control/job_key.h"
 
 namespace troupe::control_test {
@@ -58,7 +58,7 @@ class Stranger {
 
 /// A TCP connection; -1 if there is none.
 inline int connect_raw(const std::string& endpoint) {
-  const auto at = control::parse_endpoint(endpoint).value();
+  const auto at = parse_endpoint(endpoint).value();
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;

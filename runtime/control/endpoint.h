@@ -1,0 +1,25 @@
+#pragma once
+// Where a process listens, as text.
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace troupe {
+
+struct HostAndPort {
+  std::string host;  ///< a name or an address, without brackets
+  int port = 0;
+};
+
+/// "tcp://127.0.0.1:29400", "tcp://[fd00::7]:29400".
+std::string tcp_endpoint(const std::string& host, int port);
+
+/// Takes apart what tcp_endpoint puts together; nothing for anything else.
+std::optional<HostAndPort> parse_endpoint(const std::string& endpoint);
+
+/// Whether a host, by name or address, is on every machine that machine itself: 127.0.0.0/8, ::1,
+/// localhost.
+bool is_loopback(std::string_view host);
+
+}  // namespace troupe
