@@ -26,9 +26,13 @@ class GradientNorm final : public Actor {
 
   ActionLabel act() override {
     held_ = gradient.take();
+    const MessageKey key = held_->header.key;
+    if (key.step < steps_) {  // whole already: the life that voted for it ended before it said so
+      conclude();
+      return {"norm", key};
+    }
     double sum = 0;
     for (const double g : (*held_)->weights.elements<float>()) sum += g * g;
-    const MessageKey key = held_->header.key;
     next_.now = std::sqrt(sum);
     next_.smooth = key.step == 0 ? next_.now : 0.9 * committed_.smooth + 0.1 * next_.now;
     vote(key.step, std::make_shared<const Norm>(next_));
@@ -37,21 +41,29 @@ class GradientNorm final : public Actor {
 
   bool votes() const override { return true; }
 
-  void on_commit(const Commit&) override {
-    if (!held_) return;
+  void on_commit(const Commit& commit) override {
+    if (commit.step < steps_) return;  // a new life hears of the newest one again
     committed_ = next_;
-    gradient.release(*held_);  // from here on a replacement would not get it again
-    held_.reset();
-    tell(committed_);
+    steps_ = commit.step + 1;
+    conclude();
   }
 
-  void restore(const CommittedState& state, std::uint32_t) override {
+  void restore(const CommittedState& state, std::uint32_t steps) override {
     if (state) committed_ = *std::static_pointer_cast<const Norm>(state);
+    steps_ = steps;
   }
 
  private:
+  // Both leave this actor together, or neither does.
+  void conclude() {
+    tell(committed_);
+    gradient.release(*held_);  // from here on a replacement would not get it again
+    held_.reset();
+  }
+
   std::optional<Held<ReducedGradient>> held_;  // voted on, not committed
   Norm next_, committed_;
+  std::uint32_t steps_ = 0;  // that `committed_` counts
 };
 
 std::vector<Norm> train(std::vector<FaultOptions> faults) {

@@ -1,0 +1,110 @@
+// An actor with memory, as docs/adding-an-actor.md has it, that dies around a commit.
+#include <gmock/gmock.h>
+
+#include <any>
+#include <optional>
+
+#include "runtime/flow/run.h"
+
+namespace troupe {
+namespace {
+
+constexpr std::uint32_t steps = 6;
+
+/// Sends 1, 2, 3, …, one a step.
+class Source final : public Actor {
+ public:
+  Output<int> out{this, "out"};
+  bool ready() const override { return next_ < steps && out.has_slot(); }
+  ActionLabel act() override {
+    const MessageKey key{next_, Purpose::train, 0};
+    out.send({.key = key}, static_cast<int>(++next_));
+    return {"send", key};
+  }
+
+ private:
+  std::uint32_t next_ = 0;
+};
+
+/// When a life of the tally ends, once in a run.
+enum class End : std::uint8_t { never, before_it_hears, after_it_counted };
+
+/// Adds up what comes; tells the sum after each whole step.
+class Tally final : public Actor {
+ public:
+  Tally(End end, std::shared_ptr<bool> ended) : end_(end), ended_(std::move(ended)) {}
+  Input<int> in{this, "in"};
+
+  bool ready() const override { return in.ready() && !held_; }
+  ActionLabel act() override {
+    held_ = in.take();
+    const MessageKey key = held_->header.key;
+    if (key.step < steps_) {
+      conclude();
+      return {"tally", key};
+    }
+    next_ = sum_ + **held_;
+    vote(key.step, std::make_shared<const int>(next_));
+    return {"tally", key};
+  }
+  bool votes() const override { return true; }
+  void on_commit(const Commit& commit) override {
+    if (commit.step == 2) end_if(End::before_it_hears);
+    if (commit.step < steps_) return;
+    sum_ = next_;
+    steps_ = commit.step + 1;
+    conclude();
+    if (commit.step == 2) end_if(End::after_it_counted);
+  }
+  void restore(const CommittedState& state, std::uint32_t whole) override {
+    if (state) sum_ = *std::static_pointer_cast<const int>(state);
+    steps_ = whole;
+  }
+
+ private:
+  void end_if(End end) {
+    if (end == end_ && !std::exchange(*ended_, true)) throw Error(ErrorCode::internal, "an end");
+  }
+  void conclude() {
+    tell(sum_);
+    in.release(*held_);
+    held_.reset();
+  }
+
+  End end_;
+  std::shared_ptr<bool> ended_;
+  std::optional<Held<int>> held_;
+  int sum_ = 0, next_ = 0;
+  std::uint32_t steps_ = 0;
+};
+
+class CommitInEitherScheduling : public ::testing::TestWithParam<Scheduling> {};
+INSTANTIATE_TEST_SUITE_P(Deterministic, CommitInEitherScheduling,
+                         ::testing::Values(Scheduling::deterministic));
+INSTANTIATE_TEST_SUITE_P(ThreadedActors, CommitInEitherScheduling,
+                         ::testing::Values(Scheduling::threads));
+
+TEST_P(CommitInEitherScheduling, CountsOnceForAnActorThatDiesAroundIt) {
+  for (const End end : {End::never, End::before_it_hears, End::after_it_counted})
+    for (std::uint64_t seed = 0; seed < 8; ++seed) {
+      const auto ended = std::make_shared<bool>(false);
+      Graph graph;
+      const auto source = graph.add<Source>("source");
+      const auto tally = graph.add<Tally>("tally", end, ended);
+      graph.connect(source, &Source::out, tally, &Tally::in, {.slots = 2});
+      std::vector<int> told;
+      int failures = 0;
+      run(graph,
+          {.threads = 2,
+           .steps = {.count = steps},
+           .on_event = [&](const std::any& event) { told.push_back(std::any_cast<int>(event)); },
+           .on_failure = [&](const FailureReport&) { ++failures; },
+           .scheduling = GetParam(),
+           .seed = seed});
+      EXPECT_THAT(told, ::testing::ElementsAre(1, 3, 6, 10, 15, 21)) << "seed " << seed;
+      EXPECT_EQ(failures, end == End::never ? 0 : 1);
+    }
+}
+
+}  // namespace
+}  // namespace troupe
