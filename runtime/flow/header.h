@@ -18,9 +18,10 @@ struct MessageKey {
   auto operator<=>(const MessageKey&) const = default;
 };
 
-/// What travels in front of every payload: plain bytes, the same in one process and between two.
+/// What travels in front of every payload. Within a process it is copied as it is; between two its
+/// fields travel as a message of protobuf (runtime/remote/flow.proto).
 struct Header {
-  std::uint64_t run = 0;            ///< identifies the job
+  std::uint64_t run = 0;            ///< RunOptions::run_id; messages of other runs are dropped
   std::uint32_t generation = 0;     ///< of the sending actor; older ones are dropped
   std::uint32_t edge = 0;           ///< index in the graph
   std::uint64_t sequence = 0;       ///< counts what this generation sent on this edge

@@ -54,7 +54,9 @@ struct RunOptions {
   std::uint32_t process = 0;
   std::uint32_t processes = 1;
   std::shared_ptr<Bridge> bridge;
-  std::uint64_t run_id = 0;  ///< the same in all processes; 0: made up, for one process
+  /// Tells this run's messages from those of another, such as the one before a restart: the same in
+  /// all processes (`troupe train` takes the generation of its world). 0: made up, for one process.
+  std::uint64_t run_id = 0;
 };
 
 /// Runs the graph until its steps are done and nobody holds it open. First proves that it cannot

@@ -1,6 +1,7 @@
 #pragma once
 // Inside the runtime: the CAF actors that carry a graph's actors, and the one that watches over
-// those of this process. Together with run.cpp the only place that names CAF.
+// those of this process. CAF is named in six files only: here, in caf_base.h, and in run.cpp,
+// shell.cpp, watch.cpp and listener.cpp.
 
 #include <atomic>
 #include <deque>
