@@ -170,14 +170,6 @@ Findings check_limits(const Machine& machine) {
   const auto add = [&](Severity severity, const std::string& message, const std::string& remedy) {
     findings.push_back({severity, "limits", message, remedy});
   };
-  constexpr std::uint64_t little = 256 * mebibyte;
-  if (machine.processes() > 1 && machine.shared_memory < little)
-    add(machine.shared_memory == 0 ? Severity::error : Severity::warning,
-        machine.shared_memory == 0
-            ? std::string("there is no /dev/shm, through which processes of a node pass tensors")
-            : fmt::format("/dev/shm has {} MiB for {} processes", machine.shared_memory / mebibyte,
-                          machine.processes()),
-        "start the container with --ipc=host or --shm-size=8g");
   // A connection or two to every other process, both ends of pipes, files and libraries.
   const std::uint64_t needed =
       128 + 4 * static_cast<std::uint64_t>(machine.world ? machine.world->size : 1);

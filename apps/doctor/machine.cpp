@@ -5,7 +5,6 @@
 #include <net/if.h>
 #include <sys/resource.h>
 #include <sys/statfs.h>
-#include <sys/statvfs.h>
 #include <sys/timex.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -146,12 +145,6 @@ std::uint64_t limit_of(int resource) {
   return limit.rlim_cur == RLIM_INFINITY ? Machine::unlimited : limit.rlim_cur;
 }
 
-std::uint64_t shared_memory_bytes() {
-  struct statvfs found {};
-  if (::statvfs("/dev/shm", &found) != 0) return 0;
-  return static_cast<std::uint64_t>(found.f_blocks) * found.f_frsize;
-}
-
 /// By nvidia-smi, which is asked only where the driver is.
 std::vector<Machine::Gpu> gpus_of_node() {
   std::error_code absent;
@@ -230,7 +223,6 @@ Machine observe() {
                                 : std::min(machine.affinity, allowed);
   machine.gpus = gpus_of_node();
   machine.folders = folders_of(machine);
-  machine.shared_memory = shared_memory_bytes();
   machine.interfaces = interfaces_of_node();
   machine.open_files = limit_of(RLIMIT_NOFILE);
   machine.locked_memory = limit_of(RLIMIT_MEMLOCK);

@@ -44,7 +44,6 @@ struct Machine {
   int affinity = 1;                       ///< CPUs it may run on
 
   std::vector<Folder> folders;
-  std::uint64_t shared_memory = unlimited;  ///< bytes of /dev/shm; 0 if there is none
   std::vector<Interface> interfaces;
   std::uint64_t open_files = unlimited;  ///< limits of this process
   std::uint64_t locked_memory = unlimited;

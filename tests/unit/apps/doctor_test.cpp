@@ -34,7 +34,6 @@ Machine healthy() {
                         .launcher = "slurm"};
   machine.environment = {{"OMP_NUM_THREADS", "4"}, {"HOME", "/home/me"}, {"SLURM_JOB_ID", "7"}};
   machine.folders = {{"TMPDIR", "/tmp", "tmpfs"}};
-  machine.shared_memory = std::uint64_t{8} << 30;
   machine.interfaces = {{"lo"}, {"eth0"}, {"hsn0"}, {"hsn1"}};
   machine.open_files = 65536;
   return machine;
@@ -259,11 +258,6 @@ TEST(Doctor, FlagsInterfacesThatDoNotExistAsTheirReadersMatchThem) {
 
 TEST(Doctor, FlagsLimitsThatARunMeets) {
   Machine machine = healthy();
-  machine.shared_memory = std::uint64_t{64} << 20;
-  EXPECT_THAT(text_of(check_limits(machine)), HasSubstr("warning /dev/shm has 64 MiB"));
-  machine.shared_memory = 0;
-  EXPECT_THAT(text_of(check_limits(machine)), HasSubstr("error there is no /dev/shm"));
-  machine = healthy();
   machine.world->size = 1000;
   machine.open_files = 1024;
   EXPECT_THAT(text_of(check_limits(machine)), HasSubstr("error this process may open 1024 files"));
