@@ -12,9 +12,9 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <memory>
+#include <random>
 
 #include "runtime/error.h"
 #include "runtime/text.h"
@@ -115,12 +115,14 @@ std::vector<std::string> addresses_of_host(const std::string& host) {
   return addresses;
 }
 
-std::string host_identity() {
+std::string host_identity(const std::filesystem::path& root) {
   std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  std::ifstream(root / "proc/sys/kernel/random/boot_id") >> boot;
   std::error_code error;
-  const auto space = std::filesystem::read_symlink("/proc/self/ns/net", error);
-  return fmt::format("{}/{}", boot, error ? std::string("net") : space.string());
+  const auto space = std::filesystem::read_symlink(root / "proc/self/ns/net", error);
+  if (!boot.empty() && !error) return fmt::format("{}/{}", boot, space.string());
+  std::random_device random;
+  return fmt::format("unknown/{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
 }
 
 std::string host_name() {

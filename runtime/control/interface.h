@@ -1,6 +1,7 @@
 #pragma once
 // Which address of this machine to listen on.
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,11 @@ std::string address_towards(const std::string& host);
 /// is. Throws Error{io} when the name is unknown.
 std::vector<std::string> addresses_of_host(const std::string& host);
 
-/// "boot id/network namespace": equal for two processes that share a machine and its loopback.
-std::string host_identity();
+/// "boot id/network namespace": equal for two processes exactly if they share a machine and its
+/// loopback. Where either cannot be read, it is another with every call, and equals none: a
+/// namespace alone says nothing, since the first one has the same number on every machine.
+/// `root` is where /proc is, for tests.
+std::string host_identity(const std::filesystem::path& root = "/");
 
 std::string host_name();
 
