@@ -100,16 +100,18 @@ class Validator {
             train.batch_size, parts);
     const std::int64_t samples = sample_count();
     require(!options_.data.drop_last || train.batch_size <= samples,
-            {"train.batch_size", "data.limit", "data.count"},
+            {"train.batch_size", "data.limit", "data.count", "data.path"},
             "lower train.batch_size, or set data.drop_last to false",
             "train.batch_size is {}, but there are {} training samples: no whole batch",
             train.batch_size, samples);
   }
 
-  /// Training samples as the options tell; Fashion-MNIST has 60,000.
+  /// Training samples; as Fashion-MNIST has them where its files are not on this host.
   std::int64_t sample_count() const {
-    const std::int64_t all = synthetic() ? options_.data.count : 60000;
-    return options_.data.limit > 0 ? std::min(options_.data.limit, all) : all;
+    constexpr std::int64_t fashion_mnist = 60000;
+    const std::int64_t limit = options_.data.limit;
+    return count_training_samples(dataset_options(options_))
+        .value_or(limit > 0 ? std::min(limit, fashion_mnist) : fashion_mnist);
   }
 
   void check_schedule() const {
@@ -117,9 +119,10 @@ class Validator {
     require(!train.nesterov || train.momentum > 0, {"train.nesterov", "train.momentum"},
             "set train.momentum, for instance to 0.9",
             "train.nesterov is true, but train.momentum is 0");
+    const std::int64_t samples = sample_count();
     const std::int64_t batches = options_.data.drop_last
-                                     ? sample_count() / train.batch_size
-                                     : (sample_count() + train.batch_size - 1) / train.batch_size;
+                                     ? samples / train.batch_size
+                                     : (samples + train.batch_size - 1) / train.batch_size;
     // train.steps ends a run early and leaves its rates as they are: it has no part in this.
     const std::int64_t steps = batches * train.epochs;
     constexpr std::int64_t most_steps = 4'000'000'000;  // steps travel as 32-bit numbers

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "actors/data/dataset_content.h"
 #include "runtime/error.h"
 
@@ -18,6 +20,18 @@ Tensor Dataset::images(Split split) const {
   // A copy of the handle: one shared_future may not be used by two threads, its copies may.
   const std::shared_future<Tensor> images = content_->part(split).images;
   return images.get();
+}
+
+std::optional<std::int64_t> count_training_samples(const DatasetOptions& options) {
+  std::int64_t count = options.count;
+  if (options.name != "synthetic") {
+    try {
+      count = detail::count_idx_samples(options);
+    } catch (const Error&) {  // whoever opens it says what is wrong
+      return std::nullopt;
+    }
+  }
+  return options.limit > 0 ? std::min(count, options.limit) : count;
 }
 
 Dataset open_dataset(const DatasetOptions& options) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "runtime/tensor/tensor.h"
@@ -50,5 +51,9 @@ class Dataset {
 /// Throws Error: bad_options for an unknown name or sizes out of range, io for a missing file (and
 /// how to get it), bad_file for one that is damaged or does not fit the others.
 Dataset open_dataset(const DatasetOptions& options);
+
+/// How many training samples open_dataset would find, from the header of a file at most; nothing
+/// where that cannot be read. Throws nothing.
+std::optional<std::int64_t> count_training_samples(const DatasetOptions& options);
 
 }  // namespace troupe

@@ -24,6 +24,8 @@ struct Dataset::Content {
 
 namespace detail {
 Dataset open_idx_folder(const DatasetOptions& options);
+/// From the header alone; throws as open_idx_folder.
+std::int64_t count_idx_samples(const DatasetOptions& options);
 Dataset make_synthetic(const DatasetOptions& options);
 }  // namespace detail
 

@@ -60,12 +60,20 @@ Tensor read_images(const fs::path& path, std::int64_t count) {
   return images.reshape(Shape{count, 1, images.dim(1), images.dim(2)});
 }
 
+fs::path folder_of(const DatasetOptions& options) {
+  return options.path.empty() ? fs::path(debian_folder) : options.path;
+}
+
+IdxFile open_images(const fs::path& folder, const std::string& prefix) {
+  return open_idx(find_file(folder, prefix + "-images-idx3-ubyte"), image_axes);
+}
+
 struct PartFiles {
   IdxFile images, labels;
 };
 
 PartFiles open_part(const fs::path& folder, const std::string& prefix) {
-  PartFiles files{open_idx(find_file(folder, prefix + "-images-idx3-ubyte"), image_axes),
+  PartFiles files{open_images(folder, prefix),
                   open_idx(find_file(folder, prefix + "-labels-idx1-ubyte"), label_axes)};
   if (files.images.shape[0] != files.labels.shape[0])
     throw Error(
@@ -85,8 +93,12 @@ Dataset::Content::Part read_part(const PartFiles& files, std::int64_t limit, std
 
 }  // namespace
 
+std::int64_t detail::count_idx_samples(const DatasetOptions& options) {
+  return open_images(folder_of(options), "train").shape[0];
+}
+
 Dataset detail::open_idx_folder(const DatasetOptions& options) {
-  const fs::path folder = options.path.empty() ? fs::path(debian_folder) : options.path;
+  const fs::path folder = folder_of(options);
   const PartFiles train = open_part(folder, "train"), test = open_part(folder, "t10k");
   const Shape& shape = train.images.shape;
   if (shape.with_outer(1) != test.images.shape.with_outer(1))

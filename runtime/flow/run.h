@@ -55,7 +55,7 @@ struct RunOptions {
   std::uint32_t processes = 1;
   std::shared_ptr<Bridge> bridge;
   /// Tells this run's messages from those of another, such as the one before a restart: the same in
-  /// all processes (`troupe train` takes the generation of its world). 0: made up, for one process.
+  /// all processes (JoinedWorld takes the generation of the world). 0: made up, for one process.
   std::uint64_t run_id = 0;
 };
 

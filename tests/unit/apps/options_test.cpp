@@ -1,7 +1,9 @@
 // Troupe's own options: defaults, ranges, what goes together, the resolved file, the page.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -168,6 +170,29 @@ INSTANTIATE_TEST_SUITE_P(
                     WrongValue{"faults=[{actor: stage/0, micro_batch: 4}]", "write 0 to 3"},
                     WrongValue{"faults=[{actr: stage/0}]", "did you mean actor?"},
                     WrongValue{"faults=stage/0", "must be a list"}));
+
+// 640 images of 28 x 28, as the header says.
+class OptionsOfAFolder : public testing::Test {
+ protected:
+  OptionsOfAFolder() {
+    std::filesystem::create_directories(folder_);
+    std::ofstream images(folder_ / "train-images-idx3-ubyte", std::ios::binary);
+    images << std::string("\0\0\x08\x03\0\0\x02\x80\0\0\0\x1c\0\0\0\x1c", 16)
+           << std::string(640 * 28 * 28, '\0');
+  }
+  ~OptionsOfAFolder() override { std::filesystem::remove_all(folder_); }
+
+  const std::filesystem::path folder_ =
+      std::filesystem::path(testing::TempDir()) / ("troupe_options_" + std::to_string(::getpid()));
+};
+
+TEST_F(OptionsOfAFolder, AreHeldAgainstItsNumberOfSamples) {
+  const std::string path = "data.path=" + folder_.string();
+  EXPECT_EQ(refusal("", {path, "train.warmup_steps=9"}), "no error");
+  EXPECT_THAT(refusal("", {path, "train.warmup_steps=10"}), HasSubstr("the run has 10 steps"));
+  EXPECT_EQ(refusal("", {path, "train.batch_size=640"}), "no error");
+  EXPECT_THAT(refusal("", {path, "train.batch_size=641"}), HasSubstr("640 training samples"));
+}
 
 TEST(Options, RefuseNesterovWithoutMomentum) {
   EXPECT_THAT(refusal("train: {nesterov: true, momentum: 0}"), HasSubstr("o.yaml:1:19: "));

@@ -112,6 +112,20 @@ TEST_F(IdxFolder, OpensPlainFiles) {
   EXPECT_EQ(dataset.labels(Split::train).data<std::int64_t>()[13], 3);
 }
 
+TEST_F(IdxFolder, TellsItsTrainingSamplesByOneHeader) {
+  for (const char* other :
+       {"train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"})
+    ASSERT_TRUE(fs::remove(folder_ / other));
+  EXPECT_EQ(count_training_samples({.path = folder_}), 20);
+  EXPECT_EQ(count_training_samples({.path = folder_, .limit = 7}), 7);
+  EXPECT_EQ(count_training_samples({.path = folder_, .limit = 21}), 20);
+  EXPECT_EQ(count_training_samples({.name = "synthetic", .count = 90, .limit = 100}), 90);
+  write("train-images-idx3-ubyte", "no header");
+  EXPECT_EQ(count_training_samples({.path = folder_}), std::nullopt);
+  fs::remove(folder_ / "train-images-idx3-ubyte");
+  EXPECT_EQ(count_training_samples({.path = folder_, .limit = 7}), std::nullopt);
+}
+
 TEST_F(IdxFolder, OpensGzipFilesOfOneMemberOrSeveral) {
   const std::string bytes = idx({20, 3, 2}, counted(120));
   for (const std::string& gzip :
