@@ -2,7 +2,6 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 
 #include "actors/checkpoint_writer.h"
@@ -24,7 +23,7 @@ namespace troupe {
 
 /// Writes what a run tells to train.csv, train.log and the terminal, on a thread of its own, so
 /// that a slow disk or terminal holds up no actor (but for one that is thousands of lines behind).
-/// All calls may come from any thread.
+/// All calls may come from any thread, but counting() from one at a time: the monitor makes them.
 class RunLog {
  public:
   RunLog(const Options& options, const OutputFolder& folder, const Timeline& timeline,
@@ -73,8 +72,7 @@ class RunLog {
   std::optional<Error> checkpoint_error_;
   bool csv_failed_ = false;
 
-  std::mutex counting_mutex_;  // of `counting_told_`; calls come from any thread
-  std::chrono::steady_clock::time_point counting_told_;
+  std::chrono::steady_clock::time_point counting_told_;  ///< of counting() alone
 
   Background background_;  // last: its thread uses the others
 };
