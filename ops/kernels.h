@@ -1,6 +1,7 @@
 #pragma once
 // What a backend computes. Each backend (`ops/cpu`, `ops/reference`, later `ops/cuda`) is a folder
-// of the same file names that fills one KernelTable; a test walks the table and fails on a gap.
+// whose files fill one KernelTable, each with its family of kernels (`families.h` there); a test
+// walks the table and fails on a gap.
 //
 // Kernels allocate what they return, write what they are given as `Tensor&`, run on the given
 // stream with its number of threads, and give the same bits each time for the same stream width.

@@ -8,6 +8,7 @@
 
 #include "ops/cpu/checks.h"
 #include "ops/cpu/dropout.h"
+#include "ops/cpu/families.h"
 #include "ops/cpu/norm_ranges.h"
 #include "ops/cpu/panel.h"
 #include "ops/cpu/parallel.h"
@@ -84,6 +85,10 @@ void check_epilogue(const char* operation, const Tensor& x, const NormEpilogue& 
               "use the kernel for dropout alone");
 }
 
+namespace {
+
+// One pass. Dropout in the epilogue needs relu and no residual, since backward tells the dropped
+// elements by their zeros.
 Tensor batch_norm(const Stream& stream, const Tensor& x, const Tensor& weight, const Tensor& bias,
                   const ChannelMoments& moments, double epsilon, const NormEpilogue& epilogue) {
   const Panel panel = Panel::of(x, "batch_norm");
@@ -131,6 +136,10 @@ Tensor batch_norm(const Stream& stream, const Tensor& x, const Tensor& weight, c
   });
   return z;
 }
+
+}  // namespace
+
+void fill_batch_norm(KernelTable& table) { table.batch_norm = batch_norm; }
 
 }  // namespace troupe::cpu
 #endif

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "ops/cpu/convolution_rule.h"
+#include "ops/cpu/families.h"
 #include "ops/cpu/onednn.h"
 #include "ops/cpu/prepared_weights.h"
 #include "ops/cpu/reorder.h"
@@ -281,5 +282,7 @@ std::unique_ptr<ConvolutionKernel> make_convolution(const ConvolutionOptions& op
                 "channels, kernel and stride are at least 1, padding at least 0");
   return std::make_unique<OneDnnConvolution>(options);
 }
+
+void fill_convolution(KernelTable& table) { table.convolution = make_convolution; }
 
 }  // namespace troupe::cpu

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "ops/cpu/families.h"
 #include "ops/cpu/parallel.h"
 #include "ops/cpu/targets.h"
 #include "runtime/error.h"
@@ -154,6 +155,8 @@ const float* fill_scales(const DropoutPlan& plan, std::int64_t offset, std::int6
   return HWY_DYNAMIC_DISPATCH(fill)(plan, offset, length, buffer);
 }
 
+namespace {
+
 Tensor dropout(const Stream& stream, const Tensor& x, float probability, const RandomKey& random) {
   const DropoutPlan plan = DropoutPlan::of(x, probability, random);
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.layout());
@@ -174,6 +177,10 @@ Tensor dropout(const Stream& stream, const Tensor& x, float probability, const R
            });
   return y;
 }
+
+}  // namespace
+
+void fill_dropout(KernelTable& table) { table.dropout = dropout; }
 
 }  // namespace troupe::cpu
 #endif

@@ -6,9 +6,6 @@
 
 namespace troupe::cpu {
 
-/// KernelTable::dropout for f32.
-Tensor dropout(const Stream& stream, const Tensor& x, float probability, const RandomKey& random);
-
 /// Which elements of one tensor are dropped, and where they lie in its memory.
 struct DropoutPlan {
   RandomKey random;

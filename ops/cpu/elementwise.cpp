@@ -1,6 +1,5 @@
-#include "ops/cpu/elementwise.h"
-
 #include "ops/cpu/checks.h"
+#include "ops/cpu/families.h"
 #include "ops/cpu/parallel.h"
 #include "ops/cpu/targets.h"
 
@@ -41,6 +40,8 @@ HWY_EXPORT(relu_range);
 HWY_EXPORT(relu_backward_range);
 HWY_EXPORT(add_range);
 
+namespace {
+
 Tensor relu(const Stream& stream, const Tensor& x) {
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.layout());
   const float* from = x.data<float>();
@@ -65,8 +66,6 @@ Tensor relu_backward(const Stream& stream, const Tensor& y, const Tensor& grad) 
   return dx;
 }
 
-namespace {
-
 void add_into(const Stream& stream, const Tensor& a, const Tensor& b, Tensor& sum) {
   const float *left = a.data<float>(), *right = b.data<float>();
   float* to = sum.data<float>();
@@ -75,8 +74,6 @@ void add_into(const Stream& stream, const Tensor& a, const Tensor& b, Tensor& su
              HWY_DYNAMIC_DISPATCH(add_range)(left + begin, right + begin, to + begin, end - begin);
            });
 }
-
-}  // namespace
 
 Tensor add(const Stream& stream, const Tensor& a, const Tensor& b) {
   check_alike("add", a, b);
@@ -88,6 +85,15 @@ Tensor add(const Stream& stream, const Tensor& a, const Tensor& b) {
 void accumulate(const Stream& stream, Tensor& a, const Tensor& b) {
   check_alike("accumulate", a, b);
   add_into(stream, a, b, a);
+}
+
+}  // namespace
+
+void fill_elementwise(KernelTable& table) {
+  table.relu = relu;
+  table.relu_backward = relu_backward;
+  table.add = add;
+  table.accumulate = accumulate;
 }
 
 }  // namespace troupe::cpu

@@ -5,6 +5,7 @@
 #include <deque>
 #include <optional>
 
+#include "ops/cpu/families.h"
 #include "ops/cpu/onednn.h"
 #include "runtime/error.h"
 
@@ -176,5 +177,7 @@ std::unique_ptr<LinearKernel> make_linear(const LinearOptions& options) {
                 "both feature counts are at least 1");
   return std::make_unique<OneDnnLinear>(options);
 }
+
+void fill_linear(KernelTable& table) { table.linear = make_linear; }
 
 }  // namespace troupe::cpu

@@ -1,11 +1,10 @@
-#include "ops/cpu/loss.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "ops/cpu/families.h"
 #include "ops/cpu/parallel.h"
 #include "ops/cpu/targets.h"
 #include "runtime/error.h"
@@ -87,8 +86,6 @@ Sample cross_entropy(const float* logits, std::int64_t classes, std::int64_t tar
   return {std::log(sum) + (static_cast<double>(shift) - logits[target]), predicted == target};
 }
 
-}  // namespace
-
 LossOutput softmax_cross_entropy(const Stream& stream, const Tensor& logits, const Tensor& targets,
                                  double scale, bool with_gradient) {
   check(logits, targets);
@@ -113,6 +110,10 @@ LossOutput softmax_cross_entropy(const Stream& stream, const Tensor& logits, con
   }
   return result;
 }
+
+}  // namespace
+
+void fill_loss(KernelTable& table) { table.softmax_cross_entropy = softmax_cross_entropy; }
 
 }  // namespace troupe::cpu
 #endif

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <deque>
 
+#include "ops/cpu/families.h"
 #include "ops/cpu/onednn.h"
 #include "runtime/error.h"
 
@@ -60,5 +61,7 @@ Tensor in_layout(const Stream& stream, const Tensor& tensor, Layout layout) {
   reorder(stream, tensor, copy);
   return copy;
 }
+
+void fill_reorder(KernelTable& table) { table.reorder = reorder; }
 
 }  // namespace troupe::cpu

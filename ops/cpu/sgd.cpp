@@ -1,6 +1,7 @@
 #include "ops/cpu/sgd.h"
 
 #include "ops/cpu/checks.h"
+#include "ops/cpu/families.h"
 #include "ops/cpu/parallel.h"
 #include "ops/cpu/targets.h"
 
@@ -50,6 +51,9 @@ namespace troupe::cpu {
 
 HWY_EXPORT(step);
 
+namespace {
+
+// One pass over the arrays, with the update rule of PyTorch's SGD.
 void sgd(const Stream& stream, const SgdOptions& options, const Tensor& weights,
          const Tensor& gradient, const Tensor& momentum, Tensor& new_weights,
          Tensor& new_momentum) {
@@ -71,6 +75,10 @@ void sgd(const Stream& stream, const SgdOptions& options, const Tensor& weights,
     HWY_DYNAMIC_DISPATCH(step)(options, range, begin, end);
   });
 }
+
+}  // namespace
+
+void fill_sgd(KernelTable& table) { table.sgd = sgd; }
 
 }  // namespace troupe::cpu
 #endif

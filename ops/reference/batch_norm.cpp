@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "ops/reference/dropout.h"
-#include "ops/reference/kernels.h"
+#include "ops/reference/families.h"
 #include "ops/reference/reorder.h"
 
 namespace troupe::reference {
@@ -54,8 +54,6 @@ std::vector<double> dropout_scales(const NormEpilogue& epilogue, std::int64_t el
 double scale_of(const std::vector<double>& scales, std::int64_t e) {
   return scales.empty() ? 1.0 : scales[static_cast<std::size_t>(e)];
 }
-
-}  // namespace
 
 template <class T>
 ChannelMoments channel_moments(const Stream&, const Tensor& given) {
@@ -138,19 +136,16 @@ NormGradients batch_norm_backward(const Stream&, const Tensor& given_grad, const
   return result;
 }
 
-template ChannelMoments channel_moments<float>(const Stream&, const Tensor&);
-template ChannelMoments channel_moments<double>(const Stream&, const Tensor&);
-template Tensor batch_norm<float>(const Stream&, const Tensor&, const Tensor&, const Tensor&,
-                                  const ChannelMoments&, double, const NormEpilogue&);
-template Tensor batch_norm<double>(const Stream&, const Tensor&, const Tensor&, const Tensor&,
-                                   const ChannelMoments&, double, const NormEpilogue&);
-template NormGradients batch_norm_backward<float>(const Stream&, const Tensor&, const Tensor&,
-                                                  const Tensor&, const Tensor&, const Tensor&,
-                                                  const ChannelMoments&, double,
-                                                  const NormEpilogue&, bool);
-template NormGradients batch_norm_backward<double>(const Stream&, const Tensor&, const Tensor&,
-                                                   const Tensor&, const Tensor&, const Tensor&,
-                                                   const ChannelMoments&, double,
-                                                   const NormEpilogue&, bool);
+}  // namespace
+
+template <class T>
+void fill_batch_norm(KernelTable& table) {
+  table.channel_moments = channel_moments<T>;
+  table.batch_norm = batch_norm<T>;
+  table.batch_norm_backward = batch_norm_backward<T>;
+}
+
+template void fill_batch_norm<float>(KernelTable&);
+template void fill_batch_norm<double>(KernelTable&);
 
 }  // namespace troupe::reference

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "ops/reference/kernels.h"
+#include "ops/reference/families.h"
 #include "ops/reference/reorder.h"
 
 namespace troupe::reference {
@@ -152,14 +152,19 @@ void Convolution<T>::weight_gradient(const Stream&, const Tensor& given_x, const
   }
 }
 
-}  // namespace
-
 template <class T>
 std::unique_ptr<ConvolutionKernel> convolution(const ConvolutionOptions& options) {
   return std::make_unique<Convolution<T>>(options);
 }
 
-template std::unique_ptr<ConvolutionKernel> convolution<float>(const ConvolutionOptions&);
-template std::unique_ptr<ConvolutionKernel> convolution<double>(const ConvolutionOptions&);
+}  // namespace
+
+template <class T>
+void fill_convolution(KernelTable& table) {
+  table.convolution = convolution<T>;
+}
+
+template void fill_convolution<float>(KernelTable&);
+template void fill_convolution<double>(KernelTable&);
 
 }  // namespace troupe::reference

@@ -1,8 +1,9 @@
 #include "ops/reference/dropout.h"
-#include "ops/reference/kernels.h"
+#include "ops/reference/families.h"
 #include "ops/reference/reorder.h"
 
 namespace troupe::reference {
+namespace {
 
 template <class T>
 Tensor relu(const Stream&, const Tensor& x) {
@@ -45,15 +46,18 @@ Tensor dropout(const Stream&, const Tensor& given, float probability, const Rand
   return in_layout<T>(y, given.layout());
 }
 
-template Tensor relu<float>(const Stream&, const Tensor&);
-template Tensor relu<double>(const Stream&, const Tensor&);
-template Tensor relu_backward<float>(const Stream&, const Tensor&, const Tensor&);
-template Tensor relu_backward<double>(const Stream&, const Tensor&, const Tensor&);
-template Tensor add<float>(const Stream&, const Tensor&, const Tensor&);
-template Tensor add<double>(const Stream&, const Tensor&, const Tensor&);
-template void accumulate<float>(const Stream&, Tensor&, const Tensor&);
-template void accumulate<double>(const Stream&, Tensor&, const Tensor&);
-template Tensor dropout<float>(const Stream&, const Tensor&, float, const RandomKey&);
-template Tensor dropout<double>(const Stream&, const Tensor&, float, const RandomKey&);
+}  // namespace
+
+template <class T>
+void fill_elementwise(KernelTable& table) {
+  table.relu = relu<T>;
+  table.relu_backward = relu_backward<T>;
+  table.add = add<T>;
+  table.accumulate = accumulate<T>;
+  table.dropout = dropout<T>;
+}
+
+template void fill_elementwise<float>(KernelTable&);
+template void fill_elementwise<double>(KernelTable&);
 
 }  // namespace troupe::reference

@@ -1,4 +1,4 @@
-#include "ops/reference/kernels.h"
+#include "ops/reference/families.h"
 
 namespace troupe::reference {
 namespace {
@@ -66,14 +66,19 @@ class Linear final : public LinearKernel {
   std::uint64_t version_ = 0;
 };
 
-}  // namespace
-
 template <class T>
 std::unique_ptr<LinearKernel> linear(const LinearOptions& options) {
   return std::make_unique<Linear<T>>(options);
 }
 
-template std::unique_ptr<LinearKernel> linear<float>(const LinearOptions&);
-template std::unique_ptr<LinearKernel> linear<double>(const LinearOptions&);
+}  // namespace
+
+template <class T>
+void fill_linear(KernelTable& table) {
+  table.linear = linear<T>;
+}
+
+template void fill_linear<float>(KernelTable&);
+template void fill_linear<double>(KernelTable&);
 
 }  // namespace troupe::reference

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <utility>
 
-#include "ops/reference/kernels.h"
+#include "ops/reference/families.h"
 #include "ops/reference/reorder.h"
 
 namespace troupe::reference {
@@ -107,8 +107,6 @@ Tensor averages_backward(const Tensor& given, const Shape& x_shape, Windows wind
   return in_layout<T>(x_grad, given.layout());
 }
 
-}  // namespace
-
 template <class T>
 Tensor max_pool(const Stream&, const Tensor& given, const PoolOptions& options) {
   const Tensor x = row_major<T>(given);
@@ -157,23 +155,19 @@ Tensor adaptive_average_pool_backward(const Stream&, const Tensor& grad, const S
   return averages_backward<T>(grad, x_shape, shares(x_shape, grad.shape()));
 }
 
-template Tensor max_pool<float>(const Stream&, const Tensor&, const PoolOptions&);
-template Tensor max_pool<double>(const Stream&, const Tensor&, const PoolOptions&);
-template Tensor max_pool_backward<float>(const Stream&, const Tensor&, const Tensor&,
-                                         const PoolOptions&);
-template Tensor max_pool_backward<double>(const Stream&, const Tensor&, const Tensor&,
-                                          const PoolOptions&);
-template Tensor average_pool<float>(const Stream&, const Tensor&, const PoolOptions&);
-template Tensor average_pool<double>(const Stream&, const Tensor&, const PoolOptions&);
-template Tensor average_pool_backward<float>(const Stream&, const Tensor&, const Shape&,
-                                             const PoolOptions&);
-template Tensor average_pool_backward<double>(const Stream&, const Tensor&, const Shape&,
-                                              const PoolOptions&);
-template Tensor adaptive_average_pool<float>(const Stream&, const Tensor&, std::int64_t,
-                                             std::int64_t);
-template Tensor adaptive_average_pool<double>(const Stream&, const Tensor&, std::int64_t,
-                                              std::int64_t);
-template Tensor adaptive_average_pool_backward<float>(const Stream&, const Tensor&, const Shape&);
-template Tensor adaptive_average_pool_backward<double>(const Stream&, const Tensor&, const Shape&);
+}  // namespace
+
+template <class T>
+void fill_pooling(KernelTable& table) {
+  table.max_pool = max_pool<T>;
+  table.max_pool_backward = max_pool_backward<T>;
+  table.average_pool = average_pool<T>;
+  table.average_pool_backward = average_pool_backward<T>;
+  table.adaptive_average_pool = adaptive_average_pool<T>;
+  table.adaptive_average_pool_backward = adaptive_average_pool_backward<T>;
+}
+
+template void fill_pooling<float>(KernelTable&);
+template void fill_pooling<double>(KernelTable&);
 
 }  // namespace troupe::reference

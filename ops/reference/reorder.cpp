@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ops/reference/kernels.h"
+#include "ops/reference/families.h"
 
 namespace troupe::reference {
 
@@ -19,6 +19,8 @@ std::int64_t element_offset(Layout layout, const Shape& shape, std::int64_t n, s
   }
   return ((n * channels + c) * height + h) * width + w;
 }
+
+namespace {
 
 template <class T>
 void reorder(const Stream&, const Tensor& from, Tensor& to) {
@@ -37,6 +39,8 @@ void reorder(const Stream&, const Tensor& from, Tensor& to) {
               source[element_offset(from.layout(), shape, n, c, h, w)];
 }
 
+}  // namespace
+
 template <class T>
 Tensor in_layout(const Tensor& tensor, Layout layout) {
   if (tensor.layout() == layout) return tensor;
@@ -45,9 +49,14 @@ Tensor in_layout(const Tensor& tensor, Layout layout) {
   return result;
 }
 
-template void reorder<float>(const Stream&, const Tensor&, Tensor&);
-template void reorder<double>(const Stream&, const Tensor&, Tensor&);
+template <class T>
+void fill_reorder(KernelTable& table) {
+  table.reorder = reorder<T>;
+}
+
 template Tensor in_layout<float>(const Tensor&, Layout);
 template Tensor in_layout<double>(const Tensor&, Layout);
+template void fill_reorder<float>(KernelTable&);
+template void fill_reorder<double>(KernelTable&);
 
 }  // namespace troupe::reference

@@ -1,6 +1,7 @@
-#include "ops/reference/kernels.h"
+#include "ops/reference/families.h"
 
 namespace troupe::reference {
+namespace {
 
 // PyTorch's SGD without dampening: g += decay * w; m = momentum * m + g (g at first);
 // w -= lr * (nesterov ? g + momentum * m : m).
@@ -20,9 +21,14 @@ void sgd(const Stream&, const SgdOptions& options, const Tensor& weights, const 
   }
 }
 
-template void sgd<float>(const Stream&, const SgdOptions&, const Tensor&, const Tensor&,
-                         const Tensor&, Tensor&, Tensor&);
-template void sgd<double>(const Stream&, const SgdOptions&, const Tensor&, const Tensor&,
-                          const Tensor&, Tensor&, Tensor&);
+}  // namespace
+
+template <class T>
+void fill_sgd(KernelTable& table) {
+  table.sgd = sgd<T>;
+}
+
+template void fill_sgd<float>(KernelTable&);
+template void fill_sgd<double>(KernelTable&);
 
 }  // namespace troupe::reference

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/reference/kernels.h"
+#include "ops/reference/families.h"
 #include "runtime/error.h"
 
 namespace troupe::reference {
@@ -16,8 +16,6 @@ void check_target(std::int64_t target, std::int64_t sample, std::int64_t classes
                           sample, target, classes),
               "set model.classes to the number of classes of the data");
 }
-
-}  // namespace
 
 template <class T>
 LossOutput softmax_cross_entropy(const Stream&, const Tensor& logits, const Tensor& targets,
@@ -45,9 +43,14 @@ LossOutput softmax_cross_entropy(const Stream&, const Tensor& logits, const Tens
   return result;
 }
 
-template LossOutput softmax_cross_entropy<float>(const Stream&, const Tensor&, const Tensor&,
-                                                 double, bool);
-template LossOutput softmax_cross_entropy<double>(const Stream&, const Tensor&, const Tensor&,
-                                                  double, bool);
+}  // namespace
+
+template <class T>
+void fill_loss(KernelTable& table) {
+  table.softmax_cross_entropy = softmax_cross_entropy<T>;
+}
+
+template void fill_loss<float>(KernelTable&);
+template void fill_loss<double>(KernelTable&);
 
 }  // namespace troupe::reference

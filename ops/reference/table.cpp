@@ -1,33 +1,23 @@
 #include "ops/reference/table.h"
 
-#include "ops/reference/kernels.h"
+#include "ops/reference/families.h"
 
 namespace troupe::reference {
 
 template <class T>
 const KernelTable& table() {
-  static const KernelTable kernels{
-      .backend = "reference",
-      .convolution = convolution<T>,
-      .linear = linear<T>,
-      .reorder = reorder<T>,
-      .relu = relu<T>,
-      .relu_backward = relu_backward<T>,
-      .add = add<T>,
-      .accumulate = accumulate<T>,
-      .dropout = dropout<T>,
-      .channel_moments = channel_moments<T>,
-      .batch_norm = batch_norm<T>,
-      .batch_norm_backward = batch_norm_backward<T>,
-      .max_pool = max_pool<T>,
-      .max_pool_backward = max_pool_backward<T>,
-      .average_pool = average_pool<T>,
-      .average_pool_backward = average_pool_backward<T>,
-      .adaptive_average_pool = adaptive_average_pool<T>,
-      .adaptive_average_pool_backward = adaptive_average_pool_backward<T>,
-      .softmax_cross_entropy = softmax_cross_entropy<T>,
-      .sgd = sgd<T>,
-  };
+  static const KernelTable kernels = [] {
+    KernelTable table{.backend = "reference"};
+    fill_batch_norm<T>(table);
+    fill_convolution<T>(table);
+    fill_elementwise<T>(table);
+    fill_linear<T>(table);
+    fill_loss<T>(table);
+    fill_pooling<T>(table);
+    fill_reorder<T>(table);
+    fill_sgd<T>(table);
+    return table;
+  }();
   return kernels;
 }
 
