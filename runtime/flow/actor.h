@@ -107,18 +107,6 @@ class Actor {
   const std::vector<InputPort*>& inputs() const { return inputs_; }
   const std::vector<OutputPort*>& outputs() const { return outputs_; }
 
-  /// What an action leaves behind, sent by the runtime when the action has ended well.
-  struct Effects {
-    std::vector<Packet> packets;
-    std::vector<Credit> credits;
-    std::optional<std::pair<std::uint32_t, CommittedState>> vote;
-    std::vector<std::any> events;
-    std::optional<bool> accepts_snapshot;
-    bool finished = false;
-  };
-  Effects take_effects() { return std::exchange(effects_, {}); }
-  void set_post(std::function<void(Post)> post) { post_ = std::move(post); }
-
  protected:
   /// Votes for `step`, with the state that will be this actor's when it is committed.
   void vote(std::uint32_t step, CommittedState state) {
@@ -137,6 +125,17 @@ class Actor {
  private:
   friend class InputPort;
   friend class OutputPort;
+  friend class Inside;
+  /// What an action leaves behind, sent by the runtime when the action has ended well.
+  struct Effects {
+    std::vector<Packet> packets;
+    std::vector<Credit> credits;
+    std::optional<std::pair<std::uint32_t, CommittedState>> vote;
+    std::vector<std::any> events;
+    std::optional<bool> accepts_snapshot;
+    bool finished = false;
+  };
+
   std::vector<InputPort*> inputs_;
   std::vector<OutputPort*> outputs_;
   Effects effects_;

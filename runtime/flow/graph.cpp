@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "runtime/flow/inside.h"
 #include "runtime/text.h"
 
 namespace troupe {
@@ -29,8 +30,8 @@ void Graph::connect_ports(std::size_t from, std::size_t output, std::size_t to, 
   if (sender.type() != receiver.type())
     throw Error(ErrorCode::bad_graph,
                 fmt::format("edge {} connects ports of different types", edge_name(id)));
-  sender.attach(id, options.slots);
-  receiver.attach(id, options.slots);
+  Inside::attach(sender, id, options.slots);
+  Inside::attach(receiver, id, options.slots);
 }
 
 void Graph::check_connected() const {
@@ -74,8 +75,10 @@ std::unique_ptr<Actor> Graph::make_actor(std::size_t node) const {
   for (std::size_t id = 0; id < edges_.size(); ++id) {
     const Edge& edge = edges_[id];
     const auto number = static_cast<std::uint32_t>(id);
-    if (edge.from == node) actor->outputs().at(edge.output)->attach(number, edge.options.slots);
-    if (edge.to == node) actor->inputs().at(edge.input)->attach(number, edge.options.slots);
+    if (edge.from == node)
+      Inside::attach(*actor->outputs().at(edge.output), number, edge.options.slots);
+    if (edge.to == node)
+      Inside::attach(*actor->inputs().at(edge.input), number, edge.options.slots);
   }
   return actor;
 }

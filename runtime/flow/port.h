@@ -16,6 +16,7 @@
 namespace troupe {
 
 class Actor;
+class Inside;  // the runtime's way in: runtime/flow/inside.h
 
 /// Whether a port works without an edge.
 enum class Connection : std::uint8_t { required, optional };
@@ -49,21 +50,17 @@ class InputPort {
   std::size_t queued() const { return queue_.size(); }
   const Header& header() const { return queue_.front().header; }
 
-  // What the runtime calls.
-  void attach(std::uint32_t edge, std::uint32_t slots);
-  /// Takes a message in. Drops older generations, answers repeated ones; throws Error{internal}
-  /// if the edge's slots are exceeded.
-  void deliver(Packet packet);
-  /// The sender of `edge` was replaced: what it sent stays valid, but its slots are gone.
-  void sender_replaced(std::uint32_t edge, std::uint32_t generation);
-  std::uint64_t dropped() const { return dropped_; }
-
  protected:
   const Packet& peek() const { return queue_.front(); }
   Packet take_packet();
   void release_packet(const Header& header);
 
  private:
+  friend class Inside;
+  void attach(std::uint32_t edge, std::uint32_t slots);
+  void deliver(Packet packet);
+  void sender_replaced(std::uint32_t edge, std::uint32_t generation);
+
   struct Edge {
     std::uint32_t id = 0;
     std::uint32_t slots = 0;
@@ -131,17 +128,16 @@ class OutputPort {
   /// Every edge of the port has so many free slots (true when there is no edge: nobody listens).
   bool has_slot(std::uint32_t count = 1) const;
 
-  // What the runtime calls.
-  void attach(std::uint32_t edge, std::uint32_t slots);
-  void begin_generation(std::uint64_t run, std::uint32_t generation);
-  void credit(const Credit& credit);
-  /// The receiver of `edge` was replaced: everything that it had not released, oldest first.
-  std::vector<Packet> unreleased(std::uint32_t edge) const;
-
  protected:
   void send_packet(Header header, std::shared_ptr<const void> payload);
 
  private:
+  friend class Inside;
+  void attach(std::uint32_t edge, std::uint32_t slots);
+  void begin_generation(std::uint64_t run, std::uint32_t generation);
+  void credit(const Credit& credit);
+  std::vector<Packet> unreleased(std::uint32_t edge) const;
+
   struct Edge {
     std::uint32_t id = 0;
     std::uint64_t sequence = 0;

@@ -2,16 +2,18 @@
 #include <any>
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <stop_token>
 #include <string>
 #include <vector>
 
-#include "runtime/flow/bridge.h"
 #include "runtime/flow/graph.h"
 #include "runtime/flow/report.h"
-#include "runtime/flow/supervisor.h"
+#include "runtime/flow/step_plan.h"
 
 namespace troupe {
+
+class Bridge;  // runtime/flow/bridge.h
 
 /// Makes an actor's handler throw, once, at the first action that fits: to see recovery work.
 struct FaultOptions {

@@ -54,7 +54,7 @@ void send_credit(Self self, const Credit& credit) {
 // packet is for an actor of this process.
 bool dispatch(Self self) {
   Life& life = self->state;
-  Actor::Effects effects = life.core->take_effects();
+  Inside::Effects effects = Inside::take_effects(*life.core);
   const auto& edges = life.shared->graph.edges();
   bool sent_here = false;
   for (Packet& packet : effects.packets) {
@@ -163,9 +163,9 @@ void replaced(Life& life, Self self, const Replaced& note) {
   const auto& edges = life.shared->graph.edges();
   for (std::uint32_t id = 0; id < edges.size(); ++id) {
     if (edges[id].from == note.node && edges[id].to == life.node)
-      life.core->inputs()[edges[id].input]->sender_replaced(id, note.peer.generation);
+      Inside::sender_replaced(*life.core->inputs()[edges[id].input], id, note.peer.generation);
     if (edges[id].to != note.node || edges[id].from != life.node) continue;
-    for (Packet& packet : life.core->outputs()[edges[id].output]->unreleased(id))
+    for (Packet& packet : Inside::unreleased(*life.core->outputs()[edges[id].output], id))
       send_packet(self, note.node, std::move(packet));
   }
 }
@@ -194,7 +194,7 @@ caf::behavior shell_actor(Self self, std::shared_ptr<Shared> shared, std::size_t
   life.report.name = life.shared->graph.nodes()[node].name;
   life.report.mailbox_bound = mailbox_bound(life.shared->graph, node);
   life.since = Clock::now();
-  life.core->set_post([weak = caf::actor_addr(self->address())](Post work) {
+  Inside::set_post(*life.core, [weak = caf::actor_addr(self->address())](Post work) {
     if (auto strong = caf::actor_cast<caf::actor>(weak))
       caf::anon_send(strong, PostNote{std::move(work)});
   });
@@ -204,7 +204,7 @@ caf::behavior shell_actor(Self self, std::shared_ptr<Shared> shared, std::size_t
           Life& life = self->state;
           life.shared->gauges[life.node].remove();
           const auto& edge = life.shared->graph.edges()[delivery.packet.header.edge];
-          life.core->inputs()[edge.input]->deliver(delivery.packet);
+          Inside::deliver(*life.core->inputs()[edge.input], delivery.packet);
           pump(self);
         });
       },
@@ -213,7 +213,7 @@ caf::behavior shell_actor(Self self, std::shared_ptr<Shared> shared, std::size_t
           Life& life = self->state;
           life.shared->gauges[life.node].remove();
           const auto& edge = life.shared->graph.edges()[note.credit.edge];
-          life.core->outputs()[edge.output]->credit(note.credit);
+          Inside::credit(*life.core->outputs()[edge.output], note.credit);
           pump(self);
         });
       },
@@ -241,7 +241,7 @@ caf::behavior shell_actor(Self self, std::shared_ptr<Shared> shared, std::size_t
           life.peers = *wire.peers;
           life.generation = wire.generation;
           for (OutputPort* port : life.core->outputs())
-            port->begin_generation(life.shared->run_id, wire.generation);
+            Inside::begin_generation(*port, life.shared->run_id, wire.generation);
           life.started = true;
           pump(self);
         });
@@ -255,7 +255,8 @@ caf::behavior shell_actor(Self self, std::shared_ptr<Shared> shared, std::size_t
       [self](Stop) {
         Life& life = self->state;
         account(life, Clock::now());
-        for (const InputPort* port : life.core->inputs()) life.report.dropped += port->dropped();
+        for (const InputPort* port : life.core->inputs())
+          life.report.dropped += Inside::dropped(*port);
         self->send(life.watch,
                    LifeReport{life.node, std::move(life.report), std::move(life.trace)});
         self->quit();

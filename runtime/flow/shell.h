@@ -11,8 +11,10 @@
 #include <mutex>
 #include <vector>
 
+#include "runtime/flow/bridge.h"
 #include "runtime/flow/caf_base.h"
 #include "runtime/flow/graph.h"
+#include "runtime/flow/inside.h"
 #include "runtime/flow/lead.h"
 #include "runtime/flow/run.h"
 
@@ -61,7 +63,7 @@ struct FailureNote {
 };
 struct EventNote {
   std::size_t node = 0;
-  Actor::Effects effects;  ///< events, accepts_snapshot, finished
+  Inside::Effects effects;  ///< events, accepts_snapshot, finished
 };
 struct StopRequest {};
 struct StandStill {};  ///< no message is on its way, and the run has not ended

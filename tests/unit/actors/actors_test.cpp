@@ -6,6 +6,7 @@
 #include "actors/monitor.h"
 #include "actors/reducer.h"
 #include "actors/stage.h"
+#include "runtime/flow/inside.h"
 
 namespace troupe {
 namespace {
@@ -19,9 +20,9 @@ constexpr std::uint32_t many = 8;  // slots
 /// Attaches every port of an actor to an edge of its own: inputs first, from 0.
 void attach(Actor& actor) {
   std::uint32_t edge = 0;
-  for (InputPort* port : actor.inputs()) port->attach(edge++, many);
-  for (OutputPort* port : actor.outputs()) port->attach(edge++, many);
-  for (OutputPort* port : actor.outputs()) port->begin_generation(1, 0);
+  for (InputPort* port : actor.inputs()) Inside::attach(*port, edge++, many);
+  for (OutputPort* port : actor.outputs()) Inside::attach(*port, edge++, many);
+  for (OutputPort* port : actor.outputs()) Inside::begin_generation(*port, 1, 0);
 }
 
 template <class T>
@@ -32,7 +33,7 @@ void deliver(InputPort& port, std::uint32_t edge, MessageKey key, T value,
                       .samples = samples,
                       .batch_samples = micro_batches * samples,
                       .micro_batches = micro_batches};
-  port.deliver({header, std::make_shared<const T>(std::move(value))});
+  Inside::deliver(port, {header, std::make_shared<const T>(std::move(value))});
 }
 
 MessageKey train_key(std::uint32_t step, std::uint32_t micro_batch) {
@@ -84,7 +85,7 @@ TEST_F(StageByHand, WaitsForTheCommitBeforeTheNextStep) {
   EXPECT_FALSE(stage.ready());
   give_sum(0);
   EXPECT_THAT(act_all(stage), ElementsAre("U"));
-  const auto effects = stage.take_effects();
+  const auto effects = Inside::take_effects(stage);
   ASSERT_TRUE(effects.vote);
   EXPECT_EQ(effects.vote->first, 0u);
   EXPECT_THAT(effects.credits, IsEmpty());  // the sum stays in its slot until the commit
@@ -92,7 +93,7 @@ TEST_F(StageByHand, WaitsForTheCommitBeforeTheNextStep) {
   const auto before = stage.state();
   stage.on_commit({.step = 0});
   EXPECT_NE(stage.state(), before);
-  EXPECT_EQ(stage.take_effects().credits.size(), 1u);
+  EXPECT_EQ(Inside::take_effects(stage).credits.size(), 1u);
   EXPECT_THAT(act_all(stage), ElementsAre("F"));
 }
 
@@ -117,15 +118,15 @@ TEST_F(StageByHand, TakesACommitOnce) {
 TEST_F(StageByHand, SendsASnapshotOnlyWhenAsked) {
   give_sum(0);
   act_all(stage);
-  stage.take_effects();
+  Inside::take_effects(stage);
   stage.on_commit({.step = 0});
-  EXPECT_THAT(stage.take_effects().packets, IsEmpty());
+  EXPECT_THAT(Inside::take_effects(stage).packets, IsEmpty());
   give_sum(1);
   act_all(stage);
-  stage.take_effects();
+  Inside::take_effects(stage);
   stage.on_commit({.step = 1, .snapshot = true});
   EXPECT_THAT(act_all(stage), ElementsAre("S"));
-  const auto effects = stage.take_effects();
+  const auto effects = Inside::take_effects(stage);
   ASSERT_EQ(effects.packets.size(), 1u);
   const auto& snapshot = *static_cast<const Snapshot*>(effects.packets[0].payload.get());
   EXPECT_EQ(snapshot.state, stage.state());  // handed over, not copied
@@ -136,7 +137,7 @@ TEST_F(StageByHand, DropsWhatBelongsToAStepThatIsWhole) {
   give_sum(2);
   EXPECT_TRUE(stage.ready());
   act_all(stage);
-  const auto effects = stage.take_effects();
+  const auto effects = Inside::take_effects(stage);
   EXPECT_FALSE(effects.vote);
   EXPECT_EQ(effects.credits.size(), 1u);
 }
@@ -155,12 +156,12 @@ TEST(ReducerByHand, GivesTheSameSumInAnyOrderOfArrival) {
   do {
     Reducer reducer;
     // An edge for each micro-batch, as if each came from a replica of its own.
-    for (std::uint32_t e = 0; e < 5; ++e) reducer.gradient.attach(e, 1);
-    reducer.reduced.attach(5, 1);
+    for (std::uint32_t e = 0; e < 5; ++e) Inside::attach(reducer.gradient, e, 1);
+    Inside::attach(reducer.reduced, 5, 1);
     for (const std::uint32_t m : order)
       deliver(reducer.gradient, m, train_key(0, m), Gradient{numbers(parts[m], 1), {}}, 5);
     act_all(reducer);
-    const auto effects = reducer.take_effects();
+    const auto effects = Inside::take_effects(reducer);
     EXPECT_EQ(effects.credits.size(), 5u);
     ASSERT_EQ(effects.packets.size(), 1u);
     const auto& sum = *static_cast<const ReducedGradient*>(effects.packets[0].payload.get());
@@ -206,7 +207,7 @@ TEST(MonitorByHand, ReportsInOrderAtTheCommitAndOnce) {
     deliver(monitor.score, 0, key, Score{loss, 1});
     act_all(monitor);
   };
-  const auto vote = [&] { return monitor.take_effects().vote.has_value(); };
+  const auto vote = [&] { return Inside::take_effects(monitor).vote.has_value(); };
   score(train_key(0, 0), 3);
   EXPECT_FALSE(vote());
   score(train_key(0, 1), 5);
@@ -233,11 +234,11 @@ TEST(MonitorByHand, WantsTheTestSetWholeBeforeTheNextCommit) {
   deliver(monitor.score, 0, train_key(0, 0), Score{1, 1}, 1);
   act_all(monitor);
   monitor.on_commit({.step = 0});
-  monitor.take_effects();
+  Inside::take_effects(monitor);
   deliver(monitor.score, 0, test_key(0, 0), Score{1, 1}, 2);
   deliver(monitor.score, 0, train_key(1, 0), Score{1, 1}, 1);
   act_all(monitor);
-  EXPECT_FALSE(monitor.take_effects().vote);
+  EXPECT_FALSE(Inside::take_effects(monitor).vote);
 }
 
 TEST(WriterByHand, WritesWhenAllStagesHaveComeAndTellsOfFailure) {
@@ -254,17 +255,17 @@ TEST(WriterByHand, WritesWhenAllStagesHaveComeAndTellsOfFailure) {
            [&](const CheckpointSeen& seen) {
              told.push_back(std::to_string(seen.step) + ": " + seen.status.error().message());
            }});
-  writer.snapshot.attach(0, 2);
-  writer.snapshot.attach(1, 2);
+  Inside::attach(writer.snapshot, 0, 2);
+  Inside::attach(writer.snapshot, 1, 2);
   deliver(writer.snapshot, 1, train_key(4, 1), Snapshot{.stage = 1});
   act_all(writer);
   EXPECT_THAT(told, IsEmpty());
   writer.on_commit({.step = 4, .snapshot = true, .last = true});
-  EXPECT_FALSE(writer.take_effects().finished);
+  EXPECT_FALSE(Inside::take_effects(writer).finished);
   deliver(writer.snapshot, 0, train_key(4, 0), Snapshot{.stage = 0});
   act_all(writer);
   EXPECT_THAT(told, ElementsAre("5: the disk is full"));
-  const auto effects = writer.take_effects();
+  const auto effects = Inside::take_effects(writer);
   EXPECT_TRUE(effects.finished);
   EXPECT_EQ(effects.credits.size(), 2u);
   EXPECT_EQ(effects.accepts_snapshot, true);
