@@ -1,23 +1,32 @@
 #include "actors/loader.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
 namespace troupe {
+namespace {
 
-Loader::Source::Source(Loader* owner, Split split, TransformOptions transform)
-    : workers(
-          BatchMaker(owner->options_.dataset, split,
-                     SampleTransform(transform, owner->options_.dataset.sample_shape())),
-          // One more than is asked for: a credit comes back a moment after its delivery.
-          owner->options_.workers, owner->options_.prefetch + 1,
-          [owner, post = owner->poster()](Result<Batch> batch) {
-            // Without workers this is called from within request(): it is this actor's own time.
-            if (owner->options_.workers == 0) return owner->arrive(std::move(batch));
-            auto shared = std::make_shared<Result<Batch>>(std::move(batch));
-            post([shared](Actor& self) { static_cast<Loader&>(self).arrive(std::move(*shared)); });
-          }) {}
+BatchMaker maker_of(const LoaderOptions& options, Split split) {
+  TransformOptions transform = options.transform;
+  if (split == Split::test) transform.augment.clear();
+  return {options.dataset, split, SampleTransform(transform, options.dataset.sample_shape())};
+}
 
-Loader::Loader(LoaderOptions options) : options_(std::move(options)), sampler_(options_.sampler) {}
+}  // namespace
 
-Loader::~Loader() = default;
+Loader::Loader(LoaderOptions options)
+    : options_(std::move(options)),
+      sampler_(options_.sampler),
+      train_(maker_of(options_, Split::train)),
+      test_(maker_of(options_, Split::test)) {
+  if (options_.workers < 0 || options_.prefetch < 1)
+    throw Error(ErrorCode::bad_options,
+                fmt::format("a loader with {} workers that prepares {} micro-batches ahead",
+                            options_.workers, options_.prefetch),
+                "at least 0 workers, and 1 micro-batch");
+}
 
 void Loader::restore(const CommittedState&, std::uint32_t steps) {
   next_step_ = steps;
@@ -28,32 +37,29 @@ void Loader::restore(const CommittedState&, std::uint32_t steps) {
 }
 
 bool Loader::ready() const {
-  return images.has_slot() && targets.has_slot() && (!arrived_.empty() || can_request());
+  const bool prepared = !ahead_.empty() && ahead_.front().batch;
+  return images.has_slot() && targets.has_slot() && (prepared || can_request());
 }
 
-// Results of the two sources come back on their own ways: what is under way is of one of them.
 bool Loader::can_request() const {
-  if (requested_.size() >= static_cast<std::size_t>(options_.prefetch)) return false;
-  if (planned_.empty()) return next_step_ < options_.timeline.steps;
-  const bool train = planned_.front().header.key.purpose == Purpose::train;
-  const auto& other = train ? test_ : train_;
-  return !other || other->waiting == 0;
+  return ahead_.size() < static_cast<std::size_t>(options_.prefetch) &&
+         (!planned_.empty() || next_step_ < options_.timeline.steps);
 }
 
 Waiting Loader::waiting() const {
   if (!images.has_slot() || !targets.has_slot()) return Waiting::credit;
-  return requested_.empty() ? Waiting::other : Waiting::input;
+  return ahead_.empty() ? Waiting::other : Waiting::input;
 }
 
 // Orders what can be prepared ahead; sends what is prepared.
 ActionLabel Loader::act() {
   plan_ahead();
   request();
-  if (arrived_.empty()) return {"plan", {next_step_, Purpose::train, 0}};
-  Header header = requested_.front();
-  requested_.pop_front();
-  Batch batch = std::move(arrived_.front().value());  // throws what preparing it threw
-  arrived_.pop_front();
+  if (ahead_.empty() || !ahead_.front().batch) return {"plan", {next_step_, Purpose::train, 0}};
+  const Header header = ahead_.front().header;
+  Batch batch = std::move(ahead_.front().batch->value());  // throws what preparing it threw
+  ahead_.pop_front();
+  ++first_;
   images.send(header, {std::move(batch.images)});
   targets.send(header, {std::move(batch.labels)});
   return {"load", header.key};
@@ -96,29 +102,32 @@ void Loader::plan_evaluation(std::uint32_t step) {
 
 void Loader::request() {
   while (!planned_.empty() && can_request()) {
-    const bool train = planned_.front().header.key.purpose == Purpose::train;
-    auto& source = train ? train_ : test_;
-    if (!source) {
-      TransformOptions transform = options_.transform;
-      if (!train) transform.augment.clear();
-      source = std::make_unique<Source>(this, train ? Split::train : Split::test, transform);
-    }
     Planned next = std::move(planned_.front());
     planned_.pop_front();
-    requested_.push_back(next.header);
-    ++source->waiting;
-    if (!source->workers.request(std::move(next.plan)))
-      throw Error(ErrorCode::internal, "the loader asked its workers for more than they take");
+    const bool train = next.header.key.purpose == Purpose::train;
+    const std::uint64_t number = first_ + ahead_.size();
+    ahead_.push_back({next.header});
+    prepare(number, train ? train_ : test_, std::move(next.plan));
   }
 }
 
-void Loader::arrive(Result<Batch> batch) {
-  for (auto* source : {train_.get(), test_.get()})
-    if (source && source->waiting > 0) {
-      --source->waiting;
-      break;
-    }
-  arrived_.push_back(std::move(batch));
+void Loader::prepare(std::uint64_t number, const BatchMaker& maker, MicroBatchPlan plan) {
+  const auto make = [&maker, plan = std::move(plan)] { return maker.make(plan); };
+  const auto put = [number](Loader& loader, Result<Batch> batch) {
+    loader.ahead_[number - loader.first_].batch = std::move(batch);
+  };
+  if (options_.workers == 0) return put(*this, attempt(make));
+  if (!workers_)
+    workers_.emplace(BackgroundOptions{.name = "data worker",
+                                       .threads = options_.workers,
+                                       .capacity = static_cast<std::size_t>(options_.prefetch),
+                                       .finishes = false});
+  const bool taken = workers_->try_submit(make, [put, post = poster()](Result<Batch> batch) {
+    const auto shared = std::make_shared<Result<Batch>>(std::move(batch));
+    post([put, shared](Actor& self) { put(static_cast<Loader&>(self), std::move(*shared)); });
+  });
+  if (!taken)
+    throw Error(ErrorCode::internal, "a loader asked its workers for more than they take");
 }
 
 }  // namespace troupe

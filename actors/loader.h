@@ -1,11 +1,11 @@
 #pragma once
 #include <deque>
-#include <memory>
 #include <optional>
 
 #include "actors/data/batch_maker.h"
 #include "actors/messages.h"
 #include "actors/timeline.h"
+#include "runtime/background.h"
 #include "runtime/flow/actor.h"
 
 namespace troupe {
@@ -17,16 +17,17 @@ struct LoaderOptions {
   std::uint32_t replica = 0;
   Timeline timeline;
   int workers = 1;   ///< threads that prepare micro-batches; 0: this actor does
-  int prefetch = 4;  ///< micro-batches prepared ahead of the edge's slots
+  int prefetch = 4;  ///< micro-batches prepared ahead of the edge's slots; at least 1
 };
 
 /// Sends a replica's micro-batches in order: those of each step, and after an epoch the test set,
 /// each sample once. Its position is the step, so a commit of the step is a commit of the position.
+/// What preparing a micro-batch throws is thrown by the action that would send it.
 class Loader final : public Actor {
  public:
   using Options = LoaderOptions;
+  /// Throws Error{bad_options} for numbers that cannot work.
   explicit Loader(LoaderOptions options);
-  ~Loader() override;
 
   Output<Activation> images{this, "images"};
   Output<Targets> targets{this, "targets"};
@@ -42,11 +43,10 @@ class Loader final : public Actor {
     Header header;
     MicroBatchPlan plan;
   };
-  /// Batches of one split with their workers, which hand results back to this actor.
-  struct Source {
-    Source(Loader* owner, Split split, TransformOptions transform);
-    BatchWorkers workers;
-    int waiting = 0;  ///< requested, not arrived
+  /// A micro-batch under way, or there: with more than one worker they come in any order.
+  struct Ahead {
+    Header header;
+    std::optional<Result<Batch>> batch = {};
   };
 
   bool can_request() const;
@@ -54,15 +54,16 @@ class Loader final : public Actor {
   void plan_step();
   void plan_evaluation(std::uint32_t step);
   void request();
-  void arrive(Result<Batch> batch);
+  void prepare(std::uint64_t number, const BatchMaker& maker, MicroBatchPlan plan);
 
   LoaderOptions options_;
   Sampler sampler_;
+  BatchMaker train_, test_;
   std::uint32_t next_step_ = 0;        ///< first step that is not planned yet
   std::deque<Planned> planned_;        ///< not requested yet
-  std::deque<Header> requested_;       ///< under way, oldest first
-  std::deque<Result<Batch>> arrived_;  ///< for the oldest of `requested_`
-  std::unique_ptr<Source> train_, test_;
+  std::deque<Ahead> ahead_;            ///< requested and not sent, at most `prefetch`
+  std::uint64_t first_ = 0;            ///< number of the first of `ahead_`, counted by requests
+  std::optional<Background> workers_;  ///< from the first request on; last: they use the makers
 };
 
 }  // namespace troupe

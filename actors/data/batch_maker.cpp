@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <optional>
+#include "runtime/error.h"
 
 namespace troupe {
 
@@ -46,59 +45,6 @@ Batch BatchMaker::make(const MicroBatchPlan& plan) const {
   auto* to = labels.data<std::int64_t>();
   for (std::uint32_t sample : plan.samples) *to++ = from[sample];
   return {std::move(images), std::move(labels)};
-}
-
-struct BatchWorkers::Job {
-  MicroBatchPlan plan;
-  std::optional<Result<Batch>> result;
-};
-
-BatchWorkers::BatchWorkers(BatchMaker maker, int workers, int credits, Deliver deliver)
-    : maker_(std::move(maker)),
-      credits_(credits),
-      deliver_(std::move(deliver)),
-      background_({.name = "data worker",
-                   .threads = workers,
-                   .capacity = static_cast<std::size_t>(std::max(credits, 0)),
-                   .finishes = false}) {}
-
-BatchWorkers::~BatchWorkers() { stop(); }
-
-bool BatchWorkers::request(MicroBatchPlan plan) {
-  auto job = std::make_shared<Job>(Job{std::move(plan), {}});
-  {
-    const std::lock_guard lock(mutex_);
-    if (stopped_ || in_flight_ >= credits_) return false;
-    ++in_flight_;
-    ordered_.push_back(job);
-  }
-  return background_.try_submit([this, job] { return maker_.make(job->plan); },
-                                [this, job](Result<Batch> made) { deliver(job, std::move(made)); });
-}
-
-void BatchWorkers::stop() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopped_ = true;
-  }
-  background_.stop();
-}
-
-// One worker delivers at a time, so the order holds; the others leave what they finished to it.
-void BatchWorkers::deliver(const std::shared_ptr<Job>& job, Result<Batch> made) {
-  std::unique_lock lock(mutex_);
-  job->result = std::move(made);
-  if (delivering_) return;
-  delivering_ = true;
-  while (!stopped_ && !ordered_.empty() && ordered_.front()->result) {
-    const std::shared_ptr<Job> first = std::move(ordered_.front());
-    ordered_.pop_front();
-    lock.unlock();
-    deliver_(std::move(*first->result));
-    lock.lock();
-    --in_flight_;
-  }
-  delivering_ = false;
 }
 
 }  // namespace troupe
