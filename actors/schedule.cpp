@@ -37,10 +37,52 @@ namespace {
 
 // A stage in the simulation: what it did and what has arrived at which time.
 struct Simulated {
-  std::vector<double> activations, gradients;  // arrival times, by micro-batch
+  StageSchedule schedule;
+  std::vector<double> activations = {}, gradients = {};  // arrival times, by micro-batch
   std::uint32_t forwarded = 0, returned = 0;
   double free_at = 0;
 };
+
+struct Choice {
+  std::size_t stage = 0;
+  StageAction action{};
+  double when = 0;
+};
+
+// What a stage does next and when, as far as is known now: at the first moment at which it can do
+// anything, it picks by priority.
+std::optional<Choice> choice_of(const std::vector<Simulated>& all, std::size_t index,
+                                std::size_t micro_batches) {
+  const Simulated& stage = all[index];
+  std::vector<double> moments{stage.free_at};
+  if (stage.forwarded < stage.activations.size())
+    moments.push_back(std::max(stage.free_at, stage.activations[stage.forwarded]));
+  if (stage.returned < stage.gradients.size())
+    moments.push_back(std::max(stage.free_at, stage.gradients[stage.returned]));
+  std::ranges::sort(moments);
+  for (double now : moments) {
+    const auto arrived = [&](const std::vector<double>& times, std::uint32_t next) {
+      return next < times.size() && times[next] <= now;
+    };
+    const auto next = next_action({.can_backward = arrived(stage.gradients, stage.returned),
+                                   .can_forward = arrived(stage.activations, stage.forwarded),
+                                   .all_forwarded = stage.forwarded == micro_batches,
+                                   .in_flight = stage.forwarded - stage.returned},
+                                  stage.schedule);
+    if (next) return Choice{index, *next, now};
+  }
+  return std::nullopt;
+}
+
+// The stage that can begin something earliest, the first of several.
+Choice earliest(const std::vector<Simulated>& all, std::size_t micro_batches) {
+  std::optional<Choice> best;
+  for (std::size_t s = 0; s < all.size(); ++s)
+    if (const auto choice = choice_of(all, s, micro_batches); choice)
+      if (!best || choice->when < best->when) best = choice;
+  if (!best) throw Error(ErrorCode::internal, "a schedule stands still in the simulation");
+  return *best;
+}
 
 }  // namespace
 
@@ -48,52 +90,22 @@ std::vector<TimedStep> simulate(ScheduleKind kind, std::size_t micro_batches,
                                 const std::vector<double>& forward_times,
                                 const std::vector<double>& backward_times) {
   const std::size_t stages = forward_times.size();
-  std::vector<Simulated> all(stages);
+  std::vector<Simulated> all;
+  for (std::size_t s = 0; s < stages; ++s)
+    all.push_back({stage_schedule(kind, s, stages, micro_batches)});
   all[0].activations.assign(micro_batches, 0.0);
   std::vector<TimedStep> steps;
   while (steps.size() < 2 * stages * micro_batches) {
-    // The stage that can begin something earliest goes next; at that time it picks by priority.
-    std::size_t chosen = stages;
-    double when = 0;
-    StageAction action{};
-    for (std::size_t s = 0; s < stages; ++s) {
-      const Simulated& stage = all[s];
-      const StageSchedule schedule = stage_schedule(kind, s, stages, micro_batches);
-      std::vector<double> moments{stage.free_at};
-      if (stage.forwarded < stage.activations.size())
-        moments.push_back(std::max(stage.free_at, stage.activations[stage.forwarded]));
-      if (stage.returned < stage.gradients.size())
-        moments.push_back(std::max(stage.free_at, stage.gradients[stage.returned]));
-      std::ranges::sort(moments);
-      for (double now : moments) {
-        const auto arrived = [&](const std::vector<double>& times, std::uint32_t next) {
-          return next < times.size() && times[next] <= now;
-        };
-        const auto next = next_action({.can_backward = arrived(stage.gradients, stage.returned),
-                                       .can_forward = arrived(stage.activations, stage.forwarded),
-                                       .all_forwarded = stage.forwarded == micro_batches,
-                                       .in_flight = stage.forwarded - stage.returned},
-                                      schedule);
-        if (!next) continue;
-        if (chosen == stages || now < when) {
-          chosen = s;
-          when = now;
-          action = *next;
-        }
-        break;
-      }
-    }
-    if (chosen == stages)
-      throw Error(ErrorCode::internal, "a schedule stands still in the simulation");
-    Simulated& stage = all[chosen];
-    const bool forward = action == StageAction::forward;
-    const double end = when + (forward ? forward_times : backward_times)[chosen];
+    const Choice next = earliest(all, micro_batches);
+    Simulated& stage = all[next.stage];
+    const bool forward = next.action == StageAction::forward;
+    const double end = next.when + (forward ? forward_times : backward_times)[next.stage];
     const std::uint32_t micro_batch = forward ? stage.forwarded++ : stage.returned++;
     stage.free_at = end;
-    steps.push_back({chosen, {action, micro_batch}, when, end});
-    if (forward && chosen + 1 < stages) all[chosen + 1].activations.push_back(end);
-    if (forward && chosen + 1 == stages) stage.gradients.push_back(end);
-    if (!forward && chosen > 0) all[chosen - 1].gradients.push_back(end);
+    steps.push_back({next.stage, {next.action, micro_batch}, next.when, end});
+    if (forward && next.stage + 1 < stages) all[next.stage + 1].activations.push_back(end);
+    if (forward && next.stage + 1 == stages) stage.gradients.push_back(end);
+    if (!forward && next.stage > 0) all[next.stage - 1].gradients.push_back(end);
   }
   return steps;
 }
