@@ -178,9 +178,12 @@ TEST_F(Launch, AcceptsTorchrunsSpellings) {
 }
 
 TEST_F(Launch, StartsTroupesOwnVerbs) {
-  const auto ran = troupe({"--nproc-per-node", "2", "--", "options", "--help"});
+  const auto ran = troupe({"--nproc-per-node", "2", "--", "train", "--help"});
   EXPECT_EQ(ran.exit_code, 0) << ran.error;
-  EXPECT_THAT(ran.out, HasSubstr("troupe options"));
+  EXPECT_THAT(ran.out, HasSubstr("troupe train"));
+  const auto alone = troupe({"--nproc-per-node", "2", "--", "options", "--help"});
+  EXPECT_EQ(alone.exit_code, 2);
+  EXPECT_THAT(alone.error, HasSubstr("options is the work of one process"));
 }
 
 TEST_F(Launch, TeesWholeLinesWithThePrefixOfTheirProcess) {
@@ -410,7 +413,7 @@ TEST_F(Launch, RefusesWhatItCannotDoNamingFlagAndValue) {
 
 TEST_F(Launch, RefusesACommandThatIsNone) {
   EXPECT_THAT(troupe({}).error, HasSubstr("nothing to start"));
-  EXPECT_THAT(troupe({"--", "trian", "x"}).error, HasSubstr("did you mean train?"));
+  EXPECT_THAT(troupe({"--", "tran", "x"}).error, HasSubstr("did you mean train?"));
   std::ofstream(root_ / "own.py") << "print(1)\n";
   EXPECT_THAT(troupe({"own.py"}).error, HasSubstr("python3 own.py"));
   std::ofstream(root_ / "o.yaml") << "\n";
