@@ -59,7 +59,10 @@ void add_stage(MemoryBound& bound, const PipelineOptions& options, std::size_t s
   const std::size_t reducers = reducer_shares(options, stage).size();
   // Of several reducers each has a second tree, over its chunk.
   const std::size_t chunks = reducers == 1 ? 0 : tree_nodes * gradient / reducers;
-  bound.parts.push_back({fmt::format("reducer {}", stage), tree_nodes * gradient + chunks});
+  // Steps that are being summed at once.
+  const std::size_t open = 1 + options.staleness;
+  bound.parts.push_back(
+      {fmt::format("reducer {}", stage), open * (tree_nodes * gradient + chunks)});
 }
 
 }  // namespace

@@ -54,7 +54,8 @@ struct Gradient {
   }
 };
 
-/// Reducer → every replica of the stage.
+/// Reducer → every replica of the stage, with the key of the step in which it is applied. Without
+/// weights it stands for no sum, where aggregation is asynchronous and the run has just begun.
 struct ReducedGradient {
   Tensor weights;                  ///< summed over all micro-batches in the fixed tree
   std::vector<Tensor> statistics;  ///< one for each micro-batch, in global order; with bucket 0

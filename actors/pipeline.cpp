@@ -26,6 +26,16 @@ struct Common {
   std::map<std::uint32_t, ActorRef<ShardWriter>> shard_writers;  ///< by process
 };
 
+SamplerOptions sampler_options(const PipelineOptions& options) {
+  return {.seed = options.seed,
+          .samples = options.data.dataset.count(Split::train),
+          .batch_size = options.batch_size,
+          .micro_batches = options.micro_batches,
+          .replicas = options.replicas,
+          .shuffle = options.data.shuffle,
+          .drop_last = options.data.drop_last};
+}
+
 StageOptions stage_options(const PipelineOptions& options, std::size_t stage, std::uint32_t replica,
                            const std::vector<BucketBytes>& buckets) {
   const std::size_t first =
@@ -50,7 +60,12 @@ StageOptions stage_options(const PipelineOptions& options, std::size_t stage, st
           .replicas = options.replicas,
           .seed = options.seed,
           .rate = learning_rate_options(options),
-          .sgd = options.sgd};
+          .sgd = options.sgd,
+          .staleness = options.staleness,
+          .micro_batches = [sampler = Sampler(sampler_options(options))](std::uint32_t step) {
+            return static_cast<std::uint32_t>(
+                sampler.micro_batches(step % sampler.batches_per_epoch()));
+          }};
 }
 
 void add_replica(Graph& graph, const PipelineOptions& options, const Common& common,
@@ -101,7 +116,8 @@ void add_replica(Graph& graph, const PipelineOptions& options, const Common& com
           stages[s], [b](Stage& stage) { return stage.gradient_of(b); }, reducer,
           &Reducer::gradient, each(2, bucket.all()));
       const std::size_t reduced = bucket.weights + options.micro_batches * bucket.statistics;
-      graph.connect(reducer, &Reducer::reduced, stages[s], &Stage::reduced, {1, reduced, reduced});
+      graph.connect(reducer, &Reducer::reduced, stages[s], &Stage::reduced,
+                    {1 + options.staleness, reduced, reduced});
     }
     // Replicas hold the same state: one of them is enough for a checkpoint.
     if (!common.writer || replica != 0) continue;
@@ -125,14 +141,16 @@ std::vector<ActorRef<Reducer>> add_reducers(Graph& graph, const PipelineOptions&
                                                : fmt::format("reducer/{}.{}", stage, bucket);
   std::vector<ActorRef<Reducer>> reducers, by_replica;
   for (std::uint32_t g = 0; g < groups.size(); ++g) {
-    reducers.push_back(
-        graph.add<Reducer>(groups.size() == 1 ? name : fmt::format("{}/{}", name, g),
-                           ReducerOptions{options.dtype, options.stream, groups, g, bucket}));
+    reducers.push_back(graph.add<Reducer>(
+        groups.size() == 1 ? name : fmt::format("{}/{}", name, g),
+        ReducerOptions{options.dtype, options.stream, groups, g, bucket, options.staleness}));
     graph.place(reducers[g],
                 process_of(options, stage, static_cast<std::uint32_t>(by_replica.size())));
     by_replica.insert(by_replica.end(), groups[g], reducers[g]);
   }
   const std::size_t chunk = buckets[bucket].weights / groups.size();
+  // One would do; with two a reducer shares the next step's sums while others still need the last.
+  const std::uint32_t slots = options.staleness == 0 ? 1 : 2;
   std::uint32_t replica = 0;
   for (std::uint32_t from = 0; from < reducers.size(); replica += groups[from++]) {
     const MicroBatchRange own{
@@ -143,9 +161,9 @@ std::vector<ActorRef<Reducer>> add_reducers(Graph& graph, const PipelineOptions&
     for (std::uint32_t to = 0; to < reducers.size(); ++to) {
       if (from == to) continue;
       graph.connect(reducers[from], [to](Reducer& reducer) { return reducer.partial(to); },
-                    reducers[to], &Reducer::partials, {1, partial, partial});
+                    reducers[to], &Reducer::partials, {slots, partial, partial});
       graph.connect(reducers[from], &Reducer::chunk, reducers[to], &Reducer::chunks,
-                    {1, chunk, chunk});
+                    {slots, chunk, chunk});
     }
   }
   return by_replica;
@@ -185,16 +203,6 @@ void add_writers(Graph& graph, const PipelineOptions& options, Common& common) {
     graph.connect(shards, &ShardWriter::shards, *common.writer, &CheckpointWriter::shards, {2, 0});
     common.shard_writers.emplace(process, shards);
   }
-}
-
-SamplerOptions sampler_options(const PipelineOptions& options) {
-  return {.seed = options.seed,
-          .samples = options.data.dataset.count(Split::train),
-          .batch_size = options.batch_size,
-          .micro_batches = options.micro_batches,
-          .replicas = options.replicas,
-          .shuffle = options.data.shuffle,
-          .drop_last = options.data.drop_last};
 }
 
 }  // namespace

@@ -37,6 +37,9 @@ struct PipelineOptions {
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
   /// Most bytes of a gradient bucket (actors/gradient_buckets.h); PyTorch's default.
   std::size_t bucket_cap_bytes = std::size_t{25} << 20;
+  /// Steps after which a sum of gradients is applied: 0 for synchronous aggregation. Any other
+  /// number lets the sums of a step be made while the next ones compute.
+  std::uint32_t staleness = 0;
   std::uint32_t processes = 1;  ///< to spread stages and replicas over; at most their product
 
   PipelineData data;

@@ -37,96 +37,140 @@ Reducer::Reducer(ReducerOptions options) : options_(std::move(options)) {
       to_[i] = std::make_unique<Output<PartialGradient>>(this, fmt::format("partial/{}", i));
 }
 
-MicroBatchRange Reducer::own_range() const {
-  const std::uint32_t count = step_->header.micro_batches;
+void Reducer::restore(const CommittedState&, std::uint32_t steps) {
+  finished_ = steps;
+  delays_ = options_.staleness > 0;
+}
+
+MicroBatchRange Reducer::own_range(const Step& step) const {
+  const std::uint32_t count = step.header.micro_batches;
   const std::uint32_t last_replica = first_replica_ + options_.shares[options_.index] - 1;
   return {micro_batch_range(count, first_replica_, replicas_).first,
           micro_batch_range(count, last_replica, replicas_).last};
 }
 
-bool Reducer::own_done() const {
-  if (!step_) return false;
-  const MicroBatchRange own = own_range();
-  return step_->taken == own.last - own.first;
+bool Reducer::own_done(const Step& step) const {
+  const MicroBatchRange own = own_range(step);
+  return step.taken == own.last - own.first;
 }
 
 bool Reducer::can_share() const {
-  return chunk.has_slot() &&
-         std::ranges::all_of(to_, [](const auto& port) { return !port || port->has_slot(); });
+  return std::ranges::all_of(to_, [](const auto& port) { return !port || port->has_slot(); });
 }
 
-std::optional<Reducer::Move> Reducer::next() const {
-  if (gradient.ready() && !own_done()) return Move::gradient;
-  if (partials.ready()) return Move::partial;
-  if (!own_done()) return {};
-  if (!step_->shared) return can_share() ? std::optional(Move::share) : std::nullopt;
-  if (!step_->chunk_summed)
-    return step_->partials.size() == others() ? std::optional(Move::sum_chunk) : std::nullopt;
-  if (chunks.ready()) return Move::chunk;
-  const bool whole = step_->held_chunks.size() == others();
+// What comes is taken in whatever its step, so that nothing waits behind it. What leaves does so
+// step by step.
+std::optional<Reducer::Next> Reducer::next() const {
+  if (delays_)
+    return reduced.has_slot(options_.staleness) ? std::optional(Next{Move::delay}) : std::nullopt;
+  if (gradient.ready()) return Next{Move::gradient, gradient.header().key.step};
+  if (partials.ready()) return Next{Move::partial, partials.header().key.step};
+  if (chunks.ready()) return Next{Move::chunk, chunks.header().key.step};
+  bool chunks_in_order = true;
+  for (const auto& [number, step] : open_) {
+    if (!own_done(step)) break;
+    if (const auto move = next_of(step, number == finished_, chunks_in_order))
+      return Next{*move, number};
+    if (!step.shared) break;
+  }
+  return std::nullopt;
+}
+
+std::optional<Reducer::Move> Reducer::next_of(const Step& step, bool oldest,
+                                              bool& chunks_in_order) const {
+  if (!step.shared) return can_share() ? std::optional(Move::share) : std::nullopt;
+  if (!step.chunk_summed) {
+    const bool can = chunks_in_order && step.partials.size() == others() && chunk.has_slot();
+    chunks_in_order = false;
+    return can ? std::optional(Move::sum_chunk) : std::nullopt;
+  }
+  const bool whole = oldest && step.held_chunks.size() == others();
   return whole && reduced.has_slot() ? std::optional(Move::finish) : std::nullopt;
 }
 
 ActionLabel Reducer::act() {
-  const Move move = *next();
-  if (!step_) begin_step(move == Move::gradient ? gradient.header() : partials.header());
-  const MessageKey key = move == Move::gradient ? gradient.header().key : step_->header.key;
-  switch (move) {
+  const Next now = *next();
+  MessageKey key{now.step, Purpose::train, 0};
+  switch (now.move) {
+    case Move::delay:
+      delay();
+      return {"delay", {finished_, Purpose::train, 0}};
     case Move::gradient:
+      key = gradient.header().key;
       take_gradient();
-      break;
-    case Move::share:
-      share();
       break;
     case Move::partial:
       take_partial();
       break;
-    case Move::sum_chunk:
-      sum_chunk();
-      break;
     case Move::chunk:
       take_chunk();
       break;
-    case Move::finish:
+    case Move::share:
+      share(open_.at(now.step));
       break;
+    case Move::sum_chunk:
+      sum_chunk(open_.at(now.step));
+      break;
+    case Move::finish:
+      finish();
+      return {"R", key};
   }
   // What needs nobody else follows at once.
-  if (step_ && next() == Move::finish) finish();
+  if (const auto then = next(); then && then->move == Move::finish) finish();
   return {"R", key};
 }
 
-void Reducer::begin_step(const Header& header) {
+Reducer::Step& Reducer::open(const Header& header) {
+  const std::uint32_t step = header.key.step;
+  if (step < finished_ || step > finished_ + options_.staleness)
+    throw Error(ErrorCode::internal,
+                fmt::format("gradients of step {} came while steps {} to {} were being summed",
+                            step, finished_, finished_ + options_.staleness));
+  const auto found = open_.find(step);
+  return found != open_.end() ? found->second : open_.emplace(step, opened(header)).first->second;
+}
+
+Reducer::Step Reducer::opened(const Header& header) const {
   const KernelTable& table = kernels(options_.stream.device, options_.dtype);
   const std::uint32_t count = header.micro_batches;
-  step_.emplace(Step{.header = header,
-                     .own = GradientTree(count, table, options_.stream),
-                     .chunk = GradientTree(count, table, options_.stream),
-                     .statistics = std::vector<Tensor>(options_.bucket == 0 ? count : 0),
-                     .partials = {},
-                     .chunks = std::vector<Tensor>(options_.shares.size()),
-                     .held_chunks = {}});
-  if (others() == 0) step_->shared = step_->chunk_summed = true;  // there is nobody to ask
+  Step step{.header = header,
+            .own = GradientTree(count, table, options_.stream),
+            .chunk = GradientTree(count, table, options_.stream),
+            .statistics = std::vector<Tensor>(options_.bucket == 0 ? count : 0),
+            .partials = {},
+            .chunks = std::vector<Tensor>(options_.shares.size()),
+            .held_chunks = {}};
+  if (others() == 0) step.shared = step.chunk_summed = true;  // there is nobody to ask
+  return step;
+}
+
+// For the steps that no sum can come in time for.
+void Reducer::delay() {
+  for (std::uint32_t ahead = 0; ahead < options_.staleness; ++ahead)
+    reduced.send({.key = {finished_ + ahead, Purpose::train, 0}}, {{}, {}, options_.bucket});
+  delays_ = false;
 }
 
 void Reducer::take_gradient() {
   const auto held = gradient.take();
+  Step& step = open(held.header);
   const std::uint32_t micro_batch = held.header.key.micro_batch;
-  if (options_.bucket == 0) step_->statistics.at(micro_batch) = held->statistics;
-  step_->own.add(micro_batch, held->weights);
-  ++step_->taken;
+  if (options_.bucket == 0) step.statistics.at(micro_batch) = held->statistics;
+  step.own.add(micro_batch, held->weights);
+  ++step.taken;
   gradient.release(held);
 }
 
 // To each of the others its chunk of the sums made here.
-void Reducer::share() {
-  const MicroBatchRange own = own_range();
-  const auto sums = step_->own.partial_sums();
+void Reducer::share(Step& step) {
+  const MicroBatchRange own = own_range(step);
+  const auto sums = step.own.partial_sums();
   for (std::uint32_t other = 0; other < to_.size(); ++other) {
     PartialGradient partial{.first = own.first};
     for (const auto& [place, tensor] : sums) {
       const Tensor part = chunk_of(tensor, other, to_.size());
       if (other == options_.index) {
-        step_->chunk.add(place, part);
+        step.chunk.add(place, part);
         continue;
       }
       partial.levels.push_back(place.level);
@@ -135,51 +179,50 @@ void Reducer::share() {
     }
     if (other == options_.index) continue;
     if (options_.bucket == 0)
-      partial.statistics.assign(step_->statistics.begin() + own.first,
-                                step_->statistics.begin() + own.last);
-    Header about = step_->header;
+      partial.statistics.assign(step.statistics.begin() + own.first,
+                                step.statistics.begin() + own.last);
+    Header about = step.header;
     about.key.micro_batch = options_.index;
     to_[other]->send(about, std::move(partial));
   }
-  step_->shared = true;
+  step.shared = true;
 }
 
 void Reducer::take_partial() {
   auto held = partials.take();
-  if (held.header.key.step != step_->header.key.step)
-    throw Error(ErrorCode::internal, fmt::format("sums of step {} came during step {}",
-                                                 held.header.key.step, step_->header.key.step));
+  Step& step = open(held.header);
   for (std::size_t i = 0; i < held->statistics.size(); ++i)
-    step_->statistics.at(held->first + i) = held->statistics[i];
+    step.statistics.at(held->first + i) = held->statistics[i];
   for (std::size_t i = 0; i < held->sums.size(); ++i)
-    step_->chunk.add({held->levels.at(i), held->indices.at(i)}, held->sums[i]);
-  step_->partials.push_back(std::move(held));
+    step.chunk.add({held->levels.at(i), held->indices.at(i)}, held->sums[i]);
+  step.partials.push_back(std::move(held));
 }
 
-void Reducer::sum_chunk() {
-  const auto sum = step_->chunk.sum();
+void Reducer::sum_chunk(Step& step) {
+  const auto sum = step.chunk.sum();
   if (!sum) throw Error(ErrorCode::internal, "the reducers' sums do not make a whole tree");
-  step_->chunks[options_.index] = *sum;
-  Header about = step_->header;
+  step.chunks[options_.index] = *sum;
+  Header about = step.header;
   about.key.micro_batch = options_.index;
   chunk.send(about, {options_.index, *sum});
   // The tree may be what was received itself, where a half is missing: it stays until the end.
-  step_->chunk_summed = true;
+  step.chunk_summed = true;
 }
 
 void Reducer::take_chunk() {
   auto held = chunks.take();
-  step_->chunks.at(held->reducer) = held->weights;
-  step_->held_chunks.push_back(std::move(held));
+  Step& step = open(held.header);
+  step.chunks.at(held->reducer) = held->weights;
+  step.held_chunks.push_back(std::move(held));
 }
 
-Tensor Reducer::assembled() const {
-  if (others() == 0) return *step_->own.sum();
+Tensor Reducer::assembled(const Step& step) const {
+  if (others() == 0) return *step.own.sum();
   std::int64_t elements = 0;
-  for (const Tensor& part : step_->chunks) elements += part.defined() ? part.element_count() : 0;
+  for (const Tensor& part : step.chunks) elements += part.defined() ? part.element_count() : 0;
   Tensor whole = Tensor::empty(Shape{elements}, options_.dtype);
   std::byte* to = whole.raw();
-  for (const Tensor& part : step_->chunks) {
+  for (const Tensor& part : step.chunks) {
     if (!part.defined()) continue;
     std::memcpy(to, part.raw(), part.bytes());
     to += part.bytes();
@@ -188,12 +231,14 @@ Tensor Reducer::assembled() const {
 }
 
 void Reducer::finish() {
-  Header about = step_->header;
-  about.key.micro_batch = 0;  // of the step as a whole
-  reduced.send(about, {assembled(), std::move(step_->statistics), options_.bucket});
-  for (const auto& held : step_->partials) partials.release(held);
-  for (const auto& held : step_->held_chunks) chunks.release(held);
-  step_.reset();
+  auto oldest = open_.extract(open_.begin());
+  Step& step = oldest.mapped();
+  Header about = step.header;
+  about.key = {oldest.key() + options_.staleness, Purpose::train, 0};  // of the step as a whole
+  reduced.send(about, {assembled(step), std::move(step.statistics), options_.bucket});
+  for (const auto& held : step.partials) partials.release(held);
+  for (const auto& held : step.held_chunks) chunks.release(held);
+  finished_ = oldest.key() + 1;
 }
 
 FiringRules Reducer::firing_rules() const {

@@ -1,4 +1,5 @@
 #pragma once
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -18,6 +19,8 @@ struct ReducerOptions {
   std::vector<std::uint32_t> shares = {1};
   std::uint32_t index = 0;   ///< which of them this is
   std::uint32_t bucket = 0;  ///< of the stage's blocks
+  /// Steps after which a sum is applied; 0: in its own.
+  std::uint32_t staleness = 0;
 };
 
 /// Sums the gradients of a stage's micro-batches for one bucket of its blocks, from all of its
@@ -27,6 +30,12 @@ struct ReducerOptions {
 /// allows. Then each receives its chunk of what the others have, finishes the tree on it, and sends
 /// it to all: a reduce-scatter and an all-gather. Every element is summed in one place, in the
 /// order of the tree, so the bits are those of one reducer.
+///
+/// With a staleness s the sum of step t leaves with the key of step t + s, in which it is applied,
+/// and while it is made, gradients of up to s further steps are taken in. A new reducer begins with
+/// s empty sums for the steps that nothing can be there for: the delay tokens of a synchronous
+/// dataflow graph (E. A. Lee, D. G. Messerschmitt, "Synchronous data flow", Proc. IEEE 75(9), 1987,
+/// section II). The edge of `reduced` needs s + 1 slots.
 class Reducer final : public Actor {
  public:
   using Options = ReducerOptions;
@@ -44,29 +53,12 @@ class Reducer final : public Actor {
   ActionLabel act() override;
   /// The sums of micro-batches that are done are here alone: without them the step begins again.
   bool needs_whole_step() const override { return true; }
+  void restore(const CommittedState& state, std::uint32_t steps) override;
   FiringRules firing_rules() const override;
 
  private:
-  enum class Move : std::uint8_t { gradient, share, partial, sum_chunk, chunk, finish };
-  std::optional<Move> next() const;
-  void begin_step(const Header& header);
-  void take_gradient();
-  void share();
-  void take_partial();
-  void sum_chunk();
-  void take_chunk();
-  void finish();
-  Tensor assembled() const;
-  std::size_t others() const { return options_.shares.size() - 1; }
-  MicroBatchRange own_range() const;
-  bool own_done() const;
-  bool can_share() const;
-
-  ReducerOptions options_;
-  std::uint32_t first_replica_ = 0, replicas_ = 0;            ///< own first one; all of the stage
-  std::vector<std::unique_ptr<Output<PartialGradient>>> to_;  ///< by reducer; null: this one
-
-  /// Of the open step, from its first message on.
+  enum class Move : std::uint8_t { delay, gradient, partial, chunk, share, sum_chunk, finish };
+  /// What of a step is here, from its first message until its sum has left.
   struct Step {
     Header header;
     GradientTree own;    ///< of own replicas, whole tensors
@@ -79,7 +71,34 @@ class Reducer final : public Actor {
     std::vector<Tensor> chunks;  ///< by reducer
     std::vector<Held<ReducedChunk>> held_chunks;
   };
-  std::optional<Step> step_;
+  struct Next {
+    Move move;
+    std::uint32_t step = 0;
+  };
+  std::optional<Next> next() const;
+  std::optional<Move> next_of(const Step& step, bool oldest, bool& chunks_in_order) const;
+  /// The open step that a message belongs to, opened if it is its first.
+  Step& open(const Header& header);
+  Step opened(const Header& header) const;
+  void delay();
+  void take_gradient();
+  void take_partial();
+  void take_chunk();
+  void share(Step& step);
+  void sum_chunk(Step& step);
+  void finish();
+  Tensor assembled(const Step& step) const;
+  std::size_t others() const { return options_.shares.size() - 1; }
+  MicroBatchRange own_range(const Step& step) const;
+  bool own_done(const Step& step) const;
+  bool can_share() const;
+
+  ReducerOptions options_;
+  std::uint32_t first_replica_ = 0, replicas_ = 0;            ///< own first one; all of the stage
+  std::vector<std::unique_ptr<Output<PartialGradient>>> to_;  ///< by reducer; null: this one
+  std::map<std::uint32_t, Step> open_;
+  std::uint32_t finished_ = 0;  ///< steps whose sums have left
+  bool delays_ = false;         ///< the empty sums are still to be sent
 };
 
 }  // namespace troupe

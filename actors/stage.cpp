@@ -12,6 +12,9 @@ Stage::Stage(StageOptions options) : options_(std::move(options)) {
   if (options_.sgd.lr != SgdOptions{}.lr)
     throw Error(ErrorCode::bad_options, "a stage's learning rate is given as sgd.lr",
                 "give it as rate.lr: the rate may change from step to step");
+  if (options_.staleness > 0 && !options_.micro_batches)
+    throw Error(ErrorCode::bad_options, "a stage with staleness is not told its micro-batches",
+                "give StageOptions::micro_batches, a function of the step");
   for (std::uint32_t bucket = 1; bucket < options_.buckets; ++bucket)
     more_gradients_.push_back(
         std::make_unique<Output<Gradient>>(this, fmt::format("gradient/{}", bucket)));
@@ -34,7 +37,23 @@ bool Stage::can_continue_backward() const {
   return going_back_ && (going_back_->bucket + 1 < options_.buckets || input_gradient.has_slot());
 }
 
-bool Stage::can_update() const { return !next_state_ && sums_.size() == options_.buckets; }
+std::uint32_t Stage::own_end(std::uint32_t micro_batches) const {
+  return micro_batch_range(micro_batches, options_.replica, options_.replicas).last;
+}
+
+// Without staleness the sum is there only after they did.
+bool Stage::all_went_back() const {
+  if (options_.staleness == 0) return true;
+  const std::uint32_t all = options_.micro_batches(step_);
+  const auto own = micro_batch_range(all, options_.replica, options_.replicas);
+  return own.first == own.last || went_back_ == own.last;
+}
+
+bool Stage::can_update() const {
+  const auto sums = sums_.find(step_);
+  return !next_state_ && sums != sums_.end() && sums->second.size() == options_.buckets &&
+         all_went_back();
+}
 
 StageView Stage::view() const {
   StageView view;
@@ -50,11 +69,9 @@ StageView Stage::view() const {
       view.can_evaluate = header.key.step + 1 == step_;
     }
   }
-  if (!in_flight_.empty()) {
-    const auto range = micro_batch_range(in_flight_.begin()->second.input.header.micro_batches,
-                                         options_.replica, options_.replicas);
-    view.all_forwarded = forwarded_ == range.last;
-  }
+  if (!in_flight_.empty())
+    view.all_forwarded =
+        forwarded_ == own_end(in_flight_.begin()->second.input.header.micro_batches);
   return view;
 }
 
@@ -125,12 +142,21 @@ ActionLabel Stage::backward() {
   gradient_of(bucket)->send(about, {std::move(made.gradient), std::move(made.statistics)});
   if (bucket + 1 == options_.buckets) {
     if (input_gradient.connected()) input_gradient.send(about, {std::move(made.input_gradient)});
-    input.release(flight->second.input);
-    output_gradient.release(going_back_->grad);
-    in_flight_.erase(flight);
-    going_back_.reset();
+    end_backward(in_flight_.extract(flight).mapped().input);
   }
   return {"B", about.key};
+}
+
+void Stage::end_backward(Held<Activation> activation) {
+  const Header& header = activation.header;
+  went_back_ = header.key.micro_batch + 1;
+  if (options_.staleness > 0 && went_back_ == own_end(header.micro_batches)) {
+    held_back_.emplace(std::move(activation), std::move(going_back_->grad));
+  } else {
+    input.release(activation);
+    output_gradient.release(going_back_->grad);
+  }
+  going_back_.reset();
 }
 
 ActionLabel Stage::evaluate() {
@@ -146,20 +172,21 @@ void Stage::collect() {
     if (sum.header.key.step < step_)  // of a step that was whole before this life
       reduced.release(sum);
     else
-      sums_.push_back(std::move(sum));
+      sums_[sum.header.key.step].push_back(std::move(sum));
   }
 }
 
 ActionLabel Stage::update() {
-  std::vector<Tensor> gradients(options_.buckets);
-  const std::vector<Tensor>* statistics = nullptr;
-  for (const auto& sum : sums_) {
+  std::vector<Tensor> gradients, statistics;
+  for (const auto& sum : sums_.at(step_)) {
+    if (!sum->weights.defined()) continue;  // there is none yet: see ReducedGradient
+    gradients.resize(options_.buckets);
     gradients.at(sum->bucket) = sum->weights;
-    if (sum->bucket == 0) statistics = &sum->statistics;
+    if (sum->bucket == 0) statistics = sum->statistics;
   }
   SgdOptions sgd = options_.sgd;
   sgd.lr = learning_rate(options_.rate, step_);
-  next_state_ = program().step(sgd, gradients, *statistics);
+  next_state_ = program().step(sgd, gradients, statistics);
   vote(step_, next_state_);
   return {"U", {step_, Purpose::train, 0}};
 }
@@ -169,9 +196,14 @@ void Stage::on_commit(const Commit& commit) {
   if (commit.step + 1 <= step_) return ask_snapshot(commit);  // restored from this commit
   program().use(std::move(next_state_));
   next_state_.reset();
-  for (const auto& sum : sums_) reduced.release(sum);
-  sums_.clear();
-  forwarded_ = 0;
+  for (const auto& sum : sums_[commit.step]) reduced.release(sum);
+  sums_.erase(commit.step);
+  if (held_back_) {
+    input.release(held_back_->first);
+    output_gradient.release(held_back_->second);
+    held_back_.reset();
+  }
+  forwarded_ = went_back_ = 0;
   step_ = commit.step + 1;
   ask_snapshot(commit);
 }

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 
@@ -21,12 +22,21 @@ struct StageOptions {
   std::uint64_t seed = 1;  ///< of random numbers such as dropout's
   LearningRateOptions rate;
   SgdOptions sgd;  ///< lr is set from `rate` at each step
+  /// Steps after which a sum of gradients is applied, as the reducers have it; 0: in its own.
+  std::uint32_t staleness = 0;
+  /// Micro-batches of a step, over all replicas; asked where staleness > 0. A pure function.
+  std::function<std::uint32_t(std::uint32_t step)> micro_batches = {};
 };
 
 /// A part of the model. Takes micro-batches forward and backward as its schedule and its slots
 /// allow, sends each one's gradient to the reducers, and makes the next state from what comes back.
 /// A micro-batch goes backward bucket by bucket, an action each: what one makes is on its way while
 /// the next one runs. Weights change at a commit only.
+///
+/// With a staleness s the update of step t applies the sum that comes with its key, which is that
+/// of step t - s, as soon as all own micro-batches of step t went backward. That they did is known
+/// to later lives too: the messages of the last one are given back at the commit only, so a
+/// replacement gets them again and repeats it.
 class Stage final : public Actor {
  public:
   using Options = StageOptions;
@@ -77,6 +87,9 @@ class Stage final : public Actor {
   bool can_begin_backward() const;
   bool can_continue_backward() const;
   bool can_update() const;
+  /// One past the last of its micro-batches in a step of so many.
+  std::uint32_t own_end(std::uint32_t micro_batches) const;
+  bool all_went_back() const;
   /// A message of a step that is whole: sent again to a replacement that was restored past it.
   bool stale() const;
   ActionLabel discard();
@@ -87,6 +100,7 @@ class Stage final : public Actor {
   StageProgram& program();
   ActionLabel forward();
   ActionLabel backward();
+  void end_backward(Held<Activation> activation);
   ActionLabel evaluate();
   /// Takes the sums that have come; they stay in their slots until the commit.
   void collect();
@@ -99,7 +113,10 @@ class Stage final : public Actor {
   std::map<std::uint32_t, InFlight> in_flight_;
   std::optional<GoingBack> going_back_;
   std::uint32_t forwarded_ = 0;  ///< one past the last micro-batch forwarded in this step
-  std::vector<Held<ReducedGradient>> sums_;
+  std::uint32_t went_back_ = 0;  ///< one past the last micro-batch that went backward in this step
+  /// The last own micro-batch of the step, with staleness.
+  std::optional<std::pair<Held<Activation>, Held<OutputGradient>>> held_back_;
+  std::map<std::uint32_t, std::vector<Held<ReducedGradient>>> sums_;  ///< by step
   StatePtr next_state_;  ///< voted for, not yet committed
   /// A commit asked for it; it leaves when the writer has a slot.
   std::optional<std::pair<std::uint32_t, StatePtr>> pending_snapshot_;

@@ -68,6 +68,8 @@ struct Options {
     int actor_threads = 0;          ///< 0: as many as pipeline * data, at most the cores
     int intra_op_threads = 1;
     double bucket_cap_mb = 25;  ///< MiB of gradients that are reduced together, at most
+    std::string aggregation = "synchronous";  ///< synchronous | asynchronous
+    std::int64_t staleness = 1;               ///< asynchronous: steps after which a sum is applied
     // Where a launcher has started several processes:
     std::string transport = "auto";    ///< auto | shm | gloo: how tensors travel between them
     std::string interface;             ///< network interface to use; empty: found by itself

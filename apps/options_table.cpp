@@ -9,6 +9,7 @@ constexpr double many = 1e12;              // samples: far above any run, far be
 constexpr double most_steps = 4294967295;  // they travel as 32-bit numbers
 constexpr double largest_size = 1e6;       // of one axis of a tensor
 constexpr double largest_count = 4096;     // of stages, replicas, threads
+constexpr double largest_staleness = 64;   // each costs memory for one more step's gradients
 
 void add_run(OptionFields& fields, Options& o) {
   fields.push_back(field("seed", o.seed, "all random numbers follow from it"));
@@ -133,6 +134,13 @@ void add_parallel(OptionFields& fields, Options::Parallel& p) {
                          "MiB of gradients that are reduced together, at most, while a stage goes "
                          "further back; a block that is larger goes alone",
                          {.above = 0, .at_most = 1e6, .synonyms = {"bucket_size", "bucket_cap"}}));
+  fields.push_back(field("parallel.aggregation", p.aggregation,
+                         "asynchronous applies the sum of a step's gradients parallel.staleness "
+                         "steps later, and makes it while these compute",
+                         {.choices = {"synchronous", "asynchronous"}}));
+  fields.push_back(field("parallel.staleness", p.staleness,
+                         "asynchronous: sums that are on their way, and not in the weights",
+                         {.at_least = 1, .at_most = largest_staleness, .synonyms = {"delay"}}));
   fields.push_back(field("parallel.transport", p.transport,
                          "how tensors travel between processes; auto: shared memory within a host, "
                          "Gloo between hosts",

@@ -27,6 +27,10 @@ std::size_t bucket_cap_bytes(const Options::Parallel& parallel) {
   return std::max<std::size_t>(1, static_cast<std::size_t>(parallel.bucket_cap_mb * 0x1p20));
 }
 
+std::uint32_t staleness_of(const Options::Parallel& parallel) {
+  return parallel.aggregation == "synchronous" ? 0 : static_cast<std::uint32_t>(parallel.staleness);
+}
+
 LearningRateOptions rate_options(const Options::Train& train) {
   return {.schedule = learning_rate_schedule(train.schedule),
           .lr = train.lr,
@@ -154,6 +158,7 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
                            .replicas = static_cast<std::uint32_t>(options.parallel.data),
                            .schedule = schedule_kind(options.parallel.schedule),
                            .bucket_cap_bytes = bucket_cap_bytes(options.parallel),
+                           .staleness = staleness_of(options.parallel),
                            .processes = here.processes,
                            .data = data_options(options),
                            .batch_size = train.batch_size,
@@ -246,7 +251,7 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
   const auto replicas = static_cast<std::int64_t>(pipeline.replicas);
   return fmt::format(
       "{} of {} blocks in {}{}, {} schedule{}\n"
-      "batches of {} in {}; {}, {} a kernel",
+      "batches of {} in {}; {}, {} a kernel{}",
       options.model.name, fmt::join(pipeline.cut, " + "), counted(stages, "stage"),
       replicas == 1 ? "" : " x " + counted(replicas, "replica"), options.parallel.schedule,
       options.precision == "f32" ? "" : ", " + options.precision, options.train.batch_size,
@@ -254,7 +259,10 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
           ? "one piece"
           : fmt::format("{} micro-batches", options.train.micro_batches),
       counted(actor_threads(options, pipeline.processes), "actor thread"),
-      counted(options.parallel.intra_op_threads, "thread"));
+      counted(options.parallel.intra_op_threads, "thread"),
+      pipeline.staleness == 0 ? ""
+                              : fmt::format("\nasynchronous aggregation: sums are applied {} later",
+                                            counted(pipeline.staleness, "step")));
 }
 
 RunOptions run_options(const Options& options, const PipelineOptions& pipeline) {

@@ -24,6 +24,7 @@ class Validator {
     check_data();
     check_batch();
     check_schedule();
+    check_aggregation();
     check_cut();
     for (const auto& fault : options_.faults) check_fault(fault);
   }
@@ -133,6 +134,16 @@ class Validator {
             "lower train.warmup_steps, or raise train.epochs",
             "train.warmup_steps is {}, but the run has {} steps in train.epochs {}",
             train.warmup_steps, steps, train.epochs);
+  }
+
+  void check_aggregation() const {
+    const auto& parallel = options_.parallel;
+    require(parallel.staleness == 1 || parallel.aggregation == "asynchronous",
+            {"parallel.staleness", "parallel.aggregation"},
+            "set parallel.aggregation to asynchronous, or leave parallel.staleness out",
+            "parallel.staleness is {}, but parallel.aggregation is synchronous: a sum is applied "
+            "in its own step",
+            parallel.staleness);
   }
 
   void check_cut() const {

@@ -171,6 +171,31 @@ def olivia_pipeline(repetitions, quick):
                 [f"SHA-256 of weights: {runs[0].digest}"])]
 
 
+def aggregation(repetitions, quick):
+    """Two replicas over Gloo with a few images each, so that summing gradients (69 MB of weights)
+    takes its share of a step: at its end, bucket by bucket while the stage goes further back, and
+    while the next step computes."""
+    steps = 6 if quick else 12
+    about = {"model": OLIVIA, "steps": steps, "micro_batches": 2, "batch_size": 8}
+    gloo = {"data": 2, "transport": "gloo"}
+    with tempfile.TemporaryDirectory() as folder:
+        runs = [Ours("one bucket", folder, 2, parallel={**gloo, "bucket_cap_mb": 1000}, **about),
+                Ours("buckets", folder, 2, parallel=gloo, **about),
+                Ours("asynchronous", folder, 2, parallel={**gloo, "aggregation": "asynchronous"},
+                     **about)]
+        for _ in range(repetitions):
+            for run in runs:
+                run.run(1)
+        check_same(runs[:2])
+    whole, buckets, late = (run.figure() for run in runs)
+    what = "data parallel, 2 processes over Gloo, wide ResNet 3-16-160-320-640, 4 images a rank"
+    return [Row(f"aggregation_{run.name.split()[0]}", f"{what}: {name}", mine, mine.median / whole.median, bar,
+                f"{mine.median / whole.median:.2f} x", whole, "sums at the end of each step",
+                [f"SHA-256 of weights: {run.digest}"])
+            for name, mine, bar, run in (("buckets of 25 MiB", buckets, ">= 1.0", runs[1]),
+                                         ("asynchronous", late, ">= 1.0", runs[2]))]
+
+
 def peak_memory(launcher):
     """MiB of each process that the launcher has started, as far as they are alive now."""
     peaks = {}

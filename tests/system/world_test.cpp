@@ -37,6 +37,20 @@ TEST_F(World, GivesTheSameBitsInAnyNumberOfProcesses) {
   }
 }
 
+TEST_F(World, GivesTheSameBitsWhereSumsAreAppliedLater) {
+  const Words late = with({"parallel.aggregation=asynchronous", "parallel.staleness=2"});
+  const std::string expected = reference(late);
+  EXPECT_NE(expected, reference());
+  const Outcome shm = train(4, "shm", cut_in(2, 2) + late + with({"parallel.transport=shm"}));
+  ASSERT_EQ(shm.exit_code, 0) << shm.error;
+  EXPECT_EQ(digest("shm"), expected);
+  const Outcome gloo = train(
+      3, "gloo",
+      cut_in(1, 3) + late + with({"parallel.transport=gloo", "parallel.bucket_cap_mb=0.0001"}));
+  ASSERT_EQ(gloo.exit_code, 0) << gloo.error;
+  EXPECT_EQ(digest("gloo"), expected);
+}
+
 TEST_F(World, GivesTheSameBitsInDoublePrecision) {
   const Words exact = with({"precision=f64", "train.steps=4"});
   const Outcome ran = train(4, "out", exact);

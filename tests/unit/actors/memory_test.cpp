@@ -72,6 +72,16 @@ TEST(MemoryThreadedActors, StaysWithinTheBoundInManyGradientBuckets) {
   for (const std::size_t slow : {0, 1, 2}) expect_bounded(run, slow);
 }
 
+TEST(MemoryThreadedActors, StaysWithinTheBoundWhileSumsAreOnTheirWay) {
+  TrainingRun run = small(ScheduleKind::one_forward_one_backward);
+  run.steps = 6;
+  run.adjust = [](PipelineOptions& pipeline) {
+    pipeline.staleness = 3;
+    pipeline.bucket_cap_bytes = 10000;
+  };
+  for (const std::size_t slow : {0, 1, 2}) expect_bounded(run, slow);
+}
+
 TEST(Memory, CountsTheScratchOfKernels) {
   PipelineOptions pipeline = pipeline_of(small(ScheduleKind::gpipe));
   pipeline.profile = profile_blocks(pipeline.model, DType::f32, {}, 4, 1);

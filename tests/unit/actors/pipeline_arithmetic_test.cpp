@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <map>
 
 #include "actors/data/batch_maker.h"
@@ -107,10 +108,19 @@ class PlainLoop {
       statistics.push_back(trip->statistics);
       loss_sum += loss.loss_sum;
     }
+    on_their_way_.emplace_back(gradient, statistics);
+    apply_oldest(step);
+    return loss_sum / samples;
+  }
+
+  /// The sum of so many steps before; in the first ones there is none.
+  void apply_oldest(std::uint32_t step) {
     SgdOptions sgd = options_.sgd;
     sgd.lr = learning_rate(rate_, step);
+    if (on_their_way_.size() <= options_.staleness) return;
+    const auto [gradient, statistics] = on_their_way_.front();
+    on_their_way_.pop_front();
     network_.use(network_.step(sgd, gradient, statistics));
-    return loss_sum / samples;
   }
 
   double test_loss() {
@@ -132,6 +142,7 @@ class PlainLoop {
   Network network_;
   Sampler batches_;
   BatchMaker samples_;
+  std::deque<std::pair<Tensor, std::vector<Tensor>>> on_their_way_;
 };
 
 /// The largest difference of two tensors, relative to the largest element.
@@ -191,6 +202,20 @@ TEST(PipelineArithmetic, IsThatOfAPlainLoopForReplicas) {
   expect_plain_arithmetic(run_of({4}, 2, 4));
   expect_plain_arithmetic(run_of({2, 2}, 2, 5));
   expect_plain_arithmetic(run_of({1, 2, 1}, 2, 4));
+}
+
+TEST(PipelineArithmetic, IsThatOfAPlainLoopThatAppliesSumsLater) {
+  for (const std::uint32_t staleness : {1, 2, 3})
+    for (const auto& [cut, replicas] :
+         std::vector<std::pair<std::vector<std::size_t>, std::uint32_t>>{
+             {{4}, 1}, {{4}, 4}, {{2, 2}, 2}}) {
+      TrainingRun late = run_of(cut, replicas, 4);
+      late.adjust = [staleness](PipelineOptions& pipeline) {
+        use_every_option(pipeline);
+        pipeline.staleness = staleness;
+      };
+      expect_plain_arithmetic(late);
+    }
 }
 
 // The small network has neither batch norm nor dropout.

@@ -96,6 +96,38 @@ TEST_F(ProcessesTest, AnyGradientBucketsMakeTheBitsOfOne) {
     }
 }
 
+TEST_F(ProcessesTest, SumsThatAreAppliedLaterMakeTheBitsOfOne) {
+  for (const std::uint32_t staleness : {1, 2}) {
+    const auto late = [staleness](PipelineOptions& pipeline) { pipeline.staleness = staleness; };
+    const auto late_in_buckets = [late](PipelineOptions& pipeline) {
+      late(pipeline);
+      one_block_a_bucket(pipeline);
+    };
+    const std::string one = digest({.cut = {4}, .adjust = late}, 1);
+    struct Case {
+      std::vector<std::size_t> cut;
+      std::uint32_t replicas, processes;
+    };
+    const std::vector<Case> cases = {{{4}, 2, 2}, {{4}, 3, 3},    {{4}, 4, 4},
+                                     {{4}, 4, 2}, {{2, 2}, 2, 4}, {{2, 2}, 4, 8}};
+    for (const auto& [cut, replicas, processes] : cases)
+      for (const std::uint64_t order : {1, 2, 3}) {
+        SCOPED_TRACE(::testing::Message()
+                     << "staleness " << staleness << ", " << cut.size() << " stages, " << replicas
+                     << " replicas, " << processes << " processes, order " << order);
+        TrainingRun run{.cut = cut, .replicas = replicas, .adjust = late};
+        if (order == 2) run.adjust = late_in_buckets;
+        EXPECT_EQ(digest(run, processes, order), one);
+      }
+    const TrainingRun run{.cut = {2, 2}, .replicas = 2, .adjust = late_in_buckets};
+    EXPECT_EQ(digest(run, 4, 1, {{"stage/0/0", 2, 1, "B"}}), one);
+    EXPECT_EQ(digest(run, 4, 2, {{"stage/1/1", 3, 3, "B"}}), one);
+    // What was on its way is lost with a reducer; the run goes on.
+    digest(run, 4, 1, {{"reducer/0.1/0", 2, 1, "R"}});
+    EXPECT_GT(restarts_, 0);
+  }
+}
+
 TEST_F(ProcessesTest, ShortBatchesLeaveSomeReplicasWithoutWork) {
   // Batches of 9, 9 and 2 samples in 5, 5 and 2 micro-batches.
   TrainingRun odd{

@@ -111,6 +111,19 @@ TEST_F(Plan, ShowsEachGradientBucket) {
   EXPECT_THAT(line(planned, "stage/0.gradient → reducer/0.gradient"), HasSubstr("KiB"));
 }
 
+TEST_F(Plan, CountsTheSumsThatAreOnTheirWay) {
+  const std::vector<std::string> late{"-r", "parallel.aggregation=asynchronous", "-r",
+                                      "parallel.staleness=3"};
+  const Planned planned = plan(late), now = plan({});
+  ASSERT_EQ(planned.code, exit_done) << planned.error;
+  EXPECT_THAT(planned.out,
+              HasSubstr("\nasynchronous aggregation: sums are applied 3 steps later\n"));
+  EXPECT_THAT(line(planned, "reducer/0.reduced → stage/0.reduced"), ContainsRegex(" 4 +16.2 KiB"));
+  EXPECT_THAT(line(now, "reducer/0.reduced → stage/0.reduced"), ContainsRegex(" 1 +16.2 KiB"));
+  EXPECT_THAT(line(now, "  reducer 0 "), HasSubstr("101.6 KiB"));
+  EXPECT_THAT(line(planned, "  reducer 0 "), HasSubstr("406.2 KiB"));
+}
+
 TEST_F(Plan, BoundsEachProcessBelowOneThatHoldsAll) {
   const auto bound = [](const Planned& planned) {
     std::istringstream words(line(planned, "  bound"));

@@ -135,8 +135,8 @@ std::string run_as_text(const Options& options) {
   std::string text = fmt::format("{} {} {} {} {} {} {} {} {}\n", p.model.name, p.model.in_channels,
                                  p.model.height, p.model.width, p.model.widths, p.model.classes,
                                  p.model.dropout, number(p.model.convolution), number(p.dtype));
-  text += fmt::format("{} {} {} {} {} {} {}\n", p.seed, p.cut, p.replicas, p.micro_batches,
-                      number(p.schedule), p.stream.threads, p.bucket_cap_bytes);
+  text += fmt::format("{} {} {} {} {} {} {} {}\n", p.seed, p.cut, p.replicas, p.micro_batches,
+                      number(p.schedule), p.stream.threads, p.bucket_cap_bytes, p.staleness);
   text += fmt::format("{} {} {} {} {} {} {}\n", number(rate.schedule), rate.lr, rate.total_steps,
                       rate.warmup_steps, rate.steps_per_epoch, rate.step_epochs, rate.step_factor);
   text += fmt::format("{} {} {}\n", p.sgd.momentum, p.sgd.weight_decay, p.sgd.nesterov);
@@ -200,6 +200,8 @@ const std::vector<std::vector<std::string>> changes = {
     {"parallel.actor_threads=7"},
     {"parallel.intra_op_threads=2"},
     {"parallel.bucket_cap_mb=0.5"},
+    {"parallel.aggregation=asynchronous"},
+    {"parallel.staleness=2", "parallel.aggregation=asynchronous"},
     {"parallel.transport=gloo"},
     {"parallel.interface=lo"},
     {"parallel.timeout=5s"},
