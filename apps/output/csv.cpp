@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <fstream>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "runtime/error.h"
 #include "runtime/file/file.h"
@@ -26,35 +28,38 @@ std::optional<std::int64_t> step_of(const std::string& line) {
   return error == std::errc{} ? std::optional(step) : std::nullopt;
 }
 
-void drop_rows_after(const std::filesystem::path& path, std::int64_t steps) {
+/// The path, of a file without rows of later steps.
+const std::filesystem::path& without_rows_after(const std::filesystem::path& path,
+                                                std::optional<std::int64_t> steps) {
+  if (!steps) return path;
   std::ifstream old(path);
   std::string kept, line;
   bool dropped = false;
   while (std::getline(old, line)) {
-    if (const auto step = step_of(line); step && *step > steps) {
+    const auto step = step_of(line);
+    if (old.eof() || (step && *step > *steps)) {  // at the end of the file: a row without its end
       dropped = true;
     } else {
       kept += line + "\n";
     }
   }
-  if (!dropped) return;
+  if (!dropped) return path;
   const Status written = write_file(path, std::as_bytes(std::span(kept)));
   if (!written) throw written.error();
+  return path;
 }
 
 /// With what no_evaluation leaves of a row, behind the comma of the column before.
 bool is_unfilled(const std::string& row) { return row.ends_with(",,,,"); }
 
 /// Where the test columns of the last row begin, if they are empty.
-std::fstream::off_type unfilled_columns(const std::filesystem::path& path) {
-  std::error_code failed;
-  if (!std::filesystem::is_regular_file(path, failed)) return -1;  // a device may have no end
+std::int64_t unfilled_columns(const std::filesystem::path& path, std::int64_t size) {
+  if (size == 0) return -1;  // a device may have no end
   std::ifstream file(path);
   std::string line, last;
   while (std::getline(file, line)) last = line;
-  const auto size = std::filesystem::file_size(path, failed);
-  if (failed || !step_of(last) || !is_unfilled(last)) return -1;
-  return static_cast<std::fstream::off_type>(size - no_evaluation.size());
+  if (!step_of(last) || !is_unfilled(last)) return -1;
+  return size - static_cast<std::int64_t>(no_evaluation.size());
 }
 
 }  // namespace
@@ -66,40 +71,30 @@ bool lacks_evaluation(const std::filesystem::path& path, std::int64_t step) {
   return false;
 }
 
-TrainCsv::TrainCsv(const std::filesystem::path& path, std::optional<std::int64_t> steps_done) {
-  if (steps_done) drop_rows_after(path, *steps_done);
-  std::error_code ignored;
-  const bool fresh =
-      !std::filesystem::exists(path, ignored) || std::filesystem::file_size(path, ignored) == 0;
-  std::ofstream(path, std::ios::app);  // makes it
-  file_.open(path, std::ios::in | std::ios::out | std::ios::ate);
-  if (fresh) file_ << head << std::flush;
-  test_columns_ = unfilled_columns(path);
-  if (!file_)
+TrainCsv::TrainCsv(const std::filesystem::path& path, std::optional<std::int64_t> steps_done)
+    : file_(without_rows_after(path, steps_done)) {
+  const bool fresh = file_.size() == 0 && std::filesystem::is_regular_file(path);
+  if (fresh && !file_.append(head))
     throw Error(ErrorCode::io, fmt::format("{}: cannot be written", path.string()),
                 "check permissions and free space of the output folder");
+  test_columns_ = unfilled_columns(path, file_.size());
 }
 
 bool TrainCsv::add(const StepReport& step) {
-  file_.clear();
-  file_.seekp(0, std::ios::end);
-  file_ << fmt::format("{},{},{:.9g},{:.6g},{:.6g},{:.9g},", step.step, step.epoch, step.loss,
-                       step.accuracy, step.images_per_second, step.lr);
-  test_columns_ = file_.tellp();
-  file_ << no_evaluation << std::flush;
-  if (!file_) test_columns_ = -1;
-  return static_cast<bool>(file_);
+  const std::string row =
+      fmt::format("{},{},{:.9g},{:.6g},{:.6g},{:.9g},{}", step.step, step.epoch, step.loss,
+                  step.accuracy, step.images_per_second, step.lr, no_evaluation);
+  const bool written = file_.append(row);
+  test_columns_ = written ? file_.size() - static_cast<std::int64_t>(no_evaluation.size()) : -1;
+  return written;
 }
 
 bool TrainCsv::fill(const EvaluationReport& evaluation) {
   if (test_columns_ < 0) return false;
-  file_.clear();
-  file_.seekp(test_columns_);
-  test_columns_ = -1;
-  file_ << fmt::format("{:.9g},{:.6g},{},{}\n", evaluation.loss, evaluation.accuracy(),
-                       evaluation.correct, evaluation.count)
-        << std::flush;
-  return static_cast<bool>(file_);
+  return file_.replace_end(
+      std::exchange(test_columns_, -1),
+      fmt::format("{:.9g},{:.6g},{},{}\n", evaluation.loss, evaluation.accuracy(),
+                  evaluation.correct, evaluation.count));
 }
 
 }  // namespace troupe

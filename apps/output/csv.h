@@ -1,9 +1,9 @@
 #pragma once
+#include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <optional>
-#include <string>
 
+#include "apps/output/line_file.h"
 #include "apps/report.h"
 
 namespace troupe {
@@ -14,7 +14,8 @@ namespace troupe {
 class TrainCsv {
  public:
   /// A run that goes on after `steps_done` steps first takes away the rows of later ones, which it
-  /// will write again. Throws Error{io} when the file cannot be written.
+  /// will write again; a row that was left unfinished goes as well. Throws Error{io} when the file
+  /// cannot be written.
   explicit TrainCsv(const std::filesystem::path& path,
                     std::optional<std::int64_t> steps_done = std::nullopt);
 
@@ -25,8 +26,8 @@ class TrainCsv {
   [[nodiscard]] bool fill(const EvaluationReport& evaluation);
 
  private:
-  std::fstream file_;
-  std::fstream::off_type test_columns_ = -1;  ///< where those of the newest row begin; -1: filled
+  LineFile file_;
+  std::int64_t test_columns_ = -1;  ///< where those of the newest row begin; -1: filled
 };
 
 /// Whether a train.csv has the row of this step and lacks its test columns: the evaluation was cut

@@ -1,9 +1,11 @@
 // What a run writes and shows: folder, train.csv, lines, progress bar.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <functional>
@@ -184,6 +186,73 @@ TEST_F(Output, ACsvThatGoesOnFillsTheTestColumnsOfItsLastRow) {
   EXPECT_FALSE(lacks_evaluation(path, 1));
   EXPECT_THAT(content(path), EndsWith("\n1,1,0.333333333,0.5,1234.56,0.1,0.25,0.5,1,2\n"
                                       "2,1,0.333333333,0.5,1234.56,0.1,,,,\n"));
+}
+
+TEST_F(Output, ARowThatWasLeftUnfinishedIsCutOff) {
+  const fs::path path = root_ / "train.csv";
+  { EXPECT_TRUE(TrainCsv(path).add(step_report(1))); }
+  const std::string whole = content(path);
+  for (const auto& steps_done : {std::optional<std::int64_t>(), std::optional<std::int64_t>(22)}) {
+    std::ofstream(path) << whole << "22";
+    { EXPECT_TRUE(TrainCsv(path, steps_done).add(step_report(23))); }
+    EXPECT_EQ(content(path), whole + "23,1,0.333333333,0.5,1234.56,0.1,,,,\n");
+  }
+  std::ofstream(root_ / "train.log") << "a line\nhalf a l";
+  open_log(root_ / "train.log")->info("another");
+  EXPECT_THAT(content(root_ / "train.log"), testing::MatchesRegex("a line\n20[^\n]* another\n"));
+}
+
+/// No file of this process may grow beyond `bytes` while it lives: to the writer a full disk.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(std::size_t bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit now{.rlim_cur = bytes, .rlim_max = before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &now);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int) = std::signal(SIGXFSZ, SIG_IGN);
+};
+
+TEST_F(Output, WhatAFullDiskLeavesOfARowIsTakenAway) {
+  const fs::path path = root_ / "train.csv";
+  TrainCsv csv(path);
+  EXPECT_TRUE(csv.add(step_report(1)));
+  const std::string whole = content(path);
+  {
+    const FileSizeLimit limit(whole.size() + 10);
+    EXPECT_FALSE(csv.add(step_report(2)));
+    EXPECT_EQ(content(path), whole);
+  }
+  EXPECT_TRUE(csv.add(step_report(3)));
+  const std::string more = content(path);
+  EXPECT_EQ(more, whole + "3,1,0.333333333,0.5,1234.56,0.1,,,,\n");
+  {
+    const FileSizeLimit limit(more.size() + 3);
+    EXPECT_FALSE(csv.fill({.loss = 0.25, .correct = 9131, .count = 10000}));
+    EXPECT_EQ(content(path), more);
+  }
+  EXPECT_TRUE(lacks_evaluation(path, 3));
+}
+
+TEST_F(Output, WhatAFullDiskLeavesOfALogLineIsTakenAway) {
+  const auto log = open_log(root_ / "train.log");
+  log->info("one");
+  const std::string whole = content(root_ / "train.log");
+  {
+    const FileSizeLimit limit(whole.size() + 10);
+    log->info("two");
+  }
+  EXPECT_EQ(content(root_ / "train.log"), whole);
+  log->info("three");
+  EXPECT_THAT(content(root_ / "train.log"),
+              testing::MatchesRegex("20[^\n]* one\n20[^\n]* three\n"));
 }
 
 TEST_F(Output, ACsvWithoutRowsHasNothingToFill) {
