@@ -4,6 +4,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "apps/options_table.h"
 #include "apps/verbs.h"
 #include "runtime/error.h"
+#include "runtime/file/file.h"
 #include "runtime/print.h"
 #include "runtime/text.h"
 
@@ -139,6 +142,7 @@ Error lost_output() {
 
 int run_command(int argc, char** argv) {
   keep_standard_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is told by the write that meets it
   CLI::App app("Train neural networks as a troupe of actors", "troupe");
   app.set_version_flag("--version", "troupe " TROUPE_VERSION);
   app.formatter(std::make_shared<HelpFormatter>());
@@ -179,6 +183,8 @@ int run_command(int argc, char** argv) {
     return tell(usage_error(app, error, {argv + 1, argv + argc}), app.get_name());
   } catch (const Error& error) {
     return tell(error, app.get_name());
+  } catch (const std::filesystem::filesystem_error& error) {
+    return tell(system_error("looking at", error.path1(), error.code().value()), app.get_name());
   } catch (const std::exception& error) {
     // A listing longer than the stream's buffer meets it on the way.
     if (output_is_lost()) return tell(lost_output(), app.get_name());

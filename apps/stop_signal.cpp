@@ -13,6 +13,10 @@ StopSignal::StopSignal(std::function<void()> on_stop) : on_stop_(std::move(on_st
   ::sigaddset(&signals_, SIGINT);
   ::sigaddset(&signals_, SIGTERM);
   ::sigaddset(&signals_, SIGUSR1);
+  // Under nohup the end of the terminal is not to be the end of the run.
+  struct sigaction hangup {};
+  if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
+    ::sigaddset(&signals_, SIGHUP);
   ::pthread_sigmask(SIG_BLOCK, &signals_, &before_);
   thread_ = std::jthread([this](const std::stop_token& stop) { wait(stop); });
 }

@@ -6,8 +6,9 @@
 
 namespace troupe {
 
-/// Turns the first SIGINT, SIGTERM or SIGUSR1 (which Slurm sends before a time limit) into a call
-/// on a thread of its own, where anything may be done; one that comes more than a second later ends
+/// Turns the first SIGINT, SIGTERM, SIGUSR1 (which Slurm sends before a time limit) or SIGHUP (the
+/// end of a terminal or an ssh session, unless ignored: nohup) into a call on a thread of its own,
+/// where anything may be done; one that comes more than a second later ends
 /// the process as if there had been no handler.
 ///
 /// Make it before any other thread starts: the signals are blocked in the threads that are started

@@ -21,6 +21,10 @@
 namespace troupe {
 namespace {
 
+std::string counted(std::int64_t n, const char* what) {
+  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+}
+
 Stream stream_of(const Options& options) { return {.threads = options.parallel.intra_op_threads}; }
 
 std::size_t bucket_cap_bytes(const Options::Parallel& parallel) {
@@ -224,9 +228,10 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
   const int threads = actor_threads(options, processes) * options.parallel.intra_op_threads;
   if (threads > available_cores())
     sentences.push_back(fmt::format(
-        "{} actor threads x {} intra-op threads share {} cores; lower parallel.actor_threads or "
+        "{} actor threads x {} intra-op threads share {}; lower parallel.actor_threads or "
         "parallel.intra_op_threads",
-        actor_threads(options, processes), options.parallel.intra_op_threads, available_cores()));
+        actor_threads(options, processes), options.parallel.intra_op_threads,
+        counted(available_cores(), "core")));
   if (start.intra_op_threads != 0 && start.intra_op_threads != options.parallel.intra_op_threads)
     sentences.push_back(
         fmt::format("the checkpoint was made with parallel.intra_op_threads {}, this run has {}: "
@@ -244,9 +249,6 @@ int actor_threads(const Options& options, std::uint32_t processes) {
 }
 
 std::string run_heading(const Options& options, const PipelineOptions& pipeline) {
-  const auto counted = [](std::int64_t n, const char* what) {
-    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
-  };
   const auto stages = static_cast<std::int64_t>(pipeline.cut.size());
   const auto replicas = static_cast<std::int64_t>(pipeline.replicas);
   return fmt::format(

@@ -57,9 +57,19 @@ void draw(std::span<const std::uint8_t> pattern, const RandomKey& key, std::uint
   }
 }
 
+/// Memory for all samples, with what helps where it is not there.
+Tensor for_samples(Shape shape, DType dtype) {
+  try {
+    return Tensor::empty(std::move(shape), dtype);
+  } catch (const Error& error) {
+    throw Error(error.code(), "synthetic samples: " + error.message(),
+                "lower data.count, or take fewer of them with data.limit");
+  }
+}
+
 // Sample i belongs to class i % classes.
 Tensor make_labels(const DatasetOptions& o, std::int64_t count) {
-  Tensor labels = Tensor::empty(Shape{count}, DType::i64);
+  Tensor labels = for_samples(Shape{count}, DType::i64);
   for (std::int64_t i = 0; i < count; ++i) labels.data<std::int64_t>()[i] = i % o.classes;
   return labels;
 }
@@ -67,7 +77,7 @@ Tensor make_labels(const DatasetOptions& o, std::int64_t count) {
 Tensor make_images(const DatasetOptions& o, std::int64_t count, std::string_view operation) {
   const Shape shape{count, o.shape[0], o.shape[1], o.shape[2]};
   const auto size = static_cast<std::uint64_t>(o.shape.element_count());
-  Tensor images = Tensor::empty(shape, DType::u8);
+  Tensor images = for_samples(shape, DType::u8);
   std::vector<std::vector<std::uint8_t>> patterns;
   for (std::int64_t label = 0; label < std::min(o.classes, count); ++label)
     patterns.push_back(pattern(o, label));

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "apps/command.h"
+#include "apps/file_kind.h"
 #include "apps/verbs.h"
 #include "apps/weights_file.h"
 #include "runtime/file/safetensors.h"
@@ -15,9 +16,22 @@ namespace {
 struct ExportArguments {
   std::filesystem::path checkpoint;
   std::filesystem::path output;
+  bool force = false;
 };
 
+/// A slip of the hand names a file that is dear to somebody; an older export is not.
+void check_may_replace(const std::filesystem::path& output) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(output, ignored)) return;
+  const FileKind kind = file_kind(output);
+  if (kind != FileKind::safetensors && kind != FileKind::empty)
+    throw Error(ErrorCode::usage,
+                fmt::format("{} is there and is no safetensors file", output.string()),
+                "choose another name, or replace it with --force");
+}
+
 int export_weights(const ExportArguments& arguments) {
+  if (!arguments.force) check_may_replace(arguments.output);
   const WeightsFile weights = read_weights(arguments.checkpoint);
   // "pt": what transformers and others look for before they load a file into PyTorch.
   write_safetensors(arguments.output, weights.tensors, {{"format", "pt"}}).value();
@@ -34,6 +48,7 @@ void add_export_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option("CHECKPOINT", arguments->checkpoint, "checkpoint, or output folder: its newest")
       ->required();
   verb->add_option("-o,--output", arguments->output, "file to write")->required();
+  verb->add_flag("--force", arguments->force, "replace a file that is no safetensors file");
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const std::string&) { return export_weights(*arguments); };
   });

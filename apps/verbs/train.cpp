@@ -342,12 +342,8 @@ std::unique_ptr<WorldRun> enter(const TrainCommand& command, const World& world,
 }
 
 int train_in_world(TrainCommand command, const World& world, const Environment& environment) {
-  // Until the run begins there is nothing to save, and much to wait for.
-  std::optional<std::stop_callback<void (*)()>> leave_at_once;
-  leave_at_once.emplace(command.stop, [] { std::_Exit(exit_stopped); });
   const auto run = enter(command, world, environment);
   command.world = run.get();
-  command.on_begin = [&] { leave_at_once.reset(); };
   if (!run->leads()) return follow(command);
   const std::string resolved = resolved_yaml(command.options);
   return lead(command, [&](const auto& decide) { run->agree(resolved, decide); });
@@ -380,16 +376,21 @@ int train(const TrainArguments& arguments, const std::string& command_line) {
   std::signal(SIGPIPE, SIG_IGN);  // `troupe train | head` ends the picture, not the training
   std::stop_source stop;
   const StopSignal on_signal([&stop] { stop.request_stop(); });
+  // Until the run begins there is nothing to save, and much to wait for.
+  std::optional<std::stop_callback<void (*)()>> leave_at_once;
+  leave_at_once.emplace(stop.get_token(), [] { std::_Exit(exit_stopped); });
   const Environment environment = Environment::of_process();
   const auto world = world_from_environment(environment);
   try {
     TrainCommand command{.arguments = arguments,
                          .command_line = command_line,
                          .options = options_of(arguments),
-                         .stop = stop.get_token()};
+                         .stop = stop.get_token(),
+                         .on_begin = [&] { leave_at_once.reset(); }};
     if (world && world->size > 1) return train_in_world(std::move(command), *world, environment);
     return lead(command, [](const auto& decide) { decide(); });
   } catch (const Error& error) {
+    leave_at_once.reset();
     if (!world || world->rank == 0 || !lead_tells(error, *world, stop.get_token())) throw;
     tell_launcher(Error(ErrorCode::peer_lost, error.message(), error.remedy()));
     return exit_code_of(error);

@@ -35,6 +35,8 @@ const char* remedy_for(int error_number) {
       return "something else is in the way under that name: move it or choose another";
     case EFBIG:
       return "the file size limit is too low: raise it (ulimit -f unlimited)";
+    case ENAMETOOLONG:
+      return "choose a shorter name";
     case EMFILE:
     case ENFILE:
       return "too many files are open: raise the limit (ulimit -n)";
@@ -167,9 +169,8 @@ Status write_file(const std::filesystem::path& path,
                   const std::function<Status(OutputFile&)>& produce, const WriteHook& hook) {
   const std::filesystem::path staging = staging_path(path);
   std::error_code ignored;
-  const auto there = std::filesystem::status(path, ignored).type();
-  if (there != std::filesystem::file_type::not_found &&
-      there != std::filesystem::file_type::regular)
+  const auto there = std::filesystem::status(path, ignored);
+  if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))
     return Error(ErrorCode::io, fmt::format("{} is there and is no file", path.string()),
                  "choose another name");
   Result<OutputFile> file = OutputFile::create(staging, hook, path);

@@ -49,11 +49,17 @@ std::optional<T> number(const std::string& text) {
   return value;
 }
 
+/// 010 is eight to readers of YAML 1.1 and ten to those of YAML 1.2: not read at all.
+bool has_leading_zero(std::string_view text) {
+  if (text.starts_with('+') || text.starts_with('-')) text.remove_prefix(1);
+  return text.size() > 1 && text[0] == '0';
+}
+
 template <class T>
 struct WholeNumber {
   static constexpr std::string_view name = "integer", names = "integers", example = "4";
   static std::optional<T> parse(const OptionNode& node) {
-    return node.quoted ? std::nullopt : number<T>(node.scalar);
+    return node.quoted || has_leading_zero(node.scalar) ? std::nullopt : number<T>(node.scalar);
   }
   static std::string write(T value) { return fmt::format("{}", value); }
 };
@@ -170,6 +176,9 @@ std::string remedy(const OptionNode& node, const FieldLimits& limits) {
     return fmt::format("did you mean {}?", nearest(node.scalar.substr(0, 64), limits.choices));
   if (node.quoted && Scalar<T>::parse(OptionNode{OptionNode::Kind::scalar, {}, node.scalar}))
     return "remove the quotes";
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+    if (const auto decimal = number<T>(node.scalar); decimal && has_leading_zero(node.scalar))
+      return fmt::format("write {}: a leading zero means octal to some readers of YAML", *decimal);
   return fmt::format("write {}", limits.empty_word.empty()
                                      ? fmt::format("a value such as {}", Scalar<T>::example)
                                      : fmt::format("{} or a list such as [{}]", limits.empty_word,

@@ -15,7 +15,9 @@ namespace {
 class TreeBuilder final : public YAML::EventHandler {
  public:
   TreeBuilder(const std::string& source, bool whole_position)
-      : source_(source), whole_position_(whole_position) {}
+      : source_(source), whole_position_(whole_position) {
+    root_.where = source;  // of a document with nothing in it
+  }
 
   OptionNode take() { return std::move(root_); }
 
@@ -166,9 +168,13 @@ OptionNode parse_yaml(std::string_view text, const std::string& source, bool who
 OptionNode read_yaml(const std::filesystem::path& path) {
   const std::string remedy = "check the path; recipes/demo.yaml is an options file to begin with";
   std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored))
+  const auto there = std::filesystem::status(path, ignored);
+  // A pipe without a writer would be waited for.
+  if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))
     throw Error(ErrorCode::bad_options,
-                fmt::format("{}: this is a folder, not a file", path.string()), remedy);
+                fmt::format("{}: this is {}, not a file", path.string(),
+                            std::filesystem::is_directory(there) ? "a folder" : "a device or pipe"),
+                remedy);
   std::ifstream file(path, std::ios::binary);
   if (!file)
     throw Error(ErrorCode::bad_options,

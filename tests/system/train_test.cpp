@@ -9,6 +9,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <regex>
 #include <sstream>
 #include <thread>
@@ -101,12 +102,14 @@ class Train : public testing::Test {
            ("step_000000" + std::string(step < 10 ? "0" : "") + std::to_string(step));
   }
 
-  /// Starts a long run, lets it write its first checkpoint, sends a signal; the exit code.
-  int interrupt(const std::string& output, int signal, const std::vector<std::string>& more) const {
+  /// Starts a run, waits until `ready` says so of it, sends a signal; the exit code.
+  int interrupt_when(const std::string& output, int signal, const std::vector<std::string>& more,
+                     const std::function<bool(pid_t)>& ready) const {
     std::vector<std::string> words = train_words(output, more);
     words.insert(words.begin(), TROUPE_BINARY);
     const pid_t child = ::fork();
     if (child == 0) {
+      ::signal(SIGHUP, SIG_DFL);  // however the tests were started
       std::vector<char*> arguments;
       for (auto& word : words) arguments.push_back(word.data());
       arguments.push_back(nullptr);
@@ -115,12 +118,17 @@ class Train : public testing::Test {
       ::_exit(127);
     }
     const auto patience = std::chrono::steady_clock::now() + 30s;
-    while (!fs::exists(checkpoint(output, 5)) && std::chrono::steady_clock::now() < patience)
+    while (!ready(child) && std::chrono::steady_clock::now() < patience)
       std::this_thread::sleep_for(1ms);
     ::kill(child, signal);
     int status = 0;
     ::waitpid(child, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  /// When it has written its first checkpoint.
+  int interrupt(const std::string& output, int signal, const std::vector<std::string>& more) const {
+    return interrupt_when(output, signal, more,
+                          [&](pid_t) { return fs::exists(checkpoint(output, 5)); });
   }
 
   fs::path root_;
@@ -191,7 +199,7 @@ TEST_F(Train, FailsWithTheRootCauseWhenTheBudgetIsSpent) {
 }
 
 TEST_F(Train, EndsOnASignalAndGoesOn) {
-  for (const int signal : {SIGTERM, SIGINT}) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
     SCOPED_TRACE(signal);
     const std::string output = "signal" + std::to_string(signal);
     // Long enough not to be over when the signal comes; its first 40 steps are the reference's.
@@ -258,6 +266,25 @@ TEST_F(Train, CountsTheTestSetThatAnEndedEpochLacks) {
   }
   const Outcome again = train("cut40", {"--restart", "auto"});
   EXPECT_THAT(again.out, HasSubstr("nothing left to train"));
+}
+
+/// Whether a process has taken a signal into its own hands.
+bool holds_back(pid_t process, int signal) {
+  for (const std::string& line : lines_of(text_of("/proc/" + std::to_string(process) + "/status")))
+    if (line.starts_with("SigBlk:"))
+      return (std::stoull(line.substr(7), nullptr, 16) >> (signal - 1) & 1) != 0;
+  return false;
+}
+
+TEST_F(Train, EndsAtOnceWhereASignalComesBeforeTheRunBegins) {
+  // Measuring the blocks of a network in the plain kernels takes a minute or so.
+  const std::vector<std::string> slow{"-r", "precision=f64",     "-r", "model.name=wide_resnet",
+                                      "-r", "model.classes=10",  "-r", "data.shape=[1, 28, 28]",
+                                      "-r", "parallel.cut=auto", "-r", "train.batch_size=64"};
+  EXPECT_EQ(interrupt_when("early", SIGTERM, slow,
+                           [](pid_t child) { return holds_back(child, SIGTERM); }),
+            75);
+  EXPECT_FALSE(fs::exists(root_ / "early")) << "it went on to begin the run";
 }
 
 TEST_F(Train, OutlivesAKillAtAnyMoment) {

@@ -80,6 +80,18 @@ TEST(Options, StepsBeyond32BitsAreRefused) {
               HasSubstr("0 to 4096"));
 }
 
+TEST(Options, WholeNumbersWithLeadingZerosAreRefused) {
+  EXPECT_THAT(refusal("", {"seed=010"}), HasSubstr("write 10: a leading zero means octal"));
+  EXPECT_THAT(refusal("train: {epochs: +02}"), HasSubstr("write 2:"));
+  EXPECT_THAT(refusal("parallel: {cut: [05, 7], pipeline: 2}"), HasSubstr("write 5:"));
+  EXPECT_EQ(refusal("train: {lr: 0.05, steps: 0}"), "no error");
+}
+
+TEST(Options, AnEmptyOverrideIsNamed) {
+  EXPECT_THAT(refusal("", {"train.lr="}),
+              testing::StartsWith("override -r train.lr=: train.lr is empty"));
+}
+
 TEST(Options, ThePageOfTheDocumentationIsWhatTheProgramPrints) {
   std::ifstream file(TROUPE_SOURCE_DIR "/docs/options.md");
   std::stringstream page;

@@ -3,13 +3,15 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <future>
 
 namespace troupe {
 namespace {
 
 TEST(StopSignal, CallsOnceOnAThreadOfItsOwn) {
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) {
+    std::signal(signal, SIG_DFL);  // of SIGHUP it matters how the tests were started
     std::promise<std::thread::id> called;
     const StopSignal stop([&] { called.set_value(std::this_thread::get_id()); });
     ::kill(::getpid(), signal);
@@ -23,6 +25,18 @@ TEST(StopSignal, IsSilentWithoutASignal) {
     const StopSignal stop([&] { called = true; });
   }
   EXPECT_FALSE(called);
+}
+
+TEST(StopSignal, HeedsNoHangupUnderNohup) {
+  std::signal(SIGHUP, SIG_IGN);
+  bool called = false;
+  {
+    const StopSignal stop([&] { called = true; });
+    ::kill(::getpid(), SIGHUP);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // five looks at the signals
+  }
+  EXPECT_FALSE(called);
+  std::signal(SIGHUP, SIG_DFL);
 }
 
 /// Until the second signal ends the process; a signal that never comes fails the test by exiting.

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <set>
 
@@ -230,6 +231,19 @@ TEST(TrainingOptions, NoneIsMissingFromTheseTests) {
   Options options;
   for (const OptionField& field : option_fields(options))
     EXPECT_TRUE(tested.contains(field.path)) << field.path << ": add it to `changes`";
+}
+
+TEST(TrainingOptions, AWarningCountsOneCore) {
+  cpu_set_t before, one;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
+  CPU_ZERO(&one);
+  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
+    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+  const auto told = warnings(options_with({"parallel.intra_op_threads=2"}), {}, 1);
+  ::sched_setaffinity(0, sizeof before, &before);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_THAT(told[0], testing::HasSubstr("share 1 core; "));
 }
 
 TEST(TrainingOptions, TheCutIsTakenAsItIs) {

@@ -225,6 +225,34 @@ TEST_F(Verbs, ExportToAFolderThatIsNotThereIsAnError) {
   EXPECT_THAT(ran.error, HasSubstr("its folder exists"));
 }
 
+TEST_F(Verbs, ExportReplacesWeightsButNothingElseUnasked) {
+  const std::string notes = (root_ / "notes.txt").string();
+  std::ofstream(notes) << "dear to somebody";
+  const Ran refused = run({"export", root_.string(), "-o", notes});
+  EXPECT_EQ(refused.code, exit_usage);
+  EXPECT_THAT(refused.error, HasSubstr("--force"));
+  EXPECT_EQ(fs::file_size(notes), 16u);
+  EXPECT_EQ(run({"export", root_.string(), "-o", notes, "--force"}).code, exit_done);
+  EXPECT_EQ(run({"export", root_.string(), "-o", notes}).code, exit_done);  // weights by now
+  std::ofstream(root_ / "made_by_mktemp");
+  EXPECT_EQ(run({"export", root_.string(), "-o", (root_ / "made_by_mktemp").string()}).code,
+            exit_done);
+}
+
+TEST_F(Verbs, NamesThatAreTooLongAreToldAsThat) {
+  std::ofstream(root_ / "o.yaml") << resolved_yaml(options_);
+  const std::string name = (root_ / std::string(300, 'n')).string();
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"train", (root_ / "o.yaml").string(), "-o", name},
+        {"export", root_.string(), "-o", name},
+        {"inspect", name}}) {
+    const Ran ran = run(words);
+    EXPECT_EQ(ran.code, exit_failed);
+    EXPECT_THAT(ran.error, testing::AllOf(HasSubstr("File name too long"),
+                                          HasSubstr("try: choose a shorter name")));
+  }
+}
+
 TEST_F(Verbs, PlanAlignsItsTableHoweverLongTheNamesAre) {
   std::ofstream(root_ / "o.yaml")
       << "model: {name: mlp, widths: [8, 8]}\n"

@@ -1,7 +1,10 @@
 // The options document without any particular options: YAML, positions, overrides, fields.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 
+#include <filesystem>
 #include <functional>
 
 #include "runtime/error.h"
@@ -38,6 +41,17 @@ TEST(OptionYaml, KnowsWhereEveryValueStands) {
 TEST(OptionYaml, TakesAnEmptyDocument) {
   EXPECT_EQ(parse_yaml("", "o.yaml").kind, OptionNode::Kind::null);
   EXPECT_EQ(parse_yaml("# nothing\n", "o.yaml").kind, OptionNode::Kind::null);
+}
+
+TEST(OptionYaml, RefusesWhatIsNoFileWithoutWaitingForIt) {
+  std::string pattern = testing::TempDir() + "troupe_fifo_XXXXXX";
+  const std::filesystem::path folder = ::mkdtemp(pattern.data());
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_THAT(refusal([&] { read_yaml(folder / "pipe"); }),
+              HasSubstr("a device or pipe, not a file"));
+  EXPECT_THAT(refusal([&] { read_yaml(folder); }), HasSubstr("a folder, not a file"));
+  EXPECT_THAT(refusal([&] { read_yaml(folder / "none"); }), HasSubstr("cannot be opened"));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(OptionYaml, RefusesWrongSyntaxWithItsPosition) {

@@ -330,6 +330,19 @@ TEST(Synthetic, RefusesSizesThatCannotBe) {
   EXPECT_THROW(open_dataset({.name = "synthetic", .count = -1}), Error);
 }
 
+TEST(Synthetic, TellsToTakeFewerSamplesWhereMemoryIsShort) {
+  DatasetOptions options;
+  options.name = "synthetic";
+  options.count = 100'000'000'000'000;  // more than a process can address
+  try {
+    open_dataset(options);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), testing::HasSubstr("out of memory"));
+    EXPECT_THAT(error.remedy(), testing::HasSubstr("data.count"));
+  }
+}
+
 TEST(OpenDataset, RefusesUnknownNamesAndNegativeLimits) {
   EXPECT_THROW(open_dataset({.name = "cifar10"}), Error);
   EXPECT_THROW(open_dataset({.name = "synthetic", .limit = -1}), Error);
