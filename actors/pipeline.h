@@ -53,7 +53,7 @@ struct PipelineOptions {
   std::vector<StatePtr> initial;  ///< by stage; empty: drawn from the seed
 
   LearningRateOptions rate;  ///< its counts of steps are worked out
-  SgdOptions sgd;            ///< lr is set from `rate` at each step
+  SgdOptions sgd;            ///< without lr, which `rate` gives for each step
   bool stop_on_nan = true;   ///< fail at a loss that is not finite, before its step counts
 
   std::function<void(const StepSeen&)> on_step;  ///< all three as in MonitorOptions

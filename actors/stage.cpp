@@ -9,7 +9,7 @@
 namespace troupe {
 
 Stage::Stage(StageOptions options) : options_(std::move(options)) {
-  if (options_.sgd.lr != SgdOptions{}.lr)
+  if (options_.sgd.lr != 0)
     throw Error(ErrorCode::bad_options, "a stage's learning rate is given as sgd.lr",
                 "give it as rate.lr: the rate may change from step to step");
   if (options_.staleness > 0 && !options_.micro_batches)

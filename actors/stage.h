@@ -21,7 +21,7 @@ struct StageOptions {
   std::uint32_t replicas = 1;
   std::uint64_t seed = 1;  ///< of random numbers such as dropout's
   LearningRateOptions rate;
-  SgdOptions sgd;  ///< lr is set from `rate` at each step
+  SgdOptions sgd;  ///< without lr, which `rate` gives for each step
   /// Steps after which a sum of gradients is applied, as the reducers have it; 0: in its own.
   std::uint32_t staleness = 0;
   /// Micro-batches of a step, over all replicas; asked where staleness > 0. A pure function.

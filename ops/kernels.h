@@ -111,7 +111,7 @@ struct LossOutput {
 
 /// Hyper-parameters of one optimizer step, as PyTorch's SGD.
 struct SgdOptions {
-  double lr = 0.1;
+  double lr = 0.0;  ///< of this step; a Stage sets it from its LearningRateOptions
   double momentum = 0.0;
   double weight_decay = 0.0;
   bool nesterov = false;
