@@ -338,10 +338,14 @@ TEST_F(Train, GoesOnWhenTheDiskIsFull) {
   if (::mount("troupe_test", disk.c_str(), "tmpfs", 0, "size=64k") != 0)
     GTEST_SKIP() << "mounting a small tmpfs needs root";
   const Outcome outcome = train("disk/out");
+  const auto rows = lines_of(text_of(disk / "out/train.csv"));
   ::umount2(disk.c_str(), MNT_DETACH);
   EXPECT_THAT(outcome.out + outcome.error, HasSubstr("no checkpoint of step 5"));
   EXPECT_THAT(outcome.out + outcome.error, HasSubstr("No space left"));
   EXPECT_EQ(outcome.exit_code, 1);  // its last checkpoint is missing
+  ASSERT_EQ(rows.size(), 2u + steps) << "training stopped at the checkpoint";
+  for (int step = 1; step <= steps; ++step)
+    EXPECT_TRUE(rows[1 + static_cast<std::size_t>(step)].starts_with(std::to_string(step) + ","));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "runtime/flow/liveness.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <numeric>
@@ -35,6 +36,40 @@ TEST(Liveness, NamesTheCycleOfActorsThatWaitForEachOther) {
               HasSubstr("left fire waits for a message on right.out0 → left.in0"));
   EXPECT_THAT(to_string(*deadlock),
               HasSubstr("right fire waits for a message on left.out0 → right.in0"));
+}
+
+/// Each member is blocked by what only the next one can give: a message on an edge from it, or a
+/// free slot of an edge to it.
+void expect_cycle(const Graph& graph, const Deadlock& deadlock) {
+  const std::size_t count = deadlock.cycle.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::string &here = deadlock.cycle[i], &there = deadlock.cycle[(i + 1) % count];
+    const std::string me = here.substr(0, here.find(' ')), next = there.substr(0, there.find(' '));
+    bool blocked = false;
+    for (std::size_t id = 0; id < graph.edges().size(); ++id) {
+      const std::string& from = graph.nodes()[graph.edges()[id].from].name;
+      const std::string& to = graph.nodes()[graph.edges()[id].to].name;
+      blocked |= to == me && from == next &&
+                 here.ends_with("waits for a message on " + graph.edge_name(id));
+      blocked |= from == me && to == next &&
+                 here.ends_with("waits for a free slot on " + graph.edge_name(id));
+    }
+    EXPECT_TRUE(blocked) << here << ", but the next is " << next;
+  }
+}
+
+TEST(Liveness, NamesEveryMemberOfALongCycle) {
+  for (const std::size_t members : {3u, 4u, 7u}) {
+    Graph graph;
+    for (std::size_t i = 0; i < members; ++i)
+      graph.add<Worker>(fmt::format("w{}", i), Worker::Rates{{1}, {1}, 1});
+    for (std::size_t i = 0; i < members; ++i)
+      graph.connect_ports(i, 0, (i + 1) % members, 0, {.slots = 5});
+    const auto deadlock = find_deadlock(graph);
+    ASSERT_TRUE(deadlock);
+    EXPECT_EQ(deadlock->cycle.size(), members);
+    expect_cycle(graph, *deadlock);
+  }
 }
 
 TEST(Liveness, SaysHowManySlotsAreMissing) {
@@ -125,6 +160,10 @@ TEST(Liveness, SaysDeadlockExactlyWhereExecutionHangs) {
     const Graph graph = random_graph(random);
     const auto deadlock = find_deadlock(graph);
     ASSERT_EQ(deadlock.has_value(), hangs(graph, random() | 1u)) << "graph " << i;
+    if (deadlock) {
+      SCOPED_TRACE("graph " + std::to_string(i));
+      expect_cycle(graph, *deadlock);
+    }
     deadlocks += deadlock.has_value();
   }
   // Both answers were tried often enough to mean something.

@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <iterator>
 #include <numeric>
+#include <thread>
 
 #include "workers.h"
 
@@ -56,7 +59,12 @@ TEST_P(RunInEitherScheduling, DeliversInOrderWithOneSlotAnEdge) {
 TEST_P(RunInEitherScheduling, NeverHasMoreMessagesWaitingThanSlots) {
   const auto seen = std::make_shared<std::vector<int>>();
   const RunReport report = run(chain(seen, 3), options());
-  for (const ActorReport& actor : report.actors) EXPECT_LE(actor.peak_mailbox, actor.mailbox_bound);
+  const std::size_t slots[] = {3, 3 + 3, 3};  // of counter, adder and collector
+  ASSERT_EQ(report.actors.size(), std::size(slots));
+  for (std::size_t i = 0; i < std::size(slots); ++i) {
+    EXPECT_LE(report.actors[i].peak_mailbox, slots[i]) << report.actors[i].name;
+    EXPECT_EQ(report.actors[i].mailbox_bound, slots[i]) << report.actors[i].name;
+  }
 }
 
 TEST_P(RunInEitherScheduling, ReplacesAnActorThatThrowsAndLosesNothing) {
@@ -106,6 +114,58 @@ TEST_P(RunInEitherScheduling, SplitsTheWholeWallTime) {
     EXPECT_GT(actor.time.compute.count(), 0);
     EXPECT_LE(actor.time.total(), report.wall);
   }
+}
+
+/// The time split of a counter and a collector; one of them takes 2 ms a message.
+std::vector<TimeSplit> times_where_one_is_slow(bool slow_counter) {
+  struct SlowCounter final : Counter {
+    SlowCounter() : Counter(50) {}
+    ActionLabel act() override {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      return Counter::act();
+    }
+  };
+  struct SlowCollector final : Collector {
+    explicit SlowCollector(std::shared_ptr<std::vector<int>> seen)
+        : Collector(std::move(seen), 50) {}
+    ActionLabel act() override {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      return Collector::act();
+    }
+  };
+  const auto seen = std::make_shared<std::vector<int>>();
+  Graph graph;
+  if (slow_counter) {
+    const auto from = graph.add<SlowCounter>("counter");
+    const auto to = graph.add<Collector>("collector", seen, std::size_t{50});
+    graph.connect(from, &Counter::out, to, &Collector::in, {.slots = 2});
+  } else {
+    const auto from = graph.add<Counter>("counter", 50u);
+    const auto to = graph.add<SlowCollector>("collector", seen);
+    graph.connect(from, &Counter::out, to, &Collector::in, {.slots = 2});
+  }
+  RunOptions options;
+  options.threads = 2;
+  std::vector<TimeSplit> times;
+  for (const ActorReport& actor : run(graph, options).actors) times.push_back(actor.time);
+  return times;
+}
+
+TEST(RunThreadedActors, AProducerOfASlowConsumerWaitsForCredit) {
+  const auto [producer, consumer] = [](auto t) {
+    return std::pair(t.at(0), t.at(1));
+  }(times_where_one_is_slow(/*slow_counter=*/false));
+  EXPECT_GT(producer.no_credit, producer.no_input + producer.compute);
+  EXPECT_EQ(consumer.no_credit.count(), 0) << "it sends nothing";
+}
+
+TEST(RunThreadedActors, AConsumerOfASlowProducerWaitsForInput) {
+  const auto [producer, consumer] = [](auto t) {
+    return std::pair(t.at(0), t.at(1));
+  }(times_where_one_is_slow(/*slow_counter=*/true));
+  EXPECT_GT(consumer.no_input, consumer.compute);
+  EXPECT_EQ(consumer.no_credit.count(), 0);
+  EXPECT_LT(producer.no_credit, producer.compute);
 }
 
 TEST_P(RunInEitherScheduling, FailsWithWhatACallbackOfTheUserThrows) {

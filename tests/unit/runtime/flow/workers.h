@@ -62,7 +62,7 @@ class Worker final : public Actor {
 };
 
 /// Sends 0, 1, 2, … below `count`.
-class Counter final : public Actor {
+class Counter : public Actor {
  public:
   explicit Counter(std::uint32_t count) : count_(count) {}
   Output<int> out{this, "out"};
@@ -121,7 +121,7 @@ class Teller final : public Actor {
 };
 
 /// Appends what comes to a vector of the test's, and ends the run after `count`.
-class Collector final : public Actor {
+class Collector : public Actor {
  public:
   Collector(std::shared_ptr<std::vector<int>> seen, std::size_t count)
       : seen_(std::move(seen)), count_(count) {}

@@ -1,0 +1,84 @@
+// Several steps of every table's SGD against PyTorch's documented algorithm.
+#include <cmath>
+
+#include "ops/cpu/table.h"
+#include "ops/reference/table.h"
+#include "tests/unit/ops/vector_support.h"
+
+namespace troupe {
+namespace {
+
+// https://pytorch.org/docs/stable/generated/torch.optim.SGD.html, with dampening 0, line by line;
+// b has no value before the first step.
+struct DocumentedSgd {
+  double gamma, mu, lambda;
+  bool nesterov;
+  std::vector<double> theta, b = {};
+
+  void step(const std::vector<double>& gradient) {
+    const bool first = b.empty();
+    b.resize(theta.size());
+    for (std::size_t i = 0; i < theta.size(); ++i) {
+      double g = gradient[i];
+      if (lambda != 0) g += lambda * theta[i];
+      if (mu != 0) {
+        b[i] = first ? g : mu * b[i] + g;
+        g = nesterov ? g + mu * b[i] : b[i];
+      }
+      theta[i] -= gamma * g;
+    }
+  }
+};
+
+/// The gradient of no function in particular: it only has to differ from step to step.
+double gradient_of(std::size_t i, int step) {
+  return std::sin(1.0 + 0.37 * double(i) + 2.1 * step);
+}
+
+template <class T>
+void follows_the_document(const KernelTable& table, double tolerance) {
+  constexpr std::int64_t count = 37;
+  for (const double momentum : {0.0, 0.9})
+    for (const double decay : {0.0, 0.05})
+      for (const bool nesterov : {false, true}) {
+        if (nesterov && momentum == 0) continue;
+        SCOPED_TRACE(::testing::Message() << "momentum " << momentum << ", decay " << decay
+                                          << ", nesterov " << nesterov);
+        DocumentedSgd documented{0.1, momentum, decay, nesterov, {}};
+        Tensor weights = Tensor::empty({count}, dtype_of<T>),
+               buffer = Tensor::zeros({count}, dtype_of<T>);
+        Tensor gradient = Tensor::empty({count}, dtype_of<T>);
+        for (std::size_t i = 0; i < count; ++i) {
+          weights.data<T>()[i] = static_cast<T>(std::cos(double(i)));
+          documented.theta.push_back(weights.data<T>()[i]);
+        }
+        for (int step = 0; step < 5; ++step) {
+          std::vector<double> same;
+          for (std::size_t i = 0; i < count; ++i) {
+            gradient.data<T>()[i] = static_cast<T>(gradient_of(i, step));
+            same.push_back(gradient.data<T>()[i]);
+          }
+          const SgdOptions options{.lr = 0.1,
+                                   .momentum = momentum,
+                                   .weight_decay = decay,
+                                   .nesterov = nesterov,
+                                   .first_step = step == 0};
+          table.sgd({}, options, weights, gradient, buffer, weights, buffer);
+          documented.step(same);
+          for (std::size_t i = 0; i < count; ++i)
+            ASSERT_NEAR(weights.data<T>()[i], documented.theta[i], tolerance)
+                << "weight " << i << " after step " << step + 1;
+        }
+      }
+}
+
+TEST(Sgd, FollowsPyTorchsDocumentInF64) {
+  follows_the_document<double>(reference::table<double>(), 1e-14);
+}
+TEST(Sgd, FollowsPyTorchsDocumentInF32) { follows_the_document<float>(cpu::table(), 2e-6); }
+TEST(Sgd, FollowsPyTorchsDocumentInF32OfTheReference) {
+  follows_the_document<float>(reference::table<float>(), 2e-6);
+}
+
+}  // namespace
+}  // namespace troupe
