@@ -6,6 +6,8 @@
 
 #include "runtime/control/member.h"
 #include "runtime/file/digest.h"
+#include "runtime/program.h"
+#include "runtime/world/error_file.h"
 
 namespace troupe {
 namespace {
@@ -13,6 +15,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* agreement_key = "run/agreement";
+constexpr const char* told_key = "run/told";  ///< put by who has told why the run ends
 
 std::string options_key(std::uint32_t rank) { return fmt::format("run/options/{}", rank); }
 
@@ -33,10 +36,11 @@ Agreement from_json(const json& text) {
           .nothing_to_do = text.at("nothing_to_do").get<bool>()};
 }
 
-// The others need not wait for an agreement that does not come.
-void tell_failure(Store& store, ErrorCode code, const std::string& message) {
-  const json failure = {{"code", static_cast<int>(code)}, {"error", message}};
-  (void)static_cast<bool>(store.put(agreement_key, failure.dump()));
+std::string to_text(const Error& error) {
+  return json{{"code", static_cast<int>(error.code())},
+              {"error", error.message()},
+              {"remedy", error.remedy()}}
+      .dump();
 }
 
 }  // namespace
@@ -63,6 +67,11 @@ void check_fits(const World& world, const Options& options) {
                   (world.size + options.parallel.pipeline - 1) / options.parallel.pipeline));
 }
 
+int end_in_silence(const Error& error) {
+  tell_launcher(Error(ErrorCode::peer_lost, error.message(), error.remedy()));
+  return exit_code_of(error);
+}
+
 WorldRun::WorldRun(const World& world, const Environment& environment, const Options& options)
     : timeout_(options.parallel.timeout),
       world_(JoinedWorld::join(world, environment, transport_options(options))) {}
@@ -77,13 +86,14 @@ Agreement WorldRun::agree(const std::string& options, const std::function<Agreem
   try {
     check_same_options(options);
     Agreement agreement = decide();
+    if (const auto first = claim_the_word(); !first) throw first.error();
     if (const Status told = store.put(agreement_key, to_text(agreement)); !told) throw told.error();
     return agreement;
   } catch (const Error& error) {
-    tell_failure(store, error.code(), error.message());
+    spread(error);
     throw;
   } catch (const std::exception& error) {
-    tell_failure(store, ErrorCode::internal, error.what());
+    spread(Error(ErrorCode::internal, error.what()));
     throw;
   }
 }
@@ -107,9 +117,31 @@ Agreement WorldRun::hear() {
   const auto told = world_->store().get(agreement_key, patience);
   const json text = json::parse(told.value());
   if (text.contains("error"))
-    throw ToldByLead(static_cast<ErrorCode>(text.at("code").get<int>()),
-                     text.at("error").get<std::string>());
+    throw Error(static_cast<ErrorCode>(text.at("code").get<int>()),
+                text.at("error").get<std::string>(), text.at("remedy").get<std::string>());
   return from_json(text);
+}
+
+// The others need not wait for an agreement that does not come.
+void WorldRun::spread(const Error& error) {
+  (void)static_cast<bool>(claim_the_word());
+  (void)static_cast<bool>(world_->store().put(agreement_key, to_text(error)));
+}
+
+Result<std::string> WorldRun::claim_the_word() { return world_->store().claim(told_key, timeout_); }
+
+int WorldRun::end_with(const Error& error) {
+  const auto told_by = claim_the_word();
+  if (!told_by || told_by.value().empty()) return end_with_own(error);
+  world_->abandon();
+  return end_in_silence(error);
+}
+
+int WorldRun::end_with_own(const Error& error) {
+  const int code = tell(error, "troupe");
+  (void)static_cast<bool>(world_->store().put(told_key, fmt::format("rank {}", process())));
+  world_->abandon();
+  return code;
 }
 
 }  // namespace troupe

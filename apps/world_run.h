@@ -23,12 +23,6 @@ struct Agreement {
   bool nothing_to_do = false;        ///< rank 0 does alone what is left
 };
 
-/// An error that rank 0 tells the user: the others only end with its code.
-class ToldByLead : public Error {
- public:
-  using Error::Error;
-};
-
 /// parallel.transport, interface and timeout.
 TransportOptions transport_options(const Options& options);
 
@@ -36,10 +30,14 @@ TransportOptions transport_options(const Options& options);
 /// names the line that fits.
 void check_fits(const World& world, const Options& options);
 
+/// The end by an error that another process tells: this one is not the first to fail. Returns the
+/// exit code.
+int end_in_silence(const Error& error);
+
 /// This process among those of the run.
 class WorldRun {
  public:
-  /// As JoinedWorld::join.
+  /// As JoinedWorld::join; throws peer_lost where not all came, and another process is to tell so.
   WorldRun(const World& world, const Environment& environment, const Options& options);
 
   std::uint32_t process() const { return world_->process(); }
@@ -48,16 +46,27 @@ class WorldRun {
 
   /// Rank 0 decides, the others hear what. `options` is the resolved text of this process's
   /// options: Error{bad_options} where they are not the same for all. What rank 0 throws, the
-  /// others throw as ToldByLead.
+  /// others throw too.
   Agreement agree(const std::string& options, const std::function<Agreement()>& decide);
 
   void connect(const Graph& graph, RunOptions& run) { world_->connect(graph, run); }
   std::string heading() const { return world_->heading(); }
   void leave() { world_->leave(); }
 
+  /// The end by an error that other processes meet as well, or end because of: the first that comes
+  /// here tells it, the others wait until it has, and say nothing. Rank 0 is the first from the
+  /// agreement on, so they wait for it; but if it is lost, the next one tells, and who cannot ask
+  /// does so at once. Nobody waits longer than parallel.timeout. Returns the exit code.
+  int end_with(const Error& error);
+
+  /// The end by an error that no other process knows of.
+  int end_with_own(const Error& error);
+
  private:
   void check_same_options(const std::string& options);
   Agreement hear();
+  void spread(const Error& error);
+  Result<std::string> claim_the_word();
 
   std::chrono::milliseconds timeout_;
   std::unique_ptr<JoinedWorld> world_;

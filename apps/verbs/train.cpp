@@ -1,15 +1,12 @@
 // troupe train: trains as an options file says.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -32,7 +29,6 @@
 #include "runtime/error.h"
 #include "runtime/file/checkpoint_folder.h"
 #include "runtime/print.h"
-#include "runtime/world/error_file.h"
 
 namespace troupe {
 namespace {
@@ -76,8 +72,8 @@ Resumption find_resumption(const TrainArguments& arguments) {
                    !list_checkpoints(*folder / "checkpoints").empty();
   if (!any) {
     print_out("no checkpoint to go on from in {}: beginning at step 0{}\n",
-              arguments.output ? arguments.output->string() : "outputs/",
-              arguments.output ? "" : " (a run with -o DIR is gone on with by -o DIR as well)");
+               arguments.output ? arguments.output->string() : "outputs/",
+               arguments.output ? "" : " (a run with -o DIR is gone on with by -o DIR as well)");
     return {{}, arguments.output};
   }
   return {read_starting_point(*folder), folder};
@@ -103,7 +99,7 @@ void tell_heading(const Options& options, const PipelineOptions& pipeline,
   print_out("output in {}\n", folder.path().string());
   if (!start.checkpoint.empty())
     print_out("going on from {} at step {} of {}\n", start.checkpoint.string(), start.steps,
-              timeline.steps);
+               timeline.steps);
 }
 
 void record_begin(RunLog& log, const std::string& command_line, const StartingPoint& start,
@@ -157,8 +153,8 @@ int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
   if (report.stopped) {
     log.record(
         fmt::format("ended: stopped on request after step {}, {:.1f} s", report.steps, seconds));
-    print_out("stopped after step {}; go on with the same command and --restart {}\n", report.steps,
-              folder.path().string());
+    print_out("stopped after step {}; go on with the same command and --restart {}\n",
+               report.steps, folder.path().string());
     return exit_stopped;
   }
   log.record(fmt::format("ended: done, {} steps, {:.1f} s", report.steps, seconds));
@@ -268,7 +264,7 @@ int lead(const TrainCommand& command,
   const StartingPoint& start = resumption.start;
   if (!folder) {
     print_out("nothing left to train: {} has {} of {} steps\n", start.checkpoint.string(),
-              start.steps, timeline.steps);
+               start.steps, timeline.steps);
     return exit_done;
   }
   folder->write_options(resolved_yaml(options));
@@ -290,9 +286,8 @@ int lead(const TrainCommand& command,
 }
 
 /// The part of a process that does not lead: its actors, and its shards of checkpoints.
-int follow(TrainCommand& command) {
+int follow(TrainCommand& command, const Agreement& agreed) {
   WorldRun& world = *command.world;
-  const Agreement agreed = world.agree(resolved_yaml(command.options), {});
   if (agreed.nothing_to_do) {
     world.leave();
     return exit_done;
@@ -308,67 +303,66 @@ int follow(TrainCommand& command) {
       .write_shards = [checkpoints](std::uint32_t step, const std::vector<Snapshot>& snapshots) {
         return write_snapshot_shards(checkpoints, step, snapshots);
       }};
-  bool begun = false;
-  const auto on_begin = [&] {
-    begun = true;
-    command.on_begin();
+  const RunReport report = run_graph(command, pipeline, command.on_begin, {});
+  world.leave();
+  return report.stopped ? exit_stopped : exit_done;
+}
+
+/// Rank 0 decides what the others follow, and ends with what any of them meets in the run. Between
+/// the two each is by itself.
+int take_part(TrainCommand& command, const World& world) {
+  WorldRun& run = *command.world;
+  const std::string resolved = resolved_yaml(command.options);
+  if (run.leads())
+    return lead(command, [&](const std::function<Agreement()>& decide) {
+      run.agree(resolved, [&] {
+        check_fits(world, command.options);
+        return decide();
+      });
+    });
+  const Agreement agreed = run.agree(resolved, {});
+  bool by_itself = true;
+  command.on_begin = [&, begin = command.on_begin] {
+    by_itself = false;
+    begin();
   };
   try {
-    const RunReport report = run_graph(command, pipeline, on_begin, {});
-    world.leave();
-    return report.stopped ? exit_stopped : exit_done;
+    return follow(command, agreed);
   } catch (const Error& error) {
-    // What ends a run, its lead tells; but that one may be what was lost.
-    if (!begun || error.code() == ErrorCode::peer_lost) throw;
-    throw ToldByLead(error.code(), error.message(), error.remedy());
+    if (by_itself && error.code() != ErrorCode::peer_lost) return run.end_with_own(error);
+    throw;
   }
 }
 
-/// An error of a process alone, which rank 0 may have met as well.
-class BeforeTheWorld : public Error {
- public:
-  explicit BeforeTheWorld(const Error& error)
-      : Error(error.code(), error.message(), error.remedy()) {}
-};
-
-std::unique_ptr<WorldRun> enter(const TrainCommand& command, const World& world,
-                                const Environment& environment) {
+int train_in_world(TrainCommand command, const TrainArguments& arguments, const World& world,
+                   const Environment& environment) {
+  // Until the run begins there is nothing to save, and much to wait for.
+  std::optional<std::stop_callback<void (*)()>> leave_at_once;
+  leave_at_once.emplace(command.stop, [] { std::_Exit(exit_stopped); });
+  command.on_begin = [&] { leave_at_once.reset(); };
+  // Wrong options are wrong for all, who have to meet to find out who tells.
+  std::optional<Error> wrong;
   try {
-    check_fits(world, command.options);
-    return std::make_unique<WorldRun>(world, environment, command.options);
+    command.options = load_options(arguments.options, arguments.overrides);
   } catch (const Error& error) {
-    throw BeforeTheWorld(error);
+    wrong = error;
   }
-}
-
-int train_in_world(TrainCommand command, const World& world, const Environment& environment) {
-  const auto run = enter(command, world, environment);
+  std::unique_ptr<WorldRun> run;
+  try {
+    run = std::make_unique<WorldRun>(world, environment, command.options);
+  } catch (const Error& error) {
+    leave_at_once.reset();
+    if (wrong) throw *wrong;
+    if (error.code() == ErrorCode::peer_lost) return end_in_silence(error);
+    throw;
+  }
   command.world = run.get();
-  if (!run->leads()) return follow(command);
-  const std::string resolved = resolved_yaml(command.options);
-  return lead(command, [&](const auto& decide) { run->agree(resolved, decide); });
-}
-
-/// Rank 0 tells what concerns all. Its launcher then ends the others, so another process waits for
-/// that a moment: the first of a host the shortest, and they end each other likewise where rank 0
-/// cannot.
-bool lead_tells(const Error& error, const World& world, const std::stop_token& stop) {
-  const bool told = dynamic_cast<const ToldByLead*>(&error) != nullptr;
-  const bool of_all = told || dynamic_cast<const BeforeTheWorld*>(&error) != nullptr ||
-                      error.code() == ErrorCode::peer_lost;
-  if (!of_all) return false;
-  std::mutex mutex;
-  std::unique_lock lock(mutex);
-  const auto patience = std::chrono::milliseconds(1000 + 500 * std::min(world.local_rank, 4));
-  std::condition_variable_any().wait_for(lock, stop, patience, [] { return false; });
-  return told || stop.stop_requested();
-}
-
-Options options_of(const TrainArguments& arguments) {
   try {
-    return load_options(arguments.options, arguments.overrides);
+    if (wrong) throw *wrong;
+    return take_part(command, world);
   } catch (const Error& error) {
-    throw BeforeTheWorld(error);
+    leave_at_once.reset();
+    return run->end_with(error);
   }
 }
 
@@ -376,25 +370,16 @@ int train(const TrainArguments& arguments, const std::string& command_line) {
   std::signal(SIGPIPE, SIG_IGN);  // `troupe train | head` ends the picture, not the training
   std::stop_source stop;
   const StopSignal on_signal([&stop] { stop.request_stop(); });
-  // Until the run begins there is nothing to save, and much to wait for.
-  std::optional<std::stop_callback<void (*)()>> leave_at_once;
-  leave_at_once.emplace(stop.get_token(), [] { std::_Exit(exit_stopped); });
   const Environment environment = Environment::of_process();
   const auto world = world_from_environment(environment);
-  try {
-    TrainCommand command{.arguments = arguments,
-                         .command_line = command_line,
-                         .options = options_of(arguments),
-                         .stop = stop.get_token(),
-                         .on_begin = [&] { leave_at_once.reset(); }};
-    if (world && world->size > 1) return train_in_world(std::move(command), *world, environment);
-    return lead(command, [](const auto& decide) { decide(); });
-  } catch (const Error& error) {
-    leave_at_once.reset();
-    if (!world || world->rank == 0 || !lead_tells(error, *world, stop.get_token())) throw;
-    tell_launcher(Error(ErrorCode::peer_lost, error.message(), error.remedy()));
-    return exit_code_of(error);
-  }
+  TrainCommand command{.arguments = arguments,
+                       .command_line = command_line,
+                       .options = {},
+                       .stop = stop.get_token()};
+  if (world && world->size > 1)
+    return train_in_world(std::move(command), arguments, *world, environment);
+  command.options = load_options(arguments.options, arguments.overrides);
+  return lead(command, [](const auto& decide) { decide(); });
 }
 
 }  // namespace

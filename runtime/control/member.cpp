@@ -35,6 +35,16 @@ class Member::Implementation final : public Store {
                  fmt::format("nobody put '{}' into the store", key));
   }
 
+  Result<std::string> claim(const std::string& key, std::chrono::milliseconds timeout) override {
+    wire::Envelope envelope;
+    envelope.mutable_get()->set_key(key);
+    wire::Envelope cancel = envelope;
+    envelope.mutable_get()->set_claim(true);
+    cancel.mutable_get()->set_cancel(true);
+    return fetch(std::move(envelope), timeout, std::move(cancel),
+                 fmt::format("whoever is to put '{}' into the store did not", key));
+  }
+
   Status ask(wire::Envelope envelope, std::chrono::milliseconds timeout, wire::Envelope last_word,
              const std::string& complaint) {
     auto answer = fetch(std::move(envelope), timeout, std::move(last_word), complaint);

@@ -74,7 +74,9 @@ std::string to_string(const PeerLost& lost);
 class Member {
  public:
   /// Waits until the world is whole. Otherwise an Error{timed_out} that names the missing ranks and
-  /// the hosts that came, or Error{refused}: another run, rank, size, version, or the wrong key.
+  /// the hosts that came (to the first rank that came; the others get the same as peer_lost, so
+  /// that one tells the user), or Error{refused}: another run, rank, size, version, or the wrong
+  /// key.
   static Result<std::unique_ptr<Member>> join(const MemberOptions& options);
 
   /// Without leave() before it, the others are told that this process is lost.

@@ -122,4 +122,9 @@ Status Membership::leave() {
   return left;
 }
 
+void Membership::abandon() {
+  member_.reset();
+  if (coordinator_) (void)coordinator_->wait_for_end(timeout_);
+}
+
 }  // namespace troupe

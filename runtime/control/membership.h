@@ -37,6 +37,10 @@ class Membership {
   /// until the others have left too.
   Status leave();
 
+  /// Goes without leave(). The rank that keeps the coordinator stays, for one timeout at most,
+  /// until the others have gone too: they may still have something to ask it.
+  void abandon();
+
  private:
   Membership() = default;
   Status keep_coordinator(const World& world, const JobKey& key, const MembershipOptions& options);

@@ -64,4 +64,9 @@ void JoinedWorld::leave() {
   (void)static_cast<bool>(membership_->leave());
 }
 
+void JoinedWorld::abandon() {
+  bulk_.reset();
+  membership_->abandon();
+}
+
 }  // namespace troupe

@@ -55,6 +55,10 @@ class JoinedWorld {
   /// Says goodbye, when all have come to the end of the run.
   void leave();
 
+  /// Goes without leave(). Where the coordinator is in this process, it stays until the others have
+  /// gone too, for one timeout at most: they may have something to ask it.
+  void abandon();
+
  private:
   JoinedWorld(World world, TransportOptions options, std::unique_ptr<Membership> membership);
 

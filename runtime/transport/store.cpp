@@ -23,4 +23,14 @@ Result<std::string> MemoryStore::get(const std::string& key, std::chrono::millis
   return values_.at(key);
 }
 
+Result<std::string> MemoryStore::claim(const std::string& key, std::chrono::milliseconds timeout) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto self = std::this_thread::get_id();
+    const auto claim = claimed_.try_emplace(key, self).first;
+    if (values_.count(key) == 0 && claim->second == self) return std::string();
+  }
+  return get(key, timeout);
+}
+
 }  // namespace troupe

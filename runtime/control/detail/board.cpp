@@ -1,13 +1,17 @@
 #include "runtime/control/detail/board.h"
 
+#include <algorithm>
+
 namespace troupe::control {
 
 void Board::put(Ticket from, const std::string& key, std::string value) {
   const std::string& kept = values_[key] = std::move(value);
   answer_(from, {}, {});
-  const auto waiting = readers_.extract(key);
-  if (waiting.empty()) return;
-  for (const Ticket& reader : waiting.mapped()) answer_(reader, kept, {});
+  if (const auto waiting = readers_.extract(key))
+    for (const Ticket& reader : waiting.mapped()) answer_(reader, kept, {});
+  if (const auto line = claims_.extract(key))
+    std::for_each(line.mapped().begin() + 1, line.mapped().end(),
+                  [&](const Ticket& one) { answer_(one, kept, {}); });
 }
 
 void Board::get(Ticket from, const std::string& key) {
@@ -19,7 +23,32 @@ void Board::get(Ticket from, const std::string& key) {
     readers_[key].push_back(from);
 }
 
+void Board::claim(Ticket from, const std::string& key) {
+  if (const auto value = values_.find(key); value != values_.end())
+    return answer_(from, value->second, {});
+  Line& line = claims_[key];
+  if (!line.empty() && line.front().rank == from.rank) return answer_(from, {}, {});
+  line.push_back(from);
+  if (line.size() == 1) answer_(from, {}, {});
+}
+
+/// Whoever comes to the head of a line is first now.
+template <class IsGone>
+void Board::leave_lines(IsGone is_gone) {
+  for (auto& [key, line] : claims_) {
+    const bool was_first = is_gone(line.front());
+    std::erase_if(line, is_gone);
+    if (was_first && !line.empty()) answer_(line.front(), {}, {});
+  }
+  std::erase_if(claims_, [](const auto& claim) { return claim.second.empty(); });
+}
+
+void Board::gone(int rank) {
+  leave_lines([rank](const Ticket& one) { return one.rank == rank; });
+}
+
 void Board::cancel(Ticket from, const std::string& key) {
+  leave_lines([from](const Ticket& one) { return one.rank == from.rank && one.id == from.id; });
   const auto waiting = readers_.find(key);
   if (waiting == readers_.end()) return;
   std::erase_if(waiting->second, [&](const Ticket& reader) {
@@ -55,6 +84,7 @@ void Board::close_barriers(const std::string& why) {
 void Board::clear() {
   values_.clear();
   readers_.clear();
+  claims_.clear();
   barriers_.clear();
   closed_.clear();
   barriers_closed_.clear();

@@ -2,6 +2,7 @@
 // What members leave with the coordinator and wait for there: values and barriers. No sockets.
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <string>
@@ -23,11 +24,17 @@ class Board {
 
   void put(Ticket from, const std::string& key, std::string value);
   void get(Ticket from, const std::string& key);
+  /// As get, but whoever is first gets an empty value, each time it asks, and the others what it
+  /// puts. When it goes before that, the next one is first.
+  void claim(Ticket from, const std::string& key);
   void cancel(Ticket from, const std::string& key);
   void arrive(Ticket from, const std::string& barrier, int size);
 
-  /// A member is lost: every wait, present and to come, ends with `why`; values that are there can
-  /// still be had.
+  /// A member has left or is lost: its claims go on to the next in line.
+  void gone(int rank);
+
+  /// A member is lost: every wait but for claims, present and to come, ends with `why`; values that
+  /// are there can still be had.
   void close(const std::string& why);
 
   /// A member has left: no barrier can be complete any more.
@@ -36,9 +43,14 @@ class Board {
   void clear();
 
  private:
+  using Line = std::deque<Ticket>;  ///< who claims a key; the first is to put it
+  template <class IsGone>
+  void leave_lines(IsGone is_gone);
+
   Answer answer_;
   std::map<std::string, std::string> values_;
   std::map<std::string, std::vector<Ticket>> readers_;
+  std::map<std::string, Line> claims_;
   std::map<std::string, std::vector<Ticket>> barriers_;
   std::string closed_;
   std::string barriers_closed_;

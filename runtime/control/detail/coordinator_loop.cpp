@@ -267,11 +267,7 @@ void CoordinatorLoop::look_at_clock(Clock::time_point now) {
   // A coordinator that was stopped itself must not take that for the silence of the others.
   if (now - last_round_ > longest_round(options_.timeout)) forgive_until_ = now + options_.timeout;
   last_round_ = now;
-  if (!whole_ && !seats_.empty() && now - first_join_ > options_.timeout) {
-    const wire::Refused refused = roster_.timeout(fmt::format("{}", options_.timeout));
-    for (const auto& [route, seat] : seats_) refuse(route, refused);
-    begin_generation();
-  }
+  if (!whole_ && !seats_.empty() && now - first_join_ > options_.timeout) give_world_up();
   const Clock::duration step = busy_ ? Clock::duration(Session::tick) : heartbeat_;
   if (now - last_maintenance_ >= step) maintain(now);
 }

@@ -70,6 +70,7 @@ class CoordinatorLoop {
   void take_lost(const std::string& route, const wire::Envelope& envelope);
   void take_stranger(const std::string& route, const wire::Envelope& envelope, int fd);
   bool make_room(std::uint32_t rank_plus_one);
+  void give_world_up();
   void supersede(std::uint32_t restart);
   void take_member(Seat& seat, wire::Envelope& envelope);
   void serve(Seat& seat, wire::Envelope& envelope);

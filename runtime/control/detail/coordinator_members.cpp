@@ -77,6 +77,19 @@ bool CoordinatorLoop::make_room(std::uint32_t rank_plus_one) {
   return false;
 }
 
+/// Not all have come in time: the first of those that have is told so as the one to tell the user.
+void CoordinatorLoop::give_world_up() {
+  wire::Refused refused = roster_.timeout(fmt::format("{}", options_.timeout));
+  std::vector<const Seat*> here;
+  for (const auto& [route, seat] : seats_) here.push_back(seat.get());
+  std::ranges::sort(here, {}, [](const Seat* seat) { return seat->join.rank(); });
+  for (const Seat* seat : here) {
+    refuse(seat->route, refused);
+    refused.set_told(true);
+  }
+  begin_generation();
+}
+
 /// The launcher has started all processes again: those of before have no place any more.
 void CoordinatorLoop::supersede(std::uint32_t restart) {
   for (const auto& [route, seat] : seats_)
@@ -154,6 +167,8 @@ void CoordinatorLoop::serve(Seat& seat, wire::Envelope& envelope) {
                std::move(*envelope.mutable_put()->mutable_value()));
   else if (envelope.has_get() && envelope.get().cancel())
     board_.cancel({rank, envelope.get().id()}, envelope.get().key());
+  else if (envelope.has_get() && envelope.get().claim())
+    board_.claim({rank, envelope.get().id()}, envelope.get().key());
   else if (envelope.has_get())
     board_.get({rank, envelope.get().id()}, envelope.get().key());
   else if (envelope.has_arrive())
@@ -170,6 +185,7 @@ void CoordinatorLoop::leave(Seat& seat, std::uint64_t request) {
   --here_;
   departed_.push_back(seat.rank);
   busy_ = true;
+  board_.gone(seat.rank);
   board_.close_barriers(fmt::format("rank {} on {} has left", seat.rank, seat.join.host()));
   end_if_empty();
 }
@@ -193,6 +209,7 @@ void CoordinatorLoop::lose(Seat& seat, const std::string& reason) {
                  fmt::format("the other processes were told that this one is lost: {}", reason),
                  "end it: its place may have been taken"));
   tell_gone({seat.rank}, false, reason);
+  board_.gone(seat.rank);
   board_.close(fmt::format("rank {} on {} (process {}) is lost: {}", seat.rank, seat.join.host(),
                            seat.join.pid(), reason));
   end_if_empty();

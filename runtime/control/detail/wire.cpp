@@ -58,9 +58,10 @@ std::optional<wire::Envelope> decode(std::string_view frame) {
 std::string encode(const wire::Envelope& envelope) { return envelope.SerializeAsString(); }
 
 Error error_of(const wire::Refused& refused) {
-  const ErrorCode code = refused.reason() == wire::Refused::TIMEOUT ? ErrorCode::timed_out
-                         : refused.reason() == wire::Refused::LOST  ? ErrorCode::peer_lost
-                                                                    : ErrorCode::refused;
+  const bool is_lost = refused.reason() == wire::Refused::LOST || refused.told();
+  const ErrorCode code = is_lost                                      ? ErrorCode::peer_lost
+                         : refused.reason() == wire::Refused::TIMEOUT ? ErrorCode::timed_out
+                                                                      : ErrorCode::refused;
   return Error(code, refused.message(), refused.remedy());
 }
 

@@ -2,6 +2,8 @@
 
 #include "world.h"
 
+#include <set>
+
 namespace troupe {
 namespace {
 
@@ -57,6 +59,57 @@ TEST(ControlWorld, SharesAStore) {
   const auto missing = world.members[1]->store().get("nothing", milliseconds(10));
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().code(), ErrorCode::timed_out);
+}
+
+TEST(ControlWorld, OneClaimsAKeyAndTheOthersGetWhatItPuts) {
+  TestWorld world(3);
+  std::atomic<int> firsts{0};
+  std::vector<std::jthread> threads;
+  for (auto& member : world.members)
+    threads.emplace_back([&] {
+      const auto claimed = member->store().claim("once", patience);
+      ASSERT_TRUE(claimed);
+      if (claimed.value().empty()) {
+        ++firsts;
+        ASSERT_TRUE(member->store().put("once", "done"));
+      } else {
+        EXPECT_EQ(claimed.value(), "done");
+      }
+    });
+  threads.clear();
+  EXPECT_EQ(firsts, 1);
+}
+
+TEST(ControlWorld, AClaimGoesOnToTheNextWhenItsHolderIsLost) {
+  TestWorld world(3);
+  EXPECT_EQ(world.members[0]->store().claim("once", patience).value(), "");
+  std::vector<Result<std::string>> claims(2, Error(ErrorCode::internal, "not asked"));
+  {
+    std::vector<std::jthread> threads;
+    for (const std::size_t rank : {1u, 2u})
+      threads.emplace_back([&, rank] {
+        Store& store = world.members[rank]->store();
+        claims[rank - 1] = store.claim("once", patience);
+        if (claims[rank - 1].value().empty()) {
+          ASSERT_TRUE(store.put("once", "done"));
+        }
+      });
+    std::this_thread::sleep_for(milliseconds(20));
+    world.members[0].reset();
+  }
+  const std::set<std::string> got{claims[0].value(), claims[1].value()};
+  EXPECT_EQ(got, (std::set<std::string>{"", "done"}));
+}
+
+TEST(ControlWorld, AClaimIsGivenUpAfterItsTimeAndAnotherPutEndsIt) {
+  TestWorld world(2);
+  Store& one = world.members[0]->store();
+  Store& other = world.members[1]->store();
+  EXPECT_EQ(one.claim("once", patience).value(), "");
+  EXPECT_EQ(one.claim("once", patience).value(), "");
+  EXPECT_EQ(other.claim("once", milliseconds(10)).error().code(), ErrorCode::timed_out);
+  ASSERT_TRUE(other.put("once", "done"));
+  EXPECT_EQ(one.claim("once", patience).value(), "done");
 }
 
 TEST(ControlWorld, ABarrierWaitsForAll) {

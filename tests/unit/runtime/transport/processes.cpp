@@ -47,6 +47,11 @@ Result<std::string> FolderStore::get(const std::string& key, std::chrono::millis
   }
 }
 
+Result<std::string> FolderStore::claim(const std::string& key, std::chrono::milliseconds timeout) {
+  if (std::filesystem::create_directory(file(key).string() + ".claimed")) return std::string();
+  return get(key, timeout);
+}
+
 Processes::Processes(int size, const std::function<int(int rank, Store& store)>& part)
     : folder_(new_folder()), store_(folder_) {
   std::fflush(nullptr);

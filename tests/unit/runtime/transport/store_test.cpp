@@ -39,5 +39,15 @@ TEST(MemoryStore, NamesTheKeyThatNobodyPut) {
   EXPECT_THAT(got.error().what(), testing::HasSubstr("nobody/cares"));
 }
 
+TEST(MemoryStore, GivesAClaimToOneAndWhatItPutsToTheOthers) {
+  MemoryStore store;
+  EXPECT_EQ(store.claim("key", 0ms).value(), "");
+  EXPECT_EQ(store.claim("key", 0ms).value(), "");
+  std::jthread([&] { EXPECT_EQ(store.claim("key", 1ms).error().code(), ErrorCode::timed_out); });
+  const std::jthread late([&] { EXPECT_EQ(store.claim("key", 60s).value(), "value"); });
+  ASSERT_TRUE(store.put("key", "value"));
+  EXPECT_EQ(store.claim("key", 0ms).value(), "value");
+}
+
 }  // namespace
 }  // namespace troupe
