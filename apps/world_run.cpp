@@ -93,8 +93,9 @@ Agreement WorldRun::agree(const std::string& options, const std::function<Agreem
     spread(error);
     throw;
   } catch (const std::exception& error) {
-    spread(Error(ErrorCode::internal, error.what()));
-    throw;
+    const Error failure(ErrorCode::internal, error.what(), "report this with the command and options");
+    spread(failure);
+    throw failure;
   }
 }
 

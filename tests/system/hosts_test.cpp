@@ -1,5 +1,6 @@
 // `troupe train` on several hosts, which are network namespaces of the test's own.
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <thread>
@@ -8,6 +9,10 @@
 
 namespace troupe {
 namespace {
+
+namespace fs = std::filesystem;
+using testing::ContainsRegex;
+using testing::HasSubstr;
 
 /// Three hosts of the test's own, with the addresses 10.77.0.1 to 10.77.0.3 and names of their own.
 class WorldOfHosts : public World {

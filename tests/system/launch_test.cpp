@@ -1,21 +1,12 @@
-// `troupe launch` from outside, with shells for processes.
-#include <fcntl.h>
-#include <gmock/gmock.h>
-#include <netinet/in.h>
-#include <signal.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
+// `troupe launch` on one host.
+#include "tests/system/launch.h"
 
-#include <algorithm>
-#include <chrono>
-#include <filesystem>
+#include <sched.h>
+#include <signal.h>
+
 #include <fstream>
 #include <set>
 #include <sstream>
-#include <thread>
-
-#include "tests/system/process.h"
 
 namespace troupe {
 namespace {
@@ -25,12 +16,6 @@ using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
-using testing::UnorderedElementsAre;
-
-std::string content(const fs::path& file) {
-  std::ifstream stream(file);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
 
 std::vector<std::string> lines(const std::string& text) {
   std::vector<std::string> all;
@@ -38,89 +23,6 @@ std::vector<std::string> lines(const std::string& text) {
   for (std::string line; std::getline(stream, line);) all.push_back(line);
   return all;
 }
-
-/// Waits for a condition that another process brings about; false if it does not for too long.
-template <class Condition>
-bool comes_true(Condition condition) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
-}
-
-/// Whether a process runs: zombies do not.
-bool runs(pid_t pid) {
-  const std::string stat = content("/proc/" + std::to_string(pid) + "/stat");
-  const auto name_end = stat.rfind(") ");
-  return name_end != std::string::npos && stat[name_end + 2] != 'Z';
-}
-
-/// A launcher that goes on while the test does something to it.
-class Running {
- public:
-  explicit Running(std::vector<std::string> words, const std::string& error = "/dev/null") {
-    pid_ = ::fork();
-    if (pid_ != 0) return;
-    std::vector<char*> arguments;
-    for (auto& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    ::dup2(::open(error.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600), 2);
-    ::execv(arguments[0], arguments.data());
-    ::_exit(127);
-  }
-  ~Running() {
-    if (!waited_) ::kill(pid_, SIGKILL), wait();
-  }
-  void signal(int number) const { ::kill(pid_, number); }
-  int wait() {
-    int status = 0;
-    ::waitpid(pid_, &status, 0);
-    waited_ = true;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  }
-  pid_t pid() const { return pid_; }
-
- private:
-  pid_t pid_ = 0;
-  bool waited_ = false;
-};
-
-class Launch : public testing::Test {
- protected:
-  Launch() {
-    fs::create_directories(root_);
-    ::setenv("TMPDIR", root_.c_str(), 1);  // a launcher that is killed cannot clear up
-  }
-  ~Launch() override {
-    ::unsetenv("TMPDIR");
-    fs::remove_all(root_);
-  }
-
-  /// troupe launch FLAGS -- sh -c SCRIPT, in the test's folder.
-  std::vector<std::string> words(const std::vector<std::string>& flags,
-                                 const std::string& script) const {
-    std::vector<std::string> all{TROUPE_BINARY, "launch"};
-    all.insert(all.end(), flags.begin(), flags.end());
-    all.insert(all.end(), {"--", "/bin/sh", "-c", "cd '" + root_.string() + "'; " + script});
-    return all;
-  }
-  Outcome run(const std::vector<std::string>& flags, const std::string& script) const {
-    return run_process(words(flags, script), root_.string());
-  }
-  Outcome troupe(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin(), {TROUPE_BINARY, "launch"});
-    return run_process(arguments, root_.string());
-  }
-  /// The number that a process of the test has written to a file, once it is there.
-  int number_in(const std::string& name) const {
-    EXPECT_TRUE(comes_true([&] { return content(root_ / name).ends_with("\n"); })) << name;
-    return std::atoi(content(root_ / name).c_str());
-  }
-
-  fs::path root_ = fs::temp_directory_path() / ("troupe-launch-" + std::to_string(::getpid()));
-};
 
 TEST_F(Launch, TellsEachProcessItsPlace) {
   const auto ran = run({"--standalone", "--nproc-per-node", "2"},
@@ -425,129 +327,6 @@ TEST_F(Launch, RefusesACommandThatIsNone) {
   const auto ran = troupe({"--nproc-per-node", "2", "./bad"});
   EXPECT_EQ(ran.exit_code, 1);
   EXPECT_THAT(ran.error, HasSubstr("./bad could not be started: No such file"));
-}
-
-/// Two launchers of one job, which take themselves for two hosts.
-class LaunchHosts : public Launch {
- protected:
-  /// Words of one launcher: keys stay in the test's folder.
-  std::vector<std::string> host(const std::vector<std::string>& flags, const std::string& script,
-                                const std::string& key = "") const {
-    std::vector<std::string> all{"/usr/bin/env", "HOME=" + root_.string(), "TROUPE_JOB_KEY=" + key};
-    const auto launcher = words({"--rdzv-endpoint", "localhost:" + std::to_string(port_)}, script);
-    const bool counted = std::find(flags.begin(), flags.end(), "--nnodes") != flags.end();
-    all.insert(all.end(), launcher.begin(), launcher.begin() + 4);
-    if (!counted) all.insert(all.end(), {"--nnodes", "2"});
-    all.insert(all.end(), flags.begin(), flags.end());
-    all.insert(all.end(), launcher.begin() + 4, launcher.end());
-    return all;
-  }
-  std::string error_file(const char* name) const { return (root_ / name).string(); }
-
-  /// Waits until somebody hosts the meeting.
-  bool hosted() const {
-    return comes_true([&] {
-      sockaddr_in address{};
-      address.sin_family = AF_INET;
-      address.sin_port = htons(static_cast<std::uint16_t>(port_));
-      address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-      const int number = ::socket(AF_INET, SOCK_STREAM, 0);
-      const int failed = ::connect(number, reinterpret_cast<sockaddr*>(&address), sizeof address);
-      ::close(number);
-      return failed == 0;
-    });
-  }
-
-  /// Apart from what other tests of this machine use at the same time.
-  int port_ = 20000 + ::getpid() % 10000;
-};
-
-TEST_F(LaunchHosts, MeetAndNumberTheirProcessesHostByHost) {
-  const std::string script =
-      "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK > place.$RANK; "
-      "echo $MASTER_ADDR $MASTER_PORT $TROUPE_RUN_ID $TROUPE_COORDINATOR $TROUPE_JOB_KEY > "
-      "common.$RANK";
-  Running one(host({"--node-rank", "1", "--nproc-per-node", "2"}, script), error_file("one"));
-  Running zero(host({"--node-rank", "0"}, script), error_file("zero"));
-  EXPECT_EQ(zero.wait(), 0) << content(root_ / "zero");
-  EXPECT_EQ(one.wait(), 0) << content(root_ / "one");
-  EXPECT_EQ(content(root_ / "place.0"), "0 3 0 1 0\n");
-  EXPECT_EQ(content(root_ / "place.1"), "1 3 0 2 1\n");
-  EXPECT_EQ(content(root_ / "place.2"), "2 3 1 2 1\n");
-  EXPECT_THAT(content(root_ / "common.0"),
-              ContainsRegex("^127.0.0.1 [0-9]+ none-[0-9a-f]+ tcp://127.0.0.1:[0-9]+ [0-9a-f]+"));
-  EXPECT_EQ(content(root_ / "common.0"), content(root_ / "common.2"));
-  EXPECT_TRUE(fs::is_empty(root_ / ".troupe" / "jobs"));
-}
-
-TEST_F(LaunchHosts, EndTogetherWithTheFirstFailureToldEverywhere) {
-  const std::string script = "[ $RANK = 1 ] && exit 9; exec sleep 60";
-  Running zero(host({"--node-rank", "0"}, script), error_file("zero"));
-  Running one(host({"--node-rank", "1"}, script), error_file("one"));
-  EXPECT_EQ(zero.wait(), 9);
-  EXPECT_EQ(one.wait(), 9);
-  for (const char* name : {"zero", "one"})
-    EXPECT_THAT(content(root_ / name), ContainsRegex("rank 1 .*failed first: exit code 9"));
-}
-
-TEST_F(LaunchHosts, EndWhenALauncherIsKilled) {
-  const std::string script = "echo $$ > pid.$RANK; exec sleep 60";
-  Running zero(host({"--node-rank", "0"}, script), error_file("zero"));
-  ASSERT_TRUE(hosted());
-  Running one(host({"--node-rank", "1"}, script), error_file("one"));
-  const int pid = number_in("pid.0");
-  number_in("pid.1");
-  one.signal(SIGKILL);
-  EXPECT_EQ(zero.wait(), 1);
-  EXPECT_THAT(content(root_ / "zero"), ContainsRegex("the launcher on .* is lost: "));
-  EXPECT_FALSE(runs(pid));
-}
-
-TEST_F(LaunchHosts, SayWhoIsMissing) {
-  const auto alone = run_process(
-      host({"--node-rank", "0", "--rdzv-conf", "join_timeout=1"}, "true"), root_.string());
-  EXPECT_EQ(alone.exit_code, 1);
-  EXPECT_THAT(alone.error,
-              AllOf(HasSubstr("2 hosts did not meet"), HasSubstr("rank 1 of 2 did not come"),
-                    HasSubstr("--rdzv-endpoint on each host")));
-}
-
-TEST_F(LaunchHosts, RefuseARankTwiceAndAnotherNumberOfHosts) {
-  Running zero(host({"--node-rank", "0"}, "true"), error_file("zero"));
-  ASSERT_TRUE(hosted());
-  const auto twice = run_process(host({"--node-rank", "0"}, "true"));
-  EXPECT_EQ(twice.exit_code, 1);
-  EXPECT_THAT(twice.error, HasSubstr("says it is rank 0, but so does"));
-  const auto three = run_process(host({"--node-rank", "1", "--nnodes", "3"}, "true"));
-  EXPECT_EQ(three.exit_code, 1);
-  EXPECT_THAT(three.error, HasSubstr("expects a world of 3 processes"));
-  EXPECT_EQ(run_process(host({"--node-rank", "1"}, "true")).exit_code, 0);
-  EXPECT_EQ(zero.wait(), 0) << content(root_ / "zero");
-}
-
-TEST_F(LaunchHosts, RefuseAnotherRunAndAnotherKey) {
-  const std::string key(64, '7'), other(64, '5');
-  Running zero(host({"--node-rank", "0", "--rdzv-id", "a"}, "true", key), error_file("zero"));
-  ASSERT_TRUE(hosted());
-  const auto wrong_run = run_process(
-      host({"--node-rank", "1", "--rdzv-id", "b", "--rdzv-conf", "join_timeout=20"}, "true", key));
-  EXPECT_EQ(wrong_run.exit_code, 1);
-  EXPECT_THAT(wrong_run.error, HasSubstr("another run than 'b'"));
-  const auto wrong_key = run_process(host(
-      {"--node-rank", "1", "--rdzv-id", "a", "--rdzv-conf", "join_timeout=20"}, "true", other));
-  EXPECT_EQ(wrong_key.exit_code, 1);
-  EXPECT_THAT(wrong_key.error, HasSubstr("TROUPE_JOB_KEY"));
-  EXPECT_THAT(wrong_key.error, AllOf(Not(HasSubstr(key)), Not(HasSubstr(other))));
-  // The job that was meant is none the worse.
-  EXPECT_EQ(run_process(host({"--node-rank", "1", "--rdzv-id", "a"}, "true", key)).exit_code, 0);
-  EXPECT_EQ(zero.wait(), 0) << content(root_ / "zero");
-}
-
-TEST_F(LaunchHosts, CanBeInterruptedWhileTheyWait) {
-  Running zero(host({"--node-rank", "0"}, "true"), error_file("zero"));
-  ASSERT_TRUE(hosted());
-  zero.signal(SIGTERM);
-  EXPECT_EQ(zero.wait(), 128 + SIGTERM);
 }
 
 }  // namespace

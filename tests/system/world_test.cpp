@@ -1,11 +1,15 @@
-// `troupe train` in several processes: the same weights however many there are, and what their ends
-// leave behind.
+// `troupe train` in several processes: the same weights however many there are.
 #include "tests/system/world.h"
 
-#include <signal.h>
+#include <algorithm>
+#include <utility>
 
 namespace troupe {
 namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
 
 TEST_F(World, GivesTheSameBitsInAnyNumberOfProcesses) {
   struct Case {
@@ -110,16 +114,6 @@ TEST_F(World, KeepsTheNewestCheckpointsOfAllProcesses) {
   EXPECT_EQ(digest("out"), reference());
 }
 
-TEST_F(World, SavesAndGoesOnWhenItsLauncherIsStopped) {
-  const auto run = begin_long_run();
-  run->signal(SIGTERM);
-  const Outcome ended = run->wait();
-  EXPECT_EQ(ended.exit_code, 75) << ended.error;
-  EXPECT_THAT(ended.out, HasSubstr("stopped after step " + std::to_string(newest_step("out"))));
-  expect_nothing_is_left();
-  expect_it_goes_on(4);
-}
-
 TEST_F(World, ReplacesActorsOfAnyProcessWithTheSameBits) {
   const std::string expected = reference();
   const Words faults{"stage/0/1", "stage/1/0", "stage/1/1"};
@@ -135,77 +129,6 @@ TEST_F(World, ReplacesActorsOfAnyProcessWithTheSameBits) {
   }
 }
 
-TEST_F(World, EndsAndNamesTheProcessThatWasKilled) {
-  const auto run = begin_long_run();
-  ::kill(process_of(2), SIGKILL);
-  const Outcome ended = run->wait();
-  EXPECT_EQ(ended.exit_code, 128 + SIGKILL) << ended.error;
-  EXPECT_THAT(ended.error, ContainsRegex("rank 2 \\(local rank 2 on .*signal 9 \\(SIGKILL\\)"));
-  EXPECT_EQ(count_of(ended.error, "failed first"), 1) << ended.error;
-  EXPECT_LE(count_of(ended.error, "error: "), 1) << ended.error;
-  expect_nothing_is_left();
-  expect_it_goes_on(2);
-}
-
-TEST_F(World, EndsWhenTheProcessThatLeadsIsKilled) {
-  const auto run = begin_long_run();
-  ::kill(process_of(0), SIGKILL);
-  const Outcome ended = run->wait();
-  EXPECT_EQ(ended.exit_code, 128 + SIGKILL) << ended.error;
-  EXPECT_THAT(ended.error, ContainsRegex("rank 0 \\(local rank 0 on .*signal 9 \\(SIGKILL\\)"));
-  expect_nothing_is_left();
-  expect_it_goes_on(1);
-}
-
-TEST_F(World, RefusesMoreProcessesThanItHasWorkFor) {
-  const Outcome ran = train(8, "out");
-  EXPECT_EQ(ran.exit_code, 2);
-  EXPECT_EQ(count_of(ran.error, "troupe: error: "), 1) << ran.error;
-  EXPECT_THAT(ran.error, AllOf(HasSubstr("8 processes"), HasSubstr("work for 4"),
-                               HasSubstr("start 4 processes, or give -r parallel.data=4")));
-  EXPECT_FALSE(fs::exists(root_ / "out"));
-}
-
-TEST_F(World, NamesTheProcessThatHasOtherOptions) {
-  const std::string other = wrapper("[ \"$RANK\" = 1 ] && exec \"$@\" -r train.lr=0.07");
-  const Outcome ran = Background(launch_words(3, Words{other} + train_words("out"))).wait();
-  EXPECT_EQ(ran.exit_code, 2);
-  EXPECT_THAT(ran.error, ContainsRegex("error: rank 1 on .* has other options than rank 0"));
-  EXPECT_EQ(count_of(ran.error, "troupe: error: "), 1) << ran.error;
-  EXPECT_FALSE(fs::exists(root_ / "out"));
-}
-
-TEST_F(World, TellsOnceWhatEveryProcessMeets) {
-  fs::rename(root_ / "options.yaml", root_ / "elsewhere.yaml");
-  const Outcome no_file = train(4, "out");
-  EXPECT_EQ(no_file.exit_code, 2);
-  EXPECT_EQ(count_of(no_file.error, "troupe: error: "), 1) << no_file.error;
-  EXPECT_THAT(no_file.error, HasSubstr("options.yaml: cannot be opened"));
-  fs::rename(root_ / "elsewhere.yaml", root_ / "options.yaml");
-  std::ofstream(root_ / "no_folder") << "\n";
-  const Outcome no_folder = train(4, "no_folder/out");
-  EXPECT_EQ(no_folder.exit_code, 1);
-  EXPECT_EQ(count_of(no_folder.error, "troupe: error: "), 1) << no_folder.error;
-  EXPECT_THAT(no_folder.error, HasSubstr("no_folder/out cannot be made"));
-}
-
-TEST_F(World, TellsWhatOneProcessAloneMeets) {
-  const std::string other = wrapper("[ \"$RANK\" = 1 ] && exec \"$1\" train nowhere.yaml");
-  const Outcome ran = Background(launch_words(2, Words{other} + train_words("out"))).wait();
-  EXPECT_EQ(ran.exit_code, 2);
-  EXPECT_EQ(count_of(ran.error, "troupe: error: nowhere.yaml: cannot be opened"), 1) << ran.error;
-  EXPECT_THAT(ran.error, HasSubstr("rank 1 (local rank 1 on"));
-}
-
-TEST_F(World, NamesTheProcessThatNeverComes) {
-  const std::string late = wrapper("[ \"$RANK\" = 1 ] && exec sleep 60");
-  const Words quick = train_words("out", with({"parallel.timeout=2s"}));
-  const Outcome ran = Background(launch_words(3, Words{late} + quick)).wait();
-  EXPECT_EQ(ran.exit_code, 1);
-  EXPECT_THAT(ran.error, ContainsRegex("error: rank 1 of 3 did not come within 2.*; came: "));
-  EXPECT_EQ(count_of(ran.error, "troupe: error: "), 1) << ran.error;
-}
-
 TEST_F(World, IsStartedByMpirun) {
   if (!fs::exists("/usr/bin/mpirun")) GTEST_SKIP() << "mpirun (openmpi-bin) is not installed";
   const Outcome ran = Background(Words{"/usr/bin/mpirun", "--allow-run-as-root", "--oversubscribe",
@@ -215,15 +138,6 @@ TEST_F(World, IsStartedByMpirun) {
   EXPECT_EQ(ran.exit_code, 0) << ran.error;
   EXPECT_THAT(ran.out, HasSubstr("2 processes on 1 host, started by openmpi"));
   EXPECT_EQ(digest("out"), reference());
-}
-
-TEST_F(World, EndsAfterTheTimeoutWhenAProcessHangs) {
-  const auto run = begin_long_run(with({"parallel.timeout=2s"}));
-  ::kill(process_of(3), SIGSTOP);
-  const Outcome ended = run->wait();
-  EXPECT_EQ(ended.exit_code, 1) << ended.error;
-  EXPECT_THAT(ended.error, ContainsRegex("error: rank 3 on .* is lost: .*2(s|000ms)"));
-  expect_nothing_is_left();
 }
 
 }  // namespace

@@ -1,0 +1,54 @@
+// How a run in several processes ends, and what its ends leave behind.
+#include <signal.h>
+
+#include "tests/system/world.h"
+
+namespace troupe {
+namespace {
+
+using testing::ContainsRegex;
+using testing::HasSubstr;
+
+TEST_F(World, SavesAndGoesOnWhenItsLauncherIsStopped) {
+  const auto run = begin_long_run();
+  run->signal(SIGTERM);
+  const Outcome ended = run->wait();
+  EXPECT_EQ(ended.exit_code, 75) << ended.error;
+  EXPECT_THAT(ended.out, HasSubstr("stopped after step " + std::to_string(newest_step("out"))));
+  expect_nothing_is_left();
+  expect_it_goes_on(4);
+}
+
+TEST_F(World, EndsAndNamesTheProcessThatWasKilled) {
+  const auto run = begin_long_run();
+  ::kill(process_of(2), SIGKILL);
+  const Outcome ended = run->wait();
+  EXPECT_EQ(ended.exit_code, 128 + SIGKILL) << ended.error;
+  EXPECT_THAT(ended.error, ContainsRegex("rank 2 \\(local rank 2 on .*signal 9 \\(SIGKILL\\)"));
+  EXPECT_EQ(count_of(ended.error, "failed first"), 1) << ended.error;
+  EXPECT_LE(count_of(ended.error, "error: "), 1) << ended.error;
+  expect_nothing_is_left();
+  expect_it_goes_on(2);
+}
+
+TEST_F(World, EndsWhenTheProcessThatLeadsIsKilled) {
+  const auto run = begin_long_run();
+  ::kill(process_of(0), SIGKILL);
+  const Outcome ended = run->wait();
+  EXPECT_EQ(ended.exit_code, 128 + SIGKILL) << ended.error;
+  EXPECT_THAT(ended.error, ContainsRegex("rank 0 \\(local rank 0 on .*signal 9 \\(SIGKILL\\)"));
+  expect_nothing_is_left();
+  expect_it_goes_on(1);
+}
+
+TEST_F(World, EndsAfterTheTimeoutWhenAProcessHangs) {
+  const auto run = begin_long_run(with({"parallel.timeout=2s"}));
+  ::kill(process_of(3), SIGSTOP);
+  const Outcome ended = run->wait();
+  EXPECT_EQ(ended.exit_code, 1) << ended.error;
+  EXPECT_THAT(ended.error, ContainsRegex("error: rank 3 on .* is lost: .*2(s|000ms)"));
+  expect_nothing_is_left();
+}
+
+}  // namespace
+}  // namespace troupe

@@ -1,0 +1,150 @@
+// What goes wrong in several processes is told once, by one of them.
+#include <signal.h>
+
+#include <fstream>
+#include <memory>
+
+#include "tests/system/world.h"
+
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+
+TEST_F(World, RefusesMoreProcessesThanItHasWorkFor) {
+  const Outcome ran = train(8, "out");
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_EQ(count_of(ran.error, "troupe: error: "), 1) << ran.error;
+  EXPECT_THAT(ran.error, AllOf(HasSubstr("8 processes"), HasSubstr("work for 4"),
+                               HasSubstr("start 4 processes, or give -r parallel.data=4")));
+  EXPECT_FALSE(fs::exists(root_ / "out"));
+}
+
+TEST_F(World, NamesTheProcessThatHasOtherOptions) {
+  const std::string other = wrapper("[ \"$RANK\" = 1 ] && exec \"$@\" -r train.lr=0.07");
+  const Outcome ran = Background(launch_words(3, Words{other} + train_words("out"))).wait();
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_THAT(ran.error, ContainsRegex("error: rank 1 on .* has other options than rank 0"));
+  EXPECT_EQ(count_of(ran.error, "troupe: error: "), 1) << ran.error;
+  EXPECT_FALSE(fs::exists(root_ / "out"));
+}
+
+TEST_F(World, TellsOnceWhatEveryProcessMeets) {
+  fs::rename(root_ / "options.yaml", root_ / "elsewhere.yaml");
+  const Outcome no_file = train(4, "out");
+  EXPECT_EQ(no_file.exit_code, 2);
+  EXPECT_EQ(count_of(no_file.error, "troupe: error: "), 1) << no_file.error;
+  EXPECT_THAT(no_file.error, HasSubstr("options.yaml: cannot be opened"));
+  fs::rename(root_ / "elsewhere.yaml", root_ / "options.yaml");
+  std::ofstream(root_ / "no_folder") << "\n";
+  const Outcome no_folder = train(4, "no_folder/out");
+  EXPECT_EQ(no_folder.exit_code, 1);
+  EXPECT_EQ(count_of(no_folder.error, "troupe: error: "), 1) << no_folder.error;
+  EXPECT_THAT(no_folder.error, HasSubstr("no_folder/out cannot be made"));
+}
+
+TEST_F(World, TellsWhatOneProcessAloneMeets) {
+  const std::string other = wrapper("[ \"$RANK\" = 1 ] && exec \"$1\" train nowhere.yaml");
+  const Outcome ran = Background(launch_words(2, Words{other} + train_words("out"))).wait();
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_EQ(count_of(ran.error, "troupe: error: nowhere.yaml: cannot be opened"), 1) << ran.error;
+  EXPECT_THAT(ran.error, HasSubstr("rank 1 (local rank 1 on"));
+}
+
+TEST_F(World, NamesTheProcessThatNeverComes) {
+  const std::string late = wrapper("[ \"$RANK\" = 1 ] && exec sleep 60");
+  const Words quick = train_words("out", with({"parallel.timeout=2s"}));
+  const Outcome ran = Background(launch_words(3, Words{late} + quick)).wait();
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_THAT(ran.error, ContainsRegex("error: rank 1 of 3 did not come within 2.*; came: "));
+  EXPECT_EQ(count_of(ran.error, "troupe: error: "), 1) << ran.error;
+}
+
+/// Processes that nobody ends when one of them fails, as with srun; rank 0 keeps the coordinator.
+class WorldLeftAlone : public World {
+ protected:
+  using Ranks = std::vector<std::unique_ptr<Background>>;
+
+  std::unique_ptr<Background> rank(int rank, int size, const Words& program) const {
+    const auto number = std::to_string(rank), count = std::to_string(size);
+    return std::make_unique<Background>(
+        Words{"/usr/bin/env", "TROUPE_JOB_FILE=" + (root_ / "job").string(), "RANK=" + number,
+              "WORLD_SIZE=" + count, "LOCAL_RANK=" + number, "LOCAL_WORLD_SIZE=" + count} +
+        program);
+  }
+  Ranks start(int size, const Words& program) const {
+    Ranks ranks;
+    for (int at = 0; at < size; ++at) ranks.push_back(rank(at, size, program));
+    return ranks;
+  }
+  /// What they tell together; each ends with `code`.
+  static std::string told_by(const Ranks& ranks, int code) {
+    std::string all;
+    for (const auto& one : ranks) {
+      const Outcome ended = one->wait();
+      EXPECT_EQ(ended.exit_code, code) << ended.error;
+      all += ended.error;
+    }
+    return all;
+  }
+  static void expect_once(const std::string& told, const std::string& error) {
+    EXPECT_EQ(count_of(told, "troupe: error: "), 1) << told;
+    EXPECT_THAT(told, ContainsRegex("troupe: error: [^\n]*" + error));
+  }
+};
+
+TEST_F(WorldLeftAlone, TellsOnceThatTheOptionsAreWrong) {
+  expect_once(told_by(start(4, {TROUPE_BINARY, "train", (root_ / "no.yaml").string()}), 2),
+              "no.yaml: cannot be opened");
+  expect_once(told_by(start(6, train_words("out")), 2), "is work for 4");
+}
+
+TEST_F(WorldLeftAlone, TellsOnceWhatOneProcessAloneMeets) {
+  for (const int one : {0, 2}) {
+    SCOPED_TRACE(one);
+    Ranks ranks;
+    for (int at = 0; at < 3; ++at)
+      ranks.push_back(rank(
+          at, 3, at == one ? Words{TROUPE_BINARY, "train", "nowhere.yaml"} : train_words("out")));
+    std::string told;
+    for (const auto& each : ranks) told += each->wait().error;
+    expect_once(told, "nowhere.yaml: cannot be opened");
+  }
+}
+
+TEST_F(WorldLeftAlone, TellsOnceWhatEndsTheRun) {
+  const Words endless = with({"train.epochs=5000", "restarts.max=0",
+                              "faults=[{actor: stage/1/1, step: 3, micro_batch: 4}]"});
+  expect_once(told_by(start(4, train_words("out", endless)), 1), "stage/1/1");
+}
+
+TEST_F(WorldLeftAlone, TellsOnceThatAProcessWasKilled) {
+  const Ranks ranks =
+      start(4, train_words("out", with({"train.epochs=5000", "checkpoint.every_steps=5"})));
+  ASSERT_TRUE(comes_true([&] { return newest_step("out") >= 5; }));
+  ranks[2]->signal(SIGKILL);
+  std::string told;
+  for (const auto& one : ranks) told += one->wait().error;
+  expect_once(told, "rank 2 on .* is lost");
+  expect_nothing_is_left();
+}
+
+TEST_F(WorldLeftAlone, TellsThatTheProcessThatLeadsWasKilled) {
+  const Ranks ranks =
+      start(3, train_words("out", with({"train.epochs=5000", "checkpoint.every_steps=5"})));
+  ASSERT_TRUE(comes_true([&] { return newest_step("out") >= 5; }));
+  ranks[0]->signal(SIGKILL);
+  // With it went the coordinator: nobody can be asked who tells.
+  for (const int other : {1, 2}) {
+    const Outcome ended = ranks[static_cast<std::size_t>(other)]->wait();
+    EXPECT_EQ(ended.exit_code, 1) << ended.error;
+    expect_once(ended.error, "is lost");
+  }
+  expect_nothing_is_left();
+}
+
+}  // namespace
+}  // namespace troupe
