@@ -1,63 +1,39 @@
 #include "actors/checkpoint_writer.h"
 
-#include <algorithm>
-
 #include "actors/checkpoint_files.h"
 
 namespace troupe {
 
 CheckpointWriter::CheckpointWriter(CheckpointWriterOptions options)
-    : options_(std::move(options)) {}
-
-CheckpointWriter::~CheckpointWriter() = default;
+    : options_(std::move(options)),
+      collector_({options_.stages, options_.others, options_.in_background}) {}
 
 ActionLabel CheckpointWriter::act() {
-  const MessageKey key = snapshot.ready() ? snapshot.header().key : shards.header().key;
-  Job& open = collecting_[key.step];
-  open.step = key.step + 1;
-  if (snapshot.ready()) {
-    open.snapshots.push_back(snapshot.take());
+  const bool is_snapshot = snapshot.ready();
+  const MessageKey key = is_snapshot ? snapshot.header().key : shards.header().key;
+  if (is_snapshot) {
+    collector_.add(snapshot.take());
   } else {
-    open.shards.push_back(shards.take());
+    collector_.add(shards.take());
   }
-  if (open.snapshots.size() < options_.stages || open.shards.size() < options_.others)
-    return {"S", key};
-  auto job = std::make_shared<Job>(std::move(open));
-  collecting_.erase(key.step);
-  std::ranges::sort(job->snapshots, {}, [](const auto& s) { return s->stage; });
-  start(std::move(job));
+  if (const auto whole = collector_.take_whole(key))
+    collector_.write(
+        poster(), [this, whole] { return write(*whole); },
+        [this, whole](const CheckpointSeen& seen) { on_written(*whole, seen); });
   return {"S", key};
 }
 
-void CheckpointWriter::start(std::shared_ptr<Job> job) {
-  // A prototype, which only tells its ports, needs no thread.
-  if (!background_)
-    background_.emplace(
-        BackgroundOptions{.name = "checkpoints", .threads = options_.in_background ? 1 : 0});
-  const bool taken =
-      background_->try_submit([this, job] { return write(*job); },
-                              [this, job](Result<CheckpointSeen> seen) {
-                                if (!options_.in_background) return written(*job, seen.value());
-                                poster()([job, seen = std::move(seen)](Actor& self) {
-                                  static_cast<CheckpointWriter&>(self).written(*job, seen.value());
-                                });
-                              });
-  if (!taken) throw Error(ErrorCode::internal, "more checkpoints wait than a run asks for");
-}
-
-CheckpointSeen CheckpointWriter::write(const Job& job) const {
-  std::vector<Snapshot> snapshots;
-  for (const auto& held : job.snapshots) snapshots.push_back(*held);
+CheckpointSeen CheckpointWriter::write(const SnapshotCollector::Pieces& pieces) const {
   std::vector<ShardInfo> elsewhere;
   const auto begin = std::chrono::steady_clock::now();
-  for (const auto& held : job.shards) {
+  for (const auto& held : pieces.shards) {
     if (!held->error.empty())
-      return {job.step, Error(ErrorCode::io, held->error),
+      return {pieces.steps, Error(ErrorCode::io, held->error),
               std::chrono::steady_clock::now() - begin};
     elsewhere.insert(elsewhere.end(), held->shards.begin(), held->shards.end());
   }
-  Status status = attempt([&] { return write(job.step, snapshots, elsewhere); });
-  return {job.step, std::move(status), std::chrono::steady_clock::now() - begin};
+  Status status = attempt([&] { return write(pieces.steps, pieces.states(), elsewhere); });
+  return {pieces.steps, std::move(status), std::chrono::steady_clock::now() - begin};
 }
 
 Status CheckpointWriter::write(std::uint32_t step, const std::vector<Snapshot>& snapshots,
@@ -72,23 +48,19 @@ Status CheckpointWriter::write(std::uint32_t step, const std::vector<Snapshot>& 
   return success();
 }
 
-void CheckpointWriter::written(const Job& job, const CheckpointSeen& seen) {
-  for (const auto& held : job.snapshots) snapshot.release(held);
-  for (const auto& held : job.shards) shards.release(held);
-  done_ = seen.step;
+void CheckpointWriter::on_written(const SnapshotCollector::Pieces& pieces,
+                                  const CheckpointSeen& seen) {
+  for (const auto& held : pieces.snapshots) snapshot.release(held);
+  for (const auto& held : pieces.shards) shards.release(held);
+  collector_.on_written(seen.step);
   if (options_.on_checkpoint) options_.on_checkpoint(seen);
   accept_snapshots(true);
-  finish_if_done();
+  if (collector_.is_finished()) finish();
 }
 
 void CheckpointWriter::on_commit(const Commit& commit) {
-  if (commit.snapshot) wanted_ = commit.step + 1;
-  last_seen_ = commit.last;
-  finish_if_done();
-}
-
-void CheckpointWriter::finish_if_done() {
-  if (last_seen_ && done_ >= wanted_) finish();
+  collector_.on_commit(commit);
+  if (collector_.is_finished()) finish();
 }
 
 }  // namespace troupe

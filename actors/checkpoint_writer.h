@@ -2,14 +2,11 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
-#include <map>
-#include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "actors/messages.h"
-#include "runtime/background.h"
+#include "actors/snapshot_collector.h"
 #include "runtime/flow/actor.h"
 
 namespace troupe {
@@ -50,7 +47,6 @@ class CheckpointWriter final : public Actor {
  public:
   using Options = CheckpointWriterOptions;
   explicit CheckpointWriter(CheckpointWriterOptions options);
-  ~CheckpointWriter() override;
 
   Input<Snapshot> snapshot{this, "snapshot"};
   Input<WrittenShards> shards{this, "shards", Connection::optional};
@@ -63,25 +59,13 @@ class CheckpointWriter final : public Actor {
   FiringRules firing_rules() const override { return {}; }  // at the rate of checkpoints
 
  private:
-  struct Job {
-    std::uint32_t step = 0;
-    std::vector<Held<Snapshot>> snapshots;
-    std::vector<Held<WrittenShards>> shards;
-  };
-  void start(std::shared_ptr<Job> job);
-  CheckpointSeen write(const Job& job) const;
+  CheckpointSeen write(const SnapshotCollector::Pieces& pieces) const;
   Status write(std::uint32_t step, const std::vector<Snapshot>& snapshots,
                const std::vector<ShardInfo>& elsewhere) const;
-  void finish_if_done();
-  void written(const Job& job, const CheckpointSeen& seen);
+  void on_written(const SnapshotCollector::Pieces& pieces, const CheckpointSeen& seen);
 
   CheckpointWriterOptions options_;
-  std::map<std::uint32_t, Job> collecting_;
-  std::uint32_t wanted_ = 0;  ///< newest step that a commit wants a snapshot of
-  std::uint32_t done_ = 0;    ///< newest step that was written, or could not be
-  bool last_seen_ = false;
-
-  std::optional<Background> background_;  ///< from the first checkpoint on
+  SnapshotCollector collector_;
 };
 
 }  // namespace troupe

@@ -4,38 +4,25 @@
 
 namespace troupe {
 
+ShardWriter::ShardWriter(CheckpointWriterOptions options)
+    : options_(std::move(options)),
+      collector_({.stages = options_.stages, .in_background = options_.in_background}) {}
+
 ActionLabel ShardWriter::act() {
-  auto held = snapshot.take();
-  const MessageKey key = held.header.key;
-  Job& open = collecting_[key.step];
-  open.key = {key.step, Purpose::train, 0};
-  open.snapshots.push_back(std::move(held));
-  if (open.snapshots.size() < options_.stages) return {"S", key};
-  const auto job = std::make_shared<Job>(std::move(open));
-  collecting_.erase(key.step);
-  // A prototype, which only tells its ports, needs no thread.
-  if (!background_)
-    background_.emplace(
-        BackgroundOptions{.name = "checkpoints", .threads = options_.in_background ? 1 : 0});
-  const bool taken =
-      background_->try_submit([this, job] { return write(*job); },
-                              [this, job](Result<WrittenShards> shards) {
-                                if (!options_.in_background) return written(*job, shards.value());
-                                poster()([job, shards = std::move(shards)](Actor& self) {
-                                  static_cast<ShardWriter&>(self).written(*job, shards.value());
-                                });
-                              });
-  if (!taken) throw Error(ErrorCode::internal, "more checkpoints wait than a run asks for");
+  const MessageKey key = snapshot.header().key;
+  collector_.add(snapshot.take());
+  if (const auto whole = collector_.take_whole(key))
+    collector_.write(
+        poster(), [this, whole] { return write(*whole); },
+        [this, whole](const WrittenShards& made) { on_written(*whole, made); });
   return {"S", key};
 }
 
-WrittenShards ShardWriter::write(const Job& job) const {
-  std::vector<Snapshot> snapshots;
-  for (const auto& held : job.snapshots) snapshots.push_back(*held);
+WrittenShards ShardWriter::write(const SnapshotCollector::Pieces& pieces) const {
   try {
-    const std::uint32_t step = job.key.step + 1;
-    auto shards = options_.write_shards ? options_.write_shards(step, snapshots)
-                                        : write_snapshot_shards(options_.folder, step, snapshots);
+    auto shards = options_.write_shards
+                      ? options_.write_shards(pieces.steps, pieces.states())
+                      : write_snapshot_shards(options_.folder, pieces.steps, pieces.states());
     if (shards) return {std::move(shards.value()), {}};
     return {{}, shards.error().what()};
   } catch (const std::exception& error) {
@@ -43,22 +30,17 @@ WrittenShards ShardWriter::write(const Job& job) const {
   }
 }
 
-void ShardWriter::written(const Job& job, const WrittenShards& made) {
-  shards.send({.key = job.key}, made);
-  for (const auto& held : job.snapshots) snapshot.release(held);
-  done_ = job.key.step + 1;
+void ShardWriter::on_written(const SnapshotCollector::Pieces& pieces, const WrittenShards& made) {
+  shards.send({.key = {pieces.steps - 1, Purpose::train, 0}}, made);
+  for (const auto& held : pieces.snapshots) snapshot.release(held);
+  collector_.on_written(pieces.steps);
   accept_snapshots(true);
-  finish_if_done();
+  if (collector_.is_finished()) finish();
 }
 
 void ShardWriter::on_commit(const Commit& commit) {
-  if (commit.snapshot) wanted_ = commit.step + 1;
-  last_seen_ = commit.last;
-  finish_if_done();
-}
-
-void ShardWriter::finish_if_done() {
-  if (last_seen_ && done_ >= wanted_) finish();
+  collector_.on_commit(commit);
+  if (collector_.is_finished()) finish();
 }
 
 }  // namespace troupe

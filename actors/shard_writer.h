@@ -1,12 +1,7 @@
 #pragma once
-#include <map>
-#include <memory>
-#include <optional>
-#include <vector>
-
 #include "actors/checkpoint_writer.h"
 #include "actors/messages.h"
-#include "runtime/background.h"
+#include "actors/snapshot_collector.h"
 #include "runtime/flow/actor.h"
 
 namespace troupe {
@@ -18,7 +13,7 @@ class ShardWriter final : public Actor {
  public:
   /// Of these, `stages`, `in_background` and `write_shards` count.
   using Options = CheckpointWriterOptions;
-  explicit ShardWriter(CheckpointWriterOptions options) : options_(std::move(options)) {}
+  explicit ShardWriter(CheckpointWriterOptions options);
 
   Input<Snapshot> snapshot{this, "snapshot"};
   Output<WrittenShards> shards{this, "shards"};
@@ -31,20 +26,11 @@ class ShardWriter final : public Actor {
   FiringRules firing_rules() const override { return {}; }  // at the rate of checkpoints
 
  private:
-  struct Job {
-    MessageKey key;
-    std::vector<Held<Snapshot>> snapshots;
-  };
-  WrittenShards write(const Job& job) const;
-  void written(const Job& job, const WrittenShards& shards);
-  void finish_if_done();
+  WrittenShards write(const SnapshotCollector::Pieces& pieces) const;
+  void on_written(const SnapshotCollector::Pieces& pieces, const WrittenShards& made);
 
   CheckpointWriterOptions options_;
-  std::map<std::uint32_t, Job> collecting_;
-  std::uint32_t wanted_ = 0;  ///< newest step that a commit wants a snapshot of
-  std::uint32_t done_ = 0;    ///< newest step whose shards were told of
-  bool last_seen_ = false;
-  std::optional<Background> background_;  ///< from the first snapshot on
+  SnapshotCollector collector_;
 };
 
 }  // namespace troupe

@@ -1,0 +1,76 @@
+#pragma once
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "actors/messages.h"
+#include "runtime/background.h"
+#include "runtime/flow/actor.h"
+
+namespace troupe {
+
+/// What the writers of checkpoints have in common: they collect what makes a checkpoint piece by
+/// piece, write it on another thread while training goes on, and hold the run open until the last
+/// one that was asked for is written. Of the thread of its actor.
+class SnapshotCollector {
+ public:
+  struct Options {
+    std::size_t stages = 1;     ///< snapshots that make a checkpoint
+    std::size_t others = 0;     ///< processes whose shards belong to it
+    bool in_background = true;  ///< write on a thread of its own; else within an action
+  };
+  /// The pieces of one checkpoint; they keep their slots until they are released.
+  struct Pieces {
+    std::uint32_t steps = 0;  ///< whole steps in it
+    std::vector<Held<Snapshot>> snapshots;
+    std::vector<Held<WrittenShards>> shards;
+
+    std::vector<Snapshot> states() const;
+  };
+  using PiecesPtr = std::shared_ptr<const Pieces>;
+
+  explicit SnapshotCollector(Options options) : options_(options) {}
+
+  void add(Held<Snapshot> snapshot) {
+    of(snapshot.header).snapshots.push_back(std::move(snapshot));
+  }
+  void add(Held<WrittenShards> shards) { of(shards.header).shards.push_back(std::move(shards)); }
+
+  /// All pieces of the checkpoint that `key` belongs to, snapshots by stage; null until all have
+  /// been added, and after that.
+  PiecesPtr take_whole(const MessageKey& key);
+
+  /// Does `work()` on the thread for checkpoints, then `then(its result)` on the actor's, by `post`
+  /// (Actor::poster). What they refer to must live as long as this.
+  template <class Work, class Then>
+  void write(const std::function<void(Post)>& post, Work work, Then then) {
+    const auto done = [this, post, then](auto made) {
+      if (!options_.in_background) return then(std::move(made.value()));
+      post([then, made = std::move(made)](Actor&) { then(made.value()); });
+    };
+    if (!thread().try_submit(std::move(work), done))
+      throw Error(ErrorCode::internal, "more checkpoints wait than a run asks for");
+  }
+
+  void on_commit(const Commit& commit);
+  void on_written(std::uint32_t steps) { written_ = steps; }
+  /// The last step is whole, and what was asked for is written.
+  bool is_finished() const { return last_seen_ && written_ >= wanted_; }
+
+ private:
+  Pieces& of(const Header& header) { return collecting_[header.key.step]; }
+  Background& thread();
+
+  Options options_;
+  std::map<std::uint32_t, Pieces> collecting_;  ///< by step
+  std::uint32_t wanted_ = 0;                    ///< newest that a commit wants a snapshot of
+  std::uint32_t written_ = 0;                   ///< newest that was written, or could not be
+  bool last_seen_ = false;
+  std::optional<Background> thread_;  ///< from the first checkpoint on
+};
+
+}  // namespace troupe
