@@ -1,0 +1,93 @@
+#include "apps/train/in_world.h"
+
+#include <cstdlib>
+#include <memory>
+#include <optional>
+
+#include "actors/checkpoint_files.h"
+#include "apps/load_options.h"
+#include "apps/options_table.h"
+#include "runtime/program.h"
+
+namespace troupe {
+namespace {
+
+/// The part of a process that does not lead: its actors, and its shards of checkpoints.
+int follow(TrainCommand& command, const Agreement& agreed) {
+  WorldRun& world = *command.world;
+  if (agreed.nothing_to_do) {
+    world.leave();
+    return exit_done;
+  }
+  Options& options = command.options;
+  options.parallel.cut = agreed.cut;
+  const StartingPoint start =
+      agreed.checkpoint.empty() ? StartingPoint{} : read_starting_point(agreed.checkpoint);
+  PipelineOptions pipeline = pipeline_options(options, start, process_of(&world));
+  pipeline.evaluates_first = agreed.evaluates_first;
+  const std::filesystem::path checkpoints = agreed.output / "checkpoints";
+  pipeline.writer = CheckpointWriterOptions{
+      .write_shards = [checkpoints](std::uint32_t step, const std::vector<Snapshot>& snapshots) {
+        return write_snapshot_shards(checkpoints, step, snapshots);
+      }};
+  const RunReport report = run_graph(command, pipeline, {});
+  world.leave();
+  return report.stopped ? exit_stopped : exit_done;
+}
+
+/// Rank 0 decides what the others follow.
+int take_part(TrainCommand& command, const World& world, bool& by_itself) {
+  WorldRun& run = *command.world;
+  const std::string resolved = resolved_yaml(command.options);
+  if (run.leads())
+    return lead_run(command, [&](const std::function<Agreement()>& decide) {
+      run.agree(resolved, [&] {
+        check_fits(world, command.options);
+        return decide();
+      });
+    });
+  const Agreement agreed = run.agree(resolved, {});
+  by_itself = true;
+  return follow(command, agreed);
+}
+
+}  // namespace
+
+int train_in_world(TrainCommand command, const World& world, const Environment& environment) {
+  // Until the run begins there is nothing to save, and much to wait for.
+  std::optional<std::stop_callback<void (*)()>> leave_at_once;
+  leave_at_once.emplace(command.stop, [] { std::_Exit(exit_stopped); });
+  // Between the agreement and the run, what happens to a process other than rank 0 is its own.
+  bool by_itself = false;
+  command.on_begin = [&] {
+    leave_at_once.reset();
+    by_itself = false;
+  };
+  // Wrong options are wrong for all, who have to meet to find out who tells.
+  std::optional<Error> wrong;
+  try {
+    command.options = load_options(command.arguments.options, command.arguments.overrides);
+  } catch (const Error& error) {
+    wrong = error;
+  }
+  std::unique_ptr<WorldRun> run;
+  try {
+    run = std::make_unique<WorldRun>(world, environment, command.options);
+  } catch (const Error& error) {
+    leave_at_once.reset();
+    if (wrong) throw *wrong;
+    if (error.code() == ErrorCode::peer_lost) return end_in_silence(error);
+    throw;
+  }
+  command.world = run.get();
+  try {
+    if (wrong) throw *wrong;
+    return take_part(command, world, by_itself);
+  } catch (const Error& error) {
+    leave_at_once.reset();
+    if (by_itself && error.code() != ErrorCode::peer_lost) return run->end_with_own(error);
+    return run->end_with(error);
+  }
+}
+
+}  // namespace troupe

@@ -1,0 +1,198 @@
+#include "apps/train/lead_run.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdlib>
+
+#include "actors/checkpoint_files.h"
+#include "apps/count_test_set.h"
+#include "apps/options_table.h"
+#include "apps/output/folder.h"
+#include "apps/output/trace.h"
+#include "apps/output/verdict.h"
+#include "apps/run_log.h"
+#include "apps/train/resumption.h"
+#include "apps/weights_file.h"
+#include "runtime/file/checkpoint_folder.h"
+#include "runtime/print.h"
+#include "runtime/program.h"
+
+namespace troupe {
+namespace {
+
+void tell_heading(const Options& options, const PipelineOptions& pipeline,
+                  const OutputFolder& folder, const StartingPoint& start,
+                  const Timeline& timeline) {
+  print_out("{}\n", run_heading(options, pipeline));
+  print_out("output in {}\n", folder.path().string());
+  if (!start.checkpoint.empty())
+    print_out("going on from {} at step {} of {}\n", start.checkpoint.string(), start.steps,
+              timeline.steps);
+}
+
+void record_begin(RunLog& log, const std::string& command_line, const StartingPoint& start,
+                  const Timeline& timeline) {
+  log.record(fmt::format("troupe {} begins: {}", TROUPE_VERSION, command_line));
+  log.record(start.checkpoint.empty()
+                 ? fmt::format("{} steps to go", timeline.steps)
+                 : fmt::format("{} of {} steps to go, from {}", timeline.steps - start.steps,
+                               timeline.steps, start.checkpoint.string()));
+}
+
+// Marks the first step for whoever measures how long a process takes to reach it.
+void note_first_step(const StepSeen& seen, std::uint32_t first) {
+  if (seen.step != first + 1 || !std::getenv("TROUPE_EXIT_AFTER_FIRST_STEP")) return;
+  print_error("first step made\n");
+  std::_Exit(exit_done);
+}
+
+RunShape shape_of(const Options& options, const PipelineOptions& pipeline) {
+  const int threads = actor_threads(options, pipeline.processes);
+  return {.micro_batches = options.train.micro_batches / options.parallel.data,
+          .batch_size = options.train.batch_size / options.parallel.data,
+          .replicas = options.parallel.data,
+          .processes = static_cast<int>(pipeline.processes),
+          .actor_threads = threads,
+          .idle_cores = available_cores() - threads * options.parallel.intra_op_threads,
+          .workers = options.data.workers,
+          .cut = pipeline.cut,
+          .cut_by_hand = !options.parallel.cut.empty()};
+}
+
+int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
+             const Options& options, const RunShape& shape) {
+  log.finish();
+  if (options.trace) {
+    if (const Status written = write_trace(folder.trace(), report); !written) throw written.error();
+  }
+  print_out("\n{}\n", time_split_table(report));
+  if (const std::string judged = verdict(report, shape); !judged.empty())
+    print_out("{}\n\n", judged);
+  if (log.checkpoint_error()) throw *log.checkpoint_error();
+  const double seconds = std::chrono::duration<double>(report.wall).count();
+  if (report.stopped) {
+    log.record(
+        fmt::format("ended: stopped on request after step {}, {:.1f} s", report.steps, seconds));
+    print_out("stopped after step {}; go on with the same command and --restart {}\n", report.steps,
+              folder.path().string());
+    return exit_stopped;
+  }
+  log.record(fmt::format("ended: done, {} steps, {:.1f} s", report.steps, seconds));
+  print_out("checkpoint in {}\n", (folder.checkpoints() / checkpoint_name(report.steps)).string());
+  if (const auto evaluation = log.last_evaluation()) print_out("{}\n", accuracy_line(*evaluation));
+  return exit_done;
+}
+
+// All steps are made; only the last count of the test set was cut short.
+int evaluate_only(const Options& options, const StartingPoint& start, RunLog& log) {
+  const EvaluationReport counted =
+      count_test_set(options, read_weights(start.checkpoint).tensors, start.steps);
+  log.evaluation({.step = start.steps,
+                  .loss = counted.loss,
+                  .correct = counted.correct,
+                  .count = counted.count});
+  log.finish();
+  log.record("ended: done, the test set was all that was left");
+  print_out("{}\n", accuracy_line(counted));
+  return exit_done;
+}
+
+int run_training(const TrainCommand& command, PipelineOptions& pipeline, const OutputFolder& folder,
+                 const Timeline& timeline, RunLog& log) {
+  const Options& options = command.options;
+  const std::stop_callback tell_stopping(command.stop, [&log] {
+    log.note("stopping after this step, with a checkpoint; a second signal ends at once");
+  });
+  pipeline.on_step = [&](const StepSeen& seen) {
+    note_first_step(seen, timeline.first);
+    log.step(seen);
+  };
+  pipeline.on_counting = [&](const CountingSeen& seen) { log.counting(seen); };
+  pipeline.on_evaluation = [&](const EvaluationSeen& seen) { log.evaluation(seen); };
+  pipeline.writer = CheckpointWriterOptions{
+      .write = [&](std::uint32_t step, const std::vector<Snapshot>& snapshots,
+                   const std::vector<ShardInfo>& elsewhere) -> Status {
+        const auto written = write_training_checkpoint(folder.checkpoints(), options, timeline,
+                                                       step, snapshots, elsewhere);
+        if (!written) return written.error();
+        return success();
+      },
+      .on_checkpoint = [&](const CheckpointSeen& seen) { log.checkpoint(seen); }};
+
+  const RunReport report =
+      run_graph(command, pipeline, [&](const FailureReport& failure) { log.failure(failure); });
+  if (command.world) command.world->leave();
+  return conclude(report, log, folder, options, shape_of(options, pipeline));
+}
+
+}  // namespace
+
+RunReport run_graph(const TrainCommand& command, const PipelineOptions& pipeline,
+                    const std::function<void(const FailureReport&)>& on_failure) {
+  const Graph graph = build_pipeline(pipeline);
+  RunOptions run_with = run_options(command.options, pipeline);
+  run_with.stop = command.stop;
+  run_with.on_failure = on_failure;
+  if (command.world) command.world->connect(graph, run_with);
+  command.on_begin();
+  return run(graph, run_with);
+}
+
+ProcessOptions process_of(const WorldRun* world) {
+  if (!world) return {};
+  return {world->process(), world->processes()};
+}
+
+int lead_run(const TrainCommand& command,
+             const std::function<void(const std::function<Agreement()>& decide)>& agree) {
+  const Options& options = command.options;
+  Resumption resumption;
+  std::optional<PipelineOptions> pipeline;
+  std::optional<OutputFolder> folder;
+  Timeline timeline;
+  bool nothing_left = false;
+  agree([&]() -> Agreement {
+    resumption = find_resumption(command.arguments.restart, command.arguments.output);
+    const StartingPoint& start = resumption.start;
+    check_continues(options, start);
+    pipeline = pipeline_options(options, start, process_of(command.world));
+    pipeline->evaluates_first = is_evaluation_due(resumption, timeline_of(*pipeline));
+    timeline = timeline_of(*pipeline);
+    nothing_left = start.steps >= timeline.steps;
+    if (!nothing_left || timeline.evaluates_first) {
+      if (resumption.output) check_no_later_checkpoints(*resumption.output, start.steps);
+      folder = OutputFolder::create(resumption.output);
+    }
+    return {
+        .cut = {pipeline->cut.begin(), pipeline->cut.end()},
+        .output = folder ? std::filesystem::absolute(folder->path()) : "",
+        .checkpoint = start.checkpoint.empty() ? "" : std::filesystem::absolute(start.checkpoint),
+        .evaluates_first = timeline.evaluates_first,
+        .nothing_to_do = nothing_left};
+  });
+  const StartingPoint& start = resumption.start;
+  if (!folder) {
+    print_out("nothing left to train: {} has {} of {} steps\n", start.checkpoint.string(),
+              start.steps, timeline.steps);
+    return exit_done;
+  }
+  folder->write_options(resolved_yaml(options));
+  tell_heading(options, *pipeline, *folder, start, timeline);
+  if (command.world) print_out("{}\n", command.world->heading());
+
+  RunLog log(options, *folder, timeline, learning_rate_options(*pipeline));
+  record_begin(log, command.arguments.command_line, start, timeline);
+  for (const std::string& warning : warnings(options, start, pipeline->processes))
+    log.note("warning: " + warning);
+  try {
+    if (nothing_left) return evaluate_only(options, start, log);
+    return run_training(command, *pipeline, *folder, timeline, log);
+  } catch (const Error& error) {
+    log.record_failure(error);
+    log.finish();
+    throw;
+  }
+}
+
+}  // namespace troupe

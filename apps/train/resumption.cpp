@@ -1,0 +1,64 @@
+#include "apps/train/resumption.h"
+
+#include <fmt/format.h>
+
+#include "actors/checkpoint_files.h"
+#include "apps/output/folder.h"
+#include "apps/run_log.h"
+#include "runtime/file/checkpoint_folder.h"
+#include "runtime/print.h"
+
+namespace troupe {
+namespace {
+
+bool holds_run(const std::filesystem::path& folder) {
+  return std::filesystem::exists(folder / "options_restart.yaml") ||
+         std::filesystem::exists(folder / "checkpoints");
+}
+
+}  // namespace
+
+Resumption find_resumption(const std::string& restart,
+                           const std::optional<std::filesystem::path>& output) {
+  if (restart.empty()) {
+    if (output && holds_run(*output))
+      throw Error(ErrorCode::usage, fmt::format("{} holds a run already", output->string()),
+                  "go on with it by --restart auto, or choose another folder with -o");
+    return {{}, output};
+  }
+  if (restart != "auto") {
+    const std::filesystem::path path = restart;
+    const bool own_folder = !output && holds_run(path);
+    return {read_starting_point(path), own_folder ? path : output};
+  }
+  const auto folder = output ? output : newest_output();
+  const bool any = folder && std::filesystem::exists(*folder / "checkpoints") &&
+                   !list_checkpoints(*folder / "checkpoints").empty();
+  if (!any) {
+    print_out("no checkpoint to go on from in {}: beginning at step 0{}\n",
+              output ? output->string() : "outputs/",
+              output ? "" : " (a run with -o DIR is gone on with by -o DIR as well)");
+    return {{}, output};
+  }
+  return {read_starting_point(*folder), folder};
+}
+
+void check_no_later_checkpoints(const std::filesystem::path& folder, std::uint32_t steps) {
+  if (!std::filesystem::exists(folder / "checkpoints")) return;
+  for (const CheckpointInfo& found :
+       list_checkpoints(folder / "checkpoints", CheckpointCheck::content))
+    if (found.whole && found.step > steps)
+      throw Error(ErrorCode::usage,
+                  fmt::format("{} holds {}, which is later than step {}", folder.string(),
+                              found.folder.filename().string(), steps),
+                  "go on from that one by --restart auto, or choose another folder with -o");
+}
+
+bool is_evaluation_due(const Resumption& resumption, const Timeline& timeline) {
+  const std::uint32_t done = resumption.start.steps;
+  return resumption.output && done > 0 && done <= timeline.steps &&
+         timeline.evaluates_after(done - 1) &&
+         lacks_evaluation(*resumption.output / "train.csv", done);
+}
+
+}  // namespace troupe
