@@ -7,7 +7,7 @@
 #include <random>
 
 #include "runtime/flow/liveness.h"
-#include "runtime/flow/shell.h"
+#include "runtime/flow/watch.h"
 
 namespace troupe {
 namespace {

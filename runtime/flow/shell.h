@@ -1,12 +1,10 @@
 #pragma once
-// Inside the runtime: the CAF actors that carry a graph's actors, and the one that watches over
-// those of this process. CAF is named in six files only: here, in caf_base.h, and in run.cpp,
-// shell.cpp, watch.cpp and listener.cpp.
+// Inside the runtime: the CAF actors that carry a graph's actors, and what they and the one that
+// watches over them (watch.h) say to each other. CAF is named in seven files only: here, in
+// caf_base.h and watch.h, and in run.cpp, shell.cpp, watch.cpp and orders.cpp.
 
 #include <atomic>
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -15,7 +13,7 @@
 #include "runtime/flow/caf_base.h"
 #include "runtime/flow/graph.h"
 #include "runtime/flow/inside.h"
-#include "runtime/flow/lead.h"
+#include "runtime/flow/notes.h"
 #include "runtime/flow/run.h"
 
 namespace troupe::shell {
@@ -158,36 +156,6 @@ caf::behavior shell_actor(CafActor<Life>* self, std::shared_ptr<Shared> shared, 
 /// Sends each Tick back to whoever sent it. Meanwhile others have the sender's thread: an actor
 /// that sends a Tick to itself would find it in its mailbox and go on.
 caf::behavior queue_end_actor(CafBase* self);
-
-/// Watches over the actors of this process: spawns them, keeps their committed states, carries out
-/// what the lead orders. In process 0 it holds the lead as well.
-struct Watch {
-  std::shared_ptr<Shared> shared;
-  std::unique_ptr<Lead> lead;      ///< in process 0
-  std::int64_t begun = 0;          ///< see ProcessEnded
-  std::vector<caf::actor> shells;  ///< by node; null for the dead and for those elsewhere
-  std::vector<std::uint32_t> generations;
-  std::vector<std::string> causes;
-  std::vector<std::optional<std::pair<std::uint32_t, CommittedState>>> ballots;  ///< step, state
-  std::vector<CommittedState> committed;
-  std::map<std::uint32_t, std::uint32_t> flushed;  ///< by generation: processes heard of
-  std::optional<Replacement> preparing;
-  std::vector<ActorReport> reports;
-  std::vector<TraceEvent> trace;
-  std::size_t awaited = 0;  ///< life reports until the end
-  bool stopping = false;
-  std::optional<EndRun> end;
-
-  /// What the lead is to hear and what it ordered, until the handler at work is through.
-  std::deque<std::pair<std::uint32_t, Note>> heard;
-  std::deque<Note> orders;
-  bool draining = false;
-};
-
-caf::behavior watch_actor(CafActor<Watch>* self, std::shared_ptr<Shared> shared);
-
-/// Hands what other processes send to the actors it is for.
-std::shared_ptr<BridgeListener> make_listener(std::shared_ptr<Shared> shared, caf::actor watch);
 
 }  // namespace troupe::shell
 
