@@ -72,9 +72,10 @@ int end_in_silence(const Error& error) {
   return exit_code_of(error);
 }
 
-WorldRun::WorldRun(const World& world, const Environment& environment, const Options& options)
+WorldRun::WorldRun(const World& world, const Environment& environment, const Options& options,
+                   std::stop_token stop)
     : timeout_(options.parallel.timeout),
-      world_(JoinedWorld::join(world, environment, transport_options(options))) {}
+      world_(JoinedWorld::join(world, environment, transport_options(options), std::move(stop))) {}
 
 Agreement WorldRun::agree(const std::string& options, const std::function<Agreement()>& decide) {
   Store& store = world_->store();
@@ -93,7 +94,8 @@ Agreement WorldRun::agree(const std::string& options, const std::function<Agreem
     spread(error);
     throw;
   } catch (const std::exception& error) {
-    const Error failure(ErrorCode::internal, error.what(), "report this with the command and options");
+    const Error failure(ErrorCode::internal, error.what(),
+                        "report this with the command and options");
     spread(failure);
     throw failure;
   }

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -38,7 +39,8 @@ int end_in_silence(const Error& error);
 class WorldRun {
  public:
   /// As JoinedWorld::join; throws peer_lost where not all came, and another process is to tell so.
-  WorldRun(const World& world, const Environment& environment, const Options& options);
+  WorldRun(const World& world, const Environment& environment, const Options& options,
+           std::stop_token stop);
 
   std::uint32_t process() const { return world_->process(); }
   std::uint32_t processes() const { return world_->processes(); }

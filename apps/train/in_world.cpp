@@ -54,15 +54,6 @@ int take_part(TrainCommand& command, const World& world, bool& by_itself) {
 }  // namespace
 
 int train_in_world(TrainCommand command, const World& world, const Environment& environment) {
-  // Until the run begins there is nothing to save, and much to wait for.
-  std::optional<std::stop_callback<void (*)()>> leave_at_once;
-  leave_at_once.emplace(command.stop, [] { std::_Exit(exit_stopped); });
-  // Between the agreement and the run, what happens to a process other than rank 0 is its own.
-  bool by_itself = false;
-  command.on_begin = [&] {
-    leave_at_once.reset();
-    by_itself = false;
-  };
   // Wrong options are wrong for all, who have to meet to find out who tells.
   std::optional<Error> wrong;
   try {
@@ -72,16 +63,25 @@ int train_in_world(TrainCommand command, const World& world, const Environment& 
   }
   std::unique_ptr<WorldRun> run;
   try {
-    run = std::make_unique<WorldRun>(world, environment, command.options);
+    run = std::make_unique<WorldRun>(world, environment, command.options, command.stop);
   } catch (const Error& error) {
-    leave_at_once.reset();
+    if (command.stop.stop_requested() && error.code() == ErrorCode::refused) return exit_stopped;
     if (wrong) throw *wrong;
     if (error.code() == ErrorCode::peer_lost) return end_in_silence(error);
     throw;
   }
   command.world = run.get();
+  // Until the run begins there is nothing to save, and much to wait for.
+  std::optional<std::stop_callback<void (*)()>> leave_at_once;
+  // Between the agreement and the run, what happens to a process other than rank 0 is its own.
+  bool by_itself = false;
+  command.on_begin = [&] {
+    leave_at_once.reset();
+    by_itself = false;
+  };
   try {
     if (wrong) throw *wrong;
+    leave_at_once.emplace(command.stop, [] { std::_Exit(exit_stopped); });
     return take_part(command, world, by_itself);
   } catch (const Error& error) {
     leave_at_once.reset();

@@ -82,6 +82,7 @@ std::string to_string(const PeerLost& lost) {
 Result<std::unique_ptr<Member>> Member::join(const MemberOptions& options) {
   try {
     auto implementation = std::make_unique<Implementation>(options);
+    const std::stop_callback give_up(options.stop, [&] { implementation->loop.give_up(); });
     if (const Status joined = implementation->joined.get(); !joined) return joined.error();
     return std::unique_ptr<Member>(new Member(std::move(implementation)));
   } catch (const zmq::error_t& error) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,8 @@ struct MemberOptions {
   std::function<bool()> is_alive;
   /// Asked while the coordinator cannot be reached: where it is now (`coordinator` if unset).
   std::function<std::string()> find_coordinator;
+  /// Gives up joining, with Error{refused}, unless there is an answer already.
+  std::stop_token stop;
   /// For many members in one process; by default each has its own.
   std::shared_ptr<MessagingContext> messaging;
 };

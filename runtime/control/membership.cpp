@@ -25,12 +25,15 @@ std::string address_if_known(const std::string& host) {
 }
 
 /// Waits for rank 0 to publish where its coordinator is.
-Result<std::string> wait_for_coordinator(const JobFile& file, std::chrono::milliseconds timeout) {
+Result<std::string> wait_for_coordinator(const JobFile& file, const MembershipOptions& options) {
   using Clock = std::chrono::steady_clock;
+  const auto timeout = options.timeout;
   const auto deadline = Clock::now() + timeout;
   std::chrono::milliseconds pause{2};
   for (;;) {
     if (std::string found = file.coordinator(); !found.empty()) return found;
+    if (options.stop.stop_requested())
+      return Error(ErrorCode::refused, "stopped before rank 0 was here");
     if (Clock::now() > deadline)
       return Error(ErrorCode::timed_out,
                    fmt::format("rank 0 did not come within {} s: no coordinator is named in {}",
@@ -96,7 +99,7 @@ Result<std::unique_ptr<Membership>> Membership::enter(const World& world,
       return kept.error();
     wanted.coordinator = membership->coordinator_->endpoint();
   } else {
-    const auto found = wait_for_coordinator(*membership->file_, options.timeout);
+    const auto found = wait_for_coordinator(*membership->file_, options);
     if (!found) return found.error();
     wanted.coordinator = found.value();
     wanted.find_coordinator = [file = *membership->file_] { return file.coordinator(); };
@@ -108,6 +111,7 @@ Result<std::unique_ptr<Membership>> Membership::enter(const World& world,
   wanted.restart = world.restart;
   wanted.interface = options.interface;
   wanted.timeout = options.timeout;
+  wanted.stop = options.stop;
   if (world.node >= 0 && static_cast<std::size_t>(world.node) < world.hosts.size())
     wanted.host = world.hosts[static_cast<std::size_t>(world.node)];
   auto joined = Member::join(wanted);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 
 #include "runtime/control/coordinator.h"
@@ -16,6 +17,7 @@ namespace troupe {
 struct MembershipOptions {
   std::string interface;                      ///< parallel.interface; empty: found by itself
   std::chrono::milliseconds timeout{30'000};  ///< parallel.timeout
+  std::stop_token stop;                       ///< as in MemberOptions
 };
 
 /// A process's membership of a world. TROUPE_COORDINATOR=tcp://HOST:PORT says that a launcher keeps

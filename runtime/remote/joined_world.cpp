@@ -24,13 +24,15 @@ std::unique_ptr<JoinedWorld> JoinedWorld::join(const TransportOptions& options) 
 }
 
 std::unique_ptr<JoinedWorld> JoinedWorld::join(const World& world, const Environment& environment,
-                                               const TransportOptions& options) {
+                                               const TransportOptions& options,
+                                               std::stop_token stop) {
   CoreShare share = core_share(world, environment);
   // What counts the cores of this process counts those that it may start threads on.
   share.cpus.resize(static_cast<std::size_t>(share.threads));
   bind_to(share.cpus);
-  auto entered = Membership::enter(world, environment,
-                                   {.interface = options.interface, .timeout = options.timeout});
+  auto entered = Membership::enter(
+      world, environment,
+      {.interface = options.interface, .timeout = options.timeout, .stop = std::move(stop)});
   return std::unique_ptr<JoinedWorld>(new JoinedWorld(world, options, std::move(entered.value())));
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "runtime/flow/run.h"
@@ -28,10 +29,11 @@ class JoinedWorld {
   /// Joins the world that the environment tells of, binds this process to its share of the node's
   /// cores, and waits until all processes are here. Null where nobody launched this process as one
   /// of several. Throws Error: usage for variables that contradict each other, timed_out naming who
-  /// is missing.
+  /// is missing, refused once `stop` is requested.
   static std::unique_ptr<JoinedWorld> join(const TransportOptions& options = {});
   static std::unique_ptr<JoinedWorld> join(const World& world, const Environment& environment,
-                                           const TransportOptions& options = {});
+                                           const TransportOptions& options = {},
+                                           std::stop_token stop = {});
   /// Without leave() before it, the others take this process for lost.
   ~JoinedWorld();
 

@@ -115,6 +115,13 @@ TEST_F(WorldLeftAlone, TellsOnceWhatOneProcessAloneMeets) {
   }
 }
 
+TEST_F(WorldLeftAlone, TellsOnceWhoNeverCame) {
+  Ranks ranks;
+  for (const int at : {0, 1, 3})
+    ranks.push_back(rank(at, 4, train_words("out", with({"parallel.timeout=1s"}))));
+  expect_once(told_by(ranks, 1), "rank 2 of 4 did not come");
+}
+
 TEST_F(WorldLeftAlone, TellsOnceWhatEndsTheRun) {
   const Words endless = with({"train.epochs=5000", "restarts.max=0",
                               "faults=[{actor: stage/1/1, step: 3, micro_batch: 4}]"});

@@ -169,6 +169,8 @@ void MemberLoop::fail_join(const Error& error) {
 
 void MemberLoop::look_at_join(Clock::time_point now) {
   if (phase_ != Phase::joining) return;
+  if (given_up_)
+    return fail_join(Error(ErrorCode::refused, "stopped before all processes were here"));
   if (!greeted_ && options_.find_coordinator && now - last_search_ >= search_interval) {
     last_search_ = now;
     if (const std::string found = options_.find_coordinator();

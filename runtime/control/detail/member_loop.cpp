@@ -161,6 +161,10 @@ void MemberLoop::stop() {
   wakeup_.ring();
 }
 
+void MemberLoop::give_up() {
+  post([this] { given_up_ = true; });
+}
+
 void MemberLoop::run_tasks() {
   std::vector<std::pair<int, std::string>> outgoing;
   std::vector<Task> tasks;

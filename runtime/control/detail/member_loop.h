@@ -34,6 +34,7 @@ class MemberLoop {
   // Of any thread.
   void stop();
   std::future<Status> joined() { return joined_.get_future(); }
+  void give_up();  ///< joining; what has been answered until then counts
   void send(int to, std::string body);
   void open(Member::OnMessage on_message, Member::OnLost on_lost);
   /// Sends a request and returns where its answer will be, with its number.
@@ -119,6 +120,7 @@ class MemberLoop {
   std::promise<Status> joined_;
   Clock::time_point started_ = Clock::now();
   Clock::time_point last_search_{};
+  bool given_up_ = false;
   bool heard_ = false;
   bool greeted_ = false;  ///< the handshake of the present connection succeeded
   int closed_doors_ = 0;  ///< handshakes that failed in a row

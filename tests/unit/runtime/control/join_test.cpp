@@ -47,6 +47,18 @@ TEST(ControlJoin, NamesTheMissingRanksAndTheHostsThatCame) {
   }
 }
 
+TEST(ControlJoin, IsGivenUpOnRequest) {
+  const Lobby lobby(2);
+  std::stop_source stop;
+  MemberOptions options = lobby.member(0, 2);
+  options.stop = stop.get_token();
+  const std::jthread later([&] {
+    std::this_thread::sleep_for(milliseconds(20));
+    stop.request_stop();
+  });
+  EXPECT_EQ(refused(Member::join(options)).code(), ErrorCode::refused);
+}
+
 TEST(ControlJoin, SaysThatNobodyAnswers) {
   MemberOptions options;
   options.key = JobKey::generate();
