@@ -7,6 +7,7 @@
 #include <exception>
 
 #include "runtime/print.h"
+#include "runtime/stop_signal.h"
 #include "runtime/world/error_file.h"
 
 namespace troupe {
@@ -35,6 +36,15 @@ int guarded_main(const std::function<int()>& body) {
   } catch (const std::exception& error) {
     return tell(Error(ErrorCode::internal, error.what()), program);
   }
+}
+
+int guarded_main(const std::function<int(std::stop_token)>& body) {
+  std::stop_source stop;
+  const StopSignal on_signal([&stop] {
+    print_error("stopping after this step; a second signal ends at once\n");
+    stop.request_stop();
+  });
+  return guarded_main([&] { return body(stop.get_token()); });
 }
 
 }  // namespace troupe

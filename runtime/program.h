@@ -3,6 +3,7 @@
 // `troupe` command.
 
 #include <functional>
+#include <stop_token>
 #include <string_view>
 #include <type_traits>
 
@@ -27,6 +28,9 @@ ExitCode tell(const Error& error, std::string_view program);
 
 /// Calls `body`; an exception that leaves it is told as above. The exit code for `main` to return.
 int guarded_main(const std::function<int()>& body);
+/// The same for a body that can be stopped: SIGINT, SIGTERM, SIGUSR1 and SIGHUP (but for nohup) ask
+/// it to, once; another one a second later ends the process. Called before other threads start.
+int guarded_main(const std::function<int(std::stop_token)>& body);
 
 /// The body of a `main`: runs it and turns what it throws into a message, a remedy and an exit code
 /// where std::terminate would abort.
@@ -34,20 +38,25 @@ int guarded_main(const std::function<int()>& body);
 ///     int main() { return troupe::run_main([] { … }); }
 ///
 /// `body` returns nothing, an exit code of its own, or the RunReport of its run: exit_stopped then
-/// tells that the run was ended by RunOptions::stop.
+/// tells that the run was ended by RunOptions::stop. One that takes a std::stop_token, to hand it
+/// on to RunOptions::stop, ends so at Ctrl-C; any other dies of signals as programs do.
 template <class Body>
 int run_main(Body&& body) {
-  using Returned = std::invoke_result_t<Body&>;
-  return guarded_main([&]() -> int {
+  const auto code_of = [&](auto... stop) -> int {
+    using Returned = std::invoke_result_t<Body&, decltype(stop)...>;
     if constexpr (std::is_void_v<Returned>) {
-      body();
+      body(stop...);
       return exit_done;
     } else if constexpr (std::is_integral_v<Returned> || std::is_enum_v<Returned>) {
-      return static_cast<int>(body());
+      return static_cast<int>(body(stop...));
     } else {
-      return body().stopped ? exit_stopped : exit_done;
+      return body(stop...).stopped ? exit_stopped : exit_done;
     }
-  });
+  };
+  if constexpr (std::is_invocable_v<Body&, std::stop_token>)
+    return guarded_main(std::function<int(std::stop_token)>(code_of));
+  else
+    return guarded_main(std::function<int()>(code_of));
 }
 
 }  // namespace troupe

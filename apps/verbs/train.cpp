@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "apps/load_options.h"
-#include "apps/stop_signal.h"
+#include "runtime/stop_signal.h"
 #include "apps/train/in_world.h"
 #include "apps/train/lead_run.h"
 #include "apps/verbs.h"

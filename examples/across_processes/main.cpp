@@ -60,7 +60,7 @@ class Display final : public Actor {
   std::optional<Held<Reading>> held_;
 };
 
-RunReport train() {
+RunReport train(std::stop_token stop) {
   const auto world = JoinedWorld::join();  // null when nobody launched this as one of several
   const PipelineOptions pipeline{
       .model = {.name = "mlp", .widths = {64, 32}},
@@ -76,7 +76,7 @@ RunReport train() {
   graph.connect(graph.find<Reducer>("reducer/1"), &Reducer::reduced, meter, &Meter::gradient);
   graph.connect(meter, &Meter::reading, display, &Display::reading);
 
-  RunOptions options{.threads = 2, .steps = {.count = timeline_of(pipeline).steps}};
+  RunOptions options{.threads = 2, .steps = {.count = timeline_of(pipeline).steps}, .stop = stop};
   if (world) world->connect(graph, options);
   RunReport report = run(graph, options);
   if (world) world->leave();

@@ -3,7 +3,7 @@
 
 using namespace troupe;
 
-RunReport train() {
+RunReport train(std::stop_token stop) {
   const Dataset data = open_dataset({.name = "synthetic", .count = 1280});
   const SamplerOptions batches{.samples = data.count(Split::train), .micro_batches = 4};
   const Timeline timeline = timeline_of(batches, 2);  // two epochs of 20 steps of 64 samples
@@ -37,7 +37,8 @@ RunReport train() {
     graph.connect(reducer, &Reducer::reduced, stage, &Stage::reduced);
     graph.connect(stage, &Stage::snapshot, writer, &CheckpointWriter::snapshot);
   }
-  return run(graph, {.threads = 2, .steps = {.count = timeline.steps, .snapshot_at_end = true}});
+  const StepPlan steps{.count = timeline.steps, .snapshot_at_end = true};
+  return run(graph, {.threads = 2, .steps = steps, .stop = stop});
 }
 
 int main() { return run_main(train); }

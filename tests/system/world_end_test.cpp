@@ -27,6 +27,8 @@ TEST_F(World, EndsAndNamesTheProcessThatWasKilled) {
   EXPECT_THAT(ended.error, ContainsRegex("rank 2 \\(local rank 2 on .*signal 9 \\(SIGKILL\\)"));
   EXPECT_EQ(count_of(ended.error, "failed first"), 1) << ended.error;
   EXPECT_LE(count_of(ended.error, "error: "), 1) << ended.error;
+  EXPECT_EQ(count_of(ended.error, "with a checkpoint"), 0) << "nobody asked it to stop\n"
+                                                           << ended.error;
   expect_nothing_is_left();
   expect_it_goes_on(2);
 }

@@ -3,6 +3,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <thread>
 
 #include "runtime/flow/run.h"
 
@@ -25,6 +29,16 @@ TEST(RunMain, TellsMessageAndRemedyOfAnErrorThatEscapes) {
   const Ended ended = end_of([] { throw Error(ErrorCode::bad_file, "a is torn", "mend a"); });
   EXPECT_EQ(ended.code, 1);
   EXPECT_THAT(ended.error, testing::EndsWith(": error: a is torn\n  try: mend a\n"));
+}
+
+TEST(RunMain, AsksABodyThatCanBeStoppedToStopAtASignal) {
+  const Ended ended = end_of([](const std::stop_token& stop) {
+    ::kill(::getpid(), SIGTERM);
+    while (!stop.stop_requested()) std::this_thread::yield();
+    return RunReport{.stopped = true};
+  });
+  EXPECT_EQ(ended.code, 75);
+  EXPECT_THAT(ended.error, testing::HasSubstr("stopping after this step"));
 }
 
 TEST(RunMain, EndsWith2ForWrongOptionsAndUsage) {

@@ -1,4 +1,4 @@
-#include "apps/stop_signal.h"
+#include "runtime/stop_signal.h"
 
 #include <pthread.h>
 #include <time.h>

@@ -1,4 +1,4 @@
-#include "apps/stop_signal.h"
+#include "runtime/stop_signal.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
