@@ -86,7 +86,7 @@ struct Options {
   } log;
 
   struct Fault {
-    std::string actor;  ///< "stage/1", or "stage/1/0" of replica 0
+    std::string actor;  ///< "stage/1", or "stage/1/0" of replica 0; any of the graph
     std::int64_t step = 0;
     std::int64_t micro_batch = 0;
   };

@@ -168,7 +168,9 @@ void add_writing(OptionFields& fields, Options& o) {
 }
 
 std::vector<OptionField> fault_fields(Options::Fault& fault) {
-  return {field("actor", fault.actor, "\"stage/1\", or \"stage/1/0\" of replica 0"),
+  return {field("actor", fault.actor,
+                "as \"stage/1\", or \"stage/1/0\" of replica 0; loader, loss, reducer/0, monitor, "
+                "writer"),
           field("step", fault.step, "of the run", {.at_least = 0, .at_most = most_steps}),
           field("micro_batch", fault.micro_batch, "of the step",
                 {.at_least = 0, .at_most = largest_count})};

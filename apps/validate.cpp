@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <numeric>
 
 #include "apps/layer_options.h"
@@ -181,31 +180,14 @@ class Validator {
     return 0;
   }
 
-  /// "stage/1" or "stage/1/0": a stage, and a replica of it.
+  /// Whether there is such an actor, the graph tells.
   void check_fault(const Options::Fault& fault) const {
-    const std::string remedy = "write stage/S or stage/S/R for stage S of replica R, from 0";
-    std::int64_t stage = 0, replica = 0;
-    const bool parsed = parse_actor(fault.actor, stage, replica);
-    require(parsed, {"faults"}, remedy, "faults names the actor {}, which is none", fault.actor);
-    require(stage < options_.parallel.pipeline && replica < options_.parallel.data, {"faults"},
-            remedy, "faults names {}, but there are {} stages of {} replica{}", fault.actor,
-            options_.parallel.pipeline, options_.parallel.data,
-            options_.parallel.data == 1 ? "" : "s");
-    const std::int64_t parts = options_.train.micro_batches;
+    const bool writes = fault.actor.starts_with("writer");
+    const std::int64_t parts = writes ? options_.parallel.pipeline : options_.train.micro_batches;
     require(fault.micro_batch < parts, {"faults"}, fmt::format("write 0 to {}", parts - 1),
-            "faults names micro-batch {}, but a step has {}", fault.micro_batch, parts);
-  }
-  static bool parse_actor(std::string_view text, std::int64_t& stage, std::int64_t& replica) {
-    if (!text.starts_with("stage/")) return false;
-    text.remove_prefix(6);
-    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), stage);
-    if (error != std::errc() || stage < 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-    if (text.empty()) return true;
-    if (text[0] != '/') return false;
-    text.remove_prefix(1);
-    const auto rest = std::from_chars(text.data(), text.data() + text.size(), replica);
-    return rest.ec == std::errc() && rest.ptr == text.data() + text.size() && replica >= 0;
+            "faults names micro-batch {} of {}, but {}", fault.micro_batch, fault.actor,
+            writes ? fmt::format("a writer has one for each of {} stages", parts)
+                   : fmt::format("a step has {}", parts));
   }
 
   const Options& options_;

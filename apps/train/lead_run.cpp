@@ -15,6 +15,7 @@
 #include "apps/train/resumption.h"
 #include "apps/weights_file.h"
 #include "runtime/file/checkpoint_folder.h"
+#include "runtime/flow/faults.h"
 #include "runtime/print.h"
 #include "runtime/program.h"
 
@@ -98,6 +99,13 @@ int evaluate_only(const Options& options, const StartingPoint& start, RunLog& lo
   return exit_done;
 }
 
+/// Before anything is written: whether the graph has the actors that `faults` names.
+void check_faults_of(const Options& options, PipelineOptions pipeline) {
+  if (options.faults.empty()) return;
+  pipeline.writer = CheckpointWriterOptions{};
+  check_faults(run_options(options, pipeline).faults, build_pipeline(pipeline));
+}
+
 int run_training(const TrainCommand& command, PipelineOptions& pipeline, const OutputFolder& folder,
                  const Timeline& timeline, RunLog& log) {
   const Options& options = command.options;
@@ -159,6 +167,7 @@ int lead_run(const TrainCommand& command,
     pipeline = pipeline_options(options, start, process_of(command.world));
     pipeline->evaluates_first = is_evaluation_due(resumption, timeline_of(*pipeline));
     timeline = timeline_of(*pipeline);
+    check_faults_of(options, *pipeline);
     nothing_left = start.steps >= timeline.steps;
     if (!nothing_left || timeline.evaluates_first) {
       if (resumption.output) check_no_later_checkpoints(*resumption.output, start.steps);

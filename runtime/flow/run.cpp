@@ -6,6 +6,7 @@
 #include <future>
 #include <random>
 
+#include "runtime/flow/faults.h"
 #include "runtime/flow/liveness.h"
 #include "runtime/flow/watch.h"
 
@@ -44,6 +45,7 @@ void play(caf::actor_system& system, const caf::actor& watch, std::uint64_t seed
 RunReport run(const Graph& graph, const RunOptions& options) {
   if (graph.nodes().empty()) throw Error(ErrorCode::bad_graph, "the graph has no actors");
   graph.check_connected();
+  check_faults(options.faults, graph);
   if (options.prove_liveness)
     if (const auto deadlock = find_deadlock(graph))
       throw Error(ErrorCode::bad_graph, to_string(*deadlock), deadlock->remedy);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/flow/faults.h"
+
 namespace troupe::shell {
 namespace {
 
@@ -76,9 +78,8 @@ bool dispatch(Self self) {
 }
 
 bool fits(const FaultOptions& fault, const std::string& actor, const ActionLabel& label) {
-  return (actor == fault.actor || actor.starts_with(fault.actor + "/")) &&
-         label.key.purpose == fault.purpose && label.key.step == fault.step &&
-         label.key.micro_batch == fault.micro_batch &&
+  return is_meant(fault.actor, actor) && label.key.purpose == fault.purpose &&
+         label.key.step == fault.step && label.key.micro_batch == fault.micro_batch &&
          (fault.action.empty() || fault.action == label.name);
 }
 

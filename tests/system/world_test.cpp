@@ -2,6 +2,7 @@
 #include "tests/system/world.h"
 
 #include <algorithm>
+#include <fstream>
 #include <utility>
 
 namespace troupe {
@@ -127,6 +128,37 @@ TEST_F(World, ReplacesActorsOfAnyProcessWithTheSameBits) {
     EXPECT_EQ(ran.exit_code, 0) << ran.error;
     EXPECT_EQ(digest(name), expected);
   }
+}
+
+TEST_F(World, ReplacesActorsOfAnotherProcessThatAnOptionsFileNames) {
+  const std::string expected = reference();
+  std::ofstream(root_ / "options.yaml", std::ios::app)
+      << "faults: [{actor: reducer/0/1, step: 2, micro_batch: 3}, "
+         "{actor: loader/1, step: 5, micro_batch: 4}]\n";
+  const Outcome ran = train(2, "out", cut_in(1, 2));
+  EXPECT_EQ(ran.exit_code, 0) << ran.error;
+  for (const char* actor : {"reducer/0/1", "loader/1"})
+    EXPECT_THAT(ran.out + ran.error, HasSubstr("injected fault in " + std::string(actor)));
+  EXPECT_EQ(digest("out"), expected);
+}
+
+TEST_F(World, ReplacesTheWriterOfAnotherProcess) {
+  const std::string expected = reference();
+  const Outcome ran = train(
+      2, "out",
+      with({"faults=[{actor: writer/1, step: 4, micro_batch: 1}]", "checkpoint.every_steps=5"}));
+  EXPECT_EQ(ran.exit_code, 0) << ran.error;
+  EXPECT_THAT(ran.out + ran.error, HasSubstr("injected fault in writer/1"));
+  EXPECT_EQ(digest("out"), expected);
+}
+
+TEST_F(World, NamesTheActorThatAFaultMayMean) {
+  const Outcome ran = train(2, "out", with({"faults=[{actor: reducr/1}]"}));
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_EQ(count_of(ran.error, "troupe: error: "), 1) << ran.error;
+  EXPECT_THAT(ran.error, AllOf(HasSubstr("faults names the actor reducr/1, which is none"),
+                               HasSubstr("did you mean reducer/1?")));
+  EXPECT_FALSE(fs::exists(root_ / "out"));
 }
 
 TEST_F(World, IsStartedByMpirun) {
