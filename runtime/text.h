@@ -7,8 +7,9 @@
 
 namespace troupe {
 
-/// The fewest single characters to insert, delete or replace that make one text of the other (V. I.
-/// Levenshtein, "Binary codes capable of correcting deletions, insertions, and reversals", 1966).
+/// The fewest slips that make one text of the other: a character inserted, left out or replaced, or
+/// two neighbours swapped (F. J. Damerau, "A technique for computer detection and correction of
+/// spelling errors", CACM 1964; no character takes part in two swaps).
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
 /// The candidate with the smallest edit distance to `word`; the first of equals, empty if there is

@@ -8,6 +8,15 @@
 namespace troupe {
 namespace {
 
+TEST(EditDistance, CountsSlips) {
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
+  EXPECT_EQ(edit_distance("trian", "train"), 1u) << "two neighbours swapped";
+  EXPECT_EQ(edit_distance("abcd", "badc"), 2u);
+  EXPECT_EQ(edit_distance("", "ab"), 2u);
+  EXPECT_EQ(edit_distance("ab", ""), 2u);
+  EXPECT_EQ(edit_distance("same", "same"), 0u);
+}
+
 TEST(Nearest, FindsTheNameThatWasMisspelt) {
   const std::array<std::string_view, 3> names = {"wide_resnet", "mnist_cnn", "mlp"};
   EXPECT_EQ(nearest("wide_resent", names), "wide_resnet");
@@ -26,6 +35,7 @@ TEST(Meant, PrefersBeginningsAndGivesNothingFarFetched) {
   EXPECT_EQ(meant("nproc", flags), "nproc-per-node");
   EXPECT_EQ(meant("ouptut", flags), "output");
   EXPECT_EQ(meant("hel", flags), "help");
+  EXPECT_EQ(meant("hlep", flags), "help");
   for (const char* word : {"lr", "n", "nope", "", "frobnicate"}) EXPECT_EQ(meant(word, flags), "");
 }
 
