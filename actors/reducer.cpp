@@ -39,7 +39,7 @@ Reducer::Reducer(ReducerOptions options) : options_(std::move(options)) {
 
 void Reducer::restore(const CommittedState&, std::uint32_t steps) {
   finished_ = steps;
-  delays_ = options_.staleness > 0;
+  delays_ = options_.staleness;
 }
 
 MicroBatchRange Reducer::own_range(const Step& step) const {
@@ -61,8 +61,7 @@ bool Reducer::can_share() const {
 // What comes is taken in whatever its step, so that nothing waits behind it. What leaves does so
 // step by step.
 std::optional<Reducer::Next> Reducer::next() const {
-  if (delays_)
-    return reduced.has_slot(options_.staleness) ? std::optional(Next{Move::delay}) : std::nullopt;
+  if (delays_ > 0 && reduced.has_slot()) return Next{Move::delay, finished_};
   if (gradient.ready()) return Next{Move::gradient, gradient.header().key.step};
   if (partials.ready()) return Next{Move::partial, partials.header().key.step};
   if (chunks.ready()) return Next{Move::chunk, chunks.header().key.step};
@@ -84,7 +83,7 @@ std::optional<Reducer::Move> Reducer::next_of(const Step& step, bool oldest,
     chunks_in_order = false;
     return can ? std::optional(Move::sum_chunk) : std::nullopt;
   }
-  const bool whole = oldest && step.held_chunks.size() == others();
+  const bool whole = oldest && delays_ == 0 && step.held_chunks.size() == others();
   return whole && reduced.has_slot() ? std::optional(Move::finish) : std::nullopt;
 }
 
@@ -94,7 +93,7 @@ ActionLabel Reducer::act() {
   switch (now.move) {
     case Move::delay:
       delay();
-      return {"delay", {finished_, Purpose::train, 0}};
+      return {"delay", key};
     case Move::gradient:
       key = gradient.header().key;
       take_gradient();
@@ -144,11 +143,10 @@ Reducer::Step Reducer::opened(const Header& header) const {
   return step;
 }
 
-// For the steps that no sum can come in time for.
+// For a step that no sum can come in time for.
 void Reducer::delay() {
-  for (std::uint32_t ahead = 0; ahead < options_.staleness; ++ahead)
-    reduced.send({.key = {finished_ + ahead, Purpose::train, 0}}, {{}, {}, options_.bucket});
-  delays_ = false;
+  const std::uint32_t step = finished_ + options_.staleness - delays_--;
+  reduced.send({.key = {step, Purpose::train, 0}}, {{}, {}, options_.bucket});
 }
 
 void Reducer::take_gradient() {

@@ -35,7 +35,7 @@ struct ReducerOptions {
 /// and while it is made, gradients of up to s further steps are taken in. A new reducer begins with
 /// s empty sums for the steps that nothing can be there for: the delay tokens of a synchronous
 /// dataflow graph (E. A. Lee, D. G. Messerschmitt, "Synchronous data flow", Proc. IEEE 75(9), 1987,
-/// section II). The edge of `reduced` needs s + 1 slots.
+/// section II). An edge of `reduced` of s + 1 slots never makes a sum wait.
 class Reducer final : public Actor {
  public:
   using Options = ReducerOptions;
@@ -98,7 +98,7 @@ class Reducer final : public Actor {
   std::vector<std::unique_ptr<Output<PartialGradient>>> to_;  ///< by reducer; null: this one
   std::map<std::uint32_t, Step> open_;
   std::uint32_t finished_ = 0;  ///< steps whose sums have left
-  bool delays_ = false;         ///< the empty sums are still to be sent
+  std::uint32_t delays_ = 0;    ///< empty sums that are still to be sent
 };
 
 }  // namespace troupe

@@ -40,6 +40,17 @@ void play(caf::actor_system& system, const caf::actor& watch, std::uint64_t seed
   while (scheduler.has_job()) scheduler.run_once();
 }
 
+// By node: whether it lives here and sends to another process. Under deterministic scheduling all
+// do: tests then meet more orders.
+std::vector<bool> senders_away(const Graph& graph, const RunOptions& options) {
+  std::vector<bool> senders(graph.nodes().size(), options.scheduling == Scheduling::deterministic);
+  const auto process_of = [&](std::size_t node) { return graph.nodes()[node].process; };
+  for (const auto& edge : graph.edges())
+    if (process_of(edge.from) == options.process && process_of(edge.to) != options.process)
+      senders[edge.from] = true;
+  return senders;
+}
+
 }  // namespace
 
 RunReport run(const Graph& graph, const RunOptions& options) {
@@ -66,7 +77,8 @@ RunReport run(const Graph& graph, const RunOptions& options) {
       .gauges = std::vector<shell::Gauge>(graph.nodes().size()),
       .directory = shell::Directory(graph.nodes().size()),
       .faults_fired = std::make_unique<std::atomic<bool>[]>(options.faults.size()),
-      .done = [&](Result<RunReport> r) { promise.set_value(std::move(r)); }});
+      .done = [&](Result<RunReport> r) { promise.set_value(std::move(r)); },
+      .sends_away = senders_away(graph, options)});
   caf::actor_system_config config;
   caf::actor_system system(configure(config, options));
   {

@@ -53,15 +53,15 @@ void send_credit(Self self, const Credit& credit) {
 }
 
 // Lets go what an action left behind: packets, then credits, then news for the watch. True if any
-// packet is for an actor of this process.
+// packet is for an actor of this process that others wait for elsewhere.
 bool dispatch(Self self) {
   Life& life = self->state;
   Inside::Effects effects = Inside::take_effects(*life.core);
   const auto& edges = life.shared->graph.edges();
-  bool sent_here = false;
+  bool urgent = false;
   for (Packet& packet : effects.packets) {
     const std::size_t to = edges[packet.header.edge].to;
-    sent_here = sent_here || life.shared->placement.is_here(to);
+    urgent = urgent || life.shared->sends_away[to];
     send_packet(self, to, std::move(packet));
   }
   for (const Credit& credit : effects.credits) send_credit(self, credit);
@@ -74,7 +74,7 @@ bool dispatch(Self self) {
     effects.vote.reset();
     self->send(life.watch, EventNote{life.node, std::move(effects)});
   }
-  return sent_here;
+  return urgent;
 }
 
 bool fits(const FaultOptions& fault, const std::string& actor, const ActionLabel& label) {
@@ -93,9 +93,9 @@ void inject_fault(const Life& life, const ActionLabel& label) {
                               life.report.name, label.key.step, label.key.micro_batch, label.name));
 }
 
-// True if it took long and has sent something to others here, who should have the thread now: what
-// they do may have to reach another process while this actor goes on. Without a clock where the
-// order is to be the same each time.
+// True if it took long and others here should have the thread now: what they make of it has to
+// reach another process while this actor goes on. Otherwise an actor does better to go on at once,
+// with its weights in the cache. Where the order is to be the same each time, no clock is asked.
 bool act(Self self) {
   constexpr auto long_time = std::chrono::microseconds(50);
   Life& life = self->state;
@@ -109,8 +109,8 @@ bool act(Self self) {
   ++life.report.actions;
   if (life.shared->options.trace)
     life.trace.push_back({life.node, label, begin - life.shared->start, end - life.shared->start});
-  const bool sent_here = dispatch(self);
-  return sent_here &&
+  const bool urgent = dispatch(self);
+  return urgent &&
          (end - begin > long_time || life.shared->options.scheduling == Scheduling::deterministic);
 }
 

@@ -131,7 +131,8 @@ struct Shared {
   Directory directory;
   std::unique_ptr<std::atomic<bool>[]> faults_fired;
   std::function<void(Result<RunReport>)> done;
-  caf::actor queue_end = {};  ///< set before any shell begins
+  std::vector<bool> sends_away = {};  ///< by node: lives here and sends to another process
+  caf::actor queue_end = {};          ///< set before any shell begins
 };
 
 /// One life of a graph's actor.
