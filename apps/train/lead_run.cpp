@@ -50,7 +50,10 @@ void note_first_step(const StepSeen& seen, std::uint32_t first) {
 
 RunShape shape_of(const Options& options, const PipelineOptions& pipeline) {
   const int threads = actor_threads(options, pipeline.processes);
-  return {.micro_batches = options.train.micro_batches / options.parallel.data,
+  // The last replica has the most of them.
+  const MicroBatchRange range =
+      micro_batch_range(pipeline.micro_batches, pipeline.replicas - 1, pipeline.replicas);
+  return {.micro_batches = range.last - range.first,
           .batch_size = options.train.batch_size / options.parallel.data,
           .replicas = options.parallel.data,
           .processes = static_cast<int>(pipeline.processes),
@@ -99,11 +102,21 @@ int evaluate_only(const Options& options, const StartingPoint& start, RunLog& lo
   return exit_done;
 }
 
-/// Before anything is written: whether the graph has the actors that `faults` names.
+/// Before anything is written: whether the graph has the actors that `faults` names, and the run
+/// their steps.
 void check_faults_of(const Options& options, PipelineOptions pipeline) {
   if (options.faults.empty()) return;
   pipeline.writer = CheckpointWriterOptions{};
-  check_faults(run_options(options, pipeline).faults, build_pipeline(pipeline));
+  const RunOptions run = run_options(options, pipeline);
+  check_faults(run.faults, build_pipeline(pipeline));
+  for (const FaultOptions& fault : run.faults)
+    if (fault.step >= run.steps.count)
+      throw Error(
+          ErrorCode::bad_options,
+          fmt::format("faults names step {} of {}, which never comes: the run has {} steps, "
+                      "the first is 0",
+                      fault.step, fault.actor, run.steps.count),
+          "name one that it has");
 }
 
 int run_training(const TrainCommand& command, PipelineOptions& pipeline, const OutputFolder& folder,

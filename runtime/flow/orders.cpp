@@ -48,7 +48,8 @@ void make_life(Self self, std::size_t node, const Replacement& order) {
 void prepare(Self self, const Replacement& order) {
   Watch& watch = self->state;
   for (const std::uint32_t node : order.nodes) {
-    const std::string cause = watch.causes.at(node);
+    const std::string& told = watch.causes.at(node);
+    const std::string cause = told.empty() ? "it had to begin the step again with others" : told;
     watch.generations[node] = order.generation;
     if (is_here(watch, node)) {
       try {

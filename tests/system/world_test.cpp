@@ -161,6 +161,13 @@ TEST_F(World, NamesTheActorThatAFaultMayMean) {
   EXPECT_FALSE(fs::exists(root_ / "out"));
 }
 
+TEST_F(World, RefusesAFaultInAStepThatNeverComes) {
+  const Outcome ran = train(2, "out", with({"faults=[{actor: stage/1, step: 4000}]"}));
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_THAT(ran.error, HasSubstr("faults names step 4000 of stage/1, which never comes"));
+  EXPECT_FALSE(fs::exists(root_ / "out"));
+}
+
 TEST_F(World, IsStartedByMpirun) {
   if (!fs::exists("/usr/bin/mpirun")) GTEST_SKIP() << "mpirun (openmpi-bin) is not installed";
   const Outcome ran = Background(Words{"/usr/bin/mpirun", "--allow-run-as-root", "--oversubscribe",
