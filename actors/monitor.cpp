@@ -102,7 +102,7 @@ void Monitor::vote_if_whole() {
 void Monitor::refuse_what_is_not_finite(double loss) const {
   if (std::isfinite(loss) || !options_.stop_on_nan) return;
   throw Error(ErrorCode::diverged, fmt::format("the loss of step {} is not finite", committed_ + 1),
-              "lower train.lr, or warm up for longer; train.stop_on_nan: false trains on");
+              "lower the learning rate, or warm up for longer; without stop_on_nan a run goes on");
 }
 
 void Monitor::on_commit(const Commit& commit) {

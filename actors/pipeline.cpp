@@ -269,11 +269,11 @@ Graph build_pipeline(const PipelineOptions& options) {
   Common common;
   const std::size_t cells = options.cut.size() * options.replicas;
   if (options.processes > cells)
-    throw Error(ErrorCode::bad_options,
-                fmt::format("{} processes for {} stages × {} replicas", options.processes,
-                            options.cut.size(), options.replicas),
-                fmt::format("start {} processes, or set parallel.pipeline × parallel.data to {}",
-                            cells, options.processes));
+    throw Error(
+        ErrorCode::bad_options,
+        fmt::format("{} processes for {} stages × {} replicas", options.processes,
+                    options.cut.size(), options.replicas),
+        fmt::format("start {} processes, or make stages × replicas {}", cells, options.processes));
   for (std::size_t s = 0; s < options.cut.size(); ++s) {
     common.buckets.push_back(bucket_bytes(options, s));
     common.reducers.emplace_back();

@@ -45,6 +45,18 @@ Tensor measure_once(Network& block, const Tensor& x, bool first_block, BlockProf
   return y;
 }
 
+/// What is known of a block without running it.
+BlockProfile profile_of(const Network& block, DType dtype) {
+  BlockProfile profile;
+  profile.name = block.blocks().front()->path();
+  profile.parameters = block.spec().parameter_count();
+  profile.state_bytes =
+      static_cast<std::size_t>(block.spec().parameter_elements() + block.spec().buffer_elements()) *
+      size_of(dtype);
+  profile.forward = profile.backward = std::chrono::nanoseconds::max();
+  return profile;
+}
+
 }  // namespace
 
 std::vector<BlockProfile> profile_blocks(const ModelOptions& options, DType dtype, Stream stream,
@@ -52,24 +64,19 @@ std::vector<BlockProfile> profile_blocks(const ModelOptions& options, DType dtyp
   const Shape sample{options.in_channels, options.height, options.width};
   Tensor x = Tensor::zeros(Shape{samples, sample[0], sample[1], sample[2]}, dtype);
   const std::size_t count = make_model(options).blocks.size();
+  std::vector<Network> blocks;
+  std::vector<Tensor> inputs;
   std::vector<BlockProfile> profiles;
   for (std::size_t b = 0; b < count; ++b) {
-    Network block(make_model(options), b, b + 1, dtype, stream);
+    Network& block = blocks.emplace_back(make_model(options), b, b + 1, dtype, stream);
     block.use(initial_state(block.spec(), dtype, 0));
-    BlockProfile profile;
-    profile.name = block.blocks().front()->path();
-    profile.parameters = block.spec().parameter_count();
-    profile.state_bytes = static_cast<std::size_t>(block.spec().parameter_elements() +
-                                                   block.spec().buffer_elements()) *
-                          size_of(dtype);
+    BlockProfile& profile = profiles.emplace_back(profile_of(block, dtype));
+    inputs.push_back(x);
+    x = measure_once(block, x, b == 0, profile);  // prepares kernels and fills the cache
     profile.forward = profile.backward = std::chrono::nanoseconds::max();
-    measure_once(block, x, b == 0, profile);  // prepares kernels and fills the allocator's cache
-    profile.forward = profile.backward = std::chrono::nanoseconds::max();
-    Tensor y;
-    for (int r = 0; r < std::max(1, repetitions); ++r) y = measure_once(block, x, b == 0, profile);
-    x = y;
-    profiles.push_back(std::move(profile));
   }
+  for (int r = 0; r < std::max(1, repetitions); ++r)
+    for (std::size_t b = 0; b < count; ++b) measure_once(blocks[b], inputs[b], b == 0, profiles[b]);
   return profiles;
 }
 

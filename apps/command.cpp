@@ -115,6 +115,21 @@ class HelpFormatter final : public CLI::Formatter {
   }
 };
 
+/// The library speaks of its own types, which programs use; the command's user has keys and flags.
+Error in_words_of_the_command(const Error& error) {
+  constexpr std::pair<std::string_view, std::string_view> words[] = {
+      {"by RunOptions::restarts, then go on from a checkpoint",
+       "with -r restarts.max=N, then go on with --restart auto"},
+      {"lower the learning rate, or warm up for longer; without stop_on_nan a run goes on",
+       "lower train.lr, or raise train.warmup_steps; with train.stop_on_nan=false a run goes on"},
+  };
+  std::string remedy = error.remedy();
+  for (const auto& [library, command] : words)
+    if (const auto at = remedy.find(library); at != remedy.npos)
+      remedy.replace(at, library.size(), command);
+  return {error.code(), error.message(), remedy};
+}
+
 /// As it would be typed into a shell.
 std::string command_line(int argc, char** argv) {
   constexpr std::string_view plain =
@@ -182,7 +197,7 @@ int run_command(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return tell(usage_error(app, error, {argv + 1, argv + argc}), app.get_name());
   } catch (const Error& error) {
-    return tell(error, app.get_name());
+    return tell(in_words_of_the_command(error), app.get_name());
   } catch (const std::filesystem::filesystem_error& error) {
     return tell(system_error("looking at", error.path1(), error.code().value()), app.get_name());
   } catch (const std::exception& error) {

@@ -5,11 +5,15 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <set>
+#include <sstream>
+#include <thread>
 
 #include "actors/checkpoint_files.h"
 #include "apps/layer_options.h"
 #include "apps/load_options.h"
+#include "apps/option_changes.h"
 #include "apps/options_table.h"
 #include "apps/weights_file.h"
 #include "ops/nn/network.h"
@@ -17,6 +21,8 @@
 #include "runtime/file/checkpoint_folder.h"
 #include "runtime/print.h"
 #include "runtime/world/cores.h"
+#include "runtime/world/environment.h"
+#include "runtime/world/world.h"
 
 namespace troupe {
 namespace {
@@ -55,7 +61,8 @@ PipelineData data_options(const Options& options) {
           .prefetch = std::max(4, 2 * options.data.workers)};
 }
 
-std::vector<std::size_t> choose_cut(const Options& options, PipelineOptions& pipeline) {
+std::vector<std::size_t> choose_cut(const Options& options, PipelineOptions& pipeline,
+                                    const StartingPoint& start) {
   const std::size_t blocks = make_model(pipeline.model).blocks.size();
   if (!options.parallel.cut.empty()) {
     std::vector<std::size_t> cut(options.parallel.cut.begin(), options.parallel.cut.end());
@@ -64,7 +71,10 @@ std::vector<std::size_t> choose_cut(const Options& options, PipelineOptions& pip
   }
   const auto stages = static_cast<std::size_t>(options.parallel.pipeline);
   if (stages == 1) return {blocks};
-  if (pipeline.profile.empty()) measure(pipeline, 2);
+  const bool same_blocks =
+      std::accumulate(start.cut.begin(), start.cut.end(), std::size_t{0}) == blocks;
+  if (start.cut.size() == stages && same_blocks) return start.cut;
+  if (pipeline.profile.empty()) measure(pipeline);
   std::vector<double> costs;
   for (const BlockProfile& block : pipeline.profile)
     costs.push_back(std::chrono::duration<double>(block.forward + block.backward).count());
@@ -116,10 +126,10 @@ std::vector<StatePtr> states_from_checkpoint(const PipelineOptions& pipeline, st
   std::set<std::string> unknown = stored;
   for (const std::string& name : tensor_names(whole_spec(pipeline), true)) unknown.erase(name);
   if (!unknown.empty())
-    throw Error(ErrorCode::bad_file,
-                fmt::format("the weights are of another model: {} of {} is not asked for",
-                            *unknown.begin(), start.checkpoint.string()),
-                "give the options of the model that the checkpoint was made with");
+    throw Error(
+        ErrorCode::bad_file,
+        fmt::format("the weights are of another model: {} is not asked for", *unknown.begin()),
+        "give the options of the model that the checkpoint was made with");
   return states_by_stage(pipeline, process, load);
 }
 
@@ -149,6 +159,10 @@ StartingPoint read_starting_point(const std::filesystem::path& path) {
                       .options = manifest.options};
   if (const auto threads = manifest.run.find("intra_op_threads"); threads != manifest.run.end())
     start.intra_op_threads = std::atoi(threads->second.c_str());
+  if (const auto cut = manifest.run.find("cut"); cut != manifest.run.end()) {
+    std::istringstream numbers(cut->second);
+    for (std::size_t blocks = 0; numbers >> blocks;) start.cut.push_back(blocks);
+  }
   return start;
 }
 
@@ -177,17 +191,27 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
                                    .nesterov = train.nesterov},
                            .stop_on_nan = train.stop_on_nan};
   check(learning_rate_options(pipeline));
-  pipeline.cut = choose_cut(options, pipeline);
+  pipeline.cut = choose_cut(options, pipeline, start);
   if (!start.checkpoint.empty()) {
-    pipeline.initial = states_from_checkpoint(pipeline, here.process, start);
+    try {
+      pipeline.initial = states_from_checkpoint(pipeline, here.process, start);
+    } catch (const Error& error) {
+      throw of_another_model(error, start.checkpoint, start.options, options);
+    }
   } else if (!options.model.weights.empty()) {
-    pipeline.initial =
-        states_from_weights(pipeline, here.process, read_weights(options.model.weights).tensors);
+    const WeightsFile weights = read_weights(options.model.weights);
+    try {
+      pipeline.initial = states_from_weights(pipeline, here.process, weights.tensors);
+    } catch (const Error& error) {
+      throw of_another_model(error, weights.path, weights.options, options);
+    }
   }
   return pipeline;
 }
 
-void measure(PipelineOptions& pipeline, int repetitions) {
+void measure(PipelineOptions& pipeline) {
+  // On a machine that others use as well, the least of a few is near what a block takes.
+  constexpr int repetitions = 8;
   const std::int64_t samples =
       (pipeline.batch_size + pipeline.micro_batches - 1) / pipeline.micro_batches;
   pipeline.profile =
@@ -232,6 +256,13 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
         "parallel.intra_op_threads",
         actor_threads(options, processes), options.parallel.intra_op_threads,
         counted(available_cores(), "core")));
+  const auto world = world_from_environment(Environment::of_process());
+  const int neighbours = world ? world->local_size : 1;
+  const int host_cores = static_cast<int>(std::thread::hardware_concurrency());
+  if (processes > 1 && neighbours > 1 && host_cores > 0 && neighbours * threads > host_cores)
+    sentences.push_back(
+        fmt::format("{} processes of {} share the {} of this host: fewer may be as fast",
+                    neighbours, counted(threads, "thread"), counted(host_cores, "core")));
   if (start.intra_op_threads != 0 && start.intra_op_threads != options.parallel.intra_op_threads)
     sentences.push_back(
         fmt::format("the checkpoint was made with parallel.intra_op_threads {}, this run has {}: "
@@ -241,11 +272,28 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
   return sentences;
 }
 
+SpreadLimits spread_limits(const Options& options) {
+  return {.pipeline = options.parallel.pipeline,
+          .data = options.parallel.data,
+          .blocks = std::ssize(make_model(model_options(options)).blocks),
+          .micro_batches = options.train.micro_batches,
+          .batch_size = options.train.batch_size};
+}
+
 int actor_threads(const Options& options, std::uint32_t processes) {
   if (options.parallel.actor_threads > 0) return options.parallel.actor_threads;
   const std::int64_t all = options.parallel.pipeline * options.parallel.data;
   const auto wanted = static_cast<int>((all + processes - 1) / processes);
   return std::clamp(available_cores() / options.parallel.intra_op_threads, 1, wanted);
+}
+
+std::string options_for_restart(const Options& options, const std::vector<std::size_t>& cut) {
+  std::string text = resolved_yaml(options);
+  constexpr std::string_view open = "  cut: auto\n";
+  if (const auto at = text.find(open); at != std::string::npos)
+    text.replace(at, open.size(),
+                 fmt::format("  cut: auto  # of this run: [{}]\n", fmt::join(cut, ", ")));
+  return text;
 }
 
 std::string run_heading(const Options& options, const PipelineOptions& pipeline) {
@@ -285,12 +333,10 @@ RunOptions run_options(const Options& options, const PipelineOptions& pipeline) 
   return run;
 }
 
-Result<std::filesystem::path> write_training_checkpoint(const std::filesystem::path& folder,
-                                                        const Options& options,
-                                                        const Timeline& timeline,
-                                                        std::uint32_t step,
-                                                        const std::vector<Snapshot>& snapshots,
-                                                        const std::vector<ShardInfo>& elsewhere) {
+Result<std::filesystem::path> write_training_checkpoint(
+    const std::filesystem::path& folder, const Options& options, const Timeline& timeline,
+    std::uint32_t step, const std::vector<Snapshot>& snapshots,
+    const std::vector<ShardInfo>& elsewhere, const std::vector<std::size_t>& cut) {
   Manifest manifest;
   manifest.step = step;
   manifest.options = resolved_yaml(options);
@@ -299,6 +345,7 @@ Result<std::filesystem::path> write_training_checkpoint(const std::filesystem::p
                   step / timeline.steps_per_epoch, step % timeline.steps_per_epoch, options.seed);
   // Part of the numerical configuration: a library's order of summation may depend on it.
   manifest.run["intra_op_threads"] = std::to_string(options.parallel.intra_op_threads);
+  if (!cut.empty()) manifest.run["cut"] = fmt::format("{}", fmt::join(cut, " "));
   return write_snapshots(folder, std::move(manifest), snapshots,
                          static_cast<std::size_t>(options.checkpoint.keep), elsewhere);
 }

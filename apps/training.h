@@ -8,6 +8,7 @@
 
 #include "actors/pipeline.h"
 #include "apps/options.h"
+#include "apps/spread.h"
 #include "runtime/flow/run.h"
 
 namespace troupe {
@@ -16,8 +17,9 @@ namespace troupe {
 struct StartingPoint {
   std::filesystem::path checkpoint;  ///< empty: at step 0
   std::uint32_t steps = 0;
-  std::string options;       ///< the resolved options of the run that wrote it
-  int intra_op_threads = 0;  ///< of the run that wrote it; 0: not known
+  std::string options;           ///< the resolved options of the run that wrote it
+  int intra_op_threads = 0;      ///< of the run that wrote it; 0: not known
+  std::vector<std::size_t> cut;  ///< of the run that wrote it; empty: not known
 };
 
 /// Reads a checkpoint for going on with a run. `path` is a checkpoint or an output folder.
@@ -30,12 +32,13 @@ struct ProcessOptions {
 };
 
 /// Everything but what writes results (callbacks, checkpoint writer). Opens the data, chooses the
-/// cut, and loads the weights of the stages that live in this process; throws Error.
+/// cut (that of the checkpoint where it has as many stages and none is asked for), and loads the
+/// weights of the stages that live in this process; throws Error.
 PipelineOptions pipeline_options(const Options& options, const StartingPoint& start,
                                  const ProcessOptions& here = {});
 
 /// As pipeline_options, with each block measured: needed for memory bounds and the plan's times.
-void measure(PipelineOptions& pipeline, int repetitions);
+void measure(PipelineOptions& pipeline);
 
 /// Throws Error{bad_options} when the options change what the position of a checkpoint means: its
 /// samples, their order, or the size of a batch.
@@ -46,6 +49,9 @@ void check_continues(const Options& options, const StartingPoint& start);
 std::vector<std::string> warnings(const Options& options, const StartingPoint& start,
                                   std::uint32_t processes = 1);
 
+/// What several processes could share of these options.
+SpreadLimits spread_limits(const Options& options);
+
 /// Threads for actors: what the options say, or one for each stage and replica as far as the cores
 /// go that this process may use.
 int actor_threads(const Options& options, std::uint32_t processes = 1);
@@ -53,18 +59,19 @@ int actor_threads(const Options& options, std::uint32_t processes = 1);
 /// Cores that this process may use.
 int available_cores();
 
+/// The resolved options as the output folder keeps them, with the cut that `auto` has found.
+std::string options_for_restart(const Options& options, const std::vector<std::size_t>& cut);
+
 /// Model, cut, batches and threads in two lines, for the top of a screen.
 std::string run_heading(const Options& options, const PipelineOptions& pipeline);
 
 RunOptions run_options(const Options& options, const PipelineOptions& pipeline);
 
 /// Writes `folder`/step_<step> from the stages' snapshots and from the shards of other processes,
-/// with the resolved options beside them.
-Result<std::filesystem::path> write_training_checkpoint(const std::filesystem::path& folder,
-                                                        const Options& options,
-                                                        const Timeline& timeline,
-                                                        std::uint32_t step,
-                                                        const std::vector<Snapshot>& snapshots,
-                                                        const std::vector<ShardInfo>& elsewhere);
+/// with the resolved options beside them, and the cut that a run from it keeps.
+Result<std::filesystem::path> write_training_checkpoint(
+    const std::filesystem::path& folder, const Options& options, const Timeline& timeline,
+    std::uint32_t step, const std::vector<Snapshot>& snapshots,
+    const std::vector<ShardInfo>& elsewhere, const std::vector<std::size_t>& cut);
 
 }  // namespace troupe

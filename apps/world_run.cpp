@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "apps/training.h"
 #include "runtime/control/member.h"
 #include "runtime/file/digest.h"
 #include "runtime/program.h"
@@ -63,8 +64,8 @@ void check_fits(const World& world, const Options& options) {
                   "work for {}",
                   world.launcher, world.size, options.parallel.pipeline, options.parallel.data,
                   work),
-      fmt::format("start {} processes, or give -r parallel.data={}", work,
-                  (world.size + options.parallel.pipeline - 1) / options.parallel.pipeline));
+      fmt::format("start {} process{}, or give {}", work, work == 1 ? "" : "es",
+                  spread_words(world.size, spread_limits(options))));
 }
 
 int end_in_silence(const Error& error) {

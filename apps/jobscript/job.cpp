@@ -7,6 +7,7 @@
 
 #include "apps/jobscript/partition.h"
 #include "apps/jobscript/slurm_time.h"
+#include "apps/spread.h"
 #include "runtime/error.h"
 
 namespace troupe {
@@ -42,11 +43,23 @@ const Profile::NodeKind* kind_with_gpus(const Profile& profile, const JobRequest
   return usable == profile.nodes.end() ? nullptr : &*usable;
 }
 
-/// GPUs of a node: as asked for; else one for each stage where they fit a node; else all.
+/// Whether a job that says nothing of it could get nodes without GPUs.
+bool has_cpu_nodes(const Profile& profile) {
+  return std::any_of(profile.partitions.begin(), profile.partitions.end(), [&](const auto& p) {
+    return profile.kind_of(p).gpus == 0 && !p.by_name && p.qos.empty();
+  });
+}
+
+/// GPUs of a node: as asked for; none where nothing computes on them and there are other nodes;
+/// else one for each stage where they fit a node, for fewer processes as many; else all.
 std::int64_t choose_gpus(const Profile& profile, const JobRequest& request, const RunShape& shape) {
   if (request.gpus_per_node) return *request.gpus_per_node;
+  const bool open = request.partition.empty() && request.qos.empty();
+  if (!request.computes_on_gpus && open && has_cpu_nodes(profile)) return 0;
   const Profile::NodeKind* kind = kind_with_gpus(profile, request);
   if (kind == nullptr) return 0;
+  if (request.tasks_per_node && request.launcher == "srun")
+    return std::min(*request.tasks_per_node, kind->gpus);
   return request.nodes == 1 ? std::min(shape.stages(), kind->gpus) : kind->gpus;
 }
 
@@ -142,12 +155,15 @@ void add_notes(JobPlan& plan, const JobRequest& request) {
         fmt::format("Troupe has no kernels for {}: the {} of a node stay idle; "
                     "--gpus-per-node 0 takes CPU nodes",
                     plan.kind.gpu, several(plan.gpus, "GPU")));
-#ifndef TROUPE_CUDA
-  if (plan.gpus > 0 && plan.kind.gpu_cuda)
+  if (plan.gpus > 0 && plan.kind.gpu_cuda && plan.gpus_stay_idle)
     notes.emplace_back(
-        "this troupe was built without CUDA and computes on the cores that come with the GPUs; "
-        "--gpus-per-node 0 asks for CPU nodes");
-#endif
+        "this troupe was built without CUDA and computes on the cores that come with the GPUs");
+  if (plan.gpus == 0 && plan.kind.gpus == 0 && !request.gpus_per_node &&
+      request.partition.empty() && !request.computes_on_gpus && profile.has_gpus())
+    notes.emplace_back(
+        "this troupe was built without CUDA, so CPU nodes are taken; --gpus-per-node 1 or more "
+        "takes "
+        "GPU nodes");
   if (plan.gpus == 0 && plan.kind.gpus > 0)
     notes.push_back(fmt::format("{} has no CPU nodes: {} of each node stay idle", profile.title,
                                 several(plan.kind.gpus, plan.kind.gpu)));
@@ -160,6 +176,15 @@ void add_notes(JobPlan& plan, const JobRequest& request) {
     notes.emplace_back("no --account is given: put your project into the script");
   if (plan.signal_before.count() > 0 && !request.requeue)
     notes.emplace_back("without requeueing, go on by hand: submit the script again");
+}
+
+/// "parallel.data to 6 and train.micro_batches to 6" of "parallel.data=6 train.micro_batches=6".
+std::string in_words(std::string assignments) {
+  for (const auto& [sign, word] : {std::pair{" ", " and "}, std::pair{"=", " to "}})
+    for (std::size_t at = 0; (at = assignments.find(sign, at)) != std::string::npos;
+         at += std::string_view(word).size())
+      assignments.replace(at, 1, word);
+  return assignments;
 }
 
 }  // namespace
@@ -178,20 +203,21 @@ void check_spread(const RunShape& shape, std::int64_t nodes, std::int64_t proces
       "({} x {})",
       shape.pipeline, shape.data, several(shape.stages(), "stage"), several(world, "process"),
       several(nodes, "node"), processes);
-  // Replicas change nothing about the model's cut, so they are what to change where that is enough.
-  const bool by_data = whole_parts(world, shape.pipeline);
-  const bool by_pipeline = !by_data && whole_parts(world, shape.data);
+  const auto ways = spreads_over(world, {.pipeline = shape.pipeline,
+                                         .data = shape.data,
+                                         .blocks = shape.blocks,
+                                         .micro_batches = shape.micro_batches,
+                                         .batch_size = shape.batch_size});
+  const bool by_pipeline = !ways.empty() && ways.front().starts_with("parallel.pipeline");
   const std::string& where = by_pipeline ? shape.pipeline_where : shape.data_where;
-  const std::string change =
-      by_data       ? fmt::format("parallel.data to {}", world / shape.pipeline)
-      : by_pipeline ? fmt::format("parallel.pipeline to {}", world / shape.data)
-                    : fmt::format("parallel.pipeline to 1 and parallel.data to {}", world);
   const bool in_file = where != "default";
-  std::string remedy = fmt::format("set {}{}", change, in_file ? "" : " in " + shape.file);
+  std::string remedy = ways.empty() ? ""
+                                    : fmt::format("set {}{}, or ", in_words(ways.front()),
+                                                  in_file ? "" : " in " + shape.file);
   if (whole_parts(shape.stages(), nodes))
-    remedy += fmt::format(", or --tasks-per-node {}", shape.stages() / nodes);
+    remedy += fmt::format("--tasks-per-node {}", shape.stages() / nodes);
   else
-    remedy += ", or take another number of nodes";
+    remedy += "take another number of nodes";
   throw Error(ErrorCode::bad_options, fmt::format("{}: {}", in_file ? where : shape.file, have),
               remedy);
 }
@@ -219,6 +245,7 @@ JobPlan plan_job(const ClusterProfile& profile, const JobRequest& request, const
         fmt::format("--cpus-per-task {}", std::max<std::int64_t>(1, plan.kind.cores / plan.tasks)));
   plan.memory = choose_memory(plan, request);
   plan.signal_before = choose_signal(request);
+  plan.gpus_stay_idle = plan.gpus > 0 && !(request.computes_on_gpus && plan.kind.gpu_cuda);
   add_conditions(plan, request);
   add_notes(plan, request);
   return plan;

@@ -13,10 +13,17 @@
 
 namespace troupe {
 
+#ifdef TROUPE_CUDA
+inline constexpr bool built_with_cuda = true;
+#else
+inline constexpr bool built_with_cuda = false;
+#endif
+
 /// What the command line says. What is not given is chosen from the cluster and the options file.
 struct JobRequest {
   std::int64_t nodes = 1;
   std::chrono::seconds time{0};
+  bool computes_on_gpus = built_with_cuda;
   std::optional<std::int64_t> gpus_per_node;   ///< 0: CPU nodes
   std::optional<std::int64_t> tasks_per_node;  ///< processes on a node
   std::optional<std::int64_t> cpus_per_task;
@@ -37,7 +44,8 @@ struct JobRequest {
 struct RunShape {
   std::int64_t pipeline = 1, data = 1;
   std::int64_t intra_op_threads = 1, workers = 1;
-  std::string file;             ///< as it was named on the command line
+  std::string file;  ///< as it was named on the command line
+  std::int64_t blocks = 4096, micro_batches = 4096, batch_size = 4096;  ///< as in SpreadLimits
   bool interface_open = false;  ///< whether parallel.interface is there to be chosen
   std::string pipeline_where = "default", data_where = "default";
 
@@ -50,7 +58,8 @@ struct JobPlan {
   ClusterProfile::NodeKind kind;
   ClusterProfile::Partition partition;
   std::int64_t nodes = 1;
-  std::int64_t gpus = 0;       ///< of a node
+  std::int64_t gpus = 0;  ///< of a node
+  bool gpus_stay_idle = false;
   std::int64_t processes = 1;  ///< of a node
   std::int64_t tasks = 1;      ///< of a node, as Slurm counts: 1 where `troupe launch` forks
   std::int64_t cores = 1;      ///< of a task

@@ -42,6 +42,7 @@ std::string heading(const JobPlan& plan, const ScriptText& text) {
     gpus = ", a GPU for each";
   else if (plan.gpus > 0)
     gpus = fmt::format(", {} GPU{} a node", plan.gpus, plan.gpus == 1 ? "" : "s");
+  if (plan.gpus_stay_idle) gpus += plan.gpus == 1 ? ", which stays idle" : ", which stay idle";
   return fmt::format(
       "#!/bin/bash\n"
       "# {} on {}: {} node{}, {} process{} a node{}.\n"

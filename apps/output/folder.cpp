@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 
 #include "runtime/error.h"
 
@@ -68,6 +69,22 @@ std::shared_ptr<const void> locked(const fs::path& path) {
   return lock;  // a file system without locks lets everybody in
 }
 
+/// A file that says something else gets a number of its own: options_restart-1.yaml.
+void keep_former(const fs::path& file, const std::string& content) {
+  std::ifstream stream(file, std::ios::binary);
+  std::ostringstream former;
+  former << stream.rdbuf();
+  if (!stream || former.str() == content) return;
+  for (int number = 1;; ++number) {
+    const fs::path kept = file.parent_path() / fmt::format("{}-{}{}", file.stem().string(), number,
+                                                           file.extension().string());
+    std::error_code error;
+    if (fs::exists(kept, error)) continue;
+    fs::rename(file, kept, error);  // where that fails, so does what follows
+    return;
+  }
+}
+
 bool holds_checkpoints(const fs::path& folder) {
   std::error_code error;
   const fs::directory_iterator entries(folder / "checkpoints", error);
@@ -84,6 +101,7 @@ OutputFolder OutputFolder::create(const std::optional<fs::path>& chosen,
 }
 
 void OutputFolder::write_options(const std::string& resolved) const {
+  keep_former(options(), resolved);
   const fs::path aside = options().string() + ".new";
   std::ofstream file(aside, std::ios::binary | std::ios::trunc);
   file << resolved << std::flush;
@@ -95,7 +113,8 @@ void OutputFolder::write_options(const std::string& resolved) const {
                 "check permissions and free space of the output folder");
 }
 
-std::optional<fs::path> newest_output(const fs::path& root) {
+std::optional<fs::path> newest_output(const fs::path& root,
+                                      const std::function<bool(const fs::path&)>& fits) {
   std::error_code error;
   std::optional<fs::path> newest;
   fs::file_time_type newest_time;
@@ -104,7 +123,7 @@ std::optional<fs::path> newest_output(const fs::path& root) {
     for (const auto& run : fs::directory_iterator(day.path(), below)) {
       if (!holds_checkpoints(run.path())) continue;
       const auto time = fs::last_write_time(run.path() / "checkpoints", below);
-      if (below || (newest && time <= newest_time)) continue;
+      if (below || (newest && time <= newest_time) || (fits && !fits(run.path()))) continue;
       newest = run.path();
       newest_time = time;
     }

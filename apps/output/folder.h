@@ -1,6 +1,7 @@
 #pragma once
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,7 +27,8 @@ class OutputFolder {
   std::filesystem::path trace() const { return path_ / "trace.json"; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
 
-  /// Writes options_restart.yaml: aside, then renamed. Throws Error{io}.
+  /// Writes options_restart.yaml: aside, then renamed. One that says something else, of the start
+  /// before, is kept as options_restart-1.yaml, -2 and so on. Throws Error{io}.
   void write_options(const std::string& resolved) const;
 
  private:
@@ -36,7 +38,10 @@ class OutputFolder {
 };
 
 /// The newest folder below `root` that a run of the default form made and that holds a
-/// `checkpoints` folder with something in it; for `--restart auto` without -o.
-std::optional<std::filesystem::path> newest_output(const std::filesystem::path& root = "outputs");
+/// `checkpoints` folder with something in it, of those that `fits` takes; for `--restart auto`
+/// without -o.
+std::optional<std::filesystem::path> newest_output(
+    const std::filesystem::path& root = "outputs",
+    const std::function<bool(const std::filesystem::path& run)>& fits = {});
 
 }  // namespace troupe

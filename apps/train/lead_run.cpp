@@ -7,6 +7,7 @@
 
 #include "actors/checkpoint_files.h"
 #include "apps/count_test_set.h"
+#include "apps/option_changes.h"
 #include "apps/options_table.h"
 #include "apps/output/folder.h"
 #include "apps/output/trace.h"
@@ -30,6 +31,8 @@ void tell_heading(const Options& options, const PipelineOptions& pipeline,
   if (!start.checkpoint.empty())
     print_out("going on from {} at step {} of {}\n", start.checkpoint.string(), start.steps,
               timeline.steps);
+  if (const std::string changes = changes_since(start.options, options); !changes.empty())
+    print_out("changed since: {}\n", changes);
 }
 
 void record_begin(RunLog& log, const std::string& command_line, const StartingPoint& start,
@@ -135,7 +138,7 @@ int run_training(const TrainCommand& command, PipelineOptions& pipeline, const O
       .write = [&](std::uint32_t step, const std::vector<Snapshot>& snapshots,
                    const std::vector<ShardInfo>& elsewhere) -> Status {
         const auto written = write_training_checkpoint(folder.checkpoints(), options, timeline,
-                                                       step, snapshots, elsewhere);
+                                                       step, snapshots, elsewhere, pipeline.cut);
         if (!written) return written.error();
         return success();
       },
@@ -174,7 +177,7 @@ int lead_run(const TrainCommand& command,
   Timeline timeline;
   bool nothing_left = false;
   agree([&]() -> Agreement {
-    resumption = find_resumption(command.arguments.restart, command.arguments.output);
+    resumption = find_resumption(command.arguments.restart, command.arguments.output, options);
     const StartingPoint& start = resumption.start;
     check_continues(options, start);
     pipeline = pipeline_options(options, start, process_of(command.world));
@@ -199,7 +202,7 @@ int lead_run(const TrainCommand& command,
               start.steps, timeline.steps);
     return exit_done;
   }
-  folder->write_options(resolved_yaml(options));
+  folder->write_options(options_for_restart(options, pipeline->cut));
   tell_heading(options, *pipeline, *folder, start, timeline);
   if (command.world) print_out("{}\n", command.world->heading());
 

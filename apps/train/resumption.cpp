@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "actors/checkpoint_files.h"
+#include "apps/option_changes.h"
 #include "apps/output/folder.h"
 #include "apps/run_log.h"
 #include "runtime/file/checkpoint_folder.h"
@@ -19,7 +20,8 @@ bool holds_run(const std::filesystem::path& folder) {
 }  // namespace
 
 Resumption find_resumption(const std::string& restart,
-                           const std::optional<std::filesystem::path>& output) {
+                           const std::optional<std::filesystem::path>& output,
+                           const Options& options) {
   if (restart.empty()) {
     if (output && holds_run(*output))
       throw Error(ErrorCode::usage, fmt::format("{} holds a run already", output->string()),
@@ -31,13 +33,18 @@ Resumption find_resumption(const std::string& restart,
     const bool own_folder = !output && holds_run(path);
     return {read_starting_point(path), own_folder ? path : output};
   }
-  const auto folder = output ? output : newest_output();
+  const auto folder = output ? output : newest_output("outputs", [&](const auto& run) {
+    return is_of_this_run(run, options);
+  });
   const bool any = folder && std::filesystem::exists(*folder / "checkpoints") &&
                    !list_checkpoints(*folder / "checkpoints").empty();
   if (!any) {
-    print_out("no checkpoint to go on from in {}: beginning at step 0{}\n",
-              output ? output->string() : "outputs/",
-              output ? "" : " (a run with -o DIR is gone on with by -o DIR as well)");
+    if (output)
+      print_out("no checkpoint to go on from in {}: beginning at step 0\n", output->string());
+    else
+      print_out(
+          "no run of this model, data and seed with a checkpoint in outputs/: beginning at step 0 "
+          "(a run with -o DIR is gone on with by -o DIR as well)\n");
     return {{}, output};
   }
   return {read_starting_point(*folder), folder};

@@ -10,6 +10,7 @@
 #include "apps/command.h"
 #include "apps/count_test_set.h"
 #include "apps/load_options.h"
+#include "apps/option_changes.h"
 #include "apps/report.h"
 #include "apps/verbs.h"
 #include "apps/weights_file.h"
@@ -42,7 +43,13 @@ Options options_for(const EvalArguments& arguments, const WeightsFile& weights) 
 int evaluate(const EvalArguments& arguments) {
   const WeightsFile weights = read_weights(arguments.checkpoint);
   const Options options = options_for(arguments, weights);
-  const EvaluationReport report = count_test_set(options, weights.tensors, weights.step);
+  const EvaluationReport report = [&] {
+    try {
+      return count_test_set(options, weights.tensors, weights.step);
+    } catch (const Error& error) {
+      throw of_another_model(error, weights.path, weights.options, options);
+    }
+  }();
   fmt::print("{}\nnormalised with mean {}, std {}\ntest loss {:.9g}\n{}\n", weights.path.string(),
              fmt::join(options.data.mean, ", "), fmt::join(options.data.std, ", "), report.loss,
              accuracy_line(report));

@@ -19,6 +19,7 @@
 #include "apps/jobscript/slurm_time.h"
 #include "apps/load_options.h"
 #include "apps/options_table.h"
+#include "apps/training.h"
 #include "apps/verbs.h"
 #include "runtime/error.h"
 #include "runtime/print.h"
@@ -40,7 +41,7 @@ struct JobscriptArguments {
 };
 
 int list_clusters() {
-  fmt::print("{:<16}{:<58}{:<30}{}\n", "cluster", "name", "GPUs of a node", "containers");
+  print_out("{:<14}{:<26}{:<11}{}\n", "cluster", "GPUs of a node", "container", "name");
   for (const fs::path& file : all_profiles()) {
     const ClusterProfile profile = read_profile(file);
     std::string gpus;
@@ -48,9 +49,9 @@ int list_clusters() {
       if (kind.gpus > 0)
         gpus += fmt::format("{}{} x {}, {}", gpus.empty() ? "" : "; ", kind.gpus, kind.gpu,
                             kind.architecture);
-    fmt::print("{:<16}{:<58}{:<30}{}\n", profile.name,
-               profile.closed.empty() ? profile.title : profile.title + ", closed",
-               gpus.empty() ? "none" : gpus, fmt::join(profile.container.kinds, ", "));
+    print_out("{:<14}{:<26}{:<11}{}{}\n", profile.name, gpus.empty() ? "none" : gpus,
+              fmt::format("{}", fmt::join(profile.container.kinds, ", ")),
+              profile.closed.empty() ? "" : "closed: ", profile.title);
   }
   return exit_done;
 }
@@ -90,6 +91,10 @@ RunShape shape_of(const JobscriptArguments& arguments) {
   shape.data = options.parallel.data;
   shape.intra_op_threads = options.parallel.intra_op_threads;
   shape.workers = options.data.workers;
+  const SpreadLimits limits = spread_limits(options);
+  shape.blocks = limits.blocks;
+  shape.micro_batches = limits.micro_batches;
+  shape.batch_size = limits.batch_size;
   shape.file = arguments.options.string();
   shape.pipeline_where = origins.of("parallel.pipeline");
   shape.data_where = origins.of("parallel.data");

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -13,7 +14,8 @@
 #include "apps/output/progress.h"
 #include "apps/training.h"
 #include "apps/verbs.h"
-#include "apps/world_run.h"
+#include "runtime/error.h"
+#include "runtime/print.h"
 
 namespace troupe {
 namespace {
@@ -47,15 +49,15 @@ double milliseconds(std::chrono::nanoseconds time) {
 }
 
 void print_stages(const PipelineOptions& pipeline) {
-  fmt::print("{:<8}{:<22}{:>12}{:>12}{:>12}{:>12}\n", "stage", "blocks", "parameters", "saved",
-             "forward", "backward");
+  print_out("{:<8}{:<22}{:>12}{:>12}{:>12}{:>12}\n", "stage", "blocks", "parameters", "saved",
+            "forward", "backward");
   for (std::size_t stage = 0, block = 0; stage < pipeline.cut.size(); ++stage)
     for (std::size_t i = 0; i < pipeline.cut[stage]; ++i, ++block) {
       const BlockProfile& profile = pipeline.profile[block];
-      fmt::print("{:<8}{:<22}{:>12}{:>12}{:>9.3f} ms{:>9.3f} ms\n",
-                 i == 0 ? std::to_string(stage) : "", profile.name, profile.parameters,
-                 bytes_text(profile.saved_bytes), milliseconds(profile.forward),
-                 milliseconds(profile.backward));
+      print_out("{:<8}{:<22}{:>12}{:>12}{:>9.3f} ms{:>9.3f} ms\n",
+                i == 0 ? std::to_string(stage) : "", profile.name, profile.parameters,
+                bytes_text(profile.saved_bytes), milliseconds(profile.forward),
+                milliseconds(profile.backward));
     }
 }
 
@@ -64,6 +66,7 @@ struct Plan {
   const Graph& graph;
   std::vector<MemoryBound> bounds;  ///< by process
   int processes_per_host = 1;
+  std::uint32_t replicas = 1;
 
   std::uint32_t processes() const { return static_cast<std::uint32_t>(bounds.size()); }
   /// As launchers number them: host by host.
@@ -77,26 +80,26 @@ void print_names(const std::vector<std::string>& names, std::size_t indent, std:
   std::size_t column = indent;
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (i > 0 && column + 1 + names[i].size() > width) {
-      fmt::print("\n{:{}}", "", indent);
+      print_out("\n{:{}}", "", indent);
       column = indent;
     } else if (i > 0) {
-      fmt::print(" ");
+      print_out(" ");
       ++column;
     }
-    fmt::print("{}", names[i]);
+    print_out("{}", names[i]);
     column += names[i].size();
   }
-  fmt::print("\n");
+  print_out("\n");
 }
 
 void print_processes(const Plan& plan) {
-  fmt::print("\n{:<8}{:>5}{:>15}  {}\n", "process", "host", "memory bound", "actors");
+  print_out("\n{:<8}{:>5}{:>15}  {}\n", "process", "host", "memory bound", "actors");
   for (std::uint32_t process = 0; process < plan.processes(); ++process) {
     std::vector<std::string> names;
     for (const Graph::Node& node : plan.graph.nodes())
       if (node.process == process) names.push_back(node.name);
-    fmt::print("{:<8}{:>5}{:>15}  ", process, plan.host_of(process),
-               bytes_text(plan.bounds[process].total()));
+    print_out("{:<8}{:>5}{:>15}  ", process, plan.host_of(process),
+              bytes_text(plan.bounds[process].total()));
     print_names(names, 30, 80);
   }
 }
@@ -111,38 +114,116 @@ Reach reach_of(const Plan& plan, const Graph::Edge& edge) {
   return plan.host_of(from) == plan.host_of(to) ? Reach::host : Reach::beyond;
 }
 
+/// A row of the table: an edge, or as many as are alike but for their replicas.
+struct EdgeRow {
+  std::string from, from_port, to, to_port;  ///< actors without the number of their replica
+  int from_replica = -1, to_replica = -1;    ///< -1: has none; several: of more than one
+  EdgeOptions edge;
+  Reach reach = Reach::process;
+  int count = 1;
+
+  bool is_like(const EdgeRow& other) const {
+    return from == other.from && from_port == other.from_port && to == other.to &&
+           to_port == other.to_port && reach == other.reach && edge.slots == other.edge.slots &&
+           edge.slot_bytes == other.edge.slot_bytes && edge.step_bytes == other.edge.step_bytes;
+  }
+  void add(const EdgeRow& other) {
+    if (from_replica != other.from_replica) from_replica = several;
+    if (to_replica != other.to_replica) to_replica = several;
+    ++count;
+  }
+  std::string name() const {
+    const auto number = [](int replica) {
+      if (replica < 0) return std::string();
+      return replica == several ? "/#" : fmt::format("/{}", replica);
+    };
+    return fmt::format("{}{}{} → {}{}{}", from, number(from_replica), from_port, to,
+                       number(to_replica), to_port);
+  }
+  static constexpr int several = 1 << 30;
+};
+
+/// Takes the number of its replica from an actor's name; -1 where it has none.
+int take_number(std::string& name) {
+  const auto slash = name.rfind('/');
+  if (slash == name.npos || name.find_first_not_of("0123456789", slash + 1) != name.npos) return -1;
+  const int number = std::stoi(name.substr(slash + 1));
+  name.resize(slash);
+  return number;
+}
+
+EdgeRow row_of(const Plan& plan, std::size_t index) {
+  const Graph::Edge& edge = plan.graph.edges()[index];
+  const std::string whole = plan.graph.edge_name(index);
+  EdgeRow row{.from = plan.graph.nodes()[edge.from].name,
+              .from_port = {},
+              .to = plan.graph.nodes()[edge.to].name,
+              .to_port = {},
+              .edge = edge.options,
+              .reach = reach_of(plan, edge)};
+  constexpr std::string_view arrow = " → ";
+  const auto middle = whole.find(arrow);
+  row.from_port = whole.substr(row.from.size(), middle - row.from.size());
+  row.to_port = whole.substr(middle + arrow.size() + row.to.size());
+  if (plan.replicas > 1) {
+    row.from_replica = take_number(row.from);
+    row.to_replica = take_number(row.to);
+  }
+  return row;
+}
+
+std::vector<EdgeRow> edge_rows(const Plan& plan) {
+  std::vector<EdgeRow> rows;
+  for (std::size_t i = 0; i < plan.graph.edges().size(); ++i) {
+    const EdgeRow row = row_of(plan, i);
+    const auto like = std::ranges::find_if(rows, [&](const auto& r) { return r.is_like(row); });
+    if (like == rows.end())
+      rows.push_back(row);
+    else
+      like->add(row);
+  }
+  return rows;
+}
+
 void print_edges(const Plan& plan) {
   constexpr const char* marks[] = {"", " *", " **"};
-  const Graph& graph = plan.graph;
   std::size_t widest = 46, within_hosts = 0, between_hosts = 0;
-  for (std::size_t i = 0; i < graph.edges().size(); ++i)
-    widest = std::max(widest, columns_of(graph.edge_name(i)));
-  fmt::print("\n{:<{}}{:>5}{:>10}{:>10}\n", "edge", widest, "slots", "a slot", "a step");
-  for (std::size_t i = 0; i < graph.edges().size(); ++i) {
-    const EdgeOptions& edge = graph.edges()[i].options;
-    const std::string name = graph.edge_name(i);
-    const Reach reach = reach_of(plan, graph.edges()[i]);
-    fmt::print("{}{:{}}{:>5}{:>10}{:>10}{}\n", name, "", widest - columns_of(name), edge.slots,
-               bytes_text(edge.slot_bytes), bytes_text(edge.step_bytes),
-               marks[static_cast<std::size_t>(reach)]);
-    if (reach == Reach::host) within_hosts += edge.step_bytes;
-    if (reach == Reach::beyond) between_hosts += edge.step_bytes;
+  const std::vector<EdgeRow> rows = edge_rows(plan);
+  for (const EdgeRow& row : rows) widest = std::max(widest, columns_of(row.name()));
+  const bool folded = std::ranges::any_of(rows, [](const EdgeRow& row) { return row.count > 1; });
+  print_out("\n{}{:{}}{:>5}{:>10}{:>10}\n",
+            folded ? "edge (#: each replica; 2×4: two of 4 slots)" : "edge", "",
+            widest - (folded ? 43 : 4), "slots", "a slot", "a step");
+  for (const EdgeRow& row : rows) {
+    const std::string name = row.name();
+    const std::string slots = row.count == 1 ? std::to_string(row.edge.slots)
+                                             : fmt::format("{}×{}", row.count, row.edge.slots);
+    constexpr std::size_t slots_width = 5;
+    const std::size_t used = columns_of(name) + columns_of(slots);
+    const std::size_t gap = widest + slots_width > used ? widest + slots_width - used : 1;
+    print_out("{}{:{}}{}{:>10}{:>10}{}\n", name, "", gap, slots, bytes_text(row.edge.slot_bytes),
+              bytes_text(row.edge.step_bytes), marks[static_cast<std::size_t>(row.reach)]);
+    const std::size_t bytes = row.edge.step_bytes * static_cast<std::size_t>(row.count);
+    if (row.reach == Reach::host) within_hosts += bytes;
+    if (row.reach == Reach::beyond) between_hosts += bytes;
   }
-  if (plan.processes() == 1) return;
-  fmt::print("* to another process of the host: {} a step\n", bytes_text(within_hosts));
-  if (plan.host_of(plan.processes() - 1) > 0)
-    fmt::print("** to another host: {} a step\n", bytes_text(between_hosts));
+  const auto used = [&](Reach reach) {
+    return std::ranges::any_of(rows, [&](const EdgeRow& row) { return row.reach == reach; });
+  };
+  if (used(Reach::host))
+    print_out("* to another process of the host: {} a step\n", bytes_text(within_hosts));
+  if (used(Reach::beyond)) print_out("** to another host: {} a step\n", bytes_text(between_hosts));
 }
 
 void print_memory(const Plan& plan) {
   const auto largest = std::ranges::max_element(plan.bounds, {}, &MemoryBound::total);
-  fmt::print("\nmemory{}\n", plan.processes() == 1
-                                 ? ""
-                                 : fmt::format(" of process {}, which can use most",
-                                               largest - plan.bounds.begin()));
+  print_out("\nmemory{}\n",
+            plan.processes() == 1
+                ? ""
+                : fmt::format(" of process {}, which can use most", largest - plan.bounds.begin()));
   for (const auto& part : largest->parts)
-    fmt::print("  {:<28}{:>14}\n", part.what, bytes_text(part.bytes));
-  fmt::print("  {:<28}{:>14}\n", "bound", bytes_text(largest->total()));
+    print_out("  {:<28}{:>14}\n", part.what, bytes_text(part.bytes));
+  print_out("  {:<28}{:>14}\n", "bound", bytes_text(largest->total()));
 }
 
 void print_schedule(const Options& options, const PipelineOptions& pipeline) {
@@ -161,32 +242,51 @@ void print_schedule(const Options& options, const PipelineOptions& pipeline) {
     busy += step.end - step.begin;
   }
   const double bubble = 100.0 * (1.0 - busy / (end * static_cast<double>(pipeline.cut.size())));
-  fmt::print(
+  print_out(
       "\nschedule {}: {} micro-batches take {:.1f} ms a step; stages wait {:.1f} % of it\n"
       "(measured block by block; each stage on a core of its own)\n",
       options.parallel.schedule, micro_batches, end, bubble);
   const int width = ProgressStyle::of(stdout).width;
-  fmt::print("{}", draw(steps, static_cast<std::size_t>(width)));
-  fmt::print("F0 is micro-batch 0 forward, B0 backward; a dot is a stage that waits\n");
+  print_out("{}", draw(steps, static_cast<std::size_t>(width)));
+  print_out("F0 is micro-batch 0 forward, B0 backward; a dot is a stage that waits\n");
+  double shortest = end;
+  for (const TimedStep& step : steps) shortest = std::min(shortest, step.end - step.begin);
+  constexpr double legible = 3, margin = 9;  // columns of an action, and of a line's beginning
+  if (const double needed = margin + legible * end / shortest; shortest > 0 && needed > width)
+    print_out("in {} columns short actions are cut or left out; all show in {:.0f}\n", width,
+              std::ceil(needed));
+}
+
+void check_work(const Options& options, const PlanArguments& arguments) {
+  const std::int64_t processes = std::int64_t{arguments.hosts} * arguments.processes_per_host;
+  const std::int64_t work = options.parallel.pipeline * options.parallel.data;
+  if (processes <= work) return;
+  throw Error(ErrorCode::bad_options,
+              fmt::format("{} processes are asked for, but parallel.pipeline {} x parallel.data {} "
+                          "is work for {}",
+                          processes, options.parallel.pipeline, options.parallel.data, work),
+              fmt::format("plan for {}, or give {}", work,
+                          spread_words(processes, spread_limits(options))));
 }
 
 int plan(const PlanArguments& arguments) {
   const Options options = load_options(arguments.options, arguments.overrides);
-  const World world{.size = arguments.hosts * arguments.processes_per_host,
-                    .launcher = "troupe launch"};
-  check_fits(world, options);
-  const auto processes = static_cast<std::uint32_t>(world.size);
+  const auto processes = static_cast<std::uint32_t>(arguments.hosts * arguments.processes_per_host);
+  check_work(options, arguments);
   PipelineOptions pipeline = pipeline_options(options, {}, {.processes = processes});
-  if (pipeline.profile.empty()) measure(pipeline, 3);
+  if (pipeline.profile.empty()) measure(pipeline);
   pipeline.writer = CheckpointWriterOptions{};
   const Graph graph = build_pipeline(pipeline);
   const Dataset& data = pipeline.data.dataset;
   const std::size_t dataset_bytes = static_cast<std::size_t>(
       (data.count(Split::train) + data.count(Split::test)) * data.sample_shape().element_count());
-  Plan plan{.graph = graph, .bounds = {}, .processes_per_host = arguments.processes_per_host};
+  Plan plan{.graph = graph,
+            .bounds = {},
+            .processes_per_host = arguments.processes_per_host,
+            .replicas = pipeline.replicas};
   for (std::uint32_t process = 0; process < processes; ++process)
     plan.bounds.push_back(memory_bound(pipeline, graph, dataset_bytes, process));
-  fmt::print("{}\n\n", run_heading(options, pipeline));
+  print_out("{}\n\n", run_heading(options, pipeline));
   print_stages(pipeline);
   if (processes > 1) print_processes(plan);
   print_edges(plan);

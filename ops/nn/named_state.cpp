@@ -79,8 +79,9 @@ class Taker {
   static void append(std::string& message, std::string_view what,
                      const std::vector<std::string>& names) {
     if (names.empty()) return;
+    constexpr std::size_t shown = 2;  // the others are of the same kind
     message += fmt::format("{} {} {} ({})", message.ends_with(':') ? "" : ",", names.size(), what,
-                           listed(names));
+                           listed(names, shown));
   }
 
   std::unordered_map<std::string, const Tensor*> found_;

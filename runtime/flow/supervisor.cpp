@@ -55,12 +55,13 @@ std::vector<std::size_t> Supervisor::died(std::size_t member, const std::string&
     deaths.pop_front();
   deaths.push_back({now, steps_, cause});
   if (static_cast<int>(deaths.size()) > budget_.max)
-    throw Error(ErrorCode::actor_failed,
-                fmt::format("{} failed: {} (failure {}; within {} s, or without a step between, {} "
-                            "restarts are allowed)",
-                            members_[member].name, deaths.front().cause, deaths.size(),
-                            std::chrono::duration<double>(budget_.within).count(), budget_.max),
-                "mend the cause, or allow more with restarts.max, then go on with --restart auto");
+    throw Error(
+        ErrorCode::actor_failed,
+        fmt::format("{} failed: {} (failure {}; within {} s, or without a step between, {} "
+                    "restarts are allowed)",
+                    members_[member].name, deaths.front().cause, deaths.size(),
+                    std::chrono::duration<double>(budget_.within).count(), budget_.max),
+        "mend the cause, or allow more by RunOptions::restarts, then go on from a checkpoint");
   const bool whole_step = members_[member].needs_whole_step ||
                           std::ranges::any_of(members_[member].neighbours,
                                               [&](std::size_t n) { return replaced_alone_[n]; });

@@ -233,6 +233,30 @@ TEST_F(Train, RecordsCommandBeginAndEndInItsLog) {
               ContainsRegex("error failed: stage/1 failed: injected fault[^\n]*\n$"));
 }
 
+TEST_F(Train, GoesOnWithItsCutAndNamesWhatHasChanged) {
+  ASSERT_EQ(train("changed", {"-r", "train.steps=5", "-r", "parallel.cut=auto"}).exit_code, 0);
+  const Outcome rest = train("changed", {"--restart", "auto", "-r", "train.steps=7", "-r",
+                                         "train.lr=0.011", "-r", "parallel.cut=auto"});
+  EXPECT_EQ(rest.exit_code, 0) << rest.error;
+  EXPECT_THAT(rest.out,
+              ContainsRegex("changed since: train.steps 5 → 7, train.lr [0-9.]+ → 0.011\n"));
+  const auto cut = [&](const char* file) {
+    std::smatch found;
+    const std::string text = text_of(root_ / "changed" / file);
+    return std::regex_search(text, found, std::regex("cut: auto  # of this run: .*")) ? found.str()
+                                                                                      : "none";
+  };
+  EXPECT_NE(cut("options_restart.yaml"), "none");
+  EXPECT_EQ(cut("options_restart.yaml"), cut("options_restart-1.yaml"));
+}
+
+TEST_F(Train, SaysAtOnceWhereItWritesTo) {
+  std::vector<std::string> words = train_words("at_once");
+  words.insert(words.begin(), {"/usr/bin/env", "TROUPE_EXIT_AFTER_FIRST_STEP=1", TROUPE_BINARY});
+  // The process ends there without writing what it still holds.
+  EXPECT_THAT(run_process(words).out, HasSubstr("output in"));
+}
+
 // As a run leaves it that was stopped, or killed, between the last step of an epoch and the end of
 // its evaluation.
 void take_evaluation_away(const fs::path& csv, int step) {

@@ -78,6 +78,7 @@ class Jobscript : public testing::Test {
     wanted.time = time;
     wanted.name = "run";
     wanted.account = "project_1";
+    wanted.computes_on_gpus = true;
     return wanted;
   }
   static RunShape shape(std::int64_t pipeline, std::int64_t data) {
@@ -258,6 +259,26 @@ TEST_F(Jobscript, TakesTheCpuPartitionThatIsAskedForWithoutGpus) {
   EXPECT_EQ(plan_job(find_profile("small"), wanted, shape(2, 1)).gpus, 0);
 }
 
+TEST_F(Jobscript, TakesCpuNodesWhereNothingComputesOnGpus) {
+  file("small.yaml", small_profile);
+  JobRequest wanted = request(1, hours(1));
+  wanted.computes_on_gpus = false;
+  EXPECT_THAT(script("small", wanted, shape(2, 1)),
+              AllOf(HasSubstr("--partition=cpu"), Not(HasSubstr("gres"))));
+  wanted.gpus_per_node = 2;
+  EXPECT_THAT(script("small", wanted, shape(2, 1)),
+              AllOf(HasSubstr("--partition=short"), HasSubstr("which stay idle")));
+}
+
+TEST_F(Jobscript, AsksForAsManyGpusAsThereAreProcesses) {
+  file("small.yaml", small_profile);
+  JobRequest wanted = request(2, hours(1));
+  wanted.tasks_per_node = 1;
+  const JobPlan plan = plan_job(find_profile("small"), wanted, shape(2, 1));
+  EXPECT_EQ(plan.gpus, 1);
+  EXPECT_EQ(plan.cores, 16);
+}
+
 TEST_F(Jobscript, SaysWhichLineMakesTheProcessesMatch) {
   RunShape made = shape(2, 2);
   made.data_where = "o.yaml:4:9";
@@ -268,6 +289,12 @@ TEST_F(Jobscript, SaysWhichLineMakesTheProcessesMatch) {
   EXPECT_EQ(refusal([&] { check_spread(shape(4, 4), 2, 4); }), "no error");  // two stages each
   EXPECT_THAT(refusal([&] { check_spread(shape(3, 4), 1, 8); }),
               HasSubstr("set parallel.pipeline to 2"));
+  made.micro_batches = 4;
+  EXPECT_THAT(refusal([&] { check_spread(made, 3, 4); }),
+              AllOf(HasSubstr("set parallel.pipeline to 6"), Not(HasSubstr("parallel.data to 6"))));
+  made.blocks = 4;
+  EXPECT_THAT(refusal([&] { check_spread(made, 3, 4); }),
+              HasSubstr("set parallel.data to 6 and train.micro_batches to 6"));
   EXPECT_THAT(refusal([&] { check_spread(shape(1, 1), 1, 4); }),
               HasSubstr("set parallel.data to 4 in o.yaml"));
 }

@@ -13,11 +13,15 @@
 #include <sstream>
 #include <thread>
 
+#include "apps/load_options.h"
+#include "apps/option_changes.h"
+#include "apps/options_table.h"
 #include "apps/output/csv.h"
 #include "apps/output/folder.h"
 #include "apps/output/log.h"
 #include "apps/output/progress.h"
 #include "apps/report.h"
+#include "apps/training.h"
 #include "runtime/error.h"
 
 namespace troupe {
@@ -130,6 +134,44 @@ TEST_F(Output, TheNewestFolderWithCheckpointsIsFound) {
   make("10-00-00-2", true, seconds(20));
   make("11-00-00", false, seconds(10));
   EXPECT_EQ(newest_output(root_), root_ / "2026-01-02" / "10-00-00-2");
+  const auto first = [](const fs::path& run) { return run.filename() == "10-00-00"; };
+  EXPECT_EQ(newest_output(root_, first), root_ / "2026-01-02" / "10-00-00");
+}
+
+TEST_F(Output, OptionsOfFormerStartsAreKept) {
+  const OutputFolder folder = OutputFolder::create(root_ / "run");
+  folder.write_options("a: 1\n");
+  folder.write_options("a: 1\n");
+  EXPECT_FALSE(fs::exists(folder.path() / "options_restart-1.yaml"));
+  folder.write_options("a: 2\n");
+  folder.write_options("a: 3\n");
+  EXPECT_EQ(content(folder.options()), "a: 3\n");
+  EXPECT_EQ(content(folder.path() / "options_restart-1.yaml"), "a: 1\n");
+  EXPECT_EQ(content(folder.path() / "options_restart-2.yaml"), "a: 2\n");
+}
+
+TEST_F(Output, ARunGoesOnWithItsOwnModelDataAndSeedOnly) {
+  const auto options = [](const std::string& more) {
+    return parse_options("model: {name: mlp}\ndata: {name: synthetic}\n" + more, "o.yaml");
+  };
+  const OutputFolder folder = OutputFolder::create(root_ / "run");
+  EXPECT_FALSE(is_of_this_run(folder.path(), options("")));  // says nothing
+  folder.write_options(options_for_restart(options(""), {2, 2}));
+  EXPECT_TRUE(is_of_this_run(folder.path(), options("train: {lr: 0.01}")));
+  EXPECT_FALSE(is_of_this_run(folder.path(), options("seed: 2")));
+  EXPECT_FALSE(is_of_this_run(
+      folder.path(),
+      parse_options("model: {name: mlp, widths: [8]}\ndata: {name: synthetic}\n", "o.yaml")));
+  EXPECT_EQ(changes_since(resolved_yaml(options("")), options("train: {lr: 0.01, epochs: 2}")),
+            "train.epochs 1 → 2, train.lr 0.1 → 0.01");
+  EXPECT_EQ(changes_since("", options("")), "");
+}
+
+TEST_F(Output, ResolvedOptionsTellTheCutThatWasFound) {
+  const Options automatic = parse_options("parallel: {pipeline: 2}", "o.yaml");
+  const std::string text = options_for_restart(automatic, {5, 7});
+  EXPECT_THAT(text, HasSubstr("  cut: auto  # of this run: [5, 7]\n"));
+  EXPECT_EQ(resolved_yaml(parse_options(text, "o.yaml")), resolved_yaml(automatic));
 }
 
 TEST_F(Output, TheCsvHasNamesUnitsAndNineDigitsOfLoss) {

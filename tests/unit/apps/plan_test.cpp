@@ -87,6 +87,7 @@ TEST_F(Plan, MarksTheEdgesThatLeaveAProcess) {
   EXPECT_THAT(line(planned, "loader.targets → loss.targets"), ContainsRegex(" 512 B \\*$"));
   EXPECT_THAT(line(planned, "* to another process"), HasSubstr("32.6 KiB a step"));
   EXPECT_THAT(planned.out, Not(HasSubstr("another host")));
+  EXPECT_THAT(plan({"--nnodes", "2"}).out, Not(HasSubstr("* to another process")));
 }
 
 TEST_F(Plan, TellsHostsApart) {
@@ -95,8 +96,9 @@ TEST_F(Plan, TellsHostsApart) {
   ASSERT_EQ(planned.code, exit_done) << planned.error;
   EXPECT_THAT(line(planned, "1           0"), HasSubstr("stage/0/1"));
   EXPECT_THAT(line(planned, "2           1"), HasSubstr("stage/1/0"));
-  EXPECT_THAT(line(planned, "stage/0/0.output → stage/1/0.input"), testing::EndsWith(" **"));
-  EXPECT_THAT(line(planned, "reducer/0/0.chunk → reducer/0/1.chunks"), testing::EndsWith("B *"));
+  EXPECT_THAT(line(planned, "stage/0/#.output → stage/1/#.input"), testing::EndsWith(" **"));
+  EXPECT_THAT(line(planned, "stage/0/#.output → stage/1/#.input"), HasSubstr(" 2×"));
+  EXPECT_THAT(line(planned, "reducer/0/#.chunk → reducer/0/#.chunks"), testing::EndsWith("B *"));
   EXPECT_THAT(line(planned, "** to another host"), HasSubstr("32.6 KiB a step"));
 }
 
@@ -144,9 +146,14 @@ TEST_F(Plan, BoundsEachProcessBelowOneThatHoldsAll) {
 TEST_F(Plan, RefusesMoreProcessesThanThereIsWorkForAsTrainDoes) {
   const Planned planned = plan({"--nnodes", "2", "--nproc-per-node", "4"});
   EXPECT_EQ(planned.code, exit_usage);
-  EXPECT_THAT(planned.error,
-              AllOf(HasSubstr("has started 8 processes, but parallel.pipeline 2 x parallel.data 1"),
-                    HasSubstr("-r parallel.data=4")));
+  EXPECT_THAT(
+      planned.error,
+      AllOf(HasSubstr("8 processes are asked for, but parallel.pipeline 2 x parallel.data 1"),
+            HasSubstr("-r parallel.data=4"), Not(HasSubstr("parallel.pipeline=8"))));
+  EXPECT_THAT(plan({"--nproc-per-node", "4"}).error,
+              HasSubstr("-r parallel.data=2, or -r parallel.pipeline=4"));
+  EXPECT_THAT(plan({"--nproc-per-node", "3"}).error,
+              AllOf(HasSubstr("-r parallel.pipeline=3"), Not(HasSubstr("parallel.data=2"))));
 }
 
 TEST_F(Plan, RefusesNoProcesses) {
