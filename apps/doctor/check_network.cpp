@@ -56,8 +56,9 @@ std::vector<Wanted> wanted_interfaces(const Machine& machine, const Demands& dem
 Finding absent(const Machine& machine, const Wanted& wanted) {
   const std::vector<std::string> names = names_of(machine.interfaces);
   std::vector<std::string_view> useful;
-  for (const std::string& name : names)
-    if (name != "lo") useful.push_back(name);
+  for (const auto& interface : machine.interfaces)
+    if (interface.name != "lo" && interface.up && interface.has_address)
+      useful.push_back(interface.name);
   const std::string best = useful.empty() ? "lo" : nearest(wanted.name.substr(0, 64), useful);
   return {Severity::error, "interfaces",
           fmt::format("{} asks for {}, but {} has {}", wanted.variable, wanted.name.substr(0, 40),

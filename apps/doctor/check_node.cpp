@@ -69,6 +69,15 @@ Findings check_cores(const Machine& machine, const Demands& demands) {
          fmt::format("OMP_NUM_THREADS={}", machine.cores));
   const std::int64_t stages = stages_of_process(machine, demands);
   const std::int64_t busy = stages * demands.intra_op_threads;
+  const std::int64_t asked = demands.actor_threads * demands.intra_op_threads;
+  if (demands.actor_threads > stages && asked > machine.cores)
+    warn(fmt::format(
+             "parallel.actor_threads {} x parallel.intra_op_threads {} in a process that has "
+             "{} core{}",
+             demands.actor_threads, demands.intra_op_threads, machine.cores,
+             machine.cores == 1 ? "" : "s"),
+         fmt::format("-r parallel.actor_threads={}",
+                     std::max<std::int64_t>(1, machine.cores / demands.intra_op_threads)));
   if (demands.known && busy > machine.cores)
     warn(fmt::format("{} stage{} of {} thread{} in a process that has {} core{}", stages,
                      stages == 1 ? "" : "s", demands.intra_op_threads,

@@ -28,6 +28,7 @@ using Findings = std::vector<Finding>;
 /// without a file.
 struct Demands {
   std::int64_t pipeline = 1, data = 1;
+  std::int64_t actor_threads = 0;  ///< 0: as many as stages, at most the cores
   std::int64_t intra_op_threads = 1, workers = 1;
   std::string interface;  ///< parallel.interface, or empty
   bool known = false;     ///< whether there is a file
@@ -53,6 +54,14 @@ Findings check_interfaces(const Machine& machine, const Demands& demands);
 Findings check_limits(const Machine& machine);
 /// What a cluster's jobs need and this one lacks; the processor its nodes have.
 Findings check_cluster(const Machine& machine, const ClusterProfile& profile);
+
+/// What a check has looked at, for where it finds nothing: "4 for this process".
+struct Look {
+  std::string check;  ///< as in Finding
+  std::string seen;
+};
+/// In the order of check_all.
+std::vector<Look> looked_at(const Machine& machine, const Demands& demands);
 
 /// All of them but check_cluster; errors first.
 Findings check_all(const Machine& machine, const Demands& demands);

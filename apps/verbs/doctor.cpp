@@ -36,6 +36,7 @@ Demands demands_of(const DoctorArguments& arguments) {
   demands.known = true;
   demands.pipeline = options.parallel.pipeline;
   demands.data = options.parallel.data;
+  demands.actor_threads = options.parallel.actor_threads;
   demands.intra_op_threads = options.parallel.intra_op_threads;
   demands.workers = options.data.workers;
   if (const OptionNode* parallel = document.find("parallel"); parallel != nullptr)
@@ -70,7 +71,7 @@ std::string counted(std::ptrdiff_t count, const char* thing) {
 
 /// In a world of several nodes every line says whose it is, and all come in one write, so that
 /// those of two nodes do not mix.
-void print_lines(const Machine& machine, const Findings& findings) {
+void print_lines(const Machine& machine, const Demands& demands, const Findings& findings) {
   std::string prefix;
   if (machine.several_nodes()) {
     const auto node = static_cast<std::size_t>(std::max(0, machine.world->node));
@@ -78,9 +79,12 @@ void print_lines(const Machine& machine, const Findings& findings) {
         (node < machine.world->hosts.size() ? machine.world->hosts[node] : machine.host) + ": ";
   }
   std::string text;
+  for (const Look& look : looked_at(machine, demands))
+    if (std::ranges::find(findings, look.check, &Finding::check) == findings.end())
+      text += fmt::format("{}ok: {}: {}\n", prefix, look.check, look.seen);
   for (const Finding& finding : findings)
-    text += fmt::format("{}{}: {}: {}; try: {}\n", prefix, name_of(finding.severity), finding.check,
-                        finding.message, finding.remedy);
+    text += fmt::format("{0}{1}: {2}: {3}\n{0}  try: {4}\n", prefix, name_of(finding.severity),
+                        finding.check, finding.message, finding.remedy);
   const auto errors = std::count_if(findings.begin(), findings.end(), [](const Finding& finding) {
     return finding.severity == Finding::Severity::error;
   });
@@ -108,7 +112,7 @@ int doctor(const DoctorArguments& arguments) {
   if (arguments.json && speaks)
     print_json(machine, findings, fails);
   else if (speaks)
-    print_lines(machine, findings);
+    print_lines(machine, demands, findings);
   return fails ? exit_failed : exit_done;
 }
 

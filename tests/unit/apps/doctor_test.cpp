@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "apps/command.h"
@@ -171,6 +172,35 @@ TEST(Doctor, FlagsMoreThreadsThanCores) {
   EXPECT_THAT(text_of(check_cores(machine, demands)), HasSubstr("2 stages of 3 threads"));
   machine.environment["OMP_THREAD_LIMIT"] = "2";
   EXPECT_THAT(text_of(check_cores(machine, demands)), HasSubstr("OMP_THREAD_LIMIT is 2"));
+}
+
+TEST(Doctor, FlagsMoreActorThreadsThanCores) {
+  const Demands demands{.actor_threads = 16, .known = true};
+  EXPECT_THAT(text_of(check_cores(healthy(), demands)),
+              HasSubstr("parallel.actor_threads 16 x parallel.intra_op_threads 1 in a process that "
+                        "has 4 cores | -r parallel.actor_threads=4"));
+}
+
+TEST(Doctor, SuggestsInterfacesThatAreUpAndHaveAnAddress) {
+  Machine machine = healthy();
+  machine.interfaces = {{"lo"}, {"ifb0", false, false}, {"eth0"}};
+  machine.environment["NCCL_SOCKET_IFNAME"] = "ib0";
+  EXPECT_THAT(text_of(check_interfaces(machine, {})), HasSubstr("such as eth0"));
+}
+
+TEST(Doctor, NamesEveryCheckThatItMakes) {
+  const auto looks = looked_at(healthy(), {});
+  const auto names = [&](const Finding& finding) {
+    return std::ranges::find(looks, finding.check, &Look::check) != looks.end();
+  };
+  Machine ill = healthy();
+  ill.open_files = 8;
+  ill.cores = 1;
+  ill.environment["OMP_NUM_THREAD"] = "4";
+  ill.folders = {{"TMPDIR", "/tmp", "lustre"}};
+  const Findings findings = check_all(ill, {});
+  EXPECT_GE(findings.size(), 4u);
+  for (const Finding& finding : findings) EXPECT_TRUE(names(finding)) << finding.check;
 }
 
 TEST(Doctor, FlagsAQuotaBelowWhatCanBeSeen) {
