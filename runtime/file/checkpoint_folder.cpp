@@ -41,6 +41,14 @@ Result<std::vector<std::string>> names_in(const std::filesystem::path& folder) {
   return names;
 }
 
+/// A reader's message without the folder, which is told in front of it.
+std::string below(const std::filesystem::path& folder, std::string text) {
+  for (const std::string& name :
+       {fmt::format("checkpoint '{}': ", folder.string()), folder.string() + "/"})
+    for (std::size_t at; (at = text.find(name)) != std::string::npos;) text.erase(at, name.size());
+  return text;
+}
+
 CheckpointInfo look_at(const std::filesystem::path& folder, std::int64_t step,
                        CheckpointCheck check) {
   CheckpointInfo info{folder, step, {}, 0, false, {}};
@@ -54,7 +62,7 @@ CheckpointInfo look_at(const std::filesystem::path& folder, std::int64_t step,
     for (const ShardInfo& shard : manifest.shards) info.bytes += shard.summary.bytes;
     info.whole = true;
   } catch (const Error& error) {
-    info.reason = error.message();
+    info.reason = below(folder, error.message());
   }
   return info;
 }
@@ -108,6 +116,7 @@ CheckpointChoice newest_whole_checkpoint(const std::filesystem::path& path) {
   const std::filesystem::path folder = checkpoints_in(path);
   Result<std::vector<Candidate>> candidates = candidates_in(folder);
   CheckpointChoice choice;
+  std::vector<std::string> reasons;
   std::vector<Candidate>& list = candidates.value();
   for (auto at = list.rbegin(); at != list.rend(); ++at) {
     const CheckpointInfo info = look_at(at->folder, at->step, CheckpointCheck::content);
@@ -116,15 +125,16 @@ CheckpointChoice newest_whole_checkpoint(const std::filesystem::path& path) {
       return choice;
     }
     choice.skipped.push_back(fmt::format("{}: {}", info.folder.string(), info.reason));
+    reasons.push_back(fmt::format("{}: {}", info.folder.filename().string(), info.reason));
   }
   if (choice.skipped.empty())
     throw Error(ErrorCode::bad_file,
-                fmt::format("no checkpoint in '{}': it has no folder step_*", folder.string()),
+                fmt::format("no checkpoint in {}: it has no folder step_*", folder.string()),
                 "give a checkpoint's folder or the output folder of a run that wrote one");
-  throw Error(ErrorCode::bad_file,
-              fmt::format("no whole checkpoint in '{}': {}", folder.string(),
-                          fmt::join(choice.skipped, "; ")),
-              "start anew, or restore one of them from a copy");
+  throw Error(
+      ErrorCode::bad_file,
+      fmt::format("no whole checkpoint in {}: {}", folder.string(), fmt::join(reasons, "; ")),
+      "start anew, or restore one of them from a copy");
 }
 
 Status prune_checkpoints(const std::filesystem::path& folder, std::size_t keep) {
