@@ -14,6 +14,21 @@ std::string_view section_of(const OptionField& field) {
                                   : std::string_view(field.path).substr(0, dot);
 }
 
+constexpr std::size_t widest_line = 100;
+
+/// Lines of at most `width` characters, broken between words.
+std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
+  std::vector<std::string> lines;
+  while (text.size() > width) {
+    const std::size_t blank = text.rfind(' ', width);
+    if (blank == std::string_view::npos || blank == 0) break;
+    lines.emplace_back(text.substr(0, blank));
+    text.remove_prefix(blank + 1);
+  }
+  lines.emplace_back(text);
+  return lines;
+}
+
 /// A bar inside a cell of a Markdown table would end the cell.
 std::string cell(std::string_view text) {
   std::string result;
@@ -47,9 +62,14 @@ std::string options_listing() {
   for (const auto& field : fields) {
     if (section_of(field) != section) text += '\n';
     section = section_of(field);
-    text += fmt::format("{:<{}}  {:<{}}  {}\n", field.path, path_width, field.write(), value_width,
-                        field.help);
-    text += fmt::format("{:{}}  {:{}}  {}\n", "", path_width, "", value_width, field.type);
+    std::string left =
+        fmt::format("{:<{}}  {:<{}}  ", field.path, path_width, field.write(), value_width);
+    for (const std::string_view words :
+         {std::string_view(field.help), std::string_view(field.type)})
+      for (const std::string& line : wrapped(words, widest_line - left.size())) {
+        text += left + line + "\n";
+        left.assign(path_width + value_width + 4, ' ');
+      }
   }
   return text;
 }

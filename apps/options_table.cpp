@@ -78,7 +78,9 @@ void add_train(OptionFields& fields, Options::Train& t) {
       field("train.epochs", t.epochs, "passes over the training samples",
             {.at_least = 1, .at_most = 1e6, .synonyms = {"num_epochs", "max_epochs"}}));
   fields.push_back(
-      field("train.steps", t.steps, "ends the run after so many steps; 0: as the epochs say",
+      field("train.steps", t.steps,
+            "ends the run after so many steps, at the rates of train.epochs; 0: as the "
+            "epochs say",
             {.at_least = 0, .at_most = most_steps, .synonyms = {"max_steps", "num_steps"}}));
   fields.push_back(field("train.batch_size", t.batch_size,
                          "samples of one step, over all replicas and micro-batches",
@@ -94,9 +96,12 @@ void add_train(OptionFields& fields, Options::Train& t) {
   fields.push_back(field("train.weight_decay", t.weight_decay, "of SGD, added to the gradient",
                          {.at_least = 0, .at_most = 1e6, .synonyms = {"decay", "wd"}}));
   fields.push_back(field("train.nesterov", t.nesterov, "Nesterov's momentum"));
-  fields.push_back(field("train.schedule", t.schedule, "how the rate changes",
-                         {.choices = {"constant", "step", "cosine", "one_cycle"},
-                          .synonyms = {"lr_schedule", "scheduler"}}));
+  fields.push_back(
+      field("train.schedule", t.schedule,
+            "how the rate changes over train.epochs, also where train.steps ends the run "
+            "earlier: one_cycle and cosine end near 0 only with the last epoch",
+            {.choices = {"constant", "step", "cosine", "one_cycle"},
+             .synonyms = {"lr_schedule", "scheduler"}}));
   fields.push_back(field("train.warmup_steps", t.warmup_steps,
                          "steps in which the rate rises to its highest",
                          {.at_least = 0, .at_most = most_steps, .synonyms = {"warmup"}}));

@@ -19,7 +19,11 @@ file, folder = (sys.argv[1:] + ["/usr/share/datasets/fashion-mnist"])[:2]
 images, labels = idx("images-idx3", 16).view(-1, 1, 28, 28), idx("labels-idx1", 8)
 model = WideResNet().eval()
 model.load_state_dict(load_file(file), strict=True)
+correct = counted = 0
 with torch.no_grad():
-    batches = zip(((images / 255 - 0.286) / 0.353).split(500), labels.split(500))
-    correct = sum(int((model(x).argmax(dim=1) == y).sum()) for x, y in batches)
+    for x, y in zip(((images / 255 - 0.286) / 0.353).split(500), labels.split(500)):
+        correct += int((model(x).argmax(dim=1) == y).sum())
+        counted += len(y)
+        print(f"\r{counted}/{len(labels)} images", end="", file=sys.stderr, flush=True)
+print(file=sys.stderr)
 print(f"test accuracy {correct / len(labels):.4f} ({correct}/{len(labels)})")

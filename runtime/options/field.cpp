@@ -185,6 +185,20 @@ std::string remedy(const OptionNode& node, const FieldLimits& limits) {
                                                    Scalar<T>::example));
 }
 
+/// The bound that a value has crossed: "write 1000000 or less".
+template <class T>
+std::string crossed(const T& value, const FieldLimits& limits) {
+  if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, std::filesystem::path>) {
+    return {};
+  } else {
+    const double x = as_number(value);
+    if (x < limits.at_least) return fmt::format("write {} or more", limits.at_least);
+    if (x > limits.at_most) return fmt::format("write {} or less", limits.at_most);
+    if (x <= limits.above) return fmt::format("write more than {}", limits.above);
+    return fmt::format("write less than {}", limits.below);
+  }
+}
+
 template <class T>
 T read_scalar(const OptionNode& node, const std::string& path, const FieldLimits& limits,
               bool in_list) {
@@ -195,8 +209,7 @@ T read_scalar(const OptionNode& node, const std::string& path, const FieldLimits
   throw Error(ErrorCode::bad_options,
               fmt::format("{}: {}{} is {}; it must be {}", node.where, in_list ? "an item of " : "",
                           path, shown(node), wanted),
-              value && limits.choices.empty() ? fmt::format("write a value that is {}", wanted)
-                                              : remedy<T>(node, limits));
+              value && limits.choices.empty() ? crossed(*value, limits) : remedy<T>(node, limits));
 }
 
 }  // namespace
@@ -233,7 +246,9 @@ OptionField field(std::string path, std::vector<T>& variable, std::string help,
                       limits.empty_word.empty() ? "a " : fmt::format("{} or a ", limits.empty_word),
                       type_text<T>(limits, true)),
           node.kind == OptionNode::Kind::scalar
-              ? fmt::format("write {}: [{}]", path, node.scalar.substr(0, 60))
+              ? fmt::format(fmt::runtime(node.where.starts_with("override") ? "-r '{}=[{}]'"
+                                                                            : "write {}: [{}]"),
+                            path, node.scalar.substr(0, 60))
               : fmt::format("write a list such as [{}]", Scalar<T>::example));
     std::vector<T> values;
     for (const auto& item : node.items) values.push_back(read_scalar<T>(item, path, limits, true));

@@ -134,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongValue{"model.classes=1", "from 2"}, WrongValue{"model.dropout=1", "< 1"},
         WrongValue{"model.dropout=-0.1", ">= 0"}, WrongValue{"data.name=mnist", "did you mean"},
         WrongValue{"data.shape=[1, 0, 1]", "from 1"}, WrongValue{"data.classes=0", "from 2"},
-        WrongValue{"data.count=0", "from 1"}, WrongValue{"data.mean=0.5", "write data.mean: [0.5]"},
+        WrongValue{"data.count=0", "from 1"}, WrongValue{"data.mean=0.5", "-r 'data.mean=[0.5]'"},
         WrongValue{"data.std=[0]", "> 0"}, WrongValue{"data.shuffle=no", "true or"},
         WrongValue{"data.augment=[flop]", "did you mean flip?"},
         WrongValue{"data.drop_last=2", "true or"}, WrongValue{"data.workers=-1", "from 0"},
