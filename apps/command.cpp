@@ -7,10 +7,13 @@
 #include <csignal>
 #include <filesystem>
 #include <memory>
+#include <new>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "apps/options_table.h"
+#include "apps/short_memory.h"
 #include "apps/verbs.h"
 #include "runtime/error.h"
 #include "runtime/file/file.h"
@@ -157,6 +160,7 @@ Error lost_output() {
 
 int run_command(int argc, char** argv) {
   keep_standard_streams();
+  prepare_for_short_memory();
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is told by the write that meets it
   CLI::App app("Train neural networks as a troupe of actors", "troupe");
   app.set_version_flag("--version", "troupe " TROUPE_VERSION);
@@ -200,6 +204,15 @@ int run_command(int argc, char** argv) {
     return tell(in_words_of_the_command(error), app.get_name());
   } catch (const std::filesystem::filesystem_error& error) {
     return tell(system_error("looking at", error.path1(), error.code().value()), app.get_name());
+  } catch (const std::system_error& error) {
+    if (output_is_lost()) return tell(lost_output(), app.get_name());
+    return tell(Error(ErrorCode::io, fmt::format("the system refuses: {}", error.what()),
+                      "look at its limits (ulimit -a), for memory and processes above all"),
+                app.get_name());
+  } catch (const std::bad_alloc&) {
+    return tell(Error(ErrorCode::io, "out of memory",
+                      "free some, raise the limit (ulimit -v), or lower train.batch_size"),
+                app.get_name());
   } catch (const std::exception& error) {
     // A listing longer than the stream's buffer meets it on the way.
     if (output_is_lost()) return tell(lost_output(), app.get_name());

@@ -4,7 +4,10 @@
 
 #include <caf/scheduler/test_coordinator.hpp>
 #include <future>
+#include <latch>
 #include <random>
+#include <system_error>
+#include <thread>
 
 #include "runtime/flow/faults.h"
 #include "runtime/flow/liveness.h"
@@ -20,6 +23,29 @@ caf::actor_system_config& configure(caf::actor_system_config& config, const RunO
   config.set("scheduler.policy", caf::atom(testing ? "testing" : "sharing"));
   config.set("scheduler.max-threads", static_cast<std::size_t>(std::max(1, options.threads)));
   return config;
+}
+
+/// CAF ends the process where one of its threads does not start, so that is tried before: as many
+/// threads at once, each with the memory that an allocator reserves for a thread.
+void check_threads_start(int count) {
+  std::vector<std::unique_ptr<int>> made(static_cast<std::size_t>(count));
+  std::latch all_tried(1);
+  std::vector<std::jthread> threads;
+  try {
+    for (auto& one : made)
+      threads.emplace_back([&] {
+        one = std::make_unique<int>(0);
+        all_tried.wait();
+      });
+  } catch (const std::system_error& error) {
+    all_tried.count_down();
+    throw Error(ErrorCode::io,
+                fmt::format("starting thread {} of the {} that actors need: {}", threads.size() + 1,
+                            count, error.what()),
+                "use fewer threads, or raise the limits of memory (ulimit -v) and of processes "
+                "(ulimit -u)");
+  }
+  all_tried.count_down();
 }
 
 // Delivers one message after another, to an actor that the seed picks among those that have one.
@@ -79,6 +105,9 @@ RunReport run(const Graph& graph, const RunOptions& options) {
       .faults_fired = std::make_unique<std::atomic<bool>[]>(options.faults.size()),
       .done = [&](Result<RunReport> r) { promise.set_value(std::move(r)); },
       .sends_away = senders_away(graph, options)});
+  constexpr int others = 3;  // CAF's clock, the keeper of its detached actors, and one to spare
+  if (options.scheduling == Scheduling::threads)
+    check_threads_start(std::max(1, options.threads) + others);
   caf::actor_system_config config;
   caf::actor_system system(configure(config, options));
   {

@@ -145,6 +145,28 @@ TEST_F(Command, TrainsWithoutAnythingToWriteTo) {
   }
 }
 
+TEST_F(Command, EndsWithAnErrorWhereThreadsCannotStart) {
+  const std::string path = file("o.yaml",
+                                "model: {name: mlp, widths: [8]}\n"
+                                "data: {name: synthetic, shape: [1, 4, 4], count: 640}\n"
+                                "precision: f64\n"  // without a library that dies by itself
+                                "parallel: {pipeline: 2, actor_threads: 4}\n");
+  int failed = 0;
+  for (int limit = 60'000; limit <= 400'000; limit += 40'000) {  // KiB; each thread takes 8 MiB
+    const std::string kib = std::to_string(limit);
+    const Outcome outcome =
+        run_process({"/bin/sh", "-c",
+                     "ulimit -c 0; ulimit -v " + kib + "; exec " TROUPE_BINARY " train " + path +
+                         " -o " + (root_ / kib).string()});
+    if (outcome.error.find("shared libraries") != std::string::npos) continue;  // not even begun
+    SCOPED_TRACE(kib + " KiB: " + outcome.error);
+    EXPECT_THAT(outcome.exit_code, testing::AnyOf(0, 1));
+    EXPECT_EQ(outcome.exit_code == 0, outcome.error.empty());
+    failed += outcome.exit_code;
+  }
+  EXPECT_GT(failed, 0) << "no limit was too low";
+}
+
 TEST_F(Command, ReadsEveryShippedRecipe) {
   int recipes = 0;
   for (const auto& entry : fs::directory_iterator(TROUPE_SOURCE_DIR "/recipes")) {
