@@ -1,7 +1,7 @@
 """One of the processes of PyTorch's side of the rows about processes, on Gloo: DDP or a 1F1B pipeline.
 
-    pytorch_process.py ddp small|mnist SAMPLES_A_RANK
-    pytorch_process.py pipeline small SAMPLES_A_MICRO_BATCH
+    pytorch_process.py ddp small|mnist SAMPLES_A_RANK nchw|nhwc plain|fused
+    pytorch_process.py pipeline small SAMPLES_A_MICRO_BATCH nchw|nhwc plain|fused
 
 RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say which one it is. Rank 0 reads requests from its
 input and answers each with a line; the others do what it does:
@@ -30,16 +30,20 @@ LR, MOMENTUM = 0.01, 0.9
 def data(samples, rank):
     generator = torch.Generator().manual_seed(rank)
     images = torch.randn(samples, 1, 28, 28, generator=generator)
+    if sys.argv[4] == "nhwc":
+        images = images.to(memory_format=torch.channels_last)
     return images, torch.randint(0, 10, (samples,), generator=generator)
 
 
 def model(name):
     torch.manual_seed(1)
-    return MnistCnn() if name == "mnist" else WideResNet(1, [16, 16, 32, 64], 10, 0.01)
+    made = MnistCnn() if name == "mnist" else WideResNet(1, [16, 16, 32, 64], 10, 0.01)
+    return made.to(memory_format=torch.channels_last) if sys.argv[4] == "nhwc" else made
 
 
 def sgd(module):
-    return torch.optim.SGD(module.parameters(), lr=LR, momentum=MOMENTUM)
+    return torch.optim.SGD(module.parameters(), lr=LR, momentum=MOMENTUM,
+                           fused=sys.argv[5] == "fused")
 
 
 class DataParallel:
@@ -112,7 +116,7 @@ def requests():
 def main():
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    kind, name, samples = sys.argv[1:]
+    kind, name, samples = sys.argv[1:4]
     trainer = (Pipeline if kind == "pipeline" else DataParallel)(name, int(samples))
     for request, count in requests():
         begin = time.perf_counter()

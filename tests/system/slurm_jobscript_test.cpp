@@ -193,9 +193,10 @@ TEST_F(SlurmJobscript, SavesAndQueuesAgainBeforeItsTimeLimit) {
   const std::string folder = slurm_->folder();
   const std::string job = slurm_->submit("options.sh", folder);
   const auto log = [&] { return content("options-" + job + ".out"); };
+  std::string text;  // `stopped` refers to it
   std::smatch stopped;
   const std::regex stop("stopped after step ([0-9]+)");
-  for (std::string text; !std::regex_search(text, stopped, stop); text = log()) {
+  for (; !std::regex_search(text, stopped, stop); text = log()) {
     ASSERT_NE(slurm_->state(job), "TIMEOUT") << content("options-" + job + ".err");
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
   }
