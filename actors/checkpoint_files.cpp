@@ -8,6 +8,7 @@ namespace {
 
 std::vector<ShardContent> contents(const std::vector<Snapshot>& snapshots) {
   std::vector<ShardContent> shards;
+  shards.reserve(snapshots.size());
   for (const Snapshot& snapshot : snapshots)
     shards.push_back(
         {static_cast<int>(snapshot.stage), named_tensors(*snapshot.spec, *snapshot.state, true)});

@@ -13,6 +13,7 @@ namespace troupe {
 /// A node of the tree: covers micro-batches [index << level, (index + 1) << level).
 struct TreePlace {
   std::uint32_t level = 0, index = 0;
+  // NOLINTNEXTLINE(modernize-use-nullptr): no pointer in sight; a slip of clang-tidy's
   auto operator<=>(const TreePlace&) const = default;
 };
 

@@ -68,68 +68,102 @@ StageOptions stage_options(const PipelineOptions& options, std::size_t stage, st
           }};
 }
 
-void add_replica(Graph& graph, const PipelineOptions& options, const Common& common,
-                 std::uint32_t replica) {
+/// A replica's stages and what feeds and judges them.
+struct Column {
+  std::uint32_t replica = 0;
+  MicroBatchRange own;  ///< its micro-batches of a step
+  ActorRef<Loader> loader;
+  ActorRef<Loss> loss;
+  std::vector<ActorRef<Stage>> stages;
+
+  EdgeOptions each(std::uint32_t slots, std::size_t bytes) const {
+    return {slots, bytes, (own.last - own.first) * bytes};
+  }
+};
+
+Column add_column(Graph& graph, const PipelineOptions& options, const Common& common,
+                  std::uint32_t replica) {
   const auto name = [&](const std::string& base) {
     return replica_name(base, replica, options.replicas);
   };
-  const auto loader = graph.add<Loader>(name("loader"), loader_options(options, replica));
-  const auto loss = graph.add<Loss>(name("loss"), LossOptions{options.stream});
-  std::vector<ActorRef<Stage>> stages;
+  Column column{.replica = replica,
+                .own = micro_batch_range(options.micro_batches, replica, options.replicas),
+                .loader = graph.add<Loader>(name("loader"), loader_options(options, replica)),
+                .loss = graph.add<Loss>(name("loss"), LossOptions{options.stream}),
+                .stages = {}};
   for (std::size_t s = 0; s < options.cut.size(); ++s) {
-    stages.push_back(graph.add<Stage>(name(fmt::format("stage/{}", s)),
-                                      stage_options(options, s, replica, common.buckets[s])));
-    graph.place(stages.back(), process_of(options, s, replica));
+    column.stages.push_back(graph.add<Stage>(
+        name(fmt::format("stage/{}", s)), stage_options(options, s, replica, common.buckets[s])));
+    graph.place(column.stages.back(), process_of(options, s, replica));
   }
-  graph.place(loader, process_of(options, 0, replica));
-  graph.place(loss, process_of(options, options.cut.size() - 1, replica));
+  graph.place(column.loader, process_of(options, 0, replica));
+  graph.place(column.loss, process_of(options, options.cut.size() - 1, replica));
+  return column;
+}
 
-  const std::size_t samples = micro_batch_samples(options);
-  const MicroBatchRange own = micro_batch_range(options.micro_batches, replica, options.replicas);
-  const auto each = [&](std::uint32_t slots, std::size_t bytes) {
-    return EdgeOptions{slots, bytes, (own.last - own.first) * bytes};
-  };
-  const std::uint32_t fed = schedule_of(options, 0).credits + ahead;
-  graph.connect(loader, &Loader::images, stages.front(), &Stage::input,
-                each(fed, samples * sample_bytes(options)));
-  graph.connect(loader, &Loader::targets, loss, &Loss::targets,
-                each(fed, samples * sizeof(std::int64_t)));
-  for (std::size_t s = 0; s < stages.size(); ++s) {
-    const StageBytes bytes = stage_bytes(options, s);
-    const std::uint32_t credits = schedule_of(options, s).credits;
-    if (s + 1 < stages.size()) {
-      graph.connect(stages[s], &Stage::output, stages[s + 1], &Stage::input,
-                    each(credits, bytes.output));
-      graph.connect(stages[s + 1], &Stage::input_gradient, stages[s], &Stage::output_gradient,
-                    each(2, bytes.output));
-    } else {
-      graph.connect(stages[s], &Stage::output, loss, &Loss::logits, each(2, bytes.output));
-      // A stage that flushes takes no gradient before its last forward: they all wait in their
-      // slots.
-      graph.connect(loss, &Loss::logits_gradient, stages[s], &Stage::output_gradient,
-                    each(credits + 1, bytes.output));
-    }
-    for (std::uint32_t b = 0; b < common.buckets[s].size(); ++b) {
-      const BucketBytes& bucket = common.buckets[s][b];
-      const auto reducer = common.reducers[s][b][replica];
-      graph.connect(
-          stages[s], [b](Stage& stage) { return stage.gradient_of(b); }, reducer,
-          &Reducer::gradient, each(2, bucket.all()));
-      const std::size_t reduced = bucket.weights + options.micro_batches * bucket.statistics;
-      graph.connect(reducer, &Reducer::reduced, stages[s], &Stage::reduced,
-                    {1 + options.staleness, reduced, reduced});
-    }
-    // Replicas hold the same state: one of them is enough for a checkpoint.
-    if (!common.writer || replica != 0) continue;
-    const auto elsewhere = common.shard_writers.find(process_of(options, s, 0));
-    if (elsewhere == common.shard_writers.end()) {
-      graph.connect(stages[s], &Stage::snapshot, *common.writer, &CheckpointWriter::snapshot,
-                    {2, 0});
-    } else {
-      graph.connect(stages[s], &Stage::snapshot, elsewhere->second, &ShardWriter::snapshot, {2, 0});
-    }
+/// What a stage gives to the next one, or to the loss, and gets back.
+void connect_onwards(Graph& graph, const PipelineOptions& options, const Column& column,
+                     std::size_t s) {
+  const std::size_t bytes = stage_bytes(options, s).output;
+  const std::uint32_t credits = schedule_of(options, s).credits;
+  const ActorRef<Stage> stage = column.stages[s];
+  if (s + 1 < column.stages.size()) {
+    const ActorRef<Stage> next = column.stages[s + 1];
+    graph.connect(stage, &Stage::output, next, &Stage::input, column.each(credits, bytes));
+    graph.connect(next, &Stage::input_gradient, stage, &Stage::output_gradient,
+                  column.each(2, bytes));
+    return;
   }
-  graph.connect(loss, &Loss::score, common.monitor, &Monitor::score, each(64, sizeof(Score)));
+  graph.connect(stage, &Stage::output, column.loss, &Loss::logits, column.each(2, bytes));
+  // A stage that flushes takes no gradient before its last forward: they all wait in their slots.
+  graph.connect(column.loss, &Loss::logits_gradient, stage, &Stage::output_gradient,
+                column.each(credits + 1, bytes));
+}
+
+void connect_reducers(Graph& graph, const PipelineOptions& options, const Common& common,
+                      const Column& column, std::size_t s) {
+  for (std::uint32_t b = 0; b < common.buckets[s].size(); ++b) {
+    const BucketBytes& bucket = common.buckets[s][b];
+    const auto reducer = common.reducers[s][b][column.replica];
+    graph.connect(
+        column.stages[s], [b](Stage& stage) { return stage.gradient_of(b); }, reducer,
+        &Reducer::gradient, column.each(2, bucket.all()));
+    const std::size_t reduced = bucket.weights + options.micro_batches * bucket.statistics;
+    graph.connect(reducer, &Reducer::reduced, column.stages[s], &Stage::reduced,
+                  {1 + options.staleness, reduced, reduced});
+  }
+}
+
+void connect_writer(Graph& graph, const PipelineOptions& options, const Common& common,
+                    const Column& column, std::size_t s) {
+  // Replicas hold the same state: one of them is enough for a checkpoint.
+  if (!common.writer || column.replica != 0) return;
+  const EdgeOptions edge{2, 0};
+  const auto elsewhere = common.shard_writers.find(process_of(options, s, 0));
+  if (elsewhere == common.shard_writers.end())
+    graph.connect(column.stages[s], &Stage::snapshot, *common.writer, &CheckpointWriter::snapshot,
+                  edge);
+  else
+    graph.connect(column.stages[s], &Stage::snapshot, elsewhere->second, &ShardWriter::snapshot,
+                  edge);
+}
+
+void add_replica(Graph& graph, const PipelineOptions& options, const Common& common,
+                 std::uint32_t replica) {
+  const Column column = add_column(graph, options, common, replica);
+  const std::size_t samples = micro_batch_samples(options);
+  const std::uint32_t fed = schedule_of(options, 0).credits + ahead;
+  graph.connect(column.loader, &Loader::images, column.stages.front(), &Stage::input,
+                column.each(fed, samples * sample_bytes(options)));
+  graph.connect(column.loader, &Loader::targets, column.loss, &Loss::targets,
+                column.each(fed, samples * sizeof(std::int64_t)));
+  for (std::size_t s = 0; s < column.stages.size(); ++s) {
+    connect_onwards(graph, options, column, s);
+    connect_reducers(graph, options, common, column, s);
+    connect_writer(graph, options, common, column, s);
+  }
+  graph.connect(column.loss, &Loss::score, common.monitor, &Monitor::score,
+                column.each(64, sizeof(Score)));
 }
 
 /// The reducers of a bucket of a stage, each told of the others; returned by replica.

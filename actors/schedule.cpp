@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/error.h"
 
@@ -125,7 +126,7 @@ std::string draw(const std::vector<TimedStep>& steps, std::size_t width) {
     for (const TimedStep& step : steps) {
       if (step.stage != s) continue;
       const auto column = [&](double t) {
-        return static_cast<std::size_t>(t / end * static_cast<double>(columns) + 0.5);
+        return static_cast<std::size_t>(std::lround(t / end * static_cast<double>(columns)));
       };
       const bool forward = step.step.action == StageAction::forward;
       std::string label = std::to_string(step.step.micro_batch);

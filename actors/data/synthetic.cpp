@@ -58,9 +58,9 @@ void draw(std::span<const std::uint8_t> pattern, const RandomKey& key, std::uint
 }
 
 /// Memory for all samples, with what helps where it is not there.
-Tensor for_samples(Shape shape, DType dtype) {
+Tensor for_samples(const Shape& shape, DType dtype) {
   try {
-    return Tensor::empty(std::move(shape), dtype);
+    return Tensor::empty(shape, dtype);
   } catch (const Error& error) {
     throw Error(error.code(), "synthetic samples: " + error.message(),
                 "lower data.count, or take fewer of them with data.limit");
