@@ -156,13 +156,7 @@ Error lost_output() {
   return {ErrorCode::io, "standard output could not be written", "check where it leads"};
 }
 
-}  // namespace
-
-int run_command(int argc, char** argv) {
-  keep_standard_streams();
-  prepare_for_short_memory();
-  std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is told by the write that meets it
-  CLI::App app("Train neural networks as a troupe of actors", "troupe");
+void describe(CLI::App& app, ChosenVerb& chosen) {
   app.set_version_flag("--version", "troupe " TROUPE_VERSION);
   app.formatter(std::make_shared<HelpFormatter>());
   app.get_formatter()->column_width(26);
@@ -171,7 +165,6 @@ int run_command(int argc, char** argv) {
   app.get_formatter()->label("TEXT", "VALUE");
   app.get_formatter()->label("REQUIRED", "(required)");
   app.require_subcommand(1);
-  ChosenVerb chosen;
   add_train_verb(app, chosen);
   add_plan_verb(app, chosen);
   add_eval_verb(app, chosen);
@@ -184,17 +177,46 @@ int run_command(int argc, char** argv) {
   app.footer(
       "troupe VERB --help tells more.\n"
       "recipes/demo.yaml is an options file to begin with.");
+}
+
+int parse_and_run(CLI::App& app, const ChosenVerb& chosen, int argc, char** argv) {
+  app.parse(argc, argv);
+  const int code = chosen(command_line(argc, argv));
+  // A listing that could not be written is no success; training goes on without its picture.
+  if (code == exit_done && output_is_lost() && !app.got_subcommand("train")) throw lost_output();
+  return code;
+}
+
+/// Of an exception that is none of the library's.
+Error error_of(const std::exception& exception) {
+  // A listing longer than the stream's buffer meets it on the way.
+  if (output_is_lost()) return lost_output();
+  if (const auto* about = dynamic_cast<const std::filesystem::filesystem_error*>(&exception))
+    return system_error("looking at", about->path1(), about->code().value());
+  if (dynamic_cast<const std::system_error*>(&exception) != nullptr)
+    return {ErrorCode::io, fmt::format("the system refuses: {}", exception.what()),
+            "look at its limits (ulimit -a), for memory and processes above all"};
+  if (dynamic_cast<const std::bad_alloc*>(&exception) != nullptr)
+    return {ErrorCode::io, "out of memory",
+            "free some, raise the limit (ulimit -v), or lower train.batch_size"};
+  return {ErrorCode::internal, exception.what(), "report this with the command and options"};
+}
+
+}  // namespace
+
+int run_command(int argc, char** argv) {
+  keep_standard_streams();
+  prepare_for_short_memory();
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is told by the write that meets it
+  CLI::App app("Train neural networks as a troupe of actors", "troupe");
+  ChosenVerb chosen;
+  describe(app, chosen);
   if (argc <= 1) {  // asks for nothing in particular: nothing is wrong
     print_out("{}", app.help());
     return output_is_lost() ? tell(lost_output(), app.get_name()) : exit_done;
   }
   try {
-    app.parse(argc, argv);
-    const int code = chosen(command_line(argc, argv));
-    // A listing that could not be written is no success; training goes on without its picture.
-    if (code == exit_done && output_is_lost() && !app.got_subcommand("train"))
-      return tell(lost_output(), app.get_name());
-    return code;
+    return parse_and_run(app, chosen, argc, argv);
   } catch (const CLI::Success& done) {
     const int code = app.exit(done);
     return output_is_lost() ? tell(lost_output(), app.get_name()) : code;
@@ -202,23 +224,8 @@ int run_command(int argc, char** argv) {
     return tell(usage_error(app, error, {argv + 1, argv + argc}), app.get_name());
   } catch (const Error& error) {
     return tell(in_words_of_the_command(error), app.get_name());
-  } catch (const std::filesystem::filesystem_error& error) {
-    return tell(system_error("looking at", error.path1(), error.code().value()), app.get_name());
-  } catch (const std::system_error& error) {
-    if (output_is_lost()) return tell(lost_output(), app.get_name());
-    return tell(Error(ErrorCode::io, fmt::format("the system refuses: {}", error.what()),
-                      "look at its limits (ulimit -a), for memory and processes above all"),
-                app.get_name());
-  } catch (const std::bad_alloc&) {
-    return tell(Error(ErrorCode::io, "out of memory",
-                      "free some, raise the limit (ulimit -v), or lower train.batch_size"),
-                app.get_name());
   } catch (const std::exception& error) {
-    // A listing longer than the stream's buffer meets it on the way.
-    if (output_is_lost()) return tell(lost_output(), app.get_name());
-    return tell(
-        Error(ErrorCode::internal, error.what(), "report this with the command and options"),
-        app.get_name());
+    return tell(error_of(error), app.get_name());
   }
 }
 

@@ -27,8 +27,8 @@ EvaluationReport count_test_set(const Options& options, const std::vector<NamedT
   Sampler sampler = Sampler::for_evaluation(data.count(Split::test), size, 1, 1);
   EvaluationReport report;
   for (std::int64_t batch = 0; batch < sampler.batches_per_epoch(); ++batch) {
-    for (auto& plan : sampler.plan(batch, 0)) {
-      const Batch samples = maker.make(std::move(plan));
+    for (const auto& plan : sampler.plan(batch, 0)) {
+      const Batch samples = maker.make(plan);
       const LossOutput loss = softmax_cross_entropy(stream, network.evaluate(samples.images),
                                                     samples.labels, 1.0, /*with_gradient=*/false);
       report.loss += loss.loss_sum;

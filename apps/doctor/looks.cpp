@@ -24,7 +24,7 @@ std::string interfaces_text(const Machine& machine) {
 }
 
 std::string cores_text(const Machine& machine, const Demands& demands) {
-  const std::string cores = fmt::format("{} for this process", machine.cores);
+  std::string cores = fmt::format("{} for this process", machine.cores);
   if (!demands.known) return cores;
   return fmt::format("{}, {} stage{} of {} thread{}", cores, demands.pipeline * demands.data,
                      demands.pipeline * demands.data == 1 ? "" : "s", demands.intra_op_threads,
