@@ -73,19 +73,20 @@ class Signals {
 };
 
 /// Meets the other launchers while signals are heeded: a wait that may take minutes can be broken
-/// off. Ends the process if one comes, as there is nothing to clean up yet.
+/// off. Ends the process if one comes, once the key of a meeting that does not take place is gone.
 std::unique_ptr<NodeGroup> meet(const LaunchOptions& options, const Signals& signals) {
   if (!options.endpoint) return NodeGroup::meet(options);
   say("meeting {} other host{} at {}:{} (for up to {} s)", options.nodes - 1,
       options.nodes == 2 ? "" : "s", options.endpoint->host, options.endpoint->port,
       static_cast<double>(options.join_timeout.count()) / 1000);
   const Descriptor met(::eventfd(0, EFD_CLOEXEC));
+  std::stop_source stop;
   auto group = std::async(std::launch::async, [&] {
     struct Ring {
       int number;
       ~Ring() { ::eventfd_write(number, 1); }
     } ring{met.get()};
-    return NodeGroup::meet(options);
+    return NodeGroup::meet(options, stop.get_token());
   });
   for (;;) {
     std::array<pollfd, 2> ready{{{.fd = met.get(), .events = POLLIN, .revents = 0},
@@ -98,7 +99,15 @@ std::unique_ptr<NodeGroup> meet(const LaunchOptions& options, const Signals& sig
           place.nodes, place.first_rank, place.first_rank + options.processes - 1, place.size);
       return met_all;
     }
-    if (const int number = signals.next(); number != 0 && number != SIGCHLD) ::_exit(128 + number);
+    const int number = signals.next();
+    if (number == 0 || number == SIGCHLD) continue;
+    constexpr std::chrono::seconds moment{1};
+    stop.request_stop();
+    if (group.wait_for(moment) == std::future_status::ready) try {
+        group.get().reset();
+      } catch (const Error&) {  // that it was stopped
+      }
+    ::_exit(128 + number);
   }
 }
 

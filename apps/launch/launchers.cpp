@@ -20,6 +20,12 @@ std::chrono::milliseconds attempt_of(const LaunchOptions& options) {
   return std::clamp<std::chrono::milliseconds>(options.join_timeout, seconds(3), seconds(30));
 }
 
+/// Jobs of one user that have the same id are told apart by where they meet.
+std::string job_file_name(const LaunchOptions& options) {
+  return file_name_of(
+      fmt::format("{}-{}-{}", options.run_id, options.endpoint->host, options.endpoint->port));
+}
+
 constexpr std::string_view done_message = "done", lost_prefix = "lost ", failed_prefix = "failed ";
 
 /// The address of this machine that the endpoint means, if it means this machine. A machine's own
@@ -44,19 +50,39 @@ std::optional<std::string> own_address_of(const Endpoint& endpoint) {
 
 }  // namespace
 
-Launchers::Launchers(const LaunchOptions& options)
-    : attempt_(attempt_of(options)), news_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+Launchers::Launchers(const LaunchOptions& options, std::stop_token stop)
+    : stop_(std::move(stop)),
+      attempt_(attempt_of(options)),
+      news_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   const auto environment = Environment::of_process();
   const auto given_key = environment.get("TROUPE_JOB_KEY");
-  if (!given_key) file_ = JobFile::of_run(environment, file_name_of(options.run_id));
-  key_ = given_key ? JobKey::parse(*given_key) : file_->key();
+  if (given_key)
+    key_ = JobKey::parse(*given_key);
+  else
+    take_key(JobFile::of_run(environment, job_file_name(options)));
   place_.host = host_name();
   place_.nodes = options.nodes;
-  host_meeting(options);
-  join(options);
-  agree(options);
+  try {
+    host_meeting(options);
+    join(options);
+    agree(options);
+  } catch (...) {
+    forget_key();  // the next job of this name at this place is to have a key of its own
+    throw;
+  }
   member_->open([this](int from, const std::string& body) { on_message(from, body); },
                 [this](const PeerLost& lost) { on_lost(lost); });
+}
+
+void Launchers::take_key(JobFile file) {
+  file_ = std::move(file);
+  const auto drawn = file_->create();
+  key_ = drawn ? *drawn : file_->key();
+  removes_key_ = drawn.has_value();
+}
+
+void Launchers::forget_key() {
+  if (file_ && removes_key_) file_->remove(key_);
 }
 
 Launchers::~Launchers() {
@@ -65,7 +91,7 @@ Launchers::~Launchers() {
   member_.reset();  // before the wait: it is one of those that are waited for
   if (!meeting_) return;
   if (all) static_cast<void>(meeting_->wait_for_end(attempt_));
-  if (file_) file_->remove({});
+  forget_key();
 }
 
 void Launchers::host_meeting(const LaunchOptions& options) {
@@ -81,7 +107,9 @@ void Launchers::host_meeting(const LaunchOptions& options) {
                                      .port = options.endpoint->port,
                                      .timeout = attempt_});
   // Refused: another launcher of this machine has come first, and hosts the meeting.
-  if (started) meeting_ = std::move(started.value());
+  if (!started) return;
+  meeting_ = std::move(started.value());
+  removes_key_ = true;
 }
 
 void Launchers::join(const LaunchOptions& options) {
@@ -94,7 +122,11 @@ void Launchers::join(const LaunchOptions& options) {
                                 .rank = options.node_rank,
                                 .size = options.nodes,
                                 .interface = own_address_,
-                                .timeout = attempt_});
+                                .timeout = attempt_,
+                                .stop = stop_});
+    // Whoever hosts the meeting has the key for others, also where it refuses this one.
+    const bool is_met = joined || joined.error().code() == ErrorCode::refused;
+    if (is_met && !stop_.stop_requested()) removes_key_ = meeting_ != nullptr;
     if (joined) {
       member_ = std::move(joined.value());
       place_.node = member_->rank();

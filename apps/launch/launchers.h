@@ -2,6 +2,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <stop_token>
 
 #include "apps/launch/node_group.h"
 #include "runtime/control/coordinator.h"
@@ -15,7 +16,7 @@ namespace troupe {
 class Launchers : public NodeGroup {
  public:
   /// As NodeGroup::meet.
-  explicit Launchers(const LaunchOptions& options);
+  Launchers(const LaunchOptions& options, std::stop_token stop);
   ~Launchers() override;
 
   const Place& place() const override { return place_; }
@@ -27,6 +28,8 @@ class Launchers : public NodeGroup {
   bool all_done() const override;
 
  private:
+  void take_key(JobFile file);
+  void forget_key();
   void host_meeting(const LaunchOptions& options);
   void join(const LaunchOptions& options);
   void agree(const LaunchOptions& options);
@@ -36,8 +39,10 @@ class Launchers : public NodeGroup {
   void on_message(int from, const std::string& body);
   void on_lost(const PeerLost& lost);
 
+  std::stop_token stop_;
   std::chrono::milliseconds attempt_;
   std::optional<JobFile> file_;  // that the key is from, unless TROUPE_JOB_KEY has it
+  bool removes_key_ = false;     // made it, and nobody else hosts the meeting; or hosts it
   JobKey key_;
   std::string own_address_;                           // of this host, as others reach it
   std::unique_ptr<Coordinator> meeting_, processes_;  // only where the endpoint leads to this host

@@ -67,8 +67,8 @@ std::uint16_t free_port() {
   return ntohs(address.sin_port);
 }
 
-std::unique_ptr<NodeGroup> NodeGroup::meet(const LaunchOptions& options) {
-  if (options.endpoint) return std::make_unique<Launchers>(options);
+std::unique_ptr<NodeGroup> NodeGroup::meet(const LaunchOptions& options, std::stop_token stop) {
+  if (options.endpoint) return std::make_unique<Launchers>(options, std::move(stop));
   return std::make_unique<OneNode>(options);
 }
 

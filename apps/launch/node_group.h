@@ -1,6 +1,7 @@
 #pragma once
 #include <chrono>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,8 @@ struct Place {
 class NodeGroup {
  public:
   /// Waits until the launchers of all hosts have come. Throws Error (io) that names what is
-  /// missing, after the join timeout.
-  static std::unique_ptr<NodeGroup> meet(const LaunchOptions& options);
+  /// missing, after the join timeout, or says that it was stopped.
+  static std::unique_ptr<NodeGroup> meet(const LaunchOptions& options, std::stop_token stop = {});
 
   virtual ~NodeGroup() = default;
   virtual const Place& place() const = 0;

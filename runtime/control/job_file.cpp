@@ -78,17 +78,21 @@ JobFile JobFile::of_run(const Environment& environment, const std::string& run) 
   return JobFile(fs::path(*home) / ".troupe" / "jobs" / run);
 }
 
+std::optional<JobKey> JobFile::create() const {
+  if (access(path_.c_str(), F_OK) == 0) return std::nullopt;
+  const JobKey drawn = JobKey::generate();
+  const fs::path aside = write_aside(path_, content(drawn, {}));
+  const bool is_first = link(aside.c_str(), path_.c_str()) == 0;
+  const int why = errno;
+  unlink(aside.c_str());
+  if (is_first) return drawn;
+  errno = why;
+  if (why != EEXIST) fail(path_, "create");
+  return std::nullopt;
+}
+
 JobKey JobFile::key() const {
-  if (access(path_.c_str(), F_OK) != 0) {
-    const JobKey drawn = JobKey::generate();
-    const fs::path aside = write_aside(path_, content(drawn, {}));
-    const bool is_first = link(aside.c_str(), path_.c_str()) == 0;
-    const int why = errno;
-    unlink(aside.c_str());
-    if (is_first) return drawn;
-    errno = why;
-    if (why != EEXIST) fail(path_, "create");
-  }
+  if (const auto drawn = create()) return *drawn;
   check_privacy(path_);
   return JobKey::parse(entry(path_, "key"));
 }
@@ -104,6 +108,10 @@ void JobFile::publish(const JobKey& key, const std::string& coordinator) const {
 
 void JobFile::remove(const std::string& coordinator) const {
   if (this->coordinator() == coordinator) unlink(path_.c_str());
+}
+
+void JobFile::remove(const JobKey& key) const {
+  if (entry(path_, "key") == key.text()) unlink(path_.c_str());
 }
 
 }  // namespace troupe

@@ -2,6 +2,7 @@
 // Where processes that no launcher introduced to each other leave the job's key and meeting place.
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "runtime/control/job_key.h"
@@ -18,8 +19,12 @@ class JobFile {
   /// TROUPE_JOB_FILE, else ~/.troupe/jobs/RUN. Throws Error{bad_options} if HOME is not set either.
   static JobFile of_run(const Environment& environment, const std::string& run);
 
-  /// The job's key: drawn by whichever process comes first. Throws Error{io} where the file cannot
-  /// be written, Error{refused} where others than its owner could have read or written it.
+  /// Draws a key and makes the file with it; nothing if there is a file already. Throws Error{io}
+  /// where it cannot be written.
+  std::optional<JobKey> create() const;
+
+  /// The job's key: drawn by whichever process comes first. Throws as create(), and Error{refused}
+  /// where others than the file's owner could have read or written it.
   JobKey key() const;
 
   /// tcp://HOST:PORT as last published; empty before that or if the file is gone.
@@ -30,6 +35,9 @@ class JobFile {
 
   /// Does nothing if the coordinator in it is another one's.
   void remove(const std::string& coordinator) const;
+
+  /// Does nothing if another key is in it.
+  void remove(const JobKey& key) const;
 
   const std::filesystem::path& path() const { return path_; }
 

@@ -33,6 +33,14 @@ class LaunchHosts : public Launch {
   }
   std::string error_file(const char* name) const { return (root_ / name).string(); }
 
+  /// The files of keys that there are.
+  std::vector<std::string> key_files() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(root_ / ".troupe" / "jobs"))
+      names.push_back(entry.path().filename());
+    return names;
+  }
+
   /// Waits until somebody hosts the meeting.
   bool hosted() const {
     return comes_true([&] {
@@ -92,6 +100,35 @@ TEST_F(LaunchHosts, EndWhenALauncherIsKilled) {
   EXPECT_FALSE(runs(pid));
 }
 
+TEST_F(LaunchHosts, OfTwoJobsWithOneNameHaveAKeyEach) {
+  const std::string wait = "until [ -e go ]; do sleep 0.05; done";
+  Running zero(host({"--node-rank", "0"}, wait), error_file("zero"));
+  ASSERT_TRUE(hosted());
+  ASSERT_EQ(key_files(), std::vector{"none-localhost-" + std::to_string(port_)});
+  ++port_;  // the other job meets elsewhere, and is over before the first is whole
+  Running other(host({"--node-rank", "0"}, "true"), error_file("other"));
+  ASSERT_TRUE(hosted());
+  EXPECT_EQ(key_files().size(), 2u);
+  EXPECT_EQ(run_process(host({"--node-rank", "1"}, "true")).exit_code, 0);
+  EXPECT_EQ(other.wait(), 0) << content(root_ / "other");
+  --port_;
+  ASSERT_EQ(key_files(), std::vector{"none-localhost-" + std::to_string(port_)});
+  Running late(host({"--node-rank", "1"}, "touch go"), error_file("late"));
+  EXPECT_EQ(late.wait(), 0) << content(root_ / "late");
+  EXPECT_EQ(zero.wait(), 0) << content(root_ / "zero");
+  EXPECT_TRUE(key_files().empty());
+}
+
+TEST_F(LaunchHosts, LeaveTheKeyToWhoeverHostsTheMeeting) {
+  Running zero(host({"--node-rank", "0"}, "true"), error_file("zero"));
+  ASSERT_TRUE(hosted());
+  EXPECT_EQ(run_process(host({"--node-rank", "1", "--nnodes", "3"}, "true")).exit_code, 1);
+  EXPECT_EQ(key_files().size(), 1u);
+  EXPECT_EQ(run_process(host({"--node-rank", "1"}, "true")).exit_code, 0);
+  EXPECT_EQ(zero.wait(), 0) << content(root_ / "zero");
+  EXPECT_TRUE(key_files().empty());
+}
+
 TEST_F(LaunchHosts, SayWhoIsMissing) {
   const auto alone = run_process(
       host({"--node-rank", "0", "--rdzv-conf", "join_timeout=1"}, "true"), root_.string());
@@ -99,6 +136,7 @@ TEST_F(LaunchHosts, SayWhoIsMissing) {
   EXPECT_THAT(alone.error,
               AllOf(HasSubstr("2 hosts did not meet"), HasSubstr("rank 1 of 2 did not come"),
                     HasSubstr("--rdzv-endpoint on each host")));
+  EXPECT_TRUE(key_files().empty()) << "the next job of this name would have the same key";
 }
 
 TEST_F(LaunchHosts, RefuseARankTwiceAndAnotherNumberOfHosts) {
@@ -137,6 +175,7 @@ TEST_F(LaunchHosts, CanBeInterruptedWhileTheyWait) {
   ASSERT_TRUE(hosted());
   zero.signal(SIGTERM);
   EXPECT_EQ(zero.wait(), 128 + SIGTERM);
+  EXPECT_TRUE(key_files().empty());
 }
 
 }  // namespace

@@ -75,6 +75,18 @@ TEST_F(JobFiles, KeepTheKeyWhenTheCoordinatorIsPublished) {
   EXPECT_FALSE(fs::exists(file.path()));
 }
 
+TEST_F(JobFiles, AreMadeOnceAndRemovedForTheirOwnKeyOnly) {
+  const JobFile file(folder / "run");
+  const auto drawn = file.create();
+  ASSERT_TRUE(drawn);
+  EXPECT_FALSE(file.create());
+  EXPECT_EQ(file.key(), *drawn);
+  file.remove(JobKey::generate());
+  EXPECT_TRUE(fs::exists(file.path()));
+  file.remove(*drawn);
+  EXPECT_FALSE(fs::exists(file.path()));
+}
+
 TEST_F(JobFiles, LieBelowTheHomeFolder) {
   EXPECT_EQ(JobFile::of_run({{"HOME", "/home/a"}}, "run").path(), "/home/a/.troupe/jobs/run");
   EXPECT_EQ(JobFile::of_run({{"HOME", "/home/a"}, {"TROUPE_JOB_FILE", "/scratch/f"}}, "run").path(),
