@@ -49,10 +49,13 @@ Result<std::shared_ptr<Bulk>> Bulk::connect(Member& member, const TransportOptio
     bulk->communicators_.push_back(std::move(made.value()));
   }
   if (options.transport == TransportKind::gloo || !one_host) {
+    // Where the members reach each other already, which is loopback on one host: this plane lets
+    // strangers in, so it is never wider than theirs.
+    const std::string& own = member.peers()[static_cast<std::size_t>(member.rank())].address();
     auto made = make_gloo_communicator(member.store(), member.rank(), member.size(),
                                        {.group = fmt::format("gloo/{}", generation),
                                         .timeout = options.timeout,
-                                        .interface = options.interface});
+                                        .interface = own});
     if (!made) return made.error();
     for (int rank = 0; rank < member.size(); ++rank) {
       Route& route = bulk->routes_[static_cast<std::size_t>(rank)];

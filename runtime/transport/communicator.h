@@ -99,9 +99,8 @@ struct GlooOptions {
   std::string group = "gloo";
   /// For the peers to appear.
   std::chrono::milliseconds timeout{30'000};
-  /// Name of the network interface whose address is used ("eth0"), or that address; empty: the
-  /// first that is up and not loopback, else loopback.
-  std::string interface;
+  /// Name of the network interface whose address is used ("eth0"), or that address.
+  std::string interface = "lo";
 };
 
 /// Ranks that reach each other by TCP. Every rank calls it with the same size, group and store;

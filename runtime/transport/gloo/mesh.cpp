@@ -64,14 +64,6 @@ class GlooStore final : public gloo::rendezvous::Store {
   const Clock::time_point deadline_;
 };
 
-std::string choose_address(const std::string& interface) {
-  if (!interface.empty()) return address_of_interface(interface);
-  const std::vector<NetworkInterface> all = network_interfaces();
-  for (const NetworkInterface& found : all)
-    if (found.name != "lo") return found.address;
-  return all.empty() ? "127.0.0.1" : all.front().address;
-}
-
 std::string random_token() {
   unsigned char bytes[16];
   if (::getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
@@ -109,7 +101,7 @@ Mesh::Mesh(Store& store, int rank, int size, const GlooOptions& options) {
   if (::sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL)
     std::signal(SIGPIPE, SIG_IGN);
   gloo::transport::tcp::attr attributes;
-  attributes.hostname = choose_address(options.interface);
+  attributes.hostname = address_of_interface(options.interface);
   GlooStore words(store, options);
   try {
     if (rank == 0) {

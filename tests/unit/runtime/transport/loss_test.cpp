@@ -132,6 +132,41 @@ TEST(GlooTransport, NamesTheInterfacesThereAreWhenAskedForAnother) {
   EXPECT_THAT(none.error().what(), HasSubstr("lo"));
 }
 
+/// A store that does not give the token of a group away.
+class StoreOfAStranger final : public Store {
+ public:
+  explicit StoreOfAStranger(Store& store) : store_(store) {}
+  Status put(const std::string& key, std::string value) override {
+    return store_.put(key, std::move(value));
+  }
+  Result<std::string> get(const std::string& key, std::chrono::milliseconds timeout) override {
+    if (key.ends_with("/token")) return std::string(32, '0');
+    return store_.get(key, timeout);
+  }
+  Result<std::string> claim(const std::string& key, std::chrono::milliseconds timeout) override {
+    return store_.claim(key, timeout);
+  }
+
+ private:
+  Store& store_;
+};
+
+TEST(GlooTransport, FindsAStrangerOutWhoDoesNotKnowTheToken) {
+  MemoryStore store;
+  StoreOfAStranger guess(store);
+  std::unique_ptr<Communicator> rank, stranger;
+  {
+    std::jthread other([&] { stranger = std::move(connect_one("gloo", guess, 1, 2).value()); });
+    rank = std::move(connect_one("gloo", store, 0, 2).value());
+  }
+  const auto receive = rank->receive(1, 1, {.shape = {4}});
+  stranger->send(0, 1, values({4}, 1));
+  const Status received = receive->wait();
+  ASSERT_FALSE(received);
+  EXPECT_EQ(received.error().code(), ErrorCode::peer_lost);
+  EXPECT_THAT(received.error().what(), HasSubstr("a stranger took its place"));
+}
+
 INSTANTIATE_TEST_SUITE_P(Transports, EveryProcessTransport, ::testing::Values("shm", "gloo"),
                          [](const auto& info) { return info.param; });
 

@@ -1,0 +1,54 @@
+// Where the bulk plane of members listens.
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+#include <filesystem>
+#include <set>
+
+#include "runtime/remote/bulk.h"
+#include "tests/unit/runtime/control/world.h"
+
+namespace troupe {
+namespace {
+
+/// The IPv4 addresses on which this process listens; "other" for those of other families but Unix.
+std::set<std::string> listening_addresses() {
+  std::set<std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename());
+    int listens = 0;
+    socklen_t length = sizeof listens;
+    sockaddr_storage own{};
+    socklen_t own_length = sizeof own;
+    if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0 || listens == 0 ||
+        ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_length) != 0 ||
+        own.ss_family == AF_UNIX)
+      continue;
+    char text[INET_ADDRSTRLEN] = "other";
+    if (own.ss_family == AF_INET)
+      ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(own).sin_addr, text, sizeof text);
+    found.insert(text);
+  }
+  return found;
+}
+
+TEST(BulkAddress, OfGlooIsLoopbackWhereTheMembersMeetOnLoopback) {
+  control_test::TestWorld world(2);
+  std::vector<std::shared_ptr<Bulk>> planes(2);
+  const auto before = listening_addresses();
+  EXPECT_EQ(before, std::set<std::string>{"127.0.0.1"});
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t rank = 0; rank < 2; ++rank)
+      threads.emplace_back([&, rank] {
+        planes[rank] = Bulk::connect(*world.members[rank], {.transport = TransportKind::gloo,
+                                                            .interface = "",
+                                                            .timeout = std::chrono::seconds(60)})
+                           .value();
+      });
+  }
+  EXPECT_EQ(listening_addresses(), before);
+}
+
+}  // namespace
+}  // namespace troupe
