@@ -24,16 +24,22 @@ ActionLabel CheckpointWriter::act() {
 }
 
 CheckpointSeen CheckpointWriter::write(const SnapshotCollector::Pieces& pieces) const {
-  std::vector<ShardInfo> elsewhere;
   const auto begin = std::chrono::steady_clock::now();
+  Status status = attempt([&] { return publish(pieces); });
+  // All who write shards have said how it went. What cannot be removed is no worse than the failure
+  // that is told, and prune_checkpoints tries again.
+  if (!status && options_.others > 0 && !options_.folder.empty())
+    static_cast<void>(discard_shards(options_.folder, pieces.steps));
+  return {pieces.steps, std::move(status), std::chrono::steady_clock::now() - begin};
+}
+
+Status CheckpointWriter::publish(const SnapshotCollector::Pieces& pieces) const {
+  std::vector<ShardInfo> elsewhere;
   for (const auto& held : pieces.shards) {
-    if (!held->error.empty())
-      return {pieces.steps, Error(ErrorCode::io, held->error),
-              std::chrono::steady_clock::now() - begin};
+    if (!held->error.empty()) return Error(ErrorCode::io, held->error);
     elsewhere.insert(elsewhere.end(), held->shards.begin(), held->shards.end());
   }
-  Status status = attempt([&] { return write(pieces.steps, pieces.states(), elsewhere); });
-  return {pieces.steps, std::move(status), std::chrono::steady_clock::now() - begin};
+  return write(pieces.steps, pieces.states(), elsewhere);
 }
 
 Status CheckpointWriter::write(std::uint32_t step, const std::vector<Snapshot>& snapshots,

@@ -60,6 +60,7 @@ class CheckpointWriter final : public Actor {
 
  private:
   CheckpointSeen write(const SnapshotCollector::Pieces& pieces) const;
+  Status publish(const SnapshotCollector::Pieces& pieces) const;
   Status write(std::uint32_t step, const std::vector<Snapshot>& snapshots,
                const std::vector<ShardInfo>& elsewhere) const;
   void on_written(const SnapshotCollector::Pieces& pieces, const CheckpointSeen& seen);

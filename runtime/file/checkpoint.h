@@ -79,6 +79,10 @@ Result<std::vector<ShardInfo>> write_shards(const std::filesystem::path& folder,
                                             const std::vector<ShardContent>& shards,
                                             const CheckpointWriteOptions& options = {});
 
+/// Removes what write_shards has left of a checkpoint that is not to be published, so that the next
+/// attempt on a full disk has the room. Once no process writes there any more.
+Status discard_shards(const std::filesystem::path& folder, std::int64_t step);
+
 /// What a checkpoint says of a tensor.
 struct StoredTensor {
   std::string name;

@@ -7,6 +7,7 @@
 
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/checkpoint_folder.h"
+#include "runtime/file/file.h"
 #include "runtime/file/manifest.h"
 
 namespace troupe {
@@ -79,6 +80,14 @@ Result<std::vector<ShardInfo>> write_shards(const std::filesystem::path& folder,
     written.push_back({file_of(shard), shard.stage, summary.value()});
   }
   return written;
+}
+
+Status discard_shards(const std::filesystem::path& folder, std::int64_t step) {
+  const std::filesystem::path place = shards_folder(folder, step);
+  std::error_code failed;
+  std::filesystem::remove_all(place, failed);
+  if (failed) return system_error("removing", place, failed.value());
+  return success();
 }
 
 Result<std::filesystem::path> write_checkpoint(const std::filesystem::path& folder,

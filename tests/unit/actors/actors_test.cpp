@@ -1,5 +1,8 @@
 // Single actors, with messages delivered by hand and what they leave behind looked at.
 #include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
 
 #include "actors/checkpoint_writer.h"
 #include "actors/loss.h"
@@ -278,6 +281,60 @@ TEST(WriterByHand, WritesWhenAllStagesHaveComeAndTellsOfFailure) {
   EXPECT_TRUE(effects.finished);
   EXPECT_EQ(effects.credits.size(), 2u);
   EXPECT_EQ(effects.accepts_snapshot, true);
+}
+
+/// A writer of one stage here and one in another process.
+struct SharedWriter {
+  std::vector<std::string> told;
+  std::size_t published = 0;
+  CheckpointWriter writer;
+
+  explicit SharedWriter(const std::filesystem::path& folder)
+      : writer({.stages = 1,
+                .others = 1,
+                .in_background = false,
+                .folder = folder,
+                .write = [this](std::uint32_t, const auto&, const auto& elsewhere) -> Status {
+                  published += elsewhere.size();
+                  return success();
+                },
+                .on_checkpoint =
+                    [this](const CheckpointSeen& seen) {
+                      told.push_back(seen.status ? "written" : seen.status.error().message());
+                    }}) {
+    Inside::attach(writer.snapshot, 0, 2);
+    Inside::attach(writer.shards, 1, 2);
+  }
+  void come(std::uint32_t step, const WrittenShards& elsewhere) {
+    writer.on_commit({.step = step, .snapshot = true});
+    deliver(writer.snapshot, 0, train_key(step, 0), Snapshot{});
+    deliver(writer.shards, 1, train_key(step, 0), elsewhere);
+    act_all(writer);
+  }
+};
+
+TEST(WriterByHand, PublishesNothingWhenAnotherProcessCouldNotWriteAndGoesOn) {
+  const auto folder = std::filesystem::temp_directory_path() /
+                      ("troupe_shared_writer_" + std::to_string(::getpid()));
+  // What the other process has written before its disk was full, and of a step to come.
+  const auto left = folder / ".step_00000005.partial-shards";
+  const auto next = folder / ".step_00000009.partial-shards";
+  for (const auto& place : {left, next}) std::filesystem::create_directories(place / "shard");
+  SharedWriter shared(folder);
+  shared.come(4, {{}, "the disk of host2 is full"});
+  EXPECT_THAT(shared.told, ElementsAre("the disk of host2 is full"));
+  EXPECT_EQ(shared.published, 0u);
+  EXPECT_FALSE(std::filesystem::exists(left));
+  EXPECT_TRUE(std::filesystem::exists(next));
+  const auto effects = Inside::take_effects(shared.writer);
+  EXPECT_FALSE(effects.finished);
+  EXPECT_EQ(effects.accepts_snapshot, true);
+  EXPECT_EQ(effects.credits.size(), 2u);
+  shared.come(8, {{ShardInfo{}}, ""});
+  EXPECT_THAT(shared.told, ElementsAre("the disk of host2 is full", "written"));
+  EXPECT_EQ(shared.published, 1u);
+  EXPECT_TRUE(std::filesystem::exists(next));
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace
