@@ -30,9 +30,6 @@ struct MemberOptions {
   std::string host;         ///< empty: the system's host name
   std::string interface;    ///< to listen on; empty: the one towards the coordinator
   std::chrono::milliseconds timeout{30'000};  ///< parallel.timeout, the one all others derive from
-  /// Asked before each sign of life, on the member's thread. While it says no, no sign is given,
-  /// and after `timeout` the process counts as hung.
-  std::function<bool()> is_alive;
   /// Asked while the coordinator cannot be reached: where it is now (`coordinator` if unset).
   std::function<std::string()> find_coordinator;
   /// Gives up joining, with Error{refused}, unless there is an answer already.

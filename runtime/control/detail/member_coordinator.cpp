@@ -214,8 +214,7 @@ void MemberLoop::maintain(Clock::time_point now) {
   const bool has_met = greeted_ || phase_ != Phase::joining;
   if (has_met) coordinator_session_->maintain(stamp(), now);
   busy_ = !coordinator_session_->is_quiet() || phase_ == Phase::joining;
-  if (has_met && now - last_heartbeat_ >= heartbeat_ &&
-      (!options_.is_alive || options_.is_alive())) {
+  if (has_met && now - last_heartbeat_ >= heartbeat_) {
     last_heartbeat_ = now;
     coordinator_session_->pulse(stamp(), now);
   }

@@ -45,7 +45,10 @@ std::optional<wire::Refused> Roster::admit(const wire::Join& join, std::uint64_t
     return refusal(wire::Refused::RANK,
                    fmt::format("{} says it is rank {}, but so does {}", process(join),
                                join.rank() - 1, process(of(other->second).join)),
-                   "give each process a rank of its own; a launcher started twice does this");
+                   fmt::format("give each process a rank of its own; a launcher started twice does "
+                               "this, or another run with the id '{}': give each run an id of its "
+                               "own (--rdzv-id, TROUPE_RUN_ID, MASTER_ADDR and MASTER_PORT)",
+                               run_));
   if (is_whole())
     return refusal(
         wire::Refused::SIZE,
@@ -165,10 +168,13 @@ std::string Roster::present() const {
 }
 
 wire::Refused Roster::timeout(std::string_view waited) const {
-  return refusal(wire::Refused::TIMEOUT,
-                 fmt::format("{} did not come within {}; came: {}", missing(), waited, present()),
-                 "look at the output of the missing ones, check the number of nodes and processes, "
-                 "or raise parallel.timeout");
+  return refusal(
+      wire::Refused::TIMEOUT,
+      fmt::format("{} did not come within {}; came: {}", missing(), waited, present()),
+      fmt::format("look at the output of the missing ones, check the number of nodes and "
+                  "processes and that no other run has the id '{}', or raise "
+                  "parallel.timeout",
+                  run_));
 }
 
 }  // namespace troupe::control

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 
 #include "world.h"
@@ -21,15 +22,16 @@ using testing::HasSubstr;
 
 constexpr const char* part_variable = "TROUPE_CONTROL_TEST_PART";
 
-/// "member ENDPOINT KEY RANK SIZE HOST TIMEOUT_MS" or "coordinator KEY SIZE".
+/// "member ENDPOINT KEY RANK SIZE HOST TIMEOUT_MS" or "coordinator KEY SIZE TIMEOUT_MS".
 [[noreturn]] void play(const std::string& text) {
   std::istringstream part(text);
   std::string what, endpoint, key, host;
   int rank = 0, size = 0, timeout = 0;
   part >> what;
   if (what == "coordinator") {
-    part >> key >> size;
-    const auto coordinator = Coordinator::start(coordinator_options(size, JobKey::parse(key)));
+    part >> key >> size >> timeout;
+    const auto coordinator =
+        Coordinator::start(coordinator_options(size, JobKey::parse(key), milliseconds(timeout)));
     const std::string place = coordinator.value()->endpoint() + "\n";
     if (write(STDOUT_FILENO, place.data(), place.size()) < 0) _exit(1);
     for (;;) pause();
@@ -94,6 +96,38 @@ class Process {
 
  private:
   pid_t pid_ = -1;
+};
+
+/// A coordinator in a process of its own.
+struct CoordinatorProcess {
+  JobKey key = JobKey::generate();
+  std::unique_ptr<Process> process;
+  std::string endpoint;
+
+  CoordinatorProcess(int size, milliseconds timeout) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
+    process = std::make_unique<Process>("coordinator " + key.text() + " " + std::to_string(size) +
+                                            " " + std::to_string(timeout.count()),
+                                        ends[1]);
+    close(ends[1]);
+    for (char c = 0; read(ends[0], &c, 1) == 1;) {
+      if (c == '\n' && endpoint.rfind("tcp://", 0) == 0) break;
+      endpoint = c == '\n' ? "" : endpoint + c;
+    }
+    close(ends[0]);
+  }
+
+  Result<std::unique_ptr<Member>> join(int rank, int size) const {
+    MemberOptions options;
+    options.key = key;
+    options.run = "test";
+    options.rank = rank;
+    options.size = size;
+    options.coordinator = endpoint;
+    options.timeout = patience;
+    return Member::join(options);
+  }
 };
 
 /// Rank 0 here, rank 1 a process on "beta".
@@ -173,31 +207,60 @@ TEST(ControlProcess, ALauncherCanTellBeforeTheSocketsDo) {
 
 TEST(ControlProcess, AKilledCoordinatorIsReported) {
   Inbox inbox;
-  const JobKey key = JobKey::generate();
-  int ends[2];
-  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
-  Process coordinator("coordinator " + key.text() + " 1", ends[1]);
-  close(ends[1]);
-  std::string endpoint;
-  for (char c = 0; read(ends[0], &c, 1) == 1;) {
-    if (c == '\n' && endpoint.rfind("tcp://", 0) == 0) break;
-    endpoint = c == '\n' ? "" : endpoint + c;
-  }
-  close(ends[0]);
-  MemberOptions options;
-  options.key = key;
-  options.run = "test";
-  options.rank = 0;
-  options.coordinator = endpoint;
-  options.timeout = patience;
-  const auto joined = Member::join(options);
+  CoordinatorProcess coordinator(1, patience);
+  const auto joined = coordinator.join(0, 1);
   ASSERT_TRUE(joined) << joined.error().what();
   inbox.listen(*joined.value());
-  coordinator.signal(SIGKILL);
+  coordinator.process->signal(SIGKILL);
   ASSERT_TRUE(inbox.wait_losses(1));
   EXPECT_EQ(inbox.losses()[0].rank, PeerLost::coordinator);
   EXPECT_EQ(inbox.losses()[0].reason, "its process ended");
   EXPECT_FALSE(joined.value()->barrier("without a coordinator"));
+}
+
+TEST(ControlProcess, ACoordinatorThatWasStoppedDoesNotTakeItsSleepForTheMembersSilence) {
+  constexpr milliseconds timeout{2000};
+  Inbox inbox;
+  CoordinatorProcess coordinator(2, timeout);
+  Process other("member " + coordinator.endpoint + " " + coordinator.key.text() +
+                " 1 2 beta 60000");
+  const auto joined = coordinator.join(0, 2);
+  ASSERT_TRUE(joined) << joined.error().what();
+  inbox.listen(*joined.value());
+  // The member sleeps as well, so that nothing of it waits for the coordinator.
+  other.signal(SIGSTOP);
+  coordinator.process->signal(SIGSTOP);
+  std::this_thread::sleep_for(timeout + timeout / 4);
+  coordinator.process->signal(SIGCONT);
+  std::this_thread::sleep_for(timeout / 10);
+  other.signal(SIGCONT);
+  joined.value()->send(1, "hello");
+  ASSERT_TRUE(inbox.wait_messages(1));
+  EXPECT_TRUE(joined.value()->store().put("key", "value"));  // whose answer is behind any loss
+  EXPECT_THAT(inbox.losses(), testing::IsEmpty());
+}
+
+TEST(ControlProcess, AMemberThatWasStoppedDoesNotTakeItsSleepForTheOthersSilence) {
+  constexpr milliseconds timeout{2000};
+  const JobKey key = JobKey::generate();
+  auto coordinator = std::move(Coordinator::start(coordinator_options(2, key)).value());
+  Inbox inbox;
+  auto joined = join_all(
+      {member_options(*coordinator, 0, 2, key, timeout), member_options(*coordinator, 1, 2, key)});
+  Member& sleeper = *joined[0].value();
+  // A callback that sleeps stops the member's thread, as SIGSTOP would.
+  std::atomic<int> lost{0};
+  sleeper.open(
+      [&](int from, std::string body) {
+        std::this_thread::sleep_for(timeout + timeout / 4);
+        sleeper.send(from, std::move(body));
+      },
+      [&](const PeerLost&) { ++lost; });
+  inbox.listen(*joined[1].value());
+  joined[1].value()->send(0, "sleep");
+  ASSERT_TRUE(inbox.wait_messages(1));
+  EXPECT_TRUE(sleeper.store().put("key", "value"));
+  EXPECT_EQ(lost, 0);
 }
 
 }  // namespace

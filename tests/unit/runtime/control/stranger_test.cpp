@@ -157,6 +157,27 @@ TEST(ControlStranger, AMessageOfAnotherGenerationOrProcessIsDropped) {
   EXPECT_EQ(peer.member->counters().malformed, 1u);
 }
 
+TEST(ControlStranger, WhatAMemberOfAnotherGenerationOrAnotherProcessAsksForIsNotDone) {
+  PlayedPeer peer;
+  const auto put = [&](const std::string& key, std::uint32_t generation, std::uint64_t session) {
+    wire::Envelope envelope = peer.message(2, "");  // behind the join
+    envelope.mutable_put()->set_key(key);
+    envelope.set_generation(generation);
+    envelope.set_session(session);
+    peer.control.say(envelope);
+  };
+  put("older", 0, 7);
+  put("later", 2, 7);
+  put("impostor", 1, 8);
+  put("right", 1, 7);
+  // The one that is to be done is behind the others on their connection.
+  EXPECT_TRUE(peer.member->store().get("right", patience));
+  for (const char* wrong : {"older", "later", "impostor"})
+    EXPECT_FALSE(peer.member->store().get(wrong, milliseconds(0))) << wrong;
+  EXPECT_EQ(peer.coordinator->counters().stale, 2u);
+  EXPECT_EQ(peer.coordinator->counters().foreign, 1u);
+}
+
 TEST(ControlStranger, TenThousandJunkConnectionsDoNotStopTheCoordinator) {
   JobKey key = JobKey::generate();
   auto coordinator = std::move(Coordinator::start(coordinator_options(1, key)).value());
