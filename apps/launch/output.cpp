@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/error.h"
+#include "runtime/print.h"
 
 namespace troupe {
 namespace {
@@ -21,8 +22,8 @@ namespace {
 constexpr std::size_t longest_line = 64 << 10;
 
 /// Writes everything or, where nobody reads any more or the disk is full, gives up: the process
-/// that wrote it must not suffer for it.
-void write_all(int number, std::string_view text) {
+/// that wrote it must not suffer for it. Then false, and errno says why.
+bool write_all(int number, std::string_view text) {
   while (!text.empty()) {
     const auto written = ::write(number, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
@@ -31,9 +32,10 @@ void write_all(int number, std::string_view text) {
       ::poll(&ready, 1, -1);
       continue;
     }
-    if (written <= 0) return;
+    if (written <= 0) return false;
     text.remove_prefix(static_cast<std::size_t>(written));
   }
+  return true;
 }
 
 }  // namespace
@@ -53,6 +55,7 @@ Descriptor OutputPump::add(const std::filesystem::path& file, int console, std::
                 "raise the limit of open files: ulimit -n");
   Source source{.reading = Descriptor(ends[0]),
                 .file = new_file(file),
+                .path = file,
                 .console = console,
                 .prefix = std::move(prefix),
                 .line = {}};
@@ -101,7 +104,11 @@ bool OutputPump::copy(Source& source) {
   const auto got = ::read(source.reading.get(), chunk.data(), chunk.size());
   if (got < 0) return errno == EAGAIN || errno == EINTR;
   const std::string_view text(chunk.data(), static_cast<std::size_t>(got));
-  write_all(source.file.get(), text);
+  if (source.file && !write_all(source.file.get(), text)) {
+    print_error("troupe launch: {} cannot be written: {}; what follows is not in it\n",
+                source.path.string(), std::strerror(errno));
+    source.file.reset();
+  }
   source.line += text;
   print_lines(source, got == 0);
   return got != 0;

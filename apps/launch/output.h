@@ -33,7 +33,8 @@ class OutputPump {
 
  private:
   struct Source {
-    Descriptor reading, file;
+    Descriptor reading, file;  ///< no file any more once it could not be written
+    std::filesystem::path path;
     int console = 1;
     std::string prefix, line;
   };

@@ -14,14 +14,20 @@ namespace {
 constexpr const char* peer_lost = "peer_lost";
 constexpr std::size_t longest_file = 1 << 20, longest_text = 16 << 10;
 
-/// A text that may be shown on a terminal: no control characters but line ends and tabs.
+/// A text that may be shown on a terminal: no control characters but line ends and tabs. Those of
+/// U+0080 to U+009F are some, too: U+009B begins what ESC [ does. In UTF-8 they are C2 80 to C2 9F.
 std::string printable(std::string text) {
   if (text.size() > longest_text) text = text.substr(0, longest_text) + " ...";
-  for (char& c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f) c = '?';
+  std::string shown;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    const bool is_wide_control = byte == 0xc2 && next >= 0x80 && next < 0xa0;
+    const bool is_control = byte < 0x20 && text[i] != '\n' && text[i] != '\t';
+    shown += is_control || is_wide_control || byte == 0x7f ? '?' : text[i];
+    i += is_wide_control;
   }
-  return text;
+  return shown;
 }
 
 /// A member that is a text, or a number written as one.

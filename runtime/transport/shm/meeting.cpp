@@ -137,14 +137,17 @@ class Meeting {
     return -1;
   }
 
-  /// Strangers may connect: whoever does not know the token is let go, and holds up nobody.
+  /// Strangers may connect: whoever does not know the token is let go, and holds up nobody. Who
+  /// says nothing is let go when others want the room, longest first.
   Status accept_all() {
+    constexpr std::size_t spare_callers = 64;
     std::vector<Fd> callers;
     while (still_missing() >= 0) {
+      if (left().count() == 0) return missing(still_missing(), "no call");
       std::vector<pollfd> waits{{listener_.get(), POLLIN, 0}};
       for (const Fd& caller : callers) waits.push_back({caller.get(), POLLIN, 0});
       const int count = ::poll(waits.data(), waits.size(), static_cast<int>(left().count()));
-      if (count == 0) return missing(still_missing(), "no call");
+      if (count == 0) continue;
       if (count < 0 && errno != EINTR) return no_socket("waiting on a Unix socket");
       for (std::size_t i = callers.size(); i-- > 0;) {
         if (waits[i + 1].revents == 0) continue;
@@ -154,6 +157,10 @@ class Meeting {
       }
       if (waits[0].revents == 0) continue;
       Fd caller(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (!caller && (errno == EMFILE || errno == ENFILE) && callers.empty())
+        return no_socket("taking a call on a Unix socket");
+      if (!caller || callers.size() == wires_.size() + spare_callers)
+        if (!callers.empty()) callers.erase(callers.begin());
       if (caller) callers.push_back(std::move(caller));
     }
     return success();

@@ -278,6 +278,22 @@ TEST_F(LaunchOutput, BreaksLinesThatNeverEnd) {
   EXPECT_EQ(console, text);
 }
 
+TEST_F(LaunchOutput, GoesOnWhereTheDiskIsFullAndSaysSoOnce) {
+  testing::internal::CaptureStderr();
+  {
+    OutputPump pump;
+    const Descriptor end = pump.add("/dev/full", console_.get(), "> ");
+    write(end, "one\n");
+    while (content("console").empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    write(end, "two\n");
+    pump.finish();
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "troupe launch: /dev/full cannot be written: No space left on device; what follows is "
+            "not in it\n");
+  EXPECT_EQ(content("console"), "> one\n> two\n");
+}
+
 TEST_F(LaunchOutput, IsRefusedWhereNoFileCanBeMade) {
   OutputPump pump;
   EXPECT_THROW(pump.add("/proc/no/file", console_.get(), ""), Error);
@@ -303,6 +319,13 @@ TEST_F(ErrorFile, KeepsWhatWasWritten) {
   EXPECT_EQ(told.time, 17);
   EXPECT_TRUE(told.is_consequence);
   EXPECT_FALSE(write_error_file(folder_ / "no" / "error.json", {}));
+}
+
+TEST_F(ErrorFile, SendsTheTerminalNoControlCharacters) {
+  const auto file = folder_ / "error.json";
+  std::ofstream(file)
+      << R"({"message": "a\u001b[31m\u009b31m\u0080\u009f\u007fb\tc\n\u00a0\u00e9"})";
+  EXPECT_EQ(read_error_file(file)->message, "a?[31m?31m???b\tc\n\u00a0\u00e9");
 }
 
 TEST_F(ErrorFile, ReadsThePlainFormAndRefusesDamage) {

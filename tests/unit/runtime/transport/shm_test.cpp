@@ -1,15 +1,19 @@
 // Shared memory in particular: blocks, rings, and peers that write what they must not.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <optional>
 #include <set>
 #include <thread>
 
 #include "runtime/transport/shm/wire.h"
+#include "tests/unit/runtime/transport/processes.h"
 #include "tests/unit/runtime/transport/ranks.h"
 
 namespace troupe {
@@ -17,6 +21,7 @@ namespace {
 
 using namespace transport;
 using test::bytes_of;
+using test::Processes;
 using test::values;
 using ::testing::HasSubstr;
 using std::chrono_literals::operator""ms;
@@ -135,7 +140,7 @@ TEST(ShmTransport, LetsStrangersGoAndMeetsItsRanks) {
   const std::string name = "troupe-" + word;
   std::copy(name.begin(), name.end(), address.sun_path + 1);
   std::vector<Fd> strangers;
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 300; ++i) {
     strangers.emplace_back(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     ASSERT_EQ(::connect(strangers.back().get(), reinterpret_cast<const sockaddr*>(&address),
                         static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())),
@@ -150,10 +155,34 @@ TEST(ShmTransport, LetsStrangersGoAndMeetsItsRanks) {
       ASSERT_EQ(send_note(strangers.back().get(), hello, {0}), SendOutcome::sent);
     }
   }
+  // Of those that say nothing the first have made room for later ones.
+  pollfd first{strangers.front().get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&first, 1, 20'000), 1);
   one = std::move(make_shm_communicator(store, 1, 2).value());
   listener.join();
   one->send(0, 1, values({4}, 1));
   EXPECT_TRUE(zero->receive(1, 1, {.shape = {4}})->wait());
+}
+
+TEST(ShmTransport, EndsWithAnErrorWhereNoDescriptorIsLeftForACall) {
+  Processes process(1, [](int, Store& store) {
+    std::optional<Result<std::unique_ptr<Communicator>>> made;
+    std::thread listener([&] { made.emplace(make_shm_communicator(store, 0, 2)); });
+    const std::string name = "troupe-" + store.get("shm/0", 20'000ms).value().substr(0, 32);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::copy(name.begin(), name.end(), address.sun_path + 1);
+    const Fd stranger(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    const auto next = static_cast<rlim_t>(Fd(::dup(stranger.get())).get());
+    const rlimit none_left{next, next};
+    if (::setrlimit(RLIMIT_NOFILE, &none_left) != 0 ||
+        ::connect(stranger.get(), reinterpret_cast<const sockaddr*>(&address),
+                  static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())) != 0)
+      return 1;
+    listener.join();
+    return !*made && made->error().message().ends_with("Too many open files") ? 0 : 2;
+  });
+  EXPECT_EQ(process.wait(0), 0);
 }
 
 /// Rank 0 beside a rank 1 that is the test itself, with the wire in its hands.
