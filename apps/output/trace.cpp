@@ -26,6 +26,7 @@ std::vector<const ActorReport*> in_reading_order(const std::vector<ActorReport>&
     return std::ranges::find(order, std::string_view(actor->name).substr(0, actor->name.find('/')));
   };
   std::vector<const ActorReport*> sorted;
+  sorted.reserve(actors.size());
   for (const ActorReport& actor : actors) sorted.push_back(&actor);
   std::ranges::stable_sort(sorted, {}, rank);
   return sorted;
