@@ -55,8 +55,8 @@ class LaunchHosts : public Launch {
     });
   }
 
-  /// Apart from what other tests of this machine use at the same time.
-  int port_ = 20000 + ::getpid() % 10000;
+  /// This one and the next, apart from what other tests of this machine use at the same time.
+  int port_ = 20000 + 2 * (::getpid() % 5000);
 };
 
 TEST_F(LaunchHosts, MeetAndNumberTheirProcessesHostByHost) {
