@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "apps/load_options.h"
-#include "runtime/stop_signal.h"
 #include "apps/train/in_world.h"
 #include "apps/train/lead_run.h"
 #include "apps/verbs.h"
 #include "runtime/program.h"
+#include "runtime/stop_signal.h"
 
 namespace troupe {
 namespace {

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <memory>
 
-#include "training_run.h"
 #include "runtime/file/checkpoint_folder.h"
 #include "runtime/flow/run.h"
+#include "training_run.h"
 
 namespace troupe {
 namespace {
