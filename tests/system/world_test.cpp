@@ -179,5 +179,24 @@ TEST_F(World, IsStartedByMpirun) {
   EXPECT_EQ(digest("out"), reference());
 }
 
+/// Beside the Python that the benchmarks use: no test needs PyTorch, but where it is, it starts us.
+fs::path torchrun() {
+  const char* python = std::getenv("TROUPE_BENCH_PYTHON");
+  return python ? fs::path(python).parent_path() / "torchrun"
+                : fs::path(TROUPE_SOURCE_DIR) / "build/bench-venv/bin/torchrun";
+}
+
+TEST_F(World, IsStartedByTorchrun) {
+  if (!fs::exists(torchrun()))
+    GTEST_SKIP() << "./dev bench has not made the environment that has torchrun";
+  const Outcome ran = Background(Words{torchrun().string(), "--standalone", "--nproc-per-node", "2",
+                                       "--no-python"} +
+                                 train_words("out"))
+                          .wait();
+  EXPECT_EQ(ran.exit_code, 0) << ran.error;
+  EXPECT_THAT(ran.out, HasSubstr("2 processes on 1 host, started by torchrun"));
+  EXPECT_EQ(digest("out"), reference());
+}
+
 }  // namespace
 }  // namespace troupe

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "apps/command.h"
 #include "apps/doctor/checks.h"
 #include "apps/doctor/known_variables.h"
+#include "tests/unit/apps/ran.h"
 
 namespace troupe {
 namespace {
@@ -331,15 +331,9 @@ TEST(Doctor, LooksAtThisMachineAndTellsItAsJson) {
   EXPECT_GE(machine.cores, 1);
   EXPECT_FALSE(machine.architecture.empty());
   EXPECT_THAT(machine.interfaces, Contains(testing::Field(&Machine::Interface::name, "lo")));
-  std::vector<std::string> words = {"troupe", "doctor", "--json"};
-  std::vector<char*> arguments;
-  arguments.reserve(words.size());
-  for (auto& word : words) arguments.push_back(word.data());
-  testing::internal::CaptureStdout();
-  const int code = run_command(3, arguments.data());
-  std::fflush(stdout);
-  const auto document = nlohmann::json::parse(testing::internal::GetCapturedStdout());
-  EXPECT_EQ(document.at("ok").get<bool>(), code == 0);
+  const Ran ran = run_troupe({"doctor", "--json"});
+  const auto document = nlohmann::json::parse(ran.out);
+  EXPECT_EQ(document.at("ok").get<bool>(), ran.code == 0);
   EXPECT_TRUE(document.at("findings").is_array());
 }
 

@@ -8,12 +8,12 @@
 #include <filesystem>
 #include <fstream>
 
-#include "apps/command.h"
 #include "apps/jobscript/container.h"
 #include "apps/jobscript/job.h"
 #include "apps/jobscript/script.h"
 #include "apps/jobscript/slurm_time.h"
 #include "runtime/error.h"
+#include "tests/unit/apps/ran.h"
 
 namespace troupe {
 namespace {
@@ -355,25 +355,8 @@ TEST(ShellWord, ComesBackAsItWas) {
   EXPECT_EQ(shell_word(""), "''");
 }
 
-struct Ran {
-  int code = 0;
-  std::string out, error;
-};
-Ran run(std::vector<std::string> words) {
-  words.insert(words.begin(), "troupe");
-  std::vector<char*> arguments;
-  arguments.reserve(words.size());
-  for (auto& word : words) arguments.push_back(word.data());
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
-  const int code = run_command(static_cast<int>(arguments.size()), arguments.data());
-  std::fflush(stdout);
-  const std::string out = testing::internal::GetCapturedStdout();
-  return {code, out, testing::internal::GetCapturedStderr()};
-}
-
 TEST_F(Jobscript, ListsTheClustersItKnows) {
-  const Ran listed = run({"jobscript", "--list"});
+  const Ran listed = run_troupe({"jobscript", "--list"});
   EXPECT_EQ(listed.code, 0);
   for (const char* name : {"alps-clariden", "alps-daint", "puhti", "mahti", "lumi", "roihu",
                            "olivia", "narval", "fir", "nibi", "rorqual", "trillium"})
@@ -387,12 +370,12 @@ TEST_F(Jobscript, WritesScriptAndDefinitionIntoAFolderOnce) {
   const std::vector<std::string> words = {
       "jobscript",   "--cluster", "olivia", "--time",        "2h",
       "--container", "apptainer", "-o",     folder.string(), options};
-  EXPECT_EQ(run(words).code, 0);
+  EXPECT_EQ(run_troupe(words).code, 0);
   EXPECT_TRUE(fs::exists(folder / "o.sh"));
   EXPECT_TRUE(fs::exists(folder / "troupe.def"));
-  EXPECT_EQ(run(words).code, 0);  // the same again changes nothing
+  EXPECT_EQ(run_troupe(words).code, 0);  // the same again changes nothing
   std::ofstream(folder / "o.sh") << "mine";
-  const Ran refused = run(words);
+  const Ran refused = run_troupe(words);
   EXPECT_EQ(refused.code, 1);
   EXPECT_THAT(refused.error, HasSubstr("--force"));
 }
@@ -400,7 +383,7 @@ TEST_F(Jobscript, WritesScriptAndDefinitionIntoAFolderOnce) {
 TEST_F(Jobscript, ReadsMemoryAsSlurmDoes) {
   const std::string options = file("o.yaml", "model: {name: mlp}\ndata: {name: synthetic}\n");
   const auto with = [&](const char* memory) {
-    return run({"jobscript", "--cluster", "lumi", "-t", "2h", "--mem", memory, options});
+    return run_troupe({"jobscript", "--cluster", "lumi", "-t", "2h", "--mem", memory, options});
   };
   for (const char* memory : {"320", "320G"}) EXPECT_THAT(with(memory).out, HasSubstr("--mem=320G"));
   EXPECT_THAT(with("1536M").out, HasSubstr("--mem=1536M"));
@@ -413,7 +396,7 @@ TEST_F(Jobscript, RefusesWhatWouldBreakOutOfItsLine) {
   const std::string options = file("o.yaml", "model: {name: mlp}\ndata: {name: synthetic}\n");
   for (const char* name : {"a\n#SBATCH --nodes=9", "a b", "$(id)", "a#b"}) {
     const Ran refused =
-        run({"jobscript", "--cluster", "lumi", "-t", "2h", "--name", name, options});
+        run_troupe({"jobscript", "--cluster", "lumi", "-t", "2h", "--name", name, options});
     EXPECT_EQ(refused.code, 2) << name;
     EXPECT_THAT(refused.error, HasSubstr("cannot stand in a line"));
   }

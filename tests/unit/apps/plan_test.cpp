@@ -9,7 +9,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "apps/command.h"
+#include "tests/unit/apps/ran.h"
 
 namespace troupe {
 namespace {
@@ -19,11 +19,6 @@ using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
-
-struct Planned {
-  int code = 0;
-  std::string out, error;
-};
 
 class Plan : public testing::Test {
  protected:
@@ -39,20 +34,13 @@ parallel: {pipeline: 2, cut: [2, 2]}
   }
   ~Plan() override { fs::remove_all(folder_); }
 
-  Planned plan(std::vector<std::string> words) const {
-    words.insert(words.begin(), {"troupe", "plan", (folder_ / "o.yaml").string()});
-    std::vector<char*> arguments;
-    for (auto& word : words) arguments.push_back(word.data());
-    testing::internal::CaptureStdout();
-    testing::internal::CaptureStderr();
-    const int code = run_command(static_cast<int>(arguments.size()), arguments.data());
-    std::fflush(stdout);
-    const std::string out = testing::internal::GetCapturedStdout();
-    return {code, out, testing::internal::GetCapturedStderr()};
+  Ran plan(std::vector<std::string> words) const {
+    words.insert(words.begin(), {"plan", (folder_ / "o.yaml").string()});
+    return run_troupe(std::move(words));
   }
 
   /// The line that begins so, without what is aligned before the end.
-  static std::string line(const Planned& planned, const std::string& begin) {
+  static std::string line(const Ran& planned, const std::string& begin) {
     std::istringstream lines(planned.out);
     for (std::string line; std::getline(lines, line);)
       if (line.starts_with(begin)) return line;
@@ -64,7 +52,7 @@ parallel: {pipeline: 2, cut: [2, 2]}
 };
 
 TEST_F(Plan, OfOneProcessNamesNoOther) {
-  const Planned planned = plan({});
+  const Ran planned = plan({});
   ASSERT_EQ(planned.code, exit_done) << planned.error;
   EXPECT_THAT(planned.out, Not(HasSubstr("process")));
   EXPECT_THAT(line(planned, "stage/0.output → stage/1.input"), Not(HasSubstr("*")));
@@ -72,14 +60,14 @@ TEST_F(Plan, OfOneProcessNamesNoOther) {
 }
 
 TEST_F(Plan, SaysWhichActorLivesWhere) {
-  const Planned planned = plan({"--nproc-per-node", "2"});
+  const Ran planned = plan({"--nproc-per-node", "2"});
   ASSERT_EQ(planned.code, exit_done) << planned.error;
   EXPECT_THAT(line(planned, "0           0"), HasSubstr("reducer/0 monitor writer loader stage/0"));
   EXPECT_THAT(line(planned, "1           0"), HasSubstr("reducer/1 writer/1 loss stage/1"));
 }
 
 TEST_F(Plan, MarksTheEdgesThatLeaveAProcess) {
-  const Planned planned = plan({"--nproc-per-node", "2"});
+  const Ran planned = plan({"--nproc-per-node", "2"});
   // 8 micro-batches of 8 samples of 64 numbers of 4 bytes.
   EXPECT_THAT(line(planned, "stage/0.output → stage/1.input"),
               ContainsRegex(" 2.0 KiB +16.0 KiB \\*$"));
@@ -91,7 +79,7 @@ TEST_F(Plan, MarksTheEdgesThatLeaveAProcess) {
 }
 
 TEST_F(Plan, TellsHostsApart) {
-  const Planned planned =
+  const Ran planned =
       plan({"--nnodes", "2", "--nproc", "2", "-r", "parallel.data=2", "-r", "parallel.pipeline=2"});
   ASSERT_EQ(planned.code, exit_done) << planned.error;
   EXPECT_THAT(line(planned, "1           0"), HasSubstr("stage/0/1"));
@@ -103,7 +91,7 @@ TEST_F(Plan, TellsHostsApart) {
 }
 
 TEST_F(Plan, ShowsEachGradientBucket) {
-  const Planned planned = plan({"-r", "parallel.bucket_cap_mb=0.001"});
+  const Ran planned = plan({"-r", "parallel.bucket_cap_mb=0.001"});
   ASSERT_EQ(planned.code, exit_done) << planned.error;
   // 10 x 32 and 32 x 64 weights of 4 bytes, with their biases, for 8 micro-batches.
   EXPECT_THAT(line(planned, "stage/1.gradient → reducer/1.0.gradient"),
@@ -116,7 +104,7 @@ TEST_F(Plan, ShowsEachGradientBucket) {
 TEST_F(Plan, CountsTheSumsThatAreOnTheirWay) {
   const std::vector<std::string> late{"-r", "parallel.aggregation=asynchronous", "-r",
                                       "parallel.staleness=3"};
-  const Planned planned = plan(late), now = plan({});
+  const Ran planned = plan(late), now = plan({});
   ASSERT_EQ(planned.code, exit_done) << planned.error;
   EXPECT_THAT(planned.out,
               HasSubstr("\nasynchronous aggregation: sums are applied 3 steps later\n"));
@@ -127,7 +115,7 @@ TEST_F(Plan, CountsTheSumsThatAreOnTheirWay) {
 }
 
 TEST_F(Plan, BoundsEachProcessBelowOneThatHoldsAll) {
-  const auto bound = [](const Planned& planned) {
+  const auto bound = [](const Ran& planned) {
     std::istringstream words(line(planned, "  bound"));
     std::string name, unit;
     double count = 0;
@@ -144,7 +132,7 @@ TEST_F(Plan, BoundsEachProcessBelowOneThatHoldsAll) {
 }
 
 TEST_F(Plan, RefusesMoreProcessesThanThereIsWorkForAsTrainDoes) {
-  const Planned planned = plan({"--nnodes", "2", "--nproc-per-node", "4"});
+  const Ran planned = plan({"--nnodes", "2", "--nproc-per-node", "4"});
   EXPECT_EQ(planned.code, exit_usage);
   EXPECT_THAT(
       planned.error,
@@ -162,7 +150,7 @@ TEST_F(Plan, RefusesNoProcesses) {
 }
 
 TEST_F(Plan, FitsATerminal) {
-  const Planned planned =
+  const Ran planned =
       plan({"--nnodes", "2", "--nproc", "4", "-r", "parallel.data=4", "-r", "parallel.cut=[1,3]"});
   ASSERT_EQ(planned.code, exit_done) << planned.error;
   std::istringstream lines(planned.out);

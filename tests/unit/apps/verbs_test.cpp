@@ -12,35 +12,18 @@
 
 #include "actors/data/dataset.h"
 #include "actors/options_text.h"
-#include "apps/command.h"
 #include "apps/layer_options.h"
 #include "apps/load_options.h"
 #include "apps/options_table.h"
 #include "ops/nn/network.h"
 #include "runtime/file/checkpoint.h"
+#include "tests/unit/apps/ran.h"
 
 namespace troupe {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
-
-struct Ran {
-  int code = 0;
-  std::string out, error;
-};
-
-Ran run(std::vector<std::string> words) {
-  words.insert(words.begin(), "troupe");
-  std::vector<char*> arguments;
-  for (auto& word : words) arguments.push_back(word.data());
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
-  const int code = run_command(static_cast<int>(arguments.size()), arguments.data());
-  std::fflush(stdout);
-  const std::string out = testing::internal::GetCapturedStdout();
-  return {code, out, testing::internal::GetCapturedStderr()};
-}
 
 constexpr std::int64_t favourite = 3;
 
@@ -85,7 +68,7 @@ TEST_F(Verbs, EvalCountsEachTestSampleOnce) {
   const auto labels = data.labels(Split::test);
   const auto expected = std::count(labels.elements<std::int64_t>().begin(),
                                    labels.elements<std::int64_t>().end(), favourite);
-  const Ran ran = run({"eval", root_.string()});
+  const Ran ran = run_troupe({"eval", root_.string()});
   EXPECT_EQ(ran.code, exit_done) << ran.error;
   EXPECT_THAT(ran.out, HasSubstr(fmt::format("({}/{})\n", expected, data.count(Split::test))));
   EXPECT_GT(expected, 0);
@@ -101,24 +84,24 @@ TEST_F(Verbs, EvalOfAProgramsCheckpointNormalisesAsTheProgramDid) {
   write_checkpoint(root_ / "checkpoints", manifest,
                    {{0, load_tensors(open_checkpoint(checkpoint_))}})
       .value();
-  const Ran ran = run({"eval", root_.string()});
+  const Ran ran = run_troupe({"eval", root_.string()});
   EXPECT_EQ(ran.code, exit_done) << ran.error;
   EXPECT_THAT(ran.out, HasSubstr("normalised with mean 0, std 1\n"));
-  EXPECT_THAT(run({"eval", checkpoint_.string()}).out,
+  EXPECT_THAT(run_troupe({"eval", checkpoint_.string()}).out,
               HasSubstr("normalised with mean 0.286, std 0.353\n"));
 }
 
 TEST_F(Verbs, ExportedWeightsHaveTheCheckpointsDigestAndAccuracy) {
   const std::string file = (root_ / "w.safetensors").string();
-  EXPECT_EQ(run({"export", root_.string(), "-o", file}).code, exit_done);
-  const Ran digest = run({"inspect", "--digest", root_.string()});
+  EXPECT_EQ(run_troupe({"export", root_.string(), "-o", file}).code, exit_done);
+  const Ran digest = run_troupe({"inspect", "--digest", root_.string()});
   EXPECT_THAT(digest.out, testing::MatchesRegex("[0-9a-f]{64}\n"));
-  EXPECT_EQ(run({"inspect", "--digest", file}).out, digest.out);
-  EXPECT_THAT(run({"inspect", file}).out, testing::Not(HasSubstr("optimizer")));
+  EXPECT_EQ(run_troupe({"inspect", "--digest", file}).out, digest.out);
+  EXPECT_THAT(run_troupe({"inspect", file}).out, testing::Not(HasSubstr("optimizer")));
 
   std::ofstream(root_ / "o.yaml") << resolved_yaml(options_);
-  const Ran from_file = run({"eval", file, "--options", (root_ / "o.yaml").string()});
-  const Ran from_checkpoint = run({"eval", checkpoint_.string()});
+  const Ran from_file = run_troupe({"eval", file, "--options", (root_ / "o.yaml").string()});
+  const Ran from_checkpoint = run_troupe({"eval", checkpoint_.string()});
   EXPECT_EQ(from_file.code, exit_done) << from_file.error;
   EXPECT_EQ(from_file.out.substr(from_file.out.find('\n')),
             from_checkpoint.out.substr(from_checkpoint.out.find('\n')));
@@ -126,15 +109,15 @@ TEST_F(Verbs, ExportedWeightsHaveTheCheckpointsDigestAndAccuracy) {
 
 TEST_F(Verbs, EvalOfBareWeightsAsksForOptions) {
   const std::string file = (root_ / "w.safetensors").string();
-  run({"export", root_.string(), "-o", file});
-  const Ran ran = run({"eval", file});
+  run_troupe({"export", root_.string(), "-o", file});
+  const Ran ran = run_troupe({"eval", file});
   EXPECT_EQ(ran.code, exit_usage);
   EXPECT_THAT(ran.error, HasSubstr("try: name an options file with --options FILE"));
   EXPECT_THAT(ran.error, HasSubstr("data.mean"));
 }
 
 TEST_F(Verbs, EvalRefusesWeightsOfAnotherModel) {
-  const Ran ran = run({"eval", root_.string(), "-r", "model.widths=[9]"});
+  const Ran ran = run_troupe({"eval", root_.string(), "-r", "model.widths=[9]"});
   EXPECT_EQ(ran.code, exit_failed);
   EXPECT_THAT(ran.error, HasSubstr("error: " + checkpoint_.string() + ": the weights are of"));
   EXPECT_THAT(ran.error, HasSubstr("[8, 16]"));
@@ -143,7 +126,7 @@ TEST_F(Verbs, EvalRefusesWeightsOfAnotherModel) {
 }
 
 TEST_F(Verbs, InspectListsTensorsAndFindsDamage) {
-  const Ran whole = run({"inspect", root_.string()});
+  const Ran whole = run_troupe({"inspect", root_.string()});
   EXPECT_EQ(whole.code, exit_done) << whole.error;
   EXPECT_THAT(whole.out, HasSubstr("checkpoint of step 7"));
   EXPECT_THAT(whole.out, HasSubstr("written by generation 3; position {\"epoch\":2}"));
@@ -154,7 +137,7 @@ TEST_F(Verbs, InspectListsTensorsAndFindsDamage) {
   shard.seekp(20);
   shard.put('!');
   shard.close();
-  const Ran damaged = run({"inspect", checkpoint_.string()});
+  const Ran damaged = run_troupe({"inspect", checkpoint_.string()});
   EXPECT_EQ(damaged.code, exit_failed);
   EXPECT_THAT(damaged.error, HasSubstr("stage_00.tensors"));
 }
@@ -163,9 +146,9 @@ TEST_F(Verbs, InspectTellsIdxFromOtherFiles) {
   const unsigned char idx[] = {0, 0, 8, 1, 0, 0, 0, 3, 7, 7, 7};
   std::ofstream(root_ / "labels", std::ios::binary)
       .write(reinterpret_cast<const char*>(idx), sizeof idx);
-  EXPECT_THAT(run({"inspect", (root_ / "labels").string()}).out, HasSubstr("[3]"));
+  EXPECT_THAT(run_troupe({"inspect", (root_ / "labels").string()}).out, HasSubstr("[3]"));
   std::ofstream(root_ / "text") << "neither the one nor the other";
-  const Ran ran = run({"inspect", (root_ / "text").string()});
+  const Ran ran = run_troupe({"inspect", (root_ / "text").string()});
   EXPECT_EQ(ran.code, exit_failed);
   EXPECT_THAT(ran.error, HasSubstr("a file of an unknown kind"));
 }
@@ -177,8 +160,8 @@ TEST_F(Verbs, TrainRefusesACheckpointOfMoreStepsThanARunHas) {
   manifest.position = "{}";
   write_checkpoint(root_ / "later", manifest, {{0, {{"x", Tensor::zeros({2})}}}}).value();
   std::ofstream(root_ / "o.yaml") << resolved_yaml(options_);
-  const Ran ran = run({"train", (root_ / "o.yaml").string(), "-o", (root_ / "out").string(),
-                       "--restart", (root_ / "later").string()});
+  const Ran ran = run_troupe({"train", (root_ / "o.yaml").string(), "-o", (root_ / "out").string(),
+                              "--restart", (root_ / "later").string()});
   EXPECT_EQ(ran.code, exit_failed);
   EXPECT_THAT(ran.error, HasSubstr("is of step 4294967297, more than a run can have"));
 }
@@ -196,16 +179,17 @@ TEST_F(Verbs, ForeignFilesAreNamedWithWhatCanBeRead) {
         {"inspect", "--digest", picture},
         {"eval", picture},
         {"export", picture, "-o", (root_ / "o").string()}}) {
-    const Ran ran = run(words);
+    const Ran ran = run_troupe(words);
     EXPECT_EQ(ran.code, exit_failed);
     EXPECT_THAT(ran.error, AllOf(HasSubstr("a.png is a PNG image\n  try: "),
                                  HasSubstr("safetensors file"), HasSubstr("IDX")));
   }
-  EXPECT_THAT(run({"inspect", empty}).error, HasSubstr("empty is an empty file"));
-  EXPECT_THAT(run({"inspect", (root_ / "none").string()}).error, HasSubstr("No such file"));
-  EXPECT_THAT(run({"eval", file("i.gz", "\x1f\x8b\x08")}).error, HasSubstr("packed by gzip"));
+  EXPECT_THAT(run_troupe({"inspect", empty}).error, HasSubstr("empty is an empty file"));
+  EXPECT_THAT(run_troupe({"inspect", (root_ / "none").string()}).error, HasSubstr("No such file"));
+  EXPECT_THAT(run_troupe({"eval", file("i.gz", "\x1f\x8b\x08")}).error,
+              HasSubstr("packed by gzip"));
   fs::create_directory(root_ / "folder");
-  EXPECT_THAT(run({"inspect", (root_ / "folder").string()}).error,
+  EXPECT_THAT(run_troupe({"inspect", (root_ / "folder").string()}).error,
               AllOf(HasSubstr("no checkpoint in"), HasSubstr("try: ")));
 }
 
@@ -214,7 +198,7 @@ TEST_F(Verbs, PyTorchFilesAreToldHowTheyAreConverted) {
   for (const std::string& content : begin) {
     const std::string path = (root_ / "w.pt").string();
     std::ofstream(path, std::ios::binary) << content;
-    const Ran ran = run({"inspect", path});
+    const Ran ran = run_troupe({"inspect", path});
     EXPECT_EQ(ran.code, exit_failed);
     EXPECT_THAT(ran.error, HasSubstr("torch.load('" + path + "'"));
     EXPECT_THAT(ran.error, HasSubstr("w.safetensors')\""));
@@ -222,7 +206,7 @@ TEST_F(Verbs, PyTorchFilesAreToldHowTheyAreConverted) {
 }
 
 TEST_F(Verbs, ExportToAFolderThatIsNotThereIsAnError) {
-  const Ran ran = run({"export", root_.string(), "-o", (root_ / "no" / "w").string()});
+  const Ran ran = run_troupe({"export", root_.string(), "-o", (root_ / "no" / "w").string()});
   EXPECT_EQ(ran.code, exit_failed);
   EXPECT_THAT(ran.error, HasSubstr("creating '" + (root_ / "no" / "w").string() + "'"));
   EXPECT_THAT(ran.error, HasSubstr("its folder exists"));
@@ -231,14 +215,14 @@ TEST_F(Verbs, ExportToAFolderThatIsNotThereIsAnError) {
 TEST_F(Verbs, ExportReplacesWeightsButNothingElseUnasked) {
   const std::string notes = (root_ / "notes.txt").string();
   std::ofstream(notes) << "dear to somebody";
-  const Ran refused = run({"export", root_.string(), "-o", notes});
+  const Ran refused = run_troupe({"export", root_.string(), "-o", notes});
   EXPECT_EQ(refused.code, exit_usage);
   EXPECT_THAT(refused.error, HasSubstr("--force"));
   EXPECT_EQ(fs::file_size(notes), 16u);
-  EXPECT_EQ(run({"export", root_.string(), "-o", notes, "--force"}).code, exit_done);
-  EXPECT_EQ(run({"export", root_.string(), "-o", notes}).code, exit_done);  // weights by now
+  EXPECT_EQ(run_troupe({"export", root_.string(), "-o", notes, "--force"}).code, exit_done);
+  EXPECT_EQ(run_troupe({"export", root_.string(), "-o", notes}).code, exit_done);  // weights by now
   std::ofstream(root_ / "made_by_mktemp");
-  EXPECT_EQ(run({"export", root_.string(), "-o", (root_ / "made_by_mktemp").string()}).code,
+  EXPECT_EQ(run_troupe({"export", root_.string(), "-o", (root_ / "made_by_mktemp").string()}).code,
             exit_done);
 }
 
@@ -249,7 +233,7 @@ TEST_F(Verbs, NamesThatAreTooLongAreToldAsThat) {
        {std::vector<std::string>{"train", (root_ / "o.yaml").string(), "-o", name},
         {"export", root_.string(), "-o", name},
         {"inspect", name}}) {
-    const Ran ran = run(words);
+    const Ran ran = run_troupe(words);
     EXPECT_EQ(ran.code, exit_failed);
     EXPECT_THAT(ran.error, testing::AllOf(HasSubstr("File name too long"),
                                           HasSubstr("try: choose a shorter name")));
@@ -261,7 +245,7 @@ TEST_F(Verbs, PlanAlignsItsTableHoweverLongTheNamesAre) {
       << "model: {name: mlp, widths: [8, 8]}\n"
          "data: {name: synthetic, shape: [1, 4, 4], count: 600}\n"
          "parallel: {pipeline: 2, data: 12, cut: [2, 2]}\ntrain: {micro_batches: 12}\n";
-  const Ran ran = run({"plan", (root_ / "o.yaml").string()});
+  const Ran ran = run_troupe({"plan", (root_ / "o.yaml").string()});
   EXPECT_EQ(ran.code, exit_done) << ran.error;
   std::istringstream lines(ran.out.substr(ran.out.find("\nedge") + 1));
   std::set<std::size_t> widths;
