@@ -31,6 +31,7 @@
 #include "runtime/control/coordinator.h"
 #include "runtime/control/detail/context.h"
 #include "runtime/control/member.h"
+#include "tests/unit/runtime/own_memory.h"
 
 namespace {
 
@@ -50,17 +51,6 @@ constexpr std::chrono::minutes timeout{5};
 
 void require(const Status& status) {
   if (!status) fail(status.error().what());
-}
-
-long resident_kib() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;)
-    if (word == "VmRSS:") {
-      long kib = 0;
-      status >> kib;
-      return kib;
-    }
-  return 0;
 }
 
 /// Milliseconds of all threads of this process.
@@ -118,12 +108,12 @@ int play(const std::string& endpoint, const std::string& key, int first, int cou
       require(joined.value()->leave());
       step.arrive_and_wait();
     });
-  const long before = resident_kib();
+  const long before = test::own_memory("VmRSS");
   for (int phase = 0; phase < phases; ++phase) {
     await_word();
     step.arrive_and_wait();
     step.arrive_and_wait();
-    fmt::print("{}\n", resident_kib() - before);
+    fmt::print("{}\n", test::own_memory("VmRSS") - before);
     std::fflush(stdout);
   }
   await_word();  // connections that close would take part in the others' leaving
@@ -143,7 +133,7 @@ std::vector<Child> start_members(const Coordinator& coordinator, const JobKey& k
 /// A process that holds one world's coordinator.
 int hold(int size) {
   const JobKey key = JobKey::generate();
-  const long before = resident_kib();
+  const long before = test::own_memory("VmRSS");
   CoordinatorOptions options;
   options.key = key;
   options.run = "bench";
@@ -172,7 +162,7 @@ int hold(int size) {
     time[phase] = milliseconds(Clock::now() - start);
     processor[phase] = processor_time() - used;
     members = std::max(members, total);
-    own = std::max(own, resident_kib() - before);
+    own = std::max(own, test::own_memory("VmRSS") - before);
   }
   require(coordinator->wait_for_end(timeout));
   const ControlCounters counters = coordinator->counters();

@@ -22,6 +22,7 @@
 #include "runtime/remote/member_bridge.h"
 #include "runtime/tensor/allocator.h"
 #include "runtime/world/world.h"
+#include "tests/unit/runtime/own_memory.h"
 
 namespace {
 
@@ -72,18 +73,6 @@ class Consumer final : public Actor {
   const milliseconds pause_;
 };
 
-/// A line of /proc/self/status, in KiB.
-long memory(const std::string& name) {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;)
-    if (word == name + ":") {
-      long kib = 0;
-      status >> kib;
-      return kib;
-    }
-  return 0;
-}
-
 template <class T>
 T value_of(Result<T> result) {
   return std::move(result.value());
@@ -109,11 +98,12 @@ int play(std::uint32_t slots, std::int64_t kib, std::uint32_t count, millisecond
   options.bridge = make_member_bridge(membership->member(), bulk, graph);
   const CachingAllocator& allocator = CachingAllocator::of({});
   const std::size_t buffers = allocator.counters().peak_bytes;
-  const long resident = memory("VmRSS");
+  const long resident = test::own_memory("VmRSS");
   const RunReport report = run(graph, options);
   if (world->rank == 0) {
     const auto fullest = std::ranges::max_element(report.actors, {}, &ActorReport::peak_mailbox);
-    fmt::print("resident {} buffers {} bound {} mailbox {} of {}\n", memory("VmHWM") - resident,
+    fmt::print("resident {} buffers {} bound {} mailbox {} of {}\n",
+               test::own_memory("VmHWM") - resident,
                (allocator.counters().peak_bytes - buffers) >> 10, slots * kib,
                fullest->peak_mailbox, fullest->mailbox_bound);
   }

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "runtime/control/detail/context.h"
+#include "tests/unit/runtime/own_memory.h"
 #include "world.h"
 
 namespace troupe {
@@ -28,17 +29,6 @@ bool have_descriptors(rlim_t count) {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_max < count) return false;
   limit.rlim_cur = std::max(limit.rlim_cur, count);
   return setrlimit(RLIMIT_NOFILE, &limit) == 0;
-}
-
-long resident_kib() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;)
-    if (word == "VmRSS:") {
-      long kib = 0;
-      status >> kib;
-      return kib;
-    }
-  return 0;
 }
 
 /// What one of many members sees.
@@ -68,7 +58,7 @@ TEST(ControlWorld, AThousandMembersJoinPassABarrierAndLeaveForAFixedPriceEach) {
   if (!have_descriptors(descriptors_each * members + 100))
     GTEST_SKIP() << "this process may not open " << descriptors_each * members
                  << " descriptors: see ulimit -Hn";
-  const long before = resident_kib();
+  const long before = test::own_memory("VmRSS");
   const auto start = std::chrono::steady_clock::now();
   const JobKey key = JobKey::generate();
   auto coordinator = std::move(Coordinator::start(coordinator_options(members, key)).value());
@@ -85,7 +75,7 @@ TEST(ControlWorld, AThousandMembersJoinPassABarrierAndLeaveForAFixedPriceEach) {
         seen[static_cast<std::size_t>(i)] = visit(options);
       });
     ASSERT_TRUE(coordinator->wait_for_end(patience));
-    most = resident_kib() - before;
+    most = test::own_memory("VmRSS") - before;
   }
   const ControlCounters counters = coordinator->counters();
   for (int i = 0; i < members; ++i) {
