@@ -278,7 +278,7 @@ int plan(const PlanArguments& arguments) {
   pipeline.writer = CheckpointWriterOptions{};
   const Graph graph = build_pipeline(pipeline);
   const Dataset& data = pipeline.data.dataset;
-  const std::size_t dataset_bytes = static_cast<std::size_t>(
+  const auto dataset_bytes = static_cast<std::size_t>(
       (data.count(Split::train) + data.count(Split::test)) * data.sample_shape().element_count());
   Plan plan{.graph = graph,
             .bounds = {},

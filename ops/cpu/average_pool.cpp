@@ -90,7 +90,7 @@ Tensor forward(const Stream& stream, const Tensor& x, const PoolWindows& pool,
                std::int64_t divisor) {
   Tensor y = Tensor::empty(pool.output, DType::f32, x.layout());
   const float* from = x.data<float>();
-  float* to = y.data<float>();
+  auto* to = y.data<float>();
   parallel(stream, pool.images, pool.grain(), [&](std::int64_t begin, std::int64_t end) {
     HWY_DYNAMIC_DISPATCH(average_images)(pool, divisor, from, to, begin, end);
   });
@@ -101,7 +101,7 @@ Tensor backward(const Stream& stream, const Tensor& grad, const Shape& x_shape,
                 const PoolWindows& pool, std::int64_t divisor) {
   Tensor dx = Tensor::empty(x_shape, DType::f32, grad.layout());
   const float* gradient = grad.data<float>();
-  float* to = dx.data<float>();
+  auto* to = dx.data<float>();
   parallel(stream, pool.images, pool.grain(), [&](std::int64_t begin, std::int64_t end) {
     HWY_DYNAMIC_DISPATCH(average_gradient)(pool, divisor, gradient, to, begin, end);
   });

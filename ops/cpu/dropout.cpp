@@ -161,7 +161,7 @@ Tensor dropout(const Stream& stream, const Tensor& x, float probability, const R
   const DropoutPlan plan = DropoutPlan::of(x, probability, random);
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.layout());
   const float* from = x.data<float>();
-  float* to = y.data<float>();
+  auto* to = y.data<float>();
   // Whole rows of memory at a time, about as much as stays in the first-level cache.
   const std::int64_t rows = std::max<std::int64_t>(1, 2048 / plan.width);
   const std::int64_t step = rows * plan.width, count = x.element_count();

@@ -45,7 +45,7 @@ namespace {
 Tensor relu(const Stream& stream, const Tensor& x) {
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.layout());
   const float* from = x.data<float>();
-  float* to = y.data<float>();
+  auto* to = y.data<float>();
   parallel(stream, x.element_count(), elements_per_thread,
            [&](std::int64_t begin, std::int64_t end) {
              HWY_DYNAMIC_DISPATCH(relu_range)(from + begin, to + begin, end - begin);
@@ -57,7 +57,7 @@ Tensor relu_backward(const Stream& stream, const Tensor& y, const Tensor& grad) 
   check_alike("relu_backward", y, grad);
   Tensor dx = Tensor::empty(y.shape(), y.dtype(), y.layout());
   const float *output = y.data<float>(), *from = grad.data<float>();
-  float* to = dx.data<float>();
+  auto* to = dx.data<float>();
   parallel(stream, y.element_count(), elements_per_thread,
            [&](std::int64_t begin, std::int64_t end) {
              HWY_DYNAMIC_DISPATCH(relu_backward_range)
@@ -68,7 +68,7 @@ Tensor relu_backward(const Stream& stream, const Tensor& y, const Tensor& grad) 
 
 void add_into(const Stream& stream, const Tensor& a, const Tensor& b, Tensor& sum) {
   const float *left = a.data<float>(), *right = b.data<float>();
-  float* to = sum.data<float>();
+  auto* to = sum.data<float>();
   parallel(stream, a.element_count(), elements_per_thread,
            [&](std::int64_t begin, std::int64_t end) {
              HWY_DYNAMIC_DISPATCH(add_range)(left + begin, right + begin, to + begin, end - begin);

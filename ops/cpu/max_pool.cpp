@@ -121,7 +121,7 @@ Tensor max_pool(const Stream& stream, const Tensor& x, const PoolOptions& option
   const auto pool = PoolWindows::sliding(x.shape(), x.layout(), options, "max_pool");
   Tensor y = Tensor::empty(pool.output, DType::f32, x.layout());
   const float* from = x.data<float>();
-  float* to = y.data<float>();
+  auto* to = y.data<float>();
   parallel(stream, pool.images, pool.grain(), [&](std::int64_t begin, std::int64_t end) {
     HWY_DYNAMIC_DISPATCH(max_images)(pool, from, to, begin, end);
   });
@@ -135,7 +135,7 @@ Tensor max_pool_backward(const Stream& stream, const Tensor& grad, const Tensor&
   pool.check_output(grad, x.layout(), "max_pool_backward");
   Tensor dx = Tensor::empty(x.shape(), DType::f32, x.layout());
   const float *from = x.data<float>(), *gradient = grad.data<float>();
-  float* to = dx.data<float>();
+  auto* to = dx.data<float>();
   parallel(stream, pool.images, pool.grain(), [&](std::int64_t begin, std::int64_t end) {
     HWY_DYNAMIC_DISPATCH(max_gradient)(pool, from, gradient, to, begin, end);
   });

@@ -66,7 +66,8 @@ ChannelMoments channel_moments(const Stream& stream, const Tensor& x) {
   std::vector<double> sums(channels), squares(channels);
   for (std::int64_t index = 0; index < panel.pieces(); ++index) {
     const Piece piece = panel.piece(index);
-    const double count = static_cast<double>(piece.length / panel.run_channels);
+    const std::int64_t samples = piece.length / panel.run_channels;
+    const auto count = static_cast<double>(samples);
     const float* shift = leaves.data() + static_cast<std::size_t>(index) * 3 * width;
     double* sum = sums.data() + static_cast<std::size_t>(piece.group) * width;
     double* square = squares.data() + static_cast<std::size_t>(piece.group) * width;

@@ -21,6 +21,7 @@ constexpr std::array entries = {Entry{"wide_resnet", models::wide_resnet},
 
 Error unknown(const std::string& name) {
   std::vector<std::string_view> names;
+  names.reserve(std::size(entries));
   for (const Entry& entry : entries) names.push_back(entry.name);
   return Error(ErrorCode::bad_options, fmt::format("model.name is '{}'", name),
                fmt::format("did you mean '{}'? The models are wide_resnet, mnist_cnn and mlp",

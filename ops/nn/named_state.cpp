@@ -26,7 +26,7 @@ class Taker {
 
   bool has(const std::string& name) const { return found_.count(name) > 0; }
 
-  void take(const std::string& name, const Shape& shape, Tensor into) {
+  void take(const std::string& name, const Shape& shape, const Tensor& into) {
     const Tensor* tensor = find(name, shape);
     if (!tensor) return;
     if (!is_floating(tensor->dtype())) {

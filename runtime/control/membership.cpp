@@ -121,7 +121,7 @@ Result<std::unique_ptr<Membership>> Membership::enter(const World& world,
 }
 
 Status Membership::leave() {
-  const Status left = member_->leave();
+  Status left = member_->leave();
   if (coordinator_ && left) (void)coordinator_->wait_for_end(timeout_);
   return left;
 }

@@ -118,6 +118,7 @@ std::vector<std::int64_t> repetitions(const Net& net) {
     for (std::size_t t : component) rate[t] = {rate[t].over * (scale / rate[t].under), 1};
   }
   std::vector<std::int64_t> counts;
+  counts.reserve(rate.size());
   for (const Fraction& f : rate) counts.push_back(f.over);
   return counts;
 }
