@@ -28,9 +28,9 @@ Tensor measure_once(Network& block, const Tensor& x, bool first_block, BlockProf
   Tensor y = trip->result();
   const auto middle = Clock::now();
   const std::size_t after_forward = allocator.counters().in_use_bytes;
-  Tensor grad = Tensor::zeros(y.shape(), y.dtype(), y.layout());
+  const Tensor grad = Tensor::zeros(y.shape(), y.dtype(), y.layout());
   const auto resumed = Clock::now();
-  const Tensor dx = block.backward(*trip, std::move(grad));
+  const Tensor dx = block.backward(*trip, grad);
   const auto end = Clock::now();
   profile.scratch_bytes = std::max(profile.scratch_bytes, cpu::Scratch::take_largest_wish());
   profile.output_shape = y.shape();

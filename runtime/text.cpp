@@ -39,7 +39,7 @@ std::string meant(std::string_view word, std::span<const std::string_view> candi
   word = word.substr(0, longest);
   for (const std::string_view name : candidates)
     if (word.size() >= telling && name.starts_with(word)) return std::string(name);
-  const std::string best = nearest(word, candidates);
+  std::string best = nearest(word, candidates);
   if (!best.empty() && 3 * edit_distance(word, best) <= std::max(word.size(), std::size_t{3}))
     return best;
   for (const std::string_view name : candidates)  // a beginning with a slip at its end

@@ -56,7 +56,7 @@ PreparedPrimitive::PreparedPrimitive(dnnl::primitive primitive, const Arguments&
       stream_(onednn_engine()),
       scratch_bytes_(scratch.get_size()) {
   const auto add = [&](int argument, const dnnl::memory::desc& memory) {
-    memories_.push_back(dnnl::memory(memory, onednn_engine(), DNNL_MEMORY_NONE));
+    memories_.emplace_back(memory, onednn_engine(), nullptr);  // DNNL_MEMORY_NONE
     arguments_.push_back({argument, memories_.back().get()});
   };
   for (const auto& [argument, memory] : arguments) add(argument, memory);

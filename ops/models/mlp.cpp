@@ -8,7 +8,7 @@ namespace {
 
 class LinearRelu final : public nn::Module {
  public:
-  LinearRelu(std::string path, LinearOptions options)
+  LinearRelu(const std::string& path, LinearOptions options)
       : Module(path), linear_(path, options), relu_(path) {}
 
   void declare(StateSpec& spec) override { linear_.declare(spec); }

@@ -109,7 +109,7 @@ std::unique_ptr<Trip> Network::forward(const Tensor& x, const RandomKey& random,
   return trip;
 }
 
-Tensor Network::backward(Trip& trip, Tensor grad) {
+Tensor Network::backward(Trip& trip, const Tensor& grad) {
   begin_backward(trip, grad);
   trip.gradients = backward_to(trip, 0);
   return end_backward(trip);
@@ -129,7 +129,7 @@ Tensor Network::backward_to(Trip& trip, std::size_t block) {
 
 Tensor Network::end_backward(Trip& trip) { return leave(trip, trip.tape.end_backward()); }
 
-Tensor Network::backward_inputs(Trip& trip, Tensor grad) {
+Tensor Network::backward_inputs(Trip& trip, const Tensor& grad) {
   return leave(trip, trip.tape.backward_inputs(trip.output, cast(grad, dtype_)));
 }
 

@@ -59,7 +59,7 @@ class Network {
                                 bool wants_input_gradient);
   /// Input and weight halves; returns the gradient of x (undefined if not wanted) in the type of x.
   /// Fills trip.gradients.
-  Tensor backward(Trip& trip, Tensor grad);
+  Tensor backward(Trip& trip, const Tensor& grad);
   /// The same in parts, the last blocks first. `backward_to` goes back through all blocks from
   /// `block` on that are left, and returns their gradient: flat memory of its own, what
   /// lies at these blocks' place in StateVersion::weights. After block 0, `end_backward` returns
@@ -68,7 +68,7 @@ class Network {
   Tensor backward_to(Trip& trip, std::size_t block);
   Tensor end_backward(Trip& trip);
   /// The halves apart: the gradient of x first, trip.gradients later.
-  Tensor backward_inputs(Trip& trip, Tensor grad);
+  Tensor backward_inputs(Trip& trip, const Tensor& grad);
   void backward_weights(Trip& trip);
   /// Forward only, with running statistics and without dropout.
   Tensor evaluate(const Tensor& x);

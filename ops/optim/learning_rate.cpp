@@ -35,9 +35,10 @@ double scheduled(const LearningRateOptions& o, std::int64_t step) {
   switch (o.schedule) {
     case LearningRateSchedule::constant:
       break;
-    case LearningRateSchedule::step:
-      return o.lr * std::pow(o.step_factor,
-                             static_cast<double>(step / (o.step_epochs * o.steps_per_epoch)));
+    case LearningRateSchedule::step: {
+      const std::int64_t falls = step / (o.step_epochs * o.steps_per_epoch);
+      return o.lr * std::pow(o.step_factor, static_cast<double>(falls));
+    }
     case LearningRateSchedule::cosine:
       return annealed(o.lr, 0.0,
                       static_cast<double>(std::min(step, total)) / static_cast<double>(total));

@@ -17,7 +17,7 @@ using Bytes = hn::ScalableTag<std::uint8_t>;
 
 // Each function moves whole vectors and returns how many elements it did; the caller does the rest.
 
-std::size_t Shuffle2(const std::uint8_t* in, std::size_t n, std::uint8_t* out) {
+std::size_t shuffle2(const std::uint8_t* in, std::size_t n, std::uint8_t* out) {
   const Bytes d;
   std::size_t i = 0;
   for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d)) {
@@ -29,7 +29,7 @@ std::size_t Shuffle2(const std::uint8_t* in, std::size_t n, std::uint8_t* out) {
   return i;
 }
 
-std::size_t Unshuffle2(const std::uint8_t* in, std::size_t n, std::uint8_t* out) {
+std::size_t unshuffle2(const std::uint8_t* in, std::size_t n, std::uint8_t* out) {
   const Bytes d;
   std::size_t i = 0;
   for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d))
@@ -37,7 +37,7 @@ std::size_t Unshuffle2(const std::uint8_t* in, std::size_t n, std::uint8_t* out)
   return i;
 }
 
-std::size_t Shuffle4(const std::uint8_t* in, std::size_t n, std::uint8_t* out) {
+std::size_t shuffle4(const std::uint8_t* in, std::size_t n, std::uint8_t* out) {
   const Bytes d;
   std::size_t i = 0;
   for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d)) {
@@ -51,7 +51,7 @@ std::size_t Shuffle4(const std::uint8_t* in, std::size_t n, std::uint8_t* out) {
   return i;
 }
 
-std::size_t Unshuffle4(const std::uint8_t* in, std::size_t n, std::uint8_t* out) {
+std::size_t unshuffle4(const std::uint8_t* in, std::size_t n, std::uint8_t* out) {
   const Bytes d;
   std::size_t i = 0;
   for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d))
@@ -69,10 +69,10 @@ HWY_AFTER_NAMESPACE();
 namespace troupe {
 namespace {
 
-HWY_EXPORT(Shuffle2);
-HWY_EXPORT(Unshuffle2);
-HWY_EXPORT(Shuffle4);
-HWY_EXPORT(Unshuffle4);
+HWY_EXPORT(shuffle2);
+HWY_EXPORT(unshuffle2);
+HWY_EXPORT(shuffle4);
+HWY_EXPORT(unshuffle4);
 
 using Mover = std::size_t (*)(const std::uint8_t* in, std::size_t n, std::uint8_t* out);
 
@@ -99,14 +99,14 @@ void move(std::span<const std::byte> in, std::size_t element_bytes, std::span<st
 
 void shuffle_bytes(std::span<const std::byte> in, std::size_t element_bytes,
                    std::span<std::byte> out) {
-  move(in, element_bytes, out, true, HWY_DYNAMIC_DISPATCH(Shuffle2),
-       HWY_DYNAMIC_DISPATCH(Shuffle4));
+  move(in, element_bytes, out, true, HWY_DYNAMIC_DISPATCH(shuffle2),
+       HWY_DYNAMIC_DISPATCH(shuffle4));
 }
 
 void unshuffle_bytes(std::span<const std::byte> in, std::size_t element_bytes,
                      std::span<std::byte> out) {
-  move(in, element_bytes, out, false, HWY_DYNAMIC_DISPATCH(Unshuffle2),
-       HWY_DYNAMIC_DISPATCH(Unshuffle4));
+  move(in, element_bytes, out, false, HWY_DYNAMIC_DISPATCH(unshuffle2),
+       HWY_DYNAMIC_DISPATCH(unshuffle4));
 }
 
 }  // namespace troupe

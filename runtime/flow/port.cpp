@@ -118,7 +118,7 @@ std::vector<Packet> OutputPort::unreleased(std::uint32_t edge_id) const {
   return packets;
 }
 
-void OutputPort::send_packet(Header header, std::shared_ptr<const void> payload) {
+void OutputPort::send_packet(Header header, const std::shared_ptr<const void>& payload) {
   header.run = run_;
   header.generation = generation_;
   for (Edge& edge : edges_) {

@@ -129,7 +129,7 @@ class OutputPort {
   bool has_slot(std::uint32_t count = 1) const;
 
  protected:
-  void send_packet(Header header, std::shared_ptr<const void> payload);
+  void send_packet(Header header, const std::shared_ptr<const void>& payload);
 
  private:
   friend class Inside;

@@ -159,7 +159,39 @@ void guard(Self self, F&& handler) {
   self->quit(caf::sec::runtime_error);
 }
 
-void replaced(Life& life, Self self, const Replaced& note) {
+// What a life does about each message, before it goes on.
+
+void delivered(Self self, const Delivery& delivery) {
+  Life& life = self->state;
+  life.shared->gauges[life.node].remove();
+  const auto& edge = life.shared->graph.edges()[delivery.packet.header.edge];
+  Inside::deliver(*life.core->inputs()[edge.input], delivery.packet);
+}
+
+void credited(Self self, const CreditNote& note) {
+  Life& life = self->state;
+  life.shared->gauges[life.node].remove();
+  const auto& edge = life.shared->graph.edges()[note.credit.edge];
+  Inside::credit(*life.core->outputs()[edge.output], note.credit);
+}
+
+void ticked(Self self, const Tick&) { self->state.ticking = false; }
+
+void committed(Self self, const Commit& commit) { self->state.core->on_commit(commit); }
+
+void posted(Self self, const PostNote& note) { note.work(*self->state.core); }
+
+void wired(Self self, const Wire& wire) {
+  Life& life = self->state;
+  life.peers = *wire.peers;
+  life.generation = wire.generation;
+  for (OutputPort* port : life.core->outputs())
+    Inside::begin_generation(*port, life.shared->run_id, wire.generation);
+  life.started = true;
+}
+
+void replaced(Self self, const Replaced& note) {
+  Life& life = self->state;
   life.peers[note.node] = note.peer;
   const auto& edges = life.shared->graph.edges();
   for (std::uint32_t id = 0; id < edges.size(); ++id) {
@@ -169,6 +201,24 @@ void replaced(Life& life, Self self, const Replaced& note) {
     for (Packet& packet : Inside::unreleased(*life.core->outputs()[edges[id].output], id))
       send_packet(self, note.node, std::move(packet));
   }
+}
+
+template <class Message>
+auto handler(Self self, void (*handle)(Self, const Message&)) {
+  return [self, handle](const Message& message) {
+    guard(self, [&] {
+      handle(self, message);
+      pump(self);
+    });
+  };
+}
+
+void stop(Self self) {
+  Life& life = self->state;
+  account(life, Clock::now());
+  for (const InputPort* port : life.core->inputs()) life.report.dropped += Inside::dropped(*port);
+  self->send(life.watch, LifeReport{life.node, std::move(life.report), std::move(life.trace)});
+  self->quit();
 }
 
 std::size_t mailbox_bound(const Graph& graph, std::size_t node) {
@@ -186,7 +236,7 @@ caf::behavior queue_end_actor(CafBase* self) {
 }
 
 caf::behavior shell_actor(Self self, std::shared_ptr<Shared> shared, std::size_t node,
-                          std::shared_ptr<std::unique_ptr<Actor>> core, caf::actor watch) {
+                          const std::shared_ptr<std::unique_ptr<Actor>>& core, caf::actor watch) {
   Life& life = self->state;
   life.shared = std::move(shared);
   life.node = node;
@@ -200,68 +250,9 @@ caf::behavior shell_actor(Self self, std::shared_ptr<Shared> shared, std::size_t
       caf::anon_send(strong, PostNote{std::move(work)});
   });
   return {
-      [self](const Delivery& delivery) {
-        guard(self, [&] {
-          Life& life = self->state;
-          life.shared->gauges[life.node].remove();
-          const auto& edge = life.shared->graph.edges()[delivery.packet.header.edge];
-          Inside::deliver(*life.core->inputs()[edge.input], delivery.packet);
-          pump(self);
-        });
-      },
-      [self](const CreditNote& note) {
-        guard(self, [&] {
-          Life& life = self->state;
-          life.shared->gauges[life.node].remove();
-          const auto& edge = life.shared->graph.edges()[note.credit.edge];
-          Inside::credit(*life.core->outputs()[edge.output], note.credit);
-          pump(self);
-        });
-      },
-      [self](Tick) {
-        guard(self, [&] {
-          self->state.ticking = false;
-          pump(self);
-        });
-      },
-      [self](const Commit& commit) {
-        guard(self, [&] {
-          self->state.core->on_commit(commit);
-          pump(self);
-        });
-      },
-      [self](const PostNote& note) {
-        guard(self, [&] {
-          note.work(*self->state.core);
-          pump(self);
-        });
-      },
-      [self](const Wire& wire) {
-        guard(self, [&] {
-          Life& life = self->state;
-          life.peers = *wire.peers;
-          life.generation = wire.generation;
-          for (OutputPort* port : life.core->outputs())
-            Inside::begin_generation(*port, life.shared->run_id, wire.generation);
-          life.started = true;
-          pump(self);
-        });
-      },
-      [self](const Replaced& note) {
-        guard(self, [&] {
-          replaced(self->state, self, note);
-          pump(self);
-        });
-      },
-      [self](Stop) {
-        Life& life = self->state;
-        account(life, Clock::now());
-        for (const InputPort* port : life.core->inputs())
-          life.report.dropped += Inside::dropped(*port);
-        self->send(life.watch,
-                   LifeReport{life.node, std::move(life.report), std::move(life.trace)});
-        self->quit();
-      },
+      handler(self, delivered), handler(self, credited),      handler(self, ticked),
+      handler(self, committed), handler(self, posted),        handler(self, wired),
+      handler(self, replaced),  [self](Stop) { stop(self); },
   };
 }
 

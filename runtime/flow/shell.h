@@ -152,7 +152,7 @@ struct Life {
 };
 
 caf::behavior shell_actor(CafActor<Life>* self, std::shared_ptr<Shared> shared, std::size_t node,
-                          std::shared_ptr<std::unique_ptr<Actor>> core, caf::actor watch);
+                          const std::shared_ptr<std::unique_ptr<Actor>>& core, caf::actor watch);
 
 /// Sends each Tick back to whoever sent it. Meanwhile others have the sender's thread: an actor
 /// that sends a Tick to itself would find it in its mailbox and go on.

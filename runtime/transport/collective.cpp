@@ -144,6 +144,7 @@ std::vector<Bytes> lines_of(Bytes whole, int size) {
 
 std::vector<Bytes> equal_parts(Bytes whole, int size) {
   std::vector<Bytes> parts;
+  parts.reserve(size);
   const std::size_t step = whole.size() / size;
   for (int rank = 0; rank < size; ++rank) parts.push_back(whole.subspan(rank * step, step));
   return parts;

@@ -104,8 +104,7 @@ WorkPtr Endpoint::collective(std::uint64_t tag, CollectiveCall call, Tensor in, 
     return work;
   }
   std::shared_ptr<Exchange> exchange = open_exchange(tag, call, in, out);
-  crew_->run([this, exchange, call = std::move(call), in = std::move(in), out = std::move(out),
-              work]() mutable {
+  crew_->run([this, exchange, call, in = std::move(in), out = std::move(out), work]() mutable {
     Status status = success();
     try {
       run_collective(*exchange, call, rank_, size_, in, out);

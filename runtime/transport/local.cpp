@@ -203,6 +203,7 @@ namespace troupe {
 std::vector<std::unique_ptr<Communicator>> make_local_communicators(int size) {
   auto group = std::make_shared<transport::Group>(size);
   std::vector<std::unique_ptr<Communicator>> ranks;
+  ranks.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank)
     ranks.push_back(std::make_unique<transport::LocalCommunicator>(group, rank, size));
   return ranks;

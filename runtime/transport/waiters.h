@@ -69,7 +69,7 @@ template <class Arrival>
 class Meeting {
  public:
   Meeting(Endpoint& endpoint, Inbox<Arrival>& inbox, std::uint64_t tag, CollectiveCall call)
-      : endpoint_(endpoint), tag_(tag), call_(std::move(call)) {
+      : endpoint_(endpoint), tag_(tag), call_(call) {
     for (int peer = 0; peer < endpoint.size(); ++peer) {
       awaited_.push_back(std::make_shared<Awaited<Arrival>>());
       if (peer != endpoint.rank())

@@ -20,7 +20,7 @@ std::string text_of(const ControlMessage& message) {
 /// The tensor of an offer, if it is small enough to be in it; else an undefined one.
 Tensor held_in(const ControlMessage& offer, const TensorMeta& meta) {
   if (meta.bytes() > offer.text.size()) return {};
-  const Tensor tensor = Tensor::empty(meta.shape, meta.dtype, meta.layout);
+  Tensor tensor = Tensor::empty(meta.shape, meta.dtype, meta.layout);
   if (tensor.bytes() != 0) std::memcpy(tensor.raw(), offer.text.data(), tensor.bytes());
   return tensor;
 }

@@ -71,8 +71,8 @@ class ShmCommunicator final : public Endpoint {
     WorkPtr work;
   };
   struct Peer {
-    explicit Peer(std::shared_ptr<Wire> wire_)
-        : wire(std::move(wire_)), writer(wire->outgoing()), reader(wire->incoming()) {}
+    explicit Peer(std::shared_ptr<Wire> to_it)
+        : wire(std::move(to_it)), writer(wire->outgoing()), reader(wire->incoming()) {}
 
     std::shared_ptr<Wire> wire;
     std::mutex mutex;  ///< of what follows, the sending half
