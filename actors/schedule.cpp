@@ -10,17 +10,23 @@
 namespace troupe {
 
 ScheduleKind schedule_kind(const std::string& name) {
-  if (name == "gpipe") return ScheduleKind::gpipe;
-  if (name == "1f1b") return ScheduleKind::one_forward_one_backward;
+  std::string known;
+  for (const auto& [its_name, kind] : schedule_names) {
+    if (name == its_name) return kind;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", its_name);
+  }
   throw Error(ErrorCode::bad_options, fmt::format("parallel.schedule is '{}'", name),
-              "use gpipe or 1f1b");
+              fmt::format("use one of {}", known));
 }
 
 StageSchedule stage_schedule(ScheduleKind kind, std::size_t stage, std::size_t stages,
                              std::size_t micro_batches) {
   if (kind == ScheduleKind::gpipe)
     return {.credits = static_cast<std::uint32_t>(micro_batches), .flush_before_backward = true};
-  return {.credits = static_cast<std::uint32_t>(std::min(stages - stage, micro_batches))};
+  const std::size_t from_here = stages - stage;
+  const bool eager = kind == ScheduleKind::eager_one_forward_one_backward;
+  return {.credits = static_cast<std::uint32_t>(
+              std::min(eager ? 2 * from_here - 1 : from_here, micro_batches))};
 }
 
 std::optional<StageAction> next_action(const StageView& view, const StageSchedule& schedule) {

@@ -2,16 +2,30 @@
 // A schedule is credits and priorities, not a table: each stage decides from what it has at hand.
 // Tests hold the order that emerges to the static orders of the literature.
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace troupe {
 
-enum class ScheduleKind : std::uint8_t { gpipe, one_forward_one_backward };
+enum class ScheduleKind : std::uint8_t {
+  gpipe,
+  one_forward_one_backward,
+  eager_one_forward_one_backward
+};
 
-/// "gpipe" or "1f1b"; throws Error{bad_options} with the known names.
+/// All of them, with the names that options give them.
+inline constexpr std::array<std::pair<std::string_view, ScheduleKind>, 3> schedule_names{{
+    {"gpipe", ScheduleKind::gpipe},
+    {"1f1b", ScheduleKind::one_forward_one_backward},
+    {"eager_1f1b", ScheduleKind::eager_one_forward_one_backward},
+}};
+
+/// Throws Error{bad_options} with the known names.
 ScheduleKind schedule_kind(const std::string& name);
 
 /// What makes a stage follow a schedule. Within its credits it goes forward before backward.
@@ -25,7 +39,9 @@ struct StageSchedule {
 /// 1F1B: stage i may hold p - i micro-batches and fills them up before it goes backward (D.
 /// Narayanan et al., "PipeDream: generalized pipeline parallelism for DNN training", SOSP 2019,
 /// section 3.2). GPipe: all of them, all forwards first (Y. Huang et al., "GPipe", NeurIPS 2019,
-/// section 2.3).
+/// section 2.3). Eager 1F1B: 2 (p - i) - 1, so that a stage has work at hand while what it waits
+/// for is on its way, or comes late from a stage that takes longer (Y. Zhuang et al., "On
+/// optimizing the communication of model parallelism", MLSys 2023).
 StageSchedule stage_schedule(ScheduleKind kind, std::size_t stage, std::size_t stages,
                              std::size_t micro_batches);
 

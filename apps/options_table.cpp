@@ -123,10 +123,12 @@ void add_parallel(OptionFields& fields, Options::Parallel& p) {
   fields.push_back(
       field("parallel.data", p.data, "replicas of the whole pipeline",
             {.at_least = 1, .at_most = largest_count, .synonyms = {"dp", "replicas"}}));
-  fields.push_back(field("parallel.schedule", p.schedule,
-                         "order of a stage's work: all forward passes first, or one forward, one "
-                         "backward",
-                         {.choices = {"gpipe", "1f1b"}}));
+  fields.push_back(
+      field("parallel.schedule", p.schedule,
+            "order of a stage's work: all forward passes first; one forward, one "
+            "backward; the same with more forward passes ahead, which takes more memory "
+            "and waits less for slow stages and messages",
+            {.choices = {"gpipe", "1f1b", "eager_1f1b"}}));
   fields.push_back(field("parallel.cut", p.cut,
                          "blocks that each stage takes; auto balances their cost",
                          {.at_least = 1, .at_most = largest_count, .empty_word = "auto"}));

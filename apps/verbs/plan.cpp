@@ -226,6 +226,12 @@ void print_memory(const Plan& plan) {
   print_out("  {:<28}{:>14}\n", "bound", bytes_text(largest->total()));
 }
 
+double end_of(const std::vector<TimedStep>& steps) {
+  double end = 0;
+  for (const TimedStep& step : steps) end = std::max(end, step.end);
+  return end;
+}
+
 void print_schedule(const Options& options, const PipelineOptions& pipeline) {
   std::vector<double> forward(pipeline.cut.size(), 0.0), backward(pipeline.cut.size(), 0.0);
   for (std::size_t stage = 0, block = 0; stage < pipeline.cut.size(); ++stage)
@@ -236,11 +242,9 @@ void print_schedule(const Options& options, const PipelineOptions& pipeline) {
   const std::size_t micro_batches =
       (pipeline.micro_batches + pipeline.replicas - 1) / pipeline.replicas;
   const auto steps = simulate(pipeline.schedule, micro_batches, forward, backward);
-  double end = 0, busy = 0;
-  for (const TimedStep& step : steps) {
-    end = std::max(end, step.end);
-    busy += step.end - step.begin;
-  }
+  const double end = end_of(steps);
+  double busy = 0;
+  for (const TimedStep& step : steps) busy += step.end - step.begin;
   const double bubble = 100.0 * (1.0 - busy / (end * static_cast<double>(pipeline.cut.size())));
   print_out(
       "\nschedule {}: {} micro-batches take {:.1f} ms a step; stages wait {:.1f} % of it\n"
@@ -255,6 +259,13 @@ void print_schedule(const Options& options, const PipelineOptions& pipeline) {
   if (const double needed = margin + legible * end / shortest; shortest > 0 && needed > width)
     print_out("in {} columns short actions are cut or left out; all show in {:.0f}\n", width,
               std::ceil(needed));
+  if (pipeline.cut.size() == 1) return;
+  std::string others;
+  for (const auto& [name, kind] : schedule_names)
+    if (kind != pipeline.schedule)
+      others += fmt::format("{}{} {:.1f} ms", others.empty() ? "" : ", ", name,
+                            end_of(simulate(kind, micro_batches, forward, backward)));
+  print_out("other schedules: {}\n", others);
 }
 
 void check_work(const Options& options, const PlanArguments& arguments) {

@@ -147,7 +147,7 @@ TEST(Failure, OfManyActorsAtRandomChangesNoNumber) {
 TEST(Failure, WithReplicasAndOtherSchedulesChangesNoNumber) {
   for (const char* actor : {"stage/0/0", "stage/1/1", "loss/1", "loader/0", "reducer/1", "monitor"})
     for (const std::uint32_t n : {0, 1})
-      for (const auto schedule : {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward})
+      for (const auto& [name, schedule] : schedule_names)
         for (const std::uint64_t order : {1, 2, 3}) {
           // Replica 0 has micro-batches 0 and 1.
           const std::uint32_t micro_batch = std::string(actor).ends_with("/1") ? 2 + n : n;

@@ -62,8 +62,11 @@ void expect_bounded(TrainingRun run, std::size_t slow) {
 }
 
 TEST(MemoryThreadedActors, StaysWithinTheBoundWhicheverStageIsSlow) {
-  for (const auto schedule : {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward})
-    for (const std::size_t slow : {0, 1, 2}) expect_bounded(small(schedule), slow);
+  for (const auto& [name, schedule] : schedule_names)
+    for (const std::size_t slow : {0, 1, 2}) {
+      SCOPED_TRACE(name);
+      expect_bounded(small(schedule), slow);
+    }
 }
 
 TEST(MemoryThreadedActors, StaysWithinTheBoundInManyGradientBuckets) {

@@ -37,18 +37,20 @@ TEST(SameBits, TheReferenceRunIsWhole) {
 TEST(SameBits, WhateverTheStagesTheScheduleAndTheOrderOfMessages) {
   for (const std::vector<std::size_t>& cut :
        {std::vector<std::size_t>{4}, {2, 2}, {1, 3}, {1, 1, 2}, {1, 1, 1, 1}})
-    for (const auto schedule : {gpipe, ScheduleKind::one_forward_one_backward})
+    for (const auto& [name, schedule] : schedule_names)
       for (const std::uint64_t order : {0, 1, 2, 3}) {
-        SCOPED_TRACE(::testing::Message() << cut.size() << " stages, order " << order);
+        SCOPED_TRACE(::testing::Message()
+                     << name << ", " << cut.size() << " stages, order " << order);
         expect_same(train({.cut = cut, .schedule = schedule, .order = order}), reference());
       }
 }
 
 TEST(SameBits, WhateverTheReplicas) {
   for (const std::uint32_t replicas : {1, 2, 3, 4})
-    for (const auto schedule : {gpipe, ScheduleKind::one_forward_one_backward})
+    for (const auto& [name, schedule] : schedule_names)
       for (const std::uint64_t order : {1, 2, 3}) {
-        SCOPED_TRACE(::testing::Message() << replicas << " replicas, order " << order);
+        SCOPED_TRACE(::testing::Message()
+                     << name << ", " << replicas << " replicas, order " << order);
         expect_same(train({.replicas = replicas, .schedule = schedule, .order = order}),
                     reference());
       }
@@ -59,10 +61,10 @@ void one_block_a_bucket(PipelineOptions& pipeline) { pipeline.bucket_cap_bytes =
 TEST(SameBits, WhateverTheGradientBuckets) {
   for (const std::vector<std::size_t>& cut : {std::vector<std::size_t>{4}, {2, 2}, {1, 1, 1, 1}})
     for (const std::uint32_t replicas : {1, 2, 3})
-      for (const auto schedule : {gpipe, ScheduleKind::one_forward_one_backward})
+      for (const auto& [name, schedule] : schedule_names)
         for (const std::uint64_t order : {1, 2, 3}) {
-          SCOPED_TRACE(::testing::Message()
-                       << cut.size() << " stages, " << replicas << " replicas, order " << order);
+          SCOPED_TRACE(::testing::Message() << name << ", " << cut.size() << " stages, " << replicas
+                                            << " replicas, order " << order);
           expect_same(train({.cut = cut,
                              .replicas = replicas,
                              .schedule = schedule,
