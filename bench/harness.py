@@ -2,6 +2,7 @@
 requests, and figures with their spread."""
 
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -13,8 +14,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = ROOT / "build" / "release" / "bin"
-VENV = ROOT / "build" / "bench-venv"
-REQUIREMENTS = ROOT / "bench" / "requirements.txt"
+
+
+class NotHere(RuntimeError):
+    """What this machine lacks for a row, which is not the benchmark's failure."""
 
 
 @dataclass
@@ -47,7 +50,7 @@ class Row:
     what: str
     ours: Figure
     value: float  # what the bar is about
-    bar: str  # ">= 2.0" or "<= 1.0", in the unit of `value`
+    bar: str  # ">= 2.0" or "<= 1.0", in the unit of `value`; "none" where nothing is asked
     value_text: str
     peer: Figure = None
     peer_name: str = "PyTorch"
@@ -56,6 +59,8 @@ class Row:
 
     @property
     def met(self):
+        if self.bar == "none":
+            return None
         sign, limit = self.bar.split()[:2]
         return self.value >= float(limit) if sign == ">=" else self.value <= float(limit)
 
@@ -67,28 +72,67 @@ class Row:
                 "others": [figure.json() for figure in self.others]}
 
 
+ALLOWED = sorted(os.sched_getaffinity(0))  # cores, before pin()
+
+
 def pin(cores):
     """Keeps this process and its children on so many cores, the last ones of those allowed."""
-    allowed = sorted(os.sched_getaffinity(0))
-    if len(allowed) > cores:
-        os.sched_setaffinity(0, allowed[-cores:])
+    os.sched_setaffinity(0, ALLOWED[-cores:])
     return sorted(os.sched_getaffinity(0))
 
 
-def python_with_torch():
-    """A Python with what bench/requirements.txt names; made once, below build/."""
-    given = os.environ.get("TROUPE_BENCH_PYTHON")
+@contextmanager
+def all_cores():
+    """For children whose number of cores is not what is measured."""
+    pinned = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, ALLOWED)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, pinned)
+
+
+failures = {}  # virtual environment: why it could not be made, so that it is tried once a run
+
+
+def install(folder, requirements):
+    """Makes a virtual environment; what went wrong, or None."""
+    print(f"bench: making {folder} from {requirements} (once)", file=sys.stderr)
+    pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet",
+           "--disable-pip-version-check"]
+    for command in ([sys.executable, "-m", "venv", "--clear", folder], [*pip, "-r", requirements]):
+        made = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if made.returncode != 0:
+            return (made.stdout.strip().splitlines() or [f"{command[0]} failed"])[-1]
+    return None
+
+
+def environment_python(variable, name, requirements):
+    """The Python that a variable names, or one in build/NAME with what bench/REQUIREMENTS names,
+    which is made once."""
+    given = os.environ.get(variable)
+    if given and not shutil.which(given):
+        raise RuntimeError(f"{variable} names {given}, which is no program")
     if given:
         return given
-    python, stamp = VENV / "bin" / "python", VENV / "requirements.txt"
-    wanted = REQUIREMENTS.read_text()
+    folder, source = ROOT / "build" / name, ROOT / "bench" / requirements
+    stamp, wanted = folder / "requirements.txt", source.read_text()
     if not stamp.exists() or stamp.read_text() != wanted:
-        print(f"bench: making {VENV} from {REQUIREMENTS} (once)", file=sys.stderr)
-        subprocess.run([sys.executable, "-m", "venv", "--clear", VENV], check=True)
-        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, "-r", REQUIREMENTS], check=True)
+        if name not in failures:
+            failures[name] = install(folder, source)
+        if failures[name]:
+            raise RuntimeError(f"{folder} could not be made: {failures[name]}")
         stamp.write_text(wanted)
-    return str(python)
+    return str(folder / "bin" / "python")
+
+
+def python_with_torch():
+    return environment_python("TROUPE_BENCH_PYTHON", "bench-venv", "requirements.txt")
+
+
+def python_with_monarch():
+    return environment_python("TROUPE_BENCH_MONARCH_PYTHON", "bench-monarch-venv",
+                              "requirements-monarch.txt")
 
 
 class Worker:
@@ -116,7 +160,10 @@ class Worker:
         return [float(number) for number in line.split()]
 
     def close(self):
-        self.process.stdin.close()
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:  # it has ended before it read the last request
+            pass
         try:
             self.process.wait(timeout=20)
         except subprocess.TimeoutExpired:

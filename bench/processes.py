@@ -3,12 +3,8 @@
 import csv
 import itertools
 import json
-import os
-import re
 import socket
-import subprocess
 import tempfile
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -215,74 +211,3 @@ def aggregation(repetitions, quick):
                 [f"SHA-256 of weights: {run.digest}"])
             for name, mine, bar, run in (("buckets of 25 MiB", buckets, ">= 1.0", runs[1]),
                                          ("asynchronous", late, ">= 1.0", runs[2]))]
-
-
-def peak_memory(launcher):
-    """MiB of each process that the launcher has started, as far as they are alive now."""
-    peaks = {}
-    try:
-        children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
-    except OSError:
-        return peaks
-    for child in children:
-        try:
-            command = Path(f"/proc/{child}/cmdline").read_text().split("\0")
-            status = Path(f"/proc/{child}/status").read_text()
-        except OSError:
-            continue
-        found = re.search(r"VmHWM:\s+(\d+) kB", status)
-        if "train" in command and "launch" not in command and found:
-            peaks[child] = int(found[1]) / 1024
-    return peaks
-
-
-def launch(repetitions, _quick):
-    """Four processes, from the launcher's start until the lead has made the first step; and the
-    most that one process of two occupies in a run of 40 steps (VmHWM, shared pages included)."""
-    milliseconds, memory = [], []
-    about = {"model": SMALL, "steps": 40, "micro_batches": 8, "batch_size": 64}
-    with tempfile.TemporaryDirectory() as folder:
-        four, two = Path(folder) / "four.yaml", Path(folder) / "two.yaml"
-        four.write_text(json.dumps(options(parallel={"pipeline": 4}, **about)))
-        two.write_text(json.dumps(options(parallel={"pipeline": 2}, **about)))
-        for repetition in range(repetitions):
-            milliseconds.append(first_step(four, Path(folder) / f"a{repetition}"))
-            memory.append(largest(two, Path(folder) / f"b{repetition}"))
-    time_to_step, peak = Figure("ms", milliseconds), Figure("MiB", memory)
-    return [Row("launch", "`troupe launch` of 4 processes to the first step", time_to_step,
-                time_to_step.median, "<= 500 ms", f"{time_to_step.median:.0f} ms"),
-            Row("process_memory", "peak memory of the larger of 2 processes", peak, peak.median,
-                "<= 150 MiB", f"{peak.median:.0f} MiB")]
-
-
-def started(processes, path, output, **how):
-    command = [BIN / "troupe", "launch", "--standalone", "--nproc-per-node", processes, "--",
-               "train", path, "-o", output]
-    return subprocess.Popen([str(word) for word in command], cwd=ROOT, text=True,
-                            stdout=subprocess.DEVNULL, **how)
-
-
-def first_step(path, output):
-    begin = time.perf_counter()
-    process = started(4, path, output, stderr=subprocess.PIPE,
-                      env={**os.environ, "TROUPE_EXIT_AFTER_FIRST_STEP": "1"})
-    took, said = None, []
-    for line in process.stderr:  # the others then complain that their lead is gone
-        said.append(line)
-        if took is None and line.startswith("first step made"):
-            took = 1000 * (time.perf_counter() - begin)
-    process.wait()
-    if took is None:
-        raise RuntimeError(f"no first step: {''.join(said)[-400:]}")
-    return took
-
-
-def largest(path, output):
-    peaks = {}
-    process = started(2, path, output, stderr=subprocess.DEVNULL)
-    while process.poll() is None:
-        peaks.update(peak_memory(process.pid))
-        time.sleep(0.02)
-    if process.returncode != 0 or len(peaks) != 2:
-        raise RuntimeError(f"launch ended with {process.returncode}, {len(peaks)} processes seen")
-    return max(peaks.values())

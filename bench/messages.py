@@ -1,0 +1,135 @@
+"""The rows about the control plane: messages between two processes, and worlds of many members; see
+rows.py."""
+
+import statistics
+
+from harness import (ALLOWED, BIN, ROOT, Figure, Row, Worker, all_cores, python_with_monarch,
+                     run_timed)
+
+TRIPS = 100  # round trips of a window
+OURS = {"member": "from handler to handler", "member-thread": "from a thread that waits"}
+ALONE = {"zeromq-curve": "ZeroMQ with CURVE", "zeromq": "ZeroMQ without"}
+
+
+class Monarch:
+    """Calls of Monarch's actor in turn with ours; where that cannot be had, a note says why."""
+
+    def __init__(self):
+        self.readings, self.worker, self.why = [], None, None
+        try:
+            script = ROOT / "bench" / "control" / "monarch_call.py"
+            self.worker = Worker("Monarch", [python_with_monarch(), script])
+            self.worker.ask("time 1", TRIPS)  # it answers
+        except RuntimeError as error:
+            self.give_up(error)
+
+    def give_up(self, error):
+        self.why = error
+        if self.worker:
+            self.worker.close()
+            self.worker = None
+
+    def run(self, windows):
+        try:
+            if self.worker:
+                self.readings.append(statistics.median(self.worker.ask(f"time {windows}", TRIPS)))
+        except RuntimeError as error:
+            self.give_up(error)
+
+    def figure(self):
+        return None if self.why else Figure("us", self.readings, "Monarch's actor call")
+
+    def close(self):
+        if self.worker:
+            self.worker.close()
+
+
+def round_trips(windows):
+    """Microseconds of each kind, the median over the windows of one run."""
+    text = run_timed([BIN / "control_bench", windows, TRIPS])[2]
+    named = (line.split(":") for line in text.splitlines())
+    return {name: statistics.median(map(float, values.split())) for name, values in named}
+
+
+def control(repetitions, quick):
+    """Round trips of 64 bytes between two processes over TCP on loopback: ours, ZeroMQ's and a
+    blocking call of Monarch's actor in turn; several processes of each of the first, since which
+    threads share a core is settled once a run."""
+    windows, turns, monarch = 20, repetitions * (1 if quick else 3), Monarch()
+    try:
+        found = {name: [] for name in (*OURS, *ALONE)}
+        for _ in range(turns):
+            for name, reading in round_trips(windows).items():
+                found.setdefault(name, []).append(reading)
+            monarch.run(windows)
+    finally:
+        monarch.close()
+    figures = {name: Figure("us", values, {**OURS, **ALONE}.get(name, name))
+               for name, values in found.items()}
+    return control_rows(figures, monarch)
+
+
+def control_rows(figures, monarch):
+    handler, thread, curve, plain = (figures[name] for name in (*OURS, *ALONE))
+    actor, rows = monarch.figure(), []
+    for key, mine, bar in (("control", handler, "<= 1.3"), ("control_thread", thread, "none")):
+        notes = [f"{plain.what} CURVE {plain}: {mine.median / plain.median:.2f} x"]
+        notes.append(f"{actor.what} {actor}: {mine.median / actor.median:.2f} x" if actor
+                     else f"Monarch was not measured: {monarch.why}")
+        ratio = mine.median / curve.median
+        rows.append(Row(key, f"control message of 64 B and its answer, {mine.what}", mine, ratio,
+                        bar, f"{ratio:.2f} x", curve, curve.what, notes,
+                        [plain] + ([actor] if actor else [])))
+    return rows
+
+
+def worlds(repetitions):
+    """A dict for each world that world_bench makes, by its columns; milliseconds and MiB."""
+    with all_cores():  # members stand for as many hosts
+        lines = run_timed([BIN / "world_bench", "-n", repetitions])[2].splitlines()
+    names = lines[0].split()
+    made = [dict(zip(names, map(float, line.split()))) for line in lines[1:]]
+    for one in made:
+        one["whole"] = one["join"] + one["barrier"] + one["leave"]
+        one["processor"] = one["cpu_join"] + one["cpu_barrier"] + one["cpu_leave"]
+        one["coordinator"] /= 1024
+        one["memory"] = one["coordinator"] + one["members"] * one["member"] / 1024
+    return made
+
+
+def world(repetitions, _quick):
+    """Worlds of 10 to 1,000 members: how many times the smallest's time and memory the largest
+    takes, which may be as many as it has more members."""
+    made = worlds(repetitions)
+    sizes = sorted({round(one["members"]) for one in made})
+    least, most = sizes[0], sizes[-1]
+
+    def figures(column, unit):
+        return {size: Figure(unit, [one[column] for one in made if one["members"] == size],
+                             f"{size:,} members") for size in sizes}
+
+    def growth(by_size):
+        return by_size[most].median / by_size[least].median
+
+    def row(key, what, unit, column, extra=(), others=()):
+        by_size = figures(column, unit)
+        notes = [f"{by_size[size].what} {by_size[size]}" for size in sizes[1:-1]]
+        times = growth(by_size)
+        return Row(key, f"world of {most:,} members: {what}", by_size[most], times,
+                   f"<= {most / least:g}", f"{times:.1f} times for {most / least:g} times as many",
+                   by_size[least], by_size[least].what, [*notes, *extra],
+                   [by_size[size] for size in sizes[1:-1]] + list(others))
+
+    processor, coordinator = figures("processor", "ms"), figures("coordinator", "MiB")
+    member = figures("member", "KiB")
+    return [row("world", "join, barrier and leave", "ms", "whole",
+                [f"the coordinator's processor time {processor[most]}, "
+                 f"{growth(processor):.1f} times; on {len(ALLOWED)} cores"],
+                [processor[least], processor[most]]),
+            row("world_join", "all joined", "ms", "join"),
+            row("world_barrier", "all past a barrier", "ms", "barrier"),
+            row("world_leave", "all left", "ms", "leave"),
+            row("world_memory", "memory of coordinator and members", "MiB", "memory",
+                [f"the coordinator's {coordinator[most]}, {growth(coordinator):.1f} times; a "
+                 f"member's {member[most]}, with {least} members {member[least]}"],
+                [coordinator[least], coordinator[most], member[least], member[most]])]
