@@ -122,7 +122,7 @@ double over_socket(zmq::socket_t& socket, int count) {
 class HandlerTrips {
  public:
   explicit HandlerTrips(Member& member) : member_(member) {
-    member.open([this](int, std::string answer) { take(answer); },
+    member.open([this](int, const std::string& answer) { take(answer); },
                 [](const PeerLost& lost) { fail(to_string(lost)); });
   }
 

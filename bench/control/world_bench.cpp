@@ -86,6 +86,7 @@ int play(const std::string& endpoint, const std::string& key, int first, int cou
   const auto messaging = std::make_shared<MessagingContext>(1, 16 * members_of_a_process);
   std::barrier<> step(count + 1);
   std::vector<std::jthread> threads;
+  threads.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i)
     threads.emplace_back([&, i] {
       MemberOptions options;

@@ -81,13 +81,13 @@ class Trainer {
     std::int64_t sample = 0;
     for (std::int64_t& value : classes_.elements<std::int64_t>())
       value = (3 * sample++) % work.model.classes;
-    network_.use(initial_state(network_.spec(), DType::f32, seed_));
+    network_.use(initial_state(network_.spec(), DType::f32, seed));
   }
 
   /// One step; the mean loss before it.
   double step() {
     const auto batch = static_cast<double>(classes_.element_count());
-    const auto trip = network_.forward(images_, {.seed = seed_, .step = step_++}, false);
+    const auto trip = network_.forward(images_, {.seed = seed, .step = step_++}, false);
     const LossOutput loss =
         softmax_cross_entropy(stream_, trip->result(), classes_, 1.0 / batch, true);
     network_.backward(*trip, loss.logits_grad);
@@ -97,7 +97,7 @@ class Trainer {
   }
 
  private:
-  static constexpr std::uint64_t seed_ = 1;
+  static constexpr std::uint64_t seed = 1;
   Stream stream_;
   Network network_;
   Tensor images_, classes_;
@@ -114,6 +114,7 @@ void serve(const Work& work, int threads) {
     if (request == "losses") {
       Trainer trainer(undisturbed, threads);
       std::vector<double> losses;
+      losses.reserve(static_cast<std::size_t>(count));
       for (int i = 0; i < count; ++i) losses.push_back(trainer.step());
       fmt::print("{:.9g}\n", fmt::join(losses, " "));
     } else {

@@ -183,6 +183,8 @@ std::vector<float> share_of(int rank) {
 std::vector<float> sum_in_the_tree(int size) {
   std::vector<std::vector<float>> shares;
   std::vector<const std::byte*> parts;
+  shares.reserve(static_cast<std::size_t>(size));
+  parts.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) shares.push_back(share_of(rank));
   for (const auto& share : shares)
     parts.push_back(reinterpret_cast<const std::byte*>(share.data()));

@@ -155,9 +155,8 @@ TEST_F(Command, EndsWithAnErrorWhereThreadsCannotStart) {
   for (int limit = 60'000; limit <= 400'000; limit += 40'000) {  // KiB; each thread takes 8 MiB
     const std::string kib = std::to_string(limit);
     const Outcome outcome =
-        run_process({"/bin/sh", "-c",
-                     "ulimit -c 0; ulimit -v " + kib + "; exec " TROUPE_BINARY " train " + path +
-                         " -o " + (root_ / kib).string()});
+        run_process({"/bin/sh", "-c", "ulimit -c 0; ulimit -v \"$0\"; exec \"$@\"", kib,
+                     TROUPE_BINARY, "train", path, "-o", (root_ / kib).string()});
     if (outcome.error.find("shared libraries") != std::string::npos) continue;  // not even begun
     SCOPED_TRACE(kib + " KiB: " + outcome.error);
     EXPECT_THAT(outcome.exit_code, testing::AnyOf(0, 1));

@@ -97,7 +97,7 @@ std::string World::digest(const std::string& output) const {
 std::string World::reference(const Words& more) const {
   const Outcome ran = train(1, "reference", cut_in(1, 1) + more);
   EXPECT_EQ(ran.exit_code, 0) << ran.error;
-  const std::string digest_of_it = digest("reference");
+  std::string digest_of_it = digest("reference");
   fs::remove_all(root_ / "reference");
   return digest_of_it;
 }

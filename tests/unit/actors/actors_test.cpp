@@ -55,30 +55,30 @@ std::vector<std::string> act_all(Actor& actor) {
 class StageByHand : public ::testing::Test {
  protected:
   StageByHand()
-      : stage(
+      : stage_(
             {.program = network_program(
                  {.model = {.name = "mlp", .height = 2, .width = 2, .widths = {3}, .classes = 2}}),
              .schedule = {.credits = 2}}) {
-    attach(stage);
-    stage.restore(nullptr, 0);
+    attach(stage_);
+    stage_.restore(nullptr, 0);
   }
   void give_input(MessageKey key) {
-    deliver(stage.input, 0, key, Activation{Tensor::zeros(Shape{1, 1, 2, 2}, DType::f32)});
+    deliver(stage_.input, 0, key, Activation{Tensor::zeros(Shape{1, 1, 2, 2}, DType::f32)});
   }
   void give_gradient(MessageKey key) {
-    deliver(stage.output_gradient, 1, key, OutputGradient{Tensor::zeros(Shape{1, 2}, DType::f32)});
+    deliver(stage_.output_gradient, 1, key, OutputGradient{Tensor::zeros(Shape{1, 2}, DType::f32)});
   }
   void give_sum(std::uint32_t step) {
-    const auto elements = stage.state()->weights.shape();
-    deliver(stage.reduced, 2, train_key(step, 0),
+    const auto elements = stage_.state()->weights.shape();
+    deliver(stage_.reduced, 2, train_key(step, 0),
             ReducedGradient{Tensor::zeros(elements, DType::f32), {}});
   }
-  Stage stage;
+  Stage stage_;
 };
 
 TEST(StageActor, RefusesARateThatItsScheduleWouldReplace) {
   try {
-    Stage({.sgd = {.lr = 0.1}});
+    const Stage refused({.sgd = {.lr = 0.1}});
     FAIL() << "the rate was taken";
   } catch (const Error& error) {
     EXPECT_THAT(error.remedy(), HasSubstr("rate.lr"));
@@ -87,69 +87,69 @@ TEST(StageActor, RefusesARateThatItsScheduleWouldReplace) {
 
 TEST_F(StageByHand, HoldsNoMoreMicroBatchesThanItsCredits) {
   for (std::uint32_t m = 0; m < 3; ++m) give_input(train_key(0, m));
-  EXPECT_THAT(act_all(stage), ElementsAre("F", "F"));
+  EXPECT_THAT(act_all(stage_), ElementsAre("F", "F"));
   give_gradient(train_key(0, 0));
-  EXPECT_THAT(act_all(stage), ElementsAre("B", "F"));
+  EXPECT_THAT(act_all(stage_), ElementsAre("B", "F"));
 }
 
 TEST_F(StageByHand, WaitsForTheCommitBeforeTheNextStep) {
   give_input(train_key(1, 0));
-  EXPECT_FALSE(stage.ready());
+  EXPECT_FALSE(stage_.ready());
   give_sum(0);
-  EXPECT_THAT(act_all(stage), ElementsAre("U"));
-  const auto effects = Inside::take_effects(stage);
+  EXPECT_THAT(act_all(stage_), ElementsAre("U"));
+  const auto effects = Inside::take_effects(stage_);
   ASSERT_TRUE(effects.vote);
   EXPECT_EQ(effects.vote->first, 0u);
   EXPECT_THAT(effects.credits, IsEmpty());  // the sum stays in its slot until the commit
-  EXPECT_FALSE(stage.ready());
-  const auto before = stage.state();
-  stage.on_commit({.step = 0});
-  EXPECT_NE(stage.state(), before);
-  EXPECT_EQ(Inside::take_effects(stage).credits.size(), 1u);
-  EXPECT_THAT(act_all(stage), ElementsAre("F"));
+  EXPECT_FALSE(stage_.ready());
+  const auto before = stage_.state();
+  stage_.on_commit({.step = 0});
+  EXPECT_NE(stage_.state(), before);
+  EXPECT_EQ(Inside::take_effects(stage_).credits.size(), 1u);
+  EXPECT_THAT(act_all(stage_), ElementsAre("F"));
 }
 
 TEST_F(StageByHand, EvaluatesAfterTheCommitOnly) {
   give_input(test_key(0, 0));
-  EXPECT_FALSE(stage.ready());
+  EXPECT_FALSE(stage_.ready());
   give_sum(0);
-  EXPECT_THAT(act_all(stage), ElementsAre("U"));
-  stage.on_commit({.step = 0});
-  EXPECT_THAT(act_all(stage), ElementsAre("E"));
+  EXPECT_THAT(act_all(stage_), ElementsAre("U"));
+  stage_.on_commit({.step = 0});
+  EXPECT_THAT(act_all(stage_), ElementsAre("E"));
 }
 
 TEST_F(StageByHand, TakesACommitOnce) {
   give_sum(0);
-  act_all(stage);
-  stage.on_commit({.step = 0});
-  const auto state = stage.state();
-  stage.on_commit({.step = 0});
-  EXPECT_EQ(stage.state(), state);
+  act_all(stage_);
+  stage_.on_commit({.step = 0});
+  const auto state = stage_.state();
+  stage_.on_commit({.step = 0});
+  EXPECT_EQ(stage_.state(), state);
 }
 
 TEST_F(StageByHand, SendsASnapshotOnlyWhenAsked) {
   give_sum(0);
-  act_all(stage);
-  Inside::take_effects(stage);
-  stage.on_commit({.step = 0});
-  EXPECT_THAT(Inside::take_effects(stage).packets, IsEmpty());
+  act_all(stage_);
+  Inside::take_effects(stage_);
+  stage_.on_commit({.step = 0});
+  EXPECT_THAT(Inside::take_effects(stage_).packets, IsEmpty());
   give_sum(1);
-  act_all(stage);
-  Inside::take_effects(stage);
-  stage.on_commit({.step = 1, .snapshot = true});
-  EXPECT_THAT(act_all(stage), ElementsAre("S"));
-  const auto effects = Inside::take_effects(stage);
+  act_all(stage_);
+  Inside::take_effects(stage_);
+  stage_.on_commit({.step = 1, .snapshot = true});
+  EXPECT_THAT(act_all(stage_), ElementsAre("S"));
+  const auto effects = Inside::take_effects(stage_);
   ASSERT_EQ(effects.packets.size(), 1u);
   const auto& snapshot = *static_cast<const Snapshot*>(effects.packets[0].payload.get());
-  EXPECT_EQ(snapshot.state, stage.state());  // handed over, not copied
+  EXPECT_EQ(snapshot.state, stage_.state());  // handed over, not copied
 }
 
 TEST_F(StageByHand, DropsWhatBelongsToAStepThatIsWhole) {
-  stage.restore(stage.state(), 3);
+  stage_.restore(stage_.state(), 3);
   give_sum(2);
-  EXPECT_TRUE(stage.ready());
-  act_all(stage);
-  const auto effects = Inside::take_effects(stage);
+  EXPECT_TRUE(stage_.ready());
+  act_all(stage_);
+  const auto effects = Inside::take_effects(stage_);
   EXPECT_FALSE(effects.vote);
   EXPECT_EQ(effects.credits.size(), 1u);
 }

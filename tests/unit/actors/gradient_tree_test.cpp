@@ -16,7 +16,8 @@ constexpr Stream stream{};
 Tensor leaf(std::uint32_t micro_batch) {
   Tensor tensor = Tensor::empty({3});
   for (std::size_t e = 0; e < 3; ++e)
-    tensor.elements<float>()[e] = 1.0f / (1.0f + static_cast<float>(3 * micro_batch + e));
+    tensor.elements<float>()[e] =
+        1.0f / (1.0f + static_cast<float>(std::size_t{3} * micro_batch + e));
   return tensor;
 }
 

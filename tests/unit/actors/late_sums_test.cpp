@@ -33,7 +33,7 @@ std::vector<std::string> act_all(Actor& actor) {
 class LateStage : public ::testing::Test {
  protected:
   LateStage()
-      : stage(
+      : stage_(
             {.program = network_program(
                  {.model = {.name = "mlp", .height = 2, .width = 2, .widths = {3}, .classes = 2}}),
              .schedule = {.credits = 2},
@@ -41,30 +41,32 @@ class LateStage : public ::testing::Test {
              .staleness = 1,
              .micro_batches = [](std::uint32_t) { return 2u; }}) {
     std::uint32_t edge = 0;
-    for (InputPort* port : stage.inputs()) Inside::attach(*port, edge++, 8);
-    for (OutputPort* port : stage.outputs()) Inside::attach(*port, edge++, 8);
-    for (OutputPort* port : stage.outputs()) Inside::begin_generation(*port, 1, 0);
-    stage.restore(nullptr, 0);
+    for (InputPort* port : stage_.inputs()) Inside::attach(*port, edge++, 8);
+    for (OutputPort* port : stage_.outputs()) Inside::attach(*port, edge++, 8);
+    for (OutputPort* port : stage_.outputs()) Inside::begin_generation(*port, 1, 0);
+    stage_.restore(nullptr, 0);
   }
   void give_micro_batch(std::uint32_t step, std::uint32_t micro_batch) {
-    deliver(stage.input, 0, step, micro_batch,
+    deliver(stage_.input, 0, step, micro_batch,
             Activation{Tensor::zeros(Shape{1, 1, 2, 2}, DType::f32)});
-    deliver(stage.output_gradient, 1, step, micro_batch,
+    deliver(stage_.output_gradient, 1, step, micro_batch,
             OutputGradient{Tensor::zeros(Shape{1, 2}, DType::f32)});
   }
-  void give_empty_sum(std::uint32_t step) { deliver(stage.reduced, 2, step, 0, ReducedGradient{}); }
-  Stage stage;
+  void give_empty_sum(std::uint32_t step) {
+    deliver(stage_.reduced, 2, step, 0, ReducedGradient{});
+  }
+  Stage stage_;
 };
 
 TEST_F(LateStage, UpdatesOnlyWhenAllItsMicroBatchesWentBack) {
   give_empty_sum(0);
   give_empty_sum(1);  // a reducer may be ahead
   give_micro_batch(0, 0);
-  EXPECT_THAT(act_all(stage), ElementsAre("collect", "F", "B"));
-  EXPECT_FALSE(Inside::take_effects(stage).vote);
+  EXPECT_THAT(act_all(stage_), ElementsAre("collect", "F", "B"));
+  EXPECT_FALSE(Inside::take_effects(stage_).vote);
   give_micro_batch(0, 1);
-  EXPECT_THAT(act_all(stage), ElementsAre("F", "B", "U"));
-  const auto effects = Inside::take_effects(stage);
+  EXPECT_THAT(act_all(stage_), ElementsAre("F", "B", "U"));
+  const auto effects = Inside::take_effects(stage_);
   ASSERT_TRUE(effects.vote);
   EXPECT_EQ(effects.vote->first, 0u);
 }
@@ -72,40 +74,40 @@ TEST_F(LateStage, UpdatesOnlyWhenAllItsMicroBatchesWentBack) {
 TEST_F(LateStage, GivesTheLastMicroBatchOfAStepBackAtTheCommit) {
   give_empty_sum(0);
   give_micro_batch(0, 0);
-  act_all(stage);
-  EXPECT_THAT(Inside::take_effects(stage).credits, SizeIs(2));
+  act_all(stage_);
+  EXPECT_THAT(Inside::take_effects(stage_).credits, SizeIs(2));
   give_micro_batch(0, 1);
-  act_all(stage);
-  EXPECT_THAT(Inside::take_effects(stage).credits, IsEmpty());
-  stage.on_commit({.step = 0});
-  EXPECT_THAT(Inside::take_effects(stage).credits, SizeIs(3));  // with the sum's
+  act_all(stage_);
+  EXPECT_THAT(Inside::take_effects(stage_).credits, IsEmpty());
+  stage_.on_commit({.step = 0});
+  EXPECT_THAT(Inside::take_effects(stage_).credits, SizeIs(3));  // with the sum's
 }
 
 TEST_F(LateStage, StaysAsItIsWhereASumIsEmptyAndCountsTheStep) {
-  const StatePtr before = stage.state();
+  const StatePtr before = stage_.state();
   give_empty_sum(0);
   give_micro_batch(0, 0);
   give_micro_batch(0, 1);
-  act_all(stage);
-  stage.on_commit({.step = 0});
-  EXPECT_EQ(stage.state()->step, before->step + 1);
-  EXPECT_EQ(stage.state()->weights.raw(), before->weights.raw());
+  act_all(stage_);
+  stage_.on_commit({.step = 0});
+  EXPECT_EQ(stage_.state()->step, before->step + 1);
+  EXPECT_EQ(stage_.state()->weights.raw(), before->weights.raw());
 }
 
 TEST_F(LateStage, AppliesASumInTheStepOfItsKey) {
-  const StatePtr before = stage.state();
+  const StatePtr before = stage_.state();
   give_empty_sum(0);
   ReducedGradient sum{Tensor::zeros(before->weights.shape(), DType::f32), {}};
   sum.weights.data<float>()[0] = 1.0F;
-  deliver(stage.reduced, 2, 1, 0, std::move(sum));
+  deliver(stage_.reduced, 2, 1, 0, std::move(sum));
   for (const std::uint32_t step : {0, 1}) {
-    EXPECT_EQ(stage.state()->weights.data<float>()[0], before->weights.data<float>()[0]);
+    EXPECT_EQ(stage_.state()->weights.data<float>()[0], before->weights.data<float>()[0]);
     give_micro_batch(step, 0);
     give_micro_batch(step, 1);
-    act_all(stage);
-    stage.on_commit({.step = step});
+    act_all(stage_);
+    stage_.on_commit({.step = step});
   }
-  EXPECT_EQ(stage.state()->weights.data<float>()[0], before->weights.data<float>()[0] - 0.1F);
+  EXPECT_EQ(stage_.state()->weights.data<float>()[0], before->weights.data<float>()[0] - 0.1F);
 }
 
 Tensor number(float value) {
@@ -117,43 +119,43 @@ Tensor number(float value) {
 /// One of two reducers of two replicas, of a micro-batch each.
 class LateReducer : public ::testing::Test {
  protected:
-  LateReducer() : reducer({.shares = {1, 1}, .staleness = 1}) {
-    Inside::attach(reducer.gradient, 0, 2);
-    Inside::attach(reducer.partials, 1, 2);
-    Inside::attach(reducer.chunks, 2, 2);
-    Inside::attach(reducer.reduced, 3, 2);
-    Inside::attach(*reducer.partial(1), 4, 2);
-    Inside::attach(reducer.chunk, 5, 2);
-    reducer.restore(nullptr, 7);
+  LateReducer() : reducer_({.shares = {1, 1}, .staleness = 1}) {
+    Inside::attach(reducer_.gradient, 0, 2);
+    Inside::attach(reducer_.partials, 1, 2);
+    Inside::attach(reducer_.chunks, 2, 2);
+    Inside::attach(reducer_.reduced, 3, 2);
+    Inside::attach(*reducer_.partial(1), 4, 2);
+    Inside::attach(reducer_.chunk, 5, 2);
+    reducer_.restore(nullptr, 7);
   }
   void give_gradient(std::uint32_t step, float value) {
-    deliver(reducer.gradient, 0, step, 0, Gradient{number(value), number(0)});
+    deliver(reducer_.gradient, 0, step, 0, Gradient{number(value), number(0)});
   }
   /// What the other one sends.
   void give_partial(std::uint32_t step, float value) {
-    deliver(reducer.partials, 1, step, 1,
+    deliver(reducer_.partials, 1, step, 1,
             PartialGradient{{0}, {1}, {number(value).narrow(0, 16)}, 1, {number(0)}});
   }
   void give_chunk(std::uint32_t step) {
-    deliver(reducer.chunks, 2, step, 1, ReducedChunk{1, number(0).narrow(0, 16)});
+    deliver(reducer_.chunks, 2, step, 1, ReducedChunk{1, number(0).narrow(0, 16)});
   }
   /// "edge@step" of each packet since the last call.
   std::vector<std::string> sent() {
-    act_all(reducer);
+    act_all(reducer_);
     std::vector<std::string> packets;
-    effects = Inside::take_effects(reducer);
-    for (const Packet& packet : effects.packets)
+    effects_ = Inside::take_effects(reducer_);
+    for (const Packet& packet : effects_.packets)
       packets.push_back(std::to_string(packet.header.edge) + "@" +
                         std::to_string(packet.header.key.step));
     return packets;
   }
-  Reducer reducer;
-  Inside::Effects effects;
+  Reducer reducer_;
+  Inside::Effects effects_;
 };
 
 TEST_F(LateReducer, BeginsWithAnEmptySumForEachStepThatNoneCanComeFor) {
   EXPECT_THAT(sent(), ElementsAre("3@7"));
-  const auto& sum = *static_cast<const ReducedGradient*>(effects.packets[0].payload.get());
+  const auto& sum = *static_cast<const ReducedGradient*>(effects_.packets[0].payload.get());
   EXPECT_FALSE(sum.weights.defined());
 }
 
@@ -163,15 +165,15 @@ TEST_F(LateReducer, TakesTheNextStepsGradientsWhileItExchangesTheLast) {
   EXPECT_THAT(sent(), ElementsAre("4@7"));
   give_gradient(8, 10);
   EXPECT_THAT(sent(), ElementsAre("4@8"));
-  EXPECT_THAT(effects.credits, SizeIs(1));
+  EXPECT_THAT(effects_.credits, SizeIs(1));
   give_partial(7, 2);
   EXPECT_THAT(sent(), ElementsAre("5@7"));
   give_partial(8, 20);
   EXPECT_THAT(sent(), ElementsAre("5@8"));
-  Inside::credit(reducer.reduced, {3, 0, 0});  // step 7 is whole
+  Inside::credit(reducer_.reduced, {3, 0, 0});  // step 7 is whole
   give_chunk(7);
   EXPECT_THAT(sent(), ElementsAre("3@8"));
-  const auto& sum = *static_cast<const ReducedGradient*>(effects.packets[0].payload.get());
+  const auto& sum = *static_cast<const ReducedGradient*>(effects_.packets[0].payload.get());
   EXPECT_EQ(sum.weights.data<float>()[0], 3.0F);
   EXPECT_THAT(sum.statistics, SizeIs(2));
 }
@@ -183,7 +185,7 @@ TEST_F(LateReducer, SendsSumsInTheOrderOfTheirSteps) {
   give_partial(7, 2);
   give_partial(8, 20);
   sent();
-  Inside::credit(reducer.reduced, {3, 0, 0});
+  Inside::credit(reducer_.reduced, {3, 0, 0});
   give_chunk(7);
   give_chunk(8);
   EXPECT_THAT(sent(), ElementsAre("3@8", "3@9"));
@@ -193,7 +195,7 @@ TEST_F(LateReducer, RefusesGradientsOfAStepThatCannotHaveBegun) {
   sent();
   give_gradient(9, 1);
   try {
-    reducer.act();
+    reducer_.act();
     FAIL() << "it was taken";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("step 9 came while steps 7 to 8 were being summed"));

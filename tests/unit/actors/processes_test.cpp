@@ -27,7 +27,7 @@ class ProcessesTest : public ::testing::Test {
   ~ProcessesTest() override { std::filesystem::remove_all(folder_); }
 
   /// Trains and returns the digest of the checkpoint that the processes wrote together.
-  std::string digest(TrainingRun training, std::uint32_t processes, std::uint64_t order = 1,
+  std::string digest(const TrainingRun& training, std::uint32_t processes, std::uint64_t order = 1,
                      std::vector<FaultOptions> faults = {}) {
     PipelineOptions pipeline = pipeline_of(training);
     pipeline.processes = processes;
@@ -50,7 +50,7 @@ class ProcessesTest : public ::testing::Test {
     const RunReport report = runs[0].get();
     restarts_ = 0;
     for (const auto& actor : report.actors) restarts_ += actor.restarts;
-    const std::string result = digest_of(folder_ / checkpoint_name(report.steps));
+    std::string result = digest_of(folder_ / checkpoint_name(report.steps));
     std::filesystem::remove_all(folder_);
     return result;
   }

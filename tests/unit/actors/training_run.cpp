@@ -78,7 +78,7 @@ TrainingResult train(const TrainingRun& run) {
       .write = [&](std::uint32_t step, const std::vector<Snapshot>& snapshots,
                    const auto&) -> Status {
         if (run.on_write)
-          if (const Status refused = run.on_write(step); !refused) return refused;
+          if (Status refused = run.on_write(step); !refused) return refused;
         std::vector<NamedTensor> tensors;
         for (const Snapshot& snapshot : snapshots)
           for (auto& tensor : named_tensors(*snapshot.spec, *snapshot.state, true))

@@ -192,7 +192,7 @@ class OptionsOfAFolder : public testing::Test {
     std::filesystem::create_directories(folder_);
     std::ofstream images(folder_ / "train-images-idx3-ubyte", std::ios::binary);
     images << std::string("\0\0\x08\x03\0\0\x02\x80\0\0\0\x1c\0\0\0\x1c", 16)
-           << std::string(640 * 28 * 28, '\0');
+           << std::string(std::size_t{640} * 28 * 28, '\0');
   }
   ~OptionsOfAFolder() override { std::filesystem::remove_all(folder_); }
 

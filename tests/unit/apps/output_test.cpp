@@ -440,7 +440,7 @@ TEST(Progress, CountsTheTestSetInPlainLinesNowAndThen) {
   const std::string text = drawn({}, [](Progress& progress) {
     progress.step(step_report(50), Progress::Clock::time_point(seconds(5)));
     for (int i = 1; i <= 12; ++i)
-      progress.testing({.counted = 100 * i, .count = 1200},
+      progress.testing({.counted = std::int64_t{100} * i, .count = 1200},
                        Progress::Clock::time_point(seconds(5 + i)));
   });
   EXPECT_EQ(std::ranges::count(text, '\n'), 3);

@@ -221,7 +221,7 @@ TEST_F(Verbs, ExportReplacesWeightsButNothingElseUnasked) {
   EXPECT_EQ(fs::file_size(notes), 16u);
   EXPECT_EQ(run_troupe({"export", root_.string(), "-o", notes, "--force"}).code, exit_done);
   EXPECT_EQ(run_troupe({"export", root_.string(), "-o", notes}).code, exit_done);  // weights by now
-  std::ofstream(root_ / "made_by_mktemp");
+  const std::ofstream made(root_ / "made_by_mktemp");
   EXPECT_EQ(run_troupe({"export", root_.string(), "-o", (root_ / "made_by_mktemp").string()}).code,
             exit_done);
 }

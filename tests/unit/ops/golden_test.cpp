@@ -157,25 +157,25 @@ ModelOptions options_of(const Run& run) {
 
 class GoldenTraining : public testing::TestWithParam<Run> {
  protected:
-  Golden golden{"models.safetensors"};
-  std::string key = fmt::format("{}/{}/", GetParam().model, GetParam().lr);
-  ModelOptions options = options_of(GetParam());
-  double lr = std::stod(GetParam().lr);
+  Golden golden_{"models.safetensors"};
+  std::string key_ = fmt::format("{}/{}/", GetParam().model, GetParam().lr);
+  ModelOptions options_ = options_of(GetParam());
+  double lr_ = std::stod(GetParam().lr);
 };
 
 TEST_P(GoldenTraining, AgreesInDoublePrecisionToOneInAHundredMillion) {
-  const Training ours = train(options, lr, DType::f64);
+  const Training ours = train(options_, lr_, DType::f64);
   for (std::int64_t step = 0; step < steps; ++step) {
-    const double expected = golden[key + "losses"].data<double>()[step];
+    const double expected = golden_[key_ + "losses"].data<double>()[step];
     EXPECT_NEAR(ours.losses[static_cast<std::size_t>(step)], expected, 1e-8 * expected)
         << "loss of step " << step;
   }
   std::size_t compared = 0;
   for (const NamedTensor& named : named_tensors(ours.spec, *ours.states.back(), false)) {
     if (named.tensor.dtype() != DType::f64) continue;
-    const Tensor& expected = golden[key + "final/" + named.name];
+    const Tensor& expected = golden_[key_ + "final/" + named.name];
     EXPECT_LT(relative_distance(sampled(named.tensor), expected), 1e-8) << named.name;
-    const double expected_norm = *golden[key + "norm/" + named.name].data<double>();
+    const double expected_norm = *golden_[key_ + "norm/" + named.name].data<double>();
     EXPECT_NEAR(norm(named.tensor), expected_norm, 1e-8 * expected_norm) << named.name;
     ++compared;
   }
@@ -191,16 +191,16 @@ double allowance(const Tensor& distances, std::int64_t step) {
 }
 
 TEST_P(GoldenTraining, StaysWithinThreeTimesPyTorchsOwnDistanceInSinglePrecision) {
-  const Training exact = train(options, lr, DType::f64);
-  const Training ours = train(options, lr, DType::f32);
-  EXPECT_NEAR(ours.losses[0], golden[key + "losses"].data<double>()[0], 1e-5);
+  const Training exact = train(options_, lr_, DType::f64);
+  const Training ours = train(options_, lr_, DType::f32);
+  EXPECT_NEAR(ours.losses[0], golden_[key_ + "losses"].data<double>()[0], 1e-5);
   for (std::int64_t step = 0; step < steps; ++step) {
     const auto i = static_cast<std::size_t>(step);
-    const double loss = std::abs(ours.losses[i] - golden[key + "losses"].data<double>()[step]);
+    const double loss = std::abs(ours.losses[i] - golden_[key_ + "losses"].data<double>()[step]);
     const double weights =
         relative_distance(cast(ours.states[i]->weights, DType::f64), exact.states[i]->weights);
-    EXPECT_LE(loss, allowance(golden[key + "f32_loss_distance"], step)) << "step " << step;
-    EXPECT_LE(weights, allowance(golden[key + "f32_weight_distance"], step)) << "step " << step;
+    EXPECT_LE(loss, allowance(golden_[key_ + "f32_loss_distance"], step)) << "step " << step;
+    EXPECT_LE(weights, allowance(golden_[key_ + "f32_weight_distance"], step)) << "step " << step;
   }
 }
 

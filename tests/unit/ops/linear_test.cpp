@@ -77,8 +77,8 @@ TEST(Linear, TakesNewWeightsWithANewVersion) {
 
 TEST(Linear, GivesTheSameBitsOnEveryRun) {
   const auto kernel = cpu::make_linear({.in_features = 300, .out_features = 70});
-  const Tensor x = oracle::to_tensor({96, 300}, oracle::random_values(96 * 300, 1));
-  const Tensor g = oracle::to_tensor({96, 70}, oracle::random_values(96 * 70, 2));
+  const Tensor x = oracle::to_tensor({96, 300}, oracle::random_values(std::int64_t{96} * 300, 1));
+  const Tensor g = oracle::to_tensor({96, 70}, oracle::random_values(std::int64_t{96} * 70, 2));
   Values first;
   for (int repeat = 0; repeat < 5; ++repeat) {
     Tensor w_grad = Tensor::empty({70, 300}), b_grad = Tensor::empty({70});

@@ -3,7 +3,7 @@
 namespace troupe::testing_ops {
 namespace {
 
-Sample convolution(std::string what, const Shape& x, const ConvolutionOptions& o) {
+Sample convolution(const std::string& what, const Shape& x, const ConvolutionOptions& o) {
   Sample sample{.name = "convolution2d/" + what, .inputs = {x}, .record = {}};
   sample.weights.push_back(Shape{o.out_channels, o.in_channels, o.kernel_h, o.kernel_w});
   if (o.bias) sample.weights.push_back(Shape{o.out_channels});
@@ -15,7 +15,8 @@ Sample convolution(std::string what, const Shape& x, const ConvolutionOptions& o
   return sample;
 }
 
-Sample batch_norm(std::string what, const Shape& x, primitives::BatchNorm2d norm, bool residual) {
+Sample batch_norm(const std::string& what, const Shape& x, primitives::BatchNorm2d norm,
+                  bool residual) {
   const Shape channels{x[1]};
   Sample sample{.name = "batch_norm2d/" + what,
                 .inputs = {x},
@@ -35,7 +36,7 @@ Sample batch_norm(std::string what, const Shape& x, primitives::BatchNorm2d norm
 }
 
 template <class Primitive>
-Sample one_input(std::string what, const Shape& x, Primitive primitive) {
+Sample one_input(const std::string& what, const Shape& x, Primitive primitive) {
   return {.name = std::string(Primitive::name) + "/" + what,
           .inputs = {x},
           .record = [primitive](Tape& tape, std::span<const Value> in, OwnedKernels&) {
@@ -90,7 +91,7 @@ std::vector<Sample> samples<primitives::BatchNorm2d>() {
 
 template <>
 std::vector<Sample> samples<primitives::Linear>() {
-  const auto linear = [](std::string what, std::int64_t rows, const LinearOptions& o) {
+  const auto linear = [](const std::string& what, std::int64_t rows, const LinearOptions& o) {
     Sample sample{.name = "linear/" + what, .inputs = {Shape{rows, o.in_features}}, .record = {}};
     sample.weights.push_back(Shape{o.out_features, o.in_features});
     if (o.bias) sample.weights.push_back(Shape{o.out_features});

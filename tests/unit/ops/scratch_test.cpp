@@ -8,7 +8,7 @@ namespace troupe::cpu {
 namespace {
 
 TEST(Scratch, HandsOutTheBlockThatWasUsedLast) {
-  Scratch(1 << 20);  // large enough for what follows
+  { const Scratch large(1 << 20); }  // enough for what follows
   void* first = nullptr;
   {
     Scratch scratch(1000);

@@ -142,7 +142,7 @@ TEST(Tape, NeverWritesIntoTheGradientThatItWasGiven) {
   const Value twice = tape.record(primitives::Add{}, x, x);
   const Value y = tape.record(primitives::Add{}, twice, x);
   Tensor grad = values({1, 10});
-  double* memory = grad.data<double>();
+  auto* memory = grad.data<double>();
   const auto storage = grad.storage();
   const auto result = tape.backward(y, std::move(grad));
   EXPECT_EQ(result.at(0).data<double>()[1], 30);

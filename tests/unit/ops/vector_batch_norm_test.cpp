@@ -45,48 +45,48 @@ Inputs inputs_of(const Case& c) {
 
 class VectorBatchNorm : public testing::TestWithParam<Case> {
  protected:
-  const Case& c = GetParam();
-  Inputs in = inputs_of(c);
+  const Case& c_ = GetParam();
+  Inputs in_ = inputs_of(c_);
 
   /// norm(x) of the formula, in f64.
   std::vector<double> norm() const {
-    const std::vector<float> x = values_of(in.x);
-    const Moments m = moments_of(c.shape, x);
+    const std::vector<float> x = values_of(in_.x);
+    const Moments m = moments_of(c_.shape, x);
     std::vector<double> y;
     for (std::size_t e = 0; e < x.size(); ++e) {
-      const std::size_t k = channel_of(c.shape, e);
+      const std::size_t k = channel_of(c_.shape, e);
       y.push_back((x[e] - m.mean[k]) / std::sqrt(m.variance[k] + epsilon) *
-                      in.weight.data<float>()[k] +
-                  in.bias.data<float>()[k]);
+                      in_.weight.data<float>()[k] +
+                  in_.bias.data<float>()[k]);
     }
     return y;
   }
 
   Tensor forward(const Stream& stream, const NormEpilogue& epilogue) const {
-    return table().batch_norm(stream, in.x, in.weight, in.bias, in.moments, epsilon, epilogue);
+    return table().batch_norm(stream, in_.x, in_.weight, in_.bias, in_.moments, epsilon, epilogue);
   }
   NormGradients backward(const Stream& stream, const Tensor& z, const NormEpilogue& epilogue,
                          bool batch_moments = true) const {
-    return table().batch_norm_backward(stream, in.grad, in.x, z, in.weight, in.bias, in.moments,
-                                       epsilon, epilogue, batch_moments);
+    return table().batch_norm_backward(stream, in_.grad, in_.x, z, in_.weight, in_.bias,
+                                       in_.moments, epsilon, epilogue, batch_moments);
   }
   void expect_gradients(const NormEpilogue& epilogue, bool batch_moments = true);
 };
 INSTANTIATE_TEST_SUITE_P(EveryLayout, VectorBatchNorm, testing::ValuesIn(images_and_rows()));
 
 TEST_P(VectorBatchNorm, MomentsAgreeWithTwoPassesInDouble) {
-  const Moments expected = moments_of(c.shape, values_of(in.x));
+  const Moments expected = moments_of(c_.shape, values_of(in_.x));
   const Tensor mean =
-      on_any_threads([&](const Stream& s) { return table().channel_moments(s, in.x).mean; });
+      on_any_threads([&](const Stream& s) { return table().channel_moments(s, in_.x).mean; });
   const Tensor variance =
-      on_any_threads([&](const Stream& s) { return table().channel_moments(s, in.x).variance; });
+      on_any_threads([&](const Stream& s) { return table().channel_moments(s, in_.x).variance; });
   EXPECT_LT(distance(values_of(mean), expected.mean), 3e-7);
   EXPECT_LT(distance(values_of(variance), expected.variance), 5e-7);
 }
 
 TEST_P(VectorBatchNorm, MomentsSurviveALargeMean) {
-  const Tensor x = random_tensor(c, 9, 3000.0f);
-  const Moments expected = moments_of(c.shape, values_of(x));
+  const Tensor x = random_tensor(c_, 9, 3000.0f);
+  const Moments expected = moments_of(c_.shape, values_of(x));
   const ChannelMoments moments = table().channel_moments({}, x);
   EXPECT_LT(distance(values_of(moments.mean), expected.mean), 1e-7);
   EXPECT_LT(distance(values_of(moments.variance), expected.variance), 1e-6);
@@ -94,7 +94,7 @@ TEST_P(VectorBatchNorm, MomentsSurviveALargeMean) {
 
 TEST_P(VectorBatchNorm, ForwardAgreesWithTheFormula) {
   const Tensor y = on_any_threads([&](const Stream& s) { return forward(s, {}); });
-  EXPECT_EQ(y.layout(), in.x.layout());
+  EXPECT_EQ(y.layout(), in_.x.layout());
   EXPECT_LT(distance(values_of(y), norm()), 3e-6);
 }
 
@@ -103,12 +103,12 @@ TEST_P(VectorBatchNorm, EpiloguesAreTheSeparateOperationsInOnePass) {
   expect_same_bits(on_any_threads([&](const Stream& s) { return forward(s, {.relu = true}); }),
                    activated);
   expect_same_bits(
-      on_any_threads([&](const Stream& s) { return forward(s, {.residual = in.residual}); }),
-      table().add({}, y, in.residual));
+      on_any_threads([&](const Stream& s) { return forward(s, {.residual = in_.residual}); }),
+      table().add({}, y, in_.residual));
   expect_same_bits(on_any_threads([&](const Stream& s) {
-                     return forward(s, {.relu = true, .residual = in.residual});
+                     return forward(s, {.relu = true, .residual = in_.residual});
                    }),
-                   table().add({}, activated, in.residual));
+                   table().add({}, activated, in_.residual));
   expect_same_bits(on_any_threads([&](const Stream& s) {
                      return forward(s, {.relu = true, .dropout = 0.25f, .random = key});
                    }),
@@ -117,9 +117,9 @@ TEST_P(VectorBatchNorm, EpiloguesAreTheSeparateOperationsInOnePass) {
 
 void VectorBatchNorm::expect_gradients(const NormEpilogue& epilogue, bool batch_moments) {
   const Tensor z = forward({}, epilogue);
-  const std::vector<float> x = values_of(in.x), output = values_of(z), grad = values_of(in.grad);
-  const Moments m = moments_of(c.shape, x);
-  const auto channels = static_cast<std::size_t>(c.shape[1]);
+  const std::vector<float> x = values_of(in_.x), output = values_of(z), grad = values_of(in_.grad);
+  const Moments m = moments_of(c_.shape, x);
+  const auto channels = static_cast<std::size_t>(c_.shape[1]);
   const double count = static_cast<double>(x.size()) / static_cast<double>(channels);
   const std::vector<float> activated = values_of(forward({}, {.relu = true}));
   std::vector<double> passed(x.size()), sum(channels), product(channels), dx(x.size());
@@ -127,7 +127,7 @@ void VectorBatchNorm::expect_gradients(const NormEpilogue& epilogue, bool batch_
     return (x[e] - m.mean[k]) / std::sqrt(m.variance[k] + epsilon);
   };
   for (std::size_t e = 0; e < x.size(); ++e) {
-    const std::size_t k = channel_of(c.shape, e);
+    const std::size_t k = channel_of(c_.shape, e);
     const bool blocked =
         (epilogue.relu && activated[e] <= 0) || (epilogue.dropout > 0 && output[e] == 0.0f);
     passed[e] = blocked ? 0.0 : grad[e] / (1.0 - static_cast<double>(epilogue.dropout));
@@ -135,8 +135,8 @@ void VectorBatchNorm::expect_gradients(const NormEpilogue& epilogue, bool batch_
     product[k] += passed[e] * normal(e, k);
   }
   for (std::size_t e = 0; e < x.size(); ++e) {
-    const std::size_t k = channel_of(c.shape, e);
-    const double slope = in.weight.data<float>()[k] / std::sqrt(m.variance[k] + epsilon);
+    const std::size_t k = channel_of(c_.shape, e);
+    const double slope = in_.weight.data<float>()[k] / std::sqrt(m.variance[k] + epsilon);
     const double centre = batch_moments ? (sum[k] + normal(e, k) * product[k]) / count : 0.0;
     dx[e] = slope * (passed[e] - centre);
   }
@@ -163,7 +163,7 @@ TEST_P(VectorBatchNorm, GradientsAgreeAfterReluAndDropout) {
   expect_gradients({.relu = true, .dropout = 0.25f, .random = key});
 }
 TEST_P(VectorBatchNorm, AResidualDoesNotChangeTheGradientsOfX) {
-  expect_gradients({.relu = true, .residual = in.residual});
+  expect_gradients({.relu = true, .residual = in_.residual});
 }
 TEST_P(VectorBatchNorm, GradientsAgreeForConstantMoments) {
   expect_gradients({.relu = true}, /*batch_moments=*/false);

@@ -45,28 +45,29 @@ std::vector<PoolOptions> sliding_options() {
 
 class VectorPool : public testing::TestWithParam<Case> {
  protected:
-  const Case& c = GetParam();
+  const Case& c_ = GetParam();
   bool fits(const PoolOptions& o) const {
-    return c.shape[2] + 2 * o.padding_h >= o.kernel_h && c.shape[3] + 2 * o.padding_w >= o.kernel_w;
+    return c_.shape[2] + 2 * o.padding_h >= o.kernel_h &&
+           c_.shape[3] + 2 * o.padding_w >= o.kernel_w;
   }
 };
 INSTANTIATE_TEST_SUITE_P(EveryLayout, VectorPool, testing::ValuesIn(images()));
 
 TEST_P(VectorPool, MaxAgreesWithTheDefinition) {
   // Few distinct values, so that ties are many.
-  std::vector<float> x = random_values(c.shape.element_count(), 1);
+  std::vector<float> x = random_values(c_.shape.element_count(), 1);
   for (float& value : x) value = std::round(value * 2);
-  const Tensor input = tensor_of(c.shape, c.layout, x);
+  const Tensor input = tensor_of(c_.shape, c_.layout, x);
   for (const PoolOptions& o : sliding_options()) {
     if (!fits(o)) continue;
     const Tensor y = on_any_threads([&](const Stream& s) { return table().max_pool(s, input, o); });
-    const Tensor grad = random_tensor({c.layout, y.shape()}, 2);
+    const Tensor grad = random_tensor({c_.layout, y.shape()}, 2);
     const Tensor dx = on_any_threads(
         [&](const Stream& s) { return table().max_pool_backward(s, grad, input, o); });
     const std::vector<float> gradient = values_of(grad);
     std::vector<float> expected_y(gradient.size()), expected_dx(x.size());
-    for_windows(c.shape, y.shape(), o, [&](std::size_t output, auto... window) {
-      const std::size_t best = largest(x, c.shape, window...);
+    for_windows(c_.shape, y.shape(), o, [&](std::size_t output, auto... window) {
+      const std::size_t best = largest(x, c_.shape, window...);
       expected_y[output] = x[best];
       expected_dx[best] += gradient[output];
     });
@@ -76,24 +77,24 @@ TEST_P(VectorPool, MaxAgreesWithTheDefinition) {
 }
 
 TEST_P(VectorPool, AverageAgreesWithTheDefinition) {
-  const Tensor input = random_tensor(c, 1);
+  const Tensor input = random_tensor(c_, 1);
   const std::vector<float> x = values_of(input);
   for (const PoolOptions& o : sliding_options()) {
     if (!fits(o)) continue;
     const Tensor y =
         on_any_threads([&](const Stream& s) { return table().average_pool(s, input, o); });
-    const Tensor grad = random_tensor({c.layout, y.shape()}, 2);
+    const Tensor grad = random_tensor({c_.layout, y.shape()}, 2);
     const Tensor dx = on_any_threads(
-        [&](const Stream& s) { return table().average_pool_backward(s, grad, c.shape, o); });
+        [&](const Stream& s) { return table().average_pool_backward(s, grad, c_.shape, o); });
     const std::vector<float> gradient = values_of(grad);
     std::vector<double> expected_y(gradient.size()), expected_dx(x.size());
-    for_windows(c.shape, y.shape(), o,
+    for_windows(c_.shape, y.shape(), o,
                 [&](std::size_t output, std::int64_t h0, std::int64_t h1, std::int64_t w0,
                     std::int64_t w1, std::int64_t plane) {
                   const auto area = static_cast<double>(o.kernel_h * o.kernel_w);
                   for (std::int64_t h = h0; h < h1; ++h)
                     for (std::int64_t w = w0; w < w1; ++w) {
-                      const auto e = static_cast<std::size_t>(plane + h * c.shape[3] + w);
+                      const auto e = static_cast<std::size_t>(plane + h * c_.shape[3] + w);
                       expected_y[output] += x[e] / area;
                       expected_dx[e] += gradient[output] / area;
                     }
@@ -104,28 +105,31 @@ TEST_P(VectorPool, AverageAgreesWithTheDefinition) {
 }
 
 TEST_P(VectorPool, AdaptiveAverageAgreesWithTheDefinition) {
-  const Tensor input = random_tensor(c, 1);
+  const Tensor input = random_tensor(c_, 1);
   const std::vector<float> x = values_of(input);
-  const std::int64_t H = c.shape[2], W = c.shape[3];
-  const std::vector<std::pair<std::int64_t, std::int64_t>> sizes{{1, 1}, {2, 3}, {H, W}, {9, 8}};
-  for (const auto& [out_h, out_w] : sizes) {
+  const std::int64_t height = c_.shape[2], width = c_.shape[3];
+  const std::vector<std::pair<std::int64_t, std::int64_t>> sizes{
+      {1, 1}, {2, 3}, {height, width}, {9, 8}};
+  for (const auto& size : sizes) {
+    const std::int64_t out_h = size.first, out_w = size.second;
     const Tensor y = on_any_threads(
         [&](const Stream& s) { return table().adaptive_average_pool(s, input, out_h, out_w); });
-    ASSERT_EQ(y.shape(), (Shape{c.shape[0], c.shape[1], out_h, out_w}));
-    const Tensor grad = random_tensor({c.layout, y.shape()}, 2);
+    ASSERT_EQ(y.shape(), (Shape{c_.shape[0], c_.shape[1], out_h, out_w}));
+    const Tensor grad = random_tensor({c_.layout, y.shape()}, 2);
     const Tensor dx = on_any_threads(
-        [&](const Stream& s) { return table().adaptive_average_pool_backward(s, grad, c.shape); });
+        [&](const Stream& s) { return table().adaptive_average_pool_backward(s, grad, c_.shape); });
     const std::vector<float> gradient = values_of(grad);
     std::vector<double> expected_y(gradient.size()), expected_dx(x.size());
     for (std::size_t output = 0; output < gradient.size(); ++output) {
       const auto o = static_cast<std::int64_t>(output);
-      const std::int64_t j = o % out_w, i = o / out_w % out_h, plane = o / (out_w * out_h) * H * W;
-      const std::int64_t h0 = i * H / out_h, h1 = ((i + 1) * H + out_h - 1) / out_h;
-      const std::int64_t w0 = j * W / out_w, w1 = ((j + 1) * W + out_w - 1) / out_w;
+      const std::int64_t j = o % out_w, i = o / out_w % out_h;
+      const std::int64_t plane = o / (out_w * out_h) * height * width;
+      const std::int64_t h0 = i * height / out_h, h1 = ((i + 1) * height + out_h - 1) / out_h;
+      const std::int64_t w0 = j * width / out_w, w1 = ((j + 1) * width + out_w - 1) / out_w;
       const auto area = static_cast<double>((h1 - h0) * (w1 - w0));
       for (std::int64_t h = h0; h < h1; ++h)
         for (std::int64_t w = w0; w < w1; ++w) {
-          const auto e = static_cast<std::size_t>(plane + h * W + w);
+          const auto e = static_cast<std::size_t>(plane + h * width + w);
           expected_y[output] += x[e] / area;
           expected_dx[e] += gradient[output] / area;
         }

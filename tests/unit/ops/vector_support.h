@@ -43,11 +43,13 @@ inline std::vector<Case> images_and_rows() {
 /// Where the element of flat logical index `e` lies in memory.
 inline std::size_t place(const Shape& shape, Layout layout, std::int64_t e) {
   if (layout == Layout::row_major) return static_cast<std::size_t>(e);
-  const std::int64_t C = shape[1], H = shape[2], W = shape[3];
-  const std::int64_t w = e % W, h = e / W % H, c = e / (W * H) % C, n = e / (W * H * C);
-  const std::int64_t at = layout == Layout::nhwc
-                              ? ((n * H + h) * W + w) * C + c
-                              : (((n * (C / 16) + c / 16) * H + h) * W + w) * 16 + c % 16;
+  const std::int64_t channels = shape[1], height = shape[2], width = shape[3];
+  const std::int64_t w = e % width, h = e / width % height, plane = e / (width * height);
+  const std::int64_t c = plane % channels, n = plane / channels;
+  const std::int64_t at =
+      layout == Layout::nhwc
+          ? ((n * height + h) * width + w) * channels + c
+          : (((n * (channels / 16) + c / 16) * height + h) * width + w) * 16 + c % 16;
   return static_cast<std::size_t>(at);
 }
 
@@ -96,7 +98,7 @@ inline void expect_same_bits(const Tensor& a, const Tensor& b) {
 
 /// Runs f on 1, 2 and 3 threads, expects the same bits each time and returns the tensor.
 inline Tensor on_any_threads(const std::function<Tensor(const Stream&)>& f) {
-  const Tensor one = f(Stream{.threads = 1});
+  Tensor one = f(Stream{.threads = 1});
   expect_same_bits(one, f(Stream{.threads = 2}));
   expect_same_bits(one, f(Stream{.threads = 3}));
   return one;

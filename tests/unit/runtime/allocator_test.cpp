@@ -123,7 +123,7 @@ TEST(CachingAllocator, MayBeUsedFromManyThreads) {
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&allocator, t] {
       for (int i = 0; i < 2000; ++i) {
-        const std::size_t bytes = static_cast<std::size_t>(256 << (i % 4));
+        const std::size_t bytes = std::size_t{256} << (i % 4);
         auto* block = static_cast<int*>(allocator.allocate(bytes));
         block[0] = t;
         ASSERT_EQ(block[0], t);  // nobody else has this block

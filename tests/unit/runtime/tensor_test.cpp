@@ -76,7 +76,7 @@ TEST(Tensor, CannotBeReadWhileUndefined) {
 
 TEST(Tensor, CopiesOfAHandleShareTheData) {
   const Tensor a = Tensor::zeros({3});
-  const Tensor b = a;
+  const Tensor b = a;  // NOLINT(performance-unnecessary-copy-initialization): what is tested
   b.data<float>()[1] = 5;
   EXPECT_THAT(a.elements<float>(), ElementsAre(0, 5, 0));
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <set>
@@ -27,15 +28,15 @@ std::vector<int> moved(const std::vector<Augment>& augment, const Shape& shape, 
   std::vector<float> out(pixels.size());
   transform.apply(pixels.data(), epoch, sample, out.data());
   std::vector<int> result;
-  for (float value : out) result.push_back(static_cast<int>(value * 255 + 0.5f));
+  for (float value : out) result.push_back(static_cast<int>(std::lround(value * 255)));
   return result;
 }
 
 // The definition, pixel by pixel: pad by four zeros, cut at (4 + down, 4 + right).
-std::vector<int> cropped(const std::vector<int>& image, int size, int down, int right) {
+std::vector<int> cropped(const std::vector<int>& image, std::int64_t size, int down, int right) {
   std::vector<int> result;
-  for (int y = down; y < size + down; ++y)
-    for (int x = right; x < size + right; ++x)
+  for (std::int64_t y = down; y < size + down; ++y)
+    for (std::int64_t x = right; x < size + right; ++x)
       result.push_back(y < 0 || y >= size || x < 0 || x >= size
                            ? 0
                            : image[static_cast<std::size_t>(y * size + x)]);
@@ -47,7 +48,7 @@ std::vector<int> flipped(std::vector<int> image, int size) {
   return image;
 }
 
-std::vector<int> stored(int size) {
+std::vector<int> stored(std::int64_t size) {
   const auto pixels = numbered(size * size);
   return {pixels.begin(), pixels.end()};
 }

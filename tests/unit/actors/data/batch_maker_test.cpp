@@ -34,8 +34,8 @@ TEST(BatchMaker, GathersTheSamplesOfAPlanWithTheirLabels) {
   EXPECT_EQ(batch.labels.shape(), Shape{2});
   const std::uint8_t* stored = dataset.images(Split::test).data<std::uint8_t>();
   for (std::int64_t i = 0; i < 72; ++i) {
-    EXPECT_FLOAT_EQ(batch.images.data<float>()[i], stored[7 * 72 + i]);
-    EXPECT_FLOAT_EQ(batch.images.data<float>()[72 + i], stored[2 * 72 + i]);
+    EXPECT_FLOAT_EQ(batch.images.data<float>()[i], stored[std::int64_t{7} * 72 + i]);
+    EXPECT_FLOAT_EQ(batch.images.data<float>()[72 + i], stored[std::int64_t{2} * 72 + i]);
   }
   EXPECT_EQ(batch.labels.data<std::int64_t>()[0], 3);
   EXPECT_EQ(batch.labels.data<std::int64_t>()[1], 2);

@@ -267,7 +267,8 @@ TEST(FashionMnist, HasSixThousandImagesAClassForTrainingAndOneThousandForTesting
     GTEST_SKIP() << "apt-get install dataset-fashion-mnist";
   const Dataset dataset = open_dataset({});
   EXPECT_EQ(dataset.sample_shape(), (Shape{1, 28, 28}));
-  for (const auto& [split, each] : {std::pair{Split::train, 6000}, std::pair{Split::test, 1000}}) {
+  for (const auto& [split, each] :
+       {std::pair{Split::train, std::int64_t{6000}}, std::pair{Split::test, std::int64_t{1000}}}) {
     EXPECT_EQ(dataset.count(split), 10 * each);
     EXPECT_EQ(dataset.images(split).shape(), (Shape{10 * each, 1, 28, 28}));
     std::array<int, 10> histogram{};

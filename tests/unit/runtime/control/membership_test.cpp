@@ -20,11 +20,11 @@ class JobFiles : public testing::Test {
  protected:
   JobFiles() {
     std::string name = (fs::temp_directory_path() / "troupe-control-XXXXXX").string();
-    folder = mkdtemp(name.data());
+    folder_ = mkdtemp(name.data());
   }
-  ~JobFiles() override { fs::remove_all(folder); }
+  ~JobFiles() override { fs::remove_all(folder_); }
 
-  fs::path folder;
+  fs::path folder_;
 };
 
 World world_of(int rank, int size, const std::string& run = "job.0") {
@@ -36,7 +36,7 @@ World world_of(int rank, int size, const std::string& run = "job.0") {
 }
 
 TEST_F(JobFiles, GiveAllProcessesOneKeyThatOnlyTheUserCanRead) {
-  const JobFile file(folder / "jobs" / "run");
+  const JobFile file(folder_ / "jobs" / "run");
   std::vector<JobKey> keys(8);
   {
     std::vector<std::jthread> threads;
@@ -50,7 +50,7 @@ TEST_F(JobFiles, GiveAllProcessesOneKeyThatOnlyTheUserCanRead) {
 }
 
 TEST_F(JobFiles, AreNotTrustedWhenOthersCanReadThem) {
-  const JobFile file(folder / "run");
+  const JobFile file(folder_ / "run");
   (void)file.key();
   fs::permissions(file.path(), fs::perms::group_read, fs::perm_options::add);
   try {
@@ -63,7 +63,7 @@ TEST_F(JobFiles, AreNotTrustedWhenOthersCanReadThem) {
 }
 
 TEST_F(JobFiles, KeepTheKeyWhenTheCoordinatorIsPublished) {
-  const JobFile file(folder / "run");
+  const JobFile file(folder_ / "run");
   const JobKey key = file.key();
   EXPECT_EQ(file.coordinator(), "");
   file.publish(key, "tcp://127.0.0.1:1");
@@ -76,7 +76,7 @@ TEST_F(JobFiles, KeepTheKeyWhenTheCoordinatorIsPublished) {
 }
 
 TEST_F(JobFiles, AreMadeOnceAndRemovedForTheirOwnKeyOnly) {
-  const JobFile file(folder / "run");
+  const JobFile file(folder_ / "run");
   const auto drawn = file.create();
   ASSERT_TRUE(drawn);
   EXPECT_FALSE(file.create());
@@ -109,13 +109,13 @@ void run_world(int size, const Environment& environment) {
 }
 
 TEST_F(JobFiles, BringAWorldTogetherWhoseRankZeroKeepsTheCoordinator) {
-  const fs::path path = folder / "run";
+  const fs::path path = folder_ / "run";
   run_world(3, {{"TROUPE_JOB_FILE", path.string()}});
   EXPECT_FALSE(fs::exists(path));
 }
 
 TEST_F(JobFiles, OfARunThatDiedDoNotMisleadTheNext) {
-  const JobFile file(folder / "run");
+  const JobFile file(folder_ / "run");
   file.publish(file.key(), "tcp://127.0.0.1:1");  // nobody listens there
   run_world(3, {{"TROUPE_JOB_FILE", file.path().string()}});
 }
@@ -130,7 +130,7 @@ TEST_F(JobFiles, AreNotNeededBelowALauncherThatKeepsTheCoordinator) {
 }
 
 TEST_F(JobFiles, SayThatRankZeroDidNotCome) {
-  const Environment environment{{"TROUPE_JOB_FILE", (folder / "run").string()}};
+  const Environment environment{{"TROUPE_JOB_FILE", (folder_ / "run").string()}};
   const auto membership = Membership::enter(world_of(1, 2), environment, {"", milliseconds(50)});
   ASSERT_FALSE(membership);
   EXPECT_EQ(membership.error().code(), ErrorCode::timed_out);

@@ -48,7 +48,7 @@ constexpr const char* part_variable = "TROUPE_CONTROL_TEST_PART";
   auto joined = Member::join(options);
   if (!joined) _exit(2);
   Member& member = *joined.value();
-  member.open([&](int from, std::string body) { member.send(from, "heard " + body); },
+  member.open([&](int from, const std::string& body) { member.send(from, "heard " + body); },
               [](const PeerLost& lost) {
                 if (lost.rank == PeerLost::coordinator) _exit(3);
               });

@@ -42,7 +42,7 @@ TEST(ControlWorld, AnswersFromTheCallback) {
   TestWorld world(2);
   inbox.listen(*world.members[0]);
   Member& echo = *world.members[1];
-  echo.open([&](int from, std::string body) { echo.send(from, body + "!"); },
+  echo.open([&](int from, const std::string& body) { echo.send(from, body + "!"); },
             [](const PeerLost&) {});
   world.members[0]->send(1, std::string("a\0b", 3));
   ASSERT_TRUE(inbox.wait_messages(1));

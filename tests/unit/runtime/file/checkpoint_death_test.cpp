@@ -54,7 +54,7 @@ int in_child(Action&& action) {
 
 /// What a hook of the next call sees of the calls so far.
 WriteHook at_call(int wanted, std::function<int()> action) {
-  return [wanted, count = std::make_shared<int>(0), action](const WriteCall&) {
+  return [wanted, count = std::make_shared<int>(0), action = std::move(action)](const WriteCall&) {
     return (*count)++ == wanted ? action() : 0;
   };
 }

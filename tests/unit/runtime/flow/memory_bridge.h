@@ -33,7 +33,7 @@ class MemoryLink {
     wake_.notify_one();
   }
   void open(std::shared_ptr<BridgeListener> listener) {
-    thread_ = std::jthread([this, listener = std::move(listener)](std::stop_token stop) {
+    thread_ = std::jthread([this, listener = std::move(listener)](const std::stop_token& stop) {
       while (auto message = next(stop)) deliver(*listener, std::move(*message));
     });
   }
@@ -42,7 +42,7 @@ class MemoryLink {
   }
 
  private:
-  std::optional<Message> next(std::stop_token stop) {
+  std::optional<Message> next(const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
     if (!wake_.wait(lock, stop, [&] { return !queue_.empty(); })) return {};
     Message message = std::move(queue_.front());
@@ -83,7 +83,7 @@ inline std::shared_ptr<MemoryLinks> make_memory_links(const Graph& graph, std::u
   for (std::uint32_t from = 0; from < processes; ++from)
     for (std::uint32_t to = 0; to < processes; ++to)
       (*links)[from].push_back(
-          std::make_unique<MemoryLink>(graph, from, seed * 64 + from * 8 + to));
+          std::make_unique<MemoryLink>(graph, from, seed * 64 + from * std::uint64_t{8} + to));
   return links;
 }
 

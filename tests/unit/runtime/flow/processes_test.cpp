@@ -230,7 +230,7 @@ TEST(Placement, RefusesTypesThatCannotLeaveAProcess) {
   graph.place(to, 1);
   EXPECT_NO_THROW(Placement(graph, 0, 1));  // all are in the one there is
   try {
-    Placement(graph, 0, 2);
+    const Placement refused(graph, 0, 2);
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.message(), HasSubstr("from.out → to.in goes from process 0 to 1"));

@@ -187,16 +187,16 @@ TEST_P(RunInEitherScheduling, FailsWhenAnActorCannotBeMadeAnew) {
   const auto made = std::make_shared<int>(0);
   // Once for the graph, once for the run; the third, a replacement, is one too many.
   struct Fragile final : Actor {
-    explicit Fragile(std::shared_ptr<int> made) {
+    explicit Fragile(const std::shared_ptr<int>& made) {
       if (++*made > 2) throw Error(ErrorCode::io, "no third life");
     }
     bool holds_run_open() const override { return true; }  // or the chain ends before it acts
-    bool ready() const override { return !done_; }
+    bool ready() const override { return !done; }
     ActionLabel act() override {
-      done_ = true;
+      done = true;
       return {"act", {0, Purpose::train, 1}};
     }
-    bool done_ = false;
+    bool done = false;
   };
   graph.add<Fragile>("fragile", made);
   auto opts = options();
@@ -229,21 +229,21 @@ TEST_P(RunInEitherScheduling, FailsWhenAnActorSendsAKeyTwiceOnAnEdge) {
 TEST_P(RunInEitherScheduling, FailsWithALastingErrorThatComesWhileStopping) {
   struct Last final : Actor {
     Output<int> out{this, "out"};
-    bool ready() const override { return !done_; }
+    bool ready() const override { return !done; }
     ActionLabel act() override {
-      done_ = true;
+      done = true;
       out.send({}, 1);
       finish();
       return {"send", {}};
     }
     bool holds_run_open() const override { return true; }
-    bool done_ = false;
+    bool done = false;
   };
   struct Reader final : Actor {
-    explicit Reader(ErrorCode code) : code_(code) {}
+    explicit Reader(ErrorCode given) : code(given) {}
     Input<int> in{this, "in"};
-    ActionLabel act() override { throw Error(code_, "met at the end"); }
-    ErrorCode code_;
+    ActionLabel act() override { throw Error(code, "met at the end"); }
+    ErrorCode code;
   };
   for (const ErrorCode code : {ErrorCode::bad_file, ErrorCode::diverged}) {
     Graph graph;

@@ -68,7 +68,7 @@ Tensor values(const Shape& shape, int rank, DType dtype) {
       result.elements<float>()[static_cast<std::size_t>(e)] = value;
     else
       result.raw()[static_cast<std::size_t>(e) * size_of(dtype)] =
-          static_cast<std::byte>(e + 3 * rank);
+          static_cast<std::byte>(e + std::int64_t{3} * rank);
   }
   return is_floating(dtype) ? cast(result, dtype) : result;
 }

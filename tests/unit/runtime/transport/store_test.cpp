@@ -43,7 +43,9 @@ TEST(MemoryStore, GivesAClaimToOneAndWhatItPutsToTheOthers) {
   MemoryStore store;
   EXPECT_EQ(store.claim("key", 0ms).value(), "");
   EXPECT_EQ(store.claim("key", 0ms).value(), "");
-  std::jthread([&] { EXPECT_EQ(store.claim("key", 1ms).error().code(), ErrorCode::timed_out); });
+  std::thread([&] {
+    EXPECT_EQ(store.claim("key", 1ms).error().code(), ErrorCode::timed_out);
+  }).join();
   const std::jthread late([&] { EXPECT_EQ(store.claim("key", 60s).value(), "value"); });
   ASSERT_TRUE(store.put("key", "value"));
   EXPECT_EQ(store.claim("key", 0ms).value(), "value");
