@@ -60,7 +60,7 @@ class Display final : public Actor {
   std::optional<Held<Reading>> held_;
 };
 
-RunReport train(std::stop_token stop) {
+RunReport train(const std::stop_token& stop) {
   const auto world = JoinedWorld::join();  // null when nobody launched this as one of several
   const PipelineOptions pipeline{
       .model = {.name = "mlp", .widths = {64, 32}},

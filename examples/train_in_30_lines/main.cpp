@@ -3,7 +3,7 @@
 
 using namespace troupe;
 
-RunReport train(std::stop_token stop) {
+RunReport train(const std::stop_token& stop) {
   const Dataset data = open_dataset({.name = "synthetic", .count = 1280});
   const SamplerOptions batches{.samples = data.count(Split::train), .micro_batches = 4};
   const Timeline timeline = timeline_of(batches, 2);  // two epochs of 20 steps of 64 samples
