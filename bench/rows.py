@@ -166,14 +166,19 @@ def pipeline(repetitions, quick):
                 [f"against {others[0].what}"], others[1:])]
 
 
+def latencies(text):
+    """What "NAME, N thread(s): median ..." lines say, by N."""
+    form = r", (\d) threads?: median ([\d.]+) us, 10 % ([\d.]+) us, 99 % ([\d.]+) us"
+    return {threads: Figure("us", [float(low), float(median), float(high)], "10 %, median, 99 %")
+            for threads, median, low, high in re.findall(form, text)}
+
+
 def hop(repetitions, _quick):
     _, _, text = run_timed([BIN / "hop_bench", 2, repetitions])
-    rows = []
-    for threads, median, low, high in re.findall(
-            r"hop, (\d) threads?: median ([\d.]+) us, 10 % ([\d.]+) us, 99 % ([\d.]+) us", text):
-        figure = Figure("us", [float(low), float(median), float(high)], "10 %, median, 99 %")
-        rows.append(Row(f"hop_{threads}", f"hop between two actors, {threads} thread(s)", figure,
-                        float(median), "<= 2.0", f"{median} us"))
+    alone = latencies(run_timed([BIN / "caf_bench", 2])[2])
+    rows = [Row(f"hop_{threads}", f"hop between two actors, {threads} thread(s)", figure,
+                figure.median, "<= 2.0", f"{figure.median:.2f} us", alone[threads], "CAF alone")
+            for threads, figure in latencies(text).items()]
     for threads, median, low, high in re.findall(
             r"one way, (\d) threads?: ([\d.]+) M hops/s \[([\d.]+) .. ([\d.]+)\]", text):
         figure = Figure("M hops/s", [float(low), float(median), float(high)], "least, median, most")
