@@ -17,8 +17,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// Bytes by the allocator's counters, which hear of other threads as well: a data set may be read
+/// meanwhile.
+struct MemoryReadings {
+  std::vector<std::size_t> saved, working;
+};
+
 // Runs one micro-batch through a block; updates the profile and returns the block's output.
-Tensor measure_once(Network& block, const Tensor& x, bool first_block, BlockProfile& profile) {
+Tensor measure_once(Network& block, const Tensor& x, bool first_block, BlockProfile& profile,
+                    MemoryReadings& memory) {
   auto& allocator = CachingAllocator::of(x.device());
   allocator.reset_peak();
   cpu::Scratch::take_largest_wish();
@@ -36,13 +43,18 @@ Tensor measure_once(Network& block, const Tensor& x, bool first_block, BlockProf
   profile.output_shape = y.shape();
   profile.output_bytes = y.bytes();
   profile.gradient_bytes = trip->gradients.bytes() + trip->statistics.bytes();
-  profile.saved_bytes = std::max(profile.saved_bytes, after_forward - before);
-  const std::size_t peak = allocator.counters().peak_bytes - before;
-  profile.working_bytes =
-      std::max(profile.working_bytes, peak > profile.saved_bytes ? peak - profile.saved_bytes : 0);
+  const auto above = [](std::size_t high, std::size_t low) { return high > low ? high - low : 0; };
+  memory.saved.push_back(above(after_forward, before));
+  memory.working.push_back(above(allocator.counters().peak_bytes, before + memory.saved.back()));
   profile.forward = std::min(profile.forward, middle - begin);
   profile.backward = std::min(profile.backward, end - resumed);
   return y;
+}
+
+std::size_t median(std::vector<std::size_t> readings) {
+  const auto middle = readings.begin() + static_cast<std::ptrdiff_t>(readings.size() / 2);
+  std::ranges::nth_element(readings, middle);
+  return *middle;
 }
 
 /// What is known of a block without running it.
@@ -72,11 +84,18 @@ std::vector<BlockProfile> profile_blocks(const ModelOptions& options, DType dtyp
     block.use(initial_state(block.spec(), dtype, 0));
     BlockProfile& profile = profiles.emplace_back(profile_of(block, dtype));
     inputs.push_back(x);
-    x = measure_once(block, x, b == 0, profile);  // prepares kernels and fills the cache
+    MemoryReadings unused;
+    x = measure_once(block, x, b == 0, profile, unused);  // prepares kernels and fills the cache
     profile.forward = profile.backward = std::chrono::nanoseconds::max();
   }
+  std::vector<MemoryReadings> memory(count);
   for (int r = 0; r < std::max(1, repetitions); ++r)
-    for (std::size_t b = 0; b < count; ++b) measure_once(blocks[b], inputs[b], b == 0, profiles[b]);
+    for (std::size_t b = 0; b < count; ++b)
+      measure_once(blocks[b], inputs[b], b == 0, profiles[b], memory[b]);
+  for (std::size_t b = 0; b < count; ++b) {
+    profiles[b].saved_bytes = median(std::move(memory[b].saved));
+    profiles[b].working_bytes = median(std::move(memory[b].working));
+  }
   return profiles;
 }
 

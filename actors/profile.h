@@ -24,9 +24,10 @@ struct BlockProfile {
 };
 
 /// Runs each block forward and backward on one micro-batch of `samples` and measures it: bytes by
-/// the allocator's counters, times as the best of `repetitions` (the first call, which prepares
-/// kernels, is not counted). Each repetition goes through all blocks, so that what disturbs the
-/// machine for a while hits all of them. Costs about (repetitions + 1) micro-batches of training.
+/// the allocator's counters as their median, times as the best of `repetitions` (the first call,
+/// which prepares kernels, is not counted). Each repetition goes through all blocks, so that what
+/// disturbs the machine for a while hits all of them. Costs about (repetitions + 1) micro-batches
+/// of training.
 std::vector<BlockProfile> profile_blocks(const ModelOptions& options, DType dtype, Stream stream,
                                          std::int64_t samples, int repetitions);
 

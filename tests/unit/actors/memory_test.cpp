@@ -2,6 +2,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <future>
+#include <thread>
+
 #include "actors/memory_bound.h"
 #include "ops/nn/network.h"
 #include "slow_program.h"
@@ -83,6 +86,29 @@ TEST(MemoryThreadedActors, StaysWithinTheBoundWhileSumsAreOnTheirWay) {
     pipeline.bucket_cap_bytes = 10000;
   };
   for (const std::size_t slow : {0, 1, 2}) expect_bounded(run, slow);
+}
+
+// A data set is read while the model is measured: its memory is not the model's.
+TEST(Memory, IsTheModelsAloneWhereAnotherThreadTakesSomeMeanwhile) {
+  const ModelOptions model = pipeline_of(small(ScheduleKind::gpipe)).model;
+  const auto saved = [&] {
+    std::vector<std::size_t> bytes;
+    for (const auto& block : profile_blocks(model, DType::f32, {}, 4, 7))
+      bytes.push_back(block.saved_bytes);
+    return bytes;
+  };
+  const auto quiet = saved();
+  for (int round = 0; round < 20; ++round) {
+    std::promise<void> measured;
+    std::thread reader([round, done = measured.get_future()] {
+      std::this_thread::sleep_for(round * 1ms);
+      const Tensor images = Tensor::zeros({std::int64_t{8} << 20}, DType::u8);
+      done.wait();
+    });
+    EXPECT_EQ(saved(), quiet);
+    measured.set_value();
+    reader.join();
+  }
 }
 
 TEST(Memory, CountsTheScratchOfKernels) {
