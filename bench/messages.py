@@ -91,7 +91,7 @@ def worlds(repetitions):
     made = [dict(zip(names, map(float, line.split()))) for line in lines[1:]]
     for one in made:
         one["whole"] = one["join"] + one["barrier"] + one["leave"]
-        one["processor"] = one["cpu_join"] + one["cpu_barrier"] + one["cpu_leave"]
+        one["cpu_whole"] = one["cpu_join"] + one["cpu_barrier"] + one["cpu_leave"]
         one["coordinator"] /= 1024
         one["memory"] = one["coordinator"] + one["members"] * one["member"] / 1024
     return made
@@ -111,25 +111,27 @@ def world(repetitions, _quick):
     def growth(by_size):
         return by_size[most].median / by_size[least].median
 
-    def row(key, what, unit, column, extra=(), others=()):
-        by_size = figures(column, unit)
-        notes = [f"{by_size[size].what} {by_size[size]}" for size in sizes[1:-1]]
-        times = growth(by_size)
-        return Row(key, f"world of {most:,} members: {what}", by_size[most], times,
-                   f"<= {most / least:g}", f"{times:.1f} times for {most / least:g} times as many",
-                   by_size[least], by_size[least].what, [*notes, *extra],
-                   [by_size[size] for size in sizes[1:-1]] + list(others))
+    def row(key, what, column, unit="ms", extra=(), others=()):
+        by_size, times = figures(column, unit), most / least
+        mine, grown = by_size[most], growth(by_size)
+        between = [by_size[size] for size in sizes[1:-1]]
+        return Row(key, f"world of {most:,} members: {what}", mine, grown, f"<= {times:g}",
+                   f"{grown:.1f} times for {times:g} times as many", by_size[least],
+                   by_size[least].what, [*(f"{one.what} {one}" for one in between), *extra],
+                   [*between, *others])
 
-    processor, coordinator = figures("processor", "ms"), figures("coordinator", "MiB")
-    member = figures("member", "KiB")
-    return [row("world", "join, barrier and leave", "ms", "whole",
-                [f"the coordinator's processor time {processor[most]}, "
-                 f"{growth(processor):.1f} times; on {len(ALLOWED)} cores"],
-                [processor[least], processor[most]]),
-            row("world_join", "all joined", "ms", "join"),
-            row("world_barrier", "all past a barrier", "ms", "barrier"),
-            row("world_leave", "all left", "ms", "leave"),
-            row("world_memory", "memory of coordinator and members", "MiB", "memory",
+    def phase(key, what, column, cores=""):
+        used = figures(f"cpu_{column}", "ms")
+        return row(key, what, column, extra=[f"the coordinator's processor time {used[most]}, "
+                                             f"{growth(used):.1f} times{cores}"],
+                   others=[used[least], used[most]])
+
+    coordinator, member = figures("coordinator", "MiB"), figures("member", "KiB")
+    return [phase("world", "join, barrier and leave", "whole", f"; on {len(ALLOWED)} cores"),
+            phase("world_join", "all joined", "join"),
+            phase("world_barrier", "all past a barrier", "barrier"),
+            phase("world_leave", "all left", "leave"),
+            row("world_memory", "memory of coordinator and members", "memory", "MiB",
                 [f"the coordinator's {coordinator[most]}, {growth(coordinator):.1f} times; a "
                  f"member's {member[most]}, with {least} members {member[least]}"],
                 [coordinator[least], coordinator[most], member[least], member[most]])]
