@@ -35,7 +35,7 @@ fs::path write_aside(const fs::path& path, const std::string& text) {
   std::error_code error;
   fs::create_directories(path.parent_path(), error);  // opening tells if that failed
   std::random_device random;
-  const fs::path aside = fmt::format("{}.{}.{:08x}", path.string(), getpid(), random());
+  fs::path aside = fmt::format("{}.{}.{:08x}", path.string(), getpid(), random());
   const int fd = open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) fail(path, "write");
   const bool whole = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
@@ -81,7 +81,7 @@ JobFile JobFile::of_run(const Environment& environment, const std::string& run) 
 std::optional<JobKey> JobFile::create() const {
   if (access(path_.c_str(), F_OK) == 0) return std::nullopt;
   const JobKey drawn = JobKey::generate();
-  const fs::path aside = write_aside(path_, content(drawn, {}));
+  fs::path aside = write_aside(path_, content(drawn, {}));
   const bool is_first = link(aside.c_str(), path_.c_str()) == 0;
   const int why = errno;
   unlink(aside.c_str());
@@ -100,7 +100,7 @@ JobKey JobFile::key() const {
 std::string JobFile::coordinator() const { return entry(path_, "coordinator"); }
 
 void JobFile::publish(const JobKey& key, const std::string& coordinator) const {
-  const fs::path aside = write_aside(path_, content(key, coordinator));
+  fs::path aside = write_aside(path_, content(key, coordinator));
   if (rename(aside.c_str(), path_.c_str()) == 0) return;
   unlink(aside.c_str());
   fail(path_, "write");
