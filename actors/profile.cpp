@@ -17,6 +17,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Blocks are measured in turns, so that whatever else the machine does for a while touches all of
+// them. But no process may need a large model as a whole: only so many weights take turns.
+constexpr std::size_t held_bytes = std::size_t{64} << 20;
+
 /// Bytes by the allocator's counters, which hear of other threads as well: a data set may be read
 /// meanwhile.
 struct MemoryReadings {
@@ -69,34 +73,61 @@ BlockProfile profile_of(const Network& block, DType dtype) {
   return profile;
 }
 
+/// A model whose blocks are measured, some in turns, then the next ones.
+struct Measurement {
+  ModelOptions model;
+  DType dtype;
+  Stream stream;
+  int repetitions;
+  Tensor x;  ///< of the next block
+  std::vector<BlockProfile> profiles;
+
+  void measure_next(std::size_t count);
+};
+
+/// Measures the next blocks, of `count` in all: as many as may take turns, one at least.
+void Measurement::measure_next(std::size_t count) {
+  const std::size_t first = profiles.size();
+  std::vector<Network> blocks;
+  std::vector<Tensor> inputs;
+  for (std::size_t b = first, held = 0; b < count; ++b) {
+    Network block(make_model(model), b, b + 1, dtype, stream);
+    BlockProfile profile = profile_of(block, dtype);
+    held += profile.state_bytes;
+    if (held > held_bytes && b > first) break;
+    block.use(initial_state(block.spec(), dtype, 0));
+    inputs.push_back(x);
+    MemoryReadings unused;
+    x = measure_once(block, x, b == 0, profile, unused);  // prepares kernels and fills the cache
+    profile.forward = profile.backward = std::chrono::nanoseconds::max();
+    profiles.push_back(std::move(profile));
+    blocks.push_back(std::move(block));
+  }
+  std::vector<MemoryReadings> memory(blocks.size());
+  for (int r = 0; r < std::max(1, repetitions); ++r)
+    for (std::size_t i = 0; i < blocks.size(); ++i)
+      measure_once(blocks[i], inputs[i], first + i == 0, profiles[first + i], memory[i]);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    profiles[first + i].saved_bytes = median(std::move(memory[i].saved));
+    profiles[first + i].working_bytes = median(std::move(memory[i].working));
+  }
+}
+
 }  // namespace
 
 std::vector<BlockProfile> profile_blocks(const ModelOptions& options, DType dtype, Stream stream,
                                          std::int64_t samples, int repetitions) {
   const Shape sample{options.in_channels, options.height, options.width};
-  Tensor x = Tensor::zeros(Shape{samples, sample[0], sample[1], sample[2]}, dtype);
+  Measurement measurement{
+      .model = options,
+      .dtype = dtype,
+      .stream = stream,
+      .repetitions = repetitions,
+      .x = Tensor::zeros(Shape{samples, sample[0], sample[1], sample[2]}, dtype),
+      .profiles = {}};
   const std::size_t count = make_model(options).blocks.size();
-  std::vector<Network> blocks;
-  std::vector<Tensor> inputs;
-  std::vector<BlockProfile> profiles;
-  for (std::size_t b = 0; b < count; ++b) {
-    Network& block = blocks.emplace_back(make_model(options), b, b + 1, dtype, stream);
-    block.use(initial_state(block.spec(), dtype, 0));
-    BlockProfile& profile = profiles.emplace_back(profile_of(block, dtype));
-    inputs.push_back(x);
-    MemoryReadings unused;
-    x = measure_once(block, x, b == 0, profile, unused);  // prepares kernels and fills the cache
-    profile.forward = profile.backward = std::chrono::nanoseconds::max();
-  }
-  std::vector<MemoryReadings> memory(count);
-  for (int r = 0; r < std::max(1, repetitions); ++r)
-    for (std::size_t b = 0; b < count; ++b)
-      measure_once(blocks[b], inputs[b], b == 0, profiles[b], memory[b]);
-  for (std::size_t b = 0; b < count; ++b) {
-    profiles[b].saved_bytes = median(std::move(memory[b].saved));
-    profiles[b].working_bytes = median(std::move(memory[b].working));
-  }
-  return profiles;
+  while (measurement.profiles.size() < count) measurement.measure_next(count);
+  return std::move(measurement.profiles);
 }
 
 std::vector<std::size_t> balanced_cut(const std::vector<double>& costs, std::size_t parts) {

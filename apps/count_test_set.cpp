@@ -9,7 +9,7 @@
 
 namespace troupe {
 
-EvaluationReport count_test_set(const Options& options, const std::vector<NamedTensor>& weights,
+EvaluationReport count_test_set(const Options& options, const TensorSource& weights,
                                 std::int64_t step) {
   const Dataset data = open_dataset(dataset_options(options));
   Model model = make_model(model_options(options));

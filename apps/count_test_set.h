@@ -1,6 +1,4 @@
 #pragma once
-#include <vector>
-
 #include "apps/options.h"
 #include "apps/report.h"
 #include "runtime/tensor/named_tensor.h"
@@ -10,7 +8,7 @@ namespace troupe {
 /// Counts the test set of these options with these weights, which must be all of the model's, in
 /// the calling thread: each sample once, in the batches and the order of a training run, so that
 /// the loss is the same. `step` is what the weights are of. Throws Error.
-EvaluationReport count_test_set(const Options& options, const std::vector<NamedTensor>& weights,
+EvaluationReport count_test_set(const Options& options, const TensorSource& weights,
                                 std::int64_t step);
 
 }  // namespace troupe

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <set>
 #include <sstream>
 #include <thread>
 
@@ -108,36 +107,13 @@ StateSpec whole_spec(const PipelineOptions& pipeline) {
   return spec_of(pipeline, 0, make_model(pipeline.model).blocks.size());
 }
 
-/// What a checkpoint holds, stage by stage: a process never has the whole model in memory.
-std::vector<StatePtr> states_from_checkpoint(const PipelineOptions& pipeline, std::uint32_t process,
-                                             const StartingPoint& start) {
-  const Checkpoint checkpoint = open_checkpoint(start.checkpoint);
-  const bool momentum = pipeline.sgd.momentum != 0 && start.steps > 0;
-  std::set<std::string> stored;
-  for (const StoredTensor& tensor : checkpoint.tensors()) stored.insert(tensor.name);
-  const auto load = [&](const StateSpec& spec) {
-    std::vector<std::string> names;
-    for (std::string& name : tensor_names(spec, momentum))
-      if (stored.contains(name)) names.push_back(std::move(name));
-    return state_from(spec, pipeline.dtype, load_tensors(checkpoint, names), start.steps, momentum,
-                      false);
-  };
-  // Each stage alone cannot tell a name too many.
-  std::set<std::string> unknown = stored;
-  for (const std::string& name : tensor_names(whole_spec(pipeline), true)) unknown.erase(name);
-  if (!unknown.empty())
-    throw Error(
-        ErrorCode::bad_file,
-        fmt::format("the weights are of another model: {} is not asked for", *unknown.begin()),
-        "give the options of the model that the checkpoint was made with");
-  return states_by_stage(pipeline, process, load);
-}
-
-std::vector<StatePtr> states_from_weights(const PipelineOptions& pipeline, std::uint32_t process,
-                                          const std::vector<NamedTensor>& tensors) {
-  state_from(whole_spec(pipeline), pipeline.dtype, tensors, 0, false, true);  // as above
+/// What a file holds, stage by stage and tensor by tensor: a process never has the whole model in
+/// memory. Whether all of it fits all of the model is seen from the headers.
+std::vector<StatePtr> states_from(const PipelineOptions& pipeline, std::uint32_t process,
+                                  const TensorSource& source, std::int64_t step, bool momentum) {
+  check_tensors(whole_spec(pipeline), source.tensors, momentum, true);
   return states_by_stage(pipeline, process, [&](const StateSpec& spec) {
-    return state_from(spec, pipeline.dtype, tensors, 0, false, false);
+    return state_from(spec, pipeline.dtype, source, step, momentum, false);
   });
 }
 
@@ -193,15 +169,18 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
   check(learning_rate_options(pipeline));
   pipeline.cut = choose_cut(options, pipeline, start);
   if (!start.checkpoint.empty()) {
+    const bool momentum = pipeline.sgd.momentum != 0 && start.steps > 0;
     try {
-      pipeline.initial = states_from_checkpoint(pipeline, here.process, start);
+      pipeline.initial =
+          states_from(pipeline, here.process, open_checkpoint(start.checkpoint).source(),
+                      start.steps, momentum);
     } catch (const Error& error) {
       throw of_another_model(error, start.checkpoint, start.options, options);
     }
   } else if (!options.model.weights.empty()) {
-    const WeightsFile weights = read_weights(options.model.weights);
+    const WeightsFile weights = open_weights(options.model.weights);
     try {
-      pipeline.initial = states_from_weights(pipeline, here.process, weights.tensors);
+      pipeline.initial = states_from(pipeline, here.process, weights.tensors, 0, false);
     } catch (const Error& error) {
       throw of_another_model(error, weights.path, weights.options, options);
     }

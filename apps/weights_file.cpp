@@ -10,24 +10,23 @@
 
 namespace troupe {
 
-WeightsFile read_weights(const std::filesystem::path& path) {
+WeightsFile open_weights(const std::filesystem::path& path) {
   WeightsFile result;
   if (!std::filesystem::is_directory(path)) {
     if (const FileKind kind = file_kind(path); kind != FileKind::safetensors)
       throw foreign_file(path, kind);
     result.path = path;
-    result.tensors = read_safetensors(path).tensors;
+    result.tensors = SafetensorsFile::open(path).source();
     return result;
   }
   const CheckpointChoice choice = newest_whole_checkpoint(path);
   for (const auto& reason : choice.skipped)
     print_error("troupe: warning: passed over {}\n", reason);
   const Checkpoint checkpoint = open_checkpoint(choice.folder);
-  std::vector<std::string> names;
-  for (const auto& tensor : checkpoint.tensors())
-    if (!tensor.name.starts_with("optimizer.")) names.push_back(tensor.name);
   result.path = choice.folder;
-  result.tensors = load_tensors(checkpoint, names);
+  result.tensors = checkpoint.source();
+  std::erase_if(result.tensors.tensors,
+                [](const TensorInfo& tensor) { return tensor.name.starts_with("optimizer."); });
   result.options = checkpoint.manifest().options;
   result.step = checkpoint.manifest().step;
   return result;

@@ -1,22 +1,22 @@
 #pragma once
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include "runtime/tensor/named_tensor.h"
 
 namespace troupe {
 
-/// The weights and buffers that a file holds, without the optimizer's state.
+/// The weights and buffers that a file holds, without the optimizer's state; in memory once they
+/// are asked for.
 struct WeightsFile {
   std::filesystem::path path;  ///< the safetensors file, or the step's own folder
-  std::vector<NamedTensor> tensors;
+  TensorSource tensors;
   std::string options;    ///< a checkpoint's resolved options; empty for safetensors
   std::int64_t step = 0;  ///< of a checkpoint
 };
 
-/// Reads a safetensors file, a checkpoint's folder, or an output folder for its newest whole
+/// Opens a safetensors file, a checkpoint's folder, or an output folder for its newest whole
 /// checkpoint (what was skipped is told on stderr). Throws Error as those readers do.
-WeightsFile read_weights(const std::filesystem::path& path);
+WeightsFile open_weights(const std::filesystem::path& path);
 
 }  // namespace troupe

@@ -94,7 +94,7 @@ int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
 // All steps are made; only the last count of the test set was cut short.
 int evaluate_only(const Options& options, const StartingPoint& start, RunLog& log) {
   const EvaluationReport counted =
-      count_test_set(options, read_weights(start.checkpoint).tensors, start.steps);
+      count_test_set(options, open_weights(start.checkpoint).tensors, start.steps);
   log.evaluation({.step = start.steps,
                   .loss = counted.loss,
                   .correct = counted.correct,

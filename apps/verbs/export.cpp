@@ -32,11 +32,11 @@ void check_may_replace(const std::filesystem::path& output) {
 
 int export_weights(const ExportArguments& arguments) {
   if (!arguments.force) check_may_replace(arguments.output);
-  const WeightsFile weights = read_weights(arguments.checkpoint);
+  const WeightsFile weights = open_weights(arguments.checkpoint);
   // "pt": what transformers and others look for before they load a file into PyTorch.
-  write_safetensors(arguments.output, weights.tensors, {{"format", "pt"}}).value();
+  stream_safetensors(arguments.output, weights.tensors, {{"format", "pt"}}).value();
   fmt::print("{}: {} tensors of step {}, from {}\n", arguments.output.string(),
-             weights.tensors.size(), weights.step, weights.path.string());
+             weights.tensors.tensors.size(), weights.step, weights.path.string());
   return exit_done;
 }
 

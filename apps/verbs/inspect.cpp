@@ -76,13 +76,13 @@ void inspect_checkpoint(const std::filesystem::path& path) {
 }
 
 void inspect_safetensors(const std::filesystem::path& path) {
-  const Safetensors content = read_safetensors(path);
+  const SafetensorsFile content = SafetensorsFile::open(path);
   fmt::print("{}: safetensors; the header fits the file (the format has no checksums)\n",
              path.string());
-  for (const auto& [key, value] : content.metadata) fmt::print("metadata {}: {}\n", key, value);
+  for (const auto& [key, value] : content.metadata()) fmt::print("metadata {}: {}\n", key, value);
   std::vector<Row> rows;
-  for (const auto& [name, tensor] : content.tensors)
-    rows.push_back(row_of(name, tensor.dtype(), tensor.shape()));
+  for (const TensorInfo& tensor : content.tensors())
+    rows.push_back(row_of(tensor.name, tensor.dtype, tensor.shape));
   std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.name < b.name; });
   print_table(rows);
 }

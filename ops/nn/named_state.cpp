@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "ops/nn/state.h"
 #include "runtime/error.h"
@@ -17,38 +18,33 @@ namespace {
 constexpr std::string_view momentum_prefix = "optimizer.momentum.";
 constexpr std::string_view optimizer_prefix = "optimizer.";
 
-// Takes tensors by name and remembers what did not fit, for one message about all of it.
-class Taker {
+std::string momentum_name(const ParameterSpec& parameter) {
+  return std::string(momentum_prefix) + parameter.name;
+}
+
+// Ticks tensors off by name and remembers what does not fit, for one message about all of it.
+class Checker {
  public:
-  explicit Taker(const std::vector<NamedTensor>& tensors) {
-    for (const NamedTensor& named : tensors) found_.emplace(named.name, &named.tensor);
+  explicit Checker(const std::vector<TensorInfo>& tensors) {
+    for (const TensorInfo& tensor : tensors) found_.emplace(tensor.name, &tensor);
   }
 
-  bool has(const std::string& name) const { return found_.count(name) > 0; }
-
-  void take(const std::string& name, const Shape& shape, const Tensor& into) {
-    const Tensor* tensor = find(name, shape);
-    if (!tensor) return;
-    if (!is_floating(tensor->dtype())) {
-      wrong_.push_back(fmt::format("{} is {}", name, name_of(tensor->dtype())));
-      return;
-    }
-    const Tensor converted = cast(*tensor, into.dtype());
-    std::memcpy(into.raw(), converted.raw(), into.bytes());
+  void expect(const std::string& name, const Shape& shape) {
+    const TensorInfo* tensor = find(name, shape);
+    if (tensor && !is_floating(tensor->dtype))
+      wrong_.push_back(fmt::format("{} is {}", name, name_of(tensor->dtype)));
   }
 
-  std::int64_t take_counter(const std::string& name) {
-    const Tensor* tensor = find(name, Shape{});
-    if (!tensor) return 0;
-    if (tensor->dtype() == DType::i64) return *tensor->data<std::int64_t>();
-    wrong_.push_back(fmt::format("{} is {}, not i64", name, name_of(tensor->dtype())));
-    return 0;
+  void expect_counter(const std::string& name) {
+    const TensorInfo* tensor = find(name, Shape{});
+    if (tensor && tensor->dtype != DType::i64)
+      wrong_.push_back(fmt::format("{} is {}, not i64", name, name_of(tensor->dtype)));
   }
 
   void finish(bool strict, bool with_optimizer) {
     std::vector<std::string> unexpected;
     for (const auto& [name, tensor] : found_)
-      if (with_optimizer || !name.starts_with(optimizer_prefix)) unexpected.push_back(name);
+      if (with_optimizer || !name.starts_with(optimizer_prefix)) unexpected.emplace_back(name);
     std::sort(unexpected.begin(), unexpected.end());
     if (!strict) unexpected.clear();
     if (missing_.empty() && wrong_.empty() && unexpected.empty()) return;
@@ -61,18 +57,18 @@ class Taker {
   }
 
  private:
-  const Tensor* find(const std::string& name, const Shape& shape) {
+  const TensorInfo* find(const std::string& name, const Shape& shape) {
     const auto entry = found_.find(name);
     if (entry == found_.end()) {
       missing_.push_back(name);
       return nullptr;
     }
-    const Tensor* tensor = entry->second;
+    const TensorInfo* tensor = entry->second;
     found_.erase(entry);
-    if (tensor->shape() == shape || (shape.rank() == 0 && tensor->element_count() == 1))
+    if (tensor->shape == shape || (shape.rank() == 0 && tensor->shape.element_count() == 1))
       return tensor;
-    wrong_.push_back(fmt::format("{} is {}, the model's {}", name, to_string(tensor->shape()),
-                                 to_string(shape)));
+    wrong_.push_back(
+        fmt::format("{} is {}, the model's {}", name, to_string(tensor->shape), to_string(shape)));
     return nullptr;
   }
 
@@ -84,9 +80,17 @@ class Taker {
                            listed(names, shown));
   }
 
-  std::unordered_map<std::string, const Tensor*> found_;
+  std::unordered_map<std::string_view, const TensorInfo*> found_;
   std::vector<std::string> missing_, wrong_;
 };
+
+bool holds_momentum(const StateSpec& spec, const std::vector<TensorInfo>& tensors) {
+  std::unordered_set<std::string_view> names;
+  for (const TensorInfo& tensor : tensors) names.insert(tensor.name);
+  return std::ranges::any_of(spec.parameters(), [&](const ParameterSpec& parameter) {
+    return names.contains(momentum_name(parameter));
+  });
+}
 
 }  // namespace
 
@@ -121,37 +125,48 @@ std::vector<std::string> tensor_names(const StateSpec& spec, bool with_optimizer
   return names;
 }
 
-StatePtr state_from(const StateSpec& spec, DType dtype, const std::vector<NamedTensor>& tensors,
+void check_tensors(const StateSpec& spec, const std::vector<TensorInfo>& tensors,
+                   bool with_optimizer, bool strict) {
+  Checker checker(tensors);
+  for (const ParameterSpec& parameter : spec.parameters())
+    checker.expect(parameter.name, parameter.shape);
+  for (const BufferSpec& buffer : spec.buffers()) checker.expect(buffer.name, buffer.shape);
+  for (const std::string& counter : spec.counters()) checker.expect_counter(counter);
+  if (with_optimizer && holds_momentum(spec, tensors))
+    for (const ParameterSpec& parameter : spec.parameters())
+      checker.expect(momentum_name(parameter), parameter.shape);
+  checker.finish(strict, with_optimizer);
+}
+
+StatePtr state_from(const StateSpec& spec, DType dtype, const TensorSource& source,
                     std::int64_t step, bool with_optimizer, bool strict) {
-  Taker taker(tensors);
+  check_tensors(spec, source.tensors, with_optimizer, strict);
+  const auto take = [&](const std::string& name, const Tensor& into) {
+    const Tensor converted = cast(source.read(name), into.dtype());
+    std::memcpy(into.raw(), converted.raw(), into.bytes());
+  };
   auto state = std::make_shared<StateVersion>();
   state->step = step;
   state->weights = Tensor::zeros(Shape{spec.parameter_elements()}, dtype);
   state->buffers = Tensor::zeros(Shape{spec.buffer_elements()}, dtype);
   const auto& parameters = spec.parameters();
   const auto weights = spec.parameter_views(state->weights);
-  for (std::size_t i = 0; i < parameters.size(); ++i)
-    taker.take(parameters[i].name, parameters[i].shape, weights[i]);
+  for (std::size_t i = 0; i < parameters.size(); ++i) take(parameters[i].name, weights[i]);
   const auto buffers = spec.buffer_views(state->buffers);
-  for (std::size_t i = 0; i < buffers.size(); ++i)
-    taker.take(spec.buffers()[i].name, spec.buffers()[i].shape, buffers[i]);
+  for (std::size_t i = 0; i < buffers.size(); ++i) take(spec.buffers()[i].name, buffers[i]);
   for (const std::string& counter : spec.counters())
-    state->counters.push_back(taker.take_counter(counter));
-
-  const auto momentum_name = [](const ParameterSpec& parameter) {
-    return std::string(momentum_prefix) + parameter.name;
-  };
-  const bool momentum =
-      with_optimizer && std::any_of(parameters.begin(), parameters.end(),
-                                    [&](const auto& p) { return taker.has(momentum_name(p)); });
-  if (momentum) {
+    state->counters.push_back(*source.read(counter).data<std::int64_t>());
+  if (with_optimizer && holds_momentum(spec, source.tensors)) {
     state->momentum = Tensor::zeros(Shape{spec.parameter_elements()}, dtype);
     const auto into = spec.parameter_views(state->momentum);
-    for (std::size_t i = 0; i < parameters.size(); ++i)
-      taker.take(momentum_name(parameters[i]), parameters[i].shape, into[i]);
+    for (std::size_t i = 0; i < parameters.size(); ++i) take(momentum_name(parameters[i]), into[i]);
   }
-  taker.finish(strict, with_optimizer);
   return state;
+}
+
+StatePtr state_from(const StateSpec& spec, DType dtype, const std::vector<NamedTensor>& tensors,
+                    std::int64_t step, bool with_optimizer, bool strict) {
+  return state_from(spec, dtype, TensorSource::of(tensors), step, with_optimizer, strict);
 }
 
 }  // namespace troupe

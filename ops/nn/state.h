@@ -96,10 +96,19 @@ std::vector<NamedTensor> named_tensors(const StateSpec& spec, const StateVersion
 /// The names of what named_tensors gives for every state of this part of a model.
 std::vector<std::string> tensor_names(const StateSpec& spec, bool with_optimizer);
 
-/// The inverse: a state whose tensors are found by name, copied and converted to `dtype`. Momentum
-/// that no tensor holds stays undefined: the next step begins it. Throws Error{bad_file} naming
-/// what is missing, has another shape or a type that cannot be converted, or (when `strict`) is
-/// there without being asked for; without `with_optimizer`, "optimizer.*" is passed over.
+/// Throws Error{bad_file} naming which of the tensors of a state are missing, have another shape or
+/// a type that cannot be converted, or (when `strict`) are there without being asked for; without
+/// `with_optimizer`, "optimizer.*" is passed over. Looks at headers only, so a process can tell
+/// whether a file fits the whole of a model of which it loads a part.
+void check_tensors(const StateSpec& spec, const std::vector<TensorInfo>& tensors,
+                   bool with_optimizer, bool strict);
+
+/// The inverse of named_tensors: a state whose tensors are found by name, read one after the other
+/// and converted to `dtype`. Momentum that no tensor holds stays undefined: the next step begins
+/// it. Throws Error as check_tensors.
+StatePtr state_from(const StateSpec& spec, DType dtype, const TensorSource& source,
+                    std::int64_t step, bool with_optimizer, bool strict);
+/// The same from tensors in memory.
 StatePtr state_from(const StateSpec& spec, DType dtype, const std::vector<NamedTensor>& tensors,
                     std::int64_t step, bool with_optimizer, bool strict);
 

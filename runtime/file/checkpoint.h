@@ -100,6 +100,8 @@ class Checkpoint {
   const Manifest& manifest() const;
   /// Of all shards, in the order of their names.
   const std::vector<StoredTensor>& tensors() const;
+  /// Its tensors one by one, as load_tensors reads them.
+  TensorSource source() const;
   /// Holds every stored byte against its checksum without unpacking; throws Error (bad_file).
   void verify(int threads = 1) const;
 

@@ -15,6 +15,13 @@ namespace {
 struct Place {
   const ShardReader* shard = nullptr;
   const ShardEntry* entry = nullptr;
+  const MappedFile* file = nullptr;
+
+  /// A block that was read is not needed again: checkpoints may be larger than the memory.
+  void forget(std::size_t block) const {
+    const std::uint64_t begin = entry->begins[block];
+    file->forget(begin, entry->begins[block + 1] - begin);
+  }
 };
 
 /// A block of one of several tensors.
@@ -36,7 +43,8 @@ std::vector<Job> jobs_of(const std::vector<Place>& places) {
 struct Checkpoint::State {
   std::filesystem::path folder;
   Manifest manifest;
-  std::vector<ShardReader> shards;
+  std::vector<std::shared_ptr<const MappedFile>> files;
+  std::vector<ShardReader> shards;    ///< of each of them
   std::vector<StoredTensor> tensors;  ///< sorted by name
   std::vector<Place> places;          ///< of each of them
 
@@ -54,6 +62,7 @@ void Checkpoint::State::add_shard(const ShardInfo& info) {
   if (file->bytes().size() != info.summary.bytes)
     fail(fmt::format("shard '{}' has {} bytes, its manifest says {}", info.file,
                      file->bytes().size(), info.summary.bytes));
+  files.push_back(file);
   shards.emplace_back(file->bytes(), file->path().string(), file);
   if (shards.back().index_checksum() != info.summary.index_checksum)
     fail(
@@ -72,7 +81,7 @@ void Checkpoint::State::collect() {
     for (const ShardEntry& entry : shards[s].entries())
       all.push_back(
           {{entry.name, entry.dtype, entry.shape, manifest.shards[s].stage, entry.stored_bytes()},
-           {&shards[s], &entry}});
+           {&shards[s], &entry, files[s].get()}});
   std::sort(all.begin(), all.end(),
             [](const Found& a, const Found& b) { return a.tensor.name < b.tensor.name; });
   for (Found& found : all) {
@@ -99,11 +108,22 @@ const std::filesystem::path& Checkpoint::folder() const { return state_->folder;
 const Manifest& Checkpoint::manifest() const { return state_->manifest; }
 const std::vector<StoredTensor>& Checkpoint::tensors() const { return state_->tensors; }
 
+TensorSource Checkpoint::source() const {
+  TensorSource source;
+  for (const StoredTensor& stored : tensors())
+    source.tensors.push_back({stored.name, stored.dtype, stored.shape});
+  source.read = [checkpoint = *this](const std::string& name) {
+    return load_tensors(checkpoint, std::span(&name, 1)).front().tensor;
+  };
+  return source;
+}
+
 void Checkpoint::verify(int threads) const {
   const std::vector<Job> jobs = jobs_of(state_->places);
   parallel_for(jobs.size(), threads, [&](std::size_t index, std::size_t) {
     const Place& place = state_->places[jobs[index].tensor];
     place.shard->verify_block(*place.entry, jobs[index].block);
+    place.forget(jobs[index].block);
   });
 }
 
@@ -137,6 +157,7 @@ std::vector<NamedTensor> load_tensors(const Checkpoint& checkpoint,
     const auto [tensor, block] = jobs[index];
     const Place& place = places[tensor];
     place.shard->load_block(*place.entry, block, result[tensor].tensor, scratch[worker]);
+    place.forget(block);
   });
   return result;
 }

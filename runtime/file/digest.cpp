@@ -67,12 +67,14 @@ class Sha256 {
 
 bool is_counted(std::string_view name) { return !name.starts_with("optimizer."); }
 
-std::string digest_of_checkpoint(const std::filesystem::path& path) {
-  const Checkpoint checkpoint = open_checkpoint(newest_whole_checkpoint(path).folder);
+/// One tensor after the other, in the order of names.
+std::string digest_of_source(const TensorSource& source) {
+  std::vector<std::string> names;
+  for (const TensorInfo& tensor : source.tensors)
+    if (is_counted(tensor.name)) names.push_back(tensor.name);
+  std::sort(names.begin(), names.end());
   Sha256 sha;
-  for (const StoredTensor& stored : checkpoint.tensors())
-    if (is_counted(stored.name))
-      sha.add_tensor(load_tensors(checkpoint, std::span(&stored.name, 1)).front());
+  for (const std::string& name : names) sha.add_tensor({name, source.read(name)});
   return sha.finish();
 }
 
@@ -85,25 +87,14 @@ std::string text_digest(const std::string& text) {
 }
 
 std::string digest(const std::vector<NamedTensor>& tensors) {
-  std::vector<const NamedTensor*> sorted;
-  for (const NamedTensor& named : tensors)
-    if (is_counted(named.name)) sorted.push_back(&named);
-  std::sort(sorted.begin(), sorted.end(),
-            [](const NamedTensor* a, const NamedTensor* b) { return a->name < b->name; });
-  Sha256 sha;
-  for (std::size_t i = 0; i < sorted.size(); ++i) {
-    if (i > 0 && sorted[i]->name == sorted[i - 1]->name)
-      throw Error(ErrorCode::internal,
-                  fmt::format("digest: two tensors are called '{}'", sorted[i]->name));
-    sha.add_tensor(*sorted[i]);
-  }
-  return sha.finish();
+  return digest_of_source(TensorSource::of(tensors));
 }
 
 std::string digest_of(const std::filesystem::path& path) {
   std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) return digest_of_checkpoint(path);
-  return digest(read_safetensors(path).tensors);
+  if (!std::filesystem::is_directory(path, ignored))
+    return digest_of_source(SafetensorsFile::open(path).source());
+  return digest_of_source(open_checkpoint(newest_whole_checkpoint(path).folder).source());
 }
 
 }  // namespace troupe

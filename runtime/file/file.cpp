@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -89,23 +90,54 @@ Error system_error(std::string_view doing, const std::filesystem::path& path, in
                remedy_for(error_number));
 }
 
-std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& path) {
+InputFile InputFile::open(const std::filesystem::path& path) {
   // Non-blocking, so that a named pipe is refused below instead of waited for.
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  if (file.value < 0) throw system_error("opening", path, errno);
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) throw system_error("opening", path, errno);
+  InputFile file(path, descriptor, 0);
   struct stat status {};
-  if (::fstat(file.value, &status) != 0) throw system_error("opening", path, errno);
+  if (::fstat(descriptor, &status) != 0) throw system_error("opening", path, errno);
   if (!S_ISREG(status.st_mode))
     throw Error(ErrorCode::io,
                 fmt::format("opening '{}': it is {}, not a file", path.string(),
                             S_ISDIR(status.st_mode) ? "a folder" : "a device or pipe"),
                 "give the path of an ordinary file");
+  file.size_ = static_cast<std::uint64_t>(status.st_size);
+  return file;
+}
+
+InputFile::InputFile(InputFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      size_(other.size_) {}
+
+InputFile::~InputFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void InputFile::read_at(std::uint64_t offset, std::span<std::byte> into) const {
+  while (!into.empty()) {
+    const ssize_t got = ::pread(descriptor_, into.data(), into.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw system_error("reading", path_, errno);
+    if (got == 0)
+      throw Error(ErrorCode::io,
+                  fmt::format("reading '{}': it ends at byte {} now, it had {} when it was opened",
+                              path_.string(), offset, size_),
+                  "replace a file by renaming another one over it, not by writing into it");
+    offset += static_cast<std::uint64_t>(got);
+    into = into.subspan(static_cast<std::size_t>(got));
+  }
+}
+
+std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& path) {
+  const InputFile file = InputFile::open(path);
   std::shared_ptr<MappedFile> result(new MappedFile);
   result->path_ = path;
-  const auto size = static_cast<std::size_t>(status.st_size);
+  const auto size = static_cast<std::size_t>(file.size());
   if (size == 0) return result;
-  void* data =
-      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.value, 0);
+  void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
+                      file.descriptor_, 0);
   if (data == MAP_FAILED) throw system_error("mapping", path, errno);
   result->data_ = static_cast<std::byte*>(data);
   result->size_ = size;
@@ -114,6 +146,14 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& 
 
 MappedFile::~MappedFile() {
   if (data_) ::munmap(data_, size_);
+}
+
+// Whole pages at both ends too: they are as quickly there again.
+void MappedFile::forget(std::size_t offset, std::size_t bytes) const {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  if (bytes == 0 || offset >= size_) return;
+  const std::size_t begin = offset / page * page;
+  ::madvise(data_ + begin, std::min(offset + bytes, size_) - begin, MADV_DONTNEED);
 }
 
 Result<OutputFile> OutputFile::create(const std::filesystem::path& path, WriteHook hook,

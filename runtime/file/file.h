@@ -14,6 +14,30 @@
 
 namespace troupe {
 
+/// A file of which parts are read into the caller's memory. Move-only; any thread.
+class InputFile {
+ public:
+  /// Throws Error (io) where `path` is missing, unreadable or not an ordinary file.
+  static InputFile open(const std::filesystem::path& path);
+  InputFile(InputFile&& other) noexcept;
+  InputFile& operator=(InputFile&&) = delete;
+  ~InputFile();
+
+  const std::filesystem::path& path() const { return path_; }
+  std::uint64_t size() const { return size_; }  ///< when it was opened
+  /// Fills `into` from `offset` on; throws Error (io) where the system refuses or the file has been
+  /// shortened.
+  void read_at(std::uint64_t offset, std::span<std::byte> into) const;
+
+ private:
+  friend class MappedFile;
+  InputFile(std::filesystem::path path, int descriptor, std::uint64_t size)
+      : path_(std::move(path)), descriptor_(descriptor), size_(size) {}
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+  std::uint64_t size_ = 0;
+};
+
 /// A whole file in memory, paged in as it is read. Immutable and usable from any thread.
 ///
 /// The mapping is private: what is written through a tensor that views it stays in this process.
@@ -21,7 +45,7 @@ namespace troupe {
 /// renaming and never shortens one.
 class MappedFile {
  public:
-  /// Throws Error (io) where `path` is missing, unreadable or not an ordinary file.
+  /// Throws as InputFile::open.
   static std::shared_ptr<const MappedFile> open(const std::filesystem::path& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
@@ -29,6 +53,9 @@ class MappedFile {
 
   const std::filesystem::path& path() const { return path_; }
   std::span<const std::byte> bytes() const { return {data_, size_}; }
+  /// Gives back the memory of bytes that were read and are not needed soon; whoever looks again
+  /// reads them again. What was written there through a tensor is lost.
+  void forget(std::size_t offset, std::size_t bytes) const;
 
  private:
   MappedFile() = default;

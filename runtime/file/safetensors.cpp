@@ -41,13 +41,17 @@ std::size_t rank_of(DType dtype) {
   return static_cast<std::size_t>(found - spellings.begin());
 }
 
-/// What the header says of one tensor.
+/// What the header says of one tensor; offsets count from the end of the header.
 struct Entry {
   std::string name;
   DType dtype;
   Shape shape;
   std::uint64_t begin;
   std::uint64_t end;
+};
+struct Header {
+  std::vector<Entry> entries;  ///< in the order of their bytes
+  std::map<std::string, std::string> metadata;
 };
 
 DType parse_dtype(const JsonObject& object, const std::string& where) {
@@ -100,19 +104,19 @@ Entry parse_entry(const std::string& name, const nlohmann::json& value, const st
               "give a whole safetensors file: this one is damaged, cut off or of another kind");
 }
 
-std::string_view header_of(std::span<const std::byte> bytes, const std::string& origin) {
-  if (bytes.size() < length_bytes)
-    fail(origin, fmt::format("{} bytes are too few for a header", bytes.size()));
+/// The length that the first 8 of a file's bytes claim for the header.
+std::uint64_t header_length(std::span<const std::byte> first, std::uint64_t file_bytes,
+                            const std::string& origin) {
+  if (file_bytes < length_bytes)
+    fail(origin, fmt::format("{} bytes are too few for a header", file_bytes));
   std::uint64_t length = 0;
-  std::memcpy(&length, bytes.data(), length_bytes);
+  std::memcpy(&length, first.data(), length_bytes);
   if (length > largest_header)
     fail(origin, fmt::format("its header claims {} bytes, more than {}", length, largest_header));
-  if (length > bytes.size() - length_bytes)
+  if (length > file_bytes - length_bytes)
     fail(origin, fmt::format("its header claims {} bytes, the file has {} after its first 8",
-                             length, bytes.size() - length_bytes));
-  const std::string_view header(reinterpret_cast<const char*>(bytes.data()) + length_bytes, length);
-  if (!header.starts_with('{')) fail(origin, "its header does not begin with '{'");
-  return header;
+                             length, file_bytes - length_bytes));
+  return length;
 }
 
 /// Sorts by place and refuses holes, overlaps and bytes that belong to no tensor.
@@ -134,6 +138,20 @@ void check_places(std::vector<Entry>& entries, std::uint64_t data_bytes,
          fmt::format("its tensors end at byte {} of the data, the file has {}", at, data_bytes));
 }
 
+Header parse_header(std::string_view text, std::uint64_t file_bytes, const std::string& origin) {
+  if (!text.starts_with('{')) fail(origin, "its header does not begin with '{'");
+  const nlohmann::json json = parse_json(text, fmt::format("header of '{}'", origin));
+  Header header;
+  for (const auto& [name, value] : json.items()) {
+    if (name == metadata_key)
+      header.metadata = JsonObject(json, "'" + origin + "'").string_map_at(metadata_key);
+    else
+      header.entries.push_back(parse_entry(name, value, origin));
+  }
+  check_places(header.entries, file_bytes - length_bytes - text.size(), origin);
+  return header;
+}
+
 void check_booleans(const Entry& entry, std::span<const std::byte> data,
                     const std::string& origin) {
   if (entry.dtype != DType::boolean) return;
@@ -143,20 +161,32 @@ void check_booleans(const Entry& entry, std::span<const std::byte> data,
                                std::to_integer<int>(value)));
 }
 
-void check_writable(const std::vector<NamedTensor>& tensors, const std::string& path) {
+void check_names(const std::vector<TensorInfo>& tensors, const std::string& path) {
   std::set<std::string_view> names{metadata_key};
-  for (const auto& [name, tensor] : tensors) {
-    if (!tensor.defined() || tensor.layout() != Layout::row_major || tensor.device() != Device{})
+  for (const TensorInfo& tensor : tensors)
+    if (!names.insert(tensor.name).second)
       throw Error(ErrorCode::internal,
-                  fmt::format("writing '{}': tensor '{}' is not row-major on the CPU", path, name));
-    if (!names.insert(name).second)
-      throw Error(ErrorCode::internal,
-                  fmt::format("writing '{}': the name '{}' is taken", path, name));
-  }
+                  fmt::format("writing '{}': the name '{}' is taken", path, tensor.name));
+}
+
+void check_writable(const TensorInfo& info, const Tensor& tensor, const std::string& path) {
+  if (!tensor.defined() || tensor.layout() != Layout::row_major || tensor.device() != Device{})
+    throw Error(
+        ErrorCode::internal,
+        fmt::format("writing '{}': tensor '{}' is not row-major on the CPU", path, info.name));
+  if (tensor.dtype() != info.dtype || tensor.shape() != info.shape)
+    throw Error(ErrorCode::internal,
+                fmt::format("writing '{}': tensor '{}' is {} {}, announced as {} {}", path,
+                            info.name, name_of(tensor.dtype()), to_string(tensor.shape()),
+                            name_of(info.dtype), to_string(info.shape)));
+}
+
+std::uint64_t bytes_of(const TensorInfo& info) {
+  return static_cast<std::uint64_t>(info.shape.element_count()) * size_of(info.dtype);
 }
 
 /// The header as the reference library spells it, padded.
-std::string header_text(const std::vector<NamedTensor>& tensors,
+std::string header_text(const std::vector<TensorInfo>& tensors,
                         const std::map<std::string, std::string>& metadata,
                         const std::string& path) {
   std::string text;
@@ -166,11 +196,11 @@ std::string header_text(const std::vector<NamedTensor>& tensors,
   };
   if (!metadata.empty()) add(metadata_key, metadata);
   std::uint64_t at = 0;
-  for (const auto& [name, tensor] : tensors) {
-    add(name, {{"dtype", spellings[rank_of(tensor.dtype())].name},
-               {"shape", tensor.shape().dims()},
-               {"data_offsets", {at, at + tensor.bytes()}}});
-    at += tensor.bytes();
+  for (const TensorInfo& tensor : tensors) {
+    add(tensor.name, {{"dtype", spellings[rank_of(tensor.dtype)].name},
+                      {"shape", tensor.shape.dims()},
+                      {"data_offsets", {at, at + bytes_of(tensor)}}});
+    at += bytes_of(tensor);
   }
   text += text.empty() ? "{}" : "}";
   text.append((length_bytes - text.size() % length_bytes) % length_bytes, ' ');
@@ -184,24 +214,73 @@ std::string header_text(const std::vector<NamedTensor>& tensors,
 
 }  // namespace
 
+struct SafetensorsFile::State {
+  InputFile file;
+  std::uint64_t data_begin = 0;
+  std::map<std::string, Entry> entries;
+  std::map<std::string, std::string> metadata;
+  std::vector<TensorInfo> tensors;
+};
+
+SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
+  InputFile file = InputFile::open(path);
+  const std::string origin = path.string();
+  std::array<std::byte, length_bytes> first{};
+  file.read_at(0, std::span(first).first(std::min<std::uint64_t>(length_bytes, file.size())));
+  std::string text(header_length(first, file.size(), origin), '\0');
+  file.read_at(length_bytes, std::as_writable_bytes(std::span(text)));
+  Header header = parse_header(text, file.size(), origin);
+  const auto state = std::make_shared<State>(State{.file = std::move(file),
+                                                   .data_begin = length_bytes + text.size(),
+                                                   .entries = {},
+                                                   .metadata = std::move(header.metadata),
+                                                   .tensors = {}});
+  for (const Entry& entry : header.entries) {
+    state->tensors.push_back({entry.name, entry.dtype, entry.shape});
+    state->entries.emplace(entry.name, entry);
+  }
+  SafetensorsFile result;
+  result.state_ = state;
+  return result;
+}
+
+const std::vector<TensorInfo>& SafetensorsFile::tensors() const { return state_->tensors; }
+
+const std::map<std::string, std::string>& SafetensorsFile::metadata() const {
+  return state_->metadata;
+}
+
+Tensor SafetensorsFile::read(const std::string& name) const {
+  const std::string origin = state_->file.path().string();
+  const auto found = state_->entries.find(name);
+  if (found == state_->entries.end())
+    throw Error(
+        ErrorCode::bad_file,
+        fmt::format("'{}' has no tensor '{}' among its {}", origin, name, state_->entries.size()),
+        "list what it has with troupe inspect");
+  const Entry& entry = found->second;
+  Tensor tensor = Tensor::empty(entry.shape, entry.dtype);
+  const std::span<std::byte> into(tensor.raw(), tensor.bytes());
+  state_->file.read_at(state_->data_begin + entry.begin, into);
+  check_booleans(entry, into, origin);
+  return tensor;
+}
+
+TensorSource SafetensorsFile::source() const {
+  return {tensors(), [file = *this](const std::string& name) { return file.read(name); }};
+}
+
 Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::string& origin,
                               std::shared_ptr<const void> owner) {
-  const std::string_view header = header_of(bytes, origin);
-  const nlohmann::json json = parse_json(header, fmt::format("header of '{}'", origin));
-  Safetensors result;
-  std::vector<Entry> entries;
-  for (const auto& [name, value] : json.items()) {
-    if (name == metadata_key)
-      result.metadata = JsonObject(json, "'" + origin + "'").string_map_at(metadata_key);
-    else
-      entries.push_back(parse_entry(name, value, origin));
-  }
-  const std::span<const std::byte> data = bytes.subspan(length_bytes + header.size());
-  check_places(entries, data.size(), origin);
+  const std::uint64_t length = header_length(bytes, bytes.size(), origin);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + length_bytes, length);
+  Header header = parse_header(text, bytes.size(), origin);
+  Safetensors result{{}, std::move(header.metadata)};
+  const std::span<const std::byte> data = bytes.subspan(length_bytes + length);
   // Tensors are never written by their readers; Storage has no const form.
   const auto storage =
       Storage::wrap(const_cast<std::byte*>(data.data()), data.size(), Device{}, std::move(owner));
-  for (const Entry& entry : entries) {
+  for (const Entry& entry : header.entries) {
     check_booleans(entry, data.subspan(entry.begin, entry.end - entry.begin), origin);
     Tensor tensor = Tensor::view(storage, entry.begin, entry.shape, entry.dtype);
     const bool aligned = reinterpret_cast<std::uintptr_t>(tensor.raw()) % size_of(entry.dtype) == 0;
@@ -215,28 +294,37 @@ Safetensors read_safetensors(const std::filesystem::path& path) {
   return parse_safetensors(file->bytes(), path.string(), file);
 }
 
-Status write_safetensors(const std::filesystem::path& path, std::vector<NamedTensor> tensors,
-                         const std::map<std::string, std::string>& metadata,
-                         const WriteHook& hook) {
-  std::sort(tensors.begin(), tensors.end(), [](const NamedTensor& a, const NamedTensor& b) {
-    return std::pair(rank_of(a.tensor.dtype()), std::string_view(a.name)) <
-           std::pair(rank_of(b.tensor.dtype()), std::string_view(b.name));
+Status stream_safetensors(const std::filesystem::path& path, const TensorSource& source,
+                          const std::map<std::string, std::string>& metadata,
+                          const WriteHook& hook) {
+  std::vector<TensorInfo> tensors = source.tensors;
+  std::sort(tensors.begin(), tensors.end(), [](const TensorInfo& a, const TensorInfo& b) {
+    return std::pair(rank_of(a.dtype), std::string_view(a.name)) <
+           std::pair(rank_of(b.dtype), std::string_view(b.name));
   });
-  check_writable(tensors, path.string());
+  check_names(tensors, path.string());
   const std::string header = header_text(tensors, metadata, path.string());
   const std::uint64_t length = header.size();
   const auto produce = [&](OutputFile& file) -> Status {
     Status status = file.write_at(0, std::as_bytes(std::span(&length, 1)));
     if (status) status = file.write_at(length_bytes, as_bytes(header));
     std::uint64_t at = length_bytes + header.size();
-    for (const NamedTensor& named : tensors) {
+    for (const TensorInfo& info : tensors) {
       if (!status) break;
-      status = file.write_at(at, {named.tensor.raw(), named.tensor.bytes()});
-      at += named.tensor.bytes();
+      const Tensor tensor = source.read(info.name);
+      check_writable(info, tensor, path.string());
+      status = file.write_at(at, {tensor.raw(), tensor.bytes()});
+      at += tensor.bytes();
     }
     return status;
   };
   return write_file(path, produce, hook);
+}
+
+Status write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
+                         const std::map<std::string, std::string>& metadata,
+                         const WriteHook& hook) {
+  return stream_safetensors(path, TensorSource::of(tensors), metadata, hook);
 }
 
 }  // namespace troupe

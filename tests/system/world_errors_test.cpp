@@ -46,6 +46,23 @@ TEST_F(World, TellsOnceWhatEveryProcessMeets) {
   EXPECT_THAT(no_folder.error, HasSubstr("no_folder/out cannot be made"));
 }
 
+TEST_F(World, TellsOnceThatWeightsDoNotFitThePartOfAnotherProcess) {
+  ASSERT_EQ(train(2, "out", with({"train.steps=2"})).exit_code, 0);
+  const std::string file = (root_ / "w.safetensors").string();
+  ASSERT_EQ(run_process({TROUPE_BINARY, "export", (root_ / "out").string(), "-o", file}).exit_code,
+            0);
+  for (const std::string& weights : {file, (root_ / "out").string()}) {
+    SCOPED_TRACE(weights);
+    const Outcome ran =
+        train(4, "other", cut_in(4, 1) + with({"model.classes=7", "model.weights=" + weights}));
+    EXPECT_EQ(ran.exit_code, 1);
+    EXPECT_EQ(count_of(ran.error, "troupe: error: "), 1) << ran.error;
+    EXPECT_THAT(ran.error, AllOf(HasSubstr("the weights are of another model: 2 that do not fit"),
+                                 HasSubstr("the model's [7")));
+    EXPECT_FALSE(fs::exists(root_ / "other"));
+  }
+}
+
 TEST_F(World, TellsWhatOneProcessAloneMeets) {
   const std::string other = wrapper("[ \"$RANK\" = 1 ] && exec \"$1\" train nowhere.yaml");
   const Outcome ran = Background(launch_words(2, Words{other} + train_words("out"))).wait();

@@ -167,6 +167,22 @@ TEST(StateFrom, PassesOverOtherStagesUnlessStrict) {
   EXPECT_THROW(state_from(spec, DType::f32, named, 0, false, true), Error);
 }
 
+TEST(StateFrom, ReadsOnlyTheTensorsThatItNeeds) {
+  const StateSpec spec = small_spec();
+  auto named = named_tensors(spec, *initial_state(spec, DType::f32, 1), false);
+  named.push_back({"of_another_stage", Tensor::zeros(Shape{1})});
+  TensorSource source = TensorSource::of(named);
+  std::vector<std::string> read;
+  source.read = [&, all = source.read](const std::string& name) {
+    read.push_back(name);
+    return all(name);
+  };
+  state_from(spec, DType::f32, source, 0, false, false);
+  EXPECT_EQ(read, tensor_names(spec, false));
+  EXPECT_THROW(state_from(spec, DType::f32, source, 0, false, true), Error);
+  EXPECT_EQ(read.size(), tensor_names(spec, false).size());  // told before anything is read
+}
+
 TEST(StateFrom, RefusesACounterThatIsNoInteger) {
   const StateSpec spec = small_spec();
   auto named = named_tensors(spec, *initial_state(spec, DType::f32, 1), false);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <fstream>
 
 #include "support.h"
 
@@ -47,9 +48,16 @@ std::string file_of(const std::string& header, const std::string& data = {}) {
 
 Safetensors parse(const std::string& text) { return parse_safetensors(as_bytes(text), "w.st"); }
 
+/// Both ways to read: from memory, and a file tensor by tensor.
 void expect_refused(const std::string& text, const std::vector<std::string>& parts,
                     ErrorCode code = ErrorCode::bad_file) {
   expect_error(code, parts, [&] { parse(text); });
+  const TemporaryFolder folder;
+  std::ofstream(folder / "w.st", std::ios::binary) << text;
+  expect_error(code, parts, [&] {
+    const SafetensorsFile file = SafetensorsFile::open(folder / "w.st");
+    for (const TensorInfo& tensor : file.tensors()) file.read(tensor.name);
+  });
 }
 
 /// A file with one tensor "a" of these members and `bytes` of data.
@@ -64,6 +72,37 @@ TEST(SafetensorsReader, ReadsWhatThePythonLibraryWrote) {
   const Safetensors file = read_safetensors(golden);
   test::expect_same(file.tensors, golden_tensors());
   EXPECT_EQ(file.metadata, (std::map<std::string, std::string>{{"format", "pt"}}));
+}
+
+TEST(SafetensorsFile, ReadsTensorsOneByOne) {
+  const SafetensorsFile file = SafetensorsFile::open(golden);
+  EXPECT_EQ(file.metadata(), (std::map<std::string, std::string>{{"format", "pt"}}));
+  std::vector<NamedTensor> read;
+  for (const TensorInfo& tensor : file.tensors()) {
+    read.push_back({tensor.name, file.read(tensor.name)});
+    EXPECT_EQ(read.back().tensor.dtype(), tensor.dtype);
+    EXPECT_EQ(read.back().tensor.shape(), tensor.shape);
+  }
+  test::expect_same(read, golden_tensors());
+  expect_error(ErrorCode::bad_file, {"no tensor 'fc.wieght' among its 10"},
+               [&] { file.read("fc.wieght"); });
+}
+
+TEST(SafetensorsFile, SaysThatAFileWasShortenedMeanwhile) {
+  TemporaryFolder folder;
+  ASSERT_TRUE(write_safetensors(folder / "w", {{"a", Tensor::zeros({100})}}));
+  const SafetensorsFile file = SafetensorsFile::open(folder / "w");
+  std::filesystem::resize_file(folder / "w", std::filesystem::file_size(folder / "w") - 4);
+  expect_error(ErrorCode::io, {"/w'", "it ends at byte"}, [&] { file.read("a"); });
+}
+
+TEST(SafetensorsWriter, RefusesATensorThatIsNotAsAnnounced) {
+  TemporaryFolder folder;
+  const TensorSource source{{{"a", DType::f32, {2}}},
+                            [](const std::string&) { return Tensor::zeros({3}); }};
+  expect_error(ErrorCode::internal, {"tensor 'a' is f32 [3], announced as f32 [2]"},
+               [&] { stream_safetensors(folder / "w", source).value(); });
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 TEST(SafetensorsWriter, WritesTheBytesThatThePythonLibraryWrites) {

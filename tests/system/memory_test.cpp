@@ -1,0 +1,106 @@
+// What a process of a run has in memory: its own part of the model, whatever the model's size.
+#include <fstream>
+
+#include "tests/system/world.h"
+
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool sanitized = true;
+#else
+constexpr bool sanitized = false;
+#endif
+
+/// Seven layers of 3072 × 3072 weights in eight stages and processes. The weights make 253 MiB, the
+/// part of a process 36: training needs it about four times (the weights it began with, the next
+/// ones, the gradients of a micro-batch and their sum), beside some 40 MiB for the program.
+class LargeModel : public World {
+ protected:
+  static constexpr int processes = 8;
+
+  void SetUp() override {
+    if (sanitized) GTEST_SKIP() << "a sanitizer's own memory hides that of the program";
+    std::ofstream(root_ / "options.yaml") << R"(
+seed: 5
+model: {name: mlp, widths: [3072, 3072, 3072, 3072, 3072, 3072, 3072, 3072], classes: 4}
+data: {name: synthetic, shape: [1, 8, 8], classes: 4, count: 16}
+train: {steps: 1, batch_size: 8, micro_batches: 2, momentum: 0, evaluate: false}
+parallel: {pipeline: 8, cut: [2, 1, 1, 1, 1, 1, 1, 2], timeout: 20s}
+checkpoint: {keep: 0}
+)";
+  }
+
+  Words measured(const Words& program) const {
+    return Words{TROUPE_PEAK_MEMORY, (root_ / "peak").string()} + program;
+  }
+
+  /// The most that a process had in memory, in bytes.
+  std::uintmax_t peak(const std::string& process) const {
+    std::ifstream file(root_ / ("peak." + process));
+    std::uintmax_t kib = 0;
+    EXPECT_TRUE(file >> kib) << process;
+    return kib * 1024;
+  }
+
+  /// Trains in eight processes, none of which has the whole model in memory at any time.
+  void expect_parts(const std::string& output, const Words& more) const {
+    const Outcome ran =
+        Background(launch_words(processes, measured(train_words(output, more)))).wait();
+    ASSERT_EQ(ran.exit_code, 0) << ran.error;
+    for (int rank = 0; rank < processes; ++rank)
+      EXPECT_LT(peak(std::to_string(rank)), whole) << "rank " << rank;
+  }
+
+  /// Runs the command alone.
+  Outcome run_measured(const Words& words) const {
+    return Background(measured(Words{TROUPE_BINARY} + words)).wait();
+  }
+
+  static constexpr std::uintmax_t whole = 7ull * 3072 * 3072 * 4;  ///< bytes of the large layers
+};
+
+TEST_F(LargeModel, IsNeverInOneProcessAsAWhole) {
+  const Words other_cut = with({"parallel.cut=[3, 1, 1, 1, 1, 1, 1, 1]"});
+  const std::string file = (root_ / "weights.safetensors").string();
+  const std::string out = (root_ / "out").string();
+  {
+    SCOPED_TRACE("drawn from the seed, then written");
+    expect_parts("out", {});
+  }
+  {
+    SCOPED_TRACE("gone on with in another cut");
+    expect_parts("out", Words{"--restart", "auto"} + with({"train.steps=2"}) + other_cut);
+  }
+  const Outcome exported = run_measured({"export", out, "-o", file});
+  ASSERT_EQ(exported.exit_code, 0) << exported.error;
+  EXPECT_GT(fs::file_size(file), whole);
+  EXPECT_LT(peak("alone"), whole) << "exporting";
+  {
+    SCOPED_TRACE("begun from a safetensors file");
+    expect_parts("from_file", with({"model.weights=" + file}));
+  }
+  {
+    SCOPED_TRACE("begun from the weights of a checkpoint");
+    expect_parts("from_checkpoint", with({"model.weights=" + out}) + other_cut);
+  }
+  EXPECT_EQ(digest("from_file"), digest("from_checkpoint"));
+  for (const std::string& of : {file, out}) {
+    ASSERT_EQ(run_measured({"inspect", "--digest", of}).exit_code, 0);
+    EXPECT_LT(peak("alone"), whole) << "the digest of " << of;
+  }
+}
+
+TEST_F(LargeModel, IsMeasuredInParts) {
+  const Outcome plan = run_measured(
+      {"plan", (root_ / "options.yaml").string(), "-r", "parallel.cut=auto", "--nnodes", "1"});
+  EXPECT_EQ(plan.exit_code, 0) << plan.error;
+  EXPECT_LT(peak("alone"), whole);
+}
+
+}  // namespace
+}  // namespace troupe
