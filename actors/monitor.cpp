@@ -129,11 +129,13 @@ void Monitor::report_whole_steps() {
                         static_cast<double>(all.correct) / samples, sum.samples, lap()});
     report_evaluation();
   }
-  if (last_ && scores_.reported == committed_ && !awaits_evaluation()) finish();
+  const bool all_made = last_ || committed_ >= options_.timeline.steps;
+  if (all_made && scores_.reported == committed_ && !awaits_evaluation()) finish();
 }
 
 bool Monitor::awaits_evaluation() const {
-  return !last_->stop_requested && options_.timeline.evaluates_after(scores_.reported - 1) &&
+  const bool cut_short = last_ && last_->stop_requested;
+  return !cut_short && options_.timeline.evaluates_after(scores_.reported - 1) &&
          scores_.evaluated < scores_.reported;
 }
 

@@ -6,8 +6,8 @@
 
 #include "apps/training.h"
 #include "runtime/control/member.h"
-#include "runtime/file/digest.h"
 #include "runtime/program.h"
+#include "runtime/text.h"
 #include "runtime/world/error_file.h"
 
 namespace troupe {
@@ -81,7 +81,7 @@ WorldRun::WorldRun(const World& world, const Environment& environment, const Opt
 Agreement WorldRun::agree(const std::string& options, const std::function<Agreement()>& decide) {
   Store& store = world_->store();
   if (!leads()) {
-    const Status told = store.put(options_key(process()), text_digest(options));
+    const Status told = store.put(options_key(process()), options);
     if (!told) throw told.error();
     return hear();
   }
@@ -107,10 +107,12 @@ void WorldRun::check_same_options(const std::string& options) {
   for (const PeerInfo& peer : member.peers()) {
     const auto rank = static_cast<std::uint32_t>(peer.rank);
     if (rank == process()) continue;
-    const auto digest = member.store().get(options_key(rank), timeout_);
-    if (digest.value() == text_digest(options)) continue;
+    const auto theirs = member.store().get(options_key(rank), timeout_);
+    if (theirs.value() == options) continue;
+    const auto [there, here] = first_difference(theirs.value(), options);
     throw Error(ErrorCode::bad_options,
-                fmt::format("rank {} on {} has other options than rank 0", peer.rank, peer.host()),
+                fmt::format("rank {} on {} has other options than rank 0: '{}' there, '{}' here",
+                            peer.rank, peer.host(), there, here),
                 "start all processes with the same options file, on a file system they share");
   }
 }

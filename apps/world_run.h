@@ -21,7 +21,7 @@ struct Agreement {
   std::filesystem::path output;      ///< absolute
   std::filesystem::path checkpoint;  ///< to go on from, absolute; empty: step 0
   bool evaluates_first = false;      ///< as in PipelineOptions
-  bool nothing_to_do = false;        ///< rank 0 does alone what is left
+  bool nothing_to_do = false;        ///< all steps are made, and the test set is counted
 };
 
 /// parallel.transport, interface and timeout.

@@ -55,4 +55,17 @@ std::string listed(std::span<const std::string> names, std::size_t at_most) {
   return fmt::format("{}{}", fmt::join(shown, ", "), more);
 }
 
+std::pair<std::string, std::string> first_difference(std::string_view a, std::string_view b) {
+  const auto take_line = [](std::string_view& text) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    return line;
+  };
+  while (!a.empty() || !b.empty()) {
+    const std::string_view here = take_line(a), there = take_line(b);
+    if (here != there) return {std::string(here), std::string(there)};
+  }
+  return {};
+}
+
 }  // namespace troupe

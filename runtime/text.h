@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace troupe {
 
@@ -23,5 +24,9 @@ std::string meant(std::string_view word, std::span<const std::string_view> candi
 
 /// The first names of a list, separated by commas, and how many follow: "a, b and 7 more".
 std::string listed(std::span<const std::string> names, std::size_t at_most = 5);
+
+/// The first line in which two texts differ, as each of them has it: empty where a text has ended,
+/// and both where they are the same.
+std::pair<std::string, std::string> first_difference(std::string_view a, std::string_view b);
 
 }  // namespace troupe

@@ -26,10 +26,11 @@ int follow(TrainCommand& command, const Agreement& agreed) {
   PipelineOptions pipeline = pipeline_options(options, start, process_of(&world));
   pipeline.evaluates_first = agreed.evaluates_first;
   const std::filesystem::path checkpoints = agreed.output / "checkpoints";
-  pipeline.writer = CheckpointWriterOptions{
-      .write_shards = [checkpoints](std::uint32_t step, const std::vector<Snapshot>& snapshots) {
-        return write_snapshot_shards(checkpoints, step, snapshots);
-      }};
+  if (has_steps_left(pipeline))
+    pipeline.writer = CheckpointWriterOptions{
+        .write_shards = [checkpoints](std::uint32_t step, const std::vector<Snapshot>& snapshots) {
+          return write_snapshot_shards(checkpoints, step, snapshots);
+        }};
   const RunReport report = run_graph(command, pipeline, {});
   world.leave();
   return report.stopped ? exit_stopped : exit_done;

@@ -6,7 +6,6 @@
 #include <cstdlib>
 
 #include "actors/checkpoint_files.h"
-#include "apps/count_test_set.h"
 #include "apps/option_changes.h"
 #include "apps/options_table.h"
 #include "apps/output/folder.h"
@@ -14,7 +13,6 @@
 #include "apps/output/verdict.h"
 #include "apps/run_log.h"
 #include "apps/train/resumption.h"
-#include "apps/weights_file.h"
 #include "runtime/file/checkpoint_folder.h"
 #include "runtime/flow/faults.h"
 #include "runtime/print.h"
@@ -92,16 +90,15 @@ int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
 }
 
 // All steps are made; only the last count of the test set was cut short.
-int evaluate_only(const Options& options, const StartingPoint& start, RunLog& log) {
-  const EvaluationReport counted =
-      count_test_set(options, open_weights(start.checkpoint).tensors, start.steps);
-  log.evaluation({.step = start.steps,
-                  .loss = counted.loss,
-                  .correct = counted.correct,
-                  .count = counted.count});
+int evaluate_only(TrainCommand command, PipelineOptions& pipeline, RunLog& log) {
+  command.on_begin = [] {};  // there is nothing to save: a signal ends it at once
+  pipeline.on_counting = [&](const CountingSeen& seen) { log.counting(seen); };
+  pipeline.on_evaluation = [&](const EvaluationSeen& seen) { log.evaluation(seen); };
+  run_graph(command, pipeline, [&](const FailureReport& failure) { log.failure(failure); });
+  if (command.world) command.world->leave();
   log.finish();
   log.record("ended: done, the test set was all that was left");
-  print_out("{}\n", accuracy_line(counted));
+  if (const auto counted = log.last_evaluation()) print_out("{}\n", accuracy_line(*counted));
   return exit_done;
 }
 
@@ -163,6 +160,10 @@ RunReport run_graph(const TrainCommand& command, const PipelineOptions& pipeline
   return run(graph, run_with);
 }
 
+bool has_steps_left(const PipelineOptions& pipeline) {
+  return pipeline.first_step < timeline_of(pipeline).steps;
+}
+
 ProcessOptions process_of(const WorldRun* world) {
   if (!world) return {};
   return {world->process(), world->processes()};
@@ -184,7 +185,7 @@ int lead_run(const TrainCommand& command,
     pipeline->evaluates_first = is_evaluation_due(resumption, timeline_of(*pipeline));
     timeline = timeline_of(*pipeline);
     check_faults_of(options, *pipeline);
-    nothing_left = start.steps >= timeline.steps;
+    nothing_left = !has_steps_left(*pipeline);
     if (!nothing_left || timeline.evaluates_first) {
       if (resumption.output) check_no_later_checkpoints(*resumption.output, start.steps);
       folder = OutputFolder::create(resumption.output);
@@ -194,7 +195,7 @@ int lead_run(const TrainCommand& command,
         .output = folder ? std::filesystem::absolute(folder->path()) : "",
         .checkpoint = start.checkpoint.empty() ? "" : std::filesystem::absolute(start.checkpoint),
         .evaluates_first = timeline.evaluates_first,
-        .nothing_to_do = nothing_left};
+        .nothing_to_do = !folder};
   });
   const StartingPoint& start = resumption.start;
   if (!folder) {
@@ -211,7 +212,7 @@ int lead_run(const TrainCommand& command,
   for (const std::string& warning : warnings(options, start, pipeline->processes))
     log.note("warning: " + warning);
   try {
-    if (nothing_left) return evaluate_only(options, start, log);
+    if (nothing_left) return evaluate_only(command, *pipeline, log);
     return run_training(command, *pipeline, *folder, timeline, log);
   } catch (const Error& error) {
     log.record_failure(error);

@@ -33,6 +33,9 @@ struct TrainCommand {
 RunReport run_graph(const TrainCommand& command, const PipelineOptions& pipeline,
                     const std::function<void(const FailureReport&)>& on_failure);
 
+/// Whether there is anything to train, and so to write: else the test set is counted, and no more.
+bool has_steps_left(const PipelineOptions& pipeline);
+
 /// Which of the run's processes this one is.
 ProcessOptions process_of(const WorldRun* world);
 

@@ -67,6 +67,7 @@ struct Plan {
   std::vector<MemoryBound> bounds;  ///< by process
   int processes_per_host = 1;
   std::uint32_t replicas = 1;
+  bool by_gloo = false;  ///< also within a host
 
   std::uint32_t processes() const { return static_cast<std::uint32_t>(bounds.size()); }
   /// As launchers number them: host by host.
@@ -211,8 +212,10 @@ void print_edges(const Plan& plan) {
     return std::ranges::any_of(rows, [&](const EdgeRow& row) { return row.reach == reach; });
   };
   if (used(Reach::host))
-    print_out("* to another process of the host: {} a step\n", bytes_text(within_hosts));
-  if (used(Reach::beyond)) print_out("** to another host: {} a step\n", bytes_text(between_hosts));
+    print_out("* to another process of the host, by {}: {} a step\n",
+              plan.by_gloo ? "Gloo" : "shared memory", bytes_text(within_hosts));
+  if (used(Reach::beyond))
+    print_out("** to another host, by Gloo: {} a step\n", bytes_text(between_hosts));
 }
 
 void print_memory(const Plan& plan) {
@@ -294,7 +297,8 @@ int plan(const PlanArguments& arguments) {
   Plan plan{.graph = graph,
             .bounds = {},
             .processes_per_host = arguments.processes_per_host,
-            .replicas = pipeline.replicas};
+            .replicas = pipeline.replicas,
+            .by_gloo = options.parallel.transport == "gloo"};
   for (std::uint32_t process = 0; process < processes; ++process)
     plan.bounds.push_back(memory_bound(pipeline, graph, dataset_bytes, process));
   print_out("{}\n\n", run_heading(options, pipeline));

@@ -14,7 +14,8 @@ struct RestartBudget {
 /// Which steps a run has and after which of them a snapshot is due.
 struct StepPlan {
   std::uint32_t first = 0;  ///< steps that are whole already (a resumed run)
-  std::uint32_t count = 0;  ///< the run ends when so many are whole
+  /// The run ends when so many are whole, and nobody holds it open: also where `first` are.
+  std::uint32_t count = 0;
   std::uint32_t snapshot_every = 0;
   bool snapshot_at_end = false;
 };

@@ -83,6 +83,12 @@ void Supervisor::finished(std::size_t member) { finished_.at(member) = true; }
 
 bool Supervisor::has_voters() const { return std::ranges::any_of(members_, &Member::votes); }
 
+// A run may begin where all steps are made, for what others do after the last of them.
+bool Supervisor::ended() const {
+  if (plan_.first > 0 && plan_.first >= plan_.count) return true;
+  return newest_commit_ && newest_commit_->last;
+}
+
 bool Supervisor::done() const {
   if (has_voters() && !ended()) return false;
   for (std::size_t i = 0; i < members_.size(); ++i)

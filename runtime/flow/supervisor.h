@@ -73,7 +73,7 @@ class Supervisor {
   bool stop_requested_ = false;
   bool stopped_ = false;
   std::optional<Commit> newest_commit_;
-  bool ended() const { return newest_commit_ && newest_commit_->last; }
+  bool ended() const;
 };
 
 }  // namespace troupe

@@ -7,6 +7,7 @@
 #include "runtime/control/membership.h"
 #include "runtime/remote/bulk.h"
 #include "runtime/remote/member_bridge.h"
+#include "runtime/remote/run_plan.h"
 #include "runtime/world/cores.h"
 
 namespace troupe {
@@ -44,6 +45,9 @@ std::string JoinedWorld::heading() const {
 }
 
 void JoinedWorld::connect(const Graph& graph, RunOptions& options) {
+  const std::string plan = run_plan(graph, member(), options_.transport);
+  if (const Status same = check_same_plan(member(), plan, options_.timeout); !same)
+    throw same.error();
   // Who has failed since is missed here at once, not when the time is up.
   if (const Status all = member().barrier("run/connect"); !all) throw all.error();
   auto connected = Bulk::connect(member(), options_);

@@ -46,8 +46,9 @@ class JoinedWorld {
   std::string heading() const;
 
   /// Waits for the others, connects to them, and sets what `run` must know: process, processes,
-  /// bridge and run_id. Once; the graph must be the same in all processes and outlive the run.
-  /// Throws Error, as when a process is lost meanwhile.
+  /// bridge and run_id. Once; the graph must outlive the run. Throws Error: bad_graph where it is
+  /// not the same in all processes (runtime/remote/run_plan.h), peer_lost where one is lost
+  /// meanwhile.
   void connect(const Graph& graph, RunOptions& options);
 
   /// What all processes see: to agree on something before the run.

@@ -27,9 +27,22 @@ TEST_F(World, NamesTheProcessThatHasOtherOptions) {
   const std::string other = wrapper("[ \"$RANK\" = 1 ] && exec \"$@\" -r train.lr=0.07");
   const Outcome ran = Background(launch_words(3, Words{other} + train_words("out"))).wait();
   EXPECT_EQ(ran.exit_code, 2);
-  EXPECT_THAT(ran.error, ContainsRegex("error: rank 1 on .* has other options than rank 0"));
+  EXPECT_THAT(ran.error, ContainsRegex("error: rank 1 on .* has other options than rank 0: "
+                                       "'.*lr: 0.07.*' there, '.*lr: 0.05.*' here"));
   EXPECT_EQ(count_of(ran.error, "troupe: error: "), 1) << ran.error;
   EXPECT_FALSE(fs::exists(root_ / "out"));
+}
+
+// Programs of one's own have no options that could be compared.
+TEST_F(World, NamesTheProcessThatHasAnotherGraph) {
+  const std::string other = wrapper("[ \"$RANK\" = 1 ] && exec \"$1\" 3 64 10 0");
+  const Words program{TROUPE_SLOW_CONSUMER, "4", "64", "10", "0"};
+  const Outcome ran = Background(launch_words(2, Words{other} + program)).wait();
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_THAT(ran.error,
+              ContainsRegex("process 1 on .* has another graph than process 0 on .*: "
+                            "'edge 0: producer.out → consumer.in, process 0 to 1, 3 slots' here, "
+                            "'edge 0: producer.out → consumer.in, process 0 to 1, 4 slots' there"));
 }
 
 TEST_F(World, TellsOnceWhatEveryProcessMeets) {

@@ -96,6 +96,37 @@ TEST_F(World, GoesOnInAnotherNumberOfProcessesAndAnotherCut) {
   }
 }
 
+/// As a run leaves it that ended between its last step and the end of the evaluation after it.
+void take_last_evaluation_away(const fs::path& csv) {
+  std::ifstream file(csv);
+  std::string kept, line;
+  for (std::string next; std::getline(file, next); line = next)
+    kept += line.empty() ? "" : line + "\n";
+  std::size_t end = line.size();
+  for (int column = 0; column < 4; ++column) end = line.rfind(',', end - 1);
+  std::ofstream(csv) << kept << line.substr(0, end) << ",,,,\n";
+}
+
+TEST_F(World, CountsTheTestSetThatAnEndedRunLacks) {
+  const auto text_of = [](const fs::path& path) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  };
+  ASSERT_EQ(train(4, "out").exit_code, 0);
+  const fs::path csv = root_ / "out" / "train.csv";
+  const std::string whole = text_of(csv);
+  for (const int processes : {4, 3, 1}) {
+    SCOPED_TRACE(processes);
+    take_last_evaluation_away(csv);
+    ASSERT_NE(text_of(csv), whole);
+    const Outcome rest = train(processes, "out", {"--restart", "auto"});
+    EXPECT_EQ(rest.exit_code, 0) << rest.error;
+    EXPECT_THAT(rest.out, HasSubstr("/53)"));
+    EXPECT_EQ(text_of(csv), whole);
+  }
+}
+
 TEST_F(World, HasNothingToDoWhereAllStepsAreMade) {
   ASSERT_EQ(train(4, "out").exit_code, 0);
   const Outcome again = train(4, "out", {"--restart", "auto"});

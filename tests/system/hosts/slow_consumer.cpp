@@ -17,11 +17,9 @@
 #include <string>
 #include <thread>
 
-#include "runtime/control/membership.h"
 #include "runtime/flow/run.h"
-#include "runtime/remote/member_bridge.h"
+#include "runtime/remote/joined_world.h"
 #include "runtime/tensor/allocator.h"
-#include "runtime/world/world.h"
 #include "tests/unit/runtime/own_memory.h"
 
 namespace {
@@ -73,17 +71,10 @@ class Consumer final : public Actor {
   const milliseconds pause_;
 };
 
-template <class T>
-T value_of(Result<T> result) {
-  return std::move(result.value());
-}
-
 int play(std::uint32_t slots, std::int64_t kib, std::uint32_t count, milliseconds pause) {
-  const Environment environment = Environment::of_process();
-  const auto world = world_from_environment(environment);
-  if (!world || world->size != 2) throw Error(ErrorCode::bad_options, "two processes are wanted");
-  const auto membership = value_of(Membership::enter(*world, environment));
-  const auto bulk = value_of(Bulk::connect(membership->member(), {}));
+  const auto world = JoinedWorld::join();
+  if (!world || world->processes() != 2)
+    throw Error(ErrorCode::bad_options, "two processes are wanted");
 
   Graph graph;
   const auto producer = graph.add<Producer>("producer", count, kib);
@@ -92,23 +83,19 @@ int play(std::uint32_t slots, std::int64_t kib, std::uint32_t count, millisecond
   graph.place(consumer, 1);
 
   RunOptions options;
-  options.process = static_cast<std::uint32_t>(world->rank);
-  options.processes = 2;
-  options.run_id = membership->member().generation();
-  options.bridge = make_member_bridge(membership->member(), bulk, graph);
+  world->connect(graph, options);
   const CachingAllocator& allocator = CachingAllocator::of({});
   const std::size_t buffers = allocator.counters().peak_bytes;
   const long resident = test::own_memory("VmRSS");
   const RunReport report = run(graph, options);
-  if (world->rank == 0) {
+  if (world->leads()) {
     const auto fullest = std::ranges::max_element(report.actors, {}, &ActorReport::peak_mailbox);
     fmt::print("resident {} buffers {} bound {} mailbox {} of {}\n",
                test::own_memory("VmHWM") - resident,
                (allocator.counters().peak_bytes - buffers) >> 10, slots * kib,
                fullest->peak_mailbox, fullest->mailbox_bound);
   }
-  membership->member().barrier("end").value();
-  membership->leave().value();
+  world->leave();
   return 0;
 }
 

@@ -48,5 +48,14 @@ TEST(Listed, CountsWhatItLeavesOut) {
   EXPECT_EQ(listed({}, 3), "");
 }
 
+TEST(FirstDifference, IsTheFirstLineThatIsNotTheSame) {
+  using Lines = std::pair<std::string, std::string>;
+  EXPECT_EQ(first_difference("a\nb\nc\n", "a\nB\nC\n"), (Lines{"b", "B"}));
+  EXPECT_EQ(first_difference("a\n", "a\nb\n"), (Lines{"", "b"}));
+  EXPECT_EQ(first_difference("a\nb", "a"), (Lines{"b", ""}));
+  EXPECT_EQ(first_difference("a\nb\n", "a\nb\n"), (Lines{"", ""}));
+  EXPECT_EQ(first_difference("", ""), (Lines{"", ""}));
+}
+
 }  // namespace
 }  // namespace troupe

@@ -18,6 +18,13 @@ std::vector<Supervisor::Member> two_stages_a_reducer_and_a_writer() {
           {.name = "writer", .holds_run_open = true, .takes_snapshots = true}};
 }
 
+TEST(Supervisor, WaitsForNoCommitWhereAllStepsAreMade) {
+  Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.first = 2, .count = 2}, {});
+  EXPECT_FALSE(supervisor.done());
+  supervisor.finished(3);
+  EXPECT_TRUE(supervisor.done());
+}
+
 TEST(Supervisor, CommitsWhenTheLastVoterHasVoted) {
   Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 2}, {});
   EXPECT_FALSE(supervisor.vote(0, 0));

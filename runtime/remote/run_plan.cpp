@@ -1,0 +1,89 @@
+#include "runtime/remote/run_plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "runtime/file/digest.h"
+#include "runtime/text.h"
+
+namespace troupe {
+namespace {
+
+/// The communicator that carries what goes from one process to another, by its members.
+class Ways {
+ public:
+  Ways(const Member& member, TransportKind transport) : member_(member), transport_(transport) {
+    for (const PeerInfo& peer : member.peers()) hosts_[peer.identity()].push_back(peer.rank);
+  }
+
+  std::string between(std::uint32_t from, std::uint32_t to) const {
+    if (from == to) return "within a process:";
+    const auto& near = hosts_.at(identity_of(from));
+    if (transport_ != TransportKind::gloo && identity_of(from) == identity_of(to))
+      return fmt::format("by the shared memory of processes {}:", fmt::join(near, ", "));
+    return fmt::format("by Gloo between all {} processes:", member_.size());
+  }
+
+ private:
+  const std::string& identity_of(std::uint32_t process) const {
+    return member_.peers().at(process).identity();
+  }
+
+  const Member& member_;
+  TransportKind transport_;
+  std::map<std::string, std::vector<int>> hosts_;  ///< ranks by identity
+};
+
+Error other_plan(const Member& member, const std::string& own, const std::string& first) {
+  const auto [here, there] = first_difference(own, first);
+  const auto& peers = member.peers();
+  return {ErrorCode::bad_graph,
+          fmt::format("process {} on {} has another graph than process 0 on {}: '{}' here, '{}' "
+                      "there",
+                      member.rank(), peers.at(static_cast<std::size_t>(member.rank())).host(),
+                      peers.front().host(), here, there),
+          "start all processes from the same program, in the same version, with the same options"};
+}
+
+}  // namespace
+
+std::string run_plan(const Graph& graph, const Member& member, TransportKind transport) {
+  std::string plan;
+  const auto process_of = [&](std::size_t node) { return graph.nodes()[node].process; };
+  for (std::size_t node = 0; node < graph.nodes().size(); ++node)
+    plan += fmt::format("actor {}: {} in process {}\n", node, graph.nodes()[node].name,
+                        process_of(node));
+  const Ways ways(member, transport);
+  std::map<std::string, std::string> lines;  // by communicator
+  for (std::size_t e = 0; e < graph.edges().size(); ++e) {
+    const Graph::Edge& edge = graph.edges()[e];
+    const std::uint32_t from = process_of(edge.from), to = process_of(edge.to);
+    lines[ways.between(from, to)] += fmt::format("edge {}: {}, process {} to {}, {} slots\n", e,
+                                                 graph.edge_name(e), from, to, edge.options.slots);
+  }
+  for (const auto& [way, edges] : lines) plan += way + '\n' + edges;
+  return plan;
+}
+
+Status check_same_plan(Member& member, const std::string& plan, std::chrono::milliseconds timeout) {
+  Store& store = member.store();
+  const std::string key = fmt::format("run/plan/{}", member.generation());
+  const std::string text_key = key + "/text";  // asked for by those who differ alone
+  const std::string digest = text_digest(plan);
+  if (member.rank() == 0) {
+    Status told = store.put(text_key, plan);
+    return told ? store.put(key, digest) : told;
+  }
+  const auto expected = store.get(key, timeout);
+  if (!expected) return expected.error();
+  if (expected.value() == digest) return success();
+  const auto text = store.get(text_key, timeout);
+  if (!text) return text.error();
+  return other_plan(member, plan, text.value());
+}
+
+}  // namespace troupe
