@@ -65,7 +65,7 @@ std::string run_plan(const Graph& graph, const Member& member, TransportKind tra
     lines[ways.between(from, to)] += fmt::format("edge {}: {}, process {} to {}, {} slots\n", e,
                                                  graph.edge_name(e), from, to, edge.options.slots);
   }
-  for (const auto& [way, edges] : lines) plan += way + '\n' + edges;
+  for (const auto& [way, edges] : lines) plan += fmt::format("{}\n{}", way, edges);
   return plan;
 }
 
