@@ -27,9 +27,8 @@ struct BlockProfile {
 /// the allocator's counters as their median, times as the best of `repetitions` (the first call,
 /// which prepares kernels, is not counted). Each repetition goes through all blocks, so that what
 /// disturbs the machine for a while hits all of them; through as many as have 64 MiB of weights
-/// where the model has more, so that no process holds the whole of it. Costs about (repetitions +
-/// 1) micro-batches
-/// of training.
+/// where the model has more, so that no process holds the whole of it. Costs about
+/// (repetitions + 1) micro-batches of training.
 std::vector<BlockProfile> profile_blocks(const ModelOptions& options, DType dtype, Stream stream,
                                          std::int64_t samples, int repetitions);
 
