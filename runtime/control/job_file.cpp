@@ -81,7 +81,7 @@ JobFile JobFile::of_run(const Environment& environment, const std::string& run) 
 std::optional<JobKey> JobFile::create() const {
   if (access(path_.c_str(), F_OK) == 0) return std::nullopt;
   const JobKey drawn = JobKey::generate();
-  fs::path aside = write_aside(path_, content(drawn, {}));
+  const fs::path aside = write_aside(path_, content(drawn, {}));
   const bool is_first = link(aside.c_str(), path_.c_str()) == 0;
   const int why = errno;
   unlink(aside.c_str());
@@ -100,7 +100,7 @@ JobKey JobFile::key() const {
 std::string JobFile::coordinator() const { return entry(path_, "coordinator"); }
 
 void JobFile::publish(const JobKey& key, const std::string& coordinator) const {
-  fs::path aside = write_aside(path_, content(key, coordinator));
+  const fs::path aside = write_aside(path_, content(key, coordinator));
   if (rename(aside.c_str(), path_.c_str()) == 0) return;
   unlink(aside.c_str());
   fail(path_, "write");
