@@ -18,8 +18,6 @@ constexpr std::chrono::milliseconds search_interval{200};
 }  // namespace
 
 void MemberLoop::take_events() {
-  if (!events_unread_) return;
-  events_unread_ = false;
   SocketEvents::Event event;
   while (events_->next(event)) switch (event.what) {
       case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
@@ -49,8 +47,6 @@ void MemberLoop::take_events() {
 }
 
 void MemberLoop::take_coordinator() {
-  if (!coordinator_unread_) return;
-  coordinator_unread_ = false;
   std::vector<zmq::message_t> parts;
   while (phase_ != Phase::left && phase_ != Phase::failed && receive_parts(*coordinator_, parts)) {
     for (const zmq::message_t& part : parts) {
@@ -114,6 +110,9 @@ void MemberLoop::take_welcome(const wire::Welcome& welcome) {
   sessions_.assign(welcome.session().begin(), welcome.session().end());
   gone_.assign(static_cast<std::size_t>(size), false);
   phase_ = Phase::in;
+  // Peers may know of the world before this process does: what they have sent waits until now.
+  watch_.add(router_.get(zmq::sockopt::fd), of_peers);
+  note_unread(of_peers);
   joined_.set_value(success());
 }
 
@@ -150,10 +149,7 @@ void MemberLoop::lose_coordinator(const std::string& reason) {
   probe_.reset();
   const PeerLost lost{PeerLost::coordinator, coordinator_host(), 0, reason};
   fail_requests(Error(ErrorCode::peer_lost, to_string(lost)));
-  if (on_lost_)
-    on_lost_(lost);
-  else
-    early_losses_.push_back(lost);
+  news_.emplace_back(lost);
 }
 
 void MemberLoop::fail_requests(const Error& error) {
@@ -223,7 +219,6 @@ void MemberLoop::maintain(Clock::time_point now) {
     lose_coordinator(fmt::format("no sign of life for {}", options_.timeout));
   std::vector<int> silent;
   for (auto& [rank, peer] : conversations_) {
-    if (!peer.session->is_acknowledged()) drain(peer);
     peer.session->maintain(stamp(), now);
     busy_ = busy_ || !peer.session->is_quiet();
     if (!forgiving && peer.session->silence(now) > options_.timeout) silent.push_back(rank);

@@ -2,11 +2,9 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 
 #include "runtime/control/detail/coordinator_loop.h"
 #include "runtime/control/interface.h"
@@ -43,7 +41,7 @@ MemberLoop::MemberLoop(const MemberOptions& options)
       coordinator_session_(std::make_unique<Session>([this](const std::string& frame) {
         ++counters_.sent;
         coordinator_->send(zmq::buffer(frame), zmq::send_flags::dontwait);
-        coordinator_unread_ = true;
+        look_for_input(*coordinator_, of_coordinator);
       })) {
   if (options_.host.empty()) options_.host = host_name();
   router_.set(zmq::sockopt::router_handover, true);
@@ -52,6 +50,7 @@ MemberLoop::MemberLoop(const MemberOptions& options)
   router_.bind(is_ipv6 ? fmt::format("tcp://[{}]:*", address_)
                        : fmt::format("tcp://{}:*", address_));
   endpoint_ = router_.get(zmq::sockopt::last_endpoint);
+  watch_.add(wakeup_.fd(), of_wakeup);
   connect_coordinator(options_.coordinator);
 }
 
@@ -67,6 +66,10 @@ std::string MemberLoop::route_of(std::uint64_t session) {
 }
 
 void MemberLoop::connect_coordinator(const std::string& endpoint) {
+  if (coordinator_) {
+    watch_.remove(coordinator_->get(zmq::sockopt::fd));
+    watch_.remove(events_->socket().get(zmq::sockopt::fd));
+  }
   events_.reset();
   coordinator_.reset();
   coordinator_ = messaging_->client(zmq::socket_type::dealer, options_.key);
@@ -77,7 +80,11 @@ void MemberLoop::connect_coordinator(const std::string& endpoint) {
   events_.emplace(messaging_->zmq(), *coordinator_, watched_events);
   coordinator_->connect(tcp_endpoint(coordinator_at_.host, coordinator_at_.port));
   coordinator_endpoint_ = endpoint;
-  coordinator_unread_ = events_unread_ = true;
+  watch_.add(coordinator_->get(zmq::sockopt::fd), of_coordinator);
+  watch_.add(events_->socket().get(zmq::sockopt::fd), of_events);
+  // Connecting may have taken in what they announced.
+  note_unread(of_coordinator);
+  note_unread(of_events);
 }
 
 void MemberLoop::send_join() {
@@ -98,19 +105,14 @@ void MemberLoop::send_join() {
 }
 
 void MemberLoop::run() {
+  std::unique_lock lock(mutex_);
   thread_ = std::this_thread::get_id();
   send_join();
-  for (;;) {
-    wait();
-    {
-      const std::lock_guard lock(mutex_);
-      published_ = counters_;
-      if (stopping_) break;
-    }
-    run_tasks();
-    take_events();
-    take_coordinator();
-    if (phase_ != Phase::joining) take_peers();
+  while (!stopping_) {
+    sleep(lock);
+    if (stopping_) break;
+    take_unread(lock);
+    hand_over(lock);
     const auto now = Clock::now();
     look_at_join(now);
     look_at_probe(now);
@@ -122,131 +124,150 @@ void MemberLoop::run() {
   fail_requests(Error(ErrorCode::peer_lost, "this process has left the world"));
 }
 
-/// Sleeps on the descriptors themselves: zmq::poll asks every socket twice, which a round trip
-/// would feel.
-void MemberLoop::wait() {
-  std::array<pollfd, 5> items{{{wakeup_.fd(), POLLIN, 0},
-                               {coordinator_->get(zmq::sockopt::fd), POLLIN, 0},
-                               {events_->socket().get(zmq::sockopt::fd), POLLIN, 0},
-                               {router_.get(zmq::sockopt::fd), POLLIN, 0},
-                               {probe_ ? probe_->fd() : -1, POLLOUT, 0}}};
-  // Peers may know of the world before this process does: what they send waits for the welcome.
-  const bool reads_peers = phase_ != Phase::joining;
-  if (!reads_peers) items[3].fd = -1;
+void MemberLoop::sleep(std::unique_lock<std::mutex>& lock) {
   auto until = last_maintenance_ + (busy_ ? Clock::duration(Session::tick) : heartbeat_);
   if (probe_) until = std::min(until, probe_->next_look());
-  const bool unread = coordinator_unread_ || events_unread_ || (router_unread_ && reads_peers);
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
-  const int time = unread ? 0 : static_cast<int>(std::max<std::int64_t>(left.count(), 0));
-  if (::poll(items.data(), items.size(), time) <= 0) return;
-  coordinator_unread_ = coordinator_unread_ || items[1].revents != 0;
-  events_unread_ = events_unread_ || items[2].revents != 0;
-  router_unread_ = router_unread_ || items[3].revents != 0;
+  const std::chrono::milliseconds none{0};
+  const auto time = unread_.empty() ? std::max(left, none) : none;
+  const int probe = probe_ ? probe_->fd() : -1;
+  lock.unlock();
+  const std::vector<int>& ready = watch_.wait(time, probe);
+  lock.lock();
+  for (const int source : ready) {
+    if (source != of_wakeup) {
+      note_unread(source);
+      continue;
+    }
+    wakeup_.quiet();
+    rung_ = false;
+  }
 }
 
-void MemberLoop::post(Task task) {
-  {
-    const std::lock_guard lock(mutex_);
-    tasks_.push_back(std::move(task));
-    rung_ = true;
-  }
+/// For the thread to look at what has changed, unless it is the one that changed it.
+void MemberLoop::wake() {
+  if (rung_ || is_own_thread()) return;
+  rung_ = true;
   wakeup_.ring();
+}
+
+/// The thread has something to do at the next tick.
+void MemberLoop::stay_busy() {
+  if (busy_) return;
+  busy_ = true;
+  wake();
+}
+
+void MemberLoop::note_unread(int source) {
+  if (!is_unread(source)) unread_.push_back(source);
+}
+
+bool MemberLoop::is_unread(int source) const {
+  return std::ranges::find(unread_, source) != unread_.end();
+}
+
+/// After sending on a socket: that may have taken in what its descriptor announced, and then the
+/// thread that sleeps on the descriptor would not see it. It does not sleep while a source is noted.
+void MemberLoop::look_for_input(zmq::socket_t& socket, int source) {
+  if (is_unread(source)) return;
+  if (!is_own_thread() && (socket.get(zmq::sockopt::events) & ZMQ_POLLIN) == 0) return;
+  note_unread(source);
+  wake();
+}
+
+/// A source stays noted while it is read: what is sent meanwhile need not look for input.
+void MemberLoop::take_unread(std::unique_lock<std::mutex>& lock) {
+  for (std::size_t left = unread_.size(); left > 0; --left) {
+    const int source = unread_.front();
+    const bool is_read = take(source, lock);
+    unread_.erase(unread_.begin());
+    if (!is_read) unread_.push_back(source);
+  }
+}
+
+/// Whether nothing is left there.
+bool MemberLoop::take(int source, std::unique_lock<std::mutex>& lock) {
+  if (source == of_peers) return take_peers(router_, lock);
+  if (source == of_coordinator) {
+    take_coordinator();
+  } else if (source == of_events) {
+    take_events();
+  } else if (const auto peer = conversations_.find(source);
+             peer != conversations_.end() && peer->second.socket) {
+    return take_peers(*peer->second.socket, lock);
+  }
+  return true;
+}
+
+/// Runs the callbacks, without the lock: they may send.
+void MemberLoop::hand_over(std::unique_lock<std::mutex>& lock) {
+  if (opened_) callbacks_ = std::exchange(opened_, {});
+  while (callbacks_ && !news_.empty()) {
+    News news = std::move(news_.front());
+    news_.pop_front();
+    lock.unlock();
+    if (auto* message = std::get_if<std::pair<int, std::string>>(&news))
+      callbacks_->on_message(message->first, std::move(message->second));
+    else
+      callbacks_->on_lost(std::get<PeerLost>(news));
+    lock.lock();
+  }
 }
 
 void MemberLoop::stop() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  wakeup_.ring();
+  const std::lock_guard lock(mutex_);
+  stopping_ = true;
+  wake();
 }
 
 void MemberLoop::give_up() {
-  post([this] { given_up_ = true; });
-}
-
-void MemberLoop::run_tasks() {
-  std::vector<std::pair<int, std::string>> outgoing;
-  std::vector<Task> tasks;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!rung_) return;
-    rung_ = false;
-    outgoing.swap(outgoing_);
-    tasks.swap(tasks_);
-    wakeup_.quiet();
-  }
-  for (auto& [to, body] : outgoing) send_now(to, std::move(body));
-  for (const Task& task : tasks) task();
-}
-
-void MemberLoop::send(int to, std::string body) {
-  // From a callback: at once, behind what other threads have sent.
-  if (is_own_thread()) {
-    run_tasks();
-    return send_now(to, std::move(body));
-  }
-  bool is_first = false;
-  {
-    const std::lock_guard lock(mutex_);
-    outgoing_.emplace_back(to, std::move(body));
-    is_first = !rung_;
-    rung_ = true;
-  }
-  if (is_first) wakeup_.ring();
+  const std::lock_guard lock(mutex_);
+  given_up_ = true;
+  wake();
 }
 
 void MemberLoop::open(Member::OnMessage on_message, Member::OnLost on_lost) {
-  post([this, on_message = std::move(on_message), on_lost = std::move(on_lost)]() mutable {
-    on_message_ = std::move(on_message);
-    on_lost_ = std::move(on_lost);
-    for (auto& [from, body] : std::exchange(early_messages_, {}))
-      on_message_(from, std::move(body));
-    for (const PeerLost& lost : std::exchange(early_losses_, {})) on_lost_(lost);
-  });
+  const std::lock_guard lock(mutex_);
+  opened_ = {std::move(on_message), std::move(on_lost)};
+  wake();
 }
 
 std::pair<std::uint64_t, std::future<Result<std::string>>> MemberLoop::request(
     wire::Envelope envelope) {
-  std::promise<Result<std::string>> promise;
-  auto future = promise.get_future();
-  std::uint64_t id = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    id = ++next_request_;
-  }
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t id = ++next_request_;
   if (envelope.has_put()) envelope.mutable_put()->set_id(id);
   if (envelope.has_get()) envelope.mutable_get()->set_id(id);
   if (envelope.has_arrive()) envelope.mutable_arrive()->set_id(id);
-  if (envelope.has_leave()) envelope.mutable_leave()->set_id(id);
-  auto shared = std::make_shared<std::promise<Result<std::string>>>(std::move(promise));
-  post([this, id, envelope = std::move(envelope), shared]() mutable {
-    if (phase_ != Phase::in || coordinator_lost_) {
-      shared->set_value(Error(ErrorCode::peer_lost, phase_ == Phase::in
-                                                        ? "the coordinator is lost"
-                                                        : "this process has left the world"));
-      return;
-    }
-    requests_.emplace(id, std::move(*shared));
-    busy_ = true;
-    if (envelope.has_leave())
-      leave_request_ = id;
-    else
-      coordinator_session_->send(stamp(), envelope, Clock::now());
-  });
+  std::promise<Result<std::string>> promise;
+  auto future = promise.get_future();
+  if (phase_ != Phase::in || coordinator_lost_) {
+    promise.set_value(Error(ErrorCode::peer_lost, phase_ == Phase::in
+                                                      ? "the coordinator is lost"
+                                                      : "this process has left the world"));
+    return {id, std::move(future)};
+  }
+  requests_.emplace(id, std::move(promise));
+  if (envelope.has_leave()) {
+    leave_request_ = id;
+    leave_when_quiet();
+  } else {
+    coordinator_session_->send(stamp(), envelope, Clock::now());
+  }
+  stay_busy();
   return {id, std::move(future)};
 }
 
 void MemberLoop::forget(std::uint64_t id, wire::Envelope last_word) {
-  post([this, id, last_word = std::move(last_word)]() mutable {
-    if (requests_.erase(id) != 0 && last_word.body_case() != wire::Envelope::BODY_NOT_SET)
-      coordinator_session_->send(stamp(), last_word, Clock::now());
-  });
+  const std::lock_guard lock(mutex_);
+  if (requests_.erase(id) == 0 || last_word.body_case() == wire::Envelope::BODY_NOT_SET) return;
+  coordinator_session_->send(stamp(), last_word, Clock::now());
+  stay_busy();
 }
 
 ControlCounters MemberLoop::counters() const {
   const std::lock_guard lock(mutex_);
-  return published_;
+  return counters_;
 }
 
 }  // namespace troupe::control

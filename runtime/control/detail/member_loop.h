@@ -1,8 +1,11 @@
 #pragma once
-// A member's thread: a ROUTER that peers connect to, a DEALER to the coordinator and one to each
-// peer that something was sent to.
+// A member: a ROUTER that peers connect to, a DEALER to the coordinator and one to each peer that
+// had not connected when something was to be sent to it. One lock guards them and all else, so that
+// whoever sends does so on its own thread. The member's thread sleeps, reads and runs the callbacks,
+// and holds the lock but for the first and the last of these.
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <future>
 #include <memory>
@@ -12,12 +15,14 @@
 #include <thread>
 #include <unordered_map>
 #include <utility>
+#include <variant>
 #include <vector>
 #include <zmq.hpp>
 
 #include "runtime/control/detail/context.h"
 #include "runtime/control/detail/probe.h"
 #include "runtime/control/detail/session.h"
+#include "runtime/control/detail/watch.h"
 #include "runtime/control/endpoint.h"
 #include "runtime/control/member.h"
 
@@ -28,7 +33,7 @@ class MemberLoop {
   /// Binds and connects; throws Error.
   explicit MemberLoop(const MemberOptions& options);
 
-  /// Until stop(), or until it has left, on the thread that shall own the sockets.
+  /// Until stop(), or until it has left, on the thread that shall run the callbacks.
   void run();
 
   // Of any thread.
@@ -51,37 +56,49 @@ class MemberLoop {
   const MemberOptions& options() const { return options_; }
 
  private:
-  /// The conversation with one peer; its socket exists once something was sent.
+  /// The conversation with one peer. It goes over one connection, ours or the peer's, whichever was
+  /// there when the first message was to be sent; over both if both sent at the same time.
   struct Peer {
-    std::optional<zmq::socket_t> socket;
+    std::optional<zmq::socket_t> socket;  ///< ours
+    bool has_come = false;                ///< the peer's is there
     std::unique_ptr<Session> session;
   };
-  using Task = std::function<void()>;
+  /// A message's sender and body, or who is lost.
+  using News = std::variant<std::pair<int, std::string>, PeerLost>;
+  struct Callbacks {
+    Member::OnMessage on_message;
+    Member::OnLost on_lost;
+  };
+  /// Where there may be something to read; the connection to a peer goes by its rank.
+  enum Source { of_wakeup = -4, of_coordinator, of_events, of_peers };
 
   Stamp stamp() const;
   static std::string route_of(std::uint64_t session);
   void connect_coordinator(const std::string& endpoint);
   void send_join();
 
-  void wait();
-  void run_tasks();
-  void post(Task task);
+  void sleep(std::unique_lock<std::mutex>& lock);
+  void wake();
+  void stay_busy();
+  void note_unread(int source);
+  bool is_unread(int source) const;
+  void look_for_input(zmq::socket_t& socket, int source);
+  void take_unread(std::unique_lock<std::mutex>& lock);
+  bool take(int source, std::unique_lock<std::mutex>& lock);
+  void hand_over(std::unique_lock<std::mutex>& lock);
   void take_events();
   void take_coordinator();
   void take_from_coordinator(wire::Envelope& envelope);
   void take_welcome(const wire::Welcome& welcome);
   void take_gone(const wire::Gone& gone);
   void take_refused(const wire::Refused& refused);
-  void take_peers();
-  void take_frame(std::string_view frame);
-  void take_acknowledgement(std::string_view frame);
-  void deliver(int from, std::string body);
+  bool take_peers(zmq::socket_t& socket, std::unique_lock<std::mutex>& lock);
+  void take_frame(std::string_view route, std::string_view frame);
   bool fits(const wire::Envelope& envelope);
 
   Peer& peer(int rank);
+  void transmit(int rank, Peer& peer, const std::string& frame);
   void connect(int rank, Peer& peer);
-  void send_now(int to, std::string body);
-  void drain(Peer& peer);
   void drop_peer(int rank);
   void lose_peer(const PeerLost& lost);
   std::string coordinator_host() const;
@@ -98,6 +115,7 @@ class MemberLoop {
   MemberOptions options_;
   std::shared_ptr<MessagingContext> messaging_;
   Wakeup wakeup_;
+  Watch watch_;
   std::string address_;
   std::string endpoint_;
   zmq::socket_t router_;
@@ -106,6 +124,10 @@ class MemberLoop {
   Clock::duration heartbeat_;
   std::atomic<std::thread::id> thread_{};
 
+  mutable std::mutex mutex_;  ///< guards what follows
+  bool stopping_ = false;
+  bool rung_ = false;
+  std::vector<int> unread_;  ///< sources, each once
   std::string coordinator_endpoint_;  ///< as it was told
   HostAndPort coordinator_at_;        ///< its address
   std::optional<zmq::socket_t> coordinator_;
@@ -132,33 +154,20 @@ class MemberLoop {
   std::vector<bool> gone_;
   std::unordered_map<int, Peer> conversations_;
 
-  Member::OnMessage on_message_;
-  Member::OnLost on_lost_;
-  std::vector<std::pair<int, std::string>> early_messages_;
-  std::vector<PeerLost> early_losses_;
+  std::optional<Callbacks> opened_;  ///< for the thread to take over
+  std::optional<Callbacks> callbacks_;
+  std::deque<News> news_;
 
+  std::uint64_t next_request_ = 0;
   std::unordered_map<std::uint64_t, std::promise<Result<std::string>>> requests_;
   std::optional<std::uint64_t> leave_request_;
   bool leave_sent_ = false;
   bool busy_ = true;
-  /// Whether a socket may hold something although its descriptor is quiet: sending on a socket
-  /// takes in what its descriptor has announced.
-  bool coordinator_unread_ = true;
-  bool events_unread_ = true;
-  bool router_unread_ = true;
   Clock::time_point last_round_ = Clock::now();
   Clock::time_point last_heartbeat_ = Clock::now();
   Clock::time_point last_maintenance_{};
   Clock::time_point forgive_until_{};
-  ControlCounters counters_;  ///< of this thread; the copy below is for others
-
-  mutable std::mutex mutex_;  ///< guards what follows
-  std::vector<std::pair<int, std::string>> outgoing_;
-  std::vector<Task> tasks_;
-  bool rung_ = false;
-  bool stopping_ = false;
-  std::uint64_t next_request_ = 0;
-  ControlCounters published_;
+  ControlCounters counters_;
 };
 
 }  // namespace troupe::control
