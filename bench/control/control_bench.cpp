@@ -8,8 +8,8 @@
 //   member           from handler to handler: the other process answers in its callback, and the
 //                    next round trip starts in ours
 //   member-thread    the same from a thread that sends and waits, as the launcher's or a user's
-//   does zeromq-curve     DEALER and ROUTER with CURVE, each in a loop of its thread zeromq the
-//   same without CURVE
+//   zeromq-curve     DEALER and ROUTER with CURVE, each in a loop of its thread
+//   zeromq           the same without CURVE
 
 #include <fmt/format.h>
 #include <sched.h>

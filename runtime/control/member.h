@@ -69,8 +69,9 @@ struct PeerLost {
 std::string to_string(const PeerLost& lost);
 
 /// Member of a world that a Coordinator holds together. One a process, with a thread of its own
-/// which owns its sockets and runs the callbacks; every function may be called from any thread,
-/// those that wait (barrier, leave, the store) not from a callback.
+/// which receives and runs the callbacks; what is sent goes out on the thread that sends it. Every
+/// function may be called from any thread, those that wait (barrier, leave, the store) not from a
+/// callback.
 class Member {
  public:
   /// Waits until the world is whole. Otherwise an Error{timed_out} that names the missing ranks and
@@ -88,9 +89,10 @@ class Member {
   const std::vector<PeerInfo>& peers() const;  ///< by rank, this process included
   const std::string& endpoint() const;         ///< where this process listens
 
-  /// Sends to another rank, connecting when first needed, and returns at once. Messages of one
-  /// sender to one receiver arrive in order and exactly once, whatever happens to connections,
-  /// unless one of the two is reported lost. Nothing bounds what waits here: credits do.
+  /// Sends to another rank, connecting when first needed, and does not wait for it. Messages of one
+  /// sender to one receiver arrive in order (of the calls, where threads send at the same time: of
+  /// each thread) and exactly once, whatever happens to connections, unless one of the two is
+  /// reported lost. Nothing bounds what waits here: credits do.
   /// Throws Error{bad_graph} for its own or an impossible rank, or more than 64 MiB.
   void send(int to, std::string body);
 

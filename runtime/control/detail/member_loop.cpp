@@ -167,7 +167,8 @@ bool MemberLoop::is_unread(int source) const {
 }
 
 /// After sending on a socket: that may have taken in what its descriptor announced, and then the
-/// thread that sleeps on the descriptor would not see it. It does not sleep while a source is noted.
+/// thread that sleeps on the descriptor would not see it. It does not sleep while a source is
+/// noted.
 void MemberLoop::look_for_input(zmq::socket_t& socket, int source) {
   if (is_unread(source)) return;
   if (!is_own_thread() && (socket.get(zmq::sockopt::events) & ZMQ_POLLIN) == 0) return;

@@ -1,8 +1,8 @@
 #pragma once
 // A member: a ROUTER that peers connect to, a DEALER to the coordinator and one to each peer that
 // had not connected when something was to be sent to it. One lock guards them and all else, so that
-// whoever sends does so on its own thread. The member's thread sleeps, reads and runs the callbacks,
-// and holds the lock but for the first and the last of these.
+// whoever sends does so on its own thread. The member's thread sleeps, reads and runs the
+// callbacks, and holds the lock but for the first and the last of these.
 
 #include <atomic>
 #include <deque>
@@ -127,7 +127,7 @@ class MemberLoop {
   mutable std::mutex mutex_;  ///< guards what follows
   bool stopping_ = false;
   bool rung_ = false;
-  std::vector<int> unread_;  ///< sources, each once
+  std::vector<int> unread_;           ///< sources, each once
   std::string coordinator_endpoint_;  ///< as it was told
   HostAndPort coordinator_at_;        ///< its address
   std::optional<zmq::socket_t> coordinator_;
@@ -157,6 +157,7 @@ class MemberLoop {
   std::optional<Callbacks> opened_;  ///< for the thread to take over
   std::optional<Callbacks> callbacks_;
   std::deque<News> news_;
+  std::vector<zmq::message_t> parts_;  ///< read last
 
   std::uint64_t next_request_ = 0;
   std::unordered_map<std::uint64_t, std::promise<Result<std::string>>> requests_;

@@ -58,14 +58,14 @@ void MemberLoop::send(int to, std::string body) {
 /// Whether nothing is left there.
 bool MemberLoop::take_peers(zmq::socket_t& socket, std::unique_lock<std::mutex>& lock) {
   constexpr int most_at_once = 100;  // then callbacks, timers and senders get their turn
-  std::vector<zmq::message_t> parts;
+  const std::size_t expected = &socket == &router_ ? 2 : 1;
   for (int i = 0; i < most_at_once; ++i) {
-    if (!receive_parts(socket, parts)) return true;
-    if (parts.size() > 2)
+    if (!receive_parts(socket, parts_)) return true;
+    if (parts_.size() != expected)
       ++counters_.malformed;
     else
-      take_frame(parts.size() == 2 ? parts[0].to_string_view() : std::string_view(),
-                 parts.back().to_string_view());
+      take_frame(expected == 2 ? parts_[0].to_string_view() : std::string_view(),
+                 parts_.back().to_string_view());
     hand_over(lock);
   }
   return false;

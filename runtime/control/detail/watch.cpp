@@ -15,8 +15,7 @@ namespace troupe::control {
 namespace {
 
 [[noreturn]] void fail() {
-  throw Error(ErrorCode::io,
-              fmt::format("cannot wait for a connection: {}", std::strerror(errno)),
+  throw Error(ErrorCode::io, fmt::format("cannot wait for a connection: {}", std::strerror(errno)),
               "raise the limit of open files: ulimit -n");
 }
 

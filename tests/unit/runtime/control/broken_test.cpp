@@ -47,6 +47,27 @@ void expect_counted(const Inbox& inbox, int from, int count) {
     ASSERT_EQ(messages[static_cast<std::size_t>(i)], std::pair(from, std::to_string(i)));
 }
 
+TEST(ControlBroken, AnswersGoBackOverTheConnectionThatTheQuestionCameBy) {
+  Inbox inbox;
+  TestWorld world(2);
+  inbox.listen(*world.members[0]);
+  Member& echo = *world.members[1];
+  echo.open([&](int from, std::string body) { echo.send(from, std::move(body)); },
+            [](const PeerLost&) {});
+  world.members[0]->send(1, "0");
+  ASSERT_TRUE(inbox.wait_messages(1));
+  // Another thread's messages too, in order with what the callback has sent.
+  for (int i = 1; i < 100; ++i) echo.send(0, std::to_string(i));
+  ASSERT_TRUE(inbox.wait_messages(100));
+  expect_counted(inbox, 1, 100);
+  EXPECT_EQ(break_connections(port_of(world.members[0]->endpoint())), 0);
+  EXPECT_GT(break_connections(port_of(echo.endpoint())), 0);
+  // Only one side can make the connection anew, but both may have to.
+  for (int i = 100; i < 200; ++i) echo.send(0, std::to_string(i));
+  ASSERT_TRUE(inbox.wait_messages(200));
+  expect_counted(inbox, 1, 200);
+}
+
 TEST(ControlBroken, ConnectionsLoseDoubleAndReorderNothing) {
   std::vector<Inbox> inboxes(2);
   TestWorld world(2);
