@@ -21,7 +21,7 @@ constexpr int members = 100;
 constexpr bool is_sanitized = false;
 constexpr int members = 1000;
 #endif
-constexpr int descriptors_each = 12;  ///< of a member, at its coordinator included
+constexpr int descriptors_each = 13;  ///< of a member, at its coordinator included
 
 /// Whether this process may open so many descriptors.
 bool have_descriptors(rlim_t count) {

@@ -13,6 +13,7 @@ using namespace control_test;
 
 constexpr int threads_each = 4;
 constexpr int messages_each = 2000;
+constexpr std::size_t messages = std::size_t{threads_each} * messages_each;
 
 /// Each thread's messages carry its number and theirs: "2 1734".
 void send_all(Member& member, int to) {
@@ -43,7 +44,7 @@ TEST(ControlSending, KeepsTheOrderOfEachThreadWhereManySendBothWays) {
     send_all(*world.members[0], 1);
   }
   for (Inbox& inbox : inboxes) {
-    ASSERT_TRUE(inbox.wait_messages(threads_each * messages_each));
+    ASSERT_TRUE(inbox.wait_messages(messages));
     expect_each_in_order(inbox);
   }
   EXPECT_EQ(world.members[0]->counters().resent + world.members[1]->counters().resent, 0u);
@@ -60,7 +61,7 @@ TEST(ControlSending, NothingIsLeftUnreadWhileOtherThreadsSendOnTheSameConnection
   // Each answer may come while a thread sends, which can take in the word that it is there.
   for (std::size_t i = 1; i <= 500; ++i) {
     world.members[0]->send(1, "0 0");
-    ASSERT_TRUE(inbox.wait_messages(threads_each * messages_each + i));
+    ASSERT_TRUE(inbox.wait_messages(messages + i));
   }
 }
 
