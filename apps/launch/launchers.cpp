@@ -105,7 +105,8 @@ void Launchers::host_meeting(const LaunchOptions& options) {
                                      .size = options.nodes,
                                      .address = own_address_,
                                      .port = options.endpoint->port,
-                                     .timeout = attempt_});
+                                     .timeout = attempt_,
+                                     .own_rank = options.node_rank});
   // Refused: another launcher of this machine has come first, and hosts the meeting.
   if (!started) return;
   meeting_ = std::move(started.value());

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "runtime/control/counters.h"
@@ -25,6 +26,8 @@ struct CoordinatorOptions {
   std::chrono::milliseconds timeout{30'000};  ///< parallel.timeout, the one all others derive from
   /// A launcher does not know the options of what it starts: the members say what their timeout is.
   bool timeout_of_members = false;
+  /// The rank that a member in this process will ask for. It is kept for it, whoever comes before.
+  std::optional<int> own_rank;
   /// For coordinator and members in one process; by default it has its own.
   std::shared_ptr<MessagingContext> messaging;
 };

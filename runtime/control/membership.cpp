@@ -74,6 +74,7 @@ Status Membership::keep_coordinator(const World& world, const JobKey& key,
   wanted.size = world.size;
   wanted.address = address_for_world(world, options.interface);
   wanted.timeout = options.timeout;
+  wanted.own_rank = world.rank;
   auto started = Coordinator::start(wanted);
   if (!started) return started.error();
   coordinator_ = std::move(started.value());

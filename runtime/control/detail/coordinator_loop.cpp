@@ -2,12 +2,14 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <random>
 
 #include "runtime/control/endpoint.h"
+#include "runtime/control/interface.h"
 
 namespace troupe::control {
 Clock::duration heartbeat_interval(std::chrono::milliseconds timeout) {
@@ -42,6 +44,14 @@ CoordinatorLoop::CoordinatorLoop(const CoordinatorOptions& options)
         envelope.mutable_answer()->set_error(error);
         seat->session->send(stamp(), envelope, Clock::now());
       }) {
+  if (options.own_rank) {
+    wire::Join owner;
+    owner.set_rank(static_cast<std::uint32_t>(*options.own_rank + 1));
+    owner.set_pid(static_cast<std::uint32_t>(getpid()));
+    owner.set_host(host_name());
+    owner.set_identity(host_identity());
+    roster_.reserve(std::move(owner));
+  }
   router_.set(zmq::sockopt::router_mandatory, true);
   router_.set(zmq::sockopt::router_handover, true);
   router_.set(zmq::sockopt::ipv6, options.address.find(':') != std::string::npos);

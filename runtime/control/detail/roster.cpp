@@ -41,10 +41,10 @@ std::optional<wire::Refused> Roster::admit(const wire::Join& join, std::uint64_t
                    fmt::format("{} says it is rank {}, but the world's {} ranks end with {}",
                                process(join), join.rank() - 1, size_, size_ - 1),
                    "check RANK and WORLD_SIZE, or the launcher's counts of nodes and processes");
-  if (const auto other = taken_.find(join.rank()); other != taken_.end())
+  if (const wire::Join* other = holder_of_rank(join))
     return refusal(wire::Refused::RANK,
                    fmt::format("{} says it is rank {}, but so does {}", process(join),
-                               join.rank() - 1, process(of(other->second).join)),
+                               join.rank() - 1, process(*other)),
                    fmt::format("give each process a rank of its own; a launcher started twice does "
                                "this, or another run with the id '{}': give each run an id of its "
                                "own (--rdzv-id, TROUPE_RUN_ID, MASTER_ADDR and MASTER_PORT)",
@@ -57,6 +57,15 @@ std::optional<wire::Refused> Roster::admit(const wire::Join& join, std::uint64_t
   here_.push_back({join, session});
   if (join.rank() != 0) taken_[join.rank()] = session;
   return std::nullopt;
+}
+
+/// Who else has the rank that is asked for.
+const wire::Join* Roster::holder_of_rank(const wire::Join& join) const {
+  if (const auto other = taken_.find(join.rank()); other != taken_.end())
+    return &of(other->second).join;
+  const bool is_kept = owner_ && join.rank() == owner_->rank() &&
+                       (join.pid() != owner_->pid() || join.identity() != owner_->identity());
+  return is_kept ? &*owner_ : nullptr;
 }
 
 const Roster::Here& Roster::of(std::uint64_t session) const {

@@ -17,6 +17,9 @@ class Roster {
  public:
   Roster(std::string run, int size) : run_(std::move(run)), size_(size) {}
 
+  /// Keeps the rank that `owner` asks for: of others who ask for it, none is admitted.
+  void reserve(wire::Join owner) { owner_ = std::move(owner); }
+
   /// Takes in who fits; otherwise says why not.
   std::optional<wire::Refused> admit(const wire::Join& join, std::uint64_t session);
   void withdraw(std::uint64_t session);
@@ -44,11 +47,13 @@ class Roster {
   using Place = std::pair<std::string, std::uint32_t>;
 
   const Here& of(std::uint64_t session) const;
+  const wire::Join* holder_of_rank(const wire::Join& join) const;
   std::string missing() const;
   std::string present() const;
 
   std::string run_;
   int size_;
+  std::optional<wire::Join> owner_;
   std::vector<Here> here_;
   std::unordered_map<std::uint32_t, std::uint64_t> taken_;  ///< ranks asked for; whose session
   std::map<Place, int> remembered_;

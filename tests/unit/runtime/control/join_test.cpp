@@ -167,6 +167,24 @@ TEST(ControlRoster, GivesRanksByHostAndLocalRank) {
   EXPECT_EQ(roster.assign(), (std::vector<std::uint64_t>{44, 22, 33, 11}));
 }
 
+TEST(ControlRoster, KeepsTheRankOfItsOwnProcessForIt) {
+  const auto process = [](std::uint32_t pid, std::uint32_t rank) {
+    wire::Join join = join_of("a", 0);
+    join.set_pid(pid);
+    join.set_rank(rank + 1);
+    return join;
+  };
+  control::Roster roster("run", 4);
+  roster.reserve(process(1, 0));
+  const auto refused = roster.admit(process(2, 0), 22);
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->reason(), wire::Refused::RANK);
+  EXPECT_THAT(refused->message(),
+              HasSubstr("process 2 on a says it is rank 0, but so does process 1 on a"));
+  EXPECT_FALSE(roster.admit(process(3, 1), 33)) << "other ranks are free";
+  EXPECT_FALSE(roster.admit(process(1, 0), 11));
+}
+
 TEST(ControlRoster, KeepsRanksOverRestartsAndFillsTheGapWithANewHost) {
   control::Roster roster("run", 4);
   for (const auto& [host, session] : {std::pair{"b", 1}, {"c", 2}, {"d", 3}, {"e", 4}})
