@@ -120,7 +120,8 @@ void MemberLoop::run() {
     leave_when_quiet();
     if (phase_ == Phase::left || phase_ == Phase::failed) break;
   }
-  maintain(Clock::now());  // the last acknowledgements
+  coordinator_session_->settle(stamp());
+  for (auto& [rank, peer] : conversations_) peer.session->settle(stamp());
   fail_requests(Error(ErrorCode::peer_lost, "this process has left the world"));
 }
 
@@ -251,6 +252,9 @@ std::pair<std::uint64_t, std::future<Result<std::string>>> MemberLoop::request(
   requests_.emplace(id, std::move(promise));
   if (envelope.has_leave()) {
     leave_request_ = id;
+    // Who is asked acknowledges at once.
+    for (auto& [rank, peer] : conversations_)
+      if (!peer.session->is_acknowledged()) peer.session->pulse(stamp(), Clock::now());
     leave_when_quiet();
   } else {
     coordinator_session_->send(stamp(), envelope, Clock::now());

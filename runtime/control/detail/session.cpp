@@ -41,7 +41,8 @@ bool Session::receive(const Stamp& stamp, const wire::Envelope& envelope, Contro
   }
   ++received_;
   ++counters.delivered;
-  if (++owed_ >= acknowledge_each) echo(stamp, 0);
+  if (owed_++ == 0) owed_since_ = now;
+  if (owed_ >= acknowledge_each) echo(stamp, 0);
   return true;
 }
 
@@ -70,8 +71,12 @@ void Session::take_echo(std::uint64_t id, ControlCounters& counters) {
   counters.resent += kept_.size();
 }
 
-void Session::maintain(const Stamp& stamp, Clock::time_point now) {
+void Session::settle(const Stamp& stamp) {
   if (owed_ > 0) echo(stamp, 0);
+}
+
+void Session::maintain(const Stamp& stamp, Clock::time_point now) {
+  if (now - owed_since_ >= tick / 2) settle(stamp);
   if (kept_.empty() || now - kept_.front().since < ask_after) return;
   if (pulse_open_ && now - pulse_time_ < patience_) return;
   constexpr Clock::duration longest = std::chrono::milliseconds(500);

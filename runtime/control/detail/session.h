@@ -47,9 +47,11 @@ class Session {
   bool receive(const Stamp& stamp, const wire::Envelope& envelope, ControlCounters& counters,
                Clock::time_point now);
 
-  /// Called every `tick`: acknowledges, and asks for what has not been acknowledged for a while.
+  /// Called every `tick`: acknowledges what no message of this side has for half of one, and asks
+  /// for what has not been acknowledged for a while.
   void maintain(const Stamp& stamp, Clock::time_point now);
   void pulse(const Stamp& stamp, Clock::time_point now);
+  void settle(const Stamp& stamp);  ///< acknowledges what it has not yet
 
   /// Nothing waits for an acknowledgement, and none is owed: no need of maintain().
   bool is_quiet() const { return kept_.empty() && owed_ == 0; }
@@ -62,8 +64,8 @@ class Session {
   Clock::time_point last_heard() const { return last_heard_; }
 
   static constexpr std::chrono::milliseconds tick{50};
-  /// The other side acknowledges within a tick of its own: to ask sooner would be to ask for what
-  /// is on its way.
+  /// The other side acknowledges within one and a half ticks: to ask sooner would be to ask for
+  /// what is on its way.
   static constexpr std::chrono::milliseconds ask_after = 2 * tick;
 
  private:
@@ -85,6 +87,7 @@ class Session {
   std::uint64_t acknowledged_ = 0;
   std::uint64_t received_ = 0;
   int owed_ = 0;
+  Clock::time_point owed_since_{};
   std::uint64_t pulse_id_ = 0;
   std::uint64_t pulse_covers_ = 0;
   bool pulse_open_ = false;

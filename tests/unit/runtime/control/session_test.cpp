@@ -56,6 +56,30 @@ class Pair {
   Session right;
 };
 
+TEST(ControlSession, AcknowledgesAloneOnlyWhatHasWaitedForHalfATick) {
+  Pair pair;
+  pair.send("a");
+  pair.carry_all();
+  pair.pass(Session::tick / 5);
+  EXPECT_TRUE(pair.to_left.empty()) << "an answer may carry it";
+  pair.pass(Session::tick / 2);
+  EXPECT_EQ(pair.to_left.size(), 1u);
+  pair.carry_all();
+  EXPECT_TRUE(pair.left.is_quiet());
+  EXPECT_TRUE(pair.right.is_quiet());
+}
+
+TEST(ControlSession, SettlesWhatItOwesAtOnceAndOnce) {
+  Pair pair;
+  pair.send("a");
+  pair.carry_all();
+  pair.right.settle({});
+  pair.right.settle({});
+  EXPECT_EQ(pair.to_left.size(), 1u);
+  pair.carry_all();
+  EXPECT_TRUE(pair.left.is_acknowledged());
+}
+
 TEST(ControlSession, DeliversEachMessageOnceAndInOrderWhateverIsLost) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);
