@@ -50,7 +50,7 @@ class Row:
     what: str
     ours: Figure
     value: float  # what the bar is about
-    bar: str  # ">= 2.0" or "<= 1.0", in the unit of `value`; "none" where nothing is asked
+    bar: str  # ">= 2.0" or "<= 1.0", in the unit of `value`
     value_text: str
     peer: Figure = None
     peer_name: str = "PyTorch"
@@ -59,8 +59,6 @@ class Row:
 
     @property
     def met(self):
-        if self.bar == "none":
-            return None
         sign, limit = self.bar.split()[:2]
         return self.value >= float(limit) if sign == ">=" else self.value <= float(limit)
 
