@@ -178,7 +178,8 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
       throw of_another_model(error, start.checkpoint, start.options, options);
     }
   } else if (!options.model.weights.empty()) {
-    const WeightsFile weights = open_weights(options.model.weights);
+    const WeightsFile weights =
+        open_weights(start.weights.empty() ? find_weights(options.model.weights) : start.weights);
     try {
       pipeline.initial = states_from(pipeline, here.process, weights.tensors, 0, false);
     } catch (const Error& error) {

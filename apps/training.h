@@ -20,6 +20,8 @@ struct StartingPoint {
   std::string options;           ///< the resolved options of the run that wrote it
   int intra_op_threads = 0;      ///< of the run that wrote it; 0: not known
   std::vector<std::size_t> cut;  ///< of the run that wrote it; empty: not known
+  std::filesystem::path
+      weights;  ///< without a checkpoint: what model.weights led to; empty: find it
 };
 
 /// Reads a checkpoint for going on with a run. `path` is a checkpoint or an output folder.

@@ -10,20 +10,23 @@
 
 namespace troupe {
 
-WeightsFile open_weights(const std::filesystem::path& path) {
-  WeightsFile result;
-  if (!std::filesystem::is_directory(path)) {
-    if (const FileKind kind = file_kind(path); kind != FileKind::safetensors)
-      throw foreign_file(path, kind);
-    result.path = path;
-    result.tensors = SafetensorsFile::open(path).source();
-    return result;
-  }
+std::filesystem::path find_weights(const std::filesystem::path& path) {
+  if (!std::filesystem::is_directory(path)) return path;
   const CheckpointChoice choice = newest_whole_checkpoint(path);
   for (const auto& reason : choice.skipped)
     print_error("troupe: warning: passed over {}\n", reason);
-  const Checkpoint checkpoint = open_checkpoint(choice.folder);
-  result.path = choice.folder;
+  return choice.folder;
+}
+
+WeightsFile open_weights(const std::filesystem::path& found) {
+  WeightsFile result{.path = found, .tensors = {}, .options = {}};
+  if (!std::filesystem::is_directory(found)) {
+    if (const FileKind kind = file_kind(found); kind != FileKind::safetensors)
+      throw foreign_file(found, kind);
+    result.tensors = SafetensorsFile::open(found).source();
+    return result;
+  }
+  const Checkpoint checkpoint = open_checkpoint(found);
   result.tensors = checkpoint.source();
   std::erase_if(result.tensors.tensors,
                 [](const TensorInfo& tensor) { return tensor.name.starts_with("optimizer."); });

@@ -15,8 +15,11 @@ struct WeightsFile {
   std::int64_t step = 0;  ///< of a checkpoint
 };
 
-/// Opens a safetensors file, a checkpoint's folder, or an output folder for its newest whole
-/// checkpoint (what was skipped is told on stderr). Throws Error as those readers do.
-WeightsFile open_weights(const std::filesystem::path& path);
+/// A safetensors file or a checkpoint's folder itself; of an output folder the newest whole
+/// checkpoint (what was skipped is told on stderr). Throws Error where there is none.
+std::filesystem::path find_weights(const std::filesystem::path& path);
+
+/// Opens what find_weights has found. Throws Error as the readers of its format do.
+WeightsFile open_weights(const std::filesystem::path& found);
 
 }  // namespace troupe

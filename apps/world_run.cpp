@@ -24,6 +24,7 @@ std::string to_text(const Agreement& agreement) {
   return json{{"cut", agreement.cut},
               {"output", agreement.output.string()},
               {"checkpoint", agreement.checkpoint.string()},
+              {"weights", agreement.weights.string()},
               {"evaluates_first", agreement.evaluates_first},
               {"nothing_to_do", agreement.nothing_to_do}}
       .dump();
@@ -33,6 +34,7 @@ Agreement from_json(const json& text) {
   return {.cut = text.at("cut").get<std::vector<std::int64_t>>(),
           .output = text.at("output").get<std::string>(),
           .checkpoint = text.at("checkpoint").get<std::string>(),
+          .weights = text.at("weights").get<std::string>(),
           .evaluates_first = text.at("evaluates_first").get<bool>(),
           .nothing_to_do = text.at("nothing_to_do").get<bool>()};
 }

@@ -20,6 +20,7 @@ struct Agreement {
   std::vector<std::int64_t> cut;     ///< blocks of each stage; measured by rank 0 alone
   std::filesystem::path output;      ///< absolute
   std::filesystem::path checkpoint;  ///< to go on from, absolute; empty: step 0
+  std::filesystem::path weights;     ///< to begin with, absolute; empty: drawn
   bool evaluates_first = false;      ///< as in PipelineOptions
   bool nothing_to_do = false;        ///< all steps are made, and the test set is counted
 };

@@ -8,8 +8,8 @@ namespace troupe {
 
 /// Turns the first SIGINT, SIGTERM, SIGUSR1 (which Slurm sends before a time limit) or SIGHUP (the
 /// end of a terminal or an ssh session, unless ignored: nohup) into a call on a thread of its own,
-/// where anything may be done; one that comes more than a second later ends
-/// the process as if there had been no handler.
+/// where anything may be done; one that comes more than a second later ends the process as if there
+/// had been no handler.
 ///
 /// Make it before any other thread starts: the signals are blocked in the threads that are started
 /// afterwards, so that only this one receives them. One at a time in a process. The destructor

@@ -21,8 +21,9 @@ int follow(TrainCommand& command, const Agreement& agreed) {
   }
   Options& options = command.options;
   options.parallel.cut = agreed.cut;
-  const StartingPoint start =
-      agreed.checkpoint.empty() ? StartingPoint{} : read_starting_point(agreed.checkpoint);
+  StartingPoint start;
+  if (!agreed.checkpoint.empty()) start = read_starting_point(agreed.checkpoint);
+  start.weights = agreed.weights;
   PipelineOptions pipeline = pipeline_options(options, start, process_of(&world));
   pipeline.evaluates_first = agreed.evaluates_first;
   const std::filesystem::path checkpoints = agreed.output / "checkpoints";

@@ -13,6 +13,7 @@
 #include "apps/output/verdict.h"
 #include "apps/run_log.h"
 #include "apps/train/resumption.h"
+#include "apps/weights_file.h"
 #include "runtime/file/checkpoint_folder.h"
 #include "runtime/flow/faults.h"
 #include "runtime/print.h"
@@ -179,7 +180,10 @@ int lead_run(const TrainCommand& command,
   bool nothing_left = false;
   agree([&]() -> Agreement {
     resumption = find_resumption(command.arguments.restart, command.arguments.output, options);
-    const StartingPoint& start = resumption.start;
+    StartingPoint& start = resumption.start;
+    // A folder's newest checkpoint may be another one by the time that others look.
+    if (start.checkpoint.empty() && !options.model.weights.empty())
+      start.weights = std::filesystem::absolute(find_weights(options.model.weights));
     check_continues(options, start);
     pipeline = pipeline_options(options, start, process_of(command.world));
     pipeline->evaluates_first = is_evaluation_due(resumption, timeline_of(*pipeline));
@@ -194,6 +198,7 @@ int lead_run(const TrainCommand& command,
         .cut = {pipeline->cut.begin(), pipeline->cut.end()},
         .output = folder ? std::filesystem::absolute(folder->path()) : "",
         .checkpoint = start.checkpoint.empty() ? "" : std::filesystem::absolute(start.checkpoint),
+        .weights = start.weights,
         .evaluates_first = timeline.evaluates_first,
         .nothing_to_do = !folder};
   });

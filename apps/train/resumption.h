@@ -14,11 +14,10 @@ struct Resumption {
 };
 
 /// What --restart and -o mean together. `auto`: the newest whole checkpoint of the output folder
-/// (without -o: of the newest one of the
-/// same model, data and seed); where there is none, the run begins at step 0. Otherwise a
-/// checkpoint or an output folder by path. A run goes on in its own output folder; from a
-/// checkpoint's folder it goes on in a new one. Throws Error{usage} where a new run would write
-/// into the folder of another.
+/// (without -o: of the newest one of the same model, data and seed); where there is none, the run
+/// begins at step 0. Otherwise a checkpoint or an output folder by path. A run goes on in its own
+/// output folder; from a checkpoint's folder it goes on in a new one. Throws Error{usage} where a
+/// new run would write into the folder of another.
 Resumption find_resumption(const std::string& restart,
                            const std::optional<std::filesystem::path>& output,
                            const Options& options);

@@ -41,7 +41,7 @@ Options options_for(const EvalArguments& arguments, const WeightsFile& weights) 
 }
 
 int evaluate(const EvalArguments& arguments) {
-  const WeightsFile weights = open_weights(arguments.checkpoint);
+  const WeightsFile weights = open_weights(find_weights(arguments.checkpoint));
   const Options options = options_for(arguments, weights);
   const EvaluationReport report = [&] {
     try {

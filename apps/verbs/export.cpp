@@ -32,7 +32,7 @@ void check_may_replace(const std::filesystem::path& output) {
 
 int export_weights(const ExportArguments& arguments) {
   if (!arguments.force) check_may_replace(arguments.output);
-  const WeightsFile weights = open_weights(arguments.checkpoint);
+  const WeightsFile weights = open_weights(find_weights(arguments.checkpoint));
   // "pt": what transformers and others look for before they load a file into PyTorch.
   stream_safetensors(arguments.output, weights.tensors, {{"format", "pt"}}).value();
   fmt::print("{}: {} tensors of step {}, from {}\n", arguments.output.string(),

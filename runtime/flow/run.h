@@ -62,10 +62,10 @@ struct RunOptions {
 };
 
 /// Runs the graph until its steps are done and nobody holds it open. First proves that it cannot
-/// stand still (find_deadlock). Throws Error: bad_graph for a deadlock or
-/// a port without an edge, actor_failed when a restart budget is spent, peer_lost when another
-/// process is gone; in every process the same. Blocks the calling thread, which does no work
-/// meanwhile (it does all of it under deterministic scheduling).
+/// stand still (find_deadlock). Throws Error: bad_graph for a deadlock or a port without an edge,
+/// actor_failed when a restart budget is spent, peer_lost when another process is gone; in every
+/// process the same. Blocks the calling thread, which does no work meanwhile (it does all of it
+/// under deterministic scheduling).
 RunReport run(const Graph& graph, const RunOptions& options);
 
 }  // namespace troupe

@@ -76,6 +76,17 @@ TEST_F(World, TellsOnceThatWeightsDoNotFitThePartOfAnotherProcess) {
   }
 }
 
+// Rank 0 looks: others might find that the folder has one more by then.
+TEST_F(World, BeginsWithTheCheckpointThatRankZeroHasFound) {
+  ASSERT_EQ(train(2, "out", with({"train.steps=4", "checkpoint.every_steps=2"})).exit_code, 0);
+  const fs::path newest = root_ / "out" / "checkpoints" / "step_00000004";
+  fs::resize_file(newest / "stage_00.tensors", 100);
+  const Outcome ran =
+      train(2, "other", with({"train.steps=1", "model.weights=" + (root_ / "out").string()}));
+  EXPECT_EQ(ran.exit_code, 0) << ran.error;
+  EXPECT_EQ(count_of(ran.error, "warning: passed over"), 1) << ran.error;
+}
+
 TEST_F(World, TellsWhatOneProcessAloneMeets) {
   const std::string other = wrapper("[ \"$RANK\" = 1 ] && exec \"$1\" train nowhere.yaml");
   const Outcome ran = Background(launch_words(2, Words{other} + train_words("out"))).wait();
