@@ -227,7 +227,8 @@ void Stage::restore(const CommittedState& state, std::uint32_t steps) {
 }
 
 Waiting Stage::waiting() const {
-  const bool has_work = input.ready() || output_gradient.ready();
+  // The gradient of what is on its way back was taken with its first bucket.
+  const bool has_work = going_back_ || input.ready() || output_gradient.ready();
   if (!has_work) return Waiting::input;
   const auto full = [](const auto& port) { return !port->has_slot(); };
   if (!output.has_slot() || !input_gradient.has_slot() || !gradient.has_slot() ||
