@@ -45,7 +45,18 @@ std::string meant(std::string_view word, std::span<const std::string_view> candi
   for (const std::string_view name : candidates)  // a beginning with a slip at its end
     if (word.size() > telling && name.starts_with(word.substr(0, word.size() - 1)))
       return std::string(name);
+  for (const std::string_view name : candidates)
+    if (word.size() >= telling && name.ends_with(word)) return std::string(name);
   return {};
+}
+
+std::string did_you_mean(std::string_view word, std::span<const std::string_view> candidates,
+                         std::string rest) {
+  const std::string near = meant(word, candidates);
+  if (near.empty()) return rest;
+  if (rest.empty()) return fmt::format("did you mean {}?", near);
+  if (rest[0] >= 'a' && rest[0] <= 'z') rest[0] = static_cast<char>(rest[0] - 'a' + 'A');
+  return fmt::format("did you mean {}? {}", near, rest);
 }
 
 std::string listed(std::span<const std::string> names, std::size_t at_most) {

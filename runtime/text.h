@@ -18,9 +18,14 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 std::string nearest(std::string_view word, std::span<const std::string_view> candidates);
 
 /// What was probably meant by `word`: the candidate that begins with it, or that it begins like,
-/// or the nearest one if no more than a third of its characters differ; empty if it is none of
-/// them.
+/// that ends with it, or the nearest one if no more than a third of its characters differ; empty if
+/// it is none of them.
 std::string meant(std::string_view word, std::span<const std::string_view> candidates);
+
+/// A remedy for an unknown word: "did you mean train? The verbs are …", or `rest` alone where
+/// nothing near was meant. `rest` begins with a small letter, or is empty.
+std::string did_you_mean(std::string_view word, std::span<const std::string_view> candidates,
+                         std::string rest = {});
 
 /// The first names of a list, separated by commas, and how many follow: "a, b and 7 more".
 std::string listed(std::span<const std::string> names, std::size_t at_most = 5);

@@ -24,8 +24,7 @@ Error unknown(const std::string& name) {
   names.reserve(std::size(entries));
   for (const Entry& entry : entries) names.push_back(entry.name);
   return Error(ErrorCode::bad_options, fmt::format("model.name is '{}'", name),
-               fmt::format("did you mean '{}'? The models are wide_resnet, mnist_cnn and mlp",
-                           nearest(name, names)));
+               did_you_mean(name, names, "the models are wide_resnet, mnist_cnn and mlp"));
 }
 
 void check(std::string_view what, std::int64_t value) {

@@ -72,7 +72,8 @@ void check(const LearningRateOptions& o) {
   if (o.schedule == LearningRateSchedule::cosine || o.schedule == LearningRateSchedule::one_cycle)
     require(o.total_steps > o.warmup_steps, "the number of steps after the warm-up",
             static_cast<double>(o.total_steps - o.warmup_steps),
-            "train for more steps, or warm up for fewer");
+            o.total_steps == 0 ? "set LearningRateOptions::total_steps, as Timeline::steps"
+                               : "train for more steps, or warm up for fewer");
   if (o.schedule == LearningRateSchedule::one_cycle) {
     require(o.pct_start >= 0.0 && o.pct_start <= 1.0, "pct_start", o.pct_start,
             "give a part from 0 to 1");
@@ -93,8 +94,7 @@ LearningRateSchedule learning_rate_schedule(std::string_view name) {
   const auto found = std::find(names.begin(), names.end(), name);
   if (found == names.end())
     throw Error(ErrorCode::bad_options, fmt::format("train.schedule is '{}'", name),
-                fmt::format("did you mean '{}'? It can be constant, step, cosine or one_cycle",
-                            nearest(name, names)));
+                did_you_mean(name, names, "it can be constant, step, cosine or one_cycle"));
   return static_cast<LearningRateSchedule>(found - names.begin());
 }
 

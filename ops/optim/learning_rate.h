@@ -37,7 +37,7 @@ double learning_rate(const LearningRateOptions& options, std::int64_t step);
 /// Throws what learning_rate would throw at some step.
 void check(const LearningRateOptions& options);
 
-/// "constant", "step", "cosine" or "one_cycle"; throws Error{bad_options} with the nearest of them.
+/// "constant", "step", "cosine" or "one_cycle"; throws Error{bad_options} for others.
 LearningRateSchedule learning_rate_schedule(std::string_view name);
 
 }  // namespace troupe

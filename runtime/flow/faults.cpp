@@ -24,8 +24,7 @@ void check_faults(const std::vector<FaultOptions>& faults, const Graph& graph) {
       continue;
     throw Error(ErrorCode::bad_options,
                 fmt::format("faults names the actor {}, which is none", fault.actor),
-                fmt::format("did you mean {}? There are {}", nearest(fault.actor, candidates),
-                            listed(names, 24)));
+                did_you_mean(fault.actor, candidates, "there are " + listed(names, 24)));
   }
 }
 

@@ -57,11 +57,12 @@ std::string Graph::edge_name(std::size_t edge) const {
 std::size_t Graph::find_node(std::string_view name) const {
   const auto found = std::ranges::find(nodes_, name, &Node::name);
   if (found != nodes_.end()) return static_cast<std::size_t>(found - nodes_.begin());
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   for (const Node& node : nodes_) names.push_back(node.name);
-  const std::string near = nearest(name.substr(0, 64), names);
+  const std::vector<std::string_view> candidates(names.begin(), names.end());
   throw Error(ErrorCode::bad_graph, fmt::format("no actor is called '{}'", name),
-              near.empty() ? "the graph is empty" : fmt::format("did you mean '{}'?", near));
+              names.empty() ? "the graph is empty"
+                            : did_you_mean(name, candidates, "there are " + listed(names, 24)));
 }
 
 void Graph::refuse_type(std::size_t node) const {

@@ -172,8 +172,10 @@ bool within(const T& value, const FieldLimits& limits) {
 
 template <class T>
 std::string remedy(const OptionNode& node, const FieldLimits& limits) {
-  if (!limits.choices.empty())
-    return fmt::format("did you mean {}?", nearest(node.scalar.substr(0, 64), limits.choices));
+  if (!limits.choices.empty()) {
+    const std::string question = did_you_mean(node.scalar, limits.choices);
+    return question.empty() ? "write one of these" : question;
+  }
   if (node.quoted && Scalar<T>::parse(OptionNode{OptionNode::Kind::scalar, {}, node.scalar}))
     return "remove the quotes";
   if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)

@@ -69,14 +69,11 @@ class OptionOrigins {
 };
 
 /// Sets every variable that the document names. Throws Error{bad_options} for unknown keys, naming
-/// the nearest known one, and for values that a field refuses.
+/// the known one that was probably meant or those there are, and for values that a field refuses.
 OptionOrigins read_fields(const OptionNode& document, const OptionFields& fields);
 
 /// All values as a YAML document in sections; read_fields of it gives the same values.
 std::string write_fields(const OptionFields& fields);
-
-/// The known path that somebody who wrote `path` most likely meant.
-std::string nearest_field(std::string_view path, const OptionFields& fields);
 
 /// A text as a YAML scalar, in quotes where it needs them.
 std::string yaml_text(std::string_view text);

@@ -18,6 +18,46 @@ std::string_view section_of(std::string_view path) {
   return dot == std::string_view::npos ? std::string_view() : path.substr(0, dot);
 }
 
+/// "model has name, widths, dropout"; where there is no section, the keys and sections there are.
+std::string known_keys(std::string_view section, const OptionFields& fields) {
+  std::vector<std::string> keys;
+  for (const auto& field : fields) {
+    const std::string_view own = section_of(field.path);
+    const std::string_view key = section.empty() && !own.empty() ? own : last_name(field.path);
+    if ((section.empty() || own == section) && std::ranges::count(keys, key) == 0)
+      keys.emplace_back(key);
+  }
+  const std::string list = listed(keys, keys.size());
+  return section.empty() ? "the keys are " + list : fmt::format("{} has {}", section, list);
+}
+
+/// The known path or section that somebody who wrote `path` most likely meant, or those there are.
+std::string remedy_for_unknown(std::string_view path, const OptionFields& fields) {
+  const std::string_view name = last_name(path), section = section_of(path);
+  std::vector<std::string_view> names, paths;  // what is compared, and what is then suggested
+  const auto add = [&](std::string_view text, std::string_view suggestion) {
+    names.push_back(text);
+    paths.push_back(suggestion);
+  };
+  const auto question = [](std::string_view near) { return fmt::format("did you mean {}?", near); };
+  for (const auto& field : fields) {
+    const bool called_so = std::count(field.synonyms.begin(), field.synonyms.end(), name) > 0;
+    if (last_name(field.path) == name || called_so) return question(field.path);
+    // Keys of the same section are compared by name; without a section, those of all sections are.
+    if (section_of(field.path) == section || section.empty())
+      add(last_name(field.path), field.path);
+    if (section.empty() && !section_of(field.path).empty())
+      add(section_of(field.path), section_of(field.path));
+  }
+  const bool whole_paths = names.empty();  // the section itself is unknown
+  if (whole_paths)
+    for (const auto& field : fields) add(field.path, field.path);
+  const std::string near = meant(whole_paths ? path : name, names);
+  const auto found = std::find(names.begin(), names.end(), near);
+  return found == names.end() ? known_keys(whole_paths ? "" : section, fields)
+                              : question(paths[static_cast<std::size_t>(found - names.begin())]);
+}
+
 class DocumentReader {
  public:
   explicit DocumentReader(const OptionFields& fields) : fields_(fields) {}
@@ -52,7 +92,7 @@ class DocumentReader {
     } else {
       throw Error(ErrorCode::bad_options,
                   fmt::format("{}: unknown key {}", entry.where, path.substr(0, 100)),
-                  fmt::format("did you mean {}?", nearest_field(path, fields_)));
+                  remedy_for_unknown(path, fields_));
     }
   }
 
@@ -76,31 +116,6 @@ std::string OptionOrigins::of(const std::string& path) const {
 
 OptionOrigins read_fields(const OptionNode& document, const OptionFields& fields) {
   return DocumentReader(fields).read(document);
-}
-
-std::string nearest_field(std::string_view path, const OptionFields& fields) {
-  path = path.substr(0, 64);
-  const std::string_view name = last_name(path), section = section_of(path);
-  std::vector<std::string_view> names, meant;  // what is compared, and what is then suggested
-  const auto add = [&](std::string_view text, std::string_view suggestion) {
-    names.push_back(text);
-    meant.push_back(suggestion);
-  };
-  for (const auto& field : fields) {
-    const bool called_so = std::count(field.synonyms.begin(), field.synonyms.end(), name) > 0;
-    if (last_name(field.path) == name || called_so) return field.path;
-    // Keys of the same section are compared by name; without a section, those of all sections are.
-    if (section_of(field.path) == section || section.empty())
-      add(last_name(field.path), field.path);
-    if (section.empty() && !section_of(field.path).empty())
-      add(section_of(field.path), section_of(field.path));
-  }
-  const bool whole_paths = names.empty();  // the section itself is unknown
-  if (whole_paths)
-    for (const auto& field : fields) add(field.path, field.path);
-  const std::string best = nearest(whole_paths ? path : name, names);
-  const auto found = std::find(names.begin(), names.end(), best);
-  return std::string(meant[static_cast<std::size_t>(found - names.begin())]);
 }
 
 std::string write_fields(const OptionFields& fields) {

@@ -65,6 +65,22 @@ TEST(LearningRate, RefusesNumbersThatGiveNone) {
       Error);
 }
 
+TEST(LearningRate, SaysWhichNumberAProgramHasNotSet) {
+  const auto remedy_of = [](const LearningRateOptions& options) {
+    try {
+      check(options);
+    } catch (const Error& error) {
+      return error.remedy();
+    }
+    return std::string();
+  };
+  EXPECT_EQ(remedy_of({.schedule = LearningRateSchedule::one_cycle}),
+            "set LearningRateOptions::total_steps, as Timeline::steps");
+  EXPECT_EQ(
+      remedy_of({.schedule = LearningRateSchedule::cosine, .total_steps = 5, .warmup_steps = 5}),
+      "train for more steps, or warm up for fewer");
+}
+
 TEST(LearningRateSchedule, IsFoundByName) {
   EXPECT_EQ(learning_rate_schedule("one_cycle"), LearningRateSchedule::one_cycle);
   EXPECT_EQ(learning_rate_schedule("constant"), LearningRateSchedule::constant);
@@ -73,7 +89,7 @@ TEST(LearningRateSchedule, IsFoundByName) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::bad_options);
-    EXPECT_NE(error.remedy().find("'cosine'"), std::string::npos);
+    EXPECT_NE(error.remedy().find("did you mean cosine?"), std::string::npos);
   }
 }
 

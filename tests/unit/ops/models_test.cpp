@@ -26,7 +26,7 @@ TEST(Models, SuggestTheNearestName) {
   const Error error = refusal({.name = "wide_resnt"});
   EXPECT_EQ(error.code(), ErrorCode::bad_options);
   EXPECT_NE(error.message().find("'wide_resnt'"), std::string::npos);
-  EXPECT_NE(error.remedy().find("did you mean 'wide_resnet'"), std::string::npos);
+  EXPECT_NE(error.remedy().find("did you mean wide_resnet?"), std::string::npos);
 }
 
 TEST(Models, RefuseSizesThatTheyCannotHave) {

@@ -14,6 +14,7 @@
 namespace troupe {
 namespace {
 
+using testing::EndsWith;
 using testing::HasSubstr;
 
 std::string refusal(const std::function<void()>& action) {
@@ -172,6 +173,15 @@ TEST(OptionFields, RefuseUnknownKeysWithTheNearestKnownOne) {
   EXPECT_THAT(reading("sed: 3"), HasSubstr("did you mean seed?"));
   EXPECT_THAT(reading("seed: {x: 3}"), HasSubstr("seed is a map"));
   EXPECT_THAT(reading(std::string(1000, 'x') + ": 3"), HasSubstr("unknown key"));
+}
+
+TEST(OptionFields, ListWhatThereIsWhereNothingNearWasMeant) {
+  EXPECT_THAT(reading("part: {wheel: 3}"),
+              EndsWith("unknown key part.wheel\npart has count, rate, name, on, cut, file"));
+  EXPECT_THAT(reading("wheel: 3"), EndsWith("unknown key wheel\nthe keys are seed, part"));
+  EXPECT_THAT(reading("cart.wheel.size: 3"), EndsWith("\nthe keys are seed, part"));
+  const std::string colour = reading("part: {name: magenta}");
+  EXPECT_THAT(colour, EndsWith("must be one of red, green\nwrite one of these"));
 }
 
 TEST(OptionFields, RefuseAScalarInPlaceOfASection) {

@@ -39,6 +39,21 @@ TEST(Meant, PrefersBeginningsAndGivesNothingFarFetched) {
   for (const char* word : {"lr", "n", "nope", "", "frobnicate"}) EXPECT_EQ(meant(word, flags), "");
 }
 
+TEST(Meant, KnowsEndings) {
+  const std::string_view models[] = {"wide_resnet", "mnist_cnn", "mlp"};
+  EXPECT_EQ(meant("resnet", models), "wide_resnet");
+  EXPECT_EQ(meant("cnn", models), "") << "too short to tell";
+}
+
+TEST(DidYouMean, AsksOnlyForWhatIsNear) {
+  const std::string_view names[] = {"gpipe", "1f1b", "eager_1f1b"};
+  EXPECT_EQ(did_you_mean("eager", names), "did you mean eager_1f1b?");
+  EXPECT_EQ(did_you_mean("eager", names, "there are three"),
+            "did you mean eager_1f1b? There are three");
+  EXPECT_EQ(did_you_mean("zero", names, "there are three"), "there are three");
+  EXPECT_EQ(did_you_mean("zero", names), "");
+}
+
 TEST(Nearest, IsEmptyWithoutCandidates) { EXPECT_EQ(nearest("word", {}), ""); }
 
 TEST(Listed, CountsWhatItLeavesOut) {

@@ -47,7 +47,18 @@ TEST(ComposedGraph, NamesTheNearestActorWhereThereIsNone) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::bad_graph);
     EXPECT_THAT(error.message(), HasSubstr("'addder'"));
-    EXPECT_THAT(error.remedy(), HasSubstr("'adder'"));
+    EXPECT_EQ(error.remedy(), "did you mean adder? There are adder");
+  }
+}
+
+TEST(ComposedGraph, ListsItsActorsWhereNoneIsNear) {
+  Graph graph;
+  graph.add<Adder>("adder");
+  try {
+    graph.find<Adder>("monitor");
+    FAIL() << "an unknown name was found";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.remedy(), "there are adder");
   }
 }
 
