@@ -41,10 +41,18 @@ int guarded_main(const std::function<int()>& body) {
 int guarded_main(const std::function<int(std::stop_token)>& body) {
   std::stop_source stop;
   const StopSignal on_signal([&stop] {
-    print_error("stopping after this step; a second signal ends at once\n");
+    print_error("stopping before the next step; a second signal ends at once\n");
     stop.request_stop();
   });
-  return guarded_main([&] { return body(stop.get_token()); });
+  return guarded_main([&]() -> int {
+    try {
+      return body(stop.get_token());
+    } catch (const Error& error) {
+      // It still waited for the other processes: there is nothing to save and nothing to tell.
+      if (stop.stop_requested() && error.code() == ErrorCode::refused) return exit_stopped;
+      throw;
+    }
+  });
 }
 
 }  // namespace troupe

@@ -16,7 +16,7 @@ enum ExitCode : int {
   exit_done = 0,
   exit_failed = 1,
   exit_usage = 2,     ///< a wrong command line or wrong options
-  exit_stopped = 75,  ///< stopped on request, with a checkpoint to resume from
+  exit_stopped = 75,  ///< stopped on request, with a checkpoint to resume from if it keeps any
 };
 
 /// exit_usage for a wrong command line or options, exit_failed for everything else.
@@ -29,7 +29,8 @@ ExitCode tell(const Error& error, std::string_view program);
 /// Calls `body`; an exception that leaves it is told as above. The exit code for `main` to return.
 int guarded_main(const std::function<int()>& body);
 /// The same for a body that can be stopped: SIGINT, SIGTERM, SIGUSR1 and SIGHUP (but for nohup) ask
-/// it to, once; another one a second later ends the process. Called before other threads start.
+/// it to, once; another one a second later ends the process. An Error{refused} after that is the
+/// end of its wait for other processes: exit_stopped. Called before other threads start.
 int guarded_main(const std::function<int(std::stop_token)>& body);
 
 /// The body of a `main`: runs it and turns what it throws into a message, a remedy and an exit code
@@ -39,7 +40,8 @@ int guarded_main(const std::function<int(std::stop_token)>& body);
 ///
 /// `body` returns nothing, an exit code of its own, or the RunReport of its run: exit_stopped then
 /// tells that the run was ended by RunOptions::stop. One that takes a std::stop_token, to hand it
-/// on to RunOptions::stop, ends so at Ctrl-C; any other dies of signals as programs do.
+/// on to JoinedWorld::join and RunOptions::stop, ends so at Ctrl-C; any other dies of signals as
+/// programs do.
 template <class Body>
 int run_main(Body&& body) {
   const auto code_of = [&](auto... stop) -> int {

@@ -18,10 +18,11 @@ JoinedWorld::JoinedWorld(World world, TransportOptions options,
 
 JoinedWorld::~JoinedWorld() = default;
 
-std::unique_ptr<JoinedWorld> JoinedWorld::join(const TransportOptions& options) {
+std::unique_ptr<JoinedWorld> JoinedWorld::join(const TransportOptions& options,
+                                               std::stop_token stop) {
   const Environment environment = Environment::of_process();
   const auto world = world_from_environment(environment);
-  return world ? join(*world, environment, options) : nullptr;
+  return world ? join(*world, environment, options, std::move(stop)) : nullptr;
 }
 
 std::unique_ptr<JoinedWorld> JoinedWorld::join(const World& world, const Environment& environment,

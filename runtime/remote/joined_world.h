@@ -19,18 +19,17 @@ class Store;
 
 /// The processes of a run, as one of them sees them. Used by one thread.
 ///
-///     const auto world = JoinedWorld::join();  // null when no launcher started this program
-///     RunOptions options;
-///     if (world) world->connect(graph, options);
-///     const auto report = run(graph, options);
-///     if (world) world->leave();
+///     const auto world = JoinedWorld::join({}, stop);  // null when no launcher started this
+///     program RunOptions options{.stop = stop}; if (world) world->connect(graph, options); const
+///     auto report = run(graph, options); if (world) world->leave();
 class JoinedWorld {
  public:
   /// Joins the world that the environment tells of, binds this process to its share of the node's
   /// cores, and waits until all processes are here. Null where nobody launched this process as one
   /// of several. Throws Error: usage for variables that contradict each other, timed_out naming who
-  /// is missing, refused once `stop` is requested.
-  static std::unique_ptr<JoinedWorld> join(const TransportOptions& options = {});
+  /// is missing, refused once `stop` is requested, which run_main takes for a run that was stopped.
+  static std::unique_ptr<JoinedWorld> join(const TransportOptions& options = {},
+                                           std::stop_token stop = {});
   static std::unique_ptr<JoinedWorld> join(const World& world, const Environment& environment,
                                            const TransportOptions& options = {},
                                            std::stop_token stop = {});

@@ -182,7 +182,7 @@ wire::Refused Roster::timeout(std::string_view waited) const {
       fmt::format("{} did not come within {}; came: {}", missing(), waited, present()),
       fmt::format("look at the output of the missing ones, check the number of nodes and "
                   "processes and that no other run has the id '{}', or raise "
-                  "parallel.timeout",
+                  "parallel.timeout (in a program: TransportOptions::timeout)",
                   run_));
 }
 

@@ -118,7 +118,8 @@ Mesh::Mesh(Store& store, int rank, int size, const GlooOptions& options) {
                 fmt::format("gloo: rank {} of {} at {}: not all ranks have appeared "
                             "within {}: {}",
                             rank, size, attributes.hostname, options.timeout, error.message()),
-                "see the logs of the others; parallel.timeout is the time to wait");
+                "see the logs of the others; parallel.timeout is the time to wait "
+                "(in a program: TransportOptions::timeout)");
   } catch (const std::exception& error) {
     throw Error(
         ErrorCode::timed_out,

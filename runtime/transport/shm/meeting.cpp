@@ -88,7 +88,8 @@ class Meeting {
     return Error(ErrorCode::timed_out,
                  fmt::format("shm: rank {} of {} has not met rank {} within {}: {}", peer, size_,
                              rank_, timeout_, detail),
-                 "see that rank's log; parallel.timeout is the time to wait");
+                 "see that rank's log; parallel.timeout is the time to wait "
+                 "(in a program: TransportOptions::timeout)");
   }
 
   Status connect(int peer) {

@@ -38,7 +38,7 @@ TEST(RunMain, AsksABodyThatCanBeStoppedToStopAtASignal) {
     return RunReport{.stopped = true};
   });
   EXPECT_EQ(ended.code, 75);
-  EXPECT_THAT(ended.error, testing::HasSubstr("stopping after this step"));
+  EXPECT_THAT(ended.error, testing::HasSubstr("stopping before the next step"));
 }
 
 TEST(RunMain, EndsWith2ForWrongOptionsAndUsage) {
