@@ -1,7 +1,8 @@
 #pragma once
 // Every message of a training graph, in the order in which a micro-batch meets them. Each travels
 // behind a Header (step, purpose, micro-batch, samples); tensors are handles, never copied. Those
-// that may leave the process list their members (runtime/flow/payload.h).
+// that may leave the process list their members (runtime/flow/payload.h). A message is not changed
+// once it is sent: several threads may read it.
 
 #include <cstddef>
 #include <cstdint>
@@ -55,7 +56,8 @@ struct Gradient {
 };
 
 /// Reducer → every replica of the stage, with the key of the step in which it is applied. Without
-/// weights it stands for no sum, where aggregation is asynchronous and the run has just begun.
+/// weights it stands for no sum: with a staleness s, in the first s steps of a run, of a resumed
+/// one, and from a step on that everybody began again (actors/reducer.h).
 struct ReducedGradient {
   Tensor weights;                  ///< summed over all micro-batches in the fixed tree
   std::vector<Tensor> statistics;  ///< one for each micro-batch, in global order; with bucket 0

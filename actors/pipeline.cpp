@@ -305,8 +305,9 @@ Graph build_pipeline(const PipelineOptions& options) {
   if (options.processes > cells)
     throw Error(
         ErrorCode::bad_options,
-        fmt::format("{} processes for {} stages × {} replicas", options.processes,
-                    options.cut.size(), options.replicas),
+        fmt::format("{} processes for {} stage{} × {} replica{}", options.processes,
+                    options.cut.size(), options.cut.size() == 1 ? "" : "s", options.replicas,
+                    options.replicas == 1 ? "" : "s"),
         fmt::format("start {} processes, or make stages × replicas {}", cells, options.processes));
   for (std::size_t s = 0; s < options.cut.size(); ++s) {
     common.buckets.push_back(bucket_bytes(options, s));

@@ -30,7 +30,8 @@ class Meter final : public Actor {
   ActionLabel act() override {
     const auto held = gradient.take();
     double sum = 0;
-    for (const double g : held->weights.elements<float>()) sum += g * g;
+    if (held->weights.defined())  // with staleness there may be no sum for this step
+      for (const double g : held->weights.elements<float>()) sum += g * g;
     reading.send(held.header, {std::sqrt(sum)});
     gradient.release(held);
     return {"norm", held.header.key};
@@ -61,7 +62,8 @@ class Display final : public Actor {
 };
 
 RunReport train(const std::stop_token& stop) {
-  const auto world = JoinedWorld::join();  // null when nobody launched this as one of several
+  // Null when nobody launched this as one of several.
+  const auto world = JoinedWorld::join({}, stop);
   const PipelineOptions pipeline{
       .model = {.name = "mlp", .widths = {64, 32}},
       .cut = {2, 2},

@@ -31,8 +31,10 @@ class GradientNorm final : public Actor {
       conclude();
       return {"norm", key};
     }
+    const Tensor& weights = (*held_)->weights;
     double sum = 0;
-    for (const double g : (*held_)->weights.elements<float>()) sum += g * g;
+    if (weights.defined())  // with staleness there may be no sum for this step
+      for (const double g : weights.elements<float>()) sum += g * g;
     next_.now = std::sqrt(sum);
     next_.smooth = key.step == 0 ? next_.now : 0.9 * committed_.smooth + 0.1 * next_.now;
     vote(key.step, std::make_shared<const Norm>(next_));

@@ -59,5 +59,17 @@ TEST(Pipeline, RefusesSamplesOfMoreClassesThanTheModelHas) {
   }
 }
 
+TEST(Pipeline, RefusesMoreProcessesThanItHasStages) {
+  PipelineOptions options = small();
+  options.replicas = 1;
+  options.processes = static_cast<std::uint32_t>(options.cut.size()) + 1;
+  try {
+    build_pipeline(options);
+    FAIL() << "it was built";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr(" × 1 replica; start "));
+  }
+}
+
 }  // namespace
 }  // namespace troupe
