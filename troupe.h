@@ -1,6 +1,11 @@
 #pragma once
 // Everything a program needs to compose and train an actor graph. Installed as <troupe/troupe.h>;
 // the headers below are the reference, each for its own subject.
+//
+// Where a header says nothing else: a function without state may be called from any thread at once,
+// and an object is used by one thread at a time. An actor's functions are called by the runtime,
+// one at a time; what they throw ends this life of the actor, or the run (is_lasting in
+// runtime/error.h). Mistakes are thrown as Error, with a code of ErrorCode.
 
 // The actors of a training graph, in the order in which a micro-batch meets them.
 #include "actors/checkpoint_files.h"   // from snapshots to files

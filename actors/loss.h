@@ -11,6 +11,7 @@ struct LossOptions {
 
 /// Softmax cross-entropy: logits and classes in, their gradient and a score out. The loss of a step
 /// is the mean over all of its samples, so a micro-batch's gradient is divided by that number.
+/// Fails with bad_shape where logits are not [samples, classes] or targets not [samples] of i64.
 class Loss final : public Actor {
  public:
   using Options = LossOptions;

@@ -20,7 +20,7 @@ struct MemoryBound {
 };
 
 /// Of the graph that build_pipeline has made of these options, which need a profile.
-/// `dataset_bytes` are in every process.
+/// `dataset_bytes` are in every process. A pure function; throws nothing of its own.
 MemoryBound memory_bound(const PipelineOptions& options, const Graph& graph,
                          std::size_t dataset_bytes, std::uint32_t process = 0);
 

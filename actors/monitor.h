@@ -68,6 +68,9 @@ MonitorOptions print_steps(const Timeline& timeline, std::int64_t test_count);
 /// the order of their indices. Votes for a step when its scores, and those of the evaluation before
 /// it, are whole: so nothing of a step is under way when it is committed. Keeps the run open until
 /// the last evaluation was counted.
+///
+/// Fails with diverged at a loss that is not finite where stop_on_nan says so, and with internal
+/// where an evaluation counted another number of samples than test_count.
 class Monitor final : public Actor {
  public:
   using Options = MonitorOptions;

@@ -1,5 +1,6 @@
 #pragma once
-// What a checkpoint says of the run that wrote it.
+// What a checkpoint says of the run that wrote it. Pure functions, which throw nothing of their
+// own.
 
 #include <string>
 

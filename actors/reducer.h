@@ -36,6 +36,9 @@ struct ReducerOptions {
 /// s empty sums for the steps that nothing can be there for: the delay tokens of a synchronous
 /// dataflow graph (E. A. Lee, D. G. Messerschmitt, "Synchronous data flow", Proc. IEEE 75(9), 1987,
 /// section II). An edge of `reduced` of s + 1 slots never makes a sum wait.
+///
+/// Fails with internal for a gradient of a step that it cannot be summing, a bug of whoever sent
+/// it.
 class Reducer final : public Actor {
  public:
   using Options = ReducerOptions;

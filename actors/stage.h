@@ -37,6 +37,9 @@ struct StageOptions {
 /// of step t - s, as soon as all own micro-batches of step t went backward. That they did is known
 /// to later lives too: the messages of the last one are given back at the commit only, so a
 /// replacement gets them again and repeats it.
+///
+/// Throws Error{bad_options} when it is made with sgd.lr set, or with staleness but no
+/// micro_batches. Fails with what its program throws, such as bad_shape.
 class Stage final : public Actor {
  public:
   using Options = StageOptions;

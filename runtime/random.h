@@ -1,6 +1,6 @@
 #pragma once
 // Counter-based random numbers: a pure function of what they are for, so that they do not depend
-// on threads, placement, order or restarts.
+// on threads, placement, order or restarts. Called from any thread; nothing here can fail.
 //
 // Philox4x32-10: J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011,
 // section 3.3 and table 2.

@@ -8,7 +8,8 @@
 namespace troupe {
 
 /// A model as an ordered list of blocks; a pipeline may be cut between any two of them. Building
-/// one allocates no weights, so each stage builds the whole and keeps its share.
+/// one allocates no weights, so each stage builds the whole and keeps its share. Used by one thread
+/// at a time, as its blocks are.
 struct Model {
   std::string name;
   Shape sample_shape;  ///< (C, H, W) of one sample
@@ -37,8 +38,8 @@ struct ModelOptions {
   ConvolutionAlgorithm convolution = ConvolutionAlgorithm::automatic;
 };
 
-/// Throws Error{bad_options} for an unknown name (with the nearest known one) or sizes that the
-/// model cannot have.
+/// From any thread. Throws Error{bad_options} for an unknown name (with the known ones) or sizes
+/// that the model cannot have.
 Model make_model(const ModelOptions& options);
 
 }  // namespace troupe

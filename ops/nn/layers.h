@@ -1,6 +1,9 @@
 #pragma once
 // The layers that models are made of. Each mirrors PyTorch's class of that name: its parameters'
-// names, shapes, initial distribution and arithmetic.
+// names, shapes, initial distribution and arithmetic. One actor uses a layer at a time.
+//
+// Constructors throw Error{bad_options} for sizes and probabilities that a layer cannot have;
+// forward throws Error{bad_shape} for an input that does not fit.
 
 #include <cmath>
 #include <memory>

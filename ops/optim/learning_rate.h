@@ -30,8 +30,8 @@ struct LearningRateOptions {
 };
 
 /// The rate that optimizer step `step` (from 0) uses: a function of nothing else, so a resumed run
-/// needs no state for it. Steps beyond the end keep the last rate. Throws Error{bad_options} for
-/// numbers that give no rate.
+/// needs no state for it, and any thread may ask. Steps beyond the end keep the last rate. Throws
+/// Error{bad_options} for numbers that give no rate.
 double learning_rate(const LearningRateOptions& options, std::int64_t step);
 
 /// Throws what learning_rate would throw at some step.

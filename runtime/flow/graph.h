@@ -26,7 +26,8 @@ struct EdgeOptions {
 };
 
 /// What is connected to what: actors by name, each with a factory, and typed edges. Building one
-/// starts nothing; `run` (runtime/flow/run.h) does.
+/// starts nothing; `run` (runtime/flow/run.h) does. Built by one thread; a run only reads it. What
+/// is refused here is thrown as Error{bad_graph}.
 ///
 ///     Graph graph;
 ///     auto loader = graph.add<Loader>("loader", {.dataset = data, .sampler = batches});
@@ -48,7 +49,7 @@ class Graph {
   };
 
   /// Adds an actor `A(args...)`. The arguments are kept: a replacement is made from them again.
-  /// Throws Error if the name is taken.
+  /// Refuses a name that is taken.
   template <class A, class... Args>
   ActorRef<A> add(const std::string& name, Args... args) {
     return {add_node(
@@ -63,8 +64,8 @@ class Graph {
     })};
   }
 
-  /// The actor of this name, for connecting more to a graph that someone else has built. Throws
-  /// Error if there is none or it is no `A`.
+  /// The actor of this name, for connecting more to a graph that someone else has built. Refuses
+  /// a name that nobody has, or that is no `A`'s.
   template <class A>
   ActorRef<A> find(std::string_view name) const {
     const std::size_t index = find_node(name);
@@ -78,7 +79,8 @@ class Graph {
     nodes_.at(actor.index).process = process;
   }
 
-  /// Lets `from`'s output feed `to`'s input. Types are checked by the compiler.
+  /// Lets `from`'s output feed `to`'s input. Types are checked by the compiler. Refuses an edge
+  /// without slots.
   template <class A, class B, class T, class OwnerA, class OwnerB>
   void connect(ActorRef<A> from, Output<T> OwnerA::*output, ActorRef<B> to, Input<T> OwnerB::*input,
                EdgeOptions options = {}) {
