@@ -19,12 +19,14 @@ struct CheckpointSeen {
 };
 
 struct CheckpointWriterOptions {
-  std::size_t stages = 1;        ///< of this process: snapshots that make a checkpoint
-  std::size_t others = 0;        ///< processes with a ShardWriter
-  bool in_background = true;     ///< write on a thread of its own; else within an action
-  std::filesystem::path folder;  ///< that checkpoints are written to, as write_snapshots does
-  std::size_t keep = 3;          ///< newest ones kept there; 0: all
-  std::string options;           ///< for the manifest (options_text); build_pipeline knows them
+  std::size_t stages = 1;     ///< of this process: snapshots that make a checkpoint
+  std::size_t others = 0;     ///< processes with a ShardWriter
+  bool in_background = true;  ///< write on a thread of its own; else within an action
+  /// That checkpoints are written to, as write_snapshots does; by `write` as well: where that
+  /// fails, what others have written there is removed.
+  std::filesystem::path folder;
+  std::size_t keep = 3;  ///< newest ones kept there; 0: all
+  std::string options;   ///< for the manifest (options_text); build_pipeline knows them
   /// Writes one, in place of write_snapshots; called with the snapshots by stage, and what shard
   /// writers have written.
   std::function<Status(std::uint32_t step, const std::vector<Snapshot>&,

@@ -133,6 +133,7 @@ int run_training(const TrainCommand& command, PipelineOptions& pipeline, const O
   pipeline.on_counting = [&](const CountingSeen& seen) { log.counting(seen); };
   pipeline.on_evaluation = [&](const EvaluationSeen& seen) { log.evaluation(seen); };
   pipeline.writer = CheckpointWriterOptions{
+      .folder = folder.checkpoints(),
       .write = [&](std::uint32_t step, const std::vector<Snapshot>& snapshots,
                    const std::vector<ShardInfo>& elsewhere) -> Status {
         const auto written = write_training_checkpoint(folder.checkpoints(), options, timeline,

@@ -1,5 +1,6 @@
 // What goes wrong in several processes is told once, by one of them.
 #include <signal.h>
+#include <sys/mount.h>
 
 #include <fstream>
 #include <memory>
@@ -85,6 +86,21 @@ TEST_F(World, BeginsWithTheCheckpointThatRankZeroHasFound) {
       train(2, "other", with({"train.steps=1", "model.weights=" + (root_ / "out").string()}));
   EXPECT_EQ(ran.exit_code, 0) << ran.error;
   EXPECT_EQ(count_of(ran.error, "warning: passed over"), 1) << ran.error;
+}
+
+TEST_F(World, LeavesNoShardsOfCheckpointsThatTheDiskHasNoRoomFor) {
+  const fs::path disk = root_ / "disk";
+  fs::create_directory(disk);
+  if (::mount("troupe_test", disk.c_str(), "tmpfs", 0, "size=420k") != 0)
+    GTEST_SKIP() << "mounting a small tmpfs needs root";
+  const Outcome ran = train(4, "disk/out", with({"checkpoint.every_steps=4"}));
+  std::vector<std::string> left;
+  for (const auto& entry : fs::directory_iterator(disk / "out" / "checkpoints"))
+    left.push_back(entry.path().filename());
+  ::umount2(disk.c_str(), MNT_DETACH);
+  EXPECT_EQ(ran.exit_code, 1) << ran.error;
+  EXPECT_THAT(ran.out + ran.error, HasSubstr("No space left"));
+  EXPECT_THAT(left, ::testing::Each(::testing::Not(::testing::StartsWith("."))));
 }
 
 TEST_F(World, TellsWhatOneProcessAloneMeets) {
