@@ -5,10 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <random>
+#include <sstream>
 
 #include "runtime/error.h"
 
@@ -49,6 +50,10 @@ fs::path write_aside(const fs::path& path, const std::string& text) {
 void check_privacy(const fs::path& path) {
   struct stat found {};
   if (stat(path.c_str(), &found) != 0) fail(path, "look at");
+  if (!S_ISREG(found.st_mode))
+    throw Error(ErrorCode::refused,
+                fmt::format("the job file {} is no regular file", path.string()),
+                "remove it, or name another place by TROUPE_JOB_FILE");
   if (found.st_uid == geteuid() && (found.st_mode & 077) == 0) return;
   throw Error(ErrorCode::refused,
               fmt::format("the job file {} is not private: owner {}, mode {:o}", path.string(),
@@ -56,12 +61,27 @@ void check_privacy(const fs::path& path) {
               "remove it, and name a folder of your own by TROUPE_JOB_FILE");
 }
 
+/// What is in a regular file; nothing otherwise. Neither a pipe in its place makes it wait, nor is
+/// more read of a large file than a job file has.
+std::string text_of(const fs::path& path) {
+  constexpr std::size_t most = 4096;
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) return {};
+  struct stat found {};
+  std::string text(most, '\0');
+  const bool is_regular = fstat(fd, &found) == 0 && S_ISREG(found.st_mode);
+  const ssize_t size = is_regular ? read(fd, text.data(), text.size()) : 0;
+  close(fd);
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+  return text;
+}
+
 /// What follows `name` at the beginning of a line.
 std::string entry(const fs::path& path, const std::string& name) {
-  std::ifstream file(path);
+  std::istringstream text(text_of(path));
   std::string word;
   std::string value;
-  while (file >> word >> value)
+  while (text >> word >> value)
     if (word == name) return value;
   return {};
 }

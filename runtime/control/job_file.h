@@ -24,7 +24,7 @@ class JobFile {
   std::optional<JobKey> create() const;
 
   /// The job's key: drawn by whichever process comes first. Throws as create(), and Error{refused}
-  /// where others than the file's owner could have read or written it.
+  /// where others than the file's owner could have read or written it, or it is no regular file.
   JobKey key() const;
 
   /// tcp://HOST:PORT as last published; empty before that or if the file is gone.

@@ -62,6 +62,23 @@ TEST_F(JobFiles, AreNotTrustedWhenOthersCanReadThem) {
   }
 }
 
+TEST_F(JobFiles, AreRegularFilesOrRefusedAtOnce) {
+  const JobFile pipe(folder_ / "pipe"), folder(folder_ / "folder");
+  ASSERT_EQ(mkfifo(pipe.path().c_str(), 0600), 0);
+  ASSERT_EQ(mkdir(folder.path().c_str(), 0700), 0);
+  for (const JobFile& file : {pipe, folder}) {
+    EXPECT_EQ(file.coordinator(), "");
+    try {
+      (void)file.key();
+      FAIL() << file.path();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::refused);
+      EXPECT_THAT(error.what(), HasSubstr(file.path().string() + " is no regular file"));
+      EXPECT_THAT(error.what(), HasSubstr("TROUPE_JOB_FILE"));
+    }
+  }
+}
+
 TEST_F(JobFiles, KeepTheKeyWhenTheCoordinatorIsPublished) {
   const JobFile file(folder_ / "run");
   const JobKey key = file.key();
