@@ -185,9 +185,9 @@ LaunchOptions check(const LaunchFlags& flags) {
   LaunchOptions options;
   options.nodes = flags.standalone ? 1 : nodes_of(flags.nnodes);
   options.processes = processes_of(flags.nproc_per_node);
-  options.node_rank = flags.node_rank;
-  if (flags.node_rank && (*flags.node_rank < 0 || *flags.node_rank >= options.nodes))
-    refuse("--node-rank", std::to_string(*flags.node_rank),
+  if (!flags.standalone) options.node_rank = flags.node_rank;
+  if (options.node_rank && (*options.node_rank < 0 || *options.node_rank >= options.nodes))
+    refuse("--node-rank", std::to_string(*options.node_rank),
            fmt::format("--nnodes {} has node ranks 0 to {}", options.nodes, options.nodes - 1),
            "count node ranks from 0");
   options.endpoint = meeting_of(flags, options.nodes);

@@ -60,7 +60,7 @@ void add_launch_verb(CLI::App& app, ChosenVerb& chosen) {
   add_world_flags(*verb, *flags);
   add_process_flags(*verb, *flags);
   verb->add_option("COMMAND", flags->command,
-                   "after --: train, another verb, or a program, and its words");
+                   "after --: train, doctor or a program, and its words");
   verb->positionals_at_end();
   verb->callback(
       [flags, &chosen] { chosen = [flags](const std::string&) { return launch(check(*flags)); }; });

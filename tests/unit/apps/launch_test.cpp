@@ -88,6 +88,19 @@ TEST(LaunchOptions, MeetAtTheMasterWithoutAnEndpoint) {
   EXPECT_EQ(options.master_port, 0);
 }
 
+TEST(LaunchOptions, AreOfThisHostAloneWhereItStandsAlone) {
+  LaunchFlags flags;
+  flags.standalone = true;
+  flags.nnodes = "2:4";
+  flags.node_rank = 1;
+  flags.rdzv_endpoint = "node1:5000";
+  flags.command = {"/bin/true"};
+  const auto options = check(flags);
+  EXPECT_EQ(options.nodes, 1);
+  EXPECT_FALSE(options.node_rank);
+  EXPECT_FALSE(options.endpoint);
+}
+
 TEST(LaunchEnvironment, IsReadBackAsTheWorldItDescribes) {
   LaunchOptions options;
   options.processes = 2;
