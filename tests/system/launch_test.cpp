@@ -207,6 +207,22 @@ TEST_F(Launch, PassesSignalsOn) {
   }
 }
 
+TEST_F(Launch, SendsUserSignalsToTheProcessesAlone) {
+  for (const int number : {SIGUSR1, SIGUSR2}) {
+    // What a process has started dies of TERM from it, not of the signal from here.
+    Running launcher(words({},
+                           "sh -c 'echo > child; exec sleep 60' & child=$!; "
+                           "trap 'kill $child; wait $child; echo $? > status; exit 0' USR1 USR2; "
+                           "until [ -s child ]; do sleep 0.01; done; echo > ready; "
+                           "while :; do sleep 0.02; done"));
+    number_in("ready");
+    launcher.signal(number);
+    EXPECT_EQ(launcher.wait(), 0) << number;
+    EXPECT_EQ(number_in("status"), 128 + SIGTERM) << number;
+    for (const char* name : {"child", "ready", "status"}) fs::remove(root_ / name);
+  }
+}
+
 TEST_F(Launch, SurvivesTheEndOfTheTerminalUnderNohup) {
   auto command = words({}, "echo > ready; while [ ! -f go ]; do sleep 0.01; done; exit 3");
   command.insert(command.begin(), {"/bin/sh", "-c", "trap '' HUP; exec \"$@\"", "sh"});

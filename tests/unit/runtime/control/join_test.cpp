@@ -91,6 +91,22 @@ TEST(ControlJoin, RefusesASecondProcessOfTheSameRank) {
   EXPECT_EQ(joined[first_refused ? 1 : 0].error().code(), ErrorCode::timed_out);
 }
 
+TEST(ControlJoin, KeepsTheOwnRankForTheProcessThatHoldsTheCoordinator) {
+  const JobKey key = JobKey::generate();
+  CoordinatorOptions options = coordinator_options(2, key);
+  options.own_rank = 0;
+  const auto coordinator = std::move(Coordinator::start(options).value());
+  Stranger other(coordinator->endpoint(), key.public_key, key);
+  other.say(join_envelope("test", 1, 2, 7));  // rank 0, from a process that is not this one
+  const auto answer = other.hear_of([](const wire::Envelope& one) { return one.has_refused(); });
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->refused().reason(), wire::Refused::RANK);
+  EXPECT_THAT(answer->refused().message(), HasSubstr("says it is rank 0, but so does"));
+  const auto joined =
+      join_all({member_options(*coordinator, 0, 2, key), member_options(*coordinator, 1, 2, key)});
+  for (const auto& one : joined) EXPECT_TRUE(one) << one.error().what();
+}
+
 TEST(ControlJoin, RefusesARankBeyondTheWorld) {
   const Lobby lobby(2);
   const Error error = refused(Member::join(lobby.member(2, 2)));

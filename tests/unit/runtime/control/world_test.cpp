@@ -127,6 +127,20 @@ TEST(ControlWorld, ABarrierWaitsForAll) {
     });
 }
 
+TEST(ControlWorld, ABarrierThatAMemberHasLeftIsClosedAtOnce) {
+  TestWorld world(3);
+  std::vector<std::jthread> threads;
+  for (const std::size_t rank : {0u, 1u})
+    threads.emplace_back([&, rank] {
+      const Status status = world.members[rank]->barrier("all");
+      ASSERT_FALSE(status);
+      EXPECT_EQ(status.error().code(), ErrorCode::peer_lost) << "not by the timeout";
+      EXPECT_THAT(status.error().what(), HasSubstr("rank 2 on"));
+      EXPECT_THAT(status.error().what(), HasSubstr("has left"));
+    });
+  EXPECT_TRUE(world.members[2]->leave());
+}
+
 TEST(ControlWorld, LeavesOnceEverythingHasArrived) {
   Inbox inbox;
   TestWorld world(2);
