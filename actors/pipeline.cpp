@@ -38,13 +38,11 @@ SamplerOptions sampler_options(const PipelineOptions& options) {
 
 StageOptions stage_options(const PipelineOptions& options, std::size_t stage, std::uint32_t replica,
                            const std::vector<BucketBytes>& buckets) {
-  const std::size_t first =
-      std::accumulate(options.cut.begin(), options.cut.begin() + static_cast<std::ptrdiff_t>(stage),
-                      std::size_t{0});
+  const BlockRange blocks = blocks_of(options, stage);
   NetworkProgramOptions program{
       .model = options.model,
-      .first = first,
-      .last = options.cut[stage] == SIZE_MAX ? SIZE_MAX : first + options.cut[stage],
+      .first = blocks.first,
+      .last = blocks.last,
       .dtype = options.dtype,
       .stream = options.stream,
       .seed = options.seed,
@@ -187,10 +185,8 @@ std::vector<ActorRef<Reducer>> add_reducers(Graph& graph, const PipelineOptions&
   const std::uint32_t slots = options.staleness == 0 ? 1 : 2;
   std::uint32_t replica = 0;
   for (std::uint32_t from = 0; from < reducers.size(); replica += groups[from++]) {
-    const MicroBatchRange own{
-        micro_batch_range(options.micro_batches, replica, options.replicas).first,
-        micro_batch_range(options.micro_batches, replica + groups[from] - 1, options.replicas)
-            .last};
+    const MicroBatchRange own =
+        micro_batch_range(options.micro_batches, replica, options.replicas, groups[from]);
     const std::size_t partial = partial_bytes(options, buckets[bucket], own, groups.size());
     for (std::uint32_t to = 0; to < reducers.size(); ++to) {
       if (from == to) continue;
@@ -284,6 +280,12 @@ StageSchedule schedule_of(const PipelineOptions& options, std::size_t stage) {
 
 std::string replica_name(const std::string& base, std::uint32_t replica, std::uint32_t replicas) {
   return replicas == 1 ? base : fmt::format("{}/{}", base, replica);
+}
+
+BlockRange blocks_of(const PipelineOptions& options, std::size_t stage) {
+  const auto cut = options.cut.begin();
+  const auto first = std::accumulate(cut, cut + static_cast<std::ptrdiff_t>(stage), std::size_t{0});
+  return {first, options.cut[stage] == SIZE_MAX ? SIZE_MAX : first + options.cut[stage]};
 }
 
 std::uint32_t process_of(const PipelineOptions& options, std::size_t stage, std::uint32_t replica) {

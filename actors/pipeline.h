@@ -78,6 +78,12 @@ LearningRateOptions learning_rate_options(const PipelineOptions& options);
 /// How each replica of a stage orders its work.
 StageSchedule schedule_of(const PipelineOptions& options, std::size_t stage);
 
+/// The blocks of a stage, [first, last); `last` is SIZE_MAX where the cut says "all that follow".
+struct BlockRange {
+  std::size_t first = 0, last = 0;
+};
+BlockRange blocks_of(const PipelineOptions& options, std::size_t stage);
+
 /// The process of a replica of a stage: neighbours in the order stage 0's replicas, stage 1's, …,
 /// in equal numbers as far as that goes. So replicas of a stage, which exchange gradients, are near
 /// each other, and a pipeline reaches over hosts where it must.

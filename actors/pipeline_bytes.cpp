@@ -9,16 +9,6 @@
 namespace troupe {
 namespace {
 
-/// Blocks [first, last) of the model.
-struct BlockRange {
-  std::size_t first = 0, last = 0;
-};
-BlockRange blocks_of(const PipelineOptions& options, std::size_t stage, std::size_t all) {
-  const auto cut = options.cut.begin();
-  const auto first = std::accumulate(cut, cut + static_cast<std::ptrdiff_t>(stage), std::size_t{0});
-  return {first, options.cut[stage] > all ? all : std::min(all, first + options.cut[stage])};
-}
-
 /// Sums that a tree over all micro-batches is left with when it has heard of these only.
 std::size_t sums_of(MicroBatchRange range, std::uint32_t micro_batches) {
   std::size_t sums = 0;
@@ -36,8 +26,9 @@ std::size_t sums_of(MicroBatchRange range, std::uint32_t micro_batches) {
 
 StageBytes stage_bytes(const PipelineOptions& options, std::size_t stage) {
   StageBytes bytes;
-  const auto [first, last] = blocks_of(options, stage, options.profile.size());
-  for (std::size_t b = first; b < last; ++b) {
+  const BlockRange blocks = blocks_of(options, stage);
+  const std::size_t end = std::min(blocks.last, options.profile.size());
+  for (std::size_t b = blocks.first; b < end; ++b) {
     const BlockProfile& block = options.profile[b];
     bytes.output = block.output_bytes;
     bytes.saved += block.saved_bytes;
@@ -49,13 +40,14 @@ StageBytes stage_bytes(const PipelineOptions& options, std::size_t stage) {
 
 std::vector<BucketBytes> bucket_bytes(const PipelineOptions& options, std::size_t stage) {
   const Model model = make_model(options.model);
-  const auto [first, last] = blocks_of(options, stage, model.blocks.size());
+  const BlockRange range = blocks_of(options, stage);
+  const std::size_t last = std::min(range.last, model.blocks.size());
   const auto in_bytes = [&](std::int64_t elements) {
     return static_cast<std::size_t>(elements) * size_of(options.dtype);
   };
   StateSpec spec;
   std::vector<std::size_t> blocks;
-  for (std::size_t b = first; b < last; ++b) {
+  for (std::size_t b = range.first; b < last; ++b) {
     const std::int64_t before = spec.parameter_elements();
     model.blocks[b]->declare(spec);
     blocks.push_back(in_bytes(spec.parameter_elements() - before));

@@ -44,9 +44,7 @@ Tensor measure_once(Network& block, const Tensor& x, bool first_block, BlockProf
   const Tensor dx = block.backward(*trip, grad);
   const auto end = Clock::now();
   profile.scratch_bytes = std::max(profile.scratch_bytes, cpu::Scratch::take_largest_wish());
-  profile.output_shape = y.shape();
   profile.output_bytes = y.bytes();
-  profile.gradient_bytes = trip->gradients.bytes() + trip->statistics.bytes();
   const auto above = [](std::size_t high, std::size_t low) { return high > low ? high - low : 0; };
   memory.saved.push_back(above(after_forward, before));
   memory.working.push_back(above(allocator.counters().peak_bytes, before + memory.saved.back()));

@@ -13,13 +13,11 @@ namespace troupe {
 struct BlockProfile {
   std::string name;
   std::int64_t parameters = 0;
-  std::size_t state_bytes = 0;     ///< weights and buffers, without optimizer state
-  std::size_t gradient_bytes = 0;  ///< flat gradient and statistics of a micro-batch
+  std::size_t state_bytes = 0;  ///< weights and buffers, without optimizer state
   std::size_t output_bytes = 0;
   std::size_t saved_bytes = 0;    ///< held between forward and backward
   std::size_t working_bytes = 0;  ///< most memory beyond that while it computes
   std::size_t scratch_bytes = 0;  ///< most that one of its kernels borrows while it runs
-  Shape output_shape;
   std::chrono::nanoseconds forward{0}, backward{0};
 };
 

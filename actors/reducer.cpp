@@ -43,10 +43,8 @@ void Reducer::restore(const CommittedState&, std::uint32_t steps) {
 }
 
 MicroBatchRange Reducer::own_range(const Step& step) const {
-  const std::uint32_t count = step.header.micro_batches;
-  const std::uint32_t last_replica = first_replica_ + options_.shares[options_.index] - 1;
-  return {micro_batch_range(count, first_replica_, replicas_).first,
-          micro_batch_range(count, last_replica, replicas_).last};
+  return micro_batch_range(step.header.micro_batches, first_replica_, replicas_,
+                           options_.shares[options_.index]);
 }
 
 bool Reducer::own_done(const Step& step) const {

@@ -81,20 +81,20 @@ std::optional<StageAction> Stage::next() const {
   return next_action(view(), options_.schedule);
 }
 
+bool Stage::is_past(const MessageKey& key) const {
+  return key.step + (key.purpose == Purpose::train ? 0 : 1) < step_;
+}
+
 bool Stage::stale() const {
   const auto past = [this](const InputPort& port) {
-    if (!port.ready()) return false;
-    const MessageKey& key = port.header().key;
-    return key.step + (key.purpose == Purpose::train ? 0 : 1) < step_;
+    return port.ready() && is_past(port.header().key);
   };
   return past(input) || past(output_gradient);
 }
 
 ActionLabel Stage::discard() {
   const auto drop = [this](auto& port) {
-    while (port.ready() && port.header().key.step < step_ &&
-           (port.header().key.purpose == Purpose::train || port.header().key.step + 1 < step_))
-      port.release(port.take());
+    while (port.ready() && is_past(port.header().key)) port.release(port.take());
   };
   drop(input);
   drop(output_gradient);

@@ -93,8 +93,9 @@ class Stage final : public Actor {
   /// One past the last of its micro-batches in a step of so many.
   std::uint32_t own_end(std::uint32_t micro_batches) const;
   bool all_went_back() const;
-  /// A message of a step that is whole: sent again to a replacement that was restored past it.
-  bool stale() const;
+  /// Of a step that is whole: its message was sent again to a replacement restored past it.
+  bool is_past(const MessageKey& key) const;
+  bool stale() const;  ///< such a message waits
   ActionLabel discard();
   bool can_snapshot() const { return pending_snapshot_ && snapshot.has_slot(); }
   void ask_snapshot(const Commit& commit);

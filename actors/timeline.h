@@ -25,16 +25,17 @@ struct Timeline {
 /// So many whole epochs of what a sampler makes. Throws Error (bad_options) as Sampler does.
 Timeline timeline_of(const SamplerOptions& batches, std::int64_t epochs);
 
-/// The global micro-batches of replica r of d in a step of m: [r m / d, (r + 1) m / d).
+/// The global micro-batches of replica r of d in a step of m, [r m / d, (r + 1) m / d); or those of
+/// `group` neighbouring replicas, of which r is the first.
 struct MicroBatchRange {
   std::uint32_t first = 0, last = 0;
 };
 constexpr MicroBatchRange micro_batch_range(std::uint32_t micro_batches, std::uint32_t replica,
-                                            std::uint32_t replicas) {
+                                            std::uint32_t replicas, std::uint32_t group = 1) {
   const auto edge = [&](std::uint64_t r) {
     return static_cast<std::uint32_t>(r * micro_batches / replicas);
   };
-  return {edge(replica), edge(replica + 1u)};
+  return {edge(replica), edge(replica + group)};
 }
 
 }  // namespace troupe

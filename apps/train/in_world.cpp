@@ -24,7 +24,7 @@ int follow(TrainCommand& command, const Agreement& agreed) {
   StartingPoint start;
   if (!agreed.checkpoint.empty()) start = read_starting_point(agreed.checkpoint);
   start.weights = agreed.weights;
-  PipelineOptions pipeline = pipeline_options(options, start, process_of(&world));
+  PipelineOptions pipeline = pipeline_options(options, start, process_options(&world));
   pipeline.evaluates_first = agreed.evaluates_first;
   const std::filesystem::path checkpoints = agreed.output / "checkpoints";
   if (has_steps_left(pipeline))

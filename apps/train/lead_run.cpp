@@ -166,7 +166,7 @@ bool has_steps_left(const PipelineOptions& pipeline) {
   return pipeline.first_step < timeline_of(pipeline).steps;
 }
 
-ProcessOptions process_of(const WorldRun* world) {
+ProcessOptions process_options(const WorldRun* world) {
   if (!world) return {};
   return {world->process(), world->processes()};
 }
@@ -186,7 +186,7 @@ int lead_run(const TrainCommand& command,
     if (start.checkpoint.empty() && !options.model.weights.empty())
       start.weights = std::filesystem::absolute(find_weights(options.model.weights));
     check_continues(options, start);
-    pipeline = pipeline_options(options, start, process_of(command.world));
+    pipeline = pipeline_options(options, start, process_options(command.world));
     pipeline->evaluates_first = is_evaluation_due(resumption, timeline_of(*pipeline));
     timeline = timeline_of(*pipeline);
     check_faults_of(options, *pipeline);

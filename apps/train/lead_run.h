@@ -37,7 +37,7 @@ RunReport run_graph(const TrainCommand& command, const PipelineOptions& pipeline
 bool has_steps_left(const PipelineOptions& pipeline);
 
 /// Which of the run's processes this one is.
-ProcessOptions process_of(const WorldRun* world);
+ProcessOptions process_options(const WorldRun* world);
 
 /// The run from what it decides to its last line, in the process that leads: output folder, log,
 /// screen, checkpoints. `agree` calls what it is given, and hears what the other processes must

@@ -42,8 +42,6 @@ Coordinator::~Coordinator() = default;
 
 const std::string& Coordinator::endpoint() const { return implementation_->loop.endpoint(); }
 
-std::uint32_t Coordinator::generation() const { return implementation_->loop.generation(); }
-
 ControlCounters Coordinator::counters() const { return implementation_->loop.counters(); }
 
 void Coordinator::report_lost(int rank, std::string reason) {

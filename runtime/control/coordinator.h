@@ -15,8 +15,6 @@ namespace troupe {
 
 class MessagingContext;
 
-constexpr int default_coordinator_port = 29400;  ///< torchrun's
-
 struct CoordinatorOptions {
   JobKey key;
   std::string run;                            ///< the job's name; members of another are refused
@@ -48,9 +46,6 @@ class Coordinator {
   ~Coordinator();
 
   const std::string& endpoint() const;  ///< tcp://ADDRESS:PORT
-
-  /// Of the world that is there or forms; the first is 1.
-  std::uint32_t generation() const;
 
   /// Tells all members at once what only a parent can know: "killed by signal 9". From any thread;
   /// nothing happens if the rank is not there any more.

@@ -96,7 +96,6 @@ struct StoredTensor {
 /// readable when it is pruned meanwhile.
 class Checkpoint {
  public:
-  const std::filesystem::path& folder() const;
   const Manifest& manifest() const;
   /// Of all shards, in the order of their names.
   const std::vector<StoredTensor>& tensors() const;

@@ -104,7 +104,6 @@ const Place& Checkpoint::State::find(const std::string& name) const {
   return places[static_cast<std::size_t>(found - tensors.begin())];
 }
 
-const std::filesystem::path& Checkpoint::folder() const { return state_->folder; }
 const Manifest& Checkpoint::manifest() const { return state_->manifest; }
 const std::vector<StoredTensor>& Checkpoint::tensors() const { return state_->tensors; }
 

@@ -8,18 +8,16 @@
 namespace troupe::shell {
 namespace {
 
-using Self = WatchSelf;
-
 bool is_here(const Watch& watch, std::size_t node) { return watch.shared->placement.is_here(node); }
 
-void conclude(Self self, Result<RunReport> result) {
+void conclude(WatchSelf self, Result<RunReport> result) {
   Watch& watch = self->state;
   if (result) result.value().wall = Clock::now() - watch.shared->start;
   watch.shared->done(std::move(result));
   self->quit();
 }
 
-void commit(Self self, const Commit& commit) {
+void commit(WatchSelf self, const Commit& commit) {
   Watch& watch = self->state;
   for (std::size_t node = 0; node < watch.ballots.size(); ++node) {
     auto& ballot = watch.ballots[node];
@@ -32,7 +30,7 @@ void commit(Self self, const Commit& commit) {
 }
 
 // A new life with the state of the last commit; it begins with the phase `start`.
-void make_life(Self self, std::size_t node, const Replacement& order) {
+void make_life(WatchSelf self, std::size_t node, const Replacement& order) {
   Watch& watch = self->state;
   if (watch.shells[node]) {
     self->demonitor(watch.shells[node]);
@@ -45,7 +43,7 @@ void make_life(Self self, std::size_t node, const Replacement& order) {
   spawn_shell(self, node, std::move(core));
 }
 
-void prepare(Self self, const Replacement& order) {
+void prepare(WatchSelf self, const Replacement& order) {
   Watch& watch = self->state;
   for (const std::uint32_t node : order.nodes) {
     const std::string& told = watch.causes.at(node);
@@ -73,7 +71,7 @@ void prepare(Self self, const Replacement& order) {
 
 // The neighbours learn of the new lives and send what the old ones had not released. Nobody can
 // return a credit to the dead from now on: it would be lost.
-void rewire(Self self, const Replacement& order) {
+void rewire(WatchSelf self, const Replacement& order) {
   Watch& watch = self->state;
   for (std::size_t other = 0; other < watch.shells.size(); ++other) {
     if (!watch.shells[other] || std::ranges::find(order.nodes, other) != order.nodes.end())
@@ -84,7 +82,7 @@ void rewire(Self self, const Replacement& order) {
   tell_lead(self, PhaseDone{ReplacementPhase::rewire, order.generation});
 }
 
-void start(Self self, const Replacement& order) {
+void start(WatchSelf self, const Replacement& order) {
   Watch& watch = self->state;
   const auto peers = std::make_shared<const std::vector<Peer>>(watch.shared->directory.all());
   for (const std::uint32_t node : order.nodes) {
@@ -97,7 +95,7 @@ void start(Self self, const Replacement& order) {
 
 }  // namespace
 
-void tell_lead(Self self, Note note) {
+void tell_lead(WatchSelf self, Note note) {
   Watch& watch = self->state;
   const Placement& placement = watch.shared->placement;
   if (!placement.leads()) return watch.shared->options.bridge->send(0, std::move(note));
@@ -112,7 +110,7 @@ void give_order(Watch& watch, const Note& order) {
   watch.orders.push_back(order);
 }
 
-void let_lead_decide(Self self) {
+void let_lead_decide(WatchSelf self) {
   Watch& watch = self->state;
   if (watch.draining || !watch.lead) return;
   watch.draining = true;
@@ -131,7 +129,7 @@ void let_lead_decide(Self self) {
   if (watch.lead->concluded()) conclude(self, watch.lead->report());
 }
 
-void spawn_shell(Self self, std::size_t node, std::unique_ptr<Actor> core) {
+void spawn_shell(WatchSelf self, std::size_t node, std::unique_ptr<Actor> core) {
   Watch& watch = self->state;
   watch.shared->gauges[node].waiting = 0;
   watch.causes[node].clear();
@@ -142,7 +140,7 @@ void spawn_shell(Self self, std::size_t node, std::unique_ptr<Actor> core) {
   self->monitor(watch.shells[node]);
 }
 
-void end_run(Self self, const EndRun& end) {
+void end_run(WatchSelf self, const EndRun& end) {
   Watch& watch = self->state;
   if (watch.stopping) return;
   watch.stopping = true;
@@ -155,7 +153,7 @@ void end_run(Self self, const EndRun& end) {
   if (watch.awaited == 0) tell_ended(self);
 }
 
-void tell_ended(Self self) {
+void tell_ended(WatchSelf self) {
   Watch& watch = self->state;
   ProcessEnded ended{.begun = watch.begun, .trace = std::move(watch.trace)};
   for (std::size_t node = 0; node < watch.reports.size(); ++node) {
@@ -177,14 +175,14 @@ void tell_ended(Self self) {
   conclude(self, std::move(report));
 }
 
-void fail(Self self, Error error) {
+void fail(WatchSelf self, Error error) {
   Watch& watch = self->state;
   if (watch.lead || !watch.shared->placement.leads())
     return tell_lead(self, RunFailed{std::move(error)});
   end_run(self, EndRun{.failure = std::move(error)});
 }
 
-void report_if_prepared(Self self) {
+void report_if_prepared(WatchSelf self) {
   Watch& watch = self->state;
   if (!watch.preparing) return;
   const std::uint32_t generation = watch.preparing->generation;
@@ -194,7 +192,7 @@ void report_if_prepared(Self self) {
   tell_lead(self, PhaseDone{ReplacementPhase::prepare, generation});
 }
 
-void obey(Self self, const Note& order) {
+void obey(WatchSelf self, const Note& order) {
   if (const auto* made = std::get_if<Commit>(&order)) {
     commit(self, *made);
   } else if (const auto* end = std::get_if<EndRun>(&order)) {

@@ -6,8 +6,6 @@
 namespace troupe::shell {
 namespace {
 
-using Self = WatchSelf;
-
 /// Hands what other processes send to the actors it is for.
 class Listener final : public BridgeListener {
  public:
@@ -67,7 +65,7 @@ class Listener final : public BridgeListener {
   caf::actor watch_;
 };
 
-void on_death(Self self, std::size_t node) {
+void on_death(WatchSelf self, std::size_t node) {
   Watch& watch = self->state;
   watch.shells[node] = nullptr;
   if (watch.stopping) {
@@ -80,7 +78,7 @@ void on_death(Self self, std::size_t node) {
   tell_lead(self, ActorDied{static_cast<std::uint32_t>(node), watch.generations[node], cause, {}});
 }
 
-void on_failure(Self self, const FailureNote& note) {
+void on_failure(WatchSelf self, const FailureNote& note) {
   Watch& watch = self->state;
   if (note.generation != watch.generations[note.node]) return;  // of a life that was replaced
   watch.causes[note.node] = note.cause;
@@ -91,14 +89,14 @@ void on_failure(Self self, const FailureNote& note) {
                             note.lasting});
 }
 
-void on_vote(Self self, const VoteNote& note) {
+void on_vote(WatchSelf self, const VoteNote& note) {
   Watch& watch = self->state;
   if (note.generation != watch.generations[note.node] || watch.stopping) return;
   watch.ballots[note.node].emplace(note.step, note.state);
   tell_lead(self, VoteCast{static_cast<std::uint32_t>(note.node), note.generation, note.step});
 }
 
-void on_event(Self self, const EventNote& note) {
+void on_event(WatchSelf self, const EventNote& note) {
   Watch& watch = self->state;
   if (watch.shared->options.on_event)
     for (const std::any& event : note.effects.events) watch.shared->options.on_event(event);
@@ -107,7 +105,7 @@ void on_event(Self self, const EventNote& note) {
                               note.effects.finished});
 }
 
-void on_remote(Self self, const RemoteNote& remote) {
+void on_remote(WatchSelf self, const RemoteNote& remote) {
   Watch& watch = self->state;
   if (const auto* flushed = std::get_if<Flushed>(&remote.note)) {
     ++watch.flushed[flushed->generation];
@@ -120,7 +118,7 @@ void on_remote(Self self, const RemoteNote& remote) {
   }
 }
 
-void on_lost(Self self, const LostNote& lost) {
+void on_lost(WatchSelf self, const LostNote& lost) {
   Watch& watch = self->state;
   if (watch.lead) {
     watch.lead->lost(lost.process, lost.reason);
@@ -130,7 +128,7 @@ void on_lost(Self self, const LostNote& lost) {
   end_run(self, EndRun{.failure = lost.reason});  // nobody is left to decide
 }
 
-void spawn_first_life(Self self, std::size_t node) {
+void spawn_first_life(WatchSelf self, std::size_t node) {
   Watch& watch = self->state;
   if (!watch.shared->placement.is_here(node)) return;
   auto core = watch.shared->graph.make_actor(node);
@@ -140,7 +138,7 @@ void spawn_first_life(Self self, std::size_t node) {
   watch.shared->directory.set(node, {watch.shells[node], 0});
 }
 
-void begin(Self self) {
+void begin(WatchSelf self) {
   Watch& watch = self->state;
   const Graph& graph = watch.shared->graph;
   const RunOptions& options = watch.shared->options;

@@ -87,11 +87,6 @@ void CoordinatorLoop::post(std::function<void()> task) {
   wakeup_.ring();
 }
 
-std::uint32_t CoordinatorLoop::generation() const {
-  const std::lock_guard lock(mutex_);
-  return generation_;
-}
-
 ControlCounters CoordinatorLoop::counters() const {
   const std::lock_guard lock(mutex_);
   ControlCounters counters = counters_;

@@ -33,7 +33,6 @@ class CoordinatorLoop {
   void stop();
   void post(std::function<void()> task);
   const std::string& endpoint() const { return endpoint_; }
-  std::uint32_t generation() const;
   ControlCounters counters() const;
   bool wait_for_end(std::chrono::milliseconds timeout);
 

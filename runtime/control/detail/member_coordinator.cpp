@@ -111,7 +111,7 @@ void MemberLoop::take_welcome(const wire::Welcome& welcome) {
   gone_.assign(static_cast<std::size_t>(size), false);
   phase_ = Phase::in;
   // Peers may know of the world before this process does: what they have sent waits until now.
-  watch_.add(router_.get(zmq::sockopt::fd), of_peers);
+  descriptors_.add(router_.get(zmq::sockopt::fd), of_peers);
   note_unread(of_peers);
   joined_.set_value(success());
 }

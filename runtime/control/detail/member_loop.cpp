@@ -50,7 +50,7 @@ MemberLoop::MemberLoop(const MemberOptions& options)
   router_.bind(is_ipv6 ? fmt::format("tcp://[{}]:*", address_)
                        : fmt::format("tcp://{}:*", address_));
   endpoint_ = router_.get(zmq::sockopt::last_endpoint);
-  watch_.add(wakeup_.fd(), of_wakeup);
+  descriptors_.add(wakeup_.fd(), of_wakeup);
   connect_coordinator(options_.coordinator);
 }
 
@@ -67,8 +67,8 @@ std::string MemberLoop::route_of(std::uint64_t session) {
 
 void MemberLoop::connect_coordinator(const std::string& endpoint) {
   if (coordinator_) {
-    watch_.remove(coordinator_->get(zmq::sockopt::fd));
-    watch_.remove(events_->socket().get(zmq::sockopt::fd));
+    descriptors_.remove(coordinator_->get(zmq::sockopt::fd));
+    descriptors_.remove(events_->socket().get(zmq::sockopt::fd));
   }
   events_.reset();
   coordinator_.reset();
@@ -80,8 +80,8 @@ void MemberLoop::connect_coordinator(const std::string& endpoint) {
   events_.emplace(messaging_->zmq(), *coordinator_, watched_events);
   coordinator_->connect(tcp_endpoint(coordinator_at_.host, coordinator_at_.port));
   coordinator_endpoint_ = endpoint;
-  watch_.add(coordinator_->get(zmq::sockopt::fd), of_coordinator);
-  watch_.add(events_->socket().get(zmq::sockopt::fd), of_events);
+  descriptors_.add(coordinator_->get(zmq::sockopt::fd), of_coordinator);
+  descriptors_.add(events_->socket().get(zmq::sockopt::fd), of_events);
   // Connecting may have taken in what they announced.
   note_unread(of_coordinator);
   note_unread(of_events);
@@ -133,7 +133,7 @@ void MemberLoop::sleep(std::unique_lock<std::mutex>& lock) {
   const auto time = unread_.empty() ? std::max(left, none) : none;
   const int probe = probe_ ? probe_->fd() : -1;
   lock.unlock();
-  const std::vector<int>& ready = watch_.wait(time, probe);
+  const std::vector<int>& ready = descriptors_.wait(time, probe);
   lock.lock();
   for (const int source : ready) {
     if (source != of_wakeup) {

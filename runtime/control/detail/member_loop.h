@@ -20,9 +20,9 @@
 #include <zmq.hpp>
 
 #include "runtime/control/detail/context.h"
+#include "runtime/control/detail/descriptors.h"
 #include "runtime/control/detail/probe.h"
 #include "runtime/control/detail/session.h"
-#include "runtime/control/detail/watch.h"
 #include "runtime/control/endpoint.h"
 #include "runtime/control/member.h"
 
@@ -115,7 +115,7 @@ class MemberLoop {
   MemberOptions options_;
   std::shared_ptr<MessagingContext> messaging_;
   Wakeup wakeup_;
-  Watch watch_;
+  Descriptors descriptors_;
   std::string address_;
   std::string endpoint_;
   zmq::socket_t router_;

@@ -33,7 +33,7 @@ void MemberLoop::connect(int rank, Peer& peer) {
   socket.set(zmq::sockopt::routing_id, route_of(own_session_));
   socket.set(zmq::sockopt::ipv6, info.address().find(':') != std::string::npos);
   socket.connect(tcp_endpoint(info.address(), info.port));
-  watch_.add(socket.get(zmq::sockopt::fd), rank);
+  descriptors_.add(socket.get(zmq::sockopt::fd), rank);
   peer.socket = std::move(socket);
 }
 
@@ -115,7 +115,7 @@ void MemberLoop::drop_peer(int rank) {
   gone_[static_cast<std::size_t>(rank)] = true;
   const auto peer = conversations_.find(rank);
   if (peer == conversations_.end()) return;
-  if (peer->second.socket) watch_.remove(peer->second.socket->get(zmq::sockopt::fd));
+  if (peer->second.socket) descriptors_.remove(peer->second.socket->get(zmq::sockopt::fd));
   conversations_.erase(peer);
 }
 

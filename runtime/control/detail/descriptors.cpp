@@ -1,4 +1,4 @@
-#include "runtime/control/detail/watch.h"
+#include "runtime/control/detail/descriptors.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -21,22 +21,22 @@ namespace {
 
 }  // namespace
 
-Watch::Watch() : fd_(epoll_create1(EPOLL_CLOEXEC)) {
+Descriptors::Descriptors() : fd_(epoll_create1(EPOLL_CLOEXEC)) {
   if (fd_ < 0) fail();
 }
 
-Watch::~Watch() { close(fd_); }
+Descriptors::~Descriptors() { close(fd_); }
 
-void Watch::add(int fd, int name) {
+void Descriptors::add(int fd, int name) {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.fd = name;
   if (epoll_ctl(fd_, EPOLL_CTL_ADD, fd, &event) != 0) fail();
 }
 
-void Watch::remove(int fd) { epoll_ctl(fd_, EPOLL_CTL_DEL, fd, nullptr); }
+void Descriptors::remove(int fd) { epoll_ctl(fd_, EPOLL_CTL_DEL, fd, nullptr); }
 
-std::vector<int>& Watch::wait(std::chrono::milliseconds time, int to_write) {
+std::vector<int>& Descriptors::wait(std::chrono::milliseconds time, int to_write) {
   int left = static_cast<int>(time.count());
   if (to_write >= 0) {
     std::array<pollfd, 2> items{{{fd_, POLLIN, 0}, {to_write, POLLOUT, 0}}};

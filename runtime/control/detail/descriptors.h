@@ -6,14 +6,14 @@
 
 namespace troupe::control {
 
-/// Descriptors of which some may be ready to read. Waiting takes the same time however many there
+/// Those of which some may be ready to read. Waiting takes the same time however many there
 /// are (epoll(7), level-triggered). One thread waits, any thread adds.
-class Watch {
+class Descriptors {
  public:
-  Watch();  ///< throws Error{io}
-  ~Watch();
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
+  Descriptors();  ///< throws Error{io}
+  ~Descriptors();
+  Descriptors(const Descriptors&) = delete;
+  Descriptors& operator=(const Descriptors&) = delete;
 
   /// `name` is the caller's for it. The descriptor is removed before it is closed.
   void add(int fd, int name);
