@@ -2,9 +2,7 @@
 // written.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -12,7 +10,7 @@
 #include "apps/jobscript/job.h"
 #include "apps/jobscript/script.h"
 #include "apps/jobscript/slurm_time.h"
-#include "runtime/error.h"
+#include "tests/unit/apps/profile_folder.h"
 #include "tests/unit/apps/ran.h"
 
 namespace troupe {
@@ -25,16 +23,6 @@ using std::chrono::seconds;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
-
-template <class Call>
-std::string refusal(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.message() + " | " + error.remedy();
-  }
-  return "no error";
-}
 
 TEST(SlurmTime, ReadsWhatSlurmReadsAndWhatPeopleWrite) {
   EXPECT_EQ(parse_slurm_time("30"), minutes(30));
@@ -55,23 +43,9 @@ TEST(SlurmTime, WritesDaysOnlyWhereThereAreSome) {
   EXPECT_EQ(slurm_time(hours(60) + seconds(5)), "2-12:00:05");
 }
 
-/// A folder of profiles, searched before all others.
-class Jobscript : public testing::Test {
+/// From a request and a shape to the text of a script.
+class Jobscript : public ProfileFolder {
  protected:
-  Jobscript() {
-    std::string pattern = (fs::temp_directory_path() / "troupe_jobscript_XXXXXX").string();
-    root_ = ::mkdtemp(pattern.data());
-    ::setenv("TROUPE_CLUSTER_PATH", root_.c_str(), 1);
-  }
-  ~Jobscript() override {
-    ::unsetenv("TROUPE_CLUSTER_PATH");
-    fs::remove_all(root_);
-  }
-
-  fs::path file(const std::string& name, const std::string& content) const {
-    std::ofstream(root_ / name, std::ios::binary) << content;
-    return root_ / name;
-  }
   static JobRequest request(std::int64_t nodes, seconds time) {
     JobRequest wanted;
     wanted.nodes = nodes;
@@ -93,89 +67,7 @@ class Jobscript : public testing::Test {
     const JobPlan plan = plan_job(find_profile(cluster), wanted, made);
     return job_script(plan, wanted, {"troupe jobscript", "o.yaml", {}});
   }
-
-  fs::path root_;
 };
-
-const char* const small_profile =
-    "title: Small\n"
-    "nodes:\n"
-    "  - {name: fat, architecture: x86_64, cores: 64, gpus: 4, gpu: X1,\n"
-    "     gpu_request: '--gres=gpu:x1:{gpus}', gpu_cores: 16, gpu_memory: 30.5}\n"
-    "  - {name: thin, architecture: x86_64, cores: 32, core_memory: 2}\n"
-    "partitions:\n"
-    "  - {name: short, nodes: fat, max_nodes: 4, max_time: '01:00:00'}\n"
-    "  - {name: long, nodes: fat, max_nodes: 2, max_time: '2-00:00:00', max_gpus: 8}\n"
-    "  - {name: cpu, nodes: thin, max_nodes: 8, max_time: '1-00:00:00'}\n"
-    "  - {name: test, nodes: fat, max_nodes: 1, max_time: '00:10:00', by_name: true}\n"
-    "environment:\n"
-    "  - {name: ALWAYS, value: '1', why: a reason}\n"
-    "  - {name: WITH_GPU, value: a b, why: another, when: [gpu]}\n"
-    "  - {name: AMONG_SEVERAL, value: '2', why: a third, when: [gpu, several_nodes]}\n"
-    "container: {kinds: [apptainer], mounts: [/data]}\n";
-
-TEST_F(Jobscript, ReadsEveryProfileThatIsShipped) {
-  std::size_t count = 0;
-  for (const auto& entry : fs::directory_iterator(TROUPE_SOURCE_DIR "/clusters")) {
-    const ClusterProfile profile = read_profile(entry.path());
-    EXPECT_FALSE(profile.title.empty() || profile.site.empty() || profile.checked.empty())
-        << entry.path();
-    for (const auto* lines : {&profile.environment, &profile.directives, &profile.setup})
-      for (const auto& line : *lines) EXPECT_FALSE(line.why.empty()) << profile.name << line.text;
-    ++count;
-  }
-  EXPECT_GE(count, 12u);
-}
-
-TEST_F(Jobscript, FindsOwnProfilesFirstAndShippedOnesByName) {
-  file("small.yaml", small_profile);
-  EXPECT_EQ(find_profile("small").title, "Small");
-  EXPECT_EQ(find_profile((root_ / "small.yaml").string()).name, "small");
-  EXPECT_EQ(find_profile("lumi").title, "LUMI (CSC)");
-  EXPECT_THAT(refusal([] { find_profile("smal"); }),
-              AllOf(HasSubstr("no cluster smal"), HasSubstr("did you mean small?")));
-  file("lumi.yaml", small_profile);
-  EXPECT_EQ(find_profile("lumi").title, "Small");
-}
-
-TEST_F(Jobscript, TakesTheRestFromTheProfileItIsLike) {
-  file("small.yaml", small_profile);
-  file("twin.yaml", "like: small\ntitle: Twin\nenvironment: []\n");
-  const ClusterProfile twin = find_profile("twin");
-  EXPECT_EQ(twin.name, "twin");
-  EXPECT_EQ(twin.title, "Twin");
-  EXPECT_EQ(twin.partitions.size(), 4u);
-  EXPECT_TRUE(twin.environment.empty());
-  file("a.yaml", "like: b\n");
-  file("b.yaml", "like: a\n");
-  EXPECT_THAT(refusal([] { find_profile("a"); }), HasSubstr("like each other"));
-  file("c.yaml", "like: nobody\n");
-  EXPECT_THAT(refusal([] { find_profile("c"); }), HasSubstr("no cluster nobody"));
-}
-
-TEST_F(Jobscript, RefusesWrongProfilesWithFileLineAndRemedy) {
-  const auto read = [&](const std::string& content) {
-    const fs::path path = file("p.yaml", content);
-    return refusal([&] { read_profile(path); });
-  };
-  EXPECT_THAT(read("titel: x\n"),
-              AllOf(HasSubstr("p.yaml:1:1: unknown key titel"), HasSubstr("title")));
-  EXPECT_THAT(read("title: x\n"), HasSubstr("needs nodes"));
-  const std::string node = "nodes:\n  - {name: n, architecture: x86_64, cores: 8}\n";
-  EXPECT_THAT(read(node), HasSubstr("needs partitions"));
-  EXPECT_THAT(read(node + "partitions:\n  - {nodes: m, max_time: 1h}\n"),
-              AllOf(HasSubstr("p.yaml:4:5"), HasSubstr("did you mean n?")));
-  EXPECT_THAT(read(node + "partitions:\n  - {nodes: n, max_time: soon}\n"), HasSubstr("no time"));
-  EXPECT_THAT(read(node + "partitions:\n  - {nodes: n, max_tme: 1h}\n"), HasSubstr("max_time"));
-  EXPECT_THAT(read("nodes:\n  - {name: n, architecture: x86, cores: 8}\n"), HasSubstr("x86_64"));
-  EXPECT_THAT(read("nodes:\n  - {name: n, architecture: x86_64, cores: 8, gpus: 2}\n"),
-              HasSubstr("gpu_request"));
-  EXPECT_THAT(read("nodes:\n  - {name: n, architecture: x86_64, cores: 8, gpus: 2, "
-                   "gpu_request: x, gpu_cores: 5}\n"),
-              HasSubstr("gpu_cores to 4"));
-  EXPECT_THAT(read("environment:\n  - {name: A, value: b, when: [gpus]}\n"),
-              HasSubstr("did you mean gpu?"));
-}
 
 TEST_F(Jobscript, SharesCoresAndMemoryInProportionToTheGpus) {
   file("small.yaml", small_profile);
@@ -283,8 +175,8 @@ TEST_F(Jobscript, SaysWhichLineMakesTheProcessesMatch) {
   RunShape made = shape(2, 2);
   made.data_where = "o.yaml:4:9";
   EXPECT_THAT(refusal([&] { check_spread(made, 2, 4); }),
-              AllOf(HasSubstr("o.yaml:4:9: parallel.pipeline 2 x parallel.data 2 makes 4 stages"),
-                    HasSubstr("8 processes (2 nodes x 4)"), HasSubstr("set parallel.data to 4"),
+              AllOf(HasSubstr("o.yaml:4:9: parallel.pipeline 2 × parallel.data 2 makes 4 stages"),
+                    HasSubstr("8 processes (2 nodes × 4)"), HasSubstr("set parallel.data to 4"),
                     HasSubstr("--tasks-per-node 2")));
   EXPECT_EQ(refusal([&] { check_spread(shape(4, 4), 2, 4); }), "no error");  // two stages each
   EXPECT_THAT(refusal([&] { check_spread(shape(3, 4), 1, 8); }),
