@@ -114,17 +114,6 @@ std::vector<NamedTensor> named_tensors(const StateSpec& spec, const StateVersion
   return result;
 }
 
-std::vector<std::string> tensor_names(const StateSpec& spec, bool with_optimizer) {
-  std::vector<std::string> names;
-  for (const auto& parameter : spec.parameters()) {
-    names.push_back(parameter.name);
-    if (with_optimizer) names.push_back(std::string(momentum_prefix) + parameter.name);
-  }
-  for (const auto& buffer : spec.buffers()) names.push_back(buffer.name);
-  names.insert(names.end(), spec.counters().begin(), spec.counters().end());
-  return names;
-}
-
 void check_tensors(const StateSpec& spec, const std::vector<TensorInfo>& tensors,
                    bool with_optimizer, bool strict) {
   Checker checker(tensors);
@@ -162,11 +151,6 @@ StatePtr state_from(const StateSpec& spec, DType dtype, const TensorSource& sour
     for (std::size_t i = 0; i < parameters.size(); ++i) take(momentum_name(parameters[i]), into[i]);
   }
   return state;
-}
-
-StatePtr state_from(const StateSpec& spec, DType dtype, const std::vector<NamedTensor>& tensors,
-                    std::int64_t step, bool with_optimizer, bool strict) {
-  return state_from(spec, dtype, TensorSource::of(tensors), step, with_optimizer, strict);
 }
 
 }  // namespace troupe

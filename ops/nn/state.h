@@ -93,9 +93,6 @@ StatePtr initial_state(const StateSpec& spec, DType dtype, std::uint64_t seed);
 std::vector<NamedTensor> named_tensors(const StateSpec& spec, const StateVersion& state,
                                        bool with_optimizer);
 
-/// The names of what named_tensors gives for every state of this part of a model.
-std::vector<std::string> tensor_names(const StateSpec& spec, bool with_optimizer);
-
 /// Throws Error{bad_file} naming which of the tensors of a state are missing, have another shape or
 /// a type that cannot be converted, or (when `strict`) are there without being asked for; without
 /// `with_optimizer`, "optimizer.*" is passed over. Looks at headers only, so a process can tell
@@ -107,9 +104,6 @@ void check_tensors(const StateSpec& spec, const std::vector<TensorInfo>& tensors
 /// and converted to `dtype`. Momentum that no tensor holds stays undefined: the next step begins
 /// it. Throws Error as check_tensors.
 StatePtr state_from(const StateSpec& spec, DType dtype, const TensorSource& source,
-                    std::int64_t step, bool with_optimizer, bool strict);
-/// The same from tensors in memory.
-StatePtr state_from(const StateSpec& spec, DType dtype, const std::vector<NamedTensor>& tensors,
                     std::int64_t step, bool with_optimizer, bool strict);
 
 }  // namespace troupe

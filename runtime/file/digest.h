@@ -18,6 +18,7 @@ namespace troupe {
 ///   rank, each axis; then the elements, row-major and little-endian.
 ///
 /// Tensors must be row-major on the CPU and have names of their own, else Error (internal).
+/// For programs that hold the tensors; troupe itself reads files, by digest_of.
 std::string digest(const std::vector<NamedTensor>& tensors);
 
 /// SHA-256 of a text, as 64 hexadecimal digits.

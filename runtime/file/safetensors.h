@@ -46,8 +46,9 @@ struct Safetensors {
   std::map<std::string, std::string> metadata;  ///< as SafetensorsFile::metadata
 };
 
-/// Every tensor of a file, as strictly. They view the mapped file, so nothing is read before it is
-/// looked at (but truth values, which are checked), and all that was looked at stays in memory.
+/// For programs: every tensor of a file, as strictly. They view the mapped file, so nothing is read
+/// before it is looked at (but truth values, which are checked), and all that was looked at stays
+/// in memory.
 Safetensors read_safetensors(const std::filesystem::path& path);
 
 /// The same from memory that `owner` keeps alive; with a null owner the caller does. Tensors that
@@ -64,7 +65,7 @@ Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::strin
 Status stream_safetensors(const std::filesystem::path& path, const TensorSource& source,
                           const std::map<std::string, std::string>& metadata = {},
                           const WriteHook& hook = {});
-/// The same of tensors in memory.
+/// For programs: the same of tensors in memory.
 Status write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                          const std::map<std::string, std::string>& metadata = {},
                          const WriteHook& hook = {});

@@ -47,6 +47,7 @@ class InputPort {
   bool lacks_edge() const { return !connected() && connection_ == Connection::required; }
   /// A message waits.
   bool ready() const { return !queue_.empty(); }
+  /// So many wait: for actors that take several at once.
   std::size_t queued() const { return queue_.size(); }
   const Header& header() const { return queue_.front().header; }
 

@@ -93,11 +93,6 @@ bool Arena::make_room(std::size_t bytes) {
   return mapped_ + bytes <= limit_;
 }
 
-std::size_t Arena::mapped_bytes() const {
-  const std::lock_guard lock(mutex_);
-  return mapped_;
-}
-
 bool Arena::has_retired() const {
   const std::lock_guard lock(mutex_);
   return !retired_.empty();

@@ -58,7 +58,6 @@ class Arena {
   /// Whether a tensor of that size can be sent at all.
   bool could_hold(std::size_t bytes) const;
 
-  std::size_t mapped_bytes() const;
   /// Numbers of segments given up since the last call: peers should unmap them.
   std::vector<std::uint32_t> take_retired();
   bool has_retired() const;

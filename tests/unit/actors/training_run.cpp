@@ -22,7 +22,7 @@ std::vector<StatePtr> states_of(const TrainingRun& run, const PipelineOptions& p
   std::size_t first = 0;
   for (std::size_t blocks : run.cut) {
     const Network part(make_model(pipeline.model), first, first + blocks, run.dtype, {});
-    states.push_back(state_from(part.spec(), run.dtype, run.from, run.first_step,
+    states.push_back(state_from(part.spec(), run.dtype, TensorSource::of(run.from), run.first_step,
                                 /*with_optimizer=*/true, /*strict=*/false));
     first += blocks;
   }

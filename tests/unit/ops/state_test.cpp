@@ -122,7 +122,7 @@ TEST(NamedTensors, GoThereAndBackWithTheOptimizer) {
   EXPECT_EQ(named[5].tensor.dtype(), DType::i64);
   EXPECT_EQ(named[5].tensor.rank(), 0);
   EXPECT_EQ(named[6].name, "optimizer.momentum.a");
-  const StatePtr back = state_from(spec, DType::f64, named, 12, true, true);
+  const StatePtr back = state_from(spec, DType::f64, TensorSource::of(named), 12, true, true);
   EXPECT_EQ(back->step, 12);
   EXPECT_EQ(back->counters, std::vector<std::int64_t>{7});
   for (std::int64_t e = 0; e < 64; ++e) {
@@ -134,15 +134,16 @@ TEST(NamedTensors, GoThereAndBackWithTheOptimizer) {
 TEST(StateFrom, ConvertsToThePrecisionAskedFor) {
   const StateSpec spec = small_spec();
   const StatePtr state = initial_state(spec, DType::f32, 1);
-  const StatePtr wide =
-      state_from(spec, DType::f64, named_tensors(spec, *state, false), 0, false, true);
+  const TensorSource source = TensorSource::of(named_tensors(spec, *state, false));
+  const StatePtr wide = state_from(spec, DType::f64, source, 0, false, true);
   EXPECT_EQ(wide->weights.data<double>()[3], state->weights.data<float>()[3]);
 }
 
 TEST(StateFrom, LeavesMomentumOutWhereNoneWasKept) {
   const StateSpec spec = small_spec();
   const auto named = named_tensors(spec, *initial_state(spec, DType::f32, 1), true);
-  EXPECT_FALSE(state_from(spec, DType::f32, named, 0, true, true)->momentum.defined());
+  EXPECT_FALSE(
+      state_from(spec, DType::f32, TensorSource::of(named), 0, true, true)->momentum.defined());
 }
 
 TEST(StateFrom, ListsEverythingThatDoesNotFit) {
@@ -152,7 +153,7 @@ TEST(StateFrom, ListsEverythingThatDoesNotFit) {
   named[1].name = "renamed";
   named[3].tensor = Tensor::zeros(Shape{5}, DType::i32);
   const std::string message =
-      message_of([&] { state_from(spec, DType::f32, named, 0, false, true); });
+      message_of([&] { state_from(spec, DType::f32, TensorSource::of(named), 0, false, true); });
   EXPECT_NE(message.find("a is [7, 3], the model's [3, 7]"), std::string::npos) << message;
   EXPECT_NE(message.find("1 missing (b)"), std::string::npos) << message;
   EXPECT_NE(message.find("mean is i32"), std::string::npos) << message;
@@ -163,13 +164,15 @@ TEST(StateFrom, PassesOverOtherStagesUnlessStrict) {
   const StateSpec spec = small_spec();
   auto named = named_tensors(spec, *initial_state(spec, DType::f32, 1), false);
   named.push_back({"of_another_stage", Tensor::zeros(Shape{1})});
-  EXPECT_NO_THROW(state_from(spec, DType::f32, named, 0, false, false));
-  EXPECT_THROW(state_from(spec, DType::f32, named, 0, false, true), Error);
+  EXPECT_NO_THROW(state_from(spec, DType::f32, TensorSource::of(named), 0, false, false));
+  EXPECT_THROW(state_from(spec, DType::f32, TensorSource::of(named), 0, false, true), Error);
 }
 
 TEST(StateFrom, ReadsOnlyTheTensorsThatItNeeds) {
   const StateSpec spec = small_spec();
   auto named = named_tensors(spec, *initial_state(spec, DType::f32, 1), false);
+  std::vector<std::string> needed;
+  for (const NamedTensor& tensor : named) needed.push_back(tensor.name);
   named.push_back({"of_another_stage", Tensor::zeros(Shape{1})});
   TensorSource source = TensorSource::of(named);
   std::vector<std::string> read;
@@ -178,16 +181,16 @@ TEST(StateFrom, ReadsOnlyTheTensorsThatItNeeds) {
     return all(name);
   };
   state_from(spec, DType::f32, source, 0, false, false);
-  EXPECT_EQ(read, tensor_names(spec, false));
+  EXPECT_EQ(read, needed);
   EXPECT_THROW(state_from(spec, DType::f32, source, 0, false, true), Error);
-  EXPECT_EQ(read.size(), tensor_names(spec, false).size());  // told before anything is read
+  EXPECT_EQ(read.size(), needed.size());  // told before anything is read
 }
 
 TEST(StateFrom, RefusesACounterThatIsNoInteger) {
   const StateSpec spec = small_spec();
   auto named = named_tensors(spec, *initial_state(spec, DType::f32, 1), false);
   named.back().tensor = Tensor::zeros(Shape{});
-  EXPECT_THROW(state_from(spec, DType::f32, named, 0, false, true), Error);
+  EXPECT_THROW(state_from(spec, DType::f32, TensorSource::of(named), 0, false, true), Error);
 }
 
 }  // namespace

@@ -48,7 +48,6 @@ TEST(Arena, ReusesTheFirstFreeBlockAndKeepsToItsLimit) {
   std::vector<Block> held;
   while (const auto block = arena.allocate(mebi - block_header_bytes, 1)) held.push_back(*block);
   EXPECT_EQ(held.size(), 4u);
-  EXPECT_EQ(arena.mapped_bytes(), 4 * mebi);
   held[2].header().holders = 0;
   const auto again = arena.allocate(mebi - block_header_bytes, 1);
   ASSERT_TRUE(again);
