@@ -232,7 +232,7 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
   const int threads = actor_threads(options, processes) * options.parallel.intra_op_threads;
   if (threads > available_cores())
     sentences.push_back(fmt::format(
-        "{} actor threads x {} intra-op threads share {}; lower parallel.actor_threads or "
+        "{} actor threads × {} intra-op threads share {}; lower parallel.actor_threads or "
         "parallel.intra_op_threads",
         actor_threads(options, processes), options.parallel.intra_op_threads,
         counted(available_cores(), "core")));
@@ -283,7 +283,7 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
       "{} of {} blocks in {}{}, {} schedule{}\n"
       "batches of {} in {}; {}, {} a kernel{}",
       options.model.name, fmt::join(pipeline.cut, " + "), counted(stages, "stage"),
-      replicas == 1 ? "" : " x " + counted(replicas, "replica"), options.parallel.schedule,
+      replicas == 1 ? "" : " × " + counted(replicas, "replica"), options.parallel.schedule,
       options.precision == "f32" ? "" : ", " + options.precision, options.train.batch_size,
       options.train.micro_batches == 1
           ? "one piece"

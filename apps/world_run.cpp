@@ -62,7 +62,7 @@ void check_fits(const World& world, const Options& options) {
   if (world.size <= work) return;
   throw Error(
       ErrorCode::bad_options,
-      fmt::format("{} has started {} processes, but parallel.pipeline {} x parallel.data {} is "
+      fmt::format("{} has started {} processes, but parallel.pipeline {} × parallel.data {} is "
                   "work for {}",
                   world.launcher, world.size, options.parallel.pipeline, options.parallel.data,
                   work),

@@ -104,7 +104,7 @@ Dataset detail::open_idx_folder(const DatasetOptions& options) {
   if (shape.with_outer(1) != test.images.shape.with_outer(1))
     throw Error(
         ErrorCode::bad_file,
-        fmt::format("{}: images for training are {} x {}, for testing {} x {}", folder.string(),
+        fmt::format("{}: images for training are {} × {}, for testing {} × {}", folder.string(),
                     shape[1], shape[2], test.images.shape[1], test.images.shape[2]),
         "take all four files from the same data set");
   auto content = std::make_shared<Dataset::Content>();

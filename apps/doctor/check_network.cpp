@@ -125,7 +125,7 @@ Findings check_world(const Machine& machine, const Demands& demands) {
   const std::int64_t stages = demands.pipeline * demands.data, size = machine.world->size;
   if (demands.known && (size == 0 || stages % size != 0))
     error(
-        fmt::format("parallel.pipeline {} x parallel.data {} makes {} stages, which do not spread "
+        fmt::format("parallel.pipeline {} × parallel.data {} makes {} stages, which do not spread "
                     "over {} processes",
                     demands.pipeline, demands.data, stages, size),
         size % demands.pipeline == 0 ? fmt::format("set parallel.data to {}, or start {} processes",

@@ -72,7 +72,7 @@ Findings check_cores(const Machine& machine, const Demands& demands) {
   const std::int64_t asked = demands.actor_threads * demands.intra_op_threads;
   if (demands.actor_threads > stages && asked > machine.cores)
     warn(fmt::format(
-             "parallel.actor_threads {} x parallel.intra_op_threads {} in a process that has "
+             "parallel.actor_threads {} × parallel.intra_op_threads {} in a process that has "
              "{} core{}",
              demands.actor_threads, demands.intra_op_threads, machine.cores,
              machine.cores == 1 ? "" : "s"),

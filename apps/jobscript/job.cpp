@@ -199,8 +199,8 @@ void check_spread(const RunShape& shape, std::int64_t nodes, std::int64_t proces
   const std::int64_t world = nodes * processes;
   if (whole_parts(shape.stages(), world)) return;
   const std::string have = fmt::format(
-      "parallel.pipeline {} x parallel.data {} makes {}, which do not spread over {} "
-      "({} x {})",
+      "parallel.pipeline {} × parallel.data {} makes {}, which do not spread over {} "
+      "({} × {})",
       shape.pipeline, shape.data, several(shape.stages(), "stage"), several(world, "process"),
       several(nodes, "node"), processes);
   const auto ways = spreads_over(world, {.pipeline = shape.pipeline,

@@ -47,7 +47,7 @@ int list_clusters() {
     std::string gpus;
     for (const auto& kind : profile.nodes)
       if (kind.gpus > 0)
-        gpus += fmt::format("{}{} x {}, {}", gpus.empty() ? "" : "; ", kind.gpus, kind.gpu,
+        gpus += fmt::format("{}{} × {}, {}", gpus.empty() ? "" : "; ", kind.gpus, kind.gpu,
                             kind.architecture);
     print_out("{:<14}{:<26}{:<11}{}{}\n", profile.name, gpus.empty() ? "none" : gpus,
               fmt::format("{}", fmt::join(profile.container.kinds, ", ")),

@@ -276,7 +276,7 @@ void check_work(const Options& options, const PlanArguments& arguments) {
   const std::int64_t work = options.parallel.pipeline * options.parallel.data;
   if (processes <= work) return;
   throw Error(ErrorCode::bad_options,
-              fmt::format("{} processes are asked for, but parallel.pipeline {} x parallel.data {} "
+              fmt::format("{} processes are asked for, but parallel.pipeline {} × parallel.data {} "
                           "is work for {}",
                           processes, options.parallel.pipeline, options.parallel.data, work),
               fmt::format("plan for {}, or give {}", work,

@@ -11,7 +11,7 @@ Model mnist_cnn(const ModelOptions& options) {
   if (options.height < 4 || options.width < 4)
     throw Error(
         ErrorCode::bad_options,
-        fmt::format("mnist_cnn on samples of {} x {} pixels", options.height, options.width),
+        fmt::format("mnist_cnn on samples of {} × {} pixels", options.height, options.width),
         "it halves them twice: give at least 4 pixels a side");
   constexpr std::int64_t narrow = 16, wide = 32;
   Model model;

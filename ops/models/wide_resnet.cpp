@@ -91,7 +91,7 @@ void check(const ModelOptions& options) {
   if (!fits(options.height) || !fits(options.width))
     throw Error(
         ErrorCode::bad_options,
-        fmt::format("wide_resnet on samples of {} x {} pixels", options.height, options.width),
+        fmt::format("wide_resnet on samples of {} × {} pixels", options.height, options.width),
         "it takes 28 to 55 pixels a side");
 }
 

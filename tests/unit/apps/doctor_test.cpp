@@ -177,7 +177,7 @@ TEST(Doctor, FlagsMoreThreadsThanCores) {
 TEST(Doctor, FlagsMoreActorThreadsThanCores) {
   const Demands demands{.actor_threads = 16, .known = true};
   EXPECT_THAT(text_of(check_cores(healthy(), demands)),
-              HasSubstr("parallel.actor_threads 16 x parallel.intra_op_threads 1 in a process that "
+              HasSubstr("parallel.actor_threads 16 × parallel.intra_op_threads 1 in a process that "
                         "has 4 cores | -r parallel.actor_threads=4"));
 }
 

@@ -139,7 +139,7 @@ TEST_F(Plan, RefusesMoreProcessesThanThereIsWorkForAsTrainDoes) {
   EXPECT_EQ(planned.code, exit_usage);
   EXPECT_THAT(
       planned.error,
-      AllOf(HasSubstr("8 processes are asked for, but parallel.pipeline 2 x parallel.data 1"),
+      AllOf(HasSubstr("8 processes are asked for, but parallel.pipeline 2 × parallel.data 1"),
             HasSubstr("-r parallel.data=4"), Not(HasSubstr("parallel.pipeline=8"))));
   EXPECT_THAT(plan({"--nproc-per-node", "4"}).error,
               HasSubstr("-r parallel.data=2, or -r parallel.pipeline=4"));

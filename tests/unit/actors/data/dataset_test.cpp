@@ -170,7 +170,7 @@ TEST_F(IdxFolder, RefusesCountsThatDiffer) {
 
 TEST_F(IdxFolder, RefusesTestImagesOfAnotherSize) {
   write("t10k-images-idx3-ubyte", idx({6, 2, 3}, counted(36)));
-  EXPECT_THAT(failure().message(), HasSubstr("3 x 2"));
+  EXPECT_THAT(failure().message(), HasSubstr("3 × 2"));
 }
 
 TEST_F(IdxFolder, RefusesFilesThatAreNotIdx) {
