@@ -1,5 +1,7 @@
 #include "actors/snapshot_collector.h"
 
+#include <algorithm>
+
 namespace troupe {
 
 std::vector<Snapshot> SnapshotCollector::Pieces::states() const {

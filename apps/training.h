@@ -2,7 +2,6 @@
 // A training run as options describe it: what `train` runs and `plan` draws.
 
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -1,7 +1,6 @@
 #include "runtime/program.h"
 
 #include <errno.h>
-#include <fmt/format.h>
 
 #include <cstdio>
 #include <exception>

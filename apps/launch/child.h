@@ -1,8 +1,6 @@
 #pragma once
 #include <sys/types.h>
 
-#include <chrono>
-#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>

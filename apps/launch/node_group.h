@@ -1,5 +1,4 @@
 #pragma once
-#include <chrono>
 #include <memory>
 #include <stop_token>
 #include <string>

@@ -1,6 +1,5 @@
 #pragma once
 #include <chrono>
-#include <filesystem>
 #include <optional>
 #include <string>
 

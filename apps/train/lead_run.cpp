@@ -5,9 +5,7 @@
 #include <chrono>
 #include <cstdlib>
 
-#include "actors/checkpoint_files.h"
 #include "apps/option_changes.h"
-#include "apps/options_table.h"
 #include "apps/output/folder.h"
 #include "apps/output/trace.h"
 #include "apps/output/verdict.h"

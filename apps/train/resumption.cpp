@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "actors/checkpoint_files.h"
 #include "apps/option_changes.h"
 #include "apps/output/folder.h"
 #include "apps/run_log.h"

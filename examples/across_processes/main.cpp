@@ -6,12 +6,10 @@
 //     srun -n 2 ./across_processes                                           # under Slurm
 //
 // The same numbers each time.
-#include <troupe/runtime/flow/payload.h>
 #include <troupe/troupe.h>
 
 #include <cmath>
 #include <cstdio>
-#include <memory>
 #include <optional>
 
 using namespace troupe;

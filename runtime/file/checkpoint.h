@@ -10,7 +10,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -120,7 +119,7 @@ Checkpoint open_checkpoint(const std::filesystem::path& folder);
 /// Throws Error (bad_file) on damage and on names that are not there.
 std::vector<NamedTensor> load_tensors(const Checkpoint& checkpoint,
                                       std::span<const std::string> names, int threads = 1);
-/// All tensors in the order of their names.
+/// For programs: all tensors, in the order of their names.
 std::vector<NamedTensor> load_tensors(const Checkpoint& checkpoint, int threads = 1);
 
 }  // namespace troupe

@@ -1,7 +1,5 @@
 #include "runtime/flow/lead.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 namespace troupe {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <caf/scheduler/test_coordinator.hpp>
+#include <chrono>
 #include <future>
 #include <latch>
 #include <random>

@@ -1,6 +1,5 @@
 #pragma once
 #include <any>
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <stop_token>

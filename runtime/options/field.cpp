@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <optional>
 
 #include "runtime/error.h"

@@ -3,9 +3,7 @@
 // takes its value, with its limits and its help. Reading, unknown-key errors, the resolved file
 // and the documentation are all made from one list of fields.
 
-#include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <string>

@@ -4,7 +4,6 @@
 #include <compare>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>

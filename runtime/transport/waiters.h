@@ -2,7 +2,6 @@
 // Inside the transports: those who wait at an Inbox.
 
 #include <condition_variable>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>

@@ -8,7 +8,6 @@
 #include <array>
 #include <cmath>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <tuple>
 

@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <deque>
-#include <functional>
 #include <future>
 #include <memory>
 #include <mutex>

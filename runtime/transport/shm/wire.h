@@ -2,10 +2,8 @@
 // Inside the shared-memory transport: the socket between two ranks, which carries descriptors of
 // memory, last words, and by its end the news of a death.
 
-#include <array>
 #include <chrono>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
