@@ -196,9 +196,7 @@ Descriptor Launcher::stream_of(int local_rank, Streams stream) {
 
 void Launcher::start(int local_rank) {
   const auto cpus = share_of(cpus_, local_rank, options_.processes);
-  const auto quota = cpu_quota();
-  int threads = static_cast<int>(cpus.size());
-  if (quota) threads = std::clamp(static_cast<int>(*quota / options_.processes), 1, threads);
+  const int threads = threads_for(cpus.size(), cpu_quota(), options_.processes);
   const Descriptor output = stream_of(local_rank, standard_output);
   const Descriptor error = stream_of(local_rank, standard_error);
   ChildOptions child{.program = options_.program,

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <fstream>
 #include <string>
 #include <tuple>
@@ -147,18 +146,21 @@ std::vector<int> share_of(std::span<const Cpu> cpus, int index, int parts) {
   return share;
 }
 
-CoreShare core_share(const World& world, const Environment& environment) {
+int threads_for(std::size_t cpus, std::optional<double> quota, int processes) {
+  const int most = std::max(1, static_cast<int>(cpus));
+  return quota ? std::clamp(static_cast<int>(*quota / processes), 1, most) : most;
+}
+
+CoreShare core_share(const World& world, const Environment& environment,
+                     std::optional<double> quota) {
   const auto cpus = usable_cpus();
   CoreShare share;
   share.bound_by_launcher = bound_by_launcher(world, environment, cpus.size());
   share.cpus = share.bound_by_launcher ? share_of(cpus, 0, 1)
                                        : share_of(cpus, world.local_rank, world.local_size);
   if (share.cpus.empty()) share.cpus = {0};
-  const int count = static_cast<int>(share.cpus.size());
-  share.threads = std::min(count, allocated_by_slurm(world, environment, count));
-  if (const auto quota = cpu_quota())
-    share.threads =
-        std::clamp(static_cast<int>(std::floor(*quota / world.local_size)), 1, share.threads);
+  const int allowed = threads_for(share.cpus.size(), quota, world.local_size);
+  share.threads = std::min(allowed, allocated_by_slurm(world, environment, allowed));
   return share;
 }
 

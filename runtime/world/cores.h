@@ -35,6 +35,10 @@ std::optional<double> cpu_quota(const std::filesystem::path& groups = "/sys/fs/c
 /// parts share them in turn. Nothing only if `cpus` is empty.
 std::vector<int> share_of(std::span<const Cpu> cpus, int index, int parts);
 
+/// Threads for one of `processes` that share a quota: a thread a CPU, at least one, and together no
+/// more than the quota.
+int threads_for(std::size_t cpus, std::optional<double> quota, int processes);
+
 /// What a process of a world may use.
 struct CoreShare {
   std::vector<int> cpus;  ///< numbers of the CPUs, at least one
@@ -45,7 +49,8 @@ struct CoreShare {
 /// The share of the calling process. Where the launcher bound it (`troupe launch`, srun with
 /// --cpus-per-task or --cpu-bind, mpirun --bind-to) that is what it may run on; otherwise its part
 /// by local rank of what all processes of the node may run on.
-CoreShare core_share(const World& world, const Environment& environment);
+CoreShare core_share(const World& world, const Environment& environment,
+                     std::optional<double> quota = cpu_quota());
 
 /// Binds the calling thread, and the threads it starts from now on, to these CPUs. Best effort:
 /// false if the system refuses, as inside some containers. May be called between fork and exec.

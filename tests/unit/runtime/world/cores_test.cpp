@@ -121,5 +121,21 @@ TEST(CoreShare, StartsNoMoreThreadsThanSlurmHasAllocated) {
             1);
 }
 
+TEST(CoreShare, DividesWhatSlurmHasAllocatedOnTheNode) {
+  World world{.size = 2, .local_size = 2, .launcher = "slurm"};
+  const Environment bound{{"SLURM_CPU_BIND_TYPE", "mask_cpu"}, {"SLURM_CPUS_ON_NODE", "2"}};
+  EXPECT_EQ(core_share(world, bound, std::nullopt).threads, 1);
+}
+
+TEST(CoreShare, DividesTheQuota) {
+  World world{.size = 2, .local_size = 2};
+  const Environment bound{{"TROUPE_CPUS", "0"}};
+  EXPECT_EQ(core_share(world, bound, 2.0).threads, 1);
+  EXPECT_EQ(threads_for(8, 6.5, 2), 3);
+  EXPECT_EQ(threads_for(2, 6.5, 2), 2);
+  EXPECT_EQ(threads_for(8, 0.5, 4), 1);
+  EXPECT_EQ(threads_for(8, std::nullopt, 4), 8);
+}
+
 }  // namespace
 }  // namespace troupe
