@@ -2,7 +2,26 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace troupe {
+
+std::string work_words(const SpreadLimits& limits) {
+  return fmt::format("parallel.pipeline {} × parallel.data {} is work for {}", limits.pipeline,
+                     limits.data, limits.work());
+}
+
+std::string uneven_words(std::int64_t processes, const SpreadLimits& limits) {
+  if (processes < 1 || processes > limits.work() || limits.work() % processes == 0) return {};
+  const std::int64_t fewest = limits.work() / processes;
+  return fmt::format("{} stages over {} processes: {} in some, {} in others", limits.work(),
+                     processes, fewest + 1, fewest);
+}
+
+std::int64_t even_processes(std::int64_t processes, const SpreadLimits& limits) {
+  while (processes < limits.work() && limits.work() % processes != 0) ++processes;
+  return std::min(processes, limits.work());
+}
 
 std::vector<std::string> spreads_over(std::int64_t processes, const SpreadLimits& limits) {
   std::vector<std::string> ways;
@@ -30,6 +49,11 @@ std::string spread_words(std::int64_t processes, const SpreadLimits& limits) {
     text += fmt::format("{}-r {}", text.empty() ? "" : ", or ", way);
   }
   return text;
+}
+
+std::string or_give(std::int64_t processes, const SpreadLimits& limits) {
+  const std::string words = spread_words(processes, limits);
+  return words.empty() ? words : ", or give " + words;
 }
 
 }  // namespace troupe

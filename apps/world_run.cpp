@@ -58,16 +58,13 @@ TransportOptions transport_options(const Options& options) {
 }
 
 void check_fits(const World& world, const Options& options) {
-  const std::int64_t work = options.parallel.pipeline * options.parallel.data;
-  if (world.size <= work) return;
-  throw Error(
-      ErrorCode::bad_options,
-      fmt::format("{} has started {} processes, but parallel.pipeline {} × parallel.data {} is "
-                  "work for {}",
-                  world.launcher, world.size, options.parallel.pipeline, options.parallel.data,
-                  work),
-      fmt::format("start {} process{}, or give {}", work, work == 1 ? "" : "es",
-                  spread_words(world.size, spread_limits(options))));
+  const SpreadLimits limits = spread_limits(options);
+  if (world.size <= limits.work()) return;
+  throw Error(ErrorCode::bad_options,
+              fmt::format("{} has started {} processes, but {}", world.launcher, world.size,
+                          work_words(limits)),
+              fmt::format("start {} process{}{}", limits.work(), limits.work() == 1 ? "" : "es",
+                          or_give(world.size, limits)));
 }
 
 int end_in_silence(const Error& error) {

@@ -122,15 +122,16 @@ Findings check_world(const Machine& machine, const Demands& demands) {
                         coordinator, machine.world->nodes),
             "an address of its host that the others reach");
   }
-  const std::int64_t stages = demands.pipeline * demands.data, size = machine.world->size;
-  if (demands.known && (size == 0 || stages % size != 0))
-    error(
-        fmt::format("parallel.pipeline {} × parallel.data {} makes {} stages, which do not spread "
-                    "over {} processes",
-                    demands.pipeline, demands.data, stages, size),
-        size % demands.pipeline == 0 ? fmt::format("set parallel.data to {}, or start {} processes",
-                                                   size / demands.pipeline, stages)
-                                     : fmt::format("start {} processes", stages));
+  if (!demands.known) return findings;
+  const std::int64_t work = demands.spread.work(), size = machine.world->size;
+  if (size > work)
+    error(fmt::format("{} processes, but {}", size, work_words(demands.spread)),
+          fmt::format("start {} process{}{}", work, work == 1 ? "" : "es",
+                      or_give(size, demands.spread)));
+  if (const std::string uneven = uneven_words(size, demands.spread); !uneven.empty())
+    findings.push_back({Severity::warning, "world", uneven,
+                        fmt::format("start {} processes{}", even_processes(size, demands.spread),
+                                    or_give(size, demands.spread))});
   return findings;
 }
 

@@ -30,10 +30,10 @@ bool is_shared(const std::string& file_system) {
   return false;
 }
 
+/// At most: where they are not the same for all, some have one fewer.
 std::int64_t stages_of_process(const Machine& machine, const Demands& demands) {
   const std::int64_t size = machine.world ? machine.world->size : 1;
-  return std::max<std::int64_t>(1,
-                                demands.pipeline * demands.data / std::max<std::int64_t>(1, size));
+  return (demands.spread.work() + size - 1) / std::max<std::int64_t>(1, size);
 }
 
 /// "9.0" as 9 and 0.

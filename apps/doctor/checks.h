@@ -9,6 +9,7 @@
 
 #include "apps/doctor/machine.h"
 #include "apps/jobscript/profile.h"
+#include "apps/spread.h"
 
 namespace troupe {
 
@@ -27,7 +28,7 @@ using Findings = std::vector<Finding>;
 /// What the options file asks for, as far as a machine can fail it. The defaults are those of a run
 /// without a file.
 struct Demands {
-  std::int64_t pipeline = 1, data = 1;
+  SpreadLimits spread;             ///< parallel.pipeline, parallel.data
   std::int64_t actor_threads = 0;  ///< 0: as many as stages, at most the cores
   std::int64_t intra_op_threads = 1, workers = 1;
   std::string interface;  ///< parallel.interface, or empty
@@ -38,7 +39,7 @@ struct Demands {
 Findings check_misspelt(const Machine& machine);
 /// Variables that do not go together, and those of torchrun of which some are missing.
 Findings check_contradictions(const Machine& machine);
-/// The launcher's variables, addresses that only this node knows, stages that do not spread.
+/// The launcher's variables, addresses that only this node knows, more processes than stages.
 Findings check_world(const Machine& machine, const Demands& demands);
 /// More threads than cores.
 Findings check_cores(const Machine& machine, const Demands& demands);

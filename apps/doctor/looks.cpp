@@ -26,8 +26,8 @@ std::string interfaces_text(const Machine& machine) {
 std::string cores_text(const Machine& machine, const Demands& demands) {
   std::string cores = fmt::format("{} for this process", machine.cores);
   if (!demands.known) return cores;
-  return fmt::format("{}, {} stage{} of {} thread{}", cores, demands.pipeline * demands.data,
-                     demands.pipeline * demands.data == 1 ? "" : "s", demands.intra_op_threads,
+  return fmt::format("{}, {} stage{} of {} thread{}", cores, demands.spread.work(),
+                     demands.spread.work() == 1 ? "" : "s", demands.intra_op_threads,
                      demands.intra_op_threads == 1 ? "" : "s");
 }
 

@@ -7,7 +7,6 @@
 
 #include "apps/jobscript/partition.h"
 #include "apps/jobscript/slurm_time.h"
-#include "apps/spread.h"
 #include "runtime/error.h"
 
 namespace troupe {
@@ -22,8 +21,6 @@ using Profile = ClusterProfile;
 std::string several(std::int64_t count, std::string_view thing) {
   return fmt::format("{} {}{}", count, thing, count == 1 ? "" : thing.ends_with("s") ? "es" : "s");
 }
-
-bool whole_parts(std::int64_t a, std::int64_t b) { return b > 0 && a % b == 0; }
 
 /// The kind of nodes whose GPUs the job takes if nothing is said about GPUs, or nullptr: that of
 /// the partition asked for, else the first that CUDA runs on.
@@ -100,8 +97,8 @@ std::int64_t choose_cores(const JobPlan& plan, const JobRequest& request, const 
   if (plan.gpus > 0) return std::max<std::int64_t>(1, plan.gpus * plan.kind.gpu_cores / plan.tasks);
   const std::int64_t share = std::max<std::int64_t>(1, plan.kind.cores / plan.tasks);
   if (plan.partition.whole_nodes) return share;
-  const std::int64_t stages =
-      std::max<std::int64_t>(1, shape.stages() / (plan.nodes * plan.processes));
+  const std::int64_t world = plan.nodes * plan.processes;
+  const std::int64_t stages = (shape.stages() + world - 1) / world;  // at most
   return std::min(share, forked * (stages * shape.intra_op_threads + shape.workers));
 }
 
@@ -195,29 +192,21 @@ bool JobPlan::holds(const ClusterProfile::Line& line) const {
   });
 }
 
-void check_spread(const RunShape& shape, std::int64_t nodes, std::int64_t processes) {
+void check_work(const RunShape& shape, std::int64_t nodes, std::int64_t processes) {
   const std::int64_t world = nodes * processes;
-  if (whole_parts(shape.stages(), world)) return;
-  const std::string have = fmt::format(
-      "parallel.pipeline {} × parallel.data {} makes {}, which do not spread over {} "
-      "({} × {})",
-      shape.pipeline, shape.data, several(shape.stages(), "stage"), several(world, "process"),
-      several(nodes, "node"), processes);
-  const auto ways = spreads_over(world, {.pipeline = shape.pipeline,
-                                         .data = shape.data,
-                                         .blocks = shape.blocks,
-                                         .micro_batches = shape.micro_batches,
-                                         .batch_size = shape.batch_size});
+  if (world <= shape.stages()) return;
+  const std::string have =
+      fmt::format("{}, but the job has {} ({} × {})", work_words(shape.spread),
+                  several(world, "process"), several(nodes, "node"), processes);
+  const auto ways = spreads_over(world, shape.spread);
   const bool by_pipeline = !ways.empty() && ways.front().starts_with("parallel.pipeline");
   const std::string& where = by_pipeline ? shape.pipeline_where : shape.data_where;
   const bool in_file = where != "default";
   std::string remedy = ways.empty() ? ""
                                     : fmt::format("set {}{}, or ", in_words(ways.front()),
                                                   in_file ? "" : " in " + shape.file);
-  if (whole_parts(shape.stages(), nodes))
-    remedy += fmt::format("--tasks-per-node {}", shape.stages() / nodes);
-  else
-    remedy += "take another number of nodes";
+  remedy += nodes <= shape.stages() ? fmt::format("--tasks-per-node {}", shape.stages() / nodes)
+                                    : fmt::format("--nodes {}", shape.stages());
   throw Error(ErrorCode::bad_options, fmt::format("{}: {}", in_file ? where : shape.file, have),
               remedy);
 }
@@ -234,7 +223,7 @@ JobPlan plan_job(const ClusterProfile& profile, const JobRequest& request, const
   plan.kind = profile.kind_of(plan.partition);
   check_gpus(plan, request, shape);
   plan.processes = choose_processes(plan, request, shape);
-  check_spread(shape, plan.nodes, plan.processes);
+  check_work(shape, plan.nodes, plan.processes);
   plan.tasks = request.launcher == "launch" ? 1 : plan.processes;
   plan.cores = choose_cores(plan, request, shape);
   if (plan.tasks * plan.cores > plan.kind.cores)
@@ -248,6 +237,8 @@ JobPlan plan_job(const ClusterProfile& profile, const JobRequest& request, const
   plan.gpus_stay_idle = plan.gpus > 0 && !(request.computes_on_gpus && plan.kind.gpu_cuda);
   add_conditions(plan, request);
   add_notes(plan, request);
+  if (std::string uneven = uneven_words(plan.nodes * plan.processes, shape.spread); !uneven.empty())
+    plan.notes.push_back(std::move(uneven));
   return plan;
 }
 

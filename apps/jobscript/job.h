@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/jobscript/profile.h"
+#include "apps/spread.h"
 
 namespace troupe {
 
@@ -41,14 +42,13 @@ struct JobRequest {
 
 /// What the options file asks of processes, and where it says so.
 struct RunShape {
-  std::int64_t pipeline = 1, data = 1;
   std::int64_t intra_op_threads = 1, workers = 1;
   std::string file;  ///< as it was named on the command line
-  std::int64_t blocks = 4096, micro_batches = 4096, batch_size = 4096;  ///< as in SpreadLimits
+  SpreadLimits spread;
   bool interface_open = false;  ///< whether parallel.interface is there to be chosen
   std::string pipeline_where = "default", data_where = "default";
 
-  std::int64_t stages() const { return pipeline * data; }
+  std::int64_t stages() const { return spread.work(); }
 };
 
 /// The job as the script writes it.
@@ -72,11 +72,11 @@ struct JobPlan {
 };
 
 /// Throws Error{usage} for what the cluster does not give (more nodes, time or GPUs than any
-/// partition allows), and Error{bad_options} where pipeline × data does not spread over the
-/// processes, naming the line to change.
+/// partition allows), and Error{bad_options} where there are more processes than
+/// stages, naming the line to change.
 JobPlan plan_job(const ClusterProfile& profile, const JobRequest& request, const RunShape& shape);
 
-/// Throws Error{bad_options} unless every process gets the same number of stages.
-void check_spread(const RunShape& shape, std::int64_t nodes, std::int64_t processes);
+/// Throws Error{bad_options} where a process would have no stage.
+void check_work(const RunShape& shape, std::int64_t nodes, std::int64_t processes);
 
 }  // namespace troupe

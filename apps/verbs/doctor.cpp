@@ -13,6 +13,7 @@
 #include "apps/doctor/checks.h"
 #include "apps/load_options.h"
 #include "apps/options_table.h"
+#include "apps/training.h"
 #include "apps/verbs.h"
 
 namespace troupe {
@@ -34,8 +35,7 @@ Demands demands_of(const DoctorArguments& arguments) {
   const OptionOrigins origins = read_fields(document, option_fields(options));
   validate(options, origins);
   demands.known = true;
-  demands.pipeline = options.parallel.pipeline;
-  demands.data = options.parallel.data;
+  demands.spread = spread_limits(options);
   demands.actor_threads = options.parallel.actor_threads;
   demands.intra_op_threads = options.parallel.intra_op_threads;
   demands.workers = options.data.workers;

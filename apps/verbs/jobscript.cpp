@@ -87,14 +87,9 @@ RunShape shape_of(const JobscriptArguments& arguments) {
                          std::any_of(fields.begin(), fields.end(), [](const OptionField& field) {
                            return field.path == "parallel.interface";
                          });
-  shape.pipeline = options.parallel.pipeline;
-  shape.data = options.parallel.data;
   shape.intra_op_threads = options.parallel.intra_op_threads;
   shape.workers = options.data.workers;
-  const SpreadLimits limits = spread_limits(options);
-  shape.blocks = limits.blocks;
-  shape.micro_batches = limits.micro_batches;
-  shape.batch_size = limits.batch_size;
+  shape.spread = spread_limits(options);
   shape.file = arguments.options.string();
   shape.pipeline_where = origins.of("parallel.pipeline");
   shape.data_where = origins.of("parallel.data");

@@ -273,14 +273,11 @@ void print_schedule(const Options& options, const PipelineOptions& pipeline) {
 
 void check_work(const Options& options, const PlanArguments& arguments) {
   const std::int64_t processes = std::int64_t{arguments.hosts} * arguments.processes_per_host;
-  const std::int64_t work = options.parallel.pipeline * options.parallel.data;
-  if (processes <= work) return;
+  const SpreadLimits limits = spread_limits(options);
+  if (processes <= limits.work()) return;
   throw Error(ErrorCode::bad_options,
-              fmt::format("{} processes are asked for, but parallel.pipeline {} × parallel.data {} "
-                          "is work for {}",
-                          processes, options.parallel.pipeline, options.parallel.data, work),
-              fmt::format("plan for {}, or give {}", work,
-                          spread_words(processes, spread_limits(options))));
+              fmt::format("{} processes are asked for, but {}", processes, work_words(limits)),
+              fmt::format("plan for {}{}", limits.work(), or_give(processes, limits)));
 }
 
 int plan(const PlanArguments& arguments) {

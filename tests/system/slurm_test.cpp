@@ -90,8 +90,13 @@ TEST_F(Slurm, StepsAreLookedAtByTheDoctor) {
   EXPECT_EQ(ill.exit_code, 1);
   EXPECT_THAT(ill.out, HasSubstr("error: world: MASTER_ADDR is 127.0.0.1"));
   EXPECT_THAT(ill.out, HasSubstr("write TORCH_NCCL_ASYNC_ERROR_HANDLING"));
+  words = {"srun", "-N2", "-n3", TROUPE_BINARY, "doctor", options};
+  const Outcome uneven = slurm.run(words);
+  EXPECT_EQ(uneven.exit_code, 0) << uneven.out;
+  EXPECT_THAT(uneven.out, HasSubstr("warning: world: 4 stages over 3 processes"));
   words = {"srun", "-N2", "--ntasks-per-node=3", TROUPE_BINARY, "doctor", options};
-  EXPECT_THAT(slurm.run(words).out, HasSubstr("do not spread over 6 processes"));
+  EXPECT_THAT(slurm.run(words).out,
+              HasSubstr("6 processes, but parallel.pipeline 2 × parallel.data 2"));
 }
 
 TEST_F(Slurm, LeavesNothingBehind) {

@@ -50,7 +50,7 @@ std::string text_of(const Findings& findings) {
 
 TEST(Doctor, FindsNothingWhereAllIsWell) {
   EXPECT_EQ(text_of(check_all(healthy(), {})), "");
-  Demands demands{.pipeline = 2, .data = 2, .intra_op_threads = 2, .known = true};
+  Demands demands{.spread = {.pipeline = 2, .data = 2}, .intra_op_threads = 2, .known = true};
   demands.interface = "hsn0";
   EXPECT_EQ(text_of(check_all(healthy(), demands)), "");
 }
@@ -145,11 +145,28 @@ TEST(Doctor, FlagsAddressesThatEveryNodeTakesForItself) {
   EXPECT_THAT(text_of(check_world(machine, {})), IsEmpty());
 }
 
-TEST(Doctor, FlagsStagesThatDoNotSpreadOverTheWorld) {
-  const Demands demands{.pipeline = 2, .data = 3, .known = true};
-  EXPECT_THAT(text_of(check_world(healthy(), demands)), HasSubstr("set parallel.data to 2"));
-  EXPECT_THAT(text_of(check_world(healthy(), {.pipeline = 4, .data = 2, .known = true})),
-              IsEmpty());
+TEST(Doctor, FlagsMoreProcessesThanTheRunHasWorkFor) {
+  Demands demands{.spread = {.pipeline = 2, .data = 1, .micro_batches = 8, .batch_size = 8},
+                  .known = true};
+  EXPECT_EQ(text_of(check_world(healthy(), demands)),
+            "error 4 processes, but parallel.pipeline 2 × parallel.data 1 is work for 2 | start 2 "
+            "processes, or give -r parallel.data=2\n");
+  demands.spread.batch_size = demands.spread.micro_batches = 1;
+  EXPECT_THAT(text_of(check_world(healthy(), demands)), HasSubstr("| start 2 processes\n"));
+  demands.spread.data = 4;
+  EXPECT_THAT(text_of(check_world(healthy(), demands)), IsEmpty());
+}
+
+TEST(Doctor, DoesNotFailARunWhoseStagesAreNotTheSameForAll) {
+  Machine machine = healthy();
+  machine.world->size = 3;
+  const Demands demands{.spread = {.pipeline = 4, .blocks = 6}, .known = true};
+  EXPECT_EQ(text_of(check_world(machine, demands)),
+            "warning 4 stages over 3 processes: 2 in some, 1 in others | start 4 processes, or "
+            "give -r parallel.pipeline=3\n");
+  EXPECT_THAT(text_of(check_cores(
+                  machine, {.spread = {.pipeline = 4}, .intra_op_threads = 3, .known = true})),
+              HasSubstr("2 stages of 3 threads"));
 }
 
 TEST(Doctor, PassesOnWhatIsWrongWithTheLaunchersVariables) {
@@ -168,7 +185,7 @@ TEST(Doctor, FlagsMoreThreadsThanCores) {
   EXPECT_THAT(text_of(check_cores(machine, {})), IsEmpty());
   machine.environment["OMP_NUM_THREADS"] = "many";
   EXPECT_THAT(text_of(check_cores(machine, {})), IsEmpty());
-  const Demands demands{.pipeline = 2, .data = 4, .intra_op_threads = 3, .known = true};
+  const Demands demands{.spread = {.pipeline = 2, .data = 4}, .intra_op_threads = 3, .known = true};
   EXPECT_THAT(text_of(check_cores(machine, demands)), HasSubstr("2 stages of 3 threads"));
   machine.environment["OMP_THREAD_LIMIT"] = "2";
   EXPECT_THAT(text_of(check_cores(machine, demands)), HasSubstr("OMP_THREAD_LIMIT is 2"));

@@ -57,8 +57,11 @@ class Jobscript : public ProfileFolder {
   }
   static RunShape shape(std::int64_t pipeline, std::int64_t data) {
     RunShape made;
-    made.pipeline = pipeline;
-    made.data = data;
+    made.spread = {.pipeline = pipeline,
+                   .data = data,
+                   .blocks = 4096,
+                   .micro_batches = 4096,
+                   .batch_size = 4096};
     made.file = "o.yaml";
     return made;
   }
@@ -171,24 +174,41 @@ TEST_F(Jobscript, AsksForAsManyGpusAsThereAreProcesses) {
   EXPECT_EQ(plan.cores, 16);
 }
 
-TEST_F(Jobscript, SaysWhichLineMakesTheProcessesMatch) {
+TEST_F(Jobscript, SaysWhichLineGivesAllProcessesWork) {
   RunShape made = shape(2, 2);
   made.data_where = "o.yaml:4:9";
-  EXPECT_THAT(refusal([&] { check_spread(made, 2, 4); }),
-              AllOf(HasSubstr("o.yaml:4:9: parallel.pipeline 2 × parallel.data 2 makes 4 stages"),
-                    HasSubstr("8 processes (2 nodes × 4)"), HasSubstr("set parallel.data to 4"),
-                    HasSubstr("--tasks-per-node 2")));
-  EXPECT_EQ(refusal([&] { check_spread(shape(4, 4), 2, 4); }), "no error");  // two stages each
-  EXPECT_THAT(refusal([&] { check_spread(shape(3, 4), 1, 8); }),
-              HasSubstr("set parallel.pipeline to 2"));
-  made.micro_batches = 4;
-  EXPECT_THAT(refusal([&] { check_spread(made, 3, 4); }),
+  EXPECT_THAT(
+      refusal([&] { check_work(made, 2, 4); }),
+      AllOf(HasSubstr("o.yaml:4:9: parallel.pipeline 2 × parallel.data 2 is work for 4, but the "
+                      "job has 8 processes (2 nodes × 4)"),
+            HasSubstr("set parallel.data to 4"), HasSubstr("--tasks-per-node 2")));
+  EXPECT_THAT(refusal([&] { check_work(shape(3, 2), 1, 8); }),
+              HasSubstr("set parallel.pipeline to 4"));
+  made.spread.micro_batches = 4;
+  EXPECT_THAT(refusal([&] { check_work(made, 3, 4); }),
               AllOf(HasSubstr("set parallel.pipeline to 6"), Not(HasSubstr("parallel.data to 6"))));
-  made.blocks = 4;
-  EXPECT_THAT(refusal([&] { check_spread(made, 3, 4); }),
+  made.spread.blocks = 4;
+  EXPECT_THAT(refusal([&] { check_work(made, 3, 4); }),
               HasSubstr("set parallel.data to 6 and train.micro_batches to 6"));
-  EXPECT_THAT(refusal([&] { check_spread(shape(1, 1), 1, 4); }),
+  EXPECT_THAT(refusal([&] { check_work(shape(1, 1), 1, 4); }),
               HasSubstr("set parallel.data to 4 in o.yaml"));
+  EXPECT_THAT(refusal([&] { check_work(shape(1, 2), 4, 1); }), HasSubstr("or --nodes 2"));
+}
+
+// As train does, which runs with the same bits in any number of processes that it has work for.
+TEST_F(Jobscript, TakesAnyNumberOfProcessesThatHaveWork) {
+  for (int nodes = 1; nodes <= 4; ++nodes)
+    EXPECT_EQ(refusal([&] { check_work(shape(4, 1), nodes, 1); }), "no error") << nodes;
+  EXPECT_EQ(refusal([&] { check_work(shape(3, 4), 1, 8); }), "no error");
+  file("small.yaml", small_profile);
+  JobRequest wanted = request(3, hours(1));
+  wanted.partition = "cpu";
+  const JobPlan plan = plan_job(find_profile("small"), wanted, shape(4, 1));
+  EXPECT_EQ(plan.processes, 1);
+  EXPECT_THAT(plan.notes, testing::Contains("4 stages over 3 processes: 2 in some, 1 in others"));
+  RunShape two_threads = shape(4, 1);
+  two_threads.intra_op_threads = 2;
+  EXPECT_EQ(plan_job(find_profile("small"), wanted, two_threads).cores, 5);  // and the loader's
 }
 
 TEST_F(Jobscript, WarnsInTimeForACheckpoint) {

@@ -147,6 +147,10 @@ TEST_F(Plan, RefusesMoreProcessesThanThereIsWorkForAsTrainDoes) {
               AllOf(HasSubstr("-r parallel.pipeline=3"), Not(HasSubstr("parallel.data=2"))));
 }
 
+TEST_F(Plan, DoesNotOfferWhatNoOptionGives) {
+  EXPECT_THAT(plan({"--nproc-per-node", "1000"}).error, HasSubstr("try: plan for 2\n"));
+}
+
 TEST_F(Plan, RefusesNoProcesses) {
   EXPECT_EQ(plan({"--nnodes", "0"}).code, exit_usage);
   EXPECT_EQ(plan({"--nproc-per-node", "-3"}).code, exit_usage);
