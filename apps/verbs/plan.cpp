@@ -16,6 +16,7 @@
 #include "apps/verbs.h"
 #include "runtime/error.h"
 #include "runtime/print.h"
+#include "runtime/remote/bulk.h"
 
 namespace troupe {
 namespace {
@@ -280,10 +281,17 @@ void check_work(const Options& options, const PlanArguments& arguments) {
               fmt::format("plan for {}{}", limits.work(), or_give(processes, limits)));
 }
 
+/// As the processes find out when they connect.
+void check_transport(const Options& options, const PlanArguments& arguments) {
+  if (options.parallel.transport == "shm" && arguments.hosts > 1)
+    throw not_on_one_host("host 0", arguments.processes_per_host, "host 1");
+}
+
 int plan(const PlanArguments& arguments) {
   const Options options = load_options(arguments.options, arguments.overrides);
   const auto processes = static_cast<std::uint32_t>(arguments.hosts * arguments.processes_per_host);
   check_work(options, arguments);
+  check_transport(options, arguments);
   PipelineOptions pipeline = pipeline_options(options, {}, {.processes = processes});
   if (pipeline.profile.empty()) measure(pipeline);
   pipeline.writer = CheckpointWriterOptions{};

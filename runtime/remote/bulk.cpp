@@ -16,18 +16,22 @@ std::vector<int> neighbours(const Member& member, int rank) {
   return ranks;
 }
 
-Error not_on_one_host(const Member& member) {
+Error several_hosts(const Member& member) {
   const auto& peers = member.peers();
   const auto other = std::ranges::find_if(
       peers, [&](const PeerInfo& peer) { return peer.identity() != peers[0].identity(); });
-  return {
-      ErrorCode::bad_options,
-      fmt::format("parallel.transport: shm, but rank 0 is on {} and rank {} on {}", peers[0].host(),
-                  other->rank, other->host()),
-      "take parallel.transport: auto (shared memory within a host, Gloo between hosts) or gloo"};
+  return not_on_one_host(peers[0].host(), other->rank, other->host());
 }
 
 }  // namespace
+
+Error not_on_one_host(const std::string& host_of_zero, int rank, const std::string& host) {
+  return {
+      ErrorCode::bad_options,
+      fmt::format("parallel.transport: shm, but rank 0 is on {} and rank {} on {}", host_of_zero,
+                  rank, host),
+      "take parallel.transport: auto (shared memory within a host, Gloo between hosts) or gloo"};
+}
 
 Result<std::shared_ptr<Bulk>> Bulk::connect(Member& member, const TransportOptions& options) {
   std::shared_ptr<Bulk> bulk(new Bulk);
@@ -35,7 +39,7 @@ Result<std::shared_ptr<Bulk>> Bulk::connect(Member& member, const TransportOptio
   const std::vector<int> near = neighbours(member, member.rank());
   const bool one_host = near.size() == bulk->routes_.size();
   const std::uint32_t generation = member.generation();
-  if (options.transport == TransportKind::shm && !one_host) return not_on_one_host(member);
+  if (options.transport == TransportKind::shm && !one_host) return several_hosts(member);
   if (options.transport != TransportKind::gloo && near.size() > 1) {
     const int own = static_cast<int>(std::ranges::find(near, member.rank()) - near.begin());
     auto made = make_shm_communicator(member.store(), own, static_cast<int>(near.size()),

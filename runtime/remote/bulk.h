@@ -9,6 +9,9 @@
 
 namespace troupe {
 
+/// Where `shm` is asked for and the process `rank` is on another host than process 0.
+Error not_on_one_host(const std::string& host_of_zero, int rank, const std::string& host);
+
 /// The bulk plane of one process: for each peer the communicator that reaches it. Thread-safe.
 /// Bounds nothing: what is on its way is what the edges' slots allow. A second bound below theirs
 /// could wait for memory that only the message it holds back would free.

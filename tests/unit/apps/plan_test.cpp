@@ -147,6 +147,17 @@ TEST_F(Plan, RefusesMoreProcessesThanThereIsWorkForAsTrainDoes) {
               AllOf(HasSubstr("-r parallel.pipeline=3"), Not(HasSubstr("parallel.data=2"))));
 }
 
+TEST_F(Plan, RefusesSharedMemoryBetweenHostsAsTrainDoes) {
+  const Ran planned = plan({"-r", "parallel.transport=shm", "--nnodes", "2"});
+  EXPECT_EQ(planned.code, exit_usage);
+  EXPECT_EQ(planned.out, "");
+  EXPECT_THAT(planned.error,
+              AllOf(HasSubstr("parallel.transport: shm, but rank 0 is on host 0 and rank 1 on "
+                              "host 1"),
+                    HasSubstr("take parallel.transport: auto")));
+  EXPECT_EQ(plan({"-r", "parallel.transport=shm", "--nproc-per-node", "2"}).code, 0);
+}
+
 TEST_F(Plan, DoesNotOfferWhatNoOptionGives) {
   EXPECT_THAT(plan({"--nproc-per-node", "1000"}).error, HasSubstr("try: plan for 2\n"));
 }
