@@ -7,6 +7,7 @@
 #include "actors/checkpoint_files.h"
 #include "apps/load_options.h"
 #include "apps/options_table.h"
+#include "runtime/control/interface.h"
 #include "runtime/program.h"
 
 namespace troupe {
@@ -53,6 +54,17 @@ int take_part(TrainCommand& command, const World& world, bool& by_itself) {
   return follow(command, agreed);
 }
 
+/// Without an interface that this host lacks, the others can still be met, and told.
+void check_interface(Options& options) {
+  std::string& name = options.parallel.interface;
+  try {
+    if (!name.empty()) (void)address_of_interface(name);
+  } catch (const Error&) {
+    name.clear();
+    throw;
+  }
+}
+
 }  // namespace
 
 int train_in_world(TrainCommand command, const World& world, const Environment& environment) {
@@ -60,6 +72,7 @@ int train_in_world(TrainCommand command, const World& world, const Environment& 
   std::optional<Error> wrong;
   try {
     command.options = load_options(command.arguments.options, command.arguments.overrides);
+    check_interface(command.options);
   } catch (const Error& error) {
     wrong = error;
   }

@@ -98,6 +98,20 @@ TEST_F(WorldOfHosts, GivesTheSameBitsAcrossThreeHosts) {
   EXPECT_EQ(digest("out"), reference());
 }
 
+TEST_F(WorldOfHosts, NamesTheHostThatLacksTheInterface) {
+  for (const Words& change : {Words{"eth0", "down"}, {"eth0", "name", "up0"}, {"up0", "up"}})
+    EXPECT_EQ(run_process(on_host(2, Words{"/usr/sbin/ip", "link", "set"} + change)).exit_code, 0);
+  std::string told;
+  for (const auto& launcher :
+       launch_everywhere(2, 2, train_words("out", with({"parallel.interface=eth0"})))) {
+    const Outcome ran = launcher->wait();
+    EXPECT_EQ(ran.exit_code, 2) << ran.error;
+    told += ran.error;
+  }
+  EXPECT_EQ(count_of(told, "troupe: error: "), 1) << told;
+  EXPECT_THAT(told, HasSubstr("error: there is no network interface 'eth0' on host2; there is "));
+}
+
 TEST_F(WorldOfHosts, GivesTheSameBitsWhereTwoProcessesShareAHost) {
   const auto launchers = launch_everywhere(2, 2, train_words("out"));
   for (const auto& launcher : launchers) {

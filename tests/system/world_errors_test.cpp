@@ -60,6 +60,21 @@ TEST_F(World, TellsOnceWhatEveryProcessMeets) {
   EXPECT_THAT(no_folder.error, HasSubstr("no_folder/out cannot be made"));
 }
 
+TEST_F(World, TellsOnceThatAnInterfaceDoesNotExist) {
+  const Words absent = with({"parallel.interface=absent0"});
+  const Outcome all = train(4, "out", absent);
+  EXPECT_EQ(all.exit_code, 2);
+  EXPECT_EQ(count_of(all.error, "troupe: error: "), 1) << all.error;
+  EXPECT_THAT(all.error, AllOf(ContainsRegex("no network interface 'absent0' on [^;]+; there is"),
+                               HasSubstr("set parallel.interface to one of them")));
+  const std::string one = wrapper("[ \"$RANK\" = 2 ] && exec \"$@\" -r parallel.interface=absent0");
+  const Outcome alone = Background(launch_words(4, Words{one} + train_words("out"))).wait();
+  EXPECT_EQ(alone.exit_code, 2);
+  EXPECT_EQ(count_of(alone.error, "troupe: error: "), 1) << alone.error;
+  EXPECT_THAT(alone.error, HasSubstr("no network interface 'absent0' on "));
+  EXPECT_FALSE(fs::exists(root_ / "out"));
+}
+
 TEST_F(World, TellsOnceThatWeightsDoNotFitThePartOfAnotherProcess) {
   ASSERT_EQ(train(2, "out", with({"train.steps=2"})).exit_code, 0);
   const std::string file = (root_ / "w.safetensors").string();
@@ -170,6 +185,12 @@ TEST_F(WorldLeftAlone, TellsOnceWhatOneProcessAloneMeets) {
     for (const auto& each : ranks) told += each->wait().error;
     expect_once(told, "nowhere.yaml: cannot be opened");
   }
+}
+
+// Without a launcher rank 0 chooses where the others meet.
+TEST_F(WorldLeftAlone, TellsOnceThatAnInterfaceDoesNotExist) {
+  expect_once(told_by(start(4, train_words("out", with({"parallel.interface=absent0"}))), 2),
+              "no network interface 'absent0' on ");
 }
 
 TEST_F(WorldLeftAlone, TellsOnceWhoNeverCame) {
