@@ -233,8 +233,7 @@ void CoordinatorLoop::take(const std::string& route, zmq::message_t& frame) {
       refuse(route, refusal(wire::Refused::RUN,
                             fmt::format("the coordinator serves another run than '{}'",
                                         envelope->join().run()),
-                            "check the run's name (--rdzv-id), or whether an older run is still "
-                            "there"));
+                            remedy_of_another_run));
     return;
   }
   if (seat != seats_.end() && seat->second->id != envelope->session()) {

@@ -42,8 +42,8 @@ void MemberLoop::take_events() {
               fmt::format("the key does not fit: {} closes the connection of process {} on {} "
                           "before a word is said",
                           coordinator_endpoint_, getpid(), options_.host),
-              "start all processes with the same TROUPE_JOB_KEY or job file; or another "
-              "program has that port"));
+              "start all processes with the same TROUPE_JOB_KEY or job file; if another job or "
+              "program has that port, choose another --rdzv-id and --rdzv-endpoint"));
 }
 
 void MemberLoop::take_coordinator() {

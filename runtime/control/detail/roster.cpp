@@ -30,7 +30,7 @@ std::optional<wire::Refused> Roster::admit(const wire::Join& join, std::uint64_t
   if (join.run() != run_)
     return refusal(wire::Refused::RUN,
                    fmt::format("the coordinator serves another run than '{}'", join.run()),
-                   "check the run's name (--rdzv-id), or whether an older run is still there");
+                   remedy_of_another_run);
   if (join.size() != static_cast<std::uint32_t>(size_))
     return refusal(wire::Refused::SIZE,
                    fmt::format("{} expects a world of {} processes, the coordinator one of {}",
@@ -46,14 +46,14 @@ std::optional<wire::Refused> Roster::admit(const wire::Join& join, std::uint64_t
                    fmt::format("{} says it is rank {}, but so does {}", process(join),
                                join.rank() - 1, process(*other)),
                    fmt::format("give each process a rank of its own; a launcher started twice does "
-                               "this, or another run with the id '{}': give each run an id of its "
-                               "own (--rdzv-id, TROUPE_RUN_ID, MASTER_ADDR and MASTER_PORT)",
+                               "this, or another run with the id '{}': choose another --rdzv-id "
+                               "(TROUPE_RUN_ID, or MASTER_ADDR and MASTER_PORT)",
                                run_));
   if (is_whole())
     return refusal(
         wire::Refused::SIZE,
         fmt::format("{} comes to a world whose {} ranks are all there", process(join), size_),
-        "wait until that run has ended, or give this one another name (--rdzv-id)");
+        "wait until that run has ended, or choose another --rdzv-id for this one");
   here_.push_back({join, session});
   if (join.rank() != 0) taken_[join.rank()] = session;
   return std::nullopt;

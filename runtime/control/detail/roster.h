@@ -13,6 +13,11 @@
 
 namespace troupe::control {
 
+/// Where a coordinator serves another run.
+inline constexpr const char* remedy_of_another_run =
+    "give all processes of the job the same --rdzv-id; where another job is there, choose another "
+    "--rdzv-id and --rdzv-endpoint";
+
 class Roster {
  public:
   Roster(std::string run, int size) : run_(std::move(run)), size_(size) {}

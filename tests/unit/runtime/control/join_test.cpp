@@ -78,6 +78,7 @@ TEST(ControlJoin, RefusesAnotherRunWithoutNamingItsOwn) {
   EXPECT_EQ(error.code(), ErrorCode::refused);
   EXPECT_THAT(error.what(),
               AllOf(HasSubstr("another run than 'elsewhere'"), testing::Not(HasSubstr("'test'"))));
+  EXPECT_THAT(error.remedy(), HasSubstr("choose another --rdzv-id"));
 }
 
 TEST(ControlJoin, RefusesASecondProcessOfTheSameRank) {
@@ -197,6 +198,7 @@ TEST(ControlRoster, KeepsTheRankOfItsOwnProcessForIt) {
   EXPECT_EQ(refused->reason(), wire::Refused::RANK);
   EXPECT_THAT(refused->message(),
               HasSubstr("process 2 on a says it is rank 0, but so does process 1 on a"));
+  EXPECT_THAT(refused->remedy(), HasSubstr("choose another --rdzv-id"));
   EXPECT_FALSE(roster.admit(process(3, 1), 33)) << "other ranks are free";
   EXPECT_FALSE(roster.admit(process(1, 0), 11));
 }

@@ -174,6 +174,7 @@ TEST(ControlWorld, SaysThatTheKeyDoesNotFit) {
   ASSERT_FALSE(joined);
   EXPECT_EQ(joined.error().code(), ErrorCode::refused);
   EXPECT_THAT(joined.error().what(), HasSubstr("the key does not fit"));
+  EXPECT_THAT(joined.error().remedy(), HasSubstr("choose another --rdzv-id"));
 }
 
 }  // namespace
