@@ -77,8 +77,8 @@ std::string text_of(const fs::path& path) {
 }
 
 /// What follows `name` at the beginning of a line.
-std::string entry(const fs::path& path, const std::string& name) {
-  std::istringstream text(text_of(path));
+std::string entry(const std::string& content, const std::string& name) {
+  std::istringstream text(content);
   std::string word;
   std::string value;
   while (text >> word >> value)
@@ -114,10 +114,10 @@ std::optional<JobKey> JobFile::create() const {
 JobKey JobFile::key() const {
   if (const auto drawn = create()) return *drawn;
   check_privacy(path_);
-  return JobKey::parse(entry(path_, "key"));
+  return JobKey::parse(entry(text_of(path_), "key"));
 }
 
-std::string JobFile::coordinator() const { return entry(path_, "coordinator"); }
+std::string JobFile::coordinator() const { return entry(text_of(path_), "coordinator"); }
 
 void JobFile::publish(const JobKey& key, const std::string& coordinator) const {
   const fs::path aside = write_aside(path_, content(key, coordinator));
@@ -131,7 +131,12 @@ void JobFile::remove(const std::string& coordinator) const {
 }
 
 void JobFile::remove(const JobKey& key) const {
-  if (entry(path_, "key") == key.text()) unlink(path_.c_str());
+  if (entry(text_of(path_), "key") == key.text()) unlink(path_.c_str());
+}
+
+void JobFile::remove_unclaimed(const JobKey& key) const {
+  const std::string text = text_of(path_);
+  if (entry(text, "key") == key.text() && entry(text, "coordinator").empty()) unlink(path_.c_str());
 }
 
 }  // namespace troupe

@@ -39,6 +39,9 @@ class JobFile {
   /// Does nothing if another key is in it.
   void remove(const JobKey& key) const;
 
+  /// Of a job that has come to nothing: does nothing if another key is in it, or a coordinator.
+  void remove_unclaimed(const JobKey& key) const;
+
   const std::filesystem::path& path() const { return path_; }
 
  private:

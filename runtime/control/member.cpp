@@ -103,6 +103,7 @@ std::uint32_t Member::generation() const { return implementation_->loop.generati
 const std::vector<PeerInfo>& Member::peers() const { return implementation_->loop.peers(); }
 const std::string& Member::endpoint() const { return implementation_->loop.endpoint(); }
 Store& Member::store() { return *implementation_; }
+std::string Member::lost_coordinator() const { return implementation_->loop.lost_coordinator(); }
 ControlCounters Member::counters() const { return implementation_->loop.counters(); }
 
 void Member::send(int to, std::string body) {

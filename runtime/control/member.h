@@ -114,6 +114,10 @@ class Member {
   /// Waits until everything sent has arrived, and says goodbye. Nothing is sent or received after.
   Status leave();
 
+  /// Where the coordinator was that this process has lost; empty while it is not lost. It does not
+  /// come back.
+  std::string lost_coordinator() const;
+
   ControlCounters counters() const;
 
  private:

@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "runtime/control/detail/probe.h"
 #include "runtime/control/endpoint.h"
 #include "runtime/control/interface.h"
 
@@ -45,6 +46,21 @@ Result<std::string> wait_for_coordinator(const JobFile& file, const MembershipOp
   }
 }
 
+/// Whether nobody listens at a coordinator's place any more, as far as a moment tells.
+bool has_ended(const std::string& coordinator) {
+  const auto place = parse_endpoint(coordinator);
+  if (!place) return false;
+  control::Probe probe(place->host, place->port);
+  const auto until = control::Clock::now() + std::chrono::milliseconds(100);
+  for (auto now = control::Clock::now(); now < until; now = control::Clock::now()) {
+    const auto finding = probe.look(now);
+    if (finding != control::Probe::Finding::pending)
+      return finding == control::Probe::Finding::ended;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string address_for_world(const World& world, const std::string& interface) {
@@ -62,8 +78,27 @@ std::string address_for_world(const World& world, const std::string& interface) 
 }
 
 Membership::~Membership() {
+  part();
+  if (file_) remove_file();
+}
+
+void Membership::part() {
+  if (member_) lost_coordinator_ = member_->lost_coordinator();
   member_.reset();
-  if (coordinator_ && file_) file_->remove(coordinator_->endpoint());
+}
+
+/// The file of a job may be the next one's by now: only what is of this one goes.
+void Membership::remove_file() const {
+  if (coordinator_) return file_->remove(coordinator_->endpoint());
+  if (unclaimed_) file_->remove_unclaimed(*unclaimed_);
+  if (left_) return;  // the coordinator is there, and removes it
+  if (!lost_coordinator_.empty()) return file_->remove(lost_coordinator_);
+  if (const std::string named = file_->coordinator(); has_ended(named)) file_->remove(named);
+}
+
+JobKey Membership::take_key() {
+  unclaimed_ = file_->create();
+  return unclaimed_ ? *unclaimed_ : file_->key();
 }
 
 Status Membership::keep_coordinator(const World& world, const JobKey& key,
@@ -92,7 +127,7 @@ Result<std::unique_ptr<Membership>> Membership::enter(const World& world,
   const auto given_place = environment.get("TROUPE_COORDINATOR");
   const bool needs_file = !given_key || !given_place;
   if (needs_file) membership->file_ = JobFile::of_run(environment, world.run_id);
-  wanted.key = given_key ? JobKey::parse(*given_key) : membership->file_->key();
+  wanted.key = given_key ? JobKey::parse(*given_key) : membership->take_key();
   if (given_place) {
     wanted.coordinator = *given_place;
   } else if (world.rank == 0) {
@@ -101,7 +136,10 @@ Result<std::unique_ptr<Membership>> Membership::enter(const World& world,
     wanted.coordinator = membership->coordinator_->endpoint();
   } else {
     const auto found = wait_for_coordinator(*membership->file_, options);
-    if (!found) return found.error();
+    if (!found) {
+      membership->unclaimed_ = wanted.key;
+      return found.error();
+    }
     wanted.coordinator = found.value();
     wanted.find_coordinator = [file = *membership->file_] { return file.coordinator(); };
   }
@@ -123,12 +161,13 @@ Result<std::unique_ptr<Membership>> Membership::enter(const World& world,
 
 Status Membership::leave() {
   Status left = member_->leave();
+  left_ = left_ || static_cast<bool>(left);
   if (coordinator_ && left) (void)coordinator_->wait_for_end(timeout_);
   return left;
 }
 
 void Membership::abandon() {
-  member_.reset();
+  part();
   if (coordinator_) (void)coordinator_->wait_for_end(timeout_);
 }
 

@@ -30,7 +30,9 @@ class Membership {
                                                    const Environment& environment,
                                                    const MembershipOptions& options = {});
   /// Without leave() before it, the others see this process lost, and the coordinator if it is
-  /// here.
+  /// here. A job file that nobody needs any more goes with it: that of the coordinator kept here,
+  /// or of one that has ended without removing it; and one in which no coordinator is named, where
+  /// this process made it or rank 0 did not come.
   ~Membership();
 
   Member& member() { return *member_; }
@@ -45,10 +47,16 @@ class Membership {
 
  private:
   Membership() = default;
+  JobKey take_key();
   Status keep_coordinator(const World& world, const JobKey& key, const MembershipOptions& options);
+  void part();
+  void remove_file() const;
 
   std::chrono::milliseconds timeout_{};
-  std::optional<JobFile> file_;  ///< where the coordinator kept here is published
+  std::optional<JobFile> file_;      ///< with the key, or where the coordinator is published
+  std::optional<JobKey> unclaimed_;  ///< key to remove where no coordinator is named beside it
+  std::string lost_coordinator_;
+  bool left_ = false;
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<Member> member_;
 };

@@ -146,6 +146,7 @@ std::string MemberLoop::coordinator_host() const {
 void MemberLoop::lose_coordinator(const std::string& reason) {
   if (coordinator_lost_ || phase_ != Phase::in) return;
   coordinator_lost_ = true;
+  lost_coordinator_ = coordinator_endpoint_;
   probe_.reset();
   const PeerLost lost{PeerLost::coordinator, coordinator_host(), 0, reason};
   fail_requests(Error(ErrorCode::peer_lost, to_string(lost)));

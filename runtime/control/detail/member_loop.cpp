@@ -275,4 +275,9 @@ ControlCounters MemberLoop::counters() const {
   return counters_;
 }
 
+std::string MemberLoop::lost_coordinator() const {
+  const std::lock_guard lock(mutex_);
+  return lost_coordinator_;
+}
+
 }  // namespace troupe::control

@@ -46,6 +46,7 @@ class MemberLoop {
   void forget(std::uint64_t id, wire::Envelope last_word);
   bool is_own_thread() const { return thread_ == std::this_thread::get_id(); }
   ControlCounters counters() const;
+  std::string lost_coordinator() const;
 
   // Constant once joined.
   int rank() const { return rank_; }
@@ -133,7 +134,8 @@ class MemberLoop {
   std::optional<SocketEvents> events_;
   std::unique_ptr<Session> coordinator_session_;
   std::unique_ptr<Probe> probe_;
-  bool coordinator_lost_ = false;
+  bool coordinator_lost_ = false;  ///< or this process, for the coordinator
+  std::string lost_coordinator_;
   std::uint64_t coordinator_id_ = 0;
 
   enum class Phase { joining, in, left, failed };

@@ -125,6 +125,36 @@ void run_world(int size, const Environment& environment) {
     });
 }
 
+/// Rank 1 of two, which nobody joins.
+Result<std::unique_ptr<Membership>> enter_alone(const JobFile& file) {
+  return Membership::enter(world_of(1, 2), {{"TROUPE_JOB_FILE", file.path().string()}},
+                           {"", milliseconds(50)});
+}
+
+/// Rank 1 of a world whose rank 0 and coordinator are the test's.
+struct Survivor {
+  explicit Survivor(const fs::path& path) : file(path), key(file.key()) {
+    auto options = coordinator_options(2, key);
+    options.run = "job.0";
+    coordinator = std::move(Coordinator::start(options).value());
+    file.publish(key, coordinator->endpoint());
+    const std::jthread first([&] {
+      auto zero = member_options(*coordinator, 0, 2, key);
+      zero.run = "job.0";
+      rank_zero = std::move(Member::join(zero).value());
+    });
+    membership = std::move(
+        Membership::enter(world_of(1, 2), {{"TROUPE_JOB_FILE", path.string()}}, {"", patience})
+            .value());
+  }
+
+  JobFile file;
+  JobKey key;
+  std::unique_ptr<Coordinator> coordinator;
+  std::unique_ptr<Member> rank_zero;
+  std::unique_ptr<Membership> membership;
+};
+
 TEST_F(JobFiles, BringAWorldTogetherWhoseRankZeroKeepsTheCoordinator) {
   const fs::path path = folder_ / "run";
   run_world(3, {{"TROUPE_JOB_FILE", path.string()}});
@@ -152,6 +182,53 @@ TEST_F(JobFiles, SayThatRankZeroDidNotCome) {
   ASSERT_FALSE(membership);
   EXPECT_EQ(membership.error().code(), ErrorCode::timed_out);
   EXPECT_THAT(membership.error().what(), HasSubstr("rank 0"));
+  EXPECT_FALSE(fs::exists(folder_ / "run")) << "nobody else knows of it";
+}
+
+TEST_F(JobFiles, GoWithWhoeverWaitedInVainThoughAnotherMadeThem) {
+  const JobFile file(folder_ / "run");
+  (void)file.key();
+  EXPECT_FALSE(enter_alone(file));
+  EXPECT_FALSE(fs::exists(file.path()));
+}
+
+TEST_F(JobFiles, NobodyHasClaimedAreRemovedForTheirOwnKeyOnly) {
+  const JobFile file(folder_ / "run");
+  const JobKey key = file.key();
+  file.remove_unclaimed(JobKey::generate());
+  EXPECT_TRUE(fs::exists(file.path()));
+  file.publish(key, "tcp://127.0.0.1:1");
+  file.remove_unclaimed(key);
+  EXPECT_TRUE(fs::exists(file.path()));
+}
+
+TEST_F(JobFiles, OfACoordinatorThatDiedBeforeTheWorldWasWholeGo) {
+  const JobFile file(folder_ / "run");
+  file.publish(file.key(), "tcp://127.0.0.1:1");  // nobody listens there
+  EXPECT_FALSE(enter_alone(file));
+  EXPECT_FALSE(fs::exists(file.path()));
+}
+
+TEST_F(JobFiles, OfACoordinatorThatDiedGoWithTheSurvivors) {
+  Survivor one(folder_ / "run");
+  EXPECT_TRUE(fs::exists(one.file.path()));
+  one.coordinator.reset();
+  one.membership.reset();
+  EXPECT_FALSE(fs::exists(one.file.path()));
+}
+
+TEST_F(JobFiles, StayWhileTheCoordinatorIsThereThoughAMemberGivesUp) {
+  Survivor one(folder_ / "run");
+  one.membership.reset();
+  EXPECT_TRUE(fs::exists(one.file.path()));
+}
+
+TEST_F(JobFiles, OfTheNextJobStayWhenTheSurvivorsOfTheLastGo) {
+  Survivor one(folder_ / "run"), next(folder_ / "next");
+  one.coordinator.reset();
+  one.file.publish(next.key, next.coordinator->endpoint());
+  one.membership.reset();
+  EXPECT_EQ(one.file.coordinator(), next.coordinator->endpoint());
 }
 
 TEST(JobKeys, SurviveBeingWrittenDown) {

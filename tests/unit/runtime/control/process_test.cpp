@@ -211,8 +211,10 @@ TEST(ControlProcess, AKilledCoordinatorIsReported) {
   const auto joined = coordinator.join(0, 1);
   ASSERT_TRUE(joined) << joined.error().what();
   inbox.listen(*joined.value());
+  EXPECT_EQ(joined.value()->lost_coordinator(), "");
   coordinator.process->signal(SIGKILL);
   ASSERT_TRUE(inbox.wait_losses(1));
+  EXPECT_EQ(joined.value()->lost_coordinator(), coordinator.endpoint);
   EXPECT_EQ(inbox.losses()[0].rank, PeerLost::coordinator);
   EXPECT_EQ(inbox.losses()[0].reason, "its process ended");
   EXPECT_FALSE(joined.value()->barrier("without a coordinator"));
