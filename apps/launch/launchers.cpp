@@ -107,8 +107,11 @@ void Launchers::host_meeting(const LaunchOptions& options) {
                                      .port = options.endpoint->port,
                                      .timeout = attempt_,
                                      .own_rank = options.node_rank});
-  // Refused: another launcher of this machine has come first, and hosts the meeting.
-  if (!started) return;
+  if (!started) {
+    // Another launcher of this machine has come first, and hosts the meeting. Or another program.
+    not_hosted_ = started.error().message();
+    return;
+  }
   meeting_ = std::move(started.value());
   removes_key_ = true;
 }
@@ -135,16 +138,26 @@ void Launchers::join(const LaunchOptions& options) {
     }
     const bool lasting =
         is_lasting(joined.error().code()) && joined.error().code() != ErrorCode::io;
-    if (lasting || std::chrono::steady_clock::now() >= end)
-      throw Error(
-          joined.error().code(),
-          fmt::format("launch: {} hosts did not meet at {}:{}: {}", options.nodes,
-                      options.endpoint->host, options.endpoint->port, joined.error().message()),
-          fmt::format("start a launcher with the same --nnodes, --rdzv-id and "
-                      "--rdzv-endpoint on each host; all must have the key of {}",
-                      file_ ? file_->path().string() : "TROUPE_JOB_KEY"));
+    if (lasting || std::chrono::steady_clock::now() >= end) throw not_met(options, joined.error());
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
+}
+
+Error Launchers::not_met(const LaunchOptions& options, const Error& why) const {
+  std::string message = fmt::format("launch: {} hosts did not meet at {}:{}: {}", options.nodes,
+                                    options.endpoint->host, options.endpoint->port, why.message());
+  std::string remedy = fmt::format(
+      "start a launcher with the same --nnodes, --rdzv-id and "
+      "--rdzv-endpoint on each host; all must have the key of {}",
+      file_ ? file_->path().string() : "TROUPE_JOB_KEY");
+  if (!not_hosted_.empty()) {
+    message += fmt::format("; it could not be hosted here: {}", not_hosted_);
+    remedy += fmt::format(
+        "; if port {} of this host is another program's or another job's, name another port in "
+        "--rdzv-endpoint, on each host",
+        options.endpoint->port);
+  }
+  return Error(why.code(), message, remedy);
 }
 
 void Launchers::put(const std::string& key, const std::string& value) {

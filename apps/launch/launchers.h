@@ -32,6 +32,7 @@ class Launchers : public NodeGroup {
   void forget_key();
   void host_meeting(const LaunchOptions& options);
   void join(const LaunchOptions& options);
+  Error not_met(const LaunchOptions& options, const Error& why) const;
   void agree(const LaunchOptions& options);
   void host_processes_of(const LaunchOptions& options);
   std::string get(const std::string& key);
@@ -44,7 +45,8 @@ class Launchers : public NodeGroup {
   std::optional<JobFile> file_;  // that the key is from, unless TROUPE_JOB_KEY has it
   bool removes_key_ = false;     // made it, and nobody else hosts the meeting; or hosts it
   JobKey key_;
-  std::string own_address_;                           // of this host, as others reach it
+  std::string own_address_;  // of this host, as others reach it
+  std::string not_hosted_;   // why the meeting is not here, though the endpoint leads here
   std::unique_ptr<Coordinator> meeting_, processes_;  // only where the endpoint leads to this host
   std::unique_ptr<Member> member_;
   Place place_;

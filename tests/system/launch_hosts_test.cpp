@@ -23,7 +23,7 @@ class LaunchHosts : public Launch {
   std::vector<std::string> host(const std::vector<std::string>& flags, const std::string& script,
                                 const std::string& key = "") const {
     std::vector<std::string> all{"/usr/bin/env", "HOME=" + root_.string(), "TROUPE_JOB_KEY=" + key};
-    const auto launcher = words({"--rdzv-endpoint", "localhost:" + std::to_string(port_)}, script);
+    const auto launcher = words({"--rdzv-endpoint", meeting("localhost")}, script);
     const bool counted = std::find(flags.begin(), flags.end(), "--nnodes") != flags.end();
     all.insert(all.end(), launcher.begin(), launcher.begin() + 4);
     if (!counted) all.insert(all.end(), {"--nnodes", "2"});
@@ -40,6 +40,8 @@ class LaunchHosts : public Launch {
       names.push_back(entry.path().filename());
     return names;
   }
+
+  std::string meeting(const std::string& host) const { return host + ":" + std::to_string(port_); }
 
   /// Waits until somebody hosts the meeting.
   bool hosted() const {
@@ -75,6 +77,45 @@ TEST_F(LaunchHosts, MeetAndNumberTheirProcessesHostByHost) {
               ContainsRegex("^127.0.0.1 [0-9]+ none-[0-9a-f]+ tcp://127.0.0.1:[0-9]+ [0-9a-f]+"));
   EXPECT_EQ(content(root_ / "common.0"), content(root_ / "common.2"));
   EXPECT_TRUE(fs::is_empty(root_ / ".troupe" / "jobs"));
+}
+
+TEST_F(LaunchHosts, MeetAtTheLocalAddressOrRefuseIt) {
+  // Of this machine, but no interface's own.
+  const auto ran = run_process(
+      host({"--node-rank", "0", "--local-addr", "127.0.0.2", "--rdzv-conf", "join_timeout=1"},
+           "true"),
+      root_.string());
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_THAT(ran.error, HasSubstr("there is no network interface '127.0.0.2'"));
+  EXPECT_TRUE(key_files().empty());
+}
+
+TEST_F(LaunchHosts, TellTheMastersAddressThatTheFirstWasGiven) {
+  const std::string script = "echo $MASTER_ADDR > master.$RANK";
+  Running one(host({"--node-rank", "1"}, script), error_file("one"));
+  Running zero(host({"--node-rank", "0", "--master-addr", "10.1.2.3"}, script), error_file("zero"));
+  EXPECT_EQ(zero.wait(), 0) << content(root_ / "zero");
+  EXPECT_EQ(one.wait(), 0) << content(root_ / "one");
+  for (const char* name : {"master.0", "master.1"})
+    EXPECT_EQ(content(root_ / name), "10.1.2.3\n") << name;
+}
+
+TEST_F(LaunchHosts, SayThatAnotherProgramHasThePort) {
+  const int number = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port_));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::bind(number, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(::listen(number, 8), 0);
+  const auto ran = run_process(host({"--node-rank", "0", "--rdzv-conf", "join_timeout=1"}, "true"),
+                               root_.string());
+  ::close(number);
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_THAT(ran.error,
+              AllOf(HasSubstr("cannot listen on tcp://" + meeting("127.0.0.1") + ": Address"),
+                    HasSubstr("name another port in --rdzv-endpoint")));
+  EXPECT_TRUE(key_files().empty());
 }
 
 TEST_F(LaunchHosts, EndTogetherWithTheFirstFailureToldEverywhere) {
