@@ -150,6 +150,8 @@ Error Launchers::not_met(const LaunchOptions& options, const Error& why) const {
       "start a launcher with the same --nnodes, --rdzv-id and "
       "--rdzv-endpoint on each host; all must have the key of {}",
       file_ ? file_->path().string() : "TROUPE_JOB_KEY");
+  if (why.code() == ErrorCode::refused)
+    remedy += "; where another job is there, choose another --rdzv-id";
   if (!not_hosted_.empty()) {
     message += fmt::format("; it could not be hosted here: {}", not_hosted_);
     remedy += fmt::format(

@@ -200,7 +200,8 @@ TEST_F(LaunchHosts, RefuseAnotherRunAndAnotherKey) {
   const auto wrong_run = run_process(
       host({"--node-rank", "1", "--rdzv-id", "b", "--rdzv-conf", "join_timeout=20"}, "true", key));
   EXPECT_EQ(wrong_run.exit_code, 1);
-  EXPECT_THAT(wrong_run.error, HasSubstr("another run than 'b'"));
+  EXPECT_THAT(wrong_run.error,
+              AllOf(HasSubstr("another run than 'b'"), HasSubstr("choose another --rdzv-id")));
   const auto wrong_key = run_process(host(
       {"--node-rank", "1", "--rdzv-id", "a", "--rdzv-conf", "join_timeout=20"}, "true", other));
   EXPECT_EQ(wrong_key.exit_code, 1);
