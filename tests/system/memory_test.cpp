@@ -1,6 +1,7 @@
 // What a process of a run has in memory: its own part of the model, whatever the model's size.
 #include <fstream>
 
+#include "tests/sanitized.h"
 #include "tests/system/world.h"
 
 namespace troupe {
@@ -10,12 +11,6 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool sanitized = true;
-#else
-constexpr bool sanitized = false;
-#endif
-
 /// Seven layers of 3072 × 3072 weights in eight stages and processes. The weights make 253 MiB, the
 /// part of a process 36: training needs it about four times (the weights it began with, the next
 /// ones, the gradients of a micro-batch and their sum), beside some 40 MiB for the program.
@@ -24,7 +19,7 @@ class LargeModel : public World {
   static constexpr int processes = 8;
 
   void SetUp() override {
-    if (sanitized) GTEST_SKIP() << "a sanitizer's own memory hides that of the program";
+    if (is_sanitized) GTEST_SKIP() << "a sanitizer's own memory hides that of the program";
     std::ofstream(root_ / "options.yaml") << R"(
 seed: 5
 model: {name: mlp, widths: [3072, 3072, 3072, 3072, 3072, 3072, 3072, 3072], classes: 4}

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "runtime/control/detail/context.h"
+#include "tests/sanitized.h"
 #include "tests/unit/runtime/own_memory.h"
 #include "world.h"
 
@@ -14,13 +15,7 @@ namespace {
 
 using namespace control_test;
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr bool is_sanitized = true;
-constexpr int members = 100;
-#else
-constexpr bool is_sanitized = false;
-constexpr int members = 1000;
-#endif
+constexpr int members = is_sanitized ? 100 : 1000;
 constexpr int descriptors_each = 13;  ///< of a member, at its coordinator included
 
 /// Whether this process may open so many descriptors.
