@@ -292,11 +292,14 @@ TEST_F(Train, CountsTheTestSetThatAnEndedEpochLacks) {
   EXPECT_THAT(again.out, HasSubstr("nothing left to train"));
 }
 
-/// Whether a process has taken a signal into its own hands.
+/// Whether a process has taken a signal into its own hands. While it forks, all are held back.
 bool holds_back(pid_t process, int signal) {
   for (const std::string& line : lines_of(text_of("/proc/" + std::to_string(process) + "/status")))
-    if (line.starts_with("SigBlk:"))
-      return (std::stoull(line.substr(7), nullptr, 16) >> (signal - 1) & 1) != 0;
+    if (line.starts_with("SigBlk:")) {
+      const auto blocked = std::stoull(line.substr(7), nullptr, 16);
+      const auto is_blocked = [&](int number) { return (blocked >> (number - 1) & 1) != 0; };
+      return is_blocked(signal) && !is_blocked(SIGWINCH);
+    }
   return false;
 }
 
