@@ -1,6 +1,7 @@
 #include "actors/schedule.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,14 +10,17 @@
 
 namespace troupe {
 
+std::vector<std::string_view> known_schedules() {
+  std::vector<std::string_view> known(schedule_names.size());
+  std::ranges::transform(schedule_names, known.begin(), [](const auto& one) { return one.first; });
+  return known;
+}
+
 ScheduleKind schedule_kind(const std::string& name) {
-  std::string known;
-  for (const auto& [its_name, kind] : schedule_names) {
+  for (const auto& [its_name, kind] : schedule_names)
     if (name == its_name) return kind;
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", its_name);
-  }
   throw Error(ErrorCode::bad_options, fmt::format("parallel.schedule is '{}'", name),
-              fmt::format("use one of {}", known));
+              fmt::format("use one of {}", fmt::join(known_schedules(), ", ")));
 }
 
 StageSchedule stage_schedule(ScheduleKind kind, std::size_t stage, std::size_t stages,

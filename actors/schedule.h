@@ -25,6 +25,8 @@ inline constexpr std::array<std::pair<std::string_view, ScheduleKind>, 3> schedu
     {"eager_1f1b", ScheduleKind::eager_one_forward_one_backward},
 }};
 
+std::vector<std::string_view> known_schedules();  ///< their names
+
 /// Throws Error{bad_options} with the known names.
 ScheduleKind schedule_kind(const std::string& name);
 

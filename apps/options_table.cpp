@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "actors/schedule.h"
+
 namespace troupe {
 namespace {
 
@@ -128,7 +130,7 @@ void add_parallel(OptionFields& fields, Options::Parallel& p) {
             "order of a stage's work: all forward passes first; one forward, one "
             "backward; the same with more forward passes ahead, which takes more memory "
             "and waits less for slow stages and messages",
-            {.choices = {"gpipe", "1f1b", "eager_1f1b"}}));
+            {.choices = known_schedules()}));
   fields.push_back(field("parallel.cut", p.cut,
                          "blocks that each stage takes; auto balances their cost",
                          {.at_least = 1, .at_most = largest_count, .empty_word = "auto"}));

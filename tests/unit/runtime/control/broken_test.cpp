@@ -52,8 +52,7 @@ TEST(ControlBroken, AnswersGoBackOverTheConnectionThatTheQuestionCameBy) {
   TestWorld world(2);
   inbox.listen(*world.members[0]);
   Member& echo = *world.members[1];
-  echo.open([&](int from, std::string body) { echo.send(from, std::move(body)); },
-            [](const PeerLost&) {});
+  let_echo(echo);
   world.members[0]->send(1, "0");
   ASSERT_TRUE(inbox.wait_messages(1));
   // Another thread's messages too, in order with what the callback has sent.

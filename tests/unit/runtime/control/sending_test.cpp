@@ -54,9 +54,7 @@ TEST(ControlSending, NothingIsLeftUnreadWhileOtherThreadsSendOnTheSameConnection
   Inbox inbox;
   TestWorld world(2);
   inbox.listen(*world.members[0]);
-  Member& echo = *world.members[1];
-  echo.open([&](int from, std::string body) { echo.send(from, std::move(body)); },
-            [](const PeerLost&) {});
+  let_echo(*world.members[1]);
   send_all(*world.members[0], 1);
   // Each answer may come while a thread sends, which can take in the word that it is there.
   for (std::size_t i = 1; i <= 500; ++i) {

@@ -73,6 +73,12 @@ struct TestWorld {
   }
 };
 
+/// Has a member answer each message with the same.
+inline void let_echo(Member& member) {
+  member.open([&](int from, std::string body) { member.send(from, std::move(body)); },
+              [](const PeerLost&) {});
+}
+
 /// What a member's callbacks were told. It outlives the member: declare it first.
 class Inbox {
  public:
