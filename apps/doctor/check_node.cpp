@@ -179,9 +179,10 @@ Findings check_limits(const Machine& machine) {
   const auto add = [&](Severity severity, const std::string& message, const std::string& remedy) {
     findings.push_back({severity, "limits", message, remedy});
   };
-  // A connection or two to every other process, both ends of pipes, files and libraries.
+  // Connections to every other process (five files by Gloo, one or two for control), both ends of
+  // pipes, files and libraries.
   const std::uint64_t needed =
-      128 + 4 * static_cast<std::uint64_t>(machine.world ? machine.world->size : 1);
+      128 + 8 * static_cast<std::uint64_t>(machine.world ? machine.world->size : 1);
   if (machine.open_files < needed)
     add(Severity::error,
         fmt::format("this process may open {} files, but {} processes need about {}",

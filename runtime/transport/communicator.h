@@ -35,8 +35,8 @@ namespace troupe {
 /// *Errors.* What cannot be right whatever the peers do is thrown: an unknown rank, an undefined
 /// tensor, an element type without a sum, a tensor of a device that this transport does not serve.
 /// All else is the work's Status. A peer that is gone, a send that does not fit its receive, calls
-/// of one collective that differ, and damaged memory end the whole communicator, here and at the
-/// peer concerned: that and every other work, under way or to come, ends with the same error.
+/// of one collective that differ, and damaged memory end the whole communicator, here and at all
+/// peers: that and every other work, under way or to come, ends with the same error.
 ///
 /// *End.* Destroying a communicator says goodbye: what was sent and is done still reaches peers,
 /// what is under way here ends with an error. Peers go on until they need this rank. Received
@@ -51,7 +51,7 @@ class Communicator {
   virtual std::string name() const = 0;  ///< "local", "shm" or "gloo"
 
   /// Done when the tensor may be written again. Shared memory: when it was copied; local: at once;
-  /// Gloo: when the receiver has asked for it and the bytes have been handed to the system.
+  /// Gloo: up to 4 KiB at once, else when it was received.
   virtual WorkPtr send(int to, std::uint64_t tag, Tensor tensor) = 0;
   /// `meta` must be what is sent, shape, element type and layout.
   virtual ReceivePtr receive(int from, std::uint64_t tag, const TensorMeta& meta) = 0;

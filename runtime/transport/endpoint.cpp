@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/transport/collective.h"
@@ -116,7 +117,7 @@ WorkPtr Endpoint::collective(std::uint64_t tag, CollectiveCall call, Tensor in, 
     }
     exchange.reset();  // no byte of the tensors is read or written from here on
     in = out = {};
-    if (!status) fail(-1, status.error());
+    if (!status) fail(status.error());
     work->finish(std::move(status));
   });
   return work;
@@ -180,11 +181,22 @@ void Endpoint::abort(const Error& error) {
     if (const WorkPtr work = weak.lock()) work->finish(error);
 }
 
-void Endpoint::fail(int peer, const Error& error) {
-  if (ended()) return;
-  for (int other = 0; other < size_; ++other)
-    if (other != rank_ && (peer < 0 || other == peer)) warn(other, error);
+void Endpoint::fail(const Error& error) {
+  {
+    const std::lock_guard lock(telling_);
+    if (ended()) return;
+    for (int peer = 0; peer < size_; ++peer)
+      if (peer != rank_) warn(peer, error);
+  }
   abort(error);
+}
+
+void Endpoint::end_as_told(std::uint32_t code, std::string_view warning) {
+  const bool known = code <= static_cast<std::uint32_t>(ErrorCode::internal);
+  const std::size_t line = std::min(warning.find('\n'), warning.size());
+  fail(Error(known ? static_cast<ErrorCode>(code) : ErrorCode::peer_lost,
+             std::string(warning.substr(0, line)),
+             std::string(warning.substr(std::min(line + 1, warning.size())))));
 }
 
 void Endpoint::close() {

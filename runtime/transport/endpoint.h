@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/transport/communicator.h"
@@ -29,9 +30,11 @@ class Endpoint : public Communicator {
   WorkPtr reduce_scatter(std::uint64_t tag, Tensor in, Tensor out) final;
   void abort(const Error& error) final;
 
-  /// What a transport found that ends the communicator: tells `peer` (all if negative), then
-  /// aborts.
-  void fail(int peer, const Error& error);
+  /// What a transport found that ends the communicator: tells all peers, then aborts.
+  void fail(const Error& error);
+  /// A peer has told this rank why it ends. It is passed on before this rank ends: its end may
+  /// reach others before that peer's words do, and they would hear of a lost connection only.
+  void end_as_told(std::uint32_t code, std::string_view warning);
   /// The error that ended this communicator, if one did.
   std::optional<Error> ended() const;
   /// The error of a send that does not fit its receive.
@@ -56,9 +59,13 @@ class Endpoint : public Communicator {
                                                   const Tensor& in, const Tensor& out) = 0;
   /// Makes every Exchange throw `error`, and lets no byte of this rank leave any more.
   virtual void interrupt(const Error& error) = 0;
-  /// Tries to tell a peer that this rank ends for this reason; must not block.
+  /// Tries to tell a peer that this rank ends for this reason: its code and warning_of() it, for
+  /// the peer's end_as_told(). Must not block.
   virtual void warn(int peer, const Error& error) = 0;
 
+  static std::string warning_of(const Error& error) {
+    return error.message() + '\n' + error.remedy();
+  }
   /// Ends what is under way and waits for collectives' threads.
   void close();
   /// "gloo, rank 1 of 4": how messages begin.
@@ -78,6 +85,7 @@ class Endpoint : public Communicator {
   std::vector<std::weak_ptr<Work>> under_way_;
   std::size_t prune_at_ = 64;  ///< the size of under_way_ at which it is looked through next
   std::mutex opening_;         ///< one collective is opened at a time
+  std::mutex telling_;  ///< held while peers are told why: none is left out by an end meanwhile
   std::unique_ptr<Crew> crew_ = std::make_unique<Crew>();
 };
 

@@ -25,7 +25,7 @@ class ReceiveWaiter final : public Inbox<Arrival>::Waiter {
     if (arrival.meta.fits(meta_))
       receive_->deliver(arrival.tensor());
     else
-      endpoint_.fail(from_, endpoint_.misfit(from_, tag_, arrival.meta, meta_));
+      endpoint_.fail(endpoint_.misfit(from_, tag_, arrival.meta, meta_));
   }
   void failed(const Error& error) override { receive_->finish(error); }
 

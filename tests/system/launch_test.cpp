@@ -286,6 +286,12 @@ TEST_F(Launch, StartsAllOrNone) {
   EXPECT_THAT(ran.error, HasSubstr("ulimit -n"));
 }
 
+TEST_F(Launch, RaisesALimitOfOpenFilesThatIsOnlyTheUsualOne) {
+  const auto ran = run_process({"/bin/sh", "-c", "ulimit -Sn 40; exec \"$@\"", "sh", TROUPE_BINARY,
+                                "launch", "--nproc-per-node", "60", "--", "/bin/true"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.error;
+}
+
 TEST_F(Launch, LeavesNoTemporaryFiles) {
   EXPECT_EQ(run({"--nproc-per-node", "2"}, "true").exit_code, 0);
   EXPECT_EQ(run({"--nproc-per-node", "2"}, "exit 3").exit_code, 3);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <string_view>
 
 #include "runtime/transport/described.h"
@@ -23,7 +24,7 @@ class OfferWaiter final : public Inbox<GlooArrival>::Waiter {
     if (offer.meta.fits(meta_))
       return owner_.accept(from_, std::move(offer), std::move(receiving_));
     owner_.bury(std::move(receiving_));
-    owner_.fail(from_, owner_.misfit(from_, tag_, offer.meta, meta_));
+    owner_.fail(owner_.misfit(from_, tag_, offer.meta, meta_));
   }
   void failed(const Error& error) override {
     const ReceivePtr receive = receiving_.receive;
@@ -39,19 +40,19 @@ class OfferWaiter final : public Inbox<GlooArrival>::Waiter {
   GlooCommunicator::Receiving receiving_;
 };
 
-/// A last word may wait so long for the system to take it, if the peer does not read.
+/// Last words may wait so long for the system to take them, if the peer does not read.
 constexpr std::chrono::milliseconds for_a_warning{100}, for_a_goodbye{1000};
 
-void put_text(ControlMessage& message, std::string_view text) {
-  std::copy_n(text.begin(), std::min(text.size(), message.text.size() - 1), message.text.begin());
+bool fits_an_offer(const TensorMeta& meta) { return meta.bytes() <= Words::longest_text; }
+
+Word word_of(Word::Kind kind) {
+  Word word;
+  word.kind = kind;
+  return word;
 }
 
-bool fits_an_offer(const TensorMeta& meta) { return meta.bytes() <= ControlMessage{}.text.size(); }
-
-ControlMessage message_of(ControlMessage::Kind kind) {
-  ControlMessage message;
-  message.kind = kind;
-  return message;
+Words::Text bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text)).first(std::min(text.size(), Words::longest_text));
 }
 
 }  // namespace
@@ -66,18 +67,16 @@ std::uint64_t tensor_slot(std::uint64_t tag, const TensorMeta& meta) {
   return (std::uint64_t{1} << 62) | (XXH3_64bits(words.data(), sizeof words) >> 2);
 }
 
-GlooCommunicator::GlooCommunicator(int rank, int size, std::unique_ptr<Mesh> mesh)
-    : Endpoint(rank, size), mesh_(std::move(mesh)) {
-  for (int peer = 0; peer < size; ++peer)
-    peers_.push_back(peer == rank ? nullptr : std::make_unique<Peer>());
-  ControlMessage hello = message_of(ControlMessage::Kind::hello);
-  put_text(hello, mesh_->token());
+GlooCommunicator::GlooCommunicator(int rank, int size, std::unique_ptr<Mesh> mesh,
+                                   std::unique_ptr<Words> words)
+    : Endpoint(rank, size), mesh_(std::move(mesh)), words_(std::move(words)) {
   for (int peer = 0; peer < size; ++peer) {
-    if (peer == rank) continue;
-    tell(peer, hello);
-    at(peer).listener = std::thread([this, peer] { listen(peer); });
-    at(peer).collector = std::thread([this, peer] { collect(peer); });
+    peers_.push_back(peer == rank ? nullptr : std::make_unique<Peer>());
+    if (peer != rank) at(peer).collector = std::thread([this, peer] { collect(peer); });
   }
+  words_->listen(
+      {.hear = [this](int from, const Word& word, auto text) { return hear(from, word, text); },
+       .lost = [this](int from, const std::exception& why) { lose(from, why); }});
 }
 
 GlooCommunicator::~GlooCommunicator() {
@@ -85,28 +84,13 @@ GlooCommunicator::~GlooCommunicator() {
     for (int peer = 0; peer < size(); ++peer) {
       if (peer == rank()) continue;
       pay(at(peer));
-      say_last(peer, message_of(ControlMessage::Kind::goodbye), for_a_goodbye);
+      words_->say(peer, word_of(Word::Kind::goodbye));
+      words_->flush(peer, for_a_goodbye);
     }
   close();
-  for (const auto& peer : peers_) {
-    if (!peer) continue;
-    peer->listener.join();
-    peer->collector.join();
-  }
-}
-
-void GlooCommunicator::say(Peer& peer, int rank, const ControlMessage& message) {
-  if (interrupted_ || peer.left) return;
-  Message said;
-  said.content = std::make_unique<ControlMessage>(message);
-  said.content->seen = peer.heard;
-  said.buffer = mesh_->buffer(said.content.get(), sizeof(ControlMessage));
-  peer.said.push_back(std::move(said));
-  try {
-    peer.said.back().buffer->send(rank, control_slot);
-  } catch (const std::exception&) {
-    // The connection is gone: the peer's listener finds that out and says so.
-  }
+  words_.reset();
+  for (const auto& peer : peers_)
+    if (peer) peer->collector.join();
 }
 
 /// Waits until what was delivered has been answered for.
@@ -115,62 +99,46 @@ void GlooCommunicator::pay(Peer& peer) {
   peer.paid.wait(lock, [&] { return peer.owed == 0; });
 }
 
-void GlooCommunicator::tell(int rank, const ControlMessage& message) {
-  Peer& peer = at(rank);
-  const std::lock_guard lock(peer.mutex);
-  say(peer, rank, message);
-}
-
-void GlooCommunicator::say_last(int rank, const ControlMessage& message,
-                                std::chrono::milliseconds patience) {
-  Peer& peer = at(rank);
-  const std::lock_guard lock(peer.mutex);
-  if (interrupted_ || peer.left) return;
-  say(peer, rank, message);
-  try {
-    peer.said.back().buffer->waitSend(patience);  // its end would poison the context: no matter now
-  } catch (const std::exception&) {
-  }
-}
-
 void GlooCommunicator::warn(int peer, const Error& error) {
-  ControlMessage message = message_of(ControlMessage::Kind::warning);
-  message.number = static_cast<std::int32_t>(error.code());
-  put_text(message, error.message() + '\n' + error.remedy());
-  say_last(peer, message, for_a_warning);
+  Word warning = word_of(Word::Kind::warning);
+  warning.number = static_cast<std::int32_t>(error.code());
+  words_->say(peer, warning, bytes_of(warning_of(error)));
+  words_->flush(peer, for_a_warning);
 }
 
 void GlooCommunicator::start_send(int to, std::uint64_t tag, const Tensor& tensor,
                                   const WorkPtr& work) {
   Peer& peer = at(to);
   const TensorMeta meta = TensorMeta::of(tensor);
+  Word offer = word_of(Word::Kind::offer);
+  offer.tag = tag;
+  describe(meta, offer);
+  const bool whole = fits_an_offer(meta);
   std::optional<Error> error;
   {
     const std::lock_guard lock(peer.mutex);
     if (interrupted_) return;
     error = peer.left;
     if (!error) {
-      ControlMessage offer = message_of(ControlMessage::Kind::offer);
-      offer.tag = tag;
       offer.id = peer.next_id++;
-      describe(meta, offer);
-      Sending& sending = peer.sending[offer.id];
-      sending = {nullptr, tensor, work};
-      try {
-        if (fits_an_offer(meta)) {
-          if (tensor.bytes() != 0) std::memcpy(offer.text.data(), tensor.raw(), tensor.bytes());
-        } else {
-          sending.buffer = mesh_->buffer(tensor.raw(), tensor.bytes());
-          sending.buffer->send(to, tensor_slot(tag, meta));
-        }
-      } catch (const std::exception&) {
-        // As above; the work ends with the communicator.
-      }
-      // After the bytes: answers to the offer would get in the way of their being written.
-      say(peer, to, offer);
+      words_->say(to, offer, whole ? Words::Text(tensor.raw(), tensor.bytes()) : Words::Text());
+      if (!whole)
+        send_bytes(to, tensor_slot(tag, meta), peer.sending[offer.id] = {{}, tensor, work});
     }
   }
-  if (error) work->finish(*error);
+  if (error)
+    work->finish(*error);
+  else if (whole)
+    work->finish(success());
+}
+
+void GlooCommunicator::send_bytes(int to, std::uint64_t slot, Sending& sending) {
+  try {
+    sending.buffer = mesh_->buffer_to(to, sending.tensor.raw(), sending.tensor.bytes());
+    sending.buffer->send(to, slot);
+  } catch (const std::exception&) {
+    // The connection is gone: the listening thread finds that out, and ends the work.
+  }
 }
 
 void GlooCommunicator::start_receive(int from, std::uint64_t tag, const TensorMeta& meta,
@@ -179,7 +147,7 @@ void GlooCommunicator::start_receive(int from, std::uint64_t tag, const TensorMe
   const std::lock_guard lock(at(from).posting);
   if (!fits_an_offer(meta)) {
     receiving.tensor = Tensor::empty(meta.shape, meta.dtype, meta.layout);
-    receiving.buffer = mesh_->buffer(receiving.tensor.raw(), receiving.tensor.bytes());
+    receiving.buffer = mesh_->buffer_from(from, receiving.tensor.raw(), receiving.tensor.bytes());
     try {
       receiving.buffer->recv(from, tensor_slot(tag, meta));
     } catch (const std::exception&) {
@@ -194,12 +162,8 @@ void GlooCommunicator::accept(int from, GlooArrival offer, Receiving receiving) 
   receiving.id = offer.id;
   Peer& peer = at(from);
   if (offer.small.defined()) {
-    receiving.tensor = std::move(offer.small);
-    {
-      const std::lock_guard lock(peer.mutex);
-      ++peer.owed;
-    }
-    return deliver(from, std::move(receiving));
+    receiving.receive->deliver(std::move(offer.small));
+    return;
   }
   std::optional<Error> error;
   const ReceivePtr receive = receiving.receive;
@@ -224,13 +188,13 @@ std::unique_ptr<Exchange> GlooCommunicator::open_exchange(std::uint64_t tag,
 
 void GlooCommunicator::tell_call(int to, std::uint64_t tag, std::uint64_t stream,
                                  const CollectiveCall& call) {
-  ControlMessage message = message_of(ControlMessage::Kind::call);
-  message.tag = tag;
-  message.id = stream;
-  message.number = call.root;
-  message.call = static_cast<std::uint8_t>(call.kind);
-  describe(call.meta, message);
-  tell(to, message);
+  Word word = word_of(Word::Kind::call);
+  word.tag = tag;
+  word.id = stream;
+  word.number = call.root;
+  word.call = static_cast<std::uint8_t>(call.kind);
+  describe(call.meta, word);
+  words_->say(to, word);
 }
 
 void GlooCommunicator::bury(std::vector<GlooBuffer> buffers, std::vector<Tensor> tensors) {
@@ -248,6 +212,7 @@ void GlooCommunicator::bury(Receiving receiving) {
 
 void GlooCommunicator::interrupt(const Error& error) {
   interrupted_ = true;
+  words_->cut();
   mesh_->cut();
   for (const auto& peer : peers_) {
     if (!peer) continue;
@@ -265,8 +230,9 @@ Result<std::unique_ptr<Communicator>> make_gloo_communicator(Store& store, int r
                                                              const GlooOptions& options) {
   try {
     auto mesh = std::make_unique<transport::Mesh>(store, rank, size, options);
-    return std::unique_ptr<Communicator>(
-        std::make_unique<transport::GlooCommunicator>(rank, size, std::move(mesh)));
+    auto words = std::make_unique<transport::Words>(store, rank, size, options, mesh->secret());
+    return std::unique_ptr<Communicator>(std::make_unique<transport::GlooCommunicator>(
+        rank, size, std::move(mesh), std::move(words)));
   } catch (const Error& error) {
     return error;
   }

@@ -1,34 +1,18 @@
 #pragma once
 // Inside the Gloo transport: the communicator itself.
 
-#include <array>
 #include <atomic>
 #include <deque>
 #include <map>
 #include <thread>
 
 #include "runtime/transport/gloo/mesh.h"
+#include "runtime/transport/gloo/words.h"
 #include "runtime/transport/waiters.h"
 
 namespace troupe::transport {
 
 using GlooBuffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
-
-/// A message of fixed size, so that it fits the buffer that waits for it: Gloo ends a process whose
-/// buffer is too small. Between processes of one build, as they are.
-struct ControlMessage {
-  enum class Kind : std::uint8_t { hello = 1, offer, done, call, warning, goodbye };
-  Kind kind = Kind::hello;
-  std::uint8_t dtype = 0, layout = 0, rank = 0;
-  std::int32_t number = 0;  ///< of a call: its root; of a warning: the ErrorCode
-  std::uint8_t call = 0;    ///< kind of a collective
-  std::uint64_t tag = 0;    ///< of an offer or a call
-  std::uint64_t id = 0;     ///< of an offered tensor; of a call: under which its pieces come
-  std::uint64_t seen = 0;   ///< how many messages the sender has had from the receiver
-  std::array<std::int64_t, 6> dims{};
-  /// Of hello and warning: a text; of an offer: the tensor itself, if it is so small.
-  std::array<char, 416> text{};
-};
 
 struct GlooArrival {
   TensorMeta meta;      ///< of an offer
@@ -37,14 +21,14 @@ struct GlooArrival {
   Tensor small;  ///< of an offer that holds it
 };
 
-/// A send is an offer (a small message) and its bytes, which Gloo moves once the receiver has
-/// posted a buffer under the same slot: nothing is buffered on the way but what fits into the
-/// offer. Slots are made of tag and description, so a buffer that does not fit is never met; the
-/// offer, met by tag alone, shows the mistake. Two threads a peer: one for messages, one that waits
-/// for the bytes of what was offered and received, in that order.
+/// A send is an offer (a word) and its bytes, which Gloo moves once the receiver has posted a
+/// buffer under the same slot: nothing is buffered on the way but what fits into the offer. Slots
+/// are made of tag and description, so a buffer that does not fit is never met; the offer, met by
+/// tag alone, shows the mistake. A thread hears all words, and one a peer waits for the bytes of
+/// what was offered and received, in that order.
 class GlooCommunicator final : public Endpoint {
  public:
-  GlooCommunicator(int rank, int size, std::unique_ptr<Mesh> mesh);
+  GlooCommunicator(int rank, int size, std::unique_ptr<Mesh> mesh, std::unique_ptr<Words> words);
   ~GlooCommunicator() override;
 
   std::string name() const override { return "gloo"; }
@@ -74,30 +58,17 @@ class GlooCommunicator final : public Endpoint {
     Tensor tensor;
     WorkPtr work;
   };
-  struct Message {
-    std::unique_ptr<ControlMessage> content;
-    GlooBuffer buffer;
-  };
-  struct Heard {
-    ControlMessage content;
-    GlooBuffer buffer;
-    std::string gone;  ///< why it is not awaited any more
-  };
   struct Peer {
     std::mutex mutex;
     std::uint64_t next_id = 0;
     std::map<std::uint64_t, Sending> sending;  ///< by id, until the receiver says done
-    std::deque<Message> said;                  ///< until the peer has seen them
-    std::uint64_t said_and_seen = 0;           ///< messages no longer in `said`
-    std::atomic<std::uint64_t> heard = 0;
-    std::deque<Receiving> receiving;  ///< in the order in which they met their offers
+    std::deque<Receiving> receiving;           ///< in the order in which they met their offers
     std::condition_variable met;
     int owed = 0;  ///< tensors that are delivered before the sender is told so
     std::condition_variable paid;
     std::mutex posting;  ///< so that buffers are posted in the order of receives
     std::optional<Error> left;
-    std::array<Heard, 8> messages;  ///< what is heard next, in turns
-    std::thread listener, collector;
+    std::thread collector;
   };
 
   void start_send(int to, std::uint64_t tag, const Tensor& tensor, const WorkPtr& work) override;
@@ -108,22 +79,18 @@ class GlooCommunicator final : public Endpoint {
   void interrupt(const Error& error) override;
   void warn(int peer, const Error& error) override;
 
-  void say(Peer& peer, int rank, const ControlMessage& message);  ///< its mutex is held
+  void send_bytes(int to, std::uint64_t slot, Sending& sending);  ///< the peer's mutex is held
   void pay(Peer& peer);
-  void tell(int rank, const ControlMessage& message);
-  void listen(int rank);
-  void await_message(int rank, std::size_t turn);
-  bool hear(int rank, const ControlMessage& message);  ///< false: the last one
-  void forget_seen(Peer& peer, std::uint64_t seen);
+  bool hear(int rank, const Word& word, Words::Text text);  ///< false: the last one
   void end_send(Peer& peer, std::uint64_t id);
   void collect(int rank);
   void deliver(int rank, Receiving came);
   void leave(int rank);
   void lose(int rank, const std::exception& error);
-  void say_last(int rank, const ControlMessage& message, std::chrono::milliseconds patience);
   Peer& at(int rank) { return *peers_[static_cast<std::size_t>(rank)]; }
 
   std::unique_ptr<Mesh> mesh_;
+  std::unique_ptr<Words> words_;
   std::vector<std::unique_ptr<Peer>> peers_;
   Inbox<GlooArrival> inbox_;
   std::atomic<std::uint64_t> next_stream_ = 0;
@@ -133,8 +100,7 @@ class GlooCommunicator final : public Endpoint {
   std::vector<Tensor> buried_tensors_;
 };
 
-// Slots: what Gloo matches by. Control messages have slot 0.
-constexpr std::uint64_t control_slot = 0;
+// Slots: what Gloo matches by.
 /// Two descriptions under one tag share a slot once in 2^62 times.
 std::uint64_t tensor_slot(std::uint64_t tag, const TensorMeta& meta);
 constexpr std::uint64_t piece_slot(std::uint64_t stream) {

@@ -50,7 +50,7 @@ class GlooExchange final : public Exchange {
 
   void send(int to, Stream stream, const std::byte* data, std::size_t bytes) override {
     guard(to, [&] {
-      sent_.push_back({to, owner_.mesh().buffer(const_cast<std::byte*>(data), bytes)});
+      sent_.push_back({to, owner_.mesh().buffer_to(to, const_cast<std::byte*>(data), bytes)});
       sent_.back().buffer->send(to, piece_slot(own_ + stream));
     });
   }
@@ -68,7 +68,7 @@ class GlooExchange final : public Exchange {
         into = expected.scratch.raw();
       }
       expected.data = into;
-      expected.buffer = owner_.mesh().buffer(into, bytes);
+      expected.buffer = owner_.mesh().buffer_from(from, into, bytes);
       auto& queue = at(from).expected[stream];
       queue.push_back(std::move(expected));
       queue.back().buffer->recv(from, piece_slot(at(from).stream + stream));

@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstring>
-#include <string>
 
 #include "runtime/transport/described.h"
 #include "runtime/transport/gloo/communicator.h"
@@ -12,16 +10,12 @@
 namespace troupe::transport {
 namespace {
 
-std::string text_of(const ControlMessage& message) {
-  const auto end = std::find(message.text.begin(), message.text.end(), '\0');
-  return {message.text.begin(), end};
-}
-
 /// The tensor of an offer, if it is small enough to be in it; else an undefined one.
-Tensor held_in(const ControlMessage& offer, const TensorMeta& meta) {
-  if (meta.bytes() > offer.text.size()) return {};
+Tensor held_in(Words::Text text, const TensorMeta& meta) {
+  if (meta.bytes() > Words::longest_text) return {};
+  if (meta.bytes() != text.size()) throw std::runtime_error("it offers a torn tensor");
   Tensor tensor = Tensor::empty(meta.shape, meta.dtype, meta.layout);
-  if (tensor.bytes() != 0) std::memcpy(tensor.raw(), offer.text.data(), tensor.bytes());
+  if (!text.empty()) std::memcpy(tensor.raw(), text.data(), text.size());
   return tensor;
 }
 
@@ -35,89 +29,34 @@ Error GlooCommunicator::failed(int peer, const std::exception& error) const {
 }
 
 void GlooCommunicator::lose(int rank, const std::exception& error) {
-  if (!interrupted_) fail(-1, failed(rank, error));
+  if (!interrupted_) fail(failed(rank, error));
 }
 
-/// Once the connection is gone nothing more can be awaited, but what came before is worth hearing:
-/// it may be a reason, or a goodbye.
-void GlooCommunicator::await_message(int rank, std::size_t turn) {
-  Heard& heard = at(rank).messages[turn];
-  try {
-    heard.buffer->recv(rank, control_slot);
-  } catch (const std::exception& error) {
-    heard.gone = error.what();
-  }
-}
-
-void GlooCommunicator::listen(int rank) {
-  Peer& peer = at(rank);
-  try {
-    for (std::size_t turn = 0; turn < peer.messages.size(); ++turn) {
-      Heard& heard = peer.messages[turn];
-      heard.buffer = mesh_->buffer(&heard.content, sizeof heard.content);
-      await_message(rank, turn);
-    }
-    for (;;) {
-      const std::size_t turn = peer.heard % peer.messages.size();
-      Heard& heard = peer.messages[turn];
-      if (!heard.gone.empty()) throw std::runtime_error(heard.gone);
-      mesh_->await_receive(*heard.buffer);
-      const ControlMessage message = heard.content;
-      const bool first = peer.heard++ == 0;
-      const bool hello = message.kind == ControlMessage::Kind::hello;
-      if (first != hello || (hello && text_of(message) != mesh_->token()))
-        throw std::runtime_error("a stranger took its place");
-      if (!hear(rank, message)) return;
-      await_message(rank, turn);  // last, as it takes a system call
-    }
-  } catch (const Error& error) {
-    fail(rank, error);
-  } catch (const std::exception& error) {
-    lose(rank, error);
-  }
-}
-
-bool GlooCommunicator::hear(int rank, const ControlMessage& message) {
-  Peer& peer = at(rank);
-  forget_seen(peer, message.seen);
+bool GlooCommunicator::hear(int rank, const Word& word, Words::Text text) {
   GlooArrival arrival;
-  arrival.id = message.id;
-  switch (message.kind) {
-    case ControlMessage::Kind::hello:
+  arrival.id = word.id;
+  switch (word.kind) {
+    case Word::Kind::offer:
+      arrival.meta = described(word);
+      arrival.small = held_in(text, arrival.meta);
+      inbox_.arrive({rank, InboxKey::Kind::tensor, word.tag}, std::move(arrival));
       return true;
-    case ControlMessage::Kind::offer:
-      arrival.meta = described(message);
-      arrival.small = held_in(message, arrival.meta);
-      inbox_.arrive({rank, InboxKey::Kind::tensor, message.tag}, std::move(arrival));
+    case Word::Kind::call:
+      arrival.call = {static_cast<CollectiveCall::Kind>(word.call), word.number, described(word)};
+      inbox_.arrive({rank, InboxKey::Kind::collective, word.tag}, std::move(arrival));
       return true;
-    case ControlMessage::Kind::call:
-      arrival.call = {static_cast<CollectiveCall::Kind>(message.call), message.number,
-                      described(message)};
-      inbox_.arrive({rank, InboxKey::Kind::collective, message.tag}, std::move(arrival));
+    case Word::Kind::done:
+      end_send(at(rank), word.id);
       return true;
-    case ControlMessage::Kind::done:
-      end_send(peer, message.id);
-      return true;
-    case ControlMessage::Kind::warning: {
-      const std::string text = text_of(message);
-      const std::size_t line = std::min(text.find('\n'), text.size());
-      abort(Error(static_cast<ErrorCode>(message.number), text.substr(0, line),
-                  line < text.size() ? text.substr(line + 1) : ""));
+    case Word::Kind::warning:
+      end_as_told(static_cast<std::uint32_t>(word.number),
+                  {reinterpret_cast<const char*>(text.data()), text.size()});
       return false;
-    }
-    case ControlMessage::Kind::goodbye:
+    case Word::Kind::goodbye:
       leave(rank);
       return false;
   }
   throw std::runtime_error("it says what no rank says");
-}
-
-void GlooCommunicator::forget_seen(Peer& peer, std::uint64_t seen) {
-  const std::lock_guard lock(peer.mutex);
-  for (; peer.said_and_seen < seen && !peer.said.empty(); ++peer.said_and_seen) {
-    mesh_->await_send(*peer.said.front().buffer);  // it was heard, so this is a matter of moments
-    peer.said.pop_front();
-  }
 }
 
 void GlooCommunicator::end_send(Peer& peer, std::uint64_t id) {
@@ -167,17 +106,17 @@ void GlooCommunicator::collect(int rank) {
 
 /// The receiver first: it waits. Who waited may end this communicator, which waits for `owed`.
 void GlooCommunicator::deliver(int rank, Receiving came) {
-  ControlMessage done;
-  done.kind = ControlMessage::Kind::done;
+  Word done;
+  done.kind = Word::Kind::done;
   done.id = came.id;
   struct Payment {  // also where a callback of the receive throws
     GlooCommunicator& owner;
     const int rank;
-    const ControlMessage& done;
+    const Word& done;
     ~Payment() {
       Peer& peer = owner.at(rank);
       const std::lock_guard lock(peer.mutex);
-      owner.say(peer, rank, done);
+      owner.words_->say(rank, done);
       if (--peer.owed == 0) peer.paid.notify_all();
     }
   } payment{*this, rank, done};

@@ -3,11 +3,9 @@
 #include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <gloo/transport/tcp/address.h>
 #include <gloo/transport/tcp/device.h>
 #include <netinet/in.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -18,6 +16,7 @@
 #include <stdexcept>
 
 #include "runtime/control/interface.h"
+#include "runtime/transport/meeting.h"
 
 namespace troupe::transport {
 namespace {
@@ -30,11 +29,11 @@ using gloo::transport::tcp::Address;
 /// Our store, as Gloo asks for it; all waits together end with the one timeout.
 class GlooStore final : public gloo::rendezvous::Store {
  public:
-  GlooStore(troupe::Store& store, const GlooOptions& options)
-      : store_(store), group_(options.group), deadline_(Clock::now() + options.timeout) {}
+  GlooStore(troupe::Store& store, std::string prefix, Clock::time_point deadline)
+      : store_(store), prefix_(std::move(prefix)), deadline_(deadline) {}
 
   void set(const std::string& key, const std::vector<char>& data) override {
-    store_.put(group_ + "/" + key, std::string(data.begin(), data.end())).value();
+    store_.put(prefix_ + "/" + key, std::string(data.begin(), data.end())).value();
   }
   std::vector<char> get(const std::string& key) override {
     const std::string value = text(key);
@@ -50,7 +49,7 @@ class GlooStore final : public gloo::rendezvous::Store {
   std::string text(const std::string& key) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now());
     Result<std::string> value =
-        store_.get(group_ + "/" + key, std::max(left, std::chrono::milliseconds(0)));
+        store_.get(prefix_ + "/" + key, std::max(left, std::chrono::milliseconds(0)));
     return std::move(value.value());  // Errors pass through Gloo, which throws its own alike
   }
   std::chrono::milliseconds left() const {
@@ -60,16 +59,9 @@ class GlooStore final : public gloo::rendezvous::Store {
 
  private:
   troupe::Store& store_;
-  const std::string group_;
+  const std::string prefix_;
   const Clock::time_point deadline_;
 };
-
-std::string random_token() {
-  unsigned char bytes[16];
-  if (::getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
-    throw Error(ErrorCode::io, "gloo: the system gives no random numbers");
-  return fmt::format("{:02x}", fmt::join(bytes, bytes + sizeof bytes, ""));
-}
 
 /// The connection of this process whose own end has this address.
 Fd find_socket(const sockaddr_storage& wanted) {
@@ -96,24 +88,30 @@ Fd find_socket(const sockaddr_storage& wanted) {
 
 }  // namespace
 
-Mesh::Mesh(Store& store, int rank, int size, const GlooOptions& options) {
+Mesh::Mesh(Store& store, int rank, int size, const GlooOptions& options) : rank_(rank) {
   struct sigaction action {};
   if (::sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL)
     std::signal(SIGPIPE, SIG_IGN);
   gloo::transport::tcp::attr attributes;
   attributes.hostname = address_of_interface(options.interface);
-  GlooStore words(store, options);
+  const auto deadline = Clock::now() + options.timeout;
+  GlooStore words(store, options.group, deadline);
   try {
     if (rank == 0) {
-      token_ = random_token();
-      words.set("token", {token_.begin(), token_.end()});
+      const std::string secret = random_word();
+      words.set("token", {secret.begin(), secret.end()});
     }
-    auto device = gloo::transport::tcp::CreateDevice(attributes);
-    context_ = std::make_shared<gloo::rendezvous::Context>(rank, size);
-    context_->setTimeout(words.left());
-    context_->connectFullMesh(words, device);
-    token_ = words.text("token");
+    auto device = gloo::transport::tcp::CreateDevice(attributes);  // one thread for both contexts
+    for (auto& [context, name] : {std::pair{&up_, "/up"}, std::pair{&down_, "/down"}}) {
+      GlooStore addresses(store, options.group + name, deadline);
+      *context = std::make_shared<Context>(rank, size);
+      (*context)->setTimeout(words.left());
+      (*context)->connectFullMesh(addresses, device);
+    }
+    secret_ = words.text("token");
+    expose_strangers(size, words.left());
   } catch (const Error& error) {
+    if (error.code() == ErrorCode::peer_lost) throw;
     throw Error(error.code(),
                 fmt::format("gloo: rank {} of {} at {}: not all ranks have appeared "
                             "within {}: {}",
@@ -126,13 +124,52 @@ Mesh::Mesh(Store& store, int rank, int size, const GlooOptions& options) {
         fmt::format("gloo: rank {} of {} at {}: {}", rank, size, attributes.hostname, error.what()),
         "name the interface that reaches the other hosts with parallel.interface");
   }
-  for (int peer = 0; peer < size; ++peer) {
-    if (peer == rank) continue;
-    const auto& address = dynamic_cast<const Address&>(context_->getPair(peer)->address());
+  find_sockets(*up_);
+  find_sockets(*down_);
+}
+
+/// Both ends of every connection say the secret first.
+void Mesh::expose_strangers(int size, std::chrono::milliseconds patience) {
+  struct Greeting {
+    int peer = 0;
+    std::string heard;
+    Buffer said, hears;
+  };
+  constexpr std::uint64_t slot = 0;
+  std::vector<Greeting> greetings;
+  greetings.reserve(2 * static_cast<std::size_t>(size));
+  for (const auto& context : {up_, down_})
+    for (int peer = 0; peer < size; ++peer) {
+      if (peer == rank_) continue;
+      Greeting& greeting = greetings.emplace_back(Greeting{.peer = peer, .heard = secret_});
+      greeting.heard.assign(secret_.size(), ' ');
+      greeting.said = context->createUnboundBuffer(secret_.data(), secret_.size());
+      greeting.hears = context->createUnboundBuffer(greeting.heard.data(), greeting.heard.size());
+      greeting.hears->recv(peer, slot);
+      greeting.said->send(peer, slot);
+    }
+  for (Greeting& greeting : greetings) {
+    greeting.hears->waitRecv(patience);
+    greeting.said->waitSend(patience);
+    if (greeting.heard != secret_)
+      throw Error(ErrorCode::peer_lost,
+                  fmt::format("gloo: rank {} of {}: a stranger took the place of rank {}", rank_,
+                              size, greeting.peer),
+                  "name an interface of a private network with parallel.interface");
+  }
+}
+
+void Mesh::find_sockets(const Context& context) {
+  for (int peer = 0; peer < context.size; ++peer) {
+    if (peer == rank_) continue;
+    // getPair() is not const, and changes nothing.
+    const auto& pair = const_cast<Context&>(context).getPair(peer);
+    const auto& address = dynamic_cast<const Address&>(pair->address());
     sockets_.push_back(find_socket(address.getSockaddr()));
     if (!sockets_.back())
-      throw Error(ErrorCode::internal,
-                  fmt::format("gloo: rank {}'s connection to rank {} was not found", rank, peer));
+      throw Error(ErrorCode::internal, fmt::format("gloo: rank {}'s connection to rank {} was not "
+                                                   "found",
+                                                   rank_, peer));
   }
 }
 

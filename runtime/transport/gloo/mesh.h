@@ -15,31 +15,47 @@
 
 namespace troupe::transport {
 
-/// A Gloo context whose ranks are all connected, and duplicates of its sockets: shutdown(2) on
-/// those is what ends a blocked operation at once, which Gloo itself has no call for.
+/// Two Gloo contexts whose ranks are all connected, one for bytes to higher ranks and one for bytes
+/// to lower ones: Gloo does not read from a connection while it writes to it, so with one for both
+/// directions a collective's pieces wait for each other (docs/performance.md). Beside them
+/// duplicates of their sockets: shutdown(2) on those is what ends a blocked operation at once,
+/// which Gloo itself has no call for.
 class Mesh {
  public:
-  /// Returns when all are connected; throws Error{timed_out} or Error{io}.
+  using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
+
+  /// Returns when all are connected; throws Error{timed_out}, Error{io}, or Error{peer_lost} if a
+  /// stranger is among them.
   Mesh(Store& store, int rank, int size, const GlooOptions& options);
   ~Mesh();  ///< cuts
 
   /// Fails every operation, here and at the peers; any thread, again and again.
   void cut();
+  /// For what goes to a peer, and for what comes from one.
+  Buffer buffer_to(int peer, void* data, std::size_t bytes) const {
+    return way(rank_, peer).createUnboundBuffer(data, bytes);
+  }
+  Buffer buffer_from(int peer, void* data, std::size_t bytes) const {
+    return way(peer, rank_).createUnboundBuffer(data, bytes);
+  }
   /// Wait for an operation of a buffer, for as long as it takes; throw once it has failed or the
   /// connections are cut.
   void await_receive(gloo::transport::UnboundBuffer& buffer);
   void await_send(gloo::transport::UnboundBuffer& buffer);
-  std::unique_ptr<gloo::transport::UnboundBuffer> buffer(void* data, std::size_t bytes) const {
-    return context_->createUnboundBuffer(data, bytes);
-  }
-  /// What only ranks of this group know: the first words between two of them.
-  const std::string& token() const { return token_; }
+  /// What only ranks of this group know.
+  const std::string& secret() const { return secret_; }
 
  private:
   class Waiting;
+  using Context = gloo::rendezvous::Context;
 
-  std::string token_;
-  std::shared_ptr<gloo::rendezvous::Context> context_;
+  Context& way(int from, int to) const { return from < to ? *up_ : *down_; }
+  void expose_strangers(int size, std::chrono::milliseconds patience);
+  void find_sockets(const Context& context);
+
+  const int rank_;
+  std::string secret_;
+  std::shared_ptr<Context> up_, down_;
   std::vector<Fd> sockets_;
   std::mutex mutex_;
   bool cut_ = false;

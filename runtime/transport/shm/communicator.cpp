@@ -114,7 +114,7 @@ void ShmCommunicator::start_send(int to, std::uint64_t tag, const Tensor& tensor
       peer.backlog = waits = true;
     }
   } catch (const Error& thrown) {
-    fail(-1, thrown);
+    fail(thrown);
   }
   if (waits || arena_.has_retired()) kick();
   ends.tell();
@@ -283,7 +283,7 @@ void ShmCommunicator::warn(int peer, const Error& error) {
   Note note;
   note.kind = Note::Kind::warning;
   note.number = static_cast<std::uint32_t>(error.code());
-  note.text = error.message() + '\n' + error.remedy();
+  note.text = warning_of(error);
   send_note(at(peer)->wire->socket(), note);
 }
 

@@ -39,7 +39,7 @@ bool ShmCommunicator::look() {
       if (peer->backlog && flush(rank)) busy = true;
       if (peer->ring_damaged) throw damaged(rank, "a position in its ring is impossible");
     } catch (const Error& error) {
-      fail(rank, error);
+      fail(error);
       return true;
     }
   }
@@ -182,20 +182,15 @@ void ShmCommunicator::handle(int rank, Note note) {
             Segment{note.number, SharedMemory::open(std::move(note.fds[0]), note.bytes)});
       } catch (const Error& error) {
         peer.segments.erase(note.number);
-        fail(rank, error);
+        fail(error);
       }
       return;
     }
     case Note::Kind::retired:
       peer.segments.erase(note.number);
       return;
-    case Note::Kind::warning: {
-      const std::size_t line = std::min(note.text.find('\n'), note.text.size());
-      const bool known = note.number <= static_cast<std::uint32_t>(ErrorCode::internal);
-      return abort(Error(known ? static_cast<ErrorCode>(note.number) : ErrorCode::peer_lost,
-                         note.text.substr(0, line),
-                         line < note.text.size() ? note.text.substr(line + 1) : ""));
-    }
+    case Note::Kind::warning:
+      return end_as_told(note.number, note.text);
     case Note::Kind::goodbye:
       return hang_up(rank, left(rank), false);
     case Note::Kind::hello:
@@ -207,7 +202,7 @@ void ShmCommunicator::hang_up(int rank, const Error& error, bool lost) {
   Peer& peer = *at(rank);
   if (lost) {
     peer.hung_up = true;
-    return fail(-1, error);
+    return fail(error);
   }
   while (drain(rank)) {
   }

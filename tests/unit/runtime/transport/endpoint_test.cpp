@@ -1,0 +1,82 @@
+// How an end is told, whatever the transport.
+#include "runtime/transport/endpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <thread>
+
+namespace troupe::transport {
+namespace {
+
+using ::testing::ElementsAre;
+
+/// Rank 0 of three, which notes whom it tells why it ends.
+class Telling : public Endpoint {
+ public:
+  Telling() : Endpoint(0, 3) {}
+  ~Telling() override { close(); }
+  std::string name() const override { return "test"; }
+
+  std::map<int, std::string> told_before_the_end;
+
+ protected:
+  void warn(int peer, const Error& error) override {
+    if (!ended()) told_before_the_end.emplace(peer, error.message());
+  }
+
+ private:
+  void interrupt(const Error&) override {}
+  void start_send(int, std::uint64_t, const Tensor&, const WorkPtr&) override {}
+  void start_receive(int, std::uint64_t, const TensorMeta&, const ReceivePtr&) override {}
+  std::unique_ptr<Exchange> open_exchange(std::uint64_t, const CollectiveCall&, const Tensor&,
+                                          const Tensor&) override {
+    return nullptr;
+  }
+};
+
+/// Rank 1 tells it the same while it tells rank 1.
+class ToldMeanwhile final : public Telling {
+ public:
+  ~ToldMeanwhile() override { other_.join(); }
+
+ private:
+  void warn(int peer, const Error& error) override {
+    if (peer == 1 && !other_.joinable()) {
+      other_ = std::thread([this] { end_as_told(0, "rank 1 has found it too"); });
+      // Time enough to end this rank, if that were not held up until all are told.
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    Telling::warn(peer, error);
+  }
+
+  std::thread other_;
+};
+
+TEST(TransportEndpoint, TellsAllPeersWhyItEndsThoughOneOfThemEndsItMeanwhile) {
+  ToldMeanwhile rank;
+  rank.fail(Error(ErrorCode::bad_graph, "calls differ"));
+  EXPECT_THAT(rank.told_before_the_end,
+              ElementsAre(std::pair(1, "calls differ"), std::pair(2, "calls differ")));
+}
+
+TEST(TransportEndpoint, PassesOnWhatItWasToldBeforeItEnds) {
+  Telling rank;
+  rank.end_as_told(static_cast<std::uint32_t>(ErrorCode::bad_graph), "calls differ\ncall alike");
+  EXPECT_THAT(rank.told_before_the_end,
+              ElementsAre(std::pair(1, "calls differ"), std::pair(2, "calls differ")));
+  ASSERT_TRUE(rank.ended());
+  EXPECT_EQ(rank.ended()->code(), ErrorCode::bad_graph);
+  EXPECT_EQ(rank.ended()->remedy(), "call alike");
+}
+
+TEST(TransportEndpoint, TakesAnUnknownReasonForALostPeer) {
+  Telling rank;
+  rank.end_as_told(4711, "");
+  EXPECT_EQ(rank.ended()->code(), ErrorCode::peer_lost);
+}
+
+}  // namespace
+}  // namespace troupe::transport

@@ -1,0 +1,238 @@
+// What ranks of a Gloo group say to each other, over real sockets.
+#include "runtime/transport/gloo/words.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <condition_variable>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace troupe::transport {
+namespace {
+
+using std::chrono_literals::operator""ms;
+using ::testing::HasSubstr;
+using Text = Words::Text;
+
+const std::string secret(32, 's');
+const GlooOptions on_loopback{.group = "g", .interface = "lo"};
+
+Text text_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+Word word(Word::Kind kind, std::uint64_t tag = 0) {
+  Word made;
+  made.kind = kind;
+  made.tag = tag;
+  return made;
+}
+
+/// Keeps what it hears.
+class Ear {
+ public:
+  Words::Listener listener() {
+    return {
+        .hear = [this](int from, const Word& said, Text text) { return hear(from, said, text); },
+        .lost = [this](int from, const std::exception& why) { lose(from, why.what()); }};
+  }
+
+  struct Heard {
+    int from = 0;
+    std::uint64_t tag = 0;
+    std::string text;
+  };
+  std::vector<Heard> heard(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return heard_.size() >= count || lost_; });
+    return heard_;
+  }
+  std::string lost() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return lost_.has_value(); });
+    return *lost_;
+  }
+
+ private:
+  bool hear(int from, const Word& said, Text text) {
+    const std::lock_guard lock(mutex_);
+    heard_.push_back({from, said.tag, {reinterpret_cast<const char*>(text.data()), text.size()}});
+    changed_.notify_all();
+    return said.kind != Word::Kind::goodbye;
+  }
+  void lose(int from, const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    lost_ = std::to_string(from) + " " + why;
+    changed_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Heard> heard_;
+  std::optional<std::string> lost_;
+};
+
+/// Rank 0 as it is, rank 1 a bare socket that knows the secret.
+struct WithABareSocket {
+  MemoryStore store;
+  Fd one;
+  std::unique_ptr<Words> zero;
+
+  WithABareSocket() {
+    std::thread other([&] { one = std::move(connect_words(store, 1, 2, on_loopback, secret)[0]); });
+    zero = std::make_unique<Words>(store, 0, 2, on_loopback, secret);
+    other.join();
+    ::fcntl(one.get(), F_SETFL, 0);  // its reads and writes block
+  }
+  void send(const void* data, std::size_t bytes) const {
+    ASSERT_EQ(::send(one.get(), data, bytes, MSG_NOSIGNAL), static_cast<ssize_t>(bytes));
+  }
+};
+
+TEST(Words, ArriveInTheirOrderFromEveryRank) {
+  constexpr int size = 4;
+  constexpr std::size_t each = 500;
+  MemoryStore store;
+  std::array<Ear, size> ears;
+  std::array<std::unique_ptr<Words>, size> ranks;
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < size; ++rank)
+      threads.emplace_back([&, at = static_cast<std::size_t>(rank), rank] {
+        ranks[at] = std::make_unique<Words>(store, rank, size, on_loopback, secret);
+        ranks[at]->listen(ears[at].listener());
+        for (std::size_t i = 0; i < each; ++i)
+          for (int to = 0; to < size; ++to)
+            if (to != rank)
+              ranks[at]->say(to, word(Word::Kind::offer, i), text_of(std::to_string(i)));
+      });
+  }
+  for (Ear& ear : ears) {
+    std::array<std::uint64_t, size> next{};
+    for (const Ear::Heard& heard : ear.heard(each * (size - 1))) {
+      EXPECT_EQ(heard.tag, next[static_cast<std::size_t>(heard.from)]++);
+      EXPECT_EQ(heard.text, std::to_string(heard.tag));
+    }
+  }
+}
+
+TEST(Words, WaitForAPeerThatDoesNotReadWithoutHoldingTheSpeakerUp) {
+  WithABareSocket pair;
+  Ear ear;
+  pair.zero->listen(ear.listener());
+  constexpr std::size_t count = 5000;  // 20 MiB: more than both ends' sockets take
+  const std::string long_text(Words::longest_text, 'x');
+  for (std::size_t i = 0; i < count; ++i)
+    pair.zero->say(1, word(Word::Kind::offer, i), text_of(long_text));
+  pair.zero->flush(1, 1ms);
+  std::vector<std::byte> came(sizeof(Word) + long_text.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    ASSERT_EQ(::recv(pair.one.get(), came.data(), came.size(), MSG_WAITALL),
+              static_cast<ssize_t>(came.size()));
+    Word said;
+    std::memcpy(&said, came.data(), sizeof said);
+    ASSERT_EQ(said.tag, i);
+    ASSERT_EQ(std::memcmp(came.data() + sizeof said, long_text.data(), long_text.size()), 0);
+  }
+}
+
+TEST(Words, ThatComeByTheByteAreHeardWhole) {
+  WithABareSocket pair;
+  Ear ear;
+  pair.zero->listen(ear.listener());
+  Word said = word(Word::Kind::offer, 7);
+  said.follow = 3;
+  std::vector<char> bytes(sizeof said);
+  std::memcpy(bytes.data(), &said, sizeof said);
+  bytes.insert(bytes.end(), {'a', 'b', 'c'});
+  for (const char& byte : bytes) pair.send(&byte, 1);
+  EXPECT_EQ(ear.heard(1)[0].text, "abc");
+}
+
+TEST(Words, AreGivenUpWhereATextIsLongerThanAny) {
+  WithABareSocket pair;
+  Ear ear;
+  pair.zero->listen(ear.listener());
+  Word said = word(Word::Kind::offer);
+  said.follow = Words::longest_text + 1;
+  pair.send(&said, sizeof said);
+  EXPECT_EQ(ear.lost(), "1 it says what no rank says");
+}
+
+TEST(Words, TornByTheEndOfAConnectionAreNotHeard) {
+  WithABareSocket pair;
+  Ear ear;
+  pair.zero->listen(ear.listener());
+  const Word said = word(Word::Kind::done, 1);
+  pair.send(&said, sizeof said);
+  pair.send(&said, sizeof said - 1);
+  pair.one = {};
+  EXPECT_EQ(ear.lost(), "1 its connection has ended");
+  EXPECT_EQ(ear.heard(1).size(), 1u);
+}
+
+TEST(Words, SaidBeforeTheEndStillArrive) {
+  WithABareSocket pair;
+  pair.zero->say(1, word(Word::Kind::warning, 3), text_of("why"));
+  pair.zero.reset();
+  std::vector<std::byte> came(sizeof(Word) + 4);
+  ASSERT_EQ(::recv(pair.one.get(), came.data(), came.size(), MSG_WAITALL),
+            static_cast<ssize_t>(sizeof(Word) + 3));
+  EXPECT_EQ(std::memcmp(came.data() + sizeof(Word), "why", 3), 0);
+}
+
+TEST(Words, LetStrangersGoAndMeetTheRanks) {
+  MemoryStore store;
+  std::unique_ptr<Words> zero, one;
+  std::jthread listening([&] { zero = std::make_unique<Words>(store, 0, 2, on_loopback, secret); });
+  const std::string address = store.get("g/words/0", 20'000ms).value();  // "port 127.0.0.1"
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address)));
+  to.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+  std::vector<Fd> strangers;
+  for (int i = 0; i < 200; ++i) {
+    strangers.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const int socket = strangers.back().get();
+    ASSERT_EQ(::connect(socket, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+    const std::string guess = std::string(32, 'a') + std::string("\1\0\0\0", 4);  // as rank 1
+    if (i % 3 == 1) ::send(socket, "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL);
+    if (i % 3 == 2) ::send(socket, guess.data(), guess.size(), MSG_NOSIGNAL);
+  }
+  one = std::make_unique<Words>(store, 1, 2, on_loopback, secret);
+  listening.join();
+  Ear ear;
+  zero->listen(ear.listener());
+  one->say(0, word(Word::Kind::offer, 5));
+  EXPECT_EQ(ear.heard(1)[0].tag, 5u);
+}
+
+TEST(Words, NameTheRankThatCannotBeReached) {
+  MemoryStore store;
+  store.put("g/words/0", "1 127.0.0.1").value();  // nobody listens on port 1
+  try {
+    Words words(store, 1, 2, on_loopback, secret);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::peer_lost);
+    EXPECT_THAT(error.what(), HasSubstr("cannot reach rank 0 at 1 127.0.0.1"));
+  }
+}
+
+TEST(Words, RefuseAnAddressThatIsNone) {
+  MemoryStore store;
+  for (const char* address : {"", "port", "80", "80 nowhere", "x 127.0.0.1"}) {
+    store.put("g/words/0", address).value();
+    EXPECT_THROW(Words(store, 1, 2, on_loopback, secret), Error) << address;
+  }
+}
+
+}  // namespace
+}  // namespace troupe::transport
