@@ -70,10 +70,10 @@ std::uint64_t tensor_slot(std::uint64_t tag, const TensorMeta& meta) {
 GlooCommunicator::GlooCommunicator(int rank, int size, std::unique_ptr<Mesh> mesh,
                                    std::unique_ptr<Words> words)
     : Endpoint(rank, size), mesh_(std::move(mesh)), words_(std::move(words)) {
-  for (int peer = 0; peer < size; ++peer) {
+  for (int peer = 0; peer < size; ++peer)
     peers_.push_back(peer == rank ? nullptr : std::make_unique<Peer>());
+  for (int peer = 0; peer < size; ++peer)
     if (peer != rank) at(peer).collector = std::thread([this, peer] { collect(peer); });
-  }
   words_->listen(
       {.hear = [this](int from, const Word& word, auto text) { return hear(from, word, text); },
        .lost = [this](int from, const std::exception& why) { lose(from, why); }});
@@ -88,7 +88,7 @@ GlooCommunicator::~GlooCommunicator() {
       words_->flush(peer, for_a_goodbye);
     }
   close();
-  words_.reset();
+  words_->close();
   for (const auto& peer : peers_)
     if (peer) peer->collector.join();
 }

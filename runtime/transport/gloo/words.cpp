@@ -44,7 +44,7 @@ Words::Words(Store& store, int rank, int size, const GlooOptions& options,
   }
 }
 
-Words::~Words() {
+void Words::close() {
   cut();
   if (thread_.joinable()) thread_.join();
 }

@@ -51,7 +51,7 @@ class Words {
 
   /// Connects all ranks of a group; who does not say `secret` is a stranger. Throws who is missing.
   Words(Store& store, int rank, int size, const GlooOptions& options, const std::string& secret);
-  ~Words();  ///< cuts
+  ~Words() { close(); }
   Words(const Words&) = delete;
   Words& operator=(const Words&) = delete;
 
@@ -65,6 +65,8 @@ class Words {
   /// Ends all connections, here and at the peers; what the system has been given still arrives. Any
   /// thread, again and again.
   void cut();
+  /// Cuts, and waits for the listening thread: nothing is heard any more.
+  void close();
 
  private:
   struct Line {

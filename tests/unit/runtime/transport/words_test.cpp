@@ -82,6 +82,7 @@ class Ear {
 /// Rank 0 as it is, rank 1 a bare socket that knows the secret.
 struct WithABareSocket {
   MemoryStore store;
+  Ear ear;  // of rank 0
   Fd one;
   std::unique_ptr<Words> zero;
 
@@ -90,6 +91,7 @@ struct WithABareSocket {
     zero = std::make_unique<Words>(store, 0, 2, on_loopback, secret);
     other.join();
     ::fcntl(one.get(), F_SETFL, 0);  // its reads and writes block
+    zero->listen(ear.listener());
   }
   void send(const void* data, std::size_t bytes) const {
     ASSERT_EQ(::send(one.get(), data, bytes, MSG_NOSIGNAL), static_cast<ssize_t>(bytes));
@@ -125,8 +127,6 @@ TEST(Words, ArriveInTheirOrderFromEveryRank) {
 
 TEST(Words, WaitForAPeerThatDoesNotReadWithoutHoldingTheSpeakerUp) {
   WithABareSocket pair;
-  Ear ear;
-  pair.zero->listen(ear.listener());
   constexpr std::size_t count = 5000;  // 20 MiB: more than both ends' sockets take
   const std::string long_text(Words::longest_text, 'x');
   for (std::size_t i = 0; i < count; ++i)
@@ -145,37 +145,31 @@ TEST(Words, WaitForAPeerThatDoesNotReadWithoutHoldingTheSpeakerUp) {
 
 TEST(Words, ThatComeByTheByteAreHeardWhole) {
   WithABareSocket pair;
-  Ear ear;
-  pair.zero->listen(ear.listener());
   Word said = word(Word::Kind::offer, 7);
   said.follow = 3;
   std::vector<char> bytes(sizeof said);
   std::memcpy(bytes.data(), &said, sizeof said);
   bytes.insert(bytes.end(), {'a', 'b', 'c'});
   for (const char& byte : bytes) pair.send(&byte, 1);
-  EXPECT_EQ(ear.heard(1)[0].text, "abc");
+  EXPECT_EQ(pair.ear.heard(1)[0].text, "abc");
 }
 
 TEST(Words, AreGivenUpWhereATextIsLongerThanAny) {
   WithABareSocket pair;
-  Ear ear;
-  pair.zero->listen(ear.listener());
   Word said = word(Word::Kind::offer);
   said.follow = Words::longest_text + 1;
   pair.send(&said, sizeof said);
-  EXPECT_EQ(ear.lost(), "1 it says what no rank says");
+  EXPECT_EQ(pair.ear.lost(), "1 it says what no rank says");
 }
 
 TEST(Words, TornByTheEndOfAConnectionAreNotHeard) {
   WithABareSocket pair;
-  Ear ear;
-  pair.zero->listen(ear.listener());
   const Word said = word(Word::Kind::done, 1);
   pair.send(&said, sizeof said);
   pair.send(&said, sizeof said - 1);
   pair.one = {};
-  EXPECT_EQ(ear.lost(), "1 its connection has ended");
-  EXPECT_EQ(ear.heard(1).size(), 1u);
+  EXPECT_EQ(pair.ear.lost(), "1 its connection has ended");
+  EXPECT_EQ(pair.ear.heard(1).size(), 1u);
 }
 
 TEST(Words, SaidBeforeTheEndStillArrive) {
@@ -190,6 +184,7 @@ TEST(Words, SaidBeforeTheEndStillArrive) {
 
 TEST(Words, LetStrangersGoAndMeetTheRanks) {
   MemoryStore store;
+  Ear ear;
   std::unique_ptr<Words> zero, one;
   std::jthread listening([&] { zero = std::make_unique<Words>(store, 0, 2, on_loopback, secret); });
   const std::string address = store.get("g/words/0", 20'000ms).value();  // "port 127.0.0.1"
@@ -208,7 +203,6 @@ TEST(Words, LetStrangersGoAndMeetTheRanks) {
   }
   one = std::make_unique<Words>(store, 1, 2, on_loopback, secret);
   listening.join();
-  Ear ear;
   zero->listen(ear.listener());
   one->say(0, word(Word::Kind::offer, 5));
   EXPECT_EQ(ear.heard(1)[0].tag, 5u);
