@@ -4,17 +4,10 @@
 
 #include <algorithm>
 
+#include "runtime/remote/ways.h"
+
 namespace troupe {
 namespace {
-
-/// Ranks of the processes on the host of `rank`, in order.
-std::vector<int> neighbours(const Member& member, int rank) {
-  std::vector<int> ranks;
-  for (const PeerInfo& peer : member.peers())
-    if (peer.identity() == member.peers()[static_cast<std::size_t>(rank)].identity())
-      ranks.push_back(peer.rank);
-  return ranks;
-}
 
 Error several_hosts(const Member& member) {
   const auto& peers = member.peers();
@@ -36,11 +29,12 @@ Error not_on_one_host(const std::string& host_of_zero, int rank, const std::stri
 Result<std::shared_ptr<Bulk>> Bulk::connect(Member& member, const TransportOptions& options) {
   std::shared_ptr<Bulk> bulk(new Bulk);
   bulk->routes_.resize(static_cast<std::size_t>(member.size()));
-  const std::vector<int> near = neighbours(member, member.rank());
-  const bool one_host = near.size() == bulk->routes_.size();
+  const Ways ways(member, options.transport);
+  const std::vector<int>& near = ways.neighbours(member.rank());
   const std::uint32_t generation = member.generation();
-  if (options.transport == TransportKind::shm && !one_host) return several_hosts(member);
-  if (options.transport != TransportKind::gloo && near.size() > 1) {
+  if (options.transport == TransportKind::shm && !ways.need_no_network())
+    return several_hosts(member);
+  if (ways.share_memory(near.front(), near.back()) && near.size() > 1) {
     const int own = static_cast<int>(std::ranges::find(near, member.rank()) - near.begin());
     auto made = make_shm_communicator(member.store(), own, static_cast<int>(near.size()),
                                       {.group = fmt::format("shm/{}/{}", generation, near.front()),
@@ -52,7 +46,7 @@ Result<std::shared_ptr<Bulk>> Bulk::connect(Member& member, const TransportOptio
                                                           true};
     bulk->communicators_.push_back(std::move(made.value()));
   }
-  if (options.transport == TransportKind::gloo || !one_host) {
+  if (!ways.need_no_network()) {
     // Where the members reach each other already, which is loopback on one host: this plane lets
     // strangers in, so it is never wider than theirs.
     const std::string& own = member.peers()[static_cast<std::size_t>(member.rank())].address();

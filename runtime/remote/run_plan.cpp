@@ -8,35 +8,20 @@
 #include <vector>
 
 #include "runtime/file/digest.h"
+#include "runtime/remote/ways.h"
 #include "runtime/text.h"
 
 namespace troupe {
 namespace {
 
 /// The communicator that carries what goes from one process to another, by its members.
-class Ways {
- public:
-  Ways(const Member& member, TransportKind transport) : member_(member), transport_(transport) {
-    for (const PeerInfo& peer : member.peers()) hosts_[peer.identity()].push_back(peer.rank);
-  }
-
-  std::string between(std::uint32_t from, std::uint32_t to) const {
-    if (from == to) return "within a process:";
-    const auto& near = hosts_.at(identity_of(from));
-    if (transport_ != TransportKind::gloo && identity_of(from) == identity_of(to))
-      return fmt::format("by the shared memory of processes {}:", fmt::join(near, ", "));
-    return fmt::format("by Gloo between all {} processes:", member_.size());
-  }
-
- private:
-  const std::string& identity_of(std::uint32_t process) const {
-    return member_.peers().at(process).identity();
-  }
-
-  const Member& member_;
-  TransportKind transport_;
-  std::map<std::string, std::vector<int>> hosts_;  ///< ranks by identity
-};
+std::string way_between(const Ways& ways, const Member& member, int from, int to) {
+  if (from == to) return "within a process:";
+  if (ways.share_memory(from, to))
+    return fmt::format("by the shared memory of processes {}:",
+                       fmt::join(ways.neighbours(from), ", "));
+  return fmt::format("by Gloo between all {} processes:", member.size());
+}
 
 Error other_plan(const Member& member, const std::string& own, const std::string& first) {
   const auto [here, there] = first_difference(own, first);
@@ -61,9 +46,11 @@ std::string run_plan(const Graph& graph, const Member& member, TransportKind tra
   std::map<std::string, std::string> lines;  // by communicator
   for (std::size_t e = 0; e < graph.edges().size(); ++e) {
     const Graph::Edge& edge = graph.edges()[e];
-    const std::uint32_t from = process_of(edge.from), to = process_of(edge.to);
-    lines[ways.between(from, to)] += fmt::format("edge {}: {}, process {} to {}, {} slots\n", e,
-                                                 graph.edge_name(e), from, to, edge.options.slots);
+    const int from = static_cast<int>(process_of(edge.from));
+    const int to = static_cast<int>(process_of(edge.to));
+    lines[way_between(ways, member, from, to)] +=
+        fmt::format("edge {}: {}, process {} to {}, {} slots\n", e, graph.edge_name(e), from, to,
+                    edge.options.slots);
   }
   for (const auto& [way, edges] : lines) plan += fmt::format("{}\n{}", way, edges);
   return plan;
