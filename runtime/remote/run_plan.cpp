@@ -5,7 +5,6 @@
 
 #include <map>
 #include <utility>
-#include <vector>
 
 #include "runtime/file/digest.h"
 #include "runtime/remote/ways.h"
