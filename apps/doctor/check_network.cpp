@@ -123,6 +123,9 @@ Findings check_world(const Machine& machine, const Demands& demands) {
             "an address of its host that the others reach");
   }
   if (!demands.known) return findings;
+  if (demands.one_host_only && machine.several_nodes())
+    error(fmt::format("parallel.transport: shm, but the world has {} nodes", machine.world->nodes),
+          "set parallel.transport: auto (shared memory within a node, Gloo between nodes)");
   const std::int64_t work = demands.spread.work(), size = machine.world->size;
   if (size > work)
     error(fmt::format("{} processes, but {}", size, work_words(demands.spread)),

@@ -31,8 +31,9 @@ struct Demands {
   SpreadLimits spread;             ///< parallel.pipeline, parallel.data
   std::int64_t actor_threads = 0;  ///< 0: as many as stages, at most the cores
   std::int64_t intra_op_threads = 1, workers = 1;
-  std::string interface;  ///< parallel.interface, or empty
-  bool known = false;     ///< whether there is a file
+  std::string interface;       ///< parallel.interface, or empty
+  bool one_host_only = false;  ///< parallel.transport: shm
+  bool known = false;          ///< whether there is a file
 };
 
 /// Variables that nobody reads, or that are not what is meant.

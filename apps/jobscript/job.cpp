@@ -193,6 +193,12 @@ bool JobPlan::holds(const ClusterProfile::Line& line) const {
 }
 
 void check_work(const RunShape& shape, std::int64_t nodes, std::int64_t processes) {
+  if (shape.one_host_only && nodes > 1)
+    throw Error(
+        ErrorCode::bad_options,
+        fmt::format("{}: parallel.transport: shm, but the job has {} nodes", shape.file, nodes),
+        "set parallel.transport: auto (shared memory within a node, Gloo between nodes), or "
+        "--nodes 1");
   const std::int64_t world = nodes * processes;
   if (world <= shape.stages()) return;
   const std::string have =

@@ -47,6 +47,7 @@ struct RunShape {
   SpreadLimits spread;
   bool interface_open = false;  ///< whether parallel.interface is there to be chosen
   std::string pipeline_where = "default", data_where = "default";
+  bool one_host_only = false;  ///< parallel.transport: shm
 
   std::int64_t stages() const { return spread.work(); }
 };

@@ -36,6 +36,7 @@ Demands demands_of(const DoctorArguments& arguments) {
   validate(options, origins);
   demands.known = true;
   demands.spread = spread_limits(options);
+  demands.one_host_only = options.parallel.transport == "shm";
   demands.actor_threads = options.parallel.actor_threads;
   demands.intra_op_threads = options.parallel.intra_op_threads;
   demands.workers = options.data.workers;

@@ -90,6 +90,7 @@ RunShape shape_of(const JobscriptArguments& arguments) {
   shape.intra_op_threads = options.parallel.intra_op_threads;
   shape.workers = options.data.workers;
   shape.spread = spread_limits(options);
+  shape.one_host_only = options.parallel.transport == "shm";
   shape.file = arguments.options.string();
   shape.pipeline_where = origins.of("parallel.pipeline");
   shape.data_where = origins.of("parallel.data");

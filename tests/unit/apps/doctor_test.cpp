@@ -145,6 +145,19 @@ TEST(Doctor, FlagsAddressesThatEveryNodeTakesForItself) {
   EXPECT_THAT(text_of(check_world(machine, {})), IsEmpty());
 }
 
+TEST(Doctor, FlagsSharedMemoryBetweenNodes) {
+  Machine machine = healthy();
+  Demands demands;
+  demands.known = true;
+  demands.spread = {.pipeline = machine.world->size, .data = 1};
+  demands.one_host_only = true;
+  machine.world->nodes = 1;
+  EXPECT_THAT(text_of(check_world(machine, demands)), IsEmpty());
+  machine.world->nodes = 2;
+  EXPECT_THAT(text_of(check_world(machine, demands)),
+              HasSubstr("error parallel.transport: shm, but the world has 2 nodes"));
+}
+
 TEST(Doctor, FlagsMoreProcessesThanTheRunHasWorkFor) {
   Demands demands{.spread = {.pipeline = 2, .data = 1, .micro_batches = 8, .batch_size = 8},
                   .known = true};

@@ -174,6 +174,15 @@ TEST_F(Jobscript, AsksForAsManyGpusAsThereAreProcesses) {
   EXPECT_EQ(plan.cores, 16);
 }
 
+TEST_F(Jobscript, RefusesSeveralNodesWhereOnlySharedMemoryIsAllowed) {
+  RunShape made = shape(4, 1);
+  made.one_host_only = true;
+  check_work(made, 1, 4);
+  EXPECT_THAT(refusal([&] { check_work(made, 2, 2); }),
+              AllOf(HasSubstr("o.yaml: parallel.transport: shm, but the job has 2 nodes"),
+                    HasSubstr("set parallel.transport: auto"), HasSubstr("--nodes 1")));
+}
+
 TEST_F(Jobscript, SaysWhichLineGivesAllProcessesWork) {
   RunShape made = shape(2, 2);
   made.data_where = "o.yaml:4:9";
