@@ -120,17 +120,20 @@ def world(repetitions, _quick):
                    by_size[least].what, [*(f"{one.what} {one}" for one in between), *extra],
                    [*between, *others])
 
-    def phase(key, what, column, cores=""):
+    def phase(key, what, column, cores="", then=()):
         used = figures(f"cpu_{column}", "ms")
         return row(key, what, column, extra=[f"the coordinator's processor time {used[most]}, "
-                                             f"{growth(used):.1f} times{cores}"],
+                                             f"{growth(used):.1f} times{cores}", *then],
                    others=[used[least], used[most]])
 
+    close = figures("close", "ms")
     coordinator, member = figures("coordinator", "MiB"), figures("member", "KiB")
     return [phase("world", "join, barrier and leave", "whole", f"; on {len(ALLOWED)} cores"),
             phase("world_join", "all joined", "join"),
             phase("world_barrier", "all past a barrier", "barrier"),
-            phase("world_leave", "all left", "leave"),
+            phase("world_leave", "all left", "leave",
+                  then=[f"then all close their connections in {close[most]}, "
+                        f"{growth(close):.1f} times"]),
             row("world_memory", "memory of coordinator and members", "memory", "MiB",
                 [f"the coordinator's {coordinator[most]}, {growth(coordinator):.1f} times; a "
                  f"member's {member[most]}, with {least} members {member[least]}"],

@@ -6,13 +6,13 @@
 // are nobody else's; it keeps to one core and the members to the others, where there are two or
 // more.
 //
-// Prints a line a world: milliseconds of joining, one barrier and leaving by the clock (all take
-// part in that, on the cores there are), those of the coordinator's processor time, the frames that
-// it received and sent, and by how many KiB the resident memory of coordinator and of each member
-// has grown.
+// Prints a line a world: milliseconds of joining, one barrier, leaving and closing the connections
+// by the clock (all take part in that, on the cores there are), those of the coordinator's
+// processor time, the frames that it received and sent, and by how many KiB the resident memory of
+// coordinator and of each member has grown.
 //
-//   members join barrier leave cpu_join cpu_barrier cpu_leave frames_in frames_out coordinator
-//   member
+//   members join barrier leave close cpu_join cpu_barrier cpu_leave cpu_close frames_in frames_out
+//   coordinator member
 //
 //   world_bench [-n REPETITIONS] [sizes ...]
 
@@ -22,10 +22,10 @@
 #include <sys/resource.h>
 
 #include <array>
-#include <barrier>
 #include <chrono>
+#include <condition_variable>
 #include <cstdlib>
-#include <fstream>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -44,8 +44,8 @@ using Clock = std::chrono::steady_clock;
 using Words = std::vector<std::string>;
 
 constexpr int members_of_a_process = 50;
-constexpr int phases = 3;  // join, barriers, leave
-constexpr std::array<int, phases> rounds{1, 10, 1};
+constexpr int phases = 4;  // join, barriers, leave, close
+constexpr std::array<int, phases> rounds{1, 10, 1, 1};
 constexpr int barriers = rounds[1];
 constexpr std::chrono::minutes timeout{5};
 
@@ -85,44 +85,83 @@ void keep_apart(bool is_coordinator) {
   sched_setaffinity(0, sizeof cores, &cores);
 }
 
-/// A process of members; the parent says when to join, to pass the barriers and to leave.
+/// Lets the members of a process into one phase after the other. Who is through sleeps until the
+/// next one begins: to wake up in between, or to look again and again whether the others are
+/// through as std::barrier does, would take time from them.
+class Phases {
+ public:
+  explicit Phases(int members) : members_(members) {}
+
+  /// Begins the next phase and waits until all members are through.
+  void pass() {
+    std::unique_lock lock(mutex_);
+    through_ = 0;
+    ++begun_;
+    begins_.notify_all();
+    ends_.wait(lock, [&] { return through_ == members_; });
+  }
+
+  /// A member's part of a phase (0, 1, …), once that has begun.
+  template <class Part>
+  void take_part(int phase, const Part& part) {
+    {
+      std::unique_lock lock(mutex_);
+      begins_.wait(lock, [&] { return begun_ > phase; });
+    }
+    part();
+    const std::lock_guard lock(mutex_);
+    if (++through_ == members_) ends_.notify_one();
+  }
+
+ private:
+  const int members_;
+  std::mutex mutex_;
+  std::condition_variable begins_;
+  std::condition_variable ends_;
+  int begun_ = 0;
+  int through_ = 0;
+};
+
+void live(const MemberOptions& options, Phases& steps) {
+  std::unique_ptr<Member> member;
+  steps.take_part(0, [&] {
+    auto joined = Member::join(options);
+    if (!joined) fail(joined.error().what());
+    member = std::move(joined.value());
+    if (member->rank() != options.local_rank) fail("a rank that was not meant");
+  });
+  steps.take_part(1, [&] {
+    for (int round = 0; round < barriers; ++round) require(member->barrier("all"));
+  });
+  steps.take_part(2, [&] { require(member->leave()); });
+  // Only when all have left: connections that close would take part in the others' leaving.
+  steps.take_part(3, [&] { member.reset(); });
+}
+
+/// A process of members; the parent says when a phase begins.
 int play(const std::string& endpoint, const std::string& key, int first, int count, int size) {
   keep_apart(false);
-  const auto messaging = std::make_shared<MessagingContext>(1, 16 * members_of_a_process);
-  std::barrier<> step(count + 1);
+  MemberOptions options;
+  options.key = JobKey::parse(key);
+  options.coordinator = endpoint;
+  options.run = "bench";
+  options.size = size;
+  options.timeout = timeout;
+  options.messaging = std::make_shared<MessagingContext>(1, 16 * members_of_a_process);
+  Phases steps(count);
   std::vector<std::jthread> threads;
   threads.reserve(static_cast<std::size_t>(count));
-  for (int i = 0; i < count; ++i)
-    threads.emplace_back([&, i] {
-      MemberOptions options;
-      options.key = JobKey::parse(key);
-      options.coordinator = endpoint;
-      options.run = "bench";
-      options.local_rank = first + i;
-      options.size = size;
-      options.timeout = timeout;
-      options.messaging = messaging;
-      step.arrive_and_wait();
-      auto joined = Member::join(options);
-      if (!joined) fail(joined.error().what());
-      if (joined.value()->rank() != first + i) fail("a rank that was not meant");
-      step.arrive_and_wait();
-      step.arrive_and_wait();
-      for (int round = 0; round < barriers; ++round) require(joined.value()->barrier("all"));
-      step.arrive_and_wait();
-      step.arrive_and_wait();
-      require(joined.value()->leave());
-      step.arrive_and_wait();
-    });
+  for (int i = 0; i < count; ++i) {
+    options.local_rank = first + i;
+    threads.emplace_back([&steps, options] { live(options, steps); });
+  }
   const long before = test::own_memory("VmRSS");
   for (int phase = 0; phase < phases; ++phase) {
     await_word();
-    step.arrive_and_wait();
-    step.arrive_and_wait();
+    steps.pass();
     fmt::print("{}\n", test::own_memory("VmRSS") - before);
     std::fflush(stdout);
   }
-  await_word();  // connections that close would take part in the others' leaving
   return 0;
 }
 
@@ -193,8 +232,9 @@ int main(int count, char** words) {
   }
   if (arguments.empty()) arguments = {"10", "32", "100", "316", "1000"};
   fmt::print(
-      "members join barrier leave cpu_join cpu_barrier cpu_leave frames_in frames_out coordinator "
-      "member\n");
+      "members join barrier leave close cpu_join cpu_barrier cpu_leave cpu_close frames_in "
+      "frames_out "
+      "coordinator member\n");
   for (int i = 0; i < repetitions; ++i)
     for (const std::string& size : arguments) {
       const std::string line = Child({"coordinator", size}).line();
