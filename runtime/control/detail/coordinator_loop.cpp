@@ -119,7 +119,7 @@ void CoordinatorLoop::wait() {
   std::vector<zmq::pollitem_t> items{{router_.handle(), 0, ZMQ_POLLIN, 0},
                                      {events_.socket().handle(), 0, ZMQ_POLLIN, 0},
                                      {nullptr, wakeup_.fd(), ZMQ_POLLIN, 0}};
-  auto until = Clock::now() + (busy_ ? Clock::duration(Session::tick) : heartbeat_);
+  auto until = Clock::now() + step();
   for (const Seat* seat : probed_) {
     if (seat->probe->fd() >= 0) items.push_back({nullptr, seat->probe->fd(), ZMQ_POLLOUT, 0});
     until = std::min(until, seat->probe->next_look());
@@ -164,6 +164,7 @@ void CoordinatorLoop::note_connection(Seat& seat, int fd) {
 /// After a broken connection: a port that refuses belongs to a process that ended.
 void CoordinatorLoop::follow_up(Seat& seat) {
   if (!seat.is_here()) return;
+  seat.has_broken = true;
   seat.probe = std::make_unique<Probe>(seat.join.address(), static_cast<int>(seat.join.port()));
   probed_.insert(&seat);
 }
@@ -272,25 +273,28 @@ void CoordinatorLoop::look_at_clock(Clock::time_point now) {
   if (now - last_round_ > longest_round(options_.timeout)) forgive_until_ = now + options_.timeout;
   last_round_ = now;
   if (!whole_ && !seats_.empty() && now - first_join_ > options_.timeout) give_world_up();
-  const Clock::duration step = busy_ ? Clock::duration(Session::tick) : heartbeat_;
-  if (now - last_maintenance_ >= step) maintain(now);
+  if (now - last_maintenance_ >= step()) maintain(now);
+}
+
+Clock::duration CoordinatorLoop::step() const {
+  return busy_ ? std::min<Clock::duration>(Session::tick, heartbeat_) : heartbeat_;
 }
 
 void CoordinatorLoop::maintain(Clock::time_point now) {
   last_maintenance_ = now;
   const bool beat = now - last_heartbeat_ >= heartbeat_;
   // Many leave at once: while it goes on, each would be told of most of the others.
-  if (departed_.size() == departed_before_ || beat)
-    if (!departed_.empty()) tell_gone(std::exchange(departed_, {}), true, {});
+  if (!departed_.empty() &&
+      (departed_.size() == departed_before_ || now - departed_since_ >= heartbeat_))
+    tell_gone(std::exchange(departed_, {}), true, {});
   departed_before_ = departed_.size();
   if (beat) last_heartbeat_ = now;
   busy_ = !departed_.empty();
   std::vector<Seat*> silent;
   for (const auto& [route, seat] : seats_) {
-    if (seat->state == State::lost) continue;
-    seat->session->maintain(stamp(), now);
     if (!seat->is_here()) continue;
-    if (beat) seat->session->pulse(stamp(), now);
+    seat->session->maintain(stamp(), now);
+    if (beat) seat->session->keep_alive(stamp(), now, heartbeat_);
     busy_ = busy_ || !seat->session->is_quiet();
     if (now - seat->session->last_heard() > options_.timeout && now > forgive_until_)
       silent.push_back(seat.get());

@@ -48,7 +48,8 @@ class CoordinatorLoop {
     wire::Join join;
     State state = State::joining;
     int rank = -1;
-    int fd = -1;  ///< of its connection, as last seen; descriptors are used again
+    int fd = -1;              ///< of its connection, as last seen; descriptors are used again
+    bool has_broken = false;  ///< its connection, and nothing has come by another yet
     std::unique_ptr<Session> session;
     std::unique_ptr<Probe> probe;
 
@@ -85,6 +86,7 @@ class CoordinatorLoop {
   void remove(Seat& seat);
   void look_at_probes(Clock::time_point now);
   void look_at_clock(Clock::time_point now);
+  Clock::duration step() const;  ///< between two calls of maintain()
   void maintain(Clock::time_point now);
 
   CoordinatorOptions options_;
@@ -109,6 +111,7 @@ class CoordinatorLoop {
   int here_ = 0;                          ///< members of the world that are in it still
   std::vector<int> departed_;             ///< have left, and the others do not know yet
   std::size_t departed_before_ = 0;       ///< how many these were at the last tick
+  Clock::time_point departed_since_{};    ///< when the first of them left
   bool whole_ = false;
   std::uint32_t restart_ = 0;
   Clock::time_point first_join_{};

@@ -153,6 +153,14 @@ void CoordinatorLoop::take_member(Seat& seat, wire::Envelope& envelope) {
     }
     is_next = seat.session->receive(stamp(), envelope, counters_, Clock::now());
   }
+  const bool is_back = std::exchange(seat.has_broken, false);
+  if (is_back && !seat.session->is_acknowledged()) seat.session->pulse(stamp(), Clock::now());
+  // Who has left acknowledges nothing, and nothing is asked of it. If it asks itself, the answer to
+  // its leave was lost with a connection: what it has got is to be found out.
+  if (seat.state == State::left) {
+    if (envelope.has_pulse()) seat.session->pulse(stamp(), Clock::now());
+    return;
+  }
   busy_ = busy_ || !seat.session->is_quiet();
   if (is_next) serve(seat, envelope);
 }
@@ -183,6 +191,7 @@ void CoordinatorLoop::leave(Seat& seat, std::uint64_t request) {
   seat.session->send(stamp(), envelope, Clock::now());
   seat.state = State::left;
   --here_;
+  if (departed_.empty()) departed_since_ = Clock::now();
   departed_.push_back(seat.rank);
   busy_ = true;
   board_.gone(seat.rank);

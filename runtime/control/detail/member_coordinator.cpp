@@ -23,6 +23,8 @@ void MemberLoop::take_events() {
       case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
         greeted_ = true;
         closed_doors_ = 0;
+        // The connection before may have lost something.
+        if (phase_ == Phase::in) coordinator_session_->pulse(stamp(), Clock::now());
         break;
       case ZMQ_EVENT_DISCONNECTED:
         if (greeted_ && phase_ == Phase::in)
@@ -200,8 +202,11 @@ void MemberLoop::look_at_clock(Clock::time_point now) {
   // A process that was stopped itself must not take that for the silence of the others.
   if (now - last_round_ > longest_round(options_.timeout)) forgive_until_ = now + options_.timeout;
   last_round_ = now;
-  const Clock::duration step = busy_ ? Clock::duration(Session::tick) : heartbeat_;
-  if (now - last_maintenance_ >= step) maintain(now);
+  if (now - last_maintenance_ >= step()) maintain(now);
+}
+
+Clock::duration MemberLoop::step() const {
+  return busy_ ? std::min<Clock::duration>(Session::tick, heartbeat_) : heartbeat_;
 }
 
 void MemberLoop::maintain(Clock::time_point now) {
@@ -213,7 +218,7 @@ void MemberLoop::maintain(Clock::time_point now) {
   busy_ = !coordinator_session_->is_quiet() || phase_ == Phase::joining;
   if (has_met && now - last_heartbeat_ >= heartbeat_) {
     last_heartbeat_ = now;
-    coordinator_session_->pulse(stamp(), now);
+    coordinator_session_->keep_alive(stamp(), now, heartbeat_);
   }
   if (phase_ == Phase::in && !forgiving &&
       now - coordinator_session_->last_heard() > options_.timeout)

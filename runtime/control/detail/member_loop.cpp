@@ -120,13 +120,12 @@ void MemberLoop::run() {
     leave_when_quiet();
     if (phase_ == Phase::left || phase_ == Phase::failed) break;
   }
-  coordinator_session_->settle(stamp());
   for (auto& [rank, peer] : conversations_) peer.session->settle(stamp());
   fail_requests(Error(ErrorCode::peer_lost, "this process has left the world"));
 }
 
 void MemberLoop::sleep(std::unique_lock<std::mutex>& lock) {
-  auto until = last_maintenance_ + (busy_ ? Clock::duration(Session::tick) : heartbeat_);
+  auto until = last_maintenance_ + step();
   if (probe_) until = std::min(until, probe_->next_look());
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
   const std::chrono::milliseconds none{0};

@@ -109,6 +109,7 @@ class MemberLoop {
   void look_at_join(Clock::time_point now);
   void look_at_probe(Clock::time_point now);
   void look_at_clock(Clock::time_point now);
+  Clock::duration step() const;  ///< between two calls of maintain()
   void maintain(Clock::time_point now);
   void leave_when_quiet();
 

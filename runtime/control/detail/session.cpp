@@ -93,6 +93,10 @@ void Session::pulse(const Stamp& stamp, Clock::time_point now) {
   send_unnumbered(stamp, envelope);
 }
 
+void Session::keep_alive(const Stamp& stamp, Clock::time_point now, Clock::duration heartbeat) {
+  if (now - last_heard_ > heartbeat / 2) pulse(stamp, now);
+}
+
 Clock::duration Session::silence(Clock::time_point now) const {
   if (kept_.empty()) return {};
   return now - std::max(kept_.front().since, last_heard_);

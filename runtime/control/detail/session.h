@@ -51,6 +51,9 @@ class Session {
   /// for what has not been acknowledged for a while.
   void maintain(const Stamp& stamp, Clock::time_point now);
   void pulse(const Stamp& stamp, Clock::time_point now);
+
+  /// Called every `heartbeat`: asks for a sign of life, unless one came in the last half of it.
+  void keep_alive(const Stamp& stamp, Clock::time_point now, Clock::duration heartbeat);
   void settle(const Stamp& stamp);  ///< acknowledges what it has not yet
 
   /// Nothing waits for an acknowledgement, and none is owed: no need of maintain().
@@ -63,10 +66,10 @@ class Session {
   Clock::duration silence(Clock::time_point now) const;
   Clock::time_point last_heard() const { return last_heard_; }
 
-  static constexpr std::chrono::milliseconds tick{50};
-  /// The other side acknowledges within one and a half ticks: to ask sooner would be to ask for
-  /// what is on its way.
-  static constexpr std::chrono::milliseconds ask_after = 2 * tick;
+  static constexpr std::chrono::milliseconds tick{100};
+  /// The other side acknowledges within one and a half ticks, or later where it has much to do: to
+  /// ask sooner would be to ask for what is on its way, and give it more to do.
+  static constexpr std::chrono::milliseconds ask_after = 3 * tick;
 
  private:
   struct Kept {

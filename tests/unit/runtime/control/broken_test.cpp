@@ -113,6 +113,20 @@ TEST(ControlBroken, TheCoordinatorsConnectionsMayBreakWithoutAnybodyBeingLost) {
   for (const Inbox& inbox : inboxes) EXPECT_TRUE(inbox.losses().empty());
 }
 
+TEST(ControlBroken, ConnectionsMayBreakWhileAllLeave) {
+  int broken = 0;
+  for (int round = 0; round < 10; ++round) {
+    TestWorld world(4);
+    std::vector<std::jthread> threads;
+    for (auto& member : world.members) threads.emplace_back([&] { EXPECT_TRUE(member->leave()); });
+    std::this_thread::sleep_for(std::chrono::microseconds(50 * round));
+    broken += break_connections(port_of(world.coordinator->endpoint()));
+    EXPECT_TRUE(world.coordinator->wait_for_end(patience));
+    threads.clear();
+  }
+  EXPECT_GT(broken, 0);
+}
+
 TEST(ControlMany, MembersJoinGetRanksPassABarrierAndLeave) {
   constexpr int size = 200;
   const JobKey key = JobKey::generate();

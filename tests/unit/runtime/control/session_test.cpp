@@ -128,6 +128,23 @@ TEST(ControlSession, SendsNothingAgainWhileNothingIsLost) {
   EXPECT_EQ(pair.counters.duplicates, 0u);
 }
 
+TEST(ControlSession, AsksForASignOfLifeOnlyWhereNoneHasCome) {
+  constexpr Clock::duration heartbeat = std::chrono::seconds(1);
+  Pair pair;
+  pair.now += heartbeat;
+  pair.left.keep_alive({}, pair.now, heartbeat);
+  ASSERT_EQ(pair.to_right.size(), 1u);
+  pair.carry_all();
+  pair.now += heartbeat / 4;
+  pair.left.keep_alive({}, pair.now, heartbeat);
+  pair.right.keep_alive({}, pair.now, heartbeat);
+  EXPECT_TRUE(pair.to_right.empty()) << "the echo was one";
+  EXPECT_TRUE(pair.to_left.empty()) << "so was the pulse";
+  pair.now += heartbeat / 2;
+  pair.right.keep_alive({}, pair.now, heartbeat);
+  EXPECT_EQ(pair.to_left.size(), 1u);
+}
+
 TEST(ControlSession, DropsAReplayedMessage) {
   Pair pair;
   pair.send("once");
