@@ -51,6 +51,13 @@ Word word_of(Word::Kind kind) {
   return word;
 }
 
+Word offer_of(std::uint64_t tag, const TensorMeta& meta) {
+  Word offer = word_of(Word::Kind::offer);
+  offer.tag = tag;
+  describe(meta, offer);
+  return offer;
+}
+
 Words::Text bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text)).first(std::min(text.size(), Words::longest_text));
 }
@@ -108,37 +115,45 @@ void GlooCommunicator::warn(int peer, const Error& error) {
 
 void GlooCommunicator::start_send(int to, std::uint64_t tag, const Tensor& tensor,
                                   const WorkPtr& work) {
-  Peer& peer = at(to);
   const TensorMeta meta = TensorMeta::of(tensor);
-  Word offer = word_of(Word::Kind::offer);
-  offer.tag = tag;
-  describe(meta, offer);
-  const bool whole = fits_an_offer(meta);
-  std::optional<Error> error;
+  if (fits_an_offer(meta)) return send_whole(to, tag, tensor, work);
+  Peer& peer = at(to);
+  Word offer = offer_of(tag, meta);
+  const std::shared_ptr buffer = mesh_->buffer_to(to, tensor.raw(), tensor.bytes());
+  const std::lock_guard order(peer.offering);
+  std::optional<Error> left;
   {
     const std::lock_guard lock(peer.mutex);
-    if (interrupted_) return;
-    error = peer.left;
-    if (!error) {
+    left = peer.left;
+    if (!left) {
       offer.id = peer.next_id++;
-      words_->say(to, offer, whole ? Words::Text(tensor.raw(), tensor.bytes()) : Words::Text());
-      if (!whole)
-        send_bytes(to, tensor_slot(tag, meta), peer.sending[offer.id] = {{}, tensor, work});
+      peer.sending[offer.id] = {buffer, tensor, work};
     }
   }
-  if (error)
-    work->finish(*error);
-  else if (whole)
-    work->finish(success());
-}
-
-void GlooCommunicator::send_bytes(int to, std::uint64_t slot, Sending& sending) {
+  if (left) return static_cast<void>(work->finish(*left));
+  words_->say(to, offer);
   try {
-    sending.buffer = mesh_->buffer_to(to, sending.tensor.raw(), sending.tensor.bytes());
-    sending.buffer->send(to, slot);
+    buffer->send(to, tensor_slot(tag, meta));
   } catch (const std::exception&) {
     // The connection is gone: the listening thread finds that out, and ends the work.
   }
+}
+
+void GlooCommunicator::send_whole(int to, std::uint64_t tag, const Tensor& tensor,
+                                  const WorkPtr& work) {
+  Peer& peer = at(to);
+  std::optional<Error> left;
+  {
+    const std::lock_guard order(peer.offering);
+    {
+      const std::lock_guard lock(peer.mutex);
+      left = peer.left;
+    }
+    if (!left)
+      words_->say(to, offer_of(tag, TensorMeta::of(tensor)),
+                  Words::Text(tensor.raw(), tensor.bytes()));
+  }
+  work->finish(left ? Status(*left) : success());
 }
 
 void GlooCommunicator::start_receive(int from, std::uint64_t tag, const TensorMeta& meta,

@@ -54,7 +54,7 @@ class GlooCommunicator final : public Endpoint {
 
  private:
   struct Sending {
-    GlooBuffer buffer;
+    std::shared_ptr<gloo::transport::UnboundBuffer> buffer;
     Tensor tensor;
     WorkPtr work;
   };
@@ -66,6 +66,9 @@ class GlooCommunicator final : public Endpoint {
     std::condition_variable met;
     int owed = 0;  ///< tensors that are delivered before the sender is told so
     std::condition_variable paid;
+    /// So that offers and their bytes go in the same order. Not the mutex above: Gloo writes before
+    /// it returns, and what is heard meanwhile needs that one.
+    std::mutex offering;
     std::mutex posting;  ///< so that buffers are posted in the order of receives
     std::optional<Error> left;
     std::thread collector;
@@ -79,7 +82,7 @@ class GlooCommunicator final : public Endpoint {
   void interrupt(const Error& error) override;
   void warn(int peer, const Error& error) override;
 
-  void send_bytes(int to, std::uint64_t slot, Sending& sending);  ///< the peer's mutex is held
+  void send_whole(int to, std::uint64_t tag, const Tensor& tensor, const WorkPtr& work);
   void pay(Peer& peer);
   bool hear(int rank, const Word& word, Words::Text text);  ///< false: the last one
   void end_send(Peer& peer, std::uint64_t id);

@@ -67,8 +67,8 @@ void GlooCommunicator::end_send(Peer& peer, std::uint64_t id) {
     if (found == peer.sending.end()) throw std::runtime_error("it has had what was not sent");
     sending = std::move(found->second);
     peer.sending.erase(found);
-    if (sending.buffer) mesh_->await_send(*sending.buffer);  // as above
   }
+  mesh_->await_send(*sending.buffer);  // it was received, so this is a matter of moments
   sending.tensor = {};
   sending.work->finish(success());
 }
