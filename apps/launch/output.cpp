@@ -5,11 +5,11 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <vector>
 
@@ -20,6 +20,7 @@ namespace troupe {
 namespace {
 
 constexpr std::size_t longest_line = 64 << 10;
+constexpr int chunk_bytes = 16 << 10;  // of one read
 
 /// Writes everything or, where nobody reads any more or the disk is full, gives up: the process
 /// that wrote it must not suffer for it. Then false, and errno says why.
@@ -73,10 +74,7 @@ void OutputPump::finish() {
 }
 
 void OutputPump::run() {
-  std::chrono::steady_clock::time_point give_up;
-  for (;;) {
-    const bool last = finishing_;
-    if (!last) give_up = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  while (!finishing_) {
     std::vector<pollfd> ready{{.fd = wake_.get(), .events = POLLIN, .revents = 0}};
     std::vector<std::list<Source>::iterator> sources;
     {
@@ -86,7 +84,7 @@ void OutputPump::run() {
         sources.push_back(source);
       }
     }
-    const int count = ::poll(ready.data(), ready.size(), last ? 0 : -1);
+    ::poll(ready.data(), ready.size(), -1);
     eventfd_t times = 0;
     ::eventfd_read(wake_.get(), &times);
     for (std::size_t i = 0; i < sources.size(); ++i) {
@@ -94,13 +92,24 @@ void OutputPump::run() {
       const std::lock_guard lock(mutex_);
       sources_.erase(sources[i]);
     }
-    if (last && (count <= 0 || std::chrono::steady_clock::now() > give_up)) break;
   }
-  for (auto& source : sources_) print_lines(source, true);
+  for (auto& source : sources_) {
+    drain(source);
+    print_lines(source, true);
+  }
+}
+
+/// Copies what the pipe holds now, however long that takes; who still has the other end may write
+/// on for ever.
+void OutputPump::drain(Source& source) {
+  int held = 0;
+  ::ioctl(source.reading.get(), FIONREAD, &held);
+  for (; held > 0; held -= chunk_bytes)
+    if (!copy(source)) return;
 }
 
 bool OutputPump::copy(Source& source) {
-  std::array<char, 16 << 10> chunk;
+  std::array<char, chunk_bytes> chunk;
   const auto got = ::read(source.reading.get(), chunk.data(), chunk.size());
   if (got < 0) return errno == EAGAIN || errno == EINTR;
   const std::string_view text(chunk.data(), static_cast<std::size_t>(got));

@@ -40,6 +40,7 @@ class OutputPump {
   };
   void run();
   static bool copy(Source& source);  ///< one read; false at the end of the stream
+  static void drain(Source& source);
   static void print_lines(Source& source, bool all);
 
   std::mutex mutex_;  // the list; its elements belong to the thread

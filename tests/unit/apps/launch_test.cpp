@@ -279,6 +279,19 @@ TEST_F(LaunchOutput, EndsThoughAWriterHoldsItsEndOpen) {
   EXPECT_EQ(content("console"), "> one\n> no end\n");
 }
 
+// What a process wrote at its end, while the copying thread waited for its turn on a busy machine.
+TEST_F(LaunchOutput, KeepsAllThatAPipeHoldsAtTheEnd) {
+  const std::string text(60'000, 'y');
+  for (int round = 0; round < 20; ++round) {
+    const std::string name = "file" + std::to_string(round);
+    OutputPump pump;
+    const Descriptor end = pump.add(folder_ / name, console_.get(), "");
+    write(end, text);
+    pump.finish();
+    EXPECT_EQ(content(name.c_str()), text);
+  }
+}
+
 TEST_F(LaunchOutput, BreaksLinesThatNeverEnd) {
   OutputPump pump;
   const std::string text(200'000, '\xff');
