@@ -21,20 +21,20 @@ void MemberLoop::take_events() {
   SocketEvents::Event event;
   while (events_->next(event)) switch (event.what) {
       case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
-        greeted_ = true;
+        joining_.greeted = true;
         closed_doors_ = 0;
         // The connection before may have lost something.
         if (phase_ == Phase::in) coordinator_session_->pulse(stamp(), Clock::now());
         break;
       case ZMQ_EVENT_DISCONNECTED:
-        if (greeted_ && phase_ == Phase::in)
+        if (joining_.greeted && phase_ == Phase::in)
           probe_ = std::make_unique<Probe>(coordinator_at_.host, coordinator_at_.port);
-        if (!greeted_) ++closed_doors_;
-        greeted_ = false;
+        if (!joining_.greeted) ++closed_doors_;
+        joining_.greeted = false;
         break;
       default:
         ++closed_doors_;
-        greeted_ = false;
+        joining_.greeted = false;
     }
   // Where the coordinator is looked up, so is the key: the place may be one of a run before.
   if (phase_ == Phase::joining && closed_doors_ >= closed_doors_of_a_wrong_key &&
@@ -78,9 +78,10 @@ void MemberLoop::take_from_coordinator(wire::Envelope& envelope) {
     ++counters_.stale;
     return;
   }
-  heard_ = true;
+  const auto now = Clock::now();
+  if (!joining_.first_heard) joining_.first_heard = now;
   busy_ = true;
-  if (!coordinator_session_->receive(stamp(), envelope, counters_, Clock::now())) return;
+  if (!coordinator_session_->receive(stamp(), envelope, counters_, now)) return;
   if (envelope.has_welcome() && phase_ == Phase::joining) {
     generation_ = envelope.generation();
     take_welcome(envelope.welcome());
@@ -170,7 +171,7 @@ void MemberLoop::look_at_join(Clock::time_point now) {
   if (phase_ != Phase::joining) return;
   if (given_up_)
     return fail_join(Error(ErrorCode::refused, "stopped before all processes were here"));
-  if (!greeted_ && options_.find_coordinator && now - last_search_ >= search_interval) {
+  if (!joining_.greeted && options_.find_coordinator && now - last_search_ >= search_interval) {
     last_search_ = now;
     if (const std::string found = options_.find_coordinator();
         !found.empty() && found != coordinator_endpoint_) {
@@ -179,16 +180,15 @@ void MemberLoop::look_at_join(Clock::time_point now) {
       closed_doors_ = 0;
     }
   }
-  // A coordinator that answers says itself who is missing, when its time is up.
-  const auto patience = heard_ && greeted_ ? 2 * options_.timeout : options_.timeout;
-  if (now - started_ < patience) return;
+  if (now < joining_.end(options_.timeout)) return;
   fail_join(Error(
       ErrorCode::timed_out,
       fmt::format("no coordinator of run '{}' answered at {} within {} (process {} on {})",
                   options_.run, coordinator_endpoint_, options_.timeout, getpid(), options_.host),
-      heard_ ? "it was there before: look at the output of the process that held it"
-             : "check that host and port are right, that rank 0 or the launcher runs, and that no "
-               "firewall is between"));
+      joining_.first_heard
+          ? "it was there before: look at the output of the process that held it"
+          : "check that host and port are right, that rank 0 or the launcher runs, and that no "
+            "firewall is between"));
 }
 
 void MemberLoop::look_at_probe(Clock::time_point now) {
@@ -213,7 +213,7 @@ void MemberLoop::maintain(Clock::time_point now) {
   last_maintenance_ = now;
   const bool forgiving = now < forgive_until_;
   // In a crowd the first handshake takes its time, and what is asked meanwhile comes all at once.
-  const bool has_met = greeted_ || phase_ != Phase::joining;
+  const bool has_met = joining_.greeted || phase_ != Phase::joining;
   if (has_met) coordinator_session_->maintain(stamp(), now);
   busy_ = !coordinator_session_->is_quiet() || phase_ == Phase::joining;
   if (has_met && now - last_heartbeat_ >= heartbeat_) {

@@ -27,6 +27,20 @@
 
 namespace troupe::control {
 
+/// What a process that joins has seen of its coordinator.
+struct Joining {
+  Clock::time_point started = Clock::now();
+  std::optional<Clock::time_point> first_heard;
+  bool greeted = false;  ///< the handshake of the present connection succeeded
+
+  /// When it gives up. A coordinator that answers says itself who is missing when its time is up,
+  /// and that begins to count when it hears of this process, however long the handshake took.
+  Clock::time_point end(std::chrono::milliseconds timeout) const {
+    if (!first_heard) return started + timeout;
+    return *first_heard + (greeted ? 2 : 1) * timeout;
+  }
+};
+
 class MemberLoop {
  public:
   /// Binds and connects; throws Error.
@@ -142,11 +156,9 @@ class MemberLoop {
   enum class Phase { joining, in, left, failed };
   Phase phase_ = Phase::joining;
   std::promise<Status> joined_;
-  Clock::time_point started_ = Clock::now();
+  Joining joining_;
   Clock::time_point last_search_{};
   bool given_up_ = false;
-  bool heard_ = false;
-  bool greeted_ = false;  ///< the handshake of the present connection succeeded
   int closed_doors_ = 0;  ///< handshakes that failed in a row
 
   int rank_ = -1;
