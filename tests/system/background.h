@@ -22,8 +22,9 @@ class Background {
 
   void signal(int number) const;
   pid_t pid() const { return pid_; }
-  /// Waits for its end; kills its group after `limit`, with exit code 124.
-  Outcome wait(std::chrono::seconds limit = std::chrono::seconds(60));
+  /// Waits for its end; kills its group after `limit`, with exit code 124: only what hangs takes so
+  /// long, also on a slow machine.
+  Outcome wait(std::chrono::seconds limit = std::chrono::seconds(200));
 
  private:
   pid_t pid_ = -1;
@@ -33,7 +34,7 @@ class Background {
 /// Waits for a condition that another process brings about; false if it does not for too long.
 template <class Condition>
 bool comes_true(Condition condition) {
-  for (int i = 0; i < 30'000; ++i) {
+  for (int i = 0; i < 150'000; ++i) {
     if (condition()) return true;
     struct timespec pause {
       .tv_sec = 0, .tv_nsec = 1'000'000

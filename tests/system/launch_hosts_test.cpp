@@ -57,8 +57,9 @@ class LaunchHosts : public Launch {
     });
   }
 
-  /// This one and the next, apart from what other tests of this machine use at the same time.
-  int port_ = 20000 + 2 * (::getpid() % 5000);
+  /// This one and the next, apart from what other tests of this machine use at the same time: the
+  /// Slurm of a test takes some from 20000 on.
+  int port_ = 10000 + 2 * (::getpid() % 5000);
 };
 
 TEST_F(LaunchHosts, MeetAndNumberTheirProcessesHostByHost) {
@@ -106,6 +107,9 @@ TEST_F(LaunchHosts, SayThatAnotherProgramHasThePort) {
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(port_));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  // A test before this one may have had the port, whose connections the kernel remembers a while.
+  const int yes = 1;
+  ::setsockopt(number, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   ASSERT_EQ(::bind(number, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
   ASSERT_EQ(::listen(number, 8), 0);
   const auto ran = run_process(host({"--node-rank", "0", "--rdzv-conf", "join_timeout=1"}, "true"),
