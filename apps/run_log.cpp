@@ -19,6 +19,7 @@ RunLog::RunLog(const Options& options, const OutputFolder& folder, const Timelin
       log_(open_log(folder.log())),
       csv_(folder.csv(), timeline.first),
       progress_(stdout, ProgressStyle::of(stdout), Progress::Clock::now(), last_step_),
+      rows_until_(timeline.first),
       background_({.name = "log", .capacity = 1 << 14}) {}
 
 RunLog::~RunLog() = default;  // the thread is last: it stops first, with its queue empty
@@ -49,7 +50,18 @@ void RunLog::step(const StepSeen& seen) {
     // are known, the next one fills them.
     if (epoch_waits_ || seen.step % options_.log.every_steps == 0) add_row(last_step_);
     if (timeline_.ends_epoch(seen.step - 1) && !epoch_waits_) end_epoch(nullptr);
+    {
+      const std::lock_guard lock(rows_mutex_);
+      rows_until_ = seen.step;
+    }
+    rows_changed_.notify_all();
   });
+}
+
+void RunLog::await_rows(std::uint32_t step) {
+  constexpr std::chrono::seconds moment{2};
+  std::unique_lock lock(rows_mutex_);
+  rows_changed_.wait_for(lock, moment, [&] { return rows_until_ >= step; });
 }
 
 StepReport RunLog::report_of(std::uint32_t step) const {

@@ -1,7 +1,9 @@
 #pragma once
 #include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "actors/checkpoint_writer.h"
@@ -40,6 +42,10 @@ class RunLog {
   void record(std::string line);
   void record_failure(const Error& error);
 
+  /// Waits for the rows of the steps until this one, so that whoever goes on from their checkpoint
+  /// finds them, however the process ends. Not for ever: a run may end before they are told.
+  void await_rows(std::uint32_t step);
+
   /// Waits until all that was told is written, then ends the progress display.
   void finish();
   std::optional<EvaluationReport> last_evaluation() const { return last_evaluation_; }
@@ -71,6 +77,10 @@ class RunLog {
   std::optional<EvaluationReport> last_evaluation_;
   std::optional<Error> checkpoint_error_;
   bool csv_failed_ = false;
+
+  std::mutex rows_mutex_;
+  std::condition_variable rows_changed_;
+  std::uint32_t rows_until_;  ///< the step up to which rows are written
 
   std::chrono::steady_clock::time_point counting_told_;  ///< of counting() alone
 

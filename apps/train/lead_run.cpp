@@ -134,6 +134,7 @@ int run_training(const TrainCommand& command, PipelineOptions& pipeline, const O
       .folder = folder.checkpoints(),
       .write = [&](std::uint32_t step, const std::vector<Snapshot>& snapshots,
                    const std::vector<ShardInfo>& elsewhere) -> Status {
+        log.await_rows(step);
         const auto written = write_training_checkpoint(folder.checkpoints(), options, timeline,
                                                        step, snapshots, elsewhere, pipeline.cut);
         if (!written) return written.error();
