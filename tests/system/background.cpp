@@ -36,6 +36,11 @@ bool has_entries(const fs::path& process, const std::vector<std::string>& entrie
 
 }  // namespace
 
+void send_signal(pid_t process, int number) {
+  if (process <= 0) throw std::runtime_error("there is no process to send a signal to");
+  ::kill(process, number);
+}
+
 Background::Background(const std::vector<std::string>& words) {
   std::string pattern = (fs::temp_directory_path() / "troupe_background_XXXXXX").string();
   folder_ = ::mkdtemp(pattern.data());
@@ -63,7 +68,14 @@ Background::~Background() {
   fs::remove_all(folder_, ignored);
 }
 
-void Background::signal(int number) const { ::kill(pid_, number); }
+void Background::signal(int number) const { send_signal(pid_, number); }
+
+bool Background::runs() const {
+  siginfo_t ended{};
+  return pid_ > 0 &&
+         ::waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         ended.si_pid == 0;
+}
 
 Outcome Background::wait(std::chrono::seconds limit) {
   int status = 0;

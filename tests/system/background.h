@@ -10,6 +10,10 @@
 
 namespace troupe {
 
+/// Sends a signal to one process. Throws for what is no process, where kill() would mean all of
+/// them.
+void send_signal(pid_t process, int number);
+
 /// A process that goes on while the test does something to it, in a process group of its own.
 class Background {
  public:
@@ -22,6 +26,7 @@ class Background {
 
   void signal(int number) const;
   pid_t pid() const { return pid_; }
+  bool runs() const;  ///< not ended yet
   /// Waits for its end; kills its group after `limit`, with exit code 124: only what hangs takes so
   /// long, also on a slow machine.
   Outcome wait(std::chrono::seconds limit = std::chrono::seconds(200));

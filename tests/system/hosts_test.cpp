@@ -72,14 +72,11 @@ class WorldOfHosts : public World {
     return launchers;
   }
 
-  /// Three hosts in the middle of a run that is long enough.
-  std::vector<std::unique_ptr<Background>> begin_long_run() const {
-    auto launchers = launch_everywhere(
-        3, 1,
-        train_words("out", with({"train.epochs=5000", "checkpoint.every_steps=5",
-                                 "parallel.interface=eth0", "parallel.timeout=3s"})));
-    EXPECT_TRUE(comes_true([&] { return newest_step("out") >= 5; }));
-    return launchers;
+  /// Three hosts in the middle of a run.
+  LongRun begin_long_run() const {
+    return World::begin_long_run(3, [this](const Words& words) {
+      return launch_everywhere(3, 1, words + with({"parallel.interface=eth0"}));
+    });
   }
 
   const std::string name_ = "troupe" + std::to_string(::getpid());
@@ -125,7 +122,7 @@ TEST_F(WorldOfHosts, GivesTheSameBitsWhereTwoProcessesShareAHost) {
 }
 
 TEST_F(WorldOfHosts, ListensOnTheNamedInterfaceAndNamesAHostThatIsCutOff) {
-  const auto launchers = begin_long_run();
+  const auto [launchers, timeout] = begin_long_run();
   for (const std::string host : {"1", "2"}) {
     const Outcome listening = run_process(on_host(std::stoi(host), {"/usr/bin/ss", "-ltnH"}));
     // On host 1 launchers and processes meet as well.
@@ -136,14 +133,14 @@ TEST_F(WorldOfHosts, ListensOnTheNamedInterfaceAndNamesAHostThatIsCutOff) {
   ASSERT_EQ(hosts({"cut", name_, "3"}).exit_code, 0);
   const Outcome first = launchers[0]->wait();
   EXPECT_EQ(first.exit_code, 1) << first.error;
-  EXPECT_THAT(first.error, ContainsRegex("error: rank 2 on host3 .*is lost: .*3(s|000ms)"));
+  EXPECT_THAT(first.error, ContainsRegex("error: rank 2 on host3 .*is lost: .*" + timeout));
   EXPECT_NE(launchers[1]->wait().exit_code, 0);
   EXPECT_NE(launchers[2]->wait().exit_code, 124);
   expect_nothing_is_left();
 }
 
 TEST_F(WorldOfHosts, NamesTheHostThatLeadsWhenItIsCutOff) {
-  const auto launchers = begin_long_run();
+  const auto [launchers, timeout] = begin_long_run();
   ASSERT_EQ(hosts({"cut", name_, "1"}).exit_code, 0);
   // The other two can reach each other: one of them tells it for both.
   std::string told;
@@ -152,11 +149,11 @@ TEST_F(WorldOfHosts, NamesTheHostThatLeadsWhenItIsCutOff) {
     EXPECT_EQ(ended.exit_code, 1) << ended.error;
     told += ended.error;
   }
-  EXPECT_THAT(told, ContainsRegex("error: .* on host1 .*is lost: .*3(s|000ms)"));
+  EXPECT_THAT(told, ContainsRegex("error: .* on host1 .*is lost: .*" + timeout));
   // To the host that leads it is the others that are gone.
   const Outcome alone = launchers[0]->wait();
   EXPECT_EQ(alone.exit_code, 1) << alone.error;
-  EXPECT_THAT(alone.error, ContainsRegex("error: rank [12] on host[23] .*is lost: .*3(s|000ms)"));
+  EXPECT_THAT(alone.error, ContainsRegex("error: rank [12] on host[23] .*is lost: .*" + timeout));
   expect_nothing_is_left();
 }
 
@@ -185,9 +182,9 @@ TEST_F(WorldOfHosts, ASlowHostBoundsTheMemoryOfTheFastOne) {
       return !slow.empty();
     }));
     std::this_thread::sleep_for(std::chrono::milliseconds(400));
-    for (const pid_t process : slow) ::kill(process, SIGSTOP);
+    for (const pid_t process : slow) send_signal(process, SIGSTOP);
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    for (const pid_t process : slow) ::kill(process, SIGCONT);
+    for (const pid_t process : slow) send_signal(process, SIGCONT);
     EXPECT_EQ(launchers[1]->wait().exit_code, 0);
     return FastProcess(launchers[0]->wait());
   };

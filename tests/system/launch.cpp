@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <stdexcept>
 
 namespace troupe {
 
@@ -25,6 +26,7 @@ bool runs(pid_t pid) {
 
 Running::Running(std::vector<std::string> words, const std::string& error) {
   pid_ = ::fork();
+  if (pid_ < 0) throw std::runtime_error("fork failed");
   if (pid_ != 0) return;
   std::vector<char*> arguments;
   for (auto& word : words) arguments.push_back(word.data());
@@ -38,7 +40,7 @@ Running::~Running() {
   if (!waited_) ::kill(pid_, SIGKILL), wait();
 }
 
-void Running::signal(int number) const { ::kill(pid_, number); }
+void Running::signal(int number) const { send_signal(pid_, number); }
 
 int Running::wait() {
   int status = 0;

@@ -14,6 +14,7 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/system/background.h"
 #include "tests/system/process.h"
 
 namespace troupe {
@@ -120,7 +121,7 @@ class Train : public testing::Test {
     const auto patience = std::chrono::steady_clock::now() + 200s;
     while (!ready(child) && std::chrono::steady_clock::now() < patience)
       std::this_thread::sleep_for(1ms);
-    ::kill(child, signal);
+    send_signal(child, signal);
     int status = 0;
     ::waitpid(child, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <stdexcept>
 
 namespace troupe {
 namespace {
@@ -113,11 +114,30 @@ int World::newest_step(const std::string& output) const {
   return newest;
 }
 
-std::unique_ptr<Background> World::begin_long_run(const Words& more) const {
-  const Words settings = with({"train.epochs=5000", "checkpoint.every_steps=5"});
-  auto run = std::make_unique<Background>(launch_words(4, train_words("out", settings + more)));
-  EXPECT_TRUE(comes_true([&] { return newest_step("out") >= 5; }));
-  return run;
+World::LongRun World::begin_long_run(int timeout,
+                                     const std::function<Launchers(const Words&)>& launch) const {
+  for (;; timeout *= 2) {
+    const std::string seconds = std::to_string(timeout);
+    const Words settings = with(
+        {"train.epochs=5000", "checkpoint.every_steps=5", "parallel.timeout=" + seconds + "s"});
+    LongRun run{launch(train_words("out", settings)), seconds + "(s|000ms)"};
+    const auto all_run = [&] {
+      return std::ranges::all_of(run.launchers, [](const auto& one) { return one->runs(); });
+    };
+    if (comes_true([&] { return newest_step("out") >= 5 || !all_run(); }) && all_run()) return run;
+    std::string told;
+    for (const auto& launcher : run.launchers) told += launcher->wait().error;
+    if (timeout > 30) throw std::runtime_error("the run has not begun: " + told);
+    fs::remove_all(root_ / "out");
+  }
+}
+
+World::LongRun World::begin_long_run(int timeout) const {
+  return begin_long_run(timeout, [](const Words& words) {
+    Launchers launchers;
+    launchers.push_back(std::make_unique<Background>(launch_words(4, words)));
+    return launchers;
+  });
 }
 
 pid_t World::process_of(int rank) const {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,8 +44,17 @@ class World : public testing::Test {
   std::string reference(const Words& more = {}) const;
   int newest_step(const std::string& output) const;
 
-  /// Four processes in the middle of a run that is long enough, with checkpoints.
-  std::unique_ptr<Background> begin_long_run(const Words& more = {}) const;
+  using Launchers = std::vector<std::unique_ptr<Background>>;
+  struct LongRun {
+    Launchers launchers;
+    std::string timeout;  ///< of silence, a regular expression for how it is told
+  };
+  /// The middle of a run that is long enough, with checkpoints, which `launch` starts with these
+  /// words. Whoever is silent is lost after `timeout` seconds, or twice as many where processes
+  /// need more to find each other on this machine, and so on. Throws where that does not help.
+  LongRun begin_long_run(int timeout, const std::function<Launchers(const Words&)>& launch) const;
+  /// Four processes of one launcher.
+  LongRun begin_long_run(int timeout = 20) const;
   pid_t process_of(int rank) const;
   void expect_nothing_is_left() const;
   /// The run goes on from its newest checkpoint as if nothing had been.

@@ -10,7 +10,7 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 
 TEST_F(World, SavesAndGoesOnWhenItsLauncherIsStopped) {
-  const auto run = begin_long_run();
+  const auto run = std::move(begin_long_run().launchers.front());
   run->signal(SIGTERM);
   const Outcome ended = run->wait();
   EXPECT_EQ(ended.exit_code, 75) << ended.error;
@@ -20,8 +20,8 @@ TEST_F(World, SavesAndGoesOnWhenItsLauncherIsStopped) {
 }
 
 TEST_F(World, EndsAndNamesTheProcessThatWasKilled) {
-  const auto run = begin_long_run();
-  ::kill(process_of(2), SIGKILL);
+  const auto run = std::move(begin_long_run().launchers.front());
+  send_signal(process_of(2), SIGKILL);
   const Outcome ended = run->wait();
   EXPECT_EQ(ended.exit_code, 128 + SIGKILL) << ended.error;
   EXPECT_THAT(ended.error, ContainsRegex("rank 2 \\(local rank 2 on .*signal 9 \\(SIGKILL\\)"));
@@ -34,8 +34,8 @@ TEST_F(World, EndsAndNamesTheProcessThatWasKilled) {
 }
 
 TEST_F(World, EndsWhenTheProcessThatLeadsIsKilled) {
-  const auto run = begin_long_run();
-  ::kill(process_of(0), SIGKILL);
+  const auto run = std::move(begin_long_run().launchers.front());
+  send_signal(process_of(0), SIGKILL);
   const Outcome ended = run->wait();
   EXPECT_EQ(ended.exit_code, 128 + SIGKILL) << ended.error;
   EXPECT_THAT(ended.error, ContainsRegex("rank 0 \\(local rank 0 on .*signal 9 \\(SIGKILL\\)"));
@@ -44,11 +44,11 @@ TEST_F(World, EndsWhenTheProcessThatLeadsIsKilled) {
 }
 
 TEST_F(World, EndsAfterTheTimeoutWhenAProcessHangs) {
-  const auto run = begin_long_run(with({"parallel.timeout=2s"}));
-  ::kill(process_of(3), SIGSTOP);
-  const Outcome ended = run->wait();
+  const auto run = begin_long_run(2);
+  send_signal(process_of(3), SIGSTOP);
+  const Outcome ended = run.launchers.front()->wait();
   EXPECT_EQ(ended.exit_code, 1) << ended.error;
-  EXPECT_THAT(ended.error, ContainsRegex("error: rank 3 on .* is lost: .*2(s|000ms)"));
+  EXPECT_THAT(ended.error, ContainsRegex("error: rank 3 on .* is lost: .*" + run.timeout));
   expect_nothing_is_left();
 }
 

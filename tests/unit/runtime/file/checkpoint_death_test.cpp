@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include <atomic>
@@ -111,10 +112,11 @@ TEST(DyingWriter, LeavesAWholeCheckpointWhenItIsKilledAtAnyMoment) {
   for (int round = 0; round < 25; ++round) {
     const pid_t child = ::fork();
     if (child == 0) {
-      for (std::int64_t step = newest + 1; step < newest + 100; ++step)
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      for (std::int64_t step = newest + 1;; ++step)
         if (!write_step(folder.path(), step, elements)) ::_exit(1);
-      ::_exit(0);
     }
+    ASSERT_GT(child, 0);
     std::this_thread::sleep_for(std::chrono::microseconds(engine() % 40'000));
     ::kill(child, SIGKILL);
     int status = 0;
