@@ -107,7 +107,7 @@ void SlurmCluster::start(int nodes) {
   ::close(alive[0]);
   ::close(said[1]);
   keep_alive_ = alive[1];
-  const std::string line = first_line(said[0], std::chrono::seconds(60));
+  const std::string line = first_line(said[0], std::chrono::seconds(150));
   ::close(said[0]);
   if (line == "ready\n") return;
   std::ifstream log(folder_ / "script.log");
@@ -131,8 +131,13 @@ void SlurmCluster::stop() {
 
 Outcome SlurmCluster::run(const std::vector<std::string>& words, const std::string& folder,
                           std::chrono::seconds limit) const {
-  std::vector<std::string> all = {"/usr/bin/env", "SLURM_CONF=" + configuration().string(),
-                                  "timeout", "--kill-after=5", std::to_string(limit.count())};
+  // Jobs of clusters that run beside this one have the same numbers, and keep their files at home.
+  std::vector<std::string> all = {"/usr/bin/env",
+                                  "SLURM_CONF=" + configuration().string(),
+                                  "HOME=" + folder_.string(),
+                                  "timeout",
+                                  "--kill-after=5",
+                                  std::to_string(limit.count())};
   all.insert(all.end(), words.begin(), words.end());
   return run_process(all, folder);
 }

@@ -38,7 +38,7 @@ class SlurmCluster {
   /// Runs a Slurm command, or anything else, with SLURM_CONF set and looked up in PATH. It is ended
   /// after `limit`, with exit code 124.
   Outcome run(const std::vector<std::string>& words, const std::string& folder = ".",
-              std::chrono::seconds limit = std::chrono::seconds(60)) const;
+              std::chrono::seconds limit = std::chrono::seconds(150)) const;
 
   /// Submits a script from `folder`; the job's id. Throws std::runtime_error with what sbatch said.
   std::string submit(const std::filesystem::path& script, const std::string& folder = ".",
@@ -50,7 +50,7 @@ class SlurmCluster {
   /// Waits until the job has left the queue for good and returns its state, or its last one when
   /// the time is up. A requeued job has not left it.
   std::string wait_for_end(const std::string& job,
-                           std::chrono::seconds limit = std::chrono::seconds(60)) const;
+                           std::chrono::seconds limit = std::chrono::seconds(150)) const;
 
   /// The process of a job's task as this test's processes number it, or -1; for signals.
   pid_t process_of(const std::string& job, int rank) const;

@@ -50,7 +50,7 @@ class SlurmJobscript : public testing::Test {
   }
   /// Waits until a file has so many lines.
   bool wait_for_lines(const std::string& name, std::ptrdiff_t lines) const {
-    for (int tries = 0; tries < 600; ++tries) {
+    for (int tries = 0; tries < 3000; ++tries) {
       const std::string text = content(name);
       if (std::count(text.begin(), text.end(), '\n') >= lines) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -62,6 +62,48 @@ class SlurmJobscript : public testing::Test {
          "title: Test\nneeds_account: false\n"
          "nodes: [{name: n, architecture: x86_64, cores: 4, core_memory: 1}]\n"
          "partitions: [{name: test, nodes: n, max_nodes: 2, max_time: '01:00:00'}]\n");
+  }
+  /// Of a run of so many steps.
+  void write_options(int steps) const {
+    file("options.yaml",
+         "model: {name: mlp, widths: [64, 64]}\ndata: {name: synthetic, count: 6400}\n"
+         "train: {epochs: 100000, micro_batches: 2, evaluate: false, steps: " +
+             std::to_string(steps) + "}\nparallel: {pipeline: 2}\ncheckpoint: {keep: 2}\n");
+  }
+  /// Submits a run that only a signal ends, on two nodes.
+  std::string submit_endless(const std::string& time) const {
+    write_profile();
+    write_options(10'000'000);
+    const Outcome made = jobscript({"--cluster", "./mine.yaml", "--nodes", "2", "--time", time,
+                                    "--program", TROUPE_BINARY, "-o", ".", "options.yaml"});
+    EXPECT_EQ(made.exit_code, 0) << made.error;
+    return slurm_->submit("options.sh", slurm_->folder());
+  }
+  /// Waits until the run has stopped, lets it end 100 steps later when the job is back, which takes
+  /// some seconds, and compares its weights with those of a run that nothing interrupted.
+  void expect_it_goes_on(const std::string& job) const {
+    std::string text;  // `stopped` refers to it
+    std::smatch stopped;
+    const std::regex stop("stopped after step ([0-9]+)");
+    const auto log = [&] { return content("options-" + job + ".out"); };
+    for (; !std::regex_search(text, stopped, stop); text = log()) {
+      const std::string state = slurm_->state(job);
+      ASSERT_TRUE(state != "TIMEOUT" && state != "COMPLETED" && state != "FAILED")
+          << state << content("options-" + job + ".err");
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    }
+    write_options(std::stoi(stopped[1].str()) + 100);
+    EXPECT_EQ(slurm_->wait_for_end(job), "COMPLETED") << content("options-" + job + ".err");
+    EXPECT_THAT(log(), HasSubstr("going on from"));
+    const std::string folder = slurm_->folder();
+    const Outcome whole =
+        run_process({TROUPE_BINARY, "train", "options.yaml", "-o", "whole"}, folder);
+    ASSERT_EQ(whole.exit_code, 0) << whole.error;
+    const auto digest = [&](const std::string& name) {
+      return run_process({TROUPE_BINARY, "inspect", "--digest", name}, folder).out;
+    };
+    EXPECT_EQ(digest("outputs/options-" + job), digest("whole"));
+    EXPECT_NE(digest("whole"), "");
   }
   /// A job whose program notes that it runs, and ends with 75 on the signal, with 0 when requeued.
   std::string submit_stoppable() const {
@@ -147,70 +189,20 @@ TEST_F(SlurmJobscript, DrawsAKeyAtEachStartThatTheLogDoesNotShow) {
 }
 
 TEST_F(SlurmJobscript, OnTwoNodesEndsWithTheWeightsOfATrainingThatNothingInterrupted) {
-  write_profile();
-  file("options.yaml",
-       "model: {name: mlp, widths: [256, 256]}\ndata: {name: synthetic, count: 6400}\n"
-       "train: {epochs: 20, micro_batches: 2, evaluate: false}\nparallel: {pipeline: 2}\n");
-  const std::string folder = slurm_->folder();
-  const Outcome whole =
-      run_process({TROUPE_BINARY, "train", "options.yaml", "-o", "whole"}, slurm_->folder());
-  ASSERT_EQ(whole.exit_code, 0) << whole.error;
-  ASSERT_EQ(jobscript({"--cluster", "./mine.yaml", "--nodes", "2", "--time", "30m", "--program",
-                       TROUPE_BINARY, "-o", ".", "options.yaml"})
-                .exit_code,
-            0);
-  const std::string job = slurm_->submit("options.sh", folder);
-  const std::string output = "outputs/options-" + job;
-  ASSERT_TRUE(wait_for_lines(output + "/train.csv", 300)) << content("options-" + job + ".err");
+  const std::string job = submit_endless("30m");
+  ASSERT_TRUE(wait_for_lines("outputs/options-" + job + "/train.csv", 300))
+      << content("options-" + job + ".err");
   EXPECT_EQ(slurm_->run({"scancel", "--signal=USR1", job}).exit_code, 0);
-  EXPECT_EQ(slurm_->wait_for_end(job), "COMPLETED") << content("options-" + job + ".err");
-  const std::string log = content("options-" + job + ".out");
-  EXPECT_THAT(log, HasSubstr("2 processes on 1 host, started by slurm"));
-  EXPECT_THAT(log, HasSubstr("stopped after step"));
-  EXPECT_THAT(log, HasSubstr("going on from"));
-  const auto digest = [&](const std::string& name) {
-    return run_process({TROUPE_BINARY, "inspect", "--digest", name}, folder).out;
-  };
-  EXPECT_EQ(digest(output), digest("whole"));
-  EXPECT_NE(digest(output), "");
+  expect_it_goes_on(job);
+  EXPECT_THAT(content("options-" + job + ".out"),
+              HasSubstr("2 processes on 1 host, started by slurm"));
 }
 
 /// Slurm itself sends the signal, 30 to 60 seconds after the start.
 TEST_F(SlurmJobscript, SavesAndQueuesAgainBeforeItsTimeLimit) {
-  write_profile();
-  const auto write_options = [&](int steps) {
-    file("options.yaml",
-         "model: {name: mlp, widths: [64, 64]}\ndata: {name: synthetic, count: 6400}\n"
-         "train: {epochs: 100000, micro_batches: 2, evaluate: false, steps: " +
-             std::to_string(steps) + "}\nparallel: {pipeline: 2}\ncheckpoint: {keep: 2}\n");
-  };
-  write_options(10'000'000);  // more than two minutes are enough for
-  ASSERT_EQ(jobscript({"--cluster", "./mine.yaml", "--nodes", "2", "--time", "2m", "--program",
-                       TROUPE_BINARY, "-o", ".", "options.yaml"})
-                .exit_code,
-            0);
+  const std::string job = submit_endless("2m");
   EXPECT_THAT(content("options.sh"), HasSubstr("#SBATCH --signal=USR1@60"));
-  const std::string folder = slurm_->folder();
-  const std::string job = slurm_->submit("options.sh", folder);
-  const auto log = [&] { return content("options-" + job + ".out"); };
-  std::string text;  // `stopped` refers to it
-  std::smatch stopped;
-  const std::regex stop("stopped after step ([0-9]+)");
-  for (; !std::regex_search(text, stopped, stop); text = log()) {
-    ASSERT_NE(slurm_->state(job), "TIMEOUT") << content("options-" + job + ".err");
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  }
-  write_options(std::stoi(stopped[1].str()) + 100);  // a requeued job is back after some seconds
-  EXPECT_EQ(slurm_->wait_for_end(job), "COMPLETED") << content("options-" + job + ".err");
-  EXPECT_THAT(log(), HasSubstr("going on from"));
-  const Outcome whole =
-      run_process({TROUPE_BINARY, "train", "options.yaml", "-o", "whole"}, folder);
-  ASSERT_EQ(whole.exit_code, 0) << whole.error;
-  const auto digest = [&](const std::string& name) {
-    return run_process({TROUPE_BINARY, "inspect", "--digest", name}, folder).out;
-  };
-  EXPECT_EQ(digest("outputs/options-" + job), digest("whole"));
-  EXPECT_NE(digest("whole"), "");
+  expect_it_goes_on(job);
 }
 
 TEST_F(SlurmJobscript, StaysAwayWhenItIsCancelled) {

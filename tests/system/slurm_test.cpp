@@ -66,7 +66,7 @@ TEST_F(Slurm, RunsABatchScriptAndFindsItsTasks) {
   std::ofstream(script) << "#!/bin/bash\n#SBATCH --ntasks=2 --nodes=2\nsrun sleep 60\n";
   const std::string job = slurm.submit(script, slurm.folder());
   pid_t task = -1;
-  for (int tries = 0; tries < 300 && task < 0; ++tries) {
+  for (int tries = 0; tries < 3000 && task < 0; ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     task = slurm.process_of(job, 1);
   }
@@ -108,7 +108,7 @@ TEST_F(Slurm, LeavesNothingBehind) {
     const fs::path script = folder / "job.sh";
     std::ofstream(script) << "#!/bin/bash\nsrun setsid sleep 600\n";
     const std::string job = slurm.submit(script, folder);
-    for (int tries = 0; tries < 300 && task < 0; ++tries) {
+    for (int tries = 0; tries < 3000 && task < 0; ++tries) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       task = slurm.process_of(job, 0);
     }
@@ -117,7 +117,7 @@ TEST_F(Slurm, LeavesNothingBehind) {
   EXPECT_FALSE(fs::exists(folder));
   // A moment after its cluster, whose processes the kernel ends one after the other.
   const fs::path process = "/proc/" + std::to_string(task);
-  for (int tries = 0; tries < 100 && fs::exists(process); ++tries)
+  for (int tries = 0; tries < 3000 && fs::exists(process); ++tries)
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_FALSE(fs::exists(process));
 }

@@ -110,7 +110,7 @@ write_configuration
 export SLURM_CONF=$folder/slurm.conf
 start_daemons >/dev/null
 
-for ((tries = 0; tries < 300; ++tries)); do
+for ((tries = 0; tries < 1200; ++tries)); do
   if sinfo -h -t idle -o %D 2>/dev/null | grep -qx "$nodes"; then
     echo ready
     cat >/dev/null  # until whoever started this closes the pipe
@@ -118,4 +118,4 @@ for ((tries = 0; tries < 300; ++tries)); do
   fi
   sleep 0.1
 done
-fail "the nodes are not idle after 30 seconds"
+fail "the nodes are not idle after 120 seconds"
