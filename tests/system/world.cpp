@@ -126,7 +126,8 @@ World::LongRun World::begin_long_run(int timeout,
     };
     if (comes_true([&] { return newest_step("out") >= 5 || !all_run(); }) && all_run()) return run;
     std::string told;
-    for (const auto& launcher : run.launchers) told += launcher->wait().error;
+    for (const auto& launcher : run.launchers)
+      told += launcher->wait(std::chrono::seconds(20)).error;
     if (timeout > 30) throw std::runtime_error("the run has not begun: " + told);
     fs::remove_all(root_ / "out");
   }

@@ -33,11 +33,10 @@ struct Joining {
   std::optional<Clock::time_point> first_heard;
   bool greeted = false;  ///< the handshake of the present connection succeeded
 
-  /// When it gives up. A coordinator that answers says itself who is missing when its time is up,
+  /// When it gives up. A coordinator that is there says itself who is missing when its time is up,
   /// and that begins to count when it hears of this process, however long the handshake took.
   Clock::time_point end(std::chrono::milliseconds timeout) const {
-    if (!first_heard) return started + timeout;
-    return *first_heard + (greeted ? 2 : 1) * timeout;
+    return first_heard.value_or(started) + (greeted ? 2 : 1) * timeout;
   }
 };
 

@@ -194,6 +194,7 @@ TEST(ControlJoining, IsGivenUpLaterThanACoordinatorThatAnsweredLateDoes) {
   const auto began = joining.started;
   EXPECT_EQ(joining.end(timeout), began + seconds(2));
   joining.greeted = true;
+  EXPECT_EQ(joining.end(timeout), began + seconds(4));
   joining.first_heard = began + milliseconds(1900);
   EXPECT_EQ(joining.end(timeout), began + milliseconds(5900));
   joining.greeted = false;  // the connection has broken since
