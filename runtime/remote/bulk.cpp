@@ -30,11 +30,11 @@ Result<std::shared_ptr<Bulk>> Bulk::connect(Member& member, const TransportOptio
   std::shared_ptr<Bulk> bulk(new Bulk);
   bulk->routes_.resize(static_cast<std::size_t>(member.size()));
   const Ways ways(member, options.transport);
-  const std::vector<int>& near = ways.neighbours(member.rank());
+  const std::vector<int> near = ways.sharing_memory_with(member.rank());
   const std::uint32_t generation = member.generation();
   if (options.transport == TransportKind::shm && !ways.need_no_network())
     return several_hosts(member);
-  if (ways.share_memory(near.front(), near.back()) && near.size() > 1) {
+  if (near.size() > 1) {
     const int own = static_cast<int>(std::ranges::find(near, member.rank()) - near.begin());
     auto made = make_shm_communicator(member.store(), own, static_cast<int>(near.size()),
                                       {.group = fmt::format("shm/{}/{}", generation, near.front()),

@@ -18,7 +18,7 @@ std::string way_between(const Ways& ways, const Member& member, int from, int to
   if (from == to) return "within a process:";
   if (ways.share_memory(from, to))
     return fmt::format("by the shared memory of processes {}:",
-                       fmt::join(ways.neighbours(from), ", "));
+                       fmt::join(ways.sharing_memory_with(from), ", "));
   return fmt::format("by Gloo between all {} processes:", member.size());
 }
 

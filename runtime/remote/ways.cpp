@@ -10,7 +10,10 @@ const std::string& Ways::host_of(int rank) const {
   return member_.peers().at(static_cast<std::size_t>(rank)).identity();
 }
 
-const std::vector<int>& Ways::neighbours(int rank) const { return hosts_.at(host_of(rank)); }
+std::vector<int> Ways::sharing_memory_with(int rank) const {
+  if (transport_ == TransportKind::gloo) return {rank};
+  return hosts_.at(host_of(rank));
+}
 
 bool Ways::share_memory(int one, int other) const {
   return transport_ != TransportKind::gloo && host_of(one) == host_of(other);

@@ -14,8 +14,8 @@ class Ways {
  public:
   Ways(const Member& member, TransportKind transport);
 
-  /// Ranks of the processes on the host of `rank`, itself among them, in order.
-  const std::vector<int>& neighbours(int rank) const;
+  /// Ranks of the processes that share memory with `rank`, itself among them, in order.
+  std::vector<int> sharing_memory_with(int rank) const;
   /// Whether these two, which may be one, share memory; else it is Gloo.
   bool share_memory(int one, int other) const;
   /// Whether all processes share memory with each other.

@@ -38,8 +38,8 @@ namespace troupe {
 /// of one collective that differ, and damaged memory end the whole communicator, here and at all
 /// peers: that and every other work, under way or to come, ends with the same error.
 ///
-/// *End.* Destroying a communicator says goodbye: what was sent and is done still reaches peers,
-/// what is under way here ends with an error. Peers go on until they need this rank. Received
+/// *End.* Destroying a communicator says goodbye: what was sent and is done still reaches peers (by
+/// Gloo those that read within a second), what is under way here ends with an error. Peers go on until they need this rank. Received
 /// tensors may outlive it. With Gloo, ranks should pass a barrier before they end: what the last
 /// collective left in the sockets can be lost with the connection.
 class Communicator {

@@ -201,6 +201,7 @@ void Endpoint::end_as_told(std::uint32_t code, std::string_view warning) {
 
 void Endpoint::close() {
   abort(Error(ErrorCode::peer_lost, fmt::format("{}: the communicator was destroyed", where())));
+  { const std::lock_guard lock(opening_); }  // who opens one now finds the end, or the crew
   crew_.reset();
 }
 

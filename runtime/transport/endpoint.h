@@ -60,7 +60,7 @@ class Endpoint : public Communicator {
   /// Makes every Exchange throw `error`, and lets no byte of this rank leave any more.
   virtual void interrupt(const Error& error) = 0;
   /// Tries to tell a peer that this rank ends for this reason: its code and warning_of() it, for
-  /// the peer's end_as_told(). Must not block.
+  /// the peer's end_as_told(). Must not block; what a full socket does not take is lost.
   virtual void warn(int peer, const Error& error) = 0;
 
   static std::string warning_of(const Error& error) {

@@ -20,7 +20,7 @@ template <class Arrival>
 class InboxExchange : public Exchange {
  public:
   void meet() final {
-    const std::vector<Arrival> calls = meeting_.meet();
+    const std::vector<Arrival> calls = calls_.meet();
     for (std::size_t peer = 0; peer < calls.size(); ++peer)
       peers_[peer].stream = calls[peer].stream;
   }
@@ -57,7 +57,7 @@ class InboxExchange : public Exchange {
       : endpoint_(endpoint),
         inbox_(inbox),
         call_(call),
-        meeting_(endpoint, inbox, tag, call),
+        calls_(endpoint, inbox, tag, call),
         peers_(static_cast<std::size_t>(endpoint.size())) {}
 
   Endpoint& endpoint_;
@@ -77,7 +77,7 @@ class InboxExchange : public Exchange {
 
   Inbox<Arrival>& inbox_;
   const CollectiveCall call_;
-  Meeting<Arrival> meeting_;
+  CallsOfRanks<Arrival> calls_;
   std::vector<Peer> peers_;
 };
 

@@ -43,6 +43,14 @@ std::chrono::milliseconds Meeting::left() const {
   return std::max(rest, std::chrono::milliseconds(0));
 }
 
+bool Meeting::await(const Fd& socket, short event) const {
+  pollfd wait{socket.get(), event, 0};
+  int count = 0;
+  do count = ::poll(&wait, 1, static_cast<int>(left().count()));
+  while (count < 0 && errno == EINTR);
+  return count > 0;
+}
+
 Error Meeting::missing(int peer, const std::string& detail) const {
   return Error(ErrorCode::timed_out,
                fmt::format("{}: rank {} of {} has not met rank {} within {}: {}", group_.transport,

@@ -47,6 +47,7 @@ class Meeting {
 
   const Group& group() const { return group_; }
   std::chrono::milliseconds left() const;
+  bool await(const Fd& socket, short event) const;  ///< of poll(2); false: not in time
   Error missing(int peer, const std::string& detail) const;
   Error no_socket(const char* what) const;  ///< with errno
 

@@ -65,9 +65,9 @@ class Awaited final : public Inbox<Arrival>::Waiter {
 
 /// The calls of one collective at all ranks. An Arrival has a `call`.
 template <class Arrival>
-class Meeting {
+class CallsOfRanks {
  public:
-  Meeting(Endpoint& endpoint, Inbox<Arrival>& inbox, std::uint64_t tag, CollectiveCall call)
+  CallsOfRanks(Endpoint& endpoint, Inbox<Arrival>& inbox, std::uint64_t tag, CollectiveCall call)
       : endpoint_(endpoint), tag_(tag), call_(call) {
     for (int peer = 0; peer < endpoint.size(); ++peer) {
       awaited_.push_back(std::make_shared<Awaited<Arrival>>());

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <span>
 #include <string_view>
+#include <system_error>
 
 #include "runtime/transport/described.h"
 
@@ -40,10 +41,8 @@ class OfferWaiter final : public Inbox<GlooArrival>::Waiter {
   GlooCommunicator::Receiving receiving_;
 };
 
-/// Last words may wait so long for the system to take them, if the peer does not read.
-constexpr std::chrono::milliseconds for_a_warning{100}, for_a_goodbye{1000};
-
-bool fits_an_offer(const TensorMeta& meta) { return meta.bytes() <= Words::longest_text; }
+/// So long all goodbyes together wait for peers that do not read.
+constexpr std::chrono::seconds for_goodbyes{1};
 
 Word word_of(Word::Kind kind) {
   Word word;
@@ -79,25 +78,43 @@ GlooCommunicator::GlooCommunicator(int rank, int size, std::unique_ptr<Mesh> mes
     : Endpoint(rank, size), mesh_(std::move(mesh)), words_(std::move(words)) {
   for (int peer = 0; peer < size; ++peer)
     peers_.push_back(peer == rank ? nullptr : std::make_unique<Peer>());
-  for (int peer = 0; peer < size; ++peer)
-    if (peer != rank) at(peer).collector = std::thread([this, peer] { collect(peer); });
+  try {
+    start();
+  } catch (const std::system_error& error) {
+    const std::string what = fmt::format("{}: starting a thread: {}", where(), error.what());
+    close();
+    join();
+    throw Error(ErrorCode::io, what, "raise the limit of threads (ulimit -u)");
+  }
+}
+
+void GlooCommunicator::start() {
+  for (int peer = 0; peer < size(); ++peer)
+    if (peer != rank()) at(peer).collector = std::thread([this, peer] { collect(peer); });
   words_->listen(
       {.hear = [this](int from, const Word& word, auto text) { return hear(from, word, text); },
        .lost = [this](int from, const std::exception& why) { lose(from, why); }});
 }
 
 GlooCommunicator::~GlooCommunicator() {
-  if (!ended())
-    for (int peer = 0; peer < size(); ++peer) {
-      if (peer == rank()) continue;
-      pay(at(peer));
-      words_->say(peer, word_of(Word::Kind::goodbye));
-      words_->flush(peer, for_a_goodbye);
-    }
+  std::vector<int> here;
+  for (int peer = 0; peer < size() && !ended(); ++peer) {
+    if (peer == rank()) continue;
+    pay(at(peer));
+    words_->say(peer, word_of(Word::Kind::goodbye));
+    const std::lock_guard lock(at(peer).mutex);
+    if (!at(peer).left) here.push_back(peer);
+  }
+  const auto until = std::chrono::steady_clock::now() + for_goodbyes;
+  for (const int peer : here) words_->flush(peer, until);
   close();
+  join();
+}
+
+void GlooCommunicator::join() {
   words_->close();
   for (const auto& peer : peers_)
-    if (peer) peer->collector.join();
+    if (peer && peer->collector.joinable()) peer->collector.join();
 }
 
 /// Waits until what was delivered has been answered for.
@@ -110,7 +127,6 @@ void GlooCommunicator::warn(int peer, const Error& error) {
   Word warning = word_of(Word::Kind::warning);
   warning.number = static_cast<std::int32_t>(error.code());
   words_->say(peer, warning, bytes_of(warning_of(error)));
-  words_->flush(peer, for_a_warning);
 }
 
 void GlooCommunicator::start_send(int to, std::uint64_t tag, const Tensor& tensor,
@@ -187,7 +203,7 @@ void GlooCommunicator::accept(int from, GlooArrival offer, Receiving receiving) 
     error = peer.left;
     if (!error && !interrupted_) {
       peer.receiving.push_back(std::move(receiving));
-      peer.met.notify_one();
+      peer.met.notify_all();
       return;
     }
   }
@@ -232,7 +248,7 @@ void GlooCommunicator::interrupt(const Error& error) {
   for (const auto& peer : peers_) {
     if (!peer) continue;
     const std::lock_guard lock(peer->mutex);
-    peer->met.notify_one();
+    peer->met.notify_all();
   }
   inbox_.close(error);
 }
@@ -244,8 +260,13 @@ namespace troupe {
 Result<std::unique_ptr<Communicator>> make_gloo_communicator(Store& store, int rank, int size,
                                                              const GlooOptions& options) {
   try {
+    const auto start = std::chrono::steady_clock::now();
     auto mesh = std::make_unique<transport::Mesh>(store, rank, size, options);
-    auto words = std::make_unique<transport::Words>(store, rank, size, options, mesh->secret());
+    const auto gone =
+        std::chrono::floor<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
+    GlooOptions rest = options;  // one timeout for all
+    rest.timeout = std::max(options.timeout - gone, std::chrono::milliseconds(1));
+    auto words = std::make_unique<transport::Words>(store, rank, size, rest, mesh->secret());
     return std::unique_ptr<Communicator>(std::make_unique<transport::GlooCommunicator>(
         rank, size, std::move(mesh), std::move(words)));
   } catch (const Error& error) {

@@ -50,7 +50,8 @@ class GlooCommunicator final : public Endpoint {
   void bury(std::vector<GlooBuffer> buffers, std::vector<Tensor> tensors);
   void bury(Receiving receiving);
   /// The error of an operation that Gloo failed: that of the communicator, or that of the peer.
-  Error failed(int peer, const std::exception& error) const;
+  /// Gloo may find a connection's end before the words are heard that say why: waits for those.
+  Error failed(int peer, const std::exception& error);
 
  private:
   struct Sending {
@@ -63,7 +64,7 @@ class GlooCommunicator final : public Endpoint {
     std::uint64_t next_id = 0;
     std::map<std::uint64_t, Sending> sending;  ///< by id, until the receiver says done
     std::deque<Receiving> receiving;           ///< in the order in which they met their offers
-    std::condition_variable met;
+    std::condition_variable met;               ///< or left, or interrupted
     int owed = 0;  ///< tensors that are delivered before the sender is told so
     std::condition_variable paid;
     /// So that offers and their bytes go in the same order. Not the mutex above: Gloo writes before
@@ -85,11 +86,15 @@ class GlooCommunicator final : public Endpoint {
   void send_whole(int to, std::uint64_t tag, const Tensor& tensor, const WorkPtr& work);
   void pay(Peer& peer);
   bool hear(int rank, const Word& word, Words::Text text);  ///< false: the last one
-  void end_send(Peer& peer, std::uint64_t id);
+  void end_send(int rank, std::uint64_t id);
   void collect(int rank);
+  std::optional<Receiving> collect_one(int rank);
   void deliver(int rank, Receiving came);
   void leave(int rank);
+  Error gone(int rank, const std::exception& error) const;
   void lose(int rank, const std::exception& error);
+  void start();
+  void join();
   Peer& at(int rank) { return *peers_[static_cast<std::size_t>(rank)]; }
 
   std::unique_ptr<Mesh> mesh_;
@@ -102,6 +107,9 @@ class GlooCommunicator final : public Endpoint {
   std::vector<GlooBuffer> buried_buffers_;
   std::vector<Tensor> buried_tensors_;
 };
+
+/// Whether a tensor goes whole with its offer.
+inline bool fits_an_offer(const TensorMeta& meta) { return meta.bytes() <= Words::longest_text; }
 
 // Slots: what Gloo matches by.
 /// Two descriptions under one tag share a slot once in 2^62 times.

@@ -15,7 +15,7 @@ class GlooExchange final : public Exchange {
         own_(stream),
         in_(in),
         out_(out),
-        meeting_(owner, owner.inbox(), tag, call),
+        calls_(owner, owner.inbox(), tag, call),
         peers_(static_cast<std::size_t>(owner.size())) {
     for (int peer = 0; peer < owner.size(); ++peer)
       if (peer != owner.rank()) owner.tell_call(peer, tag, stream, call);
@@ -36,7 +36,7 @@ class GlooExchange final : public Exchange {
   }
 
   void meet() override {
-    const std::vector<GlooArrival> calls = meeting_.meet();
+    const std::vector<GlooArrival> calls = calls_.meet();
     for (std::size_t peer = 0; peer < calls.size(); ++peer) peers_[peer].stream = calls[peer].id;
   }
 
@@ -77,7 +77,7 @@ class GlooExchange final : public Exchange {
 
   const std::byte* take(int from, Stream stream) override {
     Peer& peer = at(from);
-    guard(from, [&] { owner_.mesh().await_receive(*peer.expected[stream].front().buffer); });
+    guard(from, [&] { owner_.mesh().await_receive(from, *peer.expected[stream].front().buffer); });
     Expected expected = std::move(peer.expected[stream].front());
     peer.expected[stream].pop_front();
     peer.taken[stream].push_back(std::move(expected.scratch));
@@ -92,7 +92,8 @@ class GlooExchange final : public Exchange {
 
   void finish() override {
     for (; !sent_.empty(); sent_.pop_front())
-      guard(sent_.front().to, [&] { owner_.mesh().await_send(*sent_.front().buffer); });
+      guard(sent_.front().to,
+            [&] { owner_.mesh().await_send(sent_.front().to, *sent_.front().buffer); });
   }
 
  private:
@@ -137,7 +138,7 @@ class GlooExchange final : public Exchange {
   GlooCommunicator& owner_;
   const std::uint64_t own_;
   const Tensor in_, out_;
-  Meeting<GlooArrival> meeting_;
+  CallsOfRanks<GlooArrival> calls_;
   std::vector<Peer> peers_;
   std::deque<Sent> sent_;
   std::vector<Tensor> spare_;

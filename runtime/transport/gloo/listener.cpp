@@ -12,7 +12,7 @@ namespace {
 
 /// The tensor of an offer, if it is small enough to be in it; else an undefined one.
 Tensor held_in(Words::Text text, const TensorMeta& meta) {
-  if (meta.bytes() > Words::longest_text) return {};
+  if (!fits_an_offer(meta)) return {};
   if (meta.bytes() != text.size()) throw std::runtime_error("it offers a torn tensor");
   Tensor tensor = Tensor::empty(meta.shape, meta.dtype, meta.layout);
   if (!text.empty()) std::memcpy(tensor.raw(), text.data(), text.size());
@@ -21,15 +21,26 @@ Tensor held_in(Words::Text text, const TensorMeta& meta) {
 
 }  // namespace
 
-Error GlooCommunicator::failed(int peer, const std::exception& error) const {
+Error GlooCommunicator::gone(int rank, const std::exception& error) const {
   if (const auto known = ended()) return *known;
   return Error(ErrorCode::peer_lost,
-               fmt::format("{}: rank {} is gone: {}", where(), peer, error.what()),
+               fmt::format("{}: rank {} is gone: {}", where(), rank, error.what()),
                "see that rank's log");
 }
 
+Error GlooCommunicator::failed(int rank, const std::exception& error) {
+  constexpr std::chrono::seconds for_a_reason{1};
+  Peer& peer = at(rank);
+  {
+    std::unique_lock lock(peer.mutex);
+    peer.met.wait_for(lock, for_a_reason, [&] { return interrupted_ || peer.left; });
+    if (peer.left) return *peer.left;
+  }
+  return gone(rank, error);
+}
+
 void GlooCommunicator::lose(int rank, const std::exception& error) {
-  if (!interrupted_) fail(failed(rank, error));
+  if (!interrupted_) fail(gone(rank, error));
 }
 
 bool GlooCommunicator::hear(int rank, const Word& word, Words::Text text) {
@@ -46,7 +57,7 @@ bool GlooCommunicator::hear(int rank, const Word& word, Words::Text text) {
       inbox_.arrive({rank, InboxKey::Kind::collective, word.tag}, std::move(arrival));
       return true;
     case Word::Kind::done:
-      end_send(at(rank), word.id);
+      end_send(rank, word.id);
       return true;
     case Word::Kind::warning:
       end_as_told(static_cast<std::uint32_t>(word.number),
@@ -59,7 +70,8 @@ bool GlooCommunicator::hear(int rank, const Word& word, Words::Text text) {
   throw std::runtime_error("it says what no rank says");
 }
 
-void GlooCommunicator::end_send(Peer& peer, std::uint64_t id) {
+void GlooCommunicator::end_send(int rank, std::uint64_t id) {
+  Peer& peer = at(rank);
   Sending sending;
   {
     const std::lock_guard lock(peer.mutex);
@@ -68,40 +80,46 @@ void GlooCommunicator::end_send(Peer& peer, std::uint64_t id) {
     sending = std::move(found->second);
     peer.sending.erase(found);
   }
-  mesh_->await_send(*sending.buffer);  // it was received, so this is a matter of moments
+  mesh_->await_send(rank, *sending.buffer);  // it was received, so this is a matter of moments
   sending.tensor = {};
   sending.work->finish(success());
 }
 
 void GlooCommunicator::collect(int rank) {
+  while (std::optional<Receiving> came = collect_one(rank)) deliver(rank, std::move(*came));
+  if (!interrupted_) mesh_->forsake(rank);  // it has left
+}
+
+/// The next tensor that has come whole; none once its sender has left or the communicator ends.
+std::optional<GlooCommunicator::Receiving> GlooCommunicator::collect_one(int rank) {
   Peer& peer = at(rank);
   std::unique_lock lock(peer.mutex);
-  for (;;) {
-    peer.met.wait(lock, [&] { return interrupted_ || !peer.receiving.empty(); });
-    if (interrupted_) return;
-    gloo::transport::UnboundBuffer* buffer = peer.receiving.front().buffer.get();
-    lock.unlock();
-    try {
-      if (!buffer) throw std::runtime_error("its connection has ended");
-      mesh_->await_receive(*buffer);
-    } catch (const std::exception& error) {
-      lock.lock();
-      const auto left = peer.left;
-      std::vector<ReceivePtr> receives;
-      for (const Receiving& receiving : peer.receiving) receives.push_back(receiving.receive);
+  peer.met.wait(lock, [&] { return interrupted_ || peer.left || !peer.receiving.empty(); });
+  if (interrupted_ || peer.receiving.empty()) return {};
+  gloo::transport::UnboundBuffer* buffer = peer.receiving.front().buffer.get();
+  lock.unlock();
+  try {
+    if (!buffer) throw std::runtime_error("its connection has ended");
+    mesh_->await_receive(rank, *buffer);
+  } catch (const std::exception& error) {
+    const Error why = failed(rank, error);
+    lock.lock();
+    if (!peer.left) {
       lock.unlock();
-      if (!left) return lose(rank, error);
-      for (const ReceivePtr& receive : receives) receive->finish(*left);
-      return;
+      if (!interrupted_) fail(why);
+      return {};
     }
-    lock.lock();
-    Receiving came = std::move(peer.receiving.front());
-    peer.receiving.pop_front();
-    ++peer.owed;
+    std::vector<ReceivePtr> receives;
+    for (const Receiving& receiving : peer.receiving) receives.push_back(receiving.receive);
     lock.unlock();
-    deliver(rank, std::move(came));
-    lock.lock();
+    for (const ReceivePtr& receive : receives) receive->finish(why);
+    return {};
   }
+  lock.lock();
+  Receiving came = std::move(peer.receiving.front());
+  peer.receiving.pop_front();
+  ++peer.owed;
+  return came;
 }
 
 /// The receiver first: it waits. Who waited may end this communicator, which waits for `owed`.
@@ -132,7 +150,11 @@ void GlooCommunicator::leave(int rank) {
     const std::lock_guard lock(peer.mutex);
     peer.left = error;
     for (const auto& [id, sending] : peer.sending) works.push_back(sending.work);
+    // Of what is received just now its sender has had no receipt, so it has given it up.
+    if (!peer.receiving.empty() && peer.receiving.front().buffer)
+      peer.receiving.front().buffer->abortWaitRecv();
   }
+  peer.met.notify_all();
   for (const WorkPtr& work : works) work->finish(error);
   inbox_.leave(rank, error);
 }

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "runtime/control/interface.h"
+#include "runtime/transport/gloo/mesh.h"
 #include "runtime/transport/gloo/words.h"
 
 namespace troupe::transport {
@@ -65,7 +66,8 @@ class TcpMeeting final : public Meeting {
   Result<std::string> listen(Fd& listener) override {
     const Addresses address = numeric_address(host_, "0");
     if (!address)
-      return Error(ErrorCode::io, fmt::format("gloo: '{}' is no address to listen on", host_));
+      return Error(ErrorCode::io, fmt::format("gloo: '{}' is no address to listen on", host_),
+                   "name an interface or an address of this host with parallel.interface");
     listener = Fd(::socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!listener) return no_socket("making a socket");
     if (::bind(listener.get(), address->ai_addr, address->ai_addrlen) != 0)
@@ -87,7 +89,8 @@ class TcpMeeting final : public Meeting {
                                                          : numeric_address(value.substr(space + 1),
                                                                            value.substr(0, space));
     if (!address)
-      return Error(ErrorCode::io, fmt::format("gloo: rank {}'s address is '{}'", peer, value));
+      return Error(ErrorCode::io, fmt::format("gloo: rank {}'s address is '{}'", peer, value),
+                   "start all ranks from the same version of the program");
     Fd socket(::socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket) return no_socket("making a socket");
     int error = 0;
@@ -102,7 +105,8 @@ class TcpMeeting final : public Meeting {
     if (!await(socket, POLLIN)) return missing(peer, "no answer");
     if (rank_behind(socket) != peer)
       return Error(ErrorCode::peer_lost,
-                   fmt::format("gloo: rank {} turned rank {} away or ended", peer, group().rank));
+                   fmt::format("gloo: rank {} turned rank {} away or ended", peer, group().rank),
+                   "see that rank's log");
     sockets_[static_cast<std::size_t>(peer)] = std::move(socket);
     return success();
   }
@@ -113,11 +117,6 @@ class TcpMeeting final : public Meeting {
     const auto rank = rank_behind(caller);
     if (!rank || *rank <= group().rank || *rank >= group().size || has_met(*rank)) return;
     if (greeted(caller)) sockets_[static_cast<std::size_t>(*rank)] = std::move(caller);
-  }
-
-  bool await(const Fd& socket, short event) const {
-    pollfd wait{socket.get(), event, 0};
-    return ::poll(&wait, 1, static_cast<int>(left().count())) > 0;
   }
 
   bool greeted(const Fd& socket) const {
@@ -143,9 +142,9 @@ class TcpMeeting final : public Meeting {
 
 std::vector<Fd> connect_words(Store& store, int rank, int size, const GlooOptions& options,
                               const std::string& secret) {
-  TcpMeeting meeting({"gloo", store, rank, size, options.group + "/words", options.timeout,
-                      "each rank takes five open files here: see ulimit -n"},
-                     address_of_interface(options.interface), secret);
+  TcpMeeting meeting(
+      {"gloo", store, rank, size, options.group + "/words", options.timeout, more_open_files},
+      address_of_interface(options.interface), secret);
   meeting.run().value();
   return meeting.sockets();
 }

@@ -6,14 +6,18 @@
 #include <gloo/transport/tcp/address.h>
 #include <gloo/transport/tcp/device.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <stdexcept>
+#include <system_error>
+#include <thread>
 
 #include "runtime/control/interface.h"
 #include "runtime/transport/meeting.h"
@@ -81,7 +85,12 @@ Fd find_socket(const sockaddr_storage& wanted) {
     if (own.ss_family != wanted.ss_family || port(own) != port(wanted)) continue;
     if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &listens_length) != 0 || listens != 0)
       continue;
-    return Fd(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    Fd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (!copy)
+      throw Error(ErrorCode::io,
+                  fmt::format("gloo: duplicating a connection: {}", std::strerror(errno)),
+                  more_open_files);
+    return copy;
   }
   return {};
 }
@@ -95,21 +104,21 @@ Mesh::Mesh(Store& store, int rank, int size, const GlooOptions& options) : rank_
   gloo::transport::tcp::attr attributes;
   attributes.hostname = address_of_interface(options.interface);
   const auto deadline = Clock::now() + options.timeout;
-  GlooStore words(store, options.group, deadline);
+  GlooStore board(store, options.group, deadline);
   try {
     if (rank == 0) {
       const std::string secret = random_word();
-      words.set("token", {secret.begin(), secret.end()});
+      board.set("token", {secret.begin(), secret.end()});
     }
     auto device = gloo::transport::tcp::CreateDevice(attributes);  // one thread for both contexts
     for (auto& [context, name] : {std::pair{&up_, "/up"}, std::pair{&down_, "/down"}}) {
       GlooStore addresses(store, options.group + name, deadline);
       *context = std::make_shared<Context>(rank, size);
-      (*context)->setTimeout(words.left());
+      (*context)->setTimeout(board.left());
       (*context)->connectFullMesh(addresses, device);
     }
-    secret_ = words.text("token");
-    expose_strangers(size, words.left());
+    secret_ = board.text("token");
+    expose_strangers(size, board.left());
   } catch (const Error& error) {
     if (error.code() == ErrorCode::peer_lost) throw;
     throw Error(error.code(),
@@ -118,14 +127,19 @@ Mesh::Mesh(Store& store, int rank, int size, const GlooOptions& options) : rank_
                             rank, size, attributes.hostname, options.timeout, error.message()),
                 "see the logs of the others; parallel.timeout is the time to wait "
                 "(in a program: TransportOptions::timeout)");
+  } catch (const std::system_error& error) {
+    throw Error(ErrorCode::io,
+                fmt::format("gloo: rank {} of {}: starting Gloo: {}", rank, size, error.what()),
+                "raise the limits of threads (ulimit -u) and of open files (ulimit -n)");
   } catch (const std::exception& error) {
     throw Error(
         ErrorCode::timed_out,
         fmt::format("gloo: rank {} of {} at {}: {}", rank, size, attributes.hostname, error.what()),
         "name the interface that reaches the other hosts with parallel.interface");
   }
-  find_sockets(*up_);
-  find_sockets(*down_);
+  sockets_.resize(static_cast<std::size_t>(size));
+  find_sockets(*up_, 0);
+  find_sockets(*down_, 1);
 }
 
 /// Both ends of every connection say the secret first.
@@ -159,30 +173,31 @@ void Mesh::expose_strangers(int size, std::chrono::milliseconds patience) {
   }
 }
 
-void Mesh::find_sockets(const Context& context) {
+void Mesh::find_sockets(const Context& context, std::size_t which) {
   for (int peer = 0; peer < context.size; ++peer) {
     if (peer == rank_) continue;
     // getPair() is not const, and changes nothing.
     const auto& pair = const_cast<Context&>(context).getPair(peer);
     const auto& address = dynamic_cast<const Address&>(pair->address());
-    sockets_.push_back(find_socket(address.getSockaddr()));
-    if (!sockets_.back())
-      throw Error(ErrorCode::internal, fmt::format("gloo: rank {}'s connection to rank {} was not "
-                                                   "found",
-                                                   rank_, peer));
+    Fd& socket = sockets_[static_cast<std::size_t>(peer)].at(which);
+    socket = find_socket(address.getSockaddr());
+    if (!socket)
+      throw Error(ErrorCode::internal,
+                  fmt::format("gloo: rank {}'s connection to rank {} was not found", rank_, peer));
   }
 }
 
 Mesh::~Mesh() { cut(); }
 
 /// A buffer that somebody waits for. Gloo tells a failed connection to the buffers of operations
-/// that have not begun, but not to the one whose message is half received: cut() must do that.
+/// that have not begun, but not to the one whose message is half received: that is done here.
 class Mesh::Waiting {
  public:
-  Waiting(Mesh& mesh, gloo::transport::UnboundBuffer& buffer) : mesh_(mesh) {
+  Waiting(Mesh& mesh, int peer, gloo::transport::UnboundBuffer& buffer) : mesh_(mesh) {
     const std::lock_guard lock(mesh.mutex_);
-    if (mesh.cut_) throw std::runtime_error("the connections are cut");
-    at_ = mesh.waiting_.insert(&buffer);
+    if (mesh.cut_ || mesh.forsaken_.contains(peer))
+      throw std::runtime_error("the connections are cut");
+    at_ = mesh.waiting_.emplace(peer, &buffer);
   }
   ~Waiting() {
     const std::lock_guard lock(mesh_.mutex_);
@@ -193,27 +208,55 @@ class Mesh::Waiting {
 
  private:
   Mesh& mesh_;
-  std::multiset<gloo::transport::UnboundBuffer*>::iterator at_;
+  std::multimap<int, gloo::transport::UnboundBuffer*>::iterator at_;
 };
 
-void Mesh::await_receive(gloo::transport::UnboundBuffer& buffer) {
-  const Waiting waiting(*this, buffer);
+void Mesh::await_receive(int peer, gloo::transport::UnboundBuffer& buffer) {
+  const Waiting waiting(*this, peer, buffer);
   if (!buffer.waitRecv(no_limit)) throw std::runtime_error("the connections are cut");
 }
 
-void Mesh::await_send(gloo::transport::UnboundBuffer& buffer) {
-  const Waiting waiting(*this, buffer);
+void Mesh::await_send(int peer, gloo::transport::UnboundBuffer& buffer) {
+  const Waiting waiting(*this, peer, buffer);
   if (!buffer.waitSend(no_limit)) throw std::runtime_error("the connections are cut");
 }
 
+void Mesh::abort_waits(int peer) {
+  for (auto [at, end] = waiting_.equal_range(peer); at != end; ++at) {
+    at->second->abortWaitRecv();
+    at->second->abortWaitSend();
+  }
+}
+
+void Mesh::forsake(int peer) {
+  constexpr std::chrono::milliseconds moment{1}, moments{20};
+  for (const Fd& socket : sockets_[static_cast<std::size_t>(peer)]) {
+    pollfd end{socket.get(), POLLRDHUP, 0};
+    while (::poll(&end, 1, -1) < 0 && errno == EINTR) {  // cut() ends it as well
+    }
+    // Gloo reads what is left, unless it has given the connection up: then nobody does.
+    const auto enough = Clock::now() + std::chrono::seconds(1);
+    for (char byte = 0; Clock::now() < enough; std::this_thread::sleep_for(moment)) {
+      if (::recv(socket.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0) break;
+      const std::lock_guard lock(mutex_);
+      if (cut_) return;
+    }
+  }
+  std::unique_lock lock(mutex_);
+  // For the last bytes, which it may just have read.
+  if (changed_.wait_for(lock, moments, [&] { return cut_; })) return;
+  forsaken_.insert(peer);
+  abort_waits(peer);
+}
+
 void Mesh::cut() {
-  for (const Fd& socket : sockets_) ::shutdown(socket.get(), SHUT_RDWR);
+  for (const auto& pair : sockets_)
+    for (const Fd& socket : pair)
+      if (socket) ::shutdown(socket.get(), SHUT_RDWR);
   const std::lock_guard lock(mutex_);
   cut_ = true;
-  for (gloo::transport::UnboundBuffer* buffer : waiting_) {
-    buffer->abortWaitRecv();
-    buffer->abortWaitSend();
-  }
+  changed_.notify_all();
+  for (std::size_t peer = 0; peer < sockets_.size(); ++peer) abort_waits(static_cast<int>(peer));
 }
 
 }  // namespace troupe::transport

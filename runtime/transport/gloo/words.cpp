@@ -1,7 +1,9 @@
 #include "runtime/transport/gloo/words.h"
 
+#include <linux/sockios.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -10,12 +12,19 @@
 #include <stdexcept>
 #include <utility>
 
+#include "runtime/transport/gloo/mesh.h"
+
 namespace troupe::transport {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
 bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK; }
+
+Error no_events() {
+  return {ErrorCode::io, std::string("gloo: waiting for words: ") + std::strerror(errno),
+          more_open_files};
+}
 
 /// How much of it the system took; none of it if the connection is gone (errno says).
 std::size_t send_now(int socket, Words::Text head, Words::Text text) {
@@ -36,8 +45,7 @@ std::size_t send_now(int socket, Words::Text head, Words::Text text) {
 Words::Words(Store& store, int rank, int size, const GlooOptions& options,
              const std::string& secret)
     : events_(::epoll_create1(EPOLL_CLOEXEC)) {
-  if (!events_)
-    throw Error(ErrorCode::io, std::string("gloo: waiting for words: ") + std::strerror(errno));
+  if (!events_) throw no_events();
   for (Fd& socket : connect_words(store, rank, size, options, secret)) {
     lines_.push_back(socket ? std::make_unique<Line>() : nullptr);
     if (socket) lines_.back()->socket = std::move(socket);
@@ -55,7 +63,7 @@ void Words::listen(Listener listener) {
     if (!lines_[rank]) continue;
     epoll_event event{.events = EPOLLIN, .data = {.u64 = rank}};
     if (::epoll_ctl(events_.get(), EPOLL_CTL_ADD, lines_[rank]->socket.get(), &event) != 0)
-      throw Error(ErrorCode::io, std::string("gloo: waiting for words: ") + std::strerror(errno));
+      throw no_events();
   }
   thread_ = std::thread([this] { serve(); });
 }
@@ -96,14 +104,24 @@ void Words::push(Line& line) {
   }
 }
 
-void Words::flush(int to, std::chrono::milliseconds patience) {
+void Words::flush(int to, Clock::time_point until) {
   Line& line = at(to);
-  const auto deadline = Clock::now() + patience;
-  const std::lock_guard lock(line.mutex);
-  for (push(line); !line.unsent.empty() && !line.gone; push(line)) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    pollfd wait{line.socket.get(), POLLOUT, 0};
-    if (left.count() <= 0 || ::poll(&wait, 1, static_cast<int>(left.count())) == 0) return;
+  const auto left = [&] {
+    const auto rest = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
+    return static_cast<int>(std::max<std::int64_t>(rest.count(), 0));
+  };
+  std::unique_lock lock(line.mutex);
+  for (push(line); !line.unsent.empty() && !line.gone && left() > 0; push(line)) {
+    lock.unlock();
+    pollfd room{line.socket.get(), POLLOUT, 0};
+    ::poll(&room, 1, left());
+    lock.lock();
+  }
+  // Ended with bytes under way, a connection drops them where the peer says one word more.
+  for (int queued = 0; !line.gone && left() > 0;) {
+    pollfd end{line.socket.get(), 0, 0};
+    if (::ioctl(line.socket.get(), SIOCOUTQ, &queued) != 0 || queued == 0) return;
+    if (::poll(&end, 1, 1) > 0) return;  // it is gone
   }
 }
 
@@ -137,19 +155,15 @@ void Words::serve() {
 bool Words::read(int from) {
   Line& line = at(from);
   constexpr std::size_t at_once = std::size_t{16} << 10;
+  const std::size_t begun = line.heard.size();
   try {
-    for (;;) {
-      const std::size_t begun = line.heard.size();
-      line.heard.resize(begun + at_once);
-      const ssize_t got =
-          ::recv(line.socket.get(), line.heard.data() + begun, at_once, MSG_DONTWAIT);
-      line.heard.resize(begun + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-      if (got < 0 && (would_block() || errno == EINTR)) return true;
-      if (got < 0) throw std::runtime_error(std::strerror(errno));
-      if (got == 0) throw std::runtime_error("its connection has ended");
-      if (!hear_all(from)) return false;
-      if (static_cast<std::size_t>(got) < at_once) return true;
-    }
+    line.heard.resize(begun + at_once);
+    const ssize_t got = ::recv(line.socket.get(), line.heard.data() + begun, at_once, MSG_DONTWAIT);
+    line.heard.resize(begun + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    if (got < 0 && (would_block() || errno == EINTR)) return true;
+    if (got < 0) throw std::runtime_error(std::strerror(errno));
+    if (got == 0) throw std::runtime_error("its connection has ended");
+    return hear_all(from);
   } catch (const std::exception& error) {
     listener_.lost(from, error);
     return false;

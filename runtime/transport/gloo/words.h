@@ -60,10 +60,11 @@ class Words {
   /// Never blocks: what the system does not take at once is kept until it does. Any thread. Words
   /// to one rank arrive in their order, or not at all once its connection has ended.
   void say(int to, Word word, Text text = {});
-  /// Waits until the system has all that was said to this rank, so long at most.
-  void flush(int to, std::chrono::milliseconds patience);
-  /// Ends all connections, here and at the peers; what the system has been given still arrives. Any
-  /// thread, again and again.
+  /// Waits until this rank's system has all that was said to it, or its connection is gone; until
+  /// then at most.
+  void flush(int to, std::chrono::steady_clock::time_point until);
+  /// Ends all connections, here and at the peers. What was not flushed is lost if the peer says
+  /// something after this. Any thread, again and again.
   void cut();
   /// Cuts, and waits for the listening thread: nothing is heard any more.
   void close();

@@ -72,8 +72,7 @@ class ShmMeeting final : public Meeting {
 
   /// The lower rank makes the memory of the pair and sends it back.
   Status answered(int peer, Fd socket) {
-    pollfd wait{socket.get(), POLLIN, 0};
-    if (::poll(&wait, 1, static_cast<int>(left().count())) == 0) return missing(peer, "no answer");
+    if (!await(socket, POLLIN)) return missing(peer, "no answer");
     Note answer;
     const ReceiveOutcome outcome = receive_note(socket.get(), answer);
     if (outcome != ReceiveOutcome::received || answer.kind != Note::Kind::hello ||

@@ -20,6 +20,7 @@ namespace troupe::transport {
 namespace {
 
 using std::chrono_literals::operator""ms;
+using std::chrono_literals::operator""s;
 using ::testing::HasSubstr;
 using Text = Words::Text;
 
@@ -127,20 +128,27 @@ TEST(Words, ArriveInTheirOrderFromEveryRank) {
 
 TEST(Words, WaitForAPeerThatDoesNotReadWithoutHoldingTheSpeakerUp) {
   WithABareSocket pair;
-  constexpr std::size_t count = 5000;  // 20 MiB: more than both ends' sockets take
+  constexpr std::uint64_t first = 5000, more = 500;  // 20 MiB: more than both ends' sockets take
   const std::string long_text(Words::longest_text, 'x');
-  for (std::size_t i = 0; i < count; ++i)
-    pair.zero->say(1, word(Word::Kind::offer, i), text_of(long_text));
-  pair.zero->flush(1, 1ms);
   std::vector<std::byte> came(sizeof(Word) + long_text.size());
-  for (std::size_t i = 0; i < count; ++i) {
-    ASSERT_EQ(::recv(pair.one.get(), came.data(), came.size(), MSG_WAITALL),
-              static_cast<ssize_t>(came.size()));
-    Word said;
-    std::memcpy(&said, came.data(), sizeof said);
-    ASSERT_EQ(said.tag, i);
-    ASSERT_EQ(std::memcmp(came.data() + sizeof said, long_text.data(), long_text.size()), 0);
-  }
+  std::uint64_t next = 0;
+  const auto hear_until = [&](std::uint64_t end) {
+    for (; next < end; ++next) {
+      ASSERT_EQ(::recv(pair.one.get(), came.data(), came.size(), MSG_WAITALL),
+                static_cast<ssize_t>(came.size()));
+      Word said;
+      std::memcpy(&said, came.data(), sizeof said);
+      ASSERT_EQ(said.tag, next);
+      ASSERT_EQ(std::memcmp(came.data() + sizeof said, long_text.data(), long_text.size()), 0);
+    }
+  };
+  for (std::uint64_t i = 0; i < first; ++i)
+    pair.zero->say(1, word(Word::Kind::offer, i), text_of(long_text));
+  pair.zero->flush(1, std::chrono::steady_clock::now() + 1ms);
+  hear_until(first / 4);  // there is room again, and still a backlog
+  for (std::uint64_t i = first; i < first + more; ++i)
+    pair.zero->say(1, word(Word::Kind::offer, i), text_of(long_text));
+  hear_until(first + more);
 }
 
 TEST(Words, ThatComeByTheByteAreHeardWhole) {
@@ -182,6 +190,69 @@ TEST(Words, SaidBeforeTheEndStillArrive) {
   EXPECT_EQ(std::memcmp(came.data() + sizeof(Word), "why", 3), 0);
 }
 
+TEST(Words, FlushedReachAPeerThatSpeaksAfterTheEnd) {
+  WithABareSocket pair;
+  constexpr std::size_t count = 1000;
+  const std::string long_text(Words::longest_text, 'x');
+  std::size_t came = 0;
+  std::jthread listens([&] {
+    std::vector<std::byte> some(1 << 16);
+    for (ssize_t got = 0; (got = ::recv(pair.one.get(), some.data(), some.size(), 0)) > 0;
+         came += static_cast<std::size_t>(got)) {
+      const Word answer = word(Word::Kind::done);
+      (void)!::send(pair.one.get(), &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+  });
+  for (std::size_t i = 0; i < count; ++i)
+    pair.zero->say(1, word(Word::Kind::offer, i), text_of(long_text));
+  pair.zero->flush(1, std::chrono::steady_clock::now() + 60s);
+  pair.zero.reset();
+  listens.join();
+  EXPECT_EQ(came, count * (sizeof(Word) + long_text.size()));
+}
+
+/// A bare rank 0 that answers like this to rank 1.
+Status answered_with(const std::string& answer) {
+  MemoryStore store;
+  const Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  ::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), length);
+  ::listen(listener.get(), 1);
+  ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length);
+  store.put("g/words/0", std::to_string(::ntohs(address.sin_port)) + " 127.0.0.1").value();
+  std::jthread answers([&] {
+    const Fd caller(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    ::send(caller.get(), answer.data(), answer.size(), MSG_NOSIGNAL);
+    char byte = 0;
+    while (::recv(caller.get(), &byte, 1, 0) > 0) {
+    }
+  });
+  try {
+    Words words(store, 1, 2, on_loopback, secret);
+    return success();
+  } catch (const Error& error) {
+    return error;
+  }
+}
+
+std::string hello_of(const std::string& said, std::int32_t rank) {
+  return said + std::string(reinterpret_cast<const char*>(&rank), sizeof rank);
+}
+
+TEST(Words, AreExchangedWithNobodyWhoAnswersWrongly) {
+  EXPECT_TRUE(answered_with(hello_of(secret, 0)));
+  const std::string guess(32, 'a');
+  for (const std::string& answer : {hello_of(guess, 0), hello_of(secret, 1), hello_of(secret, -1),
+                                    std::string("HTTP/1.1 400"), secret}) {
+    const Status met = answered_with(answer);
+    ASSERT_FALSE(met);
+    EXPECT_EQ(met.error().code(), ErrorCode::peer_lost) << met.error().what();
+  }
+}
+
 TEST(Words, LetStrangersGoAndMeetTheRanks) {
   MemoryStore store;
   Ear ear;
@@ -197,9 +268,11 @@ TEST(Words, LetStrangersGoAndMeetTheRanks) {
     strangers.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const int socket = strangers.back().get();
     ASSERT_EQ(::connect(socket, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
-    const std::string guess = std::string(32, 'a') + std::string("\1\0\0\0", 4);  // as rank 1
+    const std::string guess = hello_of(std::string(32, 'a'), 1);
+    const std::string other = hello_of(secret, i % 2 == 0 ? 0 : 1 + i);  // no rank that is missing
     if (i % 3 == 1) ::send(socket, "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL);
     if (i % 3 == 2) ::send(socket, guess.data(), guess.size(), MSG_NOSIGNAL);
+    if (i % 5 == 3) ::send(socket, other.data(), other.size(), MSG_NOSIGNAL);
   }
   one = std::make_unique<Words>(store, 1, 2, on_loopback, secret);
   listening.join();

@@ -1,0 +1,117 @@
+// Ends of all kinds, which Gloo itself does not tell apart.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "tests/unit/runtime/transport/ranks.h"
+
+namespace troupe {
+namespace {
+
+using std::chrono_literals::operator""ms;
+using test::run_ranks;
+using test::values;
+using ::testing::HasSubstr;
+
+constexpr int rounds = 12;  // what is looked for happens between threads, so not every time
+
+TEST(GlooEnds, AreExplainedAtAllRanksThoughSumsAreUnderWay) {
+  for (int round = 0; round < rounds; ++round)
+    run_ranks("gloo", 4, [&](Communicator& ranks) {
+      std::vector<WorkPtr> sums;
+      for (std::uint64_t i = 0; i < 4; ++i)
+        sums.push_back(ranks.all_reduce(100 + i, values({1 << 18}, ranks.rank())));
+      const std::int64_t count = ranks.rank() == 3 ? 5 : 4;
+      const Status status = ranks.all_reduce(8, values({count}, 0))->wait();
+      ASSERT_FALSE(status);
+      EXPECT_EQ(status.error().code(), ErrorCode::bad_graph) << status.error().what();
+    });
+}
+
+TEST(GlooEnds, AreExplainedAtAllRanksThoughTwoFindMistakesAtOnce) {
+  for (int round = 0; round < rounds; ++round)
+    run_ranks("gloo", 4, [&](Communicator& ranks) {
+      const WorkPtr sum = ranks.all_reduce(1, values({1 << 18}, ranks.rank()));
+      if (ranks.rank() < 2)
+        ranks.send(ranks.rank() + 2, 3, values({4}, 0));
+      else
+        ranks.receive(ranks.rank() - 2, 3, {.shape = {5}});
+      const Status status = ranks.receive((ranks.rank() + 1) % 4, 99, {.shape = {1}})->wait();
+      ASSERT_FALSE(status);
+      EXPECT_EQ(status.error().code(), ErrorCode::bad_graph) << status.error().what();
+    });
+}
+
+TEST(GlooEnds, OfASenderHalfWayThroughATensorEndTheReceiveAndNothingElse) {
+  for (int round = 0; round < rounds; ++round) {
+    auto ranks = test::connect("gloo", 3);
+    const ReceivePtr receive = ranks[1]->receive(0, 1, {.shape = {4 << 20}});
+    ranks[0]->send(1, 1, Tensor::zeros({4 << 20}));
+    std::this_thread::sleep_for(std::chrono::microseconds(100 * round));
+    ranks[0].reset();
+    if (const Status status = receive->wait(); !status) {
+      EXPECT_THAT(status.error().what(), HasSubstr("rank 0 has ended its part"));
+    }
+    const ReceivePtr other = ranks[1]->receive(2, 5, {.shape = {4}});
+    ranks[2]->send(1, 5, values({4}, 0));
+    EXPECT_TRUE(other->wait());
+  }
+}
+
+TEST(GlooEnds, OfARankInTheMiddleOfASumAreNamedAtTheOthers) {
+  for (int round = 0; round < rounds; ++round) {
+    auto ranks = test::connect("gloo", 2);
+    const WorkPtr zero = ranks[0]->all_reduce(1, Tensor::zeros({4 << 20}));
+    const WorkPtr one = ranks[1]->all_reduce(1, Tensor::zeros({4 << 20}));
+    std::this_thread::sleep_for(std::chrono::microseconds(500 * round));
+    ranks[0].reset();
+    if (const Status status = one->wait(); !status) {
+      EXPECT_THAT(status.error().what(), HasSubstr("rank 0 has ended its part"));
+    }
+  }
+}
+
+TEST(GlooEnds, ComeBehindSmallTensorsThoughThePeerSpeaksMeanwhile) {
+  constexpr int count = 300;
+  const TensorMeta meta{.shape = {1024}};
+  for (int round = 0; round < rounds; ++round) {
+    auto ranks = test::connect("gloo", 2);
+    std::atomic<bool> over = false;
+    std::jthread speaks([&] {
+      while (!over) ranks[1]->send(0, 7, values({4}, 1));
+    });
+    for (int i = 0; i < count; ++i) ranks[0]->send(1, 1, values({1024}, 0))->wait().value();
+    ranks[0].reset();
+    for (int i = 0; i < count; ++i) {
+      const Status status = ranks[1]->receive(0, 1, meta)->wait();
+      EXPECT_TRUE(status) << i << ": " << status.error().what();
+      if (!status) break;
+    }
+    over = true;
+  }
+}
+
+TEST(GlooEnds, MayComeWhileCallbacksStartSums) {
+  for (int round = 0; round < rounds; ++round) {
+    auto ranks = test::connect("gloo", 2);
+    Communicator& zero = *ranks[0];
+    std::atomic<std::uint64_t> begun = 0;
+    for (int i = 0; i < 200; ++i)
+      zero.receive(1, 1, {.shape = {4}})->then([&](const Status& status) {
+        if (status) zero.all_reduce(50 + begun++, values({4}, 0));
+      });
+    std::jthread other([&] {
+      for (int i = 0; i < 200; ++i) ranks[1]->send(0, 1, values({4}, 1));
+    });
+    while (begun < 3) std::this_thread::yield();
+    ranks[0].reset();
+  }
+}
+
+}  // namespace
+}  // namespace troupe
