@@ -5,10 +5,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <iterator>
+#include <stdexcept>
 #include <thread>
 
 namespace troupe::test {
@@ -57,6 +60,8 @@ Processes::Processes(int size, const std::function<int(int rank, Store& store)>&
   std::fflush(nullptr);
   for (int rank = 0; rank < size; ++rank) {
     const pid_t child = ::fork();
+    // Never kept: a signal to process -1 goes to all that there are.
+    if (child < 0) throw std::runtime_error(std::string("fork: ") + std::strerror(errno));
     if (child != 0) {
       pids_.push_back(child);
       continue;
