@@ -6,6 +6,7 @@
 #include <gloo/transport/tcp/address.h>
 #include <gloo/transport/tcp/device.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -66,6 +67,14 @@ class GlooStore final : public gloo::rendezvous::Store {
   const std::string prefix_;
   const Clock::time_point deadline_;
 };
+
+/// Gloo writes under a lock that its reading thread only tries, and a write of megabytes holds its
+/// core: so the system takes no more than this ahead of what it has sent, and the rest is written
+/// by Gloo's thread. What is on the network at once has no such limit (docs/performance.md).
+void write_little_ahead(const Fd& socket) {
+  constexpr int unsent = 1 << 20;
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
+}
 
 /// The connection of this process whose own end has this address.
 Fd find_socket(const sockaddr_storage& wanted) {
@@ -184,6 +193,7 @@ void Mesh::find_sockets(const Context& context, std::size_t which) {
     if (!socket)
       throw Error(ErrorCode::internal,
                   fmt::format("gloo: rank {}'s connection to rank {} was not found", rank_, peer));
+    write_little_ahead(socket);
   }
 }
 
