@@ -302,7 +302,7 @@ def transports(repetitions, quick):
     def bench(*arguments):
         # Which threads share a core is settled once a run and decides much: so several runs.
         readings = {}
-        for _ in range(5):
+        for _ in range(5 if quick else 9):
             text = run_timed([BIN / "transport_bench", *arguments])[2]
             for name, numbers in re.findall(r"^([a-z, ]+): ([\d. ]+)$", text, re.MULTILINE):
                 readings.setdefault(name, []).extend(float(number) for number in numbers.split())
@@ -314,7 +314,7 @@ def transports(repetitions, quick):
         return Row(key, what, ours, ratio, bar, f"{100 * ratio:.0f} %", peer, peer.what,
                    [f"{other.what} {other}" for other in others], list(others))
 
-    count = repetitions if quick else 2 * repetitions
+    count = repetitions if quick else 10 * repetitions
     sent, stream = bench("send", count), bench("stream", max(2, repetitions // 2))
     rows = [row("send_shm", "16 MiB to another process and an answer, shared memory", sent["shm"],
                 [sent["memcpy"]], ">= 0.7", [stream["shm"], stream["memcpy"]]),
