@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <string_view>
 #include <system_error>
@@ -25,8 +26,11 @@ bool is_for_want_of_resources() {
     std::rethrow_exception(thrown);
   } catch (const std::bad_alloc&) {
     return true;
-  } catch (const std::system_error&) {
-    return true;
+  } catch (const std::filesystem::filesystem_error&) {
+    return false;
+  } catch (const std::system_error& error) {
+    return error.code() == std::errc::resource_unavailable_try_again ||
+           error.code() == std::errc::not_enough_memory;
   } catch (...) {
     return false;
   }
