@@ -39,9 +39,10 @@ namespace troupe {
 /// peers: that and every other work, under way or to come, ends with the same error.
 ///
 /// *End.* Destroying a communicator says goodbye: what was sent and is done still reaches peers (by
-/// Gloo those that read within a second), what is under way here ends with an error. Peers go on until they need this rank. Received
-/// tensors may outlive it. With Gloo, ranks should pass a barrier before they end: what the last
-/// collective left in the sockets can be lost with the connection.
+/// Gloo those that read within a second), what is under way here ends with an error. Peers go on
+/// until they need this rank. Received tensors may outlive it. With Gloo, ranks should pass a
+/// barrier before they end: what the last collective left in the sockets can be lost with the
+/// connection.
 class Communicator {
  public:
   virtual ~Communicator() = default;
