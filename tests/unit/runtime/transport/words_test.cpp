@@ -219,7 +219,7 @@ Status answered_with(const std::string& answer) {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof address;
-  ::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), length);
+  EXPECT_EQ(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), length), 0);
   ::listen(listener.get(), 1);
   ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length);
   store.put("g/words/0", std::to_string(::ntohs(address.sin_port)) + " 127.0.0.1").value();
