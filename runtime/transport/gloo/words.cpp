@@ -117,8 +117,10 @@ void Words::flush(int to, Clock::time_point until) {
     ::poll(&room, 1, left());
     lock.lock();
   }
+  if (line.gone) return;
+  lock.unlock();  // the listening thread may want it, and the peer may wait for that one to read
   // Ended with bytes under way, a connection drops them where the peer says one word more.
-  for (int queued = 0; !line.gone && left() > 0;) {
+  for (int queued = 0; left() > 0;) {
     pollfd end{line.socket.get(), 0, 0};
     if (::ioctl(line.socket.get(), SIOCOUTQ, &queued) != 0 || queued == 0) return;
     if (::poll(&end, 1, 1) > 0) return;  // it is gone
