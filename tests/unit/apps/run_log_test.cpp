@@ -4,37 +4,25 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <string>
 #include <thread>
+
+#include "tests/unit/runtime/file/support.h"
 
 namespace troupe {
 namespace {
 
-namespace fs = std::filesystem;
-
-class RunLogs : public testing::Test {
- protected:
-  RunLogs() {
-    std::string pattern = (fs::temp_directory_path() / "troupe_run_log_XXXXXX").string();
-    root_ = ::mkdtemp(pattern.data());
-  }
-  ~RunLogs() override { fs::remove_all(root_); }
-
-  std::ptrdiff_t rows() const {
-    std::ifstream file(root_ / "out" / "train.csv");
-    constexpr std::ptrdiff_t names_and_units = 2;
-    return std::count(std::istreambuf_iterator<char>(file), {}, '\n') - names_and_units;
-  }
-
-  fs::path root_;
-};
+std::ptrdiff_t rows_of(const OutputFolder& folder) {
+  const std::string csv = test::read_text(folder.csv());
+  constexpr std::ptrdiff_t names_and_units = 2;
+  return std::count(csv.begin(), csv.end(), '\n') - names_and_units;
+}
 
 // A checkpoint that outlives a kill must not lack the rows before it.
-TEST_F(RunLogs, HaveTheRowsThatAreAwaited) {
+TEST(RunLog, HaveTheRowsThatAreAwaited) {
   constexpr std::uint32_t steps = 400;
-  const auto folder = OutputFolder::create(root_ / "out");
+  const test::TemporaryFolder root;
+  const auto folder = OutputFolder::create(root / "out");
   RunLog log(Options{}, folder, {.steps = steps, .steps_per_epoch = steps}, {});
   log.await_rows(0);
   const std::jthread monitor([&] {
@@ -43,7 +31,7 @@ TEST_F(RunLogs, HaveTheRowsThatAreAwaited) {
   });
   for (std::uint32_t step = 50; step <= steps; step += 50) {
     log.await_rows(step);
-    EXPECT_GE(rows(), step);
+    EXPECT_GE(rows_of(folder), step);
   }
 }
 
