@@ -80,11 +80,10 @@ GlooCommunicator::GlooCommunicator(int rank, int size, std::unique_ptr<Mesh> mes
     peers_.push_back(peer == rank ? nullptr : std::make_unique<Peer>());
   try {
     start();
-  } catch (const std::system_error& error) {
-    const std::string what = fmt::format("{}: starting a thread: {}", where(), error.what());
+  } catch (...) {
     close();
     join();
-    throw Error(ErrorCode::io, what, "raise the limit of threads (ulimit -u)");
+    throw;
   }
 }
 
@@ -271,6 +270,9 @@ Result<std::unique_ptr<Communicator>> make_gloo_communicator(Store& store, int r
         rank, size, std::move(mesh), std::move(words)));
   } catch (const Error& error) {
     return error;
+  } catch (const std::system_error& error) {
+    return Error(ErrorCode::io, fmt::format("gloo: rank {} of {}: {}", rank, size, error.what()),
+                 "raise the limits of threads (ulimit -u) and of open files (ulimit -n)");
   }
 }
 

@@ -150,9 +150,9 @@ void GlooCommunicator::leave(int rank) {
     const std::lock_guard lock(peer.mutex);
     peer.left = error;
     for (const auto& [id, sending] : peer.sending) works.push_back(sending.work);
-    // Of what is received just now its sender has had no receipt, so it has given it up.
-    if (!peer.receiving.empty() && peer.receiving.front().buffer)
-      peer.receiving.front().buffer->abortWaitRecv();
+    // Of none of these has its sender had a receipt, so it has given them up.
+    for (const Receiving& receiving : peer.receiving)
+      if (receiving.buffer) receiving.buffer->abortWaitRecv();
   }
   peer.met.notify_all();
   for (const WorkPtr& work : works) work->finish(error);

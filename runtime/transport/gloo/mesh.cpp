@@ -136,10 +136,8 @@ Mesh::Mesh(Store& store, int rank, int size, const GlooOptions& options) : rank_
                             rank, size, attributes.hostname, options.timeout, error.message()),
                 "see the logs of the others; parallel.timeout is the time to wait "
                 "(in a program: TransportOptions::timeout)");
-  } catch (const std::system_error& error) {
-    throw Error(ErrorCode::io,
-                fmt::format("gloo: rank {} of {}: starting Gloo: {}", rank, size, error.what()),
-                "raise the limits of threads (ulimit -u) and of open files (ulimit -n)");
+  } catch (const std::system_error&) {
+    throw;  // no thread, or no open file
   } catch (const std::exception& error) {
     throw Error(
         ErrorCode::timed_out,

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <mutex>
@@ -50,13 +51,16 @@ TEST(GlooEnds, AreExplainedAtAllRanksThoughTwoFindMistakesAtOnce) {
 TEST(GlooEnds, OfASenderHalfWayThroughATensorEndTheReceiveAndNothingElse) {
   for (int round = 0; round < rounds; ++round) {
     auto ranks = test::connect("gloo", 3);
-    const ReceivePtr receive = ranks[1]->receive(0, 1, {.shape = {4 << 20}});
-    ranks[0]->send(1, 1, Tensor::zeros({4 << 20}));
-    std::this_thread::sleep_for(std::chrono::microseconds(100 * round));
+    const std::array<ReceivePtr, 2> receives{ranks[1]->receive(0, 1, {.shape = {2 << 20}}),
+                                             ranks[1]->receive(0, 2, {.shape = {4 << 20}})};
+    ranks[0]->send(1, 1, Tensor::zeros({2 << 20}));
+    ranks[0]->send(1, 2, Tensor::zeros({4 << 20}));
+    std::this_thread::sleep_for(std::chrono::microseconds(400 * round));
     ranks[0].reset();
-    if (const Status status = receive->wait(); !status) {
-      EXPECT_THAT(status.error().what(), HasSubstr("rank 0 has ended its part"));
-    }
+    for (const ReceivePtr& receive : receives)
+      if (const Status status = receive->wait(); !status) {
+        EXPECT_THAT(status.error().what(), HasSubstr("rank 0 has ended its part"));
+      }
     const ReceivePtr other = ranks[1]->receive(2, 5, {.shape = {4}});
     ranks[2]->send(1, 5, values({4}, 0));
     EXPECT_TRUE(other->wait());
