@@ -61,7 +61,9 @@ void RunLog::step(const StepSeen& seen) {
 void RunLog::await_rows(std::uint32_t step) {
   constexpr std::chrono::seconds moment{2};
   std::unique_lock lock(rows_mutex_);
-  rows_changed_.wait_for(lock, moment, [&] { return rows_until_ >= step; });
+  if (!rows_changed_.wait_for(lock, moment, [&] { return rows_until_ >= step; }))
+    log_->warn("the checkpoint of step {} comes before rows of train.csv; its steps are told late",
+               step);
 }
 
 StepReport RunLog::report_of(std::uint32_t step) const {

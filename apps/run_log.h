@@ -43,7 +43,8 @@ class RunLog {
   void record_failure(const Error& error);
 
   /// Waits for the rows of the steps until this one, so that whoever goes on from their checkpoint
-  /// finds them, however the process ends. Not for ever: a run may end before they are told.
+  /// finds them, however the process ends. Not for ever, since a run may end before they are told:
+  /// after 2 s it warns.
   void await_rows(std::uint32_t step);
 
   /// Waits until all that was told is written, then ends the progress display.
