@@ -49,7 +49,7 @@ class CoordinatorLoop {
     State state = State::joining;
     int rank = -1;
     int fd = -1;              ///< of its connection, as last seen; descriptors are used again
-    bool has_broken = false;  ///< its connection, and nothing has come by another yet
+    bool has_broken = false;  ///< its connection, and nothing was asked by another yet
     std::unique_ptr<Session> session;
     std::unique_ptr<Probe> probe;
 

@@ -153,14 +153,15 @@ void CoordinatorLoop::take_member(Seat& seat, wire::Envelope& envelope) {
     }
     is_next = seat.session->receive(stamp(), envelope, counters_, Clock::now());
   }
-  const bool is_back = std::exchange(seat.has_broken, false);
-  if (is_back && !seat.session->is_acknowledged()) seat.session->pulse(stamp(), Clock::now());
   // Who has left acknowledges nothing, and nothing is asked of it. If it asks itself, the answer to
   // its leave was lost with a connection: what it has got is to be found out.
   if (seat.state == State::left) {
     if (envelope.has_pulse()) seat.session->pulse(stamp(), Clock::now());
     return;
   }
+  // A new connection begins with a pulse. Other frames may be late ones of the connection before.
+  const bool is_back = envelope.has_pulse() && std::exchange(seat.has_broken, false);
+  if (is_back && !seat.session->is_acknowledged()) seat.session->pulse(stamp(), Clock::now());
   busy_ = busy_ || !seat.session->is_quiet();
   if (is_next) serve(seat, envelope);
 }

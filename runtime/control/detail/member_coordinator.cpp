@@ -29,7 +29,10 @@ void MemberLoop::take_events() {
       case ZMQ_EVENT_DISCONNECTED:
         if (joining_.greeted && phase_ == Phase::in)
           probe_ = std::make_unique<Probe>(coordinator_at_.host, coordinator_at_.port);
-        if (!joining_.greeted) ++closed_doors_;
+        if (joining_.greeted)
+          joining_.broken = Clock::now();
+        else
+          ++closed_doors_;
         joining_.greeted = false;
         break;
       default:
@@ -180,15 +183,27 @@ void MemberLoop::look_at_join(Clock::time_point now) {
       closed_doors_ = 0;
     }
   }
-  if (now < joining_.end(options_.timeout)) return;
-  fail_join(Error(
+  if (now >= joining_.end(options_.timeout)) fail_join(no_answer(now));
+}
+
+/// By how far it came with the coordinator.
+Error MemberLoop::no_answer(Clock::time_point now) const {
+  const std::chrono::duration<double> waited = now - joining_.started;
+  const std::string who = fmt::format("process {} on {}", getpid(), options_.host);
+  if (!joining_.greeted && !joining_.broken)
+    return {ErrorCode::timed_out,
+            fmt::format("no coordinator of run '{}' answered at {} within {:.3g} s ({})",
+                        options_.run, coordinator_endpoint_, waited.count(), who),
+            "check that host and port are right, that rank 0 or the launcher runs, and that no "
+            "firewall is between"};
+  return {
       ErrorCode::timed_out,
-      fmt::format("no coordinator of run '{}' answered at {} within {} (process {} on {})",
-                  options_.run, coordinator_endpoint_, options_.timeout, getpid(), options_.host),
-      joining_.first_heard
-          ? "it was there before: look at the output of the process that held it"
-          : "check that host and port are right, that rank 0 or the launcher runs, and that no "
-            "firewall is between"));
+      fmt::format("the coordinator of run '{}' at {} {} the connection of {} and told it nothing "
+                  "more within {:.3g} s",
+                  options_.run, coordinator_endpoint_, joining_.greeted ? "took" : "broke", who,
+                  waited.count()),
+      "look at rank 0 or the launcher, which holds it: whether it runs still, is stopped, or "
+      "has too little of a processor"};
 }
 
 void MemberLoop::look_at_probe(Clock::time_point now) {

@@ -4,6 +4,7 @@
 // whoever sends does so on its own thread. The member's thread sleeps, reads and runs the
 // callbacks, and holds the lock but for the first and the last of these.
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <future>
@@ -31,12 +32,19 @@ namespace troupe::control {
 struct Joining {
   Clock::time_point started = Clock::now();
   std::optional<Clock::time_point> first_heard;
-  bool greeted = false;  ///< the handshake of the present connection succeeded
+  bool greeted = false;                     ///< the handshake of the present connection succeeded
+  std::optional<Clock::time_point> broken;  ///< when the last such connection broke
+
+  /// For what was said before a connection broke to be read, or for the next one to be made.
+  static constexpr std::chrono::milliseconds moment{500};
 
   /// When it gives up. A coordinator that is there says itself who is missing when its time is up,
   /// and that begins to count when it hears of this process, however long the handshake took.
   Clock::time_point end(std::chrono::milliseconds timeout) const {
-    return first_heard.value_or(started) + (greeted ? 2 : 1) * timeout;
+    const auto begun = first_heard.value_or(started);
+    if (greeted) return begun + 2 * timeout;
+    if (!broken) return begun + timeout;
+    return std::clamp(*broken + moment, begun + timeout, begun + 2 * timeout);
   }
 };
 
@@ -120,6 +128,7 @@ class MemberLoop {
   void fail_join(const Error& error);
 
   void look_at_join(Clock::time_point now);
+  Error no_answer(Clock::time_point now) const;
   void look_at_probe(Clock::time_point now);
   void look_at_clock(Clock::time_point now);
   Clock::duration step() const;  ///< between two calls of maintain()

@@ -197,8 +197,38 @@ TEST(ControlJoining, IsGivenUpLaterThanACoordinatorThatAnsweredLateDoes) {
   EXPECT_EQ(joining.end(timeout), began + seconds(4));
   joining.first_heard = began + milliseconds(1900);
   EXPECT_EQ(joining.end(timeout), began + milliseconds(5900));
-  joining.greeted = false;  // the connection has broken since
-  EXPECT_EQ(joining.end(timeout), began + milliseconds(3900));
+}
+
+// Its last word may be still to be read when its process is gone.
+TEST(ControlJoining, IsNotGivenUpAtOnceWhenTheConnectionBreaks) {
+  const seconds timeout{2};
+  control::Joining joining;
+  const auto began = joining.started;
+  joining.first_heard = began + milliseconds(1900);
+  joining.broken = began + milliseconds(2000);
+  EXPECT_EQ(joining.end(timeout), began + milliseconds(3900)) << "its time is not up";
+  joining.broken = began + milliseconds(4000);
+  EXPECT_EQ(joining.end(timeout), began + milliseconds(4500));
+  joining.broken = began + milliseconds(9000);
+  EXPECT_EQ(joining.end(timeout), began + milliseconds(5900)) << "however often it breaks";
+}
+
+TEST(ControlJoin, TellsThatACoordinatorTookTheConnectionAndSaidNothing) {
+  const JobKey key = JobKey::generate();
+  MessagingContext messaging;
+  zmq::socket_t mute = messaging.server(zmq::socket_type::router, key);
+  mute.bind("tcp://127.0.0.1:*");
+  MemberOptions options;
+  options.key = key;
+  options.run = "test";
+  options.coordinator = mute.get(zmq::sockopt::last_endpoint);
+  options.size = 2;
+  options.timeout = milliseconds(200);
+  const Error error = refused(Member::join(options));
+  EXPECT_EQ(error.code(), ErrorCode::timed_out);
+  EXPECT_THAT(error.what(),
+              AllOf(HasSubstr(options.coordinator + " took the connection of process"),
+                    HasSubstr("look at rank 0 or the launcher")));
 }
 
 wire::Join join_of(const std::string& host, std::uint32_t local_rank) {
