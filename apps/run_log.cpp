@@ -58,10 +58,9 @@ void RunLog::step(const StepSeen& seen) {
   });
 }
 
-void RunLog::await_rows(std::uint32_t step) {
-  constexpr std::chrono::seconds moment{2};
+void RunLog::await_rows(std::uint32_t step, std::chrono::milliseconds patience) {
   std::unique_lock lock(rows_mutex_);
-  if (!rows_changed_.wait_for(lock, moment, [&] { return rows_until_ >= step; }))
+  if (!rows_changed_.wait_for(lock, patience, [&] { return rows_until_ >= step; }))
     log_->warn("the checkpoint of step {} comes before rows of train.csv; its steps are told late",
                step);
 }

@@ -44,8 +44,8 @@ class RunLog {
 
   /// Waits for the rows of the steps until this one, so that whoever goes on from their checkpoint
   /// finds them, however the process ends. Not for ever, since a run may end before they are told:
-  /// after 2 s it warns.
-  void await_rows(std::uint32_t step);
+  /// after `patience` it warns.
+  void await_rows(std::uint32_t step, std::chrono::milliseconds patience = std::chrono::seconds(2));
 
   /// Waits until all that was told is written, then ends the progress display.
   void finish();

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <stdexcept>
@@ -21,6 +22,13 @@ train: {epochs: 1, batch_size: 20, micro_batches: 5, lr: 0.05}
 parallel: {pipeline: 2, data: 2, timeout: 20s}
 checkpoint: {keep: 0}
 )";
+
+/// Whether what ended a run was its timeout, not a defect.
+bool is_impatient(const std::string& told) {
+  return std::ranges::any_of(
+      std::array{"did not come within", "no sign of life for", "heard nothing for", " within "},
+      [&](const char* words) { return told.find(words) != std::string::npos; });
+}
 
 }  // namespace
 
@@ -128,7 +136,8 @@ World::LongRun World::begin_long_run(int timeout,
     std::string told;
     for (const auto& launcher : run.launchers)
       told += launcher->wait(std::chrono::seconds(20)).error;
-    if (timeout > 30) throw std::runtime_error("the run has not begun: " + told);
+    if (timeout > 30 || !is_impatient(told))
+      throw std::runtime_error("the run has not begun: " + told);
     fs::remove_all(root_ / "out");
   }
 }

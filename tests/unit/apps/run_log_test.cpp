@@ -30,7 +30,7 @@ TEST(RunLog, HaveTheRowsThatAreAwaited) {
       log.step({.step = step, .samples = 1, .duration = std::chrono::milliseconds(1)});
   });
   for (std::uint32_t step = 50; step <= steps; step += 50) {
-    log.await_rows(step);
+    log.await_rows(step, std::chrono::minutes(1));
     EXPECT_GE(rows_of(folder), step);
   }
 }
