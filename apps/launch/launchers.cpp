@@ -9,6 +9,7 @@
 #include "runtime/control/endpoint.h"
 #include "runtime/control/interface.h"
 #include "runtime/error.h"
+#include "runtime/text.h"
 #include "runtime/world/world.h"
 
 namespace troupe {
@@ -46,6 +47,24 @@ std::optional<std::string> own_address_of(const Endpoint& endpoint) {
   for (const auto& own : interfaces)
     if (!is_loopback(own.address)) return own.address;
   return *found;
+}
+
+/// What --local-addr names: a name, an address or an interface of this machine.
+std::string local_address_of(const std::string& given) {
+  const auto interfaces = network_interfaces();
+  const auto has = [&](const std::string& place) {
+    return std::ranges::find(interfaces, place, &NetworkInterface::name) != interfaces.end() ||
+           std::ranges::find(interfaces, place, &NetworkInterface::address) != interfaces.end();
+  };
+  if (has(given)) return address_of_interface(given);
+  if (const auto own = own_address_of({given}); own && has(*own)) return *own;
+  std::vector<std::string> known;
+  for (const auto& [name, address] : interfaces)
+    known.push_back(fmt::format("{} ({})", address, name));
+  throw Error(ErrorCode::bad_options,
+              fmt::format("launch: --local-addr {} is no address of {}; it has {}", given,
+                          host_name(), listed(known, 16)),
+              "give one of them, or leave it out");
 }
 
 }  // namespace
@@ -96,7 +115,7 @@ Launchers::~Launchers() {
 
 void Launchers::host_meeting(const LaunchOptions& options) {
   const auto own = own_address_of(*options.endpoint);
-  own_address_ = !options.local_address.empty() ? options.local_address
+  own_address_ = !options.local_address.empty() ? local_address_of(options.local_address)
                  : own                          ? *own
                                                 : address_towards(options.endpoint->host);
   if (!own) return;

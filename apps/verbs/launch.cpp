@@ -34,7 +34,7 @@ void add_world_flags(CLI::App& verb, LaunchFlags& flags) {
   add(verb, "--rdzv-conf", flags.rdzv_conf, "join_timeout=SECONDS");
   add(verb, "--master-addr", flags.master_addr, "MASTER_ADDR; a place to meet as well");
   add(verb, "--master-port", flags.master_port, "MASTER_PORT");
-  add(verb, "--local-addr", flags.local_addr, "address of this host");
+  add(verb, "--local-addr", flags.local_addr, "address, name or interface of this host");
 }
 
 void add_process_flags(CLI::App& verb, LaunchFlags& flags) {

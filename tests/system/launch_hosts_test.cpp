@@ -87,8 +87,19 @@ TEST_F(LaunchHosts, MeetAtTheLocalAddressOrRefuseIt) {
            "true"),
       root_.string());
   EXPECT_EQ(ran.exit_code, 2);
-  EXPECT_THAT(ran.error, HasSubstr("there is no network interface '127.0.0.2'"));
+  EXPECT_THAT(ran.error,
+              ContainsRegex("--local-addr 127.0.0.2 is no address of [^;]+; it has .*127.0.0.1"));
   EXPECT_TRUE(key_files().empty());
+}
+
+TEST_F(LaunchHosts, MeetAtTheInterfaceOrNameThatTheirLocalAddressGives) {
+  for (const char* local : {"lo", "localhost"}) {
+    SCOPED_TRACE(local);
+    Running one(host({"--node-rank", "1", "--local-addr", local}, "true"), error_file("one"));
+    Running zero(host({"--node-rank", "0", "--local-addr", local}, "true"), error_file("zero"));
+    EXPECT_EQ(zero.wait(), 0) << content(root_ / "zero");
+    EXPECT_EQ(one.wait(), 0) << content(root_ / "one");
+  }
 }
 
 TEST_F(LaunchHosts, TellTheMastersAddressThatTheFirstWasGiven) {
