@@ -49,7 +49,7 @@ bool has_cpu_nodes(const Profile& profile) {
 
 /// GPUs of a node: as asked for; none where nothing computes on them and there are other nodes;
 /// else one for each stage where they fit a node, for fewer processes as many; else all.
-std::int64_t choose_gpus(const Profile& profile, const JobRequest& request, const RunShape& shape) {
+std::int64_t choose_gpus(const Profile& profile, const JobRequest& request, const JobShape& shape) {
   if (request.gpus_per_node) return *request.gpus_per_node;
   const bool open = request.partition.empty() && request.qos.empty();
   if (!request.computes_on_gpus && open && has_cpu_nodes(profile)) return 0;
@@ -60,7 +60,7 @@ std::int64_t choose_gpus(const Profile& profile, const JobRequest& request, cons
   return request.nodes == 1 ? std::min(shape.stages(), kind->gpus) : kind->gpus;
 }
 
-void check_gpus(const JobPlan& plan, const JobRequest& request, const RunShape& shape) {
+void check_gpus(const JobPlan& plan, const JobRequest& request, const JobShape& shape) {
   const auto& kind = plan.kind;
   if (plan.gpus > kind.gpus)
     refuse(fmt::format("--gpus-per-node is {}, but a node of {} has {}", plan.gpus,
@@ -84,14 +84,14 @@ void check_gpus(const JobPlan& plan, const JobRequest& request, const RunShape& 
 
 /// Processes of a node: as asked for; one for each GPU; on CPU nodes one for each stage.
 std::int64_t choose_processes(const JobPlan& plan, const JobRequest& request,
-                              const RunShape& shape) {
+                              const JobShape& shape) {
   if (request.tasks_per_node) return *request.tasks_per_node;
   if (plan.gpus > 0) return plan.gpus;
   return std::max<std::int64_t>(1, shape.stages() / plan.nodes);
 }
 
 /// Cores that the processes of a node use: of CPU nodes those that its stages and loaders need.
-std::int64_t choose_cores(const JobPlan& plan, const JobRequest& request, const RunShape& shape) {
+std::int64_t choose_cores(const JobPlan& plan, const JobRequest& request, const JobShape& shape) {
   const std::int64_t forked = plan.processes / plan.tasks;
   if (request.cpus_per_task) return *request.cpus_per_task;
   if (plan.gpus > 0) return std::max<std::int64_t>(1, plan.gpus * plan.kind.gpu_cores / plan.tasks);
@@ -192,7 +192,7 @@ bool JobPlan::holds(const ClusterProfile::Line& line) const {
   });
 }
 
-void check_work(const RunShape& shape, std::int64_t nodes, std::int64_t processes) {
+void check_work(const JobShape& shape, std::int64_t nodes, std::int64_t processes) {
   if (shape.one_host_only && nodes > 1)
     throw Error(
         ErrorCode::bad_options,
@@ -217,7 +217,7 @@ void check_work(const RunShape& shape, std::int64_t nodes, std::int64_t processe
               remedy);
 }
 
-JobPlan plan_job(const ClusterProfile& profile, const JobRequest& request, const RunShape& shape) {
+JobPlan plan_job(const ClusterProfile& profile, const JobRequest& request, const JobShape& shape) {
   if (request.time.count() <= 0)
     refuse("no --time is given", "the longest that the job may take, such as --time 2:00:00");
   JobPlan plan;

@@ -41,7 +41,7 @@ struct JobRequest {
 };
 
 /// What the options file asks of processes, and where it says so.
-struct RunShape {
+struct JobShape {
   std::int64_t intra_op_threads = 1, workers = 1;
   std::string file;  ///< as it was named on the command line
   SpreadLimits spread;
@@ -75,9 +75,9 @@ struct JobPlan {
 /// Throws Error{usage} for what the cluster does not give (more nodes, time or GPUs than any
 /// partition allows), and Error{bad_options} where there are more processes than
 /// stages, naming the line to change.
-JobPlan plan_job(const ClusterProfile& profile, const JobRequest& request, const RunShape& shape);
+JobPlan plan_job(const ClusterProfile& profile, const JobRequest& request, const JobShape& shape);
 
 /// Throws Error{bad_options} where a process would have no stage.
-void check_work(const RunShape& shape, std::int64_t nodes, std::int64_t processes);
+void check_work(const JobShape& shape, std::int64_t nodes, std::int64_t processes);
 
 }  // namespace troupe

@@ -66,7 +66,7 @@ std::chrono::seconds time_of(const char* option, const std::string& text) {
 }
 
 /// The fast network of the cluster, where the options leave the choice to Troupe and know the key.
-std::vector<std::string> with_interface(std::vector<std::string> overrides, const RunShape& shape,
+std::vector<std::string> with_interface(std::vector<std::string> overrides, const JobShape& shape,
                                         const JobPlan& plan) {
   const bool open = shape.interface_open && plan.nodes > 1;
   if (open && !plan.profile.interface.empty())
@@ -75,14 +75,14 @@ std::vector<std::string> with_interface(std::vector<std::string> overrides, cons
 }
 
 /// What the options file asks of processes; it is checked as `troupe train` would.
-RunShape shape_of(const JobscriptArguments& arguments) {
+JobShape shape_of(const JobscriptArguments& arguments) {
   OptionNode document = read_yaml(arguments.options);
   for (const std::string& assignment : arguments.overrides) apply_override(document, assignment);
   Options options;
   const OptionFields fields = option_fields(options);
   const OptionOrigins origins = read_fields(document, fields);
   validate(options, origins);
-  RunShape shape;
+  JobShape shape;
   shape.interface_open = origins.of("parallel.interface") == "default" &&
                          std::any_of(fields.begin(), fields.end(), [](const OptionField& field) {
                            return field.path == "parallel.interface";
@@ -172,7 +172,7 @@ int jobscript(const JobscriptArguments& arguments, const std::string& command_li
                             arguments.cluster));
   const ClusterProfile profile = find_profile(arguments.cluster);
   const JobRequest request = complete(arguments);
-  const RunShape shape = shape_of(arguments);
+  const JobShape shape = shape_of(arguments);
   const JobPlan plan = plan_job(profile, request, shape);
   const auto definitions = container_files(plan, request);
   const std::string script = job_script(

@@ -55,8 +55,8 @@ class Jobscript : public ProfileFolder {
     wanted.computes_on_gpus = true;
     return wanted;
   }
-  static RunShape shape(std::int64_t pipeline, std::int64_t data) {
-    RunShape made;
+  static JobShape shape(std::int64_t pipeline, std::int64_t data) {
+    JobShape made;
     made.spread = {.pipeline = pipeline,
                    .data = data,
                    .blocks = 4096,
@@ -66,7 +66,7 @@ class Jobscript : public ProfileFolder {
     return made;
   }
   static std::string script(const std::string& cluster, const JobRequest& wanted,
-                            const RunShape& made) {
+                            const JobShape& made) {
     const JobPlan plan = plan_job(find_profile(cluster), wanted, made);
     return job_script(plan, wanted, {"troupe jobscript", "o.yaml", {}});
   }
@@ -101,7 +101,7 @@ TEST_F(Jobscript, GivesCpuJobsTheCoresThatTheirStagesAndLoadersNeed) {
   file("small.yaml", small_profile);
   JobRequest cpu = request(2, hours(1));
   cpu.gpus_per_node = 0;
-  RunShape made = shape(4, 1);
+  JobShape made = shape(4, 1);
   made.intra_op_threads = 3;
   made.workers = 2;
   const JobPlan plan = plan_job(find_profile("small"), cpu, made);
@@ -124,7 +124,7 @@ TEST_F(Jobscript, LeavesForkingToTheLauncherWhereThatIsAskedFor) {
 
 TEST_F(Jobscript, RefusesMoreThanThePartitionsTake) {
   file("small.yaml", small_profile);
-  const auto plan = [&](const JobRequest& wanted, const RunShape& made) {
+  const auto plan = [&](const JobRequest& wanted, const JobShape& made) {
     return refusal([&] { plan_job(find_profile("small"), wanted, made); });
   };
   EXPECT_THAT(plan(request(5, hours(1)), shape(4, 5)),
@@ -175,7 +175,7 @@ TEST_F(Jobscript, AsksForAsManyGpusAsThereAreProcesses) {
 }
 
 TEST_F(Jobscript, RefusesSeveralNodesWhereOnlySharedMemoryIsAllowed) {
-  RunShape made = shape(4, 1);
+  JobShape made = shape(4, 1);
   made.one_host_only = true;
   check_work(made, 1, 4);
   EXPECT_THAT(refusal([&] { check_work(made, 2, 2); }),
@@ -184,7 +184,7 @@ TEST_F(Jobscript, RefusesSeveralNodesWhereOnlySharedMemoryIsAllowed) {
 }
 
 TEST_F(Jobscript, SaysWhichLineGivesAllProcessesWork) {
-  RunShape made = shape(2, 2);
+  JobShape made = shape(2, 2);
   made.data_where = "o.yaml:4:9";
   EXPECT_THAT(
       refusal([&] { check_work(made, 2, 4); }),
@@ -215,7 +215,7 @@ TEST_F(Jobscript, TakesAnyNumberOfProcessesThatHaveWork) {
   const JobPlan plan = plan_job(find_profile("small"), wanted, shape(4, 1));
   EXPECT_EQ(plan.processes, 1);
   EXPECT_THAT(plan.notes, testing::Contains("4 stages over 3 processes: 2 in some, 1 in others"));
-  RunShape two_threads = shape(4, 1);
+  JobShape two_threads = shape(4, 1);
   two_threads.intra_op_threads = 2;
   EXPECT_EQ(plan_job(find_profile("small"), wanted, two_threads).cores, 5);  // and the loader's
 }
