@@ -7,7 +7,6 @@
 #include <limits>
 #include <numeric>
 #include <sstream>
-#include <thread>
 
 #include "actors/checkpoint_files.h"
 #include "apps/layer_options.h"
@@ -236,13 +235,13 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
         "parallel.intra_op_threads",
         actor_threads(options, processes), options.parallel.intra_op_threads,
         counted(available_cores(), "core")));
-  const auto world = world_from_environment(Environment::of_process());
+  const Environment environment = Environment::of_process();
+  const auto world = world_from_environment(environment);
   const int neighbours = world ? world->local_size : 1;
-  const int host_cores = static_cast<int>(std::thread::hardware_concurrency());
-  if (processes > 1 && neighbours > 1 && host_cores > 0 && neighbours * threads > host_cores)
-    sentences.push_back(
-        fmt::format("{} processes of {} share the {} of this host: fewer may be as fast",
-                    neighbours, counted(threads, "thread"), counted(host_cores, "core")));
+  const int cores = world ? node_cores(*world, environment) : available_cores();
+  if (processes > 1 && neighbours > 1 && neighbours * threads > cores)
+    sentences.push_back(fmt::format("{} processes of {} share {}: fewer may be as fast", neighbours,
+                                    counted(threads, "thread"), counted(cores, "core")));
   if (start.intra_op_threads != 0 && start.intra_op_threads != options.parallel.intra_op_threads)
     sentences.push_back(
         fmt::format("the checkpoint was made with parallel.intra_op_threads {}, this run has {}: "

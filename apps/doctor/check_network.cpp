@@ -14,17 +14,11 @@ namespace {
 
 using Severity = Finding::Severity;
 
-std::vector<std::string> names_of(const std::vector<Machine::Interface>& interfaces) {
-  std::vector<std::string> names;
-  names.reserve(interfaces.size());
-  for (const auto& interface : interfaces) names.push_back(interface.name);
-  return names;
-}
-
 /// One name of a list of interfaces, as its reader matches it.
 struct Wanted {
   std::string variable, name;
   bool by_prefix = false;
+  bool fails = false;  ///< whether this program reads it, and a run with it ends
 
   bool matches(const std::string& interface) const {
     return by_prefix ? interface.starts_with(name) : interface == name;
@@ -32,10 +26,10 @@ struct Wanted {
 };
 
 /// NCCL takes prefixes, exact names after "=", and leaves out what follows "^"; the others take
-/// exact names.
+/// exact names. GLOO_SOCKET_IFNAME is PyTorch's: Gloo itself is given an address.
 std::vector<Wanted> wanted_interfaces(const Machine& machine, const Demands& demands) {
   std::vector<Wanted> wanted;
-  const auto add = [&](const std::string& variable, std::string list, bool by_prefix) {
+  const auto add = [&](const std::string& variable, std::string list, bool by_prefix, bool fails) {
     if (list.starts_with('^')) return;
     if (list.starts_with('=')) {
       list.erase(0, 1);
@@ -44,30 +38,44 @@ std::vector<Wanted> wanted_interfaces(const Machine& machine, const Demands& dem
     std::istringstream names(list);
     for (std::string name; std::getline(names, name, ',');) {
       name = name.substr(0, name.find(':'));  // a port of the interface
-      if (!name.empty()) wanted.push_back({variable, name, by_prefix});
+      if (!name.empty()) wanted.push_back({variable, name, by_prefix, fails});
     }
   };
-  add("NCCL_SOCKET_IFNAME", machine.variable("NCCL_SOCKET_IFNAME"), true);
-  add("GLOO_SOCKET_IFNAME", machine.variable("GLOO_SOCKET_IFNAME"), false);
-  add("parallel.interface", demands.interface, false);
+  add("NCCL_SOCKET_IFNAME", machine.variable("NCCL_SOCKET_IFNAME"), true, reads_nccl(machine));
+  add("GLOO_SOCKET_IFNAME", machine.variable("GLOO_SOCKET_IFNAME"), false, false);
+  add("parallel.interface", demands.interface, false, true);
   return wanted;
 }
 
+Severity severity_of(const Wanted& wanted) {
+  return wanted.fails ? Severity::error : Severity::warning;
+}
+
+const char* unread(const Wanted& wanted) {
+  return wanted.fails ? "" : "; this troupe does not read it, other programs of the job may";
+}
+
 Finding absent(const Machine& machine, const Wanted& wanted) {
-  const std::vector<std::string> names = names_of(machine.interfaces);
+  const std::vector<std::string> names = usable_interfaces(machine);
   std::vector<std::string_view> useful;
-  for (const auto& interface : machine.interfaces)
-    if (interface.name != "lo" && interface.up && interface.has_address)
-      useful.push_back(interface.name);
+  for (const auto& name : names)
+    if (name != "lo") useful.push_back(name);
   const std::string best = useful.empty() ? "lo" : nearest(wanted.name.substr(0, 64), useful);
-  return {Severity::error, "interfaces",
-          fmt::format("{} asks for {}, but {} has {}", wanted.variable, wanted.name.substr(0, 40),
+  return {severity_of(wanted), "interfaces",
+          fmt::format("{} asks for {}, but {} has {}{}", wanted.variable, wanted.name.substr(0, 40),
                       machine.host.empty() ? "this node" : machine.host,
-                      names.empty() ? "no interface" : listed(names, 8)),
+                      names.empty() ? "no interface" : listed(names, 8), unread(wanted)),
           fmt::format("set {} to one of them, such as {}", wanted.variable, best)};
 }
 
 }  // namespace
+
+std::vector<std::string> usable_interfaces(const Machine& machine) {
+  std::vector<std::string> names;
+  for (const auto& interface : machine.interfaces)
+    if (interface.up && interface.has_address) names.push_back(interface.name);
+  return names;
+}
 
 Findings check_interfaces(const Machine& machine, const Demands& demands) {
   Findings findings;
@@ -82,10 +90,11 @@ Findings check_interfaces(const Machine& machine, const Demands& demands) {
     const bool usable = std::any_of(matching.begin(), matching.end(),
                                     [](const auto* i) { return i->up && i->has_address; });
     if (!usable)
-      findings.push_back({Severity::error, "interfaces",
-                          fmt::format("{} of {} is {}", matching[0]->name, wanted.variable,
-                                      matching[0]->up ? "without an address" : "down"),
-                          fmt::format("ip link set {} up, or choose another", matching[0]->name)});
+      findings.push_back(
+          {severity_of(wanted), "interfaces",
+           fmt::format("{} of {} is {}{}", matching[0]->name, wanted.variable,
+                       matching[0]->up ? "without an address" : "down", unread(wanted)),
+           fmt::format("ip link set {} up, or choose another", matching[0]->name)});
     const auto alias = std::find_if(matching.begin(), matching.end(), [](const auto* i) {
       return i->name.find('.') != std::string::npos;
     });

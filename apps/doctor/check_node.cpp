@@ -12,6 +12,10 @@ namespace {
 
 using Severity = Finding::Severity;
 
+std::string counted(std::int64_t count, std::string_view thing) {
+  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : thing.ends_with("s") ? "es" : "s");
+}
+
 constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
 
 /// A positive whole number that a variable holds; 0 if it holds none. Lists ("4,2") count by their
@@ -30,12 +34,6 @@ bool is_shared(const std::string& file_system) {
   return false;
 }
 
-/// At most: where they are not the same for all, some have one fewer.
-std::int64_t stages_of_process(const Machine& machine, const Demands& demands) {
-  const std::int64_t size = machine.world ? machine.world->size : 1;
-  return (demands.spread.work() + size - 1) / std::max<std::int64_t>(1, size);
-}
-
 /// "9.0" as 9 and 0.
 std::pair<int, int> capability_of(const std::string& text) {
   int major = 0, minor = 0;
@@ -52,7 +50,25 @@ bool runs_on(const std::string& compiled, const std::string& device) {
   return compiled_major == major && compiled_minor <= minor;
 }
 
+/// Processes that each have a core to themselves only by name.
+Findings check_sharing(const Machine& machine, std::int64_t threads) {
+  const std::int64_t processes = machine.processes();
+  if (processes < 2 || machine.node_cores < 1 || processes * threads <= machine.node_cores)
+    return {};
+  return {{Severity::warning, "cores",
+           fmt::format("{} processes of {} share {} of this node", processes,
+                       counted(threads, "thread"), counted(machine.node_cores, "core")),
+           fmt::format("start {}, or give the job {}",
+                       counted(std::max<std::int64_t>(1, machine.node_cores / threads), "process"),
+                       counted(processes * threads, "core"))}};
+}
+
 }  // namespace
+
+std::int64_t stages_of_process(const Machine& machine, const Demands& demands) {
+  const std::int64_t size = machine.world ? machine.world->size : 1;
+  return (demands.spread.work() + size - 1) / std::max<std::int64_t>(1, size);
+}
 
 Findings check_cores(const Machine& machine, const Demands& demands) {
   Findings findings;
@@ -79,11 +95,12 @@ Findings check_cores(const Machine& machine, const Demands& demands) {
          fmt::format("-r parallel.actor_threads={}",
                      std::max<std::int64_t>(1, machine.cores / demands.intra_op_threads)));
   if (demands.known && busy > machine.cores)
-    warn(fmt::format("{} stage{} of {} thread{} in a process that has {} core{}", stages,
-                     stages == 1 ? "" : "s", demands.intra_op_threads,
-                     demands.intra_op_threads == 1 ? "" : "s", machine.cores,
-                     machine.cores == 1 ? "" : "s"),
+    warn(fmt::format("{} of {} in a process that has {}", counted(stages, "stage"),
+                     counted(demands.intra_op_threads, "thread"), counted(machine.cores, "core")),
          "more --cpus-per-task, or a lower parallel.intra_op_threads");
+  else if (demands.known)
+    std::ranges::move(check_sharing(machine, demands.intra_op_threads),
+                      std::back_inserter(findings));
   const std::int64_t limit = number_in(machine, "OMP_THREAD_LIMIT");
   if (limit > 0 && limit < demands.intra_op_threads)
     warn(fmt::format("OMP_THREAD_LIMIT is {}, below parallel.intra_op_threads {}", limit,
@@ -135,17 +152,16 @@ Findings check_gpus(const Machine& machine) {
   if (reserved == 0) return {};
   const std::string name = fmt::format("{} reserved GPU{}", reserved, reserved == 1 ? "" : "s");
   if (machine.compiled_gpus.empty())
-    return {{Severity::warning, "unused GPUs",
+    return {{Severity::warning, "GPUs",
              fmt::format("this troupe computes on cores: {} of this node stay{} idle", name,
                          reserved == 1 ? "s" : ""),
              "take CPU nodes, or a troupe that is built with CUDA"}};
   const std::string visible = machine.variable("CUDA_VISIBLE_DEVICES");
   if (machine.has("CUDA_VISIBLE_DEVICES") && (visible.empty() || visible == "-1"))
-    return {{Severity::error, "unused GPUs",
-             fmt::format("CUDA_VISIBLE_DEVICES hides all of the {}", name),
-             "unset CUDA_VISIBLE_DEVICES"}};
+    return {{Severity::error, "GPUs", fmt::format("CUDA_VISIBLE_DEVICES hides all of the {}", name),
+             "unset CUDA_VISIBLE_DEVICES", true}};
   if (reserved > machine.processes())
-    return {{Severity::warning, "unused GPUs",
+    return {{Severity::warning, "GPUs",
              fmt::format("{} on this node, but {} process{} that use one each", name,
                          machine.processes(), machine.processes() == 1 ? "" : "es"),
              fmt::format("--ntasks-per-node={0}, or --gpus-per-node={1}", reserved,
@@ -181,12 +197,12 @@ Findings check_limits(const Machine& machine) {
   };
   // Connections to every other process (five files by Gloo, one or two for control), both ends of
   // pipes, files and libraries.
-  const std::uint64_t needed =
-      128 + 8 * static_cast<std::uint64_t>(machine.world ? machine.world->size : 1);
+  const std::int64_t processes = machine.world ? machine.world->size : 1;
+  const std::uint64_t needed = 128 + 8 * static_cast<std::uint64_t>(processes);
   if (machine.open_files < needed)
     add(Severity::error,
-        fmt::format("this process may open {} files, but {} processes need about {}",
-                    machine.open_files, machine.world ? machine.world->size : 1, needed),
+        fmt::format("this process may open {} files, but a run of {} needs about {} in each",
+                    machine.open_files, counted(processes, "process"), needed),
         fmt::format("ulimit -n {}", std::max<std::uint64_t>(needed, 4096)));
   const bool fabric = std::any_of(
       machine.interfaces.begin(), machine.interfaces.end(),

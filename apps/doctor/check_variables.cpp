@@ -10,7 +10,7 @@
 namespace troupe {
 namespace {
 
-constexpr const char* contradiction = "contradictory variables";
+constexpr const char* check_name = "variables";
 
 /// A value that means "yes".
 bool on(const Machine& machine, const char* name) {
@@ -27,7 +27,7 @@ class Report {
   explicit Report(const Machine& machine) : machine_(machine) {}
 
   void add(Finding::Severity severity, const std::string& message, const std::string& remedy) {
-    findings_.push_back({severity, contradiction, message, remedy});
+    findings_.push_back({severity, check_name, message, remedy});
   }
   void warn(const std::string& message, const std::string& remedy) {
     add(Finding::Severity::warning, message, remedy);
@@ -42,8 +42,13 @@ class Report {
 };
 
 void check_nccl(const Machine& machine, Report& report) {
+  for (const char* name : {"NCCL_IB_DISABLE", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"})
+    if (const std::string value = machine.variable(name);
+        !value.empty() && value.find_first_not_of("0123456789") != std::string::npos)
+      report.warn(fmt::format("{} is no number: NCCL ignores it", report.show(name)),
+                  fmt::format("{}=1, or unset it", name));
   if (on(machine, "NCCL_IB_DISABLE") && machine.variable("NCCL_NET") == "IB")
-    report.add(Finding::Severity::error,
+    report.add(reads_nccl(machine) ? Finding::Severity::error : Finding::Severity::warning,
                "NCCL_NET=IB takes InfiniBand, which NCCL_IB_DISABLE=1 forbids",
                "unset one of them");
   if (on(machine, "NCCL_P2P_DISABLE") && machine.has("NCCL_P2P_LEVEL"))
@@ -124,7 +129,7 @@ Findings check_misspelt(const Machine& machine) {
     if (meant.empty()) continue;
     const std::string why = listed ? fmt::format(" ({})", mistake->why) : "";
     const bool set_too = machine.has(meant);
-    findings.push_back({Finding::Severity::warning, "misspelt variable",
+    findings.push_back({Finding::Severity::warning, check_name,
                         fmt::format("nothing reads {}{}", name, why),
                         set_too ? fmt::format("unset it; {} is set as well", meant)
                                 : fmt::format("write {}", meant)});

@@ -22,6 +22,7 @@ struct Finding {
   std::string check;    ///< the name of what found it
   std::string message;  ///< what is wrong, with the values
   std::string remedy;
+  bool of_process = false;  ///< other processes of the node may not have it
 };
 using Findings = std::vector<Finding>;
 
@@ -35,6 +36,12 @@ struct Demands {
   bool one_host_only = false;  ///< parallel.transport: shm
   bool known = false;          ///< whether there is a file
 };
+
+/// Stages of this process, at most: where they are not the same for all, some have one fewer.
+std::int64_t stages_of_process(const Machine& machine, const Demands& demands);
+
+/// Whether this program is one that NCCL is in: only then can NCCL's variables fail its runs.
+inline bool reads_nccl(const Machine& machine) { return !machine.compiled_gpus.empty(); }
 
 /// Variables that nobody reads, or that are not what is meant.
 Findings check_misspelt(const Machine& machine);
@@ -50,6 +57,8 @@ Findings check_architecture(const Machine& machine);
 Findings check_gpus(const Machine& machine);
 /// Temporary files and caches on file systems that all nodes share.
 Findings check_folders(const Machine& machine);
+/// Interfaces that are up and have an address, in the order of the system.
+std::vector<std::string> usable_interfaces(const Machine& machine);
 /// Interfaces that do not exist or are down.
 Findings check_interfaces(const Machine& machine, const Demands& demands);
 /// Shared memory, open files, locked memory, the clock.

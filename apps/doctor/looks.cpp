@@ -17,18 +17,16 @@ std::string world_text(const Machine& machine) {
 }
 
 std::string interfaces_text(const Machine& machine) {
-  std::vector<std::string> usable;
-  for (const auto& interface : machine.interfaces)
-    if (interface.up && interface.has_address) usable.push_back(interface.name);
+  const std::vector<std::string> usable = usable_interfaces(machine);
   return usable.empty() ? "none is up" : fmt::format("{} up", listed(usable, 6));
 }
 
 std::string cores_text(const Machine& machine, const Demands& demands) {
   std::string cores = fmt::format("{} for this process", machine.cores);
   if (!demands.known) return cores;
-  return fmt::format("{}, {} stage{} of {} thread{}", cores, demands.spread.work(),
-                     demands.spread.work() == 1 ? "" : "s", demands.intra_op_threads,
-                     demands.intra_op_threads == 1 ? "" : "s");
+  const std::int64_t stages = stages_of_process(machine, demands);
+  return fmt::format("{}, {} stage{} of {} thread{}", cores, stages, stages == 1 ? "" : "s",
+                     demands.intra_op_threads, demands.intra_op_threads == 1 ? "" : "s");
 }
 
 std::string limits_text(const Machine& machine) {
@@ -39,6 +37,12 @@ std::string limits_text(const Machine& machine) {
   return amount(machine.open_files, " open files");
 }
 
+std::string folders_text(const Machine& machine) {
+  std::vector<std::string> paths;
+  for (const auto& folder : machine.folders) paths.push_back(folder.path);
+  return listed(paths, 4);
+}
+
 }  // namespace
 
 std::vector<Look> looked_at(const Machine& machine, const Demands& demands) {
@@ -47,11 +51,11 @@ std::vector<Look> looked_at(const Machine& machine, const Demands& demands) {
           {"interfaces", interfaces_text(machine)},
           {"architecture", machine.architecture},
           {"limits", limits_text(machine)},
-          {"contradictory variables", fmt::format("{} variables", machine.environment.size())},
-          {"misspelt variable", "of NCCL, libfabric, OpenMP, CUDA, PyTorch, MPI, Slurm, Troupe"},
-          {"unused GPUs", gpus == 0 ? "none is reserved" : fmt::format("{} reserved", gpus)},
+          {"variables", fmt::format("{} looked at, none misspelt, none contradict another",
+                                    machine.environment.size())},
+          {"GPUs", gpus == 0 ? "none is reserved" : fmt::format("{} reserved", gpus)},
           {"cores", cores_text(machine, demands)},
-          {"folders", fmt::format("{} of temporary files and caches", machine.folders.size())}};
+          {"folders", folders_text(machine)}};
 }
 
 }  // namespace troupe

@@ -221,6 +221,7 @@ Machine observe() {
       machine.quota ? std::max(1, static_cast<int>(*machine.quota)) : machine.affinity;
   machine.cores = machine.world ? core_share(*machine.world, environment).threads
                                 : std::min(machine.affinity, allowed);
+  machine.node_cores = machine.world ? node_cores(*machine.world, environment) : machine.cores;
   machine.gpus = gpus_of_node();
   machine.folders = folders_of(machine);
   machine.interfaces = interfaces_of_node();

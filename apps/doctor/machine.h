@@ -40,8 +40,9 @@ struct Machine {
   std::vector<std::string> features;      ///< of the processor, as /proc/cpuinfo calls them
   std::vector<std::string> compiled_for;  ///< features that this program does not run without
   int cores = 1;                          ///< that this process has for itself
-  std::optional<double> quota;            ///< CPUs that its control group may use
-  int affinity = 1;                       ///< CPUs it may run on
+  int node_cores = 0;           ///< that all processes of this node have together; 0: not known
+  std::optional<double> quota;  ///< CPUs that its control group may use
+  int affinity = 1;             ///< CPUs it may run on
 
   std::vector<Folder> folders;
   std::vector<Interface> interfaces;

@@ -246,7 +246,7 @@ constexpr auto srun = std::to_array<Names>({
 
 constexpr auto own = std::to_array<Names>({
     "TROUPE_CLUSTER_PATH", "TROUPE_COORDINATOR", "TROUPE_CPUS", "TROUPE_EXIT_AFTER_FIRST_STEP",
-    "TROUPE_JOB_FILE", "TROUPE_JOB_KEY", "TROUPE_RUN_ID"});
+    "TROUPE_JOB_FILE", "TROUPE_JOB_KEY", "TROUPE_NODE_CPUS", "TROUPE_RUN_ID"});
 
 // clang-format on
 

@@ -199,14 +199,15 @@ void Launcher::start(int local_rank) {
   const int threads = threads_for(cpus.size(), cpu_quota(), options_.processes);
   const Descriptor output = stream_of(local_rank, standard_output);
   const Descriptor error = stream_of(local_rank, standard_error);
-  ChildOptions child{.program = options_.program,
-                     .environment = process_environment(
-                         Environment::of_process().variables(), options_, group_->place(),
-                         local_rank, cpus, threads, folder_.error_file(local_rank).string()),
-                     .cpus = options_.processes > 1 ? cpus : std::vector<int>(),
-                     .output = output.get(),
-                     .error = error.get(),
-                     .announce = guard_.line()};
+  ChildOptions child{
+      .program = options_.program,
+      .environment = process_environment(Environment::of_process().variables(), options_,
+                                         group_->place(), local_rank, {cpus, threads, cpus_.size()},
+                                         folder_.error_file(local_rank).string()),
+      .cpus = options_.processes > 1 ? cpus : std::vector<int>(),
+      .output = output.get(),
+      .error = error.get(),
+      .announce = guard_.line()};
   workers_.push_back({.child = Child::start(child), .local_rank = local_rank});
   ++alive_;
 }

@@ -7,8 +7,8 @@ namespace troupe {
 
 Environment::Variables process_environment(Environment::Variables inherited,
                                            const LaunchOptions& options, const Place& place,
-                                           int local_rank, const std::vector<int>& cpus,
-                                           int threads, const std::string& error_file) {
+                                           int local_rank, const ProcessCpus& cpus,
+                                           const std::string& error_file) {
   auto& variables = inherited;
   const auto set = [&](const char* name, const auto& value) {
     variables[name] = fmt::format("{}", value);
@@ -32,9 +32,10 @@ Environment::Variables process_environment(Environment::Variables inherited,
   set("TORCHELASTIC_USE_AGENT_STORE", "False");
   set("TORCHELASTIC_ERROR_FILE", error_file);
   variables.try_emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
-  variables.try_emplace("OMP_NUM_THREADS", std::to_string(threads));
+  variables.try_emplace("OMP_NUM_THREADS", std::to_string(cpus.threads));
   set("TROUPE_RUN_ID", place.run_id);
-  variables["TROUPE_CPUS"] = fmt::format("{}", fmt::join(cpus, ","));
+  variables["TROUPE_CPUS"] = fmt::format("{}", fmt::join(cpus.own, ","));
+  set("TROUPE_NODE_CPUS", cpus.of_node);
   if (!place.coordinator.empty()) set("TROUPE_COORDINATOR", place.coordinator);
   if (!place.job_key.empty()) set("TROUPE_JOB_KEY", place.job_key);
   return variables;

@@ -82,7 +82,7 @@ void print_lines(const Machine& machine, const Demands& demands, const Findings&
   std::string text;
   for (const Look& look : looked_at(machine, demands))
     if (std::ranges::find(findings, look.check, &Finding::check) == findings.end())
-      text += fmt::format("{}ok: {}: {}\n", prefix, look.check, look.seen);
+      text += fmt::format("{}{:<12}  {}\n", prefix, look.check, look.seen);
   for (const Finding& finding : findings)
     text += fmt::format("{0}{1}: {2}: {3}\n{0}  try: {4}\n", prefix, name_of(finding.severity),
                         finding.check, finding.message, finding.remedy);
@@ -108,8 +108,9 @@ int doctor(const DoctorArguments& arguments) {
                      [](const Finding& a, const Finding& b) { return a.severity > b.severity; });
   }
   const bool fails = !findings.empty() && findings.front().severity == Finding::Severity::error;
-  // Processes of one node see the same; where nothing fails, one of them tells it.
-  const bool speaks = !machine.world || machine.world->local_rank == 0 || fails;
+  // Processes of one node see the same, and one of them tells it; but for what is another's own.
+  const bool speaks = !machine.world || machine.world->local_rank == 0 ||
+                      std::ranges::any_of(findings, &Finding::of_process);
   if (arguments.json && speaks)
     print_json(machine, findings, fails);
   else if (speaks)

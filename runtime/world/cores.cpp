@@ -164,6 +164,19 @@ CoreShare core_share(const World& world, const Environment& environment,
   return share;
 }
 
+int node_cores(const World& world, const Environment& environment, std::optional<double> quota) {
+  const int own = static_cast<int>(usable_cpus().size());
+  int cores = own;
+  if (const auto told = environment.number("TROUPE_NODE_CPUS", 1))
+    cores = *told;
+  else if (const auto allocated = environment.number("SLURM_CPUS_ON_NODE", 1);
+           world.launcher == "slurm")
+    cores = allocated.value_or(own * world.local_size);
+  else
+    cores = std::max(own, static_cast<int>(affinity_of(::getppid()).size()));
+  return quota ? std::clamp(static_cast<int>(*quota), 1, std::max(1, cores)) : std::max(1, cores);
+}
+
 bool bind_to(std::span<const int> cpus) {
   // On the stack: a process that has just been forked calls this.
   std::array<cpu_set_t, most_cpus / CPU_SETSIZE> sets;

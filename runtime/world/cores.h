@@ -52,6 +52,12 @@ struct CoreShare {
 CoreShare core_share(const World& world, const Environment& environment,
                      std::optional<double> quota = cpu_quota());
 
+/// The CPUs that the processes of this node have together, a quota included: where a launcher has
+/// bound each to its own, those that it had itself. Where that cannot be known, as many as if no
+/// two processes shared one.
+int node_cores(const World& world, const Environment& environment,
+               std::optional<double> quota = cpu_quota());
+
 /// Binds the calling thread, and the threads it starts from now on, to these CPUs. Best effort:
 /// false if the system refuses, as inside some containers. May be called between fork and exec.
 bool bind_to(std::span<const int> cpus);

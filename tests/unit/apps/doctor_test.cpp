@@ -105,7 +105,9 @@ TEST(Doctor, FlagsVariablesThatContradictEachOther) {
     return text_of(check_contradictions(machine));
   };
   EXPECT_THAT(found({{"NCCL_NET", "IB"}, {"NCCL_IB_DISABLE", "1"}}),
-              HasSubstr("error NCCL_NET=IB"));
+              HasSubstr("warning NCCL_NET=IB"));
+  EXPECT_THAT(found({{"NCCL_IB_DISABLE", "yes"}}),
+              HasSubstr("NCCL_IB_DISABLE=yes is no number: NCCL ignores it"));
   EXPECT_THAT(found({{"NCCL_NET", "IB"}, {"NCCL_IB_DISABLE", "0"}}), IsEmpty());
   EXPECT_THAT(found({{"FI_PROVIDER", "tcp"}, {"FI_CXI_RX_MATCH_MODE", "software"}}),
               HasSubstr("FI_PROVIDER=cxi"));
@@ -303,17 +305,60 @@ TEST(Doctor, FlagsInterfacesThatDoNotExistAsTheirReadersMatchThem) {
   EXPECT_THAT(found("NCCL_SOCKET_IFNAME", "^docker0"), IsEmpty());
   EXPECT_THAT(found("NCCL_SOCKET_IFNAME", "hsn0:9000,hsn1"), IsEmpty());
   EXPECT_THAT(found("NCCL_SOCKET_IFNAME", "=hsn"),
-              HasSubstr("error NCCL_SOCKET_IFNAME asks for hsn,"));
+              HasSubstr("warning NCCL_SOCKET_IFNAME asks for hsn,"));
   EXPECT_THAT(found("GLOO_SOCKET_IFNAME", "hsn"), HasSubstr("such as hsn0"));
   EXPECT_THAT(found("NCCL_SOCKET_IFNAME", "ib0"),
-              HasSubstr("asks for ib0, but node0 has lo, eth0, hsn0, hsn1"));
+              HasSubstr("asks for ib0, but node0 has lo, eth0, hsn0, hsn1; this troupe does not"));
   machine.environment.clear();
   EXPECT_THAT(text_of(check_interfaces(machine, {.interface = "eth9"})),
-              HasSubstr("parallel.interface asks for eth9"));
+              HasSubstr("error parallel.interface asks for eth9"));
   machine.interfaces[1].up = false;
   EXPECT_THAT(text_of(check_interfaces(machine, {.interface = "eth0"})), HasSubstr("is down"));
+  EXPECT_THAT(found("GLOO_SOCKET_IFNAME", "eth0"), HasSubstr("warning eth0"));
   machine.interfaces.push_back({"hsn0.561"});
   EXPECT_THAT(found("NCCL_SOCKET_IFNAME", "hsn"), HasSubstr("VLAN hsn0.561"));
+}
+
+TEST(Doctor, FailsNoRunForVariablesThatThisProgramDoesNotRead) {
+  Machine machine = healthy();
+  machine.environment = {{"NCCL_SOCKET_IFNAME", "ib0"},
+                         {"GLOO_SOCKET_IFNAME", "eth9"},
+                         {"NCCL_NET", "IB"},
+                         {"NCCL_IB_DISABLE", "1"}};
+  const auto errors = [&] {
+    const Findings findings = check_all(machine, {});
+    EXPECT_EQ(findings.size(), 3u) << text_of(findings);
+    return std::ranges::count(findings, Finding::Severity::error, &Finding::severity);
+  };
+  EXPECT_EQ(errors(), 0);
+  machine.compiled_gpus = {"9.0"};  // with NCCL, but without what is PyTorch's
+  EXPECT_EQ(errors(), 2);
+}
+
+TEST(Doctor, FlagsProcessesThatShareCores) {
+  Machine machine = healthy();
+  machine.cores = machine.node_cores = 1;
+  machine.environment.clear();
+  Demands demands{.spread = {.pipeline = 4}};
+  EXPECT_THAT(text_of(check_cores(machine, demands)), IsEmpty());
+  demands.known = true;
+  EXPECT_EQ(text_of(check_cores(machine, demands)),
+            "warning 2 processes of 1 thread share 1 core of this node | start 1 process, or give "
+            "the job 2 cores\n");
+  machine.node_cores = 2;
+  EXPECT_THAT(text_of(check_cores(machine, demands)), IsEmpty());
+}
+
+TEST(Doctor, TellsWhatEachCheckHasSeenInTwoColumns) {
+  const Ran ran = run_troupe({"doctor"});
+  EXPECT_THAT(ran.out, HasSubstr("\narchitecture  "));
+  EXPECT_THAT(ran.out, HasSubstr("looked at, none misspelt"));
+  Machine machine = healthy();
+  const Demands demands{.spread = {.pipeline = 4}, .known = true};
+  const auto looks = looked_at(machine, demands);
+  const auto cores = std::ranges::find(looks, "cores", &Look::check);
+  ASSERT_NE(cores, looks.end());
+  EXPECT_EQ(cores->seen, "4 for this process, 1 stage of 1 thread");
 }
 
 TEST(Doctor, FlagsLimitsThatARunMeets) {

@@ -117,7 +117,7 @@ TEST(LaunchEnvironment, IsReadBackAsTheWorldItDescribes) {
               .master_port = 2};
   const auto variables =
       process_environment({{"OMP_NUM_THREADS", "9"}, {"KEPT", "x=y"}, {"RANK", "old"}}, options,
-                          place, 1, {4, 5}, 2, "/e.json");
+                          place, 1, {{4, 5}, 2, 8}, "/e.json");
   Environment environment({});
   for (const auto& [name, value] : variables) environment.set(name, value);
   const auto world = world_from_environment(environment).value();
@@ -132,6 +132,7 @@ TEST(LaunchEnvironment, IsReadBackAsTheWorldItDescribes) {
   EXPECT_EQ(world.run_id, "job-77-0");
   EXPECT_EQ(environment.get("OMP_NUM_THREADS"), "9");
   EXPECT_EQ(environment.get("TROUPE_CPUS"), "4,5");
+  EXPECT_EQ(environment.get("TROUPE_NODE_CPUS"), "8");
   EXPECT_EQ(environment.get("TROUPE_COORDINATOR"), "tcp://a:1");
   EXPECT_EQ(environment.get("TROUPE_JOB_KEY"), "k");
   EXPECT_EQ(environment.get("KEPT"), "x=y");

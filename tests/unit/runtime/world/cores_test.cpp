@@ -127,6 +127,17 @@ TEST(CoreShare, DividesWhatSlurmHasAllocatedOnTheNode) {
   EXPECT_EQ(core_share(world, bound, std::nullopt).threads, 1);
 }
 
+TEST(NodeCores, AreThoseOfTheLauncherNotOfTheHost) {
+  const World world{.size = 4, .local_size = 4, .launcher = "troupe launch"};
+  const Environment bound{{"TROUPE_CPUS", "0"}, {"TROUPE_NODE_CPUS", "2"}};
+  EXPECT_EQ(node_cores(world, bound, std::nullopt), 2);
+  EXPECT_EQ(node_cores(world, bound, 1.5), 1);
+  EXPECT_EQ(node_cores({.size = 4, .local_size = 4, .launcher = "slurm"},
+                       {{"SLURM_CPUS_ON_NODE", "3"}}, std::nullopt),
+            3);
+  EXPECT_GE(node_cores({.size = 4, .local_size = 4, .launcher = "slurm"}, {}, std::nullopt), 4);
+}
+
 TEST(CoreShare, DividesTheQuota) {
   World world{.size = 2, .local_size = 2};
   const Environment bound{{"TROUPE_CPUS", "0"}};
