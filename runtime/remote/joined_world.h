@@ -19,9 +19,11 @@ class Store;
 
 /// The processes of a run, as one of them sees them. Used by one thread.
 ///
-///     const auto world = JoinedWorld::join({}, stop);  // null when no launcher started this
-///     program RunOptions options{.stop = stop}; if (world) world->connect(graph, options); const
-///     auto report = run(graph, options); if (world) world->leave();
+///     const auto world = JoinedWorld::join({}, stop);  // null when no launcher started it
+///     RunOptions options{.stop = stop};
+///     if (world) world->connect(graph, options);
+///     const auto report = run(graph, options);
+///     if (world) world->leave();
 class JoinedWorld {
  public:
   /// Joins the world that the environment tells of, binds this process to its share of the node's
