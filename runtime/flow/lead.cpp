@@ -1,6 +1,11 @@
 #include "runtime/flow/lead.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <utility>
+
+#include "runtime/text.h"
 
 namespace troupe {
 namespace {
@@ -64,6 +69,21 @@ void Lead::vote(const VoteCast& vote) {
   if (!commit) return;
   order_(*commit);
   end_if_done();
+}
+
+std::string Lead::overdue_votes(bool idle) {
+  const std::uint32_t step = supervisor_.steps();
+  const auto before = std::exchange(missing_votes_, supervisor_.missing_votes());
+  const bool same = std::exchange(looked_at_, step) == step && before == missing_votes_;
+  const bool waits = !ending_ && !missing_votes_.empty() && (idle || supervisor_.has_votes());
+  if (!same || !waits || std::exchange(told_of_votes_, true)) return {};
+  std::vector<std::string> names;
+  for (const std::size_t node : missing_votes_) names.push_back(graph_.nodes()[node].name);
+  return fmt::format(
+      "step {} waits for the vote of {}{}; an actor that votes has to do so for each step, when "
+      "its "
+      "part of it is done",
+      step, listed(names), idle ? ", and no actor has anything to do" : "");
 }
 
 void Lead::died(const ActorDied& death, Supervisor::Clock::time_point now) {

@@ -2,6 +2,7 @@
 #include <deque>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "runtime/flow/bridge.h"
@@ -24,6 +25,11 @@ class Lead {
   void lost(std::uint32_t process, const Error& reason);
   /// Ends the run with an error that no actor is to blame for.
   void fail(const Error& error);
+
+  /// Called once in a while: what to tell the user where a step has waited for the same votes since
+  /// the last call, though others have voted or nothing was to do (`idle`). Once a run; nothing
+  /// else tells of an actor that forgets to vote.
+  std::string overdue_votes(bool idle);
 
   /// Every process has ended.
   bool concluded() const { return ending_ && missing_ == 0; }
@@ -49,8 +55,11 @@ class Lead {
   std::uint32_t generation_ = 0;
   std::vector<std::uint32_t> generations_;  ///< by node
   std::optional<Replacement> replacing_;
-  std::vector<bool> waited_for_;  ///< processes that are not through the phase
-  std::deque<ActorDied> deaths_;  ///< heard of during a replacement
+  std::vector<bool> waited_for_;            ///< processes that are not through the phase
+  std::deque<ActorDied> deaths_;            ///< heard of during a replacement
+  std::vector<std::size_t> missing_votes_;  ///< for step `looked_at_`, at the last look
+  std::uint32_t looked_at_ = 0;
+  bool told_of_votes_ = false;
 
   bool ending_ = false;
   std::optional<Error> failure_;

@@ -78,6 +78,22 @@ std::vector<bool> senders_away(const Graph& graph, const RunOptions& options) {
   return senders;
 }
 
+/// Lets the watch look, now and then, whether the run stands still.
+void await_with_looks(const std::future<Result<RunReport>>& result, const caf::actor& watch,
+                      const shell::Shared& shared) {
+  constexpr std::chrono::seconds between_looks{20};
+  const auto handled = [&] {
+    std::size_t sum = 0;
+    for (const auto& gauge : shared.gauges) sum += gauge.handled;
+    return sum;
+  };
+  for (std::size_t before = handled(), now = before;
+       result.wait_for(between_looks) != std::future_status::ready; before = now) {
+    now = handled();
+    caf::anon_send(watch, shell::LookAtVotes{.idle = now == before});
+  }
+}
+
 }  // namespace
 
 RunReport run(const Graph& graph, const RunOptions& options) {
@@ -118,7 +134,7 @@ RunReport run(const Graph& graph, const RunOptions& options) {
     if (options.scheduling == Scheduling::deterministic) {
       play(system, watch, options.seed, ready);
     } else {
-      result.wait();
+      await_with_looks(result, watch, *shared);
     }
     if (options.bridge) options.bridge->close();
     shared->queue_end = nullptr;  // nobody asks any more: it ends, and the system with it

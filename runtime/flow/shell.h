@@ -64,6 +64,10 @@ struct EventNote {
   Inside::Effects effects;  ///< events, accepts_snapshot, finished
 };
 struct StopRequest {};
+/// A while has passed, in which no actor of this process did anything if `idle`.
+struct LookAtVotes {
+  bool idle = false;
+};
 struct StandStill {};  ///< no message is on its way, and the run has not ended
 /// From another process.
 struct RemoteNote {
@@ -84,6 +88,7 @@ struct LifeReport {
 struct Gauge {
   std::atomic<std::size_t> waiting{0};
   std::atomic<std::size_t> peak{0};
+  std::atomic<std::size_t> handled{0};
   void add() {
     const std::size_t now = waiting.fetch_add(1, std::memory_order_relaxed) + 1;
     std::size_t seen = peak.load(std::memory_order_relaxed);
@@ -91,6 +96,7 @@ struct Gauge {
     }
   }
   void remove() {
+    handled.store(handled.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     // What was sent to a dead actor was added but is never handled: zero is a floor.
     std::size_t now = waiting.load(std::memory_order_relaxed);
     while (now > 0 && !waiting.compare_exchange_weak(now, now - 1, std::memory_order_relaxed)) {
@@ -172,6 +178,7 @@ TROUPE_LOCAL_MESSAGE(VoteNote)
 TROUPE_LOCAL_MESSAGE(FailureNote)
 TROUPE_LOCAL_MESSAGE(EventNote)
 TROUPE_LOCAL_MESSAGE(StopRequest)
+TROUPE_LOCAL_MESSAGE(LookAtVotes)
 TROUPE_LOCAL_MESSAGE(StandStill)
 TROUPE_LOCAL_MESSAGE(RemoteNote)
 TROUPE_LOCAL_MESSAGE(LostNote)

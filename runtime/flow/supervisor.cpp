@@ -81,6 +81,15 @@ std::vector<std::size_t> Supervisor::died(std::size_t member, const std::string&
 
 void Supervisor::finished(std::size_t member) { finished_.at(member) = true; }
 
+bool Supervisor::has_votes() const { return std::ranges::find(ballots_, true) != ballots_.end(); }
+
+std::vector<std::size_t> Supervisor::missing_votes() const {
+  std::vector<std::size_t> missing;
+  for (std::size_t i = 0; i < members_.size(); ++i)
+    if (members_[i].votes && !ballots_[i]) missing.push_back(i);
+  return missing;
+}
+
 bool Supervisor::has_voters() const { return std::ranges::any_of(members_, &Member::votes); }
 
 // A run may begin where all steps are made, for what others do after the last of them.

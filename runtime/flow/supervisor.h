@@ -47,6 +47,8 @@ class Supervisor {
   /// The newest commit, for actors whose former life may not have heard of it.
   const std::optional<Commit>& newest_commit() const { return newest_commit_; }
   bool has_voters() const;
+  bool has_votes() const;  ///< for the next commit
+  std::vector<std::size_t> missing_votes() const;
   std::uint32_t steps() const { return steps_; }  ///< whole steps so far
   bool stopped() const { return stopped_; }       ///< the last commit came before the last step
   int restarts(std::size_t member) const { return restarts_[member]; }

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/print.h"
+
 namespace troupe::shell {
 namespace {
 
@@ -191,6 +193,11 @@ caf::behavior watch_actor(WatchSelf self, std::shared_ptr<Shared> shared) {
       [self](const RemoteNote& note) { attempt(self, [&] { on_remote(self, note); }); },
       [self](const LostNote& note) { on_lost(self, note); },
       [self](StopRequest) { tell_lead(self, StopWanted{}); },
+      [self](LookAtVotes look) {
+        if (Lead* lead = self->state.lead.get())
+          if (const std::string told = lead->overdue_votes(look.idle); !told.empty())
+            print_error("warning: {}\n", told);
+      },
       [self](StandStill) {
         fail(self,
              Error(ErrorCode::bad_graph, "the graph stands still: no actor has anything to do",

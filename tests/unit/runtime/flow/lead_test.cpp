@@ -9,6 +9,8 @@ namespace {
 
 using testing::Counter;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 const Supervisor::Clock::time_point now{};
 
@@ -61,6 +63,28 @@ TEST_F(LeadTest, CommitsWhenVotesFromAllProcessesAreIn) {
   EXPECT_TRUE(orders_.empty());
   hear(2, VoteCast{other_voter, 0, 0});
   EXPECT_EQ(newest<Commit>().step, 0u);
+}
+
+TEST_F(LeadTest, TellsOnceOfAVoteThatAStepHasLongWaitedFor) {
+  EXPECT_EQ(lead_->overdue_votes(false), "");
+  EXPECT_EQ(lead_->overdue_votes(false), "") << "nobody has voted: all may still be at work";
+  hear(1, VoteCast{voter, 0, 0});
+  EXPECT_EQ(lead_->overdue_votes(false), "") << "the other may be about to";
+  EXPECT_THAT(lead_->overdue_votes(false), StartsWith("step 0 waits for the vote of voter/1;"));
+  EXPECT_EQ(lead_->overdue_votes(false), "");
+}
+
+TEST_F(LeadTest, TellsOfVotesWhereNobodyHasAnythingToDo) {
+  EXPECT_EQ(lead_->overdue_votes(true), "");
+  EXPECT_THAT(lead_->overdue_votes(true), HasSubstr("voter/0, voter/1, and no actor has anything"));
+}
+
+TEST_F(LeadTest, DoesNotTakeASlowStepForTheOneBeforeIt) {
+  for (std::uint32_t step = 0; step < 2; ++step) {
+    hear(1, VoteCast{voter, 0, step});
+    EXPECT_EQ(lead_->overdue_votes(true), "");
+    hear(2, VoteCast{other_voter, 0, step});
+  }
 }
 
 TEST_F(LeadTest, LetsEveryProcessThroughAPhaseBeforeTheNext) {
