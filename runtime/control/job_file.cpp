@@ -31,10 +31,17 @@ std::string content(const JobKey& key, const std::string& coordinator) {
   return text;
 }
 
+/// With those above it, where they are missing. Whoever may write there could replace a key.
+void make_private(const fs::path& folder) {
+  constexpr mode_t mine = 0700;
+  if (folder.empty() || mkdir(folder.c_str(), mine) == 0 || errno != ENOENT) return;
+  make_private(folder.parent_path());
+  mkdir(folder.c_str(), mine);
+}
+
 /// Writes a file of its own beside `path` that only the user can read.
 fs::path write_aside(const fs::path& path, const std::string& text) {
-  std::error_code error;
-  fs::create_directories(path.parent_path(), error);  // opening tells if that failed
+  make_private(path.parent_path());  // opening tells if that failed
   std::random_device random;
   fs::path aside = fmt::format("{}.{}.{:08x}", path.string(), getpid(), random());
   const int fd = open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -114,7 +121,13 @@ std::optional<JobKey> JobFile::create() const {
 JobKey JobFile::key() const {
   if (const auto drawn = create()) return *drawn;
   check_privacy(path_);
-  return JobKey::parse(entry(text_of(path_), "key"));
+  try {
+    return JobKey::parse(entry(text_of(path_), "key"));
+  } catch (const Error&) {
+    throw Error(ErrorCode::refused,
+                fmt::format("the job file {} holds no key of a job", path_.string()),
+                "remove it, or name another place by TROUPE_JOB_FILE");
+  }
 }
 
 std::string JobFile::coordinator() const { return entry(text_of(path_), "coordinator"); }

@@ -49,6 +49,27 @@ TEST_F(JobFiles, GiveAllProcessesOneKeyThatOnlyTheUserCanRead) {
   EXPECT_EQ(std::distance(fs::directory_iterator(file.path().parent_path()), {}), 1);
 }
 
+TEST_F(JobFiles, MakeFoldersThatAreTheUsersAloneWhateverTheUmask) {
+  const mode_t before = umask(0);
+  (void)JobFile(folder_ / "troupe" / "jobs" / "run").key();
+  umask(before);
+  for (const char* made : {"troupe", "troupe/jobs"})
+    EXPECT_EQ(fs::status(folder_ / made).permissions(), fs::perms::owner_all) << made;
+}
+
+TEST_F(JobFiles, AreNamedWhereTheyHoldNoKey) {
+  const JobFile file(folder_ / "run");
+  std::ofstream(file.path()) << "key rubbish\n";
+  fs::permissions(file.path(), fs::perms::owner_read | fs::perms::owner_write);
+  try {
+    (void)file.key();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::refused);
+    EXPECT_THAT(error.what(), HasSubstr(file.path().string() + " holds no key"));
+  }
+}
+
 TEST_F(JobFiles, AreNotTrustedWhenOthersCanReadThem) {
   const JobFile file(folder_ / "run");
   (void)file.key();
