@@ -59,6 +59,7 @@ std::string local_address_of(const std::string& given) {
   if (has(given)) return address_of_interface(given);
   if (const auto own = own_address_of({given}); own && has(*own)) return *own;
   std::vector<std::string> known;
+  known.reserve(interfaces.size());
   for (const auto& [name, address] : interfaces)
     known.push_back(fmt::format("{} ({})", address, name));
   throw Error(ErrorCode::bad_options,
