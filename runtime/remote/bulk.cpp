@@ -26,8 +26,8 @@ Error not_on_one_host(const std::string& host_of_zero, int rank, const std::stri
       "take parallel.transport: auto (shared memory within a host, Gloo between hosts) or gloo"};
 }
 
-Result<std::shared_ptr<Bulk>> Bulk::connect(Member& member, const TransportOptions& options) {
-  std::shared_ptr<Bulk> bulk(new Bulk);
+Result<std::unique_ptr<Bulk>> Bulk::connect(Member& member, const TransportOptions& options) {
+  std::unique_ptr<Bulk> bulk(new Bulk);
   bulk->routes_.resize(static_cast<std::size_t>(member.size()));
   const Ways ways(member, options.transport);
   const std::vector<int> near = ways.sharing_memory_with(member.rank());

@@ -14,12 +14,13 @@ Error not_on_one_host(const std::string& host_of_zero, int rank, const std::stri
 
 /// The bulk plane of one process: for each peer the communicator that reaches it. Thread-safe.
 /// Bounds nothing: what is on its way is what the edges' slots allow. A second bound below theirs
-/// could wait for memory that only the message it holds back would free.
+/// could wait for memory that only the message it holds back would free. It ends, with its threads,
+/// connections and memory, when its owner destroys it; received tensors may outlive it.
 class Bulk {
  public:
   /// Every process calls it at the same time. Error{bad_options} where `shm` cannot reach
   /// all, naming the hosts; Error{timed_out} with who is missing.
-  static Result<std::shared_ptr<Bulk>> connect(Member& member, const TransportOptions& options);
+  static Result<std::unique_ptr<Bulk>> connect(Member& member, const TransportOptions& options);
 
   WorkPtr send(int to, std::uint64_t tag, Tensor tensor);
   ReceivePtr receive(int from, std::uint64_t tag, const TensorMeta& meta);

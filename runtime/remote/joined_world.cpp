@@ -5,6 +5,7 @@
 #include <set>
 
 #include "runtime/control/membership.h"
+#include "runtime/flow/bridge.h"
 #include "runtime/remote/bulk.h"
 #include "runtime/remote/member_bridge.h"
 #include "runtime/remote/run_plan.h"
@@ -16,7 +17,7 @@ JoinedWorld::JoinedWorld(World world, TransportOptions options,
                          std::unique_ptr<Membership> membership)
     : world_(std::move(world)), options_(std::move(options)), membership_(std::move(membership)) {}
 
-JoinedWorld::~JoinedWorld() = default;
+JoinedWorld::~JoinedWorld() { disconnect(); }
 
 std::unique_ptr<JoinedWorld> JoinedWorld::join(const TransportOptions& options,
                                                std::stop_token stop) {
@@ -46,6 +47,11 @@ std::string JoinedWorld::heading() const {
 }
 
 void JoinedWorld::connect(const Graph& graph, RunOptions& options) {
+  if (connects_)
+    throw Error(ErrorCode::usage, "JoinedWorld::connect was called a second time",
+                "one world is for one run: put what belongs together into one graph, and start the "
+                "program once for each run");
+  connects_ = true;
   const std::string plan = run_plan(graph, member(), options_.transport);
   if (const Status same = check_same_plan(member(), plan, options_.timeout); !same)
     throw same.error();
@@ -55,7 +61,7 @@ void JoinedWorld::connect(const Graph& graph, RunOptions& options) {
   bulk_ = std::move(connected.value());
   options.process = process();
   options.processes = processes();
-  options.bridge = make_member_bridge(member(), bulk_, graph);
+  options.bridge = bridge_ = make_member_bridge(member(), *bulk_, graph);
   options.run_id = member().generation();
 }
 
@@ -66,14 +72,20 @@ Member& JoinedWorld::member() { return membership_->member(); }
 void JoinedWorld::leave() {
   // Gloo loses what is under way when one side goes: all part together.
   if (bulk_) (void)static_cast<bool>(member().barrier("run/end"));
-  bulk_.reset();
+  disconnect();
   // What cannot be said any more concerns nobody: the run is over.
   (void)static_cast<bool>(membership_->leave());
 }
 
 void JoinedWorld::abandon() {
-  bulk_.reset();
+  disconnect();
   membership_->abandon();
+}
+
+void JoinedWorld::disconnect() {
+  if (bridge_) bridge_->close();  // also where the program still has it
+  bridge_.reset();
+  bulk_.reset();
 }
 
 }  // namespace troupe

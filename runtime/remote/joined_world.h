@@ -47,16 +47,17 @@ class JoinedWorld {
   std::string heading() const;
 
   /// Waits for the others, connects to them, and sets what `run` must know: process, processes,
-  /// bridge and run_id. Once; the graph must outlive the run. Throws Error: bad_graph where it is
-  /// not the same in all processes (runtime/remote/run_plan.h), peer_lost where one is lost
-  /// meanwhile.
+  /// bridge and run_id. Once a world, whatever came of it; the graph must outlive the run. Throws
+  /// Error: bad_graph where it is not the same in all processes (runtime/remote/run_plan.h),
+  /// peer_lost where one is lost meanwhile, usage the second time.
   void connect(const Graph& graph, RunOptions& options);
 
   /// What all processes see: to agree on something before the run.
   Store& store();
   Member& member();
 
-  /// Says goodbye, when all have come to the end of the run.
+  /// Says goodbye, when all have come to the end of the run. Of what connect() made nothing is left
+  /// then, but tensors that the program still holds.
   void leave();
 
   /// Goes without leave(). Where the coordinator is in this process, it stays until the others have
@@ -65,11 +66,14 @@ class JoinedWorld {
 
  private:
   JoinedWorld(World world, TransportOptions options, std::unique_ptr<Membership> membership);
+  void disconnect();
 
   World world_;
   TransportOptions options_;
   std::unique_ptr<Membership> membership_;
-  std::shared_ptr<Bulk> bulk_;
+  bool connects_ = false;  ///< or has connected
+  std::unique_ptr<Bulk> bulk_;
+  std::shared_ptr<Bridge> bridge_;  ///< which uses it until it is closed
 };
 
 }  // namespace troupe

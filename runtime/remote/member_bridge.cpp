@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <deque>
+#include <future>
 #include <mutex>
 
 #include "runtime/remote/flow_wire.h"
@@ -20,8 +21,8 @@ using remote::PacketOnWire;
 /// those behind it wait for it.
 class Lane : public std::enable_shared_from_this<Lane> {
  public:
-  Lane(std::uint32_t from, std::shared_ptr<Bulk> bulk, const Graph& graph)
-      : from_(from), bulk_(std::move(bulk)), graph_(graph) {}
+  Lane(std::uint32_t from, Bulk& bulk, const Graph& graph)
+      : from_(from), bulk_(bulk), graph_(graph) {}
 
   void open(std::shared_ptr<BridgeListener> listener) {
     const std::lock_guard lock(mutex_);
@@ -41,7 +42,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
     if (const auto* packet = std::get_if<PacketOnWire>(&entry->message)) {
       std::uint64_t tag = packet->tag;
       for (const auto& meta : packet->tensors)
-        if (meta) receives.push_back(bulk_->receive(static_cast<int>(from_), tag++, *meta));
+        if (meta) receives.push_back(bulk_.receive(static_cast<int>(from_), tag++, *meta));
     }
     entry->receives = receives;
     entry->missing = receives.size();
@@ -118,7 +119,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   }
 
   const std::uint32_t from_;
-  const std::shared_ptr<Bulk> bulk_;
+  Bulk& bulk_;
   const Graph& graph_;  ///< looked at until close() only
   std::mutex mutex_;
   std::shared_ptr<BridgeListener> listener_;  ///< null before open() and after close()
@@ -166,13 +167,51 @@ class Voice {
   std::vector<std::vector<std::string>> last_words_;  ///< by rank, that went by frames
 };
 
-/// What the member calls. It may do so when the bridge is gone: to other processes, this run ends a
-/// moment later.
-struct Arrivals {
-  std::shared_ptr<Bulk> bulk;
-  int rank = 0;
-  std::vector<std::shared_ptr<Lane>> lanes;  ///< by rank
-  std::unique_ptr<Voice> voice;
+/// All that a bridge sends and hears by.
+struct Traffic {
+  Traffic(Member& member, Bulk& bulk_plane, const Graph& of_run)
+      : bulk(bulk_plane),
+        graph(of_run),
+        rank(member.rank()),
+        tags(static_cast<std::size_t>(member.size())) {
+    std::vector<std::unique_ptr<Frames>> frames;
+    for (std::uint32_t peer = 0; peer < tags.size(); ++peer) {
+      lanes.push_back(std::make_shared<Lane>(peer, bulk, graph));
+      const Bulk::Route& route = bulk.route(static_cast<int>(peer));
+      const bool quick = static_cast<int>(peer) != rank && route.shares_memory;
+      frames.push_back(quick ? std::make_unique<Frames>(*route.communicator, route.rank) : nullptr);
+    }
+    voice = std::make_unique<Voice>(member, std::move(frames));
+  }
+
+  void close() {
+    for (const auto& frames : voice->frames())
+      if (frames) frames->close();
+    for (const auto& lane : lanes) lane->close();
+  }
+
+  void send(std::uint32_t to, const RemotePacket& remote) {
+    const Header& header = remote.packet.header;
+    Parts parts = graph.edges()[header.edge].codec.take_apart(remote.packet.payload.get());
+    PacketOnWire wire{.node = remote.node,
+                      .generation = remote.generation,
+                      .header = header,
+                      .numbers = std::move(parts.numbers),
+                      .texts = std::move(parts.texts)};
+    std::uint64_t count = 0;
+    wire.header.length = 0;  // an actor may send on with the header of what it received
+    for (const Tensor& tensor : parts.tensors) {
+      wire.tensors.push_back(tensor.defined() ? std::optional(TensorMeta::of(tensor))
+                                              : std::nullopt);
+      if (!tensor.defined()) continue;
+      wire.header.length += tensor.bytes();
+      ++count;
+    }
+    std::uint64_t tag = wire.tag = tags[to].fetch_add(count);
+    for (Tensor& tensor : parts.tensors)
+      if (tensor.defined()) bulk.send(static_cast<int>(to), tag++, std::move(tensor));
+    voice->say(to, remote::encode(wire));
+  }
 
   void on_message(int from, const std::string& body) {
     Lane& lane = *lanes[static_cast<std::size_t>(from)];
@@ -191,103 +230,93 @@ struct Arrivals {
     const Error error(ErrorCode::peer_lost, to_string(peer),
                       "go on with the same command and --restart auto");
     voice->without_frames();
-    bulk->abort(error);
+    bulk.abort(error);
     const bool other = peer.rank != PeerLost::coordinator && peer.rank != rank;
     if (other) return lanes[static_cast<std::size_t>(peer.rank)]->lost(error);
     for (const auto& lane : lanes) lane->lost(error);
   }
+
+  Bulk& bulk;
+  const Graph& graph;
+  const int rank;
+  std::vector<std::shared_ptr<Lane>> lanes;  ///< by rank
+  std::unique_ptr<Voice> voice;
+  std::vector<std::atomic<std::uint64_t>> tags;  ///< next one, by rank
 };
 
+/// Threads of the member, the bulk plane and the run's actors hold the traffic while they use it,
+/// and ask for it by a weak handle: they may come after the end, since to other processes this run
+/// ends a moment later. The bridge lets it go, and waits for the last of them.
 class MemberBridge final : public Bridge {
  public:
-  MemberBridge(Member& member, std::shared_ptr<Bulk> bulk, const Graph& graph)
-      : member_(member),
-        bulk_(std::move(bulk)),
-        graph_(graph),
-        arrivals_(std::make_shared<Arrivals>()),
-        tags_(static_cast<std::size_t>(member.size())) {
-    arrivals_->bulk = bulk_;
-    arrivals_->rank = member.rank();
-    std::vector<std::unique_ptr<Frames>> frames;
-    for (std::uint32_t rank = 0; rank < tags_.size(); ++rank) {
-      arrivals_->lanes.push_back(std::make_shared<Lane>(rank, bulk_, graph));
-      const Bulk::Route& route = bulk_->route(static_cast<int>(rank));
-      const bool quick = static_cast<int>(rank) != member.rank() && route.shares_memory;
-      frames.push_back(quick ? std::make_unique<Frames>(*route.communicator, route.rank) : nullptr);
-    }
-    arrivals_->voice = std::make_unique<Voice>(member, std::move(frames));
+  MemberBridge(Member& member, Bulk& bulk, const Graph& graph) : member_(member) {
+    auto gone = std::make_shared<std::promise<void>>();
+    gone_ = gone->get_future();
+    traffic_ = std::shared_ptr<Traffic>(new Traffic(member, bulk, graph), [gone](Traffic* last) {
+      delete last;
+      gone->set_value();
+    });
+    open_ = traffic_;
   }
+  ~MemberBridge() override { end(); }
 
   void open(std::shared_ptr<BridgeListener> listener) override {
-    for (const auto& lane : arrivals_->lanes) lane->open(listener);
+    for (const auto& lane : traffic_->lanes) lane->open(listener);
     member_.open(
-        [to = arrivals_](int from, const std::string& body) { to->on_message(from, body); },
-        [to = arrivals_](const PeerLost& peer) { to->on_lost(peer); });
-    const auto& frames = arrivals_->voice->frames();
+        [open = open_](int from, const std::string& body) {
+          if (const auto traffic = open.lock()) traffic->on_message(from, body);
+        },
+        [open = open_](const PeerLost& peer) {
+          if (const auto traffic = open.lock()) traffic->on_lost(peer);
+        });
+    const auto& frames = traffic_->voice->frames();
     for (std::uint32_t rank = 0; rank < frames.size(); ++rank)
       if (frames[rank]) open_frames(*frames[rank], rank);
   }
 
-  void close() override {
-    for (const auto& frames : arrivals_->voice->frames())
-      if (frames) frames->close();
-    for (const auto& lane : arrivals_->lanes) lane->close();
-  }
+  void close() override { end(); }
 
   void send(std::uint32_t to, RemotePacket remote) override {
-    const Header& header = remote.packet.header;
-    Parts parts = graph_.edges()[header.edge].codec.take_apart(remote.packet.payload.get());
-    PacketOnWire wire{.node = remote.node,
-                      .generation = remote.generation,
-                      .header = header,
-                      .numbers = std::move(parts.numbers),
-                      .texts = std::move(parts.texts)};
-    std::uint64_t count = 0;
-    wire.header.length = 0;  // an actor may send on with the header of what it received
-    for (const Tensor& tensor : parts.tensors) {
-      wire.tensors.push_back(tensor.defined() ? std::optional(TensorMeta::of(tensor))
-                                              : std::nullopt);
-      if (!tensor.defined()) continue;
-      wire.header.length += tensor.bytes();
-      ++count;
-    }
-    std::uint64_t tag = wire.tag = tags_[to].fetch_add(count);
-    for (Tensor& tensor : parts.tensors)
-      if (tensor.defined()) bulk_->send(static_cast<int>(to), tag++, std::move(tensor));
-    arrivals_->voice->say(to, remote::encode(wire));
+    if (const auto traffic = open_.lock()) traffic->send(to, remote);
   }
   void send(std::uint32_t to, RemoteCredit credit) override {
-    arrivals_->voice->say(to, remote::encode(credit));
+    if (const auto traffic = open_.lock()) traffic->voice->say(to, remote::encode(credit));
   }
   void send(std::uint32_t to, Note note) override {
-    if (is_last_word(note)) return arrivals_->voice->say_last(to, remote::encode(note));
-    arrivals_->voice->say(to, remote::encode(note));
+    const auto traffic = open_.lock();
+    if (!traffic) return;
+    if (is_last_word(note)) return traffic->voice->say_last(to, remote::encode(note));
+    traffic->voice->say(to, remote::encode(note));
   }
 
  private:
   void open_frames(Frames& frames, std::uint32_t rank) {
-    const std::weak_ptr<Arrivals> to = arrivals_;
     frames.open(
-        [to, rank](const std::string& body) {
-          if (const auto open = to.lock()) open->on_message(static_cast<int>(rank), body);
+        [open = open_, rank](const std::string& body) {
+          if (const auto traffic = open.lock()) traffic->on_message(static_cast<int>(rank), body);
         },
-        [to, rank](const Error& error) {
-          if (const auto open = to.lock()) open->lanes[rank]->lost(error);
+        [open = open_, rank](const Error& error) {
+          if (const auto traffic = open.lock()) traffic->lanes[rank]->lost(error);
         });
   }
 
+  void end() {
+    if (!traffic_) return;
+    traffic_->close();
+    traffic_.reset();
+    gone_.wait();
+  }
+
   Member& member_;
-  const std::shared_ptr<Bulk> bulk_;
-  const Graph& graph_;
-  const std::shared_ptr<Arrivals> arrivals_;
-  std::vector<std::atomic<std::uint64_t>> tags_;  ///< next one, by rank
+  std::shared_ptr<Traffic> traffic_;  ///< until close()
+  std::weak_ptr<Traffic> open_;       ///< as others see it; never changes
+  std::future<void> gone_;            ///< nobody holds it any more
 };
 
 }  // namespace
 
-std::shared_ptr<Bridge> make_member_bridge(Member& member, std::shared_ptr<Bulk> bulk,
-                                           const Graph& graph) {
-  return std::make_shared<MemberBridge>(member, std::move(bulk), graph);
+std::shared_ptr<Bridge> make_member_bridge(Member& member, Bulk& bulk, const Graph& graph) {
+  return std::make_shared<MemberBridge>(member, bulk, graph);
 }
 
 }  // namespace troupe

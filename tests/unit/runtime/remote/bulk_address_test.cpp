@@ -32,17 +32,18 @@ std::set<std::string> own_addresses() {
 
 TEST(BulkAddress, OfGlooIsLoopbackWhereTheMembersMeetOnLoopback) {
   control_test::TestWorld world(2);
-  std::vector<std::shared_ptr<Bulk>> planes(2);
+  std::vector<std::unique_ptr<Bulk>> planes(2);
   const auto before = own_addresses();
   EXPECT_EQ(before, std::set<std::string>{"127.0.0.1"});
   {
     std::vector<std::jthread> threads;
     for (std::size_t rank = 0; rank < 2; ++rank)
       threads.emplace_back([&, rank] {
-        planes[rank] = Bulk::connect(*world.members[rank], {.transport = TransportKind::gloo,
-                                                            .interface = "",
-                                                            .timeout = std::chrono::seconds(60)})
-                           .value();
+        planes[rank] =
+            std::move(Bulk::connect(*world.members[rank], {.transport = TransportKind::gloo,
+                                                           .interface = "",
+                                                           .timeout = std::chrono::seconds(60)})
+                          .value());
       });
   }
   EXPECT_EQ(own_addresses(), before);

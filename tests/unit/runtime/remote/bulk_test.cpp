@@ -13,8 +13,8 @@ namespace {
 using control_test::TestWorld;
 
 /// The bulk planes of two processes of this host, as threads.
-std::vector<std::shared_ptr<Bulk>> connect(TestWorld& world, TransportKind transport) {
-  std::vector<std::shared_ptr<Bulk>> bulks(world.members.size());
+std::vector<std::unique_ptr<Bulk>> connect(TestWorld& world, TransportKind transport) {
+  std::vector<std::unique_ptr<Bulk>> bulks(world.members.size());
   std::vector<std::jthread> threads;
   for (std::size_t rank = 0; rank < bulks.size(); ++rank)
     threads.emplace_back([&, rank] {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -54,7 +56,7 @@ class MemberBridgeTest : public ::testing::Test {
     threads.clear();
     for (std::size_t rank = 0; rank < 2; ++rank) {
       heard_.push_back(std::make_shared<Notes>());
-      bridges_.push_back(make_member_bridge(*world_.members[rank], bulks_[rank], graph_));
+      bridges_.push_back(make_member_bridge(*world_.members[rank], *bulks_[rank], graph_));
       bridges_[rank]->open(heard_[rank]);
     }
   }
@@ -64,7 +66,7 @@ class MemberBridgeTest : public ::testing::Test {
 
   Graph graph_;
   TestWorld world_{3};
-  std::vector<std::shared_ptr<Bulk>> bulks_;
+  std::vector<std::unique_ptr<Bulk>> bulks_;
   std::vector<std::shared_ptr<Notes>> heard_;
   std::vector<std::shared_ptr<Bridge>> bridges_;
 };
@@ -90,6 +92,47 @@ TEST_F(MemberBridgeTest, SaysAgainThatAProcessHasEnded) {
   bridges_[1]->send(0, Note(ProcessEnded{}));
   world_.members[2].reset();
   EXPECT_TRUE(heard_[0]->wait_for<ProcessEnded>(1));
+}
+
+/// A message whose sender takes its time to look at it.
+struct Slow {
+  std::atomic<bool>* begun = nullptr;
+  std::atomic<bool>* ended = nullptr;
+  std::uint32_t value = 0;
+  static void members(auto& self, auto& visit) {
+    if (self.begun) {
+      *self.begun = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      *self.ended = true;
+    }
+    visit(self.value);
+  }
+};
+struct Talker final : Actor {
+  Output<Slow> out{this, "out"};
+  ActionLabel act() override { return {"talk", {}}; }
+};
+struct Hearer final : Actor {
+  Input<Slow> in{this, "in"};
+  ActionLabel act() override { return {"hear", {}}; }
+};
+
+// What it uses, the bulk plane above all, goes when it is closed.
+TEST_F(MemberBridgeTest, WaitsAtItsEndForWhoSends) {
+  Graph graph;
+  graph.connect(graph.add<Talker>("talker"), &Talker::out, graph.add<Hearer>("hearer"),
+                &Hearer::in);
+  const auto bridge = make_member_bridge(*world_.members[2], *bulks_[2], graph);
+  std::atomic<bool> begun = false, ended = false;
+  std::jthread sender([&] {
+    bridge->send(0,
+                 RemotePacket{.packet = {.payload = std::make_shared<Slow>(Slow{&begun, &ended})}});
+  });
+  while (!begun) std::this_thread::yield();
+  bridge->close();
+  EXPECT_TRUE(ended);
+  bulks_[2].reset();
+  bridge->send(0, Note(EndRun{}));  // to nobody
 }
 
 }  // namespace
