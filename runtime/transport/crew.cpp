@@ -15,11 +15,9 @@ Crew::~Crew() {
 
 void Crew::run(std::function<void()> task) {
   const std::lock_guard lock(mutex_);
+  if (tasks_.size() >= idle_) threads_.emplace_back([this] { serve(); });  // takes it, or a former
   tasks_.push_back(std::move(task));
-  if (tasks_.size() > idle_)
-    threads_.emplace_back([this] { serve(); });
-  else
-    changed_.notify_one();
+  changed_.notify_one();
 }
 
 void Crew::serve() {

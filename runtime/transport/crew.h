@@ -16,6 +16,7 @@ namespace troupe::transport {
 class Crew {
  public:
   ~Crew();  ///< waits for the tasks
+  /// Throws std::system_error, and does not run the task, where the system gives no thread.
   void run(std::function<void()> task);
 
  private:

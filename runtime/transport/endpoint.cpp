@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "runtime/transport/collective.h"
@@ -99,28 +100,47 @@ WorkPtr Endpoint::collective(std::uint64_t tag, CollectiveCall call, Tensor in, 
     throw Error(ErrorCode::unsupported, fmt::format("{}: {}", where(), to_string(call)),
                 "sums are there for f32, f64, bf16, f16, i32 and i64");
   auto work = std::make_shared<Work>();
-  const std::lock_guard lock(opening_);
+  std::unique_lock lock(opening_);
   if (const auto error = ended()) {
     work->finish(*error);
     return work;
   }
   std::shared_ptr<Exchange> exchange = open_exchange(tag, call, in, out);
-  crew_->run([this, exchange, call, in = std::move(in), out = std::move(out), work]() mutable {
-    Status status = success();
-    try {
-      run_collective(*exchange, call, rank_, size_, in, out);
-    } catch (const Error& error) {
-      status = error;
-    } catch (const std::exception& error) {
-      status = Error(ErrorCode::internal,
-                     fmt::format("{}: {}: {}", where(), to_string(call), error.what()));
-    }
-    exchange.reset();  // no byte of the tensors is read or written from here on
-    in = out = {};
-    if (!status) fail(status.error());
-    work->finish(std::move(status));
-  });
+  try {
+    crew_->run([this, exchange, call, in = std::move(in), out = std::move(out), work]() mutable {
+      Status status = carry_out(*exchange, call, in, out);
+      exchange.reset();
+      in = out = {};
+      work->finish(std::move(status));
+    });
+  } catch (const std::system_error& error) {  // the peers have been told of the call
+    lock.unlock();
+    const Error why(ErrorCode::io,
+                    fmt::format("{}: a thread for {}: {}", where(), to_string(call), error.what()),
+                    "raise the limits of memory (ulimit -v) and of processes (ulimit -u)");
+    fail(why);
+    work->finish(why);
+  }
   return work;
+}
+
+/// Whatever comes of it, no byte of the tensors is read or written afterwards.
+Status Endpoint::carry_out(Exchange& exchange, const CollectiveCall& call, const Tensor& in,
+                           const Tensor& out) {
+  Status status = success();
+  try {
+    run_collective(exchange, call, rank_, size_, in, out);
+  } catch (const Error& error) {
+    status = error;
+  } catch (const std::exception& error) {
+    status = Error(ErrorCode::internal,
+                   fmt::format("{}: {}: {}", where(), to_string(call), error.what()));
+  }
+  if (status) return status;
+  fail(status.error());
+  std::unique_lock lock(mutex_);
+  came_to_rest_.wait(lock, [&] { return at_rest_; });  // another thread may have ended it before
+  return status;
 }
 
 bool Endpoint::track(const WorkPtr& work) {
@@ -177,6 +197,11 @@ void Endpoint::abort(const Error& error) {
     works.swap(under_way_);
   }
   interrupt(error);
+  {
+    const std::lock_guard lock(mutex_);
+    at_rest_ = true;
+    came_to_rest_.notify_all();
+  }
   for (const auto& weak : works)
     if (const WorkPtr work = weak.lock()) work->finish(error);
 }

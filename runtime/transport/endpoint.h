@@ -1,6 +1,7 @@
 #pragma once
 // Inside the transports: what all communicators have in common.
 
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -57,7 +58,9 @@ class Endpoint : public Communicator {
   /// pieces lie in `in` and `out`.
   virtual std::unique_ptr<Exchange> open_exchange(std::uint64_t tag, const CollectiveCall& call,
                                                   const Tensor& in, const Tensor& out) = 0;
-  /// Makes every Exchange throw `error`, and lets no byte of this rank leave any more.
+  /// Makes every Exchange throw `error`. When it returns, no byte of this rank's tensors is read or
+  /// written any more (but what make_local_communicators says of its own). Called once; must not
+  /// wait for collectives.
   virtual void interrupt(const Error& error) = 0;
   /// Tries to tell a peer that this rank ends for this reason: its code and warning_of() it, for
   /// the peer's end_as_told(). Must not block; what a full socket does not take is lost.
@@ -78,10 +81,14 @@ class Endpoint : public Communicator {
   void check_parts(const char* what, const Tensor& whole, const Tensor& part) const;
   WorkPtr collective(std::uint64_t tag, CollectiveCall call, Tensor in, Tensor out);
   bool track(const WorkPtr& work);  ///< false: the communicator has ended, and the work with it
+  Status carry_out(Exchange& exchange, const CollectiveCall& call, const Tensor& in,
+                   const Tensor& out);
 
   const int rank_, size_;
   mutable std::mutex mutex_;
   std::optional<Error> ended_;
+  bool at_rest_ = false;  ///< interrupt() is over
+  std::condition_variable came_to_rest_;
   std::vector<std::weak_ptr<Work>> under_way_;
   std::size_t prune_at_ = 64;  ///< the size of under_way_ at which it is looked through next
   std::mutex opening_;         ///< one collective is opened at a time

@@ -142,7 +142,7 @@ void GlooCommunicator::start_send(int to, std::uint64_t tag, const Tensor& tenso
     left = peer.left;
     if (!left) {
       offer.id = peer.next_id++;
-      peer.sending[offer.id] = {buffer, tensor, work};
+      peer.sending[offer.id] = {tensor, buffer, work};
     }
   }
   if (left) return static_cast<void>(work->finish(*left));
@@ -173,7 +173,7 @@ void GlooCommunicator::send_whole(int to, std::uint64_t tag, const Tensor& tenso
 
 void GlooCommunicator::start_receive(int from, std::uint64_t tag, const TensorMeta& meta,
                                      const ReceivePtr& receive) {
-  Receiving receiving{0, nullptr, {}, receive};
+  Receiving receiving{0, {}, nullptr, receive};
   const std::lock_guard lock(at(from).posting);
   if (!fits_an_offer(meta)) {
     receiving.tensor = Tensor::empty(meta.shape, meta.dtype, meta.layout);
@@ -211,9 +211,9 @@ void GlooCommunicator::accept(int from, GlooArrival offer, Receiving receiving) 
 }
 
 std::unique_ptr<Exchange> GlooCommunicator::open_exchange(std::uint64_t tag,
-                                                          const CollectiveCall& call,
-                                                          const Tensor& in, const Tensor& out) {
-  return make_gloo_exchange(*this, tag, next_stream_.fetch_add(2), call, in, out);
+                                                          const CollectiveCall& call, const Tensor&,
+                                                          const Tensor&) {
+  return make_gloo_exchange(*this, tag, next_stream_.fetch_add(2), call);
 }
 
 void GlooCommunicator::tell_call(int to, std::uint64_t tag, std::uint64_t stream,
@@ -227,17 +227,11 @@ void GlooCommunicator::tell_call(int to, std::uint64_t tag, std::uint64_t stream
   words_->say(to, word);
 }
 
-void GlooCommunicator::bury(std::vector<GlooBuffer> buffers, std::vector<Tensor> tensors) {
-  const std::lock_guard lock(grave_mutex_);
-  for (GlooBuffer& buffer : buffers) buried_buffers_.push_back(std::move(buffer));
-  for (Tensor& tensor : tensors) buried_tensors_.push_back(std::move(tensor));
-}
-
 void GlooCommunicator::bury(Receiving receiving) {
   if (!receiving.buffer) return;
+  receiving.receive.reset();  // its own holder ends it
   const std::lock_guard lock(grave_mutex_);
-  buried_buffers_.push_back(std::move(receiving.buffer));
-  buried_tensors_.push_back(std::move(receiving.tensor));
+  grave_.push_back(std::move(receiving));
 }
 
 void GlooCommunicator::interrupt(const Error& error) {

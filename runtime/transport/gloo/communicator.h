@@ -35,8 +35,8 @@ class GlooCommunicator final : public Endpoint {
 
   struct Receiving {
     std::uint64_t id = 0;
-    GlooBuffer buffer;  ///< none if the bytes are in the offer, or the connection is gone
     Tensor tensor;
+    GlooBuffer buffer;  ///< none if the bytes are in the offer, or the connection is gone
     ReceivePtr receive;
   };
   /// An offer has met its receive.
@@ -46,8 +46,7 @@ class GlooCommunicator final : public Endpoint {
   Mesh& mesh() { return *mesh_; }
   Inbox<GlooArrival>& inbox() { return inbox_; }
   void tell_call(int to, std::uint64_t tag, std::uint64_t stream, const CollectiveCall& call);
-  /// Keeps what Gloo may still look at until the connections are gone.
-  void bury(std::vector<GlooBuffer> buffers, std::vector<Tensor> tensors);
+  /// Keeps what Gloo may look at until the connections are cut.
   void bury(Receiving receiving);
   /// The error of an operation that Gloo failed: that of the communicator, or that of the peer.
   /// Gloo may find a connection's end before the words are heard that say why: waits for those.
@@ -55,8 +54,8 @@ class GlooCommunicator final : public Endpoint {
 
  private:
   struct Sending {
-    std::shared_ptr<gloo::transport::UnboundBuffer> buffer;
     Tensor tensor;
+    std::shared_ptr<gloo::transport::UnboundBuffer> buffer;
     WorkPtr work;
   };
   struct Peer {
@@ -104,8 +103,7 @@ class GlooCommunicator final : public Endpoint {
   std::atomic<std::uint64_t> next_stream_ = 0;
   std::atomic<bool> interrupted_ = false;
   std::mutex grave_mutex_;
-  std::vector<GlooBuffer> buried_buffers_;
-  std::vector<Tensor> buried_tensors_;
+  std::vector<Receiving> grave_;
 };
 
 /// Whether a tensor goes whole with its offer.
@@ -119,7 +117,6 @@ constexpr std::uint64_t piece_slot(std::uint64_t stream) {
 }
 
 std::unique_ptr<Exchange> make_gloo_exchange(GlooCommunicator& owner, std::uint64_t tag,
-                                             std::uint64_t stream, const CollectiveCall& call,
-                                             const Tensor& in, const Tensor& out);
+                                             std::uint64_t stream, const CollectiveCall& call);
 
 }  // namespace troupe::transport

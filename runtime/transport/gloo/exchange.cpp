@@ -10,29 +10,13 @@ namespace {
 class GlooExchange final : public Exchange {
  public:
   GlooExchange(GlooCommunicator& owner, std::uint64_t tag, std::uint64_t stream,
-               const CollectiveCall& call, const Tensor& in, const Tensor& out)
+               const CollectiveCall& call)
       : owner_(owner),
         own_(stream),
-        in_(in),
-        out_(out),
         calls_(owner, owner.inbox(), tag, call),
         peers_(static_cast<std::size_t>(owner.size())) {
     for (int peer = 0; peer < owner.size(); ++peer)
       if (peer != owner.rank()) owner.tell_call(peer, tag, stream, call);
-  }
-
-  /// What was given up half-way: Gloo may hold these buffers until the connections are gone.
-  ~GlooExchange() override {
-    std::vector<Tensor> tensors{in_, out_};
-    std::vector<GlooBuffer> buffers;
-    for (Peer& peer : peers_)
-      for (auto& stream : peer.expected)
-        for (Expected& expected : stream) {
-          buffers.push_back(std::move(expected.buffer));
-          tensors.push_back(std::move(expected.scratch));
-        }
-    for (Sent& sent : sent_) buffers.push_back(std::move(sent.buffer));
-    if (!buffers.empty()) owner_.bury(std::move(buffers), std::move(tensors));
   }
 
   void meet() override {
@@ -98,8 +82,8 @@ class GlooExchange final : public Exchange {
 
  private:
   struct Expected {
-    GlooBuffer buffer;
     Tensor scratch;  ///< where it comes to, unless the caller said where
+    GlooBuffer buffer;
     const std::byte* data = nullptr;
   };
   struct Sent {
@@ -137,7 +121,6 @@ class GlooExchange final : public Exchange {
 
   GlooCommunicator& owner_;
   const std::uint64_t own_;
-  const Tensor in_, out_;
   CallsOfRanks<GlooArrival> calls_;
   std::vector<Peer> peers_;
   std::deque<Sent> sent_;
@@ -147,9 +130,8 @@ class GlooExchange final : public Exchange {
 }  // namespace
 
 std::unique_ptr<Exchange> make_gloo_exchange(GlooCommunicator& owner, std::uint64_t tag,
-                                             std::uint64_t stream, const CollectiveCall& call,
-                                             const Tensor& in, const Tensor& out) {
-  return std::make_unique<GlooExchange>(owner, tag, stream, call, in, out);
+                                             std::uint64_t stream, const CollectiveCall& call) {
+  return std::make_unique<GlooExchange>(owner, tag, stream, call);
 }
 
 }  // namespace troupe::transport

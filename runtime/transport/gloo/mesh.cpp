@@ -261,10 +261,19 @@ void Mesh::cut() {
   for (const auto& pair : sockets_)
     for (const Fd& socket : pair)
       if (socket) ::shutdown(socket.get(), SHUT_RDWR);
-  const std::lock_guard lock(mutex_);
-  cut_ = true;
-  changed_.notify_all();
-  for (std::size_t peer = 0; peer < sockets_.size(); ++peer) abort_waits(static_cast<int>(peer));
+  {
+    const std::lock_guard lock(mutex_);
+    cut_ = true;
+    changed_.notify_all();
+    for (std::size_t peer = 0; peer < sockets_.size(); ++peer) abort_waits(static_cast<int>(peer));
+  }
+  // A socket that was shut down still has what the system had received, and Gloo reads it.
+  for (const auto& context : {up_, down_}) context->closeConnections();
+  // That tells sockets to drop, at their end, what the peer has not read yet.
+  constexpr linger keep_it{0, 0};
+  for (const auto& pair : sockets_)
+    for (const Fd& socket : pair)
+      if (socket) ::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &keep_it, sizeof keep_it);
 }
 
 }  // namespace troupe::transport

@@ -36,7 +36,9 @@ class Mesh {
   Mesh(Store& store, int rank, int size, const GlooOptions& options);
   ~Mesh();  ///< cuts
 
-  /// Fails every operation, here and at the peers; any thread, again and again.
+  /// Fails every operation, here and at the peers, and waits for Gloo's thread, which may be
+  /// reading into a buffer: once this has returned Gloo touches no memory of any. Any thread, again
+  /// and again.
   void cut();
   /// For what goes to a peer, and for what comes from one.
   Buffer buffer_to(int peer, void* data, std::size_t bytes) const {

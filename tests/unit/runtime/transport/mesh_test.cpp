@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <future>
@@ -51,6 +52,32 @@ TEST(Mesh, EndsTheWaitForAMessageOfWhichAPartHasCome) {
     const bool has_ended = waiting.wait_for(std::chrono::seconds(60)) == std::future_status::ready;
     pair.meshes[1]->cut();
     ASSERT_TRUE(has_ended);
+  }
+  EXPECT_GT(cut_short, 0);
+}
+
+// Who waited frees that memory, or uses it for something else.
+TEST(Mesh, HasGlooTouchNoMemoryOnceItIsCut) {
+  constexpr std::size_t size = 32 << 20;
+  constexpr std::size_t page = 4096;
+  constexpr int rounds = 40;
+  std::vector<char> from(size, 'x'), to(size);
+  int cut_short = 0;
+  for (int round = 0; round < rounds; ++round) {
+    Pair pair;
+    std::fill(to.begin(), to.end(), '-');
+    const Mesh::Buffer sending = pair.meshes[0]->buffer_to(1, from.data(), size);
+    const Mesh::Buffer receiving = pair.meshes[1]->buffer_from(0, to.data(), size);
+    receiving->recv(0, 7, 0, size);
+    sending->send(1, 7, 0, size);
+    std::this_thread::sleep_for(std::chrono::microseconds(300 + 100 * (round % 20)));
+    pair.meshes[1]->cut();
+    std::vector<char> at_once;
+    for (std::size_t at = 0; at < size; at += page) at_once.push_back(to[at]);
+    if (at_once.back() == '-') ++cut_short;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    for (std::size_t i = 0; i < at_once.size(); ++i)
+      ASSERT_EQ(to[i * page], at_once[i]) << "byte " << i * page << " in round " << round;
   }
   EXPECT_GT(cut_short, 0);
 }
