@@ -85,6 +85,13 @@ ShmCommunicator::~ShmCommunicator() {
     send_note(peer->wire->socket(),
               Note{.kind = Note::Kind::goodbye, .number = 0, .bytes = 0, .text = {}, .fds = {}});
     ::shutdown(peer->wire->socket(), SHUT_RDWR);  // received tensors may hold the wire for long
+    // The peer of a socket that is closed with something unread in it finds a broken connection
+    // before it finds the goodbye.
+    for (auto left = ReceiveOutcome::received;
+         left == ReceiveOutcome::received || left == ReceiveOutcome::damaged;) {
+      Note unread;
+      left = receive_note(peer->wire->socket(), unread);
+    }
   }
 }
 

@@ -117,8 +117,9 @@ class ShmCommunicator final : public Endpoint {
 
   // The engine.
   void serve();
-  bool look();   ///< reads rings, sends what waited; whether there was anything to do
-  void sleep();  ///< until the bell rings or a socket has news
+  bool look();        ///< reads rings, sends what waited; whether there was anything to do
+  void sleep();       ///< until there is something to do
+  void await_news();  ///< from the bell or a socket
   bool drain(int rank);
   void handle(int rank, const Descriptor& descriptor);
   std::shared_ptr<Slot> open_slot(int rank, const Descriptor& descriptor, const std::byte*& data);

@@ -52,26 +52,31 @@ bool ShmCommunicator::look() {
 void ShmCommunicator::sleep() {
   bool backlog = false;
   for (const auto& peer : peers_) backlog = backlog || (peer && peer->backlog);
-  std::vector<pollfd> waits{{bell_.get(), POLLIN, 0}};
-  std::vector<int> ranks{rank()};
-  for (int rank = 0; rank < size(); ++rank) {
-    Peer* peer = at(rank);
+  for (const auto& peer : peers_) {
     if (!peer) continue;
     peer->wire->mine().sleeping = 1;
     peer->wire->mine().wants_room = backlog ? 1 : 0;
-    if (peer->hung_up || interrupted_) continue;
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (!look() && !stopping_) await_news();
+  for (const auto& peer : peers_)
+    if (peer) peer->wire->mine().sleeping = 0;
+}
+
+/// What is waited for follows from the last look, which may have found a socket full.
+void ShmCommunicator::await_news() {
+  std::vector<pollfd> waits{{bell_.get(), POLLIN, 0}};
+  std::vector<int> ranks{rank()};
+  for (int rank = 0; rank < size(); ++rank) {
+    const Peer* peer = at(rank);
+    if (!peer || peer->hung_up || interrupted_) continue;
     waits.push_back({peer->wire->socket(),
                      static_cast<short>(peer->socket_full ? POLLIN | POLLOUT : POLLIN), 0});
     ranks.push_back(rank);
   }
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (!look() && !stopping_) {
-    ::poll(waits.data(), waits.size(), -1);
-    std::uint64_t rings = 0;
-    (void)!::read(bell_.get(), &rings, sizeof rings);
-  }
-  for (const auto& peer : peers_)
-    if (peer) peer->wire->mine().sleeping = 0;
+  ::poll(waits.data(), waits.size(), -1);
+  std::uint64_t rings = 0;
+  (void)!::read(bell_.get(), &rings, sizeof rings);
   for (std::size_t i = 1; i < waits.size() && !interrupted_; ++i) {
     if ((waits[i].revents & POLLOUT) != 0) at(ranks[i])->socket_full = false;
     if ((waits[i].revents & ~POLLOUT) != 0) read_notes(ranks[i]);

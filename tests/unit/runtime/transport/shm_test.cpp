@@ -186,6 +186,21 @@ TEST(ShmTransport, EndsWithAnErrorWhereNoDescriptorIsLeftForACall) {
   EXPECT_EQ(process.wait(0), 0);
 }
 
+// The system tells the peer of a socket that ends with something unread in it of a broken
+// connection, before the goodbye.
+TEST(ShmTransport, SaysGoodbyeThoughItHasNotReadAllItWasTold) {
+  auto ranks = test::connect("shm", 3);
+  ranks[1]->abort(Error(ErrorCode::timed_out, "enough"));  // it reads nothing any more
+  ranks[0]->send(1, 7, values({1 << 16}, 0));              // a note, of new memory
+  ranks[1].reset();
+  const Status end = ranks[0]->receive(1, 8, {.shape = {1}})->wait();
+  ASSERT_FALSE(end);
+  EXPECT_THAT(end.error().what(), HasSubstr("rank 1 has ended its part"));
+  const auto received = ranks[2]->receive(0, 9, {.shape = {8}});
+  ranks[0]->send(2, 9, values({8}, 0));
+  EXPECT_TRUE(received->wait());
+}
+
 /// Rank 0 beside a rank 1 that is the test itself, with the wire in its hands.
 struct Forger {
   MemoryStore store;
