@@ -60,7 +60,7 @@ class Bridge {
   virtual ~Bridge() = default;
   /// Begins to deliver; what came before has waited.
   virtual void open(std::shared_ptr<BridgeListener> listener) = 0;
-  /// No delivery begins after this has returned, and what is sent goes nowhere.
+  /// No delivery begins after this has returned; what is sent later may go nowhere.
   virtual void close() = 0;
   virtual void send(std::uint32_t to, RemotePacket packet) = 0;
   virtual void send(std::uint32_t to, RemoteCredit credit) = 0;
