@@ -11,15 +11,17 @@ Placement::Placement(const Graph& graph, std::uint32_t here, std::uint32_t proce
     if (process_.back() >= processes)
       throw Error(
           ErrorCode::bad_graph,
-          fmt::format("{} is placed in process {} of {}", node.name, node.process, processes),
-          "processes are numbered from 0");
+          fmt::format(
+              "actor {} is placed in process {} (its rank), but the ranks of this run are 0 to {}",
+              node.name, node.process, processes - 1),
+          "place it in one of these, or start more processes");
   }
   for (std::size_t edge = 0; edge < graph.edges().size(); ++edge) {
     const Graph::Edge& link = graph.edges()[edge];
     if (of(link.from) != of(link.to) && !link.codec)
       throw Error(
           ErrorCode::bad_graph,
-          fmt::format("{} goes from process {} to {}, but its messages cannot leave one",
+          fmt::format("{} goes from rank {} to {}, but its messages cannot leave one",
                       graph.edge_name(edge), of(link.from), of(link.to)),
           "list the type's members (runtime/flow/payload.h), or place both actors together");
   }

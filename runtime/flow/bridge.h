@@ -9,7 +9,8 @@
 namespace troupe {
 
 /// Which process runs which actor, seen from one of them. Process 0 leads: it counts the votes and
-/// decides what becomes of the dead. With one process all actors live in it.
+/// decides what becomes of the dead. With one process all actors live in it. Who wants to know
+/// where an actor lives asks this, not the graph, which only says where it was wanted.
 class Placement {
  public:
   /// Throws Error{bad_graph} for actors placed beyond the last process, and for edges between

@@ -69,12 +69,11 @@ void play(caf::actor_system& system, const caf::actor& watch, std::uint64_t seed
 
 // By node: whether it lives here and sends to another process. Under deterministic scheduling all
 // do: tests then meet more orders.
-std::vector<bool> senders_away(const Graph& graph, const RunOptions& options) {
-  std::vector<bool> senders(graph.nodes().size(), options.scheduling == Scheduling::deterministic);
-  const auto process_of = [&](std::size_t node) { return graph.nodes()[node].process; };
+std::vector<bool> senders_away(const Graph& graph, const Placement& placement,
+                               Scheduling scheduling) {
+  std::vector<bool> senders(graph.nodes().size(), scheduling == Scheduling::deterministic);
   for (const auto& edge : graph.edges())
-    if (process_of(edge.from) == options.process && process_of(edge.to) != options.process)
-      senders[edge.from] = true;
+    if (placement.is_here(edge.from) && !placement.is_here(edge.to)) senders[edge.from] = true;
   return senders;
 }
 
@@ -109,10 +108,11 @@ RunReport run(const Graph& graph, const RunOptions& options) {
   const auto ready = [&] {
     return result.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   };
+  const Placement placement(graph, options.process, options.processes);
   const std::shared_ptr<shell::Shared> shared(new shell::Shared{
       .graph = graph,
       .options = options,
-      .placement = Placement(graph, options.process, options.processes),
+      .placement = placement,
       .run_id = options.run_id ? options.run_id
                                : static_cast<std::uint64_t>(
                                      std::chrono::system_clock::now().time_since_epoch().count()),
@@ -121,7 +121,7 @@ RunReport run(const Graph& graph, const RunOptions& options) {
       .directory = shell::Directory(graph.nodes().size()),
       .faults_fired = std::make_unique<std::atomic<bool>[]>(options.faults.size()),
       .done = [&](Result<RunReport> r) { promise.set_value(std::move(r)); },
-      .sends_away = senders_away(graph, options)});
+      .sends_away = senders_away(graph, placement, options.scheduling)});
   constexpr int others = 3;  // CAF's clock, the keeper of its detached actors, and one to spare
   if (options.scheduling == Scheduling::threads)
     check_threads_start(std::max(1, options.threads) + others);

@@ -59,7 +59,7 @@ class Listener final : public BridgeListener {
 
   void refuse(std::uint32_t from, const std::string& what) {
     on_lost(from, Error(ErrorCode::bad_message,
-                        fmt::format("process {} sent {}: no part of this run", from, what),
+                        fmt::format("rank {} sent {}: no part of this run", from, what),
                         "start all processes from the same program and options"));
   }
 

@@ -52,7 +52,8 @@ void JoinedWorld::connect(const Graph& graph, RunOptions& options) {
                 "one world is for one run: put what belongs together into one graph, and start the "
                 "program once for each run");
   connects_ = true;
-  const std::string plan = run_plan(graph, member(), options_.transport);
+  const Placement placement(graph, process(), processes());
+  const std::string plan = run_plan(graph, placement, member(), options_.transport);
   if (const Status same = check_same_plan(member(), plan, options_.timeout); !same)
     throw same.error();
   // Who has failed since is missed here at once, not when the time is up.

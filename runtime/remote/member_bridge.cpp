@@ -107,7 +107,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
     auto& wire = std::get<PacketOnWire>(entry.message);
     if (wire.header.edge >= graph_.edges().size() || !graph_.edges()[wire.header.edge].codec)
       throw Error(ErrorCode::bad_message,
-                  fmt::format("process {} sent a message on edge {}, which cannot carry any", from_,
+                  fmt::format("rank {} sent a message on edge {}, which cannot carry any", from_,
                               wire.header.edge),
                   "start all processes from the same program and options");
     Parts parts{.numbers = std::move(wire.numbers), .texts = std::move(wire.texts)};
@@ -221,7 +221,7 @@ struct Traffic {
       lane.lost(error);
     } catch (const std::exception& error) {
       lane.lost(Error(ErrorCode::bad_message,
-                      fmt::format("a message of process {}: {}", from, error.what())));
+                      fmt::format("a message of rank {}: {}", from, error.what())));
     }
   }
 

@@ -17,7 +17,7 @@ namespace {
 std::string way_between(const Ways& ways, const Member& member, int from, int to) {
   if (from == to) return "within a process:";
   if (ways.share_memory(from, to))
-    return fmt::format("by the shared memory of processes {}:",
+    return fmt::format("by the shared memory of ranks {}:",
                        fmt::join(ways.sharing_memory_with(from), ", "));
   return fmt::format("by Gloo between all {} processes:", member.size());
 }
@@ -26,7 +26,7 @@ Error other_plan(const Member& member, const std::string& own, const std::string
   const auto [here, there] = first_difference(own, first);
   const auto& peers = member.peers();
   return {ErrorCode::bad_graph,
-          fmt::format("process {} on {} has another graph than process 0 on {}: '{}' here, '{}' "
+          fmt::format("rank {} on {} has another graph than rank 0 on {}: '{}' here, '{}' "
                       "there",
                       member.rank(), peers.at(static_cast<std::size_t>(member.rank())).host(),
                       peers.front().host(), here, there),
@@ -35,20 +35,20 @@ Error other_plan(const Member& member, const std::string& own, const std::string
 
 }  // namespace
 
-std::string run_plan(const Graph& graph, const Member& member, TransportKind transport) {
+std::string run_plan(const Graph& graph, const Placement& placement, const Member& member,
+                     TransportKind transport) {
   std::string plan;
-  const auto process_of = [&](std::size_t node) { return graph.nodes()[node].process; };
   for (std::size_t node = 0; node < graph.nodes().size(); ++node)
-    plan += fmt::format("actor {}: {} in process {}\n", node, graph.nodes()[node].name,
-                        process_of(node));
+    plan += fmt::format("actor {}: {} on rank {}\n", node, graph.nodes()[node].name,
+                        placement.of(node));
   const Ways ways(member, transport);
   std::map<std::string, std::string> lines;  // by communicator
   for (std::size_t e = 0; e < graph.edges().size(); ++e) {
     const Graph::Edge& edge = graph.edges()[e];
-    const int from = static_cast<int>(process_of(edge.from));
-    const int to = static_cast<int>(process_of(edge.to));
+    const int from = static_cast<int>(placement.of(edge.from));
+    const int to = static_cast<int>(placement.of(edge.to));
     lines[way_between(ways, member, from, to)] +=
-        fmt::format("edge {}: {}, process {} to {}, {} slots\n", e, graph.edge_name(e), from, to,
+        fmt::format("edge {}: {}, rank {} to {}, {} slots\n", e, graph.edge_name(e), from, to,
                     edge.options.slots);
   }
   for (const auto& [way, edges] : lines) plan += fmt::format("{}\n{}", way, edges);

@@ -42,9 +42,9 @@ TEST_F(World, NamesTheProcessThatHasAnotherGraph) {
   const Outcome ran = Background(launch_words(2, Words{other} + program)).wait();
   EXPECT_EQ(ran.exit_code, 1);
   EXPECT_THAT(ran.error,
-              ContainsRegex("process 1 on .* has another graph than process 0 on .*: "
-                            "'edge 0: producer.out → consumer.in, process 0 to 1, 3 slots' here, "
-                            "'edge 0: producer.out → consumer.in, process 0 to 1, 4 slots' there"));
+              ContainsRegex("rank 1 on .* has another graph than rank 0 on .*: "
+                            "'edge 0: producer.out → consumer.in, rank 0 to 1, 3 slots' here, "
+                            "'edge 0: producer.out → consumer.in, rank 0 to 1, 4 slots' there"));
 }
 
 TEST_F(World, TellsOnceWhatEveryProcessMeets) {

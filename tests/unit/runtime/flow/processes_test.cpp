@@ -207,7 +207,7 @@ TEST(RunOverProcesses, RefusesAMessageThatIsNoPartOfTheRun) {
   options.bridge = std::make_shared<MemoryBridge>(links, 1);
   auto process = std::async(std::launch::async, [&graph, options] { return run(graph, options); });
   (*links)[0][1]->send(RemoteCredit{.node = 2, .credit = {.edge = 2, .slot = 99}});
-  EXPECT_THAT(outcome(process), HasSubstr("process 0 sent slot 99 of edge 2"));
+  EXPECT_THAT(outcome(process), HasSubstr("rank 0 sent slot 99 of edge 2"));
 }
 
 TEST(Placement, RefusesTypesThatCannotLeaveAProcess) {
@@ -233,13 +233,21 @@ TEST(Placement, RefusesTypesThatCannotLeaveAProcess) {
     const Placement refused(graph, 0, 2);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.message(), HasSubstr("from.out → to.in goes from process 0 to 1"));
+    EXPECT_THAT(error.message(), HasSubstr("from.out → to.in goes from rank 0 to 1"));
   }
 }
 
 TEST(Placement, RefusesProcessesThatThereAreNot) {
   const auto seen = std::make_shared<std::vector<int>>();
-  EXPECT_THROW(Placement(chain(seen, {0, 1, 2, 0}), 0, 2), Error);
+  try {
+    const Placement refused(chain(seen, {0, 1, 7, 0}), 0, 2);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_graph);
+    EXPECT_THAT(error.message(),
+                ::testing::ContainsRegex(
+                    "actor .+ is placed in process 7 .* ranks of this run are 0 to 1"));
+  }
 }
 
 }  // namespace
