@@ -1,7 +1,10 @@
 #include "apps/launch/launchers.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 
 #include <algorithm>
 #include <thread>
@@ -9,6 +12,7 @@
 #include "runtime/control/endpoint.h"
 #include "runtime/control/interface.h"
 #include "runtime/error.h"
+#include "runtime/print.h"
 #include "runtime/text.h"
 #include "runtime/world/world.h"
 
@@ -25,6 +29,33 @@ std::chrono::milliseconds attempt_of(const LaunchOptions& options) {
 std::string job_file_name(const LaunchOptions& options) {
   return file_name_of(
       fmt::format("{}-{}-{}", options.run_id, options.endpoint->host, options.endpoint->port));
+}
+
+/// Whether whoever listens at a port greets as ZeroMQ does: at once, with this byte
+/// (https://rfc.zeromq.org/spec/23/).
+bool speaks_zeromq(const std::string& address, int port) {
+  constexpr std::chrono::seconds moment{2};
+  constexpr unsigned char greeting = 0xff;
+  sockaddr_storage target{};
+  const bool is_ipv6 = address.find(':') != std::string::npos;
+  const Descriptor asking(::socket(is_ipv6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const timeval time{.tv_sec = moment.count(), .tv_usec = 0};
+  ::setsockopt(asking.get(), SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
+  ::setsockopt(asking.get(), SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);
+  if (is_ipv6) {
+    auto& place = reinterpret_cast<sockaddr_in6&>(target);
+    place.sin6_family = AF_INET6;
+    place.sin6_port = htons(static_cast<std::uint16_t>(port));
+    ::inet_pton(AF_INET6, address.c_str(), &place.sin6_addr);
+  } else {
+    auto& place = reinterpret_cast<sockaddr_in&>(target);
+    place.sin_family = AF_INET;
+    place.sin_port = htons(static_cast<std::uint16_t>(port));
+    ::inet_pton(AF_INET, address.c_str(), &place.sin_addr);
+  }
+  unsigned char first = 0;
+  return ::connect(asking.get(), reinterpret_cast<sockaddr*>(&target), sizeof target) == 0 &&
+         ::recv(asking.get(), &first, 1, 0) == 1 && first == greeting;
 }
 
 constexpr std::string_view done_message = "done", lost_prefix = "lost ", failed_prefix = "failed ";
@@ -120,16 +151,25 @@ void Launchers::host_meeting(const LaunchOptions& options) {
                  : own                          ? *own
                                                 : address_towards(options.endpoint->host);
   if (!own) return;
+  const auto tell_once = [this](const std::string& reason) {
+    if (refused_.insert(reason).second) print_error("troupe launch: refused: {}\n", reason);
+  };
   auto started = Coordinator::start({.key = key_,
                                      .run = options.run_id,
                                      .size = options.nodes,
                                      .address = own_address_,
                                      .port = options.endpoint->port,
                                      .timeout = attempt_,
-                                     .own_rank = options.node_rank});
+                                     .of_launchers = true,
+                                     .on_refused = tell_once,
+                                     .own_rank = options.node_rank,
+                                     .messaging = messaging_});
   if (!started) {
     // Another launcher of this machine has come first, and hosts the meeting. Or another program.
     not_hosted_ = started.error().message();
+    if (!speaks_zeromq(own_address_, options.endpoint->port))
+      print_error("troupe launch: {}, by a program that is no launcher; waiting for it to go\n",
+                  not_hosted_);
     return;
   }
   meeting_ = std::move(started.value());
@@ -147,9 +187,11 @@ void Launchers::join(const LaunchOptions& options) {
                                 .size = options.nodes,
                                 .interface = own_address_,
                                 .timeout = attempt_,
-                                .stop = stop_});
+                                .stop = stop_,
+                                .messaging = messaging_});
     // Whoever hosts the meeting has the key for others, also where it refuses this one.
-    const bool is_met = joined || joined.error().code() == ErrorCode::refused;
+    const bool is_met = joined || (joined.error().code() == ErrorCode::refused &&
+                                   !Member::is_wrong_key(joined.error()));
     if (is_met && !stop_.stop_requested()) removes_key_ = meeting_ != nullptr;
     if (joined) {
       member_ = std::move(joined.value());
@@ -164,14 +206,17 @@ void Launchers::join(const LaunchOptions& options) {
 }
 
 Error Launchers::not_met(const LaunchOptions& options, const Error& why) const {
+  if (why.code() == ErrorCode::refused)
+    return Error(why.code(),
+                 fmt::format("launch: refused at {}:{}: {}", options.endpoint->host,
+                             options.endpoint->port, why.message()),
+                 why.remedy());
   std::string message = fmt::format("launch: {} hosts did not meet at {}:{}: {}", options.nodes,
                                     options.endpoint->host, options.endpoint->port, why.message());
   std::string remedy = fmt::format(
       "start a launcher with the same --nnodes, --rdzv-id and "
       "--rdzv-endpoint on each host; all must have the key of {}",
       file_ ? file_->path().string() : "TROUPE_JOB_KEY");
-  if (why.code() == ErrorCode::refused)
-    remedy += "; where another job is there, choose another --rdzv-id";
   if (!not_hosted_.empty()) {
     message += fmt::format("; it could not be hosted here: {}", not_hosted_);
     remedy += fmt::format(
@@ -221,7 +266,8 @@ void Launchers::host_processes_of(const LaunchOptions& options) {
                                      .run = run_id_of(run, 0),
                                      .size = place_.size,
                                      .address = own_address_,
-                                     .timeout_of_members = true});
+                                     .timeout_of_members = true,
+                                     .messaging = messaging_});
   processes_ = std::move(started.value());
   put("run", run);
   put("coordinator", processes_->endpoint());

@@ -6,6 +6,7 @@
 
 #include "apps/launch/node_group.h"
 #include "runtime/control/coordinator.h"
+#include "runtime/control/detail/context.h"
 #include "runtime/control/job_file.h"
 #include "runtime/control/member.h"
 
@@ -47,6 +48,8 @@ class Launchers : public NodeGroup {
   JobKey key_;
   std::string own_address_;  // of this host, as others reach it
   std::string not_hosted_;   // why the meeting is not here, though the endpoint leads here
+  std::shared_ptr<MessagingContext> messaging_ = std::make_shared<MessagingContext>();
+  std::set<std::string> refused_;  // reasons that were told, on the meeting's thread
   std::unique_ptr<Coordinator> meeting_, processes_;  // only where the endpoint leads to this host
   std::unique_ptr<Member> member_;
   Place place_;

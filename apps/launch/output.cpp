@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 
 #include "runtime/error.h"
 #include "runtime/print.h"
+#include "runtime/quiet_thread.h"
 
 namespace troupe {
 namespace {
@@ -41,13 +41,8 @@ bool write_all(int number, std::string_view text) {
 
 }  // namespace
 
-OutputPump::OutputPump() : wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::jthread([this] { run(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
+OutputPump::OutputPump()
+    : wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), thread_(quiet_thread([this] { run(); })) {}
 
 Descriptor OutputPump::add(const std::filesystem::path& file, int console, std::string prefix) {
   int ends[2];

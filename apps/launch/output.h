@@ -47,7 +47,7 @@ class OutputPump {
   std::list<Source> sources_;
   Descriptor wake_;
   std::atomic<bool> finishing_ = false;
-  std::jthread thread_;
+  std::thread thread_;
 };
 
 /// The template's ${NAME} filled in: role_name, local_rank, rank, hostname.

@@ -6,13 +6,14 @@
 #include <thread>
 
 #include "runtime/control/detail/coordinator_loop.h"
+#include "runtime/quiet_thread.h"
 
 namespace troupe {
 
 class Coordinator::Implementation {
  public:
   explicit Implementation(const CoordinatorOptions& options)
-      : loop(options), thread_([this] { loop.run(); }) {}
+      : loop(options), thread_(quiet_thread([this] { loop.run(); })) {}
   ~Implementation() {
     loop.stop();
     thread_.join();

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +25,11 @@ struct CoordinatorOptions {
   std::chrono::milliseconds timeout{30'000};  ///< parallel.timeout, the one all others derive from
   /// A launcher does not know the options of what it starts: the members say what their timeout is.
   bool timeout_of_members = false;
+  /// The members are launchers, one a host: what they are told names their flags.
+  bool of_launchers = false;
+  /// Called on the coordinator's thread for each process that is turned away, with the reason, and
+  /// for each connection with another key.
+  std::function<void(const std::string& reason)> on_refused;
   /// The rank that a member in this process will ask for. It is kept for it, whoever comes before.
   std::optional<int> own_rank;
   /// For coordinator and members in one process; by default it has its own.

@@ -6,13 +6,14 @@
 #include <thread>
 
 #include "runtime/control/detail/member_loop.h"
+#include "runtime/quiet_thread.h"
 
 namespace troupe {
 
 class Member::Implementation final : public Store {
  public:
   explicit Implementation(const MemberOptions& options)
-      : loop(options), joined(loop.joined()), thread_([this] { loop.run(); }) {}
+      : loop(options), joined(loop.joined()), thread_(quiet_thread([this] { loop.run(); })) {}
   ~Implementation() override {
     loop.stop();
     thread_.join();
@@ -65,6 +66,7 @@ class Member::Implementation final : public Store {
     auto [id, answer] = loop.request(std::move(envelope));
     if (answer.wait_for(timeout) == std::future_status::ready) return answer.get();
     if (last_word.has_get()) last_word.mutable_get()->set_id(id);
+    if (last_word.has_arrive()) last_word.mutable_arrive()->set_id(id);
     loop.forget(id, std::move(last_word));
     return Error(ErrorCode::timed_out, fmt::format("{} within {}", complaint, timeout));
   }
@@ -85,12 +87,16 @@ Result<std::unique_ptr<Member>> Member::join(const MemberOptions& options) {
     const std::stop_callback give_up(options.stop, [&] { implementation->loop.give_up(); });
     if (const Status joined = implementation->joined.get(); !joined) return joined.error();
     return std::unique_ptr<Member>(new Member(std::move(implementation)));
+  } catch (const Error& error) {
+    return error;
   } catch (const zmq::error_t& error) {
     return Error(ErrorCode::io,
                  fmt::format("cannot listen for the job's processes: {}", error.what()),
                  "raise the limit of open files (ulimit -n), or set parallel.interface");
   }
 }
+
+bool Member::is_wrong_key(const Error& error) { return error.message().starts_with(wrong_key); }
 
 Member::Member(std::unique_ptr<Implementation> implementation)
     : implementation_(std::move(implementation)) {}
@@ -126,7 +132,10 @@ void Member::open(OnMessage on_message, OnLost on_lost) {
 Status Member::barrier(const std::string& name) {
   wire::Envelope envelope;
   envelope.mutable_arrive()->set_barrier(name);
-  return implementation_->ask(std::move(envelope), implementation_->loop.options().timeout, {},
+  wire::Envelope cancel = envelope;
+  cancel.mutable_arrive()->set_cancel(true);
+  return implementation_->ask(std::move(envelope), implementation_->loop.options().timeout,
+                              std::move(cancel),
                               fmt::format("not every rank came to the barrier '{}'", name));
 }
 

@@ -77,8 +77,14 @@ class Member {
   /// Waits until the world is whole. Otherwise an Error{timed_out} that names the missing ranks and
   /// the hosts that came (to the first rank that came; the others get the same as peer_lost, so
   /// that one tells the user), or Error{refused}: another run, rank, size, version, or the wrong
-  /// key.
+  /// key; Error{bad_options} or Error{io} for a place or an interface that
+  /// there is not.
   static Result<std::unique_ptr<Member>> join(const MemberOptions& options);
+
+  /// Whether join() failed because the coordinator, or whoever is there, has another key. Whatever
+  /// else is refused is so by a coordinator with the same one.
+  static bool is_wrong_key(const Error& error);
+  static constexpr const char* wrong_key = "the key does not fit";  ///< how its message begins
 
   /// Without leave() before it, the others are told that this process is lost.
   ~Member();
@@ -100,8 +106,9 @@ class Member {
   using OnLost = std::function<void(const PeerLost& lost)>;
 
   /// Names who is called from now on, on the member's thread; what came before waits for it. A
-  /// callback that does not return counts as a hang of this process. `on_lost` hears of each rank
-  /// once, of its own when the others were told that it is lost.
+  /// callback that does not return counts as a hang of this process; one that throws ends its
+  /// membership. `on_lost` hears of each rank once, of its own when the others were told that it is
+  /// lost.
   void open(OnMessage on_message, OnLost on_lost);
 
   /// The job's store, kept by the coordinator. Its waiting calls end when a member is lost.

@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "runtime/control/detail/context.h"
 #include "runtime/control/detail/probe.h"
 #include "runtime/control/endpoint.h"
 #include "runtime/control/interface.h"
@@ -110,6 +111,7 @@ Status Membership::keep_coordinator(const World& world, const JobKey& key,
   wanted.address = address_for_world(world, options.interface);
   wanted.timeout = options.timeout;
   wanted.own_rank = world.rank;
+  wanted.messaging = messaging_;
   auto started = Coordinator::start(wanted);
   if (!started) return started.error();
   coordinator_ = std::move(started.value());
@@ -122,6 +124,7 @@ Result<std::unique_ptr<Membership>> Membership::enter(const World& world,
                                                       const MembershipOptions& options) {
   std::unique_ptr<Membership> membership(new Membership);
   membership->timeout_ = options.timeout;
+  membership->messaging_ = std::make_shared<MessagingContext>();
   MemberOptions wanted;
   const auto given_key = environment.get("TROUPE_JOB_KEY");
   const auto given_place = environment.get("TROUPE_COORDINATOR");
@@ -151,6 +154,7 @@ Result<std::unique_ptr<Membership>> Membership::enter(const World& world,
   wanted.interface = options.interface;
   wanted.timeout = options.timeout;
   wanted.stop = options.stop;
+  wanted.messaging = membership->messaging_;
   if (world.node >= 0 && static_cast<std::size_t>(world.node) < world.hosts.size())
     wanted.host = world.hosts[static_cast<std::size_t>(world.node)];
   auto joined = Member::join(wanted);

@@ -57,6 +57,7 @@ class Membership {
   std::optional<JobKey> unclaimed_;  ///< key to remove where no coordinator is named beside it
   std::string lost_coordinator_;
   bool left_ = false;
+  std::shared_ptr<MessagingContext> messaging_;  ///< of both
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<Member> member_;
 };

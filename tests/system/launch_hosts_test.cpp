@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "tests/system/launch.h"
+#include "tests/system/world.h"
 
 namespace troupe {
 namespace {
@@ -125,8 +126,14 @@ TEST_F(LaunchHosts, SayThatAnotherProgramHasThePort) {
   ASSERT_EQ(::listen(number, 8), 0);
   const auto ran = run_process(host({"--node-rank", "0", "--rdzv-conf", "join_timeout=1"}, "true"),
                                root_.string());
-  ::close(number);
   EXPECT_EQ(ran.exit_code, 1);
+  const std::string at_once = "in use, by a program that is no launcher; waiting for it to go\n";
+  EXPECT_THAT(ran.error, HasSubstr(at_once));
+  Running waiting(host({"--node-rank", "0"}, "true"), error_file("waiting"));
+  EXPECT_TRUE(comes_true([&] { return content(root_ / "waiting").ends_with(at_once); }));
+  waiting.signal(SIGTERM);
+  EXPECT_EQ(waiting.wait(), 128 + SIGTERM);
+  ::close(number);
   EXPECT_THAT(ran.error,
               AllOf(HasSubstr("cannot listen on tcp://" + meeting("127.0.0.1") + ": Address"),
                     HasSubstr("name another port in --rdzv-endpoint")));
@@ -200,10 +207,18 @@ TEST_F(LaunchHosts, RefuseARankTwiceAndAnotherNumberOfHosts) {
   ASSERT_TRUE(hosted());
   const auto twice = run_process(host({"--node-rank", "0"}, "true"));
   EXPECT_EQ(twice.exit_code, 1);
-  EXPECT_THAT(twice.error, HasSubstr("says it is rank 0, but so does"));
+  EXPECT_THAT(twice.error, ContainsRegex("was started with --node-rank 0, which .* has already\n"
+                                         "  try: --node-rank 1\n"));
   const auto three = run_process(host({"--node-rank", "1", "--nnodes", "3"}, "true"));
   EXPECT_EQ(three.exit_code, 1);
-  EXPECT_THAT(three.error, HasSubstr("expects a world of 3 processes"));
+  EXPECT_THAT(three.error, HasSubstr("was started with --nnodes 3, the host where all meet with 2\n"
+                                     "  try: --nnodes 2\n"));
+  // Who waits there is told as well, at once and once each.
+  EXPECT_TRUE(comes_true([&] { return count_of(content(root_ / "zero"), "--nnodes 3") > 0; }));
+  EXPECT_THAT(content(root_ / "zero"),
+              AllOf(ContainsRegex("troupe launch: refused: .* was started with --node-rank 0"),
+                    ContainsRegex("troupe launch: refused: .* was started with --nnodes 3")));
+  EXPECT_EQ(count_of(content(root_ / "zero"), "refused"), 2);
   EXPECT_EQ(run_process(host({"--node-rank", "1"}, "true")).exit_code, 0);
   EXPECT_EQ(zero.wait(), 0) << content(root_ / "zero");
 }
@@ -215,16 +230,30 @@ TEST_F(LaunchHosts, RefuseAnotherRunAndAnotherKey) {
   const auto wrong_run = run_process(
       host({"--node-rank", "1", "--rdzv-id", "b", "--rdzv-conf", "join_timeout=20"}, "true", key));
   EXPECT_EQ(wrong_run.exit_code, 1);
-  EXPECT_THAT(wrong_run.error,
-              AllOf(HasSubstr("another run than 'b'"), HasSubstr("choose another --rdzv-id")));
+  EXPECT_THAT(wrong_run.error, AllOf(HasSubstr("was started with --rdzv-id b"),
+                                     HasSubstr("  try: the --rdzv-id of the others")));
   const auto wrong_key = run_process(host(
       {"--node-rank", "1", "--rdzv-id", "a", "--rdzv-conf", "join_timeout=20"}, "true", other));
   EXPECT_EQ(wrong_key.exit_code, 1);
   EXPECT_THAT(wrong_key.error, HasSubstr("TROUPE_JOB_KEY"));
   EXPECT_THAT(wrong_key.error, AllOf(Not(HasSubstr(key)), Not(HasSubstr(other))));
+  EXPECT_TRUE(comes_true([&] { return count_of(content(root_ / "zero"), "whose key") > 0; }));
+  EXPECT_EQ(count_of(content(root_ / "zero"), "refused: somebody whose key is another"), 1);
   // The job that was meant is none the worse.
   EXPECT_EQ(run_process(host({"--node-rank", "1", "--rdzv-id", "a"}, "true", key)).exit_code, 0);
   EXPECT_EQ(zero.wait(), 0) << content(root_ / "zero");
+}
+
+// Names are part of where the key is, so that each has drawn one of its own.
+TEST_F(LaunchHosts, TakeTheirKeyAwayWhereTheMeetingIsOfAnother) {
+  Running zero(host({"--node-rank", "0", "--rdzv-id", "a"}, "true"), error_file("zero"));
+  ASSERT_TRUE(hosted());
+  const auto other = run_process(host({"--node-rank", "1", "--rdzv-id", "b"}, "true"));
+  EXPECT_EQ(other.exit_code, 1);
+  EXPECT_THAT(other.error, ContainsRegex("the key does not fit.*\n  try: .*the same --rdzv-id"));
+  EXPECT_EQ(key_files(), std::vector{"a-localhost-" + std::to_string(port_)});
+  zero.signal(SIGTERM);
+  EXPECT_EQ(zero.wait(), 128 + SIGTERM);
 }
 
 TEST_F(LaunchHosts, CanBeInterruptedWhileTheyWait) {

@@ -59,11 +59,22 @@ void Board::cancel(Ticket from, const std::string& key) {
 
 void Board::arrive(Ticket from, const std::string& barrier, int size) {
   if (!barriers_closed_.empty()) return answer_(from, {}, barriers_closed_);
-  auto& here = barriers_[barrier];
-  here.push_back(from);
+  Arrivals& here = barriers_[barrier];
+  here[from.rank].push_back(from);
   if (static_cast<int>(here.size()) < size) return;
-  for (const Ticket& one : here) answer_(one, {}, {});
+  for (const auto& [rank, tickets] : here)
+    for (const Ticket& one : tickets) answer_(one, {}, {});
   barriers_.erase(barrier);
+}
+
+void Board::cancel_arrival(Ticket from, const std::string& barrier) {
+  const auto here = barriers_.find(barrier);
+  if (here == barriers_.end()) return;
+  const auto own = here->second.find(from.rank);
+  if (own == here->second.end()) return;
+  std::erase_if(own->second, [&](const Ticket& one) { return one.id == from.id; });
+  if (own->second.empty()) here->second.erase(own);
+  if (here->second.empty()) barriers_.erase(here);
 }
 
 void Board::close(const std::string& why) {
@@ -76,8 +87,9 @@ void Board::close(const std::string& why) {
 
 void Board::close_barriers(const std::string& why) {
   if (barriers_closed_.empty()) barriers_closed_ = why;
-  for (const auto& [name, tickets] : barriers_)
-    for (const Ticket& one : tickets) answer_(one, {}, barriers_closed_);
+  for (const auto& [name, here] : barriers_)
+    for (const auto& [rank, tickets] : here)
+      for (const Ticket& one : tickets) answer_(one, {}, barriers_closed_);
   barriers_.clear();
 }
 

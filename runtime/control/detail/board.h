@@ -28,7 +28,9 @@ class Board {
   /// puts. When it goes before that, the next one is first.
   void claim(Ticket from, const std::string& key);
   void cancel(Ticket from, const std::string& key);
+  /// A barrier is complete when `size` ranks are there, however often each has come.
   void arrive(Ticket from, const std::string& barrier, int size);
+  void cancel_arrival(Ticket from, const std::string& barrier);
 
   /// A member has left or is lost: its claims go on to the next in line.
   void gone(int rank);
@@ -44,6 +46,7 @@ class Board {
 
  private:
   using Line = std::deque<Ticket>;  ///< who claims a key; the first is to put it
+  using Arrivals = std::map<int, std::vector<Ticket>>;  ///< by rank
   template <class IsGone>
   void leave_lines(IsGone is_gone);
 
@@ -51,7 +54,7 @@ class Board {
   std::map<std::string, std::string> values_;
   std::map<std::string, std::vector<Ticket>> readers_;
   std::map<std::string, Line> claims_;
-  std::map<std::string, std::vector<Ticket>> barriers_;
+  std::map<std::string, Arrivals> barriers_;
   std::string closed_;
   std::string barriers_closed_;
 };

@@ -13,6 +13,7 @@
 
 #include "runtime/control/detail/wire.h"
 #include "runtime/error.h"
+#include "runtime/quiet_thread.h"
 
 namespace troupe {
 namespace {
@@ -51,9 +52,9 @@ MessagingContext::MessagingContext(int io_threads, int max_sockets)
   zmq_.set(zmq::ctxopt::blocky, 0);
   zmq::socket_t handler(zmq_, zmq::socket_type::rep);
   handler.set(zmq::sockopt::linger, 0);
-  handler.bind(zap_endpoint);
+  control::undisturbed([&] { handler.bind(zap_endpoint); });
   thread_ =
-      std::thread([this, handler = std::move(handler)]() mutable { run(std::move(handler)); });
+      quiet_thread([this, handler = std::move(handler)]() mutable { run(std::move(handler)); });
 }
 
 MessagingContext::~MessagingContext() {
@@ -148,15 +149,23 @@ SocketEvents::SocketEvents(zmq::context_t& context, zmq::socket_t& watched, int 
     : watched_(watched), socket_(context, zmq::socket_type::pair) {
   static std::atomic<std::uint64_t> count{0};
   const std::string endpoint = fmt::format("inproc://troupe.events.{}", ++count);
-  if (zmq_socket_monitor(watched.handle(), endpoint.c_str(), events) != 0)
-    throw Error(ErrorCode::io, fmt::format("cannot watch a socket: {}", zmq_strerror(zmq_errno())),
-                "raise the limit of open files: ulimit -n");
+  while (zmq_socket_monitor(watched.handle(), endpoint.c_str(), events) != 0)
+    if (zmq_errno() != EINTR)
+      throw Error(ErrorCode::io,
+                  fmt::format("cannot watch a socket: {}", zmq_strerror(zmq_errno())),
+                  "raise the limit of open files: ulimit -n");
   socket_.set(zmq::sockopt::rcvhwm, 0);
   socket_.set(zmq::sockopt::linger, 0);
-  socket_.connect(endpoint);  // before the watched socket binds or connects, or that would block
+  undisturbed([&] {
+    socket_.connect(endpoint);
+  });  // before the watched socket binds or connects, or that would block
 }
 
-SocketEvents::~SocketEvents() { zmq_socket_monitor(watched_.handle(), nullptr, 0); }
+SocketEvents::~SocketEvents() { close(); }
+
+void SocketEvents::close() {
+  if (watched_) zmq_socket_monitor(watched_.handle(), nullptr, 0);
+}
 
 bool SocketEvents::next(Event& event) {
   std::vector<zmq::message_t> parts;
@@ -174,8 +183,8 @@ bool receive_parts(zmq::socket_t& socket, std::vector<zmq::message_t>& parts) {
   bool more = true;
   while (more) {
     zmq::message_t part;
-    if (!socket.recv(part, parts.empty() ? zmq::recv_flags::dontwait : zmq::recv_flags::none))
-      return false;
+    const auto flags = parts.empty() ? zmq::recv_flags::dontwait : zmq::recv_flags::none;
+    if (!undisturbed([&] { return socket.recv(part, flags); })) return false;
     more = part.more();
     parts.push_back(std::move(part));
   }

@@ -2,11 +2,13 @@
 // ZeroMQ with only the job's key let in.
 
 #include <atomic>
+#include <cerrno>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <zmq.hpp>
 
@@ -43,6 +45,23 @@ class MessagingContext {
 
 namespace control {
 
+/// Calls ZeroMQ again where a signal's handler has run meanwhile. Every call looks for commands to
+/// its socket first, and gives up with EINTR, having done nothing, where that look is interrupted.
+template <class Call>
+auto undisturbed(Call call) {
+  for (;;) try {
+      return call();
+    } catch (const zmq::error_t& error) {
+      if (error.num() != EINTR) throw;
+    }
+}
+
+/// Hands a part of a message to a socket, without waiting.
+inline void send_now(zmq::socket_t& socket, std::string_view part,
+                     zmq::send_flags more = zmq::send_flags::none) {
+  undisturbed([&] { socket.send(zmq::buffer(part), more | zmq::send_flags::dontwait); });
+}
+
 /// Wakes a thread that sleeps in zmq::poll.
 class Wakeup {
  public:
@@ -75,6 +94,7 @@ class SocketEvents {
     int value = 0;  ///< the descriptor, or the reason
   };
   bool next(Event& event);
+  void close();  ///< as the destructor, before which the watched socket can then be closed
   zmq::socket_t& socket() { return socket_; }
 
  private:

@@ -10,6 +10,7 @@
 
 #include "runtime/control/endpoint.h"
 #include "runtime/control/interface.h"
+#include "runtime/print.h"
 
 namespace troupe::control {
 Clock::duration heartbeat_interval(std::chrono::milliseconds timeout) {
@@ -30,11 +31,12 @@ CoordinatorLoop::CoordinatorLoop(const CoordinatorOptions& options)
     : options_(options),
       messaging_(options.messaging ? options.messaging : std::make_shared<MessagingContext>()),
       router_(messaging_->server(zmq::socket_type::router, options.key)),
-      events_(messaging_->zmq(), router_, ZMQ_EVENT_DISCONNECTED),
+      events_(messaging_->zmq(), router_,
+              ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL),
       run_(run_tag(options.run)),
       own_session_(random_session()),
       heartbeat_(heartbeat_interval(options.timeout)),
-      roster_(options.run, options.size),
+      roster_(options.run, options.size, options.of_launchers),
       board_([this](Board::Ticket to, const std::string& value, const std::string& error) {
         Seat* seat = by_rank_[static_cast<std::size_t>(to.rank)];
         if (seat->state != State::in) return;
@@ -58,7 +60,7 @@ CoordinatorLoop::CoordinatorLoop(const CoordinatorOptions& options)
   const std::string wanted = tcp_endpoint(options.address, options.port);
   try {
     // Port 0 asks the system for a free one.
-    router_.bind(wanted);
+    undisturbed([&] { router_.bind(wanted); });
   } catch (const zmq::error_t& error) {
     throw Error(ErrorCode::io,
                 fmt::format("the coordinator cannot listen on {}: {}", wanted, error.what()),
@@ -100,6 +102,26 @@ bool CoordinatorLoop::wait_for_end(std::chrono::milliseconds timeout) {
 }
 
 void CoordinatorLoop::run() {
+  try {
+    serve_until_stopped();
+  } catch (const std::exception& error) {
+    break_down(error.what());
+  }
+}
+
+/// Without its port nobody takes it for one that is busy.
+void CoordinatorLoop::break_down(const std::string& why) {
+  print_error("troupe: the coordinator at {} ends, and with it its run: {}\n", endpoint_, why);
+  events_.close();
+  router_.close();
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  ended_changed_.notify_all();
+}
+
+void CoordinatorLoop::serve_until_stopped() {
   for (;;) {
     wait();
     {
@@ -125,7 +147,9 @@ void CoordinatorLoop::wait() {
     until = std::min(until, seat->probe->next_look());
   }
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
-  zmq::poll(items, std::max(left, std::chrono::milliseconds(0)));
+  const int count = zmq_poll(items.data(), static_cast<int>(items.size()),
+                             std::max<long>(static_cast<long>(left.count()), 0));
+  if (count < 0 && zmq_errno() != EINTR) throw zmq::error_t();  // a signal only wakes it
 }
 
 void CoordinatorLoop::run_tasks() {
@@ -141,6 +165,12 @@ void CoordinatorLoop::run_tasks() {
 void CoordinatorLoop::take_events() {
   SocketEvents::Event event;
   while (events_.next(event)) {
+    if (event.what != ZMQ_EVENT_DISCONNECTED) {
+      // What it says first is written to another key than this one.
+      if (event.value == ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC)
+        tell_refused("somebody whose key is another");
+      continue;
+    }
     const auto found = by_fd_.find(event.value);
     if (found != by_fd_.end() && found->second->is_here())
       follow_up(*found->second);
@@ -191,8 +221,8 @@ void CoordinatorLoop::take_frames() {
 
 void CoordinatorLoop::transmit(const std::string& route, const std::string& frame) {
   try {
-    router_.send(zmq::buffer(route), zmq::send_flags::sndmore | zmq::send_flags::dontwait);
-    router_.send(zmq::buffer(frame), zmq::send_flags::dontwait);
+    send_now(router_, route, zmq::send_flags::sndmore);
+    send_now(router_, frame);
   } catch (const zmq::error_t& error) {
     if (error.num() != EHOSTUNREACH) throw;  // no connection now: the session sends it again
   }
@@ -203,6 +233,16 @@ void CoordinatorLoop::refuse(const std::string& route, wire::Refused refused) {
   wire::Envelope envelope;
   *envelope.mutable_refused() = std::move(refused);
   send_once(route, envelope);
+}
+
+/// Who has not been a member.
+void CoordinatorLoop::turn_away(const std::string& route, wire::Refused refused) {
+  tell_refused(refused.message());
+  refuse(route, std::move(refused));
+}
+
+void CoordinatorLoop::tell_refused(const std::string& reason) const {
+  if (options_.on_refused) options_.on_refused(reason);
 }
 
 void CoordinatorLoop::send_once(const std::string& route, wire::Envelope& envelope) {
@@ -224,17 +264,14 @@ void CoordinatorLoop::take(const std::string& route, zmq::message_t& frame) {
     ++counters_.foreign;
     lock.unlock();
     if (envelope->version() != wire_version)
-      refuse(route,
-             refusal(wire::Refused::VERSION,
-                     fmt::format("the process speaks version {} of the control messages, the "
-                                 "coordinator version {}",
-                                 envelope->version(), wire_version),
-                     "start the same build of troupe everywhere"));
+      turn_away(route,
+                refusal(wire::Refused::VERSION,
+                        fmt::format("the process speaks version {} of the control messages, the "
+                                    "coordinator version {}",
+                                    envelope->version(), wire_version),
+                        "start the same build of troupe everywhere"));
     else if (envelope->has_join())
-      refuse(route, refusal(wire::Refused::RUN,
-                            fmt::format("the coordinator serves another run than '{}'",
-                                        envelope->join().run()),
-                            remedy_of_another_run));
+      turn_away(route, roster_.another_run(envelope->join()));
     return;
   }
   if (seat != seats_.end() && seat->second->id != envelope->session()) {

@@ -26,7 +26,8 @@ class CoordinatorLoop {
   /// Binds; throws Error{io}.
   explicit CoordinatorLoop(const CoordinatorOptions& options);
 
-  /// Until stop(), on the thread that shall own the sockets.
+  /// Until stop(), on the thread that shall own the sockets. What cannot be dealt with ends it
+  /// before that: it says so, and the members lose their coordinator.
   void run();
 
   // Of any thread.
@@ -58,6 +59,8 @@ class CoordinatorLoop {
   using Seats = std::unordered_map<std::string, std::unique_ptr<Seat>>;
 
   Stamp stamp() const;
+  void serve_until_stopped();
+  void break_down(const std::string& why);
   void transmit(const std::string& route, const std::string& frame);
   void wait();
   void run_tasks();
@@ -65,6 +68,8 @@ class CoordinatorLoop {
   void take_frames();
   void take(const std::string& route, zmq::message_t& frame);
   void refuse(const std::string& route, wire::Refused refused);
+  void turn_away(const std::string& route, wire::Refused refused);
+  void tell_refused(const std::string& reason) const;
 
   void send_once(const std::string& route, wire::Envelope& envelope);
   void take_lost(const std::string& route, const wire::Envelope& envelope);
@@ -74,6 +79,7 @@ class CoordinatorLoop {
   void supersede(std::uint32_t restart);
   void take_member(Seat& seat, wire::Envelope& envelope);
   void serve(Seat& seat, wire::Envelope& envelope);
+  void serve_arrival(const Seat& seat, const wire::Arrive& arrive);
   void leave(Seat& seat, std::uint64_t request);
   void form_world();
   void begin_generation();

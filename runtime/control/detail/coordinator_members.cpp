@@ -42,7 +42,7 @@ void CoordinatorLoop::take_stranger(const std::string& route, const wire::Envelo
   auto refused = roster_.admit(join, envelope.session());
   if (refused && refused->reason() == wire::Refused::RANK && make_room(join.rank()))
     refused = roster_.admit(join, envelope.session());
-  if (refused) return refuse(route, std::move(*refused));
+  if (refused) return turn_away(route, std::move(*refused));
   if (seats_.empty()) first_join_ = Clock::now();
   restart_ = join.restart();
   if (options_.timeout_of_members && join.timeout_ms() > 0) {
@@ -181,9 +181,16 @@ void CoordinatorLoop::serve(Seat& seat, wire::Envelope& envelope) {
   else if (envelope.has_get())
     board_.get({rank, envelope.get().id()}, envelope.get().key());
   else if (envelope.has_arrive())
-    board_.arrive({rank, envelope.arrive().id()}, envelope.arrive().barrier(), options_.size);
+    serve_arrival(seat, envelope.arrive());
   else if (envelope.has_report())
     report_lost(static_cast<int>(envelope.report().rank()), envelope.report().reason());
+}
+
+void CoordinatorLoop::serve_arrival(const Seat& seat, const wire::Arrive& arrive) {
+  if (arrive.cancel())
+    board_.cancel_arrival({seat.rank, arrive.id()}, arrive.barrier());
+  else
+    board_.arrive({seat.rank, arrive.id()}, arrive.barrier(), options_.size);
 }
 
 void CoordinatorLoop::leave(Seat& seat, std::uint64_t request) {

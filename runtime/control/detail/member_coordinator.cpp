@@ -44,11 +44,11 @@ void MemberLoop::take_events() {
       !options_.find_coordinator)
     fail_join(
         Error(ErrorCode::refused,
-              fmt::format("the key does not fit: {} closes the connection of process {} on {} "
+              fmt::format("{}: {} closes the connection of process {} on {} "
                           "before a word is said",
-                          coordinator_endpoint_, getpid(), options_.host),
-              "start all processes with the same TROUPE_JOB_KEY or job file; if another job or "
-              "program has that port, choose another --rdzv-id and --rdzv-endpoint"));
+                          Member::wrong_key, coordinator_endpoint_, getpid(), options_.host),
+              "start all with the same --rdzv-id, and the same TROUPE_JOB_KEY or job file; if "
+              "another job or program has that port, choose another one"));
 }
 
 void MemberLoop::take_coordinator() {
@@ -176,14 +176,25 @@ void MemberLoop::look_at_join(Clock::time_point now) {
     return fail_join(Error(ErrorCode::refused, "stopped before all processes were here"));
   if (!joining_.greeted && options_.find_coordinator && now - last_search_ >= search_interval) {
     last_search_ = now;
-    if (const std::string found = options_.find_coordinator();
-        !found.empty() && found != coordinator_endpoint_) {
-      // The join is still kept: the next pulse finds out that it has to be sent again.
-      connect_coordinator(found);
-      closed_doors_ = 0;
-    }
+    look_for_coordinator();
   }
   if (now >= joining_.end(options_.timeout)) fail_join(no_answer(now));
+}
+
+void MemberLoop::look_for_coordinator() {
+  const std::string found = options_.find_coordinator();
+  if (found.empty() || found == coordinator_endpoint_) return;
+  try {
+    // The join is still kept: the next pulse finds out that it has to be sent again.
+    connect_coordinator(found);
+    closed_doors_ = 0;
+  } catch (const Error& error) {
+    fail_join(Error(error.code(),
+                    fmt::format("the job file names '{}' as the coordinator's place: {}", found,
+                                error.message()),
+                    "remove the job file (TROUPE_JOB_FILE, else ~/.troupe/jobs/RUN) and start "
+                    "all processes again"));
+  }
 }
 
 /// By how far it came with the coordinator.

@@ -40,15 +40,16 @@ MemberLoop::MemberLoop(const MemberOptions& options)
       heartbeat_(heartbeat_interval(options.timeout)),
       coordinator_session_(std::make_unique<Session>([this](const std::string& frame) {
         ++counters_.sent;
-        coordinator_->send(zmq::buffer(frame), zmq::send_flags::dontwait);
+        send_now(*coordinator_, frame);
         look_for_input(*coordinator_, of_coordinator);
       })) {
   if (options_.host.empty()) options_.host = host_name();
   router_.set(zmq::sockopt::router_handover, true);
   const bool is_ipv6 = address_.find(':') != std::string::npos;
   router_.set(zmq::sockopt::ipv6, is_ipv6);
-  router_.bind(is_ipv6 ? fmt::format("tcp://[{}]:*", address_)
-                       : fmt::format("tcp://{}:*", address_));
+  const auto any =
+      is_ipv6 ? fmt::format("tcp://[{}]:*", address_) : fmt::format("tcp://{}:*", address_);
+  undisturbed([&] { router_.bind(any); });
   endpoint_ = router_.get(zmq::sockopt::last_endpoint);
   descriptors_.add(wakeup_.fd(), of_wakeup);
   connect_coordinator(options_.coordinator);
@@ -66,6 +67,8 @@ std::string MemberLoop::route_of(std::uint64_t session) {
 }
 
 void MemberLoop::connect_coordinator(const std::string& endpoint) {
+  HostAndPort place = place_of(endpoint);
+  place.host = addresses_of_host(place.host).at(0);
   if (coordinator_) {
     descriptors_.remove(coordinator_->get(zmq::sockopt::fd));
     descriptors_.remove(events_->socket().get(zmq::sockopt::fd));
@@ -74,11 +77,11 @@ void MemberLoop::connect_coordinator(const std::string& endpoint) {
   coordinator_.reset();
   coordinator_ = messaging_->client(zmq::socket_type::dealer, options_.key);
   coordinator_->set(zmq::sockopt::routing_id, route_of(own_session_));
-  coordinator_at_ = place_of(endpoint);
-  coordinator_at_.host = addresses_of_host(coordinator_at_.host).at(0);
+  coordinator_at_ = std::move(place);
   coordinator_->set(zmq::sockopt::ipv6, coordinator_at_.host.find(':') != std::string::npos);
   events_.emplace(messaging_->zmq(), *coordinator_, watched_events);
-  coordinator_->connect(tcp_endpoint(coordinator_at_.host, coordinator_at_.port));
+  const std::string at = tcp_endpoint(coordinator_at_.host, coordinator_at_.port);
+  undisturbed([&] { coordinator_->connect(at); });
   coordinator_endpoint_ = endpoint;
   descriptors_.add(coordinator_->get(zmq::sockopt::fd), of_coordinator);
   descriptors_.add(events_->socket().get(zmq::sockopt::fd), of_events);
@@ -107,6 +110,33 @@ void MemberLoop::send_join() {
 void MemberLoop::run() {
   std::unique_lock lock(mutex_);
   thread_ = std::this_thread::get_id();
+  try {
+    serve_until_over(lock);
+  } catch (const std::exception& error) {
+    if (!lock.owns_lock()) lock.lock();
+    break_down(lock, error.what());
+  }
+  fail_requests(Error(ErrorCode::peer_lost, "this process has left the world"));
+}
+
+/// Without its port the others take it for lost at once.
+void MemberLoop::break_down(std::unique_lock<std::mutex>& lock, const std::string& why) {
+  fail_join(Error(ErrorCode::internal, fmt::format("joining the world broke off: {}", why)));
+  lose_coordinator(fmt::format("this process cannot listen to it any more: {}", why));
+  lost_coordinator_.clear();  // it is there
+  phase_ = Phase::failed;
+  conversations_.clear();
+  events_.reset();
+  coordinator_.reset();
+  router_.close();
+  try {
+    hand_over(lock);
+  } catch (const std::exception&) {  // of a callback: there is nobody left to tell
+    if (!lock.owns_lock()) lock.lock();
+  }
+}
+
+void MemberLoop::serve_until_over(std::unique_lock<std::mutex>& lock) {
   send_join();
   while (!stopping_) {
     sleep(lock);
@@ -121,7 +151,6 @@ void MemberLoop::run() {
     if (phase_ == Phase::left || phase_ == Phase::failed) break;
   }
   for (auto& [rank, peer] : conversations_) peer.session->settle(stamp());
-  fail_requests(Error(ErrorCode::peer_lost, "this process has left the world"));
 }
 
 void MemberLoop::sleep(std::unique_lock<std::mutex>& lock) {
@@ -171,7 +200,8 @@ bool MemberLoop::is_unread(int source) const {
 /// noted.
 void MemberLoop::look_for_input(zmq::socket_t& socket, int source) {
   if (is_unread(source)) return;
-  if (!is_own_thread() && (socket.get(zmq::sockopt::events) & ZMQ_POLLIN) == 0) return;
+  const auto has_input = [&] { return (socket.get(zmq::sockopt::events) & ZMQ_POLLIN) != 0; };
+  if (!is_own_thread() && !undisturbed(has_input)) return;
   note_unread(source);
   wake();
 }

@@ -53,7 +53,8 @@ class MemberLoop {
   /// Binds and connects; throws Error.
   explicit MemberLoop(const MemberOptions& options);
 
-  /// Until stop(), or until it has left, on the thread that shall run the callbacks.
+  /// Until stop(), or until it has left, on the thread that shall run the callbacks. What cannot be
+  /// dealt with ends it before that: whoever waits is told.
   void run();
 
   // Of any thread.
@@ -97,6 +98,8 @@ class MemberLoop {
   static std::string route_of(std::uint64_t session);
   void connect_coordinator(const std::string& endpoint);
   void send_join();
+  void serve_until_over(std::unique_lock<std::mutex>& lock);
+  void break_down(std::unique_lock<std::mutex>& lock, const std::string& why);
 
   void sleep(std::unique_lock<std::mutex>& lock);
   void wake();
@@ -128,6 +131,7 @@ class MemberLoop {
   void fail_join(const Error& error);
 
   void look_at_join(Clock::time_point now);
+  void look_for_coordinator();
   Error no_answer(Clock::time_point now) const;
   void look_at_probe(Clock::time_point now);
   void look_at_clock(Clock::time_point now);

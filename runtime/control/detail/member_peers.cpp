@@ -18,12 +18,12 @@ MemberLoop::Peer& MemberLoop::peer(int rank) {
 void MemberLoop::transmit(int rank, Peer& peer, const std::string& frame) {
   ++counters_.sent;
   if (peer.socket) {
-    peer.socket->send(zmq::buffer(frame), zmq::send_flags::dontwait);
+    send_now(*peer.socket, frame);
     return look_for_input(*peer.socket, rank);
   }
   const std::string route = route_of(sessions_[static_cast<std::size_t>(rank)]);
-  router_.send(zmq::buffer(route), zmq::send_flags::sndmore | zmq::send_flags::dontwait);
-  router_.send(zmq::buffer(frame), zmq::send_flags::dontwait);
+  send_now(router_, route, zmq::send_flags::sndmore);
+  send_now(router_, frame);
   look_for_input(router_, of_peers);
 }
 
@@ -32,7 +32,7 @@ void MemberLoop::connect(int rank, Peer& peer) {
   zmq::socket_t socket = messaging_->client(zmq::socket_type::dealer, options_.key);
   socket.set(zmq::sockopt::routing_id, route_of(own_session_));
   socket.set(zmq::sockopt::ipv6, info.address().find(':') != std::string::npos);
-  socket.connect(tcp_endpoint(info.address(), info.port));
+  undisturbed([&] { socket.connect(tcp_endpoint(info.address(), info.port)); });
   descriptors_.add(socket.get(zmq::sockopt::fd), rank);
   peer.socket = std::move(socket);
 }

@@ -1,6 +1,7 @@
 #include "runtime/control/detail/roster.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <tuple>
@@ -27,36 +28,80 @@ wire::Refused refusal(wire::Refused::Reason reason, std::string message, std::st
 }
 
 std::optional<wire::Refused> Roster::admit(const wire::Join& join, std::uint64_t session) {
-  if (join.run() != run_)
-    return refusal(wire::Refused::RUN,
-                   fmt::format("the coordinator serves another run than '{}'", join.run()),
-                   remedy_of_another_run);
-  if (join.size() != static_cast<std::uint32_t>(size_))
-    return refusal(wire::Refused::SIZE,
-                   fmt::format("{} expects a world of {} processes, the coordinator one of {}",
-                               process(join), join.size(), size_),
-                   "start all processes of the job from the same launcher line");
-  if (join.rank() > join.size())
-    return refusal(wire::Refused::RANK,
-                   fmt::format("{} says it is rank {}, but the world's {} ranks end with {}",
-                               process(join), join.rank() - 1, size_, size_ - 1),
-                   "check RANK and WORLD_SIZE, or the launcher's counts of nodes and processes");
-  if (const wire::Join* other = holder_of_rank(join))
-    return refusal(wire::Refused::RANK,
-                   fmt::format("{} says it is rank {}, but so does {}", process(join),
-                               join.rank() - 1, process(*other)),
-                   fmt::format("give each process a rank of its own; a launcher started twice does "
-                               "this, or another run with the id '{}': choose another --rdzv-id "
-                               "(TROUPE_RUN_ID, or MASTER_ADDR and MASTER_PORT)",
-                               run_));
+  if (join.run() != run_) return another_run(join);
+  if (join.size() != static_cast<std::uint32_t>(size_)) return another_size(join);
+  if (join.rank() > join.size()) return beyond_the_world(join);
+  if (const wire::Join* other = holder_of_rank(join)) return rank_is_taken(join, *other);
   if (is_whole())
     return refusal(
         wire::Refused::SIZE,
         fmt::format("{} comes to a world whose {} ranks are all there", process(join), size_),
-        "wait until that run has ended, or choose another --rdzv-id for this one");
+        of_launchers_ ? "wait until that job has ended, or name another port in --rdzv-endpoint"
+                      : "wait until that run has ended, or choose another --rdzv-id for this one");
   here_.push_back({join, session});
   if (join.rank() != 0) taken_[join.rank()] = session;
   return std::nullopt;
+}
+
+wire::Refused Roster::another_run(const wire::Join& join) const {
+  if (of_launchers_)
+    return refusal(
+        wire::Refused::RUN,
+        fmt::format("{} was started with --rdzv-id {}, which is another run than the one "
+                    "that meets here",
+                    join.host(), join.run()),
+        "the --rdzv-id of the others; for another job, another port in --rdzv-endpoint");
+  return refusal(wire::Refused::RUN,
+                 fmt::format("the coordinator serves another run than '{}'", join.run()),
+                 "give all processes of the job the same --rdzv-id; where another job is there, "
+                 "choose another --rdzv-id and --rdzv-endpoint");
+}
+
+wire::Refused Roster::another_size(const wire::Join& join) const {
+  if (of_launchers_)
+    return refusal(wire::Refused::SIZE,
+                   fmt::format("{} was started with --nnodes {}, the host where all meet with {}",
+                               join.host(), join.size(), size_),
+                   fmt::format("--nnodes {}", size_));
+  return refusal(wire::Refused::SIZE,
+                 fmt::format("{} expects a world of {} processes, the coordinator one of {}",
+                             process(join), join.size(), size_),
+                 "start all processes of the job from the same launcher line");
+}
+
+wire::Refused Roster::beyond_the_world(const wire::Join& join) const {
+  return refusal(wire::Refused::RANK,
+                 fmt::format("{} says it is rank {}, but the world's {} ranks end with {}",
+                             process(join), join.rank() - 1, size_, size_ - 1),
+                 "check RANK and WORLD_SIZE, or the launcher's counts of nodes and processes");
+}
+
+wire::Refused Roster::rank_is_taken(const wire::Join& join, const wire::Join& other) const {
+  if (of_launchers_) {
+    const std::string free = free_ranks();
+    return refusal(
+        wire::Refused::RANK,
+        fmt::format("{} was started with --node-rank {}, which {} (process {}) has already",
+                    process(join), join.rank() - 1, other.host(), other.pid()),
+        free.empty() ? "a --node-rank of its own for each host" : "--node-rank " + free);
+  }
+  return refusal(wire::Refused::RANK,
+                 fmt::format("{} says it is rank {}, but so does {}", process(join),
+                             join.rank() - 1, process(other)),
+                 fmt::format("give each process a rank of its own; a launcher started twice does "
+                             "this, or another run with the id '{}': choose another --rdzv-id "
+                             "(TROUPE_RUN_ID, or MASTER_ADDR and MASTER_PORT)",
+                             run_));
+}
+
+/// "1", "2 or 3"; empty if none.
+std::string Roster::free_ranks() const {
+  std::vector<std::string> free;
+  for (std::uint32_t rank = 1; rank <= static_cast<std::uint32_t>(size_); ++rank)
+    if (!taken_.contains(rank) && !(owner_ && owner_->rank() == rank))
+      free.push_back(std::to_string(rank - 1));
+  if (free.size() > most_listed) free.resize(most_listed);
+  return fmt::format("{}", fmt::join(free, " or "));
 }
 
 /// Who else has the rank that is asked for.

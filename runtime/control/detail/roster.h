@@ -13,20 +13,20 @@
 
 namespace troupe::control {
 
-/// Where a coordinator serves another run.
-inline constexpr const char* remedy_of_another_run =
-    "give all processes of the job the same --rdzv-id; where another job is there, choose another "
-    "--rdzv-id and --rdzv-endpoint";
-
 class Roster {
  public:
-  Roster(std::string run, int size) : run_(std::move(run)), size_(size) {}
+  /// `of_launchers`: what is told of members names the flags of a launcher.
+  Roster(std::string run, int size, bool of_launchers = false)
+      : run_(std::move(run)), size_(size), of_launchers_(of_launchers) {}
 
   /// Keeps the rank that `owner` asks for: of others who ask for it, none is admitted.
   void reserve(wire::Join owner) { owner_ = std::move(owner); }
 
   /// Takes in who fits; otherwise says why not.
   std::optional<wire::Refused> admit(const wire::Join& join, std::uint64_t session);
+
+  /// For who asks for another run.
+  wire::Refused another_run(const wire::Join& join) const;
   void withdraw(std::uint64_t session);
   void clear();
 
@@ -53,11 +53,16 @@ class Roster {
 
   const Here& of(std::uint64_t session) const;
   const wire::Join* holder_of_rank(const wire::Join& join) const;
+  wire::Refused another_size(const wire::Join& join) const;
+  wire::Refused beyond_the_world(const wire::Join& join) const;
+  wire::Refused rank_is_taken(const wire::Join& join, const wire::Join& other) const;
+  std::string free_ranks() const;
   std::string missing() const;
   std::string present() const;
 
   std::string run_;
   int size_;
+  bool of_launchers_;
   std::optional<wire::Join> owner_;
   std::vector<Here> here_;
   std::unordered_map<std::uint32_t, std::uint64_t> taken_;  ///< ranks asked for; whose session

@@ -11,7 +11,7 @@
 
 namespace troupe::control {
 
-constexpr std::uint32_t wire_version = 2;
+constexpr std::uint32_t wire_version = 3;
 constexpr std::size_t max_message_bytes = std::size_t{64} << 20;
 constexpr std::size_t max_frame_bytes = max_message_bytes + 4096;
 

@@ -206,6 +206,16 @@ TEST_F(JobFiles, SayThatRankZeroDidNotCome) {
   EXPECT_FALSE(fs::exists(folder_ / "run")) << "nobody else knows of it";
 }
 
+TEST_F(JobFiles, WithAPlaceThatCannotBeAreAnError) {
+  const JobFile file(folder_ / "run");
+  for (const std::string place : {"tcp://login-node.invalid:29400", "somewhere"}) {
+    file.publish(file.key(), place);
+    const auto entered = enter_alone(file);
+    ASSERT_FALSE(entered);
+    EXPECT_NE(entered.error().code(), ErrorCode::timed_out);
+  }
+}
+
 TEST_F(JobFiles, GoWithWhoeverWaitedInVainThoughAnotherMadeThem) {
   const JobFile file(folder_ / "run");
   (void)file.key();

@@ -79,8 +79,8 @@ TEST(ControlStranger, OfAnotherVersionIsToldSo) {
   stranger.say(join);
   const auto answer = stranger.hear_of([](const wire::Envelope&) { return true; });
   ASSERT_TRUE(answer && answer->has_refused());
-  EXPECT_THAT(answer->refused().message(), HasSubstr("speaks version 3"));
-  EXPECT_THAT(answer->refused().message(), HasSubstr("coordinator version 2"));
+  EXPECT_THAT(answer->refused().message(), HasSubstr("speaks version 4"));
+  EXPECT_THAT(answer->refused().message(), HasSubstr("coordinator version 3"));
 }
 
 /// Rank 1 of a world of two, played by hand, so that its messages are known byte for byte.

@@ -4,6 +4,8 @@
 
 #include <set>
 
+#include "runtime/control/detail/board.h"
+
 namespace troupe {
 namespace {
 
@@ -127,6 +129,39 @@ TEST(ControlWorld, ABarrierWaitsForAll) {
     });
 }
 
+TEST(ControlBoard, ABarrierCountsRanksAndNotHowOftenTheyCome) {
+  std::vector<std::pair<int, std::uint64_t>> answered;
+  control::Board board([&](control::Board::Ticket to, const std::string&, const std::string&) {
+    answered.emplace_back(to.rank, to.id);
+  });
+  for (const std::uint64_t id : {1, 2, 3}) board.arrive({0, id}, "all", 3);
+  board.arrive({1, 1}, "all", 3);
+  board.cancel_arrival({0, 2}, "all");
+  board.cancel_arrival({1, 1}, "all");
+  board.cancel_arrival({2, 1}, "all");    // has not come
+  board.cancel_arrival({0, 1}, "other");  // nobody has
+  board.arrive({2, 1}, "all", 3);
+  EXPECT_THAT(answered, testing::IsEmpty());
+  board.arrive({1, 2}, "all", 3);
+  using Tickets = std::vector<std::pair<int, std::uint64_t>>;
+  EXPECT_EQ(answered, (Tickets{{0, 1}, {0, 3}, {1, 2}, {2, 1}}));
+}
+
+TEST(ControlWorld, ABarrierIsNotKeptForAMemberThatHasGivenUp) {
+  const JobKey key = JobKey::generate();
+  const auto coordinator = std::move(Coordinator::start(coordinator_options(2, key)).value());
+  std::vector<MemberOptions> wanted;
+  for (const int rank : {0, 1})
+    wanted.push_back(member_options(*coordinator, rank, 2, key, seconds(1)));
+  auto members = join_all(wanted);
+  // The second time the first one's is still there, if it was not taken back.
+  for (const std::size_t rank : {0u, 0u, 1u}) {
+    const Status alone = members[rank].value()->barrier("all");
+    ASSERT_FALSE(alone) << rank;
+    EXPECT_EQ(alone.error().code(), ErrorCode::timed_out);
+  }
+}
+
 TEST(ControlWorld, ABarrierThatAMemberHasLeftIsClosedAtOnce) {
   TestWorld world(3);
   std::vector<std::jthread> threads;
@@ -174,7 +209,8 @@ TEST(ControlWorld, SaysThatTheKeyDoesNotFit) {
   ASSERT_FALSE(joined);
   EXPECT_EQ(joined.error().code(), ErrorCode::refused);
   EXPECT_THAT(joined.error().what(), HasSubstr("the key does not fit"));
-  EXPECT_THAT(joined.error().remedy(), HasSubstr("choose another --rdzv-id"));
+  EXPECT_THAT(joined.error().remedy(), HasSubstr("the same --rdzv-id"));
+  EXPECT_TRUE(Member::is_wrong_key(joined.error()));
 }
 
 }  // namespace
