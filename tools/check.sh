@@ -2,7 +2,7 @@
 # The steps of `./dev check`, sourced by ./dev, which defines say, fail, jobs, build, run_tests and
 # cpp_files. A step prints what is wrong and returns non-zero.
 
-readonly check_steps="format shell docs includes headers tidy sanitizers fuzz sizes"
+readonly check_steps="format shell docs includes headers odr tidy sanitizers fuzz sizes"
 changed_only=false
 
 # C++ files in question: all, or with --changed those that differ from the main branch.
@@ -48,6 +48,19 @@ check_headers() {
   cpp_files | { grep -E '\.h$' || true; } |
     xargs -r -P "$(jobs)" -I '{}' g++ -std=c++20 -I. -isystem build/headers -fsyntax-only -Wall -Wextra \
       -Wno-missing-field-initializers -include '{}' -x c++ /dev/null
+}
+
+# Two types of one name in different files: only a linker that is told of types sees both. Without
+# optimisation their functions are not inlined, so that a short run meets what it might have missed.
+check_odr() {
+  local output code=0
+  build odr troupe || return 1
+  output=$(mktemp -d)
+  build/odr/bin/troupe train recipes/demo.yaml -r data.name=synthetic -r data.count=512 \
+    -r train.steps=2 -o "$output" >"$output/screen" || code=$?
+  [ $code -eq 0 ] || cat "$output/screen"
+  rm -r "$output"
+  return $code
 }
 
 # The largest first, so that all jobs are busy to the end. What the release preset does not build needs
