@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "apps/jobscript/script.h"
 #include "runtime/error.h"
@@ -15,25 +16,30 @@ namespace {
 constexpr const char* build_steps =
     "./dev build release && cmake --install build/release --prefix /usr/local && rm -rf /src";
 
-std::string image_of(const JobRequest& request) {
-  if (!request.image.empty()) return request.image;
-  if (request.container == "edf") return "troupe.sqsh";
-  return request.container == "apptainer" ? "troupe.sif" : "localhost/troupe:latest";
+/// A file beside the script, from where the job is submitted.
+std::string beside(const JobRequest& request, const char* name) {
+  return (std::filesystem::path(request.folder) / name).lexically_normal().string();
+}
+
+/// The same from anywhere, for whom `here` is the folder that the job is submitted in.
+std::string from_anywhere(const std::string& path, const char* here = "$PWD") {
+  return path.starts_with('/') ? path : fmt::format("{}/{}", here, path);
 }
 
 std::string architecture_name(const JobPlan& plan) {
   return plan.kind.architecture == "aarch64" ? "arm64" : "amd64";
 }
 
-DefinitionFile containerfile(const JobPlan& plan, bool for_enroot) {
-  std::string how = "podman build --platform linux/" + architecture_name(plan) +
-                    " -f Containerfile -t troupe SOURCES";
-  if (for_enroot) how += " && enroot import -x mount -o troupe.sqsh podman://troupe";
+DefinitionFile containerfile(const JobPlan& plan, const JobRequest& request) {
+  std::string how = fmt::format("podman build --platform linux/{} -f {} -t troupe SOURCES",
+                                architecture_name(plan), beside(request, "Containerfile"));
+  if (request.container == "edf")
+    how += fmt::format(" && enroot import -x mount -o {} podman://troupe", image_of(request));
   return {
       "Containerfile",
       fmt::format(
-          "# Troupe in a container, for {} ({}). SOURCES is a fresh clone of Troupe; build on a\n"
-          "# node of this architecture:\n"
+          "# Troupe in a container, for {} ({}). SOURCES is a fresh clone of Troupe. On a node of\n"
+          "# this architecture, in the folder that the job is submitted in:\n"
           "#   {}\n"
           "FROM docker.io/library/debian:12\n"
           "COPY . /src\n"
@@ -41,13 +47,14 @@ DefinitionFile containerfile(const JobPlan& plan, bool for_enroot) {
           plan.profile.title, plan.kind.architecture, how, build_steps)};
 }
 
-DefinitionFile apptainer_definition(const JobPlan& plan) {
+DefinitionFile apptainer_definition(const JobPlan& plan, const JobRequest& request) {
+  const auto from_sources = [](const std::string& path) { return from_anywhere(path, "$OLDPWD"); };
   return {
       "troupe.def",
       fmt::format(
-          "# Troupe in a container, for {} ({}). In a fresh clone of Troupe, on a node of this\n"
-          "# architecture:\n"
-          "#   apptainer build troupe.sif troupe.def\n"
+          "# Troupe in a container, for {} ({}). SOURCES is a fresh clone of Troupe. On a node of\n"
+          "# this architecture, in the folder that the job is submitted in:\n"
+          "#   (cd SOURCES && apptainer build \"{}\" \"{}\")\n"
           "Bootstrap: docker\n"
           "From: debian:12\n\n"
           "%files\n"
@@ -57,7 +64,8 @@ DefinitionFile apptainer_definition(const JobPlan& plan) {
           "    {}\n\n"
           "%runscript\n"
           "    exec /usr/local/bin/troupe \"$@\"\n",
-          plan.profile.title, plan.kind.architecture, build_steps)};
+          plan.profile.title, plan.kind.architecture, from_sources(image_of(request)),
+          from_sources(beside(request, "troupe.def")), build_steps)};
 }
 
 /// A basic string of TOML.
@@ -80,11 +88,12 @@ std::string from_and_to(const std::string& mount) {
 }
 
 DefinitionFile edf(const JobPlan& plan, const JobRequest& request) {
-  const bool relative = image_of(request).find('/') == std::string::npos;
+  const std::string image = image_of(request);
+  const bool is_file = request.image.empty() || image.find('/') == std::string::npos;
   std::string text = fmt::format(
       "# Environment of the container engine on {}; the job script hands it to srun.\n"
       "image = {}\n",
-      plan.profile.title, toml_text((relative ? "${PWD}/" : "") + image_of(request)));
+      plan.profile.title, toml_text(is_file ? from_anywhere(image, "${PWD}") : image));
   std::vector<std::string> mounts;
   mounts.reserve(plan.profile.container.mounts.size());
   for (const std::string& mount : plan.profile.container.mounts)
@@ -105,6 +114,20 @@ DefinitionFile edf(const JobPlan& plan, const JobRequest& request) {
 
 }  // namespace
 
+std::string image_of(const JobRequest& request) {
+  if (!request.image.empty()) return request.image;
+  if (request.container == "edf") return beside(request, "troupe.sqsh");
+  return request.container == "apptainer" ? beside(request, "troupe.sif")
+                                          : "localhost/troupe:latest";
+}
+
+std::string container_test(const JobRequest& request) {
+  const std::string image = image_of(request);
+  if (request.container == "podman") return "podman image exists " + shell_word(image);
+  const bool is_file = image.ends_with(".sif") || image.ends_with(".sqsh");
+  return request.container.empty() || !is_file ? "" : "ls " + shell_word(image);
+}
+
 std::vector<DefinitionFile> container_files(const JobPlan& plan, const JobRequest& request) {
   if (request.container.empty()) return {};
   const auto& kinds = plan.profile.container.kinds;
@@ -113,15 +136,16 @@ std::vector<DefinitionFile> container_files(const JobPlan& plan, const JobReques
                 fmt::format("{} runs no containers of {}", plan.profile.title, request.container),
                 kinds.empty() ? "leave --container out"
                               : fmt::format("--container {}", fmt::join(kinds, " or ")));
-  if (request.container == "edf") return {containerfile(plan, true), edf(plan, request)};
-  if (request.container == "apptainer") return {apptainer_definition(plan)};
-  return {containerfile(plan, false)};
+  if (request.container == "edf") return {containerfile(plan, request), edf(plan, request)};
+  if (request.container == "apptainer") return {apptainer_definition(plan, request)};
+  return {containerfile(plan, request)};
 }
 
 std::string container_setup(const JobPlan& plan, const JobRequest& request) {
   if (request.container == "edf")
     return "# The environment goes to srun, not to sbatch: the script itself runs outside of it.\n"
-           "srun+=(--environment=\"$PWD/troupe.toml\")\n";
+           "srun+=(--environment=\"" +
+           from_anywhere(beside(request, "troupe.toml")) + "\")\n";
   const bool apptainer = request.container == "apptainer";
   if (!apptainer && request.container != "podman") return {};
   std::string words =

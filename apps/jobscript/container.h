@@ -17,6 +17,13 @@ struct DefinitionFile {
 /// the site does not run this kind.
 std::vector<DefinitionFile> container_files(const JobPlan& plan, const JobRequest& request);
 
+/// The image as the script names it.
+std::string image_of(const JobRequest& request);
+
+/// A command of the shell that succeeds where the image is there; empty where that cannot be asked
+/// on the node: without a container, or for one of a registry.
+std::string container_test(const JobRequest& request);
+
 /// Lines of the script that set up what container_prefix uses; empty without a container.
 std::string container_setup(const JobPlan& plan, const JobRequest& request);
 

@@ -140,7 +140,26 @@ void add_conditions(JobPlan& plan, const JobRequest& request) {
     words.emplace_back("all_gpus");
 }
 
-void add_notes(JobPlan& plan, const JobRequest& request) {
+/// Traffic within a node is the fastest: a part of several nodes is taken only if asked for.
+std::string parts_of_nodes(const JobPlan& plan) {
+  const std::int64_t all = plan.nodes * plan.gpus;
+  if (plan.nodes == 1 || plan.gpus == 0 || plan.gpus >= plan.kind.gpus) return {};
+  const std::int64_t nodes = (all + plan.kind.gpus - 1) / plan.kind.gpus;
+  const std::int64_t limit = plan.partition.max_node_gpus;
+  if (nodes >= plan.nodes || all % nodes != 0 || (limit > 0 && all / nodes > limit)) return {};
+  return fmt::format(
+      "{} of each of {} nodes fit {}, with less between nodes: --nodes {} --gpus-per-node {}",
+      several(plan.gpus, "GPU"), plan.nodes, several(nodes, "node"), nodes, all / nodes);
+}
+
+/// Cores that the threads of a node's processes keep busy, on CPU nodes.
+std::int64_t busy_cores(const JobPlan& plan, const JobShape& shape) {
+  const std::int64_t world = plan.nodes * plan.processes;
+  const std::int64_t stages = (shape.stages() + world - 1) / world;
+  return plan.processes * (stages * shape.intra_op_threads + shape.workers);
+}
+
+void add_notes(JobPlan& plan, const JobRequest& request, const JobShape& shape) {
   const Profile& profile = plan.profile;
   auto& notes = plan.notes;
   if (!profile.closed.empty())
@@ -164,11 +183,17 @@ void add_notes(JobPlan& plan, const JobRequest& request) {
   if (plan.gpus == 0 && plan.kind.gpus > 0)
     notes.push_back(fmt::format("{} has no CPU nodes: {} of each node stay idle", profile.title,
                                 several(plan.kind.gpus, plan.kind.gpu)));
-  if (plan.partition.whole_nodes && plan.tasks * plan.cores < plan.kind.cores / 2)
+  const std::int64_t used = plan.gpus > 0 ? plan.tasks * plan.cores : busy_cores(plan, shape);
+  if (plan.partition.whole_nodes && used < plan.kind.cores / 2)
     notes.push_back(
         fmt::format("nodes of {} are given whole: the job pays for {} cores of each and "
                     "uses {}",
-                    plan.partition.name, plan.kind.cores, plan.tasks * plan.cores));
+                    plan.partition.name, plan.kind.cores, used));
+  if (std::string parts = parts_of_nodes(plan); !parts.empty()) notes.push_back(std::move(parts));
+  if (shape.data_of_debian && request.container.empty())
+    notes.emplace_back(
+        "data.path is empty, which is where Debian's dataset-fashion-mnist has its files: where "
+        "the cluster has none, copy them and give -r data.path=FOLDER");
   if (profile.needs_account && request.account.empty())
     notes.emplace_back("no --account is given: put your project into the script");
   if (plan.signal_before.count() > 0 && !request.requeue)
@@ -242,7 +267,7 @@ JobPlan plan_job(const ClusterProfile& profile, const JobRequest& request, const
   plan.signal_before = choose_signal(request);
   plan.gpus_stay_idle = plan.gpus > 0 && !(request.computes_on_gpus && plan.kind.gpu_cuda);
   add_conditions(plan, request);
-  add_notes(plan, request);
+  add_notes(plan, request, shape);
   if (std::string uneven = uneven_words(plan.nodes * plan.processes, shape.spread); !uneven.empty())
     plan.notes.push_back(std::move(uneven));
   return plan;

@@ -35,7 +35,8 @@ struct JobRequest {
   std::string launcher =
       "srun";             ///< srun: a task is a process; launch: `troupe launch` starts them
   std::string container;  ///< edf, apptainer, podman or empty
-  std::string image;      ///< of the container; empty: named after it
+  std::string image;      ///< of the container; empty: named after it, in `folder`
+  std::string folder;  ///< of the definition files, from where the job is submitted; empty: there
   std::string program = "troupe";
   std::vector<std::string> sbatch;  ///< further options of #SBATCH, as they stand
 };
@@ -47,7 +48,8 @@ struct JobShape {
   SpreadLimits spread;
   bool interface_open = false;  ///< whether parallel.interface is there to be chosen
   std::string pipeline_where = "default", data_where = "default";
-  bool one_host_only = false;  ///< parallel.transport: shm
+  bool one_host_only = false;   ///< parallel.transport: shm
+  bool data_of_debian = false;  ///< data.path is left to where Debian's package has its files
 
   std::int64_t stages() const { return spread.work(); }
 };

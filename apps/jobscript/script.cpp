@@ -107,7 +107,11 @@ std::string directives(const JobPlan& plan, const JobRequest& request) {
           plan.gpus > 0                ? "the cores that go with its share of the GPUs"
           : plan.partition.whole_nodes ? "all cores of the node, which the job pays for"
                                        : "threads of its stages and of its loader");
-  if (plan.gpus > 0) out.add(gpu_request(plan), fmt::format("{} of a node", plan.kind.gpu));
+  if (plan.gpus > 0) {
+    const std::string gpus = gpu_request(plan);
+    const bool of_task = gpus.find("per-task") != std::string::npos;
+    out.add(gpus, fmt::format("{} of a {}", plan.kind.gpu, of_task ? "process" : "node"));
+  }
   if (plan.memory > 0)
     out.add("--mem=" + memory_text(plan.memory), plan.gpus > 0
                                                      ? "of a node, in proportion to the GPUs"
@@ -192,6 +196,29 @@ std::string srun_array(const JobPlan& plan, const JobRequest& request) {
   return text;
 }
 
+/// The program or its image, before anything waits for it.
+std::string presence_test(const JobRequest& request) {
+  const std::string container = container_test(request);
+  const std::string test = !container.empty()          ? container
+                           : request.container.empty() ? "command -v " + shell_word(request.program)
+                                                       : "";
+  if (test.empty()) return {};
+  const std::string said =
+      container.empty()
+          ? fmt::format(
+                "no {} here: build it on this cluster and name it by --program, or use "
+                "--container; docs/clusters.md tells how",
+                request.program)
+          : fmt::format("no image {} here: the first lines of its definition say how to build it",
+                        image_of(request));
+  return fmt::format(
+      "\n{} >/dev/null || {{\n"
+      "  echo {} >&2\n"
+      "  exit 1\n"
+      "}}\n",
+      test, shell_word(said));
+}
+
 std::string run_lines(const JobPlan& plan, const JobRequest& request, const ScriptText& text) {
   const std::string program = container_prefix(request) + shell_word(request.program);
   std::string lines =
@@ -255,6 +282,7 @@ std::string job_script(const JobPlan& plan, const JobRequest& request, const Scr
   script += "\nset -euo pipefail\n";
   script += environment(plan);
   script += meeting();
+  script += presence_test(request);
   script += run_lines(plan, request, text);
   script += ending(plan, request);
   return script;

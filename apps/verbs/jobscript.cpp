@@ -40,18 +40,25 @@ struct JobscriptArguments {
   bool force = false;
 };
 
+void list_cluster(const ClusterProfile& profile) {
+  std::string gpus;
+  for (const auto& kind : profile.nodes)
+    if (kind.gpus > 0)
+      gpus += fmt::format("{}{} × {}, {}", gpus.empty() ? "" : "; ", kind.gpus, kind.gpu,
+                          kind.architecture);
+  print_out("{:<14}{:<26}{:<11}{}{}\n", profile.name, gpus.empty() ? "none" : gpus,
+            fmt::format("{}", fmt::join(profile.container.kinds, ", ")),
+            profile.closed.empty() ? "" : "closed: ", profile.title);
+}
+
 int list_clusters() {
   print_out("{:<14}{:<26}{:<11}{}\n", "cluster", "GPUs of a node", "container", "name");
   for (const fs::path& file : all_profiles()) {
-    const ClusterProfile profile = read_profile(file);
-    std::string gpus;
-    for (const auto& kind : profile.nodes)
-      if (kind.gpus > 0)
-        gpus += fmt::format("{}{} × {}, {}", gpus.empty() ? "" : "; ", kind.gpus, kind.gpu,
-                            kind.architecture);
-    print_out("{:<14}{:<26}{:<11}{}{}\n", profile.name, gpus.empty() ? "none" : gpus,
-              fmt::format("{}", fmt::join(profile.container.kinds, ", ")),
-              profile.closed.empty() ? "" : "closed: ", profile.title);
+    try {
+      list_cluster(read_profile(file));
+    } catch (const Error& error) {  // the others are none the worse for it
+      print_out("{:<14}cannot be used: {}\n", file.stem().string(), error.message());
+    }
   }
   return exit_done;
 }
@@ -92,6 +99,7 @@ JobShape shape_of(const JobscriptArguments& arguments) {
   shape.spread = spread_limits(options);
   shape.one_host_only = options.parallel.transport == "shm";
   shape.file = arguments.options.string();
+  shape.data_of_debian = options.data.name == "fashion_mnist" && options.data.path.empty();
   shape.pipeline_where = origins.of("parallel.pipeline");
   shape.data_where = origins.of("parallel.data");
   return shape;
@@ -128,6 +136,7 @@ JobRequest complete(const JobscriptArguments& arguments) {
                   "leave one of them out");
     request.gpus_per_node = 0;
   }
+  request.folder = arguments.output.value_or("").string();
   if (request.name.empty()) request.name = arguments.options.stem().string();
   for (const std::string* word : {&request.name, &request.account, &request.partition, &request.qos,
                                   &request.constraint, &request.reservation, &request.mail})

@@ -9,7 +9,6 @@
 #include "apps/jobscript/container.h"
 #include "apps/jobscript/job.h"
 #include "apps/jobscript/script.h"
-#include "apps/jobscript/slurm_time.h"
 #include "tests/unit/apps/profile_folder.h"
 #include "tests/unit/apps/ran.h"
 
@@ -23,25 +22,6 @@ using std::chrono::seconds;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
-
-TEST(SlurmTime, ReadsWhatSlurmReadsAndWhatPeopleWrite) {
-  EXPECT_EQ(parse_slurm_time("30"), minutes(30));
-  EXPECT_EQ(parse_slurm_time("1:30"), seconds(90));
-  EXPECT_EQ(parse_slurm_time("2:00:00"), hours(2));
-  EXPECT_EQ(parse_slurm_time("1-12"), hours(36));
-  EXPECT_EQ(parse_slurm_time("1-0:30"), hours(24) + minutes(30));
-  EXPECT_EQ(parse_slurm_time("3-00:00:00"), hours(72));
-  EXPECT_EQ(parse_slurm_time("90m"), minutes(90));
-  EXPECT_EQ(parse_slurm_time("1d12h"), hours(36));
-  for (const char* wrong : {"", "0", "2:", ":2", "1:2:3:4", "-3", "1-", "2h1d", "2 h", "x", "1h1h",
-                            "99999999999999999999", "367d", "1.5h"})
-    EXPECT_EQ(parse_slurm_time(wrong), std::nullopt) << wrong;
-}
-
-TEST(SlurmTime, WritesDaysOnlyWhereThereAreSome) {
-  EXPECT_EQ(slurm_time(minutes(90)), "01:30:00");
-  EXPECT_EQ(slurm_time(hours(60) + seconds(5)), "2-12:00:05");
-}
 
 /// From a request and a shape to the text of a script.
 class Jobscript : public ProfileFolder {
@@ -267,6 +247,85 @@ TEST_F(Jobscript, StartsProcessesInApptainerWithTheSitesFolders) {
               AllOf(HasSubstr("--nv --bind /data 'my image.sif')"),
                     HasSubstr("\"${container[@]}\" troupe train o.yaml")));
   EXPECT_EQ(container_files(plan, wanted).at(0).name, "troupe.def");
+}
+
+TEST_F(Jobscript, FindsImageAndDefinitionInTheFolderTheyAreWrittenTo) {
+  file("small.yaml", small_profile);
+  JobRequest wanted = request(1, hours(1));
+  wanted.container = "apptainer";
+  wanted.folder = "job";
+  const JobPlan plan = plan_job(find_profile("small"), wanted, shape(2, 1));
+  EXPECT_THAT(job_script(plan, wanted, {"", "o.yaml", {}}),
+              AllOf(HasSubstr("\nls job/troupe.sif >/dev/null || {\n"),
+                    HasSubstr("--bind /data job/troupe.sif)")));
+  EXPECT_THAT(container_files(plan, wanted).at(0).content,
+              HasSubstr("#   (cd SOURCES && apptainer build \"$OLDPWD/job/troupe.sif\" "
+                        "\"$OLDPWD/job/troupe.def\")\n"));
+  wanted.folder = "/abs";
+  EXPECT_THAT(container_files(plan, wanted).at(0).content,
+              HasSubstr("apptainer build \"/abs/troupe.sif\" \"/abs/troupe.def\""));
+  wanted.container = "edf";
+  wanted.folder = "job";
+  const JobPlan alps = plan_job(find_profile("alps-clariden"), wanted, shape(2, 4));
+  EXPECT_THAT(container_files(alps, wanted).at(1).content,
+              HasSubstr("image = \"${PWD}/job/troupe.sqsh\"\n"));
+  EXPECT_THAT(job_script(alps, wanted, {"", "o.yaml", {}}),
+              HasSubstr("--environment=\"$PWD/job/troupe.toml\""));
+}
+
+TEST_F(Jobscript, LooksForTheProgramBeforeTheRun) {
+  file("small.yaml", small_profile);
+  JobRequest wanted = request(1, hours(1));
+  EXPECT_THAT(script("small", wanted, shape(2, 1)),
+              AllOf(HasSubstr("\ncommand -v troupe >/dev/null || {\n  echo 'no troupe here: "),
+                    HasSubstr("--program")));
+  wanted.program = "it's/troupe";
+  EXPECT_THAT(script("small", wanted, shape(2, 1)), HasSubstr("command -v 'it'\\''s/troupe'"));
+}
+
+TEST_F(Jobscript, LoadsApptainerWhereItIsAModule) {
+  JobRequest wanted = request(1, hours(1));
+  EXPECT_THAT(script("narval", wanted, shape(2, 1)), Not(HasSubstr("module load apptainer")));
+  wanted.container = "apptainer";
+  for (const char* cluster : {"narval", "fir", "nibi", "rorqual", "trillium"}) {
+    if (std::string(cluster) == "trillium") wanted.gpus_per_node = 1;
+    EXPECT_THAT(script(cluster, wanted, shape(2, 1)), HasSubstr("\nmodule load apptainer "));
+  }
+}
+
+TEST_F(Jobscript, SaysWhatAJobPaysForAndDoesNotUse) {
+  JobRequest wanted = request(2, hours(1));
+  wanted.gpus_per_node = 0;
+  wanted.partition = "medium";
+  EXPECT_THAT(plan_job(find_profile("mahti"), wanted, shape(2, 1)).notes,
+              testing::Contains(HasSubstr("the job pays for 128 cores of each and uses 2")));
+  wanted.partition = "gpumedium";
+  wanted.gpus_per_node = 2;
+  EXPECT_THAT(plan_job(find_profile("mahti"), wanted, shape(2, 2)).notes,
+              testing::Contains("2 GPUs of each of 2 nodes fit 1 node, with less between nodes: "
+                                "--nodes 1 --gpus-per-node 4"));
+  wanted.gpus_per_node = 4;
+  EXPECT_THAT(plan_job(find_profile("mahti"), wanted, shape(4, 2)).notes,
+              Not(testing::Contains(HasSubstr("of each of"))));
+}
+
+TEST_F(Jobscript, SaysThatTheDemosDataIsDebians) {
+  const auto with = [](const char* data) {
+    return run_troupe({"jobscript", "--cluster", "lumi", "-t", "2h", "-r", data,
+                       TROUPE_SOURCE_DIR "/recipes/demo.yaml"})
+        .error;
+  };
+  EXPECT_THAT(with("data.path="), HasSubstr("give -r data.path=FOLDER"));
+  EXPECT_THAT(with("data.name=synthetic"), Not(HasSubstr("data.path")));
+}
+
+TEST_F(Jobscript, ListsTheOthersWhereAProfileIsBroken) {
+  file("broken.yaml", "nodes: 7\n");
+  file("small.yaml", small_profile);
+  const Ran listed = run_troupe({"jobscript", "--list"});
+  EXPECT_EQ(listed.code, 0);
+  EXPECT_THAT(listed.out, AllOf(HasSubstr("broken        cannot be used: "), HasSubstr("\nsmall"),
+                                HasSubstr("\ntrillium")));
 }
 
 TEST(ShellWord, ComesBackAsItWas) {
