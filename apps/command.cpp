@@ -108,6 +108,13 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& error,
 /// An option that takes one value at a time is not one that takes several.
 class HelpFormatter final : public CLI::Formatter {
  public:
+  /// Groups of hidden options leave empty lines behind.
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override {
+    std::string text = CLI::Formatter::make_help(app, std::move(name), mode);
+    text.erase(text.find_last_not_of('\n') + 1);
+    return text + '\n';
+  }
   std::string make_option_opts(const CLI::Option* option) const override {
     std::string text = CLI::Formatter::make_option_opts(option);
     constexpr std::string_view several = " ...";
@@ -176,7 +183,7 @@ void describe(CLI::App& app, ChosenVerb& chosen) {
   add_options_verb(app, chosen);
   app.footer(
       "troupe VERB --help tells more.\n"
-      "recipes/demo.yaml is an options file to begin with.");
+      "troupe options lists what an options file can say.");
 }
 
 int parse_and_run(CLI::App& app, const ChosenVerb& chosen, int argc, char** argv) {

@@ -29,14 +29,17 @@ class Validator {
   }
 
  private:
-  /// Throws unless `holds`; the position is that of the first of `paths` that a document set.
+  /// Throws unless `holds`; the position is that of the first of `paths` that an override set, else
+  /// that a document set.
   template <class... Args>
   void require(bool holds, std::initializer_list<const char*> paths, std::string remedy,
                fmt::format_string<Args...> format, Args&&... args) const {
     if (holds) return;
     std::string where = "default";
     for (const char* path : paths)
-      if (where == "default") where = origins_.of(path);
+      if (where == "default" ||
+          (!where.starts_with("override") && origins_.of(path).starts_with("override")))
+        where = origins_.of(path);
     throw Error(ErrorCode::bad_options,
                 fmt::format("{}: {}", where, fmt::format(format, std::forward<Args>(args)...)),
                 std::move(remedy));
@@ -95,7 +98,8 @@ class Validator {
             "train.micro_batches is {}, fewer than the {} replicas that share them", parts,
             replicas);
     require(train.batch_size >= parts, {"train.batch_size", "train.micro_batches"},
-            fmt::format("raise train.batch_size to {} or more", parts),
+            fmt::format("raise train.batch_size to {} or more, or lower train.micro_batches to {}",
+                        parts, train.batch_size),
             "train.batch_size is {}, less than one sample for each of {} micro-batches",
             train.batch_size, parts);
     const std::int64_t samples = sample_count();

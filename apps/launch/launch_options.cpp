@@ -154,6 +154,11 @@ std::vector<unsigned> streams_of(std::string_view flag, std::string_view text, i
     const auto colon = piece.find(':');
     const auto rank = whole(piece.substr(0, colon));
     const auto which = colon == piece.npos ? std::nullopt : whole(piece.substr(colon + 1));
+    if (colon == piece.npos && piece.find('=') != piece.npos)
+      refuse(flag, text, "here these are the streams that go to files",
+             fmt::format("an option of the run comes after the verb: troupe launch ... -- train "
+                         "FILE -r {}",
+                         piece));
     if (!rank || !which || *which > 3) refuse(flag, text, "not understood", example);
     if (*rank >= processes)
       refuse(flag, text, fmt::format("there is no local rank {} of {}", *rank, processes), example);

@@ -72,7 +72,8 @@ Program program_of(const std::vector<std::string>& command, bool program_only) {
       ErrorCode::usage,
       fmt::format("launch: {} is neither a verb of troupe nor a program", word.substr(0, 128)),
       fmt::format("{} program of the current folder is ./{}",
-                  near.empty() ? "a" : fmt::format("did you mean {}? A", near),
+                  near.empty() ? "the verbs to launch are train and doctor; a"
+                               : fmt::format("did you mean {}? A", near),
                   word.substr(0, 64)));
 }
 

@@ -145,8 +145,10 @@ struct EdgeRow {
   static constexpr int several = 1 << 30;
 };
 
-/// Takes the number of its replica from an actor's name; -1 where it has none.
+/// Takes the number of its replica from an actor's name; -1 where it has none: a writer's is that
+/// of its stage.
 int take_number(std::string& name) {
+  if (name.starts_with("writer")) return -1;
   const auto slash = name.rfind('/');
   if (slash == name.npos || name.find_first_not_of("0123456789", slash + 1) != name.npos) return -1;
   const int number = std::stoi(name.substr(slash + 1));
@@ -252,7 +254,7 @@ void print_schedule(const Options& options, const PipelineOptions& pipeline) {
   const double bubble = 100.0 * (1.0 - busy / (end * static_cast<double>(pipeline.cut.size())));
   print_out(
       "\nschedule {}: {} micro-batches take {:.1f} ms a step; stages wait {:.1f} % of it\n"
-      "(measured block by block; each stage on a core of its own)\n",
+      "(measured block by block; each stage on a core of its own, messages not counted)\n",
       options.parallel.schedule, micro_batches, end, bubble);
   const int width = ProgressStyle::of(stdout).width;
   print_out("{}", draw(steps, static_cast<std::size_t>(width)));
@@ -325,10 +327,12 @@ void add_plan_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE in place of the file's")
       ->allow_extra_args(false);
   verb->add_option("--nnodes", arguments->hosts, "hosts that the run would have")
-      ->check(CLI::Range(1, most_hosts));
+      ->check(CLI::Range(1, most_hosts))
+      ->option_text("NUMBER");
   verb->add_option("--nproc-per-node,--nproc_per_node,--nproc", arguments->processes_per_host,
                    "processes on each of them")
-      ->check(CLI::Range(1, most_processes));
+      ->check(CLI::Range(1, most_processes))
+      ->option_text("NUMBER");
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const std::string&) { return plan(*arguments); };
   });

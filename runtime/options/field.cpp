@@ -249,11 +249,14 @@ OptionField field(std::string path, std::vector<T>& variable, std::string help,
           fmt::format("{}: {} is {}; it must be {}list of {}", node.where, path, shown(node),
                       limits.empty_word.empty() ? "a " : fmt::format("{} or a ", limits.empty_word),
                       type_text<T>(limits, true)),
-          node.kind == OptionNode::Kind::scalar
+          node.kind == OptionNode::Kind::scalar && Scalar<T>::parse(node).has_value()
               ? fmt::format(fmt::runtime(node.where.starts_with("override") ? "-r '{}=[{}]'"
                                                                             : "write {}: [{}]"),
                             path, node.scalar.substr(0, 60))
-              : fmt::format("write a list such as [{}]", Scalar<T>::example));
+              : fmt::format(
+                    "write {}a list such as [{}]",
+                    limits.empty_word.empty() ? "" : fmt::format("{}, or ", limits.empty_word),
+                    Scalar<T>::example));
     std::vector<T> values;
     for (const auto& item : node.items) values.push_back(read_scalar<T>(item, path, limits, true));
     variable = std::move(values);

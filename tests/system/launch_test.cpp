@@ -338,6 +338,9 @@ TEST_F(Launch, RefusesWhatItCannotDoNamingFlagAndValue) {
 TEST_F(Launch, RefusesACommandThatIsNone) {
   EXPECT_THAT(troupe({}).error, HasSubstr("nothing to start"));
   EXPECT_THAT(troupe({"--", "tran", "x"}).error, HasSubstr("did you mean train?"));
+  EXPECT_THAT(troupe({"--", "trane"}).error, HasSubstr("the verbs to launch are train and doctor"));
+  EXPECT_THAT(troupe({"-r", "train.steps=5", "--", "train", "x.yaml"}).error,
+              HasSubstr("after the verb: troupe launch ... -- train FILE -r train.steps=5"));
   std::ofstream(root_ / "own.py") << "print(1)\n";
   EXPECT_THAT(troupe({"own.py"}).error, HasSubstr("python3 own.py"));
   std::ofstream(root_ / "o.yaml") << "\n";

@@ -184,7 +184,19 @@ INSTANTIATE_TEST_SUITE_P(
                     WrongValue{"faults=[{actor: writer, micro_batch: 1}]", "each of 1 stages"},
                     WrongValue{"faults=[{actor: stage/0, micro_batch: 4}]", "write 0 to 3"},
                     WrongValue{"faults=[{actr: stage/0}]", "did you mean actor?"},
+                    WrongValue{"parallel.cut=six", "write auto, or a list such as [4]"},
                     WrongValue{"faults=stage/0", "must be a list"}));
+
+TEST(Options, BlamesTheOverrideNotTheLineOfTheFile) {
+  try {
+    static_cast<void>(
+        parse_options("train: {batch_size: 64}", "o.yaml", {"train.micro_batches=100"}));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), testing::StartsWith("override -r train.micro_batches=100: "));
+    EXPECT_THAT(error.remedy(), HasSubstr("lower train.micro_batches to 64"));
+  }
+}
 
 // 640 images of 28 x 28, as the header says.
 class OptionsOfAFolder : public testing::Test {
