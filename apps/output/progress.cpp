@@ -38,8 +38,10 @@ ProgressStyle ProgressStyle::of(std::FILE* stream) {
   ProgressStyle style;
   const int descriptor = ::fileno(stream);
   const char* term = std::getenv("TERM");
+  // OpenMPI gives rank 0 a terminal of its own, whatever mpirun writes to.
+  const bool of_mpirun = is_set("OMPI_COMM_WORLD_SIZE");
   style.terminal = descriptor >= 0 && ::isatty(descriptor) == 1 && term != nullptr &&
-                   std::string_view(term) != "dumb";
+                   std::string_view(term) != "dumb" && !of_mpirun;
   style.color = style.terminal && !is_set("NO_COLOR");
   winsize size{};
   if (style.terminal && ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)

@@ -1,8 +1,10 @@
 // What a run shows: lines of epochs, the progress bar, plain lines.
 #include "apps/output/progress.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -184,6 +186,22 @@ TEST(RunningMean, HidesNoValueThatIsNotFinite) {
 
 TEST(Progress, UsesColorOnlyWhereAskedTo) {
   EXPECT_THAT(shown({.terminal = true, .color = true, .width = 60}, 1, 1), HasSubstr("\x1b[1m"));
+}
+
+TEST(Progress, DrawsNoBarOnTheTerminalThatMpirunMakes) {
+  const int controller = ::posix_openpt(O_RDWR | O_NOCTTY);
+  ASSERT_GE(controller, 0);
+  ASSERT_EQ(::grantpt(controller), 0);
+  ASSERT_EQ(::unlockpt(controller), 0);
+  std::FILE* terminal = std::fopen(::ptsname(controller), "w");
+  ASSERT_NE(terminal, nullptr);
+  ::setenv("TERM", "xterm", 1);
+  EXPECT_TRUE(ProgressStyle::of(terminal).terminal);
+  ::setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+  EXPECT_FALSE(ProgressStyle::of(terminal).terminal);
+  ::unsetenv("OMPI_COMM_WORLD_SIZE");
+  std::fclose(terminal);
+  ::close(controller);
 }
 
 TEST(Progress, KnowsThatAPipeIsNoTerminal) {
