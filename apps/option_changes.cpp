@@ -46,6 +46,30 @@ std::vector<OptionChange> option_changes(const Options& before, const Options& n
   return changes;
 }
 
+OptionChange first_option_difference(std::string_view one, std::string_view other) {
+  const auto take_line = [](std::string_view& text) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    return line;
+  };
+  const auto value_of = [](std::string_view line) {
+    const auto colon = line.find(": ");
+    return std::string(colon == line.npos ? "nothing" : line.substr(colon + 2));
+  };
+  std::string section;
+  while (!one.empty() || !other.empty()) {
+    const std::string_view first = take_line(one), second = take_line(other);
+    const std::string_view line = first.empty() ? second : first;
+    if (!line.starts_with(' ')) section = line.substr(0, line.find(':'));
+    if (first == second) continue;
+    const auto begin = line.find_first_not_of(" -");
+    const std::string name(line.substr(begin, line.find(':') - begin));
+    return {begin == 0 ? name : fmt::format("{}.{}", section, name), value_of(first),
+            value_of(second)};
+  }
+  return {};
+}
+
 std::string changes_since(const std::string& before, const Options& now) {
   const auto old_options = options_of(before);
   if (!old_options) return {};

@@ -24,6 +24,10 @@ std::vector<OptionChange> option_changes(const Options& before, const Options& n
 /// nothing has changed or `before` cannot be read.
 std::string changes_since(const std::string& before, const Options& now);
 
+/// The first option in which two resolved texts (resolved_yaml) differ; `before` is that of the
+/// first. Paths count too. The key is empty where they are the same.
+OptionChange first_option_difference(std::string_view one, std::string_view other);
+
 /// Whether a run in this output folder trained the same model on the same samples from the same
 /// seed, so that `options` may go on with it.
 bool is_of_this_run(const std::filesystem::path& folder, const Options& options);

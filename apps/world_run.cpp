@@ -4,10 +4,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "apps/option_changes.h"
 #include "apps/training.h"
 #include "runtime/control/member.h"
 #include "runtime/program.h"
-#include "runtime/text.h"
 #include "runtime/world/error_file.h"
 
 namespace troupe {
@@ -108,11 +108,12 @@ void WorldRun::check_same_options(const std::string& options) {
     if (rank == process()) continue;
     const auto theirs = member.store().get(options_key(rank), timeout_);
     if (theirs.value() == options) continue;
-    const auto [there, here] = first_difference(theirs.value(), options);
-    throw Error(ErrorCode::bad_options,
-                fmt::format("rank {} on {} has other options than rank 0: '{}' there, '{}' here",
-                            peer.rank, peer.host(), there, here),
-                "start all processes with the same options file, on a file system they share");
+    const OptionChange change = first_option_difference(options, theirs.value());
+    throw Error(
+        ErrorCode::bad_options,
+        fmt::format("{} is {} on rank 0 ({}), but {} on rank {} ({})", change.key, change.before,
+                    member.peers().front().host(), change.now, peer.rank, peer.host()),
+        "start all processes with the same options file and the same -r");
   }
 }
 

@@ -95,8 +95,10 @@ std::unique_ptr<NodeGroup> meet(const LaunchOptions& options, const Signals& sig
     if (ready[0].revents != 0) {
       auto met_all = group.get();
       const Place& place = met_all->place();
-      say("all are here; {} is host {} of {}, with ranks {} to {} of {}", place.host, place.node,
-          place.nodes, place.first_rank, place.first_rank + options.processes - 1, place.size);
+      const int last = place.first_rank + options.processes - 1;
+      say("all are here; {} is host {} of {}, with rank{} {}{} of {}", place.host, place.node,
+          place.nodes, options.processes == 1 ? "" : "s", place.first_rank,
+          options.processes == 1 ? "" : fmt::format(" to {}", last), place.size);
       return met_all;
     }
     const int number = signals.next();
@@ -271,10 +273,7 @@ void Launcher::on_ended(Worker& worker) {
   worker.alive = false;
   --alive_;
   const auto next = outcome_.ended(ended);
-  if (ended.ending.exit_code() != 0)
-    group_->report_lost(ended.rank, ended.ending.signal != 0
-                                        ? fmt::format("killed by signal {}", ended.ending.signal)
-                                        : fmt::format("ended with {}", ended.ending.code));
+  if (ended.ending.exit_code() != 0) group_->report_lost(ended.rank, loss_text(ended.ending));
   if (outcome_.first() && outcome_.first()->pid == ended.pid) group_->tell(ended);
   if (next == Outcome::Next::end_others) {
     let_others_end();

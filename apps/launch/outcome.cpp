@@ -28,7 +28,16 @@ std::string ending_text(const Ending& ending) {
   return fmt::format("signal {} (SIG{})", ending.signal, name != nullptr ? name : "?");
 }
 
+const char* likely_cause(const Ending& ending) {
+  return ending.signal == SIGKILL ? ", often for lack of memory" : "";
+}
+
 }  // namespace
+
+std::string loss_text(const Ending& ending) {
+  return ending.signal != 0 ? "killed by " + ending_text(ending) + likely_cause(ending)
+                            : fmt::format("ended with {}", ending.code);
+}
 
 std::string Failure::text() const {
   const auto seconds = std::chrono::time_point_cast<std::chrono::seconds>(time);
@@ -38,6 +47,7 @@ std::string Failure::text() const {
       rank < 0 ? fmt::format("{} is lost: {} at {}", host, reason, at)
                : fmt::format("rank {} (local rank {} on {}, pid {}) failed first: {} at {}", rank,
                              local_rank, host, pid, ending_text(ending), at);
+  if (rank >= 0) text += likely_cause(ending);
   if (rank >= 0 && !reason.empty()) text += "; " + reason;
   if (told) {
     text += fmt::format("\n{}", indented(told->message));

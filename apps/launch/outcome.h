@@ -27,6 +27,9 @@ struct Failure {
   std::string text() const;
 };
 
+/// What the other processes hear of one that has failed: "killed by signal 11 (SIGSEGV)".
+std::string loss_text(const Ending& ending);
+
 /// For the launchers of the other hosts.
 std::string to_message(const Failure& failure);
 /// Throws Error (io) for anything that to_message has not made.

@@ -7,11 +7,17 @@
 #include "actors/checkpoint_files.h"
 #include "apps/load_options.h"
 #include "apps/options_table.h"
+#include "apps/train/resumption.h"
 #include "runtime/control/interface.h"
+#include "runtime/print.h"
 #include "runtime/program.h"
 
 namespace troupe {
 namespace {
+
+bool is_same_folder(const std::filesystem::path& one, const std::filesystem::path& other) {
+  return std::filesystem::absolute(one).lexically_normal() == other.lexically_normal();
+}
 
 /// The part of a process that does not lead: its actors, and its shards of checkpoints.
 int follow(TrainCommand& command, const Agreement& agreed) {
@@ -20,6 +26,10 @@ int follow(TrainCommand& command, const Agreement& agreed) {
     world.leave();
     return exit_done;
   }
+  const auto& asked = command.arguments.output;
+  if (asked && !agreed.output.empty() && !is_same_folder(*asked, agreed.output))
+    print_error("troupe: warning: rank {} was given -o {}; output is in {}, as rank 0 was told\n",
+                world.process(), asked->string(), agreed.output.string());
   Options& options = command.options;
   options.parallel.cut = agreed.cut;
   StartingPoint start;
@@ -33,9 +43,13 @@ int follow(TrainCommand& command, const Agreement& agreed) {
         .write_shards = [checkpoints](std::uint32_t step, const std::vector<Snapshot>& snapshots) {
           return write_snapshot_shards(checkpoints, step, snapshots);
         }};
-  const RunReport report = run_graph(command, pipeline, {});
-  world.leave();
-  return report.stopped ? exit_stopped : exit_done;
+  try {
+    const RunReport report = run_graph(command, pipeline, {});
+    world.leave();
+    return report.stopped ? exit_stopped : exit_done;
+  } catch (const Error& error) {
+    throw with_way_to_go_on(error, agreed.output);
+  }
 }
 
 /// Rank 0 decides what the others follow.

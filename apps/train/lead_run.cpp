@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <sstream>
 
 #include "apps/option_changes.h"
 #include "apps/output/folder.h"
@@ -210,19 +211,23 @@ int lead_run(const TrainCommand& command,
   }
   folder->write_options(options_for_restart(options, pipeline->cut));
   tell_heading(options, *pipeline, *folder, start, timeline);
-  if (command.world) print_out("{}\n", command.world->heading());
+  const std::string processes = command.world ? command.world->heading() : "";
+  if (command.world) print_out("{}\n", processes);
 
   RunLog log(options, *folder, timeline, learning_rate_options(*pipeline));
   record_begin(log, command.arguments.command_line, start, timeline);
+  std::istringstream heading(run_heading(options, *pipeline));
+  for (std::string line; std::getline(heading, line);) log.record(line);
+  if (command.world) log.record(processes);
   for (const std::string& warning : warnings(options, start, pipeline->processes))
     log.note("warning: " + warning);
   try {
     if (nothing_left) return evaluate_only(command, *pipeline, log);
     return run_training(command, *pipeline, *folder, timeline, log);
-  } catch (const Error& error) {
-    log.record_failure(error);
+  } catch (const Error& failure) {
+    log.record_failure(failure);
     log.finish();
-    throw;
+    throw with_way_to_go_on(failure, folder->path());
   }
 }
 

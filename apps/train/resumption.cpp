@@ -29,6 +29,9 @@ Resumption find_resumption(const std::string& restart,
   }
   if (restart != "auto") {
     const std::filesystem::path path = restart;
+    if (!std::filesystem::exists(path))
+      throw Error(ErrorCode::usage, fmt::format("--restart {}: there is no such folder", restart),
+                  "give auto, a checkpoint, or the output folder of a run");
     const bool own_folder = !output && holds_run(path);
     return {read_starting_point(path), own_folder ? path : output};
   }
@@ -58,6 +61,22 @@ void check_no_later_checkpoints(const std::filesystem::path& folder, std::uint32
                   fmt::format("{} holds {}, which is later than step {}", folder.string(),
                               found.folder.filename().string(), steps),
                   "go on from that one by --restart auto, or choose another folder with -o");
+}
+
+Error with_way_to_go_on(const Error& error, const std::filesystem::path& output) {
+  if (error.code() != ErrorCode::peer_lost) return error;
+  const std::filesystem::path checkpoints = output / "checkpoints";
+  std::int64_t saved = 0;
+  if (std::filesystem::exists(checkpoints))
+    for (const CheckpointInfo& found : list_checkpoints(checkpoints))
+      if (found.whole) saved = std::max(saved, found.step);
+  if (saved == 0)
+    return {error.code(), error.message(),
+            "nothing was saved yet: the same command with --restart auto begins anew, and with "
+            "-r checkpoint.every_steps=100 it has something to go on from the next time"};
+  return {error.code(), error.message(),
+          fmt::format("go on from step {} with the same command and --restart {}", saved,
+                      output.string())};
 }
 
 bool is_evaluation_due(const Resumption& resumption, const Timeline& timeline) {

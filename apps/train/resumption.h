@@ -29,4 +29,8 @@ void check_no_later_checkpoints(const std::filesystem::path& folder, std::uint32
 /// Whether it goes on after an epoch that ended before its test set was counted.
 bool is_evaluation_due(const Resumption& resumption, const Timeline& timeline);
 
+/// Of a run that another process's loss has ended: from which step of `output` it can go on, or
+/// that nothing was saved. Other errors as they are.
+Error with_way_to_go_on(const Error& error, const std::filesystem::path& output);
+
 }  // namespace troupe

@@ -2,16 +2,43 @@
 
 #include <fmt/format.h>
 
-#include <set>
+#include <algorithm>
+#include <vector>
 
 #include "runtime/control/membership.h"
 #include "runtime/flow/bridge.h"
 #include "runtime/remote/bulk.h"
 #include "runtime/remote/member_bridge.h"
 #include "runtime/remote/run_plan.h"
+#include "runtime/remote/ways.h"
+#include "runtime/text.h"
 #include "runtime/world/cores.h"
 
 namespace troupe {
+namespace {
+
+/// Of the processes on one host: "0-3", "0-1 4".
+std::string ranks_on(const Member& member, const std::string& identity) {
+  std::string text;
+  int first = -1, last = -1;
+  const auto close = [&] {
+    if (first >= 0)
+      text += fmt::format("{}{}{}", text.empty() ? "" : " ", first,
+                          last > first ? fmt::format("-{}", last) : "");
+  };
+  for (const PeerInfo& peer : member.peers()) {
+    if (peer.identity() != identity) continue;
+    if (first < 0 || peer.rank != last + 1) {
+      close();
+      first = peer.rank;
+    }
+    last = peer.rank;
+  }
+  close();
+  return text;
+}
+
+}  // namespace
 
 JoinedWorld::JoinedWorld(World world, TransportOptions options,
                          std::unique_ptr<Membership> membership)
@@ -40,10 +67,24 @@ std::unique_ptr<JoinedWorld> JoinedWorld::join(const World& world, const Environ
 }
 
 std::string JoinedWorld::heading() const {
-  std::set<std::string> hosts;
-  for (const PeerInfo& peer : membership_->member().peers()) hosts.insert(peer.identity());
-  return fmt::format("{} processes on {} host{}, started by {}", world_.size, hosts.size(),
-                     hosts.size() == 1 ? "" : "s", world_.launcher);
+  const Member& member = membership_->member();
+  std::vector<std::string> identities, places;
+  for (const PeerInfo& peer : member.peers()) {
+    if (std::ranges::find(identities, peer.identity()) != identities.end()) continue;
+    identities.push_back(peer.identity());
+    places.push_back(fmt::format("{}: {}", peer.host(), ranks_on(member, peer.identity())));
+  }
+  const Ways ways(member, options_.transport);
+  const bool network = !ways.need_no_network();
+  const bool memory = std::ranges::any_of(member.peers(), [&](const PeerInfo& peer) {
+    return ways.sharing_memory_with(peer.rank).size() > 1;
+  });
+  return fmt::format("{} processes on {} host{} ({}), {}, started by {}", world_.size,
+                     places.size(), places.size() == 1 ? "" : "s", listed(places, 4),
+                     memory && network ? "shared memory within a host, Gloo between"
+                     : memory          ? "shared memory"
+                                       : "Gloo",
+                     world_.launcher);
 }
 
 void JoinedWorld::connect(const Graph& graph, RunOptions& options) {

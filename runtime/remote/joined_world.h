@@ -43,7 +43,8 @@ class JoinedWorld {
   std::uint32_t processes() const { return static_cast<std::uint32_t>(world_.size); }
   /// Whether this is process 0: the one that decides, and that hears all reports.
   bool leads() const { return world_.rank == 0; }
-  /// "4 processes on 2 hosts, started by slurm".
+  /// "4 processes on 2 hosts (a: 0-1, b: 2-3), shared memory within a host, Gloo between, started
+  /// by slurm".
   std::string heading() const;
 
   /// Waits for the others, connects to them, and sets what `run` must know: process, processes,

@@ -26,6 +26,9 @@ TEST_F(World, EndsAndNamesTheProcessThatWasKilled) {
   EXPECT_EQ(ended.exit_code, 128 + SIGKILL) << ended.error;
   EXPECT_THAT(ended.error, ContainsRegex("rank 2 \\(local rank 2 on .*signal 9 \\(SIGKILL\\)"));
   EXPECT_EQ(count_of(ended.error, "failed first"), 1) << ended.error;
+  EXPECT_THAT(ended.error, HasSubstr(", often for lack of memory"));
+  EXPECT_THAT(ended.error, ContainsRegex("go on from step [0-9]+ with the same command and "
+                                         "--restart .*out"));
   EXPECT_LE(count_of(ended.error, "error: "), 1) << ended.error;
   EXPECT_EQ(count_of(ended.error, "with a checkpoint"), 0) << "nobody asked it to stop\n"
                                                            << ended.error;

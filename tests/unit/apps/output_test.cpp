@@ -19,6 +19,7 @@
 #include "apps/output/csv.h"
 #include "apps/output/folder.h"
 #include "apps/output/log.h"
+#include "apps/train/resumption.h"
 #include "apps/training.h"
 #include "runtime/error.h"
 #include "tests/unit/apps/step_report.h"
@@ -151,6 +152,25 @@ TEST_F(Output, ARunGoesOnWithItsOwnModelDataAndSeedOnly) {
   EXPECT_EQ(changes_since(resolved_yaml(options("")), options("train: {lr: 0.01, epochs: 2}")),
             "train.epochs 1 → 2, train.lr 0.1 → 0.01");
   EXPECT_EQ(changes_since("", options("")), "");
+}
+
+TEST_F(Output, SaysWhatALossLeavesToGoOnFrom) {
+  const Error lost(ErrorCode::peer_lost, "rank 1 is lost", "go on");
+  EXPECT_THAT(with_way_to_go_on(lost, root_).remedy(),
+              HasSubstr("nothing was saved yet: the same command with --restart auto begins anew"));
+  const Error other(ErrorCode::io, "no space", "free some");
+  EXPECT_EQ(with_way_to_go_on(other, root_).remedy(), "free some");
+}
+
+TEST(OptionChanges, TheFirstIsNamedByItsKey) {
+  const auto options = [](const std::string& text) { return parse_options(text, "o.yaml"); };
+  const std::string one = resolved_yaml(options(""));
+  const OptionChange rate =
+      first_option_difference(one, resolved_yaml(options("train: {lr: 0.01, epochs: 2}")));
+  EXPECT_EQ(rate.key + " " + rate.before + " " + rate.now, "train.epochs 1 2");
+  EXPECT_EQ(first_option_difference(one, resolved_yaml(options("seed: 7"))).key, "seed");
+  EXPECT_EQ(first_option_difference(one, one).key, "");
+  EXPECT_EQ(first_option_difference("faults:\n  - actor: x\n", "").key, "faults");
 }
 
 TEST_F(Output, ResolvedOptionsTellTheCutThatWasFound) {
