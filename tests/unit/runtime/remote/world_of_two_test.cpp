@@ -171,6 +171,25 @@ TEST_P(WorldOfTwo, ConnectsOnce) {
   expect_both_end_well(processes);
 }
 
+TEST_P(WorldOfTwo, NamesTheActorThatIsPlacedBeyondIt) {
+  Processes processes(2, [this](int rank, Store&) {
+    const auto world = join(rank, job_file(), GetParam());
+    Graph graph;
+    graph.place(graph.add<Producer>("producer"), 7);
+    RunOptions options;
+    int code = 1;
+    try {
+      world->connect(graph, options);
+    } catch (const Error& error) {
+      const std::string_view expected = "actor producer is placed in process 7";
+      code = error.message().starts_with(expected) ? 0 : 2;
+    }
+    world->leave();
+    return code;
+  });
+  expect_both_end_well(processes);
+}
+
 INSTANTIATE_TEST_SUITE_P(Each, WorldOfTwo,
                          ::testing::Values(TransportKind::shm, TransportKind::gloo),
                          [](const auto& tested) {
