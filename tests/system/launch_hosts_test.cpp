@@ -197,7 +197,7 @@ TEST_F(LaunchHosts, SayWhoIsMissing) {
       host({"--node-rank", "0", "--rdzv-conf", "join_timeout=1"}, "true"), root_.string());
   EXPECT_EQ(alone.exit_code, 1);
   EXPECT_THAT(alone.error,
-              AllOf(HasSubstr("2 hosts did not meet"), HasSubstr("rank 1 of 2 did not come"),
+              AllOf(HasSubstr("2 hosts did not meet"), HasSubstr("node rank 1 of 2 did not come"),
                     HasSubstr("--rdzv-endpoint on each host")));
   EXPECT_TRUE(key_files().empty()) << "the next job of this name would have the same key";
 }

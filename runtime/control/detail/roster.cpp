@@ -199,11 +199,12 @@ std::string Roster::missing() const {
   }
   const std::size_t count = static_cast<std::size_t>(size_) - here_.size();
   // Without ranks of their own it is not said who is missing, only how many.
-  if (unnamed > 0) return fmt::format("{} of {} processes", count, size_);
+  if (unnamed > 0)
+    return fmt::format("{} of {} {}", count, size_, of_launchers_ ? "hosts" : "processes");
   for (int rank = 0; rank < size_; ++rank)
     if (!taken[static_cast<std::size_t>(rank)]) ranks.push_back(std::to_string(rank));
-  return fmt::format("rank{} {} of {}", ranks.size() == 1 ? "" : "s", listed(ranks, most_listed),
-                     size_);
+  return fmt::format("{}rank{} {} of {}", of_launchers_ ? "node " : "",
+                     ranks.size() == 1 ? "" : "s", listed(ranks, most_listed), size_);
 }
 
 std::string Roster::present() const {
@@ -215,8 +216,8 @@ std::string Roster::present() const {
     std::sort(ranks.begin(), ranks.end());
     std::vector<std::string> names;
     for (const int rank : ranks) names.push_back(rank < 0 ? "any" : std::to_string(rank));
-    entries.push_back(fmt::format("{} (rank{} {})", host, names.size() == 1 ? "" : "s",
-                                  listed(names, most_listed)));
+    entries.push_back(fmt::format("{} ({}rank{} {})", host, of_launchers_ ? "node " : "",
+                                  names.size() == 1 ? "" : "s", listed(names, most_listed)));
   }
   return listed(entries, most_listed);
 }
