@@ -198,9 +198,11 @@ void measure(PipelineOptions& pipeline) {
 }
 
 int available_cores() {
-  const int cores = std::max(1, static_cast<int>(usable_cpus().size()));
-  const auto quota = cpu_quota();
-  return quota ? std::clamp(static_cast<int>(*quota), 1, cores) : cores;
+  const Environment environment = Environment::of_process();
+  const auto world = world_from_environment(environment);
+  // One of several processes is bound to its share when it joins them.
+  if (world && world->size == 1) return core_share(*world, environment).threads;
+  return threads_for(usable_cpus().size(), cpu_quota(), 1);
 }
 
 void check_continues(const Options& options, const StartingPoint& start) {

@@ -57,7 +57,8 @@ SpreadLimits spread_limits(const Options& options);
 /// go that this process may use.
 int actor_threads(const Options& options, std::uint32_t processes = 1);
 
-/// Cores that this process may use.
+/// Cores that this process may use: what it is bound to and a quota allow, and Slurm has allocated
+/// to a task that is alone.
 int available_cores();
 
 /// The resolved options as the output folder keeps them, with the cut that `auto` has found.

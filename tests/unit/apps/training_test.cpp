@@ -7,11 +7,14 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <cstdlib>
+#include <map>
 #include <set>
 
 #include "apps/load_options.h"
 #include "apps/options_table.h"
 #include "apps/world_run.h"
+#include "runtime/world/cores.h"
 
 namespace troupe {
 namespace {
@@ -30,6 +33,32 @@ Options options_with(const std::vector<std::string>& overrides) {
 
 PipelineOptions pipeline_with(const std::vector<std::string>& overrides) {
   return pipeline_options(options_with(overrides), {});
+}
+
+/// As srun starts a task.
+class SlurmTask : public testing::Test {
+ protected:
+  static void set(const std::string& name, const std::string& value) {
+    ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  SlurmTask() {
+    for (const auto& [name, value] : variables_) set(name, value);
+  }
+  ~SlurmTask() override {
+    for (const auto& [name, value] : variables_) ::unsetenv(name.c_str());
+  }
+  const std::map<std::string, std::string> variables_{{"SLURM_PROCID", "0"},
+                                                      {"SLURM_STEP_ID", "0"},
+                                                      {"SLURM_NTASKS", "1"},
+                                                      {"SLURM_STEP_NUM_TASKS", "1"},
+                                                      {"SLURM_CPUS_PER_TASK", "1"}};
+};
+
+TEST_F(SlurmTask, StartsNoMoreThreadsThanItHasCpusThoughItIsAlone) {
+  EXPECT_EQ(available_cores(), 1);
+  EXPECT_EQ(actor_threads(options_with({"parallel.pipeline=2"})), 1);
+  set("SLURM_CPUS_PER_TASK", "1000");
+  EXPECT_EQ(available_cores(), threads_for(usable_cpus().size(), cpu_quota(), 1));
 }
 
 TEST(TrainingOptions, TheLearningRateIsWhatTheOptionsSay) {
