@@ -18,7 +18,10 @@ namespace troupe {
 namespace {
 
 /// Rank 0 of two, whose other one never comes, and who is asked to stop. Ends this process.
-void wait_in_vain(const std::string& job_file) {
+void wait_in_vain() {
+  std::string folder = testing::TempDir() + "troupe_join_XXXXXX";
+  if (::mkdtemp(folder.data()) == nullptr) ::_exit(1);
+  const std::string job_file = folder + "/job";
   const std::pair<const char*, std::string> variables[] = {
       {"RANK", "0"},       {"WORLD_SIZE", "2"},           {"MASTER_ADDR", "127.0.0.1"},
       {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "2"},     {"MASTER_PORT", "29555"},
@@ -29,16 +32,14 @@ void wait_in_vain(const std::string& job_file) {
     ::kill(::getpid(), SIGTERM);
     JoinedWorld::join({.timeout = std::chrono::minutes(5)}, stop);
   });
+  std::filesystem::remove_all(folder);
   ::_exit(code);
 }
 
 TEST(JoinedWorldDeathTest, IsLeftAtARequestToStopWhileOthersAreMissing) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  std::string folder = testing::TempDir() + "troupe_join_XXXXXX";
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-  EXPECT_EXIT(wait_in_vain(folder + "/job"), testing::ExitedWithCode(75),
+  EXPECT_EXIT(wait_in_vain(), testing::ExitedWithCode(75),
               "^stopping before the next step; a second signal ends at once\n$");
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace
