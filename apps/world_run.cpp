@@ -138,7 +138,8 @@ Result<std::string> WorldRun::claim_the_word() { return world_->store().claim(to
 
 int WorldRun::end_with(const Error& error) {
   const auto told_by = claim_the_word();
-  if (!told_by || told_by.value().empty()) return end_with_own(error);
+  const bool tells = !told_by ? !world_->member().is_given_up() : told_by.value().empty();
+  if (tells) return end_with_own(error);
   world_->abandon();
   return end_in_silence(error);
 }

@@ -59,7 +59,8 @@ class WorldRun {
   /// The end by an error that other processes meet as well, or end because of: the first that comes
   /// here tells it, the others wait until it has, and say nothing. Rank 0 is the first from the
   /// agreement on, so they wait for it; but if it is lost, the next one tells, and who cannot ask
-  /// does so at once. Nobody waits longer than parallel.timeout. Returns the exit code.
+  /// does so at once. Who was itself lost for a while, as by SIGSTOP, says nothing: that is what
+  /// the others tell. Nobody waits longer than parallel.timeout. Returns the exit code.
   int end_with(const Error& error);
 
   /// The end by an error that no other process knows of.

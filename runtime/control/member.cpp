@@ -110,6 +110,7 @@ const std::vector<PeerInfo>& Member::peers() const { return implementation_->loo
 const std::string& Member::endpoint() const { return implementation_->loop.endpoint(); }
 Store& Member::store() { return *implementation_; }
 std::string Member::lost_coordinator() const { return implementation_->loop.lost_coordinator(); }
+bool Member::is_given_up() const { return implementation_->loop.is_given_up(); }
 ControlCounters Member::counters() const { return implementation_->loop.counters(); }
 
 void Member::send(int to, std::string body) {

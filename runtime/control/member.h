@@ -125,6 +125,9 @@ class Member {
   /// come back.
   std::string lost_coordinator() const;
 
+  /// Whether the coordinator has said that this process counts as lost: the others were told so.
+  bool is_given_up() const;
+
   ControlCounters counters() const;
 
  private:

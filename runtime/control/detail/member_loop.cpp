@@ -309,4 +309,9 @@ std::string MemberLoop::lost_coordinator() const {
   return lost_coordinator_;
 }
 
+bool MemberLoop::is_given_up() const {
+  const std::lock_guard lock(mutex_);
+  return coordinator_lost_ && lost_coordinator_.empty();
+}
+
 }  // namespace troupe::control

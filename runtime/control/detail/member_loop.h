@@ -69,6 +69,7 @@ class MemberLoop {
   bool is_own_thread() const { return thread_ == std::this_thread::get_id(); }
   ControlCounters counters() const;
   std::string lost_coordinator() const;
+  bool is_given_up() const;
 
   // Constant once joined.
   int rank() const { return rank_; }
