@@ -155,7 +155,11 @@ class Launcher {
   void let_others_end();
   void on_deadline();
   void look_at_others();
-  bool has_given_up_others() const { return others_until_ && Clock::now() >= *others_until_; }
+  std::optional<Clock::time_point> others_until() const;
+  bool has_given_up_others() const {
+    const auto until = others_until();
+    return until && Clock::now() >= *until;
+  }
   void end_all(int signal);
   void send_all(int signal);
   Failure failure_of(const Worker& worker, const Ending& ending) const;
@@ -172,7 +176,7 @@ class Launcher {
   Outcome outcome_;
   std::optional<Clock::time_point> deadline_;  // when those that are left get the next signal
   int at_deadline_ = SIGKILL;
-  std::optional<Clock::time_point> others_until_;  // when hosts that say nothing are given up
+  std::optional<Clock::time_point> waits_since_;  // for other hosts alone, after a failure
 };
 
 Descriptor Launcher::stream_of(int local_rank, Streams stream) {
@@ -221,7 +225,7 @@ void Launcher::wait_once() {
     ready.push_back(
         {.fd = worker.alive ? worker.child.descriptor() : -1, .events = POLLIN, .revents = 0});
   int wait = -1;
-  if (const auto next = deadline_ ? deadline_ : others_until_) {
+  if (const auto next = deadline_ ? deadline_ : others_until()) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - Clock::now());
     wait = static_cast<int>(std::max<std::int64_t>(0, left.count()));
   }
@@ -282,11 +286,15 @@ void Launcher::on_ended(Worker& worker) {
     deadline_ = Clock::now() + options_.grace_period;
     at_deadline_ = SIGTERM;
   }
-  if (alive_ == 0) group_->done();
+  if (alive_ > 0) return;
+  outcome_.own_have_ended();
+  group_->done();
 }
 
 void Launcher::on_failure_elsewhere(const Failure& failure) {
-  if (outcome_.ended(failure) == Outcome::Next::end_others) let_others_end();
+  if (outcome_.ended(failure) != Outcome::Next::end_others) return;
+  group_->ending();
+  let_others_end();
 }
 
 /// Those that share a world hear of the loss and tell of it themselves; a signal that comes before
@@ -294,17 +302,24 @@ void Launcher::on_failure_elsewhere(const Failure& failure) {
 void Launcher::let_others_end() {
   constexpr std::chrono::seconds moment{1};
   outcome_.ending_all();
+  send_all(SIGCONT);  // one that was stopped is to find out by itself, too
   deadline_ = Clock::now() + std::min<std::chrono::milliseconds>(moment, options_.grace_period);
   at_deadline_ = SIGTERM;
 }
 
-/// After a failure all hosts that hear of it end their processes within the grace period. One that
-/// has not said so a moment later cannot be reached.
 void Launcher::look_at_others() {
-  constexpr std::chrono::seconds moment{1};
-  if (alive_ > 0 || !outcome_.first() || others_until_) return;
+  if (alive_ > 0 || !outcome_.first() || waits_since_) return;
   deadline_.reset();
-  others_until_ = Clock::now() + options_.grace_period + moment;
+  waits_since_ = Clock::now();
+}
+
+/// After a failure all hosts that hear of it say so, and end their processes within the grace
+/// period. One that has said nothing for a moment cannot be reached.
+std::optional<Clock::time_point> Launcher::others_until() const {
+  constexpr std::chrono::seconds moment{1};
+  if (!waits_since_) return std::nullopt;
+  return *waits_since_ + moment +
+         (group_->all_are_ending() ? options_.grace_period : std::chrono::milliseconds(0));
 }
 
 void Launcher::end_all(int signal) {

@@ -58,7 +58,8 @@ bool speaks_zeromq(const std::string& address, int port) {
          ::recv(asking.get(), &first, 1, 0) == 1 && first == greeting;
 }
 
-constexpr std::string_view done_message = "done", lost_prefix = "lost ", failed_prefix = "failed ";
+constexpr std::string_view done_message = "done", ending_message = "ending", lost_prefix = "lost ",
+                           failed_prefix = "failed ";
 
 /// The address of this machine that the endpoint means, if it means this machine. A machine's own
 /// name often leads to its loopback, where no other host would come: then the first address that
@@ -249,6 +250,7 @@ void Launchers::agree(const LaunchOptions& options) {
   if (meeting_) host_processes_of(options);
   place_.run_id = get("run");
   place_.coordinator = get("coordinator");
+  meeting_node_ = std::stoi(get("meeting_node"));
   place_.job_key = key_.text();
   if (place_.node == 0) {
     put("master_address",
@@ -271,23 +273,35 @@ void Launchers::host_processes_of(const LaunchOptions& options) {
   processes_ = std::move(started.value());
   put("run", run);
   put("coordinator", processes_->endpoint());
+  put("meeting_node", std::to_string(place_.node));
 }
 
 void Launchers::report_lost(int rank, const std::string& reason) {
   if (processes_) return processes_->report_lost(rank, reason);
   // Whoever hosts the processes' coordinator acts on it.
+  tell_all(fmt::format("{}{} {}", lost_prefix, rank, reason));
+}
+
+void Launchers::tell_all(const std::string& body) {
   for (int node = 0; node < place_.nodes; ++node)
-    if (node != place_.node) member_->send(node, fmt::format("{}{} {}", lost_prefix, rank, reason));
+    if (node != place_.node) member_->send(node, body);
 }
 
 void Launchers::tell(const Failure& failure) {
+  tell_all(std::string(failed_prefix) + to_message(failure));
+}
+
+void Launchers::ending() { tell_all(std::string(ending_message)); }
+
+bool Launchers::all_are_ending() const {
+  const std::lock_guard lock(mutex_);
   for (int node = 0; node < place_.nodes; ++node)
-    if (node != place_.node) member_->send(node, std::string(failed_prefix) + to_message(failure));
+    if (node != place_.node && !ending_.contains(node) && !done_.contains(node)) return false;
+  return true;
 }
 
 void Launchers::done() {
-  for (int node = 0; node < place_.nodes; ++node)
-    if (node != place_.node) member_->send(node, std::string(done_message));
+  tell_all(std::string(done_message));
   const std::lock_guard lock(mutex_);
   done_.insert(place_.node);
 }
@@ -315,6 +329,9 @@ void Launchers::on_message(int from, const std::string& body) {
   if (text == done_message) {
     const std::lock_guard lock(mutex_);
     done_.insert(from);
+  } else if (text == ending_message) {
+    const std::lock_guard lock(mutex_);
+    ending_.insert(from);
   } else if (text.starts_with(failed_prefix)) {
     Failure failure;
     try {
@@ -325,6 +342,7 @@ void Launchers::on_message(int from, const std::string& body) {
     }
     const std::lock_guard lock(mutex_);
     heard_.push_back(failure);
+    ending_.insert(from);
   }
   ::eventfd_write(news_.get(), 1);
 }
@@ -336,7 +354,9 @@ void Launchers::on_lost(const PeerLost& lost) {
   failure.time = std::chrono::system_clock::now();
   {
     const std::lock_guard lock(mutex_);
-    heard_.push_back(failure);
+    // One whose processes have ended may go, and need not wait for hosts that it cannot hear.
+    const int node = lost.rank == PeerLost::coordinator ? meeting_node_ : lost.rank;
+    if (!done_.contains(node)) heard_.push_back(failure);
     if (lost.rank != PeerLost::coordinator) done_.insert(lost.rank);
     // Without their coordinator launchers cannot hear of each other's ends any more.
     if (lost.rank == PeerLost::coordinator)

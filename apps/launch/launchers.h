@@ -23,6 +23,8 @@ class Launchers : public NodeGroup {
   const Place& place() const override { return place_; }
   void report_lost(int rank, const std::string& reason) override;
   void tell(const Failure& failure) override;
+  void ending() override;
+  bool all_are_ending() const override;
   int descriptor() const override { return news_.get(); }
   std::vector<Failure> hear() override;
   void done() override;
@@ -40,6 +42,7 @@ class Launchers : public NodeGroup {
   void put(const std::string& key, const std::string& value);
   void on_message(int from, const std::string& body);
   void on_lost(const PeerLost& lost);
+  void tell_all(const std::string& body);
 
   std::stop_token stop_;
   std::chrono::milliseconds attempt_;
@@ -53,11 +56,13 @@ class Launchers : public NodeGroup {
   std::unique_ptr<Coordinator> meeting_, processes_;  // only where the endpoint leads to this host
   std::unique_ptr<Member> member_;
   Place place_;
+  int meeting_node_ = 0;  // which holds the coordinators
   Descriptor news_;
 
   mutable std::mutex mutex_;  // what the member's thread leaves for the launcher's
   std::vector<Failure> heard_;
-  std::set<int> done_;  // nodes whose processes have ended, or that are lost
+  std::set<int> ending_;  // nodes that know of a failure
+  std::set<int> done_;    // nodes whose processes have ended, or that are lost
 };
 
 }  // namespace troupe

@@ -39,6 +39,8 @@ class OneNode : public NodeGroup {
     coordinator_->report_lost(rank, reason);
   }
   void tell(const Failure&) override {}
+  void ending() override {}
+  bool all_are_ending() const override { return true; }
   int descriptor() const override { return -1; }
   std::vector<Failure> hear() override { return {}; }
   void done() override {}

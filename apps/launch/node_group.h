@@ -37,8 +37,12 @@ class NodeGroup {
   /// connections still say.
   virtual void report_lost(int rank, const std::string& reason) = 0;
 
-  /// Tells the launchers of the other hosts.
+  /// Tells the launchers of the other hosts; all are to end their processes.
   virtual void tell(const Failure& failure) = 0;
+  /// This host ends its processes, as it has heard of a failure: it is worth waiting for.
+  virtual void ending() = 0;
+  /// Whether each other host has said that it ends its processes, or that they have ended.
+  virtual bool all_are_ending() const = 0;
   /// Readable when there is something to hear; -1 if there never is.
   virtual int descriptor() const = 0;
   /// What other launchers have told, lost ones included.

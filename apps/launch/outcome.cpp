@@ -105,6 +105,7 @@ Failure failure_from(const std::string& message) {
 /// What ends by the signals that end the others has no reason of its own.
 bool Outcome::gives_way_to(const Failure& process) const {
   const int code = process.ending.exit_code();
+  if (process.rank < 0 && own_have_ended_) return false;
   return first_ && first_->is_consequence() && !process.is_consequence() && code != exit_stopped &&
          code != 128 + SIGTERM && code != 128 + stop_signal_ && !killing_;
 }

@@ -50,6 +50,9 @@ class Outcome {
 
   /// The launcher has begun to end all processes for a reason of its own.
   void ending_all() { ending_all_ = true; }
+  /// The processes of this host have ended. A host that is lost from now on, and be it because its
+  /// launcher has ended as well, is not why they did.
+  void own_have_ended() { own_have_ended_ = true; }
   /// The launcher has begun to kill what is left.
   void killing_all() { killing_ = true; }
 
@@ -63,6 +66,7 @@ class Outcome {
  private:
   std::optional<Failure> first_;
   bool stopped_ = false, ended_by_signal_ = false, ending_all_ = false, killing_ = false;
+  bool own_have_ended_ = false;
   int stop_signal_ = 0;
 
   bool gives_way_to(const Failure& process) const;

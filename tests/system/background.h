@@ -10,6 +10,16 @@
 
 namespace troupe {
 
+/// Since it was made.
+class Stopwatch {
+ public:
+  std::chrono::duration<double> passed() const { return Clock::now() - begin_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point begin_ = Clock::now();
+};
+
 /// Sends a signal to one process. Throws for what is no process, where kill() would mean all of
 /// them.
 void send_signal(pid_t process, int number);

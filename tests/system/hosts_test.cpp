@@ -59,8 +59,6 @@ class WorldOfHosts : public World {
                          "10.77.0.1:29400",
                          "--rdzv-id",
                          name_,
-                         "--grace-period",
-                         "5",
                          "--"};
     return std::make_unique<Background>(on_host(host, launcher + program));
   }
@@ -73,10 +71,25 @@ class WorldOfHosts : public World {
   }
 
   /// Three hosts in the middle of a run.
-  LongRun begin_long_run() const {
-    return World::begin_long_run(3, [this](const Words& words) {
+  LongRun begin_long_run(int timeout) const {
+    return World::begin_long_run(timeout, [this](const Words& words) {
       return launch_everywhere(3, 1, words + with({"parallel.interface=eth0"}));
     });
+  }
+  struct Ended {
+    std::vector<Outcome> launchers;
+    bool in_time;  ///< all of them
+  };
+  /// What comes of the run once a way between hosts is gone.
+  Ended without(const LongRun& run, const Words& way) const {
+    EXPECT_EQ(hosts(way).exit_code, 0);
+    const Stopwatch stopwatch;
+    Ended ended;
+    for (const auto& launcher : run.launchers) ended.launchers.push_back(launcher->wait());
+    ended.in_time = stopwatch.passed() < 3 * run.silence;
+    expect_nothing_is_left();
+    EXPECT_EQ(hosts({"mend", name_, "3"}).exit_code, 0);
+    return ended;
   }
 
   const std::string name_ = "troupe" + std::to_string(::getpid());
@@ -123,39 +136,60 @@ TEST_F(WorldOfHosts, GivesTheSameBitsWhereTwoProcessesShareAHost) {
 }
 
 TEST_F(WorldOfHosts, ListensOnTheNamedInterfaceAndNamesAHostThatIsCutOff) {
-  const auto [launchers, timeout] = begin_long_run();
-  for (const std::string host : {"1", "2"}) {
-    const Outcome listening = run_process(on_host(std::stoi(host), {"/usr/bin/ss", "-ltnH"}));
-    // On host 1 launchers and processes meet as well.
-    EXPECT_THAT(listening.out, HasSubstr(host == "1" ? " 10.77.0.1:29400 " : " 10.77.0.2:"));
-    EXPECT_EQ(count_of(listening.out, "LISTEN"), count_of(listening.out, " 10.77.0." + host + ":"))
-        << listening.out;
-  }
-  ASSERT_EQ(hosts({"cut", name_, "3"}).exit_code, 0);
-  const Outcome first = launchers[0]->wait();
-  EXPECT_EQ(first.exit_code, 1) << first.error;
-  EXPECT_THAT(first.error, ContainsRegex("error: rank 2 on host3 .*is lost: .*" + timeout));
-  EXPECT_NE(launchers[1]->wait().exit_code, 0);
-  EXPECT_NE(launchers[2]->wait().exit_code, 124);
-  expect_nothing_is_left();
+  EXPECT_TRUE(ends_in_time(3, [this](int silence) {
+    const LongRun run = begin_long_run(silence);
+    for (const std::string host : {"1", "2"}) {
+      const Outcome listening = run_process(on_host(std::stoi(host), {"/usr/bin/ss", "-ltnH"}));
+      // On host 1 launchers and processes meet as well.
+      EXPECT_THAT(listening.out, HasSubstr(host == "1" ? " 10.77.0.1:29400 " : " 10.77.0.2:"));
+      EXPECT_EQ(count_of(listening.out, "LISTEN"),
+                count_of(listening.out, " 10.77.0." + host + ":"))
+          << listening.out;
+    }
+    const auto [ended, in_time] = without(run, {"cut", name_, "3"});
+    EXPECT_EQ(ended[0].exit_code, 1) << ended[0].error;
+    EXPECT_THAT(ended[0].error,
+                ContainsRegex("error: rank 2 on host3 .*is lost: .*" + run.timeout));
+    EXPECT_NE(ended[1].exit_code, 0);
+    EXPECT_NE(ended[2].exit_code, 124);
+    return in_time;
+  }));
 }
 
 TEST_F(WorldOfHosts, NamesTheHostThatLeadsWhenItIsCutOff) {
-  const auto [launchers, timeout] = begin_long_run();
-  ASSERT_EQ(hosts({"cut", name_, "1"}).exit_code, 0);
-  // The other two can reach each other: one of them tells it for both.
-  std::string told;
-  for (const std::size_t survivor : {1u, 2u}) {
-    const Outcome ended = launchers[survivor]->wait();
-    EXPECT_EQ(ended.exit_code, 1) << ended.error;
-    told += ended.error;
-  }
-  EXPECT_THAT(told, ContainsRegex("error: .* on host1 .*is lost: .*" + timeout));
-  // To the host that leads it is the others that are gone.
-  const Outcome alone = launchers[0]->wait();
-  EXPECT_EQ(alone.exit_code, 1) << alone.error;
-  EXPECT_THAT(alone.error, ContainsRegex("error: rank [12] on host[23] .*is lost: .*" + timeout));
-  expect_nothing_is_left();
+  EXPECT_TRUE(ends_in_time(3, [this](int silence) {
+    const LongRun run = begin_long_run(silence);
+    const auto [ended, in_time] = without(run, {"cut", name_, "1"});
+    // The other two can reach each other: one of them tells it for both.
+    EXPECT_EQ(ended[1].exit_code, 1) << ended[1].error;
+    EXPECT_EQ(ended[2].exit_code, 1) << ended[2].error;
+    EXPECT_THAT(ended[1].error + ended[2].error,
+                ContainsRegex("error: .* on host1 .*is lost: .*" + run.timeout));
+    // To the host that leads it is the others that are gone.
+    EXPECT_EQ(ended[0].exit_code, 1) << ended[0].error;
+    EXPECT_THAT(ended[0].error,
+                ContainsRegex("error: rank [12] on host[23] .*is lost: .*" + run.timeout));
+    return in_time;
+  }));
+}
+
+// Neither their coordinator nor their launchers' meeting is where the way between them ends.
+TEST_F(WorldOfHosts, NamesOneOfTwoHostsThatCannotReachEachOther) {
+  EXPECT_TRUE(ends_in_time(3, [this](int silence) {
+    const LongRun run = begin_long_run(silence);
+    const auto [ended, in_time] = without(run, {"part", name_, "2", "3"});
+    std::string told;
+    for (const Outcome& launcher : ended) {
+      EXPECT_EQ(launcher.exit_code, 1) << launcher.error;
+      EXPECT_THAT(launcher.error, ContainsRegex("failed first: exit code 1 [^\n]*\n"
+                                                "  rank [12] on host[23] .*is lost: .*" +
+                                                run.timeout));
+      EXPECT_EQ(count_of(launcher.error, "the launcher on"), 0) << launcher.error;
+      told += launcher.error;
+    }
+    EXPECT_EQ(count_of(told, "troupe: error: "), 1) << told;
+    return in_time;
+  }));
 }
 
 /// What slow_consumer tells of its fast process: KiB, and messages.

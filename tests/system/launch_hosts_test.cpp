@@ -4,6 +4,8 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <fstream>
+#include <thread>
 
 #include "tests/system/launch.h"
 #include "tests/system/world.h"
@@ -144,6 +146,23 @@ TEST_F(LaunchHosts, EndTogetherWithTheFirstFailureToldEverywhere) {
   const std::string script = "[ $RANK = 1 ] && exit 9; exec sleep 60";
   Running zero(host({"--node-rank", "0"}, script), error_file("zero"));
   Running one(host({"--node-rank", "1"}, script), error_file("one"));
+  EXPECT_EQ(zero.wait(), 9);
+  EXPECT_EQ(one.wait(), 9);
+  for (const char* name : {"zero", "one"})
+    EXPECT_THAT(content(root_ / name), ContainsRegex("rank 1 .*failed first: exit code 9"));
+}
+
+TEST_F(LaunchHosts, WaitForProcessesThatTakeTheirTimeToEnd) {
+  const std::string script =
+      "[ $RANK = 1 ] && exit 9; trap 'echo $$ > asked' TERM; "
+      "until [ -e go ]; do sleep 0.05; done";
+  Running one(host({"--node-rank", "1"}, script), error_file("one"));
+  Running zero(host({"--node-rank", "0"}, script), error_file("zero"));
+  number_in("asked");
+  // For longer than it takes to give up a host that does not answer.
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  EXPECT_TRUE(runs(one.pid()));
+  std::ofstream(root_ / "go") << "\n";
   EXPECT_EQ(zero.wait(), 9);
   EXPECT_EQ(one.wait(), 9);
   for (const char* name : {"zero", "one"})

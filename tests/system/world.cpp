@@ -128,7 +128,8 @@ World::LongRun World::begin_long_run(int timeout,
     const std::string seconds = std::to_string(timeout);
     const Words settings = with(
         {"train.epochs=5000", "checkpoint.every_steps=5", "parallel.timeout=" + seconds + "s"});
-    LongRun run{launch(train_words("out", settings)), seconds + "(s|000ms)"};
+    LongRun run{launch(train_words("out", settings)), seconds + "(s|000ms)",
+                std::chrono::seconds(timeout)};
     const auto all_run = [&] {
       return std::ranges::all_of(run.launchers, [](const auto& one) { return one->runs(); });
     };
@@ -142,12 +143,21 @@ World::LongRun World::begin_long_run(int timeout,
   }
 }
 
-World::LongRun World::begin_long_run(int timeout) const {
-  return begin_long_run(timeout, [](const Words& words) {
+World::LongRun World::begin_long_run(int timeout, const Words& more) const {
+  return begin_long_run(timeout, [&](const Words& words) {
     Launchers launchers;
-    launchers.push_back(std::make_unique<Background>(launch_words(4, words)));
+    launchers.push_back(std::make_unique<Background>(launch_words(4, words + more)));
     return launchers;
   });
+}
+
+bool World::ends_in_time(int timeout, const std::function<bool(int timeout)>& lose) const {
+  const int most = 4 * timeout;
+  for (; timeout <= most; timeout *= 2) {
+    fs::remove_all(root_ / "out");
+    if (lose(timeout) || HasFailure()) return true;
+  }
+  return false;
 }
 
 pid_t World::process_of(int rank) const {

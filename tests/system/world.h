@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -47,14 +48,18 @@ class World : public testing::Test {
   using Launchers = std::vector<std::unique_ptr<Background>>;
   struct LongRun {
     Launchers launchers;
-    std::string timeout;  ///< of silence, a regular expression for how it is told
+    std::string timeout;           ///< of silence, a regular expression for how it is told
+    std::chrono::seconds silence;  ///< the same as a number
   };
   /// The middle of a run that is long enough, with checkpoints, which `launch` starts with these
   /// words. Whoever is silent is lost after `timeout` seconds, or twice as many where processes
   /// need more to find each other on this machine, and so on. Throws where that does not help.
   LongRun begin_long_run(int timeout, const std::function<Launchers(const Words&)>& launch) const;
   /// Four processes of one launcher.
-  LongRun begin_long_run(int timeout = 20) const;
+  LongRun begin_long_run(int timeout = 20, const Words& more = {}) const;
+  /// Calls `lose` with the timeout of a run in which somebody falls silent. It returns whether the
+  /// run was over within three times that; a machine too busy gets more, up to four times.
+  bool ends_in_time(int timeout, const std::function<bool(int timeout)>& lose) const;
   pid_t process_of(int rank) const;
   void expect_nothing_is_left() const;
   /// The run goes on from its newest checkpoint as if nothing had been.

@@ -5,6 +5,8 @@
 #   hosts.sh up NAME COUNT    NAME-h1 ... at 10.77.0.1 ... on eth0; the bridge is in NAME-sw
 #   hosts.sh down NAME        removes them
 #   hosts.sh cut NAME HOST    takes the cable of host number HOST out
+#   hosts.sh part NAME HOST HOST    nothing gets from one of the two to the other any more
+#   hosts.sh mend NAME COUNT        undoes what the two above have done
 #   hosts.sh slow NAME HOST RATE    lets so much through to that host, such as 200mbit
 set -eu
 name=$2
@@ -29,6 +31,17 @@ down)
   ;;
 cut)
   ip -n "$name-sw" link set "port$3" down
+  ;;
+part)
+  # Packets for the other leave for a card that nobody has.
+  ip -n "$name-h$3" neigh replace "10.77.0.$4" lladdr 02:00:00:00:00:00 dev eth0 nud permanent
+  ip -n "$name-h$4" neigh replace "10.77.0.$3" lladdr 02:00:00:00:00:00 dev eth0 nud permanent
+  ;;
+mend)
+  for i in $(seq 1 "$3"); do
+    ip -n "$name-sw" link set "port$i" up
+    ip -n "$name-h$i" neigh flush dev eth0 nud all
+  done
   ;;
 slow)
   ip netns exec "$name-sw" tc qdisc add dev "port$3" root tbf rate "$4" burst 256k latency 50ms

@@ -136,6 +136,8 @@ TEST(LaunchEnvironment, IsReadBackAsTheWorldItDescribes) {
   EXPECT_EQ(environment.get("TROUPE_COORDINATOR"), "tcp://a:1");
   EXPECT_EQ(environment.get("TROUPE_JOB_KEY"), "k");
   EXPECT_EQ(environment.get("KEPT"), "x=y");
+  const auto without = process_environment({}, options, place, 1, {{4, 5}, 2, 8}, "/e.json");
+  EXPECT_EQ(without.at("OMP_NUM_THREADS"), "2");
 }
 
 Failure ended(int rank, Ending ending) {
@@ -169,6 +171,36 @@ TEST(LaunchOutcome, IsNotAFailureThatFollowsFromAnother) {
   EXPECT_EQ(outcome.first()->rank, 1);
   EXPECT_EQ(outcome.exit_code(), 137);
   EXPECT_EQ(outcome.ended(ended(3, {.code = 4})), Outcome::Next::wait);
+  EXPECT_EQ(outcome.first()->rank, 1);
+}
+
+/// A failure that only says that somebody else is lost, and a launcher that is.
+struct LostHost {
+  Failure follower = ended(0, {.code = 1}), launcher;
+
+  LostHost() {
+    follower.told = ToldError{.message = "rank 1 is lost", .details = "", .is_consequence = true};
+    launcher.host = "the launcher on node2";
+  }
+};
+
+TEST(LaunchOutcome, IsALauncherThatIsLostWithItsProcesses) {
+  const LostHost lost;
+  Outcome outcome;
+  outcome.ended(lost.follower);
+  EXPECT_EQ(outcome.ended(lost.launcher), Outcome::Next::wait);
+  EXPECT_EQ(outcome.first()->host, "the launcher on node2");
+}
+
+// Which has given up waiting, or ended after its processes.
+TEST(LaunchOutcome, IsNoLauncherThatIsLostAfterTheEnd) {
+  const LostHost lost;
+  Outcome outcome;
+  outcome.ended(lost.follower);
+  outcome.own_have_ended();
+  EXPECT_EQ(outcome.ended(lost.launcher), Outcome::Next::wait);
+  EXPECT_EQ(outcome.first()->rank, 0);
+  EXPECT_EQ(outcome.ended(ended(1, {.signal = SIGKILL})), Outcome::Next::wait);
   EXPECT_EQ(outcome.first()->rank, 1);
 }
 
