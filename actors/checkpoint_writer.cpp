@@ -36,7 +36,7 @@ CheckpointSeen CheckpointWriter::write(const SnapshotCollector::Pieces& pieces) 
 Status CheckpointWriter::publish(const SnapshotCollector::Pieces& pieces) const {
   std::vector<ShardInfo> elsewhere;
   for (const auto& held : pieces.shards) {
-    if (!held->error.empty()) return Error(ErrorCode::io, held->error);
+    if (!held->error.empty()) return Error(ErrorCode::io, held->error, held->remedy);
     elsewhere.insert(elsewhere.end(), held->shards.begin(), held->shards.end());
   }
   return write(pieces.steps, pieces.states(), elsewhere);

@@ -104,10 +104,12 @@ struct Snapshot {
 /// Shard writer → checkpoint writer: what another process put beside the checkpoint's place.
 struct WrittenShards {
   std::vector<ShardInfo> shards;
-  std::string error;  ///< why there are none; empty if there are
+  std::string error;   ///< why there are none; empty if there are
+  std::string remedy;  ///< for that, if there is one
   static void members(auto& self, auto& visit) {
     visit(self.shards);
     visit(self.error);
+    visit(self.remedy);
   }
 };
 

@@ -23,10 +23,12 @@ WrittenShards ShardWriter::write(const SnapshotCollector::Pieces& pieces) const 
     auto shards = options_.write_shards
                       ? options_.write_shards(pieces.steps, pieces.states())
                       : write_snapshot_shards(options_.folder, pieces.steps, pieces.states());
-    if (shards) return {std::move(shards.value()), {}};
-    return {{}, shards.error().what()};
+    if (shards) return {.shards = std::move(shards.value())};
+    return {.error = shards.error().message(), .remedy = shards.error().remedy()};
+  } catch (const Error& error) {
+    return {.error = error.message(), .remedy = error.remedy()};
   } catch (const std::exception& error) {
-    return {{}, error.what()};
+    return {.error = error.what()};
   }
 }
 
