@@ -166,7 +166,7 @@ void add_parallel(OptionFields& fields, Options::Parallel& p) {
 void add_writing(OptionFields& fields, Options& o) {
   fields.push_back(
       field("checkpoint.every_steps", o.checkpoint.every_steps,
-            "steps between two checkpoints; 0: only at the end",
+            "steps between two checkpoints, or more while one is being written; 0: only at the end",
             {.at_least = 0, .at_most = most_steps, .synonyms = {"interval", "every"}}));
   fields.push_back(field("checkpoint.keep", o.checkpoint.keep,
                          "newest checkpoints that are kept; 0: all",
