@@ -128,6 +128,34 @@ std::string where_of(const OptionNode& root, std::string_view list, std::size_t 
   return item < node->items.size() ? node->items[item].where : node->where;
 }
 
+/// Texts become parts of a script's lines: one that breaks its line would add a line of its own.
+void check_lines(const OptionNode& node) {
+  const auto is_control = [](unsigned char c) { return c < ' ' || c == 0x7f; };
+  if (std::ranges::any_of(node.scalar, is_control))
+    refuse(node.where, "the text has a line break or another control character",
+           "write it in one line; several lines are several items");
+  for (const OptionNode& item : node.items) check_lines(item);
+  for (const auto& entry : node.entries) check_lines(entry.value);
+}
+
+void check_names(const Profile& profile, const OptionNode& root) {
+  constexpr std::string_view digits = "0123456789";
+  const std::string letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_";
+  const std::string word = letters + std::string(digits);
+  for (std::size_t i = 0; i < profile.environment.size(); ++i) {
+    const std::string& name = profile.environment[i].name;
+    if (name.empty() || name.find_first_not_of(word) != std::string::npos ||
+        digits.find(name.front()) != std::string_view::npos)
+      refuse(where_of(root, "environment", i), fmt::format("\"{}\" is no variable's name", name),
+             "letters, digits and _, beginning with none of the digits");
+  }
+  for (std::size_t i = 0; i < profile.partitions.size(); ++i)
+    if (profile.partitions[i].name.find_first_not_of(word + "-.") != std::string::npos)
+      refuse(where_of(root, "partitions", i),
+             fmt::format("\"{}\" is no partition's name", profile.partitions[i].name),
+             "letters, digits, _, - and .");
+}
+
 void check_nodes(const Profile& profile, const OptionNode& root) {
   if (profile.nodes.empty())
     refuse(root.where, "a profile needs nodes", "add nodes: with name, architecture and cores");
@@ -181,6 +209,7 @@ Raw read_raw(const std::filesystem::path& file, int depth) {
   if (depth > deepest)
     refuse(file.string(), "profiles are like each other without end", "remove one of their `like`");
   const OptionNode root = read_yaml(file);
+  check_lines(root);
   Raw raw;
   if (const OptionNode* like = root.find("like"); like != nullptr) {
     OptionNode only;  // the other keys come after what they replace
@@ -196,6 +225,7 @@ Raw read_raw(const std::filesystem::path& file, int depth) {
   raw.profile.name = file.stem().string();
   check_nodes(raw.profile, root);
   finish_partitions(raw, root);
+  check_names(raw.profile, root);
   return raw;
 }
 

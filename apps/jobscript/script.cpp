@@ -36,6 +36,13 @@ std::string shell_value(const std::string& value) {
   return quoted + '"';
 }
 
+/// For a comment, which a line break would end.
+std::string in_one_line(std::string text) {
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return c < ' '; }, ' ');
+  return text;
+}
+
 std::string heading(const JobPlan& plan, const ScriptText& text) {
   std::string gpus;
   if (plan.gpus > 0 && plan.gpus == plan.processes)
@@ -48,8 +55,8 @@ std::string heading(const JobPlan& plan, const ScriptText& text) {
       "# {} on {}: {} node{}, {} process{} a node{}.\n"
       "# Made by: {}\n"
       "# Site facts of {}: {}\n",
-      text.options, plan.profile.title, plan.nodes, plan.nodes == 1 ? "" : "s", plan.processes,
-      plan.processes == 1 ? "" : "es", gpus, text.command_line,
+      in_one_line(text.options), plan.profile.title, plan.nodes, plan.nodes == 1 ? "" : "s",
+      plan.processes, plan.processes == 1 ? "" : "es", gpus, in_one_line(text.command_line),
       plan.profile.checked.empty() ? "unknown date" : plan.profile.checked, plan.profile.site);
 }
 

@@ -145,6 +145,10 @@ JobRequest complete(const JobscriptArguments& arguments) {
                   fmt::format("\"{}\" cannot stand in a line of #SBATCH", word->substr(0, 60)),
                   request.name == *word ? "give a --name of letters, digits, - and _"
                                         : "leave blanks, quotes, # and $ out");
+  for (const std::string& option : request.sbatch)
+    if (std::ranges::any_of(option, [](unsigned char c) { return c < ' ' || c == 0x7f; }))
+      throw Error(ErrorCode::usage, "--sbatch has a line break or another control character",
+                  "give each option in one line, by a --sbatch of its own");
   return request;
 }
 

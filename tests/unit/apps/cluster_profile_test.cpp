@@ -74,6 +74,17 @@ TEST_F(ClusterProfiles, RefusesWrongProfilesWithFileLineAndRemedy) {
   EXPECT_THAT(read("nodes:\n  - {name: n, architecture: x86_64, cores: 8, gpus: 2, "
                    "gpu_request: x, gpu_cores: 5}\n"),
               HasSubstr("gpu_cores to 4"));
+  const std::string whole = node + "partitions:\n  - {nodes: n, max_time: 1h}\n";
+  EXPECT_EQ(read(whole), "no error");
+  EXPECT_THAT(read(whole + "environment:\n  - {name: 'A B', value: b}\n"),
+              HasSubstr("p.yaml:6:5: \"A B\" is no variable's name"));
+  EXPECT_THAT(read(whole + "environment:\n  - {name: 2A, value: b}\n"), HasSubstr("no variable's"));
+  EXPECT_THAT(read(node + "partitions:\n  - {name: 't$(id)', nodes: n, max_time: 1h}\n"),
+              HasSubstr("\"t$(id)\" is no partition's name"));
+  for (const char* broken : {"title: \"x\\ntouch F\"\n", "note: |\n  x\n  touch F\n",
+                             "directives:\n  - {text: \"--x\\rtouch F\", why: b}\n",
+                             "environment:\n  - {name: A, value: b, why: \"c\\ntouch F\"}\n"})
+    EXPECT_THAT(read(whole + broken), HasSubstr("has a line break")) << broken;
   EXPECT_THAT(read("environment:\n  - {name: A, value: b, when: [gpus]}\n"),
               HasSubstr("did you mean gpu?"));
 }

@@ -380,6 +380,15 @@ TEST_F(Jobscript, RefusesWhatWouldBreakOutOfItsLine) {
     EXPECT_EQ(refused.code, 2) << name;
     EXPECT_THAT(refused.error, HasSubstr("cannot stand in a line"));
   }
+  const Ran refused = run_troupe(
+      {"jobscript", "--cluster", "lumi", "-t", "2h", "--sbatch", "--comment=x\ntouch F", options});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.error, HasSubstr("--sbatch has a line break"));
+  const std::string odd =
+      file("a\ntouch F\n.yaml", "model: {name: mlp}\ndata: {name: synthetic}\n");
+  const Ran made = run_troupe({"jobscript", "--cluster", "lumi", "-t", "2h", "--name", "a", odd});
+  EXPECT_EQ(made.code, 0);
+  EXPECT_THAT(made.out.substr(0, made.out.find("#SBATCH")), Not(HasSubstr("\ntouch")));
 }
 
 }  // namespace
