@@ -139,7 +139,9 @@ void Launchers::forget_key() {
 
 Launchers::~Launchers() {
   const bool all = all_done();
-  if (member_ && all) static_cast<void>(member_->leave());
+  constexpr std::chrono::seconds moment{1};
+  // Also where some cannot be reached any more: to the others this one has ended, not been lost.
+  if (member_) static_cast<void>(all ? member_->leave() : member_->leave_at_once(moment));
   member_.reset();  // before the wait: it is one of those that are waited for
   if (!meeting_) return;
   if (all) static_cast<void>(meeting_->wait_for_end(attempt_));

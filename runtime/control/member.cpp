@@ -147,4 +147,11 @@ Status Member::leave() {
                               "not everything that was sent has arrived");
 }
 
+Status Member::leave_at_once(std::chrono::milliseconds patience) {
+  implementation_->loop.leave_at_once();
+  wire::Envelope envelope;
+  envelope.mutable_leave();
+  return implementation_->ask(std::move(envelope), patience, {}, "the coordinator did not answer");
+}
+
 }  // namespace troupe

@@ -120,6 +120,8 @@ class Member {
 
   /// Waits until everything sent has arrived, and says goodbye. Nothing is sent or received after.
   Status leave();
+  /// Says goodbye without waiting for what members that cannot be reached were sent.
+  Status leave_at_once(std::chrono::milliseconds patience);
 
   /// Where the coordinator was that this process has lost; empty while it is not lost. It does not
   /// come back.

@@ -78,4 +78,8 @@ void Bulk::abort(const Error& error) {
   for (const auto& communicator : communicators_) communicator->abort(error);
 }
 
+void Bulk::fail(const Error& error) {
+  for (const auto& communicator : communicators_) communicator->fail(error);
+}
+
 }  // namespace troupe

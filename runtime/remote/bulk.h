@@ -31,6 +31,7 @@ class Bulk {
   };
   const Route& route(int peer) const { return routes_.at(static_cast<std::size_t>(peer)); }
   void abort(const Error& error);
+  void fail(const Error& error);  ///< as abort, and tells the peers
 
  private:
   std::vector<std::unique_ptr<Communicator>> communicators_;

@@ -230,7 +230,11 @@ struct Traffic {
     const Error error(ErrorCode::peer_lost, to_string(peer),
                       "go on with the same command and --restart auto");
     voice->without_frames();
-    bulk.abort(error);
+    // Who has lost the coordinator may be the one that is lost, and does not know why.
+    if (peer.rank == PeerLost::coordinator)
+      bulk.abort(error);
+    else
+      bulk.fail(error);
     const bool other = peer.rank != PeerLost::coordinator && peer.rank != rank;
     if (other) return lanes[static_cast<std::size_t>(peer.rank)]->lost(error);
     for (const auto& lane : lanes) lane->lost(error);

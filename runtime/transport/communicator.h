@@ -70,8 +70,11 @@ class Communicator {
   virtual WorkPtr reduce_scatter(std::uint64_t tag, Tensor in, Tensor out) = 0;
 
   /// Ends every work of this rank, under way or to come, with `error`; only the first call counts.
-  /// Peers are not told: the one who calls this (a loss, a new generation) tells them.
+  /// Peers are not told.
   virtual void abort(const Error& error) = 0;
+  /// The same, but the peers are told why, as far as they can be without waiting: they would hear
+  /// of a connection that has ended only.
+  virtual void fail(const Error& error) = 0;
 };
 
 /// Ranks that are threads of this process. Handles are passed, nothing is copied but by

@@ -30,9 +30,9 @@ class Endpoint : public Communicator {
   WorkPtr all_gather(std::uint64_t tag, Tensor in, Tensor out) final;
   WorkPtr reduce_scatter(std::uint64_t tag, Tensor in, Tensor out) final;
   void abort(const Error& error) final;
+  /// Tells all peers, then aborts.
+  void fail(const Error& error) final;
 
-  /// What a transport found that ends the communicator: tells all peers, then aborts.
-  void fail(const Error& error);
   /// A peer has told this rank why it ends. It is passed on before this rank ends: its end may
   /// reach others before that peer's words do, and they would hear of a lost connection only.
   void end_as_told(std::uint32_t code, std::string_view warning);

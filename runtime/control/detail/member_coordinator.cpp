@@ -272,7 +272,7 @@ void MemberLoop::leave_when_quiet() {
   const bool all = std::all_of(conversations_.begin(), conversations_.end(), [](const auto& entry) {
     return entry.second.session->is_acknowledged();
   });
-  if (!all) return;
+  if (!all && !leaves_at_once_) return;
   leave_sent_ = true;
   wire::Envelope envelope;
   envelope.mutable_leave()->set_id(*leave_request_);

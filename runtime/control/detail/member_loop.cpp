@@ -304,6 +304,11 @@ ControlCounters MemberLoop::counters() const {
   return counters_;
 }
 
+void MemberLoop::leave_at_once() {
+  const std::lock_guard lock(mutex_);
+  leaves_at_once_ = true;
+}
+
 std::string MemberLoop::lost_coordinator() const {
   const std::lock_guard lock(mutex_);
   return lost_coordinator_;

@@ -68,6 +68,7 @@ class MemberLoop {
   void forget(std::uint64_t id, wire::Envelope last_word);
   bool is_own_thread() const { return thread_ == std::this_thread::get_id(); }
   ControlCounters counters() const;
+  void leave_at_once();  ///< with the next leave, whatever has not been acknowledged
   std::string lost_coordinator() const;
   bool is_given_up() const;
 
@@ -190,6 +191,7 @@ class MemberLoop {
   std::unordered_map<std::uint64_t, std::promise<Result<std::string>>> requests_;
   std::optional<std::uint64_t> leave_request_;
   bool leave_sent_ = false;
+  bool leaves_at_once_ = false;
   bool busy_ = true;
   Clock::time_point last_round_ = Clock::now();
   Clock::time_point last_heartbeat_ = Clock::now();

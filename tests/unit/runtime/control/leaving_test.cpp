@@ -95,6 +95,15 @@ TEST(ControlLeaving, AnAnswerThatWasLostComesAgainWhenItIsAskedFor) {
   EXPECT_TRUE(leaver.hears_answer());
 }
 
+TEST(ControlLeaving, AtOnceDoesNotWaitForAMemberThatCannotBeReached) {
+  Leaver silent(2);
+  ASSERT_TRUE(silent.is_welcome());
+  silent.members[0]->send(1, "anybody there?");
+  EXPECT_TRUE(silent.members[0]->leave_at_once(patience));
+  const auto gone = silent.hear_of([](const wire::Envelope& it) { return it.has_gone(); });
+  EXPECT_TRUE(gone && gone->gone().left());
+}
+
 TEST(ControlLeaving, TheOthersAreToldOfTheirDepartures) {
   Leaver stays(4);
   ASSERT_TRUE(stays.is_welcome());

@@ -42,6 +42,18 @@ TEST_P(BulkOfOneHost, TakesTheTransportThatWasAskedFor) {
   ASSERT_TRUE(work->wait());
 }
 
+// Its connections end with it, which would be all that they hear.
+TEST_P(BulkOfOneHost, TellsThePeersWhyItFails) {
+  TestWorld world(2);
+  auto bulks = connect(world, GetParam().first);
+  const auto awaited = bulks[1]->receive(0, 7, {.shape = {3}});
+  bulks[0]->fail(Error(ErrorCode::peer_lost, "rank 5 is lost: its host burns"));
+  bulks[0].reset();
+  const Status status = awaited->wait();
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().message(), "rank 5 is lost: its host burns");
+}
+
 INSTANTIATE_TEST_SUITE_P(Each, BulkOfOneHost,
                          ::testing::Values(std::pair{TransportKind::automatic, true},
                                            std::pair{TransportKind::shm, true},
