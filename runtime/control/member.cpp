@@ -67,7 +67,7 @@ class Member::Implementation final : public Store {
     if (answer.wait_for(timeout) == std::future_status::ready) return answer.get();
     if (last_word.has_get()) last_word.mutable_get()->set_id(id);
     if (last_word.has_arrive()) last_word.mutable_arrive()->set_id(id);
-    loop.forget(id, std::move(last_word));
+    if (!loop.forget(id, std::move(last_word))) return answer.get();  // it has just come
     return Error(ErrorCode::timed_out, fmt::format("{} within {}", complaint, timeout));
   }
 

@@ -73,6 +73,7 @@ void Lead::vote(const VoteCast& vote) {
 
 std::string Lead::overdue_votes(bool idle) {
   const std::uint32_t step = supervisor_.steps();
+  if (looked_at_ != step) told_of_votes_ = false;
   const auto before = std::exchange(missing_votes_, supervisor_.missing_votes());
   const bool same = std::exchange(looked_at_, step) == step && before == missing_votes_;
   const bool waits = !ending_ && !missing_votes_.empty() && (idle || supervisor_.has_votes());
@@ -80,9 +81,9 @@ std::string Lead::overdue_votes(bool idle) {
   std::vector<std::string> names;
   for (const std::size_t node : missing_votes_) names.push_back(graph_.nodes()[node].name);
   return fmt::format(
-      "step {} waits for the vote of {}{}; an actor that votes has to do so for each step, when "
-      "its "
-      "part of it is done",
+      "step {} waits for the vote of {}{}; who votes has to do so for each step, when its part of "
+      "it "
+      "is done",
       step, listed(names), idle ? ", and no actor has anything to do" : "");
 }
 

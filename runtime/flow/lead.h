@@ -27,7 +27,7 @@ class Lead {
   void fail(const Error& error);
 
   /// Called once in a while: what to tell the user where a step has waited for the same votes since
-  /// the last call, though others have voted or nothing was to do (`idle`). Once a run; nothing
+  /// the last call, though others have voted or nothing was to do (`idle`). Once a step; nothing
   /// else tells of an actor that forgets to vote.
   std::string overdue_votes(bool idle);
 
@@ -59,7 +59,7 @@ class Lead {
   std::deque<ActorDied> deaths_;            ///< heard of during a replacement
   std::vector<std::size_t> missing_votes_;  ///< for step `looked_at_`, at the last look
   std::uint32_t looked_at_ = 0;
-  bool told_of_votes_ = false;
+  bool told_of_votes_ = false;  ///< of that step
 
   bool ending_ = false;
   std::optional<Error> failure_;

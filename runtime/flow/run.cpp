@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <caf/scheduler/test_coordinator.hpp>
 #include <chrono>
 #include <future>
@@ -77,7 +78,8 @@ std::vector<bool> senders_away(const Graph& graph, const Placement& placement,
   return senders;
 }
 
-/// Lets the watch look, now and then, whether the run stands still.
+/// Lets the watch look, now and then, whether the run stands still. That nothing is to do can be
+/// seen in one process only: elsewhere an actor may be at work.
 void await_with_looks(const std::future<Result<RunReport>>& result, const caf::actor& watch,
                       const shell::Shared& shared) {
   constexpr std::chrono::seconds between_looks{20};
@@ -86,10 +88,13 @@ void await_with_looks(const std::future<Result<RunReport>>& result, const caf::a
     for (const auto& gauge : shared.gauges) sum += gauge.handled;
     return sum;
   };
+  const auto is_busy = [](const shell::Gauge& gauge) { return gauge.acting || gauge.waiting > 0; };
   for (std::size_t before = handled(), now = before;
        result.wait_for(between_looks) != std::future_status::ready; before = now) {
     now = handled();
-    caf::anon_send(watch, shell::LookAtVotes{.idle = now == before});
+    const bool idle = now == before && shared.options.processes == 1 &&
+                      std::ranges::none_of(shared.gauges, is_busy);
+    caf::anon_send(watch, shell::LookAtVotes{.idle = idle});
   }
 }
 

@@ -206,10 +206,13 @@ void replaced(Self self, const Replaced& note) {
 template <class Message>
 auto handler(Self self, void (*handle)(Self, const Message&)) {
   return [self, handle](const Message& message) {
+    std::atomic<bool>& acting = self->state.shared->gauges[self->state.node].acting;
+    acting.store(true, std::memory_order_relaxed);
     guard(self, [&] {
       handle(self, message);
       pump(self);
     });
+    acting.store(false, std::memory_order_relaxed);
   };
 }
 

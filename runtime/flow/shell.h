@@ -89,6 +89,7 @@ struct Gauge {
   std::atomic<std::size_t> waiting{0};
   std::atomic<std::size_t> peak{0};
   std::atomic<std::size_t> handled{0};
+  std::atomic<bool> acting{false};  ///< a life handles a message now
   void add() {
     const std::size_t now = waiting.fetch_add(1, std::memory_order_relaxed) + 1;
     std::size_t seen = peak.load(std::memory_order_relaxed);

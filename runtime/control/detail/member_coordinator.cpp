@@ -115,10 +115,10 @@ void MemberLoop::take_welcome(const wire::Welcome& welcome) {
                       static_cast<int>(welcome.pid(rank))});
   sessions_.assign(welcome.session().begin(), welcome.session().end());
   gone_.assign(static_cast<std::size_t>(size), false);
-  phase_ = Phase::in;
   // Peers may know of the world before this process does: what they have sent waits until now.
   descriptors_.add(router_.get(zmq::sockopt::fd), of_peers);
   note_unread(of_peers);
+  phase_ = Phase::in;
   joined_.set_value(success());
 }
 
@@ -184,17 +184,20 @@ void MemberLoop::look_at_join(Clock::time_point now) {
 void MemberLoop::look_for_coordinator() {
   const std::string found = options_.find_coordinator();
   if (found.empty() || found == coordinator_endpoint_) return;
+  HostAndPort place;
   try {
-    // The join is still kept: the next pulse finds out that it has to be sent again.
-    connect_coordinator(found);
-    closed_doors_ = 0;
+    place = resolved(found);
   } catch (const Error& error) {
-    fail_join(Error(error.code(),
-                    fmt::format("the job file names '{}' as the coordinator's place: {}", found,
-                                error.message()),
-                    "remove the job file (TROUPE_JOB_FILE, else ~/.troupe/jobs/RUN) and start "
-                    "all processes again"));
+    return fail_join(
+        Error(error.code(),
+              fmt::format("the job file names '{}' as the coordinator's place: {}", found,
+                          error.message()),
+              "remove the job file (TROUPE_JOB_FILE, else ~/.troupe/jobs/RUN) and start "
+              "all processes again"));
   }
+  // The join is still kept: the next pulse finds out that it has to be sent again.
+  connect_coordinator(found, place);
+  closed_doors_ = 0;
 }
 
 /// By how far it came with the coordinator.

@@ -52,7 +52,7 @@ MemberLoop::MemberLoop(const MemberOptions& options)
   undisturbed([&] { router_.bind(any); });
   endpoint_ = router_.get(zmq::sockopt::last_endpoint);
   descriptors_.add(wakeup_.fd(), of_wakeup);
-  connect_coordinator(options_.coordinator);
+  connect_coordinator(options_.coordinator, resolved(options_.coordinator));
 }
 
 Stamp MemberLoop::stamp() const {
@@ -66,9 +66,14 @@ std::string MemberLoop::route_of(std::uint64_t session) {
   return route;
 }
 
-void MemberLoop::connect_coordinator(const std::string& endpoint) {
+/// With the host's address in place of its name.
+HostAndPort MemberLoop::resolved(const std::string& endpoint) {
   HostAndPort place = place_of(endpoint);
   place.host = addresses_of_host(place.host).at(0);
+  return place;
+}
+
+void MemberLoop::connect_coordinator(const std::string& endpoint, const HostAndPort& place) {
   if (coordinator_) {
     descriptors_.remove(coordinator_->get(zmq::sockopt::fd));
     descriptors_.remove(events_->socket().get(zmq::sockopt::fd));
@@ -77,7 +82,7 @@ void MemberLoop::connect_coordinator(const std::string& endpoint) {
   coordinator_.reset();
   coordinator_ = messaging_->client(zmq::socket_type::dealer, options_.key);
   coordinator_->set(zmq::sockopt::routing_id, route_of(own_session_));
-  coordinator_at_ = std::move(place);
+  coordinator_at_ = place;
   coordinator_->set(zmq::sockopt::ipv6, coordinator_at_.host.find(':') != std::string::npos);
   events_.emplace(messaging_->zmq(), *coordinator_, watched_events);
   const std::string at = tcp_endpoint(coordinator_at_.host, coordinator_at_.port);
@@ -129,11 +134,14 @@ void MemberLoop::break_down(std::unique_lock<std::mutex>& lock, const std::strin
   events_.reset();
   coordinator_.reset();
   router_.close();
-  try {
-    hand_over(lock);
-  } catch (const std::exception&) {  // of a callback: there is nobody left to tell
-    if (!lock.owns_lock()) lock.lock();
-  }
+  // Of what came before, losses alone are told: a callback that has thrown may do so again.
+  std::erase_if(news_, [](const News& news) { return !std::holds_alternative<PeerLost>(news); });
+  while (opened_ || !news_.empty()) try {
+      hand_over(lock);
+      return;
+    } catch (const std::exception&) {  // there is nobody left to tell
+      if (!lock.owns_lock()) lock.lock();
+    }
 }
 
 void MemberLoop::serve_until_over(std::unique_lock<std::mutex>& lock) {
@@ -292,11 +300,13 @@ std::pair<std::uint64_t, std::future<Result<std::string>>> MemberLoop::request(
   return {id, std::move(future)};
 }
 
-void MemberLoop::forget(std::uint64_t id, wire::Envelope last_word) {
+bool MemberLoop::forget(std::uint64_t id, wire::Envelope last_word) {
   const std::lock_guard lock(mutex_);
-  if (requests_.erase(id) == 0 || last_word.body_case() == wire::Envelope::BODY_NOT_SET) return;
+  if (requests_.erase(id) == 0) return false;
+  if (last_word.body_case() == wire::Envelope::BODY_NOT_SET) return true;
   coordinator_session_->send(stamp(), last_word, Clock::now());
   stay_busy();
+  return true;
 }
 
 ControlCounters MemberLoop::counters() const {

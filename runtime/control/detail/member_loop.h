@@ -65,7 +65,8 @@ class MemberLoop {
   void open(Member::OnMessage on_message, Member::OnLost on_lost);
   /// Sends a request and returns where its answer will be, with its number.
   std::pair<std::uint64_t, std::future<Result<std::string>>> request(wire::Envelope envelope);
-  void forget(std::uint64_t id, wire::Envelope last_word);
+  /// Whether the request had not been answered yet.
+  bool forget(std::uint64_t id, wire::Envelope last_word);
   bool is_own_thread() const { return thread_ == std::this_thread::get_id(); }
   ControlCounters counters() const;
   void leave_at_once();  ///< with the next leave, whatever has not been acknowledged
@@ -98,7 +99,8 @@ class MemberLoop {
 
   Stamp stamp() const;
   static std::string route_of(std::uint64_t session);
-  void connect_coordinator(const std::string& endpoint);
+  static HostAndPort resolved(const std::string& endpoint);
+  void connect_coordinator(const std::string& endpoint, const HostAndPort& place);
   void send_join();
   void serve_until_over(std::unique_lock<std::mutex>& lock);
   void break_down(std::unique_lock<std::mutex>& lock, const std::string& why);

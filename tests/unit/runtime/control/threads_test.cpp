@@ -145,13 +145,14 @@ TEST(ControlThreads, AMemberWhoseCallbackThrowsEndsItsMembershipAndNothingElse) 
   std::optional<PeerLost> told;
   TestWorld world(2);
   inbox.listen(*world.members[0]);
+  for (int i = 0; i < 10; ++i) world.members[0]->send(1, "x");
+  // Some wait by then, perhaps all.
   world.members[1]->open([](int, const std::string&) { throw std::runtime_error("cannot"); },
                          [&](const PeerLost& lost) {
                            const std::lock_guard lock(mutex);
                            told = lost;
                            changed.notify_all();
                          });
-  world.members[0]->send(1, "x");
   {
     std::unique_lock lock(mutex);
     ASSERT_TRUE(changed.wait_for(lock, patience, [&] { return told.has_value(); }));

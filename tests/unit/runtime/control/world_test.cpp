@@ -159,6 +159,8 @@ TEST(ControlWorld, ABarrierIsNotKeptForAMemberThatHasGivenUp) {
     const Status alone = members[rank].value()->barrier("all");
     ASSERT_FALSE(alone) << rank;
     EXPECT_EQ(alone.error().code(), ErrorCode::timed_out);
+    EXPECT_TRUE(members[rank].value()->store().put("after", ""))
+        << "comes behind what it takes back";
   }
 }
 
