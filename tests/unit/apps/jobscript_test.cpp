@@ -310,10 +310,9 @@ TEST_F(Jobscript, SaysWhatAJobPaysForAndDoesNotUse) {
 }
 
 TEST_F(Jobscript, SaysThatTheDemosDataIsDebians) {
-  const auto with = [](const char* data) {
-    return run_troupe({"jobscript", "--cluster", "lumi", "-t", "2h", "-r", data,
-                       TROUPE_SOURCE_DIR "/recipes/demo.yaml"})
-        .error;
+  const std::string demo = TROUPE_SOURCE_DIR "/recipes/demo.yaml";
+  const auto with = [&](const char* data) {
+    return run_troupe({"jobscript", "--cluster", "lumi", "-t", "2h", "-r", data, demo}).error;
   };
   EXPECT_THAT(with("data.path="), HasSubstr("give -r data.path=FOLDER"));
   EXPECT_THAT(with("data.name=synthetic"), Not(HasSubstr("data.path")));
