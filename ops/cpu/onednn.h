@@ -38,6 +38,8 @@ class PreparedPrimitive {
   void run(const Stream& stream);
 
  private:
+  dnnl_status_t execute();
+
   dnnl::primitive primitive_;
   dnnl::stream stream_;
   std::vector<dnnl::memory> memories_;
