@@ -59,6 +59,8 @@ std::string did_you_mean(std::string_view word, std::span<const std::string_view
   return fmt::format("did you mean {}? {}", near, rest);
 }
 
+bool is_control(unsigned char character) { return character < ' ' || character == 0x7f; }
+
 std::string listed(std::span<const std::string> names, std::size_t at_most) {
   const auto shown = names.subspan(0, std::min(at_most, names.size()));
   const std::string more =

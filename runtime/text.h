@@ -27,6 +27,10 @@ std::string meant(std::string_view word, std::span<const std::string_view> candi
 std::string did_you_mean(std::string_view word, std::span<const std::string_view> candidates,
                          std::string rest = {});
 
+/// Whether a character is one of those that move a terminal's cursor or end a line: ASCII's control
+/// characters, which no part of a script's line or of a file's text may have as it is.
+bool is_control(unsigned char character);
+
 /// The first names of a list, separated by commas, and how many follow: "a, b and 7 more".
 std::string listed(std::span<const std::string> names, std::size_t at_most = 5);
 

@@ -8,6 +8,7 @@
 
 #include "apps/jobscript/script.h"
 #include "runtime/error.h"
+#include "runtime/text.h"
 
 namespace troupe {
 namespace {
@@ -74,7 +75,7 @@ std::string toml_text(std::string_view text) {
   for (const unsigned char c : text) {
     if (c == '"' || c == '\\')
       quoted += fmt::format("\\{:c}", c);
-    else if (c < 0x20 || c == 0x7f)
+    else if (is_control(c))
       quoted += fmt::format("\\u{:04x}", c);
     else
       quoted += static_cast<char>(c);

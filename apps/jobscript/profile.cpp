@@ -130,7 +130,6 @@ std::string where_of(const OptionNode& root, std::string_view list, std::size_t 
 
 /// Texts become parts of a script's lines: one that breaks its line would add a line of its own.
 void check_lines(const OptionNode& node) {
-  const auto is_control = [](unsigned char c) { return c < ' ' || c == 0x7f; };
   if (std::ranges::any_of(node.scalar, is_control))
     refuse(node.where, "the text has a line break or another control character",
            "write it in one line; several lines are several items");

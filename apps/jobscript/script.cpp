@@ -8,6 +8,7 @@
 
 #include "apps/jobscript/container.h"
 #include "apps/jobscript/slurm_time.h"
+#include "runtime/text.h"
 
 namespace troupe {
 namespace {
@@ -38,8 +39,7 @@ std::string shell_value(const std::string& value) {
 
 /// For a comment, which a line break would end.
 std::string in_one_line(std::string text) {
-  std::ranges::replace_if(
-      text, [](unsigned char c) { return c < ' '; }, ' ');
+  std::ranges::replace_if(text, is_control, ' ');
   return text;
 }
 

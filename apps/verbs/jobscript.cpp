@@ -23,6 +23,7 @@
 #include "apps/verbs.h"
 #include "runtime/error.h"
 #include "runtime/print.h"
+#include "runtime/text.h"
 
 namespace troupe {
 namespace {
@@ -146,7 +147,7 @@ JobRequest complete(const JobscriptArguments& arguments) {
                   request.name == *word ? "give a --name of letters, digits, - and _"
                                         : "leave blanks, quotes, # and $ out");
   for (const std::string& option : request.sbatch)
-    if (std::ranges::any_of(option, [](unsigned char c) { return c < ' ' || c == 0x7f; }))
+    if (std::ranges::any_of(option, is_control))
       throw Error(ErrorCode::usage, "--sbatch has a line break or another control character",
                   "give each option in one line, by a --sbatch of its own");
   return request;

@@ -142,7 +142,7 @@ std::string yaml_text(std::string_view text) {
   for (const unsigned char c : text) {
     if (c == '"' || c == '\\')
       quoted += fmt::format("\\{:c}", c);
-    else if (c < 0x20 || c == 0x7f)
+    else if (is_control(c))
       quoted += fmt::format("\\x{:02x}", c);
     else
       quoted += static_cast<char>(c);

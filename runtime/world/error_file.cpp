@@ -8,6 +8,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "runtime/text.h"
+
 namespace troupe {
 namespace {
 
@@ -23,8 +25,8 @@ std::string printable(std::string text) {
     const auto byte = static_cast<unsigned char>(text[i]);
     const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
     const bool is_wide_control = byte == 0xc2 && next >= 0x80 && next < 0xa0;
-    const bool is_control = byte < 0x20 && text[i] != '\n' && text[i] != '\t';
-    shown += is_control || is_wide_control || byte == 0x7f ? '?' : text[i];
+    const bool is_narrow_control = is_control(byte) && text[i] != '\n' && text[i] != '\t';
+    shown += is_narrow_control || is_wide_control ? '?' : text[i];
     i += is_wide_control;
   }
   return shown;
