@@ -69,18 +69,13 @@ void become(const ChildOptions& options, const Prepared& prepared, pid_t parent)
 
 }  // namespace
 
-void Descriptor::reset(int number) {
-  if (number_ >= 0) ::close(number_);
-  number_ = number;
-}
-
 Child Child::start(const ChildOptions& options) {
   const Prepared prepared = prepare(options);
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0)
     throw Error(ErrorCode::io, fmt::format("launch: no pipe: {}", std::strerror(errno)),
                 "raise the limit of open files: ulimit -n");
-  Descriptor reading(ends[0]), writing(ends[1]);
+  Fd reading(ends[0]), writing(ends[1]);
   Child child;
   const pid_t parent = ::getpid();
   child.pid_ = ::fork();

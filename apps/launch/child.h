@@ -2,33 +2,13 @@
 #include <sys/types.h>
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "apps/launch/launch_options.h"
+#include "runtime/fd.h"
 #include "runtime/world/environment.h"
 
 namespace troupe {
-
-/// A file descriptor that closes itself.
-class Descriptor {
- public:
-  explicit Descriptor(int number = -1) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(other.release()) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    reset(other.release());
-    return *this;
-  }
-  ~Descriptor() { reset(); }
-
-  int get() const { return number_; }
-  explicit operator bool() const { return number_ >= 0; }
-  int release() { return std::exchange(number_, -1); }
-  void reset(int number = -1);
-
- private:
-  int number_;
-};
 
 struct ChildOptions {
   Program program;
@@ -67,7 +47,7 @@ class Child {
 
  private:
   pid_t pid_ = 0;
-  Descriptor pidfd_;
+  Fd pidfd_;
 };
 
 }  // namespace troupe

@@ -49,7 +49,7 @@ Guard::Guard() {
   if (::pipe2(ends, O_CLOEXEC) != 0)
     throw Error(ErrorCode::io, fmt::format("launch: no pipe: {}", std::strerror(errno)),
                 "raise the limit of open files: ulimit -n");
-  Descriptor reading(ends[0]);
+  Fd reading(ends[0]);
   line_.reset(ends[1]);
   pid_ = ::fork();
   if (pid_ == 0) {

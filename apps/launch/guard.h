@@ -24,7 +24,7 @@ class Guard {
 
  private:
   pid_t pid_ = 0;
-  Descriptor line_;
+  Fd line_;
 };
 
 }  // namespace troupe

@@ -69,7 +69,7 @@ class Signals {
 
  private:
   sigset_t set_{};
-  Descriptor descriptor_;
+  Fd descriptor_;
 };
 
 /// Meets the other launchers while signals are heeded: a wait that may take minutes can be broken
@@ -79,7 +79,7 @@ std::unique_ptr<NodeGroup> meet(const LaunchOptions& options, const Signals& sig
   say("meeting {} other host{} at {}:{} (for up to {} s)", options.nodes - 1,
       options.nodes == 2 ? "" : "s", options.endpoint->host, options.endpoint->port,
       static_cast<double>(options.join_timeout.count()) / 1000);
-  const Descriptor met(::eventfd(0, EFD_CLOEXEC));
+  const Fd met(::eventfd(0, EFD_CLOEXEC));
   std::stop_source stop;
   auto group = std::async(std::launch::async, [&] {
     struct Ring {
@@ -147,7 +147,7 @@ class Launcher {
 
  private:
   void start(int local_rank);
-  Descriptor stream_of(int local_rank, Streams stream);
+  Fd stream_of(int local_rank, Streams stream);
   void wait_once();
   void on_signal(int number);
   void on_ended(Worker& worker);
@@ -179,7 +179,7 @@ class Launcher {
   std::optional<Clock::time_point> waits_since_;  // for other hosts alone, after a failure
 };
 
-Descriptor Launcher::stream_of(int local_rank, Streams stream) {
+Fd Launcher::stream_of(int local_rank, Streams stream) {
   const auto at = static_cast<std::size_t>(local_rank);
   const int ours = stream == standard_output ? 1 : 2;
   const auto file = folder_.stream(local_rank, stream);
@@ -192,7 +192,7 @@ Descriptor Launcher::stream_of(int local_rank, Streams stream) {
                                 {"hostname", group_->place().host}}));
   if (((options_.tees[at] | options_.redirects[at]) & stream) != 0) return new_file(file);
   if (!options_.shown[at]) return new_file("/dev/null");
-  Descriptor copy(::fcntl(ours, F_DUPFD_CLOEXEC, 3));
+  Fd copy(::fcntl(ours, F_DUPFD_CLOEXEC, 3));
   if (!copy)
     throw Error(ErrorCode::io,
                 fmt::format("launch: no copy of an output: {}", std::strerror(errno)),
@@ -203,8 +203,8 @@ Descriptor Launcher::stream_of(int local_rank, Streams stream) {
 void Launcher::start(int local_rank) {
   const auto cpus = share_of(cpus_, local_rank, options_.processes);
   const int threads = threads_for(cpus.size(), cpu_quota(), options_.processes);
-  const Descriptor output = stream_of(local_rank, standard_output);
-  const Descriptor error = stream_of(local_rank, standard_error);
+  const Fd output = stream_of(local_rank, standard_output);
+  const Fd error = stream_of(local_rank, standard_error);
   ChildOptions child{
       .program = options_.program,
       .environment = process_environment(Environment::of_process().variables(), options_,

@@ -1,10 +1,7 @@
 #include "apps/launch/launchers.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <sys/time.h>
 
 #include <algorithm>
 #include <thread>
@@ -29,38 +26,6 @@ std::chrono::milliseconds attempt_of(const LaunchOptions& options) {
 std::string job_file_name(const LaunchOptions& options) {
   return file_name_of(
       fmt::format("{}-{}-{}", options.run_id, options.endpoint->host, options.endpoint->port));
-}
-
-/// Whether whoever listens at a port of this machine greets as ZeroMQ does: at once, with this byte
-/// (https://rfc.zeromq.org/spec/23/).
-bool speaks_zeromq(const std::string& address, int port, const std::stop_token& stop) {
-  constexpr std::chrono::milliseconds slice{100};
-  constexpr int slices = 20;
-  constexpr unsigned char greeting = 0xff;
-  sockaddr_storage target{};
-  const bool is_ipv6 = address.find(':') != std::string::npos;
-  const Descriptor asking(::socket(is_ipv6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const timeval time{.tv_sec = 0, .tv_usec = std::chrono::microseconds(slice).count()};
-  ::setsockopt(asking.get(), SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
-  ::setsockopt(asking.get(), SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);
-  if (is_ipv6) {
-    auto& place = reinterpret_cast<sockaddr_in6&>(target);
-    place.sin6_family = AF_INET6;
-    place.sin6_port = htons(static_cast<std::uint16_t>(port));
-    ::inet_pton(AF_INET6, address.c_str(), &place.sin6_addr);
-  } else {
-    auto& place = reinterpret_cast<sockaddr_in&>(target);
-    place.sin_family = AF_INET;
-    place.sin_port = htons(static_cast<std::uint16_t>(port));
-    ::inet_pton(AF_INET, address.c_str(), &place.sin_addr);
-  }
-  if (::connect(asking.get(), reinterpret_cast<sockaddr*>(&target), sizeof target) != 0)
-    return false;
-  unsigned char first = 0;
-  ssize_t got = -1;
-  for (int i = 0; i < slices && got < 0 && !stop.stop_requested(); ++i)
-    got = ::recv(asking.get(), &first, 1, 0);
-  return got == 1 && first == greeting;
 }
 
 constexpr std::string_view done_message = "done", ending_message = "ending", lost_prefix = "lost ",
@@ -175,7 +140,7 @@ void Launchers::host_meeting(const LaunchOptions& options) {
   if (!started) {
     // Another launcher of this machine has come first, and hosts the meeting. Or another program.
     not_hosted_ = started.error().message();
-    if (!speaks_zeromq(own_address_, options.endpoint->port, stop_) && !stop_.stop_requested())
+    if (!speaks_zeromq({own_address_, options.endpoint->port}, stop_) && !stop_.stop_requested())
       print_error("troupe launch: {}, by a program that is no launcher; waiting for it to go\n",
                   not_hosted_);
     return;

@@ -6,9 +6,9 @@
 
 #include "apps/launch/node_group.h"
 #include "runtime/control/coordinator.h"
-#include "runtime/control/detail/context.h"
 #include "runtime/control/job_file.h"
 #include "runtime/control/member.h"
+#include "runtime/control/messaging.h"
 
 namespace troupe {
 
@@ -51,13 +51,13 @@ class Launchers : public NodeGroup {
   JobKey key_;
   std::string own_address_;  // of this host, as others reach it
   std::string not_hosted_;   // why the meeting is not here, though the endpoint leads here
-  std::shared_ptr<MessagingContext> messaging_ = std::make_shared<MessagingContext>();
+  std::shared_ptr<MessagingContext> messaging_ = new_messaging_context();
   std::set<std::string> refused_;  // reasons that were told, on the meeting's thread
   std::unique_ptr<Coordinator> meeting_, processes_;  // only where the endpoint leads to this host
   std::unique_ptr<Member> member_;
   Place place_;
   int meeting_node_ = 0;  // which holds the coordinators
-  Descriptor news_;
+  Fd news_;
 
   mutable std::mutex mutex_;  // what the member's thread leaves for the launcher's
   std::vector<Failure> heard_;

@@ -59,7 +59,7 @@ std::string unique_run_id(const std::string& run_id) {
 }
 
 std::uint16_t free_port() {
-  const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   socklen_t size = sizeof address;

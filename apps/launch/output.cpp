@@ -44,12 +44,12 @@ bool write_all(int number, std::string_view text) {
 OutputPump::OutputPump()
     : wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), thread_(quiet_thread([this] { run(); })) {}
 
-Descriptor OutputPump::add(const std::filesystem::path& file, int console, std::string prefix) {
+Fd OutputPump::add(const std::filesystem::path& file, int console, std::string prefix) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0)
     throw Error(ErrorCode::io, fmt::format("launch: no pipe: {}", std::strerror(errno)),
                 "raise the limit of open files: ulimit -n");
-  Source source{.reading = Descriptor(ends[0]),
+  Source source{.reading = Fd(ends[0]),
                 .file = new_file(file),
                 .path = file,
                 .console = console,
@@ -59,7 +59,7 @@ Descriptor OutputPump::add(const std::filesystem::path& file, int console, std::
   const std::lock_guard lock(mutex_);
   sources_.push_back(std::move(source));
   ::eventfd_write(wake_.get(), 1);
-  return Descriptor(ends[1]);
+  return Fd(ends[1]);
 }
 
 void OutputPump::finish() {
@@ -139,10 +139,10 @@ std::string prefix_of(std::string text, const std::map<std::string, std::string>
   return text;
 }
 
-Descriptor new_file(const std::filesystem::path& file) {
+Fd new_file(const std::filesystem::path& file) {
   std::error_code failed;
   std::filesystem::create_directories(file.parent_path(), failed);
-  Descriptor descriptor(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  Fd descriptor(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!descriptor)
     throw Error(
         ErrorCode::io,

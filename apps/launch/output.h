@@ -26,14 +26,14 @@ class OutputPump {
 
   /// A descriptor for a process to write to; lines are copied to `console`, which stays open.
   /// Throws Error (io) if the file cannot be made.
-  Descriptor add(const std::filesystem::path& file, int console, std::string prefix);
+  Fd add(const std::filesystem::path& file, int console, std::string prefix);
 
   /// Copies what has been written so far and ends, also if somebody still holds an end open.
   void finish();
 
  private:
   struct Source {
-    Descriptor reading, file;  ///< no file any more once it could not be written
+    Fd reading, file;  ///< no file any more once it could not be written
     std::filesystem::path path;
     int console = 1;
     std::string prefix, line;
@@ -45,7 +45,7 @@ class OutputPump {
 
   std::mutex mutex_;  // the list; its elements belong to the thread
   std::list<Source> sources_;
-  Descriptor wake_;
+  Fd wake_;
   std::atomic<bool> finishing_ = false;
   std::thread thread_;
 };
@@ -54,6 +54,6 @@ class OutputPump {
 std::string prefix_of(std::string text, const std::map<std::string, std::string>& macros);
 
 /// A new file to write to, and the folders above it. Throws Error (io).
-Descriptor new_file(const std::filesystem::path& file);
+Fd new_file(const std::filesystem::path& file);
 
 }  // namespace troupe

@@ -10,11 +10,10 @@
 
 #include "runtime/control/counters.h"
 #include "runtime/control/job_key.h"
+#include "runtime/control/messaging.h"
 #include "runtime/error.h"
 
 namespace troupe {
-
-class MessagingContext;
 
 struct CoordinatorOptions {
   JobKey key;

@@ -1,8 +1,14 @@
 #include "runtime/control/endpoint.h"
 
 #include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 
 #include <charconv>
+#include <chrono>
+
+#include "runtime/fd.h"
+#include "runtime/numeric_address.h"
 
 namespace troupe {
 
@@ -31,6 +37,24 @@ std::optional<HostAndPort> parse_endpoint(const std::string& endpoint) {
 bool is_loopback(std::string_view host) {
   return host.starts_with("127.") || host == "::1" || host == "localhost" ||
          host.starts_with("localhost.");
+}
+
+bool speaks_zeromq(const HostAndPort& listener, const std::stop_token& stop) {
+  constexpr std::chrono::milliseconds slice{100};
+  constexpr int slices = 20;
+  constexpr unsigned char greeting = 0xff;
+  const Addresses target = numeric_address(listener.host, std::to_string(listener.port));
+  if (!target) return false;
+  const Fd asking(::socket(target->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const timeval time{.tv_sec = 0, .tv_usec = std::chrono::microseconds(slice).count()};
+  ::setsockopt(asking.get(), SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
+  ::setsockopt(asking.get(), SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);
+  if (::connect(asking.get(), target->ai_addr, target->ai_addrlen) != 0) return false;
+  unsigned char first = 0;
+  ssize_t got = -1;
+  for (int i = 0; i < slices && got < 0 && !stop.stop_requested(); ++i)
+    got = ::recv(asking.get(), &first, 1, 0);
+  return got == 1 && first == greeting;
 }
 
 }  // namespace troupe

@@ -2,6 +2,7 @@
 // Where a process listens, as text.
 
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -21,5 +22,9 @@ std::optional<HostAndPort> parse_endpoint(const std::string& endpoint);
 /// Whether a host, by name or address, is on every machine that machine itself: 127.0.0.0/8, ::1,
 /// localhost.
 bool is_loopback(std::string_view host);
+
+/// Whether whoever listens at an address of this machine greets as ZeroMQ does: at once, with one
+/// byte of a kind (https://rfc.zeromq.org/spec/23/). Waits 2 s at most.
+bool speaks_zeromq(const HostAndPort& listener, const std::stop_token& stop);
 
 }  // namespace troupe

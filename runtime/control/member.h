@@ -12,12 +12,11 @@
 
 #include "runtime/control/counters.h"
 #include "runtime/control/job_key.h"
+#include "runtime/control/messaging.h"
 #include "runtime/error.h"
 #include "runtime/transport/store.h"
 
 namespace troupe {
-
-class MessagingContext;
 
 struct MemberOptions {
   JobKey key;

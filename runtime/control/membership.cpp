@@ -4,10 +4,10 @@
 
 #include <thread>
 
-#include "runtime/control/detail/context.h"
 #include "runtime/control/detail/probe.h"
 #include "runtime/control/endpoint.h"
 #include "runtime/control/interface.h"
+#include "runtime/control/messaging.h"
 
 namespace troupe {
 namespace {
@@ -124,7 +124,7 @@ Result<std::unique_ptr<Membership>> Membership::enter(const World& world,
                                                       const MembershipOptions& options) {
   std::unique_ptr<Membership> membership(new Membership);
   membership->timeout_ = options.timeout;
-  membership->messaging_ = std::make_shared<MessagingContext>();
+  membership->messaging_ = new_messaging_context();
   MemberOptions wanted;
   const auto given_key = environment.get("TROUPE_JOB_KEY");
   const auto given_place = environment.get("TROUPE_COORDINATOR");

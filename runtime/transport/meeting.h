@@ -6,7 +6,7 @@
 #include <string>
 
 #include "runtime/error.h"
-#include "runtime/transport/fd.h"
+#include "runtime/fd.h"
 #include "runtime/transport/store.h"
 
 namespace troupe::transport {

@@ -46,6 +46,10 @@ void common_options(zmq::socket_t& socket) {
 
 }  // namespace
 
+std::shared_ptr<MessagingContext> new_messaging_context() {
+  return std::make_shared<MessagingContext>();
+}
+
 MessagingContext::MessagingContext(int io_threads, int max_sockets)
     : zmq_(io_threads, max_sockets) {
   ignore_broken_pipes();

@@ -13,11 +13,13 @@
 #include <zmq.hpp>
 
 #include "runtime/control/job_key.h"
+#include "runtime/control/messaging.h"
 
 namespace troupe {
 
-/// A context of ZeroMQ and the thread that answers its question whom to let in (ZAP,
-/// https://rfc.zeromq.org/spec/27/). Shared by the sockets of a process, of any thread.
+/// Declared in messaging.h. A context of ZeroMQ and the thread that answers its question whom to
+/// let in (ZAP, https://rfc.zeromq.org/spec/27/). Shared by the sockets of a process, of any
+/// thread.
 class MessagingContext {
  public:
   explicit MessagingContext(int io_threads = 1, int max_sockets = 4096);

@@ -29,7 +29,7 @@ std::uint64_t random_session() {
 
 CoordinatorLoop::CoordinatorLoop(const CoordinatorOptions& options)
     : options_(options),
-      messaging_(options.messaging ? options.messaging : std::make_shared<MessagingContext>()),
+      messaging_(options.messaging ? options.messaging : new_messaging_context()),
       router_(messaging_->server(zmq::socket_type::router, options.key)),
       events_(messaging_->zmq(), router_,
               ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL),

@@ -32,7 +32,7 @@ std::string listen_address(const MemberOptions& options) {
 
 MemberLoop::MemberLoop(const MemberOptions& options)
     : options_(options),
-      messaging_(options.messaging ? options.messaging : std::make_shared<MessagingContext>()),
+      messaging_(options.messaging ? options.messaging : new_messaging_context()),
       address_(listen_address(options)),
       router_(messaging_->server(zmq::socket_type::router, options.key)),
       run_(run_tag(options.run)),

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "runtime/control/detail/session.h"
+#include "runtime/fd.h"
 
 namespace troupe::control {
 
@@ -15,22 +16,17 @@ namespace troupe::control {
 class Probe {
  public:
   Probe(std::string address, int port);
-  ~Probe();
-  Probe(const Probe&) = delete;
-  Probe& operator=(const Probe&) = delete;
 
   enum class Finding { pending, ended, unclear };
   Finding look(Clock::time_point now);
 
-  int fd() const { return fd_; }  ///< -1 between two attempts
+  int fd() const { return socket_.get(); }  ///< -1 between two attempts
   Clock::time_point next_look() const { return next_; }
 
  private:
-  void close_socket();
-
   std::string address_;
   int port_;
-  int fd_ = -1;
+  Fd socket_;
   int attempts_ = 0;
   Clock::time_point next_ = Clock::now();
 };

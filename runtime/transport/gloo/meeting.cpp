@@ -3,7 +3,6 @@
 #include "runtime/transport/meeting.h"
 
 #include <fmt/format.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -17,6 +16,7 @@
 #include <utility>
 
 #include "runtime/control/interface.h"
+#include "runtime/numeric_address.h"
 #include "runtime/transport/gloo/mesh.h"
 #include "runtime/transport/gloo/words.h"
 
@@ -28,16 +28,6 @@ struct Hello {
   std::array<char, letters_of_a_word> secret{};
   std::int32_t rank = 0;
 };
-
-using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
-
-Addresses numeric_address(const std::string& host, const std::string& port) {
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-  hints.ai_socktype = SOCK_STREAM;
-  if (::getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0) found = nullptr;
-  return {found, &::freeaddrinfo};
-}
 
 std::string port_of(const Fd& socket) {
   sockaddr_storage address{};

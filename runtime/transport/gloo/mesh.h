@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/fd.h"
 #include "runtime/transport/communicator.h"
-#include "runtime/transport/fd.h"
 
 namespace troupe::transport {
 

@@ -14,8 +14,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "runtime/fd.h"
 #include "runtime/transport/communicator.h"
-#include "runtime/transport/fd.h"
 
 namespace troupe::transport {
 

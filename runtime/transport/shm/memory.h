@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "runtime/transport/fd.h"
+#include "runtime/fd.h"
 
 namespace troupe::transport {
 

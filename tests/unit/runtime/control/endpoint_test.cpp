@@ -1,6 +1,15 @@
 #include "runtime/control/endpoint.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <string>
+#include <thread>
+#include <zmq.hpp>
+
+#include "runtime/fd.h"
+#include "runtime/numeric_address.h"
 
 namespace troupe {
 namespace {
@@ -26,6 +35,64 @@ TEST(Loopback, IsTheMachineThatAsks) {
     EXPECT_TRUE(is_loopback(host)) << host;
   for (const char* host : {"", "10.0.0.7", "fd00::1", "12.7.0.1", "localhosts", "node"})
     EXPECT_FALSE(is_loopback(host)) << host;
+}
+
+TEST(NumericAddress, AsksNoNameServer) {
+  for (const char* host : {"127.0.0.1", "::1", "fe80::1%lo"})
+    EXPECT_NE(numeric_address(host, "29400"), nullptr) << host;
+  EXPECT_EQ(numeric_address("localhost", "29400"), nullptr);
+  EXPECT_EQ(numeric_address("127.0.0.1", "http"), nullptr);
+}
+
+/// A port of the loopback whose callers wait for `answer`, or for ever.
+class Listener {
+ public:
+  explicit Listener(std::string answer) {
+    const Addresses address = numeric_address("127.0.0.1", "0");
+    sockaddr_in bound{};
+    socklen_t length = sizeof bound;
+    if (::bind(socket_.get(), address->ai_addr, address->ai_addrlen) != 0 ||
+        ::listen(socket_.get(), 1) != 0 ||
+        ::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&bound), &length) != 0)
+      throw std::runtime_error("no port to listen at");
+    port_ = ntohs(bound.sin_port);
+    if (!answer.empty())
+      thread_ = std::jthread([this, answer] {
+        const Fd caller(::accept(socket_.get(), nullptr, nullptr));
+        ::send(caller.get(), answer.data(), answer.size(), MSG_NOSIGNAL);
+      });
+  }
+  HostAndPort place() const { return {"127.0.0.1", port_}; }
+
+ private:
+  Fd socket_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  int port_ = 0;
+  std::jthread thread_;
+};
+
+TEST(SpeaksZeromq, WhoGreetsLikeIt) {
+  zmq::context_t context;
+  zmq::socket_t server(context, zmq::socket_type::router);
+  server.bind("tcp://127.0.0.1:*");
+  EXPECT_TRUE(speaks_zeromq(*parse_endpoint(server.get(zmq::sockopt::last_endpoint)), {}));
+}
+
+TEST(SpeaksZeromq, NobodyElse) {
+  EXPECT_FALSE(speaks_zeromq(Listener("SSH-2.0-OpenSSH\r\n").place(), {}));
+  HostAndPort nobody;
+  {
+    const Listener gone("");
+    nobody = gone.place();
+  }
+  EXPECT_FALSE(speaks_zeromq(nobody, {}));
+  EXPECT_FALSE(speaks_zeromq({"localhost", 1}, {}));
+}
+
+TEST(SpeaksZeromq, IsNotWaitedForBySomebodyWhoStops) {
+  const Listener silent("");
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_FALSE(speaks_zeromq(silent.place(), stop.get_token()));
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
 #pragma once
-// Inside the transports.
+// A file descriptor with an owner.
 
 #include <unistd.h>
 
 #include <utility>
 
-namespace troupe::transport {
+namespace troupe {
 
 /// A file descriptor that closes itself.
 class Fd {
@@ -14,18 +14,22 @@ class Fd {
   explicit Fd(int number) : number_(number) {}
   Fd(Fd&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
   Fd& operator=(Fd&& other) noexcept {
-    std::swap(number_, other.number_);
+    reset(std::exchange(other.number_, -1));
     return *this;
   }
-  ~Fd() {
-    if (number_ >= 0) ::close(number_);
-  }
+  ~Fd() { reset(); }
 
   int get() const { return number_; }
   explicit operator bool() const { return number_ >= 0; }
+
+  /// Closes what it has, and owns `number` from now on.
+  void reset(int number = -1) {
+    const int old = std::exchange(number_, number);
+    if (old >= 0) ::close(old);
+  }
 
  private:
   int number_ = -1;
 };
 
-}  // namespace troupe::transport
+}  // namespace troupe
