@@ -4,7 +4,9 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
+#include <random>
 #include <thread>
+#include <utility>
 
 #include "runtime/control/endpoint.h"
 #include "runtime/control/interface.h"
@@ -85,8 +87,9 @@ Launchers::Launchers(const LaunchOptions& options, std::stop_token stop)
   place_.host = host_name();
   place_.nodes = options.nodes;
   try {
-    host_meeting(options);
-    join(options);
+    const auto end = Clock::now() + options.join_timeout;
+    host_meeting(options, end);
+    join(options, end);
     agree(options);
   } catch (...) {
     forget_key();  // the next job of this name at this place is to have a key of its own
@@ -118,12 +121,41 @@ Launchers::~Launchers() {
   forget_key();
 }
 
-void Launchers::host_meeting(const LaunchOptions& options) {
+/// Hosts the meeting if the endpoint leads to this host, unless another launcher of it does.
+void Launchers::host_meeting(const LaunchOptions& options, Clock::time_point end) {
+  using std::chrono::milliseconds;
+  constexpr milliseconds long_enough{2000}, pause{500};
   const auto own = own_address_of(*options.endpoint);
   own_address_ = !options.local_address.empty() ? local_address_of(options.local_address)
                  : own                          ? *own
                                                 : address_towards(options.endpoint->host);
   if (!own) return;
+  std::random_device random;
+  bool is_told = false;
+  for (auto unused_since = Clock::now();;) {
+    const Status hosted = try_to_host(options);
+    if (hosted) return;
+    not_hosted_ = hosted.error().message();
+    const Listener there = who_listens({own_address_, options.endpoint->port}, stop_);
+    if (there == Listener::zeromq || stop_.stop_requested()) return;
+    const auto now = Clock::now();
+    if (there == Listener::other) {
+      if (!std::exchange(is_told, true))
+        print_error("troupe launch: {}, by a program that is no launcher; waiting for it to go\n",
+                    not_hosted_);
+      unused_since = now + pause;
+    }
+    if (now >= end) return;
+    // Two that begin to listen at the same moment may both be told that the other does.
+    if (now - unused_since >= long_enough)
+      throw Error(hosted.error().code(), "launch: " + not_hosted_,
+                  "name another port in --rdzv-endpoint, on each host, or another --local-addr");
+    std::this_thread::sleep_for(there == Listener::other ? pause
+                                                         : milliseconds(20 + random() % 100));
+  }
+}
+
+Status Launchers::try_to_host(const LaunchOptions& options) {
   const auto tell_once = [this](const std::string& reason) {
     if (refused_.insert(reason).second) print_error("troupe launch: refused: {}\n", reason);
   };
@@ -137,20 +169,14 @@ void Launchers::host_meeting(const LaunchOptions& options) {
                                      .on_refused = tell_once,
                                      .own_rank = options.node_rank,
                                      .messaging = messaging_});
-  if (!started) {
-    // Another launcher of this machine has come first, and hosts the meeting. Or another program.
-    not_hosted_ = started.error().message();
-    if (!speaks_zeromq({own_address_, options.endpoint->port}, stop_) && !stop_.stop_requested())
-      print_error("troupe launch: {}, by a program that is no launcher; waiting for it to go\n",
-                  not_hosted_);
-    return;
-  }
+  if (!started) return started.error();
   meeting_ = std::move(started.value());
+  not_hosted_.clear();
   removes_key_ = true;
+  return success();
 }
 
-void Launchers::join(const LaunchOptions& options) {
-  const auto end = std::chrono::steady_clock::now() + options.join_timeout;
+void Launchers::join(const LaunchOptions& options, Clock::time_point end) {
   const std::string host = meeting_ ? own_address_ : options.endpoint->host;
   for (;;) {
     auto joined = Member::join({.key = key_,
@@ -173,7 +199,7 @@ void Launchers::join(const LaunchOptions& options) {
     }
     const bool lasting =
         is_lasting(joined.error().code()) && joined.error().code() != ErrorCode::io;
-    if (lasting || std::chrono::steady_clock::now() >= end) throw not_met(options, joined.error());
+    if (lasting || Clock::now() >= end) throw not_met(options, joined.error());
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
 }

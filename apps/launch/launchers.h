@@ -31,10 +31,13 @@ class Launchers : public NodeGroup {
   bool all_done() const override;
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   void take_key(JobFile file);
   void forget_key();
-  void host_meeting(const LaunchOptions& options);
-  void join(const LaunchOptions& options);
+  void host_meeting(const LaunchOptions& options, Clock::time_point end);
+  Status try_to_host(const LaunchOptions& options);
+  void join(const LaunchOptions& options, Clock::time_point end);
   Error not_met(const LaunchOptions& options, const Error& why) const;
   void agree(const LaunchOptions& options);
   void host_processes_of(const LaunchOptions& options);

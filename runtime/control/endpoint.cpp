@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 
@@ -39,22 +40,23 @@ bool is_loopback(std::string_view host) {
          host.starts_with("localhost.");
 }
 
-bool speaks_zeromq(const HostAndPort& listener, const std::stop_token& stop) {
+Listener who_listens(const HostAndPort& place, const std::stop_token& stop) {
   constexpr std::chrono::milliseconds slice{100};
   constexpr int slices = 20;
   constexpr unsigned char greeting = 0xff;
-  const Addresses target = numeric_address(listener.host, std::to_string(listener.port));
-  if (!target) return false;
+  const Addresses target = numeric_address(place.host, std::to_string(place.port));
+  if (!target) return Listener::nobody;
   const Fd asking(::socket(target->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const timeval time{.tv_sec = 0, .tv_usec = std::chrono::microseconds(slice).count()};
   ::setsockopt(asking.get(), SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
   ::setsockopt(asking.get(), SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);
-  if (::connect(asking.get(), target->ai_addr, target->ai_addrlen) != 0) return false;
+  if (::connect(asking.get(), target->ai_addr, target->ai_addrlen) != 0)
+    return errno == ECONNREFUSED ? Listener::nobody : Listener::other;
   unsigned char first = 0;
   ssize_t got = -1;
   for (int i = 0; i < slices && got < 0 && !stop.stop_requested(); ++i)
     got = ::recv(asking.get(), &first, 1, 0);
-  return got == 1 && first == greeting;
+  return got == 1 && first == greeting ? Listener::zeromq : Listener::other;
 }
 
 }  // namespace troupe

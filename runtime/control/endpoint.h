@@ -23,8 +23,12 @@ std::optional<HostAndPort> parse_endpoint(const std::string& endpoint);
 /// localhost.
 bool is_loopback(std::string_view host);
 
-/// Whether whoever listens at an address of this machine greets as ZeroMQ does: at once, with one
-/// byte of a kind (https://rfc.zeromq.org/spec/23/). Waits 2 s at most.
-bool speaks_zeromq(const HostAndPort& listener, const std::stop_token& stop);
+/// Who has a port of this machine.
+enum class Listener {
+  nobody,  ///< or one that is not listening yet, or any more
+  zeromq,  ///< greets as ZeroMQ does: at once, with one byte (https://rfc.zeromq.org/spec/23/)
+  other,   ///< greets with anything else, or not within 2 s
+};
+Listener who_listens(const HostAndPort& place, const std::stop_token& stop);
 
 }  // namespace troupe

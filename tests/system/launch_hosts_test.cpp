@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <fstream>
+#include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "tests/system/launch.h"
 #include "tests/system/world.h"
@@ -18,6 +20,36 @@ using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
+
+/// Another program's socket at a port of the loopback.
+class Occupied {
+ public:
+  explicit Occupied(int port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    // A test before this one may have had the port, whose connections the kernel remembers a while.
+    share(1);
+    if (::bind(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
+      throw std::runtime_error("the port of the test is taken");
+    share(0);
+  }
+  ~Occupied() { free(); }
+  Occupied(const Occupied&) = delete;
+  Occupied& operator=(const Occupied&) = delete;
+
+  /// Before, nobody else can listen there, but no connection is taken.
+  void listen() {
+    share(1);
+    ASSERT_EQ(::listen(socket_, 8), 0);
+  }
+  void free() { ::close(std::exchange(socket_, -1)); }
+
+ private:
+  void share(int yes) { ::setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes); }
+  int socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+};
 
 /// Two launchers of one job, which take themselves for two hosts.
 class LaunchHosts : public Launch {
@@ -115,30 +147,54 @@ TEST_F(LaunchHosts, TellTheMastersAddressThatTheFirstWasGiven) {
     EXPECT_EQ(content(root_ / name), "10.1.2.3\n") << name;
 }
 
-TEST_F(LaunchHosts, SayThatAnotherProgramHasThePort) {
-  const int number = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>(port_));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  // A test before this one may have had the port, whose connections the kernel remembers a while.
-  const int yes = 1;
-  ::setsockopt(number, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  ASSERT_EQ(::bind(number, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  ASSERT_EQ(::listen(number, 8), 0);
+TEST_F(LaunchHosts, SayThatAnotherProgramHasThePortAndTakeItOnceItIsFree) {
+  Occupied other(port_);
+  other.listen();
   const auto ran = run_process(host({"--node-rank", "0", "--rdzv-conf", "join_timeout=1"}, "true"),
                                root_.string());
   EXPECT_EQ(ran.exit_code, 1);
   const std::string at_once = "in use, by a program that is no launcher; waiting for it to go\n";
   EXPECT_THAT(ran.error, HasSubstr(at_once));
-  Running waiting(host({"--node-rank", "0"}, "true"), error_file("waiting"));
-  EXPECT_TRUE(comes_true([&] { return content(root_ / "waiting").ends_with(at_once); }));
-  waiting.signal(SIGTERM);
-  EXPECT_EQ(waiting.wait(), 128 + SIGTERM);
-  ::close(number);
   EXPECT_THAT(ran.error,
               AllOf(HasSubstr("cannot listen on tcp://" + meeting("127.0.0.1") + ": Address"),
                     HasSubstr("name another port in --rdzv-endpoint")));
+  EXPECT_TRUE(key_files().empty());
+
+  const auto waits = [&](const char* name) {
+    return comes_true([&] { return content(root_ / name).ends_with(at_once); });
+  };
+  Running stopped(host({"--node-rank", "0"}, "true"), error_file("stopped"));
+  EXPECT_TRUE(waits("stopped"));
+  stopped.signal(SIGTERM);
+  EXPECT_EQ(stopped.wait(), 128 + SIGTERM);
+  Running zero(host({"--node-rank", "0"}, "true"), error_file("zero"));
+  Running one(host({"--node-rank", "1"}, "true"), error_file("one"));
+  EXPECT_TRUE(waits("zero") && waits("one"));
+  other.free();
+  EXPECT_EQ(zero.wait(), 0) << content(root_ / "zero");
+  EXPECT_EQ(one.wait(), 0) << content(root_ / "one");
+}
+
+TEST_F(LaunchHosts, TryAgainWhereNeitherGetsThePortAtFirst) {
+  // What two launchers meet that begin to listen at the same moment: each is refused the port, and
+  // nobody has it.
+  Occupied other(port_);
+  Running zero(host({"--node-rank", "0"}, "true"), error_file("zero"));
+  Running one(host({"--node-rank", "1"}, "true"), error_file("one"));
+  for (const char* name : {"zero", "one"})
+    ASSERT_TRUE(comes_true([&] { return !content(root_ / name).empty(); }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  other.free();
+  EXPECT_EQ(zero.wait(), 0) << content(root_ / "zero");
+  EXPECT_EQ(one.wait(), 0) << content(root_ / "one");
+}
+
+TEST_F(LaunchHosts, EndWhereThePortIsRefusedThoughNobodyListens) {
+  const Occupied other(port_);
+  const auto ran = run_process(host({"--node-rank", "0"}, "true"), root_.string());
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_THAT(ran.error, AllOf(HasSubstr("cannot listen on tcp://" + meeting("127.0.0.1")),
+                               HasSubstr("name another port in --rdzv-endpoint")));
   EXPECT_TRUE(key_files().empty());
 }
 

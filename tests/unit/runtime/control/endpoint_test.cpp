@@ -45,9 +45,9 @@ TEST(NumericAddress, AsksNoNameServer) {
 }
 
 /// A port of the loopback whose callers wait for `answer`, or for ever.
-class Listener {
+class Greeter {
  public:
-  explicit Listener(std::string answer) {
+  explicit Greeter(std::string answer) {
     const Addresses address = numeric_address("127.0.0.1", "0");
     sockaddr_in bound{};
     socklen_t length = sizeof bound;
@@ -70,29 +70,28 @@ class Listener {
   std::jthread thread_;
 };
 
-TEST(SpeaksZeromq, WhoGreetsLikeIt) {
+TEST(Listener, IsZeromqWhereItGreetsLikeIt) {
   zmq::context_t context;
   zmq::socket_t server(context, zmq::socket_type::router);
   server.bind("tcp://127.0.0.1:*");
-  EXPECT_TRUE(speaks_zeromq(*parse_endpoint(server.get(zmq::sockopt::last_endpoint)), {}));
+  EXPECT_EQ(who_listens(*parse_endpoint(server.get(zmq::sockopt::last_endpoint)), {}),
+            Listener::zeromq);
 }
 
-TEST(SpeaksZeromq, NobodyElse) {
-  EXPECT_FALSE(speaks_zeromq(Listener("SSH-2.0-OpenSSH\r\n").place(), {}));
-  HostAndPort nobody;
-  {
-    const Listener gone("");
-    nobody = gone.place();
-  }
-  EXPECT_FALSE(speaks_zeromq(nobody, {}));
-  EXPECT_FALSE(speaks_zeromq({"localhost", 1}, {}));
+TEST(Listener, IsAnotherWhereItGreetsOtherwise) {
+  EXPECT_EQ(who_listens(Greeter("SSH-2.0-OpenSSH\r\n").place(), {}), Listener::other);
 }
 
-TEST(SpeaksZeromq, IsNotWaitedForBySomebodyWhoStops) {
-  const Listener silent("");
+TEST(Listener, IsNobodyWhereNoConnectionIsTaken) {
+  const HostAndPort place = Greeter("").place();
+  EXPECT_EQ(who_listens(place, {}), Listener::nobody);
+}
+
+TEST(Listener, IsNotWaitedForBySomebodyWhoStops) {
+  const Greeter silent("");
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_FALSE(speaks_zeromq(silent.place(), stop.get_token()));
+  EXPECT_EQ(who_listens(silent.place(), stop.get_token()), Listener::other);
 }
 
 }  // namespace
