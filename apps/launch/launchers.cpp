@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <random>
 #include <thread>
 #include <utility>
@@ -124,34 +125,34 @@ Launchers::~Launchers() {
 /// Hosts the meeting if the endpoint leads to this host, unless another launcher of it does.
 void Launchers::host_meeting(const LaunchOptions& options, Clock::time_point end) {
   using std::chrono::milliseconds;
-  constexpr milliseconds long_enough{2000}, pause{500};
+  constexpr milliseconds long_enough{5000}, pause{500};
   const auto own = own_address_of(*options.endpoint);
   own_address_ = !options.local_address.empty() ? local_address_of(options.local_address)
                  : own                          ? *own
                                                 : address_towards(options.endpoint->host);
   if (!own) return;
+  const auto begin = Clock::now();
   std::random_device random;
   bool is_told = false;
-  for (auto unused_since = Clock::now();;) {
+  while (!stop_.stop_requested()) {
     const Status hosted = try_to_host(options);
     if (hosted) return;
     not_hosted_ = hosted.error().message();
     const Listener there = who_listens({own_address_, options.endpoint->port}, stop_);
     if (there == Listener::zeromq || stop_.stop_requested()) return;
-    const auto now = Clock::now();
-    if (there == Listener::other) {
-      if (!std::exchange(is_told, true))
-        print_error("troupe launch: {}, by a program that is no launcher; waiting for it to go\n",
-                    not_hosted_);
-      unused_since = now + pause;
-    }
-    if (now >= end) return;
+    if (there == Listener::other && !std::exchange(is_told, true))
+      print_error("troupe launch: {}, by a program that is no launcher; waiting for it to go\n",
+                  not_hosted_);
     // Two that begin to listen at the same moment may both be told that the other does.
-    if (now - unused_since >= long_enough)
-      throw Error(hosted.error().code(), "launch: " + not_hosted_,
-                  "name another port in --rdzv-endpoint, on each host, or another --local-addr");
-    std::this_thread::sleep_for(there == Listener::other ? pause
-                                                         : milliseconds(20 + random() % 100));
+    if (Clock::now() >= (is_told ? end : std::min(end, begin + long_enough)))
+      throw Error(
+          hosted.error().code(), "launch: " + not_hosted_,
+          fmt::format("{}; --rdzv-endpoint names the port, on each host", hosted.error().remedy()));
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    std::condition_variable_any().wait_for(
+        lock, stop_, there == Listener::other ? pause : milliseconds(20 + random() % 100),
+        [] { return false; });
   }
 }
 

@@ -9,6 +9,7 @@
 #include "runtime/control/job_file.h"
 #include "runtime/control/member.h"
 #include "runtime/control/messaging.h"
+#include "runtime/fd.h"
 
 namespace troupe {
 

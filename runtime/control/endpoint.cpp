@@ -47,6 +47,10 @@ Listener who_listens(const HostAndPort& place, const std::stop_token& stop) {
   const Addresses target = numeric_address(place.host, std::to_string(place.port));
   if (!target) return Listener::nobody;
   const Fd asking(::socket(target->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!asking) return Listener::nobody;
+  // The end of whoever accepted this connection frees the port at once, not in a minute.
+  const linger reset{.l_onoff = 1, .l_linger = 0};
+  ::setsockopt(asking.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
   const timeval time{.tv_sec = 0, .tv_usec = std::chrono::microseconds(slice).count()};
   ::setsockopt(asking.get(), SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
   ::setsockopt(asking.get(), SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);

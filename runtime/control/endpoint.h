@@ -26,9 +26,12 @@ bool is_loopback(std::string_view host);
 /// Who has a port of this machine.
 enum class Listener {
   nobody,  ///< or one that is not listening yet, or any more
-  zeromq,  ///< greets as ZeroMQ does: at once, with one byte (https://rfc.zeromq.org/spec/23/)
+  zeromq,  ///< greets as ZeroMQ does: at once, beginning with 0xff
+           ///< (https://rfc.zeromq.org/spec/23/)
   other,   ///< greets with anything else, or not within 2 s
 };
+
+/// Connects to find out, and leaves nothing behind that would keep the port from being used again.
 Listener who_listens(const HostAndPort& place, const std::stop_token& stop);
 
 }  // namespace troupe

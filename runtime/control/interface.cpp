@@ -17,6 +17,7 @@
 #include <random>
 
 #include "runtime/error.h"
+#include "runtime/numeric_address.h"
 #include "runtime/text.h"
 
 namespace troupe {
@@ -32,8 +33,6 @@ std::string text_of(const sockaddr* address, socklen_t length) {
 socklen_t length_of(const sockaddr* address) {
   return address->sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
 }
-
-using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 Addresses resolve(const std::string& host) {
   addrinfo hints{};

@@ -4,6 +4,9 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <chrono>
+#include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <zmq.hpp>
@@ -62,6 +65,7 @@ class Greeter {
         ::send(caller.get(), answer.data(), answer.size(), MSG_NOSIGNAL);
       });
   }
+  ~Greeter() { ::shutdown(socket_.get(), SHUT_RDWR); }  // ends accept
   HostAndPort place() const { return {"127.0.0.1", port_}; }
 
  private:
@@ -91,7 +95,9 @@ TEST(Listener, IsNotWaitedForBySomebodyWhoStops) {
   const Greeter silent("");
   std::stop_source stop;
   stop.request_stop();
+  const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(who_listens(silent.place(), stop.get_token()), Listener::other);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
 }
 
 }  // namespace
