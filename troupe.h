@@ -19,7 +19,7 @@
 #include "actors/options_text.h"       // what checkpoints say of model and data
 #include "actors/pipeline.h"           // build_pipeline: all of them, wired
 #include "actors/reducer.h"            // sums gradients in a fixed tree
-#include "actors/schedule.h"           // GPipe, 1F1B
+#include "actors/schedule.h"           // GPipe, 1F1B, zero bubble
 #include "actors/stage.h"              // a part of the model
 #include "actors/timeline.h"           // what happens in which step
 

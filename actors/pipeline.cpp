@@ -104,18 +104,21 @@ void connect_onwards(Graph& graph, const PipelineOptions& options, const Column&
                      std::size_t s) {
   const std::size_t bytes = stage_bytes(options, s).output;
   const std::uint32_t credits = schedule_of(options, s).credits;
+  const std::uint32_t owed = schedule_of(options, s).weight_delay.value_or(0);
   const ActorRef<Stage> stage = column.stages[s];
   if (s + 1 < column.stages.size()) {
     const ActorRef<Stage> next = column.stages[s + 1];
-    graph.connect(stage, &Stage::output, next, &Stage::input, column.each(credits, bytes));
+    const std::uint32_t owed_there = schedule_of(options, s + 1).weight_delay.value_or(0);
+    graph.connect(stage, &Stage::output, next, &Stage::input,
+                  column.each(credits + owed_there, bytes));
     graph.connect(next, &Stage::input_gradient, stage, &Stage::output_gradient,
-                  column.each(2, bytes));
+                  column.each(2 + owed, bytes));
     return;
   }
   graph.connect(stage, &Stage::output, column.loss, &Loss::logits, column.each(2, bytes));
   // A stage that flushes takes no gradient before its last forward: they all wait in their slots.
   graph.connect(column.loss, &Loss::logits_gradient, stage, &Stage::output_gradient,
-                column.each(credits + 1, bytes));
+                column.each(credits + 1 + owed, bytes));
 }
 
 void connect_reducers(Graph& graph, const PipelineOptions& options, const Common& common,

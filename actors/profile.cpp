@@ -24,12 +24,42 @@ constexpr std::size_t held_bytes = std::size_t{64} << 20;
 /// Bytes by the allocator's counters, which hear of other threads as well: a data set may be read
 /// meanwhile.
 struct MemoryReadings {
-  std::vector<std::size_t> saved, working;
+  std::vector<std::size_t> saved, working, owed;
+};
+
+std::size_t above(std::size_t high, std::size_t low) { return high > low ? high - low : 0; }
+
+/// Of a block and one micro-batch that went forward.
+struct WayBack {
+  Network& block;
+  Trip& trip;
+  Tensor grad;
+  std::size_t before;  ///< bytes in use before the micro-batch
+  CachingAllocator& allocator;
+
+  void at_once(BlockProfile& profile, MemoryReadings& memory) {
+    const auto begin = Clock::now();
+    const Tensor dx = block.backward(trip, grad);
+    profile.backward = std::min(profile.backward, Clock::now() - begin);
+    memory.working.push_back(above(allocator.counters().peak_bytes, before + memory.saved.back()));
+  }
+
+  void in_halves(BlockProfile& profile, MemoryReadings& memory) {
+    const auto begin = Clock::now();
+    const Tensor dx = block.backward_inputs(trip, grad);
+    const auto middle = Clock::now();
+    const std::size_t given = grad.bytes() + (dx.defined() ? dx.bytes() : 0);
+    memory.owed.push_back(above(allocator.counters().in_use_bytes, before + given));
+    const auto resumed = Clock::now();
+    block.backward_weights(trip);
+    profile.input_gradient = std::min(profile.input_gradient, middle - begin);
+    profile.backward = std::min(profile.backward, middle - begin + (Clock::now() - resumed));
+  }
 };
 
 // Runs one micro-batch through a block; updates the profile and returns the block's output.
-Tensor measure_once(Network& block, const Tensor& x, bool first_block, BlockProfile& profile,
-                    MemoryReadings& memory) {
+Tensor measure_once(Network& block, const Tensor& x, bool first_block, bool in_halves,
+                    BlockProfile& profile, MemoryReadings& memory) {
   auto& allocator = CachingAllocator::of(x.device());
   allocator.reset_peak();
   cpu::Scratch::take_largest_wish();
@@ -39,17 +69,12 @@ Tensor measure_once(Network& block, const Tensor& x, bool first_block, BlockProf
   Tensor y = trip->result();
   const auto middle = Clock::now();
   const std::size_t after_forward = allocator.counters().in_use_bytes;
-  const Tensor grad = Tensor::zeros(y.shape(), y.dtype(), y.layout());
-  const auto resumed = Clock::now();
-  const Tensor dx = block.backward(*trip, grad);
-  const auto end = Clock::now();
-  profile.scratch_bytes = std::max(profile.scratch_bytes, cpu::Scratch::take_largest_wish());
   profile.output_bytes = y.bytes();
-  const auto above = [](std::size_t high, std::size_t low) { return high > low ? high - low : 0; };
-  memory.saved.push_back(above(after_forward, before));
-  memory.working.push_back(above(allocator.counters().peak_bytes, before + memory.saved.back()));
   profile.forward = std::min(profile.forward, middle - begin);
-  profile.backward = std::min(profile.backward, end - resumed);
+  memory.saved.push_back(above(after_forward, before));
+  WayBack back{block, *trip, Tensor::zeros(y.shape(), y.dtype(), y.layout()), before, allocator};
+  in_halves ? back.in_halves(profile, memory) : back.at_once(profile, memory);
+  profile.scratch_bytes = std::max(profile.scratch_bytes, cpu::Scratch::take_largest_wish());
   return y;
 }
 
@@ -57,6 +82,10 @@ std::size_t median(std::vector<std::size_t> readings) {
   const auto middle = readings.begin() + static_cast<std::ptrdiff_t>(readings.size() / 2);
   std::ranges::nth_element(readings, middle);
   return *middle;
+}
+
+void forget_times(BlockProfile& profile) {
+  profile.forward = profile.backward = profile.input_gradient = std::chrono::nanoseconds::max();
 }
 
 /// What is known of a block without running it.
@@ -67,7 +96,7 @@ BlockProfile profile_of(const Network& block, DType dtype) {
   profile.state_bytes =
       static_cast<std::size_t>(block.spec().parameter_elements() + block.spec().buffer_elements()) *
       size_of(dtype);
-  profile.forward = profile.backward = std::chrono::nanoseconds::max();
+  forget_times(profile);
   return profile;
 }
 
@@ -96,18 +125,23 @@ void Measurement::measure_next(std::size_t count) {
     block.use(initial_state(block.spec(), dtype, 0));
     inputs.push_back(x);
     MemoryReadings unused;
-    x = measure_once(block, x, b == 0, profile, unused);  // prepares kernels and fills the cache
-    profile.forward = profile.backward = std::chrono::nanoseconds::max();
+    // Prepares kernels and fills the cache.
+    x = measure_once(block, x, b == 0, false, profile, unused);
+    forget_times(profile);
     profiles.push_back(std::move(profile));
     blocks.push_back(std::move(block));
   }
   std::vector<MemoryReadings> memory(blocks.size());
-  for (int r = 0; r < std::max(1, repetitions); ++r)
+  for (int r = 0; r < std::max(2, repetitions); ++r)
     for (std::size_t i = 0; i < blocks.size(); ++i)
-      measure_once(blocks[i], inputs[i], first + i == 0, profiles[first + i], memory[i]);
+      measure_once(blocks[i], inputs[i], first + i == 0, r % 2 == 1, profiles[first + i],
+                   memory[i]);
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    profiles[first + i].saved_bytes = median(std::move(memory[i].saved));
-    profiles[first + i].working_bytes = median(std::move(memory[i].working));
+    BlockProfile& profile = profiles[first + i];
+    profile.input_gradient = std::min(profile.input_gradient, profile.backward);
+    profile.saved_bytes = median(std::move(memory[i].saved));
+    profile.working_bytes = median(std::move(memory[i].working));
+    profile.owed_bytes = median(std::move(memory[i].owed));
   }
 }
 

@@ -17,15 +17,19 @@ struct BlockProfile {
   std::size_t output_bytes = 0;
   std::size_t saved_bytes = 0;    ///< held between forward and backward
   std::size_t working_bytes = 0;  ///< most memory beyond that while it computes
+  std::size_t owed_bytes = 0;     ///< held between the halves of a backward pass that run apart
   std::size_t scratch_bytes = 0;  ///< most that one of its kernels borrows while it runs
   std::chrono::nanoseconds forward{0}, backward{0};
+  std::chrono::nanoseconds input_gradient{
+      0};  ///< of `backward`, its first half where they run apart
 };
 
 /// Runs each block forward and backward on one micro-batch of `samples` and measures it: bytes by
 /// the allocator's counters as their median, times as the best of `repetitions` (the first call,
 /// which prepares kernels, is not counted). Each repetition goes through all blocks, so that what
 /// disturbs the machine for a while hits all of them; through as many as have 64 MiB of weights
-/// where the model has more, so that no process holds the whole of it. Costs about
+/// where the model has more, so that no process holds the whole of it. Every other one runs the
+/// halves of the backward pass apart, so two repetitions are the least. Costs about
 /// (repetitions + 1) micro-batches of training.
 std::vector<BlockProfile> profile_blocks(const ModelOptions& options, DType dtype, Stream stream,
                                          std::int64_t samples, int repetitions);

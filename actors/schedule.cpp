@@ -27,19 +27,28 @@ StageSchedule stage_schedule(ScheduleKind kind, std::size_t stage, std::size_t s
                              std::size_t micro_batches) {
   if (kind == ScheduleKind::gpipe)
     return {.credits = static_cast<std::uint32_t>(micro_batches), .flush_before_backward = true};
+  const bool h1 = kind == ScheduleKind::zero_bubble_h1, h2 = kind == ScheduleKind::zero_bubble_h2;
+  const bool eager = h2 || kind == ScheduleKind::eager_one_forward_one_backward;
   const std::size_t from_here = stages - stage;
-  const bool eager = kind == ScheduleKind::eager_one_forward_one_backward;
-  return {.credits = static_cast<std::uint32_t>(
-              std::min(eager ? 2 * from_here - 1 : from_here, micro_batches))};
+  const auto at_most_all = [&](std::size_t count) {
+    return static_cast<std::uint32_t>(std::min(count, micro_batches));
+  };
+  StageSchedule schedule{.credits = at_most_all(eager ? 2 * from_here - 1 : from_here)};
+  // Nobody waits for the first stage's input gradient.
+  if ((h1 || h2) && stage > 0) schedule.weight_delay = at_most_all(h2 ? 2 * stage : stage);
+  return schedule;
 }
 
 std::optional<StageAction> next_action(const StageView& view, const StageSchedule& schedule) {
   if (view.can_update) return StageAction::update;
   const bool forward = view.can_forward && view.in_flight < schedule.credits;
+  const bool may_owe = view.owed <= schedule.weight_delay.value_or(0);
   const bool backward =
-      view.can_backward && (view.all_forwarded || !schedule.flush_before_backward);
+      view.can_backward && may_owe && (view.all_forwarded || !schedule.flush_before_backward);
+  if (view.can_weigh && !may_owe) return StageAction::weight_gradient;
   if (forward) return StageAction::forward;
   if (backward) return StageAction::backward;
+  if (view.can_weigh) return StageAction::weight_gradient;
   if (view.can_evaluate) return StageAction::evaluate;
   return std::nullopt;
 }
@@ -48,10 +57,24 @@ namespace {
 
 // A stage in the simulation: what it did and what has arrived at which time.
 struct Simulated {
+  StageTimes times;
   StageSchedule schedule;
   std::vector<double> activations = {}, gradients = {};  // arrival times, by micro-batch
-  std::uint32_t forwarded = 0, returned = 0;
+  std::uint32_t forwarded = 0, returned = 0, weighed = 0;
   double free_at = 0;
+
+  bool splits() const { return schedule.weight_delay.has_value(); }
+  std::uint32_t owed() const { return splits() ? returned - weighed : 0; }
+  double time_of(StageAction action) const {
+    if (action == StageAction::forward) return times.forward;
+    if (action == StageAction::weight_gradient) return times.weight_gradient;
+    return splits() ? times.input_gradient : times.backward();
+  }
+  /// Begins the action; returns its micro-batch.
+  std::uint32_t begin(StageAction action) {
+    if (action == StageAction::forward) return forwarded++;
+    return action == StageAction::weight_gradient ? weighed++ : returned++;
+  }
 };
 
 struct Choice {
@@ -78,7 +101,9 @@ std::optional<Choice> choice_of(const std::vector<Simulated>& all, std::size_t i
     const auto next = next_action({.can_backward = arrived(stage.gradients, stage.returned),
                                    .can_forward = arrived(stage.activations, stage.forwarded),
                                    .all_forwarded = stage.forwarded == micro_batches,
-                                   .in_flight = stage.forwarded - stage.returned},
+                                   .in_flight = stage.forwarded - stage.returned,
+                                   .owed = stage.owed(),
+                                   .can_weigh = stage.owed() > 0},
                                   stage.schedule);
     if (next) return Choice{index, *next, now};
   }
@@ -95,28 +120,36 @@ Choice earliest(const std::vector<Simulated>& all, std::size_t micro_batches) {
   return *best;
 }
 
+/// What it begins with in a drawing, and what its time is filled with.
+std::pair<char, char> look_of(StageAction action) {
+  if (action == StageAction::forward) return {'F', '-'};
+  if (action == StageAction::weight_gradient) return {'W', '~'};
+  return {'B', '='};
+}
+
 }  // namespace
 
 std::vector<TimedStep> simulate(ScheduleKind kind, std::size_t micro_batches,
-                                const std::vector<double>& forward_times,
-                                const std::vector<double>& backward_times) {
-  const std::size_t stages = forward_times.size();
+                                const std::vector<StageTimes>& stages) {
   std::vector<Simulated> all;
-  for (std::size_t s = 0; s < stages; ++s)
-    all.push_back({stage_schedule(kind, s, stages, micro_batches)});
+  std::size_t actions = 0;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    all.push_back({stages[s], stage_schedule(kind, s, stages.size(), micro_batches)});
+    actions += (all[s].splits() ? 3 : 2) * micro_batches;
+  }
   all[0].activations.assign(micro_batches, 0.0);
   std::vector<TimedStep> steps;
-  while (steps.size() < 2 * stages * micro_batches) {
+  while (steps.size() < actions) {
     const Choice next = earliest(all, micro_batches);
     Simulated& stage = all[next.stage];
-    const bool forward = next.action == StageAction::forward;
-    const double end = next.when + (forward ? forward_times : backward_times)[next.stage];
-    const std::uint32_t micro_batch = forward ? stage.forwarded++ : stage.returned++;
+    const double end = next.when + stage.time_of(next.action);
+    steps.push_back({next.stage, {next.action, stage.begin(next.action)}, next.when, end});
     stage.free_at = end;
-    steps.push_back({next.stage, {next.action, micro_batch}, next.when, end});
-    if (forward && next.stage + 1 < stages) all[next.stage + 1].activations.push_back(end);
-    if (forward && next.stage + 1 == stages) stage.gradients.push_back(end);
-    if (!forward && next.stage > 0) all[next.stage - 1].gradients.push_back(end);
+    const bool last = next.stage + 1 == stages.size();
+    if (next.action == StageAction::forward)
+      (last ? stage.gradients : all[next.stage + 1].activations).push_back(end);
+    if (next.action == StageAction::backward && next.stage > 0)
+      all[next.stage - 1].gradients.push_back(end);
   }
   return steps;
 }
@@ -138,13 +171,11 @@ std::string draw(const std::vector<TimedStep>& steps, std::size_t width) {
       const auto column = [&](double t) {
         return static_cast<std::size_t>(std::lround(t / end * static_cast<double>(columns)));
       };
-      const bool forward = step.step.action == StageAction::forward;
+      const auto [letter, filling] = look_of(step.step.action);
       std::string label = std::to_string(step.step.micro_batch);
       for (std::size_t c = column(step.begin); c < column(step.end) && c < columns; ++c) {
         const std::size_t at = c - column(step.begin);
-        line[c] = at == 0              ? (forward ? 'F' : 'B')
-                  : at <= label.size() ? label[at - 1]
-                                       : (forward ? '-' : '=');
+        line[c] = at == 0 ? letter : at <= label.size() ? label[at - 1] : filling;
       }
     }
     picture += fmt::format("stage {:<2} {}\n", s, line);

@@ -25,16 +25,34 @@ StageProgram& Stage::program() {
   return *program_;
 }
 
-// The slots of later buckets are free then too: nobody else fills them.
-bool Stage::can_begin_backward() const {
+bool Stage::splits_backward() const {
+  return options_.schedule.weight_delay && input_gradient.connected();
+}
+
+// Of all buckets: those that are free stay so, since nobody else fills them.
+bool Stage::has_gradient_slots() const {
   const auto free = [](const auto& port) { return port->has_slot(); };
-  return output_gradient.ready() && in_flight_.contains(output_gradient.header().key.micro_batch) &&
-         gradient.has_slot() && std::ranges::all_of(more_gradients_, free) &&
-         (options_.buckets > 1 || input_gradient.has_slot());
+  return gradient.has_slot() && std::ranges::all_of(more_gradients_, free);
+}
+
+bool Stage::can_begin_backward() const {
+  if (!output_gradient.ready() || !in_flight_.contains(output_gradient.header().key.micro_batch))
+    return false;
+  if (splits_backward()) return input_gradient.has_slot();
+  return has_gradient_slots() && (options_.buckets > 1 || input_gradient.has_slot());
 }
 
 bool Stage::can_continue_backward() const {
-  return going_back_ && (going_back_->bucket + 1 < options_.buckets || input_gradient.has_slot());
+  if (going_back_.empty()) return false;
+  const std::uint32_t bucket = going_back_.front().bucket;
+  if (bucket == 0 && !has_gradient_slots()) return false;
+  return splits_backward() || bucket + 1 < options_.buckets || input_gradient.has_slot();
+}
+
+// What goes back as a whole counts until it is done.
+std::uint32_t Stage::in_flight() const {
+  return static_cast<std::uint32_t>(in_flight_.size() +
+                                    (splits_backward() ? 0 : going_back_.size()));
 }
 
 std::uint32_t Stage::own_end(std::uint32_t micro_batches) const {
@@ -57,9 +75,11 @@ bool Stage::can_update() const {
 
 StageView Stage::view() const {
   StageView view;
-  view.in_flight = static_cast<std::uint32_t>(in_flight_.size());
+  view.in_flight = in_flight();
   view.can_update = can_update();
-  view.can_backward = !going_back_ && can_begin_backward();
+  view.can_backward = can_begin_backward();
+  view.owed = static_cast<std::uint32_t>(going_back_.size());
+  view.can_weigh = can_continue_backward();
   if (input.ready() && output.has_slot()) {
     const Header& header = input.header();
     // What comes ahead of its step waits for the commit that it needs.
@@ -75,9 +95,11 @@ StageView Stage::view() const {
   return view;
 }
 
-// What is on its way back goes on before anything begins: the next stage and the reducers wait.
+// Buckets that have begun are ended before anything else: the reducers wait, and for a whole
+// backward the stage before.
 std::optional<StageAction> Stage::next() const {
-  if (can_continue_backward()) return StageAction::backward;
+  if (can_continue_backward() && going_back_.front().bucket > 0)
+    return StageAction::weight_gradient;
   return next_action(view(), options_.schedule);
 }
 
@@ -114,6 +136,8 @@ ActionLabel Stage::act() {
       return forward();
     case StageAction::backward:
       return backward();
+    case StageAction::weight_gradient:
+      return weight_gradient();
     case StageAction::evaluate:
       return evaluate();
     case StageAction::update:
@@ -134,29 +158,48 @@ ActionLabel Stage::forward() {
 }
 
 ActionLabel Stage::backward() {
-  if (!going_back_) going_back_.emplace(GoingBack{output_gradient.take()});
-  const Header about = going_back_->grad.header;
-  const std::uint32_t bucket = going_back_->bucket++;
-  const auto flight = in_flight_.find(about.key.micro_batch);
-  auto made = program().backward(*flight->second.saved, going_back_->grad->tensor, bucket);
-  gradient_of(bucket)->send(about, {std::move(made.gradient), std::move(made.statistics)});
-  if (bucket + 1 == options_.buckets) {
-    if (input_gradient.connected()) input_gradient.send(about, {std::move(made.input_gradient)});
-    end_backward(in_flight_.extract(flight).mapped().input);
+  auto grad = output_gradient.take();
+  const Header about = grad.header;
+  auto flight = in_flight_.extract(about.key.micro_batch);
+  going_back_.push_back({std::move(flight.mapped()), std::move(grad)});
+  if (splits_backward()) {
+    const GoingBack& last = going_back_.back();
+    input_gradient.send(about, {program().input_gradient(*last.forward.saved, last.grad->tensor)});
+  } else {
+    continue_backward();
   }
   return {"B", about.key};
 }
 
-void Stage::end_backward(Held<Activation> activation) {
-  const Header& header = activation.header;
+ActionLabel Stage::weight_gradient() {
+  const MessageKey key = going_back_.front().grad.header.key;
+  continue_backward();
+  return {splits_backward() ? "W" : "B", key};
+}
+
+void Stage::continue_backward() {
+  GoingBack& first = going_back_.front();
+  const Header about = first.grad.header;
+  const std::uint32_t bucket = first.bucket++;
+  auto made = program().backward(*first.forward.saved, first.grad->tensor, bucket);
+  gradient_of(bucket)->send(about, {std::move(made.gradient), std::move(made.statistics)});
+  if (bucket + 1 < options_.buckets) return;
+  if (input_gradient.connected() && !splits_backward())
+    input_gradient.send(about, {std::move(made.input_gradient)});
+  end_backward();
+}
+
+void Stage::end_backward() {
+  GoingBack done = std::move(going_back_.front());
+  going_back_.pop_front();
+  const Header& header = done.forward.input.header;
   went_back_ = header.key.micro_batch + 1;
   if (options_.staleness > 0 && went_back_ == own_end(header.micro_batches)) {
-    held_back_.emplace(std::move(activation), std::move(going_back_->grad));
+    held_back_.emplace(std::move(done.forward.input), std::move(done.grad));
   } else {
-    input.release(activation);
-    output_gradient.release(going_back_->grad);
+    input.release(done.forward.input);
+    output_gradient.release(done.grad);
   }
-  going_back_.reset();
 }
 
 ActionLabel Stage::evaluate() {
@@ -228,34 +271,40 @@ void Stage::restore(const CommittedState& state, std::uint32_t steps) {
 
 Waiting Stage::waiting() const {
   // The gradient of what is on its way back was taken with its first bucket.
-  const bool has_work = going_back_ || input.ready() || output_gradient.ready();
+  const bool has_work = !going_back_.empty() || input.ready() || output_gradient.ready();
   if (!has_work) return Waiting::input;
   const auto full = [](const auto& port) { return !port->has_slot(); };
   if (!output.has_slot() || !input_gradient.has_slot() || !gradient.has_slot() ||
-      std::ranges::any_of(more_gradients_, full) || in_flight_.size() >= options_.schedule.credits)
+      std::ranges::any_of(more_gradients_, full) || in_flight() >= options_.schedule.credits)
     return Waiting::credit;
   return Waiting::other;  // for the commit
 }
 
 FiringRules Stage::firing_rules() const {
-  FiringRules rules;
-  Transition forward{.name = "F", .takes = {{&input}}, .releases = {}, .fills = {{&output}}};
-  Transition backward{.name = "B",
-                      .takes = {{&output_gradient}},
-                      .releases = {{&output_gradient}, {&input}},
-                      .fills = {{&input_gradient}, {&gradient}}};
-  for (const auto& port : more_gradients_) backward.fills.push_back({port.get()});
-  const std::uint32_t credits = options_.schedule.credits;
-  if (options_.schedule.flush_before_backward) {
-    // All forwards of a step are one bundle that must be whole before the first backward.
-    Transition flush{.name = "flush", .takes = {}, .releases = {}, .fills = {}};
-    rules.transitions = {std::move(forward), std::move(flush), std::move(backward)};
-    rules.stashes = {{0, 1, 1, credits, credits}, {1, 2, credits, 1, credits}};
-  } else {
-    rules.transitions = {std::move(forward), std::move(backward)};
-    rules.stashes = {{0, 1, 1, 1, credits}};
-  }
-  return rules;
+  const StageSchedule& schedule = options_.schedule;
+  const std::uint32_t credits = schedule.credits;
+  const Transition forward{.name = "F", .takes = {{&input}}, .releases = {}, .fills = {{&output}}};
+  std::vector<Transition::Out> gradients{{&gradient}};
+  for (const auto& port : more_gradients_) gradients.push_back({port.get()});
+  const std::vector<Transition::In> given_back{{&output_gradient}, {&input}};
+  if (schedule.weight_delay)
+    return {.transitions = {forward,
+                            {.name = "B",
+                             .takes = {{&output_gradient}},
+                             .releases = {},
+                             .fills = {{&input_gradient}}},
+                            {.name = "W", .takes = {}, .releases = given_back, .fills = gradients}},
+            .stashes = {{0, 1, 1, 1, credits}, {1, 2, 1, 1, *schedule.weight_delay + 1}}};
+  gradients.push_back({&input_gradient});
+  const Transition backward{
+      .name = "B", .takes = {{&output_gradient}}, .releases = given_back, .fills = gradients};
+  if (!schedule.flush_before_backward)
+    return {.transitions = {forward, backward}, .stashes = {{0, 1, 1, 1, credits}}};
+  // All forwards of a step are one bundle that must be whole before the first backward.
+  return {.transitions = {forward,
+                          {.name = "flush", .takes = {}, .releases = {}, .fills = {}},
+                          backward},
+          .stashes = {{0, 1, 1, credits, credits}, {1, 2, credits, 1, credits}}};
 }
 
 }  // namespace troupe

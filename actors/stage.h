@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -31,7 +32,9 @@ struct StageOptions {
 /// A part of the model. Takes micro-batches forward and backward as its schedule and its slots
 /// allow, sends each one's gradient to the reducers, and makes the next state from what comes back.
 /// A micro-batch goes backward bucket by bucket, an action each: what one makes is on its way while
-/// the next one runs. Weights change at a commit only.
+/// the next one runs. Where the schedule has a weight delay and somebody takes the input gradient,
+/// that is an action of its own, before all buckets, and other work may come between. Weights
+/// change at a commit only.
 ///
 /// With a staleness s the update of step t applies the sum that comes with its key, which is that
 /// of step t - s, as soon as all own micro-batches of step t went backward. That they did is known
@@ -79,16 +82,20 @@ class Stage final : public Actor {
     std::unique_ptr<StageProgram::Saved> saved;
   };
 
-  /// The micro-batch that is going backward, of which some buckets are done.
+  /// A micro-batch that is going backward: its input half is done, or some of its buckets.
   struct GoingBack {
+    InFlight forward;
     Held<OutputGradient> grad;
     std::uint32_t bucket = 0;  ///< the next one
   };
 
   std::optional<StageAction> next() const;
   StageView view() const;
+  bool splits_backward() const;
+  bool has_gradient_slots() const;
   bool can_begin_backward() const;
   bool can_continue_backward() const;
+  std::uint32_t in_flight() const;
   bool can_update() const;
   /// One past the last of its micro-batches in a step of so many.
   std::uint32_t own_end(std::uint32_t micro_batches) const;
@@ -104,7 +111,10 @@ class Stage final : public Actor {
   StageProgram& program();
   ActionLabel forward();
   ActionLabel backward();
-  void end_backward(Held<Activation> activation);
+  ActionLabel weight_gradient();
+  /// Makes and sends the next bucket of the first micro-batch that is going back.
+  void continue_backward();
+  void end_backward();
   ActionLabel evaluate();
   /// Takes the sums that have come; they stay in their slots until the commit.
   void collect();
@@ -115,9 +125,9 @@ class Stage final : public Actor {
   std::uint32_t step_ = 0;  ///< the open step: so many are whole
   std::vector<std::unique_ptr<Output<Gradient>>> more_gradients_;  ///< of buckets 1, 2, …
   std::map<std::uint32_t, InFlight> in_flight_;
-  std::optional<GoingBack> going_back_;
+  std::deque<GoingBack> going_back_;
   std::uint32_t forwarded_ = 0;  ///< one past the last micro-batch forwarded in this step
-  std::uint32_t went_back_ = 0;  ///< one past the last micro-batch that went backward in this step
+  std::uint32_t went_back_ = 0;  ///< one past the last that went backward, both halves
   /// The last own micro-batch of the step, with staleness.
   std::optional<std::pair<Held<Activation>, Held<OutputGradient>>> held_back_;
   std::map<std::uint32_t, std::vector<Held<ReducedGradient>>> sums_;  ///< by step

@@ -40,13 +40,20 @@ class NetworkProgram final : public StageProgram {
     Tensor output = saved->trip->result();
     return {std::move(output), std::move(saved)};
   }
+  Tensor input_gradient(Saved& saved, const Tensor& grad) override {
+    auto& ours = static_cast<TripSaved&>(saved);
+    ours.input_half_done = true;
+    return network_.backward_inputs(*ours.trip, grad);
+  }
   Backward backward(Saved& saved, const Tensor& grad, std::size_t bucket) override {
-    Trip& trip = *static_cast<TripSaved&>(saved).trip;
-    if (bucket == 0) network_.begin_backward(trip, grad);
+    auto& ours = static_cast<TripSaved&>(saved);
+    Trip& trip = *ours.trip;
+    if (bucket == 0 && !ours.input_half_done) network_.begin_backward(trip, grad);
     Backward made;
     made.gradient = network_.backward_to(trip, bucket_begins_.at(bucket));
     if (bucket == 0) made.statistics = std::move(trip.statistics);
-    if (bucket + 1 == bucket_begins_.size()) made.input_gradient = network_.end_backward(trip);
+    if (bucket + 1 == bucket_begins_.size() && !ours.input_half_done)
+      made.input_gradient = network_.end_backward(trip);
     return made;
   }
   Tensor evaluate(const Tensor& x) override { return network_.evaluate(x); }
@@ -58,6 +65,7 @@ class NetworkProgram final : public StageProgram {
  private:
   struct TripSaved final : Saved {
     std::unique_ptr<Trip> trip;
+    bool input_half_done = false;
   };
   static Network make_network(const NetworkProgramOptions& options) {
     Model model = make_model(options.model);

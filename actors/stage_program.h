@@ -33,6 +33,9 @@ class StageProgram {
   virtual const StatePtr& state() const = 0;
   virtual std::shared_ptr<const StateSpec> spec() const = 0;
   virtual Forward forward(const Tensor& x, const RandomKey& random, bool wants_input_gradient) = 0;
+  /// The input half alone, before bucket 0 of the same micro-batch; `backward` then runs the weight
+  /// half only, and makes no input gradient.
+  virtual Tensor input_gradient(Saved& saved, const Tensor& grad) = 0;
   /// Called for bucket 0, 1, … of a micro-batch in this order, each time with the same gradient of
   /// its output; other calls may come between them. Programs of one bucket are asked for 0 only.
   virtual Backward backward(Saved& saved, const Tensor& grad, std::size_t bucket) = 0;

@@ -62,7 +62,7 @@ struct Options {
   struct Parallel {
     std::int64_t pipeline = 1;
     std::int64_t data = 1;
-    std::string schedule = "1f1b";  ///< gpipe | 1f1b | eager_1f1b
+    std::string schedule = "1f1b";  ///< a name of schedule_names
     std::vector<std::int64_t> cut;  ///< blocks that each stage takes; empty: auto
     int actor_threads = 0;          ///< 0: as many as pipeline * data, at most the cores
     int intra_op_threads = 1;

@@ -129,7 +129,8 @@ void add_parallel(OptionFields& fields, Options::Parallel& p) {
       field("parallel.schedule", p.schedule,
             "order of a stage's work: all forward passes first; one forward, one "
             "backward; the same with more forward passes ahead, which takes more memory "
-            "and waits less for slow stages and messages",
+            "and waits less for slow stages and messages; zb_*: like these two, with gradients "
+            "of weights put off, so that stages wait less for those of activations",
             {.choices = known_schedules()}));
   fields.push_back(field("parallel.cut", p.cut,
                          "blocks that each stage takes; auto balances their cost",

@@ -68,15 +68,6 @@ std::vector<Tensor> Tape::backward_inputs(Value output, Tensor grad) {
   return end_backward();
 }
 
-void Tape::backward_weights() {
-  for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
-    if (!(*node)->grad.defined()) throw no_gradient((*node)->name());
-    (*node)->weight_gradient(pass_, (*node)->grad);
-    node->reset();
-  }
-  nodes_.clear();
-}
-
 // What was given stays referenced until the end, so that is_exclusive never takes the caller's
 // memory (which may be another actor's slot, replayed after a failure) for the tape's own.
 void Tape::begin_backward(Value output, Tensor grad) {
@@ -95,8 +86,9 @@ void Tape::begin_backward(Value output, Tensor grad) {
 }
 
 void Tape::walk_to(std::size_t mark, bool with_weights) {
-  for (std::size_t n = nodes_.size(); n > mark; --n) visit(nodes_[n - 1], with_weights);
-  std::erase(nodes_, nullptr);
+  for (std::size_t n = nodes_.size(); n > mark; --n)
+    if (nodes_[n - 1]) visit(nodes_[n - 1], with_weights);
+  if (with_weights) nodes_.resize(std::min(nodes_.size(), mark));
 }
 
 std::vector<Tensor> Tape::end_backward() {
@@ -109,6 +101,11 @@ std::vector<Tensor> Tape::end_backward() {
 }
 
 void Tape::visit(std::unique_ptr<Node>& node, bool with_weights) {
+  if (node->grad.defined()) {  // its input half ran before
+    node->weight_gradient(pass_, node->grad);
+    node.reset();
+    return;
+  }
   Tensor grad = std::exchange(slot(node->output).grad, {});
   const std::string_view name = node->name();
   if (!grad.defined()) {
@@ -160,6 +157,7 @@ std::size_t Tape::saved_bytes() const {
   };
   for (const Slot& value : values_) count(value.tensor);
   for (const auto& node : nodes_) {
+    if (!node) continue;
     count(node->grad);
     for (const Tensor& tensor : node->saved()) count(tensor);
   }

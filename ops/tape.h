@@ -80,10 +80,11 @@ class Tape {
   std::vector<Tensor> end_backward();
   /// How much can be walked backward; counts while going forward, and down again on the way back.
   std::size_t recorded() const { return nodes_.size(); }
-  /// The input half alone; keeps the gradients that backward_weights needs.
+  /// The input half alone, of all nodes; keeps the gradients that the weight half needs. Marks stay
+  /// good: `backward_to` then runs the weight half of what was recorded since.
   std::vector<Tensor> backward_inputs(Value output, Tensor grad);
-  /// The weight half; afterwards the tape is empty.
-  void backward_weights();
+  /// The weight half of all nodes; afterwards the tape is empty.
+  void backward_weights() { backward_to(0); }
 
   /// Bytes that the tape holds for backward, weights left out and shared storage counted once.
   std::size_t saved_bytes() const;

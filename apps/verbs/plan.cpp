@@ -239,15 +239,17 @@ double end_of(const std::vector<TimedStep>& steps) {
 }
 
 void print_schedule(const Options& options, const PipelineOptions& pipeline) {
-  std::vector<double> forward(pipeline.cut.size(), 0.0), backward(pipeline.cut.size(), 0.0);
+  std::vector<StageTimes> stages(pipeline.cut.size());
   for (std::size_t stage = 0, block = 0; stage < pipeline.cut.size(); ++stage)
     for (std::size_t i = 0; i < pipeline.cut[stage]; ++i, ++block) {
-      forward[stage] += milliseconds(pipeline.profile[block].forward);
-      backward[stage] += milliseconds(pipeline.profile[block].backward);
+      const BlockProfile& profile = pipeline.profile[block];
+      stages[stage].forward += milliseconds(profile.forward);
+      stages[stage].input_gradient += milliseconds(profile.input_gradient);
+      stages[stage].weight_gradient += milliseconds(profile.backward - profile.input_gradient);
     }
   const std::size_t micro_batches =
       (pipeline.micro_batches + pipeline.replicas - 1) / pipeline.replicas;
-  const auto steps = simulate(pipeline.schedule, micro_batches, forward, backward);
+  const auto steps = simulate(pipeline.schedule, micro_batches, stages);
   const double end = end_of(steps);
   double busy = 0;
   for (const TimedStep& step : steps) busy += step.end - step.begin;
@@ -258,7 +260,11 @@ void print_schedule(const Options& options, const PipelineOptions& pipeline) {
       options.parallel.schedule, micro_batches, end, bubble);
   const int width = ProgressStyle::of(stdout).width;
   print_out("{}", draw(steps, static_cast<std::size_t>(width)));
-  print_out("F0 is micro-batch 0 forward, B0 backward; a dot is a stage that waits\n");
+  const bool apart = std::ranges::any_of(steps, [](const TimedStep& step) {
+    return step.step.action == StageAction::weight_gradient;
+  });
+  print_out("F0 is micro-batch 0 forward, B0 backward; a dot is a stage that waits\n{}",
+            apart ? "W0 is its weight gradient, where that is made later\n" : "");
   double shortest = end;
   for (const TimedStep& step : steps) shortest = std::min(shortest, step.end - step.begin);
   constexpr double legible = 3, margin = 9;  // columns of an action, and of a line's beginning
@@ -270,7 +276,7 @@ void print_schedule(const Options& options, const PipelineOptions& pipeline) {
   for (const auto& [name, kind] : schedule_names)
     if (kind != pipeline.schedule)
       others += fmt::format("{}{} {:.1f} ms", others.empty() ? "" : ", ", name,
-                            end_of(simulate(kind, micro_batches, forward, backward)));
+                            end_of(simulate(kind, micro_batches, stages)));
   print_out("other schedules: {}\n", others);
 }
 

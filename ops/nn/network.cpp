@@ -133,10 +133,7 @@ Tensor Network::backward_inputs(Trip& trip, const Tensor& grad) {
   return leave(trip, trip.tape.backward_inputs(trip.output, cast(grad, dtype_)));
 }
 
-void Network::backward_weights(Trip& trip) {
-  trip.gradients = make_room(trip, 0, blocks_.size());
-  trip.tape.backward_weights();
-}
+void Network::backward_weights(Trip& trip) { trip.gradients = backward_to(trip, 0); }
 
 // Every primitive writes all of its own gradients, so only what lies between them needs zeroes.
 Tensor Network::make_room(Trip& trip, std::size_t first_block, std::size_t last_block) const {

@@ -52,13 +52,16 @@ std::vector<std::string> act_all(Actor& actor) {
   return labels;
 }
 
+ProgramFactory small_mlp(std::vector<std::size_t> buckets = {}) {
+  NetworkProgramOptions program;
+  program.model = {.name = "mlp", .height = 2, .width = 2, .widths = {3}, .classes = 2};
+  program.buckets = std::move(buckets);
+  return network_program(std::move(program));
+}
+
 class StageByHand : public ::testing::Test {
  protected:
-  StageByHand()
-      : stage_(
-            {.program = network_program(
-                 {.model = {.name = "mlp", .height = 2, .width = 2, .widths = {3}, .classes = 2}}),
-             .schedule = {.credits = 2}}) {
+  StageByHand() : stage_({.program = small_mlp(), .schedule = {.credits = 2}}) {
     attach(stage_);
     stage_.restore(nullptr, 0);
   }
@@ -90,6 +93,60 @@ TEST_F(StageByHand, HoldsNoMoreMicroBatchesThanItsCredits) {
   EXPECT_THAT(act_all(stage_), ElementsAre("F", "F"));
   give_gradient(train_key(0, 0));
   EXPECT_THAT(act_all(stage_), ElementsAre("B", "F"));
+}
+
+/// A stage in the middle of a pipeline, which may owe one weight gradient; of two buckets.
+class StageThatOwes : public ::testing::Test {
+ protected:
+  StageThatOwes()
+      : stage_({.program = small_mlp({1, 2}),
+                .schedule = {.credits = 1, .weight_delay = 1},
+                .buckets = 2}) {
+    attach(stage_);
+    stage_.restore(nullptr, 0);
+  }
+  void give(std::uint32_t micro_batch) {
+    deliver(stage_.input, 0, train_key(0, micro_batch),
+            Activation{Tensor::zeros(Shape{1, 1, 2, 2}, DType::f32)}, 3);
+    deliver(stage_.output_gradient, 1, train_key(0, micro_batch),
+            OutputGradient{Tensor::zeros(Shape{1, 2}, DType::f32)}, 3);
+  }
+  Stage stage_;
+};
+
+TEST_F(StageThatOwes, GoesOnBeforeItMakesTheWeightGradientOfTheMicroBatchBefore) {
+  for (std::uint32_t m = 0; m < 3; ++m) give(m);
+  EXPECT_THAT(act_all(stage_),
+              ElementsAre("F", "B", "F", "B", "W", "W", "F", "B", "W", "W", "W", "W"));
+}
+
+TEST_F(StageThatOwes, SendsTheInputGradientFirstAndGivesSlotsBackLast) {
+  give(0);
+  stage_.act();
+  stage_.act();
+  auto effects = Inside::take_effects(stage_);
+  ASSERT_EQ(effects.packets.size(), 2u);
+  EXPECT_EQ(effects.packets[1].header.edge, 4u);  // after three inputs and `output`
+  EXPECT_THAT(effects.credits, IsEmpty());
+  EXPECT_THAT(act_all(stage_), ElementsAre("W", "W"));
+  effects = Inside::take_effects(stage_);
+  EXPECT_EQ(effects.packets.size(), 2u);  // a bucket each
+  EXPECT_EQ(effects.credits.size(), 2u);
+}
+
+TEST(StageActor, GoesBackAsAWholeWhereNobodyTakesItsInputGradient) {
+  Stage first({.program = small_mlp(), .schedule = {.credits = 1, .weight_delay = 1}});
+  std::uint32_t edge = 0;
+  for (InputPort* port : first.inputs()) Inside::attach(*port, edge++, many);
+  for (OutputPort* port : first.outputs())
+    if (port != &first.input_gradient) Inside::attach(*port, edge++, many);
+  for (OutputPort* port : first.outputs()) Inside::begin_generation(*port, 1, 0);
+  first.restore(nullptr, 0);
+  deliver(first.input, 0, train_key(0, 0),
+          Activation{Tensor::zeros(Shape{1, 1, 2, 2}, DType::f32)});
+  deliver(first.output_gradient, 1, train_key(0, 0),
+          OutputGradient{Tensor::zeros(Shape{1, 2}, DType::f32)});
+  EXPECT_THAT(act_all(first), ElementsAre("F", "B"));
 }
 
 TEST_F(StageByHand, WaitsForTheCommitBeforeTheNextStep) {

@@ -34,6 +34,9 @@ class FailsBetweenBuckets final : public StageProgram {
   Forward forward(const Tensor& x, const RandomKey& random, bool wants_input_gradient) override {
     return inner_->forward(x, random, wants_input_gradient);
   }
+  Tensor input_gradient(Saved& saved, const Tensor& grad) override {
+    return inner_->input_gradient(saved, grad);
+  }
   Backward backward(Saved& saved, const Tensor& grad, std::size_t bucket) override {
     if (bucket == 1 && --*calls_ == 0) throw std::runtime_error("failed between two buckets");
     return inner_->backward(saved, grad, bucket);

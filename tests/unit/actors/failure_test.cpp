@@ -159,6 +159,17 @@ TEST(Failure, WithReplicasAndOtherSchedulesChangesNoNumber) {
         }
 }
 
+TEST(Failure, BetweenTheHalvesOfABackwardChangesNoNumber) {
+  for (const ScheduleKind schedule : {ScheduleKind::zero_bubble_h1, ScheduleKind::zero_bubble_h2})
+    for (const char* action : {"B", "W"})
+      for (std::uint32_t micro_batch = 0; micro_batch < 4; ++micro_batch)
+        for (const std::uint64_t order : {1, 2, 3})
+          expect_unharmed({.schedule = schedule,
+                           .faults = {{"stage/1", 2, micro_batch, action}},
+                           .order = order},
+                          1);
+}
+
 TEST(Failure, RestartsAStageAloneAndReplaysOnlyWhatItHeld) {
   const TrainingResult result = train({.faults = {{"stage/1", 2, 1, "B"}}});
   ASSERT_EQ(result.failures.size(), 1u);

@@ -88,6 +88,20 @@ TEST(MemoryThreadedActors, StaysWithinTheBoundWhileSumsAreOnTheirWay) {
   for (const std::size_t slow : {0, 1, 2}) expect_bounded(run, slow);
 }
 
+TEST(Profile, TellsTheHalvesOfABackwardApart) {
+  const ModelOptions model = pipeline_of(small(ScheduleKind::gpipe)).model;
+  for (const BlockProfile& block : profile_blocks(model, DType::f32, {}, 4, 4)) {
+    SCOPED_TRACE(block.name);
+    EXPECT_GT(block.input_gradient.count(), 0);
+    EXPECT_LE(block.input_gradient, block.backward);
+    // A residual block has two convolutions, whose outputs' gradients wait for the second half.
+    if (block.name.starts_with("block")) {
+      EXPECT_LT(block.input_gradient, block.backward);
+      EXPECT_GT(block.owed_bytes, 2 * block.output_bytes);
+    }
+  }
+}
+
 // A data set is read while the model is measured: its memory is not the model's.
 TEST(Memory, IsTheModelsAloneWhereAnotherThreadTakesSomeMeanwhile) {
   const ModelOptions model = pipeline_of(small(ScheduleKind::gpipe)).model;

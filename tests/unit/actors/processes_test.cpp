@@ -77,6 +77,15 @@ TEST_F(ProcessesTest, AnyNumberOfProcessesMakesTheBitsOfOne) {
     }
 }
 
+TEST_F(ProcessesTest, AnyScheduleMakesTheBitsOfOne) {
+  const std::string one = digest({.cut = {4}}, 1);
+  for (const auto& [name, schedule] : schedule_names)
+    for (const std::uint64_t order : {1, 2}) {
+      SCOPED_TRACE(::testing::Message() << name << ", order " << order);
+      EXPECT_EQ(digest({.cut = {1, 1, 2}, .schedule = schedule}, 3, order), one);
+    }
+}
+
 void one_block_a_bucket(PipelineOptions& pipeline) { pipeline.bucket_cap_bytes = 1; }
 
 TEST_F(ProcessesTest, AnyGradientBucketsMakeTheBitsOfOne) {

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <map>
+
 #include "runtime/error.h"
 #include "static_order.h"
 
@@ -18,61 +20,118 @@ std::vector<ScheduledStep> order_of(const std::vector<TimedStep>& steps, std::si
   return order;
 }
 
-class EverySchedule : public ::testing::TestWithParam<Kind> {};
-INSTANTIATE_TEST_SUITE_P(Schedules, EverySchedule,
+// A forward, an input gradient and a weight gradient take equally long.
+std::vector<StageTimes> equal_stages(std::size_t count) {
+  return std::vector<StageTimes>(count, {1.0, 1.0, 1.0});
+}
+
+double end_of(const std::vector<TimedStep>& steps) {
+  double end = 0;
+  for (const TimedStep& step : steps) end = std::max(end, step.end);
+  return end;
+}
+
+class WholeBackward : public ::testing::TestWithParam<Kind> {};
+INSTANTIATE_TEST_SUITE_P(Schedules, WholeBackward,
                          ::testing::Values(Kind::gpipe, Kind::one_forward_one_backward,
                                            Kind::eager_one_forward_one_backward));
 
-TEST_P(EverySchedule, EmergesFromCreditsAndPrioritiesForUpToEightStagesAndMicroBatches) {
+TEST_P(WholeBackward, EmergesFromCreditsAndPrioritiesForUpToEightStagesAndMicroBatches) {
   for (std::size_t stages = 1; stages <= 8; ++stages)
     for (std::size_t micro_batches = 1; micro_batches <= 8; ++micro_batches) {
-      const std::vector<double> forward(stages, 1.0), backward(stages, 2.0);
-      const auto steps = simulate(GetParam(), micro_batches, forward, backward);
+      const auto steps = simulate(GetParam(), micro_batches, equal_stages(stages));
       for (std::size_t s = 0; s < stages; ++s)
         EXPECT_EQ(order_of(steps, s), static_order(GetParam(), s, stages, micro_batches))
             << "stage " << s << " of " << stages << ", " << micro_batches << " micro-batches";
     }
 }
 
-TEST_P(EverySchedule, HasTheBubbleOfTheory) {
+TEST_P(WholeBackward, HasTheBubbleOfTheory) {
   // b = (p - 1)(T_F + T_B) beside m (T_F + T_B) of work.
   for (std::size_t stages = 1; stages <= 8; stages *= 2)
-    for (std::size_t micro_batches : {8u, 16u, 32u}) {
-      const auto steps = simulate(GetParam(), micro_batches, std::vector<double>(stages, 1.0),
-                                  std::vector<double>(stages, 2.0));
-      double end = 0;
-      for (const TimedStep& step : steps) end = std::max(end, step.end);
-      EXPECT_DOUBLE_EQ(end, 3.0 * static_cast<double>(micro_batches + stages - 1));
-    }
+    for (std::size_t micro_batches : {8u, 16u, 32u})
+      EXPECT_DOUBLE_EQ(end_of(simulate(GetParam(), micro_batches, equal_stages(stages))),
+                       3.0 * static_cast<double>(micro_batches + stages - 1));
 }
+
+class EverySchedule : public ::testing::TestWithParam<std::pair<std::string_view, Kind>> {};
+INSTANTIATE_TEST_SUITE_P(Schedules, EverySchedule, ::testing::ValuesIn(schedule_names),
+                         [](const auto& info) { return std::string(info.param.first); });
 
 TEST_P(EverySchedule, HoldsAtMostItsCreditsBetweenForwardAndBackward) {
   for (std::size_t stages = 1; stages <= 6; ++stages) {
-    const auto steps =
-        simulate(GetParam(), 8, std::vector<double>(stages, 1.0), std::vector<double>(stages, 2.0));
+    const auto steps = simulate(GetParam().second, 8, equal_stages(stages));
     for (std::size_t s = 0; s < stages; ++s) {
-      std::uint32_t held = 0, most = 0;
+      const StageSchedule schedule = stage_schedule(GetParam().second, s, stages, 8);
+      std::uint32_t held = 0, most = 0, owed = 0, most_owed = 0;
       for (const auto& step : order_of(steps, s)) {
-        step.action == StageAction::forward ? ++held : --held;
+        if (step.action == StageAction::forward) ++held;
+        if (step.action == StageAction::backward) --held, ++owed;
+        if (step.action == StageAction::weight_gradient) --owed;
         most = std::max(most, held);
+        most_owed = std::max(most_owed, owed);
       }
-      EXPECT_EQ(most, stage_schedule(GetParam(), s, stages, 8).credits);
+      EXPECT_EQ(most, schedule.credits) << "stage " << s << " of " << stages;
+      if (!schedule.weight_delay) continue;
+      EXPECT_EQ(owed, 0u);
+      EXPECT_LE(most_owed, *schedule.weight_delay + 1) << "stage " << s << " of " << stages;
     }
   }
+}
+
+TEST_P(EverySchedule, GoesThroughEveryMicroBatchInItsOrder) {
+  for (const std::size_t stages : {1, 2, 5})
+    for (const std::size_t micro_batches : {1, 2, 3, 8}) {
+      const auto steps = simulate(GetParam().second, micro_batches, equal_stages(stages));
+      for (std::size_t s = 0; s < stages; ++s) {
+        std::map<StageAction, std::uint32_t> next;
+        for (const auto& step : order_of(steps, s))
+          EXPECT_EQ(step.micro_batch, next[step.action]++);
+        const auto schedule = stage_schedule(GetParam().second, s, stages, micro_batches);
+        ASSERT_EQ(next.size(), schedule.weight_delay ? 3u : 2u);
+        for (const auto& [action, count] : next) EXPECT_EQ(count, micro_batches);
+      }
+    }
+}
+
+// With T_B for the input gradient alone. Stages that take the three equally long are at no moment
+// tempted to fill a pause with a weight gradient, which the paper's order would not.
+TEST(ZeroBubble, H1HasTheBubbleOfTheoryInNoMoreMemoryThan1F1B) {
+  for (const std::size_t stages : {1, 2, 4, 8})
+    for (const std::size_t micro_batches : {8u, 16u, 32u}) {
+      // (p - 1)(T_F + T_B - T_W)
+      const double bubble = static_cast<double>(stages - 1);
+      EXPECT_DOUBLE_EQ(end_of(simulate(Kind::zero_bubble_h1, micro_batches, equal_stages(stages))),
+                       3.0 * static_cast<double>(micro_batches) + bubble);
+      for (std::size_t s = 0; s < stages; ++s) {
+        const auto schedule = stage_schedule(Kind::zero_bubble_h1, s, stages, micro_batches);
+        EXPECT_EQ(schedule.credits + schedule.weight_delay.value_or(0), stages);
+      }
+    }
+}
+
+TEST(ZeroBubble, H2LosesOnlyTheTimeInWhichThePipelineFills) {
+  for (const StageTimes times : {StageTimes{1, 1, 1}, {1, 1.1, 0.9}, {1, 1.25, 0.75}})
+    for (const std::size_t stages : {1, 2, 4, 8})
+      for (const std::size_t micro_batches : {16u, 32u}) {
+        const double work = static_cast<double>(micro_batches) * (times.forward + times.backward());
+        EXPECT_NEAR(end_of(simulate(Kind::zero_bubble_h2, micro_batches,
+                                    std::vector<StageTimes>(stages, times))),
+                    work + static_cast<double>(stages - 1) * times.forward, 1e-9)
+            << stages << " stages, " << micro_batches << " micro-batches, weights "
+            << times.weight_gradient;
+      }
 }
 
 // 1F1B's first stage may not go on while the gradient that it waits for is late; the eager one has
 // a forward left for that time, so that it is always at work where it is the slower one.
 TEST(Eager1F1B, HidesTheBubbleOfAFirstStageThatTakesLonger) {
-  const std::vector<double> forward{1.8, 1.5}, backward{2.7, 2.5};
-  const auto end = [&](Kind kind) {
-    double last = 0;
-    for (const TimedStep& step : simulate(kind, 8, forward, backward))
-      last = std::max(last, step.end);
-    return last;
-  };
+  const std::vector<StageTimes> stages{{1.8, 1.4, 1.3}, {1.5, 1.3, 1.2}};
+  const auto end = [&](Kind kind) { return end_of(simulate(kind, 8, stages)); };
   EXPECT_NEAR(end(Kind::eager_one_forward_one_backward), 1.8 + 8 * 4.0 + 2.7, 1e-9);
   EXPECT_GT(end(Kind::one_forward_one_backward), 39.0);
+  // The slower one never waits where the other one sends its gradients before it makes its own.
+  EXPECT_NEAR(end(Kind::zero_bubble_h2), 8 * 4.5, 1e-9);
 }
 
 TEST(NextAction, FillsItsCreditsBeforeItGoesBackwardIn1F1B) {
@@ -98,6 +157,30 @@ TEST(NextAction, WaitsForAllForwardsInGPipe) {
             StageAction::backward);
 }
 
+TEST(NextAction, MakesWeightGradientsWhenItOwesTooManyOrHasNothingElseToDo) {
+  const StageSchedule schedule{.credits = 3, .weight_delay = 1};
+  const auto next = [&](bool backward, bool forward, std::uint32_t owed) {
+    return next_action({.can_backward = backward,
+                        .can_forward = forward,
+                        .in_flight = 1,
+                        .owed = owed,
+                        .can_weigh = owed > 0},
+                       schedule);
+  };
+  EXPECT_EQ(next(true, true, 1), StageAction::forward);
+  EXPECT_EQ(next(true, false, 1), StageAction::backward);
+  EXPECT_EQ(next(false, false, 1), StageAction::weight_gradient);
+  EXPECT_EQ(next(true, true, 2), StageAction::weight_gradient);
+  EXPECT_EQ(next(false, false, 0), std::nullopt);
+}
+
+TEST(NextAction, GoesOnlyForwardWhileItOwesTooManyAndTheReducersHaveNoSlot) {
+  const StageSchedule schedule{.credits = 3, .weight_delay = 1};
+  EXPECT_EQ(next_action({.can_backward = true, .can_forward = true, .owed = 2}, schedule),
+            StageAction::forward);
+  EXPECT_EQ(next_action({.can_backward = true, .owed = 2}, schedule), std::nullopt);
+}
+
 TEST(NextAction, UpdatesBeforeAnythingElse) {
   EXPECT_EQ(next_action({.can_update = true, .can_backward = true, .can_forward = true}, {}),
             StageAction::update);
@@ -109,15 +192,23 @@ TEST(ScheduleKind, NamesWhatItKnowsInItsError) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("1f2b"));
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("gpipe, 1f1b, eager_1f1b"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("gpipe, 1f1b, eager_1f1b, zb_h1, zb_h2"));
   }
 }
 
 TEST(DrawnSchedule, ShowsEachStageOnALine) {
-  const auto steps = simulate(Kind::one_forward_one_backward, 2, {1, 1}, {1, 1});
+  const std::vector<StageTimes> stages(2, {1, 0.5, 0.5});
+  const auto steps = simulate(Kind::one_forward_one_backward, 2, stages);
   EXPECT_EQ(draw(steps, 45),
             "stage 0  F0----F1----......B0====......B1====\n"
             "stage 1  ......F0----B0====F1----B1====......\n");
+}
+
+TEST(DrawnSchedule, TellsWeightGradientsApart) {
+  const auto steps = simulate(Kind::zero_bubble_h1, 2, equal_stages(2));
+  EXPECT_EQ(draw(steps, 9 + 35),
+            "stage 0  F0---F1---.....B0========B1========\n"
+            "stage 1  .....F0---B0===F1---B1===W0~~~W1~~~\n");
 }
 
 }  // namespace

@@ -7,7 +7,8 @@
 
 namespace troupe::testing {
 
-/// A stage's arithmetic with pauses in front of its forward and each part of its backward.
+/// A stage's arithmetic with pauses in front of its forward and each part of its backward; an input
+/// half that runs apart is such a part.
 class SlowProgram final : public StageProgram {
  public:
   struct Pauses {
@@ -28,6 +29,10 @@ class SlowProgram final : public StageProgram {
   Forward forward(const Tensor& x, const RandomKey& random, bool wants_input_gradient) override {
     std::this_thread::sleep_for(pauses_.forward);
     return inner_->forward(x, random, wants_input_gradient);
+  }
+  Tensor input_gradient(Saved& saved, const Tensor& grad) override {
+    std::this_thread::sleep_for(pauses_.backward);
+    return inner_->input_gradient(saved, grad);
   }
   Backward backward(Saved& saved, const Tensor& grad, std::size_t bucket) override {
     std::this_thread::sleep_for(pauses_.backward);

@@ -50,13 +50,14 @@ TEST(Staleness, MakesTheSameBitsHoweverTheWorkIsCut) {
     for (const std::vector<std::size_t>& cut : {std::vector<std::size_t>{4}, {2, 2}, {1, 1, 1, 1}})
       for (const std::uint32_t replicas : {1, 2, 3, 4})
         for (const bool in_buckets : {false, true})
-          for (const std::uint64_t order : {1, 2}) {
+          for (const std::uint64_t order : {1, 2, 3}) {
             SCOPED_TRACE(fmt::format("staleness {}, {} stages, {} replicas, order {}", staleness,
                                      cut.size(), replicas, order));
             expect_same(train({.cut = cut,
                                .replicas = replicas,
-                               .schedule = order == 1 ? ScheduleKind::gpipe
-                                                      : ScheduleKind::one_forward_one_backward,
+                               .schedule = order == 1   ? ScheduleKind::gpipe
+                                           : order == 2 ? ScheduleKind::one_forward_one_backward
+                                                        : ScheduleKind::zero_bubble_h2,
                                .order = order,
                                .adjust = late(staleness, in_buckets)}),
                         staleness);

@@ -5,7 +5,8 @@
 
 namespace troupe::testing {
 
-/// The order of stage `stage` as the papers draw it (their names are at stage_schedule).
+/// The order of stage `stage` as the papers draw it (their names are at stage_schedule), of those
+/// schedules whose backward is whole.
 inline std::vector<ScheduledStep> static_order(ScheduleKind kind, std::size_t stage,
                                                std::size_t stages, std::size_t micro_batches) {
   const std::size_t after = stages - stage - 1;

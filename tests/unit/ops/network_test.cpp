@@ -111,6 +111,25 @@ TEST(Network, GivesTheSameGradientsWhenTheHalvesRunApart) {
   EXPECT_TRUE(same_bits(together->gradients, apart->gradients));
 }
 
+TEST(Network, GivesTheSameGradientsInPartsAfterItsInputHalf) {
+  Network network = whole(small_resnet(), DType::f32);
+  network.use(initial_state(network.spec(), DType::f32, 3));
+  const Tensor x = images(4);
+  auto at_once = network.forward(x, {.seed = 3}, true);
+  const Tensor grad = loss_gradient(*at_once);
+  const Tensor input = network.backward(*at_once, grad);
+  auto apart = network.forward(x, {.seed = 3}, true);
+  EXPECT_TRUE(same_bits(network.backward_inputs(*apart, grad), input));
+  std::int64_t begin = network.spec().parameter_elements();
+  for (std::size_t block = network.blocks().size(); block-- > 0;) {
+    SCOPED_TRACE(block);
+    const Tensor part = network.backward_to(*apart, block);
+    begin -= part.element_count();
+    EXPECT_TRUE(same_bits(part, at_once->gradients.narrow(begin, part.element_count())));
+  }
+  EXPECT_EQ(begin, 0);
+}
+
 TEST(Network, GivesTheSameGradientsInParts) {
   Network network = whole(small_resnet(), DType::f32);
   network.use(initial_state(network.spec(), DType::f32, 3));

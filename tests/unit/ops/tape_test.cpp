@@ -82,6 +82,23 @@ TEST(Tape, StopsAtAMarkAndGoesOnFromThere) {
   EXPECT_EQ(tape.end_backward().at(0).data<double>()[0], 3);
 }
 
+TEST(Tape, RunsTheWeightHalvesInPartsAfterAllInputHalves) {
+  Log log;
+  Tape tape(training());
+  const Value x = tape.input(values({1}), true);
+  const Value a = tape.record(primitives::Relu{}, tape.record(Probe{"a", &log}, x));
+  const std::size_t mark = tape.recorded();
+  const Value c = tape.record(Probe{"c", &log}, tape.record(Probe{"b", &log}, a));
+  EXPECT_EQ(tape.backward_inputs(c, values({3})).at(0).data<double>()[0], 3);
+  log.entries.clear();
+  tape.backward_to(mark);
+  EXPECT_EQ(log.entries, (Entries{"c.weight", "b.weight"}));
+  EXPECT_EQ(tape.recorded(), mark);
+  tape.backward_to(0);
+  EXPECT_EQ(log.entries, (Entries{"c.weight", "b.weight", "a.weight"}));
+  EXPECT_EQ(tape.recorded(), 0u);
+}
+
 TEST(Tape, LeavesTheGradientThatItWasGivenAloneWhileItStops) {
   // The value before the mark gets its gradient from after it, by a reshape that shares memory, and
   // adds to it when the walk goes on.
