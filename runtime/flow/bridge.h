@@ -40,7 +40,7 @@ struct RemoteCredit {
 };
 
 /// Hears what other processes send. Its functions are called one at a time for each sender, on
-/// threads of the bridge, and never block.
+/// threads of the bridge or of who calls Bridge::catch_up, and never block.
 class BridgeListener {
  public:
   virtual ~BridgeListener() = default;
@@ -66,6 +66,14 @@ class Bridge {
   virtual void send(std::uint32_t to, RemotePacket packet) = 0;
   virtual void send(std::uint32_t to, RemoteCredit credit) = 0;
   virtual void send(std::uint32_t to, Note note) = 0;
+
+  /// All threads of this process's actors are at work: what arrives before the next `catch_up` need
+  /// not be delivered earlier. Threads of the bridge that have nothing to do then do not take the
+  /// processor from the work. From any thread.
+  virtual void let_wait() {}
+  /// Delivers what has arrived, if any was let wait; from now on, what arrives is delivered at
+  /// once.
+  virtual void catch_up() {}
 };
 
 }  // namespace troupe

@@ -74,6 +74,14 @@ ReceivePtr Bulk::receive(int from, std::uint64_t tag, const TensorMeta& meta) {
   return route.communicator->receive(route.rank, tag, meta);
 }
 
+void Bulk::let_wait() {
+  for (const auto& communicator : communicators_) communicator->let_wait();
+}
+
+void Bulk::catch_up() {
+  for (const auto& communicator : communicators_) communicator->catch_up();
+}
+
 void Bulk::abort(const Error& error) {
   for (const auto& communicator : communicators_) communicator->abort(error);
 }

@@ -280,6 +280,13 @@ class MemberBridge final : public Bridge {
 
   void close() override { end(); }
 
+  void let_wait() override {
+    if (const auto traffic = open_.lock()) traffic->bulk.let_wait();
+  }
+  void catch_up() override {
+    if (const auto traffic = open_.lock()) traffic->bulk.catch_up();
+  }
+
   void send(std::uint32_t to, RemotePacket remote) override {
     if (const auto traffic = open_.lock()) traffic->send(to, remote);
   }
@@ -306,9 +313,11 @@ class MemberBridge final : public Bridge {
 
   void end() {
     if (!traffic_) return;
+    Bulk& bulk = traffic_->bulk;
     traffic_->close();
     traffic_.reset();
     gone_.wait();
+    bulk.catch_up();  // an actor that is still at work comes too late for that
   }
 
   Member& member_;

@@ -69,6 +69,13 @@ class Communicator {
   /// elements.
   virtual WorkPtr reduce_scatter(std::uint64_t tag, Tensor in, Tensor out) = 0;
 
+  /// Nobody here could use what arrives before the next `catch_up`: a transport may leave it until
+  /// then, and its own threads asleep. What ends, such as a peer, is still noticed at once.
+  virtual void let_wait() {}
+  /// Handles what has arrived, if any was let wait, on the calling thread: when it returns,
+  /// receives whose tensors were sent before are done. What arrives later is handled at once again.
+  virtual void catch_up() {}
+
   /// Ends every work of this rank, under way or to come, with `error`; only the first call counts.
   /// Peers are not told.
   virtual void abort(const Error& error) = 0;

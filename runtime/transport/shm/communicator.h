@@ -43,7 +43,8 @@ struct ShmArrival {
 };
 
 /// One thread an endpoint reads the rings and sockets of all peers and sends what had to wait; it
-/// sleeps in poll(2) while there is nothing. Senders copy and write rings themselves.
+/// sleeps in poll(2) while there is nothing. Senders copy and write rings themselves. Between
+/// let_wait() and catch_up() nobody rings for it, and who catches up reads the rings.
 class ShmCommunicator final : public Endpoint {
  public:
   ShmCommunicator(int rank, std::vector<std::shared_ptr<Wire>> wires, Fd bell,
@@ -51,6 +52,8 @@ class ShmCommunicator final : public Endpoint {
   ~ShmCommunicator() override;
 
   std::string name() const override { return "shm"; }
+  void let_wait() override;
+  void catch_up() override;
 
   // For exchanges. The works end when a descriptor is in its ring.
   void send_call(int to, std::uint64_t tag, std::uint64_t stream, const CollectiveCall& call,
@@ -86,7 +89,7 @@ class ShmCommunicator final : public Endpoint {
     std::atomic<bool> ring_damaged = false;
     std::optional<Error> left;
 
-    // Of the engine's thread, the receiving half.
+    // With receiving_ held, the receiving half.
     RingReader reader;
     std::map<std::uint32_t, std::shared_ptr<const Segment>> segments;
     bool hung_up = false;
@@ -136,6 +139,8 @@ class ShmCommunicator final : public Endpoint {
   std::vector<std::unique_ptr<Peer>> peers_;  ///< this rank's is null
   Inbox<ShmArrival> inbox_;
   std::atomic<std::uint64_t> next_stream_ = 0;
+  std::mutex receiving_;
+  std::atomic<bool> may_wait_ = false;  ///< what arrives
   std::atomic<bool> interrupted_ = false, stopping_ = false;
   std::thread engine_;
 };

@@ -29,6 +29,7 @@ void ShmCommunicator::serve() {
 }
 
 bool ShmCommunicator::look() {
+  const std::lock_guard lock(receiving_);
   if (interrupted_) return false;
   bool busy = false;
   for (int rank = 0; rank < size(); ++rank) {
@@ -54,13 +55,29 @@ void ShmCommunicator::sleep() {
   for (const auto& peer : peers_) backlog = backlog || (peer && peer->backlog);
   for (const auto& peer : peers_) {
     if (!peer) continue;
-    peer->wire->mine().sleeping = 1;
+    if (!may_wait_) peer->wire->mine().sleeping = 1;
     peer->wire->mine().wants_room = backlog ? 1 : 0;
   }
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (!look() && !stopping_) await_news();
   for (const auto& peer : peers_)
     if (peer) peer->wire->mine().sleeping = 0;
+}
+
+void ShmCommunicator::let_wait() {
+  may_wait_ = true;
+  for (const auto& peer : peers_)
+    if (peer) peer->wire->mine().sleeping = 0;
+}
+
+/// The flags are raised for the engine, which may be asleep without them, before the look: as in
+/// sleep(), no arrival is missed by both.
+void ShmCommunicator::catch_up() {
+  if (!may_wait_.exchange(false)) return;
+  for (const auto& peer : peers_)
+    if (peer) peer->wire->mine().sleeping = 1;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  look();
 }
 
 /// What is waited for follows from the last look, which may have found a socket full.
@@ -77,6 +94,7 @@ void ShmCommunicator::await_news() {
   ::poll(waits.data(), waits.size(), -1);
   std::uint64_t rings = 0;
   (void)!::read(bell_.get(), &rings, sizeof rings);
+  const std::lock_guard lock(receiving_);
   for (std::size_t i = 1; i < waits.size() && !interrupted_; ++i) {
     if ((waits[i].revents & POLLOUT) != 0) at(ranks[i])->socket_full = false;
     if ((waits[i].revents & ~POLLOUT) != 0) read_notes(ranks[i]);

@@ -2,6 +2,7 @@
 // interleavings come by the hundred. Real processes are in tests/system.
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <future>
 #include <numeric>
 
@@ -82,6 +83,68 @@ TEST(RunOverProcesses, DeliversInOrderWhereverTheActorsLive) {
     for (auto& process : start(graph, 1)) EXPECT_EQ(outcome(process), "done");
     EXPECT_EQ(*seen, two_to_count_and_one());
   }
+}
+
+/// Says whether what arrives may wait.
+class AttentiveBridge final : public Bridge {
+ public:
+  AttentiveBridge(std::shared_ptr<Bridge> inner, std::shared_ptr<std::atomic<bool>> lets_wait)
+      : inner_(std::move(inner)), lets_wait_(std::move(lets_wait)) {}
+  void open(std::shared_ptr<BridgeListener> listener) override { inner_->open(listener); }
+  void close() override { inner_->close(); }
+  void send(std::uint32_t to, RemotePacket packet) override { inner_->send(to, std::move(packet)); }
+  void send(std::uint32_t to, RemoteCredit credit) override { inner_->send(to, credit); }
+  void send(std::uint32_t to, Note note) override { inner_->send(to, std::move(note)); }
+  void let_wait() override { *lets_wait_ = true; }
+  void catch_up() override { *lets_wait_ = false; }
+
+ private:
+  std::shared_ptr<Bridge> inner_;
+  std::shared_ptr<std::atomic<bool>> lets_wait_;
+};
+
+/// Looks at it while it acts.
+class Witness final : public Counter {
+ public:
+  Witness(std::shared_ptr<std::atomic<bool>> lets_wait, std::shared_ptr<std::atomic<int>> seen)
+      : Counter(count), lets_wait_(std::move(lets_wait)), seen_(std::move(seen)) {}
+  ActionLabel act() override {
+    *seen_ += *lets_wait_ ? 1 : 0;
+    return Counter::act();
+  }
+
+ private:
+  std::shared_ptr<std::atomic<bool>> lets_wait_;
+  std::shared_ptr<std::atomic<int>> seen_;
+};
+
+/// In how many of `count` actions of a process's only actor it was so.
+int actions_that_let_wait(int threads) {
+  const auto lets_wait = std::make_shared<std::atomic<bool>>(false);
+  const auto seen = std::make_shared<std::atomic<int>>(0);
+  Graph graph;
+  const auto witness = graph.add<Witness>("witness", lets_wait, seen);
+  const auto collector =
+      graph.add<Collector>("collector", std::make_shared<std::vector<int>>(), std::size_t{count});
+  graph.connect(witness, &Witness::out, collector, &Collector::in, {.slots = 2});
+  graph.place(collector, 1);
+  const auto links = make_memory_links(graph, 2, 1);
+  RunOptions options{.threads = threads, .processes = 2, .run_id = 7};
+  options.bridge =
+      std::make_shared<AttentiveBridge>(std::make_shared<MemoryBridge>(links, 0), lets_wait);
+  RunOptions other = options;
+  other.process = 1;
+  other.bridge = std::make_shared<MemoryBridge>(links, 1);
+  auto there = std::async(std::launch::async, [&] { return run(graph, other); });
+  run(graph, options);
+  there.get();
+  EXPECT_FALSE(*lets_wait) << "nobody caught up after the last action";
+  return *seen;
+}
+
+TEST(RunOverProcesses, LetsMessagesWaitOnlyWhileNoThreadIsFreeForThem) {
+  EXPECT_EQ(actions_that_let_wait(1), static_cast<int>(count));
+  EXPECT_EQ(actions_that_let_wait(2), 0);
 }
 
 TEST(RunOverProcesses, TheLeadReportsOfAllActorsAndWhereTheyLived) {

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <atomic>
 #include <optional>
 #include <set>
 #include <thread>
@@ -76,6 +77,57 @@ TEST(SharedMemory, RefusesMemoryWhoseSizeIsNotSealed) {
   const auto good = SharedMemory::create(4096);
   EXPECT_THROW(SharedMemory::open(Fd(::dup(good->fd())), 8192), Error);
   EXPECT_EQ(SharedMemory::open(Fd(::dup(good->fd())), 4096)->bytes(), 4096u);
+}
+
+TEST(ShmTransport, HasHandledWhatItLetWaitOnceItHasCaughtUp) {
+  const Pair pair = connect_pair(4 * mebi);
+  int handled_here = 0;
+  for (std::uint64_t round = 0; round < 2000; ++round) {
+    const auto receive = pair.one->receive(0, round, {Shape{4}, DType::f32});
+    std::atomic<bool> here = false;
+    receive->then([&, self = std::this_thread::get_id()](const Status&) {
+      here = std::this_thread::get_id() == self;
+    });
+    pair.one->let_wait();
+    ASSERT_TRUE(pair.zero->send(1, round, values({4}, 0))->wait());
+    pair.one->catch_up();
+    ASSERT_TRUE(receive->done()) << "round " << round;
+    handled_here += here ? 1 : 0;
+  }
+  EXPECT_GT(handled_here, 0);
+}
+
+TEST(ShmTransport, MissesNothingThatArrivesAsItBeginsAndEndsToLetItWait) {
+  const Pair pair = connect_pair(4 * mebi);
+  constexpr std::uint64_t count = 5000;
+  std::vector<ReceivePtr> receives;
+  for (std::uint64_t i = 0; i < count; ++i)
+    receives.push_back(pair.one->receive(0, i, {Shape{4}, DType::f32}));
+  std::atomic<bool> sent = false;
+  std::thread sender([&] {
+    for (std::uint64_t i = 0; i < count; ++i) {
+      pair.zero->send(1, i, values({4}, 0));
+      if (i % 7 == 0) std::this_thread::yield();
+    }
+    sent = true;
+  });
+  while (!sent) {
+    pair.one->let_wait();
+    std::this_thread::yield();
+    pair.one->catch_up();
+  }
+  sender.join();
+  for (const ReceivePtr& receive : receives) EXPECT_TRUE(receive->wait());
+}
+
+TEST(ShmTransport, NoticesTheEndOfAPeerWhoseTensorsItLetsWait) {
+  Pair pair = connect_pair(4 * mebi);
+  const auto receive = pair.one->receive(0, 1, {Shape{4}, DType::f32});
+  pair.one->let_wait();
+  pair.zero.reset();
+  const Status status = receive->wait();
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code(), ErrorCode::peer_lost);
 }
 
 TEST(ShmTransport, BoundsTheMemoryOfASenderWhoseReceiverIsSlow) {
