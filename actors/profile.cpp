@@ -48,8 +48,10 @@ struct WayBack {
     const auto begin = Clock::now();
     const Tensor dx = block.backward_inputs(trip, grad);
     const auto middle = Clock::now();
-    const std::size_t given = grad.bytes() + (dx.defined() ? dx.bytes() : 0);
-    memory.owed.push_back(above(allocator.counters().in_use_bytes, before + given));
+    // What was given may be needed until the second half; within a stage it is dx of the next
+    // block.
+    const std::size_t handed_on = dx.defined() ? dx.bytes() : 0;
+    memory.owed.push_back(above(allocator.counters().in_use_bytes, before + handed_on));
     const auto resumed = Clock::now();
     block.backward_weights(trip);
     profile.input_gradient = std::min(profile.input_gradient, middle - begin);

@@ -30,7 +30,7 @@ struct BlockProfile {
 /// disturbs the machine for a while hits all of them; through as many as have 64 MiB of weights
 /// where the model has more, so that no process holds the whole of it. Every other one runs the
 /// halves of the backward pass apart, so two repetitions are the least. Costs about
-/// (repetitions + 1) micro-batches of training.
+/// that many micro-batches of training and one more.
 std::vector<BlockProfile> profile_blocks(const ModelOptions& options, DType dtype, Stream stream,
                                          std::int64_t samples, int repetitions);
 

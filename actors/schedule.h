@@ -70,7 +70,7 @@ struct StageView {
   bool all_forwarded = false;   ///< every micro-batch of the step went forward here
   std::uint32_t in_flight = 0;  ///< forward done, backward not
   std::uint32_t owed = 0;       ///< micro-batches whose weight gradient is still to be made
-  bool can_weigh = false;       ///< there is one, and free slots for it
+  bool can_weigh = false;       ///< there is one, and free slots for its next bucket
 };
 
 /// `backward` is the whole of it, or where a schedule has a weight delay the input gradient.

@@ -125,13 +125,13 @@ void add_parallel(OptionFields& fields, Options::Parallel& p) {
   fields.push_back(
       field("parallel.data", p.data, "replicas of the whole pipeline",
             {.at_least = 1, .at_most = largest_count, .synonyms = {"dp", "replicas"}}));
-  fields.push_back(
-      field("parallel.schedule", p.schedule,
-            "order of a stage's work: all forward passes first; one forward, one "
-            "backward; the same with more forward passes ahead, which takes more memory "
-            "and waits less for slow stages and messages; zb_*: like these two, with gradients "
-            "of weights put off, so that stages wait less for those of activations",
-            {.choices = known_schedules()}));
+  fields.push_back(field(
+      "parallel.schedule", p.schedule,
+      "order of a stage's work: all forward passes first; one forward, one "
+      "backward; the same with more forward passes ahead, which takes more memory "
+      "and waits less for slow stages and messages; zb_*: like 1f1b and eager_1f1b, with gradients "
+      "of weights put off, so that stages wait less for those of activations",
+      {.choices = known_schedules()}));
   fields.push_back(field("parallel.cut", p.cut,
                          "blocks that each stage takes; auto balances their cost",
                          {.at_least = 1, .at_most = largest_count, .empty_word = "auto"}));

@@ -69,10 +69,10 @@ class Bridge {
 
   /// All threads of this process's actors are at work: what arrives before the next `catch_up` need
   /// not be delivered earlier. Threads of the bridge that have nothing to do then do not take the
-  /// processor from the work. From any thread.
+  /// processor from the work. This and `catch_up` are for any thread, also at the same time; who
+  /// let messages wait although a thread has become free meanwhile must see to that itself.
   virtual void let_wait() {}
-  /// Delivers what has arrived, if any was let wait; from now on, what arrives is delivered at
-  /// once.
+  /// Delivers what has arrived, if it was let wait; from now on, what arrives is delivered at once.
   virtual void catch_up() {}
 };
 

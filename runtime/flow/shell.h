@@ -140,7 +140,7 @@ struct Shared {
   std::function<void(Result<RunReport>)> done;
   std::vector<bool> sends_away = {};  ///< by node: lives here and sends to another process
   caf::actor queue_end = {};          ///< set before any shell begins
-  std::atomic<int> at_work = 0;       ///< threads in an actor's act()
+  std::atomic<int> at_work = 0;       ///< threads in act() of one of the graph's actors
 };
 
 /// One life of a graph's actor.

@@ -13,8 +13,8 @@ namespace troupe::remote {
 
 /// Messages to and from one process whose memory is shared. The control plane wakes a thread
 /// of the sender and two of the receiver for a message, and answers it; here the sender writes into
-/// the ring itself and one thread of the receiver wakes up. A message travels in a frame of fixed
-/// size; what is too long for it goes before it as a tensor of its own.
+/// the ring itself and at most one thread of the receiver wakes up. A message travels in a frame of
+/// fixed size; what is too long for it goes before it as a tensor of its own.
 ///
 /// Who sends it in order is heard in that order. Losses are the control plane's to report: a frame
 /// that does not come because its sender is gone is not an error here.
@@ -27,7 +27,7 @@ class Frames {
   Frames(Communicator& communicator, int peer);
   ~Frames();
 
-  /// What came before waits for it. Calls back on the transport's thread.
+  /// What came before waits for it. Calls back as Work::then does.
   void open(OnMessage on_message, OnDamage on_damage);
   /// Says that nothing follows, and hears nothing any more.
   void close();

@@ -72,8 +72,9 @@ class Communicator {
   /// Nobody here could use what arrives before the next `catch_up`: a transport may leave it until
   /// then, and its own threads asleep. What ends, such as a peer, is still noticed at once.
   virtual void let_wait() {}
-  /// Handles what has arrived, if any was let wait, on the calling thread: when it returns,
-  /// receives whose tensors were sent before are done. What arrives later is handled at once again.
+  /// Handles what has arrived, if it was let wait, on the calling thread: when it returns, receives
+  /// whose tensors were sent before are done, unless another thread is catching up just then. What
+  /// arrives later is handled at once again. Callbacks of works must not call it.
   virtual void catch_up() {}
 
   /// Ends every work of this rank, under way or to come, with `error`; only the first call counts.

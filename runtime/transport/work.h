@@ -24,8 +24,9 @@ class Work {
   /// Blocks until the end. There is no time limit: a lost or hung peer is for the control plane to
   /// find, whose Communicator::abort() ends every wait.
   Status wait();
-  /// `next` is called once at the end, on a thread of the transport; at once, by the caller, if the
-  /// end is past. It must not block, throw, or destroy the Communicator; it may start other work.
+  /// `next` is called once at the end, on a thread of the transport or of who catches up; at once,
+  /// by the caller, if the end is past. It must not block, throw, or destroy the Communicator; it
+  /// may start other work.
   void then(std::function<void(const Status&)> next);
 
   /// For transports: the end. Only the first one counts; says whether this was it.

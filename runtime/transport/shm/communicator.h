@@ -120,7 +120,8 @@ class ShmCommunicator final : public Endpoint {
 
   // The engine.
   void serve();
-  bool look();        ///< reads rings, sends what waited; whether there was anything to do
+  bool look();  ///< reads rings, sends what waited; whether there was anything to do
+  void raise_flags(std::uint32_t sleeping);
   void sleep();       ///< until there is something to do
   void await_news();  ///< from the bell or a socket
   bool drain(int rank);
@@ -140,7 +141,8 @@ class ShmCommunicator final : public Endpoint {
   Inbox<ShmArrival> inbox_;
   std::atomic<std::uint64_t> next_stream_ = 0;
   std::mutex receiving_;
-  std::atomic<bool> may_wait_ = false;  ///< what arrives
+  std::mutex attention_;   ///< of the flags that say whether peers are to ring
+  bool may_wait_ = false;  ///< what arrives: nobody here is free for it
   std::atomic<bool> interrupted_ = false, stopping_ = false;
   std::thread engine_;
 };

@@ -53,29 +53,37 @@ bool ShmCommunicator::look() {
 void ShmCommunicator::sleep() {
   bool backlog = false;
   for (const auto& peer : peers_) backlog = backlog || (peer && peer->backlog);
-  for (const auto& peer : peers_) {
-    if (!peer) continue;
-    if (!may_wait_) peer->wire->mine().sleeping = 1;
-    peer->wire->mine().wants_room = backlog ? 1 : 0;
+  {
+    const std::lock_guard lock(attention_);
+    if (!may_wait_) raise_flags(1);
   }
+  for (const auto& peer : peers_)
+    if (peer) peer->wire->mine().wants_room = backlog ? 1 : 0;
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (!look() && !stopping_) await_news();
+  raise_flags(0);  // it looks again before it sleeps
+}
+
+void ShmCommunicator::raise_flags(std::uint32_t sleeping) {
   for (const auto& peer : peers_)
-    if (peer) peer->wire->mine().sleeping = 0;
+    if (peer) peer->wire->mine().sleeping = sleeping;
 }
 
 void ShmCommunicator::let_wait() {
+  const std::lock_guard lock(attention_);
   may_wait_ = true;
-  for (const auto& peer : peers_)
-    if (peer) peer->wire->mine().sleeping = 0;
+  raise_flags(0);
 }
 
 /// The flags are raised for the engine, which may be asleep without them, before the look: as in
 /// sleep(), no arrival is missed by both.
 void ShmCommunicator::catch_up() {
-  if (!may_wait_.exchange(false)) return;
-  for (const auto& peer : peers_)
-    if (peer) peer->wire->mine().sleeping = 1;
+  {
+    const std::lock_guard lock(attention_);
+    if (!may_wait_) return;
+    may_wait_ = false;
+    raise_flags(1);
+  }
   std::atomic_thread_fence(std::memory_order_seq_cst);
   look();
 }
@@ -84,6 +92,7 @@ void ShmCommunicator::catch_up() {
 void ShmCommunicator::await_news() {
   std::vector<pollfd> waits{{bell_.get(), POLLIN, 0}};
   std::vector<int> ranks{rank()};
+  std::unique_lock lock(receiving_);
   for (int rank = 0; rank < size(); ++rank) {
     const Peer* peer = at(rank);
     if (!peer || peer->hung_up || interrupted_) continue;
@@ -91,10 +100,11 @@ void ShmCommunicator::await_news() {
                      static_cast<short>(peer->socket_full ? POLLIN | POLLOUT : POLLIN), 0});
     ranks.push_back(rank);
   }
+  lock.unlock();
   ::poll(waits.data(), waits.size(), -1);
   std::uint64_t rings = 0;
   (void)!::read(bell_.get(), &rings, sizeof rings);
-  const std::lock_guard lock(receiving_);
+  lock.lock();
   for (std::size_t i = 1; i < waits.size() && !interrupted_; ++i) {
     if ((waits[i].revents & POLLOUT) != 0) at(ranks[i])->socket_full = false;
     if ((waits[i].revents & ~POLLOUT) != 0) read_notes(ranks[i]);

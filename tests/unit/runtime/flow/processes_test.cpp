@@ -118,6 +118,21 @@ class Witness final : public Counter {
   std::shared_ptr<std::atomic<int>> seen_;
 };
 
+/// Runs process 0 with so many threads and an attentive bridge, and process 1.
+void run_in_two(const Graph& graph, int threads,
+                const std::shared_ptr<std::atomic<bool>>& lets_wait) {
+  const auto links = make_memory_links(graph, 2, 1);
+  RunOptions options{.threads = threads, .processes = 2, .run_id = 7};
+  options.bridge =
+      std::make_shared<AttentiveBridge>(std::make_shared<MemoryBridge>(links, 0), lets_wait);
+  RunOptions elsewhere = options;
+  elsewhere.process = 1;
+  elsewhere.bridge = std::make_shared<MemoryBridge>(links, 1);
+  auto there = std::async(std::launch::async, [&] { return run(graph, elsewhere); });
+  run(graph, options);
+  there.get();
+}
+
 /// In how many of `count` actions of a process's only actor it was so.
 int actions_that_let_wait(int threads) {
   const auto lets_wait = std::make_shared<std::atomic<bool>>(false);
@@ -128,16 +143,7 @@ int actions_that_let_wait(int threads) {
       graph.add<Collector>("collector", std::make_shared<std::vector<int>>(), std::size_t{count});
   graph.connect(witness, &Witness::out, collector, &Collector::in, {.slots = 2});
   graph.place(collector, 1);
-  const auto links = make_memory_links(graph, 2, 1);
-  RunOptions options{.threads = threads, .processes = 2, .run_id = 7};
-  options.bridge =
-      std::make_shared<AttentiveBridge>(std::make_shared<MemoryBridge>(links, 0), lets_wait);
-  RunOptions other = options;
-  other.process = 1;
-  other.bridge = std::make_shared<MemoryBridge>(links, 1);
-  auto there = std::async(std::launch::async, [&] { return run(graph, other); });
-  run(graph, options);
-  there.get();
+  run_in_two(graph, threads, lets_wait);
   EXPECT_FALSE(*lets_wait) << "nobody caught up after the last action";
   return *seen;
 }
@@ -145,6 +151,42 @@ int actions_that_let_wait(int threads) {
 TEST(RunOverProcesses, LetsMessagesWaitOnlyWhileNoThreadIsFreeForThem) {
   EXPECT_EQ(actions_that_let_wait(1), static_cast<int>(count));
   EXPECT_EQ(actions_that_let_wait(2), 0);
+}
+
+/// Acts once, until messages may wait or its companion has seen that they may.
+class Companion final : public Actor {
+ public:
+  Companion(std::shared_ptr<std::atomic<bool>> lets_wait, std::shared_ptr<std::atomic<bool>> met)
+      : lets_wait_(std::move(lets_wait)), met_(std::move(met)) {}
+  Output<int> out{this, "out"};
+  bool ready() const override { return !acted_ && out.has_slot(); }
+  ActionLabel act() override {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!*met_ && std::chrono::steady_clock::now() < limit)
+      if (*lets_wait_) *met_ = true;
+    acted_ = true;
+    out.send({}, 1);
+    return {"act", {}};
+  }
+
+ private:
+  std::shared_ptr<std::atomic<bool>> lets_wait_, met_;
+  bool acted_ = false;
+};
+
+TEST(RunOverProcesses, LetsMessagesWaitWhileBothItsThreadsAreAtWork) {
+  const auto lets_wait = std::make_shared<std::atomic<bool>>(false);
+  const auto met = std::make_shared<std::atomic<bool>>(false);
+  Graph graph;
+  const auto collector =
+      graph.add<Collector>("collector", std::make_shared<std::vector<int>>(), std::size_t{2});
+  for (const char* name : {"one", "other"})
+    graph.connect(graph.add<Companion>(name, lets_wait, met), &Companion::out, collector,
+                  &Collector::in, {.slots = 1});
+  graph.place(collector, 1);
+  run_in_two(graph, 2, lets_wait);
+  EXPECT_TRUE(*met);
+  EXPECT_FALSE(*lets_wait);
 }
 
 TEST(RunOverProcesses, TheLeadReportsOfAllActorsAndWhereTheyLived) {
