@@ -9,6 +9,7 @@
 #include <sys/un.h>
 
 #include <atomic>
+#include <barrier>
 #include <optional>
 #include <set>
 #include <thread>
@@ -96,36 +97,42 @@ TEST(ShmTransport, LetsTensorsWaitUntilItCatchesUpAndThenHasHandledThem) {
 }
 
 // As threads of actors do: who is the last to go to work lets tensors wait, and whoever comes back
-// catches up. The sender waits for each one, so that one that is missed is missed for good.
+// catches up. Then both rest until the next round, so that a tensor they miss is missed for good.
+// It is sent when they rest already, or meanwhile.
 TEST(ShmTransport, MissesNothingWhileThreadsComeAndGo) {
   const Pair pair = connect_pair(4 * mebi);
-  std::atomic<bool> ends = false;
+  constexpr std::uint64_t rounds = 20'000;
   std::atomic<int> at_work = 0;
+  std::atomic<std::uint64_t> at_rest = 0;
+  std::atomic<bool> missed = false;
+  std::barrier round_begins(3);
   const auto come_and_go = [&] {
-    for (int i = 0; !ends; ++i) {
+    for (std::uint64_t i = 0; i < rounds; ++i) {
+      round_begins.arrive_and_wait();
+      if (missed) return round_begins.arrive_and_drop();
       if (++at_work == 2) {
         pair.one->let_wait();
         if (at_work < 2) pair.one->catch_up();
       }
-      if (i % 16 == 0) std::this_thread::yield();
       --at_work;
       pair.one->catch_up();
-      if (i % 64 == 0) std::this_thread::sleep_for(std::chrono::microseconds(20));
+      ++at_rest;
     }
   };
   std::thread one(come_and_go), other(come_and_go);
-  bool all = true;
-  for (std::uint64_t i = 0; i < 3000 && all; ++i) {
+  for (std::uint64_t i = 0; i < rounds && !missed; ++i) {
     const auto receive = pair.one->receive(0, i, {Shape{4}, DType::f32});
+    round_begins.arrive_and_wait();
+    while (i % 2 == 0 && at_rest < 2 * (i + 1)) std::this_thread::yield();
     pair.zero->send(1, i, values({4}, 0));
     const auto limit = std::chrono::steady_clock::now() + 20'000ms;
     while (!receive->done() && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
-    all = receive->done();
+    missed = !receive->done();
   }
-  ends = true;
+  round_begins.arrive_and_drop();
   one.join();
   other.join();
-  EXPECT_TRUE(all);
+  EXPECT_FALSE(missed);
 }
 
 TEST(ShmTransport, NoticesTheEndOfAPeerWhoseTensorsItLetsWait) {
