@@ -2,7 +2,7 @@
 // and a bubble of (p - 1)(F + B) for 1F1B. The stages are the real actors with a program that only
 // takes time.
 //
-//   schedule_bench [milliseconds a forward] [steps]
+//   schedule_bench [milliseconds a forward] [steps] [schedule…]      gpipe and 1f1b unless named
 
 #include <fmt/format.h>
 #include <sys/prctl.h>
@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -161,9 +162,12 @@ int main(int argc, char** argv) {
   const auto steps = static_cast<std::uint32_t>(argc > 2 ? std::atoi(argv[2]) : 5);
   fmt::print("{:<8}{:>8}{:>15}{:>12}{:>12}{:>10}\n", "schedule", "stages", "micro-batches", "bound",
              "measured", "over");
-  for (const auto& [name, kind] : schedule_names)
+  std::vector<std::string> names(argv + std::min(argc, 3), argv + argc);
+  if (names.empty()) names = {"gpipe", "1f1b"};
+  for (const std::string& name : names)
     for (std::uint32_t stages : {2u, 4u, 8u})
       for (std::uint32_t micro_batches : {4u, 8u, 16u, 32u}) {
+        const ScheduleKind kind = schedule_kind(name);
         const double bound = bound_of(kind, stages, micro_batches, forward);
         const double measured = step_time(kind, stages, micro_batches, forward, steps);
         fmt::print("{:<8}{:>8}{:>15}{:>9.2f} ms{:>9.2f} ms{:>8.2f} %\n", name, stages,
