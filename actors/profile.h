@@ -20,8 +20,8 @@ struct BlockProfile {
   std::size_t owed_bytes = 0;     ///< held between the halves of a backward pass that run apart
   std::size_t scratch_bytes = 0;  ///< most that one of its kernels borrows while it runs
   std::chrono::nanoseconds forward{0}, backward{0};
-  std::chrono::nanoseconds input_gradient{
-      0};  ///< of `backward`, its first half where they run apart
+  /// Of `backward`, its first half where the two run apart.
+  std::chrono::nanoseconds input_gradient{0};
 };
 
 /// Runs each block forward and backward on one micro-batch of `samples` and measures it: bytes by
