@@ -1,4 +1,5 @@
-// Rates of the convolutions of three models, counted as direct convolution, with all that a
+// Rates of the convolutions of three models, of one also in the small micro-batches of a pipeline,
+// counted as direct convolution, with all that a
 // training step pays for: weights reordered once a step, weight gradients written row-major.
 //
 //   taskset -c 0,1 convolution_bench --benchmark_filter='layer/small_resnet.*threads:2'
@@ -32,13 +33,17 @@ const std::vector<Layer>& layers() {
       {"small_resnet", 64, 16, 16, 28, 1},       {"small_resnet", 64, 16, 32, 14, 3},
       {"small_resnet", 64, 32, 32, 14, 3, 3},    {"small_resnet", 64, 16, 32, 14, 1},
       {"small_resnet", 64, 32, 64, 7, 3},        {"small_resnet", 64, 64, 64, 7, 3, 3},
-      {"small_resnet", 64, 32, 64, 7, 1},        {"mnist_cnn", 128, 1, 16, 28, 5},
-      {"mnist_cnn", 128, 16, 32, 14, 5},         {"olivia_resnet", 16, 3, 16, 32, 3},
-      {"olivia_resnet", 16, 16, 160, 32, 3},     {"olivia_resnet", 16, 160, 160, 32, 3, 3},
-      {"olivia_resnet", 16, 16, 160, 32, 1},     {"olivia_resnet", 16, 160, 320, 16, 3},
-      {"olivia_resnet", 16, 320, 320, 16, 3, 3}, {"olivia_resnet", 16, 160, 320, 16, 1},
-      {"olivia_resnet", 16, 320, 640, 8, 3},     {"olivia_resnet", 16, 640, 640, 8, 3, 3},
-      {"olivia_resnet", 16, 320, 640, 8, 1}};
+      {"small_resnet", 64, 32, 64, 7, 1},        {"micro_batch", 8, 1, 16, 28, 3},
+      {"micro_batch", 8, 16, 16, 28, 3, 4},      {"micro_batch", 8, 16, 16, 28, 1},
+      {"micro_batch", 8, 16, 32, 14, 3},         {"micro_batch", 8, 32, 32, 14, 3, 3},
+      {"micro_batch", 8, 16, 32, 14, 1},         {"micro_batch", 8, 32, 64, 7, 3},
+      {"micro_batch", 8, 64, 64, 7, 3, 3},       {"micro_batch", 8, 32, 64, 7, 1},
+      {"mnist_cnn", 128, 1, 16, 28, 5},          {"mnist_cnn", 128, 16, 32, 14, 5},
+      {"olivia_resnet", 16, 3, 16, 32, 3},       {"olivia_resnet", 16, 16, 160, 32, 3},
+      {"olivia_resnet", 16, 160, 160, 32, 3, 3}, {"olivia_resnet", 16, 16, 160, 32, 1},
+      {"olivia_resnet", 16, 160, 320, 16, 3},    {"olivia_resnet", 16, 320, 320, 16, 3, 3},
+      {"olivia_resnet", 16, 160, 320, 16, 1},    {"olivia_resnet", 16, 320, 640, 8, 3},
+      {"olivia_resnet", 16, 640, 640, 8, 3, 3},  {"olivia_resnet", 16, 320, 640, 8, 1}};
   return all;
 }
 
@@ -152,7 +157,7 @@ void register_all() {
                                         {"winograd", ConvolutionAlgorithm::winograd},
                                         {"automatic", ConvolutionAlgorithm::automatic}})
     for (int threads : {1, 2}) {
-      for (const char* model : {"small_resnet", "mnist_cnn", "olivia_resnet"})
+      for (const char* model : {"small_resnet", "micro_batch", "mnist_cnn", "olivia_resnet"})
         benchmark::RegisterBenchmark(
             fmt::format("step/{}/{}/threads:{}", model, name, threads).c_str(), run_step,
             std::string(model), algorithm, threads)

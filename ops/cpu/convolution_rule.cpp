@@ -18,28 +18,63 @@ bool winograd_can(const ConvolutionOptions& o) {
   return o.kernel_h == 3 && o.kernel_w == 3 && o.stride_h == 1 && o.stride_w == 1;
 }
 
-// Measured on Zen 4 and Zen 5 with one and two threads, all three directions, against direct
+/// How F(4x4, 3x3) divides a convolution's output: into tiles of 4x4 pixels, those at the edges
+/// perhaps only partly of use.
+struct Tiling {
+  std::int64_t tiles = 0;  ///< of all images
+  double used = 0;         ///< share of their pixels
+};
+
+Tiling tiling_of(const ConvolutionOptions& o, const Shape& x) {
+  const Shape y = convolution_output_shape(o, x);
+  const auto across = [](std::int64_t size) { return (size + 3) / 4; };
+  const std::int64_t an_image = across(y[2]) * across(y[3]);
+  return {y[0] * an_image, static_cast<double>(y[2] * y[3]) / static_cast<double>(16 * an_image)};
+}
+
+// Measured on AMD's Zen 4 and Zen 5 with one and two threads, all three directions, against direct
 // convolution in its best layout: F(4x4, 3x3) gains a factor of 1.2 to 1.5 at 16 -> 16 and
 // 64 -> 64 channels and of 2 to 2.7 from 160 channels on, ties at 32 -> 32 on Zen 5, and loses at
 // 16 -> 32, where transforming the tiles costs as much as the multiplications that it saves.
 // Images that fill less than half of their 4x4 tiles (5x5, 2x2, 1x1) waste what it saves. Each
 // call also transforms the weights, which pays from about 16 tiles on for most channel counts,
 // from 32 for all (eight images of 7x7, say).
-bool winograd_wins(const ConvolutionOptions& o, const Shape& x) {
-  const auto tiles = [](std::int64_t size) { return (size + 3) / 4; };
-  const Shape y = convolution_output_shape(o, x);
-  const std::int64_t tiles_an_image = tiles(y[2]) * tiles(y[3]);
-  const bool fills_tiles = 2 * y[2] * y[3] >= 16 * tiles_an_image;
-  const bool enough_tiles = y[0] * tiles_an_image >= 32;
+bool wins_on_amd(const ConvolutionOptions& o, const Tiling& tiling) {
   const bool enough_channels =
       o.in_channels == o.out_channels || o.in_channels * o.out_channels >= 1024;
-  return fills_tiles && enough_tiles && enough_channels;
+  return tiling.used >= 0.5 && tiling.tiles >= 32 && enough_channels;
+}
+
+// Measured on Intel's Emerald Rapids with one thread, against direct convolution, which does up to
+// 185 Gflop/s there (two multipliers of 512 bits) while its tensors are small: F(4x4, 3x3) gains a
+// factor of 1.2 to 3 from 64 -> 64 channels and 64 tiles on, from 32 -> 32 where tiles are full and
+// many (1.4 on eight images of 28x28), and loses below: 0.6 to 1.0 at 16 -> 16, 0.7 at 32 -> 32 on
+// eight images of 14x14, 0.6 at 64 -> 64 to 0.8 at 192 -> 192 on as many of 7x7. It loses more
+// within a training step, where other tensors pass through the caches between two calls.
+bool wins_on_intel(const ConvolutionOptions& o, const Tiling& tiling) {
+  const std::int64_t channels = o.in_channels * o.out_channels;
+  const bool full = tiling.used == 1.0;
+  return tiling.used >= 0.5 && ((channels >= 4096 && tiling.tiles >= 64) ||
+                                (channels >= 1024 && tiling.tiles >= 256 && full));
+}
+
+bool winograd_wins(const ConvolutionOptions& o, const Shape& x, ProcessorMaker maker) {
+  const Tiling tiling = tiling_of(o, x);
+  return maker == ProcessorMaker::intel ? wins_on_intel(o, tiling) : wins_on_amd(o, tiling);
 }
 
 }  // namespace
 
+ProcessorMaker maker_of_this_processor() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_is("intel")) return ProcessorMaker::intel;
+#endif
+  return ProcessorMaker::amd;
+}
+
 std::vector<ConvolutionPath> convolution_paths(const ConvolutionOptions& o, const Shape& x,
-                                               ConvolutionDirection direction) {
+                                               ConvolutionDirection direction,
+                                               ProcessorMaker maker) {
   std::vector<ConvolutionPath> paths;
   // Blocks of sixteen channels are one AVX-512 register each. Direct convolution in blocks was at
   // most 10 % slower and up to 20 % faster than in nhwc in every direction measured, Winograd
@@ -47,8 +82,9 @@ std::vector<ConvolutionPath> convolution_paths(const ConvolutionOptions& o, cons
   // wherever both sides have them.
   if (has_avx512() && o.out_channels % 16 == 0) {
     if (o.in_channels % 16 == 0) {
-      const bool wanted = o.algorithm == ConvolutionAlgorithm::winograd ||
-                          (o.algorithm == ConvolutionAlgorithm::automatic && winograd_wins(o, x));
+      const bool wanted =
+          o.algorithm == ConvolutionAlgorithm::winograd ||
+          (o.algorithm == ConvolutionAlgorithm::automatic && winograd_wins(o, x, maker));
       if (wanted && winograd_can(o)) paths.push_back({true, Layout::nchw16c, Layout::nchw16c});
       paths.push_back({false, Layout::nchw16c, Layout::nchw16c});
     } else if ((o.in_channels == 1 || o.in_channels == 3) &&

@@ -15,10 +15,15 @@ struct ConvolutionPath {
   Layout y = Layout::nhwc;
 };
 
+/// Whose cores the rule was measured on; those of other makers are taken for AMD's.
+enum class ProcessorMaker : std::uint8_t { amd, intel };
+ProcessorMaker maker_of_this_processor();
+
 /// The ways to try, the best first; the last one always exists. A rule of shapes and of the
 /// processor, never a timing: results must not depend on time. The reasons are in the source.
 std::vector<ConvolutionPath> convolution_paths(const ConvolutionOptions& options, const Shape& x,
-                                               ConvolutionDirection direction);
+                                               ConvolutionDirection direction,
+                                               ProcessorMaker maker = maker_of_this_processor());
 
 /// Shape of the output; throws Error{bad_shape} for an input that the convolution cannot take.
 Shape convolution_output_shape(const ConvolutionOptions& options, const Shape& x);

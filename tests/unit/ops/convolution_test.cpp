@@ -272,6 +272,28 @@ TEST(ConvolutionRule, AsksForWinogradOnlyWhereItWins) {
   EXPECT_FALSE(winograd(square(64, 64, 5, 1, 2), {8, 64, 9, 9}, ConvolutionAlgorithm::winograd));
 }
 
+TEST(ConvolutionRule, KnowsWhereWinogradWinsOnEachMakersProcessors) {
+  const auto winograd = [](std::int64_t in, std::int64_t out, const Shape& x,
+                           cpu::ProcessorMaker maker) {
+    return cpu::convolution_paths(square(in, out, 3, 1, 1), x, cpu::ConvolutionDirection::forward,
+                                  maker)
+        .front()
+        .winograd;
+  };
+  const auto amd = cpu::ProcessorMaker::amd, intel = cpu::ProcessorMaker::intel;
+  if (!winograd(160, 160, {16, 160, 32, 32}, amd)) GTEST_SKIP() << "this processor has no AVX-512";
+  EXPECT_TRUE(winograd(160, 160, {16, 160, 32, 32}, intel));
+  EXPECT_TRUE(winograd(16, 16, {8, 16, 28, 28}, amd));
+  EXPECT_FALSE(winograd(16, 16, {64, 16, 28, 28}, intel));
+  EXPECT_TRUE(winograd(64, 64, {8, 64, 14, 14}, intel));
+  EXPECT_TRUE(winograd(64, 64, {8, 64, 7, 7}, amd));
+  EXPECT_FALSE(winograd(64, 64, {8, 64, 7, 7}, intel));
+  EXPECT_TRUE(winograd(64, 64, {64, 64, 7, 7}, intel));
+  EXPECT_TRUE(winograd(32, 32, {8, 32, 28, 28}, intel));
+  EXPECT_FALSE(winograd(32, 32, {64, 32, 14, 14}, intel));  // tiles that are not full
+  for (const auto maker : {amd, intel}) EXPECT_FALSE(winograd(16, 32, {8, 16, 28, 28}, maker));
+}
+
 /// The message of the Error that `act` throws.
 template <class Act>
 std::string message_of(Act act) {
