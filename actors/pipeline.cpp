@@ -108,7 +108,9 @@ void connect_onwards(Graph& graph, const PipelineOptions& options, const Column&
   const ActorRef<Stage> stage = column.stages[s];
   if (s + 1 < column.stages.size()) {
     const ActorRef<Stage> next = column.stages[s + 1];
-    const std::uint32_t owed_there = schedule_of(options, s + 1).weight_delay.value_or(0);
+    const StageSchedule there = schedule_of(options, s + 1);
+    // The next stage keeps its inputs until it has weighed them: one more than it may owe.
+    const std::uint32_t owed_there = there.weight_delay ? *there.weight_delay + 1 : 0;
     graph.connect(stage, &Stage::output, next, &Stage::input,
                   column.each(credits + owed_there, bytes));
     graph.connect(next, &Stage::input_gradient, stage, &Stage::output_gradient,

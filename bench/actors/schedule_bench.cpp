@@ -113,6 +113,9 @@ double step_time(ScheduleKind kind, std::uint32_t stages, std::uint32_t micro_ba
   const auto owed = [&](std::uint32_t stage) {
     return stage_schedule(kind, stage, stages, micro_batches).weight_delay.value_or(0);
   };
+  const auto held = [&](std::uint32_t stage) {
+    return stage_schedule(kind, stage, stages, micro_batches).weight_delay ? owed(stage) + 1 : 0;
+  };
   for (std::uint32_t s = 0; s < stages; ++s) {
     StageOptions options{.program = [forward] { return std::make_unique<TimedProgram>(forward); },
                          .schedule = stage_schedule(kind, s, stages, micro_batches),
@@ -123,7 +126,7 @@ double step_time(ScheduleKind kind, std::uint32_t stages, std::uint32_t micro_ba
     graph.connect(reducer, &Reducer::reduced, actors[s], &Stage::reduced, {.slots = 1});
     if (s == 0) continue;
     graph.connect(actors[s - 1], &Stage::output, actors[s], &Stage::input,
-                  {.slots = stage_schedule(kind, s - 1, stages, micro_batches).credits + owed(s)});
+                  {.slots = stage_schedule(kind, s - 1, stages, micro_batches).credits + held(s)});
     graph.connect(actors[s], &Stage::input_gradient, actors[s - 1], &Stage::output_gradient,
                   {.slots = 2 + owed(s - 1)});
   }
