@@ -103,24 +103,21 @@ Column add_column(Graph& graph, const PipelineOptions& options, const Common& co
 void connect_onwards(Graph& graph, const PipelineOptions& options, const Column& column,
                      std::size_t s) {
   const std::size_t bytes = stage_bytes(options, s).output;
-  const std::uint32_t credits = schedule_of(options, s).credits;
-  const std::uint32_t owed = schedule_of(options, s).weight_delay.value_or(0);
+  const StageSchedule here = schedule_of(options, s);
   const ActorRef<Stage> stage = column.stages[s];
   if (s + 1 < column.stages.size()) {
     const ActorRef<Stage> next = column.stages[s + 1];
-    const StageSchedule there = schedule_of(options, s + 1);
-    // The next stage keeps its inputs until it has weighed them: one more than it may owe.
-    const std::uint32_t owed_there = there.weight_delay ? *there.weight_delay + 1 : 0;
-    graph.connect(stage, &Stage::output, next, &Stage::input,
-                  column.each(credits + owed_there, bytes));
+    const EdgeSlots slots = slots_between(here, schedule_of(options, s + 1));
+    graph.connect(stage, &Stage::output, next, &Stage::input, column.each(slots.outputs, bytes));
     graph.connect(next, &Stage::input_gradient, stage, &Stage::output_gradient,
-                  column.each(2 + owed, bytes));
+                  column.each(slots.gradients, bytes));
     return;
   }
-  graph.connect(stage, &Stage::output, column.loss, &Loss::logits, column.each(2, bytes));
-  // A stage that flushes takes no gradient before its last forward: they all wait in their slots.
+  const EdgeSlots slots = slots_to_loss(here);
+  graph.connect(stage, &Stage::output, column.loss, &Loss::logits,
+                column.each(slots.outputs, bytes));
   graph.connect(column.loss, &Loss::logits_gradient, stage, &Stage::output_gradient,
-                column.each(credits + 1 + owed, bytes));
+                column.each(slots.gradients, bytes));
 }
 
 void connect_reducers(Graph& graph, const PipelineOptions& options, const Common& common,

@@ -39,6 +39,18 @@ StageSchedule stage_schedule(ScheduleKind kind, std::size_t stage, std::size_t s
   return schedule;
 }
 
+// A stage keeps its inputs until their weight gradients are made: of those that it may owe, and of
+// the one in hand.
+EdgeSlots slots_between(const StageSchedule& stage, const StageSchedule& next) {
+  return {.outputs = stage.credits + (next.weight_delay ? *next.weight_delay + 1 : 0),
+          .gradients = 2 + stage.weight_delay.value_or(0)};
+}
+
+// A stage that flushes takes no gradient before its last forward: they all wait in their slots.
+EdgeSlots slots_to_loss(const StageSchedule& last) {
+  return {.outputs = 2, .gradients = last.credits + 1 + last.weight_delay.value_or(0)};
+}
+
 std::optional<StageAction> next_action(const StageView& view, const StageSchedule& schedule) {
   if (view.can_update) return StageAction::update;
   const bool forward = view.can_forward && view.in_flight < schedule.credits;

@@ -61,6 +61,15 @@ struct StageSchedule {
 StageSchedule stage_schedule(ScheduleKind kind, std::size_t stage, std::size_t stages,
                              std::size_t micro_batches);
 
+/// Slots of the edges between a stage and the next one, or the loss: enough that no stage waits for
+/// one while its schedule lets it go on.
+struct EdgeSlots {
+  std::uint32_t outputs = 0;    ///< there
+  std::uint32_t gradients = 0;  ///< and back
+};
+EdgeSlots slots_between(const StageSchedule& stage, const StageSchedule& next);
+EdgeSlots slots_to_loss(const StageSchedule& last);
+
 /// What a stage sees when it decides.
 struct StageView {
   bool can_update = false;      ///< the reduced gradient is there

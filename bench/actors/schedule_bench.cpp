@@ -110,33 +110,31 @@ double step_time(ScheduleKind kind, std::uint32_t stages, std::uint32_t micro_ba
   const auto feeder = graph.add<Feeder>("feeder", micro_batches, steps);
   const auto loss = graph.add<Loss>("loss", LossOptions{});
   std::vector<ActorRef<Stage>> actors;
-  const auto owed = [&](std::uint32_t stage) {
-    return stage_schedule(kind, stage, stages, micro_batches).weight_delay.value_or(0);
-  };
-  const auto held = [&](std::uint32_t stage) {
-    return stage_schedule(kind, stage, stages, micro_batches).weight_delay ? owed(stage) + 1 : 0;
-  };
+  std::vector<StageSchedule> schedules;
+  for (std::uint32_t s = 0; s < stages; ++s)
+    schedules.push_back(stage_schedule(kind, s, stages, micro_batches));
   for (std::uint32_t s = 0; s < stages; ++s) {
     StageOptions options{.program = [forward] { return std::make_unique<TimedProgram>(forward); },
-                         .schedule = stage_schedule(kind, s, stages, micro_batches),
+                         .schedule = schedules[s],
                          .stage = s};
     actors.push_back(graph.add<Stage>(fmt::format("stage/{}", s), options));
     const auto reducer = graph.add<Reducer>(fmt::format("reducer/{}", s), ReducerOptions{});
     graph.connect(actors[s], &Stage::gradient, reducer, &Reducer::gradient, {.slots = 2});
     graph.connect(reducer, &Reducer::reduced, actors[s], &Stage::reduced, {.slots = 1});
     if (s == 0) continue;
+    const EdgeSlots slots = slots_between(schedules[s - 1], schedules[s]);
     graph.connect(actors[s - 1], &Stage::output, actors[s], &Stage::input,
-                  {.slots = stage_schedule(kind, s - 1, stages, micro_batches).credits + held(s)});
+                  {.slots = slots.outputs});
     graph.connect(actors[s], &Stage::input_gradient, actors[s - 1], &Stage::output_gradient,
-                  {.slots = 2 + owed(s - 1)});
+                  {.slots = slots.gradients});
   }
-  const std::uint32_t fed = stage_schedule(kind, 0, stages, micro_batches).credits + 2;
+  const std::uint32_t fed = schedules.front().credits + 2;
   graph.connect(feeder, &Feeder::images, actors.front(), &Stage::input, {.slots = fed});
   graph.connect(feeder, &Feeder::targets, loss, &Loss::targets, {.slots = fed});
-  graph.connect(actors.back(), &Stage::output, loss, &Loss::logits, {.slots = 2});
+  const EdgeSlots slots = slots_to_loss(schedules.back());
+  graph.connect(actors.back(), &Stage::output, loss, &Loss::logits, {.slots = slots.outputs});
   graph.connect(loss, &Loss::logits_gradient, actors.back(), &Stage::output_gradient,
-                {.slots = stage_schedule(kind, stages - 1, stages, micro_batches).credits + 1 +
-                          owed(stages - 1)});
+                {.slots = slots.gradients});
   graph.connect(loss, &Loss::score, monitor, &Monitor::score, {.slots = 64});
   RunOptions options;
   options.threads = static_cast<int>(stages) + 1;  // sleeping stages and one for the others
