@@ -60,7 +60,10 @@ std::optional<StageAction> next_action(const StageView& view, const StageSchedul
   if (view.can_weigh && !may_owe) return StageAction::weight_gradient;
   if (forward) return StageAction::forward;
   if (backward) return StageAction::backward;
-  if (view.can_weigh) return StageAction::weight_gradient;
+  // What is in flight may come back in a moment, and others wait for what is made of it.
+  const bool pause_is_short = view.in_flight > 0 && view.gradient_may_come;
+  const bool owes_all = view.owed >= schedule.weight_delay.value_or(0);
+  if (view.can_weigh && (owes_all || !pause_is_short)) return StageAction::weight_gradient;
   if (view.can_evaluate) return StageAction::evaluate;
   return std::nullopt;
 }

@@ -35,7 +35,8 @@ std::vector<std::string_view> known_schedules();  ///< their names
 ScheduleKind schedule_kind(const std::string& name);
 
 /// What makes a stage follow a schedule. Within its credits it goes forward before backward; a
-/// weight gradient that it owes comes last, unless it owes too many.
+/// weight gradient that it owes comes last, and waits for what may come in a moment as long as it
+/// may owe more.
 struct StageSchedule {
   std::uint32_t credits = 1;           ///< micro-batches that may be between forward and backward
   bool flush_before_backward = false;  ///< all forwards of the step come first
@@ -72,14 +73,15 @@ EdgeSlots slots_to_loss(const StageSchedule& last);
 
 /// What a stage sees when it decides.
 struct StageView {
-  bool can_update = false;      ///< the reduced gradient is there
-  bool can_backward = false;    ///< an output gradient and free slots for what it makes
-  bool can_forward = false;     ///< an activation of the open step and a free output slot
-  bool can_evaluate = false;    ///< the same for a forward-only micro-batch
-  bool all_forwarded = false;   ///< every micro-batch of the step went forward here
-  std::uint32_t in_flight = 0;  ///< forward done, backward not
-  std::uint32_t owed = 0;       ///< micro-batches whose weight gradient is still to be made
-  bool can_weigh = false;       ///< there is one, and free slots for its next bucket
+  bool can_update = false;        ///< the reduced gradient is there
+  bool can_backward = false;      ///< an output gradient and free slots for what it makes
+  bool can_forward = false;       ///< an activation of the open step and a free output slot
+  bool can_evaluate = false;      ///< the same for a forward-only micro-batch
+  bool all_forwarded = false;     ///< every micro-batch of the step went forward here
+  std::uint32_t in_flight = 0;    ///< forward done, backward not
+  std::uint32_t owed = 0;         ///< micro-batches whose weight gradient is still to be made
+  bool can_weigh = false;         ///< there is one, and free slots for its next bucket
+  bool gradient_may_come = true;  ///< its edge has a slot for one
 };
 
 /// `backward` is the whole of it, or where a schedule has a weight delay the input gradient.

@@ -80,6 +80,7 @@ StageView Stage::view() const {
   view.can_backward = can_begin_backward();
   view.owed = static_cast<std::uint32_t>(going_back_.size());
   view.can_weigh = can_continue_backward();
+  view.gradient_may_come = !output_gradient.full();
   if (input.ready() && output.has_slot()) {
     const Header& header = input.header();
     // What comes ahead of its step waits for the commit that it needs.

@@ -63,6 +63,14 @@ void InputPort::sender_replaced(std::uint32_t edge_id, std::uint32_t generation)
     if (owed.credit.edge == edge_id) owed.orphaned = true;
 }
 
+bool InputPort::full() const {
+  const auto taken = [](const Owed& owed) { return !owed.orphaned; };
+  const auto held = static_cast<std::size_t>(std::ranges::count_if(owed_, taken));
+  std::size_t slots = 0;
+  for (const Edge& edge : edges_) slots += edge.slots;
+  return held >= slots;
+}
+
 Packet InputPort::take_packet() {
   Packet packet = std::move(queue_.front());
   queue_.pop_front();

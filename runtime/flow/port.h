@@ -49,6 +49,8 @@ class InputPort {
   bool ready() const { return !queue_.empty(); }
   /// So many wait: for actors that take several at once.
   std::size_t queued() const { return queue_.size(); }
+  /// Every slot of every edge is taken: nothing comes before something is released.
+  bool full() const;
   const Header& header() const { return queue_.front().header; }
 
  protected:

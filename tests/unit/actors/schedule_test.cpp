@@ -179,6 +179,18 @@ TEST(NextAction, MakesWeightGradientsWhenItOwesTooManyOrHasNothingElseToDo) {
   EXPECT_EQ(next(false, false, 0), std::nullopt);
 }
 
+TEST(NextAction, KeepsAPauseEmptyWhileItMayOweMoreAndAGradientMayCome) {
+  const StageSchedule schedule{.credits = 3, .weight_delay = 2};
+  const StageView waits{.in_flight = 2, .owed = 1, .can_weigh = true};
+  EXPECT_EQ(next_action(waits, schedule), std::nullopt);
+  StageView owes_all = waits, nothing_in_flight = waits, no_slot = waits;
+  owes_all.owed = 2;
+  nothing_in_flight.in_flight = 0;
+  no_slot.gradient_may_come = false;
+  for (const StageView& view : {owes_all, nothing_in_flight, no_slot})
+    EXPECT_EQ(next_action(view, schedule), StageAction::weight_gradient);
+}
+
 TEST(NextAction, GoesOnlyForwardWhileItOwesTooManyAndTheReducersHaveNoSlot) {
   const StageSchedule schedule{.credits = 3, .weight_delay = 1};
   EXPECT_EQ(next_action({.can_backward = true, .can_forward = true, .owed = 2}, schedule),
