@@ -89,7 +89,7 @@ void add_train(OptionFields& fields, Options::Train& t) {
                          {.at_least = 1, .at_most = largest_size, .synonyms = {"batch", "bs"}}));
   fields.push_back(field("train.micro_batches", t.micro_batches,
                          "parts of a batch, over all replicas, which follow one another "
-                         "through the pipeline",
+                         "through the pipeline; batch norm averages over one of them",
                          {.at_least = 1, .at_most = largest_count, .synonyms = {"microbatches"}}));
   fields.push_back(
       field("train.lr", t.lr, "learning rate; of one_cycle its highest",

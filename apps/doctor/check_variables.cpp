@@ -126,7 +126,13 @@ Findings check_misspelt(const Machine& machine) {
                      [&, &wanted = name](const auto& entry) { return entry.wrong == wanted; });
     const bool listed = mistake != known.end();
     const auto meant = listed ? std::string(mistake->right) : meant_variable(name).value_or("");
-    if (meant.empty()) continue;
+    if (meant.empty()) {
+      if (is_unknown_of_ours(name))
+        findings.push_back({Finding::Severity::warning, check_name,
+                            fmt::format("nothing reads {}", name),
+                            "options are given in their file or as -r KEY=VALUE"});
+      continue;
+    }
     const std::string why = listed ? fmt::format(" ({})", mistake->why) : "";
     const bool set_too = machine.has(meant);
     findings.push_back({Finding::Severity::warning, check_name,

@@ -55,4 +55,9 @@ std::optional<std::string> meant_variable(std::string_view name) {
   return std::nullopt;
 }
 
+bool is_unknown_of_ours(std::string_view name) {
+  const auto ours = *std::ranges::find(variable_families(), "Troupe", &VariableFamily::owner);
+  return name.starts_with(ours.prefix) && std::ranges::find(ours.names, name) == ours.names.end();
+}
+
 }  // namespace troupe

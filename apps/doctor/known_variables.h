@@ -28,4 +28,7 @@ std::span<const MistakenVariable> mistaken_variables();
 /// family, or is like none.
 std::optional<std::string> meant_variable(std::string_view name);
 
+/// Whether `name` begins as Troupe's variables do, and is none of them.
+bool is_unknown_of_ours(std::string_view name);
+
 }  // namespace troupe

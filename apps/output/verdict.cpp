@@ -71,10 +71,16 @@ bool loader_is_slow(const RunReport& report, const std::vector<StageShare>& stag
 }
 
 /// The part of a step in which a stage of `stages` equal ones has nothing to do while the pipeline
-/// fills and drains: (p - 1) / (m + p - 1) for 1F1B and GPipe alike (Huang et al., "GPipe", 2019).
-double fill_and_drain(std::size_t stages, std::int64_t micro_batches) {
-  const auto others = static_cast<double>(stages - 1);
-  return others / (static_cast<double>(micro_batches) + others);
+/// fills and drains: (p - 1) / (m + p - 1) for 1F1B and GPipe alike (Huang et al., "GPipe", 2019),
+/// less where a backward is split. Its two parts take as long as a forward.
+double fill_and_drain(ScheduleKind schedule, std::size_t stages, std::int64_t micro_batches) {
+  const std::vector<StageTimes> equal(stages, {1, 1, 1});
+  double busy = 0, end = 0;
+  for (const TimedStep& step : simulate(schedule, static_cast<std::size_t>(micro_batches), equal)) {
+    busy += step.end - step.begin;
+    end = std::max(end, step.end);
+  }
+  return 1 - busy / (end * static_cast<double>(stages));
 }
 
 double mean_compute(const std::vector<StageShare>& stages) {
@@ -103,11 +109,13 @@ std::string try_what(const RunReport& report, const RunShape& shape,
     return fmt::format("{} holds the others up: try another parallel.cut than [{}], or auto",
                        most.name, fmt::join(shape.cut, ", "));
   const std::int64_t doubled = 2 * shape.micro_batches;
-  const double idle = fill_and_drain(stages.size(), shape.micro_batches);
+  const double idle = fill_and_drain(shape.schedule, stages.size(), shape.micro_batches);
   if (idle > long_wait && 1 - most.compute > idle / 2 && doubled <= shape.batch_size)
     return fmt::format(
-        "filling and draining takes {:.0f} % of a step; train.micro_batches={} makes it {:.0f} %",
-        100 * idle, doubled * shape.replicas, 100 * fill_and_drain(stages.size(), doubled));
+        "filling and draining takes {:.0f} % of a step; train.micro_batches={} makes it {:.0f} %\n"
+        "(batch norm then averages over {} samples)",
+        100 * idle, doubled * shape.replicas,
+        100 * fill_and_drain(shape.schedule, stages.size(), doubled), shape.batch_size / doubled);
   return {};
 }
 

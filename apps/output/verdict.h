@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/schedule.h"
 #include "runtime/flow/run.h"
 
 namespace troupe {
@@ -16,6 +17,7 @@ struct RunShape {
   int actor_threads = 1;  ///< of each process
   int idle_cores = 0;     ///< that a process may use beyond its actors' and kernels' threads
   int workers = 1;        ///< of the loader
+  ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
   std::vector<std::size_t> cut;
   bool cut_by_hand = false;
 };

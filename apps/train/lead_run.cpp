@@ -61,6 +61,7 @@ RunShape shape_of(const Options& options, const PipelineOptions& pipeline) {
           .actor_threads = threads,
           .idle_cores = available_cores() - threads * options.parallel.intra_op_threads,
           .workers = options.data.workers,
+          .schedule = pipeline.schedule,
           .cut = pipeline.cut,
           .cut_by_hand = !options.parallel.cut.empty()};
 }

@@ -168,7 +168,8 @@ void CoordinatorLoop::take_events() {
     if (event.what != ZMQ_EVENT_DISCONNECTED) {
       // What it says first is written to another key than this one.
       if (event.value == ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC)
-        tell_refused("somebody whose key is another");
+        tell_refused(
+            "somebody whose key is another (another --rdzv-id, or another TROUPE_JOB_KEY)");
       continue;
     }
     const auto found = by_fd_.find(event.value);

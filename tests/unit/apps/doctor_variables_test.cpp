@@ -45,6 +45,16 @@ TEST(Doctor, LeavesOtherVariablesAlone) {
   EXPECT_EQ(meant_variable("NCCL_" + std::string(100'000, 'A')), std::nullopt);
 }
 
+TEST(Doctor, FlagsVariablesThatBeginAsItsOwnAndThatNothingReads) {
+  Machine machine = healthy();
+  machine.environment["TROUPE_RUN_ID"] = "7";
+  machine.environment["TROUPE_TRANSPORT"] = "gloo";
+  EXPECT_EQ(text_of(check_misspelt(machine)).find("TROUPE_RUN_ID"), std::string::npos);
+  EXPECT_THAT(
+      text_of(check_misspelt(machine)),
+      HasSubstr("warning nothing reads TROUPE_TRANSPORT | options are given in their file"));
+}
+
 TEST(Doctor, FlagsTheMisspellingOfTheAlliancesScripts) {
   Machine machine = healthy();
   machine.environment["TORCH_NCCL_ASYNC_HANDLING"] = "1";

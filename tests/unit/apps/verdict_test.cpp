@@ -52,7 +52,11 @@ TEST(Verdict, TellsWhatFillingAndDrainingCosts) {
       run_of({actor("loader", 5, 0, 95), actor("stage/0", 68, 0, 29), actor("stage/1", 70, 20, 1)});
   EXPECT_THAT(verdict(report, two_stages()),
               testing::EndsWith("of the time\nfilling and draining takes 20 % of a step; "
-                                "train.micro_batches=8 makes it 11 %"));
+                                "train.micro_batches=8 makes it 11 %\n"
+                                "(batch norm then averages over 8 samples)"));
+  RunShape split = two_stages();
+  split.schedule = ScheduleKind::zero_bubble_h1;
+  EXPECT_THAT(verdict(report, split), HasSubstr("filling and draining takes 14 % of a step"));
   RunShape smallest = two_stages();
   smallest.batch_size = 4;
   EXPECT_THAT(verdict(report, smallest), Not(HasSubstr("train.micro_batches")));
