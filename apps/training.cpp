@@ -14,6 +14,7 @@
 #include "apps/option_changes.h"
 #include "apps/options_table.h"
 #include "apps/weights_file.h"
+#include "ops/cpu/processor.h"
 #include "ops/nn/network.h"
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/checkpoint_folder.h"
@@ -134,6 +135,8 @@ StartingPoint read_starting_point(const std::filesystem::path& path) {
                       .options = manifest.options};
   if (const auto threads = manifest.run.find("intra_op_threads"); threads != manifest.run.end())
     start.intra_op_threads = std::atoi(threads->second.c_str());
+  if (const auto processor = manifest.run.find("processor"); processor != manifest.run.end())
+    start.processor = processor->second;
   if (const auto cut = manifest.run.find("cut"); cut != manifest.run.end()) {
     std::istringstream numbers(cut->second);
     for (std::size_t blocks = 0; numbers >> blocks;) start.cut.push_back(blocks);
@@ -250,6 +253,12 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
                     "kernels may sum "
                     "in another order, so the weights may differ in their last bits",
                     start.intra_op_threads, options.parallel.intra_op_threads));
+  const std::string processor = cpu::arithmetic_of_this_processor();
+  if (!start.processor.empty() && start.processor != processor)
+    sentences.push_back(
+        fmt::format("the checkpoint was made on a processor of {}, this one is of {}: kernels may "
+                    "take other algorithms, so the weights may differ in their last bits",
+                    start.processor, processor));
   return sentences;
 }
 
@@ -326,6 +335,7 @@ Result<std::filesystem::path> write_training_checkpoint(
                   step / timeline.steps_per_epoch, step % timeline.steps_per_epoch, options.seed);
   // Part of the numerical configuration: a library's order of summation may depend on it.
   manifest.run["intra_op_threads"] = std::to_string(options.parallel.intra_op_threads);
+  manifest.run["processor"] = cpu::arithmetic_of_this_processor();
   if (!cut.empty()) manifest.run["cut"] = fmt::format("{}", fmt::join(cut, " "));
   return write_snapshots(folder, std::move(manifest), snapshots,
                          static_cast<std::size_t>(options.checkpoint.keep), elsewhere);

@@ -26,7 +26,8 @@ std::string to_text(const Agreement& agreement) {
               {"checkpoint", agreement.checkpoint.string()},
               {"weights", agreement.weights.string()},
               {"evaluates_first", agreement.evaluates_first},
-              {"nothing_to_do", agreement.nothing_to_do}}
+              {"nothing_to_do", agreement.nothing_to_do},
+              {"processor", agreement.processor}}
       .dump();
 }
 
@@ -36,7 +37,8 @@ Agreement from_json(const json& text) {
           .checkpoint = text.at("checkpoint").get<std::string>(),
           .weights = text.at("weights").get<std::string>(),
           .evaluates_first = text.at("evaluates_first").get<bool>(),
-          .nothing_to_do = text.at("nothing_to_do").get<bool>()};
+          .nothing_to_do = text.at("nothing_to_do").get<bool>(),
+          .processor = text.at("processor").get<std::string>()};
 }
 
 std::string to_text(const Error& error) {

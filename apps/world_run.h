@@ -23,6 +23,7 @@ struct Agreement {
   std::filesystem::path weights;     ///< to begin with, absolute; empty: drawn
   bool evaluates_first = false;      ///< as in PipelineOptions
   bool nothing_to_do = false;        ///< all steps are made, and the test set is counted
+  std::string processor;             ///< of rank 0 (ops/cpu/processor.h)
 };
 
 /// parallel.transport, interface and timeout.

@@ -8,6 +8,7 @@
 #include "apps/load_options.h"
 #include "apps/options_table.h"
 #include "apps/train/resumption.h"
+#include "ops/cpu/processor.h"
 #include "runtime/control/interface.h"
 #include "runtime/print.h"
 #include "runtime/program.h"
@@ -30,6 +31,12 @@ int follow(TrainCommand& command, const Agreement& agreed) {
   if (asked && !agreed.output.empty() && !is_same_folder(*asked, agreed.output))
     print_error("troupe: warning: rank {} was given -o {}; output is in {}, as rank 0 was told\n",
                 world.process(), asked->string(), agreed.output.string());
+  const std::string processor = cpu::arithmetic_of_this_processor();
+  if (processor != agreed.processor)
+    print_error(
+        "troupe: warning: rank {} computes on a processor of {}, rank 0 on one of {}: which of "
+        "them has which stage decides the weights' last bits\n",
+        world.process(), processor, agreed.processor);
   Options& options = command.options;
   options.parallel.cut = agreed.cut;
   StartingPoint start;

@@ -13,6 +13,7 @@
 #include "apps/run_log.h"
 #include "apps/train/resumption.h"
 #include "apps/weights_file.h"
+#include "ops/cpu/processor.h"
 #include "runtime/file/checkpoint_folder.h"
 #include "runtime/flow/faults.h"
 #include "runtime/print.h"
@@ -202,7 +203,8 @@ int lead_run(const TrainCommand& command,
         .checkpoint = start.checkpoint.empty() ? "" : std::filesystem::absolute(start.checkpoint),
         .weights = start.weights,
         .evaluates_first = timeline.evaluates_first,
-        .nothing_to_do = !folder};
+        .nothing_to_do = !folder,
+        .processor = cpu::arithmetic_of_this_processor()};
   });
   const StartingPoint& start = resumption.start;
   if (!folder) {

@@ -230,8 +230,7 @@ void print_memory(const Plan& plan) {
   for (const auto& part : largest->parts)
     print_out("  {:<28}{:>14}\n", part.what, bytes_text(part.bytes));
   print_out("  {:<28}{:>14}\n", "bound", bytes_text(largest->total()));
-  print_out(
-      "of tensors and samples; the program, its libraries and threads take some 50 MiB more\n");
+  print_out("of tensors and samples; program, libraries and threads take some 50 MiB more\n");
 }
 
 double end_of(const std::vector<TimedStep>& steps) {

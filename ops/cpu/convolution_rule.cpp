@@ -2,17 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <oneapi/dnnl/dnnl.hpp>
-
 #include "runtime/error.h"
 
 namespace troupe::cpu {
 namespace {
-
-bool has_avx512() {
-  const int wanted = static_cast<int>(dnnl::cpu_isa::avx512_core);
-  return (static_cast<int>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
-}
 
 bool winograd_can(const ConvolutionOptions& o) {
   return o.kernel_h == 3 && o.kernel_w == 3 && o.stride_h == 1 && o.stride_w == 1;
@@ -64,13 +57,6 @@ bool winograd_wins(const ConvolutionOptions& o, const Shape& x, ProcessorMaker m
 }
 
 }  // namespace
-
-ProcessorMaker maker_of_this_processor() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_is("intel")) return ProcessorMaker::intel;
-#endif
-  return ProcessorMaker::amd;
-}
 
 std::vector<ConvolutionPath> convolution_paths(const ConvolutionOptions& o, const Shape& x,
                                                ConvolutionDirection direction,

@@ -1,6 +1,7 @@
 #pragma once
 #include <vector>
 
+#include "ops/cpu/processor.h"
 #include "ops/kernels.h"
 
 namespace troupe::cpu {
@@ -14,10 +15,6 @@ struct ConvolutionPath {
   Layout x = Layout::nhwc;
   Layout y = Layout::nhwc;
 };
-
-/// Whose cores the rule was measured on; those of other makers are taken for AMD's.
-enum class ProcessorMaker : std::uint8_t { amd, intel };
-ProcessorMaker maker_of_this_processor();
 
 /// The ways to try, the best first; the last one always exists. A rule of shapes and of the
 /// processor, never a timing: results must not depend on time. The reasons are in the source.

@@ -183,9 +183,13 @@ TEST_F(LaunchHosts, SayThatAnotherProgramHasThePortAndTakeItOnceItIsFree) {
   stopped.signal(SIGTERM);
   EXPECT_EQ(stopped.wait(), 128 + SIGTERM);
   EXPECT_TRUE(key_files().empty());
-  Running zero(host({"--node-rank", "0"}, "true"), error_file("zero"));
-  Running one(host({"--node-rank", "1"}, "true"), error_file("one"));
+  const char* limit = "join_timeout=20";
+  Running zero(host({"--node-rank", "0", "--rdzv-conf", limit}, "true"), error_file("zero"));
+  Running one(host({"--node-rank", "1", "--rdzv-conf", limit}, "true"), error_file("one"));
   EXPECT_TRUE(waits("zero") && waits("one"));
+  // As when a server is killed: while somebody asks what it is. What it would leave of such a
+  // connection keeps the port for a minute.
+  std::this_thread::sleep_for(std::chrono::milliseconds(1200));
   other.free();
   EXPECT_EQ(zero.wait(), 0) << content(root_ / "zero");
   EXPECT_EQ(one.wait(), 0) << content(root_ / "one");
@@ -194,11 +198,12 @@ TEST_F(LaunchHosts, SayThatAnotherProgramHasThePortAndTakeItOnceItIsFree) {
 TEST_F(LaunchHosts, TryAgainWhereNobodyHasThePortThatTheyAreRefused) {
   // What two launchers meet that begin to listen at the same moment.
   Occupied other(port_);
-  Running zero(host({"--node-rank", "0"}, "true"), error_file("zero"));
+  const char* limit = "join_timeout=20";
+  Running zero(host({"--node-rank", "0", "--rdzv-conf", limit}, "true"), error_file("zero"));
   ASSERT_TRUE(comes_true([&] { return !content(root_ / "zero").empty(); }));
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   other.free();
-  Running one(host({"--node-rank", "1"}, "true"), error_file("one"));
+  Running one(host({"--node-rank", "1", "--rdzv-conf", limit}, "true"), error_file("one"));
   EXPECT_EQ(zero.wait(), 0) << content(root_ / "zero");
   EXPECT_EQ(one.wait(), 0) << content(root_ / "one");
 }

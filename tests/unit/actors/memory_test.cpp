@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "actors/memory_bound.h"
+#include "actors/pipeline_bytes.h"
 #include "ops/nn/network.h"
 #include "slow_program.h"
 #include "training_run.h"
@@ -124,6 +125,22 @@ TEST(Profile, TellsNoLessThanAStageHoldsBetweenTheHalves) {
     for (std::size_t block = first; block < last; ++block) told += profile[block].owed_bytes;
     EXPECT_LE(held, told);
   }
+}
+
+TEST(Memory, CountsWhatAStageOwesAndTheOneInHand) {
+  const auto stage = [](ScheduleKind kind) {
+    TrainingRun run = small(kind);
+    PipelineOptions pipeline = pipeline_of(run);
+    static const auto profile = profile_blocks(pipeline.model, run.dtype, {}, 4, 2);
+    pipeline.profile = profile;
+    const MemoryBound bound = memory_bound(pipeline, build_pipeline(pipeline), 0);
+    const auto part =
+        std::ranges::find(bound.parts, "stage 1 activations", &MemoryBound::Part::what);
+    return std::pair{part->bytes, stage_bytes(pipeline, 1).owed};
+  };
+  const auto [eager, owed] = stage(ScheduleKind::eager_one_forward_one_backward);
+  EXPECT_GT(owed, 0u);
+  EXPECT_EQ(stage(ScheduleKind::zero_bubble_h2).first - eager, 3 * owed);  // it may owe two
 }
 
 // A data set is read while the model is measured: its memory is not the model's.

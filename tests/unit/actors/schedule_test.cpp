@@ -139,6 +139,28 @@ TEST(Eager1F1B, HidesTheBubbleOfAFirstStageThatTakesLonger) {
   EXPECT_NEAR(end(Kind::zero_bubble_h2), 8 * 4.5, 1e-9);
 }
 
+// What a stage may have under way at once, counted by the schedule's own words.
+TEST(EdgeSlots, HoldAllThatAScheduleLetsAStageHaveUnderWay) {
+  for (const auto& [name, kind] : schedule_names)
+    for (std::size_t stages : {2u, 3u, 8u})
+      for (std::size_t s = 0; s < stages; ++s) {
+        SCOPED_TRACE(::testing::Message() << name << ", stage " << s << " of " << stages);
+        const StageSchedule here = stage_schedule(kind, s, stages, 16);
+        const auto most_owed = [](const StageSchedule& schedule) {
+          return schedule.weight_delay ? *schedule.weight_delay + 1 : 0;  // and the one in hand
+        };
+        if (s + 1 == stages) {
+          const EdgeSlots slots = slots_to_loss(here);
+          EXPECT_GE(slots.gradients, here.credits + most_owed(here));
+          continue;
+        }
+        const StageSchedule next = stage_schedule(kind, s + 1, stages, 16);
+        const EdgeSlots slots = slots_between(here, next);
+        EXPECT_EQ(slots.outputs, here.credits + most_owed(next));
+        EXPECT_EQ(slots.gradients, 1 + std::max(1u, most_owed(here)));
+      }
+}
+
 TEST(NextAction, FillsItsCreditsBeforeItGoesBackwardIn1F1B) {
   const StageSchedule schedule = stage_schedule(ScheduleKind::one_forward_one_backward, 0, 3, 8);
   EXPECT_EQ(next_action({.can_backward = true, .can_forward = true, .in_flight = 2}, schedule),

@@ -14,6 +14,7 @@
 #include "apps/load_options.h"
 #include "apps/options_table.h"
 #include "apps/world_run.h"
+#include "ops/cpu/processor.h"
 #include "runtime/world/cores.h"
 
 namespace troupe {
@@ -273,6 +274,21 @@ TEST(TrainingOptions, AWarningCountsOneCore) {
   ::sched_setaffinity(0, sizeof before, &before);
   ASSERT_EQ(told.size(), 1u);
   EXPECT_THAT(told[0], testing::HasSubstr("share 1 core; "));
+}
+
+TEST(TrainingOptions, AWarningTellsThatACheckpointIsOfAnotherKindOfProcessor) {
+  const auto of_processor = [](const std::string& processor) {
+    StartingPoint start;
+    start.processor = processor;
+    std::string all;
+    for (const std::string& warning : warnings(options_with({}), start, 1)) all += warning;
+    return all;
+  };
+  EXPECT_THAT(of_processor("a kind of its own"),
+              testing::HasSubstr("made on a processor of a kind of its own, this one is of "));
+  const auto none = testing::Not(testing::HasSubstr("processor of"));
+  EXPECT_THAT(of_processor(cpu::arithmetic_of_this_processor()), none);
+  EXPECT_THAT(of_processor(""), none);
 }
 
 TEST(TrainingOptions, TheCutIsTakenAsItIs) {

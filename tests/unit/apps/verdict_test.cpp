@@ -56,7 +56,7 @@ TEST(Verdict, TellsWhatFillingAndDrainingCosts) {
                                 "(batch norm then averages over 8 samples)"));
   RunShape split = two_stages();
   split.schedule = ScheduleKind::zero_bubble_h1;
-  EXPECT_THAT(verdict(report, split), HasSubstr("filling and draining takes 14 % of a step"));
+  EXPECT_THAT(verdict(report, split), Not(HasSubstr("filling"))) << "8 % is not worth a word";
   RunShape smallest = two_stages();
   smallest.batch_size = 4;
   EXPECT_THAT(verdict(report, smallest), Not(HasSubstr("train.micro_batches")));

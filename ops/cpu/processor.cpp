@@ -1,0 +1,27 @@
+#include "ops/cpu/processor.h"
+
+#include <fmt/format.h>
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+namespace troupe::cpu {
+
+ProcessorMaker maker_of_this_processor() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_is("intel")) return ProcessorMaker::intel;
+#endif
+  return ProcessorMaker::amd;
+}
+
+bool has_avx512() {
+  const int wanted = static_cast<int>(dnnl::cpu_isa::avx512_core);
+  return (static_cast<int>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
+}
+
+std::string arithmetic_of_this_processor() {
+  return fmt::format("{} with{} AVX-512",
+                     maker_of_this_processor() == ProcessorMaker::intel ? "intel" : "amd",
+                     has_avx512() ? "" : "out");
+}
+
+}  // namespace troupe::cpu

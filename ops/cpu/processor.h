@@ -1,0 +1,18 @@
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace troupe::cpu {
+
+/// Whose cores kernels were measured on; those of other makers are taken for AMD's.
+enum class ProcessorMaker : std::uint8_t { amd, intel };
+ProcessorMaker maker_of_this_processor();
+
+/// Whether oneDNN may use AVX-512 here: the processor has it, and ONEDNN_MAX_CPU_ISA allows it.
+bool has_avx512();
+
+/// What of this processor decides which algorithms, and so which bits, kernels compute: "intel with
+/// AVX-512". Where it differs the same run may end with other weights.
+std::string arithmetic_of_this_processor();
+
+}  // namespace troupe::cpu
