@@ -5,6 +5,8 @@
 #include <fstream>
 #include <utility>
 
+#include "tests/system/launch.h"
+
 namespace troupe {
 namespace {
 
@@ -70,6 +72,24 @@ TEST_F(World, GivesTheSameBitsForAWideResNet) {
   const Outcome ran = train(4, "out", wide);
   EXPECT_EQ(ran.exit_code, 0) << ran.error;
   EXPECT_EQ(digest("out"), reference(wide));
+}
+
+// oneDNN's own variable makes one process such as one on another processor would be.
+TEST_F(World, WarnsWhereItsProcessesAreOfTwoKindsOfProcessors) {
+  const std::string limited = "if [ $RANK = 1 ]; then export ONEDNN_MAX_CPU_ISA=AVX2; fi";
+  const std::string warning = "rank 1 computes on a processor of ";
+  const auto ran = [&](const std::string& output, const std::string& script) {
+    return Background(launch_words(
+                          2, Words{wrapper(script)} + train_words(output, with({"train.steps=2"}))))
+        .wait();
+  };
+  const Outcome alike = ran("alike", "true"), differ = ran("differ", limited);
+  EXPECT_EQ(alike.exit_code, 0) << alike.error;
+  EXPECT_EQ(differ.exit_code, 0) << differ.error;
+  EXPECT_EQ(count_of(alike.error, warning), 0);
+  if (content("/proc/cpuinfo").find("avx512vl") == std::string::npos)
+    GTEST_SKIP() << "this processor has no AVX-512 to do without";
+  EXPECT_EQ(count_of(differ.error, warning), 1) << differ.error;
 }
 
 TEST_F(World, GoesOnInAnotherNumberOfProcessesAndAnotherCut) {
