@@ -49,7 +49,7 @@ void add_stage(MemoryBound& bound, const PipelineOptions& options, std::size_t s
   std::size_t gradient = 0;
   for (const BucketBytes& bucket : bucket_bytes(options, stage)) gradient += bucket.all();
   const StageSchedule schedule = schedule_of(options, stage);
-  const std::size_t owed = schedule.weight_delay ? (*schedule.weight_delay + 1) * bytes.owed : 0;
+  const std::size_t owed = schedule.most_owed() * bytes.owed;
   const std::size_t activations = schedule.credits * bytes.saved + owed + bytes.working + gradient;
   // The committed version, the next one, and the one that a checkpoint is being written from.
   const std::size_t copies =

@@ -42,7 +42,7 @@ StageSchedule stage_schedule(ScheduleKind kind, std::size_t stage, std::size_t s
 // A stage keeps its inputs until their weight gradients are made: of those that it may owe, and of
 // the one in hand.
 EdgeSlots slots_between(const StageSchedule& stage, const StageSchedule& next) {
-  return {.outputs = stage.credits + (next.weight_delay ? *next.weight_delay + 1 : 0),
+  return {.outputs = stage.credits + next.most_owed(),
           .gradients = 2 + stage.weight_delay.value_or(0)};
 }
 
@@ -169,13 +169,22 @@ std::vector<TimedStep> simulate(ScheduleKind kind, std::size_t micro_batches,
   return steps;
 }
 
+double end_of(const std::vector<TimedStep>& steps) {
+  double end = 0;
+  for (const TimedStep& step : steps) end = std::max(end, step.end);
+  return end;
+}
+
+double idle_share(const std::vector<TimedStep>& steps, std::size_t stages) {
+  double busy = 0;
+  for (const TimedStep& step : steps) busy += step.end - step.begin;
+  return 1 - busy / (end_of(steps) * static_cast<double>(stages));
+}
+
 std::string draw(const std::vector<TimedStep>& steps, std::size_t width) {
   std::size_t stages = 0;
-  double end = 0;
-  for (const TimedStep& step : steps) {
-    stages = std::max(stages, step.stage + 1);
-    end = std::max(end, step.end);
-  }
+  for (const TimedStep& step : steps) stages = std::max(stages, step.stage + 1);
+  const double end = end_of(steps);
   const std::size_t margin = 9;
   const std::size_t columns = width > margin + 20 ? width - margin : 20;
   std::string picture;

@@ -44,6 +44,9 @@ struct StageSchedule {
   /// stage before waits for it, and the weight gradient. Of these so many may be owed while there
   /// is other work.
   std::optional<std::uint32_t> weight_delay = {};
+
+  /// Micro-batches between the halves of their backward: those that may be owed, and one in hand.
+  std::uint32_t most_owed() const { return weight_delay ? *weight_delay + 1 : 0; }
 };
 
 /// The schedule of stage `stage` of `stages` with `micro_batches` for each replica and step.
@@ -113,6 +116,10 @@ struct StageTimes {
 /// Plays one step by `next_action`; communication costs nothing.
 std::vector<TimedStep> simulate(ScheduleKind kind, std::size_t micro_batches,
                                 const std::vector<StageTimes>& stages);
+
+double end_of(const std::vector<TimedStep>& steps);
+/// The part of the time until the end in which a stage, on average of all `stages`, does nothing.
+double idle_share(const std::vector<TimedStep>& steps, std::size_t stages);
 
 /// One line a stage, one column a unit of time: "F0 F1 .. B0", and "W0" where a weight gradient is
 /// an action of its own.

@@ -295,7 +295,7 @@ FiringRules Stage::firing_rules() const {
                              .releases = {},
                              .fills = {{&input_gradient}}},
                             {.name = "W", .takes = {}, .releases = given_back, .fills = gradients}},
-            .stashes = {{0, 1, 1, 1, credits}, {1, 2, 1, 1, *schedule.weight_delay + 1}}};
+            .stashes = {{0, 1, 1, 1, credits}, {1, 2, 1, 1, schedule.most_owed()}}};
   gradients.push_back({&input_gradient});
   const Transition backward{
       .name = "B", .takes = {{&output_gradient}}, .releases = given_back, .fills = gradients};

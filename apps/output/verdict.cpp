@@ -75,12 +75,7 @@ bool loader_is_slow(const RunReport& report, const std::vector<StageShare>& stag
 /// less where a backward is split. Its two parts take as long as a forward.
 double fill_and_drain(ScheduleKind schedule, std::size_t stages, std::int64_t micro_batches) {
   const std::vector<StageTimes> equal(stages, {1, 1, 1});
-  double busy = 0, end = 0;
-  for (const TimedStep& step : simulate(schedule, static_cast<std::size_t>(micro_batches), equal)) {
-    busy += step.end - step.begin;
-    end = std::max(end, step.end);
-  }
-  return 1 - busy / (end * static_cast<double>(stages));
+  return idle_share(simulate(schedule, static_cast<std::size_t>(micro_batches), equal), stages);
 }
 
 double mean_compute(const std::vector<StageShare>& stages) {

@@ -233,12 +233,6 @@ void print_memory(const Plan& plan) {
   print_out("of tensors and samples; program, libraries and threads take some 50 MiB more\n");
 }
 
-double end_of(const std::vector<TimedStep>& steps) {
-  double end = 0;
-  for (const TimedStep& step : steps) end = std::max(end, step.end);
-  return end;
-}
-
 void print_schedule(const Options& options, const PipelineOptions& pipeline) {
   std::vector<StageTimes> stages(pipeline.cut.size());
   for (std::size_t stage = 0, block = 0; stage < pipeline.cut.size(); ++stage)
@@ -252,9 +246,7 @@ void print_schedule(const Options& options, const PipelineOptions& pipeline) {
       (pipeline.micro_batches + pipeline.replicas - 1) / pipeline.replicas;
   const auto steps = simulate(pipeline.schedule, micro_batches, stages);
   const double end = end_of(steps);
-  double busy = 0;
-  for (const TimedStep& step : steps) busy += step.end - step.begin;
-  const double bubble = 100.0 * (1.0 - busy / (end * static_cast<double>(pipeline.cut.size())));
+  const double bubble = 100.0 * idle_share(steps, pipeline.cut.size());
   print_out(
       "\nschedule {}: {} micro-batches take {:.1f} ms a step; stages wait {:.1f} % of it\n"
       "(measured block by block; each stage on a core of its own, messages not counted)\n",

@@ -149,11 +149,7 @@ double step_time(ScheduleKind kind, std::uint32_t stages, std::uint32_t micro_ba
 double bound_of(ScheduleKind kind, std::uint32_t stages, std::uint32_t micro_batches,
                 nanoseconds forward) {
   const double time = duration<double>(forward).count();
-  double end = 0;
-  for (const TimedStep& step :
-       simulate(kind, micro_batches, std::vector<StageTimes>(stages, {time, time, time})))
-    end = std::max(end, step.end);
-  return end;
+  return end_of(simulate(kind, micro_batches, std::vector<StageTimes>(stages, {time, time, time})));
 }
 
 }  // namespace

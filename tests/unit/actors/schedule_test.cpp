@@ -25,12 +25,6 @@ std::vector<StageTimes> equal_stages(std::size_t count) {
   return std::vector<StageTimes>(count, {1.0, 1.0, 1.0});
 }
 
-double end_of(const std::vector<TimedStep>& steps) {
-  double end = 0;
-  for (const TimedStep& step : steps) end = std::max(end, step.end);
-  return end;
-}
-
 class WholeBackward : public ::testing::TestWithParam<Kind> {};
 INSTANTIATE_TEST_SUITE_P(Schedules, WholeBackward,
                          ::testing::Values(Kind::gpipe, Kind::one_forward_one_backward,
