@@ -37,7 +37,7 @@ class NetworkProgram final : public StageProgram {
   Forward forward(const Tensor& x, const RandomKey& random, bool wants_input_gradient) override {
     auto saved = std::make_unique<TripSaved>();
     saved->trip = network_.forward(x, random, wants_input_gradient);
-    Tensor output = saved->trip->result();
+    Tensor output = saved->trip->take_result();
     return {std::move(output), std::move(saved)};
   }
   Tensor input_gradient(Saved& saved, const Tensor& grad) override {

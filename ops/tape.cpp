@@ -101,7 +101,7 @@ std::vector<Tensor> Tape::end_backward() {
 }
 
 void Tape::visit(std::unique_ptr<Node>& node, bool with_weights) {
-  if (node->grad.defined()) {  // its input half ran before
+  if (node->owes_weights) {
     node->weight_gradient(pass_, node->grad);
     node.reset();
     return;
@@ -119,12 +119,13 @@ void Tape::visit(std::unique_ptr<Node>& node, bool with_weights) {
     gradients[i].wanted = slot(inputs[i]).wants_gradient;
   node->input_gradient(pass_, grad, gradients);
   if (node->has_weights() && !with_weights) {
-    node->grad = std::move(grad);
+    node->owes_weights = true;
+    if (node->weights_read_gradient()) node->grad = grad;
   } else {
     node->weight_gradient(pass_, grad);
     node.reset();
-    grad = {};
   }
+  grad = {};
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (gradients[i].wanted) accumulate(slot(inputs[i]), std::move(gradients[i].grad), name);
 }

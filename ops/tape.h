@@ -29,6 +29,7 @@ struct InputGradient {
 ///     Tensor forward(const Pass&, const Tensor& x, ...);              // saves what backward needs
 ///     void input_gradient(const Pass&, const Tensor& grad, std::span<InputGradient> inputs);
 ///     void weight_gradient(const Pass&, const Tensor& grad);          // only where it has weights
+///     void weight_gradient(const Pass&);  // instead: the input half has made all, grad may go
 ///     std::vector<Tensor> saved() const;                              // only where it saves any
 ///
 /// `record` runs it and keeps it. The two backward halves may be called apart (a schedule may run
@@ -80,7 +81,7 @@ class Tape {
   std::vector<Tensor> end_backward();
   /// How much can be walked backward; counts while going forward, and down again on the way back.
   std::size_t recorded() const { return nodes_.size(); }
-  /// The input half alone, of all nodes; keeps the gradients that the weight half needs. Marks stay
+  /// The input half alone, of all nodes; keeps the gradients that the weight half reads. Marks stay
   /// good: `backward_to` then runs the weight half of what was recorded since.
   std::vector<Tensor> backward_inputs(Value output, Tensor grad);
   /// The weight half of all nodes; afterwards the tape is empty.
@@ -96,27 +97,37 @@ class Tape {
                                 std::span<InputGradient> inputs) = 0;
     virtual void weight_gradient(const Pass&, const Tensor& grad) = 0;
     virtual bool has_weights() const = 0;
+    virtual bool weights_read_gradient() const = 0;
     virtual std::string_view name() const = 0;
     virtual std::vector<Tensor> saved() const = 0;
 
     std::vector<Value> inputs;
     Value output;
-    Tensor grad;  ///< kept between the halves
+    bool owes_weights = false;  ///< its input half ran, its weight half did not
+    Tensor grad;                ///< kept between the halves where the second reads it
   };
   template <class Primitive>
   struct NodeOf final : Node {
     explicit NodeOf(Primitive p) : primitive(std::move(p)) {}
-    static constexpr bool weighted = requires(Primitive p, const Pass& pass, const Tensor& t) {
-      p.weight_gradient(pass, t);
+    static constexpr bool reads_gradient =
+        requires(Primitive p, const Pass& pass, const Tensor& grad) {
+      p.weight_gradient(pass, grad);
+    };
+    static constexpr bool weighted = reads_gradient || requires(Primitive p, const Pass& pass) {
+      p.weight_gradient(pass);
     };
     void input_gradient(const Pass& pass, const Tensor& grad,
                         std::span<InputGradient> inputs) override {
       primitive.input_gradient(pass, grad, inputs);
     }
     void weight_gradient(const Pass& pass, const Tensor& grad) override {
-      if constexpr (weighted) primitive.weight_gradient(pass, grad);
+      if constexpr (reads_gradient)
+        primitive.weight_gradient(pass, grad);
+      else if constexpr (weighted)
+        primitive.weight_gradient(pass);
     }
     bool has_weights() const override { return weighted; }
+    bool weights_read_gradient() const override { return reads_gradient; }
     std::string_view name() const override { return Primitive::name; }
     std::vector<Tensor> saved() const override {
       if constexpr (requires { primitive.saved(); })

@@ -53,6 +53,12 @@ Trip::Trip(const StateSpec& spec, std::shared_ptr<const StateViews> from, Pass p
       statistic_views(spec.buffer_views(statistics)),
       tape(writing_to(pass, gradient_views, statistic_views)) {}
 
+Tensor Trip::take_result() {
+  Tensor taken = result();
+  tape.seal();
+  return taken;
+}
+
 Network::Network(Model model, std::size_t first, std::size_t last, DType dtype, Stream stream)
     : dtype_(dtype), stream_(stream) {
   if (first >= last || last > model.blocks.size())

@@ -24,7 +24,10 @@ struct Trip {
   Trip(const Trip&) = delete;
   Trip& operator=(const Trip&) = delete;
 
-  const Tensor& result() const { return tape.tensor(output); }  ///< what the blocks made of x
+  /// What the blocks made of x.
+  const Tensor& result() const { return tape.tensor(output); }
+  /// The same for whoever is the last to ask: it need not stay here until backward is done.
+  Tensor take_result();
 
   std::shared_ptr<const StateViews> views;
   Tensor gradients;   ///< flat, as StateVersion::weights; made by backward as a whole

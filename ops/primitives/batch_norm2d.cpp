@@ -89,7 +89,7 @@ void BatchNorm2d::input_gradient(const Pass& pass, const Tensor& grad,
   state.moments = {};
 }
 
-void BatchNorm2d::weight_gradient(const Pass& pass, const Tensor&) {
+void BatchNorm2d::weight_gradient(const Pass& pass) {
   copy(state.gradients.weight, pass.weight_gradient(weight));
   copy(state.gradients.bias, pass.weight_gradient(bias));
 }

@@ -34,7 +34,7 @@ struct BatchNorm2d {
   Tensor forward(const Pass& pass, const Tensor& x) { return forward(pass, x, {}); }
   Tensor forward(const Pass& pass, const Tensor& x, const Tensor& residual);
   void input_gradient(const Pass& pass, const Tensor& grad, std::span<InputGradient> inputs);
-  void weight_gradient(const Pass& pass, const Tensor& grad);
+  void weight_gradient(const Pass& pass);
   std::vector<Tensor> saved() const;
 };
 

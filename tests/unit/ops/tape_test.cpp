@@ -134,6 +134,35 @@ TEST(Tape, FreesWhatANodeSavedOnceBothHalvesRan) {
   EXPECT_EQ(tape.saved_bytes(), tape.tensor(x).storage()->bytes() * 3);  // until it is sealed
 }
 
+// Its input half makes the weights' gradients too, as batch norm's does.
+struct EarlyProbe {
+  static constexpr std::string_view name = "early_probe";
+
+  Log* log = nullptr;
+
+  Tensor forward(const Pass&, const Tensor& x) { return x.clone(); }
+  void input_gradient(const Pass&, const Tensor& grad, std::span<InputGradient> inputs) {
+    inputs[0].grad = grad.clone();
+  }
+  void weight_gradient(const Pass&) { log->entries.push_back("weight"); }
+};
+
+TEST(Tape, KeepsBetweenTheHalvesOnlyGradientsThatAreReadAgain) {
+  Log log;
+  const auto kept = [&](auto probe) {
+    Tape tape(training());
+    const Value y = tape.record(std::move(probe), tape.input(values({1}), true));
+    tape.seal();
+    tape.backward_inputs(y, values({1}));
+    const std::size_t bytes = tape.saved_bytes();
+    tape.backward_weights();
+    return bytes;
+  };
+  EXPECT_EQ(kept(EarlyProbe{&log}), 0u);
+  EXPECT_EQ(log.entries, Entries{"weight"}) << "the mark of what is owed is not the gradient";
+  EXPECT_GT(kept(Probe{"a", &log}), 0u);
+}
+
 TEST(Tape, KeepsNothingThatNobodyWants) {
   Tape tape(training());
   const Value x = tape.input(values({1, -1}), false);
