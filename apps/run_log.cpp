@@ -154,6 +154,13 @@ void RunLog::note(std::string line) {
   });
 }
 
+void RunLog::warn(std::string line) {
+  post([this, line = std::move(line)] {
+    progress_.note("warning: " + line);
+    log_->warn(line);
+  });
+}
+
 void RunLog::record(std::string line) {
   post([this, line = std::move(line)] { log_->info(line); });
 }

@@ -38,6 +38,7 @@ class RunLog {
   void checkpoint(const CheckpointSeen& seen);
   void failure(const FailureReport& failure);
   void note(std::string line);
+  void warn(std::string line);
   /// For train.log alone: what was begun, and how it ended.
   void record(std::string line);
   void record_failure(const Error& error);

@@ -68,6 +68,11 @@ std::string listed(std::span<const std::string> names, std::size_t at_most) {
   return fmt::format("{}{}", fmt::join(shown, ", "), more);
 }
 
+std::string in_words(std::chrono::milliseconds time) {
+  if (std::chrono::abs(time) < std::chrono::seconds(1)) return fmt::format("{} ms", time.count());
+  return fmt::format("{} s", static_cast<double>(time.count()) / 1000);
+}
+
 std::pair<std::string, std::string> first_difference(std::string_view a, std::string_view b) {
   const auto take_line = [](std::string_view& text) {
     const std::string_view line = text.substr(0, text.find('\n'));

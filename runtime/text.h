@@ -1,6 +1,7 @@
 #pragma once
 // Small helpers for what people read and write.
 
+#include <chrono>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,6 +34,9 @@ bool is_control(unsigned char character);
 
 /// The first names of a list, separated by commas, and how many follow: "a, b and 7 more".
 std::string listed(std::span<const std::string> names, std::size_t at_most = 5);
+
+/// A time to wait as options have it: "8 s", "2.5 s", "300 ms".
+std::string in_words(std::chrono::milliseconds time);
 
 /// The first line in which two texts differ, as each of them has it: empty where a text has ended,
 /// and both where they are the same.

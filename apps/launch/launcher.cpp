@@ -26,6 +26,7 @@
 #include "apps/launch/stragglers.h"
 #include "runtime/error.h"
 #include "runtime/print.h"
+#include "runtime/text.h"
 #include "runtime/world/cores.h"
 #include "runtime/world/environment.h"
 
@@ -76,9 +77,9 @@ class Signals {
 /// off. Ends the process if one comes, once the key of a meeting that does not take place is gone.
 std::unique_ptr<NodeGroup> meet(const LaunchOptions& options, const Signals& signals) {
   if (!options.endpoint) return NodeGroup::meet(options);
-  say("meeting {} other host{} at {}:{} (for up to {} s)", options.nodes - 1,
+  say("meeting {} other host{} at {}:{} (for up to {})", options.nodes - 1,
       options.nodes == 2 ? "" : "s", options.endpoint->host, options.endpoint->port,
-      static_cast<double>(options.join_timeout.count()) / 1000);
+      in_words(options.join_timeout));
   const Fd met(::eventfd(0, EFD_CLOEXEC));
   std::stop_source stop;
   auto group = std::async(std::launch::async, [&] {
@@ -333,8 +334,8 @@ void Launcher::on_deadline() {
   deadline_.reset();
   if (alive_ == 0) return;
   if (at_deadline_ == SIGTERM && outcome_.first()) return end_all(SIGTERM);
-  say("{} of {} processes had not ended after {} s and get SIG{}", alive_, options_.processes,
-      static_cast<double>(options_.grace_period.count()) / 1000, ::sigabbrev_np(at_deadline_));
+  say("{} of {} processes had not ended after {} and get SIG{}", alive_, options_.processes,
+      in_words(options_.grace_period), ::sigabbrev_np(at_deadline_));
   if (at_deadline_ == SIGTERM) return end_all(SIGTERM);
   outcome_.killing_all();
   send_all(SIGKILL);

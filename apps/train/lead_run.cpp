@@ -223,7 +223,7 @@ int lead_run(const TrainCommand& command,
   for (std::string line; std::getline(heading, line);) log.record(line);
   if (command.world) log.record(processes);
   for (const std::string& warning : warnings(options, start, pipeline->processes))
-    log.note("warning: " + warning);
+    log.warn(warning);
   try {
     if (nothing_left) return evaluate_only(command, *pipeline, log);
     return run_training(command, *pipeline, *folder, timeline, log);

@@ -1,12 +1,12 @@
 #include "runtime/control/coordinator.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <thread>
 
 #include "runtime/control/detail/coordinator_loop.h"
 #include "runtime/quiet_thread.h"
+#include "runtime/text.h"
 
 namespace troupe {
 
@@ -52,7 +52,8 @@ void Coordinator::report_lost(int rank, std::string reason) {
 
 Status Coordinator::wait_for_end(std::chrono::milliseconds timeout) {
   if (implementation_->loop.wait_for_end(timeout)) return success();
-  return Error(ErrorCode::timed_out, fmt::format("members are still there after {}", timeout));
+  return Error(ErrorCode::timed_out,
+               fmt::format("members are still there after {}", in_words(timeout)));
 }
 
 }  // namespace troupe

@@ -1,12 +1,12 @@
 #include "runtime/control/member.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <thread>
 
 #include "runtime/control/detail/member_loop.h"
 #include "runtime/quiet_thread.h"
+#include "runtime/text.h"
 
 namespace troupe {
 
@@ -68,7 +68,7 @@ class Member::Implementation final : public Store {
     if (last_word.has_get()) last_word.mutable_get()->set_id(id);
     if (last_word.has_arrive()) last_word.mutable_arrive()->set_id(id);
     if (!loop.forget(id, std::move(last_word))) return answer.get();  // it has just come
-    return Error(ErrorCode::timed_out, fmt::format("{} within {}", complaint, timeout));
+    return Error(ErrorCode::timed_out, fmt::format("{} within {}", complaint, in_words(timeout)));
   }
 
   std::thread thread_;

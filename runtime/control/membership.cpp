@@ -8,6 +8,7 @@
 #include "runtime/control/endpoint.h"
 #include "runtime/control/interface.h"
 #include "runtime/control/messaging.h"
+#include "runtime/text.h"
 
 namespace troupe {
 namespace {
@@ -38,8 +39,8 @@ Result<std::string> wait_for_coordinator(const JobFile& file, const MembershipOp
       return Error(ErrorCode::refused, "stopped before rank 0 was here");
     if (Clock::now() > deadline)
       return Error(ErrorCode::timed_out,
-                   fmt::format("rank 0 did not come within {} s: no coordinator is named in {}",
-                               static_cast<double>(timeout.count()) / 1000, file.path().string()),
+                   fmt::format("rank 0 did not come within {}: no coordinator is named in {}",
+                               in_words(timeout), file.path().string()),
                    "look at rank 0's output; if its host does not share that path, name one that "
                    "all hosts share by TROUPE_JOB_FILE");
     std::this_thread::sleep_for(pause);

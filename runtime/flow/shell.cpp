@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/flow/at_work.h"
 #include "runtime/flow/faults.h"
 
 namespace troupe::shell {
@@ -93,38 +94,15 @@ void inject_fault(const Life& life, const ActionLabel& label) {
                               life.report.name, label.key.step, label.key.micro_batch, label.name));
 }
 
-/// While an actor acts. Where no thread is left to take what other processes send, the bridge is
-/// told to let it wait, and afterwards to catch up. The last thread to begin and the first to end
-/// meet in the counter: one of the two sees the other.
-class AtWork {
- public:
-  explicit AtWork(Shared& shared) : shared_(shared) {
-    if (!bridge()) return;
-    const int threads = std::max(1, shared_.options.threads);
-    if (++shared_.at_work < threads) return;
-    bridge()->let_wait();
-    if (shared_.at_work < threads) bridge()->catch_up();
-  }
-  ~AtWork() {
-    if (!bridge()) return;
-    --shared_.at_work;
-    bridge()->catch_up();
-  }
-  AtWork(const AtWork&) = delete;
-  AtWork& operator=(const AtWork&) = delete;
-
- private:
-  Bridge* bridge() const { return shared_.options.bridge.get(); }
-  Shared& shared_;
-};
-
 // True if it took long and others here should have the thread now: what they make of it has to
 // reach another process while this actor goes on. Otherwise an actor does better to go on at once,
 // with its weights in the cache. Where the order is to be the same each time, no clock is asked.
 bool act(Self self) {
   constexpr auto long_time = std::chrono::microseconds(50);
   Life& life = self->state;
-  const AtWork at_work(*life.shared);
+  Shared& shared = *life.shared;
+  const AtWork at_work(shared.at_work, std::max(1, shared.options.threads),
+                       shared.options.bridge.get());
   const auto begin = Clock::now();
   account(life, begin);
   const ActionLabel label = life.core->act();

@@ -1,6 +1,5 @@
 #include "runtime/transport/meeting.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <poll.h>
@@ -12,6 +11,8 @@
 #include <cstring>
 #include <utility>
 #include <vector>
+
+#include "runtime/text.h"
 
 namespace troupe::transport {
 
@@ -54,7 +55,7 @@ bool Meeting::await(const Fd& socket, short event) const {
 Error Meeting::missing(int peer, const std::string& detail) const {
   return Error(ErrorCode::timed_out,
                fmt::format("{}: rank {} of {} has not met rank {} within {}: {}", group_.transport,
-                           peer, group_.size, group_.rank, group_.timeout, detail),
+                           peer, group_.size, group_.rank, in_words(group_.timeout), detail),
                "see that rank's log; parallel.timeout is the time to wait "
                "(in a program: TransportOptions::timeout)");
 }

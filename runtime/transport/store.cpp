@@ -1,7 +1,8 @@
 #include "runtime/transport/store.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
+
+#include "runtime/text.h"
 
 namespace troupe {
 
@@ -19,7 +20,7 @@ Result<std::string> MemoryStore::get(const std::string& key, std::chrono::millis
   const auto there = [&] { return values_.count(key) != 0; };
   if (!changed_.wait_for(lock, timeout, there))
     return Error(ErrorCode::timed_out,
-                 fmt::format("nobody put '{}' into the store within {}", key, timeout));
+                 fmt::format("nobody put '{}' into the store within {}", key, in_words(timeout)));
   return values_.at(key);
 }
 

@@ -34,7 +34,7 @@ void join(const wire::Join& join) {
   other.set_rank(0);
   for (std::uint64_t session = 1; session <= size; ++session)
     (void)roster.admit(session == 2 ? join : other, session);
-  (void)roster.timeout("1s");
+  (void)roster.timeout(std::chrono::seconds(1));
   if (!roster.is_whole()) return;
   const auto by_rank = roster.assign();
   if (std::set<std::uint64_t>(by_rank.begin(), by_rank.end()) != std::set<std::uint64_t>{1, 2, 3})

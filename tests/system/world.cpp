@@ -128,7 +128,7 @@ World::LongRun World::begin_long_run(int timeout,
     const std::string seconds = std::to_string(timeout);
     const Words settings = with(
         {"train.epochs=5000", "checkpoint.every_steps=5", "parallel.timeout=" + seconds + "s"});
-    LongRun run{launch(train_words("out", settings)), seconds + "(s|000ms)",
+    LongRun run{launch(train_words("out", settings)), seconds + " s",
                 std::chrono::seconds(timeout)};
     const auto all_run = [&] {
       return std::ranges::all_of(run.launchers, [](const auto& one) { return one->runs(); });

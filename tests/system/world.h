@@ -48,7 +48,7 @@ class World : public testing::Test {
   using Launchers = std::vector<std::unique_ptr<Background>>;
   struct LongRun {
     Launchers launchers;
-    std::string timeout;           ///< of silence, a regular expression for how it is told
+    std::string timeout;           ///< of silence, as errors tell it
     std::chrono::seconds silence;  ///< the same as a number
   };
   /// The middle of a run that is long enough, with checkpoints, which `launch` starts with these

@@ -1,6 +1,5 @@
 #include "runtime/control/detail/coordinator_loop.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include "runtime/control/endpoint.h"
 #include "runtime/control/interface.h"
 #include "runtime/print.h"
+#include "runtime/text.h"
 
 namespace troupe::control {
 Clock::duration heartbeat_interval(std::chrono::milliseconds timeout) {
@@ -337,7 +337,8 @@ void CoordinatorLoop::maintain(Clock::time_point now) {
     if (now - seat->session->last_heard() > options_.timeout && now > forgive_until_)
       silent.push_back(seat.get());
   }
-  for (Seat* seat : silent) lose(*seat, fmt::format("no sign of life for {}", options_.timeout));
+  for (Seat* seat : silent)
+    lose(*seat, fmt::format("no sign of life for {}", in_words(options_.timeout)));
 }
 
 }  // namespace troupe::control

@@ -1,6 +1,5 @@
 // The coordinator's members: who comes in, who serves and is served, who leaves or is lost.
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -79,7 +78,7 @@ bool CoordinatorLoop::make_room(std::uint32_t rank_plus_one) {
 
 /// Not all have come in time: the first of those that have is told so as the one to tell the user.
 void CoordinatorLoop::give_world_up() {
-  wire::Refused refused = roster_.timeout(fmt::format("{}", options_.timeout));
+  wire::Refused refused = roster_.timeout(options_.timeout);
   std::vector<const Seat*> here;
   for (const auto& [route, seat] : seats_) here.push_back(seat.get());
   std::ranges::sort(here, {}, [](const Seat* seat) { return seat->join.rank(); });

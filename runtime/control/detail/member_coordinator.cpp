@@ -1,12 +1,12 @@
 // The member's side towards the coordinator: joining, what it is told, signs of life, leaving.
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "runtime/control/detail/coordinator_loop.h"
 #include "runtime/control/detail/member_loop.h"
+#include "runtime/text.h"
 
 namespace troupe::control {
 namespace {
@@ -251,7 +251,7 @@ void MemberLoop::maintain(Clock::time_point now) {
   }
   if (phase_ == Phase::in && !forgiving &&
       now - coordinator_session_->last_heard() > options_.timeout)
-    lose_coordinator(fmt::format("no sign of life for {}", options_.timeout));
+    lose_coordinator(fmt::format("no sign of life for {}", in_words(options_.timeout)));
   std::vector<int> silent;
   for (auto& [rank, peer] : conversations_) {
     peer.session->maintain(stamp(), now);
@@ -261,7 +261,7 @@ void MemberLoop::maintain(Clock::time_point now) {
   for (const int rank : silent) {
     const PeerInfo& info = peers_[static_cast<std::size_t>(rank)];
     const std::string reason = fmt::format("rank {} on {} has sent to it and heard nothing for {}",
-                                           rank_, options_.host, options_.timeout);
+                                           rank_, options_.host, in_words(options_.timeout));
     wire::Envelope envelope;
     envelope.mutable_report()->set_rank(static_cast<std::uint32_t>(rank));
     envelope.mutable_report()->set_reason(reason);

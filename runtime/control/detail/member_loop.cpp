@@ -1,6 +1,5 @@
 #include "runtime/control/detail/member_loop.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
 

@@ -1,6 +1,5 @@
 // The member's side towards its peers: lazily made connections, messages in order.
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include "runtime/control/detail/member_loop.h"

@@ -215,17 +215,17 @@ std::string Roster::present() const {
   for (auto& [host, ranks] : hosts) {
     std::sort(ranks.begin(), ranks.end());
     std::vector<std::string> names;
-    for (const int rank : ranks) names.push_back(rank < 0 ? "any" : std::to_string(rank));
+    for (const int rank : ranks) names.push_back(rank < 0 ? "not given" : std::to_string(rank));
     entries.push_back(fmt::format("{} ({}rank{} {})", host, of_launchers_ ? "node " : "",
                                   names.size() == 1 ? "" : "s", listed(names, most_listed)));
   }
   return listed(entries, most_listed);
 }
 
-wire::Refused Roster::timeout(std::string_view waited) const {
+wire::Refused Roster::timeout(std::chrono::milliseconds waited) const {
   return refusal(
       wire::Refused::TIMEOUT,
-      fmt::format("{} did not come within {}; came: {}", missing(), waited, present()),
+      fmt::format("{} did not come within {}; came: {}", missing(), in_words(waited), present()),
       fmt::format("look at the output of the missing ones, check the number of nodes and "
                   "processes and that no other run has the id '{}', or raise "
                   "parallel.timeout (in a program: TransportOptions::timeout)",

@@ -42,7 +42,7 @@ class Roster {
   wire::Welcome welcome(const std::vector<std::uint64_t>& by_rank) const;
 
   /// "ranks 2, 3 of 4 did not come within 30s; there are a (ranks 0, 1)".
-  wire::Refused timeout(std::string_view waited) const;
+  wire::Refused timeout(std::chrono::milliseconds waited) const;
 
  private:
   struct Here {

@@ -1,7 +1,6 @@
 #include "runtime/transport/gloo/mesh.h"
 
 #include <fcntl.h>
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <gloo/transport/tcp/address.h>
 #include <gloo/transport/tcp/device.h>
@@ -21,6 +20,7 @@
 #include <thread>
 
 #include "runtime/control/interface.h"
+#include "runtime/text.h"
 #include "runtime/transport/meeting.h"
 
 namespace troupe::transport {
@@ -130,12 +130,13 @@ Mesh::Mesh(Store& store, int rank, int size, const GlooOptions& options) : rank_
     expose_strangers(size, board.left());
   } catch (const Error& error) {
     if (error.code() == ErrorCode::peer_lost) throw;
-    throw Error(error.code(),
-                fmt::format("gloo: rank {} of {} at {}: not all ranks have appeared "
-                            "within {}: {}",
-                            rank, size, attributes.hostname, options.timeout, error.message()),
-                "see the logs of the others; parallel.timeout is the time to wait "
-                "(in a program: TransportOptions::timeout)");
+    throw Error(
+        error.code(),
+        fmt::format("gloo: rank {} of {} at {}: not all ranks have appeared "
+                    "within {}: {}",
+                    rank, size, attributes.hostname, in_words(options.timeout), error.message()),
+        "see the logs of the others; parallel.timeout is the time to wait "
+        "(in a program: TransportOptions::timeout)");
   } catch (const std::system_error&) {
     throw;  // no thread, or no open file
   } catch (const std::exception& error) {

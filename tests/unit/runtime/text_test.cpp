@@ -63,6 +63,16 @@ TEST(Listed, CountsWhatItLeavesOut) {
   EXPECT_EQ(listed({}, 3), "");
 }
 
+TEST(TimeInWords, HasTheUnitThatItIsReadIn) {
+  using namespace std::chrono_literals;
+  EXPECT_EQ(in_words(8s), "8 s");
+  EXPECT_EQ(in_words(2500ms), "2.5 s");
+  EXPECT_EQ(in_words(1s), "1 s");
+  EXPECT_EQ(in_words(999ms), "999 ms");
+  EXPECT_EQ(in_words(0ms), "0 ms");
+  EXPECT_EQ(in_words(30min), "1800 s");
+}
+
 TEST(FirstDifference, IsTheFirstLineThatIsNotTheSame) {
   using Lines = std::pair<std::string, std::string>;
   EXPECT_EQ(first_difference("a\nb\nc\n", "a\nB\nC\n"), (Lines{"b", "B"}));

@@ -6,6 +6,7 @@
 #include "runtime/control/detail/member_loop.h"
 #include "runtime/control/detail/roster.h"
 #include "runtime/control/interface.h"
+#include "runtime/text.h"
 #include "stranger.h"
 #include "world.h"
 
@@ -54,7 +55,7 @@ TEST(ControlJoin, NamesTheMissingRanksAndTheHostsThatCame) {
   // The first is to tell the user, the others know that somebody does.
   EXPECT_EQ(errors[0].code(), ErrorCode::timed_out);
   EXPECT_EQ(errors[1].code(), ErrorCode::peer_lost);
-  const std::string waited = std::to_string(time.count()) + "ms";
+  const std::string waited = in_words(time);
   for (const Error& error : errors)
     EXPECT_THAT(error.what(), AllOf(HasSubstr("ranks 1, 3 of 4 did not come within " + waited),
                                     HasSubstr("alpha (rank 0)"), HasSubstr("beta (rank 2)")));

@@ -14,6 +14,7 @@
 #include <set>
 #include <thread>
 
+#include "runtime/flow/at_work.h"
 #include "runtime/transport/shm/wire.h"
 #include "tests/sanitized.h"
 #include "tests/unit/runtime/transport/processes.h"
@@ -110,12 +111,7 @@ TEST(ShmTransport, MissesNothingWhileThreadsComeAndGo) {
     for (std::uint64_t i = 0; i < rounds; ++i) {
       round_begins.arrive_and_wait();
       if (missed) return round_begins.arrive_and_drop();
-      if (++at_work == 2) {
-        pair.one->let_wait();
-        if (at_work < 2) pair.one->catch_up();
-      }
-      --at_work;
-      pair.one->catch_up();
+      { const shell::AtWork turn(at_work, 2, pair.one.get()); }
       ++at_rest;
     }
   };
