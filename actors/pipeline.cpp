@@ -275,9 +275,13 @@ LearningRateOptions learning_rate_options(const PipelineOptions& options) {
   return rate;
 }
 
+std::size_t micro_batches_of_a_replica(const PipelineOptions& options) {
+  return (options.micro_batches + options.replicas - 1) / options.replicas;
+}
+
 StageSchedule schedule_of(const PipelineOptions& options, std::size_t stage) {
   return stage_schedule(options.schedule, stage, options.cut.size(),
-                        (options.micro_batches + options.replicas - 1) / options.replicas);
+                        micro_batches_of_a_replica(options));
 }
 
 std::string replica_name(const std::string& base, std::uint32_t replica, std::uint32_t replicas) {

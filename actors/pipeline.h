@@ -75,6 +75,8 @@ Timeline timeline_of(const PipelineOptions& options);
 /// The learning rates of the run, over all of its epochs also where max_steps ends it earlier.
 LearningRateOptions learning_rate_options(const PipelineOptions& options);
 
+/// Of a step; the replica that has most, where they do not divide.
+std::size_t micro_batches_of_a_replica(const PipelineOptions& options);
 /// How each replica of a stage orders its work.
 StageSchedule schedule_of(const PipelineOptions& options, std::size_t stage);
 

@@ -88,6 +88,7 @@ struct StageView {
 };
 
 /// `backward` is the whole of it, or where a schedule has a weight delay the input gradient.
+/// `weight_gradient` is what was owed, or the next bucket of a backward that has begun.
 enum class StageAction : std::uint8_t { forward, backward, weight_gradient, update, evaluate };
 
 /// The next thing to do, or nothing. Pure.

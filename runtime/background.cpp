@@ -2,11 +2,20 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
+#include <sched.h>
 
 namespace troupe {
 namespace {
 
 constexpr std::size_t name_bytes = 15;  // Linux keeps no more
+
+// A job that comes waits for a free core or its turn, and does not interrupt a stage that computes
+// (sched(7), SCHED_BATCH). Where somebody has chosen another policy for the process, that stays.
+void let_others_finish() {
+  const sched_param none{};
+  if (::sched_getscheduler(0) == SCHED_OTHER)
+    (void)::pthread_setschedparam(::pthread_self(), SCHED_BATCH, &none);
+}
 
 }  // namespace
 
@@ -48,6 +57,7 @@ bool Background::push(Job job, bool waits) {
 }
 
 void Background::work() {
+  let_others_finish();
   std::unique_lock lock(mutex_);
   while (true) {
     wake_.wait(lock, [this] { return stopped_ || !jobs_.empty(); });

@@ -56,6 +56,7 @@ struct BackgroundOptions {
 };
 
 /// A bounded queue of jobs and the threads that do them, begun in the order in which they came.
+/// They take a core that is free or their turn, without interrupting actors at work.
 /// All calls may come from any thread, but stop() and the destructor from none of its own.
 class Background {
  public:

@@ -242,8 +242,7 @@ void print_schedule(const Options& options, const PipelineOptions& pipeline) {
       stages[stage].input_gradient += milliseconds(profile.input_gradient);
       stages[stage].weight_gradient += milliseconds(profile.backward - profile.input_gradient);
     }
-  const std::size_t micro_batches =
-      (pipeline.micro_batches + pipeline.replicas - 1) / pipeline.replicas;
+  const std::size_t micro_batches = micro_batches_of_a_replica(pipeline);
   const auto steps = simulate(pipeline.schedule, micro_batches, stages);
   const double end = end_of(steps);
   const double bubble = 100.0 * idle_share(steps, pipeline.cut.size());

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <pthread.h>
+#include <sched.h>
 
 #include <array>
 #include <atomic>
@@ -124,6 +125,16 @@ TEST(Background, SharesJobsOverItsThreadsAndNamesThem) {
     for (Gate& gate : gates) gate.opened.set_value();
   }
   EXPECT_EQ(named, 3);
+}
+
+TEST(Background, LetsWhoeverComputesFinishFirst) {
+  const int own = ::sched_getscheduler(0);
+  std::atomic<int> policy = -1;
+  Background background({.name = "test"});
+  background.submit([&policy] { policy = ::sched_getscheduler(0); }, ignore);
+  background.drain();
+  EXPECT_EQ(policy, own == SCHED_OTHER ? SCHED_BATCH : own) << "who chose another keeps it";
+  EXPECT_EQ(::sched_getscheduler(0), own) << "only its own threads";
 }
 
 TEST(Background, RefusesNumbersThatCannotWork) {
