@@ -49,7 +49,8 @@ struct WayBack {
     const Tensor dx = block.backward_inputs(trip, grad);
     const auto middle = Clock::now();
     // What was given may be needed until the second half; within a stage it is dx of the next
-    // block.
+    // block, whose first layer also keeps this one's output. A stage keeps neither of its last
+    // block, so that what it owes is told a little high.
     const std::size_t handed_on = dx.defined() ? dx.bytes() : 0;
     memory.owed.push_back(above(allocator.counters().in_use_bytes, before + handed_on));
     const auto resumed = Clock::now();

@@ -97,8 +97,7 @@ void RunLog::add_row(const StepReport& report) { check_row(csv_.add(report)); }
 
 void RunLog::check_row(bool written) {
   if (!written && !csv_failed_) {
-    progress_.note("warning: train.csv could not be written; training goes on without its rows");
-    log_->warn("train.csv could not be written");
+    tell_warning("train.csv could not be written; training goes on without its rows");
   }
   csv_failed_ = !written;
 }
@@ -155,10 +154,12 @@ void RunLog::note(std::string line) {
 }
 
 void RunLog::warn(std::string line) {
-  post([this, line = std::move(line)] {
-    progress_.note("warning: " + line);
-    log_->warn(line);
-  });
+  post([this, line = std::move(line)] { tell_warning(line); });
+}
+
+void RunLog::tell_warning(const std::string& line) {
+  progress_.note("warning: " + line);
+  log_->warn(line);
 }
 
 void RunLog::record(std::string line) {

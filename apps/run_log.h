@@ -58,6 +58,7 @@ class RunLog {
   void post(std::function<void()> work);
   void add_row(const StepReport& report);
   void check_row(bool written);
+  void tell_warning(const std::string& line);  ///< on the thread of the log
   StepReport report_of(std::uint32_t step) const;
   void end_epoch(const EvaluationReport* evaluation);
 

@@ -29,7 +29,7 @@ struct InputGradient {
 ///     Tensor forward(const Pass&, const Tensor& x, ...);              // saves what backward needs
 ///     void input_gradient(const Pass&, const Tensor& grad, std::span<InputGradient> inputs);
 ///     void weight_gradient(const Pass&, const Tensor& grad);          // only where it has weights
-///     void weight_gradient(const Pass&);  // instead: the input half has made all, grad may go
+///     void weight_gradient(const Pass&);  // where it needs no grad: none is kept for it
 ///     std::vector<Tensor> saved() const;                              // only where it saves any
 ///
 /// `record` runs it and keeps it. The two backward halves may be called apart (a schedule may run
@@ -116,6 +116,9 @@ class Tape {
     static constexpr bool weighted = reads_gradient || requires(Primitive p, const Pass& pass) {
       p.weight_gradient(pass);
     };
+    static_assert(
+        weighted || !requires { &Primitive::weight_gradient; },
+        "weight_gradient takes (const Pass&), or (const Pass&, const Tensor& grad)");
     void input_gradient(const Pass& pass, const Tensor& grad,
                         std::span<InputGradient> inputs) override {
       primitive.input_gradient(pass, grad, inputs);

@@ -35,7 +35,7 @@ bool is_control(unsigned char character);
 /// The first names of a list, separated by commas, and how many follow: "a, b and 7 more".
 std::string listed(std::span<const std::string> names, std::size_t at_most = 5);
 
-/// A time to wait as options have it: "8 s", "2.5 s", "300 ms".
+/// A time that was waited, for messages: "8 s", "2.5 s", "300 ms".
 std::string in_words(std::chrono::milliseconds time);
 
 /// The first line in which two texts differ, as each of them has it: empty where a text has ended,

@@ -26,7 +26,7 @@ struct Trip {
 
   /// What the blocks made of x.
   const Tensor& result() const { return tape.tensor(output); }
-  /// The same for whoever is the last to ask: it need not stay here until backward is done.
+  /// The same for whoever is the last to ask, once: nothing stays here until backward is done.
   Tensor take_result();
 
   std::shared_ptr<const StateViews> views;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "runtime/text.h"
+
 namespace troupe {
 
 Supervisor::Supervisor(std::vector<Member> members, StepPlan plan, RestartBudget budget)
@@ -57,10 +59,11 @@ std::vector<std::size_t> Supervisor::died(std::size_t member, const std::string&
   if (static_cast<int>(deaths.size()) > budget_.max)
     throw Error(
         ErrorCode::actor_failed,
-        fmt::format("{} failed: {} (failure {}; within {} s, or without a step between, {} "
+        fmt::format("{} failed: {} (failure {}; within {}, or without a step between, {} "
                     "restarts are allowed)",
                     members_[member].name, deaths.front().cause, deaths.size(),
-                    std::chrono::duration<double>(budget_.within).count(), budget_.max),
+                    in_words(std::chrono::duration_cast<std::chrono::milliseconds>(budget_.within)),
+                    budget_.max),
         "mend the cause, or allow more by RunOptions::restarts, then go on from a checkpoint");
   const bool whole_step = members_[member].needs_whole_step ||
                           std::ranges::any_of(members_[member].neighbours,

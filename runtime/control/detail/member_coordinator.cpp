@@ -202,20 +202,21 @@ void MemberLoop::look_for_coordinator() {
 
 /// By how far it came with the coordinator.
 Error MemberLoop::no_answer(Clock::time_point now) const {
-  const std::chrono::duration<double> waited = now - joining_.started;
+  const std::string waited =
+      in_words(std::chrono::duration_cast<std::chrono::milliseconds>(now - joining_.started));
   const std::string who = fmt::format("process {} on {}", getpid(), options_.host);
   if (!joining_.greeted && !joining_.broken)
     return {ErrorCode::timed_out,
-            fmt::format("no coordinator of run '{}' answered at {} within {:.3g} s ({})",
-                        options_.run, coordinator_endpoint_, waited.count(), who),
+            fmt::format("no coordinator of run '{}' answered at {} within {} ({})", options_.run,
+                        coordinator_endpoint_, waited, who),
             "check that host and port are right, that rank 0 or the launcher runs, and that no "
             "firewall is between"};
   return {
       ErrorCode::timed_out,
       fmt::format("the coordinator of run '{}' at {} {} the connection of {} and told it nothing "
-                  "more within {:.3g} s",
+                  "more within {}",
                   options_.run, coordinator_endpoint_, joining_.greeted ? "took" : "broke", who,
-                  waited.count()),
+                  waited),
       "look at rank 0 or the launcher, which holds it: whether it runs still, is stopped, or "
       "has too little of a processor"};
 }

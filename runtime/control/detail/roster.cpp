@@ -215,9 +215,16 @@ std::string Roster::present() const {
   for (auto& [host, ranks] : hosts) {
     std::sort(ranks.begin(), ranks.end());
     std::vector<std::string> names;
-    for (const int rank : ranks) names.push_back(rank < 0 ? "not given" : std::to_string(rank));
-    entries.push_back(fmt::format("{} ({}rank{} {})", host, of_launchers_ ? "node " : "",
-                                  names.size() == 1 ? "" : "s", listed(names, most_listed)));
+    const auto unnamed = std::ranges::count_if(ranks, [](int rank) { return rank < 0; });
+    for (const int rank : ranks)
+      if (rank >= 0) names.push_back(std::to_string(rank));
+    const char* what = of_launchers_ ? "node rank" : "rank";
+    std::string came = names.empty() ? ""
+                                     : fmt::format("{}{} {}", what, names.size() == 1 ? "" : "s",
+                                                   listed(names, most_listed));
+    if (unnamed > 0)
+      came += fmt::format("{}{} without a {}", came.empty() ? "" : " and ", unnamed, what);
+    entries.push_back(fmt::format("{} ({})", host, came));
   }
   return listed(entries, most_listed);
 }

@@ -1,6 +1,7 @@
 #pragma once
 // Who has come to a world that forms, and which rank each gets. No sockets, no clock.
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -41,7 +42,7 @@ class Roster {
   /// What every member is told; only its own rank is left out.
   wire::Welcome welcome(const std::vector<std::uint64_t>& by_rank) const;
 
-  /// "ranks 2, 3 of 4 did not come within 30s; there are a (ranks 0, 1)".
+  /// "ranks 2, 3 of 4 did not come within 30 s; came: a (ranks 0, 1)".
   wire::Refused timeout(std::chrono::milliseconds waited) const;
 
  private:

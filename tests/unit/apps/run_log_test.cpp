@@ -1,6 +1,7 @@
 // What a run has told is in its files when it is awaited.
 #include "apps/run_log.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,6 +34,22 @@ TEST(RunLog, HaveTheRowsThatAreAwaited) {
     log.await_rows(step, std::chrono::minutes(1));
     EXPECT_GE(rows_of(folder), step);
   }
+}
+
+TEST(RunLog, HaveWarningsAtTheirLevel) {
+  const test::TemporaryFolder root;
+  const auto folder = OutputFolder::create(root / "out");
+  {
+    RunLog log(Options{}, folder, {.steps = 1, .steps_per_epoch = 1}, {});
+    testing::internal::CaptureStderr();
+    testing::internal::CaptureStdout();
+    log.warn("this is odd");
+    log.finish();
+  }
+  const std::string shown =
+      testing::internal::GetCapturedStdout() + testing::internal::GetCapturedStderr();
+  EXPECT_THAT(shown, testing::HasSubstr("warning: this is odd"));
+  EXPECT_THAT(test::read_text(folder.log()), testing::HasSubstr(" warning this is odd\n"));
 }
 
 }  // namespace

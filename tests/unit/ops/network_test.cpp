@@ -111,6 +111,20 @@ TEST(Network, GivesTheSameGradientsWhenTheHalvesRunApart) {
   EXPECT_TRUE(same_bits(together->gradients, apart->gradients));
 }
 
+TEST(Network, HoldsAnOutputThatWasTakenNoLonger) {
+  Network network = whole(small_resnet(), DType::f32);
+  network.use(initial_state(network.spec(), DType::f32, 3));
+  const Tensor x = images(4);
+  const auto kept = network.forward(x, {.seed = 3}, true);
+  const auto given = network.forward(x, {.seed = 3}, true);
+  const Tensor grad = loss_gradient(*kept);
+  const Tensor output = given->take_result();
+  EXPECT_TRUE(same_bits(output, kept->result()));
+  EXPECT_EQ(output.storage().use_count(), 1) << "the last layer is linear, which saves its input";
+  EXPECT_TRUE(same_bits(network.backward(*given, grad), network.backward(*kept, grad)));
+  EXPECT_TRUE(same_bits(given->gradients, kept->gradients));
+}
+
 TEST(Network, GivesTheSameGradientsInPartsAfterItsInputHalf) {
   Network network = whole(small_resnet(), DType::f32);
   network.use(initial_state(network.spec(), DType::f32, 3));

@@ -61,6 +61,28 @@ TEST(ControlJoin, NamesTheMissingRanksAndTheHostsThatCame) {
                                     HasSubstr("alpha (rank 0)"), HasSubstr("beta (rank 2)")));
 }
 
+TEST(ControlRoster, CountsThoseOfAHostThatAskedForNoRank) {
+  const auto join = [](const char* host, int rank) {
+    wire::Join made;
+    made.set_run("test");
+    made.set_size(9);
+    made.set_host(host);
+    made.set_rank(static_cast<std::uint32_t>(rank + 1));
+    return made;
+  };
+  for (const bool of_launchers : {false, true}) {
+    control::Roster roster("test", 9, of_launchers);
+    std::uint64_t session = 0;
+    for (const auto& one :
+         {join("alpha", 3), join("alpha", -1), join("alpha", -1), join("beta", -1)})
+      ASSERT_FALSE(roster.admit(one, ++session));
+    const std::string rank = of_launchers ? "node rank" : "rank";
+    EXPECT_THAT(roster.timeout(milliseconds(2500)).message(),
+                HasSubstr("did not come within 2.5 s; came: alpha (" + rank +
+                          " 3 and 2 without a " + rank + "), beta (1 without a " + rank + ")"));
+  }
+}
+
 TEST(ControlJoin, IsGivenUpOnRequest) {
   const Lobby lobby(2);
   std::stop_source stop;
