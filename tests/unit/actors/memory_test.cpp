@@ -99,7 +99,7 @@ TEST(Profile, TellsTheHalvesOfABackwardApart) {
     // of what its convolutions made, and what it was given. Those of its batch norms do not wait
     // for the second half.
     if (block.name.starts_with("block")) {
-      constexpr std::size_t vectors = 32 * 256;  // one value a channel
+      constexpr std::size_t vectors = std::size_t{32} * 256;  // one value a channel
       EXPECT_GT(block.owed_bytes, 2 * block.output_bytes);
       EXPECT_LT(block.owed_bytes, 6 * block.output_bytes + vectors);
     }

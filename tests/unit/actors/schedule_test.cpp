@@ -94,7 +94,7 @@ TEST(ZeroBubble, H1HasTheBubbleOfTheoryInNoMoreMemoryThan1F1B) {
   for (const std::size_t stages : {1, 2, 4, 8})
     for (const std::size_t micro_batches : {8u, 16u, 32u}) {
       // (p - 1)(T_F + T_B - T_W)
-      const double bubble = static_cast<double>(stages - 1);
+      const auto bubble = static_cast<double>(stages - 1);
       EXPECT_DOUBLE_EQ(end_of(simulate(Kind::zero_bubble_h1, micro_batches, equal_stages(stages))),
                        3.0 * static_cast<double>(micro_batches) + bubble);
       const auto steps = simulate(Kind::zero_bubble_h1, micro_batches, equal_stages(stages));

@@ -144,7 +144,7 @@ struct EarlyProbe {
   void input_gradient(const Pass&, const Tensor& grad, std::span<InputGradient> inputs) {
     inputs[0].grad = grad.clone();
   }
-  void weight_gradient(const Pass&) { log->entries.push_back("weight"); }
+  void weight_gradient(const Pass&) { log->entries.emplace_back("weight"); }
 };
 
 TEST(Tape, KeepsBetweenTheHalvesOnlyGradientsThatAreReadAgain) {

@@ -50,7 +50,7 @@ TEST(NumericAddress, AsksNoNameServer) {
 /// A port of the loopback whose callers wait for `answer`, or for ever.
 class Greeter {
  public:
-  explicit Greeter(std::string answer) {
+  explicit Greeter(const std::string& answer) {
     const Addresses address = numeric_address("127.0.0.1", "0");
     sockaddr_in bound{};
     socklen_t length = sizeof bound;
