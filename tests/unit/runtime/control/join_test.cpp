@@ -1,5 +1,7 @@
 // What a user is told when a world does not come together, and which ranks it gives.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <mutex>
 
@@ -76,10 +78,10 @@ TEST(ControlRoster, CountsThoseOfAHostThatAskedForNoRank) {
     for (const auto& one :
          {join("alpha", 3), join("alpha", -1), join("alpha", -1), join("beta", -1)})
       ASSERT_FALSE(roster.admit(one, ++session));
-    const std::string rank = of_launchers ? "node rank" : "rank";
     EXPECT_THAT(roster.timeout(milliseconds(2500)).message(),
-                HasSubstr("did not come within 2.5 s; came: alpha (" + rank +
-                          " 3 and 2 without a " + rank + "), beta (1 without a " + rank + ")"));
+                HasSubstr(fmt::format("did not come within 2.5 s; came: alpha ({0} 3 and 2 without "
+                                      "a {0}), beta (1 without a {0})",
+                                      of_launchers ? "node rank" : "rank")));
   }
 }
 
