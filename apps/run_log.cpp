@@ -96,9 +96,8 @@ void RunLog::evaluation(const EvaluationSeen& seen) {
 void RunLog::add_row(const StepReport& report) { check_row(csv_.add(report)); }
 
 void RunLog::check_row(bool written) {
-  if (!written && !csv_failed_) {
+  if (!written && !csv_failed_)
     tell_warning("train.csv could not be written; training goes on without its rows");
-  }
   csv_failed_ = !written;
 }
 

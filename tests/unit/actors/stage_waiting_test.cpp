@@ -1,4 +1,4 @@
-// What a stage says it waits for, with messages delivered by hand.
+// What a stage says it waits for and may hold, with messages delivered by hand.
 #include <gtest/gtest.h>
 
 #include "actors/stage.h"
