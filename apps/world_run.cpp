@@ -70,7 +70,7 @@ void check_fits(const World& world, const Options& options) {
 }
 
 int end_in_silence(const Error& error) {
-  tell_launcher(Error(ErrorCode::peer_lost, error.message(), error.remedy()));
+  tell_launcher(Error(ErrorCode::peer_lost, error.message(), error.remedy()), false);
   return exit_code_of(error);
 }
 

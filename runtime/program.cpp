@@ -19,7 +19,7 @@ ExitCode exit_code_of(const Error& error) {
 
 ExitCode tell(const Error& error, std::string_view program) {
   std::fflush(stdout);
-  tell_launcher(error);
+  tell_launcher(error, true);
   print_error("{}: error: {}\n", program, error.message());
   if (!error.remedy().empty()) print_error("  try: {}\n", error.remedy());
   return exit_code_of(error);

@@ -68,6 +68,10 @@ std::string listed(std::span<const std::string> names, std::size_t at_most) {
   return fmt::format("{}{}", fmt::join(shown, ", "), more);
 }
 
+std::string counted(std::int64_t count, std::string_view thing) {
+  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : thing.ends_with('s') ? "es" : "s");
+}
+
 std::string in_words(std::chrono::milliseconds time) {
   if (std::chrono::abs(time) < std::chrono::seconds(1)) return fmt::format("{} ms", time.count());
   return fmt::format("{} s", static_cast<double>(time.count()) / 1000);

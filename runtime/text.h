@@ -2,6 +2,7 @@
 // Small helpers for what people read and write.
 
 #include <chrono>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,6 +35,9 @@ bool is_control(unsigned char character);
 
 /// The first names of a list, separated by commas, and how many follow: "a, b and 7 more".
 std::string listed(std::span<const std::string> names, std::size_t at_most = 5);
+
+/// "1 core", "2 cores", "2 processes".
+std::string counted(std::int64_t count, std::string_view thing);
 
 /// A time that was waited, for messages: "8 s", "2.5 s", "300 ms".
 std::string in_words(std::chrono::milliseconds time);

@@ -39,6 +39,12 @@ JobFolder::~JobFolder() {
   if (!kept_) fs::remove_all(path_, ignored);
 }
 
+bool JobFolder::is_full() const {
+  std::error_code failed;
+  const fs::space_info space = fs::space(path_, failed);
+  return !failed && space.available == 0;
+}
+
 fs::path JobFolder::of(int local_rank) const {
   return path_ / "attempt_0" / std::to_string(local_rank);
 }

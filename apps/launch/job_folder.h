@@ -20,6 +20,8 @@ class JobFolder {
 
   const std::filesystem::path& path() const { return path_; }
   bool kept() const { return kept_; }
+  /// Whether nothing more can be written there.
+  bool is_full() const;
 
   std::filesystem::path stream(int local_rank, Streams stream) const;
   std::filesystem::path error_file(int local_rank) const;

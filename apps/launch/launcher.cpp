@@ -77,9 +77,8 @@ class Signals {
 /// off. Ends the process if one comes, once the key of a meeting that does not take place is gone.
 std::unique_ptr<NodeGroup> meet(const LaunchOptions& options, const Signals& signals) {
   if (!options.endpoint) return NodeGroup::meet(options);
-  say("meeting {} other host{} at {}:{} (for up to {})", options.nodes - 1,
-      options.nodes == 2 ? "" : "s", options.endpoint->host, options.endpoint->port,
-      in_words(options.join_timeout));
+  say("meeting {} at {}:{} (for up to {})", counted(options.nodes - 1, "other host"),
+      options.endpoint->host, options.endpoint->port, in_words(options.join_timeout));
   const Fd met(::eventfd(0, EFD_CLOEXEC));
   std::stop_source stop;
   auto group = std::async(std::launch::async, [&] {
@@ -97,9 +96,11 @@ std::unique_ptr<NodeGroup> meet(const LaunchOptions& options, const Signals& sig
       auto met_all = group.get();
       const Place& place = met_all->place();
       const int last = place.first_rank + options.processes - 1;
-      say("all are here; {} is host {} of {}, with rank{} {}{} of {}", place.host, place.node,
+      const bool leads = place.node == 0;
+      say("all are here; {} is host {} of {}, with rank{} {}{} of {}{}", place.host, place.node,
           place.nodes, options.processes == 1 ? "" : "s", place.first_rank,
-          options.processes == 1 ? "" : fmt::format(" to {}", last), place.size);
+          options.processes == 1 ? "" : fmt::format(" to {}", last), place.size,
+          leads ? "" : fmt::format("; what rank 0 tells of the run is on {}", place.leading_host));
       return met_all;
     }
     const int number = signals.next();
@@ -141,8 +142,10 @@ class Launcher {
     while (alive_ > 0 || (!group_->all_done() && !has_given_up_others())) wait_once();
     end_stragglers(guard_.pid());
     pump_.finish();
-    if (outcome_.first()) say("{}", outcome_.first()->text());
-    if (folder_.kept()) say("the processes' output is in {}", folder_.path().string());
+    if (outcome_.first()) say("{}", outcome_.report());
+    if (folder_.kept())
+      say("the processes' output is in {}{}", folder_.path().string(),
+          folder_.is_full() ? ", whose disk is full: the end of it may be missing" : "");
     return outcome_.exit_code();
   }
 
@@ -261,16 +264,19 @@ void Launcher::on_signal(int number) {
 
 Failure Launcher::failure_of(const Worker& worker, const Ending& ending) const {
   const auto at = static_cast<std::size_t>(worker.local_rank);
-  const bool logged = ((options_.redirects[at] | options_.tees[at]) & standard_error) != 0;
+  const bool is_teed = (options_.tees[at] & standard_error) != 0;
+  const bool is_logged = is_teed || (options_.redirects[at] & standard_error) != 0;
+  auto told = read_error_file(folder_.error_file(worker.local_rank));
+  if (told) told->is_printed &= options_.shown[at] && (is_teed || !is_logged);
   return {.rank = group_->place().first_rank + worker.local_rank,
           .local_rank = worker.local_rank,
           .host = group_->place().host,
           .pid = worker.child.pid(),
           .ending = ending,
           .time = std::chrono::system_clock::now(),
-          .told = read_error_file(folder_.error_file(worker.local_rank)),
+          .told = std::move(told),
           .reason = {},
-          .log = logged ? folder_.stream(worker.local_rank, standard_error).string() : ""};
+          .log = is_logged ? folder_.stream(worker.local_rank, standard_error).string() : ""};
 }
 
 void Launcher::on_ended(Worker& worker) {
@@ -279,7 +285,9 @@ void Launcher::on_ended(Worker& worker) {
   --alive_;
   const auto next = outcome_.ended(ended);
   if (ended.ending.exit_code() != 0) group_->report_lost(ended.rank, loss_text(ended.ending));
-  if (outcome_.first() && outcome_.first()->pid == ended.pid) group_->tell(ended);
+  const bool is_first = outcome_.first() && outcome_.first()->pid == ended.pid;
+  // One that tells of another's end knows how to go on, which the other hosts' users want to read.
+  if (is_first || ended.is_consequence()) group_->tell(ended);
   if (next == Outcome::Next::end_others) {
     let_others_end();
   } else if (outcome_.stopped() && !deadline_) {

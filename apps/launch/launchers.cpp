@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <mutex>
 #include <random>
-#include <thread>
 #include <utility>
 
 #include "runtime/control/endpoint.h"
@@ -73,6 +73,13 @@ std::string local_address_of(const std::string& given) {
               "give one of them, or leave it out");
 }
 
+/// Or until somebody asks to stop.
+void pause(std::chrono::milliseconds time, const std::stop_token& stop) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any().wait_for(lock, stop, time, [] { return false; });
+}
+
 }  // namespace
 
 Launchers::Launchers(const LaunchOptions& options, std::stop_token stop)
@@ -125,7 +132,7 @@ Launchers::~Launchers() {
 /// Hosts the meeting if the endpoint leads to this host, unless another launcher of it does.
 void Launchers::host_meeting(const LaunchOptions& options, Clock::time_point end) {
   using std::chrono::milliseconds;
-  constexpr milliseconds long_enough{5000}, pause{500};
+  constexpr milliseconds long_enough{5000};
   const auto own = own_address_of(*options.endpoint);
   own_address_ = !options.local_address.empty() ? local_address_of(options.local_address)
                  : own                          ? *own
@@ -148,11 +155,7 @@ void Launchers::host_meeting(const LaunchOptions& options, Clock::time_point end
       throw Error(
           hosted.error().code(), "launch: " + not_hosted_,
           fmt::format("{}; --rdzv-endpoint names the port, on each host", hosted.error().remedy()));
-    std::mutex mutex;
-    std::unique_lock lock(mutex);
-    std::condition_variable_any().wait_for(
-        lock, stop_, there == Listener::other ? pause : milliseconds(20 + random() % 100),
-        [] { return false; });
+    pause(there == Listener::other ? milliseconds(500) : milliseconds(20 + random() % 100), stop_);
   }
 }
 
@@ -201,7 +204,7 @@ void Launchers::join(const LaunchOptions& options, Clock::time_point end) {
     const bool lasting =
         is_lasting(joined.error().code()) && joined.error().code() != ErrorCode::io;
     if (lasting || Clock::now() >= end) throw not_met(options, joined.error());
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    pause(std::chrono::milliseconds(100), stop_);
   }
 }
 
@@ -247,6 +250,7 @@ void Launchers::agree(const LaunchOptions& options) {
     place_.size += std::stoi(get(fmt::format("node/{}", node)));
   }
   if (meeting_) host_processes_of(options);
+  place_.leading_host = member_->peers().front().host();
   place_.run_id = get("run");
   place_.coordinator = get("coordinator");
   meeting_node_ = std::stoi(get("meeting_node"));

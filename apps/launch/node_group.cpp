@@ -20,7 +20,7 @@ class OneNode : public NodeGroup {
  public:
   explicit OneNode(const LaunchOptions& options) {
     place_.size = options.processes;
-    place_.host = host_name();
+    place_.host = place_.leading_host = host_name();
     place_.run_id = unique_run_id(options.run_id);
     place_.master_address = options.master_address.empty() ? "127.0.0.1" : options.master_address;
     place_.master_port = options.master_port != 0 ? options.master_port : free_port();

@@ -15,9 +15,10 @@ struct Place {
   int first_rank = 0;  ///< of this host's processes; the others follow
   int size = 1;        ///< processes of all hosts
   std::string host;
-  std::string run_id;       ///< of this job alone
-  std::string coordinator;  ///< TROUPE_COORDINATOR of the processes
-  std::string job_key;      ///< TROUPE_JOB_KEY of the processes
+  std::string leading_host;  ///< where rank 0 is
+  std::string run_id;        ///< of this job alone
+  std::string coordinator;   ///< TROUPE_COORDINATOR of the processes
+  std::string job_key;       ///< TROUPE_JOB_KEY of the processes
   std::string master_address;
   std::uint16_t master_port = 0;
 };

@@ -22,6 +22,11 @@ std::string indented(const std::string& text) {
   return lines;
 }
 
+std::string said(const ToldError& told) {
+  return fmt::format("\n{}{}{}", indented(told.message), told.details.empty() ? "" : "\n",
+                     told.details.empty() ? "" : indented(told.details));
+}
+
 std::string ending_text(const Ending& ending) {
   if (ending.signal == 0) return fmt::format("exit code {}", ending.code);
   const char* name = ::sigabbrev_np(ending.signal);
@@ -49,10 +54,8 @@ std::string Failure::text() const {
                              local_rank, host, pid, ending_text(ending), at);
   if (rank >= 0) text += likely_cause(ending);
   if (rank >= 0 && !reason.empty()) text += "; " + reason;
-  if (told) {
-    text += fmt::format("\n{}", indented(told->message));
-    if (!told->details.empty()) text += fmt::format("\n{}", indented(told->details));
-  }
+  if (told && !told->is_printed) text += said(*told);
+  if (told && told->is_printed) text += "; its error is above";
   if (!log.empty()) text += "\n  its output: " + log;
   return text;
 }
@@ -110,9 +113,23 @@ bool Outcome::gives_way_to(const Failure& process) const {
          code != 128 + SIGTERM && code != 128 + stop_signal_ && !killing_;
 }
 
+void Outcome::hear(const Failure& process) {
+  if (!process.is_consequence()) return;
+  if (!witness_ || process.told->is_printed) witness_ = process;
+}
+
+std::string Outcome::report() const {
+  std::string text = first_->text();
+  if (!first_->told && witness_ && !witness_->told->is_printed)
+    text += fmt::format("\n  rank {} on {} found:{}", witness_->rank, witness_->host,
+                        said(*witness_->told));
+  return text;
+}
+
 Outcome::Next Outcome::ended(const Failure& process) {
   const Ending& ending = process.ending;
   if (ending.exit_code() == 0 && process.rank >= 0) return Next::wait;
+  hear(process);
   if (gives_way_to(process)) first_ = process;
   if (first_ || ending_all_) return Next::wait;
   if (ending.exit_code() == exit_stopped) {

@@ -16,14 +16,14 @@ struct Failure {
   pid_t pid = 0;
   Ending ending;
   std::chrono::system_clock::time_point time;
-  std::optional<ToldError> told;
-  std::string reason;  ///< what the launcher knows beside the ending; may be empty
-  std::string log;     ///< where its streams went; empty if to the launcher's own
+  std::optional<ToldError> told;  ///< `is_printed` where it can be read beside the launcher's lines
+  std::string reason;             ///< what the launcher knows beside the ending; may be empty
+  std::string log;                ///< where its streams went; empty if to the launcher's own
 
   bool is_consequence() const { return told && told->is_consequence; }
 
   /// What the launcher prints of it: rank, host, exit code or signal, time, and what it said
-  /// itself.
+  /// itself, unless that is printed.
   std::string text() const;
 };
 
@@ -57,6 +57,9 @@ class Outcome {
   void killing_all() { killing_ = true; }
 
   const std::optional<Failure>& first() const { return first_; }
+  /// What is to be printed of the first failure: its text, and, where it could not say why itself,
+  /// what another process found, unless that is printed.
+  std::string report() const;
   bool stopped() const { return stopped_; }  ///< a process ended with exit_stopped
 
   /// The first failure's exit code; else 75 if a process was stopped with a checkpoint to resume
@@ -65,11 +68,13 @@ class Outcome {
 
  private:
   std::optional<Failure> first_;
+  std::optional<Failure> witness_;  // one that failed because of another and told of it
   bool stopped_ = false, ended_by_signal_ = false, ending_all_ = false, killing_ = false;
   bool own_have_ended_ = false;
   int stop_signal_ = 0;
 
   bool gives_way_to(const Failure& process) const;
+  void hear(const Failure& process);
 };
 
 }  // namespace troupe

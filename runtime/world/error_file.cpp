@@ -41,7 +41,7 @@ std::string text_in(const nlohmann::json& object, const char* name) {
 
 }  // namespace
 
-void tell_launcher(const Error& error) {
+void tell_launcher(const Error& error, bool is_printed) {
   const char* file = std::getenv("TORCHELASTIC_ERROR_FILE");
   if (file == nullptr || *file == '\0') return;
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -49,12 +49,14 @@ void tell_launcher(const Error& error) {
                    {.message = error.message(),
                     .details = error.remedy().empty() ? "" : fmt::format("try: {}", error.remedy()),
                     .time = std::chrono::duration_cast<std::chrono::seconds>(now).count(),
-                    .is_consequence = error.code() == ErrorCode::peer_lost});
+                    .is_consequence = error.code() == ErrorCode::peer_lost,
+                    .is_printed = is_printed});
 }
 
 bool write_error_file(const std::filesystem::path& file, const ToldError& told) {
   nlohmann::json extra = {{"py_callstack", told.details}, {"timestamp", std::to_string(told.time)}};
   if (told.is_consequence) extra["kind"] = peer_lost;
+  if (told.is_printed) extra["printed"] = true;
   const nlohmann::json content = {{"message", {{"message", told.message}, {"extraInfo", extra}}}};
   const auto part = file.string() + fmt::format(".{}", ::getpid());
   std::ofstream stream(part);
@@ -78,9 +80,11 @@ std::optional<ToldError> read_error_file(const std::filesystem::path& file) {
   told.message =
       printable(message.is_object() ? text_in(message, "message") : text_in(content, "message"));
   if (message.is_object() && message.contains("extraInfo")) {
-    told.details = printable(text_in(message["extraInfo"], "py_callstack"));
-    told.is_consequence = text_in(message["extraInfo"], "kind") == peer_lost;
-    told.time = std::atoll(text_in(message["extraInfo"], "timestamp").c_str());
+    const auto& extra = message["extraInfo"];
+    told.details = printable(text_in(extra, "py_callstack"));
+    told.is_consequence = text_in(extra, "kind") == peer_lost;
+    told.is_printed = extra.is_object() && extra.value("printed", nlohmann::json()) == true;
+    told.time = std::atoll(text_in(extra, "timestamp").c_str());
   }
   if (told.message.empty()) return std::nullopt;
   return told;

@@ -1,7 +1,7 @@
 #pragma once
 // The file in which a failing process tells its launcher why, in torchrun's format:
 // {"message": {"message": "...", "extraInfo": {"py_callstack": "...", "timestamp": "1700000000"}}}
-// and "kind": "peer_lost" beside the timestamp where Troupe knows that.
+// and, where Troupe knows that, "kind": "peer_lost" and "printed": true beside the timestamp.
 
 #include <filesystem>
 #include <optional>
@@ -18,11 +18,13 @@ struct ToldError {
   std::int64_t time = 0;  ///< seconds since 1970; 0 if it was not told
   /// Whether it failed only because another process was gone, which is then the one to report.
   bool is_consequence = false;
+  /// Whether it was written to the standard error as well: who shows that need not repeat it.
+  bool is_printed = false;
 };
 
 /// Tells the launcher of this process, if one asked for it (TORCHELASTIC_ERROR_FILE), why it ends.
 /// Never throws: the error that is told matters more than that it could not be written.
-void tell_launcher(const Error& error);
+void tell_launcher(const Error& error, bool is_printed);
 
 /// Writes an error file, in one piece. False if it cannot be written.
 bool write_error_file(const std::filesystem::path& file, const ToldError& told);

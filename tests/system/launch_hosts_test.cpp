@@ -227,6 +227,23 @@ TEST_F(LaunchHosts, EndTogetherWithTheFirstFailureToldEverywhere) {
     EXPECT_THAT(content(root_ / name), ContainsRegex("rank 1 .*failed first: exit code 9"));
 }
 
+TEST_F(LaunchHosts, TellWhatAnothersProcessFoundOfOneThatWasKilled) {
+  const std::string script =
+      "[ $RANK = 0 ] && { touch killed; kill -9 $$; }; until [ -e killed ]; do sleep 0.05; done; "
+      "printf '{\"message\": {\"message\": \"rank 0 is lost\", \"extraInfo\": {\"kind\": "
+      "\"peer_lost\", \"printed\": true, \"py_callstack\": \"try: --restart out\"}}}' "
+      "> $TORCHELASTIC_ERROR_FILE; echo rank 0 is lost >&2; exit 1";
+  Running zero(host({"--node-rank", "0"}, script), error_file("zero"));
+  Running one(host({"--node-rank", "1"}, script), error_file("one"));
+  for (Running* launcher : {&zero, &one}) EXPECT_EQ(launcher->wait(), 128 + SIGKILL);
+  EXPECT_THAT(content(root_ / "zero"),
+              ContainsRegex("rank 0 .* failed first: signal 9 .*\n  rank 1 on .* found:\n"
+                            "  rank 0 is lost\n  try: --restart out\n"));
+  EXPECT_EQ(count_of(content(root_ / "one"), "rank 0 is lost"), 1) << content(root_ / "one");
+  EXPECT_THAT(content(root_ / "one"),
+              ContainsRegex("ranks? 1 .*; what rank 0 tells of the run is on "));
+}
+
 TEST_F(LaunchHosts, WaitForProcessesThatTakeTheirTimeToEnd) {
   const std::string script =
       "[ $RANK = 1 ] && exit 9; trap 'echo $$ > asked' TERM; "

@@ -3,6 +3,7 @@
 
 #include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 
 #include <fstream>
 #include <set>
@@ -121,6 +122,20 @@ TEST_F(Launch, LaysItsLogFolderOutAsTorchrunDoes) {
   EXPECT_EQ(content(job / "attempt_0" / "1" / "stderr.log"), "err1\n");
 }
 
+TEST_F(Launch, SaysThatAFullDiskMayLackTheEndOfTheOutput) {
+  const auto disk = root_ / "disk";
+  std::filesystem::create_directory(disk);
+  if (::mount("troupe_test", disk.c_str(), "tmpfs", 0, "size=64k") != 0)
+    GTEST_SKIP() << "mounting a small tmpfs needs root";
+  const auto ran = [&](const std::string& script) {
+    return run({"-r", "3", "--log-dir", disk.string()}, script).error;
+  };
+  const std::string well = ran("echo much"), full = ran("yes | head -c 100000; exit 0");
+  ::umount2(disk.c_str(), MNT_DETACH);
+  EXPECT_THAT(well, Not(HasSubstr("full")));
+  EXPECT_THAT(full, ContainsRegex("output is in .*, whose disk is full: the end of it may be"));
+}
+
 TEST_F(Launch, ShowsOnlyTheRanksAskedFor) {
   const auto ran =
       run({"--nproc-per-node", "3", "--local-ranks-filter", "1"}, "echo out$RANK; echo err >&2");
@@ -168,7 +183,8 @@ TEST_F(Launch, LooksBehindAFailureThatFollowsFromAnother) {
                        "'{\"message\": {\"message\": \"rank 1 is lost\", \"extraInfo\": "
                        "{\"kind\": \"peer_lost\"}}}' > $TORCHELASTIC_ERROR_FILE; exit 1");
   EXPECT_EQ(ran.exit_code, 137);
-  EXPECT_THAT(ran.error, AllOf(HasSubstr("rank 1 (local rank 1"), Not(HasSubstr("is lost"))));
+  EXPECT_THAT(ran.error, ContainsRegex("rank 1 \\(local rank 1 .* failed first: signal 9 .*\n"
+                                       "  rank 0 on .* found:\n  rank 1 is lost\n"));
 }
 
 TEST_F(Launch, SurvivesADamagedErrorFile) {
@@ -179,10 +195,20 @@ TEST_F(Launch, SurvivesADamagedErrorFile) {
   }
 }
 
-TEST_F(Launch, HearsWhyTroupesOwnProcessesFail) {
-  const auto ran = troupe({"--nproc-per-node", "1", "--", "train", "nowhere.yaml"});
-  EXPECT_EQ(ran.exit_code, 2);
-  EXPECT_THAT(ran.error, ContainsRegex("failed first: exit code 2 at .*\n  nowhere.yaml: "));
+TEST_F(Launch, RepeatsAnErrorOnlyWhereItWasNotShown) {
+  const auto error_of = [&](std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--log-dir", "logs", "--", "train", "nowhere.yaml"});
+    const auto ran = troupe(flags);
+    EXPECT_EQ(ran.exit_code, 2);
+    const auto at = ran.error.find("nowhere.yaml: ");
+    EXPECT_EQ(ran.error.rfind("nowhere.yaml: "), at) << "it is told twice:\n" << ran.error;
+    return ran.error;
+  };
+  const char* shown = "failed first: exit code 2 at .*; its error is above\n";
+  EXPECT_THAT(error_of({"--nproc-per-node", "1"}), ContainsRegex(shown));
+  EXPECT_THAT(error_of({"--nproc-per-node", "1", "-t", "3"}), ContainsRegex(shown));
+  EXPECT_THAT(error_of({"--nproc-per-node", "1", "-r", "3"}),
+              ContainsRegex("failed first: exit code 2 at [^;]*\n  nowhere.yaml: "));
 }
 
 TEST_F(Launch, EndsWith75WhenAllWereStopped) {

@@ -13,7 +13,9 @@ namespace troupe {
 namespace {
 
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
+using testing::Not;
 
 TEST(LaunchStreams, AreForAllOrRankByRank) {
   EXPECT_THAT(streams_of("--tee", "3", 2), ElementsAre(both_streams, both_streams));
@@ -166,6 +168,37 @@ TEST(LaunchOutcome, IsNotAFailureThatFollowsFromAnother) {
   EXPECT_EQ(outcome.exit_code(), 137);
   EXPECT_EQ(outcome.ended(ended(3, {.code = 4})), Outcome::Next::wait);
   EXPECT_EQ(outcome.first()->rank, 1);
+}
+
+TEST(LaunchOutcome, IsToldByAnotherWhereTheFirstCouldNot) {
+  Failure follower = ended(2, {.code = 1});
+  follower.host = "node2";
+  follower.told = ToldError{
+      .message = "rank 0 is lost", .details = "try: --restart out", .is_consequence = true};
+  Outcome outcome;
+  outcome.ended(ended(0, {.signal = SIGKILL}));
+  EXPECT_THAT(outcome.report(), Not(HasSubstr("found")));
+  outcome.ended(failure_from(to_message(follower)));
+  EXPECT_THAT(outcome.report(), EndsWith("often for lack of memory\n  rank 2 on node2 found:\n"
+                                         "  rank 0 is lost\n  try: --restart out"));
+  // Who reads that here need not read it again.
+  follower.told->is_printed = true;
+  outcome.ended(follower);
+  EXPECT_THAT(outcome.report(), Not(HasSubstr("found")));
+}
+
+TEST(LaunchOutcome, NeedsNoOtherWhereTheFirstHasSaidWhy) {
+  Failure follower = ended(2, {.code = 1}), first = ended(0, {.code = 3});
+  follower.told = ToldError{.message = "rank 0 is lost", .is_consequence = true};
+  first.told = ToldError{.message = "it broke"};
+  Outcome outcome;
+  outcome.ended(follower);
+  outcome.ended(first);
+  EXPECT_THAT(outcome.report(), EndsWith("\n  it broke"));
+  first.told->is_printed = true;
+  EXPECT_THAT(first.text(), EndsWith("; its error is above"));
+  // What one host prints, the others' users have not seen.
+  EXPECT_THAT(failure_from(to_message(first)).text(), EndsWith("\n  it broke"));
 }
 
 /// A failure that only says that somebody else is lost, and a launcher that is.

@@ -23,13 +23,16 @@ class ErrorFile : public testing::Test {
 
 TEST_F(ErrorFile, KeepsWhatWasWritten) {
   const auto file = folder_ / "error.json";
-  ASSERT_TRUE(write_error_file(
-      file, {.message = "a \"b\"\n\xff", .details = "c", .time = 17, .is_consequence = true}));
+  ASSERT_TRUE(write_error_file(file, {.message = "a \"b\"\n\xff",
+                                      .details = "c",
+                                      .time = 17,
+                                      .is_consequence = true,
+                                      .is_printed = true}));
   const auto told = read_error_file(file).value();
   EXPECT_THAT(told.message, HasSubstr("a \"b\"\n"));
   EXPECT_EQ(told.details, "c");
   EXPECT_EQ(told.time, 17);
-  EXPECT_TRUE(told.is_consequence);
+  EXPECT_TRUE(told.is_consequence && told.is_printed);
   EXPECT_FALSE(write_error_file(folder_ / "no" / "error.json", {}));
 }
 
@@ -45,6 +48,9 @@ TEST_F(ErrorFile, ReadsThePlainFormAndRefusesDamage) {
   EXPECT_FALSE(read_error_file(file));
   std::ofstream(file) << R"({"message": "plain"})";
   EXPECT_EQ(read_error_file(file)->message, "plain");
+  std::ofstream(file, std::ios::trunc)
+      << R"({"message": {"message": "a", "extraInfo": {"printed": "yes", "kind": 3}}})";
+  EXPECT_FALSE(read_error_file(file)->is_printed);
   for (const char* text : {"{", "null", "[]", R"({"message": []})",
                            R"({"message": {"message": 1e})", R"({"message": {"extraInfo": 3}})"}) {
     std::ofstream(file, std::ios::trunc) << text;
