@@ -3,8 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 
 namespace troupe {
+namespace {
+
+std::string shared_unevenly(std::int64_t things, std::string_view what, std::int64_t sharers,
+                            std::string_view whom) {
+  if (sharers < 1 || things < sharers || things % sharers == 0) return {};
+  const std::int64_t fewest = things / sharers;
+  return fmt::format("{} {} over {} {}: {} in some, {} in others", things, what, sharers, whom,
+                     fewest + 1, fewest);
+}
+
+}  // namespace
 
 std::string work_words(const SpreadLimits& limits) {
   return fmt::format("parallel.pipeline {} × parallel.data {} is work for {}", limits.pipeline,
@@ -12,10 +24,11 @@ std::string work_words(const SpreadLimits& limits) {
 }
 
 std::string uneven_words(std::int64_t processes, const SpreadLimits& limits) {
-  if (processes < 1 || processes > limits.work() || limits.work() % processes == 0) return {};
-  const std::int64_t fewest = limits.work() / processes;
-  return fmt::format("{} stages over {} processes: {} in some, {} in others", limits.work(),
-                     processes, fewest + 1, fewest);
+  return shared_unevenly(limits.work(), "stages", processes, "processes");
+}
+
+std::string uneven_micro_batches(const SpreadLimits& limits) {
+  return shared_unevenly(limits.micro_batches, "micro-batches", limits.data, "replicas");
 }
 
 std::int64_t even_processes(std::int64_t processes, const SpreadLimits& limits) {

@@ -25,6 +25,9 @@ std::string work_words(const SpreadLimits& limits);
 /// "8 stages over 3 processes: 3 in some, 2 in others"; empty where all have as many.
 std::string uneven_words(std::int64_t processes, const SpreadLimits& limits);
 
+/// "5 micro-batches over 2 replicas: 3 in some, 2 in others"; empty where all have as many.
+std::string uneven_micro_batches(const SpreadLimits& limits);
+
 /// The smallest number of processes from `processes` on that all have as many stages.
 std::int64_t even_processes(std::int64_t processes, const SpreadLimits& limits);
 

@@ -19,16 +19,13 @@
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/checkpoint_folder.h"
 #include "runtime/print.h"
+#include "runtime/text.h"
 #include "runtime/world/cores.h"
 #include "runtime/world/environment.h"
 #include "runtime/world/world.h"
 
 namespace troupe {
 namespace {
-
-std::string counted(std::int64_t n, const char* what) {
-  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
-}
 
 Stream stream_of(const Options& options) { return {.threads = options.parallel.intra_op_threads}; }
 
@@ -228,38 +225,6 @@ void check_continues(const Options& options, const StartingPoint& start) {
   require_same("data.shuffle", before.data.shuffle, options.data.shuffle);
   require_same("data.drop_last", before.data.drop_last, options.data.drop_last);
   require_same("train.batch_size", before.train.batch_size, options.train.batch_size);
-}
-
-std::vector<std::string> warnings(const Options& options, const StartingPoint& start,
-                                  std::uint32_t processes) {
-  std::vector<std::string> sentences;
-  const int threads = actor_threads(options, processes) * options.parallel.intra_op_threads;
-  if (threads > available_cores())
-    sentences.push_back(fmt::format(
-        "{} actor threads × {} intra-op threads share {}; lower parallel.actor_threads or "
-        "parallel.intra_op_threads",
-        actor_threads(options, processes), options.parallel.intra_op_threads,
-        counted(available_cores(), "core")));
-  const Environment environment = Environment::of_process();
-  const auto world = world_from_environment(environment);
-  const int neighbours = world ? world->local_size : 1;
-  const int cores = world ? node_cores(*world, environment) : available_cores();
-  if (processes > 1 && neighbours > 1 && neighbours * threads > cores)
-    sentences.push_back(fmt::format("{} processes of {} share {}: fewer may be as fast", neighbours,
-                                    counted(threads, "thread"), counted(cores, "core")));
-  if (start.intra_op_threads != 0 && start.intra_op_threads != options.parallel.intra_op_threads)
-    sentences.push_back(
-        fmt::format("the checkpoint was made with parallel.intra_op_threads {}, this run has {}: "
-                    "kernels may sum "
-                    "in another order, so the weights may differ in their last bits",
-                    start.intra_op_threads, options.parallel.intra_op_threads));
-  const std::string processor = cpu::arithmetic_of_this_processor();
-  if (!start.processor.empty() && start.processor != processor)
-    sentences.push_back(
-        fmt::format("the checkpoint was made on a processor of {}, this one is of {}: kernels may "
-                    "take other algorithms, so the weights may differ in their last bits",
-                    start.processor, processor));
-  return sentences;
 }
 
 SpreadLimits spread_limits(const Options& options) {

@@ -46,11 +46,6 @@ void measure(PipelineOptions& pipeline);
 /// samples, their order, or the size of a batch.
 void check_continues(const Options& options, const StartingPoint& start);
 
-/// What is allowed but probably not meant: more threads than cores, another kernel width than that
-/// of the run that is gone on with. A sentence each.
-std::vector<std::string> warnings(const Options& options, const StartingPoint& start,
-                                  std::uint32_t processes = 1);
-
 /// What several processes could share of these options.
 SpreadLimits spread_limits(const Options& options);
 

@@ -8,6 +8,8 @@
 #include <optional>
 #include <string_view>
 
+#include "runtime/text.h"
+
 namespace troupe {
 namespace {
 
@@ -87,7 +89,10 @@ double mean_compute(const std::vector<StageShare>& stages) {
 std::string more_threads(const RunShape& shape, std::size_t stages) {
   const auto all = static_cast<int>(stages) * static_cast<int>(shape.replicas);
   const int wanted = (all + shape.processes - 1) / shape.processes;
-  if (shape.idle_cores < 1 || wanted <= shape.actor_threads) return {};
+  if (wanted <= shape.actor_threads) return {};
+  if (shape.idle_cores < 1)
+    return fmt::format("{} stages share {}: more cores would make them faster", wanted,
+                       counted(shape.actor_threads, "actor thread"));
   return fmt::format("threads were short and cores are free: try parallel.actor_threads={}",
                      std::min(wanted, shape.actor_threads + shape.idle_cores));
 }

@@ -12,6 +12,7 @@
 #include "apps/output/verdict.h"
 #include "apps/run_log.h"
 #include "apps/train/resumption.h"
+#include "apps/warnings.h"
 #include "apps/weights_file.h"
 #include "ops/cpu/processor.h"
 #include "runtime/file/checkpoint_folder.h"
@@ -222,14 +223,15 @@ int lead_run(const TrainCommand& command,
   std::istringstream heading(run_heading(options, *pipeline));
   for (std::string line; std::getline(heading, line);) log.record(line);
   if (command.world) log.record(processes);
-  for (const std::string& warning : warnings(options, start, pipeline->processes))
+  for (const std::string& warning :
+       warnings(options, start, learning_rate_options(*pipeline), pipeline->processes))
     log.warn(warning);
   try {
     if (nothing_left) return evaluate_only(command, *pipeline, log);
     return run_training(command, *pipeline, *folder, timeline, log);
   } catch (const Error& failure) {
-    log.record_failure(failure);
     log.finish();
+    log.record_failure(failure);
     throw with_way_to_go_on(failure, folder->path());
   }
 }

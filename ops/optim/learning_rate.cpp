@@ -20,11 +20,16 @@ double annealed(double from, double to, double progress) {
   return to + (from - to) / 2.0 * (1.0 + std::cos(std::numbers::pi * progress));
 }
 
-// The rise ends one step early and so does the fall, as PyTorch counts them.
+// The step of the largest rate: the rise ends one step early and so does the fall, as PyTorch
+// counts them.
+double peak_of(const LearningRateOptions& o, double total) {
+  return std::max(o.pct_start * total - 1.0, 0.0);
+}
+
 double one_cycle(const LearningRateOptions& o, double step, double total) {
   const double first = o.lr / o.div_factor;
   const double last = first / o.final_div_factor;
-  const double peak = std::max(o.pct_start * total - 1.0, 0.0);
+  const double peak = peak_of(o, total);
   if (step <= peak && peak > 0.0) return annealed(first, o.lr, step / peak);
   const double fall = total - 1.0 - peak;
   return fall <= 0.0 ? o.lr : annealed(o.lr, last, (step - peak) / fall);
@@ -88,6 +93,11 @@ double learning_rate(const LearningRateOptions& options, std::int64_t step) {
   if (step >= options.warmup_steps) return scheduled(options, step - options.warmup_steps);
   return scheduled(options, 0) * static_cast<double>(step + 1) /
          static_cast<double>(options.warmup_steps + 1);
+}
+
+bool lacks_its_rise(const LearningRateOptions& o) {
+  return o.schedule == LearningRateSchedule::one_cycle && o.pct_start > 0 &&
+         peak_of(o, static_cast<double>(o.total_steps - o.warmup_steps)) == 0.0;
 }
 
 LearningRateSchedule learning_rate_schedule(std::string_view name) {

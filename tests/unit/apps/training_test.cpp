@@ -263,34 +263,6 @@ TEST(TrainingOptions, NoneIsMissingFromTheseTests) {
     EXPECT_TRUE(tested.contains(field.path)) << field.path << ": add it to `changes`";
 }
 
-TEST(TrainingOptions, AWarningCountsOneCore) {
-  cpu_set_t before, one;
-  ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
-  CPU_ZERO(&one);
-  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
-    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
-  ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
-  const auto told = warnings(options_with({"parallel.intra_op_threads=2"}), {}, 1);
-  ::sched_setaffinity(0, sizeof before, &before);
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_THAT(told[0], testing::HasSubstr("share 1 core; "));
-}
-
-TEST(TrainingOptions, AWarningTellsThatACheckpointIsOfAnotherKindOfProcessor) {
-  const auto of_processor = [](const std::string& processor) {
-    StartingPoint start;
-    start.processor = processor;
-    std::string all;
-    for (const std::string& warning : warnings(options_with({}), start, 1)) all += warning;
-    return all;
-  };
-  EXPECT_THAT(of_processor("a kind of its own"),
-              testing::HasSubstr("made on a processor of a kind of its own, this one is of "));
-  const auto none = testing::Not(testing::HasSubstr("processor of"));
-  EXPECT_THAT(of_processor(cpu::arithmetic_of_this_processor()), none);
-  EXPECT_THAT(of_processor(""), none);
-}
-
 TEST(TrainingOptions, TheCutIsTakenAsItIs) {
   EXPECT_THAT(pipeline_with({"parallel.pipeline=2", "parallel.cut=[1, 3]"}).cut,
               ElementsAre(1u, 3u));

@@ -1,0 +1,82 @@
+#include "apps/warnings.h"
+
+#include <gmock/gmock.h>
+#include <sched.h>
+
+#include "apps/load_options.h"
+#include "ops/cpu/processor.h"
+
+namespace troupe {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+Options options_with(const std::vector<std::string>& overrides) {
+  return parse_options(
+      "model: {name: mlp, widths: [8, 8]}\n"
+      "data: {name: synthetic, shape: [1, 4, 4], count: 600}\n",
+      "o.yaml", overrides);
+}
+
+TEST(Warnings, CountOneCore) {
+  cpu_set_t before, one;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
+  CPU_ZERO(&one);
+  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
+    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+  const auto told = warnings(options_with({"parallel.intra_op_threads=2"}), {}, {});
+  ::sched_setaffinity(0, sizeof before, &before);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_THAT(told[0], HasSubstr("share 1 core; "));
+}
+
+TEST(Warnings, TellThatACheckpointIsOfAnotherKindOfProcessor) {
+  const auto of_processor = [](const std::string& processor) {
+    StartingPoint start;
+    start.processor = processor;
+    std::string all;
+    for (const std::string& warning : warnings(options_with({}), start, {})) all += warning;
+    return all;
+  };
+  EXPECT_THAT(of_processor("a kind of its own"),
+              HasSubstr("made on a processor of a kind of its own, this one is of "));
+  const auto none = Not(HasSubstr("processor of"));
+  EXPECT_THAT(of_processor(cpu::arithmetic_of_this_processor()), none);
+  EXPECT_THAT(of_processor(""), none);
+}
+
+TEST(Warnings, TellWhatCannotBeSharedEvenly) {
+  const auto told = [](const std::vector<std::string>& changes, std::uint32_t processes) {
+    std::string all;
+    for (const std::string& warning : warnings(options_with(changes), {}, {}, processes))
+      all += warning + "\n";
+    return all;
+  };
+  const std::vector<std::string> eight = {"parallel.pipeline=2", "parallel.data=4",
+                                          "train.micro_batches=6"};
+  EXPECT_THAT(told(eight, 3), AllOf(HasSubstr("8 stages over 3 processes: 3 in some, 2 in others; "
+                                              "4 processes would have as many each\n"),
+                                    HasSubstr("6 micro-batches over 4 replicas: 2 in some, 1 in "
+                                              "others; a multiple of 4 as train.micro_batches")));
+  EXPECT_THAT(told({"parallel.pipeline=2", "parallel.data=4", "train.micro_batches=8"}, 4),
+              Not(HasSubstr("in others")));
+}
+
+TEST(Warnings, TellOfAScheduleThatIsTooShortToRise) {
+  const auto told = [](std::int64_t steps) {
+    std::string all;
+    for (const std::string& warning :
+         warnings(options_with({}), {},
+                  {.schedule = LearningRateSchedule::one_cycle, .lr = 0.25, .total_steps = steps}))
+      all += warning;
+    return all;
+  };
+  EXPECT_THAT(told(3), HasSubstr("so few steps (3): it begins at the largest rate, 0.25"));
+  EXPECT_THAT(told(4), Not(HasSubstr("one_cycle")));
+}
+
+}  // namespace
+}  // namespace troupe
