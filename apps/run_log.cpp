@@ -176,6 +176,8 @@ void RunLog::finish() {
       const std::string line = "the test set is counted first when the run goes on";
       progress_.note(line);
       log_->info(line);
+    } else if (epoch_.steps > 0) {  // the run ended within an epoch
+      end_epoch(nullptr);
     }
     progress_.finish();
   });

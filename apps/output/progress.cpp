@@ -24,6 +24,13 @@ bool is_set(const char* name) {
   return value != nullptr && *value != '\0';
 }
 
+/// Columns of a terminal; `otherwise` where the stream is none or does not tell.
+int width_of(std::FILE* stream, int otherwise) {
+  winsize size{};
+  const bool told = ::ioctl(::fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return told ? size.ws_col : otherwise;
+}
+
 std::string scores_text(const StepReport& report) {
   return fmt::format("loss {:.4f}  accuracy {:.4f}", report.loss, report.accuracy);
 }
@@ -43,9 +50,7 @@ ProgressStyle ProgressStyle::of(std::FILE* stream) {
   style.terminal = descriptor >= 0 && ::isatty(descriptor) == 1 && term != nullptr &&
                    std::string_view(term) != "dumb" && !of_mpirun;
   style.color = style.terminal && !is_set("NO_COLOR");
-  winsize size{};
-  if (style.terminal && ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-    style.width = size.ws_col;
+  style.width = width_of(stream, style.width);
   return style;
 }
 
@@ -70,7 +75,8 @@ std::string progress_bar(const StepReport& report, std::chrono::duration<double>
   // A terminal wraps a line that fills it, and puts the ^C of whoever ends the run behind the bar.
   constexpr int free_columns = 3;
   const auto room = static_cast<std::size_t>(std::max(width - free_columns, 0));
-  const std::string left = fmt::format("{:3.0f}% ", share * 100);
+  // Rounded down: 100 % is the end. By 1e-9 more, lest 29 of 100 were 28.
+  const std::string left = fmt::format("{:3}% ", static_cast<int>(share * 100 + 1e-9));
   // As they stand, of one width while the numbers change, so that the bar stands still.
   const std::string parts[] = {
       fmt::format(" {:>5} to go", duration_text(to_go)),
@@ -151,6 +157,7 @@ void Progress::finish() {
 
 void Progress::draw(Clock::time_point now) {
   const auto to_go = time_to_go(now) + testing_to_go(now);
+  if (style_.terminal) style_.width = width_of(out_, style_.width);  // a window may be resized
   if (style_.terminal)
     print_to(out_, "{}{}", clear_line, progress_bar(last_, to_go, style_.width, counting_));
   else

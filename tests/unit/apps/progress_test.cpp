@@ -2,6 +2,7 @@
 #include "apps/output/progress.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -67,6 +68,16 @@ TEST(Report, DurationsReadLikeSpeech) {
   EXPECT_EQ(duration_text(seconds(4 * 86400 + 3 * 3600)), "4d03h");
   EXPECT_EQ(duration_text(seconds(-1)), "?");
   EXPECT_EQ(duration_text(std::chrono::duration<double>(1e300)), "?");
+}
+
+TEST(ProgressBar, ReachesAHundredPercentWithTheLastStep) {
+  StepReport report = step_report(0);
+  for (report.step = 0; report.step <= report.steps_total; ++report.step)
+    EXPECT_THAT(progress_bar(report, {}, 80),
+                StartsWith(fmt::format("{:3}% ", 100 * report.step / report.steps_total)));
+  report = step_report(999);
+  report.steps_total = 1000;
+  EXPECT_THAT(progress_bar(report, {}, 80), StartsWith(" 99% "));
 }
 
 TEST(ProgressBar, FitsEveryWidthAndDropsItsPartsFirst) {

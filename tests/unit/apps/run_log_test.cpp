@@ -36,6 +36,24 @@ TEST(RunLog, HaveTheRowsThatAreAwaited) {
   }
 }
 
+TEST(RunLog, TellHowFarAnEpochCameThatIsNotWhole) {
+  const test::TemporaryFolder root;
+  const auto folder = OutputFolder::create(root / "out");
+  {
+    RunLog log(Options{}, folder, {.steps = 40, .steps_per_epoch = 20, .evaluates = false}, {});
+    for (std::uint32_t step = 1; step <= 23; ++step)
+      log.step({.step = step,
+                .loss = step <= 20 ? 2.0F : 0.5F,
+                .samples = 1,
+                .duration = std::chrono::milliseconds(1)});
+    log.finish();
+    log.finish();  // as where a run fails while it is concluded
+  }
+  const std::string written = test::read_text(folder.log());
+  EXPECT_THAT(written, testing::ContainsRegex("Epoch 2/2: .*Loss=0.5000, .*train, 3 of 20 steps"));
+  EXPECT_EQ(written.find("3 of 20"), written.rfind("3 of 20"));
+}
+
 TEST(RunLog, HaveWarningsAtTheirLevel) {
   const test::TemporaryFolder root;
   const auto folder = OutputFolder::create(root / "out");
