@@ -10,6 +10,7 @@
 #include "actors/pipeline_bytes.h"
 #include "actors/reducer.h"
 #include "actors/shard_writer.h"
+#include "runtime/text.h"
 
 namespace troupe {
 namespace {
@@ -313,9 +314,9 @@ Graph build_pipeline(const PipelineOptions& options) {
   if (options.processes > cells)
     throw Error(
         ErrorCode::bad_options,
-        fmt::format("{} processes for {} stage{} × {} replica{}", options.processes,
-                    options.cut.size(), options.cut.size() == 1 ? "" : "s", options.replicas,
-                    options.replicas == 1 ? "" : "s"),
+        fmt::format("{} processes for {} × {}", options.processes,
+                    counted(std::ssize(options.cut), "stage"),
+                    counted(options.replicas, "replica")),
         fmt::format("start {} processes, or make stages × replicas {}", cells, options.processes));
   for (std::size_t s = 0; s < options.cut.size(); ++s) {
     common.buckets.push_back(bucket_bytes(options, s));

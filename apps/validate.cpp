@@ -8,6 +8,7 @@
 #include "apps/layer_options.h"
 #include "apps/load_options.h"
 #include "runtime/error.h"
+#include "runtime/text.h"
 
 namespace troupe {
 namespace {
@@ -63,8 +64,8 @@ class Validator {
     const std::int64_t channels = synthetic() ? shape[0] : 1;
     require(options_.model.in_channels == channels, {"model.in_channels", "data.shape"},
             fmt::format("set model.in_channels to {}", channels),
-            "model.in_channels is {}, but samples of {} have {} channel{}",
-            options_.model.in_channels, options_.data.name, channels, channels == 1 ? "" : "s");
+            "model.in_channels is {}, but samples of {} have {}", options_.model.in_channels,
+            options_.data.name, counted(channels, "channel"));
     const std::int64_t classes = synthetic() ? options_.data.classes : 10;
     require(options_.model.classes >= classes, {"model.classes", "data.classes"},
             fmt::format("set model.classes to {}", classes),

@@ -6,15 +6,12 @@
 #include <charconv>
 
 #include "apps/doctor/checks.h"
+#include "runtime/text.h"
 
 namespace troupe {
 namespace {
 
 using Severity = Finding::Severity;
-
-std::string counted(std::int64_t count, std::string_view thing) {
-  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : thing.ends_with("s") ? "es" : "s");
-}
 
 constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
 
@@ -77,8 +74,8 @@ Findings check_cores(const Machine& machine, const Demands& demands) {
   };
   const std::int64_t threads = number_in(machine, "OMP_NUM_THREADS");
   if (threads > machine.cores)
-    warn(fmt::format("OMP_NUM_THREADS is {}, but this process has {} core{}{}", threads,
-                     machine.cores, machine.cores == 1 ? "" : "s",
+    warn(fmt::format("OMP_NUM_THREADS is {}, but this process has {}{}", threads,
+                     counted(machine.cores, "core"),
                      machine.processes() > 1
                          ? fmt::format(" ({} processes share the node)", machine.processes())
                          : ""),
@@ -89,9 +86,8 @@ Findings check_cores(const Machine& machine, const Demands& demands) {
   if (demands.actor_threads > stages && asked > machine.cores)
     warn(fmt::format(
              "parallel.actor_threads {} × parallel.intra_op_threads {} in a process that has "
-             "{} core{}",
-             demands.actor_threads, demands.intra_op_threads, machine.cores,
-             machine.cores == 1 ? "" : "s"),
+             "{}",
+             demands.actor_threads, demands.intra_op_threads, counted(machine.cores, "core")),
          fmt::format("-r parallel.actor_threads={}",
                      std::max<std::int64_t>(1, machine.cores / demands.intra_op_threads)));
   if (demands.known && busy > machine.cores)
@@ -113,8 +109,8 @@ Findings check_cores(const Machine& machine, const Demands& demands) {
          "ask for whole CPUs, or start no more threads than are granted");
   const std::int64_t given = number_in(machine, "SLURM_CPUS_PER_TASK");
   if (machine.world && given > machine.affinity && machine.world->launcher == "slurm")
-    warn(fmt::format("--cpus-per-task is {}, but this process may run on {} CPU{} only", given,
-                     machine.affinity, machine.affinity == 1 ? "" : "s"),
+    warn(fmt::format("--cpus-per-task is {}, but this process may run on {} only", given,
+                     counted(machine.affinity, "CPU")),
          "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK before srun");
   return findings;
 }
@@ -150,7 +146,7 @@ Findings check_architecture(const Machine& machine) {
 Findings check_gpus(const Machine& machine) {
   const int reserved = machine.reserved_gpus();
   if (reserved == 0) return {};
-  const std::string name = fmt::format("{} reserved GPU{}", reserved, reserved == 1 ? "" : "s");
+  const std::string name = counted(reserved, "reserved GPU");
   if (machine.compiled_gpus.empty())
     return {{Severity::warning, "GPUs",
              fmt::format("this troupe computes on cores: {} of this node stay{} idle", name,

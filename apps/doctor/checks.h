@@ -66,10 +66,11 @@ Findings check_limits(const Machine& machine);
 /// What a cluster's jobs need and this one lacks; the processor its nodes have.
 Findings check_cluster(const Machine& machine, const ClusterProfile& profile);
 
-/// What a check has looked at, for where it finds nothing: "4 for this process".
+/// What a check has looked at: "4 for this process".
 struct Look {
   std::string check;  ///< as in Finding
   std::string seen;
+  std::string if_well = {};  ///< what to add where there is no finding
 };
 /// In the order of check_all.
 std::vector<Look> looked_at(const Machine& machine, const Demands& demands);

@@ -11,9 +11,8 @@ namespace {
 
 std::string world_text(const Machine& machine) {
   if (!machine.world) return "this process alone";
-  return fmt::format("rank {} of {} on {} node{}, started by {}", machine.world->rank,
-                     machine.world->size, machine.world->nodes,
-                     machine.world->nodes == 1 ? "" : "s", machine.world->launcher);
+  return fmt::format("rank {} of {} on {}, started by {}", machine.world->rank, machine.world->size,
+                     counted(machine.world->nodes, "node"), machine.world->launcher);
 }
 
 std::string interfaces_text(const Machine& machine) {
@@ -25,8 +24,8 @@ std::string cores_text(const Machine& machine, const Demands& demands) {
   std::string cores = fmt::format("{} for this process", machine.cores);
   if (!demands.known) return cores;
   const std::int64_t stages = stages_of_process(machine, demands);
-  return fmt::format("{}, {} stage{} of {} thread{}", cores, stages, stages == 1 ? "" : "s",
-                     demands.intra_op_threads, demands.intra_op_threads == 1 ? "" : "s");
+  return fmt::format("{}, {} of {}", cores, counted(stages, "stage"),
+                     counted(demands.intra_op_threads, "thread"));
 }
 
 std::string limits_text(const Machine& machine) {
@@ -51,8 +50,8 @@ std::vector<Look> looked_at(const Machine& machine, const Demands& demands) {
           {"interfaces", interfaces_text(machine)},
           {"architecture", machine.architecture},
           {"limits", limits_text(machine)},
-          {"variables", fmt::format("{} looked at, none misspelt, none contradict another",
-                                    machine.environment.size())},
+          {"variables", fmt::format("{} looked at", machine.environment.size()),
+           ", none misspelt, none contradict another"},
           {"GPUs", gpus == 0 ? "none is reserved" : fmt::format("{} reserved", gpus)},
           {"cores", cores_text(machine, demands)},
           {"folders", folders_text(machine)}};

@@ -8,6 +8,7 @@
 #include "apps/jobscript/partition.h"
 #include "apps/jobscript/slurm_time.h"
 #include "runtime/error.h"
+#include "runtime/text.h"
 
 namespace troupe {
 namespace {
@@ -16,10 +17,6 @@ using Profile = ClusterProfile;
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
   throw Error(ErrorCode::usage, what, remedy);
-}
-
-std::string several(std::int64_t count, std::string_view thing) {
-  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : thing.ends_with("s") ? "es" : "s");
 }
 
 /// The kind of nodes whose GPUs the job takes if nothing is said about GPUs, or nullptr: that of
@@ -64,7 +61,7 @@ void check_gpus(const JobPlan& plan, const JobRequest& request, const JobShape& 
   const auto& kind = plan.kind;
   if (plan.gpus > kind.gpus)
     refuse(fmt::format("--gpus-per-node is {}, but a node of {} has {}", plan.gpus,
-                       plan.profile.title, several(kind.gpus, kind.gpu)),
+                       plan.profile.title, counted(kind.gpus, kind.gpu)),
            fmt::format("--gpus-per-node {} --nodes {}", kind.gpus,
                        (plan.gpus * plan.nodes + kind.gpus - 1) / kind.gpus));
   const auto& counts = kind.gpu_counts;
@@ -74,7 +71,7 @@ void check_gpus(const JobPlan& plan, const JobRequest& request, const JobShape& 
                                    [&](std::int64_t count) { return count > plan.gpus; });
     const std::int64_t better = more == counts.end() ? counts.back() : *more;
     refuse(
-        fmt::format("{} does not give {} of a node", plan.profile.title, several(plan.gpus, "GPU")),
+        fmt::format("{} does not give {} of a node", plan.profile.title, counted(plan.gpus, "GPU")),
         request.gpus_per_node
             ? fmt::format("--gpus-per-node {}", better)
             : fmt::format("--gpus-per-node {}, and change parallel in {} to match", better,
@@ -149,7 +146,7 @@ std::string parts_of_nodes(const JobPlan& plan) {
   if (nodes >= plan.nodes || all % nodes != 0 || (limit > 0 && all / nodes > limit)) return {};
   return fmt::format(
       "{} of each of {} nodes fit {}, with less between nodes: --nodes {} --gpus-per-node {}",
-      several(plan.gpus, "GPU"), plan.nodes, several(nodes, "node"), nodes, all / nodes);
+      counted(plan.gpus, "GPU"), plan.nodes, counted(nodes, "node"), nodes, all / nodes);
 }
 
 /// Cores that the threads of a node's processes keep busy, on CPU nodes.
@@ -170,7 +167,7 @@ void add_notes(JobPlan& plan, const JobRequest& request, const JobShape& shape) 
     notes.push_back(
         fmt::format("Troupe has no kernels for {}: the {} of a node stay idle; "
                     "--gpus-per-node 0 takes CPU nodes",
-                    plan.kind.gpu, several(plan.gpus, "GPU")));
+                    plan.kind.gpu, counted(plan.gpus, "GPU")));
   if (plan.gpus > 0 && plan.kind.gpu_cuda && plan.gpus_stay_idle)
     notes.emplace_back(
         "this troupe was built without CUDA and computes on the cores that come with the GPUs");
@@ -182,7 +179,7 @@ void add_notes(JobPlan& plan, const JobRequest& request, const JobShape& shape) 
         "GPU nodes");
   if (plan.gpus == 0 && plan.kind.gpus > 0)
     notes.push_back(fmt::format("{} has no CPU nodes: {} of each node stay idle", profile.title,
-                                several(plan.kind.gpus, plan.kind.gpu)));
+                                counted(plan.kind.gpus, plan.kind.gpu)));
   const std::int64_t used = plan.gpus > 0 ? plan.tasks * plan.cores : busy_cores(plan, shape);
   if (plan.partition.whole_nodes && used < plan.kind.cores / 2)
     notes.push_back(
@@ -228,7 +225,7 @@ void check_work(const JobShape& shape, std::int64_t nodes, std::int64_t processe
   if (world <= shape.stages()) return;
   const std::string have =
       fmt::format("{}, but the job has {} ({} × {})", work_words(shape.spread),
-                  several(world, "process"), several(nodes, "node"), processes);
+                  counted(world, "process"), counted(nodes, "node"), processes);
   const auto ways = spreads_over(world, shape.spread);
   const bool by_pipeline = !ways.empty() && ways.front().starts_with("parallel.pipeline");
   const std::string& where = by_pipeline ? shape.pipeline_where : shape.data_where;
@@ -260,7 +257,7 @@ JobPlan plan_job(const ClusterProfile& profile, const JobRequest& request, const
   if (plan.tasks * plan.cores > plan.kind.cores)
     refuse(
         fmt::format("{} of {} need {} cores, but a node of {} has {}",
-                    several(plan.tasks, "process"), several(plan.cores, "core"),
+                    counted(plan.tasks, "process"), counted(plan.cores, "core"),
                     plan.tasks * plan.cores, profile.title, plan.kind.cores),
         fmt::format("--cpus-per-task {}", std::max<std::int64_t>(1, plan.kind.cores / plan.tasks)));
   plan.memory = choose_memory(plan, request);

@@ -72,13 +72,12 @@ bool suits(const ClusterProfile& profile, const Partition& partition, std::int64
 
 std::string beyond(const Partition& partition, const JobRequest& request, std::int64_t gpus) {
   if (partition.max_nodes > 0 && request.nodes > partition.max_nodes)
-    return fmt::format("at most {} node{}, not {}", partition.max_nodes,
-                       partition.max_nodes == 1 ? "" : "s", request.nodes);
+    return fmt::format("at most {}, not {}", counted(partition.max_nodes, "node"), request.nodes);
   if (request.nodes < partition.min_nodes)
     return fmt::format("at least {} nodes, not {}", partition.min_nodes, request.nodes);
   if (partition.max_node_gpus > 0 && gpus > partition.max_node_gpus)
-    return fmt::format("at most {} GPU{} of a node, not {}", partition.max_node_gpus,
-                       partition.max_node_gpus == 1 ? "" : "s", gpus);
+    return fmt::format("at most {} of a node, not {}", counted(partition.max_node_gpus, "GPU"),
+                       gpus);
   if (partition.max_gpus > 0 && gpus * request.nodes > partition.max_gpus)
     return fmt::format("at most {} GPUs, not {}", partition.max_gpus, gpus * request.nodes);
   if (request.time > partition.max_time)

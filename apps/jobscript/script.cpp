@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <sstream>
+#include <utility>
 
 #include "apps/jobscript/container.h"
 #include "apps/jobscript/slurm_time.h"
@@ -43,20 +45,32 @@ std::string in_one_line(std::string text) {
   return text;
 }
 
+/// Broken between words where a line would grow long.
+std::string comment(const std::string& sentence) {
+  constexpr std::size_t longest = 100;
+  std::string lines, line = "#";
+  std::istringstream words(sentence);
+  for (std::string word; words >> word;) {
+    if (line.size() + 1 + word.size() > longest) lines += std::exchange(line, "#  ") + "\n";
+    line += " " + word;
+  }
+  return lines + line + "\n";
+}
+
 std::string heading(const JobPlan& plan, const ScriptText& text) {
   std::string gpus;
   if (plan.gpus > 0 && plan.gpus == plan.processes)
     gpus = ", a GPU for each";
   else if (plan.gpus > 0)
-    gpus = fmt::format(", {} GPU{} a node", plan.gpus, plan.gpus == 1 ? "" : "s");
+    gpus = fmt::format(", {} a node", counted(plan.gpus, "GPU"));
   if (plan.gpus_stay_idle) gpus += plan.gpus == 1 ? ", which stays idle" : ", which stay idle";
   return fmt::format(
       "#!/bin/bash\n"
-      "# {} on {}: {} node{}, {} process{} a node{}.\n"
+      "# {} on {}: {}, {} a node{}.\n"
       "# Made by: {}\n"
       "# Site facts of {}: {}\n",
-      in_one_line(text.options), plan.profile.title, plan.nodes, plan.nodes == 1 ? "" : "s",
-      plan.processes, plan.processes == 1 ? "" : "es", gpus, in_one_line(text.command_line),
+      in_one_line(text.options), plan.profile.title, counted(plan.nodes, "node"),
+      counted(plan.processes, "process"), gpus, in_one_line(text.command_line),
       plan.profile.checked.empty() ? "unknown date" : plan.profile.checked, plan.profile.site);
 }
 
@@ -149,7 +163,7 @@ std::string environment(const JobPlan& plan) {
   std::string text =
       "\n# The log begins with this script and with what it was given.\n"
       "cat \"$0\"\n"
-      "env | grep -E '^(SLURM|CUDA|NCCL|FI|OMP)_' | sort\n\n";
+      "env | grep -E '^(SLURM|CUDA|NCCL|FI|OMP|TROUPE)_' | grep -v '^TROUPE_JOB_KEY=' | sort\n\n";
   for (const auto& line : plan.profile.setup)
     if (plan.holds(line)) text += with_reason(line.text, line.why);
   // Oversubscribed cores are slower than too few threads: no library may take more than its share.
@@ -284,7 +298,7 @@ std::string shell_word(std::string_view word) {
 
 std::string job_script(const JobPlan& plan, const JobRequest& request, const ScriptText& text) {
   std::string script = heading(plan, text);
-  for (const std::string& note : plan.notes) script += fmt::format("# Note: {}.\n", note);
+  for (const std::string& note : plan.notes) script += comment("Note: " + note + ".");
   script += "#\n" + directives(plan, request);
   script += "\nset -euo pipefail\n";
   script += environment(plan);

@@ -15,6 +15,7 @@
 #include "apps/options_table.h"
 #include "apps/training.h"
 #include "apps/verbs.h"
+#include "runtime/text.h"
 
 namespace troupe {
 namespace {
@@ -66,10 +67,6 @@ void print_json(const Machine& machine, const Findings& findings, bool fails) {
              document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
-std::string counted(std::ptrdiff_t count, const char* thing) {
-  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
-}
-
 /// In a world of several nodes every line says whose it is, and all come in one write, so that
 /// those of two nodes do not mix.
 void print_lines(const Machine& machine, const Demands& demands, const Findings& findings) {
@@ -79,10 +76,13 @@ void print_lines(const Machine& machine, const Demands& demands, const Findings&
     prefix =
         (node < machine.world->hosts.size() ? machine.world->hosts[node] : machine.host) + ": ";
   }
+  const auto found = [&](const std::string& check) {
+    return std::ranges::find(findings, check, &Finding::check) != findings.end();
+  };
   std::string text;
   for (const Look& look : looked_at(machine, demands))
-    if (std::ranges::find(findings, look.check, &Finding::check) == findings.end())
-      text += fmt::format("{}{:<12}  {}\n", prefix, look.check, look.seen);
+    text += fmt::format("{}{:<12}  {}{}\n", prefix, look.check, look.seen,
+                        found(look.check) ? "" : look.if_well);
   for (const Finding& finding : findings)
     text += fmt::format("{0}{1}: {2}: {3}\n{0}  try: {4}\n", prefix, name_of(finding.severity),
                         finding.check, finding.message, finding.remedy);

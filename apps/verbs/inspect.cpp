@@ -16,6 +16,7 @@
 #include "runtime/file/idx.h"
 #include "runtime/file/safetensors.h"
 #include "runtime/print.h"
+#include "runtime/text.h"
 
 namespace troupe {
 namespace {
@@ -54,8 +55,7 @@ void print_table(const std::vector<Row>& rows) {
   };
   print("name", "dtype", "shape", "bytes");
   for (const auto& row : rows) print(row.name, row.dtype, row.shape, std::to_string(row.bytes));
-  print(fmt::format("{} tensor{}", rows.size(), rows.size() == 1 ? "" : "s"), "", "",
-        std::to_string(total));
+  print(counted(std::ssize(rows), "tensor"), "", "", std::to_string(total));
 }
 
 void inspect_checkpoint(const std::filesystem::path& path) {

@@ -79,8 +79,8 @@ std::string JoinedWorld::heading() const {
   const bool memory = std::ranges::any_of(member.peers(), [&](const PeerInfo& peer) {
     return ways.sharing_memory_with(peer.rank).size() > 1;
   });
-  return fmt::format("{} processes on {} host{} ({}), {}, started by {}", world_.size,
-                     places.size(), places.size() == 1 ? "" : "s", listed(places, 4),
+  return fmt::format("{} processes on {} ({}), {}, started by {}", world_.size,
+                     counted(std::ssize(places), "host"), listed(places, 4),
                      memory && network ? "shared memory within a host, Gloo between"
                      : memory          ? "shared memory"
                                        : "Gloo",
