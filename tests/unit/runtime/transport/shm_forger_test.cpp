@@ -1,0 +1,152 @@
+// A peer that writes into shared memory what it must not.
+#include <gmock/gmock.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <functional>
+#include <thread>
+
+#include "runtime/transport/shm/wire.h"
+#include "tests/unit/runtime/transport/ranks.h"
+
+namespace troupe {
+namespace {
+
+using namespace transport;
+using test::values;
+using testing::HasSubstr;
+using std::chrono_literals::operator""ms;
+
+constexpr std::size_t mebi = std::size_t{1} << 20;
+
+/// Rank 0 beside a rank 1 that is the test itself, with the wire in its hands.
+struct Forger {
+  MemoryStore store;
+  std::unique_ptr<Communicator> zero;
+  Fd bell{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  std::shared_ptr<Wire> wire;
+  Arena arena{64 * mebi};
+
+  Forger() {
+    std::thread other(
+        [&] { wire = connect_all(store, 1, 2, "shm", 20'000ms, bell.get()).value().at(0); });
+    zero = std::move(make_shm_communicator(store, 0, 2).value());
+    other.join();
+  }
+
+  /// A block that rank 0 has been told of, and its true descriptor.
+  Descriptor tensor_of_four() {
+    const auto block = arena.allocate(16, 1);
+    Note note;
+    note.kind = Note::Kind::segment;
+    note.number = block->segment->number;
+    note.bytes = block->segment->memory->bytes();
+    EXPECT_EQ(send_note(wire->socket(), note, {block->segment->memory->fd()}), SendOutcome::sent);
+    Descriptor descriptor;
+    descriptor.tag = 1;
+    descriptor.rank = 1;
+    descriptor.dims[0] = 4;
+    descriptor.set_block(*block, 16);
+    return descriptor;
+  }
+
+  std::string outcome() {
+    const Status status = zero->receive(1, 1, {.shape = {4}})->wait();
+    return status ? "received" : status.error().what();
+  }
+
+  std::string after_writing(const Descriptor& descriptor) {
+    RingWriter(wire->outgoing()).write(descriptor);
+    wire->ring_for_descriptor();
+    return outcome();
+  }
+};
+
+TEST(ShmForger, ReceivesFromAForgerThatKeepsToTheRules) {
+  Forger forger;
+  EXPECT_EQ(forger.after_writing(forger.tensor_of_four()), "received");
+}
+
+TEST(ShmForger, ReportsDescriptorsThatCannotBe) {
+  const std::vector<std::pair<const char*, std::function<void(Descriptor&)>>> forgeries{
+      {"segment", [](Descriptor& d) { d.segment = 77; }},
+      {"outside", [](Descriptor& d) { d.offset = ~std::uint64_t{63}; }},
+      {"outside", [](Descriptor& d) { d.offset = mebi; }},
+      {"outside", [](Descriptor& d) { d.offset += 8; }},
+      {"outside", [](Descriptor& d) { d.bytes = ~std::uint64_t{0}; }},
+      {"reused", [](Descriptor& d) { ++d.use; }},
+      {"bytes", [](Descriptor& d) { d.dims[0] = 5; }},
+      {"damaged", [](Descriptor& d) { d.dims[0] = -4; }},
+      {"damaged", [](Descriptor& d) { d.rank = 7; }},
+      {"damaged", [](Descriptor& d) { d.dtype = 200; }},
+      {"damaged", [](Descriptor& d) { d.layout = 9; }},
+      {"damaged",
+       [](Descriptor& d) {
+         d.rank = 2;
+         d.dims[0] = d.dims[1] = std::int64_t{1} << 62;
+       }},
+      {"damaged", [](Descriptor& d) { d.kind = static_cast<Descriptor::Kind>(9); }},
+      {"damaged",
+       [](Descriptor& d) {
+         d.kind = Descriptor::Kind::collective;
+         d.call = 200;
+       }},
+  };
+  for (const auto& [word, forge] : forgeries) {
+    Forger forger;
+    Descriptor descriptor = forger.tensor_of_four();
+    forge(descriptor);
+    EXPECT_THAT(forger.after_writing(descriptor), HasSubstr(word));
+    EXPECT_THAT(forger.outcome(), HasSubstr("what rank 1 shares is damaged"));
+  }
+}
+
+TEST(ShmForger, ReportsRingsWhosePositionsCannotBe) {
+  {
+    Forger forger;
+    forger.wire->outgoing().produced = 1'000'000;
+    forger.wire->ring_for_descriptor();
+    EXPECT_THAT(forger.outcome(), HasSubstr("damaged"));
+  }
+  {
+    Forger forger;
+    forger.wire->outgoing().slots[0].sequence = 5;
+    forger.wire->outgoing().produced = 1;  // without a descriptor of that number
+    forger.wire->ring_for_descriptor();
+    EXPECT_THAT(forger.outcome(), HasSubstr("damaged"));
+  }
+  {
+    Forger forger;
+    forger.wire->incoming().consumed = 99;
+    forger.zero->send(1, 1, values({4}, 0));
+    EXPECT_THAT(forger.outcome(), HasSubstr("damaged"));
+  }
+}
+
+TEST(ShmForger, ReportsSocketsThatSayWhatNoRankSays) {
+  {
+    Forger forger;
+    ASSERT_EQ(::send(forger.wire->socket(), "junk", 4, 0), 4);
+    EXPECT_THAT(forger.outcome(), HasSubstr("damaged"));
+  }
+  {
+    Forger forger;
+    Note note;
+    note.kind = Note::Kind::segment;  // whose memory does not come along
+    note.bytes = mebi;
+    ASSERT_EQ(send_note(forger.wire->socket(), note), SendOutcome::sent);
+    EXPECT_THAT(forger.outcome(), HasSubstr("damaged"));
+  }
+  {
+    Forger forger;
+    Note note;
+    note.kind = Note::Kind::warning;
+    note.number = 12345;
+    note.text = "it is over";
+    ASSERT_EQ(send_note(forger.wire->socket(), note), SendOutcome::sent);
+    EXPECT_EQ(forger.outcome(), "it is over");
+  }
+}
+
+}  // namespace
+}  // namespace troupe
