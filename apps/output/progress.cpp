@@ -75,8 +75,9 @@ std::string progress_bar(const StepReport& report, std::chrono::duration<double>
   // A terminal wraps a line that fills it, and puts the ^C of whoever ends the run behind the bar.
   constexpr int free_columns = 3;
   const auto room = static_cast<std::size_t>(std::max(width - free_columns, 0));
-  // Rounded down: 100 % is the end. By 1e-9 more, lest 29 of 100 were 28.
-  const std::string left = fmt::format("{:3}% ", static_cast<int>(share * 100 + 1e-9));
+  const std::int64_t steps = std::max<std::int64_t>(report.steps_total, 1);
+  const std::string left =  // rounded down: 100 % is the end
+      fmt::format("{:3}% ", std::clamp<std::int64_t>(100 * report.step / steps, 0, 100));
   // As they stand, of one width while the numbers change, so that the bar stands still.
   const std::string parts[] = {
       fmt::format(" {:>5} to go", duration_text(to_go)),
@@ -157,16 +158,17 @@ void Progress::finish() {
 
 void Progress::draw(Clock::time_point now) {
   const auto to_go = time_to_go(now) + testing_to_go(now);
-  if (style_.terminal) style_.width = width_of(out_, style_.width);  // a window may be resized
-  if (style_.terminal)
+  if (style_.terminal) {
+    style_.width = width_of(out_, style_.width);  // a window may have been resized
     print_to(out_, "{}{}", clear_line, progress_bar(last_, to_go, style_.width, counting_));
-  else
+  } else {
     print_to(out_, "step {}/{}  epoch {}/{}  {}  {} to go\n", last_.step, last_.steps_total,
              last_.epoch, last_.epochs_total,
              counting_
                  ? testing_text(*counting_)
                  : fmt::format("{}  {:.0f} img/s", scores_text(last_), last_.images_per_second),
              duration_text(to_go));
+  }
   std::fflush(out_);
   last_shown_ = now;
   bar_shown_ = style_.terminal;
