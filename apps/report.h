@@ -1,6 +1,6 @@
 #pragma once
-// What a run tells about itself, as plain values: made by who counts (the monitor), written by
-// OutputFolder's files and shown by Progress.
+// What a run tells about itself, as plain values: made by RunLog from what the monitor has seen,
+// written by OutputFolder's files and shown by Progress.
 
 #include <chrono>
 #include <cstdint>

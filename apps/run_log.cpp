@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "apps/output/log.h"
 #include "runtime/print.h"
@@ -169,15 +170,14 @@ void RunLog::record_failure(const Error& error) {
   post([this, what = std::string(error.what())] { log_->error("failed: {}", what); });
 }
 
-void RunLog::finish() {
-  post([this] {
-    if (epoch_waits_) {  // the run was stopped before the evaluation
-      end_epoch(nullptr);
+void RunLog::finish(bool stopped) {
+  post([this, stopped] {
+    const bool waits = std::exchange(epoch_waits_, false);
+    if (waits || epoch_.steps > 0) end_epoch(nullptr);  // the run ended within it
+    if (waits && stopped) {
       const std::string line = "the test set is counted first when the run goes on";
       progress_.note(line);
       log_->info(line);
-    } else if (epoch_.steps > 0) {  // the run ended within an epoch
-      end_epoch(nullptr);
     }
     progress_.finish();
   });

@@ -48,8 +48,9 @@ class RunLog {
   /// after `patience` it warns.
   void await_rows(std::uint32_t step, std::chrono::milliseconds patience = std::chrono::seconds(2));
 
-  /// Waits until all that was told is written, then ends the progress display.
-  void finish();
+  /// Waits until all that was told is written, then ends the progress display. One that was stopped
+  /// goes on where it ended: an evaluation that is due is announced.
+  void finish(bool stopped = false);
   std::optional<EvaluationReport> last_evaluation() const { return last_evaluation_; }
   /// What the newest attempt to write a checkpoint met, if it failed.
   const std::optional<Error>& checkpoint_error() const { return checkpoint_error_; }

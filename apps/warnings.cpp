@@ -9,33 +9,32 @@
 #include "runtime/world/world.h"
 
 namespace troupe {
-namespace {
 
-/// Some wait in each step for those that have more to do.
-std::vector<std::string> uneven_shares(const Options& options, std::uint32_t processes) {
-  const SpreadLimits shares{.pipeline = options.parallel.pipeline,
-                            .data = options.parallel.data,
-                            .micro_batches = options.train.micro_batches};
+std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
+  const SpreadLimits shares{.pipeline = std::ssize(pipeline.cut),
+                            .data = pipeline.replicas,
+                            .micro_batches = pipeline.micro_batches};
   std::vector<std::string> sentences;
-  if (const std::string uneven = uneven_words(processes, shares); !uneven.empty())
+  if (const std::string uneven = uneven_words(pipeline.processes, shares); !uneven.empty())
     sentences.push_back(fmt::format("{}; {} processes would have as many each", uneven,
-                                    even_processes(processes, shares)));
+                                    even_processes(pipeline.processes, shares)));
   if (const std::string uneven = uneven_micro_batches(shares); !uneven.empty())
     sentences.push_back(
         fmt::format("{}; a multiple of {} as train.micro_batches is even", uneven, shares.data));
+  const LearningRateOptions rate = learning_rate_options(pipeline);
+  if (lacks_its_rise(rate))
+    sentences.push_back(fmt::format(
+        "one_cycle has no rise in {}{}: it falls from {} on; train longer, or take another "
+        "train.schedule",
+        counted(rate.total_steps - rate.warmup_steps, "step"),
+        rate.warmup_steps > 0 ? " after the warm-up" : "", rate.lr));
   return sentences;
 }
 
-}  // namespace
-
 std::vector<std::string> warnings(const Options& options, const StartingPoint& start,
-                                  const LearningRateOptions& rate, std::uint32_t processes) {
-  std::vector<std::string> sentences = uneven_shares(options, processes);
-  if (lacks_its_rise(rate))
-    sentences.push_back(fmt::format(
-        "one_cycle has no rise in so few steps ({}): it begins at the largest rate, {}; "
-        "train longer, or take another train.schedule",
-        rate.total_steps, rate.lr));
+                                  const PipelineOptions& pipeline) {
+  std::vector<std::string> sentences = shape_warnings(pipeline);
+  const std::uint32_t processes = pipeline.processes;
   const int threads = actor_threads(options, processes) * options.parallel.intra_op_threads;
   if (threads > available_cores())
     sentences.push_back(fmt::format(

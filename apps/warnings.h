@@ -1,17 +1,18 @@
 #pragma once
-#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "apps/training.h"
-#include "ops/optim/learning_rate.h"
 
 namespace troupe {
 
-/// What is allowed but probably not meant: more threads than cores, work that processes or replicas
-/// cannot share evenly, a schedule without its rise, another kernel width than that of the run that
-/// is gone on with. A sentence each.
+/// What is allowed of a run but probably not meant, a sentence each: work that its processes or
+/// replicas cannot share evenly, a schedule without its rise.
+std::vector<std::string> shape_warnings(const PipelineOptions& pipeline);
+
+/// These, and what is odd of this machine or the checkpoint: more threads than cores, kernels other
+/// than those of the run that is gone on with.
 std::vector<std::string> warnings(const Options& options, const StartingPoint& start,
-                                  const LearningRateOptions& rate, std::uint32_t processes = 1);
+                                  const PipelineOptions& pipeline);
 
 }  // namespace troupe

@@ -8,6 +8,7 @@
 #include "apps/training.h"
 #include "runtime/control/member.h"
 #include "runtime/program.h"
+#include "runtime/text.h"
 #include "runtime/world/error_file.h"
 
 namespace troupe {
@@ -62,11 +63,11 @@ TransportOptions transport_options(const Options& options) {
 void check_fits(const World& world, const Options& options) {
   const SpreadLimits limits = spread_limits(options);
   if (world.size <= limits.work()) return;
-  throw Error(ErrorCode::bad_options,
-              fmt::format("{} has started {} processes, but {}", world.launcher, world.size,
-                          work_words(limits)),
-              fmt::format("start {} process{}{}", limits.work(), limits.work() == 1 ? "" : "es",
-                          or_give(world.size, limits)));
+  throw Error(
+      ErrorCode::bad_options,
+      fmt::format("{} has started {} processes, but {}", world.launcher, world.size,
+                  work_words(limits)),
+      fmt::format("start {}{}", counted(limits.work(), "process"), or_give(world.size, limits)));
 }
 
 int end_in_silence(const Error& error) {

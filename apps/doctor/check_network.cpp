@@ -138,8 +138,7 @@ Findings check_world(const Machine& machine, const Demands& demands) {
   const std::int64_t work = demands.spread.work(), size = machine.world->size;
   if (size > work)
     error(fmt::format("{} processes, but {}", size, work_words(demands.spread)),
-          fmt::format("start {} process{}{}", work, work == 1 ? "" : "es",
-                      or_give(size, demands.spread)));
+          fmt::format("start {}{}", counted(work, "process"), or_give(size, demands.spread)));
   if (const std::string uneven = uneven_words(size, demands.spread); !uneven.empty())
     findings.push_back({Severity::warning, "world", uneven,
                         fmt::format("start {} processes{}", even_processes(size, demands.spread),

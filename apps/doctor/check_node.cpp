@@ -158,8 +158,8 @@ Findings check_gpus(const Machine& machine) {
              "unset CUDA_VISIBLE_DEVICES", true}};
   if (reserved > machine.processes())
     return {{Severity::warning, "GPUs",
-             fmt::format("{} on this node, but {} process{} that use one each", name,
-                         machine.processes(), machine.processes() == 1 ? "" : "es"),
+             fmt::format("{} on this node, but {} that use one each", name,
+                         counted(machine.processes(), "process")),
              fmt::format("--ntasks-per-node={0}, or --gpus-per-node={1}", reserved,
                          machine.processes())}};
   return {};

@@ -178,6 +178,7 @@ class Launcher {
   std::vector<Worker> workers_;
   int alive_ = 0;
   Outcome outcome_;
+  bool has_told_witness_ = false;              // to the other hosts: one of each is enough
   std::optional<Clock::time_point> deadline_;  // when those that are left get the next signal
   int at_deadline_ = SIGKILL;
   std::optional<Clock::time_point> waits_since_;  // for other hosts alone, after a failure
@@ -285,9 +286,13 @@ void Launcher::on_ended(Worker& worker) {
   --alive_;
   const auto next = outcome_.ended(ended);
   if (ended.ending.exit_code() != 0) group_->report_lost(ended.rank, loss_text(ended.ending));
-  const bool is_first = outcome_.first() && outcome_.first()->pid == ended.pid;
+  const auto& first = outcome_.first();
+  const bool is_first = first && first->rank == ended.rank;
   // One that tells of another's end knows how to go on, which the other hosts' users want to read.
-  if (is_first || ended.is_consequence()) group_->tell(ended);
+  const bool is_witness = first && !is_first && ended.is_consequence() &&
+                          ended.ending.exit_code() != 0 && !has_told_witness_;
+  has_told_witness_ = has_told_witness_ || is_witness;
+  if (is_first || is_witness) group_->tell(ended);
   if (next == Outcome::Next::end_others) {
     let_others_end();
   } else if (outcome_.stopped() && !deadline_) {

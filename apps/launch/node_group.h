@@ -38,7 +38,8 @@ class NodeGroup {
   /// connections still say.
   virtual void report_lost(int rank, const std::string& reason) = 0;
 
-  /// Tells the launchers of the other hosts; all are to end their processes.
+  /// Tells the launchers of the other hosts. The first failure that they hear of ends their
+  /// processes.
   virtual void tell(const Failure& failure) = 0;
   /// This host ends its processes, as it has heard of a failure: it is worth waiting for.
   virtual void ending() = 0;

@@ -70,7 +70,7 @@ RunShape shape_of(const Options& options, const PipelineOptions& pipeline) {
 
 int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
              const Options& options, const RunShape& shape) {
-  log.finish();
+  log.finish(report.stopped);
   if (options.trace) {
     if (const Status written = write_trace(folder.trace(), report); !written) throw written.error();
   }
@@ -223,9 +223,7 @@ int lead_run(const TrainCommand& command,
   std::istringstream heading(run_heading(options, *pipeline));
   for (std::string line; std::getline(heading, line);) log.record(line);
   if (command.world) log.record(processes);
-  for (const std::string& warning :
-       warnings(options, start, learning_rate_options(*pipeline), pipeline->processes))
-    log.warn(warning);
+  for (const std::string& warning : warnings(options, start, *pipeline)) log.warn(warning);
   try {
     if (nothing_left) return evaluate_only(command, *pipeline, log);
     return run_training(command, *pipeline, *folder, timeline, log);

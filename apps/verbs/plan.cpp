@@ -14,6 +14,7 @@
 #include "apps/output/progress.h"
 #include "apps/training.h"
 #include "apps/verbs.h"
+#include "apps/warnings.h"
 #include "runtime/error.h"
 #include "runtime/print.h"
 #include "runtime/remote/bulk.h"
@@ -306,7 +307,9 @@ int plan(const PlanArguments& arguments) {
             .by_gloo = options.parallel.transport == "gloo"};
   for (std::uint32_t process = 0; process < processes; ++process)
     plan.bounds.push_back(memory_bound(pipeline, graph, dataset_bytes, process));
-  print_out("{}\n\n", run_heading(options, pipeline));
+  print_out("{}\n", run_heading(options, pipeline));
+  for (const std::string& warning : shape_warnings(pipeline)) print_out("warning: {}\n", warning);
+  print_out("\n");
   print_stages(pipeline);
   if (processes > 1) print_processes(plan);
   print_edges(plan);

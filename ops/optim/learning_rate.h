@@ -37,8 +37,8 @@ double learning_rate(const LearningRateOptions& options, std::int64_t step);
 /// Throws what learning_rate would throw at some step.
 void check(const LearningRateOptions& options);
 
-/// Whether one_cycle has so few steps that it begins at the largest rate, as PyTorch's would: the
-/// part that rises is less than two steps long.
+/// Whether one_cycle, after the warm-up, has so few steps that it begins at the largest rate, as
+/// PyTorch's would: the part that rises is one step long, or less.
 bool lacks_its_rise(const LearningRateOptions& options);
 
 /// "constant", "step", "cosine" or "one_cycle"; throws Error{bad_options} for others.

@@ -19,6 +19,12 @@ std::ptrdiff_t rows_of(const OutputFolder& folder) {
   return std::count(csv.begin(), csv.end(), '\n') - names_and_units;
 }
 
+int count_of(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
 // A checkpoint that outlives a kill must not lack the rows before it.
 TEST(RunLog, HaveTheRowsThatAreAwaited) {
   constexpr std::uint32_t steps = 400;
@@ -51,7 +57,23 @@ TEST(RunLog, TellHowFarAnEpochCameThatIsNotWhole) {
   }
   const std::string written = test::read_text(folder.log());
   EXPECT_THAT(written, testing::ContainsRegex("Epoch 2/2: .*Loss=0.5000, .*train, 3 of 20 steps"));
-  EXPECT_EQ(written.find("3 of 20"), written.rfind("3 of 20"));
+  EXPECT_EQ(count_of(written, "3 of 20"), 1) << written;
+}
+
+TEST(RunLog, AnnounceAnEvaluationThatIsDueOnceAndAfterAStopOnly) {
+  for (const bool stopped : {false, true}) {
+    const test::TemporaryFolder root;
+    const auto folder = OutputFolder::create(root / "out");
+    {
+      RunLog log(Options{}, folder, {.steps = 40, .steps_per_epoch = 1}, {});
+      log.step({.step = 1, .loss = 0.5, .samples = 1, .duration = std::chrono::milliseconds(1)});
+      log.finish(stopped);
+      log.finish();  // as where the run's last checkpoint has failed
+    }
+    const std::string written = test::read_text(folder.log());
+    EXPECT_EQ(count_of(written, "Epoch 1/40: "), 1) << written;
+    EXPECT_EQ(count_of(written, "counted first"), stopped ? 1 : 0) << written;
+  }
 }
 
 TEST(RunLog, HaveWarningsAtTheirLevel) {

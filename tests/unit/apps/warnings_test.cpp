@@ -1,5 +1,6 @@
 #include "apps/warnings.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sched.h>
 
@@ -20,6 +21,18 @@ Options options_with(const std::vector<std::string>& overrides) {
       "o.yaml", overrides);
 }
 
+std::vector<std::string> warnings_of(const std::vector<std::string>& overrides,
+                                     std::uint32_t processes = 1, const StartingPoint& start = {}) {
+  const Options options = options_with(overrides);
+  return warnings(options, start, pipeline_options(options, {}, {.processes = processes}));
+}
+
+std::string told(const std::vector<std::string>& overrides, std::uint32_t processes = 1) {
+  std::string all;
+  for (const std::string& warning : warnings_of(overrides, processes)) all += warning + "\n";
+  return all;
+}
+
 TEST(Warnings, CountOneCore) {
   cpu_set_t before, one;
   ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
@@ -27,7 +40,7 @@ TEST(Warnings, CountOneCore) {
   for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
     if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
   ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
-  const auto told = warnings(options_with({"parallel.intra_op_threads=2"}), {}, {});
+  const auto told = warnings_of({"parallel.intra_op_threads=2"});
   ::sched_setaffinity(0, sizeof before, &before);
   ASSERT_EQ(told.size(), 1u);
   EXPECT_THAT(told[0], HasSubstr("share 1 core; "));
@@ -38,7 +51,7 @@ TEST(Warnings, TellThatACheckpointIsOfAnotherKindOfProcessor) {
     StartingPoint start;
     start.processor = processor;
     std::string all;
-    for (const std::string& warning : warnings(options_with({}), start, {})) all += warning;
+    for (const std::string& warning : warnings_of({}, 1, start)) all += warning;
     return all;
   };
   EXPECT_THAT(of_processor("a kind of its own"),
@@ -49,12 +62,6 @@ TEST(Warnings, TellThatACheckpointIsOfAnotherKindOfProcessor) {
 }
 
 TEST(Warnings, TellWhatCannotBeSharedEvenly) {
-  const auto told = [](const std::vector<std::string>& changes, std::uint32_t processes) {
-    std::string all;
-    for (const std::string& warning : warnings(options_with(changes), {}, {}, processes))
-      all += warning + "\n";
-    return all;
-  };
   const std::vector<std::string> eight = {"parallel.pipeline=2", "parallel.data=4",
                                           "train.micro_batches=6"};
   EXPECT_THAT(told(eight, 3), AllOf(HasSubstr("8 stages over 3 processes: 3 in some, 2 in others; "
@@ -66,16 +73,14 @@ TEST(Warnings, TellWhatCannotBeSharedEvenly) {
 }
 
 TEST(Warnings, TellOfAScheduleThatIsTooShortToRise) {
-  const auto told = [](std::int64_t steps) {
-    std::string all;
-    for (const std::string& warning :
-         warnings(options_with({}), {},
-                  {.schedule = LearningRateSchedule::one_cycle, .lr = 0.25, .total_steps = steps}))
-      all += warning;
-    return all;
+  const auto of_batches = [](int size, int warmup) {
+    return told({"train.schedule=one_cycle", "train.lr=0.25", "train.epochs=1",
+                 fmt::format("train.batch_size={}", size),
+                 fmt::format("train.warmup_steps={}", warmup)});
   };
-  EXPECT_THAT(told(3), HasSubstr("so few steps (3): it begins at the largest rate, 0.25"));
-  EXPECT_THAT(told(4), Not(HasSubstr("one_cycle")));
+  EXPECT_THAT(of_batches(200, 0), HasSubstr("no rise in 3 steps: it falls from 0.25 on"));
+  EXPECT_THAT(of_batches(150, 0), Not(HasSubstr("one_cycle"))) << "of 4 steps 1.2 rise";
+  EXPECT_THAT(of_batches(60, 7), HasSubstr("no rise in 3 steps after the warm-up: it falls"));
 }
 
 }  // namespace
