@@ -69,6 +69,15 @@ std::string as_override(std::string_view flag) {
   return {};
 }
 
+/// "it is one of troupe launch's, …" for --nproc-per-node and the like.
+std::string of_the_launcher(const CLI::App& used, std::string_view flag) {
+  const CLI::App* app = used.get_parent();
+  if (used.get_name() != "train" || app == nullptr) return {};
+  const auto name = "--" + std::string(flag.substr(0, flag.find('=')));
+  if (app->get_subcommand("launch")->get_option_no_throw(name) == nullptr) return {};
+  return fmt::format("troupe launch {} ... -- train FILE starts several processes; ", name);
+}
+
 /// A flag that the verb does not have.
 Error unknown_flag(const CLI::App& used, const std::string& name, const std::string& word) {
   const std::string_view bare = std::string_view(word).substr(word.find_first_not_of('-'));
@@ -78,6 +87,7 @@ Error unknown_flag(const CLI::App& used, const std::string& name, const std::str
   std::string idea = bare.size() > 1 ? guess(bare, flags, "--") : "";
   if (takes_overrides(used))
     if (const std::string key = as_override(bare); !key.empty()) idea = key;
+  if (const std::string launch = of_the_launcher(used, bare); !launch.empty()) idea = launch;
   return {ErrorCode::usage, fmt::format("{} has no option {}", name, word),
           fmt::format("{}{} --help lists all", idea, name)};
 }
@@ -185,6 +195,22 @@ void describe(CLI::App& app, ChosenVerb& chosen) {
       "troupe VERB --help tells more.\n"
       "troupe options lists what an options file can say.");
 }
+
+}  // namespace
+
+void check_words(const std::vector<std::string>& words) {
+  CLI::App app("", "troupe");
+  ChosenVerb chosen;
+  describe(app, chosen);
+  try {
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // as CLI11 wants them
+  } catch (const CLI::Success&) {  // --help: the processes show it
+  } catch (const CLI::ParseError& error) {
+    throw usage_error(app, error, words);
+  }
+}
+
+namespace {
 
 int parse_and_run(CLI::App& app, const ChosenVerb& chosen, int argc, char** argv) {
   app.parse(argc, argv);

@@ -227,6 +227,10 @@ void check_continues(const Options& options, const StartingPoint& start) {
   require_same("train.batch_size", before.train.batch_size, options.train.batch_size);
 }
 
+bool has_batch_norms(const PipelineOptions& pipeline) {
+  return !whole_spec(pipeline).buffers().empty();
+}
+
 SpreadLimits spread_limits(const Options& options) {
   return {.pipeline = options.parallel.pipeline,
           .data = options.parallel.data,

@@ -46,6 +46,9 @@ void measure(PipelineOptions& pipeline);
 /// samples, their order, or the size of a batch.
 void check_continues(const Options& options, const StartingPoint& start);
 
+/// Whether the model keeps running means of its batches: those of batch norms.
+bool has_batch_norms(const PipelineOptions& pipeline);
+
 /// What several processes could share of these options.
 SpreadLimits spread_limits(const Options& options);
 

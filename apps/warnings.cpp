@@ -19,8 +19,8 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
     sentences.push_back(fmt::format("{}; {} processes would have as many each", uneven,
                                     even_processes(pipeline.processes, shares)));
   if (const std::string uneven = uneven_micro_batches(shares); !uneven.empty())
-    sentences.push_back(
-        fmt::format("{}; a multiple of {} as train.micro_batches is even", uneven, shares.data));
+    sentences.push_back(fmt::format("{}; train.micro_batches={} would give as many to each", uneven,
+                                    (shares.micro_batches / shares.data + 1) * shares.data));
   const LearningRateOptions rate = learning_rate_options(pipeline);
   if (lacks_its_rise(rate))
     sentences.push_back(fmt::format(

@@ -19,6 +19,16 @@ using nlohmann::json;
 constexpr const char* agreement_key = "run/agreement";
 constexpr const char* told_key = "run/told";  ///< put by who has told why the run ends
 
+/// How its launcher is told to start so many processes, in brackets; empty where that is not one
+/// flag.
+std::string launcher_flag(const World& world, std::int64_t processes) {
+  if (world.launcher == "slurm") return fmt::format(" (--ntasks {})", processes);
+  if (world.launcher == "openmpi") return fmt::format(" (mpirun -n {})", processes);
+  const bool by_host = world.launcher == "troupe launch" || world.launcher == "torchrun";
+  if (!by_host || processes % world.nodes != 0) return {};
+  return fmt::format(" (--nproc-per-node {})", processes / world.nodes);
+}
+
 std::string options_key(std::uint32_t rank) { return fmt::format("run/options/{}", rank); }
 
 std::string to_text(const Agreement& agreement) {
@@ -63,11 +73,11 @@ TransportOptions transport_options(const Options& options) {
 void check_fits(const World& world, const Options& options) {
   const SpreadLimits limits = spread_limits(options);
   if (world.size <= limits.work()) return;
-  throw Error(
-      ErrorCode::bad_options,
-      fmt::format("{} has started {} processes, but {}", world.launcher, world.size,
-                  work_words(limits)),
-      fmt::format("start {}{}", counted(limits.work(), "process"), or_give(world.size, limits)));
+  throw Error(ErrorCode::bad_options,
+              fmt::format("{} has started {} processes, but {}", world.launcher, world.size,
+                          work_words(limits)),
+              fmt::format("start {}{}{}", counted(limits.work(), "process"),
+                          launcher_flag(world, limits.work()), or_give(world.size, limits)));
 }
 
 int end_in_silence(const Error& error) {

@@ -51,6 +51,10 @@ void check_nccl(const Machine& machine, Report& report) {
     report.add(reads_nccl(machine) ? Finding::Severity::error : Finding::Severity::warning,
                "NCCL_NET=IB takes InfiniBand, which NCCL_IB_DISABLE=1 forbids",
                "unset one of them");
+  if (on(machine, "NCCL_IB_DISABLE") && machine.has("NCCL_IB_HCA"))
+    report.warn(
+        fmt::format("{} has no effect beside NCCL_IB_DISABLE=1", report.show("NCCL_IB_HCA")),
+        "unset one of them");
   if (on(machine, "NCCL_P2P_DISABLE") && machine.has("NCCL_P2P_LEVEL"))
     report.warn(
         fmt::format("{} has no effect beside NCCL_P2P_DISABLE=1", report.show("NCCL_P2P_LEVEL")),
@@ -95,6 +99,11 @@ void check_devices(const Machine& machine, Report& report) {
 }
 
 void check_openmp(const Machine& machine, Report& report) {
+  // Lists ("4,2") are for nested regions.
+  if (const std::string threads = machine.variable("OMP_NUM_THREADS");
+      threads.find_first_not_of("0123456789, ") != std::string::npos)
+    report.warn(fmt::format("{} is no number: OpenMP ignores it", report.show("OMP_NUM_THREADS")),
+                "OMP_NUM_THREADS=1, or unset it");
   const std::string bind = machine.variable("OMP_PROC_BIND");
   if ((bind == "false" || bind == "FALSE") && machine.has("OMP_PLACES"))
     report.warn("OMP_PLACES has no effect beside OMP_PROC_BIND=false", "OMP_PROC_BIND=close");

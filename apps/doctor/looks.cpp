@@ -10,6 +10,7 @@ namespace troupe {
 namespace {
 
 std::string world_text(const Machine& machine) {
+  if (machine.world_error) return "what the variables say of it cannot be";
   if (!machine.world) return "this process alone";
   return fmt::format("rank {} of {} on {}, started by {}", machine.world->rank, machine.world->size,
                      counted(machine.world->nodes, "node"), machine.world->launcher);

@@ -249,6 +249,13 @@ constexpr auto own = std::to_array<Names>({
     "TROUPE_COORDINATOR", "TROUPE_CPUS", "TROUPE_EXIT_AFTER_FIRST_STEP", "TROUPE_JOB_FILE",
     "TROUPE_JOB_KEY", "TROUPE_NODE_CPUS", "TROUPE_RUN_ID"});
 
+// PyTorch, "CUDA semantics" (memory management) and its page of variables.
+constexpr auto pytorch = std::to_array<Names>({
+    "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ENABLE_MPS_FALLBACK",
+    "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_JIT", "PYTORCH_KERNEL_CACHE_PATH",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTORCH_NVML_BASED_CUDA_CHECK",
+    "PYTORCH_TUNABLEOP_ENABLED", "PYTORCH_TUNABLEOP_TUNING", "PYTORCH_VERSION"});
+
 // clang-format on
 
 constexpr auto families = std::to_array<VariableFamily>({{"NCCL", "NCCL_", nccl, 2},
@@ -257,6 +264,7 @@ constexpr auto families = std::to_array<VariableFamily>({{"NCCL", "NCCL_", nccl,
                                                          {"GNU OpenMP", "GOMP_", gnu_openmp, 2},
                                                          {"CUDA", "CUDA_", cuda, 2},
                                                          {"PyTorch", "TORCH_", torch, 2},
+                                                         {"PyTorch", "PYTORCH_", pytorch, 2},
                                                          {"Gloo", "GLOO_", gloo, 2},
                                                          {"torchrun", "MASTER_", torchrun, 2},
                                                          {"MPICH", "MPICH_", mpich, 2},

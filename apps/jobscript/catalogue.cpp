@@ -76,6 +76,10 @@ fs::path profile_file(const std::string& name) {
 ClusterProfile find_profile(const std::string& name_or_path) {
   const bool is_path =
       name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".yaml");
+  if (is_path && !fs::exists(name_or_path))
+    throw Error(ErrorCode::usage,
+                fmt::format("there is no profile {}", name_or_path.substr(0, 200)),
+                "check the path; a known cluster is given by its name alone");
   return read_profile(is_path ? fs::path(name_or_path) : profile_file(name_or_path));
 }
 

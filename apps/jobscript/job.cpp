@@ -145,7 +145,8 @@ std::string parts_of_nodes(const JobPlan& plan) {
   const std::int64_t limit = plan.partition.max_node_gpus;
   if (nodes >= plan.nodes || all % nodes != 0 || (limit > 0 && all / nodes > limit)) return {};
   return fmt::format(
-      "{} of each of {} nodes fit {}, with less between nodes: --nodes {} --gpus-per-node {}",
+      "{} of each of {} nodes would fit {}, which sends less between nodes: --nodes {} "
+      "--gpus-per-node {}",
       counted(plan.gpus, "GPU"), plan.nodes, counted(nodes, "node"), nodes, all / nodes);
 }
 
@@ -234,7 +235,7 @@ void check_work(const JobShape& shape, std::int64_t nodes, std::int64_t processe
                                     : fmt::format("set {}{}, or ", in_words(ways.front()),
                                                   in_file ? "" : " in " + shape.file);
   remedy += nodes <= shape.stages() ? fmt::format("--tasks-per-node {}", shape.stages() / nodes)
-                                    : fmt::format("--nodes {}", shape.stages());
+                                    : fmt::format("--nodes {} --tasks-per-node 1", shape.stages());
   throw Error(ErrorCode::bad_options, fmt::format("{}: {}", in_file ? where : shape.file, have),
               remedy);
 }

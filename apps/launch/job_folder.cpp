@@ -16,9 +16,9 @@ namespace fs = std::filesystem;
 
 JobFolder::JobFolder(const LaunchOptions& options) {
   const auto goes_there = [](unsigned streams) { return streams != no_streams; };
-  kept_ = !options.log_folder.empty() ||
-          std::any_of(options.redirects.begin(), options.redirects.end(), goes_there) ||
-          std::any_of(options.tees.begin(), options.tees.end(), goes_there);
+  has_output_ = std::any_of(options.redirects.begin(), options.redirects.end(), goes_there) ||
+                std::any_of(options.tees.begin(), options.tees.end(), goes_there);
+  kept_ = has_output_ || !options.log_folder.empty();
   std::error_code failed;
   const fs::path parent = options.log_folder.empty() ? fs::temp_directory_path(failed)
                                                      : fs::absolute(options.log_folder);

@@ -8,7 +8,7 @@ namespace troupe {
 /// Where a job's processes leave their output and errors, laid out as torchrun does:
 /// LOG_DIR/RUN_XXXXXX/attempt_0/LOCAL_RANK/{stdout.log,stderr.log,error.json}.
 ///
-/// Without --log-dir it is a temporary folder, which is kept if output went there and removed at
+/// Without --log-dir it is a temporary folder, which is kept if output goes there and removed at
 /// the end otherwise.
 class JobFolder {
  public:
@@ -20,6 +20,7 @@ class JobFolder {
 
   const std::filesystem::path& path() const { return path_; }
   bool kept() const { return kept_; }
+  bool has_output() const { return has_output_; }  ///< not only what processes say of their ends
   /// Whether nothing more can be written there.
   bool is_full() const;
 
@@ -30,7 +31,7 @@ class JobFolder {
   std::filesystem::path of(int local_rank) const;
 
   std::filesystem::path path_;
-  bool kept_ = false;
+  bool kept_ = false, has_output_ = false;
 };
 
 }  // namespace troupe

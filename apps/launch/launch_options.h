@@ -57,6 +57,7 @@ struct Endpoint {
 struct Program {
   std::filesystem::path path;
   std::vector<std::string> words;
+  bool is_own = false;  ///< a verb of this command
 };
 
 struct LaunchOptions {

@@ -106,6 +106,7 @@ std::unique_ptr<NodeGroup> meet(const LaunchOptions& options, const Signals& sig
     const int number = signals.next();
     if (number == 0 || number == SIGCHLD) continue;
     constexpr std::chrono::seconds moment{1};
+    say("SIG{}: the meeting is given up", ::sigabbrev_np(number));
     stop.request_stop();
     if (group.wait_for(moment) == std::future_status::ready) try {
         group.get().reset();
@@ -139,13 +140,17 @@ class Launcher {
       end_stragglers(guard_.pid());
       throw;
     }
+    if (folder_.has_output())
+      say("the processes' output goes to {}", folder_.path().string());
+    else if (folder_.kept())
+      say("{} has the processes' error files only; -r 3 or -t 3 sends their output there",
+          folder_.path().string());
     while (alive_ > 0 || (!group_->all_done() && !has_given_up_others())) wait_once();
     end_stragglers(guard_.pid());
     pump_.finish();
     if (outcome_.first()) say("{}", outcome_.report());
-    if (folder_.kept())
-      say("the processes' output is in {}{}", folder_.path().string(),
-          folder_.is_full() ? ", whose disk is full: the end of it may be missing" : "");
+    if (folder_.kept() && folder_.is_full())
+      say("the disk of {} is full: the end of the output may be missing", folder_.path().string());
     return outcome_.exit_code();
   }
 
@@ -256,6 +261,9 @@ void Launcher::on_signal(int number) {
       if (worker.alive) worker.child.signal(number);
     return;
   }
+  if (!outcome_.first())
+    say("SIG{} is passed on to {}, to end within {}", ::sigabbrev_np(number),
+        counted(alive_, "process"), in_words(options_.grace_period));
   outcome_.stop_asked(number);
   send_all(number);
   if (deadline_) return;

@@ -50,8 +50,10 @@ std::string Failure::text() const {
                               fmt::localtime(std::chrono::system_clock::to_time_t(seconds)));
   std::string text =
       rank < 0 ? fmt::format("{} is lost: {} at {}", host, reason, at)
-               : fmt::format("rank {} (local rank {} on {}, pid {}) failed first: {} at {}", rank,
-                             local_rank, host, pid, ending_text(ending), at);
+               : fmt::format("rank {} (local rank {} on {}, pid {}) {}: {} at {}", rank, local_rank,
+                             host, pid,
+                             is_consequence() ? "ended for the loss of another" : "failed first",
+                             ending_text(ending), at);
   if (rank >= 0) text += likely_cause(ending);
   if (rank >= 0 && !reason.empty()) text += "; " + reason;
   if (told && !told->is_printed) text += said(*told);

@@ -45,7 +45,7 @@ Program program_of(const std::vector<std::string>& command, bool program_only) {
                 "troupe launch --standalone --nproc-per-node 2 -- train options.yaml");
   const std::string& word = command.front();
   if (!program_only && std::find(verbs.begin(), verbs.end(), word) != verbs.end()) {
-    Program self{fs::read_symlink("/proc/self/exe"), {"troupe"}};
+    Program self{fs::read_symlink("/proc/self/exe"), {"troupe"}, true};
     self.words.insert(self.words.end(), command.begin(), command.end());
     return self;
   }

@@ -112,10 +112,12 @@ std::string try_what(const RunReport& report, const RunShape& shape,
   const double idle = fill_and_drain(shape.schedule, stages.size(), shape.micro_batches);
   if (idle > long_wait && 1 - most.compute > idle / 2 && doubled <= shape.batch_size)
     return fmt::format(
-        "filling and draining takes {:.0f} % of a step; train.micro_batches={} makes it {:.0f} %\n"
-        "(batch norm then averages over {} samples)",
+        "filling and draining takes {:.0f} % of a step; train.micro_batches={} makes it {:.0f} %{}",
         100 * idle, doubled * shape.replicas,
-        100 * fill_and_drain(shape.schedule, stages.size(), doubled), shape.batch_size / doubled);
+        100 * fill_and_drain(shape.schedule, stages.size(), doubled),
+        shape.batch_norms ? fmt::format("\n(batch norm then averages over {} samples)",
+                                        shape.batch_size / doubled)
+                          : "");
   return {};
 }
 

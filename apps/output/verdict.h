@@ -14,9 +14,10 @@ struct RunShape {
   std::int64_t batch_size = 1;     ///< of a step, of one replica
   std::int64_t replicas = 1;
   int processes = 1;
-  int actor_threads = 1;  ///< of each process
-  int idle_cores = 0;     ///< that a process may use beyond its actors' and kernels' threads
-  int workers = 1;        ///< of the loader
+  int actor_threads = 1;    ///< of each process
+  int idle_cores = 0;       ///< that a process may use beyond its actors' and kernels' threads
+  int workers = 1;          ///< of the loader
+  bool batch_norms = true;  ///< whether the model has any
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
   std::vector<std::size_t> cut;
   bool cut_by_hand = false;

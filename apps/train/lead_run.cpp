@@ -63,13 +63,15 @@ RunShape shape_of(const Options& options, const PipelineOptions& pipeline) {
           .actor_threads = threads,
           .idle_cores = available_cores() - threads * options.parallel.intra_op_threads,
           .workers = options.data.workers,
+          .batch_norms = has_batch_norms(pipeline),
           .schedule = pipeline.schedule,
           .cut = pipeline.cut,
           .cut_by_hand = !options.parallel.cut.empty()};
 }
 
+/// `asked_here`: this process was asked to stop, and has said so.
 int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
-             const Options& options, const RunShape& shape) {
+             const Options& options, const RunShape& shape, bool asked_here) {
   log.finish(report.stopped);
   if (options.trace) {
     if (const Status written = write_trace(folder.trace(), report); !written) throw written.error();
@@ -80,10 +82,11 @@ int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
   if (log.checkpoint_error()) throw *log.checkpoint_error();
   const double seconds = std::chrono::duration<double>(report.wall).count();
   if (report.stopped) {
-    log.record(
-        fmt::format("ended: stopped on request after step {}, {:.1f} s", report.steps, seconds));
-    print_out("stopped after step {}; go on with the same command and --restart {}\n", report.steps,
-              folder.path().string());
+    const char* of_whom = asked_here ? "" : ", as another process was asked to";
+    log.record(fmt::format("ended: stopped on request after step {}{}, {:.1f} s", report.steps,
+                           of_whom, seconds));
+    print_out("stopped after step {}{}; go on with the same command and --restart {}\n",
+              report.steps, of_whom, folder.path().string());
     return exit_stopped;
   }
   log.record(fmt::format("ended: done, {} steps, {:.1f} s", report.steps, seconds));
@@ -149,7 +152,8 @@ int run_training(const TrainCommand& command, PipelineOptions& pipeline, const O
   const RunReport report =
       run_graph(command, pipeline, [&](const FailureReport& failure) { log.failure(failure); });
   if (command.world) command.world->leave();
-  return conclude(report, log, folder, options, shape_of(options, pipeline));
+  return conclude(report, log, folder, options, shape_of(options, pipeline),
+                  command.stop.stop_requested());
 }
 
 }  // namespace

@@ -29,6 +29,11 @@ struct DoctorArguments {
 
 Demands demands_of(const DoctorArguments& arguments) {
   Demands demands;
+  if (arguments.options.empty() && !arguments.overrides.empty())
+    throw Error(ErrorCode::usage,
+                fmt::format("doctor: -r {} without an options file",
+                            arguments.overrides.front().substr(0, 100)),
+                "troupe doctor FILE -r KEY=VALUE");
   if (arguments.options.empty()) return demands;
   OptionNode document = read_yaml(arguments.options);
   for (const std::string& assignment : arguments.overrides) apply_override(document, assignment);

@@ -47,18 +47,18 @@ void list_cluster(const ClusterProfile& profile) {
     if (kind.gpus > 0)
       gpus += fmt::format("{}{} × {}, {}", gpus.empty() ? "" : "; ", kind.gpus, kind.gpu,
                           kind.architecture);
-  print_out("{:<14}{:<26}{:<11}{}{}\n", profile.name, gpus.empty() ? "none" : gpus,
-            fmt::format("{}", fmt::join(profile.container.kinds, ", ")),
-            profile.closed.empty() ? "" : "closed: ", profile.title);
+  print_out("{:<15}{:<27}{:<11}{}{}\n", profile.name, gpus.empty() ? "none" : gpus,
+            fmt::format("{}", fmt::join(profile.container.kinds, ", ")), profile.title,
+            profile.closed.empty() ? "" : ", closed");
 }
 
 int list_clusters() {
-  print_out("{:<14}{:<26}{:<11}{}\n", "cluster", "GPUs of a node", "container", "name");
+  print_out("{:<15}{:<27}{:<11}{}\n", "cluster", "GPUs of a node", "container", "name");
   for (const fs::path& file : all_profiles()) {
     try {
       list_cluster(read_profile(file));
     } catch (const Error& error) {  // the others are none the worse for it
-      print_out("{:<14}cannot be used: {}\n", file.stem().string(), error.message());
+      print_out("{:<15}cannot be used: {}\n", file.stem().string(), error.message());
     }
   }
   return exit_done;

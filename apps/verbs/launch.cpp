@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "apps/command.h"
 #include "apps/launch/launcher.h"
 #include "apps/verbs.h"
 
@@ -64,8 +65,13 @@ void add_launch_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option("COMMAND", flags->command,
                    "after --: train, doctor or a program, and its words");
   verb->positionals_at_end();
-  verb->callback(
-      [flags, &chosen] { chosen = [flags](const std::string&) { return launch(check(*flags)); }; });
+  verb->callback([flags, &chosen] {
+    chosen = [flags](const std::string&) {
+      const LaunchOptions options = check(*flags);
+      if (options.program.is_own) check_words(flags->command);
+      return launch(options);
+    };
+  });
 }
 
 }  // namespace troupe

@@ -212,6 +212,8 @@ void print_edges(const Plan& plan) {
     if (row.reach == Reach::host) within_hosts += bytes;
     if (row.reach == Reach::beyond) between_hosts += bytes;
   }
+  if (std::ranges::any_of(rows, [](const EdgeRow& row) { return row.edge.step_bytes == 0; }))
+    print_out("0 B a step: sent at checkpoints only\n");
   const auto used = [&](Reach reach) {
     return std::ranges::any_of(rows, [&](const EdgeRow& row) { return row.reach == reach; });
   };

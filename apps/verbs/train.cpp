@@ -41,8 +41,10 @@ void add_train_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option("FILE", arguments->options, "options file; see `troupe options`")->required();
   verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE in place of the file's")
       ->allow_extra_args(false);
-  verb->add_option("-o,--output", arguments->output, "folder to write to (outputs/DATE/TIME)");
-  verb->add_option("--restart", arguments->restart, "go on: auto, a checkpoint or output folder");
+  verb->add_option("-o,--output", arguments->output, "folder to write to (outputs/DATE/TIME)")
+      ->take_last();
+  verb->add_option("--restart", arguments->restart, "go on: auto, a checkpoint or output folder")
+      ->take_last();  // the same command may have one already
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const std::string& command_line) {
       arguments->command_line = command_line;

@@ -19,6 +19,16 @@ TEST_F(World, SavesAndGoesOnWhenItsLauncherIsStopped) {
   expect_it_goes_on(4);
 }
 
+TEST_F(World, SavesAndSaysWhyWhenOneOfItsProcessesIsAskedToStop) {
+  const auto run = std::move(begin_long_run().launchers.front());
+  send_signal(process_of(2), SIGTERM);
+  const Outcome ended = run->wait();
+  EXPECT_EQ(ended.exit_code, 75) << ended.error;
+  EXPECT_THAT(ended.out, HasSubstr("stopped after step " + std::to_string(newest_step("out")) +
+                                   ", as another process was asked to; go on with"));
+  expect_nothing_is_left();
+}
+
 TEST_F(World, EndsAndNamesTheProcessThatWasKilled) {
   const auto run = std::move(begin_long_run().launchers.front());
   send_signal(process_of(2), SIGKILL);

@@ -21,7 +21,8 @@ TEST_F(World, RefusesMoreProcessesThanItHasWorkFor) {
   EXPECT_EQ(ran.exit_code, 2);
   EXPECT_EQ(count_of(ran.error, "troupe: error: "), 1) << ran.error;
   EXPECT_THAT(ran.error, AllOf(HasSubstr("8 processes"), HasSubstr("work for 4"),
-                               HasSubstr("start 4 processes, or give -r parallel.data=4")));
+                               HasSubstr("start 4 processes (--nproc-per-node 4), or give -r "
+                                         "parallel.data=4")));
   EXPECT_FALSE(fs::exists(root_ / "out"));
 }
 

@@ -64,6 +64,8 @@ TEST(Doctor, FlagsTheMisspellingOfTheAlliancesScripts) {
                 "| write TORCH_NCCL_ASYNC_ERROR_HANDLING"));
   machine.environment["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "1";
   EXPECT_THAT(text_of(check_misspelt(machine)), HasSubstr("is set as well"));
+  machine.environment["PYTORCH_CUDA_ALLOC_CNF"] = "x";
+  EXPECT_THAT(text_of(check_misspelt(machine)), HasSubstr("PYTORCH_CUDA_ALLOC_CONF"));
 }
 
 TEST(Doctor, FlagsVariablesThatContradictEachOther) {
@@ -77,6 +79,11 @@ TEST(Doctor, FlagsVariablesThatContradictEachOther) {
   EXPECT_THAT(found({{"NCCL_IB_DISABLE", "yes"}}),
               HasSubstr("NCCL_IB_DISABLE=yes is no number: NCCL ignores it"));
   EXPECT_THAT(found({{"NCCL_NET", "IB"}, {"NCCL_IB_DISABLE", "0"}}), IsEmpty());
+  EXPECT_THAT(found({{"NCCL_IB_HCA", "mlx5"}, {"NCCL_IB_DISABLE", "1"}}),
+              HasSubstr("NCCL_IB_HCA=mlx5 has no effect beside NCCL_IB_DISABLE=1"));
+  EXPECT_THAT(found({{"OMP_NUM_THREADS", "two"}}),
+              HasSubstr("OMP_NUM_THREADS=two is no number: OpenMP ignores it"));
+  EXPECT_THAT(found({{"OMP_NUM_THREADS", "4,2"}}), IsEmpty());
   EXPECT_THAT(found({{"FI_PROVIDER", "tcp"}, {"FI_CXI_RX_MATCH_MODE", "software"}}),
               HasSubstr("FI_PROVIDER=cxi"));
   EXPECT_THAT(found({{"FI_PROVIDER", "cxi"}, {"FI_CXI_RX_MATCH_MODE", "software"}}), IsEmpty());

@@ -181,7 +181,8 @@ TEST_F(Jobscript, SaysWhichLineGivesAllProcessesWork) {
               HasSubstr("set parallel.data to 6 and train.micro_batches to 6"));
   EXPECT_THAT(refusal([&] { check_work(shape(1, 1), 1, 4); }),
               HasSubstr("set parallel.data to 4 in o.yaml"));
-  EXPECT_THAT(refusal([&] { check_work(shape(1, 2), 4, 1); }), HasSubstr("or --nodes 2"));
+  EXPECT_THAT(refusal([&] { check_work(shape(1, 2), 4, 1); }),
+              HasSubstr("or --nodes 2 --tasks-per-node 1"));
 }
 
 // As train does, which runs with the same bits in any number of processes that it has work for.
@@ -302,8 +303,9 @@ TEST_F(Jobscript, SaysWhatAJobPaysForAndDoesNotUse) {
   wanted.partition = "gpumedium";
   wanted.gpus_per_node = 2;
   EXPECT_THAT(plan_job(find_profile("mahti"), wanted, shape(2, 2)).notes,
-              testing::Contains("2 GPUs of each of 2 nodes fit 1 node, with less between nodes: "
-                                "--nodes 1 --gpus-per-node 4"));
+              testing::Contains(
+                  "2 GPUs of each of 2 nodes would fit 1 node, which sends less between nodes: "
+                  "--nodes 1 --gpus-per-node 4"));
   wanted.gpus_per_node = 4;
   EXPECT_THAT(plan_job(find_profile("mahti"), wanted, shape(4, 2)).notes,
               Not(testing::Contains(HasSubstr("of each of"))));
@@ -323,7 +325,7 @@ TEST_F(Jobscript, ListsTheOthersWhereAProfileIsBroken) {
   file("small.yaml", small_profile);
   const Ran listed = run_troupe({"jobscript", "--list"});
   EXPECT_EQ(listed.code, 0);
-  EXPECT_THAT(listed.out, AllOf(HasSubstr("broken        cannot be used: "), HasSubstr("\nsmall"),
+  EXPECT_THAT(listed.out, AllOf(HasSubstr("broken         cannot be used: "), HasSubstr("\nsmall"),
                                 HasSubstr("\ntrillium")));
 }
 

@@ -240,6 +240,17 @@ TEST_F(Verbs, NamesThatAreTooLongAreToldAsThat) {
   }
 }
 
+TEST_F(Verbs, TrainTakesTheLastRestart) {
+  const Ran ran = run_troupe({"train", "none.yaml", "--restart", "auto", "--restart", "x"});
+  EXPECT_THAT(ran.error, HasSubstr("none.yaml: cannot be opened"));
+}
+
+TEST_F(Verbs, DoctorRefusesOverridesOfNoFile) {
+  EXPECT_THAT(
+      run_troupe({"doctor", "-r", "train.lr=1"}).error,
+      HasSubstr("doctor: -r train.lr=1 without an options file\n  try: troupe doctor FILE"));
+}
+
 TEST_F(Verbs, PlanAlignsItsTableHoweverLongTheNamesAre) {
   std::ofstream(root_ / "o.yaml")
       << "model: {name: mlp, widths: [8, 8]}\n"
@@ -249,7 +260,7 @@ TEST_F(Verbs, PlanAlignsItsTableHoweverLongTheNamesAre) {
   EXPECT_EQ(ran.code, exit_done) << ran.error;
   std::istringstream lines(ran.out.substr(ran.out.find("\nedge") + 1));
   std::set<std::size_t> widths;
-  for (std::string line; std::getline(lines, line) && !line.empty();)
+  for (std::string line; std::getline(lines, line) && !line.starts_with("0 B a step");)
     widths.insert(static_cast<std::size_t>(
         std::ranges::count_if(line, [](unsigned char byte) { return (byte & 0xc0) != 0x80; })));
   EXPECT_EQ(widths.size(), 1u) << ran.out;

@@ -54,6 +54,9 @@ TEST(Verdict, TellsWhatFillingAndDrainingCosts) {
               testing::EndsWith("of the time\nfilling and draining takes 20 % of a step; "
                                 "train.micro_batches=8 makes it 11 %\n"
                                 "(batch norm then averages over 8 samples)"));
+  RunShape plain = two_stages();
+  plain.batch_norms = false;
+  EXPECT_THAT(verdict(report, plain), testing::EndsWith("makes it 11 %"));
   RunShape split = two_stages();
   split.schedule = ScheduleKind::zero_bubble_h1;
   EXPECT_THAT(verdict(report, split), Not(HasSubstr("filling"))) << "8 % is not worth a word";
