@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
 #include <sstream>
 
 #include "apps/doctor/checks.h"
 #include "runtime/control/endpoint.h"
+#include "runtime/control/job_key.h"
 #include "runtime/text.h"
 
 namespace troupe {
@@ -109,6 +111,22 @@ Findings check_interfaces(const Machine& machine, const Demands& demands) {
   return findings;
 }
 
+/// What processes are given to find and trust each other by.
+void check_meeting(const Machine& machine,
+                   const std::function<void(const std::string&, const std::string&)>& error) {
+  const std::string place = machine.variable("TROUPE_COORDINATOR");
+  if (!place.empty() && !parse_endpoint(place))
+    error(fmt::format("TROUPE_COORDINATOR is {}, which is no place", place.substr(0, 100)),
+          "tcp://HOST:PORT, as a launcher sets it");
+  if (machine.has("TROUPE_JOB_KEY")) try {
+      JobKey::parse(machine.variable("TROUPE_JOB_KEY"));
+    } catch (const Error& wrong) {
+      error(wrong.message(), wrong.remedy());
+    }
+  if (machine.meeting_error)
+    error(machine.meeting_error->message(), machine.meeting_error->remedy());
+}
+
 Findings check_world(const Machine& machine, const Demands& demands) {
   Findings findings;
   const auto error = [&](const std::string& message, const std::string& remedy) {
@@ -131,6 +149,7 @@ Findings check_world(const Machine& machine, const Demands& demands) {
                         coordinator, machine.world->nodes),
             "an address of its host that the others reach");
   }
+  if (machine.world->size > 1) check_meeting(machine, error);
   if (!demands.known) return findings;
   if (demands.one_host_only && machine.several_nodes())
     error(fmt::format("parallel.transport: shm, but the world has {} nodes", machine.world->nodes),

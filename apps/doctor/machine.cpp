@@ -1,6 +1,7 @@
 // The machine as it is: /proc, sysfs and a few system calls.
 #include "apps/doctor/machine.h"
 
+#include <fmt/format.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <sys/resource.h>
@@ -17,6 +18,7 @@
 #include <memory>
 #include <sstream>
 
+#include "runtime/control/job_file.h"
 #include "runtime/world/cores.h"
 
 namespace troupe {
@@ -181,6 +183,22 @@ int count_of_list(const std::string& list) {
   return count;
 }
 
+/// What a world without a launcher that hands the key and the place down would meet.
+std::optional<Error> meeting_error(const World& world, const Environment& environment) try {
+  if (environment.has("TROUPE_JOB_KEY") && environment.has("TROUPE_COORDINATOR")) return {};
+  const fs::path file = JobFile::of_run(environment, world.run_id).path();
+  fs::path folder = fs::absolute(file).parent_path();
+  std::error_code missing;
+  while (!fs::exists(folder, missing) && folder.has_relative_path()) folder = folder.parent_path();
+  if (fs::is_directory(folder, missing) && ::access(folder.c_str(), W_OK | X_OK) == 0) return {};
+  return Error(ErrorCode::io,
+               fmt::format("the job file {}, by which processes find each other, cannot be written",
+                           file.string()),
+               "set TROUPE_JOB_FILE to a path that all processes can write to");
+} catch (const Error& error) {
+  return error;
+}
+
 }  // namespace
 
 std::string Machine::variable(const std::string& name) const {
@@ -208,6 +226,8 @@ Machine observe() {
   } catch (const Error& error) {
     machine.world_error = error;
   }
+  if (machine.world && machine.world->size > 1)
+    machine.meeting_error = meeting_error(*machine.world, environment);
   utsname name{};
   if (::uname(&name) == 0) {
     machine.host = name.nodename;

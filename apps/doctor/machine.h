@@ -33,8 +33,9 @@ struct Machine {
 
   Environment::Variables environment;
   std::string host;
-  std::optional<World> world;        ///< of this process, if a launcher started it
-  std::optional<Error> world_error;  ///< what is wrong with the launcher's variables
+  std::optional<World> world;          ///< of this process, if a launcher started it
+  std::optional<Error> world_error;    ///< what is wrong with the launcher's variables
+  std::optional<Error> meeting_error;  ///< why the world's processes could not meet by a job file
 
   std::string architecture;               ///< "x86_64"
   std::vector<std::string> features;      ///< of the processor, as /proc/cpuinfo calls them

@@ -1,7 +1,7 @@
 """One of the processes of PyTorch's side of the rows about processes, on Gloo: DDP or a 1F1B pipeline.
 
-    pytorch_process.py ddp small|mnist SAMPLES_A_RANK nchw|nhwc plain|fused
-    pytorch_process.py pipeline small SAMPLES_A_MICRO_BATCH nchw|nhwc plain|fused
+    pytorch_process.py ddp small|mnist SAMPLES_A_RANK nchw|nhwc plain|fused eager|compile
+    pytorch_process.py pipeline small SAMPLES_A_MICRO_BATCH nchw|nhwc plain|fused eager|compile
 
 RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say which one it is. Rank 0 reads requests from its
 input and answers each with a line; the others do what it does:
@@ -46,9 +46,13 @@ def sgd(module):
                            fused=sys.argv[5] == "fused")
 
 
+def compiled(module):
+    return torch.compile(module) if sys.argv[6] == "compile" else module
+
+
 class DataParallel:
     def __init__(self, name, samples):
-        self.model = nn.parallel.DistributedDataParallel(model(name))
+        self.model = compiled(nn.parallel.DistributedDataParallel(model(name)))
         self.optimizer = sgd(self.model)
         self.images, self.classes = data(samples, dist.get_rank())
 
@@ -71,7 +75,7 @@ class Pipeline:
         layers = self.layers(model(name))
         half = layers[:4] if rank == 0 else layers[4:]
         self.module = nn.Sequential(*half)
-        stage = pipelining.PipelineStage(self.module, rank, stages, torch.device("cpu"))
+        stage = pipelining.PipelineStage(compiled(self.module), rank, stages, torch.device("cpu"))
         self.schedule = pipelining.Schedule1F1B(stage, n_microbatches=MICRO_BATCHES,
                                                 loss_fn=nn.CrossEntropyLoss())
         self.optimizer = sgd(self.module)

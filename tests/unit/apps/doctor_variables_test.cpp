@@ -122,6 +122,23 @@ TEST(Doctor, FlagsAddressesThatEveryNodeTakesForItself) {
   EXPECT_THAT(text_of(check_world(machine, {})), IsEmpty());
 }
 
+TEST(Doctor, FlagsWhatProcessesCannotMeetBy) {
+  const auto found = [](const char* name, const char* value) {
+    Machine machine = healthy();
+    machine.environment[name] = value;
+    return text_of(check_world(machine, {}));
+  };
+  EXPECT_THAT(found("TROUPE_COORDINATOR", "nonsense"),
+              HasSubstr("error TROUPE_COORDINATOR is nonsense, which is no place"));
+  EXPECT_THAT(found("TROUPE_COORDINATOR", "tcp://node0:29400"), IsEmpty());
+  EXPECT_THAT(found("TROUPE_JOB_KEY", "short-secret"),
+              AllOf(HasSubstr("error "), HasSubstr("key"), Not(HasSubstr("short-secret"))));
+  EXPECT_THAT(found("TROUPE_JOB_KEY", std::string(64, '7').c_str()), IsEmpty());
+  Machine machine = healthy();
+  machine.meeting_error = Error(ErrorCode::io, "the job file cannot be written", "another");
+  EXPECT_EQ(text_of(check_world(machine, {})), "error the job file cannot be written | another\n");
+}
+
 TEST(Doctor, FlagsSharedMemoryBetweenNodes) {
   Machine machine = healthy();
   Demands demands;

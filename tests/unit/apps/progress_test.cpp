@@ -115,6 +115,19 @@ std::string shown(const ProgressStyle& style, int steps, int seconds_a_step) {
   return result;
 }
 
+TEST(Progress, CountsTheTimeToGoFromWhereTheRunWentOn) {
+  char* text = nullptr;
+  std::size_t size = 0;
+  std::FILE* out = open_memstream(&text, &size);
+  Progress::Clock::time_point now{};
+  Progress progress(out, {}, now, step_report(50));
+  for (int step = 51; step <= 55; ++step) progress.step(step_report(step), now += seconds(1));
+  std::fclose(out);
+  EXPECT_THAT(std::string(text, size), HasSubstr("step 55/100"));
+  EXPECT_THAT(std::string(text, size), HasSubstr("45s to go"));
+  std::free(text);
+}
+
 TEST(Progress, WritesAPlainLineEveryFewSecondsWithoutATerminal) {
   const std::string text = shown({}, 12, 1);
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));

@@ -52,6 +52,12 @@ TEST_F(Script, KeepsItsNotesWithinALine) {
   EXPECT_EQ(lines[2], "#   " + std::string(120, 'x') + ".");
 }
 
+TEST_F(Script, ExpandsVariablesInAProfilesValuesButRunsNoCommand) {
+  JobPlan plan = small_job();
+  plan.profile.environment.push_back({.name = "CACHE", .text = "$HOME/a \"b\" `touch ran`"});
+  EXPECT_THAT(script_of(plan), HasSubstr("\nexport CACHE=\"$HOME/a \\\"b\\\" \\`touch ran\\`\"\n"));
+}
+
 TEST_F(Script, LogsWhatItWasGivenButNoKey) {
   const std::string text = script_of(small_job());
   const std::size_t begin = text.find("env |");
