@@ -260,7 +260,7 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
   const auto replicas = static_cast<std::int64_t>(pipeline.replicas);
   return fmt::format(
       "{} of {} blocks in {}{}, {} schedule{}\n"
-      "batches of {} in {}; {}, {} a kernel{}",
+      "batches of {} in {}; {}{}, {} a kernel{}",
       options.model.name, fmt::join(pipeline.cut, " + "), counted(stages, "stage"),
       replicas == 1 ? "" : " × " + counted(replicas, "replica"), options.parallel.schedule,
       options.precision == "f32" ? "" : ", " + options.precision, options.train.batch_size,
@@ -268,6 +268,7 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
           ? "one piece"
           : fmt::format("{} micro-batches", options.train.micro_batches),
       counted(actor_threads(options, pipeline.processes), "actor thread"),
+      pipeline.processes > 1 ? " a process" : "",
       counted(options.parallel.intra_op_threads, "thread"),
       pipeline.staleness == 0 ? ""
                               : fmt::format("\nasynchronous aggregation: sums are applied {} later",
