@@ -5,6 +5,7 @@
 #include <atomic>
 #include <deque>
 #include <future>
+#include <map>
 #include <mutex>
 
 #include "runtime/remote/flow_wire.h"
@@ -34,10 +35,18 @@ class Lane : public std::enable_shared_from_this<Lane> {
     waiting_.clear();
   }
 
+  /// What carries a packet to this process, and is not done yet: its slot is not free before.
+  void sent(const Header& header, std::vector<WorkPtr> works) {
+    const std::lock_guard lock(mutex_);
+    sending_[{header.edge, header.slot}] = std::move(works);
+  }
+
   void take(FlowMessage message) {
     if (closed()) return;  // said to actors that have ended
     auto entry = std::make_shared<Entry>();
     entry->message = std::move(message);
+    if (const auto* remote = std::get_if<RemoteCredit>(&entry->message))
+      return take_credit(entry, remote->credit);
     std::vector<ReceivePtr> receives;
     if (const auto* packet = std::get_if<PacketOnWire>(&entry->message)) {
       std::uint64_t tag = packet->tag;
@@ -73,6 +82,24 @@ class Lane : public std::enable_shared_from_this<Lane> {
     std::vector<ReceivePtr> receives;
     std::atomic<std::size_t> missing{0};
   };
+
+  // A transport's word that a tensor has come goes another way than the credit, and may be behind
+  // it: until then the tensor is held here, and a slot filled anew would hold a second one.
+  void take_credit(const std::shared_ptr<Entry>& entry, const Credit& credit) {
+    std::vector<WorkPtr> works;
+    {
+      const std::lock_guard lock(mutex_);
+      if (auto held = sending_.extract({credit.edge, credit.slot}))
+        works = std::move(held.mapped());
+      entry->missing = works.size();
+      waiting_.push_back(entry);
+    }
+    for (const WorkPtr& work : works)  // also one that has failed holds nothing any more
+      work->then([self = weak_from_this(), entry](const Status&) {
+        if (const auto lane = self.lock()) lane->arrived(*entry, success());
+      });
+    if (works.empty()) deliver();
+  }
 
   void arrived(Entry& entry, const Status& status) {
     if (!status) return lost(status.error());
@@ -124,6 +151,8 @@ class Lane : public std::enable_shared_from_this<Lane> {
   std::mutex mutex_;
   std::shared_ptr<BridgeListener> listener_;  ///< null before open() and after close()
   std::deque<std::shared_ptr<Entry>> waiting_;
+  /// By edge and slot; of packets that were not done at once.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<WorkPtr>> sending_;
 };
 
 /// Whether a run cannot end without it, and it may be heard twice.
@@ -208,8 +237,12 @@ struct Traffic {
       ++count;
     }
     std::uint64_t tag = wire.tag = tags[to].fetch_add(count);
+    std::vector<WorkPtr> works;
     for (Tensor& tensor : parts.tensors)
-      if (tensor.defined()) bulk.send(static_cast<int>(to), tag++, std::move(tensor));
+      if (tensor.defined())
+        works.push_back(bulk.send(static_cast<int>(to), tag++, std::move(tensor)));
+    std::erase_if(works, [](const WorkPtr& work) { return work->done(); });
+    if (!works.empty()) lanes[to]->sent(wire.header, std::move(works));  // before any credit for it
     voice->say(to, remote::encode(wire));
   }
 

@@ -229,8 +229,7 @@ TEST_F(WorldOfHosts, ASlowHostBoundsTheMemoryOfTheFastOne) {
   constexpr long spare = 16 << 10;  // threads' stacks, sockets, code that is first used then
   const FastProcess bounded = run_with("4");
   EXPECT_EQ(bounded.bound, 4 << 10);
-  // Gloo's word that a tensor has come may be behind the credit for it.
-  EXPECT_LE(bounded.buffers, 2 * bounded.bound);
+  EXPECT_LE(bounded.buffers, bounded.bound);
   EXPECT_LE(bounded.resident, 2 * bounded.bound + spare);
   EXPECT_LE(bounded.mailbox, bounded.mailbox_bound);
   // As many slots as messages are no bound: what the figures above would be then.
@@ -245,7 +244,7 @@ TEST_F(WorldOfHosts, ASlowLinkBoundsTheMemoryOfTheFastOne) {
   const auto launchers = launch_everywhere(2, 1, {TROUPE_SLOW_CONSUMER, "4", "1024", "60", "0"});
   EXPECT_EQ(launchers[1]->wait().exit_code, 0);
   const FastProcess fast(launchers[0]->wait());
-  EXPECT_LE(fast.buffers, 2 * fast.bound);
+  EXPECT_LE(fast.buffers, fast.bound);
   EXPECT_LE(fast.mailbox, fast.mailbox_bound);
 }
 
