@@ -26,7 +26,7 @@ check_shell() {
     xargs -r shellcheck -x
 }
 
-# Links lead somewhere, quoted code is the tree's, README's program is the example.
+# Links, paths and quoted code of the documents exist in the tree.
 check_docs() { tools/check_docs.py; }
 
 # A layer may include itself and the layers below it.
