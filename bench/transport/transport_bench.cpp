@@ -4,20 +4,15 @@
 //   transport_bench send [repetitions]         16 MiB to another process and its answer: shared
 //                                              memory, memcpy of one thread; Gloo, Gloo alone
 //   transport_bench stream [repetitions]       the same, a tensor of 32 that follow each other
-//   transport_bench all_reduce N [repetitions] 64 MiB of f32 over N processes: our tree on shared
-//                                              memory and Gloo; Gloo's own ring and bcube
 //
 // Everything over Gloo goes through loopback.
 
 #include <fmt/format.h>
-#include <gloo/allreduce.h>
-#include <gloo/math.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/transport/tcp/device.h>
 
 #include <chrono>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -27,7 +22,6 @@
 #include <vector>
 
 #include "runtime/transport/communicator.h"
-#include "runtime/transport/tree_sum.h"
 #include "tests/unit/runtime/transport/processes.h"
 
 namespace {
@@ -52,19 +46,19 @@ void check(bool right, const char* what) {
   if (!right) throw Error(ErrorCode::internal, fmt::format("{}: a wrong result", what));
 }
 
-struct Ways {
+struct Transports {
   std::unique_ptr<Communicator> shm, gloo;
   std::shared_ptr<gloo::rendezvous::Context> alone;
 
-  Ways(Store& store, int rank, int size, const std::string& folder) {
+  Transports(Store& store, int rank, int size, const std::string& folder) {
     shm = std::move(make_shm_communicator(store, rank, size).value());
     GlooOptions options;
     options.interface = "lo";
     gloo = std::move(make_gloo_communicator(store, rank, size, options).value());
     auto device = gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr("127.0.0.1"));
-    gloo::rendezvous::FileStore words(folder);
+    gloo::rendezvous::FileStore files(folder);
     alone = std::make_shared<gloo::rendezvous::Context>(rank, size);
-    alone->connectFullMesh(words, device);
+    alone->connectFullMesh(files, device);
   }
 };
 
@@ -142,7 +136,7 @@ std::size_t place_of(std::size_t turn, int round, std::size_t count) {
 }
 
 int send(int rank, Store& store, const std::string& folder, int repetitions, int count, int ahead) {
-  Ways ways(store, rank, 2, folder);
+  Transports transports(store, rank, 2, folder);
   Tensor tensor = Tensor::zeros({tensor_bytes / 4}), copy = tensor.clone();
   Readings readings;
   const std::vector<std::pair<std::string, std::function<void()>>> kinds{
@@ -151,9 +145,9 @@ int send(int rank, Store& store, const std::string& folder, int repetitions, int
          for (int j = 0; j < count && rank == 0; ++j)
            std::memcpy(copy.raw(), tensor.raw(), tensor.bytes());
        }},
-      {"shm", [&] { send_ours(*ways.shm, tensor, count, ahead); }},
-      {"gloo", [&] { send_ours(*ways.gloo, tensor, count, ahead); }},
-      {"gloo alone", [&] { send_alone(*ways.alone, tensor, copy, count, ahead); }}};
+      {"shm", [&] { send_ours(*transports.shm, tensor, count, ahead); }},
+      {"gloo", [&] { send_ours(*transports.gloo, tensor, count, ahead); }},
+      {"gloo alone", [&] { send_alone(*transports.alone, tensor, copy, count, ahead); }}};
   for (int i = -4; i < repetitions; ++i) {
     // Both know what comes; what came in the round before would be found out.
     fill(tensor, static_cast<float>(3 * i));
@@ -169,93 +163,24 @@ int send(int rank, Store& store, const std::string& folder, int repetitions, int
   return 0;
 }
 
-void reduce_alone(const std::shared_ptr<gloo::Context>& ranks, Tensor& tensor,
-                  gloo::AllreduceOptions::Algorithm algorithm) {
-  gloo::AllreduceOptions options(ranks);
-  options.setOutput(tensor.data<float>(), tensor.elements<float>().size());
-  options.setAlgorithm(algorithm);
-  options.setReduceFunction(
-      static_cast<void (*)(void*, const void*, const void*, std::size_t)>(&gloo::sum<float>));
-  gloo::allreduce(options);
-}
-
-/// What rank `rank` adds, again and again: sums of it round, so that their order shows.
-std::vector<float> share_of(int rank) {
-  std::vector<float> share(1009);
-  for (std::size_t i = 0; i < share.size(); ++i)
-    share[i] = 0.1f * static_cast<float>(rank + 1) + 1e-3f * static_cast<float>(i);
-  return share;
-}
-
-std::vector<float> sum_in_the_tree(int size) {
-  std::vector<std::vector<float>> shares;
-  std::vector<const std::byte*> parts;
-  shares.reserve(static_cast<std::size_t>(size));
-  parts.reserve(static_cast<std::size_t>(size));
-  for (int rank = 0; rank < size; ++rank) shares.push_back(share_of(rank));
-  for (const auto& share : shares)
-    parts.push_back(reinterpret_cast<const std::byte*>(share.data()));
-  std::vector<float> sum(shares.front().size());
-  transport::tree_sum(DType::f32, parts, reinterpret_cast<std::byte*>(sum.data()), sum.size());
-  return sum;
-}
-
-/// Ours to the bit; Gloo adds in an order of its own.
-void check_sum(const std::string& name, const Tensor& tensor, const std::vector<float>& sum) {
-  const float slack = name.starts_with("gloo alone") ? 1e-5f : 0.0f;
-  const auto elements = tensor.elements<float>();
-  for (std::size_t i = 0; i < elements.size(); ++i)
-    check(std::abs(elements[i] - sum[i % sum.size()]) <= slack * sum[i % sum.size()], name.c_str());
-}
-
-int all_reduce(int rank, int size, Store& store, const std::string& folder, int repetitions) {
-  using Algorithm = gloo::AllreduceOptions::Algorithm;
-  Ways ways(store, rank, size, folder);
-  Tensor tensor = Tensor::empty({std::int64_t{16} << 20});
-  const Tensor ready = Tensor::zeros({1});
-  const std::vector<std::pair<std::string, std::function<void()>>> kinds{
-      {"shm", [&] { ways.shm->all_reduce(1, tensor)->wait().value(); }},
-      {"gloo", [&] { ways.gloo->all_reduce(1, tensor)->wait().value(); }},
-      {"gloo alone, ring", [&] { reduce_alone(ways.alone, tensor, Algorithm::RING); }},
-      {"gloo alone, bcube", [&] { reduce_alone(ways.alone, tensor, Algorithm::BCUBE); }}};
-  Readings readings;
-  const std::vector<float> share = share_of(rank), sum = sum_in_the_tree(size);
-  for (int i = -1; i < repetitions; ++i)
-    for (const auto& [name, work] : kinds) {
-      const auto elements = tensor.elements<float>();
-      for (std::size_t e = 0; e < elements.size(); ++e) elements[e] = share[e % share.size()];
-      ways.shm->all_reduce(2, ready)->wait().value();  // all begin together
-      const auto start = Clock::now();
-      work();
-      if (i >= 0) readings[name].push_back(since(start));
-      check_sum(name, tensor, sum);
-    }
-  if (rank == 0) print(readings);
-  return 0;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
-  const bool reduces = what == "all_reduce";
-  const int size = reduces && argc > 2 ? std::atoi(argv[2]) : 2;
-  const int given = reduces ? 3 : 2;
-  const int repetitions = argc > given ? std::atoi(argv[given]) : 20;
-  if ((what != "send" && what != "stream" && !reduces) || size < 2 || repetitions < 1) {
-    fmt::print(stderr, "transport_bench send|stream|all_reduce N [repetitions]\n");
+  const int repetitions = argc > 2 ? std::atoi(argv[2]) : 20;
+  if ((what != "send" && what != "stream") || repetitions < 1) {
+    fmt::print(stderr, "transport_bench send|stream [repetitions]\n");
     return 2;
   }
   std::string folder = "/tmp/troupe-bench-XXXXXX";
   if (!::mkdtemp(folder.data())) return 1;
   int worst = 0;
   {
-    test::Processes ranks(size, [&](int rank, Store& store) {
-      if (reduces) return all_reduce(rank, size, store, folder, repetitions);
+    test::Processes ranks(2, [&](int rank, Store& store) {
       return what == "send" ? send(rank, store, folder, repetitions, 1, 1)
                             : send(rank, store, folder, repetitions, 32, 2);
     });
-    for (int rank = 0; rank < size; ++rank) worst = std::max(worst, std::abs(ranks.wait(rank)));
+    for (int rank = 0; rank < 2; ++rank) worst = std::max(worst, std::abs(ranks.wait(rank)));
   }
   std::filesystem::remove_all(folder);
   return worst;

@@ -1,5 +1,5 @@
 #pragma once
-// Inside the transports: where what arrives meets who waits for it.
+// Inside the transports: matches arrived tensors with the receives that wait for them.
 
 #include <compare>
 #include <cstdint>
@@ -15,18 +15,16 @@
 
 namespace troupe::transport {
 
-/// What may meet: arrivals and waiters of one peer, kind and tag, first come, first served.
+/// Arrivals and waiters of one peer and tag match, in their order.
 struct InboxKey {
-  enum class Kind : std::uint8_t { tensor, collective, piece };
   int peer = 0;
-  Kind kind = Kind::tensor;
   std::uint64_t tag = 0;
-  // NOLINTNEXTLINE(modernize-use-nullptr): no pointer in sight; a slip of clang-tidy's
+  // NOLINTNEXTLINE(modernize-use-nullptr): a false positive of clang-tidy
   auto operator<=>(const InboxKey&) const = default;
 };
 
-/// Matches arrivals with waiters. Thread-safe; waiters are called without its lock, by the thread
-/// that brought the second half. Keys without content take no memory.
+/// Matches arrivals with waiters. Thread-safe. The thread that brings the second half calls the
+/// waiter, without the lock. Keys without content take no memory.
 template <class Arrival>
 class Inbox {
  public:
@@ -79,14 +77,14 @@ class Inbox {
       waiter->failed(*error);
   }
 
-  /// Nothing comes from this peer any more; what came is still handed out.
+  /// This peer sends nothing more. Waiters fail; tensors that have arrived can still be taken.
   void leave(int peer, const Error& error) {
     end(
         error, [&](const InboxKey& key) { return key.peer == peer; },
         [&] { left_.emplace(peer, error); });
   }
 
-  /// Nothing is handed out any more, and what came is dropped.
+  /// Fails all waiters, current and later, and drops what has arrived.
   void close(const Error& error) {
     end(
         error, [](const InboxKey&) { return true; },

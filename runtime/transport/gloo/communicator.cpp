@@ -63,7 +63,7 @@ Words::Text bytes_of(std::string_view text) {
 
 }  // namespace
 
-std::uint64_t tensor_slot(std::uint64_t tag, const TensorMeta& meta) {
+std::uint64_t match_number(std::uint64_t tag, const TensorMeta& meta) {
   std::array<std::int64_t, Shape::max_rank + 4> words{};
   words[0] = static_cast<std::int64_t>(tag);
   words[1] = static_cast<std::int64_t>(meta.dtype);
@@ -148,7 +148,7 @@ void GlooCommunicator::start_send(int to, std::uint64_t tag, const Tensor& tenso
   if (left) return static_cast<void>(work->finish(*left));
   words_->say(to, offer);
   try {
-    buffer->send(to, tensor_slot(tag, meta));
+    buffer->send(to, match_number(tag, meta));
   } catch (const std::exception&) {
     // The connection is gone: the listening thread finds that out, and ends the work.
   }
@@ -179,12 +179,12 @@ void GlooCommunicator::start_receive(int from, std::uint64_t tag, const TensorMe
     receiving.tensor = Tensor::empty(meta.shape, meta.dtype, meta.layout);
     receiving.buffer = mesh_->buffer_from(from, receiving.tensor.raw(), receiving.tensor.bytes());
     try {
-      receiving.buffer->recv(from, tensor_slot(tag, meta));
+      receiving.buffer->recv(from, match_number(tag, meta));
     } catch (const std::exception&) {
       receiving.buffer.reset();  // the connection is gone: no bytes will come
     }
   }
-  inbox_.expect({from, InboxKey::Kind::tensor, tag},
+  inbox_.expect({from, tag},
                 std::make_shared<OfferWaiter>(*this, from, tag, meta, std::move(receiving)));
 }
 
@@ -208,23 +208,6 @@ void GlooCommunicator::accept(int from, GlooArrival offer, Receiving receiving) 
   }
   bury(std::move(receiving));
   if (error) receive->finish(*error);
-}
-
-std::unique_ptr<Exchange> GlooCommunicator::open_exchange(std::uint64_t tag,
-                                                          const CollectiveCall& call, const Tensor&,
-                                                          const Tensor&) {
-  return make_gloo_exchange(*this, tag, next_stream_.fetch_add(2), call);
-}
-
-void GlooCommunicator::tell_call(int to, std::uint64_t tag, std::uint64_t stream,
-                                 const CollectiveCall& call) {
-  Word word = word_of(Word::Kind::call);
-  word.tag = tag;
-  word.id = stream;
-  word.number = call.root;
-  word.call = static_cast<std::uint8_t>(call.kind);
-  describe(call.meta, word);
-  words_->say(to, word);
 }
 
 void GlooCommunicator::bury(Receiving receiving) {

@@ -6,19 +6,19 @@
 #include <map>
 #include <thread>
 
+#include "runtime/transport/endpoint.h"
 #include "runtime/transport/gloo/mesh.h"
 #include "runtime/transport/gloo/words.h"
-#include "runtime/transport/waiters.h"
+#include "runtime/transport/inbox.h"
 
 namespace troupe::transport {
 
 using GlooBuffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
 
 struct GlooArrival {
-  TensorMeta meta;      ///< of an offer
-  CollectiveCall call;  ///< of a collective
+  TensorMeta meta;
   std::uint64_t id = 0;
-  Tensor small;  ///< of an offer that holds it
+  Tensor small;  ///< defined if the offer contained it
 };
 
 /// A send is an offer (a word) and its bytes, which Gloo moves once the receiver has posted a
@@ -42,10 +42,6 @@ class GlooCommunicator final : public Endpoint {
   /// An offer has met its receive.
   void accept(int from, GlooArrival offer, Receiving receiving);
 
-  // For exchanges.
-  Mesh& mesh() { return *mesh_; }
-  Inbox<GlooArrival>& inbox() { return inbox_; }
-  void tell_call(int to, std::uint64_t tag, std::uint64_t stream, const CollectiveCall& call);
   /// Keeps what Gloo may look at until the connections are cut.
   void bury(Receiving receiving);
   /// The error of an operation that Gloo failed: that of the communicator, or that of the peer.
@@ -77,8 +73,6 @@ class GlooCommunicator final : public Endpoint {
   void start_send(int to, std::uint64_t tag, const Tensor& tensor, const WorkPtr& work) override;
   void start_receive(int from, std::uint64_t tag, const TensorMeta& meta,
                      const ReceivePtr& receive) override;
-  std::unique_ptr<Exchange> open_exchange(std::uint64_t tag, const CollectiveCall& call,
-                                          const Tensor& in, const Tensor& out) override;
   void interrupt(const Error& error) override;
   void warn(int peer, const Error& error) override;
 
@@ -100,7 +94,6 @@ class GlooCommunicator final : public Endpoint {
   std::unique_ptr<Words> words_;
   std::vector<std::unique_ptr<Peer>> peers_;
   Inbox<GlooArrival> inbox_;
-  std::atomic<std::uint64_t> next_stream_ = 0;
   std::atomic<bool> interrupted_ = false;
   std::mutex grave_mutex_;
   std::vector<Receiving> grave_;
@@ -109,14 +102,8 @@ class GlooCommunicator final : public Endpoint {
 /// Whether a tensor goes whole with its offer.
 inline bool fits_an_offer(const TensorMeta& meta) { return meta.bytes() <= Words::longest_text; }
 
-// Slots: what Gloo matches by.
-/// Two descriptions under one tag share a slot once in 2^62 times.
-std::uint64_t tensor_slot(std::uint64_t tag, const TensorMeta& meta);
-constexpr std::uint64_t piece_slot(std::uint64_t stream) {
-  return (std::uint64_t{2} << 62) | stream;
-}
-
-std::unique_ptr<Exchange> make_gloo_exchange(GlooCommunicator& owner, std::uint64_t tag,
-                                             std::uint64_t stream, const CollectiveCall& call);
+/// The number by which Gloo matches a send with a receive (its `slot`). Two descriptions of one tag
+/// have the same number once in 2^62 times.
+std::uint64_t match_number(std::uint64_t tag, const TensorMeta& meta);
 
 }  // namespace troupe::transport

@@ -50,11 +50,7 @@ bool GlooCommunicator::hear(int rank, const Word& word, Words::Text text) {
     case Word::Kind::offer:
       arrival.meta = described(word);
       arrival.small = held_in(text, arrival.meta);
-      inbox_.arrive({rank, InboxKey::Kind::tensor, word.tag}, std::move(arrival));
-      return true;
-    case Word::Kind::call:
-      arrival.call = {static_cast<CollectiveCall::Kind>(word.call), word.number, described(word)};
-      inbox_.arrive({rank, InboxKey::Kind::collective, word.tag}, std::move(arrival));
+      inbox_.arrive({rank, word.tag}, std::move(arrival));
       return true;
     case Word::Kind::done:
       end_send(rank, word.id);

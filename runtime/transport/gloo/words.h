@@ -21,14 +21,13 @@ namespace troupe::transport {
 
 /// A message. Between processes of one build, as it lies in memory; a text may follow.
 struct Word {
-  enum class Kind : std::uint8_t { offer = 1, done, call, warning, goodbye };
+  enum class Kind : std::uint8_t { offer = 1, done, warning, goodbye };
   Kind kind = Kind::goodbye;
   std::uint8_t dtype = 0, layout = 0, rank = 0;  ///< of a tensor
-  std::int32_t number = 0;   ///< of a call: its root; of a warning: the ErrorCode
-  std::uint8_t call = 0;     ///< kind of a collective
-  std::uint32_t follow = 0;  ///< bytes of the text
-  std::uint64_t tag = 0;     ///< of an offer or a call
-  std::uint64_t id = 0;      ///< of an offered tensor; of a call: under which its pieces come
+  std::int32_t number = 0;                       ///< of a warning: the ErrorCode
+  std::uint32_t follow = 0;                      ///< bytes of the text
+  std::uint64_t tag = 0;                         ///< of an offer
+  std::uint64_t id = 0;                          ///< of an offered tensor
   std::array<std::int64_t, 6> dims{};
 };
 static_assert(std::is_trivially_copyable_v<Word>);

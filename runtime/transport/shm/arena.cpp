@@ -57,14 +57,14 @@ std::optional<Block> Arena::find_soon(Class& blocks) {
   return found;
 }
 
-std::optional<Block> Arena::allocate(std::size_t bytes, std::uint32_t holders, bool beyond_limit) {
+std::optional<Block> Arena::allocate(std::size_t bytes) {
   const std::size_t stride = stride_of(bytes), size = segment_bytes(stride);
   const std::lock_guard lock(mutex_);
   Class& blocks = classes_[stride];
   blocks.stride = stride;
   std::optional<Block> found = find_soon(blocks);
-  if (!found && !beyond_limit && mapped_ + size > limit_) found = blocks.find(0, blocks.blocks());
-  if (!found && (beyond_limit || make_room(size))) {
+  if (!found && mapped_ + size > limit_) found = blocks.find(0, blocks.blocks());
+  if (!found && make_room(size)) {
     blocks.segments.push_back(
         std::make_shared<Segment>(Segment{next_number_++, SharedMemory::create(size)}));
     mapped_ += size;
@@ -72,7 +72,7 @@ std::optional<Block> Arena::allocate(std::size_t bytes, std::uint32_t holders, b
   }
   if (!found) return std::nullopt;
   found->use = found->header().use.fetch_add(1, std::memory_order_relaxed) + 1;
-  found->header().holders.store(holders, std::memory_order_relaxed);
+  found->header().holders.store(1, std::memory_order_relaxed);
   return found;
 }
 

@@ -50,11 +50,8 @@ class Arena {
   /// `limit` bounds the segments together.
   explicit Arena(std::size_t limit) : limit_(limit) {}
 
-  /// A free block for `bytes` of data, owned by `holders` receivers at once; none if there is no
-  /// room now. Throws Error{unsupported} if there never will be. `beyond_limit`: for pieces of
-  /// collectives, whose number is small and which must not wait for tensors.
-  std::optional<Block> allocate(std::size_t bytes, std::uint32_t holders,
-                                bool beyond_limit = false);
+  /// A free block for `bytes` of data, held by the receiver; none if there is no room now.
+  std::optional<Block> allocate(std::size_t bytes);
   /// Whether a tensor of that size can be sent at all.
   bool could_hold(std::size_t bytes) const;
 

@@ -9,49 +9,10 @@
 #include <cstring>
 
 #include "runtime/transport/described.h"
+#include "runtime/transport/receive_waiter.h"
 
 namespace troupe::transport {
 namespace {
-
-/// The sending half of a collective; it copies, so the memory may be written again at once.
-class ShmExchange final : public InboxExchange<ShmArrival> {
- public:
-  ShmExchange(ShmCommunicator& owner, Inbox<ShmArrival>& inbox, std::uint64_t own,
-              std::uint64_t tag, const CollectiveCall& call)
-      : InboxExchange(owner, inbox, tag, call), owner_(owner), own_(own) {
-    for (int peer = 0; peer < owner.size(); ++peer) {
-      if (peer == owner.rank()) continue;
-      everybody_.push_back(peer);
-      owner_.send_call(peer, tag, own_, call, next_work());
-    }
-  }
-
-  Pace pace() const override { return {std::size_t{512} << 10, 2}; }
-
-  void send(int to, Stream stream, const std::byte* data, std::size_t bytes) override {
-    owner_.send_piece({to}, own_ + stream, data, bytes, {next_work()});
-  }
-  void send_to_all(Stream stream, const std::byte* data, std::size_t bytes) override {
-    std::vector<WorkPtr> works;
-    for (std::size_t i = 0; i < everybody_.size(); ++i) works.push_back(next_work());
-    owner_.send_piece(everybody_, own_ + stream, data, bytes, works);
-  }
-  void finish() override {
-    for (const WorkPtr& work : works_) work->wait().value();
-  }
-
- private:
-  WorkPtr next_work() {
-    while (!works_.empty() && works_.front()->done()) works_.pop_front();
-    works_.push_back(std::make_shared<Work>());
-    return works_.back();
-  }
-
-  ShmCommunicator& owner_;
-  const std::uint64_t own_;
-  std::vector<int> everybody_;
-  std::deque<WorkPtr> works_;
-};
 
 void give_up(const Block& block) { block.header().holders.fetch_sub(1, std::memory_order_release); }
 
@@ -130,58 +91,15 @@ void ShmCommunicator::start_send(int to, std::uint64_t tag, const Tensor& tensor
 
 void ShmCommunicator::start_receive(int from, std::uint64_t tag, const TensorMeta& meta,
                                     const ReceivePtr& receive) {
-  inbox_.expect({from, InboxKey::Kind::tensor, tag},
+  inbox_.expect({from, tag},
                 std::make_shared<ReceiveWaiter<ShmArrival>>(*this, from, tag, meta, receive));
 }
 
-std::unique_ptr<Exchange> ShmCommunicator::open_exchange(std::uint64_t tag,
-                                                         const CollectiveCall& call, const Tensor&,
-                                                         const Tensor&) {
-  return std::make_unique<ShmExchange>(*this, inbox_, next_stream_.fetch_add(2), tag, call);
-}
-
-void ShmCommunicator::send_call(int to, std::uint64_t tag, std::uint64_t stream,
-                                const CollectiveCall& call, const WorkPtr& work) {
-  Descriptor descriptor;
-  descriptor.kind = Descriptor::Kind::collective;
-  descriptor.tag = tag;
-  descriptor.stream = stream;
-  descriptor.root = call.root;
-  descriptor.call = static_cast<std::uint8_t>(call.kind);
-  describe(call.meta, descriptor);
-  Ends ends;
-  {
-    Peer& peer = *at(to);
-    const std::lock_guard lock(peer.mutex);
-    push(peer, {descriptor, {}, work}, ends);
-  }
-  ends.tell();
-}
-
-void ShmCommunicator::send_piece(const std::vector<int>& peers, std::uint64_t stream,
-                                 const std::byte* data, std::size_t bytes,
-                                 const std::vector<WorkPtr>& works) {
-  const auto block = arena_.allocate(bytes, static_cast<std::uint32_t>(peers.size()), true);
-  std::memcpy(block->data(), data, bytes);
-  Descriptor descriptor;
-  descriptor.kind = Descriptor::Kind::piece;
-  descriptor.tag = stream;
-  descriptor.set_block(*block, bytes);
-  Ends ends;
-  for (std::size_t i = 0; i < peers.size(); ++i) {
-    Peer& peer = *at(peers[i]);
-    const std::lock_guard lock(peer.mutex);
-    push(peer, {descriptor, block, works[i]}, ends);
-  }
-  ends.tell();
-}
-
 bool ShmCommunicator::place(Peer& peer, const Waiting& send, Ends& ends) {
-  const auto block = arena_.allocate(send.tensor.bytes(), 1);
+  const auto block = arena_.allocate(send.tensor.bytes());
   if (!block) return false;
   if (send.tensor.bytes() != 0) std::memcpy(block->data(), send.tensor.raw(), send.tensor.bytes());
   Descriptor descriptor;
-  descriptor.kind = Descriptor::Kind::tensor;
   descriptor.tag = send.tag;
   describe(TensorMeta::of(send.tensor), descriptor);
   descriptor.set_block(*block, send.tensor.bytes());

@@ -7,7 +7,8 @@
 #include <set>
 #include <thread>
 
-#include "runtime/transport/inbox_exchange.h"
+#include "runtime/transport/endpoint.h"
+#include "runtime/transport/inbox.h"
 #include "runtime/transport/shm/arena.h"
 #include "runtime/transport/shm/wire.h"
 
@@ -32,9 +33,7 @@ class Slot {
 };
 
 struct ShmArrival {
-  TensorMeta meta;           ///< of a tensor
-  CollectiveCall call;       ///< of a collective
-  std::uint64_t stream = 0;  ///< under which its pieces come
+  TensorMeta meta;
   const std::byte* data = nullptr;
   std::size_t bytes = 0;
   std::shared_ptr<Slot> slot;
@@ -54,13 +53,6 @@ class ShmCommunicator final : public Endpoint {
   std::string name() const override { return "shm"; }
   void let_wait() override;
   void catch_up() override;
-
-  // For exchanges. The works end when a descriptor is in its ring.
-  void send_call(int to, std::uint64_t tag, std::uint64_t stream, const CollectiveCall& call,
-                 const WorkPtr& work);
-  /// One piece to `peers`, copied once, before it returns.
-  void send_piece(const std::vector<int>& peers, std::uint64_t stream, const std::byte* data,
-                  std::size_t bytes, const std::vector<WorkPtr>& works);
 
  private:
   struct Waiting {  ///< for room in the arena
@@ -103,8 +95,6 @@ class ShmCommunicator final : public Endpoint {
   void start_send(int to, std::uint64_t tag, const Tensor& tensor, const WorkPtr& work) override;
   void start_receive(int from, std::uint64_t tag, const TensorMeta& meta,
                      const ReceivePtr& receive) override;
-  std::unique_ptr<Exchange> open_exchange(std::uint64_t tag, const CollectiveCall& call,
-                                          const Tensor& in, const Tensor& out) override;
   void interrupt(const Error& error) override;
   void warn(int peer, const Error& error) override;
 
@@ -139,7 +129,6 @@ class ShmCommunicator final : public Endpoint {
   Arena arena_;
   std::vector<std::unique_ptr<Peer>> peers_;  ///< this rank's is null
   Inbox<ShmArrival> inbox_;
-  std::atomic<std::uint64_t> next_stream_ = 0;
   std::mutex receiving_;
   std::mutex attention_;   ///< of the flags that say whether peers are to ring
   bool may_wait_ = false;  ///< what arrives: nobody here is free for it

@@ -14,10 +14,6 @@ namespace {
 /// almost there. More would take the processor from those who are to answer.
 constexpr int looks_before_sleep = 50;
 
-bool names_a_call(std::uint8_t kind) {
-  return kind <= static_cast<std::uint8_t>(CollectiveCall::Kind::reduce_scatter);
-}
-
 }  // namespace
 
 void ShmCommunicator::serve() {
@@ -129,24 +125,12 @@ bool ShmCommunicator::drain(int rank) {
 
 void ShmCommunicator::handle(int rank, const Descriptor& descriptor) {
   ShmArrival arrival;
-  if (descriptor.kind == Descriptor::Kind::collective) {
-    if (!names_a_call(descriptor.call)) throw damaged(rank, "a call is of no kind");
-    arrival.call = {static_cast<CollectiveCall::Kind>(descriptor.call), descriptor.root,
-                    meta_in(rank, descriptor)};
-    arrival.stream = descriptor.stream;
-    inbox_.arrive({rank, InboxKey::Kind::collective, descriptor.tag}, std::move(arrival));
-    return;
-  }
   arrival.slot = open_slot(rank, descriptor, arrival.data);
   arrival.bytes = descriptor.bytes;
-  if (descriptor.kind == Descriptor::Kind::piece) {
-    inbox_.arrive({rank, InboxKey::Kind::piece, descriptor.tag}, std::move(arrival));
-    return;
-  }
   arrival.meta = meta_in(rank, descriptor);
-  if (descriptor.kind != Descriptor::Kind::tensor || arrival.meta.bytes() != descriptor.bytes)
+  if (arrival.meta.bytes() != descriptor.bytes)
     throw damaged(rank, "a tensor's bytes are not those of its shape");
-  inbox_.arrive({rank, InboxKey::Kind::tensor, descriptor.tag}, std::move(arrival));
+  inbox_.arrive({rank, descriptor.tag}, std::move(arrival));
 }
 
 TensorMeta ShmCommunicator::meta_in(int rank, const Descriptor& descriptor) const {

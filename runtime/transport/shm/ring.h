@@ -9,21 +9,16 @@
 
 namespace troupe::transport {
 
-/// What one rank tells another through a ring. All of it is checked by the receiver.
+/// A sent tensor, as the ring describes it. The receiver checks all of it.
 struct Descriptor {
-  enum class Kind : std::uint8_t { tensor = 1, collective = 2, piece = 3 };
-  std::uint64_t sequence = 0;  ///< of the ring, beginning with 0
-  std::uint64_t tag = 0;       ///< of a piece: the stream
-  std::uint64_t stream = 0;    ///< of a collective: under which its pieces come
-  std::uint64_t offset = 0;    ///< of the block in its segment
-  std::uint64_t bytes = 0;     ///< of data
+  std::uint64_t sequence = 0;  ///< in the ring, from 0
+  std::uint64_t tag = 0;
+  std::uint64_t offset = 0;  ///< of the block in its segment
+  std::uint64_t bytes = 0;   ///< of the tensor
   std::uint32_t segment = 0;
   std::uint32_t use = 0;
-  std::int32_t root = 0;
-  Kind kind = Kind::tensor;
   std::uint8_t dtype = 0, layout = 0, rank = 0;
-  std::uint8_t call = 0;  ///< kind of a collective
-  std::uint8_t unused[7] = {};
+  std::uint8_t unused[5] = {};
   std::array<std::int64_t, 6> dims{};
 
   void set_block(const Block& block, std::size_t data_bytes) {
@@ -33,7 +28,7 @@ struct Descriptor {
     bytes = data_bytes;
   }
 };
-static_assert(sizeof(Descriptor) == 112);
+static_assert(sizeof(Descriptor) == 96);
 
 /// One producer, one consumer, in different processes; the content is damaged as soon as a position
 /// is impossible. Positions count descriptors and never wrap.

@@ -10,7 +10,7 @@
 namespace troupe::transport {
 namespace {
 
-constexpr std::uint32_t magic = 0x74727031;  // "trp1": another version is another number
+constexpr std::uint32_t magic = 0x74727032;  // "trp2": another version is another number
 constexpr std::size_t longest_text = 4000;
 constexpr std::size_t most_fds = 2;
 

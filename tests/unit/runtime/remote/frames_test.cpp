@@ -5,6 +5,8 @@
 
 #include <cstring>
 
+#include "tests/unit/runtime/transport/local.h"
+
 namespace troupe {
 namespace {
 
@@ -16,7 +18,7 @@ using ::testing::IsEmpty;
 /// Two ranks of one process, where a send arrives within its call.
 class FramesTest : public ::testing::Test {
  protected:
-  std::vector<std::unique_ptr<Communicator>> ends_ = make_local_communicators(2);
+  std::vector<std::unique_ptr<Communicator>> ends_ = test::make_local_communicators(2);
   std::vector<std::string> heard_, damage_;
   Frames sender_{*ends_[0], 1}, receiver_{*ends_[1], 0};
 

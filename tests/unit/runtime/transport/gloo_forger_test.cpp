@@ -36,13 +36,10 @@ struct Forger {
     zero = std::move(make_gloo_communicator(store, 0, 2, {}).value());
   }
 
-  /// What comes of a receive and of a sum at rank 0.
+  /// The outcome of a receive at rank 0.
   std::string outcome() const {
-    const WorkPtr sum = zero->all_reduce(2, test::values({4}, 0));
     const Status received = zero->receive(1, 1, four)->wait();
-    if (received) return "received";
-    (void)static_cast<bool>(sum->wait());
-    return received.error().what();
+    return received ? "received" : received.error().what();
   }
 };
 
@@ -75,12 +72,6 @@ TEST(GlooForger, EndsTheGroupWithWhatNoRankSays) {
          w.dims[0] = w.dims[1] = std::int64_t{1} << 62;
        }},
       {"what was not sent", [](Word& w) { w.kind = Word::Kind::done; }},
-      {"",
-       [](Word& w) {
-         w.kind = Word::Kind::call;
-         w.tag = 2;
-         w.call = 200;
-       }},
   };
   const std::vector<std::byte> tensor(16);
   for (std::size_t i = 0; i < forgeries.size(); ++i) {

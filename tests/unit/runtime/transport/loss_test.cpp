@@ -24,36 +24,41 @@ using Clock = std::chrono::steady_clock;
 class EveryProcessTransport : public ::testing::TestWithParam<std::string> {};
 using std::chrono_literals::operator""ms;
 
-/// Sums until that fails; the failure.
-Error sum_until_lost(Communicator& ranks) {
-  for (;;) {
-    const Status status = ranks.all_reduce(1, values({1 << 20}, ranks.rank()))->wait();
-    if (!status) return status.error();
-  }
+/// Sends `tensor` to the next rank and returns the one of the rank before.
+Result<Tensor> pass_on(Communicator& ranks, const Tensor& tensor) {
+  const int size = ranks.size(), rank = ranks.rank();
+  const WorkPtr sent = ranks.send((rank + 1) % size, 1, tensor);
+  const ReceivePtr received = ranks.receive((rank + size - 1) % size, 1, TensorMeta::of(tensor));
+  for (const WorkPtr& work : {sent, WorkPtr(received)})
+    if (const Status status = work->wait(); !status) return status.error();
+  return received->tensor();
+}
+
+/// Passes tensors on until that fails; the failure.
+Error pass_on_until_lost(Communicator& ranks) {
+  for (;;)
+    if (const auto passed = pass_on(ranks, values({1 << 20}, ranks.rank())); !passed)
+      return passed.error();
 }
 
 TEST_P(EveryProcessTransport, SurvivorsOfAKilledPeerHearOfItAndGoOnWithoutIt) {
   Processes ranks(3, [](int rank, Store& store) {
     auto first = std::move(connect_one(GetParam(), store, rank, 3, "one").value());
-    first->all_reduce(1, values({8}, rank))->wait().value();
+    pass_on(*first, values({8}, rank)).value();
     store.put("ready" + std::to_string(rank), "yes").value();
     if (rank == 2) {
-      sum_until_lost(*first);
+      pass_on_until_lost(*first);
       return 1;
     }
     const auto pending = first->receive(2, 9, {.shape = {5}});
-    const Error error = sum_until_lost(*first);
+    const Error error = pass_on_until_lost(*first);
     if (error.code() != ErrorCode::peer_lost || pending->wait()) return 2;
     first.reset();
     auto second = std::move(connect_one(GetParam(), store, rank, 2, "two").value());
-    const Tensor tensor = values({8}, rank);
-    second->all_reduce(1, tensor)->wait().value();
-    return tensor.elements<float>()[3] ==
-                   values({8}, 0).elements<float>()[3] + values({8}, 1).elements<float>()[3]
-               ? 0
-               : 3;
+    const Tensor other = pass_on(*second, values({8}, rank)).value();
+    return bytes_of(other) == bytes_of(values({8}, 1 - rank)) ? 0 : 3;
   });
-  // Rank 2 may have its first sum while the others still wait for theirs.
+  // Rank 2 may have its first tensor while the others still wait for theirs.
   for (const char* key : {"ready0", "ready1", "ready2"}) ranks.store().get(key, 20'000ms).value();
   std::this_thread::sleep_for(50ms);
   ::kill(ranks.pid(2), SIGKILL);
@@ -73,7 +78,7 @@ TEST_P(EveryProcessTransport, AbortEndsWaitsForAStoppedPeerAtOnce) {
     store.get("ready", 20'000ms).value();
     std::this_thread::sleep_for(50ms);
     const std::vector<WorkPtr> works{
-        pair->receive(1, 1, {.shape = {4}}), pair->all_reduce(1, values({1 << 20}, 0)),
+        pair->receive(1, 1, {.shape = {4}}), pair->receive(1, 3, {.shape = {1 << 20}}),
         GetParam() == "gloo" ? pair->send(1, 1, values({1 << 22}, 0))
                              : WorkPtr(pair->receive(1, 2, {.shape = {4}}))};
     std::thread control([&] {
@@ -107,9 +112,9 @@ TEST_P(EveryProcessTransport, NamesARankThatDoesNotCome) {
 TEST(ShmTransport, LeavesNothingBehindWhenAllAreKilled) {
   Processes ranks(2, [](int rank, Store& store) {
     auto pair = std::move(connect_one("shm", store, rank, 2).value());
-    pair->all_reduce(1, values({1 << 18}, rank))->wait().value();
+    pass_on(*pair, values({1 << 18}, rank)).value();
     store.put("ready" + std::to_string(rank), "yes").value();
-    sum_until_lost(*pair);
+    pass_on_until_lost(*pair);
     return 1;
   });
   for (const char* key : {"ready0", "ready1"}) ranks.store().get(key, 20'000ms).value();

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "runtime/tensor/cast.h"
+#include "tests/unit/runtime/transport/local.h"
 
 namespace troupe::test {
 

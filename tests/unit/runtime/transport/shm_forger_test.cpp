@@ -36,7 +36,7 @@ struct Forger {
 
   /// A block that rank 0 has been told of, and its true descriptor.
   Descriptor tensor_of_four() {
-    const auto block = arena.allocate(16, 1);
+    const auto block = arena.allocate(16);
     Note note;
     note.kind = Note::Kind::segment;
     note.number = block->segment->number;
@@ -89,12 +89,6 @@ TEST(ShmForger, ReportsDescriptorsThatCannotBe) {
        [](Descriptor& d) {
          d.rank = 2;
          d.dims[0] = d.dims[1] = std::int64_t{1} << 62;
-       }},
-      {"damaged", [](Descriptor& d) { d.kind = static_cast<Descriptor::Kind>(9); }},
-      {"damaged",
-       [](Descriptor& d) {
-         d.kind = Descriptor::Kind::collective;
-         d.call = 200;
        }},
   };
   for (const auto& [word, forge] : forgeries) {

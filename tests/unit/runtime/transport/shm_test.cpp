@@ -50,24 +50,23 @@ Pair connect_pair(std::size_t memory_limit) {
 TEST(Arena, ReusesTheFirstFreeBlockAndKeepsToItsLimit) {
   Arena arena(4 * mebi);
   std::vector<Block> held;
-  while (const auto block = arena.allocate(mebi - block_header_bytes, 1)) held.push_back(*block);
+  while (const auto block = arena.allocate(mebi - block_header_bytes)) held.push_back(*block);
   EXPECT_EQ(held.size(), 4u);
   held[2].header().holders = 0;
-  const auto again = arena.allocate(mebi - block_header_bytes, 1);
+  const auto again = arena.allocate(mebi - block_header_bytes);
   ASSERT_TRUE(again);
   EXPECT_EQ(again->segment->number, held[2].segment->number);
   EXPECT_EQ(again->use, 2u);
-  EXPECT_FALSE(arena.allocate(10, 1));
-  EXPECT_TRUE(arena.allocate(10, 1, true));  // pieces of collectives do not wait for tensors
+  EXPECT_FALSE(arena.allocate(10));
 }
 
 TEST(Arena, GivesUpUnusedSegmentsOfOtherSizesForRoom) {
   Arena arena(4 * mebi);
-  const auto large = arena.allocate(3 * mebi, 1);
+  const auto large = arena.allocate(3 * mebi);
   ASSERT_TRUE(large);
-  EXPECT_FALSE(arena.allocate(2 * mebi, 1));
+  EXPECT_FALSE(arena.allocate(2 * mebi));
   large->header().holders = 0;
-  EXPECT_TRUE(arena.allocate(2 * mebi, 1));
+  EXPECT_TRUE(arena.allocate(2 * mebi));
   EXPECT_THAT(arena.take_retired(), ::testing::ElementsAre(large->segment->number));
   EXPECT_FALSE(arena.could_hold(5 * mebi));
 }
