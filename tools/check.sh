@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# The steps of `./dev check`, sourced by ./dev, which defines say, fail, jobs, build, run_tests and
-# cpp_files. A step prints what is wrong and returns non-zero.
+# The steps of `./dev check`. ./dev sources this file and defines say, fail, jobs, build, run_tests
+# and cpp_files. A failing step prints the reason and returns non-zero.
 
 readonly check_steps="format shell docs includes headers odr tidy sanitizers fuzz sizes"
 changed_only=false
 
-# C++ files in question: all, or with --changed those that differ from the main branch.
+# The C++ files to check: all, or with --changed those that differ from the main branch.
 checked_files() {
   if ! $changed_only; then
     cpp_files
@@ -41,7 +41,7 @@ check_includes() {
   return $bad
 }
 
-# Every header is compiled as if it were a source file. Those of control messages need the generated one.
+# Compiles every header alone. Those of control messages need the generated one.
 check_headers() {
   mkdir -p build/headers
   protoc --cpp_out=build/headers runtime/control/wire.proto || return 1
@@ -50,8 +50,8 @@ check_headers() {
       -Wno-missing-field-initializers -include '{}' -x c++ /dev/null
 }
 
-# Two types of one name in different files: only a linker that is told of types sees both. Without
-# optimisation their functions are not inlined, so that a short run meets what it might have missed.
+# Only link-time checks find two types of one name in different files. Without optimisation their
+# functions are not inlined, so a short run would also crash on a mismatch.
 check_odr() {
   local output code=0
   build odr troupe || return 1
@@ -63,8 +63,8 @@ check_odr() {
   return $code
 }
 
-# The largest first, so that all jobs are busy to the end. What the release preset does not build needs
-# two folders more: examples name headers as they are installed, fuzz targets generated ones.
+# The largest files first, so that all jobs finish together. Two folders are added for what the release
+# preset does not build: examples include installed headers, fuzz targets generated ones.
 check_tidy() {
   build release || return 1
   mkdir -p build/tidy && ln -sfn ../.. build/tidy/troupe
@@ -79,10 +79,10 @@ check_sanitizers() {
   run_tests asan && run_tests tsan
 }
 
-# Each reader of foreign bytes, for seconds; libFuzzer comes with clang.
+# Runs each fuzz target for seconds; libFuzzer comes with clang.
 check_fuzz() {
   command -v clang++ >/dev/null || {
-    say "no clang++ here: nothing is fuzzed"
+    say "no clang++: fuzzing is skipped"
     return 0
   }
   build fuzz fuzz_targets || return 1
@@ -114,6 +114,6 @@ check() {
     say "check $step"
     "check_$step" || failed+=("$step")
   done
-  [ ${#failed[@]} -eq 0 ] || fail "failed: ${failed[*]}" "./dev check ${failed[*]} repeats them; ./dev format mends the layout"
+  [ ${#failed[@]} -eq 0 ] || fail "failed: ${failed[*]}" "./dev check ${failed[*]} repeats them; ./dev format fixes the layout"
   say "all checks passed: ${steps[*]}"
 }
