@@ -1,4 +1,4 @@
-"""What every row of bench/run needs: the environment, pinned cores, worker processes that answer
+"""Shared by all rows of bench/run: environments, pinned cores, worker processes that answer
 requests, and figures with their spread."""
 
 import os
@@ -17,7 +17,7 @@ BIN = ROOT / "build" / "release" / "bin"
 
 
 class NotHere(RuntimeError):
-    """What this machine lacks for a row, which is not the benchmark's failure."""
+    """This machine lacks what a row needs; no failure of the benchmark."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Figure:
 
 @dataclass
 class Row:
-    """A line of the table: ours, what it is set against, and how that compares with the bar."""
+    """A line of the table: Troupe's figure, the reference, their comparison and the bar."""
 
     key: str
     what: str
@@ -74,14 +74,14 @@ ALLOWED = sorted(os.sched_getaffinity(0))  # cores, before pin()
 
 
 def pin(cores):
-    """Keeps this process and its children on so many cores, the last ones of those allowed."""
+    """Pins this process and its children to the last `count` allowed cores."""
     os.sched_setaffinity(0, ALLOWED[-cores:])
     return sorted(os.sched_getaffinity(0))
 
 
 @contextmanager
 def all_cores():
-    """For children whose number of cores is not what is measured."""
+    """For children that may use all cores, since cores are not what is measured."""
     pinned = os.sched_getaffinity(0)
     os.sched_setaffinity(0, ALLOWED)
     try:
@@ -90,11 +90,11 @@ def all_cores():
         os.sched_setaffinity(0, pinned)
 
 
-failures = {}  # virtual environment: why it could not be made, so that it is tried once a run
+failures = {}  # environment: why it could not be made; each is tried once per run
 
 
 def install(folder, requirements):
-    """Makes a virtual environment; what went wrong, or None."""
+    """Makes a virtual environment. Returns the error, or None."""
     print(f"bench: making {folder} from {requirements} (once)", file=sys.stderr)
     pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet",
            "--disable-pip-version-check"]
@@ -106,8 +106,8 @@ def install(folder, requirements):
 
 
 def environment_python(variable, name, requirements):
-    """The Python that a variable names, or one in build/NAME with what bench/REQUIREMENTS names,
-    which is made once."""
+    """The Python that an environment variable names, or that of a virtual environment in build/NAME
+    with bench/REQUIREMENTS, which is made once."""
     given = os.environ.get(variable)
     if given and not shutil.which(given):
         raise RuntimeError(f"{variable} names {given}, which is no program")

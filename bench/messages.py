@@ -12,7 +12,7 @@ ALONE = {"zeromq-curve": "ZeroMQ with CURVE", "zeromq": "ZeroMQ without"}
 
 
 class Monarch:
-    """Calls of Monarch's actor in turn with ours; where that cannot be had, a note says why."""
+    """Calls of a Monarch actor, in turn with Troupe's messages. Without Monarch a note says why."""
 
     def __init__(self):
         self.readings, self.worker, self.why = [], None, None
@@ -52,9 +52,9 @@ def round_trips(windows):
 
 
 def control(repetitions, quick):
-    """Round trips of 64 bytes between two processes over TCP on loopback: ours, ZeroMQ's and a
-    blocking call of Monarch's actor in turn; several processes of each of the first, since which
-    threads share a core is settled once a run."""
+    """Round trips of 64 bytes between two processes over TCP on loopback: Troupe's, ZeroMQ's and
+    a blocking call of a Monarch actor, in turn. Several processes of the first two, since the
+    system decides once per process which threads share a core."""
     windows, turns, monarch = 20, repetitions * (1 if quick else 3), Monarch()
     try:
         found = {name: [] for name in (*OURS, *ALONE)}
@@ -84,8 +84,8 @@ def control_rows(figures, monarch):
 
 
 def worlds(repetitions):
-    """A dict for each world that world_bench makes, by its columns; milliseconds and MiB."""
-    with all_cores():  # members stand for as many hosts
+    """A dict for each world that world_bench forms, by column, in milliseconds and MiB."""
+    with all_cores():  # each member stands for a host
         lines = run_timed([BIN / "world_bench", "-n", repetitions])[2].splitlines()
     names = lines[0].split()
     made = [dict(zip(names, map(float, line.split()))) for line in lines[1:]]
@@ -98,8 +98,8 @@ def worlds(repetitions):
 
 
 def world(repetitions, _quick):
-    """Worlds of 10 to 1,000 members: how many times the smallest's time and memory the largest
-    takes, which may be as many as it has more members."""
+    """Worlds of 10 to 1,000 members: the growth of time and memory from the smallest to the
+    largest. The bar is linear growth."""
     made = worlds(repetitions)
     sizes = sorted({round(one["members"]) for one in made})
     least, most = sizes[0], sizes[-1]

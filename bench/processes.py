@@ -28,7 +28,7 @@ def options(model, steps, micro_batches, batch_size, parallel):
 
 
 class Ours:
-    """Runs of `troupe train` in so many processes; each one's steps, losses and digest."""
+    """Runs of `troupe train` in a number of processes, with the steps, losses and digest of each run."""
 
     def __init__(self, name, folder, processes, **about):
         self.name, self.folder, self.processes, self.about = name, Path(folder), processes, about
@@ -62,7 +62,7 @@ def free_port():
 
 
 class Peers:
-    """PyTorch's processes, as torchrun would start them; asked through rank 0."""
+    """PyTorch's processes, started as by torchrun. Rank 0 answers requests."""
 
     def __init__(self, python, *words, size=2):
         port, members = free_port(), []
@@ -82,8 +82,8 @@ class Peers:
 
 @contextmanager
 def peers(python, *words):
-    """The fastest of PyTorch's ways: its layout and its optimizer, and then with both of these
-    torch.compile, which takes a minute to try."""
+    """PyTorch's fastest variant: layout and optimizer first, then torch.compile with the best of
+    these, since a trial of it takes a minute."""
     ways = list(itertools.product(["nchw", "nhwc"], ["plain", "fused"], ["eager"]))
     paces, best = {}, None
     try:
@@ -93,7 +93,7 @@ def peers(python, *words):
             try:
                 made.ask("time", 5)
                 paces[way] = made.ask("time", 10)[0] / 10
-            except RuntimeError:  # a pipeline takes no tensor that is not laid out as it expects
+            except RuntimeError:  # the pipeline refuses some layouts
                 made.close()
                 continue
             if best and paces[way] > min(paces.values()):
@@ -122,7 +122,7 @@ def check_falls(who, losses):
 
 
 def alternate(runs, peer, batch, repetitions, steps, skip):
-    """Readings in turn; PyTorch's images per second."""
+    """Takes readings in turn. Returns PyTorch's images per second."""
     rates, notes = [], []
     if peer:
         notes += [check_falls("PyTorch", peer.ask("losses", 40)), peer.note]
@@ -193,8 +193,8 @@ def olivia_pipeline(repetitions, quick):
 
 def aggregation(repetitions, quick):
     """Two replicas over Gloo with a few images each, so that summing gradients (69 MB of weights)
-    takes its share of a step: at its end, bucket by bucket while the stage goes further back, and
-    while the next step computes."""
+    takes its share of a step. Sums at the end of a step, bucket by bucket during the backward
+    pass, and while the next step computes."""
     steps = 6 if quick else 12
     about = {"model": OLIVIA, "steps": steps, "micro_batches": 2, "batch_size": 8}
     gloo = {"data": 2, "transport": "gloo"}

@@ -1,5 +1,5 @@
-"""A training script's way to its first step in PyTorch: import, model, optimizer, one batch of the
-small wide ResNet. Ends right after it, as `troupe train` does for the same measurement."""
+"""A PyTorch script up to its first training step: import, model, optimizer, one batch of the small
+wide ResNet. It ends right after that step."""
 
 import os
 import sys

@@ -3,7 +3,7 @@ models, initial weights, data, loss and optimizer, and the same requests on stan
 
   pytorch_step.py MODEL THREADS nchw|nhwc eager|compile plain|fused     MODEL: small, olivia or mnist
 
-The last word is about the optimizer: SGD as it is by default, or with fused=True.
+The last argument selects SGD with its defaults, or with fused=True.
 """
 
 import sys
@@ -25,7 +25,7 @@ MODELS = {
 
 
 class Trainer:
-    """A model with its data, begun anew."""
+    """A freshly initialised model with its data."""
 
     def __init__(self, name, layout, mode, optimizer, dropout):
         make, shape, classes = MODELS[name]

@@ -21,25 +21,25 @@ STEPS = {  # key: what, model, batch, our convolution, bar
 
 
 def variants(busy):
-    """Every way that PyTorch may take: threads, layout, mode, optimizer."""
+    """All variants of PyTorch: threads, layout, mode, optimizer."""
     return itertools.product([1] if busy else [2, 1], ["nhwc", "nchw"], ["eager", "compile"],
                              ["plain", "fused"])
 
 
 def first_pace(worker, reading):
-    """Seconds of a step, roughly: of two steps, after two to warm up."""
+    """A rough estimate of the seconds per step: two steps after two warm-up steps."""
     worker.ask("time", 2)
     return worker.ask("time", 2)[reading] / 2
 
 
 def pace(worker, seconds, reading):
-    """Seconds of a step, the least of three readings."""
+    """Seconds per step, the least of three readings."""
     count = max(2, round(0.3 * seconds / first_pace(worker, 0)))
     return min(worker.ask("time", count)[reading] for _ in range(3)) / count
 
 
 def compare_losses(losses, worker):
-    """Complains where the losses do not tell the story that ours tell."""
+    """Raises RuntimeError if the losses differ from Troupe's."""
     theirs = worker.ask("losses", len(losses))
     distances = [abs(x - y) / abs(y) for x, y in zip(losses, theirs)]
     if len(theirs) != len(losses) or distances[0] > 1e-5 or not max(distances) <= 1e-2:
@@ -48,9 +48,8 @@ def compare_losses(losses, worker):
 
 
 def fastest(candidates, count, seconds, reading, losses, notes):
-    """The `count` fastest candidates whose losses are right; the others are closed. One after the
-    other, so that none waits beside another one. What takes half as long again from the start is
-    not looked at further."""
+    """The `count` fastest candidates with correct losses; the others are closed. Candidates run one
+    after the other. A candidate that starts 1.5 times slower than the best is dropped early."""
     rated, paces = [], []
     for worker in candidates:
         try:
@@ -74,7 +73,7 @@ def fastest(candidates, count, seconds, reading, losses, notes):
     return [worker for _, worker in rated]
 
 
-chosen = {}  # model: PyTorch's fastest variants, which other rows of that model take over
+chosen = {}  # model: PyTorch's fastest variants, reused by other rows of that model
 
 
 def peers_of(model, python, seconds, reading, losses, quick, notes):
@@ -102,7 +101,7 @@ def training_step(key, python, repetitions, quick, busy):
         counts = {worker: max(2, round(seconds / pace(worker, seconds, 0)))
                   for worker in all_workers}
         rates = {worker: [] for worker in all_workers}
-        for _ in range(repetitions):  # in turn, so that all see the same machine
+        for _ in range(repetitions):  # in turn, so that all meet the same load
             for pair in itertools.product(all_workers[:len(ours)], peers):
                 for worker in pair:
                     took = worker.ask("time", counts[worker])[reading]
@@ -167,7 +166,7 @@ def pipeline(repetitions, quick):
 
 
 def hop(repetitions, _quick):
-    """Several processes of each, in turn: some are slower from start to end, one way above all."""
+    """Several processes of each, in turn, since single processes are slow from start to end."""
     found = {}
     for _ in range(repetitions):
         for program in (["hop_bench", 2, 3], ["caf_bench", 2]):
@@ -204,24 +203,24 @@ def first_step(python, repetitions, _quick):
 
 
 def lengthening(seconds, step):
-    """By how many seconds the steps around a snapshot after `step` are longer than their
-    neighbours: the step that ends with it and the five after it, less the median of 24 others."""
+    """The seconds by which the steps around a snapshot after `step` exceed their neighbours: the
+    step that ends with it and the five after it, less the median of 24 others."""
     around = seconds[step - 1:step + 5]
     others = seconds[step - 13:step - 1] + seconds[step + 5:step + 17]
     return sum(around) - len(around) * statistics.median(others)
 
 
 def interval(values, statistic, draws=4000):
-    """Where the statistic of other samples would lie 19 times in 20 (percentile bootstrap)."""
+    """The 95 % interval of the statistic (percentile bootstrap)."""
     source = random.Random(1)
     found = sorted(statistic(source.choices(values, k=len(values))) for _ in range(draws))
     return found[draws // 40], found[-draws // 40 - 1]
 
 
 def checkpoint_stall(_repetitions, quick):
-    """In one run with a snapshot each 100 steps: what the steps around it take beyond their
-    neighbours, as a share of 50 steps; and the same where no snapshot is, halfway between two, which
-    shows the noise. Whole windows of 50 steps, with and without a snapshot, are compared as well."""
+    """One run with a snapshot each 100 steps: the excess of the steps around it over their
+    neighbours, as a share of 50 steps. The same estimate halfway between two snapshots shows the
+    noise. Whole windows of 50 steps, with and without a snapshot, are compared as well."""
     count, every = (12 if quick else 40), 100
     options = synthetic(every * (count + 1), 4, {"pipeline": 2, "actor_threads": 2}, every)
     with tempfile.TemporaryDirectory() as folder:
@@ -254,13 +253,13 @@ def checkpoint_stall(_repetitions, quick):
 
 
 def readings(text):
-    """What the lines "name: 1 2 3" of a program's output hold."""
+    """The numbers of the lines "name: 1 2 3" of a program's output."""
     return {name: [float(number) for number in numbers.split()]
             for name, numbers in re.findall(r"^([a-z ]+): ([-\d. ]+)$", text, re.MULTILINE)}
 
 
 def big_checkpoint(python, repetitions, _quick):
-    """On tmpfs; the first checkpoint of each is left out, where memory is touched the first time."""
+    """On tmpfs. The first checkpoint of each side is left out, since it touches memory first."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         ours = readings(run_timed([BIN / "checkpoint_bench", f"{folder}/a", repetitions + 1])[2])
         script = [python, ROOT / "bench" / "pytorch_checkpoint.py", f"{folder}/b"]
@@ -282,8 +281,7 @@ def big_checkpoint(python, repetitions, _quick):
 
 
 def timed_schedule(_repetitions, quick):
-    """Stages that only take time: how far a step, the median of several, is over the bound of its
-    schedule."""
+    """Stages that only take time: by how much the median step exceeds the bound of its schedule."""
     steps = 5 if quick else 15
     text = run_timed([BIN / "schedule_bench", 5, steps])[2]
     over = [(float(percent), f"{kind}, {stages} stages, {count} micro-batches") for
@@ -297,9 +295,9 @@ def timed_schedule(_repetitions, quick):
 
 
 def transports(repetitions, quick):
-    """Between processes of this host; Gloo, ours and alone, goes through loopback."""
+    """Between processes of this host. Gloo uses loopback."""
     def bench(*arguments):
-        # Which threads share a core is settled once a run and decides much: so several runs.
+        # Several runs, since the system decides once per run which threads share a core.
         readings = {}
         for _ in range(5 if quick else 9):
             text = run_timed([BIN / "transport_bench", *arguments])[2]

@@ -19,7 +19,7 @@ SRUN = ["srun", "--nodes=2", "--ntasks-per-node=2"]
 
 
 class PyTorchStart:
-    """One process of PyTorch to its first step, beside ours; without PyTorch a note says why."""
+    """One process of PyTorch to its first step. Without PyTorch a note says why."""
 
     def __init__(self):
         self.milliseconds, self.mebibytes, self.notes, self.python = [], [], [], None
@@ -43,7 +43,7 @@ class PyTorchStart:
 
 
 def write_options(folder, stages):
-    """An options file of the small wide ResNet in so many stages."""
+    """Writes an options file of the small wide ResNet with a number of stages."""
     path = Path(folder) / f"{stages}.yaml"
     path.write_text(json.dumps(options(SMALL, steps=40, micro_batches=8, batch_size=64,
                                        parallel={"pipeline": stages})))
@@ -78,7 +78,7 @@ def first_step(launcher, path, output, environment=None):
 
 
 def peak_memory(launcher):
-    """MiB of each process that the launcher has started, as far as they are alive now."""
+    """MiB of each live process that the launcher has started."""
     peaks = {}
     try:
         children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
@@ -127,7 +127,7 @@ def launch(repetitions, _quick):
 
 
 def missing_slurm():
-    """What keeps this machine from a Slurm of the benchmark's own, or nothing."""
+    """Why this machine cannot run a Slurm of the benchmark's own, or None."""
     if os.geteuid() != 0:
         return "a Slurm of one's own needs root"
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
@@ -160,7 +160,7 @@ def slurm():
             # after its first step leaves the job's key file there, which the next would find.
             yield {"SLURM_CONF": f"{folder}/slurm.conf", "HOME": folder}
         finally:
-            cluster.stdin.close()  # it ends then, and all its daemons with it
+            cluster.stdin.close()  # the cluster then ends, with its daemons
             try:
                 cluster.wait(timeout=20)
             except subprocess.TimeoutExpired:
@@ -169,7 +169,7 @@ def slurm():
 
 
 def srun_alone(environment):
-    """Milliseconds until as many tasks of next to nothing have all spoken, and to srun's end."""
+    """Milliseconds until trivial tasks have all printed a line, and until srun has ended."""
     begin = time.perf_counter()
     process = subprocess.Popen([*SRUN, "echo", "here"], stdout=subprocess.PIPE, text=True,
                                env={**os.environ, **environment})
@@ -186,7 +186,7 @@ def srun(repetitions, _quick):
     by_srun, by_launch, alone, peer = [], [], [], PyTorchStart()
     with tempfile.TemporaryDirectory() as folder, slurm() as environment:
         path = write_options(folder, TASKS)
-        for repetition in range(-1, repetitions):  # the first fills caches
+        for repetition in range(-1, repetitions):  # the first one warms caches
             if repetition == 0:
                 by_srun, by_launch, alone = [], [], []
             by_srun.append(first_step([*SRUN, BIN / "troupe"], path, f"{folder}/a{repetition}",
