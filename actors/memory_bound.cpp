@@ -32,8 +32,8 @@ void add_edges(MemoryBound& bound, const Graph& graph, std::uint32_t process) {
   std::size_t inside = 0, leaving = 0, coming = 0;
   for (const auto& edge : graph.edges()) {
     const std::size_t bytes = edge.options.slots * edge.options.slot_bytes;
-    const bool from = graph.nodes()[edge.from].process == process;
-    const bool to = graph.nodes()[edge.to].process == process;
+    const bool from = graph.actors()[edge.from].process == process;
+    const bool to = graph.actors()[edge.to].process == process;
     if (from) inside += bytes;
     if (from && !to) leaving += bytes;
     if (!from && to) coming += bytes;

@@ -55,7 +55,7 @@ class Reducer final : public Actor {
   bool ready() const override { return next().has_value(); }
   ActionLabel act() override;
   /// The sums of micro-batches that are done are here alone: without them the step begins again.
-  bool needs_whole_step() const override { return true; }
+  bool restarts_step() const override { return true; }
   void restore(const CommittedState& state, std::uint32_t steps) override;
   FiringRules firing_rules() const override;
 

@@ -295,17 +295,17 @@ FiringRules Stage::firing_rules() const {
                              .releases = {},
                              .fills = {{&input_gradient}}},
                             {.name = "W", .takes = {}, .releases = given_back, .fills = gradients}},
-            .stashes = {{0, 1, 1, 1, credits}, {1, 2, 1, 1, schedule.most_owed()}}};
+            .internal_places = {{0, 1, 1, 1, credits}, {1, 2, 1, 1, schedule.most_owed()}}};
   gradients.push_back({&input_gradient});
   const Transition backward{
       .name = "B", .takes = {{&output_gradient}}, .releases = given_back, .fills = gradients};
   if (!schedule.flush_before_backward)
-    return {.transitions = {forward, backward}, .stashes = {{0, 1, 1, 1, credits}}};
+    return {.transitions = {forward, backward}, .internal_places = {{0, 1, 1, 1, credits}}};
   // All forwards of a step are one bundle that must be whole before the first backward.
   return {.transitions = {forward,
                           {.name = "flush", .takes = {}, .releases = {}, .fills = {}},
                           backward},
-          .stashes = {{0, 1, 1, credits, credits}, {1, 2, credits, 1, credits}}};
+          .internal_places = {{0, 1, 1, credits, credits}, {1, 2, credits, 1, credits}}};
 }
 
 }  // namespace troupe

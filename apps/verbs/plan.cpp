@@ -99,7 +99,7 @@ void print_processes(const Plan& plan) {
   print_out("\n{:<8}{:>5}{:>15}  {}\n", "process", "host", "memory bound", "actors");
   for (std::uint32_t process = 0; process < plan.processes(); ++process) {
     std::vector<std::string> names;
-    for (const Graph::Node& node : plan.graph.nodes())
+    for (const Graph::ActorSpec& node : plan.graph.actors())
       if (node.process == process) names.push_back(node.name);
     print_out("{:<8}{:>5}{:>15}  ", process, plan.host_of(process),
               bytes_text(plan.bounds[process].total()));
@@ -111,8 +111,8 @@ void print_processes(const Plan& plan) {
 enum class Reach : std::uint8_t { process, host, beyond };
 
 Reach reach_of(const Plan& plan, const Graph::Edge& edge) {
-  const std::uint32_t from = plan.graph.nodes()[edge.from].process;
-  const std::uint32_t to = plan.graph.nodes()[edge.to].process;
+  const std::uint32_t from = plan.graph.actors()[edge.from].process;
+  const std::uint32_t to = plan.graph.actors()[edge.to].process;
   if (from == to) return Reach::process;
   return plan.host_of(from) == plan.host_of(to) ? Reach::host : Reach::beyond;
 }
@@ -160,9 +160,9 @@ int take_number(std::string& name) {
 EdgeRow row_of(const Plan& plan, std::size_t index) {
   const Graph::Edge& edge = plan.graph.edges()[index];
   const std::string whole = plan.graph.edge_name(index);
-  EdgeRow row{.from = plan.graph.nodes()[edge.from].name,
+  EdgeRow row{.from = plan.graph.actors()[edge.from].name,
               .from_port = {},
-              .to = plan.graph.nodes()[edge.to].name,
+              .to = plan.graph.actors()[edge.to].name,
               .to_port = {},
               .edge = edge.options,
               .reach = reach_of(plan, edge)};

@@ -58,7 +58,7 @@ class GradientNorm final : public Actor {
  private:
   // Both leave this actor together, or neither does.
   void conclude() {
-    tell(committed_);
+    emit(committed_);
     gradient.release(*held_);  // from here on a replacement would not get it again
     held_.reset();
   }

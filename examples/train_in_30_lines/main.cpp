@@ -37,7 +37,7 @@ RunReport train(const std::stop_token& stop) {
     graph.connect(reducer, &Reducer::reduced, stage, &Stage::reduced);
     graph.connect(stage, &Stage::snapshot, writer, &CheckpointWriter::snapshot);
   }
-  const StepPlan steps{.count = timeline.steps, .snapshot_at_end = true};
+  const StepOptions steps{.count = timeline.steps, .snapshot_at_end = true};
   return run(graph, {.threads = 2, .steps = steps, .stop = stop});
 }
 

@@ -49,14 +49,14 @@ struct Transition {
 };
 /// A place inside an actor between two of its transitions: `from` puts `fills` tokens in, `to`
 /// takes `takes` out; at most `capacity` fit.
-struct Stash {
+struct InternalPlace {
   std::size_t from = 0, to = 0;  ///< indices of transitions
   std::uint32_t fills = 1, takes = 1;
   std::uint32_t capacity = 1;
 };
 struct FiringRules {
   std::vector<Transition> transitions;
-  std::vector<Stash> stashes;
+  std::vector<InternalPlace> internal_places;
 };
 
 /// Work that an actor wants done with itself from another thread: handed to `post`.
@@ -94,7 +94,7 @@ class Actor {
   virtual bool takes_snapshots() const { return false; }
   /// True if the run must begin the step again when this actor dies, since others cannot give it
   /// back what it had collected.
-  virtual bool needs_whole_step() const { return false; }
+  virtual bool restarts_step() const { return false; }
   /// Called on the first life of each actor when a run begins, before `restore`.
   virtual void begin_run() {}
   /// Called on a new actor in place of a dead one, before any message: `state` is what the former
@@ -112,7 +112,7 @@ class Actor {
     effects_.vote.emplace(step, std::move(state));
   }
   /// Tells the one who started the run something (RunOptions::on_event).
-  void tell(std::any event) { effects_.events.push_back(std::move(event)); }
+  void emit(std::any event) { effects_.events.push_back(std::move(event)); }
   /// See holds_run_open().
   void finish() { effects_.finished = true; }
   /// A writer (takes_snapshots) says whether it can take the next one; commits ask for one only
@@ -124,7 +124,7 @@ class Actor {
  private:
   friend class InputPort;
   friend class OutputPort;
-  friend class Inside;
+  friend class RuntimeAccess;
   /// What an action leaves behind, sent by the runtime when the action has ended well.
   struct Effects {
     std::vector<Packet> packets;

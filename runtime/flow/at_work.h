@@ -1,7 +1,7 @@
 #pragma once
 #include <atomic>
 
-namespace troupe::shell {
+namespace troupe::flow {
 
 /// While one of a process's actor threads is at work. Where none is left to take what other
 /// processes send, `Incoming` (a Bridge, a Communicator) is told to let it wait, and afterwards to
@@ -31,4 +31,4 @@ class AtWork {
   Incoming* incoming_;
 };
 
-}  // namespace troupe::shell
+}  // namespace troupe::flow

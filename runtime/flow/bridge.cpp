@@ -6,14 +6,14 @@ namespace troupe {
 
 Placement::Placement(const Graph& graph, std::uint32_t here, std::uint32_t processes)
     : here_(here), processes_(processes) {
-  for (const auto& node : graph.nodes()) {
-    process_.push_back(processes == 1 ? 0 : node.process);
+  for (const auto& actor : graph.actors()) {
+    process_.push_back(processes == 1 ? 0 : actor.process);
     if (process_.back() >= processes)
       throw Error(
           ErrorCode::bad_graph,
           fmt::format(
               "actor {} is placed in process {} (its rank), but the ranks of this run are 0 to {}",
-              node.name, node.process, processes - 1),
+              actor.name, actor.process, processes - 1),
           "place it in one of these, or start more processes");
   }
   for (std::size_t edge = 0; edge < graph.edges().size(); ++edge) {

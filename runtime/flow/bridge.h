@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "runtime/flow/graph.h"
-#include "runtime/flow/notes.h"
+#include "runtime/flow/run_messages.h"
 
 namespace troupe {
 
@@ -19,23 +19,23 @@ class Placement {
 
   std::uint32_t here() const { return here_; }
   std::uint32_t processes() const { return processes_; }
-  std::uint32_t of(std::size_t node) const { return process_[node]; }
-  bool is_here(std::size_t node) const { return of(node) == here_; }
+  std::uint32_t of(std::size_t actor) const { return process_[actor]; }
+  bool is_here(std::size_t actor) const { return of(actor) == here_; }
   bool leads() const { return here_ == 0; }
 
  private:
-  std::vector<std::uint32_t> process_;  ///< by node
+  std::vector<std::uint32_t> process_;  ///< by actor
   std::uint32_t here_, processes_;
 };
 
 /// A message for an actor of another process.
 struct RemotePacket {
-  std::uint32_t node = 0;        ///< who gets it
-  std::uint32_t generation = 0;  ///< which life of it is meant; for others it is dropped
+  std::uint32_t actor = 0;        ///< who gets it
+  std::uint32_t incarnation = 0;  ///< which life of it is meant; for others it is dropped
   Packet packet;
 };
 struct RemoteCredit {
-  std::uint32_t node = 0;
+  std::uint32_t actor = 0;
   Credit credit;
 };
 
@@ -46,7 +46,7 @@ class BridgeListener {
   virtual ~BridgeListener() = default;
   virtual void on_packet(std::uint32_t from, RemotePacket packet) = 0;
   virtual void on_credit(std::uint32_t from, RemoteCredit credit) = 0;
-  virtual void on_note(std::uint32_t from, Note note) = 0;
+  virtual void on_run_message(std::uint32_t from, RunMessage note) = 0;
   /// The process is gone, or cannot be reached any more. The last call about it.
   virtual void on_lost(std::uint32_t process, const Error& reason) = 0;
 };
@@ -65,7 +65,7 @@ class Bridge {
   virtual void close() = 0;
   virtual void send(std::uint32_t to, RemotePacket packet) = 0;
   virtual void send(std::uint32_t to, RemoteCredit credit) = 0;
-  virtual void send(std::uint32_t to, Note note) = 0;
+  virtual void send(std::uint32_t to, RunMessage note) = 0;
 
   /// All threads of this process's actors are at work: what arrives before the next `catch_up` need
   /// not be delivered earlier. Threads of the bridge that have nothing to do then do not take the

@@ -1,5 +1,5 @@
 #pragma once
-// Inside the runtime: the CAF actor that shells and supervisor are made of.
+// Inside the runtime: the CAF actor that hosts and supervisor are made of.
 
 #include <caf/all.hpp>
 
@@ -7,7 +7,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-namespace troupe::shell {
+namespace troupe::flow {
 
 #if defined(__SANITIZE_THREAD__)
 
@@ -49,4 +49,4 @@ using CafBase = caf::event_based_actor;
 template <class State>
 using CafActor = caf::stateful_actor<State, CafBase>;
 
-}  // namespace troupe::shell
+}  // namespace troupe::flow

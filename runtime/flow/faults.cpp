@@ -17,7 +17,7 @@ bool is_meant(std::string_view named, std::string_view actor) {
 
 void check_faults(const std::vector<FaultOptions>& faults, const Graph& graph) {
   std::vector<std::string> names;
-  for (const auto& node : graph.nodes()) names.push_back(node.name);
+  for (const auto& actor : graph.actors()) names.push_back(actor.name);
   const std::vector<std::string_view> candidates(names.begin(), names.end());
   for (const FaultOptions& fault : faults) {
     if (std::ranges::any_of(names, [&](const auto& name) { return is_meant(fault.actor, name); }))

@@ -35,14 +35,14 @@ struct EdgeOptions {
 ///     graph.connect(loader, &Loader::images, stage, &Stage::input, {.slots = 4});
 class Graph {
  public:
-  struct Node {
+  struct ActorSpec {
     std::string name;
     std::function<std::unique_ptr<Actor>()> make;
     std::unique_ptr<Actor> prototype;  ///< tells the ports and firing rules; never runs
     std::uint32_t process = 0;         ///< where it lives, in a run over several
   };
   struct Edge {
-    std::size_t from = 0, to = 0;       ///< nodes
+    std::size_t from = 0, to = 0;       ///< actors
     std::size_t output = 0, input = 0;  ///< ports, by index in the actor
     EdgeOptions options;
     PayloadCodec codec;  ///< empty: its messages cannot leave the process
@@ -52,14 +52,14 @@ class Graph {
   /// Refuses a name that is taken.
   template <class A, class... Args>
   ActorRef<A> add(const std::string& name, Args... args) {
-    return {add_node(
+    return {add_actor(
         name, [args...]() -> std::unique_ptr<Actor> { return std::make_unique<A>(args...); })};
   }
   /// The same for an actor made from an `A::Options`, which may be written as {.member = value}.
   template <class A>
   ActorRef<A> add(const std::string& name, typename A::Options options) requires
       std::constructible_from<A, typename A::Options> {
-    return {add_node(name, [options = std::move(options)]() -> std::unique_ptr<Actor> {
+    return {add_actor(name, [options = std::move(options)]() -> std::unique_ptr<Actor> {
       return std::make_unique<A>(options);
     })};
   }
@@ -68,15 +68,15 @@ class Graph {
   /// a name that nobody has, or that is no `A`'s.
   template <class A>
   ActorRef<A> find(std::string_view name) const {
-    const std::size_t index = find_node(name);
-    if (!dynamic_cast<const A*>(nodes_[index].prototype.get())) refuse_type(index);
+    const std::size_t index = find_actor(name);
+    if (!dynamic_cast<const A*>(actors_[index].prototype.get())) refuse_type(index);
     return {index};
   }
 
   /// Lets the actor live in this process of a run over several (RunOptions::processes).
   template <class A>
   void place(ActorRef<A> actor, std::uint32_t process) {
-    nodes_.at(actor.index).process = process;
+    actors_.at(actor.index).process = process;
   }
 
   /// Lets `from`'s output feed `to`'s input. Types are checked by the compiler. Refuses an edge
@@ -104,7 +104,7 @@ class Graph {
   void connect_ports(std::size_t from, std::size_t output, std::size_t to, std::size_t input,
                      EdgeOptions options, PayloadCodec codec = {});
 
-  const std::vector<Node>& nodes() const { return nodes_; }
+  const std::vector<ActorSpec>& actors() const { return actors_; }
   const std::vector<Edge>& edges() const { return edges_; }
   /// Throws Error{bad_graph} for a port without an edge that needs one: its actor would wait for
   /// ever, or talk to nobody.
@@ -113,20 +113,20 @@ class Graph {
   std::string edge_name(std::size_t edge) const;
 
   /// A new life of the actor with its ports attached to its edges.
-  std::unique_ptr<Actor> make_actor(std::size_t node) const;
+  std::unique_ptr<Actor> make_actor(std::size_t index) const;
 
  private:
-  std::size_t add_node(std::string name, std::function<std::unique_ptr<Actor>()> make);
-  std::size_t find_node(std::string_view name) const;
-  [[noreturn]] void refuse_type(std::size_t node) const;
+  std::size_t add_actor(std::string name, std::function<std::unique_ptr<Actor>()> make);
+  std::size_t find_actor(std::string_view name) const;
+  [[noreturn]] void refuse_type(std::size_t index) const;
   template <class A>
   A& actor(ActorRef<A> ref) {
-    return static_cast<A&>(*nodes_.at(ref.index).prototype);
+    return static_cast<A&>(*actors_.at(ref.index).prototype);
   }
-  std::size_t port_index(std::size_t node, const OutputPort* port) const;
-  std::size_t port_index(std::size_t node, const InputPort* port) const;
+  std::size_t port_index(std::size_t index, const OutputPort* port) const;
+  std::size_t port_index(std::size_t index, const InputPort* port) const;
 
-  std::vector<Node> nodes_;
+  std::vector<ActorSpec> actors_;
   std::vector<Edge> edges_;
 };
 

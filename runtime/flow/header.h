@@ -23,9 +23,9 @@ struct MessageKey {
 /// fields travel as a message of protobuf (runtime/remote/flow.proto).
 struct Header {
   std::uint64_t run = 0;            ///< RunOptions::run_id; messages of other runs are dropped
-  std::uint32_t generation = 0;     ///< of the sending actor; older ones are dropped
+  std::uint32_t incarnation = 0;    ///< of the sending actor; older ones are dropped
   std::uint32_t edge = 0;           ///< index in the graph
-  std::uint64_t sequence = 0;       ///< counts what this generation sent on this edge
+  std::uint64_t sequence = 0;       ///< counts what this incarnation sent on this edge
   MessageKey key;                   ///< step, purpose, micro-batch (global index)
   std::uint32_t slot = 0;           ///< the sender's slot that the payload occupies
   std::uint32_t samples = 0;        ///< in this micro-batch

@@ -41,22 +41,22 @@ Net net_of(const Graph& graph) {
   Net net;
   std::vector<FiringRules> rules;
   std::vector<std::size_t> base;
-  for (const auto& node : graph.nodes()) {
-    rules.push_back(node.prototype->firing_rules());
+  for (const auto& actor : graph.actors()) {
+    rules.push_back(actor.prototype->firing_rules());
     base.push_back(net.transitions.size());
     for (const auto& t : rules.back().transitions)
-      net.transitions.push_back(node.name + " " + t.name);
-    for (const auto& s : rules.back().stashes) {
+      net.transitions.push_back(actor.name + " " + t.name);
+    for (const auto& s : rules.back().internal_places) {
       const std::size_t from = base.back() + s.from, to = base.back() + s.to;
-      net.places.push_back({from, to, s.fills, s.takes, 0, "something inside " + node.name, {}});
+      net.places.push_back({from, to, s.fills, s.takes, 0, "something inside " + actor.name, {}});
       net.places.push_back(
-          {to, from, s.takes, s.fills, s.capacity, "room inside " + node.name, {}});
+          {to, from, s.takes, s.fills, s.capacity, "room inside " + actor.name, {}});
     }
   }
   for (std::size_t id = 0; id < graph.edges().size(); ++id) {
     const auto& edge = graph.edges()[id];
-    const Actor& sender = *graph.nodes()[edge.from].prototype;
-    const Actor& receiver = *graph.nodes()[edge.to].prototype;
+    const Actor& sender = *graph.actors()[edge.from].prototype;
+    const Actor& receiver = *graph.actors()[edge.to].prototype;
     const InputPort* in = receiver.inputs()[edge.input];
     const auto fill = use_of(rules[edge.from], base[edge.from], &Transition::fills,
                              sender.outputs()[edge.output]);

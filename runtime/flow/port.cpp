@@ -14,7 +14,7 @@ InputPort::InputPort(Actor* owner, std::string name, std::type_index type, Conne
 }
 
 void InputPort::attach(std::uint32_t edge, std::uint32_t slots) {
-  edges_.push_back({.id = edge, .slots = slots, .generation = 0, .last = std::nullopt});
+  edges_.push_back({.id = edge, .slots = slots, .incarnation = 0, .last = std::nullopt});
 }
 
 InputPort::Edge& InputPort::edge(std::uint32_t id) {
@@ -24,17 +24,17 @@ InputPort::Edge& InputPort::edge(std::uint32_t id) {
 void InputPort::deliver(Packet packet) {
   const Header& header = packet.header;
   Edge& from = edge(header.edge);
-  if (header.generation < from.generation) {
+  if (header.incarnation < from.incarnation) {
     ++dropped_;
     return;
   }
-  sender_replaced(header.edge, header.generation);  // its news may come before the supervisor's
-  const Credit credit{header.edge, header.generation, header.slot};
+  sender_replaced(header.edge, header.incarnation);  // its news may come before the supervisor's
+  const Credit credit{header.edge, header.incarnation, header.slot};
   if (from.last && header.key <= *from.last) {
     // Sent again by a sender that was replaced. Where the first copy is still in use, its slot is
     // now this one; else the slot goes back at once.
     ++dropped_;
-    for (Owed& owed : owed_) {
+    for (Unreleased& owed : owed_) {
       if (owed.credit.edge == header.edge && owed.key == header.key) {
         owed.credit = credit;
         owed.orphaned = false;
@@ -45,7 +45,7 @@ void InputPort::deliver(Packet packet) {
     return;
   }
   const auto owed_here = std::ranges::count_if(
-      owed_, [&](const Owed& o) { return o.credit.edge == header.edge && !o.orphaned; });
+      owed_, [&](const Unreleased& o) { return o.credit.edge == header.edge && !o.orphaned; });
   if (owed_here >= from.slots)
     throw Error(ErrorCode::internal,
                 fmt::format("edge {} into '{}' holds {} messages but has {} slots", header.edge,
@@ -55,16 +55,16 @@ void InputPort::deliver(Packet packet) {
   queue_.push_back(std::move(packet));
 }
 
-void InputPort::sender_replaced(std::uint32_t edge_id, std::uint32_t generation) {
+void InputPort::sender_replaced(std::uint32_t edge_id, std::uint32_t incarnation) {
   Edge& from = edge(edge_id);
-  if (generation <= from.generation) return;
-  from.generation = generation;
-  for (Owed& owed : owed_)
+  if (incarnation <= from.incarnation) return;
+  from.incarnation = incarnation;
+  for (Unreleased& owed : owed_)
     if (owed.credit.edge == edge_id) owed.orphaned = true;
 }
 
 bool InputPort::full() const {
-  const auto taken = [](const Owed& owed) { return !owed.orphaned; };
+  const auto taken = [](const Unreleased& owed) { return !owed.orphaned; };
   const auto held = static_cast<std::size_t>(std::ranges::count_if(owed_, taken));
   std::size_t slots = 0;
   for (const Edge& edge : edges_) slots += edge.slots;
@@ -78,8 +78,9 @@ Packet InputPort::take_packet() {
 }
 
 void InputPort::release_packet(const Header& header) {
-  const auto owed = std::ranges::find_if(
-      owed_, [&](const Owed& o) { return o.credit.edge == header.edge && o.key == header.key; });
+  const auto owed = std::ranges::find_if(owed_, [&](const Unreleased& o) {
+    return o.credit.edge == header.edge && o.key == header.key;
+  });
   if (owed == owed_.end())
     throw Error(
         ErrorCode::internal,
@@ -102,14 +103,14 @@ void OutputPort::attach(std::uint32_t edge, std::uint32_t slots) {
   edges_.back().slots.resize(slots);
 }
 
-void OutputPort::begin_generation(std::uint64_t run, std::uint32_t generation) {
+void OutputPort::begin_incarnation(std::uint64_t run, std::uint32_t incarnation) {
   run_ = run;
-  generation_ = generation;
+  incarnation_ = incarnation;
 }
 
 void OutputPort::credit(const Credit& credit) {
   const auto edge = std::ranges::find(edges_, credit.edge, &Edge::id);
-  if (credit.generation != generation_ || edge == edges_.end()) return;  // of a former life
+  if (credit.incarnation != incarnation_ || edge == edges_.end()) return;  // of a former life
   if (edge->slots.at(credit.slot)) {
     edge->slots[credit.slot].reset();
     ++edge->free;
@@ -128,7 +129,7 @@ std::vector<Packet> OutputPort::unreleased(std::uint32_t edge_id) const {
 
 void OutputPort::send_packet(Header header, const std::shared_ptr<const void>& payload) {
   header.run = run_;
-  header.generation = generation_;
+  header.incarnation = incarnation_;
   for (Edge& edge : edges_) {
     const auto slot =
         std::ranges::find_if(edge.slots, [](const auto& s) { return !s.has_value(); });

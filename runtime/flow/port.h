@@ -16,7 +16,7 @@
 namespace troupe {
 
 class Actor;
-class Inside;  // the runtime's way in: runtime/flow/inside.h
+class RuntimeAccess;  // the runtime's way in: runtime/flow/runtime_access.h
 
 /// Whether a port works without an edge.
 enum class Connection : std::uint8_t { required, optional };
@@ -30,7 +30,7 @@ struct Packet {
 /// A slot that its receiver gives back.
 struct Credit {
   std::uint32_t edge = 0;
-  std::uint32_t generation = 0;  ///< of the sender that the slot belongs to
+  std::uint32_t incarnation = 0;  ///< of the sender that the slot belongs to
   std::uint32_t slot = 0;
 };
 
@@ -59,19 +59,19 @@ class InputPort {
   void release_packet(const Header& header);
 
  private:
-  friend class Inside;
+  friend class RuntimeAccess;
   void attach(std::uint32_t edge, std::uint32_t slots);
   void deliver(Packet packet);
-  void sender_replaced(std::uint32_t edge, std::uint32_t generation);
+  void sender_replaced(std::uint32_t edge, std::uint32_t incarnation);
 
   struct Edge {
     std::uint32_t id = 0;
     std::uint32_t slots = 0;
-    std::uint32_t generation = 0;
+    std::uint32_t incarnation = 0;
     std::optional<MessageKey> last;  ///< newest key accepted
   };
   /// A message that was taken in and not released yet, with the slot to give back.
-  struct Owed {
+  struct Unreleased {
     MessageKey key;
     Credit credit;
     bool orphaned = false;  ///< its sender is gone; no credit is owed
@@ -84,7 +84,7 @@ class InputPort {
   Connection connection_;
   std::vector<Edge> edges_;
   std::deque<Packet> queue_;
-  std::vector<Owed> owed_;
+  std::vector<Unreleased> owed_;
   std::uint64_t dropped_ = 0;
 };
 
@@ -135,9 +135,9 @@ class OutputPort {
   void send_packet(Header header, const std::shared_ptr<const void>& payload);
 
  private:
-  friend class Inside;
+  friend class RuntimeAccess;
   void attach(std::uint32_t edge, std::uint32_t slots);
-  void begin_generation(std::uint64_t run, std::uint32_t generation);
+  void begin_incarnation(std::uint64_t run, std::uint32_t incarnation);
   void credit(const Credit& credit);
   std::vector<Packet> unreleased(std::uint32_t edge) const;
 
@@ -154,7 +154,7 @@ class OutputPort {
   Connection connection_;
   std::vector<Edge> edges_;
   std::uint64_t run_ = 0;
-  std::uint32_t generation_ = 0;
+  std::uint32_t incarnation_ = 0;
 };
 
 /// Sends messages of type T to every edge that is connected to it.

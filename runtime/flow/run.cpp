@@ -13,7 +13,7 @@
 
 #include "runtime/flow/faults.h"
 #include "runtime/flow/liveness.h"
-#include "runtime/flow/watch.h"
+#include "runtime/flow/process_supervisor.h"
 
 namespace troupe {
 namespace {
@@ -51,7 +51,7 @@ void check_threads_start(int count) {
 }
 
 // Delivers one message after another, to an actor that the seed picks among those that have one.
-void play(caf::actor_system& system, const caf::actor& watch, std::uint64_t seed,
+void play(caf::actor_system& system, const caf::actor& supervisor, std::uint64_t seed,
           const std::function<bool()>& done) {
   auto& scheduler = dynamic_cast<caf::scheduler::test_coordinator&>(system.scheduler());
   std::mt19937_64 random(seed);
@@ -64,44 +64,44 @@ void play(caf::actor_system& system, const caf::actor& watch, std::uint64_t seed
     scheduler.run_once();
   }
   if (done()) return;
-  caf::anon_send(watch, shell::StandStill{});
+  caf::anon_send(supervisor, flow::Deadlocked{});
   while (scheduler.has_job()) scheduler.run_once();
 }
 
-// By node: whether it lives here and sends to another process. Under deterministic scheduling all
+// By actor: whether it lives here and sends to another process. Under deterministic scheduling all
 // do: tests then meet more orders.
 std::vector<bool> senders_away(const Graph& graph, const Placement& placement,
                                Scheduling scheduling) {
-  std::vector<bool> senders(graph.nodes().size(), scheduling == Scheduling::deterministic);
+  std::vector<bool> senders(graph.actors().size(), scheduling == Scheduling::deterministic);
   for (const auto& edge : graph.edges())
     if (placement.is_here(edge.from) && !placement.is_here(edge.to)) senders[edge.from] = true;
   return senders;
 }
 
-/// Lets the watch look, now and then, whether the run stands still. That nothing is to do can be
-/// seen in one process only: elsewhere an actor may be at work.
-void await_with_looks(const std::future<Result<RunReport>>& result, const caf::actor& watch,
-                      const shell::Shared& shared) {
+/// Lets the supervisor look, now and then, whether the run stands still. That nothing is to do can
+/// be seen in one process only: elsewhere an actor may be at work.
+void await_with_looks(const std::future<Result<RunReport>>& result, const caf::actor& supervisor,
+                      const flow::Shared& shared) {
   constexpr std::chrono::seconds between_looks{20};
   const auto handled = [&] {
     std::size_t sum = 0;
     for (const auto& gauge : shared.gauges) sum += gauge.handled;
     return sum;
   };
-  const auto is_busy = [](const shell::Gauge& gauge) { return gauge.acting || gauge.waiting > 0; };
+  const auto is_busy = [](const flow::Gauge& gauge) { return gauge.acting || gauge.waiting > 0; };
   for (std::size_t before = handled(), now = before;
        result.wait_for(between_looks) != std::future_status::ready; before = now) {
     now = handled();
     const bool idle = now == before && shared.options.processes == 1 &&
                       std::ranges::none_of(shared.gauges, is_busy);
-    caf::anon_send(watch, shell::LookAtVotes{.idle = idle});
+    caf::anon_send(supervisor, flow::CheckProgress{.idle = idle});
   }
 }
 
 }  // namespace
 
 RunReport run(const Graph& graph, const RunOptions& options) {
-  if (graph.nodes().empty()) throw Error(ErrorCode::bad_graph, "the graph has no actors");
+  if (graph.actors().empty()) throw Error(ErrorCode::bad_graph, "the graph has no actors");
   graph.check_connected();
   check_faults(options.faults, graph);
   if (options.prove_liveness)
@@ -114,16 +114,16 @@ RunReport run(const Graph& graph, const RunOptions& options) {
     return result.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   };
   const Placement placement(graph, options.process, options.processes);
-  const std::shared_ptr<shell::Shared> shared(new shell::Shared{
+  const std::shared_ptr<flow::Shared> shared(new flow::Shared{
       .graph = graph,
       .options = options,
       .placement = placement,
       .run_id = options.run_id ? options.run_id
                                : static_cast<std::uint64_t>(
                                      std::chrono::system_clock::now().time_since_epoch().count()),
-      .start = shell::Clock::now(),
-      .gauges = std::vector<shell::Gauge>(graph.nodes().size()),
-      .directory = shell::Directory(graph.nodes().size()),
+      .start = flow::Clock::now(),
+      .gauges = std::vector<flow::Gauge>(graph.actors().size()),
+      .directory = flow::Directory(graph.actors().size()),
       .faults_fired = std::make_unique<std::atomic<bool>[]>(options.faults.size()),
       .done = [&](Result<RunReport> r) { promise.set_value(std::move(r)); },
       .sends_away = senders_away(graph, placement, options.scheduling)});
@@ -133,16 +133,17 @@ RunReport run(const Graph& graph, const RunOptions& options) {
   caf::actor_system_config config;
   caf::actor_system system(configure(config, options));
   {
-    shared->queue_end = system.spawn(shell::queue_end_actor);
-    const caf::actor watch = system.spawn(shell::watch_actor, shared);
-    std::stop_callback on_stop(options.stop, [&] { caf::anon_send(watch, shell::StopRequest{}); });
+    shared->yielder = system.spawn(flow::yield_actor);
+    const caf::actor supervisor = system.spawn(flow::process_supervisor, shared);
+    std::stop_callback on_stop(options.stop,
+                               [&] { caf::anon_send(supervisor, flow::StopRequested{}); });
     if (options.scheduling == Scheduling::deterministic) {
-      play(system, watch, options.seed, ready);
+      play(system, supervisor, options.seed, ready);
     } else {
-      await_with_looks(result, watch, *shared);
+      await_with_looks(result, supervisor, *shared);
     }
     if (options.bridge) options.bridge->close();
-    shared->queue_end = nullptr;  // nobody asks any more: it ends, and the system with it
+    shared->yielder = nullptr;  // nobody asks any more: it ends, and the system with it
   }
   return std::move(result.get().value());
 }

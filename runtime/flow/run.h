@@ -8,7 +8,7 @@
 
 #include "runtime/flow/graph.h"
 #include "runtime/flow/report.h"
-#include "runtime/flow/step_plan.h"
+#include "runtime/flow/step_options.h"
 
 namespace troupe {
 
@@ -28,7 +28,7 @@ struct FailureReport {
   std::string actor;
   std::string cause;
   std::vector<std::string> replaced;  ///< the actors that were started anew
-  std::uint32_t generation = 0;
+  std::uint32_t incarnation = 0;
   std::uint32_t steps = 0;  ///< whole steps at that moment; the next one is replayed
 };
 
@@ -39,12 +39,12 @@ enum class Scheduling {
 
 struct RunOptions {
   int threads = 1;
-  StepPlan steps;
+  StepOptions steps;
   RestartBudget restarts;
   std::vector<FaultOptions> faults;
   bool trace = false;
   std::stop_token stop;  ///< ends the run at the next commit, with a snapshot
-  std::function<void(const std::any&)> on_event;         ///< what actors `tell`; on actor threads
+  std::function<void(const std::any&)> on_event;         ///< what actors `emit`; on actor threads
   std::function<void(const FailureReport&)> on_failure;  ///< on an actor thread
   Scheduling scheduling = Scheduling::threads;
   std::uint64_t seed = 0;      ///< 0: first come, first served

@@ -8,7 +8,7 @@
 
 namespace troupe {
 
-Supervisor::Supervisor(std::vector<Member> members, StepPlan plan, RestartBudget budget)
+Supervisor::Supervisor(std::vector<Member> members, StepOptions plan, RestartBudget budget)
     : members_(std::move(members)),
       plan_(plan),
       budget_(budget),
@@ -65,7 +65,7 @@ std::vector<std::size_t> Supervisor::died(std::size_t member, const std::string&
                     in_words(std::chrono::duration_cast<std::chrono::milliseconds>(budget_.within)),
                     budget_.max),
         "mend the cause, or allow more by RunOptions::restarts, then go on from a checkpoint");
-  const bool whole_step = members_[member].needs_whole_step ||
+  const bool whole_step = members_[member].restarts_step ||
                           std::ranges::any_of(members_[member].neighbours,
                                               [&](std::size_t n) { return replaced_alone_[n]; });
   std::vector<std::size_t> replaced;

@@ -8,7 +8,7 @@
 
 #include "runtime/error.h"
 #include "runtime/flow/actor.h"
-#include "runtime/flow/step_plan.h"
+#include "runtime/flow/step_options.h"
 
 namespace troupe {
 
@@ -20,13 +20,13 @@ class Supervisor {
     std::string name;
     bool votes = false;
     bool holds_run_open = false;
-    bool needs_whole_step = false;
+    bool restarts_step = false;
     bool takes_snapshots = false;
     std::vector<std::size_t> neighbours = {};  ///< members at the other ends of its edges
   };
   using Clock = std::chrono::steady_clock;
 
-  Supervisor(std::vector<Member> members, StepPlan plan, RestartBudget budget);
+  Supervisor(std::vector<Member> members, StepOptions plan, RestartBudget budget);
 
   /// Counts a vote; the commit that it completes, if any.
   std::optional<Commit> vote(std::size_t member, std::uint32_t step);
@@ -57,7 +57,7 @@ class Supervisor {
   Commit commit();
 
   std::vector<Member> members_;
-  StepPlan plan_;
+  StepOptions plan_;
   RestartBudget budget_;
   std::uint32_t steps_;
   std::vector<bool> ballots_;         ///< for step `steps_`

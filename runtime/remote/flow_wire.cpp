@@ -88,22 +88,22 @@ std::optional<TensorMeta> get(const flow_wire::Tensor& tensor) {
 struct NoteWriter {
   flow_wire::Flow& to;
 
-  void operator()(const VoteCast& vote) const {
+  void operator()(const Vote& vote) const {
     auto& out = *to.mutable_vote();
-    out.set_node(vote.node);
-    out.set_generation(vote.generation);
+    out.set_node(vote.actor);
+    out.set_generation(vote.incarnation);
     out.set_step(vote.step);
   }
   void operator()(const ActorDied& death) const {
     auto& out = *to.mutable_death();
-    out.set_node(death.node);
-    out.set_generation(death.generation);
+    out.set_node(death.actor);
+    out.set_generation(death.incarnation);
     out.set_cause(death.cause);
     if (death.lasting) put(*out.mutable_lasting(), *death.lasting);
   }
   void operator()(const ActorNews& news) const {
     auto& out = *to.mutable_news();
-    out.set_node(news.node);
+    out.set_node(news.actor);
     if (news.accepts_snapshot) out.set_accepts_snapshot(*news.accepts_snapshot);
     out.set_finished(news.finished);
   }
@@ -114,25 +114,25 @@ struct NoteWriter {
   void operator()(const Replacement& replacement) const {
     auto& out = *to.mutable_replacement();
     out.set_phase(static_cast<std::uint32_t>(replacement.phase));
-    out.set_generation(replacement.generation);
+    out.set_generation(replacement.incarnation);
     out.set_steps(replacement.steps);
-    for (const std::uint32_t node : replacement.nodes) out.add_nodes(node);
+    for (const std::uint32_t actor : replacement.actors) out.add_nodes(actor);
     if (replacement.newest) put(*out.mutable_newest(), *replacement.newest);
   }
   void operator()(const PhaseDone& done) const {
     auto& out = *to.mutable_phase();
     out.set_phase(static_cast<std::uint32_t>(done.phase));
-    out.set_generation(done.generation);
+    out.set_generation(done.incarnation);
   }
   void operator()(const EndRun& end) const {
     auto& out = *to.mutable_end();
     if (end.failure) put(*out.mutable_failure(), *end.failure);
     out.set_steps(end.steps);
-    out.set_generation(end.generation);
+    out.set_generation(end.replacements);
     out.set_stopped(end.stopped);
   }
   void operator()(const Flushed& flushed) const {
-    to.mutable_flushed()->set_generation(flushed.generation);
+    to.mutable_flushed()->set_generation(flushed.incarnation);
   }
 };
 
@@ -188,10 +188,10 @@ ProcessEnded get(const flow_wire::Ended& ended) {
   return result;
 }
 
-Note note_of(const flow_wire::Flow& flow) {
+RunMessage note_of(const flow_wire::Flow& flow) {
   switch (flow.body_case()) {
     case flow_wire::Flow::kVote:
-      return VoteCast{flow.vote().node(), flow.vote().generation(), flow.vote().step()};
+      return Vote{flow.vote().node(), flow.vote().generation(), flow.vote().step()};
     case flow_wire::Flow::kDeath: {
       const auto& death = flow.death();
       ActorDied died{death.node(), death.generation(), death.cause(), {}};
@@ -199,7 +199,7 @@ Note note_of(const flow_wire::Flow& flow) {
       return died;
     }
     case flow_wire::Flow::kNews: {
-      ActorNews news{.node = flow.news().node(), .finished = flow.news().finished()};
+      ActorNews news{.actor = flow.news().node(), .finished = flow.news().finished()};
       if (flow.news().has_accepts_snapshot())
         news.accepts_snapshot = flow.news().accepts_snapshot();
       return news;
@@ -215,9 +215,9 @@ Note note_of(const flow_wire::Flow& flow) {
     case flow_wire::Flow::kReplacement: {
       const auto& from = flow.replacement();
       Replacement replacement{.phase = phase(from.phase()),
-                              .generation = from.generation(),
+                              .incarnation = from.generation(),
                               .steps = from.steps(),
-                              .nodes = {from.nodes().begin(), from.nodes().end()}};
+                              .actors = {from.nodes().begin(), from.nodes().end()}};
       if (from.has_newest()) replacement.newest = get(from.newest());
       return replacement;
     }
@@ -225,7 +225,7 @@ Note note_of(const flow_wire::Flow& flow) {
       return PhaseDone{phase(flow.phase().phase()), flow.phase().generation()};
     case flow_wire::Flow::kEnd: {
       EndRun end{.steps = flow.end().steps(),
-                 .generation = flow.end().generation(),
+                 .replacements = flow.end().generation(),
                  .stopped = flow.end().stopped()};
       if (flow.end().has_failure()) end.failure = get(flow.end().failure());
       return end;
@@ -238,10 +238,10 @@ Note note_of(const flow_wire::Flow& flow) {
 }
 
 PacketOnWire get(const flow_wire::Packet& packet) {
-  PacketOnWire result{.node = packet.node(),
-                      .generation = packet.node_generation(),
+  PacketOnWire result{.actor = packet.node(),
+                      .incarnation = packet.node_generation(),
                       .header = {.run = packet.run(),
-                                 .generation = packet.generation(),
+                                 .incarnation = packet.generation(),
                                  .edge = packet.edge(),
                                  .sequence = packet.sequence(),
                                  .key = get(packet.key()),
@@ -269,10 +269,10 @@ std::string encode(const PacketOnWire& packet) {
   flow_wire::Flow flow;
   auto& out = *flow.mutable_packet();
   const Header& header = packet.header;
-  out.set_node(packet.node);
-  out.set_node_generation(packet.generation);
+  out.set_node(packet.actor);
+  out.set_node_generation(packet.incarnation);
   out.set_run(header.run);
-  out.set_generation(header.generation);
+  out.set_generation(header.incarnation);
   out.set_edge(header.edge);
   out.set_sequence(header.sequence);
   put(*out.mutable_key(), header.key);
@@ -291,14 +291,14 @@ std::string encode(const PacketOnWire& packet) {
 std::string encode(const RemoteCredit& remote) {
   flow_wire::Flow flow;
   auto& out = *flow.mutable_credit();
-  out.set_node(remote.node);
+  out.set_node(remote.actor);
   out.set_edge(remote.credit.edge);
-  out.set_generation(remote.credit.generation);
+  out.set_generation(remote.credit.incarnation);
   out.set_slot(remote.credit.slot);
   return flow.SerializeAsString();
 }
 
-std::string encode(const Note& note) {
+std::string encode(const RunMessage& note) {
   flow_wire::Flow flow;
   std::visit(NoteWriter{flow}, note);
   return flow.SerializeAsString();

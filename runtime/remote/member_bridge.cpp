@@ -9,14 +9,14 @@
 #include <mutex>
 
 #include "runtime/remote/flow_wire.h"
-#include "runtime/remote/frames.h"
+#include "runtime/remote/shm_message_channel.h"
 
 namespace troupe {
 namespace {
 
 using remote::FlowMessage;
-using remote::Frames;
 using remote::PacketOnWire;
+using remote::ShmMessageChannel;
 
 /// What comes from one process, in its order: a message waits until its tensors are there, and
 /// those behind it wait for it.
@@ -123,8 +123,8 @@ class Lane : public std::enable_shared_from_this<Lane> {
   void hand_over(Entry& entry) {
     if (auto* credit = std::get_if<RemoteCredit>(&entry.message)) {
       listener_->on_credit(from_, *credit);
-    } else if (auto* note = std::get_if<Note>(&entry.message)) {
-      listener_->on_note(from_, std::move(*note));
+    } else if (auto* note = std::get_if<RunMessage>(&entry.message)) {
+      listener_->on_run_message(from_, std::move(*note));
     } else {
       listener_->on_packet(from_, assemble(entry));
     }
@@ -142,7 +142,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
     for (const auto& meta : wire.tensors)
       parts.tensors.push_back(meta ? (*receive++)->tensor() : Tensor());
     const PayloadCodec& codec = graph_.edges()[wire.header.edge].codec;
-    return {wire.node, wire.generation, {wire.header, codec.put_together(std::move(parts))}};
+    return {wire.actor, wire.incarnation, {wire.header, codec.put_together(std::move(parts))}};
   }
 
   const std::uint32_t from_;
@@ -156,7 +156,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
 };
 
 /// Whether a run cannot end without it, and it may be heard twice.
-bool is_last_word(const Note& note) {
+bool is_last_word(const RunMessage& note) {
   return std::holds_alternative<EndRun>(note) || std::holds_alternative<RunFailed>(note) ||
          std::holds_alternative<ProcessEnded>(note);
 }
@@ -166,7 +166,7 @@ bool is_last_word(const Note& note) {
 /// said again by the control plane.
 class Voice {
  public:
-  Voice(Member& member, std::vector<std::unique_ptr<Frames>> frames)
+  Voice(Member& member, std::vector<std::unique_ptr<ShmMessageChannel>> frames)
       : member_(member), frames_(std::move(frames)), last_words_(frames_.size()) {}
 
   // All messages to one process take one way, which keeps their order.
@@ -186,11 +186,12 @@ class Voice {
       for (std::string& body : std::exchange(last_words_[to], {}))
         member_.send(static_cast<int>(to), std::move(body));
   }
-  const std::vector<std::unique_ptr<Frames>>& frames() const { return frames_; }
+  const std::vector<std::unique_ptr<ShmMessageChannel>>& frames() const { return frames_; }
 
  private:
   Member& member_;
-  const std::vector<std::unique_ptr<Frames>> frames_;  ///< by rank; null: by the control plane
+  const std::vector<std::unique_ptr<ShmMessageChannel>>
+      frames_;  ///< by rank; null: by the control plane
   std::atomic<bool> somebody_is_lost_{false};
   std::mutex mutex_;
   std::vector<std::vector<std::string>> last_words_;  ///< by rank, that went by frames
@@ -203,12 +204,13 @@ struct Traffic {
         graph(of_run),
         rank(member.rank()),
         tags(static_cast<std::size_t>(member.size())) {
-    std::vector<std::unique_ptr<Frames>> frames;
+    std::vector<std::unique_ptr<ShmMessageChannel>> frames;
     for (std::uint32_t peer = 0; peer < tags.size(); ++peer) {
       lanes.push_back(std::make_shared<Lane>(peer, bulk, graph));
       const Bulk::Route& route = bulk.route(static_cast<int>(peer));
       const bool quick = static_cast<int>(peer) != rank && route.shares_memory;
-      frames.push_back(quick ? std::make_unique<Frames>(*route.communicator, route.rank) : nullptr);
+      frames.push_back(quick ? std::make_unique<ShmMessageChannel>(*route.communicator, route.rank)
+                             : nullptr);
     }
     voice = std::make_unique<Voice>(member, std::move(frames));
   }
@@ -222,8 +224,8 @@ struct Traffic {
   void send(std::uint32_t to, const RemotePacket& remote) {
     const Header& header = remote.packet.header;
     Parts parts = graph.edges()[header.edge].codec.take_apart(remote.packet.payload.get());
-    PacketOnWire wire{.node = remote.node,
-                      .generation = remote.generation,
+    PacketOnWire wire{.actor = remote.actor,
+                      .incarnation = remote.incarnation,
                       .header = header,
                       .numbers = std::move(parts.numbers),
                       .texts = std::move(parts.texts)};
@@ -326,7 +328,7 @@ class MemberBridge final : public Bridge {
   void send(std::uint32_t to, RemoteCredit credit) override {
     if (const auto traffic = open_.lock()) traffic->voice->say(to, remote::encode(credit));
   }
-  void send(std::uint32_t to, Note note) override {
+  void send(std::uint32_t to, RunMessage note) override {
     const auto traffic = open_.lock();
     if (!traffic) return;
     if (is_last_word(note)) return traffic->voice->say_last(to, remote::encode(note));
@@ -334,7 +336,7 @@ class MemberBridge final : public Bridge {
   }
 
  private:
-  void open_frames(Frames& frames, std::uint32_t rank) {
+  void open_frames(ShmMessageChannel& frames, std::uint32_t rank) {
     frames.open(
         [open = open_, rank](const std::string& body) {
           if (const auto traffic = open.lock()) traffic->on_message(static_cast<int>(rank), body);

@@ -38,8 +38,8 @@ Error other_plan(const Member& member, const std::string& own, const std::string
 std::string run_plan(const Graph& graph, const Placement& placement, const Member& member,
                      TransportKind transport) {
   std::string plan;
-  for (std::size_t node = 0; node < graph.nodes().size(); ++node)
-    plan += fmt::format("actor {}: {} on rank {}\n", node, graph.nodes()[node].name,
+  for (std::size_t node = 0; node < graph.actors().size(); ++node)
+    plan += fmt::format("actor {}: {} on rank {}\n", node, graph.actors()[node].name,
                         placement.of(node));
   const Ways ways(member, transport);
   std::map<std::string, std::string> lines;  // by communicator

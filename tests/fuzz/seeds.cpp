@@ -75,14 +75,14 @@ void flow_seeds(const fs::path& folder) {
   write(folder / "packet", remote::encode(packet));
   write(folder / "credit", remote::encode(RemoteCredit{1, {2, 3, 4}}));
   const Error error(ErrorCode::io, "what", "remedy");
-  const std::vector<Note> notes = {
-      VoteCast{1, 2, 3},
+  const std::vector<RunMessage> notes = {
+      Vote{1, 2, 3},
       ActorDied{1, 2, "why", error},
       ActorNews{1, true, true},
       RunFailed{error},
       ProcessEnded{.actors = {{.name = "stage/0"}}, .trace = {{1, {"F", {1, Purpose::train, 2}}}}},
       Commit{1, true, true, true},
-      Replacement{.nodes = {1, 2}, .newest = Commit{}},
+      Replacement{.actors = {1, 2}, .newest = Commit{}},
       EndRun{.failure = error}};
   for (std::size_t i = 0; i < notes.size(); ++i)
     write(folder / ("note" + std::to_string(i)), remote::encode(notes[i]));

@@ -9,7 +9,7 @@
 #include "actors/monitor.h"
 #include "actors/reducer.h"
 #include "actors/stage.h"
-#include "runtime/flow/inside.h"
+#include "runtime/flow/runtime_access.h"
 
 namespace troupe {
 namespace {
@@ -23,9 +23,9 @@ constexpr std::uint32_t many = 8;  // slots
 /// Attaches every port of an actor to an edge of its own: inputs first, from 0.
 void attach(Actor& actor) {
   std::uint32_t edge = 0;
-  for (InputPort* port : actor.inputs()) Inside::attach(*port, edge++, many);
-  for (OutputPort* port : actor.outputs()) Inside::attach(*port, edge++, many);
-  for (OutputPort* port : actor.outputs()) Inside::begin_generation(*port, 1, 0);
+  for (InputPort* port : actor.inputs()) RuntimeAccess::attach(*port, edge++, many);
+  for (OutputPort* port : actor.outputs()) RuntimeAccess::attach(*port, edge++, many);
+  for (OutputPort* port : actor.outputs()) RuntimeAccess::begin_incarnation(*port, 1, 0);
 }
 
 template <class T>
@@ -36,7 +36,7 @@ void deliver(InputPort& port, std::uint32_t edge, MessageKey key, T value,
                       .samples = samples,
                       .batch_samples = micro_batches * samples,
                       .micro_batches = micro_batches};
-  Inside::deliver(port, {header, std::make_shared<const T>(std::move(value))});
+  RuntimeAccess::deliver(port, {header, std::make_shared<const T>(std::move(value))});
 }
 
 MessageKey train_key(std::uint32_t step, std::uint32_t micro_batch) {
@@ -124,12 +124,12 @@ TEST_F(StageThatOwes, SendsTheInputGradientFirstAndGivesSlotsBackLast) {
   give(0);
   stage_.act();
   stage_.act();
-  auto effects = Inside::take_effects(stage_);
+  auto effects = RuntimeAccess::take_effects(stage_);
   ASSERT_EQ(effects.packets.size(), 2u);
   EXPECT_EQ(effects.packets[1].header.edge, 4u);  // after three inputs and `output`
   EXPECT_THAT(effects.credits, IsEmpty());
   EXPECT_THAT(act_all(stage_), ElementsAre("W", "W"));
-  effects = Inside::take_effects(stage_);
+  effects = RuntimeAccess::take_effects(stage_);
   EXPECT_EQ(effects.packets.size(), 2u);  // a bucket each
   EXPECT_EQ(effects.credits.size(), 2u);
 }
@@ -137,10 +137,10 @@ TEST_F(StageThatOwes, SendsTheInputGradientFirstAndGivesSlotsBackLast) {
 TEST(StageActor, GoesBackAsAWholeWhereNobodyTakesItsInputGradient) {
   Stage first({.program = small_mlp(), .schedule = {.credits = 1, .weight_delay = 1}});
   std::uint32_t edge = 0;
-  for (InputPort* port : first.inputs()) Inside::attach(*port, edge++, many);
+  for (InputPort* port : first.inputs()) RuntimeAccess::attach(*port, edge++, many);
   for (OutputPort* port : first.outputs())
-    if (port != &first.input_gradient) Inside::attach(*port, edge++, many);
-  for (OutputPort* port : first.outputs()) Inside::begin_generation(*port, 1, 0);
+    if (port != &first.input_gradient) RuntimeAccess::attach(*port, edge++, many);
+  for (OutputPort* port : first.outputs()) RuntimeAccess::begin_incarnation(*port, 1, 0);
   first.restore(nullptr, 0);
   deliver(first.input, 0, train_key(0, 0),
           Activation{Tensor::zeros(Shape{1, 1, 2, 2}, DType::f32)});
@@ -154,7 +154,7 @@ TEST_F(StageByHand, WaitsForTheCommitBeforeTheNextStep) {
   EXPECT_FALSE(stage_.ready());
   give_sum(0);
   EXPECT_THAT(act_all(stage_), ElementsAre("U"));
-  const auto effects = Inside::take_effects(stage_);
+  const auto effects = RuntimeAccess::take_effects(stage_);
   ASSERT_TRUE(effects.vote);
   EXPECT_EQ(effects.vote->first, 0u);
   EXPECT_THAT(effects.credits, IsEmpty());  // the sum stays in its slot until the commit
@@ -162,7 +162,7 @@ TEST_F(StageByHand, WaitsForTheCommitBeforeTheNextStep) {
   const auto before = stage_.state();
   stage_.on_commit({.step = 0});
   EXPECT_NE(stage_.state(), before);
-  EXPECT_EQ(Inside::take_effects(stage_).credits.size(), 1u);
+  EXPECT_EQ(RuntimeAccess::take_effects(stage_).credits.size(), 1u);
   EXPECT_THAT(act_all(stage_), ElementsAre("F"));
 }
 
@@ -187,15 +187,15 @@ TEST_F(StageByHand, TakesACommitOnce) {
 TEST_F(StageByHand, SendsASnapshotOnlyWhenAsked) {
   give_sum(0);
   act_all(stage_);
-  Inside::take_effects(stage_);
+  RuntimeAccess::take_effects(stage_);
   stage_.on_commit({.step = 0});
-  EXPECT_THAT(Inside::take_effects(stage_).packets, IsEmpty());
+  EXPECT_THAT(RuntimeAccess::take_effects(stage_).packets, IsEmpty());
   give_sum(1);
   act_all(stage_);
-  Inside::take_effects(stage_);
+  RuntimeAccess::take_effects(stage_);
   stage_.on_commit({.step = 1, .snapshot = true});
   EXPECT_THAT(act_all(stage_), ElementsAre("S"));
-  const auto effects = Inside::take_effects(stage_);
+  const auto effects = RuntimeAccess::take_effects(stage_);
   ASSERT_EQ(effects.packets.size(), 1u);
   const auto& snapshot = *static_cast<const Snapshot*>(effects.packets[0].payload.get());
   EXPECT_EQ(snapshot.state, stage_.state());  // handed over, not copied
@@ -206,7 +206,7 @@ TEST_F(StageByHand, DropsWhatBelongsToAStepThatIsWhole) {
   give_sum(2);
   EXPECT_TRUE(stage_.ready());
   act_all(stage_);
-  const auto effects = Inside::take_effects(stage_);
+  const auto effects = RuntimeAccess::take_effects(stage_);
   EXPECT_FALSE(effects.vote);
   EXPECT_EQ(effects.credits.size(), 1u);
 }
@@ -225,12 +225,12 @@ TEST(ReducerByHand, GivesTheSameSumInAnyOrderOfArrival) {
   do {
     Reducer reducer;
     // An edge for each micro-batch, as if each came from a replica of its own.
-    for (std::uint32_t e = 0; e < 5; ++e) Inside::attach(reducer.gradient, e, 1);
-    Inside::attach(reducer.reduced, 5, 1);
+    for (std::uint32_t e = 0; e < 5; ++e) RuntimeAccess::attach(reducer.gradient, e, 1);
+    RuntimeAccess::attach(reducer.reduced, 5, 1);
     for (const std::uint32_t m : order)
       deliver(reducer.gradient, m, train_key(0, m), Gradient{numbers(parts[m], 1), {}}, 5);
     act_all(reducer);
-    const auto effects = Inside::take_effects(reducer);
+    const auto effects = RuntimeAccess::take_effects(reducer);
     EXPECT_EQ(effects.credits.size(), 5u);
     ASSERT_EQ(effects.packets.size(), 1u);
     const auto& sum = *static_cast<const ReducedGradient*>(effects.packets[0].payload.get());
@@ -276,7 +276,7 @@ TEST(MonitorByHand, ReportsInOrderAtTheCommitAndOnce) {
     deliver(monitor.score, 0, key, Score{loss, 1});
     act_all(monitor);
   };
-  const auto vote = [&] { return Inside::take_effects(monitor).vote.has_value(); };
+  const auto vote = [&] { return RuntimeAccess::take_effects(monitor).vote.has_value(); };
   score(train_key(0, 0), 3);
   EXPECT_FALSE(vote());
   score(train_key(0, 1), 5);
@@ -303,11 +303,11 @@ TEST(MonitorByHand, WantsTheTestSetWholeBeforeTheNextCommit) {
   deliver(monitor.score, 0, train_key(0, 0), Score{1, 1}, 1);
   act_all(monitor);
   monitor.on_commit({.step = 0});
-  Inside::take_effects(monitor);
+  RuntimeAccess::take_effects(monitor);
   deliver(monitor.score, 0, test_key(0, 0), Score{1, 1}, 2);
   deliver(monitor.score, 0, train_key(1, 0), Score{1, 1}, 1);
   act_all(monitor);
-  EXPECT_FALSE(Inside::take_effects(monitor).vote);
+  EXPECT_FALSE(RuntimeAccess::take_effects(monitor).vote);
 }
 
 TEST(WriterByHand, WritesWhenAllStagesHaveComeAndTellsOfFailure) {
@@ -324,17 +324,17 @@ TEST(WriterByHand, WritesWhenAllStagesHaveComeAndTellsOfFailure) {
            [&](const CheckpointSeen& seen) {
              told.push_back(std::to_string(seen.step) + ": " + seen.status.error().message());
            }});
-  Inside::attach(writer.snapshot, 0, 2);
-  Inside::attach(writer.snapshot, 1, 2);
+  RuntimeAccess::attach(writer.snapshot, 0, 2);
+  RuntimeAccess::attach(writer.snapshot, 1, 2);
   deliver(writer.snapshot, 1, train_key(4, 1), Snapshot{.stage = 1});
   act_all(writer);
   EXPECT_THAT(told, IsEmpty());
   writer.on_commit({.step = 4, .snapshot = true, .last = true});
-  EXPECT_FALSE(Inside::take_effects(writer).finished);
+  EXPECT_FALSE(RuntimeAccess::take_effects(writer).finished);
   deliver(writer.snapshot, 0, train_key(4, 0), Snapshot{.stage = 0});
   act_all(writer);
   EXPECT_THAT(told, ElementsAre("5: the disk is full"));
-  const auto effects = Inside::take_effects(writer);
+  const auto effects = RuntimeAccess::take_effects(writer);
   EXPECT_TRUE(effects.finished);
   EXPECT_EQ(effects.credits.size(), 2u);
   EXPECT_EQ(effects.accepts_snapshot, true);
@@ -359,8 +359,8 @@ struct SharedWriter {
                     [this](const CheckpointSeen& seen) {
                       told.push_back(seen.status ? "written" : seen.status.error().message());
                     }}) {
-    Inside::attach(writer.snapshot, 0, 2);
-    Inside::attach(writer.shards, 1, 2);
+    RuntimeAccess::attach(writer.snapshot, 0, 2);
+    RuntimeAccess::attach(writer.shards, 1, 2);
   }
   void come(std::uint32_t step, const WrittenShards& elsewhere) {
     writer.on_commit({.step = step, .snapshot = true});
@@ -383,7 +383,7 @@ TEST(WriterByHand, PublishesNothingWhenAnotherProcessCouldNotWriteAndGoesOn) {
   EXPECT_EQ(shared.published, 0u);
   EXPECT_FALSE(std::filesystem::exists(left));
   EXPECT_TRUE(std::filesystem::exists(next));
-  const auto effects = Inside::take_effects(shared.writer);
+  const auto effects = RuntimeAccess::take_effects(shared.writer);
   EXPECT_FALSE(effects.finished);
   EXPECT_EQ(effects.accepts_snapshot, true);
   EXPECT_EQ(effects.credits.size(), 2u);

@@ -3,7 +3,7 @@
 
 #include "actors/reducer.h"
 #include "actors/stage.h"
-#include "runtime/flow/inside.h"
+#include "runtime/flow/runtime_access.h"
 
 namespace troupe {
 namespace {
@@ -21,7 +21,7 @@ void deliver(InputPort& port, std::uint32_t edge, std::uint32_t step, std::uint3
                       .samples = 1,
                       .batch_samples = 2,
                       .micro_batches = 2};
-  Inside::deliver(port, {header, std::make_shared<const T>(std::move(value))});
+  RuntimeAccess::deliver(port, {header, std::make_shared<const T>(std::move(value))});
 }
 
 std::vector<std::string> act_all(Actor& actor) {
@@ -41,9 +41,9 @@ class LateStage : public ::testing::Test {
              .staleness = 1,
              .micro_batches = [](std::uint32_t) { return 2u; }}) {
     std::uint32_t edge = 0;
-    for (InputPort* port : stage_.inputs()) Inside::attach(*port, edge++, 8);
-    for (OutputPort* port : stage_.outputs()) Inside::attach(*port, edge++, 8);
-    for (OutputPort* port : stage_.outputs()) Inside::begin_generation(*port, 1, 0);
+    for (InputPort* port : stage_.inputs()) RuntimeAccess::attach(*port, edge++, 8);
+    for (OutputPort* port : stage_.outputs()) RuntimeAccess::attach(*port, edge++, 8);
+    for (OutputPort* port : stage_.outputs()) RuntimeAccess::begin_incarnation(*port, 1, 0);
     stage_.restore(nullptr, 0);
   }
   void give_micro_batch(std::uint32_t step, std::uint32_t micro_batch) {
@@ -63,10 +63,10 @@ TEST_F(LateStage, UpdatesOnlyWhenAllItsMicroBatchesWentBack) {
   give_empty_sum(1);  // a reducer may be ahead
   give_micro_batch(0, 0);
   EXPECT_THAT(act_all(stage_), ElementsAre("collect", "F", "B"));
-  EXPECT_FALSE(Inside::take_effects(stage_).vote);
+  EXPECT_FALSE(RuntimeAccess::take_effects(stage_).vote);
   give_micro_batch(0, 1);
   EXPECT_THAT(act_all(stage_), ElementsAre("F", "B", "U"));
-  const auto effects = Inside::take_effects(stage_);
+  const auto effects = RuntimeAccess::take_effects(stage_);
   ASSERT_TRUE(effects.vote);
   EXPECT_EQ(effects.vote->first, 0u);
 }
@@ -75,12 +75,12 @@ TEST_F(LateStage, GivesTheLastMicroBatchOfAStepBackAtTheCommit) {
   give_empty_sum(0);
   give_micro_batch(0, 0);
   act_all(stage_);
-  EXPECT_THAT(Inside::take_effects(stage_).credits, SizeIs(2));
+  EXPECT_THAT(RuntimeAccess::take_effects(stage_).credits, SizeIs(2));
   give_micro_batch(0, 1);
   act_all(stage_);
-  EXPECT_THAT(Inside::take_effects(stage_).credits, IsEmpty());
+  EXPECT_THAT(RuntimeAccess::take_effects(stage_).credits, IsEmpty());
   stage_.on_commit({.step = 0});
-  EXPECT_THAT(Inside::take_effects(stage_).credits, SizeIs(3));  // with the sum's
+  EXPECT_THAT(RuntimeAccess::take_effects(stage_).credits, SizeIs(3));  // with the sum's
 }
 
 TEST_F(LateStage, StaysAsItIsWhereASumIsEmptyAndCountsTheStep) {
@@ -120,12 +120,12 @@ Tensor number(float value) {
 class LateReducer : public ::testing::Test {
  protected:
   LateReducer() : reducer_({.shares = {1, 1}, .staleness = 1}) {
-    Inside::attach(reducer_.gradient, 0, 2);
-    Inside::attach(reducer_.partials, 1, 2);
-    Inside::attach(reducer_.chunks, 2, 2);
-    Inside::attach(reducer_.reduced, 3, 2);
-    Inside::attach(*reducer_.partial(1), 4, 2);
-    Inside::attach(reducer_.chunk, 5, 2);
+    RuntimeAccess::attach(reducer_.gradient, 0, 2);
+    RuntimeAccess::attach(reducer_.partials, 1, 2);
+    RuntimeAccess::attach(reducer_.chunks, 2, 2);
+    RuntimeAccess::attach(reducer_.reduced, 3, 2);
+    RuntimeAccess::attach(*reducer_.partial(1), 4, 2);
+    RuntimeAccess::attach(reducer_.chunk, 5, 2);
     reducer_.restore(nullptr, 7);
   }
   void give_gradient(std::uint32_t step, float value) {
@@ -143,14 +143,14 @@ class LateReducer : public ::testing::Test {
   std::vector<std::string> sent() {
     act_all(reducer_);
     std::vector<std::string> packets;
-    effects_ = Inside::take_effects(reducer_);
+    effects_ = RuntimeAccess::take_effects(reducer_);
     for (const Packet& packet : effects_.packets)
       packets.push_back(std::to_string(packet.header.edge) + "@" +
                         std::to_string(packet.header.key.step));
     return packets;
   }
   Reducer reducer_;
-  Inside::Effects effects_;
+  RuntimeAccess::Effects effects_;
 };
 
 TEST_F(LateReducer, BeginsWithAnEmptySumForEachStepThatNoneCanComeFor) {
@@ -170,7 +170,7 @@ TEST_F(LateReducer, TakesTheNextStepsGradientsWhileItExchangesTheLast) {
   EXPECT_THAT(sent(), ElementsAre("5@7"));
   give_partial(8, 20);
   EXPECT_THAT(sent(), ElementsAre("5@8"));
-  Inside::credit(reducer_.reduced, {3, 0, 0});  // step 7 is whole
+  RuntimeAccess::credit(reducer_.reduced, {3, 0, 0});  // step 7 is whole
   give_chunk(7);
   EXPECT_THAT(sent(), ElementsAre("3@8"));
   const auto& sum = *static_cast<const ReducedGradient*>(effects_.packets[0].payload.get());
@@ -185,7 +185,7 @@ TEST_F(LateReducer, SendsSumsInTheOrderOfTheirSteps) {
   give_partial(7, 2);
   give_partial(8, 20);
   sent();
-  Inside::credit(reducer_.reduced, {3, 0, 0});
+  RuntimeAccess::credit(reducer_.reduced, {3, 0, 0});
   give_chunk(7);
   give_chunk(8);
   EXPECT_THAT(sent(), ElementsAre("3@8", "3@9"));

@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "actors/data/dataset_content.h"
-#include "runtime/flow/inside.h"
+#include "runtime/flow/runtime_access.h"
 
 namespace troupe {
 namespace {
@@ -30,10 +30,10 @@ class Driven {
  public:
   explicit Driven(const LoaderOptions& options, std::uint32_t slots = 100)
       : box_(std::make_shared<Box>()), loader_(std::make_unique<Loader>(options)) {
-    Inside::attach(loader_->images, 0, slots);
-    Inside::attach(loader_->targets, 1, slots);
-    for (OutputPort* port : loader_->outputs()) Inside::begin_generation(*port, 1, 0);
-    Inside::set_post(*loader_, [box = box_](Post work) {
+    RuntimeAccess::attach(loader_->images, 0, slots);
+    RuntimeAccess::attach(loader_->targets, 1, slots);
+    for (OutputPort* port : loader_->outputs()) RuntimeAccess::begin_incarnation(*port, 1, 0);
+    RuntimeAccess::set_post(*loader_, [box = box_](Post work) {
       const std::lock_guard lock(box->mutex);
       box->posts.push_back(std::move(work));
       box->came.notify_one();
@@ -46,7 +46,7 @@ class Driven {
     std::vector<Packet> sent;
     while (loader_->ready()) {
       loader_->act();
-      for (Packet& packet : Inside::take_effects(*loader_).packets)
+      for (Packet& packet : RuntimeAccess::take_effects(*loader_).packets)
         sent.push_back(std::move(packet));
     }
     return sent;
@@ -190,7 +190,7 @@ TEST_P(LoaderWithWorkers, ThrowsWhatPreparingThrewInItsTurn) {
   const auto collect = [&] {
     while (driven.loader().ready()) {
       driven.loader().act();
-      sent += Inside::take_effects(driven.loader()).packets.size();
+      sent += RuntimeAccess::take_effects(driven.loader()).packets.size();
     }
   };
   try {

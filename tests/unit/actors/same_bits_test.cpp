@@ -80,7 +80,7 @@ TEST(SameBits, OfAWideResNetInAnyBuckets) {
   for (const std::size_t cap : {1, 1500, 3000}) {
     SCOPED_TRACE(cap);
     run.adjust = [cap](PipelineOptions& pipeline) { pipeline.bucket_cap_bytes = cap; };
-    EXPECT_GT(build_pipeline(pipeline_of(run)).nodes().size(), 5u) << "there is one bucket";
+    EXPECT_GT(build_pipeline(pipeline_of(run)).actors().size(), 5u) << "there is one bucket";
     expect_same(train(run), whole);
   }
 }

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "actors/stage.h"
-#include "runtime/flow/inside.h"
+#include "runtime/flow/runtime_access.h"
 
 namespace troupe {
 namespace {
@@ -19,7 +19,7 @@ template <class T>
 void give(InputPort& port, std::uint32_t edge, const MessageKey& key, std::uint32_t of, T value) {
   const Header header{
       .edge = edge, .key = key, .samples = 1, .batch_samples = of, .micro_batches = of};
-  Inside::deliver(port, {header, std::make_shared<const T>(std::move(value))});
+  RuntimeAccess::deliver(port, {header, std::make_shared<const T>(std::move(value))});
 }
 
 /// Both ways of micro-batch `index` of as many as `of`.
@@ -32,9 +32,10 @@ void give_micro_batch(Stage& stage, std::uint32_t index, std::uint32_t of) {
 /// With one slot at `scarce`, and as many as are needed everywhere else.
 void begin(Stage& stage, const OutputPort& scarce) {
   std::uint32_t edge = 0;
-  for (InputPort* port : stage.inputs()) Inside::attach(*port, edge++, 8);
-  for (OutputPort* port : stage.outputs()) Inside::attach(*port, edge++, port == &scarce ? 1 : 8);
-  for (OutputPort* port : stage.outputs()) Inside::begin_generation(*port, 1, 0);
+  for (InputPort* port : stage.inputs()) RuntimeAccess::attach(*port, edge++, 8);
+  for (OutputPort* port : stage.outputs())
+    RuntimeAccess::attach(*port, edge++, port == &scarce ? 1 : 8);
+  for (OutputPort* port : stage.outputs()) RuntimeAccess::begin_incarnation(*port, 1, 0);
   stage.restore(nullptr, 0);
 }
 
@@ -82,7 +83,8 @@ TEST(StageRules, HoldAsManyHalvesAsTheStageOwesWhereItCannotSendThem) {
     std::uint32_t halves = 0;
     while (stage.ready()) halves += stage.act().name == "B" ? 1 : 0;
     const std::uint32_t held = halves - 1;  // the first one's weight gradients had slots
-    EXPECT_EQ(stage.firing_rules().stashes.at(1).capacity, held) << "weight delay " << delay;
+    EXPECT_EQ(stage.firing_rules().internal_places.at(1).capacity, held)
+        << "weight delay " << delay;
   }
 }
 

@@ -66,7 +66,7 @@ class Tally final : public Actor {
     if (end == end_ && !std::exchange(*ended_, true)) throw Error(ErrorCode::internal, "an end");
   }
   void conclude() {
-    tell(sum_);
+    emit(sum_);
     in.release(*held_);
     held_.reset();
   }

@@ -47,8 +47,8 @@ void expect_cycle(const Graph& graph, const Deadlock& deadlock) {
     const std::string me = here.substr(0, here.find(' ')), next = there.substr(0, there.find(' '));
     bool blocked = false;
     for (std::size_t id = 0; id < graph.edges().size(); ++id) {
-      const std::string& from = graph.nodes()[graph.edges()[id].from].name;
-      const std::string& to = graph.nodes()[graph.edges()[id].to].name;
+      const std::string& from = graph.actors()[graph.edges()[id].from].name;
+      const std::string& to = graph.actors()[graph.edges()[id].to].name;
       blocked |= to == me && from == next &&
                  here.ends_with("waits for a message on " + graph.edge_name(id));
       blocked |= from == me && to == next &&

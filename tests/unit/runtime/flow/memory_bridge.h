@@ -21,7 +21,7 @@ namespace troupe::testing {
 /// What one process sends to another, in order.
 class MemoryLink {
  public:
-  using Message = std::variant<RemotePacket, RemoteCredit, Note, Error>;
+  using Message = std::variant<RemotePacket, RemoteCredit, RunMessage, Error>;
 
   MemoryLink(const Graph& graph, std::uint32_t from, std::uint64_t seed)
       : graph_(graph), from_(from), random_(seed) {}
@@ -58,8 +58,8 @@ class MemoryLink {
       listener.on_packet(from_, std::move(*packet));
     } else if (auto* credit = std::get_if<RemoteCredit>(&message)) {
       listener.on_credit(from_, *credit);
-    } else if (auto* note = std::get_if<Note>(&message)) {
-      listener.on_note(from_, std::move(*note));
+    } else if (auto* note = std::get_if<RunMessage>(&message)) {
+      listener.on_run_message(from_, std::move(*note));
     } else {
       listener.on_lost(from_, std::get<Error>(message));
     }
@@ -100,7 +100,7 @@ class MemoryBridge final : public Bridge {
   }
   void send(std::uint32_t to, RemotePacket packet) override { link(to).send(std::move(packet)); }
   void send(std::uint32_t to, RemoteCredit credit) override { link(to).send(credit); }
-  void send(std::uint32_t to, Note note) override { link(to).send(std::move(note)); }
+  void send(std::uint32_t to, RunMessage note) override { link(to).send(std::move(note)); }
 
  private:
   MemoryLink& link(std::uint32_t to) { return *(*links_)[here_][to]; }

@@ -59,7 +59,7 @@ std::string outcome(std::future<RunReport>& run) {
 std::vector<std::future<RunReport>> start(const Graph& graph, std::uint64_t seed,
                                           RunOptions options = {}) {
   std::uint32_t processes = 1;
-  for (const auto& node : graph.nodes()) processes = std::max(processes, node.process + 1);
+  for (const auto& actor : graph.actors()) processes = std::max(processes, actor.process + 1);
   const auto links = make_memory_links(graph, processes, seed);
   options.run_id = 7;
   options.threads = 2;
@@ -94,7 +94,7 @@ class AttentiveBridge final : public Bridge {
   void close() override { inner_->close(); }
   void send(std::uint32_t to, RemotePacket packet) override { inner_->send(to, std::move(packet)); }
   void send(std::uint32_t to, RemoteCredit credit) override { inner_->send(to, credit); }
-  void send(std::uint32_t to, Note note) override { inner_->send(to, std::move(note)); }
+  void send(std::uint32_t to, RunMessage note) override { inner_->send(to, std::move(note)); }
   void let_wait() override { *lets_wait_ = true; }
   void catch_up() override { *lets_wait_ = false; }
 
@@ -223,7 +223,7 @@ TEST(RunOverProcesses, AnActorThatDiesIsReplacedInItsProcessAndNothingIsLost) {
       options.faults = {{name, 0, static_cast<std::uint32_t>(seed * 4), ""}};
       auto processes = start(graph, seed, options);
       const RunReport report = processes[0].get();
-      EXPECT_EQ(report.generation, 1u);
+      EXPECT_EQ(report.replacements, 1u);
       EXPECT_EQ(outcome(processes[1]), "done");
       EXPECT_EQ(outcome(processes[2]), "done");
       EXPECT_EQ(*seen, two_to_count_and_one()) << name << ", seed " << seed;
@@ -311,7 +311,7 @@ TEST(RunOverProcesses, RefusesAMessageThatIsNoPartOfTheRun) {
   options.processes = 2;
   options.bridge = std::make_shared<MemoryBridge>(links, 1);
   auto process = std::async(std::launch::async, [&graph, options] { return run(graph, options); });
-  (*links)[0][1]->send(RemoteCredit{.node = 2, .credit = {.edge = 2, .slot = 99}});
+  (*links)[0][1]->send(RemoteCredit{.actor = 2, .credit = {.edge = 2, .slot = 99}});
   EXPECT_THAT(outcome(process), HasSubstr("rank 0 sent slot 99 of edge 2"));
 }
 

@@ -14,7 +14,7 @@ const Supervisor::Clock::time_point start{};
 std::vector<Supervisor::Member> two_stages_a_reducer_and_a_writer() {
   return {{.name = "stage/0", .votes = true},
           {.name = "stage/1", .votes = true},
-          {.name = "reducer", .needs_whole_step = true},
+          {.name = "reducer", .restarts_step = true},
           {.name = "writer", .holds_run_open = true, .takes_snapshots = true}};
 }
 

@@ -110,7 +110,7 @@ class Teller final : public Actor {
   bool ready() const override { return !told_; }
   ActionLabel act() override {
     told_ = true;
-    tell(42);
+    emit(42);
     finish();
     return {"tell", {}};
   }

@@ -16,14 +16,14 @@ T round_trip(const T& message) {
 
 template <class T>
 T note_round_trip(const T& note) {
-  return std::get<T>(std::get<Note>(decode(encode(Note(note)))));
+  return std::get<T>(std::get<RunMessage>(decode(encode(RunMessage(note)))));
 }
 
 PacketOnWire packet() {
-  return {.node = 3,
-          .generation = 2,
+  return {.actor = 3,
+          .incarnation = 2,
           .header = {.run = 0x1234567890abcdef,
-                     .generation = 5,
+                     .incarnation = 5,
                      .edge = 7,
                      .sequence = 9,
                      .key = {11, Purpose::evaluate, 13},
@@ -42,10 +42,10 @@ PacketOnWire packet() {
 TEST(FlowWire, KeepsEveryMemberOfAPacket) {
   const PacketOnWire sent = packet();
   const PacketOnWire got = round_trip(sent);
-  EXPECT_EQ(got.node, sent.node);
-  EXPECT_EQ(got.generation, sent.generation);
+  EXPECT_EQ(got.actor, sent.actor);
+  EXPECT_EQ(got.incarnation, sent.incarnation);
   EXPECT_EQ(got.header.run, sent.header.run);
-  EXPECT_EQ(got.header.generation, sent.header.generation);
+  EXPECT_EQ(got.header.incarnation, sent.header.incarnation);
   EXPECT_EQ(got.header.edge, sent.header.edge);
   EXPECT_EQ(got.header.sequence, sent.header.sequence);
   EXPECT_EQ(got.header.key, sent.header.key);
@@ -65,14 +65,14 @@ TEST(FlowWire, KeepsEveryMemberOfAPacket) {
 
 TEST(FlowWire, KeepsCredits) {
   const RemoteCredit got = round_trip(RemoteCredit{4, {5, 6, 7}});
-  EXPECT_EQ(got.node, 4u);
+  EXPECT_EQ(got.actor, 4u);
   EXPECT_EQ(got.credit.edge, 5u);
-  EXPECT_EQ(got.credit.generation, 6u);
+  EXPECT_EQ(got.credit.incarnation, 6u);
   EXPECT_EQ(got.credit.slot, 7u);
 }
 
 TEST(FlowWire, KeepsVotesAndCommits) {
-  EXPECT_EQ(note_round_trip(VoteCast{1, 2, 3}).step, 3u);
+  EXPECT_EQ(note_round_trip(Vote{1, 2, 3}).step, 3u);
   const Commit commit = note_round_trip(Commit{17, true, true, false});
   EXPECT_EQ(commit.step, 17u);
   EXPECT_TRUE(commit.snapshot && commit.last && !commit.stop_requested);
@@ -88,12 +88,12 @@ TEST(FlowWire, KeepsWhatHappensToTheDead) {
   const Replacement replacement = note_round_trip(
       Replacement{ReplacementPhase::start, 4, 5, {6, 7}, Commit{8, false, true, true}});
   EXPECT_EQ(replacement.phase, ReplacementPhase::start);
-  EXPECT_EQ(replacement.nodes, (std::vector<std::uint32_t>{6, 7}));
+  EXPECT_EQ(replacement.actors, (std::vector<std::uint32_t>{6, 7}));
   ASSERT_TRUE(replacement.newest);
   EXPECT_TRUE(replacement.newest->stop_requested);
   EXPECT_FALSE(note_round_trip(Replacement{}).newest);
-  EXPECT_EQ(note_round_trip(PhaseDone{ReplacementPhase::rewire, 9}).generation, 9u);
-  EXPECT_EQ(note_round_trip(Flushed{9}).generation, 9u);
+  EXPECT_EQ(note_round_trip(PhaseDone{ReplacementPhase::rewire, 9}).incarnation, 9u);
+  EXPECT_EQ(note_round_trip(Flushed{9}).incarnation, 9u);
 }
 
 TEST(FlowWire, KeepsWhetherAnActorSaidAnythingOfSnapshots) {

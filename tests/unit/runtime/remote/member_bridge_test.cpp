@@ -22,7 +22,7 @@ class Notes final : public BridgeListener {
   void on_packet(std::uint32_t, RemotePacket) override {}
   void on_credit(std::uint32_t, RemoteCredit) override {}
   void on_lost(std::uint32_t, const Error&) override {}
-  void on_note(std::uint32_t from, Note note) override {
+  void on_run_message(std::uint32_t from, RunMessage note) override {
     const std::lock_guard lock(mutex_);
     notes_.emplace_back(from, std::move(note));
     changed_.notify_all();
@@ -47,7 +47,7 @@ class Notes final : public BridgeListener {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::pair<std::uint32_t, Note>> notes_;
+  std::vector<std::pair<std::uint32_t, RunMessage>> notes_;
 };
 
 /// Three processes of one host as threads of this one; the third takes no part in the run.
@@ -78,10 +78,10 @@ class MemberBridgeTest : public ::testing::Test {
 };
 
 TEST_F(MemberBridgeTest, CarriesNotesBothWays) {
-  bridges_[0]->send(1, Note(Flushed{3}));
-  bridges_[1]->send(0, Note(VoteCast{}));
+  bridges_[0]->send(1, RunMessage(Flushed{3}));
+  bridges_[1]->send(0, RunMessage(Vote{}));
   EXPECT_TRUE(heard_[1]->wait_for<Flushed>(0));
-  EXPECT_TRUE(heard_[0]->wait_for<VoteCast>(1));
+  EXPECT_TRUE(heard_[0]->wait_for<Vote>(1));
 }
 
 // It may take them earlier, as where its thread was awake just then.
@@ -90,7 +90,7 @@ TEST_F(MemberBridgeTest, LetsWhatSharedMemoryBringsWaitUntilItCatchesUp) {
   std::size_t waited = 0;
   for (std::size_t round = 0; round < rounds; ++round) {
     bridges_[1]->let_wait();
-    bridges_[0]->send(1, Note(VoteCast{}));
+    bridges_[0]->send(1, RunMessage(Vote{}));
     waited += heard_[1]->has(round + 1, std::chrono::milliseconds(2)) ? 0 : 1;
     bridges_[1]->catch_up();
     ASSERT_TRUE(heard_[1]->has(round + 1, patience)) << "round " << round;
@@ -102,14 +102,14 @@ TEST_F(MemberBridgeTest, LetsWhatSharedMemoryBringsWaitUntilItCatchesUp) {
 // know yet, writes where nobody reads any more.
 TEST_F(MemberBridgeTest, SaysAgainHowARunEndsWhenTheBulkPlaneWentFirst) {
   bulks_[1]->abort(Error(ErrorCode::peer_lost, "process 2 is lost"));
-  bridges_[0]->send(1, Note(EndRun{}));
+  bridges_[0]->send(1, RunMessage(EndRun{}));
   world_.members[2].reset();  // without a goodbye
   EXPECT_TRUE(heard_[1]->wait_for<EndRun>(0));
 }
 
 TEST_F(MemberBridgeTest, SaysAgainThatAProcessHasEnded) {
   bulks_[0]->abort(Error(ErrorCode::peer_lost, "process 2 is lost"));
-  bridges_[1]->send(0, Note(ProcessEnded{}));
+  bridges_[1]->send(0, RunMessage(ProcessEnded{}));
   world_.members[2].reset();
   EXPECT_TRUE(heard_[0]->wait_for<ProcessEnded>(1));
 }
@@ -152,7 +152,7 @@ TEST_F(MemberBridgeTest, WaitsAtItsEndForWhoSends) {
   bridge->close();
   EXPECT_TRUE(ended);
   bulks_[2].reset();
-  bridge->send(0, Note(EndRun{}));  // to nobody
+  bridge->send(0, RunMessage(EndRun{}));  // to nobody
 }
 
 }  // namespace

@@ -110,7 +110,7 @@ TEST(ShmTransport, MissesNothingWhileThreadsComeAndGo) {
     for (std::uint64_t i = 0; i < rounds; ++i) {
       round_begins.arrive_and_wait();
       if (missed) return round_begins.arrive_and_drop();
-      { const shell::AtWork turn(at_work, 2, pair.one.get()); }
+      { const flow::AtWork turn(at_work, 2, pair.one.get()); }
       ++at_rest;
     }
   };

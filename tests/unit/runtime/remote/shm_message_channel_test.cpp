@@ -1,4 +1,4 @@
-#include "runtime/remote/frames.h"
+#include "runtime/remote/shm_message_channel.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,25 +10,25 @@
 namespace troupe {
 namespace {
 
-using remote::Frames;
+using remote::ShmMessageChannel;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 /// Two ranks of one process, where a send arrives within its call.
-class FramesTest : public ::testing::Test {
+class ShmMessageChannelTest : public ::testing::Test {
  protected:
   std::vector<std::unique_ptr<Communicator>> ends_ = test::make_local_communicators(2);
   std::vector<std::string> heard_, damage_;
-  Frames sender_{*ends_[0], 1}, receiver_{*ends_[1], 0};
+  ShmMessageChannel sender_{*ends_[0], 1}, receiver_{*ends_[1], 0};
 
-  void open(Frames& frames) {
+  void open(ShmMessageChannel& frames) {
     frames.open([this](const std::string& body) { heard_.push_back(body); },
                 [this](const Error& error) { damage_.push_back(error.message()); });
   }
 };
 
-TEST_F(FramesTest, KeepTheOrderOfShortAndLongMessages) {
+TEST_F(ShmMessageChannelTest, KeepTheOrderOfShortAndLongMessages) {
   open(receiver_);
   const std::string just_fits(508, 'a'), too_long(509, 'b'), huge(300'000, 'c');
   for (const auto& text : {std::string("x"), huge, just_fits, too_long, std::string(1, '\0')})
@@ -36,7 +36,7 @@ TEST_F(FramesTest, KeepTheOrderOfShortAndLongMessages) {
   EXPECT_THAT(heard_, ElementsAre("x", huge, just_fits, too_long, std::string(1, '\0')));
 }
 
-TEST_F(FramesTest, WaitForAReceiverThatOpensLater) {
+TEST_F(ShmMessageChannelTest, WaitForAReceiverThatOpensLater) {
   for (int i = 0; i < 200; ++i) sender_.send(std::to_string(i));
   EXPECT_THAT(heard_, IsEmpty());
   open(receiver_);
@@ -44,7 +44,7 @@ TEST_F(FramesTest, WaitForAReceiverThatOpensLater) {
   for (int i = 0; i < 200; ++i) EXPECT_EQ(heard_[static_cast<std::size_t>(i)], std::to_string(i));
 }
 
-TEST_F(FramesTest, HearNothingAfterEitherSideHasClosed) {
+TEST_F(ShmMessageChannelTest, HearNothingAfterEitherSideHasClosed) {
   open(receiver_);
   open(sender_);
   sender_.send("last");
@@ -55,19 +55,19 @@ TEST_F(FramesTest, HearNothingAfterEitherSideHasClosed) {
   EXPECT_THAT(damage_, IsEmpty());
 }
 
-TEST_F(FramesTest, LeaveLossesToTheControlPlane) {
+TEST_F(ShmMessageChannelTest, LeaveLossesToTheControlPlane) {
   open(receiver_);
   ends_[1]->abort(Error(ErrorCode::peer_lost, "rank 0 is gone"));
   EXPECT_THAT(damage_, IsEmpty());
 }
 
-TEST_F(FramesTest, TellOfDamage) {
+TEST_F(ShmMessageChannelTest, TellOfDamage) {
   open(receiver_);
   ends_[1]->abort(Error(ErrorCode::bad_message, "the ring is damaged"));
   EXPECT_THAT(damage_, ElementsAre(HasSubstr("the ring is damaged")));
 }
 
-TEST_F(FramesTest, RefuseALengthWithoutItsBytes) {
+TEST_F(ShmMessageChannelTest, RefuseALengthWithoutItsBytes) {
   open(receiver_);
   Tensor frame = Tensor::empty(Shape{512}, DType::u8);
   const std::uint32_t length = 0xFFFF'FFFF;

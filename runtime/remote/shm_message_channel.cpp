@@ -1,4 +1,4 @@
-#include "runtime/remote/frames.h"
+#include "runtime/remote/shm_message_channel.h"
 
 #include <fmt/format.h>
 
@@ -32,7 +32,7 @@ std::string text_of(const std::byte* from, std::size_t bytes) {
 }  // namespace
 
 /// Reads frame after frame. One callback at a time: the next frame is asked for after it.
-class Frames::Listener : public std::enable_shared_from_this<Listener> {
+class ShmMessageChannel::Listener : public std::enable_shared_from_this<Listener> {
  public:
   Listener(Communicator& communicator, int peer, OnMessage on_message, OnDamage on_damage)
       : communicator_(communicator),
@@ -96,24 +96,25 @@ class Frames::Listener : public std::enable_shared_from_this<Listener> {
   std::atomic<bool> closed_{false};
 };
 
-Frames::Frames(Communicator& communicator, int peer) : communicator_(communicator), peer_(peer) {}
-Frames::~Frames() = default;
+ShmMessageChannel::ShmMessageChannel(Communicator& communicator, int peer)
+    : communicator_(communicator), peer_(peer) {}
+ShmMessageChannel::~ShmMessageChannel() = default;
 
-void Frames::open(OnMessage on_message, OnDamage on_damage) {
+void ShmMessageChannel::open(OnMessage on_message, OnDamage on_damage) {
   listener_ =
       std::make_shared<Listener>(communicator_, peer_, std::move(on_message), std::move(on_damage));
   listener_->listen();
 }
 
-void Frames::close() {
+void ShmMessageChannel::close() {
   if (!listener_) return;
   listener_->close();
   send_frame({});
 }
 
-void Frames::send(const std::string& body) { send_frame(body); }
+void ShmMessageChannel::send(const std::string& body) { send_frame(body); }
 
-void Frames::send_frame(const std::string& body) {
+void ShmMessageChannel::send_frame(const std::string& body) {
   const std::uint64_t number = next_++;
   if (body.size() > text_bytes) communicator_.send(peer_, long_text_tags + number, bytes_of(body));
   Tensor frame = Tensor::empty(bytes_meta(frame_bytes).shape, DType::u8);

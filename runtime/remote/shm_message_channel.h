@@ -18,14 +18,14 @@ namespace troupe::remote {
 ///
 /// Who sends it in order is heard in that order. Losses are the control plane's to report: a frame
 /// that does not come because its sender is gone is not an error here.
-class Frames {
+class ShmMessageChannel {
  public:
   using OnMessage = std::function<void(const std::string& body)>;
   using OnDamage = std::function<void(const Error&)>;
 
   /// The communicator must keep the order of sending between two ranks, and outlive this.
-  Frames(Communicator& communicator, int peer);
-  ~Frames();
+  ShmMessageChannel(Communicator& communicator, int peer);
+  ~ShmMessageChannel();
 
   /// What came before waits for it. Calls back as Work::then does.
   void open(OnMessage on_message, OnDamage on_damage);

@@ -17,20 +17,20 @@ namespace troupe {
 // Up.
 
 /// An actor is ready with a step; its state stays in its process.
-struct VoteCast {
-  std::uint32_t node = 0;
-  std::uint32_t generation = 0;  ///< of the actor
+struct Vote {
+  std::uint32_t actor = 0;
+  std::uint32_t incarnation = 0;  ///< of the actor
   std::uint32_t step = 0;
 };
 struct ActorDied {
-  std::uint32_t node = 0;
-  std::uint32_t generation = 0;
+  std::uint32_t actor = 0;
+  std::uint32_t incarnation = 0;
   std::string cause;
   std::optional<Error> lasting;  ///< set where a replacement would only meet it again
 };
 /// See Actor::finish and Actor::accept_snapshots.
 struct ActorNews {
-  std::uint32_t node = 0;
+  std::uint32_t actor = 0;
   std::optional<bool> accepts_snapshot;
   bool finished = false;
 };
@@ -57,21 +57,21 @@ enum class ReplacementPhase : std::uint8_t { prepare, rewire, start };
 
 struct Replacement {
   ReplacementPhase phase = ReplacementPhase::prepare;
-  std::uint32_t generation = 0;  ///< of the new lives
-  std::uint32_t steps = 0;       ///< that are whole
-  std::vector<std::uint32_t> nodes;
+  std::uint32_t incarnation = 0;  ///< of the new lives
+  std::uint32_t steps = 0;        ///< that are whole
+  std::vector<std::uint32_t> actors;
   std::optional<Commit> newest;  ///< in `start`: their former lives may not have heard of it
 };
 /// The answer: this process is through the phase.
 struct PhaseDone {
   ReplacementPhase phase = ReplacementPhase::prepare;
-  std::uint32_t generation = 0;
+  std::uint32_t incarnation = 0;
 };
 /// Every actor ends now: the run is done, or has failed.
 struct EndRun {
   std::optional<Error> failure;
   std::uint32_t steps = 0;
-  std::uint32_t generation = 0;
+  std::uint32_t replacements = 0;
   bool stopped = false;
 };
 
@@ -80,10 +80,10 @@ struct EndRun {
 /// The last thing that a process sends to another before it is through `prepare`: whatever its dead
 /// actors had sent is there when this is.
 struct Flushed {
-  std::uint32_t generation = 0;
+  std::uint32_t incarnation = 0;
 };
 
-using Note = std::variant<VoteCast, ActorDied, ActorNews, StopWanted, RunFailed, ProcessEnded,
-                          Commit, Replacement, PhaseDone, EndRun, Flushed>;
+using RunMessage = std::variant<Vote, ActorDied, ActorNews, StopWanted, RunFailed, ProcessEnded,
+                                Commit, Replacement, PhaseDone, EndRun, Flushed>;
 
 }  // namespace troupe

@@ -1,7 +1,7 @@
 #pragma once
 // Inside the runtime: the CAF actors that carry a graph's actors, and what they and the one that
 // watches over them (watch.h) say to each other. CAF is named in seven files only: here, in
-// caf_base.h and watch.h, and in run.cpp, shell.cpp, watch.cpp and orders.cpp.
+// caf_base.h and watch.h, and in run.cpp, host.cpp, supervisor.cpp and orders.cpp.
 
 #include <atomic>
 #include <functional>
@@ -12,74 +12,74 @@
 #include "runtime/flow/bridge.h"
 #include "runtime/flow/caf_base.h"
 #include "runtime/flow/graph.h"
-#include "runtime/flow/inside.h"
-#include "runtime/flow/notes.h"
 #include "runtime/flow/run.h"
+#include "runtime/flow/run_messages.h"
+#include "runtime/flow/runtime_access.h"
 
-namespace troupe::shell {
+namespace troupe::flow {
 
 using Clock = std::chrono::steady_clock;
 
 /// A life of an actor, as the others know it.
-struct Peer {
+struct ActorAddress {
   caf::actor actor;  ///< null when it lives in another process
-  std::uint32_t generation = 0;
+  std::uint32_t incarnation = 0;
 };
 
-// What shells and watch say to each other. Wrapped, so that CAF copies a handle at most.
+// What hosts and supervisor say to each other. Wrapped, so that CAF copies a handle at most.
 struct Delivery {
   Packet packet;
 };
-struct CreditNote {
+struct ReturnedCredit {
   Credit credit;
 };
 struct Wire {  ///< begins a life
-  std::shared_ptr<const std::vector<Peer>> peers;
-  std::uint32_t generation = 0;
+  std::shared_ptr<const std::vector<ActorAddress>> peers;
+  std::uint32_t incarnation = 0;
 };
 struct Replaced {  ///< a neighbour has a new life
-  std::size_t node = 0;
-  Peer peer;
+  std::size_t actor = 0;
+  ActorAddress peer;
 };
-struct PostNote {
+struct PostedWork {
   Post work;
 };
-struct Tick {};
+struct Resume {};
 struct Stop {};
 
 struct VoteNote {
-  std::size_t node = 0;
-  std::uint32_t generation = 0;
+  std::size_t actor = 0;
+  std::uint32_t incarnation = 0;
   std::uint32_t step = 0;
   CommittedState state;
 };
 struct FailureNote {
-  std::size_t node = 0;
-  std::uint32_t generation = 0;
+  std::size_t actor = 0;
+  std::uint32_t incarnation = 0;
   std::string cause;
   std::optional<Error> lasting;  ///< set where a replacement would only meet it again
 };
 struct EventNote {
-  std::size_t node = 0;
-  Inside::Effects effects;  ///< events, accepts_snapshot, finished
+  std::size_t actor = 0;
+  RuntimeAccess::Effects effects;  ///< events, accepts_snapshot, finished
 };
-struct StopRequest {};
+struct StopRequested {};
 /// A while has passed, in which no actor of this process did anything if `idle`.
-struct LookAtVotes {
+struct CheckProgress {
   bool idle = false;
 };
-struct StandStill {};  ///< no message is on its way, and the run has not ended
+struct Deadlocked {};  ///< no message is on its way, and the run has not ended
 /// From another process.
-struct RemoteNote {
+struct RemoteRunMessage {
   std::uint32_t from = 0;
-  Note note;
+  RunMessage note;
 };
-struct LostNote {
+struct LostProcess {
   std::uint32_t process = 0;
   Error reason;
 };
-struct LifeReport {
-  std::size_t node = 0;
+struct FinalReport {
+  std::size_t actor = 0;
   ActorReport report;
   std::vector<TraceEvent> trace;
 };
@@ -108,23 +108,23 @@ struct Gauge {
 /// Who lives where, for what comes from other processes.
 class Directory {
  public:
-  explicit Directory(std::size_t nodes) : lives_(nodes) {}
-  void set(std::size_t node, Peer peer) {
+  explicit Directory(std::size_t actors) : lives_(actors) {}
+  void set(std::size_t actor, ActorAddress peer) {
     const std::lock_guard lock(mutex_);
-    lives_[node] = std::move(peer);
+    lives_[actor] = std::move(peer);
   }
-  Peer get(std::size_t node) const {
+  ActorAddress get(std::size_t actor) const {
     const std::lock_guard lock(mutex_);
-    return lives_[node];
+    return lives_[actor];
   }
-  std::vector<Peer> all() const {
+  std::vector<ActorAddress> all() const {
     const std::lock_guard lock(mutex_);
     return lives_;
   }
 
  private:
   mutable std::mutex mutex_;
-  std::vector<Peer> lives_;
+  std::vector<ActorAddress> lives_;
 };
 
 /// What all actors of a run share; constant but for directory and atomics.
@@ -138,52 +138,53 @@ struct Shared {
   Directory directory;
   std::unique_ptr<std::atomic<bool>[]> faults_fired;
   std::function<void(Result<RunReport>)> done;
-  std::vector<bool> sends_away = {};  ///< by node: lives here and sends to another process
-  caf::actor queue_end = {};          ///< set before any shell begins
+  std::vector<bool> sends_away = {};  ///< by actor: lives here and sends to another process
+  caf::actor yielder = {};            ///< set before any host begins
   std::atomic<int> at_work = 0;       ///< threads in act() of one of the graph's actors
 };
 
 /// One life of a graph's actor.
-struct Life {
+struct HostedActor {
   std::shared_ptr<Shared> shared;
-  std::size_t node = 0;
+  std::size_t actor = 0;
   std::unique_ptr<Actor> core;
-  caf::actor watch;
-  std::vector<Peer> peers;
-  std::uint32_t generation = 0;
+  caf::actor supervisor;
+  std::vector<ActorAddress> peers;
+  std::uint32_t incarnation = 0;
   bool started = false;
-  bool ticking = false;
+  bool yielding = false;
   ActorReport report;
   std::vector<TraceEvent> trace;
   Clock::time_point since;
   Waiting waiting = Waiting::other;
 };
 
-caf::behavior shell_actor(CafActor<Life>* self, std::shared_ptr<Shared> shared, std::size_t node,
-                          const std::shared_ptr<std::unique_ptr<Actor>>& core, caf::actor watch);
+caf::behavior host_actor(CafActor<HostedActor>* self, std::shared_ptr<Shared> shared,
+                         std::size_t actor, const std::shared_ptr<std::unique_ptr<Actor>>& core,
+                         caf::actor supervisor);
 
-/// Sends each Tick back to whoever sent it. Meanwhile others have the sender's thread: an actor
-/// that sends a Tick to itself would find it in its mailbox and go on.
-caf::behavior queue_end_actor(CafBase* self);
+/// Sends each Resume back to whoever sent it. Meanwhile others have the sender's thread: an actor
+/// that sends a Resume to itself would find it in its mailbox and go on.
+caf::behavior yield_actor(CafBase* self);
 
-}  // namespace troupe::shell
+}  // namespace troupe::flow
 
-#define TROUPE_LOCAL_MESSAGE(type) CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::shell::type)
+#define TROUPE_LOCAL_MESSAGE(type) CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::type)
 TROUPE_LOCAL_MESSAGE(Delivery)
-TROUPE_LOCAL_MESSAGE(CreditNote)
+TROUPE_LOCAL_MESSAGE(ReturnedCredit)
 TROUPE_LOCAL_MESSAGE(Wire)
 TROUPE_LOCAL_MESSAGE(Replaced)
-TROUPE_LOCAL_MESSAGE(PostNote)
-TROUPE_LOCAL_MESSAGE(Tick)
+TROUPE_LOCAL_MESSAGE(PostedWork)
+TROUPE_LOCAL_MESSAGE(Resume)
 TROUPE_LOCAL_MESSAGE(Stop)
 TROUPE_LOCAL_MESSAGE(VoteNote)
 TROUPE_LOCAL_MESSAGE(FailureNote)
 TROUPE_LOCAL_MESSAGE(EventNote)
-TROUPE_LOCAL_MESSAGE(StopRequest)
-TROUPE_LOCAL_MESSAGE(LookAtVotes)
-TROUPE_LOCAL_MESSAGE(StandStill)
-TROUPE_LOCAL_MESSAGE(RemoteNote)
-TROUPE_LOCAL_MESSAGE(LostNote)
-TROUPE_LOCAL_MESSAGE(LifeReport)
+TROUPE_LOCAL_MESSAGE(StopRequested)
+TROUPE_LOCAL_MESSAGE(CheckProgress)
+TROUPE_LOCAL_MESSAGE(Deadlocked)
+TROUPE_LOCAL_MESSAGE(RemoteRunMessage)
+TROUPE_LOCAL_MESSAGE(LostProcess)
+TROUPE_LOCAL_MESSAGE(FinalReport)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Commit)
 #undef TROUPE_LOCAL_MESSAGE

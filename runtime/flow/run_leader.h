@@ -14,14 +14,14 @@ namespace troupe {
 /// Decides for a run in any number of processes: hears what they note and orders commits,
 /// replacements and the end. Without threads, clock or connection of its own; it lives in process
 /// 0. Orders go to every process, this one included, and reach each in the order they were given.
-class Lead {
+class RunLeader {
  public:
-  using Order = std::function<void(const Note&)>;  ///< tells all processes; may not call back
+  using Order = std::function<void(const RunMessage&)>;  ///< tells all processes; may not call back
 
-  Lead(const Graph& graph, const Placement& placement, const RunOptions& options,
-       std::int64_t begun, Order order);
+  RunLeader(const Graph& graph, const Placement& placement, const RunOptions& options,
+            std::int64_t begun, Order order);
 
-  void hear(std::uint32_t process, const Note& note, Supervisor::Clock::time_point now);
+  void hear(std::uint32_t process, const RunMessage& note, Supervisor::Clock::time_point now);
   void lost(std::uint32_t process, const Error& reason);
   /// Ends the run with an error that no actor is to blame for.
   void fail(const Error& error);
@@ -37,7 +37,7 @@ class Lead {
   Result<RunReport> report();
 
  private:
-  void vote(const VoteCast& vote);
+  void vote(const Vote& vote);
   void died(const ActorDied& death, Supervisor::Clock::time_point now);
   void replace(const ActorDied& death, Supervisor::Clock::time_point now);
   void phase_done(std::uint32_t process, const PhaseDone& done);
@@ -52,8 +52,8 @@ class Lead {
   Order order_;
   Supervisor supervisor_;
   std::int64_t begun_;  ///< as ProcessEnded::begun
-  std::uint32_t generation_ = 0;
-  std::vector<std::uint32_t> generations_;  ///< by node
+  std::uint32_t incarnation_ = 0;
+  std::vector<std::uint32_t> incarnations_;  ///< by actor
   std::optional<Replacement> replacing_;
   std::vector<bool> waited_for_;            ///< processes that are not through the phase
   std::deque<ActorDied> deaths_;            ///< heard of during a replacement

@@ -8,7 +8,7 @@
 
 namespace troupe {
 
-class Inside {
+class RuntimeAccess {
  public:
   using Effects = Actor::Effects;
   /// What the calls since the last time left behind.
@@ -25,21 +25,21 @@ class Inside {
     port.attach(edge, slots);
   }
 
-  /// Takes a message in. Drops older generations, answers repeated ones; throws Error{internal}
+  /// Takes a message in. Drops older incarnations, answers repeated ones; throws Error{internal}
   /// if the edge's slots are exceeded.
   static void deliver(InputPort& port, Packet packet) { port.deliver(std::move(packet)); }
   /// The sender of `edge` was replaced: what it sent stays valid, but its slots are gone.
-  static void sender_replaced(InputPort& port, std::uint32_t edge, std::uint32_t generation) {
-    port.sender_replaced(edge, generation);
+  static void sender_replaced(InputPort& port, std::uint32_t edge, std::uint32_t incarnation) {
+    port.sender_replaced(edge, incarnation);
   }
   /// Messages that deliver() dropped.
   static std::uint64_t dropped(const InputPort& port) { return port.dropped_; }
 
   /// What is sent from now on is of this run and of this life of the actor.
-  static void begin_generation(OutputPort& port, std::uint64_t run, std::uint32_t generation) {
-    port.begin_generation(run, generation);
+  static void begin_incarnation(OutputPort& port, std::uint64_t run, std::uint32_t incarnation) {
+    port.begin_incarnation(run, incarnation);
   }
-  /// A slot is free again. One of an older generation is passed over.
+  /// A slot is free again. One of an older incarnation is passed over.
   static void credit(OutputPort& port, const Credit& credit) { port.credit(credit); }
   /// The receiver of `edge` was replaced: everything that it had not released, oldest first.
   static std::vector<Packet> unreleased(const OutputPort& port, std::uint32_t edge) {

@@ -12,7 +12,7 @@ struct RestartBudget {
 };
 
 /// Which steps a run has and after which of them a snapshot is due.
-struct StepPlan {
+struct StepOptions {
   std::uint32_t first = 0;  ///< steps that are whole already (a resumed run)
   /// The run ends when so many are whole, and nobody holds it open: also where `first` are.
   std::uint32_t count = 0;

@@ -1,4 +1,4 @@
-#include "runtime/flow/lead.h"
+#include "runtime/flow/run_leader.h"
 
 #include <gmock/gmock.h>
 
@@ -23,9 +23,9 @@ class Voter final : public Actor {
 };
 
 /// counter (process 0) → voter (1) and another pair (1, 2), under a lead whose orders are kept.
-class LeadTest : public ::testing::Test {
+class RunLeaderTest : public ::testing::Test {
  protected:
-  LeadTest() {
+  RunLeaderTest() {
     for (const std::uint32_t pair : {0u, 1u}) {
       const auto counter = graph_.add<Counter>(pair ? "counter/1" : "counter/0", 9u);
       const auto voter = graph_.add<Voter>(pair ? "voter/1" : "voter/0");
@@ -37,12 +37,12 @@ class LeadTest : public ::testing::Test {
     options_.steps.count = 2;
     placement_.emplace(graph_, 0, 3);
     lead_.emplace(graph_, *placement_, options_, 0,
-                  [this](const Note& order) { orders_.push_back(order); });
+                  [this](const RunMessage& order) { orders_.push_back(order); });
   }
 
-  void hear(std::uint32_t process, const Note& note) { lead_->hear(process, note, now); }
-  void all_done(ReplacementPhase phase, std::uint32_t generation) {
-    for (const std::uint32_t process : {2u, 0u, 1u}) hear(process, PhaseDone{phase, generation});
+  void hear(std::uint32_t process, const RunMessage& note) { lead_->hear(process, note, now); }
+  void all_done(ReplacementPhase phase, std::uint32_t incarnation) {
+    for (const std::uint32_t process : {2u, 0u, 1u}) hear(process, PhaseDone{phase, incarnation});
   }
   /// The newest order, which is a T.
   template <class T>
@@ -54,43 +54,43 @@ class LeadTest : public ::testing::Test {
   Graph graph_;
   RunOptions options_;
   std::optional<Placement> placement_;
-  std::optional<Lead> lead_;
-  std::vector<Note> orders_;
+  std::optional<RunLeader> lead_;
+  std::vector<RunMessage> orders_;
 };
 
-TEST_F(LeadTest, CommitsWhenVotesFromAllProcessesAreIn) {
-  hear(1, VoteCast{voter, 0, 0});
+TEST_F(RunLeaderTest, CommitsWhenVotesFromAllProcessesAreIn) {
+  hear(1, Vote{voter, 0, 0});
   EXPECT_TRUE(orders_.empty());
-  hear(2, VoteCast{other_voter, 0, 0});
+  hear(2, Vote{other_voter, 0, 0});
   EXPECT_EQ(newest<Commit>().step, 0u);
 }
 
-TEST_F(LeadTest, TellsOnceOfAVoteThatAStepHasLongWaitedFor) {
+TEST_F(RunLeaderTest, TellsOnceOfAVoteThatAStepHasLongWaitedFor) {
   EXPECT_EQ(lead_->overdue_votes(false), "");
   EXPECT_EQ(lead_->overdue_votes(false), "") << "nobody has voted: all may still be at work";
-  hear(1, VoteCast{voter, 0, 0});
+  hear(1, Vote{voter, 0, 0});
   EXPECT_EQ(lead_->overdue_votes(false), "") << "the other may be about to";
   EXPECT_THAT(lead_->overdue_votes(false), StartsWith("step 0 waits for the vote of voter/1;"));
   EXPECT_EQ(lead_->overdue_votes(false), "");
 }
 
-TEST_F(LeadTest, TellsOfVotesWhereNobodyHasAnythingToDo) {
+TEST_F(RunLeaderTest, TellsOfVotesWhereNobodyHasAnythingToDo) {
   EXPECT_EQ(lead_->overdue_votes(true), "");
   EXPECT_THAT(lead_->overdue_votes(true), HasSubstr("voter/0, voter/1, and no actor has anything"));
 }
 
-TEST_F(LeadTest, DoesNotTakeASlowStepForTheOneBeforeIt) {
+TEST_F(RunLeaderTest, DoesNotTakeASlowStepForTheOneBeforeIt) {
   for (std::uint32_t step = 0; step < 2; ++step) {
-    hear(1, VoteCast{voter, 0, step});
+    hear(1, Vote{voter, 0, step});
     EXPECT_EQ(lead_->overdue_votes(true), "");
-    hear(2, VoteCast{other_voter, 0, step});
+    hear(2, Vote{other_voter, 0, step});
   }
 }
 
-TEST_F(LeadTest, LetsEveryProcessThroughAPhaseBeforeTheNext) {
+TEST_F(RunLeaderTest, LetsEveryProcessThroughAPhaseBeforeTheNext) {
   hear(1, ActorDied{voter, 0, "it threw", {}});
   EXPECT_EQ(newest<Replacement>().phase, ReplacementPhase::prepare);
-  EXPECT_THAT(newest<Replacement>().nodes, ElementsAre(voter));
+  EXPECT_THAT(newest<Replacement>().actors, ElementsAre(voter));
   hear(0, PhaseDone{ReplacementPhase::prepare, 1});
   hear(1, PhaseDone{ReplacementPhase::prepare, 1});
   hear(1, PhaseDone{ReplacementPhase::prepare, 1});  // said twice is said once
@@ -101,34 +101,34 @@ TEST_F(LeadTest, LetsEveryProcessThroughAPhaseBeforeTheNext) {
   EXPECT_EQ(newest<Replacement>().phase, ReplacementPhase::start);
 }
 
-TEST_F(LeadTest, ReplacesOneAfterTheOther) {
+TEST_F(RunLeaderTest, ReplacesOneAfterTheOther) {
   hear(1, ActorDied{voter, 0, "it threw", {}});
   hear(2, ActorDied{other_voter, 0, "so did it", {}});
   for (const auto phase :
        {ReplacementPhase::prepare, ReplacementPhase::rewire, ReplacementPhase::start})
     all_done(phase, 1);
   EXPECT_EQ(newest<Replacement>().phase, ReplacementPhase::prepare);
-  EXPECT_EQ(newest<Replacement>().generation, 2u);
-  EXPECT_THAT(newest<Replacement>().nodes, ElementsAre(other_voter));
+  EXPECT_EQ(newest<Replacement>().incarnation, 2u);
+  EXPECT_THAT(newest<Replacement>().actors, ElementsAre(other_voter));
 }
 
-TEST_F(LeadTest, DropsTheVoteAndTheDeathOfAReplacedLife) {
+TEST_F(RunLeaderTest, DropsTheVoteAndTheDeathOfAReplacedLife) {
   hear(1, ActorDied{voter, 0, "it threw", {}});
   for (const auto phase :
        {ReplacementPhase::prepare, ReplacementPhase::rewire, ReplacementPhase::start})
     all_done(phase, 1);
   const std::size_t before = orders_.size();
-  hear(1, VoteCast{voter, 0, 0});
-  hear(2, VoteCast{other_voter, 0, 0});
+  hear(1, Vote{voter, 0, 0});
+  hear(2, Vote{other_voter, 0, 0});
   hear(1, ActorDied{voter, 0, "again", {}});
   EXPECT_EQ(orders_.size(), before);
-  hear(1, VoteCast{voter, 1, 0});
+  hear(1, Vote{voter, 1, 0});
   EXPECT_EQ(newest<Commit>().step, 0u);
 }
 
-TEST_F(LeadTest, TellsANewLifeOfACommitThatItsFormerOneMayHaveMissed) {
-  hear(1, VoteCast{voter, 0, 0});
-  hear(2, VoteCast{other_voter, 0, 0});
+TEST_F(RunLeaderTest, TellsANewLifeOfACommitThatItsFormerOneMayHaveMissed) {
+  hear(1, Vote{voter, 0, 0});
+  hear(2, Vote{other_voter, 0, 0});
   hear(1, ActorDied{voter, 0, "it threw", {}});
   EXPECT_EQ(newest<Replacement>().steps, 1u);
   all_done(ReplacementPhase::prepare, 1);
@@ -137,10 +137,10 @@ TEST_F(LeadTest, TellsANewLifeOfACommitThatItsFormerOneMayHaveMissed) {
   EXPECT_EQ(newest<Replacement>().newest->step, 0u);
 }
 
-TEST_F(LeadTest, EndsWhenTheLastStepIsCommitted) {
+TEST_F(RunLeaderTest, EndsWhenTheLastStepIsCommitted) {
   for (const std::uint32_t step : {0u, 1u}) {
-    hear(1, VoteCast{voter, 0, step});
-    hear(2, VoteCast{other_voter, 0, step});
+    hear(1, Vote{voter, 0, step});
+    hear(2, Vote{other_voter, 0, step});
   }
   EXPECT_FALSE(newest<EndRun>().failure);
   EXPECT_EQ(newest<EndRun>().steps, 2u);
@@ -151,10 +151,10 @@ TEST_F(LeadTest, EndsWhenTheLastStepIsCommitted) {
   EXPECT_TRUE(lead_->report());
 }
 
-TEST_F(LeadTest, PutsReportsInTheOrderOfTheGraph) {
+TEST_F(RunLeaderTest, PutsReportsInTheOrderOfTheGraph) {
   for (const std::uint32_t step : {0u, 1u}) {
-    hear(1, VoteCast{voter, 0, step});
-    hear(2, VoteCast{other_voter, 0, step});
+    hear(1, Vote{voter, 0, step});
+    hear(2, Vote{other_voter, 0, step});
   }
   hear(2, ProcessEnded{.actors = {{.name = "voter/1"}}});
   hear(0, ProcessEnded{.actors = {{.name = "counter/0"}}});
@@ -165,7 +165,7 @@ TEST_F(LeadTest, PutsReportsInTheOrderOfTheGraph) {
   EXPECT_THAT(names, ElementsAre("counter/0", "voter/0", "counter/1", "voter/1"));
 }
 
-TEST_F(LeadTest, KeepsTheFirstOfSeveralFailures) {
+TEST_F(RunLeaderTest, KeepsTheFirstOfSeveralFailures) {
   hear(1, RunFailed{Error(ErrorCode::io, "first")});
   hear(2, ActorDied{other_voter, 0, "second", Error(ErrorCode::bad_file, "second")});
   lead_->lost(2, Error(ErrorCode::peer_lost, "third"));
@@ -175,10 +175,10 @@ TEST_F(LeadTest, KeepsTheFirstOfSeveralFailures) {
   EXPECT_EQ(lead_->report().error().message(), "first");
 }
 
-TEST_F(LeadTest, TracesOfAllProcessesCountFromTheLeadsBeginning) {
+TEST_F(RunLeaderTest, TracesOfAllProcessesCountFromTheLeadsBeginning) {
   for (const std::uint32_t step : {0u, 1u}) {
-    hear(1, VoteCast{voter, 0, step});
-    hear(2, VoteCast{other_voter, 0, step});
+    hear(1, Vote{voter, 0, step});
+    hear(2, Vote{other_voter, 0, step});
   }
   using std::chrono::nanoseconds;
   hear(0, ProcessEnded{});
@@ -191,8 +191,8 @@ TEST_F(LeadTest, TracesOfAllProcessesCountFromTheLeadsBeginning) {
   EXPECT_EQ(report.trace[0].end, nanoseconds(107));
 }
 
-TEST_F(LeadTest, RefusesActorsThatAreNot) {
-  EXPECT_THROW(hear(1, VoteCast{99, 0, 0}), std::exception);
+TEST_F(RunLeaderTest, RefusesActorsThatAreNot) {
+  EXPECT_THROW(hear(1, Vote{99, 0, 0}), std::exception);
   EXPECT_THROW(hear(1, ActorDied{99, 0, "", {}}), std::exception);
   EXPECT_THROW(hear(1, ActorNews{99, true, true}), std::exception);
 }
