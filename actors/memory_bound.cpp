@@ -82,9 +82,10 @@ MemoryBound memory_bound(const PipelineOptions& options, const Graph& graph,
   std::size_t scratch = 0, cells = 0;
   for (const BlockProfile& block : options.profile)
     scratch = std::max(scratch, block.scratch_bytes);
-  for (std::size_t s = 0; s < options.cut.size(); ++s) cells += replicas_here(options, s, process);
+  for (std::size_t s = 0; s < options.partition.size(); ++s)
+    cells += replicas_here(options, s, process);
   bound.parts.push_back({"kernels' scratch", scratch * cells});
-  for (std::size_t s = 0; s < options.cut.size(); ++s)
+  for (std::size_t s = 0; s < options.partition.size(); ++s)
     if (const std::size_t replicas = replicas_here(options, s, process))
       add_stage(bound, options, s, replicas);
   // The allocator hands out blocks of size classes up to a quarter larger than what is asked for.

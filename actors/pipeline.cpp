@@ -90,13 +90,13 @@ Column add_column(Graph& graph, const PipelineOptions& options, const Common& co
                 .loader = graph.add<Loader>(name("loader"), loader_options(options, replica)),
                 .loss = graph.add<Loss>(name("loss"), LossOptions{options.stream}),
                 .stages = {}};
-  for (std::size_t s = 0; s < options.cut.size(); ++s) {
+  for (std::size_t s = 0; s < options.partition.size(); ++s) {
     column.stages.push_back(graph.add<Stage>(
         name(fmt::format("stage/{}", s)), stage_options(options, s, replica, common.buckets[s])));
     graph.place(column.stages.back(), process_of(options, s, replica));
   }
   graph.place(column.loader, process_of(options, 0, replica));
-  graph.place(column.loss, process_of(options, options.cut.size() - 1, replica));
+  graph.place(column.loss, process_of(options, options.partition.size() - 1, replica));
   return column;
 }
 
@@ -214,7 +214,7 @@ MonitorOptions monitor_options(const PipelineOptions& options) {
 /// Stages whose first replica lives in each process: those that are written there.
 std::map<std::uint32_t, std::size_t> written_stages(const PipelineOptions& options) {
   std::map<std::uint32_t, std::size_t> stages;
-  for (std::size_t s = 0; s < options.cut.size(); ++s) ++stages[process_of(options, s, 0)];
+  for (std::size_t s = 0; s < options.partition.size(); ++s) ++stages[process_of(options, s, 0)];
   return stages;
 }
 
@@ -281,7 +281,7 @@ std::size_t micro_batches_of_a_replica(const PipelineOptions& options) {
 }
 
 StageSchedule schedule_of(const PipelineOptions& options, std::size_t stage) {
-  return stage_schedule(options.schedule, stage, options.cut.size(),
+  return stage_schedule(options.schedule, stage, options.partition.size(),
                         micro_batches_of_a_replica(options));
 }
 
@@ -290,13 +290,15 @@ std::string replica_name(const std::string& base, std::uint32_t replica, std::ui
 }
 
 BlockRange blocks_of(const PipelineOptions& options, std::size_t stage) {
-  const auto cut = options.cut.begin();
-  const auto first = std::accumulate(cut, cut + static_cast<std::ptrdiff_t>(stage), std::size_t{0});
-  return {first, options.cut[stage] == SIZE_MAX ? SIZE_MAX : first + options.cut[stage]};
+  const auto begin = options.partition.begin();
+  const auto first =
+      std::accumulate(begin, begin + static_cast<std::ptrdiff_t>(stage), std::size_t{0});
+  return {first,
+          options.partition[stage] == SIZE_MAX ? SIZE_MAX : first + options.partition[stage]};
 }
 
 std::uint32_t process_of(const PipelineOptions& options, std::size_t stage, std::uint32_t replica) {
-  const std::size_t cells = options.cut.size() * options.replicas;
+  const std::size_t cells = options.partition.size() * options.replicas;
   const std::size_t cell = stage * options.replicas + replica;
   return static_cast<std::uint32_t>(cell * options.processes / cells);
 }
@@ -310,15 +312,15 @@ Graph build_pipeline(const PipelineOptions& options) {
                 "give the model at least as many classes");
   Graph graph;
   Common common;
-  const std::size_t cells = options.cut.size() * options.replicas;
+  const std::size_t cells = options.partition.size() * options.replicas;
   if (options.processes > cells)
     throw Error(
         ErrorCode::bad_options,
         fmt::format("{} processes for {} × {}", options.processes,
-                    counted(std::ssize(options.cut), "stage"),
+                    counted(std::ssize(options.partition), "stage"),
                     counted(options.replicas, "replica")),
         fmt::format("start {} processes, or make stages × replicas {}", cells, options.processes));
-  for (std::size_t s = 0; s < options.cut.size(); ++s) {
+  for (std::size_t s = 0; s < options.partition.size(); ++s) {
     common.buckets.push_back(bucket_bytes(options, s));
     common.reducers.emplace_back();
     for (std::uint32_t b = 0; b < common.buckets[s].size(); ++b)

@@ -32,7 +32,7 @@ struct PipelineOptions {
   DType dtype = DType::f32;  ///< of samples, weights and all between
   Stream stream;             ///< of every stage
   std::uint64_t seed = 1;  ///< of weights, dropout, the order of samples and how they are augmented
-  std::vector<std::size_t> cut{SIZE_MAX};  ///< blocks of each stage
+  std::vector<std::size_t> partition{SIZE_MAX};  ///< blocks of each stage
   std::uint32_t replicas = 1;
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
   /// Most bytes of a gradient bucket (actors/gradient_buckets.h); PyTorch's default.
@@ -80,7 +80,8 @@ std::size_t micro_batches_of_a_replica(const PipelineOptions& options);
 /// How each replica of a stage orders its work.
 StageSchedule schedule_of(const PipelineOptions& options, std::size_t stage);
 
-/// The blocks of a stage, [first, last); `last` is SIZE_MAX where the cut says "all that follow".
+/// The blocks of a stage, [first, last); `last` is SIZE_MAX where the partition says "all that
+/// follow".
 struct BlockRange {
   std::size_t first = 0, last = 0;
 };

@@ -165,7 +165,7 @@ std::vector<BlockProfile> profile_blocks(const ModelOptions& options, DType dtyp
   return std::move(measurement.profiles);
 }
 
-std::vector<std::size_t> balanced_cut(const std::vector<double>& costs, std::size_t parts) {
+std::vector<std::size_t> balanced_partition(const std::vector<double>& costs, std::size_t parts) {
   const std::size_t n = costs.size();
   if (parts == 0 || parts > n)
     throw Error(ErrorCode::bad_options, fmt::format("{} blocks cannot make {} stages", n, parts),
@@ -187,17 +187,17 @@ std::vector<std::size_t> balanced_cut(const std::vector<double>& costs, std::siz
           from[p][i] = j;
         }
       }
-  std::vector<std::size_t> cut(parts);
-  for (std::size_t p = parts, i = n; p > 0; i = from[p--][i]) cut[p - 1] = i - from[p][i];
-  return cut;
+  std::vector<std::size_t> partition(parts);
+  for (std::size_t p = parts, i = n; p > 0; i = from[p--][i]) partition[p - 1] = i - from[p][i];
+  return partition;
 }
 
-void check_cut(const std::vector<std::size_t>& cut, std::size_t blocks) {
-  const std::size_t sum = std::accumulate(cut.begin(), cut.end(), std::size_t{0});
-  if (sum != blocks || std::ranges::find(cut, 0u) != cut.end())
+void check_partition(const std::vector<std::size_t>& partition, std::size_t blocks) {
+  const std::size_t sum = std::accumulate(partition.begin(), partition.end(), std::size_t{0});
+  if (sum != blocks || std::ranges::find(partition, 0u) != partition.end())
     throw Error(ErrorCode::bad_options,
-                fmt::format("parallel.cut is [{}]: {} blocks; the model has {}",
-                            fmt::join(cut, ", "), sum, blocks),
+                fmt::format("parallel.partition is [{}]: {} blocks; the model has {}",
+                            fmt::join(partition, ", "), sum, blocks),
                 "give each stage at least one block, all together as many as `troupe plan` lists");
 }
 

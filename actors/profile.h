@@ -34,11 +34,11 @@ struct BlockProfile {
 std::vector<BlockProfile> profile_blocks(const ModelOptions& options, DType dtype, Stream stream,
                                          std::int64_t samples, int repetitions);
 
-/// Cuts costs into `parts` runs of consecutive blocks so that the dearest run is as cheap as can
-/// be; each run has at least one block. Returns the blocks of each run.
-std::vector<std::size_t> balanced_cut(const std::vector<double>& costs, std::size_t parts);
+/// Partitions blocks of these costs into `parts` runs of consecutive blocks, each of at least one,
+/// so that the largest cost of a run is minimal. Returns the number of blocks of each run.
+std::vector<std::size_t> balanced_partition(const std::vector<double>& costs, std::size_t parts);
 
-/// Checks a cut made by hand. Throws Error{bad_options} naming the counts.
-void check_cut(const std::vector<std::size_t>& cut, std::size_t blocks);
+/// Checks a partition that the user gave. Throws Error{bad_options} naming the counts.
+void check_partition(const std::vector<std::size_t>& partition, std::size_t blocks);
 
 }  // namespace troupe

@@ -6,8 +6,22 @@
 namespace troupe {
 namespace {
 
+/// Older files and checkpoints name parallel.partition "cut". The last of the two that was set
+/// counts.
+void rename_former_key(OptionNode& document) {
+  OptionNode* parallel = document.find("parallel");
+  if (parallel == nullptr || parallel->find("cut") == nullptr) return;
+  std::erase_if(parallel->entries, [](const auto& entry) { return entry.key == "partition"; });
+  for (OptionNode::Entry& entry : parallel->entries)
+    if (entry.key == "cut") entry.key = "partition";
+}
+
 Options resolve(OptionNode document, const std::vector<std::string>& overrides) {
-  for (const auto& assignment : overrides) apply_override(document, assignment);
+  rename_former_key(document);
+  for (const auto& assignment : overrides) {
+    apply_override(document, assignment);
+    rename_former_key(document);
+  }
   Options options;
   const OptionOrigins origins = read_fields(document, option_fields(options));
   validate(options, origins);

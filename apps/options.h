@@ -62,9 +62,9 @@ struct Options {
   struct Parallel {
     std::int64_t pipeline = 1;
     std::int64_t data = 1;
-    std::string schedule = "1f1b";  ///< a name of schedule_names
-    std::vector<std::int64_t> cut;  ///< blocks that each stage takes; empty: auto
-    int actor_threads = 0;          ///< 0: as many as pipeline * data, at most the cores
+    std::string schedule = "1f1b";        ///< a name of schedule_names
+    std::vector<std::int64_t> partition;  ///< blocks that each stage takes; empty: auto
+    int actor_threads = 0;                ///< 0: as many as pipeline * data, at most the cores
     int intra_op_threads = 1;
     double bucket_cap_mb = 25;  ///< MiB of gradients that are reduced together, at most
     std::string aggregation = "synchronous";  ///< synchronous | asynchronous

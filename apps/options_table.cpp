@@ -120,7 +120,8 @@ void add_train(OptionFields& fields, Options::Train& t) {
 }
 
 void add_parallel(OptionFields& fields, Options::Parallel& p) {
-  fields.push_back(field("parallel.pipeline", p.pipeline, "stages that the model is cut into",
+  fields.push_back(field("parallel.pipeline", p.pipeline,
+                         "stages that the model is partitioned into",
                          {.at_least = 1, .at_most = largest_count, .synonyms = {"pp", "stages"}}));
   fields.push_back(
       field("parallel.data", p.data, "replicas of the whole pipeline",
@@ -132,7 +133,7 @@ void add_parallel(OptionFields& fields, Options::Parallel& p) {
       "and waits less for slow stages and messages; zb_*: like 1f1b and eager_1f1b, with gradients "
       "of weights put off, so that stages wait less for those of activations",
       {.choices = known_schedules()}));
-  fields.push_back(field("parallel.cut", p.cut,
+  fields.push_back(field("parallel.partition", p.partition,
                          "blocks that each stage takes; auto balances their cost",
                          {.at_least = 1, .at_most = largest_count, .empty_word = "auto"}));
   fields.push_back(field("parallel.actor_threads", p.actor_threads,

@@ -57,24 +57,25 @@ PipelineData data_options(const Options& options) {
           .prefetch = std::max(4, 2 * options.data.workers)};
 }
 
-std::vector<std::size_t> choose_cut(const Options& options, PipelineOptions& pipeline,
-                                    const StartingPoint& start) {
+std::vector<std::size_t> choose_partition(const Options& options, PipelineOptions& pipeline,
+                                          const StartingPoint& start) {
   const std::size_t blocks = make_model(pipeline.model).blocks.size();
-  if (!options.parallel.cut.empty()) {
-    std::vector<std::size_t> cut(options.parallel.cut.begin(), options.parallel.cut.end());
-    check_cut(cut, blocks);
-    return cut;
+  if (!options.parallel.partition.empty()) {
+    std::vector<std::size_t> partition(options.parallel.partition.begin(),
+                                       options.parallel.partition.end());
+    check_partition(partition, blocks);
+    return partition;
   }
   const auto stages = static_cast<std::size_t>(options.parallel.pipeline);
   if (stages == 1) return {blocks};
   const bool same_blocks =
-      std::accumulate(start.cut.begin(), start.cut.end(), std::size_t{0}) == blocks;
-  if (start.cut.size() == stages && same_blocks) return start.cut;
+      std::accumulate(start.partition.begin(), start.partition.end(), std::size_t{0}) == blocks;
+  if (start.partition.size() == stages && same_blocks) return start.partition;
   if (pipeline.profile.empty()) measure(pipeline);
   std::vector<double> costs;
   for (const BlockProfile& block : pipeline.profile)
     costs.push_back(std::chrono::duration<double>(block.forward + block.backward).count());
-  return balanced_cut(costs, stages);
+  return balanced_partition(costs, stages);
 }
 
 StateSpec spec_of(const PipelineOptions& pipeline, std::size_t first, std::size_t last) {
@@ -92,10 +93,10 @@ bool lives_here(const PipelineOptions& pipeline, std::size_t stage, std::uint32_
 std::vector<StatePtr> states_by_stage(const PipelineOptions& pipeline, std::uint32_t process,
                                       const std::function<StatePtr(const StateSpec&)>& state_of) {
   std::vector<StatePtr> states;
-  for (std::size_t stage = 0, first = 0; stage < pipeline.cut.size();
-       first += pipeline.cut[stage++])
+  for (std::size_t stage = 0, first = 0; stage < pipeline.partition.size();
+       first += pipeline.partition[stage++])
     states.push_back(lives_here(pipeline, stage, process)
-                         ? state_of(spec_of(pipeline, first, first + pipeline.cut[stage]))
+                         ? state_of(spec_of(pipeline, first, first + pipeline.partition[stage]))
                          : nullptr);
   return states;
 }
@@ -134,9 +135,11 @@ StartingPoint read_starting_point(const std::filesystem::path& path) {
     start.intra_op_threads = std::atoi(threads->second.c_str());
   if (const auto processor = manifest.run.find("processor"); processor != manifest.run.end())
     start.processor = processor->second;
-  if (const auto cut = manifest.run.find("cut"); cut != manifest.run.end()) {
-    std::istringstream numbers(cut->second);
-    for (std::size_t blocks = 0; numbers >> blocks;) start.cut.push_back(blocks);
+  auto partition = manifest.run.find("partition");
+  if (partition == manifest.run.end()) partition = manifest.run.find("cut");  // its former name
+  if (partition != manifest.run.end()) {
+    std::istringstream numbers(partition->second);
+    for (std::size_t blocks = 0; numbers >> blocks;) start.partition.push_back(blocks);
   }
   return start;
 }
@@ -166,7 +169,7 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
                                    .nesterov = train.nesterov},
                            .stop_on_nan = train.stop_on_nan};
   check(learning_rate_options(pipeline));
-  pipeline.cut = choose_cut(options, pipeline, start);
+  pipeline.partition = choose_partition(options, pipeline, start);
   if (!start.checkpoint.empty()) {
     const bool momentum = pipeline.sgd.momentum != 0 && start.steps > 0;
     try {
@@ -246,22 +249,23 @@ int actor_threads(const Options& options, std::uint32_t processes) {
   return std::clamp(available_cores() / options.parallel.intra_op_threads, 1, wanted);
 }
 
-std::string options_for_restart(const Options& options, const std::vector<std::size_t>& cut) {
+std::string options_for_restart(const Options& options, const std::vector<std::size_t>& partition) {
   std::string text = resolved_yaml(options);
-  constexpr std::string_view open = "  cut: auto\n";
+  constexpr std::string_view open = "  partition: auto\n";
   if (const auto at = text.find(open); at != std::string::npos)
-    text.replace(at, open.size(),
-                 fmt::format("  cut: auto  # of this run: [{}]\n", fmt::join(cut, ", ")));
+    text.replace(
+        at, open.size(),
+        fmt::format("  partition: auto  # of this run: [{}]\n", fmt::join(partition, ", ")));
   return text;
 }
 
 std::string run_heading(const Options& options, const PipelineOptions& pipeline) {
-  const auto stages = static_cast<std::int64_t>(pipeline.cut.size());
+  const auto stages = static_cast<std::int64_t>(pipeline.partition.size());
   const auto replicas = static_cast<std::int64_t>(pipeline.replicas);
   return fmt::format(
       "{} of {} blocks in {}{}, {} schedule{}\n"
       "batches of {} in {}; {}{}, {} a kernel{}",
-      options.model.name, fmt::join(pipeline.cut, " + "), counted(stages, "stage"),
+      options.model.name, fmt::join(pipeline.partition, " + "), counted(stages, "stage"),
       replicas == 1 ? "" : " × " + counted(replicas, "replica"), options.parallel.schedule,
       options.precision == "f32" ? "" : ", " + options.precision, options.train.batch_size,
       options.train.micro_batches == 1
@@ -296,7 +300,7 @@ RunOptions run_options(const Options& options, const PipelineOptions& pipeline) 
 Result<std::filesystem::path> write_training_checkpoint(
     const std::filesystem::path& folder, const Options& options, const Timeline& timeline,
     std::uint32_t step, const std::vector<Snapshot>& snapshots,
-    const std::vector<ShardInfo>& elsewhere, const std::vector<std::size_t>& cut) {
+    const std::vector<ShardInfo>& elsewhere, const std::vector<std::size_t>& partition) {
   Manifest manifest;
   manifest.step = step;
   manifest.options = resolved_yaml(options);
@@ -306,7 +310,7 @@ Result<std::filesystem::path> write_training_checkpoint(
   // Part of the numerical configuration: a library's order of summation may depend on it.
   manifest.run["intra_op_threads"] = std::to_string(options.parallel.intra_op_threads);
   manifest.run["processor"] = cpu::arithmetic_of_this_processor();
-  if (!cut.empty()) manifest.run["cut"] = fmt::format("{}", fmt::join(cut, " "));
+  if (!partition.empty()) manifest.run["partition"] = fmt::format("{}", fmt::join(partition, " "));
   return write_snapshots(folder, std::move(manifest), snapshots,
                          static_cast<std::size_t>(options.checkpoint.keep), elsewhere);
 }

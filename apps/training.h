@@ -16,10 +16,10 @@ namespace troupe {
 struct StartingPoint {
   std::filesystem::path checkpoint;  ///< empty: at step 0
   std::uint32_t steps = 0;
-  std::string options;           ///< the resolved options of the run that wrote it
-  int intra_op_threads = 0;      ///< of the run that wrote it; 0: not known
-  std::string processor;         ///< that it ran on (ops/cpu/processor.h); empty: not known
-  std::vector<std::size_t> cut;  ///< of the run that wrote it; empty: not known
+  std::string options;                 ///< the resolved options of the run that wrote it
+  int intra_op_threads = 0;            ///< of the run that wrote it; 0: not known
+  std::string processor;               ///< that it ran on (ops/cpu/processor.h); empty: not known
+  std::vector<std::size_t> partition;  ///< of the run that wrote it; empty: not known
   std::filesystem::path
       weights;  ///< without a checkpoint: what model.weights led to; empty: find it
 };
@@ -34,8 +34,8 @@ struct ProcessOptions {
 };
 
 /// Everything but what writes results (callbacks, checkpoint writer). Opens the data, chooses the
-/// cut (that of the checkpoint where it has as many stages and none is asked for), and loads the
-/// weights of the stages that live in this process; throws Error.
+/// partition (that of the checkpoint where it has as many stages and none is asked for), and loads
+/// the weights of the stages that live in this process; throws Error.
 PipelineOptions pipeline_options(const Options& options, const StartingPoint& start,
                                  const ProcessOptions& here = {});
 
@@ -60,19 +60,19 @@ int actor_threads(const Options& options, std::uint32_t processes = 1);
 /// to a task that is alone.
 int available_cores();
 
-/// The resolved options as the output folder keeps them, with the cut that `auto` has found.
-std::string options_for_restart(const Options& options, const std::vector<std::size_t>& cut);
+/// The resolved options as the output folder keeps them, with the partition that `auto` has found.
+std::string options_for_restart(const Options& options, const std::vector<std::size_t>& partition);
 
-/// Model, cut, batches and threads in two lines, for the top of a screen.
+/// Model, partition, batches and threads in two lines, for the top of a screen.
 std::string run_heading(const Options& options, const PipelineOptions& pipeline);
 
 RunOptions run_options(const Options& options, const PipelineOptions& pipeline);
 
 /// Writes `folder`/step_<step> from the stages' snapshots and from the shards of other processes,
-/// with the resolved options beside them, and the cut that a run from it keeps.
+/// with the resolved options beside them, and the partition that a run from it keeps.
 Result<std::filesystem::path> write_training_checkpoint(
     const std::filesystem::path& folder, const Options& options, const Timeline& timeline,
     std::uint32_t step, const std::vector<Snapshot>& snapshots,
-    const std::vector<ShardInfo>& elsewhere, const std::vector<std::size_t>& cut);
+    const std::vector<ShardInfo>& elsewhere, const std::vector<std::size_t>& partition);
 
 }  // namespace troupe

@@ -25,7 +25,7 @@ class Validator {
     check_batch();
     check_schedule();
     check_aggregation();
-    check_cut();
+    check_partition();
     for (const auto& fault : options_.faults) check_fault(fault);
   }
 
@@ -150,7 +150,7 @@ class Validator {
             parallel.staleness);
   }
 
-  void check_cut() const {
+  void check_partition() const {
     const auto& parallel = options_.parallel;
     const auto stages = static_cast<std::size_t>(parallel.pipeline);
     const std::size_t blocks = block_count();
@@ -158,16 +158,17 @@ class Validator {
             fmt::format("lower parallel.pipeline to {} or less", blocks),
             "parallel.pipeline is {}, but {} has {} blocks to share", stages, options_.model.name,
             blocks);
-    require(parallel.cut.empty() || parallel.cut.size() == stages,
-            {"parallel.cut", "parallel.pipeline"}, "give one number for each stage, or auto",
-            "parallel.cut is [{}] for {} stages, but parallel.pipeline is {}",
-            fmt::join(parallel.cut, ", "), parallel.cut.size(), stages);
+    require(parallel.partition.empty() || parallel.partition.size() == stages,
+            {"parallel.partition", "parallel.pipeline"}, "give one number for each stage, or auto",
+            "parallel.partition is [{}] for {} stages, but parallel.pipeline is {}",
+            fmt::join(parallel.partition, ", "), parallel.partition.size(), stages);
     const std::int64_t taken =
-        std::accumulate(parallel.cut.begin(), parallel.cut.end(), std::int64_t{0});
-    require(parallel.cut.empty() || taken == static_cast<std::int64_t>(blocks), {"parallel.cut"},
+        std::accumulate(parallel.partition.begin(), parallel.partition.end(), std::int64_t{0});
+    require(parallel.partition.empty() || taken == static_cast<std::int64_t>(blocks),
+            {"parallel.partition"},
             fmt::format("make the numbers add up to {}, or write auto", blocks),
-            "parallel.cut is [{}], {} blocks together, but {} has {}",
-            fmt::join(parallel.cut, ", "), taken, options_.model.name, blocks);
+            "parallel.partition is [{}], {} blocks together, but {} has {}",
+            fmt::join(parallel.partition, ", "), taken, options_.model.name, blocks);
   }
 
   /// Of the model as it would be built; what the model refuses is told with the key's position.

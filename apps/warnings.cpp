@@ -11,7 +11,7 @@
 namespace troupe {
 
 std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
-  const SpreadLimits shares{.pipeline = std::ssize(pipeline.cut),
+  const SpreadLimits shares{.pipeline = std::ssize(pipeline.partition),
                             .data = pipeline.replicas,
                             .micro_batches = pipeline.micro_batches};
   std::vector<std::string> sentences;

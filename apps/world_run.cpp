@@ -32,7 +32,7 @@ std::string launcher_flag(const World& world, std::int64_t processes) {
 std::string options_key(std::uint32_t rank) { return fmt::format("run/options/{}", rank); }
 
 std::string to_text(const Agreement& agreement) {
-  return json{{"cut", agreement.cut},
+  return json{{"partition", agreement.partition},
               {"output", agreement.output.string()},
               {"checkpoint", agreement.checkpoint.string()},
               {"weights", agreement.weights.string()},
@@ -43,7 +43,7 @@ std::string to_text(const Agreement& agreement) {
 }
 
 Agreement from_json(const json& text) {
-  return {.cut = text.at("cut").get<std::vector<std::int64_t>>(),
+  return {.partition = text.at("partition").get<std::vector<std::int64_t>>(),
           .output = text.at("output").get<std::string>(),
           .checkpoint = text.at("checkpoint").get<std::string>(),
           .weights = text.at("weights").get<std::string>(),

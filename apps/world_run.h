@@ -17,13 +17,13 @@ namespace troupe {
 
 /// What rank 0 has decided for all.
 struct Agreement {
-  std::vector<std::int64_t> cut;     ///< blocks of each stage; measured by rank 0 alone
-  std::filesystem::path output;      ///< absolute
-  std::filesystem::path checkpoint;  ///< to go on from, absolute; empty: step 0
-  std::filesystem::path weights;     ///< to begin with, absolute; empty: drawn
-  bool evaluates_first = false;      ///< as in PipelineOptions
-  bool nothing_to_do = false;        ///< all steps are made, and the test set is counted
-  std::string processor;             ///< of rank 0 (ops/cpu/processor.h)
+  std::vector<std::int64_t> partition;  ///< blocks of each stage; measured by rank 0 alone
+  std::filesystem::path output;         ///< absolute
+  std::filesystem::path checkpoint;     ///< to go on from, absolute; empty: step 0
+  std::filesystem::path weights;        ///< to begin with, absolute; empty: drawn
+  bool evaluates_first = false;         ///< as in PipelineOptions
+  bool nothing_to_do = false;           ///< all steps are made, and the test set is counted
+  std::string processor;                ///< of rank 0 (ops/cpu/processor.h)
 };
 
 /// parallel.transport, interface and timeout.

@@ -105,9 +105,9 @@ std::string try_what(const RunReport& report, const RunShape& shape,
     return fmt::format("{} waited for data: try data.workers={}", stages.front().name,
                        shape.workers + 1);
   if (stages.size() < 2) return {};
-  if (shape.cut_by_hand && most.compute > uneven * mean_compute(stages))
-    return fmt::format("{} holds the others up: try another parallel.cut than [{}], or auto",
-                       most.name, fmt::join(shape.cut, ", "));
+  if (shape.partition_by_hand && most.compute > uneven * mean_compute(stages))
+    return fmt::format("{} holds the others up: try another parallel.partition than [{}], or auto",
+                       most.name, fmt::join(shape.partition, ", "));
   const std::int64_t doubled = 2 * shape.micro_batches;
   const double idle = fill_and_drain(shape.schedule, stages.size(), shape.micro_batches);
   if (idle > long_wait && 1 - most.compute > idle / 2 && doubled <= shape.batch_size)

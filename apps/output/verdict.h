@@ -19,13 +19,13 @@ struct RunShape {
   int workers = 1;          ///< of the loader
   bool batch_norms = true;  ///< whether the model has any
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
-  std::vector<std::size_t> cut;
-  bool cut_by_hand = false;
+  std::vector<std::size_t> partition;
+  bool partition_by_hand = false;
 };
 
 /// The time table in words: how much of the time stages computed, which one most, and what is worth
-/// a try where a cause is plain from the figures (threads, data, cut, micro-batches). Empty for a
-/// run without stages, or too short to judge.
+/// a try where a cause is plain from the figures (threads, data, partition, micro-batches). Empty
+/// for a run without stages, or too short to judge.
 std::string verdict(const RunReport& report, const RunShape& shape);
 
 }  // namespace troupe

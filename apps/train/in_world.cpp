@@ -38,7 +38,7 @@ int follow(TrainCommand& command, const Agreement& agreed) {
         "them has which stage decides the weights' last bits\n",
         world.process(), processor, agreed.processor);
   Options& options = command.options;
-  options.parallel.cut = agreed.cut;
+  options.parallel.partition = agreed.partition;
   StartingPoint start;
   if (!agreed.checkpoint.empty()) start = read_starting_point(agreed.checkpoint);
   start.weights = agreed.weights;

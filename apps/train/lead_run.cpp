@@ -65,8 +65,8 @@ RunShape shape_of(const Options& options, const PipelineOptions& pipeline) {
           .workers = options.data.workers,
           .batch_norms = has_batch_norms(pipeline),
           .schedule = pipeline.schedule,
-          .cut = pipeline.cut,
-          .cut_by_hand = !options.parallel.cut.empty()};
+          .partition = pipeline.partition,
+          .partition_by_hand = !options.parallel.partition.empty()};
 }
 
 /// `asked_here`: this process was asked to stop, and has said so.
@@ -142,8 +142,9 @@ int run_training(const TrainCommand& command, PipelineOptions& pipeline, const O
       .write = [&](std::uint32_t step, const std::vector<Snapshot>& snapshots,
                    const std::vector<ShardInfo>& elsewhere) -> Status {
         log.await_rows(step);
-        const auto written = write_training_checkpoint(folder.checkpoints(), options, timeline,
-                                                       step, snapshots, elsewhere, pipeline.cut);
+        const auto written =
+            write_training_checkpoint(folder.checkpoints(), options, timeline, step, snapshots,
+                                      elsewhere, pipeline.partition);
         if (!written) return written.error();
         return success();
       },
@@ -203,7 +204,7 @@ int lead_run(const TrainCommand& command,
       folder = OutputFolder::create(resumption.output);
     }
     return {
-        .cut = {pipeline->cut.begin(), pipeline->cut.end()},
+        .partition = {pipeline->partition.begin(), pipeline->partition.end()},
         .output = folder ? std::filesystem::absolute(folder->path()) : "",
         .checkpoint = start.checkpoint.empty() ? "" : std::filesystem::absolute(start.checkpoint),
         .weights = start.weights,
@@ -217,7 +218,7 @@ int lead_run(const TrainCommand& command,
               start.steps, timeline.steps);
     return exit_done;
   }
-  folder->write_options(options_for_restart(options, pipeline->cut));
+  folder->write_options(options_for_restart(options, pipeline->partition));
   tell_heading(options, *pipeline, *folder, start, timeline);
   const std::string processes = command.world ? command.world->heading() : "";
   if (command.world) print_out("{}\n", processes);

@@ -53,8 +53,8 @@ double milliseconds(std::chrono::nanoseconds time) {
 void print_stages(const PipelineOptions& pipeline) {
   print_out("{:<8}{:<22}{:>12}{:>12}{:>12}{:>12}\n", "stage", "blocks", "parameters", "saved",
             "forward", "backward");
-  for (std::size_t stage = 0, block = 0; stage < pipeline.cut.size(); ++stage)
-    for (std::size_t i = 0; i < pipeline.cut[stage]; ++i, ++block) {
+  for (std::size_t stage = 0, block = 0; stage < pipeline.partition.size(); ++stage)
+    for (std::size_t i = 0; i < pipeline.partition[stage]; ++i, ++block) {
       const BlockProfile& profile = pipeline.profile[block];
       print_out("{:<8}{:<22}{:>12}{:>12}{:>9.3f} ms{:>9.3f} ms\n",
                 i == 0 ? std::to_string(stage) : "", profile.name, profile.parameters,
@@ -237,9 +237,9 @@ void print_memory(const Plan& plan) {
 }
 
 void print_schedule(const Options& options, const PipelineOptions& pipeline) {
-  std::vector<StageTimes> stages(pipeline.cut.size());
-  for (std::size_t stage = 0, block = 0; stage < pipeline.cut.size(); ++stage)
-    for (std::size_t i = 0; i < pipeline.cut[stage]; ++i, ++block) {
+  std::vector<StageTimes> stages(pipeline.partition.size());
+  for (std::size_t stage = 0, block = 0; stage < pipeline.partition.size(); ++stage)
+    for (std::size_t i = 0; i < pipeline.partition[stage]; ++i, ++block) {
       const BlockProfile& profile = pipeline.profile[block];
       stages[stage].forward += milliseconds(profile.forward);
       stages[stage].input_gradient += milliseconds(profile.input_gradient);
@@ -248,7 +248,7 @@ void print_schedule(const Options& options, const PipelineOptions& pipeline) {
   const std::size_t micro_batches = micro_batches_of_a_replica(pipeline);
   const auto steps = simulate(pipeline.schedule, micro_batches, stages);
   const double end = end_of(steps);
-  const double bubble = 100.0 * idle_share(steps, pipeline.cut.size());
+  const double bubble = 100.0 * idle_share(steps, pipeline.partition.size());
   print_out(
       "\nschedule {}: {} micro-batches take {:.1f} ms a step; stages wait {:.1f} % of it\n"
       "(measured block by block; each stage on a core of its own, messages not counted)\n",
@@ -266,7 +266,7 @@ void print_schedule(const Options& options, const PipelineOptions& pipeline) {
   if (const double needed = margin + legible * end / shortest; shortest > 0 && needed > width)
     print_out("in {} columns short actions are cut or left out; all show in {:.0f}\n", width,
               std::ceil(needed));
-  if (pipeline.cut.size() == 1) return;
+  if (pipeline.partition.size() == 1) return;
   std::string others;
   for (const auto& [name, kind] : schedule_names)
     if (kind != pipeline.schedule)

@@ -64,7 +64,7 @@ RunReport train(const std::stop_token& stop) {
   const auto world = JoinedWorld::join({}, stop);
   const PipelineOptions pipeline{
       .model = {.name = "mlp", .widths = {64, 32}},
-      .cut = {2, 2},
+      .partition = {2, 2},
       .processes = world ? world->processes() : 1,
       .data = {.dataset = open_dataset({.name = "synthetic", .count = 512})},
       .micro_batches = 4,

@@ -71,7 +71,7 @@ class GradientNorm final : public Actor {
 std::vector<Norm> train(std::vector<FaultOptions> faults) {
   const PipelineOptions pipeline{
       .model = {.name = "mlp", .widths = {64, 32}},
-      .cut = {2, 2},
+      .partition = {2, 2},
       .data = {.dataset = open_dataset({.name = "synthetic", .count = 512})},
       .micro_batches = 4,
       .evaluates = false};

@@ -129,5 +129,5 @@ int main(int, char** arguments) {
   flow_seeds(corpus / "flow");
   write(corpus / "options" / "recipe", read(golden / "../../recipes/demo.yaml"));
   write(corpus / "options" / "override",
-        std::string("faults: [{actor: stage/0}]\n") + '\0' + "parallel={data: 2, cut: auto}");
+        std::string("faults: [{actor: stage/0}]\n") + '\0' + "parallel={data: 2, partition: auto}");
 }

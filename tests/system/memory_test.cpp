@@ -25,7 +25,7 @@ seed: 5
 model: {name: mlp, widths: [3072, 3072, 3072, 3072, 3072, 3072, 3072, 3072], classes: 4}
 data: {name: synthetic, shape: [1, 8, 8], classes: 4, count: 16}
 train: {steps: 1, batch_size: 8, micro_batches: 2, momentum: 0, evaluate: false}
-parallel: {pipeline: 8, cut: [2, 1, 1, 1, 1, 1, 1, 2], timeout: 20s}
+parallel: {pipeline: 8, partition: [2, 1, 1, 1, 1, 1, 1, 2], timeout: 20s}
 checkpoint: {keep: 0}
 )";
   }
@@ -60,7 +60,7 @@ checkpoint: {keep: 0}
 };
 
 TEST_F(LargeModel, IsNeverInOneProcessAsAWhole) {
-  const Words other_cut = with({"parallel.cut=[3, 1, 1, 1, 1, 1, 1, 1]"});
+  const Words other_partition = with({"parallel.partition=[3, 1, 1, 1, 1, 1, 1, 1]"});
   const std::string file = (root_ / "weights.safetensors").string();
   const std::string out = (root_ / "out").string();
   {
@@ -68,8 +68,8 @@ TEST_F(LargeModel, IsNeverInOneProcessAsAWhole) {
     expect_parts("out", {});
   }
   {
-    SCOPED_TRACE("gone on with in another cut");
-    expect_parts("out", Words{"--restart", "auto"} + with({"train.steps=2"}) + other_cut);
+    SCOPED_TRACE("resumed with another partition");
+    expect_parts("out", Words{"--restart", "auto"} + with({"train.steps=2"}) + other_partition);
   }
   const Outcome exported = run_measured({"export", out, "-o", file});
   ASSERT_EQ(exported.exit_code, 0) << exported.error;
@@ -81,7 +81,7 @@ TEST_F(LargeModel, IsNeverInOneProcessAsAWhole) {
   }
   {
     SCOPED_TRACE("begun from the weights of a checkpoint");
-    expect_parts("from_checkpoint", with({"model.weights=" + out}) + other_cut);
+    expect_parts("from_checkpoint", with({"model.weights=" + out}) + other_partition);
   }
   EXPECT_EQ(digest("from_file"), digest("from_checkpoint"));
   for (const std::string& of : {file, out}) {
@@ -91,8 +91,8 @@ TEST_F(LargeModel, IsNeverInOneProcessAsAWhole) {
 }
 
 TEST_F(LargeModel, IsMeasuredInParts) {
-  const Outcome plan = run_measured(
-      {"plan", (root_ / "options.yaml").string(), "-r", "parallel.cut=auto", "--nnodes", "1"});
+  const Outcome plan = run_measured({"plan", (root_ / "options.yaml").string(), "-r",
+                                     "parallel.partition=auto", "--nnodes", "1"});
   EXPECT_EQ(plan.exit_code, 0) << plan.error;
   EXPECT_LT(peak("alone"), whole);
 }

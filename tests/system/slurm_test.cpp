@@ -44,7 +44,7 @@ TEST_F(Slurm, TrainsInTheWorldOfAStepWithoutAnyWrapper) {
   const SlurmCluster slurm;
   std::ofstream(slurm.folder() / "options.yaml")
       << "model: {name: mlp, widths: [32, 32]}\ndata: {name: synthetic, count: 640}\n"
-         "train: {micro_batches: 4}\nparallel: {pipeline: 2, data: 2, cut: [2, 2]}\n";
+         "train: {micro_batches: 4}\nparallel: {pipeline: 2, data: 2, partition: [2, 2]}\n";
   const std::string folder = slurm.folder();
   const Outcome alone =
       run_process({TROUPE_BINARY, "train", "options.yaml", "-o", "alone"}, folder);

@@ -32,7 +32,7 @@ seed: 5
 model: {name: mnist_cnn, classes: 4}
 data: {name: synthetic, shape: [1, 8, 8], classes: 4, count: 320, mean: [0.5], std: [0.25], augment: [flip]}
 train: {epochs: 2, batch_size: 16, micro_batches: 4, lr: 0.05}
-parallel: {pipeline: 2, cut: [2, 2], actor_threads: 2}
+parallel: {pipeline: 2, partition: [2, 2], actor_threads: 2}
 checkpoint: {every_steps: 5, keep: 0}
 )";
 constexpr int steps = 40;
@@ -188,13 +188,14 @@ TEST_F(Train, IsRepeatedByItsRestartOptions) {
   EXPECT_NE(digest(root_ / "other"), digest_of_reference);
 }
 
-TEST_F(Train, GivesTheSameBitsHoweverItIsCut) {
-  ASSERT_EQ(train("cut", {"-r", "parallel.pipeline=4", "-r", "parallel.cut=[1, 1, 1, 1]", "-r",
-                          "parallel.data=2", "-r", "parallel.schedule=gpipe", "-r",
+TEST_F(Train, IsBitwiseIdenticalForAnyPartition) {
+  ASSERT_EQ(
+      train("partition", {"-r", "parallel.pipeline=4", "-r", "parallel.partition=[1, 1, 1, 1]",
+                          "-r", "parallel.data=2", "-r", "parallel.schedule=gpipe", "-r",
                           "parallel.actor_threads=3", "-r", "data.workers=2"})
-                .exit_code,
-            0);
-  EXPECT_EQ(digest(root_ / "cut"), reference());
+          .exit_code,
+      0);
+  EXPECT_EQ(digest(root_ / "partition"), reference());
 }
 
 TEST_F(Train, TellsOfInjectedFaultsAndEndsWithTheSameBits) {
@@ -241,21 +242,23 @@ TEST_F(Train, RecordsCommandBeginAndEndInItsLog) {
               ContainsRegex("error failed: stage/1 failed: injected fault[^\n]*\n$"));
 }
 
-TEST_F(Train, GoesOnWithItsCutAndNamesWhatHasChanged) {
-  ASSERT_EQ(train("changed", {"-r", "train.steps=5", "-r", "parallel.cut=auto"}).exit_code, 0);
+TEST_F(Train, ResumesWithItsPartitionAndNamesWhatHasChanged) {
+  ASSERT_EQ(train("changed", {"-r", "train.steps=5", "-r", "parallel.partition=auto"}).exit_code,
+            0);
   const Outcome rest = train("changed", {"--restart", "auto", "-r", "train.steps=7", "-r",
-                                         "train.lr=0.011", "-r", "parallel.cut=auto"});
+                                         "train.lr=0.011", "-r", "parallel.partition=auto"});
   EXPECT_EQ(rest.exit_code, 0) << rest.error;
   EXPECT_THAT(rest.out,
               ContainsRegex("changed since: train.steps 5 → 7, train.lr [0-9.]+ → 0.011\n"));
-  const auto cut = [&](const char* file) {
+  const auto partition = [&](const char* file) {
     std::smatch found;
     const std::string text = text_of(root_ / "changed" / file);
-    return std::regex_search(text, found, std::regex("cut: auto  # of this run: .*")) ? found.str()
-                                                                                      : "none";
+    return std::regex_search(text, found, std::regex("partition: auto  # of this run: .*"))
+               ? found.str()
+               : "none";
   };
-  EXPECT_NE(cut("options_restart.yaml"), "none");
-  EXPECT_EQ(cut("options_restart.yaml"), cut("options_restart-1.yaml"));
+  EXPECT_NE(partition("options_restart.yaml"), "none");
+  EXPECT_EQ(partition("options_restart.yaml"), partition("options_restart-1.yaml"));
 }
 
 TEST_F(Train, SaysAtOnceWhereItWritesTo) {
@@ -313,9 +316,9 @@ bool holds_back(pid_t process, int signal) {
 
 TEST_F(Train, EndsAtOnceWhereASignalComesBeforeTheRunBegins) {
   // Measuring the blocks of a network in the plain kernels takes a minute or so.
-  const std::vector<std::string> slow{"-r", "precision=f64",     "-r", "model.name=wide_resnet",
-                                      "-r", "model.classes=10",  "-r", "data.shape=[1, 28, 28]",
-                                      "-r", "parallel.cut=auto", "-r", "train.batch_size=64"};
+  const std::vector<std::string> slow{
+      "-r", "precision=f64",          "-r", "model.name=wide_resnet",  "-r", "model.classes=10",
+      "-r", "data.shape=[1, 28, 28]", "-r", "parallel.partition=auto", "-r", "train.batch_size=64"};
   EXPECT_EQ(interrupt_when("early", SIGTERM, slow,
                            [](pid_t child) { return holds_back(child, SIGTERM); }),
             75);
@@ -357,7 +360,7 @@ TEST_F(Train, ExportsWhatItsCheckpointHolds) {
 TEST_F(Train, RunsInDoublePrecision) {
   ASSERT_EQ(train("f64", {"-r", "precision=f64", "-r", "train.steps=4"}).exit_code, 0);
   ASSERT_EQ(train("f64_one", {"-r", "precision=f64", "-r", "train.steps=4", "-r",
-                              "parallel.pipeline=1", "-r", "parallel.cut=[4]"})
+                              "parallel.pipeline=1", "-r", "parallel.partition=[4]"})
                 .exit_code,
             0);
   EXPECT_EQ(digest(root_ / "f64"), digest(root_ / "f64_one"));

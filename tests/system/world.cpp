@@ -42,7 +42,7 @@ Words with(const Words& settings) {
   for (const auto& setting : settings) words = words + Words{"-r", setting};
   return words;
 }
-Words cut_in(int pipeline, int data) {
+Words partition_of(int pipeline, int data) {
   return with(
       {"parallel.pipeline=" + std::to_string(pipeline), "parallel.data=" + std::to_string(data)});
 }
@@ -104,7 +104,7 @@ std::string World::digest(const std::string& output) const {
 }
 
 std::string World::reference(const Words& more) const {
-  const Outcome ran = train(1, "reference", cut_in(1, 1) + more);
+  const Outcome ran = train(1, "reference", partition_of(1, 1) + more);
   EXPECT_EQ(ran.exit_code, 0) << ran.error;
   std::string digest_of_it = digest("reference");
   fs::remove_all(root_ / "reference");

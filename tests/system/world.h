@@ -21,7 +21,7 @@ Words operator+(Words words, const Words& more);
 
 /// -r KEY=VALUE for each.
 Words with(const Words& settings);
-Words cut_in(int pipeline, int data);
+Words partition_of(int pipeline, int data);
 
 int count_of(const std::string& text, const std::string& part);
 

@@ -84,8 +84,8 @@ TEST_F(World, TellsOnceThatWeightsDoNotFitThePartOfAnotherProcess) {
             0);
   for (const std::string& weights : {file, (root_ / "out").string()}) {
     SCOPED_TRACE(weights);
-    const Outcome ran =
-        train(4, "other", cut_in(4, 1) + with({"model.classes=7", "model.weights=" + weights}));
+    const Outcome ran = train(
+        4, "other", partition_of(4, 1) + with({"model.classes=7", "model.weights=" + weights}));
     EXPECT_EQ(ran.exit_code, 1);
     EXPECT_EQ(count_of(ran.error, "troupe: error: "), 1) << ran.error;
     EXPECT_THAT(ran.error, AllOf(HasSubstr("the weights are of another model: 2 that do not fit"),

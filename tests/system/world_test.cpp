@@ -34,9 +34,9 @@ TEST_F(World, GivesTheSameBitsInAnyNumberOfProcesses) {
     const std::string name = std::to_string(c.processes) + c.transport +
                              std::to_string(c.pipeline) + std::to_string(c.data);
     SCOPED_TRACE(name);
-    const Outcome ran =
-        train(c.processes, name,
-              cut_in(c.pipeline, c.data) + with({"parallel.transport=" + c.transport,
+    const Outcome ran = train(
+        c.processes, name,
+        partition_of(c.pipeline, c.data) + with({"parallel.transport=" + c.transport,
                                                  "parallel.bucket_cap_mb=" + c.bucket_cap_mb}));
     ASSERT_EQ(ran.exit_code, 0) << ran.error;
     EXPECT_THAT(ran.out, AllOf(HasSubstr(std::to_string(c.processes) + " processes on 1 host"),
@@ -49,12 +49,13 @@ TEST_F(World, GivesTheSameBitsWhereSumsAreAppliedLater) {
   const Words late = with({"parallel.aggregation=asynchronous", "parallel.staleness=2"});
   const std::string expected = reference(late);
   EXPECT_NE(expected, reference());
-  const Outcome shm = train(4, "shm", cut_in(2, 2) + late + with({"parallel.transport=shm"}));
+  const Outcome shm = train(4, "shm", partition_of(2, 2) + late + with({"parallel.transport=shm"}));
   ASSERT_EQ(shm.exit_code, 0) << shm.error;
   EXPECT_EQ(digest("shm"), expected);
-  const Outcome gloo = train(
-      3, "gloo",
-      cut_in(1, 3) + late + with({"parallel.transport=gloo", "parallel.bucket_cap_mb=0.0001"}));
+  const Outcome gloo =
+      train(3, "gloo",
+            partition_of(1, 3) + late +
+                with({"parallel.transport=gloo", "parallel.bucket_cap_mb=0.0001"}));
   ASSERT_EQ(gloo.exit_code, 0) << gloo.error;
   EXPECT_EQ(digest("gloo"), expected);
 }
@@ -92,7 +93,7 @@ TEST_F(World, WarnsWhereItsProcessesAreOfTwoKindsOfProcessors) {
   EXPECT_EQ(count_of(differ.error, warning), 1) << differ.error;
 }
 
-TEST_F(World, GoesOnInAnotherNumberOfProcessesAndAnotherCut) {
+TEST_F(World, ResumesInAnotherNumberOfProcessesWithAnotherPartition) {
   struct Part {
     int processes, pipeline, data;
   };
@@ -106,11 +107,13 @@ TEST_F(World, GoesOnInAnotherNumberOfProcessesAndAnotherCut) {
     SCOPED_TRACE(i);
     const auto& [before, after] = cases[i];
     const std::string name = "part" + std::to_string(i);
-    const Outcome first = train(before.processes, name,
-                                cut_in(before.pipeline, before.data) + with({"train.steps=7"}));
+    const Outcome first =
+        train(before.processes, name,
+              partition_of(before.pipeline, before.data) + with({"train.steps=7"}));
     ASSERT_EQ(first.exit_code, 0) << first.error;
-    const Outcome rest = train(after.processes, name,
-                               cut_in(after.pipeline, after.data) + Words{"--restart", "auto"});
+    const Outcome rest =
+        train(after.processes, name,
+              partition_of(after.pipeline, after.data) + Words{"--restart", "auto"});
     ASSERT_EQ(rest.exit_code, 0) << rest.error;
     EXPECT_THAT(rest.out, HasSubstr("at step 7 of 16"));
     EXPECT_EQ(digest(name), expected);
@@ -187,7 +190,7 @@ TEST_F(World, ReplacesActorsOfAnotherProcessThatAnOptionsFileNames) {
   std::ofstream(root_ / "options.yaml", std::ios::app)
       << "faults: [{actor: reducer/0/1, step: 2, micro_batch: 3}, "
          "{actor: loader/1, step: 5, micro_batch: 4}]\n";
-  const Outcome ran = train(2, "out", cut_in(1, 2));
+  const Outcome ran = train(2, "out", partition_of(1, 2));
   EXPECT_EQ(ran.exit_code, 0) << ran.error;
   for (const char* actor : {"reducer/0/1", "loader/1"})
     EXPECT_THAT(ran.out + ran.error, HasSubstr("injected fault in " + std::string(actor)));

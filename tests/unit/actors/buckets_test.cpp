@@ -104,7 +104,7 @@ std::map<std::uint32_t, std::vector<TraceEvent>> events_of(const TrainingResult&
 
 TEST(Buckets, AreReducedWhileTheirMicroBatchGoesFurtherBack) {
   const TrainingResult result =
-      train({.cut = {4}, .order = 0, .trace = true, .adjust = one_block_a_bucket});
+      train({.partition = {4}, .order = 0, .trace = true, .adjust = one_block_a_bucket});
   const auto backward = events_of(result, "stage/0", "B");
   const auto first = events_of(result, "reducer/0.0", "R");
   ASSERT_EQ(backward.size(), 4u);

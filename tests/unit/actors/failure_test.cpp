@@ -165,7 +165,7 @@ TEST(Failure, BetweenTheHalvesOfABackwardChangesNoNumber) {
       for (std::uint32_t micro_batch = 0; micro_batch < 4; ++micro_batch)
         for (const std::uint64_t order : {1, 2, 3})
           for (const char* stage : {"stage/1", "stage/2"})
-            expect_unharmed({.cut = {1, 1, 2},
+            expect_unharmed({.partition = {1, 1, 2},
                              .schedule = schedule,
                              .faults = {{stage, 2, micro_batch, action}},
                              .order = order},

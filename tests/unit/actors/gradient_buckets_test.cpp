@@ -29,8 +29,8 @@ TEST(GradientBuckets, HaveWeightsWhereThereAreAny) {
   EXPECT_THAT(gradient_buckets({0, 0}, 1), ElementsAre(2));
 }
 
-TEST(GradientBuckets, OfAStageHoldItsWholeGradientHoweverItIsCut) {
-  TrainingRun run{.model = "wide_resnet", .cut = {4, 7}};
+TEST(GradientBuckets, OfAStageHoldItsWholeGradientForAnyPartition) {
+  TrainingRun run{.model = "wide_resnet", .partition = {4, 7}};
   PipelineOptions one = pipeline_of(run), each = pipeline_of(run);
   each.bucket_cap_bytes = 1;
   for (const std::size_t stage : {0, 1}) {
@@ -44,7 +44,7 @@ TEST(GradientBuckets, OfAStageHoldItsWholeGradientHoweverItIsCut) {
       sum.weights += part.weights;
       sum.statistics += part.statistics;
     }
-    EXPECT_EQ(sum.blocks, run.cut[stage]);
+    EXPECT_EQ(sum.blocks, run.partition[stage]);
     EXPECT_EQ(sum.weights, whole[0].weights);
     EXPECT_EQ(sum.statistics, whole[0].statistics);
     EXPECT_EQ(parts[0].statistics, whole[0].statistics);

@@ -22,7 +22,7 @@ using testing::TrainingRun;
 
 TrainingRun small(ScheduleKind schedule) {
   return {.model = "wide_resnet",
-          .cut = {3, 4, 4},
+          .partition = {3, 4, 4},
           .micro_batches = 8,
           .batch_size = 32,
           .samples = 96,

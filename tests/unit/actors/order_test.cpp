@@ -18,12 +18,12 @@ using testing::train;
 using testing::TrainingResult;
 using testing::TrainingRun;
 
-std::vector<std::size_t> cut_into(std::size_t stages) {
+std::vector<std::size_t> partition_into(std::size_t stages) {
   return std::vector<std::vector<std::size_t>>{{4}, {2, 2}, {1, 1, 2}, {1, 1, 1, 1}}[stages - 1];
 }
 
 TrainingRun run_of(ScheduleKind schedule, std::size_t stages, std::uint32_t micro_batches) {
-  return {.cut = cut_into(stages),
+  return {.partition = partition_into(stages),
           .micro_batches = micro_batches,
           .batch_size = micro_batches,
           .steps = 2,

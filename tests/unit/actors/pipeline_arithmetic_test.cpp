@@ -1,5 +1,6 @@
 // What a pipeline of actors calculates, against a plain loop over the whole model that shares only
-// the layers, the data and the optimizer's formulas with it: no actors, cuts, replicas or trees.
+// the layers, the data and the optimizer's formulas with it: no actors, partitions, replicas or
+// trees.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,10 +35,10 @@ void use_every_option(PipelineOptions& pipeline) {
 }
 
 /// Two epochs of batches of 8, 8 and 6 samples.
-TrainingRun run_of(std::vector<std::size_t> cut, std::uint32_t replicas,
+TrainingRun run_of(std::vector<std::size_t> partition, std::uint32_t replicas,
                    std::uint32_t micro_batches) {
   return {.seed = 5,
-          .cut = std::move(cut),
+          .partition = std::move(partition),
           .replicas = replicas,
           .micro_batches = micro_batches,
           .samples = 22,
@@ -206,10 +207,10 @@ TEST(PipelineArithmetic, IsThatOfAPlainLoopForReplicas) {
 
 TEST(PipelineArithmetic, IsThatOfAPlainLoopThatAppliesSumsLater) {
   for (const std::uint32_t staleness : {1, 2, 3})
-    for (const auto& [cut, replicas] :
+    for (const auto& [partition, replicas] :
          std::vector<std::pair<std::vector<std::size_t>, std::uint32_t>>{
              {{4}, 1}, {{4}, 4}, {{2, 2}, 2}}) {
-      TrainingRun late = run_of(cut, replicas, 4);
+      TrainingRun late = run_of(partition, replicas, 4);
       late.adjust = [staleness](PipelineOptions& pipeline) {
         use_every_option(pipeline);
         pipeline.staleness = staleness;
@@ -221,8 +222,8 @@ TEST(PipelineArithmetic, IsThatOfAPlainLoopThatAppliesSumsLater) {
 // The small network has neither batch norm nor dropout.
 TEST(PipelineArithmetic, IsThatOfAPlainLoopForAModelWithStatisticsAndDropout) {
   for (const std::uint32_t replicas : {1, 2})
-    for (const std::vector<std::size_t>& cut : {std::vector<std::size_t>{12}, {4, 3, 5}}) {
-      TrainingRun resnet = run_of(cut, replicas, 3);
+    for (const std::vector<std::size_t>& partition : {std::vector<std::size_t>{12}, {4, 3, 5}}) {
+      TrainingRun resnet = run_of(partition, replicas, 3);
       resnet.model = "wide_resnet";
       resnet.samples = 10;  // batches of 8 and 2 samples
       resnet.steps = 4;

@@ -62,7 +62,7 @@ TEST(Pipeline, RefusesSamplesOfMoreClassesThanTheModelHas) {
 TEST(Pipeline, RefusesMoreProcessesThanItHasStages) {
   PipelineOptions options = small();
   options.replicas = 1;
-  options.processes = static_cast<std::uint32_t>(options.cut.size()) + 1;
+  options.processes = static_cast<std::uint32_t>(options.partition.size()) + 1;
   try {
     build_pipeline(options);
     FAIL() << "it was built";

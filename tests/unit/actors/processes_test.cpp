@@ -60,47 +60,50 @@ class ProcessesTest : public ::testing::Test {
 };
 
 TEST_F(ProcessesTest, AnyNumberOfProcessesMakesTheBitsOfOne) {
-  const std::string one = digest({.cut = {4}}, 1);
+  const std::string one = digest({.partition = {4}}, 1);
   struct Case {
-    std::vector<std::size_t> cut;
+    std::vector<std::size_t> partition;
     std::uint32_t replicas, processes;
   };
   const std::vector<Case> cases = {{{2, 2}, 1, 2},       {{1, 1, 2}, 1, 3}, {{1, 1, 1, 1}, 1, 4},
                                    {{1, 1, 1, 1}, 1, 2}, {{4}, 2, 2},       {{4}, 4, 4},
                                    {{4}, 3, 3},          {{4}, 4, 2},       {{2, 2}, 2, 4},
                                    {{2, 2}, 2, 2},       {{1, 1, 2}, 4, 8}};
-  for (const auto& [cut, replicas, processes] : cases)
+  for (const auto& [partition, replicas, processes] : cases)
     for (const std::uint64_t order : {1, 2}) {
-      SCOPED_TRACE(::testing::Message() << cut.size() << " stages, " << replicas << " replicas, "
-                                        << processes << " processes, order " << order);
-      EXPECT_EQ(digest({.cut = cut, .replicas = replicas}, processes, order), one);
+      SCOPED_TRACE(::testing::Message()
+                   << partition.size() << " stages, " << replicas << " replicas, " << processes
+                   << " processes, order " << order);
+      EXPECT_EQ(digest({.partition = partition, .replicas = replicas}, processes, order), one);
     }
 }
 
 TEST_F(ProcessesTest, AnyScheduleMakesTheBitsOfOne) {
-  const std::string one = digest({.cut = {4}}, 1);
+  const std::string one = digest({.partition = {4}}, 1);
   for (const auto& [name, schedule] : schedule_names)
     for (const std::uint64_t order : {1, 2}) {
       SCOPED_TRACE(::testing::Message() << name << ", order " << order);
-      EXPECT_EQ(digest({.cut = {1, 1, 2}, .schedule = schedule}, 3, order), one);
+      EXPECT_EQ(digest({.partition = {1, 1, 2}, .schedule = schedule}, 3, order), one);
     }
 }
 
 void one_block_a_bucket(PipelineOptions& pipeline) { pipeline.bucket_cap_bytes = 1; }
 
 TEST_F(ProcessesTest, AnyGradientBucketsMakeTheBitsOfOne) {
-  const std::string one = digest({.cut = {4}}, 1);
+  const std::string one = digest({.partition = {4}}, 1);
   struct Case {
-    std::vector<std::size_t> cut;
+    std::vector<std::size_t> partition;
     std::uint32_t replicas, processes;
   };
   const std::vector<Case> cases = {{{4}, 1, 1}, {{4}, 2, 2},    {{4}, 3, 3},
                                    {{4}, 4, 2}, {{2, 2}, 2, 4}, {{2, 2}, 4, 4}};
-  for (const auto& [cut, replicas, processes] : cases)
+  for (const auto& [partition, replicas, processes] : cases)
     for (const std::uint64_t order : {1, 2}) {
-      SCOPED_TRACE(::testing::Message() << cut.size() << " stages, " << replicas << " replicas, "
-                                        << processes << " processes, order " << order);
-      const TrainingRun run{.cut = cut, .replicas = replicas, .adjust = one_block_a_bucket};
+      SCOPED_TRACE(::testing::Message()
+                   << partition.size() << " stages, " << replicas << " replicas, " << processes
+                   << " processes, order " << order);
+      const TrainingRun run{
+          .partition = partition, .replicas = replicas, .adjust = one_block_a_bucket};
       EXPECT_EQ(digest(run, processes, order), one);
     }
 }
@@ -112,23 +115,23 @@ TEST_F(ProcessesTest, SumsThatAreAppliedLaterMakeTheBitsOfOne) {
       late(pipeline);
       one_block_a_bucket(pipeline);
     };
-    const std::string one = digest({.cut = {4}, .adjust = late}, 1);
+    const std::string one = digest({.partition = {4}, .adjust = late}, 1);
     struct Case {
-      std::vector<std::size_t> cut;
+      std::vector<std::size_t> partition;
       std::uint32_t replicas, processes;
     };
     const std::vector<Case> cases = {{{4}, 2, 2}, {{4}, 3, 3},    {{4}, 4, 4},
                                      {{4}, 4, 2}, {{2, 2}, 2, 4}, {{2, 2}, 4, 8}};
-    for (const auto& [cut, replicas, processes] : cases)
+    for (const auto& [partition, replicas, processes] : cases)
       for (const std::uint64_t order : {1, 2, 3}) {
         SCOPED_TRACE(::testing::Message()
-                     << "staleness " << staleness << ", " << cut.size() << " stages, " << replicas
-                     << " replicas, " << processes << " processes, order " << order);
-        TrainingRun run{.cut = cut, .replicas = replicas, .adjust = late};
+                     << "staleness " << staleness << ", " << partition.size() << " stages, "
+                     << replicas << " replicas, " << processes << " processes, order " << order);
+        TrainingRun run{.partition = partition, .replicas = replicas, .adjust = late};
         if (order == 2) run.adjust = late_in_buckets;
         EXPECT_EQ(digest(run, processes, order), one);
       }
-    const TrainingRun run{.cut = {2, 2}, .replicas = 2, .adjust = late_in_buckets};
+    const TrainingRun run{.partition = {2, 2}, .replicas = 2, .adjust = late_in_buckets};
     EXPECT_EQ(digest(run, 4, 1, {{"stage/0/0", 2, 1, "B"}}), one);
     EXPECT_EQ(digest(run, 4, 2, {{"stage/1/1", 3, 3, "B"}}), one);
     // What was on its way is lost with a reducer; the run goes on.
@@ -140,7 +143,7 @@ TEST_F(ProcessesTest, SumsThatAreAppliedLaterMakeTheBitsOfOne) {
 TEST_F(ProcessesTest, ShortBatchesLeaveSomeReplicasWithoutWork) {
   // Batches of 9, 9 and 2 samples in 5, 5 and 2 micro-batches.
   TrainingRun odd{
-      .cut = {4}, .micro_batches = 5, .batch_size = 9, .samples = 20, .drop_last = false};
+      .partition = {4}, .micro_batches = 5, .batch_size = 9, .samples = 20, .drop_last = false};
   const std::string one = digest(odd, 1);
   for (const std::uint32_t replicas : {2u, 3u, 4u, 5u}) {
     odd.replicas = replicas;
@@ -149,7 +152,7 @@ TEST_F(ProcessesTest, ShortBatchesLeaveSomeReplicasWithoutWork) {
 }
 
 TEST_F(ProcessesTest, AnActorKilledInAnyProcessLeavesNoTrace) {
-  const std::string one = digest({.cut = {4}}, 1);
+  const std::string one = digest({.partition = {4}}, 1);
   struct Fault {
     const char* actor;
     std::uint32_t step, micro_batch;
@@ -160,15 +163,15 @@ TEST_F(ProcessesTest, AnActorKilledInAnyProcessLeavesNoTrace) {
         Fault{"writer/2", 5, 1}})
     for (const std::uint64_t order : {1, 2}) {
       const std::string whole =
-          digest({.cut = {2, 2}, .replicas = 2}, 4, order, {{actor, step, micro_batch, ""}});
+          digest({.partition = {2, 2}, .replicas = 2}, 4, order, {{actor, step, micro_batch, ""}});
       EXPECT_EQ(whole, one) << actor << ", order " << order;
       EXPECT_GT(restarts_, 0) << actor;
     }
 }
 
 TEST_F(ProcessesTest, AnActorKilledBetweenBucketsLeavesNoTrace) {
-  const std::string one = digest({.cut = {4}}, 1);
-  const TrainingRun run{.cut = {2, 2}, .replicas = 2, .adjust = one_block_a_bucket};
+  const std::string one = digest({.partition = {4}}, 1);
+  const TrainingRun run{.partition = {2, 2}, .replicas = 2, .adjust = one_block_a_bucket};
   struct Fault {
     const char* actor;
     std::uint32_t step, micro_batch;

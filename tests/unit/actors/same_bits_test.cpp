@@ -1,5 +1,5 @@
 // The numbers of a run are a function of the seed and the options that change them, not of how the
-// work was cut, scheduled or interrupted.
+// work was partitioned, scheduled or interrupted.
 #include <gmock/gmock.h>
 
 #include "training_run.h"
@@ -21,7 +21,8 @@ void expect_same(const TrainingResult& result, const TrainingResult& reference) 
 }
 
 const TrainingResult& reference() {
-  static const TrainingResult result = train({.cut = {4}, .scheduling = Scheduling::deterministic});
+  static const TrainingResult result =
+      train({.partition = {4}, .scheduling = Scheduling::deterministic});
   return result;
 }
 
@@ -35,13 +36,14 @@ TEST(SameBits, TheReferenceRunIsWhole) {
 }
 
 TEST(SameBits, WhateverTheStagesTheScheduleAndTheOrderOfMessages) {
-  for (const std::vector<std::size_t>& cut :
+  for (const std::vector<std::size_t>& partition :
        {std::vector<std::size_t>{4}, {2, 2}, {1, 3}, {1, 1, 2}, {1, 1, 1, 1}})
     for (const auto& [name, schedule] : schedule_names)
       for (const std::uint64_t order : {0, 1, 2, 3}) {
         SCOPED_TRACE(::testing::Message()
-                     << name << ", " << cut.size() << " stages, order " << order);
-        expect_same(train({.cut = cut, .schedule = schedule, .order = order}), reference());
+                     << name << ", " << partition.size() << " stages, order " << order);
+        expect_same(train({.partition = partition, .schedule = schedule, .order = order}),
+                    reference());
       }
 }
 
@@ -59,13 +61,14 @@ TEST(SameBits, WhateverTheReplicas) {
 void one_block_a_bucket(PipelineOptions& pipeline) { pipeline.bucket_cap_bytes = 1; }
 
 TEST(SameBits, WhateverTheGradientBuckets) {
-  for (const std::vector<std::size_t>& cut : {std::vector<std::size_t>{4}, {2, 2}, {1, 1, 1, 1}})
+  for (const std::vector<std::size_t>& partition :
+       {std::vector<std::size_t>{4}, {2, 2}, {1, 1, 1, 1}})
     for (const std::uint32_t replicas : {1, 2, 3})
       for (const auto& [name, schedule] : schedule_names)
         for (const std::uint64_t order : {1, 2, 3}) {
-          SCOPED_TRACE(::testing::Message() << name << ", " << cut.size() << " stages, " << replicas
-                                            << " replicas, order " << order);
-          expect_same(train({.cut = cut,
+          SCOPED_TRACE(::testing::Message() << name << ", " << partition.size() << " stages, "
+                                            << replicas << " replicas, order " << order);
+          expect_same(train({.partition = partition,
                              .replicas = replicas,
                              .schedule = schedule,
                              .order = order,
@@ -75,7 +78,7 @@ TEST(SameBits, WhateverTheGradientBuckets) {
 }
 
 TEST(SameBits, OfAWideResNetInAnyBuckets) {
-  TrainingRun run{.model = "wide_resnet", .cut = {11}, .steps = 3};
+  TrainingRun run{.model = "wide_resnet", .partition = {11}, .steps = 3};
   const TrainingResult whole = train(run);
   for (const std::size_t cap : {1, 1500, 3000}) {
     SCOPED_TRACE(cap);
@@ -88,13 +91,13 @@ TEST(SameBits, OfAWideResNetInAnyBuckets) {
 TEST(SameBits, WithAShortLastBatchAndAnOddNumberOfMicroBatches) {
   // Batches of 9, 9 and 2 samples in 5, 5 and 2 micro-batches.
   const TrainingRun odd{
-      .cut = {4}, .micro_batches = 5, .batch_size = 9, .samples = 20, .drop_last = false};
+      .partition = {4}, .micro_batches = 5, .batch_size = 9, .samples = 20, .drop_last = false};
   const TrainingResult one = train(odd);
   EXPECT_EQ(one.steps.at(2).samples, 2);
   for (const std::uint32_t replicas : {1, 2, 3, 5}) {
     SCOPED_TRACE(replicas);
     TrainingRun run = odd;
-    run.cut = {1, 2, 1};
+    run.partition = {1, 2, 1};
     run.replicas = replicas;
     expect_same(train(run), one);
     run.schedule = gpipe;
@@ -104,14 +107,14 @@ TEST(SameBits, WithAShortLastBatchAndAnOddNumberOfMicroBatches) {
 
 TEST(SameBits, WithReplicasThatHaveNothingToDo) {
   // One batch of 3 samples an epoch: an evaluation after each step, and a replica without a share.
-  const TrainingRun tiny{.cut = {4}, .samples = 3, .drop_last = false};
+  const TrainingRun tiny{.partition = {4}, .samples = 3, .drop_last = false};
   const TrainingResult one = train(tiny);
   EXPECT_EQ(one.evaluations.size(), 6u);
   for (const std::uint32_t replicas : {2, 4})
     for (const std::uint64_t order : {1, 2, 3, 4, 5}) {
       SCOPED_TRACE(::testing::Message() << replicas << " replicas, order " << order);
       TrainingRun run = tiny;
-      run.cut = {2, 2};
+      run.partition = {2, 2};
       run.replicas = replicas;
       run.order = order;
       expect_same(train(run), one);
@@ -123,9 +126,9 @@ TEST(SameBits, ResumedAtAnyStep) {
   EXPECT_EQ(whole.digest, reference().digest);
   for (std::uint32_t step = 1; step < 6; ++step) {
     SCOPED_TRACE(step);
-    // Cut otherwise than the run that wrote it.
+    // With another partition than the run that wrote it.
     const TrainingResult rest =
-        train({.cut = {1, 2, 1}, .from = whole.written.at(step), .first_step = step});
+        train({.partition = {1, 2, 1}, .from = whole.written.at(step), .first_step = step});
     EXPECT_EQ(rest.digest, whole.digest);
     ASSERT_EQ(rest.steps.size(), 6u - step);
     for (const StepSeen& seen : rest.steps) EXPECT_EQ(seen.loss, whole.steps[seen.step - 1].loss);
@@ -135,17 +138,17 @@ TEST(SameBits, ResumedAtAnyStep) {
 }
 
 TEST(SameBits, OfAWideResNetWithDropout) {
-  const TrainingRun one{.model = "wide_resnet", .cut = {11}, .steps = 3};
+  const TrainingRun one{.model = "wide_resnet", .partition = {11}, .steps = 3};
   const TrainingResult whole = train(one);
-  TrainingRun cut = one;
-  cut.cut = {3, 4, 2, 2};
-  cut.replicas = 2;
-  expect_same(train(cut), whole);
+  TrainingRun parts = one;
+  parts.partition = {3, 4, 2, 2};
+  parts.replicas = 2;
+  expect_same(train(parts), whole);
 }
 
 TEST(SameBits, InDoublePrecision) {
-  const TrainingResult one = train({.cut = {4}, .dtype = DType::f64});
-  expect_same(train({.cut = {1, 3}, .replicas = 2, .dtype = DType::f64}), one);
+  const TrainingResult one = train({.partition = {4}, .dtype = DType::f64});
+  expect_same(train({.partition = {1, 3}, .replicas = 2, .dtype = DType::f64}), one);
   EXPECT_NE(one.digest, reference().digest);
 }
 

@@ -31,7 +31,7 @@ std::function<void(PipelineOptions&)> late(std::uint32_t staleness, bool in_buck
 const TrainingResult& reference(std::uint32_t staleness) {
   static std::map<std::uint32_t, TrainingResult> results;
   if (!results.contains(staleness))
-    results[staleness] = train({.cut = {4}, .snapshot_every = 1, .adjust = late(staleness)});
+    results[staleness] = train({.partition = {4}, .snapshot_every = 1, .adjust = late(staleness)});
   return results[staleness];
 }
 
@@ -45,15 +45,16 @@ TEST(Staleness, MakesOtherWeightsThanNone) {
   EXPECT_NE(reference(2).digest, reference(1).digest);
 }
 
-TEST(Staleness, MakesTheSameBitsHoweverTheWorkIsCut) {
+TEST(Staleness, IsBitwiseIdenticalForAnyPartition) {
   for (const std::uint32_t staleness : {1, 2})
-    for (const std::vector<std::size_t>& cut : {std::vector<std::size_t>{4}, {2, 2}, {1, 1, 1, 1}})
+    for (const std::vector<std::size_t>& partition :
+         {std::vector<std::size_t>{4}, {2, 2}, {1, 1, 1, 1}})
       for (const std::uint32_t replicas : {1, 2, 3, 4})
         for (const bool in_buckets : {false, true})
           for (const std::uint64_t order : {1, 2, 3}) {
             SCOPED_TRACE(fmt::format("staleness {}, {} stages, {} replicas, order {}", staleness,
-                                     cut.size(), replicas, order));
-            expect_same(train({.cut = cut,
+                                     partition.size(), replicas, order));
+            expect_same(train({.partition = partition,
                                .replicas = replicas,
                                .schedule = order == 1   ? ScheduleKind::gpipe
                                            : order == 2 ? ScheduleKind::one_forward_one_backward
@@ -66,14 +67,14 @@ TEST(Staleness, MakesTheSameBitsHoweverTheWorkIsCut) {
 
 TEST(Staleness, MakesTheSameBitsWhereReplicasHaveNothingToDo) {
   // Batches of 9, 9 and 2 samples in 5, 5 and 2 micro-batches.
-  TrainingRun odd{.cut = {4},
+  TrainingRun odd{.partition = {4},
                   .micro_batches = 5,
                   .batch_size = 9,
                   .samples = 20,
                   .drop_last = false,
                   .adjust = late(2)};
   const TrainingResult one = train(odd);
-  odd.cut = {1, 2, 1};
+  odd.partition = {1, 2, 1};
   for (const std::uint32_t replicas : {2, 3, 5})
     for (const std::uint64_t order : {1, 2, 3}) {
       SCOPED_TRACE(replicas);
@@ -117,8 +118,11 @@ TEST(Staleness, BeginsWithStepsThatChangeNothing) {
 
 TEST(Staleness, BeginsSoAgainWhereARunGoesOn) {
   const auto& before = reference(2).written.at(3);
-  const TrainingResult rest = train(
-      {.cut = {1, 2, 1}, .snapshot_every = 1, .adjust = late(2), .from = before, .first_step = 3});
+  const TrainingResult rest = train({.partition = {1, 2, 1},
+                                     .snapshot_every = 1,
+                                     .adjust = late(2),
+                                     .from = before,
+                                     .first_step = 3});
   EXPECT_EQ(rest.steps.size(), 3u);
   EXPECT_TRUE(same_weights(rest.written.at(4), before));
   EXPECT_TRUE(same_weights(rest.written.at(5), before));

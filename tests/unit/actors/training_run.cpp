@@ -20,7 +20,7 @@ ModelOptions model_of(const TrainingRun& run) {
 std::vector<StatePtr> states_of(const TrainingRun& run, const PipelineOptions& pipeline) {
   std::vector<StatePtr> states;
   std::size_t first = 0;
-  for (std::size_t blocks : run.cut) {
+  for (std::size_t blocks : run.partition) {
     const Network part(make_model(pipeline.model), first, first + blocks, run.dtype, {});
     states.push_back(state_from(part.spec(), run.dtype, TensorSource::of(run.from), run.first_step,
                                 /*with_optimizer=*/true, /*strict=*/false));
@@ -43,7 +43,7 @@ PipelineOptions pipeline_of(const TrainingRun& run) {
   PipelineOptions pipeline{.model = model,
                            .dtype = run.dtype,
                            .seed = run.seed,
-                           .cut = run.cut,
+                           .partition = run.partition,
                            .replicas = run.replicas,
                            .schedule = run.schedule,
                            .data = {.dataset = dataset,

@@ -38,7 +38,7 @@ data: {name: synthetic, shape: [3, 32, 32], classes: 12, count: 640, mean: [0.28
        std: [0.353], shuffle: false, augment: [flip, crop], drop_last: false, workers: 2, limit: 64}
 train: {epochs: 2, steps: 100, batch_size: 64, micro_batches: 4, lr: 0.05, momentum: 0.9,
         weight_decay: 0.0005, nesterov: true, schedule: one_cycle, warmup_steps: 1}
-parallel: {pipeline: 2, data: 2, schedule: gpipe, cut: [5, 7], actor_threads: 2,
+parallel: {pipeline: 2, data: 2, schedule: gpipe, partition: [5, 7], actor_threads: 2,
            intra_op_threads: 2}
 checkpoint: {every_steps: 500, keep: 2}
 log: {every_steps: 10}
@@ -51,7 +51,7 @@ restarts: {max: 1, within: 30}
                                         "o.yaml");
   EXPECT_EQ(options.seed, 7u);
   EXPECT_EQ(options.data.augment, (std::vector<std::string>{"flip", "crop"}));
-  EXPECT_EQ(options.parallel.cut, (std::vector<std::int64_t>{5, 7}));
+  EXPECT_EQ(options.parallel.partition, (std::vector<std::int64_t>{5, 7}));
   EXPECT_EQ(options.faults.size(), 2u);
   EXPECT_EQ(options.faults[0].actor, "stage/1");
   EXPECT_EQ(options.faults[0].micro_batch, 2);
@@ -83,7 +83,7 @@ TEST(Options, StepsBeyond32BitsAreRefused) {
 TEST(Options, WholeNumbersWithLeadingZerosAreRefused) {
   EXPECT_THAT(refusal("", {"seed=010"}), HasSubstr("write 10: a leading zero means octal"));
   EXPECT_THAT(refusal("train: {epochs: +02}"), HasSubstr("write 2:"));
-  EXPECT_THAT(refusal("parallel: {cut: [05, 7], pipeline: 2}"), HasSubstr("write 5:"));
+  EXPECT_THAT(refusal("parallel: {partition: [05, 7], pipeline: 2}"), HasSubstr("write 5:"));
   EXPECT_EQ(refusal("train: {lr: 0.05, steps: 0}"), "no error");
 }
 
@@ -157,7 +157,8 @@ INSTANTIATE_TEST_SUITE_P(
         WrongValue{"parallel.staleness=2", "set parallel.aggregation to asynchronous"},
         WrongValue{"parallel.schedule=zb", "gpipe, 1f1b"},
         WrongValue{"parallel.schedule=eager", "did you mean eager_1f1b?"},
-        WrongValue{"parallel.cut=[0]", "from 1"}, WrongValue{"parallel.cut=automatic", "auto"},
+        WrongValue{"parallel.partition=[0]", "from 1"},
+        WrongValue{"parallel.partition=automatic", "auto"},
         WrongValue{"parallel.actor_threads=-1", "from 0"},
         WrongValue{"parallel.intra_op_threads=0", "from 1"},
         WrongValue{"checkpoint.every_steps=-1", "from 0"},
@@ -170,9 +171,9 @@ INSTANTIATE_TEST_SUITE_P(
                     WrongValue{"parallel.data=5", "raise train.micro_batches to 5"},
                     WrongValue{"data.limit=63", "no whole batch"},
                     WrongValue{"train.warmup_steps=938", "the run has 937 steps"},
-                    WrongValue{"parallel.cut=[1, 2]", "parallel.pipeline is 1"},
+                    WrongValue{"parallel.partition=[1, 2]", "parallel.pipeline is 1"},
                     WrongValue{"parallel.pipeline=13", "lower parallel.pipeline to 12"},
-                    WrongValue{"parallel.cut=[11]", "add up to 12"},
+                    WrongValue{"parallel.partition=[11]", "add up to 12"},
                     WrongValue{"model.widths=[16, 16]", "takes four"},
                     WrongValue{"model.in_channels=3", "set model.in_channels to 1"},
                     WrongValue{"model.classes=9", "set model.classes to 10"},
@@ -184,7 +185,7 @@ INSTANTIATE_TEST_SUITE_P(
                     WrongValue{"faults=[{actor: writer, micro_batch: 1}]", "each of 1 stages"},
                     WrongValue{"faults=[{actor: stage/0, micro_batch: 4}]", "write 0 to 3"},
                     WrongValue{"faults=[{actr: stage/0}]", "did you mean actor?"},
-                    WrongValue{"parallel.cut=six", "write auto, or a list such as [4]"},
+                    WrongValue{"parallel.partition=six", "write auto, or a list such as [4]"},
                     WrongValue{"faults=stage/0", "must be a list"}));
 
 TEST(Options, BlamesTheOverrideNotTheLineOfTheFile) {

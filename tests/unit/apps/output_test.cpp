@@ -173,10 +173,10 @@ TEST(OptionChanges, TheFirstIsNamedByItsKey) {
   EXPECT_EQ(first_option_difference("faults:\n  - actor: x\n", "").key, "faults");
 }
 
-TEST_F(Output, ResolvedOptionsTellTheCutThatWasFound) {
+TEST_F(Output, ResolvedOptionsTellThePartitionThatWasFound) {
   const Options automatic = parse_options("parallel: {pipeline: 2}", "o.yaml");
   const std::string text = options_for_restart(automatic, {5, 7});
-  EXPECT_THAT(text, HasSubstr("  cut: auto  # of this run: [5, 7]\n"));
+  EXPECT_THAT(text, HasSubstr("  partition: auto  # of this run: [5, 7]\n"));
   EXPECT_EQ(resolved_yaml(parse_options(text, "o.yaml")), resolved_yaml(automatic));
 }
 

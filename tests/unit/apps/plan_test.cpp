@@ -29,7 +29,7 @@ class Plan : public testing::Test {
 model: {name: mlp, widths: [64, 32]}
 data: {name: synthetic, shape: [1, 8, 8], count: 640}
 train: {batch_size: 64, micro_batches: 8}
-parallel: {pipeline: 2, cut: [2, 2]}
+parallel: {pipeline: 2, partition: [2, 2]}
 )";
   }
   ~Plan() override { fs::remove_all(folder_); }
@@ -168,8 +168,8 @@ TEST_F(Plan, RefusesNoProcesses) {
 }
 
 TEST_F(Plan, FitsATerminal) {
-  const Ran planned =
-      plan({"--nnodes", "2", "--nproc", "4", "-r", "parallel.data=4", "-r", "parallel.cut=[1,3]"});
+  const Ran planned = plan(
+      {"--nnodes", "2", "--nproc", "4", "-r", "parallel.data=4", "-r", "parallel.partition=[1,3]"});
   ASSERT_EQ(planned.code, exit_done) << planned.error;
   std::istringstream lines(planned.out);
   for (std::string line; std::getline(lines, line);)

@@ -132,7 +132,7 @@ TEST(TrainingOptions, TheModelAndItsPlacementAreWhatTheOptionsSay) {
   EXPECT_EQ(loader_options(pipeline, 0).transform.dtype, DType::f64);
   EXPECT_EQ(pipeline.replicas, 2u);
   EXPECT_EQ(pipeline.schedule, ScheduleKind::gpipe);
-  EXPECT_EQ(pipeline.cut.size(), 2u);
+  EXPECT_EQ(pipeline.partition.size(), 2u);
   EXPECT_EQ(pipeline.stream.threads, 2);
 }
 
@@ -166,7 +166,7 @@ std::string run_as_text(const Options& options) {
   std::string text = fmt::format("{} {} {} {} {} {} {} {} {}\n", p.model.name, p.model.in_channels,
                                  p.model.height, p.model.width, p.model.widths, p.model.classes,
                                  p.model.dropout, number(p.model.convolution), number(p.dtype));
-  text += fmt::format("{} {} {} {} {} {} {} {}\n", p.seed, p.cut, p.replicas, p.micro_batches,
+  text += fmt::format("{} {} {} {} {} {} {} {}\n", p.seed, p.partition, p.replicas, p.micro_batches,
                       number(p.schedule), p.stream.threads, p.bucket_cap_bytes, p.staleness);
   text += fmt::format("{} {} {} {} {} {} {}\n", number(rate.schedule), rate.lr, rate.total_steps,
                       rate.warmup_steps, rate.steps_per_epoch, rate.step_epochs, rate.step_factor);
@@ -242,10 +242,11 @@ const std::vector<std::vector<std::string>> changes = {
     {"faults=[{actor: stage/0, step: 1, micro_batch: 0}]"},
 };
 
-/// Options of something else: data on the disk, what is begun from, what is written, and the cut
-/// that a test of its own covers.
-const std::set<std::string> elsewhere = {"data.name",    "data.path",       "model.weights",
-                                         "parallel.cut", "checkpoint.keep", "log.every_steps"};
+/// Options of something else: data on the disk, what is begun from, what is written, and the
+/// partition that a test of its own covers.
+const std::set<std::string> elsewhere = {"data.name",       "data.path",
+                                         "model.weights",   "parallel.partition",
+                                         "checkpoint.keep", "log.every_steps"};
 
 TEST(TrainingOptions, EachOneChangesTheRun) {
   const std::string before = run_as_text(options_with({}));
@@ -263,8 +264,8 @@ TEST(TrainingOptions, NoneIsMissingFromTheseTests) {
     EXPECT_TRUE(tested.contains(field.path)) << field.path << ": add it to `changes`";
 }
 
-TEST(TrainingOptions, TheCutIsTakenAsItIs) {
-  EXPECT_THAT(pipeline_with({"parallel.pipeline=2", "parallel.cut=[1, 3]"}).cut,
+TEST(TrainingOptions, ThePartitionIsTakenAsItIs) {
+  EXPECT_THAT(pipeline_with({"parallel.pipeline=2", "parallel.partition=[1, 3]"}).partition,
               ElementsAre(1u, 3u));
 }
 

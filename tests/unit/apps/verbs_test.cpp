@@ -255,7 +255,7 @@ TEST_F(Verbs, PlanAlignsItsTableHoweverLongTheNamesAre) {
   std::ofstream(root_ / "o.yaml")
       << "model: {name: mlp, widths: [8, 8]}\n"
          "data: {name: synthetic, shape: [1, 4, 4], count: 600}\n"
-         "parallel: {pipeline: 2, data: 12, cut: [2, 2]}\ntrain: {micro_batches: 12}\n";
+         "parallel: {pipeline: 2, data: 12, partition: [2, 2]}\ntrain: {micro_batches: 12}\n";
   const Ran ran = run_troupe({"plan", (root_ / "o.yaml").string()});
   EXPECT_EQ(ran.code, exit_done) << ran.error;
   std::istringstream lines(ran.out.substr(ran.out.find("\nedge") + 1));

@@ -36,8 +36,8 @@ RunShape two_stages() {
           .actor_threads = 2,
           .idle_cores = 0,
           .workers = 1,
-          .cut = {3, 9},
-          .cut_by_hand = false};
+          .partition = {3, 9},
+          .partition_by_hand = false};
 }
 
 TEST(Verdict, NamesTheBottleneckAndTheShareOfComputing) {
@@ -65,13 +65,13 @@ TEST(Verdict, TellsWhatFillingAndDrainingCosts) {
   EXPECT_THAT(verdict(report, smallest), Not(HasSubstr("train.micro_batches")));
 }
 
-TEST(Verdict, BlamesACutByHandOnly) {
+TEST(Verdict, BlamesAPartitionByHandOnly) {
   const auto report =
       run_of({actor("loader", 5, 0, 95), actor("stage/0", 20, 0, 75), actor("stage/1", 85, 5, 1)});
   RunShape shape = two_stages();
-  EXPECT_THAT(verdict(report, shape), Not(HasSubstr("parallel.cut")));
-  shape.cut_by_hand = true;
-  EXPECT_THAT(verdict(report, shape), HasSubstr("try another parallel.cut than [3, 9]"));
+  EXPECT_THAT(verdict(report, shape), Not(HasSubstr("parallel.partition")));
+  shape.partition_by_hand = true;
+  EXPECT_THAT(verdict(report, shape), HasSubstr("try another parallel.partition than [3, 9]"));
 }
 
 TEST(Verdict, TellsASlowLoader) {
@@ -106,7 +106,7 @@ TEST(Verdict, CountsTheThreadsOfAllProcesses) {
 TEST(Verdict, HasNoAdviceForAStageThatAlwaysComputes) {
   RunShape shape = two_stages();
   shape.actor_threads = 1;
-  shape.cut = {12};
+  shape.partition = {12};
   const auto report = run_of({actor("loader", 1, 0, 99), actor("stage/0", 97, 1, 0)});
   EXPECT_EQ(verdict(report, shape), "stage/0 computed 97 % of the time");
 }
@@ -114,7 +114,7 @@ TEST(Verdict, HasNoAdviceForAStageThatAlwaysComputes) {
 TEST(Verdict, TakesTheMeanOverReplicas) {
   const auto report = run_of({actor("stage/0/0", 40, 0, 0), actor("stage/0/1", 60, 0, 0)});
   RunShape shape = two_stages();
-  shape.cut = {12};
+  shape.partition = {12};
   EXPECT_THAT(verdict(report, shape), testing::StartsWith("stage/0 computed 50 %"));
 }
 
