@@ -38,7 +38,7 @@ void Loader::restore(const CommittedState&, std::uint32_t steps) {
 
 bool Loader::ready() const {
   const bool prepared = !ahead_.empty() && ahead_.front().batch;
-  return images.has_slot() && targets.has_slot() && (prepared || can_request());
+  return samples.has_slot() && targets.has_slot() && (prepared || can_request());
 }
 
 bool Loader::can_request() const {
@@ -47,7 +47,7 @@ bool Loader::can_request() const {
 }
 
 Waiting Loader::waiting() const {
-  if (!images.has_slot() || !targets.has_slot()) return Waiting::credit;
+  if (!samples.has_slot() || !targets.has_slot()) return Waiting::credit;
   return ahead_.empty() ? Waiting::other : Waiting::input;
 }
 
@@ -60,8 +60,8 @@ ActionLabel Loader::act() {
   Batch batch = std::move(ahead_.front().batch->value());  // throws what preparing it threw
   ahead_.pop_front();
   ++first_;
-  images.send(header, {std::move(batch.images)});
-  targets.send(header, {std::move(batch.labels)});
+  samples.send(header, {std::move(batch.samples)});
+  targets.send(header, {std::move(batch.targets)});
   return {"load", header.key};
 }
 
@@ -73,7 +73,7 @@ void Loader::plan_ahead() {
 
 void Loader::plan_step() {
   const std::uint32_t step = next_step_++;
-  for (MicroBatchPlan& plan : sampler_.plan(step, options_.replica)) {
+  for (MicroBatchSamples& plan : sampler_.plan(step, options_.replica)) {
     const Header header{.key = {step, Purpose::train, static_cast<std::uint32_t>(plan.micro_batch)},
                         .samples = static_cast<std::uint32_t>(plan.samples.size()),
                         .batch_samples = static_cast<std::uint32_t>(plan.batch_samples),
@@ -91,7 +91,7 @@ void Loader::plan_evaluation(std::uint32_t step) {
   Sampler sampler = Sampler::for_evaluation(count, size, 1, 1);
   const std::int64_t total = sampler.batches_per_epoch();
   for (std::int64_t index = options_.replica; index < total; index += training.replicas) {
-    MicroBatchPlan plan = std::move(sampler.plan(index, 0).front());
+    MicroBatchSamples plan = std::move(sampler.plan(index, 0).front());
     const Header header{.key = {step, Purpose::evaluate, static_cast<std::uint32_t>(index)},
                         .samples = static_cast<std::uint32_t>(plan.samples.size()),
                         .batch_samples = static_cast<std::uint32_t>(count),
@@ -111,7 +111,7 @@ void Loader::request() {
   }
 }
 
-void Loader::prepare(std::uint64_t number, const BatchMaker& maker, MicroBatchPlan plan) {
+void Loader::prepare(std::uint64_t number, const BatchMaker& maker, MicroBatchSamples plan) {
   const auto make = [&maker, plan = std::move(plan)] { return maker.make(plan); };
   const auto put = [number](Loader& loader, Result<Batch> batch) {
     loader.ahead_[number - loader.first_].batch = std::move(batch);

@@ -29,7 +29,7 @@ class Loader final : public Actor {
   /// Throws Error{bad_options} for numbers that cannot work.
   explicit Loader(LoaderOptions options);
 
-  Output<Activation> images{this, "images"};
+  Output<Activation> samples{this, "samples"};
   Output<Targets> targets{this, "targets"};
 
   bool ready() const override;
@@ -41,7 +41,7 @@ class Loader final : public Actor {
   /// A micro-batch to come, with what its header will say.
   struct Planned {
     Header header;
-    MicroBatchPlan plan;
+    MicroBatchSamples plan;
   };
   /// A micro-batch under way, or there: with more than one worker they come in any order.
   struct Ahead {
@@ -54,7 +54,7 @@ class Loader final : public Actor {
   void plan_step();
   void plan_evaluation(std::uint32_t step);
   void request();
-  void prepare(std::uint64_t number, const BatchMaker& maker, MicroBatchPlan plan);
+  void prepare(std::uint64_t number, const BatchMaker& maker, MicroBatchSamples plan);
 
   LoaderOptions options_;
   Sampler sampler_;

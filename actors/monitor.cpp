@@ -75,8 +75,8 @@ ActionLabel Monitor::act() {
     sum.samples += header.samples;
   }
   part = *held;
-  if (header.key.purpose == Purpose::evaluate && options_.on_counting)
-    options_.on_counting({header.key.step + 1, sum.samples, options_.test_count});
+  if (header.key.purpose == Purpose::evaluate && options_.on_evaluation_progress)
+    options_.on_evaluation_progress({header.key.step + 1, sum.samples, options_.test_count});
   report_whole_steps();
   vote_if_whole();
   return {"M", header.key};

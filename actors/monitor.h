@@ -22,7 +22,7 @@ struct StepSeen {
 };
 
 /// An evaluation is under way.
-struct CountingSeen {
+struct EvaluationProgress {
   std::uint32_t step = 0;    ///< steps before the evaluation
   std::int64_t counted = 0;  ///< samples so far
   std::int64_t count = 0;    ///< of so many
@@ -56,7 +56,8 @@ struct MonitorOptions {
   std::int64_t test_count = 0;  ///< samples that an evaluation must count
   /// Called in order, on an actor thread; must not block.
   std::function<void(const StepSeen&)> on_step;
-  std::function<void(const CountingSeen&)> on_counting;  ///< for each micro-batch of a test set
+  std::function<void(const EvaluationProgress&)>
+      on_evaluation_progress;  ///< for each micro-batch of a test set
   std::function<void(const EvaluationSeen&)> on_evaluation;
   std::shared_ptr<Scores> scores = std::make_shared<Scores>();
 };

@@ -154,7 +154,7 @@ void add_replica(Graph& graph, const PipelineOptions& options, const Common& com
   const Column column = add_column(graph, options, common, replica);
   const std::size_t samples = micro_batch_samples(options);
   const std::uint32_t fed = schedule_of(options, 0).credits + ahead;
-  graph.connect(column.loader, &Loader::images, column.stages.front(), &Stage::input,
+  graph.connect(column.loader, &Loader::samples, column.stages.front(), &Stage::input,
                 column.each(fed, samples * sample_bytes(options)));
   graph.connect(column.loader, &Loader::targets, column.loss, &Loss::targets,
                 column.each(fed, samples * sizeof(std::int64_t)));
@@ -207,7 +207,7 @@ MonitorOptions monitor_options(const PipelineOptions& options) {
           .stop_on_nan = options.stop_on_nan,
           .test_count = options.data.dataset.count(Split::test),
           .on_step = options.on_step,
-          .on_counting = options.on_counting,
+          .on_evaluation_progress = options.on_evaluation_progress,
           .on_evaluation = options.on_evaluation};
 }
 

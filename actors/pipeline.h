@@ -57,7 +57,7 @@ struct PipelineOptions {
   bool stop_on_nan = true;   ///< fail at a loss that is not finite, before its step counts
 
   std::function<void(const StepSeen&)> on_step;  ///< all three as in MonitorOptions
-  std::function<void(const CountingSeen&)> on_counting;
+  std::function<void(const EvaluationProgress&)> on_evaluation_progress;
   std::function<void(const EvaluationSeen&)> on_evaluation;
   std::optional<CheckpointWriterOptions> writer;  ///< `stages` and `options` are set
   std::vector<BlockProfile> profile;              ///< for the sizes of slots; empty: not known

@@ -26,14 +26,14 @@ EvaluationReport count_test_set(const Options& options, const TensorSource& weig
       std::max<std::int64_t>(1, options.train.batch_size / options.train.micro_batches);
   Sampler sampler = Sampler::for_evaluation(data.count(Split::test), size, 1, 1);
   EvaluationReport report;
-  for (std::int64_t batch = 0; batch < sampler.batches_per_epoch(); ++batch) {
-    for (const auto& plan : sampler.plan(batch, 0)) {
-      const Batch samples = maker.make(plan);
-      const LossOutput loss = softmax_cross_entropy(stream, network.evaluate(samples.images),
-                                                    samples.labels, 1.0, /*with_gradient=*/false);
+  for (std::int64_t step = 0; step < sampler.batches_per_epoch(); ++step) {
+    for (const auto& plan : sampler.plan(step, 0)) {
+      const Batch batch = maker.make(plan);
+      const LossOutput loss = softmax_cross_entropy(stream, network.evaluate(batch.samples),
+                                                    batch.targets, 1.0, /*with_gradient=*/false);
       report.loss += loss.loss_sum;
       report.correct += loss.correct;
-      report.count += samples.labels.element_count();
+      report.count += batch.targets.element_count();
     }
   }
   report.loss /= static_cast<double>(report.count);

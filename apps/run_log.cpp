@@ -74,7 +74,7 @@ StepReport RunLog::report_of(std::uint32_t step) const {
               (timeline_.steps + timeline_.steps_per_epoch - 1) / timeline_.steps_per_epoch};
 }
 
-void RunLog::counting(const CountingSeen& seen) {
+void RunLog::counting(const EvaluationProgress& seen) {
   // A micro-batch of a test set takes a millisecond or less: nobody reads so fast.
   constexpr auto period = std::chrono::milliseconds(50);
   const auto now = std::chrono::steady_clock::now();

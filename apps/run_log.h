@@ -33,7 +33,7 @@ class RunLog {
   ~RunLog();  ///< writes what is left
 
   void step(const StepSeen& seen);
-  void counting(const CountingSeen& seen);
+  void counting(const EvaluationProgress& seen);
   void evaluation(const EvaluationSeen& seen);
   void checkpoint(const CheckpointSeen& seen);
   void failure(const FailureReport& failure);

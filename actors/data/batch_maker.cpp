@@ -15,7 +15,7 @@ BatchMaker::BatchMaker(Dataset dataset, Split split, SampleTransform transform)
 }
 
 template <class T>
-void BatchMaker::fill(const MicroBatchPlan& plan, const Tensor& source,
+void BatchMaker::fill(const MicroBatchSamples& plan, const Tensor& source,
                       const Tensor& images) const {
   const std::int64_t size = transform_.sample_shape().element_count();
   const std::uint8_t* pixels = source.data<std::uint8_t>();
@@ -26,7 +26,7 @@ void BatchMaker::fill(const MicroBatchPlan& plan, const Tensor& source,
   }
 }
 
-Batch BatchMaker::make(const MicroBatchPlan& plan) const {
+Batch BatchMaker::make(const MicroBatchSamples& plan) const {
   const std::int64_t count = dataset_.count(split_);
   for (std::uint32_t sample : plan.samples)
     if (sample >= count)

@@ -10,8 +10,8 @@ namespace troupe {
 
 /// A micro-batch ready for the first stage.
 struct Batch {
-  Tensor images;  ///< [n, C, H, W] of the transform's dtype, row-major
-  Tensor labels;  ///< i64 [n]
+  Tensor samples;  ///< [n, C, H, W] of the transform's dtype, row-major
+  Tensor targets;  ///< i64 [n]
 };
 
 /// Gathers and transforms the samples of plans. Without augmentations in the transform it makes
@@ -21,11 +21,11 @@ class BatchMaker {
   BatchMaker(Dataset dataset, Split split, SampleTransform transform);
 
   /// A pure function of the plan. Throws Error for damaged files and for samples out of range.
-  Batch make(const MicroBatchPlan& plan) const;
+  Batch make(const MicroBatchSamples& plan) const;
 
  private:
   template <class T>
-  void fill(const MicroBatchPlan& plan, const Tensor& source, const Tensor& images) const;
+  void fill(const MicroBatchSamples& plan, const Tensor& source, const Tensor& images) const;
 
   Dataset dataset_;
   Split split_;

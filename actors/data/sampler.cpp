@@ -83,7 +83,7 @@ std::int64_t Sampler::micro_batches(std::int64_t batch) const {
   return std::min(options_.micro_batches, batch_samples(batch));
 }
 
-std::vector<MicroBatchPlan> Sampler::plan(std::int64_t step, std::int64_t replica) {
+std::vector<MicroBatchSamples> Sampler::plan(std::int64_t step, std::int64_t replica) {
   if (step < 0 || replica < 0 || replica >= options_.replicas)
     throw Error(ErrorCode::internal, fmt::format("no plan for step {} on replica {} of {}", step,
                                                  replica, options_.replicas));
@@ -98,7 +98,7 @@ std::vector<MicroBatchPlan> Sampler::plan(std::int64_t step, std::int64_t replic
   const auto start_of = [&](std::int64_t index) {
     return index * (samples / count) + std::min(index, samples % count);
   };
-  std::vector<MicroBatchPlan> plans;
+  std::vector<MicroBatchSamples> plans;
   const MicroBatchRange own =
       micro_batch_range(static_cast<std::uint32_t>(count), static_cast<std::uint32_t>(replica),
                         static_cast<std::uint32_t>(options_.replicas));

@@ -18,7 +18,7 @@ struct SamplerOptions {
 };
 
 /// The samples of one micro-batch, and where it stands. A value: safe to hand to another thread.
-struct MicroBatchPlan {
+struct MicroBatchSamples {
   std::int64_t step = 0;               ///< batches since the start of the run
   std::int64_t epoch = 0;              ///< whole passes before this one
   std::int64_t batch = 0;              ///< within the epoch
@@ -27,7 +27,7 @@ struct MicroBatchPlan {
   std::int64_t batch_samples = 0;      ///< of this batch, over all replicas
   std::vector<std::uint32_t> samples;  ///< indices into the data set; never empty
 
-  friend bool operator==(const MicroBatchPlan&, const MicroBatchPlan&) = default;
+  friend bool operator==(const MicroBatchSamples&, const MicroBatchSamples&) = default;
 };
 
 /// The order in which an epoch visits the samples: a permutation of [0, samples).
@@ -57,7 +57,7 @@ class Sampler {
   std::int64_t micro_batches(std::int64_t batch) const;  ///< of batch `batch`, over all replicas
 
   /// What replica `replica` works on in step `step` of the run, in ascending micro-batch order.
-  std::vector<MicroBatchPlan> plan(std::int64_t step, std::int64_t replica);
+  std::vector<MicroBatchSamples> plan(std::int64_t step, std::int64_t replica);
 
  private:
   SamplerOptions options_;

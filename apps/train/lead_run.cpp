@@ -98,7 +98,7 @@ int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
 // All steps are made; only the last count of the test set was cut short.
 int evaluate_only(TrainCommand command, PipelineOptions& pipeline, RunLog& log) {
   command.on_begin = [] {};  // there is nothing to save: a signal ends it at once
-  pipeline.on_counting = [&](const CountingSeen& seen) { log.counting(seen); };
+  pipeline.on_evaluation_progress = [&](const EvaluationProgress& seen) { log.counting(seen); };
   pipeline.on_evaluation = [&](const EvaluationSeen& seen) { log.evaluation(seen); };
   run_graph(command, pipeline, [&](const FailureReport& failure) { log.failure(failure); });
   if (command.world) command.world->leave();
@@ -135,7 +135,7 @@ int run_training(const TrainCommand& command, PipelineOptions& pipeline, const O
     note_first_step(seen, timeline.first);
     log.step(seen);
   };
-  pipeline.on_counting = [&](const CountingSeen& seen) { log.counting(seen); };
+  pipeline.on_evaluation_progress = [&](const EvaluationProgress& seen) { log.counting(seen); };
   pipeline.on_evaluation = [&](const EvaluationSeen& seen) { log.evaluation(seen); };
   pipeline.writer = CheckpointWriterOptions{
       .folder = folder.checkpoints(),

@@ -77,10 +77,10 @@ class TimedProgram final : public StageProgram {
 class Feeder final : public Actor {
  public:
   Feeder(std::uint32_t count, std::uint32_t steps) : count_(count), steps_(steps) {}
-  Output<Activation> images{this, "images"};
+  Output<Activation> samples{this, "samples"};
   Output<Targets> targets{this, "targets"};
   bool ready() const override {
-    return next_ < count_ * steps_ && images.has_slot() && targets.has_slot();
+    return next_ < count_ * steps_ && samples.has_slot() && targets.has_slot();
   }
   ActionLabel act() override {
     const Header about{.key = {next_ / count_, Purpose::train, next_ % count_},
@@ -88,7 +88,7 @@ class Feeder final : public Actor {
                        .batch_samples = count_,
                        .micro_batches = count_};
     ++next_;
-    images.send(about, {Tensor::zeros({1, 2})});
+    samples.send(about, {Tensor::zeros({1, 2})});
     targets.send(about, {Tensor::zeros({1}, DType::i64)});
     return {"load", about.key};
   }
@@ -129,7 +129,7 @@ double step_time(ScheduleKind kind, std::uint32_t stages, std::uint32_t micro_ba
                   {.slots = slots.gradients});
   }
   const std::uint32_t fed = schedules.front().credits + 2;
-  graph.connect(feeder, &Feeder::images, actors.front(), &Stage::input, {.slots = fed});
+  graph.connect(feeder, &Feeder::samples, actors.front(), &Stage::input, {.slots = fed});
   graph.connect(feeder, &Feeder::targets, loss, &Loss::targets, {.slots = fed});
   const EdgeSlots slots = slots_to_loss(schedules.back());
   graph.connect(actors.back(), &Stage::output, loss, &Loss::logits, {.slots = slots.outputs});

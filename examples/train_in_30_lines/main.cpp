@@ -24,7 +24,7 @@ RunReport train(const std::stop_token& stop) {
   const auto writer = graph.add<CheckpointWriter>(
       "writer", {.stages = 2, .folder = "checkpoints", .options = options_text(model, data)});
 
-  graph.connect(loader, &Loader::images, front, &Stage::input, {.slots = 4});
+  graph.connect(loader, &Loader::samples, front, &Stage::input, {.slots = 4});
   graph.connect(loader, &Loader::targets, loss, &Loss::targets, {.slots = 4});
   graph.connect(front, &Stage::output, back, &Stage::input);
   graph.connect(back, &Stage::output, loss, &Loss::logits);

@@ -32,7 +32,7 @@ struct EdgeOptions {
 ///     Graph graph;
 ///     auto loader = graph.add<Loader>("loader", {.dataset = data, .sampler = batches});
 ///     auto stage = graph.add<Stage>("stage/0", {.program = program});
-///     graph.connect(loader, &Loader::images, stage, &Stage::input, {.slots = 4});
+///     graph.connect(loader, &Loader::samples, stage, &Stage::input, {.slots = 4});
 class Graph {
  public:
   struct ActorSpec {
@@ -109,7 +109,7 @@ class Graph {
   /// Throws Error{bad_graph} for a port without an edge that needs one: its actor would wait for
   /// ever, or talk to nobody.
   void check_connected() const;
-  /// "loader.images → stage/0.input".
+  /// "loader.samples → stage/0.input".
   std::string edge_name(std::size_t edge) const;
 
   /// A new life of the actor with its ports attached to its edges.

@@ -30,7 +30,7 @@ class Driven {
  public:
   explicit Driven(const LoaderOptions& options, std::uint32_t slots = 100)
       : box_(std::make_shared<Box>()), loader_(std::make_unique<Loader>(options)) {
-    RuntimeAccess::attach(loader_->images, 0, slots);
+    RuntimeAccess::attach(loader_->samples, 0, slots);
     RuntimeAccess::attach(loader_->targets, 1, slots);
     for (OutputPort* port : loader_->outputs()) RuntimeAccess::begin_incarnation(*port, 1, 0);
     RuntimeAccess::set_post(*loader_, [box = box_](Post work) {
@@ -118,8 +118,8 @@ void expect_sent(const std::vector<Packet>& sent, const std::vector<Expected>& e
   ASSERT_EQ(sent.size(), 2 * expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
     EXPECT_EQ(sent[2 * i].header.key, expected[i].key) << i;
-    EXPECT_TRUE(same_bytes(images_of(sent[2 * i]), expected[i].batch.images)) << i;
-    EXPECT_TRUE(same_bytes(classes_of(sent[2 * i + 1]), expected[i].batch.labels)) << i;
+    EXPECT_TRUE(same_bytes(images_of(sent[2 * i]), expected[i].batch.samples)) << i;
+    EXPECT_TRUE(same_bytes(classes_of(sent[2 * i + 1]), expected[i].batch.targets)) << i;
   }
 }
 

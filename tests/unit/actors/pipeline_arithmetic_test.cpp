@@ -96,13 +96,13 @@ class PlainLoop {
     double loss_sum = 0;
     double samples = 0;
     const auto plans = batches_.plan(step, 0);
-    for (const MicroBatchPlan& plan : plans) samples += static_cast<double>(plan.samples.size());
-    for (const MicroBatchPlan& plan : plans) {
+    for (const MicroBatchSamples& plan : plans) samples += static_cast<double>(plan.samples.size());
+    for (const MicroBatchSamples& plan : plans) {
       const Batch batch = samples_.make(plan);
       const RandomKey random{options_.seed, step, static_cast<std::uint32_t>(plan.micro_batch)};
-      const auto trip = network_.forward(batch.images, random, false);
+      const auto trip = network_.forward(batch.samples, random, false);
       const LossOutput loss =
-          softmax_cross_entropy({}, trip->result(), batch.labels, 1.0 / samples, true);
+          softmax_cross_entropy({}, trip->result(), batch.targets, 1.0 / samples, true);
       network_.backward(*trip, loss.logits_grad);
       for (std::int64_t e = 0; e < elements; ++e)
         gradient.data<double>()[e] += trip->gradients.data<double>()[e];
@@ -128,12 +128,12 @@ class PlainLoop {
     const Dataset& dataset = loader_.dataset;
     TransformOptions transform = loader_.transform;
     transform.augment.clear();
-    MicroBatchPlan all;
+    MicroBatchSamples all;
     for (std::uint32_t s = 0; s < dataset.count(Split::test); ++s) all.samples.push_back(s);
     const Batch batch =
         BatchMaker(dataset, Split::test, {transform, dataset.sample_shape()}).make(all);
-    const Tensor logits = network_.evaluate(batch.images);
-    return softmax_cross_entropy({}, logits, batch.labels, 1.0, false).loss_sum /
+    const Tensor logits = network_.evaluate(batch.samples);
+    return softmax_cross_entropy({}, logits, batch.targets, 1.0, false).loss_sum /
            static_cast<double>(all.samples.size());
   }
 

@@ -71,7 +71,7 @@ TEST_F(Plan, MarksTheEdgesThatLeaveAProcess) {
   // 8 micro-batches of 8 samples of 64 numbers of 4 bytes.
   EXPECT_THAT(line(planned, "stage/0.output → stage/1.input"),
               ContainsRegex(" 2.0 KiB +16.0 KiB \\*$"));
-  EXPECT_THAT(line(planned, "loader.images → stage/0.input"), Not(HasSubstr("*")));
+  EXPECT_THAT(line(planned, "loader.samples → stage/0.input"), Not(HasSubstr("*")));
   EXPECT_THAT(line(planned, "loader.targets → loss.targets"), ContainsRegex(" 512 B \\*$"));
   EXPECT_THAT(line(planned, "* to another process"),
               testing::EndsWith("of the host, by shared memory: 32.6 KiB a step"));

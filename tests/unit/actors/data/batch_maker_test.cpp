@@ -30,22 +30,22 @@ TEST(BatchMaker, GathersTheSamplesOfAPlanWithTheirLabels) {
   const BatchMaker evaluation(dataset, Split::test,
                               SampleTransform({.std = {1.0 / 255}}, dataset.sample_shape()));
   const Batch batch = evaluation.make({.samples = {7, 2}});
-  EXPECT_EQ(batch.images.shape(), (Shape{2, 2, 6, 6}));
-  EXPECT_EQ(batch.labels.shape(), Shape{2});
+  EXPECT_EQ(batch.samples.shape(), (Shape{2, 2, 6, 6}));
+  EXPECT_EQ(batch.targets.shape(), Shape{2});
   const std::uint8_t* stored = dataset.images(Split::test).data<std::uint8_t>();
   for (std::int64_t i = 0; i < 72; ++i) {
-    EXPECT_FLOAT_EQ(batch.images.data<float>()[i], stored[std::int64_t{7} * 72 + i]);
-    EXPECT_FLOAT_EQ(batch.images.data<float>()[72 + i], stored[std::int64_t{2} * 72 + i]);
+    EXPECT_FLOAT_EQ(batch.samples.data<float>()[i], stored[std::int64_t{7} * 72 + i]);
+    EXPECT_FLOAT_EQ(batch.samples.data<float>()[72 + i], stored[std::int64_t{2} * 72 + i]);
   }
-  EXPECT_EQ(batch.labels.data<std::int64_t>()[0], 3);
-  EXPECT_EQ(batch.labels.data<std::int64_t>()[1], 2);
+  EXPECT_EQ(batch.targets.data<std::int64_t>()[0], 3);
+  EXPECT_EQ(batch.targets.data<std::int64_t>()[1], 2);
 }
 
 TEST(BatchMaker, MakesASampleTheSameInEveryBatch) {
   const BatchMaker make = maker();
   const Batch alone = make.make({.epoch = 2, .samples = {11}});
   const Batch among = make.make({.step = 9, .epoch = 2, .samples = {3, 11, 5}});
-  EXPECT_TRUE(same_bytes(alone.images, among.images.narrow(1, 1)));
+  EXPECT_TRUE(same_bytes(alone.samples, among.samples.narrow(1, 1)));
 }
 
 TEST(BatchMaker, RefusesSamplesThatTheDatasetLacks) {

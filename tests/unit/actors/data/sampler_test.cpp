@@ -30,8 +30,8 @@ void for_many_sizes(bool drop_last, const std::function<void(const SamplerOption
 }
 
 /// All micro-batches of a step, in the order of the replicas.
-std::vector<MicroBatchPlan> whole_step(Sampler& sampler, std::int64_t step) {
-  std::vector<MicroBatchPlan> all;
+std::vector<MicroBatchSamples> whole_step(Sampler& sampler, std::int64_t step) {
+  std::vector<MicroBatchSamples> all;
   for (std::int64_t replica = 0; replica < sampler.options().replicas; ++replica)
     for (auto& plan : sampler.plan(step, replica)) all.push_back(std::move(plan));
   return all;
@@ -123,7 +123,7 @@ TEST(Sampler, MakesOneMicroBatchASampleWhereTheLastBatchIsTiny) {
 TEST(Sampler, GivesTheSamePlanAfterAJumpAsInSequence) {
   const SamplerOptions options{.samples = 100, .batch_size = 32, .micro_batches = 2};
   Sampler sequential(options), resumed(options);
-  std::vector<MicroBatchPlan> last;
+  std::vector<MicroBatchSamples> last;
   for (std::int64_t step = 0; step <= 7; ++step) last = sequential.plan(step, 0);
   EXPECT_EQ(last.front().epoch, 2);
   EXPECT_EQ(resumed.plan(7, 0), last);
