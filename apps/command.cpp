@@ -12,8 +12,8 @@
 #include <system_error>
 #include <vector>
 
-#include "apps/options_table.h"
-#include "apps/short_memory.h"
+#include "apps/memory_shortage.h"
+#include "apps/options/options_table.h"
 #include "apps/verbs.h"
 #include "runtime/error.h"
 #include "runtime/file/file.h"
@@ -239,7 +239,7 @@ Error error_of(const std::exception& exception) {
 
 int run_command(int argc, char** argv) {
   keep_standard_streams();
-  prepare_for_short_memory();
+  prepare_for_memory_shortage();
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is told by the write that meets it
   CLI::App app("Train neural networks as a troupe of actors", "troupe");
   ChosenVerb chosen;

@@ -154,14 +154,14 @@ Findings check_world(const Machine& machine, const Demands& demands) {
   if (demands.one_host_only && machine.several_nodes())
     error(fmt::format("parallel.transport: shm, but the world has {} nodes", machine.world->nodes),
           "set parallel.transport: auto (shared memory within a node, Gloo between nodes)");
-  const std::int64_t work = demands.spread.work(), size = machine.world->size;
+  const std::int64_t work = demands.work.total_stages(), size = machine.world->size;
   if (size > work)
-    error(fmt::format("{} processes, but {}", size, work_words(demands.spread)),
-          fmt::format("start {}{}", counted(work, "process"), or_give(size, demands.spread)));
-  if (const std::string uneven = uneven_words(size, demands.spread); !uneven.empty())
+    error(fmt::format("{} processes, but {}", size, work_words(demands.work)),
+          fmt::format("start {}{}", counted(work, "process"), or_give(size, demands.work)));
+  if (const std::string uneven = uneven_words(size, demands.work); !uneven.empty())
     findings.push_back({Severity::warning, "world", uneven,
-                        fmt::format("start {} processes{}", even_processes(size, demands.spread),
-                                    or_give(size, demands.spread))});
+                        fmt::format("start {} processes{}", even_processes(size, demands.work),
+                                    or_give(size, demands.work))});
   return findings;
 }
 

@@ -64,7 +64,7 @@ Findings check_sharing(const Machine& machine, std::int64_t threads) {
 
 std::int64_t stages_of_process(const Machine& machine, const Demands& demands) {
   const std::int64_t size = machine.world ? machine.world->size : 1;
-  return (demands.spread.work() + size - 1) / std::max<std::int64_t>(1, size);
+  return (demands.work.total_stages() + size - 1) / std::max<std::int64_t>(1, size);
 }
 
 Findings check_cores(const Machine& machine, const Demands& demands) {

@@ -9,7 +9,7 @@
 
 #include "apps/doctor/machine.h"
 #include "apps/jobscript/profile.h"
-#include "apps/spread.h"
+#include "apps/train/work_distribution.h"
 
 namespace troupe {
 
@@ -29,7 +29,7 @@ using Findings = std::vector<Finding>;
 /// What the options file asks for, as far as a machine can fail it. The defaults are those of a run
 /// without a file.
 struct Demands {
-  SpreadLimits spread;             ///< parallel.pipeline, parallel.data
+  WorkLimits work;                 ///< parallel.pipeline, parallel.data
   std::int64_t actor_threads = 0;  ///< 0: as many as stages, at most the cores
   std::int64_t intra_op_threads = 1, workers = 1;
   std::string interface;       ///< parallel.interface, or empty
@@ -67,13 +67,13 @@ Findings check_limits(const Machine& machine);
 Findings check_cluster(const Machine& machine, const ClusterProfile& profile);
 
 /// What a check has looked at: "4 for this process".
-struct Look {
+struct Observation {
   std::string check;  ///< as in Finding
   std::string seen;
   std::string if_well = {};  ///< what to add where there is no finding
 };
 /// In the order of check_all.
-std::vector<Look> looked_at(const Machine& machine, const Demands& demands);
+std::vector<Observation> observations(const Machine& machine, const Demands& demands);
 
 /// All of them but check_cluster; errors first.
 Findings check_all(const Machine& machine, const Demands& demands);

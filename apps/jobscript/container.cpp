@@ -27,13 +27,13 @@ std::string from_anywhere(const std::string& path, const char* here = "$PWD") {
   return path.starts_with('/') ? path : fmt::format("{}/{}", here, path);
 }
 
-std::string architecture_name(const JobPlan& plan) {
-  return plan.kind.architecture == "aarch64" ? "arm64" : "amd64";
+std::string architecture_name(const JobLayout& layout) {
+  return layout.kind.architecture == "aarch64" ? "arm64" : "amd64";
 }
 
-DefinitionFile containerfile(const JobPlan& plan, const JobRequest& request) {
+DefinitionFile containerfile(const JobLayout& layout, const JobRequest& request) {
   std::string how = fmt::format("podman build --platform linux/{} -f {} -t troupe SOURCES",
-                                architecture_name(plan), beside(request, "Containerfile"));
+                                architecture_name(layout), beside(request, "Containerfile"));
   if (request.container == "edf")
     how += fmt::format(" && enroot import -x mount -o {} podman://troupe", image_of(request));
   return {
@@ -45,10 +45,10 @@ DefinitionFile containerfile(const JobPlan& plan, const JobRequest& request) {
           "FROM docker.io/library/debian:12\n"
           "COPY . /src\n"
           "RUN cd /src && {}\n",
-          plan.profile.title, plan.kind.architecture, how, build_steps)};
+          layout.profile.title, layout.kind.architecture, how, build_steps)};
 }
 
-DefinitionFile apptainer_definition(const JobPlan& plan, const JobRequest& request) {
+DefinitionFile apptainer_definition(const JobLayout& layout, const JobRequest& request) {
   const auto from_sources = [](const std::string& path) { return from_anywhere(path, "$OLDPWD"); };
   return {
       "troupe.def",
@@ -65,7 +65,7 @@ DefinitionFile apptainer_definition(const JobPlan& plan, const JobRequest& reque
           "    {}\n\n"
           "%runscript\n"
           "    exec /usr/local/bin/troupe \"$@\"\n",
-          plan.profile.title, plan.kind.architecture, from_sources(image_of(request)),
+          layout.profile.title, layout.kind.architecture, from_sources(image_of(request)),
           from_sources(beside(request, "troupe.def")), build_steps)};
 }
 
@@ -88,27 +88,27 @@ std::string from_and_to(const std::string& mount) {
   return mount.find(':') == std::string::npos ? fmt::format("{0}:{0}", mount) : mount;
 }
 
-DefinitionFile edf(const JobPlan& plan, const JobRequest& request) {
+DefinitionFile edf(const JobLayout& layout, const JobRequest& request) {
   const std::string image = image_of(request);
   const bool is_file = request.image.empty() || image.find('/') == std::string::npos;
   std::string text = fmt::format(
       "# Environment of the container engine on {}; the job script hands it to srun.\n"
       "image = {}\n",
-      plan.profile.title, toml_text(is_file ? from_anywhere(image, "${PWD}") : image));
+      layout.profile.title, toml_text(is_file ? from_anywhere(image, "${PWD}") : image));
   std::vector<std::string> mounts;
-  mounts.reserve(plan.profile.container.mounts.size());
-  for (const std::string& mount : plan.profile.container.mounts)
+  mounts.reserve(layout.profile.container.mounts.size());
+  for (const std::string& mount : layout.profile.container.mounts)
     mounts.push_back(toml_text(from_and_to(mount)));
   text += fmt::format("mounts = [{}]\n", fmt::join(mounts, ", "));
   text += "workdir = \"${PWD}\"\n";
-  if (plan.gpus > 0 && !plan.profile.container.annotations.empty()) {
+  if (layout.gpus > 0 && !layout.profile.container.annotations.empty()) {
     text += "\n[annotations]\n";
-    for (const auto& line : plan.profile.container.annotations)
+    for (const auto& line : layout.profile.container.annotations)
       text += fmt::format("# {}\n{} = {}\n", line.why, line.name, toml_text(line.text));
   }
   text += "\n[env]\n";
-  for (const auto& line : plan.profile.environment)
-    if (plan.holds(line))
+  for (const auto& line : layout.profile.environment)
+    if (layout.holds(line))
       text += fmt::format("# {}\n{} = {}\n", line.why, line.name, toml_text(line.text));
   return {"troupe.toml", text};
 }
@@ -129,20 +129,20 @@ std::string container_test(const JobRequest& request) {
   return request.container.empty() || !is_file ? "" : "ls " + shell_word(image);
 }
 
-std::vector<DefinitionFile> container_files(const JobPlan& plan, const JobRequest& request) {
+std::vector<DefinitionFile> container_files(const JobLayout& layout, const JobRequest& request) {
   if (request.container.empty()) return {};
-  const auto& kinds = plan.profile.container.kinds;
+  const auto& kinds = layout.profile.container.kinds;
   if (std::find(kinds.begin(), kinds.end(), request.container) == kinds.end())
     throw Error(ErrorCode::usage,
-                fmt::format("{} runs no containers of {}", plan.profile.title, request.container),
+                fmt::format("{} runs no containers of {}", layout.profile.title, request.container),
                 kinds.empty() ? "leave --container out"
                               : fmt::format("--container {}", fmt::join(kinds, " or ")));
-  if (request.container == "edf") return {containerfile(plan, request), edf(plan, request)};
-  if (request.container == "apptainer") return {apptainer_definition(plan, request)};
-  return {containerfile(plan, request)};
+  if (request.container == "edf") return {containerfile(layout, request), edf(layout, request)};
+  if (request.container == "apptainer") return {apptainer_definition(layout, request)};
+  return {containerfile(layout, request)};
 }
 
-std::string container_setup(const JobPlan& plan, const JobRequest& request) {
+std::string container_setup(const JobLayout& layout, const JobRequest& request) {
   if (request.container == "edf")
     return "# The environment goes to srun, not to sbatch: the script itself runs outside of it.\n"
            "srun+=(--environment=\"" +
@@ -153,15 +153,15 @@ std::string container_setup(const JobPlan& plan, const JobRequest& request) {
       apptainer ? "apptainer exec --bind \"$PWD\""
                 : "podman run --rm --network host --ipc host --pid host --workdir \"$PWD\""
                   " --volume \"$PWD:$PWD\"";
-  if (plan.gpus > 0 && plan.kind.gpu_cuda)
+  if (layout.gpus > 0 && layout.kind.gpu_cuda)
     words += apptainer ? " --nv" : " --device nvidia.com/gpu=all";
-  for (const std::string& mount : plan.profile.container.mounts)
+  for (const std::string& mount : layout.profile.container.mounts)
     words += fmt::format(" {} {}", apptainer ? "--bind" : "--volume",
                          apptainer ? mount : from_and_to(mount));
   if (!apptainer)
     for (const char* prefix : {"SLURM", "TROUPE", "OMP", "CUDA", "NCCL", "FI"})
       words += fmt::format(" --env '{}_*'", prefix);
-  for (const std::string& option : plan.profile.container.options) words += " " + option;
+  for (const std::string& option : layout.profile.container.options) words += " " + option;
   return fmt::format("container=({} {})\n", words, shell_word(image_of(request)));
 }
 

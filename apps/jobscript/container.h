@@ -15,7 +15,7 @@ struct DefinitionFile {
 /// The files that define the job's container, in the order of their use: what the image is built
 /// from and, for the container engine of CSCS, what it is run with (an EDF). Throws Error{usage} if
 /// the site does not run this kind.
-std::vector<DefinitionFile> container_files(const JobPlan& plan, const JobRequest& request);
+std::vector<DefinitionFile> container_files(const JobLayout& layout, const JobRequest& request);
 
 /// The image as the script names it.
 std::string image_of(const JobRequest& request);
@@ -25,7 +25,7 @@ std::string image_of(const JobRequest& request);
 std::string container_test(const JobRequest& request);
 
 /// Lines of the script that set up what container_prefix uses; empty without a container.
-std::string container_setup(const JobPlan& plan, const JobRequest& request);
+std::string container_setup(const JobLayout& layout, const JobRequest& request);
 
 /// What stands between srun and the program: "apptainer exec … IMAGE ", or nothing.
 std::string container_prefix(const JobRequest& request);

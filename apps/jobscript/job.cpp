@@ -57,53 +57,55 @@ std::int64_t choose_gpus(const Profile& profile, const JobRequest& request, cons
   return request.nodes == 1 ? std::min(shape.stages(), kind->gpus) : kind->gpus;
 }
 
-void check_gpus(const JobPlan& plan, const JobRequest& request, const JobShape& shape) {
-  const auto& kind = plan.kind;
-  if (plan.gpus > kind.gpus)
-    refuse(fmt::format("--gpus-per-node is {}, but a node of {} has {}", plan.gpus,
-                       plan.profile.title, counted(kind.gpus, kind.gpu)),
+void check_gpus(const JobLayout& layout, const JobRequest& request, const JobShape& shape) {
+  const auto& kind = layout.kind;
+  if (layout.gpus > kind.gpus)
+    refuse(fmt::format("--gpus-per-node is {}, but a node of {} has {}", layout.gpus,
+                       layout.profile.title, counted(kind.gpus, kind.gpu)),
            fmt::format("--gpus-per-node {} --nodes {}", kind.gpus,
-                       (plan.gpus * plan.nodes + kind.gpus - 1) / kind.gpus));
+                       (layout.gpus * layout.nodes + kind.gpus - 1) / kind.gpus));
   const auto& counts = kind.gpu_counts;
-  if (plan.gpus > 0 && !counts.empty() &&
-      std::find(counts.begin(), counts.end(), plan.gpus) == counts.end()) {
+  if (layout.gpus > 0 && !counts.empty() &&
+      std::find(counts.begin(), counts.end(), layout.gpus) == counts.end()) {
     const auto more = std::find_if(counts.begin(), counts.end(),
-                                   [&](std::int64_t count) { return count > plan.gpus; });
+                                   [&](std::int64_t count) { return count > layout.gpus; });
     const std::int64_t better = more == counts.end() ? counts.back() : *more;
-    refuse(
-        fmt::format("{} does not give {} of a node", plan.profile.title, counted(plan.gpus, "GPU")),
-        request.gpus_per_node
-            ? fmt::format("--gpus-per-node {}", better)
-            : fmt::format("--gpus-per-node {}, and change parallel in {} to match", better,
-                          shape.file));
+    refuse(fmt::format("{} does not give {} of a node", layout.profile.title,
+                       counted(layout.gpus, "GPU")),
+           request.gpus_per_node
+               ? fmt::format("--gpus-per-node {}", better)
+               : fmt::format("--gpus-per-node {}, and change parallel in {} to match", better,
+                             shape.file));
   }
 }
 
 /// Processes of a node: as asked for; one for each GPU; on CPU nodes one for each stage.
-std::int64_t choose_processes(const JobPlan& plan, const JobRequest& request,
+std::int64_t choose_processes(const JobLayout& layout, const JobRequest& request,
                               const JobShape& shape) {
   if (request.tasks_per_node) return *request.tasks_per_node;
-  if (plan.gpus > 0) return plan.gpus;
-  return std::max<std::int64_t>(1, shape.stages() / plan.nodes);
+  if (layout.gpus > 0) return layout.gpus;
+  return std::max<std::int64_t>(1, shape.stages() / layout.nodes);
 }
 
 /// Cores that the processes of a node use: of CPU nodes those that its stages and loaders need.
-std::int64_t choose_cores(const JobPlan& plan, const JobRequest& request, const JobShape& shape) {
-  const std::int64_t forked = plan.processes / plan.tasks;
+std::int64_t choose_cores(const JobLayout& layout, const JobRequest& request,
+                          const JobShape& shape) {
+  const std::int64_t forked = layout.processes / layout.tasks;
   if (request.cpus_per_task) return *request.cpus_per_task;
-  if (plan.gpus > 0) return std::max<std::int64_t>(1, plan.gpus * plan.kind.gpu_cores / plan.tasks);
-  const std::int64_t share = std::max<std::int64_t>(1, plan.kind.cores / plan.tasks);
-  if (plan.partition.whole_nodes) return share;
-  const std::int64_t world = plan.nodes * plan.processes;
+  if (layout.gpus > 0)
+    return std::max<std::int64_t>(1, layout.gpus * layout.kind.gpu_cores / layout.tasks);
+  const std::int64_t share = std::max<std::int64_t>(1, layout.kind.cores / layout.tasks);
+  if (layout.partition.whole_nodes) return share;
+  const std::int64_t world = layout.nodes * layout.processes;
   const std::int64_t stages = (shape.stages() + world - 1) / world;  // at most
   return std::min(share, forked * (stages * shape.intra_op_threads + shape.workers));
 }
 
-double choose_memory(const JobPlan& plan, const JobRequest& request) {
+double choose_memory(const JobLayout& layout, const JobRequest& request) {
   if (request.memory) return *request.memory;
-  if (plan.gpus > 0) return plan.kind.gpu_memory * static_cast<double>(plan.gpus);
-  if (plan.partition.whole_nodes) return 0;  // all of it comes with the node
-  return std::floor(plan.kind.core_memory * static_cast<double>(plan.tasks * plan.cores));
+  if (layout.gpus > 0) return layout.kind.gpu_memory * static_cast<double>(layout.gpus);
+  if (layout.partition.whole_nodes) return 0;  // all of it comes with the node
+  return std::floor(layout.kind.core_memory * static_cast<double>(layout.tasks * layout.cores));
 }
 
 /// Long enough for a checkpoint and for Slurm, which looks every thirty seconds; never more than a
@@ -126,75 +128,76 @@ std::chrono::seconds choose_signal(const JobRequest& request) {
   return asked;
 }
 
-void add_conditions(JobPlan& plan, const JobRequest& request) {
-  auto& words = plan.conditions;
-  words.emplace_back(plan.gpus > 0 ? "gpu" : "cpu");
+void add_conditions(JobLayout& layout, const JobRequest& request) {
+  auto& words = layout.conditions;
+  words.emplace_back(layout.gpus > 0 ? "gpu" : "cpu");
   words.emplace_back(request.container.empty() ? "native" : "container");
   for (const std::string_view kind : {"edf", "apptainer", "podman"})
     if (request.container == kind) words.push_back(kind);
-  if (plan.nodes > 1) words.emplace_back("several_nodes");
-  if (plan.gpus > 0 && plan.gpus == plan.kind.gpus && plan.tasks == plan.gpus)
+  if (layout.nodes > 1) words.emplace_back("several_nodes");
+  if (layout.gpus > 0 && layout.gpus == layout.kind.gpus && layout.tasks == layout.gpus)
     words.emplace_back("all_gpus");
 }
 
 /// Traffic within a node is the fastest: a part of several nodes is taken only if asked for.
-std::string parts_of_nodes(const JobPlan& plan) {
-  const std::int64_t all = plan.nodes * plan.gpus;
-  if (plan.nodes == 1 || plan.gpus == 0 || plan.gpus >= plan.kind.gpus) return {};
-  const std::int64_t nodes = (all + plan.kind.gpus - 1) / plan.kind.gpus;
-  const std::int64_t limit = plan.partition.max_node_gpus;
-  if (nodes >= plan.nodes || all % nodes != 0 || (limit > 0 && all / nodes > limit)) return {};
+std::string parts_of_nodes(const JobLayout& layout) {
+  const std::int64_t all = layout.nodes * layout.gpus;
+  if (layout.nodes == 1 || layout.gpus == 0 || layout.gpus >= layout.kind.gpus) return {};
+  const std::int64_t nodes = (all + layout.kind.gpus - 1) / layout.kind.gpus;
+  const std::int64_t limit = layout.partition.max_node_gpus;
+  if (nodes >= layout.nodes || all % nodes != 0 || (limit > 0 && all / nodes > limit)) return {};
   return fmt::format(
       "{} of each of {} nodes would fit {}, which sends less between nodes: --nodes {} "
       "--gpus-per-node {}",
-      counted(plan.gpus, "GPU"), plan.nodes, counted(nodes, "node"), nodes, all / nodes);
+      counted(layout.gpus, "GPU"), layout.nodes, counted(nodes, "node"), nodes, all / nodes);
 }
 
 /// Cores that the threads of a node's processes keep busy, on CPU nodes.
-std::int64_t busy_cores(const JobPlan& plan, const JobShape& shape) {
-  const std::int64_t world = plan.nodes * plan.processes;
+std::int64_t busy_cores(const JobLayout& layout, const JobShape& shape) {
+  const std::int64_t world = layout.nodes * layout.processes;
   const std::int64_t stages = (shape.stages() + world - 1) / world;
-  return plan.processes * (stages * shape.intra_op_threads + shape.workers);
+  return layout.processes * (stages * shape.intra_op_threads + shape.workers);
 }
 
-void add_notes(JobPlan& plan, const JobRequest& request, const JobShape& shape) {
-  const Profile& profile = plan.profile;
-  auto& notes = plan.notes;
+void add_notes(JobLayout& layout, const JobRequest& request, const JobShape& shape) {
+  const Profile& profile = layout.profile;
+  auto& notes = layout.notes;
   if (!profile.closed.empty())
     notes.push_back(fmt::format("{} is closed {}", profile.title, profile.closed));
-  if (!plan.partition.note.empty())
-    notes.push_back(fmt::format("partition {}: {}", plan.partition.name, plan.partition.note));
-  if (plan.gpus > 0 && !plan.kind.gpu_cuda)
+  if (!layout.partition.note.empty())
+    notes.push_back(fmt::format("partition {}: {}", layout.partition.name, layout.partition.note));
+  if (layout.gpus > 0 && !layout.kind.gpu_cuda)
     notes.push_back(
         fmt::format("Troupe has no kernels for {}: the {} of a node stay idle; "
                     "--gpus-per-node 0 takes CPU nodes",
-                    plan.kind.gpu, counted(plan.gpus, "GPU")));
-  if (plan.gpus > 0 && plan.kind.gpu_cuda && plan.gpus_stay_idle)
+                    layout.kind.gpu, counted(layout.gpus, "GPU")));
+  if (layout.gpus > 0 && layout.kind.gpu_cuda && layout.gpus_stay_idle)
     notes.emplace_back(
         "this troupe was built without CUDA and computes on the cores that come with the GPUs");
-  if (plan.gpus == 0 && plan.kind.gpus == 0 && !request.gpus_per_node &&
+  if (layout.gpus == 0 && layout.kind.gpus == 0 && !request.gpus_per_node &&
       request.partition.empty() && !request.computes_on_gpus && profile.has_gpus())
     notes.emplace_back(
         "this troupe was built without CUDA, so CPU nodes are taken; --gpus-per-node 1 or more "
         "takes "
         "GPU nodes");
-  if (plan.gpus == 0 && plan.kind.gpus > 0)
+  if (layout.gpus == 0 && layout.kind.gpus > 0)
     notes.push_back(fmt::format("{} has no CPU nodes: {} of each node stay idle", profile.title,
-                                counted(plan.kind.gpus, plan.kind.gpu)));
-  const std::int64_t used = plan.gpus > 0 ? plan.tasks * plan.cores : busy_cores(plan, shape);
-  if (plan.partition.whole_nodes && used < plan.kind.cores / 2)
+                                counted(layout.kind.gpus, layout.kind.gpu)));
+  const std::int64_t used =
+      layout.gpus > 0 ? layout.tasks * layout.cores : busy_cores(layout, shape);
+  if (layout.partition.whole_nodes && used < layout.kind.cores / 2)
     notes.push_back(
         fmt::format("nodes of {} are given whole: the job pays for {} cores of each and "
                     "uses {}",
-                    plan.partition.name, plan.kind.cores, used));
-  if (std::string parts = parts_of_nodes(plan); !parts.empty()) notes.push_back(std::move(parts));
+                    layout.partition.name, layout.kind.cores, used));
+  if (std::string parts = parts_of_nodes(layout); !parts.empty()) notes.push_back(std::move(parts));
   if (shape.data_of_debian && request.container.empty())
     notes.emplace_back(
         "data.path is empty, which is where Debian's dataset-fashion-mnist has its files: where "
         "the cluster has none, copy them and give -r data.path=FOLDER");
   if (profile.needs_account && request.account.empty())
     notes.emplace_back("no --account is given: put your project into the script");
-  if (plan.signal_before.count() > 0 && !request.requeue)
+  if (layout.signal_before.count() > 0 && !request.requeue)
     notes.emplace_back("without requeueing, go on by hand: submit the script again");
 }
 
@@ -209,7 +212,7 @@ std::string in_words(std::string assignments) {
 
 }  // namespace
 
-bool JobPlan::holds(const ClusterProfile::Line& line) const {
+bool JobLayout::holds(const ClusterProfile::Line& line) const {
   return std::all_of(line.when.begin(), line.when.end(), [&](const std::string& word) {
     return std::find(conditions.begin(), conditions.end(), word) != conditions.end();
   });
@@ -225,9 +228,9 @@ void check_work(const JobShape& shape, std::int64_t nodes, std::int64_t processe
   const std::int64_t world = nodes * processes;
   if (world <= shape.stages()) return;
   const std::string have =
-      fmt::format("{}, but the job has {} ({} × {})", work_words(shape.spread),
+      fmt::format("{}, but the job has {} ({} × {})", work_words(shape.work),
                   counted(world, "process"), counted(nodes, "node"), processes);
-  const auto ways = spreads_over(world, shape.spread);
+  const auto ways = distributions_over(world, shape.work);
   const bool by_pipeline = !ways.empty() && ways.front().starts_with("parallel.pipeline");
   const std::string& where = by_pipeline ? shape.pipeline_where : shape.data_where;
   const bool in_file = where != "default";
@@ -240,35 +243,37 @@ void check_work(const JobShape& shape, std::int64_t nodes, std::int64_t processe
               remedy);
 }
 
-JobPlan plan_job(const ClusterProfile& profile, const JobRequest& request, const JobShape& shape) {
+JobLayout lay_out_job(const ClusterProfile& profile, const JobRequest& request,
+                      const JobShape& shape) {
   if (request.time.count() <= 0)
     refuse("no --time is given", "the longest that the job may take, such as --time 2:00:00");
-  JobPlan plan;
-  plan.profile = profile;
-  plan.nodes = request.nodes;
-  plan.time = request.time;
-  plan.gpus = choose_gpus(profile, request, shape);
-  plan.partition = choose_partition(profile, request, plan.gpus);
-  plan.kind = profile.kind_of(plan.partition);
-  check_gpus(plan, request, shape);
-  plan.processes = choose_processes(plan, request, shape);
-  check_work(shape, plan.nodes, plan.processes);
-  plan.tasks = request.launcher == "launch" ? 1 : plan.processes;
-  plan.cores = choose_cores(plan, request, shape);
-  if (plan.tasks * plan.cores > plan.kind.cores)
-    refuse(
-        fmt::format("{} of {} need {} cores, but a node of {} has {}",
-                    counted(plan.tasks, "process"), counted(plan.cores, "core"),
-                    plan.tasks * plan.cores, profile.title, plan.kind.cores),
-        fmt::format("--cpus-per-task {}", std::max<std::int64_t>(1, plan.kind.cores / plan.tasks)));
-  plan.memory = choose_memory(plan, request);
-  plan.signal_before = choose_signal(request);
-  plan.gpus_stay_idle = plan.gpus > 0 && !(request.computes_on_gpus && plan.kind.gpu_cuda);
-  add_conditions(plan, request);
-  add_notes(plan, request, shape);
-  if (std::string uneven = uneven_words(plan.nodes * plan.processes, shape.spread); !uneven.empty())
-    plan.notes.push_back(std::move(uneven));
-  return plan;
+  JobLayout layout;
+  layout.profile = profile;
+  layout.nodes = request.nodes;
+  layout.time = request.time;
+  layout.gpus = choose_gpus(profile, request, shape);
+  layout.partition = choose_partition(profile, request, layout.gpus);
+  layout.kind = profile.kind_of(layout.partition);
+  check_gpus(layout, request, shape);
+  layout.processes = choose_processes(layout, request, shape);
+  check_work(shape, layout.nodes, layout.processes);
+  layout.tasks = request.launcher == "launch" ? 1 : layout.processes;
+  layout.cores = choose_cores(layout, request, shape);
+  if (layout.tasks * layout.cores > layout.kind.cores)
+    refuse(fmt::format("{} of {} need {} cores, but a node of {} has {}",
+                       counted(layout.tasks, "process"), counted(layout.cores, "core"),
+                       layout.tasks * layout.cores, profile.title, layout.kind.cores),
+           fmt::format("--cpus-per-task {}",
+                       std::max<std::int64_t>(1, layout.kind.cores / layout.tasks)));
+  layout.memory = choose_memory(layout, request);
+  layout.signal_before = choose_signal(request);
+  layout.gpus_stay_idle = layout.gpus > 0 && !(request.computes_on_gpus && layout.kind.gpu_cuda);
+  add_conditions(layout, request);
+  add_notes(layout, request, shape);
+  if (std::string uneven = uneven_words(layout.nodes * layout.processes, shape.work);
+      !uneven.empty())
+    layout.notes.push_back(std::move(uneven));
+  return layout;
 }
 
 }  // namespace troupe

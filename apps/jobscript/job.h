@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "apps/jobscript/profile.h"
-#include "apps/spread.h"
+#include "apps/train/work_distribution.h"
 
 namespace troupe {
 
@@ -45,17 +45,17 @@ struct JobRequest {
 struct JobShape {
   std::int64_t intra_op_threads = 1, workers = 1;
   std::string file;  ///< as it was named on the command line
-  SpreadLimits spread;
+  WorkLimits work;
   bool interface_open = false;  ///< whether parallel.interface is there to be chosen
   std::string pipeline_where = "default", data_where = "default";
   bool one_host_only = false;   ///< parallel.transport: shm
   bool data_of_debian = false;  ///< data.path is left to where Debian's package has its files
 
-  std::int64_t stages() const { return spread.work(); }
+  std::int64_t stages() const { return work.total_stages(); }
 };
 
 /// The job as the script writes it.
-struct JobPlan {
+struct JobLayout {
   ClusterProfile profile;
   ClusterProfile::NodeKind kind;
   ClusterProfile::Partition partition;
@@ -77,7 +77,8 @@ struct JobPlan {
 /// Throws Error{usage} for what the cluster does not give (more nodes, time or GPUs than any
 /// partition allows), and Error{bad_options} where there are more processes than
 /// stages, naming the line to change.
-JobPlan plan_job(const ClusterProfile& profile, const JobRequest& request, const JobShape& shape);
+JobLayout lay_out_job(const ClusterProfile& profile, const JobRequest& request,
+                      const JobShape& shape);
 
 /// Throws Error{bad_options} where a process would have no stage.
 void check_work(const JobShape& shape, std::int64_t nodes, std::int64_t processes);

@@ -57,21 +57,22 @@ std::string comment(const std::string& sentence) {
   return lines + line + "\n";
 }
 
-std::string heading(const JobPlan& plan, const ScriptText& text) {
+std::string heading(const JobLayout& layout, const ScriptText& text) {
   std::string gpus;
-  if (plan.gpus > 0 && plan.gpus == plan.processes)
+  if (layout.gpus > 0 && layout.gpus == layout.processes)
     gpus = ", a GPU for each";
-  else if (plan.gpus > 0)
-    gpus = fmt::format(", {} a node", counted(plan.gpus, "GPU"));
-  if (plan.gpus_stay_idle) gpus += plan.gpus == 1 ? ", which stays idle" : ", which stay idle";
+  else if (layout.gpus > 0)
+    gpus = fmt::format(", {} a node", counted(layout.gpus, "GPU"));
+  if (layout.gpus_stay_idle) gpus += layout.gpus == 1 ? ", which stays idle" : ", which stay idle";
   return fmt::format(
       "#!/bin/bash\n"
       "# {} on {}: {}, {} a node{}.\n"
       "# Made by: {}\n"
       "# Site facts of {}: {}\n",
-      in_one_line(text.options), plan.profile.title, counted(plan.nodes, "node"),
-      counted(plan.processes, "process"), gpus, in_one_line(text.command_line),
-      plan.profile.checked.empty() ? "unknown date" : plan.profile.checked, plan.profile.site);
+      in_one_line(text.options), layout.profile.title, counted(layout.nodes, "node"),
+      counted(layout.processes, "process"), gpus, in_one_line(text.command_line),
+      layout.profile.checked.empty() ? "unknown date" : layout.profile.checked,
+      layout.profile.site);
 }
 
 std::string memory_text(double gibibytes) {
@@ -80,17 +81,17 @@ std::string memory_text(double gibibytes) {
                : fmt::format("{:.0f}M", std::floor(gibibytes * 1024));
 }
 
-std::string gpu_request(const JobPlan& plan) {
-  std::string text = plan.kind.gpu_request;
+std::string gpu_request(const JobLayout& layout) {
+  std::string text = layout.kind.gpu_request;
   // A share of a GPU, or an uneven one, cannot be asked for by the task.
-  const bool even = plan.gpus % plan.tasks == 0;
+  const bool even = layout.gpus % layout.tasks == 0;
   if (!even && text.find("{gpus_per_task}") != std::string::npos) text = "--gpus-per-node={gpus}";
   const auto put = [&](std::string_view place, std::int64_t count) {
     if (const std::size_t at = text.find(place); at != std::string::npos)
       text.replace(at, place.size(), std::to_string(count));
   };
-  put("{gpus}", plan.gpus);
-  put("{gpus_per_task}", plan.gpus / plan.tasks);
+  put("{gpus}", layout.gpus);
+  put("{gpus_per_task}", layout.gpus / layout.tasks);
   return text;
 }
 
@@ -108,40 +109,40 @@ class Directives {
   std::string text_;
 };
 
-std::string directives(const JobPlan& plan, const JobRequest& request) {
+std::string directives(const JobLayout& layout, const JobRequest& request) {
   Directives out;
   out.add("--job-name=" + request.name);
   if (!request.account.empty())
     out.add("--account=" + request.account);
-  else if (plan.profile.needs_account)
+  else if (layout.profile.needs_account)
     out.add("--account=PROJECT", "your project: put its name here");
-  out.add_if(plan.partition.name, "partition");
-  out.add_if(plan.partition.qos, "qos");
+  out.add_if(layout.partition.name, "partition");
+  out.add_if(layout.partition.qos, "qos");
   out.add_if(request.reservation, "reservation");
   out.add_if(request.constraint, "constraint");
-  out.add(fmt::format("--nodes={}", plan.nodes));
-  out.add(fmt::format("--ntasks-per-node={}", plan.tasks),
-          plan.tasks < plan.processes   ? "troupe launch starts the others"
-          : plan.gpus == plan.processes ? "a process for each GPU"
-                                        : "processes on a node");
-  out.add(fmt::format("--cpus-per-task={}", plan.cores),
-          plan.gpus > 0                ? "the cores that go with its share of the GPUs"
-          : plan.partition.whole_nodes ? "all cores of the node, which the job pays for"
-                                       : "threads of its stages and of its loader");
-  if (plan.gpus > 0) {
-    const std::string gpus = gpu_request(plan);
+  out.add(fmt::format("--nodes={}", layout.nodes));
+  out.add(fmt::format("--ntasks-per-node={}", layout.tasks),
+          layout.tasks < layout.processes   ? "troupe launch starts the others"
+          : layout.gpus == layout.processes ? "a process for each GPU"
+                                            : "processes on a node");
+  out.add(fmt::format("--cpus-per-task={}", layout.cores),
+          layout.gpus > 0                ? "the cores that go with its share of the GPUs"
+          : layout.partition.whole_nodes ? "all cores of the node, which the job pays for"
+                                         : "threads of its stages and of its loader");
+  if (layout.gpus > 0) {
+    const std::string gpus = gpu_request(layout);
     const bool of_task = gpus.find("per-task") != std::string::npos;
-    out.add(gpus, fmt::format("{} of a {}", plan.kind.gpu, of_task ? "process" : "node"));
+    out.add(gpus, fmt::format("{} of a {}", layout.kind.gpu, of_task ? "process" : "node"));
   }
-  if (plan.memory > 0)
-    out.add("--mem=" + memory_text(plan.memory), plan.gpus > 0
-                                                     ? "of a node, in proportion to the GPUs"
-                                                     : "of a node, in proportion to the cores");
-  out.add("--time=" + slurm_time(plan.time));
+  if (layout.memory > 0)
+    out.add("--mem=" + memory_text(layout.memory), layout.gpus > 0
+                                                       ? "of a node, in proportion to the GPUs"
+                                                       : "of a node, in proportion to the cores");
+  out.add("--time=" + slurm_time(layout.time));
   out.add("--output=%x-%j.out");
   out.add("--error=%x-%j.err");
-  if (plan.signal_before.count() > 0)
-    out.add(fmt::format("--signal=USR1@{}", plan.signal_before.count()),
+  if (layout.signal_before.count() > 0)
+    out.add(fmt::format("--signal=USR1@{}", layout.signal_before.count()),
             "seconds before the limit: save and stop");
   if (request.requeue) {
     out.add("--requeue", "may queue again, under the same number");
@@ -153,26 +154,26 @@ std::string directives(const JobPlan& plan, const JobRequest& request) {
     out.add("--mail-user=" + request.mail);
     out.add("--mail-type=END,FAIL,REQUEUE");
   }
-  for (const auto& line : plan.profile.directives)
-    if (plan.holds(line)) out.add(line.text, line.why);
+  for (const auto& line : layout.profile.directives)
+    if (layout.holds(line)) out.add(line.text, line.why);
   for (const std::string& option : request.sbatch) out.add(option);
   return out.take();
 }
 
-std::string environment(const JobPlan& plan) {
+std::string environment(const JobLayout& layout) {
   std::string text =
       "\n# The log begins with this script and with what it was given.\n"
       "cat \"$0\"\n"
       "env | grep -E '^(SLURM|CUDA|NCCL|FI|OMP|TROUPE)_' | grep -v '^TROUPE_JOB_KEY=' | sort\n\n";
-  for (const auto& line : plan.profile.setup)
-    if (plan.holds(line)) text += with_reason(line.text, line.why);
+  for (const auto& line : layout.profile.setup)
+    if (layout.holds(line)) text += with_reason(line.text, line.why);
   // Oversubscribed cores are slower than too few threads: no library may take more than its share.
   text += with_reason("export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK",
                       "threads of a process: its cores, never more");
   text += with_reason("export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK",
                       "srun does not take it from sbatch since 22.05");
-  for (const auto& line : plan.profile.environment)
-    if (plan.holds(line))
+  for (const auto& line : layout.profile.environment)
+    if (layout.holds(line))
       text += with_reason(fmt::format("export {}={}", line.name, shell_value(line.text)), line.why);
   return text;
 }
@@ -200,20 +201,20 @@ std::string train_words(const ScriptText& text) {
 }
 
 /// The array of words that every step begins with.
-std::string srun_array(const JobPlan& plan, const JobRequest& request) {
+std::string srun_array(const JobLayout& layout, const JobRequest& request) {
   std::string text =
       "\n# A process that ends with a checkpoint must not end the others before theirs is "
       "written;\n"
       "# one that is lost leaves them two minutes to say so.\n"
       "srun=(srun --kill-on-bad-exit=0 --wait=120";
-  for (const auto& line : plan.profile.srun)
-    if (plan.holds(line)) text += " " + line.text;
+  for (const auto& line : layout.profile.srun)
+    if (layout.holds(line)) text += " " + line.text;
   text += ")\n";
-  for (const auto& line : plan.profile.srun)
-    if (plan.holds(line) && !line.why.empty())
+  for (const auto& line : layout.profile.srun)
+    if (layout.holds(line) && !line.why.empty())
       text +=
           fmt::format("# {}: {}\n", line.text.substr(0, line.text.find_first_of("=: ")), line.why);
-  text += container_setup(plan, request);
+  text += container_setup(layout, request);
   return text;
 }
 
@@ -240,12 +241,12 @@ std::string presence_test(const JobRequest& request) {
       test, shell_word(said));
 }
 
-std::string run_lines(const JobPlan& plan, const JobRequest& request, const ScriptText& text) {
+std::string run_lines(const JobLayout& layout, const JobRequest& request, const ScriptText& text) {
   const std::string program = container_prefix(request) + shell_word(request.program);
   std::string lines =
       "\n# A requeued job has the same number, finds its folder again and goes on there.\n"
       "output=outputs/$SLURM_JOB_NAME-$SLURM_JOB_ID\n";
-  lines += srun_array(plan, request);
+  lines += srun_array(layout, request);
   lines += fmt::format(
       "\n# What would break the run is told before time is spent on it.\n"
       "\"${{srun[@]}}\" {} doctor{}{}\n",
@@ -261,7 +262,7 @@ std::string run_lines(const JobPlan& plan, const JobRequest& request, const Scri
         "  --rdzv-endpoint \"$endpoint\" --rdzv-id \"$SLURM_JOB_ID-${{SLURM_RESTART_COUNT:-0}}\" "
         "\\\n"
         "  -- {} || code=$?\n",
-        program, plan.processes, train_words(text));
+        program, layout.processes, train_words(text));
   } else {
     lines +=
         fmt::format("\ncode=0\n\"${{srun[@]}}\" {} {} || code=$?\n", program, train_words(text));
@@ -269,8 +270,8 @@ std::string run_lines(const JobPlan& plan, const JobRequest& request, const Scri
   return lines;
 }
 
-std::string ending(const JobPlan& plan, const JobRequest& request) {
-  if (!request.requeue || plan.signal_before.count() == 0) return "exit \"$code\"\n";
+std::string ending(const JobLayout& layout, const JobRequest& request) {
+  if (!request.requeue || layout.signal_before.count() == 0) return "exit \"$code\"\n";
   return "\n# 75: stopped on request, with a checkpoint. On the signal before the time limit the "
          "job\n"
          "# queues again and goes on from there; a cancelled one is no longer running and stays "
@@ -296,16 +297,16 @@ std::string shell_word(std::string_view word) {
   return quoted + "'";
 }
 
-std::string job_script(const JobPlan& plan, const JobRequest& request, const ScriptText& text) {
-  std::string script = heading(plan, text);
-  for (const std::string& note : plan.notes) script += comment("Note: " + note + ".");
-  script += "#\n" + directives(plan, request);
+std::string job_script(const JobLayout& layout, const JobRequest& request, const ScriptText& text) {
+  std::string script = heading(layout, text);
+  for (const std::string& note : layout.notes) script += comment("Note: " + note + ".");
+  script += "#\n" + directives(layout, request);
   script += "\nset -euo pipefail\n";
-  script += environment(plan);
+  script += environment(layout);
   script += meeting();
   script += presence_test(request);
-  script += run_lines(plan, request, text);
-  script += ending(plan, request);
+  script += run_lines(layout, request, text);
+  script += ending(layout, request);
   return script;
 }
 

@@ -15,7 +15,7 @@ struct ScriptText {
 };
 
 /// The whole job script for sbatch.
-std::string job_script(const JobPlan& plan, const JobRequest& request, const ScriptText& text);
+std::string job_script(const JobLayout& layout, const JobRequest& request, const ScriptText& text);
 
 /// A word as a POSIX shell reads it back: as it stands, or in single quotes.
 std::string shell_word(std::string_view word);

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "apps/output/line_file.h"
-#include "apps/report.h"
+#include "apps/output/report.h"
 
 namespace troupe {
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "apps/report.h"
+#include "apps/output/report.h"
 
 namespace troupe {
 

@@ -1,4 +1,4 @@
-#include "apps/report.h"
+#include "apps/output/report.h"
 
 #include <fmt/format.h>
 

@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "actors/checkpoint_files.h"
-#include "apps/load_options.h"
-#include "apps/options_table.h"
+#include "apps/options/load_options.h"
+#include "apps/options/options_table.h"
 #include "apps/train/resumption.h"
 #include "ops/cpu/processor.h"
 #include "runtime/control/interface.h"

@@ -6,14 +6,14 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "apps/option_changes.h"
+#include "apps/files/weights_file.h"
+#include "apps/options/option_changes.h"
 #include "apps/output/folder.h"
+#include "apps/output/run_summary.h"
 #include "apps/output/trace.h"
-#include "apps/output/verdict.h"
-#include "apps/run_log.h"
 #include "apps/train/resumption.h"
-#include "apps/warnings.h"
-#include "apps/weights_file.h"
+#include "apps/train/run_log.h"
+#include "apps/train/warnings.h"
 #include "ops/cpu/processor.h"
 #include "runtime/file/checkpoint_folder.h"
 #include "runtime/flow/faults.h"
@@ -77,7 +77,7 @@ int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
     if (const Status written = write_trace(folder.trace(), report); !written) throw written.error();
   }
   print_out("\n{}\n", time_split_table(report));
-  if (const std::string judged = verdict(report, shape); !judged.empty())
+  if (const std::string judged = run_summary(report, shape); !judged.empty())
     print_out("{}\n\n", judged);
   if (log.checkpoint_error()) throw *log.checkpoint_error();
   const double seconds = std::chrono::duration<double>(report.wall).count();

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/training.h"
-#include "apps/world_run.h"
+#include "apps/train/training.h"
+#include "apps/train/world_run.h"
 
 namespace troupe {
 

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "apps/option_changes.h"
+#include "apps/options/option_changes.h"
 #include "apps/output/folder.h"
-#include "apps/run_log.h"
+#include "apps/train/run_log.h"
 #include "runtime/file/checkpoint_folder.h"
 #include "runtime/print.h"
 

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "apps/training.h"
+#include "apps/train/training.h"
 
 namespace troupe {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "apps/load_options.h"
-#include "apps/options_table.h"
+#include "apps/options/load_options.h"
+#include "apps/options/options_table.h"
 #include "runtime/error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -21,7 +21,7 @@ using testing::Not;
 
 TEST(Doctor, FindsNothingWhereAllIsWell) {
   EXPECT_EQ(text_of(check_all(healthy(), {})), "");
-  Demands demands{.spread = {.pipeline = 2, .data = 2}, .intra_op_threads = 2, .known = true};
+  Demands demands{.work = {.pipeline = 2, .data = 2}, .intra_op_threads = 2, .known = true};
   demands.interface = "hsn0";
   EXPECT_EQ(text_of(check_all(healthy(), demands)), "");
 }
@@ -35,7 +35,7 @@ TEST(Doctor, FlagsMoreThreadsThanCores) {
   EXPECT_THAT(text_of(check_cores(machine, {})), IsEmpty());
   machine.environment["OMP_NUM_THREADS"] = "many";
   EXPECT_THAT(text_of(check_cores(machine, {})), IsEmpty());
-  const Demands demands{.spread = {.pipeline = 2, .data = 4}, .intra_op_threads = 3, .known = true};
+  const Demands demands{.work = {.pipeline = 2, .data = 4}, .intra_op_threads = 3, .known = true};
   EXPECT_THAT(text_of(check_cores(machine, demands)), HasSubstr("2 stages of 3 threads"));
   machine.environment["OMP_THREAD_LIMIT"] = "2";
   EXPECT_THAT(text_of(check_cores(machine, demands)), HasSubstr("OMP_THREAD_LIMIT is 2"));
@@ -56,9 +56,9 @@ TEST(Doctor, SuggestsInterfacesThatAreUpAndHaveAnAddress) {
 }
 
 TEST(Doctor, NamesEveryCheckThatItMakes) {
-  const auto looks = looked_at(healthy(), {});
+  const auto seen = observations(healthy(), {});
   const auto names = [&](const Finding& finding) {
-    return std::ranges::find(looks, finding.check, &Look::check) != looks.end();
+    return std::ranges::find(seen, finding.check, &Observation::check) != seen.end();
   };
   Machine ill = healthy();
   ill.open_files = 8;
@@ -174,7 +174,7 @@ TEST(Doctor, FlagsProcessesThatShareCores) {
   Machine machine = healthy();
   machine.cores = machine.node_cores = 1;
   machine.environment.clear();
-  Demands demands{.spread = {.pipeline = 4}};
+  Demands demands{.work = {.pipeline = 4}};
   EXPECT_THAT(text_of(check_cores(machine, demands)), IsEmpty());
   demands.known = true;
   EXPECT_EQ(text_of(check_cores(machine, demands)),
@@ -189,10 +189,10 @@ TEST(Doctor, TellsWhatEachCheckHasSeenInTwoColumns) {
   EXPECT_THAT(ran.out, HasSubstr("\narchitecture  "));
   EXPECT_THAT(ran.out, HasSubstr("looked at, none misspelt"));
   Machine machine = healthy();
-  const Demands demands{.spread = {.pipeline = 4}, .known = true};
-  const auto looks = looked_at(machine, demands);
-  const auto cores = std::ranges::find(looks, "cores", &Look::check);
-  ASSERT_NE(cores, looks.end());
+  const Demands demands{.work = {.pipeline = 4}, .known = true};
+  const auto seen = observations(machine, demands);
+  const auto cores = std::ranges::find(seen, "cores", &Observation::check);
+  ASSERT_NE(cores, seen.end());
   EXPECT_EQ(cores->seen, "4 for this process, 1 stage of 1 thread");
 }
 

@@ -143,7 +143,7 @@ TEST(Doctor, FlagsSharedMemoryBetweenNodes) {
   Machine machine = healthy();
   Demands demands;
   demands.known = true;
-  demands.spread = {.pipeline = machine.world->size, .data = 1};
+  demands.work = {.pipeline = machine.world->size, .data = 1};
   demands.one_host_only = true;
   machine.world->nodes = 1;
   EXPECT_THAT(text_of(check_world(machine, demands)), IsEmpty());
@@ -153,26 +153,26 @@ TEST(Doctor, FlagsSharedMemoryBetweenNodes) {
 }
 
 TEST(Doctor, FlagsMoreProcessesThanTheRunHasWorkFor) {
-  Demands demands{.spread = {.pipeline = 2, .data = 1, .micro_batches = 8, .batch_size = 8},
+  Demands demands{.work = {.pipeline = 2, .data = 1, .micro_batches = 8, .batch_size = 8},
                   .known = true};
   EXPECT_EQ(text_of(check_world(healthy(), demands)),
             "error 4 processes, but parallel.pipeline 2 × parallel.data 1 is work for 2 | start 2 "
             "processes, or give -r parallel.data=2\n");
-  demands.spread.batch_size = demands.spread.micro_batches = 1;
+  demands.work.batch_size = demands.work.micro_batches = 1;
   EXPECT_THAT(text_of(check_world(healthy(), demands)), HasSubstr("| start 2 processes\n"));
-  demands.spread.data = 4;
+  demands.work.data = 4;
   EXPECT_THAT(text_of(check_world(healthy(), demands)), IsEmpty());
 }
 
 TEST(Doctor, DoesNotFailARunWhoseStagesAreNotTheSameForAll) {
   Machine machine = healthy();
   machine.world->size = 3;
-  const Demands demands{.spread = {.pipeline = 4, .blocks = 6}, .known = true};
+  const Demands demands{.work = {.pipeline = 4, .blocks = 6}, .known = true};
   EXPECT_EQ(text_of(check_world(machine, demands)),
             "warning 4 stages over 3 processes: 2 in some, 1 in others | start 4 processes, or "
             "give -r parallel.pipeline=3\n");
-  EXPECT_THAT(text_of(check_cores(
-                  machine, {.spread = {.pipeline = 4}, .intra_op_threads = 3, .known = true})),
+  EXPECT_THAT(text_of(check_cores(machine,
+                                  {.work = {.pipeline = 4}, .intra_op_threads = 3, .known = true})),
               HasSubstr("2 stages of 3 threads"));
 }
 

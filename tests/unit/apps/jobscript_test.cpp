@@ -37,17 +37,17 @@ class Jobscript : public ProfileFolder {
   }
   static JobShape shape(std::int64_t pipeline, std::int64_t data) {
     JobShape made;
-    made.spread = {.pipeline = pipeline,
-                   .data = data,
-                   .blocks = 4096,
-                   .micro_batches = 4096,
-                   .batch_size = 4096};
+    made.work = {.pipeline = pipeline,
+                 .data = data,
+                 .blocks = 4096,
+                 .micro_batches = 4096,
+                 .batch_size = 4096};
     made.file = "o.yaml";
     return made;
   }
   static std::string script(const std::string& cluster, const JobRequest& wanted,
                             const JobShape& made) {
-    const JobPlan plan = plan_job(find_profile(cluster), wanted, made);
+    const JobLayout plan = lay_out_job(find_profile(cluster), wanted, made);
     return job_script(plan, wanted, {"troupe jobscript", "o.yaml", {}});
   }
 };
@@ -84,12 +84,12 @@ TEST_F(Jobscript, GivesCpuJobsTheCoresThatTheirStagesAndLoadersNeed) {
   JobShape made = shape(4, 1);
   made.intra_op_threads = 3;
   made.workers = 2;
-  const JobPlan plan = plan_job(find_profile("small"), cpu, made);
+  const JobLayout plan = lay_out_job(find_profile("small"), cpu, made);
   EXPECT_EQ(plan.processes, 2);
   EXPECT_EQ(plan.cores, 5);
   EXPECT_EQ(plan.memory, 20);
   cpu.tasks_per_node = 1;
-  EXPECT_EQ(plan_job(find_profile("small"), cpu, made).cores, 8);  // two stages a process
+  EXPECT_EQ(lay_out_job(find_profile("small"), cpu, made).cores, 8);  // two stages a process
 }
 
 TEST_F(Jobscript, LeavesForkingToTheLauncherWhereThatIsAskedFor) {
@@ -105,7 +105,7 @@ TEST_F(Jobscript, LeavesForkingToTheLauncherWhereThatIsAskedFor) {
 TEST_F(Jobscript, RefusesMoreThanThePartitionsTake) {
   file("small.yaml", small_profile);
   const auto plan = [&](const JobRequest& wanted, const JobShape& made) {
-    return refusal([&] { plan_job(find_profile("small"), wanted, made); });
+    return refusal([&] { lay_out_job(find_profile("small"), wanted, made); });
   };
   EXPECT_THAT(plan(request(5, hours(1)), shape(4, 5)),
               AllOf(HasSubstr("short takes at most 4 nodes, not 5"),
@@ -131,7 +131,7 @@ TEST_F(Jobscript, TakesTheCpuPartitionThatIsAskedForWithoutGpus) {
   file("small.yaml", small_profile);
   JobRequest wanted = request(1, hours(1));
   wanted.partition = "cpu";
-  EXPECT_EQ(plan_job(find_profile("small"), wanted, shape(2, 1)).gpus, 0);
+  EXPECT_EQ(lay_out_job(find_profile("small"), wanted, shape(2, 1)).gpus, 0);
 }
 
 TEST_F(Jobscript, TakesCpuNodesWhereNothingComputesOnGpus) {
@@ -149,7 +149,7 @@ TEST_F(Jobscript, AsksForAsManyGpusAsThereAreProcesses) {
   file("small.yaml", small_profile);
   JobRequest wanted = request(2, hours(1));
   wanted.tasks_per_node = 1;
-  const JobPlan plan = plan_job(find_profile("small"), wanted, shape(2, 1));
+  const JobLayout plan = lay_out_job(find_profile("small"), wanted, shape(2, 1));
   EXPECT_EQ(plan.gpus, 1);
   EXPECT_EQ(plan.cores, 16);
 }
@@ -173,10 +173,10 @@ TEST_F(Jobscript, SaysWhichLineGivesAllProcessesWork) {
             HasSubstr("set parallel.data to 4"), HasSubstr("--tasks-per-node 2")));
   EXPECT_THAT(refusal([&] { check_work(shape(3, 2), 1, 8); }),
               HasSubstr("set parallel.pipeline to 4"));
-  made.spread.micro_batches = 4;
+  made.work.micro_batches = 4;
   EXPECT_THAT(refusal([&] { check_work(made, 3, 4); }),
               AllOf(HasSubstr("set parallel.pipeline to 6"), Not(HasSubstr("parallel.data to 6"))));
-  made.spread.blocks = 4;
+  made.work.blocks = 4;
   EXPECT_THAT(refusal([&] { check_work(made, 3, 4); }),
               HasSubstr("set parallel.data to 6 and train.micro_batches to 6"));
   EXPECT_THAT(refusal([&] { check_work(shape(1, 1), 1, 4); }),
@@ -193,12 +193,12 @@ TEST_F(Jobscript, TakesAnyNumberOfProcessesThatHaveWork) {
   file("small.yaml", small_profile);
   JobRequest wanted = request(3, hours(1));
   wanted.partition = "cpu";
-  const JobPlan plan = plan_job(find_profile("small"), wanted, shape(4, 1));
+  const JobLayout plan = lay_out_job(find_profile("small"), wanted, shape(4, 1));
   EXPECT_EQ(plan.processes, 1);
   EXPECT_THAT(plan.notes, testing::Contains("4 stages over 3 processes: 2 in some, 1 in others"));
   JobShape two_threads = shape(4, 1);
   two_threads.intra_op_threads = 2;
-  EXPECT_EQ(plan_job(find_profile("small"), wanted, two_threads).cores, 5);  // and the loader's
+  EXPECT_EQ(lay_out_job(find_profile("small"), wanted, two_threads).cores, 5);  // and the loader's
 }
 
 TEST_F(Jobscript, WarnsInTimeForACheckpoint) {
@@ -222,7 +222,7 @@ TEST_F(Jobscript, WarnsInTimeForACheckpoint) {
 TEST_F(Jobscript, DefinesTheContainersThatTheSiteRuns) {
   JobRequest wanted = request(2, hours(1));
   wanted.container = "edf";
-  const JobPlan plan = plan_job(find_profile("alps-clariden"), wanted, shape(2, 4));
+  const JobLayout plan = lay_out_job(find_profile("alps-clariden"), wanted, shape(2, 4));
   const auto files = container_files(plan, wanted);
   ASSERT_EQ(files.size(), 2u);
   EXPECT_EQ(files[0].name, "Containerfile");
@@ -243,7 +243,7 @@ TEST_F(Jobscript, StartsProcessesInApptainerWithTheSitesFolders) {
   JobRequest wanted = request(1, hours(1));
   wanted.container = "apptainer";
   wanted.image = "my image.sif";
-  const JobPlan plan = plan_job(find_profile("small"), wanted, shape(2, 1));
+  const JobLayout plan = lay_out_job(find_profile("small"), wanted, shape(2, 1));
   EXPECT_THAT(job_script(plan, wanted, {"", "o.yaml", {}}),
               AllOf(HasSubstr("--nv --bind /data 'my image.sif')"),
                     HasSubstr("\"${container[@]}\" troupe train o.yaml")));
@@ -255,7 +255,7 @@ TEST_F(Jobscript, FindsImageAndDefinitionInTheFolderTheyAreWrittenTo) {
   JobRequest wanted = request(1, hours(1));
   wanted.container = "apptainer";
   wanted.folder = "job";
-  const JobPlan plan = plan_job(find_profile("small"), wanted, shape(2, 1));
+  const JobLayout plan = lay_out_job(find_profile("small"), wanted, shape(2, 1));
   EXPECT_THAT(job_script(plan, wanted, {"", "o.yaml", {}}),
               AllOf(HasSubstr("\nls job/troupe.sif >/dev/null || {\n"),
                     HasSubstr("--bind /data job/troupe.sif)")));
@@ -267,7 +267,7 @@ TEST_F(Jobscript, FindsImageAndDefinitionInTheFolderTheyAreWrittenTo) {
               HasSubstr("apptainer build \"/abs/troupe.sif\" \"/abs/troupe.def\""));
   wanted.container = "edf";
   wanted.folder = "job";
-  const JobPlan alps = plan_job(find_profile("alps-clariden"), wanted, shape(2, 4));
+  const JobLayout alps = lay_out_job(find_profile("alps-clariden"), wanted, shape(2, 4));
   EXPECT_THAT(container_files(alps, wanted).at(1).content,
               HasSubstr("image = \"${PWD}/job/troupe.sqsh\"\n"));
   EXPECT_THAT(job_script(alps, wanted, {"", "o.yaml", {}}),
@@ -298,16 +298,16 @@ TEST_F(Jobscript, SaysWhatAJobPaysForAndDoesNotUse) {
   JobRequest wanted = request(2, hours(1));
   wanted.gpus_per_node = 0;
   wanted.partition = "medium";
-  EXPECT_THAT(plan_job(find_profile("mahti"), wanted, shape(2, 1)).notes,
+  EXPECT_THAT(lay_out_job(find_profile("mahti"), wanted, shape(2, 1)).notes,
               testing::Contains(HasSubstr("the job pays for 128 cores of each and uses 2")));
   wanted.partition = "gpumedium";
   wanted.gpus_per_node = 2;
-  EXPECT_THAT(plan_job(find_profile("mahti"), wanted, shape(2, 2)).notes,
+  EXPECT_THAT(lay_out_job(find_profile("mahti"), wanted, shape(2, 2)).notes,
               testing::Contains(
                   "2 GPUs of each of 2 nodes would fit 1 node, which sends less between nodes: "
                   "--nodes 1 --gpus-per-node 4"));
   wanted.gpus_per_node = 4;
-  EXPECT_THAT(plan_job(find_profile("mahti"), wanted, shape(4, 2)).notes,
+  EXPECT_THAT(lay_out_job(find_profile("mahti"), wanted, shape(4, 2)).notes,
               Not(testing::Contains(HasSubstr("of each of"))));
 }
 

@@ -7,9 +7,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "apps/layer_options.h"
-#include "apps/load_options.h"
-#include "apps/options_table.h"
+#include "apps/options/load_options.h"
+#include "apps/options/option_conversion.h"
+#include "apps/options/options_table.h"
 #include "runtime/error.h"
 
 namespace troupe {

@@ -13,14 +13,14 @@
 #include <sstream>
 #include <thread>
 
-#include "apps/load_options.h"
-#include "apps/option_changes.h"
-#include "apps/options_table.h"
+#include "apps/options/load_options.h"
+#include "apps/options/option_changes.h"
+#include "apps/options/options_table.h"
 #include "apps/output/csv.h"
 #include "apps/output/folder.h"
 #include "apps/output/log.h"
 #include "apps/train/resumption.h"
-#include "apps/training.h"
+#include "apps/train/training.h"
 #include "runtime/error.h"
 #include "tests/unit/apps/step_report.h"
 

@@ -13,7 +13,7 @@
 #include <cstdlib>
 #include <functional>
 
-#include "apps/report.h"
+#include "apps/output/report.h"
 #include "tests/unit/apps/step_report.h"
 
 namespace troupe {

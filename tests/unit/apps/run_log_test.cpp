@@ -1,5 +1,5 @@
 // What a run has told is in its files when it is awaited.
-#include "apps/run_log.h"
+#include "apps/train/run_log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -28,8 +28,8 @@ class Script : public ProfileFolder {
     request_.name = "run";
     request_.gpus_per_node = 0;
   }
-  JobPlan small_job() const { return plan_job(find_profile("small"), request_, {}); }
-  std::string script_of(const JobPlan& plan) const {
+  JobLayout small_job() const { return lay_out_job(find_profile("small"), request_, {}); }
+  std::string script_of(const JobLayout& plan) const {
     return job_script(plan, request_, {"", "o.yaml", {}, ""});
   }
 
@@ -37,7 +37,7 @@ class Script : public ProfileFolder {
 };
 
 TEST_F(Script, KeepsItsNotesWithinALine) {
-  JobPlan plan = small_job();
+  JobLayout plan = small_job();
   plan.notes = {
       "a note of many words which by itself would be far longer than what an editor "
       "shows of a line, so that it is broken, but not within " +
@@ -53,7 +53,7 @@ TEST_F(Script, KeepsItsNotesWithinALine) {
 }
 
 TEST_F(Script, ExpandsVariablesInAProfilesValuesButRunsNoCommand) {
-  JobPlan plan = small_job();
+  JobLayout plan = small_job();
   plan.profile.environment.push_back({.name = "CACHE", .text = "$HOME/a \"b\" `touch ran`"});
   EXPECT_THAT(script_of(plan), HasSubstr("\nexport CACHE=\"$HOME/a \\\"b\\\" \\`touch ran\\`\"\n"));
 }

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "apps/report.h"
+#include "apps/output/report.h"
 
 namespace troupe {
 

@@ -1,5 +1,5 @@
 // Options on their way into a run: none may be read and then forgotten.
-#include "apps/training.h"
+#include "apps/train/training.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,9 +11,9 @@
 #include <map>
 #include <set>
 
-#include "apps/load_options.h"
-#include "apps/options_table.h"
-#include "apps/world_run.h"
+#include "apps/options/load_options.h"
+#include "apps/options/options_table.h"
+#include "apps/train/world_run.h"
 #include "ops/cpu/processor.h"
 #include "runtime/world/cores.h"
 

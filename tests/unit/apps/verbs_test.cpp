@@ -12,9 +12,9 @@
 
 #include "actors/data/dataset.h"
 #include "actors/options_text.h"
-#include "apps/layer_options.h"
-#include "apps/load_options.h"
-#include "apps/options_table.h"
+#include "apps/options/load_options.h"
+#include "apps/options/option_conversion.h"
+#include "apps/options/options_table.h"
 #include "ops/nn/network.h"
 #include "runtime/file/checkpoint.h"
 #include "tests/unit/apps/ran.h"

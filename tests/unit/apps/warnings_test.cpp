@@ -1,10 +1,10 @@
-#include "apps/warnings.h"
+#include "apps/train/warnings.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sched.h>
 
-#include "apps/load_options.h"
+#include "apps/options/load_options.h"
 #include "ops/cpu/processor.h"
 
 namespace troupe {

@@ -1,0 +1,141 @@
+// troupe doctor: what would break or slow a run here, a line a finding with its remedy.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "apps/command.h"
+#include "apps/doctor/checks.h"
+#include "apps/options/load_options.h"
+#include "apps/options/options_table.h"
+#include "apps/train/training.h"
+#include "apps/verbs.h"
+#include "runtime/text.h"
+
+namespace troupe {
+namespace {
+
+struct DoctorArguments {
+  std::filesystem::path options;
+  std::vector<std::string> overrides;
+  std::string cluster;
+  bool json = false;
+};
+
+Demands demands_of(const DoctorArguments& arguments) {
+  Demands demands;
+  if (arguments.options.empty() && !arguments.overrides.empty())
+    throw Error(ErrorCode::usage,
+                fmt::format("doctor: -r {} without an options file",
+                            arguments.overrides.front().substr(0, 100)),
+                "troupe doctor FILE -r KEY=VALUE");
+  if (arguments.options.empty()) return demands;
+  OptionNode document = read_yaml(arguments.options);
+  for (const std::string& assignment : arguments.overrides) apply_override(document, assignment);
+  Options options;
+  const OptionOrigins origins = read_fields(document, option_fields(options));
+  validate(options, origins);
+  demands.known = true;
+  demands.work = work_limits(options);
+  demands.one_host_only = options.parallel.transport == "shm";
+  demands.actor_threads = options.parallel.actor_threads;
+  demands.intra_op_threads = options.parallel.intra_op_threads;
+  demands.workers = options.data.workers;
+  if (const OptionNode* parallel = document.find("parallel"); parallel != nullptr)
+    if (const OptionNode* interface = parallel->find("interface"); interface != nullptr)
+      demands.interface = interface->scalar == "auto" ? "" : interface->scalar;
+  return demands;
+}
+
+const char* name_of(Finding::Severity severity) {
+  return severity == Finding::Severity::error ? "error" : "warning";
+}
+
+void print_json(const Machine& machine, const Findings& findings, bool fails) {
+  nlohmann::ordered_json document;
+  document["host"] = machine.host;
+  document["ok"] = !fails;
+  if (machine.world) document["rank"] = machine.world->rank;
+  document["findings"] = nlohmann::ordered_json::array();
+  for (const Finding& finding : findings)
+    document["findings"].push_back({{"severity", name_of(finding.severity)},
+                                    {"check", finding.check},
+                                    {"message", finding.message},
+                                    {"remedy", finding.remedy}});
+  // A variable may hold any bytes.
+  fmt::print("{}\n",
+             document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+/// In a world of several nodes every line says whose it is, and all come in one write, so that
+/// those of two nodes do not mix.
+void print_lines(const Machine& machine, const Demands& demands, const Findings& findings) {
+  std::string prefix;
+  if (machine.several_nodes()) {
+    const auto node = static_cast<std::size_t>(std::max(0, machine.world->node));
+    prefix =
+        (node < machine.world->hosts.size() ? machine.world->hosts[node] : machine.host) + ": ";
+  }
+  const auto found = [&](const std::string& check) {
+    return std::ranges::find(findings, check, &Finding::check) != findings.end();
+  };
+  std::string text;
+  for (const Observation& observation : observations(machine, demands))
+    text += fmt::format("{}{:<12}  {}{}\n", prefix, observation.check, observation.seen,
+                        found(observation.check) ? "" : observation.if_well);
+  for (const Finding& finding : findings)
+    text += fmt::format("{0}{1}: {2}: {3}\n{0}  try: {4}\n", prefix, name_of(finding.severity),
+                        finding.check, finding.message, finding.remedy);
+  const auto errors = std::count_if(findings.begin(), findings.end(), [](const Finding& finding) {
+    return finding.severity == Finding::Severity::error;
+  });
+  text += findings.empty() ? fmt::format("{}nothing found\n", prefix)
+                           : fmt::format("{}{}, {}\n", prefix, counted(errors, "error"),
+                                         counted(std::ssize(findings) - errors, "warning"));
+  std::fflush(stdout);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+int doctor(const DoctorArguments& arguments) {
+  const Demands demands = demands_of(arguments);
+  const Machine machine = observe();
+  Findings findings = check_all(machine, demands);
+  if (!arguments.cluster.empty()) {
+    Findings more = check_cluster(machine, find_profile(arguments.cluster));
+    std::move(more.begin(), more.end(), std::back_inserter(findings));
+    std::stable_sort(findings.begin(), findings.end(),
+                     [](const Finding& a, const Finding& b) { return a.severity > b.severity; });
+  }
+  const bool fails = !findings.empty() && findings.front().severity == Finding::Severity::error;
+  // Processes of one node see the same, and one of them tells it; but for what is another's own.
+  const bool speaks = !machine.world || machine.world->local_rank == 0 ||
+                      std::ranges::any_of(findings, &Finding::of_process);
+  if (arguments.json && speaks)
+    print_json(machine, findings, fails);
+  else if (speaks)
+    print_lines(machine, demands, findings);
+  return fails ? exit_failed : exit_done;
+}
+
+}  // namespace
+
+void add_doctor_verb(CLI::App& app, ChosenVerb& chosen) {
+  auto arguments = std::make_shared<DoctorArguments>();
+  CLI::App* verb = app.add_subcommand("doctor", "Find what would break or slow a run here");
+  verb->add_option("FILE", arguments->options, "options file of the run, to check against it");
+  verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE in place of the file's")
+      ->allow_extra_args(false);
+  verb->add_option("--cluster", arguments->cluster, "compare with what is known of a cluster");
+  verb->add_flag("--json", arguments->json, "findings as JSON");
+  verb->callback([arguments, &chosen] {
+    chosen = [arguments](const std::string&) { return doctor(*arguments); };
+  });
+}
+
+}  // namespace troupe

@@ -1,0 +1,61 @@
+// What the checks look at, for a report that has nothing to complain about.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "apps/doctor/checks.h"
+#include "runtime/text.h"
+
+namespace troupe {
+namespace {
+
+std::string world_text(const Machine& machine) {
+  if (machine.world_error) return "what the variables say of it cannot be";
+  if (!machine.world) return "this process alone";
+  return fmt::format("rank {} of {} on {}, started by {}", machine.world->rank, machine.world->size,
+                     counted(machine.world->nodes, "node"), machine.world->launcher);
+}
+
+std::string interfaces_text(const Machine& machine) {
+  const std::vector<std::string> usable = usable_interfaces(machine);
+  return usable.empty() ? "none is up" : fmt::format("{} up", listed(usable, 6));
+}
+
+std::string cores_text(const Machine& machine, const Demands& demands) {
+  std::string cores = fmt::format("{} for this process", machine.cores);
+  if (!demands.known) return cores;
+  const std::int64_t stages = stages_of_process(machine, demands);
+  return fmt::format("{}, {} of {}", cores, counted(stages, "stage"),
+                     counted(demands.intra_op_threads, "thread"));
+}
+
+std::string limits_text(const Machine& machine) {
+  const auto amount = [](std::uint64_t value, const char* unit) {
+    return value == Machine::unlimited ? "any number of" + std::string(unit)
+                                       : fmt::format("{}{}", value, unit);
+  };
+  return amount(machine.open_files, " open files");
+}
+
+std::string folders_text(const Machine& machine) {
+  std::vector<std::string> paths;
+  for (const auto& folder : machine.folders) paths.push_back(folder.path);
+  return listed(paths, 4);
+}
+
+}  // namespace
+
+std::vector<Observation> observations(const Machine& machine, const Demands& demands) {
+  const int gpus = machine.reserved_gpus();
+  return {{"world", world_text(machine)},
+          {"interfaces", interfaces_text(machine)},
+          {"architecture", machine.architecture},
+          {"limits", limits_text(machine)},
+          {"variables", fmt::format("{} looked at", machine.environment.size()),
+           ", none misspelt, none contradict another"},
+          {"GPUs", gpus == 0 ? "none is reserved" : fmt::format("{} reserved", gpus)},
+          {"cores", cores_text(machine, demands)},
+          {"folders", folders_text(machine)}};
+}
+
+}  // namespace troupe

@@ -1,0 +1,42 @@
+#include "apps/eval/evaluate.h"
+
+#include <algorithm>
+
+#include "actors/data/batch_maker.h"
+#include "apps/options/option_conversion.h"
+#include "ops/nn/network.h"
+#include "ops/primitives/softmax_cross_entropy.h"
+
+namespace troupe {
+
+EvaluationReport evaluate(const Options& options, const TensorSource& weights, std::int64_t step) {
+  const Dataset data = open_dataset(dataset_options(options));
+  Model model = make_model(model_options(options));
+  const std::size_t blocks = model.blocks.size();
+  const Stream stream{.threads = options.parallel.intra_op_threads};
+  Network network(std::move(model), 0, blocks, precision_of(options), stream);
+  network.use(state_from(network.spec(), network.dtype(), weights, step,
+                         /*with_optimizer=*/false, /*strict=*/true));
+
+  const SampleTransform transform(transform_options(options, Split::test), data.sample_shape());
+  const BatchMaker maker(data, Split::test, transform);
+  // As the loader cuts it: a library's sums may depend on the size.
+  const std::int64_t size =
+      std::max<std::int64_t>(1, options.train.batch_size / options.train.micro_batches);
+  Sampler sampler = Sampler::for_evaluation(data.count(Split::test), size, 1, 1);
+  EvaluationReport report;
+  for (std::int64_t step = 0; step < sampler.batches_per_epoch(); ++step) {
+    for (const auto& plan : sampler.plan(step, 0)) {
+      const Batch batch = maker.make(plan);
+      const LossOutput loss = softmax_cross_entropy(stream, network.evaluate(batch.samples),
+                                                    batch.targets, 1.0, /*with_gradient=*/false);
+      report.loss += loss.loss_sum;
+      report.correct += loss.correct;
+      report.count += batch.targets.element_count();
+    }
+  }
+  report.loss /= static_cast<double>(report.count);
+  return report;
+}
+
+}  // namespace troupe

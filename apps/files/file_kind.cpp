@@ -1,0 +1,99 @@
+#include "apps/files/file_kind.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "runtime/file/file.h"
+
+namespace troupe {
+namespace {
+
+using std::string_view_literals::operator""sv;
+
+struct Beginning {
+  FileKind kind;
+  std::string_view bytes;
+};
+constexpr Beginning beginnings[] = {
+    {FileKind::gzip, "\x1f\x8b"sv},         {FileKind::torch_zip, "PK\x03\x04"sv},
+    {FileKind::numpy, "\x93NUMPY"sv},       {FileKind::hdf5, "\x89HDF\r\n"sv},
+    {FileKind::png, "\x89PNG\r\n\x1a\n"sv}, {FileKind::jpeg, "\xff\xd8\xff"sv},
+};
+
+unsigned byte(std::string_view text, std::size_t i) {
+  return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
+}
+
+// Two zero bytes, a type, a rank. A safetensors file of 64 KiB or more of header could begin with
+// two zero bytes too, but its fourth to seventh byte are then hardly a type and a rank.
+bool is_idx(std::string_view text) {
+  constexpr unsigned u8_type = 0x08, f64_type = 0x0e, most_axes = 8;
+  return text.starts_with("\0\0"sv) && byte(text, 2) >= u8_type && byte(text, 2) <= f64_type &&
+         byte(text, 3) >= 1 && byte(text, 3) <= most_axes;
+}
+
+// The header's length in eight bytes, then the header, a JSON object.
+bool is_safetensors(std::string_view text) { return byte(text, 8) == '{'; }
+
+// PROTO and a version: how every pickle since protocol 2 begins.
+bool is_pickle(std::string_view text) {
+  return byte(text, 0) == 0x80 && byte(text, 1) >= 2 && byte(text, 1) <= 5;
+}
+
+std::string_view name_of(FileKind kind) {
+  switch (kind) {
+    case FileKind::safetensors:
+      return "a safetensors file";
+    case FileKind::idx:
+      return "an IDX file: images or labels";
+    case FileKind::gzip:
+      return "packed by gzip";
+    case FileKind::empty:
+      return "an empty file";
+    case FileKind::torch_zip:
+      return "a zip archive, as torch.save writes it";
+    case FileKind::torch_pickle:
+      return "a Python pickle, as torch.save once wrote it";
+    case FileKind::numpy:
+      return "a NumPy array";
+    case FileKind::hdf5:
+      return "an HDF5 file";
+    case FileKind::png:
+      return "a PNG image";
+    case FileKind::jpeg:
+      return "a JPEG image";
+    case FileKind::unknown:
+      break;
+  }
+  return "a file of an unknown kind";
+}
+
+}  // namespace
+
+FileKind file_kind(const std::filesystem::path& path) {
+  const auto file = MappedFile::open(path);
+  const std::string_view text(reinterpret_cast<const char*>(file->bytes().data()),
+                              file->bytes().size());
+  if (text.empty()) return FileKind::empty;
+  if (is_idx(text)) return FileKind::idx;
+  for (const auto& [kind, bytes] : beginnings)
+    if (text.starts_with(bytes)) return kind;
+  if (is_safetensors(text)) return FileKind::safetensors;
+  return is_pickle(text) ? FileKind::torch_pickle : FileKind::unknown;
+}
+
+Error foreign_file(const std::filesystem::path& path, FileKind kind) {
+  const std::string name = path.string();
+  if (kind == FileKind::torch_zip || kind == FileKind::torch_pickle)
+    return {
+        ErrorCode::bad_file, fmt::format("{} is {}; such files are not read", name, name_of(kind)),
+        fmt::format("converting a state_dict: python3 -c \"import torch, safetensors.torch as s; "
+                    "s.save_file(torch.load('{}', weights_only=True), '{}')\"",
+                    name, std::filesystem::path(path).replace_extension(".safetensors").string())};
+  return {ErrorCode::bad_file, fmt::format("{} is {}", name, name_of(kind)),
+          "give a checkpoint's folder, an output folder or a safetensors file; troupe inspect also "
+          "reads IDX files, plain or packed by gzip"};
+}
+
+}  // namespace troupe

@@ -1,0 +1,38 @@
+#include "apps/files/weights_file.h"
+
+#include <fmt/format.h>
+
+#include "apps/files/file_kind.h"
+#include "runtime/file/checkpoint.h"
+#include "runtime/file/checkpoint_folder.h"
+#include "runtime/file/safetensors.h"
+#include "runtime/print.h"
+
+namespace troupe {
+
+std::filesystem::path find_weights(const std::filesystem::path& path) {
+  if (!std::filesystem::is_directory(path)) return path;
+  const CheckpointChoice choice = newest_whole_checkpoint(path);
+  for (const auto& reason : choice.skipped)
+    print_error("troupe: warning: passed over {}\n", reason);
+  return choice.folder;
+}
+
+WeightsFile open_weights(const std::filesystem::path& found) {
+  WeightsFile result{.path = found, .tensors = {}, .options = {}};
+  if (!std::filesystem::is_directory(found)) {
+    if (const FileKind kind = file_kind(found); kind != FileKind::safetensors)
+      throw foreign_file(found, kind);
+    result.tensors = SafetensorsFile::open(found).source();
+    return result;
+  }
+  const Checkpoint checkpoint = open_checkpoint(found);
+  result.tensors = checkpoint.source();
+  std::erase_if(result.tensors.tensors,
+                [](const TensorInfo& tensor) { return tensor.name.starts_with("optimizer."); });
+  result.options = checkpoint.manifest().options;
+  result.step = checkpoint.manifest().step;
+  return result;
+}
+
+}  // namespace troupe

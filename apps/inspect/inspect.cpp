@@ -1,0 +1,128 @@
+// troupe inspect: what a checkpoint, a safetensors file or an IDX file holds, and that it is whole.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/command.h"
+#include "apps/files/file_kind.h"
+#include "apps/verbs.h"
+#include "runtime/file/checkpoint.h"
+#include "runtime/file/checkpoint_folder.h"
+#include "runtime/file/digest.h"
+#include "runtime/file/idx.h"
+#include "runtime/file/safetensors.h"
+#include "runtime/print.h"
+#include "runtime/text.h"
+
+namespace troupe {
+namespace {
+
+struct InspectArguments {
+  std::filesystem::path file;
+  bool digest = false;
+};
+
+struct Row {
+  std::string name, dtype, shape;
+  std::uint64_t bytes = 0;
+};
+
+Row row_of(const std::string& name, DType dtype, const Shape& shape) {
+  const auto elements = static_cast<std::uint64_t>(shape.element_count());
+  return {name, std::string(name_of(dtype)), to_string(shape), elements * size_of(dtype)};
+}
+
+void print_table(const std::vector<Row>& rows) {
+  Row widest{"name", "dtype", "shape"};
+  std::uint64_t total = 0;
+  const auto widen = [](std::string& width, const std::string& text) {
+    if (text.size() > width.size()) width = text;
+  };
+  for (const auto& row : rows) {
+    widen(widest.name, row.name);
+    widen(widest.dtype, row.dtype);
+    widen(widest.shape, row.shape);
+    total += row.bytes;
+  }
+  const auto print = [&](const std::string& name, const std::string& dtype,
+                         const std::string& shape, const std::string& bytes) {
+    fmt::print("{:<{}}  {:<{}}  {:<{}}  {:>12}\n", name, widest.name.size(), dtype,
+               widest.dtype.size(), shape, widest.shape.size(), bytes);
+  };
+  print("name", "dtype", "shape", "bytes");
+  for (const auto& row : rows) print(row.name, row.dtype, row.shape, std::to_string(row.bytes));
+  print(counted(std::ssize(rows), "tensor"), "", "", std::to_string(total));
+}
+
+void inspect_checkpoint(const std::filesystem::path& path) {
+  const CheckpointChoice choice = newest_whole_checkpoint(path);
+  for (const auto& reason : choice.skipped)
+    print_error("troupe: warning: passed over {}\n", reason);
+  const Checkpoint checkpoint = open_checkpoint(choice.folder);
+  checkpoint.verify();
+  const Manifest& manifest = checkpoint.manifest();
+  fmt::print("{}: checkpoint of step {}, made {}, in {} shards; every checksum fits\n",
+             choice.folder.string(), manifest.step, manifest.created, manifest.shards.size());
+  fmt::print("written by generation {}; position {}\n", manifest.generation, manifest.position);
+  for (const auto& [key, value] : manifest.run) fmt::print("run {}: {}\n", key, value);
+  std::vector<Row> rows;
+  for (const auto& tensor : checkpoint.tensors())
+    rows.push_back(row_of(tensor.name, tensor.dtype, tensor.shape));
+  print_table(rows);
+}
+
+void inspect_safetensors(const std::filesystem::path& path) {
+  const SafetensorsFile content = SafetensorsFile::open(path);
+  fmt::print("{}: safetensors; the header fits the file (the format has no checksums)\n",
+             path.string());
+  for (const auto& [key, value] : content.metadata()) fmt::print("metadata {}: {}\n", key, value);
+  std::vector<Row> rows;
+  for (const TensorInfo& tensor : content.tensors())
+    rows.push_back(row_of(tensor.name, tensor.dtype, tensor.shape));
+  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.name < b.name; });
+  print_table(rows);
+}
+
+void inspect_idx(const std::filesystem::path& path) {
+  const Tensor content = read_idx(path);
+  fmt::print("{}: IDX; whole\n", path.string());
+  print_table({row_of(path.filename().string(), content.dtype(), content.shape())});
+}
+
+int inspect(const InspectArguments& arguments) {
+  const std::filesystem::path& path = arguments.file;
+  if (std::filesystem::is_directory(path)) {
+    arguments.digest ? fmt::print("{}\n", digest_of(path)) : inspect_checkpoint(path);
+    return exit_done;
+  }
+  const FileKind kind = file_kind(path);
+  const bool is_data = kind == FileKind::idx || kind == FileKind::gzip;
+  if (kind != FileKind::safetensors && (arguments.digest || !is_data))
+    throw foreign_file(path, kind);
+  if (arguments.digest)
+    fmt::print("{}\n", digest_of(path));
+  else if (is_data)
+    inspect_idx(path);
+  else
+    inspect_safetensors(path);
+  return exit_done;
+}
+
+}  // namespace
+
+void add_inspect_verb(CLI::App& app, ChosenVerb& chosen) {
+  auto arguments = std::make_shared<InspectArguments>();
+  CLI::App* verb = app.add_subcommand("inspect", "List what a checkpoint or file holds; verify it");
+  verb->add_option("FILE", arguments->file, "checkpoint, output folder, safetensors, IDX")
+      ->required();
+  verb->add_flag("--digest", arguments->digest, "print one SHA-256 over all weights and buffers");
+  verb->callback([arguments, &chosen] {
+    chosen = [arguments](const std::string&) { return inspect(*arguments); };
+  });
+}
+
+}  // namespace troupe

@@ -1,0 +1,266 @@
+// troupe jobscript: the script that runs an options file on a known cluster.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "apps/command.h"
+#include "apps/jobscript/container.h"
+#include "apps/jobscript/job.h"
+#include "apps/jobscript/script.h"
+#include "apps/jobscript/slurm_time.h"
+#include "apps/options/load_options.h"
+#include "apps/options/options_table.h"
+#include "apps/train/training.h"
+#include "apps/verbs.h"
+#include "runtime/error.h"
+#include "runtime/print.h"
+#include "runtime/text.h"
+
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct JobscriptArguments {
+  bool list = false;
+  std::string cluster, time, signal_before, memory;
+  JobRequest request;
+  bool cpu = false, no_requeue = false;
+  fs::path options;
+  std::vector<std::string> overrides;
+  std::optional<fs::path> output;
+  bool force = false;
+};
+
+void list_cluster(const ClusterProfile& profile) {
+  std::string gpus;
+  for (const auto& kind : profile.nodes)
+    if (kind.gpus > 0)
+      gpus += fmt::format("{}{} × {}, {}", gpus.empty() ? "" : "; ", kind.gpus, kind.gpu,
+                          kind.architecture);
+  print_out("{:<15}{:<27}{:<11}{}{}\n", profile.name, gpus.empty() ? "none" : gpus,
+            fmt::format("{}", fmt::join(profile.container.kinds, ", ")), profile.title,
+            profile.closed.empty() ? "" : ", closed");
+}
+
+int list_clusters() {
+  print_out("{:<15}{:<27}{:<11}{}\n", "cluster", "GPUs of a node", "container", "name");
+  for (const fs::path& file : all_profiles()) {
+    try {
+      list_cluster(read_profile(file));
+    } catch (const Error& error) {  // the others are none the worse for it
+      print_out("{:<15}cannot be used: {}\n", file.stem().string(), error.message());
+    }
+  }
+  return exit_done;
+}
+
+std::chrono::seconds time_of(const char* option, const std::string& text) {
+  const auto time = parse_slurm_time(text);
+  if (!time)
+    throw Error(ErrorCode::usage,
+                fmt::format("{} is {}, which is no time", option, text.substr(0, 40)),
+                fmt::format("{} 2:00:00, 2h, 90m or 1-12:00:00", option));
+  return *time;
+}
+
+/// The fast network of the cluster, where the options leave the choice to Troupe and know the key.
+std::vector<std::string> with_interface(std::vector<std::string> overrides, const JobShape& shape,
+                                        const JobLayout& layout) {
+  const bool open = shape.interface_open && layout.nodes > 1;
+  if (open && !layout.profile.interface.empty())
+    overrides.push_back("parallel.interface=" + layout.profile.interface);
+  return overrides;
+}
+
+/// What the options file asks of processes; it is checked as `troupe train` would.
+JobShape shape_of(const JobscriptArguments& arguments) {
+  OptionNode document = read_yaml(arguments.options);
+  for (const std::string& assignment : arguments.overrides) apply_override(document, assignment);
+  Options options;
+  const OptionFields fields = option_fields(options);
+  const OptionOrigins origins = read_fields(document, fields);
+  validate(options, origins);
+  JobShape shape;
+  shape.interface_open = origins.of("parallel.interface") == "default" &&
+                         std::any_of(fields.begin(), fields.end(), [](const OptionField& field) {
+                           return field.path == "parallel.interface";
+                         });
+  shape.intra_op_threads = options.parallel.intra_op_threads;
+  shape.workers = options.data.workers;
+  shape.work = work_limits(options);
+  shape.one_host_only = options.parallel.transport == "shm";
+  shape.file = arguments.options.string();
+  shape.data_of_debian = options.data.name == "fashion_mnist" && options.data.path.empty();
+  shape.pipeline_where = origins.of("parallel.pipeline");
+  shape.data_where = origins.of("parallel.data");
+  return shape;
+}
+
+/// GiB of "320G", "320", "64000M" or "1.5T".
+double memory_of(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string unit(end, text.data() + text.size());
+  const double scale = unit.empty() || unit == "G" ? 1
+                       : unit == "M"               ? 1.0 / 1024
+                       : unit == "T"               ? 1024
+                                                   : 0;
+  if (error != std::errc() || !(value * scale > 0 && value * scale < 1e6))
+    throw Error(ErrorCode::usage,
+                fmt::format("--mem is {}, which is no memory", text.substr(0, 40)),
+                "--mem 320G, 64000M or 1T");
+  return value * scale;
+}
+
+JobRequest complete(const JobscriptArguments& arguments) {
+  JobRequest request = arguments.request;
+  if (!arguments.memory.empty()) request.memory = memory_of(arguments.memory);
+  if (!arguments.time.empty()) request.time = time_of("--time", arguments.time);
+  if (!arguments.signal_before.empty())
+    request.signal_before = arguments.signal_before == "0"
+                                ? std::chrono::seconds(0)
+                                : time_of("--signal-before", arguments.signal_before);
+  request.requeue = !arguments.no_requeue;
+  if (arguments.cpu) {
+    if (request.gpus_per_node && *request.gpus_per_node > 0)
+      throw Error(ErrorCode::usage, "--cpu and --gpus-per-node contradict each other",
+                  "leave one of them out");
+    request.gpus_per_node = 0;
+  }
+  request.folder = arguments.output.value_or("").string();
+  if (request.name.empty()) request.name = arguments.options.stem().string();
+  for (const std::string* word : {&request.name, &request.account, &request.partition, &request.qos,
+                                  &request.constraint, &request.reservation, &request.mail})
+    if (word->find_first_of(" \t\r\n#\"'\\`$") != std::string::npos)
+      throw Error(ErrorCode::usage,
+                  fmt::format("\"{}\" cannot stand in a line of #SBATCH", word->substr(0, 60)),
+                  request.name == *word ? "give a --name of letters, digits, - and _"
+                                        : "leave blanks, quotes, # and $ out");
+  for (const std::string& option : request.sbatch)
+    if (std::ranges::any_of(option, is_control))
+      throw Error(ErrorCode::usage, "--sbatch has a line break or another control character",
+                  "give each option in one line, by a --sbatch of its own");
+  return request;
+}
+
+std::string content_of(const fs::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::ostringstream content;
+  content << stream.rdbuf();
+  return content.str();
+}
+
+/// Writes a file of the job; one that holds something else is kept unless `force`.
+void write(const fs::path& file, const std::string& content, bool force) {
+  std::error_code error;
+  if (!file.parent_path().empty()) fs::create_directories(file.parent_path(), error);
+  if (!force && fs::exists(file) && content_of(file) != content)
+    throw Error(ErrorCode::io,
+                fmt::format("{} is there already, with something else in it", file.string()),
+                "--force to replace it, or another folder by --output");
+  std::ofstream stream(file, std::ios::binary);
+  stream << content;
+  stream.close();
+  if (!stream)
+    throw Error(ErrorCode::io, fmt::format("{} could not be written", file.string()),
+                "check that the folder may be written to");
+}
+
+int jobscript(const JobscriptArguments& arguments, const std::string& command_line) {
+  if (arguments.list) return list_clusters();
+  if (arguments.cluster.empty())
+    throw Error(ErrorCode::usage, "no --cluster is given", "`troupe jobscript --list` shows all");
+  if (arguments.options.empty())
+    throw Error(ErrorCode::usage, "no options file is given",
+                fmt::format("troupe jobscript --cluster {} --time 2:00:00 options.yaml",
+                            arguments.cluster));
+  const ClusterProfile profile = find_profile(arguments.cluster);
+  const JobRequest request = complete(arguments);
+  const JobShape shape = shape_of(arguments);
+  const JobLayout layout = lay_out_job(profile, request, shape);
+  const auto definitions = container_files(layout, request);
+  const std::string script = job_script(
+      layout, request,
+      {command_line, arguments.options.string(), with_interface(arguments.overrides, shape, layout),
+       request.container.empty() ? arguments.cluster : ""});
+  const fs::path folder = arguments.output.value_or(".");
+  for (const DefinitionFile& file : definitions) {
+    write(folder / file.name, file.content, arguments.force);
+    print_error("wrote {}\n", (folder / file.name).string());
+  }
+  for (const std::string& note : layout.notes) print_error("note: {}\n", note);
+  if (!arguments.output) {
+    fmt::print("{}", script);
+    return exit_done;
+  }
+  const fs::path file = folder / (request.name + ".sh");
+  write(file, script, arguments.force);
+  print_error("wrote {0}; submit it with: sbatch {0}\n", file.string());
+  return exit_done;
+}
+
+void add_resources(CLI::App& verb, JobscriptArguments& arguments) {
+  JobRequest& request = arguments.request;
+  constexpr std::int64_t most = 100'000;
+  verb.add_option("-N,--nodes", request.nodes, "nodes of the job (1)")->check(CLI::Range(1L, most));
+  verb.add_option("-t,--time", arguments.time, "longest time: 2:00:00, 2h, 1-12:00:00");
+  verb.add_option("--gpus-per-node", request.gpus_per_node, "GPUs of a node; 0: CPU nodes")
+      ->check(CLI::Range(0L, 64L));
+  verb.add_flag("--cpu", arguments.cpu, "CPU nodes, as --gpus-per-node 0");
+  verb.add_option("--tasks-per-node,--ntasks-per-node", request.tasks_per_node,
+                  "processes on a node (a GPU each, or a stage each)")
+      ->check(CLI::Range(1L, 4096L));
+  verb.add_option("-c,--cpus-per-task", request.cpus_per_task, "cores of a process")
+      ->check(CLI::Range(1L, 4096L));
+  verb.add_option("--mem", arguments.memory, "of a node: 320G (or 320), 64000M, 1T");
+  verb.add_option("-p,--partition", request.partition, "partition (the first that takes the job)");
+  verb.add_option("-q,--qos", request.qos, "quality of service");
+  verb.add_option("-C,--constraint", request.constraint, "features that nodes must have");
+  verb.add_option("--reservation", request.reservation, "nodes that are reserved for you");
+}
+
+}  // namespace
+
+void add_jobscript_verb(CLI::App& app, ChosenVerb& chosen) {
+  auto arguments = std::make_shared<JobscriptArguments>();
+  JobRequest& request = arguments->request;
+  CLI::App* verb = app.add_subcommand("jobscript", "Write the job script for a known cluster");
+  verb->add_option("FILE", arguments->options, "options file of the run");
+  verb->add_flag("--list", arguments->list, "show the clusters that are known");
+  verb->add_option("--cluster", arguments->cluster, "name of a cluster, or a profile's path");
+  add_resources(*verb, *arguments);
+  verb->add_option("-A,--account", request.account, "project that pays");
+  verb->add_option("-J,--name,--job-name", request.name, "name of the job (the options file's)");
+  verb->add_option("--signal-before", arguments->signal_before,
+                   "time left at which to save and stop (3m); 0: never");
+  verb->add_flag("--no-requeue", arguments->no_requeue, "end there, instead of queueing again");
+  verb->add_option("--mail", request.mail, "address to tell of end, failure and requeueing");
+  verb->add_option("--launcher", request.launcher, "what starts processes: srun or launch")
+      ->check(CLI::IsMember({"srun", "launch"}));
+  verb->add_option("--container", request.container, "run in one: edf, apptainer or podman")
+      ->check(CLI::IsMember({"edf", "apptainer", "podman"}));
+  verb->add_option("--image", request.image, "of the container, if there is one already");
+  verb->add_option("--program", request.program, "the troupe to run there (troupe)");
+  verb->add_option("--sbatch", request.sbatch, "a further option of sbatch, as it stands")
+      ->allow_extra_args(false);
+  verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE in place of the file's")
+      ->allow_extra_args(false);
+  verb->add_option("-o,--output", arguments->output,
+                   "folder to write to (script: standard output)");
+  verb->add_flag("--force", arguments->force, "replace files that are there");
+  verb->callback([arguments, &chosen] {
+    chosen = [arguments](const std::string& line) { return jobscript(*arguments, line); };
+  });
+}
+
+}  // namespace troupe

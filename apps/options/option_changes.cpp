@@ -1,0 +1,106 @@
+#include "apps/options/option_changes.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+#include "apps/options/load_options.h"
+#include "apps/options/options_table.h"
+
+namespace troupe {
+namespace {
+
+std::optional<Options> options_of(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  try {
+    return parse_options(text, "options of a run", {"model.weights=", "data.path="});
+  } catch (const Error&) {
+    return std::nullopt;  // of another version, or no options at all
+  }
+}
+
+bool is_path(std::string_view key) { return key == "model.weights" || key == "data.path"; }
+
+/// A word that a shell takes whole.
+std::string assignment(const OptionChange& change) {
+  const std::string text = fmt::format("{}={}", change.key, change.before);
+  return text.find_first_of(" []\"") == text.npos ? text : fmt::format("'{}'", text);
+}
+
+}  // namespace
+
+std::vector<OptionChange> option_changes(const Options& before, const Options& now,
+                                         std::string_view section) {
+  Options old_options = before, new_options = now;  // fields are bound to variables
+  const OptionFields old_fields = option_fields(old_options), fields = option_fields(new_options);
+  std::vector<OptionChange> changes;
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    const std::string& key = fields[i].path;
+    if (is_path(key) || !(section.empty() || key.starts_with(std::string(section) + "."))) continue;
+    OptionChange change{key, old_fields[i].write(), fields[i].write()};
+    if (change.before != change.now) changes.push_back(std::move(change));
+  }
+  return changes;
+}
+
+OptionChange first_option_difference(std::string_view one, std::string_view other) {
+  const auto take_line = [](std::string_view& text) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    return line;
+  };
+  const auto value_of = [](std::string_view line) {
+    const auto colon = line.find(": ");
+    return std::string(colon == line.npos ? "nothing" : line.substr(colon + 2));
+  };
+  std::string section;
+  while (!one.empty() || !other.empty()) {
+    const std::string_view first = take_line(one), second = take_line(other);
+    const std::string_view line = first.empty() ? second : first;
+    if (!line.starts_with(' ')) section = line.substr(0, line.find(':'));
+    if (first == second) continue;
+    const auto begin = line.find_first_not_of(" -");
+    const std::string name(line.substr(begin, line.find(':') - begin));
+    return {begin == 0 ? name : fmt::format("{}.{}", section, name), value_of(first),
+            value_of(second)};
+  }
+  return {};
+}
+
+std::string changes_since(const std::string& before, const Options& now) {
+  const auto old_options = options_of(before);
+  if (!old_options) return {};
+  std::vector<std::string> texts;
+  for (const OptionChange& change : option_changes(*old_options, now))
+    texts.push_back(fmt::format("{} {} → {}", change.key, change.before, change.now));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+bool is_of_this_run(const std::filesystem::path& folder, const Options& options) {
+  std::ifstream file(folder / "options_restart.yaml", std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  const auto before = options_of(text.str());
+  if (!before || before->seed != options.seed) return false;
+  const Options::Data &there = before->data, &here = options.data;
+  return option_changes(*before, options, "model").empty() && there.name == here.name &&
+         there.count == here.count && there.limit == here.limit && there.shape == here.shape;
+}
+
+Error of_another_model(const Error& error, const std::filesystem::path& path,
+                       const std::string& before, const Options& now) {
+  if (error.message().find("of another model") == std::string::npos) return error;
+  std::string differ, remedy;
+  if (const auto old_options = options_of(before))
+    for (const OptionChange& change : option_changes(*old_options, now, "model")) {
+      differ += fmt::format("; {} is {} now, was {}", change.key, change.now, change.before);
+      remedy += fmt::format("{}-r {}", remedy.empty() ? "" : " ", assignment(change));
+    }
+  return {error.code(), fmt::format("{}: {}{}", path.string(), error.message(), differ),
+          remedy.empty() ? error.remedy() : remedy};
+}
+
+}  // namespace troupe

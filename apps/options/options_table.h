@@ -1,0 +1,23 @@
+#pragma once
+#include <string>
+
+#include "apps/options/options.h"
+#include "runtime/options/field.h"
+
+namespace troupe {
+
+/// Every key of the options file, bound to the members of `options`, in the order of the file.
+/// This list is the only description: reading, `options_restart.yaml`, `troupe options` and
+/// docs/options.md are made from it.
+OptionFields option_fields(Options& options);
+
+/// All options with their values as an options file.
+std::string resolved_yaml(const Options& options);
+
+/// The listing of `troupe options`: key, default, type and help, for a terminal.
+std::string options_listing();
+
+/// The same as a page of Markdown, which docs/options.md is.
+std::string options_markdown();
+
+}  // namespace troupe

@@ -1,0 +1,48 @@
+// troupe options: every key of an options file, or what a file resolves to.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/command.h"
+#include "apps/options/load_options.h"
+#include "apps/options/options_table.h"
+#include "apps/verbs.h"
+
+namespace troupe {
+namespace {
+
+struct OptionsArguments {
+  std::filesystem::path file;
+  std::vector<std::string> overrides;
+  bool markdown = false;
+};
+
+int print_options(const OptionsArguments& arguments) {
+  if (!arguments.file.empty())
+    fmt::print("{}", resolved_yaml(load_options(arguments.file, arguments.overrides)));
+  else if (!arguments.overrides.empty())
+    fmt::print("{}", resolved_yaml(parse_options("", "defaults", arguments.overrides)));
+  else
+    fmt::print("{}", arguments.markdown ? options_markdown() : options_listing());
+  return exit_done;
+}
+
+}  // namespace
+
+void add_options_verb(CLI::App& app, ChosenVerb& chosen) {
+  auto arguments = std::make_shared<OptionsArguments>();
+  CLI::App* verb =
+      app.add_subcommand("options", "List every option; of a file, what it resolves to");
+  verb->add_option("FILE", arguments->file, "options file to check");
+  verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE in place of the file's")
+      ->allow_extra_args(false);
+  verb->add_flag("--markdown", arguments->markdown, "print the page docs/options.md");
+  verb->callback([arguments, &chosen] {
+    chosen = [arguments](const std::string&) { return print_options(*arguments); };
+  });
+}
+
+}  // namespace troupe

@@ -1,0 +1,31 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "actors/schedule.h"
+#include "runtime/flow/run.h"
+
+namespace troupe {
+
+/// What a run_summary needs to know of a run beside its report.
+struct RunShape {
+  std::int64_t micro_batches = 1;  ///< of a step, of one replica
+  std::int64_t batch_size = 1;     ///< of a step, of one replica
+  std::int64_t replicas = 1;
+  int processes = 1;
+  int actor_threads = 1;    ///< of each process
+  int idle_cores = 0;       ///< that a process may use beyond its actors' and kernels' threads
+  int workers = 1;          ///< of the loader
+  bool batch_norms = true;  ///< whether the model has any
+  ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
+  std::vector<std::size_t> partition;
+  bool partition_by_hand = false;
+};
+
+/// The time table in words: how much of the time stages computed, which one most, and what is worth
+/// a try where a cause is plain from the figures (threads, data, partition, micro-batches). Empty
+/// for a run without stages, or too short to judge.
+std::string run_summary(const RunReport& report, const RunShape& shape);
+
+}  // namespace troupe

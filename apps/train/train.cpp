@@ -1,0 +1,56 @@
+// troupe train: trains as an options file says.
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <utility>
+
+#include "apps/options/load_options.h"
+#include "apps/train/in_world.h"
+#include "apps/train/lead_run.h"
+#include "apps/verbs.h"
+#include "runtime/program.h"
+#include "runtime/stop_signal.h"
+
+namespace troupe {
+namespace {
+
+int train(const TrainArguments& arguments) {
+  std::signal(SIGPIPE, SIG_IGN);  // `troupe train | head` ends the picture, not the training
+  std::stop_source stop;
+  const StopSignal on_signal([&stop] { stop.request_stop(); });
+  const Environment environment = Environment::of_process();
+  const auto world = world_from_environment(environment);
+  TrainCommand command{.arguments = arguments, .options = {}, .stop = stop.get_token()};
+  if (world && world->size > 1) return train_in_world(std::move(command), *world, environment);
+  // Until the run begins there is nothing to save, and much to wait for.
+  std::optional<std::stop_callback<void (*)()>> leave_at_once;
+  leave_at_once.emplace(command.stop, [] { std::_Exit(exit_stopped); });
+  command.on_begin = [&] { leave_at_once.reset(); };
+  command.options = load_options(arguments.options, arguments.overrides);
+  return lead_run(command, [](const auto& decide) { decide(); });
+}
+
+}  // namespace
+
+void add_train_verb(CLI::App& app, ChosenVerb& chosen) {
+  auto arguments = std::make_shared<TrainArguments>();
+  CLI::App* verb = app.add_subcommand("train", "Train as an options file says");
+  verb->add_option("FILE", arguments->options, "options file; see `troupe options`")->required();
+  verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE in place of the file's")
+      ->allow_extra_args(false);
+  verb->add_option("-o,--output", arguments->output, "folder to write to (outputs/DATE/TIME)")
+      ->take_last();
+  verb->add_option("--restart", arguments->restart, "go on: auto, a checkpoint or output folder")
+      ->take_last();  // the same command may have one already
+  verb->callback([arguments, &chosen] {
+    chosen = [arguments](const std::string& command_line) {
+      arguments->command_line = command_line;
+      return train(*arguments);
+    };
+  });
+}
+
+}  // namespace troupe

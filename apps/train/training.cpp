@@ -1,0 +1,318 @@
+#include "apps/train/training.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <sstream>
+
+#include "actors/checkpoint_files.h"
+#include "apps/files/weights_file.h"
+#include "apps/options/load_options.h"
+#include "apps/options/option_changes.h"
+#include "apps/options/option_conversion.h"
+#include "apps/options/options_table.h"
+#include "ops/cpu/processor.h"
+#include "ops/nn/network.h"
+#include "runtime/file/checkpoint.h"
+#include "runtime/file/checkpoint_folder.h"
+#include "runtime/print.h"
+#include "runtime/text.h"
+#include "runtime/world/cores.h"
+#include "runtime/world/environment.h"
+#include "runtime/world/world.h"
+
+namespace troupe {
+namespace {
+
+Stream stream_of(const Options& options) { return {.threads = options.parallel.intra_op_threads}; }
+
+std::size_t bucket_cap_bytes(const Options::Parallel& parallel) {
+  return std::max<std::size_t>(1, static_cast<std::size_t>(parallel.bucket_cap_mb * 0x1p20));
+}
+
+std::uint32_t staleness_of(const Options::Parallel& parallel) {
+  return parallel.aggregation == "synchronous" ? 0 : static_cast<std::uint32_t>(parallel.staleness);
+}
+
+LearningRateOptions rate_options(const Options::Train& train) {
+  return {.schedule = learning_rate_schedule(train.schedule),
+          .lr = train.lr,
+          .warmup_steps = train.warmup_steps,
+          .step_epochs = train.step_epochs,
+          .step_factor = train.step_factor};
+}
+
+PipelineData data_options(const Options& options) {
+  const TransformOptions transform = transform_options(options, Split::train);
+  return {.dataset = open_dataset(dataset_options(options)),
+          .augment = transform.augment,
+          .mean = transform.mean,
+          .std = transform.std,
+          .shuffle = options.data.shuffle,
+          .drop_last = options.data.drop_last,
+          .workers = options.data.workers,
+          .prefetch = std::max(4, 2 * options.data.workers)};
+}
+
+std::vector<std::size_t> choose_partition(const Options& options, PipelineOptions& pipeline,
+                                          const StartingPoint& start) {
+  const std::size_t blocks = make_model(pipeline.model).blocks.size();
+  if (!options.parallel.partition.empty()) {
+    std::vector<std::size_t> partition(options.parallel.partition.begin(),
+                                       options.parallel.partition.end());
+    check_partition(partition, blocks);
+    return partition;
+  }
+  const auto stages = static_cast<std::size_t>(options.parallel.pipeline);
+  if (stages == 1) return {blocks};
+  const bool same_blocks =
+      std::accumulate(start.partition.begin(), start.partition.end(), std::size_t{0}) == blocks;
+  if (start.partition.size() == stages && same_blocks) return start.partition;
+  if (pipeline.profile.empty()) measure(pipeline);
+  std::vector<double> costs;
+  for (const BlockProfile& block : pipeline.profile)
+    costs.push_back(std::chrono::duration<double>(block.forward + block.backward).count());
+  return balanced_partition(costs, stages);
+}
+
+StateSpec spec_of(const PipelineOptions& pipeline, std::size_t first, std::size_t last) {
+  return Network(make_model(pipeline.model), first, last, pipeline.dtype, pipeline.stream).spec();
+}
+
+/// Whether any replica of the stage lives in this process.
+bool lives_here(const PipelineOptions& pipeline, std::size_t stage, std::uint32_t process) {
+  for (std::uint32_t replica = 0; replica < pipeline.replicas; ++replica)
+    if (process_of(pipeline, stage, replica) == process) return true;
+  return false;
+}
+
+/// The states of the stages that live in this process; null for the others.
+std::vector<StatePtr> states_by_stage(const PipelineOptions& pipeline, std::uint32_t process,
+                                      const std::function<StatePtr(const StateSpec&)>& state_of) {
+  std::vector<StatePtr> states;
+  for (std::size_t stage = 0, first = 0; stage < pipeline.partition.size();
+       first += pipeline.partition[stage++])
+    states.push_back(lives_here(pipeline, stage, process)
+                         ? state_of(spec_of(pipeline, first, first + pipeline.partition[stage]))
+                         : nullptr);
+  return states;
+}
+
+StateSpec whole_spec(const PipelineOptions& pipeline) {
+  return spec_of(pipeline, 0, make_model(pipeline.model).blocks.size());
+}
+
+/// What a file holds, stage by stage and tensor by tensor: a process never has the whole model in
+/// memory. Whether all of it fits all of the model is seen from the headers.
+std::vector<StatePtr> states_from(const PipelineOptions& pipeline, std::uint32_t process,
+                                  const TensorSource& source, std::int64_t step, bool momentum) {
+  check_tensors(whole_spec(pipeline), source.tensors, momentum, true);
+  return states_by_stage(pipeline, process, [&](const StateSpec& spec) {
+    return state_from(spec, pipeline.dtype, source, step, momentum, false);
+  });
+}
+
+}  // namespace
+
+StartingPoint read_starting_point(const std::filesystem::path& path) {
+  const CheckpointChoice choice = newest_whole_checkpoint(path);
+  for (const auto& reason : choice.skipped)
+    print_error("troupe: warning: passed over {}\n", reason);
+  const Checkpoint checkpoint = open_checkpoint(choice.folder);
+  const Manifest& manifest = checkpoint.manifest();
+  if (manifest.step > std::numeric_limits<std::uint32_t>::max())
+    throw Error(ErrorCode::bad_file,
+                fmt::format("{} is of step {}, more than a run can have", choice.folder.string(),
+                            manifest.step),
+                "begin anew from its weights with -r model.weights=" + choice.folder.string());
+  StartingPoint start{.checkpoint = choice.folder,
+                      .steps = static_cast<std::uint32_t>(manifest.step),
+                      .options = manifest.options};
+  if (const auto threads = manifest.run.find("intra_op_threads"); threads != manifest.run.end())
+    start.intra_op_threads = std::atoi(threads->second.c_str());
+  if (const auto processor = manifest.run.find("processor"); processor != manifest.run.end())
+    start.processor = processor->second;
+  auto partition = manifest.run.find("partition");
+  if (partition == manifest.run.end()) partition = manifest.run.find("cut");  // its former name
+  if (partition != manifest.run.end()) {
+    std::istringstream numbers(partition->second);
+    for (std::size_t blocks = 0; numbers >> blocks;) start.partition.push_back(blocks);
+  }
+  return start;
+}
+
+PipelineOptions pipeline_options(const Options& options, const StartingPoint& start,
+                                 const ProcessOptions& here) {
+  const auto& train = options.train;
+  PipelineOptions pipeline{.model = model_options(options),
+                           .dtype = precision_of(options),
+                           .stream = stream_of(options),
+                           .seed = options.seed,
+                           .replicas = static_cast<std::uint32_t>(options.parallel.data),
+                           .schedule = schedule_kind(options.parallel.schedule),
+                           .bucket_cap_bytes = bucket_cap_bytes(options.parallel),
+                           .staleness = staleness_of(options.parallel),
+                           .processes = here.processes,
+                           .data = data_options(options),
+                           .batch_size = train.batch_size,
+                           .micro_batches = static_cast<std::uint32_t>(train.micro_batches),
+                           .epochs = train.epochs,
+                           .max_steps = static_cast<std::uint32_t>(train.steps),
+                           .evaluates = train.evaluate,
+                           .first_step = start.steps,
+                           .rate = rate_options(train),
+                           .sgd = {.momentum = train.momentum,
+                                   .weight_decay = train.weight_decay,
+                                   .nesterov = train.nesterov},
+                           .stop_on_nan = train.stop_on_nan};
+  check(learning_rate_options(pipeline));
+  pipeline.partition = choose_partition(options, pipeline, start);
+  if (!start.checkpoint.empty()) {
+    const bool momentum = pipeline.sgd.momentum != 0 && start.steps > 0;
+    try {
+      pipeline.initial =
+          states_from(pipeline, here.process, open_checkpoint(start.checkpoint).source(),
+                      start.steps, momentum);
+    } catch (const Error& error) {
+      throw of_another_model(error, start.checkpoint, start.options, options);
+    }
+  } else if (!options.model.weights.empty()) {
+    const WeightsFile weights =
+        open_weights(start.weights.empty() ? find_weights(options.model.weights) : start.weights);
+    try {
+      pipeline.initial = states_from(pipeline, here.process, weights.tensors, 0, false);
+    } catch (const Error& error) {
+      throw of_another_model(error, weights.path, weights.options, options);
+    }
+  }
+  return pipeline;
+}
+
+void measure(PipelineOptions& pipeline) {
+  // On a machine that others use as well, the least of a few is near what a block takes.
+  constexpr int repetitions = 8;
+  const std::int64_t samples =
+      (pipeline.batch_size + pipeline.micro_batches - 1) / pipeline.micro_batches;
+  pipeline.profile =
+      profile_blocks(pipeline.model, pipeline.dtype, pipeline.stream, samples, repetitions);
+}
+
+int available_cores() {
+  const Environment environment = Environment::of_process();
+  const auto world = world_from_environment(environment);
+  // One of several processes is bound to its share when it joins them.
+  if (world && world->size == 1) return core_share(*world, environment).threads;
+  return threads_for(usable_cpus().size(), cpu_quota(), 1);
+}
+
+void check_continues(const Options& options, const StartingPoint& start) {
+  if (start.options.empty()) return;
+  const std::string source = (start.checkpoint / "manifest.json").string();
+  const Options before = parse_options(start.options, source, {"model.weights=", "data.path="});
+  const auto require_same = [&](const char* key, const auto& there, const auto& here) {
+    if (there == here) return;
+    throw Error(ErrorCode::bad_options,
+                fmt::format("{} is {} now; {} was made with {}", key, here,
+                            start.checkpoint.string(), there),
+                fmt::format("go on with -r {}={}, or begin anew from its weights with -r "
+                            "model.weights={}",
+                            key, there, start.checkpoint.string()));
+  };
+  require_same("seed", before.seed, options.seed);
+  require_same("data.name", before.data.name, options.data.name);
+  require_same("data.count", before.data.count, options.data.count);
+  require_same("data.limit", before.data.limit, options.data.limit);
+  require_same("data.shuffle", before.data.shuffle, options.data.shuffle);
+  require_same("data.drop_last", before.data.drop_last, options.data.drop_last);
+  require_same("train.batch_size", before.train.batch_size, options.train.batch_size);
+}
+
+bool has_batch_norms(const PipelineOptions& pipeline) {
+  return !whole_spec(pipeline).buffers().empty();
+}
+
+WorkLimits work_limits(const Options& options) {
+  return {.pipeline = options.parallel.pipeline,
+          .data = options.parallel.data,
+          .blocks = std::ssize(make_model(model_options(options)).blocks),
+          .micro_batches = options.train.micro_batches,
+          .batch_size = options.train.batch_size};
+}
+
+int actor_threads(const Options& options, std::uint32_t processes) {
+  if (options.parallel.actor_threads > 0) return options.parallel.actor_threads;
+  const std::int64_t all = options.parallel.pipeline * options.parallel.data;
+  const auto wanted = static_cast<int>((all + processes - 1) / processes);
+  return std::clamp(available_cores() / options.parallel.intra_op_threads, 1, wanted);
+}
+
+std::string options_for_restart(const Options& options, const std::vector<std::size_t>& partition) {
+  std::string text = resolved_yaml(options);
+  constexpr std::string_view open = "  partition: auto\n";
+  if (const auto at = text.find(open); at != std::string::npos)
+    text.replace(
+        at, open.size(),
+        fmt::format("  partition: auto  # of this run: [{}]\n", fmt::join(partition, ", ")));
+  return text;
+}
+
+std::string run_heading(const Options& options, const PipelineOptions& pipeline) {
+  const auto stages = static_cast<std::int64_t>(pipeline.partition.size());
+  const auto replicas = static_cast<std::int64_t>(pipeline.replicas);
+  return fmt::format(
+      "{} of {} blocks in {}{}, {} schedule{}\n"
+      "batches of {} in {}; {}{}, {} a kernel{}",
+      options.model.name, fmt::join(pipeline.partition, " + "), counted(stages, "stage"),
+      replicas == 1 ? "" : " × " + counted(replicas, "replica"), options.parallel.schedule,
+      options.precision == "f32" ? "" : ", " + options.precision, options.train.batch_size,
+      options.train.micro_batches == 1
+          ? "one piece"
+          : fmt::format("{} micro-batches", options.train.micro_batches),
+      counted(actor_threads(options, pipeline.processes), "actor thread"),
+      pipeline.processes > 1 ? " a process" : "",
+      counted(options.parallel.intra_op_threads, "thread"),
+      pipeline.staleness == 0 ? ""
+                              : fmt::format("\nasynchronous aggregation: sums are applied {} later",
+                                            counted(pipeline.staleness, "step")));
+}
+
+RunOptions run_options(const Options& options, const PipelineOptions& pipeline) {
+  const Timeline timeline = timeline_of(pipeline);
+  RunOptions run{
+      .threads = actor_threads(options, pipeline.processes),
+      .steps = {.first = timeline.first,
+                .count = timeline.steps,
+                .snapshot_every = static_cast<std::uint32_t>(options.checkpoint.every_steps),
+                .snapshot_at_end = true},
+      .restarts = {.max = options.restarts.max, .within = options.restarts.within},
+      .trace = options.trace};
+  for (const auto& fault : options.faults)
+    run.faults.push_back({.actor = fault.actor,
+                          .step = static_cast<std::uint32_t>(fault.step),
+                          .micro_batch = static_cast<std::uint32_t>(fault.micro_batch),
+                          .action = {}});
+  return run;
+}
+
+Result<std::filesystem::path> write_training_checkpoint(
+    const std::filesystem::path& folder, const Options& options, const Timeline& timeline,
+    std::uint32_t step, const std::vector<Snapshot>& snapshots,
+    const std::vector<ShardInfo>& elsewhere, const std::vector<std::size_t>& partition) {
+  Manifest manifest;
+  manifest.step = step;
+  manifest.options = resolved_yaml(options);
+  manifest.position =
+      fmt::format(R"({{"step": {}, "epoch": {}, "step_of_epoch": {}, "seed": {}}})", step,
+                  step / timeline.steps_per_epoch, step % timeline.steps_per_epoch, options.seed);
+  // Part of the numerical configuration: a library's order of summation may depend on it.
+  manifest.run["intra_op_threads"] = std::to_string(options.parallel.intra_op_threads);
+  manifest.run["processor"] = cpu::arithmetic_of_this_processor();
+  if (!partition.empty()) manifest.run["partition"] = fmt::format("{}", fmt::join(partition, " "));
+  return write_snapshots(folder, std::move(manifest), snapshots,
+                         static_cast<std::size_t>(options.checkpoint.keep), elsewhere);
+}
+
+}  // namespace troupe

@@ -1,0 +1,78 @@
+#pragma once
+// A training run as options describe it: what `train` runs and `plan` draws.
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "actors/pipeline.h"
+#include "apps/options/options.h"
+#include "apps/train/work_distribution.h"
+#include "runtime/flow/run.h"
+
+namespace troupe {
+
+/// Where a run begins: at step 0, or from a checkpoint with the optimizer's state.
+struct StartingPoint {
+  std::filesystem::path checkpoint;  ///< empty: at step 0
+  std::uint32_t steps = 0;
+  std::string options;                 ///< the resolved options of the run that wrote it
+  int intra_op_threads = 0;            ///< of the run that wrote it; 0: not known
+  std::string processor;               ///< that it ran on (ops/cpu/processor.h); empty: not known
+  std::vector<std::size_t> partition;  ///< of the run that wrote it; empty: not known
+  std::filesystem::path
+      weights;  ///< without a checkpoint: what model.weights led to; empty: find it
+};
+
+/// Reads a checkpoint for going on with a run. `path` is a checkpoint or an output folder.
+StartingPoint read_starting_point(const std::filesystem::path& path);
+
+/// One of the processes of a run.
+struct ProcessOptions {
+  std::uint32_t process = 0;
+  std::uint32_t processes = 1;
+};
+
+/// Everything but what writes results (callbacks, checkpoint writer). Opens the data, chooses the
+/// partition (that of the checkpoint where it has as many stages and none is asked for), and loads
+/// the weights of the stages that live in this process; throws Error.
+PipelineOptions pipeline_options(const Options& options, const StartingPoint& start,
+                                 const ProcessOptions& here = {});
+
+/// As pipeline_options, with each block measured: needed for memory bounds and the plan's times.
+void measure(PipelineOptions& pipeline);
+
+/// Throws Error{bad_options} when the options change what the position of a checkpoint means: its
+/// samples, their order, or the size of a batch.
+void check_continues(const Options& options, const StartingPoint& start);
+
+/// Whether the model keeps running means of its batches: those of batch norms.
+bool has_batch_norms(const PipelineOptions& pipeline);
+
+/// What several processes could share of these options.
+WorkLimits work_limits(const Options& options);
+
+/// Threads for actors: what the options say, or one for each stage and replica as far as the cores
+/// go that this process may use.
+int actor_threads(const Options& options, std::uint32_t processes = 1);
+
+/// Cores that this process may use: what it is bound to and a quota allow, and Slurm has allocated
+/// to a task that is alone.
+int available_cores();
+
+/// The resolved options as the output folder keeps them, with the partition that `auto` has found.
+std::string options_for_restart(const Options& options, const std::vector<std::size_t>& partition);
+
+/// Model, partition, batches and threads in two lines, for the top of a screen.
+std::string run_heading(const Options& options, const PipelineOptions& pipeline);
+
+RunOptions run_options(const Options& options, const PipelineOptions& pipeline);
+
+/// Writes `folder`/step_<step> from the stages' snapshots and from the shards of other processes,
+/// with the resolved options beside them, and the partition that a run from it keeps.
+Result<std::filesystem::path> write_training_checkpoint(
+    const std::filesystem::path& folder, const Options& options, const Timeline& timeline,
+    std::uint32_t step, const std::vector<Snapshot>& snapshots,
+    const std::vector<ShardInfo>& elsewhere, const std::vector<std::size_t>& partition);
+
+}  // namespace troupe

@@ -1,0 +1,67 @@
+#include "apps/train/warnings.h"
+
+#include <fmt/format.h>
+
+#include "ops/cpu/processor.h"
+#include "runtime/text.h"
+#include "runtime/world/cores.h"
+#include "runtime/world/environment.h"
+#include "runtime/world/world.h"
+
+namespace troupe {
+
+std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
+  const WorkLimits shares{.pipeline = std::ssize(pipeline.partition),
+                            .data = pipeline.replicas,
+                            .micro_batches = pipeline.micro_batches};
+  std::vector<std::string> sentences;
+  if (const std::string uneven = uneven_words(pipeline.processes, shares); !uneven.empty())
+    sentences.push_back(fmt::format("{}; {} processes would have as many each", uneven,
+                                    even_processes(pipeline.processes, shares)));
+  if (const std::string uneven = uneven_micro_batches(shares); !uneven.empty())
+    sentences.push_back(fmt::format("{}; train.micro_batches={} would give as many to each", uneven,
+                                    (shares.micro_batches / shares.data + 1) * shares.data));
+  const LearningRateOptions rate = learning_rate_options(pipeline);
+  if (lacks_its_rise(rate))
+    sentences.push_back(fmt::format(
+        "one_cycle has no rise in {}{}: it falls from {} on; train longer, or take another "
+        "train.schedule",
+        counted(rate.total_steps - rate.warmup_steps, "step"),
+        rate.warmup_steps > 0 ? " after the warm-up" : "", rate.lr));
+  return sentences;
+}
+
+std::vector<std::string> warnings(const Options& options, const StartingPoint& start,
+                                  const PipelineOptions& pipeline) {
+  std::vector<std::string> sentences = shape_warnings(pipeline);
+  const std::uint32_t processes = pipeline.processes;
+  const int threads = actor_threads(options, processes) * options.parallel.intra_op_threads;
+  if (threads > available_cores())
+    sentences.push_back(fmt::format(
+        "{} actor threads × {} intra-op threads share {}; lower parallel.actor_threads or "
+        "parallel.intra_op_threads",
+        actor_threads(options, processes), options.parallel.intra_op_threads,
+        counted(available_cores(), "core")));
+  const Environment environment = Environment::of_process();
+  const auto world = world_from_environment(environment);
+  const int neighbours = world ? world->local_size : 1;
+  const int cores = world ? node_cores(*world, environment) : available_cores();
+  if (processes > 1 && neighbours > 1 && neighbours * threads > cores)
+    sentences.push_back(fmt::format("{} processes of {} share {}: fewer may be as fast", neighbours,
+                                    counted(threads, "thread"), counted(cores, "core")));
+  if (start.intra_op_threads != 0 && start.intra_op_threads != options.parallel.intra_op_threads)
+    sentences.push_back(
+        fmt::format("the checkpoint was made with parallel.intra_op_threads {}, this run has {}: "
+                    "kernels may sum "
+                    "in another order, so the weights may differ in their last bits",
+                    start.intra_op_threads, options.parallel.intra_op_threads));
+  const std::string processor = cpu::arithmetic_of_this_processor();
+  if (!start.processor.empty() && start.processor != processor)
+    sentences.push_back(
+        fmt::format("the checkpoint was made on a processor of {}, this one is of {}: kernels may "
+                    "take other algorithms, so the weights may differ in their last bits",
+                    start.processor, processor));
+  return sentences;
+}
+
+}  // namespace troupe

@@ -1,0 +1,168 @@
+#include "apps/train/world_run.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "apps/options/option_changes.h"
+#include "apps/train/training.h"
+#include "runtime/control/member.h"
+#include "runtime/program.h"
+#include "runtime/text.h"
+#include "runtime/world/error_file.h"
+
+namespace troupe {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* agreement_key = "run/agreement";
+constexpr const char* told_key = "run/told";  ///< put by who has told why the run ends
+
+/// How its launcher is told to start so many processes, in brackets; empty where that is not one
+/// flag.
+std::string launcher_flag(const World& world, std::int64_t processes) {
+  if (world.launcher == "slurm") return fmt::format(" (--ntasks {})", processes);
+  if (world.launcher == "openmpi") return fmt::format(" (mpirun -n {})", processes);
+  const bool by_host = world.launcher == "troupe launch" || world.launcher == "torchrun";
+  if (!by_host || processes % world.nodes != 0) return {};
+  return fmt::format(" (--nproc-per-node {})", processes / world.nodes);
+}
+
+std::string options_key(std::uint32_t rank) { return fmt::format("run/options/{}", rank); }
+
+std::string to_text(const Agreement& agreement) {
+  return json{{"partition", agreement.partition},
+              {"output", agreement.output.string()},
+              {"checkpoint", agreement.checkpoint.string()},
+              {"weights", agreement.weights.string()},
+              {"evaluates_first", agreement.evaluates_first},
+              {"nothing_to_do", agreement.nothing_to_do},
+              {"processor", agreement.processor}}
+      .dump();
+}
+
+Agreement from_json(const json& text) {
+  return {.partition = text.at("partition").get<std::vector<std::int64_t>>(),
+          .output = text.at("output").get<std::string>(),
+          .checkpoint = text.at("checkpoint").get<std::string>(),
+          .weights = text.at("weights").get<std::string>(),
+          .evaluates_first = text.at("evaluates_first").get<bool>(),
+          .nothing_to_do = text.at("nothing_to_do").get<bool>(),
+          .processor = text.at("processor").get<std::string>()};
+}
+
+std::string to_text(const Error& error) {
+  return json{{"code", static_cast<int>(error.code())},
+              {"error", error.message()},
+              {"remedy", error.remedy()}}
+      .dump();
+}
+
+}  // namespace
+
+TransportOptions transport_options(const Options& options) {
+  const std::string& name = options.parallel.transport;
+  return {.transport = name == "shm"    ? TransportKind::shm
+                       : name == "gloo" ? TransportKind::gloo
+                                        : TransportKind::automatic,
+          .interface = options.parallel.interface,
+          .timeout = options.parallel.timeout};
+}
+
+void check_fits(const World& world, const Options& options) {
+  const WorkLimits limits = work_limits(options);
+  if (world.size <= limits.total_stages()) return;
+  throw Error(
+      ErrorCode::bad_options,
+      fmt::format("{} has started {} processes, but {}", world.launcher, world.size,
+                  work_words(limits)),
+      fmt::format("start {}{}{}", counted(limits.total_stages(), "process"),
+                  launcher_flag(world, limits.total_stages()), or_give(world.size, limits)));
+}
+
+int end_in_silence(const Error& error) {
+  tell_launcher(Error(ErrorCode::peer_lost, error.message(), error.remedy()), false);
+  return exit_code_of(error);
+}
+
+WorldRun::WorldRun(const World& world, const Environment& environment, const Options& options,
+                   std::stop_token stop)
+    : timeout_(options.parallel.timeout),
+      world_(JoinedWorld::join(world, environment, transport_options(options), std::move(stop))) {}
+
+Agreement WorldRun::agree(const std::string& options, const std::function<Agreement()>& decide) {
+  Store& store = world_->store();
+  if (!leads()) {
+    const Status told = store.put(options_key(process()), options);
+    if (!told) throw told.error();
+    return hear();
+  }
+  try {
+    check_same_options(options);
+    Agreement agreement = decide();
+    if (const auto first = claim_the_word(); !first) throw first.error();
+    if (const Status told = store.put(agreement_key, to_text(agreement)); !told) throw told.error();
+    return agreement;
+  } catch (const Error& error) {
+    spread(error);
+    throw;
+  } catch (const std::exception& error) {
+    const Error failure(ErrorCode::internal, error.what(),
+                        "report this with the command and options");
+    spread(failure);
+    throw failure;
+  }
+}
+
+void WorldRun::check_same_options(const std::string& options) {
+  Member& member = world_->member();
+  for (const PeerInfo& peer : member.peers()) {
+    const auto rank = static_cast<std::uint32_t>(peer.rank);
+    if (rank == process()) continue;
+    const auto theirs = member.store().get(options_key(rank), timeout_);
+    if (theirs.value() == options) continue;
+    const OptionChange change = first_option_difference(options, theirs.value());
+    throw Error(
+        ErrorCode::bad_options,
+        fmt::format("{} is {} on rank 0 ({}), but {} on rank {} ({})", change.key, change.before,
+                    member.peers().front().host(), change.now, peer.rank, peer.host()),
+        "start all processes with the same options file and the same -r");
+  }
+}
+
+Agreement WorldRun::hear() {
+  // Rank 0 measures and reads before it decides: longer than processes take to answer.
+  const auto patience = timeout_ * 4;
+  const auto told = world_->store().get(agreement_key, patience);
+  const json text = json::parse(told.value());
+  if (text.contains("error"))
+    throw Error(static_cast<ErrorCode>(text.at("code").get<int>()),
+                text.at("error").get<std::string>(), text.at("remedy").get<std::string>());
+  return from_json(text);
+}
+
+// The others need not wait for an agreement that does not come.
+void WorldRun::spread(const Error& error) {
+  (void)static_cast<bool>(claim_the_word());
+  (void)static_cast<bool>(world_->store().put(agreement_key, to_text(error)));
+}
+
+Result<std::string> WorldRun::claim_the_word() { return world_->store().claim(told_key, timeout_); }
+
+int WorldRun::end_with(const Error& error) {
+  const auto told_by = claim_the_word();
+  const bool tells = !told_by ? !world_->member().is_given_up() : told_by.value().empty();
+  if (tells) return end_with_own(error);
+  world_->abandon();
+  return end_in_silence(error);
+}
+
+int WorldRun::end_with_own(const Error& error) {
+  const int code = tell(error, "troupe");
+  (void)static_cast<bool>(world_->store().put(told_key, fmt::format("rank {}", process())));
+  world_->abandon();
+  return code;
+}
+
+}  // namespace troupe
