@@ -178,6 +178,34 @@ def workers(made):
             worker.close()
 
 
+def await_first_row(process, output, seconds=60):
+    """Waits until a training process has written its first step to the output folder's train.csv,
+    after the rows of names and units."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end and process.poll() is None:
+        try:
+            if Path(output, "train.csv").read_bytes().count(b"\n") >= 3:
+                return
+        except FileNotFoundError:
+            pass
+        time.sleep(0.0005)
+    process.kill()
+    raise RuntimeError(f"no step in {output}/train.csv")
+
+
+def run_to_first_step(command, output):
+    """Seconds from the start of a training command until its first step is in train.csv, and its
+    peak memory in MiB then."""
+    begin = time.perf_counter()
+    process = subprocess.Popen([str(part) for part in command], stdout=subprocess.DEVNULL, cwd=ROOT)
+    await_first_row(process, output)
+    seconds = time.perf_counter() - begin
+    process.kill()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return seconds, usage.ru_maxrss / 1024, ""
+
+
 def run_timed(command, environment=None):
     """Seconds from start to end and the peak memory in MiB of a command that must succeed."""
     with tempfile.TemporaryFile("w+") as output:

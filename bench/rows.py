@@ -9,7 +9,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from harness import BIN, ROOT, Figure, Row, Worker, run_timed, workers
+from harness import BIN, ROOT, Figure, Row, Worker, run_timed, run_to_first_step, workers
 
 STEPS = {  # key: what, model, batch, our convolution, bar
     "small": ("wide ResNet 1-16-16-32-64, 28x28, batch 64", "small", 64, "auto", ">= 2.0"),
@@ -189,9 +189,9 @@ def first_step(python, repetitions, _quick):
     ours, peers = [], []
     with tempfile.TemporaryDirectory() as folder:
         for repetition in range(repetitions):
-            command = [BIN / "troupe", "train", ROOT / "recipes" / "demo.yaml", "-o",
-                       Path(folder) / str(repetition)]
-            ours.append(run_timed(command, {"TROUPE_EXIT_AFTER_FIRST_STEP": "1"}))
+            output = Path(folder) / str(repetition)
+            command = [BIN / "troupe", "train", ROOT / "recipes" / "demo.yaml", "-o", output]
+            ours.append(run_to_first_step(command, output))
             peers.append(run_timed([python, ROOT / "bench" / "pytorch_first_step.py"]))
     milliseconds = lambda runs: Figure("ms", [1000 * seconds for seconds, _, _ in runs])
     memory = lambda runs: Figure("MiB", [mebibytes for _, mebibytes, _ in runs])

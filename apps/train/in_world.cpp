@@ -20,7 +20,7 @@ bool is_same_folder(const std::filesystem::path& one, const std::filesystem::pat
   return std::filesystem::absolute(one).lexically_normal() == other.lexically_normal();
 }
 
-/// The part of a process that does not lead: its actors, and its shards of checkpoints.
+/// The run in a process other than rank 0: its actors, and its shards of checkpoints.
 int follow(TrainCommand& command, const Agreement& agreed) {
   WorldRun& world = *command.world;
   if (agreed.nothing_to_do) {
@@ -59,8 +59,7 @@ int follow(TrainCommand& command, const Agreement& agreed) {
   }
 }
 
-/// Rank 0 decides what the others follow.
-int take_part(TrainCommand& command, const World& world, bool& by_itself) {
+int take_part(TrainCommand& command, const World& world) {
   WorldRun& run = *command.world;
   const std::string resolved = resolved_yaml(command.options);
   if (run.leads())
@@ -70,12 +69,10 @@ int take_part(TrainCommand& command, const World& world, bool& by_itself) {
         return decide();
       });
     });
-  const Agreement agreed = run.agree(resolved, {});
-  by_itself = true;
-  return follow(command, agreed);
+  return follow(command, run.agree(resolved, {}));
 }
 
-/// Without an interface that this host lacks, the others can still be met, and told.
+/// Clears an interface that this host lacks, so that this process can still join and report it.
 void check_interface(Options& options) {
   std::string& name = options.parallel.interface;
   try {
@@ -89,7 +86,7 @@ void check_interface(Options& options) {
 }  // namespace
 
 int train_in_world(TrainCommand command, const World& world, const Environment& environment) {
-  // Wrong options are wrong for all, who have to meet to find out who tells.
+  // Wrong options are wrong in all processes, which join the world to find out which one reports.
   std::optional<Error> wrong;
   try {
     command.options = load_options(command.arguments.options, command.arguments.overrides);
@@ -103,25 +100,19 @@ int train_in_world(TrainCommand command, const World& world, const Environment& 
   } catch (const Error& error) {
     if (command.stop.stop_requested() && error.code() == ErrorCode::refused) return exit_stopped;
     if (wrong) throw *wrong;
-    if (error.code() == ErrorCode::peer_lost) return end_in_silence(error);
+    if (error.code() == ErrorCode::peer_lost) return end_silently(error);
     throw;
   }
+  if (wrong) return run->end_with(*wrong);
   command.world = run.get();
-  // Until the run begins there is nothing to save, and much to wait for.
-  std::optional<std::stop_callback<void (*)()>> leave_at_once;
-  // Between the agreement and the run, what happens to a process other than rank 0 is its own.
-  bool by_itself = false;
-  command.on_begin = [&] {
-    leave_at_once.reset();
-    by_itself = false;
-  };
+  // Until the run begins there is nothing to save, and a request to stop ends the process.
+  std::optional<std::stop_callback<void (*)()>> exit_at_once;
+  exit_at_once.emplace(command.stop, [] { std::_Exit(exit_stopped); });
+  command.on_begin = [&] { exit_at_once.reset(); };
   try {
-    if (wrong) throw *wrong;
-    leave_at_once.emplace(command.stop, [] { std::_Exit(exit_stopped); });
-    return take_part(command, world, by_itself);
+    return take_part(command, world);
   } catch (const Error& error) {
-    leave_at_once.reset();
-    if (by_itself && error.code() != ErrorCode::peer_lost) return run->end_with_own(error);
+    exit_at_once.reset();
     return run->end_with(error);
   }
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <sstream>
 
 #include "apps/files/weights_file.h"
@@ -42,13 +41,6 @@ void record_begin(RunLog& log, const std::string& command_line, const StartingPo
                  ? fmt::format("{} steps to go", timeline.steps)
                  : fmt::format("{} of {} steps to go, from {}", timeline.steps - start.steps,
                                timeline.steps, start.checkpoint.string()));
-}
-
-// Marks the first step for whoever measures how long a process takes to reach it.
-void note_first_step(const StepSeen& seen, std::uint32_t first) {
-  if (seen.step != first + 1 || !std::getenv("TROUPE_EXIT_AFTER_FIRST_STEP")) return;
-  print_error("first step made\n");
-  std::_Exit(exit_done);
 }
 
 RunShape shape_of(const Options& options, const PipelineOptions& pipeline) {
@@ -131,10 +123,7 @@ int run_training(const TrainCommand& command, PipelineOptions& pipeline, const O
   const std::stop_callback tell_stopping(command.stop, [&log] {
     log.note("stopping after this step, with a checkpoint; a second signal ends at once");
   });
-  pipeline.on_step = [&](const StepSeen& seen) {
-    note_first_step(seen, timeline.first);
-    log.step(seen);
-  };
+  pipeline.on_step = [&](const StepSeen& seen) { log.step(seen); };
   pipeline.on_evaluation_progress = [&](const EvaluationProgress& seen) { log.counting(seen); };
   pipeline.on_evaluation = [&](const EvaluationSeen& seen) { log.evaluation(seen); };
   pipeline.writer = CheckpointWriterOptions{

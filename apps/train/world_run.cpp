@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* agreement_key = "run/agreement";
-constexpr const char* told_key = "run/told";  ///< put by who has told why the run ends
+constexpr const char* report_key = "run/report";  ///< claimed by the process that prints the error
 
 /// How its launcher is told to start so many processes, in brackets; empty where that is not one
 /// flag.
@@ -81,7 +81,7 @@ void check_fits(const World& world, const Options& options) {
                   launcher_flag(world, limits.total_stages()), or_give(world.size, limits)));
 }
 
-int end_in_silence(const Error& error) {
+int end_silently(const Error& error) {
   tell_launcher(Error(ErrorCode::peer_lost, error.message(), error.remedy()), false);
   return exit_code_of(error);
 }
@@ -94,23 +94,25 @@ WorldRun::WorldRun(const World& world, const Environment& environment, const Opt
 Agreement WorldRun::agree(const std::string& options, const std::function<Agreement()>& decide) {
   Store& store = world_->store();
   if (!leads()) {
-    const Status told = store.put(options_key(process()), options);
-    if (!told) throw told.error();
-    return hear();
+    const Status sent = store.put(options_key(process()), options);
+    if (!sent) throw sent.error();
+    Agreement agreement = receive_agreement();
+    works_alone_ = true;
+    return agreement;
   }
   try {
     check_same_options(options);
     Agreement agreement = decide();
-    if (const auto first = claim_the_word(); !first) throw first.error();
-    if (const Status told = store.put(agreement_key, to_text(agreement)); !told) throw told.error();
+    if (const auto first = claim_report(); !first) throw first.error();
+    if (const Status sent = store.put(agreement_key, to_text(agreement)); !sent) throw sent.error();
     return agreement;
   } catch (const Error& error) {
-    spread(error);
+    publish(error);
     throw;
   } catch (const std::exception& error) {
     const Error failure(ErrorCode::internal, error.what(),
                         "report this with the command and options");
-    spread(failure);
+    publish(failure);
     throw failure;
   }
 }
@@ -131,36 +133,43 @@ void WorldRun::check_same_options(const std::string& options) {
   }
 }
 
-Agreement WorldRun::hear() {
-  // Rank 0 measures and reads before it decides: longer than processes take to answer.
-  const auto patience = timeout_ * 4;
-  const auto told = world_->store().get(agreement_key, patience);
-  const json text = json::parse(told.value());
+void WorldRun::connect(const Graph& graph, RunOptions& run) {
+  world_->connect(graph, run);
+  works_alone_ = false;
+}
+
+Agreement WorldRun::receive_agreement() {
+  // Rank 0 measures and reads before it decides, which takes longer than an answer.
+  const auto longest = timeout_ * 4;
+  const auto received = world_->store().get(agreement_key, longest);
+  const json text = json::parse(received.value());
   if (text.contains("error"))
     throw Error(static_cast<ErrorCode>(text.at("code").get<int>()),
                 text.at("error").get<std::string>(), text.at("remedy").get<std::string>());
   return from_json(text);
 }
 
-// The others need not wait for an agreement that does not come.
-void WorldRun::spread(const Error& error) {
-  (void)static_cast<bool>(claim_the_word());
+// So that the others do not wait for an agreement that will not come.
+void WorldRun::publish(const Error& error) {
+  (void)static_cast<bool>(claim_report());
   (void)static_cast<bool>(world_->store().put(agreement_key, to_text(error)));
 }
 
-Result<std::string> WorldRun::claim_the_word() { return world_->store().claim(told_key, timeout_); }
+Result<std::string> WorldRun::claim_report() { return world_->store().claim(report_key, timeout_); }
 
 int WorldRun::end_with(const Error& error) {
-  const auto told_by = claim_the_word();
-  const bool tells = !told_by ? !world_->member().is_given_up() : told_by.value().empty();
-  if (tells) return end_with_own(error);
+  if (works_alone_ && error.code() != ErrorCode::peer_lost) return report(error);
+  const auto reported_by = claim_report();
+  const bool reports =
+      !reported_by ? !world_->member().is_given_up() : reported_by.value().empty();
+  if (reports) return report(error);
   world_->abandon();
-  return end_in_silence(error);
+  return end_silently(error);
 }
 
-int WorldRun::end_with_own(const Error& error) {
+int WorldRun::report(const Error& error) {
   const int code = tell(error, "troupe");
-  (void)static_cast<bool>(world_->store().put(told_key, fmt::format("rank {}", process())));
+  (void)static_cast<bool>(world_->store().put(report_key, fmt::format("rank {}", process())));
   world_->abandon();
   return code;
 }
