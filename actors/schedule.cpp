@@ -23,6 +23,11 @@ ScheduleKind schedule_kind(const std::string& name) {
               fmt::format("use one of {}", fmt::join(known_schedules(), ", ")));
 }
 
+std::string_view name_of(ScheduleKind kind) {
+  return std::ranges::find(schedule_names, kind, &decltype(schedule_names)::value_type::second)
+      ->first;
+}
+
 StageSchedule stage_schedule(ScheduleKind kind, std::size_t stage, std::size_t stages,
                              std::size_t micro_batches) {
   if (kind == ScheduleKind::gpipe)

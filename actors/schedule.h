@@ -33,6 +33,7 @@ std::vector<std::string_view> known_schedules();  ///< their names
 
 /// Throws Error{bad_options} with the known names.
 ScheduleKind schedule_kind(const std::string& name);
+std::string_view name_of(ScheduleKind kind);
 
 /// What makes a stage follow a schedule. Within its credits it goes forward before backward; a
 /// weight gradient that it owes comes last, and waits for what may come in a moment as long as it

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <vector>
 
+#include "apps/error_wording.h"
 #include "apps/memory_shortage.h"
 #include "apps/options/options_table.h"
 #include "apps/verbs.h"
@@ -57,10 +58,11 @@ std::string bare_assignments(const std::vector<std::string>& words,
   return text;
 }
 
-/// "-r train.lr=VALUE" for --lr, where an option of the file has this name.
+/// "did you mean -r train.lr=VALUE? " for --lr, if an options file has a key of this name.
 std::string as_override(std::string_view flag) {
   Options options;
-  const std::string_view name = flag.substr(0, flag.find('='));
+  std::string name(flag.substr(0, flag.find('=')));
+  std::ranges::replace(name, '-', '_');
   for (const OptionField& field : option_fields(options)) {
     const std::string_view own = std::string_view(field.path).substr(field.path.rfind('.') + 1);
     if (name == own || name == field.path || std::ranges::count(field.synonyms, name) > 0)
@@ -69,7 +71,7 @@ std::string as_override(std::string_view flag) {
   return {};
 }
 
-/// "it is one of troupe launch's, …" for --nproc-per-node and the like.
+/// "troupe launch --nproc-per-node … starts several processes; " for a flag of that verb.
 std::string of_the_launcher(const CLI::App& used, std::string_view flag) {
   const CLI::App* app = used.get_parent();
   if (used.get_name() != "train" || app == nullptr) return {};
@@ -92,7 +94,7 @@ Error unknown_flag(const CLI::App& used, const std::string& name, const std::str
           fmt::format("{}{} --help lists all", idea, name)};
 }
 
-/// What the parser did not understand, told with the nearest verb or flag.
+/// What the parser did not understand, with the nearest verb or flag.
 Error usage_error(const CLI::App& app, const CLI::ParseError& error,
                   const std::vector<std::string>& words) {
   const auto verbs = names_of_verbs(app);
@@ -100,8 +102,10 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& error,
   const bool has_verb = !app.get_subcommands().empty();
   if (!has_verb && !first_word.starts_with('-'))
     return {ErrorCode::usage, fmt::format("there is no verb {}", first_word),
-            fmt::format("{}The verbs are {}", guess(first_word, verbs, "troupe "),
-                        listed(verbs, verbs.size()))};
+            first_word == "help"
+                ? "troupe --help, or troupe VERB --help"
+                : fmt::format("{}The verbs are {}", guess(first_word, verbs, "troupe "),
+                              listed(verbs, verbs.size()))};
   const CLI::App& used = has_verb ? *app.get_subcommands().front() : app;
   const std::string name = has_verb ? "troupe " + used.get_name() : "troupe";
   const std::vector<std::string> unknown = app.remaining(true);
@@ -115,10 +119,10 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& error,
   return {ErrorCode::usage, fmt::format("{}: {}", name, error.what()), name + " --help"};
 }
 
-/// An option that takes one value at a time is not one that takes several.
+/// Shows "..." only for options that take several values at a time.
 class HelpFormatter final : public CLI::Formatter {
  public:
-  /// Groups of hidden options leave empty lines behind.
+  /// Removes the empty lines of groups whose options are all hidden.
   std::string make_help(const CLI::App* app, std::string name,
                         CLI::AppFormatMode mode) const override {
     std::string text = CLI::Formatter::make_help(app, std::move(name), mode);
@@ -134,21 +138,6 @@ class HelpFormatter final : public CLI::Formatter {
     return text;
   }
 };
-
-/// The library speaks of its own types, which programs use; the command's user has keys and flags.
-Error in_words_of_the_command(const Error& error) {
-  constexpr std::pair<std::string_view, std::string_view> words[] = {
-      {"by RunOptions::restarts, then go on from a checkpoint",
-       "with -r restarts.max=N, then go on with --restart auto"},
-      {"lower the learning rate, or warm up for longer; without stop_on_nan a run goes on",
-       "lower train.lr, or raise train.warmup_steps; with train.stop_on_nan=false a run goes on"},
-  };
-  std::string remedy = error.remedy();
-  for (const auto& [library, command] : words)
-    if (const auto at = remedy.find(library); at != remedy.npos)
-      remedy.replace(at, library.size(), command);
-  return {error.code(), error.message(), remedy};
-}
 
 /// As it would be typed into a shell.
 std::string command_line(int argc, char** argv) {
@@ -170,7 +159,8 @@ std::string command_line(int argc, char** argv) {
 bool output_is_lost() { return std::fflush(stdout) != 0 || std::ferror(stdout) != 0; }
 
 Error lost_output() {
-  return {ErrorCode::io, "standard output could not be written", "check where it leads"};
+  return {ErrorCode::io, "standard output could not be written",
+          "check the file or pipe that it is redirected to"};
 }
 
 void describe(CLI::App& app, ChosenVerb& chosen) {
@@ -192,8 +182,8 @@ void describe(CLI::App& app, ChosenVerb& chosen) {
   add_doctor_verb(app, chosen);
   add_options_verb(app, chosen);
   app.footer(
-      "troupe VERB --help tells more.\n"
-      "troupe options lists what an options file can say.");
+      "troupe VERB --help shows the arguments of a verb.\n"
+      "troupe options lists the keys of an options file.");
 }
 
 }  // namespace
@@ -215,23 +205,23 @@ namespace {
 int parse_and_run(CLI::App& app, const ChosenVerb& chosen, int argc, char** argv) {
   app.parse(argc, argv);
   const int code = chosen(command_line(argc, argv));
-  // A listing that could not be written is no success; training goes on without its picture.
+  // A listing that could not be written is a failure; training needs no terminal.
   if (code == exit_done && output_is_lost() && !app.got_subcommand("train")) throw lost_output();
   return code;
 }
 
-/// Of an exception that is none of the library's.
+/// The error for an exception that is not the library's.
 Error error_of(const std::exception& exception) {
-  // A listing longer than the stream's buffer meets it on the way.
+  // A listing that is longer than the stream's buffer throws before its end.
   if (output_is_lost()) return lost_output();
   if (const auto* about = dynamic_cast<const std::filesystem::filesystem_error*>(&exception))
     return system_error("looking at", about->path1(), about->code().value());
   if (dynamic_cast<const std::system_error*>(&exception) != nullptr)
-    return {ErrorCode::io, fmt::format("the system refuses: {}", exception.what()),
-            "look at its limits (ulimit -a), for memory and processes above all"};
+    return {ErrorCode::io, fmt::format("a system call failed: {}", exception.what()),
+            "check the limits of memory and processes (ulimit -a)"};
   if (dynamic_cast<const std::bad_alloc*>(&exception) != nullptr)
     return {ErrorCode::io, "out of memory",
-            "free some, raise the limit (ulimit -v), or lower train.batch_size"};
+            "free memory, raise the limit (ulimit -v), or lower train.batch_size"};
   return {ErrorCode::internal, exception.what(), "report this with the command and options"};
 }
 
@@ -240,11 +230,11 @@ Error error_of(const std::exception& exception) {
 int run_command(int argc, char** argv) {
   keep_standard_streams();
   prepare_for_memory_shortage();
-  std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is told by the write that meets it
+  std::signal(SIGXFSZ, SIG_IGN);  // the write that exceeds a file size limit reports it
   CLI::App app("Train neural networks as a troupe of actors", "troupe");
   ChosenVerb chosen;
   describe(app, chosen);
-  if (argc <= 1) {  // asks for nothing in particular: nothing is wrong
+  if (argc <= 1) {
     print_out("{}", app.help());
     return output_is_lost() ? tell(lost_output(), app.get_name()) : exit_done;
   }

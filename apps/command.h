@@ -6,12 +6,12 @@
 
 namespace troupe {
 
-/// The `troupe` command: chooses a verb and turns what it throws into two lines and an
-/// ExitCode. Without a verb it shows its help.
+/// The `troupe` command: runs a verb and turns an exception into two lines and an ExitCode. Shows
+/// its help when no verb is given.
 int run_command(int argc, char** argv);
 
-/// Throws Error (usage) where run_command would, for a verb and its words: before many processes
-/// start, and each says so.
+/// Checks the words of a verb before a launcher starts processes with them. Throws Error (usage)
+/// where run_command would.
 void check_words(const std::vector<std::string>& words);
 
 }  // namespace troupe

@@ -17,9 +17,9 @@ namespace {
 
 std::terminate_handler usual_end = nullptr;
 
-/// Whether memory or a thread was asked for in vain. One that is still on its way is of unknown
-/// type: it met a thread that nobody can join any more, as half-started schedulers have.
-bool is_for_want_of_resources() {
+/// Whether an allocation or the start of a thread failed. An exception in flight has no known type:
+/// it unwinds a scheduler that has started some of its threads.
+bool is_resource_shortage() {
   const std::exception_ptr thrown = std::current_exception();
   if (!thrown) return std::uncaught_exceptions() > 0;
   try {
@@ -37,10 +37,10 @@ bool is_for_want_of_resources() {
 }
 
 void end() {
-  if (!is_for_want_of_resources()) usual_end();
-  // No memory is asked for here.
+  if (!is_resource_shortage()) usual_end();
+  // This allocates nothing.
   constexpr std::string_view text =
-      "troupe: error: out of memory, or of threads\n"
+      "troupe: error: out of memory or threads\n"
       "  try: use fewer threads, lower train.batch_size, or raise the limits (ulimit -v, ulimit "
       "-u)\n";
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
@@ -50,8 +50,8 @@ void end() {
 }  // namespace
 
 void prepare_for_memory_shortage() {
-  // The C library loads its unwinder when an exception first passes through it, and ends the
-  // process where that fails: too late by then.
+  // The C library loads its unwinder at the first exception, and ends the process if that fails:
+  // load it now.
   void* here = nullptr;
   ::backtrace(&here, 1);
   if (usual_end == nullptr) usual_end = std::set_terminate(end);

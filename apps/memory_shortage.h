@@ -2,10 +2,9 @@
 
 namespace troupe {
 
-/// Lets the command end with an error and its exit code where memory is too short for a thread or
-/// an allocation at a place that nothing of ours can catch: CAF ends the process when one of its
-/// threads does not start, or when there is no room for a message. Other terminations abort as
-/// ever.
+/// Makes std::terminate print an error and exit with its code when a thread or an allocation failed
+/// where no handler of this program can catch it: CAF terminates the process when a thread does not
+/// start or a message cannot be allocated. Other terminations abort as usual.
 void prepare_for_memory_shortage();
 
 }  // namespace troupe

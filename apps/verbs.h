@@ -1,7 +1,7 @@
 #pragma once
-// The verbs of the command. Each adds its own subcommand to `app`; when that is parsed, it leaves
-// in `chosen` what there is to do, which is given the command line as a shell reads it, for whoever
-// keeps a log, and returns an ExitCode or throws Error.
+// The verbs of the command, each in a folder of its name. Each adds its subcommand to `app`; when
+// that is parsed, it sets `chosen` to the function to run. The function takes the command line as a
+// shell reads it, for the log, and returns an ExitCode or throws Error.
 
 #include <CLI/App.hpp>
 #include <functional>

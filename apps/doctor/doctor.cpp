@@ -35,20 +35,14 @@ Demands demands_of(const DoctorArguments& arguments) {
                             arguments.overrides.front().substr(0, 100)),
                 "troupe doctor FILE -r KEY=VALUE");
   if (arguments.options.empty()) return demands;
-  OptionNode document = read_yaml(arguments.options);
-  for (const std::string& assignment : arguments.overrides) apply_override(document, assignment);
-  Options options;
-  const OptionOrigins origins = read_fields(document, option_fields(options));
-  validate(options, origins);
+  const Options options = load_options(arguments.options, arguments.overrides);
   demands.known = true;
   demands.work = work_limits(options);
-  demands.one_host_only = options.parallel.transport == "shm";
-  demands.actor_threads = options.parallel.actor_threads;
-  demands.intra_op_threads = options.parallel.intra_op_threads;
-  demands.workers = options.data.workers;
-  if (const OptionNode* parallel = document.find("parallel"); parallel != nullptr)
-    if (const OptionNode* interface = parallel->find("interface"); interface != nullptr)
-      demands.interface = interface->scalar == "auto" ? "" : interface->scalar;
+  demands.one_host_only = options.transport.transport == TransportKind::shm;
+  demands.actor_threads = options.run.threads;
+  demands.intra_op_threads = options.pipeline.stream.threads;
+  demands.workers = options.pipeline.data.workers;
+  demands.interface = options.transport.interface;
   return demands;
 }
 

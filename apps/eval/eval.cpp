@@ -51,8 +51,8 @@ int print_evaluation(const EvalArguments& arguments) {
     }
   }();
   fmt::print("{}\nnormalised with mean {}, std {}\ntest loss {:.9g}\n{}\n", weights.path.string(),
-             fmt::join(options.data.mean, ", "), fmt::join(options.data.std, ", "), report.loss,
-             accuracy_line(report));
+             fmt::join(options.pipeline.data.mean, ", "),
+             fmt::join(options.pipeline.data.std, ", "), report.loss, accuracy_line(report));
   return exit_done;
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "actors/data/batch_maker.h"
-#include "apps/options/option_conversion.h"
+#include "apps/options/options.h"
 #include "ops/nn/network.h"
 #include "ops/primitives/softmax_cross_entropy.h"
 
@@ -13,16 +13,19 @@ EvaluationReport evaluate(const Options& options, const TensorSource& weights, s
   const Dataset data = open_dataset(dataset_options(options));
   Model model = make_model(model_options(options));
   const std::size_t blocks = model.blocks.size();
-  const Stream stream{.threads = options.parallel.intra_op_threads};
-  Network network(std::move(model), 0, blocks, precision_of(options), stream);
+  const Stream& stream = options.pipeline.stream;
+  Network network(std::move(model), 0, blocks, options.pipeline.dtype, stream);
   network.use(state_from(network.spec(), network.dtype(), weights, step,
                          /*with_optimizer=*/false, /*strict=*/true));
 
-  const SampleTransform transform(transform_options(options, Split::test), data.sample_shape());
+  const SampleTransform transform({.mean = options.pipeline.data.mean,
+                                   .std = options.pipeline.data.std,
+                                   .dtype = options.pipeline.dtype},
+                                  data.sample_shape());
   const BatchMaker maker(data, Split::test, transform);
-  // As the loader cuts it: a library's sums may depend on the size.
+  // Batches of the loader's size: the order of a library's sums may depend on it.
   const std::int64_t size =
-      std::max<std::int64_t>(1, options.train.batch_size / options.train.micro_batches);
+      std::max<std::int64_t>(1, options.pipeline.batch_size / options.pipeline.micro_batches);
   Sampler sampler = Sampler::for_evaluation(data.count(Split::test), size, 1, 1);
   EvaluationReport report;
   for (std::int64_t step = 0; step < sampler.batches_per_epoch(); ++step) {

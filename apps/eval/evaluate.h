@@ -5,9 +5,9 @@
 
 namespace troupe {
 
-/// Counts the test set of these options with these weights, which must be all of the model's, in
-/// the calling thread: each sample once, in the batches and the order of a training run, so that
-/// the loss is the same. `step` is what the weights are of. Throws Error.
+/// Evaluates these weights, which must be all of the model's, on the test set, in the calling
+/// thread. Samples, batches and their order are those of a training run, so that the loss is
+/// bitwise identical. `step` is the step of the weights. Throws Error.
 EvaluationReport evaluate(const Options& options, const TensorSource& weights, std::int64_t step);
 
 }  // namespace troupe

@@ -84,23 +84,16 @@ std::vector<std::string> with_interface(std::vector<std::string> overrides, cons
 
 /// What the options file asks of processes; it is checked as `troupe train` would.
 JobShape shape_of(const JobscriptArguments& arguments) {
-  OptionNode document = read_yaml(arguments.options);
-  for (const std::string& assignment : arguments.overrides) apply_override(document, assignment);
-  Options options;
-  const OptionFields fields = option_fields(options);
-  const OptionOrigins origins = read_fields(document, fields);
-  validate(options, origins);
+  OptionOrigins origins;
+  const Options options = load_options(arguments.options, arguments.overrides, &origins);
   JobShape shape;
-  shape.interface_open = origins.of("parallel.interface") == "default" &&
-                         std::any_of(fields.begin(), fields.end(), [](const OptionField& field) {
-                           return field.path == "parallel.interface";
-                         });
-  shape.intra_op_threads = options.parallel.intra_op_threads;
-  shape.workers = options.data.workers;
+  shape.interface_open = origins.of("parallel.interface") == "default";
+  shape.intra_op_threads = options.pipeline.stream.threads;
+  shape.workers = options.pipeline.data.workers;
   shape.work = work_limits(options);
-  shape.one_host_only = options.parallel.transport == "shm";
+  shape.one_host_only = options.transport.transport == TransportKind::shm;
   shape.file = arguments.options.string();
-  shape.data_of_debian = options.data.name == "fashion_mnist" && options.data.path.empty();
+  shape.data_of_debian = options.dataset.name == "fashion_mnist" && options.dataset.path.empty();
   shape.pipeline_where = origins.of("parallel.pipeline");
   shape.data_where = origins.of("parallel.data");
   return shape;

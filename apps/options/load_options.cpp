@@ -6,32 +6,21 @@
 namespace troupe {
 namespace {
 
-/// Older files and checkpoints name parallel.partition "cut". The last of the two that was set
-/// counts.
-void rename_former_key(OptionNode& document) {
-  OptionNode* parallel = document.find("parallel");
-  if (parallel == nullptr || parallel->find("cut") == nullptr) return;
-  std::erase_if(parallel->entries, [](const auto& entry) { return entry.key == "partition"; });
-  for (OptionNode::Entry& entry : parallel->entries)
-    if (entry.key == "cut") entry.key = "partition";
-}
-
-Options resolve(OptionNode document, const std::vector<std::string>& overrides) {
-  rename_former_key(document);
-  for (const auto& assignment : overrides) {
-    apply_override(document, assignment);
-    rename_former_key(document);
-  }
+Options resolve(OptionNode document, const std::vector<std::string>& overrides,
+                OptionOrigins* where = nullptr) {
+  for (const auto& assignment : overrides) apply_override(document, assignment);
   Options options;
-  const OptionOrigins origins = read_fields(document, option_fields(options));
+  OptionOrigins origins = read_fields(document, option_fields(options));
   validate(options, origins);
+  if (where != nullptr) *where = std::move(origins);
   return options;
 }
 
 }  // namespace
 
-Options load_options(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
-  return resolve(read_yaml(file), overrides);
+Options load_options(const std::filesystem::path& file, const std::vector<std::string>& overrides,
+                     OptionOrigins* origins) {
+  return resolve(read_yaml(file), overrides, origins);
 }
 
 Options parse_options(std::string_view text, const std::string& source,

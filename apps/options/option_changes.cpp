@@ -84,10 +84,11 @@ bool is_of_this_run(const std::filesystem::path& folder, const Options& options)
   std::ostringstream text;
   text << file.rdbuf();
   const auto before = options_of(text.str());
-  if (!before || before->seed != options.seed) return false;
-  const Options::Data &there = before->data, &here = options.data;
+  if (!before || before->pipeline.seed != options.pipeline.seed) return false;
+  const DatasetOptions &there = before->dataset, &here = options.dataset;
   return option_changes(*before, options, "model").empty() && there.name == here.name &&
-         there.count == here.count && there.limit == here.limit && there.shape == here.shape;
+         there.count == here.count && there.limit == here.limit &&
+         before->sample_shape == options.sample_shape;
 }
 
 Error of_another_model(const Error& error, const std::filesystem::path& path,

@@ -13,188 +13,236 @@ constexpr double largest_size = 1e6;       // of one axis of a tensor
 constexpr double largest_count = 4096;     // of stages, replicas, threads
 constexpr double largest_staleness = 64;   // each costs memory for one more step's gradients
 
+constexpr std::pair<std::string_view, DType> precisions[] = {{"f32", DType::f32},
+                                                             {"f64", DType::f64}};
+constexpr std::pair<std::string_view, ConvolutionAlgorithm> convolutions[] = {
+    {"auto", ConvolutionAlgorithm::automatic},
+    {"direct", ConvolutionAlgorithm::direct},
+    {"winograd", ConvolutionAlgorithm::winograd}};
+constexpr std::pair<std::string_view, Augment> augmentations[] = {{"flip", Augment::flip},
+                                                                  {"crop", Augment::crop}};
+constexpr std::pair<std::string_view, Aggregation> aggregations[] = {
+    {"synchronous", Aggregation::synchronous}, {"asynchronous", Aggregation::asynchronous}};
+constexpr std::pair<std::string_view, TransportKind> transports[] = {
+    {"auto", TransportKind::automatic}, {"shm", TransportKind::shm}, {"gloo", TransportKind::gloo}};
+
 void add_run(OptionFields& fields, Options& o) {
-  fields.push_back(field("seed", o.seed, "all random numbers follow from it"));
-  fields.push_back(field("precision", o.precision,
-                         "arithmetic; f64 runs plain reference kernels, for checking",
-                         {.choices = {"f32", "f64"}, .synonyms = {"dtype", "base_precision"}}));
-  fields.push_back(field("convolution", o.convolution,
-                         "algorithm; auto takes Winograd where it is faster",
-                         {.choices = {"auto", "direct", "winograd"}}));
+  fields.push_back(field("seed", o.pipeline.seed, "seed of all random numbers"));
   fields.push_back(
-      field("trace", o.trace, "write trace.json, which Perfetto and chrome://tracing show"));
+      choice_field("precision", o.pipeline.dtype, precisions,
+                   "arithmetic; f64 uses plain reference kernels, for checking",
+                   {.synonyms = {"dtype", "base_precision"}, .setting = "PipelineOptions::dtype"}));
+  fields.push_back(choice_field("convolution", o.pipeline.model.convolution, convolutions,
+                                "algorithm; auto uses Winograd where it is faster"));
+  fields.push_back(
+      field("trace", o.run.trace, "write trace.json, for Perfetto or chrome://tracing"));
 }
 
-void add_model(OptionFields& fields, Options::Model& m) {
-  fields.push_back(field("model.name", m.name, "what is trained",
-                         {.choices = {"wide_resnet", "mnist_cnn", "mlp"}}));
-  fields.push_back(field("model.in_channels", m.in_channels, "channels of a sample",
+void add_model(OptionFields& fields, Options& o) {
+  ModelOptions& model = o.pipeline.model;
+  fields.push_back(
+      field("model.name", model.name, "model to train",
+            {.choices = {"wide_resnet", "mnist_cnn", "mlp"}, .setting = "ModelOptions::name"}));
+  fields.push_back(field("model.in_channels", model.in_channels, "channels of a sample",
                          {.at_least = 1, .at_most = largest_size, .synonyms = {"channels"}}));
   fields.push_back(
-      field("model.widths", m.widths,
+      field("model.widths", model.widths,
             "wide_resnet: channels of the stem and of the three groups (16, 16, 32, 64); "
             "mlp: hidden sizes (128, 64); empty: these",
             {.at_least = 1, .at_most = largest_size, .synonyms = {"width", "hidden"}}));
-  fields.push_back(field("model.classes", m.classes, "outputs of the model",
-                         {.at_least = 2, .at_most = largest_size, .synonyms = {"num_classes"}}));
-  fields.push_back(field("model.dropout", m.dropout, "probability that an activation is dropped",
+  fields.push_back(field("model.classes", model.classes, "outputs of the model",
+                         {.at_least = 2,
+                          .at_most = largest_size,
+                          .synonyms = {"num_classes"},
+                          .setting = "ModelOptions::classes"}));
+  fields.push_back(field("model.dropout", model.dropout, "probability of dropping an activation",
                          {.at_least = 0, .below = 1}));
-  fields.push_back(field("model.weights", m.weights,
-                         "safetensors file or checkpoint to start from; empty: none",
+  fields.push_back(field("model.weights", o.weights,
+                         "safetensors file or checkpoint to start from; empty: random weights",
                          {.synonyms = {"checkpoint", "pretrained"}}));
 }
 
-void add_data(OptionFields& fields, Options::Data& d) {
-  fields.push_back(field("data.name", d.name, "data set",
-                         {.choices = {"fashion_mnist", "synthetic"}, .synonyms = {"dataset"}}));
-  fields.push_back(
-      field("data.path", d.path, "folder of its files; empty: where Debian's package puts them"));
-  fields.push_back(field("data.shape", d.shape, "synthetic: channels, height and width of a sample",
+void add_data(OptionFields& fields, Options& o) {
+  DatasetOptions& dataset = o.dataset;
+  PipelineData& data = o.pipeline.data;
+  fields.push_back(field("data.name", dataset.name, "data set",
+                         {.choices = {"fashion_mnist", "synthetic"},
+                          .synonyms = {"dataset"},
+                          .setting = "DatasetOptions::name"}));
+  fields.push_back(field("data.path", dataset.path,
+                         "folder of the data set's files; empty: that of Debian's package"));
+  fields.push_back(field("data.shape", o.sample_shape,
+                         "synthetic: channels, height and width of a sample",
                          {.at_least = 1, .at_most = largest_size}));
-  fields.push_back(field("data.classes", d.classes, "synthetic: number of classes",
-                         {.at_least = 2, .at_most = largest_size}));
-  fields.push_back(field("data.count", d.count, "synthetic: training samples",
-                         {.at_least = 1, .at_most = many}));
-  fields.push_back(field("data.mean", d.mean,
-                         "of pixels in [0, 1], for all channels or for each: a pixel p becomes "
-                         "(p / 255 - mean) / std"));
-  fields.push_back(field("data.std", d.std, "as mean", {.above = 0}));
-  fields.push_back(field("data.shuffle", d.shuffle, "another order in each epoch"));
   fields.push_back(
-      field("data.augment", d.augment, "changes to training samples, in this order",
-            {.choices = {"flip", "crop"}, .synonyms = {"augmentation", "transforms"}}));
-  fields.push_back(field("data.drop_last", d.drop_last,
-                         "leave out a last batch that is smaller than the others"));
-  fields.push_back(field("data.workers", d.workers,
-                         "threads that prepare batches; 0: the loader itself",
+      field("data.classes", dataset.classes, "synthetic: number of classes",
+            {.at_least = 2, .at_most = largest_size, .setting = "DatasetOptions::classes"}));
+  fields.push_back(field("data.count", dataset.count, "synthetic: number of training samples",
+                         {.at_least = 1, .at_most = many}));
+  fields.push_back(field("data.mean", data.mean,
+                         "mean of pixels in [0, 1], one for all channels or one for each: a pixel "
+                         "p becomes (p / 255 - mean) / std"));
+  fields.push_back(
+      field("data.std", data.std, "standard deviation, given as the mean is", {.above = 0}));
+  fields.push_back(
+      field("data.shuffle", data.shuffle, "shuffle the training samples in each epoch"));
+  fields.push_back(choice_field("data.augment", data.augment, augmentations,
+                                "augmentations of training samples, in this order",
+                                {.synonyms = {"augmentation", "transforms"}}));
+  fields.push_back(
+      field("data.drop_last", data.drop_last, "drop a last batch that is smaller than the others"));
+  fields.push_back(field("data.workers", data.workers,
+                         "threads that prepare the batches of a replica; 0: the loader itself",
                          {.at_least = 0, .at_most = largest_count, .synonyms = {"num_workers"}}));
-  fields.push_back(field("data.limit", d.limit, "only the first so many training samples; 0: all",
+  fields.push_back(field("data.limit", dataset.limit, "use so many training samples; 0: all",
                          {.at_least = 0, .at_most = many}));
-  fields.push_back(field("data.test_limit", d.test_limit,
-                         "only the first so many test samples; 0: all",
+  fields.push_back(field("data.test_limit", dataset.test_limit, "use so many test samples; 0: all",
                          {.at_least = 0, .at_most = many}));
 }
 
-void add_train(OptionFields& fields, Options::Train& t) {
+void add_train(OptionFields& fields, Options& o) {
+  PipelineOptions& p = o.pipeline;
   fields.push_back(
-      field("train.epochs", t.epochs, "passes over the training samples",
+      field("train.epochs", p.epochs, "passes over the training samples",
             {.at_least = 1, .at_most = 1e6, .synonyms = {"num_epochs", "max_epochs"}}));
-  fields.push_back(
-      field("train.steps", t.steps,
-            "ends the run after so many steps, at the rates of train.epochs; 0: as the "
-            "epochs say",
-            {.at_least = 0, .at_most = most_steps, .synonyms = {"max_steps", "num_steps"}}));
-  fields.push_back(field("train.batch_size", t.batch_size,
+  fields.push_back(field("train.steps", as_signed(p.max_steps),
+                         "end the run after so many steps, with the learning rates of "
+                         "train.epochs; 0: after train.epochs",
+                         {.at_least = 0,
+                          .at_most = most_steps,
+                          .synonyms = {"max_steps", "num_steps"},
+                          .setting = "max_steps"}));
+  fields.push_back(field("train.batch_size", p.batch_size,
                          "samples of one step, over all replicas and micro-batches",
                          {.at_least = 1, .at_most = largest_size, .synonyms = {"batch", "bs"}}));
-  fields.push_back(field("train.micro_batches", t.micro_batches,
-                         "parts of a batch, over all replicas, which follow one another "
-                         "through the pipeline; batch norm averages over one of them",
+  fields.push_back(field("train.micro_batches", as_signed(p.micro_batches),
+                         "micro-batches of a batch, over all replicas; batch norm averages over "
+                         "one micro-batch",
                          {.at_least = 1, .at_most = largest_count, .synonyms = {"microbatches"}}));
   fields.push_back(
-      field("train.lr", t.lr, "learning rate; of one_cycle its highest",
+      field("train.lr", p.rate.lr, "learning rate; of one_cycle the highest",
             {.at_least = 0, .at_most = 1e6, .synonyms = {"learning_rate", "base_lr", "rate"}}));
-  fields.push_back(field("train.momentum", t.momentum, "of SGD", {.at_least = 0, .below = 1}));
-  fields.push_back(field("train.weight_decay", t.weight_decay, "of SGD, added to the gradient",
+  fields.push_back(
+      field("train.momentum", p.sgd.momentum, "momentum of SGD", {.at_least = 0, .below = 1}));
+  fields.push_back(field("train.weight_decay", p.sgd.weight_decay,
+                         "weight decay of SGD, added to the gradient",
                          {.at_least = 0, .at_most = 1e6, .synonyms = {"decay", "wd"}}));
-  fields.push_back(field("train.nesterov", t.nesterov, "Nesterov's momentum"));
-  fields.push_back(
-      field("train.schedule", t.schedule,
-            "how the rate changes over train.epochs, also where train.steps ends the run "
-            "earlier: one_cycle and cosine end near 0 only with the last epoch",
-            {.choices = {"constant", "step", "cosine", "one_cycle"},
-             .synonyms = {"lr_schedule", "scheduler"}}));
-  fields.push_back(field("train.warmup_steps", t.warmup_steps,
-                         "steps in which the rate rises to its highest",
+  fields.push_back(field("train.nesterov", p.sgd.nesterov, "Nesterov momentum"));
+  fields.push_back(choice_field(
+      "train.schedule", p.rate.schedule, learning_rate_schedule_names,
+      "learning rate schedule over train.epochs, also where train.steps ends the run earlier: "
+      "one_cycle and cosine end near 0 only with the last epoch",
+      {.synonyms = {"lr_schedule", "scheduler"}, .setting = "LearningRateOptions::schedule"}));
+  fields.push_back(field("train.warmup_steps", p.rate.warmup_steps,
+                         "steps in which the learning rate rises to its highest",
                          {.at_least = 0, .at_most = most_steps, .synonyms = {"warmup"}}));
-  fields.push_back(field("train.step_epochs", t.step_epochs,
-                         "schedule step: epochs between two drops",
+  fields.push_back(field("train.step_epochs", p.rate.step_epochs,
+                         "schedule step: epochs between two drops of the learning rate",
                          {.at_least = 1, .at_most = many, .synonyms = {"step_size"}}));
-  fields.push_back(field("train.step_factor", t.step_factor,
-                         "schedule step: what a drop multiplies the rate by",
+  fields.push_back(field("train.step_factor", p.rate.step_factor, "schedule step: factor of a drop",
                          {.above = 0, .at_most = 1, .synonyms = {"gamma"}}));
-  fields.push_back(field("train.stop_on_nan", t.stop_on_nan,
-                         "fail at the first loss that is not finite; its step is not kept"));
-  fields.push_back(
-      field("train.evaluate", t.evaluate, "count the test samples at the end of each epoch"));
+  fields.push_back(field("train.stop_on_nan", p.stop_on_nan,
+                         "fail at the first loss that is not finite; its step is not committed"));
+  fields.push_back(field("train.evaluate", p.evaluates, "evaluate the test set after each epoch",
+                         {.setting = "evaluates"}));
 }
 
-void add_parallel(OptionFields& fields, Options::Parallel& p) {
-  fields.push_back(field("parallel.pipeline", p.pipeline,
-                         "stages that the model is partitioned into",
-                         {.at_least = 1, .at_most = largest_count, .synonyms = {"pp", "stages"}}));
+void add_parallel(OptionFields& fields, Options& o) {
+  PipelineOptions& p = o.pipeline;
+  fields.push_back(field("parallel.pipeline", o.stages, "stages of the pipeline",
+                         {.at_least = 1,
+                          .at_most = largest_count,
+                          .synonyms = {"pp", "stages"},
+                          .setting = "stages"}));
+  fields.push_back(field("parallel.data", as_signed(p.replicas), "replicas of the whole pipeline",
+                         {.at_least = 1,
+                          .at_most = largest_count,
+                          .synonyms = {"dp", "replicas"},
+                          .setting = "replicas"}));
   fields.push_back(
-      field("parallel.data", p.data, "replicas of the whole pipeline",
-            {.at_least = 1, .at_most = largest_count, .synonyms = {"dp", "replicas"}}));
+      choice_field("parallel.schedule", p.schedule, schedule_names,
+                   "pipeline schedule: gpipe runs all forward passes first; 1f1b alternates "
+                   "forward and backward; eager_1f1b runs more forward passes ahead, which takes "
+                   "more memory and waits less for slow stages and messages; zb_h1 and zb_h2 are "
+                   "1f1b and eager_1f1b with deferred weight gradients",
+                   {.setting = "PipelineOptions::schedule"}));
   fields.push_back(field(
-      "parallel.schedule", p.schedule,
-      "order of a stage's work: all forward passes first; one forward, one "
-      "backward; the same with more forward passes ahead, which takes more memory "
-      "and waits less for slow stages and messages; zb_*: like 1f1b and eager_1f1b, with gradients "
-      "of weights put off, so that stages wait less for those of activations",
-      {.choices = known_schedules()}));
-  fields.push_back(field("parallel.partition", p.partition,
-                         "blocks that each stage takes; auto balances their cost",
-                         {.at_least = 1, .at_most = largest_count, .empty_word = "auto"}));
-  fields.push_back(field("parallel.actor_threads", p.actor_threads,
+      "parallel.partition", as_signed(p.partition),
+      "blocks of each stage; auto balances their cost",
+      {.at_least = 1, .at_most = largest_count, .empty_word = "auto", .old_path = "parallel.cut"}));
+  fields.push_back(field("parallel.actor_threads", o.run.threads,
                          "threads that run actors; 0: one for each stage, at most one a core",
-                         {.at_least = 0, .at_most = largest_count, .synonyms = {"threads"}}));
-  fields.push_back(field("parallel.intra_op_threads", p.intra_op_threads, "threads of one kernel",
-                         {.at_least = 1, .at_most = largest_count, .synonyms = {"omp_threads"}}));
-  fields.push_back(field("parallel.bucket_cap_mb", p.bucket_cap_mb,
-                         "MiB of gradients that are reduced together, at most, while a stage goes "
-                         "further back; a block that is larger goes alone",
-                         {.above = 0, .at_most = 1e6, .synonyms = {"bucket_size", "bucket_cap"}}));
-  fields.push_back(field("parallel.aggregation", p.aggregation,
-                         "asynchronous applies the sum of a step's gradients parallel.staleness "
-                         "steps later, and makes it while these compute",
-                         {.choices = {"synchronous", "asynchronous"}}));
-  fields.push_back(field("parallel.staleness", p.staleness,
-                         "asynchronous: sums that are on their way, and not in the weights",
+                         {.at_least = 0,
+                          .at_most = largest_count,
+                          .synonyms = {"threads"},
+                          .setting = "RunOptions::threads"}));
+  fields.push_back(field("parallel.intra_op_threads", p.stream.threads, "threads of one kernel",
+                         {.at_least = 1,
+                          .at_most = largest_count,
+                          .synonyms = {"omp_threads"},
+                          .setting = "Stream::threads"}));
+  fields.push_back(field("parallel.bucket_cap_mb", o.bucket_cap_mb,
+                         "largest bucket of gradients that are reduced together, in MiB; a larger "
+                         "block is a bucket of its own",
+                         {.above = 0,
+                          .at_most = 1e6,
+                          .synonyms = {"bucket_size", "bucket_cap"},
+                          .setting = "bucket_cap_bytes"}));
+  fields.push_back(choice_field("parallel.aggregation", o.aggregation, aggregations,
+                                "asynchronous applies a step's gradients parallel.staleness steps "
+                                "later, and sums them while these steps compute"));
+  fields.push_back(field("parallel.staleness", o.staleness,
+                         "asynchronous: steps until a step's gradients are applied",
                          {.at_least = 1, .at_most = largest_staleness, .synonyms = {"delay"}}));
-  fields.push_back(field("parallel.transport", p.transport,
-                         "how tensors travel between processes; auto: shared memory within a host, "
-                         "Gloo between hosts",
-                         {.choices = {"auto", "shm", "gloo"}, .synonyms = {"backend"}}));
-  fields.push_back(
-      field("parallel.interface", p.interface,
-            "network interface between hosts, as eth0; empty: the one that leads there",
-            {.synonyms = {"ifname", "socket_ifname"}}));
-  fields.push_back(field("parallel.timeout", p.timeout,
-                         "for processes to appear and to answer; all other times derive from it",
+  fields.push_back(choice_field("parallel.transport", o.transport.transport, transports,
+                                "transport of tensors between processes; auto: shared memory "
+                                "within a host, Gloo between hosts",
+                                {.synonyms = {"backend"}}));
+  fields.push_back(field("parallel.interface", o.transport.interface,
+                         "network interface between hosts, such as eth0; empty: the one that "
+                         "leads to the other hosts",
+                         {.synonyms = {"ifname", "socket_ifname"}}));
+  fields.push_back(field("parallel.timeout", in_seconds(o.transport.timeout),
+                         "time for processes to connect and to answer; all other timeouts derive "
+                         "from it",
                          {.at_least = 1, .at_most = 1e6}));
 }
 
 void add_writing(OptionFields& fields, Options& o) {
   fields.push_back(
-      field("checkpoint.every_steps", o.checkpoint.every_steps,
+      field("checkpoint.every_steps", as_signed(o.run.steps.snapshot_every),
             "steps between two checkpoints, or more while one is being written; 0: only at the end",
-            {.at_least = 0, .at_most = most_steps, .synonyms = {"interval", "every"}}));
-  fields.push_back(field("checkpoint.keep", o.checkpoint.keep,
-                         "newest checkpoints that are kept; 0: all",
-                         {.at_least = 0, .at_most = many}));
-  fields.push_back(field("log.every_steps", o.log.every_steps,
+            {.at_least = 0,
+             .at_most = most_steps,
+             .synonyms = {"interval", "every"},
+             .setting = "snapshot_every"}));
+  fields.push_back(field("checkpoint.keep", as_signed(o.checkpoints_kept),
+                         "newest checkpoints to keep; 0: all", {.at_least = 0, .at_most = many}));
+  fields.push_back(field("log.every_steps", o.log_every_steps,
                          "steps between two rows of train.csv",
                          {.at_least = 1, .at_most = most_steps, .synonyms = {"log_interval"}}));
 }
 
-std::vector<OptionField> fault_fields(Options::Fault& fault) {
-  return {field("actor", fault.actor,
-                "as \"stage/1\", or \"stage/1/0\" of replica 0; loader, loss, reducer/0, monitor, "
-                "writer"),
-          field("step", fault.step, "of the run", {.at_least = 0, .at_most = most_steps}),
-          field("micro_batch", fault.micro_batch, "of the step",
-                {.at_least = 0, .at_most = largest_count})};
+std::vector<OptionField> fault_fields(FaultOptions& fault) {
+  return {
+      field("actor", fault.actor,
+            "as \"stage/1\", or \"stage/1/0\" of replica 0; loader, loss, reducer/0, monitor, "
+            "writer"),
+      field("step", as_signed(fault.step), "of the run", {.at_least = 0, .at_most = most_steps}),
+      field("micro_batch", as_signed(fault.micro_batch), "of the step",
+            {.at_least = 0, .at_most = largest_count})};
 }
 
 void add_recovery(OptionFields& fields, Options& o) {
-  fields.push_back(field("restarts.max", o.restarts.max,
-                         "restarts of one actor within restarts.within, before the run fails",
-                         {.at_least = 0, .at_most = 1e6}));
-  fields.push_back(field("restarts.within", o.restarts.within, "the time that restarts.max is for",
-                         {.at_least = 1, .at_most = 1e9}));
-  fields.push_back(list_field<Options::Fault>(
-      "faults", o.faults, "handlers that throw, once each, to see recovery work", fault_fields));
+  fields.push_back(field("restarts.max", o.run.restarts.max,
+                         "restarts of one actor within restarts.within before the run fails",
+                         {.at_least = 0, .at_most = 1e6, .setting = "RestartBudget::max"}));
+  fields.push_back(field("restarts.within", in_seconds(o.run.restarts.within),
+                         "period that restarts.max counts in",
+                         {.at_least = 1, .at_most = 1e9, .setting = "RestartBudget::within"}));
+  fields.push_back(list_field<FaultOptions>(
+      "faults", o.run.faults, "actors that are made to fail, once each, to test recovery",
+      fault_fields));
 }
 
 }  // namespace
@@ -202,10 +250,10 @@ void add_recovery(OptionFields& fields, Options& o) {
 OptionFields option_fields(Options& options) {
   OptionFields fields;
   add_run(fields, options);
-  add_model(fields, options.model);
-  add_data(fields, options.data);
-  add_train(fields, options.train);
-  add_parallel(fields, options.parallel);
+  add_model(fields, options);
+  add_data(fields, options);
+  add_train(fields, options);
+  add_parallel(fields, options);
   add_writing(fields, options);
   add_recovery(fields, options);
   return fields;

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "apps/options/load_options.h"
-#include "apps/options/option_conversion.h"
+#include "apps/options/options.h"
 #include "runtime/error.h"
 #include "runtime/text.h"
 
@@ -16,7 +16,7 @@ namespace {
 class Validator {
  public:
   Validator(const Options& options, const OptionOrigins& origins)
-      : options_(options), origins_(origins) {}
+      : options_(options), pipeline_(options.pipeline), origins_(origins) {}
 
   void check() const {
     check_kernels();
@@ -26,7 +26,7 @@ class Validator {
     check_schedule();
     check_aggregation();
     check_partition();
-    for (const auto& fault : options_.faults) check_fault(fault);
+    for (const FaultOptions& fault : options_.run.faults) check_fault(fault);
   }
 
  private:
@@ -46,137 +46,134 @@ class Validator {
                 std::move(remedy));
   }
 
-  bool synthetic() const { return options_.data.name == "synthetic"; }
+  bool synthetic() const { return options_.dataset.name == "synthetic"; }
 
   void check_kernels() const {
-    require(options_.precision != "f64" || options_.convolution != "winograd",
-            {"convolution", "precision"}, "take convolution: auto",
+    require(pipeline_.dtype != DType::f64 ||
+                pipeline_.model.convolution != ConvolutionAlgorithm::winograd,
+            {"convolution", "precision"}, "set convolution to auto",
             "precision f64 has no convolution winograd");
-    const auto& weights = options_.model.weights;
+    const auto& weights = options_.weights;
     require(weights.empty() || std::filesystem::exists(weights), {"model.weights"},
             "check the path", "model.weights is {}, which does not exist", weights.string());
   }
 
   void check_samples() const {
-    const auto& shape = options_.data.shape;
+    const auto& shape = options_.sample_shape;
+    const ModelOptions& model = pipeline_.model;
     require(shape.size() == 3, {"data.shape"}, "write channels, height and width: [1, 28, 28]",
             "data.shape has {} sizes instead of 3", shape.size());
     const std::int64_t channels = synthetic() ? shape[0] : 1;
-    require(options_.model.in_channels == channels, {"model.in_channels", "data.shape"},
+    require(model.in_channels == channels, {"model.in_channels", "data.shape"},
             fmt::format("set model.in_channels to {}", channels),
-            "model.in_channels is {}, but samples of {} have {}", options_.model.in_channels,
-            options_.data.name, counted(channels, "channel"));
-    const std::int64_t classes = synthetic() ? options_.data.classes : 10;
-    require(options_.model.classes >= classes, {"model.classes", "data.classes"},
+            "model.in_channels is {}, but samples of {} have {}", model.in_channels,
+            options_.dataset.name, counted(channels, "channel"));
+    const std::int64_t classes = synthetic() ? options_.dataset.classes : 10;
+    require(model.classes >= classes, {"model.classes", "data.classes"},
             fmt::format("set model.classes to {}", classes),
-            "model.classes is {}, but {} has {} classes", options_.model.classes,
-            options_.data.name, classes);
-    check_per_channel("data.mean", options_.data.mean.size(), channels);
-    check_per_channel("data.std", options_.data.std.size(), channels);
+            "model.classes is {}, but {} has {} classes", model.classes, options_.dataset.name,
+            classes);
+    check_per_channel("data.mean", pipeline_.data.mean.size(), channels);
+    check_per_channel("data.std", pipeline_.data.std.size(), channels);
   }
   void check_per_channel(const char* path, std::size_t size, std::int64_t channels) const {
     require(size == 1 || size == static_cast<std::size_t>(channels), {path},
-            "give one number, or one for each channel", "{} has {} numbers for {} channels", path,
-            size, channels);
+            "give one number, or one for each channel", "{} has {} for {}", path,
+            counted(static_cast<std::int64_t>(size), "number"), counted(channels, "channel"));
   }
 
   void check_data() const {
-    const auto& data = options_.data;
-    require(data.path.empty() || std::filesystem::is_directory(data.path), {"data.path"},
+    const std::filesystem::path& path = options_.dataset.path;
+    require(path.empty() || std::filesystem::is_directory(path), {"data.path"},
             "give the folder that holds the four IDX files",
-            "data.path is {}, which is not a folder", data.path.string());
-    require(std::count(data.augment.begin(), data.augment.end(), "flip") <= 1 &&
-                std::count(data.augment.begin(), data.augment.end(), "crop") <= 1,
-            {"data.augment"}, "name each once", "data.augment is [{}], with one of them twice",
-            fmt::join(data.augment, ", "));
+            "data.path is {}, which is not a folder", path.string());
+    const std::vector<Augment>& augment = pipeline_.data.augment;
+    const auto repeats = [&](Augment one) { return std::ranges::count(augment, one) > 1; };
+    require(std::ranges::none_of(augment, repeats), {"data.augment"}, "name each once",
+            "data.augment names an augmentation twice");
   }
 
   void check_batch() const {
-    const auto& train = options_.train;
-    const std::int64_t parts = train.micro_batches, replicas = options_.parallel.data;
+    const std::int64_t parts = pipeline_.micro_batches, replicas = pipeline_.replicas;
     require(parts >= replicas, {"train.micro_batches", "parallel.data"},
             fmt::format("raise train.micro_batches to {} or more", replicas),
             "train.micro_batches is {}, fewer than the {} replicas that share them", parts,
             replicas);
-    require(train.batch_size >= parts, {"train.batch_size", "train.micro_batches"},
+    require(pipeline_.batch_size >= parts, {"train.batch_size", "train.micro_batches"},
             fmt::format("raise train.batch_size to {} or more, or lower train.micro_batches to {}",
-                        parts, train.batch_size),
+                        parts, pipeline_.batch_size),
             "train.batch_size is {}, less than one sample for each of {} micro-batches",
-            train.batch_size, parts);
+            pipeline_.batch_size, parts);
     const std::int64_t samples = sample_count();
-    require(!options_.data.drop_last || train.batch_size <= samples,
+    require(!pipeline_.data.drop_last || pipeline_.batch_size <= samples,
             {"train.batch_size", "data.limit", "data.count", "data.path"},
             "lower train.batch_size, or set data.drop_last to false",
             "train.batch_size is {}, but there are {} training samples: no whole batch",
-            train.batch_size, samples);
+            pipeline_.batch_size, samples);
   }
 
   /// Training samples; as Fashion-MNIST has them where its files are not on this host.
   std::int64_t sample_count() const {
     constexpr std::int64_t fashion_mnist = 60000;
-    const std::int64_t limit = options_.data.limit;
+    const std::int64_t limit = options_.dataset.limit;
     return count_training_samples(dataset_options(options_))
         .value_or(limit > 0 ? std::min(limit, fashion_mnist) : fashion_mnist);
   }
 
   void check_schedule() const {
-    const auto& train = options_.train;
-    require(!train.nesterov || train.momentum > 0, {"train.nesterov", "train.momentum"},
-            "set train.momentum, for instance to 0.9",
+    require(!pipeline_.sgd.nesterov || pipeline_.sgd.momentum > 0,
+            {"train.nesterov", "train.momentum"}, "set train.momentum, for instance to 0.9",
             "train.nesterov is true, but train.momentum is 0");
-    const std::int64_t samples = sample_count();
-    const std::int64_t batches = options_.data.drop_last
-                                     ? samples / train.batch_size
-                                     : (samples + train.batch_size - 1) / train.batch_size;
-    // train.steps ends a run early and leaves its rates as they are: it has no part in this.
-    const std::int64_t steps = batches * train.epochs;
+    const std::int64_t samples = sample_count(), size = pipeline_.batch_size;
+    const std::int64_t batches =
+        pipeline_.data.drop_last ? samples / size : (samples + size - 1) / size;
+    // train.steps ends a run early and leaves its learning rates as they are.
+    const std::int64_t steps = batches * pipeline_.epochs;
     constexpr std::int64_t most_steps = 4'000'000'000;  // steps travel as 32-bit numbers
     require(steps <= most_steps, {"train.epochs", "train.batch_size"}, "lower train.epochs",
-            "train.epochs {} makes {} steps; at most {} are possible", train.epochs, steps,
+            "train.epochs {} makes {} steps; at most {} are possible", pipeline_.epochs, steps,
             most_steps);
-    require(train.warmup_steps < steps, {"train.warmup_steps", "train.epochs"},
+    const std::int64_t warmup = pipeline_.rate.warmup_steps;
+    require(warmup < steps, {"train.warmup_steps", "train.epochs"},
             "lower train.warmup_steps, or raise train.epochs",
-            "train.warmup_steps is {}, but the run has {} steps in train.epochs {}",
-            train.warmup_steps, steps, train.epochs);
+            "train.warmup_steps is {}, but the run has {} in train.epochs {}", warmup,
+            counted(steps, "step"), pipeline_.epochs);
   }
 
   void check_aggregation() const {
-    const auto& parallel = options_.parallel;
-    require(parallel.staleness == 1 || parallel.aggregation == "asynchronous",
+    require(options_.staleness == 1 || options_.aggregation == Aggregation::asynchronous,
             {"parallel.staleness", "parallel.aggregation"},
             "set parallel.aggregation to asynchronous, or leave parallel.staleness out",
-            "parallel.staleness is {}, but parallel.aggregation is synchronous: a sum is applied "
-            "in its own step",
-            parallel.staleness);
+            "parallel.staleness is {}, but parallel.aggregation is synchronous: gradients are "
+            "applied in their own step",
+            options_.staleness);
   }
 
   void check_partition() const {
-    const auto& parallel = options_.parallel;
-    const auto stages = static_cast<std::size_t>(parallel.pipeline);
+    const auto stages = static_cast<std::size_t>(options_.stages);
+    const std::vector<std::size_t>& partition = pipeline_.partition;
+    const std::string& model = pipeline_.model.name;
     const std::size_t blocks = block_count();
     require(stages <= blocks, {"parallel.pipeline", "model.name"},
             fmt::format("lower parallel.pipeline to {} or less", blocks),
-            "parallel.pipeline is {}, but {} has {} blocks to share", stages, options_.model.name,
-            blocks);
-    require(parallel.partition.empty() || parallel.partition.size() == stages,
+            "parallel.pipeline is {}, but {} has {} blocks", stages, model, blocks);
+    require(partition.empty() || partition.size() == stages,
             {"parallel.partition", "parallel.pipeline"}, "give one number for each stage, or auto",
-            "parallel.partition is [{}] for {} stages, but parallel.pipeline is {}",
-            fmt::join(parallel.partition, ", "), parallel.partition.size(), stages);
-    const std::int64_t taken =
-        std::accumulate(parallel.partition.begin(), parallel.partition.end(), std::int64_t{0});
-    require(parallel.partition.empty() || taken == static_cast<std::int64_t>(blocks),
-            {"parallel.partition"},
+            "parallel.partition is [{}] for {}, but parallel.pipeline is {}",
+            fmt::join(partition, ", "), counted(std::ssize(partition), "stage"), stages);
+    const std::size_t total = std::accumulate(partition.begin(), partition.end(), std::size_t{0});
+    require(partition.empty() || total == blocks, {"parallel.partition"},
             fmt::format("make the numbers add up to {}, or write auto", blocks),
             "parallel.partition is [{}], {} blocks together, but {} has {}",
-            fmt::join(parallel.partition, ", "), taken, options_.model.name, blocks);
+            fmt::join(partition, ", "), total, model, blocks);
   }
 
-  /// Of the model as it would be built; what the model refuses is told with the key's position.
+  /// Builds the model, and gives an error of the model the position of a key.
   std::size_t block_count() const {
     constexpr std::size_t most_widths = 64;
-    require(options_.model.widths.size() <= most_widths, {"model.widths"}, "give fewer",
-            "model.widths has {} numbers; at most {} are read", options_.model.widths.size(),
-            most_widths);
+    const std::size_t widths = pipeline_.model.widths.size();
+    require(widths <= most_widths, {"model.widths"}, "give fewer",
+            "model.widths has {} numbers; at most {} are read", widths, most_widths);
     try {
       return make_model(model_options(options_)).blocks.size();
     } catch (const Error& error) {
@@ -186,10 +183,10 @@ class Validator {
     return 0;
   }
 
-  /// Whether there is such an actor, the graph tells.
-  void check_fault(const Options::Fault& fault) const {
+  /// Whether the actor exists is checked against the graph (check_faults).
+  void check_fault(const FaultOptions& fault) const {
     const bool writes = fault.actor.starts_with("writer");
-    const std::int64_t parts = writes ? options_.parallel.pipeline : options_.train.micro_batches;
+    const std::int64_t parts = writes ? options_.stages : pipeline_.micro_batches;
     require(fault.micro_batch < parts, {"faults"}, fmt::format("write 0 to {}", parts - 1),
             "faults names micro-batch {} of {}, but {}", fault.micro_batch, fault.actor,
             writes ? fmt::format("a writer has one for each of {} stages", parts)
@@ -197,6 +194,7 @@ class Validator {
   }
 
   const Options& options_;
+  const PipelineOptions& pipeline_;
   const OptionOrigins& origins_;
 };
 

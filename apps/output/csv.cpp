@@ -28,7 +28,7 @@ std::optional<std::int64_t> step_of(const std::string& line) {
   return error == std::errc{} ? std::optional(step) : std::nullopt;
 }
 
-/// The path, of a file without rows of later steps.
+/// Removes rows of later steps from the file; returns its path.
 const std::filesystem::path& without_rows_after(const std::filesystem::path& path,
                                                 std::optional<std::int64_t> steps) {
   if (!steps) return path;
@@ -49,7 +49,7 @@ const std::filesystem::path& without_rows_after(const std::filesystem::path& pat
   return path;
 }
 
-/// With what no_evaluation leaves of a row, behind the comma of the column before.
+/// Whether a row has empty test columns.
 bool is_unfilled(const std::string& row) { return row.ends_with(",,,,"); }
 
 /// Where the test columns of the last row begin, if they are empty.

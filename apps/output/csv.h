@@ -8,21 +8,19 @@
 
 namespace troupe {
 
-/// train.csv: a row of names, a row of units, then a row for each logged step, flushed at once so
-/// that a run can be watched and an aborted one read. A run that goes on in its folder appends.
-/// Used by one thread at a time.
+/// train.csv: a row of names, a row of units, then a row for each logged step, flushed at once. A
+/// resumed run appends. Used by one thread at a time.
 class TrainCsv {
  public:
-  /// A run that goes on after `steps_done` steps first takes away the rows of later ones, which it
-  /// will write again; a row that was left unfinished goes as well. Throws Error{io} when the file
-  /// cannot be written.
+  /// A run that resumes after `steps_done` steps first removes the rows of later steps, which it
+  /// will write again, and an incomplete row. Throws Error{io} when the file cannot be written.
   explicit TrainCsv(const std::filesystem::path& path,
                     std::optional<std::int64_t> steps_done = std::nullopt);
 
-  /// Writes one row. A full disk is weather: false, and the run goes on without the row.
+  /// Writes one row; false on a full disk, where the run continues without the row.
   [[nodiscard]] bool add(const StepReport& step);
-  /// Fills the test columns of the newest row, also of one that an earlier run wrote. False where
-  /// there is none, or the disk is full.
+  /// Fills the test columns of the newest row, also of a row of an earlier process. False if there
+  /// is no such row or the disk is full.
   [[nodiscard]] bool fill(const EvaluationReport& evaluation);
 
  private:
@@ -30,8 +28,8 @@ class TrainCsv {
   std::int64_t test_columns_ = -1;  ///< where those of the newest row begin; -1: filled
 };
 
-/// Whether a train.csv has the row of this step and lacks its test columns: the evaluation was cut
-/// short. False where there is no such file.
+/// Whether a train.csv has the row of this step without test columns: the evaluation was not
+/// finished. False if there is no such file.
 bool lacks_evaluation(const std::filesystem::path& path, std::int64_t step);
 
 }  // namespace troupe

@@ -20,16 +20,16 @@ namespace fs = std::filesystem;
 
 const std::string remedy = "choose a folder that you may write with -o DIR";
 
-Error cannot_make(const fs::path& path, const std::string& reason) {
+Error cannot_create(const fs::path& path, const std::string& reason) {
   return {ErrorCode::io,
-          fmt::format("the output folder {} cannot be made: {}", path.string(), reason), remedy};
+          fmt::format("the output folder {} cannot be created: {}", path.string(), reason), remedy};
 }
 
-/// mkdir is the one step that only one of two runs can win.
+/// Whether this process created it: of two runs that try, mkdir lets one succeed.
 bool made(const fs::path& path) {
   std::error_code error;
   const bool is_new = fs::create_directory(path, error);
-  if (error) throw cannot_make(path, error.message());
+  if (error) throw cannot_create(path, error.message());
   return is_new;
 }
 
@@ -38,7 +38,7 @@ fs::path make_fresh(const fs::path& root, std::chrono::system_clock::time_point 
   const fs::path day = root / fmt::format("{:%Y-%m-%d}", local);
   std::error_code error;
   fs::create_directories(day, error);
-  if (error) throw cannot_make(day, error.message());
+  if (error) throw cannot_create(day, error.message());
   const std::string second = fmt::format("{:%H-%M-%S}", local);
   fs::path path = day / second;
   for (int attempt = 2; !made(path); ++attempt) path = day / fmt::format("{}-{}", second, attempt);
@@ -48,8 +48,8 @@ fs::path make_fresh(const fs::path& root, std::chrono::system_clock::time_point 
 fs::path make_chosen(const fs::path& path) {
   std::error_code error;
   fs::create_directories(path, error);
-  if (error) throw cannot_make(path, error.message());
-  if (!fs::is_directory(path)) throw cannot_make(path, "it is there and is no folder");
+  if (error) throw cannot_create(path, error.message());
+  if (!fs::is_directory(path)) throw cannot_create(path, "it exists and is not a folder");
   if (::access(path.c_str(), W_OK | X_OK) != 0)
     throw Error(
         ErrorCode::io,
@@ -58,18 +58,18 @@ fs::path make_chosen(const fs::path& path) {
   return path;
 }
 
-// An advisory lock on the folder itself: the system gives it back however the process ends.
+// An advisory lock on the folder, which the system releases when the process ends.
 std::shared_ptr<const void> locked(const fs::path& path) {
   const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) throw cannot_make(path, strerror(errno));
+  if (folder < 0) throw cannot_create(path, strerror(errno));
   std::shared_ptr<const void> lock(&remedy, [folder](const void*) { ::close(folder); });
   if (::flock(folder, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     throw Error(ErrorCode::io, fmt::format("another process trains into {}", path.string()),
                 "wait for it, or choose another folder with -o DIR");
-  return lock;  // a file system without locks lets everybody in
+  return lock;  // on a file system without locks nothing is checked
 }
 
-/// A file that says something else gets a number of its own: options_restart-1.yaml.
+/// Renames a file of other content to options_restart-1.yaml, -2 and so on.
 void keep_former(const fs::path& file, const std::string& content) {
   std::ifstream stream(file, std::ios::binary);
   std::ostringstream former;
@@ -80,7 +80,7 @@ void keep_former(const fs::path& file, const std::string& content) {
                                                            file.extension().string());
     std::error_code error;
     if (fs::exists(kept, error)) continue;
-    fs::rename(file, kept, error);  // where that fails, so does what follows
+    fs::rename(file, kept, error);  // if it fails, the caller's write fails too
     return;
   }
 }

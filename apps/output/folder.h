@@ -8,8 +8,8 @@
 
 namespace troupe {
 
-/// Where a run writes: outputs/YYYY-MM-DD/HH-MM-SS/ below the current folder, or the folder asked
-/// for. Made on construction, so that a wrong place is an error before training starts.
+/// The folder that a run writes to: outputs/YYYY-MM-DD/HH-MM-SS/ below the current folder, or the
+/// one of -o. It is created on construction, before training starts.
 class OutputFolder {
  public:
   /// With `chosen`, that folder; it may exist. Otherwise a new folder named after `now` in local
@@ -27,8 +27,8 @@ class OutputFolder {
   std::filesystem::path trace() const { return path_ / "trace.json"; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
 
-  /// Writes options_restart.yaml: aside, then renamed. One that says something else, of the start
-  /// before, is kept as options_restart-1.yaml, -2 and so on. Throws Error{io}.
+  /// Writes options_restart.yaml, atomically. A file of other content, from an earlier start, is
+  /// kept as options_restart-1.yaml, -2 and so on. Throws Error{io}.
   void write_options(const std::string& resolved) const;
 
  private:
@@ -37,9 +37,8 @@ class OutputFolder {
   std::shared_ptr<const void> lock_;  ///< held until the last copy is gone, or the process
 };
 
-/// The newest folder below `root` that a run of the default form made and that holds a
-/// `checkpoints` folder with something in it, of those that `fits` takes; for `--restart auto`
-/// without -o.
+/// The newest output folder below `root` that holds checkpoints and that `fits` accepts; for
+/// `--restart auto` without -o.
 std::optional<std::filesystem::path> newest_output(
     const std::filesystem::path& root = "outputs",
     const std::function<bool(const std::filesystem::path& run)>& fits = {});

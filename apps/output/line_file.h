@@ -5,23 +5,22 @@
 
 namespace troupe {
 
-/// A text file that only ever holds whole lines, however full the disk is: what cannot be written
-/// whole is taken away again, and a line that an earlier process left unfinished is cut off.
-/// Used by one thread at a time, and by one process.
+/// A text file of complete lines, also on a full disk: an incomplete write is removed, and so is an
+/// incomplete line of an earlier process. Used by one thread at a time, and by one process.
 class LineFile {
  public:
-  /// Makes the file where there is none. Throws Error{io} when it cannot be written.
+  /// Creates the file if there is none. Throws Error{io} when it cannot be written.
   explicit LineFile(const std::filesystem::path& path);
   ~LineFile();
   LineFile(const LineFile&) = delete;
   LineFile& operator=(const LineFile&) = delete;
 
-  /// Its bytes; 0 of what is no ordinary file.
+  /// Its size in bytes; 0 if it is no regular file.
   std::int64_t size() const;
-  /// Appends lines, the last one with its end. False, with nothing appended, when that fails.
+  /// Appends lines, each with its line end. On failure returns false and appends nothing.
   [[nodiscard]] bool append(std::string_view lines);
-  /// Puts `text`, which ends the last line, in place of what begins at `offset`. False, with the
-  /// old ending in its place, when that fails.
+  /// Replaces everything from `offset` by `text`, which ends with a line end. On failure returns
+  /// false and keeps the old text.
   [[nodiscard]] bool replace_end(std::int64_t offset, std::string_view text);
 
  private:

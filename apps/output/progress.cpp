@@ -24,19 +24,19 @@ bool is_set(const char* name) {
   return value != nullptr && *value != '\0';
 }
 
-/// Columns of a terminal; `otherwise` where the stream is none or does not tell.
+/// Columns of a terminal; `otherwise` if the stream is none or has no size.
 int width_of(std::FILE* stream, int otherwise) {
   winsize size{};
-  const bool told = ::ioctl(::fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return told ? size.ws_col : otherwise;
+  const bool has_size = ::ioctl(::fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return has_size ? size.ws_col : otherwise;
 }
 
 std::string scores_text(const StepReport& report) {
   return fmt::format("loss {:.4f}  accuracy {:.4f}", report.loss, report.accuracy);
 }
 
-std::string testing_text(const CountingReport& counting) {
-  return fmt::format("testing {}/{}", counting.counted, counting.count);
+std::string evaluation_text(const EvaluationProgress& evaluation) {
+  return fmt::format("evaluating {}/{}", evaluation.counted, evaluation.count);
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ ProgressStyle ProgressStyle::of(std::FILE* stream) {
   ProgressStyle style;
   const int descriptor = ::fileno(stream);
   const char* term = std::getenv("TERM");
-  // OpenMPI gives rank 0 a terminal of its own, whatever mpirun writes to.
+  // OpenMPI gives rank 0 a pseudo terminal, whatever mpirun writes to.
   const bool of_mpirun = is_set("OMPI_COMM_WORLD_SIZE");
   style.terminal = descriptor >= 0 && ::isatty(descriptor) == 1 && term != nullptr &&
                    std::string_view(term) != "dumb" && !of_mpirun;
@@ -66,23 +66,23 @@ double RunningMean::add(double value) {
 }
 
 std::string progress_bar(const StepReport& report, std::chrono::duration<double> to_go, int width,
-                         const std::optional<CountingReport>& counting) {
+                         const std::optional<EvaluationProgress>& evaluation) {
   const double share =
       report.steps_total > 0
           ? std::clamp(static_cast<double>(report.step) / static_cast<double>(report.steps_total),
                        0.0, 1.0)
           : 0.0;
-  // A terminal wraps a line that fills it, and puts the ^C of whoever ends the run behind the bar.
+  // A terminal wraps a line that fills it, and shows the ^C of an interrupt behind the bar.
   constexpr int free_columns = 3;
   const auto room = static_cast<std::size_t>(std::max(width - free_columns, 0));
   const std::int64_t steps = std::max<std::int64_t>(report.steps_total, 1);
   const std::string left =  // rounded down: 100 % is the end
       fmt::format("{:3}% ", std::clamp<std::int64_t>(100 * report.step / steps, 0, 100));
-  // As they stand, of one width while the numbers change, so that the bar stands still.
+  // Of constant width while the numbers change, so that the bar does not move.
   const std::string parts[] = {
       fmt::format(" {:>5} to go", duration_text(to_go)),
-      fmt::format("  {}", counting ? testing_text(*counting) : scores_text(report)),
-      counting ? "" : fmt::format("  {:5.0f} img/s", report.images_per_second),
+      fmt::format("  {}", evaluation ? evaluation_text(*evaluation) : scores_text(report)),
+      evaluation ? "" : fmt::format("  {:5.0f} img/s", report.images_per_second),
       fmt::format("  step {}/{}", report.step, report.steps_total),
       fmt::format("  epoch {}/{}", report.epoch, report.epochs_total),
   };
@@ -118,16 +118,16 @@ void Progress::step(const StepReport& report, Clock::time_point now) {
   last_.loss = loss_.add(report.loss);
   last_.accuracy = accuracy_.add(report.accuracy);
   last_.images_per_second = 1 / seconds_per_image_.add(1 / report.images_per_second);
-  counting_.reset();
+  evaluation_.reset();
   if (is_due(now)) draw(now);
 }
 
-void Progress::testing(const CountingReport& counting, Clock::time_point now) {
-  if (!counting_) {
-    counting_begin_ = counting.counted;
-    counting_since_ = now;
+void Progress::evaluating(const EvaluationProgress& evaluation, Clock::time_point now) {
+  if (!evaluation_) {
+    evaluation_begin_ = evaluation.counted;
+    evaluation_since_ = now;
   }
-  counting_ = counting;
+  evaluation_ = evaluation;
   if (is_due(now)) draw(now);
 }
 
@@ -138,7 +138,7 @@ bool Progress::is_due(Clock::time_point now) const {
 }
 
 void Progress::epoch(const EpochReport& report) {
-  counting_.reset();
+  evaluation_.reset();
   erase_bar();
   print_to(out_, "{}{}{}\n", style_.color ? bold : "", epoch_line(report),
            style_.color ? plain : "");
@@ -157,15 +157,15 @@ void Progress::finish() {
 }
 
 void Progress::draw(Clock::time_point now) {
-  const auto to_go = time_to_go(now) + testing_to_go(now);
+  const auto to_go = time_to_go(now) + evaluation_to_go(now);
   if (style_.terminal) {
     style_.width = width_of(out_, style_.width);  // a window may have been resized
-    print_to(out_, "{}{}", clear_line, progress_bar(last_, to_go, style_.width, counting_));
+    print_to(out_, "{}{}", clear_line, progress_bar(last_, to_go, style_.width, evaluation_));
   } else {
     print_to(out_, "step {}/{}  epoch {}/{}  {}  {} to go\n", last_.step, last_.steps_total,
              last_.epoch, last_.epochs_total,
-             counting_
-                 ? testing_text(*counting_)
+             evaluation_
+                 ? evaluation_text(*evaluation_)
                  : fmt::format("{}  {:.0f} img/s", scores_text(last_), last_.images_per_second),
              duration_text(to_go));
   }
@@ -189,11 +189,11 @@ std::chrono::duration<double> Progress::time_to_go(Clock::time_point now) const 
 }
 
 /// What is left of an evaluation, at its own pace.
-std::chrono::duration<double> Progress::testing_to_go(Clock::time_point now) const {
-  if (!counting_) return {};
-  const auto done = static_cast<double>(counting_->counted - counting_begin_);
-  const auto left = static_cast<double>(counting_->count - counting_->counted);
-  const std::chrono::duration<double> gone = now - counting_since_;
+std::chrono::duration<double> Progress::evaluation_to_go(Clock::time_point now) const {
+  if (!evaluation_) return {};
+  const auto done = static_cast<double>(evaluation_->counted - evaluation_begin_);
+  const auto left = static_cast<double>(evaluation_->count - evaluation_->counted);
+  const std::chrono::duration<double> gone = now - evaluation_since_;
   return done > 0 ? gone * (left / done) : std::chrono::duration<double>{};
 }
 

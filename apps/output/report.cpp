@@ -8,14 +8,15 @@ namespace troupe {
 
 namespace {
 
-/// What loss and accuracy are of, and how much of the epoch was trained for the line.
+/// What loss and accuracy are of, and which part of the epoch was trained.
 std::string whose_figures(const EpochReport& report, bool timed) {
   const std::string part = timed && report.steps < report.epoch_steps
                                ? fmt::format(", {} of {} steps", report.steps, report.epoch_steps)
                                : "";
   if (!report.evaluation) return "train" + part;
   if (!timed) return "test";
-  return fmt::format("test; train {:.4f}, {:.4f}{}", report.loss, report.accuracy, part);
+  return fmt::format("test; train loss {:.4f}, accuracy {:.4f}{}", report.loss, report.accuracy,
+                     part);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
-// What a run tells about itself, as plain values: made by RunLog from what the monitor has seen,
-// written by OutputFolder's files and shown by Progress.
+// What a run reports, as plain values. RunLog makes them from what the monitor reports; the files
+// of the output folder and Progress show them.
 
 #include <chrono>
 #include <cstdint>
@@ -21,12 +21,7 @@ struct StepReport {
   double lr = 0;
 };
 
-/// A count over the test samples that is under way.
-struct CountingReport {
-  std::int64_t counted = 0, count = 0;  ///< samples
-};
-
-/// A count over the test samples, each once.
+/// The result of an evaluation, which takes each test sample once.
 struct EvaluationReport {
   double loss = 0;
   std::int64_t correct = 0;
@@ -37,16 +32,16 @@ struct EvaluationReport {
   }
 };
 
-/// An epoch that has ended. With `evaluation`, the epoch line shows its loss and accuracy, as the
-/// training scripts do that people come from; otherwise those of training.
+/// An epoch that has ended. The epoch line shows loss and accuracy of `evaluation`, as PyTorch
+/// training scripts do, or those of training when there was none.
 struct EpochReport {
   std::int64_t epoch = 0;  ///< from 1
   std::int64_t epochs_total = 0;
   std::int64_t step = 0;  ///< the last of the epoch
-  /// Steps that this process trained, of those that an epoch has: fewer where it went on in the
-  /// middle of one, or the run ended there.
+  /// Steps that this process trained, and steps of an epoch: the first are fewer when the run was
+  /// resumed within the epoch, or ended within it.
   std::int64_t steps = 0, epoch_steps = 0;
-  /// Of training, without evaluation; 0 where an earlier process trained the epoch.
+  /// Of training, without evaluation; 0 if an earlier process trained the epoch.
   std::chrono::duration<double> time{};
   double loss = 0;
   double accuracy = 0;
@@ -54,15 +49,15 @@ struct EpochReport {
   std::optional<EvaluationReport> evaluation;
 };
 
-/// "Epoch 1/2: Time=9.819s, Loss=1.6997, Accuracy=0.6386, Throughput=5084.2 img/s (train)"; behind
-/// that whose figures they are ("test; train 1.5021, 0.6702"), and of how many steps where it is
-/// not the whole epoch. Without time and throughput where they are not known.
+/// "Epoch 1/2: Time=9.819s, Loss=1.6997, Accuracy=0.6386, Throughput=5084.2 img/s (train)". The
+/// parentheses say what loss and accuracy are of ("test; train loss 1.5021, accuracy 0.6702"), and
+/// how many steps were trained if not the whole epoch. Time and throughput are left out if unknown.
 std::string epoch_line(const EpochReport& report);
 
 /// "test accuracy 0.9131 (9131/10000)", the last line of a run.
 std::string accuracy_line(const EvaluationReport& report);
 
-/// A time to go or gone for people: "42s", "3m07s", "2h05m", "4d03h".
+/// "42s", "3m07s", "2h05m", "4d03h".
 std::string duration_text(std::chrono::duration<double> time);
 
 }  // namespace troupe

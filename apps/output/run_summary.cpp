@@ -13,7 +13,7 @@
 namespace troupe {
 namespace {
 
-constexpr std::chrono::seconds shortest{1};  // below, starting and ending count too much
+constexpr std::chrono::seconds shortest{1};  // below, the start and the end count too much
 
 struct StageShare {
   std::string name;
@@ -56,7 +56,7 @@ std::vector<StageShare> stages_of(const RunReport& report) {
   return stages;
 }
 
-/// Of the threads that actors have, the part of the time in which they computed.
+/// The part of the time in which the actor threads computed.
 double busy_threads(const RunReport& report, const RunShape& shape) {
   double busy = 0;
   for (const ActorReport& actor : report.actors) busy += share_of(actor.time.compute, actor.time);
@@ -72,10 +72,10 @@ bool loader_is_slow(const RunReport& report, const std::vector<StageShare>& stag
          });
 }
 
-/// The part of a step in which a stage of `stages` equal ones has nothing to do while the pipeline
-/// fills and drains: (p - 1) / (m + p - 1) for 1F1B and GPipe alike (Huang et al., "GPipe", 2019),
-/// less where a backward is split. Its two parts take as long as a forward.
-double fill_and_drain(ScheduleKind schedule, std::size_t stages, std::int64_t micro_batches) {
+/// The pipeline bubble of equal stages, as a part of a step: the time in which the pipeline fills
+/// and drains, (p - 1) / (m + p - 1) for 1F1B and GPipe alike (Huang et al., "GPipe", 2019), less
+/// where a backward is split. Its two parts take as long as a forward.
+double bubble_of(ScheduleKind schedule, std::size_t stages, std::int64_t micro_batches) {
   const std::vector<StageTimes> equal(stages, {1, 1, 1});
   return idle_share(simulate(schedule, static_cast<std::size_t>(micro_batches), equal), stages);
 }
@@ -91,10 +91,11 @@ std::string more_threads(const RunShape& shape, std::size_t stages) {
   const int wanted = (all + shape.processes - 1) / shape.processes;
   if (wanted <= shape.actor_threads) return {};
   if (shape.idle_cores < 1)
-    return fmt::format("{} stages share {}: more cores would make them faster", wanted,
+    return fmt::format("{} share {}: more cores would make them faster", counted(wanted, "stage"),
                        counted(shape.actor_threads, "actor thread"));
-  return fmt::format("threads were short and cores are free: try parallel.actor_threads={}",
-                     std::min(wanted, shape.actor_threads + shape.idle_cores));
+  return fmt::format(
+      "all actor threads were busy and cores are idle: try parallel.actor_threads={}",
+      std::min(wanted, shape.actor_threads + shape.idle_cores));
 }
 
 std::string try_what(const RunReport& report, const RunShape& shape,
@@ -106,18 +107,23 @@ std::string try_what(const RunReport& report, const RunShape& shape,
                        shape.workers + 1);
   if (stages.size() < 2) return {};
   if (shape.partition_by_hand && most.compute > uneven * mean_compute(stages))
-    return fmt::format("{} holds the others up: try another parallel.partition than [{}], or auto",
-                       most.name, fmt::join(shape.partition, ", "));
-  const std::int64_t doubled = 2 * shape.micro_batches;
-  const double idle = fill_and_drain(shape.schedule, stages.size(), shape.micro_batches);
-  if (idle > long_wait && 1 - most.compute > idle / 2 && doubled <= shape.batch_size)
     return fmt::format(
-        "filling and draining takes {:.0f} % of a step; train.micro_batches={} makes it {:.0f} %{}",
+        "{} slows down the others: try another parallel.partition than [{}], or auto", most.name,
+        fmt::join(shape.partition, ", "));
+  const std::int64_t doubled = 2 * shape.micro_batches;
+  const double idle = bubble_of(shape.schedule, stages.size(), shape.micro_batches);
+  const std::int64_t samples = shape.batch_size / doubled;  // of a micro-batch
+  // Batch norm learns little from the statistics of very few samples.
+  constexpr std::int64_t fewest_for_batch_norm = 8;
+  const bool fits = samples >= (shape.batch_norms ? fewest_for_batch_norm : 1);
+  if (idle > long_wait && 1 - most.compute > idle / 2 && fits)
+    return fmt::format(
+        "the pipeline bubble is {:.0f} % of a step; train.micro_batches={} makes it {:.0f} %{}",
         100 * idle, doubled * shape.replicas,
-        100 * fill_and_drain(shape.schedule, stages.size(), doubled),
-        shape.batch_norms ? fmt::format("\n(batch norm then averages over {} samples)",
-                                        shape.batch_size / doubled)
-                          : "");
+        100 * bubble_of(shape.schedule, stages.size(), doubled),
+        shape.batch_norms
+            ? fmt::format("\n(batch norm then averages over {})", counted(samples, "sample"))
+            : "");
   return {};
 }
 

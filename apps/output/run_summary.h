@@ -8,7 +8,7 @@
 
 namespace troupe {
 
-/// What a run_summary needs to know of a run beside its report.
+/// What run_summary needs to know about a run besides its report.
 struct RunShape {
   std::int64_t micro_batches = 1;  ///< of a step, of one replica
   std::int64_t batch_size = 1;     ///< of a step, of one replica
@@ -23,9 +23,9 @@ struct RunShape {
   bool partition_by_hand = false;
 };
 
-/// The time table in words: how much of the time stages computed, which one most, and what is worth
-/// a try where a cause is plain from the figures (threads, data, partition, micro-batches). Empty
-/// for a run without stages, or too short to judge.
+/// A summary of the time table: how much of the time the stages computed, which stage is the
+/// bottleneck, and which option may help (threads, data, partition, micro-batches). Empty for a run
+/// that has no stages or is too short.
 std::string run_summary(const RunReport& report, const RunShape& shape);
 
 }  // namespace troupe

@@ -18,7 +18,7 @@ double microseconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double, std::micro>(time).count();
 }
 
-// As a micro-batch meets them; actors that a user has added come last.
+// In the order of the data; actors of other kinds come last.
 std::vector<const ActorReport*> in_reading_order(const std::vector<ActorReport>& actors) {
   constexpr std::array<std::string_view, 6> order{"loader",  "stage",   "loss",
                                                   "reducer", "monitor", "writer"};
@@ -56,29 +56,29 @@ Status write_trace(const std::filesystem::path& path, const RunReport& report) {
 }
 
 std::string time_split_table(const RunReport& report) {
-  std::string table = fmt::format("where time went {:>10}{:>11}{:>12}{:>9}{:>11}\n", "computing",
-                                  "no input", "no credit", "other", "actions");
+  constexpr double little = 0.5, much = 10.0;  // percent
+  std::string table = fmt::format("time of actors  {:>11}{:>13}{:>12}{:>9}{:>11}\n", "computing",
+                                  "needs input", "needs room", "other", "actions");
   std::vector<std::string> idle;
   bool waited_for_threads = false;
   for (const ActorReport* actor : in_reading_order(report.actors)) {
-    if (actor->actions == 0) {
-      idle.push_back(actor->name);
-      continue;
-    }
     const auto share = [&](std::chrono::nanoseconds part) {
       const auto total = actor->time.total().count();
       return total > 0 ? 100.0 * static_cast<double>(part.count()) / static_cast<double>(total)
                        : 0.0;
     };
-    table += fmt::format("{:<16}{:>8.1f} %{:>9.1f} %{:>10.1f} %{:>7.1f} %{:>11}\n", actor->name,
+    const double other = share(actor->time.other);
+    if (share(actor->time.compute) < little && other < much) {
+      idle.push_back(actor->name);
+      continue;
+    }
+    table += fmt::format("{:<16}{:>9.1f} %{:>11.1f} %{:>10.1f} %{:>7.1f} %{:>11}\n", actor->name,
                          share(actor->time.compute), share(actor->time.no_input),
-                         share(actor->time.no_credit), share(actor->time.other), actor->actions);
-    constexpr double much = 10.0;
-    waited_for_threads = waited_for_threads || share(actor->time.other) > much;
+                         share(actor->time.no_credit), other, actor->actions);
+    waited_for_threads = waited_for_threads || other > much;
   }
-  if (!idle.empty()) table += fmt::format("nothing to do: {}\n", listed(idle));
-  if (waited_for_threads)
-    table += "other: could go on, and waited for a thread, a core or the end of a step\n";
+  if (!idle.empty()) table += fmt::format("below {} % computing: {}\n", little, listed(idle));
+  if (waited_for_threads) table += "other: waiting for a thread, a core or the end of a step\n";
   return table;
 }
 

@@ -29,8 +29,9 @@ int follow(TrainCommand& command, const Agreement& agreed) {
   }
   const auto& asked = command.arguments.output;
   if (asked && !agreed.output.empty() && !is_same_folder(*asked, agreed.output))
-    print_error("troupe: warning: rank {} was given -o {}; output is in {}, as rank 0 was told\n",
-                world.process(), asked->string(), agreed.output.string());
+    print_error(
+        "troupe: warning: rank {} was given -o {}; the output is in {}, which rank 0 was given\n",
+        world.process(), asked->string(), agreed.output.string());
   const std::string processor = cpu::arithmetic_of_this_processor();
   if (processor != agreed.processor)
     print_error(
@@ -38,7 +39,7 @@ int follow(TrainCommand& command, const Agreement& agreed) {
         "them has which stage decides the weights' last bits\n",
         world.process(), processor, agreed.processor);
   Options& options = command.options;
-  options.parallel.partition = agreed.partition;
+  options.pipeline.partition = agreed.partition;
   StartingPoint start;
   if (!agreed.checkpoint.empty()) start = read_starting_point(agreed.checkpoint);
   start.weights = agreed.weights;
@@ -55,7 +56,7 @@ int follow(TrainCommand& command, const Agreement& agreed) {
     world.leave();
     return report.stopped ? exit_stopped : exit_done;
   } catch (const Error& error) {
-    throw with_way_to_go_on(error, agreed.output);
+    throw with_resume_hint(error, agreed.output);
   }
 }
 
@@ -74,7 +75,7 @@ int take_part(TrainCommand& command, const World& world) {
 
 /// Clears an interface that this host lacks, so that this process can still join and report it.
 void check_interface(Options& options) {
-  std::string& name = options.parallel.interface;
+  std::string& name = options.transport.interface;
   try {
     if (!name.empty()) (void)address_of_interface(name);
   } catch (const Error&) {

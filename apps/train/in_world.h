@@ -5,9 +5,9 @@
 
 namespace troupe {
 
-/// A process's part of a training run in the world that a launcher has started: rank 0 leads, the
-/// others do as it has decided. Loads the options. Returns the exit code; what goes wrong once the
-/// processes have met is told by one of them, what keeps them from meeting is thrown.
+/// This process's part of a training run in a world that a launcher has started: rank 0 decides,
+/// the others follow. Loads the options. Returns the exit code. Once the processes are connected,
+/// one of them prints an error; before that, this throws it.
 int train_in_world(TrainCommand command, const World& world, const Environment& environment);
 
 }  // namespace troupe

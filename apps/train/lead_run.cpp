@@ -22,13 +22,13 @@
 namespace troupe {
 namespace {
 
-void tell_heading(const Options& options, const PipelineOptions& pipeline,
-                  const OutputFolder& folder, const StartingPoint& start,
-                  const Timeline& timeline) {
+void print_heading(const Options& options, const PipelineOptions& pipeline,
+                   const OutputFolder& folder, const StartingPoint& start,
+                   const Timeline& timeline) {
   print_out("{}\n", run_heading(options, pipeline));
   print_out("output in {}\n", folder.path().string());
   if (!start.checkpoint.empty())
-    print_out("going on from {} at step {} of {}\n", start.checkpoint.string(), start.steps,
+    print_out("resuming from {} at step {} of {}\n", start.checkpoint.string(), start.steps,
               timeline.steps);
   if (const std::string changes = changes_since(start.options, options); !changes.empty())
     print_out("changed since: {}\n", changes);
@@ -49,23 +49,23 @@ RunShape shape_of(const Options& options, const PipelineOptions& pipeline) {
   const MicroBatchRange range =
       micro_batch_range(pipeline.micro_batches, pipeline.replicas - 1, pipeline.replicas);
   return {.micro_batches = range.last - range.first,
-          .batch_size = options.train.batch_size / options.parallel.data,
-          .replicas = options.parallel.data,
+          .batch_size = options.pipeline.batch_size / options.pipeline.replicas,
+          .replicas = options.pipeline.replicas,
           .processes = static_cast<int>(pipeline.processes),
           .actor_threads = threads,
-          .idle_cores = available_cores() - threads * options.parallel.intra_op_threads,
-          .workers = options.data.workers,
+          .idle_cores = available_cores() - threads * options.pipeline.stream.threads,
+          .workers = options.pipeline.data.workers,
           .batch_norms = has_batch_norms(pipeline),
           .schedule = pipeline.schedule,
           .partition = pipeline.partition,
-          .partition_by_hand = !options.parallel.partition.empty()};
+          .partition_by_hand = !options.pipeline.partition.empty()};
 }
 
-/// `asked_here`: this process was asked to stop, and has said so.
+/// `asked_here`: this process, not another, was asked to stop.
 int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
              const Options& options, const RunShape& shape, bool asked_here) {
   log.finish(report.stopped);
-  if (options.trace) {
+  if (options.run.trace) {
     if (const Status written = write_trace(folder.trace(), report); !written) throw written.error();
   }
   print_out("\n{}\n", time_split_table(report));
@@ -77,7 +77,7 @@ int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
     const char* of_whom = asked_here ? "" : ", as another process was asked to";
     log.record(fmt::format("ended: stopped on request after step {}{}, {:.1f} s", report.steps,
                            of_whom, seconds));
-    print_out("stopped after step {}{}; go on with the same command and --restart {}\n",
+    print_out("stopped after step {}{}; resume with the same command and --restart {}\n",
               report.steps, of_whom, folder.path().string());
     return exit_stopped;
   }
@@ -87,44 +87,47 @@ int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
   return exit_done;
 }
 
-// All steps are made; only the last count of the test set was cut short.
+/// All steps are done; only the last evaluation was not finished.
 int evaluate_only(TrainCommand command, PipelineOptions& pipeline, RunLog& log) {
-  command.on_begin = [] {};  // there is nothing to save: a signal ends it at once
-  pipeline.on_evaluation_progress = [&](const EvaluationProgress& seen) { log.counting(seen); };
+  command.on_begin = [] {};  // there is nothing to save: a signal still ends the process
+  pipeline.on_evaluation_progress = [&](const EvaluationProgress& seen) {
+    log.evaluation_progress(seen);
+  };
   pipeline.on_evaluation = [&](const EvaluationSeen& seen) { log.evaluation(seen); };
   run_graph(command, pipeline, [&](const FailureReport& failure) { log.failure(failure); });
   if (command.world) command.world->leave();
   log.finish();
-  log.record("ended: done, the test set was all that was left");
+  log.record("ended: done, only the evaluation was left");
   if (const auto counted = log.last_evaluation()) print_out("{}\n", accuracy_line(*counted));
   return exit_done;
 }
 
-/// Before anything is written: whether the graph has the actors that `faults` names, and the run
+/// Checks, before anything is written, that the graph has the actors of `faults` and the run has
 /// their steps.
 void check_faults_of(const Options& options, PipelineOptions pipeline) {
-  if (options.faults.empty()) return;
+  if (options.run.faults.empty()) return;
   pipeline.writer = CheckpointWriterOptions{};
   const RunOptions run = run_options(options, pipeline);
   check_faults(run.faults, build_pipeline(pipeline));
   for (const FaultOptions& fault : run.faults)
     if (fault.step >= run.steps.count)
-      throw Error(
-          ErrorCode::bad_options,
-          fmt::format("faults names step {} of {}, which never comes: the run has {} steps, "
-                      "the first is 0",
-                      fault.step, fault.actor, run.steps.count),
-          "name one that it has");
+      throw Error(ErrorCode::bad_options,
+                  fmt::format("faults names step {} of {}, but the run has {} steps, from 0",
+                              fault.step, fault.actor, run.steps.count),
+                  "name one of them");
 }
 
 int run_training(const TrainCommand& command, PipelineOptions& pipeline, const OutputFolder& folder,
                  const Timeline& timeline, RunLog& log) {
   const Options& options = command.options;
-  const std::stop_callback tell_stopping(command.stop, [&log] {
-    log.note("stopping after this step, with a checkpoint; a second signal ends at once");
+  const std::stop_callback note_stopping(command.stop, [&log] {
+    log.note(
+        "stopping after this step, with a checkpoint; a second signal ends the process at once");
   });
   pipeline.on_step = [&](const StepSeen& seen) { log.step(seen); };
-  pipeline.on_evaluation_progress = [&](const EvaluationProgress& seen) { log.counting(seen); };
+  pipeline.on_evaluation_progress = [&](const EvaluationProgress& seen) {
+    log.evaluation_progress(seen);
+  };
   pipeline.on_evaluation = [&](const EvaluationSeen& seen) { log.evaluation(seen); };
   pipeline.writer = CheckpointWriterOptions{
       .folder = folder.checkpoints(),
@@ -179,9 +182,9 @@ int lead_run(const TrainCommand& command,
   agree([&]() -> Agreement {
     resumption = find_resumption(command.arguments.restart, command.arguments.output, options);
     StartingPoint& start = resumption.start;
-    // A folder's newest checkpoint may be another one by the time that others look.
-    if (start.checkpoint.empty() && !options.model.weights.empty())
-      start.weights = std::filesystem::absolute(find_weights(options.model.weights));
+    // The newest checkpoint of a folder may be another one when the other processes look.
+    if (start.checkpoint.empty() && !options.weights.empty())
+      start.weights = std::filesystem::absolute(find_weights(options.weights));
     check_continues(options, start);
     pipeline = pipeline_options(options, start, process_options(command.world));
     pipeline->evaluates_first = is_evaluation_due(resumption, timeline_of(*pipeline));
@@ -193,7 +196,7 @@ int lead_run(const TrainCommand& command,
       folder = OutputFolder::create(resumption.output);
     }
     return {
-        .partition = {pipeline->partition.begin(), pipeline->partition.end()},
+        .partition = pipeline->partition,
         .output = folder ? std::filesystem::absolute(folder->path()) : "",
         .checkpoint = start.checkpoint.empty() ? "" : std::filesystem::absolute(start.checkpoint),
         .weights = start.weights,
@@ -208,11 +211,11 @@ int lead_run(const TrainCommand& command,
     return exit_done;
   }
   folder->write_options(options_for_restart(options, pipeline->partition));
-  tell_heading(options, *pipeline, *folder, start, timeline);
+  print_heading(options, *pipeline, *folder, start, timeline);
   const std::string processes = command.world ? command.world->heading() : "";
   if (command.world) print_out("{}\n", processes);
 
-  RunLog log(options, *folder, timeline, learning_rate_options(*pipeline));
+  RunLog log(*folder, timeline, learning_rate_options(*pipeline), options.log_every_steps);
   record_begin(log, command.arguments.command_line, start, timeline);
   std::istringstream heading(run_heading(options, *pipeline));
   for (std::string line; std::getline(heading, line);) log.record(line);
@@ -224,7 +227,7 @@ int lead_run(const TrainCommand& command,
   } catch (const Error& failure) {
     log.finish();
     log.record_failure(failure);
-    throw with_way_to_go_on(failure, folder->path());
+    throw with_resume_hint(failure, folder->path());
   }
 }
 

@@ -11,7 +11,7 @@
 
 namespace troupe {
 
-/// What `troupe train` is asked for.
+/// The arguments of `troupe train`.
 struct TrainArguments {
   std::filesystem::path options;
   std::vector<std::string> overrides;
@@ -25,23 +25,23 @@ struct TrainCommand {
   const TrainArguments& arguments;
   Options options;
   std::stop_token stop;
-  WorldRun* world = nullptr;               ///< null: this process is all there is
+  WorldRun* world = nullptr;               ///< null: a run of one process
   std::function<void()> on_begin = [] {};  ///< when all processes are connected
 };
 
-/// Joins the other processes, if there are any, and trains.
+/// Connects to the other processes of the run, if there are any, and runs the graph.
 RunReport run_graph(const TrainCommand& command, const PipelineOptions& pipeline,
                     const std::function<void(const FailureReport&)>& on_failure);
 
-/// Whether there is anything to train, and so to write: else the test set is counted, and no more.
+/// Whether there are steps left to train; otherwise the run can only evaluate.
 bool has_steps_left(const PipelineOptions& pipeline);
 
-/// Which of the run's processes this one is.
+/// The number of this process, and of how many.
 ProcessOptions process_options(const WorldRun* world);
 
-/// The run from what it decides to its last line, in the process that leads: output folder, log,
-/// screen, checkpoints. `agree` calls what it is given, and hears what the other processes must
-/// know. Returns the exit code; throws Error, which the log has then.
+/// The run in its leading process (rank 0, or the only one): output folder, log, terminal and
+/// checkpoints. `agree` calls `decide` and sends its result to the other processes. Returns the
+/// exit code. Throws Error, after logging it.
 int lead_run(const TrainCommand& command,
              const std::function<void(const std::function<Agreement()>& decide)>& agree);
 

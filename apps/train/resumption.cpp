@@ -24,7 +24,7 @@ Resumption find_resumption(const std::string& restart,
   if (restart.empty()) {
     if (output && holds_run(*output))
       throw Error(ErrorCode::usage, fmt::format("{} holds a run already", output->string()),
-                  "go on with it by --restart auto, or choose another folder with -o");
+                  "resume it with --restart auto, or choose another folder with -o");
     return {{}, output};
   }
   if (restart != "auto") {
@@ -42,11 +42,11 @@ Resumption find_resumption(const std::string& restart,
                    !list_checkpoints(*folder / "checkpoints").empty();
   if (!any) {
     if (output)
-      print_out("no checkpoint to go on from in {}: beginning at step 0\n", output->string());
+      print_out("no checkpoint to resume from in {}: beginning at step 0\n", output->string());
     else
       print_out(
           "no run of this model, data and seed with a checkpoint in outputs/: beginning at step 0 "
-          "(a run with -o DIR is gone on with by -o DIR as well)\n");
+          "(a run with -o DIR is resumed with the same -o DIR)\n");
     return {{}, output};
   }
   return {read_starting_point(*folder), folder};
@@ -60,23 +60,27 @@ void check_no_later_checkpoints(const std::filesystem::path& folder, std::uint32
       throw Error(ErrorCode::usage,
                   fmt::format("{} holds {}, which is later than step {}", folder.string(),
                               found.folder.filename().string(), steps),
-                  "go on from that one by --restart auto, or choose another folder with -o");
+                  "resume from that one with --restart auto, or choose another folder with -o");
 }
 
-Error with_way_to_go_on(const Error& error, const std::filesystem::path& output) {
-  if (error.code() != ErrorCode::peer_lost) return error;
+Error with_resume_hint(const Error& error, const std::filesystem::path& output) {
+  const bool lost = error.code() == ErrorCode::peer_lost;
+  if (!lost && error.code() != ErrorCode::actor_failed && error.code() != ErrorCode::diverged)
+    return error;
   const std::filesystem::path checkpoints = output / "checkpoints";
   std::int64_t saved = 0;
   if (std::filesystem::exists(checkpoints))
     for (const CheckpointInfo& found : list_checkpoints(checkpoints))
       if (found.whole) saved = std::max(saved, found.step);
-  if (saved == 0)
-    return {error.code(), error.message(),
-            "nothing was saved yet: the same command with --restart auto begins anew, and with "
-            "-r checkpoint.every_steps=100 it has something to go on from the next time"};
+  const std::string hint =
+      saved == 0 ? "no checkpoint was written: the same command with --restart auto begins at step "
+                   "0; -r checkpoint.every_steps=100 writes checkpoints to resume from"
+                 : fmt::format("resume from step {} with the same command and --restart {}", saved,
+                               output.string());
+  // What helps after another process was lost depends on that process, which reports it.
+  const bool alone = lost || error.remedy().empty();
   return {error.code(), error.message(),
-          fmt::format("go on from step {} with the same command and --restart {}", saved,
-                      output.string())};
+          alone ? hint : fmt::format("{}; {}", error.remedy(), hint)};
 }
 
 bool is_evaluation_due(const Resumption& resumption, const Timeline& timeline) {

@@ -7,30 +7,32 @@
 
 namespace troupe {
 
-/// Where a run goes on from, and the folder that it goes on in.
+/// Where a run resumes from, and the folder that it continues in.
 struct Resumption {
   StartingPoint start;
-  std::optional<std::filesystem::path> output;  ///< nothing: a new one
+  std::optional<std::filesystem::path> output;  ///< none: a new one
 };
 
-/// What --restart and -o mean together. `auto`: the newest whole checkpoint of the output folder
-/// (without -o: of the newest one of the same model, data and seed); where there is none, the run
-/// begins at step 0. Otherwise a checkpoint or an output folder by path. A run goes on in its own
-/// output folder; from a checkpoint's folder it goes on in a new one. Throws Error{usage} where a
-/// new run would write into the folder of another.
+/// What --restart and -o mean together. `--restart auto` takes the newest complete checkpoint of
+/// the output folder; without -o, of the newest folder with the same model, data and seed. If there
+/// is none, the run begins at step 0. Otherwise `restart` is the path of a checkpoint or of an
+/// output folder. A run resumed from an output folder continues in it, one resumed from a
+/// checkpoint in a new folder. Throws Error{usage} if a new run would write into the folder of
+/// another.
 Resumption find_resumption(const std::string& restart,
                            const std::optional<std::filesystem::path>& output,
                            const Options& options);
 
-/// Throws Error{usage} where the folder holds checkpoints of steps that this run has still to make:
-/// newest means most steps, so they would be taken for its own.
+/// Throws Error{usage} if the folder holds checkpoints of later steps than `steps`: the newest
+/// checkpoint is the one of the latest step, so they would be taken for this run's.
 void check_no_later_checkpoints(const std::filesystem::path& folder, std::uint32_t steps);
 
-/// Whether it goes on after an epoch that ended before its test set was counted.
+/// Whether the run resumes after an epoch whose evaluation was not finished.
 bool is_evaluation_due(const Resumption& resumption, const Timeline& timeline);
 
-/// Of a run that another process's loss has ended: from which step of `output` it can go on, or
-/// that nothing was saved. Other errors as they are.
-Error with_way_to_go_on(const Error& error, const std::filesystem::path& output);
+/// Adds to an error after which a run can be resumed (a lost process, a failed actor, divergence)
+/// how to resume it from `output`, or that no checkpoint was written. Other errors stay as they
+/// are.
+Error with_resume_hint(const Error& error, const std::filesystem::path& output);
 
 }  // namespace troupe

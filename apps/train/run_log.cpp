@@ -6,14 +6,16 @@
 #include <algorithm>
 #include <utility>
 
+#include "apps/error_wording.h"
 #include "apps/output/log.h"
 #include "runtime/print.h"
+#include "runtime/text.h"
 
 namespace troupe {
 
-RunLog::RunLog(const Options& options, const OutputFolder& folder, const Timeline& timeline,
-               const LearningRateOptions& rate)
-    : options_(options),
+RunLog::RunLog(const OutputFolder& folder, const Timeline& timeline,
+               const LearningRateOptions& rate, std::int64_t every_steps)
+    : every_steps_(every_steps),
       timeline_(timeline),
       rate_(rate),
       last_step_(report_of(timeline.first)),
@@ -47,9 +49,9 @@ void RunLog::step(const StepSeen& seen) {
     ++epoch_.steps;
     progress_.step(last_step_, Progress::Clock::now());
     epoch_waits_ = timeline_.evaluates_after(seen.step - 1);
-    // A row that waits for its test columns is written all the same: if the run ends before they
-    // are known, the next one fills them.
-    if (epoch_waits_ || seen.step % options_.log.every_steps == 0) add_row(last_step_);
+    // A row is written before its test columns are known: if the run ends before, a resumed run
+    // fills them.
+    if (epoch_waits_ || seen.step % every_steps_ == 0) add_row(last_step_);
     if (timeline_.ends_epoch(seen.step - 1) && !epoch_waits_) end_epoch(nullptr);
     {
       const std::lock_guard lock(rows_mutex_);
@@ -62,7 +64,7 @@ void RunLog::step(const StepSeen& seen) {
 void RunLog::await_rows(std::uint32_t step, std::chrono::milliseconds patience) {
   std::unique_lock lock(rows_mutex_);
   if (!rows_changed_.wait_for(lock, patience, [&] { return rows_until_ >= step; }))
-    log_->warn("the checkpoint of step {} comes before rows of train.csv; its steps are told late",
+    log_->warn("the checkpoint of step {} is written before the rows of its steps in train.csv",
                step);
 }
 
@@ -74,15 +76,13 @@ StepReport RunLog::report_of(std::uint32_t step) const {
               (timeline_.steps + timeline_.steps_per_epoch - 1) / timeline_.steps_per_epoch};
 }
 
-void RunLog::counting(const EvaluationProgress& seen) {
-  // A micro-batch of a test set takes a millisecond or less: nobody reads so fast.
+void RunLog::evaluation_progress(const EvaluationProgress& seen) {
+  // A micro-batch of a test set takes about a millisecond: show fewer.
   constexpr auto period = std::chrono::milliseconds(50);
   const auto now = std::chrono::steady_clock::now();
-  if (now - counting_told_ < period) return;
-  counting_told_ = now;
-  post([this, seen] {
-    progress_.testing({.counted = seen.counted, .count = seen.count}, Progress::Clock::now());
-  });
+  if (now - evaluation_shown_ < period) return;
+  evaluation_shown_ = now;
+  post([this, seen] { progress_.evaluating(seen, Progress::Clock::now()); });
 }
 
 void RunLog::evaluation(const EvaluationSeen& seen) {
@@ -98,12 +98,12 @@ void RunLog::add_row(const StepReport& report) { check_row(csv_.add(report)); }
 
 void RunLog::check_row(bool written) {
   if (!written && !csv_failed_)
-    tell_warning("train.csv could not be written; training goes on without its rows");
+    show_warning("train.csv could not be written; training goes on without its rows");
   csv_failed_ = !written;
 }
 
 void RunLog::end_epoch(const EvaluationReport* evaluation) {
-  // None where an earlier process trained the epoch, and only its evaluation was left.
+  // 0 if an earlier process trained the epoch, and only its evaluation was left.
   const auto samples = static_cast<double>(std::max<std::int64_t>(epoch_.samples, 1));
   EpochReport report{.epoch = last_step_.epoch,
                      .epochs_total = last_step_.epochs_total,
@@ -130,17 +130,18 @@ void RunLog::checkpoint(const CheckpointSeen& seen) {
       return;
     }
     checkpoint_error_ = seen.status.error();
-    log_->error("checkpoint of step {}: {}", seen.step, seen.status.error().what());
-    progress_.note(fmt::format("warning: no checkpoint of step {}: {}", seen.step,
-                               seen.status.error().what()));
+    const std::string cause = in_words_of_the_command(seen.status.error()).what();
+    log_->error("checkpoint of step {}: {}", seen.step, cause);
+    progress_.note(fmt::format("warning: no checkpoint of step {}: {}", seen.step, cause));
   });
 }
 
 void RunLog::failure(const FailureReport& failure) {
   post([this, failure] {
     const std::string line =
-        fmt::format("{} failed: {}; replaced: {}; {} steps are whole, the next is played again",
-                    failure.actor, failure.cause, fmt::join(failure.replaced, ", "), failure.steps);
+        fmt::format("{} failed: {}; restarted: {}; {} committed, the next step is replayed",
+                    failure.actor, in_words_of_the_command(failure.cause),
+                    fmt::join(failure.replaced, ", "), counted(failure.steps, "step"));
     progress_.note(line);
     log_->warn(line);
   });
@@ -154,10 +155,10 @@ void RunLog::note(std::string line) {
 }
 
 void RunLog::warn(std::string line) {
-  post([this, line = std::move(line)] { tell_warning(line); });
+  post([this, line = std::move(line)] { show_warning(line); });
 }
 
-void RunLog::tell_warning(const std::string& line) {
+void RunLog::show_warning(const std::string& line) {
   progress_.note("warning: " + line);
   log_->warn(line);
 }
@@ -167,7 +168,9 @@ void RunLog::record(std::string line) {
 }
 
 void RunLog::record_failure(const Error& error) {
-  post([this, what = std::string(error.what())] { log_->error("failed: {}", what); });
+  post([this, what = std::string(in_words_of_the_command(error).what())] {
+    log_->error("failed: {}", what);
+  });
 }
 
 void RunLog::finish(bool stopped) {
@@ -175,7 +178,7 @@ void RunLog::finish(bool stopped) {
     const bool waits = std::exchange(epoch_waits_, false);
     if (waits || epoch_.steps > 0) end_epoch(nullptr);  // the run ended within it
     if (waits && stopped) {
-      const std::string line = "the test set is counted first when the run goes on";
+      const std::string line = "a resumed run begins with the evaluation that is due";
       progress_.note(line);
       log_->info(line);
     }

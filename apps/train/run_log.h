@@ -8,7 +8,6 @@
 
 #include "actors/checkpoint_writer.h"
 #include "actors/monitor.h"
-#include "apps/options/options.h"
 #include "apps/output/csv.h"
 #include "apps/output/folder.h"
 #include "apps/output/progress.h"
@@ -23,47 +22,48 @@ class logger;
 
 namespace troupe {
 
-/// Writes what a run tells to train.csv, train.log and the terminal, on a thread of its own, so
-/// that a slow disk or terminal holds up no actor (but for one that is thousands of lines behind).
-/// All calls may come from any thread, but counting() from one at a time: the monitor makes them.
+/// Writes the reports of a run to train.csv, train.log and the terminal. It writes on a thread of
+/// its own, so that a slow disk or terminal delays no actor until thousands of lines are queued.
+/// All calls may come from any thread, but evaluation_progress() from one at a time: the monitor
+/// makes them.
 class RunLog {
  public:
-  RunLog(const Options& options, const OutputFolder& folder, const Timeline& timeline,
-         const LearningRateOptions& rate);
+  /// `every_steps`: steps between two rows of train.csv.
+  RunLog(const OutputFolder& folder, const Timeline& timeline, const LearningRateOptions& rate,
+         std::int64_t every_steps = 1);
   ~RunLog();  ///< writes what is left
 
   void step(const StepSeen& seen);
-  void counting(const EvaluationProgress& seen);
+  void evaluation_progress(const EvaluationProgress& seen);
   void evaluation(const EvaluationSeen& seen);
   void checkpoint(const CheckpointSeen& seen);
   void failure(const FailureReport& failure);
   void note(std::string line);
   void warn(std::string line);
-  /// For train.log alone: what was begun, and how it ended.
+  /// For train.log alone: how the run began and ended.
   void record(std::string line);
   void record_failure(const Error& error);
 
-  /// Waits for the rows of the steps until this one, so that whoever goes on from their checkpoint
-  /// finds them, however the process ends. Not for ever, since a run may end before they are told:
-  /// after `patience` it warns.
+  /// Waits until the rows of all steps up to this one are written, so that a run resumed from their
+  /// checkpoint finds them. Warns after `patience`: a run may end before it reports its steps.
   void await_rows(std::uint32_t step, std::chrono::milliseconds patience = std::chrono::seconds(2));
 
-  /// Waits until all that was told is written, then ends the progress display. One that was stopped
-  /// goes on where it ended: an evaluation that is due is announced.
+  /// Waits until all lines are written, then ends the progress display. If the run was stopped
+  /// before an evaluation that is due, a line says that a resumed run begins with it.
   void finish(bool stopped = false);
   std::optional<EvaluationReport> last_evaluation() const { return last_evaluation_; }
-  /// What the newest attempt to write a checkpoint met, if it failed.
+  /// The error of the newest attempt to write a checkpoint, if it failed.
   const std::optional<Error>& checkpoint_error() const { return checkpoint_error_; }
 
  private:
   void post(std::function<void()> work);
   void add_row(const StepReport& report);
   void check_row(bool written);
-  void tell_warning(const std::string& line);  ///< on the thread of the log
+  void show_warning(const std::string& line);  ///< on the thread of the log
   StepReport report_of(std::uint32_t step) const;
   void end_epoch(const EvaluationReport* evaluation);
 
-  const Options options_;
+  const std::int64_t every_steps_;
   const Timeline timeline_;
   const LearningRateOptions rate_;
   StepReport last_step_;
@@ -71,13 +71,13 @@ class RunLog {
   TrainCsv csv_;
   Progress progress_;
 
-  // Of the epoch that is under way; used by the thread alone.
+  // Of the current epoch; used by the log thread alone.
   struct Epoch {
     std::chrono::duration<double> time{};
     double loss = 0, accuracy = 0;
     std::int64_t samples = 0, steps = 0;
   } epoch_;
-  bool epoch_waits_ = false;  ///< the row and the line of an epoch's end, for its evaluation
+  bool epoch_waits_ = false;  ///< for the evaluation that ends the epoch
   std::optional<EvaluationReport> last_evaluation_;
   std::optional<Error> checkpoint_error_;
   bool csv_failed_ = false;
@@ -86,7 +86,7 @@ class RunLog {
   std::condition_variable rows_changed_;
   std::uint32_t rows_until_;  ///< the step up to which rows are written
 
-  std::chrono::steady_clock::time_point counting_told_;  ///< of counting() alone
+  std::chrono::steady_clock::time_point evaluation_shown_;  ///< of evaluation_progress() alone
 
   Background background_;  // last: its thread uses the others
 };

@@ -1,4 +1,4 @@
-// troupe train: trains as an options file says.
+// troupe train: trains from an options file.
 #include <csignal>
 #include <cstdlib>
 #include <memory>
@@ -18,17 +18,17 @@ namespace troupe {
 namespace {
 
 int train(const TrainArguments& arguments) {
-  std::signal(SIGPIPE, SIG_IGN);  // `troupe train | head` ends the picture, not the training
+  std::signal(SIGPIPE, SIG_IGN);  // `troupe train | head` ends the output, not the training
   std::stop_source stop;
   const StopSignal on_signal([&stop] { stop.request_stop(); });
   const Environment environment = Environment::of_process();
   const auto world = world_from_environment(environment);
   TrainCommand command{.arguments = arguments, .options = {}, .stop = stop.get_token()};
   if (world && world->size > 1) return train_in_world(std::move(command), *world, environment);
-  // Until the run begins there is nothing to save, and much to wait for.
-  std::optional<std::stop_callback<void (*)()>> leave_at_once;
-  leave_at_once.emplace(command.stop, [] { std::_Exit(exit_stopped); });
-  command.on_begin = [&] { leave_at_once.reset(); };
+  // Until the run begins there is nothing to save: a request to stop ends the process.
+  std::optional<std::stop_callback<void (*)()>> exit_at_once;
+  exit_at_once.emplace(command.stop, [] { std::_Exit(exit_stopped); });
+  command.on_begin = [&] { exit_at_once.reset(); };
   command.options = load_options(arguments.options, arguments.overrides);
   return lead_run(command, [](const auto& decide) { decide(); });
 }
@@ -37,13 +37,15 @@ int train(const TrainArguments& arguments) {
 
 void add_train_verb(CLI::App& app, ChosenVerb& chosen) {
   auto arguments = std::make_shared<TrainArguments>();
-  CLI::App* verb = app.add_subcommand("train", "Train as an options file says");
-  verb->add_option("FILE", arguments->options, "options file; see `troupe options`")->required();
-  verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE in place of the file's")
+  CLI::App* verb = app.add_subcommand("train", "Train from an options file");
+  verb->add_option("FILE", arguments->options, "options file; `troupe options` lists its keys")
+      ->required();
+  verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE, overrides the file")
       ->allow_extra_args(false);
-  verb->add_option("-o,--output", arguments->output, "folder to write to (outputs/DATE/TIME)")
+  verb->add_option("-o,--output", arguments->output, "output folder (outputs/DATE/TIME)")
       ->take_last();
-  verb->add_option("--restart", arguments->restart, "go on: auto, a checkpoint or output folder")
+  verb->add_option("--restart", arguments->restart,
+                   "resume from: auto, a checkpoint or an output folder")
       ->take_last();  // the same command may have one already
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const std::string& command_line) {

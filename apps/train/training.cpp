@@ -12,7 +12,7 @@
 #include "apps/files/weights_file.h"
 #include "apps/options/load_options.h"
 #include "apps/options/option_changes.h"
-#include "apps/options/option_conversion.h"
+#include "apps/options/options.h"
 #include "apps/options/options_table.h"
 #include "ops/cpu/processor.h"
 #include "ops/nn/network.h"
@@ -27,46 +27,14 @@
 namespace troupe {
 namespace {
 
-Stream stream_of(const Options& options) { return {.threads = options.parallel.intra_op_threads}; }
-
-std::size_t bucket_cap_bytes(const Options::Parallel& parallel) {
-  return std::max<std::size_t>(1, static_cast<std::size_t>(parallel.bucket_cap_mb * 0x1p20));
-}
-
-std::uint32_t staleness_of(const Options::Parallel& parallel) {
-  return parallel.aggregation == "synchronous" ? 0 : static_cast<std::uint32_t>(parallel.staleness);
-}
-
-LearningRateOptions rate_options(const Options::Train& train) {
-  return {.schedule = learning_rate_schedule(train.schedule),
-          .lr = train.lr,
-          .warmup_steps = train.warmup_steps,
-          .step_epochs = train.step_epochs,
-          .step_factor = train.step_factor};
-}
-
-PipelineData data_options(const Options& options) {
-  const TransformOptions transform = transform_options(options, Split::train);
-  return {.dataset = open_dataset(dataset_options(options)),
-          .augment = transform.augment,
-          .mean = transform.mean,
-          .std = transform.std,
-          .shuffle = options.data.shuffle,
-          .drop_last = options.data.drop_last,
-          .workers = options.data.workers,
-          .prefetch = std::max(4, 2 * options.data.workers)};
-}
-
 std::vector<std::size_t> choose_partition(const Options& options, PipelineOptions& pipeline,
                                           const StartingPoint& start) {
   const std::size_t blocks = make_model(pipeline.model).blocks.size();
-  if (!options.parallel.partition.empty()) {
-    std::vector<std::size_t> partition(options.parallel.partition.begin(),
-                                       options.parallel.partition.end());
-    check_partition(partition, blocks);
-    return partition;
+  if (const auto& asked = options.pipeline.partition; !asked.empty()) {
+    check_partition(asked, blocks);
+    return asked;
   }
-  const auto stages = static_cast<std::size_t>(options.parallel.pipeline);
+  const auto stages = static_cast<std::size_t>(options.stages);
   if (stages == 1) return {blocks};
   const bool same_blocks =
       std::accumulate(start.partition.begin(), start.partition.end(), std::size_t{0}) == blocks;
@@ -146,28 +114,16 @@ StartingPoint read_starting_point(const std::filesystem::path& path) {
 
 PipelineOptions pipeline_options(const Options& options, const StartingPoint& start,
                                  const ProcessOptions& here) {
-  const auto& train = options.train;
-  PipelineOptions pipeline{.model = model_options(options),
-                           .dtype = precision_of(options),
-                           .stream = stream_of(options),
-                           .seed = options.seed,
-                           .replicas = static_cast<std::uint32_t>(options.parallel.data),
-                           .schedule = schedule_kind(options.parallel.schedule),
-                           .bucket_cap_bytes = bucket_cap_bytes(options.parallel),
-                           .staleness = staleness_of(options.parallel),
-                           .processes = here.processes,
-                           .data = data_options(options),
-                           .batch_size = train.batch_size,
-                           .micro_batches = static_cast<std::uint32_t>(train.micro_batches),
-                           .epochs = train.epochs,
-                           .max_steps = static_cast<std::uint32_t>(train.steps),
-                           .evaluates = train.evaluate,
-                           .first_step = start.steps,
-                           .rate = rate_options(train),
-                           .sgd = {.momentum = train.momentum,
-                                   .weight_decay = train.weight_decay,
-                                   .nesterov = train.nesterov},
-                           .stop_on_nan = train.stop_on_nan};
+  PipelineOptions pipeline = options.pipeline;
+  pipeline.model = model_options(options);
+  pipeline.bucket_cap_bytes =
+      std::max<std::size_t>(1, static_cast<std::size_t>(options.bucket_cap_mb * 0x1p20));
+  if (options.aggregation == Aggregation::asynchronous)
+    pipeline.staleness = static_cast<std::uint32_t>(options.staleness);
+  pipeline.processes = here.processes;
+  pipeline.data.dataset = open_dataset(dataset_options(options));
+  pipeline.data.prefetch = std::max(4, 2 * pipeline.data.workers);
+  pipeline.first_step = start.steps;
   check(learning_rate_options(pipeline));
   pipeline.partition = choose_partition(options, pipeline, start);
   if (!start.checkpoint.empty()) {
@@ -179,9 +135,9 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
     } catch (const Error& error) {
       throw of_another_model(error, start.checkpoint, start.options, options);
     }
-  } else if (!options.model.weights.empty()) {
+  } else if (!options.weights.empty()) {
     const WeightsFile weights =
-        open_weights(start.weights.empty() ? find_weights(options.model.weights) : start.weights);
+        open_weights(start.weights.empty() ? find_weights(options.weights) : start.weights);
     try {
       pipeline.initial = states_from(pipeline, here.process, weights.tensors, 0, false);
     } catch (const Error& error) {
@@ -221,13 +177,14 @@ void check_continues(const Options& options, const StartingPoint& start) {
                             "model.weights={}",
                             key, there, start.checkpoint.string()));
   };
-  require_same("seed", before.seed, options.seed);
-  require_same("data.name", before.data.name, options.data.name);
-  require_same("data.count", before.data.count, options.data.count);
-  require_same("data.limit", before.data.limit, options.data.limit);
-  require_same("data.shuffle", before.data.shuffle, options.data.shuffle);
-  require_same("data.drop_last", before.data.drop_last, options.data.drop_last);
-  require_same("train.batch_size", before.train.batch_size, options.train.batch_size);
+  const PipelineOptions &there = before.pipeline, &here = options.pipeline;
+  require_same("seed", there.seed, here.seed);
+  require_same("data.name", before.dataset.name, options.dataset.name);
+  require_same("data.count", before.dataset.count, options.dataset.count);
+  require_same("data.limit", before.dataset.limit, options.dataset.limit);
+  require_same("data.shuffle", there.data.shuffle, here.data.shuffle);
+  require_same("data.drop_last", there.data.drop_last, here.data.drop_last);
+  require_same("train.batch_size", there.batch_size, here.batch_size);
 }
 
 bool has_batch_norms(const PipelineOptions& pipeline) {
@@ -235,18 +192,18 @@ bool has_batch_norms(const PipelineOptions& pipeline) {
 }
 
 WorkLimits work_limits(const Options& options) {
-  return {.pipeline = options.parallel.pipeline,
-          .data = options.parallel.data,
+  return {.pipeline = options.stages,
+          .data = options.pipeline.replicas,
           .blocks = std::ssize(make_model(model_options(options)).blocks),
-          .micro_batches = options.train.micro_batches,
-          .batch_size = options.train.batch_size};
+          .micro_batches = options.pipeline.micro_batches,
+          .batch_size = options.pipeline.batch_size};
 }
 
 int actor_threads(const Options& options, std::uint32_t processes) {
-  if (options.parallel.actor_threads > 0) return options.parallel.actor_threads;
-  const std::int64_t all = options.parallel.pipeline * options.parallel.data;
+  if (options.run.threads > 0) return options.run.threads;
+  const std::int64_t all = options.stages * options.pipeline.replicas;
   const auto wanted = static_cast<int>((all + processes - 1) / processes);
-  return std::clamp(available_cores() / options.parallel.intra_op_threads, 1, wanted);
+  return std::clamp(available_cores() / options.pipeline.stream.threads, 1, wanted);
 }
 
 std::string options_for_restart(const Options& options, const std::vector<std::size_t>& partition) {
@@ -265,15 +222,13 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
   return fmt::format(
       "{} of {} blocks in {}{}, {} schedule{}\n"
       "batches of {} in {}; {}{}, {} a kernel{}",
-      options.model.name, fmt::join(pipeline.partition, " + "), counted(stages, "stage"),
-      replicas == 1 ? "" : " × " + counted(replicas, "replica"), options.parallel.schedule,
-      options.precision == "f32" ? "" : ", " + options.precision, options.train.batch_size,
-      options.train.micro_batches == 1
-          ? "one piece"
-          : fmt::format("{} micro-batches", options.train.micro_batches),
+      options.pipeline.model.name, fmt::join(pipeline.partition, " + "), counted(stages, "stage"),
+      replicas == 1 ? "" : " × " + counted(replicas, "replica"), name_of(pipeline.schedule),
+      pipeline.dtype == DType::f32 ? "" : fmt::format(", {}", name_of(pipeline.dtype)),
+      pipeline.batch_size, counted(pipeline.micro_batches, "micro-batch"),
       counted(actor_threads(options, pipeline.processes), "actor thread"),
       pipeline.processes > 1 ? " a process" : "",
-      counted(options.parallel.intra_op_threads, "thread"),
+      counted(options.pipeline.stream.threads, "thread"),
       pipeline.staleness == 0 ? ""
                               : fmt::format("\nasynchronous aggregation: sums are applied {} later",
                                             counted(pipeline.staleness, "step")));
@@ -281,19 +236,11 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
 
 RunOptions run_options(const Options& options, const PipelineOptions& pipeline) {
   const Timeline timeline = timeline_of(pipeline);
-  RunOptions run{
-      .threads = actor_threads(options, pipeline.processes),
-      .steps = {.first = timeline.first,
-                .count = timeline.steps,
-                .snapshot_every = static_cast<std::uint32_t>(options.checkpoint.every_steps),
-                .snapshot_at_end = true},
-      .restarts = {.max = options.restarts.max, .within = options.restarts.within},
-      .trace = options.trace};
-  for (const auto& fault : options.faults)
-    run.faults.push_back({.actor = fault.actor,
-                          .step = static_cast<std::uint32_t>(fault.step),
-                          .micro_batch = static_cast<std::uint32_t>(fault.micro_batch),
-                          .action = {}});
+  RunOptions run = options.run;
+  run.threads = actor_threads(options, pipeline.processes);
+  run.steps.first = timeline.first;
+  run.steps.count = timeline.steps;
+  run.steps.snapshot_at_end = true;
   return run;
 }
 
@@ -304,15 +251,15 @@ Result<std::filesystem::path> write_training_checkpoint(
   Manifest manifest;
   manifest.step = step;
   manifest.options = resolved_yaml(options);
-  manifest.position =
-      fmt::format(R"({{"step": {}, "epoch": {}, "step_of_epoch": {}, "seed": {}}})", step,
-                  step / timeline.steps_per_epoch, step % timeline.steps_per_epoch, options.seed);
+  manifest.position = fmt::format(R"({{"step": {}, "epoch": {}, "step_of_epoch": {}, "seed": {}}})",
+                                  step, step / timeline.steps_per_epoch,
+                                  step % timeline.steps_per_epoch, options.pipeline.seed);
   // Part of the numerical configuration: a library's order of summation may depend on it.
-  manifest.run["intra_op_threads"] = std::to_string(options.parallel.intra_op_threads);
+  manifest.run["intra_op_threads"] = std::to_string(options.pipeline.stream.threads);
   manifest.run["processor"] = cpu::arithmetic_of_this_processor();
   if (!partition.empty()) manifest.run["partition"] = fmt::format("{}", fmt::join(partition, " "));
-  return write_snapshots(folder, std::move(manifest), snapshots,
-                         static_cast<std::size_t>(options.checkpoint.keep), elsewhere);
+  return write_snapshots(folder, std::move(manifest), snapshots, options.checkpoints_kept,
+                         elsewhere);
 }
 
 }  // namespace troupe

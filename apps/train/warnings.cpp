@@ -12,8 +12,8 @@ namespace troupe {
 
 std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
   const WorkLimits shares{.pipeline = std::ssize(pipeline.partition),
-                            .data = pipeline.replicas,
-                            .micro_batches = pipeline.micro_batches};
+                          .data = pipeline.replicas,
+                          .micro_batches = pipeline.micro_batches};
   std::vector<std::string> sentences;
   if (const std::string uneven = uneven_words(pipeline.processes, shares); !uneven.empty())
     sentences.push_back(fmt::format("{}; {} processes would have as many each", uneven,
@@ -35,12 +35,12 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
                                   const PipelineOptions& pipeline) {
   std::vector<std::string> sentences = shape_warnings(pipeline);
   const std::uint32_t processes = pipeline.processes;
-  const int threads = actor_threads(options, processes) * options.parallel.intra_op_threads;
+  const int threads = actor_threads(options, processes) * options.pipeline.stream.threads;
   if (threads > available_cores())
     sentences.push_back(fmt::format(
         "{} actor threads × {} intra-op threads share {}; lower parallel.actor_threads or "
         "parallel.intra_op_threads",
-        actor_threads(options, processes), options.parallel.intra_op_threads,
+        actor_threads(options, processes), options.pipeline.stream.threads,
         counted(available_cores(), "core")));
   const Environment environment = Environment::of_process();
   const auto world = world_from_environment(environment);
@@ -49,12 +49,12 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
   if (processes > 1 && neighbours > 1 && neighbours * threads > cores)
     sentences.push_back(fmt::format("{} processes of {} share {}: fewer may be as fast", neighbours,
                                     counted(threads, "thread"), counted(cores, "core")));
-  if (start.intra_op_threads != 0 && start.intra_op_threads != options.parallel.intra_op_threads)
+  if (start.intra_op_threads != 0 && start.intra_op_threads != options.pipeline.stream.threads)
     sentences.push_back(
         fmt::format("the checkpoint was made with parallel.intra_op_threads {}, this run has {}: "
                     "kernels may sum "
                     "in another order, so the weights may differ in their last bits",
-                    start.intra_op_threads, options.parallel.intra_op_threads));
+                    start.intra_op_threads, options.pipeline.stream.threads));
   const std::string processor = cpu::arithmetic_of_this_processor();
   if (!start.processor.empty() && start.processor != processor)
     sentences.push_back(

@@ -6,12 +6,12 @@
 
 namespace troupe {
 
-/// What is allowed of a run but probably not meant, a sentence each: work that its processes or
-/// replicas cannot share evenly, a schedule without its rise.
+/// Warnings about the shape of a run: work that does not divide evenly among processes or replicas,
+/// a one_cycle schedule that never rises.
 std::vector<std::string> shape_warnings(const PipelineOptions& pipeline);
 
-/// These, and what is odd of this machine or the checkpoint: more threads than cores, kernels other
-/// than those of the run that is gone on with.
+/// These, and warnings about the machine and the checkpoint: more threads than cores, other kernels
+/// than those of the resumed run.
 std::vector<std::string> warnings(const Options& options, const StartingPoint& start,
                                   const PipelineOptions& pipeline);
 

@@ -43,7 +43,7 @@ std::string to_text(const Agreement& agreement) {
 }
 
 Agreement from_json(const json& text) {
-  return {.partition = text.at("partition").get<std::vector<std::int64_t>>(),
+  return {.partition = text.at("partition").get<std::vector<std::size_t>>(),
           .output = text.at("output").get<std::string>(),
           .checkpoint = text.at("checkpoint").get<std::string>(),
           .weights = text.at("weights").get<std::string>(),
@@ -60,15 +60,6 @@ std::string to_text(const Error& error) {
 }
 
 }  // namespace
-
-TransportOptions transport_options(const Options& options) {
-  const std::string& name = options.parallel.transport;
-  return {.transport = name == "shm"    ? TransportKind::shm
-                       : name == "gloo" ? TransportKind::gloo
-                                        : TransportKind::automatic,
-          .interface = options.parallel.interface,
-          .timeout = options.parallel.timeout};
-}
 
 void check_fits(const World& world, const Options& options) {
   const WorkLimits limits = work_limits(options);
@@ -88,8 +79,8 @@ int end_silently(const Error& error) {
 
 WorldRun::WorldRun(const World& world, const Environment& environment, const Options& options,
                    std::stop_token stop)
-    : timeout_(options.parallel.timeout),
-      world_(JoinedWorld::join(world, environment, transport_options(options), std::move(stop))) {}
+    : timeout_(options.transport.timeout),
+      world_(JoinedWorld::join(world, environment, options.transport, std::move(stop))) {}
 
 Agreement WorldRun::agree(const std::string& options, const std::function<Agreement()>& decide) {
   Store& store = world_->store();
@@ -160,8 +151,7 @@ Result<std::string> WorldRun::claim_report() { return world_->store().claim(repo
 int WorldRun::end_with(const Error& error) {
   if (works_alone_ && error.code() != ErrorCode::peer_lost) return report(error);
   const auto reported_by = claim_report();
-  const bool reports =
-      !reported_by ? !world_->member().is_given_up() : reported_by.value().empty();
+  const bool reports = !reported_by ? !world_->member().is_given_up() : reported_by.value().empty();
   if (reports) return report(error);
   world_->abandon();
   return end_silently(error);

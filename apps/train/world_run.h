@@ -17,17 +17,14 @@ namespace troupe {
 
 /// What rank 0 decides for all processes.
 struct Agreement {
-  std::vector<std::int64_t> partition;  ///< blocks of each stage; measured by rank 0 alone
-  std::filesystem::path output;         ///< absolute
-  std::filesystem::path checkpoint;     ///< to resume from, absolute; empty: step 0
-  std::filesystem::path weights;        ///< to start from, absolute; empty: drawn
-  bool evaluates_first = false;         ///< as in PipelineOptions
-  bool nothing_to_do = false;           ///< all steps are done, and the test set is evaluated
-  std::string processor;                ///< of rank 0 (ops/cpu/processor.h)
+  std::vector<std::size_t> partition;  ///< blocks of each stage; measured by rank 0 alone
+  std::filesystem::path output;        ///< absolute
+  std::filesystem::path checkpoint;    ///< to resume from, absolute; empty: step 0
+  std::filesystem::path weights;       ///< to start from, absolute; empty: drawn
+  bool evaluates_first = false;        ///< as in PipelineOptions
+  bool nothing_to_do = false;          ///< all steps are done, and the test set is evaluated
+  std::string processor;               ///< of rank 0 (ops/cpu/processor.h)
 };
-
-/// parallel.transport, interface and timeout.
-TransportOptions transport_options(const Options& options);
 
 /// Throws Error{bad_options} where the world has more processes than the options have stages for.
 void check_fits(const World& world, const Options& options);

@@ -3,17 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
+#include <vector>
 
 #include "runtime/error.h"
 #include "runtime/text.h"
 
 namespace troupe {
 namespace {
-
-constexpr std::array<std::string_view, 4> names = {"constant", "step", "cosine", "one_cycle"};
 
 // From `from` at 0 to `to` at 1 along half a cosine.
 double annealed(double from, double to, double progress) {
@@ -101,11 +99,13 @@ bool lacks_its_rise(const LearningRateOptions& o) {
 }
 
 LearningRateSchedule learning_rate_schedule(std::string_view name) {
-  const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end())
-    throw Error(ErrorCode::bad_options, fmt::format("train.schedule is '{}'", name),
-                did_you_mean(name, names, "it can be constant, step, cosine or one_cycle"));
-  return static_cast<LearningRateSchedule>(found - names.begin());
+  std::vector<std::string_view> names;
+  for (const auto& [known, schedule] : learning_rate_schedule_names) {
+    if (known == name) return schedule;
+    names.push_back(known);
+  }
+  throw Error(ErrorCode::bad_options, fmt::format("`LearningRateOptions::schedule` is '{}'", name),
+              did_you_mean(name, names, "it can be constant, step, cosine or one_cycle"));
 }
 
 }  // namespace troupe

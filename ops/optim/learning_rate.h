@@ -1,6 +1,8 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 namespace troupe {
 
@@ -13,6 +15,13 @@ enum class LearningRateSchedule : std::uint8_t {
   one_cycle,  ///< up to lr and down again; PyTorch's OneCycleLR (L. N. Smith, N. Topin,
               ///< "Super-convergence", 2018)
 };
+
+/// All of them, with the names that options give them.
+inline constexpr std::array<std::pair<std::string_view, LearningRateSchedule>, 4>
+    learning_rate_schedule_names{{{"constant", LearningRateSchedule::constant},
+                                  {"step", LearningRateSchedule::step},
+                                  {"cosine", LearningRateSchedule::cosine},
+                                  {"one_cycle", LearningRateSchedule::one_cycle}}};
 
 struct LearningRateOptions {
   LearningRateSchedule schedule = LearningRateSchedule::constant;

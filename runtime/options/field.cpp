@@ -216,33 +216,45 @@ T read_scalar(const OptionNode& node, const std::string& path, const FieldLimits
               value && limits.choices.empty() ? crossed(*value, limits) : remedy<T>(node, limits));
 }
 
+OptionField field_without_access(const std::string& path, std::string help, std::string type,
+                                 const FieldLimits& limits) {
+  return {.path = path,
+          .help = std::move(help),
+          .type = std::move(type),
+          .synonyms = limits.synonyms,
+          .old_path = std::string(limits.old_path),
+          .setting = std::string(limits.setting.empty()
+                                     ? std::string_view(path).substr(path.rfind('.') + 1)
+                                     : limits.setting),
+          .read = {},
+          .write = {}};
+}
+
 }  // namespace
 
 template <class T>
-OptionField field(std::string path, T& variable, std::string help, FieldLimits limits) {
-  OptionField result{path, std::move(help), type_text<T>(limits, false), limits.synonyms, {}, {}};
-  result.read = [path, &variable, limits](const OptionNode& node) {
+OptionField field(std::string path, Converted<T> value, std::string help, FieldLimits limits) {
+  OptionField result =
+      field_without_access(path, std::move(help), type_text<T>(limits, false), limits);
+  result.read = [path, set = std::move(value.set), limits](const OptionNode& node) {
     const bool cleared =
         std::is_same_v<T, std::filesystem::path> && node.kind == OptionNode::Kind::null;
-    variable = cleared ? T{} : read_scalar<T>(node, path, limits, false);
+    set(cleared ? T{} : read_scalar<T>(node, path, limits, false));
   };
-  result.write = [&variable] { return Scalar<T>::write(variable); };
+  result.write = [get = std::move(value.get)] { return Scalar<T>::write(get()); };
   return result;
 }
 
 template <class T>
-OptionField field(std::string path, std::vector<T>& variable, std::string help,
+OptionField field(std::string path, Converted<std::vector<T>> value, std::string help,
                   FieldLimits limits) {
-  OptionField result{
-      path, std::move(help), "list of " + type_text<T>(limits, true), limits.synonyms, {}, {}};
-  if (!limits.empty_word.empty())
-    result.type = fmt::format("{} or {}", limits.empty_word, result.type);
-  result.read = [path, &variable, limits](const OptionNode& node) {
+  std::string type = "list of " + type_text<T>(limits, true);
+  if (!limits.empty_word.empty()) type = fmt::format("{} or {}", limits.empty_word, type);
+  OptionField result = field_without_access(path, std::move(help), std::move(type), limits);
+  result.read = [path, set = std::move(value.set), limits](const OptionNode& node) {
     if (node.kind == OptionNode::Kind::scalar && !limits.empty_word.empty() &&
-        node.scalar == limits.empty_word) {
-      variable.clear();
-      return;
-    }
+        node.scalar == limits.empty_word)
+      return set({});
     if (node.kind != OptionNode::Kind::list)
       throw Error(
           ErrorCode::bad_options,
@@ -259,27 +271,30 @@ OptionField field(std::string path, std::vector<T>& variable, std::string help,
                     Scalar<T>::example));
     std::vector<T> values;
     for (const auto& item : node.items) values.push_back(read_scalar<T>(item, path, limits, true));
-    variable = std::move(values);
+    set(std::move(values));
   };
-  result.write = [&variable, word = std::string(limits.empty_word)] {
-    if (variable.empty() && !word.empty()) return word;
+  result.write = [get = std::move(value.get), word = std::string(limits.empty_word)] {
+    const std::vector<T> values = get();
+    if (values.empty() && !word.empty()) return word;
     std::string text;
-    for (const auto& value : variable) text += (text.empty() ? "" : ", ") + Scalar<T>::write(value);
+    for (const auto& item : values) text += (text.empty() ? "" : ", ") + Scalar<T>::write(item);
     return "[" + text + "]";
   };
   return result;
 }
 
-template OptionField field(std::string, bool&, std::string, FieldLimits);
-template OptionField field(std::string, int&, std::string, FieldLimits);
-template OptionField field(std::string, std::int64_t&, std::string, FieldLimits);
-template OptionField field(std::string, std::uint64_t&, std::string, FieldLimits);
-template OptionField field(std::string, double&, std::string, FieldLimits);
-template OptionField field(std::string, std::string&, std::string, FieldLimits);
-template OptionField field(std::string, std::filesystem::path&, std::string, FieldLimits);
-template OptionField field(std::string, std::chrono::seconds&, std::string, FieldLimits);
-template OptionField field(std::string, std::vector<std::int64_t>&, std::string, FieldLimits);
-template OptionField field(std::string, std::vector<double>&, std::string, FieldLimits);
-template OptionField field(std::string, std::vector<std::string>&, std::string, FieldLimits);
+template OptionField field(std::string, Converted<bool>, std::string, FieldLimits);
+template OptionField field(std::string, Converted<int>, std::string, FieldLimits);
+template OptionField field(std::string, Converted<std::int64_t>, std::string, FieldLimits);
+template OptionField field(std::string, Converted<std::uint64_t>, std::string, FieldLimits);
+template OptionField field(std::string, Converted<double>, std::string, FieldLimits);
+template OptionField field(std::string, Converted<std::string>, std::string, FieldLimits);
+template OptionField field(std::string, Converted<std::filesystem::path>, std::string, FieldLimits);
+template OptionField field(std::string, Converted<std::chrono::seconds>, std::string, FieldLimits);
+template OptionField field(std::string, Converted<std::vector<std::int64_t>>, std::string,
+                           FieldLimits);
+template OptionField field(std::string, Converted<std::vector<double>>, std::string, FieldLimits);
+template OptionField field(std::string, Converted<std::vector<std::string>>, std::string,
+                           FieldLimits);
 
 }  // namespace troupe

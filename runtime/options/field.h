@@ -3,11 +3,16 @@
 // takes its value, with its limits and its help. Reading, unknown-key errors, the resolved file
 // and the documentation are all made from one list of fields.
 
+#include <chrono>
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "runtime/options/node.h"
@@ -25,7 +30,33 @@ struct FieldLimits {
   std::string_view empty_word = {};
   /// Other names that people try; only for "did you mean".
   std::vector<std::string_view> synonyms = {};
+  /// Keys that older documents have in its place: read as this one. Dotted; empty: none.
+  std::string_view old_path = {};
+  /// What the library's errors call it (runtime/setting_names.h); empty: the last part of the path.
+  std::string_view setting = {};
 };
+
+namespace detail {
+template <class E>
+std::vector<std::string_view> choices_of(std::span<const std::pair<std::string_view, E>> names) {
+  std::vector<std::string_view> choices;
+  for (const auto& [name, value] : names) choices.push_back(name);
+  return choices;
+}
+template <class E>
+std::string name_of_choice(std::span<const std::pair<std::string_view, E>> names, E wanted) {
+  for (const auto& [name, value] : names)
+    if (value == wanted) return std::string(name);
+  return {};
+}
+/// The value of a name that is among them.
+template <class E>
+E choice_of(std::span<const std::pair<std::string_view, E>> names, std::string_view wanted) {
+  for (const auto& [name, value] : names)
+    if (name == wanted) return value;
+  return {};
+}
+}  // namespace detail
 
 /// One key: how it is read from a document, written to one, and listed. The bound variable must
 /// outlive the field.
@@ -34,19 +65,98 @@ struct OptionField {
   std::string help;  ///< one line, without a full stop
   std::string type;  ///< "number > 0", "one of gpipe, 1f1b", "list of integers >= 1"
   std::vector<std::string_view> synonyms;
+  std::string old_path;  ///< as in FieldLimits
+  std::string setting;   ///< as in FieldLimits
   /// Sets the variable, or throws Error{bad_options} with the value, its position and the remedy.
   std::function<void(const OptionNode&)> read;
   /// The variable as YAML in one line.
   std::function<std::string()> write;
 };
 
-/// The field of a variable. T is bool, int, std::int64_t, std::uint64_t, double, std::string,
+/// A value that the program keeps in another form than the document has it.
+template <class T>
+struct Converted {
+  std::function<T()> get;
+  std::function<void(T)> set;
+};
+
+/// The field of a value. T is bool, int, std::int64_t, std::uint64_t, double, std::string,
 /// std::filesystem::path or std::chrono::seconds, or a vector of one of them.
 template <class T>
-OptionField field(std::string path, T& variable, std::string help, FieldLimits limits = {});
+OptionField field(std::string path, Converted<T> value, std::string help, FieldLimits limits = {});
 template <class T>
-OptionField field(std::string path, std::vector<T>& variable, std::string help,
+OptionField field(std::string path, Converted<std::vector<T>> value, std::string help,
                   FieldLimits limits = {});
+
+/// The field of a variable of such a type.
+template <class T>
+OptionField field(std::string path, T& variable, std::string help, FieldLimits limits = {}) {
+  return field(std::move(path),
+               Converted<T>{[&variable] { return variable; },
+                            [&variable](T value) { variable = std::move(value); }},
+               std::move(help), std::move(limits));
+}
+
+/// An unsigned variable as a number that a document may get wrong by its sign; its limits keep it
+/// within the type.
+template <std::unsigned_integral U>
+Converted<std::int64_t> as_signed(U& variable) {
+  return {[&variable] { return static_cast<std::int64_t>(variable); },
+          [&variable](std::int64_t value) { variable = static_cast<U>(value); }};
+}
+template <std::unsigned_integral U>
+Converted<std::vector<std::int64_t>> as_signed(std::vector<U>& variable) {
+  return {[&variable] { return std::vector<std::int64_t>(variable.begin(), variable.end()); },
+          [&variable](const std::vector<std::int64_t>& values) {
+            variable.assign(values.begin(), values.end());
+          }};
+}
+
+/// A finer time in whole seconds.
+inline Converted<std::chrono::seconds> in_seconds(std::chrono::milliseconds& variable) {
+  return {[&variable] { return std::chrono::floor<std::chrono::seconds>(variable); },
+          [&variable](std::chrono::seconds value) { variable = value; }};
+}
+
+/// The names of an enum's values.
+template <class E>
+using ChoiceNames = std::span<const std::pair<std::string_view, E>>;
+
+/// The field of an enum by the names of its values, which are the choices.
+template <class E>
+OptionField choice_field(std::string path, E& variable, std::type_identity_t<ChoiceNames<E>> names,
+                         std::string help, FieldLimits limits = {}) {
+  limits.choices = detail::choices_of<E>(names);
+  return field(
+      std::move(path),
+      Converted<std::string>{[&variable, names] { return detail::name_of_choice(names, variable); },
+                             [&variable, names](const std::string& name) {
+                               variable = detail::choice_of(names, name);
+                             }},
+      std::move(help), std::move(limits));
+}
+
+/// A list of them.
+template <class E>
+OptionField choice_field(std::string path, std::vector<E>& variable,
+                         std::type_identity_t<ChoiceNames<E>> names, std::string help,
+                         FieldLimits limits = {}) {
+  limits.choices = detail::choices_of<E>(names);
+  return field(std::move(path),
+               Converted<std::vector<std::string>>{
+                   [&variable, names] {
+                     std::vector<std::string> texts;
+                     for (const E value : variable)
+                       texts.push_back(detail::name_of_choice(names, value));
+                     return texts;
+                   },
+                   [&variable, names](const std::vector<std::string>& texts) {
+                     variable.clear();
+                     for (const std::string& name : texts)
+                       variable.push_back(detail::choice_of(names, name));
+                   }},
+               std::move(help), std::move(limits));
+}
 
 /// A list of maps: `describe` gives the fields of one item, with plain names as paths.
 template <class Item>
@@ -89,6 +199,7 @@ OptionField list_field(const std::string& path, std::vector<Item>& variable, std
   Item example;
   OptionField result;
   result.path = path;
+  result.setting = path;
   result.help = std::move(help);
   result.type = detail::type_of_items(describe(example));
   result.read = [path, &variable, describe](const OptionNode& node) {

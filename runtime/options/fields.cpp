@@ -82,11 +82,12 @@ class DocumentReader {
   }
 
   void read_entry(const OptionNode::Entry& entry, const std::string& path) {
-    const auto field = std::find_if(fields_.begin(), fields_.end(),
-                                    [&](const OptionField& f) { return f.path == path; });
+    const auto field = std::find_if(fields_.begin(), fields_.end(), [&](const OptionField& f) {
+      return f.path == path || f.old_path == path;
+    });
     if (field != fields_.end()) {
       field->read(entry.value);
-      origins_.set(path, entry.value.where);
+      origins_.set(field->path, entry.value.where);
     } else if (!first_below(path).empty()) {
       read_map(entry.value, path);
     } else {

@@ -95,7 +95,7 @@ class SlurmJobscript : public testing::Test {
     }
     write_options(std::stoi(stopped[1].str()) + 100);
     EXPECT_EQ(slurm_->wait_for_end(job), "COMPLETED") << content("options-" + job + ".err");
-    EXPECT_THAT(log(), HasSubstr("going on from"));
+    EXPECT_THAT(log(), HasSubstr("resuming from"));
     const std::string folder = slurm_->folder();
     const Outcome whole =
         run_process({TROUPE_BINARY, "train", "options.yaml", "-o", "whole"}, folder);

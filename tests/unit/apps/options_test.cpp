@@ -1,4 +1,6 @@
 // Troupe's own options: defaults, ranges, what goes together, the resolved file, the page.
+#include "apps/options/options.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -8,7 +10,6 @@
 #include <sstream>
 
 #include "apps/options/load_options.h"
-#include "apps/options/option_conversion.h"
 #include "apps/options/options_table.h"
 #include "runtime/error.h"
 
@@ -61,13 +62,13 @@ faults: [{actor: stage/1, step: 3, micro_batch: 2}, {actor: stage/0/1}]
 restarts: {max: 1, within: 30}
 )",
                                         "o.yaml");
-  EXPECT_EQ(options.seed, 7u);
-  EXPECT_EQ(options.data.augment, (std::vector<std::string>{"flip", "crop"}));
-  EXPECT_EQ(options.parallel.partition, (std::vector<std::int64_t>{5, 7}));
-  EXPECT_EQ(options.faults.size(), 2u);
-  EXPECT_EQ(options.faults[0].actor, "stage/1");
-  EXPECT_EQ(options.faults[0].micro_batch, 2);
-  EXPECT_EQ(options.restarts.within, std::chrono::seconds(30));
+  EXPECT_EQ(options.pipeline.seed, 7u);
+  EXPECT_EQ(options.pipeline.data.augment, (std::vector<Augment>{Augment::flip, Augment::crop}));
+  EXPECT_EQ(options.pipeline.partition, (std::vector<std::size_t>{5, 7}));
+  EXPECT_EQ(options.run.faults.size(), 2u);
+  EXPECT_EQ(options.run.faults[0].actor, "stage/1");
+  EXPECT_EQ(options.run.faults[0].micro_batch, 2u);
+  EXPECT_EQ(options.run.restarts.within, std::chrono::seconds(30));
 }
 
 TEST(Options, TheResolvedFileGivesTheSameOptions) {

@@ -56,7 +56,7 @@ TEST_F(Plan, OfOneProcessNamesNoOther) {
   ASSERT_EQ(planned.code, exit_done) << planned.error;
   EXPECT_THAT(planned.out, Not(HasSubstr("process")));
   EXPECT_THAT(line(planned, "stage/0.output → stage/1.input"), Not(HasSubstr("*")));
-  EXPECT_THAT(planned.out, ContainsRegex("\nmemory\n  data set"));
+  EXPECT_THAT(planned.out, ContainsRegex("\nmemory bound\n  data set"));
 }
 
 TEST_F(Plan, SaysWhichActorLivesWhere) {
@@ -74,7 +74,7 @@ TEST_F(Plan, MarksTheEdgesThatLeaveAProcess) {
   EXPECT_THAT(line(planned, "loader.samples → stage/0.input"), Not(HasSubstr("*")));
   EXPECT_THAT(line(planned, "loader.targets → loss.targets"), ContainsRegex(" 512 B \\*$"));
   EXPECT_THAT(line(planned, "* to another process"),
-              testing::EndsWith("of the host, by shared memory: 32.6 KiB a step"));
+              testing::EndsWith("of the host, by shared memory: 32.6 KiB per step"));
   const Ran gloo = plan({"--nproc-per-node", "2", "-r", "parallel.transport=gloo"});
   EXPECT_THAT(line(gloo, "* to another process"), HasSubstr("of the host, by Gloo: 32.6 KiB"));
   EXPECT_THAT(planned.out, Not(HasSubstr("another host")));
@@ -90,7 +90,7 @@ TEST_F(Plan, TellsHostsApart) {
   EXPECT_THAT(line(planned, "stage/0/#.output → stage/1/#.input"), testing::EndsWith(" **"));
   EXPECT_THAT(line(planned, "stage/0/#.output → stage/1/#.input"), HasSubstr(" 2×"));
   EXPECT_THAT(line(planned, "reducer/0/#.chunk → reducer/0/#.chunks"), testing::EndsWith("B *"));
-  EXPECT_THAT(line(planned, "** to another host"), HasSubstr("by Gloo: 32.6 KiB a step"));
+  EXPECT_THAT(line(planned, "** to another host"), HasSubstr("by Gloo: 32.6 KiB per step"));
 }
 
 TEST_F(Plan, ShowsEachGradientBucket) {
@@ -119,7 +119,7 @@ TEST_F(Plan, CountsTheSumsThatAreOnTheirWay) {
 
 TEST_F(Plan, BoundsEachProcessBelowOneThatHoldsAll) {
   const auto bound = [](const Ran& planned) {
-    std::istringstream words(line(planned, "  bound"));
+    std::istringstream words(line(planned, "  total"));
     std::string name, unit;
     double count = 0;
     words >> name >> count >> unit;
@@ -137,10 +137,9 @@ TEST_F(Plan, BoundsEachProcessBelowOneThatHoldsAll) {
 TEST_F(Plan, RefusesMoreProcessesThanThereIsWorkForAsTrainDoes) {
   const Ran planned = plan({"--nnodes", "2", "--nproc-per-node", "4"});
   EXPECT_EQ(planned.code, exit_usage);
-  EXPECT_THAT(
-      planned.error,
-      AllOf(HasSubstr("8 processes are asked for, but parallel.pipeline 2 × parallel.data 1"),
-            HasSubstr("-r parallel.data=4"), Not(HasSubstr("parallel.pipeline=8"))));
+  EXPECT_THAT(planned.error,
+              AllOf(HasSubstr("8 processes, but parallel.pipeline 2 × parallel.data 1"),
+                    HasSubstr("-r parallel.data=4"), Not(HasSubstr("parallel.pipeline=8"))));
   EXPECT_THAT(plan({"--nproc-per-node", "4"}).error,
               HasSubstr("-r parallel.data=2, or -r parallel.pipeline=4"));
   EXPECT_THAT(plan({"--nproc-per-node", "3"}).error,

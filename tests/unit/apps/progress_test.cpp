@@ -162,11 +162,12 @@ TEST(Progress, CountsTheTestSetInTheBar) {
   const std::string text =
       drawn({.terminal = true, .color = false, .width = 100}, [](Progress& progress) {
         progress.step(step_report(50), Progress::Clock::time_point(seconds(5)));
-        progress.testing({.counted = 16, .count = 10000}, Progress::Clock::time_point(seconds(5)));
-        progress.testing({.counted = 4512, .count = 10000},
-                         Progress::Clock::time_point(seconds(6)));
+        progress.evaluating({.counted = 16, .count = 10000},
+                            Progress::Clock::time_point(seconds(5)));
+        progress.evaluating({.counted = 4512, .count = 10000},
+                            Progress::Clock::time_point(seconds(6)));
       });
-  EXPECT_THAT(text, HasSubstr("  testing 4512/10000  step 50/100"));
+  EXPECT_THAT(text, HasSubstr("  evaluating 4512/10000  step 50/100"));
   EXPECT_THAT(text, Not(HasSubstr("16/10000")));  // too soon after the bar before
 }
 
@@ -174,11 +175,11 @@ TEST(Progress, CountsTheTestSetInPlainLinesNowAndThen) {
   const std::string text = drawn({}, [](Progress& progress) {
     progress.step(step_report(50), Progress::Clock::time_point(seconds(5)));
     for (int i = 1; i <= 12; ++i)
-      progress.testing({.counted = std::int64_t{100} * i, .count = 1200},
-                       Progress::Clock::time_point(seconds(5 + i)));
+      progress.evaluating({.counted = std::int64_t{100} * i, .count = 1200},
+                          Progress::Clock::time_point(seconds(5 + i)));
   });
   EXPECT_EQ(std::ranges::count(text, '\n'), 3);
-  EXPECT_THAT(text, HasSubstr("\nstep 50/100  epoch 1/2  testing 500/1200  17s to go\n"));
+  EXPECT_THAT(text, HasSubstr("\nstep 50/100  epoch 1/2  evaluating 500/1200  17s to go\n"));
 }
 
 TEST(Progress, ShowsARunningMeanOfTheLoss) {

@@ -30,7 +30,7 @@ TEST(RunLog, HaveTheRowsThatAreAwaited) {
   constexpr std::uint32_t steps = 400;
   const test::TemporaryFolder root;
   const auto folder = OutputFolder::create(root / "out");
-  RunLog log(Options{}, folder, {.steps = steps, .steps_per_epoch = steps}, {});
+  RunLog log(folder, {.steps = steps, .steps_per_epoch = steps}, {});
   log.await_rows(0);
   const std::jthread monitor([&] {
     for (std::uint32_t step = 1; step <= steps; ++step)
@@ -46,7 +46,7 @@ TEST(RunLog, TellHowFarAnEpochCameThatIsNotWhole) {
   const test::TemporaryFolder root;
   const auto folder = OutputFolder::create(root / "out");
   {
-    RunLog log(Options{}, folder, {.steps = 40, .steps_per_epoch = 20, .evaluates = false}, {});
+    RunLog log(folder, {.steps = 40, .steps_per_epoch = 20, .evaluates = false}, {});
     for (std::uint32_t step = 1; step <= 23; ++step)
       log.step({.step = step,
                 .loss = step <= 20 ? 2.0F : 0.5F,
@@ -65,7 +65,7 @@ TEST(RunLog, AnnounceAnEvaluationThatIsDueOnceAndAfterAStopOnly) {
     const test::TemporaryFolder root;
     const auto folder = OutputFolder::create(root / "out");
     {
-      RunLog log(Options{}, folder, {.steps = 40, .steps_per_epoch = 1}, {});
+      RunLog log(folder, {.steps = 40, .steps_per_epoch = 1}, {});
       log.step({.step = 1, .loss = 0.5, .samples = 1, .duration = std::chrono::milliseconds(1)});
       log.finish(stopped);
       log.finish();  // as where the run's last checkpoint has failed
@@ -80,7 +80,7 @@ TEST(RunLog, HaveWarningsAtTheirLevel) {
   const test::TemporaryFolder root;
   const auto folder = OutputFolder::create(root / "out");
   {
-    RunLog log(Options{}, folder, {.steps = 1, .steps_per_epoch = 1}, {});
+    RunLog log(folder, {.steps = 1, .steps_per_epoch = 1}, {});
     testing::internal::CaptureStderr();
     testing::internal::CaptureStdout();
     log.warn("this is odd");

@@ -183,7 +183,7 @@ std::string run_as_text(const Options& options) {
       fmt::format("{} {} {}\n", loader.timeline.steps, loader.timeline.evaluates, p.stop_on_nan);
   text += fmt::format("{} {} {} {} {} {}\n", run.threads, run.steps.snapshot_every,
                       run.restarts.max, run.restarts.within.count(), run.faults.size(), run.trace);
-  const TransportOptions bulk = transport_options(options);
+  const TransportOptions& bulk = options.transport;
   text += fmt::format("{} {} {}\n", static_cast<int>(bulk.transport), bulk.interface,
                       bulk.timeout.count());
   return text;

@@ -13,7 +13,7 @@
 #include "actors/data/dataset.h"
 #include "actors/options_text.h"
 #include "apps/options/load_options.h"
-#include "apps/options/option_conversion.h"
+#include "apps/options/options.h"
 #include "apps/options/options_table.h"
 #include "ops/nn/network.h"
 #include "runtime/file/checkpoint.h"
@@ -260,7 +260,7 @@ TEST_F(Verbs, PlanAlignsItsTableHoweverLongTheNamesAre) {
   EXPECT_EQ(ran.code, exit_done) << ran.error;
   std::istringstream lines(ran.out.substr(ran.out.find("\nedge") + 1));
   std::set<std::size_t> widths;
-  for (std::string line; std::getline(lines, line) && !line.starts_with("0 B a step");)
+  for (std::string line; std::getline(lines, line) && !line.starts_with("0 B per step");)
     widths.insert(static_cast<std::size_t>(
         std::ranges::count_if(line, [](unsigned char byte) { return (byte & 0xc0) != 0x80; })));
   EXPECT_EQ(widths.size(), 1u) << ran.out;

@@ -1,0 +1,53 @@
+#include "apps/error_wording.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "apps/options/options_table.h"
+#include "runtime/setting_names.h"
+
+namespace troupe {
+namespace {
+
+/// Settings that no key of an options file sets.
+constexpr std::pair<std::string_view, std::string_view> flags[] = {
+    {"local_address", "--local-addr"},    {"master_address", "--master-addr"},
+    {"master_port", "--master-port"},     {"nnodes", "--nnodes"},
+    {"node_rank", "--node-rank"},         {"nproc_per_node", "--nproc-per-node"},
+    {"rdzv_endpoint", "--rdzv-endpoint"}, {"rdzv_id", "--rdzv-id"},
+};
+
+std::string_view member_of(std::string_view setting) {
+  const auto colons = setting.rfind("::");
+  return colons == setting.npos ? setting : setting.substr(colons + 2);
+}
+
+}  // namespace
+
+std::string command_name_of(std::string_view setting) {
+  for (const auto& [name, flag] : flags)
+    if (name == setting) return std::string(flag);
+  Options options;
+  const OptionFields fields = option_fields(options);
+  const auto exact = std::ranges::find(fields, setting, &OptionField::setting);
+  if (exact != fields.end()) return exact->path;
+  // One of the two is qualified: `ModelOptions::widths` for "widths", `within` for
+  // "RestartBudget::within". A member of several structs has to be named with its own.
+  const auto fits = [&](const OptionField& field) {
+    return member_of(field.setting) == member_of(setting) &&
+           (field.setting.find("::") == std::string::npos || setting == member_of(setting));
+  };
+  const auto first = std::ranges::find_if(fields, fits);
+  const bool is_one = std::ranges::count_if(fields, fits) == 1;
+  return is_one ? first->path : "";
+}
+
+Error in_words_of_the_command(const Error& error) {
+  return with_setting_names(error, command_name_of);
+}
+
+std::string in_words_of_the_command(std::string_view text) {
+  return in_words_of_the_command(Error(ErrorCode::internal, std::string(text))).message();
+}
+
+}  // namespace troupe

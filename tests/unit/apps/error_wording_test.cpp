@@ -1,0 +1,84 @@
+// Settings that the library's errors name, and the command's words for them.
+#include "apps/error_wording.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "apps/options/options_table.h"
+
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(ErrorWording, NamesTheKeysOfAnOptionsFile) {
+  EXPECT_EQ(command_name_of("batch_size"), "train.batch_size");
+  EXPECT_EQ(command_name_of("max_steps"), "train.steps");
+  EXPECT_EQ(command_name_of("widths"), "model.widths");
+  EXPECT_EQ(command_name_of("ModelOptions::widths"), "model.widths");
+  EXPECT_EQ(command_name_of("ModelOptions::classes"), "model.classes");
+  EXPECT_EQ(command_name_of("DatasetOptions::classes"), "data.classes");
+  EXPECT_EQ(command_name_of("RestartBudget::within"), "restarts.within");
+  EXPECT_EQ(command_name_of("within"), "restarts.within");
+}
+
+TEST(ErrorWording, NamesFlags) { EXPECT_EQ(command_name_of("rdzv_id"), "--rdzv-id"); }
+
+TEST(ErrorWording, HasNoNameForAMemberOfSeveralStructs) {
+  EXPECT_EQ(command_name_of("classes"), "");
+  EXPECT_EQ(command_name_of("no_such_setting"), "");
+}
+
+TEST(ErrorWording, ReplacesSettingsInMessageAndRemedy) {
+  const Error worded = in_words_of_the_command(Error(
+      ErrorCode::io, "`batch_size` is 0", "raise `batch_size`, or set `DatasetOptions::name`"));
+  EXPECT_EQ(worded.code(), ErrorCode::io);
+  EXPECT_EQ(worded.message(), "train.batch_size is 0");
+  EXPECT_EQ(worded.remedy(), "raise train.batch_size, or set data.name");
+}
+
+/// The string literals of a source file, without its comments.
+std::string literals_of(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  static const std::regex token(R"re(//[^\n]*|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)+')re");
+  const std::string source = text.str();
+  std::string literals;
+  for (std::sregex_iterator at(source.begin(), source.end(), token), end; at != end; ++at)
+    if (at->str().front() == '"') literals += at->str().substr(1, at->length() - 2);
+  return literals;
+}
+
+TEST(ErrorWording, KnowsEverySettingThatTheLibraryNames) {
+  // What stands in back quotes and is no setting: formats of a name, commands of other programs.
+  const std::set<std::string> others = {"{}"};
+  int files = 0;
+  for (const char* folder : {"runtime", "ops", "actors"})
+    for (const auto& entry :
+         fs::recursive_directory_iterator(fs::path(TROUPE_SOURCE_DIR) / folder)) {
+      const fs::path& path = entry.path();
+      if (path.extension() != ".cpp" && path.extension() != ".h") continue;
+      ++files;
+      static const std::regex quoted("`([^`]*)`");
+      const std::string literals = literals_of(path);
+      for (std::sregex_iterator at(literals.begin(), literals.end(), quoted), end; at != end;
+           ++at) {
+        const std::string setting = (*at)[1];
+        if (others.contains(setting) || setting.find(' ') != std::string::npos) continue;
+        EXPECT_NE(command_name_of(setting), "")
+            << path << " names `" << setting
+            << "`: add it to the flags of apps/error_wording.cpp, or as `.setting` of its key in "
+               "apps/options/options_table.cpp";
+      }
+    }
+  EXPECT_GT(files, 100);
+}
+
+}  // namespace
+}  // namespace troupe
