@@ -11,6 +11,7 @@ namespace {
 
 /// Settings that no key of an options file sets.
 constexpr std::pair<std::string_view, std::string_view> flags[] = {
+    {"processes", "the number of processes"},
     {"local_address", "--local-addr"},    {"master_address", "--master-addr"},
     {"master_port", "--master-port"},     {"nnodes", "--nnodes"},
     {"node_rank", "--node-rank"},         {"nproc_per_node", "--nproc-per-node"},

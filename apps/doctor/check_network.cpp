@@ -1,12 +1,13 @@
-// Who meets whom, and by which interface; what a cluster's profile says about both.
+// The world, the network interfaces, and the variables of a cluster's profile.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
-#include <functional>
+#include <iterator>
 #include <sstream>
 
 #include "apps/doctor/checks.h"
+#include "apps/error_wording.h"
 #include "runtime/control/endpoint.h"
 #include "runtime/control/job_key.h"
 #include "runtime/text.h"
@@ -16,11 +17,11 @@ namespace {
 
 using Severity = Finding::Severity;
 
-/// One name of a list of interfaces, as its reader matches it.
+/// One name of a list of interfaces, matched as the program that reads the list does.
 struct Wanted {
   std::string variable, name;
   bool by_prefix = false;
-  bool fails = false;  ///< whether this program reads it, and a run with it ends
+  bool fails = false;  ///< whether this program reads it, and a run fails with it
 
   bool matches(const std::string& interface) const {
     return by_prefix ? interface.starts_with(name) : interface == name;
@@ -54,7 +55,7 @@ Severity severity_of(const Wanted& wanted) {
 }
 
 const char* unread(const Wanted& wanted) {
-  return wanted.fails ? "" : "; this troupe does not read it, other programs of the job may";
+  return wanted.fails ? "" : "; this troupe does not read it, but other programs of the job may";
 }
 
 Finding absent(const Machine& machine, const Wanted& wanted) {
@@ -104,59 +105,69 @@ Findings check_interfaces(const Machine& machine, const Demands& demands) {
       findings.push_back(
           {Severity::warning, "interfaces",
            fmt::format(
-               "{}={} is a prefix and takes the VLAN {} as well, which others may not reach",
+               "{}={} is a prefix and also selects the VLAN {}, which other nodes may not reach",
                wanted.variable, wanted.name, (*alias)->name),
            "give exact names after an equals sign: =hsn0,hsn1"});
   }
   return findings;
 }
 
-/// What processes are given to find and trust each other by.
-void check_meeting(const Machine& machine,
-                   const std::function<void(const std::string&, const std::string&)>& error) {
+namespace {
+
+Finding world_error(const Error& error) {
+  const Error worded = in_words_of_the_command(error);
+  return {Severity::error, "world", worded.message(), worded.remedy()};
+}
+
+/// Errors in the variables by which processes find and authenticate each other.
+Findings check_rendezvous(const Machine& machine) {
+  Findings findings;
   const std::string place = machine.variable("TROUPE_COORDINATOR");
   if (!place.empty() && !parse_endpoint(place))
-    error(fmt::format("TROUPE_COORDINATOR is {}, which is no place", place.substr(0, 100)),
-          "tcp://HOST:PORT, as a launcher sets it");
+    findings.push_back(
+        {Severity::error, "world",
+         fmt::format("TROUPE_COORDINATOR is {}, which is not an address", place.substr(0, 100)),
+         "tcp://HOST:PORT, as a launcher sets it"});
   if (machine.has("TROUPE_JOB_KEY")) try {
       JobKey::parse(machine.variable("TROUPE_JOB_KEY"));
     } catch (const Error& wrong) {
-      error(wrong.message(), wrong.remedy());
+      findings.push_back(world_error(wrong));
     }
-  if (machine.meeting_error)
-    error(machine.meeting_error->message(), machine.meeting_error->remedy());
+  if (machine.meeting_error) findings.push_back(world_error(*machine.meeting_error));
+  return findings;
 }
 
+}  // namespace
+
 Findings check_world(const Machine& machine, const Demands& demands) {
+  if (machine.world_error) return {world_error(*machine.world_error)};
   Findings findings;
   const auto error = [&](const std::string& message, const std::string& remedy) {
     findings.push_back({Severity::error, "world", message, remedy});
   };
-  if (machine.world_error) {
-    error(machine.world_error->message(), machine.world_error->remedy());
-    return findings;
-  }
   if (!machine.world) return findings;
   if (machine.several_nodes()) {
     const std::string master = machine.variable("MASTER_ADDR");
     if (is_loopback(master))
-      error(fmt::format("MASTER_ADDR is {}, which on each of {} nodes is that node itself", master,
-                        machine.world->nodes),
-            "the first host's name: scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1");
+      error(
+          fmt::format("MASTER_ADDR is {}, a loopback address, but the world has {} nodes", master,
+                      machine.world->nodes),
+          "set it to the first host: scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1");
     const std::string coordinator = machine.variable("TROUPE_COORDINATOR");
     if (const auto at = parse_endpoint(coordinator); at && is_loopback(at->host))
-      error(fmt::format("TROUPE_COORDINATOR is {}, which on each of {} nodes is that node itself",
+      error(fmt::format("TROUPE_COORDINATOR is {}, a loopback address, but the world has {} nodes",
                         coordinator, machine.world->nodes),
-            "an address of its host that the others reach");
+            "set it to an address that the other nodes reach");
   }
-  if (machine.world->size > 1) check_meeting(machine, error);
+  if (machine.world->size > 1)
+    std::ranges::move(check_rendezvous(machine), std::back_inserter(findings));
   if (!demands.known) return findings;
   if (demands.one_host_only && machine.several_nodes())
     error(fmt::format("parallel.transport: shm, but the world has {} nodes", machine.world->nodes),
           "set parallel.transport: auto (shared memory within a node, Gloo between nodes)");
   const std::int64_t work = demands.work.total_stages(), size = machine.world->size;
   if (size > work)
-    error(fmt::format("{} processes, but {}", size, work_words(demands.work)),
+    error(fmt::format("{}, but {}", counted(size, "process"), work_words(demands.work)),
           fmt::format("start {}{}", counted(work, "process"), or_give(size, demands.work)));
   if (const std::string uneven = uneven_words(size, demands.work); !uneven.empty())
     findings.push_back({Severity::warning, "world", uneven,
@@ -171,9 +182,9 @@ Findings check_cluster(const Machine& machine, const ClusterProfile& profile) {
   if (std::none_of(profile.nodes.begin(), profile.nodes.end(), of_kind))
     findings.push_back(
         {Severity::error, "cluster",
-         fmt::format("this troupe is for {}, but the nodes of {} are {}", machine.architecture,
-                     profile.title, profile.nodes.front().architecture),
-         "build it there, on a compute node"});
+         fmt::format("this troupe is built for {}, but the nodes of {} are {}",
+                     machine.architecture, profile.title, profile.nodes.front().architecture),
+         "build it on a compute node of the cluster"});
   const bool gpus = machine.reserved_gpus() > 0;
   for (const auto& line : profile.environment) {
     const bool needed =
@@ -184,7 +195,7 @@ Findings check_cluster(const Machine& machine, const ClusterProfile& profile) {
                      ? machine.several_nodes()
                      : word == "native" && !machine.has("APPTAINER_CONTAINER");
         });
-    // What the shell makes of a value cannot be known here.
+    // A value that the shell expands is unknown here.
     if (!needed || !machine.world || line.text.find('$') != std::string::npos) continue;
     if (!machine.has(line.name))
       findings.push_back({Severity::warning, "cluster",
@@ -193,8 +204,8 @@ Findings check_cluster(const Machine& machine, const ClusterProfile& profile) {
     else if (machine.variable(line.name) != line.text)
       findings.push_back(
           {Severity::warning, "cluster",
-           fmt::format("{} is {}, but {} wants {}: {}", line.name, machine.variable(line.name),
-                       profile.title, line.text, line.why),
+           fmt::format("{} is {}, but the profile of {} sets {}: {}", line.name,
+                       machine.variable(line.name), profile.title, line.text, line.why),
            fmt::format("export {}=\"{}\"", line.name, line.text)});
   }
   return findings;

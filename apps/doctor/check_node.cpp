@@ -15,8 +15,7 @@ using Severity = Finding::Severity;
 
 constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
 
-/// A positive whole number that a variable holds; 0 if it holds none. Lists ("4,2") count by their
-/// first part.
+/// The positive whole number in a variable, or 0. A list ("4,2") counts as its first number.
 std::int64_t number_in(const Machine& machine, const char* name) {
   const std::string text = machine.variable(name);
   std::int64_t value = 0;
@@ -47,7 +46,7 @@ bool runs_on(const std::string& compiled, const std::string& device) {
   return compiled_major == major && compiled_minor <= minor;
 }
 
-/// Processes that each have a core to themselves only by name.
+/// More threads of all processes than cores of the node.
 Findings check_sharing(const Machine& machine, std::int64_t threads) {
   const std::int64_t processes = machine.processes();
   if (processes < 2 || machine.node_cores < 1 || processes * threads <= machine.node_cores)
@@ -93,7 +92,7 @@ Findings check_cores(const Machine& machine, const Demands& demands) {
   if (demands.known && busy > machine.cores)
     warn(fmt::format("{} of {} in a process that has {}", counted(stages, "stage"),
                      counted(demands.intra_op_threads, "thread"), counted(machine.cores, "core")),
-         "more --cpus-per-task, or a lower parallel.intra_op_threads");
+         "raise --cpus-per-task, or lower parallel.intra_op_threads");
   else if (demands.known)
     std::ranges::move(check_sharing(machine, demands.intra_op_threads),
                       std::back_inserter(findings));
@@ -103,10 +102,9 @@ Findings check_cores(const Machine& machine, const Demands& demands) {
                      demands.intra_op_threads),
          "unset OMP_THREAD_LIMIT");
   if (machine.quota && *machine.quota + 0.5 < machine.affinity)
-    warn(fmt::format("the control group grants {:.3g} CPUs, but {} can be seen: threads beyond are "
-                     "held up",
+    warn(fmt::format("the control group allows {:.3g} CPUs of {}: more threads are throttled",
                      *machine.quota, machine.affinity),
-         "ask for whole CPUs, or start no more threads than are granted");
+         "request whole CPUs, or use no more threads than are allowed");
   const std::int64_t given = number_in(machine, "SLURM_CPUS_PER_TASK");
   if (machine.world && given > machine.affinity && machine.world->launcher == "slurm")
     warn(fmt::format("--cpus-per-task is {}, but this process may run on {} only", given,
@@ -138,7 +136,7 @@ Findings check_architecture(const Machine& machine) {
          fmt::format("{} has capability {}, but this troupe has kernels for {} only", gpu.name,
                      gpu.capability, fmt::join(machine.compiled_gpus, ", ")),
          fmt::format("build it for {}", gpu.capability)});
-    break;  // the others are of the same kind, or told when this one is mended
+    break;  // one finding is enough
   }
   return findings;
 }
@@ -149,16 +147,16 @@ Findings check_gpus(const Machine& machine) {
   const std::string name = counted(reserved, "reserved GPU");
   if (machine.compiled_gpus.empty())
     return {{Severity::warning, "GPUs",
-             fmt::format("this troupe computes on cores: {} of this node stay{} idle", name,
+             fmt::format("this troupe computes on CPU cores: {} of this node stay{} idle", name,
                          reserved == 1 ? "s" : ""),
-             "take CPU nodes, or a troupe that is built with CUDA"}};
+             "use CPU nodes, or build troupe with CUDA"}};
   const std::string visible = machine.variable("CUDA_VISIBLE_DEVICES");
   if (machine.has("CUDA_VISIBLE_DEVICES") && (visible.empty() || visible == "-1"))
-    return {{Severity::error, "GPUs", fmt::format("CUDA_VISIBLE_DEVICES hides all of the {}", name),
+    return {{Severity::error, "GPUs", fmt::format("CUDA_VISIBLE_DEVICES hides the {}", name),
              "unset CUDA_VISIBLE_DEVICES", true}};
   if (reserved > machine.processes())
     return {{Severity::warning, "GPUs",
-             fmt::format("{} on this node, but {} that use one each", name,
+             fmt::format("{} on this node, but {}, which use one each", name,
                          counted(machine.processes(), "process")),
              fmt::format("--ntasks-per-node={0}, or --gpus-per-node={1}", reserved,
                          machine.processes())}};
@@ -169,14 +167,15 @@ Findings check_folders(const Machine& machine) {
   Findings findings;
   for (const Machine::Folder& folder : machine.folders) {
     if (folder.file_system.empty())
-      findings.push_back({Severity::warning, "folders",
-                          fmt::format("{} is {}, which is not there", folder.variable, folder.path),
-                          fmt::format("mkdir -p {}, or unset {}", folder.path, folder.variable)});
+      findings.push_back(
+          {Severity::warning, "folders",
+           fmt::format("{} is {}, which does not exist", folder.variable, folder.path),
+           fmt::format("mkdir -p {}, or unset {}", folder.path, folder.variable)});
     else if (is_shared(folder.file_system))
       findings.push_back(
           {Severity::warning, "folders",
-           fmt::format("{} is {} on {}, which all nodes share: many small files there are slow for "
-                       "everybody",
+           fmt::format("{} is {} on {}, which all nodes share: many small files there slow down "
+                       "the file system",
                        folder.variable, folder.path, folder.file_system),
            folder.variable == "CUDA_CACHE_PATH"
                ? "CUDA_CACHE_DISABLE=1, or CUDA_CACHE_PATH on the node, such as /tmp/cuda-cache"
@@ -197,20 +196,21 @@ Findings check_limits(const Machine& machine) {
   const std::uint64_t needed = 128 + 8 * static_cast<std::uint64_t>(processes);
   if (machine.open_files < needed)
     add(Severity::error,
-        fmt::format("this process may open {} files, but a run of {} needs about {} in each",
-                    machine.open_files, counted(processes, "process"), needed),
+        fmt::format(
+            "this process may open {} files, but a run of {} needs about {} in each process",
+            machine.open_files, counted(processes, "process"), needed),
         fmt::format("ulimit -n {}", std::max<std::uint64_t>(needed, 4096)));
   const bool fabric = std::any_of(
       machine.interfaces.begin(), machine.interfaces.end(),
       [](const auto& i) { return i.name.starts_with("hsn") || i.name.starts_with("ib"); });
   if (fabric && machine.several_nodes() && machine.locked_memory < 64 * mebibyte)
     add(Severity::warning,
-        fmt::format("this process may lock {} KiB of memory, which keeps it from the fast network",
+        fmt::format("this process may lock {} KiB of memory, too little for the fast network",
                     machine.locked_memory / 1024),
-        "ulimit -l unlimited, by the administrators if it is refused");
+        "ulimit -l unlimited; ask the administrators if it is refused");
   if (machine.several_nodes() && !machine.clock_synchronised)
-    add(Severity::warning, "the clock of this node is not synchronised with others",
-        "ask the administrators; no result depends on it, but the times in logs do");
+    add(Severity::warning, "the clock of this node is not synchronised",
+        "ask the administrators; it affects the times in logs, not the results");
   return findings;
 }
 

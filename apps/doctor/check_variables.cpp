@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* check_name = "variables";
 
-/// A value that means "yes".
+/// Whether a variable is set to a true value.
 bool on(const Machine& machine, const char* name) {
   const std::string value = machine.variable(name);
   return !value.empty() && value != "0" && value != "false" && value != "FALSE";
@@ -45,23 +45,23 @@ void check_nccl(const Machine& machine, Report& report) {
   for (const char* name : {"NCCL_IB_DISABLE", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"})
     if (const std::string value = machine.variable(name);
         !value.empty() && value.find_first_not_of("0123456789") != std::string::npos)
-      report.warn(fmt::format("{} is no number: NCCL ignores it", report.show(name)),
+      report.warn(fmt::format("{} is not a number: NCCL ignores it", report.show(name)),
                   fmt::format("{}=1, or unset it", name));
   if (on(machine, "NCCL_IB_DISABLE") && machine.variable("NCCL_NET") == "IB")
     report.add(reads_nccl(machine) ? Finding::Severity::error : Finding::Severity::warning,
-               "NCCL_NET=IB takes InfiniBand, which NCCL_IB_DISABLE=1 forbids",
-               "unset one of them");
+               "NCCL_NET=IB selects InfiniBand, which NCCL_IB_DISABLE=1 disables", "unset one");
   if (on(machine, "NCCL_IB_DISABLE") && machine.has("NCCL_IB_HCA"))
     report.warn(
         fmt::format("{} has no effect beside NCCL_IB_DISABLE=1", report.show("NCCL_IB_HCA")),
-        "unset one of them");
+        "unset one");
   if (on(machine, "NCCL_P2P_DISABLE") && machine.has("NCCL_P2P_LEVEL"))
     report.warn(
         fmt::format("{} has no effect beside NCCL_P2P_DISABLE=1", report.show("NCCL_P2P_LEVEL")),
-        "unset one of them");
+        "unset one");
   if (machine.variable("NCCL_NET") == "Socket" && machine.has("NCCL_NET_GDR_LEVEL"))
-    report.warn("NCCL_NET=Socket never reads GPU memory, whatever NCCL_NET_GDR_LEVEL says",
-                "unset NCCL_NET_GDR_LEVEL, or NCCL_NET to let NCCL choose");
+    report.warn(
+        "NCCL_NET_GDR_LEVEL has no effect beside NCCL_NET=Socket, which never reads GPU memory",
+        "unset NCCL_NET_GDR_LEVEL, or NCCL_NET to let NCCL choose");
   const bool low = machine.variable("NCCL_PROTO").find("LL128") != std::string::npos &&
                    machine.variable("NCCL_PROTO")[0] != '^';
   const bool slingshot = std::any_of(machine.interfaces.begin(), machine.interfaces.end(),
@@ -92,18 +92,19 @@ void check_fabric(const Machine& machine, Report& report) {
 
 void check_devices(const Machine& machine, Report& report) {
   if (on(machine, "CUDA_CACHE_DISABLE") && machine.has("CUDA_CACHE_PATH"))
-    report.warn("CUDA_CACHE_PATH has no effect beside CUDA_CACHE_DISABLE=1", "unset one of them");
+    report.warn("CUDA_CACHE_PATH has no effect beside CUDA_CACHE_DISABLE=1", "unset one");
   if (on(machine, "CUDA_LAUNCH_BLOCKING"))
-    report.warn("CUDA_LAUNCH_BLOCKING=1 makes every kernel wait for the one before",
-                "unset it when the fault is found");
+    report.warn("CUDA_LAUNCH_BLOCKING=1 makes every kernel wait for the previous one",
+                "unset it after debugging");
 }
 
 void check_openmp(const Machine& machine, Report& report) {
   // Lists ("4,2") are for nested regions.
   if (const std::string threads = machine.variable("OMP_NUM_THREADS");
       threads.find_first_not_of("0123456789, ") != std::string::npos)
-    report.warn(fmt::format("{} is no number: OpenMP ignores it", report.show("OMP_NUM_THREADS")),
-                "OMP_NUM_THREADS=1, or unset it");
+    report.warn(
+        fmt::format("{} is not a number: OpenMP ignores it", report.show("OMP_NUM_THREADS")),
+        "OMP_NUM_THREADS=1, or unset it");
   const std::string bind = machine.variable("OMP_PROC_BIND");
   if ((bind == "false" || bind == "FALSE") && machine.has("OMP_PLACES"))
     report.warn("OMP_PLACES has no effect beside OMP_PROC_BIND=false", "OMP_PROC_BIND=close");
@@ -111,7 +112,8 @@ void check_openmp(const Machine& machine, Report& report) {
     report.warn("OMP_PLACES and GOMP_CPU_AFFINITY both place threads", "unset GOMP_CPU_AFFINITY");
 }
 
-/// Of torchrun's variables all or none: with some, every process waits for ranks that do not exist.
+/// All of torchrun's variables or none: with some of them, processes wait for ranks that do not
+/// exist.
 void check_torchrun(const Machine& machine, Report& report) {
   constexpr auto names = std::to_array<const char*>({"RANK", "WORLD_SIZE"});
   std::string present, missing;
@@ -121,7 +123,7 @@ void check_torchrun(const Machine& machine, Report& report) {
   }
   if (!present.empty() && !missing.empty() && !machine.world_error)
     report.add(Finding::Severity::error, fmt::format("{} is set, but {} is not", present, missing),
-               "let the launcher set both (srun, troupe launch or torchrun), or unset them");
+               "let a launcher set both (srun, troupe launch or torchrun), or unset them");
 }
 
 }  // namespace
@@ -139,7 +141,7 @@ Findings check_misspelt(const Machine& machine) {
       if (is_unknown_of_ours(name))
         findings.push_back({Finding::Severity::warning, check_name,
                             fmt::format("nothing reads {}", name),
-                            "options are given in their file or as -r KEY=VALUE"});
+                            "give options in the options file or as -r KEY=VALUE"});
       continue;
     }
     const std::string why = listed ? fmt::format(" ({})", mistake->why) : "";

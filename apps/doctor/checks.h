@@ -26,8 +26,7 @@ struct Finding {
 };
 using Findings = std::vector<Finding>;
 
-/// What the options file asks for, as far as a machine can fail it. The defaults are those of a run
-/// without a file.
+/// What the options file requires of a machine. The defaults are those of a run without a file.
 struct Demands {
   WorkLimits work;                 ///< parallel.pipeline, parallel.data
   std::int64_t actor_threads = 0;  ///< 0: as many as stages, at most the cores
@@ -43,17 +42,17 @@ std::int64_t stages_of_process(const Machine& machine, const Demands& demands);
 /// Whether this program is one that NCCL is in: only then can NCCL's variables fail its runs.
 inline bool reads_nccl(const Machine& machine) { return !machine.compiled_gpus.empty(); }
 
-/// Variables that nobody reads, or that are not what is meant.
+/// Misspelt variables, and variables that no program reads.
 Findings check_misspelt(const Machine& machine);
-/// Variables that do not go together, and those of torchrun of which some are missing.
+/// Variables that contradict each other, and an incomplete set of torchrun's.
 Findings check_contradictions(const Machine& machine);
-/// The launcher's variables, addresses that only this node knows, more processes than stages.
+/// The launcher's variables, loopback addresses, more processes than stages.
 Findings check_world(const Machine& machine, const Demands& demands);
 /// More threads than cores.
 Findings check_cores(const Machine& machine, const Demands& demands);
 /// A program for another processor or GPU.
 Findings check_architecture(const Machine& machine);
-/// Reserved GPUs that nobody computes on.
+/// Reserved GPUs that no process uses.
 Findings check_gpus(const Machine& machine);
 /// Temporary files and caches on file systems that all nodes share.
 Findings check_folders(const Machine& machine);
@@ -63,14 +62,14 @@ std::vector<std::string> usable_interfaces(const Machine& machine);
 Findings check_interfaces(const Machine& machine, const Demands& demands);
 /// Shared memory, open files, locked memory, the clock.
 Findings check_limits(const Machine& machine);
-/// What a cluster's jobs need and this one lacks; the processor its nodes have.
+/// Variables that a cluster's jobs need and this process lacks; the processor of its nodes.
 Findings check_cluster(const Machine& machine, const ClusterProfile& profile);
 
-/// What a check has looked at: "4 for this process".
+/// What a check examined: "4 for this process".
 struct Observation {
   std::string check;  ///< as in Finding
   std::string seen;
-  std::string if_well = {};  ///< what to add where there is no finding
+  std::string if_well = {};  ///< added if there is no finding
 };
 /// In the order of check_all.
 std::vector<Observation> observations(const Machine& machine, const Demands& demands);

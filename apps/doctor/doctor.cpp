@@ -107,7 +107,7 @@ int doctor(const DoctorArguments& arguments) {
                      [](const Finding& a, const Finding& b) { return a.severity > b.severity; });
   }
   const bool fails = !findings.empty() && findings.front().severity == Finding::Severity::error;
-  // Processes of one node see the same, and one of them tells it; but for what is another's own.
+  // One process of a node reports for all, but each reports findings of its own.
   const bool speaks = !machine.world || machine.world->local_rank == 0 ||
                       std::ranges::any_of(findings, &Finding::of_process);
   if (arguments.json && speaks)
@@ -121,11 +121,12 @@ int doctor(const DoctorArguments& arguments) {
 
 void add_doctor_verb(CLI::App& app, ChosenVerb& chosen) {
   auto arguments = std::make_shared<DoctorArguments>();
-  CLI::App* verb = app.add_subcommand("doctor", "Find what would break or slow a run here");
-  verb->add_option("FILE", arguments->options, "options file of the run, to check against it");
-  verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE in place of the file's")
+  CLI::App* verb =
+      app.add_subcommand("doctor", "Check this machine for what would break or slow a run");
+  verb->add_option("FILE", arguments->options, "options file of the run");
+  verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE, overrides the file")
       ->allow_extra_args(false);
-  verb->add_option("--cluster", arguments->cluster, "compare with what is known of a cluster");
+  verb->add_option("--cluster", arguments->cluster, "check against the profile of a cluster");
   verb->add_flag("--json", arguments->json, "findings as JSON");
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const std::string&) { return doctor(*arguments); };

@@ -1,6 +1,6 @@
 #pragma once
-// Everything the doctor looks at, as a value: checks are functions of it, so that tests can make up
-// machines of any kind.
+// Everything that the doctor examines, as a value. Checks are functions of it, so tests can
+// construct any machine.
 
 #include <cstdint>
 #include <optional>
@@ -34,8 +34,8 @@ struct Machine {
   Environment::Variables environment;
   std::string host;
   std::optional<World> world;          ///< of this process, if a launcher started it
-  std::optional<Error> world_error;    ///< what is wrong with the launcher's variables
-  std::optional<Error> meeting_error;  ///< why the world's processes could not meet by a job file
+  std::optional<Error> world_error;    ///< the error in the launcher's variables
+  std::optional<Error> meeting_error;  ///< why the processes cannot connect by a job file
 
   std::string architecture;               ///< "x86_64"
   std::vector<std::string> features;      ///< of the processor, as /proc/cpuinfo calls them

@@ -1,4 +1,4 @@
-// What the checks look at, for a report that has nothing to complain about.
+// What the checks examined, for a report without findings.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace troupe {
 namespace {
 
 std::string world_text(const Machine& machine) {
-  if (machine.world_error) return "what the variables say of it cannot be";
+  if (machine.world_error) return "the variables are wrong";
   if (!machine.world) return "this process alone";
   return fmt::format("rank {} of {} on {}, started by {}", machine.world->rank, machine.world->size,
                      counted(machine.world->nodes, "node"), machine.world->launcher);
@@ -31,7 +31,7 @@ std::string cores_text(const Machine& machine, const Demands& demands) {
 
 std::string limits_text(const Machine& machine) {
   const auto amount = [](std::uint64_t value, const char* unit) {
-    return value == Machine::unlimited ? "any number of" + std::string(unit)
+    return value == Machine::unlimited ? "unlimited" + std::string(unit)
                                        : fmt::format("{}{}", value, unit);
   };
   return amount(machine.open_files, " open files");
@@ -51,8 +51,7 @@ std::vector<Observation> observations(const Machine& machine, const Demands& dem
           {"interfaces", interfaces_text(machine)},
           {"architecture", machine.architecture},
           {"limits", limits_text(machine)},
-          {"variables", fmt::format("{} looked at", machine.environment.size()),
-           ", none misspelt, none contradict another"},
+          {"variables", fmt::format("{} checked", machine.environment.size()), ", no findings"},
           {"GPUs", gpus == 0 ? "none is reserved" : fmt::format("{} reserved", gpus)},
           {"cores", cores_text(machine, demands)},
           {"folders", folders_text(machine)}};

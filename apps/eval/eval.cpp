@@ -1,4 +1,4 @@
-// troupe eval: counts the test set with the weights of a checkpoint or a safetensors file.
+// troupe eval: evaluates the weights of a checkpoint or a safetensors file on the test set.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -30,11 +30,11 @@ Options options_for(const EvalArguments& arguments, const WeightsFile& weights) 
   if (weights.options.empty())
     throw Error(
         ErrorCode::usage,
-        fmt::format("{} holds weights without options: model and normalisation are not known",
+        fmt::format("{} holds weights without options: the model and the normalisation are unknown",
                     weights.path.string()),
-        "name an options file with --options FILE; where a program of your own trained them with "
-        "the library's defaults, add -r 'data.mean=[0]' -r 'data.std=[1]'");
-  // The run's own starting point may be gone by now, and does not matter any more.
+        "give an options file with --options FILE; for weights that a program trained with the "
+        "library's defaults, add -r 'data.mean=[0]' -r 'data.std=[1]'");
+  // The weights that the run started from do not matter, and may no longer exist.
   std::vector<std::string> overrides = {"model.weights="};
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
   return parse_options(weights.options, (weights.path / "manifest.json").string(), overrides);
@@ -60,12 +60,12 @@ int print_evaluation(const EvalArguments& arguments) {
 
 void add_eval_verb(CLI::App& app, ChosenVerb& chosen) {
   auto arguments = std::make_shared<EvalArguments>();
-  CLI::App* verb = app.add_subcommand("eval", "Count the test set with a checkpoint's weights");
+  CLI::App* verb = app.add_subcommand("eval", "Evaluate a checkpoint on the test set");
   verb->add_option("CHECKPOINT", arguments->checkpoint,
-                   "checkpoint, output folder, safetensors file")
+                   "checkpoint, output folder or safetensors file")
       ->required();
-  verb->add_option("--options", arguments->options, "options file, in place of the checkpoint's");
-  verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE in place of the options'")
+  verb->add_option("--options", arguments->options, "options file (the checkpoint's options)");
+  verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE, overrides the options")
       ->allow_extra_args(false);
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const std::string&) { return print_evaluation(*arguments); };

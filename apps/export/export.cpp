@@ -1,4 +1,4 @@
-// troupe export: the weights of a checkpoint as a safetensors file, under PyTorch's names.
+// troupe export: the weights of a checkpoint as a safetensors file, with PyTorch's names.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -9,6 +9,8 @@
 #include "apps/files/weights_file.h"
 #include "apps/verbs.h"
 #include "runtime/file/safetensors.h"
+#include "runtime/print.h"
+#include "runtime/text.h"
 
 namespace troupe {
 namespace {
@@ -19,24 +21,36 @@ struct ExportArguments {
   bool force = false;
 };
 
-/// A slip of the hand names a file that is dear to somebody; an older export is not.
+/// Only an older export, or an empty file, may be replaced without --force.
 void check_may_replace(const std::filesystem::path& output) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(output, ignored)) return;
   const FileKind kind = file_kind(output);
   if (kind != FileKind::safetensors && kind != FileKind::empty)
     throw Error(ErrorCode::usage,
-                fmt::format("{} is there and is no safetensors file", output.string()),
+                fmt::format("{} exists and is not a safetensors file", output.string()),
                 "choose another name, or replace it with --force");
+}
+
+/// PyTorch loads files of these names by torch.load, which does not read safetensors.
+void warn_of_name(const std::filesystem::path& output) {
+  const std::string extension = output.extension().string();
+  if (extension == ".pt" || extension == ".pth" || extension == ".bin" || extension == ".ckpt")
+    print_error(
+        "troupe: warning: {} is written as safetensors, which torch.load does not read; "
+        "load it with safetensors.torch.load_file\n",
+        output.string());
 }
 
 int export_weights(const ExportArguments& arguments) {
   if (!arguments.force) check_may_replace(arguments.output);
+  warn_of_name(arguments.output);
   const WeightsFile weights = open_weights(find_weights(arguments.checkpoint));
-  // "pt": what transformers and others look for before they load a file into PyTorch.
+  // "pt": transformers and others require it before they load a file into PyTorch.
   stream_safetensors(arguments.output, weights.tensors, {{"format", "pt"}}).value();
-  fmt::print("{}: {} tensors of step {}, from {}\n", arguments.output.string(),
-             weights.tensors.tensors.size(), weights.step, weights.path.string());
+  fmt::print("{}: {} of step {}, from {}\n", arguments.output.string(),
+             counted(std::ssize(weights.tensors.tensors), "tensor"), weights.step,
+             weights.path.string());
   return exit_done;
 }
 
@@ -45,10 +59,10 @@ int export_weights(const ExportArguments& arguments) {
 void add_export_verb(CLI::App& app, ChosenVerb& chosen) {
   auto arguments = std::make_shared<ExportArguments>();
   CLI::App* verb = app.add_subcommand("export", "Write a checkpoint's weights as safetensors");
-  verb->add_option("CHECKPOINT", arguments->checkpoint, "checkpoint, or output folder: its newest")
+  verb->add_option("CHECKPOINT", arguments->checkpoint, "checkpoint, or output folder (its newest)")
       ->required();
   verb->add_option("-o,--output", arguments->output, "file to write")->required();
-  verb->add_flag("--force", arguments->force, "replace a file that is no safetensors file");
+  verb->add_flag("--force", arguments->force, "replace a file that is not safetensors");
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const std::string&) { return export_weights(*arguments); };
   });

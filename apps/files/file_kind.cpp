@@ -48,13 +48,13 @@ std::string_view name_of(FileKind kind) {
     case FileKind::idx:
       return "an IDX file: images or labels";
     case FileKind::gzip:
-      return "packed by gzip";
+      return "compressed by gzip";
     case FileKind::empty:
       return "an empty file";
     case FileKind::torch_zip:
       return "a zip archive, as torch.save writes it";
     case FileKind::torch_pickle:
-      return "a Python pickle, as torch.save once wrote it";
+      return "a Python pickle, as older versions of torch.save write it";
     case FileKind::numpy:
       return "a NumPy array";
     case FileKind::hdf5:
@@ -87,13 +87,17 @@ Error foreign_file(const std::filesystem::path& path, FileKind kind) {
   const std::string name = path.string();
   if (kind == FileKind::torch_zip || kind == FileKind::torch_pickle)
     return {
-        ErrorCode::bad_file, fmt::format("{} is {}; such files are not read", name, name_of(kind)),
-        fmt::format("converting a state_dict: python3 -c \"import torch, safetensors.torch as s; "
-                    "s.save_file(torch.load('{}', weights_only=True), '{}')\"",
+        ErrorCode::bad_file,
+        fmt::format("{} is {}, which troupe does not read", name, name_of(kind)),
+        fmt::format("to convert a state_dict (also below a key such as model_state_dict): python3 "
+                    "-c \"import torch, safetensors.torch as s; t = torch.load('{}', "
+                    "weights_only=True); d = next((v for v in t.values() if isinstance(v, dict)), "
+                    "t); s.save_file({{k.removeprefix('module.'): v for k, v in d.items()}}, "
+                    "'{}')\"",
                     name, std::filesystem::path(path).replace_extension(".safetensors").string())};
   return {ErrorCode::bad_file, fmt::format("{} is {}", name, name_of(kind)),
           "give a checkpoint's folder, an output folder or a safetensors file; troupe inspect also "
-          "reads IDX files, plain or packed by gzip"};
+          "reads IDX files, plain or compressed by gzip"};
 }
 
 }  // namespace troupe

@@ -5,11 +5,11 @@
 
 namespace troupe {
 
-/// What a file is by its first bytes, as far as people are likely to name it to the command.
+/// The kind of a file by its first bytes, for the kinds that users are likely to pass.
 enum class FileKind {
   safetensors,
   idx,   ///< plain
-  gzip,  ///< IDX inside, as data sets are shipped
+  gzip,  ///< contains IDX, as data sets are shipped
   empty,
   torch_zip,     ///< what torch.save writes: a zip archive of pickles
   torch_pickle,  ///< what it wrote before PyTorch 1.6, and any other pickle
@@ -20,11 +20,11 @@ enum class FileKind {
   unknown,
 };
 
-/// Reads the first bytes; throws Error{io} where there is no such file.
+/// Reads the first bytes. Throws Error{io} if there is no such file.
 FileKind file_kind(const std::filesystem::path& path);
 
-/// What to tell of a file that holds no weights, or nothing that the command reads: what it is,
-/// what could be read instead, and how a PyTorch file is converted.
+/// The error for a file that the command cannot read: its kind, which files can be read, and how to
+/// convert a PyTorch file.
 Error foreign_file(const std::filesystem::path& path, FileKind kind);
 
 }  // namespace troupe

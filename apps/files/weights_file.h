@@ -6,8 +6,8 @@
 
 namespace troupe {
 
-/// The weights and buffers that a file holds, without the optimizer's state; in memory once they
-/// are asked for.
+/// The weights and buffers in a file, without the optimizer's state. They are read when they are
+/// used.
 struct WeightsFile {
   std::filesystem::path path;  ///< the safetensors file, or the step's own folder
   TensorSource tensors;
@@ -15,8 +15,8 @@ struct WeightsFile {
   std::int64_t step = 0;  ///< of a checkpoint
 };
 
-/// A safetensors file or a checkpoint's folder itself; of an output folder the newest whole
-/// checkpoint (what was skipped is told on stderr). Throws Error where there is none.
+/// The path itself if it is a safetensors file or a checkpoint; the newest complete checkpoint of
+/// an output folder (warns on stderr about skipped ones). Throws Error if there is none.
 std::filesystem::path find_weights(const std::filesystem::path& path);
 
 /// Opens what find_weights has found. Throws Error as the readers of its format do.

@@ -1,4 +1,5 @@
-// troupe inspect: what a checkpoint, a safetensors file or an IDX file holds, and that it is whole.
+// troupe inspect: the content of a checkpoint, a safetensors file or an IDX file, and its
+// checksums.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -60,14 +61,16 @@ void print_table(const std::vector<Row>& rows) {
 
 void inspect_checkpoint(const std::filesystem::path& path) {
   const CheckpointChoice choice = newest_whole_checkpoint(path);
-  for (const auto& reason : choice.skipped)
-    print_error("troupe: warning: passed over {}\n", reason);
+  for (const auto& reason : choice.skipped) print_error("troupe: warning: skipped {}\n", reason);
   const Checkpoint checkpoint = open_checkpoint(choice.folder);
   checkpoint.verify();
   const Manifest& manifest = checkpoint.manifest();
-  fmt::print("{}: checkpoint of step {}, made {}, in {} shards; every checksum fits\n",
-             choice.folder.string(), manifest.step, manifest.created, manifest.shards.size());
-  fmt::print("written by generation {}; position {}\n", manifest.generation, manifest.position);
+  fmt::print("{}: checkpoint of step {}, written {}, in {}; all checksums match\n",
+             choice.folder.string(), manifest.step, manifest.created,
+             counted(std::ssize(manifest.shards), "shard"));
+  if (!manifest.position.empty() && manifest.position != "null")
+    fmt::print("position {}\n", manifest.position);
+  if (manifest.generation > 0) fmt::print("world generation {}\n", manifest.generation);
   for (const auto& [key, value] : manifest.run) fmt::print("run {}: {}\n", key, value);
   std::vector<Row> rows;
   for (const auto& tensor : checkpoint.tensors())
@@ -77,7 +80,7 @@ void inspect_checkpoint(const std::filesystem::path& path) {
 
 void inspect_safetensors(const std::filesystem::path& path) {
   const SafetensorsFile content = SafetensorsFile::open(path);
-  fmt::print("{}: safetensors; the header fits the file (the format has no checksums)\n",
+  fmt::print("{}: safetensors; the header matches the file (the format has no checksums)\n",
              path.string());
   for (const auto& [key, value] : content.metadata()) fmt::print("metadata {}: {}\n", key, value);
   std::vector<Row> rows;
@@ -89,7 +92,7 @@ void inspect_safetensors(const std::filesystem::path& path) {
 
 void inspect_idx(const std::filesystem::path& path) {
   const Tensor content = read_idx(path);
-  fmt::print("{}: IDX; whole\n", path.string());
+  fmt::print("{}: IDX; complete\n", path.string());
   print_table({row_of(path.filename().string(), content.dtype(), content.shape())});
 }
 
@@ -116,10 +119,11 @@ int inspect(const InspectArguments& arguments) {
 
 void add_inspect_verb(CLI::App& app, ChosenVerb& chosen) {
   auto arguments = std::make_shared<InspectArguments>();
-  CLI::App* verb = app.add_subcommand("inspect", "List what a checkpoint or file holds; verify it");
-  verb->add_option("FILE", arguments->file, "checkpoint, output folder, safetensors, IDX")
+  CLI::App* verb =
+      app.add_subcommand("inspect", "List and verify the content of a checkpoint or file");
+  verb->add_option("FILE", arguments->file, "checkpoint, output folder, safetensors or IDX file")
       ->required();
-  verb->add_flag("--digest", arguments->digest, "print one SHA-256 over all weights and buffers");
+  verb->add_flag("--digest", arguments->digest, "print one SHA-256 of all weights and buffers");
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const std::string&) { return inspect(*arguments); };
   });

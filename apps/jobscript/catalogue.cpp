@@ -62,13 +62,13 @@ fs::path profile_file(const std::string& name) {
   for (const auto& folder : profile_folders()) folders.push_back(folder.string());
   if (names.empty())
     throw Error(ErrorCode::usage,
-                fmt::format("there is no cluster {}, nor any other in {}", name,
+                fmt::format("there is no cluster {}, and no profile in {}", name,
                             listed(folders, folders.size())),
                 "set TROUPE_CLUSTER_PATH to the folder with the profiles");
   const std::string near = meant(name, names);
   throw Error(
       ErrorCode::usage, fmt::format("there is no cluster {}", name.substr(0, 100)),
-      fmt::format("{}`troupe jobscript --list` shows all; docs/clusters.md tells how to add "
+      fmt::format("{}`troupe jobscript --list` shows all; docs/clusters.md shows how to add "
                   "one",
                   near.empty() ? "" : fmt::format("did you mean {}? ", near)));
 }
@@ -79,7 +79,7 @@ ClusterProfile find_profile(const std::string& name_or_path) {
   if (is_path && !fs::exists(name_or_path))
     throw Error(ErrorCode::usage,
                 fmt::format("there is no profile {}", name_or_path.substr(0, 200)),
-                "check the path; a known cluster is given by its name alone");
+                "check the path, or give the name of a known cluster");
   return read_profile(is_path ? fs::path(name_or_path) : profile_file(name_or_path));
 }
 

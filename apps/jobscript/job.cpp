@@ -79,7 +79,7 @@ void check_gpus(const JobLayout& layout, const JobRequest& request, const JobSha
   }
 }
 
-/// Processes of a node: as asked for; one for each GPU; on CPU nodes one for each stage.
+/// Processes of a node: as requested, else one for each GPU, on CPU nodes one for each stage.
 std::int64_t choose_processes(const JobLayout& layout, const JobRequest& request,
                               const JobShape& shape) {
   if (request.tasks_per_node) return *request.tasks_per_node;
@@ -87,7 +87,7 @@ std::int64_t choose_processes(const JobLayout& layout, const JobRequest& request
   return std::max<std::int64_t>(1, shape.stages() / layout.nodes);
 }
 
-/// Cores that the processes of a node use: of CPU nodes those that its stages and loaders need.
+/// Cores of a process: on CPU nodes those that its stages and loaders use.
 std::int64_t choose_cores(const JobLayout& layout, const JobRequest& request,
                           const JobShape& shape) {
   const std::int64_t forked = layout.processes / layout.tasks;
@@ -104,12 +104,12 @@ std::int64_t choose_cores(const JobLayout& layout, const JobRequest& request,
 double choose_memory(const JobLayout& layout, const JobRequest& request) {
   if (request.memory) return *request.memory;
   if (layout.gpus > 0) return layout.kind.gpu_memory * static_cast<double>(layout.gpus);
-  if (layout.partition.whole_nodes) return 0;  // all of it comes with the node
+  if (layout.partition.whole_nodes) return 0;  // a job has the whole node
   return std::floor(layout.kind.core_memory * static_cast<double>(layout.tasks * layout.cores));
 }
 
-/// Long enough for a checkpoint and for Slurm, which looks every thirty seconds; never more than a
-/// fifth of the job.
+/// Enough for a checkpoint and for Slurm, which checks every 30 seconds; at most a fifth of the
+/// job.
 std::chrono::seconds choose_signal(const JobRequest& request) {
   using std::chrono::seconds;
   constexpr seconds usual{180}, least{60};
@@ -119,8 +119,8 @@ std::chrono::seconds choose_signal(const JobRequest& request) {
   const seconds asked = *request.signal_before;
   if (asked.count() != 0 && asked < least)
     refuse(
-        fmt::format("--signal-before is {} s; Slurm looks at its clock every 30 s", asked.count()),
-        "60s or more, and the time that a checkpoint takes");
+        fmt::format("--signal-before is {} s, but Slurm checks the time every 30 s", asked.count()),
+        "give 60s or more, plus the time of a checkpoint");
   if (asked >= request.time)
     refuse(fmt::format("--signal-before is {}, but the job has only {}", slurm_time(asked),
                        slurm_time(request.time)),
@@ -139,7 +139,7 @@ void add_conditions(JobLayout& layout, const JobRequest& request) {
     words.emplace_back("all_gpus");
 }
 
-/// Traffic within a node is the fastest: a part of several nodes is taken only if asked for.
+/// A note if the GPUs of a job would fit on fewer nodes, where traffic is faster.
 std::string parts_of_nodes(const JobLayout& layout) {
   const std::int64_t all = layout.nodes * layout.gpus;
   if (layout.nodes == 1 || layout.gpus == 0 || layout.gpus >= layout.kind.gpus) return {};
@@ -147,12 +147,12 @@ std::string parts_of_nodes(const JobLayout& layout) {
   const std::int64_t limit = layout.partition.max_node_gpus;
   if (nodes >= layout.nodes || all % nodes != 0 || (limit > 0 && all / nodes > limit)) return {};
   return fmt::format(
-      "{} of each of {} nodes would fit {}, which sends less between nodes: --nodes {} "
+      "{} of each of {} nodes fit on {}, with less traffic between nodes: --nodes {} "
       "--gpus-per-node {}",
       counted(layout.gpus, "GPU"), layout.nodes, counted(nodes, "node"), nodes, all / nodes);
 }
 
-/// Cores that the threads of a node's processes keep busy, on CPU nodes.
+/// Cores of a CPU node that the threads of its processes use.
 std::int64_t busy_cores(const JobLayout& layout, const JobShape& shape) {
   const std::int64_t world = layout.nodes * layout.processes;
   const std::int64_t stages = (shape.stages() + world - 1) / world;
@@ -169,17 +169,16 @@ void add_notes(JobLayout& layout, const JobRequest& request, const JobShape& sha
   if (layout.gpus > 0 && !layout.kind.gpu_cuda)
     notes.push_back(
         fmt::format("Troupe has no kernels for {}: the {} of a node stay idle; "
-                    "--gpus-per-node 0 takes CPU nodes",
+                    "--gpus-per-node 0 uses CPU nodes",
                     layout.kind.gpu, counted(layout.gpus, "GPU")));
   if (layout.gpus > 0 && layout.kind.gpu_cuda && layout.gpus_stay_idle)
     notes.emplace_back(
-        "this troupe was built without CUDA and computes on the cores that come with the GPUs");
+        "this troupe was built without CUDA and computes on the CPU cores of the GPU nodes");
   if (layout.gpus == 0 && layout.kind.gpus == 0 && !request.gpus_per_node &&
       request.partition.empty() && !request.computes_on_gpus && profile.has_gpus())
     notes.emplace_back(
-        "this troupe was built without CUDA, so CPU nodes are taken; --gpus-per-node 1 or more "
-        "takes "
-        "GPU nodes");
+        "this troupe was built without CUDA, so the job uses CPU nodes; --gpus-per-node 1 or more "
+        "uses GPU nodes");
   if (layout.gpus == 0 && layout.kind.gpus > 0)
     notes.push_back(fmt::format("{} has no CPU nodes: {} of each node stay idle", profile.title,
                                 counted(layout.kind.gpus, layout.kind.gpu)));
@@ -187,18 +186,18 @@ void add_notes(JobLayout& layout, const JobRequest& request, const JobShape& sha
       layout.gpus > 0 ? layout.tasks * layout.cores : busy_cores(layout, shape);
   if (layout.partition.whole_nodes && used < layout.kind.cores / 2)
     notes.push_back(
-        fmt::format("nodes of {} are given whole: the job pays for {} cores of each and "
+        fmt::format("{} allocates whole nodes: the job pays for {} cores of each and "
                     "uses {}",
                     layout.partition.name, layout.kind.cores, used));
   if (std::string parts = parts_of_nodes(layout); !parts.empty()) notes.push_back(std::move(parts));
   if (shape.data_of_debian && request.container.empty())
     notes.emplace_back(
-        "data.path is empty, which is where Debian's dataset-fashion-mnist has its files: where "
-        "the cluster has none, copy them and give -r data.path=FOLDER");
+        "data.path is empty, which means the folder of Debian's package dataset-fashion-mnist; if "
+        "the cluster lacks it, copy the files and give -r data.path=FOLDER");
   if (profile.needs_account && request.account.empty())
-    notes.emplace_back("no --account is given: put your project into the script");
+    notes.emplace_back("no --account is given: write your project into the script");
   if (layout.signal_before.count() > 0 && !request.requeue)
-    notes.emplace_back("without requeueing, go on by hand: submit the script again");
+    notes.emplace_back("without requeueing, submit the script again to resume");
 }
 
 /// "parallel.data to 6 and train.micro_batches to 6" of "parallel.data=6 train.micro_batches=6".
@@ -246,7 +245,7 @@ void check_work(const JobShape& shape, std::int64_t nodes, std::int64_t processe
 JobLayout lay_out_job(const ClusterProfile& profile, const JobRequest& request,
                       const JobShape& shape) {
   if (request.time.count() <= 0)
-    refuse("no --time is given", "the longest that the job may take, such as --time 2:00:00");
+    refuse("no --time is given", "give the time limit of the job, such as --time 2:00:00");
   JobLayout layout;
   layout.profile = profile;
   layout.nodes = request.nodes;

@@ -68,7 +68,7 @@ std::chrono::seconds time_of(const char* option, const std::string& text) {
   const auto time = parse_slurm_time(text);
   if (!time)
     throw Error(ErrorCode::usage,
-                fmt::format("{} is {}, which is no time", option, text.substr(0, 40)),
+                fmt::format("{} is {}, which is not a time", option, text.substr(0, 40)),
                 fmt::format("{} 2:00:00, 2h, 90m or 1-12:00:00", option));
   return *time;
 }
@@ -110,7 +110,7 @@ double memory_of(const std::string& text) {
                                                    : 0;
   if (error != std::errc() || !(value * scale > 0 && value * scale < 1e6))
     throw Error(ErrorCode::usage,
-                fmt::format("--mem is {}, which is no memory", text.substr(0, 40)),
+                fmt::format("--mem is {}, which is not a size", text.substr(0, 40)),
                 "--mem 320G, 64000M or 1T");
   return value * scale;
 }
@@ -127,7 +127,7 @@ JobRequest complete(const JobscriptArguments& arguments) {
   if (arguments.cpu) {
     if (request.gpus_per_node && *request.gpus_per_node > 0)
       throw Error(ErrorCode::usage, "--cpu and --gpus-per-node contradict each other",
-                  "leave one of them out");
+                  "leave one out");
     request.gpus_per_node = 0;
   }
   request.folder = arguments.output.value_or("").string();
@@ -138,11 +138,11 @@ JobRequest complete(const JobscriptArguments& arguments) {
       throw Error(ErrorCode::usage,
                   fmt::format("\"{}\" cannot stand in a line of #SBATCH", word->substr(0, 60)),
                   request.name == *word ? "give a --name of letters, digits, - and _"
-                                        : "leave blanks, quotes, # and $ out");
+                                        : "leave out blanks, quotes, # and $");
   for (const std::string& option : request.sbatch)
     if (std::ranges::any_of(option, is_control))
       throw Error(ErrorCode::usage, "--sbatch has a line break or another control character",
-                  "give each option in one line, by a --sbatch of its own");
+                  "give each option in one line, with its own --sbatch");
   return request;
 }
 
@@ -158,15 +158,14 @@ void write(const fs::path& file, const std::string& content, bool force) {
   std::error_code error;
   if (!file.parent_path().empty()) fs::create_directories(file.parent_path(), error);
   if (!force && fs::exists(file) && content_of(file) != content)
-    throw Error(ErrorCode::io,
-                fmt::format("{} is there already, with something else in it", file.string()),
-                "--force to replace it, or another folder by --output");
+    throw Error(ErrorCode::io, fmt::format("{} exists with other content", file.string()),
+                "replace it with --force, or choose another folder with --output");
   std::ofstream stream(file, std::ios::binary);
   stream << content;
   stream.close();
   if (!stream)
     throw Error(ErrorCode::io, fmt::format("{} could not be written", file.string()),
-                "check that the folder may be written to");
+                "check the permissions of the folder");
 }
 
 int jobscript(const JobscriptArguments& arguments, const std::string& command_line) {
@@ -206,20 +205,21 @@ void add_resources(CLI::App& verb, JobscriptArguments& arguments) {
   JobRequest& request = arguments.request;
   constexpr std::int64_t most = 100'000;
   verb.add_option("-N,--nodes", request.nodes, "nodes of the job (1)")->check(CLI::Range(1L, most));
-  verb.add_option("-t,--time", arguments.time, "longest time: 2:00:00, 2h, 1-12:00:00");
+  verb.add_option("-t,--time", arguments.time, "time limit: 2:00:00, 2h, 1-12:00:00");
   verb.add_option("--gpus-per-node", request.gpus_per_node, "GPUs of a node; 0: CPU nodes")
       ->check(CLI::Range(0L, 64L));
-  verb.add_flag("--cpu", arguments.cpu, "CPU nodes, as --gpus-per-node 0");
+  verb.add_flag("--cpu", arguments.cpu, "CPU nodes, same as --gpus-per-node 0");
   verb.add_option("--tasks-per-node,--ntasks-per-node", request.tasks_per_node,
-                  "processes on a node (a GPU each, or a stage each)")
+                  "processes on a node (one for each GPU or stage)")
       ->check(CLI::Range(1L, 4096L));
   verb.add_option("-c,--cpus-per-task", request.cpus_per_task, "cores of a process")
       ->check(CLI::Range(1L, 4096L));
-  verb.add_option("--mem", arguments.memory, "of a node: 320G (or 320), 64000M, 1T");
-  verb.add_option("-p,--partition", request.partition, "partition (the first that takes the job)");
+  verb.add_option("--mem", arguments.memory, "memory of a node: 320G (or 320), 64000M, 1T");
+  verb.add_option("-p,--partition", request.partition,
+                  "partition (the first that accepts the job)");
   verb.add_option("-q,--qos", request.qos, "quality of service");
   verb.add_option("-C,--constraint", request.constraint, "features that nodes must have");
-  verb.add_option("--reservation", request.reservation, "nodes that are reserved for you");
+  verb.add_option("--reservation", request.reservation, "reservation");
 }
 
 }  // namespace
@@ -229,28 +229,28 @@ void add_jobscript_verb(CLI::App& app, ChosenVerb& chosen) {
   JobRequest& request = arguments->request;
   CLI::App* verb = app.add_subcommand("jobscript", "Write the job script for a known cluster");
   verb->add_option("FILE", arguments->options, "options file of the run");
-  verb->add_flag("--list", arguments->list, "show the clusters that are known");
-  verb->add_option("--cluster", arguments->cluster, "name of a cluster, or a profile's path");
+  verb->add_flag("--list", arguments->list, "list the known clusters");
+  verb->add_option("--cluster", arguments->cluster, "name of a cluster, or path of a profile");
   add_resources(*verb, *arguments);
   verb->add_option("-A,--account", request.account, "project that pays");
   verb->add_option("-J,--name,--job-name", request.name, "name of the job (the options file's)");
   verb->add_option("--signal-before", arguments->signal_before,
-                   "time left at which to save and stop (3m); 0: never");
-  verb->add_flag("--no-requeue", arguments->no_requeue, "end there, instead of queueing again");
-  verb->add_option("--mail", request.mail, "address to tell of end, failure and requeueing");
-  verb->add_option("--launcher", request.launcher, "what starts processes: srun or launch")
+                   "save and stop so long before the limit (3m); 0: never");
+  verb->add_flag("--no-requeue", arguments->no_requeue, "do not requeue the job to resume");
+  verb->add_option("--mail", request.mail, "address for mails about end, failure and requeueing");
+  verb->add_option("--launcher", request.launcher, "what starts the processes: srun or launch")
       ->check(CLI::IsMember({"srun", "launch"}));
-  verb->add_option("--container", request.container, "run in one: edf, apptainer or podman")
+  verb->add_option("--container", request.container, "container engine: edf, apptainer or podman")
       ->check(CLI::IsMember({"edf", "apptainer", "podman"}));
-  verb->add_option("--image", request.image, "of the container, if there is one already");
-  verb->add_option("--program", request.program, "the troupe to run there (troupe)");
-  verb->add_option("--sbatch", request.sbatch, "a further option of sbatch, as it stands")
+  verb->add_option("--image", request.image, "existing image of the container");
+  verb->add_option("--program", request.program, "path of troupe on the cluster (troupe)");
+  verb->add_option("--sbatch", request.sbatch, "another option of sbatch, unchanged")
       ->allow_extra_args(false);
-  verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE in place of the file's")
+  verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE, overrides the file")
       ->allow_extra_args(false);
   verb->add_option("-o,--output", arguments->output,
-                   "folder to write to (script: standard output)");
-  verb->add_flag("--force", arguments->force, "replace files that are there");
+                   "output folder (the script goes to standard output)");
+  verb->add_flag("--force", arguments->force, "replace existing files");
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const std::string& line) { return jobscript(*arguments, line); };
   });

@@ -62,10 +62,11 @@ bool suits(const ClusterProfile& profile, const Partition& partition, std::int64
       [](const Partition* a, const Partition* b) { return a->max_time < b->max_time; });
   const bool too_long = request.time > (*longest)->max_time;
   throw Error(
-      ErrorCode::usage, fmt::format("no partition of {} takes the job: {}", profile.title, limits),
-      too_long ? fmt::format("--time {}: the job stops with a checkpoint and queues again to go on",
+      ErrorCode::usage,
+      fmt::format("no partition of {} accepts the job: {}", profile.title, limits),
+      too_long ? fmt::format("--time {}: the job stops with a checkpoint, is requeued and resumes",
                              slurm_time((*longest)->max_time))
-               : "fewer nodes, or another partition by --partition");
+               : "use fewer nodes, or another --partition");
 }
 
 }  // namespace

@@ -6,13 +6,13 @@
 
 namespace troupe {
 
-/// The partition that is asked for by name and QOS, or the first that takes the job. Throws
+/// The requested partition (name and QOS), or the first that accepts the job. Throws
 /// Error{usage}: an unknown name with the nearest known one, a job that no partition takes with the
 /// limits of each.
 ClusterProfile::Partition choose_partition(const ClusterProfile& profile, const JobRequest& request,
                                            std::int64_t gpus);
 
-/// What of the job is beyond the partition ("at most 4 nodes, not 8"), or empty.
+/// The limit that the job exceeds ("at most 4 nodes, not 8"), or empty.
 std::string beyond(const ClusterProfile::Partition& partition, const JobRequest& request,
                    std::int64_t gpus);
 

@@ -17,23 +17,23 @@ using Profile = ClusterProfile;
 constexpr double most = 1e6;  // cores, GPUs, gibibytes, nodes: far above any cluster
 
 OptionFields node_fields(Profile::NodeKind& n) {
-  return {field("name", n.name, "what partitions call these nodes"),
-          field("architecture", n.architecture, "of their cores",
+  return {field("name", n.name, "name that partitions refer to"),
+          field("architecture", n.architecture, "processor architecture",
                 {.choices = {"x86_64", "aarch64"}, .synonyms = {"arch"}}),
-          field("cores", n.cores, "that jobs may use on a node",
+          field("cores", n.cores, "cores of a node for jobs",
                 {.at_least = 1, .at_most = most, .synonyms = {"cpus"}}),
-          field("gpus", n.gpus, "on a node", {.at_least = 0, .at_most = 64}),
-          field("gpu", n.gpu, "what a GPU is called"),
+          field("gpus", n.gpus, "GPUs of a node", {.at_least = 0, .at_most = 64}),
+          field("gpu", n.gpu, "name of the GPU"),
           field("gpu_cuda", n.gpu_cuda, "whether CUDA runs on them"),
           field("gpu_request", n.gpu_request,
-                "the option that asks for them, with {gpus} of a node or {gpus_per_task}"),
-          field("gpu_cores", n.gpu_cores, "cores that go with a GPU",
+                "Slurm option that requests them, with {gpus} of a node or {gpus_per_task}"),
+          field("gpu_cores", n.gpu_cores, "cores for each GPU",
                 {.at_least = 0, .at_most = most, .synonyms = {"cores_per_gpu"}}),
-          field("gpu_memory", n.gpu_memory, "GiB of the node's memory that go with a GPU",
+          field("gpu_memory", n.gpu_memory, "GiB of the node's memory for each GPU",
                 {.at_least = 0, .at_most = most, .synonyms = {"memory_per_gpu"}}),
-          field("core_memory", n.core_memory, "GiB that go with a core",
+          field("core_memory", n.core_memory, "GiB for each core",
                 {.at_least = 0, .at_most = most, .synonyms = {"memory_per_core"}}),
-          field("gpu_counts", n.gpu_counts, "GPUs of one node that the site gives",
+          field("gpu_counts", n.gpu_counts, "numbers of GPUs of a node that the site allocates",
                 {.at_least = 1, .at_most = 64})};
 }
 
@@ -44,21 +44,21 @@ struct RawPartition : Profile::Partition {
 
 OptionFields partition_fields(RawPartition& p) {
   return {
-      field("name", p.name, "for --partition; empty where the site chooses"),
+      field("name", p.name, "for --partition; empty if the site chooses"),
       field("nodes", p.nodes, "name of its nodes"),
       field("min_nodes", p.min_nodes, "fewest nodes of a job", {.at_least = 1, .at_most = most}),
-      field("max_nodes", p.max_nodes, "most nodes of a job; 0: not known",
+      field("max_nodes", p.max_nodes, "most nodes of a job; 0: unknown",
             {.at_least = 0, .at_most = most}),
-      field("max_gpus", p.max_gpus, "most GPUs of a job; 0: not known",
+      field("max_gpus", p.max_gpus, "most GPUs of a job; 0: unknown",
             {.at_least = 0, .at_most = most}),
       field("max_node_gpus", p.max_node_gpus, "most GPUs of one node; 0: all",
             {.at_least = 0, .at_most = 64}),
       field("max_time", p.time, "longest job, as Slurm writes it", {.synonyms = {"time"}}),
       field("qos", p.qos, "for --qos"),
-      field("whole_nodes", p.whole_nodes, "whether jobs have their nodes for themselves",
+      field("whole_nodes", p.whole_nodes, "whether jobs get whole nodes",
             {.synonyms = {"exclusive"}}),
-      field("by_name", p.by_name, "whether it is never chosen unless asked for"),
-      field("note", p.note, "what to know before using it")};
+      field("by_name", p.by_name, "whether it is used only on request"),
+      field("note", p.note, "note for its users")};
 }
 
 const std::vector<std::string_view>& conditions() {
@@ -70,14 +70,14 @@ const std::vector<std::string_view>& conditions() {
 
 OptionFields line_fields(Profile::Line& line) {
   return {field("text", line.text, "the line"), field("why", line.why, "its reason"),
-          field("when", line.when, "what must hold for it", {.choices = conditions()})};
+          field("when", line.when, "conditions for it", {.choices = conditions()})};
 }
 
 OptionFields variable_fields(Profile::Line& line) {
-  return {field("name", line.name, "of the variable"),
-          field("value", line.text, "what it is set to", {.synonyms = {"text"}}),
+  return {field("name", line.name, "name of the variable"),
+          field("value", line.text, "value of the variable", {.synonyms = {"text"}}),
           field("why", line.why, "its reason"),
-          field("when", line.when, "what must hold for it", {.choices = conditions()})};
+          field("when", line.when, "conditions for it", {.choices = conditions()})};
 }
 
 /// The profile while it is read: what the file says before it is understood.
@@ -92,14 +92,14 @@ OptionFields profile_fields(Raw& raw) {
   const auto lines = [](Profile::Line& line) { return line_fields(line); };
   const auto variables = [](Profile::Line& line) { return variable_fields(line); };
   OptionFields fields = {
-      field("like", raw.like, "profile to begin with"),
+      field("like", raw.like, "profile that this one extends"),
       field("title", p.title, "name of cluster and centre"),
       field("site", p.site, "address of the centre's page"),
-      field("checked", p.checked, "when the facts were last held against it"),
-      field("closed", p.closed, "since when it is no more, and what replaced it"),
-      field("note", p.note, "what to know before using it"),
+      field("checked", p.checked, "month in which the facts were last checked"),
+      field("closed", p.closed, "since when it is closed, and its replacement"),
+      field("note", p.note, "note for its users"),
       field("needs_account", p.needs_account, "whether jobs need --account"),
-      field("interface", p.interface, "the fast network's"),
+      field("interface", p.interface, "interface of the fast network"),
       list_field<Profile::NodeKind>("nodes", p.nodes, "kinds of nodes", node_fields),
       list_field<RawPartition>("partitions", raw.partitions, "in order of preference",
                                partition_fields),
@@ -107,7 +107,7 @@ OptionFields profile_fields(Raw& raw) {
       list_field<Profile::Line>("setup", p.setup, "shell lines before the run", lines),
       list_field<Profile::Line>("environment", p.environment, "variables", variables),
       list_field<Profile::Line>("srun", p.srun, "further options of srun", lines),
-      field("container.kinds", p.container.kinds, "what the site runs",
+      field("container.kinds", p.container.kinds, "container engines of the site",
             {.choices = {"edf", "apptainer", "podman"}}),
       field("container.mounts", p.container.mounts, "folders of the site that jobs need"),
       field("container.options", p.container.options, "of apptainer exec or podman run"),
@@ -145,14 +145,15 @@ void check_names(const Profile& profile, const OptionNode& root) {
     const std::string& name = profile.environment[i].name;
     if (name.empty() || name.find_first_not_of(word) != std::string::npos ||
         digits.find(name.front()) != std::string_view::npos)
-      refuse(where_of(root, "environment", i), fmt::format("\"{}\" is no variable's name", name),
-             "letters, digits and _, beginning with none of the digits");
+      refuse(where_of(root, "environment", i),
+             fmt::format("\"{}\" is not a name of a variable", name),
+             "use letters, digits and _, and begin with no digit");
   }
   for (std::size_t i = 0; i < profile.partitions.size(); ++i)
     if (profile.partitions[i].name.find_first_not_of(word + "-.") != std::string::npos)
       refuse(where_of(root, "partitions", i),
-             fmt::format("\"{}\" is no partition's name", profile.partitions[i].name),
-             "letters, digits, _, - and .");
+             fmt::format("\"{}\" is not a name of a partition", profile.partitions[i].name),
+             "use letters, digits, _, - and .");
 }
 
 void check_nodes(const Profile& profile, const OptionNode& root) {
@@ -162,7 +163,7 @@ void check_nodes(const Profile& profile, const OptionNode& root) {
     const Profile::NodeKind& kind = profile.nodes[i];
     const std::string where = where_of(root, "nodes", i);
     if (kind.name.empty() || kind.cores == 0 || kind.architecture.empty())
-      refuse(where, "nodes need name, architecture and cores", "add what is missing");
+      refuse(where, "nodes need name, architecture and cores", "add the missing keys");
     if (kind.gpus > 0 && (kind.gpu_request.empty() || kind.gpu_cores == 0))
       refuse(where, fmt::format("nodes {} have GPUs, but no gpu_request or gpu_cores", kind.name),
              "add for instance gpu_request: --gpus-per-node={gpus} and gpu_cores: 8");
@@ -192,13 +193,13 @@ void finish_partitions(Raw& raw, const OptionNode& root) {
     const auto time = parse_slurm_time(partition.time);
     if (!time)
       refuse(where,
-             fmt::format("partition {} has max_time {}, which is no time", partition.name,
+             fmt::format("partition {} has max_time {}, which is not a time", partition.name,
                          partition.time.empty() ? "\"\"" : partition.time),
              "write 12:00:00, or 3-00:00:00 for three days");
     partition.max_time = *time;
     if (partition.max_nodes > 0 && partition.max_nodes < partition.min_nodes)
       refuse(where, fmt::format("partition {} has max_nodes below min_nodes", partition.name),
-             "exchange them");
+             "swap them");
     profile.partitions.push_back(partition);
   }
 }
@@ -206,7 +207,8 @@ void finish_partitions(Raw& raw, const OptionNode& root) {
 Raw read_raw(const std::filesystem::path& file, int depth) {
   constexpr int deepest = 4;
   if (depth > deepest)
-    refuse(file.string(), "profiles are like each other without end", "remove one of their `like`");
+    refuse(file.string(), "profiles refer to each other with `like` in a circle",
+           "remove one `like`");
   const OptionNode root = read_yaml(file);
   check_lines(root);
   Raw raw;

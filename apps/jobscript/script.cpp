@@ -15,7 +15,7 @@
 namespace troupe {
 namespace {
 
-/// "A thing" and, in the same column of every line, its reason.
+/// A line with its reason as a comment, which begins in the same column of every line.
 std::string with_reason(const std::string& text, const std::string& why) {
   constexpr std::size_t column = 46;
   if (why.empty()) return text + "\n";
@@ -23,7 +23,7 @@ std::string with_reason(const std::string& text, const std::string& why) {
   return fmt::format("{}{}# {}\n", text, std::string(gap, ' '), why);
 }
 
-/// A value in double quotes where the shell would not take it whole; variables are still expanded.
+/// A value, in double quotes if the shell would split it; variables are still expanded.
 std::string shell_value(const std::string& value) {
   const auto plain = [](unsigned char c) {
     return std::isalnum(c) != 0 ||
@@ -39,13 +39,13 @@ std::string shell_value(const std::string& value) {
   return quoted + '"';
 }
 
-/// For a comment, which a line break would end.
+/// Without line breaks, for a comment.
 std::string in_one_line(std::string text) {
   std::ranges::replace_if(text, is_control, ' ');
   return text;
 }
 
-/// Broken between words where a line would grow long.
+/// A comment, wrapped between words.
 std::string comment(const std::string& sentence) {
   constexpr std::size_t longest = 100;
   std::string lines, line = "#";
@@ -83,7 +83,7 @@ std::string memory_text(double gibibytes) {
 
 std::string gpu_request(const JobLayout& layout) {
   std::string text = layout.kind.gpu_request;
-  // A share of a GPU, or an uneven one, cannot be asked for by the task.
+  // A share of a GPU, or an uneven one, cannot be requested for each task.
   const bool even = layout.gpus % layout.tasks == 0;
   if (!even && text.find("{gpus_per_task}") != std::string::npos) text = "--gpus-per-node={gpus}";
   const auto put = [&](std::string_view place, std::int64_t count) {
@@ -115,18 +115,18 @@ std::string directives(const JobLayout& layout, const JobRequest& request) {
   if (!request.account.empty())
     out.add("--account=" + request.account);
   else if (layout.profile.needs_account)
-    out.add("--account=PROJECT", "your project: put its name here");
+    out.add("--account=PROJECT", "replace by your project");
   out.add_if(layout.partition.name, "partition");
   out.add_if(layout.partition.qos, "qos");
   out.add_if(request.reservation, "reservation");
   out.add_if(request.constraint, "constraint");
   out.add(fmt::format("--nodes={}", layout.nodes));
   out.add(fmt::format("--ntasks-per-node={}", layout.tasks),
-          layout.tasks < layout.processes   ? "troupe launch starts the others"
-          : layout.gpus == layout.processes ? "a process for each GPU"
+          layout.tasks < layout.processes   ? "troupe launch starts the other processes"
+          : layout.gpus == layout.processes ? "one process for each GPU"
                                             : "processes on a node");
   out.add(fmt::format("--cpus-per-task={}", layout.cores),
-          layout.gpus > 0                ? "the cores that go with its share of the GPUs"
+          layout.gpus > 0                ? "the cores of its share of the GPUs"
           : layout.partition.whole_nodes ? "all cores of the node, which the job pays for"
                                          : "threads of its stages and of its loader");
   if (layout.gpus > 0) {
@@ -145,8 +145,8 @@ std::string directives(const JobLayout& layout, const JobRequest& request) {
     out.add(fmt::format("--signal=USR1@{}", layout.signal_before.count()),
             "seconds before the limit: save and stop");
   if (request.requeue) {
-    out.add("--requeue", "may queue again, under the same number");
-    out.add("--open-mode=append", "and then goes on in the same log");
+    out.add("--requeue", "may be requeued with the same job number");
+    out.add("--open-mode=append", "then it appends to the same log");
   } else {
     out.add("--no-requeue");
   }
@@ -162,29 +162,28 @@ std::string directives(const JobLayout& layout, const JobRequest& request) {
 
 std::string environment(const JobLayout& layout) {
   std::string text =
-      "\n# The log begins with this script and with what it was given.\n"
+      "\n# The log begins with this script and its environment.\n"
       "cat \"$0\"\n"
       "env | grep -E '^(SLURM|CUDA|NCCL|FI|OMP|TROUPE)_' | grep -v '^TROUPE_JOB_KEY=' | sort\n\n";
   for (const auto& line : layout.profile.setup)
     if (layout.holds(line)) text += with_reason(line.text, line.why);
-  // Oversubscribed cores are slower than too few threads: no library may take more than its share.
-  text += with_reason("export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK",
-                      "threads of a process: its cores, never more");
+  // Oversubscribed cores are slower than too few threads.
+  text +=
+      with_reason("export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK", "threads of a process: its cores");
   text += with_reason("export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK",
-                      "srun does not take it from sbatch since 22.05");
+                      "since Slurm 22.05 srun does not take it from sbatch");
   for (const auto& line : layout.profile.environment)
     if (layout.holds(line))
       text += with_reason(fmt::format("export {}={}", line.name, shell_value(line.text)), line.why);
   return text;
 }
 
-/// What lets the job's processes find and trust each other. Nothing secret stands in the script:
-/// the key is drawn when it runs, after the environment has gone to the log.
+/// The key and the file by which the job's processes find and authenticate each other. The script
+/// holds no secret: the key is made when it runs, after the environment has been logged.
 std::string meeting() {
-  return "\n# The job's key, drawn anew at each start and handed on in the environment alone; and "
-         "the file\n"
-         "# in which rank 0 says where it listens: here, as homes may be read-only on compute "
-         "nodes.\n"
+  return "\n# The job's key, made anew at each start and passed in the environment only, and the "
+         "file\n"
+         "# where rank 0 writes its address: in this folder, as homes may be read-only on nodes.\n"
          "TROUPE_JOB_KEY=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \\n')\n"
          "export TROUPE_JOB_KEY\n"
          "export TROUPE_JOB_FILE=$PWD/.troupe-$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}\n";
@@ -200,12 +199,12 @@ std::string train_words(const ScriptText& text) {
   return "train" + options_words(text) + " -o \"$output\" --restart auto";
 }
 
-/// The array of words that every step begins with.
+/// The array of words that every srun begins with.
 std::string srun_array(const JobLayout& layout, const JobRequest& request) {
   std::string text =
-      "\n# A process that ends with a checkpoint must not end the others before theirs is "
-      "written;\n"
-      "# one that is lost leaves them two minutes to say so.\n"
+      "\n# A process that ends after its checkpoint must not end the others before theirs; when "
+      "one is\n"
+      "# lost, the others have two minutes to end by themselves.\n"
       "srun=(srun --kill-on-bad-exit=0 --wait=120";
   for (const auto& line : layout.profile.srun)
     if (layout.holds(line)) text += " " + line.text;
@@ -218,7 +217,7 @@ std::string srun_array(const JobLayout& layout, const JobRequest& request) {
   return text;
 }
 
-/// The program or its image, before anything waits for it.
+/// Checks that the program or its image exists.
 std::string presence_test(const JobRequest& request) {
   const std::string container = container_test(request);
   const std::string test = !container.empty()          ? container
@@ -228,10 +227,10 @@ std::string presence_test(const JobRequest& request) {
   const std::string said =
       container.empty()
           ? fmt::format(
-                "no {} here: build it on this cluster and name it by --program, or use "
-                "--container; docs/clusters.md tells how",
+                "no {} here: build it on this cluster and give it with --program, or use "
+                "--container; see docs/clusters.md",
                 request.program)
-          : fmt::format("no image {} here: the first lines of its definition say how to build it",
+          : fmt::format("no image {} here: the first lines of its definition show how to build it",
                         image_of(request));
   return fmt::format(
       "\n{} >/dev/null || {{\n"
@@ -244,17 +243,17 @@ std::string presence_test(const JobRequest& request) {
 std::string run_lines(const JobLayout& layout, const JobRequest& request, const ScriptText& text) {
   const std::string program = container_prefix(request) + shell_word(request.program);
   std::string lines =
-      "\n# A requeued job has the same number, finds its folder again and goes on there.\n"
+      "\n# A requeued job has the same number and resumes in the same folder.\n"
       "output=outputs/$SLURM_JOB_NAME-$SLURM_JOB_ID\n";
   lines += srun_array(layout, request);
   lines += fmt::format(
-      "\n# What would break the run is told before time is spent on it.\n"
+      "\n# Check the nodes first.\n"
       "\"${{srun[@]}}\" {} doctor{}{}\n",
       program, text.cluster.empty() ? "" : " --cluster " + shell_word(text.cluster),
       options_words(text));
   if (request.launcher == "launch") {
     lines +=
-        "\n# The launchers of the nodes meet at the first one.\n"
+        "\n# The launchers of all nodes connect to the first node.\n"
         "endpoint=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1):29400\n\n"
         "code=0\n";
     lines += fmt::format(
@@ -272,10 +271,9 @@ std::string run_lines(const JobLayout& layout, const JobRequest& request, const 
 
 std::string ending(const JobLayout& layout, const JobRequest& request) {
   if (!request.requeue || layout.signal_before.count() == 0) return "exit \"$code\"\n";
-  return "\n# 75: stopped on request, with a checkpoint. On the signal before the time limit the "
-         "job\n"
-         "# queues again and goes on from there; a cancelled one is no longer running and stays "
-         "away.\n"
+  return "\n# 75: stopped on request, with a checkpoint. After the signal before the time limit "
+         "the job is\n"
+         "# requeued and resumes; a cancelled job is no longer RUNNING and is not requeued.\n"
          "if [ \"$code\" -eq 75 ] && [ \"$(squeue -h -j \"$SLURM_JOB_ID\" -o %T)\" = RUNNING ]; "
          "then\n"
          "  scontrol requeue \"$SLURM_JOB_ID\"\n"

@@ -6,18 +6,18 @@
 
 namespace troupe {
 
-/// What the script runs and how it came about.
+/// What the script runs and how it was made.
 struct ScriptText {
   std::string command_line;            ///< that made it, for its heading
-  std::string options;                 ///< the options file, as the job is to find it
+  std::string options;                 ///< the options file, as the job finds it
   std::vector<std::string> overrides;  ///< of `troupe train -r`
-  std::string cluster = {};            ///< for `troupe doctor`; empty: not to be found there
+  std::string cluster = {};            ///< for `troupe doctor`; empty: unknown there
 };
 
 /// The whole job script for sbatch.
 std::string job_script(const JobLayout& layout, const JobRequest& request, const ScriptText& text);
 
-/// A word as a POSIX shell reads it back: as it stands, or in single quotes.
+/// A word as a POSIX shell reads it, in single quotes if necessary.
 std::string shell_word(std::string_view word);
 
 }  // namespace troupe

@@ -73,7 +73,8 @@ Child Child::start(const ChildOptions& options) {
   const Prepared prepared = prepare(options);
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0)
-    throw Error(ErrorCode::io, fmt::format("launch: no pipe: {}", std::strerror(errno)),
+    throw Error(ErrorCode::io,
+                fmt::format("launch: cannot create a pipe: {}", std::strerror(errno)),
                 "raise the limit of open files: ulimit -n");
   Fd reading(ends[0]), writing(ends[1]);
   Child child;
@@ -93,16 +94,16 @@ Child Child::start(const ChildOptions& options) {
   if (reason != 0)
     throw Error(
         ErrorCode::io,
-        fmt::format("launch: {} could not be started: {}", options.program.path.string(),
+        fmt::format("launch: cannot start {}: {}", options.program.path.string(),
                     std::strerror(reason)),
-        "check the path, its rights, and the limits of processes and files: ulimit -u, ulimit -n");
+        "check the path, its permissions, and the limits of processes and files (ulimit -u, -n)");
   child.pidfd_.reset(static_cast<int>(::syscall(SYS_pidfd_open, child.pid_, 0)));
   if (!child.pidfd_) {
     const int why = errno;
     child.signal_group(SIGKILL);
     ::waitpid(child.pid_, nullptr, 0);
-    throw Error(ErrorCode::io, fmt::format("launch: no pidfd: {}", std::strerror(why)),
-                "a kernel of 5.3 or later is needed; raise the limit of open files: ulimit -n");
+    throw Error(ErrorCode::io, fmt::format("launch: cannot open a pidfd: {}", std::strerror(why)),
+                "use Linux 5.3 or later, or raise the limit of open files: ulimit -n");
   }
   return child;
 }

@@ -47,7 +47,8 @@ constexpr pid_t dismissed = 0;
 Guard::Guard() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0)
-    throw Error(ErrorCode::io, fmt::format("launch: no pipe: {}", std::strerror(errno)),
+    throw Error(ErrorCode::io,
+                fmt::format("launch: cannot create a pipe: {}", std::strerror(errno)),
                 "raise the limit of open files: ulimit -n");
   Fd reading(ends[0]);
   line_.reset(ends[1]);
@@ -57,7 +58,8 @@ Guard::Guard() {
     keep_watch(reading.get());
   }
   if (pid_ < 0)
-    throw Error(ErrorCode::io, fmt::format("launch: no process: {}", std::strerror(errno)),
+    throw Error(ErrorCode::io,
+                fmt::format("launch: cannot start a process: {}", std::strerror(errno)),
                 "raise the limit of processes: ulimit -u");
 }
 

@@ -26,9 +26,9 @@ JobFolder::JobFolder(const LaunchOptions& options) {
   std::string name = (parent / (file_name_of(options.run_id) + "_XXXXXX")).string();
   if (::mkdtemp(name.data()) == nullptr)
     throw Error(ErrorCode::io,
-                fmt::format("launch: no folder can be made in {}: {}", parent.string(),
+                fmt::format("launch: cannot create a folder in {}: {}", parent.string(),
                             std::strerror(errno)),
-                "--log-dir names another place");
+                "choose another folder with --log-dir");
   path_ = name;
   for (int local_rank = 0; local_rank < options.processes; ++local_rank)
     fs::create_directories(of(local_rank), failed);

@@ -1,4 +1,4 @@
-// troupe launch: one run in several processes, on one host or many.
+// troupe launch: one run in several processes, on one or several hosts.
 #include <algorithm>
 #include <cctype>
 #include <memory>
@@ -28,31 +28,32 @@ void add_world_flags(CLI::App& verb, LaunchFlags& flags) {
   verb.add_flag("--standalone", flags.standalone, "this host alone");
   add(verb, "--nnodes", flags.nnodes, "hosts (1)");
   add(verb, "--nproc-per-node", flags.nproc_per_node,
-      "processes here: a number, auto, cpu, gpu (1)");
-  add(verb, "--node-rank", flags.node_rank, "this host's number, from 0 (chosen)");
+      "processes on this host: N, auto, cpu or gpu (1)");
+  add(verb, "--node-rank", flags.node_rank, "number of this host, from 0 (assigned)");
   add(verb, "--rdzv-endpoint", flags.rdzv_endpoint,
-      "HOST:PORT where all hosts' launchers meet (29400)");
+      "HOST:PORT for the rendezvous of all launchers (29400)");
   add(verb, "--rdzv-id", flags.rdzv_id, "name of the job, the same on all hosts (none)");
-  add(verb, "--rdzv-backend", flags.rdzv_backend, "c10d or static, without effect");
+  add(verb, "--rdzv-backend", flags.rdzv_backend, "c10d or static; no effect");
   add(verb, "--rdzv-conf", flags.rdzv_conf, "join_timeout=SECONDS (300)");
-  add(verb, "--master-addr", flags.master_addr, "MASTER_ADDR; a place to meet as well");
-  add(verb, "--master-port", flags.master_port, "MASTER_PORT (a free one)");
-  add(verb, "--local-addr", flags.local_addr, "address, name or interface of this host (found)");
+  add(verb, "--master-addr", flags.master_addr, "MASTER_ADDR; also the host of the rendezvous");
+  add(verb, "--master-port", flags.master_port, "MASTER_PORT (a free port)");
+  add(verb, "--local-addr", flags.local_addr, "address, name or interface of this host (detected)");
 }
 
 void add_process_flags(CLI::App& verb, LaunchFlags& flags) {
-  add(verb, "--max-restarts", flags.max_restarts, "noted; the first failure ends the run");
+  add(verb, "--max-restarts", flags.max_restarts, "accepted; the first failure ends the run");
   add(verb, "--grace-period", flags.grace_period, "seconds from TERM to KILL (30)");
-  add(verb, "--log-dir", flags.log_dir, "folder for the processes' output (a temporary one)");
-  add(verb, "-r,--redirects", flags.redirects, "streams to files: 3 (all), 0:1,1:2");
-  add(verb, "-t,--tee", flags.tee, "streams to files and here, by lines");
+  add(verb, "--log-dir", flags.log_dir, "folder for the output of processes (temporary)");
+  add(verb, "-r,--redirects", flags.redirects, "streams to write to files: 3 (all), 0:1,1:2");
+  add(verb, "-t,--tee", flags.tee, "streams to write to files and show here, by lines");
   add(verb, "--local-ranks-filter", flags.local_ranks_filter, "local ranks shown here: 0,1 (all)");
   add(verb, "--role", flags.role, "ROLE_NAME of the processes (default)");
   add(verb, "--log-line-prefix-template", flags.log_line_prefix_template,
       "of --tee: '${hostname}:${rank}: ' ([ROLE LOCAL_RANK]:)");
-  add(verb, "--monitor-interval", flags.monitor_interval, "accepted, without effect");
-  add(verb, "--start-method", flags.start_method, "accepted, without effect");
-  verb.add_flag("--no-python,--no_python", flags.no_python, "COMMAND is a program, not a verb");
+  add(verb, "--monitor-interval", flags.monitor_interval, "accepted; no effect");
+  add(verb, "--start-method", flags.start_method, "accepted; no effect");
+  verb.add_flag("--no-python,--no_python", flags.no_python,
+                "COMMAND is a program, not a verb of troupe");
 }
 
 }  // namespace
@@ -63,7 +64,7 @@ void add_launch_verb(CLI::App& app, ChosenVerb& chosen) {
   add_world_flags(*verb, *flags);
   add_process_flags(*verb, *flags);
   verb->add_option("COMMAND", flags->command,
-                   "after --: train, doctor or a program, and its words");
+                   "after --: train, doctor or a program, with its arguments");
   verb->positionals_at_end();
   verb->callback([flags, &chosen] {
     chosen = [flags](const std::string&) {

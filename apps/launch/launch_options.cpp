@@ -94,7 +94,7 @@ std::chrono::milliseconds join_timeout_of(const std::string& conf,
     const auto name = pair.substr(0, equals);
     const auto value = equals == pair.npos ? std::nullopt : whole(pair.substr(equals + 1));
     if ((name != "join_timeout" && name != "timeout") || !value)
-      refuse("--rdzv-conf", conf, fmt::format("{} is not known", pair.substr(0, 64)),
+      refuse("--rdzv-conf", conf, fmt::format("{} is unknown", pair.substr(0, 64)),
              "--rdzv-conf join_timeout=300");
     otherwise = std::chrono::seconds(*value);
   }
@@ -108,7 +108,7 @@ std::vector<bool> shown_of(const std::string& text, int processes) {
     const auto rank = whole(piece);
     if (!rank || *rank >= processes)
       refuse("--local-ranks-filter", text,
-             fmt::format("{} is no local rank from 0 to {}", piece.substr(0, 32), processes - 1),
+             fmt::format("{} is not a local rank from 0 to {}", piece.substr(0, 32), processes - 1),
              "--local-ranks-filter 0");
     shown[static_cast<std::size_t>(*rank)] = true;
   }
@@ -120,8 +120,8 @@ std::optional<Endpoint> meeting_of(const LaunchFlags& flags, int nodes) {
   if (flags.standalone || nodes == 1) return std::nullopt;
   if (!flags.rdzv_endpoint.empty()) return endpoint_of(flags.rdzv_endpoint);
   if (flags.master_addr.empty())
-    refuse("--nnodes", flags.nnodes, "several hosts need a place to meet",
-           "--rdzv-endpoint HOST:29400 with one of the hosts, the same on all of them");
+    refuse("--nnodes", flags.nnodes, "several hosts need a rendezvous endpoint",
+           "--rdzv-endpoint HOST:29400 with one of the hosts, the same on all hosts");
   Endpoint endpoint = endpoint_of(flags.master_addr);
   if (flags.master_port != 0) endpoint.port = static_cast<std::uint16_t>(flags.master_port);
   return endpoint;
@@ -129,8 +129,8 @@ std::optional<Endpoint> meeting_of(const LaunchFlags& flags, int nodes) {
 
 void check_backend(const LaunchFlags& flags) {
   if (flags.rdzv_backend != "c10d" && flags.rdzv_backend != "static")
-    refuse("--rdzv-backend", flags.rdzv_backend, "launchers meet by themselves, without a server",
-           "leave it out, or write c10d or static, which mean the same here");
+    refuse("--rdzv-backend", flags.rdzv_backend, "launchers need no rendezvous server",
+           "leave it out, or write c10d or static, which have the same effect");
   if (flags.max_restarts < 0)
     refuse("--max-restarts", std::to_string(flags.max_restarts), "not a number of restarts",
            "--max-restarts 0");
@@ -155,8 +155,8 @@ std::vector<unsigned> streams_of(std::string_view flag, std::string_view text, i
     const auto rank = whole(piece.substr(0, colon));
     const auto which = colon == piece.npos ? std::nullopt : whole(piece.substr(colon + 1));
     if (colon == piece.npos && piece.find('=') != piece.npos)
-      refuse(flag, text, "here these are the streams that go to files",
-             fmt::format("an option of the run comes after the verb: troupe launch ... -- train "
+      refuse(flag, text, "these are the streams to write to files",
+             fmt::format("options of the run follow the verb: troupe launch ... -- train "
                          "FILE -r {}",
                          piece));
     if (!rank || !which || *which > 3) refuse(flag, text, "not understood", example);
@@ -171,7 +171,8 @@ Endpoint endpoint_of(std::string_view text) {
   Endpoint endpoint;
   const bool bracket = !text.empty() && text.front() == '[';
   const auto end = bracket ? text.find(']') : std::min(text.find(':'), text.size());
-  if (end == text.npos) refuse("--rdzv-endpoint", text, "its bracket is open", "[ADDRESS]:29400");
+  if (end == text.npos)
+    refuse("--rdzv-endpoint", text, "a bracket is not closed", "[ADDRESS]:29400");
   endpoint.host = bracket ? text.substr(1, end - 1) : text.substr(0, end);
   const auto rest = text.substr(bracket ? end + 1 : end);
   if (!rest.empty()) {
@@ -181,7 +182,7 @@ Endpoint endpoint_of(std::string_view text) {
     endpoint.port = static_cast<std::uint16_t>(*port);
   }
   if (endpoint.host.empty())
-    refuse("--rdzv-endpoint", text, "no host is named", "--rdzv-endpoint HOST:29400");
+    refuse("--rdzv-endpoint", text, "it has no host", "--rdzv-endpoint HOST:29400");
   return endpoint;
 }
 
@@ -194,7 +195,7 @@ LaunchOptions check(const LaunchFlags& flags) {
   if (options.node_rank && (*options.node_rank < 0 || *options.node_rank >= options.nodes))
     refuse("--node-rank", std::to_string(*options.node_rank),
            fmt::format("--nnodes {} has node ranks 0 to {}", options.nodes, options.nodes - 1),
-           "count node ranks from 0");
+           "number the nodes from 0");
   options.endpoint = meeting_of(flags, options.nodes);
   options.run_id = flags.rdzv_id;
   options.master_address = flags.master_addr;

@@ -1,5 +1,5 @@
 #pragma once
-// What `troupe launch` is asked for, checked.
+// The flags of `troupe launch`, checked.
 
 #include <chrono>
 #include <cstdint>
@@ -46,14 +46,14 @@ enum Streams : unsigned {
   both_streams = 3
 };
 
-/// HOST and PORT where launchers of several hosts meet.
+/// HOST and PORT of the rendezvous of launchers.
 struct Endpoint {
   static constexpr std::uint16_t usual_port = 29400;  ///< torchrun's
   std::string host;
   std::uint16_t port = usual_port;
 };
 
-/// A program and its words, the first included.
+/// A program and its arguments, including the first.
 struct Program {
   std::filesystem::path path;
   std::vector<std::string> words;
@@ -63,12 +63,12 @@ struct Program {
 struct LaunchOptions {
   int nodes = 1;
   int processes = 1;                 ///< on this node
-  std::optional<int> node_rank;      ///< the coordinator chooses if it is not given
-  std::optional<Endpoint> endpoint;  ///< nothing: this node is all there is
-  std::string run_id;                ///< what all launchers of the job must agree on
+  std::optional<int> node_rank;      ///< assigned by the coordinator if it is not given
+  std::optional<Endpoint> endpoint;  ///< nothing: a run of one node
+  std::string run_id;                ///< the same for all launchers of the job
   std::string master_address;
-  std::uint16_t master_port = 0;  ///< for the processes' own use; 0: any free one
-  std::string local_address;      ///< of this node, where given
+  std::uint16_t master_port = 0;  ///< for the processes; 0: any free port
+  std::string local_address;      ///< of this node, if given
   int max_restarts = 0;
   std::chrono::milliseconds join_timeout{300'000};
   std::chrono::milliseconds grace_period{30'000};
@@ -90,8 +90,7 @@ std::vector<unsigned> streams_of(std::string_view flag, std::string_view text, i
 /// HOST, HOST:PORT or [IPv6]:PORT.
 Endpoint endpoint_of(std::string_view text);
 
-/// What to start: a verb of this command, or any program that can be found. `troupe` itself is
-/// looked for only where `program_only` is not set.
+/// What to start: a program, or a verb of this command unless `program_only` is set.
 Program program_of(const std::vector<std::string>& command, bool program_only);
 
 }  // namespace troupe

@@ -37,7 +37,7 @@ using Clock = std::chrono::steady_clock;
 
 template <class... Arguments>
 void say(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
-  // One write, so that it stays whole among the processes' own lines.
+  // One write, so that the line is not mixed with lines of the processes.
   const auto line = "troupe launch: " + fmt::format(text, std::forward<Arguments>(arguments)...);
   print_error("{}\n", line);
 }
@@ -49,11 +49,11 @@ class Signals {
     ::sigemptyset(&set_);
     for (const int number : {SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD})
       ::sigaddset(&set_, number);
-    // Under nohup the end of the terminal is not to be the end of the run.
+    // Under nohup the run continues when the terminal closes.
     struct sigaction hangup {};
     ::sigaction(SIGHUP, nullptr, &hangup);
     if (hangup.sa_handler != SIG_IGN) ::sigaddset(&set_, SIGHUP);
-    ::signal(SIGCHLD, SIG_DFL);  // ignored, it would take the children's endings with it
+    ::signal(SIGCHLD, SIG_DFL);  // if it were ignored, the endings of children would be lost
     ::pthread_sigmask(SIG_BLOCK, &set_, nullptr);
     ::signal(SIGPIPE, SIG_IGN);
     descriptor_.reset(::signalfd(-1, &set_, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -77,7 +77,7 @@ class Signals {
 /// off. Ends the process if one comes, once the key of a meeting that does not take place is gone.
 std::unique_ptr<NodeGroup> meet(const LaunchOptions& options, const Signals& signals) {
   if (!options.endpoint) return NodeGroup::meet(options);
-  say("meeting {} at {}:{} (for up to {})", counted(options.nodes - 1, "other host"),
+  say("waiting for {} at {}:{} (up to {})", counted(options.nodes - 1, "other host"),
       options.endpoint->host, options.endpoint->port, in_words(options.join_timeout));
   const Fd met(::eventfd(0, EFD_CLOEXEC));
   std::stop_source stop;
@@ -97,16 +97,16 @@ std::unique_ptr<NodeGroup> meet(const LaunchOptions& options, const Signals& sig
       const Place& place = met_all->place();
       const int last = place.first_rank + options.processes - 1;
       const bool leads = place.node == 0;
-      say("all are here; {} is host {} of {}, with rank{} {}{} of {}{}", place.host, place.node,
-          place.nodes, options.processes == 1 ? "" : "s", place.first_rank,
+      say("all hosts are connected; {} is host {} of {}, with rank{} {}{} of {}{}", place.host,
+          place.node, place.nodes, options.processes == 1 ? "" : "s", place.first_rank,
           options.processes == 1 ? "" : fmt::format(" to {}", last), place.size,
-          leads ? "" : fmt::format("; what rank 0 tells of the run is on {}", place.leading_host));
+          leads ? "" : fmt::format("; rank 0 reports on {}", place.leading_host));
       return met_all;
     }
     const int number = signals.next();
     if (number == 0 || number == SIGCHLD) continue;
     constexpr std::chrono::seconds moment{1};
-    say("SIG{}: the meeting is given up", ::sigabbrev_np(number));
+    say("SIG{}: stops waiting for other hosts", ::sigabbrev_np(number));
     stop.request_stop();
     if (group.wait_for(moment) == std::future_status::ready) try {
         group.get().reset();
@@ -141,9 +141,9 @@ class Launcher {
       throw;
     }
     if (folder_.has_output())
-      say("the processes' output goes to {}", folder_.path().string());
+      say("the output of the processes is in {}", folder_.path().string());
     else if (folder_.kept())
-      say("{} has the processes' error files only; -r 3 or -t 3 sends their output there",
+      say("{} has only the error files of the processes; -r 3 or -t 3 writes their output there",
           folder_.path().string());
     while (alive_ > 0 || (!group_->all_done() && !has_given_up_others())) wait_once();
     end_stragglers(guard_.pid());
@@ -205,7 +205,7 @@ Fd Launcher::stream_of(int local_rank, Streams stream) {
   Fd copy(::fcntl(ours, F_DUPFD_CLOEXEC, 3));
   if (!copy)
     throw Error(ErrorCode::io,
-                fmt::format("launch: no copy of an output: {}", std::strerror(errno)),
+                fmt::format("launch: cannot copy an output stream: {}", std::strerror(errno)),
                 "raise the limit of open files: ulimit -n");
   return copy;
 }
@@ -262,7 +262,7 @@ void Launcher::on_signal(int number) {
     return;
   }
   if (!outcome_.first())
-    say("SIG{} is passed on to {}, to end within {}", ::sigabbrev_np(number),
+    say("SIG{} is passed on to {}, which must end within {}", ::sigabbrev_np(number),
         counted(alive_, "process"), in_words(options_.grace_period));
   outcome_.stop_asked(number);
   send_all(number);
@@ -355,7 +355,7 @@ void Launcher::on_deadline() {
   deadline_.reset();
   if (alive_ == 0) return;
   if (at_deadline_ == SIGTERM && outcome_.first()) return end_all(SIGTERM);
-  say("{} of {} processes had not ended after {} and get SIG{}", alive_, options_.processes,
+  say("{} of {} processes have not ended after {}: sends SIG{}", alive_, options_.processes,
       in_words(options_.grace_period), ::sigabbrev_np(at_deadline_));
   if (at_deadline_ == SIGTERM) return end_all(SIGTERM);
   outcome_.killing_all();
@@ -374,8 +374,8 @@ void Launcher::send_all(int signal) {
 
 int launch(const LaunchOptions& options) {
   if (options.max_restarts > 0)
-    say("--max-restarts {} is noted, but the first failure ends the run; start it again to resume "
-        "from its last checkpoint",
+    say("--max-restarts {} has no effect: the first failure ends the run; start it again to resume "
+        "from the last checkpoint",
         options.max_restarts);
   const Signals signals;
   Guard guard;

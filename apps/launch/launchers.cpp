@@ -9,6 +9,7 @@
 #include <random>
 #include <utility>
 
+#include "apps/error_wording.h"
 #include "runtime/control/endpoint.h"
 #include "runtime/control/interface.h"
 #include "runtime/error.h"
@@ -54,7 +55,7 @@ std::optional<std::string> own_address_of(const Endpoint& endpoint) {
   return *found;
 }
 
-/// What --local-addr names: a name, an address or an interface of this machine.
+/// The address of --local-addr, which is a name, an address or an interface of this host.
 std::string local_address_of(const std::string& given) {
   const auto interfaces = network_interfaces();
   const auto has = [&](const std::string& place) {
@@ -68,12 +69,12 @@ std::string local_address_of(const std::string& given) {
   for (const auto& [name, address] : interfaces)
     known.push_back(fmt::format("{} ({})", address, name));
   throw Error(ErrorCode::bad_options,
-              fmt::format("launch: --local-addr {} is no address of {}; it has {}", given,
+              fmt::format("launch: --local-addr {} is not an address of {}; it has {}", given,
                           host_name(), listed(known, 16)),
-              "give one of them, or leave it out");
+              "give one of these, or leave it out");
 }
 
-/// Or until somebody asks to stop.
+/// Sleeps, until a stop is requested.
 void pause(std::chrono::milliseconds time, const std::stop_token& stop) {
   std::mutex mutex;
   std::unique_lock lock(mutex);
@@ -140,28 +141,29 @@ void Launchers::host_meeting(const LaunchOptions& options, Clock::time_point end
   if (!own) return;
   const auto begin = Clock::now();
   std::random_device random;
-  bool is_told = false;
+  bool is_reported = false;
   while (!stop_.stop_requested()) {
     const Status hosted = try_to_host(options);
     if (hosted) return;
     not_hosted_ = hosted.error().message();
     const Listener there = who_listens({own_address_, options.endpoint->port}, stop_);
     if (there == Listener::zeromq || stop_.stop_requested()) return;
-    if (there == Listener::other && !std::exchange(is_told, true))
-      print_error("troupe launch: {}, by a program that is no launcher; waiting for it to go\n",
+    if (there == Listener::other && !std::exchange(is_reported, true))
+      print_error("troupe launch: {}, by a program that is not a launcher; waiting for the port\n",
                   not_hosted_);
-    // Two that begin to listen at the same moment may both be told that the other does.
-    if (Clock::now() >= (is_told ? end : std::min(end, begin + long_enough)))
+    // Two launchers that begin to listen at the same moment may both fail.
+    if (Clock::now() >= (is_reported ? end : std::min(end, begin + long_enough)))
       throw Error(
           hosted.error().code(), "launch: " + not_hosted_,
-          fmt::format("{}; --rdzv-endpoint names the port, on each host", hosted.error().remedy()));
+          fmt::format("{}; --rdzv-endpoint sets the port, on each host", hosted.error().remedy()));
     pause(there == Listener::other ? milliseconds(500) : milliseconds(20 + random() % 100), stop_);
   }
 }
 
 Status Launchers::try_to_host(const LaunchOptions& options) {
   const auto tell_once = [this](const std::string& reason) {
-    if (refused_.insert(reason).second) print_error("troupe launch: refused: {}\n", reason);
+    if (refused_.insert(reason).second)
+      print_error("troupe launch: refused: {}\n", in_words_of_the_command(reason));
   };
   auto started = Coordinator::start({.key = key_,
                                      .run = options.run_id,
@@ -192,7 +194,7 @@ void Launchers::join(const LaunchOptions& options, Clock::time_point end) {
                                 .timeout = attempt_,
                                 .stop = stop_,
                                 .messaging = messaging_});
-    // Whoever hosts the meeting has the key for others, also where it refuses this one.
+    // The launcher that hosts the rendezvous keeps the key for others, also if it refuses this one.
     const bool is_met = joined || (joined.error().code() == ErrorCode::refused &&
                                    !Member::is_wrong_key(joined.error()));
     if (is_met && !stop_.stop_requested()) removes_key_ = meeting_ != nullptr;
@@ -214,16 +216,16 @@ Error Launchers::not_met(const LaunchOptions& options, const Error& why) const {
                  fmt::format("launch: refused at {}:{}: {}", options.endpoint->host,
                              options.endpoint->port, why.message()),
                  why.remedy());
-  std::string message = fmt::format("launch: {} hosts did not meet at {}:{}: {}", options.nodes,
+  std::string message = fmt::format("launch: {} hosts did not connect at {}:{}: {}", options.nodes,
                                     options.endpoint->host, options.endpoint->port, why.message());
   std::string remedy = fmt::format(
       "start a launcher with the same --nnodes, --rdzv-id and "
       "--rdzv-endpoint on each host; all must have the key of {}",
       file_ ? file_->path().string() : "TROUPE_JOB_KEY");
   if (!not_hosted_.empty()) {
-    message += fmt::format("; it could not be hosted here: {}", not_hosted_);
+    message += fmt::format("; this host cannot listen there: {}", not_hosted_);
     remedy += fmt::format(
-        "; if port {} of this host is another program's or another job's, name another port in "
+        "; if another program or job uses port {} of this host, give another port in "
         "--rdzv-endpoint, on each host",
         options.endpoint->port);
   }

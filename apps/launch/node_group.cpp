@@ -65,7 +65,7 @@ std::uint16_t free_port() {
   socklen_t size = sizeof address;
   if (!socket || ::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
       ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0)
-    throw Error(ErrorCode::io, "launch: no free port", "name one: --master-port 29500");
+    throw Error(ErrorCode::io, "launch: there is no free port", "give one: --master-port 29500");
   return ntohs(address.sin_port);
 }
 

@@ -34,7 +34,7 @@ std::string ending_text(const Ending& ending) {
 }
 
 const char* likely_cause(const Ending& ending) {
-  return ending.signal == SIGKILL ? ", often for lack of memory" : "";
+  return ending.signal == SIGKILL ? ", often because memory ran out" : "";
 }
 
 }  // namespace
@@ -49,11 +49,12 @@ std::string Failure::text() const {
   const auto at = fmt::format("{:%Y-%m-%d %H:%M:%S}",
                               fmt::localtime(std::chrono::system_clock::to_time_t(seconds)));
   std::string text =
-      rank < 0 ? fmt::format("{} is lost: {} at {}", host, reason, at)
-               : fmt::format("rank {} (local rank {} on {}, pid {}) {}: {} at {}", rank, local_rank,
-                             host, pid,
-                             is_consequence() ? "ended for the loss of another" : "failed first",
-                             ending_text(ending), at);
+      rank < 0
+          ? fmt::format("{} is lost: {} at {}", host, reason, at)
+          : fmt::format(
+                "rank {} (local rank {} on {}, pid {}) {}: {} at {}", rank, local_rank, host, pid,
+                is_consequence() ? "ended because another process was lost" : "failed first",
+                ending_text(ending), at);
   if (rank >= 0) text += likely_cause(ending);
   if (rank >= 0 && !reason.empty()) text += "; " + reason;
   if (told && !told->is_printed) text += said(*told);
@@ -102,12 +103,12 @@ Failure failure_from(const std::string& message) {
                                .is_consequence = content.at("consequence").get<bool>()};
     return failure;
   } catch (const nlohmann::json::exception&) {
-    throw Error(ErrorCode::io, "another host's launcher sent what is no failure",
-                "start the same version of troupe on all hosts");
+    throw Error(ErrorCode::io, "the launcher of another host sent a damaged failure report",
+                "use the same version of troupe on all hosts");
   }
 }
 
-/// What ends by the signals that end the others has no reason of its own.
+/// Whether `process` failed for a reason of its own, and the first failure did not.
 bool Outcome::gives_way_to(const Failure& process) const {
   const int code = process.ending.exit_code();
   if (process.rank < 0 && own_have_ended_) return false;
@@ -123,7 +124,7 @@ void Outcome::hear(const Failure& process) {
 std::string Outcome::report() const {
   std::string text = first_->text();
   if (!first_->told && witness_ && !witness_->told->is_printed)
-    text += fmt::format("\n  rank {} on {} found:{}", witness_->rank, witness_->host,
+    text += fmt::format("\n  rank {} on {} reported:{}", witness_->rank, witness_->host,
                         said(*witness_->told));
   return text;
 }

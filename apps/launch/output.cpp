@@ -47,7 +47,8 @@ OutputPump::OutputPump()
 Fd OutputPump::add(const std::filesystem::path& file, int console, std::string prefix) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0)
-    throw Error(ErrorCode::io, fmt::format("launch: no pipe: {}", std::strerror(errno)),
+    throw Error(ErrorCode::io,
+                fmt::format("launch: cannot create a pipe: {}", std::strerror(errno)),
                 "raise the limit of open files: ulimit -n");
   Source source{.reading = Fd(ends[0]),
                 .file = new_file(file),
@@ -109,7 +110,7 @@ bool OutputPump::copy(Source& source) {
   if (got < 0) return errno == EAGAIN || errno == EINTR;
   const std::string_view text(chunk.data(), static_cast<std::size_t>(got));
   if (source.file && !write_all(source.file.get(), text)) {
-    print_error("troupe launch: {} cannot be written: {}; what follows is not in it\n",
+    print_error("troupe launch: {} cannot be written: {}; later output is missing there\n",
                 source.path.string(), std::strerror(errno));
     source.file.reset();
   }
@@ -147,7 +148,7 @@ Fd new_file(const std::filesystem::path& file) {
     throw Error(
         ErrorCode::io,
         fmt::format("launch: {} cannot be written: {}", file.string(), std::strerror(errno)),
-        "--log-dir names another folder");
+        "choose another folder with --log-dir");
   return descriptor;
 }
 

@@ -41,7 +41,7 @@ Program program_of(const std::vector<std::string>& command, bool program_only) {
   constexpr std::array<std::string_view, 6> alone{"eval",    "export", "inspect",
                                                   "options", "plan",   "jobscript"};
   if (command.empty())
-    throw Error(ErrorCode::usage, "launch: nothing to start is given",
+    throw Error(ErrorCode::usage, "launch: there is no command to start",
                 "troupe launch --standalone --nproc-per-node 2 -- train options.yaml");
   const std::string& word = command.front();
   if (!program_only && std::find(verbs.begin(), verbs.end(), word) != verbs.end()) {
@@ -51,15 +51,15 @@ Program program_of(const std::vector<std::string>& command, bool program_only) {
   }
   if (!program_only && std::find(alone.begin(), alone.end(), word) != alone.end())
     throw Error(ErrorCode::usage,
-                fmt::format("launch: {} is the work of one process: each would do it again", word),
+                fmt::format("launch: troupe {} runs in one process and cannot be launched", word),
                 word == "plan" ? "troupe plan FILE --nnodes N --nproc-per-node N"
                                : fmt::format("troupe {}, without launch", word));
   if (const auto path = found(word); !path.empty()) return {path, command};
   if (fs::path(word).extension() == ".py")
-    throw Error(ErrorCode::usage, fmt::format("launch: {} is not a program that can be run", word),
+    throw Error(ErrorCode::usage, fmt::format("launch: {} is not an executable program", word),
                 fmt::format("troupe launch ... -- python3 {}", word));
   if (fs::exists(word))
-    throw Error(ErrorCode::usage, fmt::format("launch: {} is not a program that can be run", word),
+    throw Error(ErrorCode::usage, fmt::format("launch: {} is not an executable program", word),
                 fs::path(word).extension() == ".yaml"
                     ? fmt::format("troupe launch ... -- train {}", word)
                     : fmt::format("chmod +x {}", word));

@@ -1,5 +1,5 @@
 #pragma once
-// What differs between the options of two runs, and what that means for going on.
+// The differences between the options of two runs, and their meaning for a resumed run.
 
 #include <filesystem>
 #include <string>
@@ -15,25 +15,25 @@ struct OptionChange {
   std::string key, before, now;
 };
 
-/// In the order of the options table; those of a section alone where `section` is given ("model").
-/// Paths are of no account: a run may go on elsewhere.
+/// The changed options in the order of the options table, of one section if `section` is given
+/// ("model"). Ignores paths, since a run may be resumed elsewhere.
 std::vector<OptionChange> option_changes(const Options& before, const Options& now,
                                          std::string_view section = {});
 
-/// Of a run that goes on with the resolved options `before`: "train.lr 0.3 → 0.01, …"; empty where
-/// nothing has changed or `before` cannot be read.
+/// "train.lr 0.3 → 0.01, …" since the resolved options `before`; empty if nothing has changed or
+/// `before` cannot be read.
 std::string changes_since(const std::string& before, const Options& now);
 
-/// The first option in which two resolved texts (resolved_yaml) differ; `before` is that of the
-/// first. Paths count too. The key is empty where they are the same.
+/// The first option in which two resolved texts (resolved_yaml) differ, paths included; `before` is
+/// its value in `one`. The key is empty if the texts are equal.
 OptionChange first_option_difference(std::string_view one, std::string_view other);
 
-/// Whether a run in this output folder trained the same model on the same samples from the same
-/// seed, so that `options` may go on with it.
+/// Whether the run in this output folder has the same model, samples and seed, so that a run with
+/// `options` can resume it.
 bool is_of_this_run(const std::filesystem::path& folder, const Options& options);
 
-/// What is told where the weights of `path` do not fit the model: the file first, then the options
-/// that differ from those it was written with, where it says them.
+/// The error for weights of `path` that do not fit the model: names the file and the options that
+/// differ from those it was written with, if it has them.
 Error of_another_model(const Error& error, const std::filesystem::path& path,
                        const std::string& before, const Options& now);
 

@@ -16,7 +16,7 @@ std::string_view section_of(const OptionField& field) {
 
 constexpr std::size_t widest_line = 100;
 
-/// Lines of at most `width` characters, broken between words.
+/// Lines of at most `width` characters, wrapped between words.
 std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
   std::vector<std::string> lines;
   while (text.size() > width) {
@@ -29,7 +29,7 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
   return lines;
 }
 
-/// A bar inside a cell of a Markdown table would end the cell.
+/// Escapes bars, which would end the cell of a Markdown table.
 std::string cell(std::string_view text) {
   std::string result;
   for (const char c : text) result += c == '|' ? std::string("\\|") : std::string(1, c);
@@ -38,12 +38,12 @@ std::string cell(std::string_view text) {
 
 constexpr std::string_view page_head = R"(# Options
 
-Made by `troupe options --markdown`; a test holds this page against the program.
+Made by `troupe options --markdown`; a test compares this page with the program.
 
-An options file is YAML. Each key can be given on the command line as well, after the file:
+An options file is YAML. The command line can override each key:
 `troupe train options.yaml -r train.lr=0.05 -r 'model.widths=[16, 16, 32, 64]'`. Values are checked
-before anything is created; a wrong one is an error that names the value, where it stands, and what
-to write. `options_restart.yaml` in the output folder holds every option of a run as it was resolved.
+before a run creates anything; the error for a wrong value names the value, its position and a
+remedy. `options_restart.yaml` in the output folder holds all options of a run with their values.
 )";
 
 }  // namespace
@@ -57,7 +57,7 @@ std::string options_listing() {
     value_width = std::max(value_width, field.write().size());
   }
   std::string text =
-      fmt::format("{:<{}}  {:<{}}  what it is\n", "key", path_width, "default", value_width);
+      fmt::format("{:<{}}  {:<{}}  meaning\n", "key", path_width, "default", value_width);
   std::string_view section;
   for (const auto& field : fields) {
     if (section_of(field) != section) text += '\n';
@@ -82,7 +82,7 @@ std::string options_markdown() {
   for (const auto& field : fields) {
     if (section_of(field) != section) {
       section = section_of(field);
-      text += fmt::format("\n## {}\n\n| key | default | value | what it is |\n|---|---|---|---|\n",
+      text += fmt::format("\n## {}\n\n| key | default | value | meaning |\n|---|---|---|---|\n",
                           section.empty() ? "The run" : fmt::format("`{}`", section));
     }
     text += fmt::format("| `{}` | `{}` | {} | {} |\n", field.path, cell(field.write()),

@@ -42,7 +42,7 @@ void add_model(OptionFields& fields, Options& o) {
   ModelOptions& model = o.pipeline.model;
   fields.push_back(
       field("model.name", model.name, "model to train",
-            {.choices = {"wide_resnet", "mnist_cnn", "mlp"}, .setting = "ModelOptions::name"}));
+            {.choices = {"wide_resnet", "mnist_cnn", "mlp"}, .setting = "Model::name"}));
   fields.push_back(field("model.in_channels", model.in_channels, "channels of a sample",
                          {.at_least = 1, .at_most = largest_size, .synonyms = {"channels"}}));
   fields.push_back(
@@ -54,7 +54,7 @@ void add_model(OptionFields& fields, Options& o) {
                          {.at_least = 2,
                           .at_most = largest_size,
                           .synonyms = {"num_classes"},
-                          .setting = "ModelOptions::classes"}));
+                          .setting = "Model::classes"}));
   fields.push_back(field("model.dropout", model.dropout, "probability of dropping an activation",
                          {.at_least = 0, .below = 1}));
   fields.push_back(field("model.weights", o.weights,
@@ -68,7 +68,7 @@ void add_data(OptionFields& fields, Options& o) {
   fields.push_back(field("data.name", dataset.name, "data set",
                          {.choices = {"fashion_mnist", "synthetic"},
                           .synonyms = {"dataset"},
-                          .setting = "DatasetOptions::name"}));
+                          .setting = "Dataset::name"}));
   fields.push_back(field("data.path", dataset.path,
                          "folder of the data set's files; empty: that of Debian's package"));
   fields.push_back(field("data.shape", o.sample_shape,
@@ -76,7 +76,7 @@ void add_data(OptionFields& fields, Options& o) {
                          {.at_least = 1, .at_most = largest_size}));
   fields.push_back(
       field("data.classes", dataset.classes, "synthetic: number of classes",
-            {.at_least = 2, .at_most = largest_size, .setting = "DatasetOptions::classes"}));
+            {.at_least = 2, .at_most = largest_size, .setting = "Dataset::classes"}));
   fields.push_back(field("data.count", dataset.count, "synthetic: number of training samples",
                          {.at_least = 1, .at_most = many}));
   fields.push_back(field("data.mean", data.mean,

@@ -6,9 +6,9 @@
 
 namespace troupe {
 
-/// Every key of the options file, bound to the members of `options`, in the order of the file.
-/// This list is the only description: reading, `options_restart.yaml`, `troupe options` and
-/// docs/options.md are made from it.
+/// Every key of an options file, bound to a member of `options`, in the order of the file. An
+/// option is declared here and nowhere else: reading, `options_restart.yaml`, `troupe options`,
+/// docs/options.md and the wording of the library's errors (apps/error_wording.h) derive from it.
 OptionFields option_fields(Options& options);
 
 /// All options with their values as an options file.

@@ -35,9 +35,9 @@ int print_options(const OptionsArguments& arguments) {
 void add_options_verb(CLI::App& app, ChosenVerb& chosen) {
   auto arguments = std::make_shared<OptionsArguments>();
   CLI::App* verb =
-      app.add_subcommand("options", "List every option; of a file, what it resolves to");
+      app.add_subcommand("options", "List all options, or the resolved options of a file");
   verb->add_option("FILE", arguments->file, "options file to check");
-  verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE in place of the file's")
+  verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE, overrides the file")
       ->allow_extra_args(false);
   verb->add_flag("--markdown", arguments->markdown, "print the page docs/options.md");
   verb->callback([arguments, &chosen] {

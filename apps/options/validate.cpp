@@ -1,4 +1,4 @@
-// Options that do not go together. A rule a function; each error names both values.
+// Options that contradict each other: one function for each rule, errors that name both values.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

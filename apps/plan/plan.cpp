@@ -146,8 +146,9 @@ int plan(const PlanArguments& arguments) {
 void add_plan_verb(CLI::App& app, ChosenVerb& chosen) {
   auto arguments = std::make_shared<PlanArguments>();
   CLI::App* verb = app.add_subcommand("plan", "Show stages, memory, schedule and edges of a run");
-  verb->add_option("FILE", arguments->options, "options file; see `troupe options`")->required();
-  verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE in place of the file's")
+  verb->add_option("FILE", arguments->options, "options file; `troupe options` lists its keys")
+      ->required();
+  verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE, overrides the file")
       ->allow_extra_args(false);
   verb->add_option("--nnodes", arguments->hosts, "hosts of the run (1)")
       ->check(CLI::Range(1, most_hosts))

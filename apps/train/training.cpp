@@ -87,15 +87,14 @@ std::vector<StatePtr> states_from(const PipelineOptions& pipeline, std::uint32_t
 
 StartingPoint read_starting_point(const std::filesystem::path& path) {
   const CheckpointChoice choice = newest_whole_checkpoint(path);
-  for (const auto& reason : choice.skipped)
-    print_error("troupe: warning: passed over {}\n", reason);
+  for (const auto& reason : choice.skipped) print_error("troupe: warning: skipped {}\n", reason);
   const Checkpoint checkpoint = open_checkpoint(choice.folder);
   const Manifest& manifest = checkpoint.manifest();
   if (manifest.step > std::numeric_limits<std::uint32_t>::max())
     throw Error(ErrorCode::bad_file,
-                fmt::format("{} is of step {}, more than a run can have", choice.folder.string(),
-                            manifest.step),
-                "begin anew from its weights with -r model.weights=" + choice.folder.string());
+                fmt::format("{} is of step {}, beyond the last step that a run can have",
+                            choice.folder.string(), manifest.step),
+                "start a new run from its weights with -r model.weights=" + choice.folder.string());
   StartingPoint start{.checkpoint = choice.folder,
                       .steps = static_cast<std::uint32_t>(manifest.step),
                       .options = manifest.options};
@@ -148,7 +147,7 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
 }
 
 void measure(PipelineOptions& pipeline) {
-  // On a machine that others use as well, the least of a few is near what a block takes.
+  // The least of a few repetitions is the best estimate on a machine that others use as well.
   constexpr int repetitions = 8;
   const std::int64_t samples =
       (pipeline.batch_size + pipeline.micro_batches - 1) / pipeline.micro_batches;
@@ -171,9 +170,9 @@ void check_continues(const Options& options, const StartingPoint& start) {
   const auto require_same = [&](const char* key, const auto& there, const auto& here) {
     if (there == here) return;
     throw Error(ErrorCode::bad_options,
-                fmt::format("{} is {} now; {} was made with {}", key, here,
+                fmt::format("{} is {}, but {} was written with {}", key, here,
                             start.checkpoint.string(), there),
-                fmt::format("go on with -r {}={}, or begin anew from its weights with -r "
+                fmt::format("resume with -r {}={}, or start a new run from its weights with -r "
                             "model.weights={}",
                             key, there, start.checkpoint.string()));
   };
@@ -220,7 +219,7 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
   const auto stages = static_cast<std::int64_t>(pipeline.partition.size());
   const auto replicas = static_cast<std::int64_t>(pipeline.replicas);
   return fmt::format(
-      "{} of {} blocks in {}{}, {} schedule{}\n"
+      "{}: {} blocks in {}{}, {} schedule{}\n"
       "batches of {} in {}; {}{}, {} a kernel{}",
       options.pipeline.model.name, fmt::join(pipeline.partition, " + "), counted(stages, "stage"),
       replicas == 1 ? "" : " × " + counted(replicas, "replica"), name_of(pipeline.schedule),
@@ -229,9 +228,10 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
       counted(actor_threads(options, pipeline.processes), "actor thread"),
       pipeline.processes > 1 ? " a process" : "",
       counted(options.pipeline.stream.threads, "thread"),
-      pipeline.staleness == 0 ? ""
-                              : fmt::format("\nasynchronous aggregation: sums are applied {} later",
-                                            counted(pipeline.staleness, "step")));
+      pipeline.staleness == 0
+          ? ""
+          : fmt::format("\nasynchronous aggregation: gradients are applied {} later",
+                        counted(pipeline.staleness, "step")));
 }
 
 RunOptions run_options(const Options& options, const PipelineOptions& pipeline) {

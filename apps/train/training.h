@@ -1,5 +1,5 @@
 #pragma once
-// A training run as options describe it: what `train` runs and `plan` draws.
+// A training run from its options: what `train` runs and `plan` prints.
 
 #include <filesystem>
 #include <string>
@@ -17,14 +17,14 @@ struct StartingPoint {
   std::filesystem::path checkpoint;  ///< empty: at step 0
   std::uint32_t steps = 0;
   std::string options;                 ///< the resolved options of the run that wrote it
-  int intra_op_threads = 0;            ///< of the run that wrote it; 0: not known
-  std::string processor;               ///< that it ran on (ops/cpu/processor.h); empty: not known
+  int intra_op_threads = 0;            ///< of the run that wrote it; 0: unknown
+  std::string processor;               ///< that it ran on (ops/cpu/processor.h); empty: unknown
   std::vector<std::size_t> partition;  ///< of the run that wrote it; empty: not known
   std::filesystem::path
       weights;  ///< without a checkpoint: what model.weights led to; empty: find it
 };
 
-/// Reads a checkpoint for going on with a run. `path` is a checkpoint or an output folder.
+/// Reads a checkpoint to resume a run from. `path` is a checkpoint or an output folder.
 StartingPoint read_starting_point(const std::filesystem::path& path);
 
 /// One of the processes of a run.
@@ -33,31 +33,31 @@ struct ProcessOptions {
   std::uint32_t processes = 1;
 };
 
-/// Everything but what writes results (callbacks, checkpoint writer). Opens the data, chooses the
+/// All options of the pipeline but its callbacks and checkpoint writer. Opens the data, chooses the
 /// partition (that of the checkpoint where it has as many stages and none is asked for), and loads
 /// the weights of the stages that live in this process; throws Error.
 PipelineOptions pipeline_options(const Options& options, const StartingPoint& start,
                                  const ProcessOptions& here = {});
 
-/// As pipeline_options, with each block measured: needed for memory bounds and the plan's times.
+/// Measures each block, for memory bounds, schedules and a balanced partition.
 void measure(PipelineOptions& pipeline);
 
-/// Throws Error{bad_options} when the options change what the position of a checkpoint means: its
-/// samples, their order, or the size of a batch.
+/// Throws Error{bad_options} if the options change what the position of a checkpoint means: the
+/// samples, their order or the batch size.
 void check_continues(const Options& options, const StartingPoint& start);
 
-/// Whether the model keeps running means of its batches: those of batch norms.
+/// Whether the model has batch norms.
 bool has_batch_norms(const PipelineOptions& pipeline);
 
-/// What several processes could share of these options.
+/// The limits of distributing a run with these options over processes.
 WorkLimits work_limits(const Options& options);
 
-/// Threads for actors: what the options say, or one for each stage and replica as far as the cores
-/// go that this process may use.
+/// Threads for actors: those of the options, or one for each stage and replica of the process, at
+/// most the cores that it may use.
 int actor_threads(const Options& options, std::uint32_t processes = 1);
 
-/// Cores that this process may use: what it is bound to and a quota allow, and Slurm has allocated
-/// to a task that is alone.
+/// Cores that this process may use by its affinity, its quota and, for a single task, Slurm's
+/// allocation.
 int available_cores();
 
 /// The resolved options as the output folder keeps them, with the partition that `auto` has found.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ops/cpu/processor.h"
 #include "runtime/text.h"
 #include "runtime/world/cores.h"
@@ -16,15 +18,21 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
                           .micro_batches = pipeline.micro_batches};
   std::vector<std::string> sentences;
   if (const std::string uneven = uneven_words(pipeline.processes, shares); !uneven.empty())
-    sentences.push_back(fmt::format("{}; {} processes would have as many each", uneven,
+    sentences.push_back(fmt::format("{}; {} processes would have the same number each", uneven,
                                     even_processes(pipeline.processes, shares)));
   if (const std::string uneven = uneven_micro_batches(shares); !uneven.empty())
-    sentences.push_back(fmt::format("{}; train.micro_batches={} would give as many to each", uneven,
+    sentences.push_back(fmt::format("{}; train.micro_batches={} would give each the same number",
+                                    uneven,
                                     (shares.micro_batches / shares.data + 1) * shares.data));
+  if (pipeline.batch_size < 2 * std::int64_t{pipeline.micro_batches} && has_batch_norms(pipeline))
+    sentences.emplace_back(
+        "batch norm averages over a single sample: lower train.micro_batches or raise "
+        "train.batch_size");
+  if (pipeline.rate.lr == 0) sentences.emplace_back("train.lr is 0: the weights will not change");
   const LearningRateOptions rate = learning_rate_options(pipeline);
   if (lacks_its_rise(rate))
     sentences.push_back(fmt::format(
-        "one_cycle has no rise in {}{}: it falls from {} on; train longer, or take another "
+        "one_cycle does not rise in {}{}: it falls from {}; train longer, or use another "
         "train.schedule",
         counted(rate.total_steps - rate.warmup_steps, "step"),
         rate.warmup_steps > 0 ? " after the warm-up" : "", rate.lr));
@@ -42,25 +50,29 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
         "parallel.intra_op_threads",
         actor_threads(options, processes), options.pipeline.stream.threads,
         counted(available_cores(), "core")));
+  if (pipeline.data.workers > std::max(available_cores(), 1))
+    sentences.push_back(fmt::format("data.workers is {}, more than the {} of this process",
+                                    pipeline.data.workers, counted(available_cores(), "core")));
   const Environment environment = Environment::of_process();
   const auto world = world_from_environment(environment);
   const int neighbours = world ? world->local_size : 1;
   const int cores = world ? node_cores(*world, environment) : available_cores();
   if (processes > 1 && neighbours > 1 && neighbours * threads > cores)
-    sentences.push_back(fmt::format("{} processes of {} share {}: fewer may be as fast", neighbours,
-                                    counted(threads, "thread"), counted(cores, "core")));
+    sentences.push_back(fmt::format("{} processes of {} share {}; fewer processes may be as fast",
+                                    neighbours, counted(threads, "thread"),
+                                    counted(cores, "core")));
   if (start.intra_op_threads != 0 && start.intra_op_threads != options.pipeline.stream.threads)
-    sentences.push_back(
-        fmt::format("the checkpoint was made with parallel.intra_op_threads {}, this run has {}: "
-                    "kernels may sum "
-                    "in another order, so the weights may differ in their last bits",
-                    start.intra_op_threads, options.pipeline.stream.threads));
+    sentences.push_back(fmt::format(
+        "the checkpoint was written with parallel.intra_op_threads {}, this run has {}: "
+        "kernels may sum "
+        "in another order, so the weights may differ in their last bits",
+        start.intra_op_threads, options.pipeline.stream.threads));
   const std::string processor = cpu::arithmetic_of_this_processor();
   if (!start.processor.empty() && start.processor != processor)
-    sentences.push_back(
-        fmt::format("the checkpoint was made on a processor of {}, this one is of {}: kernels may "
-                    "take other algorithms, so the weights may differ in their last bits",
-                    start.processor, processor));
+    sentences.push_back(fmt::format(
+        "the checkpoint was written on a processor of {}, this one is of {}: kernels may "
+        "take other algorithms, so the weights may differ in their last bits",
+        start.processor, processor));
   return sentences;
 }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "runtime/text.h"
+
 namespace troupe {
 namespace {
 
@@ -20,7 +22,7 @@ std::string shared_unevenly(std::int64_t things, std::string_view what, std::int
 
 std::string work_words(const WorkLimits& limits) {
   return fmt::format("parallel.pipeline {} × parallel.data {} is work for {}", limits.pipeline,
-                     limits.data, limits.total_stages());
+                     limits.data, counted(limits.total_stages(), "process"));
 }
 
 std::string uneven_words(std::int64_t processes, const WorkLimits& limits) {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "apps/error_wording.h"
 #include "apps/options/option_changes.h"
 #include "apps/train/training.h"
 #include "runtime/control/member.h"
@@ -73,7 +74,8 @@ void check_fits(const World& world, const Options& options) {
 }
 
 int end_silently(const Error& error) {
-  tell_launcher(Error(ErrorCode::peer_lost, error.message(), error.remedy()), false);
+  const Error worded = in_words_of_the_command(error);
+  tell_launcher(Error(ErrorCode::peer_lost, worded.message(), worded.remedy()), false);
   return exit_code_of(error);
 }
 
@@ -158,7 +160,7 @@ int WorldRun::end_with(const Error& error) {
 }
 
 int WorldRun::report(const Error& error) {
-  const int code = tell(error, "troupe");
+  const int code = tell(in_words_of_the_command(error), "troupe");
   (void)static_cast<bool>(world_->store().put(report_key, fmt::format("rank {}", process())));
   world_->abandon();
   return code;

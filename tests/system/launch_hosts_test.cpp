@@ -172,7 +172,7 @@ TEST_F(LaunchHosts, SayThatAnotherProgramHasThePortAndTakeItOnceItIsFree) {
   EXPECT_THAT(ran.error, HasSubstr(at_once));
   EXPECT_THAT(ran.error,
               AllOf(HasSubstr("cannot listen on tcp://" + meeting("127.0.0.1") + ": Address"),
-                    HasSubstr("--rdzv-endpoint names the port")));
+                    HasSubstr("--rdzv-endpoint sets the port")));
   EXPECT_TRUE(key_files().empty());
 
   const auto waits = [&](const char* name) {
@@ -213,7 +213,7 @@ TEST_F(LaunchHosts, EndWhereThePortIsRefusedThoughNobodyListens) {
   const auto ran = run_process(host({"--node-rank", "0"}, "true"), root_.string());
   EXPECT_EQ(ran.exit_code, 1);
   EXPECT_THAT(ran.error, AllOf(HasSubstr("cannot listen on tcp://" + meeting("127.0.0.1")),
-                               HasSubstr("--rdzv-endpoint names the port")));
+                               HasSubstr("--rdzv-endpoint sets the port")));
   EXPECT_TRUE(key_files().empty());
 }
 
@@ -240,8 +240,7 @@ TEST_F(LaunchHosts, TellWhatAnothersProcessFoundOfOneThatWasKilled) {
               ContainsRegex("rank 0 .* failed first: signal 9 .*\n  rank 1 on .* found:\n"
                             "  rank 0 is lost\n  try: --restart out\n"));
   EXPECT_EQ(count_of(content(root_ / "one"), "rank 0 is lost"), 1) << content(root_ / "one");
-  EXPECT_THAT(content(root_ / "one"),
-              ContainsRegex("ranks? 1 .*; what rank 0 tells of the run is on "));
+  EXPECT_THAT(content(root_ / "one"), ContainsRegex("ranks? 1 .*; rank 0 reports on "));
 }
 
 TEST_F(LaunchHosts, WaitForProcessesThatTakeTheirTimeToEnd) {
@@ -307,9 +306,9 @@ TEST_F(LaunchHosts, SayWhoIsMissing) {
   const auto alone = run_process(
       host({"--node-rank", "0", "--rdzv-conf", "join_timeout=1"}, "true"), root_.string());
   EXPECT_EQ(alone.exit_code, 1);
-  EXPECT_THAT(alone.error,
-              AllOf(HasSubstr("2 hosts did not meet"), HasSubstr("node rank 1 of 2 did not come"),
-                    HasSubstr("--rdzv-endpoint on each host")));
+  EXPECT_THAT(alone.error, AllOf(HasSubstr("2 hosts did not connect"),
+                                 HasSubstr("node rank 1 of 2 did not come"),
+                                 HasSubstr("--rdzv-endpoint on each host")));
   EXPECT_TRUE(key_files().empty()) << "the next job of this name would have the same key";
 }
 

@@ -78,7 +78,7 @@ TEST_F(Launch, StartsTroupesOwnVerbs) {
   EXPECT_THAT(ran.out, HasSubstr("troupe train"));
   const auto alone = troupe({"--nproc-per-node", "2", "--", "options", "--help"});
   EXPECT_EQ(alone.exit_code, 2);
-  EXPECT_THAT(alone.error, HasSubstr("options is the work of one process"));
+  EXPECT_THAT(alone.error, HasSubstr("troupe options runs in one process"));
 }
 
 TEST_F(Launch, ReportsTheFirstFailureAndExitsAsIt) {
@@ -156,7 +156,7 @@ TEST_F(Launch, KillsWhatDoesNotEndInTheGracePeriod) {
                        "[ $RANK = 1 ] && { while [ ! -f deaf ]; do sleep 0.01; done; exit 5; }; "
                        "trap '' TERM; echo $$ > pid; touch deaf; while :; do sleep 0.05; done");
   EXPECT_EQ(ran.exit_code, 5);
-  EXPECT_THAT(ran.error, HasSubstr("1 of 2 processes had not ended after 200 ms and get SIGKILL"));
+  EXPECT_THAT(ran.error, HasSubstr("1 of 2 processes have not ended after 200 ms: sends SIGKILL"));
   EXPECT_FALSE(runs(number_in("pid")));
 }
 
@@ -247,7 +247,7 @@ TEST_F(Launch, RefusesWhatItCannotDoNamingFlagAndValue) {
 }
 
 TEST_F(Launch, RefusesACommandThatIsNone) {
-  EXPECT_THAT(troupe({}).error, HasSubstr("nothing to start"));
+  EXPECT_THAT(troupe({}).error, HasSubstr("no command to start"));
   EXPECT_THAT(troupe({"--", "tran", "x"}).error, HasSubstr("did you mean train?"));
   EXPECT_THAT(troupe({"--", "trane"}).error, HasSubstr("the verbs to launch are train and doctor"));
   EXPECT_THAT(troupe({"-r", "train.steps=5", "--", "train", "x.yaml"}).error,

@@ -25,7 +25,7 @@ TEST_F(World, SavesAndSaysWhyWhenOneOfItsProcessesIsAskedToStop) {
   const Outcome ended = run->wait();
   EXPECT_EQ(ended.exit_code, 75) << ended.error;
   EXPECT_THAT(ended.out, HasSubstr("stopped after step " + std::to_string(newest_step("out")) +
-                                   ", as another process was asked to; go on with"));
+                                   ", as another process was asked to; resume with"));
   expect_nothing_is_left();
 }
 
@@ -36,8 +36,8 @@ TEST_F(World, EndsAndNamesTheProcessThatWasKilled) {
   EXPECT_EQ(ended.exit_code, 128 + SIGKILL) << ended.error;
   EXPECT_THAT(ended.error, ContainsRegex("rank 2 \\(local rank 2 on .*signal 9 \\(SIGKILL\\)"));
   EXPECT_EQ(count_of(ended.error, "failed first"), 1) << ended.error;
-  EXPECT_THAT(ended.error, HasSubstr(", often for lack of memory"));
-  EXPECT_THAT(ended.error, ContainsRegex("go on from step [0-9]+ with the same command and "
+  EXPECT_THAT(ended.error, HasSubstr(", often because memory ran out"));
+  EXPECT_THAT(ended.error, ContainsRegex("resume from step [0-9]+ with the same command and "
                                          "--restart .*out"));
   EXPECT_LE(count_of(ended.error, "error: "), 1) << ended.error;
   EXPECT_EQ(count_of(ended.error, "with a checkpoint"), 0) << "nobody asked it to stop\n"

@@ -59,7 +59,7 @@ TEST_F(World, TellsOnceWhatEveryProcessMeets) {
   const Outcome no_folder = train(4, "no_folder/out");
   EXPECT_EQ(no_folder.exit_code, 1);
   EXPECT_EQ(count_of(no_folder.error, "troupe: error: "), 1) << no_folder.error;
-  EXPECT_THAT(no_folder.error, HasSubstr("no_folder/out cannot be made"));
+  EXPECT_THAT(no_folder.error, HasSubstr("no_folder/out cannot be created"));
 }
 
 TEST_F(World, TellsOnceThatAnInterfaceDoesNotExist) {
@@ -102,7 +102,7 @@ TEST_F(World, BeginsWithTheCheckpointThatRankZeroHasFound) {
   const Outcome ran =
       train(2, "other", with({"train.steps=1", "model.weights=" + (root_ / "out").string()}));
   EXPECT_EQ(ran.exit_code, 0) << ran.error;
-  EXPECT_EQ(count_of(ran.error, "warning: passed over"), 1) << ran.error;
+  EXPECT_EQ(count_of(ran.error, "warning: skipped"), 1) << ran.error;
 }
 
 TEST_F(World, LeavesNoShardsOfCheckpointsThatTheDiskHasNoRoomFor) {

@@ -49,7 +49,7 @@ TEST_F(ClusterProfiles, TakesTheRestFromTheProfileItIsLike) {
   EXPECT_TRUE(twin.environment.empty());
   file("a.yaml", "like: b\n");
   file("b.yaml", "like: a\n");
-  EXPECT_THAT(refusal([] { find_profile("a"); }), HasSubstr("like each other"));
+  EXPECT_THAT(refusal([] { find_profile("a"); }), HasSubstr("in a circle"));
   file("c.yaml", "like: nobody\n");
   EXPECT_THAT(refusal([] { find_profile("c"); }), HasSubstr("no cluster nobody"));
 }
@@ -66,7 +66,8 @@ TEST_F(ClusterProfiles, RefusesWrongProfilesWithFileLineAndRemedy) {
   EXPECT_THAT(read(node), HasSubstr("needs partitions"));
   EXPECT_THAT(read(node + "partitions:\n  - {nodes: m, max_time: 1h}\n"),
               AllOf(HasSubstr("p.yaml:4:5"), HasSubstr("did you mean n?")));
-  EXPECT_THAT(read(node + "partitions:\n  - {nodes: n, max_time: soon}\n"), HasSubstr("no time"));
+  EXPECT_THAT(read(node + "partitions:\n  - {nodes: n, max_time: soon}\n"),
+              HasSubstr("not a time"));
   EXPECT_THAT(read(node + "partitions:\n  - {nodes: n, max_tme: 1h}\n"), HasSubstr("max_time"));
   EXPECT_THAT(read("nodes:\n  - {name: n, architecture: x86, cores: 8}\n"), HasSubstr("x86_64"));
   EXPECT_THAT(read("nodes:\n  - {name: n, architecture: x86_64, cores: 8, gpus: 2}\n"),
@@ -77,10 +78,11 @@ TEST_F(ClusterProfiles, RefusesWrongProfilesWithFileLineAndRemedy) {
   const std::string whole = node + "partitions:\n  - {nodes: n, max_time: 1h}\n";
   EXPECT_EQ(read(whole), "no error");
   EXPECT_THAT(read(whole + "environment:\n  - {name: 'A B', value: b}\n"),
-              HasSubstr("p.yaml:6:5: \"A B\" is no variable's name"));
-  EXPECT_THAT(read(whole + "environment:\n  - {name: 2A, value: b}\n"), HasSubstr("no variable's"));
+              HasSubstr("p.yaml:6:5: \"A B\" is not a name of a variable"));
+  EXPECT_THAT(read(whole + "environment:\n  - {name: 2A, value: b}\n"),
+              HasSubstr("not a name of a variable"));
   EXPECT_THAT(read(node + "partitions:\n  - {name: 't$(id)', nodes: n, max_time: 1h}\n"),
-              HasSubstr("\"t$(id)\" is no partition's name"));
+              HasSubstr("\"t$(id)\" is not a name of a partition"));
   for (const char* broken : {"title: \"x\\ntouch F\"\n", "note: |\n  x\n  touch F\n",
                              "directives:\n  - {text: \"--x\\rtouch F\", why: b}\n",
                              "environment:\n  - {name: A, value: b, why: \"c\\ntouch F\"}\n"})

@@ -73,7 +73,7 @@ TEST(Doctor, NamesEveryCheckThatItMakes) {
 TEST(Doctor, FlagsAQuotaBelowWhatCanBeSeen) {
   Machine machine = healthy();
   machine.quota = 2.5;
-  EXPECT_THAT(text_of(check_cores(machine, {})), HasSubstr("grants 2.5 CPUs, but 8"));
+  EXPECT_THAT(text_of(check_cores(machine, {})), HasSubstr("allows 2.5 CPUs of 8"));
   machine.quota = 8;
   EXPECT_THAT(text_of(check_cores(machine, {})), IsEmpty());
 }
@@ -104,7 +104,7 @@ TEST(Doctor, FlagsReservedGpusThatNobodyUses) {
   Machine machine = healthy();
   EXPECT_THAT(text_of(check_gpus(machine)), IsEmpty());
   machine.environment["SLURM_GPUS_ON_NODE"] = "4";
-  EXPECT_THAT(text_of(check_gpus(machine)), HasSubstr("computes on cores: 4 reserved GPUs"));
+  EXPECT_THAT(text_of(check_gpus(machine)), HasSubstr("computes on CPU cores: 4 reserved GPUs"));
   machine.compiled_gpus = {"9.0"};
   EXPECT_THAT(text_of(check_gpus(machine)),
               HasSubstr("4 reserved GPUs on this node, but 2 processes"));
@@ -126,7 +126,7 @@ TEST(Doctor, FlagsCachesOnFileSystemsThatAllNodesShare) {
   const std::string text = text_of(check_folders(machine));
   EXPECT_THAT(text, HasSubstr("TMPDIR is /scratch/tmp on lustre"));
   EXPECT_THAT(text, HasSubstr("CUDA_CACHE_DISABLE=1"));
-  EXPECT_THAT(text, HasSubstr("TRITON_HOME is /gone, which is not there"));
+  EXPECT_THAT(text, HasSubstr("TRITON_HOME is /gone, which does not exist"));
   EXPECT_THAT(text, Not(HasSubstr("/local")));
 }
 
@@ -187,7 +187,7 @@ TEST(Doctor, FlagsProcessesThatShareCores) {
 TEST(Doctor, TellsWhatEachCheckHasSeenInTwoColumns) {
   const Ran ran = run_troupe({"doctor"});
   EXPECT_THAT(ran.out, HasSubstr("\narchitecture  "));
-  EXPECT_THAT(ran.out, HasSubstr("looked at, none misspelt"));
+  EXPECT_THAT(ran.out, HasSubstr("checked, no findings"));
   Machine machine = healthy();
   const Demands demands{.work = {.pipeline = 4}, .known = true};
   const auto seen = observations(machine, demands);
@@ -218,12 +218,12 @@ TEST(Doctor, ComparesWithWhatAClustersJobsNeed) {
   EXPECT_THAT(text_of(check_cluster(machine, olivia)), HasSubstr("NCCL_PROTO is not set"));
   machine.environment["NCCL_PROTO"] = "LL128";
   EXPECT_THAT(text_of(check_cluster(machine, olivia)),
-              HasSubstr("NCCL_PROTO is LL128, but Olivia"));
+              HasSubstr("NCCL_PROTO is LL128, but the profile of Olivia"));
   for (const auto& line : olivia.environment) machine.environment[line.name] = line.text;
   EXPECT_EQ(text_of(check_cluster(machine, olivia)), "");
   machine.architecture = "riscv64";
   EXPECT_THAT(text_of(check_cluster(machine, olivia)),
-              HasSubstr("error this troupe is for riscv64"));
+              HasSubstr("error this troupe is built for riscv64"));
 }
 
 TEST(Doctor, PutsErrorsFirst) {

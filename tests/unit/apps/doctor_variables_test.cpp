@@ -52,7 +52,7 @@ TEST(Doctor, FlagsVariablesThatBeginAsItsOwnAndThatNothingReads) {
   EXPECT_EQ(text_of(check_misspelt(machine)).find("TROUPE_RUN_ID"), std::string::npos);
   EXPECT_THAT(
       text_of(check_misspelt(machine)),
-      HasSubstr("warning nothing reads TROUPE_TRANSPORT | options are given in their file"));
+      HasSubstr("warning nothing reads TROUPE_TRANSPORT | give options in the options file"));
 }
 
 TEST(Doctor, FlagsTheMisspellingOfTheAlliancesScripts) {
@@ -77,12 +77,12 @@ TEST(Doctor, FlagsVariablesThatContradictEachOther) {
   EXPECT_THAT(found({{"NCCL_NET", "IB"}, {"NCCL_IB_DISABLE", "1"}}),
               HasSubstr("warning NCCL_NET=IB"));
   EXPECT_THAT(found({{"NCCL_IB_DISABLE", "yes"}}),
-              HasSubstr("NCCL_IB_DISABLE=yes is no number: NCCL ignores it"));
+              HasSubstr("NCCL_IB_DISABLE=yes is not a number: NCCL ignores it"));
   EXPECT_THAT(found({{"NCCL_NET", "IB"}, {"NCCL_IB_DISABLE", "0"}}), IsEmpty());
   EXPECT_THAT(found({{"NCCL_IB_HCA", "mlx5"}, {"NCCL_IB_DISABLE", "1"}}),
               HasSubstr("NCCL_IB_HCA=mlx5 has no effect beside NCCL_IB_DISABLE=1"));
   EXPECT_THAT(found({{"OMP_NUM_THREADS", "two"}}),
-              HasSubstr("OMP_NUM_THREADS=two is no number: OpenMP ignores it"));
+              HasSubstr("OMP_NUM_THREADS=two is not a number: OpenMP ignores it"));
   EXPECT_THAT(found({{"OMP_NUM_THREADS", "4,2"}}), IsEmpty());
   EXPECT_THAT(found({{"FI_PROVIDER", "tcp"}, {"FI_CXI_RX_MATCH_MODE", "software"}}),
               HasSubstr("FI_PROVIDER=cxi"));
@@ -129,7 +129,7 @@ TEST(Doctor, FlagsWhatProcessesCannotMeetBy) {
     return text_of(check_world(machine, {}));
   };
   EXPECT_THAT(found("TROUPE_COORDINATOR", "nonsense"),
-              HasSubstr("error TROUPE_COORDINATOR is nonsense, which is no place"));
+              HasSubstr("error TROUPE_COORDINATOR is nonsense, which is not an address"));
   EXPECT_THAT(found("TROUPE_COORDINATOR", "tcp://node0:29400"), IsEmpty());
   EXPECT_THAT(found("TROUPE_JOB_KEY", "short-secret"),
               AllOf(HasSubstr("error "), HasSubstr("key"), Not(HasSubstr("short-secret"))));
@@ -156,7 +156,8 @@ TEST(Doctor, FlagsMoreProcessesThanTheRunHasWorkFor) {
   Demands demands{.work = {.pipeline = 2, .data = 1, .micro_batches = 8, .batch_size = 8},
                   .known = true};
   EXPECT_EQ(text_of(check_world(healthy(), demands)),
-            "error 4 processes, but parallel.pipeline 2 × parallel.data 1 is work for 2 | start 2 "
+            "error 4 processes, but parallel.pipeline 2 × parallel.data 1 is work for 2 processes "
+            "| start 2 "
             "processes, or give -r parallel.data=2\n");
   demands.work.batch_size = demands.work.micro_batches = 1;
   EXPECT_THAT(text_of(check_world(healthy(), demands)), HasSubstr("| start 2 processes\n"));

@@ -21,9 +21,9 @@ TEST(ErrorWording, NamesTheKeysOfAnOptionsFile) {
   EXPECT_EQ(command_name_of("batch_size"), "train.batch_size");
   EXPECT_EQ(command_name_of("max_steps"), "train.steps");
   EXPECT_EQ(command_name_of("widths"), "model.widths");
-  EXPECT_EQ(command_name_of("ModelOptions::widths"), "model.widths");
-  EXPECT_EQ(command_name_of("ModelOptions::classes"), "model.classes");
-  EXPECT_EQ(command_name_of("DatasetOptions::classes"), "data.classes");
+  EXPECT_EQ(command_name_of("Model::widths"), "model.widths");
+  EXPECT_EQ(command_name_of("Model::classes"), "model.classes");
+  EXPECT_EQ(command_name_of("Dataset::classes"), "data.classes");
   EXPECT_EQ(command_name_of("RestartBudget::within"), "restarts.within");
   EXPECT_EQ(command_name_of("within"), "restarts.within");
 }
@@ -36,8 +36,8 @@ TEST(ErrorWording, HasNoNameForAMemberOfSeveralStructs) {
 }
 
 TEST(ErrorWording, ReplacesSettingsInMessageAndRemedy) {
-  const Error worded = in_words_of_the_command(Error(
-      ErrorCode::io, "`batch_size` is 0", "raise `batch_size`, or set `DatasetOptions::name`"));
+  const Error worded = in_words_of_the_command(
+      Error(ErrorCode::io, "`batch_size` is 0", "raise `batch_size`, or set `Dataset::name`"));
   EXPECT_EQ(worded.code(), ErrorCode::io);
   EXPECT_EQ(worded.message(), "train.batch_size is 0");
   EXPECT_EQ(worded.remedy(), "raise train.batch_size, or set data.name");
@@ -56,8 +56,8 @@ std::string literals_of(const fs::path& path) {
 }
 
 TEST(ErrorWording, KnowsEverySettingThatTheLibraryNames) {
-  // What stands in back quotes and is no setting: formats of a name, commands of other programs.
-  const std::set<std::string> others = {"{}"};
+  // Formats of a name, and settings without a key.
+  const std::set<std::string> others = {"{}", "prefetch"};
   int files = 0;
   for (const char* folder : {"runtime", "ops", "actors"})
     for (const auto& entry :

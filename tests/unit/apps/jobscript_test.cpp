@@ -168,9 +168,11 @@ TEST_F(Jobscript, SaysWhichLineGivesAllProcessesWork) {
   made.data_where = "o.yaml:4:9";
   EXPECT_THAT(
       refusal([&] { check_work(made, 2, 4); }),
-      AllOf(HasSubstr("o.yaml:4:9: parallel.pipeline 2 × parallel.data 2 is work for 4, but the "
-                      "job has 8 processes (2 nodes × 4)"),
-            HasSubstr("set parallel.data to 4"), HasSubstr("--tasks-per-node 2")));
+      AllOf(
+          HasSubstr(
+              "o.yaml:4:9: parallel.pipeline 2 × parallel.data 2 is work for 4 processes, but the "
+              "job has 8 processes (2 nodes × 4)"),
+          HasSubstr("set parallel.data to 4"), HasSubstr("--tasks-per-node 2")));
   EXPECT_THAT(refusal([&] { check_work(shape(3, 2), 1, 8); }),
               HasSubstr("set parallel.pipeline to 4"));
   made.work.micro_batches = 4;
@@ -302,10 +304,10 @@ TEST_F(Jobscript, SaysWhatAJobPaysForAndDoesNotUse) {
               testing::Contains(HasSubstr("the job pays for 128 cores of each and uses 2")));
   wanted.partition = "gpumedium";
   wanted.gpus_per_node = 2;
-  EXPECT_THAT(lay_out_job(find_profile("mahti"), wanted, shape(2, 2)).notes,
-              testing::Contains(
-                  "2 GPUs of each of 2 nodes would fit 1 node, which sends less between nodes: "
-                  "--nodes 1 --gpus-per-node 4"));
+  EXPECT_THAT(
+      lay_out_job(find_profile("mahti"), wanted, shape(2, 2)).notes,
+      testing::Contains("2 GPUs of each of 2 nodes fit on 1 node, with less traffic between nodes: "
+                        "--nodes 1 --gpus-per-node 4"));
   wanted.gpus_per_node = 4;
   EXPECT_THAT(lay_out_job(find_profile("mahti"), wanted, shape(4, 2)).notes,
               Not(testing::Contains(HasSubstr("of each of"))));

@@ -104,8 +104,8 @@ TEST_F(LaunchOutput, GoesOnWhereTheDiskIsFullAndSaysSoOnce) {
     pump.finish();
   }
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "troupe launch: /dev/full cannot be written: No space left on device; what follows is "
-            "not in it\n");
+            "troupe launch: /dev/full cannot be written: No space left on device; later output is "
+            "missing there\n");
   EXPECT_EQ(content("console"), "> one\n> two\n");
 }
 

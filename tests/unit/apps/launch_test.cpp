@@ -179,8 +179,9 @@ TEST(LaunchOutcome, IsToldByAnotherWhereTheFirstCouldNot) {
   outcome.ended(ended(0, {.signal = SIGKILL}));
   EXPECT_THAT(outcome.report(), Not(HasSubstr("found")));
   outcome.ended(failure_from(to_message(follower)));
-  EXPECT_THAT(outcome.report(), EndsWith("often for lack of memory\n  rank 2 on node2 found:\n"
-                                         "  rank 0 is lost\n  try: --restart out"));
+  EXPECT_THAT(outcome.report(),
+              EndsWith("often because memory ran out\n  rank 2 on node2 reported:\n"
+                       "  rank 0 is lost\n  try: --restart out"));
   // Who reads that here need not read it again.
   follower.told->is_printed = true;
   outcome.ended(follower);

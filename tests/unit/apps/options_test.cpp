@@ -32,14 +32,14 @@ std::string refusal(std::string_view text, const std::vector<std::string>& overr
 TEST(Options, DefaultsGoTogether) { EXPECT_EQ(refusal(""), "no error"); }
 
 TEST(Options, TheFormerNameOfThePartitionIsRead) {
-  using Blocks = std::vector<std::int64_t>;
+  using Blocks = std::vector<std::size_t>;
   const std::string old = "parallel: {pipeline: 2, cut: [5, 7]}";
-  EXPECT_EQ(parse_options(old, "o.yaml").parallel.partition, (Blocks{5, 7}));
-  EXPECT_EQ(parse_options(old, "o.yaml", {"parallel.partition=[4, 8]"}).parallel.partition,
+  EXPECT_EQ(parse_options(old, "o.yaml").pipeline.partition, (Blocks{5, 7}));
+  EXPECT_EQ(parse_options(old, "o.yaml", {"parallel.partition=[4, 8]"}).pipeline.partition,
             (Blocks{4, 8}));
   EXPECT_EQ(
       parse_options("parallel: {pipeline: 2, partition: [5, 7]}", "o.yaml", {"parallel.cut=auto"})
-          .parallel.partition,
+          .pipeline.partition,
       Blocks{});
 }
 

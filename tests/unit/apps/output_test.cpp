@@ -89,12 +89,12 @@ TEST_F(Output, AFolderThatCannotBeMadeIsAnErrorWithItsName) {
   std::ofstream(root_ / "file") << "x";
   EXPECT_THAT(refusal([&] { OutputFolder::create(root_ / "file"); }), HasSubstr("file"));
   EXPECT_THAT(refusal([&] { OutputFolder::create(root_ / "file" / "below"); }),
-              HasSubstr("cannot be made"));
+              HasSubstr("cannot be created"));
   EXPECT_THAT(refusal([&] {
                 OutputFolder::create(std::nullopt, std::chrono::system_clock::now(),
                                      root_ / "file");
               }),
-              HasSubstr("cannot be made"));
+              HasSubstr("cannot be created"));
   EXPECT_THAT(refusal([&] { OutputFolder::create("/proc/troupe"); }), HasSubstr("/proc/troupe"));
 }
 
@@ -154,12 +154,17 @@ TEST_F(Output, ARunGoesOnWithItsOwnModelDataAndSeedOnly) {
   EXPECT_EQ(changes_since("", options("")), "");
 }
 
-TEST_F(Output, SaysWhatALossLeavesToGoOnFrom) {
+TEST_F(Output, SaysWhetherAFailedRunCanBeResumed) {
   const Error lost(ErrorCode::peer_lost, "rank 1 is lost", "go on");
-  EXPECT_THAT(with_way_to_go_on(lost, root_).remedy(),
-              HasSubstr("nothing was saved yet: the same command with --restart auto begins anew"));
+  EXPECT_THAT(
+      with_resume_hint(lost, root_).remedy(),
+      HasSubstr(
+          "no checkpoint was written: the same command with --restart auto begins at step 0"));
+  const Error spent(ErrorCode::actor_failed, "stage/0 failed", "raise `RestartBudget::max`");
+  EXPECT_THAT(with_resume_hint(spent, root_).remedy(),
+              testing::StartsWith("raise `RestartBudget::max`; no checkpoint was written"));
   const Error other(ErrorCode::io, "no space", "free some");
-  EXPECT_EQ(with_way_to_go_on(other, root_).remedy(), "free some");
+  EXPECT_EQ(with_resume_hint(other, root_).remedy(), "free some");
 }
 
 TEST(OptionChanges, TheFirstIsNamedByItsKey) {

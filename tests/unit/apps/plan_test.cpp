@@ -110,7 +110,7 @@ TEST_F(Plan, CountsTheSumsThatAreOnTheirWay) {
   const Ran planned = plan(late), now = plan({});
   ASSERT_EQ(planned.code, exit_done) << planned.error;
   EXPECT_THAT(planned.out,
-              HasSubstr("\nasynchronous aggregation: sums are applied 3 steps later\n"));
+              HasSubstr("\nasynchronous aggregation: gradients are applied 3 steps later\n"));
   EXPECT_THAT(line(planned, "reducer/0.reduced → stage/0.reduced"), ContainsRegex(" 4 +16.2 KiB"));
   EXPECT_THAT(line(now, "reducer/0.reduced → stage/0.reduced"), ContainsRegex(" 1 +16.2 KiB"));
   EXPECT_THAT(line(now, "  reducer 0 "), HasSubstr("101.6 KiB"));

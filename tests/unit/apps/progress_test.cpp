@@ -40,7 +40,7 @@ TEST(Report, EpochLinesSayWhoseFiguresTheyShow) {
   report.evaluation = EvaluationReport{.loss = 0.25, .correct = 9131, .count = 10000};
   EXPECT_EQ(epoch_line(report),
             "Epoch 1/2: Time=9.819s, Loss=0.2500, Accuracy=0.9131, Throughput=5084.2 img/s "
-            "(test; train 1.6997, 0.6386)");
+            "(test; train loss 1.6997, accuracy 0.6386)");
   EXPECT_EQ(accuracy_line(*report.evaluation), "test accuracy 0.9131 (9131/10000)");
 }
 

@@ -72,7 +72,7 @@ TEST(RunLog, AnnounceAnEvaluationThatIsDueOnceAndAfterAStopOnly) {
     }
     const std::string written = test::read_text(folder.log());
     EXPECT_EQ(count_of(written, "Epoch 1/40: "), 1) << written;
-    EXPECT_EQ(count_of(written, "counted first"), stopped ? 1 : 0) << written;
+    EXPECT_EQ(count_of(written, "evaluation that is due"), stopped ? 1 : 0) << written;
   }
 }
 

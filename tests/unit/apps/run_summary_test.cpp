@@ -40,18 +40,18 @@ RunShape two_stages() {
           .partition_by_hand = false};
 }
 
-TEST(Verdict, NamesTheBottleneckAndTheShareOfComputing) {
+TEST(RunSummary, NamesTheBottleneckAndTheShareOfComputing) {
   const auto report =
       run_of({actor("loader", 5, 0, 95), actor("stage/0", 58, 0, 29), actor("stage/1", 78, 20, 1)});
   EXPECT_THAT(run_summary(report, two_stages()),
               HasSubstr("stages computed 68 % of the time; the bottleneck is stage/1 with 78 %"));
 }
 
-TEST(Verdict, TellsWhatFillingAndDrainingCosts) {
+TEST(RunSummary, SaysHowLongThePipelineBubbleIs) {
   const auto report =
       run_of({actor("loader", 5, 0, 95), actor("stage/0", 68, 0, 29), actor("stage/1", 70, 20, 1)});
   EXPECT_THAT(run_summary(report, two_stages()),
-              testing::EndsWith("of the time\nfilling and draining takes 20 % of a step; "
+              testing::EndsWith("of the time\nthe pipeline bubble is 20 % of a step; "
                                 "train.micro_batches=8 makes it 11 %\n"
                                 "(batch norm then averages over 8 samples)"));
   RunShape plain = two_stages();
@@ -59,13 +59,22 @@ TEST(Verdict, TellsWhatFillingAndDrainingCosts) {
   EXPECT_THAT(run_summary(report, plain), testing::EndsWith("makes it 11 %"));
   RunShape split = two_stages();
   split.schedule = ScheduleKind::zero_bubble_h1;
-  EXPECT_THAT(run_summary(report, split), Not(HasSubstr("filling"))) << "8 % is not worth a word";
+  EXPECT_THAT(run_summary(report, split), Not(HasSubstr("bubble"))) << "8 % is not worth a word";
   RunShape smallest = two_stages();
   smallest.batch_size = 4;
+  smallest.batch_norms = false;
   EXPECT_THAT(run_summary(report, smallest), Not(HasSubstr("train.micro_batches")));
 }
 
-TEST(Verdict, BlamesAPartitionByHandOnly) {
+TEST(RunSummary, LeavesBatchNormEnoughSamples) {
+  const auto report =
+      run_of({actor("loader", 5, 0, 95), actor("stage/0", 68, 0, 29), actor("stage/1", 70, 20, 1)});
+  RunShape shape = two_stages();
+  shape.batch_size = 32;  // 4 of a micro-batch, if there were twice as many
+  EXPECT_THAT(run_summary(report, shape), Not(HasSubstr("train.micro_batches")));
+}
+
+TEST(RunSummary, BlamesAPartitionByHandOnly) {
   const auto report =
       run_of({actor("loader", 5, 0, 95), actor("stage/0", 20, 0, 75), actor("stage/1", 85, 5, 1)});
   RunShape shape = two_stages();
@@ -74,14 +83,14 @@ TEST(Verdict, BlamesAPartitionByHandOnly) {
   EXPECT_THAT(run_summary(report, shape), HasSubstr("try another parallel.partition than [3, 9]"));
 }
 
-TEST(Verdict, TellsASlowLoader) {
+TEST(RunSummary, TellsASlowLoader) {
   const auto report =
       run_of({actor("loader", 5, 90, 5), actor("stage/0", 40, 55, 0), actor("stage/1", 45, 50, 1)});
   EXPECT_THAT(run_summary(report, two_stages()),
               HasSubstr("stage/0 waited for data: try data.workers=2"));
 }
 
-TEST(Verdict, OffersThreadsOnlyWhereStagesAndCoresAreLeft) {
+TEST(RunSummary, OffersThreadsOnlyWhereStagesAndCoresAreLeft) {
   const auto report =
       run_of({actor("loader", 1, 0, 99), actor("stage/0", 47, 0, 50), actor("stage/1", 50, 50, 0)});
   RunShape shape = two_stages();
@@ -93,7 +102,7 @@ TEST(Verdict, OffersThreadsOnlyWhereStagesAndCoresAreLeft) {
   EXPECT_THAT(run_summary(report, shape), HasSubstr("try parallel.actor_threads=2"));
 }
 
-TEST(Verdict, CountsTheThreadsOfAllProcesses) {
+TEST(RunSummary, CountsTheThreadsOfAllProcesses) {
   const auto report =
       run_of({actor("loader", 1, 0, 99), actor("stage/0", 20, 0, 60), actor("stage/1", 80, 20, 0)});
   RunShape shape = two_stages();
@@ -103,7 +112,7 @@ TEST(Verdict, CountsTheThreadsOfAllProcesses) {
   EXPECT_THAT(run_summary(report, shape), Not(HasSubstr("actor_threads")));
 }
 
-TEST(Verdict, HasNoAdviceForAStageThatAlwaysComputes) {
+TEST(RunSummary, HasNoAdviceForAStageThatAlwaysComputes) {
   RunShape shape = two_stages();
   shape.actor_threads = 1;
   shape.partition = {12};
@@ -111,14 +120,14 @@ TEST(Verdict, HasNoAdviceForAStageThatAlwaysComputes) {
   EXPECT_EQ(run_summary(report, shape), "stage/0 computed 97 % of the time");
 }
 
-TEST(Verdict, TakesTheMeanOverReplicas) {
+TEST(RunSummary, TakesTheMeanOverReplicas) {
   const auto report = run_of({actor("stage/0/0", 40, 0, 0), actor("stage/0/1", 60, 0, 0)});
   RunShape shape = two_stages();
   shape.partition = {12};
   EXPECT_THAT(run_summary(report, shape), testing::StartsWith("stage/0 computed 50 %"));
 }
 
-TEST(Verdict, SaysNothingOfAShortRunOrOneWithoutStages) {
+TEST(RunSummary, SaysNothingOfAShortRunOrOneWithoutStages) {
   auto report = run_of({actor("stage/0", 50, 0, 0)});
   report.wall = std::chrono::milliseconds(200);
   EXPECT_EQ(run_summary(report, two_stages()), "");

@@ -112,7 +112,7 @@ TEST_F(Verbs, EvalOfBareWeightsAsksForOptions) {
   run_troupe({"export", root_.string(), "-o", file});
   const Ran ran = run_troupe({"eval", file});
   EXPECT_EQ(ran.code, exit_usage);
-  EXPECT_THAT(ran.error, HasSubstr("try: name an options file with --options FILE"));
+  EXPECT_THAT(ran.error, HasSubstr("try: give an options file with --options FILE"));
   EXPECT_THAT(ran.error, HasSubstr("data.mean"));
 }
 
@@ -129,7 +129,7 @@ TEST_F(Verbs, InspectListsTensorsAndFindsDamage) {
   const Ran whole = run_troupe({"inspect", root_.string()});
   EXPECT_EQ(whole.code, exit_done) << whole.error;
   EXPECT_THAT(whole.out, HasSubstr("checkpoint of step 7"));
-  EXPECT_THAT(whole.out, HasSubstr("written by generation 3; position {\"epoch\":2}"));
+  EXPECT_THAT(whole.out, HasSubstr("position {\"epoch\":2}\nworld generation 3\n"));
   EXPECT_THAT(whole.out, HasSubstr("run intra_op_threads: 2"));
   EXPECT_THAT(whole.out, HasSubstr("optimizer.momentum.x  f32    [2]"));
 
@@ -163,7 +163,8 @@ TEST_F(Verbs, TrainRefusesACheckpointOfMoreStepsThanARunHas) {
   const Ran ran = run_troupe({"train", (root_ / "o.yaml").string(), "-o", (root_ / "out").string(),
                               "--restart", (root_ / "later").string()});
   EXPECT_EQ(ran.code, exit_failed);
-  EXPECT_THAT(ran.error, HasSubstr("is of step 4294967297, more than a run can have"));
+  EXPECT_THAT(ran.error,
+              HasSubstr("is of step 4294967297, beyond the last step that a run can have"));
 }
 
 TEST_F(Verbs, ForeignFilesAreNamedWithWhatCanBeRead) {
@@ -187,7 +188,7 @@ TEST_F(Verbs, ForeignFilesAreNamedWithWhatCanBeRead) {
   EXPECT_THAT(run_troupe({"inspect", empty}).error, HasSubstr("empty is an empty file"));
   EXPECT_THAT(run_troupe({"inspect", (root_ / "none").string()}).error, HasSubstr("No such file"));
   EXPECT_THAT(run_troupe({"eval", file("i.gz", "\x1f\x8b\x08")}).error,
-              HasSubstr("packed by gzip"));
+              HasSubstr("compressed by gzip"));
   fs::create_directory(root_ / "folder");
   EXPECT_THAT(run_troupe({"inspect", (root_ / "folder").string()}).error,
               AllOf(HasSubstr("no checkpoint in"), HasSubstr("try: ")));
@@ -201,8 +202,15 @@ TEST_F(Verbs, PyTorchFilesAreToldHowTheyAreConverted) {
     const Ran ran = run_troupe({"inspect", path});
     EXPECT_EQ(ran.code, exit_failed);
     EXPECT_THAT(ran.error, HasSubstr("torch.load('" + path + "'"));
-    EXPECT_THAT(ran.error, HasSubstr("w.safetensors')\""));
+    EXPECT_THAT(ran.error, HasSubstr("'" + (root_ / "w.safetensors").string() + "')\""));
   }
+}
+
+TEST_F(Verbs, ExportWarnsOfANameThatPyTorchLoadsOtherwise) {
+  const Ran pt = run_troupe({"export", root_.string(), "-o", (root_ / "new.pt").string()});
+  EXPECT_EQ(pt.code, exit_done);
+  EXPECT_THAT(pt.error, HasSubstr("new.pt is written as safetensors"));
+  EXPECT_EQ(run_troupe({"export", root_.string(), "-o", (root_ / "w").string()}).error, "");
 }
 
 TEST_F(Verbs, ExportToAFolderThatIsNotThereIsAnError) {

@@ -46,6 +46,15 @@ TEST(Warnings, CountOneCore) {
   EXPECT_THAT(told[0], HasSubstr("share 1 core; "));
 }
 
+TEST(Warnings, NameValuesThatTrainNothingWell) {
+  EXPECT_THAT(told({"train.lr=0"}), HasSubstr("train.lr is 0"));
+  EXPECT_THAT(told({"data.workers=4096"}), HasSubstr("data.workers is 4096, more than the "));
+  const std::vector<std::string> one_sample = {"model.name=mnist_cnn", "model.widths=[]",
+                                               "train.batch_size=4", "train.micro_batches=4"};
+  EXPECT_THAT(told(one_sample), HasSubstr("batch norm averages over a single sample"));
+  EXPECT_THAT(told({"train.batch_size=4", "train.micro_batches=4"}), Not(HasSubstr("batch norm")));
+}
+
 TEST(Warnings, TellThatACheckpointIsOfAnotherKindOfProcessor) {
   const auto of_processor = [](const std::string& processor) {
     StartingPoint start;
@@ -55,7 +64,7 @@ TEST(Warnings, TellThatACheckpointIsOfAnotherKindOfProcessor) {
     return all;
   };
   EXPECT_THAT(of_processor("a kind of its own"),
-              HasSubstr("made on a processor of a kind of its own, this one is of "));
+              HasSubstr("written on a processor of a kind of its own, this one is of "));
   const auto none = Not(HasSubstr("processor of"));
   EXPECT_THAT(of_processor(cpu::arithmetic_of_this_processor()), none);
   EXPECT_THAT(of_processor(""), none);
@@ -65,7 +74,7 @@ TEST(Warnings, TellWhatCannotBeSharedEvenly) {
   const std::vector<std::string> eight = {"parallel.pipeline=2", "parallel.data=4",
                                           "train.micro_batches=6"};
   EXPECT_THAT(told(eight, 3), AllOf(HasSubstr("8 stages over 3 processes: 3 in some, 2 in others; "
-                                              "4 processes would have as many each\n"),
+                                              "4 processes would have the same number each\n"),
                                     HasSubstr("6 micro-batches over 4 replicas: 2 in some, 1 in "
                                               "others; train.micro_batches=8 would")));
   EXPECT_THAT(told({"parallel.pipeline=2", "parallel.data=4", "train.micro_batches=8"}, 4),
@@ -78,9 +87,9 @@ TEST(Warnings, TellOfAScheduleThatIsTooShortToRise) {
                  fmt::format("train.batch_size={}", size),
                  fmt::format("train.warmup_steps={}", warmup)});
   };
-  EXPECT_THAT(of_batches(200, 0), HasSubstr("no rise in 3 steps: it falls from 0.25 on"));
+  EXPECT_THAT(of_batches(200, 0), HasSubstr("does not rise in 3 steps: it falls from 0.25"));
   EXPECT_THAT(of_batches(150, 0), Not(HasSubstr("one_cycle"))) << "of 4 steps 1.2 rise";
-  EXPECT_THAT(of_batches(60, 7), HasSubstr("no rise in 3 steps after the warm-up: it falls"));
+  EXPECT_THAT(of_batches(60, 7), HasSubstr("does not rise in 3 steps after the warm-up: it falls"));
 }
 
 }  // namespace
