@@ -42,11 +42,11 @@ Status write_trace(const std::filesystem::path& path, const RunReport& report) {
         "\n",
         actor, report.actors[actor].name);
   for (const TraceEvent& event : report.trace) {
-    const MessageKey& key = event.label.key;
+    const MessageKey& key = event.key;
     json += fmt::format(
         R"({{"name": "{} {}", "cat": "{}", "ph": "X", "pid": 1, "tid": {}, "ts": {:.3f}, "dur": {:.3f}, "args": {{"step": {}, "micro_batch": {}}}}},)"
         "\n",
-        event.label.name, key.micro_batch, key.purpose == Purpose::train ? "train" : "evaluate",
+        event.name, key.micro_batch, key.purpose == Purpose::train ? "train" : "evaluate",
         event.actor, microseconds(event.begin), microseconds(event.end - event.begin), key.step,
         key.micro_batch);
   }

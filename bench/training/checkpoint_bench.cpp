@@ -54,8 +54,8 @@ std::map<std::uint32_t, double> pauses(const RunReport& report) {
   std::map<std::uint32_t, std::chrono::nanoseconds> ends, begins;
   for (const TraceEvent& event : report.trace) {
     if (event.actor != stage) continue;
-    if (event.label.name == std::string_view("U")) ends[event.label.key.step] = event.end;
-    if (event.label.name == std::string_view("F")) begins[event.label.key.step] = event.begin;
+    if (event.name == std::string_view("U")) ends[event.key.step] = event.end;
+    if (event.name == std::string_view("F")) begins[event.key.step] = event.begin;
   }
   std::map<std::uint32_t, double> result;
   for (const auto& [step, end] : ends)

@@ -11,28 +11,62 @@
 
 namespace troupe {
 
-/// What an actor gave to the vote on a step; handed back to `restore` after a failure.
+/// The state that an actor votes for; the runtime passes it to `restore` after a failure.
 using CommittedState = std::shared_ptr<const void>;
 
-/// All actors that vote are ready with a step: it counts from now on.
+/// All voting actors are ready with a step: it is committed.
 struct Commit {
-  std::uint32_t step = 0;       ///< the step that is now whole (the first is 0)
-  bool snapshot = false;        ///< send the state to whoever writes checkpoints
+  std::uint32_t step = 0;       ///< the committed step (the first is 0)
+  bool snapshot = false;        ///< send the state to the checkpoint writers
   bool last = false;            ///< no step follows
   bool stop_requested = false;  ///< the user asked to end here
+
+  static void members(auto& self, auto& visit) {
+    visit(self.step);
+    visit(self.snapshot);
+    visit(self.last);
+    visit(self.stop_requested);
+  }
 };
 
-/// One thing that an actor did: what a trace shows.
+/// An actor is ready to commit a step.
+struct Vote {
+  std::uint32_t actor = 0;
+  std::uint32_t incarnation = 0;
+  std::uint32_t step = 0;
+  CommittedState state = {};  ///< stays in the actor's process: no member that leaves it
+
+  static void members(auto& self, auto& visit) {
+    visit(self.actor);
+    visit(self.incarnation);
+    visit(self.step);
+  }
+};
+
+/// See Actor::accept_snapshots and Actor::finish.
+struct ActorNews {
+  std::uint32_t actor = 0;
+  std::optional<bool> accepts_snapshot;
+  bool finished = false;
+
+  static void members(auto& self, auto& visit) {
+    visit(self.actor);
+    visit(self.accepts_snapshot);
+    visit(self.finished);
+  }
+};
+
+/// Names one action in a trace.
 struct ActionLabel {
   std::string_view name;  ///< "F", "B", "load", …; a literal
   MessageKey key;
 };
 
-/// Why an actor does nothing.
+/// Why an actor is not ready.
 enum class Waiting : std::uint8_t { input, credit, other };
 
-/// One way in which an actor can fire, for the check that a graph cannot stand still. Counts are
-/// of messages on each edge of the port.
+/// One way in which an actor can fire, for the liveness check. Counts are of messages on each edge
+/// of the port.
 struct Transition {
   struct In {
     const InputPort* port;
@@ -44,11 +78,11 @@ struct Transition {
   };
   std::string name;
   std::vector<In> takes;
-  std::vector<In> releases;  ///< whose slots go back in this transition
+  std::vector<In> releases;  ///< messages whose slots this transition frees
   std::vector<Out> fills;
 };
-/// A place inside an actor between two of its transitions: `from` puts `fills` tokens in, `to`
-/// takes `takes` out; at most `capacity` fit.
+/// A place of a Petri net inside an actor: the transition `from` puts `fills` tokens in, the
+/// transition `to` takes `takes` out, and `capacity` tokens fit.
 struct InternalPlace {
   std::size_t from = 0, to = 0;  ///< indices of transitions
   std::uint32_t fills = 1, takes = 1;
@@ -59,16 +93,17 @@ struct FiringRules {
   std::vector<InternalPlace> internal_places;
 };
 
-/// Work that an actor wants done with itself from another thread: handed to `post`.
+/// Work for an actor, handed to it by another thread through `poster()`.
 using Post = std::function<void(Actor&)>;
 
-/// Base of every actor: a plain object that handles one thing at a time. It knows no threads and
-/// no other actor, only its ports; the runtime runs it as an actor of CAF.
+/// Base of every actor: a plain object that handles one message at a time. It knows its ports, but
+/// no threads and no other actors; the runtime runs it as an actor of CAF.
 ///
 /// The runtime asks `ready()` after each arrival and then calls `act()`, which takes from inputs
-/// and sends on outputs. What `act` sends, releases and votes leaves only if it returns; if it
-/// throws, the actor is replaced by a new one from the graph's factory, which gets its last
-/// committed state and, from its neighbours' slots, the messages it had not released.
+/// and sends on outputs. The runtime dispatches what `act` sent, released and voted after `act` has
+/// returned. If `act` throws, the runtime makes the next incarnation with the graph's factory. That
+/// one gets the last committed state, and its neighbours send again the messages that the previous
+/// incarnation had not released.
 class Actor {
  public:
   Actor() = default;
@@ -76,64 +111,65 @@ class Actor {
   Actor(const Actor&) = delete;
   Actor& operator=(const Actor&) = delete;
 
-  /// True if `act` has something to do. A pure decision from ports and members, without a clock.
+  /// True if `act` has something to do. A pure function of ports and members, without a clock.
   /// Default: every input has a message and every output a free slot.
   virtual bool ready() const;
-  /// Does one thing. Never blocks on anything but arithmetic.
+  /// Performs one action. Must not block; arithmetic is the only long work.
   virtual ActionLabel act() = 0;
-  /// Why `ready()` is false; read for the time split only.
+  /// Why `ready()` is false; used only to report how the actor spent its time.
   virtual Waiting waiting() const;
 
-  /// A step became whole. A replacement hears of the newest commit again.
+  /// A step was committed. The next incarnation of a failed actor receives the newest commit again.
   virtual void on_commit(const Commit&) {}
   /// True if a step needs this actor's vote.
   virtual bool votes() const { return false; }
-  /// True if the run may end only after this actor called `finish`.
+  /// True if the run must not end before this actor calls `finish`.
   virtual bool holds_run_open() const { return false; }
-  /// True if it is told by accept_snapshots() when the next snapshot may be taken.
+  /// True if the actor writes snapshots and calls accept_snapshots().
   virtual bool takes_snapshots() const { return false; }
-  /// True if the run must begin the step again when this actor dies, since others cannot give it
-  /// back what it had collected.
+  /// True if all actors must restart the open step when this actor fails, since its neighbours no
+  /// longer hold what it had collected.
   virtual bool restarts_step() const { return false; }
-  /// Called on the first life of each actor when a run begins, before `restore`.
+  /// Called on the first incarnation of each actor when a run begins, before `restore`.
   virtual void begin_run() {}
-  /// Called on a new actor in place of a dead one, before any message: `state` is what the former
-  /// one last voted (null if none), `steps` how many steps are whole.
+  /// Called on each incarnation before any message: `state` is what the previous incarnation last
+  /// voted for and was committed (null if none), `steps` the number of committed steps.
   virtual void restore(const CommittedState& state, std::uint32_t steps);
-  /// How it fires; default: one transition over all ports.
+  /// How the actor fires; default: one transition over all ports.
   virtual FiringRules firing_rules() const;
 
   const std::vector<InputPort*>& inputs() const { return inputs_; }
   const std::vector<OutputPort*>& outputs() const { return outputs_; }
 
  protected:
-  /// Votes for `step`, with the state that will be this actor's when it is committed.
+  /// Votes for `step`, with the state that becomes this actor's when the step is committed.
   void vote(std::uint32_t step, CommittedState state) {
-    effects_.vote.emplace(step, std::move(state));
+    effects_.vote = Vote{.step = step, .state = std::move(state)};
   }
-  /// Tells the one who started the run something (RunOptions::on_event).
+  /// Reports an event to the caller of the run (RunOptions::on_event).
   void emit(std::any event) { effects_.events.push_back(std::move(event)); }
   /// See holds_run_open().
-  void finish() { effects_.finished = true; }
-  /// A writer (takes_snapshots) says whether it can take the next one; commits ask for one only
-  /// when all writers can.
-  void accept_snapshots(bool yes) { effects_.accepts_snapshot = yes; }
-  /// Hands work to this actor from any thread, and also after it is gone (then it is dropped).
+  void finish() { news().finished = true; }
+  /// A writer (takes_snapshots) calls it when it can take the next snapshot, or no longer can.
+  /// Commits request a snapshot only when all writers can take it.
+  void accept_snapshots(bool yes) { news().accepts_snapshot = yes; }
+  /// A function that hands work to this actor from any thread. Work for an incarnation that has
+  /// ended is dropped.
   std::function<void(Post)> poster() const { return post_; }
 
  private:
   friend class InputPort;
   friend class OutputPort;
   friend class RuntimeAccess;
-  /// What an action leaves behind, sent by the runtime when the action has ended well.
+  /// What an action leaves behind; the runtime dispatches it after the action has returned.
   struct Effects {
     std::vector<Packet> packets;
     std::vector<Credit> credits;
-    std::optional<std::pair<std::uint32_t, CommittedState>> vote;
+    std::optional<Vote> vote;
     std::vector<std::any> events;
-    std::optional<bool> accepts_snapshot;
-    bool finished = false;
+    std::optional<ActorNews> news;
   };
+  ActorNews& news() { return effects_.news ? *effects_.news : effects_.news.emplace(); }
 
   std::vector<InputPort*> inputs_;
   std::vector<OutputPort*> outputs_;

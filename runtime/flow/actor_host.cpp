@@ -8,13 +8,11 @@
 namespace troupe::flow {
 namespace {
 
-using Self = CafActor<HostedActor>*;
-
-void account(HostedActor& life, Clock::time_point now) {
-  auto& time = life.report.time;
-  const auto passed = now - life.since;
-  life.since = now;
-  switch (life.waiting) {
+void account_waiting(HostedActor& hosted, Clock::time_point now) {
+  auto& time = hosted.report.time;
+  const auto passed = now - hosted.since;
+  hosted.since = now;
+  switch (hosted.waiting) {
     case Waiting::input:
       time.no_input += passed;
       break;
@@ -27,207 +25,209 @@ void account(HostedActor& life, Clock::time_point now) {
   }
 }
 
-void send_packet(Self self, std::size_t to, Packet packet) {
-  HostedActor& life = self->state;
-  const Placement& placement = life.shared->placement;
-  if (!placement.is_here(to)) {
-    life.shared->options.bridge->send(
-        placement.of(to), RemotePacket{static_cast<std::uint32_t>(to), life.peers[to].incarnation,
-                                       std::move(packet)});
+void send_packet(ActorHost* self, std::uint32_t to, Packet packet) {
+  HostedActor& hosted = self->state;
+  RunState& run = *hosted.run;
+  if (!run.placement.is_here(to)) {
+    run.options.bridge->send(run.placement.of(to),
+                             RemotePacket{to, hosted.addresses[to].incarnation, std::move(packet)});
     return;
   }
-  life.shared->gauges[to].add();
-  self->send(life.peers[to].actor, Delivery{std::move(packet)});
+  run.gauges[to].add();
+  self->send(hosted.addresses[to].actor, std::move(packet));
 }
 
-void send_credit(Self self, const Credit& credit) {
-  HostedActor& life = self->state;
-  const Placement& placement = life.shared->placement;
-  const std::size_t to = life.shared->graph.edges()[credit.edge].from;
-  if (!placement.is_here(to)) {
-    life.shared->options.bridge->send(placement.of(to),
-                                      RemoteCredit{static_cast<std::uint32_t>(to), credit});
+void send_credit(ActorHost* self, const Credit& credit) {
+  HostedActor& hosted = self->state;
+  RunState& run = *hosted.run;
+  const auto to = static_cast<std::uint32_t>(run.graph.edges()[credit.edge].from);
+  if (!run.placement.is_here(to)) {
+    run.options.bridge->send(run.placement.of(to), RemoteCredit{to, credit});
     return;
   }
-  life.shared->gauges[to].add();
-  self->send(life.peers[to].actor, ReturnedCredit{credit});
+  run.gauges[to].add();
+  self->send(hosted.addresses[to].actor, credit);
 }
 
-// Lets go what an action left behind: packets, then credits, then news for the supervisor. True if
-// any packet is for an actor of this process that others wait for elsewhere.
-bool dispatch(Self self) {
-  HostedActor& life = self->state;
-  RuntimeAccess::Effects effects = RuntimeAccess::take_effects(*life.core);
-  const auto& edges = life.shared->graph.edges();
-  bool urgent = false;
+/// Sends packets, then credits, then reports to the supervisor. Returns whether a packet went to an
+/// actor of this process that sends to another process.
+bool send_effects(ActorHost* self) {
+  HostedActor& hosted = self->state;
+  RunState& run = *hosted.run;
+  RuntimeAccess::Effects effects = RuntimeAccess::take_effects(*hosted.actor);
+  bool feeds_sender_away = false;
   for (Packet& packet : effects.packets) {
-    const std::size_t to = edges[packet.header.edge].to;
-    urgent = urgent || life.shared->sends_away[to];
+    const auto to = static_cast<std::uint32_t>(run.graph.edges()[packet.header.edge].to);
+    feeds_sender_away = feeds_sender_away || run.sends_away[to];
     send_packet(self, to, std::move(packet));
   }
   for (const Credit& credit : effects.credits) send_credit(self, credit);
-  if (effects.vote)
-    self->send(life.supervisor, VoteNote{life.actor, life.incarnation, effects.vote->first,
-                                         std::move(effects.vote->second)});
-  if (!effects.events.empty() || effects.accepts_snapshot || effects.finished) {
-    effects.packets.clear();
-    effects.credits.clear();
-    effects.vote.reset();
-    self->send(life.supervisor, EventNote{life.actor, std::move(effects)});
+  if (effects.vote) {
+    effects.vote->actor = hosted.index;
+    effects.vote->incarnation = hosted.incarnation;
+    self->send(hosted.supervisor, std::move(*effects.vote));
   }
-  return urgent;
+  if (!effects.events.empty())
+    self->send(hosted.supervisor, EmittedEvents{std::move(effects.events)});
+  if (effects.news) {
+    effects.news->actor = hosted.index;
+    self->send(hosted.supervisor, *effects.news);
+  }
+  return feeds_sender_away;
 }
 
-bool fits(const FaultOptions& fault, const std::string& actor, const ActionLabel& label) {
+bool matches(const FaultOptions& fault, const std::string& actor, const ActionLabel& label) {
   return is_meant(fault.actor, actor) && label.key.purpose == fault.purpose &&
          label.key.step == fault.step && label.key.micro_batch == fault.micro_batch &&
          (fault.action.empty() || fault.action == label.name);
 }
 
-// Throws where an option asks for it: after the work, before anything of it has left.
-void inject_fault(const HostedActor& life, const ActionLabel& label) {
-  const auto& faults = life.shared->options.faults;
+/// Throws if an option injects a fault here: after the action, before its effects leave.
+void inject_fault(const HostedActor& hosted, const ActionLabel& label) {
+  const auto& faults = hosted.run->options.faults;
   for (std::size_t i = 0; i < faults.size(); ++i)
-    if (fits(faults[i], life.report.name, label) && !life.shared->faults_fired[i].exchange(true))
-      throw Error(ErrorCode::actor_failed,
-                  fmt::format("injected fault in {} at step {}, micro-batch {} ({})",
-                              life.report.name, label.key.step, label.key.micro_batch, label.name));
+    if (matches(faults[i], hosted.report.name, label) &&
+        !hosted.run->faults_fired[i].exchange(true))
+      throw Error(
+          ErrorCode::actor_failed,
+          fmt::format("injected fault in {} at step {}, micro-batch {} ({})", hosted.report.name,
+                      label.key.step, label.key.micro_batch, label.name));
 }
 
-// True if it took long and others here should have the thread now: what they make of it has to
-// reach another process while this actor goes on. Otherwise an actor does better to go on at once,
-// with its weights in the cache. Where the order is to be the same each time, no clock is asked.
-bool act(Self self) {
+/// What an actor does after an action if it is ready for the next one.
+enum class AfterAction : std::uint8_t { act_again, yield_thread };
+
+/// A consumer in this process may have to send on what a long action made to another process, which
+/// waits for it: the consumer gets the thread first. Otherwise the actor keeps the thread, with its
+/// weights in the cache. Deterministic scheduling asks no clock, so that its order is reproducible.
+AfterAction after_action(const RunState& run, bool feeds_sender_away, Clock::duration time) {
   constexpr auto long_time = std::chrono::microseconds(50);
-  HostedActor& life = self->state;
-  Shared& shared = *life.shared;
-  const AtWork at_work(shared.at_work, std::max(1, shared.options.threads),
-                       shared.options.bridge.get());
-  const auto begin = Clock::now();
-  account(life, begin);
-  const ActionLabel label = life.core->act();
-  inject_fault(life, label);
-  const auto end = Clock::now();
-  life.report.time.compute += end - begin;
-  life.since = end;
-  ++life.report.actions;
-  if (life.shared->options.trace)
-    life.trace.push_back({life.actor, label, begin - life.shared->start, end - life.shared->start});
-  const bool urgent = dispatch(self);
-  return urgent &&
-         (end - begin > long_time || life.shared->options.scheduling == Scheduling::deterministic);
+  const bool is_long = time > long_time || run.options.scheduling == Scheduling::deterministic;
+  return feeds_sender_away && is_long ? AfterAction::yield_thread : AfterAction::act_again;
 }
 
-// Acts while there is something to do. Between two actions it lets messages in, which may bring
-// something more urgent, and others go on.
-void pump(Self self) {
-  HostedActor& life = self->state;
-  if (!life.started) return;  // messages may come before Wire says to whom to answer
-  dispatch(self);
-  if (life.yielding) return;
-  while (life.core->ready()) {
-    const bool others_first = act(self);
-    if (others_first && life.core->ready()) {
-      life.yielding = true;
-      self->send(life.shared->yielder, Resume{});
+AfterAction act(ActorHost* self) {
+  HostedActor& hosted = self->state;
+  RunState& run = *hosted.run;
+  const AtWork at_work(run.at_work, std::max(1, run.options.threads), run.options.bridge.get());
+  const auto begin = Clock::now();
+  account_waiting(hosted, begin);
+  const ActionLabel label = hosted.actor->act();
+  inject_fault(hosted, label);
+  const auto end = Clock::now();
+  hosted.report.time.compute += end - begin;
+  hosted.since = end;
+  ++hosted.report.actions;
+  if (run.options.trace)
+    hosted.trace.push_back(
+        {hosted.index, std::string(label.name), label.key, begin - run.start, end - run.start});
+  return after_action(run, send_effects(self), end - begin);
+}
+
+/// Acts until nothing is to do, a message has arrived, which may bring more urgent work, or other
+/// actors need the thread. In the latter cases a Resume continues.
+void run_actions(ActorHost* self) {
+  HostedActor& hosted = self->state;
+  if (!hosted.started) return;  // a message came before Start, which has the addresses
+  send_effects(self);           // of the handler that called this
+  if (hosted.resumes) return;
+  while (hosted.actor->ready() && !hosted.resumes) {
+    if (act(self) == AfterAction::yield_thread && hosted.actor->ready()) {
+      hosted.resumes = true;
+      self->send(hosted.run->yielder, Resume{});
     } else if (!self->mailbox().empty()) {
-      life.yielding = true;
+      hosted.resumes = true;
       self->send(self, Resume{});
     }
-    if (life.yielding) break;
   }
-  account(life, Clock::now());
-  life.waiting = life.yielding ? Waiting::other : life.core->waiting();
+  account_waiting(hosted, Clock::now());
+  hosted.waiting = hosted.resumes ? Waiting::other : hosted.actor->waiting();
 }
 
-// Runs a handler; turns what it throws into one failure message and ends this life.
+/// Runs a handler. An exception ends this incarnation with a report to the supervisor.
 template <class F>
-void guard(Self self, F&& handler) {
-  std::string cause;
-  std::optional<Error> lasting;
+void guard(ActorHost* self, F&& handler) {
+  HostedActor& hosted = self->state;
+  ActorDied died{.actor = hosted.index, .incarnation = hosted.incarnation};
   try {
     handler();
     return;
   } catch (const Error& e) {
-    cause = e.what();
+    died.cause = e.what();
     if (is_lasting(e.code()))
-      lasting.emplace(e.code(), self->state.report.name + ": " + e.message(), e.remedy());
+      died.lasting.emplace(e.code(), hosted.report.name + ": " + e.message(), e.remedy());
   } catch (const std::exception& e) {
-    cause = e.what();
+    died.cause = e.what();
   } catch (...) {
-    cause = "an exception that is no std::exception";
+    died.cause = "an exception that is no std::exception";
   }
-  HostedActor& life = self->state;
-  self->send(life.supervisor,
-             FailureNote{life.actor, life.incarnation, std::move(cause), std::move(lasting)});
+  self->send(hosted.supervisor, std::move(died));
   self->quit(caf::sec::runtime_error);
 }
 
-// What a life does about each message, before it goes on.
-
-void delivered(Self self, const Delivery& delivery) {
-  HostedActor& life = self->state;
-  life.shared->gauges[life.actor].remove();
-  const auto& edge = life.shared->graph.edges()[delivery.packet.header.edge];
-  RuntimeAccess::deliver(*life.core->inputs()[edge.input], delivery.packet);
+void on_packet(ActorHost* self, const Packet& packet) {
+  HostedActor& hosted = self->state;
+  hosted.run->gauges[hosted.index].remove();
+  const auto& edge = hosted.run->graph.edges()[packet.header.edge];
+  RuntimeAccess::deliver(*hosted.actor->inputs()[edge.input], packet);
 }
 
-void credited(Self self, const ReturnedCredit& note) {
-  HostedActor& life = self->state;
-  life.shared->gauges[life.actor].remove();
-  const auto& edge = life.shared->graph.edges()[note.credit.edge];
-  RuntimeAccess::credit(*life.core->outputs()[edge.output], note.credit);
+void on_credit(ActorHost* self, const Credit& credit) {
+  HostedActor& hosted = self->state;
+  hosted.run->gauges[hosted.index].remove();
+  const auto& edge = hosted.run->graph.edges()[credit.edge];
+  RuntimeAccess::credit(*hosted.actor->outputs()[edge.output], credit);
 }
 
-void resumed(Self self, const Resume&) { self->state.yielding = false; }
+void on_resume(ActorHost* self, const Resume&) { self->state.resumes = false; }
 
-void committed(Self self, const Commit& commit) { self->state.core->on_commit(commit); }
+void on_commit(ActorHost* self, const Commit& commit) { self->state.actor->on_commit(commit); }
 
-void posted(Self self, const PostedWork& note) { note.work(*self->state.core); }
+void on_posted_work(ActorHost* self, const PostedWork& posted) { posted.work(*self->state.actor); }
 
-void wired(Self self, const Wire& wire) {
-  HostedActor& life = self->state;
-  life.peers = *wire.peers;
-  life.incarnation = wire.incarnation;
-  for (OutputPort* port : life.core->outputs())
-    RuntimeAccess::begin_incarnation(*port, life.shared->run_id, wire.incarnation);
-  life.started = true;
+void on_start(ActorHost* self, const Start& start) {
+  HostedActor& hosted = self->state;
+  hosted.addresses = *start.addresses;
+  hosted.incarnation = start.incarnation;
+  for (OutputPort* port : hosted.actor->outputs())
+    RuntimeAccess::begin_incarnation(*port, hosted.run->run_id, start.incarnation);
+  hosted.started = true;
 }
 
-void replaced(Self self, const Replaced& note) {
-  HostedActor& life = self->state;
-  life.peers[note.actor] = note.peer;
-  const auto& edges = life.shared->graph.edges();
+void on_replaced(ActorHost* self, const Replaced& replaced) {
+  HostedActor& hosted = self->state;
+  hosted.addresses[replaced.actor] = replaced.address;
+  const auto& edges = hosted.run->graph.edges();
   for (std::uint32_t id = 0; id < edges.size(); ++id) {
-    if (edges[id].from == note.actor && edges[id].to == life.actor)
-      RuntimeAccess::sender_replaced(*life.core->inputs()[edges[id].input], id,
-                                     note.peer.incarnation);
-    if (edges[id].to != note.actor || edges[id].from != life.actor) continue;
-    for (Packet& packet : RuntimeAccess::unreleased(*life.core->outputs()[edges[id].output], id))
-      send_packet(self, note.actor, std::move(packet));
+    if (edges[id].from == replaced.actor && edges[id].to == hosted.index)
+      RuntimeAccess::sender_replaced(*hosted.actor->inputs()[edges[id].input], id,
+                                     replaced.address.incarnation);
+    if (edges[id].to != replaced.actor || edges[id].from != hosted.index) continue;
+    for (Packet& packet : RuntimeAccess::unreleased(*hosted.actor->outputs()[edges[id].output], id))
+      send_packet(self, static_cast<std::uint32_t>(replaced.actor), std::move(packet));
   }
 }
 
 template <class Message>
-auto handler(Self self, void (*handle)(Self, const Message&)) {
+auto handler(ActorHost* self, void (*handle)(ActorHost*, const Message&)) {
   return [self, handle](const Message& message) {
-    std::atomic<bool>& acting = self->state.shared->gauges[self->state.actor].acting;
+    std::atomic<bool>& acting = self->state.run->gauges[self->state.index].acting;
     acting.store(true, std::memory_order_relaxed);
     guard(self, [&] {
       handle(self, message);
-      pump(self);
+      run_actions(self);
     });
     acting.store(false, std::memory_order_relaxed);
   };
 }
 
-void stop(Self self) {
-  HostedActor& life = self->state;
-  account(life, Clock::now());
-  for (const InputPort* port : life.core->inputs())
-    life.report.dropped += RuntimeAccess::dropped(*port);
-  self->send(life.supervisor,
-             FinalReport{life.actor, std::move(life.report), std::move(life.trace)});
+void stop(ActorHost* self) {
+  HostedActor& hosted = self->state;
+  account_waiting(hosted, Clock::now());
+  for (const InputPort* port : hosted.actor->inputs())
+    hosted.report.dropped += RuntimeAccess::dropped(*port);
+  self->send(hosted.supervisor,
+             FinalReport{hosted.index, std::move(hosted.report), std::move(hosted.trace)});
   self->quit();
 }
 
@@ -241,30 +241,30 @@ std::size_t mailbox_bound(const Graph& graph, std::size_t actor) {
 }  // namespace
 
 caf::behavior yield_actor(CafBase* self) {
-  return {[self](Resume tick) {
-    self->send(caf::actor_cast<caf::actor>(self->current_sender()), tick);
+  return {[self](Resume resume) {
+    self->send(caf::actor_cast<caf::actor>(self->current_sender()), resume);
   }};
 }
 
-caf::behavior host_actor(Self self, std::shared_ptr<Shared> shared, std::size_t actor,
-                         const std::shared_ptr<std::unique_ptr<Actor>>& core,
+caf::behavior host_actor(ActorHost* self, std::shared_ptr<RunState> run, std::uint32_t index,
+                         const std::shared_ptr<std::unique_ptr<Actor>>& actor,
                          caf::actor supervisor) {
-  HostedActor& life = self->state;
-  life.shared = std::move(shared);
-  life.actor = actor;
-  life.core = std::move(*core);
-  life.supervisor = std::move(supervisor);
-  life.report.name = life.shared->graph.actors()[actor].name;
-  life.report.mailbox_bound = mailbox_bound(life.shared->graph, actor);
-  life.since = Clock::now();
-  RuntimeAccess::set_post(*life.core, [weak = caf::actor_addr(self->address())](Post work) {
+  HostedActor& hosted = self->state;
+  hosted.run = std::move(run);
+  hosted.index = index;
+  hosted.actor = std::move(*actor);
+  hosted.supervisor = std::move(supervisor);
+  hosted.report.name = hosted.run->graph.actors()[index].name;
+  hosted.report.mailbox_bound = mailbox_bound(hosted.run->graph, index);
+  hosted.since = Clock::now();
+  RuntimeAccess::set_post(*hosted.actor, [weak = caf::actor_addr(self->address())](Post work) {
     if (auto strong = caf::actor_cast<caf::actor>(weak))
       caf::anon_send(strong, PostedWork{std::move(work)});
   });
   return {
-      handler(self, delivered), handler(self, credited),      handler(self, resumed),
-      handler(self, committed), handler(self, posted),        handler(self, wired),
-      handler(self, replaced),  [self](Stop) { stop(self); },
+      handler(self, on_packet),   handler(self, on_credit),      handler(self, on_resume),
+      handler(self, on_commit),   handler(self, on_posted_work), handler(self, on_start),
+      handler(self, on_replaced), [self](Stop) { stop(self); },
   };
 }
 

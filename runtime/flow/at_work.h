@@ -3,25 +3,25 @@
 
 namespace troupe::flow {
 
-/// While one of a process's actor threads is at work. Where none is left to take what other
-/// processes send, `Incoming` (a Bridge, a Communicator) is told to let it wait, and afterwards to
-/// catch up. The last thread to begin and the first to end meet in the counter, which all of them
-/// share: one of the two sees the other.
+/// Marks an actor thread as at work while it exists. When all threads of the process are at work,
+/// `Incoming` (a Bridge, a Communicator) may defer deliveries, and delivers what is pending when
+/// the first of them is free again. The threads share one counter, so either the last thread to
+/// begin or the first to end sees the other.
 template <class Incoming>
 class AtWork {
  public:
-  /// Nothing is told where `incoming` is null.
+  /// Does nothing if `incoming` is null.
   AtWork(std::atomic<int>& at_work, int threads, Incoming* incoming)
       : at_work_(at_work), incoming_(incoming) {
     if (!incoming_) return;
     if (++at_work_ < threads) return;
-    incoming_->let_wait();
-    if (at_work_ < threads) incoming_->catch_up();
+    incoming_->defer_delivery();
+    if (at_work_ < threads) incoming_->deliver_pending();
   }
   ~AtWork() {
     if (!incoming_) return;
     --at_work_;
-    incoming_->catch_up();
+    incoming_->deliver_pending();
   }
   AtWork(const AtWork&) = delete;
   AtWork& operator=(const AtWork&) = delete;

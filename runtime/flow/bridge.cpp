@@ -14,16 +14,17 @@ Placement::Placement(const Graph& graph, std::uint32_t here, std::uint32_t proce
           fmt::format(
               "actor {} is placed in process {} (its rank), but the ranks of this run are 0 to {}",
               actor.name, actor.process, processes - 1),
-          "place it in one of these, or start more processes");
+          "place it in one of these processes, or start more");
   }
   for (std::size_t edge = 0; edge < graph.edges().size(); ++edge) {
     const Graph::Edge& link = graph.edges()[edge];
     if (of(link.from) != of(link.to) && !link.codec)
       throw Error(
           ErrorCode::bad_graph,
-          fmt::format("{} goes from rank {} to {}, but its messages cannot leave one",
+          fmt::format("{} goes from rank {} to {}, but its messages cannot leave their process",
                       graph.edge_name(edge), of(link.from), of(link.to)),
-          "list the type's members (runtime/flow/payload.h), or place both actors together");
+          "list the members of the message type (runtime/flow/wire.h), or place both actors in one "
+          "process");
   }
 }
 

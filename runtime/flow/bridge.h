@@ -8,9 +8,8 @@
 
 namespace troupe {
 
-/// Which process runs which actor, seen from one of them. Process 0 leads: it counts the votes and
-/// decides what becomes of the dead. With one process all actors live in it. Who wants to know
-/// where an actor lives asks this, not the graph, which only says where it was wanted.
+/// Which process runs which actor. With one process that is process 0 for all actors, whatever the
+/// graph says. Process 0 holds the run leader.
 class Placement {
  public:
   /// Throws Error{bad_graph} for actors placed beyond the last process, and for edges between
@@ -28,52 +27,56 @@ class Placement {
   std::uint32_t here_, processes_;
 };
 
-/// A message for an actor of another process.
+/// A packet for an actor of another process.
 struct RemotePacket {
-  std::uint32_t actor = 0;        ///< who gets it
-  std::uint32_t incarnation = 0;  ///< which life of it is meant; for others it is dropped
+  std::uint32_t actor = 0;        ///< the receiver
+  std::uint32_t incarnation = 0;  ///< of the receiver; other incarnations drop the packet
   Packet packet;
 };
+/// A credit for an actor of another process.
 struct RemoteCredit {
   std::uint32_t actor = 0;
   Credit credit;
+
+  static void members(auto& self, auto& visit) {
+    visit(self.actor);
+    visit(self.credit);
+  }
 };
 
-/// Hears what other processes send. Its functions are called one at a time for each sender, on
-/// threads of the bridge or of who calls Bridge::catch_up, and never block.
+/// Receives what other processes send. For one sender the functions are called one at a time, on
+/// threads of the bridge or in Bridge::deliver_pending. They must not block.
 class BridgeListener {
  public:
   virtual ~BridgeListener() = default;
   virtual void on_packet(std::uint32_t from, RemotePacket packet) = 0;
   virtual void on_credit(std::uint32_t from, RemoteCredit credit) = 0;
-  virtual void on_run_message(std::uint32_t from, RunMessage note) = 0;
-  /// The process is gone, or cannot be reached any more. The last call about it.
+  virtual void on_run_message(std::uint32_t from, RunMessage message) = 0;
+  /// The process has ended, or cannot be reached any more. The last call about it.
   virtual void on_lost(std::uint32_t process, const Error& reason) = 0;
 };
 
-/// Carries a run's messages between its processes. What one process sends to another arrives
-/// exactly once and in the order in which it was sent, whatever its kind, or the process is
-/// reported lost. (When any is lost, how the run ends, by EndRun, RunFailed or ProcessEnded, may
-/// arrive twice.) Sending is for any thread and never blocks for longer than a copy takes; an
-/// edge's slots bound what is under way.
+/// Carries a run's messages between its processes. All messages from one process to another arrive
+/// exactly once and in the order of sending, or the process is reported lost. (When any process is
+/// lost, EndRun, RunFailed and ProcessEnded may arrive twice.) Any thread may send; sending blocks
+/// no longer than a copy takes. The slots of the edges bound what is under way.
 class Bridge {
  public:
   virtual ~Bridge() = default;
-  /// Begins to deliver; what came before has waited.
+  /// Begins to deliver. Messages that arrived before are delivered now.
   virtual void open(std::shared_ptr<BridgeListener> listener) = 0;
-  /// No delivery begins after this has returned; what is sent later may go nowhere.
+  /// When it returns, no delivery is under way and none begins. Later sends have no effect.
   virtual void close() = 0;
   virtual void send(std::uint32_t to, RemotePacket packet) = 0;
   virtual void send(std::uint32_t to, RemoteCredit credit) = 0;
-  virtual void send(std::uint32_t to, RunMessage note) = 0;
+  virtual void send(std::uint32_t to, RunMessage message) = 0;
 
-  /// All threads of this process's actors are at work: what arrives before the next `catch_up` need
-  /// not be delivered earlier. Threads of the bridge that have nothing to do then do not take the
-  /// processor from the work. This and `catch_up` are for any thread, also at the same time; who
-  /// let messages wait although a thread has become free meanwhile must see to that itself.
-  virtual void let_wait() {}
-  /// Delivers what has arrived, if it was let wait; from now on, what arrives is delivered at once.
-  virtual void catch_up() {}
+  /// All actor threads of this process are at work: the bridge may leave arrivals until the next
+  /// deliver_pending(), and let its own threads sleep. Any thread may call both functions, also at
+  /// the same time.
+  virtual void defer_delivery() {}
+  /// Delivers the arrivals that were left. Later arrivals are delivered at once again.
+  virtual void deliver_pending() {}
 };
 
 }  // namespace troupe

@@ -1,5 +1,5 @@
 #pragma once
-// Inside the runtime: the CAF actor that hosts and supervisor are made of.
+// Internal to the runtime: the base of its CAF actors.
 
 #include <caf/all.hpp>
 
@@ -11,9 +11,9 @@ namespace troupe::flow {
 
 #if defined(__SANITIZE_THREAD__)
 
-/// Tells the thread sanitizer what CAF's mailboxes promise: what a sender did before it sent is
-/// seen by the handler, and an actor's handlers run one after another. The promise is kept by
-/// atomics inside libcaf_core, which Debian builds without the sanitizer, so it cannot see them.
+/// Declares the guarantees of CAF's mailboxes to the thread sanitizer: a handler sees what the
+/// sender did before it sent, and the handlers of an actor run one after another. Atomics inside
+/// libcaf_core provide them, which the sanitizer does not see in Debian's build.
 class CafBase : public caf::event_based_actor {
  public:
   using caf::event_based_actor::enqueue;

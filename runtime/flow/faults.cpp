@@ -23,7 +23,7 @@ void check_faults(const std::vector<FaultOptions>& faults, const Graph& graph) {
     if (std::ranges::any_of(names, [&](const auto& name) { return is_meant(fault.actor, name); }))
       continue;
     throw Error(ErrorCode::bad_options,
-                fmt::format("faults names the actor {}, which is none", fault.actor),
+                fmt::format("`faults` names the actor {}, which does not exist", fault.actor),
                 did_you_mean(fault.actor, candidates, "there are " + listed(names, 24)));
   }
 }

@@ -11,8 +11,8 @@ namespace troupe {
 
 std::size_t Graph::add_actor(std::string name, std::function<std::unique_ptr<Actor>()> make) {
   if (std::ranges::find(actors_, name, &ActorSpec::name) != actors_.end())
-    throw Error(ErrorCode::bad_graph, fmt::format("two actors are called '{}'", name),
-                "give each its own name, such as stage/0 and stage/1");
+    throw Error(ErrorCode::bad_graph, fmt::format("two actors are named '{}'", name),
+                "give each actor its own name, such as stage/0 and stage/1");
   auto prototype = make();
   actors_.push_back({std::move(name), std::move(make), std::move(prototype)});
   return actors_.size() - 1;
@@ -39,7 +39,7 @@ void Graph::check_connected() const {
     for (const InputPort* port : spec.prototype->inputs())
       if (port->lacks_edge())
         throw Error(ErrorCode::bad_graph, fmt::format("{}.{} has no edge", spec.name, port->name()),
-                    "connect an output to it, or its actor waits for ever");
+                    "connect an output to it; without one its actor never becomes ready");
     for (const OutputPort* port : spec.prototype->outputs())
       if (port->lacks_edge())
         throw Error(ErrorCode::bad_graph, fmt::format("{}.{} has no edge", spec.name, port->name()),
@@ -60,15 +60,15 @@ std::size_t Graph::find_actor(std::string_view name) const {
   std::vector<std::string> names;
   for (const ActorSpec& spec : actors_) names.push_back(spec.name);
   const std::vector<std::string_view> candidates(names.begin(), names.end());
-  throw Error(ErrorCode::bad_graph, fmt::format("no actor is called '{}'", name),
+  throw Error(ErrorCode::bad_graph, fmt::format("no actor is named '{}'", name),
               names.empty() ? "the graph is empty"
                             : did_you_mean(name, candidates, "there are " + listed(names, 24)));
 }
 
 void Graph::refuse_type(std::size_t index) const {
   throw Error(ErrorCode::bad_graph,
-              fmt::format("actor '{}' is of another type than asked for", actors_[index].name),
-              "find it by the class that it was added with");
+              fmt::format("actor '{}' has another type than requested", actors_[index].name),
+              "pass the class with which it was added");
 }
 
 std::unique_ptr<Actor> Graph::make_actor(std::size_t index) const {

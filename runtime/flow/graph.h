@@ -13,21 +13,21 @@
 
 namespace troupe {
 
-/// An actor of a graph, by which edges are connected.
+/// A reference to an actor of a graph.
 template <class A>
 struct ActorRef {
   std::size_t index = 0;
 };
 
 struct EdgeOptions {
-  std::uint32_t slots = 2;     ///< messages that may be under way or in use
-  std::size_t slot_bytes = 0;  ///< largest payload; for the memory bound that a plan prints
-  std::size_t step_bytes = 0;  ///< of all payloads of a step of training; for a plan as well
+  std::uint32_t slots = 2;     ///< messages that may be in flight or in use
+  std::size_t slot_bytes = 0;  ///< largest payload; for the memory bound of a plan
+  std::size_t step_bytes = 0;  ///< of all payloads of a training step; for a plan
 };
 
-/// What is connected to what: actors by name, each with a factory, and typed edges. Building one
-/// starts nothing; `run` (runtime/flow/run.h) does. Built by one thread; a run only reads it. What
-/// is refused here is thrown as Error{bad_graph}.
+/// Actors by name, each with a factory, and the typed edges between them. Building a graph starts
+/// nothing; `run` (runtime/flow/run.h) runs it and only reads it. One thread builds it. Functions
+/// that refuse something throw Error{bad_graph}.
 ///
 ///     Graph graph;
 ///     auto loader = graph.add<Loader>("loader", {.dataset = data, .sampler = batches});
@@ -38,24 +38,24 @@ class Graph {
   struct ActorSpec {
     std::string name;
     std::function<std::unique_ptr<Actor>()> make;
-    std::unique_ptr<Actor> prototype;  ///< tells the ports and firing rules; never runs
-    std::uint32_t process = 0;         ///< where it lives, in a run over several
+    std::unique_ptr<Actor> prototype;  ///< has the ports and firing rules; never runs
+    std::uint32_t process = 0;         ///< in a run over several processes
   };
   struct Edge {
     std::size_t from = 0, to = 0;       ///< actors
     std::size_t output = 0, input = 0;  ///< ports, by index in the actor
     EdgeOptions options;
-    PayloadCodec codec;  ///< empty: its messages cannot leave the process
+    PayloadCodec codec;  ///< empty: its messages cannot leave their process
   };
 
-  /// Adds an actor `A(args...)`. The arguments are kept: a replacement is made from them again.
+  /// Adds an actor `A(args...)`. The graph keeps the arguments and makes replacements from them.
   /// Refuses a name that is taken.
   template <class A, class... Args>
   ActorRef<A> add(const std::string& name, Args... args) {
     return {add_actor(
         name, [args...]() -> std::unique_ptr<Actor> { return std::make_unique<A>(args...); })};
   }
-  /// The same for an actor made from an `A::Options`, which may be written as {.member = value}.
+  /// The same for an actor made from `A::Options`, which the caller may write as {.member = value}.
   template <class A>
   ActorRef<A> add(const std::string& name, typename A::Options options) requires
       std::constructible_from<A, typename A::Options> {
@@ -64,8 +64,8 @@ class Graph {
     })};
   }
 
-  /// The actor of this name, for connecting more to a graph that someone else has built. Refuses
-  /// a name that nobody has, or that is no `A`'s.
+  /// The actor of this name, to connect more actors to a graph that was built elsewhere. Refuses an
+  /// unknown name and an actor of another type than `A`.
   template <class A>
   ActorRef<A> find(std::string_view name) const {
     const std::size_t index = find_actor(name);
@@ -73,14 +73,14 @@ class Graph {
     return {index};
   }
 
-  /// Lets the actor live in this process of a run over several (RunOptions::processes).
+  /// Places the actor in this process of a run over several (RunOptions::processes).
   template <class A>
   void place(ActorRef<A> actor, std::uint32_t process) {
     actors_.at(actor.index).process = process;
   }
 
-  /// Lets `from`'s output feed `to`'s input. Types are checked by the compiler. Refuses an edge
-  /// without slots.
+  /// Connects an output of `from` to an input of `to`. The compiler checks the types. Refuses an
+  /// edge without slots.
   template <class A, class B, class T, class OwnerA, class OwnerB>
   void connect(ActorRef<A> from, Output<T> OwnerA::*output, ActorRef<B> to, Input<T> OwnerB::*input,
                EdgeOptions options = {}) {
@@ -88,7 +88,7 @@ class Graph {
                   port_index(to.index, &(actor<B>(to).*input)), options, payload_codec<T>());
   }
 
-  /// The same for an output that is no member: `output` finds it in the actor.
+  /// The same for an output that is not a member: `output` returns its address.
   ///
   ///     graph.connect(splitter, [](Splitter& s) { return &s.part(2); }, stage, &Stage::input);
   template <class A, class B, class Find, class T, class OwnerB>
@@ -100,19 +100,18 @@ class Graph {
                   port_index(to.index, &(actor<B>(to).*input)), options, payload_codec<T>());
   }
 
-  /// The same for ports that are not members, by index in Actor::outputs() and inputs().
+  /// The same by indices in Actor::outputs() and Actor::inputs().
   void connect_ports(std::size_t from, std::size_t output, std::size_t to, std::size_t input,
                      EdgeOptions options, PayloadCodec codec = {});
 
   const std::vector<ActorSpec>& actors() const { return actors_; }
   const std::vector<Edge>& edges() const { return edges_; }
-  /// Throws Error{bad_graph} for a port without an edge that needs one: its actor would wait for
-  /// ever, or talk to nobody.
+  /// Throws Error{bad_graph} for a Connection::required port without an edge.
   void check_connected() const;
   /// "loader.samples → stage/0.input".
   std::string edge_name(std::size_t edge) const;
 
-  /// A new life of the actor with its ports attached to its edges.
+  /// Makes an actor with its ports attached to its edges.
   std::unique_ptr<Actor> make_actor(std::size_t index) const;
 
  private:

@@ -5,22 +5,28 @@
 
 namespace troupe {
 
-/// What a micro-batch is on its way for.
+/// Whether a micro-batch trains or evaluates.
 enum class Purpose : std::uint16_t { train, evaluate };
+constexpr Purpose last_enumerator(Purpose) { return Purpose::evaluate; }
 
-/// Place of a message in its run. Along an edge keys only grow, so a receiver knows a repeated
-/// message (after a neighbour's restart) by its key.
+/// Place of a message in its run. Along an edge keys only grow, so a receiver recognises a message
+/// that a restarted neighbour repeats by its key.
 struct MessageKey {
   std::uint32_t step = 0;
   Purpose purpose = Purpose::train;
   std::uint32_t micro_batch = 0;
 
-  // NOLINTNEXTLINE(modernize-use-nullptr): no pointer in sight; a slip of clang-tidy's
+  // NOLINTNEXTLINE(modernize-use-nullptr): a false positive of clang-tidy
   auto operator<=>(const MessageKey&) const = default;
+
+  static void members(auto& self, auto& visit) {
+    visit(self.step);
+    visit(self.purpose);
+    visit(self.micro_batch);
+  }
 };
 
-/// What travels in front of every payload. Within a process it is copied as it is; between two its
-/// fields travel as a message of protobuf (runtime/remote/flow.proto).
+/// Precedes every payload.
 struct Header {
   std::uint64_t run = 0;            ///< RunOptions::run_id; messages of other runs are dropped
   std::uint32_t incarnation = 0;    ///< of the sending actor; older ones are dropped
@@ -31,7 +37,18 @@ struct Header {
   std::uint32_t samples = 0;        ///< in this micro-batch
   std::uint32_t batch_samples = 0;  ///< in the whole step, over all replicas
   std::uint32_t micro_batches = 0;  ///< in the whole step, over all replicas
-  std::uint64_t length = 0;         ///< bytes of the payload's tensors
+
+  static void members(auto& self, auto& visit) {
+    visit(self.run);
+    visit(self.incarnation);
+    visit(self.edge);
+    visit(self.sequence);
+    visit(self.key);
+    visit(self.slot);
+    visit(self.samples);
+    visit(self.batch_samples);
+    visit(self.micro_batches);
+  }
 };
 static_assert(sizeof(Header) <= 64 && std::is_trivially_copyable_v<Header>);
 

@@ -9,12 +9,13 @@
 namespace troupe {
 namespace {
 
-// A place of tokens between two transitions: messages on an edge, its free slots, or a stash.
+/// A place of a Petri net between two transitions: the messages on an edge, its free slots, or an
+/// internal place of an actor.
 struct Place {
   std::size_t from = 0, to = 0;
   std::int64_t fills = 1, takes = 1;
   std::int64_t tokens = 0;
-  std::string missing;              // what `to` lacks when the place is short of tokens
+  std::string missing;              // what `to` waits for when the place has too few tokens
   std::optional<std::size_t> edge;  // of free slots
 };
 
@@ -62,7 +63,7 @@ Net net_of(const Graph& graph) {
                              sender.outputs()[edge.output]);
     const auto take = use_of(rules[edge.to], base[edge.to], &Transition::takes, in);
     const auto give_back = use_of(rules[edge.to], base[edge.to], &Transition::releases, in);
-    if (!fill || !take || !give_back) continue;  // at another rate than micro-batches
+    if (!fill || !take || !give_back) continue;  // the rules do not cover this edge
     const std::string name = graph.edge_name(id);
     net.places.push_back({fill->transition,
                           take->transition,
@@ -77,49 +78,63 @@ Net net_of(const Graph& graph) {
   return net;
 }
 
-// How often each transition fires in one iteration: the smallest solution of the balance equations.
-std::vector<std::int64_t> repetitions(const Net& net) {
-  struct Fraction {
-    std::int64_t over = 0, under = 1;
-  };
-  std::vector<Fraction> rate(net.transitions.size());
-  const auto reduced = [](std::int64_t over, std::int64_t under) {
-    const std::int64_t g = std::gcd(over, under);
-    return Fraction{over / g, under / g};
-  };
-  for (std::size_t start = 0; start < rate.size(); ++start) {
-    if (rate[start].over) continue;
-    rate[start] = {1, 1};
-    std::vector<std::size_t> open{start};
-    std::vector<std::size_t> component;
-    while (!open.empty()) {
-      const std::size_t t = open.back();
-      open.pop_back();
-      component.push_back(t);
-      for (const Place& p : net.places) {
-        if (p.from != t && p.to != t) continue;
-        const std::size_t other = p.from == t ? p.to : p.from;
-        const std::int64_t mine = p.from == t ? p.fills : p.takes;
-        const std::int64_t theirs = p.from == t ? p.takes : p.fills;
-        const Fraction expected = reduced(rate[t].over * mine, rate[t].under * theirs);
-        if (!rate[other].over) {
-          rate[other] = expected;
-          open.push_back(other);
-        } else if (rate[other].over != expected.over || rate[other].under != expected.under) {
-          throw Error(ErrorCode::bad_graph,
-                      fmt::format("'{}' and '{}' fire at rates that contradict each other ({})",
-                                  net.transitions[t], net.transitions[other], p.missing),
-                      "make as many messages leave on an edge as are taken from it");
-        }
+/// How often a transition fires, relative to another one of the same connected part of the net;
+/// 0 until it is known.
+struct Rate {
+  std::int64_t over = 0, under = 1;
+  bool operator==(const Rate&) const = default;
+};
+
+Rate reduced(std::int64_t over, std::int64_t under) {
+  const std::int64_t divisor = std::gcd(over, under);
+  return {over / divisor, under / divisor};
+}
+
+/// The balance equation of a place: `from` fills as many tokens as `to` takes.
+Rate rate_of_other_end(const Place& place, std::size_t end, Rate rate) {
+  const auto [mine, theirs] =
+      place.from == end ? std::pair(place.fills, place.takes) : std::pair(place.takes, place.fills);
+  return reduced(rate.over * mine, rate.under * theirs);
+}
+
+/// Sets the rates of all transitions that are connected to `start`, relative to it, and returns
+/// these transitions.
+std::vector<std::size_t> set_rates_from(std::size_t start, const Net& net,
+                                        std::vector<Rate>& rates) {
+  rates[start] = {1, 1};
+  std::vector<std::size_t> reached{start};
+  for (std::size_t next = 0; next < reached.size(); ++next) {
+    const std::size_t t = reached[next];
+    for (const Place& place : net.places) {
+      if (place.from != t && place.to != t) continue;
+      const std::size_t other = place.from == t ? place.to : place.from;
+      const Rate expected = rate_of_other_end(place, t, rates[t]);
+      if (rates[other] == Rate{}) {
+        rates[other] = expected;
+        reached.push_back(other);
+      } else if (rates[other] != expected) {
+        throw Error(ErrorCode::bad_graph,
+                    fmt::format("'{}' and '{}' fire at contradictory rates ({})",
+                                net.transitions[t], net.transitions[other], place.missing),
+                    "let the receiver take as many messages from each edge as the sender sends");
       }
     }
-    std::int64_t scale = 1;
-    for (std::size_t t : component) scale = std::lcm(scale, rate[t].under);
-    for (std::size_t t : component) rate[t] = {rate[t].over * (scale / rate[t].under), 1};
   }
-  std::vector<std::int64_t> counts;
-  counts.reserve(rate.size());
-  for (const Fraction& f : rate) counts.push_back(f.over);
+  return reached;
+}
+
+/// How often each transition fires in one iteration: the smallest solution of the balance
+/// equations.
+std::vector<std::int64_t> repetitions(const Net& net) {
+  std::vector<Rate> rates(net.transitions.size());
+  std::vector<std::int64_t> counts(rates.size());
+  for (std::size_t start = 0; start < rates.size(); ++start) {
+    if (rates[start] != Rate{}) continue;
+    const std::vector<std::size_t> connected = set_rates_from(start, net, rates);
+    std::int64_t scale = 1;
+    for (const std::size_t t : connected) scale = std::lcm(scale, rates[t].under);
+    for (const std::size_t t : connected) counts[t] = rates[t].over * (scale / rates[t].under);
+  }
   return counts;
 }
 
@@ -130,8 +145,8 @@ const Place* short_place(const Net& net, std::size_t transition) {
 }
 
 Deadlock blocking_cycle(const Net& net, const std::vector<std::int64_t>& left, const Graph& graph) {
-  // Every unfinished transition lacks tokens of a place whose filler is unfinished too (a finished
-  // one has put in all that an iteration needs), so following them must come round.
+  // Every unfinished transition waits for a place whose filling transition is unfinished too, since
+  // a finished one has put in all tokens of an iteration. So the path must reach a cycle.
   std::size_t t = static_cast<std::size_t>(
       std::ranges::find_if(left, [](std::int64_t n) { return n > 0; }) - left.begin());
   std::vector<std::size_t> path;
@@ -150,7 +165,7 @@ Deadlock blocking_cycle(const Net& net, const std::vector<std::int64_t>& left, c
                                     p.takes - p.tokens);
   }
   if (deadlock.remedy.empty())
-    deadlock.remedy = "break the cycle: none of its members can be the first to send";
+    deadlock.remedy = "break the cycle: none of its actors can send first";
   return deadlock;
 }
 

@@ -34,24 +34,25 @@ void InputPort::deliver(Packet packet) {
     // Sent again by a sender that was replaced. Where the first copy is still in use, its slot is
     // now this one; else the slot goes back at once.
     ++dropped_;
-    for (Unreleased& owed : owed_) {
-      if (owed.credit.edge == header.edge && owed.key == header.key) {
-        owed.credit = credit;
-        owed.orphaned = false;
+    for (Unreleased& message : unreleased_) {
+      if (message.credit.edge == header.edge && message.key == header.key) {
+        message.credit = credit;
+        message.orphaned = false;
         return;
       }
     }
     owner_->effects_.credits.push_back(credit);
     return;
   }
-  const auto owed_here = std::ranges::count_if(
-      owed_, [&](const Unreleased& o) { return o.credit.edge == header.edge && !o.orphaned; });
-  if (owed_here >= from.slots)
+  const auto unreleased_here = std::ranges::count_if(unreleased_, [&](const Unreleased& o) {
+    return o.credit.edge == header.edge && !o.orphaned;
+  });
+  if (unreleased_here >= from.slots)
     throw Error(ErrorCode::internal,
                 fmt::format("edge {} into '{}' holds {} messages but has {} slots", header.edge,
-                            name_, owed_here + 1, from.slots));
+                            name_, unreleased_here + 1, from.slots));
   from.last = header.key;
-  owed_.push_back({header.key, credit, false});
+  unreleased_.push_back({header.key, credit, false});
   queue_.push_back(std::move(packet));
 }
 
@@ -59,13 +60,13 @@ void InputPort::sender_replaced(std::uint32_t edge_id, std::uint32_t incarnation
   Edge& from = edge(edge_id);
   if (incarnation <= from.incarnation) return;
   from.incarnation = incarnation;
-  for (Unreleased& owed : owed_)
-    if (owed.credit.edge == edge_id) owed.orphaned = true;
+  for (Unreleased& message : unreleased_)
+    if (message.credit.edge == edge_id) message.orphaned = true;
 }
 
 bool InputPort::full() const {
-  const auto taken = [](const Unreleased& owed) { return !owed.orphaned; };
-  const auto held = static_cast<std::size_t>(std::ranges::count_if(owed_, taken));
+  const auto taken = [](const Unreleased& message) { return !message.orphaned; };
+  const auto held = static_cast<std::size_t>(std::ranges::count_if(unreleased_, taken));
   std::size_t slots = 0;
   for (const Edge& edge : edges_) slots += edge.slots;
   return held >= slots;
@@ -78,15 +79,15 @@ Packet InputPort::take_packet() {
 }
 
 void InputPort::release_packet(const Header& header) {
-  const auto owed = std::ranges::find_if(owed_, [&](const Unreleased& o) {
+  const auto message = std::ranges::find_if(unreleased_, [&](const Unreleased& o) {
     return o.credit.edge == header.edge && o.key == header.key;
   });
-  if (owed == owed_.end())
+  if (message == unreleased_.end())
     throw Error(
         ErrorCode::internal,
         fmt::format("a message of edge {} into '{}' was released twice", header.edge, name_));
-  if (!owed->orphaned) owner_->effects_.credits.push_back(owed->credit);
-  owed_.erase(owed);
+  if (!message->orphaned) owner_->effects_.credits.push_back(message->credit);
+  unreleased_.erase(message);
 }
 
 OutputPort::OutputPort(Actor* owner, std::string name, std::type_index type, Connection connection)

@@ -1,7 +1,7 @@
 #pragma once
-// Ports are the typed ends of edges. An edge has `slots`: the sender needs a free one to send, and
-// gets it back when the receiver releases the message. So a credit is a buffer, depth is bounded,
-// and what is in flight can be sent again from the slots that its sender still holds.
+// Ports are the typed ends of edges. An edge has `slots`: the sender needs a free slot to send, and
+// gets it back as a credit when the receiver releases the message. So the number of messages on an
+// edge is bounded, and the sender still holds every message in flight and can send it again.
 
 #include <deque>
 #include <memory>
@@ -16,22 +16,28 @@
 namespace troupe {
 
 class Actor;
-class RuntimeAccess;  // the runtime's way in: runtime/flow/runtime_access.h
+class RuntimeAccess;  // runtime/flow/runtime_access.h
 
 /// Whether a port works without an edge.
 enum class Connection : std::uint8_t { required, optional };
 
-/// A header and a handle of the payload. Copying one copies no tensor data.
+/// A message on an edge: header and a handle of the payload. A copy copies no tensor data.
 struct Packet {
   Header header;
   std::shared_ptr<const void> payload;
 };
 
-/// A slot that its receiver gives back.
+/// A slot that the receiver returns to the sender.
 struct Credit {
   std::uint32_t edge = 0;
   std::uint32_t incarnation = 0;  ///< of the sender that the slot belongs to
   std::uint32_t slot = 0;
+
+  static void members(auto& self, auto& visit) {
+    visit(self.edge);
+    visit(self.incarnation);
+    visit(self.slot);
+  }
 };
 
 /// The receiving end, without the payload's type.
@@ -45,11 +51,11 @@ class InputPort {
   std::type_index type() const { return type_; }
   bool connected() const { return !edges_.empty(); }
   bool lacks_edge() const { return !connected() && connection_ == Connection::required; }
-  /// A message waits.
+  /// A message is queued.
   bool ready() const { return !queue_.empty(); }
-  /// So many wait: for actors that take several at once.
+  /// The number of queued messages, for actors that take several at once.
   std::size_t queued() const { return queue_.size(); }
-  /// Every slot of every edge is taken: nothing comes before something is released.
+  /// Every slot of every edge is taken: no message can arrive before one is released.
   bool full() const;
   const Header& header() const { return queue_.front().header; }
 
@@ -70,11 +76,11 @@ class InputPort {
     std::uint32_t incarnation = 0;
     std::optional<MessageKey> last;  ///< newest key accepted
   };
-  /// A message that was taken in and not released yet, with the slot to give back.
+  /// A message that was delivered and not released yet, with the slot to return.
   struct Unreleased {
     MessageKey key;
     Credit credit;
-    bool orphaned = false;  ///< its sender is gone; no credit is owed
+    bool orphaned = false;  ///< its sender was replaced: the slot is not returned
   };
   Edge& edge(std::uint32_t id);
 
@@ -84,11 +90,11 @@ class InputPort {
   Connection connection_;
   std::vector<Edge> edges_;
   std::deque<Packet> queue_;
-  std::vector<Unreleased> owed_;
+  std::vector<Unreleased> unreleased_;
   std::uint64_t dropped_ = 0;
 };
 
-/// A message taken from an Input: read it, keep it as long as it is needed, then release it.
+/// A message taken from an Input. The receiver keeps it as long as it needs it, then releases it.
 template <class T>
 struct Held {
   Header header;
@@ -113,7 +119,7 @@ class Input : public InputPort {
     Packet packet = take_packet();
     return {packet.header, std::static_pointer_cast<const T>(std::move(packet.payload))};
   }
-  /// Gives the slot back. Never called for a message whose data is still needed.
+  /// Returns the slot to the sender. The receiver must not use the message afterwards.
   void release(const Held<T>& held) { release_packet(held.header); }
 };
 
@@ -128,7 +134,7 @@ class OutputPort {
   std::type_index type() const { return type_; }
   bool connected() const { return !edges_.empty(); }
   bool lacks_edge() const { return !connected() && connection_ == Connection::required; }
-  /// Every edge of the port has so many free slots (true when there is no edge: nobody listens).
+  /// Every edge of the port has `count` free slots. True for a port without edges.
   bool has_slot(std::uint32_t count = 1) const;
 
  protected:
@@ -144,8 +150,8 @@ class OutputPort {
   struct Edge {
     std::uint32_t id = 0;
     std::uint64_t sequence = 0;
-    std::optional<MessageKey> last;            ///< newest key sent in this life
-    std::vector<std::optional<Packet>> slots;  ///< occupied ones hold what was sent
+    std::optional<MessageKey> last;            ///< newest key sent by this incarnation
+    std::vector<std::optional<Packet>> slots;  ///< occupied ones hold the sent message
     std::uint32_t free = 0;
   };
   Actor* owner_;
@@ -164,8 +170,8 @@ class Output : public OutputPort {
   Output(Actor* owner, std::string name, Connection connection = Connection::required)
       : OutputPort(owner, std::move(name), typeid(T), connection) {}
 
-  /// Needs has_slot(). `about` gives key, samples and counts; the rest is filled in. The message
-  /// leaves when the actor's action has ended well.
+  /// Requires has_slot(). `about` gives key, samples and counts; the port sets the other fields.
+  /// The message leaves the actor after the action has returned.
   void send(const Header& about, T value) {
     send_packet(about, std::make_shared<const T>(std::move(value)));
   }

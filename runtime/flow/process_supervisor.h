@@ -1,6 +1,7 @@
 #pragma once
-// Inside the runtime: who watches over the actors of a process. It hears them and the other
-// processes (supervisor.cpp), and carries out what the lead orders (orders.cpp).
+// Internal to the runtime: the CAF actor that supervises the actors of a process. It receives the
+// reports of its actors and of other processes (process_supervisor.cpp), and executes the orders of
+// the run leader (orders.cpp).
 
 #include <deque>
 #include <map>
@@ -10,58 +11,59 @@
 
 namespace troupe::flow {
 
-/// Watches over the actors of this process: spawns them, keeps their committed states, carries out
-/// what the lead orders. In process 0 it holds the lead as well.
+/// Spawns, stops and replaces the actors of this process and keeps their committed states. That of
+/// process 0 holds the run leader as well.
 struct ProcessSupervisor {
-  std::shared_ptr<Shared> shared;
-  std::unique_ptr<RunLeader> lead;  ///< in process 0
-  std::int64_t begun = 0;           ///< see ProcessEnded
-  std::vector<caf::actor> hosts;    ///< by actor; null for the dead and for those elsewhere
+  std::shared_ptr<RunState> run;
+  std::unique_ptr<RunLeader> leader;  ///< in process 0
+  std::int64_t begun = 0;             ///< see ProcessEnded
+  std::vector<caf::actor> hosts;      ///< by actor; null for dead actors and those elsewhere
   std::vector<std::uint32_t> incarnations;
-  std::vector<std::string> causes;
-  std::vector<std::optional<std::pair<std::uint32_t, CommittedState>>> ballots;  ///< step, state
-  std::vector<CommittedState> committed;
-  std::map<std::uint32_t, std::uint32_t> flushed;  ///< by incarnation: processes heard of
+  std::vector<std::string> causes;                 ///< why an actor died; empty while it lives
+  std::vector<std::optional<Vote>> votes;          ///< newest of each actor, not committed yet
+  std::vector<CommittedState> committed;           ///< of each actor
+  std::map<std::uint32_t, std::uint32_t> flushed;  ///< by incarnation: processes that sent Flushed
   std::optional<Replacement> preparing;
   std::vector<ActorReport> reports;
   std::vector<TraceEvent> trace;
-  std::size_t awaited = 0;  ///< life reports until the end
+  std::size_t awaited = 0;  ///< final reports until the end
   bool stopping = false;
   std::optional<EndRun> end;
 
-  /// What the lead is to hear and what it ordered, until the handler at work is through.
-  std::deque<std::pair<std::uint32_t, RunMessage>> heard;
+  /// Reports for the leader, with the process that sent them, and orders of it. Both wait until the
+  /// current handler is done.
+  std::deque<std::pair<std::uint32_t, RunMessage>> reported;
   std::deque<RunMessage> orders;
-  bool draining = false;
+  bool leader_decides = false;  ///< lead() runs
 };
 
-caf::behavior process_supervisor(CafActor<ProcessSupervisor>* self, std::shared_ptr<Shared> shared);
+using SupervisorActor = CafActor<ProcessSupervisor>;
 
-using SupervisorSelf = CafActor<ProcessSupervisor>*;
+caf::behavior process_supervisor(SupervisorActor* self, std::shared_ptr<RunState> run);
 
-// What hearing and carrying out need of each other.
+// Called by both source files.
 
-/// Tells the lead, wherever it is.
-void tell_lead(SupervisorSelf self, RunMessage note);
-/// Where the lead is: lets it hear, and does what it orders, until there is nothing of either.
-void let_lead_decide(SupervisorSelf self);
-/// What the lead orders goes to the others at once, and is done here after the handler at work.
+/// Sends a message to the leader, in whichever process it is.
+void report(SupervisorActor* self, RunMessage message);
+/// In process 0: passes reports to the leader and executes its orders, until none is left.
+void lead(SupervisorActor* self);
+/// Sends an order of the leader to the other processes and queues it for this one.
 void give_order(ProcessSupervisor& supervisor, const RunMessage& order);
-/// Carries an order out.
-void obey(SupervisorSelf self, const RunMessage& order);
-/// Stops the actors; when the last has ended, the lead is told, or the run is over.
-void end_run(SupervisorSelf self, const EndRun& end);
-/// Every actor of this process has ended.
-void tell_ended(SupervisorSelf self);
-/// The run fails, by the lead's word where there is one.
-void fail(SupervisorSelf self, Error error);
-/// Tells the lead when this process is ready for the phase after `prepare`.
-void report_if_prepared(SupervisorSelf self);
-void spawn_host(SupervisorSelf self, std::size_t actor, std::unique_ptr<Actor> core);
+/// Executes an order.
+void execute(SupervisorActor* self, const RunMessage& order);
+/// Stops the actors. After the last one has ended, report_end() follows.
+void end_run(SupervisorActor* self, const EndRun& end);
+/// Every actor of this process has ended: reports it, and ends the run here.
+void report_end(SupervisorActor* self);
+/// Fails the run: the leader decides, if there is one.
+void fail(SupervisorActor* self, Error error);
+/// Reports the phase `prepare` as done once all other processes have sent Flushed.
+void report_if_prepared(SupervisorActor* self);
+void spawn_host(SupervisorActor* self, std::size_t actor, std::unique_ptr<Actor> made);
 
-/// Runs what may throw (a factory, a callback of the user's): the run fails with it, and ends.
+/// Calls what may throw (a factory, a callback of the caller): an exception fails the run.
 template <class F>
-void attempt(SupervisorSelf self, F&& work) {
+void attempt(SupervisorActor* self, F&& work) {
   try {
     work();
   } catch (const Error& error) {

@@ -19,7 +19,7 @@ namespace troupe {
 namespace {
 
 caf::actor_system_config& configure(caf::actor_system_config& config, const RunOptions& options) {
-  // `sharing`: the default, `stealing`, wakes nobody on a send and leaves an idle core asleep for
+  // `stealing`, the default, wakes no worker on a send and leaves an idle core asleep for
   // milliseconds.
   const bool testing = options.scheduling == Scheduling::deterministic;
   config.set("scheduler.policy", caf::atom(testing ? "testing" : "sharing"));
@@ -27,8 +27,8 @@ caf::actor_system_config& configure(caf::actor_system_config& config, const RunO
   return config;
 }
 
-/// CAF ends the process where one of its threads does not start, so that is tried before: as many
-/// threads at once, each with the memory that an allocator reserves for a thread.
+/// CAF ends the process if it cannot start one of its threads. This starts as many threads first,
+/// each with the memory that an allocator reserves for a thread, and throws if one does not start.
 void check_threads_start(int count) {
   std::vector<std::unique_ptr<int>> made(static_cast<std::size_t>(count));
   std::latch all_tried(1);
@@ -50,7 +50,8 @@ void check_threads_start(int count) {
   all_tried.count_down();
 }
 
-// Delivers one message after another, to an actor that the seed picks among those that have one.
+/// Delivers one message after another, each to an actor that the seed selects among those with a
+/// message.
 void play(caf::actor_system& system, const caf::actor& supervisor, std::uint64_t seed,
           const std::function<bool()>& done) {
   auto& scheduler = dynamic_cast<caf::scheduler::test_coordinator&>(system.scheduler());
@@ -68,8 +69,8 @@ void play(caf::actor_system& system, const caf::actor& supervisor, std::uint64_t
   while (scheduler.has_job()) scheduler.run_once();
 }
 
-// By actor: whether it lives here and sends to another process. Under deterministic scheduling all
-// do: tests then meet more orders.
+/// By actor: whether it lives here and sends to another process. Under deterministic scheduling it
+/// is true for all, so that tests meet more orders.
 std::vector<bool> senders_away(const Graph& graph, const Placement& placement,
                                Scheduling scheduling) {
   std::vector<bool> senders(graph.actors().size(), scheduling == Scheduling::deterministic);
@@ -78,22 +79,24 @@ std::vector<bool> senders_away(const Graph& graph, const Placement& placement,
   return senders;
 }
 
-/// Lets the supervisor look, now and then, whether the run stands still. That nothing is to do can
-/// be seen in one process only: elsewhere an actor may be at work.
-void await_with_looks(const std::future<Result<RunReport>>& result, const caf::actor& supervisor,
-                      const flow::Shared& shared) {
-  constexpr std::chrono::seconds between_looks{20};
+/// Waits for the result, and lets the supervisor check the progress at intervals. Whether the run
+/// is idle is known in a run of one process only: elsewhere an actor may be at work.
+void await_result(const std::future<Result<RunReport>>& result, const caf::actor& supervisor,
+                  const flow::RunState& state) {
+  constexpr std::chrono::seconds between_checks{20};
   const auto handled = [&] {
     std::size_t sum = 0;
-    for (const auto& gauge : shared.gauges) sum += gauge.handled;
+    for (const auto& gauge : state.gauges) sum += gauge.handled;
     return sum;
   };
-  const auto is_busy = [](const flow::Gauge& gauge) { return gauge.acting || gauge.waiting > 0; };
+  const auto is_busy = [](const flow::MailboxGauge& gauge) {
+    return gauge.acting || gauge.waiting > 0;
+  };
   for (std::size_t before = handled(), now = before;
-       result.wait_for(between_looks) != std::future_status::ready; before = now) {
+       result.wait_for(between_checks) != std::future_status::ready; before = now) {
     now = handled();
-    const bool idle = now == before && shared.options.processes == 1 &&
-                      std::ranges::none_of(shared.gauges, is_busy);
+    const bool idle = now == before && state.options.processes == 1 &&
+                      std::ranges::none_of(state.gauges, is_busy);
     caf::anon_send(supervisor, flow::CheckProgress{.idle = idle});
   }
 }
@@ -114,7 +117,7 @@ RunReport run(const Graph& graph, const RunOptions& options) {
     return result.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   };
   const Placement placement(graph, options.process, options.processes);
-  const std::shared_ptr<flow::Shared> shared(new flow::Shared{
+  const std::shared_ptr<flow::RunState> state(new flow::RunState{
       .graph = graph,
       .options = options,
       .placement = placement,
@@ -122,7 +125,7 @@ RunReport run(const Graph& graph, const RunOptions& options) {
                                : static_cast<std::uint64_t>(
                                      std::chrono::system_clock::now().time_since_epoch().count()),
       .start = flow::Clock::now(),
-      .gauges = std::vector<flow::Gauge>(graph.actors().size()),
+      .gauges = std::vector<flow::MailboxGauge>(graph.actors().size()),
       .directory = flow::Directory(graph.actors().size()),
       .faults_fired = std::make_unique<std::atomic<bool>[]>(options.faults.size()),
       .done = [&](Result<RunReport> r) { promise.set_value(std::move(r)); },
@@ -133,17 +136,17 @@ RunReport run(const Graph& graph, const RunOptions& options) {
   caf::actor_system_config config;
   caf::actor_system system(configure(config, options));
   {
-    shared->yielder = system.spawn(flow::yield_actor);
-    const caf::actor supervisor = system.spawn(flow::process_supervisor, shared);
+    state->yielder = system.spawn(flow::yield_actor);
+    const caf::actor supervisor = system.spawn(flow::process_supervisor, state);
     std::stop_callback on_stop(options.stop,
                                [&] { caf::anon_send(supervisor, flow::StopRequested{}); });
     if (options.scheduling == Scheduling::deterministic) {
       play(system, supervisor, options.seed, ready);
     } else {
-      await_with_looks(result, supervisor, *shared);
+      await_result(result, supervisor, *state);
     }
     if (options.bridge) options.bridge->close();
-    shared->yielder = nullptr;  // nobody asks any more: it ends, and the system with it
+    state->yielder = nullptr;  // without references it ends, and the actor system with it
   }
   return std::move(result.get().value());
 }

@@ -42,23 +42,23 @@ RunLeader::RunLeader(const Graph& graph, const Placement& placement, const RunOp
   report_.actors.resize(graph.actors().size());
 }
 
-void RunLeader::hear(std::uint32_t process, const RunMessage& note,
+void RunLeader::hear(std::uint32_t process, const RunMessage& message,
                      Supervisor::Clock::time_point now) {
-  if (const auto* vote_cast = std::get_if<Vote>(&note)) {
+  if (const auto* vote_cast = std::get_if<Vote>(&message)) {
     vote(*vote_cast);
-  } else if (const auto* death = std::get_if<ActorDied>(&note)) {
+  } else if (const auto* death = std::get_if<ActorDied>(&message)) {
     died(*death, now);
-  } else if (const auto* news = std::get_if<ActorNews>(&note)) {
+  } else if (const auto* news = std::get_if<ActorNews>(&message)) {
     if (news->accepts_snapshot) supervisor_.accept_snapshots(news->actor, *news->accepts_snapshot);
     if (news->finished) supervisor_.finished(news->actor);
     end_if_done();
-  } else if (const auto* done = std::get_if<PhaseDone>(&note)) {
+  } else if (const auto* done = std::get_if<PhaseDone>(&message)) {
     phase_done(process, *done);
-  } else if (const auto* report = std::get_if<ProcessEnded>(&note)) {
+  } else if (const auto* report = std::get_if<ProcessEnded>(&message)) {
     ended(process, *report);
-  } else if (const auto* failed = std::get_if<RunFailed>(&note)) {
+  } else if (const auto* failed = std::get_if<RunFailed>(&message)) {
     fail(failed->error);
-  } else if (std::holds_alternative<StopWanted>(note)) {
+  } else if (std::holds_alternative<StopWanted>(message)) {
     supervisor_.request_stop();
     if (!supervisor_.has_voters()) end({});  // there is no commit to wait for
   }
@@ -74,22 +74,21 @@ void RunLeader::vote(const Vote& vote) {
 
 std::string RunLeader::overdue_votes(bool idle) {
   const std::uint32_t step = supervisor_.steps();
-  if (looked_at_ != step) told_of_votes_ = false;
+  if (checked_step_ != step) has_warned_ = false;
   const auto before = std::exchange(missing_votes_, supervisor_.missing_votes());
-  const bool same = std::exchange(looked_at_, step) == step && before == missing_votes_;
+  const bool same = std::exchange(checked_step_, step) == step && before == missing_votes_;
   const bool waits = !ending_ && !missing_votes_.empty() && (idle || supervisor_.has_votes());
-  if (!same || !waits || std::exchange(told_of_votes_, true)) return {};
+  if (!same || !waits || std::exchange(has_warned_, true)) return {};
   std::vector<std::string> names;
   for (const std::size_t actor : missing_votes_) names.push_back(graph_.actors()[actor].name);
   return fmt::format(
-      "step {} waits for the vote of {}{}; who votes has to do so for each step, when its part of "
-      "it "
-      "is done",
+      "step {} waits for the vote of {}{}; every voting actor must vote once per step, when its "
+      "part of the step is done",
       step, listed(names), idle ? ", and no actor has anything to do" : "");
 }
 
 void RunLeader::died(const ActorDied& death, Supervisor::Clock::time_point now) {
-  if (death.incarnation != incarnations_.at(death.actor)) return;  // of a life that was replaced
+  if (death.incarnation != incarnations_.at(death.actor)) return;  // replaced meanwhile
   if (death.lasting) return fail(*death.lasting);
   if (ending_) return;
   if (replacing_) {

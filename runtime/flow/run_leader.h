@@ -11,29 +11,30 @@
 
 namespace troupe {
 
-/// Decides for a run in any number of processes: hears what they note and orders commits,
-/// replacements and the end. Without threads, clock or connection of its own; it lives in process
-/// 0. Orders go to every process, this one included, and reach each in the order they were given.
+/// Decides for all processes of a run: receives their reports and orders commits, replacements and
+/// the end. It lives in process 0 and has no threads, clock or connection. Orders go to every
+/// process, this one included, and reach each process in the order in which they were given.
 class RunLeader {
  public:
-  using Order = std::function<void(const RunMessage&)>;  ///< tells all processes; may not call back
+  using Order =
+      std::function<void(const RunMessage&)>;  ///< sends to all processes; must not call back
 
   RunLeader(const Graph& graph, const Placement& placement, const RunOptions& options,
             std::int64_t begun, Order order);
 
-  void hear(std::uint32_t process, const RunMessage& note, Supervisor::Clock::time_point now);
+  void hear(std::uint32_t process, const RunMessage& message, Supervisor::Clock::time_point now);
   void lost(std::uint32_t process, const Error& reason);
-  /// Ends the run with an error that no actor is to blame for.
+  /// Ends the run with an error that no actor caused.
   void fail(const Error& error);
 
-  /// Called once in a while: what to tell the user where a step has waited for the same votes since
-  /// the last call, though others have voted or nothing was to do (`idle`). Once a step; nothing
-  /// else tells of an actor that forgets to vote.
+  /// Called at intervals: a warning if a step has waited for the same votes since the last call,
+  /// although other actors have voted or no actor had anything to do (`idle`); else empty. Warns
+  /// once a step. Only this reveals an actor that forgets to vote.
   std::string overdue_votes(bool idle);
 
   /// Every process has ended.
   bool concluded() const { return ending_ && missing_ == 0; }
-  /// Of all processes; without the wall time. Only when concluded().
+  /// The report of all processes, without the wall time. Requires concluded().
   Result<RunReport> report();
 
  private:
@@ -51,20 +52,20 @@ class RunLeader {
   const RunOptions& options_;
   Order order_;
   Supervisor supervisor_;
-  std::int64_t begun_;  ///< as ProcessEnded::begun
-  std::uint32_t incarnation_ = 0;
+  std::int64_t begun_;                       ///< as ProcessEnded::begun
+  std::uint32_t incarnation_ = 0;            ///< the newest one: replacements so far
   std::vector<std::uint32_t> incarnations_;  ///< by actor
   std::optional<Replacement> replacing_;
-  std::vector<bool> waited_for_;            ///< processes that are not through the phase
-  std::deque<ActorDied> deaths_;            ///< heard of during a replacement
-  std::vector<std::size_t> missing_votes_;  ///< for step `looked_at_`, at the last look
-  std::uint32_t looked_at_ = 0;
-  bool told_of_votes_ = false;  ///< of that step
+  std::vector<bool> waited_for_;            ///< processes that have not finished the phase
+  std::deque<ActorDied> deaths_;            ///< reported during a replacement
+  std::vector<std::size_t> missing_votes_;  ///< for `checked_step_`, at the last check
+  std::uint32_t checked_step_ = 0;
+  bool has_warned_ = false;  ///< about that step
 
   bool ending_ = false;
   std::optional<Error> failure_;
   std::vector<bool> ended_;  ///< by process
-  std::size_t missing_ = 0;
+  std::size_t missing_ = 0;  ///< processes that have not ended
   RunReport report_;
 };
 

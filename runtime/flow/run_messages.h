@@ -1,6 +1,7 @@
 #pragma once
-// What the processes of a run say to each other about its actors: up to the lead, which decides
-// for all of them, and down from it. Within one process the same notes go by function call.
+// What the processes of a run report and order about its actors: reports go to the run leader,
+// which decides for all processes, and orders come from it. Within one process the same messages go
+// by function call.
 
 #include <cstdint>
 #include <optional>
@@ -14,58 +15,73 @@
 
 namespace troupe {
 
-// Up.
+// Reports to the leader, besides Vote and ActorNews (runtime/flow/actor.h).
 
-/// An actor is ready with a step; its state stays in its process.
-struct Vote {
-  std::uint32_t actor = 0;
-  std::uint32_t incarnation = 0;  ///< of the actor
-  std::uint32_t step = 0;
-};
 struct ActorDied {
   std::uint32_t actor = 0;
   std::uint32_t incarnation = 0;
   std::string cause;
-  std::optional<Error> lasting;  ///< set where a replacement would only meet it again
+  std::optional<Error> lasting;  ///< set if a replacement would meet the same error
+  static void members(auto& self, auto& visit) {
+    visit(self.actor);
+    visit(self.incarnation);
+    visit(self.cause);
+    visit(self.lasting);
+  }
 };
-/// See Actor::finish and Actor::accept_snapshots.
-struct ActorNews {
-  std::uint32_t actor = 0;
-  std::optional<bool> accepts_snapshot;
-  bool finished = false;
+/// The user asked this process to stop.
+struct StopWanted {
+  static void members(auto&, auto&) {}
 };
-struct StopWanted {};
-/// Something failed that no actor's replacement can mend.
+/// A failure that the replacement of an actor cannot repair.
 struct RunFailed {
-  Error error;
+  Error error{ErrorCode::internal, {}};
+  static void members(auto& self, auto& visit) { visit(self.error); }
 };
 /// The answer to EndRun.
 struct ProcessEnded {
   std::int64_t begun = 0;           ///< when this process's run began, in Unix nanoseconds
   std::vector<ActorReport> actors;  ///< of this process
   std::vector<TraceEvent> trace;
+  static void members(auto& self, auto& visit) {
+    visit(self.begun);
+    visit(self.actors);
+    visit(self.trace);
+  }
 };
 
-// Down.
+// Orders of the leader, besides Commit (runtime/flow/actor.h).
 
-/// Replacing actors takes three phases; the lead begins one when every process is through the one
-/// before. So what was sent before a death never mixes with what is sent after it: in `prepare` the
-/// new lives are made, and what still comes for the old ones is dropped (its senders hold it); when
-/// everybody is ready, in `rewire`, the neighbours send it again to the new lives, which begin with
-/// `start`.
+/// A replacement takes three phases; the leader begins each when every process has finished the
+/// one before. So messages from before a death never mix with messages from after it. `prepare`:
+/// the next incarnations are made, and messages for the previous ones are dropped (their senders
+/// hold them). `rewire`: the neighbours send these messages again. `start`: the new incarnations
+/// run.
 enum class ReplacementPhase : std::uint8_t { prepare, rewire, start };
+constexpr ReplacementPhase last_enumerator(ReplacementPhase) { return ReplacementPhase::start; }
 
 struct Replacement {
   ReplacementPhase phase = ReplacementPhase::prepare;
-  std::uint32_t incarnation = 0;  ///< of the new lives
-  std::uint32_t steps = 0;        ///< that are whole
-  std::vector<std::uint32_t> actors;
-  std::optional<Commit> newest;  ///< in `start`: their former lives may not have heard of it
+  std::uint32_t incarnation = 0;      ///< of the new actors
+  std::uint32_t steps = 0;            ///< committed steps
+  std::vector<std::uint32_t> actors;  ///< to replace
+  std::optional<Commit> newest;       ///< in `start`: the previous incarnations may have missed it
+  static void members(auto& self, auto& visit) {
+    visit(self.phase);
+    visit(self.incarnation);
+    visit(self.steps);
+    visit(self.actors);
+    visit(self.newest);
+  }
 };
-/// The answer: this process is through the phase.
+/// The answer to Replacement: this process has finished the phase.
 struct PhaseDone {
   ReplacementPhase phase = ReplacementPhase::prepare;
   std::uint32_t incarnation = 0;
+  static void members(auto& self, auto& visit) {
+    visit(self.phase);
+    visit(self.incarnation);
+  }
 };
 /// Every actor ends now: the run is done, or has failed.
 struct EndRun {
@@ -73,14 +89,21 @@ struct EndRun {
   std::uint32_t steps = 0;
   std::uint32_t replacements = 0;
   bool stopped = false;
+  static void members(auto& self, auto& visit) {
+    visit(self.failure);
+    visit(self.steps);
+    visit(self.replacements);
+    visit(self.stopped);
+  }
 };
 
-// Sideways.
+// Between any two processes.
 
-/// The last thing that a process sends to another before it is through `prepare`: whatever its dead
-/// actors had sent is there when this is.
+/// The last message that a process sends to another before it has finished `prepare`: when it
+/// arrives, all messages of the sender's dead actors have arrived.
 struct Flushed {
   std::uint32_t incarnation = 0;
+  static void members(auto& self, auto& visit) { visit(self.incarnation); }
 };
 
 using RunMessage = std::variant<Vote, ActorDied, ActorNews, StopWanted, RunFailed, ProcessEnded,

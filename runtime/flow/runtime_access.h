@@ -1,5 +1,5 @@
 #pragma once
-// Inside the runtime: what it does with actors and their ports, and programs have no call for.
+// Internal to the runtime: its operations on actors and ports, which programs do not need.
 
 #include <utility>
 #include <vector>
@@ -11,13 +11,13 @@ namespace troupe {
 class RuntimeAccess {
  public:
   using Effects = Actor::Effects;
-  /// What the calls since the last time left behind.
+  /// The effects of the calls since the last take_effects().
   static Effects take_effects(Actor& actor) { return std::exchange(actor.effects_, {}); }
   static void set_post(Actor& actor, std::function<void(Post)> post) {
     actor.post_ = std::move(post);
   }
 
-  /// An edge with so many slots ends at this port.
+  /// Connects the port to an edge with this number of slots.
   static void attach(InputPort& port, std::uint32_t edge, std::uint32_t slots) {
     port.attach(edge, slots);
   }
@@ -25,23 +25,23 @@ class RuntimeAccess {
     port.attach(edge, slots);
   }
 
-  /// Takes a message in. Drops older incarnations, answers repeated ones; throws Error{internal}
-  /// if the edge's slots are exceeded.
+  /// Takes a message in. Drops messages of older incarnations and returns the slots of repeated
+  /// ones; throws Error{internal} if the edge's slots are exceeded.
   static void deliver(InputPort& port, Packet packet) { port.deliver(std::move(packet)); }
-  /// The sender of `edge` was replaced: what it sent stays valid, but its slots are gone.
+  /// The sender of `edge` was replaced: its messages stay valid, but their slots are gone.
   static void sender_replaced(InputPort& port, std::uint32_t edge, std::uint32_t incarnation) {
     port.sender_replaced(edge, incarnation);
   }
-  /// Messages that deliver() dropped.
+  /// The number of messages that deliver() dropped.
   static std::uint64_t dropped(const InputPort& port) { return port.dropped_; }
 
-  /// What is sent from now on is of this run and of this life of the actor.
+  /// Sets the run and the incarnation that the headers of later messages carry.
   static void begin_incarnation(OutputPort& port, std::uint64_t run, std::uint32_t incarnation) {
     port.begin_incarnation(run, incarnation);
   }
-  /// A slot is free again. One of an older incarnation is passed over.
+  /// Frees a slot. A credit of an older incarnation is ignored.
   static void credit(OutputPort& port, const Credit& credit) { port.credit(credit); }
-  /// The receiver of `edge` was replaced: everything that it had not released, oldest first.
+  /// The receiver of `edge` was replaced: the messages that it had not released, oldest first.
   static std::vector<Packet> unreleased(const OutputPort& port, std::uint32_t edge) {
     return port.unreleased(edge);
   }

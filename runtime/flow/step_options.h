@@ -4,19 +4,19 @@
 
 namespace troupe {
 
-/// How often one actor may be replaced before the run fails. Deaths without a commit between them
-/// count however far apart they are: such a run gets nowhere.
+/// How often one actor may be replaced before the run fails: `max` times `within` a time. Failures
+/// without a commit between them count whatever the time, since such a run makes no progress.
 struct RestartBudget {
   int max = 3;
   std::chrono::milliseconds within{60'000};
 };
 
-/// Which steps a run has and after which of them a snapshot is due.
+/// The steps of a run, and the steps after which a snapshot is due.
 struct StepOptions {
-  std::uint32_t first = 0;  ///< steps that are whole already (a resumed run)
-  /// The run ends when so many are whole, and nobody holds it open: also where `first` are.
+  std::uint32_t first = 0;  ///< steps that are committed already (a resumed run)
+  /// The run ends when this many steps are committed and no actor holds it open.
   std::uint32_t count = 0;
-  std::uint32_t snapshot_every = 0;
+  std::uint32_t snapshot_every = 0;  ///< 0: none between
   bool snapshot_at_end = false;
 };
 

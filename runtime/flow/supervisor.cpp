@@ -8,11 +8,11 @@
 
 namespace troupe {
 
-Supervisor::Supervisor(std::vector<Member> members, StepOptions plan, RestartBudget budget)
+Supervisor::Supervisor(std::vector<Member> members, StepOptions options, RestartBudget budget)
     : members_(std::move(members)),
-      plan_(plan),
+      options_(options),
       budget_(budget),
-      steps_(plan.first),
+      steps_(options.first),
       ballots_(members_.size(), false),
       replaced_alone_(members_.size(), false),
       finished_(members_.size(), false),
@@ -21,7 +21,7 @@ Supervisor::Supervisor(std::vector<Member> members, StepOptions plan, RestartBud
       busy_(members_.size(), false) {}
 
 std::optional<Commit> Supervisor::vote(std::size_t member, std::uint32_t step) {
-  // Repeated by a replacement after the commit, or begun before the news of the last one.
+  // A replacement votes again after the commit, or an actor began before it knew of the last one.
   if (step != steps_ || ended()) return std::nullopt;
   ballots_[member] = true;
   for (std::size_t i = 0; i < members_.size(); ++i)
@@ -32,13 +32,13 @@ std::optional<Commit> Supervisor::vote(std::size_t member, std::uint32_t step) {
 Commit Supervisor::commit() {
   ballots_.assign(members_.size(), false);
   Commit result{.step = steps_++};
-  // A stop that comes with the last step cuts nothing short.
-  result.stop_requested = stopped_ = stop_requested_ && steps_ < plan_.count;
-  result.last = stopped_ || steps_ >= plan_.count;
-  if (plan_.snapshot_every && steps_ % plan_.snapshot_every == 0) snapshot_due_ = true;
-  if (result.last && (plan_.snapshot_at_end || stopped_)) snapshot_due_ = true;
-  // A writer that is still busy gets the next commit's snapshot instead: training never waits. The
-  // last one is always sent; its slot is free or becomes so.
+  // A stop request during the last step changes nothing.
+  result.stop_requested = stopped_ = stop_requested_ && steps_ < options_.count;
+  result.last = stopped_ || steps_ >= options_.count;
+  if (options_.snapshot_every && steps_ % options_.snapshot_every == 0) snapshot_due_ = true;
+  if (result.last && (options_.snapshot_at_end || stopped_)) snapshot_due_ = true;
+  // While a writer is busy, the snapshot is deferred to a later commit: training never waits. The
+  // last one is always sent; its slot is free or becomes free.
   const bool accepted = std::ranges::find(busy_, true) == busy_.end();
   result.snapshot = snapshot_due_ && (accepted || result.last);
   if (result.snapshot) {
@@ -59,25 +59,24 @@ std::vector<std::size_t> Supervisor::died(std::size_t member, const std::string&
   if (static_cast<int>(deaths.size()) > budget_.max)
     throw Error(
         ErrorCode::actor_failed,
-        fmt::format("{} failed: {} (failure {}; within {}, or without a step between, {} "
+        fmt::format("{} failed: {} (failure {}; within {}, or without a committed step between, {} "
                     "restarts are allowed)",
                     members_[member].name, deaths.front().cause, deaths.size(),
                     in_words(std::chrono::duration_cast<std::chrono::milliseconds>(budget_.within)),
                     budget_.max),
-        "mend the cause, or allow more by RunOptions::restarts, then go on from a checkpoint");
-  const bool whole_step = members_[member].restarts_step ||
-                          std::ranges::any_of(members_[member].neighbours,
-                                              [&](std::size_t n) { return replaced_alone_[n]; });
+        "fix the cause, or raise `RestartBudget::max`, then resume from the last checkpoint");
+  const bool restart_step = members_[member].restarts_step ||
+                            std::ranges::any_of(members_[member].neighbours,
+                                                [&](std::size_t n) { return replaced_alone_[n]; });
   std::vector<std::size_t> replaced;
   for (std::size_t i = 0; i < members_.size(); ++i)
-    if (i == member || (whole_step && !members_[i].holds_run_open)) replaced.push_back(i);
-  if (whole_step) replaced_alone_.assign(members_.size(), false);
-  if (!whole_step) replaced_alone_[member] = true;
+    if (i == member || (restart_step && !members_[i].holds_run_open)) replaced.push_back(i);
+  if (restart_step) replaced_alone_.assign(members_.size(), false);
+  if (!restart_step) replaced_alone_[member] = true;
   for (std::size_t i : replaced) {
     ballots_[i] = false;  // it votes again: a commit must not reach it before it has a next state
     ++restarts_[i];
-    // A writer that forgot what it was writing can take the next snapshot.
-    busy_[i] = false;
+    busy_[i] = false;  // a new writer can take the next snapshot
   }
   return replaced;
 }
@@ -95,9 +94,9 @@ std::vector<std::size_t> Supervisor::missing_votes() const {
 
 bool Supervisor::has_voters() const { return std::ranges::any_of(members_, &Member::votes); }
 
-// A run may begin where all steps are made, for what others do after the last of them.
+// A resumed run may have no steps left, only work that follows the last step.
 bool Supervisor::ended() const {
-  if (plan_.first > 0 && plan_.first >= plan_.count) return true;
+  if (options_.first > 0 && options_.first >= options_.count) return true;
   return newest_commit_ && newest_commit_->last;
 }
 

@@ -12,8 +12,8 @@
 
 namespace troupe {
 
-/// Decides what becomes of steps and of dead actors; a plain state machine without clock, threads
-/// or actors of its own. A step is whole when every voter has voted for it.
+/// Decides about commits and replacements: a state machine without clock, threads or actors. A step
+/// is committed when every voting actor has voted for it.
 class Supervisor {
  public:
   struct Member {
@@ -26,52 +26,52 @@ class Supervisor {
   };
   using Clock = std::chrono::steady_clock;
 
-  Supervisor(std::vector<Member> members, StepOptions plan, RestartBudget budget);
+  Supervisor(std::vector<Member> members, StepOptions steps, RestartBudget budget);
 
-  /// Counts a vote; the commit that it completes, if any.
+  /// Counts a vote. Returns the commit that it completes, if any.
   std::optional<Commit> vote(std::size_t member, std::uint32_t step);
-  /// The members to replace after `member` died of `cause`: itself alone, or with it all that take
-  /// part in steps. The latter when others cannot give it back what it had collected, and when a
-  /// neighbour was replaced alone before: what that one had sent, perhaps for steps to come, and
-  /// this one had not released is gone with both, so the step begins again, new to all. Throws
-  /// Error{actor_failed}, root cause first, when the budget is spent.
+  /// Returns the members to replace after `member` died of `cause`: this member alone, or all
+  /// members that take part in steps. All are replaced if the member's neighbours no longer hold
+  /// what it had collected (Actor::restarts_step), or if a neighbour was replaced alone before in
+  /// this step: what that neighbour had sent and this member had not released is lost with both.
+  /// Throws Error{actor_failed}, root cause first, if the restart budget is spent.
   std::vector<std::size_t> died(std::size_t member, const std::string& cause,
                                 Clock::time_point now);
   void finished(std::size_t member);
   void request_stop() { stop_requested_ = true; }
-  /// A writer can take the next snapshot, or cannot. Commits ask for one when all writers can.
+  /// See Actor::accept_snapshots.
   void accept_snapshots(std::size_t member, bool yes) { busy_.at(member) = !yes; }
 
-  /// The last commit is made and nobody holds the run open.
+  /// The last step is committed and no member holds the run open.
   bool done() const;
-  /// The newest commit, for actors whose former life may not have heard of it.
+  /// The newest commit, for actors whose previous incarnation may have missed it.
   const std::optional<Commit>& newest_commit() const { return newest_commit_; }
   bool has_voters() const;
   bool has_votes() const;  ///< for the next commit
   std::vector<std::size_t> missing_votes() const;
-  std::uint32_t steps() const { return steps_; }  ///< whole steps so far
-  bool stopped() const { return stopped_; }       ///< the last commit came before the last step
+  std::uint32_t steps() const { return steps_; }  ///< committed steps
+  bool stopped() const { return stopped_; }       ///< ended before the last step
   int restarts(std::size_t member) const { return restarts_[member]; }
 
  private:
   Commit commit();
 
   std::vector<Member> members_;
-  StepOptions plan_;
+  StepOptions options_;
   RestartBudget budget_;
   std::uint32_t steps_;
   std::vector<bool> ballots_;         ///< for step `steps_`
-  std::vector<bool> replaced_alone_;  ///< since the last time that a step began again
+  std::vector<bool> replaced_alone_;  ///< since the last restart of a step
   std::vector<bool> finished_;
   std::vector<int> restarts_;
   struct Death {
     Clock::time_point when;
-    std::uint32_t steps = 0;  ///< that were whole
+    std::uint32_t steps = 0;  ///< committed steps
     std::string cause;
   };
   std::vector<std::deque<Death>> deaths_;
   bool snapshot_due_ = false;
-  std::vector<bool> busy_;  ///< with a snapshot
+  std::vector<bool> busy_;  ///< writing a snapshot
   bool stop_requested_ = false;
   bool stopped_ = false;
   std::optional<Commit> newest_commit_;

@@ -74,12 +74,12 @@ ReceivePtr Bulk::receive(int from, std::uint64_t tag, const TensorMeta& meta) {
   return route.communicator->receive(route.rank, tag, meta);
 }
 
-void Bulk::let_wait() {
-  for (const auto& communicator : communicators_) communicator->let_wait();
+void Bulk::defer_delivery() {
+  for (const auto& communicator : communicators_) communicator->defer_delivery();
 }
 
-void Bulk::catch_up() {
-  for (const auto& communicator : communicators_) communicator->catch_up();
+void Bulk::deliver_pending() {
+  for (const auto& communicator : communicators_) communicator->deliver_pending();
 }
 
 void Bulk::abort(const Error& error) {

@@ -30,8 +30,8 @@ class Bulk {
     bool shares_memory = false;
   };
   const Route& route(int peer) const { return routes_.at(static_cast<std::size_t>(peer)); }
-  void let_wait();  ///< both as Communicator's
-  void catch_up();
+  void defer_delivery();  ///< both as Communicator's
+  void deliver_pending();
   void abort(const Error& error);
   void fail(const Error& error);  ///< as abort, and tells the peers
 

@@ -1,33 +1,42 @@
 #pragma once
-// Inside the runtime: a run's messages as bytes, and back.
+// Internal to the runtime: messages for actors of other processes as bytes, and back.
 
+#include <atomic>
 #include <string>
+#include <string_view>
 #include <variant>
+#include <vector>
 
 #include "runtime/flow/bridge.h"
-#include "runtime/transport/tensor_meta.h"
+#include "runtime/flow/wire.h"
 
 namespace troupe::remote {
 
-/// A packet without its tensors' bytes.
-struct PacketOnWire {
-  std::uint32_t actor = 0;
-  std::uint32_t incarnation = 0;  ///< which life of the receiver is meant
-  Header header;
-  /// One a tensor of the message; nothing for an undefined one, which does not travel.
-  std::vector<std::optional<TensorMeta>> tensors;
-  std::vector<std::uint64_t> numbers;
-  std::vector<std::string> texts;
-  std::uint64_t tag = 0;  ///< of the first tensor that travels; the next ones follow
+/// A packet on its way to another process: its bytes, and the tensors that travel beside them under
+/// consecutive tags.
+struct OutgoingPacket {
+  std::string bytes;
+  std::vector<Tensor> tensors;
+  std::uint64_t first_tag = 0;
 };
 
-using FlowMessage = std::variant<PacketOnWire, RemoteCredit, RunMessage>;
+/// A packet that lacks the elements of its tensors.
+struct IncomingPacket {
+  RemotePacket remote;
+  std::vector<WireReader::ExpectedTensor> tensors;  ///< places in the payload
+  std::uint64_t first_tag = 0;
+};
 
-std::string encode(const PacketOnWire& packet);
+using IncomingMessage = std::variant<IncomingPacket, RemoteCredit, RunMessage>;
+
+/// Takes as many tags from `next_tag`, the counter of one receiver, as tensors travel.
+OutgoingPacket encode(const RemotePacket& remote, const Graph& graph,
+                      std::atomic<std::uint64_t>& next_tag);
 std::string encode(const RemoteCredit& credit);
-std::string encode(const RunMessage& note);
+std::string encode(const RunMessage& message);
 
-/// Throws Error{bad_message} that says what does not fit, for any bytes that encode() did not make.
-FlowMessage decode(const std::string& bytes);
+/// Throws Error{bad_message} for all bytes that encode() did not make, and for packets on an edge
+/// that does not exist in `graph` or whose messages cannot leave their process.
+IncomingMessage decode(std::string_view bytes, const Graph& graph);
 
 }  // namespace troupe::remote

@@ -7,11 +7,10 @@
 
 namespace troupe {
 
-/// The bridge between real processes: the bytes of tensors by the bulk plane, messages by it as
-/// well where it is shared memory, else by the control plane. A message is delivered when all of
-/// its tensors are there, and in the order in which its sender sent it. Ranks of the member are the
-/// run's processes. Member, bulk plane and graph must be there until close(), which waits for who
-/// sends or delivers at that moment; what is sent later goes nowhere.
+/// The bridge of real runs: the data plane carries the elements of tensors, and shared memory or
+/// the control plane carries the messages. A message is delivered when all of its tensors are here,
+/// in the order of sending. Ranks of the member are the processes of the run. Member, data plane
+/// and graph must exist until close() has returned, which waits for sends and deliveries under way.
 std::shared_ptr<Bridge> make_member_bridge(Member& member, Bulk& bulk, const Graph& graph);
 
 }  // namespace troupe

@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t frame_bytes = 512;
 constexpr std::size_t text_bytes = frame_bytes - sizeof(std::uint32_t);
 
-// Tensors of messages count their tags from 0.
+// The tags of packets' tensors count from 0.
 constexpr std::uint64_t frame_tags = std::uint64_t{1} << 62;
 constexpr std::uint64_t long_text_tags = std::uint64_t{1} << 63;
 
@@ -25,13 +25,13 @@ Tensor bytes_of(const std::string& text) {
   return tensor;
 }
 
-std::string text_of(const std::byte* from, std::size_t bytes) {
+std::string_view text_of(const std::byte* from, std::size_t bytes) {
   return {reinterpret_cast<const char*>(from), bytes};
 }
 
 }  // namespace
 
-/// Reads frame after frame. One callback at a time: the next frame is asked for after it.
+/// Reads frame after frame; requests the next one after the callback for the last one.
 class ShmMessageChannel::Listener : public std::enable_shared_from_this<Listener> {
  public:
   Listener(Communicator& communicator, int peer, OnMessage on_message, OnDamage on_damage)
@@ -57,7 +57,7 @@ class ShmMessageChannel::Listener : public std::enable_shared_from_this<Listener
   }
 
  private:
-  /// Says whether to go on.
+  /// Returns whether frames may follow.
   bool take(const Receive& frame, const Status& status) {
     if (closed_) return false;
     if (!status) return failed(status.error());
@@ -70,7 +70,8 @@ class ShmMessageChannel::Listener : public std::enable_shared_from_this<Listener
     return true;
   }
 
-  // Was sent before its frame, through the same ring: it is here. This thread must not wait.
+  // The text was sent before its frame through the same ring, so it is here. This thread must not
+  // wait.
   bool take_long(std::size_t length) {
     const auto text = communicator_.receive(peer_, long_text_tags + next_ - 1, bytes_meta(length));
     if (!text->done())

@@ -1,35 +1,37 @@
 #pragma once
-// Inside the runtime: short messages through a communicator.
+// Internal to the runtime: short messages through a communicator.
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "runtime/transport/communicator.h"
 
 namespace troupe::remote {
 
-/// Messages to and from one process whose memory is shared. The control plane wakes a thread
-/// of the sender and two of the receiver for a message, and answers it; here the sender writes into
-/// the ring itself and at most one thread of the receiver wakes up. A message travels in a frame of
-/// fixed size; what is too long for it goes before it as a tensor of its own.
+/// Messages to and from one process on the same host, in the order of sending. The sender writes
+/// into the receiver's ring and wakes at most one thread there; the control plane would wake three.
+/// A message travels in a frame of fixed size; a longer one travels as a tensor that precedes its
+/// frame.
 ///
-/// Who sends it in order is heard in that order. Losses are the control plane's to report: a frame
-/// that does not come because its sender is gone is not an error here.
+/// The control plane reports lost processes: a frame that does not come because its sender is gone
+/// is no error here.
 class ShmMessageChannel {
  public:
-  using OnMessage = std::function<void(const std::string& body)>;
+  using OnMessage = std::function<void(std::string_view body)>;
   using OnDamage = std::function<void(const Error&)>;
 
-  /// The communicator must keep the order of sending between two ranks, and outlive this.
+  /// The communicator must keep the order of sending between two ranks, and outlive this object.
   ShmMessageChannel(Communicator& communicator, int peer);
   ~ShmMessageChannel();
 
-  /// What came before waits for it. Calls back as Work::then does.
+  /// Begins to deliver. Earlier messages have waited. Calls back as Work::then does, one message at
+  /// a time.
   void open(OnMessage on_message, OnDamage on_damage);
-  /// Says that nothing follows, and hears nothing any more.
+  /// Ends the channel in both directions. The peer receives that nothing follows.
   void close();
   void send(const std::string& body);  ///< any thread; not empty
 

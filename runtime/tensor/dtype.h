@@ -23,6 +23,8 @@ enum class DType : std::uint8_t {
   boolean
 };
 
+constexpr DType last_enumerator(DType) { return DType::boolean; }
+
 /// 16-bit floating-point storage; arithmetic happens in f32.
 struct BFloat16 {
   std::uint16_t bits = 0;

@@ -14,6 +14,8 @@ enum class Layout : std::uint8_t {
   nchw16c,    ///< rank 4, channels a multiple of 16: [N][C/16][H][W][16]
 };
 
+constexpr Layout last_enumerator(Layout) { return Layout::nchw16c; }
+
 std::string_view name_of(Layout layout);
 
 }  // namespace troupe

@@ -52,14 +52,14 @@ class Communicator {
   /// `meta` must equal the sent tensor's shape, element type and layout.
   virtual ReceivePtr receive(int from, std::uint64_t tag, const TensorMeta& meta) = 0;
 
-  /// No thread of this process could use a tensor that arrives before the next `catch_up`: the
-  /// transport may leave arrivals until then and let its own threads sleep. It still notices at
+  /// No thread of this process could use a tensor that arrives before the next `deliver_pending`:
+  /// the transport may leave arrivals until then and let its own threads sleep. It still notices at
   /// once that a peer has ended.
-  virtual void let_wait() {}
+  virtual void defer_delivery() {}
   /// Handles the arrivals that were left, on the calling thread. When it returns, receives whose
   /// tensors were sent before are done, unless another thread is catching up at that moment. Later
   /// arrivals are handled at once again. Callbacks of works must not call it.
-  virtual void catch_up() {}
+  virtual void deliver_pending() {}
 
   /// Ends every work of this rank, current or later, with `error`. Only the first call counts.
   /// Peers are not notified.

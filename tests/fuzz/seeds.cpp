@@ -67,25 +67,50 @@ void checkpoint_seeds(const fs::path& folder) {
   write(folder / "block", std::string("\2\2\x40\0", 4) + blocks);
 }
 
+/// The type of the fuzz target's only edge.
+struct Sample {
+  Tensor tensor;
+  std::vector<std::string> names;
+  std::vector<Tensor> tensors;
+  std::int64_t count = 0;
+  static void members(auto& self, auto& visit) {
+    visit(self.tensor);
+    visit(self.names);
+    visit(self.tensors);
+    visit(self.count);
+  }
+};
+struct Sender final : Actor {
+  Output<Sample> out{this, "out"};
+  ActionLabel act() override { return {"send", {}}; }
+};
+struct Receiver final : Actor {
+  Input<Sample> in{this, "in"};
+  ActionLabel act() override { return {"receive", {}}; }
+};
+
 void flow_seeds(const fs::path& folder) {
-  remote::PacketOnWire packet{.header = {.run = 7, .length = 24},
-                              .tensors = {TensorMeta{Shape{2, 3}, DType::f32}, std::nullopt},
-                              .numbers = {1, 2},
-                              .texts = {"a"}};
-  write(folder / "packet", remote::encode(packet));
+  Graph graph;
+  graph.connect(graph.add<Sender>("sender"), &Sender::out, graph.add<Receiver>("receiver"),
+                &Receiver::in);
+  const auto payload = std::make_shared<Sample>(
+      Sample{Tensor::zeros({2, 3}), {"a", ""}, {Tensor(), Tensor::zeros({1})}, -1});
+  std::atomic<std::uint64_t> tag{7};
+  const RemotePacket packet{.packet = {.header = {.run = 7}, .payload = payload}};
+  write(folder / "packet", remote::encode(packet, graph, tag).bytes);
   write(folder / "credit", remote::encode(RemoteCredit{1, {2, 3, 4}}));
   const Error error(ErrorCode::io, "what", "remedy");
-  const std::vector<RunMessage> notes = {
+  const std::vector<RunMessage> messages = {
       Vote{1, 2, 3},
       ActorDied{1, 2, "why", error},
       ActorNews{1, true, true},
       RunFailed{error},
-      ProcessEnded{.actors = {{.name = "stage/0"}}, .trace = {{1, {"F", {1, Purpose::train, 2}}}}},
+      ProcessEnded{.actors = {{.name = "stage/0"}}, .trace = {{1, "F", {1, Purpose::train, 2}}}},
       Commit{1, true, true, true},
       Replacement{.actors = {1, 2}, .newest = Commit{}},
       EndRun{.failure = error}};
-  for (std::size_t i = 0; i < notes.size(); ++i)
-    write(folder / ("note" + std::to_string(i)), remote::encode(notes[i]));
+  for (std::size_t i = 0; i < messages.size(); ++i)
+    write(folder / ("run_message" + std::to_string(i)), remote::encode(messages[i]));
 }
 
 void wire_seeds(const fs::path& folder) {

@@ -211,7 +211,7 @@ TEST_F(World, NamesTheActorThatAFaultMayMean) {
   const Outcome ran = train(2, "out", with({"faults=[{actor: reducr/1}]"}));
   EXPECT_EQ(ran.exit_code, 2);
   EXPECT_EQ(count_of(ran.error, "troupe: error: "), 1) << ran.error;
-  EXPECT_THAT(ran.error, AllOf(HasSubstr("faults names the actor reducr/1, which is none"),
+  EXPECT_THAT(ran.error, AllOf(HasSubstr("faults names the actor reducr/1, which does not exist"),
                                HasSubstr("did you mean reducer/1?")));
   EXPECT_FALSE(fs::exists(root_ / "out"));
 }

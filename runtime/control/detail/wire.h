@@ -11,7 +11,8 @@
 
 namespace troupe::control {
 
-constexpr std::uint32_t wire_version = 3;
+/// Changes with the envelope, and with the messages of a run (runtime/flow/wire.h) in its body.
+constexpr std::uint32_t wire_version = 4;
 constexpr std::size_t max_message_bytes = std::size_t{64} << 20;
 constexpr std::size_t max_frame_bytes = max_message_bytes + 4096;
 

@@ -43,7 +43,7 @@ struct ShmArrival {
 
 /// One thread an endpoint reads the rings and sockets of all peers and sends what had to wait; it
 /// sleeps in poll(2) while there is nothing. Senders copy and write rings themselves. Between
-/// let_wait() and catch_up() nobody rings for it, and who catches up reads the rings.
+/// defer_delivery() and deliver_pending() nobody rings for it, and who catches up reads the rings.
 class ShmCommunicator final : public Endpoint {
  public:
   ShmCommunicator(int rank, std::vector<std::shared_ptr<Wire>> wires, Fd bell,
@@ -51,8 +51,8 @@ class ShmCommunicator final : public Endpoint {
   ~ShmCommunicator() override;
 
   std::string name() const override { return "shm"; }
-  void let_wait() override;
-  void catch_up() override;
+  void defer_delivery() override;
+  void deliver_pending() override;
 
  private:
   struct Waiting {  ///< for room in the arena

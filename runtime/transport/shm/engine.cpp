@@ -65,7 +65,7 @@ void ShmCommunicator::raise_flags(std::uint32_t sleeping) {
     if (peer) peer->wire->mine().sleeping = sleeping;
 }
 
-void ShmCommunicator::let_wait() {
+void ShmCommunicator::defer_delivery() {
   const std::lock_guard lock(attention_);
   may_wait_ = true;
   raise_flags(0);
@@ -73,7 +73,7 @@ void ShmCommunicator::let_wait() {
 
 /// The flags are raised for the engine, which may be asleep without them, before the look: as in
 /// sleep(), no arrival is missed by both.
-void ShmCommunicator::catch_up() {
+void ShmCommunicator::deliver_pending() {
   {
     const std::lock_guard lock(attention_);
     if (!may_wait_) return;

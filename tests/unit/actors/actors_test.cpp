@@ -20,6 +20,10 @@ using ::testing::IsEmpty;
 
 constexpr std::uint32_t many = 8;  // slots
 
+bool is_finished(const RuntimeAccess::Effects& effects) {
+  return effects.news && effects.news->finished;
+}
+
 /// Attaches every port of an actor to an edge of its own: inputs first, from 0.
 void attach(Actor& actor) {
   std::uint32_t edge = 0;
@@ -156,7 +160,7 @@ TEST_F(StageByHand, WaitsForTheCommitBeforeTheNextStep) {
   EXPECT_THAT(act_all(stage_), ElementsAre("U"));
   const auto effects = RuntimeAccess::take_effects(stage_);
   ASSERT_TRUE(effects.vote);
-  EXPECT_EQ(effects.vote->first, 0u);
+  EXPECT_EQ(effects.vote->step, 0u);
   EXPECT_THAT(effects.credits, IsEmpty());  // the sum stays in its slot until the commit
   EXPECT_FALSE(stage_.ready());
   const auto before = stage_.state();
@@ -330,14 +334,14 @@ TEST(WriterByHand, WritesWhenAllStagesHaveComeAndTellsOfFailure) {
   act_all(writer);
   EXPECT_THAT(told, IsEmpty());
   writer.on_commit({.step = 4, .snapshot = true, .last = true});
-  EXPECT_FALSE(RuntimeAccess::take_effects(writer).finished);
+  EXPECT_FALSE(is_finished(RuntimeAccess::take_effects(writer)));
   deliver(writer.snapshot, 0, train_key(4, 0), Snapshot{.stage = 0});
   act_all(writer);
   EXPECT_THAT(told, ElementsAre("5: the disk is full"));
   const auto effects = RuntimeAccess::take_effects(writer);
-  EXPECT_TRUE(effects.finished);
+  EXPECT_TRUE(is_finished(effects));
   EXPECT_EQ(effects.credits.size(), 2u);
-  EXPECT_EQ(effects.accepts_snapshot, true);
+  EXPECT_EQ(effects.news->accepts_snapshot, true);
 }
 
 /// A writer of one stage here and one in another process.
@@ -384,8 +388,8 @@ TEST(WriterByHand, PublishesNothingWhenAnotherProcessCouldNotWriteAndGoesOn) {
   EXPECT_FALSE(std::filesystem::exists(left));
   EXPECT_TRUE(std::filesystem::exists(next));
   const auto effects = RuntimeAccess::take_effects(shared.writer);
-  EXPECT_FALSE(effects.finished);
-  EXPECT_EQ(effects.accepts_snapshot, true);
+  EXPECT_FALSE(is_finished(effects));
+  EXPECT_EQ(effects.news->accepts_snapshot, true);
   EXPECT_EQ(effects.credits.size(), 2u);
   shared.come(8, {{ShardInfo{}}, ""});
   EXPECT_THAT(shared.told, ElementsAre("the disk of host2 is full", "written"));

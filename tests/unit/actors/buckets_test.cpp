@@ -95,9 +95,9 @@ std::map<std::uint32_t, std::vector<TraceEvent>> events_of(const TrainingResult&
                                                            std::string_view action) {
   std::map<std::uint32_t, std::vector<TraceEvent>> events;
   for (const TraceEvent& event : result.report.trace)
-    if (result.report.actors[event.actor].name == actor && event.label.name == action &&
-        event.label.key.step == 1)
-      events[event.label.key.micro_batch].push_back(event);
+    if (result.report.actors[event.actor].name == actor && event.name == action &&
+        event.key.step == 1)
+      events[event.key.micro_batch].push_back(event);
   for (auto& [micro_batch, list] : events) std::ranges::sort(list, {}, &TraceEvent::begin);
   return events;
 }

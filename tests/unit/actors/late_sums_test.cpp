@@ -68,7 +68,7 @@ TEST_F(LateStage, UpdatesOnlyWhenAllItsMicroBatchesWentBack) {
   EXPECT_THAT(act_all(stage_), ElementsAre("F", "B", "U"));
   const auto effects = RuntimeAccess::take_effects(stage_);
   ASSERT_TRUE(effects.vote);
-  EXPECT_EQ(effects.vote->first, 0u);
+  EXPECT_EQ(effects.vote->step, 0u);
 }
 
 TEST_F(LateStage, GivesTheLastMicroBatchOfAStepBackAtTheCommit) {

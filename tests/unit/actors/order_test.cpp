@@ -37,12 +37,12 @@ std::string order_of(const TrainingResult& result, std::size_t stage) {
   std::vector<TraceEvent> events;
   for (const TraceEvent& event : result.report.trace)
     if (result.report.actors[event.actor].name == fmt::format("stage/{}", stage) &&
-        event.label.key.step == 1 && (event.label.name == "F" || event.label.name == "B"))
+        event.key.step == 1 && (event.name == "F" || event.name == "B"))
       events.push_back(event);
   std::ranges::sort(events, {}, &TraceEvent::begin);
   std::string order;
   for (const TraceEvent& event : events)
-    order += fmt::format("{}{} ", event.label.name, event.label.key.micro_batch);
+    order += fmt::format("{}{} ", event.name, event.key.micro_batch);
   return order;
 }
 

@@ -147,7 +147,7 @@ bool hangs(const Graph& graph, std::uint64_t seed) {
     run(graph, options);
     return false;
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("stands still"));
+    EXPECT_THAT(error.what(), HasSubstr("deadlocked"));
     return true;
   }
 }

@@ -53,16 +53,27 @@ class MemoryLink {
   }
   void deliver(BridgeListener& listener, Message message) {
     if (auto* packet = std::get_if<RemotePacket>(&message)) {
-      const PayloadCodec& codec = graph_.edges()[packet->packet.header.edge].codec;
-      packet->packet.payload = codec.put_together(codec.take_apart(packet->packet.payload.get()));
+      packet->packet.payload = through_bytes(packet->packet);
       listener.on_packet(from_, std::move(*packet));
     } else if (auto* credit = std::get_if<RemoteCredit>(&message)) {
       listener.on_credit(from_, *credit);
-    } else if (auto* note = std::get_if<RunMessage>(&message)) {
-      listener.on_run_message(from_, std::move(*note));
+    } else if (auto* run_message = std::get_if<RunMessage>(&message)) {
+      listener.on_run_message(from_, std::move(*run_message));
     } else {
       listener.on_lost(from_, std::get<Error>(message));
     }
+  }
+
+  /// The payload as another process receives it.
+  std::shared_ptr<const void> through_bytes(const Packet& packet) {
+    const PayloadCodec& codec = graph_.edges()[packet.header.edge].codec;
+    WireWriter writer;
+    codec.write(packet.payload.get(), writer);
+    WireReader reader(writer.bytes);
+    auto payload = codec.read(reader);
+    const auto expected = reader.take_tensors();
+    for (std::size_t i = 0; i < expected.size(); ++i) *expected[i].place = writer.tensors[i];
+    return payload;
   }
 
   const Graph& graph_;
@@ -100,7 +111,7 @@ class MemoryBridge final : public Bridge {
   }
   void send(std::uint32_t to, RemotePacket packet) override { link(to).send(std::move(packet)); }
   void send(std::uint32_t to, RemoteCredit credit) override { link(to).send(credit); }
-  void send(std::uint32_t to, RunMessage note) override { link(to).send(std::move(note)); }
+  void send(std::uint32_t to, RunMessage message) override { link(to).send(std::move(message)); }
 
  private:
   MemoryLink& link(std::uint32_t to) { return *(*links_)[here_][to]; }

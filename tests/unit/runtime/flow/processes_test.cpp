@@ -95,8 +95,8 @@ class AttentiveBridge final : public Bridge {
   void send(std::uint32_t to, RemotePacket packet) override { inner_->send(to, std::move(packet)); }
   void send(std::uint32_t to, RemoteCredit credit) override { inner_->send(to, credit); }
   void send(std::uint32_t to, RunMessage note) override { inner_->send(to, std::move(note)); }
-  void let_wait() override { *lets_wait_ = true; }
-  void catch_up() override { *lets_wait_ = false; }
+  void defer_delivery() override { *lets_wait_ = true; }
+  void deliver_pending() override { *lets_wait_ = false; }
 
  private:
   std::shared_ptr<Bridge> inner_;

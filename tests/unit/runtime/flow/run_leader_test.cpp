@@ -36,11 +36,13 @@ class RunLeaderTest : public ::testing::Test {
     options_.processes = 3;
     options_.steps.count = 2;
     placement_.emplace(graph_, 0, 3);
-    lead_.emplace(graph_, *placement_, options_, 0,
-                  [this](const RunMessage& order) { orders_.push_back(order); });
+    leader_.emplace(graph_, *placement_, options_, 0,
+                    [this](const RunMessage& order) { orders_.push_back(order); });
   }
 
-  void hear(std::uint32_t process, const RunMessage& note) { lead_->hear(process, note, now); }
+  void hear(std::uint32_t process, const RunMessage& message) {
+    leader_->hear(process, message, now);
+  }
   void all_done(ReplacementPhase phase, std::uint32_t incarnation) {
     for (const std::uint32_t process : {2u, 0u, 1u}) hear(process, PhaseDone{phase, incarnation});
   }
@@ -54,7 +56,7 @@ class RunLeaderTest : public ::testing::Test {
   Graph graph_;
   RunOptions options_;
   std::optional<Placement> placement_;
-  std::optional<RunLeader> lead_;
+  std::optional<RunLeader> leader_;
   std::vector<RunMessage> orders_;
 };
 
@@ -66,23 +68,24 @@ TEST_F(RunLeaderTest, CommitsWhenVotesFromAllProcessesAreIn) {
 }
 
 TEST_F(RunLeaderTest, TellsOnceOfAVoteThatAStepHasLongWaitedFor) {
-  EXPECT_EQ(lead_->overdue_votes(false), "");
-  EXPECT_EQ(lead_->overdue_votes(false), "") << "nobody has voted: all may still be at work";
+  EXPECT_EQ(leader_->overdue_votes(false), "");
+  EXPECT_EQ(leader_->overdue_votes(false), "") << "nobody has voted: all may still be at work";
   hear(1, Vote{voter, 0, 0});
-  EXPECT_EQ(lead_->overdue_votes(false), "") << "the other may be about to";
-  EXPECT_THAT(lead_->overdue_votes(false), StartsWith("step 0 waits for the vote of voter/1;"));
-  EXPECT_EQ(lead_->overdue_votes(false), "");
+  EXPECT_EQ(leader_->overdue_votes(false), "") << "the other may be about to";
+  EXPECT_THAT(leader_->overdue_votes(false), StartsWith("step 0 waits for the vote of voter/1;"));
+  EXPECT_EQ(leader_->overdue_votes(false), "");
 }
 
 TEST_F(RunLeaderTest, TellsOfVotesWhereNobodyHasAnythingToDo) {
-  EXPECT_EQ(lead_->overdue_votes(true), "");
-  EXPECT_THAT(lead_->overdue_votes(true), HasSubstr("voter/0, voter/1, and no actor has anything"));
+  EXPECT_EQ(leader_->overdue_votes(true), "");
+  EXPECT_THAT(leader_->overdue_votes(true),
+              HasSubstr("voter/0, voter/1, and no actor has anything"));
 }
 
 TEST_F(RunLeaderTest, DoesNotTakeASlowStepForTheOneBeforeIt) {
   for (std::uint32_t step = 0; step < 2; ++step) {
     hear(1, Vote{voter, 0, step});
-    EXPECT_EQ(lead_->overdue_votes(true), "");
+    EXPECT_EQ(leader_->overdue_votes(true), "");
     hear(2, Vote{other_voter, 0, step});
   }
 }
@@ -145,10 +148,10 @@ TEST_F(RunLeaderTest, EndsWhenTheLastStepIsCommitted) {
   EXPECT_FALSE(newest<EndRun>().failure);
   EXPECT_EQ(newest<EndRun>().steps, 2u);
   for (const std::uint32_t process : {0u, 1u}) hear(process, ProcessEnded{});
-  EXPECT_FALSE(lead_->concluded());
+  EXPECT_FALSE(leader_->concluded());
   hear(2, ProcessEnded{});
-  EXPECT_TRUE(lead_->concluded());
-  EXPECT_TRUE(lead_->report());
+  EXPECT_TRUE(leader_->concluded());
+  EXPECT_TRUE(leader_->report());
 }
 
 TEST_F(RunLeaderTest, PutsReportsInTheOrderOfTheGraph) {
@@ -159,7 +162,7 @@ TEST_F(RunLeaderTest, PutsReportsInTheOrderOfTheGraph) {
   hear(2, ProcessEnded{.actors = {{.name = "voter/1"}}});
   hear(0, ProcessEnded{.actors = {{.name = "counter/0"}}});
   hear(1, ProcessEnded{.actors = {{.name = "voter/0"}, {.name = "counter/1"}}});
-  const RunReport report = lead_->report().value();
+  const RunReport report = leader_->report().value();
   std::vector<std::string> names;
   for (const ActorReport& actor : report.actors) names.push_back(actor.name);
   EXPECT_THAT(names, ElementsAre("counter/0", "voter/0", "counter/1", "voter/1"));
@@ -168,11 +171,11 @@ TEST_F(RunLeaderTest, PutsReportsInTheOrderOfTheGraph) {
 TEST_F(RunLeaderTest, KeepsTheFirstOfSeveralFailures) {
   hear(1, RunFailed{Error(ErrorCode::io, "first")});
   hear(2, ActorDied{other_voter, 0, "second", Error(ErrorCode::bad_file, "second")});
-  lead_->lost(2, Error(ErrorCode::peer_lost, "third"));
+  leader_->lost(2, Error(ErrorCode::peer_lost, "third"));
   hear(0, ProcessEnded{});
   hear(1, ProcessEnded{});
-  EXPECT_TRUE(lead_->concluded());  // 2 is lost: nothing comes from it
-  EXPECT_EQ(lead_->report().error().message(), "first");
+  EXPECT_TRUE(leader_->concluded());  // 2 is lost: nothing comes from it
+  EXPECT_EQ(leader_->report().error().message(), "first");
 }
 
 TEST_F(RunLeaderTest, TracesOfAllProcessesCountFromTheLeadsBeginning) {
@@ -182,10 +185,9 @@ TEST_F(RunLeaderTest, TracesOfAllProcessesCountFromTheLeadsBeginning) {
   }
   using std::chrono::nanoseconds;
   hear(0, ProcessEnded{});
-  hear(1,
-       ProcessEnded{.begun = 100, .trace = {{voter, {"F", {}}, nanoseconds(5), nanoseconds(7)}}});
+  hear(1, ProcessEnded{.begun = 100, .trace = {{voter, "F", {}, nanoseconds(5), nanoseconds(7)}}});
   hear(2, ProcessEnded{});
-  const RunReport report = lead_->report().value();
+  const RunReport report = leader_->report().value();
   ASSERT_EQ(report.trace.size(), 1u);
   EXPECT_EQ(report.trace[0].begin, nanoseconds(105));
   EXPECT_EQ(report.trace[0].end, nanoseconds(107));

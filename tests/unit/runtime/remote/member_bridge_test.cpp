@@ -89,10 +89,10 @@ TEST_F(MemberBridgeTest, LetsWhatSharedMemoryBringsWaitUntilItCatchesUp) {
   constexpr std::size_t rounds = 50;
   std::size_t waited = 0;
   for (std::size_t round = 0; round < rounds; ++round) {
-    bridges_[1]->let_wait();
+    bridges_[1]->defer_delivery();
     bridges_[0]->send(1, RunMessage(Vote{}));
     waited += heard_[1]->has(round + 1, std::chrono::milliseconds(2)) ? 0 : 1;
-    bridges_[1]->catch_up();
+    bridges_[1]->deliver_pending();
     ASSERT_TRUE(heard_[1]->has(round + 1, patience)) << "round " << round;
   }
   EXPECT_GT(waited, rounds / 10);

@@ -23,7 +23,7 @@ class ShmMessageChannelTest : public ::testing::Test {
   ShmMessageChannel sender_{*ends_[0], 1}, receiver_{*ends_[1], 0};
 
   void open(ShmMessageChannel& frames) {
-    frames.open([this](const std::string& body) { heard_.push_back(body); },
+    frames.open([this](std::string_view body) { heard_.emplace_back(body); },
                 [this](const Error& error) { damage_.push_back(error.message()); });
   }
 };

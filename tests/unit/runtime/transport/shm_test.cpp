@@ -86,11 +86,11 @@ TEST(ShmTransport, LetsTensorsWaitUntilItCatchesUpAndThenHasHandledThem) {
   constexpr int rounds = 200;
   for (std::uint64_t round = 0; round < rounds; ++round) {
     const auto receive = pair.one->receive(0, round, {Shape{4}, DType::f32});
-    pair.one->let_wait();
+    pair.one->defer_delivery();
     ASSERT_TRUE(pair.zero->send(1, round, values({4}, 0))->wait());
     std::this_thread::sleep_for(1ms);  // its thread would have handled it meanwhile
     waited += receive->done() ? 0 : 1;
-    pair.one->catch_up();
+    pair.one->deliver_pending();
     ASSERT_TRUE(receive->done()) << "round " << round;
   }
   EXPECT_GT(waited, rounds / 2);
@@ -133,7 +133,7 @@ TEST(ShmTransport, MissesNothingWhileThreadsComeAndGo) {
 TEST(ShmTransport, NoticesTheEndOfAPeerWhoseTensorsItLetsWait) {
   Pair pair = connect_pair(4 * mebi);
   const auto receive = pair.one->receive(0, 1, {Shape{4}, DType::f32});
-  pair.one->let_wait();
+  pair.one->defer_delivery();
   pair.zero.reset();
   const Status status = receive->wait();
   ASSERT_FALSE(status);

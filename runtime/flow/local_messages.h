@@ -1,0 +1,87 @@
+#pragma once
+// Internal to the runtime: the messages between the CAF actors of a process, besides Packet,
+// Credit, Commit, Vote, ActorDied and ActorNews, which they exchange as they are.
+
+#include <any>
+#include <optional>
+#include <vector>
+
+#include "runtime/flow/caf_base.h"
+#include "runtime/flow/run_messages.h"
+
+namespace troupe::flow {
+
+/// Where to send messages for an actor.
+struct ActorAddress {
+  caf::actor actor;  ///< null if it lives in another process
+  std::uint32_t incarnation = 0;
+};
+
+// To an actor host.
+
+/// Starts an incarnation.
+struct Start {
+  std::shared_ptr<const std::vector<ActorAddress>> addresses;  ///< by actor
+  std::uint32_t incarnation = 0;
+};
+/// A neighbour was replaced.
+struct Replaced {
+  std::size_t actor = 0;
+  ActorAddress address;
+};
+struct PostedWork {
+  Post work;
+};
+/// The actor continues after it has yielded its thread.
+struct Resume {};
+struct Stop {};
+
+// To the process supervisor.
+
+struct EmittedEvents {
+  std::vector<std::any> events;
+};
+/// The answer to Stop.
+struct FinalReport {
+  std::size_t actor = 0;
+  ActorReport report;
+  std::vector<TraceEvent> trace;
+};
+struct StopRequested {};
+/// Comes at intervals; `idle` if no actor of this process has done anything since the last one.
+struct CheckProgress {
+  bool idle = false;
+};
+/// No message is under way, and the run has not ended.
+struct Deadlocked {};
+/// From another process.
+struct RemoteRunMessage {
+  std::uint32_t from = 0;
+  RunMessage message;
+};
+struct LostProcess {
+  std::uint32_t process = 0;
+  Error reason;
+};
+
+}  // namespace troupe::flow
+
+// CAF passes these by reference within a process and never serialises them.
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Packet)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Credit)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Commit)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Vote)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::ActorDied)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::ActorNews)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::Start)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::Replaced)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::PostedWork)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::Resume)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::Stop)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::EmittedEvents)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::FinalReport)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::StopRequested)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::CheckProgress)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::Deadlocked)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::RemoteRunMessage)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::LostProcess)

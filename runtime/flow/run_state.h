@@ -1,0 +1,78 @@
+#pragma once
+// Internal to the runtime: what all CAF actors of a process share in a run.
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "runtime/flow/bridge.h"
+#include "runtime/flow/local_messages.h"
+#include "runtime/flow/run.h"
+
+namespace troupe::flow {
+
+using Clock = std::chrono::steady_clock;
+
+/// Counts the messages in an actor's mailbox, over all of its incarnations.
+struct MailboxGauge {
+  std::atomic<std::size_t> waiting{0};
+  std::atomic<std::size_t> peak{0};
+  std::atomic<std::size_t> handled{0};
+  std::atomic<bool> acting{false};  ///< an incarnation handles a message now
+  void add() {
+    const std::size_t now = waiting.fetch_add(1, std::memory_order_relaxed) + 1;
+    std::size_t seen = peak.load(std::memory_order_relaxed);
+    while (seen < now && !peak.compare_exchange_weak(seen, now, std::memory_order_relaxed)) {
+    }
+  }
+  void remove() {
+    handled.store(handled.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    // Messages to a dead actor were added but are never handled, so the count stops at zero.
+    std::size_t now = waiting.load(std::memory_order_relaxed);
+    while (now > 0 && !waiting.compare_exchange_weak(now, now - 1, std::memory_order_relaxed)) {
+    }
+  }
+};
+
+/// The address of each actor, for messages that arrive from other processes.
+class Directory {
+ public:
+  explicit Directory(std::size_t actors) : addresses_(actors) {}
+  void set(std::size_t actor, ActorAddress address) {
+    const std::lock_guard lock(mutex_);
+    addresses_[actor] = std::move(address);
+  }
+  ActorAddress get(std::size_t actor) const {
+    const std::lock_guard lock(mutex_);
+    return addresses_[actor];
+  }
+  std::vector<ActorAddress> all() const {
+    const std::lock_guard lock(mutex_);
+    return addresses_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<ActorAddress> addresses_;
+};
+
+/// Constant during the run, except directory and atomics.
+struct RunState {
+  const Graph& graph;
+  const RunOptions& options;
+  Placement placement;
+  std::uint64_t run_id = 0;
+  Clock::time_point start;
+  std::vector<MailboxGauge> gauges;
+  Directory directory;
+  std::unique_ptr<std::atomic<bool>[]> faults_fired;
+  std::function<void(Result<RunReport>)> done;
+  std::vector<bool> sends_away = {};  ///< by actor: lives here and sends to another process
+  caf::actor yielder = {};            ///< yield_actor; set before any actor host starts
+  std::atomic<int> at_work = 0;       ///< threads that perform an action
+};
+
+}  // namespace troupe::flow

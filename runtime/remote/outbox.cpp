@@ -1,0 +1,41 @@
+#include "runtime/remote/outbox.h"
+
+#include <utility>
+
+namespace troupe::remote {
+
+Outbox::Outbox(Member& member, const Bulk& bulk)
+    : member_(member), final_(static_cast<std::size_t>(member.size())) {
+  for (int peer = 0; peer < member.size(); ++peer) {
+    const Bulk::Route& route = bulk.route(peer);
+    const bool near = peer != member.rank() && route.shares_memory;
+    channels_.push_back(near ? std::make_unique<ShmMessageChannel>(*route.communicator, route.rank)
+                             : nullptr);
+  }
+}
+
+void Outbox::send(std::uint32_t to, std::string body) {
+  if (channels_[to] && !process_is_lost_) return channels_[to]->send(body);
+  member_.send(static_cast<int>(to), std::move(body));
+}
+
+void Outbox::send_final(std::uint32_t to, std::string body) {
+  const std::lock_guard lock(mutex_);
+  if (channels_[to] && !process_is_lost_) final_[to].push_back(body);
+  send(to, std::move(body));
+}
+
+void Outbox::leave_shared_memory() {
+  const std::lock_guard lock(mutex_);
+  process_is_lost_ = true;
+  for (std::size_t to = 0; to < final_.size(); ++to)
+    for (std::string& body : std::exchange(final_[to], {}))
+      member_.send(static_cast<int>(to), std::move(body));
+}
+
+void Outbox::close() {
+  for (const auto& channel : channels_)
+    if (channel) channel->close();
+}
+
+}  // namespace troupe::remote
