@@ -1,7 +1,7 @@
 #pragma once
 // Every message of a training graph, in the order in which a micro-batch meets them. Each travels
 // behind a Header (step, purpose, micro-batch, samples); tensors are handles, never copied. Those
-// that may leave the process list their members (runtime/flow/payload.h). A message is not changed
+// that may leave the process list their members (runtime/flow/wire.h). A message is not changed
 // once it is sent: several threads may read it.
 
 #include <cstddef>
