@@ -1,6 +1,6 @@
 #pragma once
-// Errors: throw for mistakes (options, shapes, files), return Result for weather (peers, full
-// disks).
+// Errors. Mistakes (options, shapes, files) are thrown; expected failures (peers, full disks) are
+// returned as Result.
 
 #include <stdexcept>
 #include <string>
@@ -14,30 +14,30 @@ enum class ErrorCode {
   usage,         ///< a wrong command line (exit 2)
   bad_options,   ///< a wrong options file or override (exit 2)
   bad_shape,     ///< tensors that do not fit an operation
-  bad_graph,     ///< actors wired so that they cannot run
+  bad_graph,     ///< a graph that cannot run
   bad_file,      ///< a file whose content is damaged or of another kind
   io,            ///< the system refused to open, read or write
-  timed_out,     ///< somebody or something did not come in time
-  peer_lost,     ///< another process of the job, or the way to it, is gone
-  refused,       ///< another process would not have us: wrong key, run, rank or version
+  timed_out,     ///< a wait ended without its event
+  peer_lost,     ///< another process of the job has ended or cannot be reached
+  refused,       ///< another process refused this one: wrong key, run, rank or version
   unsupported,   ///< a combination that no kernel exists for
   actor_failed,  ///< an actor died more often than its restart budget allows
-  diverged,      ///< training left the numbers: a loss that is not finite
-  bad_message,   ///< another process sent what is no message of this run
+  diverged,      ///< the loss is not finite
+  bad_message,   ///< bytes of another process that are no message of this run
   internal,      ///< a broken invariant: a bug in Troupe
 };
 
-/// Whether doing the same again can only meet the same error: a wrong option, file, shape or graph.
+/// Whether a repetition would meet the same error: a wrong option, file, shape or graph.
 /// An actor that throws such an error is not replaced; the run fails with it at once.
 constexpr bool is_lasting(ErrorCode code) {
   return code != ErrorCode::actor_failed && code != ErrorCode::internal &&
          code != ErrorCode::timed_out && code != ErrorCode::peer_lost;
 }
 
-/// A mistake, told to a person: what was done with which values, and what to try next.
+/// An error for the user: the operation with its values, and what to try next.
 ///
-/// `what()` is both sentences in one line. Thrown from any thread; an actor turns it into one
-/// failure message at its boundary.
+/// `what()` has both in one line. Any thread may throw it; an actor turns it into one failure
+/// message at its boundary.
 class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, std::string message, std::string remedy = {});
@@ -52,7 +52,7 @@ class Error : public std::runtime_error {
   std::string remedy_;
 };
 
-/// A value, or the weather that kept it from being had. Never ignore one.
+/// A value, or the reason why there is none. Callers must not ignore it.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -71,7 +71,7 @@ class [[nodiscard]] Result {
   std::variant<T, Error> content_;
 };
 
-/// Success without a value, or what went wrong.
+/// Success without a value, or an error.
 using Status = Result<std::monostate>;
 inline Status success() { return std::monostate{}; }
 

@@ -1,5 +1,5 @@
 #pragma once
-// A file descriptor with an owner.
+// A file descriptor as an owned resource.
 
 #include <unistd.h>
 
@@ -7,7 +7,7 @@
 
 namespace troupe {
 
-/// A file descriptor that closes itself.
+/// Owns a file descriptor; the destructor closes it.
 class Fd {
  public:
   Fd() = default;
@@ -22,7 +22,7 @@ class Fd {
   int get() const { return number_; }
   explicit operator bool() const { return number_ >= 0; }
 
-  /// Closes what it has, and owns `number` from now on.
+  /// Closes the present descriptor and owns `number` instead.
   void reset(int number = -1) {
     const int old = std::exchange(number_, number);
     if (old >= 0) ::close(old);

@@ -1,5 +1,5 @@
 #pragma once
-// Where a socket binds or connects, without asking a name server.
+// Addresses of sockets, without name resolution.
 
 #include <netdb.h>
 

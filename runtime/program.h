@@ -1,6 +1,6 @@
 #pragma once
-// What a program's `main` does with the library's errors: the same two lines and exit codes as the
-// `troupe` command.
+// How a program's `main` reports the library's errors: with the same two lines and exit codes as
+// the `troupe` command.
 
 #include <functional>
 #include <stop_token>
@@ -22,15 +22,16 @@ enum ExitCode : int {
 /// exit_usage for a wrong command line or options, exit_failed for everything else.
 ExitCode exit_code_of(const Error& error);
 
-/// Writes what happened and what to try to standard error, a line each, after what is still due on
-/// standard output. Returns exit_code_of(error).
+/// Flushes standard output, then writes the error and what to try to standard error, one line
+/// each. Returns exit_code_of(error).
 ExitCode tell(const Error& error, std::string_view program);
 
-/// Calls `body`; an exception that leaves it is told as above. The exit code for `main` to return.
+/// Calls `body` and reports an exception as above. Returns the exit code for `main`.
 int guarded_main(const std::function<int()>& body);
-/// The same for a body that can be stopped: SIGINT, SIGTERM, SIGUSR1 and SIGHUP (but for nohup) ask
-/// it to, once; another one a second later ends the process. An Error{refused} after that is the
-/// end of its wait for other processes: exit_stopped. Called before other threads start.
+/// The same for a body that can be stopped. The first SIGINT, SIGTERM, SIGUSR1 or SIGHUP (except
+/// under nohup) requests the stop; another one a second later ends the process. An Error{refused}
+/// after the request means that a wait for other processes has ended: exit_stopped. Call it before
+/// other threads start.
 int guarded_main(const std::function<int(std::stop_token)>& body);
 
 /// The body of a `main`: runs it and turns what it throws into a message, a remedy and an exit code
@@ -38,10 +39,10 @@ int guarded_main(const std::function<int(std::stop_token)>& body);
 ///
 ///     int main() { return troupe::run_main([] { … }); }
 ///
-/// `body` returns nothing, an exit code of its own, or the RunReport of its run: exit_stopped then
-/// tells that the run was ended by RunOptions::stop. One that takes a std::stop_token, to hand it
-/// on to JoinedWorld::join and RunOptions::stop, ends so at Ctrl-C; any other dies of signals as
-/// programs do.
+/// `body` returns nothing, an exit code, or the RunReport of its run. For a run that
+/// RunOptions::stop has ended the exit code is exit_stopped. A body that takes a std::stop_token
+/// passes it to JoinedWorld::join and RunOptions::stop, so that Ctrl-C stops the run; without it
+/// signals end the process as usual.
 template <class Body>
 int run_main(Body&& body) {
   const auto code_of = [&](auto... stop) -> int {

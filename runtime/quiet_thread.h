@@ -6,9 +6,9 @@
 
 namespace troupe {
 
-/// Starts a thread that no handler of the program interrupts: signals go to its other threads, and
-/// one that is sent to this thread alone waits for ever. Those that a mistake of the thread's own
-/// raises (SIGSEGV and the like) keep their handlers: blocked, they would end the process unseen.
+/// Starts a thread with all signals blocked, so that no signal handler of the program runs on it.
+/// Signals of the thread's own faults (SIGSEGV and similar) stay unblocked: blocked, they would end
+/// the process without calling their handlers.
 template <class Run>
 std::thread quiet_thread(Run run) {
   sigset_t quiet, before;
@@ -19,7 +19,7 @@ std::thread quiet_thread(Run run) {
   struct Restore {
     const sigset_t& mask;
     ~Restore() { ::pthread_sigmask(SIG_SETMASK, &mask, nullptr); }
-  } restore{before};  // also where no thread can be started
+  } restore{before};  // also if no thread can be started
   return std::thread(std::move(run));
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Counter-based random numbers: a pure function of what they are for, so that they do not depend
-// on threads, placement, order or restarts. Called from any thread; nothing here can fail.
+// Counter-based random numbers: a pure function of their purpose, so they do not depend on threads,
+// placement, order or restarts. Any thread may call these functions; none fails.
 //
 // Philox4x32-10: J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011,
 // section 3.3 and table 2.
@@ -15,10 +15,10 @@ namespace troupe {
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
                                     std::array<std::uint32_t, 2> key);
 
-/// Names one stream of random numbers. Equal keys give equal streams, on every machine.
+/// Names a sequence of random numbers. Equal keys give equal sequences, on every machine.
 struct RandomKey {
   std::uint64_t seed = 0;
-  std::uint32_t step = 0;         ///< optimizer step, or epoch for what happens once an epoch
+  std::uint32_t step = 0;         ///< optimizer step, or epoch for numbers of an epoch
   std::uint32_t micro_batch = 0;  ///< global micro-batch index, or sample index
   std::uint32_t operation = 0;    ///< operation_id() of the operation's path
 
@@ -29,7 +29,7 @@ struct RandomKey {
   }
 };
 
-/// Identifies an operation by its dotted path ("block1.dropout"), whatever stage holds it: 32-bit
+/// Identifies an operation by its dotted path ("block1.dropout"), independent of its stage: 32-bit
 /// FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo, offset basis 2166136261, prime 16777619).
 constexpr std::uint32_t operation_id(std::string_view path) {
   std::uint32_t hash = 2166136261u;

@@ -7,13 +7,13 @@
 namespace troupe {
 
 /// Turns the first SIGINT, SIGTERM, SIGUSR1 (which Slurm sends before a time limit) or SIGHUP (the
-/// end of a terminal or an ssh session, unless ignored: nohup) into a call on a thread of its own,
-/// where anything may be done; one that comes more than a second later ends the process as if there
-/// had been no handler.
+/// end of a terminal or an ssh session, unless ignored as by nohup) into a call on a thread of its
+/// own, without the limits of a signal handler. A signal more than a second later ends the process
+/// as without a handler.
 ///
-/// Make it before any other thread starts: the signals are blocked in the threads that are started
-/// afterwards, so that only this one receives them. One at a time in a process. The destructor
-/// restores the signals' earlier state in the calling thread.
+/// Construct it before any other thread starts: threads that start later block these signals, so
+/// that only this one receives them. At most one per process at a time. The destructor restores the
+/// signal mask of the calling thread.
 class StopSignal {
  public:
   explicit StopSignal(std::function<void()> on_stop);

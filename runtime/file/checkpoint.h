@@ -1,12 +1,12 @@
 #pragma once
-// A checkpoint: the whole state of a run at one step, as a folder
+// A checkpoint: the complete state of a run at one step, as a folder
 //
 //   step_00000500/
-//     stage_00.tensors, stage_01.tensors, …   one shard a stage (shard.h)
-//     manifest.json                           what belongs together, and the run it came from
+//     stage_00.tensors, stage_01.tensors, …   one shard per stage (shard.h)
+//     manifest.json                           the shards, and the run that wrote them
 //
-// It is written beside its place and renamed, so that a folder of this name is always whole. The
-// cut into shards is only how it was written: a reader sees one list of tensors.
+// It is written beside its place and renamed, so a folder of this name is always complete. The
+// division into shards is that of the writers; a reader sees one list of tensors.
 
 #include <cstdint>
 #include <filesystem>
@@ -41,30 +41,30 @@ struct Manifest {
   std::int64_t step = 0;         ///< optimizer steps that are in the state
   std::uint64_t generation = 0;  ///< of the world that wrote it
   std::string created;           ///< UTC, "2026-11-21T11:37:42Z"; empty: the time of writing
-  std::map<std::string, std::string> run;  ///< who wrote it: version, host, model, threads, …
+  std::map<std::string, std::string> run;  ///< about the writer: version, host, model, threads, …
   std::string options;                     ///< the resolved options file of the run
-  std::string position = "null";           ///< where the data are, the random key, …: any JSON
-  std::vector<ShardInfo> shards;           ///< set by write_checkpoint
+  std::string position = "null";  ///< the position in the data, the random key, …: any JSON
+  std::vector<ShardInfo> shards;  ///< set by write_checkpoint
 };
 
-/// What one stage puts into a checkpoint. Tensors must not change until it is written.
+/// The content of one stage in a checkpoint. Tensors must not change until it is written.
 struct ShardContent {
   int stage = 0;
   std::vector<NamedTensor> tensors;
 };
 
 struct CheckpointWriteOptions {
-  int threads = 1;  ///< that pack and write, the caller included
+  int threads = 1;  ///< that compress and write, the caller included
   WriteHook hook;
   std::size_t block_bytes = ShardWriteOptions{}.block_bytes;
 };
 
-/// Writes `folder`/step_<step>/ and returns its path. Shards first, each synced, then the manifest,
-/// then the folder's name; so a death at any moment leaves older checkpoints as they were and at
-/// most a hidden folder for prune_checkpoints(). A checkpoint of the same step is replaced. Shards
-/// from `elsewhere` (write_shards) are moved in.
+/// Writes `folder`/step_<step>/ and returns its path. It writes and syncs the shards, then the
+/// manifest, then renames the folder. So a crash at any moment leaves older checkpoints unchanged,
+/// and at most a hidden folder for prune_checkpoints(). A checkpoint of the same step is replaced.
+/// Shards from `elsewhere` (write_shards) are moved in.
 ///
-/// Returns what the file system refused. Throws Error (internal) on names that appear twice, on
+/// Returns an error of the file system. Throws Error (internal) on names that appear twice, on
 /// tensors that are not row-major on the CPU, and on a position that is not JSON.
 Result<std::filesystem::path> write_checkpoint(const std::filesystem::path& folder,
                                                Manifest manifest,
@@ -72,17 +72,17 @@ Result<std::filesystem::path> write_checkpoint(const std::filesystem::path& fold
                                                const CheckpointWriteOptions& options = {},
                                                const std::vector<ShardInfo>& elsewhere = {});
 
-/// Writes shards of the checkpoint `folder`/step_<step>/ for somebody else to publish, into a
-/// hidden folder beside its place, each synced. For processes that share the file system.
+/// Writes and syncs shards of the checkpoint `folder`/step_<step>/ into a hidden folder beside its
+/// place, for another process to publish. The processes must share the file system.
 Result<std::vector<ShardInfo>> write_shards(const std::filesystem::path& folder, std::int64_t step,
                                             const std::vector<ShardContent>& shards,
                                             const CheckpointWriteOptions& options = {});
 
-/// Removes what write_shards has left of a checkpoint that is not to be published, so that the next
-/// attempt on a full disk has the room. Once no process writes there any more.
+/// Removes the shards of a checkpoint that will not be published, so that the next attempt has room
+/// on a full disk. Call it when no process writes there any more.
 Status discard_shards(const std::filesystem::path& folder, std::int64_t step);
 
-/// What a checkpoint says of a tensor.
+/// The entry of a tensor in a checkpoint.
 struct StoredTensor {
   std::string name;
   DType dtype = DType::f32;
@@ -91,16 +91,16 @@ struct StoredTensor {
   std::uint64_t stored_bytes = 0;
 };
 
-/// An opened checkpoint. A cheap handle; usable from any thread. The files are mapped, so it stays
-/// readable when it is pruned meanwhile.
+/// An open checkpoint. A cheap handle; usable from any thread. The files are mapped, so it stays
+/// readable after it has been pruned.
 class Checkpoint {
  public:
   const Manifest& manifest() const;
   /// Of all shards, in the order of their names.
   const std::vector<StoredTensor>& tensors() const;
-  /// Its tensors one by one, as load_tensors reads them.
+  /// Its tensors one by one, read as by load_tensors.
   TensorSource source() const;
-  /// Holds every stored byte against its checksum without unpacking; throws Error (bad_file).
+  /// Verifies the checksum of every stored byte, without decompression; throws Error (bad_file).
   void verify(int threads = 1) const;
 
  private:
@@ -111,12 +111,12 @@ class Checkpoint {
   std::shared_ptr<const State> state_;
 };
 
-/// Reads the manifest and the indices and checks that all fit together. Throws Error (io,
-/// bad_file) with file, value and remedy. `folder` is the step's own folder.
+/// Reads the manifest and the indices and checks that they agree. Throws Error (io, bad_file) with
+/// file, value and remedy. `folder` is the step's own folder.
 Checkpoint open_checkpoint(const std::filesystem::path& folder);
 
-/// The tensors of these names in this order, in new memory, with their checksums verified.
-/// Throws Error (bad_file) on damage and on names that are not there.
+/// The tensors of these names, in this order, in new memory, with verified checksums. Throws Error
+/// (bad_file) for damage and unknown names.
 std::vector<NamedTensor> load_tensors(const Checkpoint& checkpoint,
                                       std::span<const std::string> names, int threads = 1);
 /// For programs: all tensors, in the order of their names.

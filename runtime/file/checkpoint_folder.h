@@ -1,6 +1,6 @@
 #pragma once
-// The checkpoints of a run: OUT/checkpoints/step_*. Where a checkpoint is asked for, an output
-// folder stands for its newest whole one.
+// The checkpoints of a run: OUT/checkpoints/step_*. An output folder stands for its newest complete
+// checkpoint.
 
 #include <cstdint>
 #include <filesystem>
@@ -14,38 +14,38 @@ namespace troupe {
 /// "step_00000500".
 std::string checkpoint_name(std::int64_t step);
 
-/// One folder whose name is that of a checkpoint.
+/// A folder with the name of a checkpoint.
 struct CheckpointInfo {
   std::filesystem::path folder;
   std::int64_t step = 0;
-  std::string created;      ///< UTC; empty for a broken one
+  std::string created;      ///< UTC; empty if damaged
   std::uint64_t bytes = 0;  ///< of its shards
-  bool whole = false;       ///< opens, and (where asked for) every checksum fits
-  std::string reason;       ///< why it is not whole
+  bool whole = false;       ///< it opens and, if requested, every checksum matches
+  std::string reason;       ///< why it is not complete
 };
 
-/// How closely list_checkpoints looks: at manifest, sizes and indices, or at every stored byte
-/// too (which reads whole files at the speed of the disk).
+/// What list_checkpoints verifies: manifest, sizes and indices, or every stored byte as well (which
+/// reads all files).
 enum class CheckpointCheck : std::uint8_t { structure, content };
 
-/// The checkpoints in `folder`/checkpoints, or in `folder` itself where it has no such folder;
-/// oldest first. Empty where there are none; throws Error (io) where the folder cannot be read.
+/// The checkpoints in `folder`/checkpoints, or in `folder` itself if it has no such folder, oldest
+/// first. Throws Error (io) if the folder cannot be read.
 std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& folder,
                                              CheckpointCheck check = CheckpointCheck::structure);
 
 struct CheckpointChoice {
   std::filesystem::path folder;      ///< for open_checkpoint
-  std::vector<std::string> skipped;  ///< newer ones that are broken: "FOLDER: reason"
+  std::vector<std::string> skipped;  ///< newer ones that are damaged: "FOLDER: reason"
 };
 
-/// The checkpoint that `path` stands for: itself when it holds a manifest, else the newest one
-/// below it whose every byte has the right checksum. Throws Error (bad_file) with all reasons where
-/// there is none.
+/// The checkpoint that `path` stands for: `path` itself if it holds a manifest, else the newest one
+/// below it with correct checksums of all bytes. Throws Error (bad_file) with all reasons if there
+/// is none.
 CheckpointChoice newest_whole_checkpoint(const std::filesystem::path& path);
 
-/// Removes every checkpoint older than the `keep` newest whole ones (0 keeps all) and whatever
-/// interrupted writes left. Only for the one writer of this folder, with no write under way. A
-/// checkpoint loses its name first and its files then, so none is ever seen half removed.
+/// Removes checkpoints older than the `keep` newest complete ones (0 keeps all), and the remains of
+/// interrupted writes. Only for the one writer of this folder, while no write is under way. It
+/// renames a checkpoint before it removes the files, so none appears half removed.
 Status prune_checkpoints(const std::filesystem::path& folder, std::size_t keep);
 
 }  // namespace troupe

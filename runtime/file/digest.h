@@ -1,5 +1,5 @@
 #pragma once
-// One number for a set of weights, the same however they are stored.
+// One number for a set of weights, independent of their storage.
 
 #include <filesystem>
 #include <string>
@@ -17,15 +17,15 @@ namespace troupe {
 ///   length of the name, the name; length of the type's name, the type's name ("f32": name_of);
 ///   rank, each axis; then the elements, row-major and little-endian.
 ///
-/// Tensors must be row-major on the CPU and have names of their own, else Error (internal).
-/// For programs that hold the tensors; troupe itself reads files, by digest_of.
+/// Tensors must be row-major on the CPU and have unique names, else Error (internal).
+/// For programs that hold the tensors; the command reads files by digest_of.
 std::string digest(const std::vector<NamedTensor>& tensors);
 
 /// SHA-256 of a text, as 64 hexadecimal digits.
 std::string text_digest(const std::string& text);
 
-/// The same for what `path` holds: a safetensors file, a checkpoint's folder, or an output folder
-/// for its newest whole checkpoint. Reads one tensor at a time. Throws as those readers do.
+/// The same for the content of `path`: a safetensors file, a checkpoint's folder, or an output
+/// folder (its newest complete checkpoint). Reads one tensor at a time. Throws as those readers.
 std::string digest_of(const std::filesystem::path& path);
 
 }  // namespace troupe

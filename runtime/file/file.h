@@ -1,5 +1,5 @@
 #pragma once
-// Files as bytes: mapped for reading, and written so that a name never shows half a file.
+// Files as bytes: mapped for reading, and written so that no name refers to a partial file.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,10 +14,10 @@
 
 namespace troupe {
 
-/// A file of which parts are read into the caller's memory. Move-only; any thread.
+/// Reads parts of a file into the caller's memory. Move-only; usable from any thread.
 class InputFile {
  public:
-  /// Throws Error (io) where `path` is missing, unreadable or not an ordinary file.
+  /// Throws Error (io) if `path` is missing, unreadable or not an ordinary file.
   static InputFile open(const std::filesystem::path& path);
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&&) = delete;
@@ -25,8 +25,8 @@ class InputFile {
 
   const std::filesystem::path& path() const { return path_; }
   std::uint64_t size() const { return size_; }  ///< when it was opened
-  /// Fills `into` from `offset` on; throws Error (io) where the system refuses or the file has been
-  /// shortened.
+  /// Fills `into` from `offset` on. Throws Error (io) for errors of the system and for a file that
+  /// has been shortened.
   void read_at(std::uint64_t offset, std::span<std::byte> into) const;
 
  private:
@@ -40,9 +40,8 @@ class InputFile {
 
 /// A whole file in memory, paged in as it is read. Immutable and usable from any thread.
 ///
-/// The mapping is private: what is written through a tensor that views it stays in this process.
-/// Whoever shortens the file under a mapping kills its readers (SIGBUS); Troupe replaces files by
-/// renaming and never shortens one.
+/// The mapping is private: writes through a tensor that views it stay in this process. A program
+/// that shortens a mapped file ends its readers (SIGBUS); Troupe replaces files by renaming.
 class MappedFile {
  public:
   /// Throws as InputFile::open.
@@ -53,8 +52,8 @@ class MappedFile {
 
   const std::filesystem::path& path() const { return path_; }
   std::span<const std::byte> bytes() const { return {data_, size_}; }
-  /// Gives back the memory of bytes that were read and are not needed soon; whoever looks again
-  /// reads them again. What was written there through a tensor is lost.
+  /// Releases the memory of bytes that are not needed soon; a later access reads them again. Writes
+  /// there through a tensor are lost.
   void forget(std::size_t offset, std::size_t bytes) const;
 
  private:
@@ -64,7 +63,7 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-/// What a writer is about to ask of the system.
+/// A system call that a writer is about to make.
 struct WriteCall {
   enum class Kind : std::uint8_t { make_folder, create, write, sync, rename };
   Kind kind;
@@ -72,18 +71,18 @@ struct WriteCall {
   std::size_t bytes = 0;  ///< of a write
 };
 
-/// Called before each WriteCall, from the thread that makes it; an errno other than 0 is taken for
-/// the system's answer. So tests fill disks and die at chosen places.
+/// Called before each WriteCall, on the thread that makes it. An errno other than 0 stands for the
+/// system's answer. Tests simulate full disks and crashes with it.
 using WriteHook = std::function<int(const WriteCall&)>;
 
-/// The system's refusal as an Error (io): what was done to which path, and what helps against it.
+/// An error of the system as an Error (io): the operation, the path and the remedy.
 Error system_error(std::string_view doing, const std::filesystem::path& path, int error_number);
 
 /// A file being written. Move-only; closed, not deleted, by its destructor.
 class OutputFile {
  public:
-  /// Creates the file, which must not exist yet. Errors name it as `called`, when given: what a
-  /// file is written for, rather than where it stands in the meantime.
+  /// Creates the file, which must not exist. Errors name it as `called` if given: the final name
+  /// instead of the temporary one.
   static Result<OutputFile> create(const std::filesystem::path& path, WriteHook hook = {},
                                    std::filesystem::path called = {});
   OutputFile(OutputFile&& other) noexcept;
@@ -93,7 +92,7 @@ class OutputFile {
   const std::filesystem::path& path() const { return path_; }
   /// Writes all of `bytes` at `offset`. Several threads may write different places at once.
   Status write_at(std::uint64_t offset, std::span<const std::byte> bytes);
-  /// Returns when the disk has the bytes.
+  /// Returns when the bytes are on the disk.
   Status sync();
 
  private:
@@ -108,34 +107,33 @@ class OutputFile {
   int descriptor_ = -1;
 };
 
-/// Writes a file whole or not at all: beside its place under another name, synced, then renamed
-/// over it. A failure leaves what was there before and removes its own traces.
+/// Writes a file completely or not at all: under another name beside its place, synced, then
+/// renamed. A failure leaves the previous file, and no temporary one.
 Status write_file(const std::filesystem::path& path, std::span<const std::byte> bytes,
                   const WriteHook& hook = {});
-/// The same from a `produce` that writes into the file as it likes.
+/// The same with a function that writes into the file.
 Status write_file(const std::filesystem::path& path,
                   const std::function<Status(OutputFile&)>& produce, const WriteHook& hook = {});
 
-/// A folder that appears under its name whole or not at all. Fill staging(), sync its files,
-/// publish(). Without publish() the destructor removes it.
+/// A folder that appears under its name completely or not at all. The caller fills staging(), syncs
+/// its files and calls publish(). Without publish() the destructor removes the staging folder.
 class AtomicFolder {
  public:
-  /// Makes the staging folder `.NAME.partial-…` beside `target`, and the folders above it.
+  /// Creates the staging folder `.NAME.partial-…` beside `target`, and the folders above it.
   static Result<AtomicFolder> create(const std::filesystem::path& target, WriteHook hook = {});
   AtomicFolder(AtomicFolder&& other) noexcept;
   AtomicFolder& operator=(AtomicFolder&&) = delete;
   ~AtomicFolder();
 
   const std::filesystem::path& staging() const { return staging_; }
-  /// Syncs the folder, gives it its name and syncs the folder above. A folder of that name is
-  /// replaced: in one step where the file system can swap names, by moving it aside elsewhere.
+  /// Syncs the folder, renames it and syncs the folder above. An existing folder of that name is
+  /// replaced: atomically if the file system can exchange names, else by moving it aside.
   Status publish();
 
-  /// A place beside `target` for what is to move into it: a staging name that several processes
-  /// know.
+  /// A staging name beside `target` that several processes can derive.
   static std::filesystem::path beside(const std::filesystem::path& target, std::string_view what);
 
-  /// Whether `name` is that of a staging folder, left by a writer that died or still at work.
+  /// Whether `name` is that of a staging folder, of a writer that crashed or is still at work.
   static bool is_staging_name(std::string_view name);
 
  private:

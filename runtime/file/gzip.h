@@ -1,5 +1,5 @@
 #pragma once
-// Reading gzip (RFC 1952) piece by piece, so that the reader decides how much memory it takes.
+// Reads gzip (RFC 1952) piece by piece, so that the caller decides how much memory it takes.
 
 #include <cstddef>
 #include <memory>
@@ -8,21 +8,21 @@
 
 namespace troupe {
 
-/// Deflate expands by at most this factor (zlib's technical notes: 1032 to 1), so a promise of
-/// more is a lie that can be refused before memory is taken for it.
+/// Deflate expands by at most this factor (zlib's technical notes: 1032 to 1). A header that states
+/// more is refused before memory is allocated.
 inline constexpr std::size_t gzip_largest_ratio = 1032;
 
-/// Unpacks gzip data, of one member or several behind one another. Not thread-safe.
+/// Decompresses gzip data of one or several members. Not thread-safe.
 /// Every error is an Error (bad_file) that names `origin`.
 class GzipReader {
  public:
-  /// `bytes` must stay alive; `origin` is how errors call it, mostly a path.
+  /// `bytes` must stay alive; errors name it as `origin`, usually a path.
   GzipReader(std::span<const std::byte> bytes, std::string origin);
   ~GzipReader();
   GzipReader(const GzipReader&) = delete;
   GzipReader& operator=(const GzipReader&) = delete;
 
-  /// Fills all of `out`; throws where the data end earlier or are damaged.
+  /// Fills all of `out`; throws if the data end earlier or are damaged.
   void read(std::span<std::byte> out);
   /// Throws unless the data end here, checksums included.
   void expect_end();
@@ -35,9 +35,9 @@ class GzipReader {
   std::unique_ptr<State> state_;
 };
 
-/// Unpacks a whole gzip file of one member in one go, with libdeflate: 26 MB to 47 MB in 90 ms
-/// where zlib takes 160. False, with `out` in any state, where the data are something else than
-/// such a file of exactly out.size() bytes; a GzipReader then says what is the matter.
+/// Decompresses a whole gzip file of one member in one call of libdeflate: 26 MB to 47 MB in 90 ms
+/// where zlib takes 160. Returns false, with `out` undefined, unless the data are such a file of
+/// exactly out.size() bytes; a GzipReader then reports the error.
 bool unpack_gzip(std::span<const std::byte> bytes, std::span<std::byte> out);
 
 }  // namespace troupe

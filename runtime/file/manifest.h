@@ -1,5 +1,5 @@
 #pragma once
-// The text of manifest.json. Internal to checkpoint.h; apart for tests and fuzzing.
+// The text of manifest.json. Internal to checkpoint.h; a header of its own for tests and fuzzing.
 
 #include <string>
 #include <string_view>
@@ -10,12 +10,12 @@ namespace troupe {
 
 inline constexpr const char* manifest_file = "manifest.json";
 
-/// The text, ending with its own checksum. Throws Error (internal) where the position is not JSON
-/// or a text is not UTF-8.
+/// The text, which ends with its own checksum. Throws Error (internal) if the position is not JSON
+/// or a string is not UTF-8.
 std::string manifest_text(const Manifest& manifest);
 
-/// Throws Error (bad_file) that names `origin` where the text is damaged, or of a format that this
-/// version does not know. Shard names that lead out of the folder are damage.
+/// Throws Error (bad_file), which names `origin`, if the text is damaged or of a format that this
+/// version does not know. Shard names that lead out of the folder count as damage.
 Manifest parse_manifest(std::string_view text, const std::string& origin);
 
 }  // namespace troupe

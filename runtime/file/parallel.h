@@ -9,9 +9,9 @@
 
 namespace troupe {
 
-/// Runs task(index, worker) for every index in [0, count), handed out in rising order to `threads`
-/// workers (the caller is worker 0, the others live for this call). After a task throws, no more
-/// begin, and the first exception is thrown again here.
+/// Runs task(index, worker) for every index in [0, count), in rising order, on `threads` workers
+/// (the caller is worker 0, the others live for this call). After a task has thrown no further task
+/// begins, and this function rethrows the first exception.
 template <class Task>
 void parallel_for(std::size_t count, int threads, Task&& task) {
   std::atomic<std::size_t> next{0};

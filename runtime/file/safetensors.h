@@ -1,7 +1,7 @@
 #pragma once
-// safetensors: the format in which weights are exchanged with Python.
+// safetensors: the format for weights that Python programs read and write.
 // Layout (https://github.com/huggingface/safetensors): u64 N; N bytes of JSON, padded with spaces;
-// then the elements, little-endian and row-major, without holes.
+// then the elements, little-endian and row-major, without gaps.
 
 #include <cstddef>
 #include <filesystem>
@@ -17,22 +17,22 @@
 
 namespace troupe {
 
-/// An opened file, of which the header is read and each tensor when it is asked for. A cheap
-/// handle; usable from any thread.
+/// An open file: the header is read at once, each tensor on request. A cheap handle; usable from
+/// any thread.
 class SafetensorsFile {
  public:
-  /// Strict: throws Error (bad_file) with file, tensor and values where the header is longer than
-  /// the file or than 100,000,000 bytes, is not a JSON object or names something twice; where
-  /// shape, element type and offsets disagree; where tensors overlap or leave holes; where bytes
-  /// follow. Error (unsupported) for element types that Troupe has none for (C64, F8_*) and ranks
-  /// above 6. Error (io) as InputFile::open.
+  /// Strict. Throws Error (bad_file) with file, tensor and values if the header is longer than the
+  /// file or than 100,000,000 bytes, is not a JSON object or has repeated names; if shape, element
+  /// type and offsets disagree; if tensors overlap or leave gaps; if bytes follow. Throws Error
+  /// (unsupported) for element types without a counterpart (C64, F8_*) and ranks above 6, and Error
+  /// (io) as InputFile::open.
   static SafetensorsFile open(const std::filesystem::path& path);
 
   const std::vector<TensorInfo>& tensors() const;  ///< in the order of their bytes in the file
-  /// "__metadata__"; mostly {"format": "pt"}.
+  /// "__metadata__"; usually {"format": "pt"}.
   const std::map<std::string, std::string>& metadata() const;
-  /// A tensor in memory of its own. Throws Error: bad_file for a name that is not there and for
-  /// what is no truth value in a BOOL; io.
+  /// A tensor in new memory. Throws Error: bad_file for an unknown name and for a BOOL that is
+  /// neither 0 nor 1; io.
   Tensor read(const std::string& name) const;
   TensorSource source() const;
 
@@ -46,13 +46,13 @@ struct Safetensors {
   std::map<std::string, std::string> metadata;  ///< as SafetensorsFile::metadata
 };
 
-/// For programs: every tensor of a file, as strictly. They view the mapped file, so nothing is read
-/// before it is looked at (but truth values, which are checked), and all that was looked at stays
-/// in memory.
+/// For programs: every tensor of a file, with the same checks. The tensors view the mapped file, so
+/// bytes are read at the first access (BOOLs at once, since they are checked) and then stay in
+/// memory.
 Safetensors read_safetensors(const std::filesystem::path& path);
 
 /// The same from memory that `owner` keeps alive; with a null owner the caller does. Tensors that
-/// are not aligned to their element size are copied. Errors call the bytes `origin`.
+/// are not aligned to their element size are copied. Errors name the bytes as `origin`.
 Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::string& origin,
                               std::shared_ptr<const void> owner = nullptr);
 
@@ -60,8 +60,8 @@ Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::strin
 /// first, then by name; the header padded to a multiple of 8. Atomic (write_file). Holds one tensor
 /// of `source` at a time.
 ///
-/// Throws Error (internal) on names that appear twice and on tensors that are not as `source` says;
-/// returns what the file system refused.
+/// Throws Error (internal) for repeated names and for tensors that differ from what `source`
+/// states. Returns an error of the file system.
 Status stream_safetensors(const std::filesystem::path& path, const TensorSource& source,
                           const std::map<std::string, std::string>& metadata = {},
                           const WriteHook& hook = {});

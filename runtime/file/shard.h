@@ -1,16 +1,16 @@
 #pragma once
-// A shard: one file with the tensors of one stage. All numbers are little-endian.
+// A shard: a file with the tensors of one stage. All numbers are little-endian.
 //
 //   8 bytes   "troupe1\n"
-//   blocks    of the first tensor, then of the second, …, without holes (block.h)
+//   blocks    of the first tensor, then of the second, …, without gaps (block.h)
 //   index     JSON: {"block_bytes": B, "tensors": [{"name", "dtype", "shape", "stored",
 //   "checksums"}]}
 //             "stored" and "checksums" hold a value for each block: its length here, its XXH3;
-//             a block stored in as many bytes as it has is not packed
+//             a block stored in as many bytes as it has is not compressed
 //   24 bytes  u64 length of the index, u64 XXH3 of the index, "1epuort\n"
 //
-// So a writer streams, every byte is covered by a check, and a shard can be read without the rest
-// of its checkpoint.
+// So a writer writes sequentially, a checksum covers every byte, and a shard can be read without
+// the rest of its checkpoint.
 
 #include <cstdint>
 #include <filesystem>
@@ -28,30 +28,31 @@ namespace troupe {
 
 struct ShardWriteOptions {
   int threads = 1;
-  /// Raw bytes of a block, a multiple of 8 up to 64 MiB. Half a MiB and its packed form stay in a
-  /// core's second-level cache.
+  /// Raw bytes of a block, a multiple of 8 up to 64 MiB. Half a MiB and its compressed form fit
+  /// into a core's second-level cache.
   std::size_t block_bytes = std::size_t{512} << 10;
   WriteHook hook;
 };
 
-/// What a manifest says of a shard.
+/// The entry of a shard in a manifest.
 struct ShardSummary {
   std::uint64_t bytes = 0;           ///< length of the file
   std::uint64_t index_checksum = 0;  ///< through the checksums in the index it covers the file
 };
 
 /// Writes and syncs a new file. The same tensors give the same bytes for any number of threads.
-/// Throws Error (internal) on tensors that are not row-major on the CPU.
+/// Throws Error (internal) for tensors that are not row-major on the CPU.
 Result<ShardSummary> write_shard(const std::filesystem::path& path,
                                  const std::vector<NamedTensor>& tensors,
                                  const ShardWriteOptions& options);
 
-/// Where a tensor lies in a shard.
+/// The place of a tensor in a shard.
 struct ShardEntry {
   std::string name;
   DType dtype = DType::f32;
   Shape shape;
-  std::vector<std::uint64_t> begins;  ///< in the file; one more than blocks, the last is the end
+  std::vector<std::uint64_t>
+      begins;  ///< offsets in the file; one more than blocks, the last is the end
   std::vector<std::uint64_t> checksums;
 
   std::uint64_t raw_bytes() const {
@@ -61,20 +62,20 @@ struct ShardEntry {
   std::size_t blocks() const { return checksums.size(); }
 };
 
-/// Reads a shard. Immutable; its methods may run in several threads. Throws Error (bad_file) that
-/// names the file, the tensor and the values on whatever does not fit or has another checksum.
+/// Reads a shard. Immutable; several threads may call its methods. Throws Error (bad_file) with
+/// file, tensor and values for inconsistent content and wrong checksums.
 class ShardReader {
  public:
-  /// Checks everything but the blocks. `owner` keeps `bytes` alive; with null the caller does.
+  /// Verifies everything except the blocks. `owner` keeps `bytes` alive; with null the caller does.
   ShardReader(std::span<const std::byte> bytes, std::string origin,
               std::shared_ptr<const void> owner = nullptr);
 
   const std::vector<ShardEntry>& entries() const { return entries_; }
   std::uint64_t index_checksum() const { return index_checksum_; }
-  /// Holds a block against its checksum.
+  /// Verifies the checksum of a block.
   void verify_block(const ShardEntry& entry, std::size_t block) const;
-  /// Verifies a block and unpacks it to its place in `tensor`, made by Tensor::empty of the
-  /// entry's shape and type.
+  /// Verifies a block and decompresses it to its place in `tensor`, which Tensor::empty has made
+  /// with the entry's shape and type.
   void load_block(const ShardEntry& entry, std::size_t block, const Tensor& tensor,
                   BlockScratch& scratch) const;
 

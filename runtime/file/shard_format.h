@@ -16,7 +16,7 @@ inline constexpr bool is_block_size(std::uint64_t bytes) {
   return bytes > 0 && bytes <= largest_block && bytes % 8 == 0;
 }
 
-/// How many blocks a tensor takes.
+/// The number of blocks of a tensor.
 inline constexpr std::uint64_t block_count(std::uint64_t raw_bytes, std::uint64_t block_bytes) {
   return raw_bytes / block_bytes + (raw_bytes % block_bytes != 0);
 }

@@ -1,6 +1,6 @@
 #pragma once
 // Byte shuffling: the first bytes of all elements, then the second bytes, and so on. Exponents of
-// neighbouring weights look alike, so they compress once they lie side by side.
+// neighbouring weights are similar, so they compress well side by side.
 
 #include <cstddef>
 #include <span>

@@ -11,18 +11,18 @@
 
 namespace troupe {
 
-/// The variables a process was started with, as a value: what reads them can be tested without
-/// changing the test's own.
+/// The environment variables of a process, as a value: tests pass their own.
 class Environment {
  public:
   using Variables = std::map<std::string, std::string, std::less<>>;
-  /// What is known of a process beside its variables.
+  /// Facts about a process beside its variables.
   struct Process {
-    pid_t pid = 0;              ///< 0 if it is not known
-    bool has_terminal = false;  ///< whether a terminal controls it: somebody's shell started it
+    pid_t pid = 0;  ///< 0 if unknown
+    bool has_terminal =
+        false;  ///< a terminal controls it, as for processes of an interactive shell
   };
 
-  /// A copy of the calling process's variables, and who it is.
+  /// The variables and facts of the calling process.
   static Environment of_process();
 
   Environment(std::initializer_list<std::pair<const std::string, std::string>> variables)
@@ -35,12 +35,12 @@ class Environment {
     variables_.insert_or_assign(std::move(name), std::move(value));
   }
 
-  /// The value of a variable; nothing if it is not set or empty, which launchers mean alike.
+  /// The value of a variable; empty if it is unset or has no text, which launchers treat alike.
   std::optional<std::string> get(std::string_view name) const;
   bool has(std::string_view name) const { return get(name).has_value(); }
 
-  /// A whole number from `least` to `most`. Throws Error (usage) naming the variable, its value and
-  /// the remedy for anything else, a number with a sign, blanks or a fraction included.
+  /// A whole number from `least` to `most`. Throws Error (usage) with variable, value and remedy
+  /// for anything else, also for a number with a sign, blanks or a fraction.
   std::optional<int> number(std::string_view name, int least = 0, int most = 1 << 24) const;
 
   const Variables& variables() const { return variables_; }  ///< empty ones as well

@@ -7,11 +7,11 @@ namespace troupe {
 
 /// Host names written as Slurm writes them: `gpu[001-003,010],login1` is gpu001, gpu002, gpu003,
 /// gpu010 and login1. A name may hold several brackets (`rack[1-2]n[01-04]`), the rightmost
-/// counting fastest; leading zeros give the width. The order is kept, and nothing is dropped that
-/// is named twice. What `scontrol show hostnames` prints.
+/// counting fastest; leading zeros give the width. The order is kept, and so are repeated names, as
+/// in the output of `scontrol show hostnames`.
 ///
-/// Throws Error (usage) for brackets that do not match, ranges that run backwards or hold something
-/// other than digits, empty names, and more than 65,536 hosts.
+/// Throws Error (usage) for unmatched brackets, descending or non-numeric ranges, empty names, and
+/// more than 65,536 hosts.
 std::vector<std::string> expand_host_list(std::string_view list);
 
 /// Tasks of each node as Slurm writes them: `2(x3),1` is 2, 2, 2, 1. Throws Error (usage) for

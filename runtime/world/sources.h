@@ -1,6 +1,6 @@
 #pragma once
-// The launchers one by one, for world.cpp. Each reads its own variables and returns nothing if they
-// are not there; all throw as world_from_environment does.
+// The launchers one by one, for world.cpp. Each reads its own variables and returns no world if
+// they are missing; all throw as world_from_environment does.
 
 #include <optional>
 #include <string>
@@ -16,18 +16,18 @@ std::optional<World> openmpi_world(const Environment& environment);   ///< OMPI_
 std::optional<World> slurm_world(const Environment& environment);     ///< a step of srun
 std::optional<World> pmix_world(const Environment& environment);      ///< PMIX_*, PMI_*
 
-/// Whether this process was started from the shell of `srun --pty bash`, which is a task of a step
-/// itself. SLURM_PTY_PORT alone does not tell: steps started from such a shell inherit it, but have
+/// Whether this process was started from the shell of `srun --pty bash`, which is itself a task of
+/// a step. SLURM_PTY_PORT alone is not enough: steps started from such a shell inherit it, but have
 /// no terminal.
 bool in_slurm_shell(const Environment& environment);
 
 /// The world of OpenMPI, Slurm or PMIx, whichever is innermost.
 std::optional<World> scheduled_world(const Environment& environment);
 
-/// Throws Error (usage): what two variables say does not fit.
+/// Throws Error (usage): two variables contradict each other.
 [[noreturn]] void contradict(const std::string& message, const std::string& remedy);
 
-/// Throws where `name`, the source of rank or local rank, does not lie below its size.
+/// Throws if `name`, the source of rank or local rank, is not below its size.
 void require_below(std::string_view name, int value, std::string_view size_name, int size);
 
 }  // namespace troupe

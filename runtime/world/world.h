@@ -1,6 +1,6 @@
 #pragma once
-// Who a process is among those that a launcher started, read from the variables that the launcher
-// set. Nothing is contacted: every process finds its own place without a word to the others.
+// The rank of a process among those that a launcher started, from the launcher's environment
+// variables. No process contacts another for that.
 
 #include <cstdint>
 #include <optional>
@@ -12,27 +12,25 @@
 
 namespace troupe {
 
-/// The place of one process among all of a job.
+/// Rank and size of one process's world.
 struct World {
   int rank = 0;        ///< 0 .. size - 1, a different one for each process
-  int size = 1;        ///< processes together
+  int size = 1;        ///< number of processes
   int local_rank = 0;  ///< 0 .. local_size - 1 among the processes of this node
   int local_size = 1;  ///< processes on this node; nodes may differ
-  int node = 0;        ///< 0 .. nodes - 1; -1 where the launcher does not tell
-  int nodes = 1;       ///< hosts; -1 where the launcher does not tell
+  int node = 0;        ///< 0 .. nodes - 1; -1 if the launcher does not say
+  int nodes = 1;       ///< -1 if the launcher does not say
 
   std::string launcher;  ///< "troupe launch", "torchrun", "slurm", "openmpi" or "pmix"
 
-  /// The same text in every process of one start of the job and, as far as the launcher names its
-  /// jobs, in no other: job, step and restart. Letters, digits, `.`, `-` and `_` only, so that it
-  /// can name a file.
+  /// Job, step and restart: equal in every process of one start of the job and, if the launcher
+  /// names its jobs, in no other. Letters, digits, `.`, `-` and `_` only, so it can name a file.
   std::string run_id;
-  int restart = 0;  ///< how often the launcher or queue has started this job again
+  int restart = 0;  ///< restarts of this job by the launcher or the queue
 
-  std::vector<std::string>
-      hosts;                      ///< in the order of nodes; empty where the launcher does not tell
-  std::string master_address;     ///< MASTER_ADDR, or the first host; empty if neither is told
-  std::uint16_t master_port = 0;  ///< MASTER_PORT; 0 if it is not set
+  std::vector<std::string> hosts;  ///< in the order of nodes; empty if the launcher does not say
+  std::string master_address;      ///< MASTER_ADDR, or the first host; empty if both are unknown
+  std::uint16_t master_port = 0;   ///< MASTER_PORT; 0 if it is not set
 };
 
 /// A name made of letters, digits, `.`, `-` and `_`, of at most 129 characters, that does not
@@ -49,8 +47,8 @@ std::string run_id_of(std::string_view run, int restart);
 /// which mpirun sets inside Slurm's steps as well, where SLURM_PROCID then counts mpirun's own
 /// daemons; a step of Slurm's srun; PMIX_* and PMI_*.
 ///
-/// Throws Error (usage) naming variable, value and remedy where variables are malformed, lacking or
-/// contradict each other: to guess would leave the others waiting for a rank that does not exist.
+/// Throws Error (usage) with variable, value and remedy if variables are malformed, missing or
+/// contradictory: with a guess the others would wait for a rank that does not exist.
 std::optional<World> world_from_environment(const Environment& environment);
 
 }  // namespace troupe
