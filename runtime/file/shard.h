@@ -51,8 +51,7 @@ struct ShardEntry {
   std::string name;
   DType dtype = DType::f32;
   Shape shape;
-  std::vector<std::uint64_t>
-      begins;  ///< offsets in the file; one more than blocks, the last is the end
+  std::vector<std::uint64_t> begins;  ///< file offsets; one more than blocks, the last is the end
   std::vector<std::uint64_t> checksums;
 
   std::uint64_t raw_bytes() const {

@@ -17,9 +17,8 @@ class Environment {
   using Variables = std::map<std::string, std::string, std::less<>>;
   /// Facts about a process beside its variables.
   struct Process {
-    pid_t pid = 0;  ///< 0 if unknown
-    bool has_terminal =
-        false;  ///< a terminal controls it, as for processes of an interactive shell
+    pid_t pid = 0;              ///< 0 if unknown
+    bool has_terminal = false;  ///< a terminal controls it, as in an interactive shell
   };
 
   /// The variables and facts of the calling process.
