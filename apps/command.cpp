@@ -183,7 +183,8 @@ void describe(CLI::App& app, ChosenVerb& chosen) {
   add_options_verb(app, chosen);
   app.footer(
       "troupe VERB --help shows the arguments of a verb.\n"
-      "troupe options lists the keys of an options file.");
+      "troupe options lists the keys of an options file.\n"
+      "Exit codes: 0 success, 1 failure, 2 wrong usage or options, 75 stopped on request.");
 }
 
 }  // namespace

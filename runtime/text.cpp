@@ -69,7 +69,10 @@ std::string listed(std::span<const std::string> names, std::size_t at_most) {
 }
 
 std::string counted(std::int64_t count, std::string_view thing) {
-  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : thing.ends_with('s') ? "es" : "s");
+  return fmt::format("{} {}{}", count, thing,
+                     count == 1                                      ? ""
+                     : thing.ends_with('s') || thing.ends_with("ch") ? "es"
+                                                                     : "s");
 }
 
 std::string in_words(std::chrono::milliseconds time) {

@@ -183,7 +183,7 @@ int count_of_list(const std::string& list) {
   return count;
 }
 
-/// What a world without a launcher that hands the key and the place down would meet.
+/// The error of a job file, for a world whose launcher passes neither key nor address.
 std::optional<Error> meeting_error(const World& world, const Environment& environment) try {
   if (environment.has("TROUPE_JOB_KEY") && environment.has("TROUPE_COORDINATOR")) return {};
   const fs::path file = JobFile::of_run(environment, world.run_id).path();

@@ -22,7 +22,7 @@ std::string beside(const JobRequest& request, const char* name) {
   return (std::filesystem::path(request.folder) / name).lexically_normal().string();
 }
 
-/// The same from anywhere, for whom `here` is the folder that the job is submitted in.
+/// The same as an absolute path; `here` is the folder that the job is submitted in.
 std::string from_anywhere(const std::string& path, const char* here = "$PWD") {
   return path.starts_with('/') ? path : fmt::format("{}/{}", here, path);
 }

@@ -110,7 +110,7 @@ Partition choose_partition(const ClusterProfile& profile, const JobRequest& requ
     }
     refuse_name(profile, request);
   }
-  if (named && candidates.empty()) candidates = known;  // what has no GPUs is told below
+  if (named && candidates.empty()) candidates = known;  // nodes without GPUs are an error below
   for (const Partition* partition : candidates)
     if (beyond(*partition, request, gpus).empty()) return *partition;
   refuse_size(profile, request, candidates, gpus);

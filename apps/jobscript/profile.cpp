@@ -128,7 +128,7 @@ std::string where_of(const OptionNode& root, std::string_view list, std::size_t 
   return item < node->items.size() ? node->items[item].where : node->where;
 }
 
-/// Texts become parts of a script's lines: one that breaks its line would add a line of its own.
+/// Texts become parts of lines of a script, so they must not contain line breaks.
 void check_lines(const OptionNode& node) {
   if (std::ranges::any_of(node.scalar, is_control))
     refuse(node.where, "the text has a line break or another control character",
@@ -175,7 +175,7 @@ void check_nodes(const Profile& profile, const OptionNode& root) {
   }
 }
 
-/// Takes the partitions over and checks what no single key can tell.
+/// Takes over the partitions and checks values that must go together.
 void finish_partitions(Raw& raw, const OptionNode& root) {
   Profile& profile = raw.profile;
   if (raw.partitions.empty())

@@ -180,7 +180,7 @@ std::string environment(const JobLayout& layout) {
 
 /// The key and the file by which the job's processes find and authenticate each other. The script
 /// holds no secret: the key is made when it runs, after the environment has been logged.
-std::string meeting() {
+std::string rendezvous() {
   return "\n# The job's key, made anew at each start and passed in the environment only, and the "
          "file\n"
          "# where rank 0 writes its address: in this folder, as homes may be read-only on nodes.\n"
@@ -301,7 +301,7 @@ std::string job_script(const JobLayout& layout, const JobRequest& request, const
   script += "#\n" + directives(layout, request);
   script += "\nset -euo pipefail\n";
   script += environment(layout);
-  script += meeting();
+  script += rendezvous();
   script += presence_test(request);
   script += run_lines(layout, request, text);
   script += ending(layout, request);

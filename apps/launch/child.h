@@ -27,8 +27,8 @@ struct Ending {
   int exit_code() const { return signal != 0 ? 128 + signal : code; }
 };
 
-/// A process in a session of its own, so that a signal reaches what it started as well. When the
-/// thread that started it ends, so does it.
+/// A process in its own session, so that a signal also reaches its children. It ends when the
+/// thread that started it ends.
 class Child {
  public:
   /// Throws Error (io) if the program cannot be started.
@@ -37,12 +37,12 @@ class Child {
   pid_t pid() const { return pid_; }
   int descriptor() const { return pidfd_.get(); }  ///< readable once it has ended
 
-  /// To the process alone; nothing if it has ended.
+  /// Sends a signal to the process alone, if it has not ended.
   void signal(int number) const;
-  /// To it and all that live in its session's first process group.
+  /// Sends a signal to the process group of its session.
   void signal_group(int number) const;
 
-  /// How it ended; only once, when the descriptor is readable.
+  /// How it ended. Call it once, when the descriptor is readable.
   Ending reap();
 
  private:

@@ -25,7 +25,7 @@ constexpr pid_t dismissed = 0;
   sigset_t all;
   ::sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, nullptr);
-  // Whoever reads the launcher's output must see its end.
+  // A reader of the launcher's output must see its end.
   const int nothing = ::open("/dev/null", O_RDWR);
   for (int number = 0; number < 3; ++number) ::dup2(nothing, number);
   ::dup2(line, 3);
@@ -64,7 +64,7 @@ Guard::Guard() {
 }
 
 Guard::~Guard() {
-  // Fails only if somebody killed the guard.
+  // Fails only if the guard was killed.
   [[maybe_unused]] const auto written = ::write(line_.get(), &dismissed, sizeof dismissed);
   ::waitpid(pid_, nullptr, 0);
 }

@@ -42,7 +42,8 @@ JobFolder::~JobFolder() {
 bool JobFolder::is_full() const {
   std::error_code failed;
   const fs::space_info space = fs::space(path_, failed);
-  return !failed && space.capacity != 0 && space.available == 0;  // some tell no sizes
+  return !failed && space.capacity != 0 &&
+         space.available == 0;  // some file systems report no sizes
 }
 
 fs::path JobFolder::of(int local_rank) const {

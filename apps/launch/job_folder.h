@@ -5,11 +5,10 @@
 
 namespace troupe {
 
-/// Where a job's processes leave their output and errors, laid out as torchrun does:
+/// The folder for the output and errors of a job's processes, laid out as torchrun's:
 /// LOG_DIR/RUN_XXXXXX/attempt_0/LOCAL_RANK/{stdout.log,stderr.log,error.json}.
 ///
-/// Without --log-dir it is a temporary folder, which is kept if output goes there and removed at
-/// the end otherwise.
+/// Without --log-dir it is a temporary folder, which is removed at the end if no output goes there.
 class JobFolder {
  public:
   /// Throws Error (io).
@@ -20,8 +19,8 @@ class JobFolder {
 
   const std::filesystem::path& path() const { return path_; }
   bool kept() const { return kept_; }
-  bool has_output() const { return has_output_; }  ///< not only what processes say of their ends
-  /// Whether nothing more can be written there.
+  bool has_output() const { return has_output_; }  ///< not only error files
+  /// Whether its disk is full.
   bool is_full() const;
 
   std::filesystem::path stream(int local_rank, Streams stream) const;

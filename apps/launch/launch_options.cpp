@@ -115,7 +115,7 @@ std::vector<bool> shown_of(const std::string& text, int processes) {
   return shown;
 }
 
-/// Where launchers meet, if there are several.
+/// The rendezvous endpoint, if there are several hosts.
 std::optional<Endpoint> meeting_of(const LaunchFlags& flags, int nodes) {
   if (flags.standalone || nodes == 1) return std::nullopt;
   if (!flags.rdzv_endpoint.empty()) return endpoint_of(flags.rdzv_endpoint);

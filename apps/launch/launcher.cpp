@@ -73,35 +73,35 @@ class Signals {
   Fd descriptor_;
 };
 
-/// Meets the other launchers while signals are heeded: a wait that may take minutes can be broken
-/// off. Ends the process if one comes, once the key of a meeting that does not take place is gone.
-std::unique_ptr<NodeGroup> meet(const LaunchOptions& options, const Signals& signals) {
-  if (!options.endpoint) return NodeGroup::meet(options);
+/// Connects to the other launchers. A signal ends the wait and the process, after the job's key
+/// file has been removed.
+std::unique_ptr<NodeGroup> rendezvous(const LaunchOptions& options, const Signals& signals) {
+  if (!options.endpoint) return NodeGroup::rendezvous(options);
   say("waiting for {} at {}:{} (up to {})", counted(options.nodes - 1, "other host"),
       options.endpoint->host, options.endpoint->port, in_words(options.join_timeout));
-  const Fd met(::eventfd(0, EFD_CLOEXEC));
+  const Fd connected(::eventfd(0, EFD_CLOEXEC));
   std::stop_source stop;
   auto group = std::async(std::launch::async, [&] {
     struct Ring {
       int number;
       ~Ring() { ::eventfd_write(number, 1); }
-    } ring{met.get()};
-    return NodeGroup::meet(options, stop.get_token());
+    } ring{connected.get()};
+    return NodeGroup::rendezvous(options, stop.get_token());
   });
   for (;;) {
-    std::array<pollfd, 2> ready{{{.fd = met.get(), .events = POLLIN, .revents = 0},
+    std::array<pollfd, 2> ready{{{.fd = connected.get(), .events = POLLIN, .revents = 0},
                                  {.fd = signals.descriptor(), .events = POLLIN, .revents = 0}}};
     ::poll(ready.data(), ready.size(), -1);
     if (ready[0].revents != 0) {
-      auto met_all = group.get();
-      const Place& place = met_all->place();
+      auto all = group.get();
+      const Place& place = all->place();
       const int last = place.first_rank + options.processes - 1;
       const bool leads = place.node == 0;
       say("all hosts are connected; {} is host {} of {}, with rank{} {}{} of {}{}", place.host,
           place.node, place.nodes, options.processes == 1 ? "" : "s", place.first_rank,
           options.processes == 1 ? "" : fmt::format(" to {}", last), place.size,
           leads ? "" : fmt::format("; rank 0 reports on {}", place.leading_host));
-      return met_all;
+      return all;
     }
     const int number = signals.next();
     if (number == 0 || number == SIGCHLD) continue;
@@ -110,13 +110,13 @@ std::unique_ptr<NodeGroup> meet(const LaunchOptions& options, const Signals& sig
     stop.request_stop();
     if (group.wait_for(moment) == std::future_status::ready) try {
         group.get().reset();
-      } catch (const Error&) {  // that it was stopped
+      } catch (const Error&) {  // it was stopped
       }
     ::_exit(128 + number);
   }
 }
 
-/// One process and what is known of it.
+/// One process of this host.
 struct Worker {
   Child child;
   int local_rank = 0;
@@ -129,7 +129,7 @@ class Launcher {
       : options_(options),
         signals_(signals),
         guard_(guard),
-        group_(meet(options, signals)),
+        group_(rendezvous(options, signals)),
         folder_(options) {}
 
   int run() {
@@ -183,7 +183,7 @@ class Launcher {
   std::vector<Worker> workers_;
   int alive_ = 0;
   Outcome outcome_;
-  bool has_told_witness_ = false;              // to the other hosts: one of each is enough
+  bool has_announced_witness_ = false;         // to the other hosts: one of this host is enough
   std::optional<Clock::time_point> deadline_;  // when those that are left get the next signal
   int at_deadline_ = SIGKILL;
   std::optional<Clock::time_point> waits_since_;  // for other hosts alone, after a failure
@@ -243,7 +243,7 @@ void Launcher::wait_once() {
   for (int number = 0; (number = signals_.next()) != 0;) on_signal(number);
   for (std::size_t i = 0; i < workers_.size(); ++i)
     if (ready[i + 2].revents != 0) on_ended(workers_[i]);
-  for (const auto& failure : group_->hear()) on_failure_elsewhere(failure);
+  for (const auto& failure : group_->take_failures()) on_failure_elsewhere(failure);
   if (deadline_ && Clock::now() >= *deadline_) on_deadline();
   look_at_others();
 }
@@ -296,31 +296,31 @@ void Launcher::on_ended(Worker& worker) {
   if (ended.ending.exit_code() != 0) group_->report_lost(ended.rank, loss_text(ended.ending));
   const auto& first = outcome_.first();
   const bool is_first = first && first->rank == ended.rank;
-  // One that tells of another's end knows how to go on, which the other hosts' users want to read.
+  // A process that reports the loss of another also says how to resume: send it to the other hosts.
   const bool is_witness = first && !is_first && ended.is_consequence() &&
-                          ended.ending.exit_code() != 0 && !has_told_witness_;
-  has_told_witness_ = has_told_witness_ || is_witness;
-  if (is_first || is_witness) group_->tell(ended);
+                          ended.ending.exit_code() != 0 && !has_announced_witness_;
+  has_announced_witness_ = has_announced_witness_ || is_witness;
+  if (is_first || is_witness) group_->announce(ended);
   if (next == Outcome::Next::end_others) {
     let_others_end();
   } else if (outcome_.stopped() && !deadline_) {
-    // The others are about to stop as well; whoever does not was not asked.
+    // The other processes are about to stop as well, unless they did not get the signal.
     deadline_ = Clock::now() + options_.grace_period;
     at_deadline_ = SIGTERM;
   }
   if (alive_ > 0) return;
   outcome_.own_have_ended();
-  group_->done();
+  group_->announce_done();
 }
 
 void Launcher::on_failure_elsewhere(const Failure& failure) {
   if (outcome_.ended(failure) != Outcome::Next::end_others) return;
-  group_->ending();
+  group_->announce_ending();
   let_others_end();
 }
 
-/// Those that share a world hear of the loss and tell of it themselves; a signal that comes before
-/// would look like a wish to stop.
+/// Processes of a world detect the loss and report it themselves. A signal before that would look
+/// like a request to stop.
 void Launcher::let_others_end() {
   constexpr std::chrono::seconds moment{1};
   outcome_.ending_all();

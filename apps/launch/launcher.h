@@ -3,12 +3,12 @@
 
 namespace troupe {
 
-/// Starts the processes of this host, supervises them until all have ended, and returns what the
-/// command exits with: the first failure's exit code, 128 + a signal, 75 if all were stopped with a
-/// checkpoint, 0. Call it on the process's main thread, before other threads are started; it takes
-/// over the signals of the process, and its orphans.
+/// Starts the processes of this host, supervises them until all have ended, and returns the exit
+/// code of the command: that of the first failure, 128 + a signal, 75 if all stopped with a
+/// checkpoint, or 0. Call it on the main thread before other threads start: it handles the signals
+/// and the orphans of the process.
 ///
-/// Throws Error if the processes cannot be started at all; none is left then.
+/// Throws Error if a process cannot be started, after ending the others.
 int launch(const LaunchOptions& options);
 
 }  // namespace troupe

@@ -26,7 +26,7 @@ std::chrono::milliseconds attempt_of(const LaunchOptions& options) {
   return std::clamp<std::chrono::milliseconds>(options.join_timeout, seconds(3), seconds(30));
 }
 
-/// Jobs of one user that have the same id are told apart by where they meet.
+/// Jobs of one user with the same id differ by their endpoints.
 std::string job_file_name(const LaunchOptions& options) {
   return file_name_of(
       fmt::format("{}-{}-{}", options.run_id, options.endpoint->host, options.endpoint->port));
@@ -86,7 +86,7 @@ void pause(std::chrono::milliseconds time, const std::stop_token& stop) {
 Launchers::Launchers(const LaunchOptions& options, std::stop_token stop)
     : stop_(std::move(stop)),
       attempt_(attempt_of(options)),
-      news_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+      event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   const auto environment = Environment::of_process();
   const auto given_key = environment.get("TROUPE_JOB_KEY");
   if (given_key)
@@ -97,11 +97,11 @@ Launchers::Launchers(const LaunchOptions& options, std::stop_token stop)
   place_.nodes = options.nodes;
   try {
     const auto end = Clock::now() + options.join_timeout;
-    host_meeting(options, end);
+    host_rendezvous(options, end);
     join(options, end);
     agree(options);
   } catch (...) {
-    forget_key();  // the next job of this name at this place is to have a key of its own
+    forget_key();  // the next job of this name and endpoint makes a new key
     throw;
   }
   member_->open([this](int from, const std::string& body) { on_message(from, body); },
@@ -122,16 +122,16 @@ void Launchers::forget_key() {
 Launchers::~Launchers() {
   const bool all = all_done();
   constexpr std::chrono::seconds moment{1};
-  // Also where some cannot be reached any more: to the others this one has ended, not been lost.
+  // So that the others see that this launcher has ended and is not lost.
   if (member_) static_cast<void>(all ? member_->leave() : member_->leave_at_once(moment));
-  member_.reset();  // before the wait: it is one of those that are waited for
-  if (!meeting_) return;
-  if (all) static_cast<void>(meeting_->wait_for_end(attempt_));
+  member_.reset();  // before the wait, which includes this member
+  if (!rendezvous_) return;
+  if (all) static_cast<void>(rendezvous_->wait_for_end(attempt_));
   forget_key();
 }
 
-/// Hosts the meeting if the endpoint leads to this host, unless another launcher of it does.
-void Launchers::host_meeting(const LaunchOptions& options, Clock::time_point end) {
+/// Hosts the rendezvous if the endpoint is this host, unless another launcher of this host does.
+void Launchers::host_rendezvous(const LaunchOptions& options, Clock::time_point end) {
   using std::chrono::milliseconds;
   constexpr milliseconds long_enough{5000};
   const auto own = own_address_of(*options.endpoint);
@@ -176,14 +176,14 @@ Status Launchers::try_to_host(const LaunchOptions& options) {
                                      .own_rank = options.node_rank,
                                      .messaging = messaging_});
   if (!started) return started.error();
-  meeting_ = std::move(started.value());
+  rendezvous_ = std::move(started.value());
   not_hosted_.clear();
   removes_key_ = true;
   return success();
 }
 
 void Launchers::join(const LaunchOptions& options, Clock::time_point end) {
-  const std::string host = meeting_ ? own_address_ : options.endpoint->host;
+  const std::string host = rendezvous_ ? own_address_ : options.endpoint->host;
   for (;;) {
     auto joined = Member::join({.key = key_,
                                 .coordinator = tcp_endpoint(host, options.endpoint->port),
@@ -195,9 +195,9 @@ void Launchers::join(const LaunchOptions& options, Clock::time_point end) {
                                 .stop = stop_,
                                 .messaging = messaging_});
     // The launcher that hosts the rendezvous keeps the key for others, also if it refuses this one.
-    const bool is_met = joined || (joined.error().code() == ErrorCode::refused &&
-                                   !Member::is_wrong_key(joined.error()));
-    if (is_met && !stop_.stop_requested()) removes_key_ = meeting_ != nullptr;
+    const bool is_connected = joined || (joined.error().code() == ErrorCode::refused &&
+                                         !Member::is_wrong_key(joined.error()));
+    if (is_connected && !stop_.stop_requested()) removes_key_ = rendezvous_ != nullptr;
     if (joined) {
       member_ = std::move(joined.value());
       place_.node = member_->rank();
@@ -205,12 +205,12 @@ void Launchers::join(const LaunchOptions& options, Clock::time_point end) {
     }
     const bool lasting =
         is_lasting(joined.error().code()) && joined.error().code() != ErrorCode::io;
-    if (lasting || Clock::now() >= end) throw not_met(options, joined.error());
+    if (lasting || Clock::now() >= end) throw not_connected(options, joined.error());
     pause(std::chrono::milliseconds(100), stop_);
   }
 }
 
-Error Launchers::not_met(const LaunchOptions& options, const Error& why) const {
+Error Launchers::not_connected(const LaunchOptions& options, const Error& why) const {
   if (why.code() == ErrorCode::refused)
     return Error(why.code(),
                  fmt::format("launch: refused at {}:{}: {}", options.endpoint->host,
@@ -243,7 +243,7 @@ std::string Launchers::get(const std::string& key) {
   return std::move(value.value());
 }
 
-/// What each launcher tells of itself, and what one tells for all.
+/// Exchanges what each launcher publishes about itself, and what one publishes for all.
 void Launchers::agree(const LaunchOptions& options) {
   put(fmt::format("node/{}", place_.node), std::to_string(options.processes));
   place_.size = 0;
@@ -251,11 +251,11 @@ void Launchers::agree(const LaunchOptions& options) {
     if (node == place_.node) place_.first_rank = place_.size;
     place_.size += std::stoi(get(fmt::format("node/{}", node)));
   }
-  if (meeting_) host_processes_of(options);
+  if (rendezvous_) host_processes_of(options);
   place_.leading_host = member_->peers().front().host();
   place_.run_id = get("run");
   place_.coordinator = get("coordinator");
-  meeting_node_ = std::stoi(get("meeting_node"));
+  rendezvous_node_ = std::stoi(get("rendezvous_node"));
   place_.job_key = key_.text();
   if (place_.node == 0) {
     put("master_address",
@@ -278,25 +278,25 @@ void Launchers::host_processes_of(const LaunchOptions& options) {
   processes_ = std::move(started.value());
   put("run", run);
   put("coordinator", processes_->endpoint());
-  put("meeting_node", std::to_string(place_.node));
+  put("rendezvous_node", std::to_string(place_.node));
 }
 
 void Launchers::report_lost(int rank, const std::string& reason) {
   if (processes_) return processes_->report_lost(rank, reason);
-  // Whoever hosts the processes' coordinator acts on it.
-  tell_all(fmt::format("{}{} {}", lost_prefix, rank, reason));
+  // The launcher that runs the coordinator of the processes acts on it.
+  send_to_all(fmt::format("{}{} {}", lost_prefix, rank, reason));
 }
 
-void Launchers::tell_all(const std::string& body) {
+void Launchers::send_to_all(const std::string& body) {
   for (int node = 0; node < place_.nodes; ++node)
     if (node != place_.node) member_->send(node, body);
 }
 
-void Launchers::tell(const Failure& failure) {
-  tell_all(std::string(failed_prefix) + to_message(failure));
+void Launchers::announce(const Failure& failure) {
+  send_to_all(std::string(failed_prefix) + to_message(failure));
 }
 
-void Launchers::ending() { tell_all(std::string(ending_message)); }
+void Launchers::announce_ending() { send_to_all(std::string(ending_message)); }
 
 bool Launchers::all_are_ending() const {
   const std::lock_guard lock(mutex_);
@@ -305,8 +305,8 @@ bool Launchers::all_are_ending() const {
   return true;
 }
 
-void Launchers::done() {
-  tell_all(std::string(done_message));
+void Launchers::announce_done() {
+  send_to_all(std::string(done_message));
   const std::lock_guard lock(mutex_);
   done_.insert(place_.node);
 }
@@ -316,11 +316,11 @@ bool Launchers::all_done() const {
   return static_cast<int>(done_.size()) == place_.nodes;
 }
 
-std::vector<Failure> Launchers::hear() {
+std::vector<Failure> Launchers::take_failures() {
   eventfd_t times = 0;
-  ::eventfd_read(news_.get(), &times);
+  ::eventfd_read(event_.get(), &times);
   const std::lock_guard lock(mutex_);
-  return std::exchange(heard_, {});
+  return std::exchange(failures_, {});
 }
 
 void Launchers::on_message(int from, const std::string& body) {
@@ -346,10 +346,10 @@ void Launchers::on_message(int from, const std::string& body) {
       failure.reason = error.message();
     }
     const std::lock_guard lock(mutex_);
-    heard_.push_back(failure);
+    failures_.push_back(failure);
     ending_.insert(from);
   }
-  ::eventfd_write(news_.get(), 1);
+  ::eventfd_write(event_.get(), 1);
 }
 
 void Launchers::on_lost(const PeerLost& lost) {
@@ -359,16 +359,16 @@ void Launchers::on_lost(const PeerLost& lost) {
   failure.time = std::chrono::system_clock::now();
   {
     const std::lock_guard lock(mutex_);
-    // One whose processes have ended may go, and need not wait for hosts that it cannot hear.
-    const int node = lost.rank == PeerLost::coordinator ? meeting_node_ : lost.rank;
-    if (!done_.contains(node)) heard_.push_back(failure);
+    // A launcher whose processes have ended may leave.
+    const int node = lost.rank == PeerLost::coordinator ? rendezvous_node_ : lost.rank;
+    if (!done_.contains(node)) failures_.push_back(failure);
     if (lost.rank != PeerLost::coordinator) done_.insert(lost.rank);
-    // Without their coordinator launchers cannot hear of each other's ends any more.
+    // Without the coordinator, launchers no longer learn of each other's ends.
     if (lost.rank == PeerLost::coordinator)
       for (int node = 0; node < place_.nodes; ++node)
         if (node != place_.node) done_.insert(node);
   }
-  ::eventfd_write(news_.get(), 1);
+  ::eventfd_write(event_.get(), 1);
 }
 
 }  // namespace troupe

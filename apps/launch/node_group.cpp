@@ -15,7 +15,7 @@
 namespace troupe {
 namespace {
 
-/// One host: nobody to meet.
+/// A job of one host.
 class OneNode : public NodeGroup {
  public:
   explicit OneNode(const LaunchOptions& options) {
@@ -38,12 +38,12 @@ class OneNode : public NodeGroup {
   void report_lost(int rank, const std::string& reason) override {
     coordinator_->report_lost(rank, reason);
   }
-  void tell(const Failure&) override {}
-  void ending() override {}
+  void announce(const Failure&) override {}
+  void announce_ending() override {}
   bool all_are_ending() const override { return true; }
   int descriptor() const override { return -1; }
-  std::vector<Failure> hear() override { return {}; }
-  void done() override {}
+  std::vector<Failure> take_failures() override { return {}; }
+  void announce_done() override {}
   bool all_done() const override { return true; }
 
  private:
@@ -69,7 +69,8 @@ std::uint16_t free_port() {
   return ntohs(address.sin_port);
 }
 
-std::unique_ptr<NodeGroup> NodeGroup::meet(const LaunchOptions& options, std::stop_token stop) {
+std::unique_ptr<NodeGroup> NodeGroup::rendezvous(const LaunchOptions& options,
+                                                 std::stop_token stop) {
   if (options.endpoint) return std::make_unique<Launchers>(options, std::move(stop));
   return std::make_unique<OneNode>(options);
 }

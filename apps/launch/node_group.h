@@ -9,7 +9,7 @@
 
 namespace troupe {
 
-/// The place of one launcher, and of the processes it starts, among all of the job.
+/// The place of one launcher and of its processes in the job.
 struct Place {
   int node = 0, nodes = 1;
   int first_rank = 0;  ///< of this host's processes; the others follow
@@ -23,44 +23,45 @@ struct Place {
   std::uint16_t master_port = 0;
 };
 
-/// The launchers of a job, one a host. The one whose address the endpoint is hosts the coordinators
-/// of launchers and of processes.
+/// The launchers of a job, one on each host. The launcher on the host of the endpoint runs the
+/// coordinators of launchers and of processes.
 class NodeGroup {
  public:
-  /// Waits until the launchers of all hosts have come. Throws Error (io) that names what is
-  /// missing, after the join timeout, or says that it was stopped.
-  static std::unique_ptr<NodeGroup> meet(const LaunchOptions& options, std::stop_token stop = {});
+  /// Waits until the launchers of all hosts are connected. Throws Error (io) after the join
+  /// timeout, naming the missing ones, or when it is stopped.
+  static std::unique_ptr<NodeGroup> rendezvous(const LaunchOptions& options,
+                                               std::stop_token stop = {});
 
   virtual ~NodeGroup() = default;
   virtual const Place& place() const = 0;
 
-  /// A process of this host has ended badly: its peers hear of it at once, whatever their
-  /// connections still say.
+  /// Reports a failed process of this host to the other processes at once, before their connections
+  /// time out.
   virtual void report_lost(int rank, const std::string& reason) = 0;
 
-  /// Tells the launchers of the other hosts. The first failure that they hear of ends their
-  /// processes.
-  virtual void tell(const Failure& failure) = 0;
-  /// This host ends its processes, as it has heard of a failure: it is worth waiting for.
-  virtual void ending() = 0;
-  /// Whether each other host has said that it ends its processes, or that they have ended.
+  /// Sends a failure to the launchers of the other hosts. The first failure that they receive ends
+  /// their processes.
+  virtual void announce(const Failure& failure) = 0;
+  /// Announces that this host is ending its processes after a failure, so that others wait for it.
+  virtual void announce_ending() = 0;
+  /// Whether each other host has announced that its processes are ending or have ended.
   virtual bool all_are_ending() const = 0;
-  /// Readable when there is something to hear; -1 if there never is.
+  /// Readable when there are failures to take; -1 if there never are.
   virtual int descriptor() const = 0;
-  /// What other launchers have told, lost ones included.
-  virtual std::vector<Failure> hear() = 0;
+  /// The failures that other launchers have announced, and lost launchers.
+  virtual std::vector<Failure> take_failures() = 0;
 
-  /// All processes of this host have ended. Whether those of all hosts have is told by `all_done`,
-  /// which changes with the descriptor.
-  virtual void done() = 0;
+  /// Announces that all processes of this host have ended. The descriptor becomes readable when
+  /// `all_done` changes.
+  virtual void announce_done() = 0;
   virtual bool all_done() const = 0;
 };
 
-/// The name of a job with something behind it that no other job has: names serve many jobs, as
-/// torchrun's default "none" does.
+/// The name of a job with a unique suffix, since jobs may have the same name (torchrun's default is
+/// "none").
 std::string unique_run_id(const std::string& run_id);
 
-/// A port of this host that nobody listens on.
+/// A free port of this host.
 std::uint16_t free_port();
 
 }  // namespace troupe

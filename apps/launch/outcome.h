@@ -16,7 +16,7 @@ struct Failure {
   pid_t pid = 0;
   Ending ending;
   std::chrono::system_clock::time_point time;
-  std::optional<ToldError> told;  ///< `is_printed` where it can be read beside the launcher's lines
+  std::optional<ToldError> told;  ///< `is_printed` if the terminal already shows it
   std::string reason;             ///< what the launcher knows beside the ending; may be empty
   std::string log;                ///< where its streams went; empty if to the launcher's own
 
@@ -48,7 +48,7 @@ class Outcome {
   /// way to one that does not, as the order in which they are seen is a matter of luck.
   Next ended(const Failure& process);
 
-  /// The launcher has begun to end all processes for a reason of its own.
+  /// The launcher has begun to end all processes for another reason than a failure.
   void ending_all() { ending_all_ = true; }
   /// The processes of this host have ended. A host that is lost from now on, and be it because its
   /// launcher has ended as well, is not why they did.
@@ -68,7 +68,7 @@ class Outcome {
 
  private:
   std::optional<Failure> first_;
-  std::optional<Failure> witness_;  // one that failed because of another and told of it
+  std::optional<Failure> witness_;  // a process that failed because of another and reported it
   bool stopped_ = false, ended_by_signal_ = false, ending_all_ = false, killing_ = false;
   bool own_have_ended_ = false;
   int stop_signal_ = 0;

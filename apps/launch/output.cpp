@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t longest_line = 64 << 10;
 constexpr int chunk_bytes = 16 << 10;  // of one read
 
-/// Writes everything or, where nobody reads any more or the disk is full, gives up: the process
+/// Writes everything, or gives up if there is no reader or the disk is full: the process
 /// that wrote it must not suffer for it. Then false, and errno says why.
 bool write_all(int number, std::string_view text) {
   while (!text.empty()) {
@@ -95,8 +95,7 @@ void OutputPump::run() {
   }
 }
 
-/// Copies what the pipe holds now, however long that takes; who still has the other end may write
-/// on for ever.
+/// Copies what the pipe holds now. A process that still has the other end may keep writing.
 void OutputPump::drain(Source& source) {
   int held = 0;
   ::ioctl(source.reading.get(), FIONREAD, &held);

@@ -11,12 +11,11 @@
 
 namespace troupe {
 
-/// Copies what processes write: all of it to files, and to a stream of ours line by line, each with
-/// a prefix, so that lines of several processes never mix. A line longer than 64 KiB comes in
-/// pieces.
+/// Copies the output of processes to files, and line by line, with a prefix, to a stream of the
+/// launcher, so that lines of several processes never mix. A line of more than 64 KiB is split.
 ///
-/// A thread of its own does the copying: a terminal that does not keep up slows the processes that
-/// write, but never their supervision.
+/// A thread of its own copies, so that a slow terminal delays the writing processes but not their
+/// supervision.
 class OutputPump {
  public:
   OutputPump();
@@ -25,10 +24,10 @@ class OutputPump {
   OutputPump& operator=(const OutputPump&) = delete;
 
   /// A descriptor for a process to write to; lines are copied to `console`, which stays open.
-  /// Throws Error (io) if the file cannot be made.
+  /// Throws Error (io) if the file cannot be created.
   Fd add(const std::filesystem::path& file, int console, std::string prefix);
 
-  /// Copies what has been written so far and ends, also if somebody still holds an end open.
+  /// Copies what has been written so far and ends, even if a process still holds an end open.
   void finish();
 
  private:
@@ -50,10 +49,10 @@ class OutputPump {
   std::thread thread_;
 };
 
-/// The template's ${NAME} filled in: role_name, local_rank, rank, hostname.
+/// The template with ${NAME} replaced: role_name, local_rank, rank, hostname.
 std::string prefix_of(std::string text, const std::map<std::string, std::string>& macros);
 
-/// A new file to write to, and the folders above it. Throws Error (io).
+/// A new file to write to; creates its folders. Throws Error (io).
 Fd new_file(const std::filesystem::path& file);
 
 }  // namespace troupe

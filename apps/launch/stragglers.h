@@ -5,11 +5,11 @@
 
 namespace troupe {
 
-/// Reaps what the launcher has adopted as a subreaper and what has ended: every child but `own`.
+/// Reaps ended children that the launcher has adopted as a subreaper: all but `own`.
 void reap_adopted(std::span<const pid_t> own);
 
-/// Kills whatever is left of the launcher's descendants but `spared`, and reaps it. All are its
-/// children sooner or later, as those whose parent ends are handed up to it.
+/// Kills and reaps all remaining descendants of the launcher but `spared`. They all become its
+/// children as their parents end.
 void end_stragglers(pid_t spared);
 
 }  // namespace troupe

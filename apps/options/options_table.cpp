@@ -74,9 +74,8 @@ void add_data(OptionFields& fields, Options& o) {
   fields.push_back(field("data.shape", o.sample_shape,
                          "synthetic: channels, height and width of a sample",
                          {.at_least = 1, .at_most = largest_size}));
-  fields.push_back(
-      field("data.classes", dataset.classes, "synthetic: number of classes",
-            {.at_least = 2, .at_most = largest_size, .setting = "Dataset::classes"}));
+  fields.push_back(field("data.classes", dataset.classes, "synthetic: number of classes",
+                         {.at_least = 2, .at_most = largest_size, .setting = "Dataset::classes"}));
   fields.push_back(field("data.count", dataset.count, "synthetic: number of training samples",
                          {.at_least = 1, .at_most = many}));
   fields.push_back(field("data.mean", data.mean,

@@ -56,7 +56,7 @@ void print_stages(const PipelineOptions& pipeline) {
     }
 }
 
-// Names that do not fit the line go on below the first one.
+// Wraps names; further lines begin below the first name.
 void print_names(const std::vector<std::string>& names, std::size_t indent, std::size_t width) {
   std::size_t column = indent;
   for (std::size_t i = 0; i < names.size(); ++i) {

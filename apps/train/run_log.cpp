@@ -98,7 +98,7 @@ void RunLog::add_row(const StepReport& report) { check_row(csv_.add(report)); }
 
 void RunLog::check_row(bool written) {
   if (!written && !csv_failed_)
-    show_warning("train.csv could not be written; training goes on without its rows");
+    show_warning("train.csv could not be written; training continues without its rows");
   csv_failed_ = !written;
 }
 

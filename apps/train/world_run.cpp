@@ -20,7 +20,7 @@ using nlohmann::json;
 constexpr const char* agreement_key = "run/agreement";
 constexpr const char* report_key = "run/report";  ///< claimed by the process that prints the error
 
-/// How its launcher is told to start so many processes, in brackets; empty where that is not one
+/// The flag of the launcher for so many processes, in brackets; empty if there is no single
 /// flag.
 std::string launcher_flag(const World& world, std::int64_t processes) {
   if (world.launcher == "slurm") return fmt::format(" (--ntasks {})", processes);

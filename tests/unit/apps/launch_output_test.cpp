@@ -1,6 +1,5 @@
 // What processes print, line by line on the launcher's console and into files.
 #include <gmock/gmock.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -10,6 +9,7 @@
 
 #include "apps/launch/output.h"
 #include "runtime/error.h"
+#include "tests/unit/runtime/file/support.h"
 
 namespace troupe {
 namespace {
@@ -22,12 +22,7 @@ TEST(LaunchPrefix, FillsEveryMacroIn) {
 
 class LaunchOutput : public testing::Test {
  protected:
-  LaunchOutput() {
-    std::string name = testing::TempDir() + "output-XXXXXX";
-    folder_ = ::mkdtemp(name.data());
-    console_ = new_file(folder_ / "console");
-  }
-  ~LaunchOutput() override { std::filesystem::remove_all(folder_); }
+  LaunchOutput() { console_ = new_file(folder_ / "console"); }
 
   static void write(const Fd& to, const std::string& text) {
     ASSERT_EQ(::write(to.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
@@ -37,7 +32,7 @@ class LaunchOutput : public testing::Test {
     return {std::istreambuf_iterator<char>(stream), {}};
   }
 
-  std::filesystem::path folder_;
+  const test::TemporaryFolder folder_;
   Fd console_;
 };
 

@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -12,6 +11,7 @@
 #include "apps/options/load_options.h"
 #include "apps/options/options_table.h"
 #include "runtime/error.h"
+#include "tests/unit/runtime/file/support.h"
 
 namespace troupe {
 namespace {
@@ -216,19 +216,16 @@ TEST(Options, BlamesTheOverrideNotTheLineOfTheFile) {
 class OptionsOfAFolder : public testing::Test {
  protected:
   OptionsOfAFolder() {
-    std::filesystem::create_directories(folder_);
     std::ofstream images(folder_ / "train-images-idx3-ubyte", std::ios::binary);
     images << std::string("\0\0\x08\x03\0\0\x02\x80\0\0\0\x1c\0\0\0\x1c", 16)
            << std::string(std::size_t{640} * 28 * 28, '\0');
   }
-  ~OptionsOfAFolder() override { std::filesystem::remove_all(folder_); }
 
-  const std::filesystem::path folder_ =
-      std::filesystem::path(testing::TempDir()) / ("troupe_options_" + std::to_string(::getpid()));
+  const test::TemporaryFolder folder_;
 };
 
 TEST_F(OptionsOfAFolder, AreHeldAgainstItsNumberOfSamples) {
-  const std::string path = "data.path=" + folder_.string();
+  const std::string path = "data.path=" + folder_.path().string();
   EXPECT_EQ(refusal("", {path, "train.warmup_steps=9"}), "no error");
   EXPECT_THAT(refusal("", {path, "train.warmup_steps=10"}), HasSubstr("the run has 10 steps"));
   EXPECT_EQ(refusal("", {path, "train.batch_size=640"}), "no error");

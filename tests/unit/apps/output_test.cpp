@@ -23,6 +23,7 @@
 #include "apps/train/training.h"
 #include "runtime/error.h"
 #include "tests/unit/apps/step_report.h"
+#include "tests/unit/runtime/file/support.h"
 
 namespace troupe {
 namespace {
@@ -32,21 +33,8 @@ using std::chrono::seconds;
 using testing::EndsWith;
 using testing::HasSubstr;
 
-/// An own folder, removed at the end.
 class Output : public testing::Test {
  protected:
-  Output() {
-    std::string pattern = (fs::temp_directory_path() / "troupe_output_XXXXXX").string();
-    root_ = ::mkdtemp(pattern.data());
-  }
-  ~Output() override { fs::remove_all(root_); }
-
-  static std::string content(const fs::path& path) {
-    std::ifstream file(path);
-    std::stringstream text;
-    text << file.rdbuf();
-    return text.str();
-  }
   static std::string refusal(const std::function<void()>& action) {
     try {
       action();
@@ -58,7 +46,8 @@ class Output : public testing::Test {
     return "no error";
   }
 
-  fs::path root_;
+  const test::TemporaryFolder folder_;
+  const fs::path& root_ = folder_.path();
 };
 
 TEST_F(Output, FoldersAreNamedAfterDateAndTime) {
@@ -102,7 +91,7 @@ TEST_F(Output, ResolvedOptionsAreWrittenWhole) {
   const auto folder = OutputFolder::create(root_ / "run");
   folder.write_options("seed: 1\n");
   folder.write_options("seed: 2\n");
-  EXPECT_EQ(content(folder.options()), "seed: 2\n");
+  EXPECT_EQ(test::read_text(folder.options()), "seed: 2\n");
   EXPECT_FALSE(fs::exists(folder.options().string() + ".new"));
   fs::create_directory(folder.options().string() + ".new");
   EXPECT_THAT(refusal([&] { folder.write_options("seed: 3\n"); }), HasSubstr("cannot be written"));
@@ -132,9 +121,9 @@ TEST_F(Output, OptionsOfFormerStartsAreKept) {
   EXPECT_FALSE(fs::exists(folder.path() / "options_restart-1.yaml"));
   folder.write_options("a: 2\n");
   folder.write_options("a: 3\n");
-  EXPECT_EQ(content(folder.options()), "a: 3\n");
-  EXPECT_EQ(content(folder.path() / "options_restart-1.yaml"), "a: 1\n");
-  EXPECT_EQ(content(folder.path() / "options_restart-2.yaml"), "a: 2\n");
+  EXPECT_EQ(test::read_text(folder.options()), "a: 3\n");
+  EXPECT_EQ(test::read_text(folder.path() / "options_restart-1.yaml"), "a: 1\n");
+  EXPECT_EQ(test::read_text(folder.path() / "options_restart-2.yaml"), "a: 2\n");
 }
 
 TEST_F(Output, ARunGoesOnWithItsOwnModelDataAndSeedOnly) {
@@ -191,7 +180,7 @@ TEST_F(Output, TheCsvHasNamesUnitsAndNineDigitsOfLoss) {
   const EvaluationReport evaluation{.loss = 0.25, .correct = 9131, .count = 10000};
   EXPECT_TRUE(csv.add(step_report(2)));
   EXPECT_TRUE(csv.fill(evaluation));
-  EXPECT_EQ(content(root_ / "train.csv"),
+  EXPECT_EQ(test::read_text(root_ / "train.csv"),
             "step,epoch,loss,accuracy,images_per_second,learning_rate,test_loss,test_accuracy,"
             "test_correct,test_count\n"
             ",,nats,,1/s,,nats,,,\n"
@@ -202,7 +191,7 @@ TEST_F(Output, TheCsvHasNamesUnitsAndNineDigitsOfLoss) {
 TEST_F(Output, ACsvThatGoesOnKeepsItsRows) {
   { EXPECT_TRUE(TrainCsv(root_ / "train.csv").add(step_report(1))); }
   { EXPECT_TRUE(TrainCsv(root_ / "train.csv").add(step_report(2))); }
-  const std::string text = content(root_ / "train.csv");
+  const std::string text = test::read_text(root_ / "train.csv");
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
 }
 
@@ -212,7 +201,7 @@ TEST_F(Output, ACsvThatGoesOnFromACheckpointDropsTheRowsOfLaterSteps) {
     for (int step = 1; step <= 12; ++step) EXPECT_TRUE(csv.add(step_report(step)));
   }
   { EXPECT_TRUE(TrainCsv(root_ / "train.csv", 9).add(step_report(10))); }
-  const std::string text = content(root_ / "train.csv");
+  const std::string text = test::read_text(root_ / "train.csv");
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2 + 10);
   EXPECT_THAT(text, HasSubstr("\n9,1,"));
   EXPECT_THAT(text, HasSubstr("\n10,1,"));
@@ -237,22 +226,23 @@ TEST_F(Output, ACsvThatGoesOnFillsTheTestColumnsOfItsLastRow) {
     EXPECT_TRUE(csv.add(step_report(2)));
   }
   EXPECT_FALSE(lacks_evaluation(path, 1));
-  EXPECT_THAT(content(path), EndsWith("\n1,1,0.333333333,0.5,1234.56,0.1,0.25,0.5,1,2\n"
-                                      "2,1,0.333333333,0.5,1234.56,0.1,,,,\n"));
+  EXPECT_THAT(test::read_text(path), EndsWith("\n1,1,0.333333333,0.5,1234.56,0.1,0.25,0.5,1,2\n"
+                                              "2,1,0.333333333,0.5,1234.56,0.1,,,,\n"));
 }
 
 TEST_F(Output, ARowThatWasLeftUnfinishedIsCutOff) {
   const fs::path path = root_ / "train.csv";
   { EXPECT_TRUE(TrainCsv(path).add(step_report(1))); }
-  const std::string whole = content(path);
+  const std::string whole = test::read_text(path);
   for (const auto& steps_done : {std::optional<std::int64_t>(), std::optional<std::int64_t>(22)}) {
     std::ofstream(path) << whole << "22";
     { EXPECT_TRUE(TrainCsv(path, steps_done).add(step_report(23))); }
-    EXPECT_EQ(content(path), whole + "23,1,0.333333333,0.5,1234.56,0.1,,,,\n");
+    EXPECT_EQ(test::read_text(path), whole + "23,1,0.333333333,0.5,1234.56,0.1,,,,\n");
   }
   std::ofstream(root_ / "train.log") << "a line\nhalf a l";
   open_log(root_ / "train.log")->info("another");
-  EXPECT_THAT(content(root_ / "train.log"), testing::MatchesRegex("a line\n20[^\n]* another\n"));
+  EXPECT_THAT(test::read_text(root_ / "train.log"),
+              testing::MatchesRegex("a line\n20[^\n]* another\n"));
 }
 
 /// No file of this process may grow beyond `bytes` while it lives: to the writer a full disk.
@@ -277,19 +267,19 @@ TEST_F(Output, WhatAFullDiskLeavesOfARowIsTakenAway) {
   const fs::path path = root_ / "train.csv";
   TrainCsv csv(path);
   EXPECT_TRUE(csv.add(step_report(1)));
-  const std::string whole = content(path);
+  const std::string whole = test::read_text(path);
   {
     const FileSizeLimit limit(whole.size() + 10);
     EXPECT_FALSE(csv.add(step_report(2)));
-    EXPECT_EQ(content(path), whole);
+    EXPECT_EQ(test::read_text(path), whole);
   }
   EXPECT_TRUE(csv.add(step_report(3)));
-  const std::string more = content(path);
+  const std::string more = test::read_text(path);
   EXPECT_EQ(more, whole + "3,1,0.333333333,0.5,1234.56,0.1,,,,\n");
   {
     const FileSizeLimit limit(more.size() + 3);
     EXPECT_FALSE(csv.fill({.loss = 0.25, .correct = 9131, .count = 10000}));
-    EXPECT_EQ(content(path), more);
+    EXPECT_EQ(test::read_text(path), more);
   }
   EXPECT_TRUE(lacks_evaluation(path, 3));
 }
@@ -297,21 +287,21 @@ TEST_F(Output, WhatAFullDiskLeavesOfARowIsTakenAway) {
 TEST_F(Output, WhatAFullDiskLeavesOfALogLineIsTakenAway) {
   const auto log = open_log(root_ / "train.log");
   log->info("one");
-  const std::string whole = content(root_ / "train.log");
+  const std::string whole = test::read_text(root_ / "train.log");
   {
     const FileSizeLimit limit(whole.size() + 10);
     log->info("two");
   }
-  EXPECT_EQ(content(root_ / "train.log"), whole);
+  EXPECT_EQ(test::read_text(root_ / "train.log"), whole);
   log->info("three");
-  EXPECT_THAT(content(root_ / "train.log"),
+  EXPECT_THAT(test::read_text(root_ / "train.log"),
               testing::MatchesRegex("20[^\n]* one\n20[^\n]* three\n"));
 }
 
 TEST_F(Output, ACsvWithoutRowsHasNothingToFill) {
   TrainCsv csv(root_ / "train.csv");
   EXPECT_FALSE(csv.fill({.loss = 0.25, .correct = 1, .count = 2}));
-  EXPECT_EQ(std::ranges::count(content(root_ / "train.csv"), '\n'), 2);
+  EXPECT_EQ(std::ranges::count(test::read_text(root_ / "train.csv"), '\n'), 2);
 }
 
 TEST_F(Output, FilesThatCannotBeOpenedAreErrorsWithTheirName) {
@@ -322,7 +312,7 @@ TEST_F(Output, FilesThatCannotBeOpenedAreErrorsWithTheirName) {
 TEST_F(Output, TheLogIsFlushedLineByLine) {
   const auto log = open_log(root_ / "train.log");
   log->info("step {}", 3);
-  EXPECT_THAT(content(root_ / "train.log"), EndsWith(" info step 3\n"));
+  EXPECT_THAT(test::read_text(root_ / "train.log"), EndsWith(" info step 3\n"));
 }
 
 }  // namespace

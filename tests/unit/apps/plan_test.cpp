@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -10,6 +9,7 @@
 #include <sstream>
 
 #include "tests/unit/apps/ran.h"
+#include "tests/unit/runtime/file/support.h"
 
 namespace troupe {
 namespace {
@@ -23,8 +23,6 @@ using testing::Not;
 class Plan : public testing::Test {
  protected:
   Plan() {
-    std::string pattern = (fs::temp_directory_path() / "troupe_plan_XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
     std::ofstream(folder_ / "o.yaml") << R"(
 model: {name: mlp, widths: [64, 32]}
 data: {name: synthetic, shape: [1, 8, 8], count: 640}
@@ -32,7 +30,6 @@ train: {batch_size: 64, micro_batches: 8}
 parallel: {pipeline: 2, partition: [2, 2]}
 )";
   }
-  ~Plan() override { fs::remove_all(folder_); }
 
   Ran plan(std::vector<std::string> words) const {
     words.insert(words.begin(), {"plan", (folder_ / "o.yaml").string()});
@@ -48,7 +45,7 @@ parallel: {pipeline: 2, partition: [2, 2]}
   }
 
  private:
-  fs::path folder_;
+  const test::TemporaryFolder folder_;
 };
 
 TEST_F(Plan, OfOneProcessNamesNoOther) {

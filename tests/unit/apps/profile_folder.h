@@ -9,6 +9,7 @@
 #include <string>
 
 #include "runtime/error.h"
+#include "tests/unit/runtime/file/support.h"
 
 namespace troupe {
 
@@ -26,23 +27,16 @@ std::string refusal(const Call& call) {
 /// A folder of profiles, searched before all others.
 class ProfileFolder : public testing::Test {
  protected:
-  ProfileFolder() {
-    std::string pattern =
-        (std::filesystem::temp_directory_path() / "troupe_jobscript_XXXXXX").string();
-    root_ = ::mkdtemp(pattern.data());
-    ::setenv("TROUPE_CLUSTER_PATH", root_.c_str(), 1);
-  }
-  ~ProfileFolder() override {
-    ::unsetenv("TROUPE_CLUSTER_PATH");
-    std::filesystem::remove_all(root_);
-  }
+  ProfileFolder() { ::setenv("TROUPE_CLUSTER_PATH", root_.c_str(), 1); }
+  ~ProfileFolder() override { ::unsetenv("TROUPE_CLUSTER_PATH"); }
 
   std::filesystem::path file(const std::string& name, const std::string& content) const {
     std::ofstream(root_ / name, std::ios::binary) << content;
     return root_ / name;
   }
 
-  std::filesystem::path root_;
+  const test::TemporaryFolder folder_;
+  const std::filesystem::path& root_ = folder_.path();
 };
 
 inline const char* const small_profile =

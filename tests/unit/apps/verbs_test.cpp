@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -18,6 +17,7 @@
 #include "ops/nn/network.h"
 #include "runtime/file/checkpoint.h"
 #include "tests/unit/apps/ran.h"
+#include "tests/unit/runtime/file/support.h"
 
 namespace troupe {
 namespace {
@@ -31,8 +31,6 @@ constexpr std::int64_t favourite = 3;
 class Verbs : public testing::Test {
  protected:
   Verbs() {
-    std::string pattern = (fs::temp_directory_path() / "troupe_verbs_XXXXXX").string();
-    root_ = ::mkdtemp(pattern.data());
     options_ = parse_options(
         "model: {name: mlp, widths: [8]}\n"
         "data: {name: synthetic, shape: [1, 4, 4], count: 600}\n",
@@ -57,9 +55,10 @@ class Verbs : public testing::Test {
     manifest.options = resolved_yaml(options_);
     checkpoint_ = write_checkpoint(root_ / "checkpoints", manifest, {{0, tensors}}).value();
   }
-  ~Verbs() override { fs::remove_all(root_); }
 
-  fs::path root_, checkpoint_;
+  const test::TemporaryFolder folder_;
+  const fs::path& root_ = folder_.path();
+  fs::path checkpoint_;
   Options options_;
 };
 
