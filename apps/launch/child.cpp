@@ -92,11 +92,11 @@ Child Child::start(const ChildOptions& options) {
   if (child.pid_ > 0 && ::read(reading.get(), &reason, sizeof reason) == sizeof reason)
     ::waitpid(child.pid_, nullptr, 0);
   if (reason != 0)
-    throw Error(
-        ErrorCode::io,
-        fmt::format("launch: cannot start {}: {}", options.program.path.string(),
-                    std::strerror(reason)),
-        "check the path, its permissions, and the limits of processes and files (ulimit -u, -n)");
+    throw Error(ErrorCode::io,
+                fmt::format("launch: cannot start {}: {}", options.program.path.string(),
+                            std::strerror(reason)),
+                "check the path, its permissions, and the limits of processes and files (ulimit "
+                "-u, ulimit -n)");
   child.pidfd_.reset(static_cast<int>(::syscall(SYS_pidfd_open, child.pid_, 0)));
   if (!child.pidfd_) {
     const int why = errno;

@@ -237,7 +237,7 @@ TEST_F(LaunchHosts, TellWhatAnothersProcessFoundOfOneThatWasKilled) {
   Running one(host({"--node-rank", "1"}, script), error_file("one"));
   for (Running* launcher : {&zero, &one}) EXPECT_EQ(launcher->wait(), 128 + SIGKILL);
   EXPECT_THAT(content(root_ / "zero"),
-              ContainsRegex("rank 0 .* failed first: signal 9 .*\n  rank 1 on .* found:\n"
+              ContainsRegex("rank 0 .* failed first: signal 9 .*\n  rank 1 on .* reported:\n"
                             "  rank 0 is lost\n  try: --restart out\n"));
   EXPECT_EQ(count_of(content(root_ / "one"), "rank 0 is lost"), 1) << content(root_ / "one");
   EXPECT_THAT(content(root_ / "one"), ContainsRegex("ranks? 1 .*; rank 0 reports on "));

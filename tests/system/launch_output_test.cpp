@@ -101,7 +101,7 @@ TEST_F(Launch, LooksBehindAFailureThatFollowsFromAnother) {
                        "{\"kind\": \"peer_lost\"}}}' > $TORCHELASTIC_ERROR_FILE; exit 1");
   EXPECT_EQ(ran.exit_code, 137);
   EXPECT_THAT(ran.error, ContainsRegex("rank 1 \\(local rank 1 .* failed first: signal 9 .*\n"
-                                       "  rank 0 on .* found:\n  rank 1 is lost\n"));
+                                       "  rank 0 on .* reported:\n  rank 1 is lost\n"));
 }
 
 TEST_F(Launch, SurvivesADamagedErrorFile) {
@@ -147,8 +147,10 @@ TEST_F(Launch, TellsAWrongCommandLineOnceAndStartsNothing) {
 
 TEST_F(Launch, SaysWhereTheOutputGoesWhileItGoesThere) {
   const auto shown = [&](const std::vector<std::string>& flags) { return run(flags, ":").error; };
-  EXPECT_THAT(shown({"-r", "1", "--log-dir", "logs"}), HasSubstr("output goes to "));
-  EXPECT_THAT(shown({"--log-dir", "logs"}), HasSubstr("error files only; -r 3 or -t 3"));
+  EXPECT_THAT(shown({"-r", "1", "--log-dir", "logs"}),
+              HasSubstr("the output of the processes is in "));
+  EXPECT_THAT(shown({"--log-dir", "logs"}),
+              HasSubstr("has only the error files of the processes; -r 3 or -t 3"));
   EXPECT_EQ(shown({}), "");
 }
 

@@ -251,7 +251,7 @@ TEST_F(Launch, RefusesACommandThatIsNone) {
   EXPECT_THAT(troupe({"--", "tran", "x"}).error, HasSubstr("did you mean train?"));
   EXPECT_THAT(troupe({"--", "trane"}).error, HasSubstr("the verbs to launch are train and doctor"));
   EXPECT_THAT(troupe({"-r", "train.steps=5", "--", "train", "x.yaml"}).error,
-              HasSubstr("after the verb: troupe launch ... -- train FILE -r train.steps=5"));
+              HasSubstr("follow the verb: troupe launch ... -- train FILE -r train.steps=5"));
   std::ofstream(root_ / "own.py") << "print(1)\n";
   EXPECT_THAT(troupe({"own.py"}).error, HasSubstr("python3 own.py"));
   std::ofstream(root_ / "o.yaml") << "\n";
@@ -262,7 +262,7 @@ TEST_F(Launch, RefusesACommandThatIsNone) {
   fs::permissions(root_ / "bad", fs::perms::owner_all);
   const auto ran = troupe({"--nproc-per-node", "2", "./bad"});
   EXPECT_EQ(ran.exit_code, 1);
-  EXPECT_THAT(ran.error, HasSubstr("./bad could not be started: No such file"));
+  EXPECT_THAT(ran.error, HasSubstr("cannot start ./bad: No such file"));
 }
 
 }  // namespace

@@ -124,7 +124,8 @@ TEST_F(World, SaysWhereOutputIsWhereAProcessWasToldAnotherFolder) {
   const std::string other = wrapper("[ \"$RANK\" = 1 ] && exec \"$1\" \"$2\" \"$3\" -o elsewhere");
   const Outcome ran = Background(launch_words(2, Words{other} + train_words("out"))).wait();
   EXPECT_EQ(ran.exit_code, 0) << ran.error;
-  EXPECT_THAT(ran.error, ContainsRegex("rank 1 was given -o elsewhere; output is in .*/out, as"));
+  EXPECT_THAT(ran.error,
+              ContainsRegex("rank 1 was given -o elsewhere; the output is in .*/out, which"));
   std::ifstream log(root_ / "out" / "train.log");
   const std::string told{std::istreambuf_iterator<char>(log), {}};
   EXPECT_THAT(told, ContainsRegex("2 processes on 1 host \\(.*: 0-1\\), shared memory, started by "
