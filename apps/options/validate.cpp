@@ -164,8 +164,8 @@ class Validator {
     const std::size_t total = std::accumulate(partition.begin(), partition.end(), std::size_t{0});
     require(partition.empty() || total == blocks, {"parallel.partition"},
             fmt::format("make the numbers add up to {}, or write auto", blocks),
-            "parallel.partition is [{}], {} blocks together, but {} has {}",
-            fmt::join(partition, ", "), total, model, blocks);
+            "parallel.partition is [{}], {} together, but {} has {}", fmt::join(partition, ", "),
+            counted(static_cast<std::int64_t>(total), "block"), model, blocks);
   }
 
   /// Builds the model, and gives an error of the model the position of a key.
@@ -189,7 +189,7 @@ class Validator {
     const std::int64_t parts = writes ? options_.stages : pipeline_.micro_batches;
     require(fault.micro_batch < parts, {"faults"}, fmt::format("write 0 to {}", parts - 1),
             "faults names micro-batch {} of {}, but {}", fault.micro_batch, fault.actor,
-            writes ? fmt::format("a writer has one for each of {} stages", parts)
+            writes ? fmt::format("a writer has {}, one for each stage", parts)
                    : fmt::format("a step has {}", parts));
   }
 

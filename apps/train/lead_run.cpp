@@ -18,6 +18,7 @@
 #include "runtime/flow/faults.h"
 #include "runtime/print.h"
 #include "runtime/program.h"
+#include "runtime/text.h"
 
 namespace troupe {
 namespace {
@@ -38,7 +39,7 @@ void record_begin(RunLog& log, const std::string& command_line, const StartingPo
                   const Timeline& timeline) {
   log.record(fmt::format("troupe {} begins: {}", TROUPE_VERSION, command_line));
   log.record(start.checkpoint.empty()
-                 ? fmt::format("{} steps to go", timeline.steps)
+                 ? fmt::format("{} to go", counted(timeline.steps, "step"))
                  : fmt::format("{} of {} steps to go, from {}", timeline.steps - start.steps,
                                timeline.steps, start.checkpoint.string()));
 }
@@ -81,7 +82,7 @@ int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
               report.steps, of_whom, folder.path().string());
     return exit_stopped;
   }
-  log.record(fmt::format("ended: done, {} steps, {:.1f} s", report.steps, seconds));
+  log.record(fmt::format("ended: done, {}, {:.1f} s", counted(report.steps, "step"), seconds));
   print_out("checkpoint in {}\n", (folder.checkpoints() / checkpoint_name(report.steps)).string());
   if (const auto evaluation = log.last_evaluation()) print_out("{}\n", accuracy_line(*evaluation));
   return exit_done;

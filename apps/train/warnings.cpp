@@ -45,11 +45,12 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
   const std::uint32_t processes = pipeline.processes;
   const int threads = actor_threads(options, processes) * options.pipeline.stream.threads;
   if (threads > available_cores())
-    sentences.push_back(fmt::format(
-        "{} actor threads × {} intra-op threads share {}; lower parallel.actor_threads or "
-        "parallel.intra_op_threads",
-        actor_threads(options, processes), options.pipeline.stream.threads,
-        counted(available_cores(), "core")));
+    sentences.push_back(
+        fmt::format("{} × {} share {}; lower parallel.actor_threads or "
+                    "parallel.intra_op_threads",
+                    counted(actor_threads(options, processes), "actor thread"),
+                    counted(options.pipeline.stream.threads, "intra-op thread"),
+                    counted(available_cores(), "core")));
   if (pipeline.data.workers > std::max(available_cores(), 1))
     sentences.push_back(fmt::format("data.workers is {}, more than the {} of this process",
                                     pipeline.data.workers, counted(available_cores(), "core")));

@@ -195,7 +195,7 @@ INSTANTIATE_TEST_SUITE_P(
                     WrongValue{"data.augment=[flip, flip]", "twice"},
                     WrongValue{"data.path=/no/such/folder", "not a folder"},
                     WrongValue{"model.weights=/no/such/file", "does not exist"},
-                    WrongValue{"faults=[{actor: writer, micro_batch: 1}]", "each of 1 stages"},
+                    WrongValue{"faults=[{actor: writer, micro_batch: 1}]", "one for each stage"},
                     WrongValue{"faults=[{actor: stage/0, micro_batch: 4}]", "write 0 to 3"},
                     WrongValue{"faults=[{actr: stage/0}]", "did you mean actor?"},
                     WrongValue{"parallel.partition=six", "write auto, or a list such as [4]"},
