@@ -11,9 +11,9 @@
 
 namespace troupe {
 
-/// Writes the stages' snapshots, with the optimizer's momentum, as `folder`/step_<manifest.step>/
-/// and removes all but the newest `keep` checkpoints there (0: keeps all). Returns its path, or
-/// what the file system refused.
+/// Writes the stages' snapshots, with the optimizer's state tensors, as
+/// `folder`/step_<manifest.step>/ and removes all but the newest `keep` checkpoints there (0: keeps
+/// all). Returns its path, or what the file system refused.
 Result<std::filesystem::path> write_snapshots(const std::filesystem::path& folder,
                                               Manifest manifest,
                                               const std::vector<Snapshot>& snapshots,

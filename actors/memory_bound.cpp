@@ -53,7 +53,7 @@ void add_stage(MemoryBound& bound, const PipelineOptions& options, std::size_t s
   const std::size_t activations = schedule.credits * bytes.saved + owed + bytes.working + gradient;
   // The committed version, the next one, and the one that a checkpoint is being written from.
   const std::size_t copies =
-      (options.writer ? std::size_t{3} : 2) * (options.sgd.momentum != 0 ? 2 : 1);
+      (options.writer ? std::size_t{3} : 2) * (1 + options.optimizer->state_names().size());
   bound.parts.push_back({fmt::format("stage {} activations", stage), activations * replicas});
   bound.parts.push_back({fmt::format("stage {} state", stage), copies * bytes.state * replicas});
   const std::size_t tree_nodes = std::bit_width(options.micro_batches) + 1u;

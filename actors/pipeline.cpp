@@ -59,7 +59,7 @@ StageOptions stage_options(const PipelineOptions& options, std::size_t stage, st
           .replicas = options.replicas,
           .seed = options.seed,
           .rate = learning_rate_options(options),
-          .sgd = options.sgd,
+          .optimizer = options.optimizer,
           .staleness = options.staleness,
           .micro_batches = [sampler = Sampler(sampler_options(options))](std::uint32_t step) {
             return static_cast<std::uint32_t>(

@@ -53,8 +53,8 @@ struct PipelineOptions {
   std::vector<StatePtr> initial;  ///< by stage; empty: drawn from the seed
 
   LearningRateOptions rate;  ///< its counts of steps are worked out
-  SgdOptions sgd;            ///< without lr, which `rate` gives for each step
-  bool stop_on_nan = true;   ///< fail at a loss that is not finite, before its step counts
+  OptimizerPtr optimizer = default_optimizer();
+  bool stop_on_nan = true;  ///< fail at a loss that is not finite, before its step counts
 
   std::function<void(const StepSeen&)> on_step;  ///< all three as in MonitorOptions
   std::function<void(const EvaluationProgress&)> on_evaluation_progress;

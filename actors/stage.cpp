@@ -9,9 +9,6 @@
 namespace troupe {
 
 Stage::Stage(StageOptions options) : options_(std::move(options)) {
-  if (options_.sgd.lr != 0)
-    throw Error(ErrorCode::bad_options, "a stage's learning rate is given as sgd.lr",
-                "give it as rate.lr: the rate may change from step to step");
   if (options_.staleness > 0 && !options_.micro_batches)
     throw Error(ErrorCode::bad_options, "a stage with staleness is not told its micro-batches",
                 "give StageOptions::micro_batches, a function of the step");
@@ -228,9 +225,8 @@ ActionLabel Stage::update() {
     gradients.at(sum->bucket) = sum->weights;
     if (sum->bucket == 0) statistics = sum->statistics;
   }
-  SgdOptions sgd = options_.sgd;
-  sgd.lr = learning_rate(options_.rate, step_);
-  next_state_ = program().step(sgd, gradients, statistics);
+  next_state_ = program().step(*options_.optimizer, learning_rate(options_.rate, step_), gradients,
+                               statistics);
   vote(step_, next_state_);
   return {"U", {step_, Purpose::train, 0}};
 }

@@ -9,6 +9,7 @@
 #include "actors/schedule.h"
 #include "actors/stage_program.h"
 #include "ops/optim/learning_rate.h"
+#include "ops/optim/optimizers.h"
 #include "runtime/flow/actor.h"
 
 namespace troupe {
@@ -22,7 +23,7 @@ struct StageOptions {
   std::uint32_t replicas = 1;
   std::uint64_t seed = 1;  ///< of random numbers such as dropout's
   LearningRateOptions rate;
-  SgdOptions sgd;  ///< without lr, which `rate` gives for each step
+  OptimizerPtr optimizer = default_optimizer();
   /// Steps after which a sum of gradients is applied, as the reducers have it; 0: in its own.
   std::uint32_t staleness = 0;
   /// Micro-batches of a step, over all replicas; asked where staleness > 0. A pure function.
@@ -41,8 +42,8 @@ struct StageOptions {
 /// to later lives too: the messages of the last one are given back at the commit only, so a
 /// replacement gets them again and repeats it.
 ///
-/// Throws Error{bad_options} when it is made with sgd.lr set, or with staleness but no
-/// micro_batches. Fails with what its program throws, such as bad_shape.
+/// Throws Error{bad_options} when it is made with staleness but no micro_batches. Fails with what
+/// its program throws, such as bad_shape.
 class Stage final : public Actor {
  public:
   using Options = StageOptions;

@@ -57,9 +57,9 @@ class NetworkProgram final : public StageProgram {
     return made;
   }
   Tensor evaluate(const Tensor& x) override { return network_.evaluate(x); }
-  StatePtr step(const SgdOptions& sgd, const std::vector<Tensor>& gradients,
+  StatePtr step(const Optimizer& optimizer, double lr, const std::vector<Tensor>& gradients,
                 const std::vector<Tensor>& statistics) const override {
-    return network_.step(sgd, gradients, statistics);
+    return network_.step(optimizer, lr, gradients, statistics);
   }
 
  private:

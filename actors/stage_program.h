@@ -5,6 +5,7 @@
 
 #include "ops/models/model.h"
 #include "ops/nn/state.h"
+#include "ops/optim/optimizer.h"
 
 namespace troupe {
 
@@ -42,7 +43,7 @@ class StageProgram {
   virtual Tensor evaluate(const Tensor& x) = 0;
   /// The state after one optimizer step; the present one stays as it is. `gradients` are the
   /// buckets' sums; none of them for a step that changes nothing but its number.
-  virtual StatePtr step(const SgdOptions& sgd, const std::vector<Tensor>& gradients,
+  virtual StatePtr step(const Optimizer& optimizer, double lr, const std::vector<Tensor>& gradients,
                         const std::vector<Tensor>& statistics) const = 0;
 };
 

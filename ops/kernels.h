@@ -109,13 +109,11 @@ struct LossOutput {
   Tensor logits_grad;        ///< d(loss_sum * scale) / d(logits); undefined when not asked for
 };
 
-/// Hyper-parameters of one optimizer step, as PyTorch's SGD.
+/// Hyper-parameters of PyTorch's SGD, apart from the learning rate.
 struct SgdOptions {
-  double lr = 0.0;  ///< of this step; a Stage sets it from its LearningRateOptions
   double momentum = 0.0;
   double weight_decay = 0.0;
   bool nesterov = false;
-  bool first_step = false;  ///< the momentum buffer starts as the gradient itself
 };
 
 struct KernelTable {
@@ -168,9 +166,10 @@ struct KernelTable {
   LossOutput (*softmax_cross_entropy)(const Stream& stream, const Tensor& logits,
                                       const Tensor& targets, double scale, bool with_gradient);
 
-  /// Flat arrays of equal length: reads weights, gradient and momentum (undefined when
-  /// options.momentum is 0), writes the new ones. Outputs may be the inputs.
-  void (*sgd)(const Stream& stream, const SgdOptions& options, const Tensor& weights,
+  /// One step over flat arrays of equal length. Without options.momentum, both momentums are
+  /// undefined. Otherwise `momentum` is undefined in the first step, in which the new one becomes
+  /// the gradient (with weight decay). Outputs may be the inputs.
+  void (*sgd)(const Stream& stream, const SgdOptions& options, double lr, const Tensor& weights,
               const Tensor& gradient, const Tensor& momentum, Tensor& new_weights,
               Tensor& new_momentum);
 };

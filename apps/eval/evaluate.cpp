@@ -16,7 +16,7 @@ EvaluationReport evaluate(const Options& options, const TensorSource& weights, s
   const Stream& stream = options.pipeline.stream;
   Network network(std::move(model), 0, blocks, options.pipeline.dtype, stream);
   network.use(state_from(network.spec(), network.dtype(), weights, step,
-                         /*with_optimizer=*/false, /*strict=*/true));
+                         /*optimizer_state=*/{}, /*strict=*/true));
 
   const SampleTransform transform({.mean = options.pipeline.data.mean,
                                    .std = options.pipeline.data.std,

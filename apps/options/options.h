@@ -8,6 +8,7 @@
 
 #include "actors/data/dataset.h"
 #include "actors/pipeline.h"
+#include "ops/optim/sgd.h"
 #include "runtime/flow/run.h"
 #include "runtime/remote/transport_options.h"
 
@@ -22,8 +23,8 @@ struct Options {
   PipelineOptions pipeline{.model = {},
                            .partition = {},
                            .data = {.dataset = Dataset(nullptr), .mean = {0.286}, .std = {0.353}},
-                           .micro_batches = 4,
-                           .sgd = {.momentum = 0.9, .weight_decay = 0.0005}};
+                           .micro_batches = 4};
+  SgdOptions sgd{.momentum = 0.9, .weight_decay = 0.0005};  ///< PipelineOptions::optimizer
   DatasetOptions dataset;                                ///< its seed is the pipeline's
   std::vector<std::int64_t> sample_shape = {1, 28, 28};  ///< DatasetOptions::shape
   std::filesystem::path weights;  ///< safetensors file or checkpoint to start from; empty: none

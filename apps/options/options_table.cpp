@@ -122,11 +122,11 @@ void add_train(OptionFields& fields, Options& o) {
       field("train.lr", p.rate.lr, "learning rate; of one_cycle the highest",
             {.at_least = 0, .at_most = 1e6, .synonyms = {"learning_rate", "base_lr", "rate"}}));
   fields.push_back(
-      field("train.momentum", p.sgd.momentum, "momentum of SGD", {.at_least = 0, .below = 1}));
-  fields.push_back(field("train.weight_decay", p.sgd.weight_decay,
+      field("train.momentum", o.sgd.momentum, "momentum of SGD", {.at_least = 0, .below = 1}));
+  fields.push_back(field("train.weight_decay", o.sgd.weight_decay,
                          "weight decay of SGD, added to the gradient",
                          {.at_least = 0, .at_most = 1e6, .synonyms = {"decay", "wd"}}));
-  fields.push_back(field("train.nesterov", p.sgd.nesterov, "Nesterov momentum"));
+  fields.push_back(field("train.nesterov", o.sgd.nesterov, "Nesterov momentum"));
   fields.push_back(choice_field(
       "train.schedule", p.rate.schedule, learning_rate_schedule_names,
       "learning rate schedule over train.epochs, also where train.steps ends the run earlier: "

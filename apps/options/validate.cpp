@@ -121,7 +121,7 @@ class Validator {
   }
 
   void check_schedule() const {
-    require(!pipeline_.sgd.nesterov || pipeline_.sgd.momentum > 0,
+    require(!options_.sgd.nesterov || options_.sgd.momentum > 0,
             {"train.nesterov", "train.momentum"}, "set train.momentum, for instance to 0.9",
             "train.nesterov is true, but train.momentum is 0");
     const std::int64_t samples = sample_count(), size = pipeline_.batch_size;

@@ -76,10 +76,11 @@ StateSpec whole_spec(const PipelineOptions& pipeline) {
 /// What a file holds, stage by stage and tensor by tensor: a process never has the whole model in
 /// memory. Whether all of it fits all of the model is seen from the headers.
 std::vector<StatePtr> states_from(const PipelineOptions& pipeline, std::uint32_t process,
-                                  const TensorSource& source, std::int64_t step, bool momentum) {
-  check_tensors(whole_spec(pipeline), source.tensors, momentum, true);
+                                  const TensorSource& source, std::int64_t step,
+                                  const std::vector<std::string>& optimizer_state) {
+  check_tensors(whole_spec(pipeline), source.tensors, optimizer_state, true);
   return states_by_stage(pipeline, process, [&](const StateSpec& spec) {
-    return state_from(spec, pipeline.dtype, source, step, momentum, false);
+    return state_from(spec, pipeline.dtype, source, step, optimizer_state, false);
   });
 }
 
@@ -123,14 +124,16 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
   pipeline.data.dataset = open_dataset(dataset_options(options));
   pipeline.data.prefetch = std::max(4, 2 * pipeline.data.workers);
   pipeline.first_step = start.steps;
+  pipeline.optimizer = sgd(options.sgd);
   check(learning_rate_options(pipeline));
   pipeline.partition = choose_partition(options, pipeline, start);
   if (!start.checkpoint.empty()) {
-    const bool momentum = pipeline.sgd.momentum != 0 && start.steps > 0;
+    const std::vector<std::string> optimizer_state =
+        start.steps > 0 ? pipeline.optimizer->state_names() : std::vector<std::string>{};
     try {
       pipeline.initial =
           states_from(pipeline, here.process, open_checkpoint(start.checkpoint).source(),
-                      start.steps, momentum);
+                      start.steps, optimizer_state);
     } catch (const Error& error) {
       throw of_another_model(error, start.checkpoint, start.options, options);
     }
@@ -138,7 +141,7 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
     const WeightsFile weights =
         open_weights(start.weights.empty() ? find_weights(options.weights) : start.weights);
     try {
-      pipeline.initial = states_from(pipeline, here.process, weights.tensors, 0, false);
+      pipeline.initial = states_from(pipeline, here.process, weights.tensors, 0, {});
     } catch (const Error& error) {
       throw of_another_model(error, weights.path, weights.options, options);
     }

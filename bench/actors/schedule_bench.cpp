@@ -60,7 +60,7 @@ class TimedProgram final : public StageProgram {
     return {grad, Tensor::zeros({1}), Tensor::zeros({0})};
   }
   Tensor evaluate(const Tensor& x) override { return x; }
-  StatePtr step(const SgdOptions&, const std::vector<Tensor>&,
+  StatePtr step(const Optimizer&, double, const std::vector<Tensor>&,
                 const std::vector<Tensor>&) const override {
     return std::make_shared<const StateVersion>(*state_);
   }

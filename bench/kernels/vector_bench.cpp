@@ -117,7 +117,7 @@ std::vector<Kernel> all_kernels() {
            return Tensor::view(t.storage(), 0, {t.element_count()}, DType::f32);
          };
          Tensor weights = flat(in.x), momentum = flat(in.z);
-         table().sgd(s, {.lr = 0.0, .momentum = 0.9}, weights, flat(in.grad), momentum, weights,
+         table().sgd(s, {.momentum = 0.9}, 0.0, weights, flat(in.grad), momentum, weights,
                      momentum);
        }},
   };

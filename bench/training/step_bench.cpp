@@ -22,6 +22,7 @@
 
 #include "ops/models/model.h"
 #include "ops/nn/network.h"
+#include "ops/optim/sgd.h"
 #include "ops/primitives/softmax_cross_entropy.h"
 #include "runtime/error.h"
 
@@ -91,8 +92,7 @@ class Trainer {
     const LossOutput loss =
         softmax_cross_entropy(stream_, trip->result(), classes_, 1.0 / batch, true);
     network_.backward(*trip, loss.logits_grad);
-    network_.use(
-        network_.step({.lr = 0.001, .momentum = 0.9}, trip->gradients, {trip->statistics}));
+    network_.use(network_.step(*optimizer_, 0.001, trip->gradients, {trip->statistics}));
     return loss.loss_sum / batch;
   }
 
@@ -100,6 +100,7 @@ class Trainer {
   static constexpr std::uint64_t seed = 1;
   Stream stream_;
   Network network_;
+  OptimizerPtr optimizer_ = sgd({.momentum = 0.9});
   Tensor images_, classes_;
   std::uint32_t step_ = 0;
 };

@@ -15,11 +15,12 @@ HWY_BEFORE_NAMESPACE();
 namespace troupe::cpu::HWY_NAMESPACE {
 
 template <bool with_momentum>
-void step_as(const SgdOptions& options, const SgdRange& r, std::int64_t begin, std::int64_t end) {
+void step_as(const SgdOptions& options, double lr, const SgdRange& r, std::int64_t begin,
+             std::int64_t end) {
   const auto decay_value = static_cast<float>(options.weight_decay);
   const auto keep_value = static_cast<float>(options.momentum);
-  const auto rate_value = static_cast<float>(-options.lr);
-  const bool first = options.first_step, nesterov = options.nesterov;
+  const auto rate_value = static_cast<float>(-lr);
+  const bool first = r.momentum == nullptr, nesterov = options.nesterov;
   const SgdRange range = r;
   for_lanes(end - begin, [=](auto d, std::int64_t offset) HWY_ATTR {
     const std::int64_t i = begin + offset;
@@ -36,11 +37,12 @@ void step_as(const SgdOptions& options, const SgdRange& r, std::int64_t begin, s
   });
 }
 
-void step(const SgdOptions& options, const SgdRange& range, std::int64_t begin, std::int64_t end) {
+void step(const SgdOptions& options, double lr, const SgdRange& range, std::int64_t begin,
+          std::int64_t end) {
   if (options.momentum != 0.0)
-    step_as<true>(options, range, begin, end);
+    step_as<true>(options, lr, range, begin, end);
   else
-    step_as<false>(options, range, begin, end);
+    step_as<false>(options, lr, range, begin, end);
 }
 
 }  // namespace troupe::cpu::HWY_NAMESPACE
@@ -54,7 +56,7 @@ HWY_EXPORT(step);
 namespace {
 
 // One pass over the arrays, with the update rule of PyTorch's SGD.
-void sgd(const Stream& stream, const SgdOptions& options, const Tensor& weights,
+void sgd(const Stream& stream, const SgdOptions& options, double lr, const Tensor& weights,
          const Tensor& gradient, const Tensor& momentum, Tensor& new_weights,
          Tensor& new_momentum) {
   const std::int64_t count = weights.element_count();
@@ -66,13 +68,13 @@ void sgd(const Stream& stream, const SgdOptions& options, const Tensor& weights,
   if (options.momentum != 0.0) {
     check_vector("sgd", "the new momentum", new_momentum, count);
     range.new_momentum = new_momentum.data<float>();
-    if (!options.first_step) {
+    if (momentum.defined()) {
       check_vector("sgd", "the momentum", momentum, count);
       range.momentum = momentum.data<float>();
     }
   }
   parallel(stream, count, elements_per_thread, [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(step)(options, range, begin, end);
+    HWY_DYNAMIC_DISPATCH(step)(options, lr, range, begin, end);
   });
 }
 

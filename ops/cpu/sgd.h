@@ -2,7 +2,8 @@
 
 namespace troupe::cpu {
 
-/// Pointers to the first element of a range; the new arrays may be the old ones.
+/// Pointers to the first element of each array; the new arrays may be the old ones. `momentum` is
+/// null in the first step.
 struct SgdRange {
   const float* weights;
   const float* gradient;

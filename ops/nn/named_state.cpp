@@ -15,11 +15,10 @@
 namespace troupe {
 namespace {
 
-constexpr std::string_view momentum_prefix = "optimizer.momentum.";
 constexpr std::string_view optimizer_prefix = "optimizer.";
 
-std::string momentum_name(const ParameterSpec& parameter) {
-  return std::string(momentum_prefix) + parameter.name;
+std::string optimizer_name(std::string_view state, const ParameterSpec& parameter) {
+  return fmt::format("{}{}.{}", optimizer_prefix, state, parameter.name);
 }
 
 // Ticks tensors off by name and remembers what does not fit, for one message about all of it.
@@ -84,12 +83,18 @@ class Checker {
   std::vector<std::string> missing_, wrong_;
 };
 
-bool holds_momentum(const StateSpec& spec, const std::vector<TensorInfo>& tensors) {
+/// Those of the optimizer's state tensors that the file has for some parameter.
+std::vector<std::string> present(const std::vector<std::string>& optimizer_state,
+                                 const StateSpec& spec, const std::vector<TensorInfo>& tensors) {
   std::unordered_set<std::string_view> names;
   for (const TensorInfo& tensor : tensors) names.insert(tensor.name);
-  return std::ranges::any_of(spec.parameters(), [&](const ParameterSpec& parameter) {
-    return names.contains(momentum_name(parameter));
-  });
+  std::vector<std::string> result;
+  for (const std::string& state : optimizer_state)
+    if (std::ranges::any_of(spec.parameters(), [&](const ParameterSpec& parameter) {
+          return names.contains(optimizer_name(state, parameter));
+        }))
+      result.push_back(state);
+  return result;
 }
 
 }  // namespace
@@ -106,30 +111,32 @@ std::vector<NamedTensor> named_tensors(const StateSpec& spec, const StateVersion
   for (std::size_t i = 0; i < spec.counters().size(); ++i)
     result.push_back({spec.counters()[i],
                       Tensor::from<std::int64_t>(Shape{}, std::span(&state.counters[i], 1))});
-  if (with_optimizer && state.momentum.defined()) {
-    const auto momentum = spec.parameter_views(state.momentum);
-    for (std::size_t i = 0; i < momentum.size(); ++i)
-      result.push_back({std::string(momentum_prefix) + spec.parameters()[i].name, momentum[i]});
+  if (!with_optimizer) return result;
+  for (const NamedTensor& kept : state.optimizer_state) {
+    const auto parts = spec.parameter_views(kept.tensor);
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      result.push_back({optimizer_name(kept.name, spec.parameters()[i]), parts[i]});
   }
   return result;
 }
 
 void check_tensors(const StateSpec& spec, const std::vector<TensorInfo>& tensors,
-                   bool with_optimizer, bool strict) {
+                   const std::vector<std::string>& optimizer_state, bool strict) {
   Checker checker(tensors);
   for (const ParameterSpec& parameter : spec.parameters())
     checker.expect(parameter.name, parameter.shape);
   for (const BufferSpec& buffer : spec.buffers()) checker.expect(buffer.name, buffer.shape);
   for (const std::string& counter : spec.counters()) checker.expect_counter(counter);
-  if (with_optimizer && holds_momentum(spec, tensors))
+  for (const std::string& state : present(optimizer_state, spec, tensors))
     for (const ParameterSpec& parameter : spec.parameters())
-      checker.expect(momentum_name(parameter), parameter.shape);
-  checker.finish(strict, with_optimizer);
+      checker.expect(optimizer_name(state, parameter), parameter.shape);
+  checker.finish(strict, !optimizer_state.empty());
 }
 
 StatePtr state_from(const StateSpec& spec, DType dtype, const TensorSource& source,
-                    std::int64_t step, bool with_optimizer, bool strict) {
-  check_tensors(spec, source.tensors, with_optimizer, strict);
+                    std::int64_t step, const std::vector<std::string>& optimizer_state,
+                    bool strict) {
+  check_tensors(spec, source.tensors, optimizer_state, strict);
   const auto take = [&](const std::string& name, const Tensor& into) {
     const Tensor converted = cast(source.read(name), into.dtype());
     std::memcpy(into.raw(), converted.raw(), into.bytes());
@@ -145,10 +152,12 @@ StatePtr state_from(const StateSpec& spec, DType dtype, const TensorSource& sour
   for (std::size_t i = 0; i < buffers.size(); ++i) take(spec.buffers()[i].name, buffers[i]);
   for (const std::string& counter : spec.counters())
     state->counters.push_back(*source.read(counter).data<std::int64_t>());
-  if (with_optimizer && holds_momentum(spec, source.tensors)) {
-    state->momentum = Tensor::zeros(Shape{spec.parameter_elements()}, dtype);
-    const auto into = spec.parameter_views(state->momentum);
-    for (std::size_t i = 0; i < parameters.size(); ++i) take(momentum_name(parameters[i]), into[i]);
+  for (const std::string& name : present(optimizer_state, spec, source.tensors)) {
+    Tensor kept = Tensor::zeros(Shape{spec.parameter_elements()}, dtype);
+    const auto into = spec.parameter_views(kept);
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      take(optimizer_name(name, parameters[i]), into[i]);
+    state->optimizer_state.push_back({name, std::move(kept)});
   }
   return state;
 }

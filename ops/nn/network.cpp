@@ -192,32 +192,56 @@ void Network::check_gradients(const std::vector<Tensor>& gradients) const {
                 "give a part for each of its buckets");
 }
 
-// An optimizer step is element by element, so parts give the same bits as the whole.
-void Network::apply(const SgdOptions& sgd, const std::vector<Tensor>& gradients,
-                    StateVersion& next) const {
+namespace {
+
+/// The same-named tensor of each of `names`; undefined where the state has none.
+std::vector<Tensor> optimizer_state(const StateVersion& state,
+                                    const std::vector<std::string>& names) {
+  std::vector<Tensor> result(names.size());
+  for (std::size_t i = 0; i < names.size(); ++i)
+    for (const NamedTensor& kept : state.optimizer_state)
+      if (kept.name == names[i]) result[i] = kept.tensor;
+  return result;
+}
+
+std::vector<Tensor> parts_of(const std::vector<Tensor>& tensors, std::int64_t begin,
+                             std::int64_t count) {
+  std::vector<Tensor> parts;
+  for (const Tensor& tensor : tensors)
+    parts.push_back(tensor.defined() ? tensor.narrow(begin, count) : Tensor());
+  return parts;
+}
+
+}  // namespace
+
+void Network::apply(const Optimizer& optimizer, const OptimizerStep& step,
+                    const std::vector<Tensor>& gradients, StateVersion& next) const {
   const StateVersion& now = *views_->state;
-  const bool with_momentum = sgd.momentum != 0.0;
-  SgdOptions options = sgd;
+  const std::vector<std::string> names = optimizer.state_names();
+  const std::vector<Tensor> state = optimizer_state(now, names);
   next.weights = Tensor::empty(now.weights.shape(), dtype_);
-  next.momentum = with_momentum ? Tensor::empty(now.weights.shape(), dtype_) : Tensor();
-  options.first_step = with_momentum && !now.momentum.defined();
-  // A first step reads no momentum; the kernel still wants an array where it would be.
-  const Tensor& momentum = now.momentum.defined() ? now.momentum : next.momentum;
-  const auto part = [](const Tensor& tensor, std::int64_t begin, std::int64_t count) {
-    return tensor.defined() ? tensor.narrow(begin, count) : Tensor();
-  };
+  next.optimizer_state.clear();
+  std::vector<Tensor> new_state;
+  for (const std::string& name : names) {
+    new_state.push_back(Tensor::empty(now.weights.shape(), dtype_));
+    next.optimizer_state.push_back({name, new_state.back()});
+  }
   std::int64_t begin = spec_.parameter_elements();
   for (const Tensor& gradient : gradients) {
     const std::int64_t count = gradient.element_count();
     begin -= count;
-    Tensor weights = part(next.weights, begin, count), changed = part(next.momentum, begin, count);
-    kernels(stream_.device, dtype_)
-        .sgd(stream_, options, part(now.weights, begin, count), gradient,
-             with_momentum ? part(momentum, begin, count) : Tensor(), weights, changed);
+    const std::vector<Tensor> old_parts = parts_of(state, begin, count);
+    std::vector<Tensor> new_parts = parts_of(new_state, begin, count);
+    optimizer.update(stream_, step,
+                     {.weights = now.weights.narrow(begin, count),
+                      .gradient = gradient,
+                      .state = old_parts,
+                      .new_weights = next.weights.narrow(begin, count),
+                      .new_state = new_parts});
   }
 }
 
-StatePtr Network::step(const SgdOptions& sgd, const std::vector<Tensor>& gradients,
+StatePtr Network::step(const Optimizer& optimizer, double lr, const std::vector<Tensor>& gradients,
                        const std::vector<Tensor>& statistics) const {
   const StateVersion& now = *views_->state;
   check_gradients(gradients);
@@ -225,7 +249,7 @@ StatePtr Network::step(const SgdOptions& sgd, const std::vector<Tensor>& gradien
     check_flat("the statistics", observed, spec_.buffer_elements(), dtype_);
   auto next = std::make_shared<StateVersion>(now);
   next->step = now.step + 1;
-  if (!gradients.empty()) apply(sgd, gradients, *next);
+  if (!gradients.empty()) apply(optimizer, {.step = now.step, .lr = lr}, gradients, *next);
   if (!statistics.empty()) {
     next->buffers = now.buffers.clone();
     dtype_ == DType::f64 ? fold<double>(spec_, statistics, next->buffers)

@@ -4,6 +4,7 @@
 
 #include "ops/models/model.h"
 #include "ops/nn/state.h"
+#include "ops/optim/optimizer.h"
 #include "ops/tape.h"
 
 namespace troupe {
@@ -76,15 +77,15 @@ class Network {
   /// Forward only, with running statistics and without dropout.
   Tensor evaluate(const Tensor& x);
 
-  /// The next version: SGD on the reduced gradient, and `statistics` (one flat tensor for each
-  /// micro-batch, in global order) folded into the buffers. The gradient may come in parts, as
-  /// backward_to makes them: the one of the last blocks first. Without any, weights and momentum
-  /// stay as they are, and the version is one step later. Does not change this network.
-  StatePtr step(const SgdOptions& sgd, const std::vector<Tensor>& gradients,
+  /// The next version: the optimizer's step on the reduced gradient, and `statistics` (one flat
+  /// tensor for each micro-batch, in global order) folded into the buffers. The gradient may come
+  /// in parts, as backward_to makes them: the one of the last blocks first. Without any, weights
+  /// and the optimizer's state tensors stay as they are. Does not change this network.
+  StatePtr step(const Optimizer& optimizer, double lr, const std::vector<Tensor>& gradients,
                 const std::vector<Tensor>& statistics) const;
-  StatePtr step(const SgdOptions& sgd, const Tensor& gradient,
+  StatePtr step(const Optimizer& optimizer, double lr, const Tensor& gradient,
                 const std::vector<Tensor>& statistics) const {
-    return step(sgd, std::vector<Tensor>{gradient}, statistics);
+    return step(optimizer, lr, std::vector<Tensor>{gradient}, statistics);
   }
 
  private:
@@ -93,7 +94,8 @@ class Network {
   void let_go(Trip& trip, std::size_t first_block, std::size_t last_block) const;
   Tensor leave(const Trip& trip, std::vector<Tensor> gradients) const;
   void check_gradients(const std::vector<Tensor>& gradients) const;
-  void apply(const SgdOptions& sgd, const std::vector<Tensor>& gradients, StateVersion& next) const;
+  void apply(const Optimizer& optimizer, const OptimizerStep& step,
+             const std::vector<Tensor>& gradients, StateVersion& next) const;
 
   /// Where the parameters of a block begin.
   struct BlockBegin {

@@ -76,10 +76,10 @@ class StateSpec {
 /// version into other memory, so the writer and the supervisor may hold this one as long as they
 /// like, and a failed step leaves it untouched.
 struct StateVersion {
-  std::int64_t step = 0;  ///< optimizer steps that are in it
-  Tensor weights;         ///< flat, StateSpec::parameter_elements()
-  Tensor momentum;        ///< flat, the same; undefined without momentum
-  Tensor buffers;         ///< flat, StateSpec::buffer_elements()
+  std::int64_t step = 0;                     ///< optimizer steps that are in it
+  Tensor weights;                            ///< flat, StateSpec::parameter_elements()
+  std::vector<NamedTensor> optimizer_state;  ///< flat, each as `weights`; none before a step
+  Tensor buffers;                            ///< flat, StateSpec::buffer_elements()
   std::vector<std::int64_t> counters;
 };
 using StatePtr = std::shared_ptr<const StateVersion>;
@@ -89,21 +89,24 @@ using StatePtr = std::shared_ptr<const StateVersion>;
 StatePtr initial_state(const StateSpec& spec, DType dtype, std::uint64_t seed);
 
 /// What a checkpoint or an export holds of a state: parameters, buffers and counters by name, and
-/// the momentum as "optimizer.momentum.<parameter>" where asked for. Shares the memory.
+/// where asked for the optimizer's state tensors as "optimizer.<state tensor>.<parameter>". Shares
+/// the memory.
 std::vector<NamedTensor> named_tensors(const StateSpec& spec, const StateVersion& state,
                                        bool with_optimizer);
 
 /// Throws Error{bad_file} naming which of the tensors of a state are missing, have another shape or
-/// a type that cannot be converted, or (when `strict`) are there without being asked for; without
-/// `with_optimizer`, "optimizer.*" is passed over. Looks at headers only, so a process can tell
-/// whether a file fits the whole of a model of which it loads a part.
+/// a type that cannot be converted, or (when `strict`) are there without being asked for. Of the
+/// optimizer's state tensors those in `optimizer_state` (Optimizer::state_names) are asked for,
+/// each where the file has it for some parameter; without any, "optimizer.*" is ignored. Reads
+/// headers only, so a process that loads a part of a model can check the file against the whole.
 void check_tensors(const StateSpec& spec, const std::vector<TensorInfo>& tensors,
-                   bool with_optimizer, bool strict);
+                   const std::vector<std::string>& optimizer_state, bool strict);
 
 /// The inverse of named_tensors: a state whose tensors are found by name, read one after the other
-/// and converted to `dtype`. Momentum that no tensor holds stays undefined: the next step begins
-/// it. Throws Error as check_tensors.
+/// and converted to `dtype`. A state tensor of the optimizer that the file lacks is left out: the
+/// next step begins it. Throws Error as check_tensors.
 StatePtr state_from(const StateSpec& spec, DType dtype, const TensorSource& source,
-                    std::int64_t step, bool with_optimizer, bool strict);
+                    std::int64_t step, const std::vector<std::string>& optimizer_state,
+                    bool strict);
 
 }  // namespace troupe

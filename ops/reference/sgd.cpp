@@ -6,18 +6,19 @@ namespace {
 // PyTorch's SGD without dampening: g += decay * w; m = momentum * m + g (g at first);
 // w -= lr * (nesterov ? g + momentum * m : m).
 template <class T>
-void sgd(const Stream&, const SgdOptions& options, const Tensor& weights, const Tensor& gradient,
-         const Tensor& momentum, Tensor& new_weights, Tensor& new_momentum) {
+void sgd(const Stream&, const SgdOptions& options, double lr, const Tensor& weights,
+         const Tensor& gradient, const Tensor& momentum, Tensor& new_weights,
+         Tensor& new_momentum) {
   for (std::int64_t e = 0; e < weights.element_count(); ++e) {
     const double w = weights.data<T>()[e];
     const double g = gradient.data<T>()[e] + options.weight_decay * w;
     double direction = g;
     if (options.momentum != 0.0) {
-      const double m = options.first_step ? g : options.momentum * momentum.data<T>()[e] + g;
+      const double m = momentum.defined() ? options.momentum * momentum.data<T>()[e] + g : g;
       new_momentum.data<T>()[e] = static_cast<T>(m);
       direction = options.nesterov ? g + options.momentum * m : m;
     }
-    new_weights.data<T>()[e] = static_cast<T>(w - options.lr * direction);
+    new_weights.data<T>()[e] = static_cast<T>(w - lr * direction);
   }
 }
 

@@ -83,15 +83,6 @@ class StageByHand : public ::testing::Test {
   Stage stage_;
 };
 
-TEST(StageActor, RefusesARateThatItsScheduleWouldReplace) {
-  try {
-    const Stage refused({.sgd = {.lr = 0.1}});
-    FAIL() << "the rate was taken";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.remedy(), HasSubstr("rate.lr"));
-  }
-}
-
 TEST_F(StageByHand, HoldsNoMoreMicroBatchesThanItsCredits) {
   for (std::uint32_t m = 0; m < 3; ++m) give_input(train_key(0, m));
   EXPECT_THAT(act_all(stage_), ElementsAre("F", "F"));

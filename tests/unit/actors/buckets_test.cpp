@@ -42,9 +42,9 @@ class FailsBetweenBuckets final : public StageProgram {
     return inner_->backward(saved, grad, bucket);
   }
   Tensor evaluate(const Tensor& x) override { return inner_->evaluate(x); }
-  StatePtr step(const SgdOptions& sgd, const std::vector<Tensor>& gradients,
+  StatePtr step(const Optimizer& optimizer, double lr, const std::vector<Tensor>& gradients,
                 const std::vector<Tensor>& statistics) const override {
-    return inner_->step(sgd, gradients, statistics);
+    return inner_->step(optimizer, lr, gradients, statistics);
   }
 
  private:

@@ -10,6 +10,7 @@
 
 #include "actors/data/batch_maker.h"
 #include "ops/nn/network.h"
+#include "ops/optim/sgd.h"
 #include "ops/primitives/softmax_cross_entropy.h"
 #include "training_run.h"
 
@@ -29,7 +30,7 @@ constexpr double tolerance = 1e-12;
 void use_every_option(PipelineOptions& pipeline) {
   pipeline.model.dropout = 0.2;
   pipeline.rate = {.schedule = LearningRateSchedule::one_cycle, .lr = 0.05, .warmup_steps = 2};
-  pipeline.sgd = {.momentum = 0.8, .weight_decay = 0.01, .nesterov = true};
+  pipeline.optimizer = sgd({.momentum = 0.8, .weight_decay = 0.01, .nesterov = true});
   pipeline.data.mean = {0.3};
   pipeline.data.std = {0.4};
 }
@@ -116,12 +117,11 @@ class PlainLoop {
 
   /// The sum of so many steps before; in the first ones there is none.
   void apply_oldest(std::uint32_t step) {
-    SgdOptions sgd = options_.sgd;
-    sgd.lr = learning_rate(rate_, step);
     if (on_their_way_.size() <= options_.staleness) return;
     const auto [gradient, statistics] = on_their_way_.front();
     on_their_way_.pop_front();
-    network_.use(network_.step(sgd, gradient, statistics));
+    network_.use(
+        network_.step(*options_.optimizer, learning_rate(rate_, step), gradient, statistics));
   }
 
   double test_loss() {

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "ops/nn/network.h"
+#include "ops/optim/sgd.h"
 #include "runtime/file/digest.h"
 
 namespace troupe::testing {
@@ -23,7 +24,7 @@ std::vector<StatePtr> states_of(const TrainingRun& run, const PipelineOptions& p
   for (std::size_t blocks : run.partition) {
     const Network part(make_model(pipeline.model), first, first + blocks, run.dtype, {});
     states.push_back(state_from(part.spec(), run.dtype, TensorSource::of(run.from), run.first_step,
-                                /*with_optimizer=*/true, /*strict=*/false));
+                                /*optimizer_state=*/{"momentum"}, /*strict=*/false));
     first += blocks;
   }
   return states;
@@ -57,7 +58,7 @@ PipelineOptions pipeline_of(const TrainingRun& run) {
                            .evaluates = run.evaluates,
                            .first_step = run.first_step,
                            .rate = {.lr = 0.05},
-                           .sgd = {.momentum = 0.9, .weight_decay = 5e-4},
+                           .optimizer = sgd({.momentum = 0.9, .weight_decay = 5e-4}),
                            .around = run.around};
   if (run.adjust) run.adjust(pipeline);
   if (run.first_step > 0) pipeline.initial = states_of(run, pipeline);

@@ -12,6 +12,7 @@
 
 #include "ops/nn/network.h"
 #include "ops/optim/learning_rate.h"
+#include "ops/optim/sgd.h"
 #include "runtime/file/safetensors.h"
 #include "runtime/tensor/cast.h"
 #include "samples.h"
@@ -98,7 +99,7 @@ Training train(const ModelOptions& options, double lr, DType dtype) {
   const std::size_t blocks = model.blocks.size();
   Network network(std::move(model), 0, blocks, dtype, Stream{});
   network.use(initial_state(network.spec(), dtype, 1));
-  const SgdOptions sgd{.lr = lr, .momentum = 0.9, .weight_decay = 5e-4};
+  const OptimizerPtr optimizer = sgd({.momentum = 0.9, .weight_decay = 5e-4});
   Training result;
   for (std::int64_t step = 0; step < steps; ++step) {
     const Tensor images = uniform(fmt::format("golden/images/{}", step), {batch, 1, 28, 28});
@@ -109,7 +110,7 @@ Training train(const ModelOptions& options, double lr, DType dtype) {
                                 {.seed = 1, .step = static_cast<std::uint32_t>(step)}, false);
     const LossOutput loss = softmax_cross_entropy({}, trip->result(), classes, 1.0 / batch, true);
     network.backward(*trip, loss.logits_grad);
-    network.use(network.step(sgd, trip->gradients, {trip->statistics}));
+    network.use(network.step(*optimizer, lr, trip->gradients, {trip->statistics}));
     result.losses.push_back(loss.loss_sum / batch);
     result.states.push_back(network.state());
   }

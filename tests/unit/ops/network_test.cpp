@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "ops/optim/sgd.h"
 #include "ops/primitives/softmax_cross_entropy.h"
 #include "runtime/error.h"
 
@@ -34,6 +35,8 @@ Network whole(const ModelOptions& options, DType dtype) {
   return Network(std::move(model), 0, blocks, dtype, Stream{});
 }
 
+Tensor momentum_of(const StateVersion& state) { return state.optimizer_state.at(0).tensor; }
+
 bool same_bits(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
 }
@@ -60,7 +63,7 @@ TEST_P(EachModel, LearnsAFewSamplesByHeart) {
     const LossOutput loss = softmax_cross_entropy({}, trip->result(), classes(10), 0.1, true);
     EXPECT_FALSE(network.backward(*trip, loss.logits_grad).defined());
     (step == 0 ? first : last) = loss.loss_sum / 10;
-    network.use(network.step({.lr = 0.05, .momentum = 0.9}, trip->gradients, {trip->statistics}));
+    network.use(network.step(*sgd({.momentum = 0.9}), 0.05, trip->gradients, {trip->statistics}));
   }
   EXPECT_NEAR(first, std::log(10.0), 1.0);
   EXPECT_LT(last, 0.5 * first);
@@ -168,16 +171,16 @@ TEST(Network, GivesTheSameGradientsInParts) {
     EXPECT_EQ(begin, 0);
     EXPECT_TRUE(same_bits(network.end_backward(*trip), input));
     // Two steps: the second has momentum.
-    const SgdOptions sgd{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01};
+    const OptimizerPtr optimizer = sgd({.momentum = 0.9, .weight_decay = 0.01});
     Network other = whole(small_resnet(), DType::f32);
     other.use(network.state());
     Network third = whole(small_resnet(), DType::f32);
     third.use(network.state());
     for (int step = 0; step < 2; ++step) {
-      other.use(other.step(sgd, parts, {trip->statistics}));
-      third.use(third.step(sgd, at_once->gradients, {trip->statistics}));
+      other.use(other.step(*optimizer, 0.1, parts, {trip->statistics}));
+      third.use(third.step(*optimizer, 0.1, at_once->gradients, {trip->statistics}));
       EXPECT_TRUE(same_bits(other.state()->weights, third.state()->weights));
-      EXPECT_TRUE(same_bits(other.state()->momentum, third.state()->momentum));
+      EXPECT_TRUE(same_bits(momentum_of(*other.state()), momentum_of(*third.state())));
     }
   }
 }
@@ -188,10 +191,10 @@ TEST(Network, RefusesPartsThatAreNotItsWholeGradient) {
   auto trip = network.forward(images(4), {.seed = 3}, false);
   network.begin_backward(*trip, loss_gradient(*trip));
   std::vector<Tensor> parts{network.backward_to(*trip, 3), network.backward_to(*trip, 0)};
-  EXPECT_NO_THROW(network.step({.lr = 0.1}, parts, {}));
+  EXPECT_NO_THROW(network.step(*sgd(), 0.1, parts, {}));
   parts.push_back(parts[1]);
-  EXPECT_THROW(network.step({.lr = 0.1}, parts, {}), Error);
-  EXPECT_THROW(network.step({.lr = 0.1}, {parts[0], Tensor()}, {}), Error);
+  EXPECT_THROW(network.step(*sgd(), 0.1, parts, {}), Error);
+  EXPECT_THROW(network.step(*sgd(), 0.1, std::vector<Tensor>{parts[0], Tensor()}, {}), Error);
 }
 
 TEST(Network, StaysAsItIsInAStepWithoutGradient) {
@@ -199,12 +202,12 @@ TEST(Network, StaysAsItIsInAStepWithoutGradient) {
   network.use(initial_state(network.spec(), DType::f32, 3));
   auto trip = network.forward(images(4), {.seed = 3}, false);
   network.backward(*trip, loss_gradient(*trip));
-  network.use(network.step({.lr = 0.1, .momentum = 0.9}, trip->gradients, {trip->statistics}));
+  network.use(network.step(*sgd({.momentum = 0.9}), 0.1, trip->gradients, {trip->statistics}));
   const auto before = network.state();
-  const auto after = network.step({.lr = 0.1, .momentum = 0.9}, std::vector<Tensor>{}, {});
+  const auto after = network.step(*sgd({.momentum = 0.9}), 0.1, std::vector<Tensor>{}, {});
   EXPECT_EQ(after->step, before->step + 1);
   EXPECT_TRUE(same_bits(after->weights, before->weights));
-  EXPECT_TRUE(same_bits(after->momentum, before->momentum));
+  EXPECT_TRUE(same_bits(momentum_of(*after), momentum_of(*before)));
   EXPECT_TRUE(same_bits(after->buffers, before->buffers));
   EXPECT_EQ(after->counters, before->counters);
 }
@@ -255,10 +258,10 @@ TEST(Network, FoldsStatisticsInTheOrderGivenAndCountsThem) {
   const Tensor a = Tensor::zeros(Shape{spec.buffer_elements()}, DType::f64), b = a.clone();
   a.data<double>()[0] = 1.0;
   b.data<double>()[0] = 10.0;
-  const StatePtr next = network.step({.lr = 0.1}, zero, {a, b});
+  const StatePtr next = network.step(*sgd(), 0.1, zero, {a, b});
   EXPECT_DOUBLE_EQ(next->buffers.data<double>()[0], 0.9 * (0.9 * 0.0 + 0.1 * 1.0) + 0.1 * 10.0);
   EXPECT_EQ(next->counters.front(), 2);
-  EXPECT_FALSE(next->momentum.defined());
+  EXPECT_TRUE(next->optimizer_state.empty());
   EXPECT_EQ(network.state()->counters.front(), 0);
 }
 

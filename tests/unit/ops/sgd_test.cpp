@@ -58,12 +58,10 @@ void follows_the_document(const KernelTable& table, double tolerance) {
             gradient.data<T>()[i] = static_cast<T>(gradient_of(i, step));
             same.push_back(gradient.data<T>()[i]);
           }
-          const SgdOptions options{.lr = 0.1,
-                                   .momentum = momentum,
-                                   .weight_decay = decay,
-                                   .nesterov = nesterov,
-                                   .first_step = step == 0};
-          table.sgd({}, options, weights, gradient, buffer, weights, buffer);
+          const SgdOptions options{
+              .momentum = momentum, .weight_decay = decay, .nesterov = nesterov};
+          table.sgd({}, options, 0.1, weights, gradient, step == 0 ? Tensor() : buffer, weights,
+                    buffer);
           documented.step(same);
           for (std::size_t i = 0; i < count; ++i)
             ASSERT_NEAR(weights.data<T>()[i], documented.theta[i], tolerance)

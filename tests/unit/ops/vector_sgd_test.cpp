@@ -8,17 +8,22 @@ namespace {
 using namespace test;
 using cpu::table;
 
-class VectorSgd : public testing::TestWithParam<SgdOptions> {};
+struct Case {
+  SgdOptions options;
+  bool first_step = false;
+};
+constexpr double lr = 0.1;
+
+class VectorSgd : public testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(
     Options, VectorSgd,
-    testing::Values(SgdOptions{.lr = 0.1}, SgdOptions{.lr = 0.1, .weight_decay = 0.01},
-                    SgdOptions{.lr = 0.1, .momentum = 0.9, .first_step = true},
-                    SgdOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01},
-                    SgdOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true},
-                    SgdOptions{.lr = 0.1, .momentum = 0.9, .nesterov = true, .first_step = true}));
+    testing::Values(Case{{}}, Case{{.weight_decay = 0.01}}, Case{{.momentum = 0.9}, true},
+                    Case{{.momentum = 0.9, .weight_decay = 0.01}},
+                    Case{{.momentum = 0.9, .weight_decay = 0.01, .nesterov = true}},
+                    Case{{.momentum = 0.9, .nesterov = true}, true}));
 
 TEST_P(VectorSgd, FollowsTheUpdateRule) {
-  const SgdOptions o = GetParam();
+  const auto& [o, first_step] = GetParam();
   constexpr std::int64_t count = 30011;
   const Tensor weights = vector_of(random_values(count, 1));
   const Tensor gradient = vector_of(random_values(count, 2));
@@ -27,17 +32,19 @@ TEST_P(VectorSgd, FollowsTheUpdateRule) {
   for (std::int64_t i = 0; i < count; ++i) {
     const double w = weights.data<float>()[i];
     const double g = gradient.data<float>()[i] + o.weight_decay * w;
-    const double buffer = o.first_step ? g : o.momentum * momentum.data<float>()[i] + g;
+    const double buffer = first_step ? g : o.momentum * momentum.data<float>()[i] + g;
     buffers.push_back(buffer);
     const double direction = o.momentum == 0 ? g : o.nesterov ? g + o.momentum * buffer : buffer;
-    new_weights.push_back(w - o.lr * direction);
+    new_weights.push_back(w - lr * direction);
   }
-  const auto run = [&](const Stream& stream, bool in_place, bool want_momentum) {
+  const auto run = [&, o = o, first_step = first_step](const Stream& stream, bool in_place,
+                                                       bool want_momentum) {
     Tensor to = in_place ? weights.clone() : Tensor::empty({count});
     Tensor to_momentum = in_place ? momentum.clone() : Tensor::empty({count});
     const Tensor& from = in_place ? to : weights;
     const Tensor& from_momentum = in_place ? to_momentum : momentum;
-    table().sgd(stream, o, from, gradient, from_momentum, to, to_momentum);
+    table().sgd(stream, o, lr, from, gradient, first_step ? Tensor() : from_momentum, to,
+                to_momentum);
     return want_momentum ? to_momentum : to;
   };
   const Tensor result = on_any_threads([&](const Stream& s) { return run(s, false, false); });
@@ -51,17 +58,18 @@ TEST_P(VectorSgd, FollowsTheUpdateRule) {
 
 TEST(VectorSgdWithoutMomentum, NeedsNoMomentumArrays) {
   Tensor weights = vector_of({1, 2, 3}), none;
-  table().sgd({}, {.lr = 1.0}, weights, vector_of({1, 1, 1}), none, weights, none);
+  table().sgd({}, {}, 1.0, weights, vector_of({1, 1, 1}), none, weights, none);
   EXPECT_EQ(values_of(weights), (std::vector<float>{0, 1, 2}));
 }
 
 TEST(VectorSgdErrors, NamesTheArrayThatDoesNotFit) {
   Tensor weights = vector_of({1, 2, 3}), momentum = vector_of({0, 0}), none;
   const Tensor gradient = vector_of({1, 1, 1});
-  EXPECT_THROW(table().sgd({}, {}, weights, vector_of({1}), none, weights, none), Error);
-  EXPECT_THROW(table().sgd({}, {.momentum = 0.9}, weights, gradient, none, weights, none), Error);
+  EXPECT_THROW(table().sgd({}, {}, lr, weights, vector_of({1}), none, weights, none), Error);
+  EXPECT_THROW(table().sgd({}, {.momentum = 0.9}, lr, weights, gradient, none, weights, none),
+               Error);
   try {
-    table().sgd({}, {.momentum = 0.9}, weights, gradient, momentum, weights, momentum);
+    table().sgd({}, {.momentum = 0.9}, lr, weights, gradient, momentum, weights, momentum);
     FAIL() << "two values of momentum for three weights";
   } catch (const Error& error) {
     EXPECT_NE(error.message().find("momentum"), std::string::npos) << error.message();

@@ -1,0 +1,143 @@
+// What holds for any optimizer: named ones, and one of a user with two state tensors.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "ops/nn/network.h"
+#include "ops/optim/optimizers.h"
+#include "ops/optim/sgd.h"
+#include "runtime/error.h"
+
+namespace troupe {
+namespace {
+
+using testing::HasSubstr;
+
+/// Counts the updates of each weight in one state tensor and sums gradients in the other.
+class OwnOptimizer final : public Optimizer {
+ public:
+  std::vector<std::string> state_names() const override { return {"count", "sum"}; }
+  void update(const Stream&, const OptimizerStep& step,
+              const OptimizerSlice& slice) const override {
+    for (std::int64_t i = 0; i < slice.weights.element_count(); ++i) {
+      const auto before = [&](std::size_t s) {
+        return slice.state[s].defined() ? slice.state[s].data<float>()[i] : 0.0f;
+      };
+      slice.new_state[0].data<float>()[i] = before(0) + 1;
+      slice.new_state[1].data<float>()[i] = before(1) + slice.gradient.data<float>()[i];
+      slice.new_weights.data<float>()[i] =
+          slice.weights.data<float>()[i] -
+          static_cast<float>(step.lr) * slice.new_state[1].data<float>()[i];
+    }
+  }
+};
+
+class SmallNetwork : public testing::Test {
+ protected:
+  SmallNetwork() { network_.use(initial_state(network_.spec(), DType::f32, 3)); }
+
+  Tensor gradient() const {
+    Tensor result = network_.state()->weights.clone();
+    for (float& value : result.elements<float>()) value = 0.25f;
+    return result;
+  }
+
+  static Network make() {
+    Model model = make_model({.name = "mlp", .widths = {4}});
+    const std::size_t blocks = model.blocks.size();
+    return Network(std::move(model), 0, blocks, DType::f32, Stream{});
+  }
+  Network network_ = make();
+};
+
+TEST_F(SmallNetwork, KeepsTheStateTensorsOfAnyOptimizerFromStepToStep) {
+  for (int step = 0; step < 3; ++step)
+    network_.use(network_.step(OwnOptimizer{}, 0.1, gradient(), {}));
+  const auto& kept = network_.state()->optimizer_state;
+  ASSERT_EQ(kept.size(), 2u);
+  EXPECT_EQ(kept[0].name, "count");
+  EXPECT_EQ(kept[0].tensor.data<float>()[0], 3.0f);
+  EXPECT_EQ(kept[1].tensor.data<float>()[0], 0.75f);
+}
+
+TEST_F(SmallNetwork, WritesAndReadsTheStateTensorsOfAnyOptimizer) {
+  network_.use(network_.step(OwnOptimizer{}, 0.1, gradient(), {}));
+  const auto named = named_tensors(network_.spec(), *network_.state(), true);
+  const std::string first = network_.spec().parameters().front().name;
+  EXPECT_TRUE(std::ranges::any_of(
+      named, [&](const NamedTensor& one) { return one.name == "optimizer.sum." + first; }));
+  const StatePtr back = state_from(network_.spec(), DType::f32, TensorSource::of(named), 1,
+                                   OwnOptimizer{}.state_names(), true);
+  ASSERT_EQ(back->optimizer_state.size(), 2u);
+  EXPECT_EQ(back->optimizer_state[0].name, "count");
+  EXPECT_EQ(back->optimizer_state[1].tensor.data<float>()[0], 0.25f);
+}
+
+TEST_F(SmallNetwork, DropsTheStateTensorsOfAnotherOptimizer) {
+  network_.use(network_.step(OwnOptimizer{}, 0.1, gradient(), {}));
+  network_.use(network_.step(*sgd({.momentum = 0.5}), 0.1, gradient(), {}));
+  ASSERT_EQ(network_.state()->optimizer_state.size(), 1u);
+  EXPECT_EQ(network_.state()->optimizer_state[0].name, "momentum");
+}
+
+TEST(Sgd, GivesTheSameBitsForAnyDivisionIntoSlices) {
+  constexpr std::int64_t count = 101;
+  const auto filled = [](double scale) {
+    Tensor result = Tensor::empty({count}, DType::f32);
+    for (std::int64_t i = 0; i < count; ++i)
+      result.data<float>()[i] = static_cast<float>(std::sin(scale * double(i)));
+    return result;
+  };
+  const Tensor weights = filled(0.7), gradient = filled(1.3), momentum = filled(2.1);
+  const OptimizerPtr optimizer = sgd({.momentum = 0.9, .weight_decay = 0.01, .nesterov = true});
+  const auto updated = [&](std::int64_t size) {
+    Tensor result = Tensor::empty({count}, DType::f32), kept = Tensor::empty({count}, DType::f32);
+    for (std::int64_t begin = 0; begin < count; begin += size) {
+      const std::int64_t here = std::min(size, count - begin);
+      const Tensor state = momentum.narrow(begin, here);
+      Tensor new_state = kept.narrow(begin, here);
+      optimizer->update({}, {.step = 4, .lr = 0.1},
+                        {.weights = weights.narrow(begin, here),
+                         .gradient = gradient.narrow(begin, here),
+                         .state = std::span(&state, 1),
+                         .new_weights = result.narrow(begin, here),
+                         .new_state = std::span(&new_state, 1)});
+    }
+    return std::pair(result, kept);
+  };
+  const auto whole = updated(count);
+  for (const std::int64_t size : {1, 7, 16, 50}) {
+    const auto parts = updated(size);
+    EXPECT_EQ(std::memcmp(parts.first.raw(), whole.first.raw(), whole.first.bytes()), 0) << size;
+    EXPECT_EQ(std::memcmp(parts.second.raw(), whole.second.raw(), whole.second.bytes()), 0) << size;
+  }
+}
+
+Error refusal(std::string_view name, const HyperParameters& values) {
+  try {
+    make_optimizer(name, values);
+  } catch (const Error& error) {
+    return error;
+  }
+  return Error(ErrorCode::internal, "nothing was refused");
+}
+
+TEST(KnownOptimizers, AreMadeByNameWithTheirHyperParameters) {
+  EXPECT_THAT(make_optimizer("sgd")->state_names(), testing::IsEmpty());
+  EXPECT_THAT(make_optimizer("sgd", {{"momentum", 0.9}})->state_names(),
+              testing::ElementsAre("momentum"));
+}
+
+TEST(KnownOptimizers, NameTheKnownOnesInAnError) {
+  EXPECT_THAT(refusal("sdg", {}).remedy(), HasSubstr("sgd"));
+  EXPECT_THAT(refusal("sgd", {{"momemtum", 0.9}}).remedy(), HasSubstr("momentum"));
+}
+
+TEST(KnownOptimizers, RefuseValuesOutOfRange) {
+  EXPECT_THAT(refusal("sgd", {{"momentum", 1.0}}).message(), HasSubstr("`momentum` of sgd is 1"));
+  EXPECT_THAT(refusal("sgd", {{"weight_decay", -1.0}}).message(), HasSubstr("`weight_decay`"));
+}
+
+}  // namespace
+}  // namespace troupe
