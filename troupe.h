@@ -34,7 +34,10 @@
 #include "ops/nn/layers.h"            // the layers that they are made of
 #include "ops/nn/network.h"           // the arithmetic of one stage
 #include "ops/nn/state.h"             // weights and running statistics
+#include "ops/on_device.h"            // tensors on other devices
 #include "ops/optim/learning_rate.h"  // learning rates
+#include "ops/optim/optimizers.h"     // update rules by name, and the interface for your own
+#include "ops/optim/sgd.h"            // stochastic gradient descent
 
 // What everything is made of.
 #include "runtime/error.h"            // what is thrown and returned

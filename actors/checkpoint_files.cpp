@@ -9,9 +9,11 @@ namespace {
 std::vector<ShardContent> contents(const std::vector<Snapshot>& snapshots) {
   std::vector<ShardContent> shards;
   shards.reserve(snapshots.size());
-  for (const Snapshot& snapshot : snapshots)
+  for (const Snapshot& snapshot : snapshots) {
+    const StatePtr state = on_cpu({.device = snapshot.state->weights.device()}, snapshot.state);
     shards.push_back(
-        {static_cast<int>(snapshot.stage), named_tensors(*snapshot.spec, *snapshot.state, true)});
+        {static_cast<int>(snapshot.stage), named_tensors(*snapshot.spec, *state, true)});
+  }
   return shards;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
-// From the snapshots that a CheckpointWriter collects to a checkpoint's folder. Both functions wait
-// for the disk; from any thread, but by one at a time for a folder. Weather is returned, and the
-// mistakes of write_checkpoint (runtime/file/checkpoint.h) are thrown.
+// Writes the snapshots that a CheckpointWriter collects. Both functions wait for the disk. Any
+// thread may call them, one at a time for a folder. Failures of the file system are returned;
+// mistakes that write_checkpoint refuses (runtime/file/checkpoint.h) are thrown.
 
 #include <filesystem>
 #include <vector>

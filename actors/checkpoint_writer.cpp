@@ -26,8 +26,8 @@ ActionLabel CheckpointWriter::act() {
 CheckpointSeen CheckpointWriter::write(const SnapshotCollector::Pieces& pieces) const {
   const auto begin = std::chrono::steady_clock::now();
   Status status = attempt([&] { return publish(pieces); });
-  // All who write shards have said how it went. What cannot be removed is no worse than the failure
-  // that is told, and prune_checkpoints tries again.
+  // All shard writers have reported. A shard that cannot be removed does not change the reported
+  // failure; prune_checkpoints tries again.
   if (!status && options_.others > 0 && !options_.folder.empty())
     static_cast<void>(discard_shards(options_.folder, pieces.steps));
   return {pieces.steps, std::move(status), std::chrono::steady_clock::now() - begin};

@@ -11,9 +11,9 @@
 
 namespace troupe {
 
-/// A checkpoint was written, or could not be.
+/// Reports a checkpoint that was written, or that failed.
 struct CheckpointSeen {
-  std::uint32_t step = 0;  ///< whole steps in it
+  std::uint32_t step = 0;  ///< committed steps in it
   Status status = success();
   std::chrono::nanoseconds duration{0};
 };
@@ -21,28 +21,27 @@ struct CheckpointSeen {
 struct CheckpointWriterOptions {
   std::size_t stages = 1;     ///< of this process: snapshots that make a checkpoint
   std::size_t others = 0;     ///< processes with a ShardWriter
-  bool in_background = true;  ///< write on a thread of its own; else within an action
-  /// That checkpoints are written to, as write_snapshots does; by `write` as well: where that
-  /// fails, what others have written there is removed.
+  bool in_background = true;  ///< write on a thread of its own, not within an action
+  /// Where checkpoints are written. After a failure, shards that other processes have written there
+  /// are removed, also when `write` is set.
   std::filesystem::path folder;
   std::size_t keep = 3;  ///< newest ones kept there; 0: all
   std::string options;   ///< for the manifest (options_text); build_pipeline knows them
-  /// Writes one, in place of write_snapshots; called with the snapshots by stage, and what shard
-  /// writers have written.
+  /// Replaces write_snapshots. Takes the snapshots by stage and the shards of other processes.
   std::function<Status(std::uint32_t step, const std::vector<Snapshot>&,
                        const std::vector<ShardInfo>& elsewhere)>
       write;
-  /// What shard writers of other processes do, in place of write_snapshot_shards.
+  /// Replaces write_snapshot_shards in other processes.
   std::function<Result<std::vector<ShardInfo>>(std::uint32_t step, const std::vector<Snapshot>&)>
       write_shards;
   /// Called on an actor thread after each; must not block.
   std::function<void(const CheckpointSeen&)> on_checkpoint;
 };
 
-/// Collects the stages' snapshots of a step and writes them while training goes on. The snapshots
-/// are the committed states themselves: nothing is copied, nothing waits. While it is writing,
-/// commits ask for no other snapshot. Stages of other processes are written there (ShardWriter);
-/// the checkpoint is published when all are.
+/// Collects the stages' snapshots of a step and writes them while training continues. Snapshots
+/// share the committed states: nothing is copied in the CPU's memory, and no stage waits. While it
+/// writes, commits request no other snapshot. In other processes a ShardWriter writes the stages
+/// there. The checkpoint is published when all shards are written.
 ///
 ///     auto writer = graph.add<CheckpointWriter>("writer", {.stages = 2, .folder = "checkpoints"});
 class CheckpointWriter final : public Actor {

@@ -13,26 +13,27 @@ namespace troupe {
 /// A node of the tree: covers micro-batches [index << level, (index + 1) << level).
 struct TreePlace {
   std::uint32_t level = 0, index = 0;
-  // NOLINTNEXTLINE(modernize-use-nullptr): no pointer in sight; a slip of clang-tidy's
+  // NOLINTNEXTLINE(modernize-use-nullptr): there is no pointer here; clang-tidy errs
   auto operator<=>(const TreePlace&) const = default;
 };
 
 /// Sums one tensor for each of `count` micro-batches in a fixed binary tree over their indices, in
-/// whatever order they come: the sum of [0, 8) is ((0+1)+(2+3))+((4+5)+(6+7)), a missing right
-/// half passes the left through. So the result does not depend on time, and replicas that each
-/// hold a range can hand over partial sums. Holds about log2(count) + 1 tensors when fed in order.
+/// any order of arrival: the sum of [0, 8) is ((0+1)+(2+3))+((4+5)+(6+7)); where the right half is
+/// missing, the sum is the left half. So the result does not depend on the order, and reducers that
+/// each have a range can exchange partial sums. Holds about log2(count) + 1 tensors when fed in
+/// order.
 class GradientTree {
  public:
   GradientTree(std::uint32_t count, const KernelTable& kernels, Stream stream)
       : count_(count), kernels_(kernels), stream_(stream) {}
 
-  /// Reads the tensor, now or later; sums go to memory of the tree's own.
+  /// Reads the tensor now or later; sums are written to memory of the tree.
   void add(std::uint32_t micro_batch, Tensor tensor) { add({0, micro_batch}, std::move(tensor)); }
-  /// The same for a sum that another tree has made of all of a node's micro-batches.
+  /// Adds a sum that another tree has made of all micro-batches of a node.
   void add(TreePlace place, Tensor tensor);
   /// The sum, once every index was added.
   std::optional<Tensor> sum() const;
-  /// The sums so far that wait for their other halves, in the order of their places.
+  /// The sums whose other half is missing, in the order of their places.
   std::vector<std::pair<TreePlace, Tensor>> partial_sums() const;
 
  private:

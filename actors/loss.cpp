@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "ops/on_device.h"
+#include "ops/primitives/softmax_cross_entropy.h"
+
 namespace troupe {
 
 ActionLabel Loss::act() {
@@ -16,11 +19,15 @@ ActionLabel Loss::act() {
                     classes.header.key.micro_batch));
   const bool train = key.purpose == Purpose::train;
   const double scale = 1.0 / x.header.batch_samples;
-  const auto result =
-      kernels(options_.stream.device, x->tensor.dtype())
-          .softmax_cross_entropy(options_.stream, x->tensor, classes->classes, scale, train);
+  const Stream& stream = options_.stream;
+  const Tensor at_hand = on_device(stream, x->tensor);
+  const LossOutput result =
+      kernels(stream.device, at_hand.dtype())
+          .softmax_cross_entropy(stream, at_hand, on_device(stream, classes->classes), scale,
+                                 train);
   if (train) logits_gradient.send(x.header, {result.logits_grad});
-  score.send(x.header, {result.loss_sum, result.correct});
+  const LossTotals totals = read_totals(stream, result);
+  score.send(x.header, {totals.loss_sum, totals.correct});
   logits.release(x);
   targets.release(classes);
   return {"L", key};

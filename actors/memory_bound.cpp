@@ -26,8 +26,8 @@ std::size_t replicas_here(const PipelineOptions& options, std::size_t stage,
   return replicas;
 }
 
-// A sender holds what its slots hold. What leaves the process is there once more, in the memory of
-// the transport, and again where it is received.
+// The sender's slots hold each message. One that leaves the process is held once more by the
+// transport, and again by the receiving process.
 void add_edges(MemoryBound& bound, const Graph& graph, std::uint32_t process) {
   std::size_t inside = 0, leaving = 0, coming = 0;
   for (const auto& edge : graph.edges()) {
@@ -49,8 +49,9 @@ void add_stage(MemoryBound& bound, const PipelineOptions& options, std::size_t s
   std::size_t gradient = 0;
   for (const BucketBytes& bucket : bucket_bytes(options, stage)) gradient += bucket.all();
   const StageSchedule schedule = schedule_of(options, stage);
-  const std::size_t owed = schedule.most_owed() * bytes.owed;
-  const std::size_t activations = schedule.credits * bytes.saved + owed + bytes.working + gradient;
+  const std::size_t deferred = schedule.max_deferred() * bytes.deferred;
+  const std::size_t activations =
+      schedule.credits * bytes.saved + deferred + bytes.working + gradient;
   // The committed version, the next one, and the one that a checkpoint is being written from.
   const std::size_t copies =
       (options.writer ? std::size_t{3} : 2) * (1 + options.optimizer->state_names().size());
@@ -78,7 +79,7 @@ MemoryBound memory_bound(const PipelineOptions& options, const Graph& graph,
                                (sample_bytes(options) + sizeof(std::int64_t));
   if (const std::size_t loaders = replicas_here(options, 0, process))
     bound.parts.push_back({"loader, prepared ahead", prepared * loaders});
-  // A stage runs one kernel at a time; blocks grow to the largest wish of all.
+  // A stage runs one kernel at a time; scratch blocks grow to the largest request.
   std::size_t scratch = 0, cells = 0;
   for (const BlockProfile& block : options.profile)
     scratch = std::max(scratch, block.scratch_bytes);

@@ -9,7 +9,7 @@ namespace troupe {
 class Graph;
 struct PipelineOptions;
 
-/// The memory that the actors of one process can use, part by part.
+/// An upper bound of the memory of one process, by part.
 struct MemoryBound {
   struct Part {
     std::string what;
@@ -19,8 +19,8 @@ struct MemoryBound {
   std::size_t total() const;
 };
 
-/// Of the graph that build_pipeline has made of these options, which need a profile.
-/// `dataset_bytes` are in every process. A pure function; throws nothing of its own.
+/// The bound for the graph that build_pipeline makes of these options, which need a profile. The
+/// data set is in every process. A pure function.
 MemoryBound memory_bound(const PipelineOptions& options, const Graph& graph,
                          std::size_t dataset_bytes, std::uint32_t process = 0);
 

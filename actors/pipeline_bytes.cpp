@@ -32,7 +32,7 @@ StageBytes stage_bytes(const PipelineOptions& options, std::size_t stage) {
     const BlockProfile& block = options.profile[b];
     bytes.output = block.output_bytes;
     bytes.saved += block.saved_bytes;
-    bytes.owed += block.owed_bytes;
+    bytes.deferred += block.deferred_bytes;
     bytes.working = std::max(bytes.working, block.working_bytes);
     bytes.state += block.state_bytes;
   }

@@ -14,10 +14,10 @@ namespace troupe {
 /// Of a stage and one micro-batch, as the profile tells; zeros without one.
 struct StageBytes {
   std::size_t output = 0;
-  std::size_t saved = 0;    ///< between forward and backward
-  std::size_t working = 0;  ///< most beyond that while it computes
-  std::size_t owed = 0;     ///< between the input half and the weight half of its backward
-  std::size_t state = 0;    ///< weights and buffers, of one version
+  std::size_t saved = 0;     ///< between forward and backward
+  std::size_t working = 0;   ///< most beyond that while it computes
+  std::size_t deferred = 0;  ///< between the input half and the weight half of its backward
+  std::size_t state = 0;     ///< weights and buffers, of one version
 };
 StageBytes stage_bytes(const PipelineOptions& options, std::size_t stage);
 

@@ -8,8 +8,9 @@
 #include <limits>
 #include <numeric>
 
-#include "ops/cpu/scratch.h"
+#include "ops/backend.h"
 #include "ops/nn/network.h"
+#include "ops/on_device.h"
 #include "runtime/error.h"
 
 namespace troupe {
@@ -17,14 +18,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Blocks are measured in turns, so that whatever else the machine does for a while touches all of
-// them. But no process may need a large model as a whole: only so many weights take turns.
+// Blocks are measured in turns, so that other work of the machine affects all of them. Only so many
+// bytes of weights take turns: no process holds the whole of a large model.
 constexpr std::size_t held_bytes = std::size_t{64} << 20;
 
-/// Bytes by the allocator's counters, which hear of other threads as well: a data set may be read
-/// meanwhile.
+/// Bytes by the allocator's counters. These include other threads, such as one that reads the data
+/// set.
 struct MemoryReadings {
-  std::vector<std::size_t> saved, working, owed;
+  std::vector<std::size_t> saved, working, deferred;
 };
 
 std::size_t above(std::size_t high, std::size_t low) { return high > low ? high - low : 0; }
@@ -32,52 +33,52 @@ std::size_t above(std::size_t high, std::size_t low) { return high > low ? high 
 /// Of a block and one micro-batch that went forward.
 struct WayBack {
   Network& block;
-  Trip& trip;
+  ForwardPass& pass;
   Tensor grad;
   std::size_t before;  ///< bytes in use before the micro-batch
   CachingAllocator& allocator;
 
   void at_once(BlockProfile& profile, MemoryReadings& memory) {
     const auto begin = Clock::now();
-    const Tensor dx = block.backward(trip, grad);
+    const Tensor dx = block.backward(pass, grad);
     profile.backward = std::min(profile.backward, Clock::now() - begin);
     memory.working.push_back(above(allocator.counters().peak_bytes, before + memory.saved.back()));
   }
 
   void in_halves(BlockProfile& profile, MemoryReadings& memory) {
     const auto begin = Clock::now();
-    const Tensor dx = block.backward_inputs(trip, grad);
+    const Tensor dx = block.backward_inputs(pass, grad);
     const auto middle = Clock::now();
-    // What was given may be needed until the second half; within a stage it is dx of the next
-    // block, whose first layer also keeps this one's output. A stage keeps neither of its last
-    // block, so that what it owes is told a little high.
+    // The second half may read the given gradient. Within a stage that is dx of the next block,
+    // whose first layer also keeps this block's output. A stage keeps neither for its last block,
+    // so its deferred bytes are slightly overestimated.
     const std::size_t handed_on = dx.defined() ? dx.bytes() : 0;
-    memory.owed.push_back(above(allocator.counters().in_use_bytes, before + handed_on));
+    memory.deferred.push_back(above(allocator.counters().in_use_bytes, before + handed_on));
     const auto resumed = Clock::now();
-    block.backward_weights(trip);
+    block.backward_weights(pass);
     profile.input_gradient = std::min(profile.input_gradient, middle - begin);
     profile.backward = std::min(profile.backward, middle - begin + (Clock::now() - resumed));
   }
 };
 
 // Runs one micro-batch through a block; updates the profile and returns the block's output.
-Tensor measure_once(Network& block, const Tensor& x, bool first_block, bool in_halves,
-                    BlockProfile& profile, MemoryReadings& memory) {
+Tensor measure_once(const Stream& stream, Network& block, const Tensor& x, bool first_block,
+                    bool in_halves, BlockProfile& profile, MemoryReadings& memory) {
   auto& allocator = CachingAllocator::of(x.device());
   allocator.reset_peak();
-  cpu::Scratch::take_largest_wish();
+  backend(x.device()).take_peak_request();
   const std::size_t before = allocator.counters().in_use_bytes;
   const auto begin = Clock::now();
-  auto trip = block.forward(x, RandomKey{}, !first_block);
-  Tensor y = trip->result();
+  auto pass = block.forward(x, RandomKey{}, !first_block);
+  Tensor y = pass->result();
   const auto middle = Clock::now();
   const std::size_t after_forward = allocator.counters().in_use_bytes;
   profile.output_bytes = y.bytes();
   profile.forward = std::min(profile.forward, middle - begin);
   memory.saved.push_back(above(after_forward, before));
-  WayBack back{block, *trip, Tensor::zeros(y.shape(), y.dtype(), y.layout()), before, allocator};
+  WayBack back{block, *pass, zeros(stream, y.shape(), y.dtype(), y.layout()), before, allocator};
   in_halves ? back.in_halves(profile, memory) : back.at_once(profile, memory);
-  profile.scratch_bytes = std::max(profile.scratch_bytes, cpu::Scratch::take_largest_wish());
+  profile.scratch_bytes = std::max(profile.scratch_bytes, backend(x.device()).take_peak_request());
   return y;
 }
 
@@ -91,7 +92,7 @@ void forget_times(BlockProfile& profile) {
   profile.forward = profile.backward = profile.input_gradient = std::chrono::nanoseconds::max();
 }
 
-/// What is known of a block without running it.
+/// The part of a profile that needs no run.
 BlockProfile profile_of(const Network& block, DType dtype) {
   BlockProfile profile;
   profile.name = block.blocks().front()->path();
@@ -103,7 +104,7 @@ BlockProfile profile_of(const Network& block, DType dtype) {
   return profile;
 }
 
-/// A model whose blocks are measured, some in turns, then the next ones.
+/// A model whose blocks are measured in groups that take turns.
 struct Measurement {
   ModelOptions model;
   DType dtype;
@@ -115,7 +116,7 @@ struct Measurement {
   void measure_next(std::size_t count);
 };
 
-/// Measures the next blocks, of `count` in all: as many as may take turns, one at least.
+/// Measures the next group of blocks, of `count` in all: at least one.
 void Measurement::measure_next(std::size_t count) {
   const std::size_t first = profiles.size();
   std::vector<Network> blocks;
@@ -125,11 +126,11 @@ void Measurement::measure_next(std::size_t count) {
     BlockProfile profile = profile_of(block, dtype);
     held += profile.state_bytes;
     if (held > held_bytes && b > first) break;
-    block.use(initial_state(block.spec(), dtype, 0));
+    block.use(on_device(stream, initial_state(block.spec(), dtype, 0)));
     inputs.push_back(x);
     MemoryReadings unused;
     // Prepares kernels and fills the cache.
-    x = measure_once(block, x, b == 0, false, profile, unused);
+    x = measure_once(stream, block, x, b == 0, false, profile, unused);
     forget_times(profile);
     profiles.push_back(std::move(profile));
     blocks.push_back(std::move(block));
@@ -137,14 +138,14 @@ void Measurement::measure_next(std::size_t count) {
   std::vector<MemoryReadings> memory(blocks.size());
   for (int r = 0; r < std::max(2, repetitions); ++r)
     for (std::size_t i = 0; i < blocks.size(); ++i)
-      measure_once(blocks[i], inputs[i], first + i == 0, r % 2 == 1, profiles[first + i],
+      measure_once(stream, blocks[i], inputs[i], first + i == 0, r % 2 == 1, profiles[first + i],
                    memory[i]);
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     BlockProfile& profile = profiles[first + i];
     profile.input_gradient = std::min(profile.input_gradient, profile.backward);
     profile.saved_bytes = median(std::move(memory[i].saved));
     profile.working_bytes = median(std::move(memory[i].working));
-    profile.owed_bytes = median(std::move(memory[i].owed));
+    profile.deferred_bytes = median(std::move(memory[i].deferred));
   }
 }
 
@@ -158,7 +159,7 @@ std::vector<BlockProfile> profile_blocks(const ModelOptions& options, DType dtyp
       .dtype = dtype,
       .stream = stream,
       .repetitions = repetitions,
-      .x = Tensor::zeros(Shape{samples, sample[0], sample[1], sample[2]}, dtype),
+      .x = zeros(stream, Shape{samples, sample[0], sample[1], sample[2]}, dtype),
       .profiles = {}};
   const std::size_t count = make_model(options).blocks.size();
   while (measurement.profiles.size() < count) measurement.measure_next(count);
@@ -169,7 +170,7 @@ std::vector<std::size_t> balanced_partition(const std::vector<double>& costs, st
   const std::size_t n = costs.size();
   if (parts == 0 || parts > n)
     throw Error(ErrorCode::bad_options, fmt::format("{} blocks cannot make {} stages", n, parts),
-                "lower parallel.pipeline, or take a model with more blocks");
+                "lower `stages`, or take a model with more blocks");
   std::vector<double> before(n + 1, 0.0);
   std::partial_sum(costs.begin(), costs.end(), before.begin() + 1);
   // best[p][i]: smallest dearest run when the first i blocks make p runs; from[p][i]: where the
@@ -195,10 +196,11 @@ std::vector<std::size_t> balanced_partition(const std::vector<double>& costs, st
 void check_partition(const std::vector<std::size_t>& partition, std::size_t blocks) {
   const std::size_t sum = std::accumulate(partition.begin(), partition.end(), std::size_t{0});
   if (sum != blocks || std::ranges::find(partition, 0u) != partition.end())
-    throw Error(ErrorCode::bad_options,
-                fmt::format("parallel.partition is [{}]: {} blocks; the model has {}",
-                            fmt::join(partition, ", "), sum, blocks),
-                "give each stage at least one block, all together as many as `troupe plan` lists");
+    throw Error(
+        ErrorCode::bad_options,
+        fmt::format("`partition` is [{}]: {} blocks; the model has {}", fmt::join(partition, ", "),
+                    sum, blocks),
+        "give each stage at least one block, and all stages together the blocks of the model");
 }
 
 }  // namespace troupe

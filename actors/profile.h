@@ -15,22 +15,21 @@ struct BlockProfile {
   std::int64_t parameters = 0;
   std::size_t state_bytes = 0;  ///< weights and buffers, without optimizer state
   std::size_t output_bytes = 0;
-  std::size_t saved_bytes = 0;    ///< held between forward and backward
-  std::size_t working_bytes = 0;  ///< most memory beyond that while it computes
-  std::size_t owed_bytes = 0;     ///< held between the halves of a backward pass that run apart
-  std::size_t scratch_bytes = 0;  ///< most that one of its kernels borrows while it runs
+  std::size_t saved_bytes = 0;     ///< held between forward and backward
+  std::size_t working_bytes = 0;   ///< most memory beyond that while it computes
+  std::size_t deferred_bytes = 0;  ///< held while its weight gradient is deferred
+  std::size_t scratch_bytes = 0;   ///< most that one of its kernels borrows while it runs
   std::chrono::nanoseconds forward{0}, backward{0};
   /// Of `backward`, its first half where the two run apart.
   std::chrono::nanoseconds input_gradient{0};
 };
 
-/// Runs each block forward and backward on one micro-batch of `samples` and measures it: bytes by
-/// the allocator's counters as their median, times as the best of `repetitions` (the first call,
-/// which prepares kernels, is not counted). Each repetition goes through all blocks, so that what
-/// disturbs the machine for a while hits all of them; through as many as have 64 MiB of weights
-/// where the model has more, so that no process holds the whole of it. Every other one runs the
-/// halves of the backward pass apart, so two repetitions are the least. Costs about
-/// that many micro-batches of training and one more.
+/// Runs each block forward and backward on one micro-batch of `samples` and measures it: bytes as
+/// the median of the allocator's counters, times as the best of `repetitions`. A first run, which
+/// prepares kernels, is not counted. Each repetition runs all blocks, so that a disturbance of the
+/// machine affects all of them. Of a larger model it runs blocks with 64 MiB of weights at a time,
+/// so that no process holds the whole model. Every second repetition runs the halves of the
+/// backward pass apart; so there are at least two.
 std::vector<BlockProfile> profile_blocks(const ModelOptions& options, DType dtype, Stream stream,
                                          std::int64_t samples, int repetitions);
 

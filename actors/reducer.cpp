@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
+
+#include "ops/on_device.h"
 
 namespace troupe {
 namespace {
@@ -56,33 +57,37 @@ bool Reducer::can_share() const {
   return std::ranges::all_of(to_, [](const auto& port) { return !port || port->has_slot(); });
 }
 
-// What comes is taken in whatever its step, so that nothing waits behind it. What leaves does so
-// step by step.
+// Messages are taken in whatever their step, so that none blocks those behind it.
 std::optional<Reducer::Next> Reducer::next() const {
   if (delays_ > 0 && reduced.has_slot()) return Next{Move::delay, finished_};
   if (gradient.ready()) return Next{Move::gradient, gradient.header().key.step};
   if (partials.ready()) return Next{Move::partial, partials.header().key.step};
   if (chunks.ready()) return Next{Move::chunk, chunks.header().key.step};
-  bool chunks_in_order = true;
+  return next_to_send();
+}
+
+// Each kind of message leaves in the order of the steps.
+std::optional<Reducer::Next> Reducer::next_to_send() const {
+  bool earlier_chunk_missing = false;
   for (const auto& [number, step] : open_) {
-    if (!own_done(step)) break;
-    if (const auto move = next_of(step, number == finished_, chunks_in_order))
-      return Next{*move, number};
-    if (!step.shared) break;
+    if (!own_done(step)) return std::nullopt;
+    if (!step.shared) return can_share() ? std::optional(Next{Move::share, number}) : std::nullopt;
+    if (step.chunk_summed) {
+      if (number == finished_ && can_finish(step)) return Next{Move::finish, number};
+    } else {
+      if (!earlier_chunk_missing && can_sum_chunk(step)) return Next{Move::sum_chunk, number};
+      earlier_chunk_missing = true;
+    }
   }
   return std::nullopt;
 }
 
-std::optional<Reducer::Move> Reducer::next_of(const Step& step, bool oldest,
-                                              bool& chunks_in_order) const {
-  if (!step.shared) return can_share() ? std::optional(Move::share) : std::nullopt;
-  if (!step.chunk_summed) {
-    const bool can = chunks_in_order && step.partials.size() == others() && chunk.has_slot();
-    chunks_in_order = false;
-    return can ? std::optional(Move::sum_chunk) : std::nullopt;
-  }
-  const bool whole = oldest && delays_ == 0 && step.held_chunks.size() == others();
-  return whole && reduced.has_slot() ? std::optional(Move::finish) : std::nullopt;
+bool Reducer::can_sum_chunk(const Step& step) const {
+  return step.partials.size() == others() && chunk.has_slot();
+}
+
+bool Reducer::can_finish(const Step& step) const {
+  return delays_ == 0 && step.held_chunks.size() == others() && reduced.has_slot();
 }
 
 ActionLabel Reducer::act() {
@@ -112,7 +117,7 @@ ActionLabel Reducer::act() {
       finish();
       return {"R", key};
   }
-  // What needs nobody else follows at once.
+  // Finishing needs no other message: it follows at once.
   if (const auto then = next(); then && then->move == Move::finish) finish();
   return {"R", key};
 }
@@ -137,11 +142,11 @@ Reducer::Step Reducer::opened(const Header& header) const {
             .partials = {},
             .chunks = std::vector<Tensor>(options_.shares.size()),
             .held_chunks = {}};
-  if (others() == 0) step.shared = step.chunk_summed = true;  // there is nobody to ask
+  if (others() == 0) step.shared = step.chunk_summed = true;  // no exchange is needed
   return step;
 }
 
-// For a step that no sum can come in time for.
+// An empty sum, for a step before the first one that is applied.
 void Reducer::delay() {
   const std::uint32_t step = finished_ + options_.staleness - delays_--;
   reduced.send({.key = {step, Purpose::train, 0}}, {{}, {}, options_.bucket});
@@ -152,12 +157,12 @@ void Reducer::take_gradient() {
   Step& step = open(held.header);
   const std::uint32_t micro_batch = held.header.key.micro_batch;
   if (options_.bucket == 0) step.statistics.at(micro_batch) = held->statistics;
-  step.own.add(micro_batch, held->weights);
+  step.own.add(micro_batch, on_device(options_.stream, held->weights));
   ++step.taken;
   gradient.release(held);
 }
 
-// To each of the others its chunk of the sums made here.
+// Sends each other reducer its chunk of the sums made here.
 void Reducer::share(Step& step) {
   const MicroBatchRange own = own_range(step);
   const auto sums = step.own.partial_sums();
@@ -190,18 +195,20 @@ void Reducer::take_partial() {
   for (std::size_t i = 0; i < held->statistics.size(); ++i)
     step.statistics.at(held->first + i) = held->statistics[i];
   for (std::size_t i = 0; i < held->sums.size(); ++i)
-    step.chunk.add({held->levels.at(i), held->indices.at(i)}, held->sums[i]);
+    step.chunk.add({held->levels.at(i), held->indices.at(i)},
+                   on_device(options_.stream, held->sums[i]));
   step.partials.push_back(std::move(held));
 }
 
 void Reducer::sum_chunk(Step& step) {
   const auto sum = step.chunk.sum();
-  if (!sum) throw Error(ErrorCode::internal, "the reducers' sums do not make a whole tree");
+  if (!sum)
+    throw Error(ErrorCode::internal, "the partial sums of the reducers do not cover the tree");
   step.chunks[options_.index] = *sum;
   Header about = step.header;
   about.key.micro_batch = options_.index;
   chunk.send(about, {options_.index, *sum});
-  // The tree may be what was received itself, where a half is missing: it stays until the end.
+  // Where a half of the tree is missing, the sum may be a received tensor: its slot stays taken.
   step.chunk_summed = true;
 }
 
@@ -216,12 +223,14 @@ Tensor Reducer::assembled(const Step& step) const {
   if (others() == 0) return *step.own.sum();
   std::int64_t elements = 0;
   for (const Tensor& part : step.chunks) elements += part.defined() ? part.element_count() : 0;
-  Tensor whole = Tensor::empty(Shape{elements}, options_.dtype);
-  std::byte* to = whole.raw();
+  const Stream& stream = options_.stream;
+  Tensor whole = Tensor::empty(Shape{elements}, options_.dtype, stream.device);
+  std::int64_t begin = 0;
   for (const Tensor& part : step.chunks) {
     if (!part.defined()) continue;
-    std::memcpy(to, part.raw(), part.bytes());
-    to += part.bytes();
+    Tensor place = whole.narrow(begin, part.element_count());
+    kernels(stream.device, options_.dtype).copy(stream, part, place);
+    begin += part.element_count();
   }
   return whole;
 }
@@ -238,7 +247,7 @@ void Reducer::finish() {
 }
 
 FiringRules Reducer::firing_rules() const {
-  // All else goes once a step, not once a micro-batch: no part of this.
+  // Everything else happens once a step, not once a micro-batch.
   return {{{.name = "R", .takes = {{&gradient}}, .releases = {{&gradient}}, .fills = {}}}, {}};
 }
 

@@ -14,8 +14,8 @@ namespace troupe {
 struct ReducerOptions {
   DType dtype = DType::f32;
   Stream stream;
-  /// How many replicas each reducer of the stage hears, in their order. One reducer for all of them
-  /// where they share a process; else one a process.
+  /// The number of replicas that each reducer of the stage serves, in order: one reducer for each
+  /// process that has replicas.
   std::vector<std::uint32_t> shares = {1};
   std::uint32_t index = 0;   ///< which of them this is
   std::uint32_t bucket = 0;  ///< of the stage's blocks
@@ -37,8 +37,7 @@ struct ReducerOptions {
 /// dataflow graph (E. A. Lee, D. G. Messerschmitt, "Synchronous data flow", Proc. IEEE 75(9), 1987,
 /// section II). An edge of `reduced` of s + 1 slots never makes a sum wait.
 ///
-/// Fails with internal for a gradient of a step that it cannot be summing, a bug of whoever sent
-/// it.
+/// Fails with internal for a gradient of a step that is not open: a bug of the sender.
 class Reducer final : public Actor {
  public:
   using Options = ReducerOptions;
@@ -54,14 +53,14 @@ class Reducer final : public Actor {
 
   bool ready() const override { return next().has_value(); }
   ActionLabel act() override;
-  /// The sums of micro-batches that are done are here alone: without them the step begins again.
+  /// The sums of the open step exist only here: without them the step starts again.
   bool restarts_step() const override { return true; }
   void restore(const CommittedState& state, std::uint32_t steps) override;
   FiringRules firing_rules() const override;
 
  private:
   enum class Move : std::uint8_t { delay, gradient, partial, chunk, share, sum_chunk, finish };
-  /// What of a step is here, from its first message until its sum has left.
+  /// A step from its first message until its sum has left.
   struct Step {
     Header header;
     GradientTree own;    ///< of own replicas, whole tensors
@@ -79,7 +78,7 @@ class Reducer final : public Actor {
     std::uint32_t step = 0;
   };
   std::optional<Next> next() const;
-  std::optional<Move> next_of(const Step& step, bool oldest, bool& chunks_in_order) const;
+  std::optional<Next> next_to_send() const;
   /// The open step that a message belongs to, opened if it is its first.
   Step& open(const Header& header);
   Step opened(const Header& header) const;
@@ -95,6 +94,8 @@ class Reducer final : public Actor {
   MicroBatchRange own_range(const Step& step) const;
   bool own_done(const Step& step) const;
   bool can_share() const;
+  bool can_sum_chunk(const Step& step) const;
+  bool can_finish(const Step& step) const;
 
   ReducerOptions options_;
   std::uint32_t first_replica_ = 0, replicas_ = 0;            ///< own first one; all of the stage

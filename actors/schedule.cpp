@@ -19,7 +19,7 @@ std::vector<std::string_view> known_schedules() {
 ScheduleKind schedule_kind(const std::string& name) {
   for (const auto& [its_name, kind] : schedule_names)
     if (name == its_name) return kind;
-  throw Error(ErrorCode::bad_options, fmt::format("parallel.schedule is '{}'", name),
+  throw Error(ErrorCode::bad_options, fmt::format("`PipelineOptions::schedule` is '{}'", name),
               fmt::format("use one of {}", fmt::join(known_schedules(), ", ")));
 }
 
@@ -39,15 +39,15 @@ StageSchedule stage_schedule(ScheduleKind kind, std::size_t stage, std::size_t s
     return static_cast<std::uint32_t>(std::min(count, micro_batches));
   };
   StageSchedule schedule{.credits = at_most_all(eager ? 2 * from_here - 1 : from_here)};
-  // Nobody waits for the first stage's input gradient.
+  // The first stage has no input gradient to send.
   if ((h1 || h2) && stage > 0) schedule.weight_delay = at_most_all(h2 ? 2 * stage : stage);
   return schedule;
 }
 
-// A stage keeps its inputs until their weight gradients are made: of those that it may owe, and of
-// the one in hand.
+// A stage keeps an input until its weight gradient is made: those of the deferred ones, and the one
+// at work.
 EdgeSlots slots_between(const StageSchedule& stage, const StageSchedule& next) {
-  return {.outputs = stage.credits + next.most_owed(),
+  return {.outputs = stage.credits + next.max_deferred(),
           .gradients = 2 + stage.weight_delay.value_or(0)};
 }
 
@@ -57,18 +57,17 @@ EdgeSlots slots_to_loss(const StageSchedule& last) {
 }
 
 std::optional<StageAction> next_action(const StageView& view, const StageSchedule& schedule) {
+  const std::uint32_t limit = schedule.weight_delay.value_or(0);  // of deferred weight gradients
   if (view.can_update) return StageAction::update;
-  const bool forward = view.can_forward && view.in_flight < schedule.credits;
-  const bool may_owe = view.owed <= schedule.weight_delay.value_or(0);
-  const bool backward =
-      view.can_backward && may_owe && (view.all_forwarded || !schedule.flush_before_backward);
-  if (view.can_weigh && !may_owe) return StageAction::weight_gradient;
-  if (forward) return StageAction::forward;
-  if (backward) return StageAction::backward;
-  // What is in flight may come back in a moment, and others wait for what is made of it.
-  const bool pause_is_short = view.in_flight > 0 && view.gradient_may_come;
-  const bool owes_all = view.owed >= schedule.weight_delay.value_or(0);
-  if (view.can_weigh && (owes_all || !pause_is_short)) return StageAction::weight_gradient;
+  if (view.can_run_deferred && view.deferred > limit) return StageAction::weight_gradient;
+  if (view.can_forward && view.in_flight < schedule.credits) return StageAction::forward;
+  const bool flushed = view.all_forwarded || !schedule.flush_before_backward;
+  if (view.can_backward && flushed && view.deferred <= limit) return StageAction::backward;
+  // Below the limit, a stage that expects an output gradient waits for it: the stage before needs
+  // what backward makes of it.
+  const bool expects_gradient = view.in_flight > 0 && view.gradient_may_come;
+  if (view.can_run_deferred && (view.deferred == limit || !expects_gradient))
+    return StageAction::weight_gradient;
   if (view.can_evaluate) return StageAction::evaluate;
   return std::nullopt;
 }
@@ -80,11 +79,11 @@ struct Simulated {
   StageTimes times;
   StageSchedule schedule;
   std::vector<double> activations = {}, gradients = {};  // arrival times, by micro-batch
-  std::uint32_t forwarded = 0, returned = 0, weighed = 0;
+  std::uint32_t forwarded = 0, returned = 0, weight_gradients = 0;
   double free_at = 0;
 
   bool splits() const { return schedule.weight_delay.has_value(); }
-  std::uint32_t owed() const { return splits() ? returned - weighed : 0; }
+  std::uint32_t deferred() const { return splits() ? returned - weight_gradients : 0; }
   double time_of(StageAction action) const {
     if (action == StageAction::forward) return times.forward;
     if (action == StageAction::weight_gradient) return times.weight_gradient;
@@ -93,7 +92,7 @@ struct Simulated {
   /// Begins the action; returns its micro-batch.
   std::uint32_t begin(StageAction action) {
     if (action == StageAction::forward) return forwarded++;
-    return action == StageAction::weight_gradient ? weighed++ : returned++;
+    return action == StageAction::weight_gradient ? weight_gradients++ : returned++;
   }
 };
 
@@ -122,8 +121,8 @@ std::optional<Choice> choice_of(const std::vector<Simulated>& all, std::size_t i
                                    .can_forward = arrived(stage.activations, stage.forwarded),
                                    .all_forwarded = stage.forwarded == micro_batches,
                                    .in_flight = stage.forwarded - stage.returned,
-                                   .owed = stage.owed(),
-                                   .can_weigh = stage.owed() > 0},
+                                   .deferred = stage.deferred(),
+                                   .can_run_deferred = stage.deferred() > 0},
                                   stage.schedule);
     if (next) return Choice{index, *next, now};
   }
@@ -136,7 +135,7 @@ Choice earliest(const std::vector<Simulated>& all, std::size_t micro_batches) {
   for (std::size_t s = 0; s < all.size(); ++s)
     if (const auto choice = choice_of(all, s, micro_batches); choice)
       if (!best || choice->when < best->when) best = choice;
-  if (!best) throw Error(ErrorCode::internal, "a schedule stands still in the simulation");
+  if (!best) throw Error(ErrorCode::internal, "a schedule deadlocks in the simulation");
   return *best;
 }
 

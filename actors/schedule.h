@@ -1,6 +1,6 @@
 #pragma once
-// A schedule is credits and priorities, not a table: each stage decides from what it has at hand.
-// Tests hold the order that emerges to the static orders of the literature.
+// A schedule is a credit limit and priorities, not a table: each stage decides by itself what to do
+// next. Tests compare the resulting order with the static orders of the literature.
 
 #include <array>
 #include <cstdint>
@@ -35,39 +35,38 @@ std::vector<std::string_view> known_schedules();  ///< their names
 ScheduleKind schedule_kind(const std::string& name);
 std::string_view name_of(ScheduleKind kind);
 
-/// What makes a stage follow a schedule. Within its credits it goes forward before backward; a
-/// weight gradient that it owes comes last, and waits for what may come in a moment as long as it
-/// may owe more.
+/// What makes a stage follow a schedule. Within its credits it goes forward before backward.
+/// Deferred weight gradients come last; below their limit they also wait for an output gradient
+/// that is expected.
 struct StageSchedule {
   std::uint32_t credits = 1;           ///< micro-batches that may be between forward and backward
   bool flush_before_backward = false;  ///< all forwards of the step come first
   /// Where set, a backward is two actions: the input gradient, which leaves at once, since the
-  /// stage before waits for it, and the weight gradient. Of these so many may be owed while there
-  /// is other work.
+  /// stage before waits for it, and the weight gradient. So many weight gradients may be deferred
+  /// while there is other work.
   std::optional<std::uint32_t> weight_delay = {};
 
-  /// Micro-batches between the halves of their backward: those that may be owed, and one in hand.
-  std::uint32_t most_owed() const { return weight_delay ? *weight_delay + 1 : 0; }
+  /// Most micro-batches between the halves of their backward: the deferred ones and one at work.
+  std::uint32_t max_deferred() const { return weight_delay ? *weight_delay + 1 : 0; }
 };
 
 /// The schedule of stage `stage` of `stages` with `micro_batches` for each replica and step.
 ///
-/// 1F1B: stage i may hold p - i micro-batches and fills them up before it goes backward (D.
-/// Narayanan et al., "PipeDream: generalized pipeline parallelism for DNN training", SOSP 2019,
-/// section 3.2). GPipe: all of them, all forwards first (Y. Huang et al., "GPipe", NeurIPS 2019,
-/// section 2.3). Eager 1F1B: 2 (p - i) - 1, so that a stage has work at hand while what it waits
-/// for is on its way, or comes late from a stage that takes longer (Y. Zhuang et al., "On
-/// optimizing the communication of model parallelism", MLSys 2023).
+/// 1F1B: stage i may hold p - i micro-batches and goes forward until it does (D. Narayanan et al.,
+/// "PipeDream: generalized pipeline parallelism for DNN training", SOSP 2019, section 3.2). GPipe:
+/// all of them, all forwards first (Y. Huang et al., "GPipe", NeurIPS 2019, section 2.3). Eager
+/// 1F1B: 2 (p - i) - 1, so that a stage has other work while a message is on its way or late (Y.
+/// Zhuang et al., "On optimizing the communication of model parallelism", MLSys 2023).
 ///
 /// ZB-H1 and ZB-H2 take the backward of all stages but the first apart (P. Qi et al., "Zero bubble
 /// pipeline parallelism", ICLR 2024, sections 2 and 3). H1 has the credits of 1F1B, and stage i
-/// owes i weight gradients; H2 has those of the eager one, and stage i owes 2i: as many as a stage
-/// has left to do after its last input gradient, while that one goes back through the others.
+/// defers i weight gradients; H2 has those of the eager one, and stage i defers 2i: as many as a
+/// stage can run after its last input gradient, while that one goes back through the others.
 StageSchedule stage_schedule(ScheduleKind kind, std::size_t stage, std::size_t stages,
                              std::size_t micro_batches);
 
 /// Slots of the edges between a stage and the next one, or the loss: enough that no stage waits for
-/// one while its schedule lets it go on.
+/// a slot while its schedule allows an action.
 struct EdgeSlots {
   std::uint32_t outputs = 0;    ///< there
   std::uint32_t gradients = 0;  ///< and back
@@ -75,7 +74,7 @@ struct EdgeSlots {
 EdgeSlots slots_between(const StageSchedule& stage, const StageSchedule& next);
 EdgeSlots slots_to_loss(const StageSchedule& last);
 
-/// What a stage sees when it decides.
+/// The input of a stage's decision.
 struct StageView {
   bool can_update = false;        ///< the reduced gradient is there
   bool can_backward = false;      ///< an output gradient and free slots for what it makes
@@ -83,33 +82,33 @@ struct StageView {
   bool can_evaluate = false;      ///< the same for a forward-only micro-batch
   bool all_forwarded = false;     ///< every micro-batch of the step went forward here
   std::uint32_t in_flight = 0;    ///< forward done, backward not
-  std::uint32_t owed = 0;         ///< micro-batches whose weight gradient is still to be made
-  bool can_weigh = false;         ///< there is one, and free slots for its next bucket
-  bool gradient_may_come = true;  ///< its edge has a slot for one
+  std::uint32_t deferred = 0;     ///< micro-batches whose weight gradient is still to be made
+  bool can_run_deferred = false;  ///< there is one, and free slots for its next bucket
+  bool gradient_may_come = true;  ///< the edge of output gradients has a free slot
 };
 
-/// `backward` is the whole of it, or where a schedule has a weight delay the input gradient.
-/// `weight_gradient` is what was owed, or the next bucket of a backward that has begun.
+/// `backward` is the whole backward, or with a weight delay the input gradient. `weight_gradient`
+/// is a deferred weight gradient, or the next bucket of a backward that has begun.
 enum class StageAction : std::uint8_t { forward, backward, weight_gradient, update, evaluate };
 
-/// The next thing to do, or nothing. Pure.
+/// The next action, or none. A pure function.
 std::optional<StageAction> next_action(const StageView& view, const StageSchedule& schedule);
 
-/// One thing that a stage does in a step.
+/// One action of a stage in a step.
 struct ScheduledStep {
   StageAction action = StageAction::forward;
   std::uint32_t micro_batch = 0;
   friend bool operator==(const ScheduledStep&, const ScheduledStep&) = default;
 };
 
-/// What a stage does when, in a step without disturbance.
+/// An action with its time, in a simulated step.
 struct TimedStep {
   std::size_t stage = 0;
   ScheduledStep step;
   double begin = 0, end = 0;
 };
 
-/// What a micro-batch takes in a stage.
+/// Times of one micro-batch in a stage.
 struct StageTimes {
   double forward = 0, input_gradient = 0, weight_gradient = 0;
   double backward() const { return input_gradient + weight_gradient; }

@@ -6,9 +6,9 @@
 
 namespace troupe {
 
-/// The checkpoint writer's hand in another process: collects the snapshots of the stages there,
-/// writes them while training goes on, and tells the checkpoint writer, which publishes. So every
-/// process writes what it holds, and none holds the whole model.
+/// Writes the shards of the stages of one process, while training continues, and reports them to
+/// the checkpoint writer, which publishes. So every process writes its own stages, and none holds
+/// the whole model.
 class ShardWriter final : public Actor {
  public:
   /// Of these, `stages`, `in_background` and `write_shards` count.

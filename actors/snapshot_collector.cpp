@@ -23,7 +23,7 @@ SnapshotCollector::PiecesPtr SnapshotCollector::take_whole(const MessageKey& key
 }
 
 Background& SnapshotCollector::thread() {
-  // A prototype, which only tells its ports, needs none.
+  // Made when first used: the prototype of an actor needs none.
   if (!thread_)
     thread_.emplace(
         BackgroundOptions{.name = "checkpoints", .threads = options_.in_background ? 1 : 0});

@@ -12,9 +12,9 @@
 
 namespace troupe {
 
-/// What the writers of checkpoints have in common: they collect what makes a checkpoint piece by
-/// piece, write it on another thread while training goes on, and hold the run open until the last
-/// one that was asked for is written. Of the thread of its actor.
+/// The common part of CheckpointWriter and ShardWriter: collects the pieces of a checkpoint, writes
+/// them on another thread while training continues, and holds the run open until the last requested
+/// checkpoint is written. Used by the thread of its actor.
 class SnapshotCollector {
  public:
   struct Options {
@@ -24,7 +24,7 @@ class SnapshotCollector {
   };
   /// The pieces of one checkpoint; they keep their slots until they are released.
   struct Pieces {
-    std::uint32_t steps = 0;  ///< whole steps in it
+    std::uint32_t steps = 0;  ///< committed steps in it
     std::vector<Held<Snapshot>> snapshots;
     std::vector<Held<WrittenShards>> shards;
 
@@ -57,7 +57,7 @@ class SnapshotCollector {
 
   void on_commit(const Commit& commit);
   void on_written(std::uint32_t steps) { written_ = steps; }
-  /// The last step is whole, and what was asked for is written.
+  /// The last step is committed, and all requested checkpoints are written.
   bool is_finished() const { return last_seen_ && written_ >= wanted_; }
 
  private:

@@ -10,7 +10,8 @@ namespace troupe {
 
 Stage::Stage(StageOptions options) : options_(std::move(options)) {
   if (options_.staleness > 0 && !options_.micro_batches)
-    throw Error(ErrorCode::bad_options, "a stage with staleness is not told its micro-batches",
+    throw Error(ErrorCode::bad_options,
+                "a stage with staleness lacks the number of micro-batches of a step",
                 "give StageOptions::micro_batches, a function of the step");
   for (std::uint32_t bucket = 1; bucket < options_.buckets; ++bucket)
     more_gradients_.push_back(
@@ -26,7 +27,7 @@ bool Stage::splits_backward() const {
   return options_.schedule.weight_delay && input_gradient.connected();
 }
 
-// Of all buckets: those that are free stay so, since nobody else fills them.
+// Of all buckets: a free slot stays free until this actor fills it.
 bool Stage::has_gradient_slots() const {
   const auto free = [](const auto& port) { return port->has_slot(); };
   return gradient.has_slot() && std::ranges::all_of(more_gradients_, free);
@@ -46,7 +47,7 @@ bool Stage::can_continue_backward() const {
   return splits_backward() || bucket + 1 < options_.buckets || input_gradient.has_slot();
 }
 
-// What goes back as a whole counts until it is done.
+// A backward that is not split counts until its last bucket is done.
 std::uint32_t Stage::in_flight() const {
   return static_cast<std::uint32_t>(in_flight_.size() +
                                     (splits_backward() ? 0 : going_back_.size()));
@@ -56,7 +57,7 @@ std::uint32_t Stage::own_end(std::uint32_t micro_batches) const {
   return micro_batch_range(micro_batches, options_.replica, options_.replicas).last;
 }
 
-// Without staleness the sum is there only after they did.
+// Without staleness the sum can exist only after they did.
 bool Stage::all_went_back() const {
   if (options_.staleness == 0) return true;
   const std::uint32_t all = options_.micro_batches(step_);
@@ -75,12 +76,12 @@ StageView Stage::view() const {
   view.in_flight = in_flight();
   view.can_update = can_update();
   view.can_backward = can_begin_backward();
-  view.owed = static_cast<std::uint32_t>(going_back_.size());
-  view.can_weigh = can_continue_backward();
+  view.deferred = static_cast<std::uint32_t>(going_back_.size());
+  view.can_run_deferred = can_continue_backward();
   view.gradient_may_come = !output_gradient.full();
   if (input.ready() && output.has_slot()) {
     const Header& header = input.header();
-    // What comes ahead of its step waits for the commit that it needs.
+    // A micro-batch of a later step waits for the commit before it.
     if (header.key.purpose == Purpose::train) {
       view.can_forward = header.key.step == step_ && !closed_;
     } else {
@@ -93,8 +94,8 @@ StageView Stage::view() const {
   return view;
 }
 
-// Buckets that have begun are ended before anything else: the reducers wait, and for a whole
-// backward the stage before.
+// A backward that has begun its buckets finishes first: the reducers wait for them, and in a
+// backward that is not split the stage before waits too.
 std::optional<StageAction> Stage::next() const {
   if (can_continue_backward() && going_back_.front().bucket > 0)
     return StageAction::weight_gradient;
@@ -210,7 +211,7 @@ ActionLabel Stage::evaluate() {
 void Stage::collect() {
   while (reduced.ready()) {
     auto sum = reduced.take();
-    if (sum.header.key.step < step_)  // of a step that was whole before this life
+    if (sum.header.key.step < step_)  // of a step that was committed before this incarnation
       reduced.release(sum);
     else
       sums_[sum.header.key.step].push_back(std::move(sum));
@@ -267,7 +268,7 @@ void Stage::restore(const CommittedState& state, std::uint32_t steps) {
 }
 
 Waiting Stage::waiting() const {
-  // The gradient of what is on its way back was taken with its first bucket.
+  // A backward that has begun has taken its gradient already.
   const bool has_work = !going_back_.empty() || input.ready() || output_gradient.ready();
   if (!has_work) return Waiting::input;
   const auto full = [](const auto& port) { return !port->has_slot(); };
@@ -291,7 +292,7 @@ FiringRules Stage::firing_rules() const {
                              .releases = {},
                              .fills = {{&input_gradient}}},
                             {.name = "W", .takes = {}, .releases = given_back, .fills = gradients}},
-            .internal_places = {{0, 1, 1, 1, credits}, {1, 2, 1, 1, schedule.most_owed()}}};
+            .internal_places = {{0, 1, 1, 1, credits}, {1, 2, 1, 1, schedule.max_deferred()}}};
   gradients.push_back({&input_gradient});
   const Transition backward{
       .name = "B", .takes = {{&output_gradient}}, .releases = given_back, .fills = gradients};

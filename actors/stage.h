@@ -30,20 +30,20 @@ struct StageOptions {
   std::function<std::uint32_t(std::uint32_t step)> micro_batches = {};
 };
 
-/// A part of the model. Takes micro-batches forward and backward as its schedule and its slots
-/// allow, sends each one's gradient to the reducers, and makes the next state from what comes back.
-/// A micro-batch goes backward bucket by bucket, an action each: what one makes is on its way while
-/// the next one runs. Where the schedule has a weight delay and somebody takes the input gradient,
-/// that is an action of its own, before all buckets, and other work may come between. Weights
+/// A part of the model. Runs micro-batches forward and backward as its schedule and its slots
+/// allow, sends each one's gradient to the reducers, and computes the next state from their sums. A
+/// backward has one action for each bucket: the gradient of a bucket leaves while the next one
+/// runs. Where the schedule has a weight delay and the input gradient has a receiver, the input
+/// gradient is an action of its own, before all buckets; other actions may run between. Weights
 /// change at a commit only.
 ///
 /// With a staleness s the update of step t applies the sum that comes with its key, which is that
-/// of step t - s, as soon as all own micro-batches of step t went backward. That they did is known
-/// to later lives too: the messages of the last one are given back at the commit only, so a
-/// replacement gets them again and repeats it.
+/// of step t - s, as soon as all own micro-batches of step t went backward. The stage releases the
+/// messages of its last micro-batch only at the commit. So the next incarnation receives them
+/// again, and knows when all went backward.
 ///
-/// Throws Error{bad_options} when it is made with staleness but no micro_batches. Fails with what
-/// its program throws, such as bad_shape.
+/// Throws Error{bad_options} when it is made with staleness but no micro_batches. Fails with the
+/// errors of its program, such as bad_shape.
 class Stage final : public Actor {
  public:
   using Options = StageOptions;
@@ -52,7 +52,7 @@ class Stage final : public Actor {
   Input<Activation> input{this, "input"};
   Output<Activation> output{this, "output"};
   Input<OutputGradient> output_gradient{this, "output_gradient"};
-  /// The first stage has no edge here: nobody needs the gradient of the data.
+  /// The first stage has no edge here: the gradient of the data is not needed.
   Output<OutputGradient> input_gradient{this, "input_gradient", Connection::optional};
   Output<Gradient> gradient{this, "gradient"};      ///< of bucket 0
   Input<ReducedGradient> reduced{this, "reduced"};  ///< of all buckets, an edge each
@@ -101,7 +101,7 @@ class Stage final : public Actor {
   /// One past the last of its micro-batches in a step of so many.
   std::uint32_t own_end(std::uint32_t micro_batches) const;
   bool all_went_back() const;
-  /// Of a step that is whole: its message was sent again to a replacement restored past it.
+  /// Of a committed step: a sender has repeated it for an incarnation that was restored later.
   bool is_past(const MessageKey& key) const;
   bool stale() const;  ///< such a message waits
   ActionLabel discard();
@@ -117,13 +117,13 @@ class Stage final : public Actor {
   void continue_backward();
   void end_backward();
   ActionLabel evaluate();
-  /// Takes the sums that have come; they stay in their slots until the commit.
+  /// Takes the sums that have arrived; they keep their slots until the commit.
   void collect();
   ActionLabel update();
 
   StageOptions options_;
   std::unique_ptr<StageProgram> program_;
-  std::uint32_t step_ = 0;  ///< the open step: so many are whole
+  std::uint32_t step_ = 0;  ///< the open step: so many are committed
   std::vector<std::unique_ptr<Output<Gradient>>> more_gradients_;  ///< of buckets 1, 2, …
   std::map<std::uint32_t, InFlight> in_flight_;
   std::deque<GoingBack> going_back_;
@@ -133,7 +133,7 @@ class Stage final : public Actor {
   std::optional<std::pair<Held<Activation>, Held<OutputGradient>>> held_back_;
   std::map<std::uint32_t, std::vector<Held<ReducedGradient>>> sums_;  ///< by step
   StatePtr next_state_;  ///< voted for, not yet committed
-  /// A commit asked for it; it leaves when the writer has a slot.
+  /// Requested by a commit; it leaves when the writer has a slot.
   std::optional<std::pair<std::uint32_t, StatePtr>> pending_snapshot_;
   bool closed_ = false;  ///< the last commit is made
 };

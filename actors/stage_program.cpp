@@ -15,17 +15,17 @@ class NetworkProgram final : public StageProgram {
  public:
   explicit NetworkProgram(const NetworkProgramOptions& options)
       : network_(make_network(options)), spec_(std::make_shared<const StateSpec>(network_.spec())) {
-    network_.use(options.initial ? options.initial
-                                 : initial_state(*spec_, options.dtype, options.seed));
+    network_.use(on_device(
+        options.stream,
+        options.initial ? options.initial : initial_state(*spec_, options.dtype, options.seed)));
     const std::size_t blocks = network_.blocks().size();
     std::vector<std::size_t> buckets = options.buckets;
     if (buckets.empty()) buckets = {blocks};
     if (std::accumulate(buckets.begin(), buckets.end(), std::size_t{0}) != blocks)
-      throw Error(ErrorCode::bad_options,
-                  fmt::format("{} buckets do not hold the {} blocks of a "
-                              "stage",
-                              buckets.size(), blocks),
-                  "make them by gradient_buckets");
+      throw Error(
+          ErrorCode::bad_options,
+          fmt::format("{} buckets do not hold the {} blocks of a stage", buckets.size(), blocks),
+          "make them by gradient_buckets");
     std::size_t begin = blocks;
     for (const std::size_t size : buckets) bucket_begins_.push_back(begin -= size);
   }
@@ -35,25 +35,25 @@ class NetworkProgram final : public StageProgram {
   std::shared_ptr<const StateSpec> spec() const override { return spec_; }
 
   Forward forward(const Tensor& x, const RandomKey& random, bool wants_input_gradient) override {
-    auto saved = std::make_unique<TripSaved>();
-    saved->trip = network_.forward(x, random, wants_input_gradient);
-    Tensor output = saved->trip->take_result();
+    auto saved = std::make_unique<SavedPass>();
+    saved->pass = network_.forward(x, random, wants_input_gradient);
+    Tensor output = saved->pass->take_result();
     return {std::move(output), std::move(saved)};
   }
   Tensor input_gradient(Saved& saved, const Tensor& grad) override {
-    auto& ours = static_cast<TripSaved&>(saved);
+    auto& ours = static_cast<SavedPass&>(saved);
     ours.input_half_done = true;
-    return network_.backward_inputs(*ours.trip, grad);
+    return network_.backward_inputs(*ours.pass, grad);
   }
   Backward backward(Saved& saved, const Tensor& grad, std::size_t bucket) override {
-    auto& ours = static_cast<TripSaved&>(saved);
-    Trip& trip = *ours.trip;
-    if (bucket == 0 && !ours.input_half_done) network_.begin_backward(trip, grad);
+    auto& ours = static_cast<SavedPass&>(saved);
+    ForwardPass& pass = *ours.pass;
+    if (bucket == 0 && !ours.input_half_done) network_.begin_backward(pass, grad);
     Backward made;
-    made.gradient = network_.backward_to(trip, bucket_begins_.at(bucket));
-    if (bucket == 0) made.statistics = std::move(trip.statistics);
+    made.gradient = network_.backward_to(pass, bucket_begins_.at(bucket));
+    if (bucket == 0) made.statistics = std::move(pass.statistics);
     if (bucket + 1 == bucket_begins_.size() && !ours.input_half_done)
-      made.input_gradient = network_.end_backward(trip);
+      made.input_gradient = network_.end_backward(pass);
     return made;
   }
   Tensor evaluate(const Tensor& x) override { return network_.evaluate(x); }
@@ -63,8 +63,8 @@ class NetworkProgram final : public StageProgram {
   }
 
  private:
-  struct TripSaved final : Saved {
-    std::unique_ptr<Trip> trip;
+  struct SavedPass final : Saved {
+    std::unique_ptr<ForwardPass> pass;
     bool input_half_done = false;
   };
   static Network make_network(const NetworkProgramOptions& options) {

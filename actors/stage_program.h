@@ -9,11 +9,11 @@
 
 namespace troupe {
 
-/// The arithmetic of a stage, as the Stage actor calls it. `network_program` makes the real one; a
-/// user may bring another (the benchmark of schedules brings one that only takes time).
+/// The arithmetic of a stage, called by the Stage actor. `network_program` makes the one of a
+/// model; a user may write another.
 class StageProgram {
  public:
-  /// What a micro-batch leaves behind between its forward and its backward.
+  /// What a micro-batch keeps between its forward and its backward.
   struct Saved {
     virtual ~Saved() = default;
   };
@@ -21,8 +21,8 @@ class StageProgram {
     Tensor output;
     std::unique_ptr<Saved> saved;
   };
-  /// What one bucket's way back makes. A bucket is a run of consecutive blocks; bucket 0 holds the
-  /// last ones.
+  /// The results of a backward through one bucket. A bucket is a run of consecutive blocks; bucket
+  /// 0 holds the last ones.
   struct Backward {
     Tensor input_gradient;  ///< of the last bucket; undefined where it was not wanted
     Tensor gradient;        ///< of the bucket's blocks, flat
@@ -34,8 +34,8 @@ class StageProgram {
   virtual const StatePtr& state() const = 0;
   virtual std::shared_ptr<const StateSpec> spec() const = 0;
   virtual Forward forward(const Tensor& x, const RandomKey& random, bool wants_input_gradient) = 0;
-  /// The input half alone, before bucket 0 of the same micro-batch; `backward` then runs the weight
-  /// half only, and makes no input gradient.
+  /// Runs the input half alone, before bucket 0 of the same micro-batch. `backward` then runs only
+  /// the weight half.
   virtual Tensor input_gradient(Saved& saved, const Tensor& grad) = 0;
   /// Called for bucket 0, 1, … of a micro-batch in this order, each time with the same gradient of
   /// its output; other calls may come between them. Programs of one bucket are asked for 0 only.
@@ -47,11 +47,12 @@ class StageProgram {
                         const std::vector<Tensor>& statistics) const = 0;
 };
 
-/// Makes a program anew: for an actor's first life and for each later one.
+/// Makes a program: one for each incarnation of an actor.
 using ProgramFactory = std::function<std::unique_ptr<StageProgram>()>;
 
-/// Blocks [first, last) of a model as a program. Without `initial`, parameters are drawn from the
-/// seed. Throws Error{bad_options} where the buckets do not add up to the blocks.
+/// Blocks [first, last) of a model as a program, which computes on the stream's device. Without
+/// `initial`, parameters are drawn from the seed. Throws Error{bad_options} where the buckets do
+/// not add up to the blocks.
 struct NetworkProgramOptions {
   ModelOptions model;
   std::size_t first = 0;

@@ -1,11 +1,13 @@
 #pragma once
-// What a backend computes. Each backend (`ops/cpu`, `ops/reference`, later `ops/cuda`) is a folder
-// whose files fill one KernelTable, each with its family of kernels (`families.h` there); a test
-// walks the table and fails on a gap.
+// What a backend computes. A folder (`ops/cpu`, `ops/reference`) fills one KernelTable: each of its
+// files fills the entries of one family of kernels (`families.h` there). A test fails on an entry
+// that is missing.
 //
-// Kernels allocate what they return, write what they are given as `Tensor&`, run on the given
-// stream with its number of threads, and give the same bits each time for the same stream width.
-// Shapes are (N, C, H, W) whatever the layout; outputs keep the layout of the input unless said.
+// Kernels allocate what they return on the stream's device, and write what they take as `Tensor&`.
+// They run on the given stream with its number of threads; for the same number they give the same
+// bits. Tensors lie on the stream's device, apart from those of `copy`. Only kernels read or write
+// the memory of tensors; code above the backends reads what `copy` has brought to the CPU.
+// Shapes are (N, C, H, W) for any layout. Outputs keep the layout of the input unless stated.
 
 #include <cstdint>
 #include <memory>
@@ -35,25 +37,6 @@ struct ConvolutionOptions {
   ConvolutionAlgorithm algorithm = ConvolutionAlgorithm::automatic;
 };
 
-/// One convolution layer's prepared state: compiled primitives by input shape and the weights in
-/// the order that they want. Used by one actor at a time.
-class ConvolutionKernel {
- public:
-  virtual ~ConvolutionKernel() = default;
-  /// Uses these weights [O, I, KH, KW] and bias [O] (undefined if none) from now on. Called before
-  /// each pass; does nothing while `version` stays the same.
-  virtual void use_weights(const Stream& stream, const Tensor& weight, const Tensor& bias,
-                           std::uint64_t version) = 0;
-  /// y = x * w + b. The output's layout is the one that suits the algorithm and this processor.
-  virtual Tensor forward(const Stream& stream, const Tensor& x) = 0;
-  /// Gradient of x, in the layout and shape that x had.
-  virtual Tensor input_gradient(const Stream& stream, const Tensor& grad, const Shape& x_shape,
-                                Layout x_layout) = 0;
-  /// Writes the gradients of weight and bias (row-major, the shapes of use_weights).
-  virtual void weight_gradient(const Stream& stream, const Tensor& x, const Tensor& grad,
-                               Tensor& weight_grad, Tensor& bias_grad) = 0;
-};
-
 /// y = x W^T + b for x [N, in], W [out, in].
 struct LinearOptions {
   std::int64_t in_features = 0;
@@ -61,13 +44,22 @@ struct LinearOptions {
   bool bias = true;
 };
 
-class LinearKernel {
+/// The arithmetic of one layer with a weight and a bias, with what it prepares: compiled primitives
+/// for each shape of the input, and the weights in the order that these want. Used by one actor at
+/// a time.
+class LayerKernel {
  public:
-  virtual ~LinearKernel() = default;
+  virtual ~LayerKernel() = default;
+  /// From now on uses this weight and bias (undefined: none), row-major in PyTorch's shapes. Called
+  /// before each pass; does nothing while `version` stays the same.
   virtual void use_weights(const Stream& stream, const Tensor& weight, const Tensor& bias,
                            std::uint64_t version) = 0;
+  /// The output's layout is the one that suits the algorithm and the device.
   virtual Tensor forward(const Stream& stream, const Tensor& x) = 0;
-  virtual Tensor input_gradient(const Stream& stream, const Tensor& grad) = 0;
+  /// Gradient of x, in the layout and shape that x had.
+  virtual Tensor input_gradient(const Stream& stream, const Tensor& grad, const Shape& x_shape,
+                                Layout x_layout) = 0;
+  /// Writes the gradients of weight and bias (row-major, the shapes of use_weights).
   virtual void weight_gradient(const Stream& stream, const Tensor& x, const Tensor& grad,
                                Tensor& weight_grad, Tensor& bias_grad) = 0;
 };
@@ -81,7 +73,7 @@ struct PoolOptions {
 
 /// What follows a batch norm in the same pass over memory:
 /// z = dropout(relu(norm(x))) + residual, each part where it is asked for; dropout only with relu
-/// and without a residual, so that backward can tell the dropped elements by z = 0.
+/// and without a residual, so that backward finds the dropped elements by z = 0.
 struct NormEpilogue {
   bool relu = false;
   float dropout = 0.0f;  ///< probability of a zero; only in training
@@ -104,9 +96,10 @@ struct NormGradients {
 
 /// Loss and correct predictions of a micro-batch, and the gradient of the logits.
 struct LossOutput {
-  double loss_sum = 0;       ///< sum over the samples, not the mean
-  std::int64_t correct = 0;  ///< samples whose largest logit is their class (first one wins ties)
-  Tensor logits_grad;        ///< d(loss_sum * scale) / d(logits); undefined when not asked for
+  /// f64 [2]: the loss summed over the samples (not the mean), and the number of samples whose
+  /// largest logit is their class (the first of equal logits counts).
+  Tensor totals;
+  Tensor logits_grad;  ///< d(loss sum * scale) / d(logits); undefined when not asked for
 };
 
 /// Hyper-parameters of PyTorch's SGD, apart from the learning rate.
@@ -119,9 +112,21 @@ struct SgdOptions {
 struct KernelTable {
   std::string_view backend;
 
-  std::unique_ptr<ConvolutionKernel> (*convolution)(const ConvolutionOptions& options);
-  std::unique_ptr<LinearKernel> (*linear)(const LinearOptions& options);
+  /// y = x * w + b; weight [O, I, KH, KW], bias [O].
+  std::unique_ptr<LayerKernel> (*convolution)(const ConvolutionOptions& options);
+  /// y = x W^T + b; weight [out, in], bias [out].
+  std::unique_ptr<LayerKernel> (*linear)(const LinearOptions& options);
 
+  /// Copies between tensors of the same shape and layout, of which one may lie in the CPU's memory
+  /// and the other on the stream's device. The types are equal, or both floating-point. A copy to
+  /// the CPU is complete on return; others complete in the order of the stream.
+  void (*copy)(const Stream& stream, const Tensor& from, Tensor& to);
+  /// Writes the value to all elements.
+  void (*fill)(const Stream& stream, double value, Tensor& to);
+  /// to = from * factor, computed in f64. `from` is f32 or f64; shape and layout are equal.
+  void (*scale)(const Stream& stream, const Tensor& from, double factor, Tensor& to);
+  /// running = (1 - momentum) * running + momentum * observed, computed in f64.
+  void (*fold)(const Stream& stream, const Tensor& observed, double momentum, Tensor& running);
   /// Copies `from` into `to`, which has the same shape and type and another layout.
   void (*reorder)(const Stream& stream, const Tensor& from, Tensor& to);
 
@@ -174,9 +179,8 @@ struct KernelTable {
               Tensor& new_momentum);
 };
 
-/// The kernels for tensors of this type on this device. f32 on the CPU is `ops/cpu` (oneDNN and
-/// vectorised kernels), f64 is `ops/reference` (plain loops). Throws Error for a combination that
-/// this build does not have, naming both.
+/// The kernels for tensors of this type on this device, from its Backend (ops/backend.h). Throws
+/// Error{unsupported} for a combination that this build does not have, naming both.
 const KernelTable& kernels(Device device, DType dtype);
 
 }  // namespace troupe

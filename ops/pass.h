@@ -16,8 +16,8 @@ struct BufferIndex {
   int value = -1;
 };
 
-/// What one trip of a micro-batch through a stage works with. Passed to every primitive; nothing
-/// else is shared between them. Valid while the stage holds the micro-batch.
+/// What the primitives of one forward and backward pass share; an argument of each of them. Valid
+/// while the stage holds the micro-batch.
 struct Pass {
   Stream stream;
   DType dtype = DType::f32;

@@ -23,7 +23,7 @@ Error no_gradient(std::string_view primitive) {
 }  // namespace
 
 Value Tape::add(Tensor tensor, bool wants_gradient) {
-  Slot made;
+  SavedTensor made;
   made.shape = tensor.shape();
   made.layout = tensor.layout();
   made.tensor = std::move(tensor);
@@ -40,7 +40,7 @@ Value Tape::input(Tensor tensor, bool wants_gradient) {
 
 Value Tape::keep(std::unique_ptr<Node> node, std::vector<Value> inputs, Tensor output) {
   bool needed = node->has_weights();
-  for (Value input : inputs) needed = needed || slot(input).wants_gradient;
+  for (Value input : inputs) needed = needed || saved_tensor(input).wants_gradient;
   needed = needed && pass_.training;
   const Value value = add(std::move(output), needed);
   if (needed) {
@@ -71,7 +71,7 @@ std::vector<Tensor> Tape::backward_inputs(Value output, Tensor grad) {
 // What was given stays referenced until the end, so that is_exclusive never takes the caller's
 // memory (which may be another actor's slot, replayed after a failure) for the tape's own.
 void Tape::begin_backward(Value output, Tensor grad) {
-  Slot& last = slot(output);
+  SavedTensor& last = saved_tensor(output);
   if (grad.shape() != last.shape)
     throw Error(ErrorCode::bad_shape,
                 fmt::format("backward: the gradient is {}, the output it belongs to {}",
@@ -80,7 +80,7 @@ void Tape::begin_backward(Value output, Tensor grad) {
   given_ = std::move(grad);
   last.grad = given_;
   if (given_.layout() != last.layout) {
-    last.grad = Tensor::empty(last.shape, given_.dtype(), last.layout, given_.device());
+    last.grad = Tensor::empty(last.shape, given_.dtype(), given_.device(), last.layout);
     pass_.kernels().reorder(pass_.stream, given_, last.grad);
   }
 }
@@ -94,19 +94,19 @@ void Tape::walk_to(std::size_t mark, bool with_weights) {
 std::vector<Tensor> Tape::end_backward() {
   std::vector<Tensor> result;
   for (Value source : sources_)
-    if (given_.defined() && slot(source).wants_gradient)
-      result.push_back(std::exchange(slot(source).grad, {}));
+    if (given_.defined() && saved_tensor(source).wants_gradient)
+      result.push_back(std::exchange(saved_tensor(source).grad, {}));
   given_ = {};
   return result;
 }
 
 void Tape::visit(std::unique_ptr<Node>& node, bool with_weights) {
-  if (node->owes_weights) {
+  if (node->weights_deferred) {
     node->weight_gradient(pass_, node->grad);
     node.reset();
     return;
   }
-  Tensor grad = std::exchange(slot(node->output).grad, {});
+  Tensor grad = std::exchange(saved_tensor(node->output).grad, {});
   const std::string_view name = node->name();
   if (!grad.defined()) {
     if (node->has_weights()) throw no_gradient(name);
@@ -116,10 +116,10 @@ void Tape::visit(std::unique_ptr<Node>& node, bool with_weights) {
   const std::vector<Value> inputs = node->inputs;
   std::vector<InputGradient> gradients(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    gradients[i].wanted = slot(inputs[i]).wants_gradient;
+    gradients[i].wanted = saved_tensor(inputs[i]).wants_gradient;
   node->input_gradient(pass_, grad, gradients);
   if (node->has_weights() && !with_weights) {
-    node->owes_weights = true;
+    node->weights_deferred = true;
     if (node->weights_read_gradient()) node->grad = grad;
   } else {
     node->weight_gradient(pass_, grad);
@@ -127,11 +127,12 @@ void Tape::visit(std::unique_ptr<Node>& node, bool with_weights) {
   }
   grad = {};
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    if (gradients[i].wanted) accumulate(slot(inputs[i]), std::move(gradients[i].grad), name);
+    if (gradients[i].wanted)
+      accumulate(saved_tensor(inputs[i]), std::move(gradients[i].grad), name);
 }
 
 // Addition commutes, so either side may be the one that is added into.
-void Tape::accumulate(Slot& into, Tensor grad, std::string_view from) {
+void Tape::accumulate(SavedTensor& into, Tensor grad, std::string_view from) {
   if (!grad.defined() || grad.shape() != into.shape || grad.layout() != into.layout)
     throw Error(ErrorCode::internal,
                 fmt::format("backward: {} gave a gradient of {} ({}) to an input of {} ({})", from,
@@ -156,7 +157,7 @@ std::size_t Tape::saved_bytes() const {
     if (tensor.defined() && seen.insert(tensor.storage().get()).second)
       bytes += tensor.storage()->bytes();
   };
-  for (const Slot& value : values_) count(value.tensor);
+  for (const SavedTensor& value : values_) count(value.tensor);
   for (const auto& node : nodes_) {
     if (!node) continue;
     count(node->grad);

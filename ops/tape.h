@@ -15,13 +15,13 @@ struct Value {
   int index = -1;
 };
 
-/// What a primitive's input half fills in for one of its inputs.
+/// The result of a primitive's input half for one of its inputs.
 struct InputGradient {
-  bool wanted = true;  ///< false where nobody needs it: the primitive may leave it out
+  bool wanted = true;  ///< false: the primitive may leave it out
   Tensor grad;         ///< shape and layout of the input
 };
 
-/// Remembers what a micro-batch's forward pass did, so that it can be walked backward.
+/// Records the forward pass of a micro-batch, for the backward pass.
 ///
 /// A primitive is a small object: its members are its attributes and what it saves. It has
 ///
@@ -32,8 +32,8 @@ struct InputGradient {
 ///     void weight_gradient(const Pass&);  // where it needs no grad: none is kept for it
 ///     std::vector<Tensor> saved() const;                              // only where it saves any
 ///
-/// `record` runs it and keeps it. The two backward halves may be called apart (a schedule may run
-/// the weight half later), input half first; what a primitive saved is freed as soon as both ran.
+/// `record` runs it and keeps it. The two backward halves may run apart, the input half first: a
+/// schedule may defer the weight half. When both have run, what the primitive saved is freed.
 /// A value that several primitives use gets the sum of their gradients, in the reverse order of
 /// recording. In evaluation nothing is kept. A Tape belongs to one stage and one micro-batch;
 /// dropping it frees everything saved.
@@ -103,8 +103,8 @@ class Tape {
 
     std::vector<Value> inputs;
     Value output;
-    bool owes_weights = false;  ///< its input half ran, its weight half did not
-    Tensor grad;                ///< kept between the halves where the second reads it
+    bool weights_deferred = false;  ///< its input half ran, its weight half did not
+    Tensor grad;                    ///< kept between the halves where the second reads it
   };
   template <class Primitive>
   struct NodeOf final : Node {
@@ -140,7 +140,7 @@ class Tape {
     }
     Primitive primitive;
   };
-  struct Slot {
+  struct SavedTensor {
     Tensor tensor;
     Shape shape;  ///< of the tensor, known after it was let go
     Layout layout = Layout::row_major;
@@ -148,15 +148,15 @@ class Tape {
     bool wants_gradient = false;
   };
 
-  Slot& slot(Value value) { return values_[static_cast<std::size_t>(value.index)]; }
+  SavedTensor& saved_tensor(Value value) { return values_[static_cast<std::size_t>(value.index)]; }
   Value add(Tensor tensor, bool wants_gradient);
   Value keep(std::unique_ptr<Node> node, std::vector<Value> inputs, Tensor output);
   void walk_to(std::size_t mark, bool with_weights);
   void visit(std::unique_ptr<Node>& node, bool with_weights);
-  void accumulate(Slot& into, Tensor grad, std::string_view from);
+  void accumulate(SavedTensor& into, Tensor grad, std::string_view from);
 
   Pass pass_;
-  std::vector<Slot> values_;
+  std::vector<SavedTensor> values_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<Value> sources_;
   Tensor given_;  ///< to begin_backward; held until the end

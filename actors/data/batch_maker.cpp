@@ -34,13 +34,14 @@ Batch BatchMaker::make(const MicroBatchSamples& plan) const {
   const auto n = static_cast<std::int64_t>(plan.samples.size());
   const Shape& shape = transform_.sample_shape();
   const Tensor source = dataset_.images(split_);
-  Tensor images = Tensor::empty(Shape{n, shape[0], shape[1], shape[2]}, transform_.dtype());
+  Tensor images =
+      Tensor::empty(Shape{n, shape[0], shape[1], shape[2]}, transform_.dtype(), Device::cpu());
   if (transform_.dtype() == DType::f64)
     fill<double>(plan, source, images);
   else
     fill<float>(plan, source, images);
 
-  Tensor labels = Tensor::empty(Shape{n}, DType::i64);
+  Tensor labels = Tensor::empty(Shape{n}, DType::i64, Device::cpu());
   const std::int64_t* from = dataset_.labels(split_).data<std::int64_t>();
   auto* to = labels.data<std::int64_t>();
   for (std::uint32_t sample : plan.samples) *to++ = from[sample];

@@ -41,7 +41,7 @@ IdxFile open_idx(const fs::path& path, int axes) {
 
 Tensor read_labels(const IdxFile& file, std::int64_t count) {
   const Tensor all = read_idx(file.path);
-  Tensor labels = Tensor::empty(Shape{count}, DType::i64);
+  Tensor labels = Tensor::empty(Shape{count}, DType::i64, Device::cpu());
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t label = all.data<std::uint8_t>()[i];
     if (label >= fashion_classes)

@@ -60,7 +60,7 @@ void draw(std::span<const std::uint8_t> pattern, const RandomKey& key, std::uint
 /// Memory for all samples, with what helps where it is not there.
 Tensor for_samples(const Shape& shape, DType dtype) {
   try {
-    return Tensor::empty(shape, dtype);
+    return Tensor::empty(shape, dtype, Device::cpu());
   } catch (const Error& error) {
     throw Error(error.code(), "synthetic samples: " + error.message(),
                 "lower data.count, or take fewer of them with data.limit");

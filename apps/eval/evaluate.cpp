@@ -33,8 +33,9 @@ EvaluationReport evaluate(const Options& options, const TensorSource& weights, s
       const Batch batch = maker.make(plan);
       const LossOutput loss = softmax_cross_entropy(stream, network.evaluate(batch.samples),
                                                     batch.targets, 1.0, /*with_gradient=*/false);
-      report.loss += loss.loss_sum;
-      report.correct += loss.correct;
+      const LossTotals totals = read_totals(stream, loss);
+      report.loss += totals.loss_sum;
+      report.correct += totals.correct;
       report.count += batch.targets.element_count();
     }
   }

@@ -25,8 +25,8 @@ struct Options {
                            .data = {.dataset = Dataset(nullptr), .mean = {0.286}, .std = {0.353}},
                            .micro_batches = 4};
   SgdOptions sgd{.momentum = 0.9, .weight_decay = 0.0005};  ///< PipelineOptions::optimizer
-  DatasetOptions dataset;                                ///< its seed is the pipeline's
-  std::vector<std::int64_t> sample_shape = {1, 28, 28};  ///< DatasetOptions::shape
+  DatasetOptions dataset;                                   ///< its seed is the pipeline's
+  std::vector<std::int64_t> sample_shape = {1, 28, 28};     ///< DatasetOptions::shape
   std::filesystem::path weights;  ///< safetensors file or checkpoint to start from; empty: none
   std::int64_t stages = 1;
   double bucket_cap_mb = 25;  ///< PipelineOptions::bucket_cap_bytes in MiB

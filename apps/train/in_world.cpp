@@ -8,7 +8,7 @@
 #include "apps/options/load_options.h"
 #include "apps/options/options_table.h"
 #include "apps/train/resumption.h"
-#include "ops/cpu/processor.h"
+#include "ops/backend.h"
 #include "runtime/control/interface.h"
 #include "runtime/print.h"
 #include "runtime/program.h"
@@ -32,7 +32,7 @@ int follow(TrainCommand& command, const Agreement& agreed) {
     print_error(
         "troupe: warning: rank {} was given -o {}; the output is in {}, which rank 0 was given\n",
         world.process(), asked->string(), agreed.output.string());
-  const std::string processor = cpu::arithmetic_of_this_processor();
+  const std::string processor = backend(Device::cpu()).fingerprint();
   if (processor != agreed.processor)
     print_error(
         "troupe: warning: rank {} computes on a processor of {}, rank 0 on one of {}: which of "

@@ -13,7 +13,7 @@
 #include "apps/train/resumption.h"
 #include "apps/train/run_log.h"
 #include "apps/train/warnings.h"
-#include "ops/cpu/processor.h"
+#include "ops/backend.h"
 #include "runtime/file/checkpoint_folder.h"
 #include "runtime/flow/faults.h"
 #include "runtime/print.h"
@@ -203,7 +203,7 @@ int lead_run(const TrainCommand& command,
         .weights = start.weights,
         .evaluates_first = timeline.evaluates_first,
         .nothing_to_do = !folder,
-        .processor = cpu::arithmetic_of_this_processor()};
+        .processor = backend(Device::cpu()).fingerprint()};
   });
   const StartingPoint& start = resumption.start;
   if (!folder) {

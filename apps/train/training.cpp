@@ -14,7 +14,7 @@
 #include "apps/options/option_changes.h"
 #include "apps/options/options.h"
 #include "apps/options/options_table.h"
-#include "ops/cpu/processor.h"
+#include "ops/backend.h"
 #include "ops/nn/network.h"
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/checkpoint_folder.h"
@@ -259,7 +259,7 @@ Result<std::filesystem::path> write_training_checkpoint(
                                   step % timeline.steps_per_epoch, options.pipeline.seed);
   // Part of the numerical configuration: a library's order of summation may depend on it.
   manifest.run["intra_op_threads"] = std::to_string(options.pipeline.stream.threads);
-  manifest.run["processor"] = cpu::arithmetic_of_this_processor();
+  manifest.run["processor"] = backend(Device::cpu()).fingerprint();
   if (!partition.empty()) manifest.run["partition"] = fmt::format("{}", fmt::join(partition, " "));
   return write_snapshots(folder, std::move(manifest), snapshots, options.checkpoints_kept,
                          elsewhere);

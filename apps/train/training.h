@@ -18,7 +18,7 @@ struct StartingPoint {
   std::uint32_t steps = 0;
   std::string options;                 ///< the resolved options of the run that wrote it
   int intra_op_threads = 0;            ///< of the run that wrote it; 0: unknown
-  std::string processor;               ///< that it ran on (ops/cpu/processor.h); empty: unknown
+  std::string processor;               ///< that it ran on (Backend::fingerprint); empty: unknown
   std::vector<std::size_t> partition;  ///< of the run that wrote it; empty: not known
   std::filesystem::path
       weights;  ///< without a checkpoint: what model.weights led to; empty: find it

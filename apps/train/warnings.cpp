@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "ops/cpu/processor.h"
+#include "ops/backend.h"
 #include "runtime/text.h"
 #include "runtime/world/cores.h"
 #include "runtime/world/environment.h"
@@ -68,7 +68,7 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
         "kernels may sum "
         "in another order, so the weights may differ in their last bits",
         start.intra_op_threads, options.pipeline.stream.threads));
-  const std::string processor = cpu::arithmetic_of_this_processor();
+  const std::string processor = backend(Device::cpu()).fingerprint();
   if (!start.processor.empty() && start.processor != processor)
     sentences.push_back(fmt::format(
         "the checkpoint was written on a processor of {}, this one is of {}: kernels may "

@@ -23,7 +23,7 @@ struct Agreement {
   std::filesystem::path weights;       ///< to start from, absolute; empty: drawn
   bool evaluates_first = false;        ///< as in PipelineOptions
   bool nothing_to_do = false;          ///< all steps are done, and the test set is evaluated
-  std::string processor;               ///< of rank 0 (ops/cpu/processor.h)
+  std::string processor;               ///< of rank 0 (Backend::fingerprint)
 };
 
 /// Throws Error{bad_options} where the world has more processes than the options have stages for.

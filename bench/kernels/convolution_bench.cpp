@@ -48,7 +48,7 @@ const std::vector<Layer>& layers() {
 }
 
 Tensor random_tensor(const Shape& shape, Layout layout = Layout::row_major) {
-  Tensor result = Tensor::empty(shape, DType::f32, layout);
+  Tensor result = Tensor::empty(shape, DType::f32, Device::cpu(), layout);
   std::mt19937 generator(1);
   std::normal_distribution<float> normal;
   for (float& value : result.elements<float>()) value = normal(generator);
@@ -68,8 +68,8 @@ struct Work {
         kernel(cpu::make_convolution(options)),
         weight(random_tensor({layer.out, layer.in, layer.kernel, layer.kernel})),
         bias(random_tensor({layer.out})),
-        weight_grad(Tensor::empty(weight.shape())),
-        bias_grad(Tensor::empty(bias.shape())) {
+        weight_grad(Tensor::empty(weight.shape(), DType::f32, Device::cpu())),
+        bias_grad(Tensor::empty(bias.shape(), DType::f32, Device::cpu())) {
     const Shape x_shape{layer.batch, layer.in, layer.size, layer.size};
     kernel->use_weights({}, weight, bias, ++version);
     // A chain of layers is in the layout that its convolutions give.
@@ -90,7 +90,7 @@ struct Work {
   }
 
   ConvolutionOptions options;
-  std::unique_ptr<ConvolutionKernel> kernel;
+  std::unique_ptr<LayerKernel> kernel;
   Tensor weight, bias, weight_grad, bias_grad, x, grad;
   std::uint64_t version = 0;
   double flop = 0;

@@ -17,7 +17,7 @@ namespace troupe {
 namespace {
 
 Tensor random_tensor(const Shape& shape, Layout layout) {
-  Tensor result = Tensor::empty(shape, DType::f32, layout);
+  Tensor result = Tensor::empty(shape, DType::f32, Device::cpu(), layout);
   std::mt19937 generator(1);
   std::normal_distribution<float> normal;
   for (float& value : result.elements<float>()) value = normal(generator);
@@ -71,7 +71,7 @@ std::vector<Kernel> all_kernels() {
   return {
       {"memcpy", 2,
        [](const Stream& s, const Inputs& in) {
-         Tensor to = Tensor::empty(in.x.shape(), DType::f32, in.x.layout());
+         Tensor to = Tensor::empty(in.x.shape(), DType::f32, Device::cpu(), in.x.layout());
          copy(s, in.x, to);
        }},
       {"memcpy_in_place", 2, [](const Stream& s, Inputs& in) { copy(s, in.x, in.z); }},

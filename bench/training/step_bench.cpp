@@ -61,7 +61,7 @@ ConvolutionAlgorithm algorithm_named(std::string_view name) {
 
 // tests/golden/troupe_random.py's `uniform`: element e is the first number of block e.
 Tensor uniform(std::string_view name, const Shape& shape) {
-  Tensor result = Tensor::empty(shape);
+  Tensor result = Tensor::empty(shape, DType::f32, Device::cpu());
   const RandomKey key{.seed = 11, .operation = operation_id(name)};
   std::uint32_t block = 0;
   for (float& value : result.elements<float>())
@@ -78,7 +78,7 @@ class Trainer {
                  stream_),
         images_(uniform("bench/images", Shape{work.batch, work.model.in_channels, work.model.height,
                                               work.model.width})),
-        classes_(Tensor::empty(Shape{work.batch}, DType::i64)) {
+        classes_(Tensor::empty(Shape{work.batch}, DType::i64, Device::cpu())) {
     std::int64_t sample = 0;
     for (std::int64_t& value : classes_.elements<std::int64_t>())
       value = (3 * sample++) % work.model.classes;
@@ -88,12 +88,12 @@ class Trainer {
   /// One step; the mean loss before it.
   double step() {
     const auto batch = static_cast<double>(classes_.element_count());
-    const auto trip = network_.forward(images_, {.seed = seed, .step = step_++}, false);
+    const auto pass = network_.forward(images_, {.seed = seed, .step = step_++}, false);
     const LossOutput loss =
-        softmax_cross_entropy(stream_, trip->result(), classes_, 1.0 / batch, true);
-    network_.backward(*trip, loss.logits_grad);
-    network_.use(network_.step(*optimizer_, 0.001, trip->gradients, {trip->statistics}));
-    return loss.loss_sum / batch;
+        softmax_cross_entropy(stream_, pass->result(), classes_, 1.0 / batch, true);
+    network_.backward(*pass, loss.logits_grad);
+    network_.use(network_.step(*optimizer_, 0.001, pass->gradients, {pass->statistics}));
+    return read_totals({}, loss).loss_sum / batch;
   }
 
  private:

@@ -88,7 +88,7 @@ namespace {
 
 Tensor forward(const Stream& stream, const Tensor& x, const PoolWindows& pool,
                std::int64_t divisor) {
-  Tensor y = Tensor::empty(pool.output, DType::f32, x.layout());
+  Tensor y = Tensor::empty(pool.output, DType::f32, stream.device, x.layout());
   const float* from = x.data<float>();
   auto* to = y.data<float>();
   parallel(stream, pool.images, pool.grain(), [&](std::int64_t begin, std::int64_t end) {
@@ -99,7 +99,7 @@ Tensor forward(const Stream& stream, const Tensor& x, const PoolWindows& pool,
 
 Tensor backward(const Stream& stream, const Tensor& grad, const Shape& x_shape,
                 const PoolWindows& pool, std::int64_t divisor) {
-  Tensor dx = Tensor::empty(x_shape, DType::f32, grad.layout());
+  Tensor dx = Tensor::empty(x_shape, DType::f32, stream.device, grad.layout());
   const float* gradient = grad.data<float>();
   auto* to = dx.data<float>();
   parallel(stream, pool.images, pool.grain(), [&](std::int64_t begin, std::int64_t end) {

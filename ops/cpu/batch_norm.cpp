@@ -64,7 +64,8 @@ NormCoefficients norm_coefficients(const char* operation, const Tensor& weight, 
   check_vector(operation, "the bias", bias, channels);
   check_vector(operation, "the mean", moments.mean, channels);
   check_vector(operation, "the variance", moments.variance, channels);
-  NormCoefficients result{Tensor::empty({channels}), Tensor::empty({channels})};
+  NormCoefficients result{Tensor::empty({channels}, DType::f32, weight.device()),
+                          Tensor::empty({channels}, DType::f32, weight.device())};
   for (std::int64_t c = 0; c < channels; ++c) {
     const double slope =
         weight.data<float>()[c] /
@@ -95,12 +96,13 @@ Tensor batch_norm(const Stream& stream, const Tensor& x, const Tensor& weight, c
   check_epilogue("batch_norm", x, epilogue);
   const NormCoefficients coefficients =
       norm_coefficients("batch_norm", weight, bias, moments, epsilon, panel.channels());
-  Tensor slope = Tensor::empty({panel.tile_elements()}), offset = Tensor::empty(slope.shape());
+  Tensor slope = Tensor::empty({panel.tile_elements()}, DType::f32, stream.device),
+         offset = Tensor::empty(slope.shape(), DType::f32, stream.device);
   panel.fill_tiles(coefficients.slope.data<float>(), slope.data<float>());
   panel.fill_tiles(coefficients.offset.data<float>(), offset.data<float>());
   const bool drops = epilogue.dropout > 0.0f;
-  const DropoutPlan plan = DropoutPlan::of(x, epilogue.dropout, epilogue.random);
-  Tensor z = Tensor::empty(x.shape(), x.dtype(), x.layout());
+  const DropoutPattern plan = DropoutPattern::of(x, epilogue.dropout, epilogue.random);
+  Tensor z = Tensor::empty(x.shape(), x.dtype(), stream.device, x.layout());
 
   const NormStretch all{0,
                         panel.period,

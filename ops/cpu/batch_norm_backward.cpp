@@ -179,10 +179,11 @@ NormGradients batch_norm_backward(const Stream& stream, const Tensor& grad, cons
       norm_coefficients("batch_norm_backward", weight, bias, moments, epsilon, panel.channels());
   const bool dropped = epilogue.dropout > 0.0f;
   if (dropped) check_alike("batch_norm_backward", x, z);
-  NormGradients gradients{Tensor::empty(x.shape(), x.dtype(), x.layout()),
-                          Tensor::empty({panel.channels()}), Tensor::empty({panel.channels()})};
+  NormGradients gradients{Tensor::empty(x.shape(), x.dtype(), stream.device, x.layout()),
+                          Tensor::empty({panel.channels()}, DType::f32, stream.device),
+                          Tensor::empty({panel.channels()}, DType::f32, stream.device)};
 
-  Tensor tiles = Tensor::empty({6, panel.tile_elements()});
+  Tensor tiles = Tensor::empty({6, panel.tile_elements()}, DType::f32, stream.device);
   const auto tile = [&](int index, const float* values) {
     float* to = tiles.data<float>() + index * panel.tile_elements();
     panel.fill_tiles(values, to);

@@ -141,7 +141,7 @@ Compiled compile(const Describer& describer, ConvolutionDirection direction, boo
           std::nullopt};
 }
 
-class OneDnnConvolution final : public ConvolutionKernel {
+class OneDnnConvolution final : public LayerKernel {
  public:
   explicit OneDnnConvolution(const ConvolutionOptions& options)
       : options_(options),
@@ -160,7 +160,7 @@ class OneDnnConvolution final : public ConvolutionKernel {
     check(x, plan.x_shape, "the input");
     Compiled& compiled = direction(plan, ConvolutionDirection::forward);
     const Tensor input = in_layout(stream, x, compiled.x);
-    Tensor y = Tensor::empty(plan.y_shape, DType::f32, compiled.y);
+    Tensor y = Tensor::empty(plan.y_shape, DType::f32, stream.device, compiled.y);
     compiled.primitive.set(DNNL_ARG_SRC, input.raw());
     compiled.primitive.set(DNNL_ARG_WEIGHTS, weights(stream, compiled));
     if (options_.bias) compiled.primitive.set(DNNL_ARG_BIAS, weights_.bias().raw());
@@ -175,7 +175,7 @@ class OneDnnConvolution final : public ConvolutionKernel {
     check(grad, plan.y_shape, "the output's gradient");
     Compiled& compiled = direction(plan, ConvolutionDirection::input_gradient);
     const Tensor y_grad = in_layout(stream, grad, compiled.y);
-    Tensor x_grad = Tensor::empty(x_shape, DType::f32, compiled.x);
+    Tensor x_grad = Tensor::empty(x_shape, DType::f32, stream.device, compiled.x);
     compiled.primitive.set(DNNL_ARG_DIFF_DST, y_grad.raw());
     compiled.primitive.set(DNNL_ARG_WEIGHTS, weights(stream, compiled));
     compiled.primitive.set(DNNL_ARG_DIFF_SRC, x_grad.raw());
@@ -201,8 +201,8 @@ class OneDnnConvolution final : public ConvolutionKernel {
       compiled.primitive.run(stream);
       return;
     }
-    const Tensor ordered =
-        Tensor::empty({static_cast<std::int64_t>(compiled.weights.get_size())}, DType::u8);
+    const Tensor ordered = Tensor::empty({static_cast<std::int64_t>(compiled.weights.get_size())},
+                                         DType::u8, stream.device);
     compiled.primitive.set(DNNL_ARG_DIFF_WEIGHTS, ordered.raw());
     compiled.primitive.run(stream);
     compiled.export_gradient->set(DNNL_ARG_FROM, ordered.raw());
@@ -274,7 +274,7 @@ class OneDnnConvolution final : public ConvolutionKernel {
 
 }  // namespace
 
-std::unique_ptr<ConvolutionKernel> make_convolution(const ConvolutionOptions& options) {
+std::unique_ptr<LayerKernel> make_convolution(const ConvolutionOptions& options) {
   if (options.in_channels < 1 || options.out_channels < 1 || options.kernel_h < 1 ||
       options.kernel_w < 1 || options.stride_h < 1 || options.stride_w < 1 ||
       options.padding_h < 0 || options.padding_w < 0)

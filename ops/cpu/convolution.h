@@ -10,6 +10,6 @@ namespace troupe::cpu {
 /// of threads; the weights are brought into the primitives' order once a version. The kernel reads
 /// the weights it was given until it is given others. Results are a function of the inputs and
 /// `stream.threads` alone. Throws Error{bad_shape} for tensors that do not fit.
-std::unique_ptr<ConvolutionKernel> make_convolution(const ConvolutionOptions& options);
+std::unique_ptr<LayerKernel> make_convolution(const ConvolutionOptions& options);
 
 }  // namespace troupe::cpu

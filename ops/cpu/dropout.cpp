@@ -23,15 +23,15 @@ namespace troupe::cpu::HWY_NAMESPACE {
 
 using Floats = hn::ScalableTag<float>;
 
-HWY_INLINE hn::Vec<Floats> scales(const DropoutPlan& plan, WordVector numbers) {
+HWY_INLINE hn::Vec<Floats> scales(const DropoutPattern& pattern, WordVector numbers) {
   const Words words;
   const Floats floats;
-  const auto dropped = hn::Lt(numbers, hn::Set(words, plan.threshold));
-  return hn::IfThenZeroElse(hn::RebindMask(floats, dropped), hn::Set(floats, plan.scale));
+  const auto dropped = hn::Lt(numbers, hn::Set(words, pattern.threshold));
+  return hn::IfThenZeroElse(hn::RebindMask(floats, dropped), hn::Set(floats, pattern.scale));
 }
 
 /// Consecutive elements: lanes are consecutive blocks, whose numbers are interleaved.
-const float* fill_linear(const DropoutPlan& plan, std::int64_t offset, std::int64_t length,
+const float* fill_linear(const DropoutPattern& pattern, std::int64_t offset, std::int64_t length,
                          float* buffer) {
   const Words d;
   const Floats floats;
@@ -39,9 +39,9 @@ const float* fill_linear(const DropoutPlan& plan, std::int64_t offset, std::int6
   const std::int64_t lead = offset % 4;
   auto block = static_cast<std::uint32_t>(offset / 4);
   for (std::int64_t i = 0; i < lead + length; i += 4 * lanes) {
-    const PhiloxBlocks blocks = philox_blocks(plan.random, hn::Iota(d, block));
-    const auto s0 = scales(plan, blocks.number[0]), s1 = scales(plan, blocks.number[1]);
-    const auto s2 = scales(plan, blocks.number[2]), s3 = scales(plan, blocks.number[3]);
+    const PhiloxBlocks blocks = philox_blocks(pattern.random, hn::Iota(d, block));
+    const auto s0 = scales(pattern, blocks.number[0]), s1 = scales(pattern, blocks.number[1]);
+    const auto s2 = scales(pattern, blocks.number[2]), s3 = scales(pattern, blocks.number[3]);
 #if HWY_TARGET == HWY_SCALAR
     hn::StoreU(s0, floats, buffer + i), hn::StoreU(s1, floats, buffer + i + 1);
     hn::StoreU(s2, floats, buffer + i + 2), hn::StoreU(s3, floats, buffer + i + 3);
@@ -56,14 +56,15 @@ const float* fill_linear(const DropoutPlan& plan, std::int64_t offset, std::int6
 /// Lanes are channels: element `first` + l * plane for lane l, and rows count up from there. A
 /// block covers four rows, but begins at another row in each lane when the plane is no multiple of
 /// four: a barrel shifter over the numbers of two blocks lines the lanes up.
-void fill_rows(const DropoutPlan& plan, std::int64_t first, std::int64_t rows, float* buffer) {
+void fill_rows(const DropoutPattern& pattern, std::int64_t first, std::int64_t rows,
+               float* buffer) {
   const Words d;
   const Floats floats;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   HWY_ALIGN std::uint32_t block_of[HWY_MAX_BYTES / 4];
   HWY_ALIGN std::uint32_t shift_of[HWY_MAX_BYTES / 4];
   for (std::int64_t lane = 0; lane < lanes; ++lane) {
-    const std::int64_t element = first + lane * plan.plane;
+    const std::int64_t element = first + lane * pattern.plane;
     block_of[lane] = static_cast<std::uint32_t>(element / 4);
     shift_of[lane] = static_cast<std::uint32_t>(element % 4);
   }
@@ -71,50 +72,50 @@ void fill_rows(const DropoutPlan& plan, std::int64_t first, std::int64_t rows, f
   const auto by_one = hn::TestBit(shift, hn::Set(d, 1u));
   const auto by_two = hn::TestBit(shift, hn::Set(d, 2u));
   WordVector block = hn::Load(d, block_of);
-  PhiloxBlocks now = philox_blocks(plan.random, block);
+  PhiloxBlocks now = philox_blocks(pattern.random, block);
   for (std::int64_t row = 0; row < rows; row += 4) {
     block = hn::Add(block, hn::Set(d, 1u));
-    const PhiloxBlocks next = philox_blocks(plan.random, block);
+    const PhiloxBlocks next = philox_blocks(pattern.random, block);
     const WordVector numbers[7] = {now.number[0],  now.number[1],  now.number[2], now.number[3],
                                    next.number[0], next.number[1], next.number[2]};
     WordVector odd[6];
     for (int i = 0; i < 6; ++i) odd[i] = hn::IfThenElse(by_one, numbers[i + 1], numbers[i]);
-    float* to = buffer + row * plan.width;
+    float* to = buffer + row * pattern.width;
     const int count = static_cast<int>(rows - row < 4 ? rows - row : 4);
     for (int i = 0; i < count; ++i)
-      hn::StoreU(scales(plan, hn::IfThenElse(by_two, odd[i + 2], odd[i])), floats,
-                 to + i * plan.width);
+      hn::StoreU(scales(pattern, hn::IfThenElse(by_two, odd[i + 2], odd[i])), floats,
+                 to + i * pattern.width);
     now = next;
   }
 }
 
 /// Rows of channels. Groups of channels go from the last to the first, so that the surplus lanes of
 /// the last group, which spill into the rows below, are overwritten by what belongs there.
-const float* fill_permuted(const DropoutPlan& plan, std::int64_t offset, std::int64_t length,
+const float* fill_permuted(const DropoutPattern& pattern, std::int64_t offset, std::int64_t length,
                            float* buffer) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Words()));
-  const std::int64_t blocks = plan.channels / plan.width;
-  const std::int64_t last_group = (plan.width - 1) / lanes * lanes;
-  const std::int64_t end = (offset + length) / plan.width;
+  const std::int64_t blocks = pattern.channels / pattern.width;
+  const std::int64_t last_group = (pattern.width - 1) / lanes * lanes;
+  const std::int64_t end = (offset + length) / pattern.width;
   float* to = buffer;
-  for (std::int64_t row = offset / plan.width; row < end;) {
-    const std::int64_t image = row / plan.plane, in_plane = row % plan.plane;
-    const std::int64_t left = end - row, whole = plan.plane - in_plane;
+  for (std::int64_t row = offset / pattern.width; row < end;) {
+    const std::int64_t image = row / pattern.plane, in_plane = row % pattern.plane;
+    const std::int64_t left = end - row, whole = pattern.plane - in_plane;
     const std::int64_t rows = left < whole ? left : whole;
     const std::int64_t channel =
-        image / blocks * plan.channels + image % blocks * plan.width;  // over all samples
+        image / blocks * pattern.channels + image % blocks * pattern.width;  // over all samples
     for (std::int64_t group = last_group; group >= 0; group -= lanes)
-      fill_rows(plan, (channel + group) * plan.plane + in_plane, rows, to + group);
+      fill_rows(pattern, (channel + group) * pattern.plane + in_plane, rows, to + group);
     row += rows;
-    to += rows * plan.width;
+    to += rows * pattern.width;
   }
   return buffer;
 }
 
-const float* fill(const DropoutPlan& plan, std::int64_t offset, std::int64_t length,
+const float* fill(const DropoutPattern& pattern, std::int64_t offset, std::int64_t length,
                   float* buffer) {
-  return plan.linear ? fill_linear(plan, offset, length, buffer)
-                     : fill_permuted(plan, offset, length, buffer);
+  return pattern.linear ? fill_linear(pattern, offset, length, buffer)
+                        : fill_permuted(pattern, offset, length, buffer);
 }
 
 void multiply(const float* x, const float* factors, float* y, std::int64_t count) {
@@ -132,46 +133,46 @@ namespace troupe::cpu {
 HWY_EXPORT(fill);
 HWY_EXPORT(multiply);
 
-DropoutPlan DropoutPlan::of(const Tensor& x, float probability, const RandomKey& random) {
+DropoutPattern DropoutPattern::of(const Tensor& x, float probability, const RandomKey& random) {
   if (!(probability >= 0.0f && probability < 1.0f))
     throw Error(ErrorCode::bad_options,
                 fmt::format("dropout: the probability is {}; it must be in [0, 1)", probability),
-                "check model.dropout");
-  DropoutPlan plan;
-  plan.random = random;
+                "check `dropout`");
+  DropoutPattern pattern;
+  pattern.random = random;
   // uniform_float(bits) < p  <=>  (bits >> 8) < p 2^24  <=>  bits < ceil(p 2^24) 2^8
-  plan.threshold = static_cast<std::uint32_t>(std::ceil(probability * 0x1p24f)) << 8;
-  plan.scale = 1.0f / (1.0f - probability);
-  if (x.layout() == Layout::row_major) return plan;
-  plan.linear = false;
-  plan.channels = x.shape()[1];
-  plan.plane = x.shape()[2] * x.shape()[3];
-  plan.width = x.layout() == Layout::nchw16c ? 16 : plan.channels;
-  return plan;
+  pattern.threshold = static_cast<std::uint32_t>(std::ceil(probability * 0x1p24f)) << 8;
+  pattern.scale = 1.0f / (1.0f - probability);
+  if (x.layout() == Layout::row_major) return pattern;
+  pattern.linear = false;
+  pattern.channels = x.shape()[1];
+  pattern.plane = x.shape()[2] * x.shape()[3];
+  pattern.width = x.layout() == Layout::nchw16c ? 16 : pattern.channels;
+  return pattern;
 }
 
-const float* fill_scales(const DropoutPlan& plan, std::int64_t offset, std::int64_t length,
+const float* fill_scales(const DropoutPattern& pattern, std::int64_t offset, std::int64_t length,
                          float* buffer) {
-  return HWY_DYNAMIC_DISPATCH(fill)(plan, offset, length, buffer);
+  return HWY_DYNAMIC_DISPATCH(fill)(pattern, offset, length, buffer);
 }
 
 namespace {
 
 Tensor dropout(const Stream& stream, const Tensor& x, float probability, const RandomKey& random) {
-  const DropoutPlan plan = DropoutPlan::of(x, probability, random);
-  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.layout());
+  const DropoutPattern pattern = DropoutPattern::of(x, probability, random);
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), stream.device, x.layout());
   const float* from = x.data<float>();
   auto* to = y.data<float>();
   // Whole rows of memory at a time, about as much as stays in the first-level cache.
-  const std::int64_t rows = std::max<std::int64_t>(1, 2048 / plan.width);
-  const std::int64_t step = rows * plan.width, count = x.element_count();
+  const std::int64_t rows = std::max<std::int64_t>(1, 2048 / pattern.width);
+  const std::int64_t step = rows * pattern.width, count = x.element_count();
   parallel(stream, (count + step - 1) / step, elements_per_thread / step,
            [&](std::int64_t begin, std::int64_t end) {
              std::vector<float> buffer(static_cast<std::size_t>(step + scale_padding));
              for (std::int64_t offset = begin * step; offset < std::min(end * step, count);
                   offset += step) {
                const std::int64_t length = std::min(step, count - offset);
-               const float* scales = fill_scales(plan, offset, length, buffer.data());
+               const float* scales = fill_scales(pattern, offset, length, buffer.data());
                HWY_DYNAMIC_DISPATCH(multiply)(from + offset, scales, to + offset, length);
              }
            });

@@ -7,7 +7,7 @@
 namespace troupe::cpu {
 
 /// Which elements of one tensor are dropped, and where they lie in its memory.
-struct DropoutPlan {
+struct DropoutPattern {
   RandomKey random;
   std::uint32_t threshold = 0;  ///< a number below it drops its element
   float scale = 1.0f;           ///< of the elements that stay: 1 / (1 - probability)
@@ -20,7 +20,7 @@ struct DropoutPlan {
   std::int64_t width = 1;
 
   /// Throws unless 0 <= probability < 1.
-  static DropoutPlan of(const Tensor& x, float probability, const RandomKey& random);
+  static DropoutPattern of(const Tensor& x, float probability, const RandomKey& random);
 };
 
 /// Elements that a buffer for fill_scales must have beyond `length`.
@@ -28,7 +28,7 @@ inline constexpr std::int64_t scale_padding = 72;
 
 /// For `length` elements of memory from `offset` on (whole rows, unless linear): 0 if dropped, else
 /// the scale. Returns where in `buffer` they begin.
-const float* fill_scales(const DropoutPlan& plan, std::int64_t offset, std::int64_t length,
+const float* fill_scales(const DropoutPattern& pattern, std::int64_t offset, std::int64_t length,
                          float* buffer);
 
 }  // namespace troupe::cpu

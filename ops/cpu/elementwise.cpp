@@ -43,7 +43,7 @@ HWY_EXPORT(add_range);
 namespace {
 
 Tensor relu(const Stream& stream, const Tensor& x) {
-  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.layout());
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), stream.device, x.layout());
   const float* from = x.data<float>();
   auto* to = y.data<float>();
   parallel(stream, x.element_count(), elements_per_thread,
@@ -55,7 +55,7 @@ Tensor relu(const Stream& stream, const Tensor& x) {
 
 Tensor relu_backward(const Stream& stream, const Tensor& y, const Tensor& grad) {
   check_alike("relu_backward", y, grad);
-  Tensor dx = Tensor::empty(y.shape(), y.dtype(), y.layout());
+  Tensor dx = Tensor::empty(y.shape(), y.dtype(), stream.device, y.layout());
   const float *output = y.data<float>(), *from = grad.data<float>();
   auto* to = dx.data<float>();
   parallel(stream, y.element_count(), elements_per_thread,
@@ -77,7 +77,7 @@ void add_into(const Stream& stream, const Tensor& a, const Tensor& b, Tensor& su
 
 Tensor add(const Stream& stream, const Tensor& a, const Tensor& b) {
   check_alike("add", a, b);
-  Tensor sum = Tensor::empty(a.shape(), a.dtype(), a.layout());
+  Tensor sum = Tensor::empty(a.shape(), a.dtype(), stream.device, a.layout());
   add_into(stream, a, b, sum);
   return sum;
 }

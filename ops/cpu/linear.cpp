@@ -21,7 +21,7 @@ struct Plan {
   std::optional<PreparedPrimitive> forward, input_gradient, weight_gradient;
 };
 
-class OneDnnLinear final : public LinearKernel {
+class OneDnnLinear final : public LayerKernel {
  public:
   explicit OneDnnLinear(const LinearOptions& options)
       : options_(options),
@@ -44,7 +44,7 @@ class OneDnnLinear final : public LinearKernel {
     check(x, {rows_of(x), options_.in_features}, "the input");
     Plan& plan = plan_for(stream, rows_of(x));
     if (!plan.forward) plan.forward = compile_forward(plan.rows);
-    Tensor y = Tensor::empty({plan.rows, options_.out_features});
+    Tensor y = Tensor::empty({plan.rows, options_.out_features}, DType::f32, stream.device);
     plan.forward->set(DNNL_ARG_SRC, x.raw());
     plan.forward->set(DNNL_ARG_WEIGHTS, used_weight());
     if (options_.bias) plan.forward->set(DNNL_ARG_BIAS, bias_tensor_.raw());
@@ -53,11 +53,11 @@ class OneDnnLinear final : public LinearKernel {
     return y;
   }
 
-  Tensor input_gradient(const Stream& stream, const Tensor& grad) override {
+  Tensor input_gradient(const Stream& stream, const Tensor& grad, const Shape&, Layout) override {
     check(grad, {rows_of(grad), options_.out_features}, "the output's gradient");
     Plan& plan = plan_for(stream, rows_of(grad));
     if (!plan.input_gradient) plan.input_gradient = compile_input_gradient(plan.rows);
-    Tensor x_grad = Tensor::empty({plan.rows, options_.in_features});
+    Tensor x_grad = Tensor::empty({plan.rows, options_.in_features}, DType::f32, stream.device);
     plan.input_gradient->set(DNNL_ARG_DIFF_DST, grad.raw());
     plan.input_gradient->set(DNNL_ARG_WEIGHTS, used_weight());
     plan.input_gradient->set(DNNL_ARG_DIFF_SRC, x_grad.raw());
@@ -169,7 +169,7 @@ class OneDnnLinear final : public LinearKernel {
 
 }  // namespace
 
-std::unique_ptr<LinearKernel> make_linear(const LinearOptions& options) {
+std::unique_ptr<LayerKernel> make_linear(const LinearOptions& options) {
   if (options.in_features < 1 || options.out_features < 1)
     throw Error(ErrorCode::bad_shape,
                 fmt::format("linear {} -> {}: a size is zero or negative", options.in_features,

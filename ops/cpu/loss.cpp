@@ -59,7 +59,7 @@ void check(const Tensor& logits, const Tensor& targets) {
       throw Error(ErrorCode::bad_shape,
                   fmt::format("softmax_cross_entropy: target {} of sample {} is outside [0, {})",
                               values[i], i, classes),
-                  "check model.classes against the data set");
+                  "set `ModelOptions::classes` to the number of classes of the data set");
 }
 
 /// The first largest; a value that is not a number counts as the largest, as in PyTorch.
@@ -91,7 +91,7 @@ LossOutput softmax_cross_entropy(const Stream& stream, const Tensor& logits, con
   check(logits, targets);
   const std::int64_t count = logits.dim(0), classes = logits.dim(1);
   LossOutput result;
-  if (with_gradient) result.logits_grad = Tensor::empty(logits.shape());
+  if (with_gradient) result.logits_grad = Tensor::empty(logits.shape(), DType::f32, stream.device);
   const float* rows = logits.data<float>();
   const std::int64_t* labels = targets.data<std::int64_t>();
   float* gradient = with_gradient ? result.logits_grad.data<float>() : nullptr;
@@ -104,9 +104,12 @@ LossOutput softmax_cross_entropy(const Stream& stream, const Tensor& logits, con
                    cross_entropy(rows + i * classes, classes, labels[i], scale,
                                  gradient ? gradient + i * classes : scratch.data());
            });
+  result.totals = Tensor::empty({2}, DType::f64, stream.device);
+  const auto totals = result.totals.elements<double>();
+  std::ranges::fill(totals, 0.0);
   for (const Sample& sample : samples) {
-    result.loss_sum += sample.loss;
-    result.correct += sample.correct;
+    totals[0] += sample.loss;
+    totals[1] += sample.correct ? 1.0 : 0.0;
   }
   return result;
 }

@@ -119,7 +119,7 @@ namespace {
 
 Tensor max_pool(const Stream& stream, const Tensor& x, const PoolOptions& options) {
   const auto pool = PoolWindows::sliding(x.shape(), x.layout(), options, "max_pool");
-  Tensor y = Tensor::empty(pool.output, DType::f32, x.layout());
+  Tensor y = Tensor::empty(pool.output, DType::f32, stream.device, x.layout());
   const float* from = x.data<float>();
   auto* to = y.data<float>();
   parallel(stream, pool.images, pool.grain(), [&](std::int64_t begin, std::int64_t end) {
@@ -133,7 +133,7 @@ Tensor max_pool_backward(const Stream& stream, const Tensor& grad, const Tensor&
                          const PoolOptions& options) {
   const auto pool = PoolWindows::sliding(x.shape(), x.layout(), options, "max_pool_backward");
   pool.check_output(grad, x.layout(), "max_pool_backward");
-  Tensor dx = Tensor::empty(x.shape(), DType::f32, x.layout());
+  Tensor dx = Tensor::empty(x.shape(), DType::f32, stream.device, x.layout());
   const float *from = x.data<float>(), *gradient = grad.data<float>();
   auto* to = dx.data<float>();
   parallel(stream, pool.images, pool.grain(), [&](std::int64_t begin, std::int64_t end) {

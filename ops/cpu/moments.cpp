@@ -77,7 +77,8 @@ ChannelMoments channel_moments(const Stream& stream, const Tensor& x) {
       square[c] += b + s * (2 * a + count * s);
     }
   }
-  ChannelMoments moments{Tensor::empty({panel.channels()}), Tensor::empty({panel.channels()})};
+  ChannelMoments moments{Tensor::empty({panel.channels()}, DType::f32, stream.device),
+                         Tensor::empty({panel.channels()}, DType::f32, stream.device)};
   const auto count = static_cast<double>(panel.elements_per_channel());
   for (std::size_t c = 0; c < channels; ++c) {
     const double mean = sums[c] / count;

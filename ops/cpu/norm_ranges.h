@@ -1,11 +1,11 @@
 #pragma once
-// What the instruction-set specific parts of batch norm are told.
+// Arguments of the parts of batch norm that are compiled for each instruction set.
 
 #include <cstdint>
 
 namespace troupe::cpu {
 
-/// Where one stretch of memory is and what is done to it; pointers are at its first element.
+/// One stretch of memory and what is done to it. Pointers are to its first element.
 struct NormStretch {
   std::int64_t length;
   std::int64_t period;
@@ -19,7 +19,7 @@ struct NormStretch {
   bool relu;
 };
 
-/// What tells the elements whose gradient passes the epilogue.
+/// Which elements pass their gradient through the epilogue.
 enum class NormMask {
   none,    ///< all pass
   from_x,  ///< where norm(x), computed again, let relu pass

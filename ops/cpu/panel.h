@@ -14,8 +14,8 @@ struct Piece {
   std::int64_t group = 0;   ///< which of Panel::groups it belongs to
 };
 
-/// How the channels of a tensor lie in its memory, whatever its layout, so that a kernel over
-/// channels is written once:
+/// How the channels of a tensor lie in its memory, in one form for all layouts, so that a kernel
+/// over channels is written once:
 ///
 /// memory is `runs` stretches of `run_length` elements; element i of run r belongs to channel
 /// (r % groups) * run_channels + i % run_channels.
@@ -28,8 +28,8 @@ struct Piece {
 ///
 /// Coefficients of the channels are laid out as tiles (one a group) that repeat every `period`
 /// elements, a multiple of 64: a kernel then loads coefficients as vectors, without looking at the
-/// channels. Runs are cut into pieces of a few thousand elements, always at the same places, which
-/// are the items that threads share out and the leaves of every sum.
+/// channels. Runs are divided into pieces of a few thousand elements, always at the same places.
+/// Pieces are distributed over threads and are the leaves of every sum.
 struct Panel {
   std::int64_t runs = 0;
   std::int64_t run_length = 0;

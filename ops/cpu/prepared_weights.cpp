@@ -23,7 +23,8 @@ const void* PreparedWeights::in_order(const Stream& stream, const dnnl::memory::
   }
   Copy& copy = copies_.emplace_back(
       Copy{order, prepare_copy(stream, plain, order),
-           Tensor::empty({static_cast<std::int64_t>(order.get_size())}, DType::u8), serial_});
+           Tensor::empty({static_cast<std::int64_t>(order.get_size())}, DType::u8, stream.device),
+           serial_});
   copy.fill.set(DNNL_ARG_FROM, weight_.raw());
   copy.fill.set(DNNL_ARG_TO, copy.data.raw());
   copy.fill.run(copy_stream(stream, weight_.bytes()));

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
-#include <deque>
+#include <list>
+#include <mutex>
 
 #include "ops/cpu/families.h"
 #include "ops/cpu/onednn.h"
@@ -20,20 +22,43 @@ struct PreparedReorder {
   PreparedPrimitive copy;
 };
 
-// One cache a thread, because a prepared primitive serves one caller at a time. It holds compiled
-// code only, so nothing that can be seen depends on which thread runs an actor.
-PreparedPrimitive& prepared_reorder(const Stream& stream, const Shape& shape, Layout from,
-                                    Layout to) {
-  constexpr std::size_t most = 32;
-  thread_local std::deque<PreparedReorder> cache;
-  for (auto& entry : cache)
-    if (entry.from == from && entry.to == to && entry.threads == stream.threads &&
-        entry.shape == shape)
-      return entry.copy;
-  if (cache.size() == most) cache.pop_back();
-  cache.push_front({shape, from, to, stream.threads,
-                    prepare_copy(stream, onednn_memory(shape, from), onednn_memory(shape, to))});
-  return cache.front().copy;
+/// Compiled reorders between two uses, the last used one in front. A prepared primitive serves one
+/// caller at a time: the caller takes it out. Thread-safe.
+class ReorderPool {
+ public:
+  /// One element, in a list so that neither direction allocates.
+  std::list<PreparedReorder> take(const Stream& stream, const Shape& shape, Layout from,
+                                  Layout to) {
+    std::list<PreparedReorder> taken;
+    {
+      std::lock_guard lock(mutex_);
+      const auto found = std::ranges::find_if(free_, [&](const PreparedReorder& entry) {
+        return entry.from == from && entry.to == to && entry.threads == stream.threads &&
+               entry.shape == shape;
+      });
+      if (found != free_.end()) taken.splice(taken.end(), free_, found);
+    }
+    if (taken.empty())
+      taken.push_back({shape, from, to, stream.threads,
+                       prepare_copy(stream, onednn_memory(shape, from), onednn_memory(shape, to))});
+    return taken;
+  }
+  void give_back(std::list<PreparedReorder> taken) {
+    constexpr std::size_t most = 64;
+    std::lock_guard lock(mutex_);
+    free_.splice(free_.begin(), taken);
+    if (free_.size() > most) free_.pop_back();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::list<PreparedReorder> free_;
+};
+
+ReorderPool& pool() {
+  // Never destroyed: kernels may run while other statics go.
+  static auto* pool = new ReorderPool;
+  return *pool;
 }
 
 }  // namespace
@@ -49,15 +74,17 @@ void reorder(const Stream& stream, const Tensor& from, Tensor& to) {
     std::memcpy(to.raw(), from.raw(), from.bytes());
     return;
   }
-  PreparedPrimitive& copy = prepared_reorder(stream, from.shape(), from.layout(), to.layout());
+  auto prepared = pool().take(stream, from.shape(), from.layout(), to.layout());
+  PreparedPrimitive& copy = prepared.front().copy;
   copy.set(DNNL_ARG_FROM, from.raw());
   copy.set(DNNL_ARG_TO, to.raw());
   copy.run(copy_stream(stream, from.bytes()));
+  pool().give_back(std::move(prepared));
 }
 
 Tensor in_layout(const Stream& stream, const Tensor& tensor, Layout layout) {
   if (tensor.layout() == layout) return tensor;
-  Tensor copy = Tensor::empty(tensor.shape(), tensor.dtype(), layout);
+  Tensor copy = Tensor::empty(tensor.shape(), tensor.dtype(), stream.device, layout);
   reorder(stream, tensor, copy);
   return copy;
 }

@@ -16,7 +16,7 @@ void Scratch::Free::operator()(std::byte* data) const { ::operator delete(data, 
 struct Scratch::Pool {
   std::mutex mutex;
   std::vector<Block> blocks;  ///< the last one was used last
-  std::size_t largest_wish = 0;
+  std::size_t peak_request = 0;
 };
 
 Scratch::Pool& Scratch::pool() {
@@ -29,7 +29,7 @@ Scratch::Scratch(std::size_t bytes) {
   if (bytes == 0) return;
   {
     std::lock_guard lock(pool().mutex);
-    pool().largest_wish = std::max(pool().largest_wish, bytes);
+    pool().peak_request = std::max(pool().peak_request, bytes);
     if (!pool().blocks.empty()) {
       block_ = std::move(pool().blocks.back());
       pool().blocks.pop_back();
@@ -41,9 +41,9 @@ Scratch::Scratch(std::size_t bytes) {
   block_.bytes = bytes;
 }
 
-std::size_t Scratch::take_largest_wish() {
+std::size_t Scratch::take_peak_request() {
   std::lock_guard lock(pool().mutex);
-  return std::exchange(pool().largest_wish, 0);
+  return std::exchange(pool().peak_request, 0);
 }
 
 Scratch::~Scratch() {

@@ -7,8 +7,8 @@ namespace troupe::cpu {
 /// Working memory of a kernel, for the time of one call. Its content is undefined.
 ///
 /// The process keeps as many blocks as kernels have run at one time, each as large as the largest
-/// wish so far, and hands out the one that was used last: it is the likeliest to be in the cache.
-/// A Winograd convolution of 640 channels wishes for 200 MB, so that a block per layer, or per
+/// request so far, and hands out the one that was used last: it is the likeliest to be in the
+/// cache. A Winograd convolution of 640 channels requests 200 MB, so that a block per layer, or per
 /// size class as tensors have, would be more memory than the tensors themselves. Thread-safe.
 class Scratch {
  public:
@@ -17,8 +17,8 @@ class Scratch {
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
-  /// The largest wish since the last call, in bytes: what each block has to hold.
-  static std::size_t take_largest_wish();
+  /// The largest request since the last call, in bytes: what each block has to hold.
+  static std::size_t take_peak_request();
 
   void* data() const { return block_.data.get(); }  ///< 64-byte aligned; null for 0 bytes
 

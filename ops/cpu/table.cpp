@@ -1,6 +1,7 @@
 #include "ops/cpu/table.h"
 
 #include "ops/cpu/families.h"
+#include "ops/reference/families.h"
 
 namespace troupe::cpu {
 
@@ -17,6 +18,7 @@ const KernelTable& table() {
     fill_loss(table);
     fill_max_pool(table);
     fill_moments(table);
+    reference::fill_memory<float>(table);
     fill_reorder(table);
     fill_sgd(table);
     return table;

@@ -50,7 +50,7 @@ void Conv2d::declare(StateSpec& spec) {
 
 Value Conv2d::forward(Tape& tape, Value x) {
   if (!kernel_) kernel_ = tape.pass().kernels().convolution(options_);
-  return tape.record(primitives::Convolution2d{options_, kernel_.get(), weight_, bias_}, x);
+  return tape.record(primitives::Convolution2d{{kernel_.get(), weight_, bias_}, options_}, x);
 }
 
 Linear::Linear(std::string path, LinearOptions options)
@@ -69,7 +69,7 @@ void Linear::declare(StateSpec& spec) {
 
 Value Linear::forward(Tape& tape, Value x) {
   if (!kernel_) kernel_ = tape.pass().kernels().linear(options_);
-  return tape.record(primitives::Linear{options_, kernel_.get(), weight_, bias_}, x);
+  return tape.record(primitives::Linear{{kernel_.get(), weight_, bias_}, options_}, x);
 }
 
 BatchNorm2d::BatchNorm2d(std::string path, BatchNormOptions options)

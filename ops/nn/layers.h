@@ -24,7 +24,7 @@ class Conv2d final : public Module {
  private:
   ConvolutionOptions options_;
   ParameterIndex weight_, bias_;
-  std::unique_ptr<ConvolutionKernel> kernel_;  // made by the first pass, which knows the backend
+  std::unique_ptr<LayerKernel> kernel_;  // made by the first pass, which knows the backend
 };
 
 /// Keeps weight [out, in] and bias [out], from U(-b, b) with b = 1 / sqrt(in).
@@ -37,7 +37,7 @@ class Linear final : public Module {
  private:
   LinearOptions options_;
   ParameterIndex weight_, bias_;
-  std::unique_ptr<LinearKernel> kernel_;  // made by the first pass, which knows the backend
+  std::unique_ptr<LayerKernel> kernel_;  // made by the first pass, which knows the backend
 };
 
 /// A batch norm and what follows it in the same pass over memory.

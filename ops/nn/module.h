@@ -8,8 +8,9 @@
 
 namespace troupe::nn {
 
-/// A part of a model: what it keeps and what it does to a value. Modules hold no weights; they
-/// know where in the Pass theirs are, after `declare`. One actor uses a module at a time.
+/// A part of a model: it declares parameters and buffers, and records its operations on a tape.
+/// Modules hold no weights: after `declare` they know the indices of theirs in the Pass. One actor
+/// uses a module at a time.
 class Module {
  public:
   explicit Module(std::string path) : path_(std::move(path)) {}
@@ -20,9 +21,9 @@ class Module {
   /// Dotted path from the model's root, the prefix of its parameters' names ("block1.layer1").
   const std::string& path() const { return path_; }
 
-  /// Adds what this module keeps to `spec` and remembers the indices. Called once.
+  /// Adds the parameters and buffers of this module to `spec`. Called once.
   virtual void declare(StateSpec& spec);
-  /// Records its work on the tape.
+  /// Records its operations on the tape.
   virtual Value forward(Tape& tape, Value x) = 0;
 
  protected:

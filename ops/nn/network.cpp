@@ -4,8 +4,8 @@
 
 #include <atomic>
 
+#include "ops/on_device.h"
 #include "runtime/error.h"
-#include "runtime/tensor/cast.h"
 
 namespace troupe {
 namespace {
@@ -15,25 +15,18 @@ std::uint64_t next_version() {
   return ++last;
 }
 
-// running = (1 - momentum) * running + momentum * observed, once for each micro-batch.
-template <class T>
-void fold(const StateSpec& spec, const std::vector<Tensor>& statistics, const Tensor& running) {
-  T* values = running.data<T>();
-  for (const Tensor& observed : statistics) {
-    const T* seen = observed.data<T>();
-    for (const BufferSpec& buffer : spec.buffers()) {
-      const std::int64_t end = buffer.offset + buffer.shape.element_count();
-      for (std::int64_t i = buffer.offset; i < end; ++i)
-        values[i] = static_cast<T>((1.0 - buffer.momentum) * static_cast<double>(values[i]) +
-                                   buffer.momentum * static_cast<double>(seen[i]));
-    }
-  }
-}
-
 Pass writing_to(Pass pass, std::span<Tensor> gradients, std::span<Tensor> statistics) {
   pass.weight_gradients = gradients;
   pass.statistics = statistics;
   return pass;
+}
+
+void check_device(const StateVersion& state, Device device) {
+  if (state.weights.device() == device) return;
+  throw Error(ErrorCode::internal,
+              fmt::format("a state on {} for a network on {}", to_string(state.weights.device()),
+                          to_string(device)),
+              "bring it there by on_device");
 }
 
 void check_flat(std::string_view what, const Tensor& tensor, std::int64_t elements, DType dtype) {
@@ -46,14 +39,14 @@ void check_flat(std::string_view what, const Tensor& tensor, std::int64_t elemen
 
 }  // namespace
 
-Trip::Trip(const StateSpec& spec, std::shared_ptr<const StateViews> from, Pass pass)
+ForwardPass::ForwardPass(const StateSpec& spec, std::shared_ptr<const StateViews> from, Pass pass)
     : views(std::move(from)),
-      statistics(Tensor::zeros(Shape{spec.buffer_elements()}, pass.dtype)),
+      statistics(zeros(pass.stream, Shape{spec.buffer_elements()}, pass.dtype)),
       gradient_views(spec.parameters().size()),
       statistic_views(spec.buffer_views(statistics)),
       tape(writing_to(pass, gradient_views, statistic_views)) {}
 
-Tensor Trip::take_result() {
+Tensor ForwardPass::take_result() {
   Tensor taken = result();
   tape.seal();
   return taken;
@@ -79,6 +72,7 @@ void Network::use(StatePtr state) {
   if (views_->state == state) return;
   check_flat("the weights", state->weights, spec_.parameter_elements(), dtype_);
   check_flat("the buffers", state->buffers, spec_.buffer_elements(), dtype_);
+  check_device(*state, stream_.device);
   auto views = std::make_shared<StateViews>();
   views->weights = spec_.parameter_views(state->weights);
   views->buffers = spec_.buffer_views(state->buffers);
@@ -87,7 +81,7 @@ void Network::use(StatePtr state) {
   views_ = std::move(views);
 }
 
-Pass Network::pass(bool training, const RandomKey& random) const {
+Pass Network::make_pass(bool training, const RandomKey& random) const {
   if (!views_->state) throw Error(ErrorCode::internal, "a network ran before it was given a state");
   Pass pass;
   pass.stream = stream_;
@@ -100,74 +94,75 @@ Pass Network::pass(bool training, const RandomKey& random) const {
   return pass;
 }
 
-std::unique_ptr<Trip> Network::forward(const Tensor& x, const RandomKey& random,
-                                       bool wants_input_gradient) {
-  auto trip = std::make_unique<Trip>(spec_, views_, pass(true, random));
-  trip->input_dtype = x.dtype();
-  Value value = trip->tape.input(cast(x, dtype_), wants_input_gradient);
+std::unique_ptr<ForwardPass> Network::forward(const Tensor& x, const RandomKey& random,
+                                              bool wants_input_gradient) {
+  auto pass = std::make_unique<ForwardPass>(spec_, views_, make_pass(true, random));
+  pass->input_dtype = x.dtype();
+  Value value = pass->tape.input(on_device(stream_, x, dtype_), wants_input_gradient);
   for (const auto& block : blocks_) {
-    trip->marks.push_back(trip->tape.recorded());
-    value = block->forward(trip->tape, value);
+    pass->marks.push_back(pass->tape.recorded());
+    value = block->forward(pass->tape, value);
   }
-  trip->blocks_left = blocks_.size();
-  trip->output = value;
-  trip->tape.seal(value);
-  return trip;
+  pass->blocks_left = blocks_.size();
+  pass->output = value;
+  pass->tape.seal(value);
+  return pass;
 }
 
-Tensor Network::backward(Trip& trip, const Tensor& grad) {
-  begin_backward(trip, grad);
-  trip.gradients = backward_to(trip, 0);
-  return end_backward(trip);
+Tensor Network::backward(ForwardPass& pass, const Tensor& grad) {
+  begin_backward(pass, grad);
+  pass.gradients = backward_to(pass, 0);
+  return end_backward(pass);
 }
 
-void Network::begin_backward(Trip& trip, const Tensor& grad) {
-  trip.tape.begin_backward(trip.output, cast(grad, dtype_));
+void Network::begin_backward(ForwardPass& pass, const Tensor& grad) {
+  pass.tape.begin_backward(pass.output, on_device(stream_, grad, dtype_));
 }
 
-Tensor Network::backward_to(Trip& trip, std::size_t block) {
-  Tensor gradients = make_room(trip, block, trip.blocks_left);
-  trip.tape.backward_to(trip.marks.at(block));
-  let_go(trip, block, trip.blocks_left);
-  trip.blocks_left = block;
+Tensor Network::backward_to(ForwardPass& pass, std::size_t block) {
+  Tensor gradients = make_views(pass, block, pass.blocks_left);
+  pass.tape.backward_to(pass.marks.at(block));
+  drop_views(pass, block, pass.blocks_left);
+  pass.blocks_left = block;
   return gradients;
 }
 
-Tensor Network::end_backward(Trip& trip) { return leave(trip, trip.tape.end_backward()); }
+Tensor Network::end_backward(ForwardPass& pass) { return returned(pass, pass.tape.end_backward()); }
 
-Tensor Network::backward_inputs(Trip& trip, const Tensor& grad) {
-  return leave(trip, trip.tape.backward_inputs(trip.output, cast(grad, dtype_)));
+Tensor Network::backward_inputs(ForwardPass& pass, const Tensor& grad) {
+  return returned(pass, pass.tape.backward_inputs(pass.output, on_device(stream_, grad, dtype_)));
 }
 
-void Network::backward_weights(Trip& trip) { trip.gradients = backward_to(trip, 0); }
+void Network::backward_weights(ForwardPass& pass) { pass.gradients = backward_to(pass, 0); }
 
 // Every primitive writes all of its own gradients, so only what lies between them needs zeroes.
-Tensor Network::make_room(Trip& trip, std::size_t first_block, std::size_t last_block) const {
+Tensor Network::make_views(ForwardPass& pass, std::size_t first_block,
+                           std::size_t last_block) const {
   const BlockBegin &from = begins_[first_block], &to = begins_[last_block];
-  Tensor gradients = Tensor::empty(Shape{to.element - from.element}, dtype_);
-  spec_.clear_padding(gradients, from.element);
+  Tensor gradients = Tensor::empty(Shape{to.element - from.element}, dtype_, stream_.device);
+  spec_.clear_padding(stream_, gradients, from.element);
   for (std::size_t p = from.parameter; p < to.parameter; ++p) {  // the pass refers to these
     const ParameterSpec& parameter = spec_.parameters()[p];
-    trip.gradient_views[p] =
+    pass.gradient_views[p] =
         gradients.narrow(parameter.offset - from.element, parameter.shape.element_count())
             .reshape(parameter.shape);
   }
   return gradients;
 }
 
-// Who gets the gradients of these blocks decides alone how long they stay.
-void Network::let_go(Trip& trip, std::size_t first_block, std::size_t last_block) const {
+// The caller that gets the gradients of these blocks decides how long they stay.
+void Network::drop_views(ForwardPass& pass, std::size_t first_block, std::size_t last_block) const {
   for (std::size_t p = begins_[first_block].parameter; p < begins_[last_block].parameter; ++p)
-    trip.gradient_views[p] = {};
+    pass.gradient_views[p] = {};
 }
 
-Tensor Network::leave(const Trip& trip, std::vector<Tensor> gradients) const {
-  return gradients.empty() ? Tensor() : cast(gradients.front(), trip.input_dtype);
+Tensor Network::returned(const ForwardPass& pass, std::vector<Tensor> gradients) const {
+  return gradients.empty() ? Tensor() : on_device(stream_, gradients.front(), pass.input_dtype);
 }
 
 Tensor Network::evaluate(const Tensor& x) {
-  const Pass evaluation = pass(false, {});
-  Tensor result = cast(x, dtype_);
+  const Pass evaluation = make_pass(false, {});
+  Tensor result = on_device(stream_, x, dtype_);
   for (const auto& block : blocks_) {  // a tape a block: what lies before it is freed
     Tape tape(evaluation);
     const Value value = tape.input(std::move(result), false);
@@ -219,11 +214,11 @@ void Network::apply(const Optimizer& optimizer, const OptimizerStep& step,
   const StateVersion& now = *views_->state;
   const std::vector<std::string> names = optimizer.state_names();
   const std::vector<Tensor> state = optimizer_state(now, names);
-  next.weights = Tensor::empty(now.weights.shape(), dtype_);
+  next.weights = Tensor::empty(now.weights.shape(), dtype_, stream_.device);
   next.optimizer_state.clear();
   std::vector<Tensor> new_state;
   for (const std::string& name : names) {
-    new_state.push_back(Tensor::empty(now.weights.shape(), dtype_));
+    new_state.push_back(Tensor::empty(now.weights.shape(), dtype_, stream_.device));
     next.optimizer_state.push_back({name, new_state.back()});
   }
   std::int64_t begin = spec_.parameter_elements();
@@ -234,10 +229,20 @@ void Network::apply(const Optimizer& optimizer, const OptimizerStep& step,
     std::vector<Tensor> new_parts = parts_of(new_state, begin, count);
     optimizer.update(stream_, step,
                      {.weights = now.weights.narrow(begin, count),
-                      .gradient = gradient,
+                      .gradient = on_device(stream_, gradient),
                       .state = old_parts,
                       .new_weights = next.weights.narrow(begin, count),
                       .new_state = new_parts});
+  }
+}
+
+void Network::fold(const std::vector<Tensor>& statistics, const Tensor& running) const {
+  const KernelTable& table = kernels(stream_.device, dtype_);
+  auto into = spec_.buffer_views(running);
+  for (const Tensor& observed : statistics) {
+    const auto seen = spec_.buffer_views(on_device(stream_, observed));
+    for (std::size_t i = 0; i < into.size(); ++i)
+      table.fold(stream_, seen[i], spec_.buffers()[i].momentum, into[i]);
   }
 }
 
@@ -251,9 +256,9 @@ StatePtr Network::step(const Optimizer& optimizer, double lr, const std::vector<
   next->step = now.step + 1;
   if (!gradients.empty()) apply(optimizer, {.step = now.step, .lr = lr}, gradients, *next);
   if (!statistics.empty()) {
-    next->buffers = now.buffers.clone();
-    dtype_ == DType::f64 ? fold<double>(spec_, statistics, next->buffers)
-                         : fold<float>(spec_, statistics, next->buffers);
+    next->buffers = Tensor::empty(now.buffers.shape(), dtype_, stream_.device);
+    kernels(stream_.device, dtype_).copy(stream_, now.buffers, next->buffers);
+    fold(statistics, next->buffers);
   }
   for (std::int64_t& counter : next->counters)
     counter += static_cast<std::int64_t>(statistics.size());

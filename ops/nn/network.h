@@ -9,8 +9,8 @@
 
 namespace troupe {
 
-/// One version of a state, ready to be read by index. Shared by the network and the trips that
-/// began with it, so that a trip in flight never sees another version.
+/// The tensors of one version of a state, by index. Shared by the network and the forward passes
+/// that began with it, so that a pass in flight never sees another version.
 struct StateViews {
   StatePtr state;
   std::vector<Tensor> weights;
@@ -18,16 +18,16 @@ struct StateViews {
   std::uint64_t version = 0;  ///< unique in the process, one for each Network::use
 };
 
-/// A micro-batch on its way through a Network: the tape that leads back, and what it writes.
-/// Dropping one abandons the micro-batch; nothing else refers to it.
-struct Trip {
-  Trip(const StateSpec& spec, std::shared_ptr<const StateViews> from, Pass pass);
-  Trip(const Trip&) = delete;
-  Trip& operator=(const Trip&) = delete;
+/// The forward pass of one micro-batch through a Network: its tape, and the memory that it writes.
+/// Destroying it abandons the micro-batch.
+struct ForwardPass {
+  ForwardPass(const StateSpec& spec, std::shared_ptr<const StateViews> from, Pass pass);
+  ForwardPass(const ForwardPass&) = delete;
+  ForwardPass& operator=(const ForwardPass&) = delete;
 
-  /// What the blocks made of x.
+  /// The output of the last block.
   const Tensor& result() const { return tape.tensor(output); }
-  /// The same for whoever is the last to ask, once: nothing stays here until backward is done.
+  /// The same; the pass drops it. Called once, last.
   Tensor take_result();
 
   std::shared_ptr<const StateViews> views;
@@ -57,23 +57,23 @@ class Network {
   void use(StatePtr state);
   const StatePtr& state() const { return views_->state; }
 
-  /// Training pass; the result holds what backward needs, and the output in Trip::result().
+  /// Training pass; the result holds what backward needs, and the output in ForwardPass::result().
   /// x of another floating type is converted. `wants_input_gradient` is false for the first stage.
-  std::unique_ptr<Trip> forward(const Tensor& x, const RandomKey& random,
-                                bool wants_input_gradient);
+  std::unique_ptr<ForwardPass> forward(const Tensor& x, const RandomKey& random,
+                                       bool wants_input_gradient);
   /// Input and weight halves; returns the gradient of x (undefined if not wanted) in the type of x.
-  /// Fills trip.gradients.
-  Tensor backward(Trip& trip, const Tensor& grad);
+  /// Fills pass.gradients.
+  Tensor backward(ForwardPass& pass, const Tensor& grad);
   /// The same in parts, the last blocks first. `backward_to` goes back through all blocks from
   /// `block` on that are left, and returns their gradient: flat memory of its own, what
   /// lies at these blocks' place in StateVersion::weights. After block 0, `end_backward` returns
   /// the gradient of x.
-  void begin_backward(Trip& trip, const Tensor& grad);
-  Tensor backward_to(Trip& trip, std::size_t block);
-  Tensor end_backward(Trip& trip);
-  /// The halves apart: the gradient of x first, trip.gradients later.
-  Tensor backward_inputs(Trip& trip, const Tensor& grad);
-  void backward_weights(Trip& trip);
+  void begin_backward(ForwardPass& pass, const Tensor& grad);
+  Tensor backward_to(ForwardPass& pass, std::size_t block);
+  Tensor end_backward(ForwardPass& pass);
+  /// The halves apart: the gradient of x first, pass.gradients later.
+  Tensor backward_inputs(ForwardPass& pass, const Tensor& grad);
+  void backward_weights(ForwardPass& pass);
   /// Forward only, with running statistics and without dropout.
   Tensor evaluate(const Tensor& x);
 
@@ -89,10 +89,11 @@ class Network {
   }
 
  private:
-  Pass pass(bool training, const RandomKey& random) const;
-  Tensor make_room(Trip& trip, std::size_t first_block, std::size_t last_block) const;
-  void let_go(Trip& trip, std::size_t first_block, std::size_t last_block) const;
-  Tensor leave(const Trip& trip, std::vector<Tensor> gradients) const;
+  Pass make_pass(bool training, const RandomKey& random) const;
+  Tensor make_views(ForwardPass& pass, std::size_t first_block, std::size_t last_block) const;
+  void drop_views(ForwardPass& pass, std::size_t first_block, std::size_t last_block) const;
+  Tensor returned(const ForwardPass& pass, std::vector<Tensor> gradients) const;
+  void fold(const std::vector<Tensor>& statistics, const Tensor& running) const;
   void check_gradients(const std::vector<Tensor>& gradients) const;
   void apply(const Optimizer& optimizer, const OptimizerStep& step,
              const std::vector<Tensor>& gradients, StateVersion& next) const;

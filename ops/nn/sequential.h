@@ -5,8 +5,8 @@
 
 namespace troupe::nn {
 
-/// Modules one after another, each named by whoever adds it: PyTorch's Sequential names them "0",
-/// "1", …, and a fused layer leaves out the number of what it swallowed.
+/// Modules one after another, each with the name that the caller gives: PyTorch's Sequential names
+/// them "0", "1", …; a fused layer skips the numbers of the layers that it includes.
 class Sequential : public Module {
  public:
   using Module::Module;

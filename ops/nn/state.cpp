@@ -1,8 +1,8 @@
 #include "ops/nn/state.h"
 
 #include <algorithm>
-#include <cstring>
 
+#include "ops/on_device.h"
 #include "runtime/random.h"
 
 namespace troupe {
@@ -76,14 +76,14 @@ std::int64_t StateSpec::parameter_count() const {
   return count;
 }
 
-void StateSpec::clear_padding(Tensor& flat, std::int64_t begin) const {
-  const auto element_bytes = static_cast<std::int64_t>(size_of(flat.dtype()));
+void StateSpec::clear_padding(const Stream& stream, Tensor& flat, std::int64_t begin) const {
   const std::int64_t end = begin + flat.element_count();
   for (const ParameterSpec& parameter : parameters_) {
     if (parameter.offset < begin || parameter.offset >= end) continue;
     const std::int64_t count = parameter.shape.element_count();
-    std::memset(flat.raw() + (parameter.offset - begin + count) * element_bytes, 0,
-                static_cast<std::size_t>((padded(count) - count) * element_bytes));
+    if (count == padded(count)) continue;
+    Tensor between = flat.narrow(parameter.offset - begin + count, padded(count) - count);
+    kernels(stream.device, flat.dtype()).fill(stream, 0.0, between);
   }
 }
 
@@ -93,6 +93,27 @@ std::vector<Tensor> StateSpec::parameter_views(const Tensor& flat) const {
 
 std::vector<Tensor> StateSpec::buffer_views(const Tensor& flat) const {
   return views(buffers_, flat);
+}
+
+namespace {
+
+StatePtr moved(const StatePtr& state, Device to, const auto& move) {
+  if (!state || state->weights.device() == to) return state;
+  auto result = std::make_shared<StateVersion>(*state);
+  result->weights = move(state->weights);
+  result->buffers = move(state->buffers);
+  for (NamedTensor& kept : result->optimizer_state) kept.tensor = move(kept.tensor);
+  return result;
+}
+
+}  // namespace
+
+StatePtr on_device(const Stream& stream, StatePtr state) {
+  return moved(state, stream.device, [&](const Tensor& t) { return on_device(stream, t); });
+}
+
+StatePtr on_cpu(const Stream& stream, StatePtr state) {
+  return moved(state, Device::cpu(), [&](const Tensor& t) { return on_cpu(stream, t); });
 }
 
 StatePtr initial_state(const StateSpec& spec, DType dtype, std::uint64_t seed) {

@@ -55,10 +55,10 @@ class StateSpec {
   std::int64_t buffer_elements() const { return buffer_elements_; }        ///< padded
   std::int64_t parameter_count() const;                                    ///< without padding
 
-  /// Zeroes the elements of a flat array of parameters that belong to none. Whoever makes one
-  /// without writing all of it (a gradient) calls this. `flat` may be a part, from the element
-  /// `begin` of the whole on, that cuts no parameter in two.
-  void clear_padding(Tensor& flat, std::int64_t begin = 0) const;
+  /// Zeroes the elements between the parameters of a flat array: for one of which only the
+  /// parameters are written, such as a gradient. `flat` may be a part that begins at the element
+  /// `begin` of the whole and divides no parameter.
+  void clear_padding(const Stream& stream, Tensor& flat, std::int64_t begin = 0) const;
 
   /// Views of a flat array, by index.
   std::vector<Tensor> parameter_views(const Tensor& flat) const;
@@ -84,8 +84,13 @@ struct StateVersion {
 };
 using StatePtr = std::shared_ptr<const StateVersion>;
 
-/// Step 0: parameters from their initializers, the seed and their names, as f32 numbers whatever
-/// `dtype` is, so that runs of two precisions begin at the same point.
+/// The state itself if it lies on the stream's device, else a copy there.
+StatePtr on_device(const Stream& stream, StatePtr state);
+/// The state itself if it lies in the CPU's memory, else a copy there. `stream` is of its device.
+StatePtr on_cpu(const Stream& stream, StatePtr state);
+
+/// Step 0, in the CPU's memory: parameters from their initializers, the seed and their names, as
+/// f32 numbers whatever `dtype` is, so that runs of two precisions begin at the same point.
 StatePtr initial_state(const StateSpec& spec, DType dtype, std::uint64_t seed);
 
 /// What a checkpoint or an export holds of a state: parameters, buffers and counters by name, and
@@ -102,9 +107,9 @@ std::vector<NamedTensor> named_tensors(const StateSpec& spec, const StateVersion
 void check_tensors(const StateSpec& spec, const std::vector<TensorInfo>& tensors,
                    const std::vector<std::string>& optimizer_state, bool strict);
 
-/// The inverse of named_tensors: a state whose tensors are found by name, read one after the other
-/// and converted to `dtype`. A state tensor of the optimizer that the file lacks is left out: the
-/// next step begins it. Throws Error as check_tensors.
+/// The inverse of named_tensors, in the CPU's memory: a state whose tensors are found by name, read
+/// one after the other and converted to `dtype`. A state tensor of the optimizer that the file
+/// lacks is left out: the next step begins it. Throws Error as check_tensors.
 StatePtr state_from(const StateSpec& spec, DType dtype, const TensorSource& source,
                     std::int64_t step, const std::vector<std::string>& optimizer_state,
                     bool strict);

@@ -6,7 +6,7 @@
 
 namespace troupe {
 
-/// How the learning rate goes on after the warm-up.
+/// How the learning rate changes after the warm-up.
 enum class LearningRateSchedule : std::uint8_t {
   constant,
   step,       ///< times `step_factor` every `step_epochs` epochs; PyTorch's StepLR, step by step
@@ -38,16 +38,16 @@ struct LearningRateOptions {
   double final_div_factor = 1e4;
 };
 
-/// The rate that optimizer step `step` (from 0) uses: a function of nothing else, so a resumed run
-/// needs no state for it, and any thread may ask. Steps beyond the end keep the last rate. Throws
-/// Error{bad_options} for numbers that give no rate.
+/// The rate of optimizer step `step` (from 0). A pure function: a resumed run needs no state for
+/// it. Steps beyond the end keep the last rate. Throws Error{bad_options} for numbers that give no
+/// rate.
 double learning_rate(const LearningRateOptions& options, std::int64_t step);
 
-/// Throws what learning_rate would throw at some step.
+/// Throws Error{bad_options} if learning_rate would throw at any step.
 void check(const LearningRateOptions& options);
 
-/// Whether one_cycle, after the warm-up, has so few steps that it begins at the largest rate, as
-/// PyTorch's would: the part that rises is one step long, or less.
+/// Whether one_cycle starts at the largest rate, as PyTorch's does, because its rising part has at
+/// most one step after the warm-up.
 bool lacks_its_rise(const LearningRateOptions& options);
 
 /// "constant", "step", "cosine" or "one_cycle"; throws Error{bad_options} for others.

@@ -41,7 +41,7 @@ OptimizerPtr make_optimizer(std::string_view name, const HyperParameters& values
     const HyperParameter& parameter =
         named(entry.hyper_parameters, key, fmt::format("hyper-parameter of {}", name));
     if (!(value >= parameter.at_least && value < parameter.below))
-      throw Error(ErrorCode::bad_options, fmt::format("`{}` of {} is {}", key, name, value),
+      throw Error(ErrorCode::bad_options, fmt::format("{} of {} is {}", key, name, value),
                   fmt::format("give a number of at least {} and below {}", parameter.at_least,
                               parameter.below));
     all[key] = value;

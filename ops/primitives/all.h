@@ -1,9 +1,9 @@
 #pragma once
-// Every primitive, once: a test suite made with
+// The list of all primitives. A test suite made with
 //
 //     TYPED_TEST_SUITE(EveryPrimitive, AllPrimitives<testing::Types>);
 //
-// holds whoever adds one here to what all of them promise.
+// checks each of them.
 
 #include "ops/primitives/batch_norm2d.h"
 #include "ops/primitives/convolution2d.h"

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
-
 #include "ops/primitives/checks.h"
 #include "runtime/error.h"
 
@@ -13,20 +11,11 @@ namespace {
 // Elements that each channel's moments are taken over.
 std::int64_t elements_of_a_channel(const Tensor& x) { return x.element_count() / x.dim(1); }
 
-void copy(const Tensor& from, Tensor& to) { std::memcpy(to.raw(), from.raw(), to.bytes()); }
-
-template <class T>
-void copy_scaled(const Tensor& from, double factor, Tensor& to) {
-  for (std::int64_t i = 0; i < to.element_count(); ++i)
-    to.data<T>()[i] = static_cast<T>(static_cast<double>(from.data<T>()[i]) * factor);
-}
-
 void write_statistics(const Pass& pass, const ChannelMoments& moments, std::int64_t count,
                       Tensor& mean, Tensor& variance) {
-  copy(moments.mean, mean);
+  pass.kernels().copy(pass.stream, moments.mean, mean);
   const double unbias = static_cast<double>(count) / static_cast<double>(count - 1);
-  pass.dtype == DType::f64 ? copy_scaled<double>(moments.variance, unbias, variance)
-                           : copy_scaled<float>(moments.variance, unbias, variance);
+  pass.kernels().scale(pass.stream, moments.variance, unbias, variance);
 }
 
 void check(const Pass& pass, const Tensor& x, std::int64_t channels, const Tensor& residual) {
@@ -90,8 +79,9 @@ void BatchNorm2d::input_gradient(const Pass& pass, const Tensor& grad,
 }
 
 void BatchNorm2d::weight_gradient(const Pass& pass) {
-  copy(state.gradients.weight, pass.weight_gradient(weight));
-  copy(state.gradients.bias, pass.weight_gradient(bias));
+  const auto copy = pass.kernels().copy;
+  copy(pass.stream, state.gradients.weight, pass.weight_gradient(weight));
+  copy(pass.stream, state.gradients.bias, pass.weight_gradient(bias));
 }
 
 std::vector<Tensor> BatchNorm2d::saved() const {

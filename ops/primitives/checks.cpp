@@ -37,7 +37,7 @@ void check_window(std::string_view primitive, const Tensor& x, const PoolOptions
 
 Tensor in_layout(const Pass& pass, const Tensor& tensor, Layout layout) {
   if (tensor.layout() == layout) return tensor;
-  Tensor result = Tensor::empty(tensor.shape(), tensor.dtype(), layout, tensor.device());
+  Tensor result = Tensor::empty(tensor.shape(), tensor.dtype(), tensor.device(), layout);
   pass.kernels().reorder(pass.stream, tensor, result);
   return result;
 }

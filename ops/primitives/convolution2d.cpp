@@ -16,27 +16,7 @@ Tensor Convolution2d::forward(const Pass& pass, const Tensor& x) {
                             name, options.kernel_h, options.kernel_w, to_string(x.shape()),
                             options.padding_h, options.padding_w),
                 "use larger images or more padding");
-  use_weights(pass);
-  state.x = x;
-  return kernel->forward(pass.stream, x);
-}
-
-void Convolution2d::input_gradient(const Pass& pass, const Tensor& grad,
-                                   std::span<InputGradient> inputs) {
-  if (!inputs[0].wanted) return;
-  use_weights(pass);
-  inputs[0].grad = kernel->input_gradient(pass.stream, grad, state.x.shape(), state.x.layout());
-}
-
-void Convolution2d::weight_gradient(const Pass& pass, const Tensor& grad) {
-  Tensor none;
-  kernel->weight_gradient(pass.stream, state.x, grad, pass.weight_gradient(weight),
-                          options.bias ? pass.weight_gradient(bias) : none);
-}
-
-void Convolution2d::use_weights(const Pass& pass) {
-  kernel->use_weights(pass.stream, pass.weight(weight), options.bias ? pass.weight(bias) : Tensor(),
-                      pass.weights_version);
+  return WeightedLayer::forward(pass, x);
 }
 
 }  // namespace troupe::primitives

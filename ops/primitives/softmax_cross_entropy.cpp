@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "ops/on_device.h"
 #include "runtime/error.h"
 
 namespace troupe {
@@ -21,34 +22,29 @@ LossOutput softmax_cross_entropy(const Stream& stream, const Tensor& logits, con
       .softmax_cross_entropy(stream, logits, targets, scale, with_gradient);
 }
 
-namespace primitives {
-namespace {
-
-double scalar(const Tensor& tensor) {
-  return tensor.dtype() == DType::f64 ? *tensor.data<double>()
-                                      : static_cast<double>(*tensor.data<float>());
+LossTotals read_totals(const Stream& stream, const LossOutput& output) {
+  const Tensor totals = on_cpu(stream, output.totals);
+  return {.loss_sum = totals.data<double>()[0],
+          .correct = static_cast<std::int64_t>(totals.data<double>()[1])};
 }
 
-}  // namespace
+namespace primitives {
 
 Tensor SoftmaxCrossEntropy::forward(const Pass& pass, const Tensor& logits) {
   state.logits = logits;
-  const double loss =
-      scale * softmax_cross_entropy(pass.stream, logits, targets, scale, false).loss_sum;
-  Tensor result = Tensor::empty(Shape{}, logits.dtype());
-  if (logits.dtype() == DType::f64)
-    *result.data<double>() = loss;
-  else
-    *result.data<float>() = static_cast<float>(loss);
+  const LossOutput output = softmax_cross_entropy(pass.stream, logits, targets, scale, false);
+  Tensor result = Tensor::empty(Shape{}, logits.dtype(), pass.stream.device);
+  pass.kernels().scale(pass.stream, output.totals.narrow(0, 1).reshape(Shape{}), scale, result);
   return result;
 }
 
 void SoftmaxCrossEntropy::input_gradient(const Pass& pass, const Tensor& grad,
                                          std::span<InputGradient> inputs) {
   if (!inputs[0].wanted) return;
-  inputs[0].grad =
-      softmax_cross_entropy(pass.stream, state.logits, targets, scale * scalar(grad), true)
-          .logits_grad;
+  const Tensor scalar = on_device(Stream{}, on_cpu(pass.stream, grad), DType::f64);
+  inputs[0].grad = softmax_cross_entropy(pass.stream, state.logits, targets,
+                                         scale * *scalar.data<double>(), true)
+                       .logits_grad;
 }
 
 }  // namespace primitives

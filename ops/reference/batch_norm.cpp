@@ -59,8 +59,8 @@ template <class T>
 ChannelMoments channel_moments(const Stream&, const Tensor& given) {
   const Tensor x = row_major<T>(given);
   const Channels channels(x.shape());
-  ChannelMoments moments{Tensor::empty(Shape{channels.count}, dtype_of<T>),
-                         Tensor::empty(Shape{channels.count}, dtype_of<T>)};
+  ChannelMoments moments{Tensor::empty(Shape{channels.count}, dtype_of<T>, x.device()),
+                         Tensor::empty(Shape{channels.count}, dtype_of<T>, x.device())};
   for (std::int64_t c = 0; c < channels.count; ++c) {
     double sum = 0, squares = 0;
     channels.each(c, [&](std::int64_t e) { sum += x.data<T>()[e]; });
@@ -82,7 +82,7 @@ Tensor batch_norm(const Stream&, const Tensor& given, const Tensor& weight, cons
   const Tensor residual = epilogue.residual.defined() ? row_major<T>(epilogue.residual) : Tensor();
   const Channels channels(x.shape());
   const auto scales = dropout_scales(epilogue, x.element_count());
-  Tensor z = Tensor::empty(x.shape(), dtype_of<T>);
+  Tensor z = Tensor::empty(x.shape(), dtype_of<T>, x.device());
   for (std::int64_t c = 0; c < channels.count; ++c) {
     const Norm<T> norm(c, weight, bias, moments, epsilon);
     channels.each(c, [&](std::int64_t e) {
@@ -107,10 +107,10 @@ NormGradients batch_norm_backward(const Stream&, const Tensor& given_grad, const
   const Tensor x = row_major<T>(given_x), grad = row_major<T>(given_grad);
   const Channels channels(x.shape());
   const auto scales = dropout_scales(epilogue, x.element_count());
-  Tensor x_grad = Tensor::empty(x.shape(), dtype_of<T>);
+  Tensor x_grad = Tensor::empty(x.shape(), dtype_of<T>, x.device());
   NormGradients result{{},
-                       Tensor::empty(Shape{channels.count}, dtype_of<T>),
-                       Tensor::empty(Shape{channels.count}, dtype_of<T>)};
+                       Tensor::empty(Shape{channels.count}, dtype_of<T>, x.device()),
+                       Tensor::empty(Shape{channels.count}, dtype_of<T>, x.device())};
   for (std::int64_t c = 0; c < channels.count; ++c) {
     const Norm<T> norm(c, weight, bias, moments, epsilon);
     const auto norm_grad = [&](std::int64_t e) {

@@ -32,7 +32,7 @@ struct Axis {
 };
 
 template <class T>
-class Convolution final : public ConvolutionKernel {
+class Convolution final : public LayerKernel {
  public:
   explicit Convolution(const ConvolutionOptions& options) : o_(options) {}
 
@@ -73,7 +73,7 @@ template <class T>
 Tensor Convolution<T>::forward(const Stream&, const Tensor& given) {
   const Tensor x = row_major<T>(given);
   const Axis v = vertical(x.shape()), h = horizontal(x.shape());
-  Tensor y = Tensor::empty(Shape{x.dim(0), o_.out_channels, v.out, h.out}, dtype_of<T>);
+  Tensor y = Tensor::empty(Shape{x.dim(0), o_.out_channels, v.out, h.out}, dtype_of<T>, x.device());
   std::vector<double> sums(static_cast<std::size_t>(h.out));
   for (std::int64_t n = 0; n < x.dim(0); ++n)
     for (std::int64_t o = 0; o < o_.out_channels; ++o)
@@ -99,7 +99,7 @@ Tensor Convolution<T>::input_gradient(const Stream&, const Tensor& given, const 
                                       Layout x_layout) {
   const Tensor grad = row_major<T>(given);
   const Axis v = vertical(x_shape), h = horizontal(x_shape);
-  Tensor x_grad = Tensor::empty(x_shape, dtype_of<T>);
+  Tensor x_grad = Tensor::empty(x_shape, dtype_of<T>, grad.device());
   std::vector<double> sums(static_cast<std::size_t>(h.in));
   for (std::int64_t n = 0; n < x_shape[0]; ++n)
     for (std::int64_t i = 0; i < o_.in_channels; ++i)
@@ -153,7 +153,7 @@ void Convolution<T>::weight_gradient(const Stream&, const Tensor& given_x, const
 }
 
 template <class T>
-std::unique_ptr<ConvolutionKernel> convolution(const ConvolutionOptions& options) {
+std::unique_ptr<LayerKernel> convolution(const ConvolutionOptions& options) {
   return std::make_unique<Convolution<T>>(options);
 }
 

@@ -17,6 +17,8 @@ void fill_linear(KernelTable& table);
 template <class T>
 void fill_loss(KernelTable& table);
 template <class T>
+void fill_memory(KernelTable& table);
+template <class T>
 void fill_pooling(KernelTable& table);
 template <class T>
 void fill_reorder(KernelTable& table);

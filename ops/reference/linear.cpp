@@ -4,7 +4,7 @@ namespace troupe::reference {
 namespace {
 
 template <class T>
-class Linear final : public LinearKernel {
+class Linear final : public LayerKernel {
  public:
   explicit Linear(const LinearOptions& options)
       : in_(options.in_features), out_(options.out_features) {}
@@ -18,7 +18,7 @@ class Linear final : public LinearKernel {
   }
 
   Tensor forward(const Stream&, const Tensor& x) override {
-    Tensor y = Tensor::empty(Shape{x.dim(0), out_}, dtype_of<T>);
+    Tensor y = Tensor::empty(Shape{x.dim(0), out_}, dtype_of<T>, x.device());
     const T *from = x.data<T>(), *w = weight_.data<T>();
     for (std::int64_t n = 0; n < x.dim(0); ++n)
       for (std::int64_t o = 0; o < out_; ++o) {
@@ -30,8 +30,8 @@ class Linear final : public LinearKernel {
     return y;
   }
 
-  Tensor input_gradient(const Stream&, const Tensor& grad) override {
-    Tensor x_grad = Tensor::empty(Shape{grad.dim(0), in_}, dtype_of<T>);
+  Tensor input_gradient(const Stream&, const Tensor& grad, const Shape&, Layout) override {
+    Tensor x_grad = Tensor::empty(Shape{grad.dim(0), in_}, dtype_of<T>, grad.device());
     const T *slopes = grad.data<T>(), *w = weight_.data<T>();
     for (std::int64_t n = 0; n < grad.dim(0); ++n)
       for (std::int64_t i = 0; i < in_; ++i) {
@@ -67,7 +67,7 @@ class Linear final : public LinearKernel {
 };
 
 template <class T>
-std::unique_ptr<LinearKernel> linear(const LinearOptions& options) {
+std::unique_ptr<LayerKernel> linear(const LinearOptions& options) {
   return std::make_unique<Linear<T>>(options);
 }
 

@@ -80,7 +80,7 @@ template <class T, class Windows>
 Tensor averages(const Tensor& given, const Shape& y_shape, Windows windows_of) {
   const Tensor x = row_major<T>(given);
   const std::int64_t width = x.dim(3);
-  Tensor y = Tensor::empty(y_shape, dtype_of<T>);
+  Tensor y = Tensor::empty(y_shape, dtype_of<T>, x.device());
   each_window(x.shape(), y_shape, windows_of,
               [&](std::int64_t plane, std::int64_t element, Part rows, Part columns) {
                 double sum = 0;
@@ -110,7 +110,7 @@ Tensor averages_backward(const Tensor& given, const Shape& x_shape, Windows wind
 template <class T>
 Tensor max_pool(const Stream&, const Tensor& given, const PoolOptions& options) {
   const Tensor x = row_major<T>(given);
-  Tensor y = Tensor::empty(pooled(x.shape(), options), dtype_of<T>);
+  Tensor y = Tensor::empty(pooled(x.shape(), options), dtype_of<T>, x.device());
   each_window(x.shape(), y.shape(), windows(x.shape(), options),
               [&](std::int64_t plane, std::int64_t element, Part rows, Part columns) {
                 const T* image = x.data<T>() + plane;

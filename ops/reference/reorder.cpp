@@ -44,7 +44,7 @@ void reorder(const Stream&, const Tensor& from, Tensor& to) {
 template <class T>
 Tensor in_layout(const Tensor& tensor, Layout layout) {
   if (tensor.layout() == layout) return tensor;
-  Tensor result = Tensor::empty(tensor.shape(), tensor.dtype(), layout);
+  Tensor result = Tensor::empty(tensor.shape(), tensor.dtype(), tensor.device(), layout);
   reorder<T>({}, tensor, result);
   return result;
 }

@@ -14,7 +14,7 @@ void check_target(std::int64_t target, std::int64_t sample, std::int64_t classes
   throw Error(ErrorCode::bad_shape,
               fmt::format("softmax_cross_entropy: sample {} has class {}, the model knows {}",
                           sample, target, classes),
-              "set model.classes to the number of classes of the data");
+              "set `ModelOptions::classes` to the number of classes of the data set");
 }
 
 template <class T>
@@ -22,7 +22,11 @@ LossOutput softmax_cross_entropy(const Stream&, const Tensor& logits, const Tens
                                  double scale, bool with_gradient) {
   const std::int64_t classes = logits.dim(1);
   LossOutput result;
-  if (with_gradient) result.logits_grad = Tensor::empty(logits.shape(), dtype_of<T>);
+  if (with_gradient)
+    result.logits_grad = Tensor::empty(logits.shape(), dtype_of<T>, logits.device());
+  result.totals = Tensor::empty({2}, DType::f64, logits.device());
+  const auto totals = result.totals.template elements<double>();
+  std::ranges::fill(totals, 0.0);
   for (std::int64_t n = 0; n < logits.dim(0); ++n) {
     const T* row = logits.data<T>() + n * classes;
     const std::int64_t target = targets.data<std::int64_t>()[n];
@@ -31,8 +35,8 @@ LossOutput softmax_cross_entropy(const Stream&, const Tensor& logits, const Tens
     const double shift = *largest;  // keeps exp from overflowing
     double sum = 0;
     for (std::int64_t c = 0; c < classes; ++c) sum += std::exp(row[c] - shift);
-    result.loss_sum += std::log(sum) + shift - row[target];
-    result.correct += largest - row == target;
+    totals[0] += std::log(sum) + shift - row[target];
+    totals[1] += largest - row == target ? 1.0 : 0.0;
     if (!with_gradient) continue;
     for (std::int64_t c = 0; c < classes; ++c) {
       const double probability = std::exp(row[c] - shift) / sum;

@@ -13,6 +13,7 @@ const KernelTable& table() {
     fill_elementwise<T>(table);
     fill_linear<T>(table);
     fill_loss<T>(table);
+    fill_memory<T>(table);
     fill_pooling<T>(table);
     fill_reorder<T>(table);
     fill_sgd<T>(table);

@@ -148,7 +148,7 @@ std::vector<NamedTensor> load_tensors(const Checkpoint& checkpoint,
   for (const std::string& name : names) {
     places.push_back(checkpoint.state_->find(name));
     const ShardEntry& entry = *places.back().entry;
-    result.push_back({name, Tensor::empty(entry.shape, entry.dtype)});
+    result.push_back({name, Tensor::empty(entry.shape, entry.dtype, Device::cpu())});
   }
   const std::vector<Job> jobs = jobs_of(places);
   std::vector<BlockScratch> scratch(static_cast<std::size_t>(std::max(threads, 1)));

@@ -111,7 +111,7 @@ Tensor parse_idx(std::span<const std::byte> bytes, const std::string& origin) {
   Source source(bytes, origin);
   const Shape shape = read_shape(source);
   source.expect_room(shape);
-  Tensor result = Tensor::empty(shape, DType::u8);
+  Tensor result = Tensor::empty(shape, DType::u8, Device::cpu());
   source.read({result.raw(), result.bytes()});
   source.expect_end();
   return result;

@@ -259,7 +259,7 @@ Tensor SafetensorsFile::read(const std::string& name) const {
         fmt::format("'{}' has no tensor '{}' among its {}", origin, name, state_->entries.size()),
         "list what it has with troupe inspect");
   const Entry& entry = found->second;
-  Tensor tensor = Tensor::empty(entry.shape, entry.dtype);
+  Tensor tensor = Tensor::empty(entry.shape, entry.dtype, Device::cpu());
   const std::span<std::byte> into(tensor.raw(), tensor.bytes());
   state_->file.read_at(state_->data_begin + entry.begin, into);
   check_booleans(entry, into, origin);

@@ -20,7 +20,7 @@ TensorMeta bytes_meta(std::size_t bytes) {
 }
 
 Tensor bytes_of(const std::string& text) {
-  Tensor tensor = Tensor::empty(bytes_meta(text.size()).shape, DType::u8);
+  Tensor tensor = Tensor::empty(bytes_meta(text.size()).shape, DType::u8, Device::cpu());
   std::memcpy(tensor.raw(), text.data(), text.size());
   return tensor;
 }
@@ -118,7 +118,7 @@ void ShmMessageChannel::send(const std::string& body) { send_frame(body); }
 void ShmMessageChannel::send_frame(const std::string& body) {
   const std::uint64_t number = next_++;
   if (body.size() > text_bytes) communicator_.send(peer_, long_text_tags + number, bytes_of(body));
-  Tensor frame = Tensor::empty(bytes_meta(frame_bytes).shape, DType::u8);
+  Tensor frame = Tensor::empty(bytes_meta(frame_bytes).shape, DType::u8, Device::cpu());
   const auto length = static_cast<std::uint32_t>(body.size());
   std::memcpy(frame.raw(), &length, sizeof length);
   if (body.size() <= text_bytes) std::memcpy(frame.raw() + sizeof length, body.data(), body.size());

@@ -27,9 +27,13 @@ std::size_t size_class(std::size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
-// Null when memory is out.
-void* allocate_block(std::size_t size) {
-  return size > most_bytes ? nullptr : ::operator new(size, alignment, std::nothrow);
+constexpr DeviceMemory cpu_memory{
+    .allocate = [](std::size_t bytes) { return ::operator new(bytes, alignment, std::nothrow); },
+    .release = [](void* block, std::size_t) { ::operator delete(block, alignment); }};
+
+Error no_allocator(Device device) {
+  return Error(ErrorCode::unsupported, "no allocator for " + to_string(device),
+               "this build computes on the CPU");
 }
 
 }  // namespace
@@ -40,12 +44,10 @@ struct CachingAllocator::State {
   AllocatorCounters counters;
 };
 
-CachingAllocator::CachingAllocator(Device device)
-    : device_(device), state_(std::make_unique<State>()) {
-  if (device.kind != Device::Kind::cpu)
-    throw Error(ErrorCode::unsupported, "no allocator for " + to_string(device),
-                "this build computes on the CPU");
-}
+CachingAllocator::CachingAllocator() : CachingAllocator(Device::cpu(), cpu_memory) {}
+
+CachingAllocator::CachingAllocator(Device device, const DeviceMemory& memory)
+    : device_(device), memory_(memory), state_(std::make_unique<State>()) {}
 
 CachingAllocator::~CachingAllocator() { trim(); }
 
@@ -68,17 +70,20 @@ void* CachingAllocator::allocate(std::size_t bytes) {
       return block;
     }
   }
-  void* block = allocate_block(size);
+  const auto allocate_block = [&] {  // null when memory is out
+    return size > most_bytes ? nullptr : memory_.allocate(size);
+  };
+  void* block = allocate_block();
   if (!block) {
     trim();  // blocks of other sizes may make room
-    block = allocate_block(size);
+    block = allocate_block();
   }
   std::lock_guard lock(state_->mutex);
   if (!block)
     throw Error(ErrorCode::io,
                 fmt::format("out of memory on {}: {} bytes asked for, {} in use",
                             to_string(device_), bytes, state_->counters.in_use_bytes),
-                "lower train.batch_size, or raise train.micro_batches");
+                "lower `batch_size`, or raise `micro_batches`");
   count(state_->counters);
   return block;
 }
@@ -91,7 +96,7 @@ void CachingAllocator::release(void* block, std::size_t bytes) noexcept {
     state_->free_blocks[size].push_back(block);
     state_->counters.cached_bytes += size;
   } catch (const std::bad_alloc&) {  // no memory for the list: the block itself is some
-    ::operator delete(block, alignment);
+    memory_.release(block, size);
   }
 }
 
@@ -108,17 +113,40 @@ void CachingAllocator::reset_peak() {
 void CachingAllocator::trim() {
   std::lock_guard lock(state_->mutex);
   for (auto& [size, blocks] : state_->free_blocks)
-    for (void* block : blocks) ::operator delete(block, alignment);
+    for (void* block : blocks) memory_.release(block, size);
   state_->free_blocks.clear();
   state_->counters.cached_bytes = 0;
 }
 
+namespace {
+
+// Never destroyed: tensors in other statics may outlive any order of destruction.
+struct Allocators {
+  std::mutex mutex;
+  std::map<Device::Kind, DeviceMemory> provided;
+  std::map<Device, CachingAllocator> made;
+};
+Allocators& allocators() {
+  static auto* all = new Allocators;
+  return *all;
+}
+
+}  // namespace
+
 CachingAllocator& CachingAllocator::of(Device device) {
-  // Never destroyed: tensors in other statics may outlive any order of destruction.
-  static auto* cpu = new CachingAllocator(Device{});
-  if (device == Device{}) return *cpu;
-  throw Error(ErrorCode::unsupported, "no allocator for " + to_string(device),
-              "this build computes on the CPU");
+  static auto* cpu = new CachingAllocator;
+  if (device == Device::cpu()) return *cpu;
+  std::lock_guard lock(allocators().mutex);
+  const auto memory = allocators().provided.find(device.kind);
+  if (memory == allocators().provided.end()) throw no_allocator(device);
+  return allocators().made.try_emplace(device, device, memory->second).first->second;
+}
+
+void CachingAllocator::provide(Device::Kind kind, const DeviceMemory& memory) {
+  std::lock_guard lock(allocators().mutex);
+  if (!allocators().provided.emplace(kind, memory).second)
+    throw Error(ErrorCode::internal,
+                "the memory of " + to_string({.kind = kind}) + " was provided twice");
 }
 
 }  // namespace troupe

@@ -7,7 +7,7 @@
 
 namespace troupe {
 
-/// What an allocator did so far; the memory bound of a run is held against `peak_bytes`.
+/// Counts of an allocator. Tests compare the memory bound of a run with `peak_bytes`.
 struct AllocatorCounters {
   std::size_t in_use_bytes = 0;  ///< held by live tensors, rounded up to size classes
   std::size_t peak_bytes = 0;    ///< the most that in_use_bytes has been since reset_peak()
@@ -16,11 +16,18 @@ struct AllocatorCounters {
   std::uint64_t reused = 0;  ///< allocations served from cached blocks
 };
 
+/// Where the blocks of an allocator come from. Thread-safe.
+struct DeviceMemory {
+  void* (*allocate)(std::size_t bytes);  ///< aligned to 64 bytes; null when memory is out
+  void (*release)(void* block, std::size_t bytes);
+};
+
 /// Keeps freed blocks by size class and hands them out again. Blocks are 64-byte aligned.
-/// Thread-safe: tensors are freed by whichever thread drops the last handle.
+/// Thread-safe: any thread may drop the last handle of a tensor.
 class CachingAllocator {
  public:
-  explicit CachingAllocator(Device device = {});
+  CachingAllocator();  ///< of the CPU's memory
+  CachingAllocator(Device device, const DeviceMemory& memory);
   ~CachingAllocator();
   CachingAllocator(const CachingAllocator&) = delete;
   CachingAllocator& operator=(const CachingAllocator&) = delete;
@@ -32,12 +39,16 @@ class CachingAllocator {
   void reset_peak();
   void trim();  ///< gives cached blocks back to the system
 
-  /// The allocator that tensors use unless told otherwise: one a device, alive for the process.
+  /// The allocator of a device, alive as long as the process. Throws Error{unsupported} unless the
+  /// device is the CPU or of a kind that was provided.
   static CachingAllocator& of(Device device);
+  /// From now on devices of this kind have allocators of this memory. Once for each kind.
+  static void provide(Device::Kind kind, const DeviceMemory& memory);
 
  private:
   struct State;
   Device device_;
+  DeviceMemory memory_;
   std::unique_ptr<State> state_;
 };
 

@@ -31,7 +31,7 @@ To narrowed(double value) {
 
 template <class From, class To>
 Tensor convert(const Tensor& from) {
-  Tensor to = Tensor::empty(from.shape(), dtype_of<To>, from.layout(), from.device());
+  Tensor to = Tensor::empty(from.shape(), dtype_of<To>, from.device(), from.layout());
   const auto in = from.elements<From>();
   const auto out = to.elements<To>();
   for (std::size_t i = 0; i < in.size(); ++i) out[i] = narrowed<To>(widen(in[i]));

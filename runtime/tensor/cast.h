@@ -10,8 +10,8 @@ BFloat16 to_bfloat16(float value);
 Float16 to_float16(float value);
 
 /// The tensor itself if it has this element type, else a converted copy of the same layout.
-/// Floating-point types only (f32, f64, bf16, f16), on the CPU; throws Error{unsupported} for
-/// others, naming both.
+/// Floating-point types only (f32, f64, bf16, f16), in the CPU's memory; throws Error{unsupported}
+/// for others, naming both.
 Tensor cast(const Tensor& tensor, DType dtype);
 
 }  // namespace troupe

@@ -11,12 +11,13 @@ struct Device {
   std::int16_t index = 0;
 
   auto operator<=>(const Device&) const = default;
+  static constexpr Device cpu() { return {}; }
 };
 
 std::string to_string(Device device);  ///< "cpu", "cuda:0"
 
-/// Where a kernel runs, passed explicitly to every one of them: CAF may run each handler of an
-/// actor on another thread, so nothing may depend on thread-local state. One actor owns a stream.
+/// Where a kernel runs; an argument of every kernel. Each action of an actor may run on another
+/// thread, so kernels use no thread-local state. One actor owns a stream.
 struct Stream {
   Device device;
   int threads = 1;         ///< intra-op width on the CPU; part of the numerical configuration

@@ -13,7 +13,7 @@ struct NamedTensor {
   Tensor tensor;
 };
 
-/// What the header of a file tells of a tensor.
+/// A tensor as the header of a file describes it.
 struct TensorInfo {
   std::string name;
   DType dtype = DType::f32;
@@ -24,8 +24,8 @@ struct TensorInfo {
   }
 };
 
-/// Named tensors that are in memory only once they are asked for: who needs some of a large file's
-/// need not hold the rest.
+/// Named tensors that are read when they are asked for: a caller that needs a part of a large file
+/// does not hold the rest.
 struct TensorSource {
   std::vector<TensorInfo> tensors;  ///< each name once
   /// One of these, by name. Throws Error where it cannot be read.

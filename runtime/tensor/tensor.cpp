@@ -31,13 +31,13 @@ Storage::~Storage() {
   if (allocator_) allocator_->release(data_, bytes_);
 }
 
-Tensor Tensor::empty(const Shape& shape, DType dtype, Layout layout, Device device) {
+Tensor Tensor::empty(const Shape& shape, DType dtype, Device device, Layout layout) {
   const std::size_t bytes = static_cast<std::size_t>(shape.element_count()) * size_of(dtype);
   return view(Storage::allocate(bytes, CachingAllocator::of(device)), 0, shape, dtype, layout);
 }
 
 Tensor Tensor::zeros(const Shape& shape, DType dtype, Layout layout) {
-  Tensor result = empty(shape, dtype, layout);
+  Tensor result = empty(shape, dtype, Device::cpu(), layout);
   std::memset(result.raw(), 0, result.bytes());
   return result;
 }
@@ -101,7 +101,7 @@ Tensor Tensor::reshape(const Shape& shape) const {
 
 Tensor Tensor::clone() const {
   if (!defined()) return {};
-  Tensor result = empty(shape_, dtype_, layout_, device());
+  Tensor result = empty(shape_, dtype_, device(), layout_);
   std::memcpy(result.raw(), raw(), bytes());
   return result;
 }

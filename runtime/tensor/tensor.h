@@ -16,7 +16,7 @@ namespace troupe {
 class Storage {
  public:
   static std::shared_ptr<Storage> allocate(std::size_t bytes, CachingAllocator& allocator);
-  /// Memory that somebody else owns (a mapped file, a shared-memory slot); `owner` is kept alive.
+  /// Memory with another owner (a mapped file, a block of shared memory), which is kept alive.
   static std::shared_ptr<Storage> wrap(void* data, std::size_t bytes, Device device,
                                        std::shared_ptr<const void> owner);
   ~Storage();
@@ -36,20 +36,23 @@ class Storage {
   std::shared_ptr<const void> owner_;
 };
 
-/// A view of device memory. Copying a Tensor copies the handle, never the data; a default-made
-/// Tensor is undefined and only good for assignment. Handles may be copied from any thread; who
-/// may write the data is agreed between actors (a slot has one writer at a time).
+/// A view of device memory. Copying a Tensor copies the handle, never the data. A default-made
+/// Tensor is undefined; it can only be assigned to. Any thread may copy handles. Actors agree on
+/// one writer of the data at a time. Only kernels of its device may access memory of a device other
+/// than the CPU.
 class Tensor {
  public:
   Tensor() = default;
-  static Tensor empty(const Shape& shape, DType dtype = DType::f32,
-                      Layout layout = Layout::row_major, Device device = {});
+  static Tensor empty(const Shape& shape, DType dtype, Device device,
+                      Layout layout = Layout::row_major);
+  /// In the CPU's memory; elsewhere KernelTable::fill writes zeros.
   static Tensor zeros(const Shape& shape, DType dtype = DType::f32,
                       Layout layout = Layout::row_major);
   /// A view of `storage` beginning `offset_bytes` into it; throws if it does not fit, or begins
   /// between elements.
   static Tensor view(std::shared_ptr<Storage> storage, std::size_t offset_bytes, const Shape& shape,
                      DType dtype, Layout layout = Layout::row_major);
+  /// In the CPU's memory.
   template <class T>
   static Tensor from(const Shape& shape, std::span<const T> values);
 
@@ -80,7 +83,8 @@ class Tensor {
   Tensor narrow(std::int64_t start, std::int64_t count) const;
   /// The same elements under another shape; row-major only, shares the data.
   Tensor reshape(const Shape& shape) const;
-  /// The bytes copied to new memory of the same layout; undefined if this is. CPU only.
+  /// The bytes copied to new memory of the same layout; undefined if this is. For tensors
+  /// in the CPU's memory; KernelTable::copy copies between devices.
   Tensor clone() const;
 
  private:
@@ -95,7 +99,7 @@ class Tensor {
 
 template <class T>
 Tensor Tensor::from(const Shape& shape, std::span<const T> values) {
-  Tensor result = empty(shape, dtype_of<T>);
+  Tensor result = empty(shape, dtype_of<T>, Device::cpu());
   if (static_cast<std::int64_t>(values.size()) != shape.element_count())
     result.reshape(Shape{static_cast<std::int64_t>(values.size())});  // throws with both counts
   std::copy(values.begin(), values.end(), result.data<T>());

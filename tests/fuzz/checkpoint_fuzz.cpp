@@ -26,7 +26,7 @@ void read_shard(const std::string& bytes) {
   const ShardReader reader(as_bytes(bytes), "input");
   BlockScratch scratch;
   for (const ShardEntry& entry : reader.entries()) {
-    const Tensor tensor = Tensor::empty(entry.shape, entry.dtype);
+    const Tensor tensor = Tensor::empty(entry.shape, entry.dtype, Device::cpu());
     for (std::size_t block = 0; block < entry.blocks(); ++block)
       reader.load_block(entry, block, tensor, scratch);
   }

@@ -176,7 +176,7 @@ void GlooCommunicator::start_receive(int from, std::uint64_t tag, const TensorMe
   Receiving receiving{0, {}, nullptr, receive};
   const std::lock_guard lock(at(from).posting);
   if (!fits_an_offer(meta)) {
-    receiving.tensor = Tensor::empty(meta.shape, meta.dtype, meta.layout);
+    receiving.tensor = Tensor::empty(meta.shape, meta.dtype, Device::cpu(), meta.layout);
     receiving.buffer = mesh_->buffer_from(from, receiving.tensor.raw(), receiving.tensor.bytes());
     try {
       receiving.buffer->recv(from, match_number(tag, meta));

@@ -14,7 +14,7 @@ namespace {
 Tensor held_in(Words::Text text, const TensorMeta& meta) {
   if (!fits_an_offer(meta)) return {};
   if (meta.bytes() != text.size()) throw std::runtime_error("it offers a torn tensor");
-  Tensor tensor = Tensor::empty(meta.shape, meta.dtype, meta.layout);
+  Tensor tensor = Tensor::empty(meta.shape, meta.dtype, Device::cpu(), meta.layout);
   if (!text.empty()) std::memcpy(tensor.raw(), text.data(), text.size());
   return tensor;
 }

@@ -40,7 +40,7 @@ class Producer final : public Actor {
   bool ready() const override { return next_ < count_ && out.has_slot(); }
   ActionLabel act() override {
     const MessageKey key{0, Purpose::train, next_++};
-    const Tensor tensor = Tensor::empty({kib_ * 256});
+    const Tensor tensor = Tensor::empty({kib_ * 256}, DType::f32, Device::cpu());
     std::memset(tensor.raw(), 1, tensor.bytes());
     out.send({.key = key}, Load{tensor});
     return {"send", key};

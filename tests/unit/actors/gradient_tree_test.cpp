@@ -14,7 +14,7 @@ namespace {
 constexpr Stream stream{};
 
 Tensor leaf(std::uint32_t micro_batch) {
-  Tensor tensor = Tensor::empty({3});
+  Tensor tensor = Tensor::empty({3}, DType::f32, Device::cpu());
   for (std::size_t e = 0; e < 3; ++e)
     tensor.elements<float>()[e] =
         1.0f / (1.0f + static_cast<float>(std::size_t{3} * micro_batch + e));
@@ -76,8 +76,8 @@ TEST(GradientTree, HoldsAboutTheLogarithmOfWhatItWasGivenInOrder) {
 
 TEST(GradientTree, LetsModelsWithoutParametersThrough) {
   GradientTree tree(2, kernels({}, DType::f32), stream);
-  tree.add(0, Tensor::empty({0}));
-  tree.add(1, Tensor::empty({0}));
+  tree.add(0, Tensor::empty({0}, DType::f32, Device::cpu()));
+  tree.add(1, Tensor::empty({0}, DType::f32, Device::cpu()));
   EXPECT_TRUE(tree.sum());
 }
 

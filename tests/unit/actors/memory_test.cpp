@@ -100,8 +100,8 @@ TEST(Profile, TellsTheHalvesOfABackwardApart) {
     // for the second half.
     if (block.name.starts_with("block")) {
       constexpr std::size_t vectors = std::size_t{32} * 256;  // one value a channel
-      EXPECT_GT(block.owed_bytes, 2 * block.output_bytes);
-      EXPECT_LT(block.owed_bytes, 6 * block.output_bytes + vectors);
+      EXPECT_GT(block.deferred_bytes, 2 * block.output_bytes);
+      EXPECT_LT(block.deferred_bytes, 6 * block.output_bytes + vectors);
     }
   }
 }
@@ -118,20 +118,21 @@ TEST(Profile, TellsNoLessThanAStageHoldsBetweenTheHalves) {
     stage.use(initial_state(stage.spec(), DType::f32, 0));
     const Tensor x = before.evaluate(Tensor::zeros({4, model.in_channels, 28, 28}));
     std::size_t held = 0, told = 0;
-    for (int pass = 0; pass < 2; ++pass) {  // the first prepares kernels, which stay
+    for (int repetition = 0; repetition < 2;
+         ++repetition) {  // the first prepares kernels, which stay
       const std::size_t in_use = CachingAllocator::of({}).counters().in_use_bytes;
-      const auto trip = stage.forward(x, {}, true);
-      const Tensor y = trip->result();
+      const auto pass = stage.forward(x, {}, true);
+      const Tensor y = pass->result();
       const Tensor grad = Tensor::zeros(y.shape(), DType::f32, y.layout());
-      const Tensor dx = stage.backward_inputs(*trip, grad);
+      const Tensor dx = stage.backward_inputs(*pass, grad);
       held = CachingAllocator::of({}).counters().in_use_bytes - in_use - dx.bytes();
     }
-    for (std::size_t block = first; block < last; ++block) told += profile[block].owed_bytes;
+    for (std::size_t block = first; block < last; ++block) told += profile[block].deferred_bytes;
     EXPECT_LE(held, told);
   }
 }
 
-TEST(Memory, CountsWhatAStageOwesAndTheOneInHand) {
+TEST(Memory, CountsDeferredWeightGradientsAndTheOneAtWork) {
   const auto stage = [](ScheduleKind kind) {
     TrainingRun run = small(kind);
     PipelineOptions pipeline = pipeline_of(run);
@@ -140,13 +141,13 @@ TEST(Memory, CountsWhatAStageOwesAndTheOneInHand) {
     const MemoryBound bound = memory_bound(pipeline, build_pipeline(pipeline), 0);
     const auto part =
         std::ranges::find(bound.parts, "stage 1 activations", &MemoryBound::Part::what);
-    return std::pair{part->bytes, stage_bytes(pipeline, 1).owed};
+    return std::pair{part->bytes, stage_bytes(pipeline, 1).deferred};
   };
-  const auto [eager, owed] = stage(ScheduleKind::eager_one_forward_one_backward);
-  EXPECT_GT(owed, 0u);
+  const auto [eager, deferred] = stage(ScheduleKind::eager_one_forward_one_backward);
+  EXPECT_GT(deferred, 0u);
   // It may owe two; blocks may be a quarter larger than what is asked for.
   EXPECT_NEAR(static_cast<double>(stage(ScheduleKind::zero_bubble_h2).first - eager),
-              1.25 * 3 * static_cast<double>(owed), 1);
+              1.25 * 3 * static_cast<double>(deferred), 1);
 }
 
 // A data set is read while the model is measured: its memory is not the model's.

@@ -101,14 +101,14 @@ class PlainLoop {
     for (const MicroBatchSamples& plan : plans) {
       const Batch batch = samples_.make(plan);
       const RandomKey random{options_.seed, step, static_cast<std::uint32_t>(plan.micro_batch)};
-      const auto trip = network_.forward(batch.samples, random, false);
+      const auto pass = network_.forward(batch.samples, random, false);
       const LossOutput loss =
-          softmax_cross_entropy({}, trip->result(), batch.targets, 1.0 / samples, true);
-      network_.backward(*trip, loss.logits_grad);
+          softmax_cross_entropy({}, pass->result(), batch.targets, 1.0 / samples, true);
+      network_.backward(*pass, loss.logits_grad);
       for (std::int64_t e = 0; e < elements; ++e)
-        gradient.data<double>()[e] += trip->gradients.data<double>()[e];
-      statistics.push_back(trip->statistics);
-      loss_sum += loss.loss_sum;
+        gradient.data<double>()[e] += pass->gradients.data<double>()[e];
+      statistics.push_back(pass->statistics);
+      loss_sum += read_totals({}, loss).loss_sum;
     }
     on_their_way_.emplace_back(gradient, statistics);
     apply_oldest(step);
@@ -133,7 +133,7 @@ class PlainLoop {
     const Batch batch =
         BatchMaker(dataset, Split::test, {transform, dataset.sample_shape()}).make(all);
     const Tensor logits = network_.evaluate(batch.samples);
-    return softmax_cross_entropy({}, logits, batch.targets, 1.0, false).loss_sum /
+    return read_totals({}, softmax_cross_entropy({}, logits, batch.targets, 1.0, false)).loss_sum /
            static_cast<double>(all.samples.size());
   }
 

@@ -57,18 +57,18 @@ TEST_P(EverySchedule, HoldsAtMostItsCreditsBetweenForwardAndBackward) {
     const auto steps = simulate(GetParam().second, 8, equal_stages(stages));
     for (std::size_t s = 0; s < stages; ++s) {
       const StageSchedule schedule = stage_schedule(GetParam().second, s, stages, 8);
-      std::uint32_t held = 0, most = 0, owed = 0, most_owed = 0;
+      std::uint32_t held = 0, most = 0, deferred = 0, max_deferred = 0;
       for (const auto& step : order_of(steps, s)) {
         if (step.action == StageAction::forward) ++held;
-        if (step.action == StageAction::backward) --held, ++owed;
-        if (step.action == StageAction::weight_gradient) --owed;
+        if (step.action == StageAction::backward) --held, ++deferred;
+        if (step.action == StageAction::weight_gradient) --deferred;
         most = std::max(most, held);
-        most_owed = std::max(most_owed, owed);
+        max_deferred = std::max(max_deferred, deferred);
       }
       EXPECT_EQ(most, schedule.credits) << "stage " << s << " of " << stages;
       if (!schedule.weight_delay) continue;
-      EXPECT_EQ(owed, 0u);
-      EXPECT_LE(most_owed, *schedule.weight_delay + 1) << "stage " << s << " of " << stages;
+      EXPECT_EQ(deferred, 0u);
+      EXPECT_LE(max_deferred, *schedule.weight_delay + 1) << "stage " << s << " of " << stages;
     }
   }
 }
@@ -140,18 +140,18 @@ TEST(EdgeSlots, HoldAllThatAScheduleLetsAStageHaveUnderWay) {
       for (std::size_t s = 0; s < stages; ++s) {
         SCOPED_TRACE(::testing::Message() << name << ", stage " << s << " of " << stages);
         const StageSchedule here = stage_schedule(kind, s, stages, 16);
-        const auto most_owed = [](const StageSchedule& schedule) {
+        const auto max_deferred = [](const StageSchedule& schedule) {
           return schedule.weight_delay ? *schedule.weight_delay + 1 : 0;  // and the one in hand
         };
         if (s + 1 == stages) {
           const EdgeSlots slots = slots_to_loss(here);
-          EXPECT_GE(slots.gradients, here.credits + most_owed(here));
+          EXPECT_GE(slots.gradients, here.credits + max_deferred(here));
           continue;
         }
         const StageSchedule next = stage_schedule(kind, s + 1, stages, 16);
         const EdgeSlots slots = slots_between(here, next);
-        EXPECT_EQ(slots.outputs, here.credits + most_owed(next));
-        EXPECT_EQ(slots.gradients, 1 + std::max(1u, most_owed(here)));
+        EXPECT_EQ(slots.outputs, here.credits + max_deferred(next));
+        EXPECT_EQ(slots.gradients, 1 + std::max(1u, max_deferred(here)));
       }
 }
 
@@ -180,12 +180,12 @@ TEST(NextAction, WaitsForAllForwardsInGPipe) {
 
 TEST(NextAction, MakesWeightGradientsWhenItOwesTooManyOrHasNothingElseToDo) {
   const StageSchedule schedule{.credits = 3, .weight_delay = 1};
-  const auto next = [&](bool backward, bool forward, std::uint32_t owed) {
+  const auto next = [&](bool backward, bool forward, std::uint32_t deferred) {
     return next_action({.can_backward = backward,
                         .can_forward = forward,
                         .in_flight = 1,
-                        .owed = owed,
-                        .can_weigh = owed > 0},
+                        .deferred = deferred,
+                        .can_run_deferred = deferred > 0},
                        schedule);
   };
   EXPECT_EQ(next(true, true, 1), StageAction::forward);
@@ -197,10 +197,10 @@ TEST(NextAction, MakesWeightGradientsWhenItOwesTooManyOrHasNothingElseToDo) {
 
 TEST(NextAction, KeepsAPauseEmptyWhileItMayOweMoreAndAGradientMayCome) {
   const StageSchedule schedule{.credits = 3, .weight_delay = 2};
-  const StageView waits{.in_flight = 2, .owed = 1, .can_weigh = true};
+  const StageView waits{.in_flight = 2, .deferred = 1, .can_run_deferred = true};
   EXPECT_EQ(next_action(waits, schedule), std::nullopt);
   StageView owes_all = waits, nothing_in_flight = waits, no_slot = waits;
-  owes_all.owed = 2;
+  owes_all.deferred = 2;
   nothing_in_flight.in_flight = 0;
   no_slot.gradient_may_come = false;
   for (const StageView& view : {owes_all, nothing_in_flight, no_slot})
@@ -209,9 +209,9 @@ TEST(NextAction, KeepsAPauseEmptyWhileItMayOweMoreAndAGradientMayCome) {
 
 TEST(NextAction, GoesOnlyForwardWhileItOwesTooManyAndTheReducersHaveNoSlot) {
   const StageSchedule schedule{.credits = 3, .weight_delay = 1};
-  EXPECT_EQ(next_action({.can_backward = true, .can_forward = true, .owed = 2}, schedule),
+  EXPECT_EQ(next_action({.can_backward = true, .can_forward = true, .deferred = 2}, schedule),
             StageAction::forward);
-  EXPECT_EQ(next_action({.can_backward = true, .owed = 2}, schedule), std::nullopt);
+  EXPECT_EQ(next_action({.can_backward = true, .deferred = 2}, schedule), std::nullopt);
 }
 
 TEST(NextAction, UpdatesBeforeAnythingElse) {

@@ -81,9 +81,12 @@ TrainingResult train(const TrainingRun& run) {
         if (run.on_write)
           if (Status refused = run.on_write(step); !refused) return refused;
         std::vector<NamedTensor> tensors;
-        for (const Snapshot& snapshot : snapshots)
-          for (auto& tensor : named_tensors(*snapshot.spec, *snapshot.state, true))
+        for (const Snapshot& snapshot : snapshots) {
+          const StatePtr state =
+              on_cpu({.device = snapshot.state->weights.device()}, snapshot.state);
+          for (auto& tensor : named_tensors(*snapshot.spec, *state, true))
             tensors.push_back(std::move(tensor));
+        }
         const std::lock_guard lock(mutex);
         result.written[step] = std::move(tensors);
         return success();

@@ -14,7 +14,7 @@
 #include "apps/options/load_options.h"
 #include "apps/options/options_table.h"
 #include "apps/train/world_run.h"
-#include "ops/cpu/processor.h"
+#include "ops/backend.h"
 #include "ops/optim/sgd.h"
 #include "runtime/world/cores.h"
 

@@ -5,7 +5,7 @@
 #include <sched.h>
 
 #include "apps/options/load_options.h"
-#include "ops/cpu/processor.h"
+#include "ops/backend.h"
 
 namespace troupe {
 namespace {
@@ -66,7 +66,7 @@ TEST(Warnings, TellThatACheckpointIsOfAnotherKindOfProcessor) {
   EXPECT_THAT(of_processor("a kind of its own"),
               HasSubstr("written on a processor of a kind of its own, this one is of "));
   const auto none = Not(HasSubstr("processor of"));
-  EXPECT_THAT(of_processor(cpu::arithmetic_of_this_processor()), none);
+  EXPECT_THAT(of_processor(backend(Device::cpu()).fingerprint()), none);
   EXPECT_THAT(of_processor(""), none);
 }
 

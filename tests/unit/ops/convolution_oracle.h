@@ -82,7 +82,7 @@ void for_each_element(const Shape& s, Layout layout, Visit visit) {
 /// An f32 tensor of these values, given in row-major order.
 inline Tensor to_tensor(const Shape& shape, const Values& values,
                         Layout layout = Layout::row_major) {
-  Tensor tensor = Tensor::empty(shape, DType::f32, layout);
+  Tensor tensor = Tensor::empty(shape, DType::f32, Device::cpu(), layout);
   auto* data = tensor.data<float>();
   const auto put = [&](std::int64_t i, std::int64_t at) {
     data[at] = static_cast<float>(values[static_cast<std::size_t>(i)]);

@@ -53,8 +53,8 @@ struct Outcome {
   Tensor y, x_grad, w_grad, b_grad;
 };
 
-Outcome compute(ConvolutionKernel& kernel, const Stream& stream, const Problem& problem,
-                Layout x_layout, Layout y_layout) {
+Outcome compute(LayerKernel& kernel, const Stream& stream, const Problem& problem, Layout x_layout,
+                Layout y_layout) {
   const Tensor w = oracle::to_tensor(problem.w_shape, problem.w);
   const Tensor b = problem.options.bias
                        ? oracle::to_tensor({problem.options.out_channels}, problem.b)
@@ -65,8 +65,9 @@ Outcome compute(ConvolutionKernel& kernel, const Stream& stream, const Problem& 
   kernel.use_weights(stream, w, b, 1);
   outcome.y = kernel.forward(stream, x);
   outcome.x_grad = kernel.input_gradient(stream, grad, problem.x_shape, x_layout);
-  outcome.w_grad = Tensor::empty(problem.w_shape);
-  if (problem.options.bias) outcome.b_grad = Tensor::empty({problem.options.out_channels});
+  outcome.w_grad = Tensor::empty(problem.w_shape, DType::f32, Device::cpu());
+  if (problem.options.bias)
+    outcome.b_grad = Tensor::empty({problem.options.out_channels}, DType::f32, Device::cpu());
   kernel.weight_gradient(stream, x, grad, outcome.w_grad, outcome.b_grad);
   return outcome;
 }

@@ -103,15 +103,15 @@ Training train(const ModelOptions& options, double lr, DType dtype) {
   Training result;
   for (std::int64_t step = 0; step < steps; ++step) {
     const Tensor images = uniform(fmt::format("golden/images/{}", step), {batch, 1, 28, 28});
-    Tensor classes = Tensor::empty(Shape{batch}, DType::i64);
+    Tensor classes = Tensor::empty(Shape{batch}, DType::i64, Device::cpu());
     for (std::int64_t i = 0; i < batch; ++i)
       classes.data<std::int64_t>()[i] = (3 * i + 7 * step) % 10;
-    auto trip = network.forward(cast(images, dtype),
+    auto pass = network.forward(cast(images, dtype),
                                 {.seed = 1, .step = static_cast<std::uint32_t>(step)}, false);
-    const LossOutput loss = softmax_cross_entropy({}, trip->result(), classes, 1.0 / batch, true);
-    network.backward(*trip, loss.logits_grad);
-    network.use(network.step(*optimizer, lr, trip->gradients, {trip->statistics}));
-    result.losses.push_back(loss.loss_sum / batch);
+    const LossOutput loss = softmax_cross_entropy({}, pass->result(), classes, 1.0 / batch, true);
+    network.backward(*pass, loss.logits_grad);
+    network.use(network.step(*optimizer, lr, pass->gradients, {pass->statistics}));
+    result.losses.push_back(read_totals({}, loss).loss_sum / batch);
     result.states.push_back(network.state());
   }
   result.spec = network.spec();

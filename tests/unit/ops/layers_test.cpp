@@ -21,7 +21,7 @@ class Residual final : public nn::Module {
 };
 
 Tensor ramp(const Shape& shape) {
-  Tensor result = Tensor::empty(shape);
+  Tensor result = Tensor::empty(shape, DType::f32, Device::cpu());
   for (std::int64_t e = 0; e < result.element_count(); ++e)
     result.data<float>()[e] = static_cast<float>(e % 7) - 3.0f;
   return result;
@@ -33,10 +33,10 @@ Tensor trained(const nn::BatchNormOptions& options, const Tensor& x) {
   model.add<M>("block", options);
   Network network(std::move(model), 0, 1, DType::f32, Stream{});
   network.use(initial_state(network.spec(), DType::f32, 1));
-  auto trip = network.forward(x, {.seed = 1}, true);
+  auto pass = network.forward(x, {.seed = 1}, true);
   const Tensor grad = Tensor::zeros(x.shape());
-  network.backward(*trip, grad);
-  return trip->result();
+  network.backward(*pass, grad);
+  return pass->result();
 }
 
 TEST(BatchNorm2d, TakesDropoutTogetherWithAResidual) {

@@ -54,9 +54,10 @@ TEST(Linear, AgreesWithTheFormulaInAllDirections) {
         if (bias)
           for (std::size_t i = 0; i < y.size(); ++i) y[i] += b[i % b.size()];
         expect_close(kernel->forward(stream, x_tensor), y);
-        expect_close(kernel->input_gradient(stream, g_tensor),
+        expect_close(kernel->input_gradient(stream, g_tensor, {rows, in}, Layout::row_major),
                      product(g, out, 1, w, in, 1, rows, in, out));
-        Tensor w_grad = Tensor::empty({out, in}), b_grad = Tensor::empty({out});
+        Tensor w_grad = Tensor::empty({out, in}, DType::f32, Device::cpu()),
+               b_grad = Tensor::empty({out}, DType::f32, Device::cpu());
         kernel->weight_gradient(stream, x_tensor, g_tensor, w_grad, b_grad);
         expect_close(w_grad, product(g, 1, out, x, in, 1, out, in, rows));
         if (bias)
@@ -81,7 +82,8 @@ TEST(Linear, GivesTheSameBitsOnEveryRun) {
   const Tensor g = oracle::to_tensor({96, 70}, oracle::random_values(std::int64_t{96} * 70, 2));
   Values first;
   for (int repeat = 0; repeat < 5; ++repeat) {
-    Tensor w_grad = Tensor::empty({70, 300}), b_grad = Tensor::empty({70});
+    Tensor w_grad = Tensor::empty({70, 300}, DType::f32, Device::cpu()),
+           b_grad = Tensor::empty({70}, DType::f32, Device::cpu());
     kernel->weight_gradient({.threads = 2}, x, g, w_grad, b_grad);
     Values all = oracle::to_values(w_grad);
     for (double value : oracle::to_values(b_grad)) all.push_back(value);
@@ -119,7 +121,7 @@ TEST(Linear, NamesTheOperationAndTheValuesThatDoNotFit) {
               }),
               HasSubstr("[0, 64]"));
   EXPECT_THAT(message_of([&] {
-                kernel->input_gradient({}, Tensor::zeros({2, 64}));
+                kernel->input_gradient({}, Tensor::zeros({2, 64}), {2, 64}, Layout::row_major);
               }),
               HasSubstr("the output's gradient"));
   EXPECT_THAT(message_of([] { cpu::make_linear({.in_features = 0, .out_features = 10}); }),

@@ -16,7 +16,7 @@ namespace {
 ModelOptions small_resnet() { return {.widths = {4, 4, 6, 8}, .dropout = 0.2}; }
 
 Tensor images(std::int64_t count) {
-  Tensor result = Tensor::empty(Shape{count, 1, 28, 28}, DType::f32);
+  Tensor result = Tensor::empty(Shape{count, 1, 28, 28}, DType::f32, Device::cpu());
   const RandomKey key{.seed = 7};
   for (std::int64_t e = 0; e < result.element_count(); ++e)
     result.data<float>()[e] = uniform_float(key.block(static_cast<std::uint32_t>(e))[0]) - 0.5f;
@@ -24,7 +24,7 @@ Tensor images(std::int64_t count) {
 }
 
 Tensor classes(std::int64_t count) {
-  Tensor result = Tensor::empty(Shape{count}, DType::i64);
+  Tensor result = Tensor::empty(Shape{count}, DType::i64, Device::cpu());
   for (std::int64_t i = 0; i < count; ++i) result.data<std::int64_t>()[i] = i % 10;
   return result;
 }
@@ -35,15 +35,22 @@ Network whole(const ModelOptions& options, DType dtype) {
   return Network(std::move(model), 0, blocks, dtype, Stream{});
 }
 
+/// With the initial state of seed 3.
+Network initialized(const ModelOptions& options, DType dtype) {
+  Network network = whole(options, dtype);
+  network.use(initial_state(network.spec(), dtype, 3));
+  return network;
+}
+
 Tensor momentum_of(const StateVersion& state) { return state.optimizer_state.at(0).tensor; }
 
 bool same_bits(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
 }
 
-Tensor loss_gradient(const Trip& trip) {
-  const std::int64_t count = trip.result().dim(0);
-  return softmax_cross_entropy({}, trip.result(), classes(count), 1.0 / static_cast<double>(count),
+Tensor loss_gradient(const ForwardPass& pass) {
+  const std::int64_t count = pass.result().dim(0);
+  return softmax_cross_entropy({}, pass.result(), classes(count), 1.0 / static_cast<double>(count),
                                true)
       .logits_grad;
 }
@@ -59,11 +66,11 @@ TEST_P(EachModel, LearnsAFewSamplesByHeart) {
   const Tensor x = images(10);
   double first = 0, last = 0;
   for (std::uint32_t step = 0; step < 30; ++step) {
-    auto trip = network.forward(x, {.seed = 1, .step = step}, false);
-    const LossOutput loss = softmax_cross_entropy({}, trip->result(), classes(10), 0.1, true);
-    EXPECT_FALSE(network.backward(*trip, loss.logits_grad).defined());
-    (step == 0 ? first : last) = loss.loss_sum / 10;
-    network.use(network.step(*sgd({.momentum = 0.9}), 0.05, trip->gradients, {trip->statistics}));
+    auto pass = network.forward(x, {.seed = 1, .step = step}, false);
+    const LossOutput loss = softmax_cross_entropy({}, pass->result(), classes(10), 0.1, true);
+    EXPECT_FALSE(network.backward(*pass, loss.logits_grad).defined());
+    (step == 0 ? first : last) = read_totals({}, loss).loss_sum / 10;
+    network.use(network.step(*sgd({.momentum = 0.9}), 0.05, pass->gradients, {pass->statistics}));
   }
   EXPECT_NEAR(first, std::log(10.0), 1.0);
   EXPECT_LT(last, 0.5 * first);
@@ -73,13 +80,12 @@ TEST_P(EachModel, LearnsAFewSamplesByHeart) {
 INSTANTIATE_TEST_SUITE_P(Network, EachModel, testing::Values("wide_resnet", "mnist_cnn", "mlp"));
 
 TEST(Network, GivesTheSameBitsHoweverItIsCut) {
-  Network one = whole(small_resnet(), DType::f32);
-  one.use(initial_state(one.spec(), DType::f32, 3));
+  Network one = initialized(small_resnet(), DType::f32);
   const RandomKey random{.seed = 3, .step = 5, .micro_batch = 2};
   const Tensor x = images(4);
-  auto trip = one.forward(x, random, true);
-  const Tensor grad = loss_gradient(*trip);
-  const Tensor whole_input = one.backward(*trip, grad);
+  auto pass = one.forward(x, random, true);
+  const Tensor grad = loss_gradient(*pass);
+  const Tensor whole_input = one.backward(*pass, grad);
 
   const std::size_t blocks = make_model(small_resnet()).blocks.size();
   for (std::size_t cut = 1; cut < blocks; ++cut) {
@@ -89,19 +95,18 @@ TEST(Network, GivesTheSameBitsHoweverItIsCut) {
     tail.use(initial_state(tail.spec(), DType::f32, 3));
     auto first = head.forward(x, random, true);
     auto second = tail.forward(first->result(), random, true);
-    EXPECT_TRUE(same_bits(second->result(), trip->result())) << "cut before block " << cut;
+    EXPECT_TRUE(same_bits(second->result(), pass->result())) << "cut before block " << cut;
     const Tensor input = head.backward(*first, tail.backward(*second, grad));
     EXPECT_TRUE(same_bits(input, whole_input)) << "cut before block " << cut;
     const auto parts = head.spec().parameter_elements();
-    EXPECT_TRUE(same_bits(first->gradients, trip->gradients.narrow(0, parts)));
+    EXPECT_TRUE(same_bits(first->gradients, pass->gradients.narrow(0, parts)));
     EXPECT_TRUE(same_bits(second->gradients,
-                          trip->gradients.narrow(parts, tail.spec().parameter_elements())));
+                          pass->gradients.narrow(parts, tail.spec().parameter_elements())));
   }
 }
 
 TEST(Network, GivesTheSameGradientsWhenTheHalvesRunApart) {
-  Network network = whole(small_resnet(), DType::f32);
-  network.use(initial_state(network.spec(), DType::f32, 3));
+  Network network = initialized(small_resnet(), DType::f32);
   const Tensor x = images(4);
   auto together = network.forward(x, {.seed = 3}, true);
   auto apart = network.forward(x, {.seed = 3}, true);
@@ -115,8 +120,7 @@ TEST(Network, GivesTheSameGradientsWhenTheHalvesRunApart) {
 }
 
 TEST(Network, HoldsAnOutputThatWasTakenNoLonger) {
-  Network network = whole(small_resnet(), DType::f32);
-  network.use(initial_state(network.spec(), DType::f32, 3));
+  Network network = initialized(small_resnet(), DType::f32);
   const Tensor x = images(4);
   const auto kept = network.forward(x, {.seed = 3}, true);
   const auto given = network.forward(x, {.seed = 3}, true);
@@ -129,8 +133,7 @@ TEST(Network, HoldsAnOutputThatWasTakenNoLonger) {
 }
 
 TEST(Network, GivesTheSameGradientsInPartsAfterItsInputHalf) {
-  Network network = whole(small_resnet(), DType::f32);
-  network.use(initial_state(network.spec(), DType::f32, 3));
+  Network network = initialized(small_resnet(), DType::f32);
   const Tensor x = images(4);
   auto at_once = network.forward(x, {.seed = 3}, true);
   const Tensor grad = loss_gradient(*at_once);
@@ -148,8 +151,7 @@ TEST(Network, GivesTheSameGradientsInPartsAfterItsInputHalf) {
 }
 
 TEST(Network, GivesTheSameGradientsInParts) {
-  Network network = whole(small_resnet(), DType::f32);
-  network.use(initial_state(network.spec(), DType::f32, 3));
+  Network network = initialized(small_resnet(), DType::f32);
   const Tensor x = images(4);
   auto at_once = network.forward(x, {.seed = 3}, true);
   const Tensor grad = loss_gradient(*at_once);
@@ -157,19 +159,19 @@ TEST(Network, GivesTheSameGradientsInParts) {
   const std::size_t blocks = network.blocks().size();
   for (std::size_t part = 1; part < blocks; ++part) {  // blocks of a part
     SCOPED_TRACE(part);
-    auto trip = network.forward(x, {.seed = 3}, true);
-    network.begin_backward(*trip, grad);
+    auto pass = network.forward(x, {.seed = 3}, true);
+    network.begin_backward(*pass, grad);
     std::vector<Tensor> parts;
     std::int64_t begin = network.spec().parameter_elements();
     for (std::size_t block = blocks; block > 0;) {
       block -= std::min(part, block);
-      parts.push_back(network.backward_to(*trip, block));
+      parts.push_back(network.backward_to(*pass, block));
       begin -= parts.back().element_count();
       EXPECT_TRUE(
           same_bits(parts.back(), at_once->gradients.narrow(begin, parts.back().element_count())));
     }
     EXPECT_EQ(begin, 0);
-    EXPECT_TRUE(same_bits(network.end_backward(*trip), input));
+    EXPECT_TRUE(same_bits(network.end_backward(*pass), input));
     // Two steps: the second has momentum.
     const OptimizerPtr optimizer = sgd({.momentum = 0.9, .weight_decay = 0.01});
     Network other = whole(small_resnet(), DType::f32);
@@ -177,8 +179,8 @@ TEST(Network, GivesTheSameGradientsInParts) {
     Network third = whole(small_resnet(), DType::f32);
     third.use(network.state());
     for (int step = 0; step < 2; ++step) {
-      other.use(other.step(*optimizer, 0.1, parts, {trip->statistics}));
-      third.use(third.step(*optimizer, 0.1, at_once->gradients, {trip->statistics}));
+      other.use(other.step(*optimizer, 0.1, parts, {pass->statistics}));
+      third.use(third.step(*optimizer, 0.1, at_once->gradients, {pass->statistics}));
       EXPECT_TRUE(same_bits(other.state()->weights, third.state()->weights));
       EXPECT_TRUE(same_bits(momentum_of(*other.state()), momentum_of(*third.state())));
     }
@@ -186,11 +188,10 @@ TEST(Network, GivesTheSameGradientsInParts) {
 }
 
 TEST(Network, RefusesPartsThatAreNotItsWholeGradient) {
-  Network network = whole(small_resnet(), DType::f32);
-  network.use(initial_state(network.spec(), DType::f32, 3));
-  auto trip = network.forward(images(4), {.seed = 3}, false);
-  network.begin_backward(*trip, loss_gradient(*trip));
-  std::vector<Tensor> parts{network.backward_to(*trip, 3), network.backward_to(*trip, 0)};
+  Network network = initialized(small_resnet(), DType::f32);
+  auto pass = network.forward(images(4), {.seed = 3}, false);
+  network.begin_backward(*pass, loss_gradient(*pass));
+  std::vector<Tensor> parts{network.backward_to(*pass, 3), network.backward_to(*pass, 0)};
   EXPECT_NO_THROW(network.step(*sgd(), 0.1, parts, {}));
   parts.push_back(parts[1]);
   EXPECT_THROW(network.step(*sgd(), 0.1, parts, {}), Error);
@@ -198,11 +199,10 @@ TEST(Network, RefusesPartsThatAreNotItsWholeGradient) {
 }
 
 TEST(Network, StaysAsItIsInAStepWithoutGradient) {
-  Network network = whole(small_resnet(), DType::f32);
-  network.use(initial_state(network.spec(), DType::f32, 3));
-  auto trip = network.forward(images(4), {.seed = 3}, false);
-  network.backward(*trip, loss_gradient(*trip));
-  network.use(network.step(*sgd({.momentum = 0.9}), 0.1, trip->gradients, {trip->statistics}));
+  Network network = initialized(small_resnet(), DType::f32);
+  auto pass = network.forward(images(4), {.seed = 3}, false);
+  network.backward(*pass, loss_gradient(*pass));
+  network.use(network.step(*sgd({.momentum = 0.9}), 0.1, pass->gradients, {pass->statistics}));
   const auto before = network.state();
   const auto after = network.step(*sgd({.momentum = 0.9}), 0.1, std::vector<Tensor>{}, {});
   EXPECT_EQ(after->step, before->step + 1);
@@ -213,22 +213,20 @@ TEST(Network, StaysAsItIsInAStepWithoutGradient) {
 }
 
 TEST(Network, LeavesThePaddingOfItsGradientsZero) {
-  Network network = whole(small_resnet(), DType::f32);
-  network.use(initial_state(network.spec(), DType::f32, 3));
-  auto trip = network.forward(images(4), {.seed = 3}, false);
-  network.backward(*trip, loss_gradient(*trip));
+  Network network = initialized(small_resnet(), DType::f32);
+  auto pass = network.forward(images(4), {.seed = 3}, false);
+  network.backward(*pass, loss_gradient(*pass));
   std::int64_t end = 0, padding = 0;
   for (const ParameterSpec& parameter : network.spec().parameters()) {
     for (; end < parameter.offset; ++end, ++padding)
-      EXPECT_EQ(trip->gradients.data<float>()[end], 0.0f) << "element " << end;
+      EXPECT_EQ(pass->gradients.data<float>()[end], 0.0f) << "element " << end;
     end = parameter.offset + parameter.shape.element_count();
   }
   EXPECT_GT(padding, 0);
 }
 
 TEST(Network, EvaluatesWithRunningStatisticsAndWithoutDropout) {
-  Network network = whole(small_resnet(), DType::f32);
-  network.use(initial_state(network.spec(), DType::f32, 3));
+  Network network = initialized(small_resnet(), DType::f32);
   const Tensor x = images(4);
   const Tensor all = network.evaluate(x);
   // No other sample plays a part, but oneDNN may add up in another order for another batch size.
@@ -239,8 +237,7 @@ TEST(Network, EvaluatesWithRunningStatisticsAndWithoutDropout) {
 }
 
 TEST(Network, ATripKeepsTheVersionThatItBeganWith) {
-  Network network = whole(small_resnet(), DType::f32);
-  network.use(initial_state(network.spec(), DType::f32, 3));
+  Network network = initialized(small_resnet(), DType::f32);
   const Tensor x = images(4);
   auto before = network.forward(x, {}, true);
   auto during = network.forward(x, {}, true);
@@ -251,8 +248,7 @@ TEST(Network, ATripKeepsTheVersionThatItBeganWith) {
 }
 
 TEST(Network, FoldsStatisticsInTheOrderGivenAndCountsThem) {
-  Network network = whole(small_resnet(), DType::f64);
-  network.use(initial_state(network.spec(), DType::f64, 3));
+  Network network = initialized(small_resnet(), DType::f64);
   const auto& spec = network.spec();
   const Tensor zero = Tensor::zeros(Shape{spec.parameter_elements()}, DType::f64);
   const Tensor a = Tensor::zeros(Shape{spec.buffer_elements()}, DType::f64), b = a.clone();

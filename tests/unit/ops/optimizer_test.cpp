@@ -84,7 +84,7 @@ TEST_F(SmallNetwork, DropsTheStateTensorsOfAnotherOptimizer) {
 TEST(Sgd, GivesTheSameBitsForAnyDivisionIntoSlices) {
   constexpr std::int64_t count = 101;
   const auto filled = [](double scale) {
-    Tensor result = Tensor::empty({count}, DType::f32);
+    Tensor result = Tensor::empty({count}, DType::f32, Device::cpu());
     for (std::int64_t i = 0; i < count; ++i)
       result.data<float>()[i] = static_cast<float>(std::sin(scale * double(i)));
     return result;
@@ -92,7 +92,8 @@ TEST(Sgd, GivesTheSameBitsForAnyDivisionIntoSlices) {
   const Tensor weights = filled(0.7), gradient = filled(1.3), momentum = filled(2.1);
   const OptimizerPtr optimizer = sgd({.momentum = 0.9, .weight_decay = 0.01, .nesterov = true});
   const auto updated = [&](std::int64_t size) {
-    Tensor result = Tensor::empty({count}, DType::f32), kept = Tensor::empty({count}, DType::f32);
+    Tensor result = Tensor::empty({count}, DType::f32, Device::cpu()),
+           kept = Tensor::empty({count}, DType::f32, Device::cpu());
     for (std::int64_t begin = 0; begin < count; begin += size) {
       const std::int64_t here = std::min(size, count - begin);
       const Tensor state = momentum.narrow(begin, here);
@@ -135,8 +136,8 @@ TEST(KnownOptimizers, NameTheKnownOnesInAnError) {
 }
 
 TEST(KnownOptimizers, RefuseValuesOutOfRange) {
-  EXPECT_THAT(refusal("sgd", {{"momentum", 1.0}}).message(), HasSubstr("`momentum` of sgd is 1"));
-  EXPECT_THAT(refusal("sgd", {{"weight_decay", -1.0}}).message(), HasSubstr("`weight_decay`"));
+  EXPECT_THAT(refusal("sgd", {{"momentum", 1.0}}).message(), HasSubstr("momentum of sgd is 1"));
+  EXPECT_THAT(refusal("sgd", {{"weight_decay", -1.0}}).message(), HasSubstr("weight_decay of sgd"));
 }
 
 }  // namespace

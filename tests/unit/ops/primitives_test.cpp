@@ -26,7 +26,7 @@ TYPED_TEST_SUITE(EveryPrimitive, primitives::AllPrimitives<testing::Types>, Name
 double gradient_error(const Sample& sample, const Numbers& numbers, Tensor& varied,
                       const Tensor& gradient) {
   constexpr double step = 1e-5;
-  Tensor expected = Tensor::empty(varied.shape(), DType::f64);
+  Tensor expected = Tensor::empty(varied.shape(), DType::f64, Device::cpu());
   for (std::int64_t e = 0; e < varied.element_count(); ++e) {
     double& value = varied.data<double>()[e];
     const double kept = value;
@@ -121,9 +121,9 @@ Sample residual_block() {
   sample.record = [](Tape& tape, std::span<const Value> in, OwnedKernels& owned) {
     ConvolutionOptions o{.in_channels = 16, .out_channels = 16, .padding_h = 1, .padding_w = 1};
     o.bias = false;
-    owned.convolutions.push_back(tape.pass().kernels().convolution(o));
+    owned.kernels.push_back(tape.pass().kernels().convolution(o));
     const Value inner =
-        tape.record(primitives::Convolution2d{o, owned.convolutions.back().get(), {0}, {}}, in[0]);
+        tape.record(primitives::Convolution2d{{owned.kernels.back().get(), {0}, {}}, o}, in[0]);
     primitives::BatchNorm2d norm{.weight = {1}, .bias = {2}, .relu = true};
     norm.running_mean = {0};
     norm.running_variance = {1};

@@ -11,7 +11,7 @@ const RandomKey random_key{.seed = 5, .step = 2, .micro_batch = 1};
 
 Tensor in_layout(const Tensor& tensor, Layout layout) {
   if (tensor.layout() == layout || tensor.rank() != 4) return tensor;
-  Tensor result = Tensor::empty(tensor.shape(), tensor.dtype(), layout);
+  Tensor result = Tensor::empty(tensor.shape(), tensor.dtype(), Device::cpu(), layout);
   kernels({}, tensor.dtype()).reorder({}, tensor, result);
   return result;
 }
@@ -36,14 +36,14 @@ std::vector<Tensor> cast_all(const std::vector<Tensor>& tensors, DType dtype) {
 std::vector<Tensor> empty_like(const std::vector<Tensor>& tensors) {
   std::vector<Tensor> result;
   for (const Tensor& tensor : tensors)
-    result.push_back(Tensor::empty(tensor.shape(), tensor.dtype()));
+    result.push_back(Tensor::empty(tensor.shape(), tensor.dtype(), Device::cpu()));
   return result;
 }
 
 }  // namespace
 
 Tensor uniform(std::string_view name, const Shape& shape) {
-  Tensor result = Tensor::empty(shape, DType::f64);
+  Tensor result = Tensor::empty(shape, DType::f64, Device::cpu());
   const RandomKey key{.seed = 11, .operation = operation_id(name)};
   for (std::int64_t e = 0; e < result.element_count(); ++e)
     result.data<double>()[e] =

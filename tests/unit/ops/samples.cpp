@@ -3,13 +3,18 @@
 namespace troupe::testing_ops {
 namespace {
 
+/// Behind the weight, where the layer has one.
+ParameterIndex bias_of(const auto& options) {
+  return options.bias ? ParameterIndex{1} : ParameterIndex{};
+}
+
 Sample convolution(const std::string& what, const Shape& x, const ConvolutionOptions& o) {
   Sample sample{.name = "convolution2d/" + what, .inputs = {x}, .record = {}};
   sample.weights.push_back(Shape{o.out_channels, o.in_channels, o.kernel_h, o.kernel_w});
   if (o.bias) sample.weights.push_back(Shape{o.out_channels});
   sample.record = [o](Tape& tape, std::span<const Value> in, OwnedKernels& owned) {
-    owned.convolutions.push_back(tape.pass().kernels().convolution(o));
-    return tape.record(primitives::Convolution2d{o, owned.convolutions.back().get(), {0}, {1}},
+    owned.kernels.push_back(tape.pass().kernels().convolution(o));
+    return tape.record(primitives::Convolution2d{{owned.kernels.back().get(), {0}, bias_of(o)}, o},
                        in[0]);
   };
   return sample;
@@ -96,8 +101,9 @@ std::vector<Sample> samples<primitives::Linear>() {
     sample.weights.push_back(Shape{o.out_features, o.in_features});
     if (o.bias) sample.weights.push_back(Shape{o.out_features});
     sample.record = [o](Tape& tape, std::span<const Value> in, OwnedKernels& owned) {
-      owned.linears.push_back(tape.pass().kernels().linear(o));
-      return tape.record(primitives::Linear{o, owned.linears.back().get(), {0}, {1}}, in[0]);
+      owned.kernels.push_back(tape.pass().kernels().linear(o));
+      return tape.record(primitives::Linear{{owned.kernels.back().get(), {0}, bias_of(o)}, o},
+                         in[0]);
     };
     return sample;
   };

@@ -14,8 +14,7 @@ namespace troupe::testing_ops {
 
 /// Kernels with state live as long as the run that uses them.
 struct OwnedKernels {
-  std::vector<std::unique_ptr<ConvolutionKernel>> convolutions;
-  std::vector<std::unique_ptr<LinearKernel>> linears;
+  std::vector<std::unique_ptr<LayerKernel>> kernels;
 };
 
 using Record = std::function<Value(Tape&, std::span<const Value>, OwnedKernels&)>;

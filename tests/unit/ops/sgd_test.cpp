@@ -45,9 +45,9 @@ void follows_the_document(const KernelTable& table, double tolerance) {
         SCOPED_TRACE(::testing::Message() << "momentum " << momentum << ", decay " << decay
                                           << ", nesterov " << nesterov);
         DocumentedSgd documented{0.1, momentum, decay, nesterov, {}};
-        Tensor weights = Tensor::empty({count}, dtype_of<T>),
+        Tensor weights = Tensor::empty({count}, dtype_of<T>, Device::cpu()),
                buffer = Tensor::zeros({count}, dtype_of<T>);
-        Tensor gradient = Tensor::empty({count}, dtype_of<T>);
+        Tensor gradient = Tensor::empty({count}, dtype_of<T>, Device::cpu());
         for (std::size_t i = 0; i < count; ++i) {
           weights.data<T>()[i] = static_cast<T>(std::cos(double(i)));
           documented.theta.push_back(weights.data<T>()[i]);

@@ -56,9 +56,9 @@ TEST(StateSpec, LaysParametersBehindOneAnotherOnMultiplesOfSixteen) {
 
 TEST(StateSpec, ClearsThePaddingAndNothingElse) {
   const StateSpec spec = small_spec();
-  Tensor flat = Tensor::empty(Shape{64});
+  Tensor flat = Tensor::empty(Shape{64}, DType::f32, Device::cpu());
   std::fill_n(flat.data<float>(), 64, 1.0f);
-  spec.clear_padding(flat);
+  spec.clear_padding({}, flat);
   const auto ones = std::count(flat.data<float>(), flat.data<float>() + 64, 1.0f);
   EXPECT_EQ(ones, spec.parameter_count());
   for (const Tensor& view : spec.parameter_views(flat))

@@ -159,7 +159,7 @@ TEST(Tape, KeepsBetweenTheHalvesOnlyGradientsThatAreReadAgain) {
     return bytes;
   };
   EXPECT_EQ(kept(EarlyProbe{&log}), 0u);
-  EXPECT_EQ(log.entries, Entries{"weight"}) << "the mark of what is owed is not the gradient";
+  EXPECT_EQ(log.entries, Entries{"weight"}) << "the mark of deferred weights is not the gradient";
   EXPECT_GT(kept(Probe{"a", &log}), 0u);
 }
 
@@ -245,11 +245,11 @@ void expect_refused(Primitive primitive, const Shape& x, std::string_view part) 
 
 TEST(Primitives, RefuseShapesThatDoNotFit) {
   const ConvolutionOptions o{.in_channels = 3, .out_channels = 2};
-  expect_refused(primitives::Convolution2d{.options = o}, {2, 4, 5, 5}, "4 channels");
-  expect_refused(primitives::Convolution2d{.options = o}, {2, 75}, "[2, 75]");
-  expect_refused(primitives::Convolution2d{.options = o}, {2, 3, 2, 5}, "[2, 3, 2, 5]");
-  expect_refused(primitives::Linear{.options = {.in_features = 3}}, {2, 4}, "(N, 3)");
-  expect_refused(primitives::Linear{.options = {.in_features = 3}}, {2, 3, 1, 1}, "[2, 3, 1, 1]");
+  expect_refused(primitives::Convolution2d{{}, o}, {2, 4, 5, 5}, "4 channels");
+  expect_refused(primitives::Convolution2d{{}, o}, {2, 75}, "[2, 75]");
+  expect_refused(primitives::Convolution2d{{}, o}, {2, 3, 2, 5}, "[2, 3, 2, 5]");
+  expect_refused(primitives::Linear{{}, {.in_features = 3}}, {2, 4}, "(N, 3)");
+  expect_refused(primitives::Linear{{}, {.in_features = 3}}, {2, 3, 1, 1}, "[2, 3, 1, 1]");
   expect_refused(primitives::MaxPool2d{}, {2, 3, 1, 5}, "[2, 3, 1, 5]");
   expect_refused(primitives::MaxPool2d{{.padding_h = 2}}, {2, 3, 5, 5}, "padding 2x0");
   expect_refused(primitives::AveragePool2d{{.stride_w = 0}}, {2, 3, 5, 5}, "stride 2x0");

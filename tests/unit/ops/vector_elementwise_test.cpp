@@ -52,7 +52,7 @@ TEST(VectorElementwiseValues, ReluLetsNotANumberThrough) {
 }
 
 TEST(VectorElementwiseValues, EmptyTensorsGiveEmptyTensors) {
-  const Tensor empty = Tensor::empty({0, 3});
+  const Tensor empty = Tensor::empty({0, 3}, DType::f32, Device::cpu());
   EXPECT_EQ(table().relu({}, empty).element_count(), 0);
   EXPECT_EQ(table().add({}, empty, empty).element_count(), 0);
   EXPECT_EQ(table().dropout({}, empty, 0.5f, {}).element_count(), 0);

@@ -39,8 +39,9 @@ TEST_P(VectorSgd, FollowsTheUpdateRule) {
   }
   const auto run = [&, o = o, first_step = first_step](const Stream& stream, bool in_place,
                                                        bool want_momentum) {
-    Tensor to = in_place ? weights.clone() : Tensor::empty({count});
-    Tensor to_momentum = in_place ? momentum.clone() : Tensor::empty({count});
+    Tensor to = in_place ? weights.clone() : Tensor::empty({count}, DType::f32, Device::cpu());
+    Tensor to_momentum =
+        in_place ? momentum.clone() : Tensor::empty({count}, DType::f32, Device::cpu());
     const Tensor& from = in_place ? to : weights;
     const Tensor& from_momentum = in_place ? to_momentum : momentum;
     table().sgd(stream, o, lr, from, gradient, first_step ? Tensor() : from_momentum, to,

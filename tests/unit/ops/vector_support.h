@@ -55,7 +55,7 @@ inline std::size_t place(const Shape& shape, Layout layout, std::int64_t e) {
 
 /// A tensor of these values, given in logical order.
 inline Tensor tensor_of(const Shape& shape, Layout layout, const std::vector<float>& values) {
-  Tensor result = Tensor::empty(shape, DType::f32, layout);
+  Tensor result = Tensor::empty(shape, DType::f32, Device::cpu(), layout);
   for (std::size_t e = 0; e < values.size(); ++e)
     result.data<float>()[place(shape, layout, static_cast<std::int64_t>(e))] = values[e];
   return result;

@@ -5,6 +5,7 @@
 #include <hwy/highway.h>
 
 #include "ops/cpu/table.h"
+#include "ops/primitives/softmax_cross_entropy.h"
 #include "tests/unit/ops/vector_support.h"
 
 namespace troupe {
@@ -79,7 +80,7 @@ TEST_P(EveryInstructionSet, GivesTheSameLoss) {
   const Tensor targets = Tensor::zeros({33}, DType::i64);
   const auto [best, other] =
       both([&] { return table().softmax_cross_entropy({}, logits, targets, 1.0, true); });
-  EXPECT_NEAR(best.loss_sum, other.loss_sum, 1e-5);
+  EXPECT_NEAR(read_totals({}, best).loss_sum, read_totals({}, other).loss_sum, 1e-5);
   EXPECT_LT(distance(values_of(other.logits_grad), values_of(best.logits_grad)), 1e-6);
 }
 

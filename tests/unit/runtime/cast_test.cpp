@@ -61,7 +61,7 @@ TEST(Cast, GivesBackATensorOfTheRightTypeItself) {
 
 TEST(Cast, ConvertsBetweenAllFloatingTypesAndKeepsTheLayout) {
   const std::array types = {DType::f32, DType::f64, DType::bf16, DType::f16};
-  Tensor tensor = Tensor::empty(Shape{1, 2, 2, 1}, DType::f32, Layout::nhwc);
+  Tensor tensor = Tensor::empty(Shape{1, 2, 2, 1}, DType::f32, Device::cpu(), Layout::nhwc);
   const std::array<float, 4> numbers = {0.5f, -3.0f, 0.0f, 96.0f};
   std::copy(numbers.begin(), numbers.end(), tensor.data<float>());
   for (const DType from : types)

@@ -25,7 +25,7 @@ std::string message_of(const F& f) {
 }
 
 Tensor counting(const Shape& shape) {
-  Tensor result = Tensor::empty(shape);
+  Tensor result = Tensor::empty(shape, DType::f32, Device::cpu());
   float next = 0;
   for (float& value : result.elements<float>()) value = next++;
   return result;
@@ -64,7 +64,7 @@ TEST(Shape, WithOuterChangesTheFirstAxisOnly) {
 
 TEST(Tensor, IsUndefinedWhenDefaultMade) {
   EXPECT_FALSE(Tensor().defined());
-  EXPECT_TRUE(Tensor::empty({}).defined());
+  EXPECT_TRUE(Tensor::empty({}, DType::f32, Device::cpu()).defined());
   EXPECT_EQ(Tensor().raw(), nullptr);
 }
 
@@ -149,13 +149,13 @@ TEST(Tensor, FromNamesBothCountsWhenTheyDiffer) {
 }
 
 TEST(Tensor, LayoutsOfImagesNeedImages) {
-  EXPECT_THROW(Tensor::empty({2, 16}, DType::f32, Layout::nhwc), Error);
-  EXPECT_THROW(Tensor::empty({2, 16}, DType::f32, Layout::nchw16c), Error);
+  EXPECT_THROW(Tensor::empty({2, 16}, DType::f32, Device::cpu(), Layout::nhwc), Error);
+  EXPECT_THROW(Tensor::empty({2, 16}, DType::f32, Device::cpu(), Layout::nchw16c), Error);
   EXPECT_THAT(message_of([] {
-                Tensor::empty({1, 17, 2, 2}, DType::f32, Layout::nchw16c);
+                Tensor::empty({1, 17, 2, 2}, DType::f32, Device::cpu(), Layout::nchw16c);
               }),
               HasSubstr("17"));
-  EXPECT_NO_THROW(Tensor::empty({1, 32, 2, 2}, DType::f32, Layout::nchw16c));
+  EXPECT_NO_THROW(Tensor::empty({1, 32, 2, 2}, DType::f32, Device::cpu(), Layout::nchw16c));
 }
 
 TEST(Tensor, ViewsLookAtTheirPartOfAStorage) {
@@ -201,14 +201,14 @@ TEST(Tensor, GivesItsMemoryBackWithTheLastHandle) {
 }
 
 TEST(Tensor, TellsItsBytesForEveryType) {
-  EXPECT_EQ(Tensor::empty({3}, DType::f64).bytes(), 24u);
-  EXPECT_EQ(Tensor::empty({3}, DType::bf16).bytes(), 6u);
-  EXPECT_EQ(Tensor::empty({3}, DType::boolean).bytes(), 3u);
-  EXPECT_EQ(Tensor::empty({0}, DType::f64).bytes(), 0u);
+  EXPECT_EQ(Tensor::empty({3}, DType::f64, Device::cpu()).bytes(), 24u);
+  EXPECT_EQ(Tensor::empty({3}, DType::bf16, Device::cpu()).bytes(), 6u);
+  EXPECT_EQ(Tensor::empty({3}, DType::boolean, Device::cpu()).bytes(), 3u);
+  EXPECT_EQ(Tensor::empty({0}, DType::f64, Device::cpu()).bytes(), 0u);
 }
 
 TEST(Tensor, RefusesMoreMemoryThanThereIs) {
-  EXPECT_THROW(Tensor::empty({std::int64_t{1} << 56}, DType::f64), Error);
+  EXPECT_THROW(Tensor::empty({std::int64_t{1} << 56}, DType::f64, Device::cpu()), Error);
 }
 
 }  // namespace

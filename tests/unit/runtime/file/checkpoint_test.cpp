@@ -30,7 +30,7 @@ std::vector<NamedTensor> some_tensors() {
   return {{"a.weight", test::normal_tensor({10, 17}, 1)},
           {"b", test::random_tensor({9}, DType::i64, 2)},
           {"c", Tensor::zeros({500})},
-          {"empty", Tensor::empty({0, 3})},
+          {"empty", Tensor::empty({0, 3}, DType::f32, Device::cpu())},
           {"scalar", test::random_tensor({}, DType::f64, 3)},
           {"short", test::random_tensor({77}, DType::bf16, 4)},
           {"tiny", test::random_tensor({5}, DType::u8, 5)}};
@@ -168,7 +168,7 @@ TEST(Checkpoint, RefusesContentThatCouldNotBeRead) {
   write({}, {{-1, {{"a", tensor}}}});
   write({}, {{0, {{"\xff", tensor}}}});
   write({}, {{0, {{"a", Tensor{}}}}});
-  write({}, {{0, {{"a", Tensor::empty({1, 4, 2, 2}, DType::f32, Layout::nhwc)}}}});
+  write({}, {{0, {{"a", Tensor::empty({1, 4, 2, 2}, DType::f32, Device::cpu(), Layout::nhwc)}}}});
   Manifest manifest;
   manifest.position = "{no json";
   write(manifest, {});

@@ -22,16 +22,16 @@ const std::filesystem::path golden =
 
 /// The tensors of make_safetensors.py, in the order in which the Python library writes them.
 std::vector<NamedTensor> golden_tensors() {
-  Tensor half = Tensor::empty({3}, DType::f16);
+  Tensor half = Tensor::empty({3}, DType::f16, Device::cpu());
   half.data<Float16>()[0].bits = 0x0000;
   half.data<Float16>()[1].bits = 0x3c00;
   half.data<Float16>()[2].bits = 0x4000;
-  Tensor flags = Tensor::empty({3}, DType::boolean);
+  Tensor flags = Tensor::empty({3}, DType::boolean, Device::cpu());
   flags.data<bool>()[0] = flags.data<bool>()[2] = true;
   flags.data<bool>()[1] = false;
   return {{"bn.num_batches_tracked", tensor_of<std::int64_t>({}, {7})},
           {"double", tensor_of<double>({1, 2}, {0.5, 1.5})},
-          {"empty", Tensor::empty({0, 4})},
+          {"empty", Tensor::empty({0, 4}, DType::f32, Device::cpu())},
           {"fc.bias", tensor_of<float>({2}, {0, 1})},
           {"fc.weight", tensor_of<float>({2, 3}, {-1, -0.75f, -0.5f, -0.25f, 0, 0.25f})},
           {"signed", tensor_of<std::int32_t>({3}, {-1, 0, 1})},

@@ -52,7 +52,7 @@ Tensor tensor_of(const Shape& shape, const std::vector<T>& values) {
 
 /// Random bytes as elements of any type but bool.
 inline Tensor random_tensor(const Shape& shape, DType dtype, unsigned seed) {
-  Tensor tensor = Tensor::empty(shape, dtype);
+  Tensor tensor = Tensor::empty(shape, dtype, Device::cpu());
   std::mt19937 engine(seed);
   for (std::size_t i = 0; i < tensor.bytes(); ++i) tensor.raw()[i] = std::byte(engine() & 0xff);
   return tensor;
@@ -60,7 +60,7 @@ inline Tensor random_tensor(const Shape& shape, DType dtype, unsigned seed) {
 
 /// Weights as training makes them: small, normal.
 inline Tensor normal_tensor(const Shape& shape, unsigned seed) {
-  Tensor tensor = Tensor::empty(shape);
+  Tensor tensor = Tensor::empty(shape, DType::f32, Device::cpu());
   std::mt19937 engine(seed);
   std::normal_distribution<float> normal(0.0f, 0.05f);
   for (float& value : tensor.elements<float>()) value = normal(engine);

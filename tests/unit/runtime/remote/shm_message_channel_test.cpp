@@ -69,7 +69,7 @@ TEST_F(ShmMessageChannelTest, TellOfDamage) {
 
 TEST_F(ShmMessageChannelTest, RefuseALengthWithoutItsBytes) {
   open(receiver_);
-  Tensor frame = Tensor::empty(Shape{512}, DType::u8);
+  Tensor frame = Tensor::empty(Shape{512}, DType::u8, Device::cpu());
   const std::uint32_t length = 0xFFFF'FFFF;
   std::memcpy(frame.raw(), &length, sizeof length);
   ends_[0]->send(1, std::uint64_t{1} << 62, frame);

@@ -1,0 +1,36 @@
+#include "ops/on_device.h"
+
+namespace troupe {
+namespace {
+
+// KernelTable::copy takes tensors of any type, so that any table of a device will do.
+Tensor copied(const Stream& stream, const Tensor& tensor, DType dtype, Device to) {
+  Tensor result = Tensor::empty(tensor.shape(), dtype, to, tensor.layout());
+  kernels(stream.device, DType::f32).copy(stream, tensor, result);
+  return result;
+}
+
+}  // namespace
+
+Tensor on_device(const Stream& stream, const Tensor& tensor) {
+  return on_device(stream, tensor, tensor.dtype());
+}
+
+Tensor on_device(const Stream& stream, const Tensor& tensor, DType dtype) {
+  if (!tensor.defined() || (tensor.device() == stream.device && tensor.dtype() == dtype))
+    return tensor;
+  return copied(stream, tensor, dtype, stream.device);
+}
+
+Tensor on_cpu(const Stream& stream, const Tensor& tensor) {
+  if (!tensor.defined() || tensor.device() == Device::cpu()) return tensor;
+  return copied(stream, tensor, tensor.dtype(), Device::cpu());
+}
+
+Tensor zeros(const Stream& stream, const Shape& shape, DType dtype, Layout layout) {
+  Tensor result = Tensor::empty(shape, dtype, stream.device, layout);
+  kernels(stream.device, dtype).fill(stream, 0.0, result);
+  return result;
+}
+
+}  // namespace troupe

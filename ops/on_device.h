@@ -1,0 +1,21 @@
+#pragma once
+// Bringing tensors to where they are computed with, or read.
+
+#include "ops/kernels.h"
+
+namespace troupe {
+
+/// The tensor itself if it is undefined or lies on the stream's device, else a copy there.
+Tensor on_device(const Stream& stream, const Tensor& tensor);
+/// The same, and of this floating-point type.
+Tensor on_device(const Stream& stream, const Tensor& tensor, DType dtype);
+
+/// The tensor itself if it lies in the CPU's memory, else a copy there, which is complete when this
+/// returns. `stream` is of the tensor's device.
+Tensor on_cpu(const Stream& stream, const Tensor& tensor);
+
+/// Zeroed memory on the stream's device.
+Tensor zeros(const Stream& stream, const Shape& shape, DType dtype,
+             Layout layout = Layout::row_major);
+
+}  // namespace troupe

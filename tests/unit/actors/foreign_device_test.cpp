@@ -1,0 +1,143 @@
+// Whole pipelines on a device whose memory the host cannot touch: code above the backends brings
+// tensors to the device, computes by kernels, and reads what it copied to the CPU.
+#include "foreign_device.h"
+
+#include <gmock/gmock.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "actors/profile.h"
+#include "ops/on_device.h"
+#include "runtime/error.h"
+#include "runtime/file/checkpoint_folder.h"
+#include "runtime/file/digest.h"
+#include "training_run.h"
+
+namespace troupe {
+namespace {
+
+using testing::foreign_device;
+using testing::pipeline_of;
+using testing::told;
+using testing::train;
+using testing::TrainingResult;
+using testing::TrainingRun;
+
+Tensor ones_there() {
+  const Stream stream{.device = foreign_device()};
+  Tensor result = Tensor::empty({5}, DType::f32, stream.device);
+  kernels(stream.device, DType::f32).fill(stream, 1.0, result);
+  return result;
+}
+
+TEST(ForeignDeviceDeathTest, EndsTheProcessWhereTheHostReadsItsMemory) {
+  const Tensor tensor = ones_there();
+  EXPECT_DEATH([[maybe_unused]] volatile float read = *tensor.data<float>(),
+               "host code touched the memory of the foreign device outside of a kernel");
+}
+
+TEST(ForeignDeviceDeathTest, EndsTheProcessWhereTheHostWritesItsMemory) {
+  const Tensor tensor = ones_there();
+  EXPECT_DEATH(std::memset(tensor.raw(), 0, tensor.bytes()),
+               "host code touched the memory of the foreign device outside of a kernel");
+}
+
+TEST(ForeignDevice, IsReadByCopies) {
+  const Tensor tensor = ones_there();
+  EXPECT_EQ(tensor.device(), foreign_device());
+  const Tensor here = on_cpu({.device = foreign_device()}, tensor);
+  EXPECT_THAT(here.elements<float>(), ::testing::Each(1.0f));
+  const Tensor back = on_device({.device = foreign_device()}, here);
+  EXPECT_EQ(back.device(), foreign_device());
+  EXPECT_EQ(on_device({.device = foreign_device()}, back).raw(), back.raw()) << "not copied again";
+}
+
+TEST(ForeignDevice, RunsNoKernelWithoutOpeningItsMemory) {
+  for (const DType type : {DType::f32, DType::f64}) {
+    const KernelTable &there = kernels(foreign_device(), type), &here = kernels({}, type);
+    constexpr std::size_t begin = sizeof(std::string_view), size = sizeof(void*);
+    for (std::size_t at = begin; at < sizeof(KernelTable); at += size)
+      EXPECT_NE(std::memcmp(reinterpret_cast<const char*>(&there) + at,
+                            reinterpret_cast<const char*>(&here) + at, size),
+                0)
+          << "entry " << (at - begin) / size << " is the CPU's: list it in foreign_device.cpp";
+  }
+}
+
+TrainingRun on_foreign_device(TrainingRun run) {
+  const auto adjust = run.adjust;
+  run.adjust = [adjust](PipelineOptions& pipeline) {
+    if (adjust) adjust(pipeline);
+    pipeline.stream.device = foreign_device();
+  };
+  return run;
+}
+
+void expect_the_cpus_bits(const TrainingRun& run) {
+  const TrainingResult here = train(run), there = train(on_foreign_device(run));
+  EXPECT_EQ(there.digest.size(), 64u);
+  EXPECT_EQ(there.digest, here.digest);
+  EXPECT_EQ(told(there), told(here));
+}
+
+TEST(ForeignDevice, TrainsAndEvaluatesStagesAndReplicasWithTheCpusBits) {
+  for (const auto& [name, schedule] : schedule_names) {
+    SCOPED_TRACE(name);
+    expect_the_cpus_bits({.partition = {1, 1, 2}, .replicas = 2, .schedule = schedule});
+  }
+}
+
+TEST(ForeignDevice, TrainsBatchNormsAndResidualsInBucketsWithTheCpusBits) {
+  expect_the_cpus_bits(
+      {.model = "wide_resnet", .partition = {4, 8}, .steps = 3, .adjust = [](PipelineOptions& p) {
+         p.bucket_cap_bytes = 1500;
+       }});
+}
+
+TEST(ForeignDevice, TrainsInDoublePrecisionWithTheReferencesBits) {
+  expect_the_cpus_bits(
+      {.model = "wide_resnet", .partition = {5, 7}, .steps = 2, .dtype = DType::f64});
+}
+
+TEST(ForeignDevice, RecoversAStageWithTheCpusBits) {
+  TrainingRun run{.schedule = ScheduleKind::zero_bubble_h2};
+  const TrainingResult here = train(run);
+  run.faults = {{.actor = "stage/1", .step = 3, .micro_batch = 2}};
+  const TrainingResult there = train(on_foreign_device(run));
+  EXPECT_EQ(there.failures.size(), 1u);
+  EXPECT_EQ(there.digest, here.digest);
+}
+
+TEST(ForeignDevice, ResumesFromTensorsOfTheCpu) {
+  const TrainingResult whole = train({.snapshot_every = 2});
+  TrainingRun rest{.from = whole.written.at(2), .first_step = 2};
+  EXPECT_EQ(train(on_foreign_device(rest)).digest, whole.digest);
+}
+
+TEST(ForeignDevice, WritesTheCpusCheckpoint) {
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("troupe_foreign_" + std::to_string(::getpid()));
+  const auto digest_written = [&](const TrainingRun& training) {
+    PipelineOptions pipeline = pipeline_of(training);
+    pipeline.writer = CheckpointWriterOptions{.folder = folder};
+    const RunReport report =
+        run(build_pipeline(pipeline),
+            {.steps = {.count = timeline_of(pipeline).steps, .snapshot_at_end = true}});
+    std::string result = digest_of(folder / checkpoint_name(report.steps));
+    std::filesystem::remove_all(folder);
+    return result;
+  };
+  EXPECT_EQ(digest_written(on_foreign_device({})), digest_written({}));
+}
+
+TEST(ForeignDevice, MeasuresTheBlocksOfAModel) {
+  const PipelineOptions pipeline = pipeline_of({.model = "wide_resnet", .partition = {12}});
+  const Stream stream{.device = foreign_device()};
+  const auto profile = profile_blocks(pipeline.model, DType::f32, stream, 4, 2);
+  ASSERT_EQ(profile.size(), 12u);
+  for (const BlockProfile& block : profile) EXPECT_GT(block.output_bytes, 0u) << block.name;
+}
+
+}  // namespace
+}  // namespace troupe

@@ -1,0 +1,98 @@
+// copy, fill, scale and fold of every table.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ops/on_device.h"
+#include "ops/reference/table.h"
+#include "runtime/error.h"
+
+namespace troupe {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+
+template <class T>
+Tensor of(std::initializer_list<T> values) {
+  return Tensor::from<T>({std::ssize(values)}, std::span(values.begin(), values.size()));
+}
+
+/// Runs for each table with its element type.
+void for_each_table(const auto& check) {
+  check(kernels({}, DType::f32), float{});
+  check(kernels({}, DType::f64), double{});
+  check(reference::table<float>(), float{});
+}
+
+TEST(MemoryKernels, CopyTensorsOfAnyType) {
+  for_each_table([](const KernelTable& table, auto) {
+    const Tensor from = of<std::int64_t>({3, -1, 7});
+    Tensor to = of<std::int64_t>({0, 0, 0});
+    table.copy({}, from, to);
+    EXPECT_THAT(to.elements<std::int64_t>(), ElementsAre(3, -1, 7));
+    Tensor none = Tensor::zeros({0});
+    table.copy({}, Tensor::zeros({0}), none);
+  });
+}
+
+TEST(MemoryKernels, CopyConvertsBetweenFloatingTypes) {
+  for_each_table([](const KernelTable& table, auto) {
+    Tensor narrow = of<float>({0}), wide = of<double>({0});
+    table.copy({}, of<double>({0.1}), narrow);
+    EXPECT_EQ(*narrow.data<float>(), 0.1f);
+    table.copy({}, narrow, wide);
+    EXPECT_EQ(*wide.data<double>(), double{0.1f});
+  });
+}
+
+TEST(MemoryKernels, CopyRefusesOtherShapesAndTypes) {
+  for_each_table([](const KernelTable& table, auto) {
+    Tensor two = of<float>({0, 0}), counts = of<std::int64_t>({0});
+    EXPECT_THROW(table.copy({}, of<float>({1}), two), Error);
+    EXPECT_THROW(table.copy({}, of<float>({1}), counts), Error);
+  });
+}
+
+TEST(MemoryKernels, FillAndZero) {
+  for_each_table([](const KernelTable& table, auto type) {
+    using T = decltype(type);
+    Tensor tensor = of<T>({1, 2, 3});
+    table.fill({}, 0.5, tensor);
+    EXPECT_THAT(tensor.elements<T>(), Each(T(0.5)));
+    EXPECT_THAT(zeros({}, {4}, dtype_of<T>).template elements<T>(), Each(T(0)));
+  });
+}
+
+TEST(MemoryKernels, ScaleInDoublePrecision) {
+  for_each_table([](const KernelTable& table, auto type) {
+    using T = decltype(type);
+    Tensor to = of<T>({0, 0});
+    table.scale({}, of<T>({3, -1}), 1.0 / 3.0, to);
+    EXPECT_THAT(to.elements<T>(), ElementsAre(T(1), T(-1.0 / 3.0)));
+    table.scale({}, of<double>({1e-3, 2}), 0.1, to);
+    EXPECT_THAT(to.elements<T>(), ElementsAre(T(1e-3 * 0.1), T(0.2)));
+  });
+}
+
+TEST(MemoryKernels, FoldAsPyTorchsRunningStatistics) {
+  for_each_table([](const KernelTable& table, auto type) {
+    using T = decltype(type);
+    Tensor running = of<T>({1, 0});
+    table.fold({}, of<T>({3, 10}), 0.25, running);
+    EXPECT_THAT(running.elements<T>(), ElementsAre(T(1.5), T(2.5)));
+  });
+}
+
+TEST(OnDevice, CopiesOnlyWhatLiesElsewhereOrHasAnotherType) {
+  const Tensor tensor = of<float>({1, 2});
+  EXPECT_EQ(on_device({}, tensor).raw(), tensor.raw());
+  EXPECT_EQ(on_device({}, tensor, DType::f32).raw(), tensor.raw());
+  EXPECT_EQ(on_cpu({}, tensor).raw(), tensor.raw());
+  EXPECT_EQ(on_device({}, tensor, DType::f64).data<double>()[1], 2.0);
+  EXPECT_FALSE(on_device({}, Tensor()).defined());
+}
+
+}  // namespace
+}  // namespace troupe
