@@ -1,5 +1,5 @@
-// What a hop between two actors of CAF alone costs: a message there and back, nothing else. What
-// hop_bench finds on top of it is slots, headers and credits.
+// The cost of a hop between two plain CAF actors: a message there and back. The difference to
+// hop_bench is the cost of slots, headers and credits.
 //
 //   caf_bench [threads]
 
@@ -25,7 +25,7 @@ caf::behavior returner(caf::event_based_actor* /*self*/) {
   return {[](int value) { return value; }};
 }
 
-/// Sends a message, waits until it is back, and notes how long that took.
+/// Sends a message, waits until it returns, and records the time.
 caf::behavior server(caf::event_based_actor* self, const caf::actor& other,
                      const std::shared_ptr<Times>& times, int count) {
   times->since = Clock::now();

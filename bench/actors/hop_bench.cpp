@@ -1,5 +1,5 @@
-// What a hop between two actors of a graph costs when they have nothing to do: slots, headers,
-// credits and CAF. Prints the median and spread of round trips, and messages a second one way.
+// The cost of a hop between two idle actors of a graph: slots, headers, credits and CAF. Prints the
+// median and spread of round trips, and messages per second in one direction.
 //
 //   hop_bench [threads] [repetitions]
 
@@ -18,7 +18,7 @@ namespace {
 using namespace troupe;
 using Clock = std::chrono::steady_clock;
 
-/// Sends a message, waits until it is back, and notes how long that took.
+/// Sends a message, waits until it returns, and records the time.
 class Server final : public Actor {
  public:
   Server(std::size_t count, std::shared_ptr<std::vector<double>> times)

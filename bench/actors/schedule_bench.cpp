@@ -1,6 +1,6 @@
-// How close a step of timed stages comes to the bound of its schedule, such as m (F + B) of work
+// The time of a step of timed stages against the bound of its schedule, such as m (F + B) of work
 // and a bubble of (p - 1)(F + B) for 1F1B. The stages are the real actors with a program that only
-// takes time.
+// waits.
 //
 //   schedule_bench [milliseconds a forward] [steps] [schedule…]      gpipe and 1f1b unless named
 

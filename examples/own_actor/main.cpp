@@ -1,6 +1,6 @@
-// An actor of one's own in a graph that the library has built: it listens to the sum of a stage's
-// gradients and smooths its norm. What it knows is committed with each step, so a failure in the
-// middle of one leaves no trace in its numbers; the program ends with 1 if it did.
+// An own actor in a graph that the library has built. It receives the sum of a stage's gradients
+// and smooths its norm. Its state is committed with each step, so a failure within a step does not
+// change its numbers. The program exits with 1 if one did.
 #include <troupe/troupe.h>
 
 #include <any>
@@ -11,7 +11,7 @@
 
 using namespace troupe;
 
-/// The norm of one step's gradient, and its exponential moving average. Told after each whole step.
+/// The norm of one step's gradient, and its exponential moving average. Emitted after each commit.
 struct Norm {
   double now = 0;
   double smooth = 0;
@@ -27,7 +27,8 @@ class GradientNorm final : public Actor {
   ActionLabel act() override {
     held_ = gradient.take();
     const MessageKey key = held_->header.key;
-    if (key.step < steps_) {  // whole already: the life that voted for it ended before it said so
+    if (key.step <
+        steps_) {  // committed already: the previous incarnation failed before it emitted
       conclude();
       return {"norm", key};
     }
@@ -44,7 +45,7 @@ class GradientNorm final : public Actor {
   bool votes() const override { return true; }
 
   void on_commit(const Commit& commit) override {
-    if (commit.step < steps_) return;  // a new life hears of the newest one again
+    if (commit.step < steps_) return;  // a replacement receives the newest commit again
     committed_ = next_;
     steps_ = commit.step + 1;
     conclude();
@@ -56,16 +57,16 @@ class GradientNorm final : public Actor {
   }
 
  private:
-  // Both leave this actor together, or neither does.
+  // The event and the credit leave this actor together, or neither does.
   void conclude() {
     emit(committed_);
-    gradient.release(*held_);  // from here on a replacement would not get it again
+    gradient.release(*held_);  // a replacement does not receive it again
     held_.reset();
   }
 
-  std::optional<Held<ReducedGradient>> held_;  // voted on, not committed
+  std::optional<Held<ReducedGradient>> held_;  // voted for, not committed
   Norm next_, committed_;
-  std::uint32_t steps_ = 0;  // that `committed_` counts
+  std::uint32_t steps_ = 0;  // committed steps in `committed_`
 };
 
 std::vector<Norm> train(std::vector<FaultOptions> faults) {
@@ -104,5 +105,5 @@ int compare() {
   return same ? 0 : 1;
 }
 
-// An error, say of a file that is not there, ends with its message and remedy.
+// An error ends the program with its message and remedy.
 int main() { return run_main(compare); }

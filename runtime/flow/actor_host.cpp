@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "runtime/flow/at_work.h"
 #include "runtime/flow/faults.h"
 
 namespace troupe::flow {
@@ -109,7 +108,7 @@ AfterAction after_action(const RunState& run, bool feeds_sender_away, Clock::dur
 AfterAction act(ActorHost* self) {
   HostedActor& hosted = self->state;
   RunState& run = *hosted.run;
-  const AtWork at_work(run.at_work, std::max(1, run.options.threads), run.options.bridge.get());
+  const DeliveryDeferral::Action action(run.deferral);
   const auto begin = Clock::now();
   account_waiting(hosted, begin);
   const ActionLabel label = hosted.actor->act();

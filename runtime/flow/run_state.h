@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/flow/bridge.h"
+#include "runtime/flow/delivery_deferral.h"
 #include "runtime/flow/local_messages.h"
 #include "runtime/flow/run.h"
 
@@ -59,7 +60,7 @@ class Directory {
   std::vector<ActorAddress> addresses_;
 };
 
-/// Constant during the run, except directory and atomics.
+/// Constant during the run, except gauges, directory, faults_fired and deferral.
 struct RunState {
   const Graph& graph;
   const RunOptions& options;
@@ -70,9 +71,9 @@ struct RunState {
   Directory directory;
   std::unique_ptr<std::atomic<bool>[]> faults_fired;
   std::function<void(Result<RunReport>)> done;
+  DeliveryDeferral deferral;
   std::vector<bool> sends_away = {};  ///< by actor: lives here and sends to another process
   caf::actor yielder = {};            ///< yield_actor; set before any actor host starts
-  std::atomic<int> at_work = 0;       ///< threads that perform an action
 };
 
 }  // namespace troupe::flow

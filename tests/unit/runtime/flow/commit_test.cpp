@@ -26,10 +26,10 @@ class Source final : public Actor {
   std::uint32_t next_ = 0;
 };
 
-/// When a life of the tally ends, once in a run.
+/// When an incarnation of the tally fails, once in a run.
 enum class End : std::uint8_t { never, before_it_hears, after_it_counted };
 
-/// Adds up what comes; tells the sum after each whole step.
+/// Adds up its messages; emits the sum after each committed step.
 class Tally final : public Actor {
  public:
   Tally(End end, std::shared_ptr<bool> ended) : end_(end), ended_(std::move(ended)) {}
@@ -56,9 +56,9 @@ class Tally final : public Actor {
     conclude();
     if (commit.step == 2) end_if(End::after_it_counted);
   }
-  void restore(const CommittedState& state, std::uint32_t whole) override {
+  void restore(const CommittedState& state, std::uint32_t steps) override {
     if (state) sum_ = *std::static_pointer_cast<const int>(state);
-    steps_ = whole;
+    steps_ = steps;
   }
 
  private:

@@ -21,10 +21,10 @@ struct Doubler final : Actor {
   Options options;
 };
 
-TEST(ComposedGraph, KeepsOptionsForEveryLife) {
+TEST(ComposedGraph, KeepsOptionsForEveryIncarnation) {
   Graph graph;
   const auto doubler = graph.add<Doubler>("doubler", {.times = 3});
-  for (int life = 0; life < 2; ++life) {
+  for (int incarnation = 0; incarnation < 2; ++incarnation) {
     const auto actor = graph.make_actor(doubler.index);
     EXPECT_EQ(dynamic_cast<Doubler&>(*actor).options.times, 3);
   }

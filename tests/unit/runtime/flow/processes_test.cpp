@@ -85,46 +85,45 @@ TEST(RunOverProcesses, DeliversInOrderWhereverTheActorsLive) {
   }
 }
 
-/// Says whether what arrives may wait.
+/// Records whether deliveries are deferred.
 class AttentiveBridge final : public Bridge {
  public:
-  AttentiveBridge(std::shared_ptr<Bridge> inner, std::shared_ptr<std::atomic<bool>> lets_wait)
-      : inner_(std::move(inner)), lets_wait_(std::move(lets_wait)) {}
+  AttentiveBridge(std::shared_ptr<Bridge> inner, std::shared_ptr<std::atomic<bool>> defers)
+      : inner_(std::move(inner)), defers_(std::move(defers)) {}
   void open(std::shared_ptr<BridgeListener> listener) override { inner_->open(listener); }
   void close() override { inner_->close(); }
   void send(std::uint32_t to, RemotePacket packet) override { inner_->send(to, std::move(packet)); }
   void send(std::uint32_t to, RemoteCredit credit) override { inner_->send(to, credit); }
   void send(std::uint32_t to, RunMessage note) override { inner_->send(to, std::move(note)); }
-  void defer_delivery() override { *lets_wait_ = true; }
-  void deliver_pending() override { *lets_wait_ = false; }
+  void defer_delivery() override { *defers_ = true; }
+  void deliver_pending() override { *defers_ = false; }
 
  private:
   std::shared_ptr<Bridge> inner_;
-  std::shared_ptr<std::atomic<bool>> lets_wait_;
+  std::shared_ptr<std::atomic<bool>> defers_;
 };
 
 /// Looks at it while it acts.
 class Witness final : public Counter {
  public:
-  Witness(std::shared_ptr<std::atomic<bool>> lets_wait, std::shared_ptr<std::atomic<int>> seen)
-      : Counter(count), lets_wait_(std::move(lets_wait)), seen_(std::move(seen)) {}
+  Witness(std::shared_ptr<std::atomic<bool>> defers, std::shared_ptr<std::atomic<int>> seen)
+      : Counter(count), defers_(std::move(defers)), seen_(std::move(seen)) {}
   ActionLabel act() override {
-    *seen_ += *lets_wait_ ? 1 : 0;
+    *seen_ += *defers_ ? 1 : 0;
     return Counter::act();
   }
 
  private:
-  std::shared_ptr<std::atomic<bool>> lets_wait_;
+  std::shared_ptr<std::atomic<bool>> defers_;
   std::shared_ptr<std::atomic<int>> seen_;
 };
 
 /// Runs process 0 with so many threads and an attentive bridge, and process 1.
-void run_in_two(const Graph& graph, int threads,
-                const std::shared_ptr<std::atomic<bool>>& lets_wait) {
+void run_in_two(const Graph& graph, int threads, const std::shared_ptr<std::atomic<bool>>& defers) {
   const auto links = make_memory_links(graph, 2, 1);
   RunOptions options{.threads = threads, .processes = 2, .run_id = 7};
   options.bridge =
-      std::make_shared<AttentiveBridge>(std::make_shared<MemoryBridge>(links, 0), lets_wait);
+      std::make_shared<AttentiveBridge>(std::make_shared<MemoryBridge>(links, 0), defers);
   RunOptions elsewhere = options;
   elsewhere.process = 1;
   elsewhere.bridge = std::make_shared<MemoryBridge>(links, 1);
@@ -134,62 +133,62 @@ void run_in_two(const Graph& graph, int threads,
 }
 
 /// In how many of `count` actions of a process's only actor it was so.
-int actions_that_let_wait(int threads) {
-  const auto lets_wait = std::make_shared<std::atomic<bool>>(false);
+int deferred_actions(int threads) {
+  const auto defers = std::make_shared<std::atomic<bool>>(false);
   const auto seen = std::make_shared<std::atomic<int>>(0);
   Graph graph;
-  const auto witness = graph.add<Witness>("witness", lets_wait, seen);
+  const auto witness = graph.add<Witness>("witness", defers, seen);
   const auto collector =
       graph.add<Collector>("collector", std::make_shared<std::vector<int>>(), std::size_t{count});
   graph.connect(witness, &Witness::out, collector, &Collector::in, {.slots = 2});
   graph.place(collector, 1);
-  run_in_two(graph, threads, lets_wait);
-  EXPECT_FALSE(*lets_wait) << "nobody caught up after the last action";
+  run_in_two(graph, threads, defers);
+  EXPECT_FALSE(*defers) << "nothing was delivered after the last action";
   return *seen;
 }
 
-TEST(RunOverProcesses, LetsMessagesWaitOnlyWhileNoThreadIsFreeForThem) {
-  EXPECT_EQ(actions_that_let_wait(1), static_cast<int>(count));
-  EXPECT_EQ(actions_that_let_wait(2), 0);
+TEST(RunOverProcesses, DefersDeliveryOnlyWhileNoThreadIsFree) {
+  EXPECT_EQ(deferred_actions(1), static_cast<int>(count));
+  EXPECT_EQ(deferred_actions(2), 0);
 }
 
 /// Acts once, until messages may wait or its companion has seen that they may.
 class Companion final : public Actor {
  public:
-  Companion(std::shared_ptr<std::atomic<bool>> lets_wait, std::shared_ptr<std::atomic<bool>> met)
-      : lets_wait_(std::move(lets_wait)), met_(std::move(met)) {}
+  Companion(std::shared_ptr<std::atomic<bool>> defers, std::shared_ptr<std::atomic<bool>> met)
+      : defers_(std::move(defers)), met_(std::move(met)) {}
   Output<int> out{this, "out"};
   bool ready() const override { return !acted_ && out.has_slot(); }
   ActionLabel act() override {
     const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!*met_ && std::chrono::steady_clock::now() < limit)
-      if (*lets_wait_) *met_ = true;
+      if (*defers_) *met_ = true;
     acted_ = true;
     out.send({}, 1);
     return {"act", {}};
   }
 
  private:
-  std::shared_ptr<std::atomic<bool>> lets_wait_, met_;
+  std::shared_ptr<std::atomic<bool>> defers_, met_;
   bool acted_ = false;
 };
 
-TEST(RunOverProcesses, LetsMessagesWaitWhileBothItsThreadsAreAtWork) {
-  const auto lets_wait = std::make_shared<std::atomic<bool>>(false);
+TEST(RunOverProcesses, DefersDeliveryWhileBothThreadsAreAtWork) {
+  const auto defers = std::make_shared<std::atomic<bool>>(false);
   const auto met = std::make_shared<std::atomic<bool>>(false);
   Graph graph;
   const auto collector =
       graph.add<Collector>("collector", std::make_shared<std::vector<int>>(), std::size_t{2});
   for (const char* name : {"one", "other"})
-    graph.connect(graph.add<Companion>(name, lets_wait, met), &Companion::out, collector,
+    graph.connect(graph.add<Companion>(name, defers, met), &Companion::out, collector,
                   &Collector::in, {.slots = 1});
   graph.place(collector, 1);
-  run_in_two(graph, 2, lets_wait);
+  run_in_two(graph, 2, defers);
   EXPECT_TRUE(*met);
-  EXPECT_FALSE(*lets_wait);
+  EXPECT_FALSE(*defers);
 }
 
-TEST(RunOverProcesses, TheLeadReportsOfAllActorsAndWhereTheyLived) {
+TEST(RunOverProcesses, TheLeaderReportsAllActorsAndTheirProcesses) {
   const auto seen = std::make_shared<std::vector<int>>();
   const Graph graph = chain(seen, {0, 1, 2, 1});
   RunOptions options;
@@ -288,7 +287,7 @@ TEST(RunOverProcesses, ALostProcessEndsTheRunInTheOthers) {
   for (auto& process : processes) EXPECT_EQ(outcome(process), "process 2 on host3 is gone");
 }
 
-TEST(RunOverProcesses, EndsWhereTheLeadIsLost) {
+TEST(RunOverProcesses, EndsWhenTheLeaderIsLost) {
   const auto seen = std::make_shared<std::vector<int>>();
   const Graph graph = chain(seen, {0, 1, 1, 0});
   const auto links = make_memory_links(graph, 2, 1);
@@ -342,7 +341,7 @@ TEST(Placement, RefusesTypesThatCannotLeaveAProcess) {
   }
 }
 
-TEST(Placement, RefusesProcessesThatThereAreNot) {
+TEST(Placement, RefusesProcessesBeyondTheLast) {
   const auto seen = std::make_shared<std::vector<int>>();
   try {
     const Placement refused(chain(seen, {0, 1, 7, 0}), 0, 2);

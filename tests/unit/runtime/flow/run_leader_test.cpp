@@ -67,16 +67,16 @@ TEST_F(RunLeaderTest, CommitsWhenVotesFromAllProcessesAreIn) {
   EXPECT_EQ(newest<Commit>().step, 0u);
 }
 
-TEST_F(RunLeaderTest, TellsOnceOfAVoteThatAStepHasLongWaitedFor) {
+TEST_F(RunLeaderTest, WarnsOnceAboutAnOverdueVote) {
   EXPECT_EQ(leader_->overdue_votes(false), "");
-  EXPECT_EQ(leader_->overdue_votes(false), "") << "nobody has voted: all may still be at work";
+  EXPECT_EQ(leader_->overdue_votes(false), "") << "no actor has voted: all may still be at work";
   hear(1, Vote{voter, 0, 0});
   EXPECT_EQ(leader_->overdue_votes(false), "") << "the other may be about to";
   EXPECT_THAT(leader_->overdue_votes(false), StartsWith("step 0 waits for the vote of voter/1;"));
   EXPECT_EQ(leader_->overdue_votes(false), "");
 }
 
-TEST_F(RunLeaderTest, TellsOfVotesWhereNobodyHasAnythingToDo) {
+TEST_F(RunLeaderTest, WarnsAboutVotesWhenNoActorHasWork) {
   EXPECT_EQ(leader_->overdue_votes(true), "");
   EXPECT_THAT(leader_->overdue_votes(true),
               HasSubstr("voter/0, voter/1, and no actor has anything"));
@@ -115,7 +115,7 @@ TEST_F(RunLeaderTest, ReplacesOneAfterTheOther) {
   EXPECT_THAT(newest<Replacement>().actors, ElementsAre(other_voter));
 }
 
-TEST_F(RunLeaderTest, DropsTheVoteAndTheDeathOfAReplacedLife) {
+TEST_F(RunLeaderTest, DropsTheVoteAndTheDeathOfAReplacedIncarnation) {
   hear(1, ActorDied{voter, 0, "it threw", {}});
   for (const auto phase :
        {ReplacementPhase::prepare, ReplacementPhase::rewire, ReplacementPhase::start})
@@ -129,7 +129,7 @@ TEST_F(RunLeaderTest, DropsTheVoteAndTheDeathOfAReplacedLife) {
   EXPECT_EQ(newest<Commit>().step, 0u);
 }
 
-TEST_F(RunLeaderTest, TellsANewLifeOfACommitThatItsFormerOneMayHaveMissed) {
+TEST_F(RunLeaderTest, RepeatsTheNewestCommitForAReplacement) {
   hear(1, Vote{voter, 0, 0});
   hear(2, Vote{other_voter, 0, 0});
   hear(1, ActorDied{voter, 0, "it threw", {}});
@@ -178,7 +178,7 @@ TEST_F(RunLeaderTest, KeepsTheFirstOfSeveralFailures) {
   EXPECT_EQ(leader_->report().error().message(), "first");
 }
 
-TEST_F(RunLeaderTest, TracesOfAllProcessesCountFromTheLeadsBeginning) {
+TEST_F(RunLeaderTest, TracesOfAllProcessesCountFromTheStartOfTheLeader) {
   for (const std::uint32_t step : {0u, 1u}) {
     hear(1, Vote{voter, 0, step});
     hear(2, Vote{other_voter, 0, step});
@@ -193,7 +193,7 @@ TEST_F(RunLeaderTest, TracesOfAllProcessesCountFromTheLeadsBeginning) {
   EXPECT_EQ(report.trace[0].end, nanoseconds(107));
 }
 
-TEST_F(RunLeaderTest, RefusesActorsThatAreNot) {
+TEST_F(RunLeaderTest, RefusesUnknownActors) {
   EXPECT_THROW(hear(1, Vote{99, 0, 0}), std::exception);
   EXPECT_THROW(hear(1, ActorDied{99, 0, "", {}}), std::exception);
   EXPECT_THROW(hear(1, ActorNews{99, true, true}), std::exception);

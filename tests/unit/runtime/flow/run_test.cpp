@@ -82,7 +82,7 @@ TEST_P(RunInEitherScheduling, ReplacesAnActorThatThrowsAndLosesNothing) {
 }
 
 TEST_P(RunInEitherScheduling, RepeatsOfARestartedSenderAreDroppedOnce) {
-  // The counter begins again at 0 in its second life: what was seen already is not seen twice.
+  // The second incarnation of the counter begins at 0 again: no number is seen twice.
   const auto seen = std::make_shared<std::vector<int>>();
   auto opts = options();
   opts.faults = {{"counter", 0, 50, ""}};
@@ -181,14 +181,14 @@ TEST_P(RunInEitherScheduling, FailsWithWhatACallbackOfTheUserThrows) {
   }
 }
 
-TEST_P(RunInEitherScheduling, FailsWhenAnActorCannotBeMadeAnew) {
+TEST_P(RunInEitherScheduling, FailsWhenAReplacementCannotBeMade) {
   const auto seen = std::make_shared<std::vector<int>>();
   Graph graph = chain(seen, 2);
   const auto made = std::make_shared<int>(0);
   // Once for the graph, once for the run; the third, a replacement, is one too many.
   struct Fragile final : Actor {
     explicit Fragile(const std::shared_ptr<int>& made) {
-      if (++*made > 2) throw Error(ErrorCode::io, "no third life");
+      if (++*made > 2) throw Error(ErrorCode::io, "no third incarnation");
     }
     bool holds_run_open() const override { return true; }  // or the chain ends before it acts
     bool ready() const override { return !done; }
@@ -205,7 +205,7 @@ TEST_P(RunInEitherScheduling, FailsWhenAnActorCannotBeMadeAnew) {
     run(graph, opts);
     FAIL() << "the run ended well";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("no third life"));
+    EXPECT_THAT(error.what(), HasSubstr("no third incarnation"));
   }
 }
 

@@ -83,7 +83,7 @@ TEST(Supervisor, ReplacesAStageAlone) {
   EXPECT_THAT(supervisor.died(1, "out of luck", start), ElementsAre(1));
 }
 
-TEST(Supervisor, BeginsTheStepAgainWhenAReducerDies) {
+TEST(Supervisor, RestartsTheStepWhenAReducerDies) {
   Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 2}, {});
   supervisor.vote(0, 0);
   EXPECT_THAT(supervisor.died(2, "out of luck", start), ElementsAre(0, 1, 2));
@@ -91,7 +91,7 @@ TEST(Supervisor, BeginsTheStepAgainWhenAReducerDies) {
   EXPECT_TRUE(supervisor.vote(0, 0));
 }
 
-TEST(Supervisor, BeginsTheStepAgainWhenTwoNeighboursDie) {
+TEST(Supervisor, RestartsTheStepWhenTwoNeighboursDie) {
   auto members = two_stages_a_reducer_and_a_writer();
   members[0].neighbours = {1};
   members[1].neighbours = {0};
@@ -102,7 +102,7 @@ TEST(Supervisor, BeginsTheStepAgainWhenTwoNeighboursDie) {
   EXPECT_THAT(supervisor.died(0, "after that", start), ElementsAre(0));
 }
 
-TEST(Supervisor, BeginsTheStepAgainWhenTheyDieInDifferentSteps) {
+TEST(Supervisor, RestartsTheStepWhenTheyDieInDifferentSteps) {
   // A loader may have sent for steps to come what its replacement has not sent again yet.
   auto members = two_stages_a_reducer_and_a_writer();
   members[0].neighbours = {1};
@@ -133,7 +133,7 @@ TEST(Supervisor, TakesNoVoteAfterTheLastCommit) {
   EXPECT_EQ(supervisor.steps(), 1u);
 }
 
-TEST(Supervisor, CallsARunWholeThatWasAskedToStopInItsLastStep) {
+TEST(Supervisor, IgnoresAStopRequestDuringTheLastStep) {
   Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 1}, {});
   supervisor.request_stop();
   supervisor.vote(0, 0);

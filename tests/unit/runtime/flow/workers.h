@@ -104,7 +104,7 @@ class Stutterer final : public Actor {
   }
 };
 
-/// Tells the one who started the run a number, then ends it.
+/// Emits a number, then ends the run.
 class Teller final : public Actor {
  public:
   bool ready() const override { return !told_; }

@@ -14,7 +14,7 @@
 #include <set>
 #include <thread>
 
-#include "runtime/flow/at_work.h"
+#include "runtime/flow/delivery_deferral.h"
 #include "runtime/transport/shm/wire.h"
 #include "tests/sanitized.h"
 #include "tests/unit/runtime/transport/processes.h"
@@ -102,7 +102,8 @@ TEST(ShmTransport, LetsTensorsWaitUntilItCatchesUpAndThenHasHandledThem) {
 TEST(ShmTransport, MissesNothingWhileThreadsComeAndGo) {
   const Pair pair = connect_pair(4 * mebi);
   constexpr std::uint64_t rounds = 20'000;
-  std::atomic<int> at_work = 0;
+  flow::DeliveryDeferral deferral(
+      2, [&] { pair.one->defer_delivery(); }, [&] { pair.one->deliver_pending(); });
   std::atomic<std::uint64_t> at_rest = 0;
   std::atomic<bool> missed = false;
   std::barrier round_begins(3);
@@ -110,7 +111,7 @@ TEST(ShmTransport, MissesNothingWhileThreadsComeAndGo) {
     for (std::uint64_t i = 0; i < rounds; ++i) {
       round_begins.arrive_and_wait();
       if (missed) return round_begins.arrive_and_drop();
-      { const flow::AtWork turn(at_work, 2, pair.one.get()); }
+      { const flow::DeliveryDeferral::Action action(deferral); }
       ++at_rest;
     }
   };
