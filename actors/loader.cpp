@@ -118,7 +118,7 @@ void Loader::prepare(std::uint64_t number, const BatchMaker& maker, MicroBatchSa
   };
   if (options_.workers == 0) return put(*this, attempt(make));
   if (!workers_)
-    workers_.emplace(BackgroundOptions{.name = "data worker",
+    workers_.emplace(WorkerPoolOptions{.name = "data worker",
                                        .threads = options_.workers,
                                        .capacity = static_cast<std::size_t>(options_.prefetch),
                                        .finishes = false});

@@ -5,8 +5,8 @@
 #include "actors/data/batch_maker.h"
 #include "actors/messages.h"
 #include "actors/timeline.h"
-#include "runtime/background.h"
 #include "runtime/flow/actor.h"
+#include "runtime/worker_pool.h"
 
 namespace troupe {
 
@@ -63,7 +63,7 @@ class Loader final : public Actor {
   std::deque<Planned> planned_;        ///< not requested yet
   std::deque<Ahead> ahead_;            ///< requested and not sent, at most `prefetch`
   std::uint64_t first_ = 0;            ///< number of the first of `ahead_`, counted by requests
-  std::optional<Background> workers_;  ///< from the first request on; last: they use the makers
+  std::optional<WorkerPool> workers_;  ///< from the first request on; last: they use the makers
 };
 
 }  // namespace troupe

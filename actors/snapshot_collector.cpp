@@ -22,11 +22,11 @@ SnapshotCollector::PiecesPtr SnapshotCollector::take_whole(const MessageKey& key
   return whole;
 }
 
-Background& SnapshotCollector::thread() {
+WorkerPool& SnapshotCollector::thread() {
   // Made when first used: the prototype of an actor needs none.
   if (!thread_)
     thread_.emplace(
-        BackgroundOptions{.name = "checkpoints", .threads = options_.in_background ? 1 : 0});
+        WorkerPoolOptions{.name = "checkpoints", .threads = options_.in_background ? 1 : 0});
   return *thread_;
 }
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "actors/messages.h"
-#include "runtime/background.h"
 #include "runtime/flow/actor.h"
+#include "runtime/worker_pool.h"
 
 namespace troupe {
 
@@ -62,14 +62,14 @@ class SnapshotCollector {
 
  private:
   Pieces& of(const Header& header) { return collecting_[header.key.step]; }
-  Background& thread();
+  WorkerPool& thread();
 
   Options options_;
   std::map<std::uint32_t, Pieces> collecting_;  ///< by step
   std::uint32_t wanted_ = 0;                    ///< newest that a commit wants a snapshot of
   std::uint32_t written_ = 0;                   ///< newest that was written, or could not be
   bool last_seen_ = false;
-  std::optional<Background> thread_;  ///< from the first checkpoint on
+  std::optional<WorkerPool> thread_;  ///< from the first checkpoint on
 };
 
 }  // namespace troupe

@@ -68,6 +68,18 @@ std::string listed(std::span<const std::string> names, std::size_t at_most) {
   return fmt::format("{}{}", fmt::join(shown, ", "), more);
 }
 
+std::string ranges(std::span<const int> numbers) {
+  std::string text;
+  for (std::size_t i = 0; i < numbers.size();) {
+    std::size_t last = i;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    text += fmt::format("{}{}", text.empty() ? "" : " ", numbers[i]);
+    if (last > i) text += fmt::format("-{}", numbers[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
 std::string counted(std::int64_t count, std::string_view thing) {
   return fmt::format("{} {}{}", count, thing,
                      count == 1                                      ? ""

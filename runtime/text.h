@@ -37,6 +37,9 @@ bool is_control(unsigned char character);
 /// The first names of a list, separated by commas, and the number of the rest: "a, b and 7 more".
 std::string listed(std::span<const std::string> names, std::size_t at_most = 5);
 
+/// Increasing numbers, those that follow each other as a range: "0-3", "0-1 4".
+std::string ranges(std::span<const int> numbers);
+
 /// "1 core", "2 cores", "2 processes".
 std::string counted(std::int64_t count, std::string_view thing);
 

@@ -162,9 +162,11 @@ Findings check_world(const Machine& machine, const Demands& demands) {
   if (machine.world->size > 1)
     std::ranges::move(check_rendezvous(machine), std::back_inserter(findings));
   if (!demands.known) return findings;
-  if (demands.one_host_only && machine.several_nodes())
-    error(fmt::format("parallel.transport: shm, but the world has {} nodes", machine.world->nodes),
-          "set parallel.transport: auto (shared memory within a node, Gloo between nodes)");
+  if (!joins_hosts(demands.transport) && machine.several_nodes())
+    error(fmt::format("parallel.transport: {}, but the world has {} nodes", demands.transport,
+                      machine.world->nodes),
+          fmt::format("set parallel.transport: {} ({})", automatic_transport,
+                      meaning_of_transport(automatic_transport)));
   const std::int64_t work = demands.work.total_stages(), size = machine.world->size;
   if (size > work)
     error(fmt::format("{}, but {}", counted(size, "process"), work_words(demands.work)),

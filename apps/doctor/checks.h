@@ -10,6 +10,7 @@
 #include "apps/doctor/machine.h"
 #include "apps/jobscript/profile.h"
 #include "apps/train/work_distribution.h"
+#include "runtime/transport/topology.h"
 
 namespace troupe {
 
@@ -31,9 +32,9 @@ struct Demands {
   WorkLimits work;                 ///< parallel.pipeline, parallel.data
   std::int64_t actor_threads = 0;  ///< 0: as many as stages, at most the cores
   std::int64_t intra_op_threads = 1, workers = 1;
-  std::string interface;       ///< parallel.interface, or empty
-  bool one_host_only = false;  ///< parallel.transport: shm
-  bool known = false;          ///< whether there is a file
+  std::string interface;                       ///< parallel.interface, or empty
+  std::string transport{automatic_transport};  ///< parallel.transport
+  bool known = false;                          ///< whether there is a file
 };
 
 /// Stages of this process, at most: where they are not the same for all, some have one fewer.

@@ -38,7 +38,7 @@ Demands demands_of(const DoctorArguments& arguments) {
   const Options options = load_options(arguments.options, arguments.overrides);
   demands.known = true;
   demands.work = work_limits(options);
-  demands.one_host_only = options.transport.transport == TransportKind::shm;
+  demands.transport = options.transport.transport;
   demands.actor_threads = options.run.threads;
   demands.intra_op_threads = options.pipeline.stream.threads;
   demands.workers = options.pipeline.data.workers;

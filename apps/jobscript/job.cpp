@@ -218,12 +218,12 @@ bool JobLayout::holds(const ClusterProfile::Line& line) const {
 }
 
 void check_work(const JobShape& shape, std::int64_t nodes, std::int64_t processes) {
-  if (shape.one_host_only && nodes > 1)
-    throw Error(
-        ErrorCode::bad_options,
-        fmt::format("{}: parallel.transport: shm, but the job has {} nodes", shape.file, nodes),
-        "set parallel.transport: auto (shared memory within a node, Gloo between nodes), or "
-        "--nodes 1");
+  if (!joins_hosts(shape.transport) && nodes > 1)
+    throw Error(ErrorCode::bad_options,
+                fmt::format("{}: parallel.transport: {}, but the job has {} nodes", shape.file,
+                            shape.transport, nodes),
+                fmt::format("set parallel.transport: {} ({}), or --nodes 1", automatic_transport,
+                            meaning_of_transport(automatic_transport)));
   const std::int64_t world = nodes * processes;
   if (world <= shape.stages()) return;
   const std::string have =

@@ -10,6 +10,7 @@
 
 #include "apps/jobscript/profile.h"
 #include "apps/train/work_distribution.h"
+#include "runtime/transport/topology.h"
 
 namespace troupe {
 
@@ -48,7 +49,7 @@ struct JobShape {
   WorkLimits work;
   bool interface_open = false;  ///< whether parallel.interface is there to be chosen
   std::string pipeline_where = "default", data_where = "default";
-  bool one_host_only = false;   ///< parallel.transport: shm
+  std::string transport{automatic_transport};  ///< parallel.transport
   bool data_of_debian = false;  ///< data.path is left to where Debian's package has its files
 
   std::int64_t stages() const { return work.total_stages(); }

@@ -91,7 +91,7 @@ JobShape shape_of(const JobscriptArguments& arguments) {
   shape.intra_op_threads = options.pipeline.stream.threads;
   shape.workers = options.pipeline.data.workers;
   shape.work = work_limits(options);
-  shape.one_host_only = options.transport.transport == TransportKind::shm;
+  shape.transport = options.transport.transport;
   shape.file = arguments.options.string();
   shape.data_of_debian = options.dataset.name == "fashion_mnist" && options.dataset.path.empty();
   shape.pipeline_where = origins.of("parallel.pipeline");

@@ -1,5 +1,7 @@
 #include "apps/options/options_table.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "actors/schedule.h"
@@ -23,8 +25,6 @@ constexpr std::pair<std::string_view, Augment> augmentations[] = {{"flip", Augme
                                                                   {"crop", Augment::crop}};
 constexpr std::pair<std::string_view, Aggregation> aggregations[] = {
     {"synchronous", Aggregation::synchronous}, {"asynchronous", Aggregation::asynchronous}};
-constexpr std::pair<std::string_view, TransportKind> transports[] = {
-    {"auto", TransportKind::automatic}, {"shm", TransportKind::shm}, {"gloo", TransportKind::gloo}};
 
 void add_run(OptionFields& fields, Options& o) {
   fields.push_back(field("seed", o.pipeline.seed, "seed of all random numbers"));
@@ -193,10 +193,11 @@ void add_parallel(OptionFields& fields, Options& o) {
   fields.push_back(field("parallel.staleness", o.staleness,
                          "asynchronous: steps until a step's gradients are applied",
                          {.at_least = 1, .at_most = largest_staleness, .synonyms = {"delay"}}));
-  fields.push_back(choice_field("parallel.transport", o.transport.transport, transports,
-                                "transport of tensors between processes; auto: shared memory "
-                                "within a host, Gloo between hosts",
-                                {.synonyms = {"backend"}}));
+  fields.push_back(
+      field("parallel.transport", o.transport.transport,
+            fmt::format("transport of tensors between processes; {}: {}", automatic_transport,
+                        meaning_of_transport(automatic_transport)),
+            {.choices = transport_choices(), .synonyms = {"backend"}}));
   fields.push_back(field("parallel.interface", o.transport.interface,
                          "network interface between hosts, such as eth0; empty: the one that "
                          "leads to the other hosts",

@@ -15,7 +15,6 @@
 #include "apps/verbs.h"
 #include "runtime/error.h"
 #include "runtime/print.h"
-#include "runtime/remote/bulk.h"
 #include "runtime/text.h"
 
 namespace troupe {
@@ -105,17 +104,22 @@ void check_work(const Options& options, const PlanArguments& arguments) {
               fmt::format("plan for {}{}", limits.total_stages(), or_give(processes, limits)));
 }
 
-/// As the processes find out when they connect.
-void check_transport(const Options& options, const PlanArguments& arguments) {
-  if (options.transport.transport == TransportKind::shm && arguments.hosts > 1)
-    throw not_on_one_host("host 0", arguments.processes_per_host, "host 1");
+/// How the processes would connect. Throws if they could not.
+TransportTopology topology_of(const Options& options, const PlanArguments& arguments) {
+  std::vector<ProcessPlace> places;
+  for (int host = 0; host < arguments.hosts; ++host) {
+    const std::string name = fmt::format("host {}", host);
+    places.insert(places.end(), static_cast<std::size_t>(arguments.processes_per_host),
+                  {name, name});
+  }
+  return {std::move(places), options.transport.transport};
 }
 
 int plan(const PlanArguments& arguments) {
   const Options options = load_options(arguments.options, arguments.overrides);
   const auto processes = static_cast<std::uint32_t>(arguments.hosts * arguments.processes_per_host);
   check_work(options, arguments);
-  check_transport(options, arguments);
+  TransportTopology topology = topology_of(options, arguments);
   PipelineOptions pipeline = pipeline_options(options, {}, {.processes = processes});
   if (pipeline.profile.empty()) measure(pipeline);
   pipeline.writer = CheckpointWriterOptions{};
@@ -127,7 +131,7 @@ int plan(const PlanArguments& arguments) {
                      .graph = graph,
                      .bounds = {},
                      .processes_per_host = arguments.processes_per_host,
-                     .by_gloo = options.transport.transport == TransportKind::gloo};
+                     .topology = std::move(topology)};
   for (std::uint32_t process = 0; process < processes; ++process)
     planned.bounds.push_back(memory_bound(pipeline, graph, dataset_bytes, process));
   print_out("{}\n", run_heading(options, pipeline));

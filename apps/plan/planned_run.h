@@ -8,6 +8,7 @@
 
 #include "actors/memory_bound.h"
 #include "actors/pipeline.h"
+#include "runtime/transport/topology.h"
 
 namespace troupe {
 
@@ -17,7 +18,7 @@ struct PlannedRun {
   const Graph& graph;
   std::vector<MemoryBound> bounds;  ///< by process
   int processes_per_host = 1;
-  bool by_gloo = false;  ///< also within a host
+  TransportTopology topology;
 
   std::uint32_t processes() const { return static_cast<std::uint32_t>(bounds.size()); }
   /// Processes are numbered host by host.

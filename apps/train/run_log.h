@@ -13,8 +13,8 @@
 #include "apps/output/progress.h"
 #include "apps/output/report.h"
 #include "ops/optim/learning_rate.h"
-#include "runtime/background.h"
 #include "runtime/flow/run.h"
+#include "runtime/worker_pool.h"
 
 namespace spdlog {
 class logger;
@@ -88,7 +88,7 @@ class RunLog {
 
   std::chrono::steady_clock::time_point evaluation_shown_;  ///< of evaluation_progress() alone
 
-  Background background_;  // last: its thread uses the others
+  WorkerPool background_;  // last: its thread uses the others
 };
 
 }  // namespace troupe

@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/transport/communicator.h"
+#include "runtime/transport/transport.h"
 #include "tests/unit/runtime/transport/processes.h"
 
 namespace {
@@ -51,10 +51,10 @@ struct Transports {
   std::shared_ptr<gloo::rendezvous::Context> alone;
 
   Transports(Store& store, int rank, int size, const std::string& folder) {
-    shm = std::move(make_shm_communicator(store, rank, size).value());
-    GlooOptions options;
-    options.interface = "lo";
-    gloo = std::move(make_gloo_communicator(store, rank, size, options).value());
+    TransportGroup group{.store = store, .rank = rank, .size = size, .name = "shm"};
+    shm = std::move(transport_named("shm").connect(group).value());
+    group.name = "gloo";
+    gloo = std::move(transport_named("gloo").connect(group).value());
     auto device = gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr("127.0.0.1"));
     gloo::rendezvous::FileStore files(folder);
     alone = std::make_shared<gloo::rendezvous::Context>(rank, size);

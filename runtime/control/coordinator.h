@@ -21,7 +21,7 @@ struct CoordinatorOptions {
   int size = 1;                               ///< of the world
   std::string address = "127.0.0.1";          ///< of one interface: interface.h finds it
   int port = 0;                               ///< 0: any free one
-  std::chrono::milliseconds timeout{30'000};  ///< parallel.timeout, the one all others derive from
+  std::chrono::milliseconds timeout{30'000};  ///< all other times derive from it
   /// A launcher does not know the options of what it starts: the members say what their timeout is.
   bool timeout_of_members = false;
   /// The members are launchers, one a host: what they are told names their flags.

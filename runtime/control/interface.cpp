@@ -95,7 +95,7 @@ std::string address_of_interface(const std::string& name) {
   throw Error(ErrorCode::bad_options,
               fmt::format("there is no network interface '{}' on {}; there is {}", name,
                           host_name(), listed(known, 16)),
-              "set parallel.interface to one of them, or leave it out");
+              "set `interface` to one of them, or leave it out");
 }
 
 std::string address_towards(const std::string& host) {
@@ -103,7 +103,7 @@ std::string address_towards(const std::string& host) {
   for (const addrinfo* target : preferred(targets))
     if (std::string address = local_address(*target); !address.empty()) return address;
   throw Error(ErrorCode::io, fmt::format("no network leads from {} to '{}'", host_name(), host),
-              "check the name of the coordinator's host, or set parallel.interface");
+              "check the name of the coordinator's host, or set `interface`");
 }
 
 std::vector<std::string> addresses_of_host(const std::string& host) {

@@ -92,7 +92,7 @@ Result<std::unique_ptr<Member>> Member::join(const MemberOptions& options) {
   } catch (const zmq::error_t& error) {
     return Error(ErrorCode::io,
                  fmt::format("cannot listen for the job's processes: {}", error.what()),
-                 "raise the limit of open files (ulimit -n), or set parallel.interface");
+                 "raise the limit of open files (ulimit -n), or set `interface`");
   }
 }
 

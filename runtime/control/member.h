@@ -28,7 +28,7 @@ struct MemberOptions {
   int restart = 0;          ///< how often the launcher has started the job again
   std::string host;         ///< empty: the system's host name
   std::string interface;    ///< to listen on; empty: the one towards the coordinator
-  std::chrono::milliseconds timeout{30'000};  ///< parallel.timeout, the one all others derive from
+  std::chrono::milliseconds timeout{30'000};  ///< all other times derive from it
   /// Asked while the coordinator cannot be reached: where it is now (`coordinator` if unset).
   std::function<std::string()> find_coordinator;
   /// Gives up joining, with Error{refused}, unless there is an answer already.

@@ -15,8 +15,8 @@
 namespace troupe {
 
 struct MembershipOptions {
-  std::string interface;                      ///< parallel.interface; empty: found by itself
-  std::chrono::milliseconds timeout{30'000};  ///< parallel.timeout
+  std::string interface;                      ///< network interface; empty: chosen by itself
+  std::chrono::milliseconds timeout{30'000};  ///< as in MemberOptions
   std::stop_token stop;                       ///< as in MemberOptions
 };
 

@@ -7,39 +7,13 @@
 
 #include "runtime/control/membership.h"
 #include "runtime/flow/bridge.h"
-#include "runtime/remote/bulk.h"
+#include "runtime/remote/data_plane.h"
 #include "runtime/remote/member_bridge.h"
-#include "runtime/remote/run_plan.h"
-#include "runtime/remote/ways.h"
+#include "runtime/remote/run_description.h"
 #include "runtime/text.h"
 #include "runtime/world/cores.h"
 
 namespace troupe {
-namespace {
-
-/// Of the processes on one host: "0-3", "0-1 4".
-std::string ranks_on(const Member& member, const std::string& identity) {
-  std::string text;
-  int first = -1, last = -1;
-  const auto close = [&] {
-    if (first >= 0)
-      text += fmt::format("{}{}{}", text.empty() ? "" : " ", first,
-                          last > first ? fmt::format("-{}", last) : "");
-  };
-  for (const PeerInfo& peer : member.peers()) {
-    if (peer.identity() != identity) continue;
-    if (first < 0 || peer.rank != last + 1) {
-      close();
-      first = peer.rank;
-    }
-    last = peer.rank;
-  }
-  close();
-  return text;
-}
-
-}  // namespace
-
 JoinedWorld::JoinedWorld(World world, TransportOptions options,
                          std::unique_ptr<Membership> membership)
     : world_(std::move(world)), options_(std::move(options)), membership_(std::move(membership)) {}
@@ -72,19 +46,14 @@ std::string JoinedWorld::heading() const {
   for (const PeerInfo& peer : member.peers()) {
     if (std::ranges::find(identities, peer.identity()) != identities.end()) continue;
     identities.push_back(peer.identity());
-    places.push_back(fmt::format("{}: {}", peer.host(), ranks_on(member, peer.identity())));
+    std::vector<int> ranks;
+    for (const PeerInfo& other : member.peers())
+      if (other.identity() == peer.identity()) ranks.push_back(other.rank);
+    places.push_back(fmt::format("{}: {}", peer.host(), ranges(ranks)));
   }
-  const Ways ways(member, options_.transport);
-  const bool network = !ways.need_no_network();
-  const bool memory = std::ranges::any_of(member.peers(), [&](const PeerInfo& peer) {
-    return ways.sharing_memory_with(peer.rank).size() > 1;
-  });
   return fmt::format("{} processes on {} ({}), {}, started by {}", world_.size,
                      counted(std::ssize(places), "host"), listed(places, 4),
-                     memory && network ? "shared memory within a host, Gloo between"
-                     : memory          ? "shared memory"
-                                       : "Gloo",
-                     world_.launcher);
+                     topology_of(member, options_).summary(), world_.launcher);
 }
 
 void JoinedWorld::connect(const Graph& graph, RunOptions& options) {
@@ -94,16 +63,17 @@ void JoinedWorld::connect(const Graph& graph, RunOptions& options) {
                 "program once for each run");
   connects_ = true;
   const Placement placement(graph, process(), processes());
-  const std::string plan = run_plan(graph, placement, member(), options_.transport);
-  if (const Status same = check_same_plan(member(), plan, options_.timeout); !same)
+  const std::string description =
+      run_description(graph, placement, topology_of(member(), options_));
+  if (const Status same = check_same_description(member(), description, options_.timeout); !same)
     throw same.error();
-  // Who has failed since is missed here at once, not when the time is up.
+  // A process that has failed since is noticed here at once, not after the timeout.
   if (const Status all = member().barrier("run/connect"); !all) throw all.error();
-  auto connected = Bulk::connect(member(), options_);
-  bulk_ = std::move(connected.value());
+  auto connected = DataPlane::connect(member(), options_);
+  data_plane_ = std::move(connected.value());
   options.process = process();
   options.processes = processes();
-  options.bridge = bridge_ = make_member_bridge(member(), *bulk_, graph);
+  options.bridge = bridge_ = make_member_bridge(member(), *data_plane_, graph);
   options.run_id = member().generation();
 }
 
@@ -113,7 +83,7 @@ Member& JoinedWorld::member() { return membership_->member(); }
 
 void JoinedWorld::leave() {
   // Gloo loses what is under way when one side goes: all part together.
-  if (bulk_) (void)static_cast<bool>(member().barrier("run/end"));
+  if (data_plane_) (void)static_cast<bool>(member().barrier("run/end"));
   disconnect();
   // What cannot be said any more concerns nobody: the run is over.
   (void)static_cast<bool>(membership_->leave());
@@ -127,7 +97,7 @@ void JoinedWorld::abandon() {
 void JoinedWorld::disconnect() {
   if (bridge_) bridge_->close();  // also where the program still has it
   bridge_.reset();
-  bulk_.reset();
+  data_plane_.reset();
 }
 
 }  // namespace troupe

@@ -12,7 +12,7 @@
 
 namespace troupe {
 
-class Bulk;
+class DataPlane;
 class Member;
 class Membership;
 class Store;
@@ -49,7 +49,7 @@ class JoinedWorld {
 
   /// Waits for the others, connects to them, and sets what `run` must know: process, processes,
   /// bridge and run_id. Once a world, whatever came of it; the graph must outlive the run. Throws
-  /// Error: bad_graph where it is not the same in all processes (runtime/remote/run_plan.h),
+  /// Error: bad_graph where it is not the same in all processes (runtime/remote/run_description.h),
   /// peer_lost where one is lost meanwhile, usage the second time.
   void connect(const Graph& graph, RunOptions& options);
 
@@ -73,7 +73,7 @@ class JoinedWorld {
   TransportOptions options_;
   std::unique_ptr<Membership> membership_;
   bool connects_ = false;  ///< or has connected
-  std::unique_ptr<Bulk> bulk_;
+  std::unique_ptr<DataPlane> data_plane_;
   std::shared_ptr<Bridge> bridge_;  ///< which uses it until it is closed
 };
 

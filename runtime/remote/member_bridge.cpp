@@ -26,15 +26,15 @@ bool is_final(const RunMessage& message) {
 /// the gate, behind which member, data plane and graph exist.
 class MemberBridge final : public Bridge, public std::enable_shared_from_this<MemberBridge> {
  public:
-  MemberBridge(Member& member, Bulk& bulk, const Graph& graph)
+  MemberBridge(Member& member, DataPlane& data_plane, const Graph& graph)
       : member_(member),
-        bulk_(bulk),
+        data_plane_(data_plane),
         graph_(graph),
         rank_(member.rank()),
-        outbox_(member, bulk),
+        outbox_(member, data_plane),
         next_tags_(static_cast<std::size_t>(member.size())) {
     for (std::uint32_t peer = 0; peer < next_tags_.size(); ++peer)
-      inboxes_.push_back(std::make_shared<PeerInbox>(peer, bulk, graph));
+      inboxes_.push_back(std::make_shared<PeerInbox>(peer, data_plane, graph));
   }
   ~MemberBridge() override { close(); }
 
@@ -56,14 +56,14 @@ class MemberBridge final : public Bridge, public std::enable_shared_from_this<Me
     outbox_.close();
     for (const auto& inbox : inboxes_) inbox->close();
     gate_.close();
-    bulk_.deliver_pending();  // an action still at work does not reach it any more
+    data_plane_.deliver_pending();  // an action still at work does not reach it any more
   }
 
   void defer_delivery() override {
-    if (const CallGate::Call call(gate_); call) bulk_.defer_delivery();
+    if (const CallGate::Call call(gate_); call) data_plane_.defer_delivery();
   }
   void deliver_pending() override {
-    if (const CallGate::Call call(gate_); call) bulk_.deliver_pending();
+    if (const CallGate::Call call(gate_); call) data_plane_.deliver_pending();
   }
 
   void send(std::uint32_t to, RemotePacket remote) override {
@@ -73,7 +73,7 @@ class MemberBridge final : public Bridge, public std::enable_shared_from_this<Me
     std::uint64_t tag = packet.first_tag;
     std::vector<WorkPtr> works;
     for (Tensor& tensor : packet.tensors) {
-      WorkPtr work = bulk_.send(static_cast<int>(to), tag++, std::move(tensor));
+      WorkPtr work = data_plane_.send(static_cast<int>(to), tag++, std::move(tensor));
       if (!work->done()) works.push_back(std::move(work));
     }
     // Before the message, so before any credit for it.
@@ -118,16 +118,16 @@ class MemberBridge final : public Bridge, public std::enable_shared_from_this<Me
     outbox_.leave_shared_memory();
     // This process may itself be the lost one, and does not know the reason.
     if (peer.rank == PeerLost::coordinator)
-      bulk_.abort(error);
+      data_plane_.abort(error);
     else
-      bulk_.fail(error);
+      data_plane_.fail(error);
     const bool other = peer.rank != PeerLost::coordinator && peer.rank != rank_;
     if (other) return inboxes_[static_cast<std::size_t>(peer.rank)]->lost(error);
     for (const auto& inbox : inboxes_) inbox->lost(error);
   }
 
   Member& member_;
-  Bulk& bulk_;
+  DataPlane& data_plane_;
   const Graph& graph_;
   const int rank_;
   CallGate gate_;
@@ -139,8 +139,9 @@ class MemberBridge final : public Bridge, public std::enable_shared_from_this<Me
 
 }  // namespace
 
-std::shared_ptr<Bridge> make_member_bridge(Member& member, Bulk& bulk, const Graph& graph) {
-  return std::make_shared<MemberBridge>(member, bulk, graph);
+std::shared_ptr<Bridge> make_member_bridge(Member& member, DataPlane& data_plane,
+                                           const Graph& graph) {
+  return std::make_shared<MemberBridge>(member, data_plane, graph);
 }
 
 }  // namespace troupe

@@ -4,11 +4,11 @@
 
 namespace troupe::remote {
 
-Outbox::Outbox(Member& member, const Bulk& bulk)
+Outbox::Outbox(Member& member, const DataPlane& data_plane)
     : member_(member), final_(static_cast<std::size_t>(member.size())) {
   for (int peer = 0; peer < member.size(); ++peer) {
-    const Bulk::Route& route = bulk.route(peer);
-    const bool near = peer != member.rank() && route.shares_memory;
+    const DataPlane::Route& route = data_plane.route(peer);
+    const bool near = route.transport && route.transport->carries_messages;
     channels_.push_back(near ? std::make_unique<ShmMessageChannel>(*route.communicator, route.rank)
                              : nullptr);
   }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/control/member.h"
-#include "runtime/remote/bulk.h"
+#include "runtime/remote/data_plane.h"
 #include "runtime/remote/shm_message_channel.h"
 
 namespace troupe::remote {
@@ -21,7 +21,7 @@ namespace troupe::remote {
 /// repeats the final ones. Thread-safe.
 class Outbox {
  public:
-  Outbox(Member& member, const Bulk& bulk);
+  Outbox(Member& member, const DataPlane& data_plane);
 
   void send(std::uint32_t to, std::string body);
   /// A message without which the receiver's run cannot end. It may arrive twice.

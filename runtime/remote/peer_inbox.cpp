@@ -54,7 +54,7 @@ void PeerInbox::enqueue(const std::shared_ptr<Pending>& pending) {
 void PeerInbox::take_packet(const std::shared_ptr<Pending>& pending, const IncomingPacket& packet) {
   std::uint64_t tag = packet.first_tag;
   for (const auto& expected : packet.tensors)
-    pending->receives.push_back(bulk_.receive(static_cast<int>(from_), tag++, expected.meta));
+    pending->receives.push_back(data_plane_.receive(static_cast<int>(from_), tag++, expected.meta));
   pending->missing = pending->receives.size();
   enqueue(pending);
   if (pending->receives.empty()) return deliver();

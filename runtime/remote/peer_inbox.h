@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/remote/bulk.h"
+#include "runtime/remote/data_plane.h"
 #include "runtime/remote/flow_wire.h"
 
 namespace troupe::remote {
@@ -18,8 +18,8 @@ namespace troupe::remote {
 /// are here, and later messages wait for it. Thread-safe.
 class PeerInbox : public std::enable_shared_from_this<PeerInbox> {
  public:
-  PeerInbox(std::uint32_t from, Bulk& bulk, const Graph& graph)
-      : from_(from), bulk_(bulk), graph_(graph) {}
+  PeerInbox(std::uint32_t from, DataPlane& data_plane, const Graph& graph)
+      : from_(from), data_plane_(data_plane), graph_(graph) {}
 
   void open(std::shared_ptr<BridgeListener> listener);
   /// Waits for the delivery under way; none follows.
@@ -49,7 +49,7 @@ class PeerInbox : public std::enable_shared_from_this<PeerInbox> {
   void hand_over(Pending& pending);
 
   const std::uint32_t from_;
-  Bulk& bulk_;
+  DataPlane& data_plane_;
   const Graph& graph_;  ///< used until close() only
   std::mutex mutex_;
   std::shared_ptr<BridgeListener> listener_;  ///< null before open() and after close()

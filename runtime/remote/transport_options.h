@@ -1,21 +1,17 @@
 #pragma once
 #include <chrono>
-#include <cstdint>
 #include <string>
+
+#include "runtime/transport/topology.h"
 
 namespace troupe {
 
-/// How tensors travel between processes.
-enum class TransportKind : std::uint8_t {
-  automatic,  ///< shared memory between processes of one host, Gloo between hosts
-  shm,        ///< shared memory; all processes must be on one host
-  gloo,       ///< Gloo also within a host
-};
-
 /// How the processes of a run reach each other.
 struct TransportOptions {
-  TransportKind transport = TransportKind::automatic;
-  std::string interface;                      ///< network interface; empty: found by itself
+  /// What carries tensors: the name of a transport (runtime/transport/transport.h), or
+  /// automatic_transport: shared memory within a host, Gloo between hosts.
+  std::string transport{automatic_transport};
+  std::string interface;                      ///< network interface; empty: chosen by itself
   std::chrono::milliseconds timeout{30'000};  ///< for the others to come, and to answer
 };
 

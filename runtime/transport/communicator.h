@@ -1,15 +1,12 @@
 #pragma once
 // The data plane: tensors between the processes of a group, by any transport.
 
-#include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "runtime/error.h"
 #include "runtime/tensor/tensor.h"
-#include "runtime/transport/store.h"
 #include "runtime/transport/tensor_meta.h"
 #include "runtime/transport/work.h"
 
@@ -68,37 +65,5 @@ class Communicator {
   /// notice only that a connection has ended.
   virtual void fail(const Error& error) = 0;
 };
-
-struct ShmOptions {
-  /// Prefix of the keys in the store; unique for a communicator and generation.
-  std::string group = "shm";
-  /// How long to wait for the peers.
-  std::chrono::milliseconds timeout{30'000};
-  /// The most shared memory that this rank uses for tensors that were sent and not yet dropped;
-  /// further sends wait. At least what all edges' slots may hold together.
-  std::size_t memory_limit = std::size_t{1} << 30;
-};
-
-/// Connects processes of one host: equal, known identities (host_identity() in
-/// runtime/control/interface.h), so one machine and one network namespace. Every rank calls it with
-/// the same size, group and store. It returns when all are connected, or names the missing rank.
-Result<std::unique_ptr<Communicator>> make_shm_communicator(Store& store, int rank, int size,
-                                                            const ShmOptions& options = {});
-
-struct GlooOptions {
-  /// Prefix of the keys in the store; unique for a communicator and generation.
-  std::string group = "gloo";
-  /// How long to wait for the peers.
-  std::chrono::milliseconds timeout{30'000};
-  /// Name of the network interface to use ("eth0"), or its address.
-  std::string interface = "lo";
-};
-
-/// Connects processes by TCP. Every rank calls it with the same size, group and store. It returns
-/// when all are connected, or names the missing rank. Tensors are not encrypted, and only the first
-/// message of a connection is authenticated: for private networks. If the process does not handle
-/// SIGPIPE, this ignores it, since Gloo's writes raise it.
-Result<std::unique_ptr<Communicator>> make_gloo_communicator(Store& store, int rank, int size,
-                                                             const GlooOptions& options = {});
 
 }  // namespace troupe

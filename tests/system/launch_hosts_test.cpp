@@ -307,7 +307,7 @@ TEST_F(LaunchHosts, SayWhoIsMissing) {
       host({"--node-rank", "0", "--rdzv-conf", "join_timeout=1"}, "true"), root_.string());
   EXPECT_EQ(alone.exit_code, 1);
   EXPECT_THAT(alone.error, AllOf(HasSubstr("2 hosts did not connect"),
-                                 HasSubstr("node rank 1 of 2 did not come"),
+                                 HasSubstr("node rank 1 of 2 did not join"),
                                  HasSubstr("--rdzv-endpoint on each host")));
   EXPECT_TRUE(key_files().empty()) << "the next job of this name would have the same key";
 }
@@ -317,17 +317,20 @@ TEST_F(LaunchHosts, RefuseARankTwiceAndAnotherNumberOfHosts) {
   ASSERT_TRUE(hosted());
   const auto twice = run_process(host({"--node-rank", "0"}, "true"));
   EXPECT_EQ(twice.exit_code, 1);
-  EXPECT_THAT(twice.error, ContainsRegex("was started with --node-rank 0, which .* has already\n"
-                                         "  try: --node-rank 1\n"));
+  EXPECT_THAT(twice.error,
+              ContainsRegex("was started with [-`]+node.rank`? 0, which .* already has\n"
+                            "  try: set [-`]+node.rank`? to 1\n"));
   const auto three = run_process(host({"--node-rank", "1", "--nnodes", "3"}, "true"));
   EXPECT_EQ(three.exit_code, 1);
-  EXPECT_THAT(three.error, HasSubstr("was started with --nnodes 3, the host where all meet with 2\n"
-                                     "  try: --nnodes 2\n"));
+  EXPECT_THAT(three.error,
+              ContainsRegex("was started with [-`]+nnodes`? 3, the host of the rendezvous with 2\n"
+                            "  try: set [-`]+nnodes`? to 2\n"));
   // Who waits there is told as well, at once and once each.
-  EXPECT_TRUE(comes_true([&] { return count_of(content(root_ / "zero"), "--nnodes 3") > 0; }));
+  EXPECT_TRUE(comes_true(
+      [&] { return count_of(content(root_ / "zero"), "of the rendezvous with 2") > 0; }));
   EXPECT_THAT(content(root_ / "zero"),
-              AllOf(ContainsRegex("troupe launch: refused: .* was started with --node-rank 0"),
-                    ContainsRegex("troupe launch: refused: .* was started with --nnodes 3")));
+              AllOf(ContainsRegex("troupe launch: refused: .* was started with [-`]+node.rank`? 0"),
+                    ContainsRegex("troupe launch: refused: .* was started with [-`]+nnodes`? 3")));
   EXPECT_EQ(count_of(content(root_ / "zero"), "refused"), 2);
   EXPECT_EQ(run_process(host({"--node-rank", "1"}, "true")).exit_code, 0);
   EXPECT_EQ(zero.wait(), 0) << content(root_ / "zero");
@@ -340,15 +343,16 @@ TEST_F(LaunchHosts, RefuseAnotherRunAndAnotherKey) {
   const auto wrong_run = run_process(
       host({"--node-rank", "1", "--rdzv-id", "b", "--rdzv-conf", "join_timeout=20"}, "true", key));
   EXPECT_EQ(wrong_run.exit_code, 1);
-  EXPECT_THAT(wrong_run.error, AllOf(HasSubstr("was started with --rdzv-id b"),
-                                     HasSubstr("  try: the --rdzv-id of the others")));
+  EXPECT_THAT(wrong_run.error,
+              AllOf(ContainsRegex("was started with [-`]+rdzv.id`? b"),
+                    ContainsRegex("  try: set [-`]+rdzv.id`? as the other hosts")));
   const auto wrong_key = run_process(host(
       {"--node-rank", "1", "--rdzv-id", "a", "--rdzv-conf", "join_timeout=20"}, "true", other));
   EXPECT_EQ(wrong_key.exit_code, 1);
   EXPECT_THAT(wrong_key.error, HasSubstr("TROUPE_JOB_KEY"));
   EXPECT_THAT(wrong_key.error, AllOf(Not(HasSubstr(key)), Not(HasSubstr(other))));
-  EXPECT_TRUE(comes_true([&] { return count_of(content(root_ / "zero"), "whose key") > 0; }));
-  EXPECT_EQ(count_of(content(root_ / "zero"), "refused: somebody whose key is another"), 1);
+  EXPECT_TRUE(comes_true([&] { return count_of(content(root_ / "zero"), "job key") > 0; }));
+  EXPECT_EQ(count_of(content(root_ / "zero"), "refused: a client with a different job key"), 1);
   // The job that was meant is none the worse.
   EXPECT_EQ(run_process(host({"--node-rank", "1", "--rdzv-id", "a"}, "true", key)).exit_code, 0);
   EXPECT_EQ(zero.wait(), 0) << content(root_ / "zero");

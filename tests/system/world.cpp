@@ -26,7 +26,7 @@ checkpoint: {keep: 0}
 /// Whether what ended a run was its timeout, not a defect.
 bool is_impatient(const std::string& told) {
   return std::ranges::any_of(
-      std::array{"did not come within", "no sign of life for", "heard nothing for", " within "},
+      std::array{"did not join within", "no sign of life for", "heard nothing for", " within "},
       [&](const char* words) { return told.find(words) != std::string::npos; });
 }
 

@@ -147,8 +147,8 @@ std::string told_of_missing(const std::string& missing,
                             const std::function<std::string(const Words&)>& run) {
   std::string told;
   const auto is_missed_alone = [&] {
-    const int named = count_of(told, missing + " did not come");
-    return named > 0 && named == count_of(told, " did not come") + count_of(told, " answered at ");
+    const int named = count_of(told, missing + " did not join");
+    return named > 0 && named == count_of(told, " did not join") + count_of(told, " answered at ");
   };
   for (int seconds = 1; seconds <= 32 && !is_missed_alone(); seconds *= 2)
     told = run(with({"parallel.timeout=" + std::to_string(seconds) + "s"}));
@@ -163,7 +163,7 @@ TEST_F(World, NamesTheProcessThatNeverComes) {
     EXPECT_EQ(ran.exit_code, 1);
     return ran.error;
   });
-  EXPECT_THAT(told, ContainsRegex("error: rank 1 of 3 did not come within [0-9]+.*; came: "));
+  EXPECT_THAT(told, ContainsRegex("error: rank 1 of 3 did not join within [0-9]+.*; joined: "));
   EXPECT_EQ(count_of(told, "troupe: error: "), 1) << told;
 }
 
@@ -231,7 +231,7 @@ TEST_F(WorldLeftAlone, TellsOnceWhoNeverCame) {
     for (const int at : {0, 1, 3}) ranks.push_back(rank(at, 4, train_words("out", patience)));
     return told_by(ranks, 1);
   });
-  expect_once(told, "rank 2 of 4 did not come");
+  expect_once(told, "rank 2 of 4 did not join");
 }
 
 TEST_F(WorldLeftAlone, TellsOnceWhatEndsTheRun) {

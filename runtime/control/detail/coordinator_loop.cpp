@@ -13,14 +13,6 @@
 #include "runtime/text.h"
 
 namespace troupe::control {
-Clock::duration heartbeat_interval(std::chrono::milliseconds timeout) {
-  using std::chrono::milliseconds;
-  return std::clamp(timeout / 10, milliseconds(10), milliseconds(1000));
-}
-
-Clock::duration longest_round(std::chrono::milliseconds timeout) {
-  return std::max<Clock::duration>(timeout / 4, 4 * Session::tick);
-}
 
 std::uint64_t random_session() {
   std::random_device device;
@@ -35,9 +27,9 @@ CoordinatorLoop::CoordinatorLoop(const CoordinatorOptions& options)
               ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL),
       run_(run_tag(options.run)),
       own_session_(random_session()),
-      heartbeat_(heartbeat_interval(options.timeout)),
+      clock_(options.timeout),
       roster_(options.run, options.size, options.of_launchers),
-      board_([this](Board::Ticket to, const std::string& value, const std::string& error) {
+      store_([this](KeyValueStore::Ticket to, const std::string& value, const std::string& error) {
         Seat* seat = by_rank_[static_cast<std::size_t>(to.rank)];
         if (seat->state != State::in) return;
         wire::Envelope envelope;
@@ -141,7 +133,7 @@ void CoordinatorLoop::wait() {
   std::vector<zmq::pollitem_t> items{{router_.handle(), 0, ZMQ_POLLIN, 0},
                                      {events_.socket().handle(), 0, ZMQ_POLLIN, 0},
                                      {nullptr, wakeup_.fd(), ZMQ_POLLIN, 0}};
-  auto until = Clock::now() + step();
+  auto until = Clock::now() + clock_.interval();
   for (const Seat* seat : probed_) {
     if (seat->probe->fd() >= 0) items.push_back({nullptr, seat->probe->fd(), ZMQ_POLLOUT, 0});
     until = std::min(until, seat->probe->next_look());
@@ -166,10 +158,10 @@ void CoordinatorLoop::take_events() {
   SocketEvents::Event event;
   while (events_.next(event)) {
     if (event.what != ZMQ_EVENT_DISCONNECTED) {
-      // What it says first is written to another key than this one.
+      // Its first message is encrypted for another key.
       if (event.value == ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC)
-        tell_refused(
-            "somebody whose key is another (another --rdzv-id, or another TROUPE_JOB_KEY)");
+        report_refused(
+            "a client with a different job key (another `rdzv_id`, or another TROUPE_JOB_KEY)");
       continue;
     }
     const auto found = by_fd_.find(event.value);
@@ -183,7 +175,7 @@ void CoordinatorLoop::take_events() {
 /// A descriptor that another member's connection had is free again because that one has broken;
 /// the event that says so may come later. Or it has come before the frame, whose sender is gone
 /// then. (If the descriptor is in use again, following up finds nothing.)
-void CoordinatorLoop::note_connection(Seat& seat, int fd) {
+void CoordinatorLoop::track_connection(Seat& seat, int fd) {
   if (seat.fd == fd) return;
   Seat*& now = by_fd_[fd];
   if (now && now->fd == fd) follow_up(*now);
@@ -236,13 +228,13 @@ void CoordinatorLoop::refuse(const std::string& route, wire::Refused refused) {
   send_once(route, envelope);
 }
 
-/// Who has not been a member.
+/// Of a process that was not a member.
 void CoordinatorLoop::turn_away(const std::string& route, wire::Refused refused) {
-  tell_refused(refused.message());
+  report_refused(refused.message());
   refuse(route, std::move(refused));
 }
 
-void CoordinatorLoop::tell_refused(const std::string& reason) const {
+void CoordinatorLoop::report_refused(const std::string& reason) const {
   if (options_.on_refused) options_.on_refused(reason);
 }
 
@@ -267,7 +259,7 @@ void CoordinatorLoop::take(const std::string& route, zmq::message_t& frame) {
     if (envelope->version() != wire_version)
       turn_away(route,
                 refusal(wire::Refused::VERSION,
-                        fmt::format("the process speaks version {} of the control messages, the "
+                        fmt::format("the process uses version {} of the control messages, the "
                                     "coordinator version {}",
                                     envelope->version(), wire_version),
                         "start the same build of troupe everywhere"));
@@ -281,7 +273,7 @@ void CoordinatorLoop::take(const std::string& route, zmq::message_t& frame) {
   }
   if (seat != seats_.end()) {
     lock.unlock();
-    note_connection(*seat->second, fd);
+    track_connection(*seat->second, fd);
     return take_member(*seat->second, *envelope);
   }
   if (!envelope->has_join()) {
@@ -307,36 +299,30 @@ void CoordinatorLoop::look_at_probes(Clock::time_point now) {
 }
 
 void CoordinatorLoop::look_at_clock(Clock::time_point now) {
-  // A coordinator that was stopped itself must not take that for the silence of the others.
-  if (now - last_round_ > longest_round(options_.timeout)) forgive_until_ = now + options_.timeout;
-  last_round_ = now;
+  clock_.begin_round(now);
   if (!whole_ && !seats_.empty() && now - first_join_ > options_.timeout) give_world_up();
-  if (now - last_maintenance_ >= step()) maintain(now);
-}
-
-Clock::duration CoordinatorLoop::step() const {
-  return busy_ ? std::min<Clock::duration>(Session::tick, heartbeat_) : heartbeat_;
+  if (clock_.is_maintenance_due(now)) maintain(now);
 }
 
 void CoordinatorLoop::maintain(Clock::time_point now) {
-  last_maintenance_ = now;
-  const bool beat = now - last_heartbeat_ >= heartbeat_;
-  // Many leave at once: while it goes on, each would be told of most of the others.
+  clock_.begin_maintenance(now);
+  const bool beat = clock_.take_heartbeat(now);
+  // Many members leave at once: announcing each departure would send each of them most others'.
   if (!departed_.empty() &&
-      (departed_.size() == departed_before_ || now - departed_since_ >= heartbeat_))
-    tell_gone(std::exchange(departed_, {}), true, {});
+      (departed_.size() == departed_before_ || now - departed_since_ >= clock_.heartbeat()))
+    announce_gone(std::exchange(departed_, {}), true, {});
   departed_before_ = departed_.size();
-  if (beat) last_heartbeat_ = now;
-  busy_ = !departed_.empty();
+  bool busy = !departed_.empty();
   std::vector<Seat*> silent;
   for (const auto& [route, seat] : seats_) {
     if (!seat->is_here()) continue;
     seat->session->maintain(stamp(), now);
-    if (beat) seat->session->keep_alive(stamp(), now, heartbeat_);
-    busy_ = busy_ || !seat->session->is_quiet();
-    if (now - seat->session->last_heard() > options_.timeout && now > forgive_until_)
+    if (beat) seat->session->keep_alive(stamp(), now, clock_.heartbeat());
+    busy = busy || !seat->session->is_quiet();
+    if (now - seat->session->last_heard() > options_.timeout && clock_.takes_silence_for_loss(now))
       silent.push_back(seat.get());
   }
+  clock_.set_busy(busy);
   for (Seat* seat : silent)
     lose(*seat, fmt::format("no sign of life for {}", in_words(options_.timeout)));
 }

@@ -13,8 +13,9 @@
 #include <zmq.hpp>
 
 #include "runtime/control/coordinator.h"
-#include "runtime/control/detail/board.h"
 #include "runtime/control/detail/context.h"
+#include "runtime/control/detail/key_value_store.h"
+#include "runtime/control/detail/loop_clock.h"
 #include "runtime/control/detail/probe.h"
 #include "runtime/control/detail/roster.h"
 #include "runtime/control/detail/session.h"
@@ -69,7 +70,7 @@ class CoordinatorLoop {
   void take(const std::string& route, zmq::message_t& frame);
   void refuse(const std::string& route, wire::Refused refused);
   void turn_away(const std::string& route, wire::Refused refused);
-  void tell_refused(const std::string& reason) const;
+  void report_refused(const std::string& reason) const;
 
   void send_once(const std::string& route, wire::Envelope& envelope);
   void take_lost(const std::string& route, const wire::Envelope& envelope);
@@ -84,15 +85,14 @@ class CoordinatorLoop {
   void form_world();
   void begin_generation();
   void lose(Seat& seat, const std::string& reason);
-  void tell_gone(const std::vector<int>& ranks, bool left, const std::string& reason);
+  void announce_gone(const std::vector<int>& ranks, bool left, const std::string& reason);
   void end_if_empty();
 
-  void note_connection(Seat& seat, int fd);
+  void track_connection(Seat& seat, int fd);
   void follow_up(Seat& seat);
   void remove(Seat& seat);
   void look_at_probes(Clock::time_point now);
   void look_at_clock(Clock::time_point now);
-  Clock::duration step() const;  ///< between two calls of maintain()
   void maintain(Clock::time_point now);
 
   CoordinatorOptions options_;
@@ -103,10 +103,10 @@ class CoordinatorLoop {
   std::string endpoint_;
   std::uint64_t run_;
   std::uint64_t own_session_;
-  Clock::duration heartbeat_;
+  LoopClock clock_;
 
   Roster roster_;
-  Board board_;
+  KeyValueStore store_;
   // Whatever one message or event asks for takes the same time however many members there are;
   // only the clock's ticks and what all must be told go through all of them.
   Seats seats_;
@@ -121,11 +121,6 @@ class CoordinatorLoop {
   bool whole_ = false;
   std::uint32_t restart_ = 0;
   Clock::time_point first_join_{};
-  Clock::time_point last_round_ = Clock::now();
-  Clock::time_point last_heartbeat_ = Clock::now();
-  Clock::time_point last_maintenance_{};
-  Clock::time_point forgive_until_{};
-  bool busy_ = false;  ///< a session has something to say at the next tick
   std::atomic<std::uint64_t> sent_{0};
 
   mutable std::mutex mutex_;  ///< guards what follows
@@ -136,12 +131,6 @@ class CoordinatorLoop {
   std::uint32_t generation_ = 1;
   ControlCounters counters_;
 };
-
-/// How often signs of life are given: often enough that losing a few is not a loss.
-Clock::duration heartbeat_interval(std::chrono::milliseconds timeout);
-
-/// A loop that took longer than this for one round was stopped itself, and has not listened.
-Clock::duration longest_round(std::chrono::milliseconds timeout);
 
 /// A number that no other process draws.
 std::uint64_t random_session();

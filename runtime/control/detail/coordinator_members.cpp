@@ -46,7 +46,7 @@ void CoordinatorLoop::take_stranger(const std::string& route, const wire::Envelo
   restart_ = join.restart();
   if (options_.timeout_of_members && join.timeout_ms() > 0) {
     options_.timeout = std::chrono::milliseconds(join.timeout_ms());
-    heartbeat_ = heartbeat_interval(options_.timeout);
+    clock_.set_timeout(options_.timeout);
   }
   auto seat = std::make_unique<Seat>();
   seat->route = route;
@@ -55,12 +55,12 @@ void CoordinatorLoop::take_stranger(const std::string& route, const wire::Envelo
   seat->session = std::make_unique<Session>(
       [this, route](const std::string& frame) { transmit(route, frame); });
   Seat& taken = *(seats_[route] = std::move(seat));
-  note_connection(taken, fd);
+  track_connection(taken, fd);
   {
     const std::lock_guard lock(mutex_);
     taken.session->receive(stamp(), envelope, counters_, Clock::now());
   }
-  busy_ = true;
+  clock_.set_busy(true);
   if (roster_.is_whole()) form_world();
 }
 
@@ -109,7 +109,7 @@ void CoordinatorLoop::begin_generation() {
   departed_.clear();
   departed_before_ = 0;
   roster_.clear();
-  board_.clear();
+  store_.clear();
   const std::lock_guard lock(mutex_);
   if (whole_) ++generation_;
   whole_ = false;
@@ -161,7 +161,7 @@ void CoordinatorLoop::take_member(Seat& seat, wire::Envelope& envelope) {
   // A new connection begins with a pulse. Other frames may be late ones of the connection before.
   const bool is_back = envelope.has_pulse() && std::exchange(seat.has_broken, false);
   if (is_back && !seat.session->is_acknowledged()) seat.session->pulse(stamp(), Clock::now());
-  busy_ = busy_ || !seat.session->is_quiet();
+  if (!seat.session->is_quiet()) clock_.set_busy(true);
   if (is_next) serve(seat, envelope);
 }
 
@@ -169,16 +169,16 @@ void CoordinatorLoop::serve(Seat& seat, wire::Envelope& envelope) {
   if (seat.state != State::in) return;
   if (envelope.has_leave()) return leave(seat, envelope.leave().id());
   const int rank = seat.rank;
-  busy_ = true;
+  clock_.set_busy(true);
   if (envelope.has_put())
-    board_.put({rank, envelope.put().id()}, envelope.put().key(),
+    store_.put({rank, envelope.put().id()}, envelope.put().key(),
                std::move(*envelope.mutable_put()->mutable_value()));
   else if (envelope.has_get() && envelope.get().cancel())
-    board_.cancel({rank, envelope.get().id()}, envelope.get().key());
+    store_.cancel({rank, envelope.get().id()}, envelope.get().key());
   else if (envelope.has_get() && envelope.get().claim())
-    board_.claim({rank, envelope.get().id()}, envelope.get().key());
+    store_.claim({rank, envelope.get().id()}, envelope.get().key());
   else if (envelope.has_get())
-    board_.get({rank, envelope.get().id()}, envelope.get().key());
+    store_.get({rank, envelope.get().id()}, envelope.get().key());
   else if (envelope.has_arrive())
     serve_arrival(seat, envelope.arrive());
   else if (envelope.has_report())
@@ -187,9 +187,9 @@ void CoordinatorLoop::serve(Seat& seat, wire::Envelope& envelope) {
 
 void CoordinatorLoop::serve_arrival(const Seat& seat, const wire::Arrive& arrive) {
   if (arrive.cancel())
-    board_.cancel_arrival({seat.rank, arrive.id()}, arrive.barrier());
+    store_.cancel_arrival({seat.rank, arrive.id()}, arrive.barrier());
   else
-    board_.arrive({seat.rank, arrive.id()}, arrive.barrier(), options_.size);
+    store_.arrive({seat.rank, arrive.id()}, arrive.barrier(), options_.size);
 }
 
 void CoordinatorLoop::leave(Seat& seat, std::uint64_t request) {
@@ -200,9 +200,9 @@ void CoordinatorLoop::leave(Seat& seat, std::uint64_t request) {
   --here_;
   if (departed_.empty()) departed_since_ = Clock::now();
   departed_.push_back(seat.rank);
-  busy_ = true;
-  board_.gone(seat.rank);
-  board_.close_barriers(fmt::format("rank {} on {} has left", seat.rank, seat.join.host()));
+  clock_.set_busy(true);
+  store_.gone(seat.rank);
+  store_.close_barriers(fmt::format("rank {} on {} has left", seat.rank, seat.join.host()));
   end_if_empty();
 }
 
@@ -224,15 +224,15 @@ void CoordinatorLoop::lose(Seat& seat, const std::string& reason) {
          refusal(wire::Refused::LOST,
                  fmt::format("the other processes were told that this one is lost: {}", reason),
                  "end it: its place may have been taken"));
-  tell_gone({seat.rank}, false, reason);
-  board_.gone(seat.rank);
-  board_.close(fmt::format("rank {} on {} (process {}) is lost: {}", seat.rank, seat.join.host(),
+  announce_gone({seat.rank}, false, reason);
+  store_.gone(seat.rank);
+  store_.close(fmt::format("rank {} on {} (process {}) is lost: {}", seat.rank, seat.join.host(),
                            seat.join.pid(), reason));
   end_if_empty();
 }
 
-void CoordinatorLoop::tell_gone(const std::vector<int>& ranks, bool left,
-                                const std::string& reason) {
+void CoordinatorLoop::announce_gone(const std::vector<int>& ranks, bool left,
+                                    const std::string& reason) {
   const auto now = Clock::now();
   wire::Envelope envelope;
   for (const int rank : ranks) envelope.mutable_gone()->add_rank(static_cast<std::uint32_t>(rank));
@@ -240,7 +240,7 @@ void CoordinatorLoop::tell_gone(const std::vector<int>& ranks, bool left,
   envelope.mutable_gone()->set_reason(reason);
   for (Seat* other : by_rank_)
     if (other->state == State::in) other->session->send(stamp(), envelope, now);
-  busy_ = true;
+  clock_.set_busy(true);
 }
 
 void CoordinatorLoop::end_if_empty() {

@@ -1,4 +1,4 @@
-// The member's side towards the coordinator: joining, what it is told, signs of life, leaving.
+// A member and its coordinator: joining, announcements, signs of life, leaving.
 
 #include <fmt/format.h>
 
@@ -9,46 +9,31 @@
 #include "runtime/text.h"
 
 namespace troupe::control {
-namespace {
-
-/// The handshake of a restarting coordinator may break off; three in a row are a wrong key.
-constexpr int closed_doors_of_a_wrong_key = 3;
-constexpr std::chrono::milliseconds search_interval{200};
-
-}  // namespace
-
 void MemberLoop::take_events() {
   SocketEvents::Event event;
   while (events_->next(event)) switch (event.what) {
       case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
-        joining_.greeted = true;
-        closed_doors_ = 0;
-        // The connection before may have lost something.
+        joining_.handshake_succeeded();
+        // The previous connection may have lost messages.
         if (phase_ == Phase::in) coordinator_session_->pulse(stamp(), Clock::now());
         break;
       case ZMQ_EVENT_DISCONNECTED:
-        if (joining_.greeted && phase_ == Phase::in)
+        if (joining_.is_connected() && phase_ == Phase::in)
           probe_ = std::make_unique<Probe>(coordinator_at_.host, coordinator_at_.port);
-        if (joining_.greeted)
-          joining_.broken = Clock::now();
-        else
-          ++closed_doors_;
-        joining_.greeted = false;
+        joining_.disconnected(Clock::now());
         break;
       default:
-        ++closed_doors_;
-        joining_.greeted = false;
+        joining_.handshake_failed();
     }
-  // Where the coordinator is looked up, so is the key: the place may be one of a run before.
-  if (phase_ == Phase::joining && closed_doors_ >= closed_doors_of_a_wrong_key &&
-      !options_.find_coordinator)
-    fail_join(
-        Error(ErrorCode::refused,
-              fmt::format("{}: {} closes the connection of process {} on {} "
-                          "before a word is said",
-                          Member::wrong_key, coordinator_endpoint_, getpid(), options_.host),
-              "start all with the same --rdzv-id, and the same TROUPE_JOB_KEY or job file; if "
-              "another job or program has that port, choose another one"));
+  // With find_coordinator the key is looked up too: the endpoint may be one of an earlier run.
+  if (phase_ == Phase::joining && joining_.has_wrong_key() && !options_.find_coordinator)
+    fail_join(Error(
+        ErrorCode::refused,
+        fmt::format("{}: {} closes the connection of process {} on {} "
+                    "during the handshake",
+                    Member::wrong_key, coordinator_endpoint_, getpid(), options_.host),
+        "start all processes with the same `rdzv_id`, and the same TROUPE_JOB_KEY or job file; "
+        "if another job or program uses that port, set `rdzv_endpoint` to another one"));
 }
 
 void MemberLoop::take_coordinator() {
@@ -66,7 +51,7 @@ void MemberLoop::take_coordinator() {
 }
 
 void MemberLoop::take_from_coordinator(wire::Envelope& envelope) {
-  // A refusal says why another version or run does not fit, so it comes first.
+  // First: a refusal also answers processes of another version or run.
   if (envelope.has_refused()) return take_refused(envelope.refused());
   if (envelope.version() != wire_version || envelope.run() != run_ || envelope.from() != 0) {
     ++counters_.foreign;
@@ -82,8 +67,8 @@ void MemberLoop::take_from_coordinator(wire::Envelope& envelope) {
     return;
   }
   const auto now = Clock::now();
-  if (!joining_.first_heard) joining_.first_heard = now;
-  busy_ = true;
+  joining_.heard(now);
+  clock_.set_busy(true);
   if (!coordinator_session_->receive(stamp(), envelope, counters_, now)) return;
   if (envelope.has_welcome() && phase_ == Phase::joining) {
     generation_ = envelope.generation();
@@ -93,12 +78,10 @@ void MemberLoop::take_from_coordinator(wire::Envelope& envelope) {
   } else if (envelope.has_answer()) {
     const wire::Answer& answer = envelope.answer();
     if (leave_request_ == answer.id()) phase_ = Phase::left;
-    auto request = requests_.extract(answer.id());
-    if (request.empty()) return;
     if (answer.error().empty())
-      request.mapped().set_value(std::move(*envelope.mutable_answer()->mutable_value()));
+      requests_.answer(answer.id(), std::move(*envelope.mutable_answer()->mutable_value()));
     else
-      request.mapped().set_value(Error(ErrorCode::peer_lost, answer.error()));
+      requests_.answer(answer.id(), Error(ErrorCode::peer_lost, answer.error()));
   }
 }
 
@@ -115,9 +98,9 @@ void MemberLoop::take_welcome(const wire::Welcome& welcome) {
                       static_cast<int>(welcome.pid(rank))});
   sessions_.assign(welcome.session().begin(), welcome.session().end());
   gone_.assign(static_cast<std::size_t>(size), false);
-  // Peers may know of the world before this process does: what they have sent waits until now.
+  // Peers may have joined earlier: messages that they have sent wait until now.
   descriptors_.add(router_.get(zmq::sockopt::fd), of_peers);
-  note_unread(of_peers);
+  mark_unread(of_peers);
   phase_ = Phase::in;
   joined_.set_value(success());
 }
@@ -143,7 +126,7 @@ void MemberLoop::take_refused(const wire::Refused& refused) {
   lose_peer({rank_, own.host(), own.pid, error.message()});
 }
 
-/// The name of the host that the coordinator is on, where a process of the world is there as well.
+/// The name of the coordinator's host if a process of the world is on it, else its address.
 std::string MemberLoop::coordinator_host() const {
   const auto near = std::ranges::find(peers_, coordinator_at_.host, &PeerInfo::address);
   return near == peers_.end() ? coordinator_at_.host : near->host();
@@ -160,7 +143,7 @@ void MemberLoop::lose_coordinator(const std::string& reason) {
 }
 
 void MemberLoop::fail_requests(const Error& error) {
-  for (auto& [id, promise] : std::exchange(requests_, {})) promise.set_value(error);
+  requests_.fail_all(error);
   leave_request_.reset();
 }
 
@@ -174,11 +157,10 @@ void MemberLoop::look_at_join(Clock::time_point now) {
   if (phase_ != Phase::joining) return;
   if (given_up_)
     return fail_join(Error(ErrorCode::refused, "stopped before all processes were here"));
-  if (!joining_.greeted && options_.find_coordinator && now - last_search_ >= search_interval) {
-    last_search_ = now;
-    look_for_coordinator();
-  }
-  if (now >= joining_.end(options_.timeout)) fail_join(no_answer(now));
+  if (options_.find_coordinator && joining_.take_search(now)) look_for_coordinator();
+  if (now >= joining_.end())
+    fail_join(joining_.timed_out(now, options_.run, coordinator_endpoint_,
+                                 fmt::format("process {} on {}", getpid(), options_.host)));
 }
 
 void MemberLoop::look_for_coordinator() {
@@ -195,30 +177,9 @@ void MemberLoop::look_for_coordinator() {
               "remove the job file (TROUPE_JOB_FILE, else ~/.troupe/jobs/RUN) and start "
               "all processes again"));
   }
-  // The join is still kept: the next pulse finds out that it has to be sent again.
+  // The session still keeps the join, and sends it again after the next pulse.
   connect_coordinator(found, place);
-  closed_doors_ = 0;
-}
-
-/// By how far it came with the coordinator.
-Error MemberLoop::no_answer(Clock::time_point now) const {
-  const std::string waited =
-      in_words(std::chrono::duration_cast<std::chrono::milliseconds>(now - joining_.started));
-  const std::string who = fmt::format("process {} on {}", getpid(), options_.host);
-  if (!joining_.greeted && !joining_.broken)
-    return {ErrorCode::timed_out,
-            fmt::format("no coordinator of run '{}' answered at {} within {} ({})", options_.run,
-                        coordinator_endpoint_, waited, who),
-            "check that host and port are right, that rank 0 or the launcher runs, and that no "
-            "firewall is between"};
-  return {
-      ErrorCode::timed_out,
-      fmt::format("the coordinator of run '{}' at {} {} the connection of {} and told it nothing "
-                  "more within {}",
-                  options_.run, coordinator_endpoint_, joining_.greeted ? "took" : "broke", who,
-                  waited),
-      "look at rank 0 or the launcher, which holds it: whether it runs still, is stopped, or "
-      "has too little of a processor"};
+  joining_.redirected();
 }
 
 void MemberLoop::look_at_probe(Clock::time_point now) {
@@ -229,36 +190,29 @@ void MemberLoop::look_at_probe(Clock::time_point now) {
 }
 
 void MemberLoop::look_at_clock(Clock::time_point now) {
-  // A process that was stopped itself must not take that for the silence of the others.
-  if (now - last_round_ > longest_round(options_.timeout)) forgive_until_ = now + options_.timeout;
-  last_round_ = now;
-  if (now - last_maintenance_ >= step()) maintain(now);
-}
-
-Clock::duration MemberLoop::step() const {
-  return busy_ ? std::min<Clock::duration>(Session::tick, heartbeat_) : heartbeat_;
+  clock_.begin_round(now);
+  if (clock_.is_maintenance_due(now)) maintain(now);
 }
 
 void MemberLoop::maintain(Clock::time_point now) {
-  last_maintenance_ = now;
-  const bool forgiving = now < forgive_until_;
-  // In a crowd the first handshake takes its time, and what is asked meanwhile comes all at once.
-  const bool has_met = joining_.greeted || phase_ != Phase::joining;
+  clock_.begin_maintenance(now);
+  const bool judges_silence = clock_.takes_silence_for_loss(now);
+  // In a large world the first handshake takes long; messages before it would all arrive at once.
+  const bool has_met = joining_.is_connected() || phase_ != Phase::joining;
   if (has_met) coordinator_session_->maintain(stamp(), now);
-  busy_ = !coordinator_session_->is_quiet() || phase_ == Phase::joining;
-  if (has_met && now - last_heartbeat_ >= heartbeat_) {
-    last_heartbeat_ = now;
-    coordinator_session_->keep_alive(stamp(), now, heartbeat_);
-  }
-  if (phase_ == Phase::in && !forgiving &&
+  bool busy = !coordinator_session_->is_quiet() || phase_ == Phase::joining;
+  if (has_met && clock_.take_heartbeat(now))
+    coordinator_session_->keep_alive(stamp(), now, clock_.heartbeat());
+  if (phase_ == Phase::in && judges_silence &&
       now - coordinator_session_->last_heard() > options_.timeout)
     lose_coordinator(fmt::format("no sign of life for {}", in_words(options_.timeout)));
   std::vector<int> silent;
   for (auto& [rank, peer] : conversations_) {
     peer.session->maintain(stamp(), now);
-    busy_ = busy_ || !peer.session->is_quiet();
-    if (!forgiving && peer.session->silence(now) > options_.timeout) silent.push_back(rank);
+    busy = busy || !peer.session->is_quiet();
+    if (judges_silence && peer.session->silence(now) > options_.timeout) silent.push_back(rank);
   }
+  clock_.set_busy(busy);
   for (const int rank : silent) {
     const PeerInfo& info = peers_[static_cast<std::size_t>(rank)];
     const std::string reason = fmt::format("rank {} on {} has sent to it and heard nothing for {}",

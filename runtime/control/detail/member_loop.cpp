@@ -18,7 +18,7 @@ constexpr int watched_events =
 HostAndPort place_of(const std::string& endpoint) {
   if (auto place = parse_endpoint(endpoint)) return *place;
   throw Error(ErrorCode::bad_options,
-              fmt::format("'{}' is not where a coordinator can be", endpoint),
+              fmt::format("'{}' is not the endpoint of a coordinator", endpoint),
               "write it as tcp://HOST:PORT");
 }
 
@@ -29,6 +29,22 @@ std::string listen_address(const MemberOptions& options) {
 
 }  // namespace
 
+std::pair<std::uint64_t, std::future<OpenRequests::Answer>> OpenRequests::add() {
+  std::promise<Answer> promise;
+  auto future = promise.get_future();
+  open_.emplace(++last_id_, std::move(promise));
+  return {last_id_, std::move(future)};
+}
+
+void OpenRequests::answer(std::uint64_t id, Answer answer) {
+  auto request = open_.extract(id);
+  if (!request.empty()) request.mapped().set_value(std::move(answer));
+}
+
+void OpenRequests::fail_all(const Error& error) {
+  for (auto& [id, promise] : std::exchange(open_, {})) promise.set_value(error);
+}
+
 MemberLoop::MemberLoop(const MemberOptions& options)
     : options_(options),
       messaging_(options.messaging ? options.messaging : new_messaging_context()),
@@ -36,12 +52,13 @@ MemberLoop::MemberLoop(const MemberOptions& options)
       router_(messaging_->server(zmq::socket_type::router, options.key)),
       run_(run_tag(options.run)),
       own_session_(random_session()),
-      heartbeat_(heartbeat_interval(options.timeout)),
       coordinator_session_(std::make_unique<Session>([this](const std::string& frame) {
         ++counters_.sent;
         send_now(*coordinator_, frame);
         look_for_input(*coordinator_, of_coordinator);
-      })) {
+      })),
+      joining_(options.timeout),
+      clock_(options.timeout) {
   if (options_.host.empty()) options_.host = host_name();
   router_.set(zmq::sockopt::router_handover, true);
   const bool is_ipv6 = address_.find(':') != std::string::npos;
@@ -58,7 +75,7 @@ Stamp MemberLoop::stamp() const {
   return {run_, generation_, static_cast<std::uint32_t>(rank_ + 1), own_session_};
 }
 
-/// How a process's connections call themselves. (Ids of ZeroMQ's own begin with a zero byte.)
+/// The routing id of a process's connections. (Ids that ZeroMQ makes begin with a zero byte.)
 std::string MemberLoop::route_of(std::uint64_t session) {
   std::string route = "m";
   route.append(reinterpret_cast<const char*>(&session), sizeof session);
@@ -89,9 +106,9 @@ void MemberLoop::connect_coordinator(const std::string& endpoint, const HostAndP
   coordinator_endpoint_ = endpoint;
   descriptors_.add(coordinator_->get(zmq::sockopt::fd), of_coordinator);
   descriptors_.add(events_->socket().get(zmq::sockopt::fd), of_events);
-  // Connecting may have taken in what they announced.
-  note_unread(of_coordinator);
-  note_unread(of_events);
+  // connect() may have consumed what the descriptors announced.
+  mark_unread(of_coordinator);
+  mark_unread(of_events);
 }
 
 void MemberLoop::send_join() {
@@ -123,22 +140,22 @@ void MemberLoop::run() {
   fail_requests(Error(ErrorCode::peer_lost, "this process has left the world"));
 }
 
-/// Without its port the others take it for lost at once.
+/// Closes the port, so that the others notice the loss at once.
 void MemberLoop::break_down(std::unique_lock<std::mutex>& lock, const std::string& why) {
   fail_join(Error(ErrorCode::internal, fmt::format("joining the world broke off: {}", why)));
   lose_coordinator(fmt::format("this process cannot listen to it any more: {}", why));
-  lost_coordinator_.clear();  // it is there
+  lost_coordinator_.clear();  // the coordinator still runs
   phase_ = Phase::failed;
   conversations_.clear();
   events_.reset();
   coordinator_.reset();
   router_.close();
-  // Of what came before, losses alone are told: a callback that has thrown may do so again.
+  // Only losses are still delivered: a callback that has thrown may throw again.
   std::erase_if(news_, [](const News& news) { return !std::holds_alternative<PeerLost>(news); });
   while (opened_ || !news_.empty()) try {
       hand_over(lock);
       return;
-    } catch (const std::exception&) {  // there is nobody left to tell
+    } catch (const std::exception&) {  // no callback is left to call
       if (!lock.owns_lock()) lock.lock();
     }
 }
@@ -161,7 +178,7 @@ void MemberLoop::serve_until_over(std::unique_lock<std::mutex>& lock) {
 }
 
 void MemberLoop::sleep(std::unique_lock<std::mutex>& lock) {
-  auto until = last_maintenance_ + step();
+  auto until = clock_.next_maintenance();
   if (probe_) until = std::min(until, probe_->next_look());
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
   const std::chrono::milliseconds none{0};
@@ -172,7 +189,7 @@ void MemberLoop::sleep(std::unique_lock<std::mutex>& lock) {
   lock.lock();
   for (const int source : ready) {
     if (source != of_wakeup) {
-      note_unread(source);
+      mark_unread(source);
       continue;
     }
     wakeup_.quiet();
@@ -180,21 +197,21 @@ void MemberLoop::sleep(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-/// For the thread to look at what has changed, unless it is the one that changed it.
+/// Wakes the member's thread, unless this is it.
 void MemberLoop::wake() {
   if (rung_ || is_own_thread()) return;
   rung_ = true;
   wakeup_.ring();
 }
 
-/// The thread has something to do at the next tick.
+/// Has the member's thread maintain sessions at the next tick.
 void MemberLoop::stay_busy() {
-  if (busy_) return;
-  busy_ = true;
+  if (clock_.is_busy()) return;
+  clock_.set_busy(true);
   wake();
 }
 
-void MemberLoop::note_unread(int source) {
+void MemberLoop::mark_unread(int source) {
   if (!is_unread(source)) unread_.push_back(source);
 }
 
@@ -202,18 +219,17 @@ bool MemberLoop::is_unread(int source) const {
   return std::ranges::find(unread_, source) != unread_.end();
 }
 
-/// After sending on a socket: that may have taken in what its descriptor announced, and then the
-/// thread that sleeps on the descriptor would not see it. It does not sleep while a source is
-/// noted.
+/// Sending on a socket may consume what its descriptor announced. The thread that sleeps on the
+/// descriptor would then miss it, so this marks the source as unread, and wakes the thread.
 void MemberLoop::look_for_input(zmq::socket_t& socket, int source) {
   if (is_unread(source)) return;
   const auto has_input = [&] { return (socket.get(zmq::sockopt::events) & ZMQ_POLLIN) != 0; };
   if (!is_own_thread() && !undisturbed(has_input)) return;
-  note_unread(source);
+  mark_unread(source);
   wake();
 }
 
-/// A source stays noted while it is read: what is sent meanwhile need not look for input.
+/// A source stays marked while it is read, so that senders need not look for input.
 void MemberLoop::take_unread(std::unique_lock<std::mutex>& lock) {
   for (std::size_t left = unread_.size(); left > 0; --left) {
     const int source = unread_.front();
@@ -223,7 +239,7 @@ void MemberLoop::take_unread(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-/// Whether nothing is left there.
+/// Whether the source is read to its end.
 bool MemberLoop::take(int source, std::unique_lock<std::mutex>& lock) {
   if (source == of_peers) return take_peers(router_, lock);
   if (source == of_coordinator) {
@@ -273,22 +289,19 @@ void MemberLoop::open(Member::OnMessage on_message, Member::OnLost on_lost) {
 std::pair<std::uint64_t, std::future<Result<std::string>>> MemberLoop::request(
     wire::Envelope envelope) {
   const std::lock_guard lock(mutex_);
-  const std::uint64_t id = ++next_request_;
+  auto [id, answer] = requests_.add();
+  if (phase_ != Phase::in || coordinator_lost_) {
+    requests_.answer(
+        id, Error(ErrorCode::peer_lost, phase_ == Phase::in ? "the coordinator is lost"
+                                                            : "this process has left the world"));
+    return {id, std::move(answer)};
+  }
   if (envelope.has_put()) envelope.mutable_put()->set_id(id);
   if (envelope.has_get()) envelope.mutable_get()->set_id(id);
   if (envelope.has_arrive()) envelope.mutable_arrive()->set_id(id);
-  std::promise<Result<std::string>> promise;
-  auto future = promise.get_future();
-  if (phase_ != Phase::in || coordinator_lost_) {
-    promise.set_value(Error(ErrorCode::peer_lost, phase_ == Phase::in
-                                                      ? "the coordinator is lost"
-                                                      : "this process has left the world"));
-    return {id, std::move(future)};
-  }
-  requests_.emplace(id, std::move(promise));
   if (envelope.has_leave()) {
     leave_request_ = id;
-    // Who is asked acknowledges at once.
+    // A pulse makes its receiver acknowledge at once.
     for (auto& [rank, peer] : conversations_)
       if (!peer.session->is_acknowledged()) peer.session->pulse(stamp(), Clock::now());
     leave_when_quiet();
@@ -296,14 +309,14 @@ std::pair<std::uint64_t, std::future<Result<std::string>>> MemberLoop::request(
     coordinator_session_->send(stamp(), envelope, Clock::now());
   }
   stay_busy();
-  return {id, std::move(future)};
+  return {id, std::move(answer)};
 }
 
-bool MemberLoop::forget(std::uint64_t id, wire::Envelope last_word) {
+bool MemberLoop::forget(std::uint64_t id, wire::Envelope cancellation) {
   const std::lock_guard lock(mutex_);
-  if (requests_.erase(id) == 0) return false;
-  if (last_word.body_case() == wire::Envelope::BODY_NOT_SET) return true;
-  coordinator_session_->send(stamp(), last_word, Clock::now());
+  if (!requests_.forget(id)) return false;
+  if (cancellation.body_case() == wire::Envelope::BODY_NOT_SET) return true;
+  coordinator_session_->send(stamp(), cancellation, Clock::now());
   stay_busy();
   return true;
 }

@@ -1,10 +1,9 @@
 #pragma once
-// A member: a ROUTER that peers connect to, a DEALER to the coordinator and one to each peer that
-// had not connected when something was to be sent to it. One lock guards them and all else, so that
-// whoever sends does so on its own thread. The member's thread sleeps, reads and runs the
-// callbacks, and holds the lock but for the first and the last of these.
+// A member: a ROUTER that peers connect to, a DEALER to the coordinator, and a DEALER to each peer
+// that had not connected before the first message to it. One lock guards the sockets and all state,
+// so senders use the sockets on their own threads. The member's thread sleeps, reads and runs the
+// callbacks; it releases the lock while it sleeps and while a callback runs.
 
-#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <future>
@@ -21,6 +20,8 @@
 
 #include "runtime/control/detail/context.h"
 #include "runtime/control/detail/descriptors.h"
+#include "runtime/control/detail/join_attempt.h"
+#include "runtime/control/detail/loop_clock.h"
 #include "runtime/control/detail/probe.h"
 #include "runtime/control/detail/session.h"
 #include "runtime/control/endpoint.h"
@@ -28,24 +29,21 @@
 
 namespace troupe::control {
 
-/// What a process that joins has seen of its coordinator.
-struct Joining {
-  Clock::time_point started = Clock::now();
-  std::optional<Clock::time_point> first_heard;
-  bool greeted = false;                     ///< the handshake of the present connection succeeded
-  std::optional<Clock::time_point> broken;  ///< when the last such connection broke
+/// The requests of this process that the coordinator has not answered. The caller provides the
+/// lock.
+class OpenRequests {
+ public:
+  using Answer = Result<std::string>;
 
-  /// For what was said before a connection broke to be read, or for the next one to be made.
-  static constexpr std::chrono::milliseconds moment{500};
+  std::pair<std::uint64_t, std::future<Answer>> add();
+  /// Does nothing if the request was answered or forgotten before.
+  void answer(std::uint64_t id, Answer answer);
+  bool forget(std::uint64_t id) { return open_.erase(id) != 0; }
+  void fail_all(const Error& error);
 
-  /// When it gives up. A coordinator that is there says itself who is missing when its time is up,
-  /// and that begins to count when it hears of this process, however long the handshake took.
-  Clock::time_point end(std::chrono::milliseconds timeout) const {
-    const auto begun = first_heard.value_or(started);
-    if (greeted) return begun + 2 * timeout;
-    if (!broken) return begun + timeout;
-    return std::clamp(*broken + moment, begun + timeout, begun + 2 * timeout);
-  }
+ private:
+  std::uint64_t last_id_ = 0;
+  std::unordered_map<std::uint64_t, std::promise<Answer>> open_;
 };
 
 class MemberLoop {
@@ -53,23 +51,23 @@ class MemberLoop {
   /// Binds and connects; throws Error.
   explicit MemberLoop(const MemberOptions& options);
 
-  /// Until stop(), or until it has left, on the thread that shall run the callbacks. What cannot be
-  /// dealt with ends it before that: whoever waits is told.
+  /// Runs until stop() or until this process has left, on the thread that runs the callbacks. An
+  /// exception ends it earlier; all waits then end with an error.
   void run();
 
   // Of any thread.
   void stop();
   std::future<Status> joined() { return joined_.get_future(); }
-  void give_up();  ///< joining; what has been answered until then counts
+  void give_up();  ///< ends joining, unless the coordinator has answered before
   void send(int to, std::string body);
   void open(Member::OnMessage on_message, Member::OnLost on_lost);
-  /// Sends a request and returns where its answer will be, with its number.
+  /// Sends a request; returns its number and its answer.
   std::pair<std::uint64_t, std::future<Result<std::string>>> request(wire::Envelope envelope);
-  /// Whether the request had not been answered yet.
-  bool forget(std::uint64_t id, wire::Envelope last_word);
+  /// Drops a request and sends `cancellation`, if it has a body. False if it was answered before.
+  bool forget(std::uint64_t id, wire::Envelope cancellation);
   bool is_own_thread() const { return thread_ == std::this_thread::get_id(); }
   ControlCounters counters() const;
-  void leave_at_once();  ///< with the next leave, whatever has not been acknowledged
+  void leave_at_once();  ///< the next leave does not wait for acknowledgements
   std::string lost_coordinator() const;
   bool is_given_up() const;
 
@@ -81,20 +79,20 @@ class MemberLoop {
   const MemberOptions& options() const { return options_; }
 
  private:
-  /// The conversation with one peer. It goes over one connection, ours or the peer's, whichever was
-  /// there when the first message was to be sent; over both if both sent at the same time.
+  /// The conversation with one peer. It uses the connection that existed before the first message,
+  /// ours or the peer's; both connections exist if both sides sent at the same time.
   struct Peer {
     std::optional<zmq::socket_t> socket;  ///< ours
-    bool has_come = false;                ///< the peer's is there
+    bool has_come = false;                ///< the peer has connected
     std::unique_ptr<Session> session;
   };
-  /// A message's sender and body, or who is lost.
+  /// A message with its sender, or a loss: for the callbacks.
   using News = std::variant<std::pair<int, std::string>, PeerLost>;
   struct Callbacks {
     Member::OnMessage on_message;
     Member::OnLost on_lost;
   };
-  /// Where there may be something to read; the connection to a peer goes by its rank.
+  /// What may have something to read; the socket to a peer is numbered by its rank.
   enum Source { of_wakeup = -4, of_coordinator, of_events, of_peers };
 
   Stamp stamp() const;
@@ -108,7 +106,7 @@ class MemberLoop {
   void sleep(std::unique_lock<std::mutex>& lock);
   void wake();
   void stay_busy();
-  void note_unread(int source);
+  void mark_unread(int source);
   bool is_unread(int source) const;
   void look_for_input(zmq::socket_t& socket, int source);
   void take_unread(std::unique_lock<std::mutex>& lock);
@@ -136,10 +134,8 @@ class MemberLoop {
 
   void look_at_join(Clock::time_point now);
   void look_for_coordinator();
-  Error no_answer(Clock::time_point now) const;
   void look_at_probe(Clock::time_point now);
   void look_at_clock(Clock::time_point now);
-  Clock::duration step() const;  ///< between two calls of maintain()
   void maintain(Clock::time_point now);
   void leave_when_quiet();
 
@@ -152,30 +148,27 @@ class MemberLoop {
   zmq::socket_t router_;
   std::uint64_t run_;
   std::uint64_t own_session_;
-  Clock::duration heartbeat_;
   std::atomic<std::thread::id> thread_{};
 
   mutable std::mutex mutex_;  ///< guards what follows
   bool stopping_ = false;
   bool rung_ = false;
   std::vector<int> unread_;           ///< sources, each once
-  std::string coordinator_endpoint_;  ///< as it was told
+  std::string coordinator_endpoint_;  ///< as it was given
   HostAndPort coordinator_at_;        ///< its address
   std::optional<zmq::socket_t> coordinator_;
   std::optional<SocketEvents> events_;
   std::unique_ptr<Session> coordinator_session_;
   std::unique_ptr<Probe> probe_;
-  bool coordinator_lost_ = false;  ///< or this process, for the coordinator
+  bool coordinator_lost_ = false;  ///< or the coordinator has lost this process
   std::string lost_coordinator_;
   std::uint64_t coordinator_id_ = 0;
 
   enum class Phase { joining, in, left, failed };
   Phase phase_ = Phase::joining;
   std::promise<Status> joined_;
-  Joining joining_;
-  Clock::time_point last_search_{};
+  JoinAttempt joining_;
   bool given_up_ = false;
-  int closed_doors_ = 0;  ///< handshakes that failed in a row
 
   int rank_ = -1;
   std::uint32_t generation_ = 0;
@@ -184,21 +177,16 @@ class MemberLoop {
   std::vector<bool> gone_;
   std::unordered_map<int, Peer> conversations_;
 
-  std::optional<Callbacks> opened_;  ///< for the thread to take over
+  std::optional<Callbacks> opened_;  ///< by open(), for the member's thread
   std::optional<Callbacks> callbacks_;
   std::deque<News> news_;
-  std::vector<zmq::message_t> parts_;  ///< read last
+  std::vector<zmq::message_t> parts_;  ///< reused by reads
 
-  std::uint64_t next_request_ = 0;
-  std::unordered_map<std::uint64_t, std::promise<Result<std::string>>> requests_;
+  OpenRequests requests_;
   std::optional<std::uint64_t> leave_request_;
   bool leave_sent_ = false;
   bool leaves_at_once_ = false;
-  bool busy_ = true;
-  Clock::time_point last_round_ = Clock::now();
-  Clock::time_point last_heartbeat_ = Clock::now();
-  Clock::time_point last_maintenance_{};
-  Clock::time_point forgive_until_{};
+  LoopClock clock_;
   ControlCounters counters_;
 };
 

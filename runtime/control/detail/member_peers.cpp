@@ -1,4 +1,4 @@
-// The member's side towards its peers: lazily made connections, messages in order.
+// A member and its peers: connections on demand, messages in order.
 
 #include <fmt/format.h>
 
@@ -54,9 +54,9 @@ void MemberLoop::send(int to, std::string body) {
   stay_busy();
 }
 
-/// Whether nothing is left there.
+/// Whether the socket is read to its end.
 bool MemberLoop::take_peers(zmq::socket_t& socket, std::unique_lock<std::mutex>& lock) {
-  constexpr int most_at_once = 100;  // then callbacks, timers and senders get their turn
+  constexpr int most_at_once = 100;  // then callbacks, timers and senders have their turn
   const std::size_t expected = &socket == &router_ ? 2 : 1;
   for (int i = 0; i < most_at_once; ++i) {
     if (!receive_parts(socket, parts_)) return true;
@@ -70,7 +70,7 @@ bool MemberLoop::take_peers(zmq::socket_t& socket, std::unique_lock<std::mutex>&
   return false;
 }
 
-/// Whether the envelope comes from this world, and from the very process that holds its rank there.
+/// Whether the envelope is from this world, and from the process that has its rank there.
 bool MemberLoop::fits(const wire::Envelope& envelope) {
   if (envelope.version() != wire_version || envelope.run() != run_) {
     ++counters_.foreign;
@@ -92,7 +92,7 @@ bool MemberLoop::fits(const wire::Envelope& envelope) {
   return true;
 }
 
-/// `route` is the sender's, if it has connected to us.
+/// `route` is the sender's routing id, if it has connected to this process.
 void MemberLoop::take_frame(std::string_view route, std::string_view frame) {
   ++counters_.frames;
   auto envelope = decode(frame);
@@ -102,7 +102,7 @@ void MemberLoop::take_frame(std::string_view route, std::string_view frame) {
   }
   if (!fits(*envelope)) return;
   const int from = static_cast<int>(envelope->from()) - 1;
-  busy_ = true;
+  clock_.set_busy(true);
   Peer& sender = peer(from);
   sender.has_come = sender.has_come || route == route_of(envelope->session());
   if (sender.session->receive(stamp(), *envelope, counters_, Clock::now()) &&

@@ -35,9 +35,9 @@ std::optional<wire::Refused> Roster::admit(const wire::Join& join, std::uint64_t
   if (is_whole())
     return refusal(
         wire::Refused::SIZE,
-        fmt::format("{} comes to a world whose {} ranks are all there", process(join), size_),
-        of_launchers_ ? "wait until that job has ended, or name another port in --rdzv-endpoint"
-                      : "wait until that run has ended, or choose another --rdzv-id for this one");
+        fmt::format("{} asks to join a world whose {} ranks are all taken", process(join), size_),
+        of_launchers_ ? "wait until that job has ended, or set `rdzv_endpoint` to another port"
+                      : "wait until that run has ended, or set `rdzv_id` to another one");
   here_.push_back({join, session});
   if (join.rank() != 0) taken_[join.rank()] = session;
   return std::nullopt;
@@ -47,33 +47,34 @@ wire::Refused Roster::another_run(const wire::Join& join) const {
   if (of_launchers_)
     return refusal(
         wire::Refused::RUN,
-        fmt::format("{} was started with --rdzv-id {}, which is another run than the one "
-                    "that meets here",
+        fmt::format("{} was started with `rdzv_id` {}, but another run uses this rendezvous",
                     join.host(), join.run()),
-        "the --rdzv-id of the others; for another job, another port in --rdzv-endpoint");
-  return refusal(wire::Refused::RUN,
-                 fmt::format("the coordinator serves another run than '{}'", join.run()),
-                 "give all processes of the job the same --rdzv-id; where another job is there, "
-                 "choose another --rdzv-id and --rdzv-endpoint");
+        "set `rdzv_id` as the other hosts do; for another job, set `rdzv_endpoint` to another "
+        "port");
+  return refusal(
+      wire::Refused::RUN, fmt::format("the coordinator serves another run than '{}'", join.run()),
+      "set the same `rdzv_id` for all processes of the job; if another job is there, set "
+      "another `rdzv_id` and `rdzv_endpoint`");
 }
 
 wire::Refused Roster::another_size(const wire::Join& join) const {
   if (of_launchers_)
-    return refusal(wire::Refused::SIZE,
-                   fmt::format("{} was started with --nnodes {}, the host where all meet with {}",
-                               join.host(), join.size(), size_),
-                   fmt::format("--nnodes {}", size_));
+    return refusal(
+        wire::Refused::SIZE,
+        fmt::format("{} was started with `nnodes` {}, the host of the rendezvous with {}",
+                    join.host(), join.size(), size_),
+        fmt::format("set `nnodes` to {}", size_));
   return refusal(wire::Refused::SIZE,
                  fmt::format("{} expects a world of {} processes, the coordinator one of {}",
                              process(join), join.size(), size_),
-                 "start all processes of the job from the same launcher line");
+                 "start all processes of the job with the same launcher command");
 }
 
 wire::Refused Roster::beyond_the_world(const wire::Join& join) const {
   return refusal(wire::Refused::RANK,
-                 fmt::format("{} says it is rank {}, but the world's {} ranks end with {}",
+                 fmt::format("{} asks for rank {}, but the last of the world's {} ranks is {}",
                              process(join), join.rank() - 1, size_, size_ - 1),
-                 "check RANK and WORLD_SIZE, or the launcher's counts of nodes and processes");
+                 "check RANK and WORLD_SIZE, or the launcher's numbers of nodes and processes");
 }
 
 wire::Refused Roster::rank_is_taken(const wire::Join& join, const wire::Join& other) const {
@@ -81,15 +82,15 @@ wire::Refused Roster::rank_is_taken(const wire::Join& join, const wire::Join& ot
     const std::string free = free_ranks();
     return refusal(
         wire::Refused::RANK,
-        fmt::format("{} was started with --node-rank {}, which {} (process {}) has already",
+        fmt::format("{} was started with `node_rank` {}, which {} (process {}) already has",
                     process(join), join.rank() - 1, other.host(), other.pid()),
-        free.empty() ? "a --node-rank of its own for each host" : "--node-rank " + free);
+        free.empty() ? "set another `node_rank` for each host" : "set `node_rank` to " + free);
   }
   return refusal(wire::Refused::RANK,
-                 fmt::format("{} says it is rank {}, but so does {}", process(join),
-                             join.rank() - 1, process(other)),
-                 fmt::format("give each process a rank of its own; a launcher started twice does "
-                             "this, or another run with the id '{}': choose another --rdzv-id "
+                 fmt::format("{} asks for rank {}, but so does {}", process(join), join.rank() - 1,
+                             process(other)),
+                 fmt::format("give each process a different rank; if the launcher was started "
+                             "twice, or another run has the id '{}', set another `rdzv_id` "
                              "(TROUPE_RUN_ID, or MASTER_ADDR and MASTER_PORT)",
                              run_));
 }
@@ -198,7 +199,7 @@ std::string Roster::missing() const {
       taken[here.join.rank() - 1] = true;
   }
   const std::size_t count = static_cast<std::size_t>(size_) - here_.size();
-  // Without ranks of their own it is not said who is missing, only how many.
+  // If processes did not ask for ranks, only the number of missing ones is known.
   if (unnamed > 0)
     return fmt::format("{} of {} {}", count, size_, of_launchers_ ? "hosts" : "processes");
   for (int rank = 0; rank < size_; ++rank)
@@ -232,10 +233,9 @@ std::string Roster::present() const {
 wire::Refused Roster::timeout(std::chrono::milliseconds waited) const {
   return refusal(
       wire::Refused::TIMEOUT,
-      fmt::format("{} did not come within {}; came: {}", missing(), in_words(waited), present()),
-      fmt::format("look at the output of the missing ones, check the number of nodes and "
-                  "processes and that no other run has the id '{}', or raise "
-                  "parallel.timeout (in a program: TransportOptions::timeout)",
+      fmt::format("{} did not join within {}; joined: {}", missing(), in_words(waited), present()),
+      fmt::format("see the output of the missing ones, check the numbers of nodes and processes "
+                  "and that no other run has the id '{}', or raise `timeout`",
                   run_));
 }
 

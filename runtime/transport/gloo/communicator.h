@@ -8,7 +8,7 @@
 
 #include "runtime/transport/endpoint.h"
 #include "runtime/transport/gloo/mesh.h"
-#include "runtime/transport/gloo/words.h"
+#include "runtime/transport/gloo/side_channel.h"
 #include "runtime/transport/inbox.h"
 
 namespace troupe::transport {
@@ -21,14 +21,16 @@ struct GlooArrival {
   Tensor small;  ///< defined if the offer contained it
 };
 
-/// A send is an offer (a word) and its bytes, which Gloo moves once the receiver has posted a
-/// buffer under the same slot: nothing is buffered on the way but what fits into the offer. Slots
-/// are made of tag and description, so a buffer that does not fit is never met; the offer, met by
-/// tag alone, shows the mistake. A thread hears all words, and one a peer waits for the bytes of
-/// what was offered and received, in that order.
+/// A send is an offer on the side channel and the bytes of the tensor. Gloo moves the bytes once
+/// the receiver has posted a buffer with the same match number, so nothing is buffered on the way
+/// except tensors that fit into the offer. The number is made of tag and description: a receive
+/// with the wrong description never matches. The offer is matched by tag alone, which reveals the
+/// mistake. One thread receives all control messages, and one thread for each peer waits for the
+/// bytes of offered tensors, in their order.
 class GlooCommunicator final : public Endpoint {
  public:
-  GlooCommunicator(int rank, int size, std::unique_ptr<Mesh> mesh, std::unique_ptr<Words> words);
+  GlooCommunicator(int rank, int size, std::unique_ptr<Mesh> mesh,
+                   std::unique_ptr<SideChannel> side_channel);
   ~GlooCommunicator() override;
 
   std::string name() const override { return "gloo"; }
@@ -39,14 +41,11 @@ class GlooCommunicator final : public Endpoint {
     GlooBuffer buffer;  ///< none if the bytes are in the offer, or the connection is gone
     ReceivePtr receive;
   };
-  /// An offer has met its receive.
+  /// An offer has matched a receive.
   void accept(int from, GlooArrival offer, Receiving receiving);
 
-  /// Keeps what Gloo may look at until the connections are cut.
-  void bury(Receiving receiving);
-  /// The error of an operation that Gloo failed: that of the communicator, or that of the peer.
-  /// Gloo may find a connection's end before the words are heard that say why: waits for those.
-  Error failed(int peer, const std::exception& error);
+  /// Keeps a buffer that Gloo may still access until the connections are cut.
+  void retire(Receiving receiving);
 
  private:
   struct Sending {
@@ -57,15 +56,15 @@ class GlooCommunicator final : public Endpoint {
   struct Peer {
     std::mutex mutex;
     std::uint64_t next_id = 0;
-    std::map<std::uint64_t, Sending> sending;  ///< by id, until the receiver says done
-    std::deque<Receiving> receiving;           ///< in the order in which they met their offers
-    std::condition_variable met;               ///< or left, or interrupted
-    int owed = 0;  ///< tensors that are delivered before the sender is told so
-    std::condition_variable paid;
-    /// So that offers and their bytes go in the same order. Not the mutex above: Gloo writes before
-    /// it returns, and what is heard meanwhile needs that one.
+    std::map<std::uint64_t, Sending> sending;  ///< by id, until the receiver has acknowledged
+    std::deque<Receiving> receiving;           ///< in the order in which they matched their offers
+    std::condition_variable changed;           ///< receiving, left, interrupted_
+    int unacknowledged = 0;  ///< tensors delivered here, not yet acknowledged to the sender
+    std::condition_variable acknowledged;
+    /// Keeps offers and their bytes in the same order. Not the mutex above: Gloo writes before it
+    /// returns, and messages that arrive meanwhile need that one.
     std::mutex offering;
-    std::mutex posting;  ///< so that buffers are posted in the order of receives
+    std::mutex posting;  ///< keeps buffers in the order of receives
     std::optional<Error> left;
     std::thread collector;
   };
@@ -77,30 +76,37 @@ class GlooCommunicator final : public Endpoint {
   void warn(int peer, const Error& error) override;
 
   void send_whole(int to, std::uint64_t tag, const Tensor& tensor, const WorkPtr& work);
-  void pay(Peer& peer);
-  bool hear(int rank, const Word& word, Words::Text text);  ///< false: the last one
+  void wait_for_receipts(Peer& peer);
+  /// False: the rank sends nothing more.
+  bool on_message(int rank, const ControlMessage& message, SideChannel::Text text);
   void end_send(int rank, std::uint64_t id);
   void collect(int rank);
   std::optional<Receiving> collect_one(int rank);
   void deliver(int rank, Receiving came);
   void leave(int rank);
   Error gone(int rank, const std::exception& error) const;
-  void lose(int rank, const std::exception& error);
+  /// The error of an operation that Gloo failed: that of the communicator, or that of the peer.
+  /// Gloo may notice the end of a connection before the reason arrives on the side channel: this
+  /// waits for the reason.
+  Error failed(int peer, const std::exception& error);
+  void on_lost(int rank, const std::exception& error);
   void start();
   void join();
   Peer& at(int rank) { return *peers_[static_cast<std::size_t>(rank)]; }
 
   std::unique_ptr<Mesh> mesh_;
-  std::unique_ptr<Words> words_;
+  std::unique_ptr<SideChannel> side_channel_;
   std::vector<std::unique_ptr<Peer>> peers_;
   Inbox<GlooArrival> inbox_;
   std::atomic<bool> interrupted_ = false;
-  std::mutex grave_mutex_;
-  std::vector<Receiving> grave_;
+  std::mutex retired_mutex_;
+  std::vector<Receiving> retired_;
 };
 
-/// Whether a tensor goes whole with its offer.
-inline bool fits_an_offer(const TensorMeta& meta) { return meta.bytes() <= Words::longest_text; }
+/// Whether an offer can contain the tensor.
+inline bool fits_an_offer(const TensorMeta& meta) {
+  return meta.bytes() <= SideChannel::max_text_bytes;
+}
 
 /// The number by which Gloo matches a send with a receive (its `slot`). Two descriptions of one tag
 /// have the same number once in 2^62 times.

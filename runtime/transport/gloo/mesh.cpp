@@ -6,7 +6,6 @@
 #include <gloo/transport/tcp/device.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -17,21 +16,19 @@
 #include <filesystem>
 #include <stdexcept>
 #include <system_error>
-#include <thread>
 
-#include "runtime/control/interface.h"
 #include "runtime/text.h"
-#include "runtime/transport/meeting.h"
+#include "runtime/transport/rendezvous.h"
 
 namespace troupe::transport {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-/// Gloo's waits have a time limit, which ends the whole connection; ours have none.
+/// Gloo's waits have a time limit, and exceeding it ends the connection. Here they have none.
 constexpr std::chrono::milliseconds no_limit = std::chrono::hours(24 * 365);
 using gloo::transport::tcp::Address;
 
-/// Our store, as Gloo asks for it; all waits together end with the one timeout.
+/// The store of the group behind Gloo's interface. All waits share one deadline.
 class GlooStore final : public gloo::rendezvous::Store {
  public:
   GlooStore(troupe::Store& store, std::string prefix, Clock::time_point deadline)
@@ -68,9 +65,9 @@ class GlooStore final : public gloo::rendezvous::Store {
   const Clock::time_point deadline_;
 };
 
-/// Gloo writes under a lock that its reading thread only tries, and a write of megabytes holds its
-/// core: so the system takes no more than this ahead of what it has sent, and the rest is written
-/// by Gloo's thread. What is on the network at once has no such limit (docs/performance.md).
+/// Gloo writes under a lock that its reading thread also needs, and a write of megabytes keeps its
+/// core busy. So the system accepts at most this much unsent data at once, and Gloo's thread writes
+/// the rest. It does not limit the data on the network.
 void write_little_ahead(const Fd& socket) {
   constexpr int unsent = 1 << 20;
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
@@ -106,56 +103,54 @@ Fd find_socket(const sockaddr_storage& wanted) {
 
 }  // namespace
 
-Mesh::Mesh(Store& store, int rank, int size, const GlooOptions& options) : rank_(rank) {
+Mesh::Mesh(const TransportGroup& group) : rank_(group.rank) {
   struct sigaction action {};
   if (::sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL)
     std::signal(SIGPIPE, SIG_IGN);
+  const int size = group.size;
   gloo::transport::tcp::attr attributes;
-  attributes.hostname = address_of_interface(options.interface);
-  const auto deadline = Clock::now() + options.timeout;
-  GlooStore board(store, options.group, deadline);
+  attributes.hostname = group.address;
+  const auto deadline = Clock::now() + group.timeout;
+  GlooStore store(group.store, group.name, deadline);
   try {
-    if (rank == 0) {
-      const std::string secret = random_word();
-      board.set("token", {secret.begin(), secret.end()});
+    if (rank_ == 0) {
+      const std::string secret = random_token();
+      store.set("token", {secret.begin(), secret.end()});
     }
     auto device = gloo::transport::tcp::CreateDevice(attributes);  // one thread for both contexts
     for (auto& [context, name] : {std::pair{&up_, "/up"}, std::pair{&down_, "/down"}}) {
-      GlooStore addresses(store, options.group + name, deadline);
-      *context = std::make_shared<Context>(rank, size);
-      (*context)->setTimeout(board.left());
+      GlooStore addresses(group.store, group.name + name, deadline);
+      *context = std::make_shared<Context>(rank_, size);
+      (*context)->setTimeout(store.left());
       (*context)->connectFullMesh(addresses, device);
     }
-    secret_ = board.text("token");
-    expose_strangers(size, board.left());
+    secret_ = store.text("token");
+    check_secrets(size, store.left());
   } catch (const Error& error) {
     if (error.code() == ErrorCode::peer_lost) throw;
-    throw Error(
-        error.code(),
-        fmt::format("gloo: rank {} of {} at {}: not all ranks have appeared "
-                    "within {}: {}",
-                    rank, size, attributes.hostname, in_words(options.timeout), error.message()),
-        "see the logs of the others; parallel.timeout is the time to wait "
-        "(in a program: TransportOptions::timeout)");
+    throw Error(error.code(),
+                fmt::format("gloo: rank {} of {} at {}: not all ranks have connected within {}: {}",
+                            rank_, size, group.address, in_words(group.timeout), error.message()),
+                "see the logs of the other ranks; to wait longer, raise `timeout`");
   } catch (const std::system_error&) {
     throw;  // no thread, or no open file
   } catch (const std::exception& error) {
     throw Error(
         ErrorCode::timed_out,
-        fmt::format("gloo: rank {} of {} at {}: {}", rank, size, attributes.hostname, error.what()),
-        "name the interface that reaches the other hosts with parallel.interface");
+        fmt::format("gloo: rank {} of {} at {}: {}", rank_, size, group.address, error.what()),
+        "set `interface` to the one that reaches the other hosts");
   }
   sockets_.resize(static_cast<std::size_t>(size));
   find_sockets(*up_, 0);
   find_sockets(*down_, 1);
 }
 
-/// Both ends of every connection say the secret first.
-void Mesh::expose_strangers(int size, std::chrono::milliseconds patience) {
+/// Both ends of every connection send the secret first.
+void Mesh::check_secrets(int size, std::chrono::milliseconds patience) {
   struct Greeting {
     int peer = 0;
-    std::string heard;
-    Buffer said, hears;
+    std::string received;
+    Buffer sending, receiving;
   };
   constexpr std::uint64_t slot = 0;
   std::vector<Greeting> greetings;
@@ -163,21 +158,23 @@ void Mesh::expose_strangers(int size, std::chrono::milliseconds patience) {
   for (const auto& context : {up_, down_})
     for (int peer = 0; peer < size; ++peer) {
       if (peer == rank_) continue;
-      Greeting& greeting = greetings.emplace_back(Greeting{.peer = peer, .heard = secret_});
-      greeting.heard.assign(secret_.size(), ' ');
-      greeting.said = context->createUnboundBuffer(secret_.data(), secret_.size());
-      greeting.hears = context->createUnboundBuffer(greeting.heard.data(), greeting.heard.size());
-      greeting.hears->recv(peer, slot);
-      greeting.said->send(peer, slot);
+      Greeting& greeting = greetings.emplace_back(Greeting{.peer = peer, .received = secret_});
+      greeting.received.assign(secret_.size(), ' ');
+      greeting.sending = context->createUnboundBuffer(secret_.data(), secret_.size());
+      greeting.receiving =
+          context->createUnboundBuffer(greeting.received.data(), greeting.received.size());
+      greeting.receiving->recv(peer, slot);
+      greeting.sending->send(peer, slot);
     }
   for (Greeting& greeting : greetings) {
-    greeting.hears->waitRecv(patience);
-    greeting.said->waitSend(patience);
-    if (greeting.heard != secret_)
+    greeting.receiving->waitRecv(patience);
+    greeting.sending->waitSend(patience);
+    if (greeting.received != secret_)
       throw Error(ErrorCode::peer_lost,
-                  fmt::format("gloo: rank {} of {}: a stranger took the place of rank {}", rank_,
-                              size, greeting.peer),
-                  "name an interface of a private network with parallel.interface");
+                  fmt::format("gloo: rank {} of {}: a process without the group's secret has "
+                              "connected in place of rank {}",
+                              rank_, size, greeting.peer),
+                  "set `interface` to one of a private network");
   }
 }
 
@@ -198,64 +195,35 @@ void Mesh::find_sockets(const Context& context, std::size_t which) {
 
 Mesh::~Mesh() { cut(); }
 
-/// A buffer that somebody waits for. Gloo tells a failed connection to the buffers of operations
-/// that have not begun, but not to the one whose message is half received: that is done here.
+/// A buffer that a thread waits for. When a connection fails, Gloo fails the buffers whose messages
+/// have not begun, but not the one that is half received: cut() aborts the wait for that.
 class Mesh::Waiting {
  public:
-  Waiting(Mesh& mesh, int peer, gloo::transport::UnboundBuffer& buffer) : mesh_(mesh) {
+  Waiting(Mesh& mesh, gloo::transport::UnboundBuffer& buffer) : mesh_(mesh), buffer_(buffer) {
     const std::lock_guard lock(mesh.mutex_);
-    if (mesh.cut_ || mesh.forsaken_.contains(peer))
-      throw std::runtime_error("the connections are cut");
-    at_ = mesh.waiting_.emplace(peer, &buffer);
+    if (mesh.cut_) throw std::runtime_error("the connections are cut");
+    mesh.waiting_.insert(&buffer);
   }
   ~Waiting() {
     const std::lock_guard lock(mesh_.mutex_);
-    mesh_.waiting_.erase(at_);
+    mesh_.waiting_.erase(&buffer_);
   }
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
 
  private:
   Mesh& mesh_;
-  std::multimap<int, gloo::transport::UnboundBuffer*>::iterator at_;
+  gloo::transport::UnboundBuffer& buffer_;
 };
 
-void Mesh::await_receive(int peer, gloo::transport::UnboundBuffer& buffer) {
-  const Waiting waiting(*this, peer, buffer);
-  if (!buffer.waitRecv(no_limit)) throw std::runtime_error("the connections are cut");
+void Mesh::await_receive(gloo::transport::UnboundBuffer& buffer) {
+  const Waiting waiting(*this, buffer);
+  if (!buffer.waitRecv(no_limit)) throw std::runtime_error("the receive was aborted");
 }
 
-void Mesh::await_send(int peer, gloo::transport::UnboundBuffer& buffer) {
-  const Waiting waiting(*this, peer, buffer);
-  if (!buffer.waitSend(no_limit)) throw std::runtime_error("the connections are cut");
-}
-
-void Mesh::abort_waits(int peer) {
-  for (auto [at, end] = waiting_.equal_range(peer); at != end; ++at) {
-    at->second->abortWaitRecv();
-    at->second->abortWaitSend();
-  }
-}
-
-void Mesh::forsake(int peer) {
-  constexpr std::chrono::milliseconds moment{1}, moments{20};
-  for (const Fd& socket : sockets_[static_cast<std::size_t>(peer)]) {
-    pollfd end{socket.get(), POLLRDHUP, 0};
-    while (::poll(&end, 1, -1) < 0 && errno == EINTR) {  // cut() ends it as well
-    }
-    // Gloo reads what is left, unless it has given the connection up: then nobody does.
-    const auto enough = Clock::now() + std::chrono::seconds(1);
-    for (char byte = 0; Clock::now() < enough; std::this_thread::sleep_for(moment)) {
-      if (::recv(socket.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0) break;
-      const std::lock_guard lock(mutex_);
-      if (cut_) return;
-    }
-  }
-  std::unique_lock lock(mutex_);
-  // For the last bytes, which it may just have read.
-  if (changed_.wait_for(lock, moments, [&] { return cut_; })) return;
-  forsaken_.insert(peer);
-  abort_waits(peer);
+void Mesh::await_send(gloo::transport::UnboundBuffer& buffer) {
+  const Waiting waiting(*this, buffer);
+  if (!buffer.waitSend(no_limit)) throw std::runtime_error("the send was aborted");
 }
 
 void Mesh::cut() {
@@ -265,12 +233,14 @@ void Mesh::cut() {
   {
     const std::lock_guard lock(mutex_);
     cut_ = true;
-    changed_.notify_all();
-    for (std::size_t peer = 0; peer < sockets_.size(); ++peer) abort_waits(static_cast<int>(peer));
+    for (gloo::transport::UnboundBuffer* buffer : waiting_) {
+      buffer->abortWaitRecv();
+      buffer->abortWaitSend();
+    }
   }
-  // A socket that was shut down still has what the system had received, and Gloo reads it.
+  // Gloo still reads what the system had received before the shutdown.
   for (const auto& context : {up_, down_}) context->closeConnections();
-  // That tells sockets to drop, at their end, what the peer has not read yet.
+  // closeConnections() makes sockets drop, when they are closed, what the peer has not read yet.
   constexpr linger keep_it{0, 0};
   for (const auto& pair : sockets_)
     for (const Fd& socket : pair)

@@ -1,92 +1,70 @@
 #include "runtime/transport/shm/communicator.h"
 
 #include <fmt/format.h>
-#include <sys/eventfd.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
+#include <utility>
 
-#include "runtime/transport/described.h"
 #include "runtime/transport/receive_waiter.h"
 
 namespace troupe::transport {
 namespace {
 
-void give_up(const Block& block) { block.header().holders.fetch_sub(1, std::memory_order_release); }
+/// How often the engine looks before it sleeps: a few microseconds, for answers that arrive soon.
+/// More would take processor time from the threads that compute them.
+constexpr int looks_before_sleep = 50;
 
 }  // namespace
 
-void ShmCommunicator::Ends::tell() const {
-  for (const WorkPtr& work : done) work->finish(success());
-  for (const WorkPtr& work : lost) work->finish(*error);
-}
-
-Tensor ShmArrival::tensor() const {
-  auto storage = Storage::wrap(const_cast<std::byte*>(data), bytes, {}, slot);
-  return Tensor::view(std::move(storage), 0, meta.shape, meta.dtype, meta.layout);
-}
-
-ShmCommunicator::ShmCommunicator(int rank, std::vector<std::shared_ptr<Wire>> wires, Fd bell,
-                                 std::size_t memory_limit)
-    : Endpoint(rank, static_cast<int>(wires.size())), bell_(std::move(bell)), arena_(memory_limit) {
-  for (auto& wire : wires)
-    peers_.push_back(wire ? std::make_unique<Peer>(std::move(wire)) : nullptr);
+ShmCommunicator::ShmCommunicator(int rank, std::vector<std::shared_ptr<Wire>> wires, Fd bell)
+    : Endpoint(rank, static_cast<int>(wires.size())), bell_(std::move(bell)) {
+  for (int peer = 0; peer < size(); ++peer) {
+    const auto& wire = wires[static_cast<std::size_t>(peer)];
+    peers_.push_back(
+        wire ? std::unique_ptr<Peer>(new Peer{
+                   .wire = wire,
+                   .sender = {wire, [this] { wake_engine(); }},
+                   .receiver = {wire, fmt::format("{}: what rank {} shares", where(), peer)}})
+             : nullptr);
+  }
   engine_ = std::thread([this] { serve(); });
 }
 
 ShmCommunicator::~ShmCommunicator() {
   close();
   stopping_ = true;
-  kick();
+  wake_engine();
   engine_.join();
   for (const auto& peer : peers_) {
     if (!peer) continue;
-    send_note(peer->wire->socket(),
-              Note{.kind = Note::Kind::goodbye, .number = 0, .bytes = 0, .text = {}, .fds = {}});
-    ::shutdown(peer->wire->socket(), SHUT_RDWR);  // received tensors may hold the wire for long
-    // The peer of a socket that is closed with something unread in it finds a broken connection
-    // before it finds the goodbye.
+    Signal goodbye;
+    goodbye.kind = Signal::Kind::goodbye;
+    send_signal(peer->wire->socket(), goodbye);
+    ::shutdown(peer->wire->socket(), SHUT_RDWR);
+    // If a socket is closed with unread messages in it, its peer sees a broken connection before
+    // it sees the goodbye.
     for (auto left = ReceiveOutcome::received;
          left == ReceiveOutcome::received || left == ReceiveOutcome::damaged;) {
-      Note unread;
-      left = receive_note(peer->wire->socket(), unread);
+      Signal unread;
+      left = receive_signal(peer->wire->socket(), unread);
     }
   }
 }
 
-void ShmCommunicator::kick() {
+void ShmCommunicator::wake_engine() {
   const std::uint64_t one = 1;
   (void)!::write(bell_.get(), &one, sizeof one);
 }
 
 void ShmCommunicator::start_send(int to, std::uint64_t tag, const Tensor& tensor,
                                  const WorkPtr& work) {
-  if (!arena_.could_hold(tensor.bytes()))
-    throw Error(ErrorCode::unsupported,
-                fmt::format("{}: sending {} needs more shared memory than its limit", where(),
-                            to_string(TensorMeta::of(tensor))),
-                "raise the limit to what the edges' slots hold together");
-  Ends ends;
-  std::optional<Error> error;
-  bool waits = false;
   try {
-    Peer& peer = *at(to);
-    const std::lock_guard lock(peer.mutex);
-    if (peer.left) {
-      error = peer.left;
-    } else if (!interrupted_ &&
-               (!peer.waiting.empty() || !place(peer, {tag, tensor, work}, ends))) {
-      peer.waiting.push_back({tag, tensor, work});
-      peer.backlog = waits = true;
-    }
-  } catch (const Error& thrown) {
-    fail(thrown);
+    at(to)->sender.send(arena_, tag, tensor, work);
+  } catch (const Error& error) {
+    fail(error);
   }
-  if (waits || arena_.has_retired()) kick();
-  ends.tell();
-  if (error) work->finish(*error);
 }
 
 void ShmCommunicator::start_receive(int from, std::uint64_t tag, const TensorMeta& meta,
@@ -95,138 +73,161 @@ void ShmCommunicator::start_receive(int from, std::uint64_t tag, const TensorMet
                 std::make_shared<ReceiveWaiter<ShmArrival>>(*this, from, tag, meta, receive));
 }
 
-bool ShmCommunicator::place(Peer& peer, const Waiting& send, Ends& ends) {
-  const auto block = arena_.allocate(send.tensor.bytes());
-  if (!block) return false;
-  if (send.tensor.bytes() != 0) std::memcpy(block->data(), send.tensor.raw(), send.tensor.bytes());
-  Descriptor descriptor;
-  descriptor.tag = send.tag;
-  describe(TensorMeta::of(send.tensor), descriptor);
-  descriptor.set_block(*block, send.tensor.bytes());
-  push(peer, {descriptor, block, send.work}, ends);
-  return true;
-}
-
-bool ShmCommunicator::announce(Peer& peer, const Segment& segment) {
-  if (peer.announced.count(segment.number) != 0) return true;
-  Note note;
-  note.kind = Note::Kind::segment;
-  note.number = segment.number;
-  note.bytes = segment.memory->bytes();
-  const SendOutcome outcome = send_note(peer.wire->socket(), note, {segment.memory->fd()});
-  if (outcome == SendOutcome::full) peer.socket_full = true;
-  if (outcome == SendOutcome::sent) peer.announced.insert(segment.number);
-  return outcome != SendOutcome::full;  // where the peer is gone, the engine hears it
-}
-
-bool ShmCommunicator::write(Peer& peer, Ready& ready, Ends& ends) {
-  if (ready.block && !announce(peer, *ready.block->segment)) return false;
-  const RingWriter::Outcome outcome = peer.writer.write(ready.descriptor);
-  if (outcome == RingWriter::Outcome::full) return false;
-  if (outcome == RingWriter::Outcome::damaged) {
-    peer.ring_damaged = true;  // for the engine to report
-    kick();
-  }
-  peer.wire->ring_for_descriptor();
-  ends.done.push_back(std::move(ready.work));
-  return true;
-}
-
-void ShmCommunicator::push(Peer& peer, Ready ready, Ends& ends) {
-  if (interrupted_ || peer.left) {
-    if (ready.block) give_up(*ready.block);
-    ends.lost.push_back(std::move(ready.work));
-    ends.error = peer.left ? peer.left : ended();
-    return;
-  }
-  if (peer.ready.empty() && write(peer, ready, ends)) return;
-  peer.ready.push_back(std::move(ready));
-  peer.backlog = true;
-  kick();
-}
-
-bool ShmCommunicator::flush(int rank) {
-  Peer& peer = *at(rank);
-  Ends ends;
-  {
-    const std::lock_guard lock(peer.mutex);
-    while (!peer.ready.empty() && write(peer, peer.ready.front(), ends)) peer.ready.pop_front();
-    while (!peer.waiting.empty() && peer.ready.empty() && place(peer, peer.waiting.front(), ends))
-      peer.waiting.pop_front();
-    peer.backlog = !peer.ready.empty() || !peer.waiting.empty();
-  }
-  ends.tell();
-  return !ends.done.empty();
-}
-
-void ShmCommunicator::retire_segments() {
-  const std::vector<std::uint32_t> retired = arena_.take_retired();
-  for (const auto& peer : peers_) {
-    if (!peer) continue;
-    const std::lock_guard lock(peer->mutex);
-    for (const std::uint32_t number : retired)
-      if (peer->announced.erase(number) != 0) peer->retired.push_back(number);
-    while (!peer->retired.empty()) {
-      Note note;
-      note.kind = Note::Kind::retired;
-      note.number = peer->retired.back();
-      if (send_note(peer->wire->socket(), note) == SendOutcome::full) break;  // later, or never
-      peer->retired.pop_back();
-    }
-  }
-}
-
-ShmCommunicator::Ends ShmCommunicator::drop_backlog(Peer& peer, const Error& error) {
-  Ends ends;
-  ends.error = error;
-  for (const Ready& ready : peer.ready) {
-    if (ready.block) give_up(*ready.block);
-    ends.lost.push_back(ready.work);
-  }
-  for (const Waiting& waiting : peer.waiting) ends.lost.push_back(waiting.work);
-  peer.ready.clear();
-  peer.waiting.clear();
-  peer.backlog = false;
-  return ends;
-}
-
 void ShmCommunicator::interrupt(const Error& error) {
   interrupted_ = true;
-  for (const auto& peer : peers_) {
-    if (!peer) continue;
-    Ends ends;
-    {
-      const std::lock_guard lock(peer->mutex);  // what is being copied now is not handed on
-      ends = drop_backlog(*peer, error);
-    }
-    ends.tell();
-  }
+  for (const auto& peer : peers_)
+    if (peer) peer->sender.close(error);
   inbox_.close(error);
 }
 
 void ShmCommunicator::warn(int peer, const Error& error) {
-  Note note;
-  note.kind = Note::Kind::warning;
-  note.number = static_cast<std::uint32_t>(error.code());
-  note.text = warning_of(error);
-  send_note(at(peer)->wire->socket(), note);
+  Signal warning;
+  warning.kind = Signal::Kind::warning;
+  warning.number = static_cast<std::uint32_t>(error.code());
+  warning.text = warning_of(error);
+  send_signal(at(peer)->wire->socket(), warning);
+}
+
+void ShmCommunicator::serve() {
+  while (!stopping_) {
+    bool busy = false;
+    for (int i = 0; i < looks_before_sleep && !busy; ++i) busy = look();
+    if (!busy) sleep();
+  }
+}
+
+bool ShmCommunicator::look() {
+  const std::lock_guard lock(receiving_);
+  if (interrupted_) return false;
+  bool busy = false;
+  for (int rank = 0; rank < size(); ++rank) {
+    Peer* peer = at(rank);
+    if (!peer) continue;
+    try {
+      if (!peer->hung_up && drain(rank)) busy = true;
+      if (peer->sender.waits() && peer->sender.flush()) busy = true;
+      if (peer->sender.is_damaged())
+        throw peer->receiver.damaged("a position in its ring is impossible");
+    } catch (const Error& error) {
+      fail(error);
+      return true;
+    }
+  }
+  return busy;
+}
+
+/// Raises the flags before the last look, and a peer writes before it reads them: so either this
+/// rank sees the descriptor or the peer sees the flag.
+void ShmCommunicator::sleep() {
+  bool waits = false;
+  for (const auto& peer : peers_) waits = waits || (peer && peer->sender.waits());
+  {
+    const std::lock_guard lock(attention_);
+    if (!may_wait_) raise_flags(1);
+  }
+  for (const auto& peer : peers_)
+    if (peer) peer->wire->mine().wants_room = waits ? 1 : 0;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (!look() && !stopping_) wait_for_event();
+  raise_flags(0);  // the engine looks again before it sleeps
+}
+
+void ShmCommunicator::raise_flags(std::uint32_t sleeping) {
+  for (const auto& peer : peers_)
+    if (peer) peer->wire->mine().sleeping = sleeping;
+}
+
+void ShmCommunicator::defer_delivery() {
+  const std::lock_guard lock(attention_);
+  may_wait_ = true;
+  raise_flags(0);
+}
+
+/// The engine may sleep without raised flags, so this raises them for it before it looks: as in
+/// sleep(), one of the two sees each arrival.
+void ShmCommunicator::deliver_pending() {
+  {
+    const std::lock_guard lock(attention_);
+    if (!may_wait_) return;
+    may_wait_ = false;
+    raise_flags(1);
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  look();
+}
+
+void ShmCommunicator::wait_for_event() {
+  std::vector<pollfd> waits{{bell_.get(), POLLIN, 0}};
+  std::vector<int> ranks{rank()};
+  std::unique_lock lock(receiving_);
+  for (int rank = 0; rank < size(); ++rank) {
+    const Peer* peer = at(rank);
+    if (!peer || peer->hung_up || interrupted_) continue;
+    const int events = peer->sender.waits_for_socket() ? POLLIN | POLLOUT : POLLIN;
+    waits.push_back({peer->wire->socket(), static_cast<short>(events), 0});
+    ranks.push_back(rank);
+  }
+  lock.unlock();
+  ::poll(waits.data(), waits.size(), -1);
+  std::uint64_t rings = 0;
+  (void)!::read(bell_.get(), &rings, sizeof rings);
+  lock.lock();
+  for (std::size_t i = 1; i < waits.size() && !interrupted_; ++i) {
+    if ((waits[i].revents & POLLOUT) != 0) at(ranks[i])->sender.socket_has_room();
+    if ((waits[i].revents & ~POLLOUT) != 0) read_signals(ranks[i]);
+  }
+}
+
+bool ShmCommunicator::drain(int rank) {
+  Peer& peer = *at(rank);
+  bool any = false;
+  for (std::uint64_t i = 0; i < Ring::capacity && !interrupted_; ++i) {
+    auto arrival = peer.receiver.next_tensor();
+    if (!arrival) break;
+    any = true;
+    inbox_.arrive({rank, arrival->tag}, std::move(*arrival));
+  }
+  if (any) peer.wire->ring_for_room();
+  return any;
+}
+
+void ShmCommunicator::read_signals(int rank) {
+  Peer& peer = *at(rank);
+  try {
+    while (!peer.hung_up)
+      if (const auto signal = peer.receiver.next_signal())
+        handle(rank, *signal);
+      else
+        return;
+  } catch (const Error& error) {
+    peer.hung_up = true;
+    fail(error);
+  }
+}
+
+void ShmCommunicator::handle(int rank, const Signal& signal) {
+  Peer& peer = *at(rank);
+  switch (signal.kind) {
+    case Signal::Kind::warning:
+      return end_as_told(signal.number, signal.text);
+    case Signal::Kind::lost:
+      peer.hung_up = true;
+      return fail(Error(
+          ErrorCode::peer_lost,
+          fmt::format("{}: rank {} is gone: its process ended without a goodbye", where(), rank),
+          "see that rank's log"));
+    case Signal::Kind::goodbye: {
+      while (drain(rank)) {
+      }
+      peer.hung_up = true;
+      const Error error = left(rank);
+      peer.sender.close(error);
+      return inbox_.leave(rank, error);
+    }
+    case Signal::Kind::hello:
+    case Signal::Kind::segment:
+      return;  // handled by the receiver
+  }
 }
 
 }  // namespace troupe::transport
-
-namespace troupe {
-
-Result<std::unique_ptr<Communicator>> make_shm_communicator(Store& store, int rank, int size,
-                                                            const ShmOptions& options) {
-  using namespace transport;
-  Fd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!bell)
-    return Error(ErrorCode::io, fmt::format("shm: eventfd: {}", std::strerror(errno)),
-                 "set parallel.transport: gloo");
-  auto wires = connect_all(store, rank, size, options.group, options.timeout, bell.get());
-  if (!wires) return wires.error();
-  return std::unique_ptr<Communicator>(std::make_unique<ShmCommunicator>(
-      rank, std::move(wires.value()), std::move(bell), options.memory_limit));
-}
-
-}  // namespace troupe

@@ -19,7 +19,7 @@ constexpr int size_seals = F_SEAL_SHRINK | F_SEAL_GROW;
 [[noreturn]] void refuse(const char* what, std::size_t bytes, int error) {
   throw Error(ErrorCode::io,
               fmt::format("shm: {} of {} bytes: {}", what, bytes, std::strerror(error)),
-              "check the memory limit of the job or container, or set parallel.transport: gloo");
+              "check the memory limit of the job or container, or set `transport` to gloo");
 }
 
 }  // namespace
@@ -29,7 +29,7 @@ std::shared_ptr<SharedMemory> SharedMemory::create(std::size_t bytes) {
   if (!fd) refuse("making shared memory", bytes, errno);
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0)
     refuse("sizing shared memory", bytes, errno);
-  // Reserved now: a page that is missing later would end the process with SIGBUS.
+  // Reserved now: a missing page would later end the process with SIGBUS.
   int error = 0;
   do error = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(bytes));
   while (error == EINTR);
@@ -51,7 +51,7 @@ std::shared_ptr<SharedMemory> SharedMemory::open(Fd fd, std::size_t bytes) {
 }
 
 SharedMemory::SharedMemory(Fd fd, std::size_t bytes) : fd_(std::move(fd)), bytes_(bytes) {
-  // Populated: the pages are there, and thousands of faults cost more than entering them at once.
+  // MAP_POPULATE: entering all pages at once costs less than thousands of faults.
   void* data =
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd_.get(), 0);
   if (data == MAP_FAILED) refuse("mapping shared memory", bytes, errno);

@@ -1,5 +1,5 @@
 #pragma once
-// Inside the shared-memory transport: descriptors and mapped memory with an owner.
+// Inside the shared-memory transport: mapped memory.
 
 #include <cstddef>
 #include <memory>
@@ -8,13 +8,13 @@
 
 namespace troupe::transport {
 
-/// Memory that processes share: an anonymous file (memfd), which goes with its last user, however
-/// that one ends, and whose size is sealed, so that no access beyond its end can be provoked.
+/// Memory that processes share: an anonymous file (memfd). The system frees it when its last user
+/// ends, even by a crash. Its size is sealed, so no peer can shrink it below a mapped page.
 class SharedMemory {
  public:
-  /// New, zeroed memory that is really there; throws Error{io} where the system has none.
+  /// New, zeroed and reserved memory; throws Error{io} if the system has none.
   static std::shared_ptr<SharedMemory> create(std::size_t bytes);
-  /// A peer's. Throws Error{io} unless it is sealed and has this size.
+  /// The memory of a peer. Throws Error{io} unless it is sealed and has this size.
   static std::shared_ptr<SharedMemory> open(Fd fd, std::size_t bytes);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;

@@ -1,5 +1,5 @@
 #pragma once
-// Inside the shared-memory transport: what two ranks share beside tensors.
+// Inside the shared-memory transport: the rings of descriptors between two ranks.
 
 #include <array>
 #include <atomic>
@@ -30,27 +30,27 @@ struct Descriptor {
 };
 static_assert(sizeof(Descriptor) == 96);
 
-/// One producer, one consumer, in different processes; the content is damaged as soon as a position
-/// is impossible. Positions count descriptors and never wrap.
+/// One producer and one consumer in different processes. Positions count descriptors and never
+/// wrap. An impossible position shows that the ring is damaged.
 struct Ring {
   static constexpr std::uint64_t capacity = 256;
   alignas(64) std::atomic<std::uint64_t> produced;
   alignas(64) std::atomic<std::uint64_t> consumed;
-  alignas(64) std::array<Descriptor, capacity> slots;
+  alignas(64) std::array<Descriptor, capacity> entries;
 };
 
 /// Memory of one pair of ranks; side 0 is the lower rank.
 struct PairMemory {
   struct Side {
     alignas(64) std::atomic<std::uint32_t> sleeping;    ///< wants its bell rung for a descriptor
-    alignas(64) std::atomic<std::uint32_t> wants_room;  ///< ... for a free block or place in a ring
+    alignas(64) std::atomic<std::uint32_t> wants_room;  ///< ... for room in a ring
   };
   std::array<Side, 2> sides;
   std::array<Ring, 2> to;  ///< to[s] is filled for side s
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-/// The producer's end. Not thread-safe.
+/// The producer's end. The caller provides the lock.
 class RingWriter {
  public:
   explicit RingWriter(Ring& ring) : ring_(&ring) {}
@@ -61,7 +61,7 @@ class RingWriter {
     if (waiting > Ring::capacity) return Outcome::damaged;
     if (waiting == Ring::capacity) return Outcome::full;
     descriptor.sequence = next_;
-    ring_->slots[next_ % Ring::capacity] = descriptor;
+    ring_->entries[next_ % Ring::capacity] = descriptor;
     ring_->produced.store(++next_, std::memory_order_seq_cst);
     return Outcome::written;
   }
@@ -74,7 +74,7 @@ class RingWriter {
   std::uint64_t next_ = 0;
 };
 
-/// The consumer's end. Not thread-safe.
+/// The consumer's end. The caller provides the lock.
 class RingReader {
  public:
   explicit RingReader(Ring& ring) : ring_(&ring) {}
@@ -84,7 +84,8 @@ class RingReader {
     const std::uint64_t waiting = ring_->produced.load(std::memory_order_seq_cst) - next_;
     if (waiting == 0) return Outcome::empty;
     if (waiting > Ring::capacity) return Outcome::damaged;
-    descriptor = ring_->slots[next_ % Ring::capacity];  // a copy: what is checked is what is used
+    descriptor =
+        ring_->entries[next_ % Ring::capacity];  // a copy: the peer could change it after the check
     if (descriptor.sequence != next_) return Outcome::damaged;
     ring_->consumed.store(++next_, std::memory_order_seq_cst);
     return Outcome::read;

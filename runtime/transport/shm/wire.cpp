@@ -14,7 +14,7 @@ constexpr std::uint32_t magic = 0x74727032;  // "trp2": another version is anoth
 constexpr std::size_t longest_text = 4000;
 constexpr std::size_t most_fds = 2;
 
-struct NoteHeader {
+struct SignalHeader {
   std::uint32_t magic = 0;
   std::uint32_t number = 0;
   std::uint64_t bytes = 0;
@@ -45,10 +45,10 @@ bool is_full(int error) { return error == EAGAIN || error == EWOULDBLOCK || erro
 
 }  // namespace
 
-SendOutcome send_note(int socket, const Note& note, std::vector<int> fds) {
-  const std::string text = note.text.substr(0, longest_text);
-  NoteHeader header{magic, note.number, note.bytes, static_cast<std::uint32_t>(note.kind),
-                    static_cast<std::uint32_t>(text.size())};
+SendOutcome send_signal(int socket, const Signal& signal, std::vector<int> fds) {
+  const std::string text = signal.text.substr(0, longest_text);
+  SignalHeader header{magic, signal.number, signal.bytes, static_cast<std::uint32_t>(signal.kind),
+                      static_cast<std::uint32_t>(text.size())};
   iovec parts[2] = {{&header, sizeof header}, {const_cast<char*>(text.data()), text.size()}};
   msghdr message{};
   message.msg_iov = parts;
@@ -70,8 +70,8 @@ SendOutcome send_note(int socket, const Note& note, std::vector<int> fds) {
   }
 }
 
-ReceiveOutcome receive_note(int socket, Note& note) {
-  NoteHeader header;
+ReceiveOutcome receive_signal(int socket, Signal& signal) {
+  SignalHeader header;
   char text[longest_text];
   iovec parts[2] = {{&header, sizeof header}, {text, sizeof text}};
   Ancillary ancillary{};
@@ -85,28 +85,28 @@ ReceiveOutcome receive_note(int socket, Note& note) {
   while (length < 0 && errno == EINTR);
   if (length < 0)
     return errno == EAGAIN || errno == EWOULDBLOCK ? ReceiveOutcome::none : ReceiveOutcome::gone;
-  note.fds = fds_of(message);
+  signal.fds = fds_of(message);
   if (length == 0) return ReceiveOutcome::gone;
   const auto size = static_cast<std::size_t>(length);
   if (size < sizeof header || header.magic != magic || header.text != size - sizeof header ||
       (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
     return ReceiveOutcome::damaged;
-  if (header.kind < static_cast<std::uint32_t>(Note::Kind::hello) ||
-      header.kind > static_cast<std::uint32_t>(Note::Kind::goodbye))
+  if (header.kind < static_cast<std::uint32_t>(Signal::Kind::hello) ||
+      header.kind > static_cast<std::uint32_t>(Signal::Kind::goodbye))
     return ReceiveOutcome::damaged;
-  note.kind = static_cast<Note::Kind>(header.kind);
-  note.number = header.number;
-  note.bytes = header.bytes;
-  note.text.assign(text, header.text);
+  signal.kind = static_cast<Signal::Kind>(header.kind);
+  signal.number = header.number;
+  signal.bytes = header.bytes;
+  signal.text.assign(text, header.text);
   return ReceiveOutcome::received;
 }
 
-/// Taken back before the bell rings, so that one sleep costs one ring.
+/// Lowers the flag before it rings, so that one sleep costs one ring.
 void Wire::wake(std::atomic<std::uint32_t>& flag) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (flag.load(std::memory_order_relaxed) == 0 || flag.exchange(0) == 0) return;
   const std::uint64_t one = 1;
-  (void)!::write(peer_bell_.get(), &one, sizeof one);  // only full bells fail, and those ring
+  (void)!::write(peer_bell_.get(), &one, sizeof one);  // fails only where the bell rings already
 }
 
 }  // namespace troupe::transport

@@ -1,28 +1,28 @@
 #pragma once
-// Inside the shared-memory transport: the socket between two ranks, which carries descriptors of
-// memory, last words, and by its end the news of a death.
+// Inside the shared-memory transport: the connection of two ranks. Its socket carries file
+// descriptors and the reasons of ends; the end of the socket shows that the peer's process ended.
 
-#include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "runtime/error.h"
 #include "runtime/transport/shm/memory.h"
 #include "runtime/transport/shm/ring.h"
-#include "runtime/transport/store.h"
+#include "runtime/transport/transport.h"
 
 namespace troupe::transport {
 
 /// A message of the socket (SOCK_SEQPACKET: whole messages, in order).
-struct Note {
+struct Signal {
   enum class Kind : std::uint8_t {
-    hello =
-        1,    ///< text: the token; number: the rank; fds: bell, and the pair's memory in an answer
+    /// text: the token; number: the rank; fds: the bell, and in an answer the pair's memory
+    hello = 1,
     segment,  ///< number and bytes of a segment; fds: its memory
-    retired,  ///< a segment that will not be used again
     warning,  ///< the sender's communicator ends; number: ErrorCode; text: message, '\n', remedy
-    goodbye   ///< nothing follows
+    goodbye,  ///< the sender sends nothing more
+    lost,     ///< never sent: the connection has ended
   };
   Kind kind = Kind::hello;
   std::uint32_t number = 0;
@@ -33,14 +33,13 @@ struct Note {
 
 enum class SendOutcome { sent, full, gone };
 /// Never blocks.
-SendOutcome send_note(int socket, const Note& note, std::vector<int> fds = {});
+SendOutcome send_signal(int socket, const Signal& signal, std::vector<int> fds = {});
 
 enum class ReceiveOutcome { received, none, gone, damaged };
-/// Never blocks. `gone` is the end of the connection.
-ReceiveOutcome receive_note(int socket, Note& note);
+/// Never blocks. `gone`: the connection has ended.
+ReceiveOutcome receive_signal(int socket, Signal& signal);
 
-/// The way between this rank and one peer. Kept alive by received tensors as well, since they give
-/// their blocks back through it.
+/// The socket and the shared memory between this rank and one peer.
 class Wire {
  public:
   Wire(Fd socket, Fd peer_bell, std::shared_ptr<SharedMemory> memory, int side)
@@ -53,9 +52,9 @@ class Wire {
   Ring& outgoing() { return pair().to[1 - side_]; }
   Ring& incoming() { return pair().to[side_]; }
   PairMemory::Side& mine() { return pair().sides[side_]; }
-  /// The peer has something to read: wakes it if it sleeps.
+  /// The peer has a descriptor to read: wakes it if it sleeps.
   void ring_for_descriptor() { wake(pair().sides[1 - side_].sleeping); }
-  /// The peer has room again: wakes it if it waits for that.
+  /// The ring to this rank has room again: wakes the peer if it waits for that.
   void ring_for_room() { wake(pair().sides[1 - side_].wants_room); }
 
  private:
@@ -67,11 +66,8 @@ class Wire {
   int side_;
 };
 
-/// Connects this rank with all others: an abstract socket each, whose name and password the store
-/// hands out. Wires by rank, this rank's empty; or who is missing.
-Result<std::vector<std::shared_ptr<Wire>>> connect_all(Store& store, int rank, int size,
-                                                       const std::string& group,
-                                                       std::chrono::milliseconds timeout,
-                                                       int own_bell);
+/// Connects this rank with all others by abstract Unix sockets, whose names and secrets are in the
+/// store. Returns the wires by rank, null for this rank, or an error that names the missing rank.
+Result<std::vector<std::shared_ptr<Wire>>> connect_wires(const TransportGroup& group, int own_bell);
 
 }  // namespace troupe::transport

@@ -144,7 +144,7 @@ TEST(Doctor, FlagsSharedMemoryBetweenNodes) {
   Demands demands;
   demands.known = true;
   demands.work = {.pipeline = machine.world->size, .data = 1};
-  demands.one_host_only = true;
+  demands.transport = "shm";
   machine.world->nodes = 1;
   EXPECT_THAT(text_of(check_world(machine, demands)), IsEmpty());
   machine.world->nodes = 2;

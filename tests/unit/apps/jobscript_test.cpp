@@ -156,7 +156,7 @@ TEST_F(Jobscript, AsksForAsManyGpusAsThereAreProcesses) {
 
 TEST_F(Jobscript, RefusesSeveralNodesWhereOnlySharedMemoryIsAllowed) {
   JobShape made = shape(4, 1);
-  made.one_host_only = true;
+  made.transport = "shm";
   check_work(made, 1, 4);
   EXPECT_THAT(refusal([&] { check_work(made, 2, 2); }),
               AllOf(HasSubstr("o.yaml: parallel.transport: shm, but the job has 2 nodes"),

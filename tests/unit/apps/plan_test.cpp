@@ -148,9 +148,9 @@ TEST_F(Plan, RefusesSharedMemoryBetweenHostsAsTrainDoes) {
   EXPECT_EQ(planned.code, exit_usage);
   EXPECT_EQ(planned.out, "");
   EXPECT_THAT(planned.error,
-              AllOf(HasSubstr("parallel.transport: shm, but rank 0 is on host 0 and rank 1 on "
+              AllOf(HasSubstr("is shm, but rank 0 is on host 0 and rank 1 on "
                               "host 1"),
-                    HasSubstr("take parallel.transport: auto")));
+                    HasSubstr("to auto (shared memory within a host, Gloo between hosts)")));
   EXPECT_EQ(plan({"-r", "parallel.transport=shm", "--nproc-per-node", "2"}).code, 0);
 }
 

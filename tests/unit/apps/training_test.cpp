@@ -201,9 +201,8 @@ std::string run_as_text(const Options& options) {
       fmt::format("{} {} {}\n", loader.timeline.steps, loader.timeline.evaluates, p.stop_on_nan);
   text += fmt::format("{} {} {} {} {} {}\n", run.threads, run.steps.snapshot_every,
                       run.restarts.max, run.restarts.within.count(), run.faults.size(), run.trace);
-  const TransportOptions& bulk = options.transport;
-  text += fmt::format("{} {} {}\n", static_cast<int>(bulk.transport), bulk.interface,
-                      bulk.timeout.count());
+  const TransportOptions& world = options.transport;
+  text += fmt::format("{} {} {}\n", world.transport, world.interface, world.timeout.count());
   return text;
 }
 

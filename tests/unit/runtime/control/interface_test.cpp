@@ -1,13 +1,26 @@
 #include "runtime/control/interface.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "../file/support.h"
+#include "runtime/error.h"
 
 namespace troupe {
 namespace {
 
 namespace fs = std::filesystem;
+
+TEST(AddressOfInterface, NamesTheInterfacesThereAreWhenAskedForAnother) {
+  try {
+    address_of_interface("ether9");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_options);
+    EXPECT_THAT(error.what(),
+                testing::AllOf(testing::HasSubstr("ether9"), testing::HasSubstr("lo")));
+  }
+}
 
 TEST(HostIdentity, IsOneForAllProcessesOfAMachineAndNetwork) {
   EXPECT_EQ(host_identity(), host_identity());

@@ -58,7 +58,7 @@ TEST(ControlJoin, NamesTheMissingRanksAndTheHostsThatCame) {
   EXPECT_EQ(errors[1].code(), ErrorCode::peer_lost);
   const std::string waited = in_words(time);
   for (const Error& error : errors)
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("ranks 1, 3 of 4 did not come within " + waited),
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("ranks 1, 3 of 4 did not join within " + waited),
                                     HasSubstr("alpha (rank 0)"), HasSubstr("beta (rank 2)")));
 }
 
@@ -93,7 +93,7 @@ TEST(ControlJoin, RefusesAnotherRunWithoutNamingItsOwn) {
   EXPECT_EQ(error.code(), ErrorCode::refused);
   EXPECT_THAT(error.what(),
               AllOf(HasSubstr("another run than 'elsewhere'"), testing::Not(HasSubstr("'test'"))));
-  EXPECT_THAT(error.remedy(), HasSubstr("choose another --rdzv-id"));
+  EXPECT_THAT(error.remedy(), HasSubstr("set another `rdzv_id`"));
 }
 
 TEST(ControlJoin, RefusesASecondProcessOfTheSameRank) {
@@ -126,7 +126,7 @@ TEST(ControlJoin, KeepsTheOwnRankForTheProcessThatHoldsTheCoordinator) {
   const auto answer = other.hear_of([](const wire::Envelope& one) { return one.has_refused(); });
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->refused().reason(), wire::Refused::RANK);
-  EXPECT_THAT(answer->refused().message(), HasSubstr("says it is rank 0, but so does"));
+  EXPECT_THAT(answer->refused().message(), HasSubstr("asks for rank 0, but so does"));
   const auto joined =
       join_all({member_options(*coordinator, 0, 2, key), member_options(*coordinator, 1, 2, key)});
   for (const auto& one : joined) EXPECT_TRUE(one) << one.error().what();
@@ -136,7 +136,7 @@ TEST(ControlJoin, RefusesARankBeyondTheWorld) {
   const Lobby lobby(2);
   const Error error = refused(Member::join(lobby.member(2, 2)));
   EXPECT_EQ(error.code(), ErrorCode::refused);
-  EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 2"), HasSubstr("2 ranks end with 1")));
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 2"), HasSubstr("2 ranks is 1")));
 }
 
 TEST(ControlJoin, RefusesAWorldOfAnotherSize) {
@@ -188,31 +188,41 @@ TEST(ControlJoin, ALaterRestartTakesThePlaceOfTheOneBefore) {
   EXPECT_THAT(late.what(), HasSubstr("restart 0"));
 }
 
-// The coordinator's own time begins when it hears of the process: as long after the start as the
-// handshake took.
-TEST(ControlJoining, IsGivenUpLaterThanACoordinatorThatAnsweredLateDoes) {
-  const seconds timeout{2};
-  control::Joining joining;
-  const auto began = joining.started;
-  EXPECT_EQ(joining.end(timeout), began + seconds(2));
-  joining.greeted = true;
-  EXPECT_EQ(joining.end(timeout), began + seconds(4));
-  joining.first_heard = began + milliseconds(1900);
-  EXPECT_EQ(joining.end(timeout), began + milliseconds(5900));
+// The coordinator's timeout begins when it hears of the process: later by the time of the
+// handshake.
+TEST(ControlJoinAttempt, EndsLaterThanACoordinatorThatAnsweredLate) {
+  const auto start = control::Clock::now();
+  control::JoinAttempt joining(seconds(2), start);
+  EXPECT_EQ(joining.end(), start + seconds(2));
+  joining.handshake_succeeded();
+  EXPECT_EQ(joining.end(), start + seconds(4));
+  joining.heard(start + milliseconds(1900));
+  EXPECT_EQ(joining.end(), start + milliseconds(5900));
 }
 
-// Its last word may be still to be read when its process is gone.
-TEST(ControlJoining, IsNotGivenUpAtOnceWhenTheConnectionBreaks) {
-  const seconds timeout{2};
-  control::Joining joining;
-  const auto began = joining.started;
-  joining.first_heard = began + milliseconds(1900);
-  joining.broken = began + milliseconds(2000);
-  EXPECT_EQ(joining.end(timeout), began + milliseconds(3900)) << "its time is not up";
-  joining.broken = began + milliseconds(4000);
-  EXPECT_EQ(joining.end(timeout), began + milliseconds(4500));
-  joining.broken = began + milliseconds(9000);
-  EXPECT_EQ(joining.end(timeout), began + milliseconds(5900)) << "however often it breaks";
+// The coordinator's last message may still be unread when its process has ended.
+TEST(ControlJoinAttempt, DoesNotEndAtOnceWhenTheConnectionBreaks) {
+  const auto start = control::Clock::now();
+  control::JoinAttempt joining(seconds(2), start);
+  joining.heard(start + milliseconds(1900));
+  const auto end_after_break = [&](milliseconds after) {
+    joining.handshake_succeeded();
+    joining.disconnected(start + after);
+    return joining.end() - start;
+  };
+  EXPECT_EQ(end_after_break(milliseconds(2000)), milliseconds(3900)) << "its time is not up";
+  EXPECT_EQ(end_after_break(milliseconds(4000)), milliseconds(4500));
+  EXPECT_EQ(end_after_break(milliseconds(9000)), milliseconds(5900)) << "however often it breaks";
+}
+
+TEST(ControlJoinAttempt, TakesFailedHandshakesInARowForAWrongKey) {
+  control::JoinAttempt joining(seconds(2));
+  for (int i = 0; i < 2; ++i) joining.handshake_failed();
+  EXPECT_FALSE(joining.has_wrong_key());
+  joining.disconnected(control::Clock::now());
+  EXPECT_TRUE(joining.has_wrong_key());
+  joining.handshake_succeeded();
+  EXPECT_FALSE(joining.has_wrong_key());
 }
 
 TEST(ControlJoin, TellsThatACoordinatorTookTheConnectionAndSaidNothing) {
@@ -229,7 +239,7 @@ TEST(ControlJoin, TellsThatACoordinatorTookTheConnectionAndSaidNothing) {
   const Error error = refused(Member::join(options));
   EXPECT_EQ(error.code(), ErrorCode::timed_out);
   EXPECT_THAT(error.what(),
-              AllOf(HasSubstr(options.coordinator + " took the connection of process"),
+              AllOf(HasSubstr(options.coordinator + " accepted the connection of process"),
                     HasSubstr("look at rank 0 or the launcher")));
 }
 

@@ -79,7 +79,7 @@ TEST(ControlStranger, OfAnotherVersionIsToldSo) {
   stranger.say(join);
   const auto answer = stranger.hear_of([](const wire::Envelope&) { return true; });
   ASSERT_TRUE(answer && answer->has_refused());
-  EXPECT_THAT(answer->refused().message(), HasSubstr("speaks version 4"));
+  EXPECT_THAT(answer->refused().message(), HasSubstr("uses version 4"));
   EXPECT_THAT(answer->refused().message(), HasSubstr("coordinator version 3"));
 }
 

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "runtime/control/detail/board.h"
+#include "runtime/control/detail/key_value_store.h"
 
 namespace troupe {
 namespace {
@@ -129,20 +129,19 @@ TEST(ControlWorld, ABarrierWaitsForAll) {
     });
 }
 
-TEST(ControlBoard, ABarrierCountsRanksAndNotHowOftenTheyCome) {
+TEST(ControlStore, ABarrierCountsRanksAndNotRepeatedArrivals) {
   std::vector<std::pair<int, std::uint64_t>> answered;
-  control::Board board([&](control::Board::Ticket to, const std::string&, const std::string&) {
-    answered.emplace_back(to.rank, to.id);
-  });
-  for (const std::uint64_t id : {1, 2, 3}) board.arrive({0, id}, "all", 3);
-  board.arrive({1, 1}, "all", 3);
-  board.cancel_arrival({0, 2}, "all");
-  board.cancel_arrival({1, 1}, "all");
-  board.cancel_arrival({2, 1}, "all");    // has not come
-  board.cancel_arrival({0, 1}, "other");  // nobody has
-  board.arrive({2, 1}, "all", 3);
+  control::KeyValueStore store([&](control::KeyValueStore::Ticket to, const std::string&,
+                           const std::string&) { answered.emplace_back(to.rank, to.id); });
+  for (const std::uint64_t id : {1, 2, 3}) store.arrive({0, id}, "all", 3);
+  store.arrive({1, 1}, "all", 3);
+  store.cancel_arrival({0, 2}, "all");
+  store.cancel_arrival({1, 1}, "all");
+  store.cancel_arrival({2, 1}, "all");    // has not come
+  store.cancel_arrival({0, 1}, "other");  // nobody has
+  store.arrive({2, 1}, "all", 3);
   EXPECT_THAT(answered, testing::IsEmpty());
-  board.arrive({1, 2}, "all", 3);
+  store.arrive({1, 2}, "all", 3);
   using Tickets = std::vector<std::pair<int, std::uint64_t>>;
   EXPECT_EQ(answered, (Tickets{{0, 1}, {0, 3}, {1, 2}, {2, 1}}));
 }
@@ -211,7 +210,7 @@ TEST(ControlWorld, SaysThatTheKeyDoesNotFit) {
   ASSERT_FALSE(joined);
   EXPECT_EQ(joined.error().code(), ErrorCode::refused);
   EXPECT_THAT(joined.error().what(), HasSubstr("the key does not fit"));
-  EXPECT_THAT(joined.error().remedy(), HasSubstr("the same --rdzv-id"));
+  EXPECT_THAT(joined.error().remedy(), HasSubstr("the same `rdzv_id`"));
   EXPECT_TRUE(Member::is_wrong_key(joined.error()));
 }
 

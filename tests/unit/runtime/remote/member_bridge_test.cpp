@@ -57,7 +57,7 @@ class MemberBridgeTest : public ::testing::Test {
     std::vector<std::jthread> threads;
     for (std::size_t rank = 0; rank < bulks_.size(); ++rank)
       threads.emplace_back([this, rank] {
-        bulks_[rank] = std::move(Bulk::connect(*world_.members[rank], {}).value());
+        bulks_[rank] = std::move(DataPlane::connect(*world_.members[rank], {}).value());
       });
     threads.clear();
     for (std::size_t rank = 0; rank < 2; ++rank) {
@@ -72,7 +72,7 @@ class MemberBridgeTest : public ::testing::Test {
 
   Graph graph_;
   TestWorld world_{3};
-  std::vector<std::unique_ptr<Bulk>> bulks_;
+  std::vector<std::unique_ptr<DataPlane>> bulks_;
   std::vector<std::shared_ptr<Notes>> heard_;
   std::vector<std::shared_ptr<Bridge>> bridges_;
 };
@@ -98,7 +98,7 @@ TEST_F(MemberBridgeTest, LetsWhatSharedMemoryBringsWaitUntilItCatchesUp) {
   EXPECT_GT(waited, rounds / 10);
 }
 
-// Process 1 has ended its bulk plane for the loss of process 2 already; process 0, which does not
+// Process 1 has ended its data plane for the loss of process 2 already; process 0, which does not
 // know yet, writes where nobody reads any more.
 TEST_F(MemberBridgeTest, SaysAgainHowARunEndsWhenTheBulkPlaneWentFirst) {
   bulks_[1]->abort(Error(ErrorCode::peer_lost, "process 2 is lost"));
@@ -137,7 +137,7 @@ struct Hearer final : Actor {
   ActionLabel act() override { return {"hear", {}}; }
 };
 
-// What it uses, the bulk plane above all, goes when it is closed.
+// What it uses, the data plane above all, goes when it is closed.
 TEST_F(MemberBridgeTest, WaitsAtItsEndForWhoSends) {
   Graph graph;
   graph.connect(graph.add<Talker>("talker"), &Talker::out, graph.add<Hearer>("hearer"),

@@ -1,4 +1,4 @@
-// Rank 0 of a Gloo group beside a rank 1 that says what no rank says.
+// Rank 0 of a Gloo group beside a rank 1 that sends what no rank sends.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,8 @@
 
 #include "runtime/transport/described.h"
 #include "runtime/transport/gloo/mesh.h"
-#include "runtime/transport/gloo/words.h"
+#include "runtime/transport/gloo/side_channel.h"
+#include "runtime/transport/gloo/transport.h"
 #include "tests/unit/runtime/transport/ranks.h"
 
 namespace troupe::transport {
@@ -26,14 +27,16 @@ struct Forger {
   MemoryStore store;
   std::unique_ptr<Communicator> zero;
   std::optional<Mesh> mesh;
-  std::optional<Words> words;
+  std::optional<SideChannel> side_channel;
 
   Forger() {
     std::jthread other([&] {
-      mesh.emplace(store, 1, 2, GlooOptions{});
-      words.emplace(store, 1, 2, GlooOptions{}, mesh->secret());
+      TransportGroup group{.store = store, .rank = 1, .size = 2};
+      mesh.emplace(group);
+      group.name += "/side_channel";
+      side_channel.emplace(group, mesh->secret());
     });
-    zero = std::move(make_gloo_communicator(store, 0, 2, {}).value());
+    zero = std::move(gloo.connect({.store = store, .rank = 0, .size = 2}).value());
   }
 
   /// The outcome of a receive at rank 0.
@@ -43,65 +46,66 @@ struct Forger {
   }
 };
 
-Word offer_of_four() {
-  Word word;
-  word.kind = Word::Kind::offer;
-  word.tag = 1;
-  describe(four, word);
-  return word;
+ControlMessage offer_of_four() {
+  ControlMessage message;
+  message.kind = ControlMessage::Kind::offer;
+  message.tag = 1;
+  describe(four, message);
+  return message;
 }
 
-TEST(GlooForger, IsHeardWhereItKeepsToTheRules) {
+TEST(GlooForger, IsReceivedFromWhereItKeepsToTheRules) {
   Forger forger;
   const std::vector<std::byte> tensor(16);
-  forger.words->say(0, offer_of_four(), tensor);
+  forger.side_channel->send(0, offer_of_four(), tensor);
   EXPECT_TRUE(forger.zero->receive(1, 1, four)->wait());
 }
 
-TEST(GlooForger, EndsTheGroupWithWhatNoRankSays) {
-  const std::vector<std::pair<const char*, std::function<void(Word&)>>> forgeries{
-      {"no rank says", [](Word& w) { w.kind = static_cast<Word::Kind>(77); }},
-      {"no known type", [](Word& w) { w.dtype = 200; }},
-      {"no known type", [](Word& w) { w.layout = 99; }},
-      {"no known type", [](Word& w) { w.rank = 7; }},
-      {"torn tensor", [](Word& w) { w.dims[0] = 5; }},
-      {"", [](Word& w) { w.dims[0] = -4; }},
+TEST(GlooForger, EndsTheGroupWithWhatNoRankSends) {
+  const std::vector<std::pair<const char*, std::function<void(ControlMessage&)>>> forgeries{
+      {"no rank sends", [](ControlMessage& w) { w.kind = static_cast<ControlMessage::Kind>(77); }},
+      {"no known type", [](ControlMessage& w) { w.dtype = 200; }},
+      {"no known type", [](ControlMessage& w) { w.layout = 99; }},
+      {"no known type", [](ControlMessage& w) { w.rank = 7; }},
+      {"a part of a tensor", [](ControlMessage& w) { w.dims[0] = 5; }},
+      {"", [](ControlMessage& w) { w.dims[0] = -4; }},
       {"",
-       [](Word& w) {
+       [](ControlMessage& w) {
          w.rank = 2;
          w.dims[0] = w.dims[1] = std::int64_t{1} << 62;
        }},
-      {"what was not sent", [](Word& w) { w.kind = Word::Kind::done; }},
+      {"a tensor that was not sent",
+       [](ControlMessage& w) { w.kind = ControlMessage::Kind::done; }},
   };
   const std::vector<std::byte> tensor(16);
   for (std::size_t i = 0; i < forgeries.size(); ++i) {
     SCOPED_TRACE(i);
     Forger forger;
-    Word word = offer_of_four();
-    forgeries[i].second(word);
-    forger.words->say(0, word, tensor);
+    ControlMessage message = offer_of_four();
+    forgeries[i].second(message);
+    forger.side_channel->send(0, message, tensor);
     const std::string told = forger.outcome();
     EXPECT_NE(told, "received");
     EXPECT_THAT(told, HasSubstr(forgeries[i].first));
   }
 }
 
-// Whatever it says, rank 0 comes to an end of its own.
-TEST(GlooForger, HarmsNobodyWithRandomWords) {
+// Whatever it sends, rank 0 ends by itself.
+TEST(GlooForger, HarmsNobodyWithRandomMessages) {
   std::mt19937 random(1);
   for (int round = 0; round < 20; ++round) {
     Forger forger;
     for (int i = 0; i < 20; ++i) {
-      Word word = offer_of_four();
-      std::vector<std::byte> bytes(sizeof word), text(random() % 64);
-      std::memcpy(bytes.data(), &word, sizeof word);
+      ControlMessage message = offer_of_four();
+      std::vector<std::byte> bytes(sizeof message), text(random() % 64);
+      std::memcpy(bytes.data(), &message, sizeof message);
       for (int flips = 0; flips < 4; ++flips)
         bytes[random() % bytes.size()] = static_cast<std::byte>(random());
-      std::memcpy(static_cast<void*>(&word), bytes.data(), sizeof word);
-      forger.words->say(0, word, text);
+      std::memcpy(static_cast<void*>(&message), bytes.data(), sizeof message);
+      forger.side_channel->send(0, message, text);
     }
-    forger.words->flush(0, std::chrono::steady_clock::now() + std::chrono::seconds(20));
-    forger.words->cut();
+    forger.side_channel->flush(0, std::chrono::steady_clock::now() + std::chrono::seconds(20));
+    forger.side_channel->cut();
     forger.mesh->cut();
     EXPECT_NE(forger.outcome(), "received");
   }

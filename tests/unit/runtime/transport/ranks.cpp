@@ -10,11 +10,8 @@ namespace troupe::test {
 
 Result<std::unique_ptr<Communicator>> connect_one(const std::string& transport, Store& store,
                                                   int rank, int size, const std::string& group) {
-  if (transport == "shm") return make_shm_communicator(store, rank, size, {.group = group});
-  GlooOptions options;
-  options.group = group;
-  options.interface = "lo";
-  return make_gloo_communicator(store, rank, size, options);
+  return transport_named(transport).connect(
+      {.store = store, .rank = rank, .size = size, .name = group});
 }
 
 std::vector<std::unique_ptr<Communicator>> connect(const std::string& transport, int size) {

@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "runtime/transport/communicator.h"
+#include "runtime/transport/transport.h"
 
 namespace troupe::test {
 
-/// Connected communicators of a transport by its name: "local", "shm", "gloo".
+/// Connected communicators by the name of their transport: "local", "shm", "gloo".
 std::vector<std::unique_ptr<Communicator>> connect(const std::string& transport, int size);
 
-/// One rank of a transport whose ranks are processes or threads: "shm", "gloo" (on loopback).
+/// Connects one rank by a transport of the product (on loopback): "shm", "gloo".
 Result<std::unique_ptr<Communicator>> connect_one(const std::string& transport, Store& store,
                                                   int rank, int size,
                                                   const std::string& group = "g");

@@ -6,6 +6,8 @@
 #include <functional>
 #include <thread>
 
+#include "runtime/transport/shm/arena.h"
+#include "runtime/transport/shm/transport.h"
 #include "runtime/transport/shm/wire.h"
 #include "tests/unit/runtime/transport/ranks.h"
 
@@ -25,28 +27,30 @@ struct Forger {
   std::unique_ptr<Communicator> zero;
   Fd bell{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::shared_ptr<Wire> wire;
-  Arena arena{64 * mebi};
+  Arena arena;
 
   Forger() {
-    std::thread other(
-        [&] { wire = connect_all(store, 1, 2, "shm", 20'000ms, bell.get()).value().at(0); });
-    zero = std::move(make_shm_communicator(store, 0, 2).value());
+    std::thread other([&] {
+      wire = connect_wires({.store = store, .rank = 1, .size = 2}, bell.get()).value().at(0);
+    });
+    zero = std::move(shm.connect({.store = store, .rank = 0, .size = 2}).value());
     other.join();
   }
 
   /// A block that rank 0 has been told of, and its true descriptor.
   Descriptor tensor_of_four() {
-    const auto block = arena.allocate(16);
-    Note note;
-    note.kind = Note::Kind::segment;
-    note.number = block->segment->number;
-    note.bytes = block->segment->memory->bytes();
-    EXPECT_EQ(send_note(wire->socket(), note, {block->segment->memory->fd()}), SendOutcome::sent);
+    const Block block = arena.allocate(16);
+    Signal signal;
+    signal.kind = Signal::Kind::segment;
+    signal.number = block.segment->number;
+    signal.bytes = block.segment->memory->bytes();
+    EXPECT_EQ(send_signal(wire->socket(), signal, {block.segment->memory->fd()}),
+              SendOutcome::sent);
     Descriptor descriptor;
     descriptor.tag = 1;
     descriptor.rank = 1;
     descriptor.dims[0] = 4;
-    descriptor.set_block(*block, 16);
+    descriptor.set_block(block, 16);
     return descriptor;
   }
 
@@ -109,7 +113,7 @@ TEST(ShmForger, ReportsRingsWhosePositionsCannotBe) {
   }
   {
     Forger forger;
-    forger.wire->outgoing().slots[0].sequence = 5;
+    forger.wire->outgoing().entries[0].sequence = 5;
     forger.wire->outgoing().produced = 1;  // without a descriptor of that number
     forger.wire->ring_for_descriptor();
     EXPECT_THAT(forger.outcome(), HasSubstr("damaged"));
@@ -122,7 +126,7 @@ TEST(ShmForger, ReportsRingsWhosePositionsCannotBe) {
   }
 }
 
-TEST(ShmForger, ReportsSocketsThatSayWhatNoRankSays) {
+TEST(ShmForger, ReportsSocketsThatContainWhatNoRankSends) {
   {
     Forger forger;
     ASSERT_EQ(::send(forger.wire->socket(), "junk", 4, 0), 4);
@@ -130,19 +134,19 @@ TEST(ShmForger, ReportsSocketsThatSayWhatNoRankSays) {
   }
   {
     Forger forger;
-    Note note;
-    note.kind = Note::Kind::segment;  // whose memory does not come along
-    note.bytes = mebi;
-    ASSERT_EQ(send_note(forger.wire->socket(), note), SendOutcome::sent);
+    Signal signal;
+    signal.kind = Signal::Kind::segment;  // whose memory does not come along
+    signal.bytes = mebi;
+    ASSERT_EQ(send_signal(forger.wire->socket(), signal), SendOutcome::sent);
     EXPECT_THAT(forger.outcome(), HasSubstr("damaged"));
   }
   {
     Forger forger;
-    Note note;
-    note.kind = Note::Kind::warning;
-    note.number = 12345;
-    note.text = "it is over";
-    ASSERT_EQ(send_note(forger.wire->socket(), note), SendOutcome::sent);
+    Signal signal;
+    signal.kind = Signal::Kind::warning;
+    signal.number = 12345;
+    signal.text = "it is over";
+    ASSERT_EQ(send_signal(forger.wire->socket(), signal), SendOutcome::sent);
     EXPECT_EQ(forger.outcome(), "it is over");
   }
 }

@@ -1,6 +1,6 @@
-// How the ranks of a Gloo group connect for their words.
+// How the ranks of a Gloo group connect their side channels.
 
-#include "runtime/transport/meeting.h"
+#include "runtime/transport/rendezvous.h"
 
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -15,17 +15,16 @@
 #include <optional>
 #include <utility>
 
-#include "runtime/control/interface.h"
 #include "runtime/numeric_address.h"
 #include "runtime/transport/gloo/mesh.h"
-#include "runtime/transport/gloo/words.h"
+#include "runtime/transport/gloo/side_channel.h"
 
 namespace troupe::transport {
 namespace {
 
 /// The first bytes on a connection, from both ends.
 struct Hello {
-  std::array<char, letters_of_a_word> secret{};
+  std::array<char, token_length> secret{};
   std::int32_t rank = 0;
 };
 
@@ -39,41 +38,41 @@ std::string port_of(const Fd& socket) {
   return std::to_string(ntohs(port));
 }
 
-class TcpMeeting final : public Meeting {
+class TcpRendezvous final : public Rendezvous {
  public:
-  TcpMeeting(Group group, std::string host, const std::string& secret)
-      : Meeting(std::move(group)),
-        host_(std::move(host)),
-        own_{.rank = Meeting::group().rank},
-        sockets_(static_cast<std::size_t>(Meeting::group().size)) {
+  TcpRendezvous(const TransportGroup& group, const std::string& secret)
+      : Rendezvous(group, "gloo", more_open_files),
+        own_{.rank = group.rank},
+        sockets_(static_cast<std::size_t>(group.size)) {
     std::copy_n(secret.begin(), std::min(secret.size(), own_.secret.size()), own_.secret.begin());
   }
 
   std::vector<Fd> sockets() { return std::move(sockets_); }
 
  private:
-  /// Reached by a port and an address.
+  /// The address is a port and a numeric address.
   Result<std::string> listen(Fd& listener) override {
-    const Addresses address = numeric_address(host_, "0");
+    const Addresses address = numeric_address(group().address, "0");
     if (!address)
-      return Error(ErrorCode::io, fmt::format("gloo: '{}' is no address to listen on", host_),
-                   "name an interface or an address of this host with parallel.interface");
+      return Error(ErrorCode::io,
+                   fmt::format("gloo: '{}' is no address to listen on", group().address),
+                   "set `interface` to an interface or an address of this host");
     listener = Fd(::socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!listener) return no_socket("making a socket");
     if (::bind(listener.get(), address->ai_addr, address->ai_addrlen) != 0)
       return no_socket("binding a socket");
     if (::listen(listener.get(), SOMAXCONN) != 0) return no_socket("listening on a socket");
-    return port_of(listener) + " " + host_;
+    return port_of(listener) + " " + group().address;
   }
 
   Error unreachable(int peer, const std::string& address) const {
     return Error(ErrorCode::peer_lost,
                  fmt::format("gloo: rank {} cannot reach rank {} at {}: {}", group().rank, peer,
                              address, std::strerror(errno)),
-                 "name the interface that reaches the other hosts with parallel.interface");
+                 "set `interface` to the one that reaches the other hosts");
   }
 
-  Status call(int peer, const std::string& value) override {
+  Status connect(int peer, const std::string& value) override {
     const std::size_t space = value.find(' ');
     const Addresses address = space == std::string::npos ? Addresses(nullptr, &::freeaddrinfo)
                                                          : numeric_address(value.substr(space + 1),
@@ -86,57 +85,56 @@ class TcpMeeting final : public Meeting {
     int error = 0;
     if (::connect(socket.get(), address->ai_addr, address->ai_addrlen) != 0) error = errno;
     if (error == EINPROGRESS) {
-      if (!await(socket, POLLOUT)) return missing(peer, "no connection");
+      if (!wait_for(socket, POLLOUT)) return missing(peer, "no connection");
       socklen_t length = sizeof error;
       ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &length);
     }
     errno = error;
-    if (error != 0 || !greeted(socket)) return unreachable(peer, value);
-    if (!await(socket, POLLIN)) return missing(peer, "no answer");
-    if (rank_behind(socket) != peer)
-      return Error(ErrorCode::peer_lost,
-                   fmt::format("gloo: rank {} turned rank {} away or ended", peer, group().rank),
-                   "see that rank's log");
+    if (error != 0 || !send_hello(socket)) return unreachable(peer, value);
+    if (!wait_for(socket, POLLIN)) return missing(peer, "no answer");
+    if (receive_hello(socket) != peer)
+      return Error(
+          ErrorCode::peer_lost,
+          fmt::format("gloo: rank {} has refused rank {} or has ended", peer, group().rank),
+          "see that rank's log");
     sockets_[static_cast<std::size_t>(peer)] = std::move(socket);
     return success();
   }
 
-  bool has_met(int peer) const override { return bool(sockets_[static_cast<std::size_t>(peer)]); }
-
-  void greet(Fd caller) override {
-    const auto rank = rank_behind(caller);
-    if (!rank || *rank <= group().rank || *rank >= group().size || has_met(*rank)) return;
-    if (greeted(caller)) sockets_[static_cast<std::size_t>(*rank)] = std::move(caller);
+  bool is_connected(int peer) const override {
+    return bool(sockets_[static_cast<std::size_t>(peer)]);
   }
 
-  bool greeted(const Fd& socket) const {
-    const int at_once = 1;
-    ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
+  void accept(Fd client) override {
+    const auto rank = receive_hello(client);
+    if (!rank || *rank <= group().rank || *rank >= group().size || is_connected(*rank)) return;
+    if (send_hello(client)) sockets_[static_cast<std::size_t>(*rank)] = std::move(client);
+  }
+
+  bool send_hello(const Fd& socket) const {
+    const int yes = 1;
+    ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     return ::send(socket.get(), &own_, sizeof own_, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof own_;
   }
 
-  /// The rank that has just said hello; none if a stranger has.
-  std::optional<int> rank_behind(const Fd& socket) const {
+  /// The rank of the hello that has arrived; none without the secret.
+  std::optional<int> receive_hello(const Fd& socket) const {
     Hello hello;
     const ssize_t got = ::recv(socket.get(), &hello, sizeof hello, MSG_DONTWAIT);
     if (got != sizeof hello || hello.secret != own_.secret) return std::nullopt;
     return hello.rank;
   }
 
-  const std::string host_;
   Hello own_;
   std::vector<Fd> sockets_;
 };
 
 }  // namespace
 
-std::vector<Fd> connect_words(Store& store, int rank, int size, const GlooOptions& options,
-                              const std::string& secret) {
-  TcpMeeting meeting(
-      {"gloo", store, rank, size, options.group + "/words", options.timeout, more_open_files},
-      address_of_interface(options.interface), secret);
-  meeting.run().value();
-  return meeting.sockets();
+std::vector<Fd> connect_side_channel(const TransportGroup& group, const std::string& secret) {
+  TcpRendezvous rendezvous(group, secret);
+  rendezvous.run().value();
+  return rendezvous.sockets();
 }
 
 }  // namespace troupe::transport

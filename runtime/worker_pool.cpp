@@ -1,4 +1,4 @@
-#include "runtime/background.h"
+#include "runtime/worker_pool.h"
 
 #include <fmt/format.h>
 #include <pthread.h>
@@ -9,9 +9,9 @@ namespace {
 
 constexpr std::size_t name_bytes = 15;  // Linux keeps no more
 
-// A job that comes waits for a free core or its turn, and does not interrupt a stage that computes
-// (sched(7), SCHED_BATCH). Where somebody has chosen another policy for the process, that stays.
-void let_others_finish() {
+// A thread that wakes up waits for a free core or its turn, and does not preempt a stage that
+// computes (sched(7), SCHED_BATCH). A policy that was set for the process stays.
+void use_batch_scheduling() {
   const sched_param none{};
   if (::sched_getscheduler(0) == SCHED_OTHER)
     (void)::pthread_setschedparam(::pthread_self(), SCHED_BATCH, &none);
@@ -19,12 +19,12 @@ void let_others_finish() {
 
 }  // namespace
 
-Background::Background(BackgroundOptions options) : options_(std::move(options)) {
+WorkerPool::WorkerPool(WorkerPoolOptions options) : options_(std::move(options)) {
   if (options_.threads < 0 || options_.capacity < 1)
     throw Error(ErrorCode::bad_options,
                 fmt::format("{}: {} threads, {} jobs may wait", options_.name, options_.threads,
                             options_.capacity),
-                "at least 0 threads, and one job must be allowed");
+                "use at least 0 threads and room for at least 1 job");
   const std::string name = options_.name.substr(0, name_bytes);
   try {
     for (int i = 0; i < options_.threads; ++i) {
@@ -40,7 +40,7 @@ Background::Background(BackgroundOptions options) : options_(std::move(options))
   }
 }
 
-bool Background::push(Job job, bool waits) {
+bool WorkerPool::push(Job job, bool waits) {
   std::unique_lock lock(mutex_);
   if (options_.threads == 0) {
     if (stopped_) return false;
@@ -56,8 +56,8 @@ bool Background::push(Job job, bool waits) {
   return true;
 }
 
-void Background::work() {
-  let_others_finish();
+void WorkerPool::work() {
+  use_batch_scheduling();
   std::unique_lock lock(mutex_);
   while (true) {
     wake_.wait(lock, [this] { return stopped_ || !jobs_.empty(); });
@@ -68,19 +68,19 @@ void Background::work() {
     lock.unlock();
     moved_.notify_all();
     job();
-    job = nullptr;  // what it holds goes while others may work
+    job = nullptr;  // freed without the lock
     lock.lock();
     --busy_;
     moved_.notify_all();
   }
 }
 
-void Background::drain() {
+void WorkerPool::drain() {
   std::unique_lock lock(mutex_);
   moved_.wait(lock, [this] { return jobs_.empty() && busy_ == 0; });
 }
 
-void Background::stop() {
+void WorkerPool::stop() {
   std::deque<Job> dropped;
   {
     const std::lock_guard lock(mutex_);

@@ -1,8 +1,9 @@
-#include "runtime/remote/run_plan.h"
+#include "runtime/remote/run_description.h"
 
 #include <functional>
 #include <optional>
 
+#include "runtime/remote/data_plane.h"
 #include "tests/unit/runtime/control/world.h"
 #include "tests/unit/runtime/flow/workers.h"
 
@@ -28,54 +29,55 @@ Graph counting(std::uint32_t slots = 2, std::uint32_t adder_in = 1) {
   return graph;
 }
 
-std::string plan_of(const Graph& graph, const Member& member, TransportKind transport) {
+std::string description_of(const Graph& graph, const Member& member,
+                           const std::string& transport = "auto") {
   const Placement placement(graph, static_cast<std::uint32_t>(member.rank()),
                             static_cast<std::uint32_t>(member.size()));
-  return run_plan(graph, placement, member, transport);
+  return run_description(graph, placement, topology_of(member, {.transport = transport}));
 }
 
-TEST(RunPlan, ListsTheEdgesOfEachCommunicator) {
+TEST(RunDescription, ListsTheEdgesOfEachCommunicator) {
   TestWorld world(3);
-  EXPECT_EQ(plan_of(counting(), *world.members[1], TransportKind::automatic),
+  EXPECT_EQ(description_of(counting(), *world.members[1]),
             "actor 0: counter on rank 0\n"
             "actor 1: adder on rank 1\n"
             "actor 2: collector on rank 0\n"
-            "by the shared memory of ranks 0, 1, 2:\n"
+            "shared memory between ranks 0-2:\n"
             "edge 0: counter.out → adder.in, rank 0 to 1, 2 slots\n"
             "edge 1: adder.out → collector.in, rank 1 to 0, 2 slots\n");
-  EXPECT_THAT(plan_of(counting(), *world.members[2], TransportKind::gloo),
-              HasSubstr("by Gloo between all 3 processes:\nedge 0: "));
-  EXPECT_THAT(plan_of(counting(2, 0), *world.members[0], TransportKind::automatic),
+  EXPECT_THAT(description_of(counting(), *world.members[2], "gloo"),
+              HasSubstr("Gloo between ranks 0-2:\nedge 0: "));
+  EXPECT_THAT(description_of(counting(2, 0), *world.members[0]),
               HasSubstr("within a process:\nedge 0: "));
 }
 
-/// What each process hears when they compare these.
+/// The error of each process when they compare their descriptions.
 std::vector<std::string> compare(TestWorld& world,
-                                 const std::function<std::string(std::size_t rank)>& plan) {
+                                 const std::function<std::string(std::size_t rank)>& description) {
   std::vector<std::string> heard(world.members.size());
   std::vector<std::jthread> threads;
   for (std::size_t rank = 0; rank < heard.size(); ++rank)
     threads.emplace_back([&, rank] {
-      const Status same = check_same_plan(*world.members[rank], plan(rank), control_test::patience);
+      const Status same =
+          check_same_description(*world.members[rank], description(rank), control_test::patience);
       if (!same) heard[rank] = same.error().what();
     });
   threads.clear();
   return heard;
 }
 
-TEST(RunPlan, IsTheSameForAllWhoBuiltTheSameGraph) {
+TEST(RunDescription, IsTheSameForAllWhoBuiltTheSameGraph) {
   TestWorld world(3);
-  const auto heard = compare(world, [&](std::size_t rank) {
-    return plan_of(counting(), *world.members[rank], TransportKind::automatic);
-  });
+  const auto heard = compare(
+      world, [&](std::size_t rank) { return description_of(counting(), *world.members[rank]); });
   EXPECT_THAT(heard, ::testing::Each(""));
 }
 
-TEST(RunPlan, NamesBothProcessesAndWhatDiffersFirst) {
+TEST(RunDescription, NamesBothProcessesAndWhatDiffersFirst) {
   TestWorld world(3);
   const auto heard = compare(world, [&](std::size_t rank) {
     const Graph graph = rank == 1 ? counting(4) : rank == 2 ? counting(2, 2) : counting();
-    return plan_of(graph, *world.members[rank], TransportKind::automatic);
+    return description_of(graph, *world.members[rank]);
   });
   EXPECT_EQ(heard[0], "");
   EXPECT_THAT(heard[1], HasSubstr("rank 1 on "));
@@ -86,9 +88,9 @@ TEST(RunPlan, NamesBothProcessesAndWhatDiffersFirst) {
                                   "1' there"));
 }
 
-TEST(RunPlan, OfAWorldOfOneHasAllActorsInIt) {
+TEST(RunDescription, OfAWorldOfOneHasAllActorsInIt) {
   TestWorld world(1);
-  EXPECT_EQ(plan_of(counting(), *world.members[0], TransportKind::automatic),
+  EXPECT_EQ(description_of(counting(), *world.members[0]),
             "actor 0: counter on rank 0\n"
             "actor 1: adder on rank 0\n"
             "actor 2: collector on rank 0\n"
@@ -97,10 +99,11 @@ TEST(RunPlan, OfAWorldOfOneHasAllActorsInIt) {
             "edge 1: adder.out → collector.in, rank 0 to 0, 2 slots\n");
 }
 
-TEST(RunPlan, EndsTheWaitForAProcessThatIsLost) {
+TEST(RunDescription, EndsTheWaitForAProcessThatIsLost) {
   TestWorld world(2);
-  std::jthread lost([&] { world.members[0].reset(); });  // without a goodbye, and without a plan
-  const Status told = check_same_plan(*world.members[1], "plan", control_test::patience);
+  std::jthread lost([&] { world.members[0].reset(); });  // without a goodbye or a description
+  const Status told =
+      check_same_description(*world.members[1], "description", control_test::patience);
   ASSERT_FALSE(told);
   EXPECT_EQ(told.error().code(), ErrorCode::peer_lost);
 }

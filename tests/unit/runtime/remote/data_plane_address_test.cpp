@@ -1,11 +1,11 @@
-// Where the bulk plane of members listens.
+// Where the data plane of members listens.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
 #include <filesystem>
 #include <set>
 
-#include "runtime/remote/bulk.h"
+#include "runtime/remote/data_plane.h"
 #include "tests/unit/runtime/control/world.h"
 
 namespace troupe {
@@ -30,20 +30,20 @@ std::set<std::string> own_addresses() {
   return found;
 }
 
-TEST(BulkAddress, OfGlooIsLoopbackWhereTheMembersMeetOnLoopback) {
+TEST(DataPlaneAddress, OfGlooIsLoopbackWhereTheMembersMeetOnLoopback) {
   control_test::TestWorld world(2);
-  std::vector<std::unique_ptr<Bulk>> planes(2);
+  std::vector<std::unique_ptr<DataPlane>> planes(2);
   const auto before = own_addresses();
   EXPECT_EQ(before, std::set<std::string>{"127.0.0.1"});
   {
     std::vector<std::jthread> threads;
     for (std::size_t rank = 0; rank < 2; ++rank)
       threads.emplace_back([&, rank] {
-        planes[rank] =
-            std::move(Bulk::connect(*world.members[rank], {.transport = TransportKind::gloo,
-                                                           .interface = "",
-                                                           .timeout = std::chrono::seconds(60)})
-                          .value());
+        planes[rank] = std::move(
+            DataPlane::connect(
+                *world.members[rank],
+                {.transport = "gloo", .interface = "", .timeout = std::chrono::seconds(60)})
+                .value());
       });
   }
   EXPECT_EQ(own_addresses(), before);

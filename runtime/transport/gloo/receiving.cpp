@@ -1,4 +1,4 @@
-// The threads that hear what peers say and collect what they send.
+// The threads that receive control messages and the bytes of tensors.
 
 #include <fmt/format.h>
 
@@ -11,9 +11,10 @@ namespace troupe::transport {
 namespace {
 
 /// The tensor of an offer, if it is small enough to be in it; else an undefined one.
-Tensor held_in(Words::Text text, const TensorMeta& meta) {
+Tensor held_in(SideChannel::Text text, const TensorMeta& meta) {
   if (!fits_an_offer(meta)) return {};
-  if (meta.bytes() != text.size()) throw std::runtime_error("it offers a torn tensor");
+  if (meta.bytes() != text.size())
+    throw std::runtime_error("its offer contains a part of a tensor");
   Tensor tensor = Tensor::empty(meta.shape, meta.dtype, Device::cpu(), meta.layout);
   if (!text.empty()) std::memcpy(tensor.raw(), text.data(), text.size());
   return tensor;
@@ -33,37 +34,37 @@ Error GlooCommunicator::failed(int rank, const std::exception& error) {
   Peer& peer = at(rank);
   {
     std::unique_lock lock(peer.mutex);
-    peer.met.wait_for(lock, for_a_reason, [&] { return interrupted_ || peer.left; });
+    peer.changed.wait_for(lock, for_a_reason, [&] { return interrupted_ || peer.left; });
     if (peer.left) return *peer.left;
   }
   return gone(rank, error);
 }
 
-void GlooCommunicator::lose(int rank, const std::exception& error) {
+void GlooCommunicator::on_lost(int rank, const std::exception& error) {
   if (!interrupted_) fail(gone(rank, error));
 }
 
-bool GlooCommunicator::hear(int rank, const Word& word, Words::Text text) {
+bool GlooCommunicator::on_message(int rank, const ControlMessage& message, SideChannel::Text text) {
   GlooArrival arrival;
-  arrival.id = word.id;
-  switch (word.kind) {
-    case Word::Kind::offer:
-      arrival.meta = described(word);
+  arrival.id = message.id;
+  switch (message.kind) {
+    case ControlMessage::Kind::offer:
+      arrival.meta = described(message);
       arrival.small = held_in(text, arrival.meta);
-      inbox_.arrive({rank, word.tag}, std::move(arrival));
+      inbox_.arrive({rank, message.tag}, std::move(arrival));
       return true;
-    case Word::Kind::done:
-      end_send(rank, word.id);
+    case ControlMessage::Kind::done:
+      end_send(rank, message.id);
       return true;
-    case Word::Kind::warning:
-      end_as_told(static_cast<std::uint32_t>(word.number),
+    case ControlMessage::Kind::warning:
+      end_as_told(static_cast<std::uint32_t>(message.number),
                   {reinterpret_cast<const char*>(text.data()), text.size()});
       return false;
-    case Word::Kind::goodbye:
+    case ControlMessage::Kind::goodbye:
       leave(rank);
       return false;
   }
-  throw std::runtime_error("it says what no rank says");
+  throw std::runtime_error("it sends what no rank sends");
 }
 
 void GlooCommunicator::end_send(int rank, std::uint64_t id) {
@@ -72,31 +73,31 @@ void GlooCommunicator::end_send(int rank, std::uint64_t id) {
   {
     const std::lock_guard lock(peer.mutex);
     const auto found = peer.sending.find(id);
-    if (found == peer.sending.end()) throw std::runtime_error("it has had what was not sent");
+    if (found == peer.sending.end())
+      throw std::runtime_error("it acknowledges a tensor that was not sent");
     sending = std::move(found->second);
     peer.sending.erase(found);
   }
-  mesh_->await_send(rank, *sending.buffer);  // it was received, so this is a matter of moments
+  mesh_->await_send(*sending.buffer);  // the peer has received it: this is short
   sending.tensor = {};
   sending.work->finish(success());
 }
 
 void GlooCommunicator::collect(int rank) {
   while (std::optional<Receiving> came = collect_one(rank)) deliver(rank, std::move(*came));
-  if (!interrupted_) mesh_->forsake(rank);  // it has left
 }
 
-/// The next tensor that has come whole; none once its sender has left or the communicator ends.
+/// The next complete tensor; none once its sender has left or the communicator ends.
 std::optional<GlooCommunicator::Receiving> GlooCommunicator::collect_one(int rank) {
   Peer& peer = at(rank);
   std::unique_lock lock(peer.mutex);
-  peer.met.wait(lock, [&] { return interrupted_ || peer.left || !peer.receiving.empty(); });
+  peer.changed.wait(lock, [&] { return interrupted_ || peer.left || !peer.receiving.empty(); });
   if (interrupted_ || peer.receiving.empty()) return {};
   gloo::transport::UnboundBuffer* buffer = peer.receiving.front().buffer.get();
   lock.unlock();
   try {
     if (!buffer) throw std::runtime_error("its connection has ended");
-    mesh_->await_receive(rank, *buffer);
+    mesh_->await_receive(*buffer);
   } catch (const std::exception& error) {
     const Error why = failed(rank, error);
     lock.lock();
@@ -114,26 +115,27 @@ std::optional<GlooCommunicator::Receiving> GlooCommunicator::collect_one(int ran
   lock.lock();
   Receiving came = std::move(peer.receiving.front());
   peer.receiving.pop_front();
-  ++peer.owed;
+  ++peer.unacknowledged;
   return came;
 }
 
-/// The receiver first: it waits. Who waited may end this communicator, which waits for `owed`.
+/// Ends the receive before it acknowledges the tensor, since a thread may wait for the receive.
+/// That thread may destroy this communicator, whose destructor waits for `unacknowledged`.
 void GlooCommunicator::deliver(int rank, Receiving came) {
-  Word done;
-  done.kind = Word::Kind::done;
+  ControlMessage done;
+  done.kind = ControlMessage::Kind::done;
   done.id = came.id;
-  struct Payment {  // also where a callback of the receive throws
+  struct Acknowledgement {  // in a destructor: a callback of the receive may throw
     GlooCommunicator& owner;
     const int rank;
-    const Word& done;
-    ~Payment() {
+    const ControlMessage& done;
+    ~Acknowledgement() {
       Peer& peer = owner.at(rank);
       const std::lock_guard lock(peer.mutex);
-      owner.words_->say(rank, done);
-      if (--peer.owed == 0) peer.paid.notify_all();
+      owner.side_channel_->send(rank, done);
+      if (--peer.unacknowledged == 0) peer.acknowledged.notify_all();
     }
-  } payment{*this, rank, done};
+  } acknowledgement{*this, rank, done};
   came.receive->deliver(std::move(came.tensor));
   came = {};
 }
@@ -146,11 +148,11 @@ void GlooCommunicator::leave(int rank) {
     const std::lock_guard lock(peer.mutex);
     peer.left = error;
     for (const auto& [id, sending] : peer.sending) works.push_back(sending.work);
-    // Of none of these has its sender had a receipt, so it has given them up.
+    // The sender has no acknowledgement of any of these, so it has given them up.
     for (const Receiving& receiving : peer.receiving)
       if (receiving.buffer) receiving.buffer->abortWaitRecv();
   }
-  peer.met.notify_all();
+  peer.changed.notify_all();
   for (const WorkPtr& work : works) work->finish(error);
   inbox_.leave(rank, error);
 }

@@ -1,4 +1,4 @@
-#include "runtime/transport/gloo/words.h"
+#include "runtime/transport/gloo/side_channel.h"
 
 #include <linux/sockios.h>
 #include <poll.h>
@@ -22,12 +22,12 @@ using Clock = std::chrono::steady_clock;
 bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK; }
 
 Error no_events() {
-  return {ErrorCode::io, std::string("gloo: waiting for words: ") + std::strerror(errno),
+  return {ErrorCode::io, std::string("gloo: waiting for control messages: ") + std::strerror(errno),
           more_open_files};
 }
 
 /// How much of it the system took; none of it if the connection is gone (errno says).
-std::size_t send_now(int socket, Words::Text head, Words::Text text) {
+std::size_t send_now(int socket, SideChannel::Text head, SideChannel::Text text) {
   std::array<iovec, 2> parts{iovec{const_cast<std::byte*>(head.data()), head.size()},
                              iovec{const_cast<std::byte*>(text.data()), text.size()}};
   msghdr message{};
@@ -42,22 +42,21 @@ std::size_t send_now(int socket, Words::Text head, Words::Text text) {
 
 }  // namespace
 
-Words::Words(Store& store, int rank, int size, const GlooOptions& options,
-             const std::string& secret)
+SideChannel::SideChannel(const TransportGroup& group, const std::string& secret)
     : events_(::epoll_create1(EPOLL_CLOEXEC)) {
   if (!events_) throw no_events();
-  for (Fd& socket : connect_words(store, rank, size, options, secret)) {
+  for (Fd& socket : connect_side_channel(group, secret)) {
     lines_.push_back(socket ? std::make_unique<Line>() : nullptr);
     if (socket) lines_.back()->socket = std::move(socket);
   }
 }
 
-void Words::close() {
+void SideChannel::close() {
   cut();
   if (thread_.joinable()) thread_.join();
 }
 
-void Words::listen(Listener listener) {
+void SideChannel::listen(Listener listener) {
   listener_ = std::move(listener);
   for (std::size_t rank = 0; rank < lines_.size(); ++rank) {
     if (!lines_[rank]) continue;
@@ -68,23 +67,23 @@ void Words::listen(Listener listener) {
   thread_ = std::thread([this] { serve(); });
 }
 
-void Words::watch(int rank, bool for_room) {
+void SideChannel::watch(int rank, bool for_room) {
   epoll_event event{.events = for_room ? EPOLLIN | EPOLLOUT : EPOLLIN,
                     .data = {.u64 = static_cast<std::uint64_t>(rank)}};
   ::epoll_ctl(events_.get(), EPOLL_CTL_MOD, at(rank).socket.get(), &event);
 }
 
-void Words::say(int to, Word word, Text text) {
+void SideChannel::send(int to, ControlMessage message, Text text) {
   Line& line = at(to);
-  word.follow = static_cast<std::uint32_t>(text.size());
-  const Text head(reinterpret_cast<const std::byte*>(&word), sizeof word);
+  message.text_bytes = static_cast<std::uint32_t>(text.size());
+  const Text head(reinterpret_cast<const std::byte*>(&message), sizeof message);
   const std::lock_guard lock(line.mutex);
   if (line.gone) return;
   const bool waits = !line.unsent.empty();
   const std::size_t sent = waits ? 0 : send_now(line.socket.get(), head, text);
   if (sent == head.size() + text.size()) return;
   if (!waits && sent == 0 && !would_block()) {
-    line.gone = true;  // the listening thread finds that out and says so
+    line.gone = true;  // the receiving thread notices that
     return;
   }
   line.unsent.insert(line.unsent.end(), head.begin(), head.end());
@@ -93,7 +92,7 @@ void Words::say(int to, Word word, Text text) {
   if (!waits) watch(to, true);
 }
 
-void Words::push(Line& line) {
+void SideChannel::push(Line& line) {
   while (!line.unsent.empty() && !line.gone) {
     const std::size_t sent = send_now(line.socket.get(), line.unsent, {});
     if (sent == 0) {
@@ -104,7 +103,7 @@ void Words::push(Line& line) {
   }
 }
 
-void Words::flush(int to, Clock::time_point until) {
+void SideChannel::flush(int to, Clock::time_point until) {
   Line& line = at(to);
   const auto left = [&] {
     const auto rest = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
@@ -118,21 +117,21 @@ void Words::flush(int to, Clock::time_point until) {
     lock.lock();
   }
   if (line.gone) return;
-  lock.unlock();  // the listening thread may want it, and the peer may wait for that one to read
-  // Ended with bytes under way, a connection drops them where the peer says one word more.
+  lock.unlock();  // the receiving thread may need it before it reads what the peer sends
+  // A connection that is closed with bytes under way drops them if the peer sends anything more.
   for (int queued = 0; left() > 0;) {
     pollfd end{line.socket.get(), 0, 0};
     if (::ioctl(line.socket.get(), SIOCOUTQ, &queued) != 0 || queued == 0) return;
-    if (::poll(&end, 1, 1) > 0) return;  // it is gone
+    if (::poll(&end, 1, 1) > 0) return;  // the connection has ended
   }
 }
 
-void Words::cut() {
+void SideChannel::cut() {
   for (const auto& line : lines_)
     if (line) ::shutdown(line->socket.get(), SHUT_RDWR);
 }
 
-void Words::serve() {
+void SideChannel::serve() {
   auto open = std::count_if(lines_.begin(), lines_.end(), [](auto& line) { return bool(line); });
   std::array<epoll_event, 64> events{};
   while (open > 0) {
@@ -154,37 +153,40 @@ void Words::serve() {
   }
 }
 
-bool Words::read(int from) {
+bool SideChannel::read(int from) {
   Line& line = at(from);
   constexpr std::size_t at_once = std::size_t{16} << 10;
-  const std::size_t begun = line.heard.size();
+  const std::size_t before = line.received.size();
   try {
-    line.heard.resize(begun + at_once);
-    const ssize_t got = ::recv(line.socket.get(), line.heard.data() + begun, at_once, MSG_DONTWAIT);
-    line.heard.resize(begun + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    line.received.resize(before + at_once);
+    const ssize_t got =
+        ::recv(line.socket.get(), line.received.data() + before, at_once, MSG_DONTWAIT);
+    line.received.resize(before + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
     if (got < 0 && (would_block() || errno == EINTR)) return true;
     if (got < 0) throw std::runtime_error(std::strerror(errno));
     if (got == 0) throw std::runtime_error("its connection has ended");
-    return hear_all(from);
+    return take_messages(from);
   } catch (const std::exception& error) {
-    listener_.lost(from, error);
+    listener_.on_lost(from, error);
     return false;
   }
 }
 
-bool Words::hear_all(int from) {
-  std::vector<std::byte>& heard = at(from).heard;
+bool SideChannel::take_messages(int from) {
+  std::vector<std::byte>& received = at(from).received;
   std::size_t begin = 0;
   bool more = true;
-  while (more && heard.size() - begin >= sizeof(Word)) {
-    Word word;
-    std::memcpy(&word, heard.data() + begin, sizeof word);
-    if (word.follow > longest_text) throw std::runtime_error("it says what no rank says");
-    if (heard.size() - begin < sizeof word + word.follow) break;
-    more = listener_.hear(from, word, {heard.data() + begin + sizeof word, word.follow});
-    begin += sizeof word + word.follow;
+  while (more && received.size() - begin >= sizeof(ControlMessage)) {
+    ControlMessage message;
+    std::memcpy(&message, received.data() + begin, sizeof message);
+    if (message.text_bytes > max_text_bytes)
+      throw std::runtime_error("it sends what no rank sends");
+    if (received.size() - begin < sizeof message + message.text_bytes) break;
+    more = listener_.on_message(from, message,
+                                {received.data() + begin + sizeof message, message.text_bytes});
+    begin += sizeof message + message.text_bytes;
   }
-  heard.erase(heard.begin(), heard.begin() + static_cast<std::ptrdiff_t>(begin));
+  received.erase(received.begin(), received.begin() + static_cast<std::ptrdiff_t>(begin));
   return more;
 }
 

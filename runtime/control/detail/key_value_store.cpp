@@ -1,10 +1,10 @@
-#include "runtime/control/detail/board.h"
+#include "runtime/control/detail/key_value_store.h"
 
 #include <algorithm>
 
 namespace troupe::control {
 
-void Board::put(Ticket from, const std::string& key, std::string value) {
+void KeyValueStore::put(Ticket from, const std::string& key, std::string value) {
   const std::string& kept = values_[key] = std::move(value);
   answer_(from, {}, {});
   if (const auto waiting = readers_.extract(key))
@@ -14,7 +14,7 @@ void Board::put(Ticket from, const std::string& key, std::string value) {
                   [&](const Ticket& one) { answer_(one, kept, {}); });
 }
 
-void Board::get(Ticket from, const std::string& key) {
+void KeyValueStore::get(Ticket from, const std::string& key) {
   if (const auto value = values_.find(key); value != values_.end())
     answer_(from, value->second, {});
   else if (!closed_.empty())
@@ -23,7 +23,7 @@ void Board::get(Ticket from, const std::string& key) {
     readers_[key].push_back(from);
 }
 
-void Board::claim(Ticket from, const std::string& key) {
+void KeyValueStore::claim(Ticket from, const std::string& key) {
   if (const auto value = values_.find(key); value != values_.end())
     return answer_(from, value->second, {});
   Line& line = claims_[key];
@@ -34,7 +34,7 @@ void Board::claim(Ticket from, const std::string& key) {
 
 /// Whoever comes to the head of a line is first now.
 template <class IsGone>
-void Board::leave_lines(IsGone is_gone) {
+void KeyValueStore::leave_lines(IsGone is_gone) {
   for (auto& [key, line] : claims_) {
     const bool was_first = is_gone(line.front());
     std::erase_if(line, is_gone);
@@ -43,11 +43,11 @@ void Board::leave_lines(IsGone is_gone) {
   std::erase_if(claims_, [](const auto& claim) { return claim.second.empty(); });
 }
 
-void Board::gone(int rank) {
+void KeyValueStore::gone(int rank) {
   leave_lines([rank](const Ticket& one) { return one.rank == rank; });
 }
 
-void Board::cancel(Ticket from, const std::string& key) {
+void KeyValueStore::cancel(Ticket from, const std::string& key) {
   leave_lines([from](const Ticket& one) { return one.rank == from.rank && one.id == from.id; });
   const auto waiting = readers_.find(key);
   if (waiting == readers_.end()) return;
@@ -57,7 +57,7 @@ void Board::cancel(Ticket from, const std::string& key) {
   if (waiting->second.empty()) readers_.erase(waiting);
 }
 
-void Board::arrive(Ticket from, const std::string& barrier, int size) {
+void KeyValueStore::arrive(Ticket from, const std::string& barrier, int size) {
   if (!barriers_closed_.empty()) return answer_(from, {}, barriers_closed_);
   Arrivals& here = barriers_[barrier];
   here[from.rank].push_back(from);
@@ -67,7 +67,7 @@ void Board::arrive(Ticket from, const std::string& barrier, int size) {
   barriers_.erase(barrier);
 }
 
-void Board::cancel_arrival(Ticket from, const std::string& barrier) {
+void KeyValueStore::cancel_arrival(Ticket from, const std::string& barrier) {
   const auto here = barriers_.find(barrier);
   if (here == barriers_.end()) return;
   const auto own = here->second.find(from.rank);
@@ -77,7 +77,7 @@ void Board::cancel_arrival(Ticket from, const std::string& barrier) {
   if (here->second.empty()) barriers_.erase(here);
 }
 
-void Board::close(const std::string& why) {
+void KeyValueStore::close(const std::string& why) {
   if (closed_.empty()) closed_ = why;
   for (const auto& [key, tickets] : readers_)
     for (const Ticket& reader : tickets) answer_(reader, {}, closed_);
@@ -85,7 +85,7 @@ void Board::close(const std::string& why) {
   close_barriers(why);
 }
 
-void Board::close_barriers(const std::string& why) {
+void KeyValueStore::close_barriers(const std::string& why) {
   if (barriers_closed_.empty()) barriers_closed_ = why;
   for (const auto& [name, here] : barriers_)
     for (const auto& [rank, tickets] : here)
@@ -93,7 +93,7 @@ void Board::close_barriers(const std::string& why) {
   barriers_.clear();
 }
 
-void Board::clear() {
+void KeyValueStore::clear() {
   values_.clear();
   readers_.clear();
   claims_.clear();

@@ -1,5 +1,5 @@
 #pragma once
-// Work away from the actors' threads: preparing samples, writing checkpoints, printing.
+// Threads for jobs outside actors: preparing samples, writing checkpoints, printing.
 
 #include <condition_variable>
 #include <cstddef>
@@ -30,8 +30,9 @@ struct ResultOf<Result<T>> {
   using Type = Result<T>;
 };
 
-/// What `work()` returns, or what it throws: an Error as it is, another exception as io where it is
-/// the system's and as internal otherwise. Work without a value gives a Status.
+/// The value that `work()` returns, or the error that it throws. An exception other than Error
+/// becomes ErrorCode::io if it is a std::system_error, else ErrorCode::internal. Work without a
+/// value gives a Status.
 template <class Work>
 auto attempt(Work&& work) -> typename ResultOf<std::invoke_result_t<Work&>>::Type {
   try {
@@ -48,40 +49,41 @@ auto attempt(Work&& work) -> typename ResultOf<std::invoke_result_t<Work&>>::Typ
   }
 }
 
-struct BackgroundOptions {
-  std::string name;           ///< of its threads, as debuggers show them; the first 15 bytes
-  int threads = 1;            ///< 0: a job is done within the call that hands it over
-  std::size_t capacity = 64;  ///< jobs that may wait, beside those that are being done
-  bool finishes = true;       ///< what waits at the end is done; false: dropped
+struct WorkerPoolOptions {
+  std::string name;           ///< of the threads, as debuggers show it; at most 15 bytes
+  int threads = 1;            ///< 0: the submitting call runs the job itself
+  std::size_t capacity = 64;  ///< jobs that may wait, in addition to those that run
+  bool finishes = true;       ///< stop() runs the waiting jobs; false: it drops them
 };
 
-/// A bounded queue of jobs and the threads that do them, begun in the order in which they came.
-/// They take a core that is free or their turn, without interrupting actors at work.
-/// All calls may come from any thread, but stop() and the destructor from none of its own.
-class Background {
+/// A bounded queue of jobs and the threads that run them, started in the order of submission. The
+/// threads use SCHED_BATCH: they do not preempt actors that compute. Thread-safe; the pool's own
+/// threads must not call stop() or the destructor.
+class WorkerPool {
  public:
-  /// Throws Error: bad_options for numbers that cannot work, io where a thread does not start.
-  explicit Background(BackgroundOptions options);
-  ~Background() { stop(); }
-  Background(const Background&) = delete;
-  Background& operator=(const Background&) = delete;
+  /// Throws Error: bad_options for impossible numbers, io if a thread cannot be started.
+  explicit WorkerPool(WorkerPoolOptions options);
+  ~WorkerPool() { stop(); }
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
 
-  /// Does `work()` and hands its Result (see `attempt`) to `done`, on one of its threads; `done`
-  /// must not throw. Never waits: false, and nothing done, where it is full or stopped.
+  /// Runs `work()` on a thread of the pool and passes its Result (see `attempt`) to `done`, which
+  /// must not throw. Never waits: returns false, without running it, if the queue is full or the
+  /// pool is stopped.
   template <class Work, class Done>
   [[nodiscard]] bool try_submit(Work work, Done done) {
     return push(job(std::move(work), std::move(done)), /*waits=*/false);
   }
-  /// The same, but waits where it is full; false after stop(). Not for its own jobs, which could
-  /// wait for themselves.
+  /// The same, but waits while the queue is full; false after stop(). Jobs of the pool must not
+  /// call it: they could wait for themselves.
   template <class Work, class Done>
   bool submit(Work work, Done done) {
     return push(job(std::move(work), std::move(done)), /*waits=*/true);
   }
 
-  /// Waits until all that was handed over is done.
+  /// Waits until all submitted jobs have run.
   void drain();
-  /// Finishes or drops what waits and joins the threads.
+  /// Runs or drops the waiting jobs, and joins the threads.
   void stop();
 
  private:
@@ -93,12 +95,12 @@ class Background {
   bool push(Job job, bool waits);
   void work();
 
-  const BackgroundOptions options_;
+  const WorkerPoolOptions options_;
   std::mutex mutex_;
   std::condition_variable wake_;   // there is a job, or the end
   std::condition_variable moved_;  // a job was taken or done, or the end
   std::deque<Job> jobs_;
-  std::size_t busy_ = 0;  // jobs that are being done
+  std::size_t busy_ = 0;  // jobs that run
   bool stopped_ = false;
   std::vector<std::thread> threads_;
 };

@@ -1,6 +1,6 @@
-// How the ranks of a host find each other: see connect_all.
+// How the ranks of a host connect: see connect_wires.
 
-#include "runtime/transport/meeting.h"
+#include "runtime/transport/rendezvous.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -18,8 +18,8 @@ namespace {
 
 using Wires = std::vector<std::shared_ptr<Wire>>;
 
-/// An abstract name: nothing on disk, and gone with the process. Seen by its network namespace,
-/// which is why same_host() compares those.
+/// An abstract name: it needs no file and ends with the process. Only its network namespace sees
+/// it, so host_identity() includes that.
 std::pair<sockaddr_un, socklen_t> address_of(const std::string& name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -28,20 +28,20 @@ std::pair<sockaddr_un, socklen_t> address_of(const std::string& name) {
   return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + full.size())};
 }
 
-class ShmMeeting final : public Meeting {
+class ShmRendezvous final : public Rendezvous {
  public:
-  ShmMeeting(Group group, int bell)
-      : Meeting(std::move(group)),
+  ShmRendezvous(const TransportGroup& group, int bell)
+      : Rendezvous(group, "shm", "where Unix sockets are forbidden, set `transport` to gloo"),
         bell_(bell),
-        wires_(static_cast<std::size_t>(Meeting::group().size)) {}
+        wires_(static_cast<std::size_t>(group.size)) {}
 
   Wires wires() { return std::move(wires_); }
 
  private:
-  /// Reached by a name and a token behind it.
+  /// The address is the name of the socket, followed by a token.
   Result<std::string> listen(Fd& listener) override {
-    const std::string name = random_word();
-    token_ = random_word();
+    const std::string name = random_token();
+    token_ = random_token();
     listener = Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!listener) return no_socket("making a Unix socket");
     const auto [address, length] = address_of(name);
@@ -51,57 +51,58 @@ class ShmMeeting final : public Meeting {
     return name + token_;
   }
 
-  Status call(int peer, const std::string& value) override {
-    if (value.size() != 2 * letters_of_a_word)
+  Status connect(int peer, const std::string& value) override {
+    if (value.size() != 2 * token_length)
       return Error(ErrorCode::io, fmt::format("shm: rank {}'s address is '{}'", peer, value));
     Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     if (!socket) return no_socket("making a Unix socket");
-    const auto [address, length] = address_of(value.substr(0, letters_of_a_word));
+    const auto [address, length] = address_of(value.substr(0, token_length));
     if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0)
       return Error(ErrorCode::peer_lost,
                    fmt::format("shm: rank {} cannot reach rank {} by a Unix socket: {}",
                                group().rank, peer, std::strerror(errno)),
-                   "where the two are in different containers, set parallel.transport: gloo");
-    Note hello;
+                   "where the two are in different containers, set `transport` to gloo");
+    Signal hello;
     hello.number = static_cast<std::uint32_t>(group().rank);
-    hello.text = value.substr(letters_of_a_word);
-    if (send_note(socket.get(), hello, {bell_}) != SendOutcome::sent)
+    hello.text = value.substr(token_length);
+    if (send_signal(socket.get(), hello, {bell_}) != SendOutcome::sent)
       return no_socket("sending on a Unix socket");
-    return answered(peer, std::move(socket));
+    return take_answer(peer, std::move(socket));
   }
 
   /// The lower rank makes the memory of the pair and sends it back.
-  Status answered(int peer, Fd socket) {
-    if (!await(socket, POLLIN)) return missing(peer, "no answer");
-    Note answer;
-    const ReceiveOutcome outcome = receive_note(socket.get(), answer);
-    if (outcome != ReceiveOutcome::received || answer.kind != Note::Kind::hello ||
+  Status take_answer(int peer, Fd socket) {
+    if (!wait_for(socket, POLLIN)) return missing(peer, "no answer");
+    Signal answer;
+    const ReceiveOutcome outcome = receive_signal(socket.get(), answer);
+    if (outcome != ReceiveOutcome::received || answer.kind != Signal::Kind::hello ||
         answer.fds.size() != 2)
-      return Error(ErrorCode::peer_lost,
-                   fmt::format("shm: rank {} turned rank {} away or ended", peer, group().rank));
+      return Error(
+          ErrorCode::peer_lost,
+          fmt::format("shm: rank {} has refused rank {} or has ended", peer, group().rank));
     auto memory = SharedMemory::open(std::move(answer.fds[1]), sizeof(PairMemory));
     wires_[static_cast<std::size_t>(peer)] =
         std::make_shared<Wire>(std::move(socket), std::move(answer.fds[0]), std::move(memory), 1);
     return success();
   }
 
-  bool has_met(int peer) const override {
+  bool is_connected(int peer) const override {
     return wires_[static_cast<std::size_t>(peer)] != nullptr;
   }
 
-  void greet(Fd caller) override {
-    Note hello;
-    if (receive_note(caller.get(), hello) != ReceiveOutcome::received) return;
+  void accept(Fd client) override {
+    Signal hello;
+    if (receive_signal(client.get(), hello) != ReceiveOutcome::received) return;
     const auto peer = static_cast<std::size_t>(hello.number);
-    if (hello.kind != Note::Kind::hello || hello.text != token_ || hello.fds.size() != 1 ||
+    if (hello.kind != Signal::Kind::hello || hello.text != token_ || hello.fds.size() != 1 ||
         peer <= static_cast<std::size_t>(group().rank) || peer >= wires_.size() || wires_[peer])
       return;
     auto memory = SharedMemory::create(sizeof(PairMemory));
-    Note answer;
+    Signal answer;
     answer.number = static_cast<std::uint32_t>(group().rank);
-    if (send_note(caller.get(), answer, {bell_, memory->fd()}) != SendOutcome::sent) return;
+    if (send_signal(client.get(), answer, {bell_, memory->fd()}) != SendOutcome::sent) return;
     wires_[peer] =
-        std::make_shared<Wire>(std::move(caller), std::move(hello.fds[0]), std::move(memory), 0);
+        std::make_shared<Wire>(std::move(client), std::move(hello.fds[0]), std::move(memory), 0);
   }
 
   const int bell_;
@@ -111,14 +112,11 @@ class ShmMeeting final : public Meeting {
 
 }  // namespace
 
-Result<Wires> connect_all(Store& store, int rank, int size, const std::string& group,
-                          std::chrono::milliseconds timeout, int own_bell) {
+Result<Wires> connect_wires(const TransportGroup& group, int own_bell) {
   try {
-    ShmMeeting meeting({"shm", store, rank, size, group, timeout,
-                        "where Unix sockets are forbidden, set parallel.transport: gloo"},
-                       own_bell);
-    if (Status met = meeting.run(); !met) return met.error();
-    return meeting.wires();
+    ShmRendezvous rendezvous(group, own_bell);
+    if (Status connected = rendezvous.run(); !connected) return connected.error();
+    return rendezvous.wires();
   } catch (const Error& error) {
     return error;
   }

@@ -1,5 +1,5 @@
 #pragma once
-// What members leave with the coordinator and wait for there: values and barriers. No sockets.
+// The store that the coordinator keeps for its members: values, claims and barriers. No sockets.
 
 #include <cstdint>
 #include <deque>
@@ -10,33 +10,34 @@
 
 namespace troupe::control {
 
-class Board {
+class KeyValueStore {
  public:
-  /// Who waits: a member and the number of its request.
+  /// A request: the member and its number.
   struct Ticket {
     int rank = 0;
     std::uint64_t id = 0;
   };
-  /// `error` is empty when all is well.
+  /// `error` is empty on success.
   using Answer = std::function<void(Ticket to, const std::string& value, const std::string& error)>;
 
-  explicit Board(Answer answer) : answer_(std::move(answer)) {}
+  explicit KeyValueStore(Answer answer) : answer_(std::move(answer)) {}
 
   void put(Ticket from, const std::string& key, std::string value);
+  /// Answers when the key has a value.
   void get(Ticket from, const std::string& key);
-  /// As get, but whoever is first gets an empty value, each time it asks, and the others what it
-  /// puts. When it goes before that, the next one is first.
+  /// As get, but answers the first member that claims the key with an empty value, each time it
+  /// asks; that member is to put the value. If it goes first, the next member is answered so.
   void claim(Ticket from, const std::string& key);
   void cancel(Ticket from, const std::string& key);
-  /// A barrier is complete when `size` ranks are there, however often each has come.
+  /// A barrier is complete when `size` different ranks have arrived.
   void arrive(Ticket from, const std::string& barrier, int size);
   void cancel_arrival(Ticket from, const std::string& barrier);
 
-  /// A member has left or is lost: its claims go on to the next in line.
+  /// A member has left or is lost: its claims pass to the next members.
   void gone(int rank);
 
-  /// A member is lost: every wait but for claims, present and to come, ends with `why`; values that
-  /// are there can still be had.
+  /// A member is lost: all waits except claims, current and later, end with `why`. Values that were
+  /// put can still be read.
   void close(const std::string& why);
 
   /// A member has left: no barrier can be complete any more.
@@ -45,7 +46,7 @@ class Board {
   void clear();
 
  private:
-  using Line = std::deque<Ticket>;  ///< who claims a key; the first is to put it
+  using Line = std::deque<Ticket>;  ///< claims of a key; the first one is to put it
   using Arrivals = std::map<int, std::vector<Ticket>>;  ///< by rank
   template <class IsGone>
   void leave_lines(IsGone is_gone);

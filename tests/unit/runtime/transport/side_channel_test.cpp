@@ -1,5 +1,5 @@
-// What ranks of a Gloo group say to each other, over real sockets.
-#include "runtime/transport/gloo/words.h"
+// Control messages of a Gloo group, over real sockets.
+#include "runtime/transport/gloo/side_channel.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -22,38 +22,41 @@ namespace {
 using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""s;
 using ::testing::HasSubstr;
-using Text = Words::Text;
+using Text = SideChannel::Text;
 
 const std::string secret(32, 's');
-const GlooOptions on_loopback{.group = "g", .interface = "lo"};
+
+TransportGroup group(Store& store, int rank, int size = 2) {
+  return {.store = store, .rank = rank, .size = size};
+}
 
 Text text_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
-Word word(Word::Kind kind, std::uint64_t tag = 0) {
-  Word made;
+ControlMessage message(ControlMessage::Kind kind, std::uint64_t tag = 0) {
+  ControlMessage made;
   made.kind = kind;
   made.tag = tag;
   return made;
 }
 
-/// Keeps what it hears.
-class Ear {
+/// Keeps the messages that arrive.
+class Recorder {
  public:
-  Words::Listener listener() {
-    return {
-        .hear = [this](int from, const Word& said, Text text) { return hear(from, said, text); },
-        .lost = [this](int from, const std::exception& why) { lose(from, why.what()); }};
+  SideChannel::Listener listener() {
+    return {.on_message = [this](int from, const ControlMessage& message,
+                                 Text text) { return take(from, message, text); },
+            .on_lost = [this](int from, const std::exception& why) { lose(from, why.what()); }};
   }
 
-  struct Heard {
+  struct Message {
     int from = 0;
     std::uint64_t tag = 0;
     std::string text;
   };
-  std::vector<Heard> heard(std::size_t count) {
+  std::vector<Message> messages(std::size_t count) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return heard_.size() >= count || lost_; });
-    return heard_;
+    changed_.wait(lock, [&] { return messages_.size() >= count || lost_; });
+    return messages_;
   }
   std::string lost() {
     std::unique_lock lock(mutex_);
@@ -62,11 +65,12 @@ class Ear {
   }
 
  private:
-  bool hear(int from, const Word& said, Text text) {
+  bool take(int from, const ControlMessage& sent, Text text) {
     const std::lock_guard lock(mutex_);
-    heard_.push_back({from, said.tag, {reinterpret_cast<const char*>(text.data()), text.size()}});
+    messages_.push_back(
+        {from, sent.tag, {reinterpret_cast<const char*>(text.data()), text.size()}});
     changed_.notify_all();
-    return said.kind != Word::Kind::goodbye;
+    return sent.kind != ControlMessage::Kind::goodbye;
   }
   void lose(int from, const std::string& why) {
     const std::lock_guard lock(mutex_);
@@ -76,139 +80,140 @@ class Ear {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Heard> heard_;
+  std::vector<Message> messages_;
   std::optional<std::string> lost_;
 };
 
 /// Rank 0 as it is, rank 1 a bare socket that knows the secret.
 struct WithABareSocket {
   MemoryStore store;
-  Ear ear;  // of rank 0
+  Recorder received;  // of rank 0
   Fd one;
-  std::unique_ptr<Words> zero;
+  std::unique_ptr<SideChannel> zero;
 
   WithABareSocket() {
-    std::thread other([&] { one = std::move(connect_words(store, 1, 2, on_loopback, secret)[0]); });
-    zero = std::make_unique<Words>(store, 0, 2, on_loopback, secret);
+    std::thread other([&] { one = std::move(connect_side_channel(group(store, 1), secret)[0]); });
+    zero = std::make_unique<SideChannel>(group(store, 0), secret);
     other.join();
     ::fcntl(one.get(), F_SETFL, 0);  // its reads and writes block
-    zero->listen(ear.listener());
+    zero->listen(received.listener());
   }
   void send(const void* data, std::size_t bytes) const {
     ASSERT_EQ(::send(one.get(), data, bytes, MSG_NOSIGNAL), static_cast<ssize_t>(bytes));
   }
 };
 
-TEST(Words, ArriveInTheirOrderFromEveryRank) {
+TEST(SideChannel, DeliversMessagesInOrderFromEveryRank) {
   constexpr int size = 4;
   constexpr std::size_t each = 500;
   MemoryStore store;
-  std::array<Ear, size> ears;
-  std::array<std::unique_ptr<Words>, size> ranks;
+  std::array<Recorder, size> recorders;
+  std::array<std::unique_ptr<SideChannel>, size> ranks;
   {
     std::vector<std::jthread> threads;
     for (int rank = 0; rank < size; ++rank)
       threads.emplace_back([&, at = static_cast<std::size_t>(rank), rank] {
-        ranks[at] = std::make_unique<Words>(store, rank, size, on_loopback, secret);
-        ranks[at]->listen(ears[at].listener());
+        ranks[at] = std::make_unique<SideChannel>(group(store, rank, size), secret);
+        ranks[at]->listen(recorders[at].listener());
         for (std::size_t i = 0; i < each; ++i)
           for (int to = 0; to < size; ++to)
             if (to != rank)
-              ranks[at]->say(to, word(Word::Kind::offer, i), text_of(std::to_string(i)));
+              ranks[at]->send(to, message(ControlMessage::Kind::offer, i),
+                              text_of(std::to_string(i)));
       });
   }
-  for (Ear& ear : ears) {
+  for (Recorder& received : recorders) {
     std::array<std::uint64_t, size> next{};
-    for (const Ear::Heard& heard : ear.heard(each * (size - 1))) {
-      EXPECT_EQ(heard.tag, next[static_cast<std::size_t>(heard.from)]++);
-      EXPECT_EQ(heard.text, std::to_string(heard.tag));
+    for (const Recorder::Message& message : received.messages(each * (size - 1))) {
+      EXPECT_EQ(message.tag, next[static_cast<std::size_t>(message.from)]++);
+      EXPECT_EQ(message.text, std::to_string(message.tag));
     }
   }
 }
 
-TEST(Words, WaitForAPeerThatDoesNotReadWithoutHoldingTheSpeakerUp) {
+TEST(SideChannel, KeepsMessagesForAPeerThatDoesNotReadWithoutBlockingTheSender) {
   WithABareSocket pair;
   constexpr std::uint64_t first = 5000, more = 500;  // 20 MiB: more than both ends' sockets take
-  const std::string long_text(Words::longest_text, 'x');
-  std::vector<std::byte> came(sizeof(Word) + long_text.size());
+  const std::string long_text(SideChannel::max_text_bytes, 'x');
+  std::vector<std::byte> came(sizeof(ControlMessage) + long_text.size());
   std::uint64_t next = 0;
-  const auto hear_until = [&](std::uint64_t end) {
+  const auto read_until = [&](std::uint64_t end) {
     for (; next < end; ++next) {
       ASSERT_EQ(::recv(pair.one.get(), came.data(), came.size(), MSG_WAITALL),
                 static_cast<ssize_t>(came.size()));
-      Word said;
-      std::memcpy(&said, came.data(), sizeof said);
-      ASSERT_EQ(said.tag, next);
-      ASSERT_EQ(std::memcmp(came.data() + sizeof said, long_text.data(), long_text.size()), 0);
+      ControlMessage sent;
+      std::memcpy(&sent, came.data(), sizeof sent);
+      ASSERT_EQ(sent.tag, next);
+      ASSERT_EQ(std::memcmp(came.data() + sizeof sent, long_text.data(), long_text.size()), 0);
     }
   };
   for (std::uint64_t i = 0; i < first; ++i)
-    pair.zero->say(1, word(Word::Kind::offer, i), text_of(long_text));
+    pair.zero->send(1, message(ControlMessage::Kind::offer, i), text_of(long_text));
   pair.zero->flush(1, std::chrono::steady_clock::now() + 1ms);
-  hear_until(first / 4);  // there is room again, and still a backlog
+  read_until(first / 4);  // there is room again, and still a backlog
   for (std::uint64_t i = first; i < first + more; ++i)
-    pair.zero->say(1, word(Word::Kind::offer, i), text_of(long_text));
-  hear_until(first + more);
+    pair.zero->send(1, message(ControlMessage::Kind::offer, i), text_of(long_text));
+  read_until(first + more);
 }
 
-TEST(Words, ThatComeByTheByteAreHeardWhole) {
+TEST(SideChannel, AssemblesMessagesThatArriveByteByByte) {
   WithABareSocket pair;
-  Word said = word(Word::Kind::offer, 7);
-  said.follow = 3;
-  std::vector<char> bytes(sizeof said);
-  std::memcpy(bytes.data(), &said, sizeof said);
+  ControlMessage sent = message(ControlMessage::Kind::offer, 7);
+  sent.text_bytes = 3;
+  std::vector<char> bytes(sizeof sent);
+  std::memcpy(bytes.data(), &sent, sizeof sent);
   bytes.insert(bytes.end(), {'a', 'b', 'c'});
   for (const char& byte : bytes) pair.send(&byte, 1);
-  EXPECT_EQ(pair.ear.heard(1)[0].text, "abc");
+  EXPECT_EQ(pair.received.messages(1)[0].text, "abc");
 }
 
-TEST(Words, AreGivenUpWhereATextIsLongerThanAny) {
+TEST(SideChannel, GivesUpAConnectionWhoseTextIsTooLong) {
   WithABareSocket pair;
-  Word said = word(Word::Kind::offer);
-  said.follow = Words::longest_text + 1;
-  pair.send(&said, sizeof said);
-  EXPECT_EQ(pair.ear.lost(), "1 it says what no rank says");
+  ControlMessage sent = message(ControlMessage::Kind::offer);
+  sent.text_bytes = SideChannel::max_text_bytes + 1;
+  pair.send(&sent, sizeof sent);
+  EXPECT_EQ(pair.received.lost(), "1 it sends what no rank sends");
 }
 
-TEST(Words, TornByTheEndOfAConnectionAreNotHeard) {
+TEST(SideChannel, DropsAMessageCutOffByTheEndOfAConnection) {
   WithABareSocket pair;
-  const Word said = word(Word::Kind::done, 1);
-  pair.send(&said, sizeof said);
-  pair.send(&said, sizeof said - 1);
+  const ControlMessage sent = message(ControlMessage::Kind::done, 1);
+  pair.send(&sent, sizeof sent);
+  pair.send(&sent, sizeof sent - 1);
   pair.one = {};
-  EXPECT_EQ(pair.ear.lost(), "1 its connection has ended");
-  EXPECT_EQ(pair.ear.heard(1).size(), 1u);
+  EXPECT_EQ(pair.received.lost(), "1 its connection has ended");
+  EXPECT_EQ(pair.received.messages(1).size(), 1u);
 }
 
-TEST(Words, SaidBeforeTheEndStillArrive) {
+TEST(SideChannel, DeliversMessagesSentBeforeTheEnd) {
   WithABareSocket pair;
-  pair.zero->say(1, word(Word::Kind::warning, 3), text_of("why"));
+  pair.zero->send(1, message(ControlMessage::Kind::warning, 3), text_of("why"));
   pair.zero.reset();
-  std::vector<std::byte> came(sizeof(Word) + 4);
+  std::vector<std::byte> came(sizeof(ControlMessage) + 4);
   ASSERT_EQ(::recv(pair.one.get(), came.data(), came.size(), MSG_WAITALL),
-            static_cast<ssize_t>(sizeof(Word) + 3));
-  EXPECT_EQ(std::memcmp(came.data() + sizeof(Word), "why", 3), 0);
+            static_cast<ssize_t>(sizeof(ControlMessage) + 3));
+  EXPECT_EQ(std::memcmp(came.data() + sizeof(ControlMessage), "why", 3), 0);
 }
 
-TEST(Words, FlushedReachAPeerThatSpeaksAfterTheEnd) {
+TEST(SideChannel, DeliversFlushedMessagesToAPeerThatSendsAfterTheEnd) {
   WithABareSocket pair;
   constexpr std::size_t count = 1000;
-  const std::string long_text(Words::longest_text, 'x');
+  const std::string long_text(SideChannel::max_text_bytes, 'x');
   std::size_t came = 0;
   std::jthread listens([&] {
     std::vector<std::byte> some(1 << 16);
     for (ssize_t got = 0; (got = ::recv(pair.one.get(), some.data(), some.size(), 0)) > 0;
          came += static_cast<std::size_t>(got)) {
-      const Word answer = word(Word::Kind::done);
+      const ControlMessage answer = message(ControlMessage::Kind::done);
       (void)!::send(pair.one.get(), &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT);
     }
   });
   for (std::size_t i = 0; i < count; ++i)
-    pair.zero->say(1, word(Word::Kind::offer, i), text_of(long_text));
+    pair.zero->send(1, message(ControlMessage::Kind::offer, i), text_of(long_text));
   pair.zero->flush(1, std::chrono::steady_clock::now() + 60s);
   pair.zero.reset();
   listens.join();
-  EXPECT_EQ(came, count * (sizeof(Word) + long_text.size()));
+  EXPECT_EQ(came, count * (sizeof(ControlMessage) + long_text.size()));
 }
 
 /// A bare rank 0 that answers like this to rank 1.
@@ -222,7 +227,7 @@ Status answered_with(const std::string& answer) {
   EXPECT_EQ(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), length), 0);
   ::listen(listener.get(), 1);
   ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length);
-  store.put("g/words/0", std::to_string(::ntohs(address.sin_port)) + " 127.0.0.1").value();
+  store.put("g/0", std::to_string(::ntohs(address.sin_port)) + " 127.0.0.1").value();
   std::jthread answers([&] {
     const Fd caller(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     ::send(caller.get(), answer.data(), answer.size(), MSG_NOSIGNAL);
@@ -231,18 +236,18 @@ Status answered_with(const std::string& answer) {
     }
   });
   try {
-    Words words(store, 1, 2, on_loopback, secret);
+    SideChannel side_channel(group(store, 1), secret);
     return success();
   } catch (const Error& error) {
     return error;
   }
 }
 
-std::string hello_of(const std::string& said, std::int32_t rank) {
-  return said + std::string(reinterpret_cast<const char*>(&rank), sizeof rank);
+std::string hello_of(const std::string& sent, std::int32_t rank) {
+  return sent + std::string(reinterpret_cast<const char*>(&rank), sizeof rank);
 }
 
-TEST(Words, AreExchangedWithNobodyWhoAnswersWrongly) {
+TEST(SideChannel, RefusesAPeerThatAnswersWrongly) {
   EXPECT_TRUE(answered_with(hello_of(secret, 0)));
   const std::string guess(32, 'a');
   for (const std::string& answer : {hello_of(guess, 0), hello_of(secret, 1), hello_of(secret, -1),
@@ -253,12 +258,12 @@ TEST(Words, AreExchangedWithNobodyWhoAnswersWrongly) {
   }
 }
 
-TEST(Words, LetStrangersGoAndMeetTheRanks) {
+TEST(SideChannel, DropsStrangersAndConnectsTheRanks) {
   MemoryStore store;
-  Ear ear;
-  std::unique_ptr<Words> zero, one;
-  std::jthread listening([&] { zero = std::make_unique<Words>(store, 0, 2, on_loopback, secret); });
-  const std::string address = store.get("g/words/0", 20'000ms).value();  // "port 127.0.0.1"
+  Recorder received;
+  std::unique_ptr<SideChannel> zero, one;
+  std::jthread listening([&] { zero = std::make_unique<SideChannel>(group(store, 0), secret); });
+  const std::string address = store.get("g/0", 20'000ms).value();  // "port 127.0.0.1"
   sockaddr_in to{};
   to.sin_family = AF_INET;
   to.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address)));
@@ -274,18 +279,18 @@ TEST(Words, LetStrangersGoAndMeetTheRanks) {
     if (i % 3 == 2) ::send(socket, guess.data(), guess.size(), MSG_NOSIGNAL);
     if (i % 5 == 3) ::send(socket, other.data(), other.size(), MSG_NOSIGNAL);
   }
-  one = std::make_unique<Words>(store, 1, 2, on_loopback, secret);
+  one = std::make_unique<SideChannel>(group(store, 1), secret);
   listening.join();
-  zero->listen(ear.listener());
-  one->say(0, word(Word::Kind::offer, 5));
-  EXPECT_EQ(ear.heard(1)[0].tag, 5u);
+  zero->listen(received.listener());
+  one->send(0, message(ControlMessage::Kind::offer, 5));
+  EXPECT_EQ(received.messages(1)[0].tag, 5u);
 }
 
-TEST(Words, NameTheRankThatCannotBeReached) {
+TEST(SideChannel, NamesTheRankThatCannotBeReached) {
   MemoryStore store;
-  store.put("g/words/0", "1 127.0.0.1").value();  // nobody listens on port 1
+  store.put("g/0", "1 127.0.0.1").value();  // nobody listens on port 1
   try {
-    Words words(store, 1, 2, on_loopback, secret);
+    SideChannel side_channel(group(store, 1), secret);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::peer_lost);
@@ -293,11 +298,11 @@ TEST(Words, NameTheRankThatCannotBeReached) {
   }
 }
 
-TEST(Words, RefuseAnAddressThatIsNone) {
+TEST(SideChannel, RefusesAnAddressThatIsNone) {
   MemoryStore store;
   for (const char* address : {"", "port", "80", "80 nowhere", "x 127.0.0.1"}) {
-    store.put("g/words/0", address).value();
-    EXPECT_THROW(Words(store, 1, 2, on_loopback, secret), Error) << address;
+    store.put("g/0", address).value();
+    EXPECT_THROW(SideChannel(group(store, 1), secret), Error) << address;
   }
 }
 

@@ -1,4 +1,4 @@
-#include "runtime/background.h"
+#include "runtime/worker_pool.h"
 
 #include <gmock/gmock.h>
 #include <pthread.h>
@@ -27,10 +27,10 @@ struct Gate {
   }
 };
 
-TEST(Background, DoesJobsInTheOrderInWhichTheyCame) {
+TEST(WorkerPool, DoesJobsInTheOrderInWhichTheyCame) {
   std::vector<int> seen;
   {
-    Background background({.name = "test"});
+    WorkerPool background({.name = "test"});
     for (int i = 0; i < 200; ++i)
       EXPECT_TRUE(background.submit([&seen, i] { seen.push_back(i); }, ignore));
   }
@@ -39,12 +39,12 @@ TEST(Background, DoesJobsInTheOrderInWhichTheyCame) {
   EXPECT_EQ(seen, all);
 }
 
-TEST(Background, GivesValuesAndErrorsBackAsResults) {
+TEST(WorkerPool, GivesValuesAndErrorsBackAsResults) {
   std::optional<Result<int>> value;
   std::optional<Status> error, system, other;
   std::optional<Result<int>> refused;
   {
-    Background background({.name = "test"});
+    WorkerPool background({.name = "test"});
     background.submit([] { return 7; }, [&](Result<int> r) { value = std::move(r); });
     background.submit([] { throw Error(ErrorCode::bad_file, "torn", "another"); },
                       [&](Status r) { error = std::move(r); });
@@ -63,11 +63,11 @@ TEST(Background, GivesValuesAndErrorsBackAsResults) {
   EXPECT_EQ(refused->error().message(), "full");
 }
 
-TEST(Background, RefusesWhatIsMoreThanMayWait) {
+TEST(WorkerPool, RefusesWhatIsMoreThanMayWait) {
   Gate gate;
   int done = 0;
   const auto count = [&done] { ++done; };
-  Background background({.name = "test", .capacity = 2});
+  WorkerPool background({.name = "test", .capacity = 2});
   EXPECT_TRUE(background.try_submit(gate.job(), ignore));
   gate.begun.get_future().wait();  // it waits no more: both places are free
   EXPECT_TRUE(background.try_submit(count, ignore));
@@ -79,8 +79,8 @@ TEST(Background, RefusesWhatIsMoreThanMayWait) {
   EXPECT_EQ(done, 3);
 }
 
-TEST(Background, DoesAJobWithinTheCallWhereItHasNoThreads) {
-  Background background({.name = "test", .threads = 0});
+TEST(WorkerPool, DoesAJobWithinTheCallWhereItHasNoThreads) {
+  WorkerPool background({.name = "test", .threads = 0});
   std::thread::id where;
   EXPECT_TRUE(background.try_submit([&] { where = std::this_thread::get_id(); }, ignore));
   EXPECT_EQ(where, std::this_thread::get_id());
@@ -89,11 +89,11 @@ TEST(Background, DoesAJobWithinTheCallWhereItHasNoThreads) {
   EXPECT_FALSE(background.try_submit([] {}, ignore));
 }
 
-TEST(Background, FinishesOrDropsWhatWaitsAtItsEnd) {
+TEST(WorkerPool, FinishesOrDropsWhatWaitsAtItsEnd) {
   for (const bool finishes : {true, false}) {
     Gate gate;
     std::atomic<int> done = 0;
-    Background background({.name = "test", .finishes = finishes});
+    WorkerPool background({.name = "test", .finishes = finishes});
     EXPECT_TRUE(background.submit(gate.job(), ignore));
     gate.begun.get_future().wait();
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(background.submit([&] { ++done; }, ignore));
@@ -107,11 +107,11 @@ TEST(Background, FinishesOrDropsWhatWaitsAtItsEnd) {
   }
 }
 
-TEST(Background, SharesJobsOverItsThreadsAndNamesThem) {
+TEST(WorkerPool, SharesJobsOverItsThreadsAndNamesThem) {
   std::array<Gate, 3> gates;
   std::atomic<int> named = 0;
   {
-    Background background({.name = "a name that is long", .threads = 3});
+    WorkerPool background({.name = "a name that is long", .threads = 3});
     for (Gate& gate : gates)
       background.submit(
           [&named, work = gate.job()]() mutable {
@@ -127,19 +127,19 @@ TEST(Background, SharesJobsOverItsThreadsAndNamesThem) {
   EXPECT_EQ(named, 3);
 }
 
-TEST(Background, LetsWhoeverComputesFinishFirst) {
+TEST(WorkerPool, LetsWhoeverComputesFinishFirst) {
   const int own = ::sched_getscheduler(0);
   std::atomic<int> policy = -1;
-  Background background({.name = "test"});
+  WorkerPool background({.name = "test"});
   background.submit([&policy] { policy = ::sched_getscheduler(0); }, ignore);
   background.drain();
   EXPECT_EQ(policy, own == SCHED_OTHER ? SCHED_BATCH : own) << "who chose another keeps it";
   EXPECT_EQ(::sched_getscheduler(0), own) << "only its own threads";
 }
 
-TEST(Background, RefusesNumbersThatCannotWork) {
-  EXPECT_THROW(Background({.name = "test", .threads = -1}), Error);
-  EXPECT_THROW(Background({.name = "test", .capacity = 0}), Error);
+TEST(WorkerPool, RefusesNumbersThatCannotWork) {
+  EXPECT_THROW(WorkerPool({.name = "test", .threads = -1}), Error);
+  EXPECT_THROW(WorkerPool({.name = "test", .capacity = 0}), Error);
 }
 
 }  // namespace

@@ -1,0 +1,76 @@
+#include "runtime/remote/run_description.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <utility>
+
+#include "runtime/file/digest.h"
+#include "runtime/text.h"
+
+namespace troupe {
+namespace {
+
+/// What carries an edge: "shared memory between ranks 0-3:".
+std::string heading(const TransportTopology& topology, int from, int to) {
+  if (from == to) return "within a process:";
+  const Transport& transport = topology.between(from, to);
+  for (const auto& group : topology.groups_of(from))
+    if (group.transport == &transport)
+      return fmt::format("{} between ranks {}:", transport.title, ranges(group.ranks));
+  return {};
+}
+
+Error other_graph(const Member& member, const std::string& own, const std::string& first) {
+  const auto [here, there] = first_difference(own, first);
+  const auto& peers = member.peers();
+  return {ErrorCode::bad_graph,
+          fmt::format("rank {} on {} has another graph than rank 0 on {}: '{}' here, '{}' "
+                      "there",
+                      member.rank(), peers.at(static_cast<std::size_t>(member.rank())).host(),
+                      peers.front().host(), here, there),
+          "start all processes from the same program, in the same version, with the same options"};
+}
+
+}  // namespace
+
+std::string run_description(const Graph& graph, const Placement& placement,
+                            const TransportTopology& topology) {
+  std::string text;
+  for (std::size_t actor = 0; actor < graph.actors().size(); ++actor)
+    text += fmt::format("actor {}: {} on rank {}\n", actor, graph.actors()[actor].name,
+                        placement.of(actor));
+  std::map<std::pair<int, int>, std::string> headings;  // by sender and receiver
+  std::map<std::string, std::string> edges;             // by heading
+  for (std::size_t e = 0; e < graph.edges().size(); ++e) {
+    const Graph::Edge& edge = graph.edges()[e];
+    const int from = static_cast<int>(placement.of(edge.from));
+    const int to = static_cast<int>(placement.of(edge.to));
+    std::string& carrier = headings[{from, to}];
+    if (carrier.empty()) carrier = heading(topology, from, to);
+    edges[carrier] += fmt::format("edge {}: {}, rank {} to {}, {} slots\n", e, graph.edge_name(e),
+                                  from, to, edge.options.slots);
+  }
+  for (const auto& [carrier, lines] : edges) text += fmt::format("{}\n{}", carrier, lines);
+  return text;
+}
+
+Status check_same_description(Member& member, const std::string& description,
+                              std::chrono::milliseconds timeout) {
+  Store& store = member.store();
+  const std::string key = fmt::format("run/description/{}", member.generation());
+  const std::string text_key = key + "/text";  // only asked for where the digests differ
+  const std::string digest = text_digest(description);
+  if (member.rank() == 0) {
+    Status stored = store.put(text_key, description);
+    return stored ? store.put(key, digest) : stored;
+  }
+  const auto expected = store.get(key, timeout);
+  if (!expected) return expected.error();
+  if (expected.value() == digest) return success();
+  const auto text = store.get(text_key, timeout);
+  if (!text) return text.error();
+  return other_graph(member, description, text.value());
+}
+
+}  // namespace troupe

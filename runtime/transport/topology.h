@@ -1,0 +1,58 @@
+#pragma once
+// Which transport carries tensors between two processes of a world.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/transport/transport.h"
+
+namespace troupe {
+
+/// The value of TransportOptions::transport that takes for each pair of processes the first of
+/// transports() that joins it.
+inline constexpr std::string_view automatic_transport = "auto";
+
+/// The one place that decides how two processes reach each other: the data plane connects by it,
+/// and processes compare their runs by it.
+class TransportTopology {
+ public:
+  /// `transport` is the name of one transport, or automatic_transport. Throws Error{bad_options}
+  /// for an unknown name, and where it does not join all processes: names two of them.
+  TransportTopology(std::vector<ProcessPlace> processes, std::string_view transport,
+                    Device device = {});
+
+  int size() const { return static_cast<int>(processes_.size()); }
+  /// The transport between two different processes.
+  const Transport& between(int one, int other) const;
+
+  /// Processes that one communicator connects, in the order of ranks.
+  struct Group {
+    const Transport* transport;
+    std::vector<int> ranks;
+  };
+  /// The groups that `rank` is in: one for each transport that joins it to others and is used
+  /// between some of them.
+  std::vector<Group> groups_of(int rank) const;
+
+  /// "shared memory", or "shared memory within a host, Gloo between".
+  std::string summary() const;
+
+ private:
+  const Transport* find(int one, int other) const;
+
+  std::vector<ProcessPlace> processes_;
+  std::vector<const Transport*> choices_;  ///< the preferred ones first
+};
+
+/// The values of TransportOptions::transport: automatic_transport and the name of each transport.
+std::vector<std::string_view> transport_choices();
+
+/// What `transport` means, whatever the processes: "shared memory within a host, Gloo between
+/// hosts".
+std::string meaning_of_transport(std::string_view transport);
+
+/// Whether `transport` joins processes of different hosts.
+bool joins_hosts(std::string_view transport);
+
+}  // namespace troupe
