@@ -59,10 +59,30 @@ void print_table(const std::vector<Row>& rows) {
   print(counted(std::ssize(rows), "tensor"), "", "", std::to_string(total));
 }
 
+/// The error for a checkpoint without some of its files; names the newest complete one beside it.
+Error incomplete(const std::filesystem::path& checkpoint, const Error& cause) {
+  std::string remedy = "no complete checkpoint is beside it";
+  for (const CheckpointInfo& other : list_checkpoints(checkpoint.parent_path()))
+    if (other.whole)
+      remedy = fmt::format("the newest complete one beside it is {}", other.folder.string());
+  return {ErrorCode::bad_file,
+          fmt::format("the checkpoint {} is incomplete: {}", checkpoint.string(), cause.message()),
+          remedy};
+}
+
+Checkpoint open_complete(const std::filesystem::path& folder) {
+  try {
+    return open_checkpoint(folder);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::io) throw;
+    throw incomplete(folder, error);
+  }
+}
+
 void inspect_checkpoint(const std::filesystem::path& path) {
   const CheckpointChoice choice = newest_whole_checkpoint(path);
   for (const auto& reason : choice.skipped) print_error("troupe: warning: skipped {}\n", reason);
-  const Checkpoint checkpoint = open_checkpoint(choice.folder);
+  const Checkpoint checkpoint = open_complete(choice.folder);
   checkpoint.verify();
   const Manifest& manifest = checkpoint.manifest();
   fmt::print("{}: checkpoint of step {}, written {}, in {}; all checksums match\n",

@@ -141,6 +141,15 @@ TEST_F(Verbs, InspectListsTensorsAndFindsDamage) {
   EXPECT_THAT(damaged.error, HasSubstr("stage_00.tensors"));
 }
 
+TEST_F(Verbs, InspectNamesWhatACheckpointLacks) {
+  fs::remove(checkpoint_ / "stage_00.tensors");
+  const Ran ran = run_troupe({"inspect", checkpoint_.string()});
+  EXPECT_EQ(ran.code, exit_failed);
+  EXPECT_THAT(ran.error, testing::AllOf(HasSubstr("step_00000007 is incomplete: "),
+                                        HasSubstr("stage_00.tensors"),
+                                        HasSubstr("try: no complete checkpoint is beside it")));
+}
+
 TEST_F(Verbs, InspectTellsIdxFromOtherFiles) {
   const unsigned char idx[] = {0, 0, 8, 1, 0, 0, 0, 3, 7, 7, 7};
   std::ofstream(root_ / "labels", std::ios::binary)
