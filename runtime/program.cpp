@@ -47,7 +47,7 @@ int guarded_main(const std::function<int(std::stop_token)>& body) {
     try {
       return body(stop.get_token());
     } catch (const Error& error) {
-      // It still waited for the other processes: there is nothing to save and nothing to tell.
+      // The body still waited for other processes: there is nothing to save or to report.
       if (stop.stop_requested() && error.code() == ErrorCode::refused) return exit_stopped;
       throw;
     }

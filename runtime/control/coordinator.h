@@ -1,5 +1,5 @@
 #pragma once
-// Where the processes of a job find each other, and who decides which of them are still there.
+// The coordinator of a job: rendezvous, membership, store and barriers.
 
 #include <chrono>
 #include <cstdint>
@@ -22,41 +22,42 @@ struct CoordinatorOptions {
   std::string address = "127.0.0.1";          ///< of one interface: interface.h finds it
   int port = 0;                               ///< 0: any free one
   std::chrono::milliseconds timeout{30'000};  ///< all other times derive from it
-  /// A launcher does not know the options of what it starts: the members say what their timeout is.
+  /// A launcher does not know the options of the processes that it starts: the coordinator takes
+  /// the timeout that the members send.
   bool timeout_of_members = false;
-  /// The members are launchers, one a host: what they are told names their flags.
+  /// The members are launchers, one for each host: messages name hosts and launcher settings.
   bool of_launchers = false;
-  /// Called on the coordinator's thread for each process that is turned away, with the reason, and
-  /// for each connection with another key.
+  /// Called on the coordinator's thread for each process that it refuses, with the reason, and for
+  /// each connection with a different key.
   std::function<void(const std::string& reason)> on_refused;
-  /// The rank that a member in this process will ask for. It is kept for it, whoever comes before.
+  /// The rank that a member in this process will ask for. No other member gets it.
   std::optional<int> own_rank;
-  /// For coordinator and members in one process; by default it has its own.
+  /// Shared by the coordinator and members of one process; by default each has its own.
   std::shared_ptr<MessagingContext> messaging;
 };
 
-/// Holds a world together: waits until it is whole, gives ranks, keeps the store and the barriers,
-/// and tells all members who is lost. One a job, in the launcher or beside rank 0.
+/// Waits until all members of a world have joined, assigns ranks, keeps the store and the barriers,
+/// and announces lost members to the others. There is one in a job, in the launcher or in rank 0.
 ///
 /// A member counts as lost when its connection breaks and its port refuses a new one (its process
-/// ended), or when it has not been heard of for the timeout. Once every member of a world has left
-/// or is lost, or processes of a later restart come, the next world forms under the next generation
-/// at the same place; ranks that were chosen here stay with their host and local rank.
+/// ended), or when it has sent nothing for the timeout. Once every member of a world has left or is
+/// lost, or processes of a later restart join, the next world forms with the next generation at the
+/// same endpoint. A host and local rank keep the rank that the coordinator has assigned them.
 class Coordinator {
  public:
-  /// Listening when this returns. Error{io} when the address or port cannot be had.
+  /// It listens when this returns. Error{io} if the address or port is not available.
   static Result<std::unique_ptr<Coordinator>> start(const CoordinatorOptions& options);
 
-  /// Stops at once: members that are still there see their coordinator lost.
+  /// Stops at once: members that have not left lose their coordinator.
   ~Coordinator();
 
   const std::string& endpoint() const;  ///< tcp://ADDRESS:PORT
 
-  /// Tells all members at once what only a parent can know: "killed by signal 9". From any thread;
-  /// nothing happens if the rank is not there any more.
+  /// Announces a loss that the caller knows of, such as "killed by signal 9" from a parent process.
+  /// Thread-safe; does nothing if the rank has left or is lost.
   void report_lost(int rank, std::string reason);
 
-  /// Waits until every member of a world that was whole has left or is lost.
+  /// Waits until every member of a complete world has left or is lost.
   Status wait_for_end(std::chrono::milliseconds timeout);
 
   ControlCounters counters() const;

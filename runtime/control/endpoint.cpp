@@ -48,7 +48,7 @@ Listener who_listens(const HostAndPort& place, const std::stop_token& stop) {
   if (!target) return Listener::nobody;
   const Fd asking(::socket(target->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!asking) return Listener::nobody;
-  // The end of whoever accepted this connection frees the port at once, not in a minute.
+  // When the process that accepted this connection ends, its port is free at once, not in a minute.
   const linger reset{.l_onoff = 1, .l_linger = 0};
   ::setsockopt(asking.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
   const timeval time{.tv_sec = 0, .tv_usec = std::chrono::microseconds(slice).count()};

@@ -1,5 +1,5 @@
 #pragma once
-// Where a process listens, as text.
+// Endpoints as text.
 
 #include <optional>
 #include <stop_token>
@@ -16,22 +16,21 @@ struct HostAndPort {
 /// "tcp://127.0.0.1:29400", "tcp://[fd00::7]:29400".
 std::string tcp_endpoint(const std::string& host, int port);
 
-/// Takes apart what tcp_endpoint puts together; nothing for anything else.
+/// The inverse of tcp_endpoint; nothing for other texts.
 std::optional<HostAndPort> parse_endpoint(const std::string& endpoint);
 
-/// Whether a host, by name or address, is on every machine that machine itself: 127.0.0.0/8, ::1,
-/// localhost.
+/// Whether a host name or address means the machine itself: 127.0.0.0/8, ::1, localhost.
 bool is_loopback(std::string_view host);
 
-/// Who has a port of this machine.
+/// What listens on a port.
 enum class Listener {
-  nobody,  ///< or one that is not listening yet, or any more
-  zeromq,  ///< greets as ZeroMQ does: at once, beginning with 0xff
+  nobody,
+  zeromq,  ///< sends ZeroMQ's greeting: at once, beginning with 0xff
            ///< (https://rfc.zeromq.org/spec/23/)
-  other,   ///< greets with anything else, or not within 2 s
+  other,   ///< sends something else, or nothing within 2 s
 };
 
-/// Connects to find out, and leaves nothing behind that would keep the port from being used again.
+/// Connects to find out. Afterwards the port can be bound again at once.
 Listener who_listens(const HostAndPort& place, const std::stop_token& stop);
 
 }  // namespace troupe

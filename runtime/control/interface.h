@@ -1,5 +1,5 @@
 #pragma once
-// Which address of this machine to listen on.
+// The network interfaces and addresses of this machine.
 
 #include <filesystem>
 #include <string>
@@ -13,26 +13,26 @@ struct NetworkInterface {
   std::string address;  ///< "10.0.0.7", "fd00::7"
 };
 
-/// One entry an address; IPv4 before IPv6.
+/// One entry for each address; IPv4 before IPv6.
 std::vector<NetworkInterface> network_interfaces();
 
-/// The first address of the interface `name`; an address of this machine is taken as it is.
-/// Throws Error{bad_options} that lists the interfaces there are.
+/// The first address of the interface `name`, which may also be an address of this machine. Throws
+/// Error{bad_options} that lists the interfaces.
 std::string address_of_interface(const std::string& name);
 
-/// The address that packets to `host` (a name or an address) leave from; nothing is sent.
-/// Throws Error{io} when the name is unknown or nothing leads there.
+/// The local address of packets to `host` (a name or an address). Sends nothing. Throws Error{io}
+/// if the name is unknown or there is no route.
 std::string address_towards(const std::string& host);
 
-/// The addresses that a host's name stands for, IPv4 first: "localhost" often has both, and a port
-/// is bound to one, so all who bind or connect take them in this order. An address is taken as it
-/// is. Throws Error{io} when the name is unknown.
+/// The addresses of a host, by name or address, IPv4 first. "localhost" often has both kinds, and a
+/// port is bound to one of them: binding and connecting both use this order. Throws Error{io} if
+/// the name is unknown.
 std::vector<std::string> addresses_of_host(const std::string& host);
 
 /// "boot id/network namespace": equal for two processes exactly if they share a machine and its
-/// loopback. Where either cannot be read, it is another with every call, and equals none: a
-/// namespace alone says nothing, since the first one has the same number on every machine.
-/// `root` is where /proc is, for tests.
+/// loopback. If either cannot be read, the result is different in each call: a namespace alone does
+/// not identify a machine, since the first one has the same number everywhere. `root` contains
+/// /proc, for tests.
 std::string host_identity(const std::filesystem::path& root = "/");
 
 std::string host_name();

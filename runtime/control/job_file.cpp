@@ -31,7 +31,8 @@ std::string content(const JobKey& key, const std::string& coordinator) {
   return text;
 }
 
-/// With those above it, where they are missing. Whoever may write there could replace a key.
+/// Creates a folder, and missing ones above it, for the user alone: other users who could write
+/// there could replace a key.
 void make_private(const fs::path& folder) {
   constexpr mode_t mine = 0700;
   if (folder.empty() || mkdir(folder.c_str(), mine) == 0 || errno != ENOENT) return;
@@ -41,7 +42,7 @@ void make_private(const fs::path& folder) {
 
 /// Writes a file of its own beside `path` that only the user can read.
 fs::path write_aside(const fs::path& path, const std::string& text) {
-  make_private(path.parent_path());  // opening tells if that failed
+  make_private(path.parent_path());  // if that failed, open() fails
   std::random_device random;
   fs::path aside = fmt::format("{}.{}.{:08x}", path.string(), getpid(), random());
   const int fd = open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -100,7 +101,7 @@ JobFile JobFile::of_run(const Environment& environment, const std::string& run) 
   const auto home = environment.get("HOME");
   if (!home)
     throw Error(ErrorCode::bad_options,
-                "neither TROUPE_JOB_FILE nor HOME says where the job file is",
+                "neither TROUPE_JOB_FILE nor HOME is set, so the job file has no path",
                 "set TROUPE_JOB_FILE to a path that all hosts of the job share");
   return JobFile(fs::path(*home) / ".troupe" / "jobs" / run);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Where processes that no launcher introduced to each other leave the job's key and meeting place.
+// The file with a job's key and coordinator, for processes that no launcher has given them.
 
 #include <filesystem>
 #include <optional>
@@ -10,36 +10,38 @@
 
 namespace troupe {
 
-/// A file that only its user can read and that all processes of a job see: it lies on the file
-/// system that their hosts share. Written aside and linked or renamed, so never read half.
+/// A file that only its user can read, on a file system that all hosts of the job share. It is
+/// written under another name and then linked or renamed, so no process reads a part of it.
 class JobFile {
  public:
   explicit JobFile(std::filesystem::path path) : path_(std::move(path)) {}
 
-  /// TROUPE_JOB_FILE, else ~/.troupe/jobs/RUN. Throws Error{bad_options} if HOME is not set either.
+  /// TROUPE_JOB_FILE, else ~/.troupe/jobs/RUN. Throws Error{bad_options} if neither it nor HOME is
+  /// set.
   static JobFile of_run(const Environment& environment, const std::string& run);
 
-  /// Draws a key and makes the file with it; nothing if there is a file already. Throws Error{io}
-  /// where it cannot be written.
+  /// Generates a key and creates the file with it; nothing if the file exists. Throws Error{io} if
+  /// it cannot be written.
   std::optional<JobKey> create() const;
 
-  /// The job's key: drawn by whichever process comes first. Throws as create(), and Error{refused}
-  /// where others than the file's owner could have read or written it, or it is no regular file.
+  /// The job's key, which the first process generates. Throws as create(), and Error{refused} if
+  /// the file is not regular, or users other than its owner could have read or written it.
   JobKey key() const;
 
-  /// tcp://HOST:PORT as last published; empty before that or if the file is gone.
+  /// tcp://HOST:PORT as last published; empty if none was published or there is no file.
   std::string coordinator() const;
 
   /// Throws Error{io}.
   void publish(const JobKey& key, const std::string& coordinator) const;
 
-  /// Does nothing if the coordinator in it is another one's.
+  /// Does nothing if the file names another coordinator.
   void remove(const std::string& coordinator) const;
 
-  /// Does nothing if another key is in it.
+  /// Does nothing if the file has another key.
   void remove(const JobKey& key) const;
 
-  /// Of a job that has come to nothing: does nothing if another key is in it, or a coordinator.
+  /// For a job that did not start: does nothing if the file has another key, or names a
+  /// coordinator.
   void remove_unclaimed(const JobKey& key) const;
 
   const std::filesystem::path& path() const { return path_; }

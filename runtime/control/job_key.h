@@ -1,5 +1,5 @@
 #pragma once
-// The key of a job: who has it belongs to the job, who has not learns and changes nothing.
+// The key of a job. Without it a program can neither read nor change the job's control messages.
 
 #include <string>
 
@@ -7,13 +7,13 @@ namespace troupe {
 
 /// A CURVE25519 pair that all processes of one job share.
 ///
-/// The secret half is all there is to know; it travels in the environment of the job's processes or
+/// The secret half determines the pair. It is passed in the environment of the job's processes or
 /// in a file that only the user can read, never on a command line.
 struct JobKey {
-  std::string public_key;  ///< 40 characters of Z85, as ZeroMQ wants it
+  std::string public_key;  ///< 40 characters of Z85, as ZeroMQ expects
   std::string secret_key;  ///< the same
 
-  /// A new pair from the system's random source.
+  /// A new pair, from random numbers of the system.
   static JobKey generate();
 
   /// The pair behind a secret half in 64 hexadecimal digits.

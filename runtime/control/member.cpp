@@ -33,7 +33,7 @@ class Member::Implementation final : public Store {
     wire::Envelope cancel = envelope;
     cancel.mutable_get()->set_cancel(true);
     return fetch(std::move(envelope), timeout, std::move(cancel),
-                 fmt::format("nobody put '{}' into the store", key));
+                 fmt::format("no process put '{}' into the store", key));
   }
 
   Result<std::string> claim(const std::string& key, std::chrono::milliseconds timeout) override {
@@ -43,7 +43,7 @@ class Member::Implementation final : public Store {
     envelope.mutable_get()->set_claim(true);
     cancel.mutable_get()->set_cancel(true);
     return fetch(std::move(envelope), timeout, std::move(cancel),
-                 fmt::format("whoever is to put '{}' into the store did not", key));
+                 fmt::format("the process that claimed '{}' did not put it into the store", key));
   }
 
   Status ask(wire::Envelope envelope, std::chrono::milliseconds timeout, wire::Envelope last_word,

@@ -1,5 +1,5 @@
 #pragma once
-// One process's place in the world: its rank, its peers, and messages to them.
+// The membership of a process in a world: its rank, its peers, and messages to them.
 
 #include <chrono>
 #include <cstdint>
@@ -22,18 +22,19 @@ struct MemberOptions {
   JobKey key;
   std::string coordinator;  ///< tcp://HOST:PORT
   std::string run;          ///< the job's name; the coordinator's must be the same
-  std::optional<int> rank;  ///< none: the coordinator chooses, by host and local rank
+  std::optional<int> rank;  ///< none: the coordinator assigns one, by host and local rank
   int size = 1;             ///< of the world
   int local_rank = 0;       ///< among the processes of this host
-  int restart = 0;          ///< how often the launcher has started the job again
+  int restart = 0;          ///< how often the launcher has restarted the job
   std::string host;         ///< empty: the system's host name
   std::string interface;    ///< to listen on; empty: the one towards the coordinator
   std::chrono::milliseconds timeout{30'000};  ///< all other times derive from it
-  /// Asked while the coordinator cannot be reached: where it is now (`coordinator` if unset).
+  /// Called while the coordinator cannot be reached: returns its current endpoint (`coordinator` if
+  /// unset).
   std::function<std::string()> find_coordinator;
-  /// Gives up joining, with Error{refused}, unless there is an answer already.
+  /// Ends joining with Error{refused}, unless the coordinator has answered.
   std::stop_token stop;
-  /// For many members in one process; by default each has its own.
+  /// Shared by the members of one process; by default each has its own.
   std::shared_ptr<MessagingContext> messaging;
 };
 
@@ -55,7 +56,7 @@ struct PeerInfo {
   const std::string& identity() const { return on->identity; }
 };
 
-/// A process that the job has to do without.
+/// A process that is lost.
 struct PeerLost {
   static constexpr int coordinator = -1;
 
@@ -67,25 +68,24 @@ struct PeerLost {
 
 std::string to_string(const PeerLost& lost);
 
-/// Member of a world that a Coordinator holds together. One a process, with a thread of its own
-/// which receives and runs the callbacks; what is sent goes out on the thread that sends it. Every
-/// function may be called from any thread, those that wait (barrier, leave, the store) not from a
-/// callback.
+/// A member of a world. There is one in a process. Its own thread receives messages and runs the
+/// callbacks; a message is sent on the thread that sends it. Thread-safe; callbacks must not call
+/// the functions that wait (barrier, leave, the store).
 class Member {
  public:
-  /// Waits until the world is whole. Otherwise an Error{timed_out} that names the missing ranks and
-  /// the hosts that came (to the first rank that came; the others get the same as peer_lost, so
-  /// that one tells the user), or Error{refused}: another run, rank, size, version, or the wrong
-  /// key; Error{bad_options} or Error{io} for a place or an interface that
-  /// there is not.
+  /// Waits until all members have joined. Error{timed_out} names the missing ranks and the hosts
+  /// that joined; only the first rank that joined gets it, the others get the same text as
+  /// Error{peer_lost}, so that one process reports it. Error{refused} for another run, rank, size
+  /// or version, or a wrong key. Error{bad_options} or Error{io} for an endpoint or interface that
+  /// does not exist.
   static Result<std::unique_ptr<Member>> join(const MemberOptions& options);
 
-  /// Whether join() failed because the coordinator, or whoever is there, has another key. Whatever
-  /// else is refused is so by a coordinator with the same one.
+  /// Whether join() failed because the coordinator, or another program on its port, has another
+  /// key. All other refusals are of a coordinator with the same key.
   static bool is_wrong_key(const Error& error);
-  static constexpr const char* wrong_key = "the key does not fit";  ///< how its message begins
+  static constexpr const char* wrong_key = "the key does not fit";  ///< begins the message
 
-  /// Without leave() before it, the others are told that this process is lost.
+  /// Without leave() before it, this process counts as lost.
   ~Member();
 
   int rank() const;
@@ -94,39 +94,38 @@ class Member {
   const std::vector<PeerInfo>& peers() const;  ///< by rank, this process included
   const std::string& endpoint() const;         ///< where this process listens
 
-  /// Sends to another rank, connecting when first needed, and does not wait for it. Messages of one
-  /// sender to one receiver arrive in order (of the calls, where threads send at the same time: of
-  /// each thread) and exactly once, whatever happens to connections, unless one of the two is
-  /// reported lost. Nothing bounds what waits here: credits do.
+  /// Sends to another rank without waiting for it; connects when first needed. Messages from one
+  /// process to another arrive exactly once and in the order of each sending thread, even if
+  /// connections break, unless one of the two is lost. The number of waiting messages is not
+  /// bounded here, but by the credits of the edges.
   /// Throws Error{bad_graph} for its own or an impossible rank, or more than 64 MiB.
   void send(int to, std::string body);
 
   using OnMessage = std::function<void(int from, std::string body)>;
   using OnLost = std::function<void(const PeerLost& lost)>;
 
-  /// Names who is called from now on, on the member's thread; what came before waits for it. A
-  /// callback that does not return counts as a hang of this process; one that throws ends its
-  /// membership. `on_lost` hears of each rank once, of its own when the others were told that it is
-  /// lost.
+  /// Sets the callbacks, which the member's thread calls; earlier messages wait for it. A callback
+  /// that does not return makes this process count as lost; one that throws ends its membership.
+  /// `on_lost` is called once for each lost rank, also for this one if the coordinator has declared
+  /// it lost.
   void open(OnMessage on_message, OnLost on_lost);
 
-  /// The job's store, kept by the coordinator. Its waiting calls end when a member is lost.
+  /// The job's store, which the coordinator keeps. Its waits end when a member is lost.
   Store& store();
 
-  /// Waits until every rank has come to the barrier of that name. Error{peer_lost} when one cannot
-  /// come any more, Error{timed_out} after the timeout.
+  /// Waits until every rank has reached the barrier of this name. Error{peer_lost} if one of them
+  /// has left or is lost, Error{timed_out} after the timeout.
   Status barrier(const std::string& name);
 
-  /// Waits until everything sent has arrived, and says goodbye. Nothing is sent or received after.
+  /// Waits until all sent messages have arrived, and leaves the world.
   Status leave();
-  /// Says goodbye without waiting for what members that cannot be reached were sent.
+  /// Leaves without waiting for messages to members that cannot be reached.
   Status leave_at_once(std::chrono::milliseconds patience);
 
-  /// Where the coordinator was that this process has lost; empty while it is not lost. It does not
-  /// come back.
+  /// The endpoint of the coordinator if it is lost, for good; else empty.
   std::string lost_coordinator() const;
 
-  /// Whether the coordinator has said that this process counts as lost: the others were told so.
+  /// Whether the coordinator has declared this process lost.
   bool is_given_up() const;
 
   ControlCounters counters() const;

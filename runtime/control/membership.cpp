@@ -13,12 +13,12 @@
 namespace troupe {
 namespace {
 
-/// Where packets to the world outside leave from. Of the block for documentation (RFC 5737), which
-/// nobody has: it is only looked up in the routing table.
+/// An address outside, to find the interface of the default route. It is of the block for
+/// documentation (RFC 5737): nothing is sent to it.
 constexpr const char* somewhere_else = "192.0.2.1";
 
-/// Empty where nothing leads to `host`, or its name is unknown: several nodes of a test on one
-/// machine have such names.
+/// Empty if there is no route to `host`, or its name is unknown, as for the nodes of a test on one
+/// machine.
 std::string address_if_known(const std::string& host) {
   try {
     return address_towards(host);
@@ -27,7 +27,7 @@ std::string address_if_known(const std::string& host) {
   }
 }
 
-/// Waits for rank 0 to publish where its coordinator is.
+/// Waits until rank 0 has published the endpoint of its coordinator.
 Result<std::string> wait_for_coordinator(const JobFile& file, const MembershipOptions& options) {
   using Clock = std::chrono::steady_clock;
   const auto timeout = options.timeout;
@@ -36,19 +36,20 @@ Result<std::string> wait_for_coordinator(const JobFile& file, const MembershipOp
   for (;;) {
     if (std::string found = file.coordinator(); !found.empty()) return found;
     if (options.stop.stop_requested())
-      return Error(ErrorCode::refused, "stopped before rank 0 was here");
+      return Error(ErrorCode::refused, "stopped before rank 0 had joined");
     if (Clock::now() > deadline)
-      return Error(ErrorCode::timed_out,
-                   fmt::format("rank 0 did not come within {}: no coordinator is named in {}",
-                               in_words(timeout), file.path().string()),
-                   "look at rank 0's output; if its host does not share that path, name one that "
-                   "all hosts share by TROUPE_JOB_FILE");
+      return Error(
+          ErrorCode::timed_out,
+          fmt::format("rank 0 did not join within {}: {} names no coordinator", in_words(timeout),
+                      file.path().string()),
+          "see the output of rank 0; if its host does not share that path, set TROUPE_JOB_FILE to "
+          "one that all hosts share");
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, std::chrono::milliseconds(100));
   }
 }
 
-/// Whether nobody listens at a coordinator's place any more, as far as a moment tells.
+/// Whether the coordinator's port refuses connections, within 100 ms.
 bool has_ended(const std::string& coordinator) {
   const auto place = parse_endpoint(coordinator);
   if (!place) return false;
@@ -89,11 +90,11 @@ void Membership::part() {
   member_.reset();
 }
 
-/// The file of a job may be the next one's by now: only what is of this one goes.
+/// The file may already be of the next job: removes it only if it is of this one.
 void Membership::remove_file() const {
   if (coordinator_) return file_->remove(coordinator_->endpoint());
   if (unclaimed_) file_->remove_unclaimed(*unclaimed_);
-  if (left_) return;  // the coordinator is there, and removes it
+  if (left_) return;  // the coordinator still runs, and removes it
   if (!lost_coordinator_.empty()) return file_->remove(lost_coordinator_);
   if (const std::string named = file_->coordinator(); has_ended(named)) file_->remove(named);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// From "who a process is" to a member of its world, whoever launched it.
+// How a process becomes a member of its world, with any launcher.
 
 #include <chrono>
 #include <memory>
@@ -20,29 +20,29 @@ struct MembershipOptions {
   std::stop_token stop;                       ///< as in MemberOptions
 };
 
-/// A process's membership of a world. TROUPE_COORDINATOR=tcp://HOST:PORT says that a launcher keeps
-/// the coordinator, else rank 0 does and publishes where in the job file. TROUPE_JOB_KEY is the
-/// job's key, else the job file has it.
+/// A process's membership of a world. With TROUPE_COORDINATOR=tcp://HOST:PORT a launcher runs the
+/// coordinator; else rank 0 runs it, and publishes its endpoint in the job file. The job's key is
+/// in TROUPE_JOB_KEY or in the job file.
 class Membership {
  public:
-  /// Waits until the world is whole; the errors are those of Member::join.
+  /// Waits until all processes have joined; the errors are those of Member::join.
   static Result<std::unique_ptr<Membership>> enter(const World& world,
                                                    const Environment& environment,
                                                    const MembershipOptions& options = {});
-  /// Without leave() before it, the others see this process lost, and the coordinator if it is
-  /// here. A job file that nobody needs any more goes with it: that of the coordinator kept here,
-  /// or of one that has ended without removing it; and one in which no coordinator is named, where
-  /// this process made it or rank 0 did not come.
+  /// Without leave() before it, this process counts as lost, and so does a coordinator in it. It
+  /// removes a job file that is not needed any more: of the coordinator in this process, or of one
+  /// that ended without removing it; and a file that names no coordinator, if this process made it
+  /// or rank 0 did not join.
   ~Membership();
 
   Member& member() { return *member_; }
 
-  /// Member::leave(); the rank that keeps the coordinator then waits, for one timeout at most,
-  /// until the others have left too.
+  /// Member::leave(). The process of the coordinator then waits until the others have left too, for
+  /// at most one timeout.
   Status leave();
 
-  /// Goes without leave(). The rank that keeps the coordinator stays, for one timeout at most,
-  /// until the others have gone too: they may still have something to ask it.
+  /// Ends without leave(). The process of the coordinator waits, for at most one timeout, until the
+  /// others have ended too: they may still need the coordinator.
   void abandon();
 
  private:
@@ -53,8 +53,8 @@ class Membership {
   void remove_file() const;
 
   std::chrono::milliseconds timeout_{};
-  std::optional<JobFile> file_;      ///< with the key, or where the coordinator is published
-  std::optional<JobKey> unclaimed_;  ///< key to remove where no coordinator is named beside it
+  std::optional<JobFile> file_;      ///< with the key, or the endpoint of the coordinator
+  std::optional<JobKey> unclaimed_;  ///< key of a file to remove if it names no coordinator
   std::string lost_coordinator_;
   bool left_ = false;
   std::shared_ptr<MessagingContext> messaging_;  ///< of both

@@ -1,12 +1,12 @@
 #pragma once
-// What the sockets of one process share.
+// The ZeroMQ context of a process.
 
 #include <memory>
 
 namespace troupe {
 
-/// ZeroMQ and the keys that it lets in, behind the coordinators and members of a process: each has
-/// one of its own unless it is given one to share.
+/// A ZeroMQ context and the keys that it accepts. Each coordinator and member has its own, unless
+/// it is given one to share.
 class MessagingContext;
 
 std::shared_ptr<MessagingContext> new_messaging_context();

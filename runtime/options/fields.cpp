@@ -31,7 +31,7 @@ std::string known_keys(std::string_view section, const OptionFields& fields) {
   return section.empty() ? "the keys are " + list : fmt::format("{} has {}", section, list);
 }
 
-/// The known path or section that somebody who wrote `path` most likely meant, or those there are.
+/// A remedy that names the known path or section nearest to `path`, or all of them.
 std::string remedy_for_unknown(std::string_view path, const OptionFields& fields) {
   const std::string_view name = last_name(path), section = section_of(path);
   std::vector<std::string_view> names, paths;  // what is compared, and what is then suggested

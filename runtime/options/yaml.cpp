@@ -116,7 +116,7 @@ class TreeBuilder final : public YAML::EventHandler {
                   "write key: value");
     if (frame.node.find(key.scalar))
       throw Error(ErrorCode::bad_options,
-                  fmt::format("{}: the key {} is here twice", key.where, key.scalar),
+                  fmt::format("{}: the key {} appears twice", key.where, key.scalar),
                   "remove one of them");
     if (frame.node.entries.size() >= max_options_entries)
       throw Error(ErrorCode::bad_options,

@@ -82,10 +82,10 @@ Store& JoinedWorld::store() { return member().store(); }
 Member& JoinedWorld::member() { return membership_->member(); }
 
 void JoinedWorld::leave() {
-  // Gloo loses what is under way when one side goes: all part together.
+  // Gloo loses tensors under way when one side closes its connections: all close them together.
   if (data_plane_) (void)static_cast<bool>(member().barrier("run/end"));
   disconnect();
-  // What cannot be said any more concerns nobody: the run is over.
+  // A failure to say goodbye does not matter: the run is over.
   (void)static_cast<bool>(membership_->leave());
 }
 

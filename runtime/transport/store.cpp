@@ -19,8 +19,8 @@ Result<std::string> MemoryStore::get(const std::string& key, std::chrono::millis
   std::unique_lock lock(mutex_);
   const auto there = [&] { return values_.count(key) != 0; };
   if (!changed_.wait_for(lock, timeout, there))
-    return Error(ErrorCode::timed_out,
-                 fmt::format("nobody put '{}' into the store within {}", key, in_words(timeout)));
+    return Error(ErrorCode::timed_out, fmt::format("no process put '{}' into the store within {}",
+                                                   key, in_words(timeout)));
   return values_.at(key);
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// A place where the processes of a job leave small things for each other: addresses, keys, sizes.
+// The store of a job: small values that its processes share, such as addresses and keys.
 
 #include <chrono>
 #include <condition_variable>
@@ -12,26 +12,26 @@
 
 namespace troupe {
 
-/// Keys to bytes, shared by the processes of a job. Of any thread.
+/// A map from keys to bytes that all processes of a job share. Thread-safe.
 ///
-/// Values are small (addresses, not tensors). A key can be put again: who asks later gets the
-/// later value, so whoever must not see a former one writes its generation into the key.
+/// Values are small (addresses, not tensors). A key can be put again, and later reads return the
+/// later value. Keys that must not return values of an earlier world contain its generation.
 class Store {
  public:
   virtual ~Store() = default;
 
-  /// Returns when every later get, by any process, finds the value. Error{peer_lost} if
-  /// the store is gone.
+  /// Returns when every later get of any process will find the value. Error{peer_lost} if the store
+  /// is lost.
   virtual Status put(const std::string& key, std::string value) = 0;
 
-  /// Waits until somebody has put the key. Error{timed_out} names the key; zero asks without
-  /// waiting. Error{peer_lost} at once if the store is gone.
+  /// Waits until a process has put the key. Error{timed_out} names the key; with a zero timeout it
+  /// does not wait. Error{peer_lost} at once if the store is lost.
   virtual Result<std::string> get(const std::string& key, std::chrono::milliseconds timeout) = 0;
 
-  /// For what one process is to do for all: the first that claims a key gets an empty value, each
-  /// time it asks, and is the one to put it (not empty); the others wait and get what it puts. When
-  /// it leaves or is lost before, the next one gets the empty value. The loss of others ends no
-  /// claim; other errors as for get.
+  /// For work that one process does for all. The first process that claims a key gets an empty
+  /// value, each time it claims it, and is to put the (non-empty) value; the others wait for that
+  /// value. If the first process leaves or is lost before, the next one gets the empty value. The
+  /// loss of other processes ends no claim; other errors as for get.
   virtual Result<std::string> claim(const std::string& key, std::chrono::milliseconds timeout) = 0;
 };
 

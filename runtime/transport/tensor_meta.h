@@ -6,12 +6,12 @@
 
 namespace troupe {
 
-/// What a tensor is, without its elements: what a receiver has to know before they come.
+/// The description of a tensor without its elements: what a receiver must know before they arrive.
 struct TensorMeta {
   Shape shape;
   DType dtype = DType::f32;
   Layout layout = Layout::row_major;
-  Device device;  ///< where it lies, or shall come to lie
+  Device device;  ///< of its memory
 
   static TensorMeta of(const Tensor& tensor) {
     return {tensor.shape(), tensor.dtype(), tensor.layout(), tensor.device()};
@@ -19,7 +19,7 @@ struct TensorMeta {
   std::size_t bytes() const {
     return static_cast<std::size_t>(shape.element_count()) * size_of(dtype);
   }
-  /// Whether one can be received where the other was sent; each side has its own devices.
+  /// Whether a tensor sent as one can be received as the other. Devices may differ.
   bool fits(const TensorMeta& other) const {
     return shape == other.shape && dtype == other.dtype && layout == other.layout;
   }

@@ -42,7 +42,7 @@ bool Work::finish(Status status, const std::function<void()>& store) {
 
 Tensor Receive::tensor() const {
   if (!done())
-    throw Error(ErrorCode::internal, "a tensor was asked for before it came", "wait() first");
+    throw Error(ErrorCode::internal, "a tensor was taken before it arrived", "call wait() first");
   // The status of an ended work never changes, and tensor_ was stored before it.
   const_cast<Receive*>(this)->wait().value();
   return tensor_;

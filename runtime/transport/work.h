@@ -11,8 +11,8 @@
 
 namespace troupe {
 
-/// Something under way on a transport: it ends once, well or with the weather that stopped it.
-/// Thread-safe. A Work may outlive its Communicator, which ends it at the latest when it goes.
+/// An operation of a transport. It ends once, with success or an error. Thread-safe. A Work may
+/// outlive its Communicator, whose destructor ends it.
 class Work {
  public:
   virtual ~Work() = default;
@@ -21,19 +21,19 @@ class Work {
   Work& operator=(const Work&) = delete;
 
   bool done() const;
-  /// Blocks until the end. There is no time limit: a lost or hung peer is for the control plane to
-  /// find, whose Communicator::abort() ends every wait.
+  /// Blocks until the end, without a time limit: the control plane notices lost and hung processes,
+  /// and Communicator::abort() ends every wait.
   Status wait();
-  /// `next` is called once at the end, on a thread of the transport or of who catches up; at once,
-  /// by the caller, if the end is past. It must not block, throw, or destroy the Communicator; it
-  /// may start other work.
+  /// Calls `next` once, at the end: on a thread of the transport or in Communicator::catch_up(), or
+  /// at once if the work has ended. It must not block, throw, or destroy the Communicator; it may
+  /// start other work.
   void then(std::function<void(const Status&)> next);
 
-  /// For transports: the end. Only the first one counts; says whether this was it.
+  /// For transports: ends the work. Only the first call counts; whether this was it.
   bool finish(Status status) { return finish(std::move(status), {}); }
 
  protected:
-  /// As above; `store` runs before anybody can see the end.
+  /// The same; `store` runs before the end is visible.
   bool finish(Status status, const std::function<void()>& store);
 
  private:
@@ -43,15 +43,15 @@ class Work {
   std::vector<std::function<void(const Status&)>> next_;
 };
 
-/// A tensor on its way here.
+/// A tensor to receive.
 class Receive : public Work {
  public:
-  /// What came. Throws unless the end was good. Read-only for its holder: it may be the sender's
-  /// own memory (local) or a slot of it (shared memory), which goes back to the sender when the
-  /// last tensor that looks at this Storage is dropped.
+  /// The received tensor. Throws unless the work has ended with success. It is read-only: it may be
+  /// in memory of the sender, which reuses the memory when the last tensor of this Storage is
+  /// dropped.
   Tensor tensor() const;
 
-  bool deliver(Tensor tensor);  ///< for transports: the good end
+  bool deliver(Tensor tensor);  ///< for transports: the success
 
  private:
   Tensor tensor_;

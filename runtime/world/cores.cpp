@@ -15,7 +15,7 @@ namespace {
 
 constexpr int most_cpus = 8192;
 
-/// The CPUs that a process may run on; empty if the system does not tell.
+/// The CPUs that a process may run on; empty if unknown.
 std::vector<int> affinity_of(pid_t pid) {
   std::vector<int> numbers;
   std::array<cpu_set_t, most_cpus / CPU_SETSIZE> sets;
@@ -68,7 +68,7 @@ bool bound_by_launcher(const World& world, const Environment& environment, std::
   if (world.local_size == 1) return true;
   if (environment.has("TROUPE_CPUS")) return true;
   if (world.launcher == "slurm") {
-    // The parent's mask says nothing here: it is not confined to the job as its tasks are.
+    // The parent's mask is of no use: the parent is not confined to the job as its tasks are.
     if (const auto per_task = environment.number("SLURM_CPUS_PER_TASK", 1))
       return cpus <= static_cast<std::size_t>(*per_task);
     const auto type = environment.get("SLURM_CPU_BIND_TYPE");

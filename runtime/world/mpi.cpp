@@ -62,9 +62,9 @@ std::optional<World> pmix_world(const Environment& environment) {
   if (!rank) return std::nullopt;
   const auto size = first_of(environment, {"PMIX_SIZE", "PMI_SIZE"}, 1);
   if (!size)
-    contradict(fmt::format("{}={} is set, but no variable tells how many processes there are",
+    contradict(fmt::format("{}={} is set, but no variable contains the number of processes",
                            rank->name, rank->value),
-               "start with srun or mpirun, which tell it, or export PMI_SIZE, PMI_LOCAL_RANK and "
+               "start with srun or mpirun, which set it, or export PMI_SIZE, PMI_LOCAL_RANK and "
                "PMI_LOCAL_SIZE for each process");
   const auto local_rank =
       first_of(environment,

@@ -46,12 +46,12 @@ void require_agreement(const Environment& environment) {
   const auto scheduled = scheduled_world(environment);
   if (scheduled) {
     if (rank && *rank != scheduled->rank)
-      contradict(fmt::format("the environment says RANK={}, but {} gives this process rank {}",
-                             *rank, scheduled->launcher, scheduled->rank),
+      contradict(fmt::format("RANK={} is set, but {} gives this process rank {}", *rank,
+                             scheduled->launcher, scheduled->rank),
                  "unset RANK: a job script that exports it gives all processes the same one");
     if (size && *size != scheduled->size)
-      contradict(fmt::format("the environment says WORLD_SIZE={}, but {} started {} processes",
-                             *size, scheduled->launcher, scheduled->size),
+      contradict(fmt::format("WORLD_SIZE={} is set, but {} started {} processes", *size,
+                             scheduled->launcher, scheduled->size),
                  "unset WORLD_SIZE, or start as many processes");
     return;
   }
@@ -63,7 +63,7 @@ void require_agreement(const Environment& environment) {
                                                          : "LOCAL_WORLD_SIZE";
   contradict(fmt::format("the environment sets {}={} but not {}", present,
                          *environment.get(present), lacking),
-             fmt::format("unset {} for a run of one process, start with troupe launch, or export "
+             fmt::format("unset {} for a run of one process, start with a launcher, or export "
                          "RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE for each process",
                          present));
 }
@@ -89,8 +89,7 @@ void contradict(const std::string& message, const std::string& remedy) {
 void require_below(std::string_view name, int value, std::string_view size_name, int size) {
   if (value < size) return;
   contradict(
-      fmt::format("the environment says {}={}, which is not below {}={}", name, value, size_name,
-                  size),
+      fmt::format("{}={} is set, which is not below {}={}", name, value, size_name, size),
       fmt::format("ranks count from 0; unset {} for a run of one process, or mend the launcher's "
                   "setting",
                   name));
@@ -109,9 +108,9 @@ std::optional<World> launched_world(const Environment& environment) {
   require_below("RANK", *rank, "WORLD_SIZE", *size);
   require_below("LOCAL_RANK", *local_rank, "LOCAL_WORLD_SIZE", *local_size);
   if (*local_size > *size)
-    contradict(fmt::format("the environment says LOCAL_WORLD_SIZE={}, more than WORLD_SIZE={}",
-                           *local_size, *size),
-               "WORLD_SIZE counts the processes of all hosts together");
+    contradict(
+        fmt::format("LOCAL_WORLD_SIZE={} is set, more than WORLD_SIZE={}", *local_size, *size),
+        "WORLD_SIZE counts the processes of all hosts together");
   World world{.rank = *rank, .size = *size, .local_rank = *local_rank, .local_size = *local_size};
   world.launcher = environment.has("TROUPE_RUN_ID") ? "troupe launch" : "torchrun";
   world.restart = environment.number("TORCHELASTIC_RESTART_COUNT").value_or(0);

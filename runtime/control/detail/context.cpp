@@ -19,11 +19,11 @@ namespace troupe {
 namespace {
 
 constexpr const char* zap_endpoint = "inproc://zeromq.zap.01";
-/// ZMQ_ZAP_ENFORCE_DOMAIN: without it a socket whose domain finds no handler lets everybody in. A
-/// draft option, so Debian's header leaves out its name, but the library honours it.
+/// ZMQ_ZAP_ENFORCE_DOMAIN: without it a socket whose domain finds no handler accepts all clients. A
+/// draft option: Debian's header omits its name, but the library has it.
 constexpr int zap_enforce_domain = 93;
 
-/// A peer that went away must be an error of the write, not the end of the process.
+/// Writing to a closed connection must be an error of the write, not the end of the process.
 void ignore_broken_pipes() {
   struct sigaction now {};
   if (sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL)
@@ -74,7 +74,8 @@ zmq::socket_t MessagingContext::server(zmq::socket_type type, const JobKey& key)
   }
   zmq::socket_t socket(zmq_, type);
   common_options(socket);
-  socket.set(zmq::sockopt::backlog, 4096);  // a world that comes at once, or a flood of strangers
+  socket.set(zmq::sockopt::backlog,
+             4096);  // a large world that connects at once, or many other clients
   socket.set(zmq::sockopt::curve_server, true);
   socket.set(zmq::sockopt::curve_secretkey, key.secret_key);
   socket.set(zmq::sockopt::zap_domain, key.public_key);

@@ -1,5 +1,5 @@
 #pragma once
-// ZeroMQ with only the job's key let in.
+// ZeroMQ sockets that accept only the job's key.
 
 #include <atomic>
 #include <cerrno>
@@ -17,9 +17,8 @@
 
 namespace troupe {
 
-/// Declared in messaging.h. A context of ZeroMQ and the thread that answers its question whom to
-/// let in (ZAP, https://rfc.zeromq.org/spec/27/). Shared by the sockets of a process, of any
-/// thread.
+/// Declared in messaging.h. A ZeroMQ context and the thread that authenticates clients (ZAP,
+/// https://rfc.zeromq.org/spec/27/). The sockets of a process share it. Thread-safe.
 class MessagingContext {
  public:
   explicit MessagingContext(int io_threads = 1, int max_sockets = 4096);
@@ -27,10 +26,10 @@ class MessagingContext {
 
   zmq::context_t& zmq() { return zmq_; }
 
-  /// A socket that lets in clients with the job's key and no others.
+  /// A socket that accepts only clients with the job's key.
   zmq::socket_t server(zmq::socket_type type, const JobKey& key);
 
-  /// A socket that talks to servers with the job's key and to no others.
+  /// A socket that accepts only servers with the job's key.
   zmq::socket_t client(zmq::socket_type type, const JobKey& key);
 
  private:
@@ -47,8 +46,8 @@ class MessagingContext {
 
 namespace control {
 
-/// Calls ZeroMQ again where a signal's handler has run meanwhile. Every call looks for commands to
-/// its socket first, and gives up with EINTR, having done nothing, where that look is interrupted.
+/// Repeats a call of ZeroMQ that a signal has interrupted. Every call first looks for commands to
+/// its socket; if a signal interrupts that, the call fails with EINTR and has done nothing.
 template <class Call>
 auto undisturbed(Call call) {
   for (;;) try {
@@ -58,7 +57,7 @@ auto undisturbed(Call call) {
     }
 }
 
-/// Hands a part of a message to a socket, without waiting.
+/// Passes a part of a message to a socket, without waiting.
 inline void send_now(zmq::socket_t& socket, std::string_view part,
                      zmq::send_flags more = zmq::send_flags::none) {
   undisturbed([&] { socket.send(zmq::buffer(part), more | zmq::send_flags::dontwait); });
@@ -79,14 +78,14 @@ class Wakeup {
   int fd_;
 };
 
-/// A socket of ZeroMQ has sent word: "connected", "gone". Reading never stops the sender: its queue
-/// is not bounded, since a full one would stop the I/O thread for good.
+/// The events of a ZeroMQ socket, such as its connections. Their queue is not bounded: a full one
+/// would block the I/O thread for good.
 class SocketEvents {
  public:
   SocketEvents(zmq::context_t& context, zmq::socket_t& watched, int events);
 
-  /// On the thread of the watched socket, which must still be open: without a reader its I/O thread
-  /// would stop at the next event.
+  /// On the thread of the watched socket, which must still be open: without a reader the next event
+  /// would block its I/O thread.
   ~SocketEvents();
   SocketEvents(const SocketEvents&) = delete;
   SocketEvents& operator=(const SocketEvents&) = delete;
@@ -96,7 +95,7 @@ class SocketEvents {
     int value = 0;  ///< the descriptor, or the reason
   };
   bool next(Event& event);
-  void close();  ///< as the destructor, before which the watched socket can then be closed
+  void close();  ///< as the destructor; then the watched socket can be closed first
   zmq::socket_t& socket() { return socket_; }
 
  private:

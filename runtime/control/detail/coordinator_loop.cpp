@@ -101,7 +101,7 @@ void CoordinatorLoop::run() {
   }
 }
 
-/// Without its port nobody takes it for one that is busy.
+/// Closes the port, so that members notice the end at once.
 void CoordinatorLoop::break_down(const std::string& why) {
   print_error("troupe: the coordinator at {} ends, and with it its run: {}\n", endpoint_, why);
   events_.close();
@@ -172,9 +172,9 @@ void CoordinatorLoop::take_events() {
   }
 }
 
-/// A descriptor that another member's connection had is free again because that one has broken;
-/// the event that says so may come later. Or it has come before the frame, whose sender is gone
-/// then. (If the descriptor is in use again, following up finds nothing.)
+/// If the descriptor was of another member's connection, that connection has broken; the event may
+/// still follow. Or the event came before this frame, and the connection of its sender has broken.
+/// (If the descriptor is in use again, following up finds nothing.)
 void CoordinatorLoop::track_connection(Seat& seat, int fd) {
   if (seat.fd == fd) return;
   Seat*& now = by_fd_[fd];

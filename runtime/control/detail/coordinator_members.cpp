@@ -1,4 +1,4 @@
-// The coordinator's members: who comes in, who serves and is served, who leaves or is lost.
+// The coordinator's members: joining, requests, leaving and losses.
 
 #include <fmt/format.h>
 
@@ -8,10 +8,10 @@
 
 namespace troupe::control {
 
-/// From somebody who thinks to be known here.
+/// From a process that takes itself for a member.
 void CoordinatorLoop::take_lost(const std::string& route, const wire::Envelope& envelope) {
   if (envelope.generation() == 0 && envelope.has_pulse()) {
-    // Its join was lost with a connection, or went to another place: nothing of it is acknowledged.
+    // Its join was lost with a connection, or sent to another endpoint: acknowledges nothing of it.
     wire::Envelope answer;
     answer.mutable_echo()->set_id(envelope.pulse().id());
     return send_once(route, answer);
@@ -23,7 +23,7 @@ void CoordinatorLoop::take_lost(const std::string& route, const wire::Envelope& 
 void CoordinatorLoop::take_stranger(const std::string& route, const wire::Envelope& envelope,
                                     int fd) {
   const wire::Join& join = envelope.join();
-  if (envelope.sequence() != 1) return;  // its refusal was lost: the join itself comes again
+  if (envelope.sequence() != 1) return;  // its refusal was lost: it will send the join again
   const bool is_later = join.restart() > restart_;
   if (!seats_.empty() && join.restart() < restart_)
     return refuse(route, refusal(wire::Refused::GENERATION,
@@ -76,7 +76,7 @@ bool CoordinatorLoop::make_room(std::uint32_t rank_plus_one) {
   return false;
 }
 
-/// Not all have come in time: the first of those that have is told so as the one to tell the user.
+/// Not all have joined in time. Only the first member that has joined is to report it.
 void CoordinatorLoop::give_world_up() {
   wire::Refused refused = roster_.timeout(options_.timeout);
   std::vector<const Seat*> here;
@@ -89,7 +89,7 @@ void CoordinatorLoop::give_world_up() {
   begin_generation();
 }
 
-/// The launcher has started all processes again: those of before have no place any more.
+/// The launcher has restarted all processes: refuses those of earlier restarts.
 void CoordinatorLoop::supersede(std::uint32_t restart) {
   for (const auto& [route, seat] : seats_)
     if (seat->is_here())
@@ -137,9 +137,9 @@ void CoordinatorLoop::form_world() {
 
 void CoordinatorLoop::take_member(Seat& seat, wire::Envelope& envelope) {
   if (seat.state == State::lost)
-    return refuse(seat.route, refusal(wire::Refused::LOST,
-                                      "the other processes were told that this one is lost",
-                                      "end it: its place may have been taken"));
+    return refuse(seat.route,
+                  refusal(wire::Refused::LOST, "the coordinator has declared this process lost",
+                          "end it: its place may have been taken"));
   // Signs of life and the join itself may still come from before the welcome arrived.
   const bool is_early = envelope.generation() == 0 &&
                         (envelope.has_join() || envelope.has_pulse() || envelope.has_echo());
@@ -152,8 +152,8 @@ void CoordinatorLoop::take_member(Seat& seat, wire::Envelope& envelope) {
     }
     is_next = seat.session->receive(stamp(), envelope, counters_, Clock::now());
   }
-  // Who has left acknowledges nothing, and nothing is asked of it. If it asks itself, the answer to
-  // its leave was lost with a connection: what it has got is to be found out.
+  // A member that has left acknowledges nothing, so it is sent nothing. If it sends a pulse, the
+  // answer to its leave was lost with a connection: a pulse finds out what it has received.
   if (seat.state == State::left) {
     if (envelope.has_pulse()) seat.session->pulse(stamp(), Clock::now());
     return;
@@ -222,7 +222,7 @@ void CoordinatorLoop::lose(Seat& seat, const std::string& reason) {
   --here_;
   refuse(seat.route,
          refusal(wire::Refused::LOST,
-                 fmt::format("the other processes were told that this one is lost: {}", reason),
+                 fmt::format("the coordinator has declared this process lost: {}", reason),
                  "end it: its place may have been taken"));
   announce_gone({seat.rank}, false, reason);
   store_.gone(seat.rank);

@@ -1,13 +1,13 @@
 #pragma once
-// Sleeping on many descriptors at once.
+// Waiting for many descriptors.
 
 #include <chrono>
 #include <vector>
 
 namespace troupe::control {
 
-/// Those of which some may be ready to read. Waiting takes the same time however many there
-/// are (epoll(7), level-triggered). One thread waits, any thread adds.
+/// A set of descriptors to wait for. The cost of a wait does not depend on their number (epoll(7),
+/// level-triggered). One thread waits, any thread adds.
 class Descriptors {
  public:
   Descriptors();  ///< throws Error{io}
@@ -15,12 +15,12 @@ class Descriptors {
   Descriptors(const Descriptors&) = delete;
   Descriptors& operator=(const Descriptors&) = delete;
 
-  /// `name` is the caller's for it. The descriptor is removed before it is closed.
+  /// The caller chooses `name`, and removes the descriptor before it closes it.
   void add(int fd, int name);
   void remove(int fd);
 
-  /// Names of those that are ready, within the time. Also returns when `to_write`, if it is a
-  /// descriptor, can be written.
+  /// Waits for at most `time`; returns the names of the descriptors that are ready to read. Also
+  /// returns when `to_write`, unless negative, is ready to write.
   std::vector<int>& wait(std::chrono::milliseconds time, int to_write = -1);
 
  private:

@@ -32,7 +32,7 @@ void KeyValueStore::claim(Ticket from, const std::string& key) {
   if (line.size() == 1) answer_(from, {}, {});
 }
 
-/// Whoever comes to the head of a line is first now.
+/// Answers the tickets that have become first of their lines.
 template <class IsGone>
 void KeyValueStore::leave_lines(IsGone is_gone) {
   for (auto& [key, line] : claims_) {

@@ -156,7 +156,7 @@ void MemberLoop::fail_join(const Error& error) {
 void MemberLoop::look_at_join(Clock::time_point now) {
   if (phase_ != Phase::joining) return;
   if (given_up_)
-    return fail_join(Error(ErrorCode::refused, "stopped before all processes were here"));
+    return fail_join(Error(ErrorCode::refused, "stopped before all processes had joined"));
   if (options_.find_coordinator && joining_.take_search(now)) look_for_coordinator();
   if (now >= joining_.end())
     fail_join(joining_.timed_out(now, options_.run, coordinator_endpoint_,

@@ -28,7 +28,7 @@ Fd begin_connect(const std::string& host, int port, int& error) {
   return socket;
 }
 
-/// EINPROGRESS while it goes on, else how connecting ended.
+/// EINPROGRESS while it connects, else the result.
 int connect_result(const Fd& socket) {
   pollfd item{socket.get(), POLLOUT, 0};
   if (poll(&item, 1, 0) <= 0) return EINPROGRESS;

@@ -1,5 +1,5 @@
 #pragma once
-// Is the process behind a broken connection still there?
+// Finds out whether the process behind a broken connection has ended.
 
 #include <string>
 
@@ -8,11 +8,11 @@
 
 namespace troupe::control {
 
-/// Tries whether a port that a process listened on still takes connections, a few times within a
-/// second: its descriptors close one after the other. Never waits. Of one thread.
+/// Tries to connect to the port of a process, several times within a second, since the descriptors
+/// of an ending process close one after the other. Never blocks. Of one thread.
 ///
-/// A port that refuses belongs to a process that ended; silence says nothing (a host that is down,
-/// a network that is cut), a connection little (a stopped process has one too).
+/// A refused connection shows that the process has ended. No answer shows nothing: the host or the
+/// network may be down. An accepted connection shows little: a stopped process accepts one too.
 class Probe {
  public:
   Probe(std::string address, int port);

@@ -105,7 +105,7 @@ std::string Roster::free_ranks() const {
   return fmt::format("{}", fmt::join(free, " or "));
 }
 
-/// Who else has the rank that is asked for.
+/// The other process that has the requested rank, or null.
 const wire::Join* Roster::holder_of_rank(const wire::Join& join) const {
   if (const auto other = taken_.find(join.rank()); other != taken_.end())
     return &of(other->second).join;

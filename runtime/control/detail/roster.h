@@ -1,5 +1,5 @@
 #pragma once
-// Who has come to a world that forms, and which rank each gets. No sockets, no clock.
+// The members that have joined a forming world, and their ranks. No sockets, no clock.
 
 #include <chrono>
 #include <cstdint>
@@ -16,17 +16,17 @@ namespace troupe::control {
 
 class Roster {
  public:
-  /// `of_launchers`: what is told of members names the flags of a launcher.
+  /// `of_launchers`: messages name hosts and launcher settings.
   Roster(std::string run, int size, bool of_launchers = false)
       : run_(std::move(run)), size_(size), of_launchers_(of_launchers) {}
 
-  /// Keeps the rank that `owner` asks for: of others who ask for it, none is admitted.
+  /// Reserves the rank that `owner` asks for: no other process is admitted with it.
   void reserve(wire::Join owner) { owner_ = std::move(owner); }
 
-  /// Takes in who fits; otherwise says why not.
+  /// Admits a process, or returns why not.
   std::optional<wire::Refused> admit(const wire::Join& join, std::uint64_t session);
 
-  /// For who asks for another run.
+  /// The refusal of a process of another run.
   wire::Refused another_run(const wire::Join& join) const;
   void withdraw(std::uint64_t session);
   void clear();
@@ -35,14 +35,14 @@ class Roster {
   int size() const { return size_; }
   std::uint32_t restart() const { return here_.empty() ? 0 : here_.front().join.restart(); }
 
-  /// Sessions by rank. Ranks that were asked for are given; the others go first to who had them
-  /// before (host and local rank), then in the order of host and local rank.
+  /// Sessions by rank. Processes get the ranks that they asked for. The other ranks go to the hosts
+  /// and local ranks that had them before, then in the order of host and local rank.
   std::vector<std::uint64_t> assign();
 
-  /// What every member is told; only its own rank is left out.
+  /// The welcome of every member, without its own rank.
   wire::Welcome welcome(const std::vector<std::uint64_t>& by_rank) const;
 
-  /// "ranks 2, 3 of 4 did not come within 30 s; came: a (ranks 0, 1)".
+  /// "ranks 2, 3 of 4 did not join within 30 s; joined: a (ranks 0, 1)".
   wire::Refused timeout(std::chrono::milliseconds waited) const;
 
  private:
@@ -66,7 +66,7 @@ class Roster {
   bool of_launchers_;
   std::optional<wire::Join> owner_;
   std::vector<Here> here_;
-  std::unordered_map<std::uint32_t, std::uint64_t> taken_;  ///< ranks asked for; whose session
+  std::unordered_map<std::uint32_t, std::uint64_t> taken_;  ///< session by rank asked for
   std::map<Place, int> remembered_;
 };
 

@@ -12,7 +12,7 @@ std::string Session::seal(const Stamp& stamp, wire::Envelope& envelope, std::uin
   envelope.set_session(stamp.session);
   envelope.set_sequence(sequence);
   envelope.set_acknowledged(received_);
-  owed_ = 0;
+  pending_ = 0;
   return encode(envelope);
 }
 
@@ -41,8 +41,8 @@ bool Session::receive(const Stamp& stamp, const wire::Envelope& envelope, Contro
   }
   ++received_;
   ++counters.delivered;
-  if (owed_++ == 0) owed_since_ = now;
-  if (owed_ >= acknowledge_each) echo(stamp, 0);
+  if (pending_++ == 0) pending_since_ = now;
+  if (pending_ >= acknowledge_each) echo(stamp, 0);
   return true;
 }
 
@@ -72,11 +72,11 @@ void Session::take_echo(std::uint64_t id, ControlCounters& counters) {
 }
 
 void Session::settle(const Stamp& stamp) {
-  if (owed_ > 0) echo(stamp, 0);
+  if (pending_ > 0) echo(stamp, 0);
 }
 
 void Session::maintain(const Stamp& stamp, Clock::time_point now) {
-  if (now - owed_since_ >= tick / 2) settle(stamp);
+  if (now - pending_since_ >= tick / 2) settle(stamp);
   if (kept_.empty() || now - kept_.front().since < ask_after) return;
   if (pulse_open_ && now - pulse_time_ < patience_) return;
   constexpr Clock::duration longest = std::chrono::milliseconds(500);

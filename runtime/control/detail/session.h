@@ -1,5 +1,5 @@
 #pragma once
-// Order and exactly-once between two processes over connections that break.
+// Ordered exactly-once delivery between two processes over connections that may break.
 
 #include <chrono>
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace troupe::control {
 
 using Clock = std::chrono::steady_clock;
 
-/// Who sends: in every envelope.
+/// The sender, in every envelope.
 struct Stamp {
   std::uint64_t run = 0;
   std::uint32_t generation = 0;
@@ -22,16 +22,16 @@ struct Stamp {
   std::uint64_t session = 0;
 };
 
-/// One process's side of its conversation with one other, without sockets: numbers what must
-/// arrive and keeps it until acknowledged; takes what comes in order and drops the rest.
+/// One side of the conversation of two processes, without sockets. It numbers messages and keeps
+/// them until they are acknowledged; it accepts messages in order and drops the others.
 ///
-/// A connection of ZeroMQ keeps order and loses only when it breaks, and then silently. So nothing
-/// is sent again on suspicion: a Pulse follows what was sent on the same connection, and what its
-/// Echo does not acknowledge is known to be lost (go-back-N: A. S. Tanenbaum, "Computer Networks",
-/// sliding windows; here the window is what the other side's credits allow). Of one thread.
+/// A ZeroMQ connection keeps the order and loses messages only when it breaks, without notice. So
+/// nothing is resent on suspicion: a Pulse follows the messages on the same connection, and
+/// messages that its Echo does not acknowledge are lost (go-back-N: A. S. Tanenbaum, "Computer
+/// Networks", sliding windows; the credits of the other side bound the window). Of one thread.
 class Session {
  public:
-  /// Hands a frame to whatever connection there is; it may get lost.
+  /// Passes a frame to the current connection, which may lose it.
   using Transmit = std::function<void(const std::string& frame)>;
 
   explicit Session(Transmit transmit) : transmit_(std::move(transmit)) {}
@@ -42,33 +42,33 @@ class Session {
   /// Transmits once: pulse, echo or refusal.
   void send_unnumbered(const Stamp& stamp, wire::Envelope& envelope);
 
-  /// Takes in what another process sent: acknowledgements, pulses (answered) and echoes
-  /// (what was lost is sent again). True for a numbered envelope whose turn it is.
+  /// Processes an envelope: acknowledgements, pulses (answered) and echoes (lost messages are sent
+  /// again). True for a numbered envelope that is next in order.
   bool receive(const Stamp& stamp, const wire::Envelope& envelope, ControlCounters& counters,
                Clock::time_point now);
 
-  /// Called every `tick`: acknowledges what no message of this side has for half of one, and asks
-  /// for what has not been acknowledged for a while.
+  /// Call it every `tick`: sends acknowledgements that have waited for half a tick, and a pulse for
+  /// messages that have waited long for theirs.
   void maintain(const Stamp& stamp, Clock::time_point now);
   void pulse(const Stamp& stamp, Clock::time_point now);
 
-  /// Called every `heartbeat`: asks for a sign of life, unless one came in the last half of it.
+  /// Call it every `heartbeat`: asks for a sign of life, unless one came in the last half of it.
   void keep_alive(const Stamp& stamp, Clock::time_point now, Clock::duration heartbeat);
-  void settle(const Stamp& stamp);  ///< acknowledges what it has not yet
+  void settle(const Stamp& stamp);  ///< sends the pending acknowledgements
 
-  /// Nothing waits for an acknowledgement, and none is owed: no need of maintain().
-  bool is_quiet() const { return kept_.empty() && owed_ == 0; }
+  /// No acknowledgement is awaited or pending: maintain() is not needed.
+  bool is_quiet() const { return kept_.empty() && pending_ == 0; }
   bool is_acknowledged() const { return kept_.empty(); }
-  std::size_t kept() const { return kept_.size(); }  ///< how many messages wait for it
+  std::size_t kept() const { return kept_.size(); }  ///< messages that are not acknowledged
   std::uint64_t received() const { return received_; }
 
-  /// How long the oldest message has waited while the other side has not shown any sign of life.
+  /// How long the oldest message has waited without any sign of life of the other side.
   Clock::duration silence(Clock::time_point now) const;
   Clock::time_point last_heard() const { return last_heard_; }
 
   static constexpr std::chrono::milliseconds tick{100};
-  /// The other side acknowledges within one and a half ticks, or later where it has much to do: to
-  /// ask sooner would be to ask for what is on its way, and give it more to do.
+  /// The other side acknowledges within one and a half ticks, or later under load. Asking sooner
+  /// would only add to its load.
   static constexpr std::chrono::milliseconds ask_after = 3 * tick;
 
  private:
@@ -89,8 +89,8 @@ class Session {
   std::uint64_t sent_ = 0;
   std::uint64_t acknowledged_ = 0;
   std::uint64_t received_ = 0;
-  int owed_ = 0;
-  Clock::time_point owed_since_{};
+  int pending_ = 0;
+  Clock::time_point pending_since_{};
   std::uint64_t pulse_id_ = 0;
   std::uint64_t pulse_covers_ = 0;
   bool pulse_open_ = false;

@@ -26,7 +26,7 @@ Error no_events() {
           more_open_files};
 }
 
-/// How much of it the system took; none of it if the connection is gone (errno says).
+/// The number of bytes that the system accepted; 0 with errno if the connection has ended.
 std::size_t send_now(int socket, SideChannel::Text head, SideChannel::Text text) {
   std::array<iovec, 2> parts{iovec{const_cast<std::byte*>(head.data()), head.size()},
                              iovec{const_cast<std::byte*>(text.data()), text.size()}};

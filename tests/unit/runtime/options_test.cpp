@@ -62,7 +62,7 @@ TEST(OptionYaml, RefusesWrongSyntaxWithItsPosition) {
 }
 
 TEST(OptionYaml, RefusesDuplicateKeysAliasesTagsAndSecondDocuments) {
-  EXPECT_THAT(refusal_of("a: 1\nb: 2\na: 3\n"), HasSubstr("o.yaml:3:1: the key a is here twice"));
+  EXPECT_THAT(refusal_of("a: 1\nb: 2\na: 3\n"), HasSubstr("o.yaml:3:1: the key a appears twice"));
   EXPECT_THAT(refusal_of("a: &x [1]\nb: *x\n"), HasSubstr("o.yaml:1:4: anchors"));
   EXPECT_THAT(refusal_of("a: !!python/object x\n"), HasSubstr("tag"));
   EXPECT_THAT(refusal_of("a: 1\n---\nb: 2\n"), HasSubstr("second document"));

@@ -113,7 +113,7 @@ TEST(ControlJoin, RefusesASecondProcessOfTheSameRank) {
   EXPECT_EQ(errors[0].code(), ErrorCode::refused);
   EXPECT_THAT(errors[0].what(), AllOf(HasSubstr("rank 1"), HasSubstr("alpha"), HasSubstr("beta"),
                                       HasSubstr("so does")));
-  EXPECT_THAT(errors[1].what(), HasSubstr("stopped before all processes were here"));
+  EXPECT_THAT(errors[1].what(), HasSubstr("stopped before all processes had joined"));
 }
 
 TEST(ControlJoin, KeepsTheOwnRankForTheProcessThatHoldsTheCoordinator) {
