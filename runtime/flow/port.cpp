@@ -28,11 +28,11 @@ void InputPort::deliver(Packet packet) {
     ++dropped_;
     return;
   }
-  sender_replaced(header.edge, header.incarnation);  // its news may come before the supervisor's
+  sender_replaced(header.edge, header.incarnation);  // a packet may precede Replaced
   const Credit credit{header.edge, header.incarnation, header.slot};
   if (from.last && header.key <= *from.last) {
-    // Sent again by a sender that was replaced. Where the first copy is still in use, its slot is
-    // now this one; else the slot goes back at once.
+    // A replaced sender repeats it. If the first copy is still in use, its slot is now this one;
+    // else the slot is returned at once.
     ++dropped_;
     for (Unreleased& message : unreleased_) {
       if (message.credit.edge == header.edge && message.key == header.key) {
@@ -111,7 +111,7 @@ void OutputPort::begin_incarnation(std::uint64_t run, std::uint32_t incarnation)
 
 void OutputPort::credit(const Credit& credit) {
   const auto edge = std::ranges::find(edges_, credit.edge, &Edge::id);
-  if (credit.incarnation != incarnation_ || edge == edges_.end()) return;  // of a former life
+  if (credit.incarnation != incarnation_ || edge == edges_.end()) return;  // an older one
   if (edge->slots.at(credit.slot)) {
     edge->slots[credit.slot].reset();
     ++edge->free;
@@ -138,7 +138,7 @@ void OutputPort::send_packet(Header header, const std::shared_ptr<const void>& p
       throw Error(ErrorCode::internal,
                   fmt::format("'{}' sent on edge {} without a free slot", name_, edge.id),
                   "call has_slot() first");
-    // A receiver takes a key that does not grow for a repetition and drops it.
+    // A receiver drops a message whose key does not grow: it takes it for a repetition.
     if (edge.last && header.key <= *edge.last)
       throw Error(ErrorCode::internal,
                   fmt::format("'{}' sent step {}, micro-batch {} after step {}, micro-batch {}",

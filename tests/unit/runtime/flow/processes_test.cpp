@@ -94,7 +94,7 @@ class AttentiveBridge final : public Bridge {
   void close() override { inner_->close(); }
   void send(std::uint32_t to, RemotePacket packet) override { inner_->send(to, std::move(packet)); }
   void send(std::uint32_t to, RemoteCredit credit) override { inner_->send(to, credit); }
-  void send(std::uint32_t to, RunMessage note) override { inner_->send(to, std::move(note)); }
+  void send(std::uint32_t to, RunMessage message) override { inner_->send(to, std::move(message)); }
   void defer_delivery() override { *defers_ = true; }
   void deliver_pending() override { *defers_ = false; }
 

@@ -16,15 +16,15 @@ namespace {
 using control_test::patience;
 using control_test::TestWorld;
 
-/// Keeps the notes that it hears.
-class Notes final : public BridgeListener {
+/// Keeps the run messages that it receives.
+class MessageLog final : public BridgeListener {
  public:
   void on_packet(std::uint32_t, RemotePacket) override {}
   void on_credit(std::uint32_t, RemoteCredit) override {}
   void on_lost(std::uint32_t, const Error&) override {}
-  void on_run_message(std::uint32_t from, RunMessage note) override {
+  void on_run_message(std::uint32_t from, RunMessage message) override {
     const std::lock_guard lock(mutex_);
-    notes_.emplace_back(from, std::move(note));
+    messages_.emplace_back(from, std::move(message));
     changed_.notify_all();
   }
 
@@ -32,22 +32,22 @@ class Notes final : public BridgeListener {
   bool wait_for(std::uint32_t from) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, patience, [&] {
-      return std::ranges::any_of(notes_, [&](const auto& heard) {
+      return std::ranges::any_of(messages_, [&](const auto& heard) {
         return heard.first == from && std::holds_alternative<T>(heard.second);
       });
     });
   }
 
   /// Whether there are so many within this time.
-  bool has(std::size_t notes, std::chrono::milliseconds time) {
+  bool has(std::size_t count, std::chrono::milliseconds time) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, time, [&] { return notes_.size() >= notes; });
+    return changed_.wait_for(lock, time, [&] { return messages_.size() >= count; });
   }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::pair<std::uint32_t, RunMessage>> notes_;
+  std::vector<std::pair<std::uint32_t, RunMessage>> messages_;
 };
 
 /// Three processes of one host as threads of this one; the third takes no part in the run.
@@ -61,9 +61,9 @@ class MemberBridgeTest : public ::testing::Test {
       });
     threads.clear();
     for (std::size_t rank = 0; rank < 2; ++rank) {
-      heard_.push_back(std::make_shared<Notes>());
+      logs_.push_back(std::make_shared<MessageLog>());
       bridges_.push_back(make_member_bridge(*world_.members[rank], *bulks_[rank], graph_));
-      bridges_[rank]->open(heard_[rank]);
+      bridges_[rank]->open(logs_[rank]);
     }
   }
   ~MemberBridgeTest() override {
@@ -73,45 +73,45 @@ class MemberBridgeTest : public ::testing::Test {
   Graph graph_;
   TestWorld world_{3};
   std::vector<std::unique_ptr<DataPlane>> bulks_;
-  std::vector<std::shared_ptr<Notes>> heard_;
+  std::vector<std::shared_ptr<MessageLog>> logs_;
   std::vector<std::shared_ptr<Bridge>> bridges_;
 };
 
-TEST_F(MemberBridgeTest, CarriesNotesBothWays) {
+TEST_F(MemberBridgeTest, CarriesRunMessagesBothWays) {
   bridges_[0]->send(1, RunMessage(Flushed{3}));
   bridges_[1]->send(0, RunMessage(Vote{}));
-  EXPECT_TRUE(heard_[1]->wait_for<Flushed>(0));
-  EXPECT_TRUE(heard_[0]->wait_for<Vote>(1));
+  EXPECT_TRUE(logs_[1]->wait_for<Flushed>(0));
+  EXPECT_TRUE(logs_[0]->wait_for<Vote>(1));
 }
 
 // It may take them earlier, as where its thread was awake just then.
-TEST_F(MemberBridgeTest, LetsWhatSharedMemoryBringsWaitUntilItCatchesUp) {
+TEST_F(MemberBridgeTest, DefersArrivalsInSharedMemoryUntilDeliverPending) {
   constexpr std::size_t rounds = 50;
   std::size_t waited = 0;
   for (std::size_t round = 0; round < rounds; ++round) {
     bridges_[1]->defer_delivery();
     bridges_[0]->send(1, RunMessage(Vote{}));
-    waited += heard_[1]->has(round + 1, std::chrono::milliseconds(2)) ? 0 : 1;
+    waited += logs_[1]->has(round + 1, std::chrono::milliseconds(2)) ? 0 : 1;
     bridges_[1]->deliver_pending();
-    ASSERT_TRUE(heard_[1]->has(round + 1, patience)) << "round " << round;
+    ASSERT_TRUE(logs_[1]->has(round + 1, patience)) << "round " << round;
   }
   EXPECT_GT(waited, rounds / 10);
 }
 
 // Process 1 has ended its data plane for the loss of process 2 already; process 0, which does not
-// know yet, writes where nobody reads any more.
-TEST_F(MemberBridgeTest, SaysAgainHowARunEndsWhenTheBulkPlaneWentFirst) {
+// know yet, writes where no thread reads any more.
+TEST_F(MemberBridgeTest, RepeatsTheEndOfARunWhenTheDataPlaneEndedFirst) {
   bulks_[1]->abort(Error(ErrorCode::peer_lost, "process 2 is lost"));
   bridges_[0]->send(1, RunMessage(EndRun{}));
   world_.members[2].reset();  // without a goodbye
-  EXPECT_TRUE(heard_[1]->wait_for<EndRun>(0));
+  EXPECT_TRUE(logs_[1]->wait_for<EndRun>(0));
 }
 
-TEST_F(MemberBridgeTest, SaysAgainThatAProcessHasEnded) {
+TEST_F(MemberBridgeTest, RepeatsThatAProcessHasEnded) {
   bulks_[0]->abort(Error(ErrorCode::peer_lost, "process 2 is lost"));
   bridges_[1]->send(0, RunMessage(ProcessEnded{}));
   world_.members[2].reset();
-  EXPECT_TRUE(heard_[0]->wait_for<ProcessEnded>(1));
+  EXPECT_TRUE(logs_[0]->wait_for<ProcessEnded>(1));
 }
 
 /// A message whose sender takes its time to look at it.
@@ -138,7 +138,7 @@ struct Hearer final : Actor {
 };
 
 // What it uses, the data plane above all, goes when it is closed.
-TEST_F(MemberBridgeTest, WaitsAtItsEndForWhoSends) {
+TEST_F(MemberBridgeTest, WaitsInCloseForSends) {
   Graph graph;
   graph.connect(graph.add<Talker>("talker"), &Talker::out, graph.add<Hearer>("hearer"),
                 &Hearer::in);
@@ -152,7 +152,7 @@ TEST_F(MemberBridgeTest, WaitsAtItsEndForWhoSends) {
   bridge->close();
   EXPECT_TRUE(ended);
   bulks_[2].reset();
-  bridge->send(0, RunMessage(EndRun{}));  // to nobody
+  bridge->send(0, RunMessage(EndRun{}));  // has no effect
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ class ShmMessageChannelTest : public ::testing::Test {
   }
 };
 
-TEST_F(ShmMessageChannelTest, KeepTheOrderOfShortAndLongMessages) {
+TEST_F(ShmMessageChannelTest, KeepsTheOrderOfShortAndLongMessages) {
   open(receiver_);
   const std::string just_fits(508, 'a'), too_long(509, 'b'), huge(300'000, 'c');
   for (const auto& text : {std::string("x"), huge, just_fits, too_long, std::string(1, '\0')})
@@ -36,7 +36,7 @@ TEST_F(ShmMessageChannelTest, KeepTheOrderOfShortAndLongMessages) {
   EXPECT_THAT(heard_, ElementsAre("x", huge, just_fits, too_long, std::string(1, '\0')));
 }
 
-TEST_F(ShmMessageChannelTest, WaitForAReceiverThatOpensLater) {
+TEST_F(ShmMessageChannelTest, WaitsForAReceiverThatOpensLater) {
   for (int i = 0; i < 200; ++i) sender_.send(std::to_string(i));
   EXPECT_THAT(heard_, IsEmpty());
   open(receiver_);
@@ -44,30 +44,30 @@ TEST_F(ShmMessageChannelTest, WaitForAReceiverThatOpensLater) {
   for (int i = 0; i < 200; ++i) EXPECT_EQ(heard_[static_cast<std::size_t>(i)], std::to_string(i));
 }
 
-TEST_F(ShmMessageChannelTest, HearNothingAfterEitherSideHasClosed) {
+TEST_F(ShmMessageChannelTest, DeliversNothingAfterEitherSideHasClosed) {
   open(receiver_);
   open(sender_);
   sender_.send("last");
   sender_.close();
   sender_.send("too late");
-  receiver_.send("to nobody");
+  receiver_.send("too late as well");
   EXPECT_THAT(heard_, ElementsAre("last"));
   EXPECT_THAT(damage_, IsEmpty());
 }
 
-TEST_F(ShmMessageChannelTest, LeaveLossesToTheControlPlane) {
+TEST_F(ShmMessageChannelTest, LeavesLossesToTheControlPlane) {
   open(receiver_);
   ends_[1]->abort(Error(ErrorCode::peer_lost, "rank 0 is gone"));
   EXPECT_THAT(damage_, IsEmpty());
 }
 
-TEST_F(ShmMessageChannelTest, TellOfDamage) {
+TEST_F(ShmMessageChannelTest, ReportsDamage) {
   open(receiver_);
   ends_[1]->abort(Error(ErrorCode::bad_message, "the ring is damaged"));
   EXPECT_THAT(damage_, ElementsAre(HasSubstr("the ring is damaged")));
 }
 
-TEST_F(ShmMessageChannelTest, RefuseALengthWithoutItsBytes) {
+TEST_F(ShmMessageChannelTest, RefusesALengthWithoutItsBytes) {
   open(receiver_);
   Tensor frame = Tensor::empty(Shape{512}, DType::u8, Device::cpu());
   const std::uint32_t length = 0xFFFF'FFFF;
