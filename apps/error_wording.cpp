@@ -32,7 +32,7 @@ std::string command_name_of(std::string_view setting) {
   const OptionFields fields = option_fields(options);
   const auto exact = std::ranges::find(fields, setting, &OptionField::setting);
   if (exact != fields.end()) return exact->path;
-  // One of the two is qualified: `ModelOptions::widths` for "widths", `within` for
+  // One of the two is qualified: `Model::widths` for "widths", `within` for
   // "RestartBudget::within". A member of several structs has to be named with its own.
   const auto fits = [&](const OptionField& field) {
     return member_of(field.setting) == member_of(setting) &&

@@ -59,7 +59,7 @@ void check(const Tensor& logits, const Tensor& targets) {
       throw Error(ErrorCode::bad_shape,
                   fmt::format("softmax_cross_entropy: target {} of sample {} is outside [0, {})",
                               values[i], i, classes),
-                  "set `ModelOptions::classes` to the number of classes of the data set");
+                  "set `Model::classes` to the number of classes of the data set");
 }
 
 /// The first largest; a value that is not a number counts as the largest, as in PyTorch.

@@ -14,7 +14,7 @@ void check_target(std::int64_t target, std::int64_t sample, std::int64_t classes
   throw Error(ErrorCode::bad_shape,
               fmt::format("softmax_cross_entropy: sample {} has class {}, the model knows {}",
                           sample, target, classes),
-              "set `ModelOptions::classes` to the number of classes of the data set");
+              "set `Model::classes` to the number of classes of the data set");
 }
 
 template <class T>
