@@ -89,7 +89,7 @@ class Feeder final : public Actor {
                        .micro_batches = count_};
     ++next_;
     samples.send(about, {Tensor::zeros({1, 2})});
-    targets.send(about, {Tensor::zeros({1}, DType::i64, Device::cpu())});
+    targets.send(about, {Tensor::zeros({1}, DType::i64)});
     return {"load", about.key};
   }
 
