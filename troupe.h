@@ -10,7 +10,7 @@
 // The actors of a training graph, in the order in which a micro-batch meets them.
 #include "actors/checkpoint_files.h"   // from snapshots to files
 #include "actors/checkpoint_writer.h"  // writes snapshots while training goes on
-#include "actors/data/dataset.h"       // labelled images in memory
+#include "actors/data/datasets.h"      // data sets, known and your own
 #include "actors/loader.h"             // sends micro-batches
 #include "actors/loss.h"               // softmax cross-entropy
 #include "actors/memory_bound.h"       // what a pipeline can occupy
@@ -30,9 +30,10 @@
 #include "runtime/remote/joined_world.h"  // one run of several processes
 
 // Models and their parts.
-#include "ops/models/model.h"         // models as lists of blocks
+#include "ops/models/models.h"        // models, known and your own
 #include "ops/nn/layers.h"            // the layers that they are made of
 #include "ops/nn/network.h"           // the arithmetic of one stage
+#include "ops/nn/sequential.h"      // layers one after another
 #include "ops/nn/state.h"             // weights and running statistics
 #include "ops/on_device.h"            // tensors on other devices
 #include "ops/optim/learning_rate.h"  // learning rates

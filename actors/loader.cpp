@@ -6,26 +6,17 @@
 #include <memory>
 
 namespace troupe {
-namespace {
-
-BatchMaker maker_of(const LoaderOptions& options, Split split) {
-  TransformOptions transform = options.transform;
-  if (split == Split::test) transform.augment.clear();
-  return {options.dataset, split, SampleTransform(transform, options.dataset.sample_shape())};
-}
-
-}  // namespace
 
 Loader::Loader(LoaderOptions options)
     : options_(std::move(options)),
       sampler_(options_.sampler),
-      train_(maker_of(options_, Split::train)),
-      test_(maker_of(options_, Split::test)) {
+      train_(options_.dataset, Split::train, options_.transform),
+      test_(options_.dataset, Split::test, options_.transform) {
   if (options_.workers < 0 || options_.prefetch < 1)
-    throw Error(ErrorCode::bad_options,
-                fmt::format("a loader with {} workers that prepares {} micro-batches ahead",
-                            options_.workers, options_.prefetch),
-                "at least 0 workers, and 1 micro-batch");
+    throw Error(
+        ErrorCode::bad_options,
+        fmt::format("`workers` is {}, `prefetch` is {}", options_.workers, options_.prefetch),
+        "give at least 0 workers and a prefetch of at least 1");
 }
 
 void Loader::restore(const CommittedState&, std::uint32_t steps) {

@@ -76,7 +76,7 @@ MemoryBound memory_bound(const PipelineOptions& options, const Graph& graph,
   add_edges(bound, graph, process);
   const std::size_t prepared = static_cast<std::size_t>(options.data.prefetch) *
                                micro_batch_samples(options) *
-                               (sample_bytes(options) + sizeof(std::int64_t));
+                               (sample_bytes(options) + target_bytes(options));
   if (const std::size_t loaders = replicas_here(options, 0, process))
     bound.parts.push_back({"loader, prepared ahead", prepared * loaders});
   // A stage runs one kernel at a time; scratch blocks grow to the largest request.

@@ -3,62 +3,60 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "runtime/options/field.h"
 
 namespace troupe {
 namespace {
 
-std::string_view name_of_algorithm(ConvolutionAlgorithm algorithm) {
-  if (algorithm == ConvolutionAlgorithm::direct) return "direct";
-  return algorithm == ConvolutionAlgorithm::winograd ? "winograd" : "auto";
+void add(OptionFields& fields, std::string path, std::string text) {
+  fields.push_back(constant_field(std::move(path), std::move(text)));
 }
 
-std::string model_text(const ModelOptions& model) {
-  return fmt::format(
-      "model: {{name: {}, in_channels: {}, widths: [{}], classes: {}, dropout: {}}}\n"
-      "convolution: {}\n",
-      yaml_text(model.name), model.in_channels, fmt::join(model.widths, ", "), model.classes,
-      model.dropout, name_of_algorithm(model.convolution));
+OptionFields fields_of(ModelSource model, const Dataset& data, const TransformOptions& transform) {
+  OptionFields fields;
+  add(fields, "precision", transform.dtype == DType::f64 ? "f64" : "f32");
+  add(fields, "model.name", yaml_text(model.name()));
+  if (const Shape& shape = data.samples().shape; shape.rank() == 3)
+    add(fields, "model.in_channels", std::to_string(shape[0]));
+  for (const OptionField& field : model.options()) add(fields, field.path, field.write());
+  add(fields, "data.name", yaml_text(data.name()));
+  for (const OptionField& field : data.description()) fields.push_back(field);
+  add(fields, "data.mean", fmt::format("[{}]", fmt::join(transform.mean, ", ")));
+  add(fields, "data.std", fmt::format("[{}]", fmt::join(transform.std, ", ")));
+  return fields;
 }
 
-std::string data_text(const Dataset& dataset, const TransformOptions& transform,
-                      std::string_view more) {
-  const DatasetOptions& data = dataset.options();
-  return fmt::format(
-      "seed: {}\n"
-      "precision: {}\n"
-      "data:\n"
-      "  name: {}\n"
-      "  path: {}\n"
-      "  shape: [{}]\n"
-      "  classes: {}\n"
-      "  count: {}\n"
-      "  limit: {}\n"
-      "  test_limit: {}\n"
-      "  mean: [{}]\n"
-      "  std: [{}]\n{}",
-      data.seed, transform.dtype == DType::f64 ? "f64" : "f32", yaml_text(data.name),
-      yaml_text(data.path.string()), fmt::join(data.shape.dims(), ", "), data.classes, data.count,
-      data.limit, data.test_limit, fmt::join(transform.mean, ", "), fmt::join(transform.std, ", "),
-      more);
+/// A section of a document is written in one piece, after the keys that belong to none.
+std::string text_of(OptionFields fields) {
+  const auto section = [](const OptionField& field) {
+    const auto dot = field.path.rfind('.');
+    return dot == std::string::npos ? std::string() : field.path.substr(0, dot);
+  };
+  std::ranges::stable_sort(fields, {}, section);
+  return write_fields(fields);
 }
 
 }  // namespace
 
-std::string options_text(const ModelOptions& model, const Dataset& data,
+std::string options_text(const ModelSource& model, const Dataset& data,
                          const TransformOptions& transform) {
-  // Whatever the size of its batches was: it is not known here, and must not be too large.
-  return model_text(model) + data_text(data, transform, "  drop_last: false\n");
+  OptionFields fields = fields_of(model, data, transform);
+  // The size of the batches is not known here; no data set is smaller than a batch.
+  add(fields, "data.drop_last", "false");
+  return text_of(std::move(fields));
 }
 
 std::string options_text(const PipelineOptions& options) {
   const PipelineData& data = options.data;
-  const std::string more =
-      fmt::format("  shuffle: {}\n  drop_last: {}\ntrain: {{batch_size: {}, micro_batches: {}}}\n",
-                  data.shuffle, data.drop_last, options.batch_size, options.micro_batches);
-  return model_text(options.model) +
-         data_text(data.dataset, {.mean = data.mean, .std = data.std, .dtype = options.dtype},
-                   more);
+  OptionFields fields = fields_of(options.model, data.dataset,
+                                  {.mean = data.mean, .std = data.std, .dtype = options.dtype});
+  add(fields, "data.shuffle", data.shuffle ? "true" : "false");
+  add(fields, "data.drop_last", data.drop_last ? "true" : "false");
+  add(fields, "train.batch_size", std::to_string(options.batch_size));
+  add(fields, "train.micro_batches", std::to_string(options.micro_batches));
+  return text_of(std::move(fields));
 }
 
 }  // namespace troupe

@@ -10,12 +10,13 @@
 
 namespace troupe {
 
-/// Model and samples as the text of an options file, for CheckpointWriterOptions::options: with it
-/// `troupe eval CHECKPOINT` counts the same test set, normalised in the same way.
-std::string options_text(const ModelOptions& model, const Dataset& data,
+/// Model, data set and normalisation as the text of an options file, for
+/// CheckpointWriterOptions::options. From it `troupe eval CHECKPOINT` evaluates models and data
+/// sets of the registries.
+std::string options_text(const ModelSource& model, const Dataset& data,
                          const TransformOptions& transform = {});
 
-/// The same of a pipeline, with the size of its batches. build_pipeline gives it to its writer.
+/// The same of a pipeline, with the size of its batches. build_pipeline passes it to its writer.
 std::string options_text(const PipelineOptions& options);
 
 }  // namespace troupe

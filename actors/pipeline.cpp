@@ -42,6 +42,7 @@ StageOptions stage_options(const PipelineOptions& options, std::size_t stage, st
   const BlockRange blocks = blocks_of(options, stage);
   NetworkProgramOptions program{
       .model = options.model,
+      .samples = options.data.dataset.samples(),
       .first = blocks.first,
       .last = blocks.last,
       .dtype = options.dtype,
@@ -157,7 +158,7 @@ void add_replica(Graph& graph, const PipelineOptions& options, const Common& com
   graph.connect(column.loader, &Loader::samples, column.stages.front(), &Stage::input,
                 column.each(fed, samples * sample_bytes(options)));
   graph.connect(column.loader, &Loader::targets, column.loss, &Loss::targets,
-                column.each(fed, samples * sizeof(std::int64_t)));
+                column.each(fed, samples * target_bytes(options)));
   for (std::size_t s = 0; s < column.stages.size(); ++s) {
     connect_onwards(graph, options, column, s);
     connect_reducers(graph, options, common, column, s);
@@ -240,6 +241,10 @@ void add_writers(Graph& graph, const PipelineOptions& options, Common& common) {
 
 }  // namespace
 
+Model model_of(const PipelineOptions& options) {
+  return options.model.make(options.data.dataset.samples());
+}
+
 LoaderOptions loader_options(const PipelineOptions& options, std::uint32_t replica) {
   const PipelineData& data = options.data;
   return {.dataset = data.dataset,
@@ -304,12 +309,6 @@ std::uint32_t process_of(const PipelineOptions& options, std::size_t stage, std:
 }
 
 Graph build_pipeline(const PipelineOptions& options) {
-  const Dataset& data = options.data.dataset;
-  if (data.classes() > options.model.classes)
-    throw Error(ErrorCode::bad_options,
-                fmt::format("{} has {} classes, the model tells {} apart", data.name(),
-                            data.classes(), options.model.classes),
-                "give the model at least as many classes");
   Graph graph;
   Common common;
   const std::size_t cells = options.partition.size() * options.replicas;

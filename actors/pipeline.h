@@ -28,7 +28,7 @@ struct PipelineData {
 /// A training run as a pipeline of stages times replicas. Says each thing once: what its actors
 /// are told is worked out from it (`loader_options`, `timeline_of`, `learning_rate_options`).
 struct PipelineOptions {
-  ModelOptions model;
+  ModelSource model;
   DType dtype = DType::f32;  ///< of samples, weights and all between
   Stream stream;             ///< of every stage
   std::uint64_t seed = 1;  ///< of weights, dropout, the order of samples and how they are augmented
@@ -64,6 +64,9 @@ struct PipelineOptions {
   /// Puts something around a stage's arithmetic, to time, slow or check it; empty: nothing.
   std::function<ProgramFactory(std::size_t stage, ProgramFactory)> around;
 };
+
+/// The model, built for the samples of the data set.
+Model model_of(const PipelineOptions& options);
 
 /// What the loader of a replica is told. Throws nothing; Sampler and SampleTransform check it.
 LoaderOptions loader_options(const PipelineOptions& options, std::uint32_t replica);

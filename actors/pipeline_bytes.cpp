@@ -40,7 +40,7 @@ StageBytes stage_bytes(const PipelineOptions& options, std::size_t stage) {
 }
 
 std::vector<BucketBytes> bucket_bytes(const PipelineOptions& options, std::size_t stage) {
-  const Model model = make_model(options.model);
+  const Model model = model_of(options);
   const BlockRange range = blocks_of(options, stage);
   const std::size_t last = std::min(range.last, model.blocks.size());
   const auto in_bytes = [&](std::int64_t elements) {
@@ -65,8 +65,15 @@ std::vector<BucketBytes> bucket_bytes(const PipelineOptions& options, std::size_
 }
 
 std::size_t sample_bytes(const PipelineOptions& options) {
-  const Shape& sample = options.data.dataset.sample_shape();
-  return static_cast<std::size_t>(sample.element_count()) * size_of(options.dtype);
+  const SampleSpec& sample = options.data.dataset.samples();
+  return static_cast<std::size_t>(sample.shape.element_count()) *
+         size_of(batch_type(sample, options.dtype));
+}
+
+std::size_t target_bytes(const PipelineOptions& options) {
+  const SampleSpec& sample = options.data.dataset.samples();
+  return static_cast<std::size_t>(sample.target_shape.element_count()) *
+         size_of(sample.target_dtype);
 }
 
 std::size_t micro_batch_samples(const PipelineOptions& options) {

@@ -31,7 +31,8 @@ struct BucketBytes {
 /// In the order of going backward. Needs no profile.
 std::vector<BucketBytes> bucket_bytes(const PipelineOptions& options, std::size_t stage);
 
-std::size_t sample_bytes(const PipelineOptions& options);
+std::size_t sample_bytes(const PipelineOptions& options);  ///< as the first stage gets it
+std::size_t target_bytes(const PipelineOptions& options);  ///< of one sample
 /// Samples of the largest micro-batch.
 std::size_t micro_batch_samples(const PipelineOptions& options);
 

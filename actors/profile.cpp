@@ -8,6 +8,7 @@
 #include <limits>
 #include <numeric>
 
+#include "actors/data/batch_maker.h"
 #include "ops/backend.h"
 #include "ops/nn/network.h"
 #include "ops/on_device.h"
@@ -106,7 +107,8 @@ BlockProfile profile_of(const Network& block, DType dtype) {
 
 /// A model whose blocks are measured in groups that take turns.
 struct Measurement {
-  ModelOptions model;
+  const ModelSource& model;
+  const SampleSpec& sample;
   DType dtype;
   Stream stream;
   int repetitions;
@@ -122,7 +124,7 @@ void Measurement::measure_next(std::size_t count) {
   std::vector<Network> blocks;
   std::vector<Tensor> inputs;
   for (std::size_t b = first, held = 0; b < count; ++b) {
-    Network block(make_model(model), b, b + 1, dtype, stream);
+    Network block(model.make(sample), b, b + 1, dtype, stream);
     BlockProfile profile = profile_of(block, dtype);
     held += profile.state_bytes;
     if (held > held_bytes && b > first) break;
@@ -151,17 +153,18 @@ void Measurement::measure_next(std::size_t count) {
 
 }  // namespace
 
-std::vector<BlockProfile> profile_blocks(const ModelOptions& options, DType dtype, Stream stream,
-                                         std::int64_t samples, int repetitions) {
-  const Shape sample{options.in_channels, options.height, options.width};
+std::vector<BlockProfile> profile_blocks(const ModelSource& model, const SampleSpec& sample,
+                                         DType dtype, Stream stream, std::int64_t samples,
+                                         int repetitions) {
   Measurement measurement{
-      .model = options,
+      .model = model,
+      .sample = sample,
       .dtype = dtype,
       .stream = stream,
       .repetitions = repetitions,
-      .x = zeros(stream, Shape{samples, sample[0], sample[1], sample[2]}, dtype),
+      .x = zeros(stream, batch_shape(samples, sample.shape), batch_type(sample, dtype)),
       .profiles = {}};
-  const std::size_t count = make_model(options).blocks.size();
+  const std::size_t count = model.make(sample).blocks.size();
   while (measurement.profiles.size() < count) measurement.measure_next(count);
   return std::move(measurement.profiles);
 }
@@ -170,7 +173,7 @@ std::vector<std::size_t> balanced_partition(const std::vector<double>& costs, st
   const std::size_t n = costs.size();
   if (parts == 0 || parts > n)
     throw Error(ErrorCode::bad_options, fmt::format("{} blocks cannot make {} stages", n, parts),
-                "lower `stages`, or take a model with more blocks");
+                "lower `stages`, or choose a model of more blocks");
   std::vector<double> before(n + 1, 0.0);
   std::partial_sum(costs.begin(), costs.end(), before.begin() + 1);
   // best[p][i]: smallest dearest run when the first i blocks make p runs; from[p][i]: where the
@@ -196,11 +199,10 @@ std::vector<std::size_t> balanced_partition(const std::vector<double>& costs, st
 void check_partition(const std::vector<std::size_t>& partition, std::size_t blocks) {
   const std::size_t sum = std::accumulate(partition.begin(), partition.end(), std::size_t{0});
   if (sum != blocks || std::ranges::find(partition, 0u) != partition.end())
-    throw Error(
-        ErrorCode::bad_options,
-        fmt::format("`partition` is [{}]: {} blocks; the model has {}", fmt::join(partition, ", "),
-                    sum, blocks),
-        "give each stage at least one block, and all stages together the blocks of the model");
+    throw Error(ErrorCode::bad_options,
+                fmt::format("`partition` is [{}], {} blocks; the model has {}",
+                            fmt::join(partition, ", "), sum, blocks),
+                fmt::format("give each stage at least one block, {} in all", blocks));
 }
 
 }  // namespace troupe

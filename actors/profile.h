@@ -30,8 +30,9 @@ struct BlockProfile {
 /// machine affects all of them. Of a larger model it runs blocks with 64 MiB of weights at a time,
 /// so that no process holds the whole model. Every second repetition runs the halves of the
 /// backward pass apart; so there are at least two.
-std::vector<BlockProfile> profile_blocks(const ModelOptions& options, DType dtype, Stream stream,
-                                         std::int64_t samples, int repetitions);
+std::vector<BlockProfile> profile_blocks(const ModelSource& model, const SampleSpec& sample,
+                                         DType dtype, Stream stream, std::int64_t samples,
+                                         int repetitions);
 
 /// Partitions blocks of these costs into `parts` runs of consecutive blocks, each of at least one,
 /// so that the largest cost of a run is minimal. Returns the number of blocks of each run.

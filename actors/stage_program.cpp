@@ -68,7 +68,7 @@ class NetworkProgram final : public StageProgram {
     bool input_half_done = false;
   };
   static Network make_network(const NetworkProgramOptions& options) {
-    Model model = make_model(options.model);
+    Model model = options.model.make(options.samples);
     const std::size_t last = std::min(options.last, model.blocks.size());
     return Network(std::move(model), options.first, last, options.dtype, options.stream);
   }

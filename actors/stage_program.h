@@ -54,7 +54,8 @@ using ProgramFactory = std::function<std::unique_ptr<StageProgram>()>;
 /// `initial`, parameters are drawn from the seed. Throws Error{bad_options} where the buckets do
 /// not add up to the blocks.
 struct NetworkProgramOptions {
-  ModelOptions model;
+  ModelSource model;
+  SampleSpec samples;  ///< of the data set
   std::size_t first = 0;
   std::size_t last = SIZE_MAX;  ///< beyond the end: to the end
   DType dtype = DType::f32;

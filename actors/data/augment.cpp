@@ -8,6 +8,7 @@
 
 #include "runtime/error.h"
 #include "runtime/random.h"
+#include "runtime/text.h"
 
 namespace troupe {
 namespace {
@@ -18,13 +19,14 @@ void check_per_channel(const std::vector<double>& values, std::int64_t channels,
                        std::string_view name, bool positive) {
   if (values.size() != 1 && static_cast<std::int64_t>(values.size()) != channels)
     throw Error(ErrorCode::bad_options,
-                fmt::format("{} has {} values ({}); the samples have {} channels", name,
-                            values.size(), fmt::join(values, ", "), channels),
-                "give one value a channel, or a single one for all");
+                fmt::format("`{}` has {} ({}), but the samples have {}", name,
+                            counted(std::ssize(values), "value"), fmt::join(values, ", "),
+                            counted(channels, "channel")),
+                "give one value for each channel, or one for all");
   for (double value : values)
     if (!std::isfinite(value) || (positive && value <= 0))
-      throw Error(ErrorCode::bad_options, fmt::format("{} contains {}", name, value),
-                  positive ? "a standard deviation is above 0" : "a mean is a finite number");
+      throw Error(ErrorCode::bad_options, fmt::format("`{}` contains {}", name, value),
+                  positive ? "give standard deviations above 0" : "give finite numbers");
 }
 
 template <class T>
@@ -47,11 +49,11 @@ std::vector<Augment> parse_augment(std::span<const std::string> names) {
   std::vector<Augment> result;
   for (const std::string& name : names) {
     if (name != "flip" && name != "crop")
-      throw Error(ErrorCode::bad_options, fmt::format("data.augment: unknown name '{}'", name),
-                  "known are flip and crop");
+      throw Error(ErrorCode::bad_options, fmt::format("`augment` has the unknown name '{}'", name),
+                  "the augmentations are flip and crop");
     const Augment augment = name == "flip" ? Augment::flip : Augment::crop;
     if (std::find(result.begin(), result.end(), augment) != result.end())
-      throw Error(ErrorCode::bad_options, fmt::format("data.augment: '{}' is given twice", name),
+      throw Error(ErrorCode::bad_options, fmt::format("`augment` has '{}' twice", name),
                   "list each augmentation once");
     result.push_back(augment);
   }
@@ -67,19 +69,22 @@ struct SampleTransform::Window {
 };
 
 SampleTransform::SampleTransform(const TransformOptions& options, const Shape& sample_shape)
-    : options_(options), shape_(sample_shape) {
-  if (shape_.rank() != 3)
-    throw Error(ErrorCode::bad_shape,
-                fmt::format("a sample has the shape [C, H, W], not {}", to_string(shape_)));
-  check_per_channel(options.mean, shape_[0], "data.mean", false);
-  check_per_channel(options.std, shape_[0], "data.std", true);
+    : options_(options),
+      shape_(sample_shape.rank() == 3 ? sample_shape : Shape{1, 1, sample_shape.element_count()}) {
+  if (sample_shape.rank() != 3 && !options.augment.empty())
+    throw Error(
+        ErrorCode::bad_options,
+        fmt::format("`augment` is set, but samples have the shape {}", to_string(sample_shape)),
+        "leave it empty: only [channels, height, width] can be augmented");
+  check_per_channel(options.mean, shape_[0], "mean", false);
+  check_per_channel(options.std, shape_[0], "std", true);
   if (options.dtype == DType::f32)
     table_f32_ = normalisation_table<float>(options, shape_[0]);
   else if (options.dtype == DType::f64)
     table_f64_ = normalisation_table<double>(options, shape_[0]);
   else
     throw Error(ErrorCode::unsupported, fmt::format("batches of {}", name_of(options.dtype)),
-                "choose f32 or f64");
+                "set `dtype` to f32 or f64");
 }
 
 SampleTransform::Window SampleTransform::choose(std::int64_t epoch, std::uint32_t sample) const {

@@ -2,50 +2,97 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
+
 #include "runtime/error.h"
 
 namespace troupe {
+namespace {
 
-BatchMaker::BatchMaker(Dataset dataset, Split split, SampleTransform transform)
-    : dataset_(std::move(dataset)), split_(split), transform_(std::move(transform)) {
-  if (transform_.sample_shape() != dataset_.sample_shape())
-    throw Error(ErrorCode::bad_shape, fmt::format("samples of {} in a transform for {}",
-                                                  to_string(dataset_.sample_shape()),
-                                                  to_string(transform_.sample_shape())));
-}
-
-template <class T>
-void BatchMaker::fill(const MicroBatchSamples& plan, const Tensor& source,
-                      const Tensor& images) const {
-  const std::int64_t size = transform_.sample_shape().element_count();
-  const std::uint8_t* pixels = source.data<std::uint8_t>();
-  T* out = images.data<T>();
-  for (std::uint32_t sample : plan.samples) {
-    transform_.apply(pixels + sample * size, plan.epoch, sample, out);
-    out += size;
+/// Copies the rows that are wanted, in their order.
+void copy_rows(const MicroBatchSamples& wanted, const Tensor& from, Tensor& to) {
+  const std::size_t bytes = to.bytes() / wanted.samples.size();
+  std::byte* out = to.raw();
+  for (const std::uint32_t sample : wanted.samples) {
+    std::memcpy(out, from.raw() + sample * bytes, bytes);
+    out += bytes;
   }
 }
 
-Batch BatchMaker::make(const MicroBatchSamples& plan) const {
+}  // namespace
+
+DType batch_type(const SampleSpec& samples, DType precision) {
+  return samples.dtype == DType::u8 ? precision : samples.dtype;
+}
+
+Shape batch_shape(std::int64_t count, const Shape& sample) {
+  std::vector<std::int64_t> dims{count};
+  dims.insert(dims.end(), sample.dims().begin(), sample.dims().end());
+  return Shape(dims);
+}
+
+BatchMaker::BatchMaker(Dataset dataset, Split split, TransformOptions transform)
+    : dataset_(std::move(dataset)),
+      split_(split),
+      dtype_(batch_type(dataset_.samples(), transform.dtype)) {
+  const SampleSpec& spec = dataset_.samples();
+  if (split == Split::test) transform.augment.clear();
+  if (spec.dtype == DType::u8)
+    transform_.emplace(transform, spec.shape);
+  else if (!transform.augment.empty())
+    throw Error(ErrorCode::bad_options,
+                fmt::format("`augment` is set, but the samples of {} are of {}", dataset_.name(),
+                            name_of(spec.dtype)),
+                "leave it empty: only samples of u8 can be augmented");
+}
+
+// Writes row `row` of the batch's samples.
+void BatchMaker::normalise(const std::uint8_t* pixels, std::int64_t epoch, std::uint32_t sample,
+                           Batch& batch, std::int64_t row) const {
+  const std::int64_t at = row * dataset_.samples().shape.element_count();
+  if (dtype_ == DType::f64)
+    transform_->apply(pixels, epoch, sample, batch.samples.data<double>() + at);
+  else
+    transform_->apply(pixels, epoch, sample, batch.samples.data<float>() + at);
+}
+
+void BatchMaker::take_stored(const MicroBatchSamples& wanted, const StoredSamples& stored,
+                             Batch& batch) const {
+  copy_rows(wanted, stored.targets, batch.targets);
+  if (!transform_) return copy_rows(wanted, stored.samples, batch.samples);
+  const std::int64_t size = dataset_.samples().shape.element_count();
+  const std::uint8_t* pixels = stored.samples.data<std::uint8_t>();
+  std::int64_t row = 0;
+  for (const std::uint32_t sample : wanted.samples)
+    normalise(pixels + sample * size, wanted.epoch, sample, batch, row++);
+}
+
+void BatchMaker::read_each(const MicroBatchSamples& wanted, Batch& batch) const {
+  Tensor pixels;
+  if (transform_) pixels = Tensor::empty(batch_shape(1, dataset_.samples().shape), DType::u8, Device::cpu());
+  std::int64_t row = 0;
+  for (const std::uint32_t sample : wanted.samples) {
+    dataset_.read(split_, sample, transform_ ? pixels : batch.samples.narrow(row, 1),
+                  batch.targets.narrow(row, 1));
+    if (transform_) normalise(pixels.data<std::uint8_t>(), wanted.epoch, sample, batch, row);
+    ++row;
+  }
+}
+
+Batch BatchMaker::make(const MicroBatchSamples& wanted) const {
   const std::int64_t count = dataset_.count(split_);
-  for (std::uint32_t sample : plan.samples)
+  for (const std::uint32_t sample : wanted.samples)
     if (sample >= count)
       throw Error(ErrorCode::internal, fmt::format("sample {} of {}", sample, count));
-  const auto n = static_cast<std::int64_t>(plan.samples.size());
-  const Shape& shape = transform_.sample_shape();
-  const Tensor source = dataset_.images(split_);
-  Tensor images =
-      Tensor::empty(Shape{n, shape[0], shape[1], shape[2]}, transform_.dtype(), Device::cpu());
-  if (transform_.dtype() == DType::f64)
-    fill<double>(plan, source, images);
+  const SampleSpec& spec = dataset_.samples();
+  const std::int64_t n = std::ssize(wanted.samples);
+  Batch batch{Tensor::empty(batch_shape(n, spec.shape), dtype_, Device::cpu()),
+              Tensor::empty(batch_shape(n, spec.target_shape), spec.target_dtype, Device::cpu())};
+  if (const auto stored = dataset_.stored(split_))
+    take_stored(wanted, *stored, batch);
   else
-    fill<float>(plan, source, images);
-
-  Tensor labels = Tensor::empty(Shape{n}, DType::i64, Device::cpu());
-  const std::int64_t* from = dataset_.labels(split_).data<std::int64_t>();
-  auto* to = labels.data<std::int64_t>();
-  for (std::uint32_t sample : plan.samples) *to++ = from[sample];
-  return {std::move(images), std::move(labels)};
+    read_each(wanted, batch);
+  return batch;
 }
 
 }  // namespace troupe

@@ -1,5 +1,7 @@
 #pragma once
-// From a plan to tensors.
+// From the numbers of samples to tensors.
+
+#include <optional>
 
 #include "actors/data/augment.h"
 #include "actors/data/dataset.h"
@@ -8,28 +10,39 @@
 
 namespace troupe {
 
-/// A micro-batch ready for the first stage.
+/// A micro-batch ready for the first stage and the loss.
 struct Batch {
-  Tensor samples;  ///< [n, C, H, W] of the transform's dtype, row-major
-  Tensor targets;  ///< i64 [n]
+  Tensor samples;  ///< [n, …], row-major
+  Tensor targets;  ///< [n, …]
 };
 
-/// Gathers and transforms the samples of plans. Without augmentations in the transform it makes
-/// evaluation batches. Immutable: `make` may be called from any number of threads.
+/// The type of a batch's samples: samples of u8 are normalised to `precision`, others stay.
+DType batch_type(const SampleSpec& samples, DType precision);
+
+/// `sample` with an outermost axis of `count`.
+Shape batch_shape(std::int64_t count, const Shape& sample);
+
+/// Gathers samples and transforms those of u8. Test samples are not augmented. Immutable: any
+/// number of threads may call `make`.
 class BatchMaker {
  public:
-  BatchMaker(Dataset dataset, Split split, SampleTransform transform);
+  /// Throws Error{bad_options} where the transform does not fit the samples.
+  BatchMaker(Dataset dataset, Split split, TransformOptions transform);
 
-  /// A pure function of the plan. Throws Error for damaged files and for samples out of range.
-  Batch make(const MicroBatchSamples& plan) const;
+  /// A pure function of `wanted`. Throws Error for damaged files and for samples out of range.
+  Batch make(const MicroBatchSamples& wanted) const;
 
  private:
-  template <class T>
-  void fill(const MicroBatchSamples& plan, const Tensor& source, const Tensor& images) const;
+  void normalise(const std::uint8_t* pixels, std::int64_t epoch, std::uint32_t sample, Batch& batch,
+                 std::int64_t row) const;
+  void take_stored(const MicroBatchSamples& wanted, const StoredSamples& stored,
+                   Batch& batch) const;
+  void read_each(const MicroBatchSamples& wanted, Batch& batch) const;
 
   Dataset dataset_;
   Split split_;
-  SampleTransform transform_;
+  DType dtype_;                               // of a batch's samples
+  std::optional<SampleTransform> transform_;  // of samples of u8
 };
 
 }  // namespace troupe

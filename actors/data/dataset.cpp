@@ -4,46 +4,44 @@
 
 #include <algorithm>
 
-#include "actors/data/dataset_content.h"
 #include "runtime/error.h"
 
 namespace troupe {
 
-const DatasetOptions& Dataset::options() const { return content_->options; }
-const std::string& Dataset::name() const { return content_->options.name; }
-std::int64_t Dataset::classes() const { return content_->classes; }
-const Shape& Dataset::sample_shape() const { return content_->sample_shape; }
-std::int64_t Dataset::count(Split split) const { return content_->part(split).labels.dim(0); }
-Tensor Dataset::labels(Split split) const { return content_->part(split).labels; }
-
-Tensor Dataset::images(Split split) const {
-  // A copy of the handle: one shared_future may not be used by two threads, its copies may.
-  const std::shared_future<Tensor> images = content_->part(split).images;
-  return images.get();
+Dataset::Dataset(std::shared_ptr<const SampleReader> reader, OptionFields description)
+    : reader_(std::move(reader)), samples_(reader_ ? reader_->samples() : SampleSpec{}) {
+  for (const OptionField& field : description)  // the variables of the fields may end
+    description_.push_back(constant_field(field.path, field.write()));
 }
 
-std::optional<std::int64_t> count_training_samples(const DatasetOptions& options) {
-  std::int64_t count = options.count;
-  if (options.name != "synthetic") {
-    try {
-      count = detail::count_idx_samples(options);
-    } catch (const Error&) {  // whoever opens it says what is wrong
-      return std::nullopt;
-    }
-  }
-  return options.limit > 0 ? std::min(count, options.limit) : count;
+std::int64_t DatasetOptions::taken(Split split, std::int64_t count) const {
+  const std::int64_t most = split == Split::train ? limit : test_limit;
+  return most == 0 ? count : std::min(count, most);
 }
 
-Dataset open_dataset(const DatasetOptions& options) {
+void DatasetSource::check(const DatasetOptions& options) const {
   if (options.limit < 0 || options.test_limit < 0)
-    throw Error(
-        ErrorCode::bad_options,
-        fmt::format("data.limit is {}, data.test_limit {}", options.limit, options.test_limit),
-        "a number of samples, or 0 for all");
-  if (options.name == "fashion_mnist") return detail::open_idx_folder(options);
-  if (options.name == "synthetic") return detail::make_synthetic(options);
-  throw Error(ErrorCode::bad_options, fmt::format("data.name is '{}'", options.name),
-              "known are fashion_mnist and synthetic");
+    throw Error(ErrorCode::bad_options,
+                fmt::format("`Dataset::limit` is {}, `Dataset::test_limit` is {}", options.limit,
+                            options.test_limit),
+                "give a number of samples, or 0 for all");
+  DatasetSource copy = *this;
+  check_fields(copy.options());
+}
+
+DatasetSummary DatasetSource::describe(const DatasetOptions& options) const {
+  check(options);
+  return definition_->describe(options);
+}
+
+Dataset open_dataset(DatasetSource source, const DatasetOptions& options) {
+  source.check(options);
+  OptionFields fields = source.options();
+  DatasetOptions kept = options;
+  fields.push_back(field("seed", kept.seed, ""));
+  fields.push_back(field("data.limit", kept.limit, ""));
+  fields.push_back(field("data.test_limit", kept.test_limit, ""));
+  return {source.definition_->open(options), std::move(fields)};
 }
 
 }  // namespace troupe

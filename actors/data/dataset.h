@@ -1,59 +1,162 @@
 #pragma once
-// Labelled images in memory, as the loader reads them.
+// Training and test samples, as loaders read them.
 
+#include <concepts>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
+#include "ops/models/model.h"
+#include "runtime/options/field.h"
 #include "runtime/tensor/tensor.h"
 
 namespace troupe {
 
 enum class Split : std::uint8_t { train, test };
 
-/// Options::data, as far as it says which samples there are; and Options::seed.
-struct DatasetOptions {
-  std::string name = "fashion_mnist";  ///< fashion_mnist | synthetic
-  std::filesystem::path path;          ///< folder of the IDX files; empty: Debian's
-  Shape shape{1, 28, 28};              ///< synthetic: [C, H, W]
-  std::int64_t classes = 10;           ///< synthetic
-  std::int64_t count = 6400;           ///< synthetic: training samples; a sixth as many for testing
-  std::uint64_t seed = 1;              ///< synthetic
-  std::int64_t limit = 0;              ///< only the first N training samples; 0: all
-  std::int64_t test_limit = 0;         ///< only the first N test samples; 0: all
+/// All samples of a split and their targets, each in one tensor whose outermost axis counts them.
+struct StoredSamples {
+  Tensor samples, targets;
 };
 
-/// A handle of a training and a test set of u8 images with labels; copies share the data.
+/// A training and a test set. Derive from it to train on data of your own:
 ///
-/// Labels and sizes are there once it is open. Images arrive later: those for training are
-/// unpacked by a thread that opening starts, those for testing when first asked for; `images`
-/// waits for them. Safe to use from any thread; the last copy waits for the thread to end.
+///     class Parity final : public SampleReader {
+///      public:
+///       std::string_view name() const override { return "parity"; }
+///       SampleSpec samples() const override { return {.shape = {8}, .classes = 2}; }
+///       std::int64_t count(Split split) const override { return split == Split::train ? 200 : 56;
+///       } void read(Split split, std::int64_t index, Tensor sample, Tensor target) const override;
+///     };
+///     PipelineOptions options{.data = {.dataset = std::make_shared<Parity>()}};
+///
+/// Immutable: all functions may be called from any thread. What they throw fails the loader.
+class SampleReader {
+ public:
+  virtual ~SampleReader() = default;
+  virtual std::string_view name() const = 0;  ///< for messages and checkpoints
+  virtual SampleSpec samples() const = 0;
+  virtual std::int64_t count(Split split) const = 0;
+  /// Writes sample `index` of a split and its target: views of one sample each, of the shapes and
+  /// types of `samples()` with an outermost axis of 1.
+  virtual void read(Split split, std::int64_t index, Tensor sample, Tensor target) const = 0;
+  /// All samples of a split, where they lie in memory: then the loader calls `read` for none of
+  /// them. May wait for the samples.
+  virtual std::optional<StoredSamples> stored(Split) const { return std::nullopt; }
+};
+
+/// A handle of a training and a test set, and the options that describe them. Copies share both.
+/// Safe to use from any thread.
 class Dataset {
  public:
-  struct Content;
-  explicit Dataset(std::shared_ptr<const Content> content) : content_(std::move(content)) {}
+  template <std::derived_from<SampleReader> R>
+  Dataset(std::shared_ptr<R> reader)  // implicit: options take a reader of one's own
+      : Dataset(std::shared_ptr<const SampleReader>(std::move(reader)), {}) {}
+  /// Without a reader it only keeps the place of a data set that is opened later.
+  /// `description` are the fields that a checkpoint keeps of it; only their text is used.
+  Dataset(std::shared_ptr<const SampleReader> reader, OptionFields description);
 
-  const DatasetOptions& options() const;  ///< that it was opened with
-  const std::string& name() const;        ///< as in DatasetOptions; for messages
-  std::int64_t classes() const;
-  const Shape& sample_shape() const;  ///< [C, H, W]
-  std::int64_t count(Split split) const;
-  Tensor labels(Split split) const;  ///< i64 [N], each in [0, classes)
-  /// u8 [N, C, H, W]. Waits; throws the Error (io, bad_file) that unpacking met, every time.
-  Tensor images(Split split) const;
+  std::string_view name() const { return reader_->name(); }
+  const SampleSpec& samples() const { return samples_; }
+  std::int64_t count(Split split) const { return reader_->count(split); }
+  void read(Split split, std::int64_t index, Tensor sample, Tensor target) const {
+    reader_->read(split, index, std::move(sample), std::move(target));
+  }
+  std::optional<StoredSamples> stored(Split split) const { return reader_->stored(split); }
+  const OptionFields& description() const { return description_; }
 
  private:
-  std::shared_ptr<const Content> content_;
+  std::shared_ptr<const SampleReader> reader_;
+  SampleSpec samples_;
+  OptionFields description_;
 };
 
-/// Throws Error: bad_options for an unknown name or sizes out of range, io for a missing file (and
-/// how to get it), bad_file for one that is damaged or does not fit the others.
-Dataset open_dataset(const DatasetOptions& options);
+/// What all data sets of the registry are opened with.
+struct DatasetOptions {
+  std::uint64_t seed = 1;       ///< of samples that are drawn
+  std::int64_t limit = 0;       ///< only the first N training samples; 0: all
+  std::int64_t test_limit = 0;  ///< only the first N test samples; 0: all
 
-/// How many training samples open_dataset would find, from the header of a file at most; nothing
-/// where that cannot be read. Throws nothing.
-std::optional<std::int64_t> count_training_samples(const DatasetOptions& options);
+  /// How many of `count` samples are taken.
+  std::int64_t taken(Split split, std::int64_t count) const;
+};
+
+/// What is known of a data set before its samples are read.
+struct DatasetSummary {
+  SampleSpec samples;
+  std::int64_t train = 0, test = 0;  ///< samples
+};
+
+/// A struct that describes a data set: its members are the data set's options. It may also have
+/// `OptionFields options()`, which declares the members with key, range and text.
+/// `actors/data/synthetic.h` is an example.
+template <class D>
+concept DatasetDefinition = requires(const D& definition, const DatasetOptions& options) {
+  { D::name } -> std::convertible_to<std::string_view>;
+  { definition.describe(options) } -> std::same_as<DatasetSummary>;
+  { definition.open(options) } -> std::same_as<std::shared_ptr<const SampleReader>>;
+};
+
+/// A data set that can be opened. A value: copies are independent.
+class DatasetSource {
+ public:
+  template <DatasetDefinition D>
+  DatasetSource(D definition)  // implicit: open_dataset(Synthetic{.count = 640})
+      : definition_(std::make_unique<Definition<D>>(std::move(definition))) {}
+  DatasetSource(const DatasetSource& other) : definition_(other.definition_->clone()) {}
+  DatasetSource(DatasetSource&&) = default;
+  DatasetSource& operator=(DatasetSource other) {
+    definition_ = std::move(other.definition_);
+    return *this;
+  }
+  ~DatasetSource() = default;
+
+  std::string_view name() const { return definition_->name(); }
+  /// The declared options, bound to the members of this object.
+  OptionFields options() { return definition_->options(); }
+  /// Reads headers and labels at most. Throws as open_dataset.
+  DatasetSummary describe(const DatasetOptions& options = {}) const;
+
+ private:
+  friend Dataset open_dataset(DatasetSource source, const DatasetOptions& options);
+  struct Interface {
+    virtual ~Interface() = default;
+    virtual std::unique_ptr<Interface> clone() const = 0;
+    virtual std::string_view name() const = 0;
+    virtual OptionFields options() = 0;
+    virtual DatasetSummary describe(const DatasetOptions& options) const = 0;
+    virtual std::shared_ptr<const SampleReader> open(const DatasetOptions& options) const = 0;
+  };
+  template <class D>
+  struct Definition final : Interface {
+    explicit Definition(D given) : definition(std::move(given)) {}
+    std::unique_ptr<Interface> clone() const override {
+      return std::make_unique<Definition>(definition);
+    }
+    std::string_view name() const override { return D::name; }
+    OptionFields options() override {
+      if constexpr (requires { definition.options(); }) return definition.options();
+      return {};
+    }
+    DatasetSummary describe(const DatasetOptions& options) const override {
+      return definition.describe(options);
+    }
+    std::shared_ptr<const SampleReader> open(const DatasetOptions& options) const override {
+      return definition.open(options);
+    }
+    D definition;
+  };
+  void check(const DatasetOptions& options) const;
+
+  std::unique_ptr<Interface> definition_;
+};
+
+/// Throws Error: bad_options for options outside their declared ranges, io for a missing file (and
+/// how to get it), bad_file for a file that is damaged or does not fit the others.
+Dataset open_dataset(DatasetSource source, const DatasetOptions& options = {});
 
 }  // namespace troupe

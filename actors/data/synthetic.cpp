@@ -1,5 +1,4 @@
-// Made-up images that can be learnt: each class has a pattern of 4 x 4 bright and dark cells a
-// channel, and every pixel noise of its own.
+#include "actors/data/synthetic.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "actors/data/dataset_content.h"
+#include "actors/data/stored_dataset.h"
 #include "runtime/error.h"
 #include "runtime/random.h"
 
@@ -20,23 +19,25 @@ constexpr int middle = 128;
 constexpr int contrast = 48;      // of a cell against the middle
 constexpr int noise_range = 128;  // pixels stay in [16, 239]
 
-void check(const DatasetOptions& o) {
-  const bool sizes = o.shape.rank() == 3 && o.shape.element_count() > 0;
-  if (!sizes || o.classes < 1 || o.count < 1)
+constexpr double largest_size = 1e6;   // of one axis of a tensor
+constexpr double most_samples = 1e15;  // far above any run, below overflow
+
+Shape shape_of(const Synthetic& o) {
+  if (o.shape.size() != 3)
     throw Error(ErrorCode::bad_options,
-                fmt::format("synthetic data: data.shape {}, data.classes {}, data.count {}",
-                            to_string(o.shape), o.classes, o.count),
-                "a shape [channels, height, width], and numbers of at least 1");
+                fmt::format("`Dataset::shape` has {} sizes", o.shape.size()),
+                "give channels, height and width, such as [1, 28, 28]");
+  return Shape(o.shape);
 }
 
 // The mean pixel values of a class, as bytes in [C, H, W].
-std::vector<std::uint8_t> pattern(const DatasetOptions& o, std::int64_t label) {
-  const std::int64_t height = o.shape[1], width = o.shape[2];
-  const RandomKey key{o.seed, 0, static_cast<std::uint32_t>(label),
+std::vector<std::uint8_t> pattern(const Shape& shape, std::uint64_t seed, std::int64_t label) {
+  const std::int64_t height = shape[1], width = shape[2];
+  const RandomKey key{seed, 0, static_cast<std::uint32_t>(label),
                       operation_id("synthetic.pattern")};
   std::vector<std::uint8_t> result;
-  result.reserve(static_cast<std::size_t>(o.shape.element_count()));
-  for (std::int64_t channel = 0; channel < o.shape[0]; ++channel) {
+  result.reserve(static_cast<std::size_t>(shape.element_count()));
+  for (std::int64_t channel = 0; channel < shape[0]; ++channel) {
     const std::uint32_t signs = key.block(static_cast<std::uint32_t>(channel))[0];
     for (std::int64_t y = 0; y < height; ++y)
       for (std::int64_t x = 0; x < width; ++x) {
@@ -57,60 +58,67 @@ void draw(std::span<const std::uint8_t> pattern, const RandomKey& key, std::uint
   }
 }
 
-/// Memory for all samples, with what helps where it is not there.
+/// Memory for all samples; an error for want of it names the settings to lower.
 Tensor for_samples(const Shape& shape, DType dtype) {
   try {
     return Tensor::empty(shape, dtype, Device::cpu());
   } catch (const Error& error) {
     throw Error(error.code(), "synthetic samples: " + error.message(),
-                "lower data.count, or take fewer of them with data.limit");
+                "lower `Dataset::count`, or take fewer of them with `Dataset::limit`");
   }
 }
 
 // Sample i belongs to class i % classes.
-Tensor make_labels(const DatasetOptions& o, std::int64_t count) {
+Tensor make_labels(std::int64_t classes, std::int64_t count) {
   Tensor labels = for_samples(Shape{count}, DType::i64);
-  for (std::int64_t i = 0; i < count; ++i) labels.data<std::int64_t>()[i] = i % o.classes;
+  for (std::int64_t i = 0; i < count; ++i) labels.data<std::int64_t>()[i] = i % classes;
   return labels;
 }
 
-Tensor make_images(const DatasetOptions& o, std::int64_t count, std::string_view operation) {
-  const Shape shape{count, o.shape[0], o.shape[1], o.shape[2]};
-  const auto size = static_cast<std::uint64_t>(o.shape.element_count());
-  Tensor images = for_samples(shape, DType::u8);
+Tensor make_images(const Shape& shape, std::int64_t classes, std::uint64_t seed, std::int64_t count,
+                   std::string_view operation) {
+  const auto size = static_cast<std::uint64_t>(shape.element_count());
+  Tensor images = for_samples(Shape{count, shape[0], shape[1], shape[2]}, DType::u8);
   std::vector<std::vector<std::uint8_t>> patterns;
-  for (std::int64_t label = 0; label < std::min(o.classes, count); ++label)
-    patterns.push_back(pattern(o, label));
+  for (std::int64_t label = 0; label < std::min(classes, count); ++label)
+    patterns.push_back(pattern(shape, seed, label));
   for (std::int64_t i = 0; i < count; ++i) {
-    const RandomKey key{o.seed, 0, static_cast<std::uint32_t>(i), operation_id(operation)};
-    draw(patterns[static_cast<std::size_t>(i % o.classes)], key,
+    const RandomKey key{seed, 0, static_cast<std::uint32_t>(i), operation_id(operation)};
+    draw(patterns[static_cast<std::size_t>(i % classes)], key,
          images.data<std::uint8_t>() + static_cast<std::uint64_t>(i) * size);
   }
   return images;
 }
 
-Dataset::Content::Part make_part(const DatasetOptions& o, std::int64_t count, std::launch when,
-                                 std::string_view operation) {
-  return {make_labels(o, count), std::async(when, make_images, o, count, operation).share()};
+StoredDataset::Part make_part(const Synthetic& o, std::uint64_t seed, std::int64_t count,
+                              std::launch when, std::string_view operation) {
+  return {make_labels(o.classes, count),
+          std::async(when, make_images, shape_of(o), o.classes, seed, count, operation).share()};
 }
 
 }  // namespace
 
-Dataset detail::make_synthetic(const DatasetOptions& options) {
-  check(options);
-  const auto limited = [](std::int64_t count, std::int64_t limit) {
-    return limit == 0 ? count : std::min(count, limit);
-  };
-  const std::int64_t train = limited(options.count, options.limit);
-  const std::int64_t test =
-      limited(std::max<std::int64_t>(1, options.count / 6), options.test_limit);
-  auto content = std::make_shared<Dataset::Content>();
-  content->options = options;
-  content->classes = options.classes;
-  content->sample_shape = options.shape;
-  content->train = make_part(options, train, std::launch::async, "synthetic.train");
-  content->test = make_part(options, test, std::launch::deferred, "synthetic.test");
-  return Dataset(std::move(content));
+OptionFields Synthetic::options() {
+  return {field("data.shape", shape, "channels, height and width of a sample",
+                {.at_least = 1, .at_most = largest_size, .setting = "Dataset::shape"}),
+          field("data.classes", classes, "number of classes",
+                {.at_least = 2, .at_most = largest_size, .setting = "Dataset::classes"}),
+          field("data.count", count, "training samples",
+                {.at_least = 1, .at_most = most_samples, .setting = "Dataset::count"})};
+}
+
+DatasetSummary Synthetic::describe(const DatasetOptions& options) const {
+  return {.samples = {.shape = shape_of(*this), .dtype = DType::u8, .classes = classes},
+          .train = options.taken(Split::train, count),
+          .test = options.taken(Split::test, std::max<std::int64_t>(1, count / 6))};
+}
+
+std::shared_ptr<const SampleReader> Synthetic::open(const DatasetOptions& options) const {
+  const DatasetSummary summary = describe(options);
+  return std::make_shared<StoredDataset>(
+      name, summary.samples,
+      make_part(*this, options.seed, summary.train, std::launch::async, "synthetic.train"),
+      make_part(*this, options.seed, summary.test, std::launch::deferred, "synthetic.test"));
 }
 
 }  // namespace troupe

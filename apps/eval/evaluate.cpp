@@ -10,19 +10,18 @@
 namespace troupe {
 
 EvaluationReport evaluate(const Options& options, const TensorSource& weights, std::int64_t step) {
-  const Dataset data = open_dataset(dataset_options(options));
-  Model model = make_model(model_options(options));
+  const Dataset data = open_dataset(dataset_source(options), dataset_options(options));
+  Model model = model_source(options).make(data.samples());
   const std::size_t blocks = model.blocks.size();
   const Stream& stream = options.pipeline.stream;
   Network network(std::move(model), 0, blocks, options.pipeline.dtype, stream);
   network.use(state_from(network.spec(), network.dtype(), weights, step,
                          /*optimizer_state=*/{}, /*strict=*/true));
 
-  const SampleTransform transform({.mean = options.pipeline.data.mean,
-                                   .std = options.pipeline.data.std,
-                                   .dtype = options.pipeline.dtype},
-                                  data.sample_shape());
-  const BatchMaker maker(data, Split::test, transform);
+  const BatchMaker maker(data, Split::test,
+                         {.mean = options.pipeline.data.mean,
+                          .std = options.pipeline.data.std,
+                          .dtype = options.pipeline.dtype});
   // Batches of the loader's size: the order of a library's sums may depend on it.
   const std::int64_t size =
       std::max<std::int64_t>(1, options.pipeline.batch_size / options.pipeline.micro_batches);

@@ -93,7 +93,8 @@ JobShape shape_of(const JobscriptArguments& arguments) {
   shape.work = work_limits(options);
   shape.transport = options.transport.transport;
   shape.file = arguments.options.string();
-  shape.data_of_debian = options.dataset.name == "fashion_mnist" && options.dataset.path.empty();
+  shape.data_of_debian =
+      options.dataset == "fashion_mnist" && option_text(options, "data.path") == yaml_text("");
   shape.pipeline_where = origins.of("parallel.pipeline");
   shape.data_where = origins.of("parallel.data");
   return shape;

@@ -85,10 +85,9 @@ bool is_of_this_run(const std::filesystem::path& folder, const Options& options)
   text << file.rdbuf();
   const auto before = options_of(text.str());
   if (!before || before->pipeline.seed != options.pipeline.seed) return false;
-  const DatasetOptions &there = before->dataset, &here = options.dataset;
-  return option_changes(*before, options, "model").empty() && there.name == here.name &&
-         there.count == here.count && there.limit == here.limit &&
-         before->sample_shape == options.sample_shape;
+  return option_changes(*before, options, "model").empty() && before->dataset == options.dataset &&
+         before->selection.limit == options.selection.limit &&
+         dataset_settings(*before) == dataset_settings(options);
 }
 
 Error of_another_model(const Error& error, const std::filesystem::path& path,

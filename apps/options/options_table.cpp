@@ -1,7 +1,10 @@
 #include "apps/options/options_table.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "actors/schedule.h"
@@ -17,14 +20,77 @@ constexpr double largest_staleness = 64;   // each costs memory for one more ste
 
 constexpr std::pair<std::string_view, DType> precisions[] = {{"f32", DType::f32},
                                                              {"f64", DType::f64}};
-constexpr std::pair<std::string_view, ConvolutionAlgorithm> convolutions[] = {
-    {"auto", ConvolutionAlgorithm::automatic},
-    {"direct", ConvolutionAlgorithm::direct},
-    {"winograd", ConvolutionAlgorithm::winograd}};
 constexpr std::pair<std::string_view, Augment> augmentations[] = {{"flip", Augment::flip},
                                                                   {"crop", Augment::crop}};
 constexpr std::pair<std::string_view, Aggregation> aggregations[] = {
     {"synchronous", Aggregation::synchronous}, {"asynchronous", Aggregation::asynchronous}};
+
+template <class Source>
+std::vector<std::string_view> names_of(const std::vector<Source>& sources) {
+  std::vector<std::string_view> names;
+  for (const Source& source : sources) names.push_back(source.name());
+  return names;
+}
+
+/// A key that one or several registered models or data sets declare.
+struct SharedField {
+  OptionField field;                                  ///< as the first of them declares it
+  std::map<std::string_view, OptionField> by_source;  ///< of each of them
+  /// The texts in which they explain it, and which of them each is of.
+  std::vector<std::pair<std::string, std::vector<std::string_view>>> helps;
+};
+
+/// "algorithm", or "wide_resnet: channels …; mlp: hidden sizes …" where not all sources say so.
+std::string help_of(const SharedField& shared, std::size_t sources) {
+  if (shared.helps.size() == 1 && shared.by_source.size() == sources) return shared.field.help;
+  std::vector<std::string> parts;
+  for (const auto& [help, names] : shared.helps)
+    parts.push_back(fmt::format("{}: {}", fmt::join(names, ", "), help));
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
+/// The options of registered models or data sets, one field for each key. Reading sets the option
+/// of every source that declares the key; writing takes that of the source named `chosen`, if it
+/// declares the key.
+template <class Source>
+OptionFields registered_fields(std::vector<Source>& sources, const std::string& chosen) {
+  std::vector<SharedField> all;
+  for (Source& source : sources)
+    for (OptionField& field : source.options()) {
+      auto shared = std::ranges::find_if(
+          all, [&](const SharedField& other) { return other.field.path == field.path; });
+      if (shared == all.end()) shared = all.insert(all.end(), SharedField{field, {}, {}});
+      const auto same = std::ranges::find_if(
+          shared->helps, [&](const auto& known) { return known.first == field.help; });
+      if (same != shared->helps.end())
+        same->second.push_back(source.name());
+      else
+        shared->helps.push_back({field.help, {source.name()}});
+      shared->by_source.emplace(source.name(), std::move(field));
+    }
+  OptionFields fields;
+  for (SharedField& shared : all) {
+    OptionField field = shared.field;
+    field.help = help_of(shared, sources.size());
+    field.read = [by_source = shared.by_source](const OptionNode& node) {
+      for (const auto& [name, own] : by_source) own.read(node);
+    };
+    field.write = [by_source = shared.by_source, first = shared.field.write, &chosen] {
+      const auto own = by_source.find(chosen);
+      return own == by_source.end() ? first() : own->second.write();
+    };
+    fields.push_back(std::move(field));
+  }
+  return fields;
+}
+
+/// Models may declare keys that belong to no section, such as "convolution".
+bool is_top(const OptionField& field) { return field.path.find('.') == std::string::npos; }
+OptionFields model_fields(Options& o) { return registered_fields(o.models, o.model); }
+void add_all(OptionFields& fields, OptionFields from, bool (*wanted)(const OptionField&)) {
+  for (OptionField& field : from)
+    if (wanted(field)) fields.push_back(std::move(field));
+}
 
 void add_run(OptionFields& fields, Options& o) {
   fields.push_back(field("seed", o.pipeline.seed, "seed of all random numbers"));
@@ -32,52 +98,29 @@ void add_run(OptionFields& fields, Options& o) {
       choice_field("precision", o.pipeline.dtype, precisions,
                    "arithmetic; f64 uses plain reference kernels, for checking",
                    {.synonyms = {"dtype", "base_precision"}, .setting = "PipelineOptions::dtype"}));
-  fields.push_back(choice_field("convolution", o.pipeline.model.convolution, convolutions,
-                                "algorithm; auto uses Winograd where it is faster"));
+  add_all(fields, model_fields(o), [](const OptionField& field) { return is_top(field); });
   fields.push_back(
       field("trace", o.run.trace, "write trace.json, for Perfetto or chrome://tracing"));
 }
 
 void add_model(OptionFields& fields, Options& o) {
-  ModelOptions& model = o.pipeline.model;
-  fields.push_back(
-      field("model.name", model.name, "model to train",
-            {.choices = {"wide_resnet", "mnist_cnn", "mlp"}, .setting = "Model::name"}));
-  fields.push_back(field("model.in_channels", model.in_channels, "channels of a sample",
+  fields.push_back(field("model.name", o.model, "model to train",
+                         {.choices = names_of(o.models), .setting = "Model::name"}));
+  fields.push_back(field("model.in_channels", o.in_channels, "channels of a sample",
                          {.at_least = 1, .at_most = largest_size, .synonyms = {"channels"}}));
-  fields.push_back(
-      field("model.widths", model.widths,
-            "wide_resnet: channels of the stem and of the three groups (16, 16, 32, 64); "
-            "mlp: hidden sizes (128, 64); empty: these",
-            {.at_least = 1, .at_most = largest_size, .synonyms = {"width", "hidden"}}));
-  fields.push_back(field("model.classes", model.classes, "outputs of the model",
-                         {.at_least = 2,
-                          .at_most = largest_size,
-                          .synonyms = {"num_classes"},
-                          .setting = "Model::classes"}));
-  fields.push_back(field("model.dropout", model.dropout, "probability of dropping an activation",
-                         {.at_least = 0, .below = 1}));
+  add_all(fields, model_fields(o), [](const OptionField& field) { return !is_top(field); });
   fields.push_back(field("model.weights", o.weights,
                          "safetensors file or checkpoint to start from; empty: random weights",
                          {.synonyms = {"checkpoint", "pretrained"}}));
 }
 
 void add_data(OptionFields& fields, Options& o) {
-  DatasetOptions& dataset = o.dataset;
   PipelineData& data = o.pipeline.data;
-  fields.push_back(field("data.name", dataset.name, "data set",
-                         {.choices = {"fashion_mnist", "synthetic"},
-                          .synonyms = {"dataset"},
-                          .setting = "Dataset::name"}));
-  fields.push_back(field("data.path", dataset.path,
-                         "folder of the data set's files; empty: that of Debian's package"));
-  fields.push_back(field("data.shape", o.sample_shape,
-                         "synthetic: channels, height and width of a sample",
-                         {.at_least = 1, .at_most = largest_size}));
-  fields.push_back(field("data.classes", dataset.classes, "synthetic: number of classes",
-                         {.at_least = 2, .at_most = largest_size, .setting = "Dataset::classes"}));
-  fields.push_back(field("data.count", dataset.count, "synthetic: number of training samples",
-                         {.at_least = 1, .at_most = many}));
+  fields.push_back(field(
+      "data.name", o.dataset, "data set",
+      {.choices = names_of(o.datasets), .synonyms = {"dataset"}, .setting = "Dataset::name"}));
+  for (OptionField& field : registered_fields(o.datasets, o.dataset))
+    fields.push_back(std::move(field));
   fields.push_back(field("data.mean", data.mean,
                          "mean of pixels in [0, 1], one for all channels or one for each: a pixel "
                          "p becomes (p / 255 - mean) / std"));
@@ -93,10 +136,10 @@ void add_data(OptionFields& fields, Options& o) {
   fields.push_back(field("data.workers", data.workers,
                          "threads that prepare the batches of a replica; 0: the loader itself",
                          {.at_least = 0, .at_most = largest_count, .synonyms = {"num_workers"}}));
-  fields.push_back(field("data.limit", dataset.limit, "use so many training samples; 0: all",
+  fields.push_back(field("data.limit", o.selection.limit, "use so many training samples; 0: all",
                          {.at_least = 0, .at_most = many}));
-  fields.push_back(field("data.test_limit", dataset.test_limit, "use so many test samples; 0: all",
-                         {.at_least = 0, .at_most = many}));
+  fields.push_back(field("data.test_limit", o.selection.test_limit,
+                         "use so many test samples; 0: all", {.at_least = 0, .at_most = many}));
 }
 
 void add_train(OptionFields& fields, Options& o) {
@@ -257,6 +300,13 @@ OptionFields option_fields(Options& options) {
   add_writing(fields, options);
   add_recovery(fields, options);
   return fields;
+}
+
+std::string option_text(const Options& options, std::string_view path) {
+  Options copy = options;  // fields are bound to variables
+  const OptionFields fields = option_fields(copy);
+  const auto found = std::ranges::find(fields, path, &OptionField::path);
+  return found == fields.end() ? "" : found->write();
 }
 
 std::string resolved_yaml(const Options& options) {

@@ -1,5 +1,6 @@
 #pragma once
 #include <string>
+#include <string_view>
 
 #include "apps/options/options.h"
 #include "runtime/options/field.h"
@@ -10,6 +11,9 @@ namespace troupe {
 /// option is declared here and nowhere else: reading, `options_restart.yaml`, `troupe options`,
 /// docs/options.md and the wording of the library's errors (apps/error_wording.h) derive from it.
 OptionFields option_fields(Options& options);
+
+/// The value of one key as YAML; empty for an unknown key.
+std::string option_text(const Options& options, std::string_view path);
 
 /// All options with their values as an options file.
 std::string resolved_yaml(const Options& options);

@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "apps/error_wording.h"
 #include "apps/options/load_options.h"
-#include "apps/options/options.h"
+#include "apps/options/options_table.h"
 #include "runtime/error.h"
 #include "runtime/text.h"
 
@@ -20,6 +21,7 @@ class Validator {
 
   void check() const {
     check_kernels();
+    check_source();
     check_samples();
     check_data();
     check_batch();
@@ -46,11 +48,8 @@ class Validator {
                 std::move(remedy));
   }
 
-  bool synthetic() const { return options_.dataset.name == "synthetic"; }
-
   void check_kernels() const {
-    require(pipeline_.dtype != DType::f64 ||
-                pipeline_.model.convolution != ConvolutionAlgorithm::winograd,
+    require(pipeline_.dtype != DType::f64 || option_text(options_, "convolution") != "winograd",
             {"convolution", "precision"}, "set convolution to auto",
             "precision f64 has no convolution winograd");
     const auto& weights = options_.weights;
@@ -58,21 +57,24 @@ class Validator {
             "check the path", "model.weights is {}, which does not exist", weights.string());
   }
 
+  /// What the data set's own options allow; files that are not on this host are no mistake.
+  void check_source() const {
+    try {
+      dataset_source(options_).describe(dataset_options(options_));
+    } catch (const Error& error) {
+      const Error worded = in_words_of_the_command(error);
+      require(error.code() != ErrorCode::bad_options, {"data.path", "data.shape", "data.name"},
+              worded.remedy(), "{}", worded.message());
+    }
+  }
+
   void check_samples() const {
-    const auto& shape = options_.sample_shape;
-    const ModelOptions& model = pipeline_.model;
-    require(shape.size() == 3, {"data.shape"}, "write channels, height and width: [1, 28, 28]",
-            "data.shape has {} sizes instead of 3", shape.size());
-    const std::int64_t channels = synthetic() ? shape[0] : 1;
-    require(model.in_channels == channels, {"model.in_channels", "data.shape"},
+    const SampleSpec& samples = data_.samples;
+    const std::int64_t channels = samples.shape.rank() == 3 ? samples.shape[0] : 1;
+    require(options_.in_channels == channels, {"model.in_channels", "data.shape"},
             fmt::format("set model.in_channels to {}", channels),
-            "model.in_channels is {}, but samples of {} have {}", model.in_channels,
-            options_.dataset.name, counted(channels, "channel"));
-    const std::int64_t classes = synthetic() ? options_.dataset.classes : 10;
-    require(model.classes >= classes, {"model.classes", "data.classes"},
-            fmt::format("set model.classes to {}", classes),
-            "model.classes is {}, but {} has {} classes", model.classes, options_.dataset.name,
-            classes);
+            "model.in_channels is {}, but samples of {} have {}", options_.in_channels,
+            options_.dataset, counted(channels, "channel"));
     check_per_channel("data.mean", pipeline_.data.mean.size(), channels);
     check_per_channel("data.std", pipeline_.data.std.size(), channels);
   }
@@ -83,10 +85,6 @@ class Validator {
   }
 
   void check_data() const {
-    const std::filesystem::path& path = options_.dataset.path;
-    require(path.empty() || std::filesystem::is_directory(path), {"data.path"},
-            "give the folder that holds the four IDX files",
-            "data.path is {}, which is not a folder", path.string());
     const std::vector<Augment>& augment = pipeline_.data.augment;
     const auto repeats = [&](Augment one) { return std::ranges::count(augment, one) > 1; };
     require(std::ranges::none_of(augment, repeats), {"data.augment"}, "name each once",
@@ -104,7 +102,7 @@ class Validator {
                         parts, pipeline_.batch_size),
             "train.batch_size is {}, less than one sample for each of {} micro-batches",
             pipeline_.batch_size, parts);
-    const std::int64_t samples = sample_count();
+    const std::int64_t samples = data_.train;
     require(!pipeline_.data.drop_last || pipeline_.batch_size <= samples,
             {"train.batch_size", "data.limit", "data.count", "data.path"},
             "lower train.batch_size, or set data.drop_last to false",
@@ -112,19 +110,11 @@ class Validator {
             pipeline_.batch_size, samples);
   }
 
-  /// Training samples; as Fashion-MNIST has them where its files are not on this host.
-  std::int64_t sample_count() const {
-    constexpr std::int64_t fashion_mnist = 60000;
-    const std::int64_t limit = options_.dataset.limit;
-    return count_training_samples(dataset_options(options_))
-        .value_or(limit > 0 ? std::min(limit, fashion_mnist) : fashion_mnist);
-  }
-
   void check_schedule() const {
     require(!options_.sgd.nesterov || options_.sgd.momentum > 0,
             {"train.nesterov", "train.momentum"}, "set train.momentum, for instance to 0.9",
             "train.nesterov is true, but train.momentum is 0");
-    const std::int64_t samples = sample_count(), size = pipeline_.batch_size;
+    const std::int64_t samples = data_.train, size = pipeline_.batch_size;
     const std::int64_t batches =
         pipeline_.data.drop_last ? samples / size : (samples + size - 1) / size;
     // train.steps ends a run early and leaves its learning rates as they are.
@@ -152,7 +142,7 @@ class Validator {
   void check_partition() const {
     const auto stages = static_cast<std::size_t>(options_.stages);
     const std::vector<std::size_t>& partition = pipeline_.partition;
-    const std::string& model = pipeline_.model.name;
+    const std::string& model = options_.model;
     const std::size_t blocks = block_count();
     require(stages <= blocks, {"parallel.pipeline", "model.name"},
             fmt::format("lower parallel.pipeline to {} or less", blocks),
@@ -170,15 +160,12 @@ class Validator {
 
   /// Builds the model, and gives an error of the model the position of a key.
   std::size_t block_count() const {
-    constexpr std::size_t most_widths = 64;
-    const std::size_t widths = pipeline_.model.widths.size();
-    require(widths <= most_widths, {"model.widths"}, "give fewer",
-            "model.widths has {} numbers; at most {} are read", widths, most_widths);
     try {
-      return make_model(model_options(options_)).blocks.size();
+      return model_source(options_).make(data_.samples).blocks.size();
     } catch (const Error& error) {
-      require(false, {"model.widths", "model.name", "data.shape"}, error.remedy(), "{}",
-              error.message());
+      const Error worded = in_words_of_the_command(error);
+      require(false, {"model.widths", "model.classes", "model.name", "data.shape"}, worded.remedy(),
+              "{}", worded.message());
     }
     return 0;
   }
@@ -195,6 +182,7 @@ class Validator {
 
   const Options& options_;
   const PipelineOptions& pipeline_;
+  const DatasetSummary data_ = dataset_summary(options_);
   const OptionOrigins& origins_;
 };
 

@@ -125,8 +125,10 @@ int plan(const PlanArguments& arguments) {
   pipeline.writer = CheckpointWriterOptions{};
   const Graph graph = build_pipeline(pipeline);
   const Dataset& data = pipeline.data.dataset;
-  const auto dataset_bytes = static_cast<std::size_t>(
-      (data.count(Split::train) + data.count(Split::test)) * data.sample_shape().element_count());
+  const auto dataset_bytes =
+      static_cast<std::size_t>((data.count(Split::train) + data.count(Split::test)) *
+                               data.samples().shape.element_count()) *
+      size_of(data.samples().dtype);
   PlannedRun planned{.pipeline = pipeline,
                      .graph = graph,
                      .bounds = {},

@@ -29,7 +29,7 @@ namespace {
 
 std::vector<std::size_t> choose_partition(const Options& options, PipelineOptions& pipeline,
                                           const StartingPoint& start) {
-  const std::size_t blocks = make_model(pipeline.model).blocks.size();
+  const std::size_t blocks = model_of(pipeline).blocks.size();
   if (const auto& asked = options.pipeline.partition; !asked.empty()) {
     check_partition(asked, blocks);
     return asked;
@@ -47,7 +47,7 @@ std::vector<std::size_t> choose_partition(const Options& options, PipelineOption
 }
 
 StateSpec spec_of(const PipelineOptions& pipeline, std::size_t first, std::size_t last) {
-  return Network(make_model(pipeline.model), first, last, pipeline.dtype, pipeline.stream).spec();
+  return Network(model_of(pipeline), first, last, pipeline.dtype, pipeline.stream).spec();
 }
 
 /// Whether any replica of the stage lives in this process.
@@ -70,7 +70,7 @@ std::vector<StatePtr> states_by_stage(const PipelineOptions& pipeline, std::uint
 }
 
 StateSpec whole_spec(const PipelineOptions& pipeline) {
-  return spec_of(pipeline, 0, make_model(pipeline.model).blocks.size());
+  return spec_of(pipeline, 0, model_of(pipeline).blocks.size());
 }
 
 /// What a file holds, stage by stage and tensor by tensor: a process never has the whole model in
@@ -115,13 +115,13 @@ StartingPoint read_starting_point(const std::filesystem::path& path) {
 PipelineOptions pipeline_options(const Options& options, const StartingPoint& start,
                                  const ProcessOptions& here) {
   PipelineOptions pipeline = options.pipeline;
-  pipeline.model = model_options(options);
+  pipeline.model = model_source(options);
   pipeline.bucket_cap_bytes =
       std::max<std::size_t>(1, static_cast<std::size_t>(options.bucket_cap_mb * 0x1p20));
   if (options.aggregation == Aggregation::asynchronous)
     pipeline.staleness = static_cast<std::uint32_t>(options.staleness);
   pipeline.processes = here.processes;
-  pipeline.data.dataset = open_dataset(dataset_options(options));
+  pipeline.data.dataset = open_dataset(dataset_source(options), dataset_options(options));
   pipeline.data.prefetch = std::max(4, 2 * pipeline.data.workers);
   pipeline.first_step = start.steps;
   pipeline.optimizer = sgd(options.sgd);
@@ -154,8 +154,8 @@ void measure(PipelineOptions& pipeline) {
   constexpr int repetitions = 8;
   const std::int64_t samples =
       (pipeline.batch_size + pipeline.micro_batches - 1) / pipeline.micro_batches;
-  pipeline.profile =
-      profile_blocks(pipeline.model, pipeline.dtype, pipeline.stream, samples, repetitions);
+  pipeline.profile = profile_blocks(pipeline.model, pipeline.data.dataset.samples(), pipeline.dtype,
+                                    pipeline.stream, samples, repetitions);
 }
 
 int available_cores() {
@@ -170,7 +170,7 @@ void check_continues(const Options& options, const StartingPoint& start) {
   if (start.options.empty()) return;
   const std::string source = (start.checkpoint / "manifest.json").string();
   const Options before = parse_options(start.options, source, {"model.weights=", "data.path="});
-  const auto require_same = [&](const char* key, const auto& there, const auto& here) {
+  const auto require_same = [&](const std::string& key, const auto& there, const auto& here) {
     if (there == here) return;
     throw Error(ErrorCode::bad_options,
                 fmt::format("{} is {}, but {} was written with {}", key, here,
@@ -181,9 +181,11 @@ void check_continues(const Options& options, const StartingPoint& start) {
   };
   const PipelineOptions &there = before.pipeline, &here = options.pipeline;
   require_same("seed", there.seed, here.seed);
-  require_same("data.name", before.dataset.name, options.dataset.name);
-  require_same("data.count", before.dataset.count, options.dataset.count);
-  require_same("data.limit", before.dataset.limit, options.dataset.limit);
+  require_same("data.name", before.dataset, options.dataset);
+  const auto settings = dataset_settings(options);
+  for (const auto& [key, setting] : dataset_settings(before))
+    require_same(key, setting, settings.at(key));
+  require_same("data.limit", before.selection.limit, options.selection.limit);
   require_same("data.shuffle", there.data.shuffle, here.data.shuffle);
   require_same("data.drop_last", there.data.drop_last, here.data.drop_last);
   require_same("train.batch_size", there.batch_size, here.batch_size);
@@ -196,7 +198,7 @@ bool has_batch_norms(const PipelineOptions& pipeline) {
 WorkLimits work_limits(const Options& options) {
   return {.pipeline = options.stages,
           .data = options.pipeline.replicas,
-          .blocks = std::ssize(make_model(model_options(options)).blocks),
+          .blocks = std::ssize(model_source(options).make(dataset_summary(options).samples).blocks),
           .micro_batches = options.pipeline.micro_batches,
           .batch_size = options.pipeline.batch_size};
 }
@@ -224,7 +226,7 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
   return fmt::format(
       "{}: {} blocks in {}{}, {} schedule{}\n"
       "batches of {} in {}; {}{}, {} a kernel{}",
-      options.pipeline.model.name, fmt::join(pipeline.partition, " + "), counted(stages, "stage"),
+      options.model, fmt::join(pipeline.partition, " + "), counted(stages, "stage"),
       replicas == 1 ? "" : " × " + counted(replicas, "replica"), name_of(pipeline.schedule),
       pipeline.dtype == DType::f32 ? "" : fmt::format(", {}", name_of(pipeline.dtype)),
       pipeline.batch_size, counted(pipeline.micro_batches, "micro-batch"),

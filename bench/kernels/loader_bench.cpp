@@ -5,15 +5,17 @@
 #include <optional>
 
 #include "actors/data/batch_maker.h"
+#include "actors/data/datasets.h"
 
 namespace troupe {
 namespace {
 
 void prepare_batches(benchmark::State& state, const Shape& shape, std::vector<Augment> augment) {
   constexpr std::int64_t samples = 6400, batch = 64;
-  const Dataset dataset = open_dataset({.name = "synthetic", .shape = shape, .count = samples});
+  const Dataset dataset =
+      open_dataset(Synthetic{.shape = {shape[0], shape[1], shape[2]}, .count = samples});
   const TransformOptions options{.augment = std::move(augment), .mean = {0.286}, .std = {0.353}};
-  const BatchMaker maker(dataset, Split::train, SampleTransform(options, shape));
+  const BatchMaker maker(dataset, Split::train, options);
   Sampler sampler({.samples = samples, .batch_size = batch});
   std::int64_t step = 0;
   for (auto _ : state) benchmark::DoNotOptimize(maker.make(sampler.plan(step++, 0)[0]));
@@ -32,7 +34,7 @@ BENCHMARK_CAPTURE(flip_crop_normalise, 3x32x32, Shape{3, 32, 32});
 // Returns once labels and sizes are known; range(0) is data.limit.
 void open_fashion_mnist(benchmark::State& state) {
   for (auto _ : state) {
-    std::optional<Dataset> dataset = open_dataset({.limit = state.range(0)});
+    std::optional<Dataset> dataset = open_dataset(IdxFolder{}, {.limit = state.range(0)});
     state.PauseTiming();
     dataset.reset();  // waits for the images
     state.ResumeTiming();
@@ -41,8 +43,8 @@ void open_fashion_mnist(benchmark::State& state) {
 // Returns once any image can be had.
 void open_fashion_mnist_and_wait(benchmark::State& state) {
   for (auto _ : state) {
-    const Dataset dataset = open_dataset({.limit = state.range(0)});
-    benchmark::DoNotOptimize(dataset.images(Split::train));
+    const Dataset dataset = open_dataset(IdxFolder{}, {.limit = state.range(0)});
+    benchmark::DoNotOptimize(dataset.stored(Split::train)->samples);
   }
 }
 BENCHMARK(open_fashion_mnist)->Arg(0)->Iterations(10)->UseRealTime()->Unit(benchmark::kMillisecond);

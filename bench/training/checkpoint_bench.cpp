@@ -15,7 +15,9 @@
 #include <vector>
 
 #include "actors/checkpoint_files.h"
+#include "actors/data/datasets.h"
 #include "actors/pipeline.h"
+#include "ops/models/models.h"
 #include "runtime/error.h"
 #include "runtime/file/checkpoint_folder.h"
 #include "runtime/flow/run.h"
@@ -35,13 +37,9 @@ double median(std::vector<double> readings) {
 }
 
 PipelineOptions big_model(std::uint32_t steps) {
-  return {.model = {.name = "mlp",
-                    .height = 32,
-                    .width = 32,
-                    .widths = std::vector<std::int64_t>(11, 3110)},  // 99.98 million parameters
-          .data = {.dataset = open_dataset({.name = "synthetic",
-                                            .shape = Shape{1, 32, 32},
-                                            .count = 4 * std::int64_t{steps}})},
+  return {.model = Mlp{std::vector<std::int64_t>(11, 3110)},  // 99.98 million parameters
+          .data = {.dataset = open_dataset(
+                       Synthetic{.shape = {1, 32, 32}, .count = 4 * std::int64_t{steps}})},
           .batch_size = 4,
           .evaluates = false,
           .rate = {.lr = 0.001}};

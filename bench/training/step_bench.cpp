@@ -20,7 +20,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/models/model.h"
+#include "ops/models/models.h"
 #include "ops/nn/network.h"
 #include "ops/optim/sgd.h"
 #include "ops/primitives/softmax_cross_entropy.h"
@@ -32,20 +32,30 @@ using namespace troupe;
 using Clock = std::chrono::steady_clock;
 
 struct Work {
-  ModelOptions model;
+  ModelSource model;
+  SampleSpec samples;
   std::int64_t batch = 0;
 };
 
-Work work_named(std::string_view name) {
-  if (name == "small") return {{.name = "wide_resnet", .widths = {16, 16, 32, 64}}, 64};
-  if (name == "mnist") return {{.name = "mnist_cnn"}, 128};
+struct WorkOptions {
+  ConvolutionAlgorithm convolution = ConvolutionAlgorithm::automatic;
+  double dropout = 0.01;
+};
+
+Work work_named(std::string_view name, const WorkOptions& options) {
+  const SampleSpec mnist{.shape = {1, 28, 28}, .classes = 10};
+  if (name == "small")
+    return {WideResNet{.widths = {16, 16, 32, 64},
+                       .dropout = options.dropout,
+                       .convolution = options.convolution},
+            mnist, 64};
+  if (name == "mnist") return {MnistCnn{.convolution = options.convolution}, mnist, 128};
   if (name == "olivia")
-    return {{.name = "wide_resnet",
-             .in_channels = 3,
-             .height = 32,
-             .width = 32,
-             .widths = {16, 160, 320, 640},
-             .classes = 100},
+    return {WideResNet{.widths = {16, 160, 320, 640},
+                       .classes = 100,
+                       .dropout = options.dropout,
+                       .convolution = options.convolution},
+            {.shape = {3, 32, 32}, .classes = 100},
             16};
   throw Error(ErrorCode::usage, fmt::format("the model is '{}'", name),
               "give small, olivia or mnist");
@@ -74,14 +84,14 @@ class Trainer {
  public:
   Trainer(const Work& work, int threads)
       : stream_{.threads = threads},
-        network_(make_model(work.model), 0, make_model(work.model).blocks.size(), DType::f32,
-                 stream_),
-        images_(uniform("bench/images", Shape{work.batch, work.model.in_channels, work.model.height,
-                                              work.model.width})),
+        network_(work.model.make(work.samples), 0, work.model.make(work.samples).blocks.size(),
+                 DType::f32, stream_),
+        images_(uniform("bench/images", Shape{work.batch, work.samples.shape[0],
+                                              work.samples.shape[1], work.samples.shape[2]})),
         classes_(Tensor::empty(Shape{work.batch}, DType::i64, Device::cpu())) {
     std::int64_t sample = 0;
     for (std::int64_t& value : classes_.elements<std::int64_t>())
-      value = (3 * sample++) % work.model.classes;
+      value = (3 * sample++) % work.samples.classes;
     network_.use(initial_state(network_.spec(), DType::f32, seed));
   }
 
@@ -105,9 +115,7 @@ class Trainer {
   std::uint32_t step_ = 0;
 };
 
-void serve(const Work& work, int threads) {
-  Work undisturbed = work;
-  undisturbed.model.dropout = 0;
+void serve(const Work& work, const Work& undisturbed, int threads) {
   Trainer timed(work, threads);
   std::string request;
   int count = 0;
@@ -137,10 +145,12 @@ int main(int argc, char** argv) try {
                "usage: step_bench small|olivia|mnist THREADS [auto|direct|winograd] [DROPOUT]\n");
     return 2;
   }
-  Work work = work_named(argv[1]);
-  if (argc > 3) work.model.convolution = algorithm_named(argv[3]);
-  if (argc > 4) work.model.dropout = std::atof(argv[4]);
-  serve(work, std::atoi(argv[2]));
+  WorkOptions options;
+  if (argc > 3) options.convolution = algorithm_named(argv[3]);
+  if (argc > 4) options.dropout = std::atof(argv[4]);
+  const Work work = work_named(argv[1], options);
+  options.dropout = 0;
+  serve(work, work_named(argv[1], options), std::atoi(argv[2]));
 } catch (const troupe::Error& error) {
   fmt::print(stderr, "step_bench: {}\n", error.what());
   return 1;

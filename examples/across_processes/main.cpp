@@ -63,10 +63,10 @@ RunReport train(const std::stop_token& stop) {
   // Null when nobody launched this as one of several.
   const auto world = JoinedWorld::join({}, stop);
   const PipelineOptions pipeline{
-      .model = {.name = "mlp", .widths = {64, 32}},
+      .model = Mlp{.widths = {64, 32}},
       .partition = {2, 2},
       .processes = world ? world->processes() : 1,
-      .data = {.dataset = open_dataset({.name = "synthetic", .count = 512})},
+      .data = {.dataset = open_dataset(Synthetic{.count = 512})},
       .micro_batches = 4,
       .evaluates = false};
   Graph graph = build_pipeline(pipeline);

@@ -71,9 +71,9 @@ class GradientNorm final : public Actor {
 
 std::vector<Norm> train(std::vector<FaultOptions> faults) {
   const PipelineOptions pipeline{
-      .model = {.name = "mlp", .widths = {64, 32}},
+      .model = Mlp{.widths = {64, 32}},
       .partition = {2, 2},
-      .data = {.dataset = open_dataset({.name = "synthetic", .count = 512})},
+      .data = {.dataset = open_dataset(Synthetic{.count = 512})},
       .micro_batches = 4,
       .evaluates = false};
   Graph graph = build_pipeline(pipeline);

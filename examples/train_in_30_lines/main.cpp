@@ -4,13 +4,13 @@
 using namespace troupe;
 
 RunReport train(const std::stop_token& stop) {
-  const Dataset data = open_dataset({.name = "synthetic", .count = 1280});
+  const Dataset data = open_dataset(Synthetic{.count = 1280});
   const SamplerOptions batches{.samples = data.count(Split::train), .micro_batches = 4};
   const Timeline timeline = timeline_of(batches, 2);  // two epochs of 20 steps of 64 samples
-  const ModelOptions model{.name = "wide_resnet", .widths = {8, 8, 16, 32}};
+  const ModelSource model = WideResNet{.widths = {8, 8, 16, 32}};
   const LearningRateOptions rate{.lr = 0.05};
-  const auto front_program = network_program({.model = model, .last = 4});
-  const auto back_program = network_program({.model = model, .first = 4});
+  const auto front_program = network_program({.model = model, .samples = data.samples(), .last = 4});
+  const auto back_program = network_program({.model = model, .samples = data.samples(), .first = 4});
 
   Graph graph;
   const auto loader =

@@ -1,26 +1,20 @@
 #pragma once
-// The models that make_model knows, a file each. Their options are checked by make_model, except
-// for what only one of them knows about.
+// The models that options files can name. To add one, write its header, include it here and append
+// it to known_models.
 
-#include "ops/models/model.h"
+#include <string>
+#include <vector>
 
-namespace troupe::models {
+#include "ops/models/mlp.h"
+#include "ops/models/mnist_cnn.h"
+#include "ops/models/wide_resnet.h"
 
-/// The wide ResNet of Sigma2's guide "PyTorch on Olivia" (after S. Zagoruyko, N. Komodakis, "Wide
-/// residual networks", BMVC 2016) with free widths. Samples of 28 to 55 pixels a side.
-///
-/// Blocks: input_block, block1, block2, pool1, block3, block4, pool2, block5, block6, pool, flat,
-/// fc. A block is z = layer2(dropout(layer1(x))) + residual, where a layer is convolution, batch
-/// norm and ReLU, and the residual is x or, where the width changes, its 1x1 convolution.
-Model wide_resnet(const ModelOptions& options);
+namespace troupe {
 
-/// The convolutional network that CSC's PyTorch examples train on MNIST: two layers of a 5x5
-/// convolution (16 and 32 channels), batch norm, ReLU and max pooling, then one linear layer.
-/// Blocks: layer1, layer2, flatten, fc.
-Model mnist_cnn(const ModelOptions& options);
+inline std::vector<ModelSource> known_models() { return {WideResNet{}, MnistCnn{}, Mlp{}}; }
 
-/// Linear layers with ReLUs between; model.widths are the hidden sizes. In PyTorch an
-/// nn.ModuleList `layers` of Linear. Blocks: flatten, layers.0, layers.1, ….
-Model mlp(const ModelOptions& options);
+/// The model of that name with its default options. Throws Error{bad_options} for an unknown name
+/// (with the known ones).
+ModelSource find_model(const std::string& name);
 
-}  // namespace troupe::models
+}  // namespace troupe

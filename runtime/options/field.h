@@ -158,6 +158,9 @@ OptionField choice_field(std::string path, std::vector<E>& variable,
                std::move(help), std::move(limits));
 }
 
+/// A field that only write_fields uses: its value as YAML is always `text`.
+OptionField constant_field(std::string path, std::string text);
+
 /// A list of maps: `describe` gives the fields of one item, with plain names as paths.
 template <class Item>
 OptionField list_field(const std::string& path, std::vector<Item>& variable, std::string help,
@@ -182,6 +185,9 @@ OptionOrigins read_fields(const OptionNode& document, const OptionFields& fields
 
 /// All values as a YAML document in sections; read_fields of it gives the same values.
 std::string write_fields(const OptionFields& fields);
+
+/// Throws Error{bad_options} where a variable has a value that its field would not read.
+void check_fields(const OptionFields& fields);
 
 /// A text as a YAML scalar, in quotes where it needs them.
 std::string yaml_text(std::string_view text);

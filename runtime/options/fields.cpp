@@ -119,6 +119,18 @@ OptionOrigins read_fields(const OptionNode& document, const OptionFields& fields
   return DocumentReader(fields).read(document);
 }
 
+OptionField constant_field(std::string path, std::string text) {
+  OptionField field;
+  field.path = std::move(path);
+  field.write = [text = std::move(text)] { return text; };
+  return field;
+}
+
+void check_fields(const OptionFields& fields) {
+  for (const OptionField& field : fields)
+    field.read(parse_yaml(field.write(), "options of the program", true));
+}
+
 std::string write_fields(const OptionFields& fields) {
   std::string text;
   std::string_view section;

@@ -9,6 +9,7 @@
 #include "actors/monitor.h"
 #include "actors/reducer.h"
 #include "actors/stage.h"
+#include "ops/models/models.h"
 #include "runtime/flow/runtime_access.h"
 
 namespace troupe {
@@ -57,10 +58,9 @@ std::vector<std::string> act_all(Actor& actor) {
 }
 
 ProgramFactory small_mlp(std::vector<std::size_t> buckets = {}) {
-  NetworkProgramOptions program;
-  program.model = {.name = "mlp", .height = 2, .width = 2, .widths = {3}, .classes = 2};
-  program.buckets = std::move(buckets);
-  return network_program(std::move(program));
+  return network_program({.model = Mlp{.widths = {3}, .classes = 2},
+                          .samples = {.shape = {1, 2, 2}, .classes = 2},
+                          .buckets = std::move(buckets)});
 }
 
 class StageByHand : public ::testing::Test {

@@ -3,6 +3,7 @@
 
 #include "actors/reducer.h"
 #include "actors/stage.h"
+#include "ops/models/models.h"
 #include "runtime/flow/runtime_access.h"
 
 namespace troupe {
@@ -33,13 +34,12 @@ std::vector<std::string> act_all(Actor& actor) {
 class LateStage : public ::testing::Test {
  protected:
   LateStage()
-      : stage_(
-            {.program = network_program(
-                 {.model = {.name = "mlp", .height = 2, .width = 2, .widths = {3}, .classes = 2}}),
-             .schedule = {.credits = 2},
-             .rate = {.lr = 0.1},
-             .staleness = 1,
-             .micro_batches = [](std::uint32_t) { return 2u; }}) {
+      : stage_({.program = network_program({.model = Mlp{.widths = {3}, .classes = 2},
+                                            .samples = {.shape = {1, 2, 2}, .classes = 2}}),
+                .schedule = {.credits = 2},
+                .rate = {.lr = 0.1},
+                .staleness = 1,
+                .micro_batches = [](std::uint32_t) { return 2u; }}) {
     std::uint32_t edge = 0;
     for (InputPort* port : stage_.inputs()) RuntimeAccess::attach(*port, edge++, 8);
     for (OutputPort* port : stage_.outputs()) RuntimeAccess::attach(*port, edge++, 8);

@@ -5,14 +5,15 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "actors/data/dataset_content.h"
+#include "actors/data/datasets.h"
+#include "actors/data/stored_dataset.h"
 #include "runtime/flow/runtime_access.h"
 
 namespace troupe {
 namespace {
 
 Dataset small_dataset() {
-  return open_dataset({.name = "synthetic", .shape = Shape{2, 6, 6}, .classes = 4, .count = 60});
+  return open_dataset(Synthetic{.shape = {2, 6, 6}, .classes = 4, .count = 60});
 }
 
 /// Four steps an epoch, the last one short, of up to two micro-batches; ten test samples in two.
@@ -96,11 +97,8 @@ struct Expected {
 /// What a loader of small_loader() has to send from step `first` on.
 std::vector<Expected> expected(std::uint32_t first = 0) {
   const LoaderOptions options = small_loader(0);
-  TransformOptions plain = options.transform;
-  plain.augment.clear();
-  const Shape& shape = options.dataset.sample_shape();
-  const BatchMaker train(options.dataset, Split::train, SampleTransform(options.transform, shape));
-  const BatchMaker test(options.dataset, Split::test, SampleTransform(plain, shape));
+  const BatchMaker train(options.dataset, Split::train, options.transform);
+  const BatchMaker test(options.dataset, Split::test, options.transform);
   Sampler sampler(options.sampler), all = Sampler::for_evaluation(10, 8, 1, 1);
   std::vector<Expected> result;
   for (std::uint32_t step = first; step < options.timeline.steps; ++step) {
@@ -176,14 +174,12 @@ TEST_P(LoaderWithWorkers, ThrowsWhatPreparingThrewInItsTurn) {
   const Dataset whole = options.dataset;
   std::promise<Tensor> damaged;
   damaged.set_exception(std::make_exception_ptr(Error(ErrorCode::bad_file, "a damaged file")));
-  auto content = std::make_shared<Dataset::Content>();
-  content->sample_shape = whole.sample_shape();
-  content->train.labels = whole.labels(Split::train);
-  content->train.images =
-      std::async(std::launch::deferred, [=] { return whole.images(Split::train); }).share();
-  content->test.labels = whole.labels(Split::test);
-  content->test.images = damaged.get_future().share();
-  options.dataset = Dataset(content);
+  StoredDataset::Part test{whole.stored(Split::test)->targets, damaged.get_future().share()};
+  StoredDataset::Part train{whole.stored(Split::train)->targets,
+                            std::async(std::launch::deferred, [=] {
+                              return whole.stored(Split::train)->samples;
+                            }).share()};
+  options.dataset = std::make_shared<StoredDataset>("damaged", whole.samples(), train, test);
   options.timeline.steps_per_epoch = 2;
   Driven driven(options);
   std::size_t sent = 0;

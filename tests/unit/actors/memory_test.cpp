@@ -36,10 +36,11 @@ TrainingRun small(ScheduleKind schedule) {
 std::size_t bound_of(const TrainingRun& run) {
   PipelineOptions pipeline = pipeline_of(run);
   pipeline.writer = CheckpointWriterOptions{};
-  pipeline.profile = profile_blocks(pipeline.model, run.dtype, {}, 4, 1);
+  pipeline.profile =
+      profile_blocks(pipeline.model, pipeline.data.dataset.samples(), run.dtype, {}, 4, 1);
   const Dataset& data = pipeline.data.dataset;
   const auto samples = data.count(Split::train) + data.count(Split::test);
-  const auto bytes = static_cast<std::size_t>(samples * data.sample_shape().element_count());
+  const auto bytes = static_cast<std::size_t>(samples * data.samples().shape.element_count());
   const MemoryBound bound = memory_bound(pipeline, build_pipeline(pipeline), bytes);
   std::size_t total = 0;  // of what the allocator sees
   for (const auto& part : bound.parts)
@@ -90,8 +91,9 @@ TEST(MemoryThreadedActors, StaysWithinTheBoundWhileSumsAreOnTheirWay) {
 }
 
 TEST(Profile, TellsTheHalvesOfABackwardApart) {
-  const ModelOptions model = pipeline_of(small(ScheduleKind::gpipe)).model;
-  for (const BlockProfile& block : profile_blocks(model, DType::f32, {}, 4, 4)) {
+  const PipelineOptions options = pipeline_of(small(ScheduleKind::gpipe));
+  for (const BlockProfile& block :
+       profile_blocks(options.model, options.data.dataset.samples(), DType::f32, {}, 4, 4)) {
     SCOPED_TRACE(block.name);
     EXPECT_GT(block.input_gradient.count(), 0);
     EXPECT_LE(block.input_gradient, block.backward);
@@ -107,16 +109,17 @@ TEST(Profile, TellsTheHalvesOfABackwardApart) {
 }
 
 TEST(Profile, TellsNoLessThanAStageHoldsBetweenTheHalves) {
-  const ModelOptions model = pipeline_of(small(ScheduleKind::gpipe)).model;
-  const auto profile = profile_blocks(model, DType::f32, {}, 4, 2);
+  const PipelineOptions options = pipeline_of(small(ScheduleKind::gpipe));
+  const auto profile =
+      profile_blocks(options.model, options.data.dataset.samples(), DType::f32, {}, 4, 2);
   using Range = std::pair<std::size_t, std::size_t>;
   for (const auto& [first, last] : {Range{3, 7}, {4, 7}, {7, 11}, {1, 11}}) {
     SCOPED_TRACE(fmt::format("blocks {} to {}", first, last));
-    Network before(make_model(model), 0, first, DType::f32, {});
+    Network before(model_of(options), 0, first, DType::f32, {});
     before.use(initial_state(before.spec(), DType::f32, 0));
-    Network stage(make_model(model), first, last, DType::f32, {});
+    Network stage(model_of(options), first, last, DType::f32, {});
     stage.use(initial_state(stage.spec(), DType::f32, 0));
-    const Tensor x = before.evaluate(Tensor::zeros({4, model.in_channels, 28, 28}));
+    const Tensor x = before.evaluate(Tensor::zeros({4, 1, 28, 28}));
     std::size_t held = 0, told = 0;
     for (int repetition = 0; repetition < 2;
          ++repetition) {  // the first prepares kernels, which stay
@@ -136,7 +139,8 @@ TEST(Memory, CountsDeferredWeightGradientsAndTheOneAtWork) {
   const auto stage = [](ScheduleKind kind) {
     TrainingRun run = small(kind);
     PipelineOptions pipeline = pipeline_of(run);
-    static const auto profile = profile_blocks(pipeline.model, run.dtype, {}, 4, 2);
+    static const auto profile =
+        profile_blocks(pipeline.model, pipeline.data.dataset.samples(), run.dtype, {}, 4, 2);
     pipeline.profile = profile;
     const MemoryBound bound = memory_bound(pipeline, build_pipeline(pipeline), 0);
     const auto part =
@@ -152,10 +156,11 @@ TEST(Memory, CountsDeferredWeightGradientsAndTheOneAtWork) {
 
 // A data set is read while the model is measured: its memory is not the model's.
 TEST(Memory, IsTheModelsAloneWhereAnotherThreadTakesSomeMeanwhile) {
-  const ModelOptions model = pipeline_of(small(ScheduleKind::gpipe)).model;
+  const PipelineOptions options = pipeline_of(small(ScheduleKind::gpipe));
   const auto saved = [&] {
     std::vector<std::size_t> bytes;
-    for (const auto& block : profile_blocks(model, DType::f32, {}, 4, 7))
+    for (const auto& block :
+         profile_blocks(options.model, options.data.dataset.samples(), DType::f32, {}, 4, 7))
       bytes.push_back(block.saved_bytes);
     return bytes;
   };
@@ -175,7 +180,8 @@ TEST(Memory, IsTheModelsAloneWhereAnotherThreadTakesSomeMeanwhile) {
 
 TEST(Memory, CountsTheScratchOfKernels) {
   PipelineOptions pipeline = pipeline_of(small(ScheduleKind::gpipe));
-  pipeline.profile = profile_blocks(pipeline.model, DType::f32, {}, 4, 1);
+  pipeline.profile =
+      profile_blocks(pipeline.model, pipeline.data.dataset.samples(), DType::f32, {}, 4, 1);
   const auto parts = memory_bound(pipeline, build_pipeline(pipeline), 0).parts;
   pipeline.profile[0].scratch_bytes += std::size_t{1} << 30;
   const auto more = memory_bound(pipeline, build_pipeline(pipeline), 0).parts;

@@ -28,7 +28,6 @@ constexpr double tolerance = 1e-12;
 /// Everything at once that enters the numbers: dropout, shuffling, augmentation, a short last
 /// batch, a warm-up in front of a moving rate, momentum with Nesterov's look ahead, weight decay.
 void use_every_option(PipelineOptions& pipeline) {
-  pipeline.model.dropout = 0.2;
   pipeline.rate = {.schedule = LearningRateSchedule::one_cycle, .lr = 0.05, .warmup_steps = 2};
   pipeline.optimizer = sgd({.momentum = 0.8, .weight_decay = 0.01, .nesterov = true});
   pipeline.data.mean = {0.3};
@@ -39,6 +38,7 @@ void use_every_option(PipelineOptions& pipeline) {
 TrainingRun run_of(std::vector<std::size_t> partition, std::uint32_t replicas,
                    std::uint32_t micro_batches) {
   return {.seed = 5,
+          .dropout = 0.2,
           .partition = std::move(partition),
           .replicas = replicas,
           .micro_batches = micro_batches,
@@ -60,10 +60,9 @@ class PlainLoop {
       : options_(pipeline_of(run)),
         loader_(loader_options(options_, 0)),
         rate_(learning_rate_options(options_)),
-        network_(whole(options_.model)),
+        network_(whole(options_)),
         batches_(one_replica(loader_.sampler)),
-        samples_(loader_.dataset, Split::train,
-                 {loader_.transform, loader_.dataset.sample_shape()}) {
+        samples_(loader_.dataset, Split::train, loader_.transform) {
     network_.use(initial_state(network_.spec(), DType::f64, options_.seed));
   }
 
@@ -79,8 +78,8 @@ class PlainLoop {
   }
 
  private:
-  static Network whole(const ModelOptions& options) {
-    Model model = make_model(options);
+  static Network whole(const PipelineOptions& options) {
+    Model model = model_of(options);
     const std::size_t blocks = model.blocks.size();
     return {std::move(model), 0, blocks, DType::f64, {}};
   }
@@ -126,12 +125,9 @@ class PlainLoop {
 
   double test_loss() {
     const Dataset& dataset = loader_.dataset;
-    TransformOptions transform = loader_.transform;
-    transform.augment.clear();
     MicroBatchSamples all;
     for (std::uint32_t s = 0; s < dataset.count(Split::test); ++s) all.samples.push_back(s);
-    const Batch batch =
-        BatchMaker(dataset, Split::test, {transform, dataset.sample_shape()}).make(all);
+    const Batch batch = BatchMaker(dataset, Split::test, loader_.transform).make(all);
     const Tensor logits = network_.evaluate(batch.samples);
     return read_totals({}, softmax_cross_entropy({}, logits, batch.targets, 1.0, false)).loss_sum /
            static_cast<double>(all.samples.size());

@@ -2,23 +2,26 @@
 
 #include <gmock/gmock.h>
 
+#include "actors/data/datasets.h"
+#include "ops/models/models.h"
+
 namespace troupe {
 namespace {
 
 using ::testing::HasSubstr;
 
 PipelineOptions small() {
-  return {.model = {.name = "mlp", .height = 4, .width = 4, .widths = {3}, .classes = 4},
-          .seed = 7,
-          .replicas = 2,
-          .data = {.dataset = open_dataset(
-                       {.name = "synthetic", .shape = Shape{1, 4, 4}, .classes = 4, .count = 70})},
-          .batch_size = 32,
-          .micro_batches = 4,
-          .epochs = 5,
-          .max_steps = 7,
-          .first_step = 3,
-          .rate = {.schedule = LearningRateSchedule::cosine}};
+  return {
+      .model = Mlp{.widths = {3}, .classes = 4},
+      .seed = 7,
+      .replicas = 2,
+      .data = {.dataset = open_dataset(Synthetic{.shape = {1, 4, 4}, .classes = 4, .count = 70})},
+      .batch_size = 32,
+      .micro_batches = 4,
+      .epochs = 5,
+      .max_steps = 7,
+      .first_step = 3,
+      .rate = {.schedule = LearningRateSchedule::cosine}};
 }
 
 TEST(Pipeline, TellsItsLoadersWhatItWasTold) {
@@ -50,12 +53,12 @@ TEST(Pipeline, RefusesMoreStepsThanCanBeCounted) {
 
 TEST(Pipeline, RefusesSamplesOfMoreClassesThanTheModelHas) {
   PipelineOptions options = small();
-  options.model.classes = 3;
+  options.model = Mlp{.classes = 3};
   try {
     build_pipeline(options);
     FAIL() << "it was built";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("synthetic has 4 classes, the model tells 3 apart"));
+    EXPECT_THAT(error.what(), HasSubstr("mlp has 3 outputs, but the data set has 4 classes"));
   }
 }
 

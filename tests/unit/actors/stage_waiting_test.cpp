@@ -2,17 +2,18 @@
 #include <gtest/gtest.h>
 
 #include "actors/stage.h"
+#include "ops/models/models.h"
 #include "runtime/flow/runtime_access.h"
 
 namespace troupe {
 namespace {
 
 StageOptions stage_options() {
-  const ModelOptions model{.name = "mlp", .height = 2, .width = 2, .widths = {3}, .classes = 2};
-  NetworkProgramOptions program;
-  program.model = model;
-  program.buckets = {1, 2};
-  return {.program = network_program(program), .schedule = {.credits = 2}, .buckets = 2};
+  return {.program = network_program({.model = Mlp{.widths = {3}, .classes = 2},
+                                      .samples = {.shape = {1, 2, 2}, .classes = 2},
+                                      .buckets = {1, 2}}),
+          .schedule = {.credits = 2},
+          .buckets = 2};
 }
 
 template <class T>

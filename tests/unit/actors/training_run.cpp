@@ -4,6 +4,8 @@
 
 #include <mutex>
 
+#include "actors/data/datasets.h"
+#include "ops/models/models.h"
 #include "ops/nn/network.h"
 #include "ops/optim/sgd.h"
 #include "runtime/file/digest.h"
@@ -11,18 +13,19 @@
 namespace troupe::testing {
 namespace {
 
-ModelOptions model_of(const TrainingRun& run) {
-  ModelOptions model{.name = run.model, .classes = 4, .dropout = 0.1};
-  if (run.model == "mnist_cnn") model.height = model.width = 8;
-  if (run.model == "wide_resnet") model.widths = {2, 2, 4, 4};
-  return model;
+constexpr std::int64_t classes = 4;
+
+ModelSource source_of(const TrainingRun& run) {
+  if (run.model == "wide_resnet")
+    return WideResNet{.widths = {2, 2, 4, 4}, .classes = classes, .dropout = run.dropout};
+  return MnistCnn{.classes = classes};
 }
 
 std::vector<StatePtr> states_of(const TrainingRun& run, const PipelineOptions& pipeline) {
   std::vector<StatePtr> states;
   std::size_t first = 0;
   for (std::size_t blocks : run.partition) {
-    const Network part(make_model(pipeline.model), first, first + blocks, run.dtype, {});
+    const Network part(model_of(pipeline), first, first + blocks, run.dtype, {});
     states.push_back(state_from(part.spec(), run.dtype, TensorSource::of(run.from), run.first_step,
                                 /*optimizer_state=*/{"momentum"}, /*strict=*/false));
     first += blocks;
@@ -33,15 +36,12 @@ std::vector<StatePtr> states_of(const TrainingRun& run, const PipelineOptions& p
 }  // namespace
 
 PipelineOptions pipeline_of(const TrainingRun& run) {
-  const ModelOptions model = model_of(run);
-  const Dataset dataset = open_dataset({.name = "synthetic",
-                                        .shape = Shape{1, model.height, model.width},
-                                        .classes = model.classes,
-                                        .count = run.samples,
-                                        .seed = 3});
+  const std::int64_t side = run.model == "wide_resnet" ? 28 : 8;
+  const Dataset dataset = open_dataset(
+      Synthetic{.shape = {1, side, side}, .classes = classes, .count = run.samples}, {.seed = 3});
   const std::int64_t per_epoch =
       (run.samples + (run.drop_last ? 0 : run.batch_size - 1)) / run.batch_size;
-  PipelineOptions pipeline{.model = model,
+  PipelineOptions pipeline{.model = source_of(run),
                            .dtype = run.dtype,
                            .seed = run.seed,
                            .partition = run.partition,

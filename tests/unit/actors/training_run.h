@@ -17,6 +17,7 @@ namespace troupe::testing {
 struct TrainingRun {
   std::uint64_t seed = 1;
   std::string model = "mnist_cnn";  ///< on 8 x 8 pixels; or wide_resnet, on 28 x 28
+  double dropout = 0.1;             ///< of wide_resnet
   std::vector<std::size_t> partition{2, 2};
   std::uint32_t replicas = 1;
   std::uint32_t micro_batches = 4;

@@ -191,7 +191,7 @@ INSTANTIATE_TEST_SUITE_P(
                     WrongValue{"model.in_channels=3", "set model.in_channels to 1"},
                     WrongValue{"model.classes=9", "set model.classes to 10"},
                     WrongValue{"data.mean=[0.1, 0.2]", "2 numbers for 1 channel"},
-                    WrongValue{"data.shape=[28, 28]", "instead of 3"},
+                    WrongValue{"data.shape=[28, 28]", "data.shape has 2 sizes"},
                     WrongValue{"data.augment=[flip, flip]", "twice"},
                     WrongValue{"data.path=/no/such/folder", "not a folder"},
                     WrongValue{"model.weights=/no/such/file", "does not exist"},
@@ -248,13 +248,11 @@ TEST(Options, RefuseWinogradInDoublePrecision) {
 }
 
 TEST(Options, TellTheModelItsSampleSize) {
-  const ModelOptions model = model_options(parse_options(
+  const Options options = parse_options(
       "model: {in_channels: 3}\ndata: {name: synthetic, shape: [3, 32, 40]}\nconvolution: direct",
-      "o.yaml"));
-  EXPECT_EQ(model.height, 32);
-  EXPECT_EQ(model.width, 40);
-  EXPECT_EQ(model.convolution, ConvolutionAlgorithm::direct);
-  EXPECT_EQ(model_options(Options()).height, 28);
+      "o.yaml");
+  EXPECT_EQ(dataset_summary(options).samples.shape, (Shape{3, 32, 40}));
+  EXPECT_EQ(option_text(options, "convolution"), "direct");
 }
 
 }  // namespace

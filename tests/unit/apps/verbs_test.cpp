@@ -35,7 +35,7 @@ class Verbs : public testing::Test {
         "model: {name: mlp, widths: [8]}\n"
         "data: {name: synthetic, shape: [1, 4, 4], count: 600}\n",
         "o.yaml");
-    Model model = make_model(model_options(options_));
+    Model model = model_source(options_).make(dataset_summary(options_).samples);
     const std::size_t blocks = model.blocks.size();
     const Network network(std::move(model), 0, blocks, DType::f32, Stream{});
     const StatePtr state = initial_state(network.spec(), DType::f32, 1);
@@ -63,8 +63,8 @@ class Verbs : public testing::Test {
 };
 
 TEST_F(Verbs, EvalCountsEachTestSampleOnce) {
-  const Dataset data = open_dataset(dataset_options(options_));
-  const auto labels = data.labels(Split::test);
+  const Dataset data = open_dataset(dataset_source(options_), dataset_options(options_));
+  const auto labels = data.stored(Split::test)->targets;
   const auto expected = std::count(labels.elements<std::int64_t>().begin(),
                                    labels.elements<std::int64_t>().end(), favourite);
   const Ran ran = run_troupe({"eval", root_.string()});
@@ -75,8 +75,8 @@ TEST_F(Verbs, EvalCountsEachTestSampleOnce) {
 }
 
 TEST_F(Verbs, EvalOfAProgramsCheckpointNormalisesAsTheProgramDid) {
-  const std::string program =
-      options_text(model_options(options_), open_dataset(dataset_options(options_)));
+  const std::string program = options_text(
+      model_source(options_), open_dataset(dataset_source(options_), dataset_options(options_)));
   Manifest manifest;
   manifest.step = 8;
   manifest.options = program;

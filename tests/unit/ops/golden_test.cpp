@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "image_models.h"
 #include "ops/nn/network.h"
 #include "ops/optim/learning_rate.h"
 #include "ops/optim/sgd.h"
@@ -71,7 +72,7 @@ TEST(GoldenRates, AreThoseOfPyTorchsSchedulers) {
 TEST(GoldenModels, HaveTheNamesShapesAndTypesOfPyTorchs) {
   std::vector<std::string> lines;
   for (const std::string name : {"wide_resnet", "mnist_cnn", "mlp"}) {
-    Model model = make_model({.name = name});
+    Model model = find_model(name).make(mnist_samples);
     StateSpec spec;
     for (const auto& block : model.blocks) block->declare(spec);
     for (const NamedTensor& named : named_tensors(spec, *initial_state(spec, DType::f32, 1), true))
@@ -94,8 +95,8 @@ struct Training {
   StateSpec spec;
 };
 
-Training train(const ModelOptions& options, double lr, DType dtype) {
-  Model model = make_model(options);
+Training train(const ModelSource& source, double lr, DType dtype) {
+  Model model = source.make(mnist_samples);
   const std::size_t blocks = model.blocks.size();
   Network network(std::move(model), 0, blocks, dtype, Stream{});
   network.use(initial_state(network.spec(), dtype, 1));
@@ -149,23 +150,21 @@ std::ostream& operator<<(std::ostream& out, const Run& run) {
   return out << run.model << " at " << run.lr;
 }
 
-ModelOptions options_of(const Run& run) {
-  ModelOptions options{.name = run.model, .dropout = 0.05};
-  if (options.name == "wide_resnet") options.widths = {4, 4, 8, 8};
-  if (options.name == "mlp") options.widths = {24, 16};
-  return options;
+ModelSource model_of(const Run& run) {
+  return small_model(run.model,
+                     {.resnet_widths = {4, 4, 8, 8}, .mlp_widths = {24, 16}, .dropout = 0.05});
 }
 
 class GoldenTraining : public testing::TestWithParam<Run> {
  protected:
   Golden golden_{"models.safetensors"};
   std::string key_ = fmt::format("{}/{}/", GetParam().model, GetParam().lr);
-  ModelOptions options_ = options_of(GetParam());
+  ModelSource model_ = model_of(GetParam());
   double lr_ = std::stod(GetParam().lr);
 };
 
 TEST_P(GoldenTraining, AgreesInDoublePrecisionToOneInAHundredMillion) {
-  const Training ours = train(options_, lr_, DType::f64);
+  const Training ours = train(model_, lr_, DType::f64);
   for (std::int64_t step = 0; step < steps; ++step) {
     const double expected = golden_[key_ + "losses"].data<double>()[step];
     EXPECT_NEAR(ours.losses[static_cast<std::size_t>(step)], expected, 1e-8 * expected)
@@ -192,8 +191,8 @@ double allowance(const Tensor& distances, std::int64_t step) {
 }
 
 TEST_P(GoldenTraining, StaysWithinThreeTimesPyTorchsOwnDistanceInSinglePrecision) {
-  const Training exact = train(options_, lr_, DType::f64);
-  const Training ours = train(options_, lr_, DType::f32);
+  const Training exact = train(model_, lr_, DType::f64);
+  const Training ours = train(model_, lr_, DType::f32);
   EXPECT_NEAR(ours.losses[0], golden_[key_ + "losses"].data<double>()[0], 1e-5);
   for (std::int64_t step = 0; step < steps; ++step) {
     const auto i = static_cast<std::size_t>(step);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "image_models.h"
 #include "ops/optim/sgd.h"
 #include "ops/primitives/softmax_cross_entropy.h"
 #include "runtime/error.h"
@@ -13,7 +14,9 @@
 namespace troupe {
 namespace {
 
-ModelOptions small_resnet() { return {.widths = {4, 4, 6, 8}, .dropout = 0.2}; }
+using testing_ops::mnist_samples;
+
+ModelSource small_resnet() { return WideResNet{.widths = {4, 4, 6, 8}, .dropout = 0.2}; }
 
 Tensor images(std::int64_t count) {
   Tensor result = Tensor::empty(Shape{count, 1, 28, 28}, DType::f32, Device::cpu());
@@ -29,8 +32,8 @@ Tensor classes(std::int64_t count) {
   return result;
 }
 
-Network whole(const ModelOptions& options, DType dtype) {
-  Model model = make_model(options);
+Network whole(const ModelSource& source, DType dtype) {
+  Model model = source.make(mnist_samples);
   const std::size_t blocks = model.blocks.size();
   return Network(std::move(model), 0, blocks, dtype, Stream{});
 }
@@ -58,10 +61,9 @@ Tensor loss_gradient(const ForwardPass& pass) {
 class EachModel : public testing::TestWithParam<const char*> {};
 
 TEST_P(EachModel, LearnsAFewSamplesByHeart) {
-  ModelOptions options{.name = GetParam(), .dropout = 0.0};
-  if (options.name == "wide_resnet") options.widths = {4, 4, 6, 8};
-  if (options.name == "mlp") options.widths = {16};
-  Network network = whole(options, DType::f32);
+  Network network = whole(
+      testing_ops::small_model(GetParam(), {.resnet_widths = {4, 4, 6, 8}, .mlp_widths = {16}}),
+      DType::f32);
   network.use(initial_state(network.spec(), DType::f32, 1));
   const Tensor x = images(10);
   double first = 0, last = 0;
@@ -79,7 +81,7 @@ TEST_P(EachModel, LearnsAFewSamplesByHeart) {
 
 INSTANTIATE_TEST_SUITE_P(Network, EachModel, testing::Values("wide_resnet", "mnist_cnn", "mlp"));
 
-TEST(Network, GivesTheSameBitsHoweverItIsCut) {
+TEST(Network, IsBitwiseIdenticalForAnyPartition) {
   Network one = initialized(small_resnet(), DType::f32);
   const RandomKey random{.seed = 3, .step = 5, .micro_batch = 2};
   const Tensor x = images(4);
@@ -87,10 +89,10 @@ TEST(Network, GivesTheSameBitsHoweverItIsCut) {
   const Tensor grad = loss_gradient(*pass);
   const Tensor whole_input = one.backward(*pass, grad);
 
-  const std::size_t blocks = make_model(small_resnet()).blocks.size();
+  const std::size_t blocks = small_resnet().make(mnist_samples).blocks.size();
   for (std::size_t cut = 1; cut < blocks; ++cut) {
-    Network head(make_model(small_resnet()), 0, cut, DType::f32, Stream{});
-    Network tail(make_model(small_resnet()), cut, blocks, DType::f32, Stream{});
+    Network head(small_resnet().make(mnist_samples), 0, cut, DType::f32, Stream{});
+    Network tail(small_resnet().make(mnist_samples), cut, blocks, DType::f32, Stream{});
     head.use(initial_state(head.spec(), DType::f32, 3));
     tail.use(initial_state(tail.spec(), DType::f32, 3));
     auto first = head.forward(x, random, true);
@@ -262,13 +264,13 @@ TEST(Network, FoldsStatisticsInTheOrderGivenAndCountsThem) {
 }
 
 TEST(Network, RefusesAnEmptyOrWrongRangeOfBlocks) {
-  EXPECT_THROW(Network(make_model(small_resnet()), 2, 2, DType::f32, Stream{}), Error);
-  EXPECT_THROW(Network(make_model(small_resnet()), 0, 99, DType::f32, Stream{}), Error);
+  EXPECT_THROW(Network(small_resnet().make(mnist_samples), 2, 2, DType::f32, Stream{}), Error);
+  EXPECT_THROW(Network(small_resnet().make(mnist_samples), 0, 99, DType::f32, Stream{}), Error);
 }
 
 TEST(Network, RefusesTheStateOfAnotherNetwork) {
   Network network = whole(small_resnet(), DType::f32);
-  Network other = whole({.name = "mlp"}, DType::f32);
+  Network other = whole(Mlp{}, DType::f32);
   EXPECT_THROW(network.use(initial_state(other.spec(), DType::f32, 1)), Error);
   EXPECT_THROW(network.use(initial_state(network.spec(), DType::f64, 1)), Error);
 }

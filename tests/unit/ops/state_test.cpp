@@ -7,7 +7,7 @@
 #include <cmath>
 #include <functional>
 
-#include "ops/models/model.h"
+#include "image_models.h"
 #include "runtime/error.h"
 
 namespace troupe {
@@ -15,8 +15,8 @@ namespace {
 
 using testing::IsEmpty;
 
-StateSpec spec_of(const ModelOptions& options, std::size_t first = 0, std::size_t last = 99) {
-  Model model = make_model(options);
+StateSpec spec_of(const ModelSource& source, std::size_t first = 0, std::size_t last = 99) {
+  Model model = source.make(testing_ops::mnist_samples);
   StateSpec spec;
   for (std::size_t i = first; i < std::min(last, model.blocks.size()); ++i)
     model.blocks[i]->declare(spec);
@@ -78,11 +78,11 @@ TEST(InitialState, FollowsTheInitializersAndLeavesPaddingZero) {
   EXPECT_EQ(state->step, 0);
 }
 
-TEST(InitialState, DoesNotDependOnTheCutOrThePrecision) {
-  const ModelOptions options{.widths = {4, 4, 6, 8}};
+TEST(InitialState, DoesNotDependOnThePartitionOrThePrecision) {
+  const ModelSource model = WideResNet{.widths = {4, 4, 6, 8}};
   const auto all =
-      named_tensors(spec_of(options), *initial_state(spec_of(options), DType::f32, 9), false);
-  const StateSpec tail = spec_of(options, 5);
+      named_tensors(spec_of(model), *initial_state(spec_of(model), DType::f32, 9), false);
+  const StateSpec tail = spec_of(model, 5);
   const auto part = named_tensors(tail, *initial_state(tail, DType::f64, 9), false);
   std::size_t compared = 0;
   for (const NamedTensor& named : part) {
@@ -104,7 +104,7 @@ TEST(InitialState, ChangesWithTheSeed) {
 
 // U(-b, b) has the variance b^2 / 3.
 TEST(InitialState, IsAsWideAsPyTorchsDefault) {
-  const StateSpec spec = spec_of({.name = "mlp", .widths = {64}});
+  const StateSpec spec = spec_of(Mlp{.widths = {64}});
   const StatePtr state = initial_state(spec, DType::f64, 1);
   const auto weight = spec.parameter_views(state->weights)[0];
   double squares = 0;

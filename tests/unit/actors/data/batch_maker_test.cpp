@@ -4,20 +4,20 @@
 
 #include <algorithm>
 
+#include "actors/data/datasets.h"
 #include "runtime/error.h"
 
 namespace troupe {
 namespace {
 
 Dataset small_dataset() {
-  return open_dataset({.name = "synthetic", .shape = Shape{2, 6, 6}, .classes = 4, .count = 60});
+  return open_dataset(Synthetic{.shape = {2, 6, 6}, .classes = 4, .count = 60});
 }
 
 BatchMaker maker(Split split = Split::train, DType dtype = DType::f32) {
-  const Dataset dataset = small_dataset();
-  TransformOptions options{.mean = {0.5}, .std = {0.25}, .dtype = dtype};
-  if (split == Split::train) options.augment = {Augment::flip, Augment::crop};
-  return BatchMaker(dataset, split, SampleTransform(options, dataset.sample_shape()));
+  return BatchMaker(
+      small_dataset(), split,
+      {.augment = {Augment::flip, Augment::crop}, .mean = {0.5}, .std = {0.25}, .dtype = dtype});
 }
 
 bool same_bytes(const Tensor& a, const Tensor& b) {
@@ -27,12 +27,11 @@ bool same_bytes(const Tensor& a, const Tensor& b) {
 
 TEST(BatchMaker, GathersTheSamplesOfAPlanWithTheirLabels) {
   const Dataset dataset = small_dataset();
-  const BatchMaker evaluation(dataset, Split::test,
-                              SampleTransform({.std = {1.0 / 255}}, dataset.sample_shape()));
+  const BatchMaker evaluation(dataset, Split::test, {.std = {1.0 / 255}});
   const Batch batch = evaluation.make({.samples = {7, 2}});
   EXPECT_EQ(batch.samples.shape(), (Shape{2, 2, 6, 6}));
   EXPECT_EQ(batch.targets.shape(), Shape{2});
-  const std::uint8_t* stored = dataset.images(Split::test).data<std::uint8_t>();
+  const std::uint8_t* stored = dataset.stored(Split::test)->samples.data<std::uint8_t>();
   for (std::int64_t i = 0; i < 72; ++i) {
     EXPECT_FLOAT_EQ(batch.samples.data<float>()[i], stored[std::int64_t{7} * 72 + i]);
     EXPECT_FLOAT_EQ(batch.samples.data<float>()[72 + i], stored[std::int64_t{2} * 72 + i]);
@@ -52,9 +51,54 @@ TEST(BatchMaker, RefusesSamplesThatTheDatasetLacks) {
   EXPECT_THROW(maker().make({.samples = {60}}), Error);
 }
 
-TEST(BatchMaker, RefusesATransformForOtherSamples) {
-  EXPECT_THROW(BatchMaker(small_dataset(), Split::train, SampleTransform({}, Shape{1, 6, 6})),
-               Error);
+/// Sample i of a split is i, twice, and its target the negative of that.
+class Pairs : public SampleReader {
+ public:
+  explicit Pairs(DType dtype) : dtype_(dtype) {}
+  std::string_view name() const override { return "pairs"; }
+  SampleSpec samples() const override {
+    return {.shape = {2}, .dtype = dtype_, .classes = 10, .target_shape = {3}};
+  }
+  std::int64_t count(Split) const override { return 10; }
+  void read(Split, std::int64_t index, Tensor sample, Tensor target) const override {
+    if (dtype_ == DType::u8)
+      std::ranges::fill(sample.elements<std::uint8_t>(), static_cast<std::uint8_t>(index));
+    else if (dtype_ == DType::i64)
+      std::ranges::fill(sample.elements<std::int64_t>(), index);
+    else
+      std::ranges::fill(sample.elements<float>(), static_cast<float>(index));
+    std::ranges::fill(target.elements<std::int64_t>(), -index);
+  }
+
+ private:
+  DType dtype_;
+};
+
+TEST(BatchMaker, ReadsSamplesAndTargetsOfAnyShapeAndType) {
+  for (const DType dtype : {DType::f32, DType::i64, DType::u8}) {
+    SCOPED_TRACE(name_of(dtype));
+    const Dataset dataset = std::make_shared<Pairs>(dtype);
+    const Batch batch =
+        BatchMaker(dataset, Split::train, {.std = {1.0 / 255}}).make({.samples = {4, 9}});
+    ASSERT_EQ(batch.samples.shape(), (Shape{2, 2}));
+    EXPECT_EQ(batch.samples.dtype(), dtype == DType::u8 ? DType::f32 : dtype);
+    for (std::int64_t i = 0; i < 4; ++i) {
+      const std::int64_t wanted = i < 2 ? 4 : 9;
+      if (dtype == DType::i64)
+        EXPECT_EQ(batch.samples.data<std::int64_t>()[i], wanted);
+      else
+        EXPECT_FLOAT_EQ(batch.samples.data<float>()[i], static_cast<float>(wanted));
+    }
+    ASSERT_EQ(batch.targets.shape(), (Shape{2, 3}));
+    EXPECT_EQ(batch.targets.data<std::int64_t>()[2], -4);
+    EXPECT_EQ(batch.targets.data<std::int64_t>()[3], -9);
+  }
+}
+
+TEST(BatchMaker, AugmentsImagesOnly) {
+  const TransformOptions flip{.augment = {Augment::flip}};
+  for (const DType dtype : {DType::f32, DType::u8})
+    EXPECT_THROW(BatchMaker(std::make_shared<Pairs>(dtype), Split::train, flip), Error);
 }
 
 }  // namespace

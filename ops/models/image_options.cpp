@@ -1,0 +1,69 @@
+#include "ops/models/image_options.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "runtime/error.h"
+
+namespace troupe {
+namespace {
+
+constexpr double largest_size = 1e6;  // of one axis of a tensor
+constexpr std::array<std::pair<std::string_view, ConvolutionAlgorithm>, 3> algorithms{
+    {{"auto", ConvolutionAlgorithm::automatic},
+     {"direct", ConvolutionAlgorithm::direct},
+     {"winograd", ConvolutionAlgorithm::winograd}}};
+
+}  // namespace
+
+OptionField classes_option(std::int64_t& classes) {
+  return field("model.classes", classes, "outputs of the model",
+               {.at_least = 2,
+                .at_most = largest_size,
+                .synonyms = {"num_classes"},
+                .setting = "Model::classes"});
+}
+
+OptionField dropout_option(double& probability) {
+  return field("model.dropout", probability, "probability of dropping an activation",
+               {.at_least = 0, .below = 1});
+}
+
+OptionField widths_option(std::vector<std::int64_t>& widths, std::string help) {
+  return field("model.widths", widths, std::move(help),
+               {.at_least = 1,
+                .at_most = largest_size,
+                .synonyms = {"width", "hidden"},
+                .setting = "Model::widths"});
+}
+
+OptionField convolution_option(ConvolutionAlgorithm& algorithm) {
+  return choice_field("convolution", algorithm, algorithms,
+                      "algorithm; auto uses Winograd where it is faster");
+}
+
+void check_images(std::string_view model, const SampleSpec& samples, std::int64_t least,
+                  std::int64_t most) {
+  const Shape& shape = samples.shape;
+  if (shape.rank() != 3)
+    throw Error(ErrorCode::bad_options,
+                fmt::format("{} on samples of the shape {}", model, to_string(shape)),
+                "it takes images of [channels, height, width]");
+  const auto fits = [&](std::int64_t size) { return size >= least && size <= most; };
+  if (!fits(shape[1]) || !fits(shape[2]))
+    throw Error(ErrorCode::bad_options,
+                fmt::format("{} on samples of {} × {} pixels", model, shape[1], shape[2]),
+                most == INT64_MAX ? fmt::format("it takes at least {} pixels a side", least)
+                                  : fmt::format("it takes {} to {} pixels a side", least, most));
+}
+
+void check_classes(std::string_view model, std::int64_t classes, const SampleSpec& samples) {
+  if (classes < samples.classes)
+    throw Error(ErrorCode::bad_options,
+                fmt::format("{} has {} outputs, but the data set has {} classes", model, classes,
+                            samples.classes),
+                fmt::format("set `Model::classes` to {}", samples.classes));
+}
+
+}  // namespace troupe

@@ -1,0 +1,25 @@
+#pragma once
+// Options and checks that several models of images share.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/models/model.h"
+
+namespace troupe {
+
+OptionField classes_option(std::int64_t& classes);
+OptionField dropout_option(double& probability);
+OptionField widths_option(std::vector<std::int64_t>& widths, std::string help);
+OptionField convolution_option(ConvolutionAlgorithm& algorithm);
+
+/// Throws Error{bad_options} unless the samples are [channels, height, width] with both sides in
+/// [least, most].
+void check_images(std::string_view model, const SampleSpec& samples, std::int64_t least,
+                  std::int64_t most);
+/// Throws Error{bad_options} where the data set has more classes than the model has outputs.
+void check_classes(std::string_view model, std::int64_t classes, const SampleSpec& samples);
+
+}  // namespace troupe
