@@ -11,6 +11,7 @@
 #include "actors/checkpoint_files.h"   // from snapshots to files
 #include "actors/checkpoint_writer.h"  // writes snapshots while training goes on
 #include "actors/data/datasets.h"      // data sets, known and your own
+#include "actors/evaluate.h"           // weights on the test set
 #include "actors/loader.h"             // sends micro-batches
 #include "actors/loss.h"               // softmax cross-entropy
 #include "actors/memory_bound.h"       // what a pipeline can occupy
@@ -21,6 +22,7 @@
 #include "actors/reducer.h"            // sums gradients in a fixed tree
 #include "actors/schedule.h"           // GPipe, 1F1B, zero bubble
 #include "actors/stage.h"              // a part of the model
+#include "actors/starting_state.h"     // runs that resume from a checkpoint
 #include "actors/timeline.h"           // what happens in which step
 
 // Actors of your own: ports, graphs and runs.
@@ -33,7 +35,7 @@
 #include "ops/models/models.h"        // models, known and your own
 #include "ops/nn/layers.h"            // the layers that they are made of
 #include "ops/nn/network.h"           // the arithmetic of one stage
-#include "ops/nn/sequential.h"      // layers one after another
+#include "ops/nn/sequential.h"        // layers one after another
 #include "ops/nn/state.h"             // weights and running statistics
 #include "ops/on_device.h"            // tensors on other devices
 #include "ops/optim/learning_rate.h"  // learning rates
@@ -41,8 +43,9 @@
 #include "ops/optim/sgd.h"            // stochastic gradient descent
 
 // What everything is made of.
-#include "runtime/error.h"            // what is thrown and returned
-#include "runtime/file/checkpoint.h"  // checkpoints, to write and to read
-#include "runtime/program.h"          // run_main: errors as messages and exit codes
-#include "runtime/random.h"           // counter-based random numbers
+#include "runtime/error.h"                   // what is thrown and returned
+#include "runtime/file/checkpoint.h"         // checkpoints, to write and to read
+#include "runtime/file/checkpoint_folder.h"  // the newest whole one
+#include "runtime/program.h"                 // run_main: errors as messages and exit codes
+#include "runtime/random.h"                  // counter-based random numbers
 #include "runtime/tensor/tensor.h"

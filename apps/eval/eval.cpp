@@ -45,7 +45,7 @@ int print_evaluation(const EvalArguments& arguments) {
   const Options options = options_for(arguments, weights);
   const EvaluationReport report = [&] {
     try {
-      return evaluate(options, weights.tensors, weights.step);
+      return evaluate(options, weights.tensors);
     } catch (const Error& error) {
       throw of_another_model(error, weights.path, weights.options, options);
     }

@@ -7,7 +7,7 @@ namespace troupe {
 
 /// Evaluates these weights, which must be all of the model's, on the test set, in the calling
 /// thread. Samples, batches and their order are those of a training run, so that the loss is
-/// bitwise identical. `step` is the step of the weights. Throws Error.
-EvaluationReport evaluate(const Options& options, const TensorSource& weights, std::int64_t step);
+/// bitwise identical. Throws Error.
+EvaluationReport evaluate(const Options& options, const TensorSource& weights);
 
 }  // namespace troupe

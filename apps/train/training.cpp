@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "actors/checkpoint_files.h"
+#include "actors/starting_state.h"
 #include "apps/files/weights_file.h"
 #include "apps/options/load_options.h"
 #include "apps/options/option_changes.h"
@@ -46,42 +47,10 @@ std::vector<std::size_t> choose_partition(const Options& options, PipelineOption
   return balanced_partition(costs, stages);
 }
 
-StateSpec spec_of(const PipelineOptions& pipeline, std::size_t first, std::size_t last) {
-  return Network(model_of(pipeline), first, last, pipeline.dtype, pipeline.stream).spec();
-}
-
-/// Whether any replica of the stage lives in this process.
-bool lives_here(const PipelineOptions& pipeline, std::size_t stage, std::uint32_t process) {
-  for (std::uint32_t replica = 0; replica < pipeline.replicas; ++replica)
-    if (process_of(pipeline, stage, replica) == process) return true;
-  return false;
-}
-
-/// The states of the stages that live in this process; null for the others.
-std::vector<StatePtr> states_by_stage(const PipelineOptions& pipeline, std::uint32_t process,
-                                      const std::function<StatePtr(const StateSpec&)>& state_of) {
-  std::vector<StatePtr> states;
-  for (std::size_t stage = 0, first = 0; stage < pipeline.partition.size();
-       first += pipeline.partition[stage++])
-    states.push_back(lives_here(pipeline, stage, process)
-                         ? state_of(spec_of(pipeline, first, first + pipeline.partition[stage]))
-                         : nullptr);
-  return states;
-}
-
 StateSpec whole_spec(const PipelineOptions& pipeline) {
-  return spec_of(pipeline, 0, model_of(pipeline).blocks.size());
-}
-
-/// What a file holds, stage by stage and tensor by tensor: a process never has the whole model in
-/// memory. Whether all of it fits all of the model is seen from the headers.
-std::vector<StatePtr> states_from(const PipelineOptions& pipeline, std::uint32_t process,
-                                  const TensorSource& source, std::int64_t step,
-                                  const std::vector<std::string>& optimizer_state) {
-  check_tensors(whole_spec(pipeline), source.tensors, optimizer_state, true);
-  return states_by_stage(pipeline, process, [&](const StateSpec& spec) {
-    return state_from(spec, pipeline.dtype, source, step, optimizer_state, false);
-  });
+  Model model = model_of(pipeline);
+  const std::size_t blocks = model.blocks.size();
+  return Network(std::move(model), 0, blocks, pipeline.dtype, pipeline.stream).spec();
 }
 
 }  // namespace

@@ -1,0 +1,41 @@
+#include "actors/evaluate.h"
+
+#include <algorithm>
+
+#include "actors/data/batch_maker.h"
+#include "ops/nn/network.h"
+#include "ops/primitives/softmax_cross_entropy.h"
+
+namespace troupe {
+
+Evaluation evaluate(const PipelineOptions& options, const TensorSource& weights) {
+  Model model = model_of(options);
+  const std::size_t blocks = model.blocks.size();
+  Network network(std::move(model), 0, blocks, options.dtype, options.stream);
+  network.use(state_from(network.spec(), options.dtype, weights, 0, /*optimizer_state=*/{},
+                         /*strict=*/true));
+
+  const Dataset& data = options.data.dataset;
+  const BatchMaker maker(
+      data, Split::test,
+      {.mean = options.data.mean, .std = options.data.std, .dtype = options.dtype});
+  // Batches of the loader's size: the order of a library's sums may depend on it.
+  const std::int64_t size = std::max<std::int64_t>(1, options.batch_size / options.micro_batches);
+  Sampler sampler = Sampler::for_evaluation(data.count(Split::test), size, 1, 1);
+  Evaluation result;
+  for (std::int64_t step = 0; step < sampler.batches_per_epoch(); ++step)
+    for (const MicroBatchSamples& samples : sampler.plan(step, 0)) {
+      const Batch batch = maker.make(samples);
+      const LossOutput loss =
+          softmax_cross_entropy(options.stream, network.evaluate(batch.samples), batch.targets, 1.0,
+                                /*with_gradient=*/false);
+      const LossTotals totals = read_totals(options.stream, loss);
+      result.loss += totals.loss_sum;
+      result.correct += totals.correct;
+      result.count += batch.targets.element_count();
+    }
+  result.loss /= static_cast<double>(result.count);
+  return result;
+}
+
+}  // namespace troupe

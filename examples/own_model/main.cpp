@@ -1,0 +1,92 @@
+// A model and a data set of one's own, trained, evaluated and resumed, in one or several processes.
+//
+//     ./own_model 10                                                          # 10 epochs
+//     ./own_model 20                                                          # resumes, 10 more
+//     troupe launch --standalone --nproc-per-node 2 -- ./own_model 20
+//
+// Checkpoints are in the folder `checkpoints`.
+#include <troupe/troupe.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+using namespace troupe;
+
+/// Points of two spirals: which of them is a point on?
+class Spirals final : public SampleReader {
+ public:
+  std::string_view name() const override { return "spirals"; }
+  SampleSpec samples() const override { return {.shape = {2}, .classes = 2}; }
+  std::int64_t count(Split split) const override { return split == Split::train ? 1024 : 256; }
+  void read(Split split, std::int64_t index, Tensor sample, Tensor target) const override {
+    const RandomKey key{.seed = split == Split::train ? 1u : 2u};
+    const double along = uniform_float(key.block(static_cast<std::uint32_t>(index))[0]);
+    const double angle = 3 * along + (index % 2 == 0 ? 0.0 : M_PI);
+    sample.data<float>()[0] = static_cast<float>((0.2 + along) * std::cos(angle));
+    sample.data<float>()[1] = static_cast<float>((0.2 + along) * std::sin(angle));
+    target.data<std::int64_t>()[0] = index % 2;
+  }
+};
+
+/// Two hidden layers. Its option may stand in a checkpoint's options.
+struct Perceptron {
+  static constexpr std::string_view name = "perceptron";
+  std::int64_t width = 32;
+
+  OptionFields options() { return {field("model.width", width, "hidden size", {.at_least = 1})}; }
+  Model make(const SampleSpec& samples) const {
+    const std::int64_t inputs = samples.shape.element_count();
+    Model model;
+    model.add<nn::Sequential>("hidden.0")
+        .add<nn::Linear>("0", LinearOptions{.in_features = inputs, .out_features = width})
+        .add<nn::Relu>("1");
+    model.add<nn::Sequential>("hidden.1")
+        .add<nn::Linear>("0", LinearOptions{.in_features = width, .out_features = width})
+        .add<nn::Relu>("1");
+    model.add<nn::Linear>("output",
+                          LinearOptions{.in_features = width, .out_features = samples.classes});
+    return model;
+  }
+};
+
+RunReport train(std::int64_t epochs, const std::stop_token& stop) {
+  const auto world = JoinedWorld::join({}, stop);
+  PipelineOptions pipeline{.model = Perceptron{.width = 24},
+                           .partition = {2, 1},
+                           .processes = world ? world->processes() : 1,
+                           .data = {.dataset = std::make_shared<Spirals>()},
+                           .micro_batches = 4,
+                           .epochs = epochs,
+                           .rate = {.lr = 0.2},
+                           .on_evaluation =
+                               [](const EvaluationSeen& seen) {
+                                 std::printf("step %u: %ld of %ld right\n", seen.step,
+                                             static_cast<long>(seen.correct),
+                                             static_cast<long>(seen.count));
+                               },
+                           .writer = CheckpointWriterOptions{.folder = "checkpoints"}};
+  if (std::filesystem::exists("checkpoints"))
+    resume_from(pipeline, "checkpoints", world ? world->process() : 0);
+
+  const Timeline timeline = timeline_of(pipeline);
+  const Graph graph = build_pipeline(pipeline);
+  RunOptions options{
+      .threads = 2,
+      .steps = {.first = timeline.first, .count = timeline.steps, .snapshot_at_end = true},
+      .stop = stop};
+  if (world) world->connect(graph, options);
+  RunReport report = run(graph, options);
+  if (world) world->leave();
+  if (!world || world->leads()) {
+    const Checkpoint last = open_checkpoint(newest_whole_checkpoint("checkpoints").folder);
+    std::printf("loss of the checkpoint on the test set: %.9f\n",
+                evaluate(pipeline, last.source()).loss);
+  }
+  return report;
+}
+
+int main(int argc, char** argv) {
+  const std::int64_t epochs = argc > 1 ? std::atoi(argv[1]) : 10;
+  return run_main([&](const std::stop_token& stop) { return train(epochs, stop); });
+}
