@@ -21,7 +21,8 @@ Loader::Loader(LoaderOptions options)
 
 void Loader::restore(const CommittedState&, std::uint32_t steps) {
   next_step_ = steps;
-  // An earlier life may have ended within the evaluation; what was counted is dropped on arrival.
+  // An earlier incarnation may have ended within the evaluation. The monitor drops scores that it
+  // has already.
   const Timeline& timeline = options_.timeline;
   const bool is_due = steps > timeline.first || (steps > 0 && timeline.evaluates_first);
   if (is_due && timeline.evaluates_after(steps - 1)) plan_evaluation(steps - 1);
@@ -42,7 +43,7 @@ Waiting Loader::waiting() const {
   return ahead_.empty() ? Waiting::other : Waiting::input;
 }
 
-// Orders what can be prepared ahead; sends what is prepared.
+// Requests what may be prepared ahead; sends what is prepared.
 ActionLabel Loader::act() {
   plan_ahead();
   request();
@@ -74,7 +75,8 @@ void Loader::plan_step() {
   if (options_.timeline.evaluates_after(step)) plan_evaluation(step);
 }
 
-// Cut the same whatever the replicas, which take turns: a library's sums may depend on the size.
+// The batches are the same for any number of replicas, which take turns: the order of a library's
+// sums may depend on their size.
 void Loader::plan_evaluation(std::uint32_t step) {
   const auto& training = sampler_.options();
   const std::int64_t size = std::max<std::int64_t>(1, training.batch_size / training.micro_batches);
@@ -117,8 +119,7 @@ void Loader::prepare(std::uint64_t number, const BatchMaker& maker, MicroBatchSa
     const auto shared = std::make_shared<Result<Batch>>(std::move(batch));
     post([put, shared](Actor& self) { put(static_cast<Loader&>(self), std::move(*shared)); });
   });
-  if (!taken)
-    throw Error(ErrorCode::internal, "a loader asked its workers for more than they take");
+  if (!taken) throw Error(ErrorCode::internal, "a loader requested more than its workers take");
 }
 
 }  // namespace troupe

@@ -12,21 +12,21 @@ namespace troupe {
 
 struct LoaderOptions {
   Dataset dataset;
-  TransformOptions transform;  ///< of training samples; tests are only normalised
+  TransformOptions transform;  ///< of training samples; test samples are only normalised
   SamplerOptions sampler;      ///< its `replicas` is the number of loaders
   std::uint32_t replica = 0;
   Timeline timeline;
-  int workers = 1;   ///< threads that prepare micro-batches; 0: this actor does
-  int prefetch = 4;  ///< micro-batches prepared ahead of the edge's slots; at least 1
+  int workers = 1;   ///< threads that prepare micro-batches; 0: the actor itself does
+  int prefetch = 4;  ///< micro-batches that are prepared beyond the slots of the edge; at least 1
 };
 
-/// Sends a replica's micro-batches in order: those of each step, and after an epoch the test set,
-/// each sample once. Its position is the step, so a commit of the step is a commit of the position.
-/// What preparing a micro-batch throws is thrown by the action that would send it.
+/// Sends the micro-batches of a replica in order: those of each step, and the test set after an
+/// epoch. Its position is the step, so committing the step commits the position. An error in
+/// preparing a micro-batch is thrown by the action that would send it.
 class Loader final : public Actor {
  public:
   using Options = LoaderOptions;
-  /// Throws Error{bad_options} for numbers that cannot work.
+  /// Throws Error{bad_options} for options outside their ranges.
   explicit Loader(LoaderOptions options);
 
   Output<Activation> samples{this, "samples"};
@@ -38,12 +38,12 @@ class Loader final : public Actor {
   void restore(const CommittedState& state, std::uint32_t steps) override;
 
  private:
-  /// A micro-batch to come, with what its header will say.
+  /// A micro-batch that is not requested yet, with its header.
   struct Planned {
     Header header;
     MicroBatchSamples plan;
   };
-  /// A micro-batch under way, or there: with more than one worker they come in any order.
+  /// A micro-batch that is requested or prepared. Several workers finish in any order.
   struct Ahead {
     Header header;
     std::optional<Result<Batch>> batch = {};
@@ -59,11 +59,12 @@ class Loader final : public Actor {
   LoaderOptions options_;
   Sampler sampler_;
   BatchMaker train_, test_;
-  std::uint32_t next_step_ = 0;        ///< first step that is not planned yet
-  std::deque<Planned> planned_;        ///< not requested yet
-  std::deque<Ahead> ahead_;            ///< requested and not sent, at most `prefetch`
-  std::uint64_t first_ = 0;            ///< number of the first of `ahead_`, counted by requests
-  std::optional<WorkerPool> workers_;  ///< from the first request on; last: they use the makers
+  std::uint32_t next_step_ = 0;  ///< first step that is not in `planned_` yet
+  std::deque<Planned> planned_;  ///< not requested yet
+  std::deque<Ahead> ahead_;      ///< requested and not sent, at most `prefetch`
+  std::uint64_t first_ = 0;      ///< number of requests before the first of `ahead_`
+  std::optional<WorkerPool>
+      workers_;  ///< from the first request on; last member: workers use the makers
 };
 
 }  // namespace troupe

@@ -1,8 +1,8 @@
 #pragma once
 // Every message of a training graph, in the order in which a micro-batch meets them. Each travels
-// behind a Header (step, purpose, micro-batch, samples); tensors are handles, never copied. Those
-// that may leave the process list their members (runtime/flow/wire.h). A message is not changed
-// once it is sent: several threads may read it.
+// with a Header (step, purpose, micro-batch, samples); tensors are handles and are not copied.
+// Those that may leave the process list their members (runtime/flow/wire.h). A message is not
+// changed once it is sent: several threads may read it.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,13 +15,14 @@
 
 namespace troupe {
 
-/// Loader → first stage (the samples, row-major); stage → next stage; last stage → loss (logits).
+/// Loader → first stage: samples of any shape and type, row-major. Stage → next stage. Last stage →
+/// loss: logits.
 struct Activation {
   Tensor tensor;
   static void members(auto& self, auto& visit) { visit(self.tensor); }
 };
 
-/// Loader → loss: the classes, i64 [samples].
+/// Loader → loss: the targets; of the library's data sets, classes as i64 [samples].
 struct Targets {
   Tensor classes;
   static void members(auto& self, auto& visit) { visit(self.classes); }

@@ -63,7 +63,7 @@ ActionLabel Monitor::act() {
   const auto held = score.take();
   const Header& header = held.header;
   score.release(held);
-  if (is_reported(header.key)) return {"M", header.key};  // the step was begun again
+  if (is_reported(header.key)) return {"M", header.key};  // the step was replayed
   Scores::Sum& sum = scores_.sums[{header.key.step, header.key.purpose}];
   if (sum.parts.empty()) {
     sum.parts.resize(header.micro_batches);
@@ -102,7 +102,7 @@ void Monitor::vote_if_whole() {
 void Monitor::refuse_what_is_not_finite(double loss) const {
   if (std::isfinite(loss) || !options_.stop_on_nan) return;
   throw Error(ErrorCode::diverged, fmt::format("the loss of step {} is not finite", committed_ + 1),
-              "lower the learning rate, or warm up for longer; without stop_on_nan a run goes on");
+              "lower `lr`, or raise `warmup_steps`; with `stop_on_nan` false the run continues");
 }
 
 void Monitor::on_commit(const Commit& commit) {
@@ -112,8 +112,8 @@ void Monitor::on_commit(const Commit& commit) {
   vote_if_whole();
 }
 
-// A row needs its commit and all of its scores; they may come in either order. Whatever is reported
-// is noted before, so that a life that ends here does not make the next one report it again.
+// A report needs the commit and all scores, which arrive in any order. The counters change before
+// the call, so that the next incarnation does not report again if this one ends here.
 void Monitor::report_whole_steps() {
   report_evaluation();
   while (scores_.reported < committed_) {
@@ -139,7 +139,7 @@ bool Monitor::awaits_evaluation() const {
          scores_.evaluated < scores_.reported;
 }
 
-// The test set as counted after the newest reported step, once it is complete.
+// Reports the evaluation after the newest reported step once all of its scores have arrived.
 void Monitor::report_evaluation() {
   const std::uint32_t step = scores_.reported;
   if (step == 0 || scores_.evaluated >= step) return;
@@ -150,8 +150,8 @@ void Monitor::report_evaluation() {
   scores_.evaluated = step;
   if (sum.samples != options_.test_count)
     throw Error(ErrorCode::internal,
-                fmt::format("the evaluation after step {} counted {} samples of {}", step,
-                            sum.samples, options_.test_count));
+                fmt::format("the evaluation after step {} has {} of {} samples", step, sum.samples,
+                            options_.test_count));
   const Total all = total(sum.parts);
   if (options_.on_evaluation)
     options_.on_evaluation(

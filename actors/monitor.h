@@ -12,23 +12,23 @@
 
 namespace troupe {
 
-/// A whole step, as the monitor saw it. `step` counts whole steps: 1 after the first.
+/// The result of a committed step. `step` is 1 after the first step.
 struct StepSeen {
   std::uint32_t step = 0;
   double loss = 0;  ///< mean over the step's samples
   double accuracy = 0;
   std::int64_t samples = 0;
-  std::chrono::nanoseconds duration{0};  ///< since the step before, or since an evaluation ended
+  std::chrono::nanoseconds duration{0};  ///< since the step before, or since the last evaluation
 };
 
-/// An evaluation is under way.
+/// How far an evaluation is.
 struct EvaluationProgress {
-  std::uint32_t step = 0;    ///< steps before the evaluation
-  std::int64_t counted = 0;  ///< samples so far
-  std::int64_t count = 0;    ///< of so many
+  std::uint32_t step = 0;    ///< committed steps before the evaluation
+  std::int64_t counted = 0;  ///< samples that are evaluated
+  std::int64_t count = 0;    ///< samples of the test set
 };
 
-/// The test set was counted after `step` steps.
+/// The result of an evaluation after `step` steps.
 struct EvaluationSeen {
   std::uint32_t step = 0;
   double loss = 0;
@@ -37,12 +37,13 @@ struct EvaluationSeen {
   std::chrono::nanoseconds duration{0};
 };
 
-/// What a monitor has counted. It belongs to the run: a monitor's next life goes on with it.
+/// The scores that a monitor has collected. They belong to the run: the monitor's next incarnation
+/// continues with them.
 struct Scores {
   struct Sum {
     std::vector<std::optional<Score>> parts;  ///< by micro-batch
     std::uint32_t missing = 0;
-    std::int64_t samples = 0;  ///< of the parts that came
+    std::int64_t samples = 0;  ///< of the parts that have arrived
   };
   std::map<std::pair<std::uint32_t, Purpose>, Sum> sums;
   std::uint32_t reported = 0;   ///< steps
@@ -52,26 +53,26 @@ struct Scores {
 
 struct MonitorOptions {
   Timeline timeline;
-  bool stop_on_nan = true;      ///< fail at a loss that is not finite, before its step counts
-  std::int64_t test_count = 0;  ///< samples that an evaluation must count
+  bool stop_on_nan = true;      ///< fail at a loss that is not finite, before its step is committed
+  std::int64_t test_count = 0;  ///< samples of the test set
   /// Called in order, on an actor thread; must not block.
   std::function<void(const StepSeen&)> on_step;
   std::function<void(const EvaluationProgress&)>
-      on_evaluation_progress;  ///< for each micro-batch of a test set
+      on_evaluation_progress;  ///< for each micro-batch of the test set
   std::function<void(const EvaluationSeen&)> on_evaluation;
   std::shared_ptr<Scores> scores = std::make_shared<Scores>();
 };
 
-/// A monitor that prints a line a step and a line an evaluation to standard output.
+/// Options of a monitor that prints a line for each step and each evaluation to standard output.
 MonitorOptions print_steps(const Timeline& timeline, std::int64_t test_count);
 
-/// Collects the scores of micro-batches into losses of steps and counts of test sets, summed in
-/// the order of their indices. Votes for a step when its scores, and those of the evaluation before
-/// it, are whole: so nothing of a step is under way when it is committed. Keeps the run open until
-/// the last evaluation was counted.
+/// Sums the scores of micro-batches, in the order of their indices, into the results of steps and
+/// evaluations. Votes for a step when all scores of it and of the evaluation before it have
+/// arrived, so none of them is on its way at the commit. Keeps the run open until the last
+/// evaluation ends.
 ///
-/// Fails with diverged at a loss that is not finite where stop_on_nan says so, and with internal
-/// where an evaluation counted another number of samples than test_count.
+/// Fails with `diverged` at a loss that is not finite if `stop_on_nan` is set, and with `internal`
+/// if an evaluation has another number of samples than `test_count`.
 class Monitor final : public Actor {
  public:
   using Options = MonitorOptions;

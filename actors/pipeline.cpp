@@ -18,7 +18,7 @@ namespace {
 // Micro-batches a loader may have sent beyond those that the first stage works on.
 constexpr std::uint32_t ahead = 2;
 
-/// What of a column of replicas the whole graph shares.
+/// What all replicas of the graph share.
 struct Common {
   std::vector<std::vector<BucketBytes>> buckets;                      ///< by stage and bucket
   std::vector<std::vector<std::vector<ActorRef<Reducer>>>> reducers;  ///< and then by replica
@@ -68,7 +68,7 @@ StageOptions stage_options(const PipelineOptions& options, std::size_t stage, st
           }};
 }
 
-/// A replica's stages and what feeds and judges them.
+/// The actors of one replica.
 struct Column {
   std::uint32_t replica = 0;
   MicroBatchRange own;  ///< its micro-batches of a step
@@ -101,7 +101,7 @@ Column add_column(Graph& graph, const PipelineOptions& options, const Common& co
   return column;
 }
 
-/// What a stage gives to the next one, or to the loss, and gets back.
+/// Connects a stage with the next one, or with the loss.
 void connect_onwards(Graph& graph, const PipelineOptions& options, const Column& column,
                      std::size_t s) {
   const std::size_t bytes = stage_bytes(options, s).output;
@@ -168,7 +168,7 @@ void add_replica(Graph& graph, const PipelineOptions& options, const Common& com
                 column.each(64, sizeof(Score)));
 }
 
-/// The reducers of a bucket of a stage, each told of the others; returned by replica.
+/// Adds the reducers of a bucket of a stage and connects them; returns the reducer of each replica.
 std::vector<ActorRef<Reducer>> add_reducers(Graph& graph, const PipelineOptions& options,
                                             std::size_t stage, std::uint32_t bucket,
                                             const std::vector<BucketBytes>& buckets) {
@@ -185,7 +185,8 @@ std::vector<ActorRef<Reducer>> add_reducers(Graph& graph, const PipelineOptions&
     by_replica.insert(by_replica.end(), groups[g], reducers[g]);
   }
   const std::size_t chunk = buckets[bucket].weights / groups.size();
-  // One would do; with two a reducer shares the next step's sums while others still need the last.
+  // One slot is enough. With two, a reducer sends the sums of the next step while others still use
+  // the last ones.
   const std::uint32_t slots = options.staleness == 0 ? 1 : 2;
   std::uint32_t replica = 0;
   for (std::uint32_t from = 0; from < reducers.size(); replica += groups[from++]) {
@@ -212,14 +213,14 @@ MonitorOptions monitor_options(const PipelineOptions& options) {
           .on_evaluation = options.on_evaluation};
 }
 
-/// Stages whose first replica lives in each process: those that are written there.
+/// The number of stages that each process writes: those whose first replica lives there.
 std::map<std::uint32_t, std::size_t> written_stages(const PipelineOptions& options) {
   std::map<std::uint32_t, std::size_t> stages;
   for (std::size_t s = 0; s < options.partition.size(); ++s) ++stages[process_of(options, s, 0)];
   return stages;
 }
 
-/// The checkpoint writer in process 0, and one for the shards of each other process.
+/// Adds the checkpoint writer in process 0, and a shard writer in each other process.
 void add_writers(Graph& graph, const PipelineOptions& options, Common& common) {
   const auto stages = written_stages(options);
   for (const auto& [process, count] : stages) {
@@ -266,7 +267,7 @@ Timeline timeline_of(const PipelineOptions& options) {
   if (options.max_steps > 0) steps = std::min<std::int64_t>(steps, options.max_steps);
   if (steps < 0 || steps > UINT32_MAX)
     throw Error(ErrorCode::bad_options, fmt::format("a run of {} steps", steps),
-                "train for at most 4294967295");
+                "lower `epochs`: at most 4294967295 steps are possible");
   return {.steps = static_cast<std::uint32_t>(steps),
           .steps_per_epoch = static_cast<std::uint32_t>(per_epoch),
           .evaluates = options.evaluates,

@@ -9,7 +9,7 @@
 namespace troupe {
 namespace {
 
-/// Sums that a tree over all micro-batches is left with when it has heard of these only.
+/// The number of partial sums of a tree over all micro-batches when it has those of `range` only.
 std::size_t sums_of(MicroBatchRange range, std::uint32_t micro_batches) {
   std::size_t sums = 0;
   for (std::uint32_t begin = range.first; begin < range.last; ++sums) {

@@ -1,6 +1,6 @@
 #pragma once
-// How large the things are that the actors of a pipeline hold and send to each other: for the slots
-// of its edges, and for the memory bound.
+// The sizes of what the actors of a pipeline hold and send. Slots of edges and the memory bound
+// follow from them.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace troupe {
 
-/// Of a stage and one micro-batch, as the profile tells; zeros without one.
+/// Sizes of a stage for one micro-batch, from the profile; zero without a profile.
 struct StageBytes {
   std::size_t output = 0;
   std::size_t saved = 0;     ///< between forward and backward
@@ -21,14 +21,14 @@ struct StageBytes {
 };
 StageBytes stage_bytes(const PipelineOptions& options, std::size_t stage);
 
-/// A gradient bucket of a stage: what one micro-batch sends to its reducer.
+/// A gradient bucket of a stage: what a micro-batch sends to the reducer of the bucket.
 struct BucketBytes {
   std::size_t blocks = 0;      ///< consecutive ones; those of bucket 0 are the stage's last
   std::size_t weights = 0;     ///< of the flat gradient
   std::size_t statistics = 0;  ///< of the stage; with bucket 0
   std::size_t all() const { return weights + statistics; }
 };
-/// In the order of going backward. Needs no profile.
+/// In the order of the backward pass. Needs no profile.
 std::vector<BucketBytes> bucket_bytes(const PipelineOptions& options, std::size_t stage);
 
 std::size_t sample_bytes(const PipelineOptions& options);  ///< as the first stage gets it
@@ -36,11 +36,12 @@ std::size_t target_bytes(const PipelineOptions& options);  ///< of one sample
 /// Samples of the largest micro-batch.
 std::size_t micro_batch_samples(const PipelineOptions& options);
 
-/// Replicas of a stage that share a process, in their order: each such group has its reducers.
+/// How many consecutive replicas of a stage share a process, process by process. Each such group
+/// has reducers of its own.
 std::vector<std::uint32_t> reducer_shares(const PipelineOptions& options, std::size_t stage);
 
-/// What a reducer sends another of `reducers` in a step: the other's chunk of its sums over the
-/// micro-batches `own`, and statistics.
+/// What a reducer sends to each other one of `reducers` in a step: the chunk that the other
+/// reduces, of its sums over the micro-batches `own`, and their statistics.
 std::size_t partial_bytes(const PipelineOptions& options, const BucketBytes& bucket,
                           MicroBatchRange own, std::size_t reducers);
 

@@ -5,14 +5,14 @@ namespace troupe {
 
 struct SamplerOptions;
 
-/// When a run does what: a pure function of the step, so that every actor knows it by itself.
+/// The steps, epochs and evaluations of a run as a pure function of the step.
 struct Timeline {
   std::uint32_t steps = 0;  ///< of the whole run
   std::uint32_t steps_per_epoch = 1;
-  bool evaluates = true;    ///< count the test set after each epoch and at the end
-  std::uint32_t first = 0;  ///< steps that were whole when this process began
-  /// The run that made those steps ended before it counted the test set after the last of them:
-  /// this one does so first. Only where evaluates_after(first - 1).
+  bool evaluates = true;    ///< evaluate after each epoch and at the end
+  std::uint32_t first = 0;  ///< committed steps when this process began
+  /// The run that made those steps ended before the evaluation after the last of them, so this one
+  /// evaluates first. Only if evaluates_after(first - 1).
   bool evaluates_first = false;
 
   std::uint32_t epoch(std::uint32_t step) const { return step / steps_per_epoch; }
@@ -22,7 +22,7 @@ struct Timeline {
   bool evaluates_after(std::uint32_t step) const { return evaluates && ends_epoch(step); }
 };
 
-/// So many whole epochs of what a sampler makes. Throws Error (bad_options) as Sampler does.
+/// `epochs` whole epochs of a sampler's batches. Throws Error{bad_options} as Sampler does.
 Timeline timeline_of(const SamplerOptions& batches, std::int64_t epochs);
 
 /// The global micro-batches of replica r of d in a step of m, [r m / d, (r + 1) m / d); or those of

@@ -69,7 +69,8 @@ void BatchMaker::take_stored(const MicroBatchSamples& wanted, const StoredSample
 
 void BatchMaker::read_each(const MicroBatchSamples& wanted, Batch& batch) const {
   Tensor pixels;
-  if (transform_) pixels = Tensor::empty(batch_shape(1, dataset_.samples().shape), DType::u8, Device::cpu());
+  if (transform_)
+    pixels = Tensor::empty(batch_shape(1, dataset_.samples().shape), DType::u8, Device::cpu());
   std::int64_t row = 0;
   for (const std::uint32_t sample : wanted.samples) {
     dataset_.read(split_, sample, transform_ ? pixels : batch.samples.narrow(row, 1),

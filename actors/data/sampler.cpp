@@ -21,23 +21,23 @@ std::uint64_t scale(std::uint64_t bits, std::uint64_t bound) {
 
 void check_at_least_one(std::int64_t value, std::string_view name) {
   if (value < 1)
-    throw Error(ErrorCode::bad_options, fmt::format("{} is {}", name, value), "at least 1");
+    throw Error(ErrorCode::bad_options, fmt::format("{} is {}", name, value), "give at least 1");
 }
 
 void check(const SamplerOptions& o) {
   check_at_least_one(o.samples, "the number of samples");
-  check_at_least_one(o.batch_size, "train.batch_size");
-  check_at_least_one(o.micro_batches, "train.micro_batches");
-  check_at_least_one(o.replicas, "parallel.data");
+  check_at_least_one(o.batch_size, "`batch_size`");
+  check_at_least_one(o.micro_batches, "`micro_batches`");
+  check_at_least_one(o.replicas, "`replicas`");
   if (o.samples > std::numeric_limits<std::uint32_t>::max())
     throw Error(ErrorCode::bad_options, fmt::format("{} samples; an index has 32 bits", o.samples),
-                "set data.limit");
+                "set `Dataset::limit`");
   if (o.drop_last && o.samples < o.batch_size)
-    throw Error(ErrorCode::bad_options,
-                fmt::format("no batch: {} samples do not fill train.batch_size {}, and "
-                            "data.drop_last is true",
-                            o.samples, o.batch_size),
-                "lower train.batch_size, or set data.drop_last=false");
+    throw Error(
+        ErrorCode::bad_options,
+        fmt::format("{} samples do not fill a batch of `batch_size` {}, and `drop_last` is true",
+                    o.samples, o.batch_size),
+        "lower `batch_size`, or set `drop_last` to false");
 }
 
 }  // namespace

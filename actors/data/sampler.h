@@ -1,6 +1,6 @@
 #pragma once
-// Which samples make up which micro-batch: a pure function of the options and the step, so that a
-// run resumed at any step, on any number of replicas and workers, sees the same samples.
+// The samples of each micro-batch: a pure function of the options and the step. So a run that is
+// resumed at any step, on any number of replicas and workers, uses the same samples.
 
 #include <cstdint>
 #include <vector>
@@ -13,14 +13,14 @@ struct SamplerOptions {
   std::int64_t batch_size = 64;    ///< of one optimizer step, over all replicas
   std::int64_t micro_batches = 1;  ///< of one batch, over all replicas
   std::int64_t replicas = 1;
-  bool shuffle = true;    ///< another order each epoch; false: as stored
+  bool shuffle = true;    ///< a new order in each epoch; false: the stored order
   bool drop_last = true;  ///< leave out the samples that do not fill a batch
 };
 
-/// The samples of one micro-batch, and where it stands. A value: safe to hand to another thread.
+/// The samples of one micro-batch, and its place in the run.
 struct MicroBatchSamples {
-  std::int64_t step = 0;               ///< batches since the start of the run
-  std::int64_t epoch = 0;              ///< whole passes before this one
+  std::int64_t step = 0;               ///< of the run
+  std::int64_t epoch = 0;              ///< passes over the data before this one
   std::int64_t batch = 0;              ///< within the epoch
   std::int64_t micro_batch = 0;        ///< global index within the batch, in [0, micro_batches)
   std::int64_t micro_batches = 0;      ///< of this batch, over all replicas
@@ -36,18 +36,18 @@ struct MicroBatchSamples {
 /// with Philox numbers keyed by (seed, epoch); about 1 ms for 60,000 samples.
 std::vector<std::uint32_t> epoch_order(const SamplerOptions& options, std::int64_t epoch);
 
-/// Cuts epochs into batches and batches into micro-batches.
+/// Divides epochs into batches and batches into micro-batches.
 ///
-/// A batch of n samples has min(micro_batches, n) micro-batches whose sizes differ by at most one,
-/// the larger ones first (as numpy.array_split): none is empty. A replica takes those of
-/// micro_batch_range (actors/timeline.h), so a short last batch gives it fewer of them, or none.
-/// Keeps the order of one epoch; owned by one thread.
+/// A batch of n samples has min(micro_batches, n) micro-batches. Their sizes differ by one at most,
+/// the larger ones first, as in numpy.array_split; none is empty. A replica takes those of
+/// micro_batch_range (actors/timeline.h), so it has fewer of a short last batch, or none. One
+/// thread at a time uses a sampler, which keeps the order of one epoch.
 class Sampler {
  public:
-  /// Throws Error (bad_options) where the numbers cannot make one batch.
+  /// Throws Error{bad_options} if the numbers make no batch.
   explicit Sampler(const SamplerOptions& options);
 
-  /// Every sample once, in stored order: for counting a test set. Steps count batches.
+  /// For evaluation: every sample once, in stored order. A step is a batch.
   static Sampler for_evaluation(std::int64_t samples, std::int64_t batch_size,
                                 std::int64_t micro_batches, std::int64_t replicas);
 
@@ -56,7 +56,7 @@ class Sampler {
   std::int64_t batch_samples(std::int64_t batch) const;  ///< of batch `batch` of an epoch
   std::int64_t micro_batches(std::int64_t batch) const;  ///< of batch `batch`, over all replicas
 
-  /// What replica `replica` works on in step `step` of the run, in ascending micro-batch order.
+  /// The micro-batches of a replica in a step of the run, in ascending order.
   std::vector<MicroBatchSamples> plan(std::int64_t step, std::int64_t replica);
 
  private:

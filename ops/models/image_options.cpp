@@ -40,7 +40,7 @@ OptionField widths_option(std::vector<std::int64_t>& widths, std::string help) {
 
 OptionField convolution_option(ConvolutionAlgorithm& algorithm) {
   return choice_field("convolution", algorithm, algorithms,
-                      "algorithm; auto uses Winograd where it is faster");
+                      "algorithm of convolutions; auto uses Winograd where it is faster");
 }
 
 void check_images(std::string_view model, const SampleSpec& samples, std::int64_t least,

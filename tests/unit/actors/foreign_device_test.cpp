@@ -134,7 +134,8 @@ TEST(ForeignDevice, WritesTheCpusCheckpoint) {
 TEST(ForeignDevice, MeasuresTheBlocksOfAModel) {
   const PipelineOptions pipeline = pipeline_of({.model = "wide_resnet", .partition = {12}});
   const Stream stream{.device = foreign_device()};
-  const auto profile = profile_blocks(pipeline.model, DType::f32, stream, 4, 2);
+  const auto profile =
+      profile_blocks(pipeline.model, pipeline.data.dataset.samples(), DType::f32, stream, 4, 2);
   ASSERT_EQ(profile.size(), 12u);
   for (const BlockProfile& block : profile) EXPECT_GT(block.output_bytes, 0u) << block.name;
 }

@@ -39,7 +39,7 @@ Network whole(const ModelSource& source, DType dtype) {
 }
 
 /// With the initial state of seed 3.
-Network initialized(const ModelOptions& options, DType dtype) {
+Network initialized(const ModelSource& options, DType dtype) {
   Network network = whole(options, dtype);
   network.use(initial_state(network.spec(), dtype, 3));
   return network;

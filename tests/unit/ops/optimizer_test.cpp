@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "ops/models/models.h"
 #include "ops/nn/network.h"
 #include "ops/optim/optimizers.h"
 #include "ops/optim/sgd.h"
@@ -44,7 +45,7 @@ class SmallNetwork : public testing::Test {
   }
 
   static Network make() {
-    Model model = make_model({.name = "mlp", .widths = {4}});
+    Model model = ModelSource(Mlp{.widths = {4}}).make({.shape = {1, 28, 28}, .classes = 10});
     const std::size_t blocks = model.blocks.size();
     return Network(std::move(model), 0, blocks, DType::f32, Stream{});
   }
