@@ -29,8 +29,8 @@ struct StoredSamples {
 ///      public:
 ///       std::string_view name() const override { return "parity"; }
 ///       SampleSpec samples() const override { return {.shape = {8}, .classes = 2}; }
-///       std::int64_t count(Split split) const override { return split == Split::train ? 200 : 56;
-///       } void read(Split split, std::int64_t index, Tensor sample, Tensor target) const override;
+///       std::int64_t count(Split) const override { return 256; }
+///       void read(Split, std::int64_t index, Tensor sample, Tensor target) const override;
 ///     };
 ///     PipelineOptions options{.data = {.dataset = std::make_shared<Parity>()}};
 ///

@@ -1,6 +1,4 @@
 #pragma once
-#include <fmt/format.h>
-
 #include "ops/models/image_options.h"
 #include "ops/nn/layers.h"
 #include "runtime/error.h"
@@ -23,18 +21,18 @@ struct Mlp {
     constexpr std::size_t most_widths = 64;
     if (widths.size() > most_widths)
       throw Error(ErrorCode::bad_options,
-                  fmt::format("`Model::widths` has {} numbers", widths.size()),
-                  fmt::format("give at most {}", most_widths));
+                  "`Model::widths` has " + std::to_string(widths.size()) + " numbers",
+                  "give at most " + std::to_string(most_widths));
     const auto hidden = widths.empty() ? std::vector<std::int64_t>{128, 64} : widths;
     Model model;
     model.add<nn::Flatten>("flatten");
     std::int64_t features = samples.shape.element_count();
     for (std::size_t i = 0; i < hidden.size(); ++i) {
-      model.add<LinearRelu>(fmt::format("layers.{}", i),
+      model.add<LinearRelu>("layers." + std::to_string(i),
                             LinearOptions{.in_features = features, .out_features = hidden[i]});
       features = hidden[i];
     }
-    model.add<nn::Linear>(fmt::format("layers.{}", hidden.size()),
+    model.add<nn::Linear>("layers." + std::to_string(hidden.size()),
                           LinearOptions{.in_features = features, .out_features = classes});
     return model;
   }

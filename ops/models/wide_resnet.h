@@ -1,6 +1,4 @@
 #pragma once
-#include <fmt/format.h>
-
 #include "ops/models/image_options.h"
 #include "ops/nn/layers.h"
 #include "runtime/error.h"
@@ -29,7 +27,8 @@ struct WideResNet {
   Model make(const SampleSpec& samples) const {
     const auto w = widths.empty() ? std::vector<std::int64_t>{16, 16, 32, 64} : widths;
     if (w.size() != 4)
-      throw Error(ErrorCode::bad_options, fmt::format("`Model::widths` has {} numbers", w.size()),
+      throw Error(ErrorCode::bad_options,
+                  "`Model::widths` has " + std::to_string(w.size()) + " numbers",
                   "wide_resnet takes four, such as [16, 16, 32, 64]");
     // Two poolings leave 7 to 13 pixels a side, of which AveragePool2d(7) makes one.
     check_images(name, samples, 28, 55);

@@ -138,7 +138,7 @@ TEST_F(LaunchHosts, MeetAtTheLocalAddressOrRefuseIt) {
       root_.string());
   EXPECT_EQ(ran.exit_code, 2);
   EXPECT_THAT(ran.error,
-              ContainsRegex("--local-addr 127.0.0.2 is no address of [^;]+; it has .*127.0.0.1"));
+              ContainsRegex("--local-addr 127.0.0.2 is not an address of [^;]+; it has .*127.0.0.1"));
   EXPECT_TRUE(key_files().empty());
 }
 
@@ -168,7 +168,7 @@ TEST_F(LaunchHosts, SayThatAnotherProgramHasThePortAndTakeItOnceItIsFree) {
   const auto ran = run_process(host({"--node-rank", "0", "--rdzv-conf", "join_timeout=1"}, "true"),
                                root_.string());
   EXPECT_EQ(ran.exit_code, 1);
-  const std::string at_once = "in use, by a program that is no launcher; waiting for it to go\n";
+  const std::string at_once = "in use, by a program that is not a launcher; waiting for the port\n";
   EXPECT_THAT(ran.error, HasSubstr(at_once));
   EXPECT_THAT(ran.error,
               AllOf(HasSubstr("cannot listen on tcp://" + meeting("127.0.0.1") + ": Address"),
