@@ -4,12 +4,12 @@
 //
 // Where a header says nothing else: a function without state may be called from any thread at once,
 // and an object is used by one thread at a time. An actor's functions are called by the runtime,
-// one at a time; what they throw ends this life of the actor, or the run (is_lasting in
+// one at a time; what they throw ends this incarnation of the actor, or the run (is_lasting in
 // runtime/error.h). Mistakes are thrown as Error, with a code of ErrorCode.
 
 // The actors of a training graph, in the order in which a micro-batch meets them.
 #include "actors/checkpoint_files.h"   // from snapshots to files
-#include "actors/checkpoint_writer.h"  // writes snapshots while training goes on
+#include "actors/checkpoint_writer.h"  // writes snapshots while training continues
 #include "actors/data/datasets.h"      // data sets, known and your own
 #include "actors/evaluate.h"           // weights on the test set
 #include "actors/loader.h"             // sends micro-batches

@@ -4,6 +4,7 @@
 
 #include "actors/data/batch_maker.h"
 #include "ops/nn/network.h"
+#include "ops/on_device.h"
 #include "ops/primitives/softmax_cross_entropy.h"
 
 namespace troupe {
@@ -12,8 +13,8 @@ Evaluation evaluate(const PipelineOptions& options, const TensorSource& weights)
   Model model = model_of(options);
   const std::size_t blocks = model.blocks.size();
   Network network(std::move(model), 0, blocks, options.dtype, options.stream);
-  network.use(state_from(network.spec(), options.dtype, weights, 0, /*optimizer_state=*/{},
-                         /*strict=*/true));
+  network.use(on_device(options.stream, state_from(network.spec(), options.dtype, weights, 0,
+                                                   /*optimizer_state=*/{}, /*strict=*/true)));
 
   const Dataset& data = options.data.dataset;
   const BatchMaker maker(
@@ -26,13 +27,13 @@ Evaluation evaluate(const PipelineOptions& options, const TensorSource& weights)
   for (std::int64_t step = 0; step < sampler.batches_per_epoch(); ++step)
     for (const MicroBatchSamples& samples : sampler.plan(step, 0)) {
       const Batch batch = maker.make(samples);
-      const LossOutput loss =
-          softmax_cross_entropy(options.stream, network.evaluate(batch.samples), batch.targets, 1.0,
-                                /*with_gradient=*/false);
+      const Tensor targets = on_device(options.stream, batch.targets);
+      const LossOutput loss = softmax_cross_entropy(options.stream, network.evaluate(batch.samples),
+                                                    targets, 1.0, /*with_gradient=*/false);
       const LossTotals totals = read_totals(options.stream, loss);
       result.loss += totals.loss_sum;
       result.correct += totals.correct;
-      result.count += batch.targets.element_count();
+      result.count += batch.samples.dim(0);
     }
   result.loss /= static_cast<double>(result.count);
   return result;

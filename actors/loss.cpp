@@ -20,11 +20,8 @@ ActionLabel Loss::act() {
   const bool train = key.purpose == Purpose::train;
   const double scale = 1.0 / x.header.batch_samples;
   const Stream& stream = options_.stream;
-  const Tensor at_hand = on_device(stream, x->tensor);
-  const LossOutput result =
-      kernels(stream.device, at_hand.dtype())
-          .softmax_cross_entropy(stream, at_hand, on_device(stream, classes->classes), scale,
-                                 train);
+  const LossOutput result = softmax_cross_entropy(
+      stream, on_device(stream, x->tensor), on_device(stream, classes->classes), scale, train);
   if (train) logits_gradient.send(x.header, {result.logits_grad});
   const LossTotals totals = read_totals(stream, result);
   score.send(x.header, {totals.loss_sum, totals.correct});

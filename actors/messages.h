@@ -58,7 +58,7 @@ struct Gradient {
 
 /// Reducer → every replica of the stage, with the key of the step in which it is applied. Without
 /// weights it stands for no sum: with a staleness s, in the first s steps of a run, of a resumed
-/// one, and from a step on that everybody began again (actors/reducer.h).
+/// run, and after a step that all actors restarted (actors/reducer.h).
 struct ReducedGradient {
   Tensor weights;                  ///< summed over all micro-batches in the fixed tree
   std::vector<Tensor> statistics;  ///< one for each micro-batch, in global order; with bucket 0

@@ -20,7 +20,7 @@ namespace troupe {
 
 /// How a convolution is computed.
 enum class ConvolutionAlgorithm : std::uint8_t {
-  automatic,  ///< the rule of `docs/performance.md`: Winograd where it is faster, else direct
+  automatic,  ///< Winograd where it is faster, else direct (ops/cpu/convolution_rule.h)
   direct,
   winograd,  ///< F(4x4, 3x3): A. Lavin, S. Gray, "Fast algorithms for convolutional neural
              ///< networks", CVPR 2016; 3x3 stride 1 only, others stay direct

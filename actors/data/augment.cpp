@@ -45,21 +45,6 @@ std::vector<T> normalisation_table(const TransformOptions& options, std::int64_t
 
 }  // namespace
 
-std::vector<Augment> parse_augment(std::span<const std::string> names) {
-  std::vector<Augment> result;
-  for (const std::string& name : names) {
-    if (name != "flip" && name != "crop")
-      throw Error(ErrorCode::bad_options, fmt::format("`augment` has the unknown name '{}'", name),
-                  "the augmentations are flip and crop");
-    const Augment augment = name == "flip" ? Augment::flip : Augment::crop;
-    if (std::find(result.begin(), result.end(), augment) != result.end())
-      throw Error(ErrorCode::bad_options, fmt::format("`augment` has '{}' twice", name),
-                  "list each augmentation once");
-    result.push_back(augment);
-  }
-  return result;
-}
-
 // Target (y, x) shows source (y + down, x + right), or (y + down, right - x) where mirrored;
 // outside of the source it shows a zero pixel.
 struct SampleTransform::Window {

@@ -2,7 +2,6 @@
 // What happens to a sample between the data set and the first layer: flip, crop, normalise.
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -15,9 +14,6 @@ enum class Augment : std::uint8_t {
   flip,  ///< mirrored left to right, every second time
   crop,  ///< padded by four zero pixels on each side, then a random window of the old size
 };
-
-/// From their names. Throws Error{bad_options} for an unknown or repeated name.
-std::vector<Augment> parse_augment(std::span<const std::string> names);
 
 struct TransformOptions {
   std::uint64_t seed = 1;

@@ -32,7 +32,7 @@ int follow(TrainCommand& command, const Agreement& agreed) {
     print_error(
         "troupe: warning: rank {} was given -o {}; the output is in {}, which rank 0 was given\n",
         world.process(), asked->string(), agreed.output.string());
-  const std::string processor = backend(Device::cpu()).fingerprint();
+  const std::string processor = backend(command.options.pipeline.stream.device).fingerprint();
   if (processor != agreed.processor)
     print_error(
         "troupe: warning: rank {} computes on a processor of {}, rank 0 on one of {}: which of "

@@ -203,7 +203,7 @@ int lead_run(const TrainCommand& command,
         .weights = start.weights,
         .evaluates_first = timeline.evaluates_first,
         .nothing_to_do = !folder,
-        .processor = backend(Device::cpu()).fingerprint()};
+        .processor = backend(pipeline->stream.device).fingerprint()};
   });
   const StartingPoint& start = resumption.start;
   if (!folder) {

@@ -230,7 +230,7 @@ Result<std::filesystem::path> write_training_checkpoint(
                                   step % timeline.steps_per_epoch, options.pipeline.seed);
   // Part of the numerical configuration: a library's order of summation may depend on it.
   manifest.run["intra_op_threads"] = std::to_string(options.pipeline.stream.threads);
-  manifest.run["processor"] = backend(Device::cpu()).fingerprint();
+  manifest.run["processor"] = backend(options.pipeline.stream.device).fingerprint();
   if (!partition.empty()) manifest.run["partition"] = fmt::format("{}", fmt::join(partition, " "));
   return write_snapshots(folder, std::move(manifest), snapshots, options.checkpoints_kept,
                          elsewhere);

@@ -68,7 +68,7 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
         "kernels may sum "
         "in another order, so the weights may differ in their last bits",
         start.intra_op_threads, options.pipeline.stream.threads));
-  const std::string processor = backend(Device::cpu()).fingerprint();
+  const std::string processor = backend(options.pipeline.stream.device).fingerprint();
   if (!start.processor.empty() && start.processor != processor)
     sentences.push_back(fmt::format(
         "the checkpoint was written on a processor of {}, this one is of {}: kernels may "

@@ -27,9 +27,9 @@ class Store;
 class JoinedWorld {
  public:
   /// Joins the world that the environment tells of, binds this process to its share of the node's
-  /// cores, and waits until all processes are here. Null where nobody launched this process as one
-  /// of several. Throws Error: usage for variables that contradict each other, timed_out naming who
-  /// is missing, refused once `stop` is requested, which run_main takes for a run that was stopped.
+  /// cores, and waits until all processes are here. Null if no launcher started this process as one
+  /// of several. Throws Error: usage for variables that contradict each other, timed_out naming the
+  /// missing process, refused once `stop` is requested, which run_main takes for a stopped run.
   static std::unique_ptr<JoinedWorld> join(const TransportOptions& options = {},
                                            std::stop_token stop = {});
   static std::unique_ptr<JoinedWorld> join(const World& world, const Environment& environment,

@@ -41,7 +41,7 @@ class Communicator {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  virtual std::string name() const = 0;  ///< "shm" or "gloo"
+  virtual std::string name() const = 0;  ///< of its Transport
 
   /// The work is done when the tensor may be written again. Shared memory: after the copy into it.
   /// Gloo: at once up to 4 KiB, else when the peer has received it.
@@ -54,7 +54,7 @@ class Communicator {
   /// once that a peer has ended.
   virtual void defer_delivery() {}
   /// Handles the arrivals that were left, on the calling thread. When it returns, receives whose
-  /// tensors were sent before are done, unless another thread is catching up at that moment. Later
+  /// tensors were sent before are done, unless another thread delivers at that moment. Later
   /// arrivals are handled at once again. Callbacks of works must not call it.
   virtual void deliver_pending() {}
 

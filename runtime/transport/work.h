@@ -24,9 +24,9 @@ class Work {
   /// Blocks until the end, without a time limit: the control plane notices lost and hung processes,
   /// and Communicator::abort() ends every wait.
   Status wait();
-  /// Calls `next` once, at the end: on a thread of the transport or in Communicator::catch_up(), or
-  /// at once if the work has ended. It must not block, throw, or destroy the Communicator; it may
-  /// start other work.
+  /// Calls `next` once, at the end: on a thread of the transport or in
+  /// Communicator::deliver_pending(), or at once if the work has ended. It must not block, throw,
+  /// or destroy the Communicator; it may start other work.
   void then(std::function<void(const Status&)> next);
 
   /// For transports: ends the work. Only the first call counts; whether this was it.

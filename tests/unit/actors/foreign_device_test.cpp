@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "actors/evaluate.h"
 #include "actors/profile.h"
 #include "ops/on_device.h"
 #include "runtime/error.h"
@@ -129,6 +130,21 @@ TEST(ForeignDevice, WritesTheCpusCheckpoint) {
     return result;
   };
   EXPECT_EQ(digest_written(on_foreign_device({})), digest_written({}));
+}
+
+TEST(ForeignDevice, EvaluatesTensorsOfTheCpuAsTheCpuDoes) {
+  const TrainingRun training{.model = "wide_resnet", .partition = {12}};
+  const PipelineOptions here = pipeline_of(training),
+                        there = pipeline_of(on_foreign_device(training));
+  const Model model = here.model.make(here.data.dataset.samples());
+  StateSpec spec;
+  for (const auto& block : model.blocks) block->declare(spec);
+  const TensorSource weights =
+      TensorSource::of(named_tensors(spec, *initial_state(spec, DType::f32, 1), false));
+  const Evaluation expected = evaluate(here, weights), found = evaluate(there, weights);
+  EXPECT_EQ(found.count, here.data.dataset.count(Split::test));
+  EXPECT_EQ(found.correct, expected.correct);
+  EXPECT_EQ(found.loss, expected.loss);
 }
 
 TEST(ForeignDevice, MeasuresTheBlocksOfAModel) {

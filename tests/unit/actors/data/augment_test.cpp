@@ -187,13 +187,5 @@ TEST(SampleTransform, RefusesMeanAndStdThatDoNotFit) {
   EXPECT_THROW(SampleTransform({.augment = {Augment::flip}}, Shape{4, 4}), Error);
 }
 
-TEST(ParseAugment, KnowsItsNamesAndRefusesOthers) {
-  const std::vector<std::string> good{"crop", "flip"}, unknown{"rotate"}, twice{"flip", "flip"};
-  EXPECT_EQ(parse_augment(good), (std::vector<Augment>{Augment::crop, Augment::flip}));
-  EXPECT_TRUE(parse_augment({}).empty());
-  EXPECT_THROW(parse_augment(unknown), Error);
-  EXPECT_THROW(parse_augment(twice), Error);
-}
-
 }  // namespace
 }  // namespace troupe
