@@ -119,7 +119,7 @@ void Loader::prepare(std::uint64_t number, const BatchMaker& maker, MicroBatchSa
     const auto shared = std::make_shared<Result<Batch>>(std::move(batch));
     post([put, shared](Actor& self) { put(static_cast<Loader&>(self), std::move(*shared)); });
   });
-  if (!taken) throw Error(ErrorCode::internal, "a loader requested more than its workers take");
+  if (!taken) throw Error(ErrorCode::internal, "a loader requested more than its workers accept");
 }
 
 }  // namespace troupe

@@ -14,7 +14,7 @@ ActionLabel Loss::act() {
   if (classes.header.key != key)
     throw Error(
         ErrorCode::internal,
-        fmt::format("logits of step {}, micro-batch {} met targets of step {}, micro-batch {}",
+        fmt::format("logits of step {}, micro-batch {} with targets of step {}, micro-batch {}",
                     key.step, key.micro_batch, classes.header.key.step,
                     classes.header.key.micro_batch));
   const bool train = key.purpose == Purpose::train;

@@ -1,5 +1,5 @@
 #pragma once
-// Every message of a training graph, in the order in which a micro-batch meets them. Each travels
+// Every message of a training graph, in the order in which a micro-batch passes them. Each travels
 // with a Header (step, purpose, micro-batch, samples); tensors are handles and are not copied.
 // Those that may leave the process list their members (runtime/flow/wire.h). A message is not
 // changed once it is sent: several threads may read it.

@@ -126,7 +126,7 @@ Reducer::Step& Reducer::open(const Header& header) {
   const std::uint32_t step = header.key.step;
   if (step < finished_ || step > finished_ + options_.staleness)
     throw Error(ErrorCode::internal,
-                fmt::format("gradients of step {} came while steps {} to {} were being summed",
+                fmt::format("gradients of step {} arrived while steps {} to {} were being summed",
                             step, finished_, finished_ + options_.staleness));
   const auto found = open_.find(step);
   return found != open_.end() ? found->second : open_.emplace(step, opened(header)).first->second;

@@ -52,7 +52,7 @@ class SnapshotCollector {
       post([then, made = std::move(made)](Actor&) { then(made.value()); });
     };
     if (!thread().try_submit(std::move(work), done))
-      throw Error(ErrorCode::internal, "more checkpoints wait than a run asks for");
+      throw Error(ErrorCode::internal, "more checkpoints are pending than a run requests");
   }
 
   void on_commit(const Commit& commit);

@@ -98,7 +98,7 @@ class Stage final : public Actor {
   bool can_continue_backward() const;
   std::uint32_t in_flight() const;
   bool can_update() const;
-  /// One past the last of its micro-batches in a step of so many.
+  /// One past the last of its micro-batches in a step of `micro_batches`.
   std::uint32_t own_end(std::uint32_t micro_batches) const;
   bool all_went_back() const;
   /// Of a committed step: a sender has repeated it for an incarnation that was restored later.
@@ -123,7 +123,7 @@ class Stage final : public Actor {
 
   StageOptions options_;
   std::unique_ptr<StageProgram> program_;
-  std::uint32_t step_ = 0;  ///< the open step: so many are committed
+  std::uint32_t step_ = 0;  ///< the open step = number of committed steps
   std::vector<std::unique_ptr<Output<Gradient>>> more_gradients_;  ///< of buckets 1, 2, …
   std::map<std::uint32_t, InFlight> in_flight_;
   std::deque<GoingBack> going_back_;

@@ -6,7 +6,7 @@
 namespace troupe {
 
 /// Images of u8 and their labels in the form of MNIST: two IDX files for training, two for testing,
-/// plain or gzip. Images are [height, width] or [channels, height, width]; the greatest label tells
+/// plain or gzip. Images are [height, width] or [channels, height, width]; the greatest label gives
 /// the number of classes. Without a path, Debian's copy of Fashion-MNIST.
 ///
 /// Opening reads labels and headers. A thread then unpacks the training images; the test images

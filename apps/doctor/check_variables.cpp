@@ -51,16 +51,15 @@ void check_nccl(const Machine& machine, Report& report) {
     report.add(reads_nccl(machine) ? Finding::Severity::error : Finding::Severity::warning,
                "NCCL_NET=IB selects InfiniBand, which NCCL_IB_DISABLE=1 disables", "unset one");
   if (on(machine, "NCCL_IB_DISABLE") && machine.has("NCCL_IB_HCA"))
-    report.warn(
-        fmt::format("{} has no effect beside NCCL_IB_DISABLE=1", report.show("NCCL_IB_HCA")),
-        "unset one");
+    report.warn(fmt::format("{} has no effect with NCCL_IB_DISABLE=1", report.show("NCCL_IB_HCA")),
+                "unset one");
   if (on(machine, "NCCL_P2P_DISABLE") && machine.has("NCCL_P2P_LEVEL"))
     report.warn(
-        fmt::format("{} has no effect beside NCCL_P2P_DISABLE=1", report.show("NCCL_P2P_LEVEL")),
+        fmt::format("{} has no effect with NCCL_P2P_DISABLE=1", report.show("NCCL_P2P_LEVEL")),
         "unset one");
   if (machine.variable("NCCL_NET") == "Socket" && machine.has("NCCL_NET_GDR_LEVEL"))
     report.warn(
-        "NCCL_NET_GDR_LEVEL has no effect beside NCCL_NET=Socket, which never reads GPU memory",
+        "NCCL_NET_GDR_LEVEL has no effect with NCCL_NET=Socket, which never reads GPU memory",
         "unset NCCL_NET_GDR_LEVEL, or NCCL_NET to let NCCL choose");
   const bool low = machine.variable("NCCL_PROTO").find("LL128") != std::string::npos &&
                    machine.variable("NCCL_PROTO")[0] != '^';
@@ -76,7 +75,7 @@ void check_nccl(const Machine& machine, Report& report) {
         "unset TORCH_NCCL_BLOCKING_WAIT");
   if (on(machine, "MPICH_GPU_SUPPORT_ENABLED") &&
       (machine.has("NCCL_NET") || machine.has("NCCL_SOCKET_IFNAME")))
-    report.warn("MPICH_GPU_SUPPORT_ENABLED=1 can deadlock beside NCCL",
+    report.warn("MPICH_GPU_SUPPORT_ENABLED=1 can deadlock with NCCL",
                 "MPICH_GPU_SUPPORT_ENABLED=0");
 }
 
@@ -92,7 +91,7 @@ void check_fabric(const Machine& machine, Report& report) {
 
 void check_devices(const Machine& machine, Report& report) {
   if (on(machine, "CUDA_CACHE_DISABLE") && machine.has("CUDA_CACHE_PATH"))
-    report.warn("CUDA_CACHE_PATH has no effect beside CUDA_CACHE_DISABLE=1", "unset one");
+    report.warn("CUDA_CACHE_PATH has no effect with CUDA_CACHE_DISABLE=1", "unset one");
   if (on(machine, "CUDA_LAUNCH_BLOCKING"))
     report.warn("CUDA_LAUNCH_BLOCKING=1 makes every kernel wait for the previous one",
                 "unset it after debugging");
@@ -107,7 +106,7 @@ void check_openmp(const Machine& machine, Report& report) {
         "OMP_NUM_THREADS=1, or unset it");
   const std::string bind = machine.variable("OMP_PROC_BIND");
   if ((bind == "false" || bind == "FALSE") && machine.has("OMP_PLACES"))
-    report.warn("OMP_PLACES has no effect beside OMP_PROC_BIND=false", "OMP_PROC_BIND=close");
+    report.warn("OMP_PLACES has no effect with OMP_PROC_BIND=false", "OMP_PROC_BIND=close");
   if (machine.has("GOMP_CPU_AFFINITY") && machine.has("OMP_PLACES"))
     report.warn("OMP_PLACES and GOMP_CPU_AFFINITY both place threads", "unset GOMP_CPU_AFFINITY");
 }

@@ -236,7 +236,7 @@ void add_jobscript_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option("-A,--account", request.account, "project that pays");
   verb->add_option("-J,--name,--job-name", request.name, "name of the job (the options file's)");
   verb->add_option("--signal-before", arguments->signal_before,
-                   "save and stop so long before the limit (3m); 0: never");
+                   "time before the limit to save and stop (3m); 0: never");
   verb->add_flag("--no-requeue", arguments->no_requeue, "do not requeue the job to resume");
   verb->add_option("--mail", request.mail, "address for mails about end, failure and requeueing");
   verb->add_option("--launcher", request.launcher, "what starts the processes: srun or launch")

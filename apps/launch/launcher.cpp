@@ -324,7 +324,7 @@ void Launcher::on_failure_elsewhere(const Failure& failure) {
 void Launcher::let_others_end() {
   constexpr std::chrono::seconds moment{1};
   outcome_.ending_all();
-  send_all(SIGCONT);  // one that was stopped is to find out by itself, too
+  send_all(SIGCONT);  // stopped processes must run to learn of it
   deadline_ = Clock::now() + std::min<std::chrono::milliseconds>(moment, options_.grace_period);
   at_deadline_ = SIGTERM;
 }

@@ -136,10 +136,10 @@ void add_data(OptionFields& fields, Options& o) {
   fields.push_back(field("data.workers", data.workers,
                          "threads that prepare the batches of a replica; 0: the loader itself",
                          {.at_least = 0, .at_most = largest_count, .synonyms = {"num_workers"}}));
-  fields.push_back(field("data.limit", o.selection.limit, "use so many training samples; 0: all",
+  fields.push_back(field("data.limit", o.selection.limit, "most training samples to use; 0: all",
                          {.at_least = 0, .at_most = many}));
   fields.push_back(field("data.test_limit", o.selection.test_limit,
-                         "use so many test samples; 0: all", {.at_least = 0, .at_most = many}));
+                         "most test samples to use; 0: all", {.at_least = 0, .at_most = many}));
 }
 
 void add_train(OptionFields& fields, Options& o) {

@@ -64,7 +64,7 @@ void print_schedule(const PlannedRun& run) {
   for (const TimedStep& step : steps) shortest = std::min(shortest, step.end - step.begin);
   constexpr double legible = 3, margin = 9;  // columns of an action, and of a line's beginning
   if (const double needed = margin + legible * end / shortest; shortest > 0 && needed > width)
-    print_out("{} columns cut or leave out short actions; {:.0f} columns show all\n", width,
+    print_out("{} columns truncate or omit short actions; {:.0f} columns show all\n", width,
               std::ceil(needed));
   if (stages.size() > 1) print_out("other schedules: {}\n", other_schedules(pipeline, stages));
 }

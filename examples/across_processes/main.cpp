@@ -60,15 +60,14 @@ class Display final : public Actor {
 };
 
 RunReport train(const std::stop_token& stop) {
-  // Null when nobody launched this as one of several.
+  // Null unless a launcher started several processes.
   const auto world = JoinedWorld::join({}, stop);
-  const PipelineOptions pipeline{
-      .model = Mlp{.widths = {64, 32}},
-      .partition = {2, 2},
-      .processes = world ? world->processes() : 1,
-      .data = {.dataset = open_dataset(Synthetic{.count = 512})},
-      .micro_batches = 4,
-      .evaluates = false};
+  const PipelineOptions pipeline{.model = Mlp{.widths = {64, 32}},
+                                 .partition = {2, 2},
+                                 .processes = world ? world->processes() : 1,
+                                 .data = {.dataset = open_dataset(Synthetic{.count = 512})},
+                                 .micro_batches = 4,
+                                 .evaluates = false};
   Graph graph = build_pipeline(pipeline);
   const auto meter = graph.add<Meter>("meter");
   const auto display = graph.add<Display>("display");

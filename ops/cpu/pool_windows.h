@@ -17,7 +17,7 @@ struct AxisWindows {
   std::int64_t count() const { return static_cast<std::int64_t>(begin.size()); }
 };
 
-/// How a pooling meets the memory of a tensor: `images` planes of h.input x w.input rows of `width`
+/// How a pooling reads the memory of a tensor: `images` planes of h.input x w.input rows of `width`
 /// channels, pooled window by window.
 struct PoolWindows {
   AxisWindows h, w;

@@ -26,7 +26,7 @@ void check_device(const StateVersion& state, Device device) {
   throw Error(ErrorCode::internal,
               fmt::format("a state on {} for a network on {}", to_string(state.weights.device()),
                           to_string(device)),
-              "bring it there by on_device");
+              "copy it there with on_device");
 }
 
 void check_flat(std::string_view what, const Tensor& tensor, std::int64_t elements, DType dtype) {

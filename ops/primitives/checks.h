@@ -1,5 +1,5 @@
 #pragma once
-// What the primitives check and arrange before a kernel runs, so that every backend is spared it.
+// What the primitives check and arrange before a kernel runs, so that no backend has to.
 
 #include <string_view>
 

@@ -12,8 +12,8 @@ namespace {
 void check_target(std::int64_t target, std::int64_t sample, std::int64_t classes) {
   if (target >= 0 && target < classes) return;
   throw Error(ErrorCode::bad_shape,
-              fmt::format("softmax_cross_entropy: sample {} has class {}, the model knows {}",
-                          sample, target, classes),
+              fmt::format("softmax_cross_entropy: sample {} has class {}, the model has {}", sample,
+                          target, classes),
               "set `Model::classes` to the number of classes of the data set");
 }
 

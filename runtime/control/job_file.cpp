@@ -60,7 +60,7 @@ void check_privacy(const fs::path& path) {
   if (stat(path.c_str(), &found) != 0) fail(path, "look at");
   if (!S_ISREG(found.st_mode))
     throw Error(ErrorCode::refused,
-                fmt::format("the job file {} is no regular file", path.string()),
+                fmt::format("the job file {} is not a regular file", path.string()),
                 "remove it, or name another place by TROUPE_JOB_FILE");
   if (found.st_uid == geteuid() && (found.st_mode & 077) == 0) return;
   throw Error(ErrorCode::refused,
@@ -125,8 +125,7 @@ JobKey JobFile::key() const {
   try {
     return JobKey::parse(entry(text_of(path_), "key"));
   } catch (const Error&) {
-    throw Error(ErrorCode::refused,
-                fmt::format("the job file {} holds no key of a job", path_.string()),
+    throw Error(ErrorCode::refused, fmt::format("the job file {} holds no job key", path_.string()),
                 "remove it, or name another place by TROUPE_JOB_FILE");
   }
 }

@@ -24,10 +24,10 @@ int digit(char c) {
 
 [[noreturn]] void refuse(std::size_t length) {
   throw Error(ErrorCode::bad_options,
-              fmt::format("the job's key is not one: {} characters where 64 hexadecimal digits "
-                          "belong",
+              fmt::format("the job's key is invalid: it has {} characters, but must have 64 "
+                          "hexadecimal digits",
                           length),
-              "hand TROUPE_JOB_KEY on as the launcher set it, or unset it");
+              "pass TROUPE_JOB_KEY on unchanged, or unset it");
 }
 
 }  // namespace

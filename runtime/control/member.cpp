@@ -62,7 +62,7 @@ class Member::Implementation final : public Store {
                             wire::Envelope last_word, const std::string& complaint) {
     if (loop.is_own_thread())
       throw Error(ErrorCode::internal, "a callback of a member waits for the coordinator",
-                  "wait on another thread: the callback's own is the one that brings the answer");
+                  "wait on another thread: the callback's thread receives the answer");
     auto [id, answer] = loop.request(std::move(envelope));
     if (answer.wait_for(timeout) == std::future_status::ready) return answer.get();
     if (last_word.has_get()) last_word.mutable_get()->set_id(id);
@@ -120,9 +120,9 @@ void Member::send(int to, std::string body) {
                 "send to another rank of the world");
   if (body.size() > control::max_message_bytes)
     throw Error(ErrorCode::bad_graph,
-                fmt::format("a control message of {} bytes to rank {}; the most is {}", body.size(),
-                            to, control::max_message_bytes),
-                "send what is large through a Communicator");
+                fmt::format("a control message of {} bytes to rank {}; at most {}", body.size(), to,
+                            control::max_message_bytes),
+                "send large data through a Communicator");
   implementation_->loop.send(to, std::move(body));
 }
 
@@ -137,7 +137,7 @@ Status Member::barrier(const std::string& name) {
   cancel.mutable_arrive()->set_cancel(true);
   return implementation_->ask(std::move(envelope), implementation_->loop.options().timeout,
                               std::move(cancel),
-                              fmt::format("not every rank came to the barrier '{}'", name));
+                              fmt::format("not every rank reached the barrier '{}'", name));
 }
 
 Status Member::leave() {

@@ -122,7 +122,7 @@ class Member {
   /// Leaves without waiting for messages to members that cannot be reached.
   Status leave_at_once(std::chrono::milliseconds patience);
 
-  /// The endpoint of the coordinator if it is lost, for good; else empty.
+  /// The endpoint of the coordinator if it is permanently lost; else empty.
   std::string lost_coordinator() const;
 
   /// Whether the coordinator has declared this process lost.

@@ -133,8 +133,8 @@ CheckpointChoice newest_whole_checkpoint(const std::filesystem::path& path) {
                 "give a checkpoint's folder or the output folder of a run that wrote one");
   throw Error(
       ErrorCode::bad_file,
-      fmt::format("no whole checkpoint in {}: {}", folder.string(), fmt::join(reasons, "; ")),
-      "start anew, or restore one of them from a copy");
+      fmt::format("no complete checkpoint in {}: {}", folder.string(), fmt::join(reasons, "; ")),
+      "start a new run, or restore one of them from a backup");
 }
 
 Status prune_checkpoints(const std::filesystem::path& folder, std::size_t keep) {

@@ -100,7 +100,7 @@ const Place& Checkpoint::State::find(const std::string& name) const {
     throw Error(ErrorCode::bad_file,
                 fmt::format("checkpoint '{}' has no tensor '{}' among its {}", folder.string(),
                             name, tensors.size()),
-                "it is of another model: check the options, or list it with troupe inspect");
+                "it belongs to another model: check the options, or list it with troupe inspect");
   return places[static_cast<std::size_t>(found - tensors.begin())];
 }
 

@@ -70,7 +70,7 @@ Result<std::vector<ShardInfo>> write_shards(const std::filesystem::path& folder,
   std::filesystem::create_directories(place, failed);
   if (failed)
     return Error(ErrorCode::io,
-                 fmt::format("making folder {}: {}", place.string(), failed.message()));
+                 fmt::format("creating folder {}: {}", place.string(), failed.message()));
   std::vector<ShardInfo> written;
   for (const ShardContent& shard : shards) {
     const std::filesystem::path path = place / file_of(shard);

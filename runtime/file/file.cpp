@@ -211,7 +211,7 @@ Status write_file(const std::filesystem::path& path,
   std::error_code ignored;
   const auto there = std::filesystem::status(path, ignored);
   if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))
-    return Error(ErrorCode::io, fmt::format("{} is there and is no file", path.string()),
+    return Error(ErrorCode::io, fmt::format("{} exists and is not a regular file", path.string()),
                  "choose another name");
   Result<OutputFile> file = OutputFile::create(staging, hook, path);
   if (!file) return file.error();

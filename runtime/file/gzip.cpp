@@ -29,7 +29,7 @@ struct GzipReader::State {
 
   [[noreturn]] void fail(std::string_view what) const {
     throw Error(ErrorCode::bad_file, fmt::format("reading '{}': {}", origin, what),
-                "the file is damaged or was cut off: fetch it again");
+                "the file is damaged or truncated: download it again");
   }
 };
 

@@ -32,7 +32,7 @@ class Source {
     if (gzip_) return gzip_->read(out);
     if (out.size() > bytes_.size() - at_)
       fail(fmt::format("it ends {} bytes too early", out.size() - (bytes_.size() - at_)),
-           "the file was cut off: fetch it again");
+           "the file is truncated: download it again");
     if (!out.empty()) std::memcpy(out.data(), bytes_.data() + at_, out.size());
     at_ += out.size();
   }
@@ -44,7 +44,7 @@ class Source {
     if (wanted > room)
       fail(fmt::format("its header promises {} = {} bytes, but {} follow{}", to_string(shape),
                        wanted, room, gzip_ ? " at most" : ""),
-           "the file was cut off or its header is damaged: fetch it again");
+           "the file is truncated or its header is damaged: download it again");
   }
 
   void expect_end() {
@@ -91,7 +91,7 @@ Shape read_shape(Source& source) {
   try {
     return Shape(std::span(dims).first(static_cast<std::size_t>(rank)));
   } catch (const Error& error) {
-    source.fail("its header is absurd: " + error.message(), "the file is damaged: fetch it again");
+    source.fail("its header is invalid: " + error.message(), "the file is damaged: fetch it again");
   }
 }
 

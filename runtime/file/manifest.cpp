@@ -36,7 +36,7 @@ ShardInfo parse_shard(const nlohmann::json& value, const std::string& where) {
   shard.file = object.string_at("file");
   if (shard.file.empty() || shard.file.front() == '.' ||
       shard.file.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos)
-    object.fail(fmt::format("'{}' is no name of a shard", shard.file));
+    object.fail(fmt::format("'{}' is not a shard name", shard.file));
   const std::uint64_t stage = object.unsigned_at("stage");
   if (stage > 1'000'000) object.fail(fmt::format("stage {}", stage));
   shard.stage = static_cast<int>(stage);
@@ -48,7 +48,7 @@ ShardInfo parse_shard(const nlohmann::json& value, const std::string& where) {
 std::string_view checked_text(std::string_view text, const std::string& origin) {
   const auto fail = [&](const std::string& what) {
     throw Error(ErrorCode::bad_file, fmt::format("'{}': {}", origin, what),
-                "the file was changed, damaged or cut off: use another checkpoint");
+                "the file was changed, damaged or truncated: use another checkpoint");
   };
   if (text.size() < ending_bytes || !text.ends_with(after_checksum))
     fail("it does not end with a checksum");

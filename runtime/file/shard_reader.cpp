@@ -138,7 +138,7 @@ void ShardReader::load_block(const ShardEntry& entry, std::size_t block, const T
 
 void ShardReader::fail(const std::string& what) const {
   throw Error(ErrorCode::bad_file, fmt::format("reading shard '{}': {}", origin_, what),
-              "the file is damaged or cut off: use another checkpoint");
+              "the file is damaged or truncated: use another checkpoint");
 }
 
 }  // namespace troupe

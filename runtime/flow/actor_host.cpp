@@ -158,7 +158,7 @@ void guard(ActorHost* self, F&& handler) {
   } catch (const std::exception& e) {
     died.cause = e.what();
   } catch (...) {
-    died.cause = "an exception that is no std::exception";
+    died.cause = "an exception that is not a std::exception";
   }
   self->send(hosted.supervisor, std::move(died));
   self->quit(caf::sec::runtime_error);

@@ -19,7 +19,7 @@ struct ProcessSupervisor {
   std::int64_t begun = 0;             ///< see ProcessEnded
   std::vector<caf::actor> hosts;      ///< by actor; null for dead actors and those elsewhere
   std::vector<std::uint32_t> incarnations;
-  std::vector<std::string> causes;                 ///< why an actor died; empty while it lives
+  std::vector<std::string> causes;                 ///< why an actor failed; empty while it runs
   std::vector<std::optional<Vote>> votes;          ///< newest of each actor, not committed yet
   std::vector<CommittedState> committed;           ///< of each actor
   std::map<std::uint32_t, std::uint32_t> flushed;  ///< by incarnation: processes that sent Flushed

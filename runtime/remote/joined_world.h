@@ -26,7 +26,7 @@ class Store;
 ///     if (world) world->leave();
 class JoinedWorld {
  public:
-  /// Joins the world that the environment tells of, binds this process to its share of the node's
+  /// Joins the world that the environment describes, binds this process to its share of the node's
   /// cores, and waits until all processes are here. Null if no launcher started this process as one
   /// of several. Throws Error: usage for variables that contradict each other, timed_out naming the
   /// missing process, refused once `stop` is requested, which run_main takes for a stopped run.
@@ -35,20 +35,20 @@ class JoinedWorld {
   static std::unique_ptr<JoinedWorld> join(const World& world, const Environment& environment,
                                            const TransportOptions& options = {},
                                            std::stop_token stop = {});
-  /// Without leave() before it, the others take this process for lost.
+  /// Without leave() before it, the others consider this process lost.
   ~JoinedWorld();
 
   const World& world() const { return world_; }
   std::uint32_t process() const { return static_cast<std::uint32_t>(world_.rank); }
   std::uint32_t processes() const { return static_cast<std::uint32_t>(world_.size); }
-  /// Whether this is process 0: the one that decides, and that hears all reports.
+  /// Whether this is process 0: the one that decides, and that receives all reports.
   bool leads() const { return world_.rank == 0; }
   /// "4 processes on 2 hosts (a: 0-1, b: 2-3), shared memory within a host, Gloo between, started
   /// by slurm".
   std::string heading() const;
 
   /// Waits for the others, connects to them, and sets what `run` must know: process, processes,
-  /// bridge and run_id. Once a world, whatever came of it; the graph must outlive the run. Throws
+  /// bridge and run_id. Once per world, even if it failed; the graph must outlive the run. Throws
   /// Error: bad_graph where it is not the same in all processes (runtime/remote/run_description.h),
   /// peer_lost where one is lost meanwhile, usage the second time.
   void connect(const Graph& graph, RunOptions& options);
@@ -57,11 +57,11 @@ class JoinedWorld {
   Store& store();
   Member& member();
 
-  /// Says goodbye, when all have come to the end of the run. Of what connect() made nothing is left
-  /// then, but tensors that the program still holds.
+  /// Leaves the world once all have reached the end of the run. Ends what connect() has made;
+  /// tensors that the program still holds stay valid.
   void leave();
 
-  /// Goes without leave(). Where the coordinator is in this process, it stays until the others have
+  /// Ends without leave(). Where the coordinator is in this process, it stays until the others have
   /// gone too, for one timeout at most: they may have something to ask it.
   void abandon();
 

@@ -49,7 +49,7 @@ Tensor Tensor::view(std::shared_ptr<Storage> storage, std::size_t offset_bytes, 
                 fmt::format("view: {} {} of no storage", name_of(dtype), to_string(shape)));
   if (offset_bytes % size_of(dtype) != 0)
     throw Error(ErrorCode::bad_shape,
-                fmt::format("view: {} {} at byte {}, which is no multiple of its element's {}",
+                fmt::format("view: {} {} at byte {}, not a multiple of the element size {}",
                             name_of(dtype), to_string(shape), offset_bytes, size_of(dtype)));
   const std::size_t bytes = static_cast<std::size_t>(shape.element_count()) * size_of(dtype);
   if (offset_bytes > storage->bytes() || bytes > storage->bytes() - offset_bytes)

@@ -52,7 +52,7 @@ std::vector<std::string> expand_range(std::string_view list, std::string_view ra
   const std::string_view last = dash == std::string_view::npos ? first : range.substr(dash + 1);
   const int from = whole(first), to = whole(last);
   if (from < 0 || to < from)
-    throw bad_list(list, fmt::format("{} is no range of numbers", range.substr(0, 32)));
+    throw bad_list(list, fmt::format("{} is not a range of numbers", range.substr(0, 32)));
   if (static_cast<std::size_t>(to - from) >= most_hosts)
     throw bad_list(list, fmt::format("more than {} hosts", most_hosts));
   std::vector<std::string> texts;

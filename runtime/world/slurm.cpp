@@ -61,7 +61,7 @@ std::vector<std::string> hosts_of(const Environment& environment, std::size_t no
   auto hosts = expand_host_list(*list);
   if (hosts.size() != nodes)
     contradict(fmt::format("SLURM_STEP_NODELIST={} names {} hosts, but "
-                           "SLURM_STEP_TASKS_PER_NODE tells the tasks of {}",
+                           "SLURM_STEP_TASKS_PER_NODE gives the tasks of {}",
                            *list, hosts.size(), nodes),
                "start with srun and leave its variables");
   return hosts;

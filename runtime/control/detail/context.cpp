@@ -82,7 +82,7 @@ zmq::socket_t MessagingContext::server(zmq::socket_type type, const JobKey& key)
   const int enforce = 1;
   if (zmq_setsockopt(socket.handle(), zap_enforce_domain, &enforce, sizeof enforce) != 0)
     throw Error(ErrorCode::unsupported,
-                "this libzmq does not know ZMQ_ZAP_ENFORCE_DOMAIN, so its ports would not be safe",
+                "this libzmq lacks ZMQ_ZAP_ENFORCE_DOMAIN, so its ports would be insecure",
                 "use libzmq 4.3 or later");
   return socket;
 }
@@ -134,7 +134,7 @@ namespace control {
 
 Wakeup::Wakeup() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   if (fd_ < 0)
-    throw Error(ErrorCode::io, fmt::format("no descriptor is left: {}", std::strerror(errno)),
+    throw Error(ErrorCode::io, fmt::format("no file descriptor is left: {}", std::strerror(errno)),
                 "raise the limit of open files: ulimit -n");
 }
 

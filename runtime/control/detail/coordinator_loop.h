@@ -43,7 +43,7 @@ class CoordinatorLoop {
  private:
   enum class State { joining, in, left, lost };
 
-  /// What is known of one member; `session` carries what it asked and is told.
+  /// What is known of one member; `session` holds its requests and messages to it.
   struct Seat {
     std::string route;
     std::uint64_t id = 0;
@@ -107,12 +107,12 @@ class CoordinatorLoop {
 
   Roster roster_;
   KeyValueStore store_;
-  // Whatever one message or event asks for takes the same time however many members there are;
-  // only the clock's ticks and what all must be told go through all of them.
+  // The work for one message or event does not depend on the number of members;
+  // only clock ticks and announcements to all members iterate over them.
   Seats seats_;
   std::vector<Seat*> by_rank_;
   std::unordered_map<int, Seat*> by_fd_;  ///< whose connection had the descriptor last
-  std::unordered_set<int> broken_;        ///< descriptors of broken connections of nobody known
+  std::unordered_set<int> broken_;        ///< descriptors of broken connections of unknown clients
   std::unordered_set<Seat*> probed_;      ///< whose connection has broken
   int here_ = 0;                          ///< members of the world that are in it still
   std::vector<int> departed_;             ///< have left, and the others do not know yet

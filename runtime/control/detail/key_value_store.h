@@ -26,7 +26,7 @@ class KeyValueStore {
   /// Answers when the key has a value.
   void get(Ticket from, const std::string& key);
   /// As get, but answers the first member that claims the key with an empty value, each time it
-  /// asks; that member is to put the value. If it goes first, the next member is answered so.
+  /// asks; that member is to put the value. If it leaves before, the next member claims it.
   void claim(Ticket from, const std::string& key);
   void cancel(Ticket from, const std::string& key);
   /// A barrier is complete when `size` different ranks have arrived.

@@ -142,8 +142,8 @@ void MemberLoop::run() {
 
 /// Closes the port, so that the others notice the loss at once.
 void MemberLoop::break_down(std::unique_lock<std::mutex>& lock, const std::string& why) {
-  fail_join(Error(ErrorCode::internal, fmt::format("joining the world broke off: {}", why)));
-  lose_coordinator(fmt::format("this process cannot listen to it any more: {}", why));
+  fail_join(Error(ErrorCode::internal, fmt::format("joining the world failed: {}", why)));
+  lose_coordinator(fmt::format("this process can no longer receive from it: {}", why));
   lost_coordinator_.clear();  // the coordinator still runs
   phase_ = Phase::failed;
   conversations_.clear();

@@ -55,7 +55,7 @@ class TcpRendezvous final : public Rendezvous {
     const Addresses address = numeric_address(group().address, "0");
     if (!address)
       return Error(ErrorCode::io,
-                   fmt::format("gloo: '{}' is no address to listen on", group().address),
+                   fmt::format("gloo: '{}' is not an address to listen on", group().address),
                    "set `interface` to an interface or an address of this host");
     listener = Fd(::socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!listener) return no_socket("making a socket");

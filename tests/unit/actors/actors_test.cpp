@@ -247,7 +247,7 @@ TEST(LossByHand, RefusesTargetsOfAnotherMicroBatch) {
     loss.act();
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("micro-batch 1 met targets of step 0, micro-batch 0"));
+    EXPECT_THAT(error.what(), HasSubstr("micro-batch 1 with targets of step 0, micro-batch 0"));
   }
 }
 

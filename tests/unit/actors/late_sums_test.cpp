@@ -198,7 +198,7 @@ TEST_F(LateReducer, RefusesGradientsOfAStepThatCannotHaveBegun) {
     reducer_.act();
     FAIL() << "it was taken";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("step 9 came while steps 7 to 8 were being summed"));
+    EXPECT_THAT(error.what(), HasSubstr("step 9 arrived while steps 7 to 8 were being summed"));
   }
 }
 

@@ -80,7 +80,7 @@ TEST(Doctor, FlagsVariablesThatContradictEachOther) {
               HasSubstr("NCCL_IB_DISABLE=yes is not a number: NCCL ignores it"));
   EXPECT_THAT(found({{"NCCL_NET", "IB"}, {"NCCL_IB_DISABLE", "0"}}), IsEmpty());
   EXPECT_THAT(found({{"NCCL_IB_HCA", "mlx5"}, {"NCCL_IB_DISABLE", "1"}}),
-              HasSubstr("NCCL_IB_HCA=mlx5 has no effect beside NCCL_IB_DISABLE=1"));
+              HasSubstr("NCCL_IB_HCA=mlx5 has no effect with NCCL_IB_DISABLE=1"));
   EXPECT_THAT(found({{"OMP_NUM_THREADS", "two"}}),
               HasSubstr("OMP_NUM_THREADS=two is not a number: OpenMP ignores it"));
   EXPECT_THAT(found({{"OMP_NUM_THREADS", "4,2"}}), IsEmpty());

@@ -66,7 +66,7 @@ TEST_F(JobFiles, AreNamedWhereTheyHoldNoKey) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::refused);
-    EXPECT_THAT(error.what(), HasSubstr(file.path().string() + " holds no key"));
+    EXPECT_THAT(error.what(), HasSubstr(file.path().string() + " holds no job key"));
   }
 }
 
@@ -94,7 +94,7 @@ TEST_F(JobFiles, AreRegularFilesOrRefusedAtOnce) {
       FAIL() << file.path();
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::refused);
-      EXPECT_THAT(error.what(), HasSubstr(file.path().string() + " is no regular file"));
+      EXPECT_THAT(error.what(), HasSubstr(file.path().string() + " is not a regular file"));
       EXPECT_THAT(error.what(), HasSubstr("TROUPE_JOB_FILE"));
     }
   }
