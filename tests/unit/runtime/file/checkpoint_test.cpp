@@ -278,7 +278,7 @@ TEST(Manifest, NamesWhatIsWrongInIt) {
   refused("\"step\": 1", "\"step\": 1, \"more\": 1", "10 members");
   refused("stage_00.tensors", "../../secret", "../../secret");
   refused("stage_00.tensors", "/etc/passwd", "/etc/passwd");
-  refused("stage_00.tensors", "..", "no name");
+  refused("stage_00.tensors", "..", "not a shard name");
   refused("\"stage\": 0", "\"stage\": 4294967296", "4294967296");
   refused("\"run\": {", "\"run\": [", "JSON");
 }
