@@ -12,10 +12,14 @@ namespace {
 /// Settings that no key of an options file sets.
 constexpr std::pair<std::string_view, std::string_view> flags[] = {
     {"processes", "the number of processes"},
-    {"local_address", "--local-addr"},    {"master_address", "--master-addr"},
-    {"master_port", "--master-port"},     {"nnodes", "--nnodes"},
-    {"node_rank", "--node-rank"},         {"nproc_per_node", "--nproc-per-node"},
-    {"rdzv_endpoint", "--rdzv-endpoint"}, {"rdzv_id", "--rdzv-id"},
+    {"local_address", "--local-addr"},
+    {"master_address", "--master-addr"},
+    {"master_port", "--master-port"},
+    {"nnodes", "--nnodes"},
+    {"node_rank", "--node-rank"},
+    {"nproc_per_node", "--nproc-per-node"},
+    {"rdzv_endpoint", "--rdzv-endpoint"},
+    {"rdzv_id", "--rdzv-id"},
 };
 
 std::string_view member_of(std::string_view setting) {

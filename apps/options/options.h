@@ -29,10 +29,10 @@ struct Options {
       .data = {.dataset = Dataset(nullptr, {}), .mean = {0.286}, .std = {0.353}},
       .micro_batches = 4};
   SgdOptions sgd{.momentum = 0.9, .weight_decay = 0.0005};  ///< PipelineOptions::optimizer
-  std::string model = "wide_resnet";                 ///< the name of one of `models`
-  std::vector<ModelSource> models = known_models();  ///< each with its own options
-  std::int64_t in_channels = 1;                      ///< of a sample; checked against the data set
-  std::string dataset = "fashion_mnist";             ///< the name of one of `datasets`
+  std::string model = "wide_resnet";                        ///< the name of one of `models`
+  std::vector<ModelSource> models = known_models();         ///< each with its own options
+  std::int64_t in_channels = 1;           ///< of a sample; checked against the data set
+  std::string dataset = "fashion_mnist";  ///< the name of one of `datasets`
   std::vector<DatasetSource> datasets = known_datasets();
   DatasetOptions selection;       ///< which samples of the data set; its seed is the pipeline's
   std::filesystem::path weights;  ///< safetensors file or checkpoint to start from; empty: none

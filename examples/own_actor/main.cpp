@@ -70,12 +70,11 @@ class GradientNorm final : public Actor {
 };
 
 std::vector<Norm> train(std::vector<FaultOptions> faults) {
-  const PipelineOptions pipeline{
-      .model = Mlp{.widths = {64, 32}},
-      .partition = {2, 2},
-      .data = {.dataset = open_dataset(Synthetic{.count = 512})},
-      .micro_batches = 4,
-      .evaluates = false};
+  const PipelineOptions pipeline{.model = Mlp{.widths = {64, 32}},
+                                 .partition = {2, 2},
+                                 .data = {.dataset = open_dataset(Synthetic{.count = 512})},
+                                 .micro_batches = 4,
+                                 .evaluates = false};
   Graph graph = build_pipeline(pipeline);
   const auto norm = graph.add<GradientNorm>("norm");
   graph.connect(graph.find<Reducer>("reducer/0"), &Reducer::reduced, norm, &GradientNorm::gradient);
