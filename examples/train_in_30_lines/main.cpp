@@ -9,8 +9,10 @@ RunReport train(const std::stop_token& stop) {
   const Timeline timeline = timeline_of(batches, 2);  // two epochs of 20 steps of 64 samples
   const ModelSource model = WideResNet{.widths = {8, 8, 16, 32}};
   const LearningRateOptions rate{.lr = 0.05};
-  const auto front_program = network_program({.model = model, .samples = data.samples(), .last = 4});
-  const auto back_program = network_program({.model = model, .samples = data.samples(), .first = 4});
+  const auto front_program =
+      network_program({.model = model, .samples = data.samples(), .last = 4});
+  const auto back_program =
+      network_program({.model = model, .samples = data.samples(), .first = 4});
 
   Graph graph;
   const auto loader =

@@ -184,7 +184,8 @@ TEST_F(WorldOfHosts, NamesOneOfTwoHostsThatCannotReachEachOther) {
     std::string told;
     for (const Outcome& launcher : ended) {
       EXPECT_EQ(launcher.exit_code, 1) << launcher.error;
-      EXPECT_THAT(launcher.error, HasSubstr("ended because another process was lost: exit code 1 "));
+      EXPECT_THAT(launcher.error,
+                  HasSubstr("ended because another process was lost: exit code 1 "));
       EXPECT_THAT(launcher.error,
                   ContainsRegex("(error: |  )rank [12] on host[23] .*is lost: .*" + run.timeout));
       EXPECT_EQ(count_of(launcher.error, "the launcher on"), 0) << launcher.error;

@@ -137,8 +137,9 @@ TEST_F(LaunchHosts, MeetAtTheLocalAddressOrRefuseIt) {
            "true"),
       root_.string());
   EXPECT_EQ(ran.exit_code, 2);
-  EXPECT_THAT(ran.error,
-              ContainsRegex("--local-addr 127.0.0.2 is not an address of [^;]+; it has .*127.0.0.1"));
+  EXPECT_THAT(
+      ran.error,
+      ContainsRegex("--local-addr 127.0.0.2 is not an address of [^;]+; it has .*127.0.0.1"));
   EXPECT_TRUE(key_files().empty());
 }
 

@@ -132,7 +132,7 @@ TEST(ControlWorld, ABarrierWaitsForAll) {
 TEST(ControlStore, ABarrierCountsRanksAndNotRepeatedArrivals) {
   std::vector<std::pair<int, std::uint64_t>> answered;
   control::KeyValueStore store([&](control::KeyValueStore::Ticket to, const std::string&,
-                           const std::string&) { answered.emplace_back(to.rank, to.id); });
+                                   const std::string&) { answered.emplace_back(to.rank, to.id); });
   for (const std::uint64_t id : {1, 2, 3}) store.arrive({0, id}, "all", 3);
   store.arrive({1, 1}, "all", 3);
   store.cancel_arrival({0, 2}, "all");
