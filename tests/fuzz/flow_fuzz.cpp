@@ -4,44 +4,18 @@
 #include <cstdlib>
 
 #include "runtime/remote/flow_wire.h"
+#include "tests/fuzz/flow_graph.h"
 
 namespace {
 
 using namespace troupe;
 using namespace troupe::remote;
 
-struct Sample {
-  Tensor tensor;
-  std::vector<std::string> names;
-  std::vector<Tensor> tensors;
-  std::int64_t count = 0;
-  static void members(auto& self, auto& visit) {
-    visit(self.tensor);
-    visit(self.names);
-    visit(self.tensors);
-    visit(self.count);
-  }
-};
-struct Sender final : Actor {
-  Output<Sample> out{this, "out"};
-  ActionLabel act() override { return {"send", {}}; }
-};
-struct Receiver final : Actor {
-  Input<Sample> in{this, "in"};
-  ActionLabel act() override { return {"receive", {}}; }
-};
-
-Graph make_graph() {
-  Graph graph;
-  graph.connect(graph.add<Sender>("sender"), &Sender::out, graph.add<Receiver>("receiver"),
-                &Receiver::in);
-  return graph;
-}
-
 void check(const IncomingPacket& packet, std::string_view bytes, const Graph& graph) {
   for (const auto& tensor : packet.tensors) {
     if (tensor.meta.bytes() > 1 << 20) return;
-    *tensor.place = Tensor::empty(tensor.meta.shape, tensor.meta.dtype, tensor.meta.layout);
+    *tensor.place =
+        Tensor::empty(tensor.meta.shape, tensor.meta.dtype, Device::cpu(), tensor.meta.layout);
   }
   std::atomic<std::uint64_t> tag{packet.first_tag};
   if (encode(packet.remote, graph, tag).bytes != bytes) std::abort();
@@ -50,7 +24,7 @@ void check(const IncomingPacket& packet, std::string_view bytes, const Graph& gr
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const Graph graph = make_graph();
+  static const Graph graph = fuzzed_graph();
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   try {
     const IncomingMessage message = decode(bytes, graph);

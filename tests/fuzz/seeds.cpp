@@ -14,6 +14,7 @@
 #include "runtime/file/manifest.h"
 #include "runtime/file/shard_format.h"
 #include "runtime/remote/flow_wire.h"
+#include "tests/fuzz/flow_graph.h"
 
 namespace {
 
@@ -67,32 +68,8 @@ void checkpoint_seeds(const fs::path& folder) {
   write(folder / "block", std::string("\2\2\x40\0", 4) + blocks);
 }
 
-/// The type of the fuzz target's only edge.
-struct Sample {
-  Tensor tensor;
-  std::vector<std::string> names;
-  std::vector<Tensor> tensors;
-  std::int64_t count = 0;
-  static void members(auto& self, auto& visit) {
-    visit(self.tensor);
-    visit(self.names);
-    visit(self.tensors);
-    visit(self.count);
-  }
-};
-struct Sender final : Actor {
-  Output<Sample> out{this, "out"};
-  ActionLabel act() override { return {"send", {}}; }
-};
-struct Receiver final : Actor {
-  Input<Sample> in{this, "in"};
-  ActionLabel act() override { return {"receive", {}}; }
-};
-
 void flow_seeds(const fs::path& folder) {
-  Graph graph;
-  graph.connect(graph.add<Sender>("sender"), &Sender::out, graph.add<Receiver>("receiver"),
-                &Receiver::in);
+  const Graph graph = fuzzed_graph();
   const auto payload = std::make_shared<Sample>(
       Sample{Tensor::zeros({2, 3}), {"a", ""}, {Tensor(), Tensor::zeros({1})}, -1});
   std::atomic<std::uint64_t> tag{7};
