@@ -71,6 +71,7 @@ void WireReader::operator()(Tensor& tensor) {
   for (std::int64_t& dim : dims) (*this)(dim);
   try {
     meta.shape = Shape(dims);
+    check_layout(meta.layout, meta.shape);
   } catch (const Error& error) {
     refuse(error.message());
   }

@@ -31,6 +31,16 @@ Storage::~Storage() {
   if (allocator_) allocator_->release(data_, bytes_);
 }
 
+void check_layout(Layout layout, const Shape& shape) {
+  if (layout != Layout::row_major && shape.rank() != 4)
+    throw Error(ErrorCode::bad_shape, fmt::format("layout {} needs a shape (N, C, H, W), not {}",
+                                                  name_of(layout), to_string(shape)));
+  if (layout == Layout::nchw16c && shape[1] % 16 != 0)
+    throw Error(ErrorCode::bad_shape,
+                fmt::format("layout nchw16c needs a multiple of 16 channels, not {}", shape[1]),
+                "keep such tensors in nhwc");
+}
+
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device, Layout layout) {
   const std::size_t bytes = static_cast<std::size_t>(shape.element_count()) * size_of(dtype);
   return view(Storage::allocate(bytes, CachingAllocator::of(device)), 0, shape, dtype, layout);
@@ -57,13 +67,7 @@ Tensor Tensor::view(std::shared_ptr<Storage> storage, std::size_t offset_bytes, 
         ErrorCode::bad_shape,
         fmt::format("view: {} {} at byte {} needs {} bytes, the storage has {}", name_of(dtype),
                     to_string(shape), offset_bytes, bytes, storage->bytes()));
-  if (layout != Layout::row_major && shape.rank() != 4)
-    throw Error(ErrorCode::bad_shape, fmt::format("layout {} needs a shape (N, C, H, W), not {}",
-                                                  name_of(layout), to_string(shape)));
-  if (layout == Layout::nchw16c && shape[1] % 16 != 0)
-    throw Error(ErrorCode::bad_shape,
-                fmt::format("layout nchw16c needs a multiple of 16 channels, not {}", shape[1]),
-                "keep such tensors in nhwc");
+  check_layout(layout, shape);
   Tensor result;
   result.shape_ = shape;
   result.dtype_ = dtype;

@@ -36,6 +36,9 @@ class Storage {
   std::shared_ptr<const void> owner_;
 };
 
+/// Throws Error{bad_shape} for a layout that tensors of this shape cannot have.
+void check_layout(Layout layout, const Shape& shape);
+
 /// A view of device memory. Copying a Tensor copies the handle, never the data. A default-made
 /// Tensor is undefined; it can only be assigned to. Any thread may copy handles. Actors agree on
 /// one writer of the data at a time. Only kernels of its device may access memory of a device other

@@ -163,6 +163,14 @@ TEST(Wire, RefusesValuesBeyondTheirType) {
   EXPECT_EQ(read<Colour>(std::string(1, '\1')), Colour::green);
 }
 
+TEST(Wire, RefusesLayoutsThatAShapeCannotHave) {
+  std::string bytes = bytes_of(Tensor::zeros({2}));
+  const std::size_t layout = 2;  // behind "defined" and the element type
+  ASSERT_EQ(bytes[layout], static_cast<char>(Layout::row_major));
+  bytes[layout] = static_cast<char>(Layout::nhwc);
+  EXPECT_THAT(refusal<Tensor>(bytes), HasSubstr("layout nhwc"));
+}
+
 TEST(Wire, RefusesTensorsThatCannotBe) {
   const std::string whole = bytes_of(Tensor::zeros({2, 3}));  // defined, dtype, layout, rank, dims
   for (const auto& [at, value] : {std::pair{1, 200}, {2, 3}, {3, 7}, {11, 0xff}}) {
