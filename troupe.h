@@ -8,22 +8,23 @@
 // runtime/error.h). Mistakes are thrown as Error, with a code of ErrorCode.
 
 // The actors of a training graph, in the order in which a micro-batch meets them.
-#include "actors/checkpoint_files.h"   // from snapshots to files
-#include "actors/checkpoint_writer.h"  // writes snapshots while training continues
-#include "actors/data/datasets.h"      // data sets, known and your own
-#include "actors/evaluate.h"           // weights on the test set
-#include "actors/loader.h"             // sends micro-batches
-#include "actors/loss.h"               // softmax cross-entropy
-#include "actors/memory_bound.h"       // what a pipeline can occupy
-#include "actors/messages.h"           // every message
-#include "actors/monitor.h"            // losses of steps, counts of test sets
-#include "actors/options_text.h"       // what checkpoints say of model and data
-#include "actors/pipeline.h"           // build_pipeline: all of them, wired
-#include "actors/reducer.h"            // sums gradients in a fixed tree
-#include "actors/schedule.h"           // GPipe, 1F1B, zero bubble
-#include "actors/stage.h"              // a part of the model
-#include "actors/starting_state.h"     // runs that resume from a checkpoint
-#include "actors/timeline.h"           // what happens in which step
+#include "actors/checkpoint_files.h"     // from snapshots to files
+#include "actors/checkpoint_writer.h"    // writes snapshots while training continues
+#include "actors/data/datasets.h"        // data sets, known and your own
+#include "actors/evaluate.h"             // weights on the test set
+#include "actors/loader.h"               // sends micro-batches
+#include "actors/loss.h"                 // softmax cross-entropy
+#include "actors/memory_bound.h"         // what a pipeline can occupy
+#include "actors/messages.h"             // every message
+#include "actors/monitor.h"              // losses of steps, counts of test sets
+#include "actors/options_text.h"         // what checkpoints say of model and data
+#include "actors/pipeline.h"             // build_pipeline: all of them, wired
+#include "actors/reducer.h"              // sums gradients in a fixed tree
+#include "actors/schedule.h"             // GPipe, 1F1B, zero bubble
+#include "actors/schedule_simulation.h"  // a step of a pipeline, simulated
+#include "actors/stage.h"                // a part of the model
+#include "actors/starting_state.h"       // runs that resume from a checkpoint
+#include "actors/timeline.h"             // what happens in which step
 
 // Actors of your own: ports, graphs and runs.
 #include "runtime/flow/actor.h"
@@ -39,13 +40,15 @@
 #include "ops/nn/state.h"             // weights and running statistics
 #include "ops/on_device.h"            // tensors on other devices
 #include "ops/optim/learning_rate.h"  // learning rates
-#include "ops/optim/optimizers.h"     // update rules by name, and the interface for your own
-#include "ops/optim/sgd.h"            // stochastic gradient descent
+#include "ops/optim/optimizers.h"     // optimizers, known and your own
+
+// The troupe command, for a program with definitions of its own.
+#include "apps/command.h"
 
 // What everything is made of.
 #include "runtime/error.h"                   // what is thrown and returned
 #include "runtime/file/checkpoint.h"         // checkpoints, to write and to read
-#include "runtime/file/checkpoint_folder.h"  // the newest whole one
+#include "runtime/file/checkpoint_folder.h"  // the newest complete one
 #include "runtime/program.h"                 // run_main: errors as messages and exit codes
 #include "runtime/random.h"                  // counter-based random numbers
 #include "runtime/tensor/tensor.h"

@@ -5,8 +5,7 @@
 namespace troupe {
 
 CheckpointWriter::CheckpointWriter(CheckpointWriterOptions options)
-    : options_(std::move(options)),
-      collector_({options_.stages, options_.others, options_.in_background}) {}
+    : options_(std::move(options)), collector_(options_.in_background) {}
 
 ActionLabel CheckpointWriter::act() {
   const bool is_snapshot = snapshot.ready();
@@ -16,10 +15,10 @@ ActionLabel CheckpointWriter::act() {
   } else {
     collector_.add(shards.take());
   }
-  if (const auto whole = collector_.take_whole(key))
+  if (const auto pieces = collector_.take_complete(key, snapshot.edge_count(), shards.edge_count()))
     collector_.write(
-        poster(), [this, whole] { return write(*whole); },
-        [this, whole](const CheckpointSeen& seen) { on_written(*whole, seen); });
+        poster(), [this, pieces] { return write(*pieces); },
+        [this, pieces](const CheckpointSeen& seen) { on_written(*pieces, seen); });
   return {"S", key};
 }
 
@@ -28,7 +27,7 @@ CheckpointSeen CheckpointWriter::write(const SnapshotCollector::Pieces& pieces) 
   Status status = attempt([&] { return publish(pieces); });
   // All shard writers have reported. A shard that cannot be removed does not change the reported
   // failure; prune_checkpoints tries again.
-  if (!status && options_.others > 0 && !options_.folder.empty())
+  if (!status && shards.connected() && !options_.folder.empty())
     static_cast<void>(discard_shards(options_.folder, pieces.steps));
   return {pieces.steps, std::move(status), std::chrono::steady_clock::now() - begin};
 }
@@ -36,7 +35,7 @@ CheckpointSeen CheckpointWriter::write(const SnapshotCollector::Pieces& pieces) 
 Status CheckpointWriter::publish(const SnapshotCollector::Pieces& pieces) const {
   std::vector<ShardInfo> elsewhere;
   for (const auto& held : pieces.shards) {
-    if (!held->error.empty()) return Error(ErrorCode::io, held->error, held->remedy);
+    if (held->failure) return *held->failure;
     elsewhere.insert(elsewhere.end(), held->shards.begin(), held->shards.end());
   }
   return write(pieces.steps, pieces.states(), elsewhere);
@@ -48,6 +47,7 @@ Status CheckpointWriter::write(std::uint32_t step, const std::vector<Snapshot>& 
   Manifest manifest;
   manifest.step = step;
   manifest.options = options_.options;
+  if (!options_.optimizer.empty()) manifest.run["optimizer"] = options_.optimizer;
   const auto made =
       write_snapshots(options_.folder, std::move(manifest), snapshots, options_.keep, elsewhere);
   if (!made) return made.error();

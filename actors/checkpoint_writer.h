@@ -19,14 +19,13 @@ struct CheckpointSeen {
 };
 
 struct CheckpointWriterOptions {
-  std::size_t stages = 1;     ///< of this process: snapshots that make a checkpoint
-  std::size_t others = 0;     ///< processes with a ShardWriter
   bool in_background = true;  ///< write on a thread of its own, not within an action
   /// Where checkpoints are written. After a failure, shards that other processes have written there
   /// are removed, also when `write` is set.
   std::filesystem::path folder;
-  std::size_t keep = 3;  ///< newest ones kept there; 0: all
-  std::string options;   ///< for the manifest (options_text); build_pipeline knows them
+  std::size_t keep = 3;   ///< newest ones kept there; 0: all
+  std::string options;    ///< for the manifest (options_text); build_pipeline knows them
+  std::string optimizer;  ///< its name, for the manifest; build_pipeline knows it
   /// Replaces write_snapshots. Takes the snapshots by stage and the shards of other processes.
   std::function<Status(std::uint32_t step, const std::vector<Snapshot>&,
                        const std::vector<ShardInfo>& elsewhere)>
@@ -38,12 +37,12 @@ struct CheckpointWriterOptions {
   std::function<void(const CheckpointSeen&)> on_checkpoint;
 };
 
-/// Collects the stages' snapshots of a step and writes them while training continues. Snapshots
-/// share the committed states: nothing is copied in the CPU's memory, and no stage waits. While it
-/// writes, commits request no other snapshot. In other processes a ShardWriter writes the stages
-/// there. The checkpoint is published when all shards are written.
+/// Collects the snapshots of a step, one from each connected stage, and writes them while training
+/// continues. Snapshots share the committed states: nothing is copied in the CPU's memory, and no
+/// stage waits. While it writes, commits request no other snapshot. In other processes a
+/// ShardWriter writes the stages there. The checkpoint is published when all shards are written.
 ///
-///     auto writer = graph.add<CheckpointWriter>("writer", {.stages = 2, .folder = "checkpoints"});
+///     auto writer = graph.add<CheckpointWriter>("writer", {.folder = "checkpoints"});
 class CheckpointWriter final : public Actor {
  public:
   using Options = CheckpointWriterOptions;

@@ -1,11 +1,9 @@
 #include "actors/evaluate.h"
 
-#include <algorithm>
-
 #include "actors/data/batch_maker.h"
+#include "ops/loss.h"
 #include "ops/nn/network.h"
 #include "ops/on_device.h"
-#include "ops/primitives/softmax_cross_entropy.h"
 
 namespace troupe {
 
@@ -20,12 +18,12 @@ Evaluation evaluate(const PipelineOptions& options, const TensorSource& weights)
   const BatchMaker maker(
       data, Split::test,
       {.mean = options.data.mean, .std = options.data.std, .dtype = options.dtype});
-  // Batches of the loader's size: the order of a library's sums may depend on it.
-  const std::int64_t size = std::max<std::int64_t>(1, options.batch_size / options.micro_batches);
-  Sampler sampler = Sampler::for_evaluation(data.count(Split::test), size, 1, 1);
+  Sampler sampler = Sampler::for_evaluation(
+      data.count(Split::test),
+      {.batch_size = options.batch_size, .micro_batches = options.micro_batches});
   Evaluation result;
   for (std::int64_t step = 0; step < sampler.batches_per_epoch(); ++step)
-    for (const MicroBatchSamples& samples : sampler.plan(step, 0)) {
+    for (const MicroBatchSamples& samples : sampler.micro_batches(step, 0)) {
       const Batch batch = maker.make(samples);
       const Tensor targets = on_device(options.stream, batch.targets);
       const LossOutput loss = softmax_cross_entropy(options.stream, network.evaluate(batch.samples),

@@ -1,16 +1,9 @@
 #pragma once
-#include <cstdint>
-
+#include "actors/evaluation.h"
 #include "actors/pipeline.h"
 #include "runtime/tensor/named_tensor.h"
 
 namespace troupe {
-
-/// The result of a model on the test set.
-struct Evaluation {
-  double loss = 0;  ///< mean over the samples
-  std::int64_t correct = 0, count = 0;
-};
 
 /// Evaluates weights, which must be all of the model's, on the test set, in the calling thread.
 /// Samples, batches and their order are those of a training run, so that the loss is bitwise

@@ -1,8 +1,17 @@
 #include "actors/gradient_tree.h"
 
+#include <fmt/format.h>
+
+#include "runtime/error.h"
+
 namespace troupe {
 
 void GradientTree::add(TreePlace place, Tensor tensor) {
+  constexpr std::uint32_t levels = 32;  // of an index; a place may come from another process
+  if (place.level >= levels || beyond(place))
+    throw Error(ErrorCode::bad_message,
+                fmt::format("a partial sum at place {} of level {} in a tree of {} micro-batches",
+                            place.index, place.level, count_));
   Node node{std::move(tensor), false};
   while ((std::uint64_t{1} << place.level) < count_) {
     const TreePlace sibling{place.level, place.index ^ 1u};
@@ -24,9 +33,9 @@ void GradientTree::add(TreePlace place, Tensor tensor) {
   nodes_.emplace(place, std::move(node));
 }
 
-std::vector<std::pair<TreePlace, Tensor>> GradientTree::partial_sums() const {
-  std::vector<std::pair<TreePlace, Tensor>> sums;
-  for (const auto& [place, node] : nodes_) sums.emplace_back(place, node.tensor);
+std::vector<PartialSum> GradientTree::partial_sums() const {
+  std::vector<PartialSum> sums;
+  for (const auto& [place, node] : nodes_) sums.push_back({place, node.tensor});
   return sums;
 }
 

@@ -2,7 +2,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "ops/kernels.h"
@@ -15,6 +14,22 @@ struct TreePlace {
   std::uint32_t level = 0, index = 0;
   // NOLINTNEXTLINE(modernize-use-nullptr): there is no pointer here; clang-tidy errs
   auto operator<=>(const TreePlace&) const = default;
+
+  static void members(auto& self, auto& visit) {
+    visit(self.level);
+    visit(self.index);
+  }
+};
+
+/// The sum of the micro-batches of a node, or a part of its elements.
+struct PartialSum {
+  TreePlace place;
+  Tensor sum;
+
+  static void members(auto& self, auto& visit) {
+    visit(self.place);
+    visit(self.sum);
+  }
 };
 
 /// Sums one tensor for each of `count` micro-batches in a fixed binary tree over their indices, in
@@ -34,7 +49,7 @@ class GradientTree {
   /// The sum, once every index was added.
   std::optional<Tensor> sum() const;
   /// The sums whose other half is missing, in the order of their places.
-  std::vector<std::pair<TreePlace, Tensor>> partial_sums() const;
+  std::vector<PartialSum> partial_sums() const;
 
  private:
   bool beyond(TreePlace place) const {

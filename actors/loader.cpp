@@ -25,7 +25,7 @@ void Loader::restore(const CommittedState&, std::uint32_t steps) {
   // has already.
   const Timeline& timeline = options_.timeline;
   const bool is_due = steps > timeline.first || (steps > 0 && timeline.evaluates_first);
-  if (is_due && timeline.evaluates_after(steps - 1)) plan_evaluation(steps - 1);
+  if (is_due && timeline.evaluates_after(steps - 1)) add_evaluation(steps - 1);
 }
 
 bool Loader::ready() const {
@@ -35,7 +35,7 @@ bool Loader::ready() const {
 
 bool Loader::can_request() const {
   return ahead_.size() < static_cast<std::size_t>(options_.prefetch) &&
-         (!planned_.empty() || next_step_ < options_.timeline.steps);
+         (!pending_.empty() || next_step_ < options_.timeline.steps);
 }
 
 Waiting Loader::waiting() const {
@@ -45,9 +45,9 @@ Waiting Loader::waiting() const {
 
 // Requests what may be prepared ahead; sends what is prepared.
 ActionLabel Loader::act() {
-  plan_ahead();
+  fill_pending();
   request();
-  if (ahead_.empty() || !ahead_.front().batch) return {"plan", {next_step_, Purpose::train, 0}};
+  if (ahead_.empty() || !ahead_.front().batch) return {"request", {next_step_, Purpose::train, 0}};
   const Header header = ahead_.front().header;
   Batch batch = std::move(ahead_.front().batch->value());  // throws what preparing it threw
   ahead_.pop_front();
@@ -57,55 +57,54 @@ ActionLabel Loader::act() {
   return {"load", header.key};
 }
 
-void Loader::plan_ahead() {
-  while (planned_.size() < static_cast<std::size_t>(options_.prefetch) &&
+void Loader::fill_pending() {
+  while (pending_.size() < static_cast<std::size_t>(options_.prefetch) &&
          next_step_ < options_.timeline.steps)
-    plan_step();
+    add_step();
 }
 
-void Loader::plan_step() {
+void Loader::add_step() {
   const std::uint32_t step = next_step_++;
-  for (MicroBatchSamples& plan : sampler_.plan(step, options_.replica)) {
-    const Header header{.key = {step, Purpose::train, static_cast<std::uint32_t>(plan.micro_batch)},
-                        .samples = static_cast<std::uint32_t>(plan.samples.size()),
-                        .batch_samples = static_cast<std::uint32_t>(plan.batch_samples),
-                        .micro_batches = static_cast<std::uint32_t>(plan.micro_batches)};
-    planned_.push_back({header, std::move(plan)});
+  for (MicroBatchSamples& samples : sampler_.micro_batches(step, options_.replica)) {
+    const Header header{
+        .key = {step, Purpose::train, static_cast<std::uint32_t>(samples.micro_batch)},
+        .samples = static_cast<std::uint32_t>(samples.samples.size()),
+        .batch_samples = static_cast<std::uint32_t>(samples.batch_samples),
+        .micro_batches = static_cast<std::uint32_t>(samples.micro_batches)};
+    pending_.push_back({header, std::move(samples)});
   }
-  if (options_.timeline.evaluates_after(step)) plan_evaluation(step);
+  if (options_.timeline.evaluates_after(step)) add_evaluation(step);
 }
 
-// The batches are the same for any number of replicas, which take turns: the order of a library's
-// sums may depend on their size.
-void Loader::plan_evaluation(std::uint32_t step) {
+// The batches are the same for any number of replicas, which take turns.
+void Loader::add_evaluation(std::uint32_t step) {
   const auto& training = sampler_.options();
-  const std::int64_t size = std::max<std::int64_t>(1, training.batch_size / training.micro_batches);
   const std::int64_t count = options_.dataset.count(Split::test);
-  Sampler sampler = Sampler::for_evaluation(count, size, 1, 1);
+  Sampler sampler = Sampler::for_evaluation(count, training);
   const std::int64_t total = sampler.batches_per_epoch();
   for (std::int64_t index = options_.replica; index < total; index += training.replicas) {
-    MicroBatchSamples plan = std::move(sampler.plan(index, 0).front());
+    MicroBatchSamples samples = std::move(sampler.micro_batches(index, 0).front());
     const Header header{.key = {step, Purpose::evaluate, static_cast<std::uint32_t>(index)},
-                        .samples = static_cast<std::uint32_t>(plan.samples.size()),
+                        .samples = static_cast<std::uint32_t>(samples.samples.size()),
                         .batch_samples = static_cast<std::uint32_t>(count),
                         .micro_batches = static_cast<std::uint32_t>(total)};
-    planned_.push_back({header, std::move(plan)});
+    pending_.push_back({header, std::move(samples)});
   }
 }
 
 void Loader::request() {
-  while (!planned_.empty() && can_request()) {
-    Planned next = std::move(planned_.front());
-    planned_.pop_front();
+  while (!pending_.empty() && can_request()) {
+    Pending next = std::move(pending_.front());
+    pending_.pop_front();
     const bool train = next.header.key.purpose == Purpose::train;
     const std::uint64_t number = first_ + ahead_.size();
     ahead_.push_back({next.header});
-    prepare(number, train ? train_ : test_, std::move(next.plan));
+    prepare(number, train ? train_ : test_, std::move(next.samples));
   }
 }
 
-void Loader::prepare(std::uint64_t number, const BatchMaker& maker, MicroBatchSamples plan) {
-  const auto make = [&maker, plan = std::move(plan)] { return maker.make(plan); };
+void Loader::prepare(std::uint64_t number, const BatchMaker& maker, MicroBatchSamples samples) {
+  const auto make = [&maker, wanted = std::move(samples)] { return maker.make(wanted); };
   const auto put = [number](Loader& loader, Result<Batch> batch) {
     loader.ahead_[number - loader.first_].batch = std::move(batch);
   };

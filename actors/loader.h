@@ -39,9 +39,9 @@ class Loader final : public Actor {
 
  private:
   /// A micro-batch that is not requested yet, with its header.
-  struct Planned {
+  struct Pending {
     Header header;
-    MicroBatchSamples plan;
+    MicroBatchSamples samples;
   };
   /// A micro-batch that is requested or prepared. Several workers finish in any order.
   struct Ahead {
@@ -50,17 +50,17 @@ class Loader final : public Actor {
   };
 
   bool can_request() const;
-  void plan_ahead();
-  void plan_step();
-  void plan_evaluation(std::uint32_t step);
+  void fill_pending();
+  void add_step();
+  void add_evaluation(std::uint32_t step);
   void request();
-  void prepare(std::uint64_t number, const BatchMaker& maker, MicroBatchSamples plan);
+  void prepare(std::uint64_t number, const BatchMaker& maker, MicroBatchSamples samples);
 
   LoaderOptions options_;
   Sampler sampler_;
   BatchMaker train_, test_;
-  std::uint32_t next_step_ = 0;  ///< first step that is not in `planned_` yet
-  std::deque<Planned> planned_;  ///< not requested yet
+  std::uint32_t next_step_ = 0;  ///< first step that is not in `pending_` yet
+  std::deque<Pending> pending_;  ///< not requested yet
   std::deque<Ahead> ahead_;      ///< requested and not sent, at most `prefetch`
   std::uint64_t first_ = 0;      ///< number of requests before the first of `ahead_`
   std::optional<WorkerPool>

@@ -2,31 +2,31 @@
 
 #include <fmt/format.h>
 
+#include "ops/loss.h"
 #include "ops/on_device.h"
-#include "ops/primitives/softmax_cross_entropy.h"
 
 namespace troupe {
 
 ActionLabel Loss::act() {
   const auto x = logits.take();
-  const auto classes = targets.take();
+  const auto wanted = targets.take();
   const MessageKey key = x.header.key;
-  if (classes.header.key != key)
+  if (wanted.header.key != key)
     throw Error(
         ErrorCode::internal,
         fmt::format("logits of step {}, micro-batch {} with targets of step {}, micro-batch {}",
-                    key.step, key.micro_batch, classes.header.key.step,
-                    classes.header.key.micro_batch));
+                    key.step, key.micro_batch, wanted.header.key.step,
+                    wanted.header.key.micro_batch));
   const bool train = key.purpose == Purpose::train;
   const double scale = 1.0 / x.header.batch_samples;
   const Stream& stream = options_.stream;
-  const LossOutput result = softmax_cross_entropy(
-      stream, on_device(stream, x->tensor), on_device(stream, classes->classes), scale, train);
+  const LossOutput result = softmax_cross_entropy(stream, on_device(stream, x->tensor),
+                                                  on_device(stream, wanted->tensor), scale, train);
   if (train) logits_gradient.send(x.header, {result.logits_grad});
   const LossTotals totals = read_totals(stream, result);
   score.send(x.header, {totals.loss_sum, totals.correct});
   logits.release(x);
-  targets.release(classes);
+  targets.release(wanted);
   return {"L", key};
 }
 

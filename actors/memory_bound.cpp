@@ -54,7 +54,7 @@ void add_stage(MemoryBound& bound, const PipelineOptions& options, std::size_t s
       schedule.credits * bytes.saved + deferred + bytes.working + gradient;
   // The committed version, the next one, and the one that a checkpoint is being written from.
   const std::size_t copies =
-      (options.writer ? std::size_t{3} : 2) * (1 + options.optimizer->state_names().size());
+      (options.writer ? std::size_t{3} : 2) * (1 + options.optimizer.state_names().size());
   bound.parts.push_back({fmt::format("stage {} activations", stage), activations * replicas});
   bound.parts.push_back({fmt::format("stage {} state", stage), copies * bytes.state * replicas});
   const std::size_t tree_nodes = std::bit_width(options.micro_batches) + 1u;
@@ -81,7 +81,7 @@ MemoryBound memory_bound(const PipelineOptions& options, const Graph& graph,
     bound.parts.push_back({"loader, prepared ahead", prepared * loaders});
   // A stage runs one kernel at a time; scratch blocks grow to the largest request.
   std::size_t scratch = 0, cells = 0;
-  for (const BlockProfile& block : options.profile)
+  for (const BlockCosts& block : options.block_costs)
     scratch = std::max(scratch, block.scratch_bytes);
   for (std::size_t s = 0; s < options.partition.size(); ++s)
     cells += replicas_here(options, s, process);

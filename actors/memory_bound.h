@@ -19,7 +19,7 @@ struct MemoryBound {
   std::size_t total() const;
 };
 
-/// The bound for the graph that build_pipeline makes of these options, which need a profile. The
+/// The bound for the graph that build_pipeline makes of these options, which need block costs. The
 /// data set is in every process. A pure function.
 MemoryBound memory_bound(const PipelineOptions& options, const Graph& graph,
                          std::size_t dataset_bytes, std::uint32_t process = 0);

@@ -6,10 +6,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <optional>
 #include <vector>
 
+#include "actors/gradient_tree.h"
 #include "ops/nn/state.h"
+#include "runtime/error.h"
 #include "runtime/file/checkpoint.h"
 #include "runtime/tensor/tensor.h"
 
@@ -22,10 +24,10 @@ struct Activation {
   static void members(auto& self, auto& visit) { visit(self.tensor); }
 };
 
-/// Loader → loss: the targets; of the library's data sets, classes as i64 [samples].
+/// Loader → loss: one target a sample; of the library's data sets, its class: i64 [samples].
 struct Targets {
-  Tensor classes;
-  static void members(auto& self, auto& visit) { visit(self.classes); }
+  Tensor tensor;
+  static void members(auto& self, auto& visit) { visit(self.tensor); }
 };
 
 /// Loss → last stage; stage → previous stage.
@@ -72,13 +74,10 @@ struct ReducedGradient {
 
 /// Reducer → another reducer of the stage: its share of what the sender's micro-batches sum to.
 struct PartialGradient {
-  std::vector<std::uint32_t> levels, indices;  ///< TreePlace of each of `sums`
-  std::vector<Tensor> sums;                    ///< the receiver's chunk of each
-  std::uint32_t first = 0;                     ///< micro-batch of the first of `statistics`
-  std::vector<Tensor> statistics;              ///< whole, of each of the sender's micro-batches
+  std::vector<PartialSum> sums;    ///< the receiver's chunk of each
+  std::uint32_t first = 0;         ///< micro-batch of the first of `statistics`
+  std::vector<Tensor> statistics;  ///< whole, of each of the sender's micro-batches
   static void members(auto& self, auto& visit) {
-    visit(self.levels);
-    visit(self.indices);
     visit(self.sums);
     visit(self.first);
     visit(self.statistics);
@@ -105,12 +104,10 @@ struct Snapshot {
 /// Shard writer → checkpoint writer: what another process put beside the checkpoint's place.
 struct WrittenShards {
   std::vector<ShardInfo> shards;
-  std::string error;   ///< why there are none; empty if there are
-  std::string remedy;  ///< for that, if there is one
+  std::optional<Error> failure;  ///< why there are none
   static void members(auto& self, auto& visit) {
     visit(self.shards);
-    visit(self.error);
-    visit(self.remedy);
+    visit(self.failure);
   }
 };
 

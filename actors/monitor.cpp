@@ -35,10 +35,9 @@ MonitorOptions print_steps(const Timeline& timeline, std::int64_t test_count) {
                 std::fflush(stdout);
               },
           .on_evaluation =
-              [](const EvaluationSeen& seen) {
-                print_out("test accuracy {:.4f} ({}/{})\n",
-                          static_cast<double>(seen.correct) / static_cast<double>(seen.count),
-                          seen.correct, seen.count);
+              [](const Evaluation& seen) {
+                print_out("test accuracy {:.4f} ({}/{})\n", seen.accuracy(), seen.correct,
+                          seen.count);
                 std::fflush(stdout);
               }};
 }
@@ -152,10 +151,11 @@ void Monitor::report_evaluation() {
     throw Error(ErrorCode::internal,
                 fmt::format("the evaluation after step {} has {} of {} samples", step, sum.samples,
                             options_.test_count));
+  static_cast<void>(lap());  // the time of the next step begins here
   const Total all = total(sum.parts);
   if (options_.on_evaluation)
     options_.on_evaluation(
-        {step, all.loss / static_cast<double>(sum.samples), all.correct, sum.samples, lap()});
+        {step, all.loss / static_cast<double>(sum.samples), all.correct, sum.samples});
 }
 
 }  // namespace troupe

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "actors/evaluation.h"
 #include "actors/messages.h"
 #include "actors/timeline.h"
 #include "runtime/flow/actor.h"
@@ -26,15 +27,6 @@ struct EvaluationProgress {
   std::uint32_t step = 0;    ///< committed steps before the evaluation
   std::int64_t counted = 0;  ///< samples that are evaluated
   std::int64_t count = 0;    ///< samples of the test set
-};
-
-/// The result of an evaluation after `step` steps.
-struct EvaluationSeen {
-  std::uint32_t step = 0;
-  double loss = 0;
-  std::int64_t correct = 0;
-  std::int64_t count = 0;
-  std::chrono::nanoseconds duration{0};
 };
 
 /// The scores that a monitor has collected. They belong to the run: the monitor's next incarnation
@@ -59,7 +51,7 @@ struct MonitorOptions {
   std::function<void(const StepSeen&)> on_step;
   std::function<void(const EvaluationProgress&)>
       on_evaluation_progress;  ///< for each micro-batch of the test set
-  std::function<void(const EvaluationSeen&)> on_evaluation;
+  std::function<void(const Evaluation&)> on_evaluation;
   std::shared_ptr<Scores> scores = std::make_shared<Scores>();
 };
 

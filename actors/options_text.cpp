@@ -18,8 +18,6 @@ OptionFields fields_of(ModelSource model, const Dataset& data, const TransformOp
   OptionFields fields;
   add(fields, "precision", transform.dtype == DType::f64 ? "f64" : "f32");
   add(fields, "model.name", yaml_text(model.name()));
-  if (const Shape& shape = data.samples().shape; shape.rank() == 3)
-    add(fields, "model.in_channels", std::to_string(shape[0]));
   for (const OptionField& field : model.options()) add(fields, field.path, field.write());
   add(fields, "data.name", yaml_text(data.name()));
   for (const OptionField& field : data.description()) fields.push_back(field);

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "actors/loss.h"
 #include "actors/options_text.h"
@@ -39,12 +41,10 @@ SamplerOptions sampler_options(const PipelineOptions& options) {
 
 StageOptions stage_options(const PipelineOptions& options, std::size_t stage, std::uint32_t replica,
                            const std::vector<BucketBytes>& buckets) {
-  const BlockRange blocks = blocks_of(options, stage);
   NetworkProgramOptions program{
       .model = options.model,
       .samples = options.data.dataset.samples(),
-      .first = blocks.first,
-      .last = blocks.last,
+      .blocks = blocks_of(options, stage),
       .dtype = options.dtype,
       .stream = options.stream,
       .seed = options.seed,
@@ -76,15 +76,15 @@ struct Column {
   ActorRef<Loss> loss;
   std::vector<ActorRef<Stage>> stages;
 
-  EdgeOptions each(std::uint32_t slots, std::size_t bytes) const {
-    return {slots, bytes, (own.last - own.first) * bytes};
+  EdgeOptions each(std::uint32_t slots, std::size_t bytes, Device device = {}) const {
+    return {slots, bytes, (own.last - own.first) * bytes, device};
   }
 };
 
 Column add_column(Graph& graph, const PipelineOptions& options, const Common& common,
                   std::uint32_t replica) {
   const auto name = [&](const std::string& base) {
-    return replica_name(base, replica, options.replicas);
+    return options.replicas == 1 ? base : fmt::format("{}/{}", base, replica);
   };
   Column column{.replica = replica,
                 .own = micro_batch_range(options.micro_batches, replica, options.replicas),
@@ -107,19 +107,21 @@ void connect_onwards(Graph& graph, const PipelineOptions& options, const Column&
   const std::size_t bytes = stage_bytes(options, s).output;
   const StageSchedule here = schedule_of(options, s);
   const ActorRef<Stage> stage = column.stages[s];
+  const Device device = options.stream.device;
   if (s + 1 < column.stages.size()) {
     const ActorRef<Stage> next = column.stages[s + 1];
     const EdgeSlots slots = slots_between(here, schedule_of(options, s + 1));
-    graph.connect(stage, &Stage::output, next, &Stage::input, column.each(slots.outputs, bytes));
+    graph.connect(stage, &Stage::output, next, &Stage::input,
+                  column.each(slots.outputs, bytes, device));
     graph.connect(next, &Stage::input_gradient, stage, &Stage::output_gradient,
-                  column.each(slots.gradients, bytes));
+                  column.each(slots.gradients, bytes, device));
     return;
   }
   const EdgeSlots slots = slots_to_loss(here);
   graph.connect(stage, &Stage::output, column.loss, &Loss::logits,
-                column.each(slots.outputs, bytes));
+                column.each(slots.outputs, bytes, device));
   graph.connect(column.loss, &Loss::logits_gradient, stage, &Stage::output_gradient,
-                column.each(slots.gradients, bytes));
+                column.each(slots.gradients, bytes, device));
 }
 
 void connect_reducers(Graph& graph, const PipelineOptions& options, const Common& common,
@@ -129,10 +131,10 @@ void connect_reducers(Graph& graph, const PipelineOptions& options, const Common
     const auto reducer = common.reducers[s][b][column.replica];
     graph.connect(
         column.stages[s], [b](Stage& stage) { return stage.gradient_of(b); }, reducer,
-        &Reducer::gradient, column.each(2, bucket.all()));
+        &Reducer::gradient, column.each(2, bucket.all(), options.stream.device));
     const std::size_t reduced = bucket.weights + options.micro_batches * bucket.statistics;
     graph.connect(reducer, &Reducer::reduced, column.stages[s], &Stage::reduced,
-                  {1 + options.staleness, reduced, reduced});
+                  {1 + options.staleness, reduced, reduced, options.stream.device});
   }
 }
 
@@ -196,9 +198,10 @@ std::vector<ActorRef<Reducer>> add_reducers(Graph& graph, const PipelineOptions&
     for (std::uint32_t to = 0; to < reducers.size(); ++to) {
       if (from == to) continue;
       graph.connect(reducers[from], [to](Reducer& reducer) { return reducer.partial(to); },
-                    reducers[to], &Reducer::partials, {slots, partial, partial});
+                    reducers[to], &Reducer::partials,
+                    {slots, partial, partial, options.stream.device});
       graph.connect(reducers[from], &Reducer::chunk, reducers[to], &Reducer::chunks,
-                    {slots, chunk, chunk});
+                    {slots, chunk, chunk, options.stream.device});
     }
   }
   return by_replica;
@@ -213,21 +216,32 @@ MonitorOptions monitor_options(const PipelineOptions& options) {
           .on_evaluation = options.on_evaluation};
 }
 
-/// The number of stages that each process writes: those whose first replica lives there.
-std::map<std::uint32_t, std::size_t> written_stages(const PipelineOptions& options) {
-  std::map<std::uint32_t, std::size_t> stages;
-  for (std::size_t s = 0; s < options.partition.size(); ++s) ++stages[process_of(options, s, 0)];
-  return stages;
+/// The processes that write stages: those where the first replica of one lives.
+std::set<std::uint32_t> writing_processes(const PipelineOptions& options) {
+  std::set<std::uint32_t> processes;
+  for (std::size_t s = 0; s < options.partition.size(); ++s)
+    processes.insert(process_of(options, s, 0));
+  return processes;
+}
+
+/// Throws unless the stages hold each block of the model once.
+void check_blocks(const PipelineOptions& options) {
+  const std::size_t blocks = model_of(options).blocks.size();
+  std::vector<std::size_t> partition = options.partition;
+  if (!partition.empty() && partition.back() == SIZE_MAX) {
+    const std::size_t others =
+        std::accumulate(partition.begin(), std::prev(partition.end()), std::size_t{0});
+    partition.back() = blocks - std::min(blocks, others);
+  }
+  check_partition(partition, blocks);
 }
 
 /// Adds the checkpoint writer in process 0, and a shard writer in each other process.
 void add_writers(Graph& graph, const PipelineOptions& options, Common& common) {
-  const auto stages = written_stages(options);
-  for (const auto& [process, count] : stages) {
+  for (const std::uint32_t process : writing_processes(options)) {
     CheckpointWriterOptions writer = *options.writer;
-    writer.stages = count;
     if (writer.options.empty()) writer.options = options_text(options);
-    writer.others = stages.size() - 1;
+    writer.optimizer = options.optimizer.name();
     if (process == 0) {
       common.writer = graph.add<CheckpointWriter>("writer", std::move(writer));
       continue;
@@ -243,7 +257,7 @@ void add_writers(Graph& graph, const PipelineOptions& options, Common& common) {
 }  // namespace
 
 Model model_of(const PipelineOptions& options) {
-  return options.model.make(options.data.dataset.samples());
+  return options.model.make(options.data.dataset.samples(), options.dtype);
 }
 
 LoaderOptions loader_options(const PipelineOptions& options, std::uint32_t replica) {
@@ -265,10 +279,7 @@ Timeline timeline_of(const PipelineOptions& options) {
   const std::int64_t per_epoch = Sampler(sampler_options(options)).batches_per_epoch();
   std::int64_t steps = options.epochs * per_epoch;
   if (options.max_steps > 0) steps = std::min<std::int64_t>(steps, options.max_steps);
-  if (steps < 0 || steps > UINT32_MAX)
-    throw Error(ErrorCode::bad_options, fmt::format("a run of {} steps", steps),
-                "lower `epochs`: at most 4294967295 steps are possible");
-  return {.steps = static_cast<std::uint32_t>(steps),
+  return {.steps = checked_steps(steps),
           .steps_per_epoch = static_cast<std::uint32_t>(per_epoch),
           .evaluates = options.evaluates,
           .first = options.first_step,
@@ -291,16 +302,13 @@ StageSchedule schedule_of(const PipelineOptions& options, std::size_t stage) {
                         micro_batches_of_a_replica(options));
 }
 
-std::string replica_name(const std::string& base, std::uint32_t replica, std::uint32_t replicas) {
-  return replicas == 1 ? base : fmt::format("{}/{}", base, replica);
-}
-
-BlockRange blocks_of(const PipelineOptions& options, std::size_t stage) {
+std::vector<BlockRange> blocks_of(const PipelineOptions& options, std::size_t stage) {
   const auto begin = options.partition.begin();
   const auto first =
       std::accumulate(begin, begin + static_cast<std::ptrdiff_t>(stage), std::size_t{0});
-  return {first,
-          options.partition[stage] == SIZE_MAX ? SIZE_MAX : first + options.partition[stage]};
+  const std::size_t count = options.partition[stage];
+  const BlockRange range{first, count == SIZE_MAX ? SIZE_MAX : first + count};
+  return {range.within(model_of(options).blocks.size())};
 }
 
 std::uint32_t process_of(const PipelineOptions& options, std::size_t stage, std::uint32_t replica) {
@@ -310,6 +318,7 @@ std::uint32_t process_of(const PipelineOptions& options, std::size_t stage, std:
 }
 
 Graph build_pipeline(const PipelineOptions& options) {
+  check_blocks(options);
   Graph graph;
   Common common;
   const std::size_t cells = options.partition.size() * options.replicas;

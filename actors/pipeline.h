@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "actors/block_costs.h"
 #include "actors/checkpoint_writer.h"
 #include "actors/loader.h"
 #include "actors/monitor.h"
-#include "actors/profile.h"
 #include "actors/schedule.h"
 #include "actors/stage.h"
 #include "runtime/flow/graph.h"
@@ -32,7 +32,7 @@ struct PipelineOptions {
   DType dtype = DType::f32;  ///< of normalised samples, weights and activations
   Stream stream;             ///< of every stage
   std::uint64_t seed = 1;    ///< of weights, dropout, sample order and augmentation
-  std::vector<std::size_t> partition{SIZE_MAX};  ///< blocks of each stage
+  std::vector<std::size_t> partition{SIZE_MAX};  ///< blocks of each stage; SIZE_MAX: all others
   std::uint32_t replicas = 1;
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
   /// Largest gradient bucket (actors/gradient_buckets.h). The default is PyTorch's.
@@ -53,14 +53,14 @@ struct PipelineOptions {
   std::vector<StatePtr> initial;  ///< by stage; empty: random from the seed
 
   LearningRateOptions rate;  ///< its numbers of steps are set from the data
-  OptimizerPtr optimizer = default_optimizer();
+  Optimizer optimizer = default_optimizer();
   bool stop_on_nan = true;  ///< fail at a loss that is not finite, before its step is committed
 
   std::function<void(const StepSeen&)> on_step;  ///< all three as in MonitorOptions
   std::function<void(const EvaluationProgress&)> on_evaluation_progress;
-  std::function<void(const EvaluationSeen&)> on_evaluation;
-  std::optional<CheckpointWriterOptions> writer;  ///< build_pipeline sets `stages` and `options`
-  std::vector<BlockProfile> profile;              ///< gives the slots their sizes; empty: unknown
+  std::function<void(const Evaluation&)> on_evaluation;
+  std::optional<CheckpointWriterOptions> writer;  ///< build_pipeline completes it
+  std::vector<BlockCosts> block_costs;            ///< gives the slots their sizes; empty: unknown
   /// Wraps the arithmetic of a stage, to time or check it; empty: no wrapper.
   std::function<ProgramFactory(std::size_t stage, ProgramFactory)> around;
 };
@@ -83,12 +83,8 @@ std::size_t micro_batches_of_a_replica(const PipelineOptions& options);
 /// The schedule of each replica of a stage.
 StageSchedule schedule_of(const PipelineOptions& options, std::size_t stage);
 
-/// The blocks of a stage, [first, last); `last` is SIZE_MAX where the partition says "all that
-/// follow".
-struct BlockRange {
-  std::size_t first = 0, last = 0;
-};
-BlockRange blocks_of(const PipelineOptions& options, std::size_t stage);
+/// The blocks of a stage, all within the model. Today's partitions give each stage one range.
+std::vector<BlockRange> blocks_of(const PipelineOptions& options, std::size_t stage);
 
 /// The process of a replica of a stage. Processes take the replicas of stage 0, then of stage 1, …,
 /// in numbers that differ by one at most. So the replicas of a stage, which exchange gradients,
@@ -103,8 +99,5 @@ std::uint32_t process_of(const PipelineOptions& options, std::size_t stage, std:
 /// "reducer/0.2" is that of bucket 2, "reducer/0.2/1" the second of them. Throws Error{bad_options}
 /// if there are more processes than stages × replicas.
 Graph build_pipeline(const PipelineOptions& options);
-
-/// Name of a replica's actor: "stage/0", or "stage/0/1" when there are several replicas.
-std::string replica_name(const std::string& base, std::uint32_t replica, std::uint32_t replicas);
 
 }  // namespace troupe

@@ -26,33 +26,32 @@ std::size_t sums_of(MicroBatchRange range, std::uint32_t micro_batches) {
 
 StageBytes stage_bytes(const PipelineOptions& options, std::size_t stage) {
   StageBytes bytes;
-  const BlockRange blocks = blocks_of(options, stage);
-  const std::size_t end = std::min(blocks.last, options.profile.size());
-  for (std::size_t b = blocks.first; b < end; ++b) {
-    const BlockProfile& block = options.profile[b];
-    bytes.output = block.output_bytes;
-    bytes.saved += block.saved_bytes;
-    bytes.deferred += block.deferred_bytes;
-    bytes.working = std::max(bytes.working, block.working_bytes);
-    bytes.state += block.state_bytes;
-  }
+  if (options.block_costs.empty()) return bytes;
+  for (const BlockRange& range : blocks_of(options, stage))
+    for (std::size_t b = range.first; b < range.last; ++b) {
+      const BlockCosts& block = options.block_costs[b];
+      bytes.output = block.output_bytes;
+      bytes.saved += block.saved_bytes;
+      bytes.deferred += block.deferred_bytes;
+      bytes.working = std::max(bytes.working, block.working_bytes);
+      bytes.state += block.state_bytes;
+    }
   return bytes;
 }
 
 std::vector<BucketBytes> bucket_bytes(const PipelineOptions& options, std::size_t stage) {
   const Model model = model_of(options);
-  const BlockRange range = blocks_of(options, stage);
-  const std::size_t last = std::min(range.last, model.blocks.size());
   const auto in_bytes = [&](std::int64_t elements) {
     return static_cast<std::size_t>(elements) * size_of(options.dtype);
   };
   StateSpec spec;
   std::vector<std::size_t> blocks;
-  for (std::size_t b = range.first; b < last; ++b) {
-    const std::int64_t before = spec.parameter_elements();
-    model.blocks[b]->declare(spec);
-    blocks.push_back(in_bytes(spec.parameter_elements() - before));
-  }
+  for (const BlockRange& range : blocks_of(options, stage))
+    for (std::size_t b = range.first; b < range.last; ++b) {
+      const std::int64_t before = spec.parameter_elements();
+      model.blocks[b]->declare(spec);
+      blocks.push_back(in_bytes(spec.parameter_elements() - before));
+    }
   std::vector<BucketBytes> buckets;
   auto block = blocks.rbegin();
   for (const std::size_t count : gradient_buckets(blocks, options.bucket_cap_bytes)) {

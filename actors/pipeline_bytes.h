@@ -11,7 +11,7 @@
 
 namespace troupe {
 
-/// Sizes of a stage for one micro-batch, from the profile; zero without a profile.
+/// Sizes of a stage for one micro-batch, from the block costs; zero without them.
 struct StageBytes {
   std::size_t output = 0;
   std::size_t saved = 0;     ///< between forward and backward
@@ -28,7 +28,7 @@ struct BucketBytes {
   std::size_t statistics = 0;  ///< of the stage; with bucket 0
   std::size_t all() const { return weights + statistics; }
 };
-/// In the order of the backward pass. Needs no profile.
+/// In the order of the backward pass. Needs no block costs.
 std::vector<BucketBytes> bucket_bytes(const PipelineOptions& options, std::size_t stage);
 
 std::size_t sample_bytes(const PipelineOptions& options);  ///< as the first stage gets it

@@ -168,15 +168,12 @@ void Reducer::share(Step& step) {
   const auto sums = step.own.partial_sums();
   for (std::uint32_t other = 0; other < to_.size(); ++other) {
     PartialGradient partial{.first = own.first};
-    for (const auto& [place, tensor] : sums) {
-      const Tensor part = chunk_of(tensor, other, to_.size());
-      if (other == options_.index) {
+    for (const auto& [place, sum] : sums) {
+      const Tensor part = chunk_of(sum, other, to_.size());
+      if (other == options_.index)
         step.chunk.add(place, part);
-        continue;
-      }
-      partial.levels.push_back(place.level);
-      partial.indices.push_back(place.index);
-      partial.sums.push_back(part);
+      else
+        partial.sums.push_back({place, part});
     }
     if (other == options_.index) continue;
     if (options_.bucket == 0)
@@ -194,9 +191,8 @@ void Reducer::take_partial() {
   Step& step = open(held.header);
   for (std::size_t i = 0; i < held->statistics.size(); ++i)
     step.statistics.at(held->first + i) = held->statistics[i];
-  for (std::size_t i = 0; i < held->sums.size(); ++i)
-    step.chunk.add({held->levels.at(i), held->indices.at(i)},
-                   on_device(options_.stream, held->sums[i]));
+  for (const auto& [place, sum] : held->sums)
+    step.chunk.add(place, on_device(options_.stream, sum));
   step.partials.push_back(std::move(held));
 }
 

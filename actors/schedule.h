@@ -21,18 +21,14 @@ enum class ScheduleKind : std::uint8_t {
 };
 
 /// All of them, with the names that options give them.
-inline constexpr std::array<std::pair<std::string_view, ScheduleKind>, 5> schedule_names{{
+inline constexpr auto schedule_names = std::to_array<std::pair<std::string_view, ScheduleKind>>({
     {"gpipe", ScheduleKind::gpipe},
     {"1f1b", ScheduleKind::one_forward_one_backward},
     {"eager_1f1b", ScheduleKind::eager_one_forward_one_backward},
     {"zb_h1", ScheduleKind::zero_bubble_h1},
     {"zb_h2", ScheduleKind::zero_bubble_h2},
-}};
+});
 
-std::vector<std::string_view> known_schedules();  ///< their names
-
-/// Throws Error{bad_options} with the known names.
-ScheduleKind schedule_kind(const std::string& name);
 std::string_view name_of(ScheduleKind kind);
 
 /// What makes a stage follow a schedule. Within its credits it goes forward before backward.
@@ -93,37 +89,5 @@ enum class StageAction : std::uint8_t { forward, backward, weight_gradient, upda
 
 /// The next action, or none. A pure function.
 std::optional<StageAction> next_action(const StageView& view, const StageSchedule& schedule);
-
-/// One action of a stage in a step.
-struct ScheduledStep {
-  StageAction action = StageAction::forward;
-  std::uint32_t micro_batch = 0;
-  friend bool operator==(const ScheduledStep&, const ScheduledStep&) = default;
-};
-
-/// An action with its time, in a simulated step.
-struct TimedStep {
-  std::size_t stage = 0;
-  ScheduledStep step;
-  double begin = 0, end = 0;
-};
-
-/// Times of one micro-batch in a stage.
-struct StageTimes {
-  double forward = 0, input_gradient = 0, weight_gradient = 0;
-  double backward() const { return input_gradient + weight_gradient; }
-};
-
-/// Plays one step by `next_action`; communication costs nothing.
-std::vector<TimedStep> simulate(ScheduleKind kind, std::size_t micro_batches,
-                                const std::vector<StageTimes>& stages);
-
-double end_of(const std::vector<TimedStep>& steps);
-/// The part of the time until the end in which a stage, on average of all `stages`, does nothing.
-double idle_share(const std::vector<TimedStep>& steps, std::size_t stages);
-
-/// One line a stage, one column a unit of time: "F0 F1 .. B0", and "W0" where a weight gradient is
-/// an action of its own.
-std::string draw(const std::vector<TimedStep>& steps, std::size_t width);
 
 }  // namespace troupe

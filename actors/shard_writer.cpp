@@ -5,31 +5,26 @@
 namespace troupe {
 
 ShardWriter::ShardWriter(CheckpointWriterOptions options)
-    : options_(std::move(options)),
-      collector_({.stages = options_.stages, .in_background = options_.in_background}) {}
+    : options_(std::move(options)), collector_(options_.in_background) {}
 
 ActionLabel ShardWriter::act() {
   const MessageKey key = snapshot.header().key;
   collector_.add(snapshot.take());
-  if (const auto whole = collector_.take_whole(key))
+  if (const auto pieces = collector_.take_complete(key, snapshot.edge_count(), 0))
     collector_.write(
-        poster(), [this, whole] { return write(*whole); },
-        [this, whole](const WrittenShards& made) { on_written(*whole, made); });
+        poster(), [this, pieces] { return write(*pieces); },
+        [this, pieces](const WrittenShards& made) { on_written(*pieces, made); });
   return {"S", key};
 }
 
 WrittenShards ShardWriter::write(const SnapshotCollector::Pieces& pieces) const {
-  try {
-    auto shards = options_.write_shards
-                      ? options_.write_shards(pieces.steps, pieces.states())
-                      : write_snapshot_shards(options_.folder, pieces.steps, pieces.states());
-    if (shards) return {.shards = std::move(shards.value())};
-    return {.error = shards.error().message(), .remedy = shards.error().remedy()};
-  } catch (const Error& error) {
-    return {.error = error.message(), .remedy = error.remedy()};
-  } catch (const std::exception& error) {
-    return {.error = error.what()};
-  }
+  auto shards = attempt([&] {
+    return options_.write_shards
+               ? options_.write_shards(pieces.steps, pieces.states())
+               : write_snapshot_shards(options_.folder, pieces.steps, pieces.states());
+  });
+  if (!shards) return {.failure = shards.error()};
+  return {.shards = std::move(shards.value())};
 }
 
 void ShardWriter::on_written(const SnapshotCollector::Pieces& pieces, const WrittenShards& made) {

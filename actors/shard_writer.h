@@ -11,7 +11,7 @@ namespace troupe {
 /// the whole model.
 class ShardWriter final : public Actor {
  public:
-  /// Of these, `stages`, `in_background` and `write_shards` count.
+  /// Of these, `in_background`, `folder` and `write_shards` count.
   using Options = CheckpointWriterOptions;
   explicit ShardWriter(CheckpointWriterOptions options);
 

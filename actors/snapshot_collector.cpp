@@ -10,23 +10,24 @@ std::vector<Snapshot> SnapshotCollector::Pieces::states() const {
   return states;
 }
 
-SnapshotCollector::PiecesPtr SnapshotCollector::take_whole(const MessageKey& key) {
+SnapshotCollector::PiecesPtr SnapshotCollector::take_complete(const MessageKey& key,
+                                                              std::size_t snapshots,
+                                                              std::size_t shards) {
   const auto open = collecting_.find(key.step);
-  if (open == collecting_.end() || open->second.snapshots.size() < options_.stages ||
-      open->second.shards.size() < options_.others)
+  if (open == collecting_.end() || open->second.snapshots.size() < snapshots ||
+      open->second.shards.size() < shards)
     return nullptr;
-  const auto whole = std::make_shared<Pieces>(std::move(open->second));
+  const auto complete = std::make_shared<Pieces>(std::move(open->second));
   collecting_.erase(open);
-  whole->steps = key.step + 1;
-  std::ranges::sort(whole->snapshots, {}, [](const auto& held) { return held->stage; });
-  return whole;
+  complete->steps = key.step + 1;
+  std::ranges::sort(complete->snapshots, {}, [](const auto& held) { return held->stage; });
+  return complete;
 }
 
 WorkerPool& SnapshotCollector::thread() {
   // Made when first used: the prototype of an actor needs none.
   if (!thread_)
-    thread_.emplace(
-        WorkerPoolOptions{.name = "checkpoints", .threads = options_.in_background ? 1 : 0});
+    thread_.emplace(WorkerPoolOptions{.name = "checkpoints", .threads = in_background_ ? 1 : 0});
   return *thread_;
 }
 

@@ -17,11 +17,6 @@ namespace troupe {
 /// checkpoint is written. Used by the thread of its actor.
 class SnapshotCollector {
  public:
-  struct Options {
-    std::size_t stages = 1;     ///< snapshots that make a checkpoint
-    std::size_t others = 0;     ///< processes whose shards belong to it
-    bool in_background = true;  ///< write on a thread of its own; else within an action
-  };
   /// The pieces of one checkpoint; they keep their slots until they are released.
   struct Pieces {
     std::uint32_t steps = 0;  ///< committed steps in it
@@ -32,23 +27,24 @@ class SnapshotCollector {
   };
   using PiecesPtr = std::shared_ptr<const Pieces>;
 
-  explicit SnapshotCollector(Options options) : options_(options) {}
+  /// Writes on a thread of its own, or within an action.
+  explicit SnapshotCollector(bool in_background) : in_background_(in_background) {}
 
   void add(Held<Snapshot> snapshot) {
     of(snapshot.header).snapshots.push_back(std::move(snapshot));
   }
   void add(Held<WrittenShards> shards) { of(shards.header).shards.push_back(std::move(shards)); }
 
-  /// All pieces of the checkpoint that `key` belongs to, snapshots by stage; null until all have
-  /// been added, and after that.
-  PiecesPtr take_whole(const MessageKey& key);
+  /// The pieces of the checkpoint that `key` belongs to, snapshots by stage. Null until so many
+  /// snapshots and shards of other processes have been added, and after that.
+  PiecesPtr take_complete(const MessageKey& key, std::size_t snapshots, std::size_t shards);
 
   /// Does `work()` on the thread for checkpoints, then `then(its result)` on the actor's, by `post`
   /// (Actor::poster). What they refer to must live as long as this.
   template <class Work, class Then>
   void write(const std::function<void(Post)>& post, Work work, Then then) {
     const auto done = [this, post, then](auto made) {
-      if (!options_.in_background) return then(std::move(made.value()));
+      if (!in_background_) return then(std::move(made.value()));
       post([then, made = std::move(made)](Actor&) { then(made.value()); });
     };
     if (!thread().try_submit(std::move(work), done))
@@ -64,7 +60,7 @@ class SnapshotCollector {
   Pieces& of(const Header& header) { return collecting_[header.key.step]; }
   WorkerPool& thread();
 
-  Options options_;
+  bool in_background_;
   std::map<std::uint32_t, Pieces> collecting_;  ///< by step
   std::uint32_t wanted_ = 0;                    ///< newest that a commit wants a snapshot of
   std::uint32_t written_ = 0;                   ///< newest that was written, or could not be

@@ -9,6 +9,7 @@
 namespace troupe {
 
 Stage::Stage(StageOptions options) : options_(std::move(options)) {
+  options_.optimizer.check();
   if (options_.staleness > 0 && !options_.micro_batches)
     throw Error(ErrorCode::bad_options,
                 "a stage with staleness lacks the number of micro-batches of a step",
@@ -226,7 +227,7 @@ ActionLabel Stage::update() {
     gradients.at(sum->bucket) = sum->weights;
     if (sum->bucket == 0) statistics = sum->statistics;
   }
-  next_state_ = program().step(*options_.optimizer, learning_rate(options_.rate, step_), gradients,
+  next_state_ = program().step(options_.optimizer, learning_rate(options_.rate, step_), gradients,
                                statistics);
   vote(step_, next_state_);
   return {"U", {step_, Purpose::train, 0}};

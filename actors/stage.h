@@ -23,7 +23,7 @@ struct StageOptions {
   std::uint32_t replicas = 1;
   std::uint64_t seed = 1;  ///< of random numbers such as dropout's
   LearningRateOptions rate;
-  OptimizerPtr optimizer = default_optimizer();
+  Optimizer optimizer = default_optimizer();
   /// Steps after which a sum of gradients is applied, as the reducers have it; 0: in its own.
   std::uint32_t staleness = 0;
   /// Micro-batches of a step, over all replicas; asked where staleness > 0. A pure function.
@@ -42,8 +42,8 @@ struct StageOptions {
 /// messages of its last micro-batch only at the commit. So the next incarnation receives them
 /// again, and knows when all went backward.
 ///
-/// Throws Error{bad_options} when it is made with staleness but no micro_batches. Fails with the
-/// errors of its program, such as bad_shape.
+/// Throws Error{bad_options} when it is made with staleness but no micro_batches, or with wrong
+/// hyper-parameters. Fails with the errors of its program, such as bad_shape.
 class Stage final : public Actor {
  public:
   using Options = StageOptions;

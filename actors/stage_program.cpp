@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <numeric>
 
 #include "ops/nn/network.h"
@@ -68,9 +67,9 @@ class NetworkProgram final : public StageProgram {
     bool input_half_done = false;
   };
   static Network make_network(const NetworkProgramOptions& options) {
-    Model model = options.model.make(options.samples);
-    const std::size_t last = std::min(options.last, model.blocks.size());
-    return Network(std::move(model), options.first, last, options.dtype, options.stream);
+    Model model = options.model.make(options.samples, options.dtype);
+    const auto [first, last] = options.blocks.front().within(model.blocks.size());
+    return Network(std::move(model), first, last, options.dtype, options.stream);
   }
 
   Network network_;
@@ -81,6 +80,10 @@ class NetworkProgram final : public StageProgram {
 }  // namespace
 
 ProgramFactory network_program(NetworkProgramOptions options) {
+  if (options.blocks.size() != 1)
+    throw Error(ErrorCode::bad_options,
+                fmt::format("a stage of {} block ranges", options.blocks.size()),
+                "give each stage one range: no schedule runs several in turns");
   return [options = std::move(options)] { return std::make_unique<NetworkProgram>(options); };
 }
 

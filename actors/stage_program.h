@@ -1,7 +1,10 @@
 #pragma once
+#include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ops/models/model.h"
 #include "ops/nn/state.h"
@@ -50,14 +53,21 @@ class StageProgram {
 /// Makes a program: one for each incarnation of an actor.
 using ProgramFactory = std::function<std::unique_ptr<StageProgram>()>;
 
-/// Blocks [first, last) of a model as a program, which computes on the stream's device. Without
-/// `initial`, parameters are drawn from the seed. Throws Error{bad_options} where the buckets do
-/// not add up to the blocks.
+/// Consecutive blocks of a model: [first, last).
+struct BlockRange {
+  std::size_t first = 0;
+  std::size_t last = SIZE_MAX;  ///< beyond the end: to the end
+  /// The same for a model of so many blocks, with an end within it.
+  BlockRange within(std::size_t blocks) const { return {first, std::min(last, blocks)}; }
+};
+
+/// Blocks of a model as a program, which computes on the stream's device. Without `initial`,
+/// parameters are drawn from the seed. Throws Error{bad_options} for more than one range of blocks,
+/// and where the buckets do not add up to the blocks.
 struct NetworkProgramOptions {
   ModelSource model;
   SampleSpec samples;  ///< of the data set
-  std::size_t first = 0;
-  std::size_t last = SIZE_MAX;  ///< beyond the end: to the end
+  std::vector<BlockRange> blocks{BlockRange{}};
   DType dtype = DType::f32;
   Stream stream;
   std::uint64_t seed = 1;

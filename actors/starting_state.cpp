@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "ops/nn/network.h"
 #include "runtime/error.h"
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/checkpoint_folder.h"
@@ -13,10 +12,11 @@
 namespace troupe {
 namespace {
 
-StateSpec spec_of(const PipelineOptions& options, BlockRange blocks) {
-  Model model = model_of(options);
-  const std::size_t last = std::min(blocks.last, model.blocks.size());
-  return Network(std::move(model), blocks.first, last, options.dtype, options.stream).spec();
+StateSpec spec_of(const Model& model, const std::vector<BlockRange>& blocks) {
+  StateSpec spec;
+  for (const BlockRange& range : blocks)
+    for (std::size_t b = range.first; b < range.last; ++b) model.blocks[b]->declare(spec);
+  return spec;
 }
 
 bool lives_in(const PipelineOptions& options, std::size_t stage, std::uint32_t process) {
@@ -31,11 +31,13 @@ std::vector<StatePtr> states_from(const PipelineOptions& options, std::uint32_t 
                                   const TensorSource& tensors, std::int64_t step,
                                   const std::vector<std::string>& optimizer_state) {
   // Headers tell whether the file holds all of the model; each process loads its own part.
-  check_tensors(spec_of(options, {0, SIZE_MAX}), tensors.tensors, optimizer_state, true);
+  const Model model = model_of(options);
+  const BlockRange whole{0, model.blocks.size()};
+  check_tensors(spec_of(model, {whole}), tensors.tensors, optimizer_state, true);
   std::vector<StatePtr> states;
   for (std::size_t stage = 0; stage < options.partition.size(); ++stage)
     states.push_back(lives_in(options, stage, process)
-                         ? state_from(spec_of(options, blocks_of(options, stage)), options.dtype,
+                         ? state_from(spec_of(model, blocks_of(options, stage)), options.dtype,
                                       tensors, step, optimizer_state, false)
                          : nullptr);
   return states;
@@ -43,14 +45,21 @@ std::vector<StatePtr> states_from(const PipelineOptions& options, std::uint32_t 
 
 void resume_from(PipelineOptions& options, const std::filesystem::path& path,
                  std::uint32_t process) {
-  const Checkpoint checkpoint = open_checkpoint(newest_whole_checkpoint(path).folder);
+  const Checkpoint checkpoint = open_checkpoint(newest_complete_checkpoint(path).folder);
   const std::int64_t step = checkpoint.manifest().step;
   if (step > std::numeric_limits<std::uint32_t>::max())
     throw Error(ErrorCode::bad_file, fmt::format("{} is of step {}", path.string(), step),
                 "use a checkpoint of at most 4294967295 steps");
+  const auto optimizer = checkpoint.manifest().run.find("optimizer");
+  if (optimizer != checkpoint.manifest().run.end() && optimizer->second != options.optimizer.name())
+    throw Error(ErrorCode::bad_options,
+                fmt::format("`Optimizer::name` is {}, but {} was written with {}",
+                            options.optimizer.name(), path.string(), optimizer->second),
+                fmt::format("resume with {}, or start a new run from the weights alone",
+                            optimizer->second));
   options.first_step = static_cast<std::uint32_t>(step);
   const std::vector<std::string> optimizer_state =
-      step > 0 ? options.optimizer->state_names() : std::vector<std::string>{};
+      step > 0 ? options.optimizer.state_names() : std::vector<std::string>{};
   options.initial = states_from(options, process, checkpoint.source(), step, optimizer_state);
 }
 

@@ -21,7 +21,8 @@ std::vector<StatePtr> states_from(const PipelineOptions& options, std::uint32_t 
 /// Makes a run resume from a checkpoint: sets `first_step` and `initial`. `path` is a checkpoint,
 /// or a folder, of which the newest complete one is used. The weights are bitwise identical to
 /// those of a run that was not interrupted, if model, data and `batch_size` are those of the run
-/// that wrote it. Throws Error{bad_file} for a checkpoint of another model.
+/// that wrote it. Throws Error{bad_file} for a checkpoint of another model, Error{bad_options} for
+/// one of another optimizer.
 void resume_from(PipelineOptions& options, const std::filesystem::path& path,
                  std::uint32_t process = 0);
 

@@ -22,6 +22,10 @@ struct Timeline {
   bool evaluates_after(std::uint32_t step) const { return evaluates && ends_epoch(step); }
 };
 
+/// The steps of a run as messages carry them. Throws Error{bad_options} for more than fit, or fewer
+/// than none.
+std::uint32_t checked_steps(std::int64_t steps);
+
 /// `epochs` whole epochs of a sampler's batches. Throws Error{bad_options} as Sampler does.
 Timeline timeline_of(const SamplerOptions& batches, std::int64_t epochs);
 

@@ -1,10 +1,12 @@
 #include "apps/command.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <new>
@@ -15,6 +17,7 @@
 #include "apps/error_wording.h"
 #include "apps/memory_shortage.h"
 #include "apps/options/options_table.h"
+#include "apps/shell_text.h"
 #include "apps/verbs.h"
 #include "runtime/error.h"
 #include "runtime/file/file.h"
@@ -59,8 +62,8 @@ std::string bare_assignments(const std::vector<std::string>& words,
 }
 
 /// "did you mean -r train.lr=VALUE? " for --lr, if an options file has a key of this name.
-std::string as_override(std::string_view flag) {
-  Options options;
+std::string as_override(std::string_view flag, const Definitions& own) {
+  Options options(own);
   std::string name(flag.substr(0, flag.find('=')));
   std::ranges::replace(name, '-', '_');
   for (const OptionField& field : option_fields(options)) {
@@ -81,14 +84,15 @@ std::string of_the_launcher(const CLI::App& used, std::string_view flag) {
 }
 
 /// A flag that the verb does not have.
-Error unknown_flag(const CLI::App& used, const std::string& name, const std::string& word) {
+Error unknown_flag(const CLI::App& used, const std::string& name, const std::string& word,
+                   const Definitions& own) {
   const std::string_view bare = std::string_view(word).substr(word.find_first_not_of('-'));
   std::vector<std::string> flags;
   for (const CLI::Option* option : used.get_options())
     for (const auto& flag : option->get_lnames()) flags.push_back(flag);
   std::string idea = bare.size() > 1 ? guess(bare, flags, "--") : "";
   if (takes_overrides(used))
-    if (const std::string key = as_override(bare); !key.empty()) idea = key;
+    if (const std::string key = as_override(bare, own); !key.empty()) idea = key;
   if (const std::string launch = of_the_launcher(used, bare); !launch.empty()) idea = launch;
   return {ErrorCode::usage, fmt::format("{} has no option {}", name, word),
           fmt::format("{}{} --help lists all", idea, name)};
@@ -96,7 +100,7 @@ Error unknown_flag(const CLI::App& used, const std::string& name, const std::str
 
 /// What the parser did not understand, with the nearest verb or flag.
 Error usage_error(const CLI::App& app, const CLI::ParseError& error,
-                  const std::vector<std::string>& words) {
+                  const std::vector<std::string>& words, const Definitions& own) {
   const auto verbs = names_of_verbs(app);
   const std::string& first_word = words.front();
   const bool has_verb = !app.get_subcommands().empty();
@@ -111,7 +115,7 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& error,
   const std::vector<std::string> unknown = app.remaining(true);
   for (const auto& word : unknown)
     if (word.find_first_not_of('-') != std::string::npos && word[0] == '-')
-      return unknown_flag(used, name, word);
+      return unknown_flag(used, name, word, own);
   if (const auto assignments = bare_assignments(words, unknown);
       takes_overrides(used) && !assignments.empty())
     return {ErrorCode::usage, fmt::format("{}: each KEY=VALUE needs its own -r", name),
@@ -141,18 +145,8 @@ class HelpFormatter final : public CLI::Formatter {
 
 /// As it would be typed into a shell.
 std::string command_line(int argc, char** argv) {
-  constexpr std::string_view plain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+.,:/@%";
   std::string line;
-  for (int i = 0; i < argc; ++i) {
-    std::string word = argv[i];
-    if (word.empty() || word.find_first_not_of(plain) != std::string::npos) {
-      for (std::size_t at = 0; (at = word.find('\'', at)) != std::string::npos; at += 4)
-        word.replace(at, 1, "'\\''");
-      word = fmt::format("'{}'", word);
-    }
-    line += (i == 0 ? "" : " ") + word;
-  }
+  for (int i = 0; i < argc; ++i) line += (i == 0 ? "" : " ") + shell_word(argv[i]);
   return line;
 }
 
@@ -197,18 +191,30 @@ void check_words(const std::vector<std::string>& words) {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // as CLI11 wants them
   } catch (const CLI::Success&) {  // --help: the processes show it
   } catch (const CLI::ParseError& error) {
-    throw usage_error(app, error, words);
+    throw usage_error(app, error, words, {});
   }
 }
 
 namespace {
 
-int parse_and_run(CLI::App& app, const ChosenVerb& chosen, int argc, char** argv) {
+int parse_and_run(CLI::App& app, const ChosenVerb& chosen, int argc, char** argv,
+                  const Definitions& own) {
   app.parse(argc, argv);
-  const int code = chosen(command_line(argc, argv));
+  const int code =
+      chosen({.program = argv[0], .command_line = command_line(argc, argv), .own = own});
   // A listing that could not be written is a failure; training needs no terminal.
   if (code == exit_done && output_is_lost() && !app.got_subcommand("train")) throw lost_output();
   return code;
+}
+
+/// A run needs a few open files for each of its other processes. The usual soft limit of 1,024
+/// exists for select(2), which the command does not use.
+void allow_more_open_files() {
+  constexpr rlim_t enough = 65536;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= enough) return;
+  limit.rlim_cur = std::min(limit.rlim_max, enough);
+  ::setrlimit(RLIMIT_NOFILE, &limit);  // on failure the limit stays, and doctor names it
 }
 
 /// The error for an exception that is not the library's.
@@ -228,7 +234,10 @@ Error error_of(const std::exception& exception) {
 
 }  // namespace
 
-int run_command(int argc, char** argv) {
+int run_command(int argc, char** argv, const Definitions& own) {
+  // Line by line into files and pipes as well, so that a run can be followed.
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
+  allow_more_open_files();
   keep_standard_streams();
   prepare_for_memory_shortage();
   std::signal(SIGXFSZ, SIG_IGN);  // the write that exceeds a file size limit reports it
@@ -237,19 +246,19 @@ int run_command(int argc, char** argv) {
   describe(app, chosen);
   if (argc <= 1) {
     print_out("{}", app.help());
-    return output_is_lost() ? tell(lost_output(), app.get_name()) : exit_done;
+    return output_is_lost() ? print_error(lost_output(), app.get_name()) : exit_done;
   }
   try {
-    return parse_and_run(app, chosen, argc, argv);
+    return parse_and_run(app, chosen, argc, argv, own);
   } catch (const CLI::Success& done) {
     const int code = app.exit(done);
-    return output_is_lost() ? tell(lost_output(), app.get_name()) : code;
+    return output_is_lost() ? print_error(lost_output(), app.get_name()) : code;
   } catch (const CLI::ParseError& error) {
-    return tell(usage_error(app, error, {argv + 1, argv + argc}), app.get_name());
+    return print_error(usage_error(app, error, {argv + 1, argv + argc}, own), app.get_name());
   } catch (const Error& error) {
-    return tell(in_words_of_the_command(error), app.get_name());
+    return print_error(in_words_of_the_command(error, own), app.get_name());
   } catch (const std::exception& error) {
-    return tell(error_of(error), app.get_name());
+    return print_error(error_of(error), app.get_name());
   }
 }
 

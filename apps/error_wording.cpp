@@ -29,10 +29,10 @@ std::string_view member_of(std::string_view setting) {
 
 }  // namespace
 
-std::string command_name_of(std::string_view setting) {
+std::string command_name_of(std::string_view setting, const Definitions& own) {
   for (const auto& [name, flag] : flags)
     if (name == setting) return std::string(flag);
-  Options options;
+  Options options(own);
   const OptionFields fields = option_fields(options);
   const auto exact = std::ranges::find(fields, setting, &OptionField::setting);
   if (exact != fields.end()) return exact->path;
@@ -47,8 +47,17 @@ std::string command_name_of(std::string_view setting) {
   return is_one ? first->path : "";
 }
 
-Error in_words_of_the_command(const Error& error) {
-  return with_setting_names(error, command_name_of);
+std::vector<std::string> keys_named_by(const Error& error, const Definitions& own) {
+  std::vector<std::string> keys;
+  (void)with_setting_names(error, [&](std::string_view setting) {
+    return keys.emplace_back(command_name_of(setting, own));
+  });
+  return keys;
+}
+
+Error in_words_of_the_command(const Error& error, const Definitions& own) {
+  return with_setting_names(
+      error, [&](std::string_view setting) { return command_name_of(setting, own); });
 }
 
 std::string in_words_of_the_command(std::string_view text) {

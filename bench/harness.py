@@ -180,11 +180,11 @@ def workers(made):
 
 def await_first_row(process, output, seconds=60):
     """Waits until a training process has written its first step to the output folder's train.csv,
-    after the rows of names and units."""
+    after the row of names."""
     end = time.perf_counter() + seconds
     while time.perf_counter() < end and process.poll() is None:
         try:
-            if Path(output, "train.csv").read_bytes().count(b"\n") >= 3:
+            if Path(output, "train.csv").read_bytes().count(b"\n") >= 2:
                 return
         except FileNotFoundError:
             pass

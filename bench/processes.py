@@ -43,7 +43,7 @@ class Ours:
         run_timed([BIN / "troupe", *(launch if self.processes > 1 else []), "train", path, "-o",
                    output])
         with open(output / "train.csv") as file:
-            rows = list(csv.DictReader(file))[1:]
+            rows = list(csv.DictReader(file))
         seconds = [1 / float(row["images_per_second"]) for row in rows[skip:]
                    if row["images_per_second"]]
         self.rates.append(len(seconds) / sum(seconds))  # over all of them, as PyTorch's

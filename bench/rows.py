@@ -124,8 +124,7 @@ def train(folder, options, output):
     path.write_text(json.dumps(options))
     run_timed([BIN / "troupe", "train", path, "-o", Path(folder) / output])
     with open(Path(folder) / output / "train.csv") as file:
-        rows = list(csv.DictReader(file))
-    return rows[1:]  # the first row holds units
+        return list(csv.DictReader(file))
 
 
 def synthetic(steps, micro_batches, parallel, checkpoint_every=0):

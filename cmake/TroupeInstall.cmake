@@ -4,12 +4,12 @@
 include(CMakePackageConfigHelpers)
 
 add_library(troupe_library INTERFACE)
-target_link_libraries(troupe_library INTERFACE troupe_actors troupe_ops troupe_runtime)
+target_link_libraries(troupe_library INTERFACE troupe_app troupe_actors troupe_ops troupe_runtime)
 set_target_properties(troupe_library PROPERTIES EXPORT_NAME troupe)
 add_library(troupe::troupe ALIAS troupe_library)
 
 # Two folders, so that <troupe/troupe.h> and the headers' own "runtime/error.h" are both found.
-foreach(layer runtime ops actors)
+foreach(layer runtime ops actors app)
   target_compile_features(troupe_${layer} PUBLIC cxx_std_20)
   target_include_directories(troupe_${layer} PUBLIC
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
@@ -20,7 +20,7 @@ set(headers_folder \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/troupe
 install(SCRIPT cmake/InstallHeaders.cmake)
 install(TARGETS troupe RUNTIME)
 install(DIRECTORY clusters DESTINATION ${CMAKE_INSTALL_DATADIR}/troupe FILES_MATCHING PATTERN "*.yaml")
-install(TARGETS troupe_library troupe_actors troupe_ops troupe_runtime EXPORT troupe-targets)
+install(TARGETS troupe_library troupe_app troupe_actors troupe_ops troupe_runtime EXPORT troupe-targets)
 
 set(config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/troupe)
 install(EXPORT troupe-targets NAMESPACE troupe:: DESTINATION ${config_folder})

@@ -1,7 +1,6 @@
 #pragma once
-// What a backend computes. A folder (`ops/cpu`, `ops/reference`) fills one KernelTable: each of its
-// files fills the entries of one family of kernels (`families.h` there). A test fails on an entry
-// that is missing.
+// What a backend computes. ops/kernel_list.inc lists the kernels. A backend's folder (`ops/cpu`,
+// `ops/reference`) defines a function of each name and signature in its namespace.
 //
 // Kernels allocate what they return on the stream's device, and write what they take as `Tensor&`.
 // They run on the given stream with its number of threads; for the same number they give the same
@@ -11,7 +10,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <string_view>
+#include <type_traits>
 
 #include "runtime/random.h"
 #include "runtime/tensor/tensor.h"
@@ -109,74 +108,10 @@ struct SgdOptions {
   bool nesterov = false;
 };
 
+/// The kernels of ops/kernel_list.inc, by name: `kernels(device, dtype).relu(stream, x)`.
 struct KernelTable {
-  std::string_view backend;
-
-  /// y = x * w + b; weight [O, I, KH, KW], bias [O].
-  std::unique_ptr<LayerKernel> (*convolution)(const ConvolutionOptions& options);
-  /// y = x W^T + b; weight [out, in], bias [out].
-  std::unique_ptr<LayerKernel> (*linear)(const LinearOptions& options);
-
-  /// Copies between tensors of the same shape and layout, of which one may lie in the CPU's memory
-  /// and the other on the stream's device. The types are equal, or both floating-point. A copy to
-  /// the CPU is complete on return; others complete in the order of the stream.
-  void (*copy)(const Stream& stream, const Tensor& from, Tensor& to);
-  /// Writes the value to all elements.
-  void (*fill)(const Stream& stream, double value, Tensor& to);
-  /// to = from * factor, computed in f64. `from` is f32 or f64; shape and layout are equal.
-  void (*scale)(const Stream& stream, const Tensor& from, double factor, Tensor& to);
-  /// running = (1 - momentum) * running + momentum * observed, computed in f64.
-  void (*fold)(const Stream& stream, const Tensor& observed, double momentum, Tensor& running);
-  /// Copies `from` into `to`, which has the same shape and type and another layout.
-  void (*reorder)(const Stream& stream, const Tensor& from, Tensor& to);
-
-  Tensor (*relu)(const Stream& stream, const Tensor& x);
-  /// `y` is relu's output.
-  Tensor (*relu_backward)(const Stream& stream, const Tensor& y, const Tensor& grad);
-  Tensor (*add)(const Stream& stream, const Tensor& a, const Tensor& b);
-  /// a += b, elementwise over the memory of both.
-  void (*accumulate)(const Stream& stream, Tensor& a, const Tensor& b);
-  /// Zeroes elements with the given probability and scales the others by 1 / (1 - probability).
-  /// Element e is counted in logical (N, C, H, W) order, so the layout does not matter; it is
-  /// dropped when uniform_float(random.block(e / 4)[e % 4]) < probability.
-  Tensor (*dropout)(const Stream& stream, const Tensor& x, float probability,
-                    const RandomKey& random);
-
-  ChannelMoments (*channel_moments)(const Stream& stream, const Tensor& x);
-  /// x [N, C, H, W] or [N, C]; weight, bias, mean, variance [C].
-  Tensor (*batch_norm)(const Stream& stream, const Tensor& x, const Tensor& weight,
-                       const Tensor& bias, const ChannelMoments& moments, double epsilon,
-                       const NormEpilogue& epilogue);
-  /// `z` is batch_norm's output. `batch_moments`: the moments are those of x (training), so they
-  /// depend on x; otherwise they are constants.
-  NormGradients (*batch_norm_backward)(const Stream& stream, const Tensor& grad, const Tensor& x,
-                                       const Tensor& z, const Tensor& weight, const Tensor& bias,
-                                       const ChannelMoments& moments, double epsilon,
-                                       const NormEpilogue& epilogue, bool batch_moments);
-
-  Tensor (*max_pool)(const Stream& stream, const Tensor& x, const PoolOptions& options);
-  /// The gradient goes to the first largest element of a window.
-  Tensor (*max_pool_backward)(const Stream& stream, const Tensor& grad, const Tensor& x,
-                              const PoolOptions& options);
-  Tensor (*average_pool)(const Stream& stream, const Tensor& x, const PoolOptions& options);
-  Tensor (*average_pool_backward)(const Stream& stream, const Tensor& grad, const Shape& x_shape,
-                                  const PoolOptions& options);
-  /// Averages over windows that split H, W into out_h, out_w parts as PyTorch's AdaptiveAvgPool2d.
-  Tensor (*adaptive_average_pool)(const Stream& stream, const Tensor& x, std::int64_t out_h,
-                                  std::int64_t out_w);
-  Tensor (*adaptive_average_pool_backward)(const Stream& stream, const Tensor& grad,
-                                           const Shape& x_shape);
-
-  /// logits [N, classes], targets i64 [N]. Throws for a target outside [0, classes).
-  LossOutput (*softmax_cross_entropy)(const Stream& stream, const Tensor& logits,
-                                      const Tensor& targets, double scale, bool with_gradient);
-
-  /// One step over flat arrays of equal length. Without options.momentum, both momentums are
-  /// undefined. Otherwise `momentum` is undefined in the first step, in which the new one becomes
-  /// the gradient (with weight decay). Outputs may be the inputs.
-  void (*sgd)(const Stream& stream, const SgdOptions& options, double lr, const Tensor& weights,
-              const Tensor& gradient, const Tensor& momentum, Tensor& new_weights,
-              Tensor& new_momentum);
+#define TROUPE_KERNEL(name, signature) std::add_pointer_t<signature> name;
+#include "ops/kernel_list.inc"
 };
 
 /// The kernels for tensors of this type on this device, from its Backend (ops/backend.h). Throws

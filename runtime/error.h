@@ -21,7 +21,7 @@ enum class ErrorCode {
   peer_lost,     ///< another process of the job has ended or cannot be reached
   refused,       ///< another process refused this one: wrong key, run, rank or version
   unsupported,   ///< a combination that no kernel exists for
-  actor_failed,  ///< an actor died more often than its restart budget allows
+  actor_failed,  ///< an actor failed more often than its restart budget allows
   diverged,      ///< the loss is not finite
   bad_message,   ///< bytes of another process that are no message of this run
   internal,      ///< a broken invariant: a bug in Troupe

@@ -17,9 +17,9 @@ ExitCode exit_code_of(const Error& error) {
   return wrong_usage ? exit_usage : exit_failed;
 }
 
-ExitCode tell(const Error& error, std::string_view program) {
+ExitCode print_error(const Error& error, std::string_view program) {
   std::fflush(stdout);
-  tell_launcher(error, true);
+  report_to_launcher(error, true);
   print_error("{}: error: {}\n", program, error.message());
   if (!error.remedy().empty()) print_error("  try: {}\n", error.remedy());
   return exit_code_of(error);
@@ -31,9 +31,9 @@ int guarded_main(const std::function<int()>& body) {
   try {
     return body();
   } catch (const Error& error) {
-    return tell(error, program);
+    return print_error(error, program);
   } catch (const std::exception& error) {
-    return tell(Error(ErrorCode::internal, error.what()), program);
+    return print_error(Error(ErrorCode::internal, error.what()), program);
   }
 }
 

@@ -24,7 +24,7 @@ ExitCode exit_code_of(const Error& error);
 
 /// Flushes standard output, then writes the error and what to try to standard error, one line
 /// each. Returns exit_code_of(error).
-ExitCode tell(const Error& error, std::string_view program);
+ExitCode print_error(const Error& error, std::string_view program);
 
 /// Calls `body` and reports an exception as above. Returns the exit code for `main`.
 int guarded_main(const std::function<int()>& body);

@@ -19,6 +19,17 @@ void copy_rows(const MicroBatchSamples& wanted, const Tensor& from, Tensor& to) 
   }
 }
 
+/// Throws unless a data set's tensor has the shape and type that it declares.
+void check_stored(const Dataset& dataset, std::string_view what, const Tensor& stored,
+                  const Shape& shape, DType dtype) {
+  if (stored.dtype() == dtype && stored.shape() == shape) return;
+  throw Error(ErrorCode::bad_options,
+              fmt::format("the stored {} of {} are {} {}, but its samples() and count() say {} {}",
+                          what, dataset.name(), name_of(stored.dtype()), to_string(stored.shape()),
+                          name_of(dtype), to_string(shape)),
+              "return tensors of that shape and type from SampleReader::stored()");
+}
+
 }  // namespace
 
 DType batch_type(const SampleSpec& samples, DType precision) {
@@ -89,10 +100,15 @@ Batch BatchMaker::make(const MicroBatchSamples& wanted) const {
   const std::int64_t n = std::ssize(wanted.samples);
   Batch batch{Tensor::empty(batch_shape(n, spec.shape), dtype_, Device::cpu()),
               Tensor::empty(batch_shape(n, spec.target_shape), spec.target_dtype, Device::cpu())};
-  if (const auto stored = dataset_.stored(split_))
-    take_stored(wanted, *stored, batch);
-  else
+  const auto stored = dataset_.stored(split_);
+  if (!stored) {
     read_each(wanted, batch);
+    return batch;
+  }
+  check_stored(dataset_, "samples", stored->samples, batch_shape(count, spec.shape), spec.dtype);
+  check_stored(dataset_, "targets", stored->targets, batch_shape(count, spec.target_shape),
+               spec.target_dtype);
+  take_stored(wanted, *stored, batch);
   return batch;
 }
 

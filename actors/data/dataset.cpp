@@ -25,13 +25,12 @@ void DatasetSource::check(const DatasetOptions& options) const {
                 fmt::format("`Dataset::limit` is {}, `Dataset::test_limit` is {}", options.limit,
                             options.test_limit),
                 "give a number of samples, or 0 for all");
-  DatasetSource copy = *this;
-  check_fields(copy.options());
+  check_options();
 }
 
 DatasetSummary DatasetSource::describe(const DatasetOptions& options) const {
   check(options);
-  return definition_->describe(options);
+  return describe_(*this, options);
 }
 
 Dataset open_dataset(DatasetSource source, const DatasetOptions& options) {
@@ -41,7 +40,7 @@ Dataset open_dataset(DatasetSource source, const DatasetOptions& options) {
   fields.push_back(field("seed", kept.seed, ""));
   fields.push_back(field("data.limit", kept.limit, ""));
   fields.push_back(field("data.test_limit", kept.test_limit, ""));
-  return {source.definition_->open(options), std::move(fields)};
+  return {source.open_(source, options), std::move(fields)};
 }
 
 }  // namespace troupe

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "ops/models/model.h"
-#include "runtime/options/field.h"
+#include "runtime/options/definition.h"
 #include "runtime/tensor/tensor.h"
 
 namespace troupe {
@@ -91,68 +91,48 @@ struct DatasetSummary {
   std::int64_t train = 0, test = 0;  ///< samples
 };
 
-/// A struct that describes a data set: its members are the data set's options. It may also have
-/// `OptionFields options()`, which declares the members with key, range and text.
-/// `actors/data/synthetic.h` is an example.
+/// A struct that describes a data set: its members are the data set's options, `open` makes a
+/// reader. It may also have `OptionFields options()`, which declares the members with key, range
+/// and text, and `DatasetSummary describe(const DatasetOptions&) const` where this takes less than
+/// opening it. `actors/data/synthetic.h` is an example.
 template <class D>
-concept DatasetDefinition = requires(const D& definition, const DatasetOptions& options) {
-  { D::name } -> std::convertible_to<std::string_view>;
-  { definition.describe(options) } -> std::same_as<DatasetSummary>;
+concept DatasetDefinition = Named<D> &&
+    requires(const D& definition, const DatasetOptions& options) {
   { definition.open(options) } -> std::same_as<std::shared_ptr<const SampleReader>>;
 };
 
 /// A data set that can be opened. A value: copies are independent.
-class DatasetSource {
+class DatasetSource : public Definition {
  public:
+  static constexpr std::string_view setting = "Dataset::name";
+
   template <DatasetDefinition D>
   DatasetSource(D definition)  // implicit: open_dataset(Synthetic{.count = 640})
-      : definition_(std::make_unique<Definition<D>>(std::move(definition))) {}
-  DatasetSource(const DatasetSource& other) : definition_(other.definition_->clone()) {}
-  DatasetSource(DatasetSource&&) = default;
-  DatasetSource& operator=(DatasetSource other) {
-    definition_ = std::move(other.definition_);
-    return *this;
-  }
-  ~DatasetSource() = default;
+      : Definition(std::move(definition)),
+        describe_([](const DatasetSource& self, const DatasetOptions& options) {
+          const D& own = self.as<D>();
+          if constexpr (requires { own.describe(options); })
+            return own.describe(options);
+          else
+            return summary_of(*own.open(options));
+        }),
+        open_([](const DatasetSource& self, const DatasetOptions& options) {
+          return self.as<D>().open(options);
+        }) {}
 
-  std::string_view name() const { return definition_->name(); }
-  /// The declared options, bound to the members of this object.
-  OptionFields options() { return definition_->options(); }
   /// Reads headers and labels at most. Throws as open_dataset.
   DatasetSummary describe(const DatasetOptions& options = {}) const;
 
  private:
+  static DatasetSummary summary_of(const SampleReader& reader) {
+    return {reader.samples(), reader.count(Split::train), reader.count(Split::test)};
+  }
   friend Dataset open_dataset(DatasetSource source, const DatasetOptions& options);
-  struct Interface {
-    virtual ~Interface() = default;
-    virtual std::unique_ptr<Interface> clone() const = 0;
-    virtual std::string_view name() const = 0;
-    virtual OptionFields options() = 0;
-    virtual DatasetSummary describe(const DatasetOptions& options) const = 0;
-    virtual std::shared_ptr<const SampleReader> open(const DatasetOptions& options) const = 0;
-  };
-  template <class D>
-  struct Definition final : Interface {
-    explicit Definition(D given) : definition(std::move(given)) {}
-    std::unique_ptr<Interface> clone() const override {
-      return std::make_unique<Definition>(definition);
-    }
-    std::string_view name() const override { return D::name; }
-    OptionFields options() override {
-      if constexpr (requires { definition.options(); }) return definition.options();
-      return {};
-    }
-    DatasetSummary describe(const DatasetOptions& options) const override {
-      return definition.describe(options);
-    }
-    std::shared_ptr<const SampleReader> open(const DatasetOptions& options) const override {
-      return definition.open(options);
-    }
-    D definition;
-  };
   void check(const DatasetOptions& options) const;
 
-  std::unique_ptr<Interface> definition_;
+  DatasetSummary (*describe_)(const DatasetSource& self, const DatasetOptions& options);
+  std::shared_ptr<const SampleReader> (*open_)(const DatasetSource& self,
+                                               const DatasetOptions& options);
 };
 
 /// Throws Error: bad_options for options outside their declared ranges, io for a missing file (and

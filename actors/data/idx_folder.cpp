@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "actors/data/stored_dataset.h"
+#include "actors/data/memory_dataset.h"
 #include "runtime/error.h"
 #include "runtime/file/idx.h"
 
@@ -89,7 +89,7 @@ PartFiles open_part(const fs::path& folder, const std::string& prefix) {
   return files;
 }
 
-StoredDataset::Part read_part(const PartFiles& files, const Tensor& labels, std::int64_t count,
+MemoryDataset::Part read_part(const PartFiles& files, const Tensor& labels, std::int64_t count,
                               std::launch when) {
   return {
       targets_of(labels, count),
@@ -140,7 +140,7 @@ std::shared_ptr<const SampleReader> IdxFolder::open(const DatasetOptions& option
   const auto taken = [&](Split split, const PartFiles& files) {
     return options.taken(split, files.images.shape[0]);
   };
-  return std::make_shared<StoredDataset>(
+  return std::make_shared<MemoryDataset>(
       name,
       SampleSpec{.shape = image,
                  .dtype = DType::u8,

@@ -65,14 +65,12 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options) {
   batches_per_epoch_ = options.drop_last ? options.samples / options.batch_size : rounded_up;
 }
 
-Sampler Sampler::for_evaluation(std::int64_t samples, std::int64_t batch_size,
-                                std::int64_t micro_batches, std::int64_t replicas) {
-  return Sampler({.samples = samples,
-                  .batch_size = batch_size,
-                  .micro_batches = micro_batches,
-                  .replicas = replicas,
-                  .shuffle = false,
-                  .drop_last = false});
+Sampler Sampler::for_evaluation(std::int64_t samples, const SamplerOptions& training) {
+  return Sampler(
+      {.samples = samples,
+       .batch_size = std::max<std::int64_t>(1, training.batch_size / training.micro_batches),
+       .shuffle = false,
+       .drop_last = false});
 }
 
 std::int64_t Sampler::batch_samples(std::int64_t batch) const {
@@ -83,10 +81,10 @@ std::int64_t Sampler::micro_batches(std::int64_t batch) const {
   return std::min(options_.micro_batches, batch_samples(batch));
 }
 
-std::vector<MicroBatchSamples> Sampler::plan(std::int64_t step, std::int64_t replica) {
+std::vector<MicroBatchSamples> Sampler::micro_batches(std::int64_t step, std::int64_t replica) {
   if (step < 0 || replica < 0 || replica >= options_.replicas)
-    throw Error(ErrorCode::internal, fmt::format("no plan for step {} on replica {} of {}", step,
-                                                 replica, options_.replicas));
+    throw Error(ErrorCode::internal, fmt::format("no micro-batches of step {} on replica {} of {}",
+                                                 step, replica, options_.replicas));
   const std::int64_t epoch = step / batches_per_epoch_;
   const std::int64_t batch = step % batches_per_epoch_;
   if (epoch != ordered_epoch_) order_ = epoch_order(options_, epoch);

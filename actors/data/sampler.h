@@ -47,9 +47,9 @@ class Sampler {
   /// Throws Error{bad_options} if the numbers make no batch.
   explicit Sampler(const SamplerOptions& options);
 
-  /// For evaluation: every sample once, in stored order. A step is a batch.
-  static Sampler for_evaluation(std::int64_t samples, std::int64_t batch_size,
-                                std::int64_t micro_batches, std::int64_t replicas);
+  /// For evaluation: every sample once, in stored order. A step is a batch of one micro-batch,
+  /// which has the size of one in training: the order of a library's sums may depend on it.
+  static Sampler for_evaluation(std::int64_t samples, const SamplerOptions& training);
 
   const SamplerOptions& options() const { return options_; }
   std::int64_t batches_per_epoch() const { return batches_per_epoch_; }
@@ -57,7 +57,7 @@ class Sampler {
   std::int64_t micro_batches(std::int64_t batch) const;  ///< of batch `batch`, over all replicas
 
   /// The micro-batches of a replica in a step of the run, in ascending order.
-  std::vector<MicroBatchSamples> plan(std::int64_t step, std::int64_t replica);
+  std::vector<MicroBatchSamples> micro_batches(std::int64_t step, std::int64_t replica);
 
  private:
   SamplerOptions options_;

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "actors/data/stored_dataset.h"
+#include "actors/data/memory_dataset.h"
 #include "runtime/error.h"
 #include "runtime/random.h"
 
@@ -90,7 +90,7 @@ Tensor make_images(const Shape& shape, std::int64_t classes, std::uint64_t seed,
   return images;
 }
 
-StoredDataset::Part make_part(const Synthetic& o, std::uint64_t seed, std::int64_t count,
+MemoryDataset::Part make_part(const Synthetic& o, std::uint64_t seed, std::int64_t count,
                               std::launch when, std::string_view operation) {
   return {make_labels(o.classes, count),
           std::async(when, make_images, shape_of(o), o.classes, seed, count, operation).share()};
@@ -115,7 +115,7 @@ DatasetSummary Synthetic::describe(const DatasetOptions& options) const {
 
 std::shared_ptr<const SampleReader> Synthetic::open(const DatasetOptions& options) const {
   const DatasetSummary summary = describe(options);
-  return std::make_shared<StoredDataset>(
+  return std::make_shared<MemoryDataset>(
       name, summary.samples,
       make_part(*this, options.seed, summary.train, std::launch::async, "synthetic.train"),
       make_part(*this, options.seed, summary.test, std::launch::deferred, "synthetic.test"));

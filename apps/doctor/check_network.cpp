@@ -133,7 +133,7 @@ Findings check_rendezvous(const Machine& machine) {
     } catch (const Error& wrong) {
       findings.push_back(world_error(wrong));
     }
-  if (machine.meeting_error) findings.push_back(world_error(*machine.meeting_error));
+  if (machine.rendezvous_error) findings.push_back(world_error(*machine.rendezvous_error));
   return findings;
 }
 

@@ -59,6 +59,17 @@ Findings check_sharing(const Machine& machine, std::int64_t threads) {
                        counted(processes * threads, "core"))}};
 }
 
+/// How to keep the stages of a process within its cores.
+std::string fewer_threads(const Machine& machine, const Demands& demands, std::int64_t stages) {
+  const std::string more_cores = machine.has("SLURM_JOB_ID") ? ", or raise --cpus-per-task" : "";
+  if (demands.intra_op_threads > 1 && stages <= machine.cores)
+    return fmt::format("-r parallel.intra_op_threads={}{}", machine.cores / stages, more_cores);
+  if (machine.world && machine.world->size > 1)
+    return fmt::format("start more processes, or lower parallel.pipeline{}", more_cores);
+  return fmt::format("-r parallel.pipeline={}{}", std::max<std::int64_t>(1, machine.cores),
+                     more_cores);
+}
+
 }  // namespace
 
 std::int64_t stages_of_process(const Machine& machine, const Demands& demands) {
@@ -92,7 +103,7 @@ Findings check_cores(const Machine& machine, const Demands& demands) {
   if (demands.known && busy > machine.cores)
     warn(fmt::format("{} of {} in a process that has {}", counted(stages, "stage"),
                      counted(demands.intra_op_threads, "thread"), counted(machine.cores, "core")),
-         "raise --cpus-per-task, or lower parallel.intra_op_threads");
+         fewer_threads(machine, demands, stages));
   else if (demands.known)
     std::ranges::move(check_sharing(machine, demands.intra_op_threads),
                       std::back_inserter(findings));

@@ -9,6 +9,7 @@
 
 #include "apps/doctor/machine.h"
 #include "apps/jobscript/profile.h"
+#include "apps/options/options.h"
 #include "apps/train/work_distribution.h"
 #include "runtime/transport/topology.h"
 
@@ -75,7 +76,14 @@ struct Observation {
 /// In the order of check_all.
 std::vector<Observation> observations(const Machine& machine, const Demands& demands);
 
-/// All of them but check_cluster; errors first.
+/// What became of opening the data set and reading its files to their ends.
+struct DataCheck {
+  Observation observation;
+  Findings findings;
+};
+DataCheck check_data(const Options& options);
+
+/// All of them but check_cluster and check_data; errors first.
 Findings check_all(const Machine& machine, const Demands& demands);
 
 }  // namespace troupe

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,15 +28,18 @@ struct DoctorArguments {
   bool json = false;
 };
 
-Demands demands_of(const DoctorArguments& arguments) {
-  Demands demands;
+std::optional<Options> options_of(const DoctorArguments& arguments, const Definitions& own) {
   if (arguments.options.empty() && !arguments.overrides.empty())
     throw Error(ErrorCode::usage,
                 fmt::format("doctor: -r {} without an options file",
                             arguments.overrides.front().substr(0, 100)),
                 "troupe doctor FILE -r KEY=VALUE");
-  if (arguments.options.empty()) return demands;
-  const Options options = load_options(arguments.options, arguments.overrides);
+  if (arguments.options.empty()) return std::nullopt;
+  return load_options(arguments.options, arguments.overrides, own);
+}
+
+Demands demands_of(const Options& options) {
+  Demands demands;
   demands.known = true;
   demands.work = work_limits(options);
   demands.transport = options.transport.transport;
@@ -68,7 +72,8 @@ void print_json(const Machine& machine, const Findings& findings, bool fails) {
 
 /// In a world of several nodes every line says whose it is, and all come in one write, so that
 /// those of two nodes do not mix.
-void print_lines(const Machine& machine, const Demands& demands, const Findings& findings) {
+void print_lines(const Machine& machine, const std::vector<Observation>& seen,
+                 const Findings& findings) {
   std::string prefix;
   if (machine.several_nodes()) {
     const auto node = static_cast<std::size_t>(std::max(0, machine.world->node));
@@ -79,7 +84,7 @@ void print_lines(const Machine& machine, const Demands& demands, const Findings&
     return std::ranges::find(findings, check, &Finding::check) != findings.end();
   };
   std::string text;
-  for (const Observation& observation : observations(machine, demands))
+  for (const Observation& observation : seen)
     text += fmt::format("{}{:<12}  {}{}\n", prefix, observation.check, observation.seen,
                         found(observation.check) ? "" : observation.if_well);
   for (const Finding& finding : findings)
@@ -96,16 +101,21 @@ void print_lines(const Machine& machine, const Demands& demands, const Findings&
   std::fflush(stdout);
 }
 
-int doctor(const DoctorArguments& arguments) {
-  const Demands demands = demands_of(arguments);
+int doctor(const DoctorArguments& arguments, const Definitions& own) {
+  const std::optional<Options> options = options_of(arguments, own);
+  const Demands demands = options ? demands_of(*options) : Demands();
   const Machine machine = observe();
+  std::vector<Observation> seen = observations(machine, demands);
   Findings findings = check_all(machine, demands);
-  if (!arguments.cluster.empty()) {
-    Findings more = check_cluster(machine, find_profile(arguments.cluster));
-    std::move(more.begin(), more.end(), std::back_inserter(findings));
-    std::stable_sort(findings.begin(), findings.end(),
-                     [](const Finding& a, const Finding& b) { return a.severity > b.severity; });
+  if (!arguments.cluster.empty())
+    std::ranges::move(check_cluster(machine, find_profile(arguments.cluster)),
+                      std::back_inserter(findings));
+  if (options) {
+    DataCheck data = check_data(*options);
+    seen.push_back(std::move(data.observation));
+    std::ranges::move(data.findings, std::back_inserter(findings));
   }
+  std::ranges::stable_sort(findings, std::ranges::greater(), &Finding::severity);
   const bool fails = !findings.empty() && findings.front().severity == Finding::Severity::error;
   // One process of a node reports for all, but each reports findings of its own.
   const bool speaks = !machine.world || machine.world->local_rank == 0 ||
@@ -113,7 +123,7 @@ int doctor(const DoctorArguments& arguments) {
   if (arguments.json && speaks)
     print_json(machine, findings, fails);
   else if (speaks)
-    print_lines(machine, demands, findings);
+    print_lines(machine, seen, findings);
   return fails ? exit_failed : exit_done;
 }
 
@@ -129,7 +139,7 @@ void add_doctor_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option("--cluster", arguments->cluster, "check against the profile of a cluster");
   verb->add_flag("--json", arguments->json, "findings as JSON");
   verb->callback([arguments, &chosen] {
-    chosen = [arguments](const std::string&) { return doctor(*arguments); };
+    chosen = [arguments](const Invocation& call) { return doctor(*arguments, call.own); };
   });
 }
 

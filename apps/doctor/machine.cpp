@@ -184,7 +184,7 @@ int count_of_list(const std::string& list) {
 }
 
 /// The error of a job file, for a world whose launcher passes neither key nor address.
-std::optional<Error> meeting_error(const World& world, const Environment& environment) try {
+std::optional<Error> rendezvous_error(const World& world, const Environment& environment) try {
   if (environment.has("TROUPE_JOB_KEY") && environment.has("TROUPE_COORDINATOR")) return {};
   const fs::path file = JobFile::of_run(environment, world.run_id).path();
   fs::path folder = fs::absolute(file).parent_path();
@@ -227,7 +227,7 @@ Machine observe() {
     machine.world_error = error;
   }
   if (machine.world && machine.world->size > 1)
-    machine.meeting_error = meeting_error(*machine.world, environment);
+    machine.rendezvous_error = rendezvous_error(*machine.world, environment);
   utsname name{};
   if (::uname(&name) == 0) {
     machine.host = name.nodename;

@@ -33,9 +33,9 @@ struct Machine {
 
   Environment::Variables environment;
   std::string host;
-  std::optional<World> world;          ///< of this process, if a launcher started it
-  std::optional<Error> world_error;    ///< the error in the launcher's variables
-  std::optional<Error> meeting_error;  ///< why the processes cannot connect by a job file
+  std::optional<World> world;             ///< of this process, if a launcher started it
+  std::optional<Error> world_error;       ///< the error in the launcher's variables
+  std::optional<Error> rendezvous_error;  ///< why the processes cannot connect by a job file
 
   std::string architecture;               ///< "x86_64"
   std::vector<std::string> features;      ///< of the processor, as /proc/cpuinfo calls them

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "actors/evaluate.h"
 #include "apps/command.h"
-#include "apps/eval/evaluate.h"
 #include "apps/files/weights_file.h"
 #include "apps/options/load_options.h"
 #include "apps/options/option_changes.h"
@@ -25,8 +25,9 @@ struct EvalArguments {
   std::vector<std::string> overrides;
 };
 
-Options options_for(const EvalArguments& arguments, const WeightsFile& weights) {
-  if (!arguments.options.empty()) return load_options(arguments.options, arguments.overrides);
+Options options_for(const EvalArguments& arguments, const WeightsFile& weights,
+                    const Definitions& own) {
+  if (!arguments.options.empty()) return load_options(arguments.options, arguments.overrides, own);
   if (weights.options.empty())
     throw Error(
         ErrorCode::usage,
@@ -37,22 +38,30 @@ Options options_for(const EvalArguments& arguments, const WeightsFile& weights) 
   // The weights that the run started from do not matter, and may no longer exist.
   std::vector<std::string> overrides = {"model.weights="};
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
-  return parse_options(weights.options, (weights.path / "manifest.json").string(), overrides);
+  return parse_options(weights.options, (weights.path / "manifest.json").string(), overrides, own);
 }
 
-int print_evaluation(const EvalArguments& arguments) {
+Evaluation evaluate(const Options& options, const PipelineOptions& pipeline,
+                    const WeightsFile& weights) {
+  try {
+    return evaluate(pipeline, weights.tensors);
+  } catch (const Error& error) {
+    throw of_another_model(error, weights.path, weights.options, options);
+  }
+}
+
+int print_evaluation(const EvalArguments& arguments, const Definitions& own) {
   const WeightsFile weights = open_weights(find_weights(arguments.checkpoint));
-  const Options options = options_for(arguments, weights);
-  const EvaluationReport report = [&] {
-    try {
-      return evaluate(options, weights.tensors);
-    } catch (const Error& error) {
-      throw of_another_model(error, weights.path, weights.options, options);
-    }
-  }();
-  fmt::print("{}\nnormalised with mean {}, std {}\ntest loss {:.9g}\n{}\n", weights.path.string(),
-             fmt::join(options.pipeline.data.mean, ", "),
-             fmt::join(options.pipeline.data.std, ", "), report.loss, accuracy_line(report));
+  const Options options = options_for(arguments, weights, own);
+  PipelineOptions pipeline = options.pipeline;
+  pipeline.model = options.model.chosen();
+  pipeline.data.dataset = open_dataset(options.dataset.chosen(), dataset_options(options));
+  const Evaluation result = evaluate(options, pipeline, weights);
+  fmt::print("{}\n", weights.path.string());
+  if (pipeline.data.dataset.samples().dtype == DType::u8)
+    fmt::print("normalised with mean {}, std {}\n", fmt::join(pipeline.data.mean, ", "),
+               fmt::join(pipeline.data.std, ", "));
+  fmt::print("test loss {:.9g}\n{}\n", result.loss, accuracy_line(result));
   return exit_done;
 }
 
@@ -68,7 +77,7 @@ void add_eval_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE, overrides the options")
       ->allow_extra_args(false);
   verb->callback([arguments, &chosen] {
-    chosen = [arguments](const std::string&) { return print_evaluation(*arguments); };
+    chosen = [arguments](const Invocation& call) { return print_evaluation(*arguments, call.own); };
   });
 }
 

@@ -64,7 +64,7 @@ void add_export_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option("-o,--output", arguments->output, "file to write")->required();
   verb->add_flag("--force", arguments->force, "replace a file that is not safetensors");
   verb->callback([arguments, &chosen] {
-    chosen = [arguments](const std::string&) { return export_weights(*arguments); };
+    chosen = [arguments](const Invocation&) { return export_weights(*arguments); };
   });
 }
 

@@ -12,7 +12,7 @@ namespace troupe {
 
 std::filesystem::path find_weights(const std::filesystem::path& path) {
   if (!std::filesystem::is_directory(path)) return path;
-  const CheckpointChoice choice = newest_whole_checkpoint(path);
+  const CheckpointChoice choice = newest_complete_checkpoint(path);
   for (const auto& reason : choice.skipped) print_error("troupe: warning: skipped {}\n", reason);
   return choice.folder;
 }

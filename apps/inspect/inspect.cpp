@@ -1,10 +1,12 @@
 // troupe inspect: the content of a checkpoint, a safetensors file or an IDX file, and its
 // checksums.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -63,7 +65,7 @@ void print_table(const std::vector<Row>& rows) {
 Error incomplete(const std::filesystem::path& checkpoint, const Error& cause) {
   std::string remedy = "no complete checkpoint is beside it";
   for (const CheckpointInfo& other : list_checkpoints(checkpoint.parent_path()))
-    if (other.whole)
+    if (other.complete)
       remedy = fmt::format("the newest complete one beside it is {}", other.folder.string());
   return {ErrorCode::bad_file,
           fmt::format("the checkpoint {} is incomplete: {}", checkpoint.string(), cause.message()),
@@ -79,8 +81,28 @@ Checkpoint open_complete(const std::filesystem::path& folder) {
   }
 }
 
+/// "epoch 1, seed 1, step 5": the members of an object, or the JSON as it is.
+std::string position_text(const std::string& json) {
+  const nlohmann::json position = nlohmann::json::parse(json);
+  if (!position.is_object()) return json;
+  std::vector<std::string> members;
+  for (const auto& [name, value] : position.items()) {
+    std::string words = name;
+    std::ranges::replace(words, '_', ' ');
+    members.push_back(fmt::format("{} {}", words, value.dump()));
+  }
+  return fmt::format("{}", fmt::join(members, ", "));
+}
+
+/// "90 tensors of the model, 697930 bytes".
+std::string share_text(const std::vector<Row>& rows, std::string_view of_whom) {
+  std::uint64_t bytes = 0;
+  for (const Row& row : rows) bytes += row.bytes;
+  return fmt::format("{} of the {}, {} bytes", counted(std::ssize(rows), "tensor"), of_whom, bytes);
+}
+
 void inspect_checkpoint(const std::filesystem::path& path) {
-  const CheckpointChoice choice = newest_whole_checkpoint(path);
+  const CheckpointChoice choice = newest_complete_checkpoint(path);
   for (const auto& reason : choice.skipped) print_error("troupe: warning: skipped {}\n", reason);
   const Checkpoint checkpoint = open_complete(choice.folder);
   checkpoint.verify();
@@ -89,13 +111,16 @@ void inspect_checkpoint(const std::filesystem::path& path) {
              choice.folder.string(), manifest.step, manifest.created,
              counted(std::ssize(manifest.shards), "shard"));
   if (!manifest.position.empty() && manifest.position != "null")
-    fmt::print("position {}\n", manifest.position);
-  if (manifest.generation > 0) fmt::print("world generation {}\n", manifest.generation);
+    fmt::print("position: {}\n", position_text(manifest.position));
+  if (manifest.generation > 0) fmt::print("world generation: {}\n", manifest.generation);
   for (const auto& [key, value] : manifest.run) fmt::print("run {}: {}\n", key, value);
-  std::vector<Row> rows;
+  std::vector<Row> model, optimizer;
   for (const auto& tensor : checkpoint.tensors())
-    rows.push_back(row_of(tensor.name, tensor.dtype, tensor.shape));
-  print_table(rows);
+    (tensor.name.starts_with("optimizer.") ? optimizer : model)
+        .push_back(row_of(tensor.name, tensor.dtype, tensor.shape));
+  fmt::print("{}; {}\n\n", share_text(model, "model"), share_text(optimizer, "optimizer"));
+  model.insert(model.end(), optimizer.begin(), optimizer.end());
+  print_table(model);
 }
 
 void inspect_safetensors(const std::filesystem::path& path) {
@@ -145,7 +170,7 @@ void add_inspect_verb(CLI::App& app, ChosenVerb& chosen) {
       ->required();
   verb->add_flag("--digest", arguments->digest, "print one SHA-256 of all weights and buffers");
   verb->callback([arguments, &chosen] {
-    chosen = [arguments](const std::string&) { return inspect(*arguments); };
+    chosen = [arguments](const Invocation&) { return inspect(*arguments); };
   });
 }
 

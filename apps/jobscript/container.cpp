@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "apps/jobscript/script.h"
+#include "apps/shell_text.h"
 #include "runtime/error.h"
 #include "runtime/text.h"
 

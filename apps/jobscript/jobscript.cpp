@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 
 struct JobscriptArguments {
   bool list = false;
-  std::string cluster, time, signal_before, memory;
+  std::string cluster, time, signal_before, memory, program;
   JobRequest request;
   bool cpu = false, no_requeue = false;
   fs::path options;
@@ -83,9 +83,9 @@ std::vector<std::string> with_interface(std::vector<std::string> overrides, cons
 }
 
 /// What the options file asks of processes; it is checked as `troupe train` would.
-JobShape shape_of(const JobscriptArguments& arguments) {
+JobShape shape_of(const JobscriptArguments& arguments, const Definitions& own) {
   OptionOrigins origins;
-  const Options options = load_options(arguments.options, arguments.overrides, &origins);
+  const Options options = load_options(arguments.options, arguments.overrides, own, &origins);
   JobShape shape;
   shape.interface_open = origins.of("parallel.interface") == "default";
   shape.intra_op_threads = options.pipeline.stream.threads;
@@ -94,7 +94,7 @@ JobShape shape_of(const JobscriptArguments& arguments) {
   shape.transport = options.transport.transport;
   shape.file = arguments.options.string();
   shape.data_of_debian =
-      options.dataset == "fashion_mnist" && option_text(options, "data.path") == yaml_text("");
+      options.dataset.name == "fashion_mnist" && option_text(options, "data.path") == yaml_text("");
   shape.pipeline_where = origins.of("parallel.pipeline");
   shape.data_where = origins.of("parallel.data");
   return shape;
@@ -116,8 +116,16 @@ double memory_of(const std::string& text) {
   return value * scale;
 }
 
-JobRequest complete(const JobscriptArguments& arguments) {
+/// `troupe`, which is found by PATH, or another program that is the command, by its path.
+std::string program_of(const Invocation& call) {
+  const fs::path program = call.program;
+  if (program.filename() == "troupe" || !program.has_parent_path()) return program.filename();
+  return fs::absolute(program).lexically_normal();
+}
+
+JobRequest complete(const JobscriptArguments& arguments, const Invocation& call) {
   JobRequest request = arguments.request;
+  request.program = arguments.program.empty() ? program_of(call) : arguments.program;
   if (!arguments.memory.empty()) request.memory = memory_of(arguments.memory);
   if (!arguments.time.empty()) request.time = time_of("--time", arguments.time);
   if (!arguments.signal_before.empty())
@@ -169,7 +177,7 @@ void write(const fs::path& file, const std::string& content, bool force) {
                 "check the permissions of the folder");
 }
 
-int jobscript(const JobscriptArguments& arguments, const std::string& command_line) {
+int jobscript(const JobscriptArguments& arguments, const Invocation& call) {
   if (arguments.list) return list_clusters();
   if (arguments.cluster.empty())
     throw Error(ErrorCode::usage, "no --cluster is given", "`troupe jobscript --list` shows all");
@@ -178,14 +186,14 @@ int jobscript(const JobscriptArguments& arguments, const std::string& command_li
                 fmt::format("troupe jobscript --cluster {} --time 2:00:00 options.yaml",
                             arguments.cluster));
   const ClusterProfile profile = find_profile(arguments.cluster);
-  const JobRequest request = complete(arguments);
-  const JobShape shape = shape_of(arguments);
+  const JobRequest request = complete(arguments, call);
+  const JobShape shape = shape_of(arguments, call.own);
   const JobLayout layout = lay_out_job(profile, request, shape);
   const auto definitions = container_files(layout, request);
-  const std::string script = job_script(
-      layout, request,
-      {command_line, arguments.options.string(), with_interface(arguments.overrides, shape, layout),
-       request.container.empty() ? arguments.cluster : ""});
+  const std::string script = job_script(layout, request,
+                                        {call.command_line, arguments.options.string(),
+                                         with_interface(arguments.overrides, shape, layout),
+                                         request.container.empty() ? arguments.cluster : ""});
   const fs::path folder = arguments.output.value_or(".");
   for (const DefinitionFile& file : definitions) {
     write(folder / file.name, file.content, arguments.force);
@@ -244,7 +252,7 @@ void add_jobscript_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option("--container", request.container, "container engine: edf, apptainer or podman")
       ->check(CLI::IsMember({"edf", "apptainer", "podman"}));
   verb->add_option("--image", request.image, "existing image of the container");
-  verb->add_option("--program", request.program, "path of troupe on the cluster (troupe)");
+  verb->add_option("--program", arguments->program, "path of this program on the cluster");
   verb->add_option("--sbatch", request.sbatch, "another option of sbatch, unchanged")
       ->allow_extra_args(false);
   verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE, overrides the file")
@@ -253,7 +261,7 @@ void add_jobscript_verb(CLI::App& app, ChosenVerb& chosen) {
                    "output folder (the script goes to standard output)");
   verb->add_flag("--force", arguments->force, "replace existing files");
   verb->callback([arguments, &chosen] {
-    chosen = [arguments](const std::string& line) { return jobscript(*arguments, line); };
+    chosen = [arguments](const Invocation& call) { return jobscript(*arguments, call); };
   });
 }
 

@@ -17,7 +17,4 @@ struct ScriptText {
 /// The whole job script for sbatch.
 std::string job_script(const JobLayout& layout, const JobRequest& request, const ScriptText& text);
 
-/// A word as a POSIX shell reads it, in single quotes if necessary.
-std::string shell_word(std::string_view word);
-
 }  // namespace troupe

@@ -66,8 +66,10 @@ void add_launch_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option("COMMAND", flags->command,
                    "after --: train, doctor or a program, with its arguments");
   verb->positionals_at_end();
-  verb->callback([flags, &chosen] {
-    chosen = [flags](const std::string&) {
+  verb->callback([flags, &app, &chosen] {
+    for (const CLI::App* other : app.get_subcommands([](const CLI::App*) { return true; }))
+      if (other->get_name() != "launch") flags->verbs.push_back(other->get_name());
+    chosen = [flags](const Invocation&) {
       const LaunchOptions options = check(*flags);
       if (options.program.is_own) check_words(flags->command);
       return launch(options);

@@ -116,14 +116,14 @@ std::vector<bool> shown_of(const std::string& text, int processes) {
 }
 
 /// The rendezvous endpoint, if there are several hosts.
-std::optional<Endpoint> meeting_of(const LaunchFlags& flags, int nodes) {
+std::optional<HostAndPort> rendezvous_address_of(const LaunchFlags& flags, int nodes) {
   if (flags.standalone || nodes == 1) return std::nullopt;
   if (!flags.rdzv_endpoint.empty()) return endpoint_of(flags.rdzv_endpoint);
   if (flags.master_addr.empty())
     refuse("--nnodes", flags.nnodes, "several hosts need a rendezvous endpoint",
            "--rdzv-endpoint HOST:29400 with one of the hosts, the same on all hosts");
-  Endpoint endpoint = endpoint_of(flags.master_addr);
-  if (flags.master_port != 0) endpoint.port = static_cast<std::uint16_t>(flags.master_port);
+  HostAndPort endpoint = endpoint_of(flags.master_addr);
+  if (flags.master_port != 0) endpoint.port = flags.master_port;
   return endpoint;
 }
 
@@ -167,8 +167,8 @@ std::vector<unsigned> streams_of(std::string_view flag, std::string_view text, i
   return streams;
 }
 
-Endpoint endpoint_of(std::string_view text) {
-  Endpoint endpoint;
+HostAndPort endpoint_of(std::string_view text) {
+  HostAndPort endpoint{.port = usual_rendezvous_port};
   const bool bracket = !text.empty() && text.front() == '[';
   const auto end = bracket ? text.find(']') : std::min(text.find(':'), text.size());
   if (end == text.npos)
@@ -179,7 +179,7 @@ Endpoint endpoint_of(std::string_view text) {
     const auto port = rest.front() == ':' ? whole(rest.substr(1)) : std::nullopt;
     if (!port || *port < 1 || *port > 65'535)
       refuse("--rdzv-endpoint", text, "not HOST:PORT", "--rdzv-endpoint HOST:29400");
-    endpoint.port = static_cast<std::uint16_t>(*port);
+    endpoint.port = static_cast<int>(*port);
   }
   if (endpoint.host.empty())
     refuse("--rdzv-endpoint", text, "it has no host", "--rdzv-endpoint HOST:29400");
@@ -196,10 +196,10 @@ LaunchOptions check(const LaunchFlags& flags) {
     refuse("--node-rank", std::to_string(*options.node_rank),
            fmt::format("--nnodes {} has node ranks 0 to {}", options.nodes, options.nodes - 1),
            "number the nodes from 0");
-  options.endpoint = meeting_of(flags, options.nodes);
+  options.endpoint = rendezvous_address_of(flags, options.nodes);
   options.run_id = flags.rdzv_id;
   options.master_address = flags.master_addr;
-  options.master_port = static_cast<std::uint16_t>(flags.master_port);
+  options.master_port = flags.master_port;
   if (options.nodes > 1 && flags.rdzv_endpoint.empty()) options.master_port = 0;
   options.local_address = flags.local_addr;
   options.max_restarts = flags.max_restarts;
@@ -211,7 +211,8 @@ LaunchOptions check(const LaunchFlags& flags) {
   options.shown = shown_of(flags.local_ranks_filter, options.processes);
   options.role = flags.role;
   if (!flags.log_line_prefix_template.empty()) options.prefix = flags.log_line_prefix_template;
-  options.program = program_of(flags.command, flags.no_python);
+  options.program =
+      program_of(flags.command, flags.no_python ? std::vector<std::string>() : flags.verbs);
   return options;
 }
 

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/control/endpoint.h"
+
 namespace troupe {
 
 /// The flags as they were written; torchrun's names and meanings.
@@ -35,6 +37,7 @@ struct LaunchFlags {
   std::string log_line_prefix_template;
   double grace_period = 30;
   bool no_python = false;
+  std::vector<std::string> verbs;  ///< the other verbs of the command
   std::vector<std::string> command;
 };
 
@@ -46,12 +49,7 @@ enum Streams : unsigned {
   both_streams = 3
 };
 
-/// HOST and PORT of the rendezvous of launchers.
-struct Endpoint {
-  static constexpr std::uint16_t usual_port = 29400;  ///< torchrun's
-  std::string host;
-  std::uint16_t port = usual_port;
-};
+constexpr int usual_rendezvous_port = 29400;  ///< torchrun's
 
 /// A program and its arguments, including the first.
 struct Program {
@@ -62,10 +60,10 @@ struct Program {
 
 struct LaunchOptions {
   int nodes = 1;
-  int processes = 1;                 ///< on this node
-  std::optional<int> node_rank;      ///< assigned by the coordinator if it is not given
-  std::optional<Endpoint> endpoint;  ///< nothing: a run of one node
-  std::string run_id;                ///< the same for all launchers of the job
+  int processes = 1;                    ///< on this node
+  std::optional<int> node_rank;         ///< assigned by the coordinator if it is not given
+  std::optional<HostAndPort> endpoint;  ///< nothing: a run of one node
+  std::string run_id;                   ///< the same for all launchers of the job
   std::string master_address;
   std::uint16_t master_port = 0;  ///< for the processes; 0: any free port
   std::string local_address;      ///< of this node, if given
@@ -88,9 +86,9 @@ LaunchOptions check(const LaunchFlags& flags);
 std::vector<unsigned> streams_of(std::string_view flag, std::string_view text, int processes);
 
 /// HOST, HOST:PORT or [IPv6]:PORT.
-Endpoint endpoint_of(std::string_view text);
+HostAndPort endpoint_of(std::string_view text);
 
-/// What to start: a program, or a verb of this command unless `program_only` is set.
-Program program_of(const std::vector<std::string>& command, bool program_only);
+/// What to start: one of the `verbs` of this command, or a program.
+Program program_of(const std::vector<std::string>& command, const std::vector<std::string>& verbs);
 
 }  // namespace troupe

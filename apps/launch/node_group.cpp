@@ -6,7 +6,7 @@
 
 #include <random>
 
-#include "apps/launch/launchers.h"
+#include "apps/launch/several_nodes.h"
 #include "runtime/control/coordinator.h"
 #include "runtime/control/interface.h"
 #include "runtime/error.h"
@@ -71,7 +71,7 @@ std::uint16_t free_port() {
 
 std::unique_ptr<NodeGroup> NodeGroup::rendezvous(const LaunchOptions& options,
                                                  std::stop_token stop) {
-  if (options.endpoint) return std::make_unique<Launchers>(options, std::move(stop));
+  if (options.endpoint) return std::make_unique<SeveralNodes>(options, std::move(stop));
   return std::make_unique<OneNode>(options);
 }
 

@@ -22,9 +22,9 @@ std::string indented(const std::string& text) {
   return lines;
 }
 
-std::string said(const ToldError& told) {
-  return fmt::format("\n{}{}{}", indented(told.message), told.details.empty() ? "" : "\n",
-                     told.details.empty() ? "" : indented(told.details));
+std::string indented_text(const ReportedError& reported) {
+  return fmt::format("\n{}{}{}", indented(reported.message), reported.details.empty() ? "" : "\n",
+                     reported.details.empty() ? "" : indented(reported.details));
 }
 
 std::string ending_text(const Ending& ending) {
@@ -57,8 +57,8 @@ std::string Failure::text() const {
                 ending_text(ending), at);
   if (rank >= 0) text += likely_cause(ending);
   if (rank >= 0 && !reason.empty()) text += "; " + reason;
-  if (told && !told->is_printed) text += said(*told);
-  if (told && told->is_printed) text += "; its error is above";
+  if (reported && !reported->is_printed) text += indented_text(*reported);
+  if (reported && reported->is_printed) text += "; its error is above";
   if (!log.empty()) text += "\n  its output: " + log;
   return text;
 }
@@ -76,9 +76,9 @@ std::string to_message(const Failure& failure) {
       {"reason", failure.reason},
       {"log", failure.log},
       {"consequence", failure.is_consequence()}};
-  if (failure.told) {
-    content["message"] = failure.told->message;
-    content["details"] = failure.told->details;
+  if (failure.reported) {
+    content["message"] = failure.reported->message;
+    content["details"] = failure.reported->details;
   }
   return content.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -98,9 +98,9 @@ Failure failure_from(const std::string& message) {
     failure.reason = content.at("reason").get<std::string>();
     failure.log = content.at("log").get<std::string>();
     if (content.contains("message"))
-      failure.told = ToldError{.message = content.at("message").get<std::string>(),
-                               .details = content.at("details").get<std::string>(),
-                               .is_consequence = content.at("consequence").get<bool>()};
+      failure.reported = ReportedError{.message = content.at("message").get<std::string>(),
+                                       .details = content.at("details").get<std::string>(),
+                                       .is_consequence = content.at("consequence").get<bool>()};
     return failure;
   } catch (const nlohmann::json::exception&) {
     throw Error(ErrorCode::io, "the launcher of another host sent a damaged failure report",
@@ -116,23 +116,23 @@ bool Outcome::gives_way_to(const Failure& process) const {
          code != 128 + SIGTERM && code != 128 + stop_signal_ && !killing_;
 }
 
-void Outcome::hear(const Failure& process) {
+void Outcome::record_consequence(const Failure& process) {
   if (!process.is_consequence()) return;
-  if (!witness_ || process.told->is_printed) witness_ = process;
+  if (!witness_ || process.reported->is_printed) witness_ = process;
 }
 
 std::string Outcome::report() const {
   std::string text = first_->text();
-  if (!first_->told && witness_ && !witness_->told->is_printed)
+  if (!first_->reported && witness_ && !witness_->reported->is_printed)
     text += fmt::format("\n  rank {} on {} reported:{}", witness_->rank, witness_->host,
-                        said(*witness_->told));
+                        indented_text(*witness_->reported));
   return text;
 }
 
 Outcome::Next Outcome::ended(const Failure& process) {
   const Ending& ending = process.ending;
   if (ending.exit_code() == 0 && process.rank >= 0) return Next::wait;
-  hear(process);
+  record_consequence(process);
   if (gives_way_to(process)) first_ = process;
   if (first_ || ending_all_) return Next::wait;
   if (ending.exit_code() == exit_stopped) {

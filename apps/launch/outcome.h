@@ -16,18 +16,18 @@ struct Failure {
   pid_t pid = 0;
   Ending ending;
   std::chrono::system_clock::time_point time;
-  std::optional<ToldError> told;  ///< `is_printed` if the terminal already shows it
-  std::string reason;             ///< what the launcher knows beside the ending; may be empty
-  std::string log;                ///< where its streams went; empty if to the launcher's own
+  std::optional<ReportedError> reported;  ///< `is_printed` if the terminal already shows it
+  std::string reason;  ///< what the launcher knows beside the ending; may be empty
+  std::string log;     ///< where its streams went; empty if to the launcher's own
 
-  bool is_consequence() const { return told && told->is_consequence; }
+  bool is_consequence() const { return reported && reported->is_consequence; }
 
   /// What the launcher prints of it: rank, host, exit code or signal, time, and what it said
   /// itself, unless that is printed.
   std::string text() const;
 };
 
-/// What the other processes hear of one that has failed: "killed by signal 11 (SIGSEGV)".
+/// What the other processes are given of one that has failed: "killed by signal 11 (SIGSEGV)".
 std::string loss_text(const Ending& ending);
 
 /// For the launchers of the other hosts.
@@ -74,7 +74,7 @@ class Outcome {
   int stop_signal_ = 0;
 
   bool gives_way_to(const Failure& process) const;
-  void hear(const Failure& process);
+  void record_consequence(const Failure& process);
 };
 
 }  // namespace troupe

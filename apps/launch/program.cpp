@@ -35,21 +35,19 @@ fs::path found(const std::string& word) {
 
 }  // namespace
 
-Program program_of(const std::vector<std::string>& command, bool program_only) {
-  // The verbs that make sense in several processes, and those that do not.
-  constexpr std::array<std::string_view, 3> verbs{"train", "doctor", "--version"};
-  constexpr std::array<std::string_view, 6> alone{"eval",    "export", "inspect",
-                                                  "options", "plan",   "jobscript"};
+Program program_of(const std::vector<std::string>& command, const std::vector<std::string>& verbs) {
+  // Those that make sense in several processes.
+  constexpr std::array<std::string_view, 3> launched{"train", "doctor", "--version"};
   if (command.empty())
     throw Error(ErrorCode::usage, "launch: there is no command to start",
                 "troupe launch --standalone --nproc-per-node 2 -- train options.yaml");
   const std::string& word = command.front();
-  if (!program_only && std::find(verbs.begin(), verbs.end(), word) != verbs.end()) {
+  if (!verbs.empty() && std::ranges::find(launched, word) != launched.end()) {
     Program self{fs::read_symlink("/proc/self/exe"), {"troupe"}, true};
     self.words.insert(self.words.end(), command.begin(), command.end());
     return self;
   }
-  if (!program_only && std::find(alone.begin(), alone.end(), word) != alone.end())
+  if (std::ranges::find(verbs, word) != verbs.end())
     throw Error(ErrorCode::usage,
                 fmt::format("launch: troupe {} runs in one process and cannot be launched", word),
                 word == "plan" ? "troupe plan FILE --nnodes N --nproc-per-node N"
@@ -67,7 +65,7 @@ Program program_of(const std::vector<std::string>& command, bool program_only) {
     throw Error(ErrorCode::usage,
                 fmt::format("launch: there is no program {}", word.substr(0, 128)),
                 "check the path");
-  const std::string near = meant(word, verbs);
+  const std::string near = meant(word, launched);
   throw Error(
       ErrorCode::usage,
       fmt::format("launch: {} is neither a verb of troupe nor a program", word.substr(0, 128)),

@@ -9,14 +9,19 @@
 namespace troupe {
 
 /// Reads an options file, applies "a.b=value" overrides in their order, and checks what can be
-/// checked before a run creates something. `origins` receives where each value stands. Throws
-/// Error{bad_options} with position and remedy.
+/// checked before a run creates something. The file may also name `own` definitions. `origins`
+/// receives where each value stands. Throws Error{bad_options} with position and remedy.
 Options load_options(const std::filesystem::path& file, const std::vector<std::string>& overrides,
-                     OptionOrigins* origins = nullptr);
+                     const Definitions& own = {}, OptionOrigins* origins = nullptr);
 
 /// The same for text that is not a file (a checkpoint's metadata); `source` names it in errors.
 Options parse_options(std::string_view text, const std::string& source,
-                      const std::vector<std::string>& overrides = {});
+                      const std::vector<std::string>& overrides = {}, const Definitions& own = {});
+
+/// The options of an earlier run, from the text that its checkpoint or output folder keeps. Leaves
+/// out the paths of its files, which may be elsewhere now.
+Options parse_past_options(std::string_view text, const std::string& source,
+                           const Definitions& own = {});
 
 /// Checks values that must go together. Called by load_options.
 void validate(const Options& options, const OptionOrigins& origins);

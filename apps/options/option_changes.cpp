@@ -13,10 +13,10 @@
 namespace troupe {
 namespace {
 
-std::optional<Options> options_of(const std::string& text) {
+std::optional<Options> options_of(const std::string& text, const Definitions& own) {
   if (text.empty()) return std::nullopt;
   try {
-    return parse_options(text, "options of a run", {"model.weights=", "data.path="});
+    return parse_past_options(text, "options of a run", own);
   } catch (const Error&) {
     return std::nullopt;  // of another version, or no options at all
   }
@@ -71,7 +71,7 @@ OptionChange first_option_difference(std::string_view one, std::string_view othe
 }
 
 std::string changes_since(const std::string& before, const Options& now) {
-  const auto old_options = options_of(before);
+  const auto old_options = options_of(before, now.own);
   if (!old_options) return {};
   std::vector<std::string> texts;
   for (const OptionChange& change : option_changes(*old_options, now))
@@ -83,9 +83,10 @@ bool is_of_this_run(const std::filesystem::path& folder, const Options& options)
   std::ifstream file(folder / "options_restart.yaml", std::ios::binary);
   std::ostringstream text;
   text << file.rdbuf();
-  const auto before = options_of(text.str());
+  const auto before = options_of(text.str(), options.own);
   if (!before || before->pipeline.seed != options.pipeline.seed) return false;
-  return option_changes(*before, options, "model").empty() && before->dataset == options.dataset &&
+  return option_changes(*before, options, "model").empty() &&
+         before->dataset.name == options.dataset.name &&
          before->selection.limit == options.selection.limit &&
          dataset_settings(*before) == dataset_settings(options);
 }
@@ -94,7 +95,7 @@ Error of_another_model(const Error& error, const std::filesystem::path& path,
                        const std::string& before, const Options& now) {
   if (error.message().find("of another model") == std::string::npos) return error;
   std::string differ, remedy;
-  if (const auto old_options = options_of(before))
+  if (const auto old_options = options_of(before, now.own))
     for (const OptionChange& change : option_changes(*old_options, now, "model")) {
       differ += fmt::format("; {} is {} now, was {}", change.key, change.now, change.before);
       remedy += fmt::format("{}-r {}", remedy.empty() ? "" : " ", assignment(change));

@@ -1,32 +1,36 @@
 #include "apps/options/options.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "actors/data/datasets.h"
+#include "ops/models/models.h"
+#include "ops/optim/optimizers.h"
 #include "runtime/error.h"
 
 namespace troupe {
 namespace {
 
-template <class Source>
-const Source* find_source(const std::vector<Source>& sources, const std::string& name) {
-  const auto found =
-      std::ranges::find_if(sources, [&](const Source& source) { return source.name() == name; });
-  return found == sources.end() ? nullptr : &*found;
+template <class D>
+Choice<D> choice_of(std::vector<D> all, const std::vector<D>& added) {
+  for (const D& one : added) {
+    if (std::ranges::find(all, one.name(), &D::name) != all.end())
+      throw Error(ErrorCode::bad_options,
+                  fmt::format("two definitions have the `{}` {}", D::setting, one.name()),
+                  "give one of them another name");
+    all.push_back(one);
+  }
+  return {.all = std::move(all)};
 }
 
 }  // namespace
 
-const ModelSource& model_source(const Options& options) {
-  if (const ModelSource* source = find_source(options.models, options.model)) return *source;
-  (void)find_model(options.model);  // throws
-  throw Error(ErrorCode::internal, "a known model that is not among the options");
-}
-
-const DatasetSource& dataset_source(const Options& options) {
-  if (const DatasetSource* source = find_source(options.datasets, options.dataset)) return *source;
-  (void)find_dataset(options.dataset);  // throws
-  throw Error(ErrorCode::internal, "a known data set that is not among the options");
-}
+Options::Options(Definitions added)
+    : own(std::move(added)),
+      model(choice_of(known_models(), own.models)),
+      dataset(choice_of(known_datasets(), own.datasets)),
+      optimizer(choice_of(known_optimizers(), own.optimizers)) {}
 
 DatasetOptions dataset_options(const Options& options) {
   DatasetOptions dataset = options.selection;
@@ -38,7 +42,7 @@ DatasetSummary dataset_summary(const Options& options) {
   const DatasetOptions selection = dataset_options(options);
   const SampleSpec fashion_mnist{.shape = {1, 28, 28}, .dtype = DType::u8, .classes = 10};
   try {
-    DatasetSummary summary = dataset_source(options).describe(selection);
+    DatasetSummary summary = options.dataset.chosen().describe(selection);
     if (summary.samples.classes == 0) summary.samples.classes = fashion_mnist.classes;
     return summary;
   } catch (const Error&) {  // opening the data set throws it
@@ -48,8 +52,14 @@ DatasetSummary dataset_summary(const Options& options) {
   }
 }
 
+std::size_t block_count(const Options& options) {
+  return options.model.chosen()
+      .make(dataset_summary(options).samples, options.pipeline.dtype)
+      .blocks.size();
+}
+
 std::map<std::string, std::string> dataset_settings(const Options& options) {
-  DatasetSource source = dataset_source(options);
+  DatasetSource source = options.dataset.chosen();
   std::map<std::string, std::string> settings;
   for (const OptionField& field : source.options())
     if (field.path != "data.path") settings[field.path] = field.write();

@@ -8,10 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "actors/data/datasets.h"
 #include "actors/pipeline.h"
-#include "ops/models/models.h"
-#include "ops/optim/sgd.h"
+#include "apps/options/definitions.h"
 #include "runtime/flow/run.h"
 #include "runtime/remote/transport_options.h"
 
@@ -20,24 +18,34 @@ namespace troupe {
 /// When a sum of gradients is applied.
 enum class Aggregation : std::uint8_t { synchronous, asynchronous };
 
+/// The definitions that one key of an options file chooses from.
+template <class D>
+struct Choice {
+  std::vector<D> all;                                  ///< each with its own options
+  std::string name = std::string(all.front().name());  ///< of the chosen one
+
+  const D& chosen() const { return find_definition(all, name); }
+};
+
 struct Options {
+  /// The defaults, with the library's definitions and `added`. Throws Error{bad_options} where two
+  /// of them have one name.
+  explicit Options(Definitions added = {});
+
+  Definitions own;  ///< those that were added, with their defaults
+  Choice<ModelSource> model;
+  Choice<DatasetSource> dataset;
+  Choice<Optimizer> optimizer;
   /// Without what follows from other options or from the machine: pipeline_options
   /// (apps/train/training.h) adds it. An empty partition is to be found.
   PipelineOptions pipeline{
-      .model = WideResNet{},
+      .model = model.chosen(),
       .partition = {},
       .data = {.dataset = Dataset(nullptr, {}), .mean = {0.286}, .std = {0.353}},
       .micro_batches = 4};
-  SgdOptions sgd{.momentum = 0.9, .weight_decay = 0.0005};  ///< PipelineOptions::optimizer
-  std::string model = "wide_resnet";                        ///< the name of one of `models`
-  std::vector<ModelSource> models = known_models();         ///< each with its own options
-  std::int64_t in_channels = 1;           ///< of a sample; checked against the data set
-  std::string dataset = "fashion_mnist";  ///< the name of one of `datasets`
-  std::vector<DatasetSource> datasets = known_datasets();
   DatasetOptions selection;       ///< which samples of the data set; its seed is the pipeline's
   std::filesystem::path weights;  ///< safetensors file or checkpoint to start from; empty: none
   std::int64_t stages = 1;
-  double bucket_cap_mb = 25;  ///< PipelineOptions::bucket_cap_bytes in MiB
   Aggregation aggregation = Aggregation::synchronous;
   std::int64_t staleness = 1;  ///< PipelineOptions::staleness of asynchronous aggregation
   TransportOptions transport;
@@ -46,18 +54,15 @@ struct Options {
   std::int64_t log_every_steps = 1;
 };
 
-/// The model that the options name, with its own options.
-const ModelSource& model_source(const Options& options);
-
-/// The data set that the options name, with its own options.
-const DatasetSource& dataset_source(const Options& options);
-
 /// What the data set is opened with.
 DatasetOptions dataset_options(const Options& options);
 
 /// What is known of the data set before it is opened. Where its files cannot be read on this host,
 /// the numbers of Fashion-MNIST.
 DatasetSummary dataset_summary(const Options& options);
+
+/// The blocks of the model for samples of the data set. Throws what the model throws.
+std::size_t block_count(const Options& options);
 
 /// The data set's own options as text, by key, but for where its files are.
 std::map<std::string, std::string> dataset_settings(const Options& options);

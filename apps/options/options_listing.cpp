@@ -48,8 +48,8 @@ remedy. `options_restart.yaml` in the output folder holds all options of a run w
 
 }  // namespace
 
-std::string options_listing() {
-  Options defaults;
+std::string options_listing(const Definitions& own) {
+  Options defaults(own);
   const OptionFields fields = option_fields(defaults);
   std::size_t path_width = 0, value_width = 0;
   for (const auto& field : fields) {
@@ -74,8 +74,8 @@ std::string options_listing() {
   return text;
 }
 
-std::string options_markdown() {
-  Options defaults;
+std::string options_markdown(const Definitions& own) {
+  Options defaults(own);
   const OptionFields fields = option_fields(defaults);
   std::string text(page_head);
   std::string_view section = "-";

@@ -25,59 +25,62 @@ constexpr std::pair<std::string_view, Augment> augmentations[] = {{"flip", Augme
 constexpr std::pair<std::string_view, Aggregation> aggregations[] = {
     {"synchronous", Aggregation::synchronous}, {"asynchronous", Aggregation::asynchronous}};
 
-template <class Source>
-std::vector<std::string_view> names_of(const std::vector<Source>& sources) {
+/// The key that chooses.
+template <class D>
+OptionField name_field(std::string path, Choice<D>& choice, std::string help,
+                       std::vector<std::string_view> synonyms = {}) {
   std::vector<std::string_view> names;
-  for (const Source& source : sources) names.push_back(source.name());
-  return names;
+  for (const D& definition : choice.all) names.push_back(definition.name());
+  return field(
+      std::move(path), choice.name, std::move(help),
+      {.choices = std::move(names), .synonyms = std::move(synonyms), .setting = D::setting});
 }
 
-/// A key that one or several registered models or data sets declare.
+/// A key that one or several definitions declare.
 struct SharedField {
-  OptionField field;                                  ///< as the first of them declares it
-  std::map<std::string_view, OptionField> by_source;  ///< of each of them
+  OptionField field;                                ///< as the first of them declares it
+  std::map<std::string_view, OptionField> by_name;  ///< of each of them
   /// The texts in which they explain it, and which of them each is of.
   std::vector<std::pair<std::string, std::vector<std::string_view>>> helps;
 };
 
-/// "algorithm", or "wide_resnet: channels …; mlp: hidden sizes …" where not all sources say so.
-std::string help_of(const SharedField& shared, std::size_t sources) {
-  if (shared.helps.size() == 1 && shared.by_source.size() == sources) return shared.field.help;
+/// "algorithm", or "wide_resnet: channels …; mlp: hidden sizes …" where not all say so.
+std::string help_of(const SharedField& shared, std::size_t definitions) {
+  if (shared.helps.size() == 1 && shared.by_name.size() == definitions) return shared.field.help;
   std::vector<std::string> parts;
   for (const auto& [help, names] : shared.helps)
     parts.push_back(fmt::format("{}: {}", fmt::join(names, ", "), help));
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
-/// The options of registered models or data sets, one field for each key. Reading sets the option
-/// of every source that declares the key; writing takes that of the source named `chosen`, if it
-/// declares the key.
-template <class Source>
-OptionFields registered_fields(std::vector<Source>& sources, const std::string& chosen) {
+/// The options of the definitions, one field for each key. Reading sets the option of every
+/// definition that declares the key; writing takes that of the chosen one, if it declares the key.
+template <class D>
+OptionFields fields_of(Choice<D>& choice) {
   std::vector<SharedField> all;
-  for (Source& source : sources)
-    for (OptionField& field : source.options()) {
+  for (D& definition : choice.all)
+    for (OptionField& field : definition.options()) {
       auto shared = std::ranges::find_if(
           all, [&](const SharedField& other) { return other.field.path == field.path; });
       if (shared == all.end()) shared = all.insert(all.end(), SharedField{field, {}, {}});
       const auto same = std::ranges::find_if(
           shared->helps, [&](const auto& known) { return known.first == field.help; });
       if (same != shared->helps.end())
-        same->second.push_back(source.name());
+        same->second.push_back(definition.name());
       else
-        shared->helps.push_back({field.help, {source.name()}});
-      shared->by_source.emplace(source.name(), std::move(field));
+        shared->helps.push_back({field.help, {definition.name()}});
+      shared->by_name.emplace(definition.name(), std::move(field));
     }
   OptionFields fields;
   for (SharedField& shared : all) {
     OptionField field = shared.field;
-    field.help = help_of(shared, sources.size());
-    field.read = [by_source = shared.by_source](const OptionNode& node) {
-      for (const auto& [name, own] : by_source) own.read(node);
+    field.help = help_of(shared, choice.all.size());
+    field.read = [by_name = shared.by_name](const OptionNode& node) {
+      for (const auto& [name, own] : by_name) own.read(node);
     };
-    field.write = [by_source = shared.by_source, first = shared.field.write, &chosen] {
-      const auto own = by_source.find(chosen);
-      return own == by_source.end() ? first() : own->second.write();
+    field.write = [by_name = shared.by_name, first = shared.field.write, &choice] {
+      const auto own = by_name.find(choice.name);
+      return own == by_name.end() ? first() : own->second.write();
     };
     fields.push_back(std::move(field));
   }
@@ -86,8 +89,9 @@ OptionFields registered_fields(std::vector<Source>& sources, const std::string& 
 
 /// Models may declare keys that belong to no section, such as "convolution".
 bool is_top(const OptionField& field) { return field.path.find('.') == std::string::npos; }
-OptionFields model_fields(Options& o) { return registered_fields(o.models, o.model); }
-void add_all(OptionFields& fields, OptionFields from, bool (*wanted)(const OptionField&)) {
+bool is_in_section(const OptionField& field) { return !is_top(field); }
+void add_all(OptionFields& fields, OptionFields from,
+             bool (*wanted)(const OptionField&) = is_in_section) {
   for (OptionField& field : from)
     if (wanted(field)) fields.push_back(std::move(field));
 }
@@ -98,17 +102,14 @@ void add_run(OptionFields& fields, Options& o) {
       choice_field("precision", o.pipeline.dtype, precisions,
                    "arithmetic; f64 uses plain reference kernels, for checking",
                    {.synonyms = {"dtype", "base_precision"}, .setting = "PipelineOptions::dtype"}));
-  add_all(fields, model_fields(o), [](const OptionField& field) { return is_top(field); });
+  add_all(fields, fields_of(o.model), is_top);
   fields.push_back(
       field("trace", o.run.trace, "write trace.json, for Perfetto or chrome://tracing"));
 }
 
 void add_model(OptionFields& fields, Options& o) {
-  fields.push_back(field("model.name", o.model, "model to train",
-                         {.choices = names_of(o.models), .setting = "Model::name"}));
-  fields.push_back(field("model.in_channels", o.in_channels, "channels of a sample",
-                         {.at_least = 1, .at_most = largest_size, .synonyms = {"channels"}}));
-  add_all(fields, model_fields(o), [](const OptionField& field) { return !is_top(field); });
+  fields.push_back(name_field("model.name", o.model, "model to train"));
+  add_all(fields, fields_of(o.model));
   fields.push_back(field("model.weights", o.weights,
                          "safetensors file or checkpoint to start from; empty: random weights",
                          {.synonyms = {"checkpoint", "pretrained"}}));
@@ -116,11 +117,8 @@ void add_model(OptionFields& fields, Options& o) {
 
 void add_data(OptionFields& fields, Options& o) {
   PipelineData& data = o.pipeline.data;
-  fields.push_back(field(
-      "data.name", o.dataset, "data set",
-      {.choices = names_of(o.datasets), .synonyms = {"dataset"}, .setting = "Dataset::name"}));
-  for (OptionField& field : registered_fields(o.datasets, o.dataset))
-    fields.push_back(std::move(field));
+  fields.push_back(name_field("data.name", o.dataset, "data set", {"dataset"}));
+  add_all(fields, fields_of(o.dataset));
   fields.push_back(field("data.mean", data.mean,
                          "mean of pixels in [0, 1], one for all channels or one for each: a pixel "
                          "p becomes (p / 255 - mean) / std"));
@@ -164,12 +162,8 @@ void add_train(OptionFields& fields, Options& o) {
   fields.push_back(
       field("train.lr", p.rate.lr, "learning rate; of one_cycle the highest",
             {.at_least = 0, .at_most = 1e6, .synonyms = {"learning_rate", "base_lr", "rate"}}));
-  fields.push_back(
-      field("train.momentum", o.sgd.momentum, "momentum of SGD", {.at_least = 0, .below = 1}));
-  fields.push_back(field("train.weight_decay", o.sgd.weight_decay,
-                         "weight decay of SGD, added to the gradient",
-                         {.at_least = 0, .at_most = 1e6, .synonyms = {"decay", "wd"}}));
-  fields.push_back(field("train.nesterov", o.sgd.nesterov, "Nesterov momentum"));
+  fields.push_back(name_field("train.optimizer", o.optimizer, "rule that changes the weights"));
+  add_all(fields, fields_of(o.optimizer));
   fields.push_back(choice_field(
       "train.schedule", p.rate.schedule, learning_rate_schedule_names,
       "learning rate schedule over train.epochs, also where train.steps ends the run earlier: "
@@ -223,7 +217,7 @@ void add_parallel(OptionFields& fields, Options& o) {
                           .at_most = largest_count,
                           .synonyms = {"omp_threads"},
                           .setting = "Stream::threads"}));
-  fields.push_back(field("parallel.bucket_cap_mb", o.bucket_cap_mb,
+  fields.push_back(field("parallel.bucket_cap_mb", in_mebibytes(p.bucket_cap_bytes),
                          "largest bucket of gradients that are reduced together, in MiB; a larger "
                          "block is a bucket of its own",
                          {.above = 0,

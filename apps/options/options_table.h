@@ -19,9 +19,9 @@ std::string option_text(const Options& options, std::string_view path);
 std::string resolved_yaml(const Options& options);
 
 /// The listing of `troupe options`: key, default, type and help, for a terminal.
-std::string options_listing();
+std::string options_listing(const Definitions& own = {});
 
 /// The same as a page of Markdown, which docs/options.md is.
-std::string options_markdown();
+std::string options_markdown(const Definitions& own = {});
 
 }  // namespace troupe

@@ -20,13 +20,13 @@ struct OptionsArguments {
   bool markdown = false;
 };
 
-int print_options(const OptionsArguments& arguments) {
+int print_options(const OptionsArguments& arguments, const Definitions& own) {
   if (!arguments.file.empty())
-    fmt::print("{}", resolved_yaml(load_options(arguments.file, arguments.overrides)));
+    fmt::print("{}", resolved_yaml(load_options(arguments.file, arguments.overrides, own)));
   else if (!arguments.overrides.empty())
-    fmt::print("{}", resolved_yaml(parse_options("", "defaults", arguments.overrides)));
+    fmt::print("{}", resolved_yaml(parse_options("", "defaults", arguments.overrides, own)));
   else
-    fmt::print("{}", arguments.markdown ? options_markdown() : options_listing());
+    fmt::print("{}", arguments.markdown ? options_markdown(own) : options_listing(own));
   return exit_done;
 }
 
@@ -41,7 +41,7 @@ void add_options_verb(CLI::App& app, ChosenVerb& chosen) {
       ->allow_extra_args(false);
   verb->add_flag("--markdown", arguments->markdown, "print the page docs/options.md");
   verb->callback([arguments, &chosen] {
-    chosen = [arguments](const std::string&) { return print_options(*arguments); };
+    chosen = [arguments](const Invocation& call) { return print_options(*arguments, call.own); };
   });
 }
 

@@ -20,8 +20,9 @@ class Validator {
       : options_(options), pipeline_(options.pipeline), origins_(origins) {}
 
   void check() const {
-    check_kernels();
-    check_source();
+    check_weights();
+    check_dataset();
+    check_optimizer();
     check_samples();
     check_data();
     check_batch();
@@ -35,11 +36,11 @@ class Validator {
   /// Throws unless `holds`; the position is that of the first of `paths` that an override set, else
   /// that a document set.
   template <class... Args>
-  void require(bool holds, std::initializer_list<const char*> paths, std::string remedy,
+  void require(bool holds, const std::vector<std::string>& paths, std::string remedy,
                fmt::format_string<Args...> format, Args&&... args) const {
     if (holds) return;
     std::string where = "default";
-    for (const char* path : paths)
+    for (const std::string& path : paths)
       if (where == "default" ||
           (!where.starts_with("override") && origins_.of(path).starts_with("override")))
         where = origins_.of(path);
@@ -48,33 +49,48 @@ class Validator {
                 std::move(remedy));
   }
 
-  void check_kernels() const {
-    require(pipeline_.dtype != DType::f64 || option_text(options_, "convolution") != "winograd",
-            {"convolution", "precision"}, "set convolution to auto",
-            "precision f64 has no convolution winograd");
+  /// The error of a definition, at the keys that it names; if it names none, at `keys`.
+  void refuse(const Error& error, std::vector<std::string> keys) const {
+    const std::vector<std::string> named = keys_named_by(error, options_.own);
+    keys.insert(keys.begin(), named.begin(), named.end());
+    const Error worded = in_words_of_the_command(error, options_.own);
+    require(false, keys, worded.remedy(), "{}", worded.message());
+  }
+  template <class D>
+  static std::vector<std::string> keys_of(const Choice<D>& choice) {
+    std::vector<std::string> keys;
+    D copy = choice.chosen();
+    for (const OptionField& field : copy.options()) keys.push_back(field.path);
+    keys.push_back(command_name_of(D::setting));
+    return keys;
+  }
+
+  void check_weights() const {
     const auto& weights = options_.weights;
     require(weights.empty() || std::filesystem::exists(weights), {"model.weights"},
             "check the path", "model.weights is {}, which does not exist", weights.string());
   }
 
-  /// What the data set's own options allow; files that are not on this host are no mistake.
-  void check_source() const {
+  /// Files that are not on this host are no mistake.
+  void check_dataset() const {
     try {
-      dataset_source(options_).describe(dataset_options(options_));
+      options_.dataset.chosen().describe(dataset_options(options_));
     } catch (const Error& error) {
-      const Error worded = in_words_of_the_command(error);
-      require(error.code() != ErrorCode::bad_options, {"data.path", "data.shape", "data.name"},
-              worded.remedy(), "{}", worded.message());
+      if (error.code() == ErrorCode::bad_options) refuse(error, keys_of(options_.dataset));
+    }
+  }
+
+  void check_optimizer() const {
+    try {
+      options_.optimizer.chosen().check();
+    } catch (const Error& error) {
+      refuse(error, keys_of(options_.optimizer));
     }
   }
 
   void check_samples() const {
     const SampleSpec& samples = data_.samples;
     const std::int64_t channels = samples.shape.rank() == 3 ? samples.shape[0] : 1;
-    require(options_.in_channels == channels, {"model.in_channels", "data.shape"},
-            fmt::format("set model.in_channels to {}", channels),
-            "model.in_channels is {}, but samples of {} have {}", options_.in_channels,
-            options_.dataset, counted(channels, "channel"));
     check_per_channel("data.mean", pipeline_.data.mean.size(), channels);
     check_per_channel("data.std", pipeline_.data.std.size(), channels);
   }
@@ -111,9 +127,6 @@ class Validator {
   }
 
   void check_schedule() const {
-    require(!options_.sgd.nesterov || options_.sgd.momentum > 0,
-            {"train.nesterov", "train.momentum"}, "set train.momentum, for instance to 0.9",
-            "train.nesterov is true, but train.momentum is 0");
     const std::int64_t samples = data_.train, size = pipeline_.batch_size;
     const std::int64_t batches =
         pipeline_.data.drop_last ? samples / size : (samples + size - 1) / size;
@@ -142,8 +155,8 @@ class Validator {
   void check_partition() const {
     const auto stages = static_cast<std::size_t>(options_.stages);
     const std::vector<std::size_t>& partition = pipeline_.partition;
-    const std::string& model = options_.model;
-    const std::size_t blocks = block_count();
+    const std::string& model = options_.model.name;
+    const std::size_t blocks = blocks_of_the_model();
     require(stages <= blocks, {"parallel.pipeline", "model.name"},
             fmt::format("lower parallel.pipeline to {} or less", blocks),
             "parallel.pipeline is {}, but {} has {} blocks", stages, model, blocks);
@@ -158,14 +171,14 @@ class Validator {
             counted(static_cast<std::int64_t>(total), "block"), model, blocks);
   }
 
-  /// Builds the model, and gives an error of the model the position of a key.
-  std::size_t block_count() const {
+  std::size_t blocks_of_the_model() const {
     try {
-      return model_source(options_).make(data_.samples).blocks.size();
+      return block_count(options_);
     } catch (const Error& error) {
-      const Error worded = in_words_of_the_command(error);
-      require(false, {"model.widths", "model.classes", "model.name", "data.shape"}, worded.remedy(),
-              "{}", worded.message());
+      std::vector<std::string> keys = keys_of(options_.model);
+      const std::vector<std::string> of_samples = keys_of(options_.dataset);
+      keys.insert(keys.end(), of_samples.begin(), of_samples.end());
+      refuse(error, std::move(keys));
     }
     return 0;
   }

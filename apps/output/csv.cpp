@@ -16,12 +16,11 @@ namespace {
 
 constexpr std::string_view head =
     "step,epoch,loss,accuracy,images_per_second,learning_rate,test_loss,test_accuracy,"
-    "test_correct,test_count\n"
-    ",,nats,,1/s,,nats,,,\n";
+    "test_correct,test_count\n";
 
 constexpr std::string_view no_evaluation = ",,,\n";  // test columns, from the first one's value
 
-/// Rows begin with their step; the two rows of names and units do not begin with a number.
+/// Rows begin with their step; the row of names does not begin with a number.
 std::optional<std::int64_t> step_of(const std::string& line) {
   std::int64_t step = 0;
   const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), step);
@@ -89,7 +88,7 @@ bool TrainCsv::add(const StepReport& step) {
   return written;
 }
 
-bool TrainCsv::fill(const EvaluationReport& evaluation) {
+bool TrainCsv::fill(const Evaluation& evaluation) {
   if (test_columns_ < 0) return false;
   return file_.replace_end(
       std::exchange(test_columns_, -1),

@@ -8,8 +8,8 @@
 
 namespace troupe {
 
-/// train.csv: a row of names, a row of units, then a row for each logged step, flushed at once. A
-/// resumed run appends. Used by one thread at a time.
+/// train.csv: a row of names, then a row for each logged step, flushed at once. A resumed run
+/// appends. Used by one thread at a time.
 class TrainCsv {
  public:
   /// A run that resumes after `steps_done` steps first removes the rows of later steps, which it
@@ -21,7 +21,7 @@ class TrainCsv {
   [[nodiscard]] bool add(const StepReport& step);
   /// Fills the test columns of the newest row, also of a row of an earlier process. False if there
   /// is no such row or the disk is full.
-  [[nodiscard]] bool fill(const EvaluationReport& evaluation);
+  [[nodiscard]] bool fill(const Evaluation& evaluation);
 
  private:
   LineFile file_;

@@ -31,8 +31,10 @@ int width_of(std::FILE* stream, int otherwise) {
   return has_size ? size.ws_col : otherwise;
 }
 
-std::string scores_text(const StepReport& report) {
-  return fmt::format("loss {:.4f}  accuracy {:.4f}", report.loss, report.accuracy);
+std::string loss_text(const StepReport& report) { return fmt::format("loss {:.4f}", report.loss); }
+
+std::string accuracy_text(const StepReport& report) {
+  return fmt::format("accuracy {:.4f}", report.accuracy);
 }
 
 std::string evaluation_text(const EvaluationProgress& evaluation) {
@@ -81,12 +83,13 @@ std::string progress_bar(const StepReport& report, std::chrono::duration<double>
   // Of constant width while the numbers change, so that the bar does not move.
   const std::string parts[] = {
       fmt::format(" {:>5} to go", duration_text(to_go)),
-      fmt::format("  {}", evaluation ? evaluation_text(*evaluation) : scores_text(report)),
+      fmt::format("  {}", evaluation ? evaluation_text(*evaluation) : loss_text(report)),
+      evaluation ? "" : fmt::format("  {}", accuracy_text(report)),
       evaluation ? "" : fmt::format("  {:5.0f} img/s", report.images_per_second),
       fmt::format("  step {}/{}", report.step, report.steps_total),
       fmt::format("  epoch {}/{}", report.epoch, report.epochs_total),
   };
-  constexpr std::size_t most_wanted_first[] = {0, 3, 1, 2, 4};
+  constexpr std::size_t most_wanted_first[] = {0, 1, 4, 2, 3, 5};
   bool fits[std::size(parts)] = {};
   std::size_t taken = left.size() + shortest_bar + 2;
   for (const std::size_t i : most_wanted_first) {
@@ -164,9 +167,9 @@ void Progress::draw(Clock::time_point now) {
   } else {
     print_to(out_, "step {}/{}  epoch {}/{}  {}  {} to go\n", last_.step, last_.steps_total,
              last_.epoch, last_.epochs_total,
-             evaluation_
-                 ? evaluation_text(*evaluation_)
-                 : fmt::format("{}  {:.0f} img/s", scores_text(last_), last_.images_per_second),
+             evaluation_ ? evaluation_text(*evaluation_)
+                         : fmt::format("{}  {}  {:.0f} img/s", loss_text(last_),
+                                       accuracy_text(last_), last_.images_per_second),
              duration_text(to_go));
   }
   std::fflush(out_);

@@ -32,9 +32,9 @@ std::string epoch_line(const EpochReport& report) {
       whose_figures(report, timed));
 }
 
-std::string accuracy_line(const EvaluationReport& report) {
-  return fmt::format("test accuracy {:.4f} ({}/{})", report.accuracy(), report.correct,
-                     report.count);
+std::string accuracy_line(const Evaluation& result) {
+  return fmt::format("test accuracy {:.4f} ({}/{})", result.accuracy(), result.correct,
+                     result.count);
 }
 
 std::string duration_text(std::chrono::duration<double> time) {

@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "actors/evaluation.h"
+
 namespace troupe {
 
 /// A committed step. Loss and accuracy are means over the samples of the step's batch.
@@ -19,17 +21,6 @@ struct StepReport {
   double accuracy = 0;  ///< in [0, 1]
   double images_per_second = 0;
   double lr = 0;
-};
-
-/// The result of an evaluation, which takes each test sample once.
-struct EvaluationReport {
-  double loss = 0;
-  std::int64_t correct = 0;
-  std::int64_t count = 0;
-
-  double accuracy() const {
-    return count > 0 ? static_cast<double>(correct) / static_cast<double>(count) : 0.0;
-  }
 };
 
 /// An epoch that has ended. The epoch line shows loss and accuracy of `evaluation`, as PyTorch
@@ -46,7 +37,7 @@ struct EpochReport {
   double loss = 0;
   double accuracy = 0;
   double images_per_second = 0;
-  std::optional<EvaluationReport> evaluation;
+  std::optional<Evaluation> evaluation;
 };
 
 /// "Epoch 1/2: Time=9.819s, Loss=1.6997, Accuracy=0.6386, Throughput=5084.2 img/s (train)". The
@@ -55,7 +46,7 @@ struct EpochReport {
 std::string epoch_line(const EpochReport& report);
 
 /// "test accuracy 0.9131 (9131/10000)", the last line of a run.
-std::string accuracy_line(const EvaluationReport& report);
+std::string accuracy_line(const Evaluation& result);
 
 /// "42s", "3m07s", "2h05m", "4d03h".
 std::string duration_text(std::chrono::duration<double> time);

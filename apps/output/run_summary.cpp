@@ -8,6 +8,7 @@
 #include <optional>
 #include <string_view>
 
+#include "actors/schedule_simulation.h"
 #include "runtime/text.h"
 
 namespace troupe {
@@ -86,9 +87,14 @@ double mean_compute(const std::vector<StageShare>& stages) {
   return sum / static_cast<double>(stages.size());
 }
 
-std::string more_threads(const RunShape& shape, std::size_t stages) {
+/// Stages of a process, at most.
+int stages_here(const RunShape& shape, std::size_t stages) {
   const auto all = static_cast<int>(stages) * static_cast<int>(shape.replicas);
-  const int wanted = (all + shape.processes - 1) / shape.processes;
+  return (all + shape.processes - 1) / shape.processes;
+}
+
+std::string more_threads(const RunShape& shape, std::size_t stages) {
+  const int wanted = stages_here(shape, stages);
   if (wanted <= shape.actor_threads) return {};
   if (shape.idle_cores < 1)
     return fmt::format("{} share {}: more cores would make them faster", counted(wanted, "stage"),
@@ -110,6 +116,8 @@ std::string try_what(const RunReport& report, const RunShape& shape,
     return fmt::format(
         "{} slows down the others: try another parallel.partition than [{}], or auto", most.name,
         fmt::join(shape.partition, ", "));
+  // The bubble is known for stages that run at the same time.
+  if (stages_here(shape, stages.size()) > shape.actor_threads) return {};
   const std::int64_t doubled = 2 * shape.micro_batches;
   const double idle = bubble_of(shape.schedule, stages.size(), shape.micro_batches);
   const std::int64_t samples = shape.batch_size / doubled;  // of a micro-batch

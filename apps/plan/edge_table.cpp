@@ -131,10 +131,11 @@ void print_edges(const PlannedRun& run) {
   };
   if (used(Reach::host))
     print_out("* to another process of the host, by {}: {} per step\n",
-              run.topology.between(0, 1).title, bytes_text(within_hosts));
+              run.topology.between(0, 1, Device::cpu()).title, bytes_text(within_hosts));
   if (used(Reach::beyond))
     print_out("** to another host, by {}: {} per step\n",
-              run.topology.between(0, run.processes_per_host).title, bytes_text(between_hosts));
+              run.topology.between(0, run.processes_per_host, Device::cpu()).title,
+              bytes_text(between_hosts));
 }
 
 }  // namespace troupe

@@ -47,11 +47,11 @@ void print_stages(const PipelineOptions& pipeline) {
             "forward", "backward");
   for (std::size_t stage = 0, block = 0; stage < pipeline.partition.size(); ++stage)
     for (std::size_t i = 0; i < pipeline.partition[stage]; ++i, ++block) {
-      const BlockProfile& profile = pipeline.profile[block];
+      const BlockCosts& costs = pipeline.block_costs[block];
       print_out("{:<8}{:<22}{:>12}{:>12}{:>9.3f} ms{:>9.3f} ms\n",
-                i == 0 ? std::to_string(stage) : "", profile.name, profile.parameters,
-                bytes_text(profile.saved_bytes), milliseconds(profile.forward),
-                milliseconds(profile.backward));
+                i == 0 ? std::to_string(stage) : "", costs.name, costs.parameters,
+                bytes_text(costs.saved_bytes), milliseconds(costs.forward),
+                milliseconds(costs.backward));
     }
 }
 
@@ -115,13 +115,13 @@ TransportTopology topology_of(const Options& options, const PlanArguments& argum
   return {std::move(places), options.transport.transport};
 }
 
-int plan(const PlanArguments& arguments) {
-  const Options options = load_options(arguments.options, arguments.overrides);
+int plan(const PlanArguments& arguments, const Definitions& own) {
+  const Options options = load_options(arguments.options, arguments.overrides, own);
   const auto processes = static_cast<std::uint32_t>(arguments.hosts * arguments.processes_per_host);
   check_work(options, arguments);
   TransportTopology topology = topology_of(options, arguments);
   PipelineOptions pipeline = pipeline_options(options, {}, {.processes = processes});
-  if (pipeline.profile.empty()) measure(pipeline);
+  if (pipeline.block_costs.empty()) measure(pipeline);
   pipeline.writer = CheckpointWriterOptions{};
   const Graph graph = build_pipeline(pipeline);
   const Dataset& data = pipeline.data.dataset;
@@ -164,7 +164,7 @@ void add_plan_verb(CLI::App& app, ChosenVerb& chosen) {
       ->check(CLI::Range(1, most_processes))
       ->option_text("NUMBER");
   verb->callback([arguments, &chosen] {
-    chosen = [arguments](const std::string&) { return plan(*arguments); };
+    chosen = [arguments](const Invocation& call) { return plan(*arguments, call.own); };
   });
 }
 

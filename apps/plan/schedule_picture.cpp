@@ -6,9 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "actors/schedule.h"
+#include "actors/schedule_simulation.h"
 #include "apps/output/progress.h"
 #include "apps/plan/planned_run.h"
+#include "apps/train/training.h"
 #include "runtime/print.h"
 #include "runtime/text.h"
 
@@ -20,10 +21,10 @@ std::vector<StageTimes> stage_times(const PipelineOptions& pipeline) {
   std::vector<StageTimes> stages(pipeline.partition.size());
   for (std::size_t stage = 0, block = 0; stage < pipeline.partition.size(); ++stage)
     for (std::size_t i = 0; i < pipeline.partition[stage]; ++i, ++block) {
-      const BlockProfile& profile = pipeline.profile[block];
-      stages[stage].forward += milliseconds(profile.forward);
-      stages[stage].input_gradient += milliseconds(profile.input_gradient);
-      stages[stage].weight_gradient += milliseconds(profile.backward - profile.input_gradient);
+      const BlockCosts& costs = pipeline.block_costs[block];
+      stages[stage].forward += milliseconds(costs.forward);
+      stages[stage].input_gradient += milliseconds(costs.input_gradient);
+      stages[stage].weight_gradient += milliseconds(costs.backward - costs.input_gradient);
     }
   return stages;
 }
@@ -40,32 +41,46 @@ std::string other_schedules(const PipelineOptions& pipeline,
   return others;
 }
 
+/// Milliseconds of all stages together in a step.
+double computation(const std::vector<StageTimes>& stages, std::size_t micro_batches) {
+  double sum = 0;
+  for (const StageTimes& stage : stages) sum += stage.forward + stage.backward();
+  return sum * static_cast<double>(micro_batches);
+}
+
 }  // namespace
 
 void print_schedule(const PlannedRun& run) {
   const PipelineOptions& pipeline = run.pipeline;
   const std::vector<StageTimes> stages = stage_times(pipeline);
   const std::size_t micro_batches = micro_batches_of_a_replica(pipeline);
-  const auto steps = simulate(pipeline.schedule, micro_batches, stages);
-  const double end = end_of(steps);
+  const auto actions = simulate(pipeline.schedule, micro_batches, stages);
+  const double end = end_of(actions);
   print_out(
       "\nschedule {}: a step of {} takes {:.1f} ms; stages wait {:.1f} % of it\n"
-      "(simulated from measured blocks; one core a stage, messages take no time)\n",
+      "(simulated from measured blocks; a core for each stage, messages take no time)\n",
       name_of(pipeline.schedule), counted(static_cast<std::int64_t>(micro_batches), "micro-batch"),
-      end, 100.0 * idle_share(steps, stages.size()));
+      end, 100.0 * idle_share(actions, stages.size()));
+  const int cores = available_cores();
+  if (run.processes() == 1 && std::ssize(stages) > cores)
+    print_out("on this machine {} share {}: a step takes at least {:.1f} ms\n",
+              counted(std::ssize(stages), "stage"), counted(cores, "core"),
+              computation(stages, micro_batches) / cores);
   const int width = ProgressStyle::of(stdout).width;
-  print_out("{}", draw(steps, static_cast<std::size_t>(width)));
-  const bool deferred = std::ranges::any_of(steps, [](const TimedStep& step) {
-    return step.step.action == StageAction::weight_gradient;
+  print_out("{}", draw(actions, static_cast<std::size_t>(width)));
+  const bool deferred = std::ranges::any_of(actions, [](const TimedAction& action) {
+    return action.scheduled.action == StageAction::weight_gradient;
   });
   print_out("F0: forward pass of micro-batch 0; B0: backward pass; dots: waiting\n{}",
             deferred ? "W0: deferred weight gradients of micro-batch 0\n" : "");
   double shortest = end;
-  for (const TimedStep& step : steps) shortest = std::min(shortest, step.end - step.begin);
+  for (const TimedAction& action : actions)
+    shortest = std::min(shortest, action.end - action.begin);
   constexpr double legible = 3, margin = 9;  // columns of an action, and of a line's beginning
+  constexpr double widest = 300;             // columns that a terminal may have
   if (const double needed = margin + legible * end / shortest; shortest > 0 && needed > width)
-    print_out("{} columns truncate or omit short actions; {:.0f} columns show all\n", width,
-              std::ceil(needed));
+    print_out("{} columns truncate or omit short actions{}\n", width,
+              needed < widest ? fmt::format("; {:.0f} columns show all", std::ceil(needed)) : "");
   if (stages.size() > 1) print_out("other schedules: {}\n", other_schedules(pipeline, stages));
 }
 

@@ -90,7 +90,8 @@ int train_in_world(TrainCommand command, const World& world, const Environment& 
   // Wrong options are wrong in all processes, which join the world to find out which one reports.
   std::optional<Error> wrong;
   try {
-    command.options = load_options(command.arguments.options, command.arguments.overrides);
+    command.options =
+        load_options(command.arguments.options, command.arguments.overrides, command.call.own);
     check_interface(command.options);
   } catch (const Error& error) {
     wrong = error;

@@ -94,7 +94,7 @@ int evaluate_only(TrainCommand command, PipelineOptions& pipeline, RunLog& log) 
   pipeline.on_evaluation_progress = [&](const EvaluationProgress& seen) {
     log.evaluation_progress(seen);
   };
-  pipeline.on_evaluation = [&](const EvaluationSeen& seen) { log.evaluation(seen); };
+  pipeline.on_evaluation = [&](const Evaluation& seen) { log.evaluation(seen); };
   run_graph(command, pipeline, [&](const FailureReport& failure) { log.failure(failure); });
   if (command.world) command.world->leave();
   log.finish();
@@ -129,7 +129,7 @@ int run_training(const TrainCommand& command, PipelineOptions& pipeline, const O
   pipeline.on_evaluation_progress = [&](const EvaluationProgress& seen) {
     log.evaluation_progress(seen);
   };
-  pipeline.on_evaluation = [&](const EvaluationSeen& seen) { log.evaluation(seen); };
+  pipeline.on_evaluation = [&](const Evaluation& seen) { log.evaluation(seen); };
   pipeline.writer = CheckpointWriterOptions{
       .folder = folder.checkpoints(),
       .write = [&](std::uint32_t step, const std::vector<Snapshot>& snapshots,
@@ -217,7 +217,7 @@ int lead_run(const TrainCommand& command,
   if (command.world) print_out("{}\n", processes);
 
   RunLog log(*folder, timeline, learning_rate_options(*pipeline), options.log_every_steps);
-  record_begin(log, command.arguments.command_line, start, timeline);
+  record_begin(log, command.call.command_line, start, timeline);
   std::istringstream heading(run_heading(options, *pipeline));
   for (std::string line; std::getline(heading, line);) log.record(line);
   if (command.world) log.record(processes);

@@ -8,6 +8,7 @@
 
 #include "apps/train/training.h"
 #include "apps/train/world_run.h"
+#include "apps/verbs.h"
 
 namespace troupe {
 
@@ -17,12 +18,12 @@ struct TrainArguments {
   std::vector<std::string> overrides;
   std::optional<std::filesystem::path> output;
   std::string restart;
-  std::string command_line;  ///< for the log
 };
 
 /// One process's part of a training run.
 struct TrainCommand {
   const TrainArguments& arguments;
+  const Invocation& call;
   Options options;
   std::stop_token stop;
   WorldRun* world = nullptr;               ///< null: a run of one process

@@ -56,7 +56,7 @@ void check_no_later_checkpoints(const std::filesystem::path& folder, std::uint32
   if (!std::filesystem::exists(folder / "checkpoints")) return;
   for (const CheckpointInfo& found :
        list_checkpoints(folder / "checkpoints", CheckpointCheck::content))
-    if (found.whole && found.step > steps)
+    if (found.complete && found.step > steps)
       throw Error(ErrorCode::usage,
                   fmt::format("{} holds {}, which is later than step {}", folder.string(),
                               found.folder.filename().string(), steps),
@@ -71,7 +71,7 @@ Error with_resume_hint(const Error& error, const std::filesystem::path& output) 
   std::int64_t saved = 0;
   if (std::filesystem::exists(checkpoints))
     for (const CheckpointInfo& found : list_checkpoints(checkpoints))
-      if (found.whole) saved = std::max(saved, found.step);
+      if (found.complete) saved = std::max(saved, found.step);
   const std::string hint =
       saved == 0 ? "no checkpoint was written: the same command with --restart auto begins at step "
                    "0; -r checkpoint.every_steps=100 writes checkpoints to resume from"

@@ -85,12 +85,12 @@ void RunLog::evaluation_progress(const EvaluationProgress& seen) {
   post([this, seen] { progress_.evaluating(seen, Progress::Clock::now()); });
 }
 
-void RunLog::evaluation(const EvaluationSeen& seen) {
+void RunLog::evaluation(const Evaluation& seen) {
   post([this, seen] {
     epoch_waits_ = false;
-    last_evaluation_ = {seen.loss, seen.correct, seen.count};
-    check_row(csv_.fill(*last_evaluation_));
-    end_epoch(&*last_evaluation_);
+    last_evaluation_ = seen;
+    check_row(csv_.fill(seen));
+    end_epoch(&seen);
   });
 }
 
@@ -102,7 +102,7 @@ void RunLog::check_row(bool written) {
   csv_failed_ = !written;
 }
 
-void RunLog::end_epoch(const EvaluationReport* evaluation) {
+void RunLog::end_epoch(const Evaluation* evaluation) {
   // 0 if an earlier process trained the epoch, and only its evaluation was left.
   const auto samples = static_cast<double>(std::max<std::int64_t>(epoch_.samples, 1));
   EpochReport report{.epoch = last_step_.epoch,

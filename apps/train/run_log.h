@@ -35,7 +35,7 @@ class RunLog {
 
   void step(const StepSeen& seen);
   void evaluation_progress(const EvaluationProgress& seen);
-  void evaluation(const EvaluationSeen& seen);
+  void evaluation(const Evaluation& seen);
   void checkpoint(const CheckpointSeen& seen);
   void failure(const FailureReport& failure);
   void note(std::string line);
@@ -51,7 +51,7 @@ class RunLog {
   /// Waits until all lines are written, then ends the progress display. If the run was stopped
   /// before an evaluation that is due, a line says that a resumed run begins with it.
   void finish(bool stopped = false);
-  std::optional<EvaluationReport> last_evaluation() const { return last_evaluation_; }
+  std::optional<Evaluation> last_evaluation() const { return last_evaluation_; }
   /// The error of the newest attempt to write a checkpoint, if it failed.
   const std::optional<Error>& checkpoint_error() const { return checkpoint_error_; }
 
@@ -61,7 +61,7 @@ class RunLog {
   void check_row(bool written);
   void show_warning(const std::string& line);  ///< on the thread of the log
   StepReport report_of(std::uint32_t step) const;
-  void end_epoch(const EvaluationReport* evaluation);
+  void end_epoch(const Evaluation* evaluation);
 
   const std::int64_t every_steps_;
   const Timeline timeline_;
@@ -78,7 +78,7 @@ class RunLog {
     std::int64_t samples = 0, steps = 0;
   } epoch_;
   bool epoch_waits_ = false;  ///< for the evaluation that ends the epoch
-  std::optional<EvaluationReport> last_evaluation_;
+  std::optional<Evaluation> last_evaluation_;
   std::optional<Error> checkpoint_error_;
   bool csv_failed_ = false;
 

@@ -17,19 +17,20 @@
 namespace troupe {
 namespace {
 
-int train(const TrainArguments& arguments) {
+int train(const TrainArguments& arguments, const Invocation& call) {
   std::signal(SIGPIPE, SIG_IGN);  // `troupe train | head` ends the output, not the training
   std::stop_source stop;
   const StopSignal on_signal([&stop] { stop.request_stop(); });
   const Environment environment = Environment::of_process();
   const auto world = world_from_environment(environment);
-  TrainCommand command{.arguments = arguments, .options = {}, .stop = stop.get_token()};
+  TrainCommand command{
+      .arguments = arguments, .call = call, .options = Options(), .stop = stop.get_token()};
   if (world && world->size > 1) return train_in_world(std::move(command), *world, environment);
   // Until the run begins there is nothing to save: a request to stop ends the process.
   std::optional<std::stop_callback<void (*)()>> exit_at_once;
   exit_at_once.emplace(command.stop, [] { std::_Exit(exit_stopped); });
   command.on_begin = [&] { exit_at_once.reset(); };
-  command.options = load_options(arguments.options, arguments.overrides);
+  command.options = load_options(arguments.options, arguments.overrides, call.own);
   return lead_run(command, [](const auto& decide) { decide(); });
 }
 
@@ -48,10 +49,7 @@ void add_train_verb(CLI::App& app, ChosenVerb& chosen) {
                    "resume from: auto, a checkpoint or an output folder")
       ->take_last();  // the same command may have one already
   verb->callback([arguments, &chosen] {
-    chosen = [arguments](const std::string& command_line) {
-      arguments->command_line = command_line;
-      return train(*arguments);
-    };
+    chosen = [arguments](const Invocation& call) { return train(*arguments, call); };
   });
 }
 

@@ -40,9 +40,9 @@ std::vector<std::size_t> choose_partition(const Options& options, PipelineOption
   const bool same_blocks =
       std::accumulate(start.partition.begin(), start.partition.end(), std::size_t{0}) == blocks;
   if (start.partition.size() == stages && same_blocks) return start.partition;
-  if (pipeline.profile.empty()) measure(pipeline);
+  if (pipeline.block_costs.empty()) measure(pipeline);
   std::vector<double> costs;
-  for (const BlockProfile& block : pipeline.profile)
+  for (const BlockCosts& block : pipeline.block_costs)
     costs.push_back(std::chrono::duration<double>(block.forward + block.backward).count());
   return balanced_partition(costs, stages);
 }
@@ -56,7 +56,7 @@ StateSpec whole_spec(const PipelineOptions& pipeline) {
 }  // namespace
 
 StartingPoint read_starting_point(const std::filesystem::path& path) {
-  const CheckpointChoice choice = newest_whole_checkpoint(path);
+  const CheckpointChoice choice = newest_complete_checkpoint(path);
   for (const auto& reason : choice.skipped) print_error("troupe: warning: skipped {}\n", reason);
   const Checkpoint checkpoint = open_checkpoint(choice.folder);
   const Manifest& manifest = checkpoint.manifest();
@@ -84,21 +84,19 @@ StartingPoint read_starting_point(const std::filesystem::path& path) {
 PipelineOptions pipeline_options(const Options& options, const StartingPoint& start,
                                  const ProcessOptions& here) {
   PipelineOptions pipeline = options.pipeline;
-  pipeline.model = model_source(options);
-  pipeline.bucket_cap_bytes =
-      std::max<std::size_t>(1, static_cast<std::size_t>(options.bucket_cap_mb * 0x1p20));
+  pipeline.model = options.model.chosen();
+  pipeline.optimizer = options.optimizer.chosen();
   if (options.aggregation == Aggregation::asynchronous)
     pipeline.staleness = static_cast<std::uint32_t>(options.staleness);
   pipeline.processes = here.processes;
-  pipeline.data.dataset = open_dataset(dataset_source(options), dataset_options(options));
+  pipeline.data.dataset = open_dataset(options.dataset.chosen(), dataset_options(options));
   pipeline.data.prefetch = std::max(4, 2 * pipeline.data.workers);
   pipeline.first_step = start.steps;
-  pipeline.optimizer = sgd(options.sgd);
   check(learning_rate_options(pipeline));
   pipeline.partition = choose_partition(options, pipeline, start);
   if (!start.checkpoint.empty()) {
     const std::vector<std::string> optimizer_state =
-        start.steps > 0 ? pipeline.optimizer->state_names() : std::vector<std::string>{};
+        start.steps > 0 ? pipeline.optimizer.state_names() : std::vector<std::string>{};
     try {
       pipeline.initial =
           states_from(pipeline, here.process, open_checkpoint(start.checkpoint).source(),
@@ -123,8 +121,8 @@ void measure(PipelineOptions& pipeline) {
   constexpr int repetitions = 8;
   const std::int64_t samples =
       (pipeline.batch_size + pipeline.micro_batches - 1) / pipeline.micro_batches;
-  pipeline.profile = profile_blocks(pipeline.model, pipeline.data.dataset.samples(), pipeline.dtype,
-                                    pipeline.stream, samples, repetitions);
+  pipeline.block_costs = measure_blocks(pipeline.model, pipeline.data.dataset.samples(),
+                                        pipeline.dtype, pipeline.stream, samples, repetitions);
 }
 
 int available_cores() {
@@ -138,7 +136,7 @@ int available_cores() {
 void check_continues(const Options& options, const StartingPoint& start) {
   if (start.options.empty()) return;
   const std::string source = (start.checkpoint / "manifest.json").string();
-  const Options before = parse_options(start.options, source, {"model.weights=", "data.path="});
+  const Options before = parse_past_options(start.options, source, options.own);
   const auto require_same = [&](const std::string& key, const auto& there, const auto& here) {
     if (there == here) return;
     throw Error(ErrorCode::bad_options,
@@ -150,7 +148,7 @@ void check_continues(const Options& options, const StartingPoint& start) {
   };
   const PipelineOptions &there = before.pipeline, &here = options.pipeline;
   require_same("seed", there.seed, here.seed);
-  require_same("data.name", before.dataset, options.dataset);
+  require_same("data.name", before.dataset.name, options.dataset.name);
   const auto settings = dataset_settings(options);
   for (const auto& [key, setting] : dataset_settings(before))
     require_same(key, setting, settings.at(key));
@@ -158,6 +156,7 @@ void check_continues(const Options& options, const StartingPoint& start) {
   require_same("data.shuffle", there.data.shuffle, here.data.shuffle);
   require_same("data.drop_last", there.data.drop_last, here.data.drop_last);
   require_same("train.batch_size", there.batch_size, here.batch_size);
+  require_same("train.optimizer", before.optimizer.name, options.optimizer.name);
 }
 
 bool has_batch_norms(const PipelineOptions& pipeline) {
@@ -167,7 +166,7 @@ bool has_batch_norms(const PipelineOptions& pipeline) {
 WorkLimits work_limits(const Options& options) {
   return {.pipeline = options.stages,
           .data = options.pipeline.replicas,
-          .blocks = std::ssize(model_source(options).make(dataset_summary(options).samples).blocks),
+          .blocks = static_cast<std::int64_t>(block_count(options)),
           .micro_batches = options.pipeline.micro_batches,
           .batch_size = options.pipeline.batch_size};
 }
@@ -195,7 +194,7 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
   return fmt::format(
       "{}: {} blocks in {}{}, {} schedule{}\n"
       "batches of {} in {}; {}{}, {} a kernel{}",
-      options.model, fmt::join(pipeline.partition, " + "), counted(stages, "stage"),
+      options.model.name, fmt::join(pipeline.partition, " + "), counted(stages, "stage"),
       replicas == 1 ? "" : " × " + counted(replicas, "replica"), name_of(pipeline.schedule),
       pipeline.dtype == DType::f32 ? "" : fmt::format(", {}", name_of(pipeline.dtype)),
       pipeline.batch_size, counted(pipeline.micro_batches, "micro-batch"),
@@ -230,6 +229,7 @@ Result<std::filesystem::path> write_training_checkpoint(
                                   step % timeline.steps_per_epoch, options.pipeline.seed);
   // Part of the numerical configuration: a library's order of summation may depend on it.
   manifest.run["intra_op_threads"] = std::to_string(options.pipeline.stream.threads);
+  manifest.run["optimizer"] = options.optimizer.name;
   manifest.run["processor"] = backend(options.pipeline.stream.device).fingerprint();
   if (!partition.empty()) manifest.run["partition"] = fmt::format("{}", fmt::join(partition, " "));
   return write_snapshots(folder, std::move(manifest), snapshots, options.checkpoints_kept,

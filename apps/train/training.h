@@ -42,8 +42,8 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
 /// Measures each block, for memory bounds, schedules and a balanced partition.
 void measure(PipelineOptions& pipeline);
 
-/// Throws Error{bad_options} if the options change what the position of a checkpoint means: the
-/// samples, their order or the batch size.
+/// Throws Error{bad_options} if the options change what the position of a checkpoint means (the
+/// samples, their order or the batch size), or name another optimizer.
 void check_continues(const Options& options, const StartingPoint& start);
 
 /// Whether the model has batch norms.

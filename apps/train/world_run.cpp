@@ -75,7 +75,7 @@ void check_fits(const World& world, const Options& options) {
 
 int end_silently(const Error& error) {
   const Error worded = in_words_of_the_command(error);
-  tell_launcher(Error(ErrorCode::peer_lost, worded.message(), worded.remedy()), false);
+  report_to_launcher(Error(ErrorCode::peer_lost, worded.message(), worded.remedy()), false);
   return exit_code_of(error);
 }
 
@@ -160,7 +160,7 @@ int WorldRun::end_with(const Error& error) {
 }
 
 int WorldRun::report(const Error& error) {
-  const int code = tell(in_words_of_the_command(error), "troupe");
+  const int code = print_error(in_words_of_the_command(error), "troupe");
   (void)static_cast<bool>(world_->store().put(report_key, fmt::format("rank {}", process())));
   world_->abandon();
   return code;

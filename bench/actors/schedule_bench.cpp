@@ -18,6 +18,7 @@
 #include "actors/loss.h"
 #include "actors/monitor.h"
 #include "actors/reducer.h"
+#include "actors/schedule_simulation.h"
 #include "actors/stage.h"
 #include "actors/timeline.h"
 #include "runtime/flow/run.h"
@@ -161,13 +162,14 @@ int main(int argc, char** argv) {
              "measured", "over");
   std::vector<std::string> names(argv + std::min(argc, 3), argv + argc);
   if (names.empty()) names = {"gpipe", "1f1b"};
-  for (const std::string& name : names)
+  for (const auto& [name, kind] : schedule_names) {
+    if (std::ranges::find(names, name) == names.end()) continue;
     for (std::uint32_t stages : {2u, 4u, 8u})
       for (std::uint32_t micro_batches : {4u, 8u, 16u, 32u}) {
-        const ScheduleKind kind = schedule_kind(name);
         const double bound = bound_of(kind, stages, micro_batches, forward);
         const double measured = step_time(kind, stages, micro_batches, forward, steps);
         fmt::print("{:<8}{:>8}{:>15}{:>9.2f} ms{:>9.2f} ms{:>8.2f} %\n", name, stages,
                    micro_batches, 1e3 * bound, 1e3 * measured, 100 * (measured / bound - 1));
       }
+  }
 }

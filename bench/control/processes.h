@@ -50,7 +50,7 @@ class Child {
     waitpid(pid_, &status, 0);
   }
 
-  void tell(char word) const {
+  void signal(char word) const {
     if (write(in_, &word, 1) != 1) _exit(1);
   }
   /// The next line of its output, without the line's end; empty when it has ended.

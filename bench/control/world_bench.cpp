@@ -197,7 +197,7 @@ int hold(int size) {
   for (int phase = 0; phase < phases; ++phase) {
     const double used = processor_time();
     const auto start = Clock::now();
-    for (const Child& child : children) child.tell('g');
+    for (const Child& child : children) child.signal('g');
     long total = 0;
     for (const Child& child : children) {
       const std::string kib = child.line();

@@ -99,22 +99,22 @@ class Pipeline:
         return float(torch.stack(losses).mean()) if losses else 0.0
 
     def whole_loss(self, loss):
-        told = torch.tensor([loss])
-        dist.broadcast(told, dist.get_world_size() - 1)
-        return told.item()
+        last = torch.tensor([loss])
+        dist.broadcast(last, dist.get_world_size() - 1)
+        return last.item()
 
 
 def requests():
     """What rank 0 reads, for all; (0, 0) at the end."""
     while True:
-        told = torch.zeros(2, dtype=torch.int64)
+        request = torch.zeros(2, dtype=torch.int64)
         if dist.get_rank() == 0:
             request, count = (sys.stdin.readline().split() or ["end", "0"])
-            told = torch.tensor([["end", "losses", "time"].index(request), int(count)])
-        dist.broadcast(told, 0)
-        if told[0] == 0:
+            request = torch.tensor([["end", "losses", "time"].index(request), int(count)])
+        dist.broadcast(request, 0)
+        if request[0] == 0:
             return
-        yield told.tolist()
+        yield request.tolist()
 
 
 def main():

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/cpu/convolution.h"
+#include "ops/kernels.h"
 
 namespace troupe {
 namespace {
@@ -65,7 +65,7 @@ struct Work {
                 .padding_h = layer.kernel / 2,
                 .padding_w = layer.kernel / 2,
                 .algorithm = algorithm},
-        kernel(cpu::make_convolution(options)),
+        kernel(kernels({}, DType::f32).convolution(options)),
         weight(random_tensor({layer.out, layer.in, layer.kernel, layer.kernel})),
         bias(random_tensor({layer.out})),
         weight_grad(Tensor::empty(weight.shape(), DType::f32, Device::cpu())),

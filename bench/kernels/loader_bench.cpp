@@ -2,7 +2,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include <optional>
+#include <memory>
 
 #include "actors/data/batch_maker.h"
 #include "actors/data/datasets.h"
@@ -18,7 +18,7 @@ void prepare_batches(benchmark::State& state, const Shape& shape, std::vector<Au
   const BatchMaker maker(dataset, Split::train, options);
   Sampler sampler({.samples = samples, .batch_size = batch});
   std::int64_t step = 0;
-  for (auto _ : state) benchmark::DoNotOptimize(maker.make(sampler.plan(step++, 0)[0]));
+  for (auto _ : state) benchmark::DoNotOptimize(maker.make(sampler.micro_batches(step++, 0)[0]));
   state.SetItemsProcessed(state.iterations() * batch);
 }
 
@@ -34,7 +34,7 @@ BENCHMARK_CAPTURE(flip_crop_normalise, 3x32x32, Shape{3, 32, 32});
 // Returns once labels and sizes are known; range(0) is data.limit.
 void open_fashion_mnist(benchmark::State& state) {
   for (auto _ : state) {
-    std::optional<Dataset> dataset = open_dataset(IdxFolder{}, {.limit = state.range(0)});
+    auto dataset = std::make_unique<Dataset>(open_dataset(IdxFolder{}, {.limit = state.range(0)}));
     state.PauseTiming();
     dataset.reset();  // waits for the images
     state.ResumeTiming();

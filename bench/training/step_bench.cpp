@@ -20,10 +20,10 @@
 #include <string_view>
 #include <vector>
 
+#include "ops/loss.h"
 #include "ops/models/models.h"
 #include "ops/nn/network.h"
 #include "ops/optim/sgd.h"
-#include "ops/primitives/softmax_cross_entropy.h"
 #include "runtime/error.h"
 
 namespace {
@@ -102,7 +102,7 @@ class Trainer {
     const LossOutput loss =
         softmax_cross_entropy(stream_, pass->result(), classes_, 1.0 / batch, true);
     network_.backward(*pass, loss.logits_grad);
-    network_.use(network_.step(*optimizer_, 0.001, pass->gradients, {pass->statistics}));
+    network_.use(network_.step(optimizer_, 0.001, pass->gradients, {pass->statistics}));
     return read_totals({}, loss).loss_sum / batch;
   }
 
@@ -110,7 +110,7 @@ class Trainer {
   static constexpr std::uint64_t seed = 1;
   Stream stream_;
   Network network_;
-  OptimizerPtr optimizer_ = sgd({.momentum = 0.9});
+  Optimizer optimizer_ = Sgd{.momentum = 0.9};
   Tensor images_, classes_;
   std::uint32_t step_ = 0;
 };

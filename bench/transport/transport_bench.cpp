@@ -23,6 +23,7 @@
 
 #include "runtime/transport/transport.h"
 #include "tests/unit/runtime/transport/processes.h"
+#include "tests/unit/runtime/transport/wait.h"
 
 namespace {
 
@@ -65,10 +66,8 @@ struct Transports {
 constexpr std::size_t tensor_bytes = std::size_t{16} << 20;
 const TensorMeta tensor_meta{.shape = {static_cast<std::int64_t>(tensor_bytes / 4)},
                              .dtype = DType::f32,
-                             .layout = Layout::row_major,
-                             .device = {}};
-const TensorMeta answer_meta{
-    .shape = {1}, .dtype = DType::f32, .layout = Layout::row_major, .device = {}};
+                             .layout = Layout::row_major};
+const TensorMeta answer_meta{.shape = {1}, .dtype = DType::f32, .layout = Layout::row_major};
 
 void fill(Tensor& tensor, float value) {
   for (float& element : tensor.elements<float>()) element = value++;
@@ -86,14 +85,14 @@ void send_ours(Communicator& ranks, const Tensor& tensor, int count, int ahead) 
   const Tensor answer = Tensor::zeros({1});
   if (ranks.rank() == 0) {
     for (int i = 0; i < count + ahead; ++i) {
-      if (i >= ahead) ranks.receive(1, 2, answer_meta)->wait().value();
+      if (i >= ahead) wait_for(ranks.receive(1, 2, answer_meta)).value();
       if (i < count) ranks.send(1, 1, tensor);
     }
     return;
   }
   for (int i = 0; i < count; ++i) {
     const ReceivePtr work = ranks.receive(0, 1, tensor_meta);
-    work->wait().value();
+    wait_for(work).value();
     check_some(work->tensor(), tensor, "send");
     ranks.send(0, 2, answer);
   }

@@ -27,8 +27,8 @@ class GradientNorm final : public Actor {
   ActionLabel act() override {
     held_ = gradient.take();
     const MessageKey key = held_->header.key;
-    if (key.step <
-        steps_) {  // committed already: the previous incarnation failed before it emitted
+    // Committed already: the previous incarnation failed before it emitted.
+    if (key.step < steps_) {
       conclude();
       return {"norm", key};
     }

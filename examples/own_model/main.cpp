@@ -60,7 +60,7 @@ RunReport train(std::int64_t epochs, const std::stop_token& stop) {
                            .epochs = epochs,
                            .rate = {.lr = 0.2},
                            .on_evaluation =
-                               [](const EvaluationSeen& seen) {
+                               [](const Evaluation& seen) {
                                  std::printf("step %u: %ld of %ld right\n", seen.step,
                                              static_cast<long>(seen.correct),
                                              static_cast<long>(seen.count));
@@ -79,7 +79,7 @@ RunReport train(std::int64_t epochs, const std::stop_token& stop) {
   RunReport report = run(graph, options);
   if (world) world->leave();
   if (!world || world->leads()) {
-    const Checkpoint last = open_checkpoint(newest_whole_checkpoint("checkpoints").folder);
+    const Checkpoint last = open_checkpoint(newest_complete_checkpoint("checkpoints").folder);
     std::printf("loss of the checkpoint on the test set: %.9f\n",
                 evaluate(pipeline, last.source()).loss);
   }

@@ -10,9 +10,9 @@ RunReport train(const std::stop_token& stop) {
   const ModelSource model = WideResNet{.widths = {8, 8, 16, 32}};
   const LearningRateOptions rate{.lr = 0.05};
   const auto front_program =
-      network_program({.model = model, .samples = data.samples(), .last = 4});
+      network_program({.model = model, .samples = data.samples(), .blocks = {{.last = 4}}});
   const auto back_program =
-      network_program({.model = model, .samples = data.samples(), .first = 4});
+      network_program({.model = model, .samples = data.samples(), .blocks = {{.first = 4}}});
 
   Graph graph;
   const auto loader =
@@ -24,7 +24,7 @@ RunReport train(const std::stop_token& stop) {
   const auto monitor =
       graph.add<Monitor>("monitor", print_steps(timeline, data.count(Split::test)));
   const auto writer = graph.add<CheckpointWriter>(
-      "writer", {.stages = 2, .folder = "checkpoints", .options = options_text(model, data)});
+      "writer", {.folder = "checkpoints", .options = options_text(model, data)});
 
   graph.connect(loader, &Loader::samples, front, &Stage::input, {.slots = 4});
   graph.connect(loader, &Loader::targets, loss, &Loss::targets, {.slots = 4});

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "ops/cpu/families.h"
+#include "ops/cpu/kernels.h"
 #include "ops/cpu/parallel.h"
 #include "ops/cpu/pool_windows.h"
 #include "ops/cpu/targets.h"
@@ -108,6 +108,8 @@ Tensor backward(const Stream& stream, const Tensor& grad, const Shape& x_shape,
   return dx;
 }
 
+}  // namespace
+
 Tensor average_pool(const Stream& stream, const Tensor& x, const PoolOptions& options) {
   const auto pool = PoolWindows::sliding(x.shape(), x.layout(), options, "average_pool");
   return forward(stream, x, pool, options.kernel_h * options.kernel_w);
@@ -136,15 +138,6 @@ Tensor adaptive_average_pool_backward(const Stream& stream, const Tensor& grad,
       PoolWindows::adaptive(x_shape, grad.layout(), grad.dim(-2), grad.dim(-1), operation);
   pool.check_output(grad, grad.layout(), operation);
   return backward(stream, grad, x_shape, pool, 0);
-}
-
-}  // namespace
-
-void fill_average_pool(KernelTable& table) {
-  table.average_pool = average_pool;
-  table.average_pool_backward = average_pool_backward;
-  table.adaptive_average_pool = adaptive_average_pool;
-  table.adaptive_average_pool_backward = adaptive_average_pool_backward;
 }
 
 }  // namespace troupe::cpu

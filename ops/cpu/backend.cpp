@@ -1,21 +1,35 @@
 #include "ops/cpu/backend.h"
 
+#include "ops/cpu/kernels.h"
 #include "ops/cpu/processor.h"
-#include "ops/cpu/scratch.h"
-#include "ops/cpu/table.h"
-#include "ops/reference/table.h"
+#include "ops/reference/kernels.h"
 
 namespace troupe::cpu {
+namespace {
+
+constexpr KernelTable f32_kernels{
+#define TROUPE_KERNEL(name, signature) .name = cpu::name,
+#include "ops/kernel_list.inc"
+};
+
+constexpr KernelTable f64_kernels{
+#define TROUPE_KERNEL(name, signature) .name = reference::name,
+#include "ops/kernel_list.inc"
+};
+
+}  // namespace
 
 const Backend& backend() {
   static constexpr Backend all{.name = "cpu",
+                               .allocator = [](std::int16_t) -> CachingAllocator& {
+                                 return CachingAllocator::of(Device::cpu());
+                               },
                                .kernels = [](DType dtype) -> const KernelTable* {
-                                 if (dtype == DType::f32) return &table();
-                                 if (dtype == DType::f64) return &reference::table<double>();
+                                 if (dtype == DType::f32) return &f32_kernels;
+                                 if (dtype == DType::f64) return &f64_kernels;
                                  return nullptr;
                                },
-                               .fingerprint = arithmetic_of_this_processor,
-                               .take_peak_request = Scratch::take_peak_request};
+                               .fingerprint = arithmetic_of_this_processor};
   return all;
 }
 

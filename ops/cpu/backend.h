@@ -1,5 +1,5 @@
 #pragma once
-#include "ops/backend.h"
+#include "runtime/tensor/backend.h"
 
 namespace troupe::cpu {
 

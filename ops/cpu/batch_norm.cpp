@@ -8,7 +8,7 @@
 
 #include "ops/cpu/checks.h"
 #include "ops/cpu/dropout.h"
-#include "ops/cpu/families.h"
+#include "ops/cpu/kernels.h"
 #include "ops/cpu/norm_ranges.h"
 #include "ops/cpu/panel.h"
 #include "ops/cpu/parallel.h"
@@ -86,8 +86,6 @@ void check_epilogue(const char* operation, const Tensor& x, const NormEpilogue& 
               "use the kernel for dropout alone");
 }
 
-namespace {
-
 // One pass. Dropout in the epilogue needs relu and no residual, since backward tells the dropped
 // elements by their zeros.
 Tensor batch_norm(const Stream& stream, const Tensor& x, const Tensor& weight, const Tensor& bias,
@@ -138,10 +136,6 @@ Tensor batch_norm(const Stream& stream, const Tensor& x, const Tensor& weight, c
   });
   return z;
 }
-
-}  // namespace
-
-void fill_batch_norm(KernelTable& table) { table.batch_norm = batch_norm; }
 
 }  // namespace troupe::cpu
 #endif

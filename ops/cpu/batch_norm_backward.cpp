@@ -4,7 +4,7 @@
 
 #include "ops/cpu/batch_norm.h"
 #include "ops/cpu/checks.h"
-#include "ops/cpu/families.h"
+#include "ops/cpu/kernels.h"
 #include "ops/cpu/norm_ranges.h"
 #include "ops/cpu/panel.h"
 #include "ops/cpu/parallel.h"
@@ -166,6 +166,8 @@ InputCoefficients input_coefficients(const GradientSums& sums, double scale, dou
   return result;
 }
 
+}  // namespace
+
 // Two passes: both reductions, then the gradient of x. What relu let through is computed again from
 // x with the arithmetic of batch_norm or, after a dropout, read from z.
 NormGradients batch_norm_backward(const Stream& stream, const Tensor& grad, const Tensor& x,
@@ -213,12 +215,6 @@ NormGradients batch_norm_backward(const Stream& stream, const Tensor& grad, cons
       HWY_DYNAMIC_DISPATCH(input_gradient)(n, panel, panel.piece(index));
   });
   return gradients;
-}
-
-}  // namespace
-
-void fill_batch_norm_backward(KernelTable& table) {
-  table.batch_norm_backward = batch_norm_backward;
 }
 
 }  // namespace troupe::cpu

@@ -1,5 +1,3 @@
-#include "ops/cpu/convolution.h"
-
 #include <fmt/format.h>
 
 #include <array>
@@ -8,7 +6,7 @@
 #include <string_view>
 
 #include "ops/cpu/convolution_rule.h"
-#include "ops/cpu/families.h"
+#include "ops/cpu/kernels.h"
 #include "ops/cpu/onednn.h"
 #include "ops/cpu/prepared_weights.h"
 #include "ops/cpu/reorder.h"
@@ -274,7 +272,11 @@ class OneDnnConvolution final : public LayerKernel {
 
 }  // namespace
 
-std::unique_ptr<LayerKernel> make_convolution(const ConvolutionOptions& options) {
+// Algorithm and layouts follow convolution_rule.h; an input in another layout is reordered, not
+// refused. Primitives are compiled once for each input shape and number of threads; the weights are
+// brought into the primitives' order once a version. The kernel reads the weights that it was given
+// until it is given others.
+std::unique_ptr<LayerKernel> convolution(const ConvolutionOptions& options) {
   if (options.in_channels < 1 || options.out_channels < 1 || options.kernel_h < 1 ||
       options.kernel_w < 1 || options.stride_h < 1 || options.stride_w < 1 ||
       options.padding_h < 0 || options.padding_w < 0)
@@ -282,7 +284,5 @@ std::unique_ptr<LayerKernel> make_convolution(const ConvolutionOptions& options)
                 "channels, kernel and stride are at least 1, padding at least 0");
   return std::make_unique<OneDnnConvolution>(options);
 }
-
-void fill_convolution(KernelTable& table) { table.convolution = make_convolution; }
 
 }  // namespace troupe::cpu

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "ops/cpu/families.h"
+#include "ops/cpu/kernels.h"
 #include "ops/cpu/parallel.h"
 #include "ops/cpu/targets.h"
 #include "runtime/error.h"
@@ -156,8 +156,6 @@ const float* fill_scales(const DropoutPattern& pattern, std::int64_t offset, std
   return HWY_DYNAMIC_DISPATCH(fill)(pattern, offset, length, buffer);
 }
 
-namespace {
-
 Tensor dropout(const Stream& stream, const Tensor& x, float probability, const RandomKey& random) {
   const DropoutPattern pattern = DropoutPattern::of(x, probability, random);
   Tensor y = Tensor::empty(x.shape(), x.dtype(), stream.device, x.layout());
@@ -178,10 +176,6 @@ Tensor dropout(const Stream& stream, const Tensor& x, float probability, const R
            });
   return y;
 }
-
-}  // namespace
-
-void fill_dropout(KernelTable& table) { table.dropout = dropout; }
 
 }  // namespace troupe::cpu
 #endif

@@ -1,5 +1,5 @@
 #include "ops/cpu/checks.h"
-#include "ops/cpu/families.h"
+#include "ops/cpu/kernels.h"
 #include "ops/cpu/parallel.h"
 #include "ops/cpu/targets.h"
 
@@ -42,6 +42,17 @@ HWY_EXPORT(add_range);
 
 namespace {
 
+void add_into(const Stream& stream, const Tensor& a, const Tensor& b, Tensor& sum) {
+  const float *left = a.data<float>(), *right = b.data<float>();
+  auto* to = sum.data<float>();
+  parallel(stream, a.element_count(), elements_per_thread,
+           [&](std::int64_t begin, std::int64_t end) {
+             HWY_DYNAMIC_DISPATCH(add_range)(left + begin, right + begin, to + begin, end - begin);
+           });
+}
+
+}  // namespace
+
 Tensor relu(const Stream& stream, const Tensor& x) {
   Tensor y = Tensor::empty(x.shape(), x.dtype(), stream.device, x.layout());
   const float* from = x.data<float>();
@@ -66,15 +77,6 @@ Tensor relu_backward(const Stream& stream, const Tensor& y, const Tensor& grad) 
   return dx;
 }
 
-void add_into(const Stream& stream, const Tensor& a, const Tensor& b, Tensor& sum) {
-  const float *left = a.data<float>(), *right = b.data<float>();
-  auto* to = sum.data<float>();
-  parallel(stream, a.element_count(), elements_per_thread,
-           [&](std::int64_t begin, std::int64_t end) {
-             HWY_DYNAMIC_DISPATCH(add_range)(left + begin, right + begin, to + begin, end - begin);
-           });
-}
-
 Tensor add(const Stream& stream, const Tensor& a, const Tensor& b) {
   check_alike("add", a, b);
   Tensor sum = Tensor::empty(a.shape(), a.dtype(), stream.device, a.layout());
@@ -85,15 +87,6 @@ Tensor add(const Stream& stream, const Tensor& a, const Tensor& b) {
 void accumulate(const Stream& stream, Tensor& a, const Tensor& b) {
   check_alike("accumulate", a, b);
   add_into(stream, a, b, a);
-}
-
-}  // namespace
-
-void fill_elementwise(KernelTable& table) {
-  table.relu = relu;
-  table.relu_backward = relu_backward;
-  table.add = add;
-  table.accumulate = accumulate;
 }
 
 }  // namespace troupe::cpu

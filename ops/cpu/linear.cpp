@@ -1,11 +1,9 @@
-#include "ops/cpu/linear.h"
-
 #include <fmt/format.h>
 
 #include <deque>
 #include <optional>
 
-#include "ops/cpu/families.h"
+#include "ops/cpu/kernels.h"
 #include "ops/cpu/onednn.h"
 #include "runtime/error.h"
 
@@ -169,7 +167,9 @@ class OneDnnLinear final : public LayerKernel {
 
 }  // namespace
 
-std::unique_ptr<LayerKernel> make_linear(const LinearOptions& options) {
+// Primitives are kept as by convolution(). Weights and their gradient stay row-major: nothing is
+// reordered.
+std::unique_ptr<LayerKernel> linear(const LinearOptions& options) {
   if (options.in_features < 1 || options.out_features < 1)
     throw Error(ErrorCode::bad_shape,
                 fmt::format("linear {} -> {}: a size is zero or negative", options.in_features,
@@ -177,7 +177,5 @@ std::unique_ptr<LayerKernel> make_linear(const LinearOptions& options) {
                 "both feature counts are at least 1");
   return std::make_unique<OneDnnLinear>(options);
 }
-
-void fill_linear(KernelTable& table) { table.linear = make_linear; }
 
 }  // namespace troupe::cpu

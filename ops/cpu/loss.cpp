@@ -1,10 +1,12 @@
+#include "ops/reference/loss.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "ops/cpu/families.h"
+#include "ops/cpu/kernels.h"
 #include "ops/cpu/parallel.h"
 #include "ops/cpu/targets.h"
 #include "runtime/error.h"
@@ -47,19 +49,12 @@ HWY_EXPORT(scale_by);
 namespace {
 
 void check(const Tensor& logits, const Tensor& targets) {
-  if (logits.rank() != 2 || logits.dim(1) == 0 || targets.element_count() != logits.dim(0))
+  if (logits.rank() != 2 || logits.dim(1) == 0 || targets.shape() != Shape{logits.dim(0)})
     throw Error(ErrorCode::bad_shape,
                 fmt::format("softmax_cross_entropy: logits {}, targets {}; they must be "
                             "[N, classes] and [N]",
                             to_string(logits.shape()), to_string(targets.shape())));
-  const std::int64_t classes = logits.dim(1);
-  const auto values = targets.elements<std::int64_t>();
-  for (std::size_t i = 0; i < values.size(); ++i)
-    if (values[i] < 0 || values[i] >= classes)
-      throw Error(ErrorCode::bad_shape,
-                  fmt::format("softmax_cross_entropy: target {} of sample {} is outside [0, {})",
-                              values[i], i, classes),
-                  "set `Model::classes` to the number of classes of the data set");
+  reference::check_targets(targets, logits.dim(1));
 }
 
 /// The first largest; a value that is not a number counts as the largest, as in PyTorch.
@@ -85,6 +80,8 @@ Sample cross_entropy(const float* logits, std::int64_t classes, std::int64_t tar
   exponents[target] -= static_cast<float>(scale);
   return {std::log(sum) + (static_cast<double>(shift) - logits[target]), predicted == target};
 }
+
+}  // namespace
 
 LossOutput softmax_cross_entropy(const Stream& stream, const Tensor& logits, const Tensor& targets,
                                  double scale, bool with_gradient) {
@@ -113,10 +110,6 @@ LossOutput softmax_cross_entropy(const Stream& stream, const Tensor& logits, con
   }
   return result;
 }
-
-}  // namespace
-
-void fill_loss(KernelTable& table) { table.softmax_cross_entropy = softmax_cross_entropy; }
 
 }  // namespace troupe::cpu
 #endif

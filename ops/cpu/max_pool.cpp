@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "ops/cpu/families.h"
+#include "ops/cpu/kernels.h"
 #include "ops/cpu/parallel.h"
 #include "ops/cpu/pool_windows.h"
 #include "ops/cpu/targets.h"
@@ -115,8 +115,6 @@ namespace troupe::cpu {
 HWY_EXPORT(max_images);
 HWY_EXPORT(max_gradient);
 
-namespace {
-
 Tensor max_pool(const Stream& stream, const Tensor& x, const PoolOptions& options) {
   const auto pool = PoolWindows::sliding(x.shape(), x.layout(), options, "max_pool");
   Tensor y = Tensor::empty(pool.output, DType::f32, stream.device, x.layout());
@@ -140,13 +138,6 @@ Tensor max_pool_backward(const Stream& stream, const Tensor& grad, const Tensor&
     HWY_DYNAMIC_DISPATCH(max_gradient)(pool, from, gradient, to, begin, end);
   });
   return dx;
-}
-
-}  // namespace
-
-void fill_max_pool(KernelTable& table) {
-  table.max_pool = max_pool;
-  table.max_pool_backward = max_pool_backward;
 }
 
 }  // namespace troupe::cpu

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "ops/cpu/families.h"
+#include "ops/cpu/kernels.h"
 #include "ops/cpu/panel.h"
 #include "ops/cpu/parallel.h"
 #include "ops/cpu/targets.h"
@@ -41,8 +41,6 @@ HWY_AFTER_NAMESPACE();
 namespace troupe::cpu {
 
 HWY_EXPORT(sum_piece);
-
-namespace {
 
 // One pass over x. Sums are in f32 about a value of the channel within pieces of a few thousand
 // elements, in f64 over pieces; so neither a large mean nor many elements cost accuracy.
@@ -88,10 +86,6 @@ ChannelMoments channel_moments(const Stream& stream, const Tensor& x) {
   }
   return moments;
 }
-
-}  // namespace
-
-void fill_moments(KernelTable& table) { table.channel_moments = channel_moments; }
 
 }  // namespace troupe::cpu
 #endif

@@ -7,7 +7,7 @@
 #include <list>
 #include <mutex>
 
-#include "ops/cpu/families.h"
+#include "ops/cpu/kernels.h"
 #include "ops/cpu/onednn.h"
 #include "runtime/error.h"
 
@@ -88,7 +88,5 @@ Tensor in_layout(const Stream& stream, const Tensor& tensor, Layout layout) {
   reorder(stream, tensor, copy);
   return copy;
 }
-
-void fill_reorder(KernelTable& table) { table.reorder = reorder; }
 
 }  // namespace troupe::cpu

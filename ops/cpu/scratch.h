@@ -17,9 +17,6 @@ class Scratch {
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
-  /// The largest request since the last call, in bytes: what each block has to hold.
-  static std::size_t take_peak_request();
-
   void* data() const { return block_.data.get(); }  ///< 64-byte aligned; null for 0 bytes
 
  private:

@@ -1,7 +1,7 @@
 #include "ops/cpu/sgd.h"
 
 #include "ops/cpu/checks.h"
-#include "ops/cpu/families.h"
+#include "ops/cpu/kernels.h"
 #include "ops/cpu/parallel.h"
 #include "ops/cpu/targets.h"
 
@@ -53,8 +53,6 @@ namespace troupe::cpu {
 
 HWY_EXPORT(step);
 
-namespace {
-
 // One pass over the arrays, with the update rule of PyTorch's SGD.
 void sgd(const Stream& stream, const SgdOptions& options, double lr, const Tensor& weights,
          const Tensor& gradient, const Tensor& momentum, Tensor& new_weights,
@@ -77,10 +75,6 @@ void sgd(const Stream& stream, const SgdOptions& options, double lr, const Tenso
     HWY_DYNAMIC_DISPATCH(step)(options, lr, range, begin, end);
   });
 }
-
-}  // namespace
-
-void fill_sgd(KernelTable& table) { table.sgd = sgd; }
 
 }  // namespace troupe::cpu
 #endif

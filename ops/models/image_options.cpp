@@ -58,6 +58,12 @@ void check_images(std::string_view model, const SampleSpec& samples, std::int64_
                                   : fmt::format("it takes {} to {} pixels a side", least, most));
 }
 
+void check_convolution(ConvolutionAlgorithm algorithm, const SampleSpec& samples) {
+  if (algorithm == ConvolutionAlgorithm::winograd && samples.dtype == DType::f64)
+    throw Error(ErrorCode::bad_options, "`convolution` is winograd, which has no kernels for f64",
+                "set `convolution` to auto");
+}
+
 void check_classes(std::string_view model, std::int64_t classes, const SampleSpec& samples) {
   if (classes < samples.classes)
     throw Error(ErrorCode::bad_options,

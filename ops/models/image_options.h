@@ -19,6 +19,8 @@ OptionField convolution_option(ConvolutionAlgorithm& algorithm);
 /// [least, most].
 void check_images(std::string_view model, const SampleSpec& samples, std::int64_t least,
                   std::int64_t most);
+/// Throws Error{bad_options} where the algorithm has no kernels for the samples' type.
+void check_convolution(ConvolutionAlgorithm algorithm, const SampleSpec& samples);
 /// Throws Error{bad_options} where the data set has more classes than the model has outputs.
 void check_classes(std::string_view model, std::int64_t classes, const SampleSpec& samples);
 

@@ -6,10 +6,10 @@
 
 namespace troupe {
 
-Model ModelSource::make(const SampleSpec& samples) const {
-  ModelSource checked = *this;
-  check_fields(checked.options());
-  Model model = definition_->make(samples);
+Model ModelSource::make(SampleSpec samples, DType precision) const {
+  check_options();
+  if (samples.dtype == DType::u8) samples.dtype = precision;
+  Model model = make_(*this, samples);
   model.name = name();
   if (model.blocks.empty())
     throw Error(ErrorCode::bad_options, fmt::format("the model {} has no blocks", name()),

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ops/nn/module.h"
-#include "runtime/options/field.h"
+#include "runtime/options/definition.h"
 
 namespace troupe {
 
@@ -42,57 +42,30 @@ struct SampleSpec {
 /// also have `OptionFields options()`, which declares the members with key, range and text.
 /// `ops/models/mlp.h` is a short example.
 template <class M>
-concept ModelDefinition = requires(const M& definition, const SampleSpec& samples) {
-  { M::name } -> std::convertible_to<std::string_view>;
+concept ModelDefinition = Named<M> && requires(const M& definition, const SampleSpec& samples) {
   { definition.make(samples) } -> std::same_as<Model>;
 };
 
 /// A model that can be built any number of times, for samples of any data set. The library's models
 /// and a program's own ones are given to pipelines in this form. A value: copies are independent.
-class ModelSource {
+class ModelSource : public Definition {
  public:
+  static constexpr std::string_view setting = "Model::name";
+
   template <ModelDefinition M>
   ModelSource(M definition)  // implicit: options take `.model = Mlp{.widths = {64}}`
-      : definition_(std::make_unique<Definition<M>>(std::move(definition))) {}
-  ModelSource(const ModelSource& other) : definition_(other.definition_->clone()) {}
-  ModelSource(ModelSource&&) = default;
-  ModelSource& operator=(ModelSource other) {
-    definition_ = std::move(other.definition_);
-    return *this;
-  }
-  ~ModelSource() = default;
+      : Definition(std::move(definition)),
+        make_([](const ModelSource& self, const SampleSpec& samples) {
+          return self.as<M>().make(samples);
+        }) {}
 
-  std::string_view name() const { return definition_->name(); }
-  /// The declared options, bound to the members of this object.
-  OptionFields options() { return definition_->options(); }
-  /// From any thread. Throws Error{bad_options} for options outside their declared ranges and for
-  /// samples that the model cannot take.
-  Model make(const SampleSpec& samples) const;
+  /// For samples of a data set, to compute in `precision`: pixels reach the model normalised, with
+  /// this type. From any thread. Throws Error{bad_options} for options outside their declared
+  /// ranges and for samples that the model cannot take.
+  Model make(SampleSpec samples, DType precision = DType::f32) const;
 
  private:
-  struct Interface {
-    virtual ~Interface() = default;
-    virtual std::unique_ptr<Interface> clone() const = 0;
-    virtual std::string_view name() const = 0;
-    virtual OptionFields options() = 0;
-    virtual Model make(const SampleSpec& samples) const = 0;
-  };
-  template <class M>
-  struct Definition final : Interface {
-    explicit Definition(M given) : definition(std::move(given)) {}
-    std::unique_ptr<Interface> clone() const override {
-      return std::make_unique<Definition>(definition);
-    }
-    std::string_view name() const override { return M::name; }
-    OptionFields options() override {
-      if constexpr (requires { definition.options(); }) return definition.options();
-      return {};
-    }
-    Model make(const SampleSpec& samples) const override { return definition.make(samples); }
-    M definition;
-  };
-
-  std::unique_ptr<Interface> definition_;
+  Model (*make_)(const ModelSource& self, const SampleSpec& samples);
 };
 
 }  // namespace troupe

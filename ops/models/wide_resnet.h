@@ -32,6 +32,7 @@ struct WideResNet {
                   "wide_resnet takes four, such as [16, 16, 32, 64]");
     // Two poolings leave 7 to 13 pixels a side, of which AveragePool2d(7) makes one.
     check_images(name, samples, 28, 55);
+    check_convolution(convolution, samples);
     check_classes(name, classes, samples);
     Model model;
     const auto block = [&](std::string path, std::int64_t in, std::int64_t out, bool scale) {

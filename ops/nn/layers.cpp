@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "ops/primitives/all.h"
+#include "ops/primitives/batch_norm2d.h"
+#include "ops/primitives/convolution2d.h"
+#include "ops/primitives/linear.h"
 #include "runtime/error.h"
 
 namespace troupe::nn {
@@ -108,8 +110,6 @@ Value BatchNorm2d::forward(Tape& tape, Value x, Value residual) {
   return has_residual ? tape.record(primitives::Add{}, dropped, residual) : dropped;
 }
 
-Value Relu::forward(Tape& tape, Value x) { return tape.record(primitives::Relu{}, x); }
-
 Dropout::Dropout(std::string path, DropoutOptions options)
     : Module(std::move(path)), options_(options) {
   check_probability(this->path(), options_.probability);
@@ -119,19 +119,5 @@ Value Dropout::forward(Tape& tape, Value x) {
   return tape.record(
       primitives::Dropout{static_cast<float>(options_.probability), operation_id(path())}, x);
 }
-
-Value MaxPool2d::forward(Tape& tape, Value x) {
-  return tape.record(primitives::MaxPool2d{options_}, x);
-}
-
-Value AveragePool2d::forward(Tape& tape, Value x) {
-  return tape.record(primitives::AveragePool2d{options_}, x);
-}
-
-Value AdaptiveAveragePool2d::forward(Tape& tape, Value x) {
-  return tape.record(primitives::AdaptiveAveragePool2d{options_.out_h, options_.out_w}, x);
-}
-
-Value Flatten::forward(Tape& tape, Value x) { return tape.record(primitives::Flatten{}, x); }
 
 }  // namespace troupe::nn

@@ -10,6 +10,9 @@
 #include <string>
 
 #include "ops/nn/module.h"
+#include "ops/primitives/elementwise.h"
+#include "ops/primitives/pooling.h"
+#include "ops/primitives/reshape.h"
 
 namespace troupe::nn {
 
@@ -65,12 +68,6 @@ class BatchNorm2d final : public Module {
   BufferIndex running_mean_, running_variance_;
 };
 
-class Relu final : public Module {
- public:
-  using Module::Module;
-  Value forward(Tape& tape, Value x) override;
-};
-
 struct DropoutOptions {
   double probability = 0.5;
 };
@@ -85,43 +82,25 @@ class Dropout final : public Module {
   DropoutOptions options_;
 };
 
-class MaxPool2d final : public Module {
+/// A primitive without parameters as a layer; made from the members of the primitive.
+///
+///     model.add<nn::Layer<primitives::Relu>>("relu");
+template <class Primitive>
+class Layer final : public Module {
  public:
-  MaxPool2d(std::string path, PoolOptions options) : Module(std::move(path)), options_(options) {}
-  Value forward(Tape& tape, Value x) override;
+  template <class... Members>
+  explicit Layer(std::string path, Members&&... members)
+      : Module(std::move(path)), primitive_{std::forward<Members>(members)...} {}
+  Value forward(Tape& tape, Value x) override { return tape.record(primitive_, x); }
 
  private:
-  PoolOptions options_;
+  Primitive primitive_;
 };
 
-class AveragePool2d final : public Module {
- public:
-  AveragePool2d(std::string path, PoolOptions options)
-      : Module(std::move(path)), options_(options) {}
-  Value forward(Tape& tape, Value x) override;
-
- private:
-  PoolOptions options_;
-};
-
-struct AdaptivePoolOptions {
-  std::int64_t out_h = 1, out_w = 1;
-};
-
-class AdaptiveAveragePool2d final : public Module {
- public:
-  AdaptiveAveragePool2d(std::string path, AdaptivePoolOptions options)
-      : Module(std::move(path)), options_(options) {}
-  Value forward(Tape& tape, Value x) override;
-
- private:
-  AdaptivePoolOptions options_;
-};
-
-class Flatten final : public Module {
- public:
-  using Module::Module;
-  Value forward(Tape& tape, Value x) override;
-};
+using Relu = Layer<primitives::Relu>;
+using MaxPool2d = Layer<primitives::MaxPool2d>;
+using AveragePool2d = Layer<primitives::AveragePool2d>;
+using AdaptiveAveragePool2d = Layer<primitives::AdaptiveAveragePool2d>;
+using Flatten = Layer<primitives::Flatten>;
 
 }  // namespace troupe::nn

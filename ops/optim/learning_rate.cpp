@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <vector>
 
 #include "runtime/error.h"
-#include "runtime/text.h"
 
 namespace troupe {
 namespace {
@@ -96,16 +94,6 @@ double learning_rate(const LearningRateOptions& options, std::int64_t step) {
 bool lacks_its_rise(const LearningRateOptions& o) {
   return o.schedule == LearningRateSchedule::one_cycle && o.pct_start > 0 &&
          peak_of(o, static_cast<double>(o.total_steps - o.warmup_steps)) == 0.0;
-}
-
-LearningRateSchedule learning_rate_schedule(std::string_view name) {
-  std::vector<std::string_view> names;
-  for (const auto& [known, schedule] : learning_rate_schedule_names) {
-    if (known == name) return schedule;
-    names.push_back(known);
-  }
-  throw Error(ErrorCode::bad_options, fmt::format("`LearningRateOptions::schedule` is '{}'", name),
-              did_you_mean(name, names, "it can be constant, step, cosine or one_cycle"));
 }
 
 }  // namespace troupe

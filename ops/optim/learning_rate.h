@@ -50,7 +50,4 @@ void check(const LearningRateOptions& options);
 /// most one step after the warm-up.
 bool lacks_its_rise(const LearningRateOptions& options);
 
-/// "constant", "step", "cosine" or "one_cycle"; throws Error{bad_options} for others.
-LearningRateSchedule learning_rate_schedule(std::string_view name);
-
 }  // namespace troupe

@@ -2,13 +2,15 @@
 // How weights change. An Optimizer computes; what it keeps between steps lies in StateVersion, so
 // states, checkpoints and memory bounds work for any of them.
 
+#include <concepts>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "runtime/options/definition.h"
 #include "runtime/tensor/tensor.h"
 
 namespace troupe {
@@ -23,24 +25,60 @@ struct OptimizerStep {
 struct OptimizerSlice {
   Tensor weights;
   Tensor gradient;
-  std::span<const Tensor> state;  ///< by state_names(); undefined before the first update
+  std::span<const Tensor> state;  ///< by state_names; undefined before the first update
   Tensor new_weights;             ///< written
-  std::span<Tensor> new_state;    ///< by state_names(); written
+  std::span<Tensor> new_state;    ///< by state_names; written
 };
 
-/// The update rule of one parameter group, with the group's hyper-parameters. Has no state of its
-/// own: several threads may use it.
-class Optimizer {
- public:
-  virtual ~Optimizer() = default;
-  /// The state tensors that it keeps, each with one element for each element of the weights. In
-  /// checkpoints they are called "optimizer.<name>.<parameter>".
-  virtual std::vector<std::string> state_names() const = 0;
-  /// Writes the new weights and state of a slice. Element by element: any division of the
-  /// parameters into slices gives the same bits.
-  virtual void update(const Stream& stream, const OptimizerStep& step,
-                      const OptimizerSlice& slice) const = 0;
+/// A struct that describes an optimizer: its members are the hyper-parameters of a parameter group.
+/// It has no state of its own, so several threads may use it.
+/// - `state_names` names the state tensors that it keeps, each with one element for each element of
+///   the weights. In checkpoints they are called "optimizer.<name>.<parameter>".
+/// - `update` writes the new weights and state of a slice. Element by element: any division of the
+///   parameters into slices gives the same bits.
+///
+/// It may also have `OptionFields options()`, which declares the members with key, range and text,
+/// and `void check() const`, which throws Error{bad_options} where they contradict each other.
+/// `ops/optim/sgd.h` is an example.
+template <class O>
+concept OptimizerDefinition = Named<O> &&
+    requires(const O& definition, const Stream& stream, const OptimizerStep& step,
+             const OptimizerSlice& slice) {
+  { definition.state_names() } -> std::same_as<std::vector<std::string>>;
+  { definition.update(stream, step, slice) } -> std::same_as<void>;
 };
-using OptimizerPtr = std::shared_ptr<const Optimizer>;
+
+/// An optimizer of any such type. A value: copies are independent.
+class Optimizer : public Definition {
+ public:
+  static constexpr std::string_view setting = "Optimizer::name";
+
+  template <OptimizerDefinition O>
+  Optimizer(O definition)  // implicit: options take `.optimizer = Sgd{.momentum = 0.9}`
+      : Definition(std::move(definition)),
+        state_names_([](const Optimizer& self) { return self.as<O>().state_names(); }),
+        update_([](const Optimizer& self, const Stream& stream, const OptimizerStep& step,
+                   const OptimizerSlice& slice) { self.as<O>().update(stream, step, slice); }),
+        check_([](const Optimizer& self) {
+          if constexpr (requires(const O& own) { own.check(); }) self.as<O>().check();
+        }) {}
+
+  std::vector<std::string> state_names() const { return state_names_(*this); }
+  void update(const Stream& stream, const OptimizerStep& step, const OptimizerSlice& slice) const {
+    update_(*this, stream, step, slice);
+  }
+  /// Throws Error{bad_options} for hyper-parameters outside their declared ranges, and for those
+  /// that contradict each other.
+  void check() const {
+    check_options();
+    check_(*this);
+  }
+
+ private:
+  std::vector<std::string> (*state_names_)(const Optimizer& self);
+  void (*update_)(const Optimizer& self, const Stream& stream, const OptimizerStep& step,
+                  const OptimizerSlice& slice);
+  void (*check_)(const Optimizer& self);
+};
 
 }  // namespace troupe

@@ -1,45 +1,37 @@
 #include "ops/optim/sgd.h"
 
+#include "ops/kernels.h"
+#include "runtime/error.h"
+
 namespace troupe {
-namespace {
 
-class Sgd final : public Optimizer {
- public:
-  explicit Sgd(const SgdOptions& options) : options_(options) {}
+OptionFields Sgd::options() {
+  return {field("train.momentum", momentum, "momentum of SGD", {.at_least = 0, .below = 1}),
+          field("train.weight_decay", weight_decay, "weight decay of SGD, added to the gradient",
+                {.at_least = 0, .at_most = 1e6, .synonyms = {"decay", "wd"}}),
+          field("train.nesterov", nesterov, "Nesterov momentum")};
+}
 
-  std::vector<std::string> state_names() const override {
-    return options_.momentum == 0.0 ? std::vector<std::string>{}
-                                    : std::vector<std::string>{"momentum"};
-  }
+void Sgd::check() const {
+  if (nesterov && momentum == 0)
+    throw Error(ErrorCode::bad_options, "`nesterov` is true, but `momentum` is 0",
+                "set `momentum`, for instance to 0.9");
+}
 
-  void update(const Stream& stream, const OptimizerStep& step,
-              const OptimizerSlice& slice) const override {
-    Tensor none;
-    Tensor new_weights = slice.new_weights;
-    kernels(stream.device, new_weights.dtype())
-        .sgd(stream, options_, step.lr, slice.weights, slice.gradient,
-             slice.state.empty() ? none : slice.state[0], new_weights,
-             slice.new_state.empty() ? none : slice.new_state[0]);
-  }
+std::vector<std::string> Sgd::state_names() const {
+  return momentum == 0.0 ? std::vector<std::string>{} : std::vector<std::string>{"momentum"};
+}
 
- private:
-  SgdOptions options_;
-};
-
-}  // namespace
-
-OptimizerPtr sgd(const SgdOptions& options) { return std::make_shared<const Sgd>(options); }
-
-OptimizerEntry sgd_entry() {
-  return {.name = "sgd",
-          .hyper_parameters = {{.name = "momentum", .below = 1.0},
-                               {.name = "weight_decay"},
-                               {.name = "nesterov", .below = 2.0}},
-          .make = [](const HyperParameters& values) {
-            return sgd({.momentum = values.at("momentum"),
-                        .weight_decay = values.at("weight_decay"),
-                        .nesterov = values.at("nesterov") != 0.0});
-          }};
+void Sgd::update(const Stream& stream, const OptimizerStep& step,
+                 const OptimizerSlice& slice) const {
+  const SgdOptions options{
+      .momentum = momentum, .weight_decay = weight_decay, .nesterov = nesterov};
+  Tensor none;
+  Tensor new_weights = slice.new_weights;
+  kernels(stream.device, new_weights.dtype())
+      .sgd(stream, options, step.lr, slice.weights, slice.gradient,
+           slice.state.empty() ? none : slice.state[0], new_weights,
+           slice.new_state.empty() ? none : slice.new_state[0]);
 }
 
 }  // namespace troupe

@@ -1,12 +1,20 @@
 #pragma once
-#include "ops/kernels.h"
-#include "ops/optim/optimizers.h"
+#include "ops/optim/optimizer.h"
 
 namespace troupe {
 
-/// PyTorch's SGD without dampening. Keeps the state tensor "momentum" where options.momentum is
-/// not 0; in the first step it starts as the gradient itself.
-OptimizerPtr sgd(const SgdOptions& options = {});
-OptimizerEntry sgd_entry();
+/// PyTorch's SGD without dampening. Keeps the state tensor "momentum" where `momentum` is not 0; in
+/// the first step it starts as the gradient itself.
+struct Sgd {
+  static constexpr std::string_view name = "sgd";
+  double momentum = 0.0;
+  double weight_decay = 0.0;  ///< added to the gradient
+  bool nesterov = false;
+
+  OptionFields options();
+  void check() const;
+  std::vector<std::string> state_names() const;
+  void update(const Stream& stream, const OptimizerStep& step, const OptimizerSlice& slice) const;
+};
 
 }  // namespace troupe

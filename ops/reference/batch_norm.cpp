@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "ops/reference/dropout.h"
-#include "ops/reference/families.h"
+#include "ops/reference/kernels.h"
 #include "ops/reference/reorder.h"
 
 namespace troupe::reference {
@@ -25,20 +25,19 @@ struct Channels {
   }
 };
 
-// The affine map of one channel, in double precision.
-template <class T>
+// The affine map of one channel.
 struct Norm {
   Norm(std::int64_t c, const Tensor& weights, const Tensor& biases, const ChannelMoments& moments,
        double epsilon)
-      : weight(weights.data<T>()[c]),
-        bias(biases.data<T>()[c]),
-        mean(moments.mean.data<T>()[c]),
-        inverse(1.0 / std::sqrt(static_cast<double>(moments.variance.data<T>()[c]) + epsilon)) {}
+      : weight(weights.data<double>()[c]),
+        bias(biases.data<double>()[c]),
+        mean(moments.mean.data<double>()[c]),
+        inverse(1.0 / std::sqrt(moments.variance.data<double>()[c] + epsilon)) {}
 
   double weight, bias, mean, inverse;
 
-  double normal(T x) const { return (static_cast<double>(x) - mean) * inverse; }
-  double operator()(T x) const { return normal(x) * weight + bias; }
+  double normal(double x) const { return (x - mean) * inverse; }
+  double operator()(double x) const { return normal(x) * weight + bias; }
 };
 
 // Dropout's factor of every element; empty where there is none.
@@ -55,97 +54,83 @@ double scale_of(const std::vector<double>& scales, std::int64_t e) {
   return scales.empty() ? 1.0 : scales[static_cast<std::size_t>(e)];
 }
 
-template <class T>
+}  // namespace
+
 ChannelMoments channel_moments(const Stream&, const Tensor& given) {
-  const Tensor x = row_major<T>(given);
+  const Tensor x = row_major(given);
   const Channels channels(x.shape());
-  ChannelMoments moments{Tensor::empty(Shape{channels.count}, dtype_of<T>, x.device()),
-                         Tensor::empty(Shape{channels.count}, dtype_of<T>, x.device())};
+  ChannelMoments moments{Tensor::empty(Shape{channels.count}, DType::f64, x.device()),
+                         Tensor::empty(Shape{channels.count}, DType::f64, x.device())};
   for (std::int64_t c = 0; c < channels.count; ++c) {
     double sum = 0, squares = 0;
-    channels.each(c, [&](std::int64_t e) { sum += x.data<T>()[e]; });
+    channels.each(c, [&](std::int64_t e) { sum += x.data<double>()[e]; });
     const double mean = sum / channels.elements();
     channels.each(c, [&](std::int64_t e) {
-      const double distance = x.data<T>()[e] - mean;
+      const double distance = x.data<double>()[e] - mean;
       squares += distance * distance;
     });
-    moments.mean.data<T>()[c] = static_cast<T>(mean);
-    moments.variance.data<T>()[c] = static_cast<T>(squares / channels.elements());
+    moments.mean.data<double>()[c] = mean;
+    moments.variance.data<double>()[c] = squares / channels.elements();
   }
   return moments;
 }
 
-template <class T>
 Tensor batch_norm(const Stream&, const Tensor& given, const Tensor& weight, const Tensor& bias,
                   const ChannelMoments& moments, double epsilon, const NormEpilogue& epilogue) {
-  const Tensor x = row_major<T>(given);
-  const Tensor residual = epilogue.residual.defined() ? row_major<T>(epilogue.residual) : Tensor();
+  const Tensor x = row_major(given);
+  const Tensor residual = epilogue.residual.defined() ? row_major(epilogue.residual) : Tensor();
   const Channels channels(x.shape());
   const auto scales = dropout_scales(epilogue, x.element_count());
-  Tensor z = Tensor::empty(x.shape(), dtype_of<T>, x.device());
+  Tensor z = Tensor::empty(x.shape(), DType::f64, x.device());
   for (std::int64_t c = 0; c < channels.count; ++c) {
-    const Norm<T> norm(c, weight, bias, moments, epsilon);
+    const Norm norm(c, weight, bias, moments, epsilon);
     channels.each(c, [&](std::int64_t e) {
-      double value = norm(x.data<T>()[e]);
+      double value = norm(x.data<double>()[e]);
       if (epilogue.relu && value < 0) value = 0;
       value *= scale_of(scales, e);
-      if (residual.defined()) value += residual.data<T>()[e];
-      z.data<T>()[e] = static_cast<T>(value);
+      if (residual.defined()) value += residual.data<double>()[e];
+      z.data<double>()[e] = value;
     });
   }
-  return in_layout<T>(z, given.layout());
+  return in_layout(z, given.layout());
 }
 
 // With g the gradient of norm(x) = weight * n + bias, n = (x - mean) * inverse, over m elements:
 // bias' = sum g, weight' = sum g n, x' = weight * inverse * (g - bias' / m - n * weight' / m);
 // the last two terms are how mean and variance depend on x (Ioffe and Szegedy, section 3).
-template <class T>
 NormGradients batch_norm_backward(const Stream&, const Tensor& given_grad, const Tensor& given_x,
                                   const Tensor&, const Tensor& weight, const Tensor& bias,
                                   const ChannelMoments& moments, double epsilon,
                                   const NormEpilogue& epilogue, bool batch_moments) {
-  const Tensor x = row_major<T>(given_x), grad = row_major<T>(given_grad);
+  const Tensor x = row_major(given_x), grad = row_major(given_grad);
   const Channels channels(x.shape());
   const auto scales = dropout_scales(epilogue, x.element_count());
-  Tensor x_grad = Tensor::empty(x.shape(), dtype_of<T>, x.device());
+  Tensor x_grad = Tensor::empty(x.shape(), DType::f64, x.device());
   NormGradients result{{},
-                       Tensor::empty(Shape{channels.count}, dtype_of<T>, x.device()),
-                       Tensor::empty(Shape{channels.count}, dtype_of<T>, x.device())};
+                       Tensor::empty(Shape{channels.count}, DType::f64, x.device()),
+                       Tensor::empty(Shape{channels.count}, DType::f64, x.device())};
   for (std::int64_t c = 0; c < channels.count; ++c) {
-    const Norm<T> norm(c, weight, bias, moments, epsilon);
+    const Norm norm(c, weight, bias, moments, epsilon);
     const auto norm_grad = [&](std::int64_t e) {
-      const bool passes = !epilogue.relu || norm(x.data<T>()[e]) > 0;
-      return passes ? static_cast<double>(grad.data<T>()[e]) * scale_of(scales, e) : 0.0;
+      const bool passes = !epilogue.relu || norm(x.data<double>()[e]) > 0;
+      return passes ? grad.data<double>()[e] * scale_of(scales, e) : 0.0;
     };
     double bias_grad = 0, weight_grad = 0;
     channels.each(c, [&](std::int64_t e) {
       bias_grad += norm_grad(e);
-      weight_grad += norm_grad(e) * norm.normal(x.data<T>()[e]);
+      weight_grad += norm_grad(e) * norm.normal(x.data<double>()[e]);
     });
     const double share = batch_moments ? 1.0 / channels.elements() : 0.0;
     channels.each(c, [&](std::int64_t e) {
       const double through_moments =
-          share * (bias_grad + norm.normal(x.data<T>()[e]) * weight_grad);
-      x_grad.data<T>()[e] =
-          static_cast<T>(norm.weight * norm.inverse * (norm_grad(e) - through_moments));
+          share * (bias_grad + norm.normal(x.data<double>()[e]) * weight_grad);
+      x_grad.data<double>()[e] = norm.weight * norm.inverse * (norm_grad(e) - through_moments);
     });
-    result.bias.data<T>()[c] = static_cast<T>(bias_grad);
-    result.weight.data<T>()[c] = static_cast<T>(weight_grad);
+    result.bias.data<double>()[c] = bias_grad;
+    result.weight.data<double>()[c] = weight_grad;
   }
-  result.x = in_layout<T>(x_grad, given_x.layout());
+  result.x = in_layout(x_grad, given_x.layout());
   return result;
 }
-
-}  // namespace
-
-template <class T>
-void fill_batch_norm(KernelTable& table) {
-  table.channel_moments = channel_moments<T>;
-  table.batch_norm = batch_norm<T>;
-  table.batch_norm_backward = batch_norm_backward<T>;
-}
-
-template void fill_batch_norm<float>(KernelTable&);
-template void fill_batch_norm<double>(KernelTable&);
 
 }  // namespace troupe::reference

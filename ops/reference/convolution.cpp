@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "ops/reference/families.h"
+#include "ops/reference/kernels.h"
 #include "ops/reference/reorder.h"
 
 namespace troupe::reference {
@@ -31,7 +31,6 @@ struct Axis {
   }
 };
 
-template <class T>
 class Convolution final : public LayerKernel {
  public:
   explicit Convolution(const ConvolutionOptions& options) : o_(options) {}
@@ -53,8 +52,8 @@ class Convolution final : public LayerKernel {
   Axis vertical(const Shape& x) const { return {x[2], o_.kernel_h, o_.stride_h, o_.padding_h}; }
   Axis horizontal(const Shape& x) const { return {x[3], o_.kernel_w, o_.stride_w, o_.padding_w}; }
   // Row kh of the kernel between output channel o and input channel i.
-  const T* kernel_row(std::int64_t o, std::int64_t i, std::int64_t kh) const {
-    return weight_.data<T>() + ((o * o_.in_channels + i) * o_.kernel_h + kh) * o_.kernel_w;
+  const double* kernel_row(std::int64_t o, std::int64_t i, std::int64_t kh) const {
+    return weight_.data<double>() + ((o * o_.in_channels + i) * o_.kernel_h + kh) * o_.kernel_w;
   }
 
   ConvolutionOptions o_;
@@ -63,43 +62,40 @@ class Convolution final : public LayerKernel {
 };
 
 // Row y of channel c of image n.
-template <class T>
-T* row(const Tensor& images, std::int64_t n, std::int64_t c, std::int64_t y) {
+double* row(const Tensor& images, std::int64_t n, std::int64_t c, std::int64_t y) {
   const Shape& shape = images.shape();
-  return images.data<T>() + ((n * shape[1] + c) * shape[2] + y) * shape[3];
+  return images.data<double>() + ((n * shape[1] + c) * shape[2] + y) * shape[3];
 }
 
-template <class T>
-Tensor Convolution<T>::forward(const Stream&, const Tensor& given) {
-  const Tensor x = row_major<T>(given);
+Tensor Convolution::forward(const Stream&, const Tensor& given) {
+  const Tensor x = row_major(given);
   const Axis v = vertical(x.shape()), h = horizontal(x.shape());
-  Tensor y = Tensor::empty(Shape{x.dim(0), o_.out_channels, v.out, h.out}, dtype_of<T>, x.device());
+  Tensor y = Tensor::empty(Shape{x.dim(0), o_.out_channels, v.out, h.out}, DType::f64, x.device());
   std::vector<double> sums(static_cast<std::size_t>(h.out));
   for (std::int64_t n = 0; n < x.dim(0); ++n)
     for (std::int64_t o = 0; o < o_.out_channels; ++o)
       for (std::int64_t oh = 0; oh < v.out; ++oh) {
-        std::fill(sums.begin(), sums.end(), bias_.defined() ? bias_.data<T>()[o] : 0.0);
+        std::fill(sums.begin(), sums.end(), bias_.defined() ? bias_.data<double>()[o] : 0.0);
         for (std::int64_t i = 0; i < o_.in_channels; ++i)
           for (std::int64_t kh = 0; kh < v.kernel; ++kh) {
             if (!v.holds(v.input(oh, kh))) continue;
-            const T* pixels = row<T>(x, n, i, v.input(oh, kh));
+            const double* pixels = row(x, n, i, v.input(oh, kh));
             for (std::int64_t kw = 0; kw < h.kernel; ++kw) {
               const double w = kernel_row(o, i, kh)[kw];
               for (std::int64_t ow = h.first(kw), end = h.last(kw); ow < end; ++ow)
                 sums[static_cast<std::size_t>(ow)] += w * pixels[h.input(ow, kw)];
             }
           }
-        std::copy(sums.begin(), sums.end(), row<T>(y, n, o, oh));
+        std::copy(sums.begin(), sums.end(), row(y, n, o, oh));
       }
   return y;
 }
 
-template <class T>
-Tensor Convolution<T>::input_gradient(const Stream&, const Tensor& given, const Shape& x_shape,
-                                      Layout x_layout) {
-  const Tensor grad = row_major<T>(given);
+Tensor Convolution::input_gradient(const Stream&, const Tensor& given, const Shape& x_shape,
+                                   Layout x_layout) {
+  const Tensor grad = row_major(given);
   const Axis v = vertical(x_shape), h = horizontal(x_shape);
-  Tensor x_grad = Tensor::empty(x_shape, dtype_of<T>, grad.device());
+  Tensor x_grad = Tensor::empty(x_shape, DType::f64, grad.device());
   std::vector<double> sums(static_cast<std::size_t>(h.in));
   for (std::int64_t n = 0; n < x_shape[0]; ++n)
     for (std::int64_t i = 0; i < o_.in_channels; ++i)
@@ -109,24 +105,23 @@ Tensor Convolution<T>::input_gradient(const Stream&, const Tensor& given, const 
           for (std::int64_t kh = 0; kh < v.kernel; ++kh) {
             const std::int64_t strided = ih + v.padding - kh;  // oh * stride
             if (strided < 0 || strided % v.stride != 0 || strided / v.stride >= v.out) continue;
-            const T* slopes = row<T>(grad, n, o, strided / v.stride);
+            const double* slopes = row(grad, n, o, strided / v.stride);
             for (std::int64_t kw = 0; kw < h.kernel; ++kw) {
               const double w = kernel_row(o, i, kh)[kw];
               for (std::int64_t ow = h.first(kw), end = h.last(kw); ow < end; ++ow)
                 sums[static_cast<std::size_t>(h.input(ow, kw))] += w * slopes[ow];
             }
           }
-        std::copy(sums.begin(), sums.end(), row<T>(x_grad, n, i, ih));
+        std::copy(sums.begin(), sums.end(), row(x_grad, n, i, ih));
       }
-  return in_layout<T>(x_grad, x_layout);
+  return in_layout(x_grad, x_layout);
 }
 
-template <class T>
-void Convolution<T>::weight_gradient(const Stream&, const Tensor& given_x, const Tensor& given_grad,
-                                     Tensor& weight_grad, Tensor& bias_grad) {
-  const Tensor x = row_major<T>(given_x), grad = row_major<T>(given_grad);
+void Convolution::weight_gradient(const Stream&, const Tensor& given_x, const Tensor& given_grad,
+                                  Tensor& weight_grad, Tensor& bias_grad) {
+  const Tensor x = row_major(given_x), grad = row_major(given_grad);
   const Axis v = vertical(x.shape()), h = horizontal(x.shape());
-  T* out = weight_grad.data<T>();
+  double* out = weight_grad.data<double>();
   for (std::int64_t o = 0; o < o_.out_channels; ++o)
     for (std::int64_t i = 0; i < o_.in_channels; ++i)
       for (std::int64_t kh = 0; kh < v.kernel; ++kh)
@@ -134,37 +129,28 @@ void Convolution<T>::weight_gradient(const Stream&, const Tensor& given_x, const
           double sum = 0;
           for (std::int64_t n = 0; n < x.dim(0); ++n)
             for (std::int64_t oh = v.first(kh); oh < v.last(kh); ++oh) {
-              const T* pixels = row<T>(x, n, i, v.input(oh, kh));
-              const T* slopes = row<T>(grad, n, o, oh);
+              const double* pixels = row(x, n, i, v.input(oh, kh));
+              const double* slopes = row(grad, n, o, oh);
               for (std::int64_t ow = h.first(kw), end = h.last(kw); ow < end; ++ow)
-                sum += static_cast<double>(slopes[ow]) * pixels[h.input(ow, kw)];
+                sum += slopes[ow] * pixels[h.input(ow, kw)];
             }
-          *out++ = static_cast<T>(sum);
+          *out++ = sum;
         }
   if (!bias_grad.defined()) return;
   for (std::int64_t o = 0; o < o_.out_channels; ++o) {
     double sum = 0;
     for (std::int64_t n = 0; n < grad.dim(0); ++n) {
-      const T* plane = row<T>(grad, n, o, 0);
+      const double* plane = row(grad, n, o, 0);
       for (std::int64_t e = 0; e < v.out * h.out; ++e) sum += plane[e];
     }
-    bias_grad.data<T>()[o] = static_cast<T>(sum);
+    bias_grad.data<double>()[o] = sum;
   }
-}
-
-template <class T>
-std::unique_ptr<LayerKernel> convolution(const ConvolutionOptions& options) {
-  return std::make_unique<Convolution<T>>(options);
 }
 
 }  // namespace
 
-template <class T>
-void fill_convolution(KernelTable& table) {
-  table.convolution = convolution<T>;
+std::unique_ptr<LayerKernel> convolution(const ConvolutionOptions& options) {
+  return std::make_unique<Convolution>(options);
 }
-
-template void fill_convolution<float>(KernelTable&);
-template void fill_convolution<double>(KernelTable&);
 
 }  // namespace troupe::reference

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <utility>
 
-#include "ops/reference/families.h"
+#include "ops/reference/kernels.h"
 #include "ops/reference/reorder.h"
 
 namespace troupe::reference {
@@ -64,110 +64,96 @@ void each_window(const Shape& x, const Shape& y, Windows windows_of, Visit visit
 }
 
 // The first largest element of a window; a NaN counts as largest.
-template <class T>
-std::int64_t largest(const T* plane, std::int64_t width, Part rows, Part columns) {
+std::int64_t largest(const double* plane, std::int64_t width, Part rows, Part columns) {
   std::int64_t best = rows.begin * width + columns.begin;
   for (std::int64_t h = rows.begin; h < rows.end; ++h)
     for (std::int64_t w = columns.begin; w < columns.end; ++w) {
-      const T value = plane[h * width + w];
+      const double value = plane[h * width + w];
       if (value > plane[best] || (std::isnan(value) && !std::isnan(plane[best])))
         best = h * width + w;
     }
   return best;
 }
 
-template <class T, class Windows>
+Tensor zeros(const Shape& shape, Device device) {
+  Tensor result = Tensor::empty(shape, DType::f64, device);
+  std::ranges::fill(result.elements<double>(), 0.0);
+  return result;
+}
+
+template <class Windows>
 Tensor averages(const Tensor& given, const Shape& y_shape, Windows windows_of) {
-  const Tensor x = row_major<T>(given);
+  const Tensor x = row_major(given);
   const std::int64_t width = x.dim(3);
-  Tensor y = Tensor::empty(y_shape, dtype_of<T>, x.device());
+  Tensor y = Tensor::empty(y_shape, DType::f64, x.device());
   each_window(x.shape(), y_shape, windows_of,
               [&](std::int64_t plane, std::int64_t element, Part rows, Part columns) {
                 double sum = 0;
                 for (std::int64_t h = rows.begin; h < rows.end; ++h)
                   for (std::int64_t w = columns.begin; w < columns.end; ++w)
-                    sum += x.data<T>()[plane + h * width + w];
-                y.data<T>()[element] =
-                    static_cast<T>(sum / static_cast<double>(rows.size * columns.size));
+                    sum += x.data<double>()[plane + h * width + w];
+                y.data<double>()[element] = sum / static_cast<double>(rows.size * columns.size);
               });
-  return in_layout<T>(y, given.layout());
+  return in_layout(y, given.layout());
 }
 
-template <class T, class Windows>
+template <class Windows>
 Tensor averages_backward(const Tensor& given, const Shape& x_shape, Windows windows_of) {
-  const Tensor grad = row_major<T>(given);
-  Tensor x_grad = Tensor::zeros(x_shape, dtype_of<T>);
+  const Tensor grad = row_major(given);
+  Tensor x_grad = zeros(x_shape, grad.device());
   each_window(x_shape, grad.shape(), windows_of,
               [&](std::int64_t plane, std::int64_t element, Part rows, Part columns) {
-                const T part = grad.data<T>()[element] / static_cast<T>(rows.size * columns.size);
+                const double part =
+                    grad.data<double>()[element] / static_cast<double>(rows.size * columns.size);
                 for (std::int64_t h = rows.begin; h < rows.end; ++h)
                   for (std::int64_t w = columns.begin; w < columns.end; ++w)
-                    x_grad.data<T>()[plane + h * x_shape[3] + w] += part;
+                    x_grad.data<double>()[plane + h * x_shape[3] + w] += part;
               });
-  return in_layout<T>(x_grad, given.layout());
-}
-
-template <class T>
-Tensor max_pool(const Stream&, const Tensor& given, const PoolOptions& options) {
-  const Tensor x = row_major<T>(given);
-  Tensor y = Tensor::empty(pooled(x.shape(), options), dtype_of<T>, x.device());
-  each_window(x.shape(), y.shape(), windows(x.shape(), options),
-              [&](std::int64_t plane, std::int64_t element, Part rows, Part columns) {
-                const T* image = x.data<T>() + plane;
-                y.data<T>()[element] = image[largest(image, x.dim(3), rows, columns)];
-              });
-  return in_layout<T>(y, given.layout());
-}
-
-template <class T>
-Tensor max_pool_backward(const Stream&, const Tensor& given_grad, const Tensor& given_x,
-                         const PoolOptions& options) {
-  const Tensor x = row_major<T>(given_x), grad = row_major<T>(given_grad);
-  Tensor x_grad = Tensor::zeros(x.shape(), dtype_of<T>);
-  each_window(x.shape(), grad.shape(), windows(x.shape(), options),
-              [&](std::int64_t plane, std::int64_t element, Part rows, Part columns) {
-                const auto best = largest(x.data<T>() + plane, x.dim(3), rows, columns);
-                x_grad.data<T>()[plane + best] += grad.data<T>()[element];
-              });
-  return in_layout<T>(x_grad, given_x.layout());
-}
-
-template <class T>
-Tensor average_pool(const Stream&, const Tensor& x, const PoolOptions& options) {
-  return averages<T>(x, pooled(x.shape(), options), windows(x.shape(), options));
-}
-
-template <class T>
-Tensor average_pool_backward(const Stream&, const Tensor& grad, const Shape& x_shape,
-                             const PoolOptions& options) {
-  return averages_backward<T>(grad, x_shape, windows(x_shape, options));
-}
-
-template <class T>
-Tensor adaptive_average_pool(const Stream&, const Tensor& x, std::int64_t out_h,
-                             std::int64_t out_w) {
-  const Shape y_shape{x.dim(0), x.dim(1), out_h, out_w};
-  return averages<T>(x, y_shape, shares(x.shape(), y_shape));
-}
-
-template <class T>
-Tensor adaptive_average_pool_backward(const Stream&, const Tensor& grad, const Shape& x_shape) {
-  return averages_backward<T>(grad, x_shape, shares(x_shape, grad.shape()));
+  return in_layout(x_grad, given.layout());
 }
 
 }  // namespace
 
-template <class T>
-void fill_pooling(KernelTable& table) {
-  table.max_pool = max_pool<T>;
-  table.max_pool_backward = max_pool_backward<T>;
-  table.average_pool = average_pool<T>;
-  table.average_pool_backward = average_pool_backward<T>;
-  table.adaptive_average_pool = adaptive_average_pool<T>;
-  table.adaptive_average_pool_backward = adaptive_average_pool_backward<T>;
+Tensor max_pool(const Stream&, const Tensor& given, const PoolOptions& options) {
+  const Tensor x = row_major(given);
+  Tensor y = Tensor::empty(pooled(x.shape(), options), DType::f64, x.device());
+  each_window(x.shape(), y.shape(), windows(x.shape(), options),
+              [&](std::int64_t plane, std::int64_t element, Part rows, Part columns) {
+                const double* image = x.data<double>() + plane;
+                y.data<double>()[element] = image[largest(image, x.dim(3), rows, columns)];
+              });
+  return in_layout(y, given.layout());
 }
 
-template void fill_pooling<float>(KernelTable&);
-template void fill_pooling<double>(KernelTable&);
+Tensor max_pool_backward(const Stream&, const Tensor& given_grad, const Tensor& given_x,
+                         const PoolOptions& options) {
+  const Tensor x = row_major(given_x), grad = row_major(given_grad);
+  Tensor x_grad = zeros(x.shape(), grad.device());
+  each_window(x.shape(), grad.shape(), windows(x.shape(), options),
+              [&](std::int64_t plane, std::int64_t element, Part rows, Part columns) {
+                const auto best = largest(x.data<double>() + plane, x.dim(3), rows, columns);
+                x_grad.data<double>()[plane + best] += grad.data<double>()[element];
+              });
+  return in_layout(x_grad, given_x.layout());
+}
+
+Tensor average_pool(const Stream&, const Tensor& x, const PoolOptions& options) {
+  return averages(x, pooled(x.shape(), options), windows(x.shape(), options));
+}
+
+Tensor average_pool_backward(const Stream&, const Tensor& grad, const Shape& x_shape,
+                             const PoolOptions& options) {
+  return averages_backward(grad, x_shape, windows(x_shape, options));
+}
+
+Tensor adaptive_average_pool(const Stream&, const Tensor& x, std::int64_t out_h,
+                             std::int64_t out_w) {
+  const Shape y_shape{x.dim(0), x.dim(1), out_h, out_w};
+  return averages(x, y_shape, shares(x.shape(), y_shape));
+}
+
+Tensor adaptive_average_pool_backward(const Stream&, const Tensor& grad, const Shape& x_shape) {
+  return averages_backward(grad, x_shape, shares(x_shape, grad.shape()));
+}
 
 }  // namespace troupe::reference

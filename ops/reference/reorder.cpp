@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ops/reference/families.h"
+#include "ops/reference/kernels.h"
 
 namespace troupe::reference {
 
@@ -20,12 +20,9 @@ std::int64_t element_offset(Layout layout, const Shape& shape, std::int64_t n, s
   return ((n * channels + c) * height + h) * width + w;
 }
 
-namespace {
-
-template <class T>
 void reorder(const Stream&, const Tensor& from, Tensor& to) {
-  const T* source = from.data<T>();
-  T* target = to.data<T>();
+  const double* source = from.data<double>();
+  double* target = to.data<double>();
   if (from.layout() == to.layout()) {
     std::copy_n(source, from.element_count(), target);
     return;
@@ -39,24 +36,11 @@ void reorder(const Stream&, const Tensor& from, Tensor& to) {
               source[element_offset(from.layout(), shape, n, c, h, w)];
 }
 
-}  // namespace
-
-template <class T>
 Tensor in_layout(const Tensor& tensor, Layout layout) {
   if (tensor.layout() == layout) return tensor;
   Tensor result = Tensor::empty(tensor.shape(), tensor.dtype(), tensor.device(), layout);
-  reorder<T>({}, tensor, result);
+  reorder({}, tensor, result);
   return result;
 }
-
-template <class T>
-void fill_reorder(KernelTable& table) {
-  table.reorder = reorder<T>;
-}
-
-template Tensor in_layout<float>(const Tensor&, Layout);
-template Tensor in_layout<double>(const Tensor&, Layout);
-template void fill_reorder<float>(KernelTable&);
-template void fill_reorder<double>(KernelTable&);
 
 }  // namespace troupe::reference

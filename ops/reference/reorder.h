@@ -11,12 +11,8 @@ std::int64_t element_offset(Layout layout, const Shape& shape, std::int64_t n, s
 
 /// The tensor itself if it has this layout, else a reordered copy. The loops of this folder work on
 /// row-major tensors and call this at their edges.
-template <class T>
 Tensor in_layout(const Tensor& tensor, Layout layout);
 
-template <class T>
-Tensor row_major(const Tensor& tensor) {
-  return in_layout<T>(tensor, Layout::row_major);
-}
+inline Tensor row_major(const Tensor& tensor) { return in_layout(tensor, Layout::row_major); }
 
 }  // namespace troupe::reference

@@ -41,7 +41,7 @@ Result<std::vector<std::string>> names_in(const std::filesystem::path& folder) {
   return names;
 }
 
-/// A reader's message without the folder, which is told in front of it.
+/// A reader's message without the folder, which the caller puts in front.
 std::string below(const std::filesystem::path& folder, std::string text) {
   for (const std::string& name :
        {fmt::format("checkpoint '{}': ", folder.string()), folder.string() + "/"})
@@ -60,7 +60,7 @@ CheckpointInfo look_at(const std::filesystem::path& folder, std::int64_t step,
     if (check == CheckpointCheck::content) checkpoint.verify();
     info.created = manifest.created;
     for (const ShardInfo& shard : manifest.shards) info.bytes += shard.summary.bytes;
-    info.whole = true;
+    info.complete = true;
   } catch (const Error& error) {
     info.reason = below(folder, error.message());
   }
@@ -109,7 +109,7 @@ std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& folder
   return result;
 }
 
-CheckpointChoice newest_whole_checkpoint(const std::filesystem::path& path) {
+CheckpointChoice newest_complete_checkpoint(const std::filesystem::path& path) {
   std::error_code ignored;
   if (std::filesystem::exists(path / manifest_file, ignored) || step_of(path.filename().string()))
     return {path, {}};
@@ -120,7 +120,7 @@ CheckpointChoice newest_whole_checkpoint(const std::filesystem::path& path) {
   std::vector<Candidate>& list = candidates.value();
   for (auto at = list.rbegin(); at != list.rend(); ++at) {
     const CheckpointInfo info = look_at(at->folder, at->step, CheckpointCheck::content);
-    if (info.whole) {
+    if (info.complete) {
       choice.folder = info.folder;
       return choice;
     }
@@ -156,11 +156,11 @@ Status prune_checkpoints(const std::filesystem::path& folder, std::size_t keep) 
   if (keep == 0) return success();
   Result<std::vector<Candidate>> candidates = candidates_in(place);
   if (!candidates) return candidates.error();
-  std::size_t whole = 0;
+  std::size_t complete = 0;
   std::vector<Candidate>& list = candidates.value();
   for (auto at = list.rbegin(); at != list.rend(); ++at) {
-    if (whole < keep)
-      whole += look_at(at->folder, at->step, CheckpointCheck::structure).whole;
+    if (complete < keep)
+      complete += look_at(at->folder, at->step, CheckpointCheck::structure).complete;
     else if (Status status = remove_checkpoint(at->folder); !status)
       return status;
   }

@@ -20,7 +20,7 @@ struct CheckpointInfo {
   std::int64_t step = 0;
   std::string created;      ///< UTC; empty if damaged
   std::uint64_t bytes = 0;  ///< of its shards
-  bool whole = false;       ///< it opens and, if requested, every checksum matches
+  bool complete = false;    ///< it opens and, if requested, every checksum matches
   std::string reason;       ///< why it is not complete
 };
 
@@ -41,7 +41,7 @@ struct CheckpointChoice {
 /// The checkpoint that `path` stands for: `path` itself if it holds a manifest, else the newest one
 /// below it with correct checksums of all bytes. Throws Error (bad_file) with all reasons if there
 /// is none.
-CheckpointChoice newest_whole_checkpoint(const std::filesystem::path& path);
+CheckpointChoice newest_complete_checkpoint(const std::filesystem::path& path);
 
 /// Removes checkpoints older than the `keep` newest complete ones (0 keeps all), and the remains of
 /// interrupted writes. Only for the one writer of this folder, while no write is under way. It

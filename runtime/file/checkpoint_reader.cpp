@@ -97,10 +97,11 @@ const Place& Checkpoint::State::find(const std::string& name) const {
       tensors.begin(), tensors.end(), name,
       [](const StoredTensor& tensor, const std::string& wanted) { return tensor.name < wanted; });
   if (found == tensors.end() || found->name != name)
-    throw Error(ErrorCode::bad_file,
-                fmt::format("checkpoint '{}' has no tensor '{}' among its {}", folder.string(),
-                            name, tensors.size()),
-                "it belongs to another model: check the options, or list it with troupe inspect");
+    throw Error(
+        ErrorCode::bad_file,
+        fmt::format("checkpoint '{}' has no tensor '{}' among its {}", folder.string(), name,
+                    tensors.size()),
+        "it belongs to another model: check that of this run against the checkpoint's manifest");
   return places[static_cast<std::size_t>(found - tensors.begin())];
 }
 

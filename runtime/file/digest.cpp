@@ -94,7 +94,7 @@ std::string digest_of(const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored))
     return digest_of_source(SafetensorsFile::open(path).source());
-  return digest_of_source(open_checkpoint(newest_whole_checkpoint(path).folder).source());
+  return digest_of_source(open_checkpoint(newest_complete_checkpoint(path).folder).source());
 }
 
 }  // namespace troupe

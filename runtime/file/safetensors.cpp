@@ -257,7 +257,7 @@ Tensor SafetensorsFile::read(const std::string& name) const {
     throw Error(
         ErrorCode::bad_file,
         fmt::format("'{}' has no tensor '{}' among its {}", origin, name, state_->entries.size()),
-        "list what it has with troupe inspect");
+        "the file belongs to another model, or its tensors have other names");
   const Entry& entry = found->second;
   Tensor tensor = Tensor::empty(entry.shape, entry.dtype, Device::cpu());
   const std::span<std::byte> into(tensor.raw(), tensor.bytes());

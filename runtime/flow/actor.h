@@ -44,7 +44,7 @@ struct Vote {
 };
 
 /// See Actor::accept_snapshots and Actor::finish.
-struct ActorNews {
+struct ActorStatus {
   std::uint32_t actor = 0;
   std::optional<bool> accepts_snapshot;
   bool finished = false;
@@ -149,10 +149,10 @@ class Actor {
   /// Reports an event to the caller of the run (RunOptions::on_event).
   void emit(std::any event) { effects_.events.push_back(std::move(event)); }
   /// See holds_run_open().
-  void finish() { news().finished = true; }
+  void finish() { status().finished = true; }
   /// A writer (takes_snapshots) calls it when it can take the next snapshot, or no longer can.
   /// Commits request a snapshot only when all writers can take it.
-  void accept_snapshots(bool yes) { news().accepts_snapshot = yes; }
+  void accept_snapshots(bool yes) { status().accepts_snapshot = yes; }
   /// A function that hands work to this actor from any thread. Work for an incarnation that has
   /// ended is dropped.
   std::function<void(Post)> poster() const { return post_; }
@@ -167,9 +167,17 @@ class Actor {
     std::vector<Credit> credits;
     std::optional<Vote> vote;
     std::vector<std::any> events;
-    std::optional<ActorNews> news;
+    std::optional<ActorStatus> status;
+
+    void clear() {  // keeps memory for the next action
+      packets.clear();
+      credits.clear();
+      vote.reset();
+      events.clear();
+      status.reset();
+    }
   };
-  ActorNews& news() { return effects_.news ? *effects_.news : effects_.news.emplace(); }
+  ActorStatus& status() { return effects_.status ? *effects_.status : effects_.status.emplace(); }
 
   std::vector<InputPort*> inputs_;
   std::vector<OutputPort*> outputs_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "runtime/flow/faults.h"
+#include "runtime/transport/delivery_deferral.h"
 
 namespace troupe::flow {
 namespace {
@@ -28,8 +29,8 @@ void send_packet(ActorHost* self, std::uint32_t to, Packet packet) {
   HostedActor& hosted = self->state;
   RunState& run = *hosted.run;
   if (!run.placement.is_here(to)) {
-    run.options.bridge->send(run.placement.of(to),
-                             RemotePacket{to, hosted.addresses[to].incarnation, std::move(packet)});
+    packet.header.receiver = hosted.addresses[to].incarnation;
+    run.options.bridge->send(run.placement.of(to), std::move(packet));
     return;
   }
   run.gauges[to].add();
@@ -41,7 +42,7 @@ void send_credit(ActorHost* self, const Credit& credit) {
   RunState& run = *hosted.run;
   const auto to = static_cast<std::uint32_t>(run.graph.edges()[credit.edge].from);
   if (!run.placement.is_here(to)) {
-    run.options.bridge->send(run.placement.of(to), RemoteCredit{to, credit});
+    run.options.bridge->send(run.placement.of(to), credit);
     return;
   }
   run.gauges[to].add();
@@ -53,7 +54,7 @@ void send_credit(ActorHost* self, const Credit& credit) {
 bool send_effects(ActorHost* self) {
   HostedActor& hosted = self->state;
   RunState& run = *hosted.run;
-  RuntimeAccess::Effects effects = RuntimeAccess::take_effects(*hosted.actor);
+  RuntimeAccess::Effects& effects = RuntimeAccess::effects(*hosted.actor);
   bool feeds_sender_away = false;
   for (Packet& packet : effects.packets) {
     const auto to = static_cast<std::uint32_t>(run.graph.edges()[packet.header.edge].to);
@@ -68,10 +69,11 @@ bool send_effects(ActorHost* self) {
   }
   if (!effects.events.empty())
     self->send(hosted.supervisor, EmittedEvents{std::move(effects.events)});
-  if (effects.news) {
-    effects.news->actor = hosted.index;
-    self->send(hosted.supervisor, *effects.news);
+  if (effects.status) {
+    effects.status->actor = hosted.index;
+    self->send(hosted.supervisor, *effects.status);
   }
+  effects.clear();
   return feeds_sender_away;
 }
 
@@ -108,7 +110,7 @@ AfterAction after_action(const RunState& run, bool feeds_sender_away, Clock::dur
 AfterAction act(ActorHost* self) {
   HostedActor& hosted = self->state;
   RunState& run = *hosted.run;
-  const DeliveryDeferral::Action action(run.deferral);
+  const DeliveryDeferral::Action action(run.options.deferral, run.options.threads);
   const auto begin = Clock::now();
   account_waiting(hosted, begin);
   const ActionLabel label = hosted.actor->act();
@@ -147,20 +149,20 @@ void run_actions(ActorHost* self) {
 template <class F>
 void guard(ActorHost* self, F&& handler) {
   HostedActor& hosted = self->state;
-  ActorDied died{.actor = hosted.index, .incarnation = hosted.incarnation};
+  ActorFailed failure{.actor = hosted.index, .incarnation = hosted.incarnation};
   try {
     handler();
     return;
   } catch (const Error& e) {
-    died.cause = e.what();
+    failure.cause = e.what();
     if (is_lasting(e.code()))
-      died.lasting.emplace(e.code(), hosted.report.name + ": " + e.message(), e.remedy());
+      failure.lasting.emplace(e.code(), hosted.report.name + ": " + e.message(), e.remedy());
   } catch (const std::exception& e) {
-    died.cause = e.what();
+    failure.cause = e.what();
   } catch (...) {
-    died.cause = "an exception that is not a std::exception";
+    failure.cause = "an exception that is not a std::exception";
   }
-  self->send(hosted.supervisor, std::move(died));
+  self->send(hosted.supervisor, std::move(failure));
   self->quit(caf::sec::runtime_error);
 }
 

@@ -27,30 +27,13 @@ class Placement {
   std::uint32_t here_, processes_;
 };
 
-/// A packet for an actor of another process.
-struct RemotePacket {
-  std::uint32_t actor = 0;        ///< the receiver
-  std::uint32_t incarnation = 0;  ///< of the receiver; other incarnations drop the packet
-  Packet packet;
-};
-/// A credit for an actor of another process.
-struct RemoteCredit {
-  std::uint32_t actor = 0;
-  Credit credit;
-
-  static void members(auto& self, auto& visit) {
-    visit(self.actor);
-    visit(self.credit);
-  }
-};
-
 /// Receives what other processes send. For one sender the functions are called one at a time, on
-/// threads of the bridge or in Bridge::deliver_pending. They must not block.
+/// threads of the bridge or on an actor thread that ends an action. They must not block.
 class BridgeListener {
  public:
   virtual ~BridgeListener() = default;
-  virtual void on_packet(std::uint32_t from, RemotePacket packet) = 0;
-  virtual void on_credit(std::uint32_t from, RemoteCredit credit) = 0;
+  virtual void on_packet(std::uint32_t from, Packet packet) = 0;
+  virtual void on_credit(std::uint32_t from, const Credit& credit) = 0;
   virtual void on_run_message(std::uint32_t from, RunMessage message) = 0;
   /// The process has ended, or cannot be reached any more. The last call about it.
   virtual void on_lost(std::uint32_t process, const Error& reason) = 0;
@@ -67,16 +50,10 @@ class Bridge {
   virtual void open(std::shared_ptr<BridgeListener> listener) = 0;
   /// When it returns, no delivery is under way and none begins. Later sends have no effect.
   virtual void close() = 0;
-  virtual void send(std::uint32_t to, RemotePacket packet) = 0;
-  virtual void send(std::uint32_t to, RemoteCredit credit) = 0;
+  /// A packet for `Header::receiver`; other incarnations of its receiver drop it.
+  virtual void send(std::uint32_t to, Packet packet) = 0;
+  virtual void send(std::uint32_t to, const Credit& credit) = 0;
   virtual void send(std::uint32_t to, RunMessage message) = 0;
-
-  /// All actor threads of this process are at work: the bridge may leave arrivals until the next
-  /// deliver_pending(), and let its own threads sleep. Any thread may call both functions, also at
-  /// the same time.
-  virtual void defer_delivery() {}
-  /// Delivers the arrivals that were left. Later arrivals are delivered at once again.
-  virtual void deliver_pending() {}
 };
 
 }  // namespace troupe

@@ -10,6 +10,7 @@
 
 #include "runtime/flow/actor.h"
 #include "runtime/flow/payload.h"
+#include "runtime/tensor/device.h"
 
 namespace troupe {
 
@@ -23,6 +24,7 @@ struct EdgeOptions {
   std::uint32_t slots = 2;     ///< messages that may be in flight or in use
   std::size_t slot_bytes = 0;  ///< largest payload; for the memory bound of a plan
   std::size_t step_bytes = 0;  ///< of all payloads of a training step; for a plan
+  Device device;               ///< where the tensors of its messages lie; selects their route
 };
 
 /// Actors by name, each with a factory, and the typed edges between them. Building a graph starts

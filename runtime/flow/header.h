@@ -30,6 +30,7 @@ struct MessageKey {
 struct Header {
   std::uint64_t run = 0;            ///< RunOptions::run_id; messages of other runs are dropped
   std::uint32_t incarnation = 0;    ///< of the sending actor; older ones are dropped
+  std::uint32_t receiver = 0;       ///< incarnation of the receiver, where it is in another process
   std::uint32_t edge = 0;           ///< index in the graph
   std::uint64_t sequence = 0;       ///< counts what this incarnation sent on this edge
   MessageKey key;                   ///< step, purpose, micro-batch (global index)
@@ -41,6 +42,7 @@ struct Header {
   static void members(auto& self, auto& visit) {
     visit(self.run);
     visit(self.incarnation);
+    visit(self.receiver);
     visit(self.edge);
     visit(self.sequence);
     visit(self.key);

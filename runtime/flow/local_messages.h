@@ -1,6 +1,7 @@
 #pragma once
 // Internal to the runtime: the messages between the CAF actors of a process, besides Packet,
-// Credit, Commit, Vote, ActorDied and ActorNews, which they exchange as they are.
+// Credit, Commit and the reports Vote, ActorFailed, ActorStatus and StopRequest, which they
+// exchange as they are.
 
 #include <any>
 #include <optional>
@@ -38,6 +39,7 @@ struct Stop {};
 
 // To the process supervisor.
 
+struct Begin {};
 struct EmittedEvents {
   std::vector<std::any> events;
 };
@@ -47,7 +49,6 @@ struct FinalReport {
   ActorReport report;
   std::vector<TraceEvent> trace;
 };
-struct StopRequested {};
 /// Comes at intervals; `idle` if no actor of this process has done anything since the last one.
 struct CheckProgress {
   bool idle = false;
@@ -71,16 +72,17 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Packet)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Credit)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Commit)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Vote)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::ActorDied)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::ActorNews)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::ActorFailed)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::ActorStatus)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::Start)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::Replaced)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::PostedWork)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::Resume)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::Stop)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::Begin)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::EmittedEvents)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::FinalReport)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::StopRequested)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::StopRequest)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::CheckProgress)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::Deadlocked)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::flow::RemoteRunMessage)

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/flow/process_supervisor.h"
 
@@ -31,44 +32,18 @@ void commit(SupervisorActor* self, const Commit& commit) {
     if (host) self->send(host, commit);
 }
 
-/// Makes the next incarnation with the committed state; it starts in the phase `start`.
-void make_incarnation(SupervisorActor* self, std::size_t actor, const Replacement& order) {
-  ProcessSupervisor& supervisor = self->state;
-  if (supervisor.hosts[actor]) {
-    self->demonitor(supervisor.hosts[actor]);
-    caf::anon_send_exit(supervisor.hosts[actor], caf::exit_reason::kill);
-    supervisor.hosts[actor] = nullptr;  // no answer to Stop is awaited if the next one fails
-  }
-  supervisor.votes[actor].reset();
-  auto made = supervisor.run->graph.make_actor(actor);
-  made->restore(supervisor.committed[actor], order.steps);
-  spawn_host(self, actor, std::move(made));
-}
-
+/// Ends the incarnations to replace. One that is at work ends after its action.
 void prepare(SupervisorActor* self, const Replacement& order) {
   ProcessSupervisor& supervisor = self->state;
   for (const std::uint32_t actor : order.actors) {
-    const std::string& known = supervisor.causes.at(actor);
-    const std::string cause = known.empty() ? "it had to restart the step with others" : known;
     supervisor.incarnations[actor] = order.incarnation;
-    if (is_here(supervisor, actor)) {
-      try {
-        make_incarnation(self, actor, order);
-      } catch (const std::exception& error) {
-        return fail(self, Error(ErrorCode::actor_failed,
-                                fmt::format("{} failed: {}; making its replacement failed: {}",
-                                            supervisor.run->graph.actors()[actor].name, cause,
-                                            error.what())));
-      }
-    }
-    supervisor.run->directory.set(actor, {supervisor.hosts[actor], order.incarnation});
+    supervisor.votes[actor].reset();
+    if (!supervisor.hosts[actor]) continue;
+    caf::anon_send_exit(supervisor.hosts[actor], caf::exit_reason::kill);
+    supervisor.ending.push_back(std::exchange(supervisor.hosts[actor], nullptr));
   }
-  const Placement& placement = supervisor.run->placement;
-  for (std::uint32_t process = 0; process < placement.processes(); ++process)
-    if (process != placement.here())
-      supervisor.run->options.bridge->send(process, RunMessage(Flushed{order.incarnation}));
   supervisor.preparing = order;
-  report_if_prepared(self);
+  make_incarnations(self);
 }
 
 /// The neighbours learn the new addresses and send unreleased messages again. Credits for the
@@ -126,12 +101,41 @@ void lead(SupervisorActor* self) {
       const auto [process, message] = std::move(supervisor.reported.front());
       supervisor.reported.pop_front();
       attempt(self, [&, from = process, &what = message] {
-        supervisor.leader->hear(from, what, Clock::now());
+        supervisor.leader->receive(from, what, Clock::now());
       });
     }
   }
   supervisor.leader_decides = false;
   if (supervisor.leader->concluded()) conclude(self, supervisor.leader->report());
+}
+
+void make_incarnations(SupervisorActor* self) {
+  ProcessSupervisor& supervisor = self->state;
+  if (!supervisor.preparing || !supervisor.ending.empty()) return;
+  const Replacement& order = *supervisor.preparing;
+  for (const std::uint32_t actor : order.actors) {
+    if (is_here(supervisor, actor)) {
+      const std::string& known = supervisor.causes.at(actor);
+      const std::string cause = known.empty() ? "it had to restart the step with others" : known;
+      try {
+        auto made = supervisor.run->graph.make_actor(actor);
+        made->restore(supervisor.committed[actor], order.steps);
+        spawn_host(self, actor, std::move(made));
+      } catch (const std::exception& error) {
+        return fail(self, Error(ErrorCode::actor_failed,
+                                fmt::format("{} failed: {}; making its replacement failed: {}",
+                                            supervisor.run->graph.actors()[actor].name, cause,
+                                            error.what())));
+      }
+    }
+    supervisor.run->directory.set(actor, {supervisor.hosts[actor], order.incarnation});
+  }
+  const Placement& placement = supervisor.run->placement;
+  for (std::uint32_t process = 0; process < placement.processes(); ++process)
+    if (process != placement.here())
+      supervisor.run->options.bridge->send(process, RunMessage(Flushed{order.incarnation}));
+  ++supervisor.flushed[order.incarnation];
+  report_if_prepared(self);
 }
 
 void spawn_host(SupervisorActor* self, std::size_t actor, std::unique_ptr<Actor> made) {
@@ -150,10 +154,11 @@ void end_run(SupervisorActor* self, const EndRun& end) {
   supervisor.stopping = true;
   supervisor.end = end;
   for (const auto& host : supervisor.hosts) {
-    if (!host) continue;  // dead without a replacement, or in another process
+    if (!host) continue;  // failed without a replacement, or in another process
     ++supervisor.awaited;
     self->send(host, Stop{});
   }
+  supervisor.awaited += supervisor.ending.size();
   if (supervisor.awaited == 0) report_end(self);
 }
 
@@ -190,7 +195,7 @@ void report_if_prepared(SupervisorActor* self) {
   ProcessSupervisor& supervisor = self->state;
   if (!supervisor.preparing) return;
   const std::uint32_t incarnation = supervisor.preparing->incarnation;
-  if (supervisor.flushed[incarnation] + 1 < supervisor.run->placement.processes()) return;
+  if (supervisor.flushed[incarnation] < supervisor.run->placement.processes()) return;
   supervisor.flushed.erase(incarnation);
   supervisor.preparing.reset();
   report(self, PhaseDone{ReplacementPhase::prepare, incarnation});

@@ -50,6 +50,7 @@ class InputPort {
   const std::string& name() const { return name_; }
   std::type_index type() const { return type_; }
   bool connected() const { return !edges_.empty(); }
+  std::size_t edge_count() const { return edges_.size(); }
   bool lacks_edge() const { return !connected() && connection_ == Connection::required; }
   /// A message is queued.
   bool ready() const { return !queue_.empty(); }
@@ -60,7 +61,6 @@ class InputPort {
   const Header& header() const { return queue_.front().header; }
 
  protected:
-  const Packet& peek() const { return queue_.front(); }
   Packet take_packet();
   void release_packet(const Header& header);
 
@@ -113,7 +113,6 @@ class Input : public InputPort {
   Input(Actor* owner, std::string name, Connection connection = Connection::required)
       : InputPort(owner, std::move(name), typeid(T), connection) {}
 
-  const T& front() const { return *static_cast<const T*>(peek().payload.get()); }
   /// The oldest message; its slot stays occupied until `release`.
   Held<T> take() {
     Packet packet = take_packet();

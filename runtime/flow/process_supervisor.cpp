@@ -13,27 +13,24 @@ class Listener final : public BridgeListener {
   Listener(std::shared_ptr<RunState> run, caf::actor supervisor)
       : run_(std::move(run)), supervisor_(std::move(supervisor)) {}
 
-  void on_packet(std::uint32_t from, RemotePacket remote) override {
-    const auto& edges = run_->graph.edges();
-    const Header& header = remote.packet.header;
+  void on_packet(std::uint32_t from, Packet packet) override {
+    const Header header = packet.header;
     if (header.run != run_->run_id) return;  // of another run
-    if (header.edge >= edges.size() || edges[header.edge].to != remote.actor ||
-        run_->placement.of(edges[header.edge].from) != from)
-      return refuse(from,
-                    fmt::format("a message on edge {} for actor {}", header.edge, remote.actor));
-    pass_on(from, remote.actor, remote.incarnation, std::move(remote.packet));
+    const auto& edges = run_->graph.edges();
+    if (header.edge >= edges.size() || !joins(edges[header.edge].from, from, edges[header.edge].to))
+      return refuse(from, fmt::format("a message on edge {}", header.edge));
+    const std::size_t actor = edges[header.edge].to;
+    const ActorAddress address = run_->directory.get(actor);
+    if (header.receiver == address.incarnation) pass_on(actor, address, std::move(packet));
   }
 
-  void on_credit(std::uint32_t from, RemoteCredit remote) override {
+  void on_credit(std::uint32_t from, const Credit& credit) override {
     const auto& edges = run_->graph.edges();
-    const Credit& credit = remote.credit;
-    if (credit.edge >= edges.size() || edges[credit.edge].from != remote.actor ||
-        credit.slot >= edges[credit.edge].options.slots ||
-        run_->placement.of(edges[credit.edge].to) != from)
-      return refuse(from, fmt::format("slot {} of edge {} for actor {}", credit.slot, credit.edge,
-                                      remote.actor));
-    // The port ignores a credit for an older incarnation.
-    pass_on(from, remote.actor, {}, credit);
+    if (credit.edge >= edges.size() || credit.slot >= edges[credit.edge].options.slots ||
+        !joins(edges[credit.edge].to, from, edges[credit.edge].from))
+      return refuse(from, fmt::format("slot {} of edge {}", credit.slot, credit.edge));
+    const std::size_t actor = edges[credit.edge].from;
+    pass_on(actor, run_->directory.get(actor), credit);  // its port knows older incarnations' ones
   }
 
   void on_run_message(std::uint32_t from, RunMessage message) override {
@@ -45,13 +42,14 @@ class Listener final : public BridgeListener {
   }
 
  private:
+  /// Whether `sender` lives in the process `from`, and `receiver` here.
+  bool joins(std::size_t sender, std::uint32_t from, std::size_t receiver) const {
+    return run_->placement.of(sender) == from && run_->placement.is_here(receiver);
+  }
+
   template <class Message>
-  void pass_on(std::uint32_t from, std::size_t actor, std::optional<std::uint32_t> incarnation,
-               Message message) {
-    if (!run_->placement.is_here(actor))
-      return refuse(from, fmt::format("a message for actor {}, which is not here", actor));
-    const ActorAddress address = run_->directory.get(actor);
-    if (!address.actor || (incarnation && *incarnation != address.incarnation)) return;
+  void pass_on(std::size_t actor, const ActorAddress& address, Message message) {
+    if (!address.actor) return;
     run_->gauges[actor].add();
     caf::anon_send(address.actor, std::move(message));
   }
@@ -70,25 +68,32 @@ void on_down(SupervisorActor* self, std::size_t actor) {
   ProcessSupervisor& supervisor = self->state;
   supervisor.hosts[actor] = nullptr;
   if (supervisor.stopping) {
-    // It died instead of answering Stop: no report comes from it.
+    // It ended without an answer to Stop: no report comes from it.
     if (--supervisor.awaited == 0) report_end(self);
     return;
   }
   const std::string& cause = supervisor.causes[actor];
-  report(self, ActorDied{static_cast<std::uint32_t>(actor),
-                         supervisor.incarnations[actor],
-                         cause.empty() ? "it ended without a reason" : cause,
-                         {}});
+  report(self, ActorFailed{static_cast<std::uint32_t>(actor),
+                           supervisor.incarnations[actor],
+                           cause.empty() ? "it ended without a reason" : cause,
+                           {}});
 }
 
-void on_failure(SupervisorActor* self, const ActorDied& died) {
+/// A host of a previous incarnation has ended.
+void on_killed(SupervisorActor* self) {
   ProcessSupervisor& supervisor = self->state;
-  if (died.incarnation != supervisor.incarnations[died.actor]) return;  // replaced meanwhile
-  supervisor.causes[died.actor] = died.cause;
-  if (!died.lasting) return;  // on_down reports it
+  if (!supervisor.stopping) return attempt(self, [&] { make_incarnations(self); });
+  if (--supervisor.awaited == 0) report_end(self);
+}
+
+void on_failure(SupervisorActor* self, const ActorFailed& failure) {
+  ProcessSupervisor& supervisor = self->state;
+  if (failure.incarnation != supervisor.incarnations[failure.actor]) return;  // replaced meanwhile
+  supervisor.causes[failure.actor] = failure.cause;
+  if (!failure.lasting) return;  // on_down reports it
   // There is no replacement. If Stop is under way, its end is still awaited.
-  if (!supervisor.stopping) supervisor.hosts[died.actor] = nullptr;
-  report(self, died);
+  if (!supervisor.stopping) supervisor.hosts[failure.actor] = nullptr;
+  report(self, failure);
 }
 
 void on_vote(SupervisorActor* self, const Vote& vote) {
@@ -199,20 +204,23 @@ void begin(SupervisorActor* self) {
 caf::behavior process_supervisor(SupervisorActor* self, std::shared_ptr<RunState> run) {
   self->state.run = std::move(run);
   self->set_down_handler([self](const caf::down_msg& down) {
+    if (std::erase_if(self->state.ending,
+                      [&](const caf::actor& host) { return host.address() == down.source; }) > 0)
+      return on_killed(self);
     auto& hosts = self->state.hosts;
     for (std::size_t actor = 0; actor < hosts.size(); ++actor)
       if (hosts[actor] && hosts[actor].address() == down.source) return on_down(self, actor);
   });
-  self->send(self, Resume{});
+  self->send(self, Begin{});
   return {
-      [self](Resume) { attempt(self, [&] { begin(self); }); },
+      [self](Begin) { attempt(self, [&] { begin(self); }); },
       [self](const Vote& vote) { attempt(self, [&] { on_vote(self, vote); }); },
-      [self](const ActorDied& died) { on_failure(self, died); },
+      [self](const ActorFailed& failure) { on_failure(self, failure); },
       [self](const EmittedEvents& events) { attempt(self, [&] { on_events(self, events); }); },
-      [self](const ActorNews& news) { attempt(self, [&] { report(self, news); }); },
+      [self](const ActorStatus& status) { attempt(self, [&] { report(self, status); }); },
       [self](const RemoteRunMessage& remote) { attempt(self, [&] { on_remote(self, remote); }); },
       [self](const LostProcess& lost) { on_lost(self, lost); },
-      [self](StopRequested) { report(self, StopWanted{}); },
+      [self](StopRequest stop) { report(self, stop); },
       [self](CheckProgress check) { on_check(self, check); },
       [self](Deadlocked) { on_deadlock(self); },
       [self](const FinalReport& final) { on_final_report(self, final); },

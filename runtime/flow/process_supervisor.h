@@ -17,16 +17,20 @@ struct ProcessSupervisor {
   std::shared_ptr<RunState> run;
   std::unique_ptr<RunLeader> leader;  ///< in process 0
   std::int64_t begun = 0;             ///< see ProcessEnded
-  std::vector<caf::actor> hosts;      ///< by actor; null for dead actors and those elsewhere
+  std::vector<caf::actor> hosts;      ///< by actor; null for failed actors and those elsewhere
   std::vector<std::uint32_t> incarnations;
-  std::vector<std::string> causes;                 ///< why an actor failed; empty while it runs
-  std::vector<std::optional<Vote>> votes;          ///< newest of each actor, not committed yet
-  std::vector<CommittedState> committed;           ///< of each actor
-  std::map<std::uint32_t, std::uint32_t> flushed;  ///< by incarnation: processes that sent Flushed
+  std::vector<std::string> causes;         ///< why an actor failed; empty while it runs
+  std::vector<std::optional<Vote>> votes;  ///< newest of each actor, not committed yet
+  std::vector<CommittedState> committed;   ///< of each actor
+  /// Hosts of previous incarnations that were killed and have not ended yet. Until they have, they
+  /// may send, so their successors are not made.
+  std::vector<caf::actor> ending;
   std::optional<Replacement> preparing;
+  /// By incarnation: processes whose replaced actors send no more, this one included.
+  std::map<std::uint32_t, std::uint32_t> flushed;
   std::vector<ActorReport> reports;
   std::vector<TraceEvent> trace;
-  std::size_t awaited = 0;  ///< final reports until the end
+  std::size_t awaited = 0;  ///< hosts that have not ended, when the run ends
   bool stopping = false;
   std::optional<EndRun> end;
 
@@ -57,7 +61,10 @@ void end_run(SupervisorActor* self, const EndRun& end);
 void report_end(SupervisorActor* self);
 /// Fails the run: the leader decides, if there is one.
 void fail(SupervisorActor* self, Error error);
-/// Reports the phase `prepare` as done once all other processes have sent Flushed.
+/// In the phase `prepare`, once the previous incarnations have ended: makes the next ones with the
+/// committed states, and sends Flushed. The next ones begin in the phase `start`.
+void make_incarnations(SupervisorActor* self);
+/// Reports the phase `prepare` as done once all processes have flushed.
 void report_if_prepared(SupervisorActor* self);
 void spawn_host(SupervisorActor* self, std::size_t actor, std::unique_ptr<Actor> made);
 

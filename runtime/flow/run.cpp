@@ -79,13 +79,6 @@ std::vector<bool> senders_away(const Graph& graph, const Placement& placement,
   return senders;
 }
 
-flow::DeliveryDeferral deferral_of(const RunOptions& options) {
-  const int threads = std::max(1, options.threads);
-  if (!options.bridge) return {threads, {}, {}};
-  return {threads, [bridge = options.bridge] { bridge->defer_delivery(); },
-          [bridge = options.bridge] { bridge->deliver_pending(); }};
-}
-
 /// Waits for the result, and lets the supervisor check the progress at intervals. Whether the run
 /// is idle is known in a run of one process only: elsewhere an actor may be at work.
 void await_result(const std::future<Result<RunReport>>& result, const caf::actor& supervisor,
@@ -136,7 +129,6 @@ RunReport run(const Graph& graph, const RunOptions& options) {
       .directory = flow::Directory(graph.actors().size()),
       .faults_fired = std::make_unique<std::atomic<bool>[]>(options.faults.size()),
       .done = [&](Result<RunReport> r) { promise.set_value(std::move(r)); },
-      .deferral = deferral_of(options),
       .sends_away = senders_away(graph, placement, options.scheduling)});
   constexpr int others = 3;  // CAF's clock, the keeper of its detached actors, and one to spare
   if (options.scheduling == Scheduling::threads)
@@ -146,8 +138,7 @@ RunReport run(const Graph& graph, const RunOptions& options) {
   {
     state->yielder = system.spawn(flow::yield_actor);
     const caf::actor supervisor = system.spawn(flow::process_supervisor, state);
-    std::stop_callback on_stop(options.stop,
-                               [&] { caf::anon_send(supervisor, flow::StopRequested{}); });
+    std::stop_callback on_stop(options.stop, [&] { caf::anon_send(supervisor, StopRequest{}); });
     if (options.scheduling == Scheduling::deterministic) {
       play(system, supervisor, options.seed, ready);
     } else {

@@ -12,7 +12,8 @@
 
 namespace troupe {
 
-class Bridge;  // runtime/flow/bridge.h
+class Bridge;            // runtime/flow/bridge.h
+class DeliveryDeferral;  // runtime/transport/delivery_deferral.h
 
 /// Makes an actor throw once, at the first action that matches, to test recovery.
 struct FaultOptions {
@@ -55,6 +56,7 @@ struct RunOptions {
   std::uint32_t process = 0;
   std::uint32_t processes = 1;
   std::shared_ptr<Bridge> bridge;
+  DeliveryDeferral* deferral = nullptr;  ///< of the transports that the bridge uses
   /// Identifies the messages of this run, as opposed to those of a run before a restart. Equal in
   /// all processes (JoinedWorld::connect sets the generation of the world). 0: chosen by `run`.
   std::uint64_t run_id = 0;

@@ -10,8 +10,8 @@
 namespace troupe {
 namespace {
 
-std::vector<Supervisor::Member> members_of(const Graph& graph) {
-  std::vector<Supervisor::Member> members;
+std::vector<Supervisor::SupervisedActor> members_of(const Graph& graph) {
+  std::vector<Supervisor::SupervisedActor> members;
   for (const auto& actor : graph.actors())
     members.push_back({.name = actor.name,
                        .votes = actor.prototype->votes(),
@@ -42,23 +42,24 @@ RunLeader::RunLeader(const Graph& graph, const Placement& placement, const RunOp
   report_.actors.resize(graph.actors().size());
 }
 
-void RunLeader::hear(std::uint32_t process, const RunMessage& message,
-                     Supervisor::Clock::time_point now) {
+void RunLeader::receive(std::uint32_t process, const RunMessage& message,
+                        Supervisor::Clock::time_point now) {
   if (const auto* vote_cast = std::get_if<Vote>(&message)) {
     vote(*vote_cast);
-  } else if (const auto* death = std::get_if<ActorDied>(&message)) {
-    died(*death, now);
-  } else if (const auto* news = std::get_if<ActorNews>(&message)) {
-    if (news->accepts_snapshot) supervisor_.accept_snapshots(news->actor, *news->accepts_snapshot);
-    if (news->finished) supervisor_.finished(news->actor);
+  } else if (const auto* failure = std::get_if<ActorFailed>(&message)) {
+    actor_failed(*failure, now);
+  } else if (const auto* status = std::get_if<ActorStatus>(&message)) {
+    if (status->accepts_snapshot)
+      supervisor_.accept_snapshots(status->actor, *status->accepts_snapshot);
+    if (status->finished) supervisor_.finished(status->actor);
     end_if_done();
   } else if (const auto* done = std::get_if<PhaseDone>(&message)) {
-    phase_done(process, *done);
+    phase_done(process, *done, now);
   } else if (const auto* report = std::get_if<ProcessEnded>(&message)) {
     ended(process, *report);
   } else if (const auto* failed = std::get_if<RunFailed>(&message)) {
     fail(failed->error);
-  } else if (std::holds_alternative<StopWanted>(message)) {
+  } else if (std::holds_alternative<StopRequest>(message)) {
     supervisor_.request_stop();
     if (!supervisor_.has_voters()) end({});  // there is no commit to wait for
   }
@@ -83,31 +84,32 @@ std::string RunLeader::overdue_votes(bool idle) {
   for (const std::size_t actor : missing_votes_) names.push_back(graph_.actors()[actor].name);
   return fmt::format(
       "step {} waits for the vote of {}{}; every voting actor must vote once per step, when its "
-      "part of the step is done",
-      step, listed(names), idle ? ", and no actor has anything to do" : "");
+      "part of the step is done{}",
+      step, listed(names), idle ? ", and no actor has anything to do" : "",
+      idle ? ", and every actor must release the messages that it takes" : "");
 }
 
-void RunLeader::died(const ActorDied& death, Supervisor::Clock::time_point now) {
-  if (death.incarnation != incarnations_.at(death.actor)) return;  // replaced meanwhile
-  if (death.lasting) return fail(*death.lasting);
+void RunLeader::actor_failed(const ActorFailed& failure, Supervisor::Clock::time_point now) {
+  if (failure.incarnation != incarnations_.at(failure.actor)) return;  // replaced meanwhile
+  if (failure.lasting) return fail(*failure.lasting);
   if (ending_) return;
   if (replacing_) {
-    deaths_.push_back(death);  // one after the other
+    failures_.push_back(failure);  // one after the other
   } else {
-    replace(death, now);
+    replace(failure, now);
   }
 }
 
-void RunLeader::replace(const ActorDied& death, Supervisor::Clock::time_point now) {
+void RunLeader::replace(const ActorFailed& failure, Supervisor::Clock::time_point now) {
   std::vector<std::size_t> actors;
   try {
-    actors = supervisor_.died(death.actor, death.cause, now);
+    actors = supervisor_.actor_failed(failure.actor, failure.cause, now);
   } catch (const Error& error) {
     return fail(error);  // the budget is spent
   }
   replacing_ = Replacement{.incarnation = ++incarnation_, .steps = supervisor_.steps()};
-  FailureReport report{.actor = graph_.actors()[death.actor].name,
-                       .cause = death.cause,
+  FailureReport report{.actor = graph_.actors()[failure.actor].name,
+                       .cause = failure.cause,
                        .incarnation = incarnation_,
                        .steps = supervisor_.steps()};
   for (const std::size_t actor : actors) {
@@ -126,7 +128,8 @@ void RunLeader::begin_phase(ReplacementPhase phase) {
   order_(*replacing_);
 }
 
-void RunLeader::phase_done(std::uint32_t process, const PhaseDone& done) {
+void RunLeader::phase_done(std::uint32_t process, const PhaseDone& done,
+                           Supervisor::Clock::time_point now) {
   if (!replacing_ || done.incarnation != replacing_->incarnation || done.phase != replacing_->phase)
     return;
   waited_for_[process] = false;
@@ -139,10 +142,10 @@ void RunLeader::phase_done(std::uint32_t process, const PhaseDone& done) {
     case ReplacementPhase::start:
       replacing_.reset();
   }
-  while (!replacing_ && !ending_ && !deaths_.empty()) {
-    const ActorDied next = std::move(deaths_.front());
-    deaths_.pop_front();
-    if (next.incarnation == incarnations_[next.actor]) replace(next, Supervisor::Clock::now());
+  while (!replacing_ && !ending_ && !failures_.empty()) {
+    const ActorFailed next = std::move(failures_.front());
+    failures_.pop_front();
+    if (next.incarnation == incarnations_[next.actor]) replace(next, now);
   }
 }
 

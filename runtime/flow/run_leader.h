@@ -12,8 +12,9 @@
 namespace troupe {
 
 /// Decides for all processes of a run: receives their reports and orders commits, replacements and
-/// the end. It lives in process 0 and has no threads, clock or connection. Orders go to every
-/// process, this one included, and reach each process in the order in which they were given.
+/// the end. It lives in process 0 and has no threads or connection, and reads no clock: the caller
+/// passes the time. Orders go to every process, this one included, and reach each process in the
+/// order in which they were given.
 class RunLeader {
  public:
   using Order =
@@ -22,7 +23,7 @@ class RunLeader {
   RunLeader(const Graph& graph, const Placement& placement, const RunOptions& options,
             std::int64_t begun, Order order);
 
-  void hear(std::uint32_t process, const RunMessage& message, Supervisor::Clock::time_point now);
+  void receive(std::uint32_t process, const RunMessage& message, Supervisor::Clock::time_point now);
   void lost(std::uint32_t process, const Error& reason);
   /// Ends the run with an error that no actor caused.
   void fail(const Error& error);
@@ -39,9 +40,9 @@ class RunLeader {
 
  private:
   void vote(const Vote& vote);
-  void died(const ActorDied& death, Supervisor::Clock::time_point now);
-  void replace(const ActorDied& death, Supervisor::Clock::time_point now);
-  void phase_done(std::uint32_t process, const PhaseDone& done);
+  void actor_failed(const ActorFailed& failure, Supervisor::Clock::time_point now);
+  void replace(const ActorFailed& failure, Supervisor::Clock::time_point now);
+  void phase_done(std::uint32_t process, const PhaseDone& done, Supervisor::Clock::time_point now);
   void begin_phase(ReplacementPhase phase);
   void ended(std::uint32_t process, const ProcessEnded& report);
   void end_if_done();
@@ -57,7 +58,7 @@ class RunLeader {
   std::vector<std::uint32_t> incarnations_;  ///< by actor
   std::optional<Replacement> replacing_;
   std::vector<bool> waited_for_;            ///< processes that have not finished the phase
-  std::deque<ActorDied> deaths_;            ///< reported during a replacement
+  std::deque<ActorFailed> failures_;        ///< reported during a replacement
   std::vector<std::size_t> missing_votes_;  ///< for `checked_step_`, at the last check
   std::uint32_t checked_step_ = 0;
   bool has_warned_ = false;  ///< about that step

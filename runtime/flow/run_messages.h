@@ -15,9 +15,9 @@
 
 namespace troupe {
 
-// Reports to the leader, besides Vote and ActorNews (runtime/flow/actor.h).
+// Reports to the leader, besides Vote and ActorStatus (runtime/flow/actor.h).
 
-struct ActorDied {
+struct ActorFailed {
   std::uint32_t actor = 0;
   std::uint32_t incarnation = 0;
   std::string cause;
@@ -30,7 +30,7 @@ struct ActorDied {
   }
 };
 /// The user asked this process to stop.
-struct StopWanted {
+struct StopRequest {
   static void members(auto&, auto&) {}
 };
 /// A failure that the replacement of an actor cannot repair.
@@ -53,10 +53,10 @@ struct ProcessEnded {
 // Orders of the leader, besides Commit (runtime/flow/actor.h).
 
 /// A replacement takes three phases; the leader begins each when every process has finished the
-/// one before. So messages from before a death never mix with messages from after it. `prepare`:
-/// the next incarnations are made, and messages for the previous ones are dropped (their senders
-/// hold them). `rewire`: the neighbours send these messages again. `start`: the new incarnations
-/// run.
+/// one before. So messages from before a failure never mix with messages from after it. `prepare`:
+/// the previous incarnations end, the next are made, and messages for the previous are dropped
+/// (their senders hold them). `rewire`: the neighbours send these messages again. `start`: the new
+/// incarnations run.
 enum class ReplacementPhase : std::uint8_t { prepare, rewire, start };
 constexpr ReplacementPhase last_enumerator(ReplacementPhase) { return ReplacementPhase::start; }
 
@@ -100,13 +100,13 @@ struct EndRun {
 // Between any two processes.
 
 /// The last message that a process sends to another before it has finished `prepare`: when it
-/// arrives, all messages of the sender's dead actors have arrived.
+/// arrives, all messages of the sender's failed actors have arrived.
 struct Flushed {
   std::uint32_t incarnation = 0;
   static void members(auto& self, auto& visit) { visit(self.incarnation); }
 };
 
-using RunMessage = std::variant<Vote, ActorDied, ActorNews, StopWanted, RunFailed, ProcessEnded,
-                                Commit, Replacement, PhaseDone, EndRun, Flushed>;
+using RunMessage = std::variant<Vote, ActorFailed, ActorStatus, StopRequest, RunFailed,
+                                ProcessEnded, Commit, Replacement, PhaseDone, EndRun, Flushed>;
 
 }  // namespace troupe

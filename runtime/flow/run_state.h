@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "runtime/flow/bridge.h"
-#include "runtime/flow/delivery_deferral.h"
 #include "runtime/flow/local_messages.h"
 #include "runtime/flow/run.h"
 
@@ -31,7 +30,7 @@ struct MailboxGauge {
   }
   void remove() {
     handled.store(handled.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    // Messages to a dead actor were added but are never handled, so the count stops at zero.
+    // Messages to a failed actor were added but are never handled, so the count stops at zero.
     std::size_t now = waiting.load(std::memory_order_relaxed);
     while (now > 0 && !waiting.compare_exchange_weak(now, now - 1, std::memory_order_relaxed)) {
     }
@@ -60,7 +59,7 @@ class Directory {
   std::vector<ActorAddress> addresses_;
 };
 
-/// Constant during the run, except gauges, directory, faults_fired and deferral.
+/// Constant during the run, except gauges, directory and faults_fired.
 struct RunState {
   const Graph& graph;
   const RunOptions& options;
@@ -71,7 +70,6 @@ struct RunState {
   Directory directory;
   std::unique_ptr<std::atomic<bool>[]> faults_fired;
   std::function<void(Result<RunReport>)> done;
-  DeliveryDeferral deferral;
   std::vector<bool> sends_away = {};  ///< by actor: lives here and sends to another process
   caf::actor yielder = {};            ///< yield_actor; set before any actor host starts
 };

@@ -1,7 +1,6 @@
 #pragma once
 // Internal to the runtime: its operations on actors and ports, which programs do not need.
 
-#include <utility>
 #include <vector>
 
 #include "runtime/flow/actor.h"
@@ -11,8 +10,8 @@ namespace troupe {
 class RuntimeAccess {
  public:
   using Effects = Actor::Effects;
-  /// The effects of the calls since the last take_effects().
-  static Effects take_effects(Actor& actor) { return std::exchange(actor.effects_, {}); }
+  /// What the actor's calls have left; the runtime dispatches and clears it.
+  static Effects& effects(Actor& actor) { return actor.effects_; }
   static void set_post(Actor& actor, std::function<void(Post)> post) {
     actor.post_ = std::move(post);
   }

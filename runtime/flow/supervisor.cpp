@@ -8,7 +8,8 @@
 
 namespace troupe {
 
-Supervisor::Supervisor(std::vector<Member> members, StepOptions options, RestartBudget budget)
+Supervisor::Supervisor(std::vector<SupervisedActor> members, StepOptions options,
+                       RestartBudget budget)
     : members_(std::move(members)),
       options_(options),
       budget_(budget),
@@ -17,7 +18,7 @@ Supervisor::Supervisor(std::vector<Member> members, StepOptions options, Restart
       replaced_alone_(members_.size(), false),
       finished_(members_.size(), false),
       restarts_(members_.size(), 0),
-      deaths_(members_.size()),
+      failures_(members_.size()),
       busy_(members_.size(), false) {}
 
 std::optional<Commit> Supervisor::vote(std::size_t member, std::uint32_t step) {
@@ -49,19 +50,19 @@ Commit Supervisor::commit() {
   return result;
 }
 
-std::vector<std::size_t> Supervisor::died(std::size_t member, const std::string& cause,
-                                          Clock::time_point now) {
-  auto& deaths = deaths_[member];
-  while (!deaths.empty() && now - deaths.front().when > budget_.within &&
-         deaths.front().steps != steps_)
-    deaths.pop_front();
-  deaths.push_back({now, steps_, cause});
-  if (static_cast<int>(deaths.size()) > budget_.max)
+std::vector<std::size_t> Supervisor::actor_failed(std::size_t member, const std::string& cause,
+                                                  Clock::time_point now) {
+  auto& failures = failures_[member];
+  while (!failures.empty() && now - failures.front().when > budget_.within &&
+         failures.front().steps != steps_)
+    failures.pop_front();
+  failures.push_back({now, steps_, cause});
+  if (static_cast<int>(failures.size()) > budget_.max)
     throw Error(
         ErrorCode::actor_failed,
         fmt::format("{} failed: {} (failure {}; within {}, or without a committed step between, {} "
                     "restarts are allowed)",
-                    members_[member].name, deaths.front().cause, deaths.size(),
+                    members_[member].name, failures.front().cause, failures.size(),
                     in_words(std::chrono::duration_cast<std::chrono::milliseconds>(budget_.within)),
                     budget_.max),
         "fix the cause, or raise `RestartBudget::max`, then resume from the last checkpoint");
@@ -92,7 +93,9 @@ std::vector<std::size_t> Supervisor::missing_votes() const {
   return missing;
 }
 
-bool Supervisor::has_voters() const { return std::ranges::any_of(members_, &Member::votes); }
+bool Supervisor::has_voters() const {
+  return std::ranges::any_of(members_, &SupervisedActor::votes);
+}
 
 // A resumed run may have no steps left, only work that follows the last step.
 bool Supervisor::ended() const {

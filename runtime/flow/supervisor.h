@@ -16,7 +16,7 @@ namespace troupe {
 /// is committed when every voting actor has voted for it.
 class Supervisor {
  public:
-  struct Member {
+  struct SupervisedActor {
     std::string name;
     bool votes = false;
     bool holds_run_open = false;
@@ -26,17 +26,17 @@ class Supervisor {
   };
   using Clock = std::chrono::steady_clock;
 
-  Supervisor(std::vector<Member> members, StepOptions steps, RestartBudget budget);
+  Supervisor(std::vector<SupervisedActor> members, StepOptions steps, RestartBudget budget);
 
   /// Counts a vote. Returns the commit that it completes, if any.
   std::optional<Commit> vote(std::size_t member, std::uint32_t step);
-  /// Returns the members to replace after `member` died of `cause`: this member alone, or all
+  /// Returns the members to replace after `member` failed with `cause`: this member alone, or all
   /// members that take part in steps. All are replaced if the member's neighbours no longer hold
   /// what it had collected (Actor::restarts_step), or if a neighbour was replaced alone before in
   /// this step: what that neighbour had sent and this member had not released is lost with both.
   /// Throws Error{actor_failed}, root cause first, if the restart budget is spent.
-  std::vector<std::size_t> died(std::size_t member, const std::string& cause,
-                                Clock::time_point now);
+  std::vector<std::size_t> actor_failed(std::size_t member, const std::string& cause,
+                                        Clock::time_point now);
   void finished(std::size_t member);
   void request_stop() { stop_requested_ = true; }
   /// See Actor::accept_snapshots.
@@ -56,7 +56,7 @@ class Supervisor {
  private:
   Commit commit();
 
-  std::vector<Member> members_;
+  std::vector<SupervisedActor> members_;
   StepOptions options_;
   RestartBudget budget_;
   std::uint32_t steps_;
@@ -64,12 +64,12 @@ class Supervisor {
   std::vector<bool> replaced_alone_;  ///< since the last restart of a step
   std::vector<bool> finished_;
   std::vector<int> restarts_;
-  struct Death {
+  struct FailureRecord {
     Clock::time_point when;
     std::uint32_t steps = 0;  ///< committed steps
     std::string cause;
   };
-  std::vector<std::deque<Death>> deaths_;
+  std::vector<std::deque<FailureRecord>> failures_;
   bool snapshot_due_ = false;
   std::vector<bool> busy_;  ///< writing a snapshot
   bool stop_requested_ = false;

@@ -230,7 +230,24 @@ OptionField field_without_access(const std::string& path, std::string help, std:
           .write = {}};
 }
 
+std::size_t bytes_of(double mebibytes) {
+  return std::max<std::size_t>(1, static_cast<std::size_t>(mebibytes * 0x1p20));
+}
+
 }  // namespace
+
+Converted<double> in_mebibytes(std::size_t& bytes) {
+  return {[&bytes] {
+            // The shortest number that gives the same bytes.
+            for (int digits = 1; digits < 17; ++digits)
+              if (const auto shortest = number<double>(
+                      fmt::format("{:.{}g}", static_cast<double>(bytes) / 0x1p20, digits));
+                  bytes_of(*shortest) == bytes)
+                return *shortest;
+            return static_cast<double>(bytes) / 0x1p20;
+          },
+          [&bytes](double mebibytes) { bytes = bytes_of(mebibytes); }};
+}
 
 template <class T>
 OptionField field(std::string path, Converted<T> value, std::string help, FieldLimits limits) {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -117,6 +118,9 @@ inline Converted<std::chrono::seconds> in_seconds(std::chrono::milliseconds& var
   return {[&variable] { return std::chrono::floor<std::chrono::seconds>(variable); },
           [&variable](std::chrono::seconds value) { variable = value; }};
 }
+
+/// A number of bytes in MiB, at least one byte.
+Converted<double> in_mebibytes(std::size_t& bytes);
 
 /// The names of an enum's values.
 template <class E>

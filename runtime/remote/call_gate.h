@@ -1,12 +1,15 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 namespace troupe::remote {
 
 /// Admits calls until it is closed; close() waits for the calls inside. A call may enter again from
-/// inside. Thread-safe.
-class CallGate {
+/// inside. Thread-safe. What other threads may still call after its owner is gone goes through a
+/// gate that the owner has closed.
+class CallGate : public std::enable_shared_from_this<CallGate> {
  public:
   /// A call inside the gate; false if the gate was closed before.
   class Call {
@@ -29,6 +32,14 @@ class CallGate {
     CallGate& gate_;
     const bool admitted_;
   };
+
+  /// A function that calls `inside` while the gate is open, and else does nothing.
+  template <class F>
+  auto guard(F inside) {
+    return [gate = shared_from_this(), inside = std::move(inside)](auto&&... arguments) {
+      if (const Call call(*gate); call) inside(std::forward<decltype(arguments)>(arguments)...);
+    };
+  }
 
   void close() {
     for (std::uint32_t state = state_.fetch_or(closed) | closed; state != closed;

@@ -13,36 +13,49 @@ namespace troupe {
 /// The transports between the processes of a world. Throws as TransportTopology.
 TransportTopology topology_of(const Member& member, const TransportOptions& options);
 
-/// The data plane of one process: a communicator for each peer. Thread-safe. It sets no bound of
-/// its own: the slots of the edges bound the tensors under way. A tighter bound could block a send
-/// on memory that only the blocked message would free. The destructor ends the threads and
-/// connections; received tensors may outlive it.
+/// The data plane of one process: a communicator for each peer and device. Thread-safe. It sets no
+/// bound of its own: the slots of the edges bound the tensors under way. A tighter bound could
+/// block a send on memory that only the blocked message would free. The destructor ends the threads
+/// and connections; received tensors may outlive it.
 class DataPlane {
  public:
-  /// Every process calls it at the same time. Error{bad_options} if the transport does not join all
-  /// processes, Error{timed_out} with the missing rank.
-  static Result<std::unique_ptr<DataPlane>> connect(Member& member,
-                                                    const TransportOptions& options);
+  /// Every process calls it at the same time, with devices of the same backends in the same order:
+  /// those whose tensors travel. Error{bad_options} if the transport does not join all processes,
+  /// Error{timed_out} with the missing rank.
+  static Result<std::unique_ptr<DataPlane>> connect(Member& member, const TransportOptions& options,
+                                                    const std::vector<Device>& devices = {
+                                                        Device::cpu()});
 
-  WorkPtr send(int to, std::uint64_t tag, Tensor tensor);
-  ReceivePtr receive(int from, std::uint64_t tag, const TensorMeta& meta);
+  /// Both take the route of tensors on `device`, where the sent tensor lies and the received one is
+  /// made.
+  WorkPtr send(int to, Device device, std::uint64_t tag, Tensor tensor);
+  ReceivePtr receive(int from, Device device, std::uint64_t tag, const TensorMeta& meta);
 
-  /// How this process reaches a peer.
+  /// How tensors on a device reach a peer.
   struct Route {
     const Transport* transport = nullptr;  ///< null: to itself
     Communicator* communicator = nullptr;
     int rank = 0;  ///< of the peer in the communicator
   };
-  const Route& route(int peer) const { return routes_.at(static_cast<std::size_t>(peer)); }
+  const Route& route(int peer, Device device) const;
 
-  void defer_delivery();  ///< both as Communicator's
-  void deliver_pending();
+  /// For RunOptions::deferral.
+  DeliveryDeferral& deferral() { return deferral_; }
+
   void abort(const Error& error);
   void fail(const Error& error);  ///< as abort, and notifies the peers
 
  private:
+  void connect_routes(Member& member, const TransportOptions& options,
+                      const TransportTopology& topology, Device device, std::size_t number);
+
+  DeliveryDeferral deferral_;  ///< the communicators attach to it
   std::vector<std::unique_ptr<Communicator>> communicators_;
-  std::vector<Route> routes_;  ///< by rank of the world
+  struct DeviceRoutes {
+    Device device;
+    std::vector<Route> by_rank;  ///< of the world
+  };
+  std::vector<DeviceRoutes> routes_;
 };
 
 }  // namespace troupe

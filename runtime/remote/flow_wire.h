@@ -1,7 +1,8 @@
 #pragma once
-// Internal to the runtime: messages for actors of other processes as bytes, and back.
+// Internal to the runtime: messages for actors of other processes as bytes, and back. The tensors
+// of a packet travel beside its bytes, with the number of its edge as their tag: those of an edge
+// arrive in the order of sending.
 
-#include <atomic>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -12,27 +13,17 @@
 
 namespace troupe::remote {
 
-/// A packet on its way to another process: its bytes, and the tensors that travel beside them under
-/// consecutive tags.
-struct OutgoingPacket {
-  std::string bytes;
-  std::vector<Tensor> tensors;
-  std::uint64_t first_tag = 0;
-};
-
 /// A packet that lacks the elements of its tensors.
 struct IncomingPacket {
-  RemotePacket remote;
+  Packet packet;
   std::vector<WireReader::ExpectedTensor> tensors;  ///< places in the payload
-  std::uint64_t first_tag = 0;
 };
 
-using IncomingMessage = std::variant<IncomingPacket, RemoteCredit, RunMessage>;
+using IncomingMessage = std::variant<IncomingPacket, Credit, RunMessage>;
 
-/// Takes as many tags from `next_tag`, the counter of one receiver, as tensors travel.
-OutgoingPacket encode(const RemotePacket& remote, const Graph& graph,
-                      std::atomic<std::uint64_t>& next_tag);
-std::string encode(const RemoteCredit& credit);
+/// The packet's bytes, and the tensors that travel beside them.
+WireWriter encode(const Packet& packet, const Graph& graph);
+std::string encode(const Credit& credit);
 std::string encode(const RunMessage& message);
 
 /// Throws Error{bad_message} for all bytes that encode() did not make, and for packets on an edge

@@ -14,6 +14,20 @@
 #include "runtime/world/cores.h"
 
 namespace troupe {
+namespace {
+
+/// The devices of the edges between processes; the CPU first, whose routes carry messages too.
+std::vector<Device> devices_between(const Graph& graph, const Placement& placement) {
+  std::vector<Device> devices{Device::cpu()};
+  for (const Graph::Edge& edge : graph.edges())
+    if (placement.of(edge.from) != placement.of(edge.to) &&
+        std::ranges::find(devices, edge.options.device) == devices.end())
+      devices.push_back(edge.options.device);
+  return devices;
+}
+
+}  // namespace
+
 JoinedWorld::JoinedWorld(World world, TransportOptions options,
                          std::unique_ptr<Membership> membership)
     : world_(std::move(world)), options_(std::move(options)), membership_(std::move(membership)) {}
@@ -69,11 +83,12 @@ void JoinedWorld::connect(const Graph& graph, RunOptions& options) {
     throw same.error();
   // A process that has failed since is noticed here at once, not after the timeout.
   if (const Status all = member().barrier("run/connect"); !all) throw all.error();
-  auto connected = DataPlane::connect(member(), options_);
+  auto connected = DataPlane::connect(member(), options_, devices_between(graph, placement));
   data_plane_ = std::move(connected.value());
   options.process = process();
   options.processes = processes();
   options.bridge = bridge_ = make_member_bridge(member(), *data_plane_, graph);
+  options.deferral = &data_plane_->deferral();
   options.run_id = member().generation();
 }
 
@@ -85,7 +100,7 @@ void JoinedWorld::leave() {
   // Gloo loses tensors under way when one side closes its connections: all close them together.
   if (data_plane_) (void)static_cast<bool>(member().barrier("run/end"));
   disconnect();
-  // A failure to say goodbye does not matter: the run is over.
+  // A failure to close does not matter: the run is over.
   (void)static_cast<bool>(membership_->leave());
 }
 

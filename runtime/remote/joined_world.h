@@ -48,9 +48,10 @@ class JoinedWorld {
   std::string heading() const;
 
   /// Waits for the others, connects to them, and sets what `run` must know: process, processes,
-  /// bridge and run_id. Once per world, even if it failed; the graph must outlive the run. Throws
-  /// Error: bad_graph where it is not the same in all processes (runtime/remote/run_description.h),
-  /// peer_lost where one is lost meanwhile, usage the second time.
+  /// bridge, deferral and run_id. Once per world, even if it failed; the graph must outlive the
+  /// run. Throws Error: bad_graph where it is not the same in all processes
+  /// (runtime/remote/run_description.h), peer_lost where one is lost meanwhile, usage the second
+  /// time.
   void connect(const Graph& graph, RunOptions& options);
 
   /// What all processes see: to agree on something before the run.

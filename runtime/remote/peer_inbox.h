@@ -9,21 +9,22 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/remote/call_gate.h"
 #include "runtime/remote/data_plane.h"
 #include "runtime/remote/flow_wire.h"
 
 namespace troupe::remote {
 
 /// Delivers the messages of one process in the order of sending: a message waits until its tensors
-/// are here, and later messages wait for it. Thread-safe.
-class PeerInbox : public std::enable_shared_from_this<PeerInbox> {
+/// are here, and later messages wait for it. Thread-safe. Callers are inside the gate, and so are
+/// its own callbacks: behind it the inbox, its listener, data plane and graph exist.
+class PeerInbox {
  public:
-  PeerInbox(std::uint32_t from, DataPlane& data_plane, const Graph& graph)
-      : from_(from), data_plane_(data_plane), graph_(graph) {}
+  PeerInbox(std::uint32_t from, DataPlane& data_plane, const Graph& graph, CallGate& gate)
+      : from_(from), data_plane_(data_plane), graph_(graph), gate_(gate) {}
 
-  void open(std::shared_ptr<BridgeListener> listener);
-  /// Waits for the delivery under way; none follows.
-  void close();
+  /// Before the first message.
+  void open(BridgeListener& listener) { listener_ = &listener; }
 
   /// The transport still reads the tensors of a packet that was sent to this process: a credit for
   /// its slot waits for `works`.
@@ -40,19 +41,19 @@ class PeerInbox : public std::enable_shared_from_this<PeerInbox> {
     std::atomic<std::size_t> missing{0};
   };
 
-  bool closed();
-  void enqueue(const std::shared_ptr<Pending>& pending);
-  void take_packet(const std::shared_ptr<Pending>& pending, const IncomingPacket& packet);
-  void take_credit(const std::shared_ptr<Pending>& pending, const Credit& credit);
-  void arrived(Pending& pending, const Status& status);
+  void append(std::string_view bytes);
+  void receive_tensors(Pending& pending);
+  std::vector<WorkPtr> sends_before(const IncomingMessage& message);
+  void arrived(Pending& pending);
   void deliver();
   void hand_over(Pending& pending);
 
   const std::uint32_t from_;
   DataPlane& data_plane_;
-  const Graph& graph_;  ///< used until close() only
-  std::mutex mutex_;
-  std::shared_ptr<BridgeListener> listener_;  ///< null before open() and after close()
+  const Graph& graph_;
+  CallGate& gate_;
+  BridgeListener* listener_ = nullptr;
+  std::mutex mutex_;  ///< of what follows, and of calls of the listener
   std::deque<std::shared_ptr<Pending>> pending_;
   /// Sends to this process by edge and slot; those that were not done at once.
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<WorkPtr>> sending_;

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <map>
-#include <utility>
+#include <tuple>
 
 #include "runtime/file/digest.h"
 #include "runtime/text.h"
@@ -12,10 +12,10 @@ namespace troupe {
 namespace {
 
 /// What carries an edge: "shared memory between ranks 0-3:".
-std::string heading(const TransportTopology& topology, int from, int to) {
+std::string heading(const TransportTopology& topology, int from, int to, Device device) {
   if (from == to) return "within a process:";
-  const Transport& transport = topology.between(from, to);
-  for (const auto& group : topology.groups_of(from))
+  const Transport& transport = topology.between(from, to, device);
+  for (const auto& group : topology.groups_of(from, device))
     if (group.transport == &transport)
       return fmt::format("{} between ranks {}:", transport.title, ranges(group.ranks));
   return {};
@@ -40,14 +40,16 @@ std::string run_description(const Graph& graph, const Placement& placement,
   for (std::size_t actor = 0; actor < graph.actors().size(); ++actor)
     text += fmt::format("actor {}: {} on rank {}\n", actor, graph.actors()[actor].name,
                         placement.of(actor));
-  std::map<std::pair<int, int>, std::string> headings;  // by sender and receiver
-  std::map<std::string, std::string> edges;             // by heading
+  // By sender, receiver and name of the device.
+  std::map<std::tuple<int, int, std::string>, std::string> headings;
+  std::map<std::string, std::string> edges;  // by heading
   for (std::size_t e = 0; e < graph.edges().size(); ++e) {
     const Graph::Edge& edge = graph.edges()[e];
     const int from = static_cast<int>(placement.of(edge.from));
     const int to = static_cast<int>(placement.of(edge.to));
-    std::string& carrier = headings[{from, to}];
-    if (carrier.empty()) carrier = heading(topology, from, to);
+    const Device device = edge.options.device;
+    std::string& carrier = headings[{from, to, to_string(device)}];
+    if (carrier.empty()) carrier = heading(topology, from, to, device);
     edges[carrier] += fmt::format("edge {}: {}, rank {} to {}, {} slots\n", e, graph.edge_name(e),
                                   from, to, edge.options.slots);
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/error.h"
+#include "runtime/tensor/backend.h"
 
 namespace troupe {
 namespace {
@@ -30,11 +31,6 @@ std::size_t size_class(std::size_t bytes) {
 constexpr DeviceMemory cpu_memory{
     .allocate = [](std::size_t bytes) { return ::operator new(bytes, alignment, std::nothrow); },
     .release = [](void* block, std::size_t) { ::operator delete(block, alignment); }};
-
-Error no_allocator(Device device) {
-  return Error(ErrorCode::unsupported, "no allocator for " + to_string(device),
-               "this build computes on the CPU");
-}
 
 }  // namespace
 
@@ -118,35 +114,10 @@ void CachingAllocator::trim() {
   state_->counters.cached_bytes = 0;
 }
 
-namespace {
-
-// Never destroyed: tensors in other statics may outlive any order of destruction.
-struct Allocators {
-  std::mutex mutex;
-  std::map<Device::Kind, DeviceMemory> provided;
-  std::map<Device, CachingAllocator> made;
-};
-Allocators& allocators() {
-  static auto* all = new Allocators;
-  return *all;
-}
-
-}  // namespace
-
 CachingAllocator& CachingAllocator::of(Device device) {
+  // Never destroyed: tensors in other statics may outlive any order of destruction.
   static auto* cpu = new CachingAllocator;
-  if (device == Device::cpu()) return *cpu;
-  std::lock_guard lock(allocators().mutex);
-  const auto memory = allocators().provided.find(device.kind);
-  if (memory == allocators().provided.end()) throw no_allocator(device);
-  return allocators().made.try_emplace(device, device, memory->second).first->second;
-}
-
-void CachingAllocator::provide(Device::Kind kind, const DeviceMemory& memory) {
-  std::lock_guard lock(allocators().mutex);
-  if (!allocators().provided.emplace(kind, memory).second)
-    throw Error(ErrorCode::internal,
-                "the memory of " + to_string({.kind = kind}) + " was provided twice");
+  return device.backend ? device.backend->allocator(device.index) : *cpu;
 }
 
 }  // namespace troupe

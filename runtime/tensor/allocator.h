@@ -39,11 +39,8 @@ class CachingAllocator {
   void reset_peak();
   void trim();  ///< gives cached blocks back to the system
 
-  /// The allocator of a device, alive as long as the process. Throws Error{unsupported} unless the
-  /// device is the CPU or of a kind that was provided.
+  /// The allocator of a device, from its backend; alive as long as the process.
   static CachingAllocator& of(Device device);
-  /// From now on devices of this kind have allocators of this memory. Once for each kind.
-  static void provide(Device::Kind kind, const DeviceMemory& memory);
 
  private:
   struct State;

@@ -1,16 +1,18 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
 namespace troupe {
 
+struct Backend;  // runtime/tensor/backend.h
+
 /// A place that holds tensors and computes on them.
 struct Device {
-  enum class Kind : std::uint8_t { cpu, cuda };
-  Kind kind = Kind::cpu;
-  std::int16_t index = 0;
+  const Backend* backend = nullptr;  ///< of devices of this kind; null for the CPU
+  std::int16_t index = 0;            ///< among them
 
-  auto operator<=>(const Device&) const = default;
+  bool operator==(const Device&) const = default;
   static constexpr Device cpu() { return {}; }
 };
 
@@ -22,6 +24,9 @@ struct Stream {
   Device device;
   int threads = 1;         ///< intra-op width on the CPU; part of the numerical configuration
   void* handle = nullptr;  ///< the CUDA stream on a GPU; null on the CPU
+  /// Where kernels note the most working memory, in bytes, that one of them has requested; null:
+  /// nowhere.
+  std::size_t* scratch_peak = nullptr;
 };
 
 }  // namespace troupe

@@ -1,7 +1,5 @@
 #include "runtime/tensor/layout.h"
 
-#include "runtime/tensor/device.h"
-
 namespace troupe {
 
 std::string_view name_of(Layout layout) {
@@ -14,11 +12,6 @@ std::string_view name_of(Layout layout) {
       return "nchw16c";
   }
   return "unknown layout";
-}
-
-std::string to_string(Device device) {
-  if (device.kind == Device::Kind::cpu) return "cpu";
-  return "cuda:" + std::to_string(device.index);
 }
 
 }  // namespace troupe

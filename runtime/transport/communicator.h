@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "runtime/error.h"
 #include "runtime/tensor/tensor.h"
@@ -25,15 +24,16 @@ namespace troupe {
 /// *Memory.* The caller may drop the tensor of a send at once: the transport keeps a handle. The
 /// caller must not write it before the work is done. A received tensor is read-only.
 ///
-/// *Errors.* Mistakes of the caller are thrown: an unknown rank, an undefined tensor, a tensor on a
-/// device that this transport does not serve. All other errors are the Status of the work. A lost
-/// peer, a send that does not fit its receive and damaged memory end the whole communicator, here
-/// and at all peers: every other work, current or later, ends with the same error.
+/// *Errors.* Mistakes of the caller are thrown: an unknown rank, an undefined tensor, a tensor on
+/// another device than that of the communicator (TransportGroup::device). All other errors are the
+/// Status of the work. A lost peer, a send that does not fit its receive and damaged memory end the
+/// whole communicator, here and at all peers: every other work, current or later, ends with the
+/// same error.
 ///
-/// *End.* The destructor says goodbye to the peers. Peers still receive what this rank has sent
-/// (with Gloo, if they read it within a second); works under way here end with an error. A peer
-/// fails only when it needs this rank again. Received tensors may outlive the communicator. With
-/// Gloo the ranks should pass a barrier before they end: a closed connection can lose its last
+/// *End.* The destructor sends the peers a closing message. Peers still receive what this rank has
+/// sent (with Gloo, if they read it within a second); works under way here end with an error. A
+/// peer fails only when it needs this rank again. Received tensors may outlive the communicator.
+/// With Gloo the ranks should pass a barrier before they end: a closed connection can lose its last
 /// bytes.
 class Communicator {
  public:
@@ -41,22 +41,12 @@ class Communicator {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  virtual std::string name() const = 0;  ///< of its Transport
 
   /// The work is done when the tensor may be written again. Shared memory: after the copy into it.
   /// Gloo: at once up to 4 KiB, else when the peer has received it.
   virtual WorkPtr send(int to, std::uint64_t tag, Tensor tensor) = 0;
   /// `meta` must equal the sent tensor's shape, element type and layout.
   virtual ReceivePtr receive(int from, std::uint64_t tag, const TensorMeta& meta) = 0;
-
-  /// No thread of this process could use a tensor that arrives before the next `deliver_pending`:
-  /// the transport may leave arrivals until then and let its own threads sleep. It still notices at
-  /// once that a peer has ended.
-  virtual void defer_delivery() {}
-  /// Handles the arrivals that were left, on the calling thread. When it returns, receives whose
-  /// tensors were sent before are done, unless another thread delivers at that moment. Later
-  /// arrivals are handled at once again. Callbacks of works must not call it.
-  virtual void deliver_pending() {}
 
   /// Ends every work of this rank, current or later, with `error`. Only the first call counts.
   /// Peers are not notified.

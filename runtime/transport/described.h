@@ -28,8 +28,7 @@ TensorMeta described(const Message& message) {
                      message.rank <= Shape::max_rank;
   if (!known) throw Error(ErrorCode::peer_lost, "a tensor of no known type, layout or rank");
   const TensorMeta meta{Shape(std::span(message.dims.data(), message.rank)),
-                        static_cast<DType>(message.dtype), static_cast<Layout>(message.layout),
-                        Device{}};
+                        static_cast<DType>(message.dtype), static_cast<Layout>(message.layout)};
   if (meta.shape.element_count() > std::numeric_limits<std::int64_t>::max() / 8)
     throw Error(ErrorCode::peer_lost, "a tensor larger than all memory");
   return meta;

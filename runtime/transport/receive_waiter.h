@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "runtime/transport/endpoint.h"
+#include "runtime/transport/communicator_base.h"
 #include "runtime/transport/inbox.h"
 
 namespace troupe::transport {
@@ -12,20 +12,24 @@ namespace troupe::transport {
 template <class Arrival>
 class ReceiveWaiter final : public Inbox<Arrival>::Waiter {
  public:
-  ReceiveWaiter(Endpoint& endpoint, int from, std::uint64_t tag, TensorMeta meta,
+  ReceiveWaiter(CommunicatorBase& communicator, int from, std::uint64_t tag, TensorMeta meta,
                 ReceivePtr receive)
-      : endpoint_(endpoint), from_(from), tag_(tag), meta_(meta), receive_(std::move(receive)) {}
+      : communicator_(communicator),
+        from_(from),
+        tag_(tag),
+        meta_(meta),
+        receive_(std::move(receive)) {}
 
   void arrived(Arrival arrival) override {
     if (arrival.meta.fits(meta_))
       receive_->deliver(arrival.tensor());
     else
-      endpoint_.fail(endpoint_.misfit(from_, tag_, arrival.meta, meta_));
+      communicator_.fail(communicator_.misfit(from_, tag_, arrival.meta, meta_));
   }
   void failed(const Error& error) override { receive_->finish(error); }
 
  private:
-  Endpoint& endpoint_;
+  CommunicatorBase& communicator_;
   const int from_;
   const std::uint64_t tag_;
   const TensorMeta meta_;

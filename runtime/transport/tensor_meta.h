@@ -7,19 +7,19 @@
 namespace troupe {
 
 /// The description of a tensor without its elements: what a receiver must know before they arrive.
+/// The route says on which device they arrive.
 struct TensorMeta {
   Shape shape;
   DType dtype = DType::f32;
   Layout layout = Layout::row_major;
-  Device device;  ///< of its memory
 
   static TensorMeta of(const Tensor& tensor) {
-    return {tensor.shape(), tensor.dtype(), tensor.layout(), tensor.device()};
+    return {tensor.shape(), tensor.dtype(), tensor.layout()};
   }
   std::size_t bytes() const {
     return static_cast<std::size_t>(shape.element_count()) * size_of(dtype);
   }
-  /// Whether a tensor sent as one can be received as the other. Devices may differ.
+  /// Whether a tensor sent as one can be received as the other.
   bool fits(const TensorMeta& other) const {
     return shape == other.shape && dtype == other.dtype && layout == other.layout;
   }

@@ -9,18 +9,17 @@
 namespace troupe {
 namespace {
 
-std::vector<const Transport*> choices(std::string_view transport, Device device) {
-  std::vector<const Transport*> found;
+std::vector<const Transport*> choices(std::string_view transport) {
   if (transport != automatic_transport) return {&transport_named(transport)};
-  for (const Transport* candidate : transports())
-    if (candidate->serves(device)) found.push_back(candidate);
-  return found;
+  return {transports().begin(), transports().end()};
 }
 
 const Transport* first_that_joins(const std::vector<const Transport*>& choices,
-                                  const ProcessPlace& one, const ProcessPlace& other) {
-  const auto found = std::ranges::find_if(
-      choices, [&](const Transport* transport) { return transport->joins(one, other); });
+                                  const ProcessPlace& one, const ProcessPlace& other,
+                                  Device device = Device::cpu()) {
+  const auto found = std::ranges::find_if(choices, [&](const Transport* transport) {
+    return transport->serves(device) && transport->joins(one, other);
+  });
   return found == choices.end() ? nullptr : *found;
 }
 
@@ -45,10 +44,10 @@ std::string join_them_by(const ProcessPlace& one, const ProcessPlace& other) {
 }  // namespace
 
 TransportTopology::TransportTopology(std::vector<ProcessPlace> processes,
-                                     std::string_view transport, Device device)
-    : processes_(std::move(processes)), choices_(choices(transport, device)) {
+                                     std::string_view transport)
+    : processes_(std::move(processes)), choices_(choices(transport)) {
   for (int other = 1; other < size(); ++other)
-    if (!find(0, other)) {
+    if (!find(0, other, Device::cpu())) {
       const auto& zero = processes_.front();
       const auto& that = processes_[static_cast<std::size_t>(other)];
       throw Error(ErrorCode::bad_options,
@@ -58,24 +57,33 @@ TransportTopology::TransportTopology(std::vector<ProcessPlace> processes,
     }
 }
 
-const Transport* TransportTopology::find(int one, int other) const {
+const Transport* TransportTopology::find(int one, int other, Device device) const {
   return first_that_joins(choices_, processes_.at(static_cast<std::size_t>(one)),
-                          processes_.at(static_cast<std::size_t>(other)));
+                          processes_.at(static_cast<std::size_t>(other)), device);
 }
 
-const Transport& TransportTopology::between(int one, int other) const { return *find(one, other); }
+const Transport& TransportTopology::between(int one, int other, Device device) const {
+  if (const Transport* transport = find(one, other, device)) return *transport;
+  throw Error(ErrorCode::unsupported,
+              fmt::format("rank {} sends tensors on {} to rank {}, which no transport of this run "
+                          "carries",
+                          one, to_string(device), other),
+              "place both actors in one process, or let them compute on the CPU");
+}
 
-std::vector<TransportTopology::Group> TransportTopology::groups_of(int rank) const {
+std::vector<TransportTopology::Group> TransportTopology::groups_of(int rank, Device device) const {
   std::vector<Group> groups;
   for (const Transport* transport : choices_) {
+    if (!transport->serves(device)) continue;
     Group group{transport, {}};
     for (int other = 0; other < size(); ++other)
       if (transport->joins(processes_[static_cast<std::size_t>(rank)],
                            processes_[static_cast<std::size_t>(other)]))
         group.ranks.push_back(other);
     const bool used = std::ranges::any_of(group.ranks, [&](int one) {
-      return std::ranges::any_of(
-          group.ranks, [&](int other) { return one != other && find(one, other) == transport; });
+      return std::ranges::any_of(group.ranks, [&](int other) {
+        return one != other && find(one, other, device) == transport;
+      });
     });
     if (used) groups.push_back(std::move(group));
   }
@@ -88,8 +96,8 @@ std::string TransportTopology::summary() const {
   for (int rank = 0; rank < size(); ++rank) {
     const auto [first, is_first] =
         first_of_host.emplace(processes_[static_cast<std::size_t>(rank)].identity, rank);
-    if (!is_first && !within) within = find(first->second, rank);
-    if (is_first && rank != 0 && !across) across = find(0, rank);
+    if (!is_first && !within) within = find(first->second, rank, Device::cpu());
+    if (is_first && rank != 0 && !across) across = find(0, rank, Device::cpu());
   }
   return words(within || across ? within : choices_.front(), across, "");
 }
@@ -102,13 +110,13 @@ std::vector<std::string_view> transport_choices() {
 
 std::string meaning_of_transport(std::string_view transport) {
   const auto [one, other] = two_hosts();
-  const auto all = choices(transport, {});
+  const auto all = choices(transport);
   return words(first_that_joins(all, one, one), first_that_joins(all, one, other), " hosts");
 }
 
 bool joins_hosts(std::string_view transport) {
   const auto [one, other] = two_hosts();
-  return first_that_joins(choices(transport, {}), one, other) != nullptr;
+  return first_that_joins(choices(transport), one, other) != nullptr;
 }
 
 }  // namespace troupe

@@ -19,27 +19,27 @@ class TransportTopology {
  public:
   /// `transport` is the name of one transport, or automatic_transport. Throws Error{bad_options}
   /// for an unknown name, and where it does not join all processes: names two of them.
-  TransportTopology(std::vector<ProcessPlace> processes, std::string_view transport,
-                    Device device = {});
+  TransportTopology(std::vector<ProcessPlace> processes, std::string_view transport);
 
   int size() const { return static_cast<int>(processes_.size()); }
-  /// The transport between two different processes.
-  const Transport& between(int one, int other) const;
+  /// The route of tensors on a device between two different processes. Throws Error{unsupported}
+  /// where no transport carries these.
+  const Transport& between(int one, int other, Device device) const;
 
   /// Processes that one communicator connects, in the order of ranks.
   struct Group {
     const Transport* transport;
     std::vector<int> ranks;
   };
-  /// The groups that `rank` is in: one for each transport that joins it to others and is used
-  /// between some of them.
-  std::vector<Group> groups_of(int rank) const;
+  /// The groups that `rank` is in for tensors on a device: one for each transport that joins it to
+  /// others and is used between some of them.
+  std::vector<Group> groups_of(int rank, Device device) const;
 
   /// "shared memory", or "shared memory within a host, Gloo between".
   std::string summary() const;
 
  private:
-  const Transport* find(int one, int other) const;
+  const Transport* find(int one, int other, Device device) const;
 
   std::vector<ProcessPlace> processes_;
   std::vector<const Transport*> choices_;  ///< the preferred ones first

@@ -10,6 +10,7 @@
 #include "runtime/error.h"
 #include "runtime/tensor/device.h"
 #include "runtime/transport/communicator.h"
+#include "runtime/transport/delivery_deferral.h"
 #include "runtime/transport/store.h"
 
 namespace troupe {
@@ -25,9 +26,11 @@ struct ProcessPlace {
 struct TransportGroup {
   Store& store;
   int rank = 0, size = 1;
-  std::string name = "g";                     ///< in the store; unique for a group and generation
+  Device device;           ///< where the tensors that are sent lie, and received ones are made
+  std::string name = "g";  ///< in the store; unique for a group and generation
   std::chrono::milliseconds timeout{30'000};  ///< for the other ranks to come
   std::string address = "127.0.0.1";          ///< of this process, where the others reach it
+  DeliveryDeferral* deferral = nullptr;       ///< to attach to, for arrivals that can wait
 };
 
 /// One way to carry tensors between processes.

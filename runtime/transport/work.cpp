@@ -9,10 +9,11 @@ bool Work::done() const {
   return status_.has_value();
 }
 
-Status Work::wait() {
-  std::unique_lock lock(mutex_);
-  ended_.wait(lock, [&] { return status_.has_value(); });
-  return *status_;
+Status Work::status() const {
+  const std::lock_guard lock(mutex_);
+  if (status_) return *status_;
+  throw Error(ErrorCode::internal, "the status of a transfer was read before its end",
+              "read it in a callback of Work::then");
 }
 
 void Work::then(std::function<void(const Status&)> next) {
@@ -34,17 +35,13 @@ bool Work::finish(Status status, const std::function<void()>& store) {
     if (store) store();
     status_ = std::move(status);
     next.swap(next_);
-    ended_.notify_all();  // under the lock: a waiter may destroy this as soon as it is released
   }
   for (const auto& call : next) call(*status_);
   return true;
 }
 
 Tensor Receive::tensor() const {
-  if (!done())
-    throw Error(ErrorCode::internal, "a tensor was taken before it arrived", "call wait() first");
-  // The status of an ended work never changes, and tensor_ was stored before it.
-  const_cast<Receive*>(this)->wait().value();
+  status().value();  // never changes again, and tensor_ was stored before it
   return tensor_;
 }
 

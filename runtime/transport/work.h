@@ -1,5 +1,4 @@
 #pragma once
-#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -21,11 +20,10 @@ class Work {
   Work& operator=(const Work&) = delete;
 
   bool done() const;
-  /// Blocks until the end, without a time limit: the control plane notices lost and hung processes,
-  /// and Communicator::abort() ends every wait.
-  Status wait();
-  /// Calls `next` once, at the end: on a thread of the transport or in
-  /// Communicator::deliver_pending(), or at once if the work has ended. It must not block, throw,
+  /// How it ended. Throws Error{internal} before the end.
+  Status status() const;
+  /// Calls `next` once, at the end: on a thread of the transport or on one that delivers pending
+  /// arrivals (DeliveryDeferral), or at once if the work has ended. It must not block, throw,
   /// or destroy the Communicator; it may start other work.
   void then(std::function<void(const Status&)> next);
 
@@ -38,7 +36,6 @@ class Work {
 
  private:
   mutable std::mutex mutex_;
-  std::condition_variable ended_;
   std::optional<Status> status_;
   std::vector<std::function<void(const Status&)>> next_;
 };

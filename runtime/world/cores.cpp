@@ -167,8 +167,8 @@ CoreShare core_share(const World& world, const Environment& environment,
 int node_cores(const World& world, const Environment& environment, std::optional<double> quota) {
   const int own = static_cast<int>(usable_cpus().size());
   int cores = own;
-  if (const auto told = environment.number("TROUPE_NODE_CPUS", 1))
-    cores = *told;
+  if (const auto known = environment.number("TROUPE_NODE_CPUS", 1))
+    cores = *known;
   else if (const auto allocated = environment.number("SLURM_CPUS_ON_NODE", 1);
            world.launcher == "slurm")
     cores = allocated.value_or(own * world.local_size);

@@ -41,7 +41,7 @@ std::string text_in(const nlohmann::json& object, const char* name) {
 
 }  // namespace
 
-void tell_launcher(const Error& error, bool is_printed) {
+void report_to_launcher(const Error& error, bool is_printed) {
   const char* file = std::getenv("TORCHELASTIC_ERROR_FILE");
   if (file == nullptr || *file == '\0') return;
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -53,11 +53,13 @@ void tell_launcher(const Error& error, bool is_printed) {
                     .is_printed = is_printed});
 }
 
-bool write_error_file(const std::filesystem::path& file, const ToldError& told) {
-  nlohmann::json extra = {{"py_callstack", told.details}, {"timestamp", std::to_string(told.time)}};
-  if (told.is_consequence) extra["kind"] = peer_lost;
-  if (told.is_printed) extra["printed"] = true;
-  const nlohmann::json content = {{"message", {{"message", told.message}, {"extraInfo", extra}}}};
+bool write_error_file(const std::filesystem::path& file, const ReportedError& reported) {
+  nlohmann::json extra = {{"py_callstack", reported.details},
+                          {"timestamp", std::to_string(reported.time)}};
+  if (reported.is_consequence) extra["kind"] = peer_lost;
+  if (reported.is_printed) extra["printed"] = true;
+  const nlohmann::json content = {
+      {"message", {{"message", reported.message}, {"extraInfo", extra}}}};
   const auto part = file.string() + fmt::format(".{}", ::getpid());
   std::ofstream stream(part);
   stream << content.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -67,7 +69,7 @@ bool write_error_file(const std::filesystem::path& file, const ToldError& told) 
   return stream.good() && !failed;
 }
 
-std::optional<ToldError> read_error_file(const std::filesystem::path& file) {
+std::optional<ReportedError> read_error_file(const std::filesystem::path& file) {
   std::error_code failed;
   const auto size = std::filesystem::file_size(file, failed);
   if (failed || size == 0 || size > longest_file) return std::nullopt;
@@ -76,18 +78,18 @@ std::optional<ToldError> read_error_file(const std::filesystem::path& file) {
   if (!content.is_object() || !content.contains("message")) return std::nullopt;
   // A plain text instead of an object is the older format.
   const auto& message = content["message"];
-  ToldError told;
-  told.message =
+  ReportedError reported;
+  reported.message =
       printable(message.is_object() ? text_in(message, "message") : text_in(content, "message"));
   if (message.is_object() && message.contains("extraInfo")) {
     const auto& extra = message["extraInfo"];
-    told.details = printable(text_in(extra, "py_callstack"));
-    told.is_consequence = text_in(extra, "kind") == peer_lost;
-    told.is_printed = extra.is_object() && extra.value("printed", nlohmann::json()) == true;
-    told.time = std::atoll(text_in(extra, "timestamp").c_str());
+    reported.details = printable(text_in(extra, "py_callstack"));
+    reported.is_consequence = text_in(extra, "kind") == peer_lost;
+    reported.is_printed = extra.is_object() && extra.value("printed", nlohmann::json()) == true;
+    reported.time = std::atoll(text_in(extra, "timestamp").c_str());
   }
-  if (told.message.empty()) return std::nullopt;
-  return told;
+  if (reported.message.empty()) return std::nullopt;
+  return reported;
 }
 
 }  // namespace troupe

@@ -12,7 +12,7 @@
 namespace troupe {
 
 /// The reason that a process gave for its own failure.
-struct ToldError {
+struct ReportedError {
   std::string message;    ///< one line
   std::string details;    ///< a call stack or remedy; may be empty
   std::int64_t time = 0;  ///< seconds since 1970; 0 if not given
@@ -24,13 +24,13 @@ struct ToldError {
 
 /// Writes the reason of this process's end for its launcher, if TORCHELASTIC_ERROR_FILE asks for
 /// it. Never throws: an error of the file would hide the reason.
-void tell_launcher(const Error& error, bool is_printed);
+void report_to_launcher(const Error& error, bool is_printed);
 
 /// Writes an error file atomically. Returns false if it cannot be written.
-bool write_error_file(const std::filesystem::path& file, const ToldError& told);
+bool write_error_file(const std::filesystem::path& file, const ReportedError& reported);
 
 /// The content of a process's file; empty if it is missing or damaged. Any program may have written
 /// it: control characters are replaced and the length is bounded.
-std::optional<ToldError> read_error_file(const std::filesystem::path& file);
+std::optional<ReportedError> read_error_file(const std::filesystem::path& file);
 
 }  // namespace troupe

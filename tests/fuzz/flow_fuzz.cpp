@@ -17,8 +17,7 @@ void check(const IncomingPacket& packet, std::string_view bytes, const Graph& gr
     *tensor.place =
         Tensor::empty(tensor.meta.shape, tensor.meta.dtype, Device::cpu(), tensor.meta.layout);
   }
-  std::atomic<std::uint64_t> tag{packet.first_tag};
-  if (encode(packet.remote, graph, tag).bytes != bytes) std::abort();
+  if (encode(packet.packet, graph).bytes != bytes) std::abort();
 }
 
 }  // namespace
@@ -30,7 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const IncomingMessage message = decode(bytes, graph);
     if (const auto* packet = std::get_if<IncomingPacket>(&message))
       check(*packet, bytes, graph);
-    else if (const auto* credit = std::get_if<RemoteCredit>(&message)) {
+    else if (const auto* credit = std::get_if<Credit>(&message)) {
       if (encode(*credit) != bytes) std::abort();
     } else if (encode(std::get<RunMessage>(message)) != bytes) {
       std::abort();

@@ -72,15 +72,14 @@ void flow_seeds(const fs::path& folder) {
   const Graph graph = fuzzed_graph();
   const auto payload = std::make_shared<Sample>(
       Sample{Tensor::zeros({2, 3}), {"a", ""}, {Tensor(), Tensor::zeros({1})}, -1});
-  std::atomic<std::uint64_t> tag{7};
-  const RemotePacket packet{.packet = {.header = {.run = 7}, .payload = payload}};
-  write(folder / "packet", remote::encode(packet, graph, tag).bytes);
-  write(folder / "credit", remote::encode(RemoteCredit{1, {2, 3, 4}}));
+  const Packet packet{.header = {.run = 7}, .payload = payload};
+  write(folder / "packet", remote::encode(packet, graph).bytes);
+  write(folder / "credit", remote::encode(Credit{2, 3, 4}));
   const Error error(ErrorCode::io, "what", "remedy");
   const std::vector<RunMessage> messages = {
       Vote{1, 2, 3},
-      ActorDied{1, 2, "why", error},
-      ActorNews{1, true, true},
+      ActorFailed{1, 2, "why", error},
+      ActorStatus{1, true, true},
       RunFailed{error},
       ProcessEnded{.actors = {{.name = "stage/0"}}, .trace = {{1, "F", {1, Purpose::train, 2}}}},
       Commit{1, true, true, true},

@@ -112,15 +112,15 @@ TEST_F(WorldOfHosts, GivesTheSameBitsAcrossThreeHosts) {
 TEST_F(WorldOfHosts, NamesTheHostThatLacksTheInterface) {
   for (const Words& change : {Words{"eth0", "down"}, {"eth0", "name", "up0"}, {"up0", "up"}})
     EXPECT_EQ(run_process(on_host(2, Words{"/usr/sbin/ip", "link", "set"} + change)).exit_code, 0);
-  std::string told;
+  std::string output;
   for (const auto& launcher :
        launch_everywhere(2, 2, train_words("out", with({"parallel.interface=eth0"})))) {
     const Outcome ran = launcher->wait();
     EXPECT_EQ(ran.exit_code, 2) << ran.error;
-    told += ran.error;
+    output += ran.error;
   }
-  EXPECT_EQ(count_of(told, "troupe: error: "), 1) << told;
-  EXPECT_THAT(told, HasSubstr("error: there is no network interface 'eth0' on host2; there is "));
+  EXPECT_EQ(count_of(output, "troupe: error: "), 1) << output;
+  EXPECT_THAT(output, HasSubstr("error: there is no network interface 'eth0' on host2; there is "));
 }
 
 TEST_F(WorldOfHosts, GivesTheSameBitsWhereTwoProcessesShareAHost) {
@@ -181,7 +181,7 @@ TEST_F(WorldOfHosts, NamesOneOfTwoHostsThatCannotReachEachOther) {
   EXPECT_TRUE(ends_in_time(3, [this](int silence) {
     const LongRun run = begin_long_run(silence);
     const auto [ended, in_time] = without(run, {"part", name_, "2", "3"});
-    std::string told;
+    std::string output;
     for (const Outcome& launcher : ended) {
       EXPECT_EQ(launcher.exit_code, 1) << launcher.error;
       EXPECT_THAT(launcher.error,
@@ -189,9 +189,9 @@ TEST_F(WorldOfHosts, NamesOneOfTwoHostsThatCannotReachEachOther) {
       EXPECT_THAT(launcher.error,
                   ContainsRegex("(error: |  )rank [12] on host[23] .*is lost: .*" + run.timeout));
       EXPECT_EQ(count_of(launcher.error, "the launcher on"), 0) << launcher.error;
-      told += launcher.error;
+      output += launcher.error;
     }
-    EXPECT_EQ(count_of(told, "troupe: error: "), 1) << told;
+    EXPECT_EQ(count_of(output, "troupe: error: "), 1) << output;
     return in_time;
   }));
 }

@@ -326,7 +326,7 @@ TEST_F(LaunchHosts, RefuseARankTwiceAndAnotherNumberOfHosts) {
   EXPECT_THAT(three.error,
               ContainsRegex("was started with [-`]+nnodes`? 3, the host of the rendezvous with 2\n"
                             "  try: set [-`]+nnodes`? to 2\n"));
-  // Who waits there is told as well, at once and once each.
+  // The launchers that wait there report it as well, at once and once each.
   EXPECT_TRUE(comes_true(
       [&] { return count_of(content(root_ / "zero"), "of the rendezvous with 2") > 0; }));
   EXPECT_THAT(content(root_ / "zero"),

@@ -118,7 +118,7 @@ TEST_F(Launch, RepeatsAnErrorOnlyWhereItWasNotShown) {
     const auto ran = troupe(flags);
     EXPECT_EQ(ran.exit_code, 2);
     const auto at = ran.error.find("nowhere.yaml: ");
-    EXPECT_EQ(ran.error.rfind("nowhere.yaml: "), at) << "it is told twice:\n" << ran.error;
+    EXPECT_EQ(ran.error.rfind("nowhere.yaml: "), at) << "it is printed twice:\n" << ran.error;
     return ran.error;
   };
   const char* shown = "failed first: exit code 2 at .*; its error is above\n";

@@ -160,15 +160,15 @@ TEST_F(Train, LeavesAFolderThatTellsAll) {
   EXPECT_THAT(lines_of(outcome.out).back(),
               MatchesRegex("test accuracy [01]\\.[0-9]+ \\([0-9]+/53\\)"));
   const auto rows = lines_of(text_of(root_ / "out/train.csv"));
-  ASSERT_EQ(rows.size(), 2u + steps);
+  ASSERT_EQ(rows.size(), 1u + steps);
   EXPECT_THAT(rows[0], HasSubstr("step"));
   for (const char* name : {"epoch", "loss", "accuracy", "images_per_second", "test_accuracy",
                            "test_correct", "test_count"})
     EXPECT_THAT(rows[0], HasSubstr(name));
   EXPECT_EQ(count_of(rows[0], ","), count_of(rows[1], ","));
-  for (std::size_t i = 2; i < rows.size(); ++i) {
+  for (std::size_t i = 1; i < rows.size(); ++i) {
     EXPECT_EQ(count_of(rows[i], ","), count_of(rows[0], ",")) << rows[i];
-    EXPECT_THAT(rows[i], testing::StartsWith(std::to_string(i - 1))) << rows[i];
+    EXPECT_THAT(rows[i], testing::StartsWith(std::to_string(i))) << rows[i];
   }
   EXPECT_THAT(rows.back(), HasSubstr("53"));
   EXPECT_THAT(text_of(root_ / "out/train.log"), HasSubstr("checkpoint of step 40 written"));
@@ -206,7 +206,7 @@ TEST_F(Train, TellsOfInjectedFaultsAndEndsWithTheSameBits) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
   EXPECT_EQ(count_of(outcome.out + outcome.error, "injected fault in"), 3) << outcome.out;
   EXPECT_EQ(digest(root_ / "faults"), reference());
-  EXPECT_EQ(lines_of(text_of(root_ / "faults/train.csv")).size(), 2u + steps);
+  EXPECT_EQ(lines_of(text_of(root_ / "faults/train.csv")).size(), 1u + steps);
 }
 
 TEST_F(Train, FailsWithTheRootCauseWhenTheBudgetIsSpent) {
@@ -299,8 +299,8 @@ TEST_F(Train, CountsTheTestSetThatAnEndedEpochLacks) {
     EXPECT_EQ(rest.exit_code, 0) << rest.error;
     EXPECT_THAT(rest.out, HasSubstr("Epoch " + std::to_string(step / 20) + "/2: Loss="));
     const auto rows = lines_of(text_of(csv));
-    ASSERT_EQ(rows.size(), 2u + steps);
-    EXPECT_EQ(rows[1 + static_cast<std::size_t>(step)], whole);
+    ASSERT_EQ(rows.size(), 1u + steps);
+    EXPECT_EQ(rows[static_cast<std::size_t>(step)], whole);
     EXPECT_EQ(digest(root_ / output), reference());
   }
   const Outcome again = train("cut40", {"--restart", "auto"});
@@ -332,7 +332,7 @@ TEST_F(Train, EndsAtOnceWhereASignalComesBeforeTheRunBegins) {
 TEST_F(Train, OutlivesAKillAtAnyMoment) {
   EXPECT_EQ(interrupt("killed", SIGKILL), 128 + SIGKILL);
   const int end = expect_it_goes_on("killed");
-  EXPECT_EQ(lines_of(text_of(root_ / "killed/train.csv")).size(), 2u + static_cast<unsigned>(end));
+  EXPECT_EQ(lines_of(text_of(root_ / "killed/train.csv")).size(), 1u + static_cast<unsigned>(end));
 }
 
 TEST_F(Train, PassesOverADamagedCheckpoint) {
@@ -382,9 +382,9 @@ TEST_F(Train, GoesOnWhenTheDiskIsFull) {
   EXPECT_THAT(outcome.out + outcome.error, HasSubstr("no checkpoint of step 5"));
   EXPECT_THAT(outcome.out + outcome.error, HasSubstr("No space left"));
   EXPECT_EQ(outcome.exit_code, 1);  // its last checkpoint is missing
-  ASSERT_EQ(rows.size(), 2u + steps) << "training stopped at the checkpoint";
+  ASSERT_EQ(rows.size(), 1u + steps) << "training stopped at the checkpoint";
   for (int step = 1; step <= steps; ++step)
-    EXPECT_TRUE(rows[1 + static_cast<std::size_t>(step)].starts_with(std::to_string(step) + ","));
+    EXPECT_TRUE(rows[static_cast<std::size_t>(step)].starts_with(std::to_string(step) + ","));
 }
 
 }  // namespace

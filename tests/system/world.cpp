@@ -24,10 +24,10 @@ checkpoint: {keep: 0}
 )";
 
 /// Whether what ended a run was its timeout, not a defect.
-bool is_impatient(const std::string& told) {
+bool is_impatient(const std::string& output) {
   return std::ranges::any_of(
       std::array{"did not join within", "no sign of life for", "heard nothing for", " within "},
-      [&](const char* words) { return told.find(words) != std::string::npos; });
+      [&](const char* words) { return output.find(words) != std::string::npos; });
 }
 
 }  // namespace
@@ -97,10 +97,10 @@ std::string World::wrapper(const std::string& script) const {
 }
 
 std::string World::digest(const std::string& output) const {
-  const Outcome told =
+  const Outcome ran =
       run_process({TROUPE_BINARY, "inspect", "--digest", (root_ / output).string()});
-  EXPECT_EQ(told.exit_code, 0) << told.error;
-  return told.out;
+  EXPECT_EQ(ran.exit_code, 0) << ran.error;
+  return ran.out;
 }
 
 std::string World::reference(const Words& more) const {
@@ -134,11 +134,11 @@ World::LongRun World::begin_long_run(int timeout,
       return std::ranges::all_of(run.launchers, [](const auto& one) { return one->runs(); });
     };
     if (comes_true([&] { return newest_step("out") >= 5 || !all_run(); }) && all_run()) return run;
-    std::string told;
+    std::string output;
     for (const auto& launcher : run.launchers)
-      told += launcher->wait(std::chrono::seconds(20)).error;
-    if (timeout > 30 || !is_impatient(told))
-      throw std::runtime_error("the run has not begun: " + told);
+      output += launcher->wait(std::chrono::seconds(20)).error;
+    if (timeout > 30 || !is_impatient(output))
+      throw std::runtime_error("the run has not begun: " + output);
     fs::remove_all(root_ / "out");
   }
 }

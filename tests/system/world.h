@@ -37,7 +37,7 @@ class World : public testing::Test {
   static Words launch_words(int processes, const Words& program);
   /// Trains into a folder of that name.
   Outcome train(int processes, const std::string& output, const Words& more = {}) const;
-  /// A program that does `script`, and then as it is told.
+  /// A program that does `script`, and then follows commands.
   std::string wrapper(const std::string& script) const;
 
   std::string digest(const std::string& output) const;

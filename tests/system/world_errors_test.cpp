@@ -1,4 +1,4 @@
-// What goes wrong in several processes is told once, by one of them.
+// One process reports a failure of several processes, once.
 #include <signal.h>
 #include <sys/mount.h>
 
@@ -127,10 +127,11 @@ TEST_F(World, SaysWhereOutputIsWhereAProcessWasToldAnotherFolder) {
   EXPECT_THAT(ran.error,
               ContainsRegex("rank 1 was given -o elsewhere; the output is in .*/out, which"));
   std::ifstream log(root_ / "out" / "train.log");
-  const std::string told{std::istreambuf_iterator<char>(log), {}};
-  EXPECT_THAT(told, ContainsRegex("2 processes on 1 host \\(.*: 0-1\\), shared memory, started by "
-                                  "troupe launch"));
-  EXPECT_THAT(told, HasSubstr("blocks in 2 stages"));
+  const std::string output{std::istreambuf_iterator<char>(log), {}};
+  EXPECT_THAT(output,
+              ContainsRegex("2 processes on 1 host \\(.*: 0-1\\), shared memory, started by "
+                            "troupe launch"));
+  EXPECT_THAT(output, HasSubstr("blocks in 2 stages"));
 }
 
 TEST_F(World, TellsWhatOneProcessAloneMeets) {
@@ -141,30 +142,31 @@ TEST_F(World, TellsWhatOneProcessAloneMeets) {
   EXPECT_THAT(ran.error, HasSubstr("rank 1 (local rank 1 on"));
 }
 
-/// What is told where somebody never comes. The others have to come within the time that the first
+/// The output where a process never joins. The others have to come within the time that the first
 /// of them waits: a machine too busy for that, where others are missed or miss others, gets more.
-std::string told_of_missing(const std::string& missing,
-                            const std::function<std::string(const Words&)>& run) {
-  std::string told;
+std::string output_with_missing(const std::string& missing,
+                                const std::function<std::string(const Words&)>& run) {
+  std::string output;
   const auto is_missed_alone = [&] {
-    const int named = count_of(told, missing + " did not join");
-    return named > 0 && named == count_of(told, " did not join") + count_of(told, " answered at ");
+    const int named = count_of(output, missing + " did not join");
+    return named > 0 &&
+           named == count_of(output, " did not join") + count_of(output, " answered at ");
   };
   for (int seconds = 1; seconds <= 32 && !is_missed_alone(); seconds *= 2)
-    told = run(with({"parallel.timeout=" + std::to_string(seconds) + "s"}));
-  return told;
+    output = run(with({"parallel.timeout=" + std::to_string(seconds) + "s"}));
+  return output;
 }
 
 TEST_F(World, NamesTheProcessThatNeverComes) {
   const std::string late = wrapper("[ \"$RANK\" = 1 ] && exec sleep 200");
-  const std::string told = told_of_missing("rank 1 of 3", [&](const Words& patience) {
+  const std::string output = output_with_missing("rank 1 of 3", [&](const Words& patience) {
     const Outcome ran =
         Background(launch_words(3, Words{late} + train_words("out", patience))).wait();
     EXPECT_EQ(ran.exit_code, 1);
     return ran.error;
   });
-  EXPECT_THAT(told, ContainsRegex("error: rank 1 of 3 did not join within [0-9]+.*; joined: "));
-  EXPECT_EQ(count_of(told, "troupe: error: "), 1) << told;
+  EXPECT_THAT(output, ContainsRegex("error: rank 1 of 3 did not join within [0-9]+.*; joined: "));
+  EXPECT_EQ(count_of(output, "troupe: error: "), 1) << output;
 }
 
 /// Processes that nobody ends when one of them fails, as with srun; rank 0 keeps the coordinator.
@@ -194,9 +196,9 @@ class WorldLeftAlone : public World {
     }
     return all;
   }
-  static void expect_once(const std::string& told, const std::string& error) {
-    EXPECT_EQ(count_of(told, "troupe: error: "), 1) << told;
-    EXPECT_THAT(told, ContainsRegex("troupe: error: [^\n]*" + error));
+  static void expect_once(const std::string& output, const std::string& error) {
+    EXPECT_EQ(count_of(output, "troupe: error: "), 1) << output;
+    EXPECT_THAT(output, ContainsRegex("troupe: error: [^\n]*" + error));
   }
 };
 
@@ -213,9 +215,9 @@ TEST_F(WorldLeftAlone, TellsOnceWhatOneProcessAloneMeets) {
     for (int at = 0; at < 3; ++at)
       ranks.push_back(rank(
           at, 3, at == one ? Words{TROUPE_BINARY, "train", "nowhere.yaml"} : train_words("out")));
-    std::string told;
-    for (const auto& each : ranks) told += each->wait().error;
-    expect_once(told, "nowhere.yaml: cannot be opened");
+    std::string output;
+    for (const auto& each : ranks) output += each->wait().error;
+    expect_once(output, "nowhere.yaml: cannot be opened");
   }
 }
 
@@ -226,12 +228,12 @@ TEST_F(WorldLeftAlone, TellsOnceThatAnInterfaceDoesNotExist) {
 }
 
 TEST_F(WorldLeftAlone, TellsOnceWhoNeverCame) {
-  const std::string told = told_of_missing("rank 2 of 4", [&](const Words& patience) {
+  const std::string output = output_with_missing("rank 2 of 4", [&](const Words& patience) {
     Ranks ranks;
     for (const int at : {0, 1, 3}) ranks.push_back(rank(at, 4, train_words("out", patience)));
     return told_by(ranks, 1);
   });
-  expect_once(told, "rank 2 of 4 did not join");
+  expect_once(output, "rank 2 of 4 did not join");
 }
 
 TEST_F(WorldLeftAlone, TellsOnceWhatEndsTheRun) {
@@ -245,9 +247,9 @@ TEST_F(WorldLeftAlone, TellsOnceThatAProcessWasKilled) {
       start(4, train_words("out", with({"train.epochs=5000", "checkpoint.every_steps=5"})));
   ASSERT_TRUE(comes_true([&] { return newest_step("out") >= 5; }));
   ranks[2]->signal(SIGKILL);
-  std::string told;
-  for (const auto& one : ranks) told += one->wait().error;
-  expect_once(told, "rank 2 on .* is lost");
+  std::string output;
+  for (const auto& one : ranks) output += one->wait().error;
+  expect_once(output, "rank 2 on .* is lost");
   expect_nothing_is_left();
 }
 

@@ -84,7 +84,7 @@ void CoordinatorLoop::give_world_up() {
   std::ranges::sort(here, {}, [](const Seat* seat) { return seat->join.rank(); });
   for (const Seat* seat : here) {
     refuse(seat->route, refused);
-    refused.set_told(true);
+    refused.set_reported(true);
   }
   begin_generation();
 }

@@ -38,7 +38,7 @@ bool JoinAttempt::take_search(Clock::time_point now) {
 }
 
 /// A coordinator names the missing processes itself when its timeout ends. Its timeout begins when
-/// it hears of this process, however long the handshake took.
+/// it has a message of this process, however long the handshake took.
 Clock::time_point JoinAttempt::end() const {
   // To read what was sent before a connection broke, or to connect again.
   constexpr std::chrono::milliseconds grace{500};

@@ -139,7 +139,7 @@ void MemberLoop::lose_coordinator(const std::string& reason) {
   probe_.reset();
   const PeerLost lost{PeerLost::coordinator, coordinator_host(), 0, reason};
   fail_requests(Error(ErrorCode::peer_lost, to_string(lost)));
-  news_.emplace_back(lost);
+  deliveries_.add(lost);
 }
 
 void MemberLoop::fail_requests(const Error& error) {

@@ -29,22 +29,6 @@ std::string listen_address(const MemberOptions& options) {
 
 }  // namespace
 
-std::pair<std::uint64_t, std::future<OpenRequests::Answer>> OpenRequests::add() {
-  std::promise<Answer> promise;
-  auto future = promise.get_future();
-  open_.emplace(++last_id_, std::move(promise));
-  return {last_id_, std::move(future)};
-}
-
-void OpenRequests::answer(std::uint64_t id, Answer answer) {
-  auto request = open_.extract(id);
-  if (!request.empty()) request.mapped().set_value(std::move(answer));
-}
-
-void OpenRequests::fail_all(const Error& error) {
-  for (auto& [id, promise] : std::exchange(open_, {})) promise.set_value(error);
-}
-
 MemberLoop::MemberLoop(const MemberOptions& options)
     : options_(options),
       messaging_(options.messaging ? options.messaging : new_messaging_context()),
@@ -151,9 +135,9 @@ void MemberLoop::break_down(std::unique_lock<std::mutex>& lock, const std::strin
   coordinator_.reset();
   router_.close();
   // Only losses are still delivered: a callback that has thrown may throw again.
-  std::erase_if(news_, [](const News& news) { return !std::holds_alternative<PeerLost>(news); });
-  while (opened_ || !news_.empty()) try {
-      hand_over(lock);
+  deliveries_.drop_messages();
+  while (deliveries_.pending()) try {
+      deliveries_.deliver(lock);
       return;
     } catch (const std::exception&) {  // no callback is left to call
       if (!lock.owns_lock()) lock.lock();
@@ -166,7 +150,7 @@ void MemberLoop::serve_until_over(std::unique_lock<std::mutex>& lock) {
     sleep(lock);
     if (stopping_) break;
     take_unread(lock);
-    hand_over(lock);
+    deliveries_.deliver(lock);
     const auto now = Clock::now();
     look_at_join(now);
     look_at_probe(now);
@@ -253,21 +237,6 @@ bool MemberLoop::take(int source, std::unique_lock<std::mutex>& lock) {
   return true;
 }
 
-/// Runs the callbacks, without the lock: they may send.
-void MemberLoop::hand_over(std::unique_lock<std::mutex>& lock) {
-  if (opened_) callbacks_ = std::exchange(opened_, {});
-  while (callbacks_ && !news_.empty()) {
-    News news = std::move(news_.front());
-    news_.pop_front();
-    lock.unlock();
-    if (auto* message = std::get_if<std::pair<int, std::string>>(&news))
-      callbacks_->on_message(message->first, std::move(message->second));
-    else
-      callbacks_->on_lost(std::get<PeerLost>(news));
-    lock.lock();
-  }
-}
-
 void MemberLoop::stop() {
   const std::lock_guard lock(mutex_);
   stopping_ = true;
@@ -282,7 +251,7 @@ void MemberLoop::give_up() {
 
 void MemberLoop::open(Member::OnMessage on_message, Member::OnLost on_lost) {
   const std::lock_guard lock(mutex_);
-  opened_ = {std::move(on_message), std::move(on_lost)};
+  deliveries_.open(std::move(on_message), std::move(on_lost));
   wake();
 }
 

@@ -5,7 +5,6 @@
 // callbacks; it releases the lock while it sleeps and while a callback runs.
 
 #include <atomic>
-#include <deque>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -14,37 +13,21 @@
 #include <thread>
 #include <unordered_map>
 #include <utility>
-#include <variant>
 #include <vector>
 #include <zmq.hpp>
 
 #include "runtime/control/detail/context.h"
+#include "runtime/control/detail/deliveries.h"
 #include "runtime/control/detail/descriptors.h"
 #include "runtime/control/detail/join_attempt.h"
 #include "runtime/control/detail/loop_clock.h"
+#include "runtime/control/detail/open_requests.h"
 #include "runtime/control/detail/probe.h"
 #include "runtime/control/detail/session.h"
 #include "runtime/control/endpoint.h"
 #include "runtime/control/member.h"
 
 namespace troupe::control {
-
-/// The requests of this process that the coordinator has not answered. The caller provides the
-/// lock.
-class OpenRequests {
- public:
-  using Answer = Result<std::string>;
-
-  std::pair<std::uint64_t, std::future<Answer>> add();
-  /// Does nothing if the request was answered or forgotten before.
-  void answer(std::uint64_t id, Answer answer);
-  bool forget(std::uint64_t id) { return open_.erase(id) != 0; }
-  void fail_all(const Error& error);
-
- private:
-  std::uint64_t last_id_ = 0;
-  std::unordered_map<std::uint64_t, std::promise<Answer>> open_;
-};
 
 class MemberLoop {
  public:
@@ -86,12 +69,6 @@ class MemberLoop {
     bool has_come = false;                ///< the peer has connected
     std::unique_ptr<Session> session;
   };
-  /// A message with its sender, or a loss: for the callbacks.
-  using News = std::variant<std::pair<int, std::string>, PeerLost>;
-  struct Callbacks {
-    Member::OnMessage on_message;
-    Member::OnLost on_lost;
-  };
   /// What may have something to read; the socket to a peer is numbered by its rank.
   enum Source { of_wakeup = -4, of_coordinator, of_events, of_peers };
 
@@ -111,7 +88,6 @@ class MemberLoop {
   void look_for_input(zmq::socket_t& socket, int source);
   void take_unread(std::unique_lock<std::mutex>& lock);
   bool take(int source, std::unique_lock<std::mutex>& lock);
-  void hand_over(std::unique_lock<std::mutex>& lock);
   void take_events();
   void take_coordinator();
   void take_from_coordinator(wire::Envelope& envelope);
@@ -177,9 +153,7 @@ class MemberLoop {
   std::vector<bool> gone_;
   std::unordered_map<int, Peer> conversations_;
 
-  std::optional<Callbacks> opened_;  ///< by open(), for the member's thread
-  std::optional<Callbacks> callbacks_;
-  std::deque<News> news_;
+  Deliveries deliveries_;
   std::vector<zmq::message_t> parts_;  ///< reused by reads
 
   OpenRequests requests_;

@@ -65,7 +65,7 @@ bool MemberLoop::take_peers(zmq::socket_t& socket, std::unique_lock<std::mutex>&
     else
       take_frame(expected == 2 ? parts_[0].to_string_view() : std::string_view(),
                  parts_.back().to_string_view());
-    hand_over(lock);
+    deliveries_.deliver(lock);
   }
   return false;
 }
@@ -107,7 +107,7 @@ void MemberLoop::take_frame(std::string_view route, std::string_view frame) {
   sender.has_come = sender.has_come || route == route_of(envelope->session());
   if (sender.session->receive(stamp(), *envelope, counters_, Clock::now()) &&
       envelope->body_case() == wire::Envelope::kMessage)
-    news_.emplace_back(std::pair(from, std::move(*envelope->mutable_message())));
+    deliveries_.add(from, std::move(*envelope->mutable_message()));
 }
 
 void MemberLoop::drop_peer(int rank) {
@@ -121,7 +121,7 @@ void MemberLoop::drop_peer(int rank) {
 void MemberLoop::lose_peer(const PeerLost& lost) {
   if (gone_[static_cast<std::size_t>(lost.rank)]) return;
   drop_peer(lost.rank);
-  news_.emplace_back(lost);
+  deliveries_.add(lost);
 }
 
 }  // namespace troupe::control

@@ -58,7 +58,7 @@ std::optional<wire::Envelope> decode(std::string_view frame) {
 std::string encode(const wire::Envelope& envelope) { return envelope.SerializeAsString(); }
 
 Error error_of(const wire::Refused& refused) {
-  const bool is_lost = refused.reason() == wire::Refused::LOST || refused.told();
+  const bool is_lost = refused.reason() == wire::Refused::LOST || refused.reported();
   const ErrorCode code = is_lost                                      ? ErrorCode::peer_lost
                          : refused.reason() == wire::Refused::TIMEOUT ? ErrorCode::timed_out
                                                                       : ErrorCode::refused;

@@ -39,8 +39,8 @@ class OfferWaiter final : public Inbox<GlooArrival>::Waiter {
   GlooCommunicator::Receiving receiving_;
 };
 
-/// How long the destructor waits in all for peers that do not read their goodbyes.
-constexpr std::chrono::seconds goodbye_patience{1};
+/// How long the destructor waits in all for peers that do not read the closing message.
+constexpr std::chrono::seconds closing_timeout{1};
 
 ControlMessage message_of(ControlMessage::Kind kind) {
   ControlMessage message;
@@ -71,11 +71,13 @@ std::uint64_t match_number(std::uint64_t tag, const TensorMeta& meta) {
   return (std::uint64_t{1} << 62) | (XXH3_64bits(numbers.data(), sizeof numbers) >> 2);
 }
 
-GlooCommunicator::GlooCommunicator(int rank, int size, std::unique_ptr<Mesh> mesh,
+GlooCommunicator::GlooCommunicator(const TransportGroup& group, std::unique_ptr<Mesh> mesh,
                                    std::unique_ptr<SideChannel> side_channel)
-    : Endpoint(rank, size), mesh_(std::move(mesh)), side_channel_(std::move(side_channel)) {
-  for (int peer = 0; peer < size; ++peer)
-    peers_.push_back(peer == rank ? nullptr : std::make_unique<Peer>());
+    : CommunicatorBase("gloo", group.rank, group.size, group.device),
+      mesh_(std::move(mesh)),
+      side_channel_(std::move(side_channel)) {
+  for (int peer = 0; peer < size(); ++peer)
+    peers_.push_back(peer == rank() ? nullptr : std::make_unique<Peer>());
   try {
     start();
   } catch (...) {
@@ -99,11 +101,11 @@ GlooCommunicator::~GlooCommunicator() {
   for (int peer = 0; peer < size() && !ended(); ++peer) {
     if (peer == rank()) continue;
     wait_for_receipts(at(peer));
-    side_channel_->send(peer, message_of(ControlMessage::Kind::goodbye));
+    side_channel_->send(peer, message_of(ControlMessage::Kind::closing));
     const std::lock_guard lock(at(peer).mutex);
     if (!at(peer).left) here.push_back(peer);
   }
-  const auto until = std::chrono::steady_clock::now() + goodbye_patience;
+  const auto until = std::chrono::steady_clock::now() + closing_timeout;
   for (const int peer : here) side_channel_->flush(peer, until);
   close();
   join();

@@ -6,7 +6,7 @@
 #include <map>
 #include <thread>
 
-#include "runtime/transport/endpoint.h"
+#include "runtime/transport/communicator_base.h"
 #include "runtime/transport/gloo/mesh.h"
 #include "runtime/transport/gloo/side_channel.h"
 #include "runtime/transport/inbox.h"
@@ -27,13 +27,11 @@ struct GlooArrival {
 /// with the wrong description never matches. The offer is matched by tag alone, which reveals the
 /// mistake. One thread receives all control messages, and one thread for each peer waits for the
 /// bytes of offered tensors, in their order.
-class GlooCommunicator final : public Endpoint {
+class GlooCommunicator final : public CommunicatorBase {
  public:
-  GlooCommunicator(int rank, int size, std::unique_ptr<Mesh> mesh,
+  GlooCommunicator(const TransportGroup& group, std::unique_ptr<Mesh> mesh,
                    std::unique_ptr<SideChannel> side_channel);
   ~GlooCommunicator() override;
-
-  std::string name() const override { return "gloo"; }
 
   struct Receiving {
     std::uint64_t id = 0;

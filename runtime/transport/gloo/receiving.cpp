@@ -57,10 +57,10 @@ bool GlooCommunicator::on_message(int rank, const ControlMessage& message, SideC
       end_send(rank, message.id);
       return true;
     case ControlMessage::Kind::warning:
-      end_as_told(static_cast<std::uint32_t>(message.number),
-                  {reinterpret_cast<const char*>(text.data()), text.size()});
+      end_as_reported(static_cast<std::uint32_t>(message.number),
+                      {reinterpret_cast<const char*>(text.data()), text.size()});
       return false;
-    case ControlMessage::Kind::goodbye:
+    case ControlMessage::Kind::closing:
       leave(rank);
       return false;
   }

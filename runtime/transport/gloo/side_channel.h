@@ -21,8 +21,8 @@ namespace troupe::transport {
 
 /// A control message, sent as it lies in memory: both ends run the same build. A text may follow.
 struct ControlMessage {
-  enum class Kind : std::uint8_t { offer = 1, done, warning, goodbye };
-  Kind kind = Kind::goodbye;
+  enum class Kind : std::uint8_t { offer = 1, done, warning, closing };
+  Kind kind = Kind::closing;
   std::uint8_t dtype = 0, layout = 0, rank = 0;  ///< of a tensor
   std::int32_t number = 0;                       ///< of a warning: the ErrorCode
   std::uint32_t text_bytes = 0;

@@ -20,8 +20,8 @@ Result<std::unique_ptr<Communicator>> connect(const TransportGroup& group) {
     rest.name += "/side_channel";
     rest.timeout = std::max(group.timeout - elapsed, std::chrono::milliseconds(1));
     auto side_channel = std::make_unique<SideChannel>(rest, mesh->secret());
-    return std::unique_ptr<Communicator>(std::make_unique<GlooCommunicator>(
-        group.rank, group.size, std::move(mesh), std::move(side_channel)));
+    return std::unique_ptr<Communicator>(
+        std::make_unique<GlooCommunicator>(group, std::move(mesh), std::move(side_channel)));
   } catch (const Error& error) {
     return error;
   } catch (const std::system_error& error) {
@@ -37,7 +37,7 @@ constexpr Transport gloo{
     .name = "gloo",
     .title = "Gloo",
     .joins = [](const ProcessPlace&, const ProcessPlace&) { return true; },
-    .serves = [](Device device) { return device.kind == Device::Kind::cpu; },
+    .serves = [](Device device) { return device == Device::cpu(); },
     .carries_messages = false,
     .connect = connect,
 };

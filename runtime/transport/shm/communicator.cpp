@@ -12,14 +12,17 @@
 namespace troupe::transport {
 namespace {
 
-/// How often the engine looks before it sleeps: a few microseconds, for answers that arrive soon.
-/// More would take processor time from the threads that compute them.
+/// How often the receiving thread looks before it sleeps: a few microseconds, for answers that
+/// arrive soon. More would take processor time from the threads that compute them.
 constexpr int looks_before_sleep = 50;
 
 }  // namespace
 
-ShmCommunicator::ShmCommunicator(int rank, std::vector<std::shared_ptr<Wire>> wires, Fd bell)
-    : Endpoint(rank, static_cast<int>(wires.size())), bell_(std::move(bell)) {
+ShmCommunicator::ShmCommunicator(const TransportGroup& group,
+                                 std::vector<std::shared_ptr<Wire>> wires, Fd bell)
+    : CommunicatorBase("shm", group.rank, group.size, group.device),
+      bell_(std::move(bell)),
+      deferral_(group.deferral) {
   for (int peer = 0; peer < size(); ++peer) {
     const auto& wire = wires[static_cast<std::size_t>(peer)];
     peers_.push_back(
@@ -30,21 +33,23 @@ ShmCommunicator::ShmCommunicator(int rank, std::vector<std::shared_ptr<Wire>> wi
              : nullptr);
   }
   engine_ = std::thread([this] { serve(); });
+  if (deferral_) deferral_->attach(*this);
 }
 
 ShmCommunicator::~ShmCommunicator() {
+  if (deferral_) deferral_->detach(*this);
   close();
   stopping_ = true;
   wake_engine();
   engine_.join();
   for (const auto& peer : peers_) {
     if (!peer) continue;
-    Signal goodbye;
-    goodbye.kind = Signal::Kind::goodbye;
-    send_signal(peer->wire->socket(), goodbye);
+    Signal closing;
+    closing.kind = Signal::Kind::closing;
+    send_signal(peer->wire->socket(), closing);
     ::shutdown(peer->wire->socket(), SHUT_RDWR);
     // If a socket is closed with unread messages in it, its peer sees a broken connection before
-    // it sees the goodbye.
+    // it sees the closing message.
     for (auto left = ReceiveOutcome::received;
          left == ReceiveOutcome::received || left == ReceiveOutcome::damaged;) {
       Signal unread;
@@ -129,7 +134,7 @@ void ShmCommunicator::sleep() {
     if (peer) peer->wire->mine().wants_room = waits ? 1 : 0;
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (!look() && !stopping_) wait_for_event();
-  raise_flags(0);  // the engine looks again before it sleeps
+  raise_flags(0);  // the receiving thread looks again before it sleeps
 }
 
 void ShmCommunicator::raise_flags(std::uint32_t sleeping) {
@@ -143,8 +148,8 @@ void ShmCommunicator::defer_delivery() {
   raise_flags(0);
 }
 
-/// The engine may sleep without raised flags, so this raises them for it before it looks: as in
-/// sleep(), one of the two sees each arrival.
+/// The receiving thread may sleep without raised flags, so this raises them for it before it looks:
+/// as in sleep(), one of the two sees each arrival.
 void ShmCommunicator::deliver_pending() {
   {
     const std::lock_guard lock(attention_);
@@ -209,14 +214,15 @@ void ShmCommunicator::handle(int rank, const Signal& signal) {
   Peer& peer = *at(rank);
   switch (signal.kind) {
     case Signal::Kind::warning:
-      return end_as_told(signal.number, signal.text);
+      return end_as_reported(signal.number, signal.text);
     case Signal::Kind::lost:
       peer.hung_up = true;
-      return fail(Error(
-          ErrorCode::peer_lost,
-          fmt::format("{}: rank {} is gone: its process ended without a goodbye", where(), rank),
-          "see that rank's log"));
-    case Signal::Kind::goodbye: {
+      return fail(
+          Error(ErrorCode::peer_lost,
+                fmt::format("{}: rank {} is gone: its process ended without a closing message",
+                            where(), rank),
+                "see that rank's log"));
+    case Signal::Kind::closing: {
       while (drain(rank)) {
       }
       peer.hung_up = true;

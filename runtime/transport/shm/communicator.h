@@ -7,25 +7,21 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/transport/endpoint.h"
+#include "runtime/transport/communicator_base.h"
 #include "runtime/transport/inbox.h"
 #include "runtime/transport/shm/receiver.h"
 #include "runtime/transport/shm/sender.h"
 
 namespace troupe::transport {
 
-/// Threads that send copy the tensor and write the ring themselves. One thread, the engine, reads
-/// the rings and sockets of all peers and flushes what waits for room; it sleeps in poll(2) while
-/// there is nothing to do. Between defer_delivery() and deliver_pending() peers do not wake it for
+/// Threads that send copy the tensor and write the ring themselves. One thread, the receiving
+/// thread, reads the rings and sockets of all peers and flushes what waits for room; it sleeps in
+/// poll(2) while there is nothing to do. While deliveries are deferred, peers do not wake it for
 /// tensors, and deliver_pending() reads the rings on the calling thread.
-class ShmCommunicator final : public Endpoint {
+class ShmCommunicator final : public CommunicatorBase, DeliveryDeferral::Arrivals {
  public:
-  ShmCommunicator(int rank, std::vector<std::shared_ptr<Wire>> wires, Fd bell);
+  ShmCommunicator(const TransportGroup& group, std::vector<std::shared_ptr<Wire>> wires, Fd bell);
   ~ShmCommunicator() override;
-
-  std::string name() const override { return "shm"; }
-  void defer_delivery() override;
-  void deliver_pending() override;
 
  private:
   struct Peer {
@@ -40,6 +36,8 @@ class ShmCommunicator final : public Endpoint {
                      const ReceivePtr& receive) override;
   void interrupt(const Error& error) override;
   void warn(int peer, const Error& error) override;
+  void defer_delivery() override;
+  void deliver_pending() override;
 
   void serve();
   bool look();  ///< reads the rings and flushes the senders; whether there was anything to do
@@ -53,6 +51,7 @@ class ShmCommunicator final : public Endpoint {
   Peer* at(int rank) const { return peers_[static_cast<std::size_t>(rank)].get(); }
 
   Fd bell_;
+  DeliveryDeferral* const deferral_;
   Arena arena_;
   std::vector<std::unique_ptr<Peer>> peers_;  ///< null for this rank
   Inbox<ShmArrival> inbox_;

@@ -89,7 +89,7 @@ bool ShmReceiver::read_signal() {
     case Signal::Kind::hello:
       throw damaged("it sends a second hello");
     case Signal::Kind::warning:
-    case Signal::Kind::goodbye:
+    case Signal::Kind::closing:
     case Signal::Kind::lost:
       signals_.push_back(std::move(signal));
   }

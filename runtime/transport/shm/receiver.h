@@ -48,8 +48,8 @@ class ShmReceiver {
   /// The next tensor in the ring, if there is one. Throws Error{bad_message} for what no sender
   /// writes.
   std::optional<ShmArrival> next_tensor();
-  /// The next signal of the socket that the caller must handle: a warning, a goodbye, or the loss
-  /// of the connection. Throws Error{bad_message} for what no rank sends.
+  /// The next signal of the socket that the caller must handle: a warning, a closing message, or
+  /// the loss of the connection. Throws Error{bad_message} for what no rank sends.
   std::optional<Signal> next_signal();
 
   Error damaged(const std::string& what) const;

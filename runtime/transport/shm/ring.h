@@ -65,9 +65,6 @@ class RingWriter {
     ring_->produced.store(++next_, std::memory_order_seq_cst);
     return Outcome::written;
   }
-  bool full() const {
-    return next_ - ring_->consumed.load(std::memory_order_seq_cst) >= Ring::capacity;
-  }
 
  private:
   Ring* ring_;
@@ -90,7 +87,6 @@ class RingReader {
     ring_->consumed.store(++next_, std::memory_order_seq_cst);
     return Outcome::read;
   }
-  bool empty() const { return ring_->produced.load(std::memory_order_seq_cst) == next_; }
 
  private:
   Ring* ring_;

@@ -68,7 +68,7 @@ bool ShmSender::announce(const Segment& segment) {
   const SendOutcome outcome = send_signal(wire_->socket(), signal, {segment.memory->fd()});
   if (outcome == SendOutcome::full) socket_full_ = true;
   if (outcome == SendOutcome::sent) announced_.insert(segment.number);
-  return outcome != SendOutcome::full;  // where the peer is gone, the engine notices that
+  return outcome != SendOutcome::full;  // where the peer is gone, the receiving thread notices that
 }
 
 bool ShmSender::write(const Ready& ready) {
@@ -76,7 +76,7 @@ bool ShmSender::write(const Ready& ready) {
   const RingWriter::Outcome outcome = writer_.write(ready.descriptor);
   if (outcome == RingWriter::Outcome::full) return false;
   if (outcome == RingWriter::Outcome::damaged) {
-    damaged_ = true;  // for the engine to report
+    damaged_ = true;  // for the receiving thread to report
     wake_engine_();
   }
   wire_->ring_for_descriptor();

@@ -17,7 +17,7 @@
 namespace troupe::transport {
 
 /// Copies tensors into blocks and writes their descriptors to the ring of one peer. Where the ring
-/// or the socket is full, descriptors wait for the engine to flush them. Thread-safe.
+/// or the socket is full, descriptors wait for the receiving thread to flush them. Thread-safe.
 class ShmSender {
  public:
   ShmSender(std::shared_ptr<Wire> wire, std::function<void()> wake_engine)

@@ -19,7 +19,7 @@ Result<std::unique_ptr<Communicator>> connect(const TransportGroup& group) {
   auto wires = connect_wires(group, bell.get());
   if (!wires) return wires.error();
   return std::unique_ptr<Communicator>(
-      std::make_unique<ShmCommunicator>(group.rank, std::move(wires.value()), std::move(bell)));
+      std::make_unique<ShmCommunicator>(group, std::move(wires.value()), std::move(bell)));
 }
 
 }  // namespace
@@ -29,7 +29,7 @@ constexpr Transport shm{
     .title = "shared memory",
     .joins = [](const ProcessPlace& one,
                 const ProcessPlace& other) { return one.identity == other.identity; },
-    .serves = [](Device device) { return device.kind == Device::Kind::cpu; },
+    .serves = [](Device device) { return device == Device::cpu(); },
     .carries_messages = true,
     .connect = connect,
 };

@@ -92,7 +92,7 @@ ReceiveOutcome receive_signal(int socket, Signal& signal) {
       (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
     return ReceiveOutcome::damaged;
   if (header.kind < static_cast<std::uint32_t>(Signal::Kind::hello) ||
-      header.kind > static_cast<std::uint32_t>(Signal::Kind::goodbye))
+      header.kind > static_cast<std::uint32_t>(Signal::Kind::closing))
     return ReceiveOutcome::damaged;
   signal.kind = static_cast<Signal::Kind>(header.kind);
   signal.number = header.number;

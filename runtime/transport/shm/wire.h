@@ -21,7 +21,7 @@ struct Signal {
     hello = 1,
     segment,  ///< number and bytes of a segment; fds: its memory
     warning,  ///< the sender's communicator ends; number: ErrorCode; text: message, '\n', remedy
-    goodbye,  ///< the sender sends nothing more
+    closing,  ///< the sender sends nothing more
     lost,     ///< never sent: the connection has ended
   };
   Kind kind = Kind::hello;

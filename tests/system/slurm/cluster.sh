@@ -48,7 +48,7 @@ SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
 CredType=cred/munge
-# The life of a credential is also how long a requeued job waits: 121 seconds unless told otherwise.
+# The life of a credential is also how long a requeued job waits: 121 seconds by default.
 AuthInfo=socket=$folder/munge.socket,cred_expire=5
 StateSaveLocation=$folder/state
 SlurmdSpoolDir=$folder/spool.%n

@@ -22,7 +22,7 @@ using ::testing::IsEmpty;
 constexpr std::uint32_t many = 8;  // slots
 
 bool is_finished(const RuntimeAccess::Effects& effects) {
-  return effects.news && effects.news->finished;
+  return effects.status && effects.status->finished;
 }
 
 /// Attaches every port of an actor to an edge of its own: inputs first, from 0.
@@ -119,12 +119,12 @@ TEST_F(StageThatOwes, SendsTheInputGradientFirstAndGivesSlotsBackLast) {
   give(0);
   stage_.act();
   stage_.act();
-  auto effects = RuntimeAccess::take_effects(stage_);
+  auto effects = std::exchange(RuntimeAccess::effects(stage_), {});
   ASSERT_EQ(effects.packets.size(), 2u);
   EXPECT_EQ(effects.packets[1].header.edge, 4u);  // after three inputs and `output`
   EXPECT_THAT(effects.credits, IsEmpty());
   EXPECT_THAT(act_all(stage_), ElementsAre("W", "W"));
-  effects = RuntimeAccess::take_effects(stage_);
+  effects = std::exchange(RuntimeAccess::effects(stage_), {});
   EXPECT_EQ(effects.packets.size(), 2u);  // a bucket each
   EXPECT_EQ(effects.credits.size(), 2u);
 }
@@ -149,7 +149,7 @@ TEST_F(StageByHand, WaitsForTheCommitBeforeTheNextStep) {
   EXPECT_FALSE(stage_.ready());
   give_sum(0);
   EXPECT_THAT(act_all(stage_), ElementsAre("U"));
-  const auto effects = RuntimeAccess::take_effects(stage_);
+  const auto effects = std::exchange(RuntimeAccess::effects(stage_), {});
   ASSERT_TRUE(effects.vote);
   EXPECT_EQ(effects.vote->step, 0u);
   EXPECT_THAT(effects.credits, IsEmpty());  // the sum stays in its slot until the commit
@@ -157,7 +157,7 @@ TEST_F(StageByHand, WaitsForTheCommitBeforeTheNextStep) {
   const auto before = stage_.state();
   stage_.on_commit({.step = 0});
   EXPECT_NE(stage_.state(), before);
-  EXPECT_EQ(RuntimeAccess::take_effects(stage_).credits.size(), 1u);
+  EXPECT_EQ(std::exchange(RuntimeAccess::effects(stage_), {}).credits.size(), 1u);
   EXPECT_THAT(act_all(stage_), ElementsAre("F"));
 }
 
@@ -182,15 +182,15 @@ TEST_F(StageByHand, TakesACommitOnce) {
 TEST_F(StageByHand, SendsASnapshotOnlyWhenAsked) {
   give_sum(0);
   act_all(stage_);
-  RuntimeAccess::take_effects(stage_);
+  std::exchange(RuntimeAccess::effects(stage_), {});
   stage_.on_commit({.step = 0});
-  EXPECT_THAT(RuntimeAccess::take_effects(stage_).packets, IsEmpty());
+  EXPECT_THAT(std::exchange(RuntimeAccess::effects(stage_), {}).packets, IsEmpty());
   give_sum(1);
   act_all(stage_);
-  RuntimeAccess::take_effects(stage_);
+  std::exchange(RuntimeAccess::effects(stage_), {});
   stage_.on_commit({.step = 1, .snapshot = true});
   EXPECT_THAT(act_all(stage_), ElementsAre("S"));
-  const auto effects = RuntimeAccess::take_effects(stage_);
+  const auto effects = std::exchange(RuntimeAccess::effects(stage_), {});
   ASSERT_EQ(effects.packets.size(), 1u);
   const auto& snapshot = *static_cast<const Snapshot*>(effects.packets[0].payload.get());
   EXPECT_EQ(snapshot.state, stage_.state());  // handed over, not copied
@@ -201,7 +201,7 @@ TEST_F(StageByHand, DropsWhatBelongsToAStepThatIsWhole) {
   give_sum(2);
   EXPECT_TRUE(stage_.ready());
   act_all(stage_);
-  const auto effects = RuntimeAccess::take_effects(stage_);
+  const auto effects = std::exchange(RuntimeAccess::effects(stage_), {});
   EXPECT_FALSE(effects.vote);
   EXPECT_EQ(effects.credits.size(), 1u);
 }
@@ -225,7 +225,7 @@ TEST(ReducerByHand, GivesTheSameSumInAnyOrderOfArrival) {
     for (const std::uint32_t m : order)
       deliver(reducer.gradient, m, train_key(0, m), Gradient{numbers(parts[m], 1), {}}, 5);
     act_all(reducer);
-    const auto effects = RuntimeAccess::take_effects(reducer);
+    const auto effects = std::exchange(RuntimeAccess::effects(reducer), {});
     EXPECT_EQ(effects.credits.size(), 5u);
     ASSERT_EQ(effects.packets.size(), 1u);
     const auto& sum = *static_cast<const ReducedGradient*>(effects.packets[0].payload.get());
@@ -261,7 +261,7 @@ TEST(MonitorByHand, ReportsInOrderAtTheCommitAndOnce) {
                                         std::to_string(static_cast<int>(s.loss)));
                        },
                    .on_evaluation =
-                       [&](const EvaluationSeen& e) {
+                       [&](const Evaluation& e) {
                          seen.push_back("test " + std::to_string(e.step) + " " +
                                         std::to_string(e.correct) + "/" + std::to_string(e.count));
                        }});
@@ -271,7 +271,9 @@ TEST(MonitorByHand, ReportsInOrderAtTheCommitAndOnce) {
     deliver(monitor.score, 0, key, Score{loss, 1});
     act_all(monitor);
   };
-  const auto vote = [&] { return RuntimeAccess::take_effects(monitor).vote.has_value(); };
+  const auto vote = [&] {
+    return std::exchange(RuntimeAccess::effects(monitor), {}).vote.has_value();
+  };
   score(train_key(0, 0), 3);
   EXPECT_FALSE(vote());
   score(train_key(0, 1), 5);
@@ -298,18 +300,17 @@ TEST(MonitorByHand, WantsTheTestSetWholeBeforeTheNextCommit) {
   deliver(monitor.score, 0, train_key(0, 0), Score{1, 1}, 1);
   act_all(monitor);
   monitor.on_commit({.step = 0});
-  RuntimeAccess::take_effects(monitor);
+  std::exchange(RuntimeAccess::effects(monitor), {});
   deliver(monitor.score, 0, test_key(0, 0), Score{1, 1}, 2);
   deliver(monitor.score, 0, train_key(1, 0), Score{1, 1}, 1);
   act_all(monitor);
-  EXPECT_FALSE(RuntimeAccess::take_effects(monitor).vote);
+  EXPECT_FALSE(std::exchange(RuntimeAccess::effects(monitor), {}).vote);
 }
 
 TEST(WriterByHand, WritesWhenAllStagesHaveComeAndTellsOfFailure) {
-  std::vector<std::string> told;
+  std::vector<std::string> reported;
   CheckpointWriter writer(
-      {.stages = 2,
-       .in_background = false,
+      {.in_background = false,
        .write = [](std::uint32_t, const std::vector<Snapshot>& snapshots, const auto&) -> Status {
          EXPECT_EQ(snapshots[0].stage, 0u);
          EXPECT_EQ(snapshots[1].stage, 1u);
@@ -317,34 +318,32 @@ TEST(WriterByHand, WritesWhenAllStagesHaveComeAndTellsOfFailure) {
        },
        .on_checkpoint =
            [&](const CheckpointSeen& seen) {
-             told.push_back(std::to_string(seen.step) + ": " + seen.status.error().message());
+             reported.push_back(std::to_string(seen.step) + ": " + seen.status.error().message());
            }});
   RuntimeAccess::attach(writer.snapshot, 0, 2);
   RuntimeAccess::attach(writer.snapshot, 1, 2);
   deliver(writer.snapshot, 1, train_key(4, 1), Snapshot{.stage = 1});
   act_all(writer);
-  EXPECT_THAT(told, IsEmpty());
+  EXPECT_THAT(reported, IsEmpty());
   writer.on_commit({.step = 4, .snapshot = true, .last = true});
-  EXPECT_FALSE(is_finished(RuntimeAccess::take_effects(writer)));
+  EXPECT_FALSE(is_finished(std::exchange(RuntimeAccess::effects(writer), {})));
   deliver(writer.snapshot, 0, train_key(4, 0), Snapshot{.stage = 0});
   act_all(writer);
-  EXPECT_THAT(told, ElementsAre("5: the disk is full"));
-  const auto effects = RuntimeAccess::take_effects(writer);
+  EXPECT_THAT(reported, ElementsAre("5: the disk is full"));
+  const auto effects = std::exchange(RuntimeAccess::effects(writer), {});
   EXPECT_TRUE(is_finished(effects));
   EXPECT_EQ(effects.credits.size(), 2u);
-  EXPECT_EQ(effects.news->accepts_snapshot, true);
+  EXPECT_EQ(effects.status->accepts_snapshot, true);
 }
 
 /// A writer of one stage here and one in another process.
 struct SharedWriter {
-  std::vector<std::string> told;
+  std::vector<std::string> reported;
   std::size_t published = 0;
   CheckpointWriter writer;
 
   explicit SharedWriter(const std::filesystem::path& folder)
-      : writer({.stages = 1,
-                .others = 1,
-                .in_background = false,
+      : writer({.in_background = false,
                 .folder = folder,
                 .write = [this](std::uint32_t, const auto&, const auto& elsewhere) -> Status {
                   published += elsewhere.size();
@@ -352,7 +351,7 @@ struct SharedWriter {
                 },
                 .on_checkpoint =
                     [this](const CheckpointSeen& seen) {
-                      told.push_back(seen.status ? "written" : seen.status.error().message());
+                      reported.push_back(seen.status ? "written" : seen.status.error().message());
                     }}) {
     RuntimeAccess::attach(writer.snapshot, 0, 2);
     RuntimeAccess::attach(writer.shards, 1, 2);
@@ -373,17 +372,17 @@ TEST(WriterByHand, PublishesNothingWhenAnotherProcessCouldNotWriteAndGoesOn) {
   const auto next = folder / ".step_00000009.partial-shards";
   for (const auto& place : {left, next}) std::filesystem::create_directories(place / "shard");
   SharedWriter shared(folder);
-  shared.come(4, {{}, "the disk of host2 is full"});
-  EXPECT_THAT(shared.told, ElementsAre("the disk of host2 is full"));
+  shared.come(4, {.failure = Error(ErrorCode::io, "the disk of host2 is full")});
+  EXPECT_THAT(shared.reported, ElementsAre("the disk of host2 is full"));
   EXPECT_EQ(shared.published, 0u);
   EXPECT_FALSE(std::filesystem::exists(left));
   EXPECT_TRUE(std::filesystem::exists(next));
-  const auto effects = RuntimeAccess::take_effects(shared.writer);
+  const auto effects = std::exchange(RuntimeAccess::effects(shared.writer), {});
   EXPECT_FALSE(is_finished(effects));
-  EXPECT_EQ(effects.news->accepts_snapshot, true);
+  EXPECT_EQ(effects.status->accepts_snapshot, true);
   EXPECT_EQ(effects.credits.size(), 2u);
-  shared.come(8, {{ShardInfo{}}, ""});
-  EXPECT_THAT(shared.told, ElementsAre("the disk of host2 is full", "written"));
+  shared.come(8, {.shards = {ShardInfo{}}});
+  EXPECT_THAT(shared.reported, ElementsAre("the disk of host2 is full", "written"));
   EXPECT_EQ(shared.published, 1u);
   EXPECT_TRUE(std::filesystem::exists(next));
   std::filesystem::remove_all(folder);

@@ -11,7 +11,7 @@ namespace troupe {
 namespace {
 
 using ::testing::ElementsAre;
-using testing::told;
+using testing::reported;
 using testing::train;
 using testing::TrainingResult;
 using testing::TrainingRun;
@@ -67,7 +67,7 @@ TEST(Buckets, AStageThatFailsBetweenTwoOfThemIsReplacedAlone) {
       ASSERT_EQ(result.failures.size(), 1u);
       EXPECT_THAT(result.failures[0].replaced, ElementsAre("stage/0"));
       EXPECT_EQ(result.digest, undisturbed().digest);
-      EXPECT_EQ(told(result), told(undisturbed()));
+      EXPECT_EQ(reported(result), reported(undisturbed()));
     }
 }
 
@@ -85,7 +85,7 @@ TEST(Buckets, AnyActorMayFailAnywhereAmongThem) {
           train({.faults = {fault}, .order = order, .adjust = one_block_a_bucket});
       EXPECT_EQ(result.failures.size(), 1u);
       EXPECT_EQ(result.digest, undisturbed().digest);
-      EXPECT_EQ(told(result), told(undisturbed()));
+      EXPECT_EQ(reported(result), reported(undisturbed()));
     }
 }
 

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 
+#include "actors/starting_state.h"
 #include "runtime/file/checkpoint_folder.h"
 #include "runtime/flow/run.h"
 #include "training_run.h"
@@ -73,6 +75,42 @@ TEST_F(CheckpointFiles, OfAPipelineSayHowItsSamplesWereNormalised) {
   EXPECT_NE(options.find("mean: [0.25]"), std::string::npos) << options;
   EXPECT_NE(options.find("std: [0.5]"), std::string::npos) << options;
   EXPECT_NE(options.find("name: mnist_cnn"), std::string::npos) << options;
+}
+
+/// Changes nothing.
+struct OtherOptimizer {
+  static constexpr std::string_view name = "other";
+  std::vector<std::string> state_names() const { return {}; }
+  void update(const Stream&, const OptimizerStep&, const OptimizerSlice& slice) const {
+    std::ranges::copy(slice.weights.elements<float>(),
+                      Tensor(slice.new_weights).elements<float>().begin());
+  }
+};
+
+TEST_F(CheckpointFiles, OfAnotherOptimizerAreNotResumed) {
+  PipelineOptions pipeline = pipeline_of(testing::TrainingRun{});
+  pipeline.writer = CheckpointWriterOptions{.folder = folder_};
+  run(build_pipeline(pipeline),
+      {.steps = {.count = timeline_of(pipeline).steps, .snapshot_at_end = true}});
+  EXPECT_NO_THROW(resume_from(pipeline, folder_));
+  pipeline.optimizer = OtherOptimizer{};
+  try {
+    resume_from(pipeline, folder_);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_options);
+    EXPECT_NE(error.message().find("written with sgd"), std::string::npos) << error.message();
+  }
+}
+
+TEST_F(CheckpointFiles, OfAProgramsOwnOptimizerAreResumedWithIt) {
+  PipelineOptions pipeline = pipeline_of(testing::TrainingRun{});
+  pipeline.optimizer = OtherOptimizer{};
+  pipeline.writer = CheckpointWriterOptions{.folder = folder_};
+  run(build_pipeline(pipeline),
+      {.steps = {.count = timeline_of(pipeline).steps, .snapshot_at_end = true}});
+  EXPECT_NO_THROW(resume_from(pipeline, folder_));
+  EXPECT_EQ(pipeline.first_step, timeline_of(pipeline).steps);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace troupe {
 namespace {
 
 using ::testing::HasSubstr;
-using testing::told;
+using testing::reported;
 using testing::train;
 using testing::TrainingResult;
 using testing::TrainingRun;
@@ -28,7 +28,7 @@ std::string describe(const std::vector<FaultOptions>& faults) {
   return text;
 }
 
-/// Trains with the faults and compares everything that was told and written.
+/// Trains with the faults and compares everything that was reported and written.
 void expect_unharmed(TrainingRun run, std::size_t failures) {
   SCOPED_TRACE(describe(run.faults) + "order " + std::to_string(run.order));
   run.snapshot_every = 2;
@@ -39,7 +39,7 @@ void expect_unharmed(TrainingRun run, std::size_t failures) {
   EXPECT_GE(result.failures.size(), 1u);
   EXPECT_LE(result.failures.size(), failures);
   EXPECT_EQ(result.digest, undisturbed().digest);
-  EXPECT_EQ(told(result), told(undisturbed()));
+  EXPECT_EQ(reported(result), reported(undisturbed()));
 }
 
 /// Every action that a fault can hit in a step.
@@ -200,7 +200,7 @@ TEST(Failure, OfWritingIsToldAndTrainingGoesOn) {
                if (step == 6) throw std::runtime_error("no such folder");
                return success();
              }});
-  EXPECT_EQ(told(result), told(undisturbed()));
+  EXPECT_EQ(reported(result), reported(undisturbed()));
   ASSERT_EQ(result.checkpoints.size(), 3u);
   EXPECT_TRUE(result.checkpoints[0].status);
   EXPECT_THAT(result.checkpoints[1].status.error().what(), HasSubstr("the disk is full"));

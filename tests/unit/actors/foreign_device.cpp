@@ -9,13 +9,14 @@
 #include <mutex>
 #include <stdexcept>
 
-#include "runtime/error.h"
+#include "ops/backend.h"
+#include "ops/kernels.h"
 
 namespace troupe::testing {
 namespace {
 
-// No backend of this build has the kind; an index apart from those of real devices.
-constexpr Device device{Device::Kind::cuda, 77};
+extern const Backend foreign;
+constexpr Device device{&foreign, 0};
 
 /// The memory of the device: blocks are taken in turn and never given back, since the allocator
 /// above keeps them for reuse.
@@ -93,6 +94,30 @@ void on_fault(int, siginfo_t* info, void*) {
   ::sigaction(SIGSEGV, &previous_action, nullptr);
 }
 
+/// Kernels allocate what they return on their device.
+void check(std::initializer_list<Tensor> results) {
+  for (const Tensor& result : results)
+    if (result.defined() && result.device() != device)
+      throw std::runtime_error("a kernel has made a tensor on another device");
+}
+
+Tensor checked(Tensor result) {
+  check({result});
+  return result;
+}
+ChannelMoments checked(ChannelMoments result) {
+  check({result.mean, result.variance});
+  return result;
+}
+NormGradients checked(NormGradients result) {
+  check({result.x, result.weight, result.bias});
+  return result;
+}
+LossOutput checked(LossOutput result) {
+  check({result.totals, result.logits_grad});
+  return result;
+}
+
 class OpenedLayer final : public LayerKernel {
  public:
   explicit OpenedLayer(std::unique_ptr<LayerKernel> wrapped) : wrapped_(std::move(wrapped)) {}
@@ -104,12 +129,12 @@ class OpenedLayer final : public LayerKernel {
   }
   Tensor forward(const Stream& stream, const Tensor& x) override {
     const Opening opening;
-    return wrapped_->forward(stream, x);
+    return checked(wrapped_->forward(stream, x));
   }
   Tensor input_gradient(const Stream& stream, const Tensor& grad, const Shape& x_shape,
                         Layout x_layout) override {
     const Opening opening;
-    return wrapped_->input_gradient(stream, grad, x_shape, x_layout);
+    return checked(wrapped_->input_gradient(stream, grad, x_shape, x_layout));
   }
   void weight_gradient(const Stream& stream, const Tensor& x, const Tensor& grad,
                        Tensor& weight_grad, Tensor& bias_grad) override {
@@ -121,67 +146,51 @@ class OpenedLayer final : public LayerKernel {
   std::unique_ptr<LayerKernel> wrapped_;
 };
 
-template <class Result>
-Result opened(Result result) {
-  return result;
-}
-std::unique_ptr<LayerKernel> opened(std::unique_ptr<LayerKernel> kernel) {
+std::unique_ptr<LayerKernel> checked(std::unique_ptr<LayerKernel> kernel) {
   return std::make_unique<OpenedLayer>(std::move(kernel));
 }
 
-/// An entry of the CPU's table, run with the memory open.
-template <DType type, auto entry>
+/// A kernel of the CPU, run with the memory open.
+template <DType type, auto entry, class Signature>
 struct Opened;
-template <DType type, class Result, class... Args, Result (*KernelTable::*entry)(Args...)>
-struct Opened<type, entry> {
+template <DType type, auto entry, class Result, class... Args>
+struct Opened<type, entry, Result(Args...)> {
   static Result run(Args... args) {
     const Opening opening;
     const auto kernel = kernels(Device::cpu(), type).*entry;
     if constexpr (std::is_void_v<Result>)
       kernel(args...);
     else
-      return opened(kernel(args...));
+      return checked(kernel(args...));
   }
 };
 
-template <DType type, auto... entries>
-KernelTable table_of() {
-  KernelTable table{.backend = "foreign"};
-  ((table.*entries = Opened<type, entries>::run), ...);
-  return table;
-}
-
 template <DType type>
-const KernelTable* table() {
-  using K = KernelTable;
-  static const KernelTable table =
-      table_of<type, &K::convolution, &K::linear, &K::copy, &K::fill, &K::scale, &K::fold,
-               &K::reorder, &K::relu, &K::relu_backward, &K::add, &K::accumulate, &K::dropout,
-               &K::channel_moments, &K::batch_norm, &K::batch_norm_backward, &K::max_pool,
-               &K::max_pool_backward, &K::average_pool, &K::average_pool_backward,
-               &K::adaptive_average_pool, &K::adaptive_average_pool_backward,
-               &K::softmax_cross_entropy, &K::sgd>();
-  return &table;
+constexpr KernelTable opened_kernels{
+#define TROUPE_KERNEL(name, signature) .name = Opened<type, &KernelTable::name, signature>::run,
+#include "ops/kernel_list.inc"
+};
+
+CachingAllocator& allocator(std::int16_t) {
+  static auto* allocator = new CachingAllocator(
+      device, {.allocate = [](std::size_t bytes) { return arena().allocate(bytes); },
+               .release = [](void*, std::size_t) {}});
+  return *allocator;
 }
 
-constexpr Backend foreign{
-    .name = "foreign",
-    .kernels = [](DType type) -> const KernelTable* {
-      if (type == DType::f32) return table<DType::f32>();
-      if (type == DType::f64) return table<DType::f64>();
-      return nullptr;
-    },
-    .fingerprint = [] { return backend(Device::cpu()).fingerprint(); },
-    .take_peak_request = [] { return backend(Device::cpu()).take_peak_request(); }};
-
-constexpr DeviceMemory memory{.allocate = [](std::size_t bytes) { return arena().allocate(bytes); },
-                              .release = [](void*, std::size_t) {}};
+constexpr Backend foreign{.name = "foreign",
+                          .allocator = allocator,
+                          .kernels = [](DType type) -> const KernelTable* {
+                            if (type == DType::f32) return &opened_kernels<DType::f32>;
+                            if (type == DType::f64) return &opened_kernels<DType::f64>;
+                            return nullptr;
+                          },
+                          .fingerprint = [] { return backend(Device::cpu()).fingerprint(); }};
 
 }  // namespace
 
 Device foreign_device() {
-  static const bool registered = [] {
-    register_backend(device.kind, foreign, memory);
+  static const bool watched = [] {
     void* frame = nullptr;
     ::backtrace(&frame, 1);  // loads what it needs now, not in the handler
     struct sigaction action = {};
@@ -189,7 +198,7 @@ Device foreign_device() {
     action.sa_flags = SA_SIGINFO;
     return ::sigaction(SIGSEGV, &action, &previous_action) == 0;
   }();
-  if (!registered) throw std::runtime_error("the foreign device cannot watch its memory");
+  if (!watched) throw std::runtime_error("the foreign device cannot watch its memory");
   return device;
 }
 

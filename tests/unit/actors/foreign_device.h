@@ -1,9 +1,9 @@
 #pragma once
-#include "ops/backend.h"
+#include "runtime/tensor/device.h"
 
 namespace troupe::testing {
 
-/// A device whose memory only kernels can touch, registered at the first call. It computes with the
+/// A device whose memory only kernels can touch. It computes with the
 /// CPU's kernels, and so gives the CPU's bits. Its memory is mapped without access (PROT_NONE) and
 /// opened while a kernel runs. Any other access by the host ends the process with SIGSEGV, after a
 /// message that names the violation and the calls that led to it.

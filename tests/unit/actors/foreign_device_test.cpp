@@ -7,8 +7,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "actors/block_costs.h"
 #include "actors/evaluate.h"
-#include "actors/profile.h"
 #include "ops/on_device.h"
 #include "runtime/error.h"
 #include "runtime/file/checkpoint_folder.h"
@@ -20,7 +20,7 @@ namespace {
 
 using testing::foreign_device;
 using testing::pipeline_of;
-using testing::told;
+using testing::reported;
 using testing::train;
 using testing::TrainingResult;
 using testing::TrainingRun;
@@ -54,18 +54,6 @@ TEST(ForeignDevice, IsReadByCopies) {
   EXPECT_EQ(on_device({.device = foreign_device()}, back).raw(), back.raw()) << "not copied again";
 }
 
-TEST(ForeignDevice, RunsNoKernelWithoutOpeningItsMemory) {
-  for (const DType type : {DType::f32, DType::f64}) {
-    const KernelTable &there = kernels(foreign_device(), type), &here = kernels({}, type);
-    constexpr std::size_t begin = sizeof(std::string_view), size = sizeof(void*);
-    for (std::size_t at = begin; at < sizeof(KernelTable); at += size)
-      EXPECT_NE(std::memcmp(reinterpret_cast<const char*>(&there) + at,
-                            reinterpret_cast<const char*>(&here) + at, size),
-                0)
-          << "entry " << (at - begin) / size << " is the CPU's: list it in foreign_device.cpp";
-  }
-}
-
 TrainingRun on_foreign_device(TrainingRun run) {
   const auto adjust = run.adjust;
   run.adjust = [adjust](PipelineOptions& pipeline) {
@@ -79,7 +67,7 @@ void expect_the_cpus_bits(const TrainingRun& run) {
   const TrainingResult here = train(run), there = train(on_foreign_device(run));
   EXPECT_EQ(there.digest.size(), 64u);
   EXPECT_EQ(there.digest, here.digest);
-  EXPECT_EQ(told(there), told(here));
+  EXPECT_EQ(reported(there), reported(here));
 }
 
 TEST(ForeignDevice, TrainsAndEvaluatesStagesAndReplicasWithTheCpusBits) {
@@ -151,9 +139,9 @@ TEST(ForeignDevice, MeasuresTheBlocksOfAModel) {
   const PipelineOptions pipeline = pipeline_of({.model = "wide_resnet", .partition = {12}});
   const Stream stream{.device = foreign_device()};
   const auto profile =
-      profile_blocks(pipeline.model, pipeline.data.dataset.samples(), DType::f32, stream, 4, 2);
+      measure_blocks(pipeline.model, pipeline.data.dataset.samples(), DType::f32, stream, 4, 2);
   ASSERT_EQ(profile.size(), 12u);
-  for (const BlockProfile& block : profile) EXPECT_GT(block.output_bytes, 0u) << block.name;
+  for (const BlockCosts& block : profile) EXPECT_GT(block.output_bytes, 0u) << block.name;
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ TEST(GradientBuckets, HaveWeightsWhereThereAreAny) {
 }
 
 TEST(GradientBuckets, OfAStageHoldItsWholeGradientForAnyPartition) {
-  TrainingRun run{.model = "wide_resnet", .partition = {4, 7}};
+  TrainingRun run{.model = "wide_resnet", .partition = {4, 8}};
   PipelineOptions one = pipeline_of(run), each = pipeline_of(run);
   each.bucket_cap_bytes = 1;
   for (const std::size_t stage : {0, 1}) {

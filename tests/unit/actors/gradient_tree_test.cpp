@@ -6,6 +6,7 @@
 #include <numeric>
 #include <random>
 
+#include "runtime/error.h"
 #include "runtime/tensor/allocator.h"
 
 namespace troupe {
@@ -59,6 +60,13 @@ TEST(GradientTree, LeavesWhatItWasGivenAsItWas) {
   for (std::uint32_t i = 0; i < 4; ++i) tree.add(i, leaves[i]);
   for (std::uint32_t i = 0; i < 4; ++i)
     EXPECT_EQ(leaves[i].elements<float>()[0], leaf(i).elements<float>()[0]);
+}
+
+TEST(GradientTree, RefusesPlacesThatItDoesNotHave) {
+  GradientTree tree(4, kernels({}, DType::f32), stream);
+  for (const TreePlace place : {TreePlace{64, 0}, TreePlace{UINT32_MAX, 0}, TreePlace{0, 4},
+                                TreePlace{2, 1}, TreePlace{31, UINT32_MAX}})
+    EXPECT_THROW(tree.add(place, leaf(0)), Error) << place.level << ", " << place.index;
 }
 
 TEST(GradientTree, HoldsAboutTheLogarithmOfWhatItWasGivenInOrder) {

@@ -63,10 +63,10 @@ TEST_F(LateStage, UpdatesOnlyWhenAllItsMicroBatchesWentBack) {
   give_empty_sum(1);  // a reducer may be ahead
   give_micro_batch(0, 0);
   EXPECT_THAT(act_all(stage_), ElementsAre("collect", "F", "B"));
-  EXPECT_FALSE(RuntimeAccess::take_effects(stage_).vote);
+  EXPECT_FALSE(std::exchange(RuntimeAccess::effects(stage_), {}).vote);
   give_micro_batch(0, 1);
   EXPECT_THAT(act_all(stage_), ElementsAre("F", "B", "U"));
-  const auto effects = RuntimeAccess::take_effects(stage_);
+  const auto effects = std::exchange(RuntimeAccess::effects(stage_), {});
   ASSERT_TRUE(effects.vote);
   EXPECT_EQ(effects.vote->step, 0u);
 }
@@ -75,12 +75,13 @@ TEST_F(LateStage, GivesTheLastMicroBatchOfAStepBackAtTheCommit) {
   give_empty_sum(0);
   give_micro_batch(0, 0);
   act_all(stage_);
-  EXPECT_THAT(RuntimeAccess::take_effects(stage_).credits, SizeIs(2));
+  EXPECT_THAT(std::exchange(RuntimeAccess::effects(stage_), {}).credits, SizeIs(2));
   give_micro_batch(0, 1);
   act_all(stage_);
-  EXPECT_THAT(RuntimeAccess::take_effects(stage_).credits, IsEmpty());
+  EXPECT_THAT(std::exchange(RuntimeAccess::effects(stage_), {}).credits, IsEmpty());
   stage_.on_commit({.step = 0});
-  EXPECT_THAT(RuntimeAccess::take_effects(stage_).credits, SizeIs(3));  // with the sum's
+  EXPECT_THAT(std::exchange(RuntimeAccess::effects(stage_), {}).credits,
+              SizeIs(3));  // with the sum's
 }
 
 TEST_F(LateStage, StaysAsItIsWhereASumIsEmptyAndCountsTheStep) {
@@ -134,7 +135,7 @@ class LateReducer : public ::testing::Test {
   /// What the other one sends.
   void give_partial(std::uint32_t step, float value) {
     deliver(reducer_.partials, 1, step, 1,
-            PartialGradient{{0}, {1}, {number(value).narrow(0, 16)}, 1, {number(0)}});
+            PartialGradient{{{{0, 1}, number(value).narrow(0, 16)}}, 1, {number(0)}});
   }
   void give_chunk(std::uint32_t step) {
     deliver(reducer_.chunks, 2, step, 1, ReducedChunk{1, number(0).narrow(0, 16)});
@@ -143,7 +144,7 @@ class LateReducer : public ::testing::Test {
   std::vector<std::string> sent() {
     act_all(reducer_);
     std::vector<std::string> packets;
-    effects_ = RuntimeAccess::take_effects(reducer_);
+    effects_ = std::exchange(RuntimeAccess::effects(reducer_), {});
     for (const Packet& packet : effects_.packets)
       packets.push_back(std::to_string(packet.header.edge) + "@" +
                         std::to_string(packet.header.key.step));

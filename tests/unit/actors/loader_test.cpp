@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "actors/data/datasets.h"
-#include "actors/data/stored_dataset.h"
+#include "actors/data/memory_dataset.h"
 #include "runtime/flow/runtime_access.h"
 
 namespace troupe {
@@ -47,7 +47,7 @@ class Driven {
     std::vector<Packet> sent;
     while (loader_->ready()) {
       loader_->act();
-      for (Packet& packet : RuntimeAccess::take_effects(*loader_).packets)
+      for (Packet& packet : std::exchange(RuntimeAccess::effects(*loader_), {}).packets)
         sent.push_back(std::move(packet));
     }
     return sent;
@@ -81,8 +81,8 @@ class Driven {
 const Tensor& images_of(const Packet& packet) {
   return static_cast<const Activation*>(packet.payload.get())->tensor;
 }
-const Tensor& classes_of(const Packet& packet) {
-  return static_cast<const Targets*>(packet.payload.get())->classes;
+const Tensor& targets_of(const Packet& packet) {
+  return static_cast<const Targets*>(packet.payload.get())->tensor;
 }
 bool same_bytes(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() && a.dtype() == b.dtype() &&
@@ -99,15 +99,16 @@ std::vector<Expected> expected(std::uint32_t first = 0) {
   const LoaderOptions options = small_loader(0);
   const BatchMaker train(options.dataset, Split::train, options.transform);
   const BatchMaker test(options.dataset, Split::test, options.transform);
-  Sampler sampler(options.sampler), all = Sampler::for_evaluation(10, 8, 1, 1);
+  Sampler sampler(options.sampler), all = Sampler::for_evaluation(10, options.sampler);
   std::vector<Expected> result;
   for (std::uint32_t step = first; step < options.timeline.steps; ++step) {
-    for (const auto& plan : sampler.plan(step, 0))
+    for (const auto& plan : sampler.micro_batches(step, 0))
       result.push_back(
           {{step, Purpose::train, static_cast<std::uint32_t>(plan.micro_batch)}, train.make(plan)});
     if (!options.timeline.evaluates_after(step)) continue;
     for (std::uint32_t index = 0; index < 2; ++index)
-      result.push_back({{step, Purpose::evaluate, index}, test.make(all.plan(index, 0).front())});
+      result.push_back(
+          {{step, Purpose::evaluate, index}, test.make(all.micro_batches(index, 0).front())});
   }
   return result;
 }
@@ -117,7 +118,7 @@ void expect_sent(const std::vector<Packet>& sent, const std::vector<Expected>& e
   for (std::size_t i = 0; i < expected.size(); ++i) {
     EXPECT_EQ(sent[2 * i].header.key, expected[i].key) << i;
     EXPECT_TRUE(same_bytes(images_of(sent[2 * i]), expected[i].batch.samples)) << i;
-    EXPECT_TRUE(same_bytes(classes_of(sent[2 * i + 1]), expected[i].batch.targets)) << i;
+    EXPECT_TRUE(same_bytes(targets_of(sent[2 * i + 1]), expected[i].batch.targets)) << i;
   }
 }
 
@@ -174,19 +175,19 @@ TEST_P(LoaderWithWorkers, ThrowsWhatPreparingThrewInItsTurn) {
   const Dataset whole = options.dataset;
   std::promise<Tensor> damaged;
   damaged.set_exception(std::make_exception_ptr(Error(ErrorCode::bad_file, "a damaged file")));
-  StoredDataset::Part test{whole.stored(Split::test)->targets, damaged.get_future().share()};
-  StoredDataset::Part train{whole.stored(Split::train)->targets,
+  MemoryDataset::Part test{whole.stored(Split::test)->targets, damaged.get_future().share()};
+  MemoryDataset::Part train{whole.stored(Split::train)->targets,
                             std::async(std::launch::deferred, [=] {
                               return whole.stored(Split::train)->samples;
                             }).share()};
-  options.dataset = std::make_shared<StoredDataset>("damaged", whole.samples(), train, test);
+  options.dataset = std::make_shared<MemoryDataset>("damaged", whole.samples(), train, test);
   options.timeline.steps_per_epoch = 2;
   Driven driven(options);
   std::size_t sent = 0;
   const auto collect = [&] {
     while (driven.loader().ready()) {
       driven.loader().act();
-      sent += RuntimeAccess::take_effects(driven.loader()).packets.size();
+      sent += std::exchange(RuntimeAccess::effects(driven.loader()), {}).packets.size();
     }
   };
   try {

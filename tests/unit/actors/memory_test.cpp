@@ -22,7 +22,7 @@ using testing::TrainingRun;
 
 TrainingRun small(ScheduleKind schedule) {
   return {.model = "wide_resnet",
-          .partition = {3, 4, 4},
+          .partition = {3, 4, 5},
           .micro_batches = 8,
           .batch_size = 32,
           .samples = 96,
@@ -36,8 +36,8 @@ TrainingRun small(ScheduleKind schedule) {
 std::size_t bound_of(const TrainingRun& run) {
   PipelineOptions pipeline = pipeline_of(run);
   pipeline.writer = CheckpointWriterOptions{};
-  pipeline.profile =
-      profile_blocks(pipeline.model, pipeline.data.dataset.samples(), run.dtype, {}, 4, 1);
+  pipeline.block_costs =
+      measure_blocks(pipeline.model, pipeline.data.dataset.samples(), run.dtype, {}, 4, 1);
   const Dataset& data = pipeline.data.dataset;
   const auto samples = data.count(Split::train) + data.count(Split::test);
   const auto bytes = static_cast<std::size_t>(samples * data.samples().shape.element_count());
@@ -92,8 +92,8 @@ TEST(MemoryThreadedActors, StaysWithinTheBoundWhileSumsAreOnTheirWay) {
 
 TEST(Profile, TellsTheHalvesOfABackwardApart) {
   const PipelineOptions options = pipeline_of(small(ScheduleKind::gpipe));
-  for (const BlockProfile& block :
-       profile_blocks(options.model, options.data.dataset.samples(), DType::f32, {}, 4, 4)) {
+  for (const BlockCosts& block :
+       measure_blocks(options.model, options.data.dataset.samples(), DType::f32, {}, 4, 4)) {
     SCOPED_TRACE(block.name);
     EXPECT_GT(block.input_gradient.count(), 0);
     EXPECT_LE(block.input_gradient, block.backward);
@@ -111,7 +111,7 @@ TEST(Profile, TellsTheHalvesOfABackwardApart) {
 TEST(Profile, TellsNoLessThanAStageHoldsBetweenTheHalves) {
   const PipelineOptions options = pipeline_of(small(ScheduleKind::gpipe));
   const auto profile =
-      profile_blocks(options.model, options.data.dataset.samples(), DType::f32, {}, 4, 2);
+      measure_blocks(options.model, options.data.dataset.samples(), DType::f32, {}, 4, 2);
   using Range = std::pair<std::size_t, std::size_t>;
   for (const auto& [first, last] : {Range{3, 7}, {4, 7}, {7, 11}, {1, 11}}) {
     SCOPED_TRACE(fmt::format("blocks {} to {}", first, last));
@@ -120,7 +120,7 @@ TEST(Profile, TellsNoLessThanAStageHoldsBetweenTheHalves) {
     Network stage(model_of(options), first, last, DType::f32, {});
     stage.use(initial_state(stage.spec(), DType::f32, 0));
     const Tensor x = before.evaluate(Tensor::zeros({4, 1, 28, 28}));
-    std::size_t held = 0, told = 0;
+    std::size_t held = 0, reported = 0;
     for (int repetition = 0; repetition < 2;
          ++repetition) {  // the first prepares kernels, which stay
       const std::size_t in_use = CachingAllocator::of({}).counters().in_use_bytes;
@@ -130,8 +130,9 @@ TEST(Profile, TellsNoLessThanAStageHoldsBetweenTheHalves) {
       const Tensor dx = stage.backward_inputs(*pass, grad);
       held = CachingAllocator::of({}).counters().in_use_bytes - in_use - dx.bytes();
     }
-    for (std::size_t block = first; block < last; ++block) told += profile[block].deferred_bytes;
-    EXPECT_LE(held, told);
+    for (std::size_t block = first; block < last; ++block)
+      reported += profile[block].deferred_bytes;
+    EXPECT_LE(held, reported);
   }
 }
 
@@ -140,8 +141,8 @@ TEST(Memory, CountsDeferredWeightGradientsAndTheOneAtWork) {
     TrainingRun run = small(kind);
     PipelineOptions pipeline = pipeline_of(run);
     static const auto profile =
-        profile_blocks(pipeline.model, pipeline.data.dataset.samples(), run.dtype, {}, 4, 2);
-    pipeline.profile = profile;
+        measure_blocks(pipeline.model, pipeline.data.dataset.samples(), run.dtype, {}, 4, 2);
+    pipeline.block_costs = profile;
     const MemoryBound bound = memory_bound(pipeline, build_pipeline(pipeline), 0);
     const auto part =
         std::ranges::find(bound.parts, "stage 1 activations", &MemoryBound::Part::what);
@@ -160,7 +161,7 @@ TEST(Memory, IsTheModelsAloneWhereAnotherThreadTakesSomeMeanwhile) {
   const auto saved = [&] {
     std::vector<std::size_t> bytes;
     for (const auto& block :
-         profile_blocks(options.model, options.data.dataset.samples(), DType::f32, {}, 4, 7))
+         measure_blocks(options.model, options.data.dataset.samples(), DType::f32, {}, 4, 7))
       bytes.push_back(block.saved_bytes);
     return bytes;
   };
@@ -180,10 +181,10 @@ TEST(Memory, IsTheModelsAloneWhereAnotherThreadTakesSomeMeanwhile) {
 
 TEST(Memory, CountsTheScratchOfKernels) {
   PipelineOptions pipeline = pipeline_of(small(ScheduleKind::gpipe));
-  pipeline.profile =
-      profile_blocks(pipeline.model, pipeline.data.dataset.samples(), DType::f32, {}, 4, 1);
+  pipeline.block_costs =
+      measure_blocks(pipeline.model, pipeline.data.dataset.samples(), DType::f32, {}, 4, 1);
   const auto parts = memory_bound(pipeline, build_pipeline(pipeline), 0).parts;
-  pipeline.profile[0].scratch_bytes += std::size_t{1} << 30;
+  pipeline.block_costs[0].scratch_bytes += std::size_t{1} << 30;
   const auto more = memory_bound(pipeline, build_pipeline(pipeline), 0).parts;
   const auto scratch = [](const auto& all) {
     return std::ranges::find(all, "kernels' scratch", &MemoryBound::Part::what)->bytes;

@@ -49,7 +49,7 @@ std::string order_of(const TrainingResult& result, std::size_t stage) {
 std::string drawn(ScheduleKind schedule, std::size_t stage, std::size_t stages,
                   std::size_t micro_batches) {
   std::string order;
-  for (const ScheduledStep& step : static_order(schedule, stage, stages, micro_batches))
+  for (const ScheduleAction& step : static_order(schedule, stage, stages, micro_batches))
     order +=
         fmt::format("{}{} ", step.action == StageAction::forward ? 'F' : 'B', step.micro_batch);
   return order;

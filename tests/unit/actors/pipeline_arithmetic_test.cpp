@@ -9,9 +9,9 @@
 #include <map>
 
 #include "actors/data/batch_maker.h"
+#include "ops/loss.h"
 #include "ops/nn/network.h"
 #include "ops/optim/sgd.h"
-#include "ops/primitives/softmax_cross_entropy.h"
 #include "training_run.h"
 
 namespace troupe {
@@ -29,7 +29,7 @@ constexpr double tolerance = 1e-12;
 /// batch, a warm-up in front of a moving rate, momentum with Nesterov's look ahead, weight decay.
 void use_every_option(PipelineOptions& pipeline) {
   pipeline.rate = {.schedule = LearningRateSchedule::one_cycle, .lr = 0.05, .warmup_steps = 2};
-  pipeline.optimizer = sgd({.momentum = 0.8, .weight_decay = 0.01, .nesterov = true});
+  pipeline.optimizer = Sgd{.momentum = 0.8, .weight_decay = 0.01, .nesterov = true};
   pipeline.data.mean = {0.3};
   pipeline.data.std = {0.4};
 }
@@ -95,7 +95,7 @@ class PlainLoop {
     std::vector<Tensor> statistics;
     double loss_sum = 0;
     double samples = 0;
-    const auto plans = batches_.plan(step, 0);
+    const auto plans = batches_.micro_batches(step, 0);
     for (const MicroBatchSamples& plan : plans) samples += static_cast<double>(plan.samples.size());
     for (const MicroBatchSamples& plan : plans) {
       const Batch batch = samples_.make(plan);
@@ -120,7 +120,7 @@ class PlainLoop {
     const auto [gradient, statistics] = on_their_way_.front();
     on_their_way_.pop_front();
     network_.use(
-        network_.step(*options_.optimizer, learning_rate(rate_, step), gradient, statistics));
+        network_.step(options_.optimizer, learning_rate(rate_, step), gradient, statistics));
   }
 
   double test_loss() {

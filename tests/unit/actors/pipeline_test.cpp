@@ -1,5 +1,6 @@
 #include "actors/pipeline.h"
 
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
 #include "actors/data/datasets.h"
@@ -59,6 +60,51 @@ TEST(Pipeline, RefusesSamplesOfMoreClassesThanTheModelHas) {
     FAIL() << "it was built";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("mlp has 3 outputs, but the data set has 4 classes"));
+  }
+}
+
+TEST(Pipeline, GivesAStageTheBlocksOfItsPartition) {
+  PipelineOptions options = small();
+  const std::size_t count = model_of(options).blocks.size();
+  const auto ends = [&](std::size_t stage) {
+    const std::vector<BlockRange> ranges = blocks_of(options, stage);
+    EXPECT_EQ(ranges.size(), 1u);
+    return std::pair(ranges.front().first, ranges.front().last);
+  };
+  EXPECT_EQ(ends(0), std::pair(std::size_t{0}, count)) << "one stage has all of them";
+  options.partition = {1, count - 1};
+  EXPECT_EQ(ends(0), std::pair(std::size_t{0}, std::size_t{1}));
+  EXPECT_EQ(ends(1), std::pair(std::size_t{1}, count));
+}
+
+TEST(Pipeline, RefusesAPartitionThatDoesNotHoldEachBlockOnce) {
+  PipelineOptions options = small();
+  const std::size_t count = model_of(options).blocks.size();
+  for (const auto& partition : std::vector<std::vector<std::size_t>>{{1, count - 2},
+                                                                     {1, count},
+                                                                     {0, count},
+                                                                     {count, SIZE_MAX},
+                                                                     {count + 1, SIZE_MAX},
+                                                                     {SIZE_MAX, count + 1},
+                                                                     {SIZE_MAX, 1, SIZE_MAX},
+                                                                     {}}) {
+    options.partition = partition;
+    EXPECT_THROW(build_pipeline(options), Error) << fmt::format("{}", fmt::join(partition, ", "));
+  }
+  options.partition = {1, SIZE_MAX};
+  EXPECT_NO_THROW(build_pipeline(options));
+}
+
+TEST(Pipeline, RefusesAStageOfSeveralBlockRanges) {
+  const PipelineOptions options = small();
+  try {
+    network_program({.model = options.model,
+                     .samples = options.data.dataset.samples(),
+                     .blocks = {{0, 1}, {2, 3}}});
+    FAIL() << "a program was made";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_options);
+    EXPECT_THAT(error.what(), HasSubstr("2 block ranges; give each stage one"));
   }
 }
 

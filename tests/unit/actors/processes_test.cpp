@@ -7,6 +7,7 @@
 
 #include "../runtime/flow/memory_bridge.h"
 #include "actors/checkpoint_files.h"
+#include "foreign_device.h"
 #include "runtime/file/checkpoint_folder.h"
 #include "runtime/file/digest.h"
 #include "training_run.h"
@@ -85,6 +86,16 @@ TEST_F(ProcessesTest, AnyScheduleMakesTheBitsOfOne) {
       SCOPED_TRACE(::testing::Message() << name << ", order " << order);
       EXPECT_EQ(digest({.partition = {1, 1, 2}, .schedule = schedule}, 3, order), one);
     }
+}
+
+TEST_F(ProcessesTest, TensorsOnTheDeviceThatTheirEdgeStatesMakeTheBitsOfTheCpu) {
+  // Four processes: the reducers of a stage exchange their sums. One thread each, as the memory is
+  // readable for all threads of a process while a kernel runs.
+  const TrainingRun run{
+      .partition = {2, 2}, .replicas = 2, .threads = 1, .adjust = [](PipelineOptions& p) {
+        p.stream.device = testing::foreign_device();
+      }};
+  EXPECT_EQ(digest(run, 4), digest({.partition = {4}}, 1));
 }
 
 void one_block_a_bucket(PipelineOptions& pipeline) { pipeline.bucket_cap_bytes = 1; }

@@ -1,9 +1,8 @@
-#include "actors/schedule.h"
-
 #include <gmock/gmock.h>
 
 #include <map>
 
+#include "actors/schedule_simulation.h"
 #include "runtime/error.h"
 #include "static_order.h"
 
@@ -13,10 +12,10 @@ namespace {
 using Kind = ScheduleKind;
 using testing::static_order;
 
-std::vector<ScheduledStep> order_of(const std::vector<TimedStep>& steps, std::size_t stage) {
-  std::vector<ScheduledStep> order;
-  for (const TimedStep& step : steps)
-    if (step.stage == stage) order.push_back(step.step);
+std::vector<ScheduleAction> order_of(const std::vector<TimedAction>& actions, std::size_t stage) {
+  std::vector<ScheduleAction> order;
+  for (const TimedAction& action : actions)
+    if (action.stage == stage) order.push_back(action.scheduled);
   return order;
 }
 
@@ -217,16 +216,6 @@ TEST(NextAction, GoesOnlyForwardWhileItOwesTooManyAndTheReducersHaveNoSlot) {
 TEST(NextAction, UpdatesBeforeAnythingElse) {
   EXPECT_EQ(next_action({.can_update = true, .can_backward = true, .can_forward = true}, {}),
             StageAction::update);
-}
-
-TEST(ScheduleKind, NamesWhatItKnowsInItsError) {
-  try {
-    schedule_kind("1f2b");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("1f2b"));
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("gpipe, 1f1b, eager_1f1b, zb_h1, zb_h2"));
-  }
 }
 
 TEST(DrawnSchedule, ShowsEachStageOnALine) {

@@ -16,7 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::pipeline_of;
-using testing::told;
+using testing::reported;
 using testing::train;
 using testing::TrainingResult;
 using testing::TrainingRun;
@@ -37,7 +37,7 @@ const TrainingResult& reference(std::uint32_t staleness) {
 
 void expect_same(const TrainingResult& result, std::uint32_t staleness) {
   EXPECT_EQ(result.digest, reference(staleness).digest);
-  EXPECT_EQ(told(result), told(reference(staleness)));
+  EXPECT_EQ(reported(result), reported(reference(staleness)));
 }
 
 TEST(Staleness, MakesOtherWeightsThanNone) {
@@ -82,7 +82,7 @@ TEST(Staleness, MakesTheSameBitsWhereReplicasHaveNothingToDo) {
       odd.order = order;
       const TrainingResult result = train(odd);
       EXPECT_EQ(result.digest, one.digest);
-      EXPECT_EQ(told(result), told(one));
+      EXPECT_EQ(reported(result), reported(one));
     }
 }
 

@@ -20,6 +20,12 @@ TEST(Timeline, CountsAShortLastBatchWhereItIsKept) {
   EXPECT_EQ(timeline_of({.samples = 130, .batch_size = 64, .drop_last = false}, 1).steps, 3u);
 }
 
+TEST(Timeline, RefusesMoreStepsThanMessagesCanCarry) {
+  EXPECT_EQ(checked_steps(UINT32_MAX), UINT32_MAX);
+  EXPECT_THROW(timeline_of({.samples = 130, .batch_size = 64}, 1LL << 32), Error);
+  EXPECT_THROW(timeline_of({.samples = 130, .batch_size = 64}, -1), Error);
+}
+
 TEST(Timeline, RefusesASamplerThatCannotMakeABatch) {
   EXPECT_THROW(timeline_of({.samples = 10, .batch_size = 64}, 1), Error);
 }

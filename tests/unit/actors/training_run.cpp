@@ -58,7 +58,7 @@ PipelineOptions pipeline_of(const TrainingRun& run) {
                            .evaluates = run.evaluates,
                            .first_step = run.first_step,
                            .rate = {.lr = 0.05},
-                           .optimizer = sgd({.momentum = 0.9, .weight_decay = 5e-4}),
+                           .optimizer = Sgd{.momentum = 0.9, .weight_decay = 5e-4},
                            .around = run.around};
   if (run.adjust) run.adjust(pipeline);
   if (run.first_step > 0) pipeline.initial = states_of(run, pipeline);
@@ -73,7 +73,7 @@ TrainingResult train(const TrainingRun& run) {
     result.steps.push_back(seen);
     if (run.on_step) run.on_step(seen);
   };
-  pipeline.on_evaluation = [&](const EvaluationSeen& seen) { result.evaluations.push_back(seen); };
+  pipeline.on_evaluation = [&](const Evaluation& seen) { result.evaluations.push_back(seen); };
   pipeline.writer = CheckpointWriterOptions{
       .in_background = run.scheduling == Scheduling::threads,
       .write = [&](std::uint32_t step, const std::vector<Snapshot>& snapshots,
@@ -109,12 +109,12 @@ TrainingResult train(const TrainingRun& run) {
   return result;
 }
 
-std::vector<std::string> told(const TrainingResult& result) {
+std::vector<std::string> reported(const TrainingResult& result) {
   std::vector<std::string> lines;
   for (const StepSeen& step : result.steps)
     lines.push_back(
         fmt::format("{}: {:.17g} {} of {}", step.step, step.loss, step.accuracy, step.samples));
-  for (const EvaluationSeen& e : result.evaluations)
+  for (const Evaluation& e : result.evaluations)
     lines.push_back(fmt::format("after {}: {:.17g} {} of {}", e.step, e.loss, e.correct, e.count));
   return lines;
 }

@@ -51,7 +51,7 @@ struct TrainingRun {
 struct TrainingResult {
   std::string digest;  ///< of all stages' weights and buffers at the end
   std::vector<StepSeen> steps;
-  std::vector<EvaluationSeen> evaluations;
+  std::vector<Evaluation> evaluations;
   std::vector<CheckpointSeen> checkpoints;
   std::map<std::uint32_t, std::vector<NamedTensor>> written;  ///< with optimizer state, by step
   std::vector<FailureReport> failures;
@@ -62,6 +62,6 @@ PipelineOptions pipeline_of(const TrainingRun& run);
 TrainingResult train(const TrainingRun& run);
 
 /// "1: 2.302 0.25 of 8", one for each step that was reported, then the evaluations.
-std::vector<std::string> told(const TrainingResult& result);
+std::vector<std::string> reported(const TrainingResult& result);
 
 }  // namespace troupe::testing

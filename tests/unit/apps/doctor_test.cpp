@@ -37,6 +37,11 @@ TEST(Doctor, FlagsMoreThreadsThanCores) {
   EXPECT_THAT(text_of(check_cores(machine, {})), IsEmpty());
   const Demands demands{.work = {.pipeline = 2, .data = 4}, .intra_op_threads = 3, .known = true};
   EXPECT_THAT(text_of(check_cores(machine, demands)), HasSubstr("2 stages of 3 threads"));
+  machine.world.reset();
+  machine.environment.erase("SLURM_JOB_ID");
+  const Demands deep{.work = {.pipeline = 9}, .intra_op_threads = 1, .known = true};
+  ASSERT_FALSE(check_cores(machine, deep).empty());
+  EXPECT_EQ(check_cores(machine, deep).back().remedy, "-r parallel.pipeline=4");
   machine.environment["OMP_THREAD_LIMIT"] = "2";
   EXPECT_THAT(text_of(check_cores(machine, demands)), HasSubstr("OMP_THREAD_LIMIT is 2"));
 }

@@ -135,7 +135,7 @@ TEST(Doctor, FlagsWhatProcessesCannotMeetBy) {
               AllOf(HasSubstr("error "), HasSubstr("key"), Not(HasSubstr("short-secret"))));
   EXPECT_THAT(found("TROUPE_JOB_KEY", std::string(64, '7').c_str()), IsEmpty());
   Machine machine = healthy();
-  machine.meeting_error = Error(ErrorCode::io, "the job file cannot be written", "another");
+  machine.rendezvous_error = Error(ErrorCode::io, "the job file cannot be written", "another");
   EXPECT_EQ(text_of(check_world(machine, {})), "error the job file cannot be written | another\n");
 }
 

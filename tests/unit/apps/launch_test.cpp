@@ -156,7 +156,8 @@ TEST(LaunchOutcome, IsTheFirstFailures) {
 TEST(LaunchOutcome, IsNotAFailureThatFollowsFromAnother) {
   Outcome outcome;
   Failure follower = ended(0, {.code = 1});
-  follower.told = ToldError{.message = "rank 1 is lost", .details = "", .is_consequence = true};
+  follower.reported =
+      ReportedError{.message = "rank 1 is lost", .details = "", .is_consequence = true};
   EXPECT_EQ(outcome.ended(follower), Outcome::Next::end_others);
   outcome.ending_all();
   EXPECT_EQ(outcome.exit_code(), 1);
@@ -173,7 +174,7 @@ TEST(LaunchOutcome, IsNotAFailureThatFollowsFromAnother) {
 TEST(LaunchOutcome, IsToldByAnotherWhereTheFirstCouldNot) {
   Failure follower = ended(2, {.code = 1});
   follower.host = "node2";
-  follower.told = ToldError{
+  follower.reported = ReportedError{
       .message = "rank 0 is lost", .details = "try: --restart out", .is_consequence = true};
   Outcome outcome;
   outcome.ended(ended(0, {.signal = SIGKILL}));
@@ -183,20 +184,20 @@ TEST(LaunchOutcome, IsToldByAnotherWhereTheFirstCouldNot) {
               EndsWith("often because memory ran out\n  rank 2 on node2 reported:\n"
                        "  rank 0 is lost\n  try: --restart out"));
   // Who reads that here need not read it again.
-  follower.told->is_printed = true;
+  follower.reported->is_printed = true;
   outcome.ended(follower);
   EXPECT_THAT(outcome.report(), Not(HasSubstr("found")));
 }
 
 TEST(LaunchOutcome, NeedsNoOtherWhereTheFirstHasSaidWhy) {
   Failure follower = ended(2, {.code = 1}), first = ended(0, {.code = 3});
-  follower.told = ToldError{.message = "rank 0 is lost", .is_consequence = true};
-  first.told = ToldError{.message = "it broke"};
+  follower.reported = ReportedError{.message = "rank 0 is lost", .is_consequence = true};
+  first.reported = ReportedError{.message = "it broke"};
   Outcome outcome;
   outcome.ended(follower);
   outcome.ended(first);
   EXPECT_THAT(outcome.report(), EndsWith("\n  it broke"));
-  first.told->is_printed = true;
+  first.reported->is_printed = true;
   EXPECT_THAT(first.text(), EndsWith("; its error is above"));
   // What one host prints, the others' users have not seen.
   EXPECT_THAT(failure_from(to_message(first)).text(), EndsWith("\n  it broke"));
@@ -207,7 +208,8 @@ struct LostHost {
   Failure follower = ended(0, {.code = 1}), launcher;
 
   LostHost() {
-    follower.told = ToldError{.message = "rank 1 is lost", .details = "", .is_consequence = true};
+    follower.reported =
+        ReportedError{.message = "rank 1 is lost", .details = "", .is_consequence = true};
     launcher.host = "the launcher on node2";
   }
 };
@@ -235,7 +237,8 @@ TEST(LaunchOutcome, IsNoLauncherThatIsLostAfterTheEnd) {
 TEST(LaunchOutcome, IsNotWhatTheLauncherKills) {
   Outcome outcome;
   Failure follower = ended(0, {.code = 1});
-  follower.told = ToldError{.message = "rank 1 is lost", .details = "", .is_consequence = true};
+  follower.reported =
+      ReportedError{.message = "rank 1 is lost", .details = "", .is_consequence = true};
   outcome.ended(follower);
   outcome.ending_all();
   outcome.killing_all();
@@ -276,7 +279,7 @@ TEST(LaunchFailure, TravelsBetweenLaunchers) {
   Failure failure = ended(3, {.signal = SIGBUS});
   failure.host = "node2";
   failure.local_rank = 1;
-  failure.told = ToldError{.message = "it \xff broke", .details = "here", .time = 0};
+  failure.reported = ReportedError{.message = "it \xff broke", .details = "here", .time = 0};
   failure.time = std::chrono::system_clock::time_point(std::chrono::milliseconds(1700000000123));
   const auto copy = failure_from(to_message(failure));
   EXPECT_EQ(copy.rank, 3);

@@ -17,6 +17,7 @@ namespace troupe {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 std::string refusal(std::string_view text, const std::vector<std::string>& overrides = {}) {
   try {
@@ -46,11 +47,11 @@ TEST(Options, TheFormerNameOfThePartitionIsRead) {
 TEST(Options, EveryKeyOfTheirDocumentationIsRead) {
   const Options options = parse_options(R"(
 seed: 7
-model: {name: wide_resnet, in_channels: 3, widths: [16, 16, 32, 64], classes: 12, dropout: 0.01}
+model: {name: wide_resnet, widths: [16, 16, 32, 64], classes: 12, dropout: 0.01}
 data: {name: synthetic, shape: [3, 32, 32], classes: 12, count: 640, mean: [0.286, 0.3, 0.3],
        std: [0.353], shuffle: false, augment: [flip, crop], drop_last: false, workers: 2, limit: 64}
-train: {epochs: 2, steps: 100, batch_size: 64, micro_batches: 4, lr: 0.05, momentum: 0.9,
-        weight_decay: 0.0005, nesterov: true, schedule: one_cycle, warmup_steps: 1}
+train: {epochs: 2, steps: 100, batch_size: 64, micro_batches: 4, lr: 0.05, optimizer: sgd,
+        momentum: 0.9, weight_decay: 0.0005, nesterov: true, schedule: one_cycle, warmup_steps: 1}
 parallel: {pipeline: 2, data: 2, schedule: gpipe, partition: [5, 7], actor_threads: 2,
            intra_op_threads: 2}
 checkpoint: {every_steps: 500, keep: 2}
@@ -69,6 +70,26 @@ restarts: {max: 1, within: 30}
   EXPECT_EQ(options.run.faults[0].actor, "stage/1");
   EXPECT_EQ(options.run.faults[0].micro_batch, 2u);
   EXPECT_EQ(options.run.restarts.within, std::chrono::seconds(30));
+}
+
+TEST(Options, OlderFilesMayNameTheChannelsOfTheSamples) {
+  const std::string old =
+      "model: {name: mlp, in_channels: 3}\ndata: {name: synthetic, shape: [3, 4, 4]}";
+  EXPECT_THAT(resolved_yaml(parse_options(old, "o.yaml")), Not(HasSubstr("in_channels")));
+  EXPECT_THAT(refusal(old, {"data.shape=[2, 4, 4]"}),
+              HasSubstr("o.yaml:1:33: model.in_channels is 3, but samples of synthetic have 2"));
+}
+
+TEST(Options, OfAnEarlierRunDoNotDependOnItsFiles) {
+  const std::string old = "model: {in_channels: 3, weights: /gone}\ndata: {path: /gone}";
+  EXPECT_EQ(parse_past_options(old, "o.yaml").weights, "");
+}
+
+TEST(Options, BucketsAreWrittenAsTheyWereRead) {
+  for (const std::string mebibytes : {"0.1", "25", "0.3", "1000000"})
+    EXPECT_EQ(option_text(parse_options("", "o.yaml", {"parallel.bucket_cap_mb=" + mebibytes}),
+                          "parallel.bucket_cap_mb"),
+              mebibytes);
 }
 
 TEST(Options, TheResolvedFileGivesTheSameOptions) {
@@ -164,7 +185,8 @@ INSTANTIATE_TEST_SUITE_P(
         WrongValue{"train.epochs=0", "from 1"}, WrongValue{"train.steps=-1", "from 0"},
         WrongValue{"train.batch_size=0", "from 1"}, WrongValue{"train.micro_batches=0", "from 1"},
         WrongValue{"train.lr=-1", "from 0"}, WrongValue{"train.lr=.inf", "number"},
-        WrongValue{"train.momentum=1", "< 1"}, WrongValue{"train.weight_decay=-1", "from 0"},
+        WrongValue{"train.optimizer=adam", "sgd"}, WrongValue{"train.momentum=1", "< 1"},
+        WrongValue{"train.weight_decay=-1", "from 0"},
         WrongValue{"train.nesterov=maybe", "true or"},
         WrongValue{"train.schedule=onecycle", "did you mean one_cycle?"},
         WrongValue{"train.warmup_steps=-1", "from 0"}, WrongValue{"train.step_epochs=0", "from 1"},
@@ -194,7 +216,7 @@ INSTANTIATE_TEST_SUITE_P(
                     WrongValue{"parallel.pipeline=13", "lower parallel.pipeline to 12"},
                     WrongValue{"parallel.partition=[11]", "add up to 12"},
                     WrongValue{"model.widths=[16, 16]", "takes four"},
-                    WrongValue{"model.in_channels=3", "set model.in_channels to 1"},
+                    WrongValue{"model.in_channels=3", "leave model.in_channels out"},
                     WrongValue{"model.classes=9", "set model.classes to 10"},
                     WrongValue{"data.mean=[0.1, 0.2]", "2 numbers for 1 channel"},
                     WrongValue{"data.augment=[flip, flip]", "twice"},
@@ -253,9 +275,8 @@ TEST(Options, RefuseWinogradInDoublePrecision) {
 }
 
 TEST(Options, TellTheModelItsSampleSize) {
-  const Options options = parse_options(
-      "model: {in_channels: 3}\ndata: {name: synthetic, shape: [3, 32, 40]}\nconvolution: direct",
-      "o.yaml");
+  const Options options =
+      parse_options("data: {name: synthetic, shape: [3, 32, 40]}\nconvolution: direct", "o.yaml");
   EXPECT_EQ(dataset_summary(options).samples.shape, (Shape{3, 32, 40}));
   EXPECT_EQ(option_text(options, "convolution"), "direct");
 }

@@ -37,7 +37,7 @@ TEST(Report, EpochLinesSayWhoseFiguresTheyShow) {
   EXPECT_EQ(
       epoch_line(report),
       "Epoch 1/2: Time=9.819s, Loss=1.6997, Accuracy=0.6386, Throughput=5084.2 img/s (train)");
-  report.evaluation = EvaluationReport{.loss = 0.25, .correct = 9131, .count = 10000};
+  report.evaluation = Evaluation{.loss = 0.25, .correct = 9131, .count = 10000};
   EXPECT_EQ(epoch_line(report),
             "Epoch 1/2: Time=9.819s, Loss=0.2500, Accuracy=0.9131, Throughput=5084.2 img/s "
             "(test; train loss 1.6997, accuracy 0.6386)");
@@ -57,7 +57,7 @@ TEST(Report, EpochLinesTellPartsOfAnEpoch) {
                      .epoch_steps = 100,
                      .time = std::chrono::seconds(1)};
   EXPECT_THAT(epoch_line(report), EndsWith(" (train, 15 of 100 steps)"));
-  report.evaluation = EvaluationReport{.loss = 0.25, .correct = 9131, .count = 10000};
+  report.evaluation = Evaluation{.loss = 0.25, .correct = 9131, .count = 10000};
   EXPECT_THAT(epoch_line(report), EndsWith(", 15 of 100 steps)"));
 }
 
@@ -90,6 +90,10 @@ TEST(ProgressBar, FitsEveryWidthAndDropsItsPartsFirst) {
                      HasSubstr("step 50/100"), EndsWith("epoch 1/2")));
   EXPECT_THAT(progress_bar(step_report(50), seconds(90), 80),
               testing::AllOf(HasSubstr("step 50/100"), HasSubstr("loss"), Not(HasSubstr("img/s"))));
+  EXPECT_THAT(progress_bar(step_report(50), seconds(90), 60),
+              testing::AllOf(HasSubstr("loss"), HasSubstr("step 50"), Not(HasSubstr("accuracy"))));
+  EXPECT_THAT(progress_bar(step_report(50), seconds(90), 60, EvaluationProgress{{}, 512, 10000}),
+              HasSubstr("evaluating 512/10000"));
   EXPECT_THAT(progress_bar(step_report(50), seconds(90), 40),
               testing::AllOf(HasSubstr("to go"), Not(HasSubstr("loss"))));
   EXPECT_THAT(progress_bar(step_report(100), seconds(0), 80), Not(HasSubstr(".]")));

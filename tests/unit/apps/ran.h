@@ -16,14 +16,14 @@ struct Ran {
   std::string out, error;
 };
 
-/// `troupe` with these words.
-inline Ran run_troupe(std::vector<std::string> words) {
+/// `troupe` with these words, and with the definitions of a program.
+inline Ran run_troupe(std::vector<std::string> words, const Definitions& own = {}) {
   words.insert(words.begin(), "troupe");
   std::vector<char*> arguments;
   for (auto& word : words) arguments.push_back(word.data());
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
-  const int code = run_command(static_cast<int>(arguments.size()), arguments.data());
+  const int code = run_command(static_cast<int>(arguments.size()), arguments.data(), own);
   std::fflush(stdout);
   const std::string out = testing::internal::GetCapturedStdout();
   return {code, out, testing::internal::GetCapturedStderr()};

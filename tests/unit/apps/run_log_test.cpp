@@ -1,4 +1,4 @@
-// What a run has told is in its files when it is awaited.
+// What a run has reported is in its files when it is awaited.
 #include "apps/train/run_log.h"
 
 #include <gmock/gmock.h>
@@ -15,8 +15,7 @@ namespace {
 
 std::ptrdiff_t rows_of(const OutputFolder& folder) {
   const std::string csv = test::read_text(folder.csv());
-  constexpr std::ptrdiff_t names_and_units = 2;
-  return std::count(csv.begin(), csv.end(), '\n') - names_and_units;
+  return std::count(csv.begin(), csv.end(), '\n') - 1;  // the row of names
 }
 
 int count_of(const std::string& text, const std::string& part) {

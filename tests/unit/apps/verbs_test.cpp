@@ -35,7 +35,7 @@ class Verbs : public testing::Test {
         "model: {name: mlp, widths: [8]}\n"
         "data: {name: synthetic, shape: [1, 4, 4], count: 600}\n",
         "o.yaml");
-    Model model = model_source(options_).make(dataset_summary(options_).samples);
+    Model model = options_.model.chosen().make(dataset_summary(options_).samples);
     const std::size_t blocks = model.blocks.size();
     const Network network(std::move(model), 0, blocks, DType::f32, Stream{});
     const StatePtr state = initial_state(network.spec(), DType::f32, 1);
@@ -63,7 +63,7 @@ class Verbs : public testing::Test {
 };
 
 TEST_F(Verbs, EvalCountsEachTestSampleOnce) {
-  const Dataset data = open_dataset(dataset_source(options_), dataset_options(options_));
+  const Dataset data = open_dataset(options_.dataset.chosen(), dataset_options(options_));
   const auto labels = data.stored(Split::test)->targets;
   const auto expected = std::count(labels.elements<std::int64_t>().begin(),
                                    labels.elements<std::int64_t>().end(), favourite);
@@ -76,7 +76,7 @@ TEST_F(Verbs, EvalCountsEachTestSampleOnce) {
 
 TEST_F(Verbs, EvalOfAProgramsCheckpointNormalisesAsTheProgramDid) {
   const std::string program = options_text(
-      model_source(options_), open_dataset(dataset_source(options_), dataset_options(options_)));
+      options_.model.chosen(), open_dataset(options_.dataset.chosen(), dataset_options(options_)));
   Manifest manifest;
   manifest.step = 8;
   manifest.options = program;
@@ -128,7 +128,7 @@ TEST_F(Verbs, InspectListsTensorsAndFindsDamage) {
   const Ran whole = run_troupe({"inspect", root_.string()});
   EXPECT_EQ(whole.code, exit_done) << whole.error;
   EXPECT_THAT(whole.out, HasSubstr("checkpoint of step 7"));
-  EXPECT_THAT(whole.out, HasSubstr("position {\"epoch\":2}\nworld generation 3\n"));
+  EXPECT_THAT(whole.out, HasSubstr("position: epoch 2\nworld generation: 3\n"));
   EXPECT_THAT(whole.out, HasSubstr("run intra_op_threads: 2"));
   EXPECT_THAT(whole.out, HasSubstr("optimizer.momentum.x  f32    [2]"));
 

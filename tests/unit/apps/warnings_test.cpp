@@ -27,7 +27,7 @@ std::vector<std::string> warnings_of(const std::vector<std::string>& overrides,
   return warnings(options, start, pipeline_options(options, {}, {.processes = processes}));
 }
 
-std::string told(const std::vector<std::string>& overrides, std::uint32_t processes = 1) {
+std::string reported(const std::vector<std::string>& overrides, std::uint32_t processes = 1) {
   std::string all;
   for (const std::string& warning : warnings_of(overrides, processes)) all += warning + "\n";
   return all;
@@ -40,19 +40,20 @@ TEST(Warnings, CountOneCore) {
   for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
     if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
   ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
-  const auto told = warnings_of({"parallel.intra_op_threads=2"});
+  const auto reported = warnings_of({"parallel.intra_op_threads=2"});
   ::sched_setaffinity(0, sizeof before, &before);
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_THAT(told[0], HasSubstr("share 1 core; "));
+  ASSERT_EQ(reported.size(), 1u);
+  EXPECT_THAT(reported[0], HasSubstr("share 1 core; "));
 }
 
 TEST(Warnings, NameValuesThatTrainNothingWell) {
-  EXPECT_THAT(told({"train.lr=0"}), HasSubstr("train.lr is 0"));
-  EXPECT_THAT(told({"data.workers=4096"}), HasSubstr("data.workers is 4096, more than the "));
+  EXPECT_THAT(reported({"train.lr=0"}), HasSubstr("train.lr is 0"));
+  EXPECT_THAT(reported({"data.workers=4096"}), HasSubstr("data.workers is 4096, more than the "));
   const std::vector<std::string> one_sample = {"model.name=mnist_cnn", "model.widths=[]",
                                                "train.batch_size=4", "train.micro_batches=4"};
-  EXPECT_THAT(told(one_sample), HasSubstr("batch norm averages over a single sample"));
-  EXPECT_THAT(told({"train.batch_size=4", "train.micro_batches=4"}), Not(HasSubstr("batch norm")));
+  EXPECT_THAT(reported(one_sample), HasSubstr("batch norm averages over a single sample"));
+  EXPECT_THAT(reported({"train.batch_size=4", "train.micro_batches=4"}),
+              Not(HasSubstr("batch norm")));
 }
 
 TEST(Warnings, TellThatACheckpointIsOfAnotherKindOfProcessor) {
@@ -73,19 +74,20 @@ TEST(Warnings, TellThatACheckpointIsOfAnotherKindOfProcessor) {
 TEST(Warnings, TellWhatCannotBeSharedEvenly) {
   const std::vector<std::string> eight = {"parallel.pipeline=2", "parallel.data=4",
                                           "train.micro_batches=6"};
-  EXPECT_THAT(told(eight, 3), AllOf(HasSubstr("8 stages over 3 processes: 3 in some, 2 in others; "
-                                              "4 processes would have the same number each\n"),
-                                    HasSubstr("6 micro-batches over 4 replicas: 2 in some, 1 in "
-                                              "others; train.micro_batches=8 would")));
-  EXPECT_THAT(told({"parallel.pipeline=2", "parallel.data=4", "train.micro_batches=8"}, 4),
+  EXPECT_THAT(reported(eight, 3),
+              AllOf(HasSubstr("8 stages over 3 processes: 3 in some, 2 in others; "
+                              "4 processes would have the same number each\n"),
+                    HasSubstr("6 micro-batches over 4 replicas: 2 in some, 1 in "
+                              "others; train.micro_batches=8 would")));
+  EXPECT_THAT(reported({"parallel.pipeline=2", "parallel.data=4", "train.micro_batches=8"}, 4),
               Not(HasSubstr("in others")));
 }
 
 TEST(Warnings, TellOfAScheduleThatIsTooShortToRise) {
   const auto of_batches = [](int size, int warmup) {
-    return told({"train.schedule=one_cycle", "train.lr=0.25", "train.epochs=1",
-                 fmt::format("train.batch_size={}", size),
-                 fmt::format("train.warmup_steps={}", warmup)});
+    return reported({"train.schedule=one_cycle", "train.lr=0.25", "train.epochs=1",
+                     fmt::format("train.batch_size={}", size),
+                     fmt::format("train.warmup_steps={}", warmup)});
   };
   EXPECT_THAT(of_batches(200, 0), HasSubstr("does not rise in 3 steps: it falls from 0.25"));
   EXPECT_THAT(of_batches(150, 0), Not(HasSubstr("one_cycle"))) << "of 4 steps 1.2 rise";

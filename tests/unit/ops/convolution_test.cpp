@@ -1,5 +1,3 @@
-#include "ops/cpu/convolution.h"
-
 #include <gmock/gmock.h>
 
 #include <cstring>
@@ -7,6 +5,7 @@
 
 #include "convolution_oracle.h"
 #include "ops/cpu/convolution_rule.h"
+#include "ops/cpu/kernels.h"
 #include "runtime/error.h"
 
 namespace troupe {
@@ -140,7 +139,7 @@ TEST(Convolution, AgreesWithTheFormulaInAllDirectionsAndLayouts) {
     for (Layout x_layout : possible_layouts(problem.x_shape))
       for (Layout y_layout : possible_layouts(problem.y_shape))
         for (int threads : {1, 2}) {
-          const auto kernel = cpu::make_convolution(problem.options);
+          const auto kernel = cpu::convolution(problem.options);
           const Outcome outcome =
               compute(*kernel, {.threads = threads}, problem, x_layout, y_layout);
           expect_right(problem, expected, outcome, 3e-6);
@@ -159,7 +158,7 @@ TEST(Convolution, AgreesWithTheFormulaByWinograd) {
     problem.options.algorithm = ConvolutionAlgorithm::winograd;
     const Expected expected = expected_of(problem);
     for (int threads : {1, 2}) {
-      const auto kernel = cpu::make_convolution(problem.options);
+      const auto kernel = cpu::convolution(problem.options);
       expect_right(problem, expected,
                    compute(*kernel, {.threads = threads}, problem, Layout::nhwc, Layout::nhwc),
                    1e-5);
@@ -168,7 +167,7 @@ TEST(Convolution, AgreesWithTheFormulaByWinograd) {
 }
 
 TEST(Convolution, ServesBatchesOfSeveralSizesInTurn) {
-  const auto kernel = cpu::make_convolution(square(16, 16, 3, 1, 1));
+  const auto kernel = cpu::convolution(square(16, 16, 3, 1, 1));
   for (std::int64_t batch : {4, 1, 4, 3, 1}) {
     const Problem problem{square(16, 16, 3, 1, 1), {batch, 16, 8, 8}};
     expect_right(problem, expected_of(problem),
@@ -178,7 +177,7 @@ TEST(Convolution, ServesBatchesOfSeveralSizesInTurn) {
 
 TEST(Convolution, TakesNewWeightsOnlyWithANewVersion) {
   const Problem problem{square(16, 16, 3, 1, 1), {2, 16, 8, 8}};
-  const auto kernel = cpu::make_convolution(problem.options);
+  const auto kernel = cpu::convolution(problem.options);
   const Tensor x = oracle::to_tensor(problem.x_shape, problem.x);
   const Tensor b = oracle::to_tensor({16}, Values(16, 0.0));
   const Tensor w = oracle::to_tensor(problem.w_shape, problem.w);
@@ -202,7 +201,7 @@ TEST(Convolution, GivesTheSameBitsOnEveryRunAndThread) {
       Problem problem{square(32, 32, 3, 1, 1), {6, 32, 14, 14}};
       problem.options.algorithm = algorithm;
       const auto bits = [&] {
-        const auto kernel = cpu::make_convolution(problem.options);
+        const auto kernel = cpu::convolution(problem.options);
         std::string result;
         for (int repeat = 0; repeat < 5; ++repeat) {
           const Outcome o =
@@ -226,7 +225,7 @@ TEST(Convolution, GivesTheSameBitsOnEveryRunAndThread) {
 
 TEST(Convolution, WritesGradientsIntoViewsOfAFlatArray) {
   const Problem problem{square(16, 32, 3, 1, 1), {2, 16, 6, 6}};
-  const auto kernel = cpu::make_convolution(problem.options);
+  const auto kernel = cpu::convolution(problem.options);
   const Tensor flat = Tensor::zeros({1 << 13});
   Tensor w_grad = Tensor::view(flat.storage(), 64, problem.w_shape, DType::f32);
   Tensor b_grad = Tensor::view(flat.storage(), 64 + w_grad.bytes(), {32}, DType::f32);
@@ -243,7 +242,7 @@ TEST(Convolution, WritesGradientsIntoViewsOfAFlatArray) {
 
 TEST(Convolution, AllocatesNothingNewOnceItIsWarm) {
   const Problem problem{square(16, 16, 3, 1, 1), {2, 16, 8, 8}};
-  const auto kernel = cpu::make_convolution(problem.options);
+  const auto kernel = cpu::convolution(problem.options);
   // Twice: the kernel still holds the weights of one call while the next makes its own.
   compute(*kernel, {}, problem, Layout::nhwc, Layout::nhwc);
   compute(*kernel, {}, problem, Layout::nhwc, Layout::nhwc);
@@ -307,7 +306,7 @@ std::string message_of(Act act) {
 }
 
 TEST(Convolution, NamesTheOperationAndTheValuesThatDoNotFit) {
-  const auto kernel = cpu::make_convolution(square(16, 32, 3, 1, 1));
+  const auto kernel = cpu::convolution(square(16, 32, 3, 1, 1));
   const Tensor w = Tensor::zeros({32, 16, 3, 3}), b = Tensor::zeros({32});
   const Tensor x = Tensor::zeros({2, 16, 8, 8}), y = Tensor::zeros({2, 32, 8, 8});
   Tensor w_grad = Tensor::zeros({32, 16, 3, 3}), b_grad = Tensor::zeros({32});
@@ -348,14 +347,14 @@ TEST(Convolution, NamesTheOperationAndTheValuesThatDoNotFit) {
 }
 
 TEST(Convolution, RefusesKernelsLargerThanTheImageAndImpossibleSizes) {
-  const auto kernel = cpu::make_convolution(square(1, 16, 5, 1, 0));
+  const auto kernel = cpu::convolution(square(1, 16, 5, 1, 0));
   EXPECT_THAT(message_of([&] {
                 kernel->forward({}, Tensor::zeros({2, 1, 4, 4}));
               }),
               HasSubstr("smaller than the kernel"));
-  EXPECT_THAT(message_of([] { cpu::make_convolution(square(16, 16, 3, 0, 1)); }),
+  EXPECT_THAT(message_of([] { cpu::convolution(square(16, 16, 3, 0, 1)); }),
               HasSubstr("stride 0x0"));
-  EXPECT_THAT(message_of([] { cpu::make_convolution(square(0, 16, 3, 1, 1)); }),
+  EXPECT_THAT(message_of([] { cpu::convolution(square(0, 16, 3, 1, 1)); }),
               HasSubstr("zero or negative"));
 }
 

@@ -81,17 +81,5 @@ TEST(LearningRate, SaysWhichNumberAProgramHasNotSet) {
       "train for more steps, or warm up for fewer");
 }
 
-TEST(LearningRateSchedule, IsFoundByName) {
-  EXPECT_EQ(learning_rate_schedule("one_cycle"), LearningRateSchedule::one_cycle);
-  EXPECT_EQ(learning_rate_schedule("constant"), LearningRateSchedule::constant);
-  try {
-    learning_rate_schedule("cosin");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::bad_options);
-    EXPECT_NE(error.remedy().find("did you mean cosine?"), std::string::npos);
-  }
-}
-
 }  // namespace
 }  // namespace troupe

@@ -1,8 +1,7 @@
-#include "ops/cpu/linear.h"
-
 #include <gmock/gmock.h>
 
 #include "convolution_oracle.h"
+#include "ops/cpu/kernels.h"
 #include "runtime/error.h"
 
 namespace troupe {
@@ -43,8 +42,7 @@ TEST(Linear, AgreesWithTheFormulaInAllDirections) {
                      w = oracle::random_values(out * in, 2);
         const Values b = oracle::random_values(out, 3), g = oracle::random_values(rows * out, 4);
         const Stream stream{.threads = threads};
-        const auto kernel =
-            cpu::make_linear({.in_features = in, .out_features = out, .bias = bias});
+        const auto kernel = cpu::linear({.in_features = in, .out_features = out, .bias = bias});
         const Tensor x_tensor = oracle::to_tensor({rows, in}, x);
         const Tensor g_tensor = oracle::to_tensor({rows, out}, g);
         kernel->use_weights(stream, oracle::to_tensor({out, in}, w),
@@ -66,7 +64,7 @@ TEST(Linear, AgreesWithTheFormulaInAllDirections) {
 }
 
 TEST(Linear, TakesNewWeightsWithANewVersion) {
-  const auto kernel = cpu::make_linear({.in_features = 2, .out_features = 1, .bias = false});
+  const auto kernel = cpu::linear({.in_features = 2, .out_features = 1, .bias = false});
   const Tensor x = oracle::to_tensor({1, 2}, {3, 4});
   kernel->use_weights({}, oracle::to_tensor({1, 2}, {1, 10}), {}, 1);
   EXPECT_EQ(oracle::to_values(kernel->forward({}, x)), Values{43});
@@ -77,7 +75,7 @@ TEST(Linear, TakesNewWeightsWithANewVersion) {
 }
 
 TEST(Linear, GivesTheSameBitsOnEveryRun) {
-  const auto kernel = cpu::make_linear({.in_features = 300, .out_features = 70});
+  const auto kernel = cpu::linear({.in_features = 300, .out_features = 70});
   const Tensor x = oracle::to_tensor({96, 300}, oracle::random_values(std::int64_t{96} * 300, 1));
   const Tensor g = oracle::to_tensor({96, 70}, oracle::random_values(std::int64_t{96} * 70, 2));
   Values first;
@@ -101,7 +99,7 @@ TEST(Linear, NamesTheOperationAndTheValuesThatDoNotFit) {
     }
     return "no error";
   };
-  const auto kernel = cpu::make_linear({.in_features = 64, .out_features = 10});
+  const auto kernel = cpu::linear({.in_features = 64, .out_features = 10});
   const Tensor w = Tensor::zeros({10, 64}), b = Tensor::zeros({10});
   EXPECT_THAT(message_of([&] {
                 kernel->forward({}, Tensor::zeros({2, 64}));
@@ -124,7 +122,7 @@ TEST(Linear, NamesTheOperationAndTheValuesThatDoNotFit) {
                 kernel->input_gradient({}, Tensor::zeros({2, 64}), {2, 64}, Layout::row_major);
               }),
               HasSubstr("the output's gradient"));
-  EXPECT_THAT(message_of([] { cpu::make_linear({.in_features = 0, .out_features = 10}); }),
+  EXPECT_THAT(message_of([] { cpu::linear({.in_features = 0, .out_features = 10}); }),
               HasSubstr("zero or negative"));
 }
 

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "ops/on_device.h"
-#include "ops/reference/table.h"
 #include "runtime/error.h"
 
 namespace troupe {
@@ -23,7 +22,6 @@ Tensor of(std::initializer_list<T> values) {
 void for_each_table(const auto& check) {
   check(kernels({}, DType::f32), float{});
   check(kernels({}, DType::f64), double{});
-  check(reference::table<float>(), float{});
 }
 
 TEST(MemoryKernels, CopyTensorsOfAnyType) {

@@ -28,7 +28,7 @@ std::vector<std::string> block_paths(const ModelSource& source) {
 }
 
 TEST(Models, SuggestTheNearestName) {
-  const Error error = refusal([] { find_model("wide_resnt"); });
+  const Error error = refusal([] { find_definition(known_models(), "wide_resnt"); });
   EXPECT_EQ(error.code(), ErrorCode::bad_options);
   EXPECT_NE(error.message().find("'wide_resnt'"), std::string::npos);
   EXPECT_NE(error.remedy().find("did you mean wide_resnet?"), std::string::npos);

@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "image_models.h"
+#include "ops/loss.h"
 #include "ops/optim/sgd.h"
-#include "ops/primitives/softmax_cross_entropy.h"
 #include "runtime/error.h"
 
 namespace troupe {
@@ -72,7 +72,7 @@ TEST_P(EachModel, LearnsAFewSamplesByHeart) {
     const LossOutput loss = softmax_cross_entropy({}, pass->result(), classes(10), 0.1, true);
     EXPECT_FALSE(network.backward(*pass, loss.logits_grad).defined());
     (step == 0 ? first : last) = read_totals({}, loss).loss_sum / 10;
-    network.use(network.step(*sgd({.momentum = 0.9}), 0.05, pass->gradients, {pass->statistics}));
+    network.use(network.step(Sgd{.momentum = 0.9}, 0.05, pass->gradients, {pass->statistics}));
   }
   EXPECT_NEAR(first, std::log(10.0), 1.0);
   EXPECT_LT(last, 0.5 * first);
@@ -175,14 +175,14 @@ TEST(Network, GivesTheSameGradientsInParts) {
     EXPECT_EQ(begin, 0);
     EXPECT_TRUE(same_bits(network.end_backward(*pass), input));
     // Two steps: the second has momentum.
-    const OptimizerPtr optimizer = sgd({.momentum = 0.9, .weight_decay = 0.01});
+    const Optimizer optimizer = Sgd{.momentum = 0.9, .weight_decay = 0.01};
     Network other = whole(small_resnet(), DType::f32);
     other.use(network.state());
     Network third = whole(small_resnet(), DType::f32);
     third.use(network.state());
     for (int step = 0; step < 2; ++step) {
-      other.use(other.step(*optimizer, 0.1, parts, {pass->statistics}));
-      third.use(third.step(*optimizer, 0.1, at_once->gradients, {pass->statistics}));
+      other.use(other.step(optimizer, 0.1, parts, {pass->statistics}));
+      third.use(third.step(optimizer, 0.1, at_once->gradients, {pass->statistics}));
       EXPECT_TRUE(same_bits(other.state()->weights, third.state()->weights));
       EXPECT_TRUE(same_bits(momentum_of(*other.state()), momentum_of(*third.state())));
     }
@@ -194,19 +194,19 @@ TEST(Network, RefusesPartsThatAreNotItsWholeGradient) {
   auto pass = network.forward(images(4), {.seed = 3}, false);
   network.begin_backward(*pass, loss_gradient(*pass));
   std::vector<Tensor> parts{network.backward_to(*pass, 3), network.backward_to(*pass, 0)};
-  EXPECT_NO_THROW(network.step(*sgd(), 0.1, parts, {}));
+  EXPECT_NO_THROW(network.step(Sgd{}, 0.1, parts, {}));
   parts.push_back(parts[1]);
-  EXPECT_THROW(network.step(*sgd(), 0.1, parts, {}), Error);
-  EXPECT_THROW(network.step(*sgd(), 0.1, std::vector<Tensor>{parts[0], Tensor()}, {}), Error);
+  EXPECT_THROW(network.step(Sgd{}, 0.1, parts, {}), Error);
+  EXPECT_THROW(network.step(Sgd{}, 0.1, std::vector<Tensor>{parts[0], Tensor()}, {}), Error);
 }
 
 TEST(Network, StaysAsItIsInAStepWithoutGradient) {
   Network network = initialized(small_resnet(), DType::f32);
   auto pass = network.forward(images(4), {.seed = 3}, false);
   network.backward(*pass, loss_gradient(*pass));
-  network.use(network.step(*sgd({.momentum = 0.9}), 0.1, pass->gradients, {pass->statistics}));
+  network.use(network.step(Sgd{.momentum = 0.9}, 0.1, pass->gradients, {pass->statistics}));
   const auto before = network.state();
-  const auto after = network.step(*sgd({.momentum = 0.9}), 0.1, std::vector<Tensor>{}, {});
+  const auto after = network.step(Sgd{.momentum = 0.9}, 0.1, std::vector<Tensor>{}, {});
   EXPECT_EQ(after->step, before->step + 1);
   EXPECT_TRUE(same_bits(after->weights, before->weights));
   EXPECT_TRUE(same_bits(momentum_of(*after), momentum_of(*before)));
@@ -256,7 +256,7 @@ TEST(Network, FoldsStatisticsInTheOrderGivenAndCountsThem) {
   const Tensor a = Tensor::zeros(Shape{spec.buffer_elements()}, DType::f64), b = a.clone();
   a.data<double>()[0] = 1.0;
   b.data<double>()[0] = 10.0;
-  const StatePtr next = network.step(*sgd(), 0.1, zero, {a, b});
+  const StatePtr next = network.step(Sgd{}, 0.1, zero, {a, b});
   EXPECT_DOUBLE_EQ(next->buffers.data<double>()[0], 0.9 * (0.9 * 0.0 + 0.1 * 1.0) + 0.1 * 10.0);
   EXPECT_EQ(next->counters.front(), 2);
   EXPECT_TRUE(next->optimizer_state.empty());

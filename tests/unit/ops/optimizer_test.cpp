@@ -7,7 +7,6 @@
 #include "ops/models/models.h"
 #include "ops/nn/network.h"
 #include "ops/optim/optimizers.h"
-#include "ops/optim/sgd.h"
 #include "runtime/error.h"
 
 namespace troupe {
@@ -16,11 +15,11 @@ namespace {
 using testing::HasSubstr;
 
 /// Counts the updates of each weight in one state tensor and sums gradients in the other.
-class OwnOptimizer final : public Optimizer {
- public:
-  std::vector<std::string> state_names() const override { return {"count", "sum"}; }
-  void update(const Stream&, const OptimizerStep& step,
-              const OptimizerSlice& slice) const override {
+struct OwnOptimizer {
+  static constexpr std::string_view name = "own";
+
+  std::vector<std::string> state_names() const { return {"count", "sum"}; }
+  void update(const Stream&, const OptimizerStep& step, const OptimizerSlice& slice) const {
     for (std::int64_t i = 0; i < slice.weights.element_count(); ++i) {
       const auto before = [&](std::size_t s) {
         return slice.state[s].defined() ? slice.state[s].data<float>()[i] : 0.0f;
@@ -77,7 +76,7 @@ TEST_F(SmallNetwork, WritesAndReadsTheStateTensorsOfAnyOptimizer) {
 
 TEST_F(SmallNetwork, DropsTheStateTensorsOfAnotherOptimizer) {
   network_.use(network_.step(OwnOptimizer{}, 0.1, gradient(), {}));
-  network_.use(network_.step(*sgd({.momentum = 0.5}), 0.1, gradient(), {}));
+  network_.use(network_.step(Sgd{.momentum = 0.5}, 0.1, gradient(), {}));
   ASSERT_EQ(network_.state()->optimizer_state.size(), 1u);
   EXPECT_EQ(network_.state()->optimizer_state[0].name, "momentum");
 }
@@ -91,7 +90,7 @@ TEST(Sgd, GivesTheSameBitsForAnyDivisionIntoSlices) {
     return result;
   };
   const Tensor weights = filled(0.7), gradient = filled(1.3), momentum = filled(2.1);
-  const OptimizerPtr optimizer = sgd({.momentum = 0.9, .weight_decay = 0.01, .nesterov = true});
+  const Optimizer optimizer = Sgd{.momentum = 0.9, .weight_decay = 0.01, .nesterov = true};
   const auto updated = [&](std::int64_t size) {
     Tensor result = Tensor::empty({count}, DType::f32, Device::cpu()),
            kept = Tensor::empty({count}, DType::f32, Device::cpu());
@@ -99,12 +98,12 @@ TEST(Sgd, GivesTheSameBitsForAnyDivisionIntoSlices) {
       const std::int64_t here = std::min(size, count - begin);
       const Tensor state = momentum.narrow(begin, here);
       Tensor new_state = kept.narrow(begin, here);
-      optimizer->update({}, {.step = 4, .lr = 0.1},
-                        {.weights = weights.narrow(begin, here),
-                         .gradient = gradient.narrow(begin, here),
-                         .state = std::span(&state, 1),
-                         .new_weights = result.narrow(begin, here),
-                         .new_state = std::span(&new_state, 1)});
+      optimizer.update({}, {.step = 4, .lr = 0.1},
+                       {.weights = weights.narrow(begin, here),
+                        .gradient = gradient.narrow(begin, here),
+                        .state = std::span(&state, 1),
+                        .new_weights = result.narrow(begin, here),
+                        .new_state = std::span(&new_state, 1)});
     }
     return std::pair(result, kept);
   };
@@ -116,29 +115,49 @@ TEST(Sgd, GivesTheSameBitsForAnyDivisionIntoSlices) {
   }
 }
 
-Error refusal(std::string_view name, const HyperParameters& values) {
+Error refusal(const Optimizer& optimizer) {
   try {
-    make_optimizer(name, values);
+    optimizer.check();
   } catch (const Error& error) {
     return error;
   }
   return Error(ErrorCode::internal, "nothing was refused");
 }
 
-TEST(KnownOptimizers, AreMadeByNameWithTheirHyperParameters) {
-  EXPECT_THAT(make_optimizer("sgd")->state_names(), testing::IsEmpty());
-  EXPECT_THAT(make_optimizer("sgd", {{"momentum", 0.9}})->state_names(),
+TEST(Sgd, KeepsMomentumOnlyWhereThereIsSome) {
+  EXPECT_THAT(Sgd{}.state_names(), testing::IsEmpty());
+  EXPECT_THAT(Sgd{.momentum = 0.9}.state_names(), testing::ElementsAre("momentum"));
+}
+
+TEST(Sgd, RefusesHyperParametersThatItCannotHave) {
+  EXPECT_THAT(refusal(Sgd{.momentum = 1.0}).message(), HasSubstr("train.momentum is 1"));
+  EXPECT_THAT(refusal(Sgd{.weight_decay = -1.0}).message(), HasSubstr("train.weight_decay"));
+  EXPECT_THAT(refusal(Sgd{.nesterov = true}).message(), HasSubstr("`momentum` is 0"));
+  EXPECT_EQ(refusal(Sgd{.momentum = 0.9, .nesterov = true}).code(), ErrorCode::internal);
+}
+
+TEST(Optimizer, IsAValueWhoseHyperParametersAreOptions) {
+  Optimizer one = Sgd{.momentum = 0.5}, other = one;
+  for (const OptionField& field : other.options())
+    if (field.path == "train.momentum") field.read({OptionNode::Kind::scalar, "here", "0"});
+  EXPECT_THAT(other.state_names(), testing::IsEmpty());
+  EXPECT_THAT(one.state_names(), testing::ElementsAre("momentum"));
+  EXPECT_EQ(one.name(), "sgd");
+}
+
+TEST(KnownOptimizers, AreFoundByName) {
+  EXPECT_THAT(find_definition(known_optimizers(), "sgd").state_names(),
               testing::ElementsAre("momentum"));
+  try {
+    find_definition(known_optimizers(), "sdg");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.remedy(), HasSubstr("sgd"));
+  }
 }
 
-TEST(KnownOptimizers, NameTheKnownOnesInAnError) {
-  EXPECT_THAT(refusal("sdg", {}).remedy(), HasSubstr("sgd"));
-  EXPECT_THAT(refusal("sgd", {{"momemtum", 0.9}}).remedy(), HasSubstr("momentum"));
-}
-
-TEST(KnownOptimizers, RefuseValuesOutOfRange) {
-  EXPECT_THAT(refusal("sgd", {{"momentum", 1.0}}).message(), HasSubstr("momentum of sgd is 1"));
-  EXPECT_THAT(refusal("sgd", {{"weight_decay", -1.0}}).message(), HasSubstr("weight_decay of sgd"));
+TEST(KnownOptimizers, HaveHyperParametersThatGoTogether) {
+  for (const Optimizer& optimizer : known_optimizers()) EXPECT_NO_THROW(optimizer.check());
 }
 
 }  // namespace

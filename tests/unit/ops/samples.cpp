@@ -1,5 +1,14 @@
 #include "samples.h"
 
+#include "ops/loss.h"
+#include "ops/primitives/batch_norm2d.h"
+#include "ops/primitives/convolution2d.h"
+#include "ops/primitives/elementwise.h"
+#include "ops/primitives/linear.h"
+#include "ops/primitives/pooling.h"
+#include "ops/primitives/reshape.h"
+#include "runtime/tensor/cast.h"
+
 namespace troupe::testing_ops {
 namespace {
 
@@ -49,10 +58,7 @@ Sample one_input(const std::string& what, const Shape& x, Primitive primitive) {
           }};
 }
 
-}  // namespace
-
-template <>
-std::vector<Sample> samples<primitives::Convolution2d>() {
+std::vector<Sample> convolution2d() {
   ConvolutionOptions uneven{.in_channels = 2, .out_channels = 3, .kernel_h = 2, .kernel_w = 3};
   uneven.stride_h = 2;
   uneven.padding_h = 1;
@@ -79,8 +85,7 @@ std::vector<Sample> samples<primitives::Convolution2d>() {
   };
 }
 
-template <>
-std::vector<Sample> samples<primitives::BatchNorm2d>() {
+std::vector<Sample> batch_norm2d() {
   const Shape images{3, 4, 3, 5};
   return {
       batch_norm("plain", images, {}, false),
@@ -94,8 +99,7 @@ std::vector<Sample> samples<primitives::BatchNorm2d>() {
   };
 }
 
-template <>
-std::vector<Sample> samples<primitives::Linear>() {
+std::vector<Sample> linear() {
   const auto linear = [](const std::string& what, std::int64_t rows, const LinearOptions& o) {
     Sample sample{.name = "linear/" + what, .inputs = {Shape{rows, o.in_features}}, .record = {}};
     sample.weights.push_back(Shape{o.out_features, o.in_features});
@@ -111,15 +115,13 @@ std::vector<Sample> samples<primitives::Linear>() {
           linear("unbiased", 1, {.in_features = 3, .out_features = 9, .bias = false})};
 }
 
-template <>
-std::vector<Sample> samples<primitives::Relu>() {
+std::vector<Sample> relu() {
   return {one_input("images", {2, 3, 5, 3}, primitives::Relu{}),
           one_input("blocked", {1, 16, 3, 2}, primitives::Relu{}),
           one_input("rows", {3, 7}, primitives::Relu{})};
 }
 
-template <>
-std::vector<Sample> samples<primitives::Add>() {
+std::vector<Sample> add() {
   const auto record = [](Tape& tape, std::span<const Value> in, OwnedKernels&) {
     return tape.record(primitives::Add{}, in[0], in[1]);
   };
@@ -127,15 +129,13 @@ std::vector<Sample> samples<primitives::Add>() {
           {.name = "add/rows", .inputs = {{3, 7}, {3, 7}}, .record = record}};
 }
 
-template <>
-std::vector<Sample> samples<primitives::Dropout>() {
+std::vector<Sample> dropout() {
   return {one_input("images", {2, 3, 5, 3}, primitives::Dropout{0.3f, operation_id("dropout")}),
           one_input("blocked", {1, 16, 3, 2}, primitives::Dropout{0.3f, operation_id("dropout")}),
           one_input("rows", {3, 7}, primitives::Dropout{0.6f, operation_id("dropout")})};
 }
 
-template <>
-std::vector<Sample> samples<primitives::MaxPool2d>() {
+std::vector<Sample> max_pool2d() {
   const PoolOptions overlapping{
       .kernel_h = 3, .kernel_w = 2, .stride_h = 2, .stride_w = 1, .padding_h = 1, .padding_w = 1};
   return {one_input("halves", {2, 3, 5, 7}, primitives::MaxPool2d{PoolOptions{}}),
@@ -143,8 +143,7 @@ std::vector<Sample> samples<primitives::MaxPool2d>() {
           one_input("blocked", {1, 16, 5, 4}, primitives::MaxPool2d{overlapping})};
 }
 
-template <>
-std::vector<Sample> samples<primitives::AveragePool2d>() {
+std::vector<Sample> average_pool2d() {
   const PoolOptions overlapping{
       .kernel_h = 3, .kernel_w = 2, .stride_h = 2, .stride_w = 1, .padding_h = 1, .padding_w = 1};
   const PoolOptions global{.kernel_h = 7, .kernel_w = 7, .stride_h = 7, .stride_w = 7};
@@ -153,50 +152,63 @@ std::vector<Sample> samples<primitives::AveragePool2d>() {
           one_input("blocked", {1, 16, 5, 4}, primitives::AveragePool2d{overlapping})};
 }
 
-template <>
-std::vector<Sample> samples<primitives::AdaptiveAveragePool2d>() {
+std::vector<Sample> adaptive_average_pool2d() {
   return {one_input("one", {2, 3, 5, 7}, primitives::AdaptiveAveragePool2d{1, 1}),
           one_input("uneven", {2, 2, 7, 5}, primitives::AdaptiveAveragePool2d{3, 2}),
           one_input("larger", {1, 2, 2, 3}, primitives::AdaptiveAveragePool2d{3, 4}),
           one_input("blocked", {1, 16, 5, 4}, primitives::AdaptiveAveragePool2d{2, 3})};
 }
 
-template <>
-std::vector<Sample> samples<primitives::Flatten>() {
+std::vector<Sample> flatten() {
   return {one_input("images", {2, 3, 5, 3}, primitives::Flatten{}),
           one_input("blocked", {2, 16, 2, 3}, primitives::Flatten{}),
           one_input("pixels", {3, 16, 1, 1}, primitives::Flatten{})};
 }
 
-template <>
-std::vector<Sample> samples<primitives::Reshape>() {
+std::vector<Sample> reshape() {
   return {one_input("images", {2, 3, 5, 3}, primitives::Reshape{Shape{5, 18}})};
 }
 
-template <>
-std::vector<Sample> samples<primitives::SoftmaxCrossEntropy>() {
+/// The loss as a part of a tape: a scalar, loss sum * scale.
+struct SoftmaxCrossEntropy {
+  static constexpr std::string_view name = "softmax_cross_entropy";
+
+  Tensor targets;
+  double scale = 1.0;
+  Tensor saved_logits = {};
+
+  Tensor forward(const Pass& pass, const Tensor& logits) {
+    saved_logits = logits;
+    const LossOutput output =
+        troupe::softmax_cross_entropy(pass.stream, logits, targets, scale, false);
+    const std::vector<double> loss = {read_totals(pass.stream, output).loss_sum * scale};
+    return cast(Tensor::from<double>(Shape{}, loss), logits.dtype());
+  }
+  void input_gradient(const Pass& pass, const Tensor& grad, std::span<InputGradient> inputs) {
+    const double factor = *cast(grad, DType::f64).data<double>();
+    inputs[0].grad =
+        troupe::softmax_cross_entropy(pass.stream, saved_logits, targets, scale * factor, true)
+            .logits_grad;
+  }
+  std::vector<Tensor> saved() const { return {saved_logits, targets}; }
+};
+
+std::vector<Sample> softmax_cross_entropy() {
   const std::vector<std::int64_t> classes = {3, 0, 6, 3, 1};
   const Tensor targets = Tensor::from<std::int64_t>(Shape{5}, classes);
-  return {one_input("mean", {5, 7}, primitives::SoftmaxCrossEntropy{targets, 0.2}),
-          one_input("sum", {5, 9}, primitives::SoftmaxCrossEntropy{targets, 1.0})};
+  return {one_input("mean", {5, 7}, SoftmaxCrossEntropy{targets, 0.2}),
+          one_input("sum", {5, 9}, SoftmaxCrossEntropy{targets, 1.0})};
 }
-
-namespace {
-
-template <class... Primitives>
-struct Joined {
-  static std::vector<Sample> all() {
-    std::vector<Sample> result;
-    const auto join = [&](std::vector<Sample> more) {
-      result.insert(result.end(), more.begin(), more.end());
-    };
-    (join(samples<Primitives>()), ...);
-    return result;
-  }
-};
 
 }  // namespace
 
-std::vector<Sample> all_samples() { return primitives::AllPrimitives<Joined>::all(); }
+std::vector<Sample> all_samples() {
+  std::vector<Sample> all;
+  for (const auto& samples :
+       {convolution2d(), batch_norm2d(), linear(), relu(), add(), dropout(), max_pool2d(),
+        average_pool2d(), adaptive_average_pool2d(), flatten(), reshape(), softmax_cross_entropy()})
+    all.insert(all.end(), samples.begin(), samples.end());
+  return all;
+}
 
 }  // namespace troupe::testing_ops

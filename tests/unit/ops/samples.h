@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/primitives/all.h"
+#include "ops/tape.h"
 
 namespace troupe::testing_ops {
 
@@ -26,10 +26,6 @@ struct Sample {
   std::vector<Shape> buffers = {};
   Record record;
 };
-
-/// The samples of a primitive; a primitive without a specialisation does not link.
-template <class Primitive>
-std::vector<Sample> samples();
 
 /// The samples of all primitives.
 std::vector<Sample> all_samples();

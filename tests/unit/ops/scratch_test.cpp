@@ -4,6 +4,9 @@
 
 #include <cstring>
 
+#include "ops/cpu/kernels.h"
+#include "ops/cpu/processor.h"
+
 namespace troupe::cpu {
 namespace {
 
@@ -36,6 +39,28 @@ TEST(Scratch, GrowsWhenALaterCallWishesForMore) {
 }
 
 TEST(Scratch, IsNothingForNoBytes) { EXPECT_EQ(Scratch(0).data(), nullptr); }
+
+TEST(Scratch, TheLargestRequestOfAStreamsKernelsIsNoted) {
+  const auto forward = [](const Stream& stream, std::int64_t channels) {
+    const auto kernel = convolution({.in_channels = channels,
+                                     .out_channels = channels,
+                                     .padding_h = 1,
+                                     .padding_w = 1,
+                                     .algorithm = ConvolutionAlgorithm::winograd});
+    kernel->use_weights(stream, Tensor::zeros({channels, channels, 3, 3}),
+                        Tensor::zeros({channels}), 1);
+    kernel->forward(stream, Tensor::zeros({1, channels, 8, 8}));
+  };
+  if (!has_avx512()) GTEST_SKIP() << "oneDNN has a Winograd, which borrows memory, for AVX-512";
+  std::size_t small = 0, both = 0;
+  forward({.scratch_peak = &small}, 16);
+  forward({.scratch_peak = &both}, 64);
+  EXPECT_GT(small, 0u);
+  EXPECT_GT(both, small);
+  const std::size_t large = both;
+  forward({.scratch_peak = &both}, 16);
+  EXPECT_EQ(both, large);
+}
 
 }  // namespace
 }  // namespace troupe::cpu

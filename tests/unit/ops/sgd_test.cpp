@@ -1,8 +1,6 @@
 // Several steps of every table's SGD against PyTorch's documented algorithm.
 #include <cmath>
 
-#include "ops/cpu/table.h"
-#include "ops/reference/table.h"
 #include "tests/unit/ops/vector_support.h"
 
 namespace troupe {
@@ -36,7 +34,7 @@ double gradient_of(std::size_t i, int step) {
 }
 
 template <class T>
-void follows_the_document(const KernelTable& table, double tolerance) {
+void follows_the_document(double tolerance) {
   constexpr std::int64_t count = 37;
   for (const double momentum : {0.0, 0.9})
     for (const double decay : {0.0, 0.05})
@@ -60,8 +58,9 @@ void follows_the_document(const KernelTable& table, double tolerance) {
           }
           const SgdOptions options{
               .momentum = momentum, .weight_decay = decay, .nesterov = nesterov};
-          table.sgd({}, options, 0.1, weights, gradient, step == 0 ? Tensor() : buffer, weights,
-                    buffer);
+          kernels({}, dtype_of<T>)
+              .sgd({}, options, 0.1, weights, gradient, step == 0 ? Tensor() : buffer, weights,
+                   buffer);
           documented.step(same);
           for (std::size_t i = 0; i < count; ++i)
             ASSERT_NEAR(weights.data<T>()[i], documented.theta[i], tolerance)
@@ -70,13 +69,8 @@ void follows_the_document(const KernelTable& table, double tolerance) {
       }
 }
 
-TEST(Sgd, FollowsPyTorchsDocumentInF64) {
-  follows_the_document<double>(reference::table<double>(), 1e-14);
-}
-TEST(Sgd, FollowsPyTorchsDocumentInF32) { follows_the_document<float>(cpu::table(), 2e-6); }
-TEST(Sgd, FollowsPyTorchsDocumentInF32OfTheReference) {
-  follows_the_document<float>(reference::table<float>(), 2e-6);
-}
+TEST(Sgd, FollowsPyTorchsDocumentInF64) { follows_the_document<double>(1e-14); }
+TEST(Sgd, FollowsPyTorchsDocumentInF32) { follows_the_document<float>(2e-6); }
 
 }  // namespace
 }  // namespace troupe

@@ -189,7 +189,7 @@ TEST(StateFrom, ReadsOnlyTheTensorsThatItNeeds) {
   state_from(spec, DType::f32, source, 0, {}, false);
   EXPECT_EQ(read, needed);
   EXPECT_THROW(state_from(spec, DType::f32, source, 0, {}, true), Error);
-  EXPECT_EQ(read.size(), needed.size());  // told before anything is read
+  EXPECT_EQ(read.size(), needed.size());  // reported before anything is read
 }
 
 TEST(StateFrom, RefusesACounterThatIsNoInteger) {

@@ -4,7 +4,13 @@
 
 #include <memory>
 
-#include "ops/primitives/all.h"
+#include "ops/loss.h"
+#include "ops/primitives/batch_norm2d.h"
+#include "ops/primitives/convolution2d.h"
+#include "ops/primitives/elementwise.h"
+#include "ops/primitives/linear.h"
+#include "ops/primitives/pooling.h"
+#include "ops/primitives/reshape.h"
 #include "runtime/error.h"
 
 namespace troupe {
@@ -254,11 +260,27 @@ TEST(Primitives, RefuseShapesThatDoNotFit) {
   expect_refused(primitives::MaxPool2d{{.padding_h = 2}}, {2, 3, 5, 5}, "padding 2x0");
   expect_refused(primitives::AveragePool2d{{.stride_w = 0}}, {2, 3, 5, 5}, "stride 2x0");
   expect_refused(primitives::AdaptiveAveragePool2d{0, 1}, {2, 3, 5, 5}, "0x1");
-  expect_refused(primitives::SoftmaxCrossEntropy{.targets = Tensor::zeros(Shape{3}, DType::i64)},
-                 {2, 3}, "[2, 3]");
 }
 
-TEST(Primitives, RefuseATargetThatIsNoClass) {
+TEST(Loss, RefusesShapesAndTypesThatDoNotFit) {
+  const auto refusal = [](const Shape& logits, const Tensor& targets) -> std::string {
+    try {
+      softmax_cross_entropy({}, Tensor::zeros(logits), targets, 1.0, true);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::bad_shape);
+      return error.message();
+    }
+    return "nothing";
+  };
+  const auto targets = [](const Shape& shape) { return Tensor::zeros(shape, DType::i64); };
+  EXPECT_NE(refusal({2, 3}, targets({3})).find("[2, 3], targets [3]"), std::string::npos);
+  EXPECT_NE(refusal({2, 3}, targets({2, 1})).find("targets [2, 1]"), std::string::npos);
+  EXPECT_NE(refusal({6}, targets({6})).find("logits are [6]"), std::string::npos);
+  EXPECT_NE(refusal({2, 0}, targets({2})).find("logits are [2, 0]"), std::string::npos);
+  EXPECT_NE(refusal({2, 3}, Tensor::zeros({2})).find("f32"), std::string::npos);
+}
+
+TEST(Loss, RefusesATargetThatIsNoClass) {
   for (const std::int64_t target : {std::int64_t{-1}, std::int64_t{3}}) {
     const Tensor targets = Tensor::from<std::int64_t>(Shape{1}, std::span(&target, 1));
     for (const DType dtype : {DType::f32, DType::f64})

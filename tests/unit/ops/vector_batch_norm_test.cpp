@@ -1,4 +1,3 @@
-#include "ops/cpu/table.h"
 #include "runtime/error.h"
 #include "tests/unit/ops/vector_support.h"
 
@@ -6,7 +5,6 @@ namespace troupe {
 namespace {
 
 using namespace test;
-using cpu::table;
 
 constexpr double epsilon = 1e-5;
 const RandomKey key{.seed = 5, .operation = 1};

@@ -1,4 +1,3 @@
-#include "ops/cpu/table.h"
 #include "runtime/error.h"
 #include "tests/unit/ops/vector_support.h"
 
@@ -6,7 +5,6 @@ namespace troupe {
 namespace {
 
 using namespace test;
-using cpu::table;
 
 const RandomKey key{.seed = 0x123456789abcdef0u, .step = 7, .micro_batch = 3, .operation = 99};
 

@@ -1,6 +1,5 @@
 #include <limits>
 
-#include "ops/cpu/table.h"
 #include "runtime/error.h"
 #include "tests/unit/ops/vector_support.h"
 
@@ -8,7 +7,6 @@ namespace troupe {
 namespace {
 
 using namespace test;
-using cpu::table;
 
 class VectorElementwise : public testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(EveryLayout, VectorElementwise, testing::ValuesIn(images_and_rows()));

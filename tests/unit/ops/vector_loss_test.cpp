@@ -1,7 +1,6 @@
 #include <limits>
 
-#include "ops/cpu/table.h"
-#include "ops/primitives/softmax_cross_entropy.h"
+#include "ops/loss.h"
 #include "runtime/error.h"
 #include "tests/unit/ops/vector_support.h"
 
@@ -9,7 +8,6 @@ namespace troupe {
 namespace {
 
 using namespace test;
-using cpu::table;
 
 Tensor targets_of(const std::vector<std::int64_t>& values) {
   return Tensor::from<std::int64_t>({static_cast<std::int64_t>(values.size())}, values);

@@ -1,6 +1,5 @@
 #include <limits>
 
-#include "ops/cpu/table.h"
 #include "runtime/error.h"
 #include "tests/unit/ops/vector_support.h"
 
@@ -8,7 +7,6 @@ namespace troupe {
 namespace {
 
 using namespace test;
-using cpu::table;
 
 /// Calls f(output element, h0, h1, w0, w1, first element of the plane) for each window.
 template <class F>

@@ -10,9 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "runtime/tensor/tensor.h"
+#include "ops/kernels.h"
 
 namespace troupe::test {
+
+/// The kernels of this CPU.
+inline const KernelTable& table() { return kernels({}, DType::f32); }
 
 /// A shape in a layout. The sizes are odd on purpose: widths that no vector divides, planes that no
 /// Philox block divides, and more than one piece of a sum.

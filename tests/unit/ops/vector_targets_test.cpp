@@ -4,15 +4,13 @@
 // Highway after the choice of targets.
 #include <hwy/highway.h>
 
-#include "ops/cpu/table.h"
-#include "ops/primitives/softmax_cross_entropy.h"
+#include "ops/loss.h"
 #include "tests/unit/ops/vector_support.h"
 
 namespace troupe {
 namespace {
 
 using namespace test;
-using cpu::table;
 
 class EveryInstructionSet : public testing::TestWithParam<std::int64_t> {
  protected:

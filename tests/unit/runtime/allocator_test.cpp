@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <limits>
 #include <thread>
 #include <vector>
 
 #include "runtime/error.h"
+#include "runtime/tensor/backend.h"
 
 namespace troupe {
 namespace {
@@ -136,9 +138,13 @@ TEST(CachingAllocator, MayBeUsedFromManyThreads) {
   EXPECT_EQ(counters.in_use_bytes, 0u);
 }
 
-TEST(CachingAllocator, HasNoneForDevicesThatThisBuildDoesNotKnow) {
-  EXPECT_THROW(CachingAllocator::of({Device::Kind::cuda, 0}), Error);
+TEST(CachingAllocator, OfADeviceIsThatOfItsBackend) {
   EXPECT_EQ(&CachingAllocator::of({}), &CachingAllocator::of({}));
+  static std::array<CachingAllocator, 2> allocators;
+  static constexpr Backend backend{.allocator = [](std::int16_t index) -> CachingAllocator& {
+    return allocators.at(static_cast<std::size_t>(index));
+  }};
+  EXPECT_EQ(&CachingAllocator::of({&backend, 1}), &allocators[1]);
 }
 
 }  // namespace

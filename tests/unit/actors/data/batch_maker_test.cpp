@@ -95,6 +95,31 @@ TEST(BatchMaker, ReadsSamplesAndTargetsOfAnyShapeAndType) {
   }
 }
 
+/// Ten samples of two f32, or what a mistaken program stores.
+class Stored : public Pairs {
+ public:
+  Stored(Tensor samples, Tensor targets)
+      : Pairs(DType::f32), stored_{std::move(samples), std::move(targets)} {}
+  std::optional<StoredSamples> stored(Split) const override { return stored_; }
+
+ private:
+  StoredSamples stored_;
+};
+
+TEST(BatchMaker, RefusesStoredTensorsOfAnotherShapeOrType) {
+  const Tensor samples = Tensor::zeros({10, 2}), targets = Tensor::zeros({10, 3}, DType::i64);
+  const auto make = [](Tensor stored, Tensor classes) {
+    BatchMaker(std::make_shared<Stored>(std::move(stored), std::move(classes)), Split::train, {})
+        .make({.samples = {9}});
+  };
+  EXPECT_NO_THROW(make(samples, targets));
+  EXPECT_THROW(make(Tensor::zeros({9, 2}), targets), Error);
+  EXPECT_THROW(make(Tensor::zeros({10, 1}), targets), Error);
+  EXPECT_THROW(make(Tensor::zeros({10, 2}, DType::i64), targets), Error);
+  EXPECT_THROW(make(samples, Tensor::zeros({10}, DType::i64)), Error);
+  EXPECT_THROW(make(samples, Tensor::zeros({10, 3})), Error);
+}
+
 TEST(BatchMaker, AugmentsImagesOnly) {
   const TransformOptions flip{.augment = {Augment::flip}};
   for (const DType dtype : {DType::f32, DType::u8})

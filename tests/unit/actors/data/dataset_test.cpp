@@ -348,7 +348,7 @@ TEST(Synthetic, TellsToTakeFewerSamplesWhereMemoryIsShort) {
 }
 
 TEST(OpenDataset, RefusesUnknownNamesAndNegativeLimits) {
-  EXPECT_THROW(find_dataset("cifar10"), Error);
+  EXPECT_THROW(find_definition(known_datasets(), "cifar10"), Error);
   EXPECT_THROW(open_dataset(Synthetic{}, {.limit = -1}), Error);
   EXPECT_THROW(open_dataset(Synthetic{}, {.test_limit = -1}), Error);
 }

@@ -33,7 +33,7 @@ void for_many_sizes(bool drop_last, const std::function<void(const SamplerOption
 std::vector<MicroBatchSamples> whole_step(Sampler& sampler, std::int64_t step) {
   std::vector<MicroBatchSamples> all;
   for (std::int64_t replica = 0; replica < sampler.options().replicas; ++replica)
-    for (auto& plan : sampler.plan(step, replica)) all.push_back(std::move(plan));
+    for (auto& plan : sampler.micro_batches(step, replica)) all.push_back(std::move(plan));
   return all;
 }
 
@@ -103,7 +103,7 @@ TEST(Sampler, HasTheSameMicroBatchesWhateverTheReplicas) {
 
 TEST(Sampler, GivesEachReplicaItsShareOfTheMicroBatches) {
   Sampler sampler({.samples = 64, .batch_size = 64, .micro_batches = 8, .replicas = 2});
-  const auto first = sampler.plan(0, 0), second = sampler.plan(0, 1);
+  const auto first = sampler.micro_batches(0, 0), second = sampler.micro_batches(0, 1);
   ASSERT_EQ(first.size(), 4u);
   ASSERT_EQ(second.size(), 4u);
   EXPECT_EQ(first.back().micro_batch, 3);
@@ -115,7 +115,7 @@ TEST(Sampler, MakesOneMicroBatchASampleWhereTheLastBatchIsTiny) {
   EXPECT_EQ(sampler.batches_per_epoch(), 2);
   EXPECT_EQ(sampler.micro_batches(0), 4);
   EXPECT_EQ(sampler.micro_batches(1), 2);
-  const auto plans = sampler.plan(1, 0);
+  const auto plans = sampler.micro_batches(1, 0);
   ASSERT_EQ(plans.size(), 2u);
   EXPECT_EQ(plans[1].samples.size(), 1u);
 }
@@ -124,18 +124,18 @@ TEST(Sampler, GivesTheSamePlanAfterAJumpAsInSequence) {
   const SamplerOptions options{.samples = 100, .batch_size = 32, .micro_batches = 2};
   Sampler sequential(options), resumed(options);
   std::vector<MicroBatchSamples> last;
-  for (std::int64_t step = 0; step <= 7; ++step) last = sequential.plan(step, 0);
+  for (std::int64_t step = 0; step <= 7; ++step) last = sequential.micro_batches(step, 0);
   EXPECT_EQ(last.front().epoch, 2);
-  EXPECT_EQ(resumed.plan(7, 0), last);
+  EXPECT_EQ(resumed.micro_batches(7, 0), last);
 }
 
 TEST(Sampler, EvaluatesEachSampleOnceInStoredOrder) {
-  auto sampler = Sampler::for_evaluation(10, 4, 2, 2);
+  auto sampler = Sampler::for_evaluation(10, {.batch_size = 8, .micro_batches = 2, .replicas = 2});
+  EXPECT_EQ(sampler.batches_per_epoch(), 3);  // of 4, 4 and 2 samples
   std::vector<std::uint32_t> seen;
   for (std::int64_t step = 0; step < sampler.batches_per_epoch(); ++step)
-    for (std::int64_t replica = 0; replica < 2; ++replica)
-      for (const auto& plan : sampler.plan(step, replica))
-        seen.insert(seen.end(), plan.samples.begin(), plan.samples.end());
+    for (const auto& plan : sampler.micro_batches(step, 0))
+      seen.insert(seen.end(), plan.samples.begin(), plan.samples.end());
   std::vector<std::uint32_t> all(10);
   std::iota(all.begin(), all.end(), 0u);
   EXPECT_EQ(seen, all);

@@ -1,4 +1,4 @@
-// What a user is told when a world does not come together.
+// The errors of a world whose processes do not connect.
 
 #include <fmt/format.h>
 
@@ -182,7 +182,7 @@ TEST(ControlJoin, ALaterRestartTakesThePlaceOfTheOneBefore) {
     EXPECT_EQ(one.value()->generation(), 2u);
   }
   ASSERT_TRUE(inbox.wait_losses(1));
-  EXPECT_EQ(inbox.losses()[0].rank, 0) << "it is told that its own place is gone";
+  EXPECT_EQ(inbox.losses()[0].rank, 0) << "it receives the loss of its own rank";
   const Error late = refused(Member::join(lobby.member(0, 2)));
   EXPECT_EQ(late.code(), ErrorCode::refused);
   EXPECT_THAT(late.what(), HasSubstr("restart 0"));

@@ -1,4 +1,4 @@
-// Processes that are killed or stopped. A child is this very program, told its part by its
+// Processes that are killed or stopped. A child is this very program, given its part by its
 // environment before any test runs.
 
 #include <fcntl.h>

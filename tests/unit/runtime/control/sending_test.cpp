@@ -120,16 +120,16 @@ TEST(ControlSending, ACallbackThatWaitsForOthersDoesNotStopThemFromSending) {
   Inbox inbox;
   TestWorld world(2);
   inbox.listen(*world.members[1]);
-  std::promise<void> told;
+  std::promise<void> reported;
   world.members[0]->open(
       [&](int, const std::string&) {
         // On the member's thread, while the callback runs.
         std::jthread([&] { world.members[0]->send(1, "from another thread"); }).join();
-        told.set_value();
+        reported.set_value();
       },
       [](const PeerLost&) {});
   world.members[1]->send(0, "go");
-  ASSERT_EQ(told.get_future().wait_for(patience), std::future_status::ready);
+  ASSERT_EQ(reported.get_future().wait_for(patience), std::future_status::ready);
   EXPECT_TRUE(inbox.wait_messages(1));
 }
 

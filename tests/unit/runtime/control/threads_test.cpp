@@ -142,7 +142,7 @@ TEST(ControlThreads, AMemberWhoseCallbackThrowsEndsItsMembershipAndNothingElse) 
   Inbox inbox;
   std::mutex mutex;
   std::condition_variable changed;
-  std::optional<PeerLost> told;
+  std::optional<PeerLost> reported;
   TestWorld world(2);
   inbox.listen(*world.members[0]);
   for (int i = 0; i < 10; ++i) world.members[0]->send(1, "x");
@@ -150,14 +150,14 @@ TEST(ControlThreads, AMemberWhoseCallbackThrowsEndsItsMembershipAndNothingElse) 
   world.members[1]->open([](int, const std::string&) { throw std::runtime_error("cannot"); },
                          [&](const PeerLost& lost) {
                            const std::lock_guard lock(mutex);
-                           told = lost;
+                           reported = lost;
                            changed.notify_all();
                          });
   {
     std::unique_lock lock(mutex);
-    ASSERT_TRUE(changed.wait_for(lock, patience, [&] { return told.has_value(); }));
-    EXPECT_EQ(told->rank, PeerLost::coordinator);
-    EXPECT_THAT(told->reason, HasSubstr("cannot"));
+    ASSERT_TRUE(changed.wait_for(lock, patience, [&] { return reported.has_value(); }));
+    EXPECT_EQ(reported->rank, PeerLost::coordinator);
+    EXPECT_THAT(reported->reason, HasSubstr("cannot"));
   }
   ASSERT_TRUE(inbox.wait_losses(1));
   EXPECT_EQ(inbox.losses()[0].rank, 1);

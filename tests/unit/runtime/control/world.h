@@ -79,7 +79,7 @@ inline void let_echo(Member& member) {
               [](const PeerLost&) {});
 }
 
-/// What a member's callbacks were told. It outlives the member: declare it first.
+/// What a member's callbacks received. It outlives the member: declare it first.
 class Inbox {
  public:
   void listen(Member& member) {

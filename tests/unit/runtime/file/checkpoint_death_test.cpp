@@ -79,7 +79,7 @@ TEST(DyingWriter, LeavesTheCheckpointBeforeAtEveryCallOfTheSystem) {
     in_child([&] {
       (void)write_step(folder.path(), 2, 300, at_call(call, [] { return ::_exit(9), 0; }));
     });
-    const CheckpointChoice choice = newest_whole_checkpoint(folder.path());
+    const CheckpointChoice choice = newest_complete_checkpoint(folder.path());
     EXPECT_TRUE(choice.skipped.empty()) << choice.skipped.front();
     const std::string found = digest_of(choice.folder);
     // Only the sync after the rename comes when the new one is there already.
@@ -122,7 +122,7 @@ TEST(DyingWriter, LeavesAWholeCheckpointWhenItIsKilledAtAnyMoment) {
     int status = 0;
     ::waitpid(child, &status, 0);
     ASSERT_TRUE(WIFSIGNALED(status));
-    const CheckpointChoice choice = newest_whole_checkpoint(folder.path());
+    const CheckpointChoice choice = newest_complete_checkpoint(folder.path());
     ASSERT_TRUE(choice.skipped.empty()) << choice.skipped.front();
     newest = open_checkpoint(choice.folder).manifest().step;
     ASSERT_EQ(digest_of(choice.folder), digest_of_state(newest, elements));
@@ -148,7 +148,7 @@ TEST(RefusedWriter, ReportsEveryRefusalAndGoesOn) {
       ASSERT_FALSE(result) << "call " << call;
       EXPECT_EQ(result.error().code(), ErrorCode::io);
       EXPECT_THAT(result.error().what(), testing::HasSubstr("No space left"));
-      EXPECT_EQ(newest_whole_checkpoint(folder.path()).folder, folder / "step_00000001");
+      EXPECT_EQ(newest_complete_checkpoint(folder.path()).folder, folder / "step_00000001");
       EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
     }
   }
@@ -162,7 +162,7 @@ TEST(RefusedWriter, ReportsADiskThatIsReallyFull) {
     GTEST_SKIP() << "only root may mount a small disk";
   const auto small = write_step(folder.path(), 1, 300);
   const auto large = write_step(folder.path(), 2, 100'000);
-  const auto newest = newest_whole_checkpoint(folder.path()).folder.filename();
+  const auto newest = newest_complete_checkpoint(folder.path()).folder.filename();
   const auto entries = std::distance(std::filesystem::directory_iterator(folder.path()), {});
   ::umount(folder.path().c_str());
   EXPECT_TRUE(small);

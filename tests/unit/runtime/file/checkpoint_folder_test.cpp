@@ -37,7 +37,7 @@ TEST(CheckpointFolder, ListsCheckpointsOldestFirst) {
   EXPECT_EQ(steps_in(out.path()), (std::vector<std::int64_t>{20, 500, 123456789}));
   EXPECT_EQ(steps_in(out / "checkpoints"), steps_in(out.path()));
   const CheckpointInfo info = list_checkpoints(out.path()).front();
-  EXPECT_TRUE(info.whole);
+  EXPECT_TRUE(info.complete);
   EXPECT_GT(info.bytes, 0u);
   EXPECT_FALSE(info.created.empty());
 }
@@ -46,9 +46,9 @@ TEST(CheckpointFolder, LooksAtTheContentWhereAsked) {
   TemporaryFolder out;
   write_step(out.path(), 1);
   damage_data(out / "step_00000001");
-  EXPECT_TRUE(list_checkpoints(out.path()).front().whole);
+  EXPECT_TRUE(list_checkpoints(out.path()).front().complete);
   const auto infos = list_checkpoints(out.path(), CheckpointCheck::content);
-  EXPECT_FALSE(infos.front().whole);
+  EXPECT_FALSE(infos.front().complete);
   EXPECT_THAT(infos.front().reason, testing::HasSubstr("checksum"));
 }
 
@@ -58,7 +58,7 @@ TEST(CheckpointFolder, StandsForItsNewestWholeCheckpoint) {
   for (std::int64_t step : {1, 2, 3, 4}) write_step(place, step);
   damage_data(place / "step_00000004");
   std::filesystem::remove(place / "step_00000003" / "manifest.json");
-  const CheckpointChoice choice = newest_whole_checkpoint(out.path());
+  const CheckpointChoice choice = newest_complete_checkpoint(out.path());
   EXPECT_EQ(choice.folder, place / "step_00000002");
   ASSERT_EQ(choice.skipped.size(), 2u);
   EXPECT_THAT(choice.skipped[0], testing::HasSubstr("step_00000004"));
@@ -68,20 +68,20 @@ TEST(CheckpointFolder, StandsForItsNewestWholeCheckpoint) {
 TEST(CheckpointFolder, TakesACheckpointItselfAsItIs) {
   TemporaryFolder out;
   write_step(out.path(), 1);
-  EXPECT_EQ(newest_whole_checkpoint(out / "step_00000001").folder, out / "step_00000001");
+  EXPECT_EQ(newest_complete_checkpoint(out / "step_00000001").folder, out / "step_00000001");
   std::filesystem::rename(out / "step_00000001", out / "mine");
-  EXPECT_EQ(newest_whole_checkpoint(out / "mine").folder, out / "mine");
+  EXPECT_EQ(newest_complete_checkpoint(out / "mine").folder, out / "mine");
 }
 
 TEST(CheckpointFolder, SaysWhyThereIsNone) {
   TemporaryFolder out;
   expect_error(ErrorCode::bad_file, {out.path().string(), "no folder step_*", "output folder"},
-               [&] { newest_whole_checkpoint(out.path()); });
+               [&] { newest_complete_checkpoint(out.path()); });
   write_step(out.path(), 1);
   damage_data(out / "step_00000001");
   expect_error(ErrorCode::bad_file, {"step_00000001", "checksum"},
-               [&] { newest_whole_checkpoint(out.path()); });
-  expect_error(ErrorCode::io, {"/nowhere"}, [] { newest_whole_checkpoint("/nowhere"); });
+               [&] { newest_complete_checkpoint(out.path()); });
+  expect_error(ErrorCode::io, {"/nowhere"}, [] { newest_complete_checkpoint("/nowhere"); });
 }
 
 TEST(CheckpointFolder, RefusesACheckpointUnderTheNameOfAnotherStep) {

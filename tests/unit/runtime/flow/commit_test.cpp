@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 
 #include <any>
+#include <atomic>
+#include <chrono>
 #include <optional>
+#include <thread>
 
 #include "runtime/flow/run.h"
 
@@ -92,18 +95,88 @@ TEST_P(CommitInEitherScheduling, CountsOnceForAnActorThatDiesAroundIt) {
       const auto source = graph.add<Source>("source");
       const auto tally = graph.add<Tally>("tally", end, ended);
       graph.connect(source, &Source::out, tally, &Tally::in, {.slots = 2});
-      std::vector<int> told;
+      std::vector<int> reported;
       int failures = 0;
-      run(graph,
-          {.threads = 2,
-           .steps = {.count = steps},
-           .on_event = [&](const std::any& event) { told.push_back(std::any_cast<int>(event)); },
-           .on_failure = [&](const FailureReport&) { ++failures; },
-           .scheduling = GetParam(),
-           .seed = seed});
-      EXPECT_THAT(told, ::testing::ElementsAre(1, 3, 6, 10, 15, 21)) << "seed " << seed;
+      run(graph, {.threads = 2,
+                  .steps = {.count = steps},
+                  .on_event =
+                      [&](const std::any& event) { reported.push_back(std::any_cast<int>(event)); },
+                  .on_failure = [&](const FailureReport&) { ++failures; },
+                  .scheduling = GetParam(),
+                  .seed = seed});
+      EXPECT_THAT(reported, ::testing::ElementsAre(1, 3, 6, 10, 15, 21)) << "seed " << seed;
       EXPECT_EQ(failures, end == End::never ? 0 : 1);
     }
+}
+
+/// What the incarnations of an actor at work share.
+struct AtWork {
+  std::atomic<bool> is_acting = false, has_failed = false, overlaps = false;
+  std::atomic<int> made = 0;
+};
+
+/// Is slow in its first action, and notes whether another incarnation is made meanwhile.
+class SlowActor final : public Actor {
+ public:
+  explicit SlowActor(std::shared_ptr<AtWork> at_work) : at_work_(std::move(at_work)) {
+    ++at_work_->made;
+    if (at_work_->is_acting) at_work_->overlaps = true;
+  }
+  Input<int> in{this, "in"};
+
+  ActionLabel act() override {
+    const auto held = in.take();
+    at_work_->is_acting = true;
+    // Long enough for the other actor to fail and to be replaced, if nothing waited.
+    while (!at_work_->has_failed) std::this_thread::yield();
+    if (at_work_->made < 3) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    at_work_->is_acting = false;
+    vote(held.header.key.step, nullptr);
+    in.release(held);
+    return {"slow", held.header.key};
+  }
+  bool votes() const override { return true; }
+
+ private:
+  std::shared_ptr<AtWork> at_work_;
+};
+
+/// Fails once, while the slow one acts. All actors then begin the step again.
+class FailingActor final : public Actor {
+ public:
+  explicit FailingActor(std::shared_ptr<AtWork> at_work) : at_work_(std::move(at_work)) {}
+  Input<int> in{this, "in"};
+
+  ActionLabel act() override {
+    const auto held = in.take();
+    if (!at_work_->has_failed) {
+      while (!at_work_->is_acting) std::this_thread::yield();
+      at_work_->has_failed = true;
+      throw Error(ErrorCode::internal, "an end");
+    }
+    vote(held.header.key.step, nullptr);
+    in.release(held);
+    return {"fail", held.header.key};
+  }
+  bool votes() const override { return true; }
+  bool restarts_step() const override { return true; }
+
+ private:
+  std::shared_ptr<AtWork> at_work_;
+};
+
+TEST(CommitThreadedActors, MakesNoIncarnationWhileItsPredecessorActs) {
+  const auto at_work = std::make_shared<AtWork>();
+  Graph graph;
+  const auto source = graph.add<Source>("source");
+  const auto slow = graph.add<SlowActor>("slow", at_work);
+  const auto failing = graph.add<FailingActor>("failing", at_work);
+  graph.connect(source, &Source::out, slow, &SlowActor::in);
+  graph.connect(source, &Source::out, failing, &FailingActor::in);
+  run(graph, {.threads = 3, .steps = {.count = 1}, .scheduling = Scheduling::threads});
+  EXPECT_TRUE(at_work->has_failed);
+  EXPECT_GE(at_work->made, 3);  // prototype, first incarnation, and its replacement
+  EXPECT_FALSE(at_work->overlaps);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 // payloads' codecs, with delays that a seed picks. Between two processes the order is kept; between
 // different pairs anything goes.
 
+#include <gtest/gtest.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -21,7 +23,7 @@ namespace troupe::testing {
 /// What one process sends to another, in order.
 class MemoryLink {
  public:
-  using Message = std::variant<RemotePacket, RemoteCredit, RunMessage, Error>;
+  using Message = std::variant<Packet, Credit, RunMessage, Error>;
 
   MemoryLink(const Graph& graph, std::uint32_t from, std::uint64_t seed)
       : graph_(graph), from_(from), random_(seed) {}
@@ -52,10 +54,10 @@ class MemoryLink {
     return message;
   }
   void deliver(BridgeListener& listener, Message message) {
-    if (auto* packet = std::get_if<RemotePacket>(&message)) {
-      packet->packet.payload = through_bytes(packet->packet);
+    if (auto* packet = std::get_if<Packet>(&message)) {
+      packet->payload = through_bytes(*packet);
       listener.on_packet(from_, std::move(*packet));
-    } else if (auto* credit = std::get_if<RemoteCredit>(&message)) {
+    } else if (auto* credit = std::get_if<Credit>(&message)) {
       listener.on_credit(from_, *credit);
     } else if (auto* run_message = std::get_if<RunMessage>(&message)) {
       listener.on_run_message(from_, std::move(*run_message));
@@ -66,11 +68,13 @@ class MemoryLink {
 
   /// The payload as another process receives it.
   std::shared_ptr<const void> through_bytes(const Packet& packet) {
-    const PayloadCodec& codec = graph_.edges()[packet.header.edge].codec;
+    const Graph::Edge& edge = graph_.edges()[packet.header.edge];
     WireWriter writer;
-    codec.write(packet.payload.get(), writer);
+    edge.codec.write(packet.payload.get(), writer);
+    for (const Tensor& tensor : writer.tensors)
+      EXPECT_EQ(tensor.device(), edge.options.device) << graph_.edge_name(packet.header.edge);
     WireReader reader(writer.bytes);
-    auto payload = codec.read(reader);
+    auto payload = edge.codec.read(reader);
     const auto expected = reader.take_tensors();
     for (std::size_t i = 0; i < expected.size(); ++i) *expected[i].place = writer.tensors[i];
     return payload;
@@ -109,8 +113,8 @@ class MemoryBridge final : public Bridge {
   void close() override {
     for (auto& row : *links_) row[here_]->close();
   }
-  void send(std::uint32_t to, RemotePacket packet) override { link(to).send(std::move(packet)); }
-  void send(std::uint32_t to, RemoteCredit credit) override { link(to).send(credit); }
+  void send(std::uint32_t to, Packet packet) override { link(to).send(std::move(packet)); }
+  void send(std::uint32_t to, const Credit& credit) override { link(to).send(credit); }
   void send(std::uint32_t to, RunMessage message) override { link(to).send(std::move(message)); }
 
  private:

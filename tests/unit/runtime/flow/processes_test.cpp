@@ -8,6 +8,7 @@
 
 #include "memory_bridge.h"
 #include "runtime/flow/run.h"
+#include "runtime/transport/delivery_deferral.h"
 #include "workers.h"
 
 namespace troupe {
@@ -86,27 +87,20 @@ TEST(RunOverProcesses, DeliversInOrderWhereverTheActorsLive) {
 }
 
 /// Records whether deliveries are deferred.
-class AttentiveBridge final : public Bridge {
+class Deferred final : public DeliveryDeferral::Arrivals {
  public:
-  AttentiveBridge(std::shared_ptr<Bridge> inner, std::shared_ptr<std::atomic<bool>> defers)
-      : inner_(std::move(inner)), defers_(std::move(defers)) {}
-  void open(std::shared_ptr<BridgeListener> listener) override { inner_->open(listener); }
-  void close() override { inner_->close(); }
-  void send(std::uint32_t to, RemotePacket packet) override { inner_->send(to, std::move(packet)); }
-  void send(std::uint32_t to, RemoteCredit credit) override { inner_->send(to, credit); }
-  void send(std::uint32_t to, RunMessage message) override { inner_->send(to, std::move(message)); }
-  void defer_delivery() override { *defers_ = true; }
-  void deliver_pending() override { *defers_ = false; }
+  operator bool() const { return deferred_; }
+  void defer_delivery() override { deferred_ = true; }
+  void deliver_pending() override { deferred_ = false; }
 
  private:
-  std::shared_ptr<Bridge> inner_;
-  std::shared_ptr<std::atomic<bool>> defers_;
+  std::atomic<bool> deferred_ = false;
 };
 
 /// Looks at it while it acts.
 class Witness final : public Counter {
  public:
-  Witness(std::shared_ptr<std::atomic<bool>> defers, std::shared_ptr<std::atomic<int>> seen)
+  Witness(std::shared_ptr<Deferred> defers, std::shared_ptr<std::atomic<int>> seen)
       : Counter(count), defers_(std::move(defers)), seen_(std::move(seen)) {}
   ActionLabel act() override {
     *seen_ += *defers_ ? 1 : 0;
@@ -114,17 +108,19 @@ class Witness final : public Counter {
   }
 
  private:
-  std::shared_ptr<std::atomic<bool>> defers_;
+  std::shared_ptr<Deferred> defers_;
   std::shared_ptr<std::atomic<int>> seen_;
 };
 
-/// Runs process 0 with so many threads and an attentive bridge, and process 1.
-void run_in_two(const Graph& graph, int threads, const std::shared_ptr<std::atomic<bool>>& defers) {
+/// Runs process 0 with so many threads, and process 1.
+void run_in_two(const Graph& graph, int threads, const std::shared_ptr<Deferred>& defers) {
   const auto links = make_memory_links(graph, 2, 1);
   RunOptions options{.threads = threads, .processes = 2, .run_id = 7};
-  options.bridge =
-      std::make_shared<AttentiveBridge>(std::make_shared<MemoryBridge>(links, 0), defers);
+  options.bridge = std::make_shared<MemoryBridge>(links, 0);
   RunOptions elsewhere = options;
+  DeliveryDeferral deferral;
+  deferral.attach(*defers);
+  options.deferral = &deferral;
   elsewhere.process = 1;
   elsewhere.bridge = std::make_shared<MemoryBridge>(links, 1);
   auto there = std::async(std::launch::async, [&] { return run(graph, elsewhere); });
@@ -134,7 +130,7 @@ void run_in_two(const Graph& graph, int threads, const std::shared_ptr<std::atom
 
 /// In how many of `count` actions of a process's only actor it was so.
 int deferred_actions(int threads) {
-  const auto defers = std::make_shared<std::atomic<bool>>(false);
+  const auto defers = std::make_shared<Deferred>();
   const auto seen = std::make_shared<std::atomic<int>>(0);
   Graph graph;
   const auto witness = graph.add<Witness>("witness", defers, seen);
@@ -155,7 +151,7 @@ TEST(RunOverProcesses, DefersDeliveryOnlyWhileNoThreadIsFree) {
 /// Acts once, until messages may wait or its companion has seen that they may.
 class Companion final : public Actor {
  public:
-  Companion(std::shared_ptr<std::atomic<bool>> defers, std::shared_ptr<std::atomic<bool>> met)
+  Companion(std::shared_ptr<Deferred> defers, std::shared_ptr<std::atomic<bool>> met)
       : defers_(std::move(defers)), met_(std::move(met)) {}
   Output<int> out{this, "out"};
   bool ready() const override { return !acted_ && out.has_slot(); }
@@ -169,12 +165,13 @@ class Companion final : public Actor {
   }
 
  private:
-  std::shared_ptr<std::atomic<bool>> defers_, met_;
+  std::shared_ptr<Deferred> defers_;
+  std::shared_ptr<std::atomic<bool>> met_;
   bool acted_ = false;
 };
 
 TEST(RunOverProcesses, DefersDeliveryWhileBothThreadsAreAtWork) {
-  const auto defers = std::make_shared<std::atomic<bool>>(false);
+  const auto defers = std::make_shared<Deferred>();
   const auto met = std::make_shared<std::atomic<bool>>(false);
   Graph graph;
   const auto collector =
@@ -310,7 +307,7 @@ TEST(RunOverProcesses, RefusesAMessageThatIsNoPartOfTheRun) {
   options.processes = 2;
   options.bridge = std::make_shared<MemoryBridge>(links, 1);
   auto process = std::async(std::launch::async, [&graph, options] { return run(graph, options); });
-  (*links)[0][1]->send(RemoteCredit{.actor = 2, .credit = {.edge = 2, .slot = 99}});
+  (*links)[0][1]->send(Credit{.edge = 2, .slot = 99});
   EXPECT_THAT(outcome(process), HasSubstr("rank 0 sent slot 99 of edge 2"));
 }
 

@@ -40,11 +40,12 @@ class RunLeaderTest : public ::testing::Test {
                     [this](const RunMessage& order) { orders_.push_back(order); });
   }
 
-  void hear(std::uint32_t process, const RunMessage& message) {
-    leader_->hear(process, message, now);
+  void receive(std::uint32_t process, const RunMessage& message) {
+    leader_->receive(process, message, now);
   }
   void all_done(ReplacementPhase phase, std::uint32_t incarnation) {
-    for (const std::uint32_t process : {2u, 0u, 1u}) hear(process, PhaseDone{phase, incarnation});
+    for (const std::uint32_t process : {2u, 0u, 1u})
+      receive(process, PhaseDone{phase, incarnation});
   }
   /// The newest order, which is a T.
   template <class T>
@@ -61,16 +62,16 @@ class RunLeaderTest : public ::testing::Test {
 };
 
 TEST_F(RunLeaderTest, CommitsWhenVotesFromAllProcessesAreIn) {
-  hear(1, Vote{voter, 0, 0});
+  receive(1, Vote{voter, 0, 0});
   EXPECT_TRUE(orders_.empty());
-  hear(2, Vote{other_voter, 0, 0});
+  receive(2, Vote{other_voter, 0, 0});
   EXPECT_EQ(newest<Commit>().step, 0u);
 }
 
 TEST_F(RunLeaderTest, WarnsOnceAboutAnOverdueVote) {
   EXPECT_EQ(leader_->overdue_votes(false), "");
   EXPECT_EQ(leader_->overdue_votes(false), "") << "no actor has voted: all may still be at work";
-  hear(1, Vote{voter, 0, 0});
+  receive(1, Vote{voter, 0, 0});
   EXPECT_EQ(leader_->overdue_votes(false), "") << "the other may be about to";
   EXPECT_THAT(leader_->overdue_votes(false), StartsWith("step 0 waits for the vote of voter/1;"));
   EXPECT_EQ(leader_->overdue_votes(false), "");
@@ -84,29 +85,29 @@ TEST_F(RunLeaderTest, WarnsAboutVotesWhenNoActorHasWork) {
 
 TEST_F(RunLeaderTest, DoesNotTakeASlowStepForTheOneBeforeIt) {
   for (std::uint32_t step = 0; step < 2; ++step) {
-    hear(1, Vote{voter, 0, step});
+    receive(1, Vote{voter, 0, step});
     EXPECT_EQ(leader_->overdue_votes(true), "");
-    hear(2, Vote{other_voter, 0, step});
+    receive(2, Vote{other_voter, 0, step});
   }
 }
 
 TEST_F(RunLeaderTest, LetsEveryProcessThroughAPhaseBeforeTheNext) {
-  hear(1, ActorDied{voter, 0, "it threw", {}});
+  receive(1, ActorFailed{voter, 0, "it threw", {}});
   EXPECT_EQ(newest<Replacement>().phase, ReplacementPhase::prepare);
   EXPECT_THAT(newest<Replacement>().actors, ElementsAre(voter));
-  hear(0, PhaseDone{ReplacementPhase::prepare, 1});
-  hear(1, PhaseDone{ReplacementPhase::prepare, 1});
-  hear(1, PhaseDone{ReplacementPhase::prepare, 1});  // said twice is said once
+  receive(0, PhaseDone{ReplacementPhase::prepare, 1});
+  receive(1, PhaseDone{ReplacementPhase::prepare, 1});
+  receive(1, PhaseDone{ReplacementPhase::prepare, 1});  // said twice is said once
   EXPECT_EQ(orders_.size(), 1u);
-  hear(2, PhaseDone{ReplacementPhase::prepare, 1});
+  receive(2, PhaseDone{ReplacementPhase::prepare, 1});
   EXPECT_EQ(newest<Replacement>().phase, ReplacementPhase::rewire);
   all_done(ReplacementPhase::rewire, 1);
   EXPECT_EQ(newest<Replacement>().phase, ReplacementPhase::start);
 }
 
 TEST_F(RunLeaderTest, ReplacesOneAfterTheOther) {
-  hear(1, ActorDied{voter, 0, "it threw", {}});
-  hear(2, ActorDied{other_voter, 0, "so did it", {}});
+  receive(1, ActorFailed{voter, 0, "it threw", {}});
+  receive(2, ActorFailed{other_voter, 0, "so did it", {}});
   for (const auto phase :
        {ReplacementPhase::prepare, ReplacementPhase::rewire, ReplacementPhase::start})
     all_done(phase, 1);
@@ -116,23 +117,23 @@ TEST_F(RunLeaderTest, ReplacesOneAfterTheOther) {
 }
 
 TEST_F(RunLeaderTest, DropsTheVoteAndTheDeathOfAReplacedIncarnation) {
-  hear(1, ActorDied{voter, 0, "it threw", {}});
+  receive(1, ActorFailed{voter, 0, "it threw", {}});
   for (const auto phase :
        {ReplacementPhase::prepare, ReplacementPhase::rewire, ReplacementPhase::start})
     all_done(phase, 1);
   const std::size_t before = orders_.size();
-  hear(1, Vote{voter, 0, 0});
-  hear(2, Vote{other_voter, 0, 0});
-  hear(1, ActorDied{voter, 0, "again", {}});
+  receive(1, Vote{voter, 0, 0});
+  receive(2, Vote{other_voter, 0, 0});
+  receive(1, ActorFailed{voter, 0, "again", {}});
   EXPECT_EQ(orders_.size(), before);
-  hear(1, Vote{voter, 1, 0});
+  receive(1, Vote{voter, 1, 0});
   EXPECT_EQ(newest<Commit>().step, 0u);
 }
 
 TEST_F(RunLeaderTest, RepeatsTheNewestCommitForAReplacement) {
-  hear(1, Vote{voter, 0, 0});
-  hear(2, Vote{other_voter, 0, 0});
-  hear(1, ActorDied{voter, 0, "it threw", {}});
+  receive(1, Vote{voter, 0, 0});
+  receive(2, Vote{other_voter, 0, 0});
+  receive(1, ActorFailed{voter, 0, "it threw", {}});
   EXPECT_EQ(newest<Replacement>().steps, 1u);
   all_done(ReplacementPhase::prepare, 1);
   all_done(ReplacementPhase::rewire, 1);
@@ -142,26 +143,26 @@ TEST_F(RunLeaderTest, RepeatsTheNewestCommitForAReplacement) {
 
 TEST_F(RunLeaderTest, EndsWhenTheLastStepIsCommitted) {
   for (const std::uint32_t step : {0u, 1u}) {
-    hear(1, Vote{voter, 0, step});
-    hear(2, Vote{other_voter, 0, step});
+    receive(1, Vote{voter, 0, step});
+    receive(2, Vote{other_voter, 0, step});
   }
   EXPECT_FALSE(newest<EndRun>().failure);
   EXPECT_EQ(newest<EndRun>().steps, 2u);
-  for (const std::uint32_t process : {0u, 1u}) hear(process, ProcessEnded{});
+  for (const std::uint32_t process : {0u, 1u}) receive(process, ProcessEnded{});
   EXPECT_FALSE(leader_->concluded());
-  hear(2, ProcessEnded{});
+  receive(2, ProcessEnded{});
   EXPECT_TRUE(leader_->concluded());
   EXPECT_TRUE(leader_->report());
 }
 
 TEST_F(RunLeaderTest, PutsReportsInTheOrderOfTheGraph) {
   for (const std::uint32_t step : {0u, 1u}) {
-    hear(1, Vote{voter, 0, step});
-    hear(2, Vote{other_voter, 0, step});
+    receive(1, Vote{voter, 0, step});
+    receive(2, Vote{other_voter, 0, step});
   }
-  hear(2, ProcessEnded{.actors = {{.name = "voter/1"}}});
-  hear(0, ProcessEnded{.actors = {{.name = "counter/0"}}});
-  hear(1, ProcessEnded{.actors = {{.name = "voter/0"}, {.name = "counter/1"}}});
+  receive(2, ProcessEnded{.actors = {{.name = "voter/1"}}});
+  receive(0, ProcessEnded{.actors = {{.name = "counter/0"}}});
+  receive(1, ProcessEnded{.actors = {{.name = "voter/0"}, {.name = "counter/1"}}});
   const RunReport report = leader_->report().value();
   std::vector<std::string> names;
   for (const ActorReport& actor : report.actors) names.push_back(actor.name);
@@ -169,24 +170,25 @@ TEST_F(RunLeaderTest, PutsReportsInTheOrderOfTheGraph) {
 }
 
 TEST_F(RunLeaderTest, KeepsTheFirstOfSeveralFailures) {
-  hear(1, RunFailed{Error(ErrorCode::io, "first")});
-  hear(2, ActorDied{other_voter, 0, "second", Error(ErrorCode::bad_file, "second")});
+  receive(1, RunFailed{Error(ErrorCode::io, "first")});
+  receive(2, ActorFailed{other_voter, 0, "second", Error(ErrorCode::bad_file, "second")});
   leader_->lost(2, Error(ErrorCode::peer_lost, "third"));
-  hear(0, ProcessEnded{});
-  hear(1, ProcessEnded{});
+  receive(0, ProcessEnded{});
+  receive(1, ProcessEnded{});
   EXPECT_TRUE(leader_->concluded());  // 2 is lost: nothing comes from it
   EXPECT_EQ(leader_->report().error().message(), "first");
 }
 
 TEST_F(RunLeaderTest, TracesOfAllProcessesCountFromTheStartOfTheLeader) {
   for (const std::uint32_t step : {0u, 1u}) {
-    hear(1, Vote{voter, 0, step});
-    hear(2, Vote{other_voter, 0, step});
+    receive(1, Vote{voter, 0, step});
+    receive(2, Vote{other_voter, 0, step});
   }
   using std::chrono::nanoseconds;
-  hear(0, ProcessEnded{});
-  hear(1, ProcessEnded{.begun = 100, .trace = {{voter, "F", {}, nanoseconds(5), nanoseconds(7)}}});
-  hear(2, ProcessEnded{});
+  receive(0, ProcessEnded{});
+  receive(1,
+          ProcessEnded{.begun = 100, .trace = {{voter, "F", {}, nanoseconds(5), nanoseconds(7)}}});
+  receive(2, ProcessEnded{});
   const RunReport report = leader_->report().value();
   ASSERT_EQ(report.trace.size(), 1u);
   EXPECT_EQ(report.trace[0].begin, nanoseconds(105));
@@ -194,9 +196,9 @@ TEST_F(RunLeaderTest, TracesOfAllProcessesCountFromTheStartOfTheLeader) {
 }
 
 TEST_F(RunLeaderTest, RefusesUnknownActors) {
-  EXPECT_THROW(hear(1, Vote{99, 0, 0}), std::exception);
-  EXPECT_THROW(hear(1, ActorDied{99, 0, "", {}}), std::exception);
-  EXPECT_THROW(hear(1, ActorNews{99, true, true}), std::exception);
+  EXPECT_THROW(receive(1, Vote{99, 0, 0}), std::exception);
+  EXPECT_THROW(receive(1, ActorFailed{99, 0, "", {}}), std::exception);
+  EXPECT_THROW(receive(1, ActorStatus{99, true, true}), std::exception);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 
 const Supervisor::Clock::time_point start{};
 
-std::vector<Supervisor::Member> two_stages_a_reducer_and_a_writer() {
+std::vector<Supervisor::SupervisedActor> two_stages_a_reducer_and_a_writer() {
   return {{.name = "stage/0", .votes = true},
           {.name = "stage/1", .votes = true},
           {.name = "reducer", .restarts_step = true},
@@ -80,13 +80,13 @@ TEST(Supervisor, PutsASnapshotOffWhileTheWriterIsBusy) {
 
 TEST(Supervisor, ReplacesAStageAlone) {
   Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 2}, {});
-  EXPECT_THAT(supervisor.died(1, "out of luck", start), ElementsAre(1));
+  EXPECT_THAT(supervisor.actor_failed(1, "out of luck", start), ElementsAre(1));
 }
 
 TEST(Supervisor, RestartsTheStepWhenAReducerDies) {
   Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 2}, {});
   supervisor.vote(0, 0);
-  EXPECT_THAT(supervisor.died(2, "out of luck", start), ElementsAre(0, 1, 2));
+  EXPECT_THAT(supervisor.actor_failed(2, "out of luck", start), ElementsAre(0, 1, 2));
   EXPECT_FALSE(supervisor.vote(1, 0));  // the vote of before does not count any more
   EXPECT_TRUE(supervisor.vote(0, 0));
 }
@@ -96,10 +96,10 @@ TEST(Supervisor, RestartsTheStepWhenTwoNeighboursDie) {
   members[0].neighbours = {1};
   members[1].neighbours = {0};
   Supervisor supervisor(members, {.count = 9}, {});
-  EXPECT_THAT(supervisor.died(0, "out of luck", start), ElementsAre(0));
-  EXPECT_THAT(supervisor.died(0, "again", start), ElementsAre(0));  // alone as before
-  EXPECT_THAT(supervisor.died(1, "out of luck", start), ElementsAre(0, 1, 2));
-  EXPECT_THAT(supervisor.died(0, "after that", start), ElementsAre(0));
+  EXPECT_THAT(supervisor.actor_failed(0, "out of luck", start), ElementsAre(0));
+  EXPECT_THAT(supervisor.actor_failed(0, "again", start), ElementsAre(0));  // alone as before
+  EXPECT_THAT(supervisor.actor_failed(1, "out of luck", start), ElementsAre(0, 1, 2));
+  EXPECT_THAT(supervisor.actor_failed(0, "after that", start), ElementsAre(0));
 }
 
 TEST(Supervisor, RestartsTheStepWhenTheyDieInDifferentSteps) {
@@ -108,17 +108,17 @@ TEST(Supervisor, RestartsTheStepWhenTheyDieInDifferentSteps) {
   members[0].neighbours = {1};
   members[1].neighbours = {0};
   Supervisor supervisor(members, {.count = 9}, {});
-  supervisor.died(0, "out of luck", start);
+  supervisor.actor_failed(0, "out of luck", start);
   supervisor.vote(0, 0);
   supervisor.vote(1, 0);
-  EXPECT_THAT(supervisor.died(1, "out of luck", start), ElementsAre(0, 1, 2));
+  EXPECT_THAT(supervisor.actor_failed(1, "out of luck", start), ElementsAre(0, 1, 2));
 }
 
 TEST(Supervisor, WaitsForTheVoteOfAReplacement) {
   // A commit must not reach it before it has made its next state again.
   Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 2}, {});
   supervisor.vote(0, 0);
-  supervisor.died(0, "out of luck", start);
+  supervisor.actor_failed(0, "out of luck", start);
   EXPECT_FALSE(supervisor.vote(1, 0));
   EXPECT_TRUE(supervisor.vote(0, 0));
 }
@@ -144,19 +144,19 @@ TEST(Supervisor, IgnoresAStopRequestDuringTheLastStep) {
 TEST(Supervisor, CountsFailuresWithoutAStepBetweenHoweverSlowTheyAre) {
   Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 2},
                         {.max = 1, .within = 60s});
-  supervisor.died(0, "out of memory", start);
-  EXPECT_THROW(supervisor.died(0, "out of memory", start + 120s), Error);
+  supervisor.actor_failed(0, "out of memory", start);
+  EXPECT_THROW(supervisor.actor_failed(0, "out of memory", start + 120s), Error);
 }
 
 TEST(Supervisor, CountsFailuresOfTheLastMinuteOnlyWhereStepsGoOn) {
   Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 2},
                         {.max = 1, .within = 60s});
-  supervisor.died(0, "first", start);
+  supervisor.actor_failed(0, "first", start);
   supervisor.vote(0, 0);
   ASSERT_TRUE(supervisor.vote(1, 0));
-  EXPECT_NO_THROW(supervisor.died(0, "second", start + 61s));
+  EXPECT_NO_THROW(supervisor.actor_failed(0, "second", start + 61s));
   try {
-    supervisor.died(0, "third", start + 62s);
+    supervisor.actor_failed(0, "third", start + 62s);
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(),

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "tests/unit/runtime/control/world.h"
+#include "tests/unit/runtime/transport/wait.h"
 
 namespace troupe {
 namespace {
@@ -33,23 +34,25 @@ TEST_P(DataPlaneOfOneHost, TakesTheTransportThatWasAskedFor) {
   TestWorld world(2);
   const auto planes = connect(world, transport);
   for (const int rank : {0, 1})
-    EXPECT_EQ(planes[static_cast<std::size_t>(rank)]->route(1 - rank).transport->name, taken);
+    EXPECT_EQ(
+        planes[static_cast<std::size_t>(rank)]->route(1 - rank, Device::cpu()).transport->name,
+        taken);
   const Tensor sent = Tensor::from<float>(Shape{3}, std::array{1.0f, 2.0f, 3.0f});
-  const auto received = planes[1]->receive(0, 7, TensorMeta::of(sent));
-  const auto work = planes[0]->send(1, 7, sent);
-  ASSERT_TRUE(received->wait());
+  const auto received = planes[1]->receive(0, Device::cpu(), 7, TensorMeta::of(sent));
+  const auto work = planes[0]->send(1, Device::cpu(), 7, sent);
+  ASSERT_TRUE(wait_for(received));
   EXPECT_EQ(received->tensor().elements<float>()[2], 3);
-  ASSERT_TRUE(work->wait());
+  ASSERT_TRUE(wait_for(work));
 }
 
 // Its connections end with it, which would be all that they hear.
 TEST_P(DataPlaneOfOneHost, TellsThePeersWhyItFails) {
   TestWorld world(2);
   auto planes = connect(world, GetParam().first);
-  const auto awaited = planes[1]->receive(0, 7, {.shape = {3}});
+  const auto awaited = planes[1]->receive(0, Device::cpu(), 7, {.shape = {3}});
   planes[0]->fail(Error(ErrorCode::peer_lost, "rank 5 is lost: its host burns"));
   planes[0].reset();
-  const Status status = awaited->wait();
+  const Status status = wait_for(awaited);
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().message(), "rank 5 is lost: its host burns");
 }

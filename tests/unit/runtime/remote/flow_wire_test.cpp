@@ -50,39 +50,32 @@ T round_trip(const T& message) {
   return std::get<T>(std::get<RunMessage>(decode(encode(RunMessage(message)), graph)));
 }
 
-RemotePacket packet() {
-  return {.actor = 3,
-          .incarnation = 2,
-          .packet = {.header = {.run = 0x1234567890abcdef,
-                                .incarnation = 5,
-                                .edge = 0,
-                                .sequence = 9,
-                                .key = {11, Purpose::evaluate, 13},
-                                .slot = 1,
-                                .samples = 8,
-                                .batch_samples = 64,
-                                .micro_batches = 4},
-                     .payload = std::make_shared<Sample>(
-                         Sample{Tensor::zeros({2, 4, 3, 3}), {}, {"", "a"}, -1})}};
+Packet packet() {
+  return {
+      .header = {.run = 0x1234567890abcdef,
+                 .incarnation = 5,
+                 .receiver = 2,
+                 .edge = 0,
+                 .sequence = 9,
+                 .key = {11, Purpose::evaluate, 13},
+                 .slot = 1,
+                 .samples = 8,
+                 .batch_samples = 64,
+                 .micro_batches = 4},
+      .payload = std::make_shared<Sample>(Sample{Tensor::zeros({2, 4, 3, 3}), {}, {"", "a"}, -1})};
 }
 
-std::string packet_bytes() {
-  std::atomic<std::uint64_t> next_tag{99};
-  return encode(packet(), graph, next_tag).bytes;
-}
+std::string packet_bytes() { return encode(packet(), graph).bytes; }
 
 TEST(FlowWire, KeepsEveryMemberOfAPacket) {
-  const RemotePacket sent = packet();
-  std::atomic<std::uint64_t> next_tag{99};
-  const OutgoingPacket out = encode(sent, graph, next_tag);
-  EXPECT_EQ(next_tag, 100u) << "one tensor is defined";
-  ASSERT_EQ(out.tensors.size(), 1u);
+  const Packet sent = packet();
+  const WireWriter out = encode(sent, graph);
+  ASSERT_EQ(out.tensors.size(), 1u) << "one tensor is defined";
   const auto got = std::get<IncomingPacket>(decode(out.bytes, graph));
-  EXPECT_EQ(got.remote.actor, sent.actor);
-  EXPECT_EQ(got.remote.incarnation, sent.incarnation);
-  const Header &header = got.remote.packet.header, &expected = sent.packet.header;
+  const Header &header = got.packet.header, &expected = sent.header;
   EXPECT_EQ(header.run, expected.run);
   EXPECT_EQ(header.incarnation, expected.incarnation);
+  EXPECT_EQ(header.receiver, expected.receiver);
   EXPECT_EQ(header.edge, expected.edge);
   EXPECT_EQ(header.sequence, expected.sequence);
   EXPECT_EQ(header.key, expected.key);
@@ -90,8 +83,7 @@ TEST(FlowWire, KeepsEveryMemberOfAPacket) {
   EXPECT_EQ(header.samples, expected.samples);
   EXPECT_EQ(header.batch_samples, expected.batch_samples);
   EXPECT_EQ(header.micro_batches, expected.micro_batches);
-  EXPECT_EQ(got.first_tag, 99u);
-  const auto& payload = *static_cast<const Sample*>(got.remote.packet.payload.get());
+  const auto& payload = *static_cast<const Sample*>(got.packet.payload.get());
   EXPECT_EQ(payload.names, (std::vector<std::string>{"", "a"}));
   EXPECT_EQ(payload.count, -1);
   ASSERT_EQ(got.tensors.size(), 1u);
@@ -100,11 +92,10 @@ TEST(FlowWire, KeepsEveryMemberOfAPacket) {
 }
 
 TEST(FlowWire, KeepsCredits) {
-  const auto got = std::get<RemoteCredit>(decode(encode(RemoteCredit{4, {5, 6, 7}}), graph));
-  EXPECT_EQ(got.actor, 4u);
-  EXPECT_EQ(got.credit.edge, 5u);
-  EXPECT_EQ(got.credit.incarnation, 6u);
-  EXPECT_EQ(got.credit.slot, 7u);
+  const auto got = std::get<Credit>(decode(encode(Credit{5, 6, 7}), graph));
+  EXPECT_EQ(got.edge, 5u);
+  EXPECT_EQ(got.incarnation, 6u);
+  EXPECT_EQ(got.slot, 7u);
 }
 
 TEST(FlowWire, KeepsVotesAndCommits) {
@@ -119,8 +110,8 @@ TEST(FlowWire, LeavesTheStateOfAVoteInItsProcess) {
 }
 
 TEST(FlowWire, KeepsDeathsAndReplacements) {
-  const ActorDied died =
-      round_trip(ActorDied{1, 2, "why", Error(ErrorCode::bad_file, "what", "remedy")});
+  const ActorFailed died =
+      round_trip(ActorFailed{1, 2, "why", Error(ErrorCode::bad_file, "what", "remedy")});
   EXPECT_EQ(died.cause, "why");
   ASSERT_TRUE(died.lasting);
   EXPECT_EQ(died.lasting->code(), ErrorCode::bad_file);
@@ -143,13 +134,13 @@ TEST(FlowWire, KeepsHowARunEnds) {
   EXPECT_EQ(end.steps, 5u);
   EXPECT_EQ(end.replacements, 6u);
   EXPECT_TRUE(end.stopped);
-  round_trip(StopWanted{});
+  round_trip(StopRequest{});
 }
 
 TEST(FlowWire, KeepsWhetherAnActorReportedOnSnapshots) {
-  EXPECT_FALSE(round_trip(ActorNews{1, {}, true}).accepts_snapshot);
-  EXPECT_EQ(round_trip(ActorNews{1, false, false}).accepts_snapshot, false);
-  EXPECT_EQ(round_trip(ActorNews{1, true, false}).accepts_snapshot, true);
+  EXPECT_FALSE(round_trip(ActorStatus{1, {}, true}).accepts_snapshot);
+  EXPECT_EQ(round_trip(ActorStatus{1, false, false}).accepts_snapshot, false);
+  EXPECT_EQ(round_trip(ActorStatus{1, true, false}).accepts_snapshot, true);
 }
 
 TEST(FlowWire, KeepsReportsAndTraces) {
@@ -177,8 +168,8 @@ TEST(FlowWire, KeepsReportsAndTraces) {
 TEST(FlowWire, RefusesPacketsOnEdgesThatCarryNone) {
   for (const std::uint32_t edge : {1u, 2u, 0xffff'ffffu}) {
     std::string bytes = packet_bytes();
-    // Behind the kind, actor, incarnation, run and the sender's incarnation.
-    std::memcpy(bytes.data() + 1 + 4 + 4 + 8 + 4, &edge, sizeof edge);
+    // Behind the kind, the run and both incarnations.
+    std::memcpy(bytes.data() + 1 + 8 + 4 + 4, &edge, sizeof edge);
     try {
       decode(bytes, graph);
       FAIL() << "edge " << edge;
@@ -194,13 +185,13 @@ TEST(FlowWire, RefusesWhatIsNoMessage) {
   EXPECT_THROW(decode("hello", graph), Error);
   EXPECT_THROW(decode(std::string(1000, '\xff'), graph), Error);
   EXPECT_THROW(decode(std::string("\2\xff", 2), graph), Error) << "an unknown run message";
-  EXPECT_THROW(decode(encode(RemoteCredit{}) + "x", graph), Error) << "bytes left over";
+  EXPECT_THROW(decode(encode(Credit{}) + "x", graph), Error) << "bytes left over";
 }
 
 TEST(FlowWire, ReadsOrRefusesDamagedBytes) {
   std::mt19937 random(1);
   const std::vector<std::string> messages = {
-      packet_bytes(), encode(RunMessage(ActorDied{1, 2, "why", Error(ErrorCode::io, "what")})),
+      packet_bytes(), encode(RunMessage(ActorFailed{1, 2, "why", Error(ErrorCode::io, "what")})),
       encode(RunMessage(ProcessEnded{.actors = {{.name = "stage/0"}}, .trace = {{1, "F"}}})),
       encode(RunMessage(Replacement{.actors = {1, 2}, .newest = Commit{}}))};
   for (int i = 0; i < 20'000; ++i) {

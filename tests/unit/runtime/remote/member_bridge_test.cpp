@@ -19,8 +19,8 @@ using control_test::TestWorld;
 /// Keeps the run messages that it receives.
 class MessageLog final : public BridgeListener {
  public:
-  void on_packet(std::uint32_t, RemotePacket) override {}
-  void on_credit(std::uint32_t, RemoteCredit) override {}
+  void on_packet(std::uint32_t, Packet) override {}
+  void on_credit(std::uint32_t, const Credit&) override {}
   void on_lost(std::uint32_t, const Error&) override {}
   void on_run_message(std::uint32_t from, RunMessage message) override {
     const std::lock_guard lock(mutex_);
@@ -85,14 +85,15 @@ TEST_F(MemberBridgeTest, CarriesRunMessagesBothWays) {
 }
 
 // It may take them earlier, as where its thread was awake just then.
-TEST_F(MemberBridgeTest, DefersArrivalsInSharedMemoryUntilDeliverPending) {
+TEST_F(MemberBridgeTest, LeavesArrivalsInSharedMemoryUntilTheActionEnds) {
   constexpr std::size_t rounds = 50;
   std::size_t waited = 0;
   for (std::size_t round = 0; round < rounds; ++round) {
-    bridges_[1]->defer_delivery();
-    bridges_[0]->send(1, RunMessage(Vote{}));
-    waited += logs_[1]->has(round + 1, std::chrono::milliseconds(2)) ? 0 : 1;
-    bridges_[1]->deliver_pending();
+    {
+      const DeliveryDeferral::Action action(&bulks_[1]->deferral(), 1);
+      bridges_[0]->send(1, RunMessage(Vote{}));
+      waited += logs_[1]->has(round + 1, std::chrono::milliseconds(2)) ? 0 : 1;
+    }
     ASSERT_TRUE(logs_[1]->has(round + 1, patience)) << "round " << round;
   }
   EXPECT_GT(waited, rounds / 10);
@@ -103,7 +104,7 @@ TEST_F(MemberBridgeTest, DefersArrivalsInSharedMemoryUntilDeliverPending) {
 TEST_F(MemberBridgeTest, RepeatsTheEndOfARunWhenTheDataPlaneEndedFirst) {
   bulks_[1]->abort(Error(ErrorCode::peer_lost, "process 2 is lost"));
   bridges_[0]->send(1, RunMessage(EndRun{}));
-  world_.members[2].reset();  // without a goodbye
+  world_.members[2].reset();  // without a closing message
   EXPECT_TRUE(logs_[1]->wait_for<EndRun>(0));
 }
 
@@ -145,8 +146,7 @@ TEST_F(MemberBridgeTest, WaitsInCloseForSends) {
   const auto bridge = make_member_bridge(*world_.members[2], *bulks_[2], graph);
   std::atomic<bool> begun = false, ended = false;
   std::jthread sender([&] {
-    bridge->send(0,
-                 RemotePacket{.packet = {.payload = std::make_shared<Slow>(Slow{&begun, &ended})}});
+    bridge->send(0, Packet{.payload = std::make_shared<Slow>(Slow{&begun, &ended})});
   });
   while (!begun) std::this_thread::yield();
   bridge->close();

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "runtime/remote/data_plane.h"
+#include "runtime/tensor/backend.h"
 #include "tests/unit/runtime/control/world.h"
 #include "tests/unit/runtime/flow/workers.h"
 
@@ -49,6 +50,27 @@ TEST(RunDescription, ListsTheEdgesOfEachCommunicator) {
               HasSubstr("Gloo between ranks 0-2:\nedge 0: "));
   EXPECT_THAT(description_of(counting(2, 0), *world.members[0]),
               HasSubstr("within a process:\nedge 0: "));
+}
+
+TEST(RunDescription, RefusesAnEdgeWhoseTensorsNoTransportCarries) {
+  static constexpr Backend backend{.name = "gpu"};
+  TestWorld world(2);
+  const auto description = [&](std::uint32_t collector_in) {
+    Graph graph;
+    const auto counter = graph.add<Counter>("counter", 3u);
+    const auto collector =
+        graph.add<Collector>("collector", std::make_shared<std::vector<int>>(), std::size_t{3});
+    graph.place(collector, collector_in);
+    graph.connect(counter, &Counter::out, collector, &Collector::in, {.device = {&backend, 0}});
+    return description_of(graph, *world.members[0]);
+  };
+  EXPECT_THAT(description(0), HasSubstr("within a process:\nedge 0: "));
+  try {
+    description(1);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), HasSubstr("rank 0 sends tensors on gpu:0 to rank 1"));
+  }
 }
 
 /// The error of each process when they compare their descriptions.
@@ -101,11 +123,12 @@ TEST(RunDescription, OfAWorldOfOneHasAllActorsInIt) {
 
 TEST(RunDescription, EndsTheWaitForAProcessThatIsLost) {
   TestWorld world(2);
-  std::jthread lost([&] { world.members[0].reset(); });  // without a goodbye or a description
-  const Status told =
+  std::jthread lost(
+      [&] { world.members[0].reset(); });  // without a closing message or a description
+  const Status reported =
       check_same_description(*world.members[1], "description", control_test::patience);
-  ASSERT_FALSE(told);
-  EXPECT_EQ(told.error().code(), ErrorCode::peer_lost);
+  ASSERT_FALSE(reported);
+  EXPECT_EQ(reported.error().code(), ErrorCode::peer_lost);
 }
 
 }  // namespace

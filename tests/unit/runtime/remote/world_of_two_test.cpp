@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "runtime/flow/run.h"
 #include "runtime/remote/joined_world.h"
@@ -21,11 +23,21 @@ namespace fs = std::filesystem;
 using test::Processes;
 
 struct Load {
-  Tensor tensor;
-  static void members(auto& self, auto& visit) { visit(self.tensor); }
+  std::vector<Tensor> tensors;
+  static void members(auto& self, auto& visit) { visit(self.tensors); }
 };
 
-constexpr std::uint32_t messages = 3;
+constexpr std::uint32_t messages = 20;
+
+/// The tensors of a message: a large and a small one, whose sizes are the same in every third.
+std::vector<Tensor> tensors_of(std::uint32_t message) {
+  std::vector<Tensor> tensors;
+  for (const std::int64_t size : {1 << (12 + message % 3), 7}) {
+    tensors.push_back(Tensor::zeros({size}));
+    std::ranges::fill(tensors.back().elements<float>(), static_cast<float>(message + 1));
+  }
+  return tensors;
+}
 
 class Producer final : public Actor {
  public:
@@ -33,7 +45,7 @@ class Producer final : public Actor {
   bool ready() const override { return next_ < messages && out.has_slot(); }
   ActionLabel act() override {
     const MessageKey key{0, Purpose::train, next_++};
-    out.send({.key = key}, Load{Tensor::zeros({1 << 14})});
+    out.send({.key = key}, Load{tensors_of(key.micro_batch)});
     return {"send", key};
   }
 
@@ -46,6 +58,10 @@ class Consumer final : public Actor {
   Input<Load> in{this, "in"};
   ActionLabel act() override {
     const auto held = in.take();
+    const auto expected = tensors_of(held.header.key.micro_batch);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      if (!std::ranges::equal(held->tensors.at(i).elements<float>(), expected[i].elements<float>()))
+        throw Error(ErrorCode::bad_message, "a message has the elements of another one");
     in.release(held);
     if (++taken_ == messages) finish();
     return {"take", held.header.key};
@@ -62,7 +78,7 @@ struct Line {
   Line() {
     const auto producer = graph.add<Producer>("producer");
     const auto consumer = graph.add<Consumer>("consumer");
-    graph.connect(producer, &Producer::out, consumer, &Consumer::in);
+    graph.connect(producer, &Producer::out, consumer, &Consumer::in, {.slots = 4});
     graph.place(consumer, 1);
   }
 };
@@ -149,6 +165,19 @@ TEST_P(WorldOfTwo, HasNothingLeftOfTheBulkPlaneOnceItWasLeft) {
     for (int round = 0; round < 4 && code == 0; ++round)
       code = leave_and_look(rank, job_file(round), GetParam());
     return code;
+  });
+  expect_both_end_well(processes);
+}
+
+TEST_P(WorldOfTwo, GivesEachMessageOfAnEdgeItsOwnTensors) {
+  Processes processes(2, [this](int rank, Store&) {
+    const auto world = join(rank, job_file(), GetParam());
+    const Line line;
+    RunOptions options;
+    world->connect(line.graph, options);
+    run(line.graph, options);  // throws what the consumer throws
+    world->leave();
+    return 0;
   });
   expect_both_end_well(processes);
 }

@@ -15,6 +15,7 @@
 #include "runtime/transport/gloo/side_channel.h"
 #include "runtime/transport/gloo/transport.h"
 #include "tests/unit/runtime/transport/ranks.h"
+#include "tests/unit/runtime/transport/wait.h"
 
 namespace troupe::transport {
 namespace {
@@ -41,7 +42,7 @@ struct Forger {
 
   /// The outcome of a receive at rank 0.
   std::string outcome() const {
-    const Status received = zero->receive(1, 1, four)->wait();
+    const Status received = wait_for(zero->receive(1, 1, four));
     return received ? "received" : received.error().what();
   }
 };
@@ -58,7 +59,7 @@ TEST(GlooForger, IsReceivedFromWhereItKeepsToTheRules) {
   Forger forger;
   const std::vector<std::byte> tensor(16);
   forger.side_channel->send(0, offer_of_four(), tensor);
-  EXPECT_TRUE(forger.zero->receive(1, 1, four)->wait());
+  EXPECT_TRUE(wait_for(forger.zero->receive(1, 1, four)));
 }
 
 TEST(GlooForger, EndsTheGroupWithWhatNoRankSends) {
@@ -84,9 +85,9 @@ TEST(GlooForger, EndsTheGroupWithWhatNoRankSends) {
     ControlMessage message = offer_of_four();
     forgeries[i].second(message);
     forger.side_channel->send(0, message, tensor);
-    const std::string told = forger.outcome();
-    EXPECT_NE(told, "received");
-    EXPECT_THAT(told, HasSubstr(forgeries[i].first));
+    const std::string reported = forger.outcome();
+    EXPECT_NE(reported, "received");
+    EXPECT_THAT(reported, HasSubstr(forgeries[i].first));
   }
 }
 

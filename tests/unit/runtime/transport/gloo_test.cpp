@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/unit/runtime/transport/ranks.h"
+#include "tests/unit/runtime/transport/wait.h"
 
 namespace troupe {
 namespace {
@@ -33,7 +34,7 @@ TEST(GlooEnds, AreExplainedAtAllRanksThoughTensorsAreUnderWay) {
     run_ranks("gloo", 4, [&](Communicator& ranks) {
       for (std::uint64_t i = 0; i < 4; ++i) pass_on(ranks, 100 + i, 1 << 18);
       if (ranks.rank() == 3) ranks.send(0, 8, values({5}, 0));
-      const Status status = ranks.receive((ranks.rank() + 3) % 4, 8, {.shape = {4}})->wait();
+      const Status status = wait_for(ranks.receive((ranks.rank() + 3) % 4, 8, {.shape = {4}}));
       ASSERT_FALSE(status);
       EXPECT_EQ(status.error().code(), ErrorCode::bad_graph) << status.error().what();
     });
@@ -47,7 +48,7 @@ TEST(GlooEnds, AreExplainedAtAllRanksThoughTwoFindMistakesAtOnce) {
         ranks.send(ranks.rank() + 2, 3, values({4}, 0));
       else
         ranks.receive(ranks.rank() - 2, 3, {.shape = {5}});
-      const Status status = ranks.receive((ranks.rank() + 1) % 4, 99, {.shape = {1}})->wait();
+      const Status status = wait_for(ranks.receive((ranks.rank() + 1) % 4, 99, {.shape = {1}}));
       ASSERT_FALSE(status);
       EXPECT_EQ(status.error().code(), ErrorCode::bad_graph) << status.error().what();
     });
@@ -63,12 +64,12 @@ TEST(GlooEnds, OfASenderHalfWayThroughATensorEndTheReceiveAndNothingElse) {
     std::this_thread::sleep_for(std::chrono::microseconds(400 * round));
     ranks[0].reset();
     for (const ReceivePtr& receive : receives)
-      if (const Status status = receive->wait(); !status) {
+      if (const Status status = wait_for(receive); !status) {
         EXPECT_THAT(status.error().what(), HasSubstr("rank 0 has ended its part"));
       }
     const ReceivePtr other = ranks[1]->receive(2, 5, {.shape = {4}});
     ranks[2]->send(1, 5, values({4}, 0));
-    EXPECT_TRUE(other->wait());
+    EXPECT_TRUE(wait_for(other));
   }
 }
 
@@ -79,7 +80,7 @@ TEST(GlooEnds, OfARankThatSendsAndReceivesAreNamedAtItsPeer) {
     std::this_thread::sleep_for(std::chrono::microseconds(500 * round));
     ranks[0].reset();
     for (const WorkPtr& work : one)
-      if (const Status status = work->wait(); !status) {
+      if (const Status status = wait_for(work); !status) {
         EXPECT_THAT(status.error().what(), HasSubstr("rank 0 has ended its part"));
       }
   }
@@ -94,10 +95,10 @@ TEST(GlooEnds, ComeBehindSmallTensorsThoughThePeerSpeaksMeanwhile) {
     std::jthread speaks([&] {
       while (!over) ranks[1]->send(0, 7, values({4}, 1));
     });
-    for (int i = 0; i < count; ++i) ranks[0]->send(1, 1, values({1024}, 0))->wait().value();
+    for (int i = 0; i < count; ++i) wait_for(ranks[0]->send(1, 1, values({1024}, 0))).value();
     ranks[0].reset();
     for (int i = 0; i < count; ++i) {
-      const Status status = ranks[1]->receive(0, 1, meta)->wait();
+      const Status status = wait_for(ranks[1]->receive(0, 1, meta));
       EXPECT_TRUE(status) << i << ": " << status.error().what();
       if (!status) break;
     }

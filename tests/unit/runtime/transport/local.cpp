@@ -24,15 +24,15 @@ std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 struct Group {
   explicit Group(int size) : members(index(size)), inboxes(index(size)) {}
 
-  std::recursive_mutex mutex;      ///< of members; a rank that is aborted may fail others in turn
-  std::vector<Endpoint*> members;  ///< null once gone
+  std::recursive_mutex mutex;  ///< of members; a rank that is aborted may fail others in turn
+  std::vector<CommunicatorBase*> members;  ///< null once gone
   std::vector<Inbox<LocalArrival>> inboxes;
 };
 
-class LocalCommunicator final : public Endpoint {
+class LocalCommunicator final : public CommunicatorBase {
  public:
   LocalCommunicator(std::shared_ptr<Group> group, int rank, int size)
-      : Endpoint(rank, size), group_(std::move(group)) {
+      : CommunicatorBase("local", rank, size, Device::cpu()), group_(std::move(group)) {
     group_->members[index(rank)] = this;
   }
   ~LocalCommunicator() override {
@@ -44,8 +44,6 @@ class LocalCommunicator final : public Endpoint {
     for (int peer = 0; peer < size(); ++peer)
       if (peer != rank()) group_->inboxes[index(peer)].leave(rank(), left(rank()));
   }
-
-  std::string name() const override { return "local"; }
 
  private:
   void start_send(int to, std::uint64_t tag, const Tensor& tensor, const WorkPtr& work) override {

@@ -10,6 +10,7 @@
 
 #include "tests/unit/runtime/transport/processes.h"
 #include "tests/unit/runtime/transport/ranks.h"
+#include "tests/unit/runtime/transport/wait.h"
 
 namespace troupe {
 namespace {
@@ -30,7 +31,7 @@ Result<Tensor> pass_on(Communicator& ranks, const Tensor& tensor) {
   const WorkPtr sent = ranks.send((rank + 1) % size, 1, tensor);
   const ReceivePtr received = ranks.receive((rank + size - 1) % size, 1, TensorMeta::of(tensor));
   for (const WorkPtr& work : {sent, WorkPtr(received)})
-    if (const Status status = work->wait(); !status) return status.error();
+    if (const Status status = wait_for(work); !status) return status.error();
   return received->tensor();
 }
 
@@ -52,7 +53,7 @@ TEST_P(EveryProcessTransport, SurvivorsOfAKilledPeerHearOfItAndGoOnWithoutIt) {
     }
     const auto pending = first->receive(2, 9, {.shape = {5}});
     const Error error = pass_on_until_lost(*first);
-    if (error.code() != ErrorCode::peer_lost || pending->wait()) return 2;
+    if (error.code() != ErrorCode::peer_lost || wait_for(pending)) return 2;
     first.reset();
     auto second = std::move(connect_one(GetParam(), store, rank, 2, "two").value());
     const Tensor other = pass_on(*second, values({8}, rank)).value();
@@ -87,7 +88,7 @@ TEST_P(EveryProcessTransport, AbortEndsWaitsForAStoppedPeerAtOnce) {
     });
     int status = 0;
     for (const WorkPtr& work : works) {
-      const Status end = work->wait();
+      const Status end = wait_for(work);
       if (end || end.error().message() != "rank 1 hangs") status = 2;
     }
     control.join();

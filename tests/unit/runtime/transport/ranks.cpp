@@ -9,12 +9,14 @@
 namespace troupe::test {
 
 Result<std::unique_ptr<Communicator>> connect_one(const std::string& transport, Store& store,
-                                                  int rank, int size, const std::string& group) {
+                                                  int rank, int size, const std::string& group,
+                                                  DeliveryDeferral* deferral) {
   return transport_named(transport).connect(
-      {.store = store, .rank = rank, .size = size, .name = group});
+      {.store = store, .rank = rank, .size = size, .name = group, .deferral = deferral});
 }
 
-std::vector<std::unique_ptr<Communicator>> connect(const std::string& transport, int size) {
+std::vector<std::unique_ptr<Communicator>> connect(
+    const std::string& transport, int size, const std::vector<DeliveryDeferral*>& deferrals) {
   if (transport == "local") return make_local_communicators(size);
   MemoryStore store;
   std::vector<std::unique_ptr<Communicator>> ranks(static_cast<std::size_t>(size));
@@ -23,7 +25,8 @@ std::vector<std::unique_ptr<Communicator>> connect(const std::string& transport,
   for (int rank = 0; rank < size; ++rank)
     threads.emplace_back([&, rank, at = static_cast<std::size_t>(rank)] {
       try {
-        ranks[at] = std::move(connect_one(transport, store, rank, size).value());
+        DeliveryDeferral* const deferral = at < deferrals.size() ? deferrals[at] : nullptr;
+        ranks[at] = std::move(connect_one(transport, store, rank, size, "g", deferral).value());
       } catch (...) {
         failures[at] = std::current_exception();
       }

@@ -10,13 +10,16 @@
 
 namespace troupe::test {
 
-/// Connected communicators by the name of their transport: "local", "shm", "gloo".
-std::vector<std::unique_ptr<Communicator>> connect(const std::string& transport, int size);
+/// Connected communicators by the name of their transport: "local", "shm", "gloo". `deferrals`: by
+/// rank; may have fewer.
+std::vector<std::unique_ptr<Communicator>> connect(
+    const std::string& transport, int size, const std::vector<DeliveryDeferral*>& deferrals = {});
 
 /// Connects one rank by a transport of the product (on loopback): "shm", "gloo".
 Result<std::unique_ptr<Communicator>> connect_one(const std::string& transport, Store& store,
                                                   int rank, int size,
-                                                  const std::string& group = "g");
+                                                  const std::string& group = "g",
+                                                  DeliveryDeferral* deferral = nullptr);
 
 /// Connects and runs `part` on a thread a rank; what it throws is thrown here.
 void run_ranks(const std::string& transport, int size,

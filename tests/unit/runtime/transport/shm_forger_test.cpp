@@ -10,6 +10,7 @@
 #include "runtime/transport/shm/transport.h"
 #include "runtime/transport/shm/wire.h"
 #include "tests/unit/runtime/transport/ranks.h"
+#include "tests/unit/runtime/transport/wait.h"
 
 namespace troupe {
 namespace {
@@ -37,7 +38,7 @@ struct Forger {
     other.join();
   }
 
-  /// A block that rank 0 has been told of, and its true descriptor.
+  /// A block that rank 0 has received the descriptor of.
   Descriptor tensor_of_four() {
     const Block block = arena.allocate(16);
     Signal signal;
@@ -60,7 +61,7 @@ struct Forger {
     while (!receive->done() && std::chrono::steady_clock::now() < limit)
       std::this_thread::sleep_for(1ms);
     if (!receive->done()) return "nothing, for 20 s";
-    const Status status = receive->wait();
+    const Status status = wait_for(receive);
     return status ? "received" : status.error().what();
   }
 

@@ -14,13 +14,13 @@
 #include <set>
 #include <thread>
 
-#include "runtime/flow/delivery_deferral.h"
 #include "runtime/transport/shm/arena.h"
 #include "runtime/transport/shm/transport.h"
 #include "runtime/transport/shm/wire.h"
 #include "tests/sanitized.h"
 #include "tests/unit/runtime/transport/processes.h"
 #include "tests/unit/runtime/transport/ranks.h"
+#include "tests/unit/runtime/transport/wait.h"
 
 namespace troupe {
 namespace {
@@ -38,8 +38,9 @@ struct Pair {
   std::unique_ptr<Communicator> zero, one;
 };
 
-Pair connect_pair() {
-  auto ranks = test::connect("shm", 2);
+/// Rank 1 with this deferral.
+Pair connect_pair(DeliveryDeferral* deferral = nullptr) {
+  auto ranks = test::connect("shm", 2, {nullptr, deferral});
   return {std::move(ranks[0]), std::move(ranks[1])};
 }
 
@@ -70,17 +71,19 @@ TEST(SharedMemory, RefusesMemoryWhoseSizeIsNotSealed) {
   EXPECT_EQ(SharedMemory::open(Fd(::dup(good->fd())), 4096)->bytes(), 4096u);
 }
 
-TEST(ShmTransport, LetsTensorsWaitUntilItCatchesUpAndThenHasHandledThem) {
-  const Pair pair = connect_pair();
+TEST(ShmTransport, LetsTensorsWaitUntilAnActionEndsAndThenHasHandledThem) {
+  DeliveryDeferral deferral;
+  const Pair pair = connect_pair(&deferral);
   int waited = 0;
   constexpr int rounds = 200;
   for (std::uint64_t round = 0; round < rounds; ++round) {
     const auto receive = pair.one->receive(0, round, {Shape{4}, DType::f32});
-    pair.one->defer_delivery();
-    ASSERT_TRUE(pair.zero->send(1, round, values({4}, 0))->wait());
-    std::this_thread::sleep_for(1ms);  // its thread would have handled it meanwhile
-    waited += receive->done() ? 0 : 1;
-    pair.one->deliver_pending();
+    {
+      const DeliveryDeferral::Action action(&deferral, 1);
+      ASSERT_TRUE(wait_for(pair.zero->send(1, round, values({4}, 0))));
+      std::this_thread::sleep_for(1ms);  // its thread would have handled it meanwhile
+      waited += receive->done() ? 0 : 1;
+    }
     ASSERT_TRUE(receive->done()) << "round " << round;
   }
   EXPECT_GT(waited, rounds / 2);
@@ -90,10 +93,9 @@ TEST(ShmTransport, LetsTensorsWaitUntilItCatchesUpAndThenHasHandledThem) {
 // catches up. Then both rest until the next round, so that a tensor they miss is missed for good.
 // It is sent when they rest already, or meanwhile.
 TEST(ShmTransport, MissesNothingWhileThreadsComeAndGo) {
-  const Pair pair = connect_pair();
+  DeliveryDeferral deferral;
+  const Pair pair = connect_pair(&deferral);
   constexpr std::uint64_t rounds = 20'000;
-  flow::DeliveryDeferral deferral(
-      2, [&] { pair.one->defer_delivery(); }, [&] { pair.one->deliver_pending(); });
   std::atomic<std::uint64_t> at_rest = 0;
   std::atomic<bool> missed = false;
   std::barrier round_begins(3);
@@ -101,7 +103,7 @@ TEST(ShmTransport, MissesNothingWhileThreadsComeAndGo) {
     for (std::uint64_t i = 0; i < rounds; ++i) {
       round_begins.arrive_and_wait();
       if (missed) return round_begins.arrive_and_drop();
-      { const flow::DeliveryDeferral::Action action(deferral); }
+      { const DeliveryDeferral::Action action(&deferral, 2); }
       ++at_rest;
     }
   };
@@ -122,11 +124,12 @@ TEST(ShmTransport, MissesNothingWhileThreadsComeAndGo) {
 }
 
 TEST(ShmTransport, NoticesTheEndOfAPeerWhoseTensorsItLetsWait) {
-  Pair pair = connect_pair();
+  DeliveryDeferral deferral;
+  Pair pair = connect_pair(&deferral);
   const auto receive = pair.one->receive(0, 1, {Shape{4}, DType::f32});
-  pair.one->defer_delivery();
+  const DeliveryDeferral::Action action(&deferral, 1);
   pair.zero.reset();
-  const Status status = receive->wait();
+  const Status status = wait_for(receive);
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code(), ErrorCode::peer_lost);
 }
@@ -138,10 +141,10 @@ TEST(ShmTransport, KeepsWhatASlowReceiverHasNotTaken) {
   for (int i = 0; i < count; ++i) sends.push_back(pair.zero->send(1, 1, values({100}, i)));
   for (int i = 0; i < count; ++i) {
     const auto work = pair.one->receive(0, 1, {.shape = {100}});
-    work->wait().value();
+    wait_for(work).value();
     EXPECT_EQ(bytes_of(work->tensor()) == bytes_of(values({100}, i)), true) << i;
   }
-  for (const WorkPtr& work : sends) work->wait().value();
+  for (const WorkPtr& work : sends) wait_for(work).value();
 }
 
 TEST(ShmTransport, ServesChangingSizes) {
@@ -150,7 +153,7 @@ TEST(ShmTransport, ServesChangingSizes) {
     const std::int64_t count = i % 2 ? 900'000 - 1000 * i : 100 + i;
     pair.zero->send(1, 1, values({count}, i));
     const auto work = pair.one->receive(0, 1, {.shape = {count}});
-    work->wait().value();
+    wait_for(work).value();
     EXPECT_EQ(bytes_of(work->tensor()) == bytes_of(values({count}, i)), true) << i;
   }
 }
@@ -161,7 +164,7 @@ TEST(ShmTransport, HandsOutTheSameMemoryAgainOnceItIsDropped) {
   for (int i = 0; i < 100; ++i) {
     pair.zero->send(1, 1, values({1000}, i));
     const auto work = pair.one->receive(0, 1, {.shape = {1000}});
-    work->wait().value();
+    wait_for(work).value();
     places.insert(work->tensor().raw());
   }
   EXPECT_LE(places.size(), 4u);
@@ -169,9 +172,9 @@ TEST(ShmTransport, HandsOutTheSameMemoryAgainOnceItIsDropped) {
 
 TEST(ShmTransport, KeepsReceivedTensorsBeyondBothEnds) {
   Pair pair = connect_pair();
-  pair.zero->send(1, 1, values({300'000}, 5))->wait().value();
+  wait_for(pair.zero->send(1, 1, values({300'000}, 5))).value();
   const auto work = pair.one->receive(0, 1, {.shape = {300'000}});
-  work->wait().value();
+  wait_for(work).value();
   const Tensor tensor = work->tensor();
   pair.zero.reset();
   pair.one.reset();
@@ -210,7 +213,7 @@ TEST(ShmTransport, LetsStrangersGoAndMeetsItsRanks) {
   one = std::move(shm.connect({.store = store, .rank = 1, .size = 2}).value());
   listener.join();
   one->send(0, 1, values({4}, 1));
-  EXPECT_TRUE(zero->receive(1, 1, {.shape = {4}})->wait());
+  EXPECT_TRUE(wait_for(zero->receive(1, 1, {.shape = {4}})));
 }
 
 TEST(ShmTransport, EndsWithAnErrorWhereNoDescriptorIsLeftForACall) {
@@ -237,18 +240,18 @@ TEST(ShmTransport, EndsWithAnErrorWhereNoDescriptorIsLeftForACall) {
 }
 
 // The system tells the peer of a socket that ends with something unread in it of a broken
-// connection, before the goodbye.
+// connection, before the closing message.
 TEST(ShmTransport, SaysGoodbyeThoughItHasNotReadAllItWasTold) {
   auto ranks = test::connect("shm", 3);
   ranks[1]->abort(Error(ErrorCode::timed_out, "enough"));  // it reads nothing any more
   ranks[0]->send(1, 7, values({1 << 16}, 0));              // a signal of new memory
   ranks[1].reset();
-  const Status end = ranks[0]->receive(1, 8, {.shape = {1}})->wait();
+  const Status end = wait_for(ranks[0]->receive(1, 8, {.shape = {1}}));
   ASSERT_FALSE(end);
   EXPECT_THAT(end.error().what(), HasSubstr("rank 1 has ended its part"));
   const auto received = ranks[2]->receive(0, 9, {.shape = {8}});
   ranks[0]->send(2, 9, values({8}, 0));
-  EXPECT_TRUE(received->wait());
+  EXPECT_TRUE(wait_for(received));
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ class Recorder {
     messages_.push_back(
         {from, sent.tag, {reinterpret_cast<const char*>(text.data()), text.size()}});
     changed_.notify_all();
-    return sent.kind != ControlMessage::Kind::goodbye;
+    return sent.kind != ControlMessage::Kind::closing;
   }
   void lose(int from, const std::string& why) {
     const std::lock_guard lock(mutex_);

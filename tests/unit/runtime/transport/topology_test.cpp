@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/tensor/backend.h"
+
 namespace troupe {
 namespace {
 
@@ -18,14 +20,14 @@ std::vector<ProcessPlace> two_hosts() {
 
 TEST(TransportTopology, TakesTheFirstTransportThatJoinsAPair) {
   const TransportTopology topology(two_hosts(), "auto");
-  EXPECT_EQ(topology.between(0, 1).name, "shm");
-  EXPECT_EQ(topology.between(1, 2).name, "gloo");
+  EXPECT_EQ(topology.between(0, 1, {}).name, "shm");
+  EXPECT_EQ(topology.between(1, 2, {}).name, "gloo");
   const TransportTopology gloo(two_hosts(), "gloo");
-  EXPECT_EQ(gloo.between(0, 1).name, "gloo");
+  EXPECT_EQ(gloo.between(0, 1, {}).name, "gloo");
 }
 
 TEST(TransportTopology, GroupsTheProcessesThatATransportConnects) {
-  const auto groups = TransportTopology(two_hosts(), "auto").groups_of(2);
+  const auto groups = TransportTopology(two_hosts(), "auto").groups_of(2, {});
   ASSERT_THAT(groups, SizeIs(2));
   EXPECT_EQ(groups[0].transport->name, "shm");
   EXPECT_THAT(groups[0].ranks, ElementsAre(2, 3));
@@ -35,10 +37,10 @@ TEST(TransportTopology, GroupsTheProcessesThatATransportConnects) {
 
 TEST(TransportTopology, HasNoGroupForATransportThatNoPairUses) {
   const std::vector<ProcessPlace> one_host(3, {"a", "1/net"});
-  const auto groups = TransportTopology(one_host, "auto").groups_of(0);
+  const auto groups = TransportTopology(one_host, "auto").groups_of(0, {});
   ASSERT_THAT(groups, SizeIs(1));
   EXPECT_EQ(groups[0].transport->name, "shm");
-  EXPECT_THAT(TransportTopology({{"a", "1/net"}}, "gloo").groups_of(0), IsEmpty());
+  EXPECT_THAT(TransportTopology({{"a", "1/net"}}, "gloo").groups_of(0, {}), IsEmpty());
 }
 
 TEST(TransportTopology, NamesTwoProcessesThatTheTransportDoesNotJoin) {
@@ -50,6 +52,23 @@ TEST(TransportTopology, NamesTwoProcessesThatTheTransportDoesNotJoin) {
     EXPECT_EQ(error.message(), "`transport` is shm, but rank 0 is on a and rank 2 on b");
     EXPECT_EQ(error.remedy(),
               "set `transport` to auto (shared memory within a host, Gloo between hosts) or gloo");
+  }
+}
+
+TEST(TransportTopology, HasNoRouteForTensorsThatNoTransportCarries) {
+  static constexpr Backend backend{.name = "gpu"};
+  const Device gpu{&backend, 1};
+  for (const char* transport : {"auto", "gloo"}) {
+    const TransportTopology topology(two_hosts(), transport);
+    EXPECT_THAT(topology.groups_of(0, gpu), IsEmpty());
+    try {
+      topology.between(1, 2, gpu);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unsupported);
+      EXPECT_EQ(error.message(),
+                "rank 1 sends tensors on gpu:1 to rank 2, which no transport of this run carries");
+    }
   }
 }
 

@@ -5,7 +5,9 @@
 #include <atomic>
 #include <string>
 
+#include "runtime/tensor/backend.h"
 #include "tests/unit/runtime/transport/ranks.h"
+#include "tests/unit/runtime/transport/wait.h"
 
 namespace troupe {
 namespace {
@@ -13,6 +15,7 @@ namespace {
 using test::bytes_of;
 using test::run_ranks;
 using test::values;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class EveryTransport : public ::testing::TestWithParam<std::string> {};
@@ -23,11 +26,11 @@ TEST_P(EveryTransport, CarriesTensorsOfEveryType) {
       const auto dtype = static_cast<DType>(type);
       const Tensor sent = values({3, 5}, 0, dtype);
       if (ranks.rank() == 0) {
-        ranks.send(1, 7, sent).get()->wait().value();
+        wait_for(ranks.send(1, 7, sent)).value();
         continue;
       }
       const ReceivePtr work = ranks.receive(0, 7, TensorMeta::of(sent));
-      work->wait().value();
+      wait_for(work).value();
       EXPECT_EQ(bytes_of(work->tensor()), bytes_of(sent)) << name_of(dtype);
       EXPECT_TRUE(TensorMeta::of(work->tensor()).fits(TensorMeta::of(sent)));
     }
@@ -41,10 +44,10 @@ TEST_P(EveryTransport, CarriesEmptyScalarAndBlockedTensors) {
     all.push_back(Tensor::zeros({2, 16, 3, 3}, DType::f32, Layout::nchw16c));
     for (const Tensor& sent : all) {
       if (ranks.rank() == 0) {
-        ranks.send(1, 1, sent)->wait().value();
+        wait_for(ranks.send(1, 1, sent)).value();
       } else {
         const ReceivePtr work = ranks.receive(0, 1, TensorMeta::of(sent));
-        work->wait().value();
+        wait_for(work).value();
         EXPECT_EQ(bytes_of(work->tensor()), bytes_of(sent));
         EXPECT_EQ(work->tensor().layout(), sent.layout());
       }
@@ -61,15 +64,15 @@ TEST_P(EveryTransport, MatchesByTagAndInOrderWithinOne) {
         works.push_back(ranks.send(1, 10, values({4}, i)));
         works.push_back(ranks.send(1, 20, values({4}, 100 + i)));
       }
-      for (const WorkPtr& work : works) work->wait().value();
+      for (const WorkPtr& work : works) wait_for(work).value();
       return;
     }
     std::vector<ReceivePtr> twenties, tens;
     for (int i = 0; i < 3; ++i) twenties.push_back(ranks.receive(0, 20, meta));
-    for (const auto& work : twenties) work->wait().value();  // before any of tag 10 is asked for
+    for (const auto& work : twenties) wait_for(work).value();  // before any of tag 10 is asked for
     for (int i = 0; i < 3; ++i) tens.push_back(ranks.receive(0, 10, meta));
     for (int i = 0; i < 3; ++i) {
-      tens[static_cast<std::size_t>(i)]->wait().value();
+      wait_for(tens[static_cast<std::size_t>(i)]).value();
       EXPECT_EQ(bytes_of(tens[static_cast<std::size_t>(i)]->tensor()), bytes_of(values({4}, i)));
       EXPECT_EQ(bytes_of(twenties[static_cast<std::size_t>(i)]->tensor()),
                 bytes_of(values({4}, 100 + i)));
@@ -83,14 +86,14 @@ TEST_P(EveryTransport, CallsBackOnceAtTheEnd) {
     if (ranks.rank() == 0) {
       const ReceivePtr work = ranks.receive(1, 1, {.shape = {2}});
       work->then([&](const Status& status) { calls += status ? 1 : 100; });
-      ranks.send(1, 2, values({2}, 0))->wait().value();
-      work->wait().value();
+      wait_for(ranks.send(1, 2, values({2}, 0))).value();
+      wait_for(work).value();
       work->then([&](const Status& status) { calls += status ? 1 : 100; });
       while (calls == 1) std::this_thread::yield();
       EXPECT_EQ(calls, 2);
     } else {
-      ranks.receive(0, 2, {.shape = {2}})->wait().value();
-      ranks.send(0, 1, values({2}, 0))->wait().value();
+      wait_for(ranks.receive(0, 2, {.shape = {2}})).value();
+      wait_for(ranks.send(0, 1, values({2}, 0))).value();
     }
   });
 }
@@ -108,10 +111,10 @@ TEST_P(EveryTransport, CarriesTenThousandSmallMessages) {
     for (int i = 0; i < count; ++i) {
       const auto work = ranks.receive(peer, static_cast<std::uint64_t>(i % 3),
                                       {.shape = {1}, .dtype = DType::i32});
-      work->wait().value();
+      wait_for(work).value();
       ASSERT_EQ(work->tensor().elements<std::int32_t>()[0], i);
     }
-    for (const WorkPtr& work : works) work->wait().value();
+    for (const WorkPtr& work : works) wait_for(work).value();
   });
 }
 
@@ -120,9 +123,9 @@ TEST_P(EveryTransport, TellsBothEndsOfATensorThatDoesNotFit) {
     Status status = success();
     if (ranks.rank() == 0) {
       ranks.send(1, 3, values({4}, 0));
-      status = ranks.receive(1, 99, {.shape = {1}})->wait();  // never sent
+      status = wait_for(ranks.receive(1, 99, {.shape = {1}}));  // never sent
     } else {
-      status = ranks.receive(0, 3, {.shape = {2, 2}, .dtype = DType::f64})->wait();
+      status = wait_for(ranks.receive(0, 3, {.shape = {2, 2}, .dtype = DType::f64}));
     }
     ASSERT_FALSE(status);
     EXPECT_THAT(status.error().what(),
@@ -138,7 +141,7 @@ TEST_P(EveryTransport, EndsEveryWaitWhenAborted) {
     ranks.abort(Error(ErrorCode::internal, "too late"));
     for (const WorkPtr& work : {WorkPtr(waiting), ranks.send(1, 2, values({4}, 0)),
                                 WorkPtr(ranks.receive(1, 1, {.shape = {4}}))}) {
-      const Status status = work->wait();
+      const Status status = wait_for(work);
       ASSERT_FALSE(status);
       EXPECT_EQ(status.error().message(), "host b is cut off");
     }
@@ -147,15 +150,15 @@ TEST_P(EveryTransport, EndsEveryWaitWhenAborted) {
 
 TEST_P(EveryTransport, SaysWhoHasLeft) {
   auto ranks = test::connect(GetParam(), 2);
-  ranks[1]->send(0, 1, values({4}, 1))->wait().value();
+  wait_for(ranks[1]->send(0, 1, values({4}, 1))).value();
   const auto waiting = ranks[0]->receive(1, 2, {.shape = {4}});
   ranks[1].reset();
-  const Status status = waiting->wait();
+  const Status status = wait_for(waiting);
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code(), ErrorCode::peer_lost);
   EXPECT_THAT(status.error().what(), HasSubstr("rank 1 has ended its part"));
   const auto late = ranks[0]->receive(1, 1, {.shape = {4}});
-  late->wait().value();
+  wait_for(late).value();
   EXPECT_EQ(bytes_of(late->tensor()), bytes_of(values({4}, 1)));
 }
 
@@ -169,13 +172,15 @@ TEST_P(EveryTransport, RefusesWhatCannotBeRight) {
       }
       return std::string("nothing was thrown");
     };
-    const Device gpu{Device::Kind::cuda, 1};
+    static constexpr Backend backend{.name = "gpu"};
+    const Device gpu{&backend, 1};
     EXPECT_THAT(message([&] { ranks.send(2, 0, values({1}, 0)); }), HasSubstr("with rank 2"));
     EXPECT_THAT(message([&] { ranks.send(ranks.rank(), 0, values({1}, 0)); }),
                 HasSubstr("with itself"));
     EXPECT_THAT(message([&] { ranks.send(1 - ranks.rank(), 0, {}); }), HasSubstr("undefined"));
-    EXPECT_THAT(message([&] { ranks.receive(1 - ranks.rank(), 0, {.shape = {1}, .device = gpu}); }),
-                HasSubstr("cuda:1"));
+    const Tensor there = Tensor::view(Storage::wrap(nullptr, 4, gpu, nullptr), 0, {1}, DType::f32);
+    EXPECT_THAT(message([&] { ranks.send(1 - ranks.rank(), 0, there); }),
+                AllOf(HasSubstr("send of a tensor on gpu:1"), HasSubstr("tensors on cpu")));
     EXPECT_THAT(message([&] {
                   ranks.receive(1 - ranks.rank(), 0, {.shape = {1}, .layout = Layout::nhwc});
                 }),

@@ -28,11 +28,11 @@ TEST_F(ErrorFile, KeepsWhatWasWritten) {
                                       .time = 17,
                                       .is_consequence = true,
                                       .is_printed = true}));
-  const auto told = read_error_file(file).value();
-  EXPECT_THAT(told.message, HasSubstr("a \"b\"\n"));
-  EXPECT_EQ(told.details, "c");
-  EXPECT_EQ(told.time, 17);
-  EXPECT_TRUE(told.is_consequence && told.is_printed);
+  const auto reported = read_error_file(file).value();
+  EXPECT_THAT(reported.message, HasSubstr("a \"b\"\n"));
+  EXPECT_EQ(reported.details, "c");
+  EXPECT_EQ(reported.time, 17);
+  EXPECT_TRUE(reported.is_consequence && reported.is_printed);
   EXPECT_FALSE(write_error_file(folder_ / "no" / "error.json", {}));
 }
 

@@ -1,0 +1,211 @@
+#include "actors/block_costs.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "actors/data/batch_maker.h"
+#include "ops/nn/network.h"
+#include "ops/on_device.h"
+#include "runtime/error.h"
+
+namespace troupe {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Blocks are measured in turns, so that other work of the machine affects all of them. Only so many
+// bytes of weights take turns: no process holds the whole of a large model.
+constexpr std::size_t held_bytes = std::size_t{64} << 20;
+
+/// Bytes by the allocator's counters. These include other threads, such as one that reads the data
+/// set.
+struct MemoryReadings {
+  std::vector<std::size_t> saved, working, deferred;
+};
+
+std::size_t above(std::size_t high, std::size_t low) { return high > low ? high - low : 0; }
+
+/// Of a block and one micro-batch that went forward.
+struct WayBack {
+  Network& block;
+  ForwardPass& pass;
+  Tensor grad;
+  std::size_t before;  ///< bytes in use before the micro-batch
+  CachingAllocator& allocator;
+
+  void at_once(BlockCosts& costs, MemoryReadings& memory) {
+    const auto begin = Clock::now();
+    const Tensor dx = block.backward(pass, grad);
+    costs.backward = std::min(costs.backward, Clock::now() - begin);
+    memory.working.push_back(above(allocator.counters().peak_bytes, before + memory.saved.back()));
+  }
+
+  void in_halves(BlockCosts& costs, MemoryReadings& memory) {
+    const auto begin = Clock::now();
+    const Tensor dx = block.backward_inputs(pass, grad);
+    const auto middle = Clock::now();
+    // The second half may read the given gradient. Within a stage that is dx of the next block,
+    // whose first layer also keeps this block's output. A stage keeps neither for its last block,
+    // so its deferred bytes are slightly overestimated.
+    const std::size_t handed_on = dx.defined() ? dx.bytes() : 0;
+    memory.deferred.push_back(above(allocator.counters().in_use_bytes, before + handed_on));
+    const auto resumed = Clock::now();
+    block.backward_weights(pass);
+    costs.input_gradient = std::min(costs.input_gradient, middle - begin);
+    costs.backward = std::min(costs.backward, middle - begin + (Clock::now() - resumed));
+  }
+};
+
+// Runs one micro-batch through a block; updates the costs and returns the block's output.
+Tensor measure_once(const Stream& stream, Network& block, const Tensor& x, bool first_block,
+                    bool in_halves, BlockCosts& costs, MemoryReadings& memory) {
+  auto& allocator = CachingAllocator::of(x.device());
+  allocator.reset_peak();
+  *stream.scratch_peak = 0;
+  const std::size_t before = allocator.counters().in_use_bytes;
+  const auto begin = Clock::now();
+  auto pass = block.forward(x, RandomKey{}, !first_block);
+  Tensor y = pass->result();
+  const auto middle = Clock::now();
+  const std::size_t after_forward = allocator.counters().in_use_bytes;
+  costs.output_bytes = y.bytes();
+  costs.forward = std::min(costs.forward, middle - begin);
+  memory.saved.push_back(above(after_forward, before));
+  WayBack back{block, *pass, zeros(stream, y.shape(), y.dtype(), y.layout()), before, allocator};
+  in_halves ? back.in_halves(costs, memory) : back.at_once(costs, memory);
+  costs.scratch_bytes = std::max(costs.scratch_bytes, *stream.scratch_peak);
+  return y;
+}
+
+std::size_t median(std::vector<std::size_t> readings) {
+  const auto middle = readings.begin() + static_cast<std::ptrdiff_t>(readings.size() / 2);
+  std::ranges::nth_element(readings, middle);
+  return *middle;
+}
+
+void forget_times(BlockCosts& costs) {
+  costs.forward = costs.backward = costs.input_gradient = std::chrono::nanoseconds::max();
+}
+
+/// The part of the costs that needs no run.
+BlockCosts costs_of(const Network& block, DType dtype) {
+  BlockCosts costs;
+  costs.name = block.blocks().front()->path();
+  costs.parameters = block.spec().parameter_count();
+  costs.state_bytes =
+      static_cast<std::size_t>(block.spec().parameter_elements() + block.spec().buffer_elements()) *
+      size_of(dtype);
+  forget_times(costs);
+  return costs;
+}
+
+/// A model whose blocks are measured in groups that take turns.
+struct Measurement {
+  const ModelSource& model;
+  const SampleSpec& sample;
+  DType dtype;
+  Stream stream;
+  int repetitions;
+  Tensor x;  ///< of the next block
+  std::vector<BlockCosts> all_costs;
+
+  void measure_next(std::size_t count);
+};
+
+/// Measures the next group of blocks, of `count` in all: at least one.
+void Measurement::measure_next(std::size_t count) {
+  const std::size_t first = all_costs.size();
+  std::vector<Network> blocks;
+  std::vector<Tensor> inputs;
+  for (std::size_t b = first, held = 0; b < count; ++b) {
+    Network block(model.make(sample, dtype), b, b + 1, dtype, stream);
+    BlockCosts costs = costs_of(block, dtype);
+    held += costs.state_bytes;
+    if (held > held_bytes && b > first) break;
+    block.use(on_device(stream, initial_state(block.spec(), dtype, 0)));
+    inputs.push_back(x);
+    MemoryReadings unused;
+    // Prepares kernels and fills the cache.
+    x = measure_once(stream, block, x, b == 0, false, costs, unused);
+    forget_times(costs);
+    all_costs.push_back(std::move(costs));
+    blocks.push_back(std::move(block));
+  }
+  std::vector<MemoryReadings> memory(blocks.size());
+  for (int r = 0; r < std::max(2, repetitions); ++r)
+    for (std::size_t i = 0; i < blocks.size(); ++i)
+      measure_once(stream, blocks[i], inputs[i], first + i == 0, r % 2 == 1, all_costs[first + i],
+                   memory[i]);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    BlockCosts& costs = all_costs[first + i];
+    costs.input_gradient = std::min(costs.input_gradient, costs.backward);
+    costs.saved_bytes = median(std::move(memory[i].saved));
+    costs.working_bytes = median(std::move(memory[i].working));
+    costs.deferred_bytes = median(std::move(memory[i].deferred));
+  }
+}
+
+}  // namespace
+
+std::vector<BlockCosts> measure_blocks(const ModelSource& model, const SampleSpec& sample,
+                                       DType dtype, Stream stream, std::int64_t samples,
+                                       int repetitions) {
+  std::size_t scratch_peak = 0;
+  stream.scratch_peak = &scratch_peak;
+  Measurement measurement{
+      .model = model,
+      .sample = sample,
+      .dtype = dtype,
+      .stream = stream,
+      .repetitions = repetitions,
+      .x = zeros(stream, batch_shape(samples, sample.shape), batch_type(sample, dtype)),
+      .all_costs = {}};
+  const std::size_t count = model.make(sample, dtype).blocks.size();
+  while (measurement.all_costs.size() < count) measurement.measure_next(count);
+  return std::move(measurement.all_costs);
+}
+
+std::vector<std::size_t> balanced_partition(const std::vector<double>& costs, std::size_t parts) {
+  const std::size_t n = costs.size();
+  if (parts == 0 || parts > n)
+    throw Error(ErrorCode::bad_options, fmt::format("{} blocks cannot make {} stages", n, parts),
+                "lower `stages`, or choose a model of more blocks");
+  std::vector<double> before(n + 1, 0.0);
+  std::partial_sum(costs.begin(), costs.end(), before.begin() + 1);
+  // best[p][i]: smallest dearest run when the first i blocks make p runs; from[p][i]: where the
+  // last of them begins.
+  constexpr double never = std::numeric_limits<double>::infinity();
+  std::vector best(parts + 1, std::vector<double>(n + 1, never));
+  std::vector from(parts + 1, std::vector<std::size_t>(n + 1, 0));
+  best[0][0] = 0;
+  for (std::size_t p = 1; p <= parts; ++p)
+    for (std::size_t i = p; i <= n; ++i)
+      for (std::size_t j = p - 1; j < i; ++j) {
+        const double dearest = std::max(best[p - 1][j], before[i] - before[j]);
+        if (dearest < best[p][i]) {
+          best[p][i] = dearest;
+          from[p][i] = j;
+        }
+      }
+  std::vector<std::size_t> partition(parts);
+  for (std::size_t p = parts, i = n; p > 0; i = from[p--][i]) partition[p - 1] = i - from[p][i];
+  return partition;
+}
+
+void check_partition(const std::vector<std::size_t>& partition, std::size_t blocks) {
+  const auto is_a_count = [&](std::size_t count) { return count > 0 && count <= blocks; };
+  const std::size_t sum = std::accumulate(partition.begin(), partition.end(), std::size_t{0});
+  // In this order: larger counts could wrap to the right sum.
+  if (!std::ranges::all_of(partition, is_a_count) || sum != blocks)
+    throw Error(ErrorCode::bad_options,
+                fmt::format("`partition` is [{}], {} blocks together; the model has {}",
+                            fmt::join(partition, ", "), sum, blocks),
+                fmt::format("give each stage at least one block, {} in all", blocks));
+}
+
+}  // namespace troupe

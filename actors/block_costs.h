@@ -1,0 +1,44 @@
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ops/models/model.h"
+#include "ops/nn/state.h"
+
+namespace troupe {
+
+/// What one block of a model costs for one micro-batch on this machine.
+struct BlockCosts {
+  std::string name;
+  std::int64_t parameters = 0;
+  std::size_t state_bytes = 0;  ///< weights and buffers, without optimizer state
+  std::size_t output_bytes = 0;
+  std::size_t saved_bytes = 0;     ///< held between forward and backward
+  std::size_t working_bytes = 0;   ///< most memory beyond that while it computes
+  std::size_t deferred_bytes = 0;  ///< held while its weight gradient is deferred
+  std::size_t scratch_bytes = 0;   ///< most that one of its kernels borrows while it runs
+  std::chrono::nanoseconds forward{0}, backward{0};
+  /// Of `backward`, its first half where the two run apart.
+  std::chrono::nanoseconds input_gradient{0};
+};
+
+/// Runs each block forward and backward on one micro-batch of `samples` and measures it: bytes as
+/// the median of the allocator's counters, times as the best of `repetitions`. A first run, which
+/// prepares kernels, is not counted. Each repetition runs all blocks, so that a disturbance of the
+/// machine affects all of them. Of a larger model it runs blocks with 64 MiB of weights at a time,
+/// so that no process holds the whole model. Every second repetition runs the halves of the
+/// backward pass apart; so there are at least two.
+std::vector<BlockCosts> measure_blocks(const ModelSource& model, const SampleSpec& sample,
+                                       DType dtype, Stream stream, std::int64_t samples,
+                                       int repetitions);
+
+/// Partitions blocks of these costs into `parts` runs of consecutive blocks, each of at least one,
+/// so that the largest cost of a run is minimal. Returns the number of blocks of each run.
+std::vector<std::size_t> balanced_partition(const std::vector<double>& costs, std::size_t parts);
+
+/// Checks a partition that the user gave. Throws Error{bad_options} naming the counts.
+void check_partition(const std::vector<std::size_t>& partition, std::size_t blocks);
+
+}  // namespace troupe

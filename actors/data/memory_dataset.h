@@ -1,0 +1,35 @@
+#pragma once
+#include <future>
+#include <string>
+
+#include "actors/data/dataset.h"
+
+namespace troupe {
+
+/// A data set in memory. Targets are there from the beginning; samples may arrive later, from a
+/// thread of their own or when they are first asked for. Its end waits for such a thread.
+class MemoryDataset final : public SampleReader {
+ public:
+  struct Part {
+    Tensor targets;                      ///< [count, …]
+    std::shared_future<Tensor> samples;  ///< [count, …]
+  };
+  MemoryDataset(std::string_view name, SampleSpec spec, Part train, Part test)
+      : name_(name), spec_(spec), train_(std::move(train)), test_(std::move(test)) {}
+
+  std::string_view name() const override { return name_; }
+  SampleSpec samples() const override { return spec_; }
+  std::int64_t count(Split split) const override { return part(split).targets.dim(0); }
+  void read(Split split, std::int64_t index, Tensor sample, Tensor target) const override;
+  /// Throws what preparing the samples threw, every time.
+  std::optional<StoredSamples> stored(Split split) const override;
+
+ private:
+  const Part& part(Split split) const { return split == Split::train ? train_ : test_; }
+
+  std::string name_;
+  SampleSpec spec_;
+  Part train_, test_;
+};
+
+}  // namespace troupe

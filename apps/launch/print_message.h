@@ -1,0 +1,17 @@
+#pragma once
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "runtime/print.h"
+
+namespace troupe {
+
+/// Prints a line of the launcher's own, by one write: lines of the processes do not mix with it.
+template <class... Arguments>
+void print_message(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
+  const auto line = "troupe launch: " + fmt::format(text, std::forward<Arguments>(arguments)...);
+  print_error("{}\n", line);
+}
+
+}  // namespace troupe

@@ -1,0 +1,51 @@
+#include "ops/reference/loss.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/reference/kernels.h"
+#include "runtime/error.h"
+
+namespace troupe::reference {
+void check_targets(const Tensor& targets, std::int64_t classes) {
+  const auto values = targets.elements<std::int64_t>();
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (values[i] < 0 || values[i] >= classes)
+      throw Error(ErrorCode::bad_shape,
+                  fmt::format("softmax_cross_entropy: target {} of sample {} is outside [0, {})",
+                              values[i], i, classes),
+                  "set `Model::classes` to the number of classes of the data set");
+}
+
+LossOutput softmax_cross_entropy(const Stream&, const Tensor& logits, const Tensor& targets,
+                                 double scale, bool with_gradient) {
+  const std::int64_t classes = logits.dim(1);
+  check_targets(targets, classes);
+  LossOutput result;
+  if (with_gradient)
+    result.logits_grad = Tensor::empty(logits.shape(), DType::f64, logits.device());
+  result.totals = Tensor::empty({2}, DType::f64, logits.device());
+  const auto totals = result.totals.elements<double>();
+  std::ranges::fill(totals, 0.0);
+  for (std::int64_t n = 0; n < logits.dim(0); ++n) {
+    const double* row = logits.data<double>() + n * classes;
+    const std::int64_t target = targets.data<std::int64_t>()[n];
+    const double* largest = std::max_element(row, row + classes);
+    const double shift = *largest;  // keeps exp from overflowing
+    double sum = 0;
+    for (std::int64_t c = 0; c < classes; ++c) sum += std::exp(row[c] - shift);
+    totals[0] += std::log(sum) + shift - row[target];
+    totals[1] += largest - row == target ? 1.0 : 0.0;
+    if (!with_gradient) continue;
+    for (std::int64_t c = 0; c < classes; ++c) {
+      const double probability = std::exp(row[c] - shift) / sum;
+      result.logits_grad.data<double>()[n * classes + c] =
+          scale * (probability - (c == target ? 1.0 : 0.0));
+    }
+  }
+  return result;
+}
+
+}  // namespace troupe::reference

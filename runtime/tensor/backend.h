@@ -1,0 +1,26 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "runtime/tensor/allocator.h"
+#include "runtime/tensor/dtype.h"
+
+namespace troupe {
+
+struct KernelTable;  // ops/kernels.h
+
+/// All that is particular to one kind of device. A Device names its backend: a backend is added by
+/// making devices of it, and is listed nowhere. It lives as long as the process.
+struct Backend {
+  std::string_view name;  ///< of a device in messages: "cuda"
+  /// The allocator of a device of this kind. It lives as long as the process.
+  CachingAllocator& (*allocator)(std::int16_t index);
+  /// The kernels for tensors of a type; null where the backend has none.
+  const KernelTable* (*kernels)(DType dtype);
+  /// What of this device decides which algorithms, and so which bits, its kernels compute, for
+  /// instance "intel with AVX-512". Where it differs, the same run may end with other weights.
+  std::string (*fingerprint)();
+};
+
+}  // namespace troupe

@@ -1,0 +1,158 @@
+// Models, data sets and optimizers of a program's own, as options files name them.
+#include "apps/options/definitions.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "apps/options/load_options.h"
+#include "apps/options/options_table.h"
+#include "apps/train/training.h"
+#include "ops/models/models.h"
+#include "runtime/error.h"
+#include "tests/unit/apps/ran.h"
+#include "tests/unit/runtime/file/support.h"
+
+namespace troupe {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+struct OneLayer {
+  static constexpr std::string_view name = "one_layer";
+  bool bias = true;
+
+  OptionFields options() { return {field("model.bias", bias, "add a bias")}; }
+  Model make(const SampleSpec& samples) const {
+    Model model;
+    model.add<nn::Flatten>("flatten");
+    model.add<nn::Linear>("layer", LinearOptions{.in_features = samples.shape.element_count(),
+                                                 .out_features = samples.classes,
+                                                 .bias = bias});
+    return model;
+  }
+};
+
+/// Has no description but that of its reader.
+struct Signs {
+  static constexpr std::string_view name = "signs";
+
+  class Reader final : public SampleReader {
+   public:
+    std::string_view name() const override { return "signs"; }
+    SampleSpec samples() const override { return {.shape = {1}, .classes = 2}; }
+    std::int64_t count(Split split) const override { return split == Split::train ? 640 : 10; }
+    void read(Split, std::int64_t index, Tensor sample, Tensor target) const override {
+      sample.data<float>()[0] = index % 2 == 0 ? -1.0f : 1.0f;
+      target.data<std::int64_t>()[0] = index % 2;
+    }
+  };
+  std::shared_ptr<const SampleReader> open(const DatasetOptions&) const {
+    return std::make_shared<Reader>();
+  }
+};
+
+struct Pull {
+  static constexpr std::string_view name = "pull";
+  double strength = 0.25, most = 0.5;
+
+  OptionFields options() {
+    return {field("train.strength", strength, "strength of the pull", {.above = 0}),
+            field("train.most", most, "most strength", {.above = 0})};
+  }
+  void check() const {
+    if (strength > most)
+      throw Error(ErrorCode::bad_options, "`strength` exceeds `most`", "lower `strength`");
+  }
+  std::vector<std::string> state_names() const { return {}; }
+  void update(const Stream&, const OptimizerStep&, const OptimizerSlice& slice) const {
+    Tensor to = slice.new_weights;
+    for (std::int64_t i = 0; i < slice.weights.element_count(); ++i)
+      to.data<float>()[i] = slice.weights.data<float>()[i] * static_cast<float>(1 - strength);
+  }
+};
+
+const Definitions own{.models = {OneLayer{}}, .datasets = {Signs{}}, .optimizers = {Pull{}}};
+constexpr std::string_view file =
+    "model: {name: one_layer, bias: false}\n"
+    "data: {name: signs}\n"
+    "train: {optimizer: pull, strength: 0.5}\n";
+
+Error refusal(std::string_view text, const std::vector<std::string>& overrides,
+              const Definitions& definitions) {
+  try {
+    parse_options(text, "o.yaml", overrides, definitions);
+  } catch (const Error& error) {
+    return error;
+  }
+  return Error(ErrorCode::internal, "nothing was refused");
+}
+
+TEST(OwnDefinitions, ReachTheRunWithTheirOptions) {
+  const PipelineOptions pipeline = pipeline_options(parse_options(file, "o.yaml", {}, own), {});
+  EXPECT_EQ(pipeline.model.name(), "one_layer");
+  EXPECT_EQ(pipeline.data.dataset.samples().shape, Shape{1});
+  EXPECT_EQ(pipeline.data.dataset.count(Split::train), 640);
+  EXPECT_EQ(model_of(pipeline).blocks.size(), 2u);
+  const float one = 1;
+  const Tensor weights = Tensor::from<float>({1}, std::span(&one, 1)),
+               result = Tensor::zeros({1}, DType::f32);
+  pipeline.optimizer.update({}, {}, {.weights = weights, .new_weights = result});
+  EXPECT_EQ(result.data<float>()[0], 0.5f);
+}
+
+TEST(OwnDefinitions, AreWrittenAndReadBack) {
+  const std::string resolved = resolved_yaml(parse_options(file, "o.yaml", {}, own));
+  EXPECT_THAT(resolved, AllOf(HasSubstr("  bias: false\n"), HasSubstr("  strength: 0.5\n")));
+  EXPECT_EQ(resolved_yaml(parse_options(resolved, "o.yaml", {}, own)), resolved);
+}
+
+TEST(OwnDefinitions, AreUnknownToOtherPrograms) {
+  EXPECT_THAT(refusal("model: {name: one_layer}", {}, {}).message(), HasSubstr("one_layer"));
+}
+
+TEST(OwnDefinitions, RefuseOptionsAtTheKeysThatTheirErrorsName) {
+  const Error error = refusal(file, {"train.most=0.3"}, own);
+  EXPECT_THAT(error.message(),
+              StartsWith("override -r train.most=0.3: train.strength exceeds train.most"));
+  EXPECT_EQ(error.remedy(), "lower train.strength");
+}
+
+TEST(OwnDefinitions, NeedNamesOfTheirOwn) {
+  EXPECT_THAT(refusal("", {}, {.models = {Mlp{}}}).message(), HasSubstr("mlp"));
+  EXPECT_THAT(refusal("", {}, {.datasets = {Signs{}, Signs{}}}).message(), HasSubstr("signs"));
+}
+
+TEST(OwnDefinitions, AreListed) {
+  EXPECT_THAT(options_listing(own), AllOf(HasSubstr("model.bias"), HasSubstr("train.strength"),
+                                          HasSubstr("fashion_mnist, synthetic, signs")));
+}
+
+TEST(OwnDefinitions, ArePlannedByTheCommand) {
+  const test::TemporaryFolder folder;
+  const std::string path = (folder / "o.yaml").string();
+  std::ofstream(path) << file;
+  const Ran ran = run_troupe({"plan", path}, own);
+  EXPECT_EQ(ran.code, exit_done) << ran.error;
+  EXPECT_THAT(ran.out, StartsWith("one_layer: 2 blocks in 1 stage"));
+}
+
+TEST(OwnDefinitions, DoNotResumeARunOfAnotherOptimizer) {
+  const Options options = parse_options(file, "o.yaml", {}, own);
+  StartingPoint start{.checkpoint = "step_1", .options = resolved_yaml(options)};
+  EXPECT_NO_THROW(check_continues(options, start));
+  const Options other = parse_options(file, "o.yaml", {"train.optimizer=sgd"}, own);
+  try {
+    check_continues(other, start);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), HasSubstr("train.optimizer is sgd, but step_1 was written with"));
+    EXPECT_THAT(error.remedy(), HasSubstr("-r train.optimizer=pull"));
+  }
+}
+
+}  // namespace
+}  // namespace troupe
