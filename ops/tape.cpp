@@ -38,15 +38,15 @@ Value Tape::input(Tensor tensor, bool wants_gradient) {
   return value;
 }
 
-Value Tape::keep(std::unique_ptr<Node> node, std::vector<Value> inputs, Tensor output) {
-  bool needed = node->has_weights();
+Value Tape::keep(std::unique_ptr<Operation> operation, std::vector<Value> inputs, Tensor output) {
+  bool needed = operation->has_weights();
   for (Value input : inputs) needed = needed || saved_tensor(input).wants_gradient;
   needed = needed && pass_.training;
   const Value value = add(std::move(output), needed);
   if (needed) {
-    node->inputs = std::move(inputs);
-    node->output = value;
-    nodes_.push_back(std::move(node));
+    operation->inputs = std::move(inputs);
+    operation->output = value;
+    operations_.push_back(std::move(operation));
   }
   return value;
 }
@@ -86,9 +86,9 @@ void Tape::begin_backward(Value output, Tensor grad) {
 }
 
 void Tape::walk_to(std::size_t mark, bool with_weights) {
-  for (std::size_t n = nodes_.size(); n > mark; --n)
-    if (nodes_[n - 1]) visit(nodes_[n - 1], with_weights);
-  if (with_weights) nodes_.resize(std::min(nodes_.size(), mark));
+  for (std::size_t n = operations_.size(); n > mark; --n)
+    if (operations_[n - 1]) visit(operations_[n - 1], with_weights);
+  if (with_weights) operations_.resize(std::min(operations_.size(), mark));
 }
 
 std::vector<Tensor> Tape::end_backward() {
@@ -100,30 +100,30 @@ std::vector<Tensor> Tape::end_backward() {
   return result;
 }
 
-void Tape::visit(std::unique_ptr<Node>& node, bool with_weights) {
-  if (node->weights_deferred) {
-    node->weight_gradient(pass_, node->grad);
-    node.reset();
+void Tape::visit(std::unique_ptr<Operation>& operation, bool with_weights) {
+  if (operation->weights_deferred) {
+    operation->weight_gradient(pass_, operation->grad);
+    operation.reset();
     return;
   }
-  Tensor grad = std::exchange(saved_tensor(node->output).grad, {});
-  const std::string_view name = node->name();
+  Tensor grad = std::exchange(saved_tensor(operation->output).grad, {});
+  const std::string_view name = operation->name();
   if (!grad.defined()) {
-    if (node->has_weights()) throw no_gradient(name);
-    node.reset();
+    if (operation->has_weights()) throw no_gradient(name);
+    operation.reset();
     return;
   }
-  const std::vector<Value> inputs = node->inputs;
+  const std::vector<Value> inputs = operation->inputs;
   std::vector<InputGradient> gradients(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i)
     gradients[i].wanted = saved_tensor(inputs[i]).wants_gradient;
-  node->input_gradient(pass_, grad, gradients);
-  if (node->has_weights() && !with_weights) {
-    node->weights_deferred = true;
-    if (node->weights_read_gradient()) node->grad = grad;
+  operation->input_gradient(pass_, grad, gradients);
+  if (operation->has_weights() && !with_weights) {
+    operation->weights_deferred = true;
+    if (operation->weights_read_gradient()) operation->grad = grad;
   } else {
-    node->weight_gradient(pass_, grad);
-    node.reset();
+    operation->weight_gradient(pass_, grad);
+    operation.reset();
   }
   grad = {};
   for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -158,10 +158,10 @@ std::size_t Tape::saved_bytes() const {
       bytes += tensor.storage()->bytes();
   };
   for (const SavedTensor& value : values_) count(value.tensor);
-  for (const auto& node : nodes_) {
-    if (!node) continue;
-    count(node->grad);
-    for (const Tensor& tensor : node->saved()) count(tensor);
+  for (const auto& operation : operations_) {
+    if (!operation) continue;
+    count(operation->grad);
+    for (const Tensor& tensor : operation->saved()) count(tensor);
   }
   return bytes;
 }

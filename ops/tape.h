@@ -51,9 +51,9 @@ class Tape {
   /// Runs `primitive.forward(pass, inputs...)`, keeps the primitive, and names the output.
   template <class Primitive, std::same_as<Value>... Inputs>
   Value record(Primitive primitive, Inputs... inputs) {
-    auto node = std::make_unique<NodeOf<Primitive>>(std::move(primitive));
-    Tensor output = node->primitive.forward(pass_, tensor(inputs)...);
-    return keep(std::move(node), {inputs...}, std::move(output));
+    auto operation = std::make_unique<OperationOf<Primitive>>(std::move(primitive));
+    Tensor output = operation->primitive.forward(pass_, tensor(inputs)...);
+    return keep(std::move(operation), {inputs...}, std::move(output));
   }
 
   const Tensor& tensor(Value value) const {
@@ -64,9 +64,10 @@ class Tape {
   /// `kept` (if given). May be called again.
   void seal(Value kept = {});
 
-  /// Both halves, node by node: the gradients of the inputs that want one, in their order. `grad`
-  /// is only read, and is brought to the output's layout. Throws Error if its shape is not the
-  /// output's, or if something with weights was recorded that the output does not depend on.
+  /// Both halves, one operation after the other: the gradients of the inputs that want one, in
+  /// their order. `grad` is only read, and is brought to the output's layout. Throws Error if its
+  /// shape is not the output's, or if something with weights was recorded that the output does not
+  /// depend on.
   std::vector<Tensor> backward(Value output, Tensor grad);
   /// The same in parts, with whatever else between them:
   ///
@@ -80,19 +81,19 @@ class Tape {
   void backward_to(std::size_t mark) { walk_to(mark, true); }
   std::vector<Tensor> end_backward();
   /// How much can be walked backward; counts while going forward, and down again on the way back.
-  std::size_t recorded() const { return nodes_.size(); }
-  /// The input half alone, of all nodes; keeps the gradients that the weight half reads. Marks stay
-  /// good: `backward_to` then runs the weight half of what was recorded since.
+  std::size_t recorded() const { return operations_.size(); }
+  /// The input half alone, of all operations; keeps the gradients that the weight half reads. Marks
+  /// stay good: `backward_to` then runs the weight half of what was recorded since.
   std::vector<Tensor> backward_inputs(Value output, Tensor grad);
-  /// The weight half of all nodes; afterwards the tape is empty.
+  /// The weight half of all operations; afterwards the tape is empty.
   void backward_weights() { backward_to(0); }
 
   /// Bytes that the tape holds for backward, weights left out and shared storage counted once.
   std::size_t saved_bytes() const;
 
  private:
-  struct Node {
-    virtual ~Node() = default;
+  struct Operation {
+    virtual ~Operation() = default;
     virtual void input_gradient(const Pass&, const Tensor& grad,
                                 std::span<InputGradient> inputs) = 0;
     virtual void weight_gradient(const Pass&, const Tensor& grad) = 0;
@@ -107,8 +108,8 @@ class Tape {
     Tensor grad;                    ///< kept between the halves where the second reads it
   };
   template <class Primitive>
-  struct NodeOf final : Node {
-    explicit NodeOf(Primitive p) : primitive(std::move(p)) {}
+  struct OperationOf final : Operation {
+    explicit OperationOf(Primitive p) : primitive(std::move(p)) {}
     static constexpr bool reads_gradient =
         requires(Primitive p, const Pass& pass, const Tensor& grad) {
       p.weight_gradient(pass, grad);
@@ -150,14 +151,14 @@ class Tape {
 
   SavedTensor& saved_tensor(Value value) { return values_[static_cast<std::size_t>(value.index)]; }
   Value add(Tensor tensor, bool wants_gradient);
-  Value keep(std::unique_ptr<Node> node, std::vector<Value> inputs, Tensor output);
+  Value keep(std::unique_ptr<Operation> operation, std::vector<Value> inputs, Tensor output);
   void walk_to(std::size_t mark, bool with_weights);
-  void visit(std::unique_ptr<Node>& node, bool with_weights);
+  void visit(std::unique_ptr<Operation>& operation, bool with_weights);
   void accumulate(SavedTensor& into, Tensor grad, std::string_view from);
 
   Pass pass_;
   std::vector<SavedTensor> values_;
-  std::vector<std::unique_ptr<Node>> nodes_;
+  std::vector<std::unique_ptr<Operation>> operations_;
   std::vector<Value> sources_;
   Tensor given_;  ///< to begin_backward; held until the end
 };

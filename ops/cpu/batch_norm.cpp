@@ -99,7 +99,7 @@ Tensor batch_norm(const Stream& stream, const Tensor& x, const Tensor& weight, c
   panel.fill_tiles(coefficients.slope.data<float>(), slope.data<float>());
   panel.fill_tiles(coefficients.offset.data<float>(), offset.data<float>());
   const bool drops = epilogue.dropout > 0.0f;
-  const DropoutPattern plan = DropoutPattern::of(x, epilogue.dropout, epilogue.random);
+  const DropoutPattern pattern = DropoutPattern::of(x, epilogue.dropout, epilogue.random);
   Tensor z = Tensor::empty(x.shape(), x.dtype(), stream.device, x.layout());
 
   const NormStretch all{0,
@@ -129,7 +129,7 @@ Tensor batch_norm(const Stream& stream, const Tensor& x, const Tensor& weight, c
         s.x += at;
         s.z += at;
         if (s.residual) s.residual += at;
-        if (drops) s.scales = fill_scales(plan, at, s.length, buffer.data());
+        if (drops) s.scales = fill_scales(pattern, at, s.length, buffer.data());
         HWY_DYNAMIC_DISPATCH(normalise)(s);
       }
     }

@@ -27,7 +27,7 @@ struct Compiled {
 };
 
 /// What is compiled for one input shape and number of threads.
-struct Plan {
+struct Prepared {
   Shape x_shape;
   Shape y_shape;
   int threads = 1;
@@ -37,19 +37,20 @@ struct Plan {
 /// Describes a convolution to oneDNN along one path.
 class Describer {
  public:
-  Describer(const ConvolutionOptions& options, const Plan& plan, const ConvolutionPath& path)
+  Describer(const ConvolutionOptions& options, const Prepared& prepared,
+            const ConvolutionPath& path)
       : path_(path),
         algorithm_(path.winograd ? dnnl::algorithm::convolution_winograd
                                  : dnnl::algorithm::convolution_direct),
-        x_(onednn_memory(plan.x_shape, path.x)),
+        x_(onednn_memory(prepared.x_shape, path.x)),
         weights_(onednn_any_memory(
             {options.out_channels, options.in_channels, options.kernel_h, options.kernel_w})),
         bias_(options.bias ? onednn_memory({options.out_channels}, Layout::row_major)
                            : memory::desc()),
-        y_(onednn_memory(plan.y_shape, path.y)),
+        y_(onednn_memory(prepared.y_shape, path.y)),
         stride_{options.stride_h, options.stride_w},
         padding_{options.padding_h, options.padding_w},
-        padding_end_{end_padding(plan, options, 0), end_padding(plan, options, 1)} {}
+        padding_end_{end_padding(prepared, options, 0), end_padding(prepared, options, 1)} {}
 
   dnnl::convolution_forward::primitive_desc forward() const {
     return {{dnnl::prop_kind::forward_training, algorithm_, x_, weights_, bias_, y_, stride_,
@@ -84,11 +85,12 @@ class Describer {
  private:
   /// What is left over at the bottom or right: less than the padding where a stride does not fit,
   /// even negative.
-  static std::int64_t end_padding(const Plan& plan, const ConvolutionOptions& o, int axis) {
+  static std::int64_t end_padding(const Prepared& prepared, const ConvolutionOptions& o, int axis) {
     const std::int64_t kernel = axis == 0 ? o.kernel_h : o.kernel_w;
     const std::int64_t stride = axis == 0 ? o.stride_h : o.stride_w;
     const std::int64_t padding = axis == 0 ? o.padding_h : o.padding_w;
-    return (plan.y_shape[2 + axis] - 1) * stride + kernel - plan.x_shape[2 + axis] - padding;
+    return (prepared.y_shape[2 + axis] - 1) * stride + kernel - prepared.x_shape[2 + axis] -
+           padding;
   }
 
   ConvolutionPath path_;
@@ -154,11 +156,11 @@ class OneDnnConvolution final : public LayerKernel {
   }
 
   Tensor forward(const Stream& stream, const Tensor& x) override {
-    Plan& plan = plan_for(stream, x.shape());
-    check(x, plan.x_shape, "the input");
-    Compiled& compiled = direction(plan, ConvolutionDirection::forward);
+    Prepared& prepared = prepared_for(stream, x.shape());
+    check(x, prepared.x_shape, "the input");
+    Compiled& compiled = direction(prepared, ConvolutionDirection::forward);
     const Tensor input = in_layout(stream, x, compiled.x);
-    Tensor y = Tensor::empty(plan.y_shape, DType::f32, stream.device, compiled.y);
+    Tensor y = Tensor::empty(prepared.y_shape, DType::f32, stream.device, compiled.y);
     compiled.primitive.set(DNNL_ARG_SRC, input.raw());
     compiled.primitive.set(DNNL_ARG_WEIGHTS, weights(stream, compiled));
     if (options_.bias) compiled.primitive.set(DNNL_ARG_BIAS, weights_.bias().raw());
@@ -169,9 +171,9 @@ class OneDnnConvolution final : public LayerKernel {
 
   Tensor input_gradient(const Stream& stream, const Tensor& grad, const Shape& x_shape,
                         Layout x_layout) override {
-    Plan& plan = plan_for(stream, x_shape);
-    check(grad, plan.y_shape, "the output's gradient");
-    Compiled& compiled = direction(plan, ConvolutionDirection::input_gradient);
+    Prepared& prepared = prepared_for(stream, x_shape);
+    check(grad, prepared.y_shape, "the output's gradient");
+    Compiled& compiled = direction(prepared, ConvolutionDirection::input_gradient);
     const Tensor y_grad = in_layout(stream, grad, compiled.y);
     Tensor x_grad = Tensor::empty(x_shape, DType::f32, stream.device, compiled.x);
     compiled.primitive.set(DNNL_ARG_DIFF_DST, y_grad.raw());
@@ -183,12 +185,12 @@ class OneDnnConvolution final : public LayerKernel {
 
   void weight_gradient(const Stream& stream, const Tensor& x, const Tensor& grad,
                        Tensor& weight_grad, Tensor& bias_grad) override {
-    Plan& plan = plan_for(stream, x.shape());
-    check(x, plan.x_shape, "the input");
-    check(grad, plan.y_shape, "the output's gradient");
+    Prepared& prepared = prepared_for(stream, x.shape());
+    check(x, prepared.x_shape, "the input");
+    check(grad, prepared.y_shape, "the output's gradient");
     check(weight_grad, weight_shape_, "the weight's gradient");
     if (options_.bias) check(bias_grad, {options_.out_channels}, "the bias's gradient");
-    Compiled& compiled = direction(plan, ConvolutionDirection::weight_gradient);
+    Compiled& compiled = direction(prepared, ConvolutionDirection::weight_gradient);
     const Tensor input = in_layout(stream, x, compiled.x);
     const Tensor y_grad = in_layout(stream, grad, compiled.y);
     compiled.primitive.set(DNNL_ARG_SRC, input.raw());
@@ -226,30 +228,30 @@ class OneDnnConvolution final : public LayerKernel {
 
   // A batch of another size comes at the end of an epoch and in evaluation; the oldest goes when
   // sizes never stop changing.
-  Plan& plan_for(const Stream& stream, const Shape& x_shape) {
+  Prepared& prepared_for(const Stream& stream, const Shape& x_shape) {
     constexpr std::size_t most = 16;
-    for (Plan& plan : plans_)
-      if (plan.x_shape == x_shape && plan.threads == stream.threads) return plan;
-    if (plans_.size() == most) plans_.pop_back();
-    return plans_.emplace_front(
-        Plan{x_shape, convolution_output_shape(options_, x_shape), stream.threads, {}});
+    for (Prepared& prepared : prepared_)
+      if (prepared.x_shape == x_shape && prepared.threads == stream.threads) return prepared;
+    if (prepared_.size() == most) prepared_.pop_back();
+    return prepared_.emplace_front(
+        Prepared{x_shape, convolution_output_shape(options_, x_shape), stream.threads, {}});
   }
 
-  Compiled& direction(Plan& plan, ConvolutionDirection direction) {
-    auto& compiled = plan.directions[static_cast<std::size_t>(direction)];
+  Compiled& direction(Prepared& prepared, ConvolutionDirection direction) {
+    auto& compiled = prepared.directions[static_cast<std::size_t>(direction)];
     if (compiled) return *compiled;
-    const Stream stream{.threads = plan.threads};
+    const Stream stream{.threads = prepared.threads};
     use_stream_threads(stream);
-    const auto paths = convolution_paths(options_, plan.x_shape, direction);
+    const auto paths = convolution_paths(options_, prepared.x_shape, direction);
     for (std::size_t i = 0; i < paths.size() && !compiled; ++i) {
       const bool last_choice = i + 1 == paths.size();
       try {
-        compiled = compile(Describer(options_, plan, paths[i]), direction, last_choice);
+        compiled = compile(Describer(options_, prepared, paths[i]), direction, last_choice);
       } catch (const dnnl::error& error) {
         if (last_choice)
           throw Error(ErrorCode::unsupported,
                       fmt::format("{}: oneDNN refuses an input of {}: {}", describe(options_),
-                                  to_string(plan.x_shape), error.what()));
+                                  to_string(prepared.x_shape), error.what()));
       }
     }
     const auto plain = onednn_memory(weight_shape_, Layout::row_major);
@@ -267,7 +269,7 @@ class OneDnnConvolution final : public LayerKernel {
   ConvolutionOptions options_;
   Shape weight_shape_;
   PreparedWeights weights_;
-  std::deque<Plan> plans_;
+  std::deque<Prepared> prepared_;
 };
 
 }  // namespace

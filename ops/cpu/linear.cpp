@@ -13,7 +13,7 @@ namespace {
 using dnnl::memory;
 
 /// What is compiled for one batch size and number of threads.
-struct Plan {
+struct Prepared {
   std::int64_t rows = 0;
   int threads = 1;
   std::optional<PreparedPrimitive> forward, input_gradient, weight_gradient;
@@ -40,26 +40,26 @@ class OneDnnLinear final : public LayerKernel {
 
   Tensor forward(const Stream& stream, const Tensor& x) override {
     check(x, {rows_of(x), options_.in_features}, "the input");
-    Plan& plan = plan_for(stream, rows_of(x));
-    if (!plan.forward) plan.forward = compile_forward(plan.rows);
-    Tensor y = Tensor::empty({plan.rows, options_.out_features}, DType::f32, stream.device);
-    plan.forward->set(DNNL_ARG_SRC, x.raw());
-    plan.forward->set(DNNL_ARG_WEIGHTS, used_weight());
-    if (options_.bias) plan.forward->set(DNNL_ARG_BIAS, bias_tensor_.raw());
-    plan.forward->set(DNNL_ARG_DST, y.raw());
-    plan.forward->run(stream);
+    Prepared& prepared = prepared_for(stream, rows_of(x));
+    if (!prepared.forward) prepared.forward = compile_forward(prepared.rows);
+    Tensor y = Tensor::empty({prepared.rows, options_.out_features}, DType::f32, stream.device);
+    prepared.forward->set(DNNL_ARG_SRC, x.raw());
+    prepared.forward->set(DNNL_ARG_WEIGHTS, used_weight());
+    if (options_.bias) prepared.forward->set(DNNL_ARG_BIAS, bias_tensor_.raw());
+    prepared.forward->set(DNNL_ARG_DST, y.raw());
+    prepared.forward->run(stream);
     return y;
   }
 
   Tensor input_gradient(const Stream& stream, const Tensor& grad, const Shape&, Layout) override {
     check(grad, {rows_of(grad), options_.out_features}, "the output's gradient");
-    Plan& plan = plan_for(stream, rows_of(grad));
-    if (!plan.input_gradient) plan.input_gradient = compile_input_gradient(plan.rows);
-    Tensor x_grad = Tensor::empty({plan.rows, options_.in_features}, DType::f32, stream.device);
-    plan.input_gradient->set(DNNL_ARG_DIFF_DST, grad.raw());
-    plan.input_gradient->set(DNNL_ARG_WEIGHTS, used_weight());
-    plan.input_gradient->set(DNNL_ARG_DIFF_SRC, x_grad.raw());
-    plan.input_gradient->run(stream);
+    Prepared& prepared = prepared_for(stream, rows_of(grad));
+    if (!prepared.input_gradient) prepared.input_gradient = compile_input_gradient(prepared.rows);
+    Tensor x_grad = Tensor::empty({prepared.rows, options_.in_features}, DType::f32, stream.device);
+    prepared.input_gradient->set(DNNL_ARG_DIFF_DST, grad.raw());
+    prepared.input_gradient->set(DNNL_ARG_WEIGHTS, used_weight());
+    prepared.input_gradient->set(DNNL_ARG_DIFF_SRC, x_grad.raw());
+    prepared.input_gradient->run(stream);
     return x_grad;
   }
 
@@ -69,13 +69,14 @@ class OneDnnLinear final : public LayerKernel {
     check(grad, {rows_of(x), options_.out_features}, "the output's gradient");
     check(weight_grad, weight_shape_, "the weight's gradient");
     if (options_.bias) check(bias_grad, {options_.out_features}, "the bias's gradient");
-    Plan& plan = plan_for(stream, rows_of(x));
-    if (!plan.weight_gradient) plan.weight_gradient = compile_weight_gradient(plan.rows);
-    plan.weight_gradient->set(DNNL_ARG_SRC, x.raw());
-    plan.weight_gradient->set(DNNL_ARG_DIFF_DST, grad.raw());
-    plan.weight_gradient->set(DNNL_ARG_DIFF_WEIGHTS, weight_grad.raw());
-    if (options_.bias) plan.weight_gradient->set(DNNL_ARG_DIFF_BIAS, bias_grad.raw());
-    plan.weight_gradient->run(stream);
+    Prepared& prepared = prepared_for(stream, rows_of(x));
+    if (!prepared.weight_gradient)
+      prepared.weight_gradient = compile_weight_gradient(prepared.rows);
+    prepared.weight_gradient->set(DNNL_ARG_SRC, x.raw());
+    prepared.weight_gradient->set(DNNL_ARG_DIFF_DST, grad.raw());
+    prepared.weight_gradient->set(DNNL_ARG_DIFF_WEIGHTS, weight_grad.raw());
+    if (options_.bias) prepared.weight_gradient->set(DNNL_ARG_DIFF_BIAS, bias_grad.raw());
+    prepared.weight_gradient->run(stream);
   }
 
  private:
@@ -96,13 +97,13 @@ class OneDnnLinear final : public LayerKernel {
                 "check in_features and out_features; images are flattened to [N, features] first");
   }
 
-  Plan& plan_for(const Stream& stream, std::int64_t rows) {
+  Prepared& prepared_for(const Stream& stream, std::int64_t rows) {
     constexpr std::size_t most = 16;
     use_stream_threads(stream);  // what follows may compile
-    for (Plan& plan : plans_)
-      if (plan.rows == rows && plan.threads == stream.threads) return plan;
-    if (plans_.size() == most) plans_.pop_back();
-    return plans_.emplace_front(Plan{rows, stream.threads, {}, {}, {}});
+    for (Prepared& prepared : prepared_)
+      if (prepared.rows == rows && prepared.threads == stream.threads) return prepared;
+    if (prepared_.size() == most) prepared_.pop_back();
+    return prepared_.emplace_front(Prepared{rows, stream.threads, {}, {}, {}});
   }
 
   const void* used_weight() const {
@@ -162,7 +163,7 @@ class OneDnnLinear final : public LayerKernel {
   memory::desc weights_, bias_;
   Tensor weight_tensor_, bias_tensor_;
   std::optional<std::uint64_t> version_;
-  std::deque<Plan> plans_;
+  std::deque<Prepared> prepared_;
 };
 
 }  // namespace

@@ -25,7 +25,7 @@ std::vector<Tensor> views(const std::vector<Spec>& specs, const Tensor& flat) {
   return result;
 }
 
-// U(-bound, bound) in f32: element e is number e of the stream that the name keys.
+// U(-bound, bound) in f32: element e is random number e of the key that the name makes.
 template <class T>
 void fill_uniform(const ParameterSpec& spec, std::uint64_t seed, const Tensor& flat) {
   const RandomKey key{.seed = seed, .operation = operation_id(spec.name)};

@@ -49,7 +49,7 @@ struct Probe {
 
 using Entries = std::vector<std::string>;
 
-TEST(Tape, RunsBothHalvesOfANodeBeforeTheNext) {
+TEST(Tape, RunsBothHalvesOfAnOperationBeforeTheNext) {
   Log log;
   Tape tape(training());
   const Value x = tape.input(values({1}), false);
@@ -123,7 +123,7 @@ TEST(Tape, LeavesTheGradientThatItWasGivenAloneWhileItStops) {
   EXPECT_EQ(slot, (std::vector<double>{1, 10}));
 }
 
-TEST(Tape, FreesWhatANodeSavedOnceBothHalvesRan) {
+TEST(Tape, FreesWhatAnOperationSavedOnceBothHalvesRan) {
   Log log;
   const auto first = std::make_shared<int>(), second = std::make_shared<int>();
   const std::weak_ptr<int> watched = second;
