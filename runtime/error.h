@@ -23,7 +23,7 @@ enum class ErrorCode {
   unsupported,   ///< a combination that no kernel exists for
   actor_failed,  ///< an actor failed more often than its restart budget allows
   diverged,      ///< the loss is not finite
-  bad_message,   ///< bytes of another process that are no message of this run
+  bad_message,   ///< bytes from another process that are not a message of this run
   internal,      ///< a broken invariant: a bug in Troupe
 };
 

@@ -10,14 +10,14 @@
 
 namespace troupe {
 
-/// The edit distance: the fewest slips that turn one text into the other. A slip is a character
-/// inserted, left out or replaced, or
-/// two neighbours swapped (F. J. Damerau, "A technique for computer detection and correction of
-/// spelling errors", CACM 1964; no character takes part in two swaps).
+/// The edit distance: the smallest number of edits that turn one text into the other. An edit
+/// inserts, removes or replaces a character, or swaps two neighbours (F. J. Damerau, "A technique
+/// for computer detection and correction of spelling errors", CACM 1964; no character takes part in
+/// two swaps).
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-/// The candidate with the smallest edit distance to `word`; the first of equals, empty if there is
-/// no candidate. For messages about unknown names.
+/// The candidate with the smallest edit distance to `word`, and the first of several with the same
+/// distance; empty without candidates. For messages about unknown names.
 std::string nearest(std::string_view word, std::span<const std::string_view> candidates);
 
 /// The candidate that `word` probably means: one that begins with it, with which it begins, or that
@@ -37,7 +37,7 @@ bool is_control(unsigned char character);
 /// The first names of a list, separated by commas, and the number of the rest: "a, b and 7 more".
 std::string listed(std::span<const std::string> names, std::size_t at_most = 5);
 
-/// Increasing numbers, those that follow each other as a range: "0-3", "0-1 4".
+/// Increasing numbers, with consecutive numbers as a range: "0-3", "0-1 4".
 std::string ranges(std::span<const int> numbers);
 
 /// "1 core", "2 cores", "2 processes".

@@ -34,13 +34,13 @@ class JobFile {
   /// Throws Error{io}.
   void publish(const JobKey& key, const std::string& coordinator) const;
 
-  /// Does nothing if the file names another coordinator.
+  /// Removes the file, unless it names another coordinator.
   void remove(const std::string& coordinator) const;
 
-  /// Does nothing if the file has another key.
+  /// Removes the file, unless it has another key.
   void remove(const JobKey& key) const;
 
-  /// For a job that did not start: does nothing if the file has another key, or names a
+  /// For a job that did not start: removes the file, unless it has another key or names a
   /// coordinator.
   void remove_unclaimed(const JobKey& key) const;
 

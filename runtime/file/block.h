@@ -9,7 +9,8 @@
 
 namespace troupe {
 
-/// LZ4 never expands by more than this (its format spends a byte on each 255 of a match).
+/// The largest ratio of decompressed to compressed size in LZ4, whose format needs a byte for each
+/// 255 bytes of a match.
 inline constexpr std::size_t lz4_largest_ratio = 255;
 
 /// Memory that compression and decompression reuse; one per thread.
@@ -20,9 +21,10 @@ struct BlockScratch {
 };
 
 /// Returns `raw` byte-shuffled and compressed as one LZ4 block, in `scratch`; or `raw` itself if
-/// that is not smaller. So a stored block as long as the raw one is the raw one. A block of 64 KiB
-/// or more whose sample (16 KiB from four places) shrinks by less than a tenth is not compressed
-/// (docs/decisions/checkpoint-blocks.md). The result depends only on `raw` and its element size.
+/// that is not smaller. A stored block of the raw length is therefore not compressed. A block of 64
+/// KiB or more whose sample (16 KiB from four places) shrinks by less than a tenth is not
+/// compressed (docs/decisions/checkpoint-blocks.md). The result depends only on `raw` and its
+/// element size.
 std::span<const std::byte> pack_block(std::span<const std::byte> raw, std::size_t element_bytes,
                                       BlockScratch& scratch);
 

@@ -5,8 +5,9 @@
 //     stage_00.tensors, stage_01.tensors, …   one shard per stage (shard.h)
 //     manifest.json                           the shards, and the run that wrote them
 //
-// It is written beside its place and renamed, so a folder of this name is always complete. The
-// division into shards is that of the writers; a reader sees one list of tensors.
+// The writer creates a staging folder beside the final folder and renames it, so a folder of this
+// name is always complete. The writers determine the division into shards; a reader sees one list
+// of tensors.
 
 #include <cstdint>
 #include <filesystem>
@@ -60,9 +61,9 @@ struct CheckpointWriteOptions {
 };
 
 /// Writes `folder`/step_<step>/ and returns its path. It writes and syncs the shards, then the
-/// manifest, then renames the folder. So a crash at any moment leaves older checkpoints unchanged,
-/// and at most a hidden folder for prune_checkpoints(). A checkpoint of the same step is replaced.
-/// Shards from `elsewhere` (write_shards) are moved in.
+/// manifest, then renames the folder. A crash at any time leaves older checkpoints unchanged, and
+/// at most a hidden folder that prune_checkpoints() removes. A checkpoint of the same step is
+/// replaced. Shards from `elsewhere` (write_shards) are moved in.
 ///
 /// Returns an error of the file system. Throws Error (internal) on names that appear twice, on
 /// tensors that are not row-major on the CPU, and on a position that is not JSON.

@@ -37,7 +37,7 @@ struct ShardWriteOptions {
 /// The entry of a shard in a manifest.
 struct ShardSummary {
   std::uint64_t bytes = 0;           ///< length of the file
-  std::uint64_t index_checksum = 0;  ///< through the checksums in the index it covers the file
+  std::uint64_t index_checksum = 0;  ///< covers the whole file, through the checksums in the index
 };
 
 /// Writes and syncs a new file. The same tensors give the same bytes for any number of threads.

@@ -14,7 +14,7 @@ namespace troupe {
 /// The state that an actor votes for; the runtime passes it to `restore` after a failure.
 using CommittedState = std::shared_ptr<const void>;
 
-/// All voting actors are ready with a step: it is committed.
+/// Commits a step: every voting actor has voted for it.
 struct Commit {
   std::uint32_t step = 0;       ///< the committed step (the first is 0)
   bool snapshot = false;        ///< send the state to the checkpoint writers
@@ -29,7 +29,7 @@ struct Commit {
   }
 };
 
-/// An actor is ready to commit a step.
+/// The vote of an actor for a step.
 struct Vote {
   std::uint32_t actor = 0;
   std::uint32_t incarnation = 0;
@@ -81,8 +81,8 @@ struct Transition {
   std::vector<In> releases;  ///< messages whose slots this transition frees
   std::vector<Out> fills;
 };
-/// A place of a Petri net inside an actor: the transition `from` puts `fills` tokens in, the
-/// transition `to` takes `takes` out, and `capacity` tokens fit.
+/// A place of a Petri net inside an actor. The transition `from` adds `fills` tokens, the
+/// transition `to` removes `takes` tokens, and the place holds at most `capacity` tokens.
 struct InternalPlace {
   std::size_t from = 0, to = 0;  ///< indices of transitions
   std::uint32_t fills = 1, takes = 1;
@@ -96,14 +96,14 @@ struct FiringRules {
 /// Work for an actor, handed to it by another thread through `poster()`.
 using Post = std::function<void(Actor&)>;
 
-/// Base of every actor: a plain object that handles one message at a time. It knows its ports, but
-/// no threads and no other actors; the runtime runs it as an actor of CAF.
+/// Base of every actor: a plain object that handles one message at a time. It refers to its ports,
+/// but to no thread and to no other actor. The runtime runs it inside an actor of CAF.
 ///
-/// The runtime asks `ready()` after each arrival and then calls `act()`, which takes from inputs
-/// and sends on outputs. The runtime dispatches what `act` sent, released and voted after `act` has
-/// returned. If `act` throws, the runtime makes the next incarnation with the graph's factory. That
-/// one gets the last committed state, and its neighbours send again the messages that the previous
-/// incarnation had not released.
+/// The runtime calls `ready()` after each arrival, and `act()` if `ready()` returns true. `act()`
+/// takes messages from inputs and sends messages on outputs. The runtime dispatches the messages,
+/// releases and votes after `act()` has returned. If `act()` throws, the runtime creates the next
+/// incarnation with the graph's factory. The next incarnation gets the last committed state, and
+/// its neighbours resend the messages that the previous incarnation had not released.
 class Actor {
  public:
   Actor() = default;
@@ -132,8 +132,8 @@ class Actor {
   virtual bool restarts_step() const { return false; }
   /// Called on the first incarnation of each actor when a run begins, before `restore`.
   virtual void begin_run() {}
-  /// Called on each incarnation before any message: `state` is what the previous incarnation last
-  /// voted for and was committed (null if none), `steps` the number of committed steps.
+  /// Called on each incarnation before any message: `state` is the last committed state of the
+  /// previous incarnation (null if there is none), `steps` the number of committed steps.
   virtual void restore(const CommittedState& state, std::uint32_t steps);
   /// How the actor fires; default: one transition over all ports.
   virtual FiringRules firing_rules() const;
@@ -142,7 +142,8 @@ class Actor {
   const std::vector<OutputPort*>& outputs() const { return outputs_; }
 
  protected:
-  /// Votes for `step`, with the state that becomes this actor's when the step is committed.
+  /// Votes for `step`. `state` becomes the committed state of this actor when the step is
+  /// committed.
   void vote(std::uint32_t step, CommittedState state) {
     effects_.vote = Vote{.step = step, .state = std::move(state)};
   }
@@ -150,8 +151,8 @@ class Actor {
   void emit(std::any event) { effects_.events.push_back(std::move(event)); }
   /// See holds_run_open().
   void finish() { status().finished = true; }
-  /// A writer (takes_snapshots) calls it when it can take the next snapshot, or no longer can.
-  /// Commits request a snapshot only when all writers can take it.
+  /// A writer (takes_snapshots) calls this when it becomes able, or unable, to take the next
+  /// snapshot. Commits request a snapshot only when all writers can take it.
   void accept_snapshots(bool yes) { status().accepts_snapshot = yes; }
   /// A function that hands work to this actor from any thread. Work for an incarnation that has
   /// ended is dropped.
@@ -161,7 +162,7 @@ class Actor {
   friend class InputPort;
   friend class OutputPort;
   friend class RuntimeAccess;
-  /// What an action leaves behind; the runtime dispatches it after the action has returned.
+  /// The effects of an action. The runtime dispatches them after the action has returned.
   struct Effects {
     std::vector<Packet> packets;
     std::vector<Credit> credits;

@@ -8,8 +8,8 @@
 
 namespace troupe {
 
-/// Which process runs which actor. With one process that is process 0 for all actors, whatever the
-/// graph says. Process 0 holds the run leader.
+/// The process of each actor. In a run of one process it is process 0 for all actors, regardless of
+/// the graph. Process 0 holds the run leader.
 class Placement {
  public:
   /// Throws Error{bad_graph} for actors placed beyond the last process, and for edges between
@@ -27,15 +27,16 @@ class Placement {
   std::uint32_t here_, processes_;
 };
 
-/// Receives what other processes send. For one sender the functions are called one at a time, on
-/// threads of the bridge or on an actor thread that ends an action. They must not block.
+/// Receives the messages of other processes. For each sender the functions are called one at a
+/// time, on a thread of the bridge or on an actor thread that has finished an action. They must not
+/// block.
 class BridgeListener {
  public:
   virtual ~BridgeListener() = default;
   virtual void on_packet(std::uint32_t from, Packet packet) = 0;
   virtual void on_credit(std::uint32_t from, const Credit& credit) = 0;
   virtual void on_run_message(std::uint32_t from, RunMessage message) = 0;
-  /// The process has ended, or cannot be reached any more. The last call about it.
+  /// The process has ended or can no longer be reached. This is the last call about this process.
   virtual void on_lost(std::uint32_t process, const Error& reason) = 0;
 };
 

@@ -9,8 +9,8 @@ namespace troupe {
 enum class Purpose : std::uint16_t { train, evaluate };
 constexpr Purpose last_enumerator(Purpose) { return Purpose::evaluate; }
 
-/// Place of a message in its run. Along an edge keys only grow, so a receiver recognises a message
-/// that a restarted neighbour repeats by its key.
+/// The position of a message in its run. Keys increase along an edge, so a receiver recognises by
+/// its key a message that a restarted neighbour repeats.
 struct MessageKey {
   std::uint32_t step = 0;
   Purpose purpose = Purpose::train;

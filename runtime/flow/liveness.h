@@ -18,10 +18,10 @@ std::string to_string(const Deadlock& deadlock);
 /// Decides from firing rules and slots whether the graph can deadlock.
 ///
 /// Actors with fixed rates are a synchronous dataflow graph; such a graph is live exactly if one
-/// whole iteration can be played: E. A. Lee, D. G. Messerschmitt, "Static scheduling of synchronous
-/// data flow programs for digital signal processing", IEEE Trans. Computers C-36(1), 1987,
-/// section III. The free slots of an edge are a place of tokens, as its messages are; the
-/// transition that releases a message puts a token there.
+/// whole iteration can be simulated: E. A. Lee, D. G. Messerschmitt, "Static scheduling of
+/// synchronous data flow programs for digital signal processing", IEEE Trans. Computers C-36(1),
+/// 1987, section III. The messages of an edge are tokens in one place of the net, and its free
+/// slots are tokens in another. The transition that releases a message adds a free slot.
 ///
 /// Throws Error{bad_graph} if the rates at the ends of an edge contradict each other: no number of
 /// slots would be enough.

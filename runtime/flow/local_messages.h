@@ -53,7 +53,7 @@ struct FinalReport {
 struct CheckProgress {
   bool idle = false;
 };
-/// No message is under way, and the run has not ended.
+/// No message is in flight, and the run has not ended.
 struct Deadlocked {};
 /// From another process.
 struct RemoteRunMessage {

@@ -6,7 +6,7 @@
 
 namespace troupe {
 
-/// How messages of one type leave their process. Within a process nothing of this runs: there a
+/// Serialises messages of one type for other processes. It is not used within a process, where a
 /// message is a handle. Empty for a type that lists no members (runtime/flow/wire.h).
 struct PayloadCodec {
   void (*write)(const void* message, WireWriter& writer) = nullptr;

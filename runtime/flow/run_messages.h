@@ -1,7 +1,7 @@
 #pragma once
-// What the processes of a run report and order about its actors: reports go to the run leader,
-// which decides for all processes, and orders come from it. Within one process the same messages go
-// by function call.
+// The messages between the run leader and the processes of a run. Processes send reports about
+// their actors to the leader, which decides for all processes and sends orders. Within one process
+// the same messages are function calls.
 
 #include <cstdint>
 #include <optional>
@@ -52,11 +52,11 @@ struct ProcessEnded {
 
 // Orders of the leader, besides Commit (runtime/flow/actor.h).
 
-/// A replacement takes three phases; the leader begins each when every process has finished the
-/// one before. So messages from before a failure never mix with messages from after it. `prepare`:
-/// the previous incarnations end, the next are made, and messages for the previous are dropped
-/// (their senders hold them). `rewire`: the neighbours send these messages again. `start`: the new
-/// incarnations run.
+/// The phases of a replacement. The leader begins a phase when every process has finished the
+/// previous phase, so messages from before a failure never mix with messages from after it.
+/// `prepare`: the previous incarnations end, the next incarnations are created, and messages for
+/// the previous incarnations are dropped (their senders hold them). `rewire`: the neighbours resend
+/// these messages. `start`: the new incarnations run.
 enum class ReplacementPhase : std::uint8_t { prepare, rewire, start };
 constexpr ReplacementPhase last_enumerator(ReplacementPhase) { return ReplacementPhase::start; }
 

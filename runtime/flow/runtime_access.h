@@ -10,7 +10,7 @@ namespace troupe {
 class RuntimeAccess {
  public:
   using Effects = Actor::Effects;
-  /// What the actor's calls have left; the runtime dispatches and clears it.
+  /// The pending effects of the actor's calls. The runtime dispatches and clears them.
   static Effects& effects(Actor& actor) { return actor.effects_; }
   static void set_post(Actor& actor, std::function<void(Post)> post) {
     actor.post_ = std::move(post);
@@ -27,7 +27,7 @@ class RuntimeAccess {
   /// Takes a message in. Drops messages of older incarnations and returns the slots of repeated
   /// ones; throws Error{internal} if the edge's slots are exceeded.
   static void deliver(InputPort& port, Packet packet) { port.deliver(std::move(packet)); }
-  /// The sender of `edge` was replaced: its messages stay valid, but their slots are gone.
+  /// The sender of `edge` was replaced. Its messages stay valid, but their slots no longer exist.
   static void sender_replaced(InputPort& port, std::uint32_t edge, std::uint32_t incarnation) {
     port.sender_replaced(edge, incarnation);
   }

@@ -4,8 +4,9 @@
 
 namespace troupe {
 
-/// How often one actor may be replaced before the run fails: `max` times `within` a time. Failures
-/// without a commit between them count whatever the time, since such a run makes no progress.
+/// How often one actor may be replaced before the run fails: `max` times in the period `within`.
+/// Failures without a commit between them count regardless of the period, because such a run makes
+/// no progress.
 struct RestartBudget {
   int max = 3;
   std::chrono::milliseconds within{60'000};

@@ -7,8 +7,8 @@
 namespace troupe::remote {
 
 /// Admits calls until it is closed; close() waits for the calls inside. A call may enter again from
-/// inside. Thread-safe. What other threads may still call after its owner is gone goes through a
-/// gate that the owner has closed.
+/// inside. Thread-safe. An owner passes its callbacks to other threads through a gate and closes
+/// the gate before it is destroyed. Later calls then have no effect.
 class CallGate : public std::enable_shared_from_this<CallGate> {
  public:
   /// A call inside the gate; false if the gate was closed before.
@@ -33,7 +33,7 @@ class CallGate : public std::enable_shared_from_this<CallGate> {
     const bool admitted_;
   };
 
-  /// A function that calls `inside` while the gate is open, and else does nothing.
+  /// A function that calls `inside` while the gate is open and does nothing afterwards.
   template <class F>
   auto guard(F inside) {
     return [gate = shared_from_this(), inside = std::move(inside)](auto&&... arguments) {

@@ -58,12 +58,12 @@ class JoinedWorld {
   Store& store();
   Member& member();
 
-  /// Leaves the world once all have reached the end of the run. Ends what connect() has made;
-  /// tensors that the program still holds stay valid.
+  /// Leaves the world when all processes have reached the end of the run. Ends the threads and
+  /// connections that connect() created; tensors that the program still holds stay valid.
   void leave();
 
-  /// Ends without leave(). Where the coordinator is in this process, it stays until the others have
-  /// gone too, for one timeout at most: they may have something to ask it.
+  /// Ends without leave(). If the coordinator is in this process, it waits until the other
+  /// processes have ended, for at most one timeout, because they may still need the coordinator.
   void abandon();
 
  private:

@@ -17,8 +17,8 @@ namespace troupe::remote {
 /// A message travels in a frame of fixed size; a longer one travels as a tensor that precedes its
 /// frame.
 ///
-/// The control plane reports lost processes: a frame that does not come because its sender is gone
-/// is no error here.
+/// The control plane reports lost processes, so a frame that does not arrive because its sender is
+/// lost is not an error here.
 class MessageChannel {
  public:
   using OnMessage = std::function<void(std::string_view body)>;
@@ -27,8 +27,8 @@ class MessageChannel {
   /// The communicator must keep the order of sending between two ranks, and outlive this object.
   MessageChannel(Communicator& communicator, int peer) : communicator_(communicator), peer_(peer) {}
 
-  /// Begins to deliver. Earlier messages have waited. Calls back as Work::then does, one message at
-  /// a time, until the gate is closed.
+  /// Begins to deliver, including messages that arrived earlier. Calls back as Work::then does, one
+  /// message at a time, until the gate is closed.
   void open(CallGate& gate, OnMessage on_message, OnDamage on_damage);
   void send(const std::string& body);  ///< any thread
 

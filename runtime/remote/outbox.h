@@ -12,8 +12,8 @@
 
 namespace troupe::remote {
 
-/// Sends messages to each process through shared memory, where it reaches the process, else over
-/// the control plane. All messages to one process take the same path, which keeps their order.
+/// Sends messages to each process through shared memory if possible, and over the control plane
+/// otherwise. All messages to one process take the same path, which keeps their order.
 ///
 /// After the loss of any process the data plane ends in one process after the other, and messages
 /// in its channels may be lost. From then on run messages take the control plane, which also

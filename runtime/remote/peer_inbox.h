@@ -16,8 +16,8 @@
 namespace troupe::remote {
 
 /// Delivers the messages of one process in the order of sending: a message waits until its tensors
-/// are here, and later messages wait for it. Thread-safe. Callers are inside the gate, and so are
-/// its own callbacks: behind it the inbox, its listener, data plane and graph exist.
+/// are here, and later messages wait for it. Thread-safe. Callers and its own callbacks run inside
+/// the gate, so the inbox, its listener, data plane and graph exist during each call.
 class PeerInbox {
  public:
   PeerInbox(std::uint32_t from, DataPlane& data_plane, const Graph& graph, CallGate& gate)
@@ -26,8 +26,8 @@ class PeerInbox {
   /// Before the first message.
   void open(BridgeListener& listener) { listener_ = &listener; }
 
-  /// The transport still reads the tensors of a packet that was sent to this process: a credit for
-  /// its slot waits for `works`.
+  /// Records the sends of a packet's tensors to this process. A credit for the slot of the packet
+  /// waits for `works`, because the transport still reads the tensors.
   void sent(const Header& header, std::vector<WorkPtr> works);
 
   /// Takes a message of the process. Bytes that are no message report the process as lost.

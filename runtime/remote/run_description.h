@@ -13,9 +13,9 @@ namespace troupe {
 
 /// The placement and routes of a run, one line each. First the actors with their ranks, then the
 /// edges in the order of their numbers, below the communicator that carries them. Messages refer to
-/// actors and edges by number, so two processes understand each other exactly if their descriptions
-/// are equal. Sizes are not part of it: a message describes its tensors, and the receiver allocates
-/// them. Throws Error{unsupported} for an edge whose tensors no transport carries.
+/// actors and edges by number, so two processes can communicate only if their descriptions are
+/// equal. Sizes are not part of the description: a message describes its tensors, and the receiver
+/// allocates them. Throws Error{unsupported} for an edge whose tensors no transport carries.
 std::string run_description(const Graph& graph, const Placement& placement,
                             const TransportTopology& topology);
 

@@ -27,8 +27,8 @@ class CoordinatorLoop {
   /// Binds; throws Error{io}.
   explicit CoordinatorLoop(const CoordinatorOptions& options);
 
-  /// Until stop(), on the thread that shall own the sockets. What cannot be dealt with ends it
-  /// before that: it says so, and the members lose their coordinator.
+  /// Runs until stop(), on the thread that owns the sockets. An error that it cannot handle ends it
+  /// earlier: it prints the error, and the members lose their coordinator.
   void run();
 
   // Of any thread.
@@ -51,7 +51,7 @@ class CoordinatorLoop {
     State state = State::joining;
     int rank = -1;
     int fd = -1;              ///< of its connection, as last seen; descriptors are used again
-    bool has_broken = false;  ///< its connection, and nothing was asked by another yet
+    bool has_broken = false;  ///< its connection has broken, and no newer one was used yet
     std::unique_ptr<Session> session;
     std::unique_ptr<Probe> probe;
 
@@ -114,10 +114,10 @@ class CoordinatorLoop {
   std::unordered_map<int, Seat*> by_fd_;  ///< whose connection had the descriptor last
   std::unordered_set<int> broken_;        ///< descriptors of broken connections of unknown clients
   std::unordered_set<Seat*> probed_;      ///< whose connection has broken
-  int here_ = 0;                          ///< members of the world that are in it still
-  std::vector<int> departed_;             ///< have left, and the others do not know yet
-  std::size_t departed_before_ = 0;       ///< how many these were at the last tick
-  Clock::time_point departed_since_{};    ///< when the first of them left
+  int here_ = 0;                          ///< members that have neither left nor been lost
+  std::vector<int> departed_;           ///< members that have left; the others are not notified yet
+  std::size_t departed_before_ = 0;     ///< size of departed_ at the last tick
+  Clock::time_point departed_since_{};  ///< when the first of them left
   bool whole_ = false;
   std::uint32_t restart_ = 0;
   Clock::time_point first_join_{};

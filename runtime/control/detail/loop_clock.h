@@ -18,8 +18,8 @@ class LoopClock {
   /// The interval of signs of life: short enough that losing a few of them is not a loss.
   Clock::duration heartbeat() const { return heartbeat_; }
 
-  /// Call it once a round of the loop. If a round took very long, this process itself was stopped
-  /// and has not listened: for one timeout it then takes no silence of others for a loss.
+  /// Call it once a round of the loop. If a round took very long, this process was suspended and
+  /// did not listen. For one timeout it then does not treat the silence of others as a loss.
   void begin_round(Clock::time_point now);
   bool takes_silence_for_loss(Clock::time_point now) const { return now > lenient_until_; }
 

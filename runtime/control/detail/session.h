@@ -22,12 +22,13 @@ struct Stamp {
   std::uint64_t session = 0;
 };
 
-/// One side of the conversation of two processes, without sockets. It numbers messages and keeps
-/// them until they are acknowledged; it accepts messages in order and drops the others.
+/// One side of a connection between two processes, without sockets. It numbers sent messages and
+/// keeps them until they are acknowledged. It accepts received messages in order and drops all
+/// others.
 ///
-/// A ZeroMQ connection keeps the order and loses messages only when it breaks, without notice. So
-/// nothing is resent on suspicion: a Pulse follows the messages on the same connection, and
-/// messages that its Echo does not acknowledge are lost (go-back-N: A. S. Tanenbaum, "Computer
+/// A ZeroMQ connection keeps the order and loses messages only when it breaks, without notice. A
+/// Pulse follows the messages on the same connection, so messages that its Echo does not
+/// acknowledge are lost for certain and are resent (go-back-N: A. S. Tanenbaum, "Computer
 /// Networks", sliding windows; the credits of the other side bound the window). Of one thread.
 class Session {
  public:
