@@ -9,7 +9,7 @@
 
 namespace troupe {
 
-/// What one block of a model costs for one micro-batch on this machine.
+/// The cost of one block of a model for one micro-batch on this machine.
 struct BlockCosts {
   std::string name;
   std::int64_t parameters = 0;
@@ -20,16 +20,16 @@ struct BlockCosts {
   std::size_t deferred_bytes = 0;  ///< held while its weight gradient is deferred
   std::size_t scratch_bytes = 0;   ///< most that one of its kernels borrows while it runs
   std::chrono::nanoseconds forward{0}, backward{0};
-  /// Of `backward`, its first half where the two run apart.
+  /// The time of the first half of a split backward; included in `backward`.
   std::chrono::nanoseconds input_gradient{0};
 };
 
 /// Runs each block forward and backward on one micro-batch of `samples` and measures it: bytes as
-/// the median of the allocator's counters, times as the best of `repetitions`. A first run, which
-/// prepares kernels, is not counted. Each repetition runs all blocks, so that a disturbance of the
-/// machine affects all of them. Of a larger model it runs blocks with 64 MiB of weights at a time,
-/// so that no process holds the whole model. Every second repetition runs the halves of the
-/// backward pass apart; so there are at least two.
+/// the median of the allocator's counters, times as the best of `repetitions`. It does not measure
+/// the first run, which prepares kernels. Each repetition runs all blocks, so that other load on
+/// the machine affects all of them. It runs blocks with 64 MiB of weights at a time, so that no
+/// process holds a whole large model. Every second repetition runs the halves of the backward pass
+/// separately, so there are at least two repetitions.
 std::vector<BlockCosts> measure_blocks(const ModelSource& model, const SampleSpec& sample,
                                        DType dtype, Stream stream, std::int64_t samples,
                                        int repetitions);

@@ -19,8 +19,8 @@ struct MemoryBound {
   std::size_t total() const;
 };
 
-/// The bound for the graph that build_pipeline makes of these options, which need block costs. The
-/// data set is in every process. A pure function.
+/// The bound for the graph that build_pipeline creates from these options, which must contain block
+/// costs. Every process holds the data set. A pure function.
 MemoryBound memory_bound(const PipelineOptions& options, const Graph& graph,
                          std::size_t dataset_bytes, std::uint32_t process = 0);
 

@@ -59,8 +59,8 @@ struct Gradient {
 };
 
 /// Reducer → every replica of the stage, with the key of the step in which it is applied. Without
-/// weights it stands for no sum: with a staleness s, in the first s steps of a run, of a resumed
-/// run, and after a step that all actors restarted (actors/reducer.h).
+/// weights, there is no sum for this step. With a staleness of s, this is the case in the first s
+/// steps of a run, of a resumed run, and after a step that all actors restarted (actors/reducer.h).
 struct ReducedGradient {
   Tensor weights;                  ///< summed over all micro-batches in the fixed tree
   std::vector<Tensor> statistics;  ///< one for each micro-batch, in global order; with bucket 0
@@ -72,7 +72,8 @@ struct ReducedGradient {
   }
 };
 
-/// Reducer → another reducer of the stage: its share of what the sender's micro-batches sum to.
+/// Reducer → another reducer of the stage: the receiver's chunk of the sums over the sender's
+/// micro-batches.
 struct PartialGradient {
   std::vector<PartialSum> sums;    ///< the receiver's chunk of each
   std::uint32_t first = 0;         ///< micro-batch of the first of `statistics`
@@ -101,7 +102,8 @@ struct Snapshot {
   std::shared_ptr<const StateSpec> spec;
 };
 
-/// Shard writer → checkpoint writer: what another process put beside the checkpoint's place.
+/// Shard writer → checkpoint writer: the shards that another process wrote beside the final folder
+/// of the checkpoint.
 struct WrittenShards {
   std::vector<ShardInfo> shards;
   std::optional<Error> failure;  ///< why there are none

@@ -23,19 +23,19 @@ struct ReducerOptions {
   std::uint32_t staleness = 0;
 };
 
-/// Sums the gradients of a stage's micro-batches for one bucket of its blocks, from all of its
-/// replicas, in the fixed tree, and gives the sum back to each of them.
+/// Sums the gradients of one bucket of a stage over the micro-batches of all replicas in the fixed
+/// tree, and sends the sum to each replica.
 ///
-/// Several reducers of a stage each sum the micro-batches of their own replicas as far as the tree
-/// allows. Then each receives its chunk of what the others have, finishes the tree on it, and sends
-/// it to all: a reduce-scatter and an all-gather. Every element is summed in one place, in the
-/// order of the tree, so the bits are those of one reducer.
+/// If a stage has several reducers, each sums the micro-batches of its own replicas as far as the
+/// tree allows. It then receives its chunk of the sums of the other reducers, completes the tree
+/// for this chunk, and sends the result to all reducers: a reduce-scatter and an all-gather. Every
+/// element is summed in one place, in the order of the tree, so the bits are those of one reducer.
 ///
-/// With a staleness s the sum of step t leaves with the key of step t + s, in which it is applied,
-/// and while it is made, gradients of up to s further steps are taken in. A new reducer begins with
-/// s empty sums for the steps that nothing can be there for: the delay tokens of a synchronous
+/// With a staleness of s, the sum of step t is sent with the key of step t + s, in which it is
+/// applied. Until then the reducer accepts gradients of up to s further steps. A new reducer first
+/// sends s empty sums, for the steps that have no earlier sum: the delay tokens of a synchronous
 /// dataflow graph (E. A. Lee, D. G. Messerschmitt, "Synchronous data flow", Proc. IEEE 75(9), 1987,
-/// section II). An edge of `reduced` of s + 1 slots never makes a sum wait.
+/// section II). If the edges of `reduced` have s + 1 slots, no sum waits for a slot.
 ///
 /// Fails with internal for a gradient of a step that is not open: a bug of the sender.
 class Reducer final : public Actor {

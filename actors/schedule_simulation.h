@@ -30,12 +30,12 @@ struct StageTimes {
   double backward() const { return input_gradient + weight_gradient; }
 };
 
-/// Plays one step by `next_action`; communication costs nothing.
+/// Simulates one step with `next_action`. Communication takes no time.
 std::vector<TimedAction> simulate(ScheduleKind kind, std::size_t micro_batches,
                                   const std::vector<StageTimes>& stages);
 
 double end_of(const std::vector<TimedAction>& actions);
-/// The part of the time until the end in which a stage, on average of all `stages`, does nothing.
+/// The idle share of the time until the last action ends, as the mean over all `stages`.
 double idle_share(const std::vector<TimedAction>& actions, std::size_t stages);
 
 /// One line a stage, one column a unit of time: "F0 F1 .. B0", and "W0" where a weight gradient is

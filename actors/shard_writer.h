@@ -6,12 +6,12 @@
 
 namespace troupe {
 
-/// Writes the shards of the stages of one process, while training continues, and reports them to
-/// the checkpoint writer, which publishes. So every process writes its own stages, and none holds
-/// the whole model.
+/// Writes the shards of the stages of one process while training continues, and reports them to the
+/// checkpoint writer, which publishes the checkpoint. Every process thus writes its own stages, and
+/// no process holds the whole model.
 class ShardWriter final : public Actor {
  public:
-  /// Of these, `in_background`, `folder` and `write_shards` count.
+  /// It uses only `in_background`, `folder` and `write_shards`.
   using Options = CheckpointWriterOptions;
   explicit ShardWriter(CheckpointWriterOptions options);
 

@@ -35,12 +35,12 @@ class SnapshotCollector {
   }
   void add(Held<WrittenShards> shards) { of(shards.header).shards.push_back(std::move(shards)); }
 
-  /// The pieces of the checkpoint that `key` belongs to, snapshots by stage. Null until so many
-  /// snapshots and shards of other processes have been added, and after that.
+  /// The pieces of the checkpoint that `key` belongs to, snapshots by stage. Returns null until
+  /// this number of snapshots and shards has been added, and on every later call.
   PiecesPtr take_complete(const MessageKey& key, std::size_t snapshots, std::size_t shards);
 
-  /// Does `work()` on the thread for checkpoints, then `then(its result)` on the actor's, by `post`
-  /// (Actor::poster). What they refer to must live as long as this.
+  /// Calls `work()` on the checkpoint thread, then `then(result)` on the actor's thread, through
+  /// `post` (Actor::poster). Objects that they refer to must outlive the collector.
   template <class Work, class Then>
   void write(const std::function<void(Post)>& post, Work work, Then then) {
     const auto done = [this, post, then](auto made) {

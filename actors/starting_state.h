@@ -12,8 +12,8 @@ namespace troupe {
 /// The state of each stage that has a replica in `process`, from the tensors of a file; null for
 /// other stages. Tensors are read one after the other, so no process holds the whole model. `step`
 /// is the number of optimizer steps in the tensors; `optimizer_state` names the state tensors of
-/// the optimizer that are loaded as well. Throws Error{bad_file} where the file does not hold all
-/// of the model.
+/// the optimizer that are loaded as well. Throws Error{bad_file} if the file does not contain the
+/// whole model.
 std::vector<StatePtr> states_from(const PipelineOptions& options, std::uint32_t process,
                                   const TensorSource& tensors, std::int64_t step,
                                   const std::vector<std::string>& optimizer_state);

@@ -11,8 +11,8 @@ struct Timeline {
   std::uint32_t steps_per_epoch = 1;
   bool evaluates = true;    ///< evaluate after each epoch and at the end
   std::uint32_t first = 0;  ///< committed steps when this process began
-  /// The run that made those steps ended before the evaluation after the last of them, so this one
-  /// evaluates first. Only if evaluates_after(first - 1).
+  /// Evaluate before the first step, because the previous run ended before the evaluation after
+  /// step first - 1. Only if evaluates_after(first - 1).
   bool evaluates_first = false;
 
   std::uint32_t epoch(std::uint32_t step) const { return step / steps_per_epoch; }
@@ -22,8 +22,8 @@ struct Timeline {
   bool evaluates_after(std::uint32_t step) const { return evaluates && ends_epoch(step); }
 };
 
-/// The steps of a run as messages carry them. Throws Error{bad_options} for more than fit, or fewer
-/// than none.
+/// Converts a number of steps to the type that messages carry. Throws Error{bad_options} if the
+/// number is negative or does not fit.
 std::uint32_t checked_steps(std::int64_t steps);
 
 /// `epochs` whole epochs of a sampler's batches. Throws Error{bad_options} as Sampler does.

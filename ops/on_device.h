@@ -1,5 +1,5 @@
 #pragma once
-// Bringing tensors to where they are computed with, or read.
+// Copies of tensors for the device that computes with them, or for the CPU.
 
 #include "ops/kernels.h"
 

@@ -60,8 +60,8 @@ class Tape {
     return values_[static_cast<std::size_t>(value.index)].tensor;
   }
 
-  /// Ends the forward pass: lets go of every value that no primitive saved for itself, except
-  /// `kept` (if given). May be called again.
+  /// Ends the forward pass: drops every value that no primitive has saved, except `kept` (if
+  /// given). May be called again.
   void seal(Value kept = {});
 
   /// Both halves, one operation after the other: the gradients of the inputs that want one, in
@@ -69,7 +69,7 @@ class Tape {
   /// shape is not the output's, or if something with weights was recorded that the output does not
   /// depend on.
   std::vector<Tensor> backward(Value output, Tensor grad);
-  /// The same in parts, with whatever else between them:
+  /// The same in parts; other work may run between them:
   ///
   ///     const std::size_t middle = tape.recorded();  // in the forward pass
   ///     …
@@ -80,10 +80,12 @@ class Tape {
   void begin_backward(Value output, Tensor grad);
   void backward_to(std::size_t mark) { walk_to(mark, true); }
   std::vector<Tensor> end_backward();
-  /// How much can be walked backward; counts while going forward, and down again on the way back.
+  /// The number of recorded operations that backward has not visited. It grows in the forward pass
+  /// and shrinks in the backward pass.
   std::size_t recorded() const { return operations_.size(); }
-  /// The input half alone, of all operations; keeps the gradients that the weight half reads. Marks
-  /// stay good: `backward_to` then runs the weight half of what was recorded since.
+  /// The input half alone, of all operations; keeps the gradients that the weight half reads.
+  /// Values of recorded() stay valid: `backward_to` then runs the weight half of the operations
+  /// recorded since.
   std::vector<Tensor> backward_inputs(Value output, Tensor grad);
   /// The weight half of all operations; afterwards the tape is empty.
   void backward_weights() { backward_to(0); }

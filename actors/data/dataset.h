@@ -44,8 +44,8 @@ class SampleReader {
   /// Writes sample `index` of a split and its target: views of one sample each, of the shapes and
   /// types of `samples()` with an outermost axis of 1.
   virtual void read(Split split, std::int64_t index, Tensor sample, Tensor target) const = 0;
-  /// All samples of a split, where they lie in memory: then the loader calls `read` for none of
-  /// them. May wait for the samples.
+  /// All samples of a split, if they are in memory; the loader then never calls `read`. May wait
+  /// for the samples.
   virtual std::optional<StoredSamples> stored(Split) const { return std::nullopt; }
 };
 
@@ -56,8 +56,8 @@ class Dataset {
   template <std::derived_from<SampleReader> R>
   Dataset(std::shared_ptr<R> reader)  // implicit: options take a reader of one's own
       : Dataset(std::shared_ptr<const SampleReader>(std::move(reader)), {}) {}
-  /// Without a reader it only keeps the place of a data set that is opened later.
-  /// `description` are the fields that a checkpoint keeps of it; only their text is used.
+  /// Without a reader it is a placeholder for a data set that is opened later. `description` are
+  /// the fields that a checkpoint keeps of it; only their text is used.
   Dataset(std::shared_ptr<const SampleReader> reader, OptionFields description);
 
   std::string_view name() const { return reader_->name(); }
@@ -75,7 +75,7 @@ class Dataset {
   OptionFields description_;
 };
 
-/// What all data sets of the registry are opened with.
+/// The options that every data set of the registry receives when it is opened.
 struct DatasetOptions {
   std::uint64_t seed = 1;       ///< of samples that are drawn
   std::int64_t limit = 0;       ///< only the first N training samples; 0: all
@@ -85,7 +85,7 @@ struct DatasetOptions {
   std::int64_t taken(Split split, std::int64_t count) const;
 };
 
-/// What is known of a data set before its samples are read.
+/// The properties of a data set that are known before its samples are read.
 struct DatasetSummary {
   SampleSpec samples;
   std::int64_t train = 0, test = 0;  ///< samples

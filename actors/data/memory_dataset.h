@@ -6,8 +6,8 @@
 
 namespace troupe {
 
-/// A data set in memory. Targets are there from the beginning; samples may arrive later, from a
-/// thread of their own or when they are first asked for. Its end waits for such a thread.
+/// A data set in memory. Targets are available from the beginning. Samples may become available
+/// later, from a separate thread or at the first request. The destructor waits for such a thread.
 class MemoryDataset final : public SampleReader {
  public:
   struct Part {

@@ -1,6 +1,6 @@
 #pragma once
-// What goes wrong with runs on a cluster, a check each: pure functions of a machine and of what the
-// run asks for.
+// The checks of the doctor. Each check is a pure function of a machine and of the requirements of a
+// run.
 
 #include <cstdint>
 #include <string>
@@ -38,10 +38,10 @@ struct Demands {
   bool known = false;                          ///< whether there is a file
 };
 
-/// Stages of this process, at most: where they are not the same for all, some have one fewer.
+/// The maximum number of stages in this process. Some processes may have one fewer.
 std::int64_t stages_of_process(const Machine& machine, const Demands& demands);
 
-/// Whether this program is one that NCCL is in: only then can NCCL's variables fail its runs.
+/// Whether this program contains NCCL. Only then can wrong NCCL variables make its runs fail.
 inline bool reads_nccl(const Machine& machine) { return !machine.compiled_gpus.empty(); }
 
 /// Misspelt variables, and variables that no program reads.
@@ -67,7 +67,7 @@ Findings check_limits(const Machine& machine);
 /// Variables that a cluster's jobs need and this process lacks; the processor of its nodes.
 Findings check_cluster(const Machine& machine, const ClusterProfile& profile);
 
-/// What a check examined: "4 for this process".
+/// The value that a check examined: "4 for this process".
 struct Observation {
   std::string check;  ///< as in Finding
   std::string seen;
@@ -76,7 +76,7 @@ struct Observation {
 /// In the order of check_all.
 std::vector<Observation> observations(const Machine& machine, const Demands& demands);
 
-/// What became of opening the data set and reading its files to their ends.
+/// The result of opening the data set and reading its files completely.
 struct DataCheck {
   Observation observation;
   Findings findings;

@@ -16,8 +16,8 @@ namespace troupe {
 struct Machine {
   /// A folder that programs keep temporary files or compiled kernels in.
   struct Folder {
-    std::string variable;     ///< that names it: "TMPDIR"
-    std::string path;         ///< where it leads
+    std::string variable;     ///< the variable that names it: "TMPDIR"
+    std::string path;         ///< the path in the variable
     std::string file_system;  ///< "lustre", "nfs", "tmpfs", …; empty if the folder does not exist
   };
   struct Interface {

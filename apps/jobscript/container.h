@@ -20,14 +20,14 @@ std::vector<DefinitionFile> container_files(const JobLayout& layout, const JobRe
 /// The image as the script names it.
 std::string image_of(const JobRequest& request);
 
-/// A command of the shell that succeeds where the image is there; empty where that cannot be asked
-/// on the node: without a container, or for one of a registry.
+/// A shell command that succeeds if the image exists on the node. Empty without a container, and
+/// for an image of a registry, which cannot be checked on the node.
 std::string container_test(const JobRequest& request);
 
 /// Lines of the script that set up what container_prefix uses; empty without a container.
 std::string container_setup(const JobLayout& layout, const JobRequest& request);
 
-/// What stands between srun and the program: "apptainer exec … IMAGE ", or nothing.
+/// The words between srun and the program: "apptainer exec … IMAGE ", or nothing.
 std::string container_prefix(const JobRequest& request);
 
 }  // namespace troupe

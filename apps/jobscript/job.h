@@ -1,5 +1,5 @@
 #pragma once
-// From what a user asks for and what is known of a cluster to what the job is made of.
+// Computes the layout of a job from a user's request and the profile of a cluster.
 
 #include <chrono>
 #include <cstdint>
@@ -20,7 +20,8 @@ inline constexpr bool built_with_cuda = true;
 inline constexpr bool built_with_cuda = false;
 #endif
 
-/// What the command line says. What is not given is chosen from the cluster and the options file.
+/// The request on the command line. Values that are not given depend on the cluster and the options
+/// file.
 struct JobRequest {
   std::int64_t nodes = 1;
   std::chrono::seconds time{0};
@@ -42,7 +43,7 @@ struct JobRequest {
   std::vector<std::string> sbatch;  ///< further options of #SBATCH, as they stand
 };
 
-/// What the options file asks of processes, and where it says so.
+/// The requirements of the options file for processes, with their positions in the file.
 struct JobShape {
   std::int64_t intra_op_threads = 1, workers = 1;
   std::string file;  ///< as it was named on the command line
@@ -75,13 +76,13 @@ struct JobLayout {
   bool holds(const ClusterProfile::Line& line) const;
 };
 
-/// Throws Error{usage} for what the cluster does not give (more nodes, time or GPUs than any
-/// partition allows), and Error{bad_options} where there are more processes than
-/// stages, naming the line to change.
+/// Throws Error{usage} for requests that exceed the cluster (more nodes, time or GPUs than any
+/// partition allows). Throws Error{bad_options} with the line to change if there are more processes
+/// than stages.
 JobLayout lay_out_job(const ClusterProfile& profile, const JobRequest& request,
                       const JobShape& shape);
 
-/// Throws Error{bad_options} where a process would have no stage.
+/// Throws Error{bad_options} if a process would have no stage.
 void check_work(const JobShape& shape, std::int64_t nodes, std::int64_t processes);
 
 }  // namespace troupe

@@ -1,6 +1,6 @@
 #pragma once
-// What is known of a computing centre's cluster, read from clusters/NAME.yaml: nodes, partitions
-// with their limits, and the lines that a job needs there, each with its reason.
+// The profile of a cluster, read from clusters/NAME.yaml: nodes, partitions with their limits, and
+// the lines that a job needs on this cluster, each with its reason.
 
 #include <chrono>
 #include <cstdint>
@@ -11,13 +11,13 @@
 namespace troupe {
 
 struct ClusterProfile {
-  /// Nodes of one make.
+  /// Nodes of one type.
   struct NodeKind {
     std::string name;            ///< partitions refer to it
     std::string architecture;    ///< "x86_64", "aarch64"
     std::int64_t cores = 0;      ///< that jobs may use
     std::int64_t gpus = 0;       ///< on a node; 0: none
-    std::string gpu;             ///< what they are called
+    std::string gpu;             ///< the model, such as "A100"
     bool gpu_cuda = true;        ///< whether CUDA runs on them
     std::string gpu_request;     ///< "--gres=gpu:v100:{gpus}"; {gpus_per_task} as well
     std::int64_t gpu_cores = 0;  ///< cores that go with a GPU
@@ -36,7 +36,7 @@ struct ClusterProfile {
     std::string qos;
     bool whole_nodes = false;  ///< a job has its nodes for itself, and pays for all of them
     bool by_name = false;      ///< never chosen unless asked for: tests, special access
-    std::string note;          ///< what to know before using it
+    std::string note;          ///< a note for its users
   };
   /// A line, or a variable where `name` is given, that jobs need when all of `when` holds: gpu,
   /// cpu, native (no container), container, edf, apptainer, podman, several_nodes, all_gpus.
@@ -56,8 +56,8 @@ struct ClusterProfile {
   std::string name;     ///< of the file, without .yaml
   std::string title;    ///< "Clariden (Alps, CSCS)"
   std::string site;     ///< address of the centre's page
-  std::string checked;  ///< when the facts were last held against it: "2026-11"
-  std::string closed;   ///< if it is no more: since when, and what replaced it
+  std::string checked;  ///< when the facts were last compared with it: "2026-11"
+  std::string closed;   ///< if the cluster is closed: the date, and its replacement
   std::string note;
   bool needs_account = true;
   std::string interface;  ///< the fast network's, for parallel.interface
@@ -73,8 +73,8 @@ struct ClusterProfile {
   bool has_gpus() const;
 };
 
-/// Reads a profile. `like: NAME` in it begins with that profile, found by find_profile, of which
-/// every key can be given anew (a list replaces the whole list).
+/// Reads a profile. A profile with `like: NAME` extends that profile (found by find_profile) and
+/// can override every key; a list replaces the whole list.
 ///
 /// Throws Error{bad_options} with file, line and remedy: unknown keys with the nearest known one,
 /// wrong values, partitions of unknown nodes, times that are none, profiles that are like each

@@ -6,7 +6,7 @@
 
 namespace troupe {
 
-/// What the script runs and how it was made.
+/// The commands of the script, and the command that created it.
 struct ScriptText {
   std::string command_line;            ///< that made it, for its heading
   std::string options;                 ///< the options file, as the job finds it

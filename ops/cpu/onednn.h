@@ -1,6 +1,6 @@
 #pragma once
-// What the oneDNN-backed kernels share: the engine, tensors as memory descriptors, and primitives
-// that run again and again without building anything.
+// What the oneDNN-backed kernels share: the engine, tensors as memory descriptors, and compiled
+// primitives that run repeatedly.
 
 #include <cstddef>
 #include <oneapi/dnnl/dnnl.hpp>
@@ -13,12 +13,12 @@ namespace troupe::cpu {
 
 const dnnl::engine& onednn_engine();
 
-/// Attributes of every primitive here: the caller brings the scratch memory.
+/// The attributes of every primitive in this folder: the caller provides the scratch memory.
 dnnl::primitive_attr onednn_attributes();
 
 /// f32 memory of this shape; rank 4 in any layout, rank 1 and 2 row-major.
 dnnl::memory::desc onednn_memory(const Shape& shape, Layout layout);
-/// f32 memory of this shape in the order that a primitive likes best.
+/// f32 memory of this shape in the order that the primitive selects.
 dnnl::memory::desc onednn_any_memory(const Shape& shape);
 
 /// Makes this thread's next parallel regions as wide as the stream. oneDNN reads the width both

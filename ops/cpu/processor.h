@@ -4,7 +4,8 @@
 
 namespace troupe::cpu {
 
-/// Whose cores kernels were measured on; those of other makers are taken for AMD's.
+/// The vendors whose processors the kernels were measured on. Processors of other vendors use AMD's
+/// rules.
 enum class ProcessorMaker : std::uint8_t { amd, intel };
 ProcessorMaker maker_of_this_processor();
 

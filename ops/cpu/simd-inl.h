@@ -65,14 +65,14 @@ HWY_INLINE V relu(D d, V v) {
   return hn::IfThenZeroElse(hn::Lt(v, hn::Zero(d)), v);
 }
 
-/// The gradient where relu's output (or input) y let it through.
+/// relu's gradient: 0 where y, its output or input, is at most 0, else `gradient`.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V relu_gradient(D d, V y, V gradient) {
   return hn::IfThenZeroElse(hn::Le(y, hn::Zero(d)), gradient);
 }
 
-/// Rows that reduce_piece adds up before it adds their sum to that of the rows before: in f32, the
-/// error of a sum of n rows then grows with this plus n / this, not with n.
+/// reduce_piece sums blocks of this many rows and adds each block's sum to the total. In f32, the
+/// error of a sum of n rows then grows with block_rows + n / block_rows instead of n.
 inline constexpr std::int64_t block_rows = 16;
 
 /// The two sums of four vectors side by side.

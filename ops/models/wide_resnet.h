@@ -58,7 +58,7 @@ struct WideResNet {
  private:
   struct BlockOptions {
     std::int64_t in = 0, out = 0;  // channels
-    bool scale = false;            // whether a 1x1 convolution brings the residual to them
+    bool scale = false;            // whether a 1x1 convolution adapts the residual
     double dropout = 0.0;
     ConvolutionAlgorithm algorithm = ConvolutionAlgorithm::automatic;
   };

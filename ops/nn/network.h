@@ -64,10 +64,9 @@ class Network {
   /// Input and weight halves; returns the gradient of x (undefined if not wanted) in the type of x.
   /// Fills pass.gradients.
   Tensor backward(ForwardPass& pass, const Tensor& grad);
-  /// The same in parts, the last blocks first. `backward_to` goes back through all blocks from
-  /// `block` on that are left, and returns their gradient: flat memory of its own, what
-  /// lies at these blocks' place in StateVersion::weights. After block 0, `end_backward` returns
-  /// the gradient of x.
+  /// The same in parts, the last blocks first. `backward_to` runs backward through the remaining
+  /// blocks from `block` on. It returns their gradient in new flat memory, in the order of these
+  /// blocks in StateVersion::weights. After block 0, `end_backward` returns the gradient of x.
   void begin_backward(ForwardPass& pass, const Tensor& grad);
   Tensor backward_to(ForwardPass& pass, std::size_t block);
   Tensor end_backward(ForwardPass& pass);

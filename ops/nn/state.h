@@ -37,9 +37,9 @@ struct BufferSpec {
   std::int64_t offset = 0;
 };
 
-/// What a sequence of modules needs to keep, collected by Module::declare. Parameters lie behind
-/// one another in one flat array, buffers in another, so that the optimizer, the reducer and a
-/// snapshot each make one pass over memory. Every offset is a multiple of 16 elements; the
+/// The parameters and buffers of a sequence of modules, collected by Module::declare. Parameters
+/// lie behind one another in one flat array, buffers in another, so that the optimizer, the reducer
+/// and a snapshot each make one pass over memory. Every offset is a multiple of 16 elements; the
 /// elements between are zero.
 class StateSpec {
  public:
@@ -55,9 +55,9 @@ class StateSpec {
   std::int64_t buffer_elements() const { return buffer_elements_; }        ///< padded
   std::int64_t parameter_count() const;                                    ///< without padding
 
-  /// Zeroes the elements between the parameters of a flat array: for one of which only the
-  /// parameters are written, such as a gradient. `flat` may be a part that begins at the element
-  /// `begin` of the whole and divides no parameter.
+  /// Zeroes the padding between the parameters of a flat array whose parameters alone were written,
+  /// such as a gradient. `flat` may be a part of the array that begins at element `begin` and
+  /// contains whole parameters only.
   void clear_padding(const Stream& stream, Tensor& flat, std::int64_t begin = 0) const;
 
   /// Views of a flat array, by index.
@@ -99,11 +99,12 @@ StatePtr initial_state(const StateSpec& spec, DType dtype, std::uint64_t seed);
 std::vector<NamedTensor> named_tensors(const StateSpec& spec, const StateVersion& state,
                                        bool with_optimizer);
 
-/// Throws Error{bad_file} naming which of the tensors of a state are missing, have another shape or
-/// a type that cannot be converted, or (when `strict`) are there without being asked for. Of the
-/// optimizer's state tensors those in `optimizer_state` (Optimizer::state_names) are asked for,
-/// each where the file has it for some parameter; without any, "optimizer.*" is ignored. Reads
-/// headers only, so a process that loads a part of a model can check the file against the whole.
+/// Throws Error{bad_file} with the names of the tensors that are missing, that have a wrong shape
+/// or a type that cannot be converted, or (if `strict`) that are not expected. A state tensor of
+/// the optimizer in `optimizer_state` (Optimizer::state_names) is expected for all parameters if
+/// the file has it for any parameter. If `optimizer_state` is empty, "optimizer.*" is ignored.
+/// Reads headers only, so a process that loads a part of a model can check the file against the
+/// whole.
 void check_tensors(const StateSpec& spec, const std::vector<TensorInfo>& tensors,
                    const std::vector<std::string>& optimizer_state, bool strict);
 

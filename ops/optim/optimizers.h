@@ -8,12 +8,12 @@
 
 namespace troupe {
 
-/// With the hyper-parameters that options files leave out.
+/// With the default hyper-parameters of options files.
 inline std::vector<Optimizer> known_optimizers() {
   return {Sgd{.momentum = 0.9, .weight_decay = 0.0005}};
 }
 
-/// Of a program that names none.
+/// The optimizer of a program that selects none.
 inline Optimizer default_optimizer() { return Sgd{}; }
 
 }  // namespace troupe

@@ -40,8 +40,8 @@ class CommunicatorBase : public Communicator {
   CommunicatorBase(std::string_view name, int rank, int size, Device device)
       : name_(name), rank_(rank), size_(size), device_(device) {}
 
-  // Each transport implements these. Any thread may call them, also just after interrupt(), when
-  // the work has already ended.
+  // Each transport implements these functions. Any thread may call them, even just after
+  // interrupt(), when the work has already ended.
   virtual void start_send(int to, std::uint64_t tag, const Tensor& tensor, const WorkPtr& work) = 0;
   virtual void start_receive(int from, std::uint64_t tag, const TensorMeta& meta,
                              const ReceivePtr& receive) = 0;

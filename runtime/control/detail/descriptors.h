@@ -15,7 +15,7 @@ class Descriptors {
   Descriptors(const Descriptors&) = delete;
   Descriptors& operator=(const Descriptors&) = delete;
 
-  /// The caller chooses `name`, and removes the descriptor before it closes it.
+  /// The caller chooses `name`, and must remove the descriptor before it closes it.
   void add(int fd, int name);
   void remove(int fd);
 
