@@ -46,7 +46,7 @@ class NodeGroup {
   virtual void announce_ending() = 0;
   /// Whether each other host has announced that its processes are ending or have ended.
   virtual bool all_are_ending() const = 0;
-  /// Readable when there are failures to take; -1 if there never are.
+  /// Readable when take_failures() would return a failure; -1 if there never is one.
   virtual int descriptor() const = 0;
   /// The failures that other launchers have announced, and lost launchers.
   virtual std::vector<Failure> take_failures() = 0;

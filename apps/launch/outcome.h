@@ -8,7 +8,7 @@
 
 namespace troupe {
 
-/// One process that failed, or a host whose processes cannot be seen any more.
+/// A process that failed, or a host that was lost with its processes.
 struct Failure {
   int rank = -1;  ///< -1 for a host
   int local_rank = -1;
@@ -17,53 +17,55 @@ struct Failure {
   Ending ending;
   std::chrono::system_clock::time_point time;
   std::optional<ReportedError> reported;  ///< `is_printed` if the terminal already shows it
-  std::string reason;  ///< what the launcher knows beside the ending; may be empty
-  std::string log;     ///< where its streams went; empty if to the launcher's own
+  std::string reason;                     ///< a reason in addition to the ending; may be empty
+  std::string log;  ///< the file of its output; empty if it wrote to the launcher's streams
 
   bool is_consequence() const { return reported && reported->is_consequence; }
 
-  /// What the launcher prints of it: rank, host, exit code or signal, time, and what it said
-  /// itself, unless that is printed.
+  /// The launcher's message: rank, host, exit code or signal, time, and the error that the process
+  /// reported, unless it is already printed.
   std::string text() const;
 };
 
-/// What the other processes are given of one that has failed: "killed by signal 11 (SIGSEGV)".
+/// The reason that other processes receive for a failed process: "killed by signal 11 (SIGSEGV)".
 std::string loss_text(const Ending& ending);
 
-/// For the launchers of the other hosts.
+/// Serialises a failure for the launchers of the other hosts.
 std::string to_message(const Failure& failure);
-/// Throws Error (io) for anything that to_message has not made.
+/// The inverse of to_message. Throws Error (io) for any other text.
 Failure failure_from(const std::string& message);
 
-/// What the endings of a job's processes come to. No clock and no process in it.
+/// Determines the outcome of a job from the endings of its processes. It uses no clock and starts
+/// no process.
 class Outcome {
  public:
   enum class Next { wait, end_others };
 
-  /// A signal that asks to stop was passed on: processes may end by it.
+  /// A signal that requests a stop was forwarded, and processes may end by it.
   void stop_asked(int signal) { stop_signal_ = signal; }
 
-  /// A process has ended. After the first failure, or once the caller ends all for another reason,
-  /// further endings change nothing; but a failure that says itself to follow from another gives
-  /// way to one that does not, as the order in which they are seen is a matter of luck.
+  /// A process has ended. After the first failure, or after ending_all(), further endings have no
+  /// effect, with one exception. If the first failure reports that it is a consequence of another
+  /// failure, a later failure that is not a consequence replaces it, because the launcher may see
+  /// failures in any order.
   Next ended(const Failure& process);
 
-  /// The launcher has begun to end all processes for another reason than a failure.
+  /// The launcher has begun to end all processes for a reason other than a failure.
   void ending_all() { ending_all_ = true; }
-  /// The processes of this host have ended. A host that is lost from now on, and be it because its
-  /// launcher has ended as well, is not why they did.
+  /// The processes of this host have ended. A host that is lost after this, for example because its
+  /// launcher ends, is not the cause.
   void own_have_ended() { own_have_ended_ = true; }
-  /// The launcher has begun to kill what is left.
+  /// The launcher has begun to kill the remaining processes.
   void killing_all() { killing_ = true; }
 
   const std::optional<Failure>& first() const { return first_; }
-  /// What is to be printed of the first failure: its text, and, where it could not say why itself,
-  /// what another process found, unless that is printed.
+  /// The text to print for the first failure. If the failed process gave no reason, the text
+  /// includes the loss report of another process, unless it is already printed.
   std::string report() const;
   bool stopped() const { return stopped_; }  ///< a process ended with exit_stopped
 
-  /// The first failure's exit code; else 75 if a process was stopped with a checkpoint to resume
-  /// from; else 128 + the signal that was passed on, if a process ended by it; else 0.
+  /// The exit code of the first failure; else 75 if a process stopped with a checkpoint to resume
+  /// from; else 128 + the forwarded signal, if it ended a process; else 0.
   int exit_code() const;
 
  private:

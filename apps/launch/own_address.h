@@ -5,7 +5,7 @@
 
 namespace troupe {
 
-/// This host, as the other hosts of the job reach it.
+/// The address at which the other hosts of the job reach this host.
 struct OwnAddress {
   std::string address;
   bool has_endpoint = false;  ///< the endpoint of the launchers means this host

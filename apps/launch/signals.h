@@ -5,13 +5,13 @@
 
 namespace troupe {
 
-/// The signals that a launcher handles: those that it passes on to its processes, and SIGCHLD.
-/// They are blocked in each thread that starts later, and read from a descriptor.
+/// The signals that a launcher handles: the signals that it forwards to its processes, and SIGCHLD.
+/// The launcher blocks them in each thread that starts later, and reads them from a descriptor.
 class Signals {
  public:
   Signals();
   int descriptor() const { return descriptor_.get(); }
-  /// The next one that has come; 0 if none.
+  /// The next pending signal; 0 if there is none.
   int next() const;
 
  private:

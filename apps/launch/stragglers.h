@@ -5,11 +5,12 @@
 
 namespace troupe {
 
-/// Reaps ended children that the launcher has adopted as a subreaper: all but `own`.
+/// Reaps ended children that the launcher has adopted as a subreaper, which are all children except
+/// `own`.
 void reap_adopted(std::span<const pid_t> own);
 
-/// Kills and reaps all remaining descendants of the launcher but `spared`. They all become its
-/// children as their parents end.
+/// Kills and reaps all remaining descendants of the launcher except `spared`. A descendant becomes
+/// a child of the launcher when its parent ends.
 void end_stragglers(pid_t spared);
 
 }  // namespace troupe

@@ -1,6 +1,6 @@
 #pragma once
-// What a user can ask for. The members are the library's own options structs, with the command's
-// defaults where these differ; options_table.cpp binds each key of an options file to a member.
+// The options of a run. The members are the library's options structs, with the command's defaults
+// where they differ; options_table.cpp binds each key of an options file to a member.
 
 #include <cstdint>
 #include <filesystem>
@@ -36,8 +36,8 @@ struct Options {
   Choice<ModelSource> model;
   Choice<DatasetSource> dataset;
   Choice<Optimizer> optimizer;
-  /// Without what follows from other options or from the machine: pipeline_options
-  /// (apps/train/training.h) adds it. An empty partition is to be found.
+  /// pipeline_options (apps/train/training.h) completes it with values that depend on other options
+  /// or on the machine. If the partition is empty, it chooses one.
   PipelineOptions pipeline{
       .model = model.chosen(),
       .partition = {},
@@ -54,7 +54,7 @@ struct Options {
   std::int64_t log_every_steps = 1;
 };
 
-/// What the data set is opened with.
+/// The options with which the data set is opened.
 DatasetOptions dataset_options(const Options& options);
 
 /// What is known of the data set before it is opened. Where its files cannot be read on this host,

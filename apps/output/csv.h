@@ -17,7 +17,7 @@ class TrainCsv {
   explicit TrainCsv(const std::filesystem::path& path,
                     std::optional<std::int64_t> steps_done = std::nullopt);
 
-  /// Writes one row; false on a full disk, where the run continues without the row.
+  /// Writes one row. Returns false if the disk is full; the run then continues without the row.
   [[nodiscard]] bool add(const StepReport& step);
   /// Fills the test columns of the newest row, also of a row of an earlier process. False if there
   /// is no such row or the disk is full.

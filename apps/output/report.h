@@ -1,6 +1,6 @@
 #pragma once
-// What a run reports, as plain values. RunLog makes them from what the monitor reports; the files
-// of the output folder and Progress show them.
+// The reports of a run as plain values. RunLog creates them from the events of the monitor.
+// Progress and the files of the output folder show them.
 
 #include <chrono>
 #include <cstdint>

@@ -8,7 +8,7 @@
 
 namespace troupe {
 
-/// What run_summary needs to know about a run besides its report.
+/// The properties of a run that run_summary needs in addition to its report.
 struct RunShape {
   std::int64_t micro_batches = 1;  ///< of a step, of one replica
   std::int64_t batch_size = 1;     ///< of a step, of one replica

@@ -1,5 +1,5 @@
 #pragma once
-// What `troupe plan` prints, as values, and how it writes numbers.
+// The values that `troupe plan` prints, and the functions that print them.
 
 #include <chrono>
 #include <cstdint>
@@ -32,7 +32,8 @@ std::string bytes_text(std::size_t bytes);
 
 double milliseconds(std::chrono::nanoseconds time);
 
-/// The table of edges: slots, bytes of a slot and bytes of a step, and how far the bytes travel.
+/// Prints the table of edges: slots, bytes of a slot, bytes of a step, and whether the bytes leave
+/// the process or the host.
 void print_edges(const PlannedRun& run);
 
 /// The simulated schedule of one step, as a picture and its figures.

@@ -13,18 +13,17 @@ struct Resumption {
   std::optional<std::filesystem::path> output;  ///< none: a new one
 };
 
-/// What --restart and -o mean together. `--restart auto` takes the newest complete checkpoint of
-/// the output folder; without -o, of the newest folder with the same model, data and seed. If there
-/// is none, the run begins at step 0. Otherwise `restart` is the path of a checkpoint or of an
-/// output folder. A run resumed from an output folder continues in it, one resumed from a
-/// checkpoint in a new folder. Throws Error{usage} if a new run would write into the folder of
-/// another.
+/// Resolves --restart and -o. `--restart auto` takes the newest complete checkpoint of the output
+/// folder; without -o, of the newest folder with the same model, data and seed. If there is none,
+/// the run begins at step 0. Otherwise `restart` is the path of a checkpoint or of an output
+/// folder. A run resumed from an output folder continues in it, one resumed from a checkpoint in a
+/// new folder. Throws Error{usage} if a new run would write into the folder of another.
 Resumption find_resumption(const std::string& restart,
                            const std::optional<std::filesystem::path>& output,
                            const Options& options);
 
-/// Throws Error{usage} if the folder holds checkpoints of later steps than `steps`: the newest
-/// checkpoint is the one of the latest step, so they would be taken for this run's.
+/// Throws Error{usage} if the folder holds checkpoints of later steps than `steps`: the checkpoint
+/// of the latest step counts as the newest, so a later run would resume from it.
 void check_no_later_checkpoints(const std::filesystem::path& folder, std::uint32_t steps);
 
 /// Whether the run resumes after an epoch whose evaluation was not finished.

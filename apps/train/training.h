@@ -1,5 +1,5 @@
 #pragma once
-// A training run from its options: what `train` runs and `plan` prints.
+// Creates a training run from its options, for `train` and `plan`.
 
 #include <filesystem>
 #include <string>
@@ -33,17 +33,18 @@ struct ProcessOptions {
   std::uint32_t processes = 1;
 };
 
-/// All options of the pipeline but its callbacks and checkpoint writer. Opens the data, chooses the
-/// partition (that of the checkpoint where it has as many stages and none is asked for), and loads
-/// the weights of the stages that live in this process; throws Error.
+/// All options of the pipeline except its callbacks and checkpoint writer. Opens the data set,
+/// chooses the partition, and loads the weights of the stages in this process. If the options give
+/// no partition and the checkpoint has the same number of stages, it uses the partition of the
+/// checkpoint. Throws Error.
 PipelineOptions pipeline_options(const Options& options, const StartingPoint& start,
                                  const ProcessOptions& here = {});
 
 /// Measures each block, for memory bounds, schedules and a balanced partition.
 void measure(PipelineOptions& pipeline);
 
-/// Throws Error{bad_options} if the options change what the position of a checkpoint means (the
-/// samples, their order or the batch size), or name another optimizer.
+/// Throws Error{bad_options} if the options change the meaning of a checkpoint's position (the
+/// samples, their order or the batch size), or name a different optimizer.
 void check_continues(const Options& options, const StartingPoint& start);
 
 /// Whether the model has batch norms.

@@ -1,6 +1,6 @@
 #pragma once
-// A training run in a world that a launcher has started: what its processes agree on before the
-// run, and which of them reports an error.
+// A training run in a world that a launcher has started: the agreement of its processes before the
+// run, and the selection of the process that reports an error.
 
 #include <cstdint>
 #include <filesystem>
@@ -15,7 +15,7 @@
 
 namespace troupe {
 
-/// What rank 0 decides for all processes.
+/// The decisions of rank 0 for all processes.
 struct Agreement {
   std::vector<std::size_t> partition;  ///< blocks of each stage; measured by rank 0 alone
   std::filesystem::path output;        ///< absolute
@@ -54,10 +54,10 @@ class WorldRun {
 
   /// Ends this process with an error, which one process of the run prints: the first that claims
   /// the report. Rank 0 holds the claim from the agreement on; another process prints when rank 0
-  /// is lost. The other processes end silently, as does a process that was itself given up (after
-  /// SIGSTOP). A process prints at once when no other can know of its error: when it cannot reach
-  /// the store, and between the agreement and connect(), where processes other than rank 0 work
-  /// alone. No process waits longer than parallel.timeout. Returns the exit code.
+  /// is lost. The other processes end without output, and so does a process that was declared lost
+  /// (after SIGSTOP). A process prints at once if no other process can have the same error: if it
+  /// cannot reach the store, and between the agreement and connect(), while processes other than
+  /// rank 0 work alone. No process waits longer than parallel.timeout. Returns the exit code.
   int end_with(const Error& error);
 
  private:
