@@ -55,7 +55,7 @@ class WorldRun {
   /// Ends this process with an error, which one process of the run prints: the first that claims
   /// the report. Rank 0 holds the claim from the agreement on; another process prints when rank 0
   /// is lost. The other processes end without output, and so does a process that was declared lost
-  /// (after SIGSTOP). A process prints at once if no other process can have the same error: if it
+  /// (after SIGSTOP). A process prints at once if no other process can learn of its error: if it
   /// cannot reach the store, and between the agreement and connect(), while processes other than
   /// rank 0 work alone. No process waits longer than parallel.timeout. Returns the exit code.
   int end_with(const Error& error);
