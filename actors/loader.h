@@ -21,8 +21,9 @@ struct LoaderOptions {
 };
 
 /// Sends the micro-batches of a replica in order: those of each step, and the test set after an
-/// epoch. Its position is the step, so committing the step commits the position. An error in
-/// preparing a micro-batch is thrown by the action that would send it.
+/// epoch. Its position in the data is the step number, so a commit of the step commits the
+/// position. If the preparation of a micro-batch fails, the action that would send it throws the
+/// error.
 class Loader final : public Actor {
  public:
   using Options = LoaderOptions;

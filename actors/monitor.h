@@ -22,7 +22,7 @@ struct StepSeen {
   std::chrono::nanoseconds duration{0};  ///< since the step before, or since the last evaluation
 };
 
-/// How far an evaluation is.
+/// The progress of an evaluation.
 struct EvaluationProgress {
   std::uint32_t step = 0;    ///< committed steps before the evaluation
   std::int64_t counted = 0;  ///< samples that are evaluated
@@ -59,8 +59,8 @@ struct MonitorOptions {
 MonitorOptions print_steps(const Timeline& timeline, std::int64_t test_count);
 
 /// Sums the scores of micro-batches, in the order of their indices, into the results of steps and
-/// evaluations. Votes for a step when all scores of it and of the evaluation before it have
-/// arrived, so none of them is on its way at the commit. Keeps the run open until the last
+/// evaluations. Votes for a step when all scores of this step and of the evaluation before it have
+/// arrived, so that no score is in flight at the commit. Keeps the run open until the last
 /// evaluation ends.
 ///
 /// Fails with `diverged` at a loss that is not finite if `stop_on_nan` is set, and with `internal`

@@ -1,6 +1,5 @@
 #pragma once
-// What a checkpoint says of the run that wrote it. Pure functions, which throw nothing of their
-// own.
+// The description of a run in its checkpoints. Pure functions that throw no errors of their own.
 
 #include <string>
 
@@ -11,7 +10,7 @@
 namespace troupe {
 
 /// Model, data set and normalisation as the text of an options file, for
-/// CheckpointWriterOptions::options. From it `troupe eval CHECKPOINT` evaluates models and data
+/// CheckpointWriterOptions::options. With it, `troupe eval CHECKPOINT` evaluates models and data
 /// sets of the registries.
 std::string options_text(const ModelSource& model, const Dataset& data,
                          const TransformOptions& transform = {});

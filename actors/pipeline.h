@@ -25,8 +25,9 @@ struct PipelineData {
   int prefetch = 4;  ///< micro-batches prepared ahead of the edge's slots
 };
 
-/// A training run as a pipeline of stages times replicas. It states each thing once; the options of
-/// its actors follow from it (`loader_options`, `timeline_of`, `learning_rate_options`).
+/// A training run as a pipeline of stages times replicas. It states each value once, and the
+/// options of its actors are computed from it (`loader_options`, `timeline_of`,
+/// `learning_rate_options`).
 struct PipelineOptions {
   ModelSource model;
   DType dtype = DType::f32;  ///< of normalised samples, weights and activations

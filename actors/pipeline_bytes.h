@@ -1,6 +1,6 @@
 #pragma once
-// The sizes of what the actors of a pipeline hold and send. Slots of edges and the memory bound
-// follow from them.
+// The sizes of the data that the actors of a pipeline hold and send. The slots of edges and the
+// memory bound use them.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +21,7 @@ struct StageBytes {
 };
 StageBytes stage_bytes(const PipelineOptions& options, std::size_t stage);
 
-/// A gradient bucket of a stage: what a micro-batch sends to the reducer of the bucket.
+/// A gradient bucket of a stage: the sizes that a micro-batch sends to the reducer of the bucket.
 struct BucketBytes {
   std::size_t blocks = 0;      ///< consecutive ones; those of bucket 0 are the stage's last
   std::size_t weights = 0;     ///< of the flat gradient
@@ -36,12 +36,12 @@ std::size_t target_bytes(const PipelineOptions& options);  ///< of one sample
 /// Samples of the largest micro-batch.
 std::size_t micro_batch_samples(const PipelineOptions& options);
 
-/// How many consecutive replicas of a stage share a process, process by process. Each such group
-/// has reducers of its own.
+/// The number of consecutive replicas of a stage in each process that has any, in the order of
+/// processes. Each such group has its own reducers.
 std::vector<std::uint32_t> reducer_shares(const PipelineOptions& options, std::size_t stage);
 
-/// What a reducer sends to each other one of `reducers` in a step: the chunk that the other
-/// reduces, of its sums over the micro-batches `own`, and their statistics.
+/// The bytes that a reducer sends to each of the other `reducers` in a step: the receiver's chunk
+/// of the sums over its micro-batches `own`, and their statistics.
 std::size_t partial_bytes(const PipelineOptions& options, const BucketBytes& bucket,
                           MicroBatchRange own, std::size_t reducers);
 

@@ -75,7 +75,7 @@ class WorkerPool {
     return push(job(std::move(work), std::move(done)), /*waits=*/false);
   }
   /// The same, but waits while the queue is full; false after stop(). Jobs of the pool must not
-  /// call it: they could wait for themselves.
+  /// call it, because a job could then wait for itself.
   template <class Work, class Done>
   bool submit(Work work, Done done) {
     return push(job(std::move(work), std::move(done)), /*waits=*/true);

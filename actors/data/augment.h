@@ -1,5 +1,5 @@
 #pragma once
-// What happens to a sample between the data set and the first layer: flip, crop, normalise.
+// The transformations of a sample between the data set and the first layer: flip, crop, normalise.
 
 #include <cstdint>
 #include <string>
@@ -23,9 +23,9 @@ struct TransformOptions {
   DType dtype = DType::f32;  ///< of normalised samples: f32 or f64
 };
 
-/// Makes network input from samples of u8: a pixel p of channel c becomes
-/// (p / 255 - mean[c]) / std[c], computed in f64 and rounded once. Samples that are not
-/// [channels, height, width] have one channel and cannot be augmented.
+/// Converts samples of u8 to network input: a pixel p of channel c becomes (p / 255 - mean[c]) /
+/// std[c], computed in f64 and rounded once. Samples that are not [channels, height, width] have
+/// one channel and cannot be augmented.
 ///
 /// Augmentations act on stored pixels, as torchvision's RandomHorizontalFlip and
 /// RandomCrop(size, padding=4) do before ToTensor and Normalize: padding has the value of a zero

@@ -1,5 +1,5 @@
 #pragma once
-// From the numbers of samples to tensors.
+// Creates tensors from sample indices.
 
 #include <optional>
 

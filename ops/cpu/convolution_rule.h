@@ -16,8 +16,9 @@ struct ConvolutionPath {
   Layout y = Layout::nhwc;
 };
 
-/// The ways to try, the best first; the last one always exists. A rule of shapes and of the
-/// processor, never a timing: results must not depend on time. The reasons are in the source.
+/// The paths to try, the best first; the last one always exists. The rule uses shapes and the
+/// processor, never measured times, because results must not depend on timing. The reasons are in
+/// the source.
 std::vector<ConvolutionPath> convolution_paths(const ConvolutionOptions& options, const Shape& x,
                                                ConvolutionDirection direction,
                                                ProcessorMaker maker = maker_of_this_processor());

@@ -14,8 +14,8 @@ struct Piece {
   std::int64_t group = 0;   ///< which of Panel::groups it belongs to
 };
 
-/// How the channels of a tensor lie in its memory, in one form for all layouts, so that a kernel
-/// over channels is written once:
+/// Describes the position of the channels in a tensor's memory in the same form for all layouts, so
+/// that one kernel serves all layouts:
 ///
 /// memory is `runs` stretches of `run_length` elements; element i of run r belongs to channel
 /// (r % groups) * run_channels + i % run_channels.

@@ -8,8 +8,8 @@ namespace troupe::cpu {
 ///
 /// The process keeps as many blocks as kernels have run at one time, each as large as the largest
 /// request so far, and hands out the one that was used last: it is the likeliest to be in the
-/// cache. A Winograd convolution of 640 channels requests 200 MB, so that a block per layer, or per
-/// size class as tensors have, would be more memory than the tensors themselves. Thread-safe.
+/// cache. A Winograd convolution of 640 channels requests 200 MB. One block per layer, or per size
+/// class as for tensors, would need more memory than the tensors themselves. Thread-safe.
 class Scratch {
  public:
   explicit Scratch(std::size_t bytes);  ///< throws std::bad_alloc when memory is out

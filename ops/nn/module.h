@@ -9,8 +9,8 @@
 namespace troupe::nn {
 
 /// A part of a model: it declares parameters and buffers, and records its operations on a tape.
-/// Modules hold no weights: after `declare` they know the indices of theirs in the Pass. One actor
-/// uses a module at a time.
+/// Modules hold no weights. After `declare` a module knows the indices of its parameters in the
+/// Pass. One actor uses a module at a time.
 class Module {
  public:
   explicit Module(std::string path) : path_(std::move(path)) {}

@@ -31,8 +31,8 @@ struct LearningRateOptions {
   std::int64_t steps_per_epoch = 0;  ///< for `step`
   std::int64_t step_epochs = 10;
   double step_factor = 0.1;
-  /// one_cycle, with PyTorch's defaults: the part of the steps that rises, from lr / div_factor,
-  /// and what the first rate is divided by to get the last.
+  /// one_cycle, with PyTorch's defaults: the share of the steps in which the rate rises from lr /
+  /// div_factor, and the ratio of the first rate to the last.
   double pct_start = 0.3;
   double div_factor = 25.0;
   double final_div_factor = 1e4;

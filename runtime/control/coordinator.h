@@ -30,7 +30,7 @@ struct CoordinatorOptions {
   /// Called on the coordinator's thread for each process that it refuses, with the reason, and for
   /// each connection with a different key.
   std::function<void(const std::string& reason)> on_refused;
-  /// The rank that a member in this process will ask for. No other member gets it.
+  /// The rank that a member in this process will request. No other member gets it.
   std::optional<int> own_rank;
   /// Shared by the coordinator and members of one process; by default each has its own.
   std::shared_ptr<MessagingContext> messaging;
@@ -42,7 +42,8 @@ struct CoordinatorOptions {
 /// A member counts as lost when its connection breaks and its port refuses a new one (its process
 /// ended), or when it has sent nothing for the timeout. Once every member of a world has left or is
 /// lost, or processes of a later restart join, the next world forms with the next generation at the
-/// same endpoint. A host and local rank keep the rank that the coordinator has assigned them.
+/// same endpoint. Each pair of host and local rank keeps the rank that the coordinator has assigned
+/// to it.
 class Coordinator {
  public:
   /// It listens when this returns. Error{io} if the address or port is not available.

@@ -17,8 +17,8 @@ namespace troupe {
 ///   length of the name, the name; length of the type's name, the type's name ("f32": name_of);
 ///   rank, each axis; then the elements, row-major and little-endian.
 ///
-/// Tensors must be row-major on the CPU and have unique names, else Error (internal).
-/// For programs that hold the tensors; the command reads files by digest_of.
+/// Tensors must be row-major on the CPU and have unique names, else Error (internal). For programs
+/// that hold the tensors in memory; digest_of reads files.
 std::string digest(const std::vector<NamedTensor>& tensors);
 
 /// SHA-256 of a text, as 64 hexadecimal digits.

@@ -71,8 +71,8 @@ struct WriteCall {
   std::size_t bytes = 0;  ///< of a write
 };
 
-/// Called before each WriteCall, on the thread that makes it. An errno other than 0 stands for the
-/// system's answer. Tests simulate full disks and crashes with it.
+/// Called before each WriteCall, on the thread that makes it. If it returns an errno other than 0,
+/// the call is not made and fails with this errno. Tests simulate full disks and crashes with it.
 using WriteHook = std::function<int(const WriteCall&)>;
 
 /// An error of the system as an Error (io): the operation, the path and the remedy.

@@ -28,9 +28,10 @@ class RunLeader {
   /// Ends the run with an error that no actor caused.
   void fail(const Error& error);
 
-  /// Called at intervals: a warning if a step has waited for the same votes since the last call,
-  /// although other actors have voted or no actor had anything to do (`idle`); else empty. Warns
-  /// once a step. Only this reveals an actor that forgets to vote.
+  /// Called at intervals. Returns a warning if a step has waited for the same votes since the last
+  /// call, and other actors have voted or no actor had anything to do (`idle`). Otherwise returns
+  /// an empty text. Warns once per step. Without this, an actor that never votes would stop the run
+  /// without a message.
   std::string overdue_votes(bool idle);
 
   /// Every process has ended.

@@ -23,7 +23,7 @@ struct InboxKey {
   auto operator<=>(const InboxKey&) const = default;
 };
 
-/// Matches arrivals with waiters. Thread-safe. The thread that brings the second half calls the
+/// Matches arrivals with waiters. Thread-safe. The thread that adds the second of the two calls the
 /// waiter, without the lock. Keys without content take no memory.
 template <class Arrival>
 class Inbox {

@@ -35,7 +35,7 @@ class Rendezvous {
   /// Makes the socket that listens; returns the address that other ranks connect to.
   virtual Result<std::string> listen(Fd& listener) = 0;
   virtual Status connect(int peer, const std::string& address) = 0;
-  /// A client has connected and sent something: keeps the connection if it is a missing rank's.
+  /// A client has connected and sent bytes. Keeps the connection if the client is a missing rank.
   virtual void accept(Fd client) = 0;
   virtual bool is_connected(int peer) const = 0;
 

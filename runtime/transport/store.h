@@ -29,7 +29,7 @@ class Store {
   virtual Result<std::string> get(const std::string& key, std::chrono::milliseconds timeout) = 0;
 
   /// For work that one process does for all. The first process that claims a key gets an empty
-  /// value, each time it claims it, and is to put the (non-empty) value; the others wait for that
+  /// value, on each of its claims, and must put the (non-empty) value. The others wait for that
   /// value. If the first process leaves or is lost before, the next one gets the empty value. The
   /// loss of other processes ends no claim; other errors as for get.
   virtual Result<std::string> claim(const std::string& key, std::chrono::milliseconds timeout) = 0;

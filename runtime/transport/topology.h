@@ -9,16 +9,17 @@
 
 namespace troupe {
 
-/// The value of TransportOptions::transport that takes for each pair of processes the first of
-/// transports() that joins it.
+/// The value of TransportOptions::transport that selects, for each pair of processes, the first of
+/// transports() that joins the pair.
 inline constexpr std::string_view automatic_transport = "auto";
 
-/// The one place that decides how two processes reach each other: the data plane connects by it,
-/// and processes compare their runs by it.
+/// Determines the transport between each pair of processes, for the data plane and for the run
+/// description.
 class TransportTopology {
  public:
   /// `transport` is the name of one transport, or automatic_transport. Throws Error{bad_options}
-  /// for an unknown name, and where it does not join all processes: names two of them.
+  /// for an unknown name. Throws Error{bad_options} with the names of two processes if the
+  /// transport does not join all processes.
   TransportTopology(std::vector<ProcessPlace> processes, std::string_view transport);
 
   int size() const { return static_cast<int>(processes_.size()); }
@@ -31,8 +32,8 @@ class TransportTopology {
     const Transport* transport;
     std::vector<int> ranks;
   };
-  /// The groups that `rank` is in for tensors on a device: one for each transport that joins it to
-  /// others and is used between some of them.
+  /// The groups of `rank` for tensors on a device: one for each transport that joins `rank` to
+  /// others and is the route between at least two processes of the group.
   std::vector<Group> groups_of(int rank, Device device) const;
 
   /// "shared memory", or "shared memory within a host, Gloo between".
@@ -48,8 +49,8 @@ class TransportTopology {
 /// The values of TransportOptions::transport: automatic_transport and the name of each transport.
 std::vector<std::string_view> transport_choices();
 
-/// What `transport` means, whatever the processes: "shared memory within a host, Gloo between
-/// hosts".
+/// The meaning of `transport`, independent of the processes: "shared memory within a host, Gloo
+/// between hosts".
 std::string meaning_of_transport(std::string_view transport);
 
 /// Whether `transport` joins processes of different hosts.

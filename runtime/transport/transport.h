@@ -1,5 +1,5 @@
 #pragma once
-// The transports that there are. A new one is a folder below this one and a line in transports.cpp.
+// The registry of transports. To add one, add a folder here and a line in transports.cpp.
 
 #include <chrono>
 #include <memory>
@@ -22,7 +22,7 @@ struct ProcessPlace {
                          ///< host_identity() in runtime/control/interface.h
 };
 
-/// What a process must know to connect to the others of a group.
+/// The information with which a process connects to the others of a group.
 struct TransportGroup {
   Store& store;
   int rank = 0, size = 1;

@@ -29,9 +29,9 @@ std::vector<Cpu> usable_cpus(const std::filesystem::path& system = "/sys/devices
 std::optional<double> cpu_quota(const std::filesystem::path& groups = "/sys/fs/cgroup",
                                 const std::filesystem::path& own = "/proc/self/cgroup");
 
-/// The CPUs of part `index` of `parts`: neighbours, in whole physical cores if there is one for
-/// each part; the remainder goes to the first parts. With fewer CPUs than parts each part has one,
-/// and parts share them in turn. Empty only if `cpus` is empty.
+/// The CPUs of part `index` of `parts`: neighbouring CPUs, in whole physical cores if there are at
+/// least as many cores as parts. The first parts get the remainder. With fewer CPUs than parts,
+/// each part has one CPU, and parts share CPUs in turn. Empty only if `cpus` is empty.
 std::vector<int> share_of(std::span<const Cpu> cpus, int index, int parts);
 
 /// Threads for one of `processes` that share a quota: one per CPU, at least one, and together at

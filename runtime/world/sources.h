@@ -1,6 +1,6 @@
 #pragma once
-// The launchers one by one, for world.cpp. Each reads its own variables and returns no world if
-// they are missing; all throw as world_from_environment does.
+// One function per launcher, for world.cpp. Each function reads the variables of its launcher and
+// returns no world if they are missing. All throw as world_from_environment does.
 
 #include <optional>
 #include <string>

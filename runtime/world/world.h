@@ -1,6 +1,6 @@
 #pragma once
 // The rank of a process among those that a launcher started, from the launcher's environment
-// variables. No process contacts another for that.
+// variables. This needs no communication between processes.
 
 #include <cstdint>
 #include <optional>
@@ -48,7 +48,8 @@ std::string run_id_of(std::string_view run, int restart);
 /// daemons; a step of Slurm's srun; PMIX_* and PMI_*.
 ///
 /// Throws Error (usage) with variable, value and remedy if variables are malformed, missing or
-/// contradictory: with a guess the others would wait for a rank that does not exist.
+/// contradictory. A guessed rank could make the other processes wait for a rank that does not
+/// exist.
 std::optional<World> world_from_environment(const Environment& environment);
 
 }  // namespace troupe

@@ -25,8 +25,9 @@ class KeyValueStore {
   void put(Ticket from, const std::string& key, std::string value);
   /// Answers when the key has a value.
   void get(Ticket from, const std::string& key);
-  /// As get, but answers the first member that claims the key with an empty value, each time it
-  /// asks; that member is to put the value. If it leaves before, the next member claims it.
+  /// As get, but answers the first member that claims the key with an empty value, on each of its
+  /// requests. That member must put the value. If it leaves before it does, the claim passes to the
+  /// next member.
   void claim(Ticket from, const std::string& key);
   void cancel(Ticket from, const std::string& key);
   /// A barrier is complete when `size` different ranks have arrived.

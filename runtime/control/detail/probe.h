@@ -12,7 +12,8 @@ namespace troupe::control {
 /// of an ending process close one after the other. Never blocks. Of one thread.
 ///
 /// A refused connection shows that the process has ended. No answer shows nothing: the host or the
-/// network may be down. An accepted connection shows little: a stopped process accepts one too.
+/// network may be down. An accepted connection proves little, because a stopped process also
+/// accepts connections.
 class Probe {
  public:
   Probe(std::string address, int port);

@@ -34,8 +34,8 @@ class Mesh {
   ~Mesh();  ///< cuts
 
   /// Fails every operation, here and at the peers, and waits for Gloo's thread, which may be
-  /// reading into a buffer: afterwards Gloo touches no memory of any buffer. Any thread,
-  /// repeatedly.
+  /// reading into a buffer. Afterwards Gloo accesses no memory of any buffer. Any thread may call
+  /// it, more than once.
   void cut();
   /// For bytes to a peer, and for bytes from one.
   Buffer buffer_to(int peer, void* data, std::size_t bytes) const {
