@@ -9,32 +9,45 @@
 
 namespace troupe::flow {
 
+/// An actor whose messages are queued or end the process. CAF puts a message into the mailbox first
+/// and then allocates to schedule the receiver: if that failed with an exception, the receiver
+/// would never run again, and the run would hang. std::terminate tells which exception it was.
+class QueueingActor : public caf::event_based_actor {
+ public:
+  using caf::event_based_actor::enqueue;
+  using caf::event_based_actor::event_based_actor;
+
+  void enqueue(caf::mailbox_element_ptr message, caf::execution_unit* unit) noexcept override {
+    caf::event_based_actor::enqueue(std::move(message), unit);
+  }
+};
+
 #if defined(__SANITIZE_THREAD__)
 
 /// Declares the guarantees of CAF's mailboxes to the thread sanitizer: a handler sees what the
 /// sender did before it sent, and the handlers of an actor run one after another. Atomics inside
 /// libcaf_core provide them, which the sanitizer does not see in Debian's build.
-class CafBase : public caf::event_based_actor {
+class CafBase : public QueueingActor {
  public:
-  using caf::event_based_actor::enqueue;
-  using caf::event_based_actor::event_based_actor;
+  using QueueingActor::enqueue;
+  using QueueingActor::QueueingActor;
 
   void launch(caf::execution_unit* unit, bool lazy, bool hide) override {
     __tsan_release(this);
-    caf::event_based_actor::launch(unit, lazy, hide);
+    QueueingActor::launch(unit, lazy, hide);
   }
   void initialize() override {
     __tsan_acquire(this);
-    caf::event_based_actor::initialize();
+    QueueingActor::initialize();
     __tsan_release(this);
   }
-  void enqueue(caf::mailbox_element_ptr message, caf::execution_unit* unit) override {
+  void enqueue(caf::mailbox_element_ptr message, caf::execution_unit* unit) noexcept override {
     __tsan_release(this);
-    caf::event_based_actor::enqueue(std::move(message), unit);
+    QueueingActor::enqueue(std::move(message), unit);
   }
   caf::invoke_message_result consume(caf::mailbox_element& message) override {
     __tsan_acquire(this);
-    const auto result = caf::event_based_actor::consume(message);
+    const auto result = QueueingActor::consume(message);
     __tsan_release(this);
     return result;
   }
@@ -42,7 +55,7 @@ class CafBase : public caf::event_based_actor {
 
 #else
 
-using CafBase = caf::event_based_actor;
+using CafBase = QueueingActor;
 
 #endif
 

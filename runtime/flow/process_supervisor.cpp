@@ -203,6 +203,11 @@ void begin(SupervisorActor* self) {
 
 caf::behavior process_supervisor(SupervisorActor* self, std::shared_ptr<RunState> run) {
   self->state.run = std::move(run);
+  // The run cannot end without its supervisor: what attempt() does not catch ends the process.
+  self->set_exception_handler([](std::exception_ptr& thrown) -> caf::error {
+    [&]() noexcept { std::rethrow_exception(thrown); }();
+    return {};
+  });
   self->set_down_handler([self](const caf::down_msg& down) {
     if (std::erase_if(self->state.ending,
                       [&](const caf::actor& host) { return host.address() == down.source; }) > 0)

@@ -68,13 +68,16 @@ void make_incarnations(SupervisorActor* self);
 void report_if_prepared(SupervisorActor* self);
 void spawn_host(SupervisorActor* self, std::size_t actor, std::unique_ptr<Actor> made);
 
-/// Calls what may throw (a factory, a callback of the caller): an exception fails the run.
+/// Calls what may throw (a factory, a callback of the caller): an exception fails the run. Without
+/// memory for a message nobody can be told: std::bad_alloc ends the process.
 template <class F>
 void attempt(SupervisorActor* self, F&& work) {
   try {
     work();
   } catch (const Error& error) {
     fail(self, error);
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception& error) {
     fail(self, Error(ErrorCode::actor_failed, error.what()));
   }

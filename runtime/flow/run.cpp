@@ -18,13 +18,12 @@
 namespace troupe {
 namespace {
 
-caf::actor_system_config& configure(caf::actor_system_config& config, const RunOptions& options) {
+void configure(caf::actor_system_config& config, const RunOptions& options) {
   // `stealing`, the default, wakes no worker on a send and leaves an idle core asleep for
   // milliseconds.
   const bool testing = options.scheduling == Scheduling::deterministic;
   config.set("scheduler.policy", caf::atom(testing ? "testing" : "sharing"));
   config.set("scheduler.max-threads", static_cast<std::size_t>(std::max(1, options.threads)));
-  return config;
 }
 
 /// CAF ends the process if it cannot start one of its threads. This starts as many threads first,
@@ -33,6 +32,10 @@ void check_threads_start(int count) {
   std::vector<std::unique_ptr<int>> made(static_cast<std::size_t>(count));
   std::latch all_tried(1);
   std::vector<std::jthread> threads;
+  struct Tried {  // before the threads are joined, whatever is thrown
+    std::latch& all;
+    ~Tried() { all.count_down(); }
+  } const tried{all_tried};
   try {
     for (auto& one : made)
       threads.emplace_back([&] {
@@ -40,14 +43,12 @@ void check_threads_start(int count) {
         all_tried.wait();
       });
   } catch (const std::system_error& error) {
-    all_tried.count_down();
     throw Error(ErrorCode::io,
                 fmt::format("starting thread {} of the {} that actors need: {}", threads.size() + 1,
                             count, error.what()),
                 "use fewer threads, or raise the limits of memory (ulimit -v) and of processes "
                 "(ulimit -u)");
   }
-  all_tried.count_down();
 }
 
 /// Delivers one message after another, each to an actor that the seed selects among those with a
@@ -134,8 +135,11 @@ RunReport run(const Graph& graph, const RunOptions& options) {
   if (options.scheduling == Scheduling::threads)
     check_threads_start(std::max(1, options.threads) + others);
   caf::actor_system_config config;
-  caf::actor_system system(configure(config, options));
-  {
+  configure(config, options);
+  caf::actor_system system(config);
+  // An exception from here, for lack of memory, would wait for actors that nobody stops: it ends
+  // the process.
+  [&]() noexcept {
     state->yielder = system.spawn(flow::yield_actor);
     const caf::actor supervisor = system.spawn(flow::process_supervisor, state);
     std::stop_callback on_stop(options.stop, [&] { caf::anon_send(supervisor, StopRequest{}); });
@@ -146,7 +150,7 @@ RunReport run(const Graph& graph, const RunOptions& options) {
     }
     if (options.bridge) options.bridge->close();
     state->yielder = nullptr;  // without references it ends, and the actor system with it
-  }
+  }();
   return std::move(result.get().value());
 }
 

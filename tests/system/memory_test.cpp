@@ -90,6 +90,27 @@ TEST_F(LargeModel, IsNeverInOneProcessAsAWhole) {
   }
 }
 
+// CAF allocates between putting a message into a mailbox and scheduling its receiver. Where that
+// failed, the receiver never ran again, and the run waited for it.
+TEST(MemoryShortage, EndsARunAndNeverHangsIt) {
+  if (is_sanitized) GTEST_SKIP() << "a sanitizer ends the process when an allocation fails";
+  const auto run_with = [](long failing, const char* which) {
+    return Background({TROUPE_FAILING_ALLOCATION, std::to_string(failing), which})
+        .wait(std::chrono::seconds(20));
+  };
+  const Outcome calm = run_with(1'000'000, "one");
+  ASSERT_EQ(calm.exit_code, 0) << calm.error;
+  const long allocations = std::stol(calm.out.substr(calm.out.find(", ") + 2));
+  ASSERT_GT(allocations, 100) << calm.out;
+  constexpr long apart = 3;
+  for (long failing = 1; failing <= allocations; failing += apart)
+    for (const char* which : {"one", "and-later"}) {
+      SCOPED_TRACE(std::to_string(failing) + " of " + std::to_string(allocations) +
+                   " failed: " + which);
+      ASSERT_THAT(run_with(failing, which).exit_code, testing::AnyOf(0, 1, 4));
+    }
+}
+
 TEST_F(LargeModel, IsMeasuredInParts) {
   const Outcome plan = run_measured({"plan", (root_ / "options.yaml").string(), "-r",
                                      "parallel.partition=auto", "--nnodes", "1"});
