@@ -9,7 +9,7 @@
 
 namespace troupe {
 
-/// A node of the tree: covers micro-batches [index << level, (index + 1) << level).
+/// A place in the tree: covers micro-batches [index << level, (index + 1) << level).
 struct TreePlace {
   std::uint32_t level = 0, index = 0;
   // NOLINTNEXTLINE(modernize-use-nullptr): there is no pointer here; clang-tidy errs
@@ -21,7 +21,7 @@ struct TreePlace {
   }
 };
 
-/// The sum of the micro-batches of a node, or a part of its elements.
+/// The sum of the micro-batches of a place, or a part of its elements.
 struct PartialSum {
   TreePlace place;
   Tensor sum;
@@ -44,7 +44,7 @@ class GradientTree {
 
   /// Reads the tensor now or later; sums are written to memory of the tree.
   void add(std::uint32_t micro_batch, Tensor tensor) { add({0, micro_batch}, std::move(tensor)); }
-  /// Adds a sum that another tree has made of all micro-batches of a node.
+  /// Adds a sum that another tree has made of all micro-batches of a place.
   void add(TreePlace place, Tensor tensor);
   /// The sum, once every index was added.
   std::optional<Tensor> sum() const;
@@ -59,11 +59,11 @@ class GradientTree {
   std::uint32_t count_;
   const KernelTable& kernels_;
   Stream stream_;
-  struct Node {
+  struct Sum {
     Tensor tensor;
-    bool own = false;  ///< a sum of the tree's, not what was given to it
+    bool own = false;  ///< made by the tree, not given to it
   };
-  std::map<TreePlace, Node> nodes_;
+  std::map<TreePlace, Sum> sums_;
 };
 
 }  // namespace troupe

@@ -13,7 +13,7 @@ namespace {
 std::size_t sums_of(MicroBatchRange range, std::uint32_t micro_batches) {
   std::size_t sums = 0;
   for (std::uint32_t begin = range.first; begin < range.last; ++sums) {
-    std::uint64_t size = 1;  // of the largest node of the tree that begins here and lies within
+    std::uint64_t size = 1;  // of the largest place of the tree that begins here and lies within
     while (begin % (2 * size) == 0 && size < micro_batches &&
            std::min<std::uint64_t>(begin + 2 * size, micro_batches) <= range.last)
       size *= 2;
