@@ -64,7 +64,7 @@ StageOptions stage_options(const PipelineOptions& options, std::size_t stage, st
           .staleness = options.staleness,
           .micro_batches = [sampler = Sampler(sampler_options(options))](std::uint32_t step) {
             return static_cast<std::uint32_t>(
-                sampler.micro_batches(step % sampler.batches_per_epoch()));
+                sampler.micro_batch_count(step % sampler.batches_per_epoch()));
           }};
 }
 

@@ -77,7 +77,7 @@ std::int64_t Sampler::batch_samples(std::int64_t batch) const {
   return std::min(options_.batch_size, options_.samples - batch * options_.batch_size);
 }
 
-std::int64_t Sampler::micro_batches(std::int64_t batch) const {
+std::int64_t Sampler::micro_batch_count(std::int64_t batch) const {
   return std::min(options_.micro_batches, batch_samples(batch));
 }
 
@@ -91,7 +91,7 @@ std::vector<MicroBatchSamples> Sampler::micro_batches(std::int64_t step, std::in
   ordered_epoch_ = epoch;
 
   const std::int64_t samples = batch_samples(batch);
-  const std::int64_t count = micro_batches(batch);
+  const std::int64_t count = micro_batch_count(batch);
   const auto first = order_.begin() + batch * options_.batch_size;
   const auto start_of = [&](std::int64_t index) {
     return index * (samples / count) + std::min(index, samples % count);

@@ -54,7 +54,8 @@ class Sampler {
   const SamplerOptions& options() const { return options_; }
   std::int64_t batches_per_epoch() const { return batches_per_epoch_; }
   std::int64_t batch_samples(std::int64_t batch) const;  ///< of batch `batch` of an epoch
-  std::int64_t micro_batches(std::int64_t batch) const;  ///< of batch `batch`, over all replicas
+  std::int64_t micro_batch_count(
+      std::int64_t batch) const;  ///< of batch `batch`, over all replicas
 
   /// The micro-batches of a replica in a step of the run, in ascending order.
   std::vector<MicroBatchSamples> micro_batches(std::int64_t step, std::int64_t replica);

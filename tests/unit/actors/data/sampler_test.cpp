@@ -113,8 +113,8 @@ TEST(Sampler, GivesEachReplicaItsShareOfTheMicroBatches) {
 TEST(Sampler, MakesOneMicroBatchASampleWhereTheLastBatchIsTiny) {
   Sampler sampler({.samples = 18, .batch_size = 16, .micro_batches = 4, .drop_last = false});
   EXPECT_EQ(sampler.batches_per_epoch(), 2);
-  EXPECT_EQ(sampler.micro_batches(0), 4);
-  EXPECT_EQ(sampler.micro_batches(1), 2);
+  EXPECT_EQ(sampler.micro_batch_count(0), 4);
+  EXPECT_EQ(sampler.micro_batch_count(1), 2);
   const auto plans = sampler.micro_batches(1, 0);
   ASSERT_EQ(plans.size(), 2u);
   EXPECT_EQ(plans[1].samples.size(), 1u);
