@@ -25,7 +25,8 @@ StageSchedule stage_schedule(ScheduleKind kind, std::size_t stage, std::size_t s
   };
   StageSchedule schedule{.credits = at_most_all(eager ? 2 * from_here - 1 : from_here)};
   // The first stage has no input gradient to send.
-  if ((h1 || h2) && stage > 0) schedule.weight_delay = at_most_all(h2 ? 2 * stage : stage);
+  if ((h1 || h2) && stage > 0)
+    schedule.deferred_weight_gradients = at_most_all(h2 ? 2 * stage : stage);
   return schedule;
 }
 
@@ -33,16 +34,17 @@ StageSchedule stage_schedule(ScheduleKind kind, std::size_t stage, std::size_t s
 // at work.
 EdgeSlots slots_between(const StageSchedule& stage, const StageSchedule& next) {
   return {.outputs = stage.credits + next.max_deferred(),
-          .gradients = 2 + stage.weight_delay.value_or(0)};
+          .gradients = 2 + stage.deferred_weight_gradients.value_or(0)};
 }
 
 // A stage that flushes takes no gradient before its last forward: they all wait in their slots.
 EdgeSlots slots_to_loss(const StageSchedule& last) {
-  return {.outputs = 2, .gradients = last.credits + 1 + last.weight_delay.value_or(0)};
+  return {.outputs = 2, .gradients = last.credits + 1 + last.deferred_weight_gradients.value_or(0)};
 }
 
 std::optional<StageAction> next_action(const StageView& view, const StageSchedule& schedule) {
-  const std::uint32_t limit = schedule.weight_delay.value_or(0);  // of deferred weight gradients
+  const std::uint32_t limit =
+      schedule.deferred_weight_gradients.value_or(0);  // of deferred weight gradients
   if (view.can_update) return StageAction::update;
   if (view.can_run_deferred && view.deferred > limit) return StageAction::weight_gradient;
   if (view.can_forward && view.in_flight < schedule.credits) return StageAction::forward;

@@ -40,10 +40,12 @@ struct StageSchedule {
   /// Where set, a backward is two actions: the input gradient, which leaves at once, since the
   /// stage before waits for it, and the weight gradient. So many weight gradients may be deferred
   /// while there is other work.
-  std::optional<std::uint32_t> weight_delay = {};
+  std::optional<std::uint32_t> deferred_weight_gradients = {};
 
   /// Most micro-batches between the halves of their backward: the deferred ones and one at work.
-  std::uint32_t max_deferred() const { return weight_delay ? *weight_delay + 1 : 0; }
+  std::uint32_t max_deferred() const {
+    return deferred_weight_gradients ? *deferred_weight_gradients + 1 : 0;
+  }
 };
 
 /// The schedule of stage `stage` of `stages` with `micro_batches` for each replica and step.
@@ -83,8 +85,9 @@ struct StageView {
   bool gradient_may_come = true;  ///< the edge of output gradients has a free slot
 };
 
-/// `backward` is the whole backward, or with a weight delay the input gradient. `weight_gradient`
-/// is a deferred weight gradient, or the next bucket of a backward that has begun.
+/// `backward` is the whole backward, or with deferred weight gradients the input gradient.
+/// `weight_gradient` is a deferred weight gradient, or the next bucket of a backward that has
+/// begun.
 enum class StageAction : std::uint8_t { forward, backward, weight_gradient, update, evaluate };
 
 /// The next action, or none. A pure function.

@@ -20,7 +20,7 @@ struct Simulated {
   std::uint32_t forwarded = 0, returned = 0, weight_gradients = 0;
   double free_at = 0;
 
-  bool splits() const { return schedule.weight_delay.has_value(); }
+  bool splits() const { return schedule.deferred_weight_gradients.has_value(); }
   std::uint32_t deferred() const { return splits() ? returned - weight_gradients : 0; }
   double time_of(StageAction action) const {
     if (action == StageAction::forward) return times.forward;

@@ -25,7 +25,7 @@ StageProgram& Stage::program() {
 }
 
 bool Stage::splits_backward() const {
-  return options_.schedule.weight_delay && input_gradient.connected();
+  return options_.schedule.deferred_weight_gradients && input_gradient.connected();
 }
 
 // Of all buckets: a free slot stays free until this actor fills it.
@@ -286,7 +286,7 @@ FiringRules Stage::firing_rules() const {
   std::vector<Transition::Out> gradients{{&gradient}};
   for (const auto& port : more_gradients_) gradients.push_back({port.get()});
   const std::vector<Transition::In> given_back{{&output_gradient}, {&input}};
-  if (schedule.weight_delay)
+  if (schedule.deferred_weight_gradients)
     return {.transitions = {forward,
                             {.name = "B",
                              .takes = {{&output_gradient}},

@@ -33,9 +33,9 @@ struct StageOptions {
 /// A part of the model. Runs micro-batches forward and backward as its schedule and its slots
 /// allow, sends each one's gradient to the reducers, and computes the next state from their sums. A
 /// backward has one action for each bucket: the gradient of a bucket leaves while the next one
-/// runs. Where the schedule has a weight delay and the input gradient has a receiver, the input
-/// gradient is an action of its own, before all buckets; other actions may run between. Weights
-/// change at a commit only.
+/// runs. Where the schedule defers weight gradients and the input gradient has a receiver, the
+/// input gradient is an action of its own, before all buckets; other actions may run between.
+/// Weights change at a commit only.
 ///
 /// With a staleness s the update of step t applies the sum that comes with its key, which is that
 /// of step t - s, as soon as all own micro-batches of step t went backward. The stage releases the

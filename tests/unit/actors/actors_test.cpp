@@ -95,7 +95,7 @@ class StageThatOwes : public ::testing::Test {
  protected:
   StageThatOwes()
       : stage_({.program = small_mlp({1, 2}),
-                .schedule = {.credits = 1, .weight_delay = 1},
+                .schedule = {.credits = 1, .deferred_weight_gradients = 1},
                 .buckets = 2}) {
     attach(stage_);
     stage_.restore(nullptr, 0);
@@ -130,7 +130,7 @@ TEST_F(StageThatOwes, SendsTheInputGradientFirstAndGivesSlotsBackLast) {
 }
 
 TEST(StageActor, GoesBackAsAWholeWhereNobodyTakesItsInputGradient) {
-  Stage first({.program = small_mlp(), .schedule = {.credits = 1, .weight_delay = 1}});
+  Stage first({.program = small_mlp(), .schedule = {.credits = 1, .deferred_weight_gradients = 1}});
   std::uint32_t edge = 0;
   for (InputPort* port : first.inputs()) RuntimeAccess::attach(*port, edge++, many);
   for (OutputPort* port : first.outputs())

@@ -65,9 +65,10 @@ TEST_P(EverySchedule, HoldsAtMostItsCreditsBetweenForwardAndBackward) {
         max_deferred = std::max(max_deferred, deferred);
       }
       EXPECT_EQ(most, schedule.credits) << "stage " << s << " of " << stages;
-      if (!schedule.weight_delay) continue;
+      if (!schedule.deferred_weight_gradients) continue;
       EXPECT_EQ(deferred, 0u);
-      EXPECT_LE(max_deferred, *schedule.weight_delay + 1) << "stage " << s << " of " << stages;
+      EXPECT_LE(max_deferred, *schedule.deferred_weight_gradients + 1)
+          << "stage " << s << " of " << stages;
     }
   }
 }
@@ -81,7 +82,7 @@ TEST_P(EverySchedule, GoesThroughEveryMicroBatchInItsOrder) {
         for (const auto& step : order_of(steps, s))
           EXPECT_EQ(step.micro_batch, next[step.action]++);
         const auto schedule = stage_schedule(GetParam().second, s, stages, micro_batches);
-        ASSERT_EQ(next.size(), schedule.weight_delay ? 3u : 2u);
+        ASSERT_EQ(next.size(), schedule.deferred_weight_gradients ? 3u : 2u);
         for (const auto& [action, count] : next) EXPECT_EQ(count, micro_batches);
       }
     }
@@ -140,7 +141,8 @@ TEST(EdgeSlots, HoldAllThatAScheduleLetsAStageHaveUnderWay) {
         SCOPED_TRACE(::testing::Message() << name << ", stage " << s << " of " << stages);
         const StageSchedule here = stage_schedule(kind, s, stages, 16);
         const auto max_deferred = [](const StageSchedule& schedule) {
-          return schedule.weight_delay ? *schedule.weight_delay + 1 : 0;  // and the one in hand
+          return schedule.deferred_weight_gradients ? *schedule.deferred_weight_gradients + 1
+                                                    : 0;  // and the one in hand
         };
         if (s + 1 == stages) {
           const EdgeSlots slots = slots_to_loss(here);
@@ -178,7 +180,7 @@ TEST(NextAction, WaitsForAllForwardsInGPipe) {
 }
 
 TEST(NextAction, MakesWeightGradientsWhenItOwesTooManyOrHasNothingElseToDo) {
-  const StageSchedule schedule{.credits = 3, .weight_delay = 1};
+  const StageSchedule schedule{.credits = 3, .deferred_weight_gradients = 1};
   const auto next = [&](bool backward, bool forward, std::uint32_t deferred) {
     return next_action({.can_backward = backward,
                         .can_forward = forward,
@@ -195,7 +197,7 @@ TEST(NextAction, MakesWeightGradientsWhenItOwesTooManyOrHasNothingElseToDo) {
 }
 
 TEST(NextAction, KeepsAPauseEmptyWhileItMayOweMoreAndAGradientMayCome) {
-  const StageSchedule schedule{.credits = 3, .weight_delay = 2};
+  const StageSchedule schedule{.credits = 3, .deferred_weight_gradients = 2};
   const StageView waits{.in_flight = 2, .deferred = 1, .can_run_deferred = true};
   EXPECT_EQ(next_action(waits, schedule), std::nullopt);
   StageView owes_all = waits, nothing_in_flight = waits, no_slot = waits;
@@ -207,7 +209,7 @@ TEST(NextAction, KeepsAPauseEmptyWhileItMayOweMoreAndAGradientMayCome) {
 }
 
 TEST(NextAction, GoesOnlyForwardWhileItOwesTooManyAndTheReducersHaveNoSlot) {
-  const StageSchedule schedule{.credits = 3, .weight_delay = 1};
+  const StageSchedule schedule{.credits = 3, .deferred_weight_gradients = 1};
   EXPECT_EQ(next_action({.can_backward = true, .can_forward = true, .deferred = 2}, schedule),
             StageAction::forward);
   EXPECT_EQ(next_action({.can_backward = true, .deferred = 2}, schedule), std::nullopt);

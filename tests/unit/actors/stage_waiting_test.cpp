@@ -75,7 +75,7 @@ TEST_F(TwoBuckets, WaitForASlotInTheMiddleOfTheWayBack) {
 TEST(StageRules, HoldAsManyHalvesAsTheStageOwesWhereItCannotSendThem) {
   for (const std::uint32_t delay : {0u, 1u, 2u}) {
     StageOptions options = stage_options();
-    options.schedule = {.credits = 8, .weight_delay = delay};
+    options.schedule = {.credits = 8, .deferred_weight_gradients = delay};
     Stage stage(options);
     begin(stage, stage.gradient);
     constexpr std::uint32_t micro_batches = 8;
@@ -85,7 +85,7 @@ TEST(StageRules, HoldAsManyHalvesAsTheStageOwesWhereItCannotSendThem) {
     while (stage.ready()) halves += stage.act().name == "B" ? 1 : 0;
     const std::uint32_t held = halves - 1;  // the first one's weight gradients had slots
     EXPECT_EQ(stage.firing_rules().internal_places.at(1).capacity, held)
-        << "weight delay " << delay;
+        << "deferred weight gradients: " << delay;
   }
 }
 
