@@ -19,18 +19,19 @@ constexpr int looks_before_sleep = 50;
 }  // namespace
 
 ShmCommunicator::ShmCommunicator(const TransportGroup& group,
-                                 std::vector<std::shared_ptr<Wire>> wires, Fd bell)
+                                 std::vector<std::shared_ptr<PeerConnection>> connections, Fd bell)
     : CommunicatorBase("shm", group.rank, group.size, group.device),
       bell_(std::move(bell)),
       deferral_(group.deferral) {
   for (int peer = 0; peer < size(); ++peer) {
-    const auto& wire = wires[static_cast<std::size_t>(peer)];
+    const auto& connection = connections[static_cast<std::size_t>(peer)];
     peers_.push_back(
-        wire ? std::unique_ptr<Peer>(new Peer{
-                   .wire = wire,
-                   .sender = {wire, [this] { wake_engine(); }},
-                   .receiver = {wire, fmt::format("{}: what rank {} shares", where(), peer)}})
-             : nullptr);
+        connection
+            ? std::unique_ptr<Peer>(new Peer{
+                  .connection = connection,
+                  .sender = {connection, [this] { wake_engine(); }},
+                  .receiver = {connection, fmt::format("{}: what rank {} shares", where(), peer)}})
+            : nullptr);
   }
   engine_ = std::thread([this] { serve(); });
   if (deferral_) deferral_->attach(*this);
@@ -46,14 +47,14 @@ ShmCommunicator::~ShmCommunicator() {
     if (!peer) continue;
     Signal closing;
     closing.kind = Signal::Kind::closing;
-    send_signal(peer->wire->socket(), closing);
-    ::shutdown(peer->wire->socket(), SHUT_RDWR);
+    send_signal(peer->connection->socket(), closing);
+    ::shutdown(peer->connection->socket(), SHUT_RDWR);
     // If a socket is closed with unread messages in it, its peer sees a broken connection before
     // it sees the closing message.
     for (auto left = ReceiveOutcome::received;
          left == ReceiveOutcome::received || left == ReceiveOutcome::damaged;) {
       Signal unread;
-      left = receive_signal(peer->wire->socket(), unread);
+      left = receive_signal(peer->connection->socket(), unread);
     }
   }
 }
@@ -90,7 +91,7 @@ void ShmCommunicator::warn(int peer, const Error& error) {
   warning.kind = Signal::Kind::warning;
   warning.number = static_cast<std::uint32_t>(error.code());
   warning.text = warning_of(error);
-  send_signal(at(peer)->wire->socket(), warning);
+  send_signal(at(peer)->connection->socket(), warning);
 }
 
 void ShmCommunicator::serve() {
@@ -131,7 +132,7 @@ void ShmCommunicator::sleep() {
     if (!may_wait_) raise_flags(1);
   }
   for (const auto& peer : peers_)
-    if (peer) peer->wire->mine().wants_room = waits ? 1 : 0;
+    if (peer) peer->connection->mine().wants_room = waits ? 1 : 0;
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (!look() && !stopping_) wait_for_event();
   raise_flags(0);  // the receiving thread looks again before it sleeps
@@ -139,7 +140,7 @@ void ShmCommunicator::sleep() {
 
 void ShmCommunicator::raise_flags(std::uint32_t sleeping) {
   for (const auto& peer : peers_)
-    if (peer) peer->wire->mine().sleeping = sleeping;
+    if (peer) peer->connection->mine().sleeping = sleeping;
 }
 
 void ShmCommunicator::defer_delivery() {
@@ -169,7 +170,7 @@ void ShmCommunicator::wait_for_event() {
     const Peer* peer = at(rank);
     if (!peer || peer->hung_up || interrupted_) continue;
     const int events = peer->sender.waits_for_socket() ? POLLIN | POLLOUT : POLLIN;
-    waits.push_back({peer->wire->socket(), static_cast<short>(events), 0});
+    waits.push_back({peer->connection->socket(), static_cast<short>(events), 0});
     ranks.push_back(rank);
   }
   lock.unlock();
@@ -192,7 +193,7 @@ bool ShmCommunicator::drain(int rank) {
     any = true;
     inbox_.arrive({rank, arrival->tag}, std::move(*arrival));
   }
-  if (any) peer.wire->ring_for_room();
+  if (any) peer.connection->ring_for_room();
   return any;
 }
 

@@ -20,12 +20,13 @@ namespace troupe::transport {
 /// tensors, and deliver_pending() reads the rings on the calling thread.
 class ShmCommunicator final : public CommunicatorBase, DeliveryDeferral::Arrivals {
  public:
-  ShmCommunicator(const TransportGroup& group, std::vector<std::shared_ptr<Wire>> wires, Fd bell);
+  ShmCommunicator(const TransportGroup& group,
+                  std::vector<std::shared_ptr<PeerConnection>> connections, Fd bell);
   ~ShmCommunicator() override;
 
  private:
   struct Peer {
-    std::shared_ptr<Wire> wire;
+    std::shared_ptr<PeerConnection> connection;
     ShmSender sender;
     ShmReceiver receiver;  ///< with receiving_ held
     bool hung_up = false;  ///< with receiving_ held: it sends nothing more

@@ -70,7 +70,7 @@ std::optional<Signal> ShmReceiver::next_signal() {
 
 bool ShmReceiver::read_signal() {
   Signal signal;
-  switch (receive_signal(wire_->socket(), signal)) {
+  switch (receive_signal(connection_->socket(), signal)) {
     case ReceiveOutcome::none:
       return false;
     case ReceiveOutcome::damaged:

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "runtime/transport/shm/arena.h"
-#include "runtime/transport/shm/wire.h"
+#include "runtime/transport/shm/peer_connection.h"
 
 namespace troupe::transport {
 
@@ -42,8 +42,10 @@ struct ShmArrival {
 class ShmReceiver {
  public:
   /// `peer` begins the messages of errors: "shm, rank 0 of 2: what rank 1 shares".
-  ShmReceiver(std::shared_ptr<Wire> wire, std::string peer)
-      : wire_(std::move(wire)), peer_(std::move(peer)), reader_(wire_->incoming()) {}
+  ShmReceiver(std::shared_ptr<PeerConnection> connection, std::string peer)
+      : connection_(std::move(connection)),
+        peer_(std::move(peer)),
+        reader_(connection_->incoming()) {}
 
   /// The next tensor in the ring, if there is one. Throws Error{bad_message} for what no sender
   /// writes.
@@ -59,7 +61,7 @@ class ShmReceiver {
   void add_segment(Signal signal);
   std::shared_ptr<const Segment> segment_of(const Descriptor& descriptor);
 
-  const std::shared_ptr<Wire> wire_;
+  const std::shared_ptr<PeerConnection> connection_;
   const std::string peer_;
   RingReader reader_;
   std::map<std::uint32_t, std::shared_ptr<const Segment>> segments_;

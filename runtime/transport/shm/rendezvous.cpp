@@ -1,4 +1,4 @@
-// How the ranks of a host connect: see connect_wires.
+// How the ranks of a host connect: see connect_peers.
 
 #include "runtime/transport/rendezvous.h"
 
@@ -11,12 +11,12 @@
 #include <cerrno>
 #include <cstring>
 
-#include "runtime/transport/shm/wire.h"
+#include "runtime/transport/shm/peer_connection.h"
 
 namespace troupe::transport {
 namespace {
 
-using Wires = std::vector<std::shared_ptr<Wire>>;
+using PeerConnections = std::vector<std::shared_ptr<PeerConnection>>;
 
 /// An abstract name: it needs no file and ends with the process. Only its network namespace sees
 /// it, so host_identity() includes that.
@@ -35,7 +35,7 @@ class ShmRendezvous final : public Rendezvous {
         bell_(bell),
         wires_(static_cast<std::size_t>(group.size)) {}
 
-  Wires wires() { return std::move(wires_); }
+  PeerConnections connections() { return std::move(wires_); }
 
  private:
   /// The address is the name of the socket, followed by a token.
@@ -81,8 +81,8 @@ class ShmRendezvous final : public Rendezvous {
           ErrorCode::peer_lost,
           fmt::format("shm: rank {} has refused rank {} or has ended", peer, group().rank));
     auto memory = SharedMemory::open(std::move(answer.fds[1]), sizeof(PairMemory));
-    wires_[static_cast<std::size_t>(peer)] =
-        std::make_shared<Wire>(std::move(socket), std::move(answer.fds[0]), std::move(memory), 1);
+    wires_[static_cast<std::size_t>(peer)] = std::make_shared<PeerConnection>(
+        std::move(socket), std::move(answer.fds[0]), std::move(memory), 1);
     return success();
   }
 
@@ -101,22 +101,22 @@ class ShmRendezvous final : public Rendezvous {
     Signal answer;
     answer.number = static_cast<std::uint32_t>(group().rank);
     if (send_signal(client.get(), answer, {bell_, memory->fd()}) != SendOutcome::sent) return;
-    wires_[peer] =
-        std::make_shared<Wire>(std::move(client), std::move(hello.fds[0]), std::move(memory), 0);
+    wires_[peer] = std::make_shared<PeerConnection>(std::move(client), std::move(hello.fds[0]),
+                                                    std::move(memory), 0);
   }
 
   const int bell_;
-  Wires wires_;
+  PeerConnections wires_;
   std::string token_;
 };
 
 }  // namespace
 
-Result<Wires> connect_wires(const TransportGroup& group, int own_bell) {
+Result<PeerConnections> connect_peers(const TransportGroup& group, int own_bell) {
   try {
     ShmRendezvous rendezvous(group, own_bell);
     if (Status connected = rendezvous.run(); !connected) return connected.error();
-    return rendezvous.wires();
+    return rendezvous.connections();
   } catch (const Error& error) {
     return error;
   }

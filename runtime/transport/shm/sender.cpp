@@ -65,7 +65,7 @@ bool ShmSender::announce(const Segment& segment) {
   signal.kind = Signal::Kind::segment;
   signal.number = segment.number;
   signal.bytes = segment.memory->bytes();
-  const SendOutcome outcome = send_signal(wire_->socket(), signal, {segment.memory->fd()});
+  const SendOutcome outcome = send_signal(connection_->socket(), signal, {segment.memory->fd()});
   if (outcome == SendOutcome::full) socket_full_ = true;
   if (outcome == SendOutcome::sent) announced_.insert(segment.number);
   return outcome != SendOutcome::full;  // where the peer is gone, the receiving thread notices that
@@ -79,7 +79,7 @@ bool ShmSender::write(const Ready& ready) {
     damaged_ = true;  // for the receiving thread to report
     wake_engine_();
   }
-  wire_->ring_for_descriptor();
+  connection_->ring_for_descriptor();
   return true;
 }
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "runtime/transport/shm/arena.h"
-#include "runtime/transport/shm/wire.h"
+#include "runtime/transport/shm/peer_connection.h"
 #include "runtime/transport/work.h"
 
 namespace troupe::transport {
@@ -20,8 +20,10 @@ namespace troupe::transport {
 /// or the socket is full, descriptors wait for the receiving thread to flush them. Thread-safe.
 class ShmSender {
  public:
-  ShmSender(std::shared_ptr<Wire> wire, std::function<void()> wake_engine)
-      : wire_(std::move(wire)), wake_engine_(std::move(wake_engine)), writer_(wire_->outgoing()) {}
+  ShmSender(std::shared_ptr<PeerConnection> connection, std::function<void()> wake_engine)
+      : connection_(std::move(connection)),
+        wake_engine_(std::move(wake_engine)),
+        writer_(connection_->outgoing()) {}
 
   /// The work ends when the descriptor is in the ring. Throws Error{io} if the system has no
   /// memory.
@@ -47,7 +49,7 @@ class ShmSender {
   bool announce(const Segment& segment);  ///< false: the socket is full
   bool write(const Ready& ready);         ///< false: the ring or the socket is full
 
-  const std::shared_ptr<Wire> wire_;
+  const std::shared_ptr<PeerConnection> connection_;
   const std::function<void()> wake_engine_;
   std::mutex mutex_;  ///< of what follows
   RingWriter writer_;

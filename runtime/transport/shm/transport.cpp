@@ -16,10 +16,10 @@ Result<std::unique_ptr<Communicator>> connect(const TransportGroup& group) {
   if (!bell)
     return Error(ErrorCode::io, fmt::format("shm: eventfd: {}", std::strerror(errno)),
                  "set `transport` to gloo");
-  auto wires = connect_wires(group, bell.get());
-  if (!wires) return wires.error();
+  auto connections = connect_peers(group, bell.get());
+  if (!connections) return connections.error();
   return std::unique_ptr<Communicator>(
-      std::make_unique<ShmCommunicator>(group, std::move(wires.value()), std::move(bell)));
+      std::make_unique<ShmCommunicator>(group, std::move(connections.value()), std::move(bell)));
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "runtime/transport/shm/arena.h"
+#include "runtime/transport/shm/peer_connection.h"
 #include "runtime/transport/shm/transport.h"
-#include "runtime/transport/shm/wire.h"
 #include "tests/unit/runtime/transport/ranks.h"
 #include "tests/unit/runtime/transport/wait.h"
 
@@ -22,17 +22,17 @@ using std::chrono_literals::operator""ms;
 
 constexpr std::size_t mebi = std::size_t{1} << 20;
 
-/// Rank 0 beside a rank 1 that is the test itself, with the wire in its hands.
+/// Rank 0 beside a rank 1 that is the test itself, with the connection in its hands.
 struct Forger {
   MemoryStore store;
   std::unique_ptr<Communicator> zero;
   Fd bell{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-  std::shared_ptr<Wire> wire;
+  std::shared_ptr<PeerConnection> connection;
   Arena arena;
 
   Forger() {
     std::thread other([&] {
-      wire = connect_wires({.store = store, .rank = 1, .size = 2}, bell.get()).value().at(0);
+      connection = connect_peers({.store = store, .rank = 1, .size = 2}, bell.get()).value().at(0);
     });
     zero = std::move(shm.connect({.store = store, .rank = 0, .size = 2}).value());
     other.join();
@@ -45,7 +45,7 @@ struct Forger {
     signal.kind = Signal::Kind::segment;
     signal.number = block.segment->number;
     signal.bytes = block.segment->memory->bytes();
-    EXPECT_EQ(send_signal(wire->socket(), signal, {block.segment->memory->fd()}),
+    EXPECT_EQ(send_signal(connection->socket(), signal, {block.segment->memory->fd()}),
               SendOutcome::sent);
     Descriptor descriptor;
     descriptor.tag = 1;
@@ -66,8 +66,8 @@ struct Forger {
   }
 
   std::string after_writing(const Descriptor& descriptor) {
-    RingWriter(wire->outgoing()).write(descriptor);
-    wire->ring_for_descriptor();
+    RingWriter(connection->outgoing()).write(descriptor);
+    connection->ring_for_descriptor();
     return outcome();
   }
 };
@@ -108,20 +108,20 @@ TEST(ShmForger, ReportsDescriptorsThatCannotBe) {
 TEST(ShmForger, ReportsRingsWhosePositionsCannotBe) {
   {
     Forger forger;
-    forger.wire->outgoing().produced = 1'000'000;
-    forger.wire->ring_for_descriptor();
+    forger.connection->outgoing().produced = 1'000'000;
+    forger.connection->ring_for_descriptor();
     EXPECT_THAT(forger.outcome(), HasSubstr("damaged"));
   }
   {
     Forger forger;
-    forger.wire->outgoing().entries[0].sequence = 5;
-    forger.wire->outgoing().produced = 1;  // without a descriptor of that number
-    forger.wire->ring_for_descriptor();
+    forger.connection->outgoing().entries[0].sequence = 5;
+    forger.connection->outgoing().produced = 1;  // without a descriptor of that number
+    forger.connection->ring_for_descriptor();
     EXPECT_THAT(forger.outcome(), HasSubstr("damaged"));
   }
   {
     Forger forger;
-    forger.wire->incoming().consumed = 99;
+    forger.connection->incoming().consumed = 99;
     forger.zero->send(1, 1, values({4}, 0));
     EXPECT_THAT(forger.outcome(), HasSubstr("damaged"));
   }
@@ -130,7 +130,7 @@ TEST(ShmForger, ReportsRingsWhosePositionsCannotBe) {
 TEST(ShmForger, ReportsSocketsThatContainWhatNoRankSends) {
   {
     Forger forger;
-    ASSERT_EQ(::send(forger.wire->socket(), "junk", 4, 0), 4);
+    ASSERT_EQ(::send(forger.connection->socket(), "junk", 4, 0), 4);
     EXPECT_THAT(forger.outcome(), HasSubstr("damaged"));
   }
   {
@@ -138,7 +138,7 @@ TEST(ShmForger, ReportsSocketsThatContainWhatNoRankSends) {
     Signal signal;
     signal.kind = Signal::Kind::segment;  // whose memory does not come along
     signal.bytes = mebi;
-    ASSERT_EQ(send_signal(forger.wire->socket(), signal), SendOutcome::sent);
+    ASSERT_EQ(send_signal(forger.connection->socket(), signal), SendOutcome::sent);
     EXPECT_THAT(forger.outcome(), HasSubstr("damaged"));
   }
   {
@@ -147,7 +147,7 @@ TEST(ShmForger, ReportsSocketsThatContainWhatNoRankSends) {
     signal.kind = Signal::Kind::warning;
     signal.number = 12345;
     signal.text = "it is over";
-    ASSERT_EQ(send_signal(forger.wire->socket(), signal), SendOutcome::sent);
+    ASSERT_EQ(send_signal(forger.connection->socket(), signal), SendOutcome::sent);
     EXPECT_EQ(forger.outcome(), "it is over");
   }
 }

@@ -15,8 +15,8 @@
 #include <thread>
 
 #include "runtime/transport/shm/arena.h"
+#include "runtime/transport/shm/peer_connection.h"
 #include "runtime/transport/shm/transport.h"
-#include "runtime/transport/shm/wire.h"
 #include "tests/sanitized.h"
 #include "tests/unit/runtime/transport/processes.h"
 #include "tests/unit/runtime/transport/ranks.h"

@@ -1,4 +1,4 @@
-#include "runtime/transport/shm/wire.h"
+#include "runtime/transport/shm/peer_connection.h"
 
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -102,7 +102,7 @@ ReceiveOutcome receive_signal(int socket, Signal& signal) {
 }
 
 /// Lowers the flag before it rings, so that one sleep costs one ring.
-void Wire::wake(std::atomic<std::uint32_t>& flag) {
+void PeerConnection::wake(std::atomic<std::uint32_t>& flag) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (flag.load(std::memory_order_relaxed) == 0 || flag.exchange(0) == 0) return;
   const std::uint64_t one = 1;

@@ -40,9 +40,9 @@ enum class ReceiveOutcome { received, none, gone, damaged };
 ReceiveOutcome receive_signal(int socket, Signal& signal);
 
 /// The socket and the shared memory between this rank and one peer.
-class Wire {
+class PeerConnection {
  public:
-  Wire(Fd socket, Fd peer_bell, std::shared_ptr<SharedMemory> memory, int side)
+  PeerConnection(Fd socket, Fd peer_bell, std::shared_ptr<SharedMemory> memory, int side)
       : socket_(std::move(socket)),
         peer_bell_(std::move(peer_bell)),
         memory_(std::move(memory)),
@@ -67,7 +67,9 @@ class Wire {
 };
 
 /// Connects this rank with all others by abstract Unix sockets, whose names and secrets are in the
-/// store. Returns the wires by rank, null for this rank, or an error that names the missing rank.
-Result<std::vector<std::shared_ptr<Wire>>> connect_wires(const TransportGroup& group, int own_bell);
+/// store. Returns the connections by rank, null for this rank, or an error that names the missing
+/// rank.
+Result<std::vector<std::shared_ptr<PeerConnection>>> connect_peers(const TransportGroup& group,
+                                                                   int own_bell);
 
 }  // namespace troupe::transport
