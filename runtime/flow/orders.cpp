@@ -96,11 +96,11 @@ void lead(SupervisorActor* self) {
     if (!supervisor.orders.empty()) {
       const RunMessage order = std::move(supervisor.orders.front());
       supervisor.orders.pop_front();
-      attempt(self, [&] { execute(self, order); });
+      run_or_fail(self, [&] { execute(self, order); });
     } else {
       const auto [process, message] = std::move(supervisor.reported.front());
       supervisor.reported.pop_front();
-      attempt(self, [&, from = process, &what = message] {
+      run_or_fail(self, [&, from = process, &what = message] {
         supervisor.leader->receive(from, what, Clock::now());
       });
     }

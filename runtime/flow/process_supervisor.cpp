@@ -82,7 +82,7 @@ void on_down(SupervisorActor* self, std::size_t actor) {
 /// A host of a previous incarnation has ended.
 void on_killed(SupervisorActor* self) {
   ProcessSupervisor& supervisor = self->state;
-  if (!supervisor.stopping) return attempt(self, [&] { make_incarnations(self); });
+  if (!supervisor.stopping) return run_or_fail(self, [&] { make_incarnations(self); });
   if (--supervisor.awaited == 0) report_end(self);
 }
 
@@ -218,12 +218,14 @@ caf::behavior process_supervisor(SupervisorActor* self, std::shared_ptr<RunState
   });
   self->send(self, Begin{});
   return {
-      [self](Begin) { attempt(self, [&] { begin(self); }); },
-      [self](const Vote& vote) { attempt(self, [&] { on_vote(self, vote); }); },
+      [self](Begin) { run_or_fail(self, [&] { begin(self); }); },
+      [self](const Vote& vote) { run_or_fail(self, [&] { on_vote(self, vote); }); },
       [self](const ActorFailed& failure) { on_failure(self, failure); },
-      [self](const EmittedEvents& events) { attempt(self, [&] { on_events(self, events); }); },
-      [self](const ActorStatus& status) { attempt(self, [&] { report(self, status); }); },
-      [self](const RemoteRunMessage& remote) { attempt(self, [&] { on_remote(self, remote); }); },
+      [self](const EmittedEvents& events) { run_or_fail(self, [&] { on_events(self, events); }); },
+      [self](const ActorStatus& status) { run_or_fail(self, [&] { report(self, status); }); },
+      [self](const RemoteRunMessage& remote) {
+        run_or_fail(self, [&] { on_remote(self, remote); });
+      },
       [self](const LostProcess& lost) { on_lost(self, lost); },
       [self](StopRequest stop) { report(self, stop); },
       [self](CheckProgress check) { on_check(self, check); },

@@ -71,7 +71,7 @@ void spawn_host(SupervisorActor* self, std::size_t actor, std::unique_ptr<Actor>
 /// Calls what may throw (a factory, a callback of the caller): an exception fails the run. Without
 /// memory for a message nobody can be told: std::bad_alloc ends the process.
 template <class F>
-void attempt(SupervisorActor* self, F&& work) {
+void run_or_fail(SupervisorActor* self, F&& work) {
   try {
     work();
   } catch (const Error& error) {

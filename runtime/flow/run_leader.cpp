@@ -10,19 +10,19 @@
 namespace troupe {
 namespace {
 
-std::vector<Supervisor::SupervisedActor> members_of(const Graph& graph) {
-  std::vector<Supervisor::SupervisedActor> members;
+std::vector<Supervisor::SupervisedActor> actors_of(const Graph& graph) {
+  std::vector<Supervisor::SupervisedActor> actors;
   for (const auto& actor : graph.actors())
-    members.push_back({.name = actor.name,
-                       .votes = actor.prototype->votes(),
-                       .holds_run_open = actor.prototype->holds_run_open(),
-                       .restarts_step = actor.prototype->restarts_step(),
-                       .takes_snapshots = actor.prototype->takes_snapshots()});
+    actors.push_back({.name = actor.name,
+                      .votes = actor.prototype->votes(),
+                      .holds_run_open = actor.prototype->holds_run_open(),
+                      .restarts_step = actor.prototype->restarts_step(),
+                      .takes_snapshots = actor.prototype->takes_snapshots()});
   for (const auto& edge : graph.edges()) {
-    members[edge.from].neighbours.push_back(edge.to);
-    members[edge.to].neighbours.push_back(edge.from);
+    actors[edge.from].neighbours.push_back(edge.to);
+    actors[edge.to].neighbours.push_back(edge.from);
   }
-  return members;
+  return actors;
 }
 
 }  // namespace
@@ -33,7 +33,7 @@ RunLeader::RunLeader(const Graph& graph, const Placement& placement, const RunOp
       placement_(placement),
       options_(options),
       order_(std::move(order)),
-      supervisor_(members_of(graph), options.steps, options.restarts),
+      supervisor_(actors_of(graph), options.steps, options.restarts),
       begun_(begun),
       incarnations_(graph.actors().size(), 0),
       waited_for_(placement.processes(), false),

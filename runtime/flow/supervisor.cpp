@@ -8,30 +8,30 @@
 
 namespace troupe {
 
-Supervisor::Supervisor(std::vector<SupervisedActor> members, StepOptions options,
+Supervisor::Supervisor(std::vector<SupervisedActor> actors, StepOptions options,
                        RestartBudget budget)
-    : members_(std::move(members)),
+    : actors_(std::move(actors)),
       options_(options),
       budget_(budget),
       steps_(options.first),
-      ballots_(members_.size(), false),
-      replaced_alone_(members_.size(), false),
-      finished_(members_.size(), false),
-      restarts_(members_.size(), 0),
-      failures_(members_.size()),
-      busy_(members_.size(), false) {}
+      ballots_(actors_.size(), false),
+      replaced_alone_(actors_.size(), false),
+      finished_(actors_.size(), false),
+      restarts_(actors_.size(), 0),
+      failures_(actors_.size()),
+      busy_(actors_.size(), false) {}
 
-std::optional<Commit> Supervisor::vote(std::size_t member, std::uint32_t step) {
+std::optional<Commit> Supervisor::vote(std::size_t actor, std::uint32_t step) {
   // A replacement votes again after the commit, or an actor began before it knew of the last one.
   if (step != steps_ || ended()) return std::nullopt;
-  ballots_[member] = true;
-  for (std::size_t i = 0; i < members_.size(); ++i)
-    if (members_[i].votes && !ballots_[i]) return std::nullopt;
+  ballots_[actor] = true;
+  for (std::size_t i = 0; i < actors_.size(); ++i)
+    if (actors_[i].votes && !ballots_[i]) return std::nullopt;
   return commit();
 }
 
 Commit Supervisor::commit() {
-  ballots_.assign(members_.size(), false);
+  ballots_.assign(actors_.size(), false);
   Commit result{.step = steps_++};
   // A stop request during the last step changes nothing.
   result.stop_requested = stopped_ = stop_requested_ && steps_ < options_.count;
@@ -44,15 +44,15 @@ Commit Supervisor::commit() {
   result.snapshot = snapshot_due_ && (accepted || result.last);
   if (result.snapshot) {
     snapshot_due_ = false;
-    for (std::size_t i = 0; i < members_.size(); ++i) busy_[i] = members_[i].takes_snapshots;
+    for (std::size_t i = 0; i < actors_.size(); ++i) busy_[i] = actors_[i].takes_snapshots;
   }
   newest_commit_ = result;
   return result;
 }
 
-std::vector<std::size_t> Supervisor::actor_failed(std::size_t member, const std::string& cause,
+std::vector<std::size_t> Supervisor::actor_failed(std::size_t actor, const std::string& cause,
                                                   Clock::time_point now) {
-  auto& failures = failures_[member];
+  auto& failures = failures_[actor];
   while (!failures.empty() && now - failures.front().when > budget_.within &&
          failures.front().steps != steps_)
     failures.pop_front();
@@ -62,18 +62,18 @@ std::vector<std::size_t> Supervisor::actor_failed(std::size_t member, const std:
         ErrorCode::actor_failed,
         fmt::format("{} failed: {} (failure {}; within {}, or without a committed step between, {} "
                     "restarts are allowed)",
-                    members_[member].name, failures.front().cause, failures.size(),
+                    actors_[actor].name, failures.front().cause, failures.size(),
                     in_words(std::chrono::duration_cast<std::chrono::milliseconds>(budget_.within)),
                     budget_.max),
         "fix the cause, or raise `RestartBudget::max`, then resume from the last checkpoint");
-  const bool restart_step = members_[member].restarts_step ||
-                            std::ranges::any_of(members_[member].neighbours,
+  const bool restart_step = actors_[actor].restarts_step ||
+                            std::ranges::any_of(actors_[actor].neighbours,
                                                 [&](std::size_t n) { return replaced_alone_[n]; });
   std::vector<std::size_t> replaced;
-  for (std::size_t i = 0; i < members_.size(); ++i)
-    if (i == member || (restart_step && !members_[i].holds_run_open)) replaced.push_back(i);
-  if (restart_step) replaced_alone_.assign(members_.size(), false);
-  if (!restart_step) replaced_alone_[member] = true;
+  for (std::size_t i = 0; i < actors_.size(); ++i)
+    if (i == actor || (restart_step && !actors_[i].holds_run_open)) replaced.push_back(i);
+  if (restart_step) replaced_alone_.assign(actors_.size(), false);
+  if (!restart_step) replaced_alone_[actor] = true;
   for (std::size_t i : replaced) {
     ballots_[i] = false;  // it votes again: a commit must not reach it before it has a next state
     ++restarts_[i];
@@ -82,19 +82,19 @@ std::vector<std::size_t> Supervisor::actor_failed(std::size_t member, const std:
   return replaced;
 }
 
-void Supervisor::finished(std::size_t member) { finished_.at(member) = true; }
+void Supervisor::finished(std::size_t actor) { finished_.at(actor) = true; }
 
 bool Supervisor::has_votes() const { return std::ranges::find(ballots_, true) != ballots_.end(); }
 
 std::vector<std::size_t> Supervisor::missing_votes() const {
   std::vector<std::size_t> missing;
-  for (std::size_t i = 0; i < members_.size(); ++i)
-    if (members_[i].votes && !ballots_[i]) missing.push_back(i);
+  for (std::size_t i = 0; i < actors_.size(); ++i)
+    if (actors_[i].votes && !ballots_[i]) missing.push_back(i);
   return missing;
 }
 
 bool Supervisor::has_voters() const {
-  return std::ranges::any_of(members_, &SupervisedActor::votes);
+  return std::ranges::any_of(actors_, &SupervisedActor::votes);
 }
 
 // A resumed run may have no steps left, only work that follows the last step.
@@ -105,8 +105,8 @@ bool Supervisor::ended() const {
 
 bool Supervisor::done() const {
   if (has_voters() && !ended()) return false;
-  for (std::size_t i = 0; i < members_.size(); ++i)
-    if (members_[i].holds_run_open && !finished_[i]) return false;
+  for (std::size_t i = 0; i < actors_.size(); ++i)
+    if (actors_[i].holds_run_open && !finished_[i]) return false;
   return true;
 }
 

@@ -22,27 +22,27 @@ class Supervisor {
     bool holds_run_open = false;
     bool restarts_step = false;
     bool takes_snapshots = false;
-    std::vector<std::size_t> neighbours = {};  ///< members at the other ends of its edges
+    std::vector<std::size_t> neighbours = {};  ///< actors at the other ends of its edges
   };
   using Clock = std::chrono::steady_clock;
 
-  Supervisor(std::vector<SupervisedActor> members, StepOptions steps, RestartBudget budget);
+  Supervisor(std::vector<SupervisedActor> actors, StepOptions steps, RestartBudget budget);
 
   /// Counts a vote. Returns the commit that it completes, if any.
-  std::optional<Commit> vote(std::size_t member, std::uint32_t step);
-  /// Returns the members to replace after `member` failed with `cause`: this member alone, or all
-  /// members that take part in steps. All are replaced if the member's neighbours no longer hold
+  std::optional<Commit> vote(std::size_t actor, std::uint32_t step);
+  /// Returns the actors to replace after `actor` failed with `cause`: this actor alone, or all
+  /// actors that take part in steps. All are replaced if the actor's neighbours no longer hold
   /// what it had collected (Actor::restarts_step), or if a neighbour was replaced alone before in
-  /// this step: what that neighbour had sent and this member had not released is lost with both.
+  /// this step: what that neighbour had sent and this actor had not released is lost with both.
   /// Throws Error{actor_failed}, root cause first, if the restart budget is spent.
-  std::vector<std::size_t> actor_failed(std::size_t member, const std::string& cause,
+  std::vector<std::size_t> actor_failed(std::size_t actor, const std::string& cause,
                                         Clock::time_point now);
-  void finished(std::size_t member);
+  void finished(std::size_t actor);
   void request_stop() { stop_requested_ = true; }
   /// See Actor::accept_snapshots.
-  void accept_snapshots(std::size_t member, bool yes) { busy_.at(member) = !yes; }
+  void accept_snapshots(std::size_t actor, bool yes) { busy_.at(actor) = !yes; }
 
-  /// The last step is committed and no member holds the run open.
+  /// The last step is committed and no actor holds the run open.
   bool done() const;
   /// The newest commit, for actors whose previous incarnation may have missed it.
   const std::optional<Commit>& newest_commit() const { return newest_commit_; }
@@ -51,12 +51,12 @@ class Supervisor {
   std::vector<std::size_t> missing_votes() const;
   std::uint32_t steps() const { return steps_; }  ///< committed steps
   bool stopped() const { return stopped_; }       ///< ended before the last step
-  int restarts(std::size_t member) const { return restarts_[member]; }
+  int restarts(std::size_t actor) const { return restarts_[actor]; }
 
  private:
   Commit commit();
 
-  std::vector<SupervisedActor> members_;
+  std::vector<SupervisedActor> actors_;
   StepOptions options_;
   RestartBudget budget_;
   std::uint32_t steps_;

@@ -92,10 +92,10 @@ TEST(Supervisor, RestartsTheStepWhenAReducerDies) {
 }
 
 TEST(Supervisor, RestartsTheStepWhenTwoNeighboursDie) {
-  auto members = two_stages_a_reducer_and_a_writer();
-  members[0].neighbours = {1};
-  members[1].neighbours = {0};
-  Supervisor supervisor(members, {.count = 9}, {});
+  auto actors = two_stages_a_reducer_and_a_writer();
+  actors[0].neighbours = {1};
+  actors[1].neighbours = {0};
+  Supervisor supervisor(actors, {.count = 9}, {});
   EXPECT_THAT(supervisor.actor_failed(0, "out of luck", start), ElementsAre(0));
   EXPECT_THAT(supervisor.actor_failed(0, "again", start), ElementsAre(0));  // alone as before
   EXPECT_THAT(supervisor.actor_failed(1, "out of luck", start), ElementsAre(0, 1, 2));
@@ -104,10 +104,10 @@ TEST(Supervisor, RestartsTheStepWhenTwoNeighboursDie) {
 
 TEST(Supervisor, RestartsTheStepWhenTheyDieInDifferentSteps) {
   // A loader may have sent for steps to come what its replacement has not sent again yet.
-  auto members = two_stages_a_reducer_and_a_writer();
-  members[0].neighbours = {1};
-  members[1].neighbours = {0};
-  Supervisor supervisor(members, {.count = 9}, {});
+  auto actors = two_stages_a_reducer_and_a_writer();
+  actors[0].neighbours = {1};
+  actors[1].neighbours = {0};
+  Supervisor supervisor(actors, {.count = 9}, {});
   supervisor.actor_failed(0, "out of luck", start);
   supervisor.vote(0, 0);
   supervisor.vote(1, 0);
