@@ -49,14 +49,15 @@ void SeveralNodes::agree(const LaunchOptions& options) {
     place_.size += std::stoi(get(fmt::format("node/{}", node)));
   }
   if (rendezvous_.hosts_coordinator()) host_processes_of(options);
-  place_.leading_host = rendezvous_.member().peers().front().host();
+  place_.leading_host = rendezvous_.member().processes().front().host();
   place_.run_id = get("run");
   place_.coordinator = get("coordinator");
   rendezvous_node_ = std::stoi(get("rendezvous_node"));
   place_.job_key = rendezvous_.key().text();
   if (place_.node == 0) {
-    put("master_address", options.master_address.empty() ? rendezvous_.member().peers()[0].address()
-                                                         : options.master_address);
+    put("master_address", options.master_address.empty()
+                              ? rendezvous_.member().processes()[0].address()
+                              : options.master_address);
     put("master_port",
         std::to_string(options.master_port != 0 ? options.master_port : free_port()));
   }
@@ -139,7 +140,7 @@ void SeveralNodes::on_message(int from, const std::string& body) {
     try {
       failure = failure_from(body.substr(failed_prefix.size()));
     } catch (const Error& error) {
-      failure.host = rendezvous_.member().peers()[static_cast<std::size_t>(from)].host();
+      failure.host = rendezvous_.member().processes()[static_cast<std::size_t>(from)].host();
       failure.reason = error.message();
     }
     const std::lock_guard lock(mutex_);

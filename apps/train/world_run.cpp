@@ -112,7 +112,7 @@ Agreement WorldRun::agree(const std::string& options, const std::function<Agreem
 
 void WorldRun::check_same_options(const std::string& options) {
   Member& member = world_->member();
-  for (const PeerInfo& peer : member.peers()) {
+  for (const ProcessInfo& peer : member.processes()) {
     const auto rank = static_cast<std::uint32_t>(peer.rank);
     if (rank == process()) continue;
     const auto theirs = member.store().get(options_key(rank), timeout_);
@@ -121,7 +121,7 @@ void WorldRun::check_same_options(const std::string& options) {
     throw Error(
         ErrorCode::bad_options,
         fmt::format("{} is {} on rank 0 ({}), but {} on rank {} ({})", change.key, change.before,
-                    member.peers().front().host(), change.now, peer.rank, peer.host()),
+                    member.processes().front().host(), change.now, peer.rank, peer.host()),
         "start all processes with the same options file and the same -r");
   }
 }

@@ -104,9 +104,11 @@ Member::Member(std::unique_ptr<Implementation> implementation)
 Member::~Member() = default;
 
 int Member::rank() const { return implementation_->loop.rank(); }
-int Member::size() const { return static_cast<int>(peers().size()); }
+int Member::size() const { return static_cast<int>(processes().size()); }
 std::uint32_t Member::generation() const { return implementation_->loop.generation(); }
-const std::vector<PeerInfo>& Member::peers() const { return implementation_->loop.peers(); }
+const std::vector<ProcessInfo>& Member::processes() const {
+  return implementation_->loop.processes();
+}
 const std::string& Member::endpoint() const { return implementation_->loop.endpoint(); }
 Store& Member::store() { return *implementation_; }
 std::string Member::lost_coordinator() const { return implementation_->loop.lost_coordinator(); }

@@ -45,7 +45,7 @@ struct HostInfo {
   std::string identity;  ///< boot id and network namespace: equal means one machine, one loopback
 };
 
-struct PeerInfo {
+struct ProcessInfo {
   int rank = 0;
   std::shared_ptr<const HostInfo> on;
   int port = 0;
@@ -91,8 +91,8 @@ class Member {
   int rank() const;
   int size() const;
   std::uint32_t generation() const;
-  const std::vector<PeerInfo>& peers() const;  ///< by rank, this process included
-  const std::string& endpoint() const;         ///< where this process listens
+  const std::vector<ProcessInfo>& processes() const;  ///< by rank, this process included
+  const std::string& endpoint() const;                ///< where this process listens
 
   /// Sends to another rank without waiting for it; connects when first needed. Messages from one
   /// process to another arrive exactly once and in the order of each sending thread, even if

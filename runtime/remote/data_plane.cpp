@@ -10,7 +10,8 @@ namespace troupe {
 
 TransportTopology topology_of(const Member& member, const TransportOptions& options) {
   std::vector<ProcessPlace> places;
-  for (const PeerInfo& peer : member.peers()) places.push_back({peer.host(), peer.identity()});
+  for (const ProcessInfo& process : member.processes())
+    places.push_back({process.host(), process.identity()});
   return {std::move(places), options.transport};
 }
 
@@ -42,7 +43,7 @@ void DataPlane::connect_routes(Member& member, const TransportOptions& options,
          .name = fmt::format("{}/{}/{}/{}", transport->name, member.generation(), ranks.front(),
                              number),
          .timeout = options.timeout,
-         .address = member.peers()[static_cast<std::size_t>(member.rank())].address(),
+         .address = member.processes()[static_cast<std::size_t>(member.rank())].address(),
          .deferral = &deferral_});
     Communicator* communicator = made.value().get();
     communicators_.push_back(std::move(made.value()));
@@ -54,11 +55,11 @@ void DataPlane::connect_routes(Member& member, const TransportOptions& options,
   routes_.push_back({device, std::move(routes)});
 }
 
-const DataPlane::Route& DataPlane::route(int peer, Device device) const {
+const DataPlane::Route& DataPlane::route(int process, Device device) const {
   const auto found = std::ranges::find(routes_, device, &DeviceRoutes::device);
   if (found == routes_.end())
     throw Error(ErrorCode::internal, "no route for tensors on " + to_string(device));
-  return found->by_rank.at(static_cast<std::size_t>(peer));
+  return found->by_rank.at(static_cast<std::size_t>(process));
 }
 
 WorkPtr DataPlane::send(int to, Device device, std::uint64_t tag, Tensor tensor) {

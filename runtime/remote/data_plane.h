@@ -31,13 +31,13 @@ class DataPlane {
   WorkPtr send(int to, Device device, std::uint64_t tag, Tensor tensor);
   ReceivePtr receive(int from, Device device, std::uint64_t tag, const TensorMeta& meta);
 
-  /// How tensors on a device reach a peer.
+  /// How tensors on a device reach a process.
   struct Route {
     const Transport* transport = nullptr;  ///< null: to itself
     Communicator* communicator = nullptr;
-    int rank = 0;  ///< of the peer in the communicator
+    int rank = 0;  ///< of the process in the communicator
   };
-  const Route& route(int peer, Device device) const;
+  const Route& route(int process, Device device) const;
 
   /// For RunOptions::deferral.
   DeliveryDeferral& deferral() { return deferral_; }

@@ -57,13 +57,13 @@ std::unique_ptr<JoinedWorld> JoinedWorld::join(const World& world, const Environ
 std::string JoinedWorld::heading() const {
   const Member& member = membership_->member();
   std::vector<std::string> identities, places;
-  for (const PeerInfo& peer : member.peers()) {
-    if (std::ranges::find(identities, peer.identity()) != identities.end()) continue;
-    identities.push_back(peer.identity());
+  for (const ProcessInfo& first : member.processes()) {
+    if (std::ranges::find(identities, first.identity()) != identities.end()) continue;
+    identities.push_back(first.identity());
     std::vector<int> ranks;
-    for (const PeerInfo& other : member.peers())
-      if (other.identity() == peer.identity()) ranks.push_back(other.rank);
-    places.push_back(fmt::format("{}: {}", peer.host(), ranges(ranks)));
+    for (const ProcessInfo& process : member.processes())
+      if (process.identity() == first.identity()) ranks.push_back(process.rank);
+    places.push_back(fmt::format("{}: {}", first.host(), ranges(ranks)));
   }
   return fmt::format("{} processes on {} ({}), {}, started by {}", world_.size,
                      counted(std::ssize(places), "host"), listed(places, 4),

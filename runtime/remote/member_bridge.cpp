@@ -31,9 +31,9 @@ class MemberBridge final : public Bridge {
         graph_(graph),
         rank_(member.rank()),
         outbox_(member, data_plane) {
-    for (int peer = 0; peer < member.size(); ++peer)
-      inboxes_.push_back(
-          std::make_unique<PeerInbox>(static_cast<std::uint32_t>(peer), data_plane, graph, *gate_));
+    for (int process = 0; process < member.size(); ++process)
+      inboxes_.push_back(std::make_unique<PeerInbox>(static_cast<std::uint32_t>(process),
+                                                     data_plane, graph, *gate_));
   }
   ~MemberBridge() override { close(); }
 
@@ -44,8 +44,8 @@ class MemberBridge final : public Bridge {
       inboxes_[static_cast<std::size_t>(from)]->take(body);
     }),
                  gate_->guard([this](const PeerLost& peer) { on_lost(peer); }));
-    for (std::uint32_t peer = 0; peer < inboxes_.size(); ++peer)
-      if (outbox_.channel(peer)) open_channel(peer);
+    for (std::uint32_t process = 0; process < inboxes_.size(); ++process)
+      if (outbox_.channel(process)) open_channel(process);
   }
 
   void close() override {

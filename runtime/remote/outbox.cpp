@@ -6,8 +6,8 @@ namespace troupe::remote {
 
 Outbox::Outbox(Member& member, const DataPlane& data_plane)
     : member_(member), final_(static_cast<std::size_t>(member.size())) {
-  for (int peer = 0; peer < member.size(); ++peer) {
-    const DataPlane::Route& route = data_plane.route(peer, Device::cpu());
+  for (int process = 0; process < member.size(); ++process) {
+    const DataPlane::Route& route = data_plane.route(process, Device::cpu());
     const bool near = route.transport && route.transport->carries_messages;
     channels_.push_back(near ? std::make_unique<MessageChannel>(*route.communicator, route.rank)
                              : nullptr);

@@ -92,10 +92,10 @@ void MemberLoop::take_welcome(const wire::Welcome& welcome) {
     hosts.push_back(
         std::make_shared<HostInfo>(HostInfo{host.name(), host.address(), host.identity()}));
   const int size = welcome.host_size();
-  peers_.reserve(static_cast<std::size_t>(size));
+  processes_.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank)
-    peers_.push_back({rank, hosts[welcome.host(rank)], static_cast<int>(welcome.port(rank)),
-                      static_cast<int>(welcome.pid(rank))});
+    processes_.push_back({rank, hosts[welcome.host(rank)], static_cast<int>(welcome.port(rank)),
+                          static_cast<int>(welcome.pid(rank))});
   sessions_.assign(welcome.session().begin(), welcome.session().end());
   gone_.assign(static_cast<std::size_t>(size), false);
   // Peers may have joined earlier: messages that they have sent wait until now.
@@ -107,8 +107,8 @@ void MemberLoop::take_welcome(const wire::Welcome& welcome) {
 
 void MemberLoop::take_gone(const wire::Gone& gone) {
   for (const std::uint32_t rank : gone.rank()) {
-    if (rank >= peers_.size()) continue;
-    const PeerInfo& info = peers_[rank];
+    if (rank >= processes_.size()) continue;
+    const ProcessInfo& info = processes_[rank];
     if (gone.left())
       drop_peer(info.rank);
     else
@@ -122,14 +122,14 @@ void MemberLoop::take_refused(const wire::Refused& refused) {
   if (phase_ != Phase::in) return;
   fail_requests(error);
   coordinator_lost_ = true;
-  const PeerInfo& own = peers_[static_cast<std::size_t>(rank_)];
+  const ProcessInfo& own = processes_[static_cast<std::size_t>(rank_)];
   lose_peer({rank_, own.host(), own.pid, error.message()});
 }
 
 /// The name of the coordinator's host if a process of the world is on it, else its address.
 std::string MemberLoop::coordinator_host() const {
-  const auto near = std::ranges::find(peers_, coordinator_at_.host, &PeerInfo::address);
-  return near == peers_.end() ? coordinator_at_.host : near->host();
+  const auto near = std::ranges::find(processes_, coordinator_at_.host, &ProcessInfo::address);
+  return near == processes_.end() ? coordinator_at_.host : near->host();
 }
 
 void MemberLoop::lose_coordinator(const std::string& reason) {
@@ -214,7 +214,7 @@ void MemberLoop::maintain(Clock::time_point now) {
   }
   clock_.set_busy(busy);
   for (const int rank : silent) {
-    const PeerInfo& info = peers_[static_cast<std::size_t>(rank)];
+    const ProcessInfo& info = processes_[static_cast<std::size_t>(rank)];
     const std::string reason = fmt::format("rank {} on {} has sent to it and heard nothing for {}",
                                            rank_, options_.host, in_words(options_.timeout));
     wire::Envelope envelope;

@@ -57,7 +57,7 @@ class MemberLoop {
   // Constant once joined.
   int rank() const { return rank_; }
   std::uint32_t generation() const { return generation_; }
-  const std::vector<PeerInfo>& peers() const { return peers_; }
+  const std::vector<ProcessInfo>& processes() const { return processes_; }
   const std::string& endpoint() const { return endpoint_; }
   const MemberOptions& options() const { return options_; }
 
@@ -148,7 +148,7 @@ class MemberLoop {
 
   int rank_ = -1;
   std::uint32_t generation_ = 0;
-  std::vector<PeerInfo> peers_;
+  std::vector<ProcessInfo> processes_;
   std::vector<std::uint64_t> sessions_;
   std::vector<bool> gone_;
   std::unordered_map<int, Peer> conversations_;

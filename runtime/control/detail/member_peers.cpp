@@ -27,7 +27,7 @@ void MemberLoop::transmit(int rank, Peer& peer, const std::string& frame) {
 }
 
 void MemberLoop::connect(int rank, Peer& peer) {
-  const PeerInfo& info = peers_[static_cast<std::size_t>(rank)];
+  const ProcessInfo& info = processes_[static_cast<std::size_t>(rank)];
   zmq::socket_t socket = messaging_->client(zmq::socket_type::dealer, options_.key);
   socket.set(zmq::sockopt::routing_id, route_of(own_session_));
   socket.set(zmq::sockopt::ipv6, info.address().find(':') != std::string::npos);
@@ -43,7 +43,7 @@ void MemberLoop::send(int to, std::string body) {
   if (!receiver.socket && !receiver.has_come) try {
       connect(to, receiver);
     } catch (const std::exception& error) {
-      const PeerInfo& info = peers_[static_cast<std::size_t>(to)];
+      const ProcessInfo& info = processes_[static_cast<std::size_t>(to)];
       lose_peer({to, info.host(), info.pid,
                  fmt::format("this process cannot connect to it: {}", error.what())});
       return wake();

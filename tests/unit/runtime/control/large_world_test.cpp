@@ -43,7 +43,7 @@ Seen visit(const MemberOptions& options) {
   if (!joined) return {-1, 0, joined.error().what()};
   Member& member = *joined.value();
   seen.rank = member.rank();
-  seen.size = static_cast<int>(member.peers().size());
+  seen.size = static_cast<int>(member.processes().size());
   seen.expect(member.barrier("all"));
   seen.expect(member.leave());
   return seen;

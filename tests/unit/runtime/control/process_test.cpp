@@ -151,9 +151,9 @@ struct TwoProcesses {
 
 TEST(ControlProcess, AnswersAcrossProcesses) {
   TwoProcesses world(patience);
-  EXPECT_EQ(world.member->peers()[1].pid, world.other->pid());
-  EXPECT_EQ(world.member->peers()[1].host(), "beta");
-  EXPECT_EQ(world.member->peers()[1].identity(), world.member->peers()[0].identity());
+  EXPECT_EQ(world.member->processes()[1].pid, world.other->pid());
+  EXPECT_EQ(world.member->processes()[1].host(), "beta");
+  EXPECT_EQ(world.member->processes()[1].identity(), world.member->processes()[0].identity());
   world.member->send(1, "hello");
   ASSERT_TRUE(world.inbox.wait_messages(1));
   EXPECT_EQ(world.inbox.messages()[0], std::pair(1, std::string("heard hello")));

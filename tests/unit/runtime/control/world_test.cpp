@@ -19,10 +19,10 @@ TEST(ControlWorld, GivesEachProcessTheRankItAsksFor) {
     EXPECT_EQ(member.rank(), rank);
     EXPECT_EQ(member.size(), 3);
     EXPECT_EQ(member.generation(), 1u);
-    ASSERT_EQ(member.peers().size(), 3u);
-    EXPECT_EQ(member.peers()[1].rank, 1);
-    EXPECT_EQ(member.peers()[1].pid, getpid());
-    EXPECT_EQ(member.peers()[1].address(), "127.0.0.1");
+    ASSERT_EQ(member.processes().size(), 3u);
+    EXPECT_EQ(member.processes()[1].rank, 1);
+    EXPECT_EQ(member.processes()[1].pid, getpid());
+    EXPECT_EQ(member.processes()[1].address(), "127.0.0.1");
   }
 }
 
