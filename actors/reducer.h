@@ -19,7 +19,7 @@ struct ReducerOptions {
   std::vector<std::uint32_t> shares = {1};
   std::uint32_t index = 0;   ///< which of them this is
   std::uint32_t bucket = 0;  ///< of the stage's blocks
-  /// Steps after which a sum is applied; 0: in its own.
+  /// Steps after which a sum is applied; 0: in its own step.
   std::uint32_t staleness = 0;
 };
 

@@ -24,23 +24,23 @@ struct StageOptions {
   std::uint64_t seed = 1;  ///< of random numbers such as dropout's
   LearningRateOptions rate;
   Optimizer optimizer = default_optimizer();
-  /// Steps after which a sum of gradients is applied, as the reducers have it; 0: in its own.
+  /// Steps after which a sum of gradients is applied, as in ReducerOptions; 0: in its own step.
   std::uint32_t staleness = 0;
-  /// Micro-batches of a step, over all replicas; asked where staleness > 0. A pure function.
+  /// Micro-batches of a step, over all replicas; used if staleness > 0. A pure function.
   std::function<std::uint32_t(std::uint32_t step)> micro_batches = {};
 };
 
-/// A part of the model. Runs micro-batches forward and backward as its schedule and its slots
-/// allow, sends each one's gradient to the reducers, and computes the next state from their sums. A
-/// backward has one action for each bucket: the gradient of a bucket leaves while the next one
-/// runs. Where the schedule defers weight gradients and the input gradient has a receiver, the
-/// input gradient is an action of its own, before all buckets; other actions may run between.
-/// Weights change at a commit only.
+/// A part of the model. Runs micro-batches forward and backward when its schedule and its slots
+/// allow it, sends the gradient of each micro-batch to the reducers, and computes the next state
+/// from their sums. A backward pass has one action for each bucket: the stage sends the gradient of
+/// a bucket before it computes the next one. Where the schedule defers weight gradients and the
+/// input gradient has a receiver, the input gradient is an action of its own, before all buckets;
+/// other actions may run between. Weights change only at a commit.
 ///
-/// With a staleness s the update of step t applies the sum that comes with its key, which is that
-/// of step t - s, as soon as all own micro-batches of step t went backward. The stage releases the
-/// messages of its last micro-batch only at the commit. So the next incarnation receives them
-/// again, and knows when all went backward.
+/// With a staleness of s, the update of step t applies the sum with the key of step t, which is the
+/// sum of step t - s. It runs when all micro-batches of this stage in step t have run backward. The
+/// stage releases the messages of its last micro-batch only at the commit, so the next incarnation
+/// receives them again and can determine when all micro-batches have run backward.
 ///
 /// Throws Error{bad_options} when it is made with staleness but no micro_batches, or with wrong
 /// hyper-parameters. Fails with the errors of its program, such as bad_shape.
@@ -73,7 +73,7 @@ class Stage final : public Actor {
   void restore(const CommittedState& state, std::uint32_t steps) override;
   FiringRules firing_rules() const override;
 
-  /// The state that forward and backward use now.
+  /// The current state of forward and backward passes.
   const StatePtr& state() { return program().state(); }
 
  private:
@@ -83,7 +83,7 @@ class Stage final : public Actor {
     std::unique_ptr<StageProgram::Saved> saved;
   };
 
-  /// A micro-batch that is going backward: its input half is done, or some of its buckets.
+  /// A micro-batch in its backward pass: the input half or some buckets are complete.
   struct GoingBack {
     InFlight forward;
     Held<OutputGradient> grad;
@@ -101,7 +101,8 @@ class Stage final : public Actor {
   /// One past the last of its micro-batches in a step of `micro_batches`.
   std::uint32_t own_end(std::uint32_t micro_batches) const;
   bool all_went_back() const;
-  /// Of a committed step: a sender has repeated it for an incarnation that was restored later.
+  /// Whether a message belongs to a committed step. A sender repeats such messages for a new
+  /// incarnation.
   bool is_past(const MessageKey& key) const;
   bool stale() const;  ///< such a message waits
   ActionLabel discard();
@@ -113,7 +114,7 @@ class Stage final : public Actor {
   ActionLabel forward();
   ActionLabel backward();
   ActionLabel weight_gradient();
-  /// Makes and sends the next bucket of the first micro-batch that is going back.
+  /// Computes and sends the next bucket of the first micro-batch in its backward pass.
   void continue_backward();
   void end_backward();
   ActionLabel evaluate();
@@ -128,12 +129,12 @@ class Stage final : public Actor {
   std::map<std::uint32_t, InFlight> in_flight_;
   std::deque<GoingBack> going_back_;
   std::uint32_t forwarded_ = 0;  ///< one past the last micro-batch forwarded in this step
-  std::uint32_t went_back_ = 0;  ///< one past the last that went backward, both halves
+  std::uint32_t went_back_ = 0;  ///< one past the last that completed its backward pass
   /// The last own micro-batch of the step, with staleness.
   std::optional<std::pair<Held<Activation>, Held<OutputGradient>>> held_back_;
   std::map<std::uint32_t, std::vector<Held<ReducedGradient>>> sums_;  ///< by step
   StatePtr next_state_;  ///< voted for, not yet committed
-  /// Requested by a commit; it leaves when the writer has a slot.
+  /// The snapshot that a commit requested. It is sent when the writer has a free slot.
   std::optional<std::pair<std::uint32_t, StatePtr>> pending_snapshot_;
   bool closed_ = false;  ///< the last commit is made
 };

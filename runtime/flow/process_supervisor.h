@@ -11,8 +11,8 @@
 
 namespace troupe::flow {
 
-/// Spawns, stops and replaces the actors of this process and keeps their committed states. That of
-/// process 0 holds the run leader as well.
+/// Spawns, stops and replaces the actors of this process and keeps their committed states. The
+/// supervisor of process 0 also holds the run leader.
 struct ProcessSupervisor {
   std::shared_ptr<RunState> run;
   std::unique_ptr<RunLeader> leader;  ///< in process 0
@@ -22,11 +22,12 @@ struct ProcessSupervisor {
   std::vector<std::string> causes;         ///< why an actor failed; empty while it runs
   std::vector<std::optional<Vote>> votes;  ///< newest of each actor, not committed yet
   std::vector<CommittedState> committed;   ///< of each actor
-  /// Hosts of previous incarnations that were killed and have not ended yet. Until they have, they
-  /// may send, so their successors are not made.
+  /// Hosts of previous incarnations that were killed and have not ended yet. They may still send
+  /// messages, so the next incarnations are created only when all have ended.
   std::vector<caf::actor> ending;
   std::optional<Replacement> preparing;
-  /// By incarnation: processes whose replaced actors send no more, this one included.
+  /// By incarnation: the number of processes whose replaced actors send no more messages, including
+  /// this process.
   std::map<std::uint32_t, std::uint32_t> flushed;
   std::vector<ActorReport> reports;
   std::vector<TraceEvent> trace;

@@ -29,7 +29,7 @@ struct FieldLimits {
   double below = 1e300;  ///< exclusive
   /// What the empty list or text is written as ("auto").
   std::string_view empty_word = {};
-  /// Other names that people try; only for "did you mean".
+  /// Other names that users may try; only for "did you mean".
   std::vector<std::string_view> synonyms = {};
   /// Keys that older documents have in its place: read as this one. Dotted; empty: none.
   std::string_view old_path = {};
@@ -74,7 +74,7 @@ struct OptionField {
   std::function<std::string()> write;
 };
 
-/// A value that the program keeps in another form than the document has it.
+/// A value that has different forms in the program and in the document.
 template <class T>
 struct Converted {
   std::function<T()> get;
@@ -98,8 +98,8 @@ OptionField field(std::string path, T& variable, std::string help, FieldLimits l
                std::move(help), std::move(limits));
 }
 
-/// An unsigned variable as a number that a document may get wrong by its sign; its limits keep it
-/// within the type.
+/// An unsigned variable, read as a signed number so that a negative value is an error. The limits
+/// keep it within the type.
 template <std::unsigned_integral U>
 Converted<std::int64_t> as_signed(U& variable) {
   return {[&variable] { return static_cast<std::int64_t>(variable); },
@@ -113,7 +113,7 @@ Converted<std::vector<std::int64_t>> as_signed(std::vector<U>& variable) {
           }};
 }
 
-/// A finer time in whole seconds.
+/// A duration in milliseconds, as whole seconds in the document.
 inline Converted<std::chrono::seconds> in_seconds(std::chrono::milliseconds& variable) {
   return {[&variable] { return std::chrono::floor<std::chrono::seconds>(variable); },
           [&variable](std::chrono::seconds value) { variable = value; }};
@@ -172,7 +172,7 @@ OptionField list_field(const std::string& path, std::vector<Item>& variable, std
 
 using OptionFields = std::vector<OptionField>;
 
-/// Where the values stand that a document gave, by path; for errors that are found later.
+/// The position of each value in its document, by path, for errors that are found later.
 class OptionOrigins {
  public:
   void set(const std::string& path, std::string where) { where_[path] = std::move(where); }

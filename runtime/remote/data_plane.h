@@ -13,21 +13,20 @@ namespace troupe {
 /// The transports between the processes of a world. Throws as TransportTopology.
 TransportTopology topology_of(const Member& member, const TransportOptions& options);
 
-/// The data plane of one process: a communicator for each peer and device. Thread-safe. It sets no
-/// bound of its own: the slots of the edges bound the tensors under way. A tighter bound could
-/// block a send on memory that only the blocked message would free. The destructor ends the threads
-/// and connections; received tensors may outlive it.
+/// The data plane of one process: a communicator for each peer and device. Thread-safe. It has no
+/// limit of its own, because the slots of the edges bound the tensors in flight. With a lower
+/// limit, a send could wait for memory that only the waiting message would free. The destructor
+/// ends the threads and connections; received tensors may outlive it.
 class DataPlane {
  public:
-  /// Every process calls it at the same time, with devices of the same backends in the same order:
-  /// those whose tensors travel. Error{bad_options} if the transport does not join all processes,
-  /// Error{timed_out} with the missing rank.
+  /// Every process calls it at the same time. `devices` are the devices whose tensors travel, with
+  /// the same backends in the same order in every process. Error{bad_options} if the transport does
+  /// not join all processes, Error{timed_out} with the missing rank.
   static Result<std::unique_ptr<DataPlane>> connect(Member& member, const TransportOptions& options,
                                                     const std::vector<Device>& devices = {
                                                         Device::cpu()});
 
-  /// Both take the route of tensors on `device`, where the sent tensor lies and the received one is
-  /// made.
+  /// Both use the route for tensors on `device`, the device of the sent and of the received tensor.
   WorkPtr send(int to, Device device, std::uint64_t tag, Tensor tensor);
   ReceivePtr receive(int from, Device device, std::uint64_t tag, const TensorMeta& meta);
 

@@ -69,7 +69,7 @@ class MemberLoop {
     bool has_come = false;                ///< the peer has connected
     std::unique_ptr<Session> session;
   };
-  /// What may have something to read; the socket to a peer is numbered by its rank.
+  /// The sources of input. The number of the socket to a peer is the rank of the peer.
   enum Source { of_wakeup = -4, of_coordinator, of_events, of_peers };
 
   Stamp stamp() const;
