@@ -13,7 +13,7 @@ namespace troupe {
 
 /// Writes the stages' snapshots, with the optimizer's state tensors, as
 /// `folder`/step_<manifest.step>/ and removes all but the newest `keep` checkpoints there (0: keeps
-/// all). Returns its path, or what the file system refused.
+/// all). Returns the path of the checkpoint, or the error of the file system.
 Result<std::filesystem::path> write_snapshots(const std::filesystem::path& folder,
                                               Manifest manifest,
                                               const std::vector<Snapshot>& snapshots,

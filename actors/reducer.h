@@ -37,7 +37,7 @@ struct ReducerOptions {
 /// dataflow graph (E. A. Lee, D. G. Messerschmitt, "Synchronous data flow", Proc. IEEE 75(9), 1987,
 /// section II). If the edges of `reduced` have s + 1 slots, no sum waits for a slot.
 ///
-/// Fails with internal for a gradient of a step that is not open: a bug of the sender.
+/// Fails with `internal` for a gradient of a step that is not open, which is a bug in the sender.
 class Reducer final : public Actor {
  public:
   using Options = ReducerOptions;

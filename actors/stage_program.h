@@ -41,7 +41,8 @@ class StageProgram {
   /// the weight half.
   virtual Tensor input_gradient(Saved& saved, const Tensor& grad) = 0;
   /// Called for bucket 0, 1, … of a micro-batch in this order, each time with the same gradient of
-  /// its output; other calls may come between them. Programs of one bucket are asked for 0 only.
+  /// its output; other calls may come between them. For a program with one bucket, it is called
+  /// only for bucket 0.
   virtual Backward backward(Saved& saved, const Tensor& grad, std::size_t bucket) = 0;
   virtual Tensor evaluate(const Tensor& x) = 0;
   /// The state after one optimizer step; the present one stays as it is. `gradients` are the

@@ -33,9 +33,9 @@ struct InputGradient {
 ///     std::vector<Tensor> saved() const;                              // only where it saves any
 ///
 /// `record` runs it and keeps it. The two backward halves may run apart, the input half first: a
-/// schedule may defer the weight half. When both have run, what the primitive saved is freed.
-/// A value that several primitives use gets the sum of their gradients, in the reverse order of
-/// recording. In evaluation nothing is kept. A Tape belongs to one stage and one micro-batch;
+/// schedule may defer the weight half. When both have run, the tensors that the primitive saved are
+/// freed. A value that several primitives use gets the sum of their gradients, in the reverse order
+/// of recording. In evaluation nothing is kept. A Tape belongs to one stage and one micro-batch;
 /// dropping it frees everything saved.
 class Tape {
  public:

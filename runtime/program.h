@@ -34,7 +34,7 @@ int guarded_main(const std::function<int()>& body);
 /// other threads start.
 int guarded_main(const std::function<int(std::stop_token)>& body);
 
-/// The body of a `main`: runs it and turns what it throws into a message, a remedy and an exit code
+/// The body of a `main`: runs it and turns its exceptions into a message, a remedy and an exit code
 /// where std::terminate would abort.
 ///
 ///     int main() { return troupe::run_main([] { … }); }

@@ -9,8 +9,8 @@ namespace troupe {
 /// plain or gzip. Images are [height, width] or [channels, height, width]; the greatest label gives
 /// the number of classes. Without a path, Debian's copy of Fashion-MNIST.
 ///
-/// Opening reads labels and headers. A thread then unpacks the training images; the test images
-/// are unpacked when they are first asked for.
+/// Opening reads labels and headers. A thread then unpacks the training images; the test images are
+/// unpacked at the first request.
 struct IdxFolder {
   static constexpr std::string_view name = "fashion_mnist";
   std::filesystem::path path = {};  ///< folder of the files; empty: Debian's

@@ -17,12 +17,12 @@ namespace troupe {
 
 struct Finding {
   enum class Severity {
-    warning,  ///< slower, or not what was meant
+    warning,  ///< a run would be slower, or differ from the intention
     error,    ///< a run would fail
   };
   Severity severity = Severity::warning;
   std::string check;    ///< the name of what found it
-  std::string message;  ///< what is wrong, with the values
+  std::string message;  ///< the problem, with its values
   std::string remedy;
   bool of_process = false;  ///< other processes of the node may not have it
 };

@@ -11,8 +11,8 @@ enum class FileKind {
   idx,   ///< plain
   gzip,  ///< contains IDX, as data sets are shipped
   empty,
-  torch_zip,     ///< what torch.save writes: a zip archive of pickles
-  torch_pickle,  ///< what it wrote before PyTorch 1.6, and any other pickle
+  torch_zip,     ///< written by torch.save: a zip archive of pickles
+  torch_pickle,  ///< written by torch.save before PyTorch 1.6; any other pickle
   numpy,
   hdf5,
   png,

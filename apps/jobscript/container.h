@@ -6,15 +6,15 @@
 
 namespace troupe {
 
-/// A file that belongs to a job script, and what is in it.
+/// A file that belongs to a job script, with its content.
 struct DefinitionFile {
   std::string name;
   std::string content;
 };
 
-/// The files that define the job's container, in the order of their use: what the image is built
-/// from and, for the container engine of CSCS, what it is run with (an EDF). Throws Error{usage} if
-/// the site does not run this kind.
+/// The files that define the job's container, in the order of their use: the definition of the
+/// image and, for the container engine of CSCS, the environment definition file (EDF). Throws
+/// Error{usage} if the site does not run this kind.
 std::vector<DefinitionFile> container_files(const JobLayout& layout, const JobRequest& request);
 
 /// The image as the script names it.

@@ -48,7 +48,7 @@ struct JobShape {
   std::int64_t intra_op_threads = 1, workers = 1;
   std::string file;  ///< as it was named on the command line
   WorkLimits work;
-  bool interface_open = false;  ///< whether parallel.interface is there to be chosen
+  bool interface_open = false;  ///< whether the script may set parallel.interface
   std::string pipeline_where = "default", data_where = "default";
   std::string transport{automatic_transport};  ///< parallel.transport
   bool data_of_debian = false;  ///< data.path is left to where Debian's package has its files

@@ -26,7 +26,7 @@ struct ClusterProfile {
     std::vector<std::int64_t> gpu_counts;  ///< of one node that the site gives; empty: any
   };
   struct Partition {
-    std::string name;   ///< empty: the site chooses by what is asked for
+    std::string name;   ///< empty: the site chooses by the request
     std::string nodes;  ///< kind of its nodes
     std::int64_t min_nodes = 1;
     std::int64_t max_nodes = 0;      ///< 0: no limit known
@@ -35,7 +35,7 @@ struct ClusterProfile {
     std::chrono::seconds max_time{0};
     std::string qos;
     bool whole_nodes = false;  ///< a job has its nodes for itself, and pays for all of them
-    bool by_name = false;      ///< never chosen unless asked for: tests, special access
+    bool by_name = false;      ///< used only on request: tests, special access
     std::string note;          ///< a note for its users
   };
   /// A line, or a variable where `name` is given, that jobs need when all of `when` holds: gpu,

@@ -7,8 +7,8 @@
 
 namespace troupe {
 
-/// What a program adds to the models, data sets and optimizers that options files can name. Each
-/// brings its options with it.
+/// The models, data sets and optimizers that a program adds to those that options files can name.
+/// Each definition declares its own options.
 struct Definitions {
   std::vector<ModelSource> models = {};
   std::vector<DatasetSource> datasets = {};

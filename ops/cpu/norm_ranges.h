@@ -5,7 +5,7 @@
 
 namespace troupe::cpu {
 
-/// One stretch of memory and what is done to it. Pointers are to its first element.
+/// The arguments for one contiguous range of memory. Pointers refer to its first element.
 struct NormStretch {
   std::int64_t length;
   std::int64_t period;

@@ -28,7 +28,7 @@ void parallel(const Stream& stream, std::int64_t count, std::int64_t grain, cons
                    });
 }
 
-/// Elements below which another thread costs more than it brings.
+/// The number of elements below which an additional thread costs more time than it saves.
 inline constexpr std::int64_t elements_per_thread = 8192;
 
 }  // namespace troupe::cpu

@@ -39,7 +39,7 @@ HWY_INLINE PhiloxBlocks philox_blocks(const RandomKey& random, WordVector block)
 using WideWords = hn::Repartition<std::uint64_t, Words>;
 
 /// Counters in the lower halves of 64-bit lanes, where the products want them. The upper halves
-/// hold what is left over from the products; nothing reads them.
+/// hold remainders of the products, which are never read.
 struct WideCounter {
   WordVector c0, c1, c2, c3;
 };

@@ -94,8 +94,8 @@ StatePtr on_cpu(const Stream& stream, StatePtr state);
 StatePtr initial_state(const StateSpec& spec, DType dtype, std::uint64_t seed);
 
 /// What a checkpoint or an export holds of a state: parameters, buffers and counters by name, and
-/// where asked for the optimizer's state tensors as "optimizer.<state tensor>.<parameter>". Shares
-/// the memory.
+/// if requested the optimizer's state tensors as "optimizer.<state tensor>.<parameter>". Shares the
+/// memory.
 std::vector<NamedTensor> named_tensors(const StateSpec& spec, const StateVersion& state,
                                        bool with_optimizer);
 

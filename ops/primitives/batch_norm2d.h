@@ -6,10 +6,10 @@
 
 namespace troupe::primitives {
 
-/// z = dropout(relu(norm(x))) + residual, as PyTorch's BatchNorm2d followed by those, each where it
-/// is asked for (S. Ioffe, C. Szegedy, "Batch normalization", ICML 2015). Takes x [N, C, H, W] or
-/// [N, C], and the residual as a second input. Dropout goes with relu and without a residual
-/// (NormEpilogue); nn::BatchNorm2d records other combinations as several primitives.
+/// z = dropout(relu(norm(x))) + residual, as PyTorch's BatchNorm2d followed by these operations,
+/// each of which is optional (S. Ioffe, C. Szegedy, "Batch normalization", ICML 2015). Takes x [N,
+/// C, H, W] or [N, C], and the residual as a second input. Dropout goes with relu and without a
+/// residual (NormEpilogue); nn::BatchNorm2d records other combinations as several primitives.
 ///
 /// Training normalises with the moments of this micro-batch and writes its mean and unbiased
 /// variance to Pass::statistics; evaluation normalises with Pass::buffers. Saves x, z, the residual

@@ -7,8 +7,8 @@
 
 namespace troupe::primitives {
 
-/// Throws Error{bad_shape} naming the primitive unless x is (N, C, H, W) and, where `channels` is
-/// not negative, has so many of them.
+/// Throws Error{bad_shape} naming the primitive unless x is (N, C, H, W) and has `channels`
+/// channels. A negative `channels` permits any number.
 void check_images(std::string_view primitive, const Tensor& x, std::int64_t channels = -1);
 
 /// Throws Error{bad_shape} unless the window has a stride, fits into the padded image, and its

@@ -5,7 +5,7 @@ namespace troupe {
 
 /// Counts of the messages that a coordinator or member has received and sent.
 struct ControlCounters {
-  std::uint64_t frames = 0;      ///< received, including all that follow and signs of life
+  std::uint64_t frames = 0;      ///< received, including all counted below and heartbeats
   std::uint64_t delivered = 0;   ///< numbered messages accepted in order
   std::uint64_t duplicates = 0;  ///< dropped: received before
   std::uint64_t early = 0;       ///< dropped: an earlier one was lost and is sent again

@@ -20,7 +20,7 @@ struct HostedActor {
   std::vector<ActorAddress> addresses;  ///< by actor
   std::uint32_t incarnation = 0;
   bool started = false;
-  bool resumes = false;  ///< a Resume is under way; no action before it
+  bool resumes = false;  ///< a Resume is in flight; no action before it arrives
   ActorReport report;
   std::vector<TraceEvent> trace;
   Clock::time_point since;  ///< report.time accounts for all time before

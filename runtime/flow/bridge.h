@@ -43,13 +43,13 @@ class BridgeListener {
 /// Carries a run's messages between its processes. All messages from one process to another arrive
 /// exactly once and in the order of sending, or the process is reported lost. (When any process is
 /// lost, EndRun, RunFailed and ProcessEnded may arrive twice.) Any thread may send; sending blocks
-/// no longer than a copy takes. The slots of the edges bound what is under way.
+/// no longer than a copy takes. The slots of the edges bound the messages in flight.
 class Bridge {
  public:
   virtual ~Bridge() = default;
   /// Begins to deliver. Messages that arrived before are delivered now.
   virtual void open(std::shared_ptr<BridgeListener> listener) = 0;
-  /// When it returns, no delivery is under way and none begins. Later sends have no effect.
+  /// When it returns, no delivery is in progress and none begins. Later sends have no effect.
   virtual void close() = 0;
   /// A packet for `Header::receiver`; other incarnations of its receiver drop it.
   virtual void send(std::uint32_t to, Packet packet) = 0;

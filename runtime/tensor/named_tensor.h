@@ -24,8 +24,8 @@ struct TensorInfo {
   }
 };
 
-/// Named tensors that are read when they are asked for: a caller that needs a part of a large file
-/// does not hold the rest.
+/// Named tensors that are read on request, so that a caller that needs a part of a large file does
+/// not hold the rest.
 struct TensorSource {
   std::vector<TensorInfo> tensors;  ///< each name once
   /// One of these, by name. Throws Error where it cannot be read.

@@ -31,10 +31,10 @@ namespace troupe {
 /// same error.
 ///
 /// *End.* The destructor sends the peers a closing message. Peers still receive what this rank has
-/// sent (with Gloo, if they read it within a second); works under way here end with an error. A
-/// peer fails only when it needs this rank again. Received tensors may outlive the communicator.
-/// With Gloo the ranks should pass a barrier before they end: a closed connection can lose its last
-/// bytes.
+/// sent (with Gloo, if they read it within a second); unfinished works of this rank end with an
+/// error. A peer fails only when it needs this rank again. Received tensors may outlive the
+/// communicator. With Gloo the ranks should pass a barrier before they end: a closed connection can
+/// lose its last bytes.
 class Communicator {
  public:
   virtual ~Communicator() = default;

@@ -56,7 +56,7 @@ class CommunicatorBase : public Communicator {
   static std::string warning_of(const Error& error) {
     return error.message() + '\n' + error.remedy();
   }
-  /// Ends all works under way.
+  /// Ends all unfinished works.
   void close();
   /// "gloo, rank 1 of 4": the beginning of messages.
   std::string where() const;

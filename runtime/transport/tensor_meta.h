@@ -6,8 +6,8 @@
 
 namespace troupe {
 
-/// The description of a tensor without its elements: what a receiver must know before they arrive.
-/// The route says on which device they arrive.
+/// The description of a tensor without its elements: the information that a receiver needs before
+/// the elements arrive. The route says on which device they arrive.
 struct TensorMeta {
   Shape shape;
   DType dtype = DType::f32;

@@ -46,8 +46,9 @@ struct CoreShare {
 };
 
 /// The share of the calling process. If the launcher bound it (`troupe launch`, srun with
-/// --cpus-per-task or --cpu-bind, mpirun --bind-to), the share is what it may run on; otherwise it
-/// is the process's part, by local rank, of what all processes of the node may run on.
+/// --cpus-per-task or --cpu-bind, mpirun --bind-to), the share is the set of CPUs that it may run
+/// on. Otherwise it is the process's part, by local rank, of the CPUs that all processes of the
+/// node may run on.
 CoreShare core_share(const World& world, const Environment& environment,
                      std::optional<double> quota = cpu_quota());
 

@@ -1,5 +1,5 @@
 #pragma once
-// The coordinator's thread: one ROUTER, the members' sessions, and what they ask for.
+// The coordinator's thread: one ROUTER, and the sessions and requests of the members.
 
 #include <atomic>
 #include <condition_variable>

@@ -15,7 +15,8 @@ class LoopClock {
 
   void set_timeout(std::chrono::milliseconds timeout);
   std::chrono::milliseconds timeout() const { return timeout_; }
-  /// The interval of signs of life: short enough that losing a few of them is not a loss.
+  /// The interval of heartbeats, short enough that a member is not declared lost if a few of them
+  /// are lost.
   Clock::duration heartbeat() const { return heartbeat_; }
 
   /// Call it once a round of the loop. If a round took very long, this process was suspended and

@@ -35,7 +35,7 @@ class Roster {
   int size() const { return size_; }
   std::uint32_t restart() const { return here_.empty() ? 0 : here_.front().join.restart(); }
 
-  /// Sessions by rank. Processes get the ranks that they asked for. The other ranks go to the hosts
+  /// Sessions by rank. Processes get the ranks that they requested. The other ranks go to the hosts
   /// and local ranks that had them before, then in the order of host and local rank.
   std::vector<std::uint64_t> assign();
 
@@ -66,7 +66,7 @@ class Roster {
   bool of_launchers_;
   std::optional<wire::Join> owner_;
   std::vector<Here> here_;
-  std::unordered_map<std::uint32_t, std::uint64_t> taken_;  ///< session by rank asked for
+  std::unordered_map<std::uint32_t, std::uint64_t> taken_;  ///< session by requested rank
   std::map<Place, int> remembered_;
 };
 

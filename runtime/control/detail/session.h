@@ -53,7 +53,8 @@ class Session {
   void maintain(const Stamp& stamp, Clock::time_point now);
   void pulse(const Stamp& stamp, Clock::time_point now);
 
-  /// Call it every `heartbeat`: asks for a sign of life, unless one came in the last half of it.
+  /// Call it every `heartbeat`: requests a heartbeat, unless a message arrived in the last half of
+  /// it.
   void keep_alive(const Stamp& stamp, Clock::time_point now, Clock::duration heartbeat);
   void settle(const Stamp& stamp);  ///< sends the pending acknowledgements
 
@@ -63,7 +64,7 @@ class Session {
   std::size_t kept() const { return kept_.size(); }  ///< messages that are not acknowledged
   std::uint64_t received() const { return received_; }
 
-  /// How long the oldest message has waited without any sign of life of the other side.
+  /// How long the oldest message has waited without any message from the other side.
   Clock::duration silence(Clock::time_point now) const;
   Clock::time_point last_heard() const { return last_heard_; }
 

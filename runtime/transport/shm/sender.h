@@ -37,7 +37,7 @@ class ShmSender {
   bool waits() const { return waits_; }  ///< for room in the ring or the socket
   bool waits_for_socket() const { return socket_full_; }
   void socket_has_room() { socket_full_ = false; }
-  bool is_damaged() const { return damaged_; }  ///< the peer has written what it must not
+  bool is_damaged() const { return damaged_; }  ///< the peer has written an impossible value
 
  private:
   struct Ready {  ///< copied, but not in the ring
