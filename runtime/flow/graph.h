@@ -24,12 +24,12 @@ struct EdgeOptions {
   std::uint32_t slots = 2;     ///< messages that may be in flight or in use
   std::size_t slot_bytes = 0;  ///< largest payload; for the memory bound of a plan
   std::size_t step_bytes = 0;  ///< of all payloads of a training step; for a plan
-  Device device;               ///< where the tensors of its messages lie; selects their route
+  Device device;               ///< the device of the tensors in its messages; selects their route
 };
 
 /// Actors by name, each with a factory, and the typed edges between them. Building a graph starts
-/// nothing; `run` (runtime/flow/run.h) runs it and only reads it. One thread builds it. Functions
-/// that refuse something throw Error{bad_graph}.
+/// no actor. `run` (runtime/flow/run.h) runs the graph and does not change it. One thread builds a
+/// graph. Functions that refuse their arguments throw Error{bad_graph}.
 ///
 ///     Graph graph;
 ///     auto loader = graph.add<Loader>("loader", {.dataset = data, .sampler = batches});
@@ -50,7 +50,7 @@ class Graph {
     PayloadCodec codec;  ///< empty: its messages cannot leave their process
   };
 
-  /// Adds an actor `A(args...)`. The graph keeps the arguments and makes replacements from them.
+  /// Adds an actor `A(args...)`. The graph keeps the arguments and creates replacements from them.
   /// Refuses a name that is taken.
   template <class A, class... Args>
   ActorRef<A> add(const std::string& name, Args... args) {

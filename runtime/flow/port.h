@@ -21,7 +21,8 @@ class RuntimeAccess;  // runtime/flow/runtime_access.h
 /// Whether a port works without an edge.
 enum class Connection : std::uint8_t { required, optional };
 
-/// A message on an edge: header and a handle of the payload. A copy copies no tensor data.
+/// A message on an edge: a header and a handle to the payload. A copy of a Packet copies no tensor
+/// data.
 struct Packet {
   Header header;
   std::shared_ptr<const void> payload;
@@ -170,7 +171,7 @@ class Output : public OutputPort {
       : OutputPort(owner, std::move(name), typeid(T), connection) {}
 
   /// Requires has_slot(). `about` gives key, samples and counts; the port sets the other fields.
-  /// The message leaves the actor after the action has returned.
+  /// The runtime dispatches the message after the action has returned.
   void send(const Header& about, T value) {
     send_packet(about, std::make_shared<const T>(std::move(value)));
   }

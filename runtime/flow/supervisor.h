@@ -12,8 +12,8 @@
 
 namespace troupe {
 
-/// Decides about commits and replacements: a state machine without clock, threads or actors. A step
-/// is committed when every voting actor has voted for it.
+/// A state machine that decides about commits and replacements. It has no clock and no threads, and
+/// does not access actors. A step is committed when every voting actor has voted for it.
 class Supervisor {
  public:
   struct SupervisedActor {
@@ -31,10 +31,11 @@ class Supervisor {
   /// Counts a vote. Returns the commit that it completes, if any.
   std::optional<Commit> vote(std::size_t actor, std::uint32_t step);
   /// Returns the actors to replace after `actor` failed with `cause`: this actor alone, or all
-  /// actors that take part in steps. All are replaced if the actor's neighbours no longer hold
-  /// what it had collected (Actor::restarts_step), or if a neighbour was replaced alone before in
-  /// this step: what that neighbour had sent and this actor had not released is lost with both.
-  /// Throws Error{actor_failed}, root cause first, if the restart budget is spent.
+  /// actors that take part in steps. All are replaced in two cases: the actor held data that its
+  /// neighbours have released (Actor::restarts_step), or a neighbour was already replaced alone in
+  /// this step. In the second case, the messages from that neighbour that this actor had not
+  /// released are lost. Throws Error{actor_failed}, root cause first, if the restart budget is
+  /// spent.
   std::vector<std::size_t> actor_failed(std::size_t actor, const std::string& cause,
                                         Clock::time_point now);
   void finished(std::size_t actor);

@@ -29,7 +29,7 @@ class JoinedWorld {
   /// Joins the world that the environment describes, binds this process to its share of the node's
   /// cores, and waits until all processes are here. Null if no launcher started this process as one
   /// of several. Throws Error: usage for variables that contradict each other, timed_out naming the
-  /// missing process, refused once `stop` is requested, which run_main takes for a stopped run.
+  /// missing process, refused after `stop` is requested, which run_main treats as a stopped run.
   static std::unique_ptr<JoinedWorld> join(const TransportOptions& options = {},
                                            std::stop_token stop = {});
   static std::unique_ptr<JoinedWorld> join(const World& world, const Environment& environment,

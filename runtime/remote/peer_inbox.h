@@ -30,7 +30,8 @@ class PeerInbox {
   /// waits for `works`, because the transport still reads the tensors.
   void sent(const Header& header, std::vector<WorkPtr> works);
 
-  /// Takes a message of the process. Bytes that are no message report the process as lost.
+  /// Takes a message of the process. If the bytes are not a valid message, it reports the process
+  /// as lost.
   void take(std::string_view bytes);
   void lost(const Error& reason);
 

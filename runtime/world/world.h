@@ -41,7 +41,8 @@ std::string file_name_of(std::string_view text);
 std::string run_id_of(std::string_view run, int restart);
 
 /// The world of the innermost launcher that started this process, or nothing if none did: a shell
-/// of an interactive job (`salloc`, `srun --pty bash`) and the script of a batch job are no worlds.
+/// of an interactive job (`salloc`, `srun --pty bash`) and the script of a batch job are not part
+/// of a world.
 ///
 /// In this order: RANK and WORLD_SIZE as `troupe launch` and torchrun set them; OMPI_COMM_WORLD_*,
 /// which mpirun sets inside Slurm's steps as well, where SLURM_PROCID then counts mpirun's own
