@@ -101,12 +101,7 @@ struct LossOutput {
   Tensor logits_grad;  ///< d(loss sum * scale) / d(logits); undefined when not asked for
 };
 
-/// Hyper-parameters of PyTorch's SGD, apart from the learning rate.
-struct SgdOptions {
-  double momentum = 0.0;
-  double weight_decay = 0.0;
-  bool nesterov = false;
-};
+struct Sgd;  // ops/optim/sgd.h
 
 /// The kernels of ops/kernel_list.inc, by name: `kernels(device, dtype).relu(stream, x)`.
 struct KernelTable {

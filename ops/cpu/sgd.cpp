@@ -4,6 +4,7 @@
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/parallel.h"
 #include "ops/cpu/targets.h"
+#include "ops/optim/sgd.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/sgd.cpp"
@@ -15,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace troupe::cpu::HWY_NAMESPACE {
 
 template <bool with_momentum>
-void step_as(const SgdOptions& options, double lr, const SgdRange& r, std::int64_t begin,
+void step_as(const Sgd& options, double lr, const SgdRange& r, std::int64_t begin,
              std::int64_t end) {
   const auto decay_value = static_cast<float>(options.weight_decay);
   const auto keep_value = static_cast<float>(options.momentum);
@@ -37,7 +38,7 @@ void step_as(const SgdOptions& options, double lr, const SgdRange& r, std::int64
   });
 }
 
-void step(const SgdOptions& options, double lr, const SgdRange& range, std::int64_t begin,
+void step(const Sgd& options, double lr, const SgdRange& range, std::int64_t begin,
           std::int64_t end) {
   if (options.momentum != 0.0)
     step_as<true>(options, lr, range, begin, end);
@@ -54,7 +55,7 @@ namespace troupe::cpu {
 HWY_EXPORT(step);
 
 // One pass over the arrays, with the update rule of PyTorch's SGD.
-void sgd(const Stream& stream, const SgdOptions& options, double lr, const Tensor& weights,
+void sgd(const Stream& stream, const Sgd& options, double lr, const Tensor& weights,
          const Tensor& gradient, const Tensor& momentum, Tensor& new_weights,
          Tensor& new_momentum) {
   const std::int64_t count = weights.element_count();

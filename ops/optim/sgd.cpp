@@ -24,12 +24,10 @@ std::vector<std::string> Sgd::state_names() const {
 
 void Sgd::update(const Stream& stream, const OptimizerStep& step,
                  const OptimizerSlice& slice) const {
-  const SgdOptions options{
-      .momentum = momentum, .weight_decay = weight_decay, .nesterov = nesterov};
   Tensor none;
   Tensor new_weights = slice.new_weights;
   kernels(stream.device, new_weights.dtype())
-      .sgd(stream, options, step.lr, slice.weights, slice.gradient,
+      .sgd(stream, *this, step.lr, slice.weights, slice.gradient,
            slice.state.empty() ? none : slice.state[0], new_weights,
            slice.new_state.empty() ? none : slice.new_state[0]);
 }

@@ -1,9 +1,11 @@
+#include "ops/optim/sgd.h"
+
 #include "ops/reference/kernels.h"
 
 namespace troupe::reference {
 // PyTorch's SGD without dampening: g += decay * w; m = momentum * m + g (g at first);
 // w -= lr * (nesterov ? g + momentum * m : m).
-void sgd(const Stream&, const SgdOptions& options, double lr, const Tensor& weights,
+void sgd(const Stream&, const Sgd& options, double lr, const Tensor& weights,
          const Tensor& gradient, const Tensor& momentum, Tensor& new_weights,
          Tensor& new_momentum) {
   for (std::int64_t e = 0; e < weights.element_count(); ++e) {

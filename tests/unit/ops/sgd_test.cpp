@@ -1,4 +1,6 @@
 // Several steps of every table's SGD against PyTorch's documented algorithm.
+#include "ops/optim/sgd.h"
+
 #include <cmath>
 
 #include "tests/unit/ops/vector_support.h"
@@ -56,8 +58,7 @@ void follows_the_document(double tolerance) {
             gradient.data<T>()[i] = static_cast<T>(gradient_of(i, step));
             same.push_back(gradient.data<T>()[i]);
           }
-          const SgdOptions options{
-              .momentum = momentum, .weight_decay = decay, .nesterov = nesterov};
+          const Sgd options{.momentum = momentum, .weight_decay = decay, .nesterov = nesterov};
           kernels({}, dtype_of<T>)
               .sgd({}, options, 0.1, weights, gradient, step == 0 ? Tensor() : buffer, weights,
                    buffer);

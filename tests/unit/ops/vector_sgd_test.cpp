@@ -1,3 +1,4 @@
+#include "ops/optim/sgd.h"
 #include "runtime/error.h"
 #include "tests/unit/ops/vector_support.h"
 
@@ -7,7 +8,7 @@ namespace {
 using namespace test;
 
 struct Case {
-  SgdOptions options;
+  Sgd options;
   bool first_step = false;
 };
 constexpr double lr = 0.1;
