@@ -1,6 +1,7 @@
 #include "foreign_device.h"
 
 #include <execinfo.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 
 #include "ops/backend.h"
 #include "ops/kernels.h"
+#include "ops/optim/sgd.h"
 
 namespace troupe::testing {
 namespace {
@@ -118,26 +120,82 @@ LossOutput checked(LossOutput result) {
   return result;
 }
 
+/// Kernels get what lies on their device. There is an overload for each type of an argument: one
+/// that may hold a tensor has to say which.
+class Arguments {
+ public:
+  explicit Arguments(std::string_view kernel) : kernel_(kernel) {}
+
+  template <class... Args>
+  void check(const Args&... args) {
+    (check_next(args), ...);
+  }
+
+ private:
+  template <class T>
+  void check_next(const T& argument) {
+    ++place_;
+    check_one(argument);
+  }
+  void check_device(Device found) const {
+    if (found != device)
+      throw std::runtime_error(fmt::format("{}: argument {} is on {}, not on the foreign device",
+                                           kernel_, place_, to_string(found)));
+  }
+
+  void check_one(const Stream& stream) const { check_device(stream.device); }
+  void check_one(const Tensor& tensor) const {
+    if (tensor.defined()) check_device(tensor.device());
+  }
+  void check_one(const ChannelMoments& moments) const {
+    check_one(moments.mean);
+    check_one(moments.variance);
+  }
+  void check_one(const NormEpilogue& epilogue) const { check_one(epilogue.residual); }
+  void check_one(const Shape&) const {}
+  void check_one(Layout) const {}
+  void check_one(const RandomKey&) const {}
+  void check_one(const ConvolutionOptions&) const {}
+  void check_one(const LinearOptions&) const {}
+  void check_one(const PoolOptions&) const {}
+  void check_one(const Sgd&) const {}
+  template <class Number>
+  requires std::is_arithmetic_v<Number>
+  void check_one(Number) const {}
+
+  std::string_view kernel_;
+  int place_ = 0;
+};
+
+/// One of the two may lie in the CPU's memory.
+void check_copy(const Stream& stream, const Tensor& from, const Tensor& to) {
+  Arguments("copy").check(stream, from.device() == Device::cpu() ? to : from);
+}
+
 class OpenedLayer final : public LayerKernel {
  public:
   explicit OpenedLayer(std::unique_ptr<LayerKernel> wrapped) : wrapped_(std::move(wrapped)) {}
 
   void use_weights(const Stream& stream, const Tensor& weight, const Tensor& bias,
                    std::uint64_t version) override {
+    Arguments("LayerKernel::use_weights").check(stream, weight, bias);
     const Opening opening;
     wrapped_->use_weights(stream, weight, bias, version);
   }
   Tensor forward(const Stream& stream, const Tensor& x) override {
+    Arguments("LayerKernel::forward").check(stream, x);
     const Opening opening;
     return checked(wrapped_->forward(stream, x));
   }
   Tensor input_gradient(const Stream& stream, const Tensor& grad, const Shape& x_shape,
                         Layout x_layout) override {
+    Arguments("LayerKernel::input_gradient").check(stream, grad);
     const Opening opening;
     return checked(wrapped_->input_gradient(stream, grad, x_shape, x_layout));
   }
   void weight_gradient(const Stream& stream, const Tensor& x, const Tensor& grad,
                        Tensor& weight_grad, Tensor& bias_grad) override {
+    Arguments("LayerKernel::weight_gradient").check(stream, x, grad, weight_grad, bias_grad);
     const Opening opening;
     wrapped_->weight_gradient(stream, x, grad, weight_grad, bias_grad);
   }
@@ -150,14 +208,26 @@ std::unique_ptr<LayerKernel> checked(std::unique_ptr<LayerKernel> kernel) {
   return std::make_unique<OpenedLayer>(std::move(kernel));
 }
 
+/// The entries of a KernelTable, as types.
+#define TROUPE_KERNEL(kernel, signature)                 \
+  struct kernel##_entry {                                \
+    static constexpr std::string_view name = #kernel;    \
+    static constexpr auto member = &KernelTable::kernel; \
+  };
+#include "ops/kernel_list.inc"
+
 /// A kernel of the CPU, run with the memory open.
-template <DType type, auto entry, class Signature>
+template <DType type, class Entry, class Signature>
 struct Opened;
-template <DType type, auto entry, class Result, class... Args>
-struct Opened<type, entry, Result(Args...)> {
+template <DType type, class Entry, class Result, class... Args>
+struct Opened<type, Entry, Result(Args...)> {
   static Result run(Args... args) {
+    if constexpr (std::is_same_v<Entry, copy_entry>)
+      check_copy(args...);
+    else
+      Arguments(Entry::name).check(args...);
     const Opening opening;
-    const auto kernel = kernels(Device::cpu(), type).*entry;
+    const auto kernel = kernels(Device::cpu(), type).*Entry::member;
     if constexpr (std::is_void_v<Result>)
       kernel(args...);
     else
@@ -167,7 +237,7 @@ struct Opened<type, entry, Result(Args...)> {
 
 template <DType type>
 constexpr KernelTable opened_kernels{
-#define TROUPE_KERNEL(name, signature) .name = Opened<type, &KernelTable::name, signature>::run,
+#define TROUPE_KERNEL(name, signature) .name = Opened<type, name##_entry, signature>::run,
 #include "ops/kernel_list.inc"
 };
 

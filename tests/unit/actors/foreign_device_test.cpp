@@ -2,10 +2,12 @@
 // tensors to the device, computes by kernels, and reads what it copied to the CPU.
 #include "foreign_device.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cstring>
 #include <filesystem>
+#include <functional>
 
 #include "actors/block_costs.h"
 #include "actors/evaluate.h"
@@ -42,6 +44,51 @@ TEST(ForeignDeviceDeathTest, EndsTheProcessWhereTheHostWritesItsMemory) {
   const Tensor tensor = ones_there();
   EXPECT_DEATH(std::memset(tensor.raw(), 0, tensor.bytes()),
                "host code touched the memory of the foreign device outside of a kernel");
+}
+
+std::string refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+TEST(ForeignDevice, RefusesTensorsOfTheCpuAsArgumentsOfAnyKernel) {
+  const Stream there{.device = foreign_device()};
+  const KernelTable& table = kernels(there.device, DType::f32);
+  const auto of = [](Device device) { return Tensor::empty({4, 5}, DType::f32, device); };
+  const Tensor here = of(Device::cpu()), x = of(foreign_device());
+  const auto refused = [](int argument, std::string_view kernel) {
+    return fmt::format("{}: argument {} is on cpu, not on the foreign device", kernel, argument);
+  };
+  EXPECT_EQ(refusal([&] {
+              const Tensor targets = Tensor::empty({4}, DType::i64, Device::cpu());
+              table.softmax_cross_entropy(there, x, targets, 1.0, true);
+            }),
+            refused(3, "softmax_cross_entropy"));
+  EXPECT_EQ(refusal([&] { table.relu(Stream{}, x); }), refused(1, "relu"));
+  EXPECT_EQ(refusal([&] {
+              Tensor sum = of(foreign_device());
+              table.accumulate(there, sum, here);
+            }),
+            refused(3, "accumulate"));
+  EXPECT_EQ(refusal([&] {
+              Tensor row = Tensor::empty({5}, DType::f32, foreign_device());
+              table.batch_norm(there, x, row, row, {row, row}, 1e-5, {.residual = here});
+            }),
+            refused(7, "batch_norm"));
+  EXPECT_EQ(refusal([&] {
+              table.linear({5, 5})->forward(there, here);
+            }),
+            refused(2, "LayerKernel::forward"));
+  EXPECT_EQ(refusal([&] {
+              Tensor copied = of(Device::cpu());
+              table.copy(there, here, copied);
+            }),
+            refused(2, "copy"));
+  EXPECT_EQ(refusal([&] { table.add(there, x, x); }), "nothing was refused");
 }
 
 TEST(ForeignDevice, IsReadByCopies) {
