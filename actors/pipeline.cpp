@@ -225,8 +225,10 @@ std::set<std::uint32_t> writing_processes(const PipelineOptions& options) {
 }
 
 /// Throws unless the stages hold each block of the model once.
-void check_blocks(const PipelineOptions& options) {
-  const std::size_t blocks = model_of(options).blocks.size();
+void check_model(const PipelineOptions& options) {
+  const Model model = model_of(options);
+  options.optimizer.check_groups(parameter_names(model));
+  const std::size_t blocks = model.blocks.size();
   std::vector<std::size_t> partition = options.partition;
   if (!partition.empty() && partition.back() == SIZE_MAX) {
     const std::size_t others =
@@ -318,7 +320,7 @@ std::uint32_t process_of(const PipelineOptions& options, std::size_t stage, std:
 }
 
 Graph build_pipeline(const PipelineOptions& options) {
-  check_blocks(options);
+  check_model(options);
   Graph graph;
   Common common;
   const std::size_t cells = options.partition.size() * options.replicas;

@@ -227,8 +227,8 @@ ActionLabel Stage::update() {
     gradients.at(sum->bucket) = sum->weights;
     if (sum->bucket == 0) statistics = sum->statistics;
   }
-  next_state_ = program().step(options_.optimizer, learning_rate(options_.rate, step_), gradients,
-                               statistics);
+  next_state_ = program().step(options_.optimizer.at(options_.rate, step_),
+                               learning_rate(options_.rate, step_), gradients, statistics);
   vote(step_, next_state_);
   return {"U", {step_, Purpose::train, 0}};
 }

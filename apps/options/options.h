@@ -27,6 +27,12 @@ struct Choice {
   const D& chosen() const { return find_definition(all, name); }
 };
 
+/// An item of train.groups.
+struct GroupOptions {
+  std::vector<std::string> parameters;        ///< as in ParameterGroup
+  std::map<std::string, std::string> values;  ///< what it sets, by key without "train.", as YAML
+};
+
 struct Options {
   /// The defaults, with the library's definitions and `added`. Throws Error{bad_options} where two
   /// of them have one name.
@@ -36,6 +42,7 @@ struct Options {
   Choice<ModelSource> model;
   Choice<DatasetSource> dataset;
   Choice<Optimizer> optimizer;
+  std::vector<GroupOptions> groups;
   /// pipeline_options (apps/train/training.h) completes it with values that depend on other options
   /// or on the machine. If the partition is empty, it chooses one.
   PipelineOptions pipeline{

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "actors/schedule.h"
@@ -87,6 +88,50 @@ OptionFields fields_of(Choice<D>& choice) {
   return fields;
 }
 
+OptionField lr_field(double& lr, std::string path, std::string help) {
+  return field(std::move(path), lr, std::move(help),
+               {.at_least = 0, .at_most = 1e6, .synonyms = {"learning_rate", "base_lr", "rate"}});
+}
+
+/// What a parameter group may set, with the run's values of the optimizer.
+struct GroupSettings {
+  Choice<Optimizer> optimizer;
+  double lr = 0;
+
+  OptionFields fields() {
+    OptionFields fields = fields_of(optimizer);
+    fields.insert(fields.begin(), lr_field(lr, "train.lr", "learning rate"));
+    return fields;
+  }
+};
+
+std::string_view plain_name(const OptionField& field) {
+  return std::string_view(field.path).substr(field.path.rfind('.') + 1);
+}
+
+/// The keys of a group. A group keeps the texts of its values: what it leaves out is the run's,
+/// which may be read later.
+OptionFields group_fields(const Options& options, GroupOptions& group) {
+  OptionFields fields{
+      field("parameters", group.parameters, "patterns of names, in which * stands for any text")};
+  const auto settings = std::make_shared<GroupSettings>(GroupSettings{options.optimizer});
+  for (OptionField setting : settings->fields()) {
+    setting.path = plain_name(setting);
+    const auto read = setting.read;
+    const auto write = setting.write;
+    setting.read = [settings, read, write, name = setting.path, &group](const OptionNode& node) {
+      read(node);
+      group.values[name] = write();
+    };
+    setting.write = [name = setting.path, &group] {
+      const auto value = group.values.find(name);
+      return value == group.values.end() ? std::string() : value->second;
+    };
+    fields.push_back(std::move(setting));
+  }
+  return fields;
+}
+
 /// Models may declare keys that belong to no section, such as "convolution".
 bool is_top(const OptionField& field) { return field.path.find('.') == std::string::npos; }
 bool is_in_section(const OptionField& field) { return !is_top(field); }
@@ -159,11 +204,14 @@ void add_train(OptionFields& fields, Options& o) {
                          "micro-batches of a batch, over all replicas; batch norm averages over "
                          "one micro-batch",
                          {.at_least = 1, .at_most = largest_count, .synonyms = {"microbatches"}}));
-  fields.push_back(
-      field("train.lr", p.rate.lr, "learning rate; of one_cycle the highest",
-            {.at_least = 0, .at_most = 1e6, .synonyms = {"learning_rate", "base_lr", "rate"}}));
+  fields.push_back(lr_field(p.rate.lr, "train.lr", "learning rate; of one_cycle the highest"));
   fields.push_back(name_field("train.optimizer", o.optimizer, "rule that changes the weights"));
   add_all(fields, fields_of(o.optimizer));
+  fields.push_back(list_field<GroupOptions>(
+      "train.groups", o.groups,
+      "parameters with values of their own, by patterns of their names: [{parameters: "
+      "['*.bias', '*bn*'], weight_decay: 0}]; the schedule changes the lr of a group as train.lr",
+      [&o](GroupOptions& group) { return group_fields(o, group); }));
   fields.push_back(choice_field(
       "train.schedule", p.rate.schedule, learning_rate_schedule_names,
       "learning rate schedule over train.epochs, also where train.steps ends the run earlier: "
@@ -306,6 +354,20 @@ std::string option_text(const Options& options, std::string_view path) {
 std::string resolved_yaml(const Options& options) {
   Options copy = options;  // fields are bound to variables; nothing is written through them here
   return write_fields(option_fields(copy));
+}
+
+Optimizer optimizer_of(const Options& options) {
+  std::vector<ParameterGroup> groups;
+  for (const GroupOptions& group : options.groups) {
+    GroupSettings settings{options.optimizer};
+    for (const OptionField& setting : settings.fields())
+      if (const auto value = group.values.find(std::string(plain_name(setting)));
+          value != group.values.end())
+        setting.read(*parse_yaml("value: " + value->second, "train.groups").find("value"));
+    groups.push_back({.parameters = group.parameters, .optimizer = settings.optimizer.chosen()});
+    if (group.values.contains("lr")) groups.back().lr = settings.lr;
+  }
+  return options.optimizer.chosen().with_groups(std::move(groups));
 }
 
 }  // namespace troupe

@@ -12,6 +12,9 @@ namespace troupe {
 /// docs/options.md and the wording of the library's errors (apps/error_wording.h) derive from it.
 OptionFields option_fields(Options& options);
 
+/// The chosen optimizer with its parameter groups.
+Optimizer optimizer_of(const Options& options);
+
 /// The value of one key as YAML; empty for an unknown key.
 std::string option_text(const Options& options, std::string_view path);
 

@@ -29,6 +29,7 @@ class Validator {
     check_schedule();
     check_aggregation();
     check_partition();
+    check_groups();
     for (const FaultOptions& fault : options_.run.faults) check_fault(fault);
   }
 
@@ -82,9 +83,11 @@ class Validator {
 
   void check_optimizer() const {
     try {
-      options_.optimizer.chosen().check();
+      optimizer_of(options_).check();
     } catch (const Error& error) {
-      refuse(error, keys_of(options_.optimizer));
+      std::vector<std::string> keys = keys_of(options_.optimizer);
+      keys.push_back("train.groups");
+      refuse(error, std::move(keys));
     }
   }
 
@@ -169,6 +172,16 @@ class Validator {
             fmt::format("make the numbers add up to {}, or write auto", blocks),
             "parallel.partition is [{}], {} together, but {} has {}", fmt::join(partition, ", "),
             counted(static_cast<std::int64_t>(total), "block"), model, blocks);
+  }
+
+  void check_groups() const {
+    if (options_.groups.empty()) return;
+    const Model model = options_.model.chosen().make(data_.samples, pipeline_.dtype);
+    try {
+      optimizer_of(options_).check_groups(parameter_names(model));
+    } catch (const Error& error) {
+      refuse(error, {"train.groups"});
+    }
   }
 
   std::size_t blocks_of_the_model() const {

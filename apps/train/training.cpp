@@ -85,7 +85,7 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
                                  const ProcessOptions& here) {
   PipelineOptions pipeline = options.pipeline;
   pipeline.model = options.model.chosen();
-  pipeline.optimizer = options.optimizer.chosen();
+  pipeline.optimizer = optimizer_of(options);
   if (options.aggregation == Aggregation::asynchronous)
     pipeline.staleness = static_cast<std::uint32_t>(options.staleness);
   pipeline.processes = here.processes;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "ops/nn/state.h"
 #include "runtime/error.h"
 
 namespace troupe {
@@ -15,6 +16,14 @@ Model ModelSource::make(SampleSpec samples, DType precision) const {
     throw Error(ErrorCode::bad_options, fmt::format("the model {} has no blocks", name()),
                 "add at least one block in its make()");
   return model;
+}
+
+std::vector<std::string> parameter_names(const Model& model) {
+  StateSpec spec;
+  for (const auto& block : model.blocks) block->declare(spec);
+  std::vector<std::string> names;
+  for (const ParameterSpec& parameter : spec.parameters()) names.push_back(parameter.name);
+  return names;
 }
 
 }  // namespace troupe

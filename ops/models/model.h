@@ -29,6 +29,9 @@ struct Model {
   }
 };
 
+/// The names of all parameters, as in PyTorch's state_dict.
+std::vector<std::string> parameter_names(const Model& model);
+
 /// The samples that a model is built for. A data set describes them.
 struct SampleSpec {
   Shape shape;               ///< of one sample, without the batch axis

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "ops/on_device.h"
@@ -199,12 +200,34 @@ std::vector<Tensor> optimizer_state(const StateVersion& state,
   return result;
 }
 
-std::vector<Tensor> parts_of(const std::vector<Tensor>& tensors, std::int64_t begin,
+/// The part of each state tensor that an optimizer with the state tensors `wanted` reads or writes.
+std::vector<Tensor> parts_of(const std::vector<std::string>& names,
+                             const std::vector<Tensor>& tensors,
+                             const std::vector<std::string>& wanted, std::int64_t begin,
                              std::int64_t count) {
   std::vector<Tensor> parts;
-  for (const Tensor& tensor : tensors)
+  for (const std::string& name : wanted) {
+    const auto place = std::ranges::find(names, name) - names.begin();
+    const Tensor& tensor = tensors[static_cast<std::size_t>(place)];
     parts.push_back(tensor.defined() ? tensor.narrow(begin, count) : Tensor());
+  }
   return parts;
+}
+
+/// Consecutive parameters of one group: the elements from `begin` to the next run.
+struct GroupRun {
+  const ParameterGroup* group;
+  std::int64_t begin;
+};
+
+std::vector<GroupRun> group_runs(const Optimizer& optimizer, const StateSpec& spec) {
+  if (optimizer.groups().empty()) return {{nullptr, 0}};
+  std::vector<GroupRun> runs;
+  for (const ParameterSpec& parameter : spec.parameters()) {
+    const ParameterGroup* group = optimizer.group_of(parameter.name);
+    if (runs.empty() || runs.back().group != group) runs.push_back({group, parameter.offset});
+  }
+  return runs;
 }
 
 }  // namespace
@@ -221,18 +244,37 @@ void Network::apply(const Optimizer& optimizer, const OptimizerStep& step,
     new_state.push_back(Tensor::empty(now.weights.shape(), dtype_, stream_.device));
     next.optimizer_state.push_back({name, new_state.back()});
   }
-  std::int64_t begin = spec_.parameter_elements();
-  for (const Tensor& gradient : gradients) {
+  const KernelTable& table = kernels(stream_.device, dtype_);
+  const auto update = [&](const GroupRun& run, std::int64_t begin, const Tensor& gradient) {
     const std::int64_t count = gradient.element_count();
-    begin -= count;
-    const std::vector<Tensor> old_parts = parts_of(state, begin, count);
-    std::vector<Tensor> new_parts = parts_of(new_state, begin, count);
-    optimizer.update(stream_, step,
-                     {.weights = now.weights.narrow(begin, count),
-                      .gradient = on_device(stream_, gradient),
-                      .state = old_parts,
-                      .new_weights = next.weights.narrow(begin, count),
-                      .new_state = new_parts});
+    const Optimizer& rule = run.group ? run.group->optimizer : optimizer;
+    const std::vector<std::string> own = rule.own_state_names();
+    for (std::size_t i = 0; i < names.size(); ++i)
+      if (std::ranges::find(own, names[i]) == own.end()) {
+        Tensor unused = new_state[i].narrow(begin, count);
+        table.fill(stream_, 0.0, unused);
+      }
+    const std::vector<Tensor> old_parts = parts_of(names, state, own, begin, count);
+    std::vector<Tensor> new_parts = parts_of(names, new_state, own, begin, count);
+    const double lr = run.group ? run.group->lr.value_or(step.lr) : step.lr;
+    rule.update(stream_, {.step = step.step, .lr = lr},
+                {.weights = now.weights.narrow(begin, count),
+                 .gradient = gradient,
+                 .state = old_parts,
+                 .new_weights = next.weights.narrow(begin, count),
+                 .new_state = new_parts});
+  };
+  const std::vector<GroupRun> runs = group_runs(optimizer, spec_);
+  std::int64_t end = spec_.parameter_elements();
+  for (const Tensor& part : gradients) {
+    const Tensor gradient = on_device(stream_, part);
+    const std::int64_t begin = end - gradient.element_count();
+    for (std::size_t r = 0; r < runs.size(); ++r) {
+      const std::int64_t first = std::max(begin, runs[r].begin);
+      const std::int64_t last = r + 1 < runs.size() ? std::min(end, runs[r + 1].begin) : end;
+      if (first < last) update(runs[r], first, gradient.narrow(first - begin, last - first));
+    }
+    end = begin;
   }
 }
 

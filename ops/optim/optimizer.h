@@ -4,12 +4,14 @@
 
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "ops/optim/learning_rate.h"
 #include "runtime/options/definition.h"
 #include "runtime/tensor/tensor.h"
 
@@ -48,7 +50,10 @@ concept OptimizerDefinition = Named<O> &&
   { definition.update(stream, step, slice) } -> std::same_as<void>;
 };
 
-/// An optimizer of any such type. A value: copies are independent.
+struct ParameterGroup;
+
+/// An optimizer of any such type: its hyper-parameters, and groups of parameters that have other
+/// ones. A value: copies are independent.
 class Optimizer : public Definition {
  public:
   static constexpr std::string_view setting = "Optimizer::name";
@@ -63,22 +68,47 @@ class Optimizer : public Definition {
           if constexpr (requires(const O& own) { own.check(); }) self.as<O>().check();
         }) {}
 
-  std::vector<std::string> state_names() const { return state_names_(*this); }
+  /// The same optimizer with these groups (PyTorch: `param_groups` after the first).
+  Optimizer with_groups(std::vector<ParameterGroup> groups) const;
+  const std::vector<ParameterGroup>& groups() const { return groups_; }
+  /// The group of a parameter; null for the parameters of no group.
+  const ParameterGroup* group_of(std::string_view parameter) const;
+  /// The same optimizer for one step: each group has its learning rate of the step.
+  Optimizer at(const LearningRateOptions& rate, std::int64_t step) const;
+
+  /// Of the groups as well: each is kept for all parameters.
+  std::vector<std::string> state_names() const;
+  /// Of the parameters of no group.
+  std::vector<std::string> own_state_names() const { return state_names_(*this); }
+  /// For slices of parameters of no group.
   void update(const Stream& stream, const OptimizerStep& step, const OptimizerSlice& slice) const {
     update_(*this, stream, step, slice);
   }
   /// Throws Error{bad_options} for hyper-parameters outside their declared ranges, and for those
-  /// that contradict each other.
-  void check() const {
-    check_options();
-    check_(*this);
-  }
+  /// that contradict each other; also those of the groups.
+  void check() const;
+  /// Throws Error{bad_options} for a pattern that matches none of a model's parameters, and for a
+  /// parameter in two groups.
+  void check_groups(const std::vector<std::string>& parameters) const;
 
  private:
   std::vector<std::string> (*state_names_)(const Optimizer& self);
   void (*update_)(const Optimizer& self, const Stream& stream, const OptimizerStep& step,
                   const OptimizerSlice& slice);
   void (*check_)(const Optimizer& self);
+  std::vector<ParameterGroup> groups_;
+};
+
+/// Parameters that have hyper-parameters of their own.
+struct ParameterGroup {
+  /// Patterns of fnmatch(3) for their names: in "*.bias", * stands for any text.
+  std::vector<std::string> parameters;
+  /// The run's optimizer with the hyper-parameters of the group. State tensors that it does not
+  /// keep are zero for these parameters.
+  Optimizer optimizer;
+  /// The base rate, which the schedule changes as that of the other parameters, like PyTorch's
+  /// LambdaLR; none: theirs.
+  std::optional<double> lr = {};
 };
 
 }  // namespace troupe

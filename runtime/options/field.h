@@ -165,7 +165,8 @@ OptionField choice_field(std::string path, std::vector<E>& variable,
 /// A field that only write_fields uses: its value as YAML is always `text`.
 OptionField constant_field(std::string path, std::string text);
 
-/// A list of maps: `describe` gives the fields of one item, with plain names as paths.
+/// A list of maps: `describe` gives the fields of one item, with plain names as paths. A field
+/// whose `write` gives nothing is left out.
 template <class Item>
 OptionField list_field(const std::string& path, std::vector<Item>& variable, std::string help,
                        std::function<std::vector<OptionField>(Item&)> describe);

@@ -181,7 +181,8 @@ std::string type_of_items(const OptionFields& fields) {
 std::string write_item(const OptionFields& fields) {
   std::string text;
   for (const auto& field : fields)
-    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", field.path, field.write());
+    if (const std::string value = field.write(); !value.empty())
+      text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", field.path, value);
   return "{" + text + "}";
 }
 

@@ -52,6 +52,19 @@ TEST(Pipeline, RefusesMoreStepsThanCanBeCounted) {
   EXPECT_THROW(timeline_of(options), Error);
 }
 
+TEST(Pipeline, RefusesAParameterGroupThatTheModelLacks) {
+  PipelineOptions options = small();
+  options.optimizer =
+      options.optimizer.with_groups({{.parameters = {"*.bais"}, .optimizer = options.optimizer}});
+  try {
+    build_pipeline(options);
+    FAIL() << "it was built";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), HasSubstr("no parameter of the model is called *.bais"));
+    EXPECT_THAT(error.remedy(), HasSubstr(".bias"));
+  }
+}
+
 TEST(Pipeline, RefusesSamplesOfMoreClassesThanTheModelHas) {
   PipelineOptions options = small();
   options.model = Mlp{.classes = 3};

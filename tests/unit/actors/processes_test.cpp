@@ -8,6 +8,7 @@
 #include "../runtime/flow/memory_bridge.h"
 #include "actors/checkpoint_files.h"
 #include "foreign_device.h"
+#include "ops/optim/sgd.h"
 #include "runtime/file/checkpoint_folder.h"
 #include "runtime/file/digest.h"
 #include "training_run.h"
@@ -96,6 +97,24 @@ TEST_F(ProcessesTest, TensorsOnTheDeviceThatTheirEdgeStatesMakeTheBitsOfTheCpu) 
         p.stream.device = testing::foreign_device();
       }};
   EXPECT_EQ(digest(run, 4), digest({.partition = {4}}, 1));
+}
+
+TEST_F(ProcessesTest, ParameterGroupsMakeTheBitsOfOne) {
+  const auto groups = [](PipelineOptions& pipeline) {
+    pipeline.bucket_cap_bytes = 1;  // a group has parts of several buckets
+    pipeline.optimizer = pipeline.optimizer.with_groups(
+        {{.parameters = {"*.bias"}, .optimizer = Sgd{.momentum = 0.9}},
+         {.parameters = {"*.weight"}, .optimizer = Sgd{.weight_decay = 0.1}, .lr = 0.01}});
+  };
+  const std::string one = digest({.partition = {4}, .adjust = groups}, 1);
+  EXPECT_NE(one, digest({.partition = {4}}, 1));
+  EXPECT_EQ(digest({.partition = {2, 2}, .adjust = groups}, 2), one);
+  EXPECT_EQ(digest({.partition = {1, 3}, .replicas = 2, .adjust = groups}, 4), one);
+  const auto on_a_device = [&](PipelineOptions& pipeline) {
+    groups(pipeline);
+    pipeline.stream.device = testing::foreign_device();
+  };
+  EXPECT_EQ(digest({.partition = {2, 2}, .threads = 1, .adjust = on_a_device}, 1), one);
 }
 
 void one_block_a_bucket(PipelineOptions& pipeline) { pipeline.bucket_cap_bytes = 1; }

@@ -2,6 +2,7 @@
 // work was partitioned, scheduled or interrupted.
 #include <gmock/gmock.h>
 
+#include "ops/optim/sgd.h"
 #include "training_run.h"
 
 namespace troupe {
@@ -135,6 +136,20 @@ TEST(SameBits, ResumedAtAnyStep) {
     EXPECT_EQ(rest.evaluations.size(), step < 3 ? 2u : 1u);
     EXPECT_EQ(rest.evaluations.back().correct, whole.evaluations.back().correct);
   }
+}
+
+TEST(SameBits, ResumedWithParameterGroups) {
+  const auto groups = [](PipelineOptions& pipeline) {
+    const Optimizer rest = pipeline.optimizer;
+    pipeline.optimizer =
+        rest.with_groups({{.parameters = {"*.bias"}, .optimizer = Sgd{.weight_decay = 0.1}},
+                          {.parameters = {"fc.weight"}, .optimizer = rest, .lr = 0.01}});
+  };
+  const TrainingResult whole = train({.snapshot_every = 1, .adjust = groups});
+  EXPECT_NE(whole.digest, reference().digest);
+  const TrainingResult rest = train(
+      {.partition = {1, 2, 1}, .adjust = groups, .from = whole.written.at(2), .first_step = 2});
+  EXPECT_EQ(rest.digest, whole.digest);
 }
 
 TEST(SameBits, OfAWideResNetWithDropout) {

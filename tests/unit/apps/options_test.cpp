@@ -30,6 +30,23 @@ std::string refusal(std::string_view text, const std::vector<std::string>& overr
   return "no error";
 }
 
+TEST(Options, ParameterGroupsAreCheckedAgainstTheModelAndTheOptimizer) {
+  const auto with = [](const std::string& group) {
+    return refusal("model: {name: mlp}\ndata: {name: synthetic}\ntrain:\n  groups: [" + group +
+                   "]");
+  };
+  EXPECT_EQ(with("{parameters: ['*.bias'], weight_decay: 0}"), "no error");
+  EXPECT_THAT(with("{parameters: ['*.bais']}"),
+              testing::AllOf(HasSubstr("o.yaml:4:11: the parameter group [*.bais]: no parameter of "
+                                       "the model is called *.bais"),
+                             HasSubstr("0.bias")));
+  EXPECT_THAT(with("{parameters: ['*'], beta: 3}"), HasSubstr("unknown key beta"));
+  EXPECT_THAT(with("{parameters: ['*'], lr: -1}"),
+              HasSubstr("lr is -1; it must be a number from 0"));
+  EXPECT_THAT(with("{parameters: ['*'], momentum: 0, nesterov: true}"),
+              HasSubstr("o.yaml:4:11: the parameter group [*]: train.nesterov is true"));
+}
+
 TEST(Options, DefaultsGoTogether) { EXPECT_EQ(refusal(""), "no error"); }
 
 TEST(Options, TheFormerNameOfThePartitionIsRead) {

@@ -140,6 +140,9 @@ TEST_F(Output, ARunGoesOnWithItsOwnModelDataAndSeedOnly) {
       parse_options("model: {name: mlp, widths: [8]}\ndata: {name: synthetic}\n", "o.yaml")));
   EXPECT_EQ(changes_since(resolved_yaml(options("")), options("train: {lr: 0.01, epochs: 2}")),
             "train.epochs 1 → 2, train.lr 0.1 → 0.01");
+  EXPECT_EQ(changes_since(resolved_yaml(options("")),
+                          options("train: {groups: [{parameters: ['*.bias'], lr: 0}]}")),
+            "train.groups [] → [{parameters: [\"*.bias\"], lr: 0}]");
   EXPECT_EQ(changes_since("", options("")), "");
 }
 

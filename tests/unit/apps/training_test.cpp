@@ -109,6 +109,27 @@ TEST(TrainingOptions, TheOptimizerIsWhatTheOptionsSay) {
             two_updates(Sgd{.momentum = 0.7, .weight_decay = 0.02, .nesterov = true}));
 }
 
+TEST(TrainingOptions, AParameterGroupHasTheValuesOfTheRunButForItsOwn) {
+  const std::vector<std::string> overrides{
+      "train.groups=[{parameters: ['*.bias'], weight_decay: 0}, "
+      "{parameters: [layers.0.weight], lr: 0.01, momentum: 0.2}]",
+      "train.momentum=0.7", "train.weight_decay=0.02", "train.lr=0.3"};
+  const Options options = options_with(overrides);
+  const auto groups = pipeline_options(options, {}).optimizer.groups();
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_THAT(groups[0].parameters, ElementsAre("*.bias"));
+  EXPECT_EQ(groups[0].lr, std::nullopt);
+  EXPECT_EQ(two_updates(groups[0].optimizer), two_updates(Sgd{.momentum = 0.7}));
+  EXPECT_EQ(groups[1].lr, 0.01);
+  EXPECT_EQ(two_updates(groups[1].optimizer),
+            two_updates(Sgd{.momentum = 0.2, .weight_decay = 0.02}));
+  const std::string text = resolved_yaml(options);
+  EXPECT_THAT(text,
+              testing::HasSubstr("groups: [{parameters: [\"*.bias\"], weight_decay: 0}, "
+                                 "{parameters: [layers.0.weight], lr: 0.01, momentum: 0.2}]"));
+  EXPECT_EQ(resolved_yaml(parse_options(text, "o.yaml")), text);
+}
+
 TEST(TrainingOptions, TheSeedReachesWeightsDropoutSamplesAndTheirChanges) {
   const PipelineOptions pipeline = pipeline_with({"seed=99"});
   EXPECT_EQ(pipeline.seed, 99u);
@@ -195,6 +216,9 @@ std::string run_as_text(const Options& options) {
   text += fmt::format("{} {} {} {} {} {} {}\n", number(rate.schedule), rate.lr, rate.total_steps,
                       rate.warmup_steps, rate.steps_per_epoch, rate.step_epochs, rate.step_factor);
   text += fmt::format("{}\n", two_updates(p.optimizer));
+  for (const ParameterGroup& group : p.optimizer.groups())
+    text += fmt::format("{} {} {}\n", group.parameters, group.lr.value_or(-1),
+                        two_updates(group.optimizer));
   const LoaderOptions loader = loader_options(p, 0);
   text += fmt::format("{} {} {} {}", loader.dataset.name(), loader.dataset.samples().classes,
                       loader.dataset.count(Split::train), loader.dataset.count(Split::test));
@@ -239,6 +263,7 @@ const std::vector<std::vector<std::string>> changes = {
     {"train.momentum=0.5"},
     {"train.weight_decay=0.1"},
     {"train.nesterov=true"},
+    {"train.groups=[{parameters: ['*'], lr: 0.5, weight_decay: 0}]"},
     {"train.schedule=cosine"},
     {"train.warmup_steps=3"},
     {"train.step_epochs=2"},

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 
 #include "ops/models/models.h"
 #include "ops/nn/network.h"
@@ -134,6 +135,112 @@ TEST(Sgd, RefusesHyperParametersThatItCannotHave) {
   EXPECT_THAT(refusal(Sgd{.weight_decay = -1.0}).message(), HasSubstr("train.weight_decay"));
   EXPECT_THAT(refusal(Sgd{.nesterov = true}).message(), HasSubstr("`momentum` is 0"));
   EXPECT_EQ(refusal(Sgd{.momentum = 0.9, .nesterov = true}).code(), ErrorCode::internal);
+}
+
+// https://pytorch.org/docs/stable/generated/torch.optim.SGD.html, with dampening 0, and
+// https://pytorch.org/docs/stable/generated/torch.optim.lr_scheduler.LambdaLR.html: "sets the
+// learning rate of each parameter group to the initial lr times a given function".
+struct DocumentedGroup {
+  double initial_lr, momentum, weight_decay;
+  bool nesterov = false;
+
+  double weight = 0.5, buffer = 0;
+  void step(double gradient, double factor, bool first) {
+    double g = gradient + weight_decay * weight;
+    if (momentum != 0) {
+      buffer = first ? g : momentum * buffer + g;
+      g = nesterov ? g + momentum * buffer : buffer;
+    }
+    weight -= initial_lr * factor * g;
+  }
+};
+
+TEST_F(SmallNetwork, StepsParameterGroupsAsPyTorchsParamGroups) {
+  const Sgd rest{.momentum = 0.9, .weight_decay = 0.1};
+  const Optimizer optimizer = Optimizer(rest).with_groups(
+      {{.parameters = {"*.bias"}, .optimizer = Sgd{.momentum = 0.9, .nesterov = true}},
+       {.parameters = {"*1.weight"}, .optimizer = Sgd{.weight_decay = 0.1}, .lr = 0.02}});
+  const std::map<std::string, DocumentedGroup> documented{
+      {"rest", {0.3, 0.9, 0.1}}, {"bias", {0.3, 0.9, 0.0, true}}, {"weight", {0.02, 0.0, 0.1}}};
+  const std::vector<ParameterSpec>& parameters = network_.spec().parameters();
+  std::map<std::string, DocumentedGroup> expected;
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    expected.emplace(parameters[i].name,
+                     documented.at(parameters[i].name.ends_with(".bias") ? "bias"
+                                   : i + 2 == parameters.size()          ? "weight"
+                                                                         : "rest"));
+  ASSERT_TRUE(parameters[parameters.size() - 2].name.ends_with("1.weight"));
+  Tensor weights = network_.state()->weights.clone();
+  std::ranges::fill(weights.elements<float>(), 0.5f);
+  auto start = std::make_shared<StateVersion>(*network_.state());
+  start->weights = weights;
+  network_.use(start);
+  const LearningRateOptions rate{
+      .schedule = LearningRateSchedule::cosine, .lr = 0.3, .total_steps = 4, .warmup_steps = 1};
+  // 1/2 by the warm-up, then (1 + cos(pi t / 3)) / 2.
+  const std::vector<double> factors{0.5, 1.0, 0.75, 0.25};
+  for (int step = 0; step < 4; ++step) {
+    network_.use(
+        network_.step(optimizer.at(rate, step), learning_rate(rate, step), gradient(), {}));
+    const auto views = network_.spec().parameter_views(network_.state()->weights);
+    for (std::size_t i = 0; i < views.size(); ++i) {
+      DocumentedGroup& group = expected.at(parameters[i].name);
+      group.step(0.25, factors[static_cast<std::size_t>(step)], step == 0);
+      for (const float weight : views[i].elements<float>())
+        ASSERT_NEAR(weight, group.weight, 1e-6) << parameters[i].name << " after step " << step + 1;
+    }
+  }
+}
+
+TEST_F(SmallNetwork, HasTheSameBitsInOneGroupAsInNone) {
+  const Sgd sgd{.momentum = 0.9, .weight_decay = 0.1};
+  const auto digest = [&](const Optimizer& optimizer, const std::vector<Tensor>& gradients) {
+    Network network = make();
+    network.use(initial_state(network.spec(), DType::f32, 3));
+    for (int step = 0; step < 3; ++step)
+      network.use(network.step(optimizer.at({.lr = 0.1}, step), 0.1, gradients, {}));
+    const Tensor& weights = network.state()->weights;
+    return std::vector<float>(weights.elements<float>().begin(), weights.elements<float>().end());
+  };
+  const auto none = digest(sgd, {gradient()});
+  const Optimizer groups =
+      Optimizer(sgd).with_groups({{.parameters = {"*"}, .optimizer = sgd, .lr = 0.1}});
+  const Optimizer biases =
+      Optimizer(sgd).with_groups({{.parameters = {"*.bias"}, .optimizer = sgd}});
+  EXPECT_EQ(digest(groups, {gradient()}), none);
+  EXPECT_EQ(digest(biases, {gradient()}), none);
+  const std::int64_t all = gradient().element_count();  // two buckets: the last blocks first
+  const std::vector<Tensor> buckets{gradient().narrow(32, all - 32), gradient().narrow(0, 32)};
+  EXPECT_EQ(digest(biases, buckets), none);
+}
+
+TEST(ParameterGroups, RefuseWhatFitsNoModel) {
+  const std::vector<std::string> names{"stem.weight", "norm.weight", "norm.bias", "head.bias"};
+  const auto refusal_of = [&](std::vector<ParameterGroup> groups) {
+    try {
+      const Optimizer optimizer = Optimizer(Sgd{}).with_groups(std::move(groups));
+      optimizer.check();
+      optimizer.check_groups(names);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::bad_options);
+      return error.message() + "; " + error.remedy();
+    }
+    return std::string("nothing was refused");
+  };
+  EXPECT_EQ(refusal_of({{.parameters = {"*.bias", "norm.*t"}, .optimizer = Sgd{}}}),
+            "nothing was refused");
+  EXPECT_EQ(refusal_of({{.parameters = {"*.bais"}, .optimizer = Sgd{}}}),
+            "the parameter group [*.bais]: no parameter of the model is called *.bais; the nearest "
+            "names are norm.bias, head.bias, stem.weight");
+  EXPECT_THAT(refusal_of({{.parameters = {"*.bias"}, .optimizer = Sgd{}},
+                          {.parameters = {"norm.*"}, .optimizer = Sgd{}}}),
+              HasSubstr("norm.bias is in the parameter group [*.bias] as well"));
+  EXPECT_THAT(refusal_of({{.parameters = {"*"}, .optimizer = Sgd{.nesterov = true}}}),
+              HasSubstr("[*]: `nesterov` is true"));
+  EXPECT_THAT(refusal_of({{.parameters = {"*"}, .optimizer = Sgd{}, .lr = -1}}),
+              HasSubstr("its learning rate is -1"));
+  EXPECT_THAT(refusal_of({{.parameters = {"*"}, .optimizer = OwnOptimizer{}}}),
+              HasSubstr("its optimizer is own, the run's sgd"));
 }
 
 TEST(Optimizer, IsAValueWhoseHyperParametersAreOptions) {

@@ -1,0 +1,112 @@
+#include "ops/optim/optimizer.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/error.h"
+#include "runtime/text.h"
+
+namespace troupe {
+namespace {
+
+bool matches(const std::string& pattern, std::string_view name) {
+  return fnmatch(pattern.c_str(), std::string(name).c_str(), 0) == 0;
+}
+
+bool holds(const ParameterGroup& group, std::string_view name) {
+  return std::ranges::any_of(group.parameters,
+                             [&](const std::string& pattern) { return matches(pattern, name); });
+}
+
+std::string shown(const ParameterGroup& group) {
+  return fmt::format("the parameter group [{}]", fmt::join(group.parameters, ", "));
+}
+
+[[noreturn]] void refuse(const ParameterGroup& group, std::string_view why, std::string remedy) {
+  throw Error(ErrorCode::bad_options, fmt::format("{}: {}", shown(group), why), std::move(remedy));
+}
+
+/// The names that look most like a pattern; like its end, where it begins with *.
+std::string remedy_for(const std::string& pattern, std::vector<std::string> names) {
+  constexpr std::size_t shown = 3;
+  const auto slips = [&](const std::string& name) {
+    const std::size_t left_out = name.size() - std::min(name.size(), pattern.size());
+    return edit_distance(pattern, pattern.starts_with('*') ? name.substr(left_out) : name);
+  };
+  std::ranges::stable_sort(names, {}, slips);
+  if (names.size() > shown) names.resize(shown);
+  return fmt::format("the nearest names are {}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+Optimizer Optimizer::with_groups(std::vector<ParameterGroup> groups) const {
+  Optimizer result = *this;
+  result.groups_ = std::move(groups);
+  return result;
+}
+
+const ParameterGroup* Optimizer::group_of(std::string_view parameter) const {
+  for (const ParameterGroup& group : groups_)
+    if (holds(group, parameter)) return &group;
+  return nullptr;
+}
+
+// Each schedule is a factor of the base rate.
+Optimizer Optimizer::at(const LearningRateOptions& rate, std::int64_t step) const {
+  Optimizer result = *this;
+  for (ParameterGroup& group : result.groups_) {
+    LearningRateOptions own = rate;
+    own.lr = group.lr.value_or(rate.lr);
+    group.lr = learning_rate(own, step);
+  }
+  return result;
+}
+
+std::vector<std::string> Optimizer::state_names() const {
+  std::vector<std::string> names = state_names_(*this);
+  for (const ParameterGroup& group : groups_)
+    for (std::string& name : group.optimizer.state_names())
+      if (std::ranges::find(names, name) == names.end()) names.push_back(std::move(name));
+  return names;
+}
+
+void Optimizer::check() const {
+  check_options();
+  check_(*this);
+  for (const ParameterGroup& group : groups_) {
+    if (group.optimizer.name() != name() || !group.optimizer.groups().empty())
+      refuse(group,
+             fmt::format("its optimizer is {}, the run's {}", group.optimizer.name(), name()),
+             "give it the run's optimizer, with other hyper-parameters");
+    if (group.lr && !(std::isfinite(*group.lr) && *group.lr >= 0))
+      refuse(group, fmt::format("its learning rate is {}", *group.lr), "give a number from 0 on");
+    try {
+      group.optimizer.check();
+    } catch (const Error& error) {
+      refuse(group, error.message(), error.remedy());
+    }
+  }
+}
+
+void Optimizer::check_groups(const std::vector<std::string>& parameters) const {
+  for (const ParameterGroup& group : groups_)
+    for (const std::string& pattern : group.parameters)
+      if (std::ranges::none_of(parameters,
+                               [&](const auto& name) { return matches(pattern, name); }))
+        refuse(group, fmt::format("no parameter of the model is called {}", pattern),
+               remedy_for(pattern, parameters));
+  for (const std::string& name : parameters) {
+    const ParameterGroup* first = group_of(name);
+    for (const ParameterGroup& group : groups_)
+      if (&group != first && holds(group, name))
+        refuse(group, fmt::format("{} is in {} as well", name, shown(*first)),
+               "give patterns that put each parameter in one group");
+  }
+}
+
+}  // namespace troupe
