@@ -225,19 +225,6 @@ std::set<std::uint32_t> writing_processes(const PipelineOptions& options) {
 }
 
 /// Throws unless the stages hold each block of the model once.
-void check_model(const PipelineOptions& options) {
-  const Model model = model_of(options);
-  options.optimizer.check_groups(parameter_names(model));
-  const std::size_t blocks = model.blocks.size();
-  std::vector<std::size_t> partition = options.partition;
-  if (!partition.empty() && partition.back() == SIZE_MAX) {
-    const std::size_t others =
-        std::accumulate(partition.begin(), std::prev(partition.end()), std::size_t{0});
-    partition.back() = blocks - std::min(blocks, others);
-  }
-  check_partition(partition, blocks);
-}
-
 /// Adds the checkpoint writer in process 0, and a shard writer in each other process.
 void add_writers(Graph& graph, const PipelineOptions& options, Common& common) {
   for (const std::uint32_t process : writing_processes(options)) {
@@ -304,13 +291,24 @@ StageSchedule schedule_of(const PipelineOptions& options, std::size_t stage) {
                         micro_batches_of_a_replica(options));
 }
 
+std::vector<std::size_t> partition_of(const PipelineOptions& options) {
+  const std::size_t blocks = model_of(options).blocks.size();
+  std::vector<std::size_t> partition = options.partition;
+  if (!partition.empty() && partition.back() == SIZE_MAX) {
+    const std::size_t others =
+        std::accumulate(partition.begin(), std::prev(partition.end()), std::size_t{0});
+    partition.back() = blocks - std::min(blocks, others);
+  }
+  check_partition(partition, blocks);
+  return partition;
+}
+
 std::vector<BlockRange> blocks_of(const PipelineOptions& options, std::size_t stage) {
-  const auto begin = options.partition.begin();
+  const std::vector<std::size_t> partition = partition_of(options);
+  const auto begin = partition.begin();
   const auto first =
       std::accumulate(begin, begin + static_cast<std::ptrdiff_t>(stage), std::size_t{0});
-  const std::size_t count = options.partition[stage];
-  const BlockRange range{first, count == SIZE_MAX ? SIZE_MAX : first + count};
-  return {range.within(model_of(options).blocks.size())};
+  return {{first, first + partition[stage]}};
 }
 
 std::uint32_t process_of(const PipelineOptions& options, std::size_t stage, std::uint32_t replica) {
@@ -320,7 +318,8 @@ std::uint32_t process_of(const PipelineOptions& options, std::size_t stage, std:
 }
 
 Graph build_pipeline(const PipelineOptions& options) {
-  check_model(options);
+  options.optimizer.check_groups(parameter_names(model_of(options)));
+  (void)partition_of(options);  // checks it
   Graph graph;
   Common common;
   const std::size_t cells = options.partition.size() * options.replicas;

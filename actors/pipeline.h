@@ -84,6 +84,10 @@ std::size_t micro_batches_of_a_replica(const PipelineOptions& options);
 /// The schedule of each replica of a stage.
 StageSchedule schedule_of(const PipelineOptions& options, std::size_t stage);
 
+/// The blocks of each stage: PipelineOptions::partition with a number for SIZE_MAX. Throws
+/// Error{bad_options} unless each stage has blocks, and the stages all of the model's.
+std::vector<std::size_t> partition_of(const PipelineOptions& options);
+
 /// The blocks of a stage, all within the model. Today's partitions give each stage one range.
 std::vector<BlockRange> blocks_of(const PipelineOptions& options, std::size_t stage);
 

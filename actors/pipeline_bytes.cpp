@@ -45,19 +45,21 @@ std::vector<BucketBytes> bucket_bytes(const PipelineOptions& options, std::size_
     return static_cast<std::size_t>(elements) * size_of(options.dtype);
   };
   StateSpec spec;
-  std::vector<std::size_t> blocks;
-  for (const BlockRange& range : blocks_of(options, stage))
-    for (std::size_t b = range.first; b < range.last; ++b) {
+  std::vector<BucketBytes> buckets;
+  const std::vector<BlockRange> ranges = blocks_of(options, stage);
+  for (auto range = ranges.rbegin(); range != ranges.rend(); ++range) {
+    std::vector<std::size_t> blocks;
+    for (std::size_t b = range->first; b < range->last; ++b) {
       const std::int64_t before = spec.parameter_elements();
       model.blocks[b]->declare(spec);
       blocks.push_back(in_bytes(spec.parameter_elements() - before));
     }
-  std::vector<BucketBytes> buckets;
-  auto block = blocks.rbegin();
-  for (const std::size_t count : gradient_buckets(blocks, options.bucket_cap_bytes)) {
-    const auto end = block + static_cast<std::ptrdiff_t>(count);
-    buckets.push_back({.blocks = count, .weights = std::accumulate(block, end, std::size_t{0})});
-    block = end;
+    auto block = blocks.rbegin();
+    for (const std::size_t count : gradient_buckets(blocks, options.bucket_cap_bytes)) {
+      const auto end = block + static_cast<std::ptrdiff_t>(count);
+      buckets.push_back({.blocks = count, .weights = std::accumulate(block, end, std::size_t{0})});
+      block = end;
+    }
   }
   buckets.front().statistics = in_bytes(spec.buffer_elements());
   return buckets;

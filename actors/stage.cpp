@@ -20,7 +20,12 @@ Stage::Stage(StageOptions options) : options_(std::move(options)) {
 }
 
 StageProgram& Stage::program() {
-  if (!program_) program_ = options_.program();
+  if (program_) return *program_;
+  program_ = options_.program();
+  if (program_->ranges() != 1)
+    throw Error(ErrorCode::bad_options,
+                fmt::format("stage {} has {} ranges of blocks", options_.stage, program_->ranges()),
+                "give each stage one range: no schedule runs several in turns");
   return *program_;
 }
 
@@ -150,7 +155,7 @@ ActionLabel Stage::forward() {
   auto held = input.take();
   const MessageKey key = held.header.key;
   const RandomKey random{options_.seed, key.step, key.micro_batch, 0};
-  auto [result, saved] = program().forward(held->tensor, random, input_gradient.connected());
+  auto [result, saved] = program().forward(held->tensor, random, input_gradient.connected(), 0);
   output.send(held.header, {std::move(result)});
   in_flight_.emplace(key.micro_batch, InFlight{std::move(held), std::move(saved)});
   forwarded_ = key.micro_batch + 1;
@@ -204,7 +209,7 @@ void Stage::end_backward() {
 
 ActionLabel Stage::evaluate() {
   const auto held = input.take();
-  output.send(held.header, {program().evaluate(held->tensor)});
+  output.send(held.header, {program().evaluate(held->tensor, 0)});
   input.release(held);
   return {"E", held.header.key};
 }

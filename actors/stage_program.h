@@ -1,5 +1,4 @@
 #pragma once
-#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -7,6 +6,7 @@
 #include <vector>
 
 #include "ops/models/model.h"
+#include "ops/nn/network.h"
 #include "ops/nn/state.h"
 #include "ops/optim/optimizer.h"
 
@@ -24,19 +24,23 @@ class StageProgram {
     Tensor output;
     std::unique_ptr<Saved> saved;
   };
-  /// The results of a backward through one bucket. A bucket is a run of consecutive blocks; bucket
-  /// 0 holds the last ones.
+  /// The results of a backward through one bucket. A bucket is a run of consecutive blocks of a
+  /// range; bucket 0 holds the range's last ones.
   struct Backward {
     Tensor input_gradient;  ///< of the last bucket; undefined where it was not wanted
     Tensor gradient;        ///< of the bucket's blocks, flat
-    Tensor statistics;      ///< of all blocks, flat; with bucket 0
+    Tensor statistics;      ///< flat, zero outside of the range; with bucket 0
   };
 
   virtual ~StageProgram() = default;
   virtual void use(StatePtr state) = 0;
   virtual const StatePtr& state() const = 0;
   virtual std::shared_ptr<const StateSpec> spec() const = 0;
-  virtual Forward forward(const Tensor& x, const RandomKey& random, bool wants_input_gradient) = 0;
+  /// Ranges of consecutive blocks, with other stages' blocks between them. The state, its names and
+  /// the step are those of all ranges.
+  virtual std::size_t ranges() const { return 1; }
+  virtual Forward forward(const Tensor& x, const RandomKey& random, bool wants_input_gradient,
+                          std::size_t range) = 0;
   /// Runs the input half alone, before bucket 0 of the same micro-batch. `backward` then runs only
   /// the weight half.
   virtual Tensor input_gradient(Saved& saved, const Tensor& grad) = 0;
@@ -44,9 +48,10 @@ class StageProgram {
   /// its output; other calls may come between them. For a program with one bucket, it is called
   /// only for bucket 0.
   virtual Backward backward(Saved& saved, const Tensor& grad, std::size_t bucket) = 0;
-  virtual Tensor evaluate(const Tensor& x) = 0;
+  virtual Tensor evaluate(const Tensor& x, std::size_t range) = 0;
   /// The state after one optimizer step; the present one stays as it is. `gradients` are the
-  /// buckets' sums; none of them for a step that changes nothing but its number.
+  /// buckets' sums, those of the last range first; none of them for a step that changes nothing but
+  /// its number. `statistics` has one tensor for each micro-batch: the sum over its ranges.
   virtual StatePtr step(const Optimizer& optimizer, double lr, const std::vector<Tensor>& gradients,
                         const std::vector<Tensor>& statistics) const = 0;
 };
@@ -54,26 +59,18 @@ class StageProgram {
 /// Makes a program: one for each incarnation of an actor.
 using ProgramFactory = std::function<std::unique_ptr<StageProgram>()>;
 
-/// Consecutive blocks of a model: [first, last).
-struct BlockRange {
-  std::size_t first = 0;
-  std::size_t last = SIZE_MAX;  ///< beyond the end: to the end
-  /// The same for a model of so many blocks, with an end within it.
-  BlockRange within(std::size_t blocks) const { return {first, std::min(last, blocks)}; }
-};
-
 /// Blocks of a model as a program, which computes on the stream's device. Without `initial`,
-/// parameters are drawn from the seed. Throws Error{bad_options} for more than one range of blocks,
-/// and where the buckets do not add up to the blocks.
+/// parameters are drawn from the seed. Throws Error{bad_options} where the buckets do not add up to
+/// the blocks of each range.
 struct NetworkProgramOptions {
   ModelSource model;
-  SampleSpec samples;  ///< of the data set
-  std::vector<BlockRange> blocks{BlockRange{}};
+  SampleSpec samples;                   ///< of the data set
+  std::vector<BlockRange> blocks = {};  ///< in the model's order; empty: all blocks
   DType dtype = DType::f32;
   Stream stream;
   std::uint64_t seed = 1;
   StatePtr initial;
-  /// Blocks of each gradient bucket, the one of the last blocks first; empty: one bucket.
+  /// Blocks of each gradient bucket, the one of the last blocks first; empty: one bucket a range.
   std::vector<std::size_t> buckets = {};
 };
 ProgramFactory network_program(NetworkProgramOptions options);

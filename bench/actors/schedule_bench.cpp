@@ -47,7 +47,7 @@ class TimedProgram final : public StageProgram {
   std::shared_ptr<const StateSpec> spec() const override {
     return std::make_shared<const StateSpec>();
   }
-  Forward forward(const Tensor& x, const RandomKey&, bool) override {
+  Forward forward(const Tensor& x, const RandomKey&, bool, std::size_t) override {
     pass_time(forward_);
     return {x, std::make_unique<Saved>()};
   }
@@ -60,7 +60,7 @@ class TimedProgram final : public StageProgram {
     pass_time(static_cast<Saved&>(saved).input_half_done ? forward_ : 2 * forward_);
     return {grad, Tensor::zeros({1}), Tensor::zeros({0})};
   }
-  Tensor evaluate(const Tensor& x) override { return x; }
+  Tensor evaluate(const Tensor& x, std::size_t) override { return x; }
   StatePtr step(const Optimizer&, double, const std::vector<Tensor>&,
                 const std::vector<Tensor>&) const override {
     return std::make_shared<const StateVersion>(*state_);

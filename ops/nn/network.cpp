@@ -53,18 +53,24 @@ Tensor ForwardPass::take_result() {
   return taken;
 }
 
-Network::Network(Model model, std::size_t first, std::size_t last, DType dtype, Stream stream)
+Network::Network(Model model, const std::vector<BlockRange>& ranges, DType dtype, Stream stream)
     : dtype_(dtype), stream_(stream) {
-  if (first >= last || last > model.blocks.size())
-    throw Error(ErrorCode::bad_graph, fmt::format("a stage of blocks [{}, {}) of {}, which has {}",
-                                                  first, last, model.name, model.blocks.size()));
   const auto here = [&] {
     return BlockBegin{spec_.parameters().size(), spec_.parameter_elements()};
   };
-  for (std::size_t i = first; i < last; ++i) {
-    begins_.push_back(here());
-    model.blocks[i]->declare(spec_);
-    blocks_.push_back(std::move(model.blocks[i]));
+  std::size_t end = 0;  // of the range before
+  for (const auto& [first, last] : ranges) {
+    if (first < end || first >= last || last > model.blocks.size())
+      throw Error(ErrorCode::bad_graph,
+                  fmt::format("a stage of blocks [{}, {}) of {}, which has {}", first, last,
+                              model.name, model.blocks.size()));
+    ranges_.push_back({blocks_.size(), blocks_.size() + last - first});
+    for (std::size_t i = first; i < last; ++i) {
+      begins_.push_back(here());
+      model.blocks[i]->declare(spec_);
+      blocks_.push_back(std::move(model.blocks[i]));
+    }
+    end = last;
   }
   begins_.push_back(here());
 }
@@ -96,15 +102,16 @@ Pass Network::make_pass(bool training, const RandomKey& random) const {
 }
 
 std::unique_ptr<ForwardPass> Network::forward(const Tensor& x, const RandomKey& random,
-                                              bool wants_input_gradient) {
+                                              bool wants_input_gradient, std::size_t range) {
   auto pass = std::make_unique<ForwardPass>(spec_, views_, make_pass(true, random));
   pass->input_dtype = x.dtype();
   Value value = pass->tape.input(on_device(stream_, x, dtype_), wants_input_gradient);
-  for (const auto& block : blocks_) {
+  pass->blocks = ranges_.at(range);
+  for (std::size_t b = pass->blocks.first; b < pass->blocks.last; ++b) {
     pass->marks.push_back(pass->tape.recorded());
-    value = block->forward(pass->tape, value);
+    value = blocks_[b]->forward(pass->tape, value);
   }
-  pass->blocks_left = blocks_.size();
+  pass->blocks_left = pass->blocks.last;
   pass->output = value;
   pass->tape.seal(value);
   return pass;
@@ -112,7 +119,7 @@ std::unique_ptr<ForwardPass> Network::forward(const Tensor& x, const RandomKey& 
 
 Tensor Network::backward(ForwardPass& pass, const Tensor& grad) {
   begin_backward(pass, grad);
-  pass.gradients = backward_to(pass, 0);
+  pass.gradients = backward_to(pass, pass.blocks.first);
   return end_backward(pass);
 }
 
@@ -122,7 +129,7 @@ void Network::begin_backward(ForwardPass& pass, const Tensor& grad) {
 
 Tensor Network::backward_to(ForwardPass& pass, std::size_t block) {
   Tensor gradients = make_views(pass, block, pass.blocks_left);
-  pass.tape.backward_to(pass.marks.at(block));
+  pass.tape.backward_to(pass.marks.at(block - pass.blocks.first));
   drop_views(pass, block, pass.blocks_left);
   pass.blocks_left = block;
   return gradients;
@@ -134,7 +141,9 @@ Tensor Network::backward_inputs(ForwardPass& pass, const Tensor& grad) {
   return returned(pass, pass.tape.backward_inputs(pass.output, on_device(stream_, grad, dtype_)));
 }
 
-void Network::backward_weights(ForwardPass& pass) { pass.gradients = backward_to(pass, 0); }
+void Network::backward_weights(ForwardPass& pass) {
+  pass.gradients = backward_to(pass, pass.blocks.first);
+}
 
 // Every primitive writes all of its own gradients, so only what lies between them needs zeroes.
 Tensor Network::make_views(ForwardPass& pass, std::size_t first_block,
@@ -161,13 +170,14 @@ Tensor Network::returned(const ForwardPass& pass, std::vector<Tensor> gradients)
   return gradients.empty() ? Tensor() : on_device(stream_, gradients.front(), pass.input_dtype);
 }
 
-Tensor Network::evaluate(const Tensor& x) {
+Tensor Network::evaluate(const Tensor& x, std::size_t range) {
   const Pass evaluation = make_pass(false, {});
   Tensor result = on_device(stream_, x, dtype_);
-  for (const auto& block : blocks_) {  // a tape a block: what lies before it is freed
+  const auto [first, last] = ranges_.at(range);
+  for (std::size_t b = first; b < last; ++b) {  // a tape a block: what lies before it is freed
     Tape tape(evaluation);
     const Value value = tape.input(std::move(result), false);
-    result = tape.tensor(block->forward(tape, value));
+    result = tape.tensor(blocks_[b]->forward(tape, value));
   }
   return result;
 }

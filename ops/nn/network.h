@@ -18,8 +18,14 @@ struct StateViews {
   std::uint64_t version = 0;  ///< unique in the process, one for each Network::use
 };
 
-/// The forward pass of one micro-batch through a Network: its tape, and the memory that it writes.
-/// Destroying it abandons the micro-batch.
+/// Consecutive blocks of a model: [first, last).
+struct BlockRange {
+  std::size_t first = 0;
+  std::size_t last = 0;
+};
+
+/// The forward pass of one micro-batch through a range of a Network: its tape, and the memory that
+/// it writes. Destroying it abandons the micro-batch.
 struct ForwardPass {
   ForwardPass(const StateSpec& spec, std::shared_ptr<const StateViews> from, Pass pass);
   ForwardPass(const ForwardPass&) = delete;
@@ -32,24 +38,31 @@ struct ForwardPass {
 
   std::shared_ptr<const StateViews> views;
   Tensor gradients;   ///< flat, as StateVersion::weights; made by backward as a whole
-  Tensor statistics;  ///< flat, as StateVersion::buffers; written by forward
+  Tensor statistics;  ///< flat, as StateVersion::buffers; zero for blocks that it left out
   std::vector<Tensor> gradient_views, statistic_views;
   Tape tape;
-  std::vector<std::size_t> marks;  ///< of the tape, before each block
-  std::size_t blocks_left = 0;     ///< that did not go backward yet
+  BlockRange blocks;               ///< of the network, that it went through
+  std::vector<std::size_t> marks;  ///< of the tape, before each of them
+  std::size_t blocks_left = 0;     ///< one past the last that did not go backward yet
   Value output;
   DType input_dtype = DType::f32;  ///< that x came in
 };
 
-/// Consecutive blocks of a model with the state that they need: the arithmetic of one stage,
-/// without actors. Used by one thread at a time.
+/// Ranges of consecutive blocks of a model with the state that they need: the arithmetic of one
+/// stage, without actors. The state, blocks() and spec() are those of all ranges in their order.
+/// Used by one thread at a time.
 class Network {
  public:
-  /// Takes blocks [first, last) of the model. Throws Error{bad_graph} for an empty or wrong range.
-  Network(Model model, std::size_t first, std::size_t last, DType dtype, Stream stream);
+  /// Takes these ranges of the model, from its begin to its end. Throws Error{bad_graph} for an
+  /// empty or wrong range, and for ranges that overlap.
+  Network(Model model, const std::vector<BlockRange>& ranges, DType dtype, Stream stream);
+  Network(Model model, std::size_t first, std::size_t last, DType dtype, Stream stream)
+      : Network(std::move(model), std::vector<BlockRange>{{first, last}}, dtype, stream) {}
 
   const StateSpec& spec() const { return spec_; }
   const std::vector<std::unique_ptr<nn::Module>>& blocks() const { return blocks_; }
+  /// By their places in blocks().
+  const std::vector<BlockRange>& ranges() const { return ranges_; }
   DType dtype() const { return dtype_; }
 
   /// From now on forward uses this state's weights. Throws Error{bad_shape} for the state of
@@ -60,7 +73,7 @@ class Network {
   /// Training pass; the result holds what backward needs, and the output in ForwardPass::result().
   /// x of another floating type is converted. `wants_input_gradient` is false for the first stage.
   std::unique_ptr<ForwardPass> forward(const Tensor& x, const RandomKey& random,
-                                       bool wants_input_gradient);
+                                       bool wants_input_gradient, std::size_t range = 0);
   /// Input and weight halves; returns the gradient of x (undefined if not wanted) in the type of x.
   /// Fills pass.gradients.
   Tensor backward(ForwardPass& pass, const Tensor& grad);
@@ -74,7 +87,7 @@ class Network {
   Tensor backward_inputs(ForwardPass& pass, const Tensor& grad);
   void backward_weights(ForwardPass& pass);
   /// Forward only, with running statistics and without dropout.
-  Tensor evaluate(const Tensor& x);
+  Tensor evaluate(const Tensor& x, std::size_t range = 0);
 
   /// The next version: the optimizer's step on the reduced gradient, and `statistics` (one flat
   /// tensor for each micro-batch, in global order) folded into the buffers. The gradient may come
@@ -106,6 +119,7 @@ class Network {
   StateSpec spec_;
   std::vector<BlockBegin> begins_;  ///< by block, and the end of all
   std::vector<std::unique_ptr<nn::Module>> blocks_;
+  std::vector<BlockRange> ranges_;
   DType dtype_;
   Stream stream_;
   std::shared_ptr<const StateViews> views_ = std::make_shared<StateViews>();

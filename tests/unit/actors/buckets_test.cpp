@@ -31,8 +31,9 @@ class FailsBetweenBuckets final : public StageProgram {
   void use(StatePtr state) override { inner_->use(std::move(state)); }
   const StatePtr& state() const override { return inner_->state(); }
   std::shared_ptr<const StateSpec> spec() const override { return inner_->spec(); }
-  Forward forward(const Tensor& x, const RandomKey& random, bool wants_input_gradient) override {
-    return inner_->forward(x, random, wants_input_gradient);
+  Forward forward(const Tensor& x, const RandomKey& random, bool wants_input_gradient,
+                  std::size_t range) override {
+    return inner_->forward(x, random, wants_input_gradient, range);
   }
   Tensor input_gradient(Saved& saved, const Tensor& grad) override {
     return inner_->input_gradient(saved, grad);
@@ -41,7 +42,9 @@ class FailsBetweenBuckets final : public StageProgram {
     if (bucket == 1 && --*calls_ == 0) throw std::runtime_error("failed between two buckets");
     return inner_->backward(saved, grad, bucket);
   }
-  Tensor evaluate(const Tensor& x) override { return inner_->evaluate(x); }
+  Tensor evaluate(const Tensor& x, std::size_t range) override {
+    return inner_->evaluate(x, range);
+  }
   StatePtr step(const Optimizer& optimizer, double lr, const std::vector<Tensor>& gradients,
                 const std::vector<Tensor>& statistics) const override {
     return inner_->step(optimizer, lr, gradients, statistics);

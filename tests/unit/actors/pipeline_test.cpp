@@ -108,16 +108,18 @@ TEST(Pipeline, RefusesAPartitionThatDoesNotHoldEachBlockOnce) {
   EXPECT_NO_THROW(build_pipeline(options));
 }
 
-TEST(Pipeline, RefusesAStageOfSeveralBlockRanges) {
+TEST(Pipeline, RefusesToRunAStageOfSeveralBlockRanges) {
   const PipelineOptions options = small();
+  Stage stage({.program = network_program({.model = options.model,
+                                           .samples = options.data.dataset.samples(),
+                                           .blocks = {{0, 1}, {2, 3}}}),
+               .stage = 1});
   try {
-    network_program({.model = options.model,
-                     .samples = options.data.dataset.samples(),
-                     .blocks = {{0, 1}, {2, 3}}});
-    FAIL() << "a program was made";
+    (void)stage.state();
+    FAIL() << "it has a state";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::bad_options);
-    EXPECT_THAT(error.what(), HasSubstr("2 block ranges; give each stage one"));
+    EXPECT_THAT(error.what(), HasSubstr("stage 1 has 2 ranges of blocks; give each stage one"));
   }
 }
 

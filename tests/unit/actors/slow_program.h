@@ -26,9 +26,10 @@ class SlowProgram final : public StageProgram {
   void use(StatePtr state) override { inner_->use(std::move(state)); }
   const StatePtr& state() const override { return inner_->state(); }
   std::shared_ptr<const StateSpec> spec() const override { return inner_->spec(); }
-  Forward forward(const Tensor& x, const RandomKey& random, bool wants_input_gradient) override {
+  Forward forward(const Tensor& x, const RandomKey& random, bool wants_input_gradient,
+                  std::size_t range) override {
     std::this_thread::sleep_for(pauses_.forward);
-    return inner_->forward(x, random, wants_input_gradient);
+    return inner_->forward(x, random, wants_input_gradient, range);
   }
   Tensor input_gradient(Saved& saved, const Tensor& grad) override {
     std::this_thread::sleep_for(pauses_.backward);
@@ -38,7 +39,9 @@ class SlowProgram final : public StageProgram {
     std::this_thread::sleep_for(pauses_.backward);
     return inner_->backward(saved, grad, bucket);
   }
-  Tensor evaluate(const Tensor& x) override { return inner_->evaluate(x); }
+  Tensor evaluate(const Tensor& x, std::size_t range) override {
+    return inner_->evaluate(x, range);
+  }
   StatePtr step(const Optimizer& optimizer, double lr, const std::vector<Tensor>& gradients,
                 const std::vector<Tensor>& statistics) const override {
     return inner_->step(optimizer, lr, gradients, statistics);
