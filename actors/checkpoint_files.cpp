@@ -24,9 +24,10 @@ Result<std::filesystem::path> write_snapshots(const std::filesystem::path& folde
                                               const std::vector<Snapshot>& snapshots,
                                               std::size_t keep,
                                               const std::vector<ShardInfo>& elsewhere) {
+  const std::int64_t step = manifest.step;
   auto written = write_checkpoint(folder, std::move(manifest), contents(snapshots), {}, elsewhere);
   if (!written) return written;
-  const Status pruned = prune_checkpoints(folder, keep);
+  const Status pruned = prune_checkpoints(folder, keep, step);
   if (!pruned) return pruned.error();
   return written;
 }

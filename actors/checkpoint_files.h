@@ -13,7 +13,8 @@ namespace troupe {
 
 /// Writes the stages' snapshots, with the optimizer's state tensors, as
 /// `folder`/step_<manifest.step>/ and removes all but the newest `keep` checkpoints there (0: keeps
-/// all). Returns the path of the checkpoint, or the error of the file system.
+/// all). Checkpoints of later steps, which another run has left there, stay. Returns the path of
+/// the checkpoint, or the error of the file system.
 Result<std::filesystem::path> write_snapshots(const std::filesystem::path& folder,
                                               Manifest manifest,
                                               const std::vector<Snapshot>& snapshots,

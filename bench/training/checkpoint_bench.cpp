@@ -79,7 +79,8 @@ void measure(const std::filesystem::path& folder, std::uint32_t count, int threa
     const auto made = write_snapshots(folder, std::move(manifest), snapshots, 0, elsewhere);
     if (!made) throw made.error();
     complete.push_back(milliseconds(std::chrono::steady_clock::now() - begin));
-    return prune_checkpoints(folder, 1);  // the new one is whole by now: not a part of its time
+    return prune_checkpoints(folder, 1,
+                             step);  // the new one is whole by now: not a part of its time
   };
   options.writer->on_checkpoint = [](const CheckpointSeen& seen) {
     if (!seen.status) throw seen.status.error();

@@ -137,18 +137,15 @@ CheckpointChoice newest_complete_checkpoint(const std::filesystem::path& path) {
       "start a new run, or restore one of them from a backup");
 }
 
-Status prune_checkpoints(const std::filesystem::path& folder, std::size_t keep) {
+Status prune_checkpoints(const std::filesystem::path& folder, std::size_t keep, std::int64_t step) {
   const std::filesystem::path place = checkpoints_in(folder);
   const Result<std::vector<std::string>> names = names_in(place);
   if (!names) return names.error();
-  const Result<std::vector<Candidate>> published = candidates_in(place);
-  if (!published) return published.error();
-  const std::int64_t newest = published.value().empty() ? -1 : published.value().back().step;
   for (const std::string& name : names.value()) {
     if (!AtomicFolder::is_staging_name(name)) continue;
     // Other processes may have begun with a later one: ".step_00000020.partial-shards".
-    const auto step = step_of(name.substr(1, checkpoint_name(0).size()));
-    if (name.ends_with("-shards") && step && *step > newest) continue;
+    const auto begun = step_of(name.substr(1, checkpoint_name(0).size()));
+    if (name.ends_with("-shards") && begun && *begun > step) continue;
     std::error_code failed;
     std::filesystem::remove_all(place / name, failed);
     if (failed) return system_error("removing", place / name, failed.value());
@@ -159,6 +156,7 @@ Status prune_checkpoints(const std::filesystem::path& folder, std::size_t keep) 
   std::size_t complete = 0;
   std::vector<Candidate>& list = candidates.value();
   for (auto at = list.rbegin(); at != list.rend(); ++at) {
+    if (at->step > step) continue;
     if (complete < keep)
       complete += look_at(at->folder, at->step, CheckpointCheck::structure).complete;
     else if (Status status = remove_checkpoint(at->folder); !status)

@@ -44,8 +44,10 @@ struct CheckpointChoice {
 CheckpointChoice newest_complete_checkpoint(const std::filesystem::path& path);
 
 /// Removes checkpoints older than the `keep` newest complete ones (0 keeps all), and the remains of
-/// interrupted writes. Only for the one writer of this folder, while no write is under way. It
-/// renames a checkpoint before it removes the files, so none appears half removed.
-Status prune_checkpoints(const std::filesystem::path& folder, std::size_t keep);
+/// interrupted writes. `step` is that of the checkpoint that was written last: later ones are of
+/// another run, so they stay, and do not count. Only for the one writer of this folder, while no
+/// write is under way. It renames a checkpoint before it removes the files, so none appears half
+/// removed.
+Status prune_checkpoints(const std::filesystem::path& folder, std::size_t keep, std::int64_t step);
 
 }  // namespace troupe

@@ -54,6 +54,14 @@ TEST_F(CheckpointFiles, KeepTheNewest) {
   EXPECT_TRUE(std::filesystem::exists(folder_ / "step_00000003"));
 }
 
+TEST_F(CheckpointFiles, StayBesideTheLaterOnesOfAnotherRun) {
+  for (const std::int64_t step : {70, 80, 90}) ASSERT_TRUE(write(step, {snapshot(0, "weight")}));
+  for (const std::int64_t step : {1, 2, 3}) ASSERT_TRUE(write(step, {snapshot(0, "weight")}));
+  for (const std::int64_t step : {2, 3, 80, 90})
+    EXPECT_TRUE(std::filesystem::exists(folder_ / checkpoint_name(step))) << step;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / checkpoint_name(1)));
+}
+
 TEST_F(CheckpointFiles, SayWhatTheFileSystemRefused) {
   folder_ = "/proc/nothing";
   const auto made = write(1, {snapshot(0, "weight")});
