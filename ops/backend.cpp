@@ -8,7 +8,7 @@
 
 namespace troupe {
 
-const Backend& backend(Device device) { return device.backend ? *device.backend : cpu::backend(); }
+const Backend& backend(Device device) { return device.backend ? *device.backend : cpu_backend(); }
 
 const KernelTable& kernels(Device device, DType dtype) {
   const KernelTable* table = backend(device).kernels(dtype);

@@ -4,7 +4,8 @@
 #include "ops/cpu/processor.h"
 #include "ops/reference/kernels.h"
 
-namespace troupe::cpu {
+namespace troupe {
+namespace cpu {
 namespace {
 
 constexpr KernelTable f32_kernels{
@@ -18,19 +19,20 @@ constexpr KernelTable f64_kernels{
 };
 
 }  // namespace
+}  // namespace cpu
 
-const Backend& backend() {
+const Backend& cpu_backend() {
   static constexpr Backend all{.name = "cpu",
                                .allocator = [](std::int16_t) -> CachingAllocator& {
                                  return CachingAllocator::of(Device::cpu());
                                },
                                .kernels = [](DType dtype) -> const KernelTable* {
-                                 if (dtype == DType::f32) return &f32_kernels;
-                                 if (dtype == DType::f64) return &f64_kernels;
+                                 if (dtype == DType::f32) return &cpu::f32_kernels;
+                                 if (dtype == DType::f64) return &cpu::f64_kernels;
                                  return nullptr;
                                },
-                               .fingerprint = arithmetic_of_this_processor};
+                               .fingerprint = cpu::arithmetic_of_this_processor};
   return all;
 }
 
-}  // namespace troupe::cpu
+}  // namespace troupe

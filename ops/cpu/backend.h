@@ -1,9 +1,9 @@
 #pragma once
 #include "runtime/tensor/backend.h"
 
-namespace troupe::cpu {
+namespace troupe {
 
 /// f32 by oneDNN and vectorised kernels, f64 by the reference's loops.
-const Backend& backend();
+const Backend& cpu_backend();
 
-}  // namespace troupe::cpu
+}  // namespace troupe
