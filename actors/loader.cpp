@@ -65,14 +65,8 @@ void Loader::fill_pending() {
 
 void Loader::add_step() {
   const std::uint32_t step = next_step_++;
-  for (MicroBatchSamples& samples : sampler_.micro_batches(step, options_.replica)) {
-    const Header header{
-        .key = {step, Purpose::train, static_cast<std::uint32_t>(samples.micro_batch)},
-        .samples = static_cast<std::uint32_t>(samples.samples.size()),
-        .batch_samples = static_cast<std::uint32_t>(samples.batch_samples),
-        .micro_batches = static_cast<std::uint32_t>(samples.micro_batches)};
-    pending_.push_back({header, std::move(samples)});
-  }
+  for (MicroBatchSamples& samples : sampler_.micro_batches(step, options_.replica))
+    pending_.push_back(std::move(samples));
   if (options_.timeline.evaluates_after(step)) add_evaluation(step);
 }
 
@@ -84,22 +78,21 @@ void Loader::add_evaluation(std::uint32_t step) {
   const std::int64_t total = sampler.batches_per_epoch();
   for (std::int64_t index = options_.replica; index < total; index += training.replicas) {
     MicroBatchSamples samples = std::move(sampler.micro_batches(index, 0).front());
-    const Header header{.key = {step, Purpose::evaluate, static_cast<std::uint32_t>(index)},
-                        .samples = static_cast<std::uint32_t>(samples.samples.size()),
-                        .batch_samples = static_cast<std::uint32_t>(count),
-                        .micro_batches = static_cast<std::uint32_t>(total)};
-    pending_.push_back({header, std::move(samples)});
+    samples.header.key = {step, Purpose::evaluate, static_cast<std::uint32_t>(index)};
+    samples.header.batch_samples = static_cast<std::uint32_t>(count);
+    samples.header.micro_batches = static_cast<std::uint32_t>(total);
+    pending_.push_back(std::move(samples));
   }
 }
 
 void Loader::request() {
   while (!pending_.empty() && can_request()) {
-    Pending next = std::move(pending_.front());
+    MicroBatchSamples next = std::move(pending_.front());
     pending_.pop_front();
     const bool train = next.header.key.purpose == Purpose::train;
     const std::uint64_t number = first_ + ahead_.size();
     ahead_.push_back({next.header});
-    prepare(number, train ? train_ : test_, std::move(next.samples));
+    prepare(number, train ? train_ : test_, std::move(next));
   }
 }
 

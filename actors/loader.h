@@ -39,11 +39,6 @@ class Loader final : public Actor {
   void restore(const CommittedState& state, std::uint32_t steps) override;
 
  private:
-  /// A micro-batch that is not requested yet, with its header.
-  struct Pending {
-    Header header;
-    MicroBatchSamples samples;
-  };
   /// A micro-batch that is requested or prepared. Several workers finish in any order.
   struct Ahead {
     Header header;
@@ -60,10 +55,10 @@ class Loader final : public Actor {
   LoaderOptions options_;
   Sampler sampler_;
   BatchMaker train_, test_;
-  std::uint32_t next_step_ = 0;  ///< first step that is not in `pending_` yet
-  std::deque<Pending> pending_;  ///< not requested yet
-  std::deque<Ahead> ahead_;      ///< requested and not sent, at most `prefetch`
-  std::uint64_t first_ = 0;      ///< number of requests before the first of `ahead_`
+  std::uint32_t next_step_ = 0;            ///< first step that is not in `pending_` yet
+  std::deque<MicroBatchSamples> pending_;  ///< not requested yet
+  std::deque<Ahead> ahead_;                ///< requested and not sent, at most `prefetch`
+  std::uint64_t first_ = 0;                ///< number of requests before the first of `ahead_`
   std::optional<WorkerPool>
       workers_;  ///< from the first request on; last member: workers use the makers
 };

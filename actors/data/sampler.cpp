@@ -96,19 +96,19 @@ std::vector<MicroBatchSamples> Sampler::micro_batches(std::int64_t step, std::in
   const auto start_of = [&](std::int64_t index) {
     return index * (samples / count) + std::min(index, samples % count);
   };
-  std::vector<MicroBatchSamples> plans;
+  std::vector<MicroBatchSamples> all;
   const MicroBatchRange own =
       micro_batch_range(static_cast<std::uint32_t>(count), static_cast<std::uint32_t>(replica),
                         static_cast<std::uint32_t>(options_.replicas));
-  for (std::int64_t index = own.first; index < own.last; ++index)
-    plans.push_back({.step = step,
-                     .epoch = epoch,
-                     .batch = batch,
-                     .micro_batch = index,
-                     .micro_batches = count,
-                     .batch_samples = samples,
-                     .samples = {first + start_of(index), first + start_of(index + 1)}});
-  return plans;
+  for (std::uint32_t index = own.first; index < own.last; ++index) {
+    std::vector<std::uint32_t> taken{first + start_of(index), first + start_of(index + 1)};
+    const Header header{.key = {static_cast<std::uint32_t>(step), Purpose::train, index},
+                        .samples = static_cast<std::uint32_t>(taken.size()),
+                        .batch_samples = static_cast<std::uint32_t>(samples),
+                        .micro_batches = static_cast<std::uint32_t>(count)};
+    all.push_back({header, epoch, std::move(taken)});
+  }
+  return all;
 }
 
 }  // namespace troupe

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/flow/header.h"
+
 namespace troupe {
 
 struct SamplerOptions {
@@ -17,14 +19,10 @@ struct SamplerOptions {
   bool drop_last = true;  ///< leave out the samples that do not fill a batch
 };
 
-/// The samples of one micro-batch, and its place in the run.
+/// The samples of one micro-batch, and the header of its messages.
 struct MicroBatchSamples {
-  std::int64_t step = 0;               ///< of the run
+  Header header;
   std::int64_t epoch = 0;              ///< passes over the data before this one
-  std::int64_t batch = 0;              ///< within the epoch
-  std::int64_t micro_batch = 0;        ///< global index within the batch, in [0, micro_batches)
-  std::int64_t micro_batches = 0;      ///< of this batch, over all replicas
-  std::int64_t batch_samples = 0;      ///< of this batch, over all replicas
   std::vector<std::uint32_t> samples;  ///< indices into the data set; never empty
 
   friend bool operator==(const MicroBatchSamples&, const MicroBatchSamples&) = default;

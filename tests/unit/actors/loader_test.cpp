@@ -33,7 +33,7 @@ class Driven {
       : box_(std::make_shared<Box>()), loader_(std::make_unique<Loader>(options)) {
     RuntimeAccess::attach(loader_->samples, 0, slots);
     RuntimeAccess::attach(loader_->targets, 1, slots);
-    for (OutputPort* port : loader_->outputs()) RuntimeAccess::begin_incarnation(*port, 1, 0);
+    for (OutputPort* port : loader_->outputs()) RuntimeAccess::begin_incarnation(*port, 0);
     RuntimeAccess::set_post(*loader_, [box = box_](Post work) {
       const std::lock_guard lock(box->mutex);
       box->posts.push_back(std::move(work));
@@ -103,8 +103,7 @@ std::vector<Expected> expected(std::uint32_t first = 0) {
   std::vector<Expected> result;
   for (std::uint32_t step = first; step < options.timeline.steps; ++step) {
     for (const auto& plan : sampler.micro_batches(step, 0))
-      result.push_back(
-          {{step, Purpose::train, static_cast<std::uint32_t>(plan.micro_batch)}, train.make(plan)});
+      result.push_back({plan.header.key, train.make(plan)});
     if (!options.timeline.evaluates_after(step)) continue;
     for (std::uint32_t index = 0; index < 2; ++index)
       result.push_back(

@@ -99,7 +99,7 @@ class PlainLoop {
     for (const MicroBatchSamples& plan : plans) samples += static_cast<double>(plan.samples.size());
     for (const MicroBatchSamples& plan : plans) {
       const Batch batch = samples_.make(plan);
-      const RandomKey random{options_.seed, step, static_cast<std::uint32_t>(plan.micro_batch)};
+      const RandomKey random{options_.seed, step, plan.header.key.micro_batch};
       const auto pass = network_.forward(batch.samples, random, false);
       const LossOutput loss =
           softmax_cross_entropy({}, pass->result(), batch.targets, 1.0 / samples, true);

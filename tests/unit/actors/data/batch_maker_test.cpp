@@ -43,7 +43,8 @@ TEST(BatchMaker, GathersTheSamplesOfAPlanWithTheirLabels) {
 TEST(BatchMaker, MakesASampleTheSameInEveryBatch) {
   const BatchMaker make = maker();
   const Batch alone = make.make({.epoch = 2, .samples = {11}});
-  const Batch among = make.make({.step = 9, .epoch = 2, .samples = {3, 11, 5}});
+  const Batch among =
+      make.make({.header = {.key = {.step = 9}}, .epoch = 2, .samples = {3, 11, 5}});
   EXPECT_TRUE(same_bytes(alone.samples, among.samples.narrow(1, 1)));
 }
 

@@ -73,18 +73,20 @@ TEST(Sampler, NumbersMicroBatchesFromZeroAndLeavesNoneEmpty) {
     Sampler sampler(options);
     for (std::int64_t step = 0; step < 2 * sampler.batches_per_epoch(); ++step) {
       const auto plans = whole_step(sampler, step);
-      std::int64_t samples = 0, index = 0;
+      std::int64_t samples = 0;
+      std::uint32_t index = 0;
       std::size_t smallest = plans.at(0).samples.size(), largest = 0;
       for (const auto& plan : plans) {
-        EXPECT_EQ(plan.step, step);
-        EXPECT_EQ(plan.epoch * sampler.batches_per_epoch() + plan.batch, step);
-        EXPECT_EQ(plan.micro_batch, index++);
-        EXPECT_EQ(plan.micro_batches, static_cast<std::int64_t>(plans.size()));
+        const MessageKey key{static_cast<std::uint32_t>(step), Purpose::train, index++};
+        EXPECT_EQ(plan.header.key, key);
+        EXPECT_EQ(plan.epoch, step / sampler.batches_per_epoch());
+        EXPECT_EQ(plan.header.samples, plan.samples.size());
+        EXPECT_EQ(plan.header.micro_batches, plans.size());
         samples += static_cast<std::int64_t>(plan.samples.size());
         smallest = std::min(smallest, plan.samples.size());
         largest = std::max(largest, plan.samples.size());
       }
-      EXPECT_EQ(samples, plans[0].batch_samples);
+      EXPECT_EQ(samples, plans[0].header.batch_samples);
       EXPECT_GE(smallest, 1u);
       EXPECT_LE(largest - smallest, 1u);
     }
@@ -106,8 +108,8 @@ TEST(Sampler, GivesEachReplicaItsShareOfTheMicroBatches) {
   const auto first = sampler.micro_batches(0, 0), second = sampler.micro_batches(0, 1);
   ASSERT_EQ(first.size(), 4u);
   ASSERT_EQ(second.size(), 4u);
-  EXPECT_EQ(first.back().micro_batch, 3);
-  EXPECT_EQ(second.front().micro_batch, 4);
+  EXPECT_EQ(first.back().header.key.micro_batch, 3u);
+  EXPECT_EQ(second.front().header.key.micro_batch, 4u);
 }
 
 TEST(Sampler, MakesOneMicroBatchASampleWhereTheLastBatchIsTiny) {
