@@ -2,11 +2,7 @@
 // The store of a job: small values that its processes share, such as addresses and keys.
 
 #include <chrono>
-#include <condition_variable>
-#include <map>
-#include <mutex>
 #include <string>
-#include <thread>
 
 #include "runtime/error.h"
 
@@ -33,20 +29,6 @@ class Store {
   /// value. If the first process leaves or is lost before, the next one gets the empty value. The
   /// loss of other processes ends no claim; other errors as for get.
   virtual Result<std::string> claim(const std::string& key, std::chrono::milliseconds timeout) = 0;
-};
-
-/// A Store for the threads of one process, each of which counts as a process.
-class MemoryStore final : public Store {
- public:
-  Status put(const std::string& key, std::string value) override;
-  Result<std::string> get(const std::string& key, std::chrono::milliseconds timeout) override;
-  Result<std::string> claim(const std::string& key, std::chrono::milliseconds timeout) override;
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<std::string, std::string> values_;
-  std::map<std::string, std::thread::id> claimed_;
 };
 
 }  // namespace troupe

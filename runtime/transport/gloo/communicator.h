@@ -2,8 +2,10 @@
 // Inside the Gloo transport: the communicator itself.
 
 #include <atomic>
+#include <condition_variable>
 #include <deque>
 #include <map>
+#include <mutex>
 #include <thread>
 
 #include "runtime/transport/communicator_base.h"

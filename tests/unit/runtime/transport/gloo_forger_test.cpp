@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "memory_store.h"
 #include "runtime/transport/described.h"
 #include "runtime/transport/gloo/mesh.h"
 #include "runtime/transport/gloo/side_channel.h"

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <thread>
 
+#include "memory_store.h"
 #include "tests/unit/runtime/transport/processes.h"
 #include "tests/unit/runtime/transport/ranks.h"
 #include "tests/unit/runtime/transport/wait.h"

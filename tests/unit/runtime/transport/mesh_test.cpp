@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "memory_store.h"
 #include "runtime/transport/store.h"
 
 namespace troupe::transport {

@@ -3,6 +3,7 @@
 #include <exception>
 #include <thread>
 
+#include "memory_store.h"
 #include "runtime/tensor/cast.h"
 #include "tests/unit/runtime/transport/local.h"
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <thread>
 
+#include "memory_store.h"
 #include "runtime/transport/shm/arena.h"
 #include "runtime/transport/shm/peer_connection.h"
 #include "runtime/transport/shm/transport.h"

@@ -14,6 +14,7 @@
 #include <set>
 #include <thread>
 
+#include "memory_store.h"
 #include "runtime/transport/shm/arena.h"
 #include "runtime/transport/shm/peer_connection.h"
 #include "runtime/transport/shm/transport.h"

@@ -16,6 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include "memory_store.h"
+
 namespace troupe::transport {
 namespace {
 

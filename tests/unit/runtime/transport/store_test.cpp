@@ -1,8 +1,8 @@
-#include "runtime/transport/store.h"
-
 #include <gmock/gmock.h>
 
 #include <thread>
+
+#include "memory_store.h"
 
 namespace troupe {
 namespace {

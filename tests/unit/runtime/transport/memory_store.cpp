@@ -1,4 +1,4 @@
-#include "runtime/transport/store.h"
+#include "memory_store.h"
 
 #include <fmt/format.h>
 
