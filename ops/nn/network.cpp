@@ -3,18 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 
 #include "ops/on_device.h"
 #include "runtime/error.h"
 
 namespace troupe {
 namespace {
-
-std::uint64_t next_version() {
-  static std::atomic<std::uint64_t> last{0};
-  return ++last;
-}
 
 Pass writing_to(Pass pass, std::span<Tensor> gradients, std::span<Tensor> statistics) {
   pass.weight_gradients = gradients;
@@ -83,7 +77,7 @@ void Network::use(StatePtr state) {
   auto views = std::make_shared<StateViews>();
   views->weights = spec_.parameter_views(state->weights);
   views->buffers = spec_.buffer_views(state->buffers);
-  views->version = next_version();
+  views->version = views_->version + 1;
   views->state = std::move(state);
   views_ = std::move(views);
 }

@@ -15,7 +15,7 @@ struct StateViews {
   StatePtr state;
   std::vector<Tensor> weights;
   std::vector<Tensor> buffers;
-  std::uint64_t version = 0;  ///< unique in the process, one for each Network::use
+  std::uint64_t version = 0;  ///< grows with each Network::use; kernels belong to one network
 };
 
 /// Consecutive blocks of a model: [first, last).
