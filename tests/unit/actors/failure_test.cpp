@@ -1,6 +1,7 @@
 // An actor that dies at any micro-batch changes nothing that a user can see but the time.
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <random>
 
 #include "training_run.h"
@@ -221,6 +222,21 @@ TEST(FailureThreadedActors, OfAnyActorChangesNoNumber) {
       expect_unharmed({.workers = 1, .scheduling = Scheduling::threads, .faults = {fault}}, 1);
   for (const std::uint32_t stage : {0, 1})
     expect_unharmed({.scheduling = Scheduling::threads, .faults = {{"writer", 5, stage, "S"}}}, 1);
+}
+
+// The only snapshot makes the writer publish on its thread; the fault ends the writer meanwhile.
+TEST(FailureThreadedActors, OfTheWriterWhileItPublishesLosesNoCheckpoint) {
+  std::atomic<int> begun = 0;
+  expect_unharmed({.partition = {4},
+                   .scheduling = Scheduling::threads,
+                   .faults = {{"writer", 1, 0, "S"}},
+                   .on_write =
+                       [&](std::uint32_t step) {
+                         begun += step == 2 ? 1 : 0;
+                         return success();
+                       }},
+                  1);
+  EXPECT_EQ(begun, 2) << "the writer did not fail while it published";
 }
 
 TEST(FailureThreadedActors, OfTwoActorsChangesNoNumber) {

@@ -38,8 +38,7 @@ class ProcessesTest : public ::testing::Test {
     RunOptions options{.threads = 2,
                        .steps = {.count = timeline_of(pipeline).steps, .snapshot_at_end = true},
                        .faults = std::move(faults),
-                       .processes = processes,
-                       .run_id = 7};
+                       .processes = processes};
     std::vector<std::future<RunReport>> runs;
     const auto links = make_memory_links(graph, processes, order);
     for (std::uint32_t here = 0; here < processes; ++here) {
@@ -190,7 +189,7 @@ TEST_F(ProcessesTest, AnActorKilledInAnyProcessLeavesNoTrace) {
   for (const auto& [actor, step, micro_batch] :
        {Fault{"stage/0/0", 2, 1}, Fault{"stage/1/1", 2, 3}, Fault{"reducer/0/1", 2, 3},
         Fault{"reducer/1/0", 2, 1}, Fault{"loss/1", 2, 3}, Fault{"loader/0", 2, 1},
-        Fault{"writer/2", 5, 1}})
+        Fault{"writer/2", 5, 1}, Fault{"writer", 5, 0}})
     for (const std::uint64_t order : {1, 2}) {
       const std::string whole =
           digest({.partition = {2, 2}, .replicas = 2}, 4, order, {{actor, step, micro_batch, ""}});
