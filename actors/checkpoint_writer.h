@@ -55,7 +55,7 @@ class CheckpointWriter final : public Actor {
   bool ready() const override { return snapshot.ready() || shards.ready(); }
   ActionLabel act() override;
   void on_commit(const Commit& commit) override;
-  bool holds_run_open() const override { return true; }
+  bool outlives_steps() const override { return true; }
   bool takes_snapshots() const override { return true; }
   FiringRules firing_rules() const override { return {}; }  // at the rate of checkpoints
 

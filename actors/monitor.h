@@ -75,7 +75,7 @@ class Monitor final : public Actor {
   ActionLabel act() override;
   bool votes() const override { return true; }
   void on_commit(const Commit& commit) override;
-  bool holds_run_open() const override { return true; }
+  bool outlives_steps() const override { return true; }
   void begin_run() override { scores_ = {}; }
   void restore(const CommittedState& state, std::uint32_t steps) override;
 

@@ -21,7 +21,7 @@ class ShardWriter final : public Actor {
   bool ready() const override { return snapshot.ready() && shards.has_slot(); }
   ActionLabel act() override;
   void on_commit(const Commit& commit) override;
-  bool holds_run_open() const override { return true; }
+  bool outlives_steps() const override { return true; }
   bool takes_snapshots() const override { return true; }
   FiringRules firing_rules() const override { return {}; }  // at the rate of checkpoints
 

@@ -43,7 +43,7 @@ class Server final : public Actor {
     out.send({.key = {0, Purpose::train, static_cast<std::uint32_t>(sent_++)}}, 0);
     return {"serve", {}};
   }
-  bool holds_run_open() const override { return true; }
+  bool outlives_steps() const override { return true; }
   FiringRules firing_rules() const override { return {}; }  // it begins by itself
 
  private:
@@ -87,7 +87,7 @@ class Sink final : public Actor {
     if (++seen_ == count_) finish();
     return {"take", {}};
   }
-  bool holds_run_open() const override { return true; }
+  bool outlives_steps() const override { return true; }
 
  private:
   std::uint32_t count_, seen_ = 0;

@@ -16,6 +16,8 @@ Waiting Actor::waiting() const {
   return full ? Waiting::credit : Waiting::input;
 }
 
+std::string Actor::refusal(const InputPort&, const Actor&) const { return {}; }
+
 void Actor::restore(const CommittedState&, std::uint32_t) {}
 
 FiringRules Actor::firing_rules() const {

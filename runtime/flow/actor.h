@@ -123,8 +123,9 @@ class Actor {
   virtual void on_commit(const Commit&) {}
   /// True if a step needs this actor's vote.
   virtual bool votes() const { return false; }
-  /// True if the run must not end before this actor calls `finish`.
-  virtual bool holds_run_open() const { return false; }
+  /// True if the actor's work does not end with a step, such as an evaluation or a checkpoint. The
+  /// run stays open until it calls `finish`, and it continues when the others restart a step.
+  virtual bool outlives_steps() const { return false; }
   /// True if the actor writes snapshots and calls accept_snapshots().
   virtual bool takes_snapshots() const { return false; }
   /// True if all actors must restart the open step when this actor fails, since its neighbours no
@@ -135,6 +136,9 @@ class Actor {
   /// Called on each incarnation before any message: `state` is the last committed state of the
   /// previous incarnation (null if there is none), `steps` the number of committed steps.
   virtual void restore(const CommittedState& state, std::uint32_t steps);
+  /// Why this actor cannot take what `sender` sends to its input; empty: it can. Graph::connect
+  /// asks the prototypes, and refuses the edge.
+  virtual std::string refusal(const InputPort& input, const Actor& sender) const;
   /// How the actor fires; default: one transition over all ports.
   virtual FiringRules firing_rules() const;
 
@@ -149,7 +153,7 @@ class Actor {
   }
   /// Reports an event to the caller of the run (RunOptions::on_event).
   void emit(std::any event) { effects_.events.push_back(std::move(event)); }
-  /// See holds_run_open().
+  /// See outlives_steps().
   void finish() { status().finished = true; }
   /// A writer (takes_snapshots) calls this when it becomes able, or unable, to take the next
   /// snapshot. Commits request a snapshot only when all writers can take it.

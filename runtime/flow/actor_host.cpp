@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "runtime/flow/faults.h"
 #include "runtime/transport/delivery_deferral.h"
 
@@ -125,6 +127,18 @@ AfterAction act(ActorHost* self) {
   return after_action(run, send_effects(self), end - begin);
 }
 
+void count_held(HostedActor& hosted) {
+  RuntimeAccess::Held all;
+  for (const InputPort* port : hosted.actor->inputs()) {
+    const auto [count, step] = RuntimeAccess::held(*port);
+    if (count > 0) all.step = all.count > 0 ? std::min(all.step, step) : step;
+    all.count += count;
+  }
+  MailboxGauge& gauge = hosted.run->gauges[hosted.index];
+  gauge.held.store(all.count, std::memory_order_relaxed);
+  gauge.held_since.store(all.step, std::memory_order_relaxed);
+}
+
 /// Acts until nothing is to do, a message has arrived, which may bring more urgent work, or other
 /// actors need the thread. In the latter cases a Resume continues.
 void run_actions(ActorHost* self) {
@@ -143,6 +157,7 @@ void run_actions(ActorHost* self) {
   }
   account_waiting(hosted, Clock::now());
   hosted.waiting = hosted.resumes ? Waiting::other : hosted.actor->waiting();
+  count_held(hosted);
 }
 
 /// Runs a handler. An exception ends this incarnation with a report to the supervisor.
@@ -191,7 +206,7 @@ void on_start(ActorHost* self, const Start& start) {
   hosted.addresses = *start.addresses;
   hosted.incarnation = start.incarnation;
   for (OutputPort* port : hosted.actor->outputs())
-    RuntimeAccess::begin_incarnation(*port, hosted.run->run_id, start.incarnation);
+    RuntimeAccess::begin_incarnation(*port, start.incarnation);
   hosted.started = true;
 }
 

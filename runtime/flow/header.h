@@ -28,23 +28,21 @@ struct MessageKey {
 
 /// Precedes every payload.
 struct Header {
-  std::uint64_t run = 0;            ///< RunOptions::run_id; messages of other runs are dropped
   std::uint32_t incarnation = 0;    ///< of the sending actor; older ones are dropped
   std::uint32_t receiver = 0;       ///< incarnation of the receiver, where it is in another process
   std::uint32_t edge = 0;           ///< index in the graph
-  std::uint64_t sequence = 0;       ///< counts what this incarnation sent on this edge
   MessageKey key;                   ///< step, purpose, micro-batch (global index)
   std::uint32_t slot = 0;           ///< the sender's slot that the payload occupies
   std::uint32_t samples = 0;        ///< in this micro-batch
   std::uint32_t batch_samples = 0;  ///< in the whole step, over all replicas
   std::uint32_t micro_batches = 0;  ///< in the whole step, over all replicas
 
+  friend bool operator==(const Header&, const Header&) = default;
+
   static void members(auto& self, auto& visit) {
-    visit(self.run);
     visit(self.incarnation);
     visit(self.receiver);
     visit(self.edge);
-    visit(self.sequence);
     visit(self.key);
     visit(self.slot);
     visit(self.samples);
@@ -52,6 +50,6 @@ struct Header {
     visit(self.micro_batches);
   }
 };
-static_assert(sizeof(Header) <= 64 && std::is_trivially_copyable_v<Header>);
+static_assert(sizeof(Header) <= 48 && std::is_trivially_copyable_v<Header>);
 
 }  // namespace troupe

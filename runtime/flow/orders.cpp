@@ -40,7 +40,7 @@ void prepare(SupervisorActor* self, const Replacement& order) {
     supervisor.votes[actor].reset();
     if (!supervisor.hosts[actor]) continue;
     caf::anon_send_exit(supervisor.hosts[actor], caf::exit_reason::kill);
-    supervisor.ending.push_back(std::exchange(supervisor.hosts[actor], nullptr));
+    supervisor.ending.push_back({actor, std::exchange(supervisor.hosts[actor], nullptr)});
   }
   supervisor.preparing = order;
   make_incarnations(self);
@@ -141,6 +141,7 @@ void make_incarnations(SupervisorActor* self) {
 void spawn_host(SupervisorActor* self, std::size_t actor, std::unique_ptr<Actor> made) {
   ProcessSupervisor& supervisor = self->state;
   supervisor.run->gauges[actor].waiting = 0;
+  supervisor.run->gauges[actor].held = 0;
   supervisor.causes[actor].clear();
   supervisor.hosts[actor] = self->spawn(
       host_actor, supervisor.run, static_cast<std::uint32_t>(actor),

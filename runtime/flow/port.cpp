@@ -100,13 +100,8 @@ bool OutputPort::has_slot(std::uint32_t count) const {
 }
 
 void OutputPort::attach(std::uint32_t edge, std::uint32_t slots) {
-  edges_.push_back({.id = edge, .sequence = 0, .last = std::nullopt, .slots = {}, .free = slots});
+  edges_.push_back({.id = edge, .last = std::nullopt, .slots = {}, .free = slots});
   edges_.back().slots.resize(slots);
-}
-
-void OutputPort::begin_incarnation(std::uint64_t run, std::uint32_t incarnation) {
-  run_ = run;
-  incarnation_ = incarnation;
 }
 
 void OutputPort::credit(const Credit& credit) {
@@ -124,12 +119,11 @@ std::vector<Packet> OutputPort::unreleased(std::uint32_t edge_id) const {
     if (edge.id == edge_id)
       for (const auto& slot : edge.slots)
         if (slot) packets.push_back(*slot);
-  std::ranges::sort(packets, {}, [](const Packet& p) { return p.header.sequence; });
+  std::ranges::sort(packets, {}, [](const Packet& p) { return p.header.key; });
   return packets;
 }
 
 void OutputPort::send_packet(Header header, const std::shared_ptr<const void>& payload) {
-  header.run = run_;
   header.incarnation = incarnation_;
   for (Edge& edge : edges_) {
     const auto slot =
@@ -147,7 +141,6 @@ void OutputPort::send_packet(Header header, const std::shared_ptr<const void>& p
                   "give each message on an edge a larger key than the one before");
     edge.last = header.key;
     header.edge = edge.id;
-    header.sequence = edge.sequence++;
     header.slot = static_cast<std::uint32_t>(slot - edge.slots.begin());
     slot->emplace(Packet{header, payload});
     --edge.free;

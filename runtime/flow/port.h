@@ -55,8 +55,6 @@ class InputPort {
   bool lacks_edge() const { return !connected() && connection_ == Connection::required; }
   /// A message is queued.
   bool ready() const { return !queue_.empty(); }
-  /// The number of queued messages, for actors that take several at once.
-  std::size_t queued() const { return queue_.size(); }
   /// Every slot of every edge is taken: no message can arrive before one is released.
   bool full() const;
   const Header& header() const { return queue_.front().header; }
@@ -143,13 +141,11 @@ class OutputPort {
  private:
   friend class RuntimeAccess;
   void attach(std::uint32_t edge, std::uint32_t slots);
-  void begin_incarnation(std::uint64_t run, std::uint32_t incarnation);
   void credit(const Credit& credit);
   std::vector<Packet> unreleased(std::uint32_t edge) const;
 
   struct Edge {
     std::uint32_t id = 0;
-    std::uint64_t sequence = 0;
     std::optional<MessageKey> last;            ///< newest key sent by this incarnation
     std::vector<std::optional<Packet>> slots;  ///< occupied ones hold the sent message
     std::uint32_t free = 0;
@@ -159,7 +155,6 @@ class OutputPort {
   std::type_index type_;
   Connection connection_;
   std::vector<Edge> edges_;
-  std::uint64_t run_ = 0;
   std::uint32_t incarnation_ = 0;
 };
 

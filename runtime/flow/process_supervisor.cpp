@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "runtime/print.h"
+#include "runtime/text.h"
 
 namespace troupe::flow {
 namespace {
@@ -15,7 +19,6 @@ class Listener final : public BridgeListener {
 
   void on_packet(std::uint32_t from, Packet packet) override {
     const Header header = packet.header;
-    if (header.run != run_->run_id) return;  // of another run
     const auto& edges = run_->graph.edges();
     if (header.edge >= edges.size() || !joins(edges[header.edge].from, from, edges[header.edge].to))
       return refuse(from, fmt::format("a message on edge {}", header.edge));
@@ -132,16 +135,39 @@ void on_lost(SupervisorActor* self, const LostProcess& lost) {
   end_run(self, EndRun{.failure = lost.reason});  // the leader is lost
 }
 
+/// Warns once if a replacement has waited since the last check for incarnations that do not end.
+void check_replacement(ProcessSupervisor& supervisor) {
+  if (!supervisor.preparing || supervisor.ending.empty()) return;
+  const std::uint32_t incarnation = supervisor.preparing->incarnation;
+  if (std::exchange(supervisor.checked_replacement, incarnation) != incarnation)
+    supervisor.checks_of_it = 0;
+  if (++supervisor.checks_of_it != 2) return;
+  std::vector<std::string> names;
+  for (const auto& one : supervisor.ending)
+    names.push_back(supervisor.run->graph.actors()[one.actor].name);
+  print_error(
+      "warning: a replacement waits for the previous incarnation of {}, which was told to end but "
+      "has not returned from act(); act() must not block\n",
+      listed(names));
+}
+
 void on_check(SupervisorActor* self, const CheckProgress& check) {
+  check_replacement(self->state);
   RunLeader* leader = self->state.leader.get();
   if (!leader) return;
-  if (const std::string overdue = leader->overdue_votes(check.idle); !overdue.empty())
+  if (const std::string overdue =
+          leader->overdue_votes(check.idle, holders_of_messages(*self->state.run));
+      !overdue.empty())
     print_error("warning: {}\n", overdue);
 }
 
 void on_deadlock(SupervisorActor* self) {
-  fail(self, Error(ErrorCode::bad_graph, "the graph is deadlocked: no actor has anything to do",
-                   "more slots on its edges may help; firing_rules() of an actor may be wrong"));
+  const std::vector<std::string> holders = holders_of_messages(*self->state.run);
+  fail(self, Error(ErrorCode::bad_graph,
+                   "the graph is deadlocked: no actor has anything to do" +
+                       (holders.empty() ? "" : "; " + listed(holders, 4)),
+                   "release what actors have taken; more slots on the edges may help; "
+                   "firing_rules() of an actor may be wrong"));
 }
 
 void on_final_report(SupervisorActor* self, const FinalReport& final) {
@@ -201,6 +227,21 @@ void begin(SupervisorActor* self) {
 
 }  // namespace
 
+std::vector<std::string> holders_of_messages(const RunState& run) {
+  std::vector<std::pair<std::uint32_t, std::string>> holders;  // with the step of the oldest
+  for (std::size_t actor = 0; actor < run.gauges.size(); ++actor)
+    if (const std::uint32_t held = run.gauges[actor].held) {
+      const std::uint32_t since = run.gauges[actor].held_since;
+      holders.emplace_back(
+          since, fmt::format("{} has held {} since step {}", run.graph.actors()[actor].name,
+                             counted(held, "message"), since));
+    }
+  std::ranges::stable_sort(holders, {}, &decltype(holders)::value_type::first);
+  std::vector<std::string> texts;
+  for (auto& [since, text] : holders) texts.push_back(std::move(text));
+  return texts;
+}
+
 caf::behavior process_supervisor(SupervisorActor* self, std::shared_ptr<RunState> run) {
   self->state.run = std::move(run);
   // The run cannot end without its supervisor: what attempt() does not catch ends the process.
@@ -210,7 +251,7 @@ caf::behavior process_supervisor(SupervisorActor* self, std::shared_ptr<RunState
   });
   self->set_down_handler([self](const caf::down_msg& down) {
     if (std::erase_if(self->state.ending,
-                      [&](const caf::actor& host) { return host.address() == down.source; }) > 0)
+                      [&](const auto& one) { return one.host.address() == down.source; }) > 0)
       return on_killed(self);
     auto& hosts = self->state.hosts;
     for (std::size_t actor = 0; actor < hosts.size(); ++actor)

@@ -24,7 +24,13 @@ struct ProcessSupervisor {
   std::vector<CommittedState> committed;   ///< of each actor
   /// Hosts of previous incarnations that were killed and have not ended yet. They may still send
   /// messages, so the next incarnations are created only when all have ended.
-  std::vector<caf::actor> ending;
+  struct Ending {
+    std::size_t actor = 0;
+    caf::actor host;
+  };
+  std::vector<Ending> ending;
+  /// Of the replacement that has waited for them, at the last check of the progress, and how often.
+  std::uint32_t checked_replacement = 0, checks_of_it = 0;
   std::optional<Replacement> preparing;
   /// By incarnation: the number of processes whose replaced actors send no more messages, including
   /// this process.

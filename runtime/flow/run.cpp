@@ -108,9 +108,8 @@ RunReport run(const Graph& graph, const RunOptions& options) {
   if (graph.actors().empty()) throw Error(ErrorCode::bad_graph, "the graph has no actors");
   graph.check_connected();
   check_faults(options.faults, graph);
-  if (options.prove_liveness)
-    if (const auto deadlock = find_deadlock(graph))
-      throw Error(ErrorCode::bad_graph, to_string(*deadlock), deadlock->remedy);
+  if (const auto deadlock = find_deadlock(graph))
+    throw Error(ErrorCode::bad_graph, to_string(*deadlock), deadlock->remedy);
 
   std::promise<Result<RunReport>> promise;
   auto result = promise.get_future();
@@ -122,9 +121,6 @@ RunReport run(const Graph& graph, const RunOptions& options) {
       .graph = graph,
       .options = options,
       .placement = placement,
-      .run_id = options.run_id ? options.run_id
-                               : static_cast<std::uint64_t>(
-                                     std::chrono::system_clock::now().time_since_epoch().count()),
       .start = flow::Clock::now(),
       .gauges = std::vector<flow::MailboxGauge>(graph.actors().size()),
       .directory = flow::Directory(graph.actors().size()),

@@ -48,8 +48,7 @@ struct RunOptions {
   std::function<void(const std::any&)> on_event;         ///< Actor::emit; called on actor threads
   std::function<void(const FailureReport&)> on_failure;  ///< called on an actor thread
   Scheduling scheduling = Scheduling::threads;
-  std::uint64_t seed = 0;      ///< 0: first come, first served
-  bool prove_liveness = true;  ///< refuse a graph for which find_deadlock finds one
+  std::uint64_t seed = 0;  ///< 0: first come, first served
 
   /// In a run over several processes (Graph::place) each calls `run` with the same graph and with
   /// options that differ only in `process`; `bridge` connects them.
@@ -57,9 +56,6 @@ struct RunOptions {
   std::uint32_t processes = 1;
   std::shared_ptr<Bridge> bridge;
   DeliveryDeferral* deferral = nullptr;  ///< of the transports that the bridge uses
-  /// Identifies the messages of this run, as opposed to those of a run before a restart. Equal in
-  /// all processes (JoinedWorld::connect sets the generation of the world). 0: chosen by `run`.
-  std::uint64_t run_id = 0;
 };
 
 /// Runs the graph until its steps are committed and no actor holds it open. First proves that it

@@ -15,7 +15,7 @@ std::vector<Supervisor::SupervisedActor> actors_of(const Graph& graph) {
   for (const auto& actor : graph.actors())
     actors.push_back({.name = actor.name,
                       .votes = actor.prototype->votes(),
-                      .holds_run_open = actor.prototype->holds_run_open(),
+                      .outlives_steps = actor.prototype->outlives_steps(),
                       .restarts_step = actor.prototype->restarts_step(),
                       .takes_snapshots = actor.prototype->takes_snapshots()});
   for (const auto& edge : graph.edges()) {
@@ -73,7 +73,7 @@ void RunLeader::vote(const Vote& vote) {
   end_if_done();
 }
 
-std::string RunLeader::overdue_votes(bool idle) {
+std::string RunLeader::overdue_votes(bool idle, const std::vector<std::string>& holders) {
   const std::uint32_t step = supervisor_.steps();
   if (checked_step_ != step) has_warned_ = false;
   const auto before = std::exchange(missing_votes_, supervisor_.missing_votes());
@@ -84,9 +84,10 @@ std::string RunLeader::overdue_votes(bool idle) {
   for (const std::size_t actor : missing_votes_) names.push_back(graph_.actors()[actor].name);
   return fmt::format(
       "step {} waits for the vote of {}{}; every voting actor must vote once per step, when its "
-      "part of the step is done{}",
+      "part of the step is done{}{}",
       step, listed(names), idle ? ", and no actor has anything to do" : "",
-      idle ? ", and every actor must release the messages that it takes" : "");
+      idle ? ", and every actor must release the messages that it takes" : "",
+      idle && !holders.empty() ? "; " + listed(holders, 4) : "");
 }
 
 void RunLeader::actor_failed(const ActorFailed& failure, Supervisor::Clock::time_point now) {

@@ -30,9 +30,9 @@ class RunLeader {
 
   /// Called at intervals. Returns a warning if a step has waited for the same votes since the last
   /// call, and other actors have voted or no actor had anything to do (`idle`). Otherwise returns
-  /// an empty text. Warns once per step. Without this, an actor that never votes would stop the run
-  /// without a message.
-  std::string overdue_votes(bool idle);
+  /// an empty text. Warns once per step. In an idle run `holders` says who holds messages. Without
+  /// this, an actor that never votes would stop the run without a message.
+  std::string overdue_votes(bool idle, const std::vector<std::string>& holders = {});
 
   /// Every process has ended.
   bool concluded() const { return ending_ && missing_ == 0; }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "runtime/flow/bridge.h"
@@ -21,7 +22,9 @@ struct MailboxGauge {
   std::atomic<std::size_t> waiting{0};
   std::atomic<std::size_t> peak{0};
   std::atomic<std::size_t> handled{0};
-  std::atomic<bool> acting{false};  ///< an incarnation handles a message now
+  std::atomic<bool> acting{false};           ///< an incarnation handles a message now
+  std::atomic<std::uint32_t> held{0};        ///< messages that the actor has taken and not released
+  std::atomic<std::uint32_t> held_since{0};  ///< the step of the oldest
   void add() {
     const std::size_t now = waiting.fetch_add(1, std::memory_order_relaxed) + 1;
     std::size_t seen = peak.load(std::memory_order_relaxed);
@@ -64,7 +67,6 @@ struct RunState {
   const Graph& graph;
   const RunOptions& options;
   Placement placement;
-  std::uint64_t run_id = 0;
   Clock::time_point start;
   std::vector<MailboxGauge> gauges;
   Directory directory;
@@ -73,5 +75,9 @@ struct RunState {
   std::vector<bool> sends_away = {};  ///< by actor: lives here and sends to another process
   caf::actor yielder = {};            ///< yield_actor; set before any actor host starts
 };
+
+/// The actors of this process that hold messages, oldest first: "loss has held 2 messages since
+/// step 0". All of them matter only where no actor has anything to do.
+std::vector<std::string> holders_of_messages(const RunState& run);
 
 }  // namespace troupe::flow

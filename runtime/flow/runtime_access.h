@@ -31,12 +31,21 @@ class RuntimeAccess {
   static void sender_replaced(InputPort& port, std::uint32_t edge, std::uint32_t incarnation) {
     port.sender_replaced(edge, incarnation);
   }
+  /// The messages that the actor has taken and not released: how many, and the oldest one's step.
+  struct Held {
+    std::uint32_t count = 0, step = 0;
+  };
+  static Held held(const InputPort& port) {
+    // Messages are taken in the order in which they came.
+    const std::size_t taken = port.unreleased_.size() - port.queue_.size();
+    return {static_cast<std::uint32_t>(taken), taken ? port.unreleased_.front().key.step : 0};
+  }
   /// The number of messages that deliver() dropped.
   static std::uint64_t dropped(const InputPort& port) { return port.dropped_; }
 
-  /// Sets the run and the incarnation that the headers of later messages carry.
-  static void begin_incarnation(OutputPort& port, std::uint64_t run, std::uint32_t incarnation) {
-    port.begin_incarnation(run, incarnation);
+  /// Sets the incarnation that the headers of later messages carry.
+  static void begin_incarnation(OutputPort& port, std::uint32_t incarnation) {
+    port.incarnation_ = incarnation;
   }
   /// Frees a slot. A credit of an older incarnation is ignored.
   static void credit(OutputPort& port, const Credit& credit) { port.credit(credit); }

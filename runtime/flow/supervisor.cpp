@@ -71,7 +71,7 @@ std::vector<std::size_t> Supervisor::actor_failed(std::size_t actor, const std::
                                                 [&](std::size_t n) { return replaced_alone_[n]; });
   std::vector<std::size_t> replaced;
   for (std::size_t i = 0; i < actors_.size(); ++i)
-    if (i == actor || (restart_step && !actors_[i].holds_run_open)) replaced.push_back(i);
+    if (i == actor || (restart_step && !actors_[i].outlives_steps)) replaced.push_back(i);
   if (restart_step) replaced_alone_.assign(actors_.size(), false);
   if (!restart_step) replaced_alone_[actor] = true;
   for (std::size_t i : replaced) {
@@ -106,7 +106,7 @@ bool Supervisor::ended() const {
 bool Supervisor::done() const {
   if (has_voters() && !ended()) return false;
   for (std::size_t i = 0; i < actors_.size(); ++i)
-    if (actors_[i].holds_run_open && !finished_[i]) return false;
+    if (actors_[i].outlives_steps && !finished_[i]) return false;
   return true;
 }
 

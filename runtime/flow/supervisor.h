@@ -19,7 +19,7 @@ class Supervisor {
   struct SupervisedActor {
     std::string name;
     bool votes = false;
-    bool holds_run_open = false;
+    bool outlives_steps = false;
     bool restarts_step = false;
     bool takes_snapshots = false;
     std::vector<std::size_t> neighbours = {};  ///< actors at the other ends of its edges

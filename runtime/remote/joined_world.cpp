@@ -89,7 +89,6 @@ void JoinedWorld::connect(const Graph& graph, RunOptions& options) {
   options.processes = processes();
   options.bridge = bridge_ = make_member_bridge(member(), *data_plane_, graph);
   options.deferral = &data_plane_->deferral();
-  options.run_id = member().generation();
 }
 
 Store& JoinedWorld::store() { return member().store(); }

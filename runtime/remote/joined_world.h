@@ -48,7 +48,7 @@ class JoinedWorld {
   std::string heading() const;
 
   /// Waits for the others, connects to them, and sets what `run` must know: process, processes,
-  /// bridge, deferral and run_id. Once per world, even if it failed; the graph must outlive the
+  /// bridge and deferral. Once per world, even if it failed; the graph must outlive the
   /// run. Throws Error: bad_graph where it is not the same in all processes
   /// (runtime/remote/run_description.h), peer_lost where one is lost meanwhile, usage the second
   /// time.

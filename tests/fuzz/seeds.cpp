@@ -72,7 +72,7 @@ void flow_seeds(const fs::path& folder) {
   const Graph graph = fuzzed_graph();
   const auto payload = std::make_shared<Sample>(
       Sample{Tensor::zeros({2, 3}), {"a", ""}, {Tensor(), Tensor::zeros({1})}, -1});
-  const Packet packet{.header = {.run = 7}, .payload = payload};
+  const Packet packet{.header = {.incarnation = 7}, .payload = payload};
   write(folder / "packet", remote::encode(packet, graph).bytes);
   write(folder / "credit", remote::encode(Credit{2, 3, 4}));
   const Error error(ErrorCode::io, "what", "remedy");

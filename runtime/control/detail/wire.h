@@ -12,7 +12,7 @@
 namespace troupe::control {
 
 /// Changes with the envelope, and with the messages of a run (runtime/flow/wire.h) in its body.
-constexpr std::uint32_t wire_version = 4;
+constexpr std::uint32_t wire_version = 5;
 constexpr std::size_t max_message_bytes = std::size_t{64} << 20;
 constexpr std::size_t max_frame_bytes = max_message_bytes + 4096;
 

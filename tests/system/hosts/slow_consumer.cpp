@@ -64,7 +64,7 @@ class Consumer final : public Actor {
     if (--left_ == 0) finish();
     return {"take", held.header.key};
   }
-  bool holds_run_open() const override { return true; }
+  bool outlives_steps() const override { return true; }
 
  private:
   std::uint32_t left_;

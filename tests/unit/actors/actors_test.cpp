@@ -30,7 +30,7 @@ void attach(Actor& actor) {
   std::uint32_t edge = 0;
   for (InputPort* port : actor.inputs()) RuntimeAccess::attach(*port, edge++, many);
   for (OutputPort* port : actor.outputs()) RuntimeAccess::attach(*port, edge++, many);
-  for (OutputPort* port : actor.outputs()) RuntimeAccess::begin_incarnation(*port, 1, 0);
+  for (OutputPort* port : actor.outputs()) RuntimeAccess::begin_incarnation(*port, 0);
 }
 
 template <class T>
@@ -135,7 +135,7 @@ TEST(StageActor, GoesBackAsAWholeWhereNobodyTakesItsInputGradient) {
   for (InputPort* port : first.inputs()) RuntimeAccess::attach(*port, edge++, many);
   for (OutputPort* port : first.outputs())
     if (port != &first.input_gradient) RuntimeAccess::attach(*port, edge++, many);
-  for (OutputPort* port : first.outputs()) RuntimeAccess::begin_incarnation(*port, 1, 0);
+  for (OutputPort* port : first.outputs()) RuntimeAccess::begin_incarnation(*port, 0);
   first.restore(nullptr, 0);
   deliver(first.input, 0, train_key(0, 0),
           Activation{Tensor::zeros(Shape{1, 1, 2, 2}, DType::f32)});

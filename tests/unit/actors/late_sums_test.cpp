@@ -43,7 +43,7 @@ class LateStage : public ::testing::Test {
     std::uint32_t edge = 0;
     for (InputPort* port : stage_.inputs()) RuntimeAccess::attach(*port, edge++, 8);
     for (OutputPort* port : stage_.outputs()) RuntimeAccess::attach(*port, edge++, 8);
-    for (OutputPort* port : stage_.outputs()) RuntimeAccess::begin_incarnation(*port, 1, 0);
+    for (OutputPort* port : stage_.outputs()) RuntimeAccess::begin_incarnation(*port, 0);
     stage_.restore(nullptr, 0);
   }
   void give_micro_batch(std::uint32_t step, std::uint32_t micro_batch) {

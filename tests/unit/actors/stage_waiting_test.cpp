@@ -36,7 +36,7 @@ void begin(Stage& stage, const OutputPort& scarce) {
   for (InputPort* port : stage.inputs()) RuntimeAccess::attach(*port, edge++, 8);
   for (OutputPort* port : stage.outputs())
     RuntimeAccess::attach(*port, edge++, port == &scarce ? 1 : 8);
-  for (OutputPort* port : stage.outputs()) RuntimeAccess::begin_incarnation(*port, 1, 0);
+  for (OutputPort* port : stage.outputs()) RuntimeAccess::begin_incarnation(*port, 0);
   stage.restore(nullptr, 0);
 }
 

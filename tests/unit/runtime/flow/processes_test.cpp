@@ -62,7 +62,6 @@ std::vector<std::future<RunReport>> start(const Graph& graph, std::uint64_t seed
   std::uint32_t processes = 1;
   for (const auto& actor : graph.actors()) processes = std::max(processes, actor.process + 1);
   const auto links = make_memory_links(graph, processes, seed);
-  options.run_id = 7;
   options.threads = 2;
   std::vector<std::future<RunReport>> runs;
   for (std::uint32_t here = 0; here < processes; ++here) {
@@ -115,7 +114,7 @@ class Witness final : public Counter {
 /// Runs process 0 with so many threads, and process 1.
 void run_in_two(const Graph& graph, int threads, const std::shared_ptr<Deferred>& defers) {
   const auto links = make_memory_links(graph, 2, 1);
-  RunOptions options{.threads = threads, .processes = 2, .run_id = 7};
+  RunOptions options{.threads = threads, .processes = 2};
   options.bridge = std::make_shared<MemoryBridge>(links, 0);
   RunOptions elsewhere = options;
   DeliveryDeferral deferral;
@@ -269,7 +268,6 @@ TEST(RunOverProcesses, ALostProcessEndsTheRunInTheOthers) {
   const Graph graph = chain(seen, {0, 1, 2, 0});
   const auto links = make_memory_links(graph, 3, 1);
   RunOptions options;
-  options.run_id = 7;
   std::vector<std::future<RunReport>> processes;
   for (std::uint32_t here : {0u, 1u}) {  // 2 never comes
     options.process = here;
@@ -302,7 +300,6 @@ TEST(RunOverProcesses, RefusesAMessageThatIsNoPartOfTheRun) {
   const Graph graph = chain(seen, {0, 1, 1, 0});
   const auto links = make_memory_links(graph, 2, 1);
   RunOptions options;
-  options.run_id = 7;
   options.process = 1;
   options.processes = 2;
   options.bridge = std::make_shared<MemoryBridge>(links, 1);

@@ -9,6 +9,7 @@ namespace {
 
 using testing::Counter;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -81,6 +82,13 @@ TEST_F(RunLeaderTest, WarnsAboutVotesWhenNoActorHasWork) {
   EXPECT_EQ(leader_->overdue_votes(true), "");
   EXPECT_THAT(leader_->overdue_votes(true),
               HasSubstr("voter/0, voter/1, and no actor has anything"));
+}
+
+TEST_F(RunLeaderTest, NamesWhoHoldsMessagesWhenNoActorHasWork) {
+  const std::vector<std::string> holders{"voter/1 has held 2 messages since step 0"};
+  EXPECT_EQ(leader_->overdue_votes(true, holders), "");
+  EXPECT_THAT(leader_->overdue_votes(true, holders),
+              EndsWith("; voter/1 has held 2 messages since step 0"));
 }
 
 TEST_F(RunLeaderTest, DoesNotTakeASlowStepForTheOneBeforeIt) {

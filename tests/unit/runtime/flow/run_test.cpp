@@ -190,7 +190,7 @@ TEST_P(RunInEitherScheduling, FailsWhenAReplacementCannotBeMade) {
     explicit Fragile(const std::shared_ptr<int>& made) {
       if (++*made > 2) throw Error(ErrorCode::io, "no third incarnation");
     }
-    bool holds_run_open() const override { return true; }  // or the chain ends before it acts
+    bool outlives_steps() const override { return true; }  // or the chain ends before it acts
     bool ready() const override { return !done; }
     ActionLabel act() override {
       done = true;
@@ -236,7 +236,7 @@ TEST_P(RunInEitherScheduling, FailsWithALastingErrorThatComesWhileStopping) {
       finish();
       return {"send", {}};
     }
-    bool holds_run_open() const override { return true; }
+    bool outlives_steps() const override { return true; }
     bool done = false;
   };
   struct Reader final : Actor {
@@ -260,6 +260,25 @@ TEST_P(RunInEitherScheduling, FailsWithALastingErrorThatComesWhileStopping) {
         EXPECT_THAT(error.what(), HasSubstr("reader: met at the end"));
       }
     }
+  }
+}
+
+TEST(DeterministicRun, NamesWhoHoldsTheMessagesWithoutWhichNothingGoesOn) {
+  struct Hoarder final : Actor {
+    Input<int> in{this, "in"};
+    bool outlives_steps() const override { return true; }
+    ActionLabel act() override { return {"hoard", in.take().header.key}; }
+  };
+  Graph graph;
+  const auto counter = graph.add<Counter>("counter", 9u);
+  const auto hoarder = graph.add<Hoarder>("hoarder");
+  graph.connect(counter, &Counter::out, hoarder, &Hoarder::in, {.slots = 3});
+  try {
+    run(graph, {.scheduling = Scheduling::deterministic});
+    FAIL() << "the run ended";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(),
+                HasSubstr("anything to do; hoarder has held 3 messages since step 0"));
   }
 }
 

@@ -15,7 +15,7 @@ std::vector<Supervisor::SupervisedActor> two_stages_a_reducer_and_a_writer() {
   return {{.name = "stage/0", .votes = true},
           {.name = "stage/1", .votes = true},
           {.name = "reducer", .restarts_step = true},
-          {.name = "writer", .holds_run_open = true, .takes_snapshots = true}};
+          {.name = "writer", .outlives_steps = true, .takes_snapshots = true}};
 }
 
 TEST(Supervisor, WaitsForNoCommitWhereAllStepsAreMade) {

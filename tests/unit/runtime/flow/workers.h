@@ -2,6 +2,7 @@
 // Small actors for the tests of the runtime.
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -16,9 +17,11 @@ class Worker final : public Actor {
   struct Rates {
     std::vector<std::uint32_t> takes, fills;  ///< one an input, one an output
     std::uint32_t limit = 0;
+    bool hides_rules = false;  ///< the proof of liveness then knows nothing of it
   };
 
-  explicit Worker(Rates rates) : rates_(std::move(rates)), sent_(rates_.fills.size(), 0) {
+  explicit Worker(Rates rates)
+      : rates_(std::move(rates)), sent_(rates_.fills.size(), 0), held_(rates_.takes.size()) {
     for (std::size_t i = 0; i < rates_.takes.size(); ++i)
       in_.push_back(std::make_unique<Input<int>>(this, "in" + std::to_string(i)));
     for (std::size_t i = 0; i < rates_.fills.size(); ++i)
@@ -27,23 +30,18 @@ class Worker final : public Actor {
 
   bool ready() const override {
     if (fired_ == rates_.limit) return false;
-    for (std::size_t i = 0; i < in_.size(); ++i)
-      if (in_[i]->queued() < rates_.takes[i]) return false;
-    for (std::size_t i = 0; i < out_.size(); ++i)
-      if (!out_[i]->has_slot(rates_.fills[i])) return false;
-    return true;
+    for (const auto& in : in_)
+      if (in->ready()) return true;
+    return can_fire();
   }
   ActionLabel act() override {
     for (std::size_t i = 0; i < in_.size(); ++i)
-      for (std::uint32_t n = 0; n < rates_.takes[i]; ++n) in_[i]->release(in_[i]->take());
-    for (std::size_t i = 0; i < out_.size(); ++i)
-      for (std::uint32_t n = 0; n < rates_.fills[i]; ++n)
-        out_[i]->send({.key = {0, Purpose::train, sent_[i]++}}, 0);
-    if (++fired_ == rates_.limit) finish();
-    return {"fire", {0, Purpose::train, fired_}};
+      while (in_[i]->ready()) held_[i].push_back(in_[i]->take());
+    return can_fire() ? fire() : ActionLabel{"take", {0, Purpose::train, fired_}};
   }
-  bool holds_run_open() const override { return true; }
+  bool outlives_steps() const override { return true; }
   FiringRules firing_rules() const override {
+    if (rates_.hides_rules) return {};
     Transition fire{.name = "fire", .takes = {}, .releases = {}, .fills = {}};
     for (std::size_t i = 0; i < in_.size(); ++i)
       fire.takes.push_back({in_[i].get(), rates_.takes[i]});
@@ -54,10 +52,31 @@ class Worker final : public Actor {
   }
 
  private:
+  bool can_fire() const {
+    for (std::size_t i = 0; i < in_.size(); ++i)
+      if (held_[i].size() < rates_.takes[i]) return false;
+    for (std::size_t i = 0; i < out_.size(); ++i)
+      if (!out_[i]->has_slot(rates_.fills[i])) return false;
+    return true;
+  }
+  ActionLabel fire() {
+    for (std::size_t i = 0; i < in_.size(); ++i)
+      for (std::uint32_t n = 0; n < rates_.takes[i]; ++n) {
+        in_[i]->release(held_[i].front());
+        held_[i].pop_front();
+      }
+    for (std::size_t i = 0; i < out_.size(); ++i)
+      for (std::uint32_t n = 0; n < rates_.fills[i]; ++n)
+        out_[i]->send({.key = {0, Purpose::train, sent_[i]++}}, 0);
+    if (++fired_ == rates_.limit) finish();
+    return {"fire", {0, Purpose::train, fired_}};
+  }
+
   Rates rates_;
   std::vector<std::unique_ptr<Input<int>>> in_;
   std::vector<std::unique_ptr<Output<int>>> out_;
   std::vector<std::uint32_t> sent_;
+  std::vector<std::deque<Held<int>>> held_;  ///< taken for the next firing, by input
   std::uint32_t fired_ = 0;
 };
 
@@ -114,7 +133,7 @@ class Teller final : public Actor {
     finish();
     return {"tell", {}};
   }
-  bool holds_run_open() const override { return true; }
+  bool outlives_steps() const override { return true; }
 
  private:
   bool told_ = false;
@@ -134,7 +153,7 @@ class Collector : public Actor {
     if (seen_->size() == count_) finish();
     return {"collect", held.header.key};
   }
-  bool holds_run_open() const override { return true; }
+  bool outlives_steps() const override { return true; }
 
  private:
   std::shared_ptr<std::vector<int>> seen_;

@@ -66,7 +66,7 @@ class Consumer final : public Actor {
     if (++taken_ == messages) finish();
     return {"take", held.header.key};
   }
-  bool holds_run_open() const override { return true; }
+  bool outlives_steps() const override { return true; }
 
  private:
   std::uint32_t taken_ = 0;
