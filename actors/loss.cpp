@@ -2,10 +2,17 @@
 
 #include <fmt/format.h>
 
+#include "actors/stage.h"
 #include "ops/loss.h"
 #include "ops/on_device.h"
 
 namespace troupe {
+
+std::string Loss::refusal(const InputPort& port, const Actor& sender) const {
+  const auto* stage = dynamic_cast<const Stage*>(&sender);
+  if (&port != &logits || !stage || !stage->part()) return {};
+  return Stage::gap_between(stage->part()->blocks.last, stage->part()->of);
+}
 
 ActionLabel Loss::act() {
   const auto x = logits.take();

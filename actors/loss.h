@@ -23,6 +23,7 @@ class Loss final : public Actor {
   Output<Score> score{this, "score", Connection::optional};
 
   ActionLabel act() override;
+  std::string refusal(const InputPort& port, const Actor& sender) const override;
 
  private:
   LossOptions options_;

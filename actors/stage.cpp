@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "actors/loader.h"
 #include "actors/timeline.h"
 
 namespace troupe {
@@ -282,6 +283,23 @@ Waiting Stage::waiting() const {
       std::ranges::any_of(more_gradients_, full) || in_flight() >= options_.schedule.credits)
     return Waiting::credit;
   return Waiting::other;  // for the commit
+}
+
+std::string Stage::gap_between(std::size_t end, std::size_t begin) {
+  if (end == begin) return {};
+  const auto [first, last] = std::minmax(end, begin);
+  const std::string blocks = last - first == 1 ? fmt::format("block {} is", first)
+                                               : fmt::format("blocks {}-{} are", first, last - 1);
+  return blocks + (end < begin ? " missing between them" : " on both sides");
+}
+
+// Other senders may stand between two stages: only they know what they send.
+std::string Stage::refusal(const InputPort& port, const Actor& sender) const {
+  if (&port != &input || !part()) return {};
+  if (dynamic_cast<const Loader*>(&sender)) return gap_between(0, part()->blocks.first);
+  const auto* before = dynamic_cast<const Stage*>(&sender);
+  return before && before->part() ? gap_between(before->part()->blocks.last, part()->blocks.first)
+                                  : std::string();
 }
 
 FiringRules Stage::firing_rules() const {

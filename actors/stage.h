@@ -71,9 +71,14 @@ class Stage final : public Actor {
   bool votes() const override { return true; }
   void on_commit(const Commit& commit) override;
   void restore(const CommittedState& state, std::uint32_t steps) override;
+  std::string refusal(const InputPort& port, const Actor& sender) const override;
   FiringRules firing_rules() const override;
 
   /// The current state of forward and backward passes.
+  /// Its blocks, if its program says so.
+  const std::optional<ModelPart>& part() const { return options_.program.part; }
+  /// What is wrong if blocks up to `end` are followed by those from `begin` on; empty: nothing.
+  static std::string gap_between(std::size_t end, std::size_t begin);
   const StatePtr& state() { return program().state(); }
 
  private:

@@ -98,7 +98,17 @@ class NetworkProgram final : public StageProgram {
 }  // namespace
 
 ProgramFactory network_program(NetworkProgramOptions options) {
-  return [options = std::move(options)] { return std::make_unique<NetworkProgram>(options); };
+  // Between several ranges are blocks of stages that run in turns: no check of neighbours covers that.
+  std::optional<ModelPart> part;
+  if (options.blocks.size() < 2) {
+    const std::size_t blocks = options.model.make(options.samples, options.dtype).blocks.size();
+    const BlockRange range = options.blocks.empty() ? BlockRange{} : options.blocks.front();
+    part = {range.within(blocks), blocks};
+  }
+  ProgramFactory factory(
+      [options = std::move(options)] { return std::make_unique<NetworkProgram>(options); });
+  factory.part = part;
+  return factory;
 }
 
 }  // namespace troupe

@@ -2,7 +2,9 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "ops/models/model.h"
@@ -56,8 +58,22 @@ class StageProgram {
                         const std::vector<Tensor>& statistics) const = 0;
 };
 
+/// A range of the blocks of a model.
+struct ModelPart {
+  BlockRange blocks;   ///< ends within the model
+  std::size_t of = 0;  ///< blocks of the whole model
+};
+
 /// Makes a program: one for each incarnation of an actor.
-using ProgramFactory = std::function<std::unique_ptr<StageProgram>()>;
+struct ProgramFactory {
+  ProgramFactory() = default;
+  template <class Make>
+  ProgramFactory(Make make) requires std::is_invocable_v<const Make&> : make(std::move(make)) {}
+  std::unique_ptr<StageProgram> operator()() const { return make(); }
+
+  std::function<std::unique_ptr<StageProgram>()> make;
+  std::optional<ModelPart> part = {};  ///< if known, the stages of a graph must fit together
+};
 
 /// Blocks of a model as a program, which computes on the stream's device. Without `initial`,
 /// parameters are drawn from the seed. Throws Error{bad_options} where the buckets do not add up to

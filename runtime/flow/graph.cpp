@@ -30,6 +30,9 @@ void Graph::connect_ports(std::size_t from, std::size_t output, std::size_t to, 
   if (sender.type() != receiver.type())
     throw Error(ErrorCode::bad_graph,
                 fmt::format("edge {} connects ports of different types", edge_name(id)));
+  const std::string refusal = actors_[to].prototype->refusal(receiver, *actors_[from].prototype);
+  if (!refusal.empty())
+    throw Error(ErrorCode::bad_graph, fmt::format("edge {}: {}", edge_name(id), refusal));
   RuntimeAccess::attach(sender, id, options.slots);
   RuntimeAccess::attach(receiver, id, options.slots);
 }

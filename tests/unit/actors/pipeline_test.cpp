@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "actors/data/datasets.h"
+#include "actors/loss.h"
 #include "ops/models/models.h"
 
 namespace troupe {
@@ -121,6 +122,44 @@ TEST(Pipeline, RefusesToRunAStageOfSeveralBlockRanges) {
     EXPECT_EQ(error.code(), ErrorCode::bad_options);
     EXPECT_THAT(error.what(), HasSubstr("stage 1 has 2 ranges of blocks; give each stage one"));
   }
+}
+
+/// Connects a loader, two stages of these blocks and a loss by hand. Returns the refusal, if any.
+std::string refusal_of(BlockRange front_blocks, BlockRange back_blocks) {
+  const PipelineOptions options = small();
+  const auto stage = [&](BlockRange blocks) {
+    return StageOptions{.program = network_program({.model = options.model,
+                                                    .samples = options.data.dataset.samples(),
+                                                    .blocks = {blocks}})};
+  };
+  Graph graph;
+  const auto loader = graph.add<Loader>("loader", loader_options(options, 0));
+  const auto front = graph.add<Stage>("front", stage(front_blocks));
+  const auto back = graph.add<Stage>("back", stage(back_blocks));
+  const auto loss = graph.add<Loss>("loss");
+  try {
+    graph.connect(loader, &Loader::samples, front, &Stage::input);
+    graph.connect(front, &Stage::output, back, &Stage::input);
+    graph.connect(back, &Stage::output, loss, &Loss::logits);
+    return {};
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_graph);
+    return error.message();
+  }
+}
+
+TEST(Pipeline, RefusesStagesConnectedByHandThatMissOrRepeatBlocks) {
+  const std::size_t blocks = model_of(small()).blocks.size();
+  ASSERT_EQ(blocks, 3u);
+  EXPECT_EQ(refusal_of({0, 1}, {.first = 1}), "");
+  EXPECT_EQ(refusal_of({0, 1}, {.first = 2}),
+            "edge front.output → back.input: block 1 is missing between them");
+  EXPECT_EQ(refusal_of({.last = 2}, {.first = 0}),
+            "edge front.output → back.input: blocks 0-1 are on both sides");
+  EXPECT_EQ(refusal_of({1, 2}, {.first = 2}),
+            "edge loader.samples → front.input: block 0 is missing between them");
+  EXPECT_EQ(refusal_of({0, 1}, {1, 2}),
+            "edge back.output → loss.logits: block 2 is missing between them");
 }
 
 TEST(Pipeline, RefusesMoreProcessesThanItHasStages) {
