@@ -164,8 +164,8 @@ TEST(FlowWire, KeepsReportsAndTraces) {
 TEST(FlowWire, RefusesPacketsOnEdgesThatCarryNone) {
   for (const std::uint32_t edge : {1u, 2u, 0xffff'ffffu}) {
     std::string bytes = packet_bytes();
-    // Behind the kind, the run and both incarnations.
-    std::memcpy(bytes.data() + 1 + 8 + 4 + 4, &edge, sizeof edge);
+    // Behind the kind and both incarnations.
+    std::memcpy(bytes.data() + 1 + 4 + 4, &edge, sizeof edge);
     try {
       decode(bytes, graph);
       FAIL() << "edge " << edge;
