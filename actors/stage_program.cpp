@@ -86,7 +86,8 @@ class NetworkProgram final : public StageProgram {
   static Network make_network(const NetworkProgramOptions& options) {
     Model model = options.model.make(options.samples, options.dtype);
     std::vector<BlockRange> ranges = options.blocks;
-    if (ranges.empty()) ranges = {{0, model.blocks.size()}};
+    if (ranges.empty()) ranges.emplace_back();
+    for (BlockRange& range : ranges) range = range.within(model.blocks.size());
     return Network(std::move(model), ranges, options.dtype, options.stream);
   }
 
@@ -103,7 +104,7 @@ ProgramFactory network_program(NetworkProgramOptions options) {
   if (options.blocks.size() < 2) {
     const std::size_t blocks = options.model.make(options.samples, options.dtype).blocks.size();
     const BlockRange range = options.blocks.empty() ? BlockRange{} : options.blocks.front();
-    part = {range.within(blocks), blocks};
+    part = ModelPart{range.within(blocks), blocks};
   }
   ProgramFactory factory(
       [options = std::move(options)] { return std::make_unique<NetworkProgram>(options); });

@@ -60,7 +60,7 @@ class StageProgram {
 
 /// A range of the blocks of a model.
 struct ModelPart {
-  BlockRange blocks;   ///< ends within the model
+  BlockRange blocks;   ///< with its end as a number
   std::size_t of = 0;  ///< blocks of the whole model
 };
 

@@ -21,7 +21,9 @@ struct StateViews {
 /// Consecutive blocks of a model: [first, last).
 struct BlockRange {
   std::size_t first = 0;
-  std::size_t last = 0;
+  std::size_t last = SIZE_MAX;  ///< SIZE_MAX: to the end
+  /// The same in a model of so many blocks, with its end as a number.
+  BlockRange within(std::size_t blocks) const { return {first, last == SIZE_MAX ? blocks : last}; }
 };
 
 /// The forward pass of one micro-batch through a range of a Network: its tape, and the memory that
