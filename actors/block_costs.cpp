@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "actors/data/batch_maker.h"
+#include "ops/backend.h"
 #include "ops/nn/network.h"
 #include "ops/on_device.h"
 #include "runtime/error.h"
@@ -66,7 +67,8 @@ Tensor measure_once(const Stream& stream, Network& block, const Tensor& x, bool 
                     bool in_halves, BlockCosts& costs, MemoryReadings& memory) {
   auto& allocator = CachingAllocator::of(x.device());
   allocator.reset_peak();
-  *stream.scratch_peak = 0;
+  const Device device = stream.device;
+  (void)backend(device).take_scratch_peak(device.index);
   const std::size_t before = allocator.counters().in_use_bytes;
   const auto begin = Clock::now();
   auto pass = block.forward(x, RandomKey{}, !first_block);
@@ -78,7 +80,8 @@ Tensor measure_once(const Stream& stream, Network& block, const Tensor& x, bool 
   memory.saved.push_back(above(after_forward, before));
   WayBack back{block, *pass, zeros(stream, y.shape(), y.dtype(), y.layout()), before, allocator};
   in_halves ? back.in_halves(costs, memory) : back.at_once(costs, memory);
-  costs.scratch_bytes = std::max(costs.scratch_bytes, *stream.scratch_peak);
+  costs.scratch_bytes =
+      std::max(costs.scratch_bytes, backend(device).take_scratch_peak(device.index));
   return y;
 }
 
@@ -155,8 +158,6 @@ void Measurement::measure_next(std::size_t count) {
 std::vector<BlockCosts> measure_blocks(const ModelSource& model, const SampleSpec& sample,
                                        DType dtype, Stream stream, std::int64_t samples,
                                        int repetitions) {
-  std::size_t scratch_peak = 0;
-  stream.scratch_peak = &scratch_peak;
   Measurement measurement{
       .model = model,
       .sample = sample,

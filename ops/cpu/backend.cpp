@@ -2,6 +2,7 @@
 
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/processor.h"
+#include "ops/cpu/scratch.h"
 #include "ops/reference/kernels.h"
 
 namespace troupe {
@@ -22,16 +23,18 @@ constexpr KernelTable f64_kernels{
 }  // namespace cpu
 
 const Backend& cpu_backend() {
-  static constexpr Backend all{.name = "cpu",
-                               .allocator = [](std::int16_t) -> CachingAllocator& {
-                                 return CachingAllocator::of(Device::cpu());
-                               },
-                               .kernels = [](DType dtype) -> const KernelTable* {
-                                 if (dtype == DType::f32) return &cpu::f32_kernels;
-                                 if (dtype == DType::f64) return &cpu::f64_kernels;
-                                 return nullptr;
-                               },
-                               .fingerprint = cpu::arithmetic_of_this_processor};
+  static constexpr Backend all{
+      .name = "cpu",
+      .allocator = [](std::int16_t) -> CachingAllocator& {
+        return CachingAllocator::of(Device::cpu());
+      },
+      .kernels = [](DType dtype) -> const KernelTable* {
+        if (dtype == DType::f32) return &cpu::f32_kernels;
+        if (dtype == DType::f64) return &cpu::f64_kernels;
+        return nullptr;
+      },
+      .take_scratch_peak = [](std::int16_t) { return cpu::Scratch::take_peak(); },
+      .fingerprint = cpu::arithmetic_of_this_processor};
   return all;
 }
 

@@ -87,7 +87,6 @@ dnnl_status_t PreparedPrimitive::execute() {
 
 void PreparedPrimitive::run(const Stream& stream) {
   const Scratch scratch(scratch_bytes_);
-  if (stream.scratch_peak) *stream.scratch_peak = std::max(*stream.scratch_peak, scratch_bytes_);
   if (scratch_bytes_ > 0) set(DNNL_ARG_SCRATCHPAD, scratch.data());
   use_stream_threads(stream);
   const dnnl_status_t status = execute();

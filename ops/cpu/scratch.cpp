@@ -1,5 +1,6 @@
 #include "ops/cpu/scratch.h"
 
+#include <algorithm>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -15,6 +16,7 @@ void Scratch::Free::operator()(std::byte* data) const { ::operator delete(data, 
 struct Scratch::Pool {
   std::mutex mutex;
   std::vector<Block> blocks;  ///< the last one was used last
+  std::size_t peak = 0;
 };
 
 Scratch::Pool& Scratch::pool() {
@@ -27,6 +29,7 @@ Scratch::Scratch(std::size_t bytes) {
   if (bytes == 0) return;
   {
     std::lock_guard lock(pool().mutex);
+    pool().peak = std::max(pool().peak, bytes);
     if (!pool().blocks.empty()) {
       block_ = std::move(pool().blocks.back());
       pool().blocks.pop_back();
@@ -36,6 +39,11 @@ Scratch::Scratch(std::size_t bytes) {
   block_ = {};  // gives the memory back before asking for more
   block_.data.reset(static_cast<std::byte*>(::operator new(bytes, alignment)));
   block_.bytes = bytes;
+}
+
+std::size_t Scratch::take_peak() {
+  std::lock_guard lock(pool().mutex);
+  return std::exchange(pool().peak, 0);
 }
 
 Scratch::~Scratch() {

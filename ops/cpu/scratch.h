@@ -17,6 +17,9 @@ class Scratch {
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
+  /// The largest request since the last call; 0: there was none.
+  static std::size_t take_peak();
+
   void* data() const { return block_.data.get(); }  ///< 64-byte aligned; null for 0 bytes
 
  private:

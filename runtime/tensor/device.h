@@ -24,9 +24,6 @@ struct Stream {
   Device device;
   int threads = 1;         ///< intra-op width on the CPU; part of the numerical configuration
   void* handle = nullptr;  ///< the CUDA stream on a GPU; null on the CPU
-  /// Where kernels note the most working memory, in bytes, that one of them has requested; null:
-  /// nowhere.
-  std::size_t* scratch_peak = nullptr;
 };
 
 }  // namespace troupe

@@ -248,14 +248,16 @@ CachingAllocator& allocator(std::int16_t) {
   return *allocator;
 }
 
-constexpr Backend foreign{.name = "foreign",
-                          .allocator = allocator,
-                          .kernels = [](DType type) -> const KernelTable* {
-                            if (type == DType::f32) return &opened_kernels<DType::f32>;
-                            if (type == DType::f64) return &opened_kernels<DType::f64>;
-                            return nullptr;
-                          },
-                          .fingerprint = [] { return backend(Device::cpu()).fingerprint(); }};
+constexpr Backend foreign{
+    .name = "foreign",
+    .allocator = allocator,
+    .kernels = [](DType type) -> const KernelTable* {
+      if (type == DType::f32) return &opened_kernels<DType::f32>;
+      if (type == DType::f64) return &opened_kernels<DType::f64>;
+      return nullptr;
+    },
+    .take_scratch_peak = [](std::int16_t) { return backend(Device::cpu()).take_scratch_peak(0); },
+    .fingerprint = [] { return backend(Device::cpu()).fingerprint(); }};
 
 }  // namespace
 

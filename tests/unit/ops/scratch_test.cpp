@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "ops/cpu/backend.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/processor.h"
 
@@ -40,8 +41,9 @@ TEST(Scratch, GrowsWhenALaterCallWishesForMore) {
 
 TEST(Scratch, IsNothingForNoBytes) { EXPECT_EQ(Scratch(0).data(), nullptr); }
 
-TEST(Scratch, TheLargestRequestOfAStreamsKernelsIsNoted) {
-  const auto forward = [](const Stream& stream, std::int64_t channels) {
+TEST(Scratch, TheBackendKnowsTheLargestRequestOfAKernel) {
+  const auto peak_of = [](std::int64_t channels) {
+    const Stream stream;
     const auto kernel = convolution({.in_channels = channels,
                                      .out_channels = channels,
                                      .padding_h = 1,
@@ -49,17 +51,16 @@ TEST(Scratch, TheLargestRequestOfAStreamsKernelsIsNoted) {
                                      .algorithm = ConvolutionAlgorithm::winograd});
     kernel->use_weights(stream, Tensor::zeros({channels, channels, 3, 3}),
                         Tensor::zeros({channels}), 1);
+    (void)cpu_backend().take_scratch_peak(0);
     kernel->forward(stream, Tensor::zeros({1, channels, 8, 8}));
+    return cpu_backend().take_scratch_peak(0);
   };
   if (!has_avx512()) GTEST_SKIP() << "oneDNN has a Winograd, which borrows memory, for AVX-512";
-  std::size_t small = 0, both = 0;
-  forward({.scratch_peak = &small}, 16);
-  forward({.scratch_peak = &both}, 64);
+  const std::size_t small = peak_of(16), large = peak_of(64);
   EXPECT_GT(small, 0u);
-  EXPECT_GT(both, small);
-  const std::size_t large = both;
-  forward({.scratch_peak = &both}, 16);
-  EXPECT_EQ(both, large);
+  EXPECT_GT(large, small);
+  EXPECT_EQ(peak_of(16), small) << "of the kernels since the last call";
+  EXPECT_EQ(cpu_backend().take_scratch_peak(0), 0u);
 }
 
 }  // namespace
