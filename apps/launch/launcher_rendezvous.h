@@ -33,7 +33,7 @@ class LauncherRendezvous {
   const std::string& address() const { return address_; }
   bool hosts_coordinator() const { return coordinator_ != nullptr; }
   const std::shared_ptr<MessagingContext>& messaging() const { return messaging_; }
-  /// How long launchers wait for each other at a time, and for a sign of life.
+  /// How long launchers wait for each other at a time, and for a heartbeat.
   std::chrono::milliseconds attempt() const { return attempt_; }
 
   /// Leaves the world; without it, this launcher counts as lost. Call it once, and no function of

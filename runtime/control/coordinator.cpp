@@ -53,7 +53,7 @@ void Coordinator::report_lost(int rank, std::string reason) {
 Status Coordinator::wait_for_end(std::chrono::milliseconds timeout) {
   if (implementation_->loop.wait_for_end(timeout)) return success();
   return Error(ErrorCode::timed_out,
-               fmt::format("members are still there after {}", in_words(timeout)));
+               fmt::format("members have not left after {}", in_words(timeout)));
 }
 
 }  // namespace troupe

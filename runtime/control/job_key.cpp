@@ -27,7 +27,7 @@ int digit(char c) {
               fmt::format("the job's key is invalid: it has {} characters, but must have 64 "
                           "hexadecimal digits",
                           length),
-              "pass TROUPE_JOB_KEY on unchanged, or unset it");
+              "set TROUPE_JOB_KEY to the value that the launcher set, or unset it");
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ class Member::Implementation final : public Store {
     envelope.mutable_put()->set_key(key);
     envelope.mutable_put()->set_value(std::move(value));
     return ask(std::move(envelope), loop.options().timeout, {},
-               fmt::format("the coordinator did not take '{}' into the store", key));
+               fmt::format("the coordinator did not store '{}'", key));
   }
 
   Result<std::string> get(const std::string& key, std::chrono::milliseconds timeout) override {
@@ -146,7 +146,7 @@ Status Member::leave() {
   wire::Envelope envelope;
   envelope.mutable_leave();
   return implementation_->ask(std::move(envelope), implementation_->loop.options().timeout, {},
-                              "not everything that was sent has arrived");
+                              "not all sent messages have arrived");
 }
 
 Status Member::leave_at_once(std::chrono::milliseconds patience) {

@@ -63,7 +63,7 @@ struct PeerLost {
   int rank = coordinator;
   std::string host;
   int pid = 0;
-  std::string reason;  ///< "its process ended", "no sign of life for 30s"
+  std::string reason;  ///< "its process ended", "no heartbeat for 30s"
 };
 
 std::string to_string(const PeerLost& lost);
@@ -83,7 +83,7 @@ class Member {
   /// Whether join() failed because the coordinator, or another program on its port, has another
   /// key. All other refusals are of a coordinator with the same key.
   static bool is_wrong_key(const Error& error);
-  static constexpr const char* wrong_key = "the key does not fit";  ///< begins the message
+  static constexpr const char* wrong_key = "wrong job key";  ///< begins the message
 
   /// Without leave() before it, this process counts as lost.
   ~Member();

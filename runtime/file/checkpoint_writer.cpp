@@ -52,8 +52,8 @@ Status move_in(const std::vector<ShardInfo>& shards, const std::filesystem::path
     std::filesystem::rename(from / shard.file, staging / shard.file, failed);
     if (failed)
       return Error(ErrorCode::io,
-                   fmt::format("taking in {} of another process: {}", (from / shard.file).string(),
-                               failed.message()),
+                   fmt::format("moving {} of another process into the checkpoint: {}",
+                               (from / shard.file).string(), failed.message()),
                    "the output folder must be on a file system that all processes share");
   }
   return success();

@@ -33,7 +33,7 @@ const char* remedy_for(int error_number) {
       return "check the spelling of the path, and that its folder exists";
     case ENOTDIR:
     case EEXIST:
-      return "something else is in the way under that name: move it or choose another";
+      return "a file or folder of that name is in the way: move it, or choose another name";
     case EFBIG:
       return "the file size limit is too low: raise it (ulimit -f unlimited)";
     case ENAMETOOLONG:
@@ -121,10 +121,11 @@ void InputFile::read_at(std::uint64_t offset, std::span<std::byte> into) const {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw system_error("reading", path_, errno);
     if (got == 0)
-      throw Error(ErrorCode::io,
-                  fmt::format("reading '{}': it ends at byte {} now, it had {} when it was opened",
-                              path_.string(), offset, size_),
-                  "replace a file by renaming another one over it, not by writing into it");
+      throw Error(
+          ErrorCode::io,
+          fmt::format("reading '{}': it ends at byte {}, but had {} bytes when it was opened",
+                      path_.string(), offset, size_),
+          "replace a file by renaming another one over it, not by writing into it");
     offset += static_cast<std::uint64_t>(got);
     into = into.subspan(static_cast<std::size_t>(got));
   }

@@ -54,8 +54,7 @@ std::size_t GzipReader::read_some(std::span<std::byte> out) {
     if (state.member_ended) {
       if (state.rest.empty()) return 0;
       if (!is_gzip(state.rest))
-        state.fail(
-            fmt::format("{} bytes of something else after the gzip data", state.rest.size()));
+        state.fail(fmt::format("{} bytes after the end of the gzip data", state.rest.size()));
       inflateReset(&stream);
       state.member_ended = false;
     }
@@ -89,7 +88,7 @@ void GzipReader::read(std::span<std::byte> out) {
 
 void GzipReader::expect_end() {
   std::byte more{};
-  if (read_some({&more, 1}) != 0) state_->fail("more data than its header promises");
+  if (read_some({&more, 1}) != 0) state_->fail("more data than its header states");
 }
 
 bool unpack_gzip(std::span<const std::byte> bytes, std::span<std::byte> out) {

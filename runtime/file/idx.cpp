@@ -42,17 +42,17 @@ class Source {
     const auto wanted = static_cast<std::size_t>(shape.element_count());
     const std::size_t room = gzip_ ? bytes_.size() * gzip_largest_ratio : bytes_.size() - at_;
     if (wanted > room)
-      fail(fmt::format("its header promises {} = {} bytes, but {} follow{}", to_string(shape),
-                       wanted, room, gzip_ ? " at most" : ""),
+      fail(fmt::format("its header states {} = {} bytes, but {} follow{}", to_string(shape), wanted,
+                       room, gzip_ ? " at most" : ""),
            "the file is truncated or its header is damaged: download it again");
   }
 
   void expect_end() {
     if (gzip_) return gzip_->expect_end();
     if (at_ != bytes_.size())
-      fail(fmt::format("{} bytes follow after the data that its header promises",
-                       bytes_.size() - at_),
-           "the file is damaged or of another kind");
+      fail(
+          fmt::format("{} bytes follow after the data that its header states", bytes_.size() - at_),
+          "the file is damaged or of another kind");
   }
 
  private:

@@ -103,7 +103,7 @@ const Json& JsonObject::at(const char* key) const {
 std::uint64_t JsonObject::unsigned_at(const char* key) const {
   const Json& value = at(key);
   if (!value.is_number_unsigned())
-    fail(fmt::format("'{}' must be a whole number from 0 on, not {}", key, value.type_name()));
+    fail(fmt::format("'{}' must be a non-negative integer, not {}", key, value.type_name()));
   return value.get<std::uint64_t>();
 }
 
@@ -126,7 +126,7 @@ std::vector<std::uint64_t> JsonObject::unsigned_list_at(const char* key) const {
   result.reserve(list.size());
   for (const Json& value : list) {
     if (!value.is_number_unsigned())
-      fail(fmt::format("'{}' must hold whole numbers from 0 on", key));
+      fail(fmt::format("'{}' must contain non-negative integers", key));
     result.push_back(value.get<std::uint64_t>());
   }
   return result;
@@ -139,7 +139,7 @@ std::vector<std::uint64_t> JsonObject::hash_list_at(const char* key) const {
   result.reserve(list.size());
   for (const Json& value : list) {
     const auto hash = parse_hash(value);
-    if (!hash) fail(fmt::format("'{}' must hold texts of sixteen hexadecimal digits", key));
+    if (!hash) fail(fmt::format("'{}' must contain strings of sixteen hexadecimal digits", key));
     result.push_back(*hash);
   }
   return result;

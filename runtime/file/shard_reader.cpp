@@ -55,8 +55,8 @@ ShardEntry parse_entry(const nlohmann::json& value, const std::string& where,
     // Without these bounds a small file could ask for any amount of memory.
     if (stored[block] > raw || stored[block] > data_end - at ||
         raw > stored[block] * lz4_largest_ratio)
-      object.fail(fmt::format("block {} of {} bytes is stored in {} of the {} left", block, raw,
-                              stored[block], data_end - at));
+      object.fail(fmt::format("block {} of {} bytes states {} stored bytes; {} are left", block,
+                              raw, stored[block], data_end - at));
     at += stored[block];
     entry.begins.push_back(at);
   }

@@ -11,9 +11,8 @@ Placement::Placement(const Graph& graph, std::uint32_t here, std::uint32_t proce
     if (process_.back() >= processes)
       throw Error(
           ErrorCode::bad_graph,
-          fmt::format(
-              "actor {} is placed in process {} (its rank), but the ranks of this run are 0 to {}",
-              actor.name, actor.process, processes - 1),
+          fmt::format("actor {} is placed in process {}, but the processes of this run are 0 to {}",
+                      actor.name, actor.process, processes - 1),
           "place it in one of these processes, or start more");
   }
   for (std::size_t edge = 0; edge < graph.edges().size(); ++edge) {

@@ -116,16 +116,18 @@ void make_incarnations(SupervisorActor* self) {
   for (const std::uint32_t actor : order.actors) {
     if (is_here(supervisor, actor)) {
       const std::string& known = supervisor.causes.at(actor);
-      const std::string cause = known.empty() ? "it had to restart the step with others" : known;
+      const std::string cause =
+          known.empty() ? "the failure of another actor restarted the step" : known;
       try {
         auto made = supervisor.run->graph.make_actor(actor);
         made->restore(supervisor.committed[actor], order.steps);
         spawn_host(self, actor, std::move(made));
       } catch (const std::exception& error) {
-        return fail(self, Error(ErrorCode::actor_failed,
-                                fmt::format("{} failed: {}; making its replacement failed: {}",
-                                            supervisor.run->graph.actors()[actor].name, cause,
-                                            error.what())));
+        return fail(
+            self,
+            Error(ErrorCode::actor_failed,
+                  fmt::format("{} failed: {}; its replacement could not be created: {}",
+                              supervisor.run->graph.actors()[actor].name, cause, error.what())));
       }
     }
     supervisor.run->directory.set(actor, {supervisor.hosts[actor], order.incarnation});

@@ -78,7 +78,7 @@ void on_down(SupervisorActor* self, std::size_t actor) {
   const std::string& cause = supervisor.causes[actor];
   report(self, ActorFailed{static_cast<std::uint32_t>(actor),
                            supervisor.incarnations[actor],
-                           cause.empty() ? "it ended without a reason" : cause,
+                           cause.empty() ? "it gave no reason" : cause,
                            {}});
 }
 

@@ -60,8 +60,8 @@ std::vector<std::size_t> Supervisor::actor_failed(std::size_t actor, const std::
   if (static_cast<int>(failures.size()) > budget_.max)
     throw Error(
         ErrorCode::actor_failed,
-        fmt::format("{} failed: {} (failure {}; within {}, or without a committed step between, {} "
-                    "restarts are allowed)",
+        fmt::format("{} failed: {} (failure {}; within {}, or without a committed step in between, "
+                    "at most {} restarts are allowed)",
                     actors_[actor].name, failures.front().cause, failures.size(),
                     in_words(std::chrono::duration_cast<std::chrono::milliseconds>(budget_.within)),
                     budget_.max),

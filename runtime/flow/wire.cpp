@@ -97,16 +97,16 @@ void WireReader::operator()(std::optional<Error>& error) {
 }
 
 void WireReader::check_end() const {
-  if (!rest_.empty()) refuse(fmt::format("{} bytes more than its type", rest_.size()));
+  if (!rest_.empty()) refuse(fmt::format("{} bytes too many for its type", rest_.size()));
 }
 
 void WireReader::refuse(const std::string& what) {
-  throw Error(ErrorCode::bad_message, fmt::format("a message of another process has {}", what),
+  throw Error(ErrorCode::bad_message, fmt::format("a message from another process has {}", what),
               "run the same version of the program in every process");
 }
 
 void WireReader::refuse_value(std::int64_t value) {
-  refuse(fmt::format("the value {} where its type ends before", value));
+  refuse(fmt::format("the value {}, which is out of range for its type", value));
 }
 
 }  // namespace troupe

@@ -182,7 +182,8 @@ std::string remedy(const OptionNode& node, const FieldLimits& limits) {
     return "remove the quotes";
   if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
     if (const auto decimal = number<T>(node.scalar); decimal && has_leading_zero(node.scalar))
-      return fmt::format("write {}: a leading zero means octal to some readers of YAML", *decimal);
+      return fmt::format("write {}: some YAML parsers read a number with a leading zero as octal",
+                         *decimal);
   return fmt::format("write {}", limits.empty_word.empty()
                                      ? fmt::format("a value such as {}", Scalar<T>::example)
                                      : fmt::format("{} or a list such as [{}]", limits.empty_word,

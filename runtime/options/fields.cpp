@@ -75,7 +75,7 @@ class DocumentReader {
                   fmt::format("{}: {} must be a map of keys to values", node.where,
                               prefix.empty() ? "the document" : prefix),
                   prefix.empty()
-                      ? "write key: value, a line each"
+                      ? "write one key: value per line"
                       : fmt::format("write its keys below it, such as {}", first_below(prefix)));
     for (const auto& entry : node.entries)
       read_entry(entry, prefix.empty() ? entry.key : prefix + "." + entry.key);
@@ -168,7 +168,7 @@ namespace detail {
 const std::vector<OptionNode>& items_of(const OptionNode& node, const std::string& path) {
   if (node.kind != OptionNode::Kind::list)
     throw Error(ErrorCode::bad_options, fmt::format("{}: {} must be a list", node.where, path),
-                fmt::format("write {}: [] or one item a line, each after a dash", path));
+                fmt::format("write {}: [], or one item per line after a dash", path));
   return node.items;
 }
 

@@ -58,7 +58,7 @@ void apply_override(OptionNode& root, std::string_view assignment) {
   const std::size_t equals = assignment.find('=');
   const std::string where = fmt::format("override -r {}", assignment.substr(0, 200));
   if (equals == std::string_view::npos || !is_dotted_name(assignment.substr(0, equals)))
-    throw Error(ErrorCode::bad_options, fmt::format("{}: this assigns no value to a key", where),
+    throw Error(ErrorCode::bad_options, fmt::format("{}: not of the form key=value", where),
                 "write key=value with a dotted key, such as -r train.lr=0.05");
   OptionNode value = parse_yaml(assignment.substr(equals + 1), where, true);
   if (root.kind == OptionNode::Kind::null) root.kind = OptionNode::Kind::map;

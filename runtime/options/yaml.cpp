@@ -27,7 +27,8 @@ class TreeBuilder final : public YAML::EventHandler {
   }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
-    if (documents_++ > 0) refuse(mark, "a second document begins", "keep one document a file");
+    if (documents_++ > 0)
+      refuse(mark, "a second YAML document begins", "keep one document per file");
   }
   void OnDocumentEnd() override {}
 
@@ -69,11 +70,12 @@ class TreeBuilder final : public YAML::EventHandler {
   }
   void refuse_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) {
     if (anchor != YAML::NullAnchor)
-      refuse(mark, "anchors and aliases are not read", "write the value out");
+      refuse(mark, "anchors and aliases are not supported", "write the value out");
   }
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) {
     if (!tag.empty() && tag != "?" && tag != "!")
-      refuse(mark, fmt::format("the tag {} is not read", tag.substr(0, 100)), "remove the tag");
+      refuse(mark, fmt::format("the tag {} is not supported", tag.substr(0, 100)),
+             "remove the tag");
   }
   OptionNode leaf(const YAML::Mark& mark, OptionNode::Kind kind) const {
     OptionNode node;
@@ -112,7 +114,7 @@ class TreeBuilder final : public YAML::EventHandler {
   }
   void begin_entry(Frame& frame, const OptionNode& key) {
     if (key.kind != OptionNode::Kind::scalar)
-      throw Error(ErrorCode::bad_options, fmt::format("{}: this key is no name", key.where),
+      throw Error(ErrorCode::bad_options, fmt::format("{}: this key is not a name", key.where),
                   "write key: value");
     if (frame.node.find(key.scalar))
       throw Error(ErrorCode::bad_options,

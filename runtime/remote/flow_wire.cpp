@@ -32,7 +32,7 @@ IncomingPacket read_packet(WireReader& reader, const Graph& graph) {
   if (edge >= graph.edges().size() || !graph.edges()[edge].codec)
     throw Error(
         ErrorCode::bad_message,
-        fmt::format("a message came on edge {}, which carries none between processes", edge),
+        fmt::format("received a message on edge {}, which does not connect processes", edge),
         "start all processes from the same program and options");
   incoming.packet.payload = graph.edges()[edge].codec.read(reader);
   incoming.tensors = reader.take_tensors();

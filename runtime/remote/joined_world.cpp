@@ -73,8 +73,8 @@ std::string JoinedWorld::heading() const {
 void JoinedWorld::connect(const Graph& graph, RunOptions& options) {
   if (connects_)
     throw Error(ErrorCode::usage, "JoinedWorld::connect was called a second time",
-                "one world is for one run: put what belongs together into one graph, and start the "
-                "program once for each run");
+                "a world is for one run: combine the graphs into one, or start the program once "
+                "for each run");
   connects_ = true;
   const Placement placement(graph, process(), processes());
   const std::string description =

@@ -69,7 +69,7 @@ bool MessageChannel::take_long(std::uint64_t number, std::size_t length) {
   if (!text->done())
     return failed(
         Error(ErrorCode::bad_message,
-              fmt::format("rank {} announces {} bytes that it did not send", peer_, length),
+              fmt::format("rank {} announced {} bytes but did not send them", peer_, length),
               "run the same version of the program in every process"));
   if (const Status status = text->status(); !status) return failed(status.error());
   on_message_(text_of(text->tensor().raw(), length));

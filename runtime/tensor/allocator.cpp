@@ -77,7 +77,7 @@ void* CachingAllocator::allocate(std::size_t bytes) {
   std::lock_guard lock(state_->mutex);
   if (!block)
     throw Error(ErrorCode::io,
-                fmt::format("out of memory on {}: {} bytes asked for, {} in use",
+                fmt::format("out of memory on {}: {} bytes requested, {} in use",
                             to_string(device_), bytes, state_->counters.in_use_bytes),
                 "lower `batch_size`, or raise `micro_batches`");
   count(state_->counters);

@@ -56,7 +56,7 @@ Tensor Tensor::view(std::shared_ptr<Storage> storage, std::size_t offset_bytes, 
                     DType dtype, Layout layout) {
   if (!storage)
     throw Error(ErrorCode::internal,
-                fmt::format("view: {} {} of no storage", name_of(dtype), to_string(shape)));
+                fmt::format("view: {} {} without a storage", name_of(dtype), to_string(shape)));
   if (offset_bytes % size_of(dtype) != 0)
     throw Error(ErrorCode::bad_shape,
                 fmt::format("view: {} {} at byte {}, not a multiple of the element size {}",

@@ -76,8 +76,9 @@ Error CommunicatorBase::misfit(int from, std::uint64_t tag, const TensorMeta& se
 }
 
 Error CommunicatorBase::left(int peer) const {
-  return Error(ErrorCode::peer_lost,
-               fmt::format("{}: rank {} has ended its part and is still needed", where(), peer));
+  return Error(
+      ErrorCode::peer_lost,
+      fmt::format("{}: rank {} has closed its communicator, but is still needed", where(), peer));
 }
 
 void CommunicatorBase::abort(const Error& error) {

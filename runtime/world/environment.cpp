@@ -37,7 +37,7 @@ std::optional<int> Environment::number(std::string_view name, int least, int mos
   const bool whole = error == std::errc() && end == text->data() + text->size();
   if (!whole || value < least || value > most)
     throw Error(ErrorCode::usage,
-                fmt::format("the environment's {}={} is not a whole number from {} to {}", name,
+                fmt::format("the environment variable {}={} is not an integer from {} to {}", name,
                             text->substr(0, 64), least, most),
                 fmt::format("unset {} for a run of one process, or let the launcher set it", name));
   return value;

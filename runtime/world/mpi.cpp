@@ -72,8 +72,8 @@ std::optional<World> pmix_world(const Environment& environment) {
   const auto local_size = first_of(
       environment, {"PMIX_LOCAL_SIZE", "PMI_LOCAL_SIZE", "PALS_LOCAL_SIZE", "MPI_LOCALNRANKS"}, 1);
   if ((!local_rank || !local_size) && size->value > 1)
-    contradict(fmt::format("{}={} of {} is set, but not the place on this node", rank->name,
-                           rank->value, size->value),
+    contradict(fmt::format("{}={} of {} is set, but the local rank is not", rank->name, rank->value,
+                           size->value),
                "export PMI_LOCAL_RANK and PMI_LOCAL_SIZE for each process");
   World world;
   world.launcher = "pmix";

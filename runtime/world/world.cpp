@@ -88,11 +88,10 @@ void contradict(const std::string& message, const std::string& remedy) {
 
 void require_below(std::string_view name, int value, std::string_view size_name, int size) {
   if (value < size) return;
-  contradict(
-      fmt::format("{}={} is set, which is not below {}={}", name, value, size_name, size),
-      fmt::format("ranks count from 0; unset {} for a run of one process, or mend the launcher's "
-                  "setting",
-                  name));
+  contradict(fmt::format("{}={} is set, which is not below {}={}", name, value, size_name, size),
+             fmt::format("ranks count from 0; unset {} for a run of one process, or correct the "
+                         "launcher's setting",
+                         name));
 }
 
 std::optional<World> launched_world(const Environment& environment) {

@@ -365,7 +365,7 @@ TEST_F(LaunchHosts, TakeTheirKeyAwayWhereTheMeetingIsOfAnother) {
   ASSERT_TRUE(hosted());
   const auto other = run_process(host({"--node-rank", "1", "--rdzv-id", "b"}, "true"));
   EXPECT_EQ(other.exit_code, 1);
-  EXPECT_THAT(other.error, ContainsRegex("the key does not fit.*\n  try: .*the same --rdzv-id"));
+  EXPECT_THAT(other.error, ContainsRegex("wrong job key.*\n  try: .*the same --rdzv-id"));
   EXPECT_EQ(key_files(), std::vector{"a-localhost-" + std::to_string(port_)});
   zero.signal(SIGTERM);
   EXPECT_EQ(zero.wait(), 128 + SIGTERM);

@@ -26,7 +26,7 @@ checkpoint: {keep: 0}
 /// Whether what ended a run was its timeout, not a defect.
 bool is_impatient(const std::string& output) {
   return std::ranges::any_of(
-      std::array{"did not join within", "no sign of life for", "heard nothing for", " within "},
+      std::array{"did not join within", "no heartbeat for", "received no answer", " within "},
       [&](const char* words) { return output.find(words) != std::string::npos; });
 }
 

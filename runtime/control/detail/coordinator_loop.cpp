@@ -103,7 +103,7 @@ void CoordinatorLoop::run() {
 
 /// Closes the port, so that members notice the end at once.
 void CoordinatorLoop::break_down(const std::string& why) {
-  print_error("troupe: the coordinator at {} ends, and with it its run: {}\n", endpoint_, why);
+  print_error("troupe: the coordinator at {} failed, so its run ends: {}\n", endpoint_, why);
   events_.close();
   router_.close();
   {
@@ -324,7 +324,7 @@ void CoordinatorLoop::maintain(Clock::time_point now) {
   }
   clock_.set_busy(busy);
   for (Seat* seat : silent)
-    lose(*seat, fmt::format("no sign of life for {}", in_words(options_.timeout)));
+    lose(*seat, fmt::format("no heartbeat for {}", in_words(options_.timeout)));
 }
 
 }  // namespace troupe::control

@@ -95,7 +95,7 @@ void CoordinatorLoop::supersede(std::uint32_t restart) {
     if (seat->is_here())
       refuse(route,
              refusal(wire::Refused::GENERATION,
-                     fmt::format("restart {} of the job has begun", restart), "end this one"));
+                     fmt::format("restart {} of the job has begun", restart), "end this process"));
   begin_generation();
 }
 
@@ -139,8 +139,8 @@ void CoordinatorLoop::take_member(Seat& seat, wire::Envelope& envelope) {
   if (seat.state == State::lost)
     return refuse(seat.route,
                   refusal(wire::Refused::LOST, "the coordinator has declared this process lost",
-                          "end it: its place may have been taken"));
-  // Signs of life and the join itself may still come from before the welcome arrived.
+                          "end this process: another process may have its rank"));
+  // Heartbeats and the join itself may still come from before the welcome arrived.
   const bool is_early = envelope.generation() == 0 &&
                         (envelope.has_join() || envelope.has_pulse() || envelope.has_echo());
   bool is_next = false;
@@ -223,7 +223,7 @@ void CoordinatorLoop::lose(Seat& seat, const std::string& reason) {
   refuse(seat.route,
          refusal(wire::Refused::LOST,
                  fmt::format("the coordinator has declared this process lost: {}", reason),
-                 "end it: its place may have been taken"));
+                 "end this process: another process may have its rank"));
   announce_gone({seat.rank}, false, reason);
   store_.gone(seat.rank);
   store_.close(fmt::format("rank {} on {} (process {}) is lost: {}", seat.rank, seat.join.host(),

@@ -56,14 +56,14 @@ Error JoinAttempt::timed_out(Clock::time_point now, const std::string& run,
     return {ErrorCode::timed_out,
             fmt::format("no coordinator of run '{}' answered at {} within {} ({})", run, endpoint,
                         waited, process),
-            "check that host and port are right, that rank 0 or the launcher runs, and that no "
-            "firewall is between"};
+            "check host and port, that rank 0 or the launcher is running, and that no firewall "
+            "blocks the connection"};
   return {ErrorCode::timed_out,
           fmt::format("the coordinator of run '{}' at {} {} the connection of {} and sent nothing "
                       "more within {}",
                       run, endpoint, connected_ ? "accepted" : "broke", process, waited),
-          "look at rank 0 or the launcher, which runs the coordinator: whether it has ended, is "
-          "stopped, or gets too little processor time"};
+          "check whether the process of the coordinator (rank 0 or the launcher) has ended, is "
+          "suspended, or gets too little processor time"};
 }
 
 }  // namespace troupe::control

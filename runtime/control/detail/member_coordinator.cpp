@@ -1,4 +1,4 @@
-// A member and its coordinator: joining, announcements, signs of life, leaving.
+// A member and its coordinator: joining, announcements, heartbeats, leaving.
 
 #include <fmt/format.h>
 
@@ -205,7 +205,7 @@ void MemberLoop::maintain(Clock::time_point now) {
     coordinator_session_->keep_alive(stamp(), now, clock_.heartbeat());
   if (phase_ == Phase::in && judges_silence &&
       now - coordinator_session_->last_heard() > options_.timeout)
-    lose_coordinator(fmt::format("no sign of life for {}", in_words(options_.timeout)));
+    lose_coordinator(fmt::format("no heartbeat for {}", in_words(options_.timeout)));
   std::vector<int> silent;
   for (auto& [rank, peer] : conversations_) {
     peer.session->maintain(stamp(), now);
@@ -215,7 +215,7 @@ void MemberLoop::maintain(Clock::time_point now) {
   clock_.set_busy(busy);
   for (const int rank : silent) {
     const ProcessInfo& info = processes_[static_cast<std::size_t>(rank)];
-    const std::string reason = fmt::format("rank {} on {} has sent to it and heard nothing for {}",
+    const std::string reason = fmt::format("rank {} on {} has received no answer from it for {}",
                                            rank_, options_.host, in_words(options_.timeout));
     wire::Envelope envelope;
     envelope.mutable_report()->set_rank(static_cast<std::uint32_t>(rank));

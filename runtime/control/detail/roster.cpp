@@ -234,9 +234,10 @@ wire::Refused Roster::timeout(std::chrono::milliseconds waited) const {
   return refusal(
       wire::Refused::TIMEOUT,
       fmt::format("{} did not join within {}; joined: {}", missing(), in_words(waited), present()),
-      fmt::format("see the output of the missing ones, check the numbers of nodes and processes "
-                  "and that no other run has the id '{}', or raise `timeout`",
-                  run_));
+      fmt::format(
+          "see the output of the missing processes, check the numbers of nodes and processes "
+          "and that no other run has the id '{}', or raise `timeout`",
+          run_));
 }
 
 }  // namespace troupe::control

@@ -25,7 +25,7 @@ Tensor held_in(SideChannel::Text text, const TensorMeta& meta) {
 Error GlooCommunicator::gone(int rank, const std::exception& error) const {
   if (const auto known = ended()) return *known;
   return Error(ErrorCode::peer_lost,
-               fmt::format("{}: rank {} is gone: {}", where(), rank, error.what()),
+               fmt::format("{}: rank {} is lost: {}", where(), rank, error.what()),
                "see that rank's log");
 }
 
@@ -64,7 +64,7 @@ bool GlooCommunicator::on_message(int rank, const ControlMessage& message, SideC
       leave(rank);
       return false;
   }
-  throw std::runtime_error("it sends what no rank sends");
+  throw std::runtime_error("it sent an invalid control message");
 }
 
 void GlooCommunicator::end_send(int rank, std::uint64_t id) {

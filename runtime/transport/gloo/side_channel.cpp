@@ -180,7 +180,7 @@ bool SideChannel::take_messages(int from) {
     ControlMessage message;
     std::memcpy(&message, received.data() + begin, sizeof message);
     if (message.text_bytes > max_text_bytes)
-      throw std::runtime_error("it sends what no rank sends");
+      throw std::runtime_error("it sent an invalid control message");
     if (received.size() - begin < sizeof message + message.text_bytes) break;
     more = listener_.on_message(from, message,
                                 {received.data() + begin + sizeof message, message.text_bytes});

@@ -26,12 +26,12 @@ ShmCommunicator::ShmCommunicator(const TransportGroup& group,
   for (int peer = 0; peer < size(); ++peer) {
     const auto& connection = connections[static_cast<std::size_t>(peer)];
     peers_.push_back(
-        connection
-            ? std::unique_ptr<Peer>(new Peer{
-                  .connection = connection,
-                  .sender = {connection, [this] { wake_engine(); }},
-                  .receiver = {connection, fmt::format("{}: what rank {} shares", where(), peer)}})
-            : nullptr);
+        connection ? std::unique_ptr<Peer>(new Peer{
+                         .connection = connection,
+                         .sender = {connection, [this] { wake_engine(); }},
+                         .receiver = {connection, fmt::format("{}: the shared memory of rank {}",
+                                                              where(), peer)}})
+                   : nullptr);
   }
   engine_ = std::thread([this] { serve(); });
   if (deferral_) deferral_->attach(*this);
@@ -220,7 +220,7 @@ void ShmCommunicator::handle(int rank, const Signal& signal) {
       peer.hung_up = true;
       return fail(
           Error(ErrorCode::peer_lost,
-                fmt::format("{}: rank {} is gone: its process ended without a closing message",
+                fmt::format("{}: rank {} is lost: its process ended without a closing message",
                             where(), rank),
                 "see that rank's log"));
     case Signal::Kind::closing: {

@@ -26,7 +26,7 @@ constexpr int size_seals = F_SEAL_SHRINK | F_SEAL_GROW;
 
 std::shared_ptr<SharedMemory> SharedMemory::create(std::size_t bytes) {
   Fd fd(::memfd_create("troupe", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd) refuse("making shared memory", bytes, errno);
+  if (!fd) refuse("creating shared memory", bytes, errno);
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0)
     refuse("sizing shared memory", bytes, errno);
   // Reserved now: a missing page would later end the process with SIGBUS.

@@ -15,7 +15,7 @@ Tensor ShmArrival::tensor() const {
 
 Error ShmReceiver::damaged(const std::string& what) const {
   return Error(ErrorCode::bad_message, fmt::format("{} is damaged: {}", peer_, what),
-               "the peer writes to wrong memory; run it under a sanitizer");
+               "the peer has a memory error; run it under a sanitizer");
 }
 
 std::optional<ShmArrival> ShmReceiver::next_tensor() {
@@ -23,7 +23,7 @@ std::optional<ShmArrival> ShmReceiver::next_tensor() {
   const RingReader::Outcome outcome = reader_.read(descriptor);
   if (outcome == RingReader::Outcome::empty) return std::nullopt;
   if (outcome == RingReader::Outcome::damaged)
-    throw damaged("its ring holds what no sender writes");
+    throw damaged("its ring contains an invalid descriptor");
   ShmArrival arrival;
   arrival.tag = descriptor.tag;
   try {
@@ -74,7 +74,7 @@ bool ShmReceiver::read_signal() {
     case ReceiveOutcome::none:
       return false;
     case ReceiveOutcome::damaged:
-      throw damaged("its socket contains what no rank sends");
+      throw damaged("its socket contains an invalid message");
     case ReceiveOutcome::gone:
       signal.kind = Signal::Kind::lost;
       signals_.push_back(std::move(signal));
@@ -87,7 +87,7 @@ bool ShmReceiver::read_signal() {
       add_segment(std::move(signal));
       break;
     case Signal::Kind::hello:
-      throw damaged("it sends a second hello");
+      throw damaged("its socket contains a second hello");
     case Signal::Kind::warning:
     case Signal::Kind::closing:
     case Signal::Kind::lost:

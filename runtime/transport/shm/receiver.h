@@ -41,7 +41,7 @@ struct ShmArrival {
 /// the lock.
 class ShmReceiver {
  public:
-  /// `peer` begins the messages of errors: "shm, rank 0 of 2: what rank 1 shares".
+  /// `peer` begins the messages of errors: "shm, rank 0 of 2: the shared memory of rank 1".
   ShmReceiver(std::shared_ptr<PeerConnection> connection, std::string peer)
       : connection_(std::move(connection)),
         peer_(std::move(peer)),

@@ -269,10 +269,10 @@ TEST(LaunchOutcome, IsAFailureWhenAHostIsLost) {
   Outcome outcome;
   Failure lost;
   lost.host = "node2";
-  lost.reason = "no sign of life for 30 s";
+  lost.reason = "no heartbeat for 30 s";
   EXPECT_EQ(outcome.ended(lost), Outcome::Next::end_others);
   EXPECT_EQ(outcome.exit_code(), exit_failed);
-  EXPECT_THAT(outcome.first()->text(), HasSubstr("node2 is lost: no sign of life"));
+  EXPECT_THAT(outcome.first()->text(), HasSubstr("node2 is lost: no heartbeat"));
 }
 
 TEST(LaunchFailure, TravelsBetweenLaunchers) {

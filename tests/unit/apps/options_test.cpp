@@ -132,7 +132,8 @@ TEST(Options, StepsBeyond32BitsAreRefused) {
 }
 
 TEST(Options, WholeNumbersWithLeadingZerosAreRefused) {
-  EXPECT_THAT(refusal("", {"seed=010"}), HasSubstr("write 10: a leading zero means octal"));
+  EXPECT_THAT(refusal("", {"seed=010"}),
+              HasSubstr("write 10: some YAML parsers read a number with a leading zero as octal"));
   EXPECT_THAT(refusal("train: {epochs: +02}"), HasSubstr("write 2:"));
   EXPECT_THAT(refusal("parallel: {partition: [05, 7], pipeline: 2}"), HasSubstr("write 5:"));
   EXPECT_EQ(refusal("train: {lr: 0.05, steps: 0}"), "no error");

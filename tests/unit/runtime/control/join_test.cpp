@@ -240,7 +240,7 @@ TEST(ControlJoin, TellsThatACoordinatorTookTheConnectionAndSaidNothing) {
   EXPECT_EQ(error.code(), ErrorCode::timed_out);
   EXPECT_THAT(error.what(),
               AllOf(HasSubstr(options.coordinator + " accepted the connection of process"),
-                    HasSubstr("look at rank 0 or the launcher")));
+                    HasSubstr("check whether the process of the coordinator")));
 }
 
 TEST(ControlInterface, ListensOnTheNamedOneOnly) {

@@ -81,7 +81,7 @@ TEST(ControlWorld, AThousandMembersJoinPassABarrierAndLeaveForAFixedPriceEach) {
   }
   // Join, arrive, leave: each was taken once.
   EXPECT_EQ(counters.delivered, 3u * members);
-  // Beside these, acknowledgements and signs of life: a few a second, however many there are.
+  // Beside these, acknowledgements and heartbeats: a few a second, however many there are.
   const auto seconds =
       std::chrono::ceil<std::chrono::seconds>(std::chrono::steady_clock::now() - start);
   const auto each = static_cast<std::uint64_t>(12 + 12 * seconds.count());

@@ -183,7 +183,7 @@ TEST(ControlProcess, OneThatIsStoppedIsReportedAfterTheTimeout) {
   EXPECT_GT(std::chrono::steady_clock::now() - before, seconds(2));
   EXPECT_EQ(world.inbox.losses()[0].rank, 1);
   EXPECT_EQ(world.inbox.losses()[0].host, "beta");
-  EXPECT_EQ(world.inbox.losses()[0].reason, "no sign of life for 3 s");
+  EXPECT_EQ(world.inbox.losses()[0].reason, "no heartbeat for 3 s");
 }
 
 TEST(ControlProcess, WaitsEndWhenAMemberIsLost) {

@@ -209,7 +209,7 @@ TEST(ControlWorld, SaysThatTheKeyDoesNotFit) {
   const auto joined = Member::join(member_options(*coordinator, 0, 1, JobKey::generate()));
   ASSERT_FALSE(joined);
   EXPECT_EQ(joined.error().code(), ErrorCode::refused);
-  EXPECT_THAT(joined.error().what(), HasSubstr("the key does not fit"));
+  EXPECT_THAT(joined.error().what(), HasSubstr("wrong job key"));
   EXPECT_THAT(joined.error().remedy(), HasSubstr("the same `rdzv_id`"));
   EXPECT_TRUE(Member::is_wrong_key(joined.error()));
 }

@@ -82,8 +82,8 @@ TEST(IdxReader, RefusesAFileThatEndsAnywhereTooEarly) {
 
 TEST(IdxReader, RefusesBytesAfterTheData) {
   expect_refused(small + "x", {"1 bytes follow"});
-  expect_refused(gzip(small + "x"), {"more data than its header promises"});
-  expect_refused(gzip(small) + "junk", {"4 bytes of something else"});
+  expect_refused(gzip(small + "x"), {"more data than its header states"});
+  expect_refused(gzip(small) + "junk", {"4 bytes after the end"});
 }
 
 TEST(IdxReader, NeverGivesOtherDataForAFlippedBitOfAPackedFile) {
@@ -108,15 +108,15 @@ TEST(IdxReader, RefusesAbsurdHeadersWithoutTakingMemory) {
   const std::uint32_t huge = 0xffffffff;
   expect_refused(idx_header(8, {1u << 30, 1u << 30}), {"some.idx", "too large"});
   expect_refused(idx_header(8, {huge, huge, huge}), {"too large"});
-  expect_refused(idx_header(8, {1u << 30, 1u << 20}), {"promises [1073741824, 1048576]"});
-  expect_refused(gzip(idx_header(8, {1u << 30, 1u << 20})), {"promises", "at most"});
+  expect_refused(idx_header(8, {1u << 30, 1u << 20}), {"states [1073741824, 1048576]"});
+  expect_refused(gzip(idx_header(8, {1u << 30, 1u << 20})), {"states", "at most"});
   expect_refused(idx_header(8, std::vector<std::uint32_t>(7, 1)), {"7 axes"});
 }
 
-TEST(IdxReader, UnpacksNoMoreOfABombThanItsHeaderPromises) {
+TEST(IdxReader, UnpacksNoMoreOfABombThanItsHeaderStates) {
   // NOLINTNEXTLINE(bugprone-string-constructor): a bomb is large
   expect_refused(gzip(idx_header(8, {16}) + std::string(50'000'000, '\0')),
-                 {"more data than its header promises"});
+                 {"more data than its header states"});
 }
 
 TEST(IdxReader, RefusesOtherKindsOfFiles) {

@@ -199,9 +199,9 @@ TEST(SafetensorsReader, RefusesShapesAndOffsetsThatDisagree) {
   expect_refused(one("F32", "[2]", "[0,4]", 4), {"tensor 'a'", "needs 8 bytes", "[0, 4)"});
   expect_refused(one("F32", "[1]", "[4,0]", 4), {"begin before end"});
   expect_refused(one("F32", "[1]", "[0]", 4), {"two numbers"});
-  expect_refused(one("F32", "[1]", "[0,4.0]", 4), {"whole numbers"});
-  expect_refused(one("F32", "[-1]", "[0,4]", 4), {"whole numbers"});
-  expect_refused(one("F32", "[1]", "[0,-4]", 4), {"whole numbers"});
+  expect_refused(one("F32", "[1]", "[0,4.0]", 4), {"non-negative integers"});
+  expect_refused(one("F32", "[-1]", "[0,4]", 4), {"non-negative integers"});
+  expect_refused(one("F32", "[1]", "[0,-4]", 4), {"non-negative integers"});
   expect_refused(one("F32", "{}", "[0,4]", 4), {"must be a list"});
   expect_refused(file_of(R"({"a":{"dtype":"F32","shape":[1]}})", "1234"), {"3 are known"});
 }

@@ -344,7 +344,7 @@ TEST(Placement, RefusesProcessesBeyondTheLast) {
     EXPECT_EQ(error.code(), ErrorCode::bad_graph);
     EXPECT_THAT(error.message(),
                 ::testing::ContainsRegex(
-                    "actor .+ is placed in process 7 .* ranks of this run are 0 to 1"));
+                    "actor .+ is placed in process 7, .* processes of this run are 0 to 1"));
   }
 }
 

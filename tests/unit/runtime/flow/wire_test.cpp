@@ -143,7 +143,7 @@ TEST(Wire, RefusesEveryShorterMessage) {
 }
 
 TEST(Wire, RefusesBytesThatAreLeftOver) {
-  EXPECT_THAT(refusal<Message>(bytes_of(message()) + "x"), HasSubstr("1 bytes more"));
+  EXPECT_THAT(refusal<Message>(bytes_of(message()) + "x"), HasSubstr("1 bytes too many"));
 }
 
 TEST(Wire, RefusesCountsBeyondTheBytesThatAreLeft) {

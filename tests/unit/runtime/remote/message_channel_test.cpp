@@ -81,7 +81,7 @@ TEST_F(MessageChannelTest, RefusesALengthWithoutItsBytes) {
   const std::uint32_t length = 0xFFFF'FFFF;
   std::memcpy(frame.raw(), &length, sizeof length);
   ends_[0]->send(1, std::uint64_t{1} << 62, frame);
-  EXPECT_THAT(damage_, ElementsAre(HasSubstr("announces 4294967295 bytes")));
+  EXPECT_THAT(damage_, ElementsAre(HasSubstr("announced 4294967295 bytes")));
   EXPECT_THAT(heard_, IsEmpty());
 }
 

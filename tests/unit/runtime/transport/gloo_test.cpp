@@ -65,7 +65,7 @@ TEST(GlooEnds, OfASenderHalfWayThroughATensorEndTheReceiveAndNothingElse) {
     ranks[0].reset();
     for (const ReceivePtr& receive : receives)
       if (const Status status = wait_for(receive); !status) {
-        EXPECT_THAT(status.error().what(), HasSubstr("rank 0 has ended its part"));
+        EXPECT_THAT(status.error().what(), HasSubstr("rank 0 has closed its communicator"));
       }
     const ReceivePtr other = ranks[1]->receive(2, 5, {.shape = {4}});
     ranks[2]->send(1, 5, values({4}, 0));
@@ -81,7 +81,7 @@ TEST(GlooEnds, OfARankThatSendsAndReceivesAreNamedAtItsPeer) {
     ranks[0].reset();
     for (const WorkPtr& work : one)
       if (const Status status = wait_for(work); !status) {
-        EXPECT_THAT(status.error().what(), HasSubstr("rank 0 has ended its part"));
+        EXPECT_THAT(status.error().what(), HasSubstr("rank 0 has closed its communicator"));
       }
   }
 }

@@ -102,7 +102,7 @@ TEST(ShmForger, ReportsDescriptorsThatCannotBe) {
     Descriptor descriptor = forger.tensor_of_four();
     forge(descriptor);
     EXPECT_THAT(forger.after_writing(descriptor), HasSubstr(word));
-    EXPECT_THAT(forger.outcome(), HasSubstr("what rank 1 shares is damaged"));
+    EXPECT_THAT(forger.outcome(), HasSubstr("the shared memory of rank 1 is damaged"));
   }
 }
 

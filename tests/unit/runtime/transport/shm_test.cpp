@@ -249,7 +249,7 @@ TEST(ShmTransport, SaysGoodbyeThoughItHasNotReadAllItWasTold) {
   ranks[1].reset();
   const Status end = wait_for(ranks[0]->receive(1, 8, {.shape = {1}}));
   ASSERT_FALSE(end);
-  EXPECT_THAT(end.error().what(), HasSubstr("rank 1 has ended its part"));
+  EXPECT_THAT(end.error().what(), HasSubstr("rank 1 has closed its communicator"));
   const auto received = ranks[2]->receive(0, 9, {.shape = {8}});
   ranks[0]->send(2, 9, values({8}, 0));
   EXPECT_TRUE(wait_for(received));

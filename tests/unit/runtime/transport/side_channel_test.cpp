@@ -174,7 +174,7 @@ TEST(SideChannel, GivesUpAConnectionWhoseTextIsTooLong) {
   ControlMessage sent = message(ControlMessage::Kind::offer);
   sent.text_bytes = SideChannel::max_text_bytes + 1;
   pair.send(&sent, sizeof sent);
-  EXPECT_EQ(pair.received.lost(), "1 it sends what no rank sends");
+  EXPECT_EQ(pair.received.lost(), "1 it sent an invalid control message");
 }
 
 TEST(SideChannel, DropsAMessageCutOffByTheEndOfAConnection) {

@@ -156,7 +156,7 @@ TEST_P(EveryTransport, SaysWhoHasLeft) {
   const Status status = wait_for(waiting);
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code(), ErrorCode::peer_lost);
-  EXPECT_THAT(status.error().what(), HasSubstr("rank 1 has ended its part"));
+  EXPECT_THAT(status.error().what(), HasSubstr("rank 1 has closed its communicator"));
   const auto late = ranks[0]->receive(1, 1, {.shape = {4}});
   wait_for(late).value();
   EXPECT_EQ(bytes_of(late->tensor()), bytes_of(values({4}, 1)));
