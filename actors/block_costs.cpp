@@ -204,7 +204,7 @@ void check_partition(const std::vector<std::size_t>& partition, std::size_t bloc
   // In this order: larger counts could wrap to the right sum.
   if (!std::ranges::all_of(partition, is_a_count) || sum != blocks)
     throw Error(ErrorCode::bad_options,
-                fmt::format("`partition` is [{}], {} blocks together; the model has {}",
+                fmt::format("`partition` [{}] has {} blocks in total, but the model has {}",
                             fmt::join(partition, ", "), sum, blocks),
                 fmt::format("give each stage at least one block, {} in all", blocks));
 }

@@ -74,7 +74,7 @@ void Tape::begin_backward(Value output, Tensor grad) {
   SavedTensor& last = saved_tensor(output);
   if (grad.shape() != last.shape)
     throw Error(ErrorCode::bad_shape,
-                fmt::format("backward: the gradient is {}, the output it belongs to {}",
+                fmt::format("backward: the gradient is {}, but the output is {}",
                             to_string(grad.shape()), to_string(last.shape)));
   if (!last.wants_gradient) return;
   given_ = std::move(grad);

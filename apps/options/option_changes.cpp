@@ -93,7 +93,7 @@ bool is_of_this_run(const std::filesystem::path& folder, const Options& options)
 
 Error of_another_model(const Error& error, const std::filesystem::path& path,
                        const std::string& before, const Options& now) {
-  if (error.message().find("of another model") == std::string::npos) return error;
+  if (error.message().find("belong to another model") == std::string::npos) return error;
   std::string differ, remedy;
   if (const auto old_options = options_of(before, now.own))
     for (const OptionChange& change : option_changes(*old_options, now, "model")) {

@@ -48,12 +48,12 @@ void check_images(std::string_view model, const SampleSpec& samples, std::int64_
   const Shape& shape = samples.shape;
   if (shape.rank() != 3)
     throw Error(ErrorCode::bad_options,
-                fmt::format("{} on samples of the shape {}", model, to_string(shape)),
+                fmt::format("{} cannot take samples of shape {}", model, to_string(shape)),
                 "it takes images of [channels, height, width]");
   const auto fits = [&](std::int64_t size) { return size >= least && size <= most; };
   if (!fits(shape[1]) || !fits(shape[2]))
     throw Error(ErrorCode::bad_options,
-                fmt::format("{} on samples of {} × {} pixels", model, shape[1], shape[2]),
+                fmt::format("{} cannot take samples of {} × {} pixels", model, shape[1], shape[2]),
                 most == INT64_MAX ? fmt::format("it takes at least {} pixels a side", least)
                                   : fmt::format("it takes {} to {} pixels a side", least, most));
 }

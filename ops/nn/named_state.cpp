@@ -47,7 +47,7 @@ class Checker {
     std::sort(unexpected.begin(), unexpected.end());
     if (!strict) unexpected.clear();
     if (missing_.empty() && wrong_.empty() && unexpected.empty()) return;
-    std::string message = "the weights are of another model:";
+    std::string message = "the weights belong to another model:";
     append(message, "missing", missing_);
     append(message, "that do not fit", wrong_);
     append(message, "not asked for", unexpected);

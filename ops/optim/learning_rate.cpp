@@ -59,14 +59,14 @@ void require(bool holds, std::string_view what, double value, std::string_view r
 }  // namespace
 
 void check(const LearningRateOptions& o) {
-  require(std::isfinite(o.lr) && o.lr >= 0.0, "lr", o.lr, "give a number from 0 on");
+  require(std::isfinite(o.lr) && o.lr >= 0.0, "lr", o.lr, "give a number >= 0");
   require(o.warmup_steps >= 0, "warmup_steps", static_cast<double>(o.warmup_steps),
-          "give a number from 0 on");
+          "give a number >= 0");
   if (o.schedule == LearningRateSchedule::step) {
     require(o.steps_per_epoch > 0, "steps_per_epoch", static_cast<double>(o.steps_per_epoch),
-            "an epoch must have a step; use fewer samples a batch");
+            "an epoch must have at least one step; use smaller batches");
     require(o.step_epochs > 0, "step_epochs", static_cast<double>(o.step_epochs),
-            "give a number from 1 on");
+            "give a number >= 1");
     require(std::isfinite(o.step_factor) && o.step_factor > 0.0, "step_factor", o.step_factor,
             "give a positive number");
   }

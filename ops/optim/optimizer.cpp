@@ -84,7 +84,7 @@ void Optimizer::check() const {
              fmt::format("its optimizer is {}, the run's {}", group.optimizer.name(), name()),
              "give it the run's optimizer, with other hyper-parameters");
     if (group.lr && !(std::isfinite(*group.lr) && *group.lr >= 0))
-      refuse(group, fmt::format("its learning rate is {}", *group.lr), "give a number from 0 on");
+      refuse(group, fmt::format("its learning rate is {}", *group.lr), "give a number >= 0");
     try {
       group.optimizer.check();
     } catch (const Error& error) {

@@ -26,7 +26,7 @@ void check(const Pass& pass, const Tensor& x, std::int64_t channels, const Tenso
                 "check its features against the channels of the layer before it");
   if (pass.training && elements_of_a_channel(x) < 2)
     throw Error(ErrorCode::bad_shape,
-                fmt::format("{}: {} has fewer than two values a channel to train with",
+                fmt::format("{}: {} has fewer than two values per channel, too few for training",
                             BatchNorm2d::name, to_string(x.shape())),
                 "use larger micro-batches");
   if (residual.defined() && residual.shape() != x.shape())

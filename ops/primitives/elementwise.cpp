@@ -21,7 +21,7 @@ Tensor Add::forward(const Pass& pass, const Tensor& a, const Tensor& b) {
     throw Error(ErrorCode::bad_shape,
                 fmt::format("{}: {} and {}; the shapes must be equal", name, to_string(a.shape()),
                             to_string(b.shape())),
-                "nothing is broadcast; bring both to one shape first");
+                "there is no broadcasting; give both tensors the same shape");
   state.b_layout = b.layout();
   return pass.kernels().add(pass.stream, a, in_layout(pass, b, a.layout()));
 }

@@ -88,8 +88,9 @@ TEST_F(World, TellsOnceThatWeightsDoNotFitThePartOfAnotherProcess) {
         4, "other", partition_of(4, 1) + with({"model.classes=7", "model.weights=" + weights}));
     EXPECT_EQ(ran.exit_code, 1);
     EXPECT_EQ(count_of(ran.error, "troupe: error: "), 1) << ran.error;
-    EXPECT_THAT(ran.error, AllOf(HasSubstr("the weights are of another model: 2 that do not fit"),
-                                 HasSubstr("the model's [7")));
+    EXPECT_THAT(ran.error,
+                AllOf(HasSubstr("the weights belong to another model: 2 that do not fit"),
+                      HasSubstr("the model's [7")));
     EXPECT_FALSE(fs::exists(root_ / "other"));
   }
 }
