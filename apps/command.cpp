@@ -241,7 +241,7 @@ int run_command(int argc, char** argv, const Definitions& own) {
   keep_standard_streams();
   prepare_for_memory_shortage();
   std::signal(SIGXFSZ, SIG_IGN);  // the write that exceeds a file size limit reports it
-  CLI::App app("Train neural networks as a troupe of actors", "troupe");
+  CLI::App app("Train neural networks as a graph of actors", "troupe");
   ChosenVerb chosen;
   describe(app, chosen);
   if (argc <= 1) {

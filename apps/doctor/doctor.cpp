@@ -1,4 +1,4 @@
-// troupe doctor: what would break or slow a run here, a line a finding with its remedy.
+// troupe doctor: problems that would stop or slow a run here, one line per finding with its remedy.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -132,7 +132,7 @@ int doctor(const DoctorArguments& arguments, const Definitions& own) {
 void add_doctor_verb(CLI::App& app, ChosenVerb& chosen) {
   auto arguments = std::make_shared<DoctorArguments>();
   CLI::App* verb =
-      app.add_subcommand("doctor", "Check this machine for what would break or slow a run");
+      app.add_subcommand("doctor", "Check this machine for problems that would stop or slow a run");
   verb->add_option("FILE", arguments->options, "options file of the run");
   verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE, overrides the file")
       ->allow_extra_args(false);

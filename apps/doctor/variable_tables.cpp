@@ -275,17 +275,16 @@ constexpr auto families = std::to_array<VariableFamily>({{"NCCL", "NCCL_", nccl,
 
 constexpr auto mistaken = std::to_array<MistakenVariable>(
     {{"TORCH_NCCL_ASYNC_HANDLING", "TORCH_NCCL_ASYNC_ERROR_HANDLING", "the word ERROR is missing"},
-     {"NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_ASYNC_ERROR_HANDLING",
-      "it is PyTorch's, which renamed it in 2.2"},
-     {"NCCL_BLOCKING_WAIT", "TORCH_NCCL_BLOCKING_WAIT", "it is PyTorch's, which renamed it in 2.2"},
-     {"NCCL_DESYNC_DEBUG", "TORCH_NCCL_DESYNC_DEBUG", "it is PyTorch's, which renamed it in 2.2"},
+     {"NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_ASYNC_ERROR_HANDLING", "PyTorch renamed it in 2.2"},
+     {"NCCL_BLOCKING_WAIT", "TORCH_NCCL_BLOCKING_WAIT", "PyTorch renamed it in 2.2"},
+     {"NCCL_DESYNC_DEBUG", "TORCH_NCCL_DESYNC_DEBUG", "PyTorch renamed it in 2.2"},
      {"NCCL_IFNAME", "NCCL_SOCKET_IFNAME", "the word SOCKET is missing"},
      {"NCCL_TREE_DISABLE", "NCCL_ALGO", "algorithms are chosen by name: NCCL_ALGO=^Tree"},
      {"NCCL_LL_THRESHOLD", "NCCL_PROTO", "protocols are chosen by name since NCCL 2.5"},
      {"CUDA_VISIBLE_DEVICE", "CUDA_VISIBLE_DEVICES", "the S is missing"},
      {"CUDA_DEVICES", "CUDA_VISIBLE_DEVICES", "the word VISIBLE is missing"},
      {"OMP_THREADS", "OMP_NUM_THREADS", "the word NUM is missing"},
-     {"MASTER_ADDRESS", "MASTER_ADDR", "the name is short"}});
+     {"MASTER_ADDRESS", "MASTER_ADDR", "the name is abbreviated"}});
 
 }  // namespace
 

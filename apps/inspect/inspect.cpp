@@ -61,12 +61,14 @@ void print_table(const std::vector<Row>& rows) {
   print(counted(std::ssize(rows), "tensor"), "", "", std::to_string(total));
 }
 
-/// The error for a checkpoint without some of its files; names the newest complete one beside it.
+/// The error for a checkpoint without some of its files; names the newest complete one in its
+/// folder.
 Error incomplete(const std::filesystem::path& checkpoint, const Error& cause) {
-  std::string remedy = "no complete checkpoint is beside it";
+  std::string remedy = "there is no complete checkpoint in the same folder";
   for (const CheckpointInfo& other : list_checkpoints(checkpoint.parent_path()))
     if (other.complete)
-      remedy = fmt::format("the newest complete one beside it is {}", other.folder.string());
+      remedy = fmt::format("the newest complete checkpoint in the same folder is {}",
+                           other.folder.string());
   return {ErrorCode::bad_file,
           fmt::format("the checkpoint {} is incomplete: {}", checkpoint.string(), cause.message()),
           remedy};

@@ -241,12 +241,13 @@ void add_jobscript_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_flag("--list", arguments->list, "list the known clusters");
   verb->add_option("--cluster", arguments->cluster, "name of a cluster, or path of a profile");
   add_resources(*verb, *arguments);
-  verb->add_option("-A,--account", request.account, "project that pays");
+  verb->add_option("-A,--account", request.account, "project to charge");
   verb->add_option("-J,--name,--job-name", request.name, "name of the job (the options file's)");
   verb->add_option("--signal-before", arguments->signal_before,
                    "time before the limit to save and stop (3m); 0: never");
   verb->add_flag("--no-requeue", arguments->no_requeue, "do not requeue the job to resume");
-  verb->add_option("--mail", request.mail, "address for mails about end, failure and requeueing");
+  verb->add_option("--mail", request.mail,
+                   "e-mail address for end, failure and requeue of the job");
   verb->add_option("--launcher", request.launcher, "what starts the processes: srun or launch")
       ->check(CLI::IsMember({"srun", "launch"}));
   verb->add_option("--container", request.container, "container engine: edf, apptainer or podman")

@@ -70,8 +70,8 @@ std::string train_words(const ScriptText& text) {
 /// The array of words that every srun begins with.
 std::string srun_array(const JobLayout& layout, const JobRequest& request) {
   std::string text =
-      "\n# A process that ends after its checkpoint must not end the others before theirs; when "
-      "one is\n"
+      "\n# srun must not end the other processes when one ends after its checkpoint. When a "
+      "process is\n"
       "# lost, the others have two minutes to end by themselves.\n"
       "srun=(srun --kill-on-bad-exit=0 --wait=120";
   for (const auto& line : layout.profile.srun)
@@ -95,7 +95,8 @@ std::string presence_test(const JobRequest& request) {
   const std::string said =
       container.empty()
           ? fmt::format(
-                "no {} here: build it on this cluster and give it with --program, or use "
+                "there is no {} on this node: build it on this cluster and name it with --program, "
+                "or use "
                 "--container; see docs/clusters.md",
                 request.program)
           : fmt::format("no image {} here: the first lines of its definition show how to build it",

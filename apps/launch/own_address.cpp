@@ -50,7 +50,7 @@ std::string local_address_of(const std::string& given) {
   throw Error(ErrorCode::bad_options,
               fmt::format("launch: --local-addr {} is not an address of {}; it has {}", given,
                           host_name(), listed(known, 16)),
-              "give one of these, or leave it out");
+              "give one of these, or omit the flag");
 }
 
 }  // namespace

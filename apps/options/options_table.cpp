@@ -167,8 +167,8 @@ void add_data(OptionFields& fields, Options& o) {
   fields.push_back(field("data.mean", data.mean,
                          "mean of pixels in [0, 1], one for all channels or one for each: a pixel "
                          "p becomes (p / 255 - mean) / std"));
-  fields.push_back(
-      field("data.std", data.std, "standard deviation, given as the mean is", {.above = 0}));
+  fields.push_back(field("data.std", data.std, "standard deviation, in the same form as data.mean",
+                         {.above = 0}));
   fields.push_back(
       field("data.shuffle", data.shuffle, "shuffle the training samples in each epoch"));
   fields.push_back(choice_field("data.augment", data.augment, augmentations,
@@ -176,13 +176,16 @@ void add_data(OptionFields& fields, Options& o) {
                                 {.synonyms = {"augmentation", "transforms"}}));
   fields.push_back(
       field("data.drop_last", data.drop_last, "drop a last batch that is smaller than the others"));
-  fields.push_back(field("data.workers", data.workers,
-                         "threads that prepare the batches of a replica; 0: the loader itself",
-                         {.at_least = 0, .at_most = largest_count, .synonyms = {"num_workers"}}));
-  fields.push_back(field("data.limit", o.selection.limit, "most training samples to use; 0: all",
+  fields.push_back(
+      field("data.workers", data.workers,
+            "threads that prepare the batches of a replica; 0: the loader prepares them",
+            {.at_least = 0, .at_most = largest_count, .synonyms = {"num_workers"}}));
+  fields.push_back(field("data.limit", o.selection.limit,
+                         "maximum number of training samples; 0: all",
                          {.at_least = 0, .at_most = many}));
   fields.push_back(field("data.test_limit", o.selection.test_limit,
-                         "most test samples to use; 0: all", {.at_least = 0, .at_most = many}));
+                         "maximum number of test samples; 0: all",
+                         {.at_least = 0, .at_most = many}));
 }
 
 void add_train(OptionFields& fields, Options& o) {
@@ -191,8 +194,8 @@ void add_train(OptionFields& fields, Options& o) {
       field("train.epochs", p.epochs, "passes over the training samples",
             {.at_least = 1, .at_most = 1e6, .synonyms = {"num_epochs", "max_epochs"}}));
   fields.push_back(field("train.steps", as_signed(p.max_steps),
-                         "end the run after so many steps, with the learning rates of "
-                         "train.epochs; 0: after train.epochs",
+                         "steps after which the run ends, with the learning rates of train.epochs; "
+                         "0: after train.epochs",
                          {.at_least = 0,
                           .at_most = most_steps,
                           .synonyms = {"max_steps", "num_steps"},
@@ -204,8 +207,9 @@ void add_train(OptionFields& fields, Options& o) {
                          "micro-batches of a batch, over all replicas; batch norm averages over "
                          "one micro-batch",
                          {.at_least = 1, .at_most = largest_count, .synonyms = {"microbatches"}}));
-  fields.push_back(lr_field(p.rate.lr, "train.lr", "learning rate; of one_cycle the highest"));
-  fields.push_back(name_field("train.optimizer", o.optimizer, "rule that changes the weights"));
+  fields.push_back(
+      lr_field(p.rate.lr, "train.lr", "learning rate; with one_cycle the highest rate"));
+  fields.push_back(name_field("train.optimizer", o.optimizer, "rule that updates the weights"));
   add_all(fields, fields_of(o.optimizer));
   fields.push_back(list_field<GroupOptions>(
       "train.groups", o.groups,
@@ -214,8 +218,8 @@ void add_train(OptionFields& fields, Options& o) {
       [&o](GroupOptions& group) { return group_fields(o, group); }));
   fields.push_back(choice_field(
       "train.schedule", p.rate.schedule, learning_rate_schedule_names,
-      "learning rate schedule over train.epochs, also where train.steps ends the run earlier: "
-      "one_cycle and cosine end near 0 only with the last epoch",
+      "learning rate schedule; it spans train.epochs even if train.steps ends the run earlier, so "
+      "one_cycle and cosine come near 0 only in the last epoch",
       {.synonyms = {"lr_schedule", "scheduler"}, .setting = "LearningRateOptions::schedule"}));
   fields.push_back(field("train.warmup_steps", p.rate.warmup_steps,
                          "steps in which the learning rate rises to its highest",
@@ -255,7 +259,7 @@ void add_parallel(OptionFields& fields, Options& o) {
       "blocks of each stage; auto balances their cost",
       {.at_least = 1, .at_most = largest_count, .empty_word = "auto", .old_path = "parallel.cut"}));
   fields.push_back(field("parallel.actor_threads", o.run.threads,
-                         "threads that run actors; 0: one for each stage, at most one a core",
+                         "threads that run actors; 0: one for each stage, at most one per core",
                          {.at_least = 0,
                           .at_most = largest_count,
                           .synonyms = {"threads"},
@@ -294,13 +298,13 @@ void add_parallel(OptionFields& fields, Options& o) {
 }
 
 void add_writing(OptionFields& fields, Options& o) {
-  fields.push_back(
-      field("checkpoint.every_steps", as_signed(o.run.steps.snapshot_every),
-            "steps between two checkpoints, or more while one is being written; 0: only at the end",
-            {.at_least = 0,
-             .at_most = most_steps,
-             .synonyms = {"interval", "every"},
-             .setting = "snapshot_every"}));
+  fields.push_back(field("checkpoint.every_steps", as_signed(o.run.steps.snapshot_every),
+                         "steps between two checkpoints; more if the previous one is still being "
+                         "written; 0: only at the end",
+                         {.at_least = 0,
+                          .at_most = most_steps,
+                          .synonyms = {"interval", "every"},
+                          .setting = "snapshot_every"}));
   fields.push_back(field("checkpoint.keep", as_signed(o.checkpoints_kept),
                          "newest checkpoints to keep; 0: all", {.at_least = 0, .at_most = many}));
   fields.push_back(field("log.every_steps", o.log_every_steps,
@@ -323,7 +327,7 @@ void add_recovery(OptionFields& fields, Options& o) {
                          "restarts of one actor within restarts.within before the run fails",
                          {.at_least = 0, .at_most = 1e6, .setting = "RestartBudget::max"}));
   fields.push_back(field("restarts.within", in_seconds(o.run.restarts.within),
-                         "period that restarts.max counts in",
+                         "period for restarts.max",
                          {.at_least = 1, .at_most = 1e9, .setting = "RestartBudget::within"}));
   fields.push_back(list_field<FaultOptions>(
       "faults", o.run.faults, "actors that are made to fail, once each, to test recovery",

@@ -114,7 +114,7 @@ std::string try_what(const RunReport& report, const RunShape& shape,
   if (stages.size() < 2) return {};
   if (shape.partition_by_hand && most.compute > uneven * mean_compute(stages))
     return fmt::format(
-        "{} slows down the others: try another parallel.partition than [{}], or auto", most.name,
+        "{} slows the other stages: try a parallel.partition other than [{}], or auto", most.name,
         fmt::join(shape.partition, ", "));
   // The bubble is known for stages that run at the same time.
   if (stages_here(shape, stages.size()) > shape.actor_threads) return {};

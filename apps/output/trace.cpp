@@ -57,8 +57,8 @@ Status write_trace(const std::filesystem::path& path, const RunReport& report) {
 
 std::string time_split_table(const RunReport& report) {
   constexpr double little = 0.5, much = 10.0;  // percent
-  std::string table = fmt::format("time of actors  {:>11}{:>13}{:>12}{:>9}{:>11}\n", "computing",
-                                  "needs input", "needs room", "other", "actions");
+  std::string table = fmt::format("time of actors  {:>11}{:>13}{:>14}{:>9}{:>11}\n", "computing",
+                                  "needs input", "needs credit", "other", "actions");
   std::vector<std::string> idle;
   bool waited_for_threads = false;
   for (const ActorReport* actor : in_reading_order(report.actors)) {
@@ -72,7 +72,7 @@ std::string time_split_table(const RunReport& report) {
       idle.push_back(actor->name);
       continue;
     }
-    table += fmt::format("{:<16}{:>9.1f} %{:>11.1f} %{:>10.1f} %{:>7.1f} %{:>11}\n", actor->name,
+    table += fmt::format("{:<16}{:>9.1f} %{:>11.1f} %{:>12.1f} %{:>7.1f} %{:>11}\n", actor->name,
                          share(actor->time.compute), share(actor->time.no_input),
                          share(actor->time.no_credit), other, actor->actions);
     waited_for_threads = waited_for_threads || other > much;

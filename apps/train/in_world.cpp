@@ -30,13 +30,13 @@ int follow(TrainCommand& command, const Agreement& agreed) {
   const auto& asked = command.arguments.output;
   if (asked && !agreed.output.empty() && !is_same_folder(*asked, agreed.output))
     print_error(
-        "troupe: warning: rank {} was given -o {}; the output is in {}, which rank 0 was given\n",
+        "troupe: warning: rank {} ignores -o {}; the output is in {}, the folder of rank 0\n",
         world.process(), asked->string(), agreed.output.string());
   const std::string processor = backend(command.options.pipeline.stream.device).fingerprint();
   if (processor != agreed.processor)
     print_error(
-        "troupe: warning: rank {} computes on a processor of {}, rank 0 on one of {}: which of "
-        "them has which stage decides the weights' last bits\n",
+        "troupe: warning: rank {} computes on a processor of {}, rank 0 on one of {}: the last "
+        "bits of the weights depend on the processor that computes a stage\n",
         world.process(), processor, agreed.processor);
   Options& options = command.options;
   options.pipeline.partition = agreed.partition;

@@ -39,8 +39,8 @@ void record_begin(RunLog& log, const std::string& command_line, const StartingPo
                   const Timeline& timeline) {
   log.record(fmt::format("troupe {} begins: {}", TROUPE_VERSION, command_line));
   log.record(start.checkpoint.empty()
-                 ? fmt::format("{} to go", counted(timeline.steps, "step"))
-                 : fmt::format("{} of {} steps to go, from {}", timeline.steps - start.steps,
+                 ? fmt::format("{} remaining", counted(timeline.steps, "step"))
+                 : fmt::format("{} of {} steps remaining, from {}", timeline.steps - start.steps,
                                timeline.steps, start.checkpoint.string()));
 }
 
@@ -75,7 +75,7 @@ int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
   if (log.checkpoint_error()) throw *log.checkpoint_error();
   const double seconds = std::chrono::duration<double>(report.wall).count();
   if (report.stopped) {
-    const char* of_whom = asked_here ? "" : ", as another process was asked to";
+    const char* of_whom = asked_here ? "" : ", because another process received the request";
     log.record(fmt::format("ended: stopped on request after step {}{}, {:.1f} s", report.steps,
                            of_whom, seconds));
     print_out("stopped after step {}{}; resume with the same command and --restart {}\n",
@@ -98,7 +98,7 @@ int evaluate_only(TrainCommand command, PipelineOptions& pipeline, RunLog& log) 
   run_graph(command, pipeline, [&](const FailureReport& failure) { log.failure(failure); });
   if (command.world) command.world->leave();
   log.finish();
-  log.record("ended: done, only the evaluation was left");
+  log.record("ended: done, only the evaluation remained");
   if (const auto counted = log.last_evaluation()) print_out("{}\n", accuracy_line(*counted));
   return exit_done;
 }

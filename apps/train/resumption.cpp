@@ -23,7 +23,7 @@ Resumption find_resumption(const std::string& restart,
                            const Options& options) {
   if (restart.empty()) {
     if (output && holds_run(*output))
-      throw Error(ErrorCode::usage, fmt::format("{} holds a run already", output->string()),
+      throw Error(ErrorCode::usage, fmt::format("{} already contains a run", output->string()),
                   "resume it with --restart auto, or choose another folder with -o");
     return {{}, output};
   }
@@ -42,10 +42,10 @@ Resumption find_resumption(const std::string& restart,
                    !list_checkpoints(*folder / "checkpoints").empty();
   if (!any) {
     if (output)
-      print_out("no checkpoint to resume from in {}: beginning at step 0\n", output->string());
+      print_out("no checkpoint to resume from in {}: starting at step 0\n", output->string());
     else
       print_out(
-          "no run of this model, data and seed with a checkpoint in outputs/: beginning at step 0 "
+          "no run of this model, data and seed with a checkpoint in outputs/: starting at step 0 "
           "(a run with -o DIR is resumed with the same -o DIR)\n");
     return {{}, output};
   }
@@ -73,7 +73,7 @@ Error with_resume_hint(const Error& error, const std::filesystem::path& output) 
     for (const CheckpointInfo& found : list_checkpoints(checkpoints))
       if (found.complete) saved = std::max(saved, found.step);
   const std::string hint =
-      saved == 0 ? "no checkpoint was written: the same command with --restart auto begins at step "
+      saved == 0 ? "no checkpoint was written: the same command with --restart auto starts at step "
                    "0; -r checkpoint.every_steps=100 writes checkpoints to resume from"
                  : fmt::format("resume from step {} with the same command and --restart {}", saved,
                                output.string());

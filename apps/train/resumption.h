@@ -15,7 +15,7 @@ struct Resumption {
 
 /// Resolves --restart and -o. `--restart auto` takes the newest complete checkpoint of the output
 /// folder; without -o, of the newest folder with the same model, data and seed. If there is none,
-/// the run begins at step 0. Otherwise `restart` is the path of a checkpoint or of an output
+/// the run starts at step 0. Otherwise `restart` is the path of a checkpoint or of an output
 /// folder. A run resumed from an output folder continues in it, one resumed from a checkpoint in a
 /// new folder. Throws Error{usage} if a new run would write into the folder of another.
 Resumption find_resumption(const std::string& restart,

@@ -62,7 +62,7 @@ StartingPoint read_starting_point(const std::filesystem::path& path) {
   const Manifest& manifest = checkpoint.manifest();
   if (manifest.step > std::numeric_limits<std::uint32_t>::max())
     throw Error(ErrorCode::bad_file,
-                fmt::format("{} is of step {}, beyond the last step that a run can have",
+                fmt::format("{} has step {}, which exceeds the largest step number",
                             choice.folder.string(), manifest.step),
                 "start a new run from its weights with -r model.weights=" + choice.folder.string());
   StartingPoint start{.checkpoint = choice.folder,

@@ -233,7 +233,7 @@ TEST_F(Train, RecordsCommandBeginAndEndInItsLog) {
   const std::string log = text_of(root_ / "log/train.log");
   EXPECT_THAT(log, ContainsRegex("troupe [0-9.]+ begins: .*troupe train .*options.yaml -o .*log -r "
                                  "train.steps=5 -r 'data.mean=\\[0.5\\]'\n"));
-  EXPECT_THAT(log, HasSubstr("5 steps to go"));
+  EXPECT_THAT(log, HasSubstr("5 steps remaining"));
   EXPECT_THAT(log, ContainsRegex("ended: done, 5 steps, [0-9.]+ s\n$"));
   const Outcome failed = train("fails", {"-r", "restarts.max=0", "-r",
                                          "faults=[{actor: stage/1, step: 3, micro_batch: 0}]"});

@@ -25,7 +25,7 @@ TEST_F(World, SavesAndSaysWhyWhenOneOfItsProcessesIsAskedToStop) {
   const Outcome ended = run->wait();
   EXPECT_EQ(ended.exit_code, 75) << ended.error;
   EXPECT_THAT(ended.out, HasSubstr("stopped after step " + std::to_string(newest_step("out")) +
-                                   ", as another process was asked to; resume with"));
+                                   ", because another process received the request; resume with"));
   expect_nothing_is_left();
 }
 

@@ -126,7 +126,7 @@ TEST_F(World, SaysWhereOutputIsWhereAProcessWasToldAnotherFolder) {
   const Outcome ran = Background(launch_words(2, Words{other} + train_words("out"))).wait();
   EXPECT_EQ(ran.exit_code, 0) << ran.error;
   EXPECT_THAT(ran.error,
-              ContainsRegex("rank 1 was given -o elsewhere; the output is in .*/out, which"));
+              ContainsRegex("rank 1 ignores -o elsewhere; the output is in .*/out, the folder"));
   std::ifstream log(root_ / "out" / "train.log");
   const std::string output{std::istreambuf_iterator<char>(log), {}};
   EXPECT_THAT(output,

@@ -280,9 +280,11 @@ TEST_F(Jobscript, FindsImageAndDefinitionInTheFolderTheyAreWrittenTo) {
 TEST_F(Jobscript, LooksForTheProgramBeforeTheRun) {
   file("small.yaml", small_profile);
   JobRequest wanted = request(1, hours(1));
-  EXPECT_THAT(script("small", wanted, shape(2, 1)),
-              AllOf(HasSubstr("\ncommand -v troupe >/dev/null || {\n  echo 'no troupe here: "),
-                    HasSubstr("--program")));
+  EXPECT_THAT(
+      script("small", wanted, shape(2, 1)),
+      AllOf(HasSubstr(
+                "\ncommand -v troupe >/dev/null || {\n  echo 'there is no troupe on this node: "),
+            HasSubstr("--program")));
   wanted.program = "it's/troupe";
   EXPECT_THAT(script("small", wanted, shape(2, 1)), HasSubstr("command -v 'it'\\''s/troupe'"));
 }

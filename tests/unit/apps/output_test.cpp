@@ -151,7 +151,7 @@ TEST_F(Output, SaysWhetherAFailedRunCanBeResumed) {
   EXPECT_THAT(
       with_resume_hint(lost, root_).remedy(),
       HasSubstr(
-          "no checkpoint was written: the same command with --restart auto begins at step 0"));
+          "no checkpoint was written: the same command with --restart auto starts at step 0"));
   const Error spent(ErrorCode::actor_failed, "stage/0 failed", "raise `RestartBudget::max`");
   EXPECT_THAT(with_resume_hint(spent, root_).remedy(),
               testing::StartsWith("raise `RestartBudget::max`; no checkpoint was written"));
