@@ -122,22 +122,22 @@ OptionFields profile_fields(Raw& raw) {
 }
 
 /// Where the item of a list stands, or its list if the profile has it from another.
-std::string where_of(const OptionNode& root, std::string_view list, std::size_t item) {
-  const OptionNode* node = root.find(list);
-  if (node == nullptr) return root.where;
-  return item < node->items.size() ? node->items[item].where : node->where;
+std::string where_of(const OptionTree& root, std::string_view list, std::size_t item) {
+  const OptionTree* tree = root.find(list);
+  if (tree == nullptr) return root.where;
+  return item < tree->items.size() ? tree->items[item].where : tree->where;
 }
 
 /// Texts become parts of lines of a script, so they must not contain line breaks.
-void check_lines(const OptionNode& node) {
-  if (std::ranges::any_of(node.scalar, is_control))
-    refuse(node.where, "the text has a line break or another control character",
+void check_lines(const OptionTree& tree) {
+  if (std::ranges::any_of(tree.scalar, is_control))
+    refuse(tree.where, "the text has a line break or another control character",
            "write it in one line; several lines are several items");
-  for (const OptionNode& item : node.items) check_lines(item);
-  for (const auto& entry : node.entries) check_lines(entry.value);
+  for (const OptionTree& item : tree.items) check_lines(item);
+  for (const auto& entry : tree.entries) check_lines(entry.value);
 }
 
-void check_names(const Profile& profile, const OptionNode& root) {
+void check_names(const Profile& profile, const OptionTree& root) {
   constexpr std::string_view digits = "0123456789";
   const std::string letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_";
   const std::string word = letters + std::string(digits);
@@ -156,7 +156,7 @@ void check_names(const Profile& profile, const OptionNode& root) {
              "use letters, digits, _, - and .");
 }
 
-void check_nodes(const Profile& profile, const OptionNode& root) {
+void check_nodes(const Profile& profile, const OptionTree& root) {
   if (profile.nodes.empty())
     refuse(root.where, "a profile needs nodes", "add nodes: with name, architecture and cores");
   for (std::size_t i = 0; i < profile.nodes.size(); ++i) {
@@ -176,7 +176,7 @@ void check_nodes(const Profile& profile, const OptionNode& root) {
 }
 
 /// Takes over the partitions and checks values that must go together.
-void finish_partitions(Raw& raw, const OptionNode& root) {
+void finish_partitions(Raw& raw, const OptionTree& root) {
   Profile& profile = raw.profile;
   if (raw.partitions.empty())
     refuse(root.where, "a profile needs partitions", "add partitions: with nodes and max_time");
@@ -209,12 +209,12 @@ Raw read_raw(const std::filesystem::path& file, int depth) {
   if (depth > deepest)
     refuse(file.string(), "profiles refer to each other with `like` in a circle",
            "remove one `like`");
-  const OptionNode root = read_yaml(file);
+  const OptionTree root = read_yaml(file);
   check_lines(root);
   Raw raw;
-  if (const OptionNode* like = root.find("like"); like != nullptr) {
-    OptionNode only;  // the other keys come after what they replace
-    only.kind = OptionNode::Kind::map;
+  if (const OptionTree* like = root.find("like"); like != nullptr) {
+    OptionTree only;  // the other keys come after what they replace
+    only.kind = OptionTree::Kind::map;
     only.entries.push_back({"like", like->where, *like});
     read_fields(only, profile_fields(raw));
     const auto beside = file.parent_path() / (raw.like + ".yaml");

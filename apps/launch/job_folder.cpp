@@ -15,7 +15,7 @@ namespace troupe {
 namespace fs = std::filesystem;
 
 JobFolder::JobFolder(const LaunchOptions& options) {
-  const auto goes_there = [](unsigned streams) { return streams != no_streams; };
+  const auto goes_there = [](unsigned outputs) { return outputs != no_output; };
   has_output_ = std::any_of(options.redirects.begin(), options.redirects.end(), goes_there) ||
                 std::any_of(options.tees.begin(), options.tees.end(), goes_there);
   kept_ = has_output_ || !options.log_folder.empty();
@@ -50,8 +50,8 @@ fs::path JobFolder::of(int local_rank) const {
   return path_ / "attempt_0" / std::to_string(local_rank);
 }
 
-fs::path JobFolder::stream(int local_rank, Streams stream) const {
-  return of(local_rank) / (stream == standard_output ? "stdout.log" : "stderr.log");
+fs::path JobFolder::output(int local_rank, Outputs output) const {
+  return of(local_rank) / (output == standard_output ? "stdout.log" : "stderr.log");
 }
 
 fs::path JobFolder::error_file(int local_rank) const { return of(local_rank) / "error.json"; }

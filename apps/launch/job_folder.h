@@ -23,7 +23,7 @@ class JobFolder {
   /// Whether its disk is full.
   bool is_full() const;
 
-  std::filesystem::path stream(int local_rank, Streams stream) const;
+  std::filesystem::path output(int local_rank, Outputs output) const;
   std::filesystem::path error_file(int local_rank) const;
 
  private:

@@ -44,8 +44,8 @@ void add_process_flags(CLI::App& verb, LaunchFlags& flags) {
   add(verb, "--max-restarts", flags.max_restarts, "accepted; the first failure ends the run");
   add(verb, "--grace-period", flags.grace_period, "seconds from TERM to KILL (30)");
   add(verb, "--log-dir", flags.log_dir, "folder for the output of processes (temporary)");
-  add(verb, "-r,--redirects", flags.redirects, "streams to write to files: 3 (all), 0:1,1:2");
-  add(verb, "-t,--tee", flags.tee, "streams to write to files and to show here line by line");
+  add(verb, "-r,--redirects", flags.redirects, "outputs to write to files: 3 (all), 0:1,1:2");
+  add(verb, "-t,--tee", flags.tee, "outputs to write to files and to show here line by line");
   add(verb, "--local-ranks-filter", flags.local_ranks_filter, "local ranks shown here: 0,1 (all)");
   add(verb, "--role", flags.role, "ROLE_NAME of the processes (default)");
   add(verb, "--log-line-prefix-template", flags.log_line_prefix_template,

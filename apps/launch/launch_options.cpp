@@ -140,31 +140,31 @@ void check_backend(const LaunchFlags& flags) {
 
 }  // namespace
 
-std::vector<unsigned> streams_of(std::string_view flag, std::string_view text, int processes) {
+std::vector<unsigned> outputs_of(std::string_view flag, std::string_view text, int processes) {
   constexpr const char* example =
-      "3 for both streams of all, 0:1,1:2 for standard output of local "
+      "3 for both outputs of all, 0:1,1:2 for standard output of local "
       "rank 0 and standard error of 1";
-  std::vector<unsigned> streams(static_cast<std::size_t>(processes), no_streams);
+  std::vector<unsigned> outputs(static_cast<std::size_t>(processes), no_output);
   if (const auto all = whole(text)) {
-    if (*all > 3) refuse(flag, text, "streams are 0 (none), 1, 2 or 3 (both)", example);
-    streams.assign(streams.size(), static_cast<unsigned>(*all));
-    return streams;
+    if (*all > 3) refuse(flag, text, "outputs are 0 (none), 1, 2 or 3 (both)", example);
+    outputs.assign(outputs.size(), static_cast<unsigned>(*all));
+    return outputs;
   }
   for (const auto piece : split(text, ',')) {
     const auto colon = piece.find(':');
     const auto rank = whole(piece.substr(0, colon));
     const auto which = colon == piece.npos ? std::nullopt : whole(piece.substr(colon + 1));
     if (colon == piece.npos && piece.find('=') != piece.npos)
-      refuse(flag, text, "these are the streams to write to files",
+      refuse(flag, text, "these are the outputs to write to files",
              fmt::format("options of the run follow the verb: troupe launch ... -- train "
                          "FILE -r {}",
                          piece));
     if (!rank || !which || *which > 3) refuse(flag, text, "not understood", example);
     if (*rank >= processes)
       refuse(flag, text, fmt::format("there is no local rank {} of {}", *rank, processes), example);
-    streams[static_cast<std::size_t>(*rank)] = static_cast<unsigned>(*which);
+    outputs[static_cast<std::size_t>(*rank)] = static_cast<unsigned>(*which);
   }
-  return streams;
+  return outputs;
 }
 
 HostAndPort endpoint_of(std::string_view text) {
@@ -206,8 +206,8 @@ LaunchOptions check(const LaunchFlags& flags) {
   options.join_timeout = join_timeout_of(flags.rdzv_conf, options.join_timeout);
   options.grace_period = seconds_of("--grace-period", flags.grace_period);
   options.log_folder = flags.log_dir;
-  options.redirects = streams_of("--redirects", flags.redirects, options.processes);
-  options.tees = streams_of("--tee", flags.tee, options.processes);
+  options.redirects = outputs_of("--redirects", flags.redirects, options.processes);
+  options.tees = outputs_of("--tee", flags.tee, options.processes);
   options.shown = shown_of(flags.local_ranks_filter, options.processes);
   options.role = flags.role;
   if (!flags.log_line_prefix_template.empty()) options.prefix = flags.log_line_prefix_template;

@@ -41,12 +41,12 @@ struct LaunchFlags {
   std::vector<std::string> command;
 };
 
-/// Which of a process's two streams; combined as torchrun numbers them.
-enum Streams : unsigned {
-  no_streams = 0,
+/// Which of a process's two outputs; combined as torchrun numbers them.
+enum Outputs : unsigned {
+  no_output = 0,
   standard_output = 1,
   standard_error = 2,
-  both_streams = 3
+  both_outputs = 3
 };
 
 constexpr int usual_rendezvous_port = 29400;  ///< torchrun's
@@ -71,9 +71,9 @@ struct LaunchOptions {
   std::chrono::milliseconds join_timeout{300'000};
   std::chrono::milliseconds grace_period{30'000};
   std::filesystem::path log_folder;  ///< empty: a temporary one where one is needed
-  std::vector<unsigned> redirects;   ///< Streams of each local rank that go to files
-  std::vector<unsigned> tees;        ///< Streams that go to files and, line by line, to ours
-  std::vector<bool> shown;           ///< whether a local rank's streams reach ours at all
+  std::vector<unsigned> redirects;   ///< Outputs of each local rank that go to files
+  std::vector<unsigned> tees;        ///< Outputs that go to files and, line by line, to ours
+  std::vector<bool> shown;           ///< whether a local rank's outputs reach ours at all
   std::string role = "default";
   std::string prefix = "[${role_name}${local_rank}]:";
   Program program;
@@ -83,7 +83,7 @@ struct LaunchOptions {
 LaunchOptions check(const LaunchFlags& flags);
 
 /// `3` (all), or `0:1,1:2` (local rank 0 standard output, 1 standard error), for so many processes.
-std::vector<unsigned> streams_of(std::string_view flag, std::string_view text, int processes);
+std::vector<unsigned> outputs_of(std::string_view flag, std::string_view text, int processes);
 
 /// HOST, HOST:PORT or [IPv6]:PORT.
 HostAndPort endpoint_of(std::string_view text);

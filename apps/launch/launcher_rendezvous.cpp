@@ -20,7 +20,7 @@
 namespace troupe {
 namespace {
 
-std::chrono::milliseconds attempt_of(const LaunchOptions& options) {
+std::chrono::milliseconds patience_of(const LaunchOptions& options) {
   using std::chrono::seconds;
   return std::clamp<std::chrono::milliseconds>(options.join_timeout, seconds(3), seconds(30));
 }
@@ -41,7 +41,7 @@ void pause(std::chrono::milliseconds time, const std::stop_token& stop) {
 }  // namespace
 
 LauncherRendezvous::LauncherRendezvous(const LaunchOptions& options, std::stop_token stop)
-    : options_(options), stop_(std::move(stop)), attempt_(attempt_of(options)) {
+    : options_(options), stop_(std::move(stop)), patience_(patience_of(options)) {
   const auto environment = Environment::of_process();
   if (const auto given = environment.get("TROUPE_JOB_KEY"))
     key_ = JobKey::parse(*given);
@@ -66,7 +66,7 @@ void LauncherRendezvous::leave(bool all_have_ended) {
   // So that the others see that this launcher has ended and is not lost.
   static_cast<void>(all_have_ended ? member_->leave() : member_->leave_at_once(moment));
   member_.reset();  // before the wait, which includes this member
-  if (coordinator_ && all_have_ended) static_cast<void>(coordinator_->wait_for_end(attempt_));
+  if (coordinator_ && all_have_ended) static_cast<void>(coordinator_->wait_for_end(patience_));
   if (coordinator_) forget_key();
   removes_key_ = false;
 }
@@ -117,7 +117,7 @@ Status LauncherRendezvous::try_to_host() {
                                      .size = options_.nodes,
                                      .address = address_,
                                      .port = options_.endpoint->port,
-                                     .timeout = attempt_,
+                                     .timeout = patience_,
                                      .of_launchers = true,
                                      .on_refused = print_once,
                                      .own_rank = options_.node_rank,
@@ -138,7 +138,7 @@ void LauncherRendezvous::join(Clock::time_point end) {
                                 .rank = options_.node_rank,
                                 .size = options_.nodes,
                                 .interface = address_,
-                                .timeout = attempt_,
+                                .timeout = patience_,
                                 .stop = stop_,
                                 .messaging = messaging_});
     // The launcher that hosts the rendezvous keeps the key for others, also if it refuses this one.

@@ -34,7 +34,7 @@ class LauncherRendezvous {
   bool hosts_coordinator() const { return coordinator_ != nullptr; }
   const std::shared_ptr<MessagingContext>& messaging() const { return messaging_; }
   /// How long launchers wait for each other at a time, and for a heartbeat.
-  std::chrono::milliseconds attempt() const { return attempt_; }
+  std::chrono::milliseconds patience() const { return patience_; }
 
   /// Leaves the world; without it, this launcher counts as lost. Call it once, and no function of
   /// the member after it. If the processes of all hosts have ended, the coordinator waits until all
@@ -53,7 +53,7 @@ class LauncherRendezvous {
 
   const LaunchOptions& options_;
   std::stop_token stop_;
-  std::chrono::milliseconds attempt_;
+  std::chrono::milliseconds patience_;
   std::optional<JobFile> file_;  // that the key is from, unless TROUPE_JOB_KEY has it
   bool removes_key_ = false;     // hosts the rendezvous, or made the key and no launcher hosts it
   JobKey key_;

@@ -27,8 +27,8 @@ void LocalProcesses::start() {
 void LocalProcesses::start(int local_rank) {
   const auto cpus = share_of(cpus_, local_rank, options_.processes);
   const int threads = threads_for(cpus.size(), cpu_quota(), options_.processes);
-  const Fd output = stream_of(local_rank, standard_output);
-  const Fd error = stream_of(local_rank, standard_error);
+  const Fd output = output_of(local_rank, standard_output);
+  const Fd error = output_of(local_rank, standard_error);
   ChildOptions child{.program = options_.program,
                      .environment = process_environment(
                          Environment::of_process().variables(), options_, place_, local_rank,
@@ -41,23 +41,23 @@ void LocalProcesses::start(int local_rank) {
   ++running_;
 }
 
-Fd LocalProcesses::stream_of(int local_rank, Streams stream) {
+Fd LocalProcesses::output_of(int local_rank, Outputs output) {
   const auto at = static_cast<std::size_t>(local_rank);
-  const int ours = stream == standard_output ? 1 : 2;
-  const auto file = folder_.stream(local_rank, stream);
-  if ((options_.tees[at] & stream) != 0 && options_.shown[at])
+  const int ours = output == standard_output ? 1 : 2;
+  const auto file = folder_.output(local_rank, output);
+  if ((options_.tees[at] & output) != 0 && options_.shown[at])
     return pump_.add(
         file, ours,
         prefix_of(options_.prefix, {{"role_name", options_.role},
                                     {"local_rank", std::to_string(local_rank)},
                                     {"rank", std::to_string(place_.first_rank + local_rank)},
                                     {"hostname", place_.host}}));
-  if (((options_.tees[at] | options_.redirects[at]) & stream) != 0) return new_file(file);
+  if (((options_.tees[at] | options_.redirects[at]) & output) != 0) return new_file(file);
   if (!options_.shown[at]) return new_file("/dev/null");
   Fd copy(::fcntl(ours, F_DUPFD_CLOEXEC, 3));
   if (!copy)
     throw Error(ErrorCode::io,
-                fmt::format("launch: cannot copy an output stream: {}", std::strerror(errno)),
+                fmt::format("launch: cannot copy an output: {}", std::strerror(errno)),
                 "raise the limit of open files: ulimit -n");
   return copy;
 }
@@ -89,7 +89,7 @@ Failure LocalProcesses::failure_of(const Process& process, const Ending& ending)
           .time = std::chrono::system_clock::now(),
           .reported = std::move(reported),
           .reason = {},
-          .log = is_logged ? folder_.stream(process.local_rank, standard_error).string() : ""};
+          .log = is_logged ? folder_.output(process.local_rank, standard_error).string() : ""};
 }
 
 void LocalProcesses::reap_adopted_children() const {

@@ -47,7 +47,7 @@ class LocalProcesses {
   };
 
   void start(int local_rank);
-  Fd stream_of(int local_rank, Streams stream);
+  Fd output_of(int local_rank, Outputs output);
   Failure failure_of(const Process& process, const Ending& ending) const;
 
   const LaunchOptions& options_;

@@ -11,7 +11,7 @@
 
 namespace troupe {
 
-/// Copies the output of processes to files, and line by line, with a prefix, to a stream of the
+/// Copies the output of processes to files, and line by line, with a prefix, to an output of the
 /// launcher, so that lines of several processes never mix. A line of more than 64 KiB is split.
 ///
 /// A thread of its own copies, so that a slow terminal delays the writing processes but not their
@@ -38,7 +38,7 @@ class OutputPump {
     std::string prefix, line;
   };
   void run();
-  static bool copy(Source& source);  ///< one read; false at the end of the stream
+  static bool copy(Source& source);  ///< one read; false at its end
   static void drain(Source& source);
   static void print_lines(Source& source, bool all);
 

@@ -35,7 +35,7 @@ void SeveralNodes::put(const std::string& key, const std::string& value) {
 }
 
 std::string SeveralNodes::get(const std::string& key) {
-  auto value = rendezvous_.member().store().get(key, rendezvous_.attempt());
+  auto value = rendezvous_.member().store().get(key, rendezvous_.patience());
   if (!value) throw Error(value.error());
   return std::move(value.value());
 }

@@ -4,7 +4,7 @@
 
 #include "apps/options/options_table.h"
 #include "runtime/error.h"
-#include "runtime/options/node.h"
+#include "runtime/options/tree.h"
 #include "runtime/text.h"
 
 namespace troupe {
@@ -16,15 +16,15 @@ class FormerChannels {
   static constexpr const char* key = "model.in_channels";
 
   /// Takes the key out of the document.
-  explicit FormerChannels(OptionNode& document) {
-    OptionNode* model = document.find("model");
-    const OptionNode* found = model == nullptr ? nullptr : model->find("in_channels");
+  explicit FormerChannels(OptionTree& document) {
+    OptionTree* model = document.find("model");
+    const OptionTree* found = model == nullptr ? nullptr : model->find("in_channels");
     if (found == nullptr) return;
     value_ = *found;
     std::erase_if(model->entries, [](const auto& entry) { return entry.key == "in_channels"; });
   }
   void check(const Options& options) const {
-    if (value_.kind == OptionNode::Kind::null) return;
+    if (value_.kind == OptionTree::Kind::null) return;
     std::int64_t channels = 0;
     field(key, channels, "", {.at_least = 1, .at_most = 1e6}).read(value_);
     const Shape shape = dataset_summary(options).samples.shape;
@@ -37,10 +37,10 @@ class FormerChannels {
   }
 
  private:
-  OptionNode value_;
+  OptionTree value_;
 };
 
-Options resolve(OptionNode document, const std::vector<std::string>& overrides,
+Options resolve(OptionTree document, const std::vector<std::string>& overrides,
                 const Definitions& own, OptionOrigins* where = nullptr) {
   for (const auto& assignment : overrides) apply_override(document, assignment);
   const FormerChannels former_channels(document);

@@ -76,8 +76,8 @@ OptionFields fields_of(Choice<D>& choice) {
   for (SharedField& shared : all) {
     OptionField field = shared.field;
     field.help = help_of(shared, choice.all.size());
-    field.read = [by_name = shared.by_name](const OptionNode& node) {
-      for (const auto& [name, own] : by_name) own.read(node);
+    field.read = [by_name = shared.by_name](const OptionTree& tree) {
+      for (const auto& [name, own] : by_name) own.read(tree);
     };
     field.write = [by_name = shared.by_name, first = shared.field.write, &choice] {
       const auto own = by_name.find(choice.name);

@@ -41,7 +41,7 @@ fs::path make_fresh(const fs::path& root, std::chrono::system_clock::time_point 
   if (error) throw cannot_create(day, error.message());
   const std::string second = fmt::format("{:%H-%M-%S}", local);
   fs::path path = day / second;
-  for (int attempt = 2; !made(path); ++attempt) path = day / fmt::format("{}-{}", second, attempt);
+  for (int number = 2; !made(path); ++number) path = day / fmt::format("{}-{}", second, number);
   return path;
 }
 

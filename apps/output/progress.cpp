@@ -148,7 +148,7 @@ void Progress::epoch(const EpochReport& report) {
   std::fflush(out_);
 }
 
-void Progress::note(const std::string& line) {
+void Progress::line(const std::string& line) {
   erase_bar();
   print_to(out_, "{}\n", line);
   std::fflush(out_);

@@ -47,7 +47,7 @@ class Progress {
   void evaluating(const EvaluationProgress& evaluation, Clock::time_point now);
   void epoch(const EpochReport& report);
   /// A line that stays (a warning, a checkpoint written), above the bar.
-  void note(const std::string& line);
+  void line(const std::string& line);
   /// Erases the bar.
   void finish();
 

@@ -121,8 +121,8 @@ void check_faults_of(const Options& options, PipelineOptions pipeline) {
 int run_training(const TrainCommand& command, PipelineOptions& pipeline, const OutputFolder& folder,
                  const Timeline& timeline, RunLog& log) {
   const Options& options = command.options;
-  const std::stop_callback note_stopping(command.stop, [&log] {
-    log.note(
+  const std::stop_callback on_stopping(command.stop, [&log] {
+    log.info(
         "stopping after this step, with a checkpoint; a second signal ends the process at once");
   });
   pipeline.on_step = [&](const StepSeen& seen) { log.step(seen); };

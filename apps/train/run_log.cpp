@@ -132,7 +132,7 @@ void RunLog::checkpoint(const CheckpointSeen& seen) {
     checkpoint_error_ = seen.status.error();
     const std::string cause = in_words_of_the_command(seen.status.error()).what();
     log_->error("checkpoint of step {}: {}", seen.step, cause);
-    progress_.note(fmt::format("warning: no checkpoint of step {}: {}", seen.step, cause));
+    progress_.line(fmt::format("warning: no checkpoint of step {}: {}", seen.step, cause));
   });
 }
 
@@ -142,14 +142,14 @@ void RunLog::failure(const FailureReport& failure) {
         fmt::format("{} failed: {}; restarted: {}; {} committed, the next step is replayed",
                     failure.actor, in_words_of_the_command(failure.cause),
                     fmt::join(failure.replaced, ", "), counted(failure.steps, "step"));
-    progress_.note(line);
+    progress_.line(line);
     log_->warn(line);
   });
 }
 
-void RunLog::note(std::string line) {
+void RunLog::info(std::string line) {
   post([this, line = std::move(line)] {
-    progress_.note(line);
+    progress_.line(line);
     log_->info(line);
   });
 }
@@ -159,7 +159,7 @@ void RunLog::warn(std::string line) {
 }
 
 void RunLog::show_warning(const std::string& line) {
-  progress_.note("warning: " + line);
+  progress_.line("warning: " + line);
   log_->warn(line);
 }
 
@@ -179,7 +179,7 @@ void RunLog::finish(bool stopped) {
     if (waits || epoch_.steps > 0) end_epoch(nullptr);  // the run ended within it
     if (waits && stopped) {
       const std::string line = "a resumed run begins with the evaluation that is due";
-      progress_.note(line);
+      progress_.line(line);
       log_->info(line);
     }
     progress_.finish();

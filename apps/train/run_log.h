@@ -38,7 +38,7 @@ class RunLog {
   void evaluation(const Evaluation& seen);
   void checkpoint(const CheckpointSeen& seen);
   void failure(const FailureReport& failure);
-  void note(std::string line);
+  void info(std::string line);
   void warn(std::string line);
   /// For train.log alone: how the run began and ended.
   void record(std::string line);
@@ -52,7 +52,7 @@ class RunLog {
   /// before an evaluation that is due, a line says that a resumed run begins with it.
   void finish(bool stopped = false);
   std::optional<Evaluation> last_evaluation() const { return last_evaluation_; }
-  /// The error of the newest attempt to write a checkpoint, if it failed.
+  /// The error of the newest checkpoint, if it failed.
   const std::optional<Error>& checkpoint_error() const { return checkpoint_error_; }
 
  private:

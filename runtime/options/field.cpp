@@ -16,26 +16,26 @@
 namespace troupe {
 namespace {
 
-std::string_view name_of(OptionNode::Kind kind) {
+std::string_view name_of(OptionTree::Kind kind) {
   switch (kind) {
-    case OptionNode::Kind::null:
+    case OptionTree::Kind::null:
       return "empty";
-    case OptionNode::Kind::scalar:
+    case OptionTree::Kind::scalar:
       return "a single value";
-    case OptionNode::Kind::list:
+    case OptionTree::Kind::list:
       return "a list";
-    case OptionNode::Kind::map:
+    case OptionTree::Kind::map:
       return "a map";
   }
   return "";
 }
 
 /// A value as it is quoted in messages: what stands there, cut where it is long.
-std::string shown(const OptionNode& node) {
-  if (node.kind != OptionNode::Kind::scalar) return std::string(name_of(node.kind));
+std::string shown(const OptionTree& tree) {
+  if (tree.kind != OptionTree::Kind::scalar) return std::string(name_of(tree.kind));
   const std::string text =
-      node.scalar.size() > 60 ? node.scalar.substr(0, 60) + "..." : node.scalar;
-  return node.quoted || text.empty() ? '"' + text + '"' : text;
+      tree.scalar.size() > 60 ? tree.scalar.substr(0, 60) + "..." : tree.scalar;
+  return tree.quoted || text.empty() ? '"' + text + '"' : text;
 }
 
 /// What one value of type T is called, and how text becomes it.
@@ -60,8 +60,8 @@ bool has_leading_zero(std::string_view text) {
 template <class T>
 struct WholeNumber {
   static constexpr std::string_view name = "integer", names = "integers", example = "4";
-  static std::optional<T> parse(const OptionNode& node) {
-    return node.quoted || has_leading_zero(node.scalar) ? std::nullopt : number<T>(node.scalar);
+  static std::optional<T> parse(const OptionTree& tree) {
+    return tree.quoted || has_leading_zero(tree.scalar) ? std::nullopt : number<T>(tree.scalar);
   }
   static std::string write(T value) { return fmt::format("{}", value); }
 };
@@ -78,11 +78,11 @@ template <>
 struct Scalar<std::chrono::seconds> {
   static constexpr std::string_view name = "time such as 90, 90s, 5min or 1h", names = "times",
                                     example = "60s";
-  static std::optional<std::chrono::seconds> parse(const OptionNode& node) {
+  static std::optional<std::chrono::seconds> parse(const OptionTree& tree) {
     const std::size_t digits =
-        std::min(node.scalar.find_first_not_of("0123456789"), node.scalar.size());
-    const auto count = number<std::int64_t>(node.scalar.substr(0, digits));
-    const std::string_view unit = std::string_view(node.scalar).substr(digits);
+        std::min(tree.scalar.find_first_not_of("0123456789"), tree.scalar.size());
+    const auto count = number<std::int64_t>(tree.scalar.substr(0, digits));
+    const std::string_view unit = std::string_view(tree.scalar).substr(digits);
     if (!count || *count > INT32_MAX) return std::nullopt;
     if (unit.empty() || unit == "s") return std::chrono::seconds(*count);
     if (unit == "min" || unit == "m") return std::chrono::minutes(*count);
@@ -95,8 +95,8 @@ struct Scalar<std::chrono::seconds> {
 template <>
 struct Scalar<double> {
   static constexpr std::string_view name = "number", names = "numbers", example = "0.1";
-  static std::optional<double> parse(const OptionNode& node) {
-    const auto value = node.quoted ? std::nullopt : number<double>(node.scalar);
+  static std::optional<double> parse(const OptionTree& tree) {
+    const auto value = tree.quoted ? std::nullopt : number<double>(tree.scalar);
     return value && std::isfinite(*value) ? value : std::nullopt;
   }
   static std::string write(double value) { return fmt::format("{}", value); }
@@ -105,10 +105,10 @@ struct Scalar<double> {
 template <>
 struct Scalar<bool> {
   static constexpr std::string_view name = "true or false", names = name, example = "true";
-  static std::optional<bool> parse(const OptionNode& node) {
-    if (node.quoted) return std::nullopt;
-    if (node.scalar == "true" || node.scalar == "True") return true;
-    if (node.scalar == "false" || node.scalar == "False") return false;
+  static std::optional<bool> parse(const OptionTree& tree) {
+    if (tree.quoted) return std::nullopt;
+    if (tree.scalar == "true" || tree.scalar == "True") return true;
+    if (tree.scalar == "false" || tree.scalar == "False") return false;
     return std::nullopt;
   }
   static std::string write(bool value) { return value ? "true" : "false"; }
@@ -117,15 +117,15 @@ struct Scalar<bool> {
 template <>
 struct Scalar<std::string> {
   static constexpr std::string_view name = "text", names = "texts", example = "a name";
-  static std::optional<std::string> parse(const OptionNode& node) { return node.scalar; }
+  static std::optional<std::string> parse(const OptionTree& tree) { return tree.scalar; }
   static std::string write(const std::string& value) { return yaml_text(value); }
 };
 
 template <>
 struct Scalar<std::filesystem::path> {
   static constexpr std::string_view name = "path", names = "paths", example = "a/file";
-  static std::optional<std::filesystem::path> parse(const OptionNode& node) {
-    return std::filesystem::path(node.scalar);
+  static std::optional<std::filesystem::path> parse(const OptionTree& tree) {
+    return std::filesystem::path(tree.scalar);
   }
   static std::string write(const std::filesystem::path& value) { return yaml_text(value.string()); }
 };
@@ -173,15 +173,15 @@ bool within(const T& value, const FieldLimits& limits) {
 }
 
 template <class T>
-std::string remedy(const OptionNode& node, const FieldLimits& limits) {
+std::string remedy(const OptionTree& tree, const FieldLimits& limits) {
   if (!limits.choices.empty()) {
-    const std::string question = did_you_mean(node.scalar, limits.choices);
+    const std::string question = did_you_mean(tree.scalar, limits.choices);
     return question.empty() ? "write one of these" : question;
   }
-  if (node.quoted && Scalar<T>::parse(OptionNode{OptionNode::Kind::scalar, {}, node.scalar}))
+  if (tree.quoted && Scalar<T>::parse(OptionTree{OptionTree::Kind::scalar, {}, tree.scalar}))
     return "remove the quotes";
   if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
-    if (const auto decimal = number<T>(node.scalar); decimal && has_leading_zero(node.scalar))
+    if (const auto decimal = number<T>(tree.scalar); decimal && has_leading_zero(tree.scalar))
       return fmt::format("write {}: some YAML parsers read a number with a leading zero as octal",
                          *decimal);
   return fmt::format("write {}", limits.empty_word.empty()
@@ -205,16 +205,16 @@ std::string crossed(const T& value, const FieldLimits& limits) {
 }
 
 template <class T>
-T read_scalar(const OptionNode& node, const std::string& path, const FieldLimits& limits,
+T read_scalar(const OptionTree& tree, const std::string& path, const FieldLimits& limits,
               bool in_list) {
   std::optional<T> value;
-  if (node.kind == OptionNode::Kind::scalar) value = Scalar<T>::parse(node);
+  if (tree.kind == OptionTree::Kind::scalar) value = Scalar<T>::parse(tree);
   if (value && within(*value, limits)) return *value;
   const std::string wanted = with_article(type_text<T>(limits, false));
   throw Error(ErrorCode::bad_options,
-              fmt::format("{}: {}{} is {}; it must be {}", node.where, in_list ? "an item of " : "",
-                          path, shown(node), wanted),
-              value && limits.choices.empty() ? crossed(*value, limits) : remedy<T>(node, limits));
+              fmt::format("{}: {}{} is {}; it must be {}", tree.where, in_list ? "an item of " : "",
+                          path, shown(tree), wanted),
+              value && limits.choices.empty() ? crossed(*value, limits) : remedy<T>(tree, limits));
 }
 
 OptionField field_without_access(const std::string& path, std::string help, std::string type,
@@ -254,10 +254,10 @@ template <class T>
 OptionField field(std::string path, Converted<T> value, std::string help, FieldLimits limits) {
   OptionField result =
       field_without_access(path, std::move(help), type_text<T>(limits, false), limits);
-  result.read = [path, set = std::move(value.set), limits](const OptionNode& node) {
+  result.read = [path, set = std::move(value.set), limits](const OptionTree& tree) {
     const bool cleared =
-        std::is_same_v<T, std::filesystem::path> && node.kind == OptionNode::Kind::null;
-    set(cleared ? T{} : read_scalar<T>(node, path, limits, false));
+        std::is_same_v<T, std::filesystem::path> && tree.kind == OptionTree::Kind::null;
+    set(cleared ? T{} : read_scalar<T>(tree, path, limits, false));
   };
   result.write = [get = std::move(value.get)] { return Scalar<T>::write(get()); };
   return result;
@@ -269,26 +269,26 @@ OptionField field(std::string path, Converted<std::vector<T>> value, std::string
   std::string type = "list of " + type_text<T>(limits, true);
   if (!limits.empty_word.empty()) type = fmt::format("{} or {}", limits.empty_word, type);
   OptionField result = field_without_access(path, std::move(help), std::move(type), limits);
-  result.read = [path, set = std::move(value.set), limits](const OptionNode& node) {
-    if (node.kind == OptionNode::Kind::scalar && !limits.empty_word.empty() &&
-        node.scalar == limits.empty_word)
+  result.read = [path, set = std::move(value.set), limits](const OptionTree& tree) {
+    if (tree.kind == OptionTree::Kind::scalar && !limits.empty_word.empty() &&
+        tree.scalar == limits.empty_word)
       return set({});
-    if (node.kind != OptionNode::Kind::list)
+    if (tree.kind != OptionTree::Kind::list)
       throw Error(
           ErrorCode::bad_options,
-          fmt::format("{}: {} is {}; it must be {}list of {}", node.where, path, shown(node),
+          fmt::format("{}: {} is {}; it must be {}list of {}", tree.where, path, shown(tree),
                       limits.empty_word.empty() ? "a " : fmt::format("{} or a ", limits.empty_word),
                       type_text<T>(limits, true)),
-          node.kind == OptionNode::Kind::scalar && Scalar<T>::parse(node).has_value()
-              ? fmt::format(fmt::runtime(node.where.starts_with("override") ? "-r '{}=[{}]'"
+          tree.kind == OptionTree::Kind::scalar && Scalar<T>::parse(tree).has_value()
+              ? fmt::format(fmt::runtime(tree.where.starts_with("override") ? "-r '{}=[{}]'"
                                                                             : "write {}: [{}]"),
-                            path, node.scalar.substr(0, 60))
+                            path, tree.scalar.substr(0, 60))
               : fmt::format(
                     "write {}a list such as [{}]",
                     limits.empty_word.empty() ? "" : fmt::format("{}, or ", limits.empty_word),
                     Scalar<T>::example));
     std::vector<T> values;
-    for (const auto& item : node.items) values.push_back(read_scalar<T>(item, path, limits, true));
+    for (const auto& item : tree.items) values.push_back(read_scalar<T>(item, path, limits, true));
     set(std::move(values));
   };
   result.write = [get = std::move(value.get), word = std::string(limits.empty_word)] {

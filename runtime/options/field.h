@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/options/node.h"
+#include "runtime/options/tree.h"
 
 namespace troupe {
 
@@ -69,7 +69,7 @@ struct OptionField {
   std::string old_path;  ///< as in FieldLimits
   std::string setting;   ///< as in FieldLimits
   /// Sets the variable, or throws Error{bad_options} with the value, its position and the remedy.
-  std::function<void(const OptionNode&)> read;
+  std::function<void(const OptionTree&)> read;
   /// The variable as YAML in one line.
   std::function<std::string()> write;
 };
@@ -186,7 +186,7 @@ class OptionOrigins {
 
 /// Sets every variable that the document names. Throws Error{bad_options} for unknown keys, naming
 /// the known one that was probably meant or those there are, and for values that a field refuses.
-OptionOrigins read_fields(const OptionNode& document, const OptionFields& fields);
+OptionOrigins read_fields(const OptionTree& document, const OptionFields& fields);
 
 /// All values as a YAML document in sections; read_fields of it gives the same values.
 std::string write_fields(const OptionFields& fields);
@@ -199,7 +199,7 @@ std::string yaml_text(std::string_view text);
 
 namespace detail {
 /// The nodes of a list, or the error that it is none.
-const std::vector<OptionNode>& items_of(const OptionNode& node, const std::string& path);
+const std::vector<OptionTree>& items_of(const OptionTree& tree, const std::string& path);
 std::string type_of_items(const OptionFields& fields);
 std::string write_item(const OptionFields& fields);
 }  // namespace detail
@@ -213,9 +213,9 @@ OptionField list_field(const std::string& path, std::vector<Item>& variable, std
   result.setting = path;
   result.help = std::move(help);
   result.type = detail::type_of_items(describe(example));
-  result.read = [path, &variable, describe](const OptionNode& node) {
+  result.read = [path, &variable, describe](const OptionTree& tree) {
     std::vector<Item> items;
-    for (const auto& entry : detail::items_of(node, path)) {
+    for (const auto& entry : detail::items_of(tree, path)) {
       Item item;
       read_fields(entry, describe(item));
       items.push_back(std::move(item));

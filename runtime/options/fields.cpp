@@ -62,26 +62,26 @@ class DocumentReader {
  public:
   explicit DocumentReader(const OptionFields& fields) : fields_(fields) {}
 
-  OptionOrigins read(const OptionNode& root) {
+  OptionOrigins read(const OptionTree& root) {
     read_map(root, "");
     return std::move(origins_);
   }
 
  private:
-  void read_map(const OptionNode& node, const std::string& prefix) {
-    if (node.kind == OptionNode::Kind::null) return;
-    if (node.kind != OptionNode::Kind::map)
+  void read_map(const OptionTree& tree, const std::string& prefix) {
+    if (tree.kind == OptionTree::Kind::null) return;
+    if (tree.kind != OptionTree::Kind::map)
       throw Error(ErrorCode::bad_options,
-                  fmt::format("{}: {} must be a map of keys to values", node.where,
+                  fmt::format("{}: {} must be a map of keys to values", tree.where,
                               prefix.empty() ? "the document" : prefix),
                   prefix.empty()
                       ? "write one key: value per line"
                       : fmt::format("write its keys below it, such as {}", first_below(prefix)));
-    for (const auto& entry : node.entries)
+    for (const auto& entry : tree.entries)
       read_entry(entry, prefix.empty() ? entry.key : prefix + "." + entry.key);
   }
 
-  void read_entry(const OptionNode::Entry& entry, const std::string& path) {
+  void read_entry(const OptionTree::Entry& entry, const std::string& path) {
     const auto field = std::find_if(fields_.begin(), fields_.end(), [&](const OptionField& f) {
       return f.path == path || f.old_path == path;
     });
@@ -115,7 +115,7 @@ std::string OptionOrigins::of(const std::string& path) const {
   return found == where_.end() ? "default" : found->second;
 }
 
-OptionOrigins read_fields(const OptionNode& document, const OptionFields& fields) {
+OptionOrigins read_fields(const OptionTree& document, const OptionFields& fields) {
   return DocumentReader(fields).read(document);
 }
 
@@ -165,11 +165,11 @@ std::string yaml_text(std::string_view text) {
 
 namespace detail {
 
-const std::vector<OptionNode>& items_of(const OptionNode& node, const std::string& path) {
-  if (node.kind != OptionNode::Kind::list)
-    throw Error(ErrorCode::bad_options, fmt::format("{}: {} must be a list", node.where, path),
+const std::vector<OptionTree>& items_of(const OptionTree& tree, const std::string& path) {
+  if (tree.kind != OptionTree::Kind::list)
+    throw Error(ErrorCode::bad_options, fmt::format("{}: {} must be a list", tree.where, path),
                 fmt::format("write {}: [], or one item per line after a dash", path));
-  return node.items;
+  return tree.items;
 }
 
 std::string type_of_items(const OptionFields& fields) {

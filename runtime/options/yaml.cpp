@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "runtime/error.h"
-#include "runtime/options/node.h"
+#include "runtime/options/tree.h"
 
 namespace troupe {
 namespace {
@@ -19,7 +19,7 @@ class TreeBuilder final : public YAML::EventHandler {
     root_.where = source;  // of a document with nothing in it
   }
 
-  OptionNode take() { return std::move(root_); }
+  OptionTree take() { return std::move(root_); }
 
   std::string where(const YAML::Mark& mark) const {
     if (whole_position_ || mark.is_null()) return source_;
@@ -34,32 +34,32 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     refuse_anchor(mark, anchor);
-    add(leaf(mark, OptionNode::Kind::null));
+    add(leaf(mark, OptionTree::Kind::null));
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { refuse_anchor(mark, 1); }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
     refuse_anchor(mark, anchor);
     refuse_tag(mark, tag);
-    OptionNode node = leaf(mark, OptionNode::Kind::scalar);
-    node.scalar = value;
-    node.quoted = tag == "!";  // yaml-cpp's mark of a scalar in quotes
-    add(std::move(node));
+    OptionTree tree = leaf(mark, OptionTree::Kind::scalar);
+    tree.scalar = value;
+    tree.quoted = tag == "!";  // yaml-cpp's mark of a scalar in quotes
+    add(std::move(tree));
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {
-    open(mark, tag, anchor, OptionNode::Kind::list);
+    open(mark, tag, anchor, OptionTree::Kind::list);
   }
   void OnSequenceEnd() override { close(); }
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value) override {
-    open(mark, tag, anchor, OptionNode::Kind::map);
+    open(mark, tag, anchor, OptionTree::Kind::map);
   }
   void OnMapEnd() override { close(); }
 
  private:
   struct Frame {
-    OptionNode node;
+    OptionTree tree;
     bool has_key = false;
     std::string key, key_where;
   };
@@ -77,15 +77,15 @@ class TreeBuilder final : public YAML::EventHandler {
       refuse(mark, fmt::format("the tag {} is not supported", tag.substr(0, 100)),
              "remove the tag");
   }
-  OptionNode leaf(const YAML::Mark& mark, OptionNode::Kind kind) const {
-    OptionNode node;
-    node.kind = kind;
-    node.where = where(mark);
-    return node;
+  OptionTree leaf(const YAML::Mark& mark, OptionTree::Kind kind) const {
+    OptionTree tree;
+    tree.kind = kind;
+    tree.where = where(mark);
+    return tree;
   }
 
   void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-            OptionNode::Kind kind) {
+            OptionTree::Kind kind) {
     refuse_anchor(mark, anchor);
     refuse_tag(mark, tag);
     if (frames_.size() >= max_options_depth)
@@ -94,33 +94,33 @@ class TreeBuilder final : public YAML::EventHandler {
     frames_.push_back({leaf(mark, kind)});
   }
   void close() {
-    OptionNode node = std::move(frames_.back().node);
+    OptionTree tree = std::move(frames_.back().tree);
     frames_.pop_back();
-    add(std::move(node));
+    add(std::move(tree));
   }
 
-  void add(OptionNode node) {
+  void add(OptionTree tree) {
     if (frames_.empty()) {
-      root_ = std::move(node);
+      root_ = std::move(tree);
       return;
     }
     Frame& frame = frames_.back();
-    if (frame.node.kind == OptionNode::Kind::list)
-      frame.node.items.push_back(std::move(node));
+    if (frame.tree.kind == OptionTree::Kind::list)
+      frame.tree.items.push_back(std::move(tree));
     else if (frame.has_key)
-      add_entry(frame, std::move(node));
+      add_entry(frame, std::move(tree));
     else
-      begin_entry(frame, node);
+      begin_entry(frame, tree);
   }
-  void begin_entry(Frame& frame, const OptionNode& key) {
-    if (key.kind != OptionNode::Kind::scalar)
+  void begin_entry(Frame& frame, const OptionTree& key) {
+    if (key.kind != OptionTree::Kind::scalar)
       throw Error(ErrorCode::bad_options, fmt::format("{}: this key is not a name", key.where),
                   "write key: value");
-    if (frame.node.find(key.scalar))
+    if (frame.tree.find(key.scalar))
       throw Error(ErrorCode::bad_options,
                   fmt::format("{}: the key {} appears twice", key.where, key.scalar),
                   "remove one of them");
-    if (frame.node.entries.size() >= max_options_entries)
+    if (frame.tree.entries.size() >= max_options_entries)
       throw Error(ErrorCode::bad_options,
                   fmt::format("{}: more than {} keys in a map", key.where, max_options_entries),
                   "check that this is an options file");
@@ -128,16 +128,16 @@ class TreeBuilder final : public YAML::EventHandler {
     frame.key = key.scalar;
     frame.key_where = key.where;
   }
-  static void add_entry(Frame& frame, OptionNode value) {
+  static void add_entry(Frame& frame, OptionTree value) {
     frame.has_key = false;
-    frame.node.entries.push_back({std::move(frame.key), frame.key_where, std::move(value)});
+    frame.tree.entries.push_back({std::move(frame.key), frame.key_where, std::move(value)});
   }
 
   const std::string& source_;
   bool whole_position_;
   int documents_ = 0;
   std::vector<Frame> frames_;
-  OptionNode root_;
+  OptionTree root_;
 };
 
 Error too_large(const std::string& source) {
@@ -149,7 +149,7 @@ Error too_large(const std::string& source) {
 
 }  // namespace
 
-OptionNode parse_yaml(std::string_view text, const std::string& source, bool whole_position) {
+OptionTree parse_yaml(std::string_view text, const std::string& source, bool whole_position) {
   if (text.size() > max_options_bytes) throw too_large(source);
   TreeBuilder builder(source, whole_position);
   // yaml-cpp lets a quote that is never closed pass where a line end follows.
@@ -167,7 +167,7 @@ OptionNode parse_yaml(std::string_view text, const std::string& source, bool who
   return builder.take();
 }
 
-OptionNode read_yaml(const std::filesystem::path& path) {
+OptionTree read_yaml(const std::filesystem::path& path) {
   const std::string remedy = "check the path; recipes/demo.yaml is an options file to begin with";
   std::error_code ignored;
   const auto there = std::filesystem::status(path, ignored);

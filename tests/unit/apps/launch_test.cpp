@@ -17,12 +17,12 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 
-TEST(LaunchStreams, AreForAllOrRankByRank) {
-  EXPECT_THAT(streams_of("--tee", "3", 2), ElementsAre(both_streams, both_streams));
-  EXPECT_THAT(streams_of("--tee", "0:1,1:2", 3),
-              ElementsAre(standard_output, standard_error, no_streams));
+TEST(LaunchOutputs, AreForAllOrRankByRank) {
+  EXPECT_THAT(outputs_of("--tee", "3", 2), ElementsAre(both_outputs, both_outputs));
+  EXPECT_THAT(outputs_of("--tee", "0:1,1:2", 3),
+              ElementsAre(standard_output, standard_error, no_output));
   for (const char* text : {"", "4", "0:4", "2:1", "0:", ":1", "0:1,", "x"})
-    EXPECT_THROW(streams_of("--tee", text, 2), Error) << text;
+    EXPECT_THROW(outputs_of("--tee", text, 2), Error) << text;
 }
 
 TEST(LaunchEndpoint, HasTorchrunsPortUnlessItIsNamed) {

@@ -110,7 +110,7 @@ std::string shown(const ProgressStyle& style, int steps, int seconds_a_step) {
     for (int step = 1; step <= steps; ++step)
       progress.step(step_report(step), now += seconds(seconds_a_step));
     progress.epoch({.epoch = 1, .epochs_total = 1});
-    progress.note("a note");
+    progress.line("a line");
     progress.finish();
   }
   std::fclose(out);
@@ -139,7 +139,7 @@ TEST(Progress, WritesAPlainLineEveryFewSecondsWithoutATerminal) {
   EXPECT_THAT(text, StartsWith("step 5/100  epoch 1/2  loss 0.3333"));
   EXPECT_THAT(text, HasSubstr("1m35s to go\n"));
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
-  EXPECT_THAT(text, EndsWith("\na note\n"));
+  EXPECT_THAT(text, EndsWith("\na line\n"));
 }
 
 TEST(Progress, RedrawsOneLineOnATerminalAndClearsItForLinesThatStay) {

@@ -246,7 +246,7 @@ TEST(ParameterGroups, RefuseWhatFitsNoModel) {
 TEST(Optimizer, IsAValueWhoseHyperParametersAreOptions) {
   Optimizer one = Sgd{.momentum = 0.5}, other = one;
   for (const OptionField& field : other.options())
-    if (field.path == "train.momentum") field.read({OptionNode::Kind::scalar, "here", "0"});
+    if (field.path == "train.momentum") field.read({OptionTree::Kind::scalar, "here", "0"});
   EXPECT_THAT(other.state_names(), testing::IsEmpty());
   EXPECT_THAT(one.state_names(), testing::ElementsAre("momentum"));
   EXPECT_EQ(one.name(), "sgd");

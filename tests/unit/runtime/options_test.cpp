@@ -9,7 +9,7 @@
 
 #include "runtime/error.h"
 #include "runtime/options/field.h"
-#include "runtime/options/node.h"
+#include "runtime/options/tree.h"
 
 namespace troupe {
 namespace {
@@ -32,7 +32,7 @@ std::string refusal_of(std::string_view text) {
 }
 
 TEST(OptionYaml, KnowsWhereEveryValueStands) {
-  const OptionNode root = parse_yaml("a: 1\nb:\n  c: [x, y]\n", "o.yaml");
+  const OptionTree root = parse_yaml("a: 1\nb:\n  c: [x, y]\n", "o.yaml");
   EXPECT_EQ(root.find("a")->where, "o.yaml:1:4");
   EXPECT_EQ(root.find("b")->find("c")->items[1].where, "o.yaml:3:10");
   EXPECT_EQ(root.find("b")->entries[0].where, "o.yaml:3:3");
@@ -40,8 +40,8 @@ TEST(OptionYaml, KnowsWhereEveryValueStands) {
 }
 
 TEST(OptionYaml, TakesAnEmptyDocument) {
-  EXPECT_EQ(parse_yaml("", "o.yaml").kind, OptionNode::Kind::null);
-  EXPECT_EQ(parse_yaml("# nothing\n", "o.yaml").kind, OptionNode::Kind::null);
+  EXPECT_EQ(parse_yaml("", "o.yaml").kind, OptionTree::Kind::null);
+  EXPECT_EQ(parse_yaml("# nothing\n", "o.yaml").kind, OptionTree::Kind::null);
 }
 
 TEST(OptionYaml, RefusesWhatIsNoFileWithoutWaitingForIt) {
@@ -103,7 +103,7 @@ struct Sample {
             field("part.file", file, "from where")};
   }
   void read(std::string_view text, const std::vector<std::string>& overrides = {}) {
-    OptionNode root = parse_yaml(text, "o.yaml");
+    OptionTree root = parse_yaml(text, "o.yaml");
     for (const auto& assignment : overrides) apply_override(root, assignment);
     read_fields(root, fields());
   }

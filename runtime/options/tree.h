@@ -12,7 +12,7 @@
 namespace troupe {
 
 /// A value of an options document.
-struct OptionNode {
+struct OptionTree {
   enum class Kind { null, scalar, list, map };
 
   /// A key of a map with its value. Keys are unique within a map and in the order of the file.
@@ -22,18 +22,18 @@ struct OptionNode {
   std::string where;    ///< "options.yaml:3:7" (line and column from 1), "override -r a.b=c"
   std::string scalar;   ///< the text of a scalar
   bool quoted = false;  ///< a scalar in quotes is always text
-  std::vector<OptionNode> items;  ///< of a list
+  std::vector<OptionTree> items;  ///< of a list
   std::vector<Entry> entries;     ///< of a map
 
   /// The entry with this key, or nullptr. Maps only; any other kind has no entries.
-  const OptionNode* find(std::string_view key) const;
-  OptionNode* find(std::string_view key);
+  const OptionTree* find(std::string_view key) const;
+  OptionTree* find(std::string_view key);
 };
 
-struct OptionNode::Entry {
+struct OptionTree::Entry {
   std::string key;
   std::string where;  ///< of the key
-  OptionNode value;
+  OptionTree value;
 };
 
 /// The largest file, the deepest nesting and the longest map that are accepted.
@@ -46,15 +46,15 @@ inline constexpr std::size_t max_options_entries = 256;
 ///
 /// Throws Error{bad_options} for wrong syntax, duplicate keys, aliases, tags, more than one
 /// document, and documents that are too large or too deep.
-OptionNode parse_yaml(std::string_view text, const std::string& source,
+OptionTree parse_yaml(std::string_view text, const std::string& source,
                       bool whole_position = false);
 
 /// Reads and parses a file. Throws Error{bad_options} if it cannot be read, and as parse_yaml.
-OptionNode read_yaml(const std::filesystem::path& path);
+OptionTree read_yaml(const std::filesystem::path& path);
 
 /// Applies "a.b=value" to the tree; the value is YAML. Missing maps on the path are created. A map
 /// as the value is merged into the existing map; any other value replaces the existing one. Throws
 /// Error{bad_options} if the text is no such assignment.
-void apply_override(OptionNode& root, std::string_view assignment);
+void apply_override(OptionTree& root, std::string_view assignment);
 
 }  // namespace troupe

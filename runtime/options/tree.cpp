@@ -1,4 +1,4 @@
-#include "runtime/options/node.h"
+#include "runtime/options/tree.h"
 
 #include <fmt/format.h>
 
@@ -8,25 +8,25 @@
 
 namespace troupe {
 
-const OptionNode* OptionNode::find(std::string_view key) const {
+const OptionTree* OptionTree::find(std::string_view key) const {
   auto found = std::find_if(entries.begin(), entries.end(),
                             [&](const Entry& entry) { return entry.key == key; });
   return found == entries.end() ? nullptr : &found->value;
 }
 
-OptionNode* OptionNode::find(std::string_view key) {
-  return const_cast<OptionNode*>(std::as_const(*this).find(key));
+OptionTree* OptionTree::find(std::string_view key) {
+  return const_cast<OptionTree*>(std::as_const(*this).find(key));
 }
 
 namespace {
 
-void merge(OptionNode& into, OptionNode value) {
-  if (into.kind != OptionNode::Kind::map || value.kind != OptionNode::Kind::map) {
+void merge(OptionTree& into, OptionTree value) {
+  if (into.kind != OptionTree::Kind::map || value.kind != OptionTree::Kind::map) {
     into = std::move(value);
     return;
   }
   for (auto& entry : value.entries) {
-    if (OptionNode* old = into.find(entry.key))
+    if (OptionTree* old = into.find(entry.key))
       merge(*old, std::move(entry.value));
     else
       into.entries.push_back(std::move(entry));
@@ -34,13 +34,13 @@ void merge(OptionNode& into, OptionNode value) {
 }
 
 /// "a.b" and a value become {a: {b: value}}.
-OptionNode nest(std::string_view path, OptionNode value, const std::string& where) {
+OptionTree nest(std::string_view path, OptionTree value, const std::string& where) {
   const std::size_t dot = path.find('.');
-  OptionNode inner = dot == std::string_view::npos
+  OptionTree inner = dot == std::string_view::npos
                          ? std::move(value)
                          : nest(path.substr(dot + 1), std::move(value), where);
-  OptionNode outer;
-  outer.kind = OptionNode::Kind::map;
+  OptionTree outer;
+  outer.kind = OptionTree::Kind::map;
   outer.where = where;
   outer.entries.push_back({std::string(path.substr(0, dot)), where, std::move(inner)});
   return outer;
@@ -54,14 +54,14 @@ bool is_dotted_name(std::string_view path) {
 
 }  // namespace
 
-void apply_override(OptionNode& root, std::string_view assignment) {
+void apply_override(OptionTree& root, std::string_view assignment) {
   const std::size_t equals = assignment.find('=');
   const std::string where = fmt::format("override -r {}", assignment.substr(0, 200));
   if (equals == std::string_view::npos || !is_dotted_name(assignment.substr(0, equals)))
     throw Error(ErrorCode::bad_options, fmt::format("{}: not of the form key=value", where),
                 "write key=value with a dotted key, such as -r train.lr=0.05");
-  OptionNode value = parse_yaml(assignment.substr(equals + 1), where, true);
-  if (root.kind == OptionNode::Kind::null) root.kind = OptionNode::Kind::map;
+  OptionTree value = parse_yaml(assignment.substr(equals + 1), where, true);
+  if (root.kind == OptionTree::Kind::null) root.kind = OptionTree::Kind::map;
   merge(root, nest(assignment.substr(0, equals), std::move(value), where));
 }
 
