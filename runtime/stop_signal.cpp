@@ -1,12 +1,21 @@
 #include "runtime/stop_signal.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <pthread.h>
-#include <time.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
 
-#include <chrono>
 #include <utility>
 
+#include "runtime/error.h"
+
 namespace troupe {
+namespace {
+
+constexpr std::chrono::milliseconds forever{-1};
+
+}  // namespace
 
 StopSignal::StopSignal(std::function<void()> on_stop) : on_stop_(std::move(on_stop)) {
   ::sigemptyset(&signals_);
@@ -18,32 +27,43 @@ StopSignal::StopSignal(std::function<void()> on_stop) : on_stop_(std::move(on_st
   if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
     ::sigaddset(&signals_, SIGHUP);
   ::pthread_sigmask(SIG_BLOCK, &signals_, &before_);
+  signal_.reset(::signalfd(-1, &signals_, SFD_CLOEXEC));
+  end_.reset(::eventfd(0, EFD_CLOEXEC));
+  if (!signal_ || !end_) {
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    throw Error(ErrorCode::io, "no descriptor is left to wait for signals",
+                "raise the limit of open files (ulimit -n)");
+  }
   thread_ = std::jthread([this](const std::stop_token& stop) { wait(stop); });
 }
 
 StopSignal::~StopSignal() {
   thread_.request_stop();
+  ::eventfd_write(end_.get(), 1);
   thread_.join();
   ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
-void StopSignal::wait(const std::stop_token& stop) {
-  // Looked at fifty times a second: a stop_token cannot wake sigtimedwait.
-  constexpr timespec period{.tv_sec = 0, .tv_nsec = 20'000'000};
-  constexpr auto grace = std::chrono::seconds(1);
-  std::jthread caller;
-  while (!stop.stop_requested()) {
-    if (::sigtimedwait(&signals_, nullptr, &period) < 0) continue;
-    caller = std::jthread(on_stop_);  // apart: it may take its time, this thread must not
-    // Launchers and terminals signal a process and its group, so one wish may come twice at once.
-    const auto begin = std::chrono::steady_clock::now();
-    while (!stop.stop_requested() && std::chrono::steady_clock::now() - begin < grace)
-      ::sigtimedwait(&signals_, nullptr, &period);
-    // From here on a signal does what it does by default; this thread is the one to take it.
-    ::pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
-    break;
+bool StopSignal::has_come(std::chrono::milliseconds longest) const {
+  pollfd sources[] = {{signal_.get(), POLLIN, 0}, {end_.get(), POLLIN, 0}};
+  while (::poll(sources, 2, static_cast<int>(longest.count())) < 0 && errno == EINTR) {
   }
-  while (!stop.stop_requested()) ::nanosleep(&period, nullptr);
+  signalfd_siginfo taken;
+  return (sources[0].revents & POLLIN) != 0 &&
+         ::read(signal_.get(), &taken, sizeof taken) == sizeof taken;
+}
+
+void StopSignal::wait(const std::stop_token& stop) {
+  if (!has_come(forever)) return;
+  const std::jthread caller(on_stop_);  // apart: it may take its time, this thread must not
+  // Launchers and terminals signal a process and its group, so one wish may come twice at once.
+  using std::chrono::steady_clock;
+  const auto grace_end = steady_clock::now() + std::chrono::seconds(1);
+  while (!stop.stop_requested() && steady_clock::now() < grace_end)
+    has_come(std::chrono::ceil<std::chrono::milliseconds>(grace_end - steady_clock::now()));
+  // From here on a signal does what it does by default; this thread is the one to take it.
+  ::pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
+  while (!stop.stop_requested()) has_come(forever);
 }
 
 }  // namespace troupe

@@ -1,8 +1,11 @@
 #pragma once
 #include <signal.h>
 
+#include <chrono>
 #include <functional>
 #include <thread>
+
+#include "runtime/fd.h"
 
 namespace troupe {
 
@@ -23,9 +26,12 @@ class StopSignal {
 
  private:
   void wait(const std::stop_token& stop);
+  /// Takes a signal. False if none has come within `longest`, or the destructor runs.
+  bool has_come(std::chrono::milliseconds longest) const;
 
   std::function<void()> on_stop_;
   sigset_t signals_{}, before_{};
+  Fd signal_, end_;  ///< readable when a signal has come, when the destructor runs
   std::jthread thread_;
 };
 

@@ -33,7 +33,7 @@ TEST(StopSignal, HeedsNoHangupUnderNohup) {
   {
     const StopSignal stop([&] { called = true; });
     ::kill(::getpid(), SIGHUP);
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // five looks at the signals
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   EXPECT_FALSE(called);
   std::signal(SIGHUP, SIG_DFL);
