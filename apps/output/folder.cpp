@@ -45,9 +45,10 @@ fs::path make_fresh(const fs::path& root, std::chrono::system_clock::time_point 
   return path;
 }
 
-fs::path make_chosen(const fs::path& path) {
+/// Whether the folder was created.
+bool make_chosen(const fs::path& path) {
   std::error_code error;
-  fs::create_directories(path, error);
+  const bool is_new = fs::create_directories(path, error);
   if (error) throw cannot_create(path, error.message());
   if (!fs::is_directory(path)) throw cannot_create(path, "it exists and is not a folder");
   if (::access(path.c_str(), W_OK | X_OK) != 0)
@@ -55,14 +56,18 @@ fs::path make_chosen(const fs::path& path) {
         ErrorCode::io,
         fmt::format("the output folder {} cannot be written: {}", path.string(), strerror(errno)),
         remedy);
-  return path;
+  return is_new;
 }
 
-// An advisory lock on the folder, which the system releases when the process ends.
-std::shared_ptr<const void> locked(const fs::path& path) {
+// An advisory lock on the folder, which the system releases when the process ends. At its end it
+// removes a new folder that is still empty.
+std::shared_ptr<const void> locked(const fs::path& path, bool is_new) {
   const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) throw cannot_create(path, strerror(errno));
-  std::shared_ptr<const void> lock(&remedy, [folder](const void*) { ::close(folder); });
+  std::shared_ptr<const void> lock(&remedy, [folder, path, is_new](const void*) {
+    if (is_new) ::rmdir(path.c_str());  // refuses a folder with content
+    ::close(folder);
+  });
   if (::flock(folder, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     throw Error(ErrorCode::io, fmt::format("another process trains into {}", path.string()),
                 "wait for it, or choose another folder with -o DIR");
@@ -93,11 +98,14 @@ bool holds_checkpoints(const fs::path& folder) {
 
 }  // namespace
 
-OutputFolder::OutputFolder(fs::path path) : path_(std::move(path)), lock_(locked(path_)) {}
+OutputFolder::OutputFolder(fs::path path, bool is_new)
+    : path_(std::move(path)), lock_(locked(path_, is_new)) {}
 
 OutputFolder OutputFolder::create(const std::optional<fs::path>& chosen,
                                   std::chrono::system_clock::time_point now, const fs::path& root) {
-  return OutputFolder(chosen ? make_chosen(*chosen) : make_fresh(root, now));
+  if (!chosen) return OutputFolder(make_fresh(root, now), true);
+  const bool is_new = make_chosen(*chosen);
+  return OutputFolder(*chosen, is_new);
 }
 
 void OutputFolder::write_options(const std::string& resolved) const {

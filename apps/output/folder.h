@@ -9,7 +9,8 @@
 namespace troupe {
 
 /// The folder that a run writes to: outputs/YYYY-MM-DD/HH-MM-SS/ below the current folder, or the
-/// one of -o. It is created on construction, before training starts.
+/// one of -o. It is created on construction, before training starts, and removed at the end if the
+/// run wrote nothing into it.
 class OutputFolder {
  public:
   /// With `chosen`, that folder; it may exist. Otherwise a new folder named after `now` in local
@@ -32,7 +33,7 @@ class OutputFolder {
   void write_options(const std::string& resolved) const;
 
  private:
-  explicit OutputFolder(std::filesystem::path path);
+  OutputFolder(std::filesystem::path path, bool is_new);
   std::filesystem::path path_;
   std::shared_ptr<const void> lock_;  ///< held until the last copy is gone, or the process
 };

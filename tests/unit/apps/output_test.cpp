@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -59,19 +60,30 @@ TEST_F(Output, FoldersAreNamedAfterDateAndTime) {
 
 TEST_F(Output, RunsOfTheSameSecondGetFoldersOfTheirOwn) {
   const auto now = std::chrono::system_clock::now();
-  std::vector<std::string> paths(8);
+  std::vector<std::optional<OutputFolder>> folders(8);
   {
     std::vector<std::jthread> runs;
-    for (auto& path : paths)
-      runs.emplace_back(
-          [&] { path = OutputFolder::create(std::nullopt, now, root_).path().string(); });
+    for (auto& folder : folders)
+      runs.emplace_back([&] { folder = OutputFolder::create(std::nullopt, now, root_); });
   }
-  EXPECT_EQ(std::set<std::string>(paths.begin(), paths.end()).size(), paths.size());
+  std::set<fs::path> paths;
+  for (const auto& folder : folders) paths.insert(folder->path());
+  EXPECT_EQ(paths.size(), folders.size());
 }
 
 TEST_F(Output, AChosenFolderIsMadeAndMayExist) {
   EXPECT_EQ(OutputFolder::create(root_ / "a" / "b").path(), root_ / "a" / "b");
   EXPECT_EQ(OutputFolder::create(root_ / "a" / "b").path(), root_ / "a" / "b");
+}
+
+TEST_F(Output, AFolderThatNothingWasWrittenIntoIsRemovedIfItIsNew) {
+  OutputFolder::create(root_ / "a");
+  EXPECT_FALSE(fs::exists(root_ / "a"));
+  fs::create_directory(root_ / "there");
+  OutputFolder::create(root_ / "there");
+  EXPECT_TRUE(fs::exists(root_ / "there"));
+  OutputFolder::create(root_ / "used").write_options("seed: 1\n");
+  EXPECT_TRUE(fs::exists(root_ / "used"));
 }
 
 TEST_F(Output, AFolderThatCannotBeMadeIsAnErrorWithItsName) {
