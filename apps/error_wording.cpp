@@ -11,15 +11,10 @@ namespace {
 
 /// Settings that no key of an options file sets.
 constexpr std::pair<std::string_view, std::string_view> flags[] = {
-    {"processes", "the number of processes"},
-    {"local_address", "--local-addr"},
-    {"master_address", "--master-addr"},
-    {"master_port", "--master-port"},
-    {"nnodes", "--nnodes"},
-    {"node_rank", "--node-rank"},
-    {"nproc_per_node", "--nproc-per-node"},
-    {"rdzv_endpoint", "--rdzv-endpoint"},
-    {"rdzv_id", "--rdzv-id"},
+    {"MemberOptions::coordinator", "--rdzv-endpoint"},
+    {"MemberOptions::rank", "--node-rank"},
+    {"MemberOptions::run", "--rdzv-id"},
+    {"MemberOptions::size", "--nnodes"},
 };
 
 std::string_view member_of(std::string_view setting) {
@@ -60,8 +55,8 @@ Error in_words_of_the_command(const Error& error, const Definitions& own) {
       error, [&](std::string_view setting) { return command_name_of(setting, own); });
 }
 
-std::string in_words_of_the_command(std::string_view text) {
-  return in_words_of_the_command(Error(ErrorCode::internal, std::string(text))).message();
+std::string in_words_of_the_command(std::string_view text, const Definitions& own) {
+  return in_words_of_the_command(Error(ErrorCode::internal, std::string(text)), own).message();
 }
 
 }  // namespace troupe

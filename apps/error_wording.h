@@ -11,7 +11,8 @@
 namespace troupe {
 
 /// What the command calls a setting that the library's errors name: the key of an options file
-/// ("train.batch_size" for `batch_size`), or a flag of a verb ("--rdzv-id" for `rdzv_id`). Empty
+/// ("train.batch_size" for `batch_size`), or a flag of a verb ("--rdzv-id" for
+/// `MemberOptions::run`). Empty
 /// for a setting that the command does not have. `own` definitions may bring settings.
 std::string command_name_of(std::string_view setting, const Definitions& own = {});
 
@@ -22,6 +23,6 @@ std::vector<std::string> keys_named_by(const Error& error, const Definitions& ow
 Error in_words_of_the_command(const Error& error, const Definitions& own = {});
 
 /// The same for one line of text.
-std::string in_words_of_the_command(std::string_view text);
+std::string in_words_of_the_command(std::string_view text, const Definitions& own = {});
 
 }  // namespace troupe

@@ -52,7 +52,7 @@ class Checker {
     append(message, "that do not fit", wrong_);
     append(message, "not asked for", unexpected);
     throw Error(ErrorCode::bad_file, message,
-                "give the options of the model that the file was made with");
+                "make the model with the settings of the one that wrote the file");
   }
 
  private:

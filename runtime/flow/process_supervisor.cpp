@@ -60,7 +60,7 @@ class Listener final : public BridgeListener {
   void refuse(std::uint32_t from, const std::string& what) {
     on_lost(from, Error(ErrorCode::bad_message,
                         fmt::format("rank {} sent {}, which is not part of this run", from, what),
-                        "start all processes from the same program and options"));
+                        "start all processes from the same program with the same arguments"));
   }
 
   std::shared_ptr<RunState> run_;

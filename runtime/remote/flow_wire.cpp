@@ -33,7 +33,7 @@ IncomingPacket read_packet(WireReader& reader, const Graph& graph) {
     throw Error(
         ErrorCode::bad_message,
         fmt::format("received a message on edge {}, which does not connect processes", edge),
-        "start all processes from the same program and options");
+        "start all processes from the same program with the same arguments");
   incoming.packet.payload = graph.edges()[edge].codec.read(reader);
   incoming.tensors = reader.take_tensors();
   return incoming;

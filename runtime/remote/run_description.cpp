@@ -29,7 +29,7 @@ Error other_graph(const Member& member, const std::string& own, const std::strin
                       "there",
                       member.rank(), processes.at(static_cast<std::size_t>(member.rank())).host(),
                       processes.front().host(), here, there),
-          "start all processes from the same program, in the same version, with the same options"};
+          "start all processes from the same program, in the same version, with the same arguments"};
 }
 
 }  // namespace

@@ -161,7 +161,8 @@ void CoordinatorLoop::take_events() {
       // Its first message is encrypted for another key.
       if (event.value == ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC)
         report_refused(
-            "a client with a different job key (another `rdzv_id`, or another TROUPE_JOB_KEY)");
+            "a client with a different job key (another `MemberOptions::run`, or another "
+            "TROUPE_JOB_KEY)");
       continue;
     }
     const auto found = by_fd_.find(event.value);
@@ -262,7 +263,7 @@ void CoordinatorLoop::take(const std::string& route, zmq::message_t& frame) {
                         fmt::format("the process uses version {} of the control messages, the "
                                     "coordinator version {}",
                                     envelope->version(), wire_version),
-                        "start the same build of troupe everywhere"));
+                        "start the same build of the program everywhere"));
     else if (envelope->has_join())
       turn_away(route, roster_.another_run(envelope->join()));
     return;

@@ -36,8 +36,9 @@ std::optional<wire::Refused> Roster::admit(const wire::Join& join, std::uint64_t
     return refusal(
         wire::Refused::SIZE,
         fmt::format("{} asks to join a world whose {} ranks are all taken", process(join), size_),
-        of_launchers_ ? "wait until that job has ended, or set `rdzv_endpoint` to another port"
-                      : "wait until that run has ended, or set `rdzv_id` to another one");
+        of_launchers_
+            ? "wait until that job has ended, or set `MemberOptions::coordinator` to another port"
+            : "wait until that run has ended, or set `MemberOptions::run` to another one");
   here_.push_back({join, session});
   if (join.rank() != 0) taken_[join.rank()] = session;
   return std::nullopt;
@@ -47,23 +48,27 @@ wire::Refused Roster::another_run(const wire::Join& join) const {
   if (of_launchers_)
     return refusal(
         wire::Refused::RUN,
-        fmt::format("{} was started with `rdzv_id` {}, but another run uses this rendezvous",
-                    join.host(), join.run()),
-        "set `rdzv_id` as the other hosts do; for another job, set `rdzv_endpoint` to another "
+        fmt::format(
+            "{} was started with `MemberOptions::run` {}, but another run uses this rendezvous",
+            join.host(), join.run()),
+        "set `MemberOptions::run` as the other hosts do; for another job, set "
+        "`MemberOptions::coordinator` to another "
         "port");
-  return refusal(
-      wire::Refused::RUN, fmt::format("the coordinator serves another run than '{}'", join.run()),
-      "set the same `rdzv_id` for all processes of the job; if another job is there, set "
-      "another `rdzv_id` and `rdzv_endpoint`");
+  return refusal(wire::Refused::RUN,
+                 fmt::format("the coordinator serves another run than '{}'", join.run()),
+                 "set the same `MemberOptions::run` for all processes of the job; if another job "
+                 "is there, set "
+                 "another `MemberOptions::run` and `MemberOptions::coordinator`");
 }
 
 wire::Refused Roster::another_size(const wire::Join& join) const {
   if (of_launchers_)
     return refusal(
         wire::Refused::SIZE,
-        fmt::format("{} was started with `nnodes` {}, the host of the rendezvous with {}",
-                    join.host(), join.size(), size_),
-        fmt::format("set `nnodes` to {}", size_));
+        fmt::format(
+            "{} was started with `MemberOptions::size` {}, the host of the rendezvous with {}",
+            join.host(), join.size(), size_),
+        fmt::format("set `MemberOptions::size` to {}", size_));
   return refusal(wire::Refused::SIZE,
                  fmt::format("{} expects a world of {} processes, the coordinator one of {}",
                              process(join), join.size(), size_),
@@ -82,17 +87,20 @@ wire::Refused Roster::rank_is_taken(const wire::Join& join, const wire::Join& ot
     const std::string free = free_ranks();
     return refusal(
         wire::Refused::RANK,
-        fmt::format("{} was started with `node_rank` {}, which {} (process {}) already has",
-                    process(join), join.rank() - 1, other.host(), other.pid()),
-        free.empty() ? "set another `node_rank` for each host" : "set `node_rank` to " + free);
+        fmt::format(
+            "{} was started with `MemberOptions::rank` {}, which {} (process {}) already has",
+            process(join), join.rank() - 1, other.host(), other.pid()),
+        free.empty() ? "set another `MemberOptions::rank` for each host"
+                     : "set `MemberOptions::rank` to " + free);
   }
-  return refusal(wire::Refused::RANK,
-                 fmt::format("{} asks for rank {}, but so does {}", process(join), join.rank() - 1,
-                             process(other)),
-                 fmt::format("give each process a different rank; if the launcher was started "
-                             "twice, or another run has the id '{}', set another `rdzv_id` "
-                             "(TROUPE_RUN_ID, or MASTER_ADDR and MASTER_PORT)",
-                             run_));
+  return refusal(
+      wire::Refused::RANK,
+      fmt::format("{} asks for rank {}, but so does {}", process(join), join.rank() - 1,
+                  process(other)),
+      fmt::format("give each process a different rank; if the launcher was started "
+                  "twice, or another run has the id '{}', set another `MemberOptions::run` "
+                  "(TROUPE_RUN_ID, or MASTER_ADDR and MASTER_PORT)",
+                  run_));
 }
 
 /// "1", "2 or 3"; empty if none.

@@ -93,7 +93,7 @@ TEST(ControlJoin, RefusesAnotherRunWithoutNamingItsOwn) {
   EXPECT_EQ(error.code(), ErrorCode::refused);
   EXPECT_THAT(error.what(),
               AllOf(HasSubstr("another run than 'elsewhere'"), testing::Not(HasSubstr("'test'"))));
-  EXPECT_THAT(error.remedy(), HasSubstr("set another `rdzv_id`"));
+  EXPECT_THAT(error.remedy(), HasSubstr("set another `MemberOptions::run`"));
 }
 
 TEST(ControlJoin, RefusesASecondProcessOfTheSameRank) {

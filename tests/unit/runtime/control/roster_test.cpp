@@ -70,7 +70,7 @@ TEST(ControlRoster, KeepsTheRankOfItsOwnProcessForIt) {
   EXPECT_EQ(refused->reason(), wire::Refused::RANK);
   EXPECT_THAT(refused->message(),
               HasSubstr("process 2 on a asks for rank 0, but so does process 1 on a"));
-  EXPECT_THAT(refused->remedy(), HasSubstr("set another `rdzv_id`"));
+  EXPECT_THAT(refused->remedy(), HasSubstr("set another `MemberOptions::run`"));
   EXPECT_FALSE(roster.admit(process(3, 1), 33)) << "other ranks are free";
   EXPECT_FALSE(roster.admit(process(1, 0), 11));
 }

@@ -210,7 +210,7 @@ TEST(ControlWorld, SaysThatTheKeyDoesNotFit) {
   ASSERT_FALSE(joined);
   EXPECT_EQ(joined.error().code(), ErrorCode::refused);
   EXPECT_THAT(joined.error().what(), HasSubstr("wrong job key"));
-  EXPECT_THAT(joined.error().remedy(), HasSubstr("the same `rdzv_id`"));
+  EXPECT_THAT(joined.error().remedy(), HasSubstr("the same `MemberOptions::run`"));
   EXPECT_TRUE(Member::is_wrong_key(joined.error()));
 }
 
