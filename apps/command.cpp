@@ -74,13 +74,14 @@ std::string as_override(std::string_view flag, const Definitions& own) {
   return {};
 }
 
-/// "troupe launch --nproc-per-node … starts several processes; " for a flag of that verb.
+/// "PROGRAM launch --nproc-per-node … starts several processes; " for a flag of that verb.
 std::string of_the_launcher(const CLI::App& used, std::string_view flag) {
   const CLI::App* app = used.get_parent();
   if (used.get_name() != "train" || app == nullptr) return {};
   const auto name = "--" + std::string(flag.substr(0, flag.find('=')));
   if (app->get_subcommand("launch")->get_option_no_throw(name) == nullptr) return {};
-  return fmt::format("troupe launch {} ... -- train FILE starts several processes; ", name);
+  return fmt::format("{} launch {} ... -- train FILE starts several processes; ", program_name(),
+                     name);
 }
 
 /// A flag that the verb does not have.
@@ -107,11 +108,13 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& error,
   if (!has_verb && !first_word.starts_with('-'))
     return {ErrorCode::usage, fmt::format("there is no verb {}", first_word),
             first_word == "help"
-                ? "troupe --help, or troupe VERB --help"
-                : fmt::format("{}The verbs are {}", guess(first_word, verbs, "troupe "),
+                ? fmt::format("{0} --help, or {0} VERB --help", program_name())
+                : fmt::format("{}The verbs are {}",
+                              guess(first_word, verbs, fmt::format("{} ", program_name())),
                               listed(verbs, verbs.size()))};
   const CLI::App& used = has_verb ? *app.get_subcommands().front() : app;
-  const std::string name = has_verb ? "troupe " + used.get_name() : "troupe";
+  const std::string name = has_verb ? fmt::format("{} {}", program_name(), used.get_name())
+                                    : std::string(program_name());
   const std::vector<std::string> unknown = app.remaining(true);
   for (const auto& word : unknown)
     if (word.find_first_not_of('-') != std::string::npos && word[0] == '-')
@@ -175,16 +178,17 @@ void describe(CLI::App& app, ChosenVerb& chosen) {
   add_jobscript_verb(app, chosen);
   add_doctor_verb(app, chosen);
   add_options_verb(app, chosen);
-  app.footer(
-      "troupe VERB --help shows the arguments of a verb.\n"
-      "troupe options lists the keys of an options file.\n"
-      "Exit codes: 0 success, 1 failure, 2 wrong usage or options, 75 stopped on request.");
+  app.footer(fmt::format(
+      "{0} VERB --help shows the arguments of a verb.\n"
+      "{0} options lists the keys of an options file.\n"
+      "Exit codes: 0 success, 1 failure, 2 wrong usage or options, 75 stopped on request.",
+      program_name()));
 }
 
 }  // namespace
 
 void check_words(const std::vector<std::string>& words) {
-  CLI::App app("", "troupe");
+  CLI::App app("", std::string(program_name()));
   ChosenVerb chosen;
   describe(app, chosen);
   try {
@@ -241,24 +245,24 @@ int run_command(int argc, char** argv, const Definitions& own) {
   keep_standard_streams();
   prepare_for_memory_shortage();
   std::signal(SIGXFSZ, SIG_IGN);  // the write that exceeds a file size limit reports it
-  CLI::App app("Train neural networks as a graph of actors", "troupe");
+  CLI::App app("Train neural networks as a graph of actors", std::string(program_name()));
   ChosenVerb chosen;
   describe(app, chosen);
   if (argc <= 1) {
     print_out("{}", app.help());
-    return output_is_lost() ? print_error(lost_output(), app.get_name()) : exit_done;
+    return output_is_lost() ? print_error(lost_output()) : exit_done;
   }
   try {
     return parse_and_run(app, chosen, argc, argv, own);
   } catch (const CLI::Success& done) {
     const int code = app.exit(done);
-    return output_is_lost() ? print_error(lost_output(), app.get_name()) : code;
+    return output_is_lost() ? print_error(lost_output()) : code;
   } catch (const CLI::ParseError& error) {
-    return print_error(usage_error(app, error, {argv + 1, argv + argc}, own), app.get_name());
+    return print_error(usage_error(app, error, {argv + 1, argv + argc}, own));
   } catch (const Error& error) {
-    return print_error(in_words_of_the_command(error, own), app.get_name());
+    return print_error(in_words_of_the_command(error, own));
   } catch (const std::exception& error) {
-    return print_error(error_of(error), app.get_name());
+    return print_error(error_of(error));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "runtime/print.h"
 #include "runtime/program.h"
 
 namespace troupe {
@@ -40,10 +41,11 @@ void end() {
   if (!is_resource_shortage()) usual_end();
   // This allocates nothing.
   constexpr std::string_view text =
-      "troupe: error: out of memory or threads\n"
+      ": error: out of memory or threads\n"
       "  try: use fewer threads, lower train.batch_size, or raise the limits (ulimit -v, ulimit "
       "-u)\n";
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
+  for (const std::string_view part : {program_name(), text})
+    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, part.data(), part.size());
   std::_Exit(exit_failed);
 }
 

@@ -2,10 +2,12 @@
 // Output for users, on streams that may be closed or full. A line that cannot be written is lost;
 // the program and its exit code are not affected.
 
+#include <errno.h>
 #include <fmt/format.h>
 
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace troupe {
@@ -27,6 +29,16 @@ void print_out(fmt::format_string<Values...> text, Values&&... values) {
 template <class... Values>
 void print_error(fmt::format_string<Values...> text, Values&&... values) {
   print_to(stderr, text, std::forward<Values>(values)...);
+}
+
+/// The program as it was called, without its folder: what its messages begin with.
+inline std::string_view program_name() { return program_invocation_short_name; }
+
+/// A warning to standard error.
+template <class... Values>
+void print_warning(fmt::format_string<Values...> text, Values&&... values) {
+  print_error("{}: warning: {}\n", program_name(),
+              fmt::format(text, std::forward<Values>(values)...));
 }
 
 /// Opens /dev/null for those of the descriptors 0, 1 and 2 that the program was started without.

@@ -1,7 +1,5 @@
 #include "runtime/program.h"
 
-#include <errno.h>
-
 #include <cstdio>
 #include <exception>
 
@@ -17,23 +15,22 @@ ExitCode exit_code_of(const Error& error) {
   return wrong_usage ? exit_usage : exit_failed;
 }
 
-ExitCode print_error(const Error& error, std::string_view program) {
+ExitCode print_error(const Error& error) {
   std::fflush(stdout);
   report_to_launcher(error, true);
-  print_error("{}: error: {}\n", program, error.message());
+  print_error("{}: error: {}\n", program_name(), error.message());
   if (!error.remedy().empty()) print_error("  try: {}\n", error.remedy());
   return exit_code_of(error);
 }
 
 int guarded_main(const std::function<int()>& body) {
   keep_standard_streams();
-  const std::string_view program = program_invocation_short_name;
   try {
     return body();
   } catch (const Error& error) {
-    return print_error(error, program);
+    return print_error(error);
   } catch (const std::exception& error) {
-    return print_error(Error(ErrorCode::internal, error.what()), program);
+    return print_error(Error(ErrorCode::internal, error.what()));
   }
 }
 

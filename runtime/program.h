@@ -4,7 +4,6 @@
 
 #include <functional>
 #include <stop_token>
-#include <string_view>
 #include <type_traits>
 
 #include "runtime/error.h"
@@ -22,9 +21,9 @@ enum ExitCode : int {
 /// exit_usage for a wrong command line or options, exit_failed for everything else.
 ExitCode exit_code_of(const Error& error);
 
-/// Flushes standard output, then writes the error and what to try to standard error, one line
-/// each. Returns exit_code_of(error).
-ExitCode print_error(const Error& error, std::string_view program);
+/// Flushes standard output, then writes the error, after the program's name, and what to try to
+/// standard error, one line each. Returns exit_code_of(error).
+ExitCode print_error(const Error& error);
 
 /// Calls `body` and reports an exception as above. Returns the exit code for `main`.
 int guarded_main(const std::function<int()>& body);

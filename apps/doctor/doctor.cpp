@@ -16,6 +16,7 @@
 #include "apps/options/options_table.h"
 #include "apps/train/training.h"
 #include "apps/verbs.h"
+#include "runtime/print.h"
 #include "runtime/text.h"
 
 namespace troupe {
@@ -33,7 +34,7 @@ std::optional<Options> options_of(const DoctorArguments& arguments, const Defini
     throw Error(ErrorCode::usage,
                 fmt::format("doctor: -r {} without an options file",
                             arguments.overrides.front().substr(0, 100)),
-                "troupe doctor FILE -r KEY=VALUE");
+                fmt::format("{} doctor FILE -r KEY=VALUE", program_name()));
   if (arguments.options.empty()) return std::nullopt;
   return load_options(arguments.options, arguments.overrides, own);
 }

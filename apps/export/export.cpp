@@ -36,9 +36,9 @@ void check_may_replace(const std::filesystem::path& output) {
 void warn_of_name(const std::filesystem::path& output) {
   const std::string extension = output.extension().string();
   if (extension == ".pt" || extension == ".pth" || extension == ".bin" || extension == ".ckpt")
-    print_error(
-        "troupe: warning: {} is written as safetensors, which torch.load does not read; "
-        "load it with safetensors.torch.load_file\n",
+    print_warning(
+        "{} is written as safetensors, which torch.load does not read; "
+        "load it with safetensors.torch.load_file",
         output.string());
 }
 

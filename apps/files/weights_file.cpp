@@ -13,7 +13,7 @@ namespace troupe {
 std::filesystem::path find_weights(const std::filesystem::path& path) {
   if (!std::filesystem::is_directory(path)) return path;
   const CheckpointChoice choice = newest_complete_checkpoint(path);
-  for (const auto& reason : choice.skipped) print_error("troupe: warning: skipped {}\n", reason);
+  for (const auto& reason : choice.skipped) print_warning("skipped {}", reason);
   return choice.folder;
 }
 

@@ -105,7 +105,7 @@ std::string share_text(const std::vector<Row>& rows, std::string_view of_whom) {
 
 void inspect_checkpoint(const std::filesystem::path& path) {
   const CheckpointChoice choice = newest_complete_checkpoint(path);
-  for (const auto& reason : choice.skipped) print_error("troupe: warning: skipped {}\n", reason);
+  for (const auto& reason : choice.skipped) print_warning("skipped {}", reason);
   const Checkpoint checkpoint = open_complete(choice.folder);
   checkpoint.verify();
   const Manifest& manifest = checkpoint.manifest();

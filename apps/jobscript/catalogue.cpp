@@ -7,6 +7,7 @@
 
 #include "apps/jobscript/profile.h"
 #include "runtime/error.h"
+#include "runtime/print.h"
 #include "runtime/text.h"
 
 namespace troupe {
@@ -68,9 +69,8 @@ fs::path profile_file(const std::string& name) {
   const std::string near = meant(name, names);
   throw Error(
       ErrorCode::usage, fmt::format("there is no cluster {}", name.substr(0, 100)),
-      fmt::format("{}`troupe jobscript --list` shows all; docs/clusters.md shows how to add "
-                  "one",
-                  near.empty() ? "" : fmt::format("did you mean {}? ", near)));
+      fmt::format("{}`{} jobscript --list` shows all; docs/clusters.md shows how to add one",
+                  near.empty() ? "" : fmt::format("did you mean {}? ", near), program_name()));
 }
 
 ClusterProfile find_profile(const std::string& name_or_path) {

@@ -83,9 +83,8 @@ std::vector<std::string> with_interface(std::vector<std::string> overrides, cons
 }
 
 /// What the options file asks of processes; it is checked as `troupe train` would.
-JobShape shape_of(const JobscriptArguments& arguments, const Definitions& own) {
-  OptionOrigins origins;
-  const Options options = load_options(arguments.options, arguments.overrides, own, &origins);
+JobShape shape_of(const Options& options, const OptionOrigins& origins,
+                  const JobscriptArguments& arguments) {
   JobShape shape;
   shape.interface_open = origins.of("parallel.interface") == "default";
   shape.intra_op_threads = options.pipeline.stream.threads;
@@ -180,14 +179,17 @@ void write(const fs::path& file, const std::string& content, bool force) {
 int jobscript(const JobscriptArguments& arguments, const Invocation& call) {
   if (arguments.list) return list_clusters();
   if (arguments.cluster.empty())
-    throw Error(ErrorCode::usage, "no --cluster is given", "`troupe jobscript --list` shows all");
+    throw Error(ErrorCode::usage, "no --cluster is given",
+                fmt::format("`{} jobscript --list` shows all", program_name()));
   if (arguments.options.empty())
     throw Error(ErrorCode::usage, "no options file is given",
-                fmt::format("troupe jobscript --cluster {} --time 2:00:00 options.yaml",
+                fmt::format("{} jobscript --cluster {} --time 2:00:00 options.yaml", program_name(),
                             arguments.cluster));
   const ClusterProfile profile = find_profile(arguments.cluster);
   const JobRequest request = complete(arguments, call);
-  const JobShape shape = shape_of(arguments, call.own);
+  OptionOrigins origins;
+  const Options options = load_options(arguments.options, arguments.overrides, call.own, &origins);
+  const JobShape shape = shape_of(options, origins, arguments);
   const JobLayout layout = lay_out_job(profile, request, shape);
   const auto definitions = container_files(layout, request);
   const std::string script = job_script(layout, request,
@@ -199,6 +201,7 @@ int jobscript(const JobscriptArguments& arguments, const Invocation& call) {
     write(folder / file.name, file.content, arguments.force);
     print_error("wrote {}\n", (folder / file.name).string());
   }
+  for (const std::string& warning : options.warnings) print_error("warning: {}\n", warning);
   for (const std::string& note : layout.notes) print_error("note: {}\n", note);
   if (!arguments.output) {
     fmt::print("{}", script);

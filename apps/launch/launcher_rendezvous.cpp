@@ -10,6 +10,7 @@
 
 #include "apps/error_wording.h"
 #include "apps/launch/own_address.h"
+#include "apps/launch/print_message.h"
 #include "runtime/control/endpoint.h"
 #include "runtime/error.h"
 #include "runtime/print.h"
@@ -96,8 +97,7 @@ void LauncherRendezvous::host(Clock::time_point end) {
     const Listener there = who_listens({address_, options_.endpoint->port}, stop_);
     if (there == Listener::zeromq || stop_.stop_requested()) return;
     if (there == Listener::other && !std::exchange(is_reported, true))
-      print_error("troupe launch: {}, by a program that is not a launcher; waiting for the port\n",
-                  not_hosted_);
+      print_message("{}, by a program that is not a launcher; waiting for the port", not_hosted_);
     // Two launchers that begin to listen at the same moment may both fail.
     if (Clock::now() >= (is_reported ? end : std::min(end, begin + long_enough)))
       throw Error(
@@ -110,7 +110,7 @@ void LauncherRendezvous::host(Clock::time_point end) {
 Status LauncherRendezvous::try_to_host() {
   const auto print_once = [this](const std::string& reason) {
     if (refused_.insert(reason).second)
-      print_error("troupe launch: refused: {}\n", in_words_of_the_command(reason));
+      print_message("refused: {}", in_words_of_the_command(reason));
   };
   auto started = Coordinator::start({.key = key_,
                                      .run = options_.run_id,

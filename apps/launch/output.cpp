@@ -12,8 +12,8 @@
 #include <cstring>
 #include <vector>
 
+#include "apps/launch/print_message.h"
 #include "runtime/error.h"
-#include "runtime/print.h"
 #include "runtime/quiet_thread.h"
 
 namespace troupe {
@@ -109,8 +109,8 @@ bool OutputPump::copy(Source& source) {
   if (got < 0) return errno == EAGAIN || errno == EINTR;
   const std::string_view text(chunk.data(), static_cast<std::size_t>(got));
   if (source.file && !write_all(source.file.get(), text)) {
-    print_error("troupe launch: {} cannot be written: {}; later output is missing there\n",
-                source.path.string(), std::strerror(errno));
+    print_message("{} cannot be written: {}; later output is missing there", source.path.string(),
+                  std::strerror(errno));
     source.file.reset();
   }
   source.line += text;

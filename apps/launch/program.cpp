@@ -8,6 +8,7 @@
 
 #include "apps/launch/launch_options.h"
 #include "runtime/error.h"
+#include "runtime/print.h"
 #include "runtime/text.h"
 
 namespace troupe {
@@ -40,39 +41,42 @@ Program program_of(const std::vector<std::string>& command, const std::vector<st
   constexpr std::array<std::string_view, 3> launched{"train", "doctor", "--version"};
   if (command.empty())
     throw Error(ErrorCode::usage, "launch: there is no command to start",
-                "troupe launch --standalone --nproc-per-node 2 -- train options.yaml");
+                fmt::format("{} launch --standalone --nproc-per-node 2 -- train options.yaml",
+                            program_name()));
   const std::string& word = command.front();
   if (!verbs.empty() && std::ranges::find(launched, word) != launched.end()) {
-    Program self{fs::read_symlink("/proc/self/exe"), {"troupe"}, true};
+    Program self{fs::read_symlink("/proc/self/exe"), {std::string(program_name())}, true};
     self.words.insert(self.words.end(), command.begin(), command.end());
     return self;
   }
   if (std::ranges::find(verbs, word) != verbs.end())
     throw Error(ErrorCode::usage,
-                fmt::format("launch: troupe {} runs in one process and cannot be launched", word),
-                word == "plan" ? "troupe plan FILE --nnodes N --nproc-per-node N"
-                               : fmt::format("troupe {}, without launch", word));
+                fmt::format("launch: {} {} runs in one process and cannot be launched",
+                            program_name(), word),
+                word == "plan"
+                    ? fmt::format("{} plan FILE --nnodes N --nproc-per-node N", program_name())
+                    : fmt::format("{} {}, without launch", program_name(), word));
   if (const auto path = found(word); !path.empty()) return {path, command};
   if (fs::path(word).extension() == ".py")
     throw Error(ErrorCode::usage, fmt::format("launch: {} is not an executable program", word),
-                fmt::format("troupe launch ... -- python3 {}", word));
+                fmt::format("{} launch ... -- python3 {}", program_name(), word));
   if (fs::exists(word))
     throw Error(ErrorCode::usage, fmt::format("launch: {} is not an executable program", word),
                 fs::path(word).extension() == ".yaml"
-                    ? fmt::format("troupe launch ... -- train {}", word)
+                    ? fmt::format("{} launch ... -- train {}", program_name(), word)
                     : fmt::format("chmod +x {}", word));
   if (word.find('/') != word.npos)
     throw Error(ErrorCode::usage,
                 fmt::format("launch: there is no program {}", word.substr(0, 128)),
                 "check the path");
   const std::string near = meant(word, launched);
-  throw Error(
-      ErrorCode::usage,
-      fmt::format("launch: {} is neither a verb of troupe nor a program", word.substr(0, 128)),
-      fmt::format("{} program of the current folder is ./{}",
-                  near.empty() ? "the verbs to launch are train and doctor; a"
-                               : fmt::format("did you mean {}? A", near),
-                  word.substr(0, 64)));
+  throw Error(ErrorCode::usage,
+              fmt::format("launch: {} is neither a verb of {} nor a program", word.substr(0, 128),
+                          program_name()),
+              fmt::format("{} program of the current folder is ./{}",
+                          near.empty() ? "the verbs to launch are train and doctor; a"
+                                       : fmt::format("did you mean {}? A", near),
+                          word.substr(0, 64)));
 }
 
 }  // namespace troupe

@@ -1,7 +1,11 @@
 #include "apps/options/load_options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+
+#include "apps/error_wording.h"
 #include "apps/options/options_table.h"
 #include "runtime/error.h"
 #include "runtime/options/tree.h"
@@ -27,7 +31,9 @@ class FormerChannels {
     if (value_.kind == OptionTree::Kind::null) return;
     std::int64_t channels = 0;
     field(key, channels, "", {.at_least = 1, .at_most = 1e6}).read(value_);
-    const Shape shape = dataset_summary(options).samples.shape;
+    const Result<DatasetSummary> data = dataset_summary(options);
+    if (!data) return;
+    const Shape& shape = data.value().samples.shape;
     const std::int64_t actual = shape.rank() == 3 ? shape[0] : 1;
     if (channels != actual)
       throw Error(ErrorCode::bad_options,
@@ -40,14 +46,42 @@ class FormerChannels {
   OptionTree value_;
 };
 
+/// A sentence for each option that was given another value than its default and has no effect.
+std::vector<std::string> without_effect(Options& options, const OptionOrigins& origins) {
+  Options defaults(options.own);
+  defaults.model.name = options.model.name;
+  defaults.dataset.name = options.dataset.name;
+  defaults.optimizer.name = options.optimizer.name;
+  const OptionFields fields = option_fields(options), usual = option_fields(defaults);
+  std::vector<std::string> sentences;
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    const auto& [key, values] = fields[i].only_with;
+    const std::string where = origins.of(fields[i].path);
+    if (key.empty() || where == "default" || fields[i].write() == usual[i].write()) continue;
+    const std::string value = std::ranges::find(fields, key, &OptionField::path)->write();
+    if (std::ranges::find(values, value) == values.end())
+      sentences.push_back(fmt::format("{}: {} has no effect with {} {}, only with {}", where,
+                                      fields[i].path, key, value, fmt::join(values, ", ")));
+  }
+  return sentences;
+}
+
 Options resolve(OptionTree document, const std::vector<std::string>& overrides,
                 const Definitions& own, OptionOrigins* where = nullptr) {
-  for (const auto& assignment : overrides) apply_override(document, assignment);
+  for (const std::string& assignment : overrides)
+    apply_override(document, assignment,
+                   fmt::format("override -r {}", std::string_view(assignment).substr(0, 200)));
   const FormerChannels former_channels(document);
   Options options(own);
   OptionOrigins origins = read_fields(document, option_fields(options));
   validate(options, origins);
   former_channels.check(options);
+  options.warnings = without_effect(options, origins);
+  if (const Result<DatasetSummary> data = dataset_summary(options); !data)
+    options.warnings.push_back(
+        fmt::format("{} cannot be read on this host, so the options that depend on its samples are "
+                    "not checked: {}",
+                    options.dataset.name, in_words_of_the_command(data.error(), own).message()));
   if (where != nullptr) *where = std::move(origins);
   return options;
 }
@@ -56,7 +90,9 @@ Options resolve(OptionTree document, const std::vector<std::string>& overrides,
 
 Options load_options(const std::filesystem::path& file, const std::vector<std::string>& overrides,
                      const Definitions& own, OptionOrigins* origins) {
-  return resolve(read_yaml(file), overrides, own, origins);
+  return resolve(
+      read_yaml(file, "check the path; recipes/demo.yaml is an options file to begin with"),
+      overrides, own, origins);
 }
 
 Options parse_options(std::string_view text, const std::string& source,

@@ -38,24 +38,18 @@ DatasetOptions dataset_options(const Options& options) {
   return dataset;
 }
 
-DatasetSummary dataset_summary(const Options& options) {
-  const DatasetOptions selection = dataset_options(options);
-  const SampleSpec fashion_mnist{.shape = {1, 28, 28}, .dtype = DType::u8, .classes = 10};
+Result<DatasetSummary> dataset_summary(const Options& options) {
   try {
-    DatasetSummary summary = options.dataset.chosen().describe(selection);
-    if (summary.samples.classes == 0) summary.samples.classes = fashion_mnist.classes;
-    return summary;
-  } catch (const Error&) {  // opening the data set throws it
-    return {.samples = fashion_mnist,
-            .train = selection.taken(Split::train, 60000),
-            .test = selection.taken(Split::test, 10000)};
+    return options.dataset.chosen().describe(dataset_options(options));
+  } catch (const Error& error) {
+    return error;
   }
 }
 
-std::size_t block_count(const Options& options) {
-  return options.model.chosen()
-      .make(dataset_summary(options).samples, options.pipeline.dtype)
-      .blocks.size();
+std::optional<std::size_t> block_count(const Options& options) {
+  const Result<DatasetSummary> data = dataset_summary(options);
+  if (!data) return std::nullopt;
+  return options.model.chosen().make(data.value().samples, options.pipeline.dtype).blocks.size();
 }
 
 std::map<std::string, std::string> dataset_settings(const Options& options) {

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "actors/pipeline.h"
 #include "apps/options/definitions.h"
+#include "runtime/error.h"
 #include "runtime/flow/run.h"
 #include "runtime/remote/transport_options.h"
 
@@ -59,17 +61,20 @@ struct Options {
   RunOptions run{.threads = 0};  ///< 0: as many as actor_threads (apps/train/training.h) finds
   std::size_t checkpoints_kept = 3;
   std::int64_t log_every_steps = 1;
+  /// What is no error but may be a mistake: options without effect, a data set that cannot be read.
+  std::vector<std::string> warnings;
 };
 
 /// The options with which the data set is opened.
 DatasetOptions dataset_options(const Options& options);
 
-/// What is known of the data set before it is opened. Where its files cannot be read on this host,
-/// the numbers of Fashion-MNIST.
-DatasetSummary dataset_summary(const Options& options);
+/// What is known of the data set before it is opened. An error if its options are wrong, or its
+/// files cannot be read on this host.
+Result<DatasetSummary> dataset_summary(const Options& options);
 
-/// The blocks of the model for samples of the data set. Throws what the model throws.
-std::size_t block_count(const Options& options);
+/// The blocks of the model for samples of the data set; nothing if these are not known. Throws what
+/// the model throws.
+std::optional<std::size_t> block_count(const Options& options);
 
 /// The data set's own options as text, by key, but for where its files are.
 std::map<std::string, std::string> dataset_settings(const Options& options);

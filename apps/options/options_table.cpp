@@ -54,10 +54,11 @@ std::string help_of(const SharedField& shared, std::size_t definitions) {
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
-/// The options of the definitions, one field for each key. Reading sets the option of every
-/// definition that declares the key; writing takes that of the chosen one, if it declares the key.
+/// The options of the definitions that the key `chosen_by` chooses from, one field for each key.
+/// Reading and writing take the option of the chosen definition. If it does not declare the key,
+/// the option has no effect, and reading sets it for all that do.
 template <class D>
-OptionFields fields_of(Choice<D>& choice) {
+OptionFields fields_of(Choice<D>& choice, std::string_view chosen_by) {
   std::vector<SharedField> all;
   for (D& definition : choice.all)
     for (OptionField& field : definition.options()) {
@@ -76,7 +77,11 @@ OptionFields fields_of(Choice<D>& choice) {
   for (SharedField& shared : all) {
     OptionField field = shared.field;
     field.help = help_of(shared, choice.all.size());
-    field.read = [by_name = shared.by_name](const OptionTree& tree) {
+    field.only_with.key = chosen_by;
+    for (const auto& [name, own] : shared.by_name) field.only_with.values.push_back(name);
+    field.read = [by_name = shared.by_name, &choice](const OptionTree& tree) {
+      if (const auto own = by_name.find(choice.name); own != by_name.end())
+        return own->second.read(tree);
       for (const auto& [name, own] : by_name) own.read(tree);
     };
     field.write = [by_name = shared.by_name, first = shared.field.write, &choice] {
@@ -99,7 +104,7 @@ struct GroupSettings {
   double lr = 0;
 
   OptionFields fields() {
-    OptionFields fields = fields_of(optimizer);
+    OptionFields fields = fields_of(optimizer, "train.optimizer");
     fields.insert(fields.begin(), lr_field(lr, "train.lr", "learning rate"));
     return fields;
   }
@@ -119,8 +124,8 @@ OptionFields group_fields(const Options& options, GroupOptions& group) {
     setting.path = plain_name(setting);
     const auto read = setting.read;
     const auto write = setting.write;
-    setting.read = [settings, read, write, name = setting.path, &group](const OptionNode& node) {
-      read(node);
+    setting.read = [settings, read, write, name = setting.path, &group](const OptionTree& tree) {
+      read(tree);
       group.values[name] = write();
     };
     setting.write = [name = setting.path, &group] {
@@ -147,14 +152,14 @@ void add_run(OptionFields& fields, Options& o) {
       choice_field("precision", o.pipeline.dtype, precisions,
                    "arithmetic; f64 uses plain reference kernels, for checking",
                    {.synonyms = {"dtype", "base_precision"}, .setting = "PipelineOptions::dtype"}));
-  add_all(fields, fields_of(o.model), is_top);
+  add_all(fields, fields_of(o.model, "model.name"), is_top);
   fields.push_back(
       field("trace", o.run.trace, "write trace.json, for Perfetto or chrome://tracing"));
 }
 
 void add_model(OptionFields& fields, Options& o) {
   fields.push_back(name_field("model.name", o.model, "model to train"));
-  add_all(fields, fields_of(o.model));
+  add_all(fields, fields_of(o.model, "model.name"));
   fields.push_back(field("model.weights", o.weights,
                          "safetensors file or checkpoint to start from; empty: random weights",
                          {.synonyms = {"checkpoint", "pretrained"}}));
@@ -163,7 +168,7 @@ void add_model(OptionFields& fields, Options& o) {
 void add_data(OptionFields& fields, Options& o) {
   PipelineData& data = o.pipeline.data;
   fields.push_back(name_field("data.name", o.dataset, "data set", {"dataset"}));
-  add_all(fields, fields_of(o.dataset));
+  add_all(fields, fields_of(o.dataset, "data.name"));
   fields.push_back(field("data.mean", data.mean,
                          "mean of pixels in [0, 1], one for all channels or one for each: a pixel "
                          "p becomes (p / 255 - mean) / std"));
@@ -210,7 +215,7 @@ void add_train(OptionFields& fields, Options& o) {
   fields.push_back(
       lr_field(p.rate.lr, "train.lr", "learning rate; with one_cycle the highest rate"));
   fields.push_back(name_field("train.optimizer", o.optimizer, "rule that updates the weights"));
-  add_all(fields, fields_of(o.optimizer));
+  add_all(fields, fields_of(o.optimizer, "train.optimizer"));
   fields.push_back(list_field<GroupOptions>(
       "train.groups", o.groups,
       "parameters with values of their own, by patterns of their names: [{parameters: "
@@ -224,11 +229,14 @@ void add_train(OptionFields& fields, Options& o) {
   fields.push_back(field("train.warmup_steps", p.rate.warmup_steps,
                          "steps in which the learning rate rises to its highest",
                          {.at_least = 0, .at_most = most_steps, .synonyms = {"warmup"}}));
-  fields.push_back(field("train.step_epochs", p.rate.step_epochs,
-                         "schedule step: epochs between two drops of the learning rate",
-                         {.at_least = 1, .at_most = many, .synonyms = {"step_size"}}));
-  fields.push_back(field("train.step_factor", p.rate.step_factor, "schedule step: factor of a drop",
-                         {.above = 0, .at_most = 1, .synonyms = {"gamma"}}));
+  const OnlyWith only_step{.key = "train.schedule", .values = {"step"}};
+  fields.push_back(
+      field("train.step_epochs", p.rate.step_epochs,
+            "schedule step: epochs between two drops of the learning rate",
+            {.at_least = 1, .at_most = many, .synonyms = {"step_size"}, .only_with = only_step}));
+  fields.push_back(
+      field("train.step_factor", p.rate.step_factor, "schedule step: factor of a drop",
+            {.above = 0, .at_most = 1, .synonyms = {"gamma"}, .only_with = only_step}));
   fields.push_back(field("train.stop_on_nan", p.stop_on_nan,
                          "fail at the first loss that is not finite; its step is not committed"));
   fields.push_back(field("train.evaluate", p.evaluates, "evaluate the test set after each epoch",

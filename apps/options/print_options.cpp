@@ -10,6 +10,7 @@
 #include "apps/options/load_options.h"
 #include "apps/options/options_table.h"
 #include "apps/verbs.h"
+#include "runtime/print.h"
 
 namespace troupe {
 namespace {
@@ -21,12 +22,15 @@ struct OptionsArguments {
 };
 
 int print_options(const OptionsArguments& arguments, const Definitions& own) {
-  if (!arguments.file.empty())
-    fmt::print("{}", resolved_yaml(load_options(arguments.file, arguments.overrides, own)));
-  else if (!arguments.overrides.empty())
-    fmt::print("{}", resolved_yaml(parse_options("", "defaults", arguments.overrides, own)));
-  else
+  if (arguments.file.empty() && arguments.overrides.empty()) {
     fmt::print("{}", arguments.markdown ? options_markdown(own) : options_listing(own));
+    return exit_done;
+  }
+  const Options options = arguments.file.empty()
+                              ? parse_options("", "defaults", arguments.overrides, own)
+                              : load_options(arguments.file, arguments.overrides, own);
+  for (const std::string& warning : options.warnings) print_error("warning: {}\n", warning);
+  fmt::print("{}", resolved_yaml(options));
   return exit_done;
 }
 

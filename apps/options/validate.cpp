@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "apps/error_wording.h"
 #include "apps/options/load_options.h"
@@ -72,13 +73,10 @@ class Validator {
             "check the path", "model.weights is {}, which does not exist", weights.string());
   }
 
-  /// Files that are not on this host are no mistake.
+  /// Files that cannot be read on this host are no mistake: what depends on them is not checked.
   void check_dataset() const {
-    try {
-      options_.dataset.chosen().describe(dataset_options(options_));
-    } catch (const Error& error) {
-      if (error.code() == ErrorCode::bad_options) refuse(error, keys_of(options_.dataset));
-    }
+    if (!data_ && data_.error().code() == ErrorCode::bad_options)
+      refuse(data_.error(), keys_of(options_.dataset));
   }
 
   void check_optimizer() const {
@@ -92,7 +90,8 @@ class Validator {
   }
 
   void check_samples() const {
-    const SampleSpec& samples = data_.samples;
+    if (!data_) return;
+    const SampleSpec& samples = data_.value().samples;
     const std::int64_t channels = samples.shape.rank() == 3 ? samples.shape[0] : 1;
     check_per_channel("data.mean", pipeline_.data.mean.size(), channels);
     check_per_channel("data.std", pipeline_.data.std.size(), channels);
@@ -121,7 +120,8 @@ class Validator {
                         parts, pipeline_.batch_size),
             "train.batch_size is {}, less than one sample for each of {} micro-batches",
             pipeline_.batch_size, parts);
-    const std::int64_t samples = data_.train;
+    if (!data_) return;
+    const std::int64_t samples = data_.value().train;
     require(!pipeline_.data.drop_last || pipeline_.batch_size <= samples,
             {"train.batch_size", "data.limit", "data.count", "data.path"},
             "lower train.batch_size, or set data.drop_last to false",
@@ -130,7 +130,8 @@ class Validator {
   }
 
   void check_schedule() const {
-    const std::int64_t samples = data_.train, size = pipeline_.batch_size;
+    if (!data_) return;
+    const std::int64_t samples = data_.value().train, size = pipeline_.batch_size;
     const std::int64_t batches =
         pipeline_.data.drop_last ? samples / size : (samples + size - 1) / size;
     // train.steps ends a run early and leaves its learning rates as they are.
@@ -159,14 +160,16 @@ class Validator {
     const auto stages = static_cast<std::size_t>(options_.stages);
     const std::vector<std::size_t>& partition = pipeline_.partition;
     const std::string& model = options_.model.name;
-    const std::size_t blocks = blocks_of_the_model();
-    require(stages <= blocks, {"parallel.pipeline", "model.name"},
-            fmt::format("lower parallel.pipeline to {} or less", blocks),
-            "parallel.pipeline is {}, but {} has {} blocks", stages, model, blocks);
     require(partition.empty() || partition.size() == stages,
             {"parallel.partition", "parallel.pipeline"}, "give one number for each stage, or auto",
             "parallel.partition is [{}] for {}, but parallel.pipeline is {}",
             fmt::join(partition, ", "), counted(std::ssize(partition), "stage"), stages);
+    const std::optional<std::size_t> known = blocks_of_the_model();
+    if (!known) return;
+    const std::size_t blocks = *known;
+    require(stages <= blocks, {"parallel.pipeline", "model.name"},
+            fmt::format("lower parallel.pipeline to {} or less", blocks),
+            "parallel.pipeline is {}, but {} has {} blocks", stages, model, blocks);
     const std::size_t total = std::accumulate(partition.begin(), partition.end(), std::size_t{0});
     require(partition.empty() || total == blocks, {"parallel.partition"},
             fmt::format("make the numbers add up to {}, or write auto", blocks),
@@ -175,8 +178,8 @@ class Validator {
   }
 
   void check_groups() const {
-    if (options_.groups.empty()) return;
-    const Model model = options_.model.chosen().make(data_.samples, pipeline_.dtype);
+    if (options_.groups.empty() || !data_) return;
+    const Model model = options_.model.chosen().make(data_.value().samples, pipeline_.dtype);
     try {
       optimizer_of(options_).check_groups(parameter_names(model));
     } catch (const Error& error) {
@@ -184,7 +187,7 @@ class Validator {
     }
   }
 
-  std::size_t blocks_of_the_model() const {
+  std::optional<std::size_t> blocks_of_the_model() const {
     try {
       return block_count(options_);
     } catch (const Error& error) {
@@ -193,7 +196,7 @@ class Validator {
       keys.insert(keys.end(), of_samples.begin(), of_samples.end());
       refuse(error, std::move(keys));
     }
-    return 0;
+    return std::nullopt;
   }
 
   /// Whether the actor exists is checked against the graph (check_faults).
@@ -208,7 +211,7 @@ class Validator {
 
   const Options& options_;
   const PipelineOptions& pipeline_;
-  const DatasetSummary data_ = dataset_summary(options_);
+  const Result<DatasetSummary> data_ = dataset_summary(options_);
   const OptionOrigins& origins_;
 };
 

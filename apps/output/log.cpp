@@ -20,7 +20,7 @@ class LineSink : public spdlog::sinks::base_sink<std::mutex> {
     formatter_->format(message, line);
     const bool written = file_.append({line.data(), line.size()});
     if (!written && !failed_)
-      print_error("troupe: warning: {} could not be written; its lines are lost\n", path_.string());
+      print_warning("{} could not be written; its lines are lost", path_.string());
     failed_ = !written;
   }
   void flush_() override {}  // nothing waits

@@ -42,17 +42,27 @@ struct PlanArguments {
   int hosts = 1, processes_per_host = 1;
 };
 
+void print_stage_line(const std::string& stage, const BlockCosts& costs) {
+  print_out("{:<8}{:<22}{:>12}{:>12}{:>9.3f} ms{:>9.3f} ms\n", stage, costs.name, costs.parameters,
+            bytes_text(costs.saved_bytes), milliseconds(costs.forward),
+            milliseconds(costs.backward));
+}
+
 void print_stages(const PipelineOptions& pipeline) {
   print_out("{:<8}{:<22}{:>12}{:>12}{:>12}{:>12}\n", "stage", "blocks", "parameters", "saved",
             "forward", "backward");
-  for (std::size_t stage = 0, block = 0; stage < pipeline.partition.size(); ++stage)
+  for (std::size_t stage = 0, block = 0; stage < pipeline.partition.size(); ++stage) {
+    BlockCosts total{.name = "total"};
     for (std::size_t i = 0; i < pipeline.partition[stage]; ++i, ++block) {
       const BlockCosts& costs = pipeline.block_costs[block];
-      print_out("{:<8}{:<22}{:>12}{:>12}{:>9.3f} ms{:>9.3f} ms\n",
-                i == 0 ? std::to_string(stage) : "", costs.name, costs.parameters,
-                bytes_text(costs.saved_bytes), milliseconds(costs.forward),
-                milliseconds(costs.backward));
+      print_stage_line(i == 0 ? std::to_string(stage) : "", costs);
+      total.parameters += costs.parameters;
+      total.saved_bytes += costs.saved_bytes;
+      total.forward += costs.forward;
+      total.backward += costs.backward;
     }
+    if (pipeline.partition[stage] > 1) print_stage_line("", total);
+  }
 }
 
 // Wraps names; further lines begin below the first name.
@@ -137,7 +147,8 @@ int plan(const PlanArguments& arguments, const Definitions& own) {
   for (std::uint32_t process = 0; process < processes; ++process)
     planned.bounds.push_back(memory_bound(pipeline, graph, dataset_bytes, process));
   print_out("{}\n", run_heading(options, pipeline));
-  for (const std::string& warning : shape_warnings(pipeline)) print_out("warning: {}\n", warning);
+  for (const auto& warnings : {options.warnings, shape_warnings(pipeline)})
+    for (const std::string& warning : warnings) print_out("warning: {}\n", warning);
   print_out("\n");
   print_stages(pipeline);
   print_memory(planned);

@@ -29,14 +29,13 @@ int follow(TrainCommand& command, const Agreement& agreed) {
   }
   const auto& asked = command.arguments.output;
   if (asked && !agreed.output.empty() && !is_same_folder(*asked, agreed.output))
-    print_error(
-        "troupe: warning: rank {} ignores -o {}; the output is in {}, the folder of rank 0\n",
-        world.process(), asked->string(), agreed.output.string());
+    print_warning("rank {} ignores -o {}; the output is in {}, the folder of rank 0",
+                  world.process(), asked->string(), agreed.output.string());
   const std::string processor = backend(command.options.pipeline.stream.device).fingerprint();
   if (processor != agreed.processor)
-    print_error(
-        "troupe: warning: rank {} computes on a processor of {}, rank 0 on one of {}: the last "
-        "bits of the weights depend on the processor that computes a stage\n",
+    print_warning(
+        "rank {} computes on a processor of {}, rank 0 on one of {}: the last bits "
+        "of the weights depend on the processor that computes a stage",
         world.process(), processor, agreed.processor);
   Options& options = command.options;
   options.pipeline.partition = agreed.partition;
@@ -102,7 +101,7 @@ int train_in_world(TrainCommand command, const World& world, const Environment& 
   } catch (const Error& error) {
     if (command.stop.stop_requested() && error.code() == ErrorCode::refused) return exit_stopped;
     if (wrong) throw *wrong;
-    if (error.code() == ErrorCode::peer_lost) return end_silently(error);
+    if (error.code() == ErrorCode::peer_lost) return end_silently(error, command.call.own);
     throw;
   }
   if (wrong) return run->end_with(*wrong);

@@ -216,7 +216,8 @@ int lead_run(const TrainCommand& command,
   const std::string processes = command.world ? command.world->heading() : "";
   if (command.world) print_out("{}\n", processes);
 
-  RunLog log(*folder, timeline, learning_rate_options(*pipeline), options.log_every_steps);
+  RunLog log(*folder, timeline, learning_rate_options(*pipeline), options.log_every_steps,
+             options.own);
   record_begin(log, command.call.command_line, start, timeline);
   std::istringstream heading(run_heading(options, *pipeline));
   for (std::string line; std::getline(heading, line);) log.record(line);

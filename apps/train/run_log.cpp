@@ -14,8 +14,9 @@
 namespace troupe {
 
 RunLog::RunLog(const OutputFolder& folder, const Timeline& timeline,
-               const LearningRateOptions& rate, std::int64_t every_steps)
+               const LearningRateOptions& rate, std::int64_t every_steps, Definitions own)
     : every_steps_(every_steps),
+      own_(std::move(own)),
       timeline_(timeline),
       rate_(rate),
       last_step_(report_of(timeline.first)),
@@ -29,7 +30,7 @@ RunLog::~RunLog() = default;  // the thread is last: it stops first, with its qu
 
 void RunLog::post(std::function<void()> work) {
   background_.submit(std::move(work), [](const Status& written) {
-    if (!written) print_error("troupe: warning: {}\n", written.error().what());
+    if (!written) print_warning("{}", written.error().what());
   });
 }
 
@@ -130,7 +131,7 @@ void RunLog::checkpoint(const CheckpointSeen& seen) {
       return;
     }
     checkpoint_error_ = seen.status.error();
-    const std::string cause = in_words_of_the_command(seen.status.error()).what();
+    const std::string cause = in_words_of_the_command(seen.status.error(), own_).what();
     log_->error("checkpoint of step {}: {}", seen.step, cause);
     progress_.line(fmt::format("warning: no checkpoint of step {}: {}", seen.step, cause));
   });
@@ -140,7 +141,7 @@ void RunLog::failure(const FailureReport& failure) {
   post([this, failure] {
     const std::string line =
         fmt::format("{} failed: {}; restarted: {}; {} committed, the next step is replayed",
-                    failure.actor, in_words_of_the_command(failure.cause),
+                    failure.actor, in_words_of_the_command(failure.cause, own_),
                     fmt::join(failure.replaced, ", "), counted(failure.steps, "step"));
     progress_.line(line);
     log_->warn(line);
@@ -168,7 +169,7 @@ void RunLog::record(std::string line) {
 }
 
 void RunLog::record_failure(const Error& error) {
-  post([this, what = std::string(in_words_of_the_command(error).what())] {
+  post([this, what = std::string(in_words_of_the_command(error, own_).what())] {
     log_->error("failed: {}", what);
   });
 }

@@ -8,6 +8,7 @@
 
 #include "actors/checkpoint_writer.h"
 #include "actors/monitor.h"
+#include "apps/options/definitions.h"
 #include "apps/output/csv.h"
 #include "apps/output/folder.h"
 #include "apps/output/progress.h"
@@ -28,9 +29,10 @@ namespace troupe {
 /// makes them.
 class RunLog {
  public:
-  /// `every_steps`: steps between two rows of train.csv.
+  /// `every_steps`: steps between two rows of train.csv. Errors name the settings of `own`
+  /// definitions by their keys.
   RunLog(const OutputFolder& folder, const Timeline& timeline, const LearningRateOptions& rate,
-         std::int64_t every_steps = 1);
+         std::int64_t every_steps = 1, Definitions own = {});
   ~RunLog();  ///< writes what is left
 
   void step(const StepSeen& seen);
@@ -64,6 +66,7 @@ class RunLog {
   void end_epoch(const Evaluation* evaluation);
 
   const std::int64_t every_steps_;
+  const Definitions own_;
   const Timeline timeline_;
   const LearningRateOptions rate_;
   StepReport last_step_;

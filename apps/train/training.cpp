@@ -57,7 +57,7 @@ StateSpec whole_spec(const PipelineOptions& pipeline) {
 
 StartingPoint read_starting_point(const std::filesystem::path& path) {
   const CheckpointChoice choice = newest_complete_checkpoint(path);
-  for (const auto& reason : choice.skipped) print_error("troupe: warning: skipped {}\n", reason);
+  for (const auto& reason : choice.skipped) print_warning("skipped {}", reason);
   const Checkpoint checkpoint = open_checkpoint(choice.folder);
   const Manifest& manifest = checkpoint.manifest();
   if (manifest.step > std::numeric_limits<std::uint32_t>::max())
@@ -166,7 +166,8 @@ bool has_batch_norms(const PipelineOptions& pipeline) {
 WorkLimits work_limits(const Options& options) {
   return {.pipeline = options.stages,
           .data = options.pipeline.replicas,
-          .blocks = static_cast<std::int64_t>(block_count(options)),
+          .blocks = static_cast<std::int64_t>(
+              block_count(options).value_or(static_cast<std::size_t>(options.stages))),
           .micro_batches = options.pipeline.micro_batches,
           .batch_size = options.pipeline.batch_size};
 }

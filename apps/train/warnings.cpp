@@ -24,6 +24,17 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
     sentences.push_back(fmt::format("{}; train.micro_batches={} would give each the same number",
                                     uneven,
                                     (shares.micro_batches / shares.data + 1) * shares.data));
+  const std::int64_t size = pipeline.batch_size, parts = pipeline.micro_batches;
+  if (size % parts != 0)
+    sentences.push_back(
+        fmt::format("train.batch_size {} in {} micro-batches: {} samples in some, {} in others",
+                    size, parts, size / parts + 1, size / parts));
+  const std::int64_t rest = pipeline.data.dataset.count(Split::train) % size;
+  if (!pipeline.data.drop_last && rest != 0)
+    sentences.push_back(
+        fmt::format("the last batch of an epoch has {} of {} samples; data.drop_last true leaves "
+                    "it out",
+                    rest, size));
   if (pipeline.batch_size < 2 * std::int64_t{pipeline.micro_batches} && has_batch_norms(pipeline))
     sentences.emplace_back(
         "batch norm averages over a single sample: lower train.micro_batches or raise "
@@ -41,7 +52,8 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
 
 std::vector<std::string> warnings(const Options& options, const StartingPoint& start,
                                   const PipelineOptions& pipeline) {
-  std::vector<std::string> sentences = shape_warnings(pipeline);
+  std::vector<std::string> sentences = options.warnings;
+  for (std::string& sentence : shape_warnings(pipeline)) sentences.push_back(std::move(sentence));
   const std::uint32_t processes = pipeline.processes;
   const int threads = actor_threads(options, processes) * options.pipeline.stream.threads;
   if (threads > available_cores())

@@ -6,12 +6,12 @@
 
 namespace troupe {
 
-/// Warnings about the shape of a run: work that does not divide evenly among processes or replicas,
-/// a one_cycle schedule that never rises.
+/// Warnings about the shape of a run: work that does not divide evenly among processes, replicas or
+/// micro-batches, a smaller last batch, a one_cycle schedule that never rises.
 std::vector<std::string> shape_warnings(const PipelineOptions& pipeline);
 
-/// These, and warnings about the machine and the checkpoint: more threads than cores, other kernels
-/// than those of the resumed run.
+/// These, those of the options, and warnings about the machine and the checkpoint: more threads
+/// than cores, other kernels than those of the resumed run.
 std::vector<std::string> warnings(const Options& options, const StartingPoint& start,
                                   const PipelineOptions& pipeline);
 

@@ -73,15 +73,16 @@ void check_fits(const World& world, const Options& options) {
                   launcher_flag(world, limits.total_stages()), or_give(world.size, limits)));
 }
 
-int end_silently(const Error& error) {
-  const Error worded = in_words_of_the_command(error);
+int end_silently(const Error& error, const Definitions& own) {
+  const Error worded = in_words_of_the_command(error, own);
   report_to_launcher(Error(ErrorCode::peer_lost, worded.message(), worded.remedy()), false);
   return exit_code_of(error);
 }
 
 WorldRun::WorldRun(const World& world, const Environment& environment, const Options& options,
                    std::stop_token stop)
-    : timeout_(options.transport.timeout),
+    : own_(options.own),
+      timeout_(options.transport.timeout),
       world_(JoinedWorld::join(world, environment, options.transport, std::move(stop))) {}
 
 Agreement WorldRun::agree(const std::string& options, const std::function<Agreement()>& decide) {
@@ -156,11 +157,11 @@ int WorldRun::end_with(const Error& error) {
   const bool reports = !reported_by ? !world_->member().is_given_up() : reported_by.value().empty();
   if (reports) return report(error);
   world_->abandon();
-  return end_silently(error);
+  return end_silently(error, own_);
 }
 
 int WorldRun::report(const Error& error) {
-  const int code = print_error(in_words_of_the_command(error), "troupe");
+  const int code = print_error(in_words_of_the_command(error, own_));
   (void)static_cast<bool>(world_->store().put(report_key, fmt::format("rank {}", process())));
   world_->abandon();
   return code;

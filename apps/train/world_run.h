@@ -30,7 +30,7 @@ struct Agreement {
 void check_fits(const World& world, const Options& options);
 
 /// Ends a process whose error another process prints. Returns the exit code.
-int end_silently(const Error& error);
+int end_silently(const Error& error, const Definitions& own);
 
 /// This process among those of the run.
 class WorldRun {
@@ -67,6 +67,7 @@ class WorldRun {
   Result<std::string> claim_report();
   int report(const Error& error);
 
+  Definitions own_;
   std::chrono::milliseconds timeout_;
   std::unique_ptr<JoinedWorld> world_;
   bool works_alone_ = false;  ///< between the agreement and connect(), unless it leads

@@ -227,6 +227,7 @@ OptionField field_without_access(const std::string& path, std::string help, std:
           .setting = std::string(limits.setting.empty()
                                      ? std::string_view(path).substr(path.rfind('.') + 1)
                                      : limits.setting),
+          .only_with = limits.only_with,
           .read = {},
           .write = {}};
 }
@@ -280,9 +281,7 @@ OptionField field(std::string path, Converted<std::vector<T>> value, std::string
                       limits.empty_word.empty() ? "a " : fmt::format("{} or a ", limits.empty_word),
                       type_text<T>(limits, true)),
           tree.kind == OptionTree::Kind::scalar && Scalar<T>::parse(tree).has_value()
-              ? fmt::format(fmt::runtime(tree.where.starts_with("override") ? "-r '{}=[{}]'"
-                                                                            : "write {}: [{}]"),
-                            path, tree.scalar.substr(0, 60))
+              ? fmt::format("write [{}]", tree.scalar.substr(0, 60))
               : fmt::format(
                     "write {}a list such as [{}]",
                     limits.empty_word.empty() ? "" : fmt::format("{}, or ", limits.empty_word),

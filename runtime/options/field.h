@@ -20,6 +20,12 @@
 
 namespace troupe {
 
+/// What another option must be for an option to have an effect.
+struct OnlyWith {
+  std::string_view key = {};  ///< of the other option; empty: it always has one
+  std::vector<std::string_view> values = {};
+};
+
 /// What a value may be, and how it is explained.
 struct FieldLimits {
   std::vector<std::string_view> choices = {};  ///< of a text, or of each text in a list
@@ -35,6 +41,7 @@ struct FieldLimits {
   std::string_view old_path = {};
   /// What the library's errors call it (runtime/setting_names.h); empty: the last part of the path.
   std::string_view setting = {};
+  OnlyWith only_with = {};
 };
 
 namespace detail {
@@ -68,6 +75,7 @@ struct OptionField {
   std::vector<std::string_view> synonyms;
   std::string old_path;  ///< as in FieldLimits
   std::string setting;   ///< as in FieldLimits
+  OnlyWith only_with;
   /// Sets the variable, or throws Error{bad_options} with the value, its position and the remedy.
   std::function<void(const OptionTree&)> read;
   /// The variable as YAML in one line.
@@ -184,8 +192,10 @@ class OptionOrigins {
   std::map<std::string, std::string> where_;
 };
 
-/// Sets every variable that the document names. Throws Error{bad_options} for unknown keys, naming
-/// the known one that was probably meant or those there are, and for values that a field refuses.
+/// Sets every variable that the document names; one that has an effect only with another option
+/// after that option. Throws Error{bad_options} for unknown keys, naming the known one that was
+/// probably meant or those there are, for a key that stands beside its former name, and for values
+/// that a field refuses.
 OptionOrigins read_fields(const OptionTree& document, const OptionFields& fields);
 
 /// All values as a YAML document in sections; read_fields of it gives the same values.

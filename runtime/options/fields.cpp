@@ -64,6 +64,7 @@ class DocumentReader {
 
   OptionOrigins read(const OptionTree& root) {
     read_map(root, "");
+    for (const auto& [field, value] : later_) field->read(*value);
     return std::move(origins_);
   }
 
@@ -86,8 +87,12 @@ class DocumentReader {
       return f.path == path || f.old_path == path;
     });
     if (field != fields_.end()) {
-      field->read(entry.value);
+      refuse_both_names(*field, path, entry.value.where);
       origins_.set(field->path, entry.value.where);
+      if (field->only_with.key.empty())
+        field->read(entry.value);
+      else
+        later_.push_back({&*field, &entry.value});
     } else if (!first_below(path).empty()) {
       read_map(entry.value, path);
     } else {
@@ -95,6 +100,19 @@ class DocumentReader {
                   fmt::format("{}: unknown key {}", entry.where, path.substr(0, 100)),
                   remedy_for_unknown(path, fields_));
     }
+  }
+
+  /// Throws if the option has its value already: by its other name, since keys are unique.
+  void refuse_both_names(const OptionField& field, const std::string& path,
+                         const std::string& where) const {
+    const std::string before = origins_.of(field.path);
+    if (before == "default") return;
+    const bool is_former = path == field.old_path;
+    throw Error(ErrorCode::bad_options,
+                fmt::format("{}: {} is the former name of {}, which is set too ({})",
+                            is_former ? where : before, field.old_path, field.path,
+                            is_former ? before : where),
+                "keep one of them");
   }
 
   /// The first field in a section, or empty where there is no such section.
@@ -106,6 +124,7 @@ class DocumentReader {
 
   const OptionFields& fields_;
   OptionOrigins origins_;
+  std::vector<std::pair<const OptionField*, const OptionTree*>> later_;
 };
 
 }  // namespace

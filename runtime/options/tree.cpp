@@ -54,12 +54,11 @@ bool is_dotted_name(std::string_view path) {
 
 }  // namespace
 
-void apply_override(OptionTree& root, std::string_view assignment) {
+void apply_override(OptionTree& root, std::string_view assignment, const std::string& where) {
   const std::size_t equals = assignment.find('=');
-  const std::string where = fmt::format("override -r {}", assignment.substr(0, 200));
   if (equals == std::string_view::npos || !is_dotted_name(assignment.substr(0, equals)))
     throw Error(ErrorCode::bad_options, fmt::format("{}: not of the form key=value", where),
-                "write key=value with a dotted key, such as -r train.lr=0.05");
+                "write key=value with a dotted key, such as section.key=0.05");
   OptionTree value = parse_yaml(assignment.substr(equals + 1), where, true);
   if (root.kind == OptionTree::Kind::null) root.kind = OptionTree::Kind::map;
   merge(root, nest(assignment.substr(0, equals), std::move(value), where));

@@ -19,9 +19,10 @@ struct OptionTree {
   struct Entry;
 
   Kind kind = Kind::null;
-  std::string where;    ///< "options.yaml:3:7" (line and column from 1), "override -r a.b=c"
-  std::string scalar;   ///< the text of a scalar
-  bool quoted = false;  ///< a scalar in quotes is always text
+  std::string
+      where;  ///< "options.yaml:3:7" (line and column from 1), or what an override is called
+  std::string scalar;             ///< the text of a scalar
+  bool quoted = false;            ///< a scalar in quotes is always text
   std::vector<OptionTree> items;  ///< of a list
   std::vector<Entry> entries;     ///< of a map
 
@@ -49,12 +50,14 @@ inline constexpr std::size_t max_options_entries = 256;
 OptionTree parse_yaml(std::string_view text, const std::string& source,
                       bool whole_position = false);
 
-/// Reads and parses a file. Throws Error{bad_options} if it cannot be read, and as parse_yaml.
-OptionTree read_yaml(const std::filesystem::path& path);
+/// Reads and parses a file. Throws Error{bad_options} with `remedy` if it cannot be read, and as
+/// parse_yaml.
+OptionTree read_yaml(const std::filesystem::path& path,
+                     const std::string& remedy = "check the path");
 
 /// Applies "a.b=value" to the tree; the value is YAML. Missing maps on the path are created. A map
 /// as the value is merged into the existing map; any other value replaces the existing one. Throws
-/// Error{bad_options} if the text is no such assignment.
-void apply_override(OptionTree& root, std::string_view assignment);
+/// Error{bad_options} if the text is no such assignment. `where` is the position of its values.
+void apply_override(OptionTree& root, std::string_view assignment, const std::string& where);
 
 }  // namespace troupe

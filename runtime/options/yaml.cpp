@@ -167,8 +167,7 @@ OptionTree parse_yaml(std::string_view text, const std::string& source, bool who
   return builder.take();
 }
 
-OptionTree read_yaml(const std::filesystem::path& path) {
-  const std::string remedy = "check the path; recipes/demo.yaml is an options file to begin with";
+OptionTree read_yaml(const std::filesystem::path& path, const std::string& remedy) {
   std::error_code ignored;
   const auto there = std::filesystem::status(path, ignored);
   // A pipe without a writer would be waited for.

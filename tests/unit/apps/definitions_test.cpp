@@ -8,9 +8,11 @@
 
 #include "apps/options/load_options.h"
 #include "apps/options/options_table.h"
+#include "apps/train/run_log.h"
 #include "apps/train/training.h"
 #include "ops/models/models.h"
 #include "runtime/error.h"
+#include "runtime/print.h"
 #include "tests/unit/apps/ran.h"
 #include "tests/unit/runtime/file/support.h"
 
@@ -121,6 +123,23 @@ TEST(OwnDefinitions, RefuseOptionsAtTheKeysThatTheirErrorsName) {
   EXPECT_EQ(error.remedy(), "lower train.strength");
 }
 
+/// Declares a key of the library's models with a range of its own.
+struct Narrow : OneLayer {
+  static constexpr std::string_view name = "narrow";
+  double dropout = 0.25;
+
+  OptionFields options() {
+    return {field("model.dropout", dropout, "share to drop", {.at_least = 0, .below = 0.5})};
+  }
+};
+
+TEST(OwnDefinitions, CheckASharedKeyByTheRangeOfTheChosenOne) {
+  const Definitions narrow{.models = {Narrow{}}};
+  EXPECT_EQ(refusal("model: {dropout: 0.75}", {}, narrow).message(), "nothing was refused");
+  EXPECT_THAT(refusal("model: {dropout: 0.75, name: narrow}", {}, narrow).message(),
+              StartsWith("o.yaml:1:18: model.dropout is 0.75; it must be a number >= 0, < 0.5"));
+}
+
 TEST(OwnDefinitions, NeedNamesOfTheirOwn) {
   EXPECT_THAT(refusal("", {}, {.models = {Mlp{}}}).message(), HasSubstr("mlp"));
   EXPECT_THAT(refusal("", {}, {.datasets = {Signs{}, Signs{}}}).message(), HasSubstr("signs"));
@@ -138,6 +157,27 @@ TEST(OwnDefinitions, ArePlannedByTheCommand) {
   const Ran ran = run_troupe({"plan", path}, own);
   EXPECT_EQ(ran.code, exit_done) << ran.error;
   EXPECT_THAT(ran.out, StartsWith("one_layer: 2 blocks in 1 stage"));
+}
+
+TEST(OwnDefinitions, ErrorsOfARunNameTheirKeys) {
+  const test::TemporaryFolder root;
+  const auto folder = OutputFolder::create(root / "out");
+  {
+    RunLog log(folder, {.steps = 1, .steps_per_epoch = 1}, {}, 1, own);
+    log.record_failure(Error(ErrorCode::diverged, "`strength` is too much"));
+    log.finish();
+  }
+  EXPECT_THAT(test::read_text(folder.log()), HasSubstr("failed: train.strength is too much"));
+}
+
+TEST(OwnDefinitions, MessagesNameTheirProgram) {
+  const std::string program(program_name());
+  ASSERT_NE(program, "troupe");
+  const Ran wrong = run_troupe({"trian"}, own);
+  EXPECT_THAT(wrong.error, StartsWith(program + ": error: there is no verb trian"));
+  EXPECT_THAT(wrong.error, HasSubstr("did you mean " + program + " train?"));
+  const Ran help = run_troupe({"--help"}, own);
+  EXPECT_THAT(help.out, HasSubstr(program + " VERB --help shows"));
 }
 
 TEST(OwnDefinitions, DoNotResumeARunOfAnotherOptimizer) {

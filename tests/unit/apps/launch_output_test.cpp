@@ -9,6 +9,7 @@
 
 #include "apps/launch/output.h"
 #include "runtime/error.h"
+#include "runtime/print.h"
 #include "tests/unit/runtime/file/support.h"
 
 namespace troupe {
@@ -99,8 +100,9 @@ TEST_F(LaunchOutput, GoesOnWhereTheDiskIsFullAndSaysSoOnce) {
     pump.finish();
   }
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "troupe launch: /dev/full cannot be written: No space left on device; later output is "
-            "missing there\n");
+            std::string(program_name()) +
+                " launch: /dev/full cannot be written: No space left on "
+                "device; later output is missing there\n");
   EXPECT_EQ(content("console"), "> one\n> two\n");
 }
 

@@ -50,15 +50,44 @@ TEST(Options, ParameterGroupsAreCheckedAgainstTheModelAndTheOptimizer) {
 TEST(Options, DefaultsGoTogether) { EXPECT_EQ(refusal(""), "no error"); }
 
 TEST(Options, TheFormerNameOfThePartitionIsRead) {
-  using Blocks = std::vector<std::size_t>;
   const std::string old = "parallel: {pipeline: 2, cut: [5, 7]}";
+  using Blocks = std::vector<std::size_t>;
   EXPECT_EQ(parse_options(old, "o.yaml").pipeline.partition, (Blocks{5, 7}));
-  EXPECT_EQ(parse_options(old, "o.yaml", {"parallel.partition=[4, 8]"}).pipeline.partition,
-            (Blocks{4, 8}));
-  EXPECT_EQ(
-      parse_options("parallel: {pipeline: 2, partition: [5, 7]}", "o.yaml", {"parallel.cut=auto"})
-          .pipeline.partition,
-      Blocks{});
+  EXPECT_EQ(parse_options(old, "o.yaml", {"parallel.cut=auto"}).pipeline.partition, Blocks{});
+}
+
+TEST(Options, AreRefusedUnderBothOfTheirNames) {
+  EXPECT_THAT(refusal("parallel: {pipeline: 2, partition: [4, 8], cut: [5, 7]}"),
+              testing::StartsWith("o.yaml:1:49: parallel.cut is the former name of "
+                                  "parallel.partition, which is set too (o.yaml:1:36)\n"));
+  EXPECT_THAT(
+      refusal("parallel: {pipeline: 2, cut: [5, 7]}", {"parallel.partition=[4, 8]"}),
+      testing::StartsWith("o.yaml:1:30: parallel.cut is the former name of parallel.partition, "
+                          "which is set too (override -r parallel.partition=[4, 8])\n"));
+}
+
+std::vector<std::string> warnings_of(std::string_view text,
+                                     const std::vector<std::string>& overrides = {}) {
+  return parse_options(text, "o.yaml", overrides).warnings;
+}
+
+TEST(Options, TellWhichOfThemHaveNoEffect) {
+  using testing::ElementsAre;
+  EXPECT_THAT(warnings_of("model: {name: mlp, dropout: 0.5}", {"convolution=direct"}),
+              ElementsAre("override -r convolution=direct: convolution has no effect with "
+                          "model.name mlp, only with mnist_cnn, wide_resnet",
+                          "o.yaml:1:29: model.dropout has no effect with model.name mlp, only "
+                          "with wide_resnet"));
+  EXPECT_THAT(warnings_of("data: {classes: 7}"),
+              ElementsAre(HasSubstr("data.classes has no effect with data.name fashion_mnist")));
+  EXPECT_THAT(warnings_of("train: {step_factor: 0.5}"),
+              ElementsAre(HasSubstr("train.step_factor has no effect with train.schedule "
+                                    "constant, only with step")));
+  EXPECT_THAT(warnings_of("train: {step_factor: 0.5, schedule: step}"), testing::IsEmpty());
+  EXPECT_THAT(warnings_of("model: {name: mlp, widths: [8]}"), testing::IsEmpty());
+  EXPECT_THAT(warnings_of(resolved_yaml(parse_options("model: {name: mlp}", "o.yaml"))),
+              testing::IsEmpty())
+      << "a resolved file has every key";
 }
 
 TEST(Options, EveryKeyOfTheirDocumentationIsRead) {
@@ -192,7 +221,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongValue{"model.classes=1", "from 2"}, WrongValue{"model.dropout=1", "< 1"},
         WrongValue{"model.dropout=-0.1", ">= 0"}, WrongValue{"data.name=mnist", "did you mean"},
         WrongValue{"data.shape=[1, 0, 1]", "from 1"}, WrongValue{"data.classes=0", "from 2"},
-        WrongValue{"data.count=0", "from 1"}, WrongValue{"data.mean=0.5", "-r 'data.mean=[0.5]'"},
+        WrongValue{"data.count=0", "from 1"}, WrongValue{"data.mean=0.5", "write [0.5]"},
         WrongValue{"data.std=[0]", "> 0"}, WrongValue{"data.shuffle=no", "true or"},
         WrongValue{"data.augment=[flop]", "did you mean flip?"},
         WrongValue{"data.drop_last=2", "true or"}, WrongValue{"data.workers=-1", "from 0"},
@@ -277,6 +306,18 @@ TEST_F(OptionsOfAFolder, AreHeldAgainstItsNumberOfSamples) {
   EXPECT_THAT(refusal("", {path, "train.batch_size=641"}), HasSubstr("640 training samples"));
 }
 
+TEST_F(OptionsOfAFolder, AreNotCheckedAgainstSamplesThatCannotBeRead) {
+  const test::TemporaryFolder empty;
+  const std::string path = "data.path=" + empty.path().string();
+  const Options options =
+      parse_options("parallel: {pipeline: 99}", "o.yaml", {path, "train.batch_size=100000"});
+  ASSERT_EQ(options.warnings.size(), 1u);
+  EXPECT_THAT(options.warnings[0],
+              testing::AllOf(HasSubstr("fashion_mnist cannot be read on this host"),
+                             HasSubstr("train-images-idx3-ubyte")));
+  EXPECT_FALSE(block_count(options));
+}
+
 TEST(Options, RefuseNesterovWithoutMomentum) {
   EXPECT_THAT(refusal("train: {nesterov: true, momentum: 0}"), HasSubstr("o.yaml:1:19: "));
 }
@@ -295,7 +336,7 @@ TEST(Options, RefuseWinogradInDoublePrecision) {
 TEST(Options, TellTheModelItsSampleSize) {
   const Options options =
       parse_options("data: {name: synthetic, shape: [3, 32, 40]}\nconvolution: direct", "o.yaml");
-  EXPECT_EQ(dataset_summary(options).samples.shape, (Shape{3, 32, 40}));
+  EXPECT_EQ(dataset_summary(options).value().samples.shape, (Shape{3, 32, 40}));
   EXPECT_EQ(option_text(options, "convolution"), "direct");
 }
 

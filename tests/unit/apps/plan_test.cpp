@@ -56,6 +56,16 @@ TEST_F(Plan, OfOneProcessNamesNoOther) {
   EXPECT_THAT(planned.out, ContainsRegex("\nmemory bound\n  data set"));
 }
 
+TEST_F(Plan, AddsUpEachStage) {
+  const Ran planned = plan({});
+  // Blocks flatten, layers.0 (64 × 64 + 64) | layers.1 (64 × 32 + 32), layers.2 (32 × 10 + 10).
+  EXPECT_THAT(planned.out,
+              ContainsRegex("\n1 +layers.1 +2080 .*\n +layers.2 +330 .*\n +total +2410 "));
+  EXPECT_THAT(planned.out, ContainsRegex("\n +layers.0 +4160 .*\n +total +4160 "));
+  EXPECT_THAT(plan({"-r", "parallel.pipeline=4", "-r", "parallel.partition=[1, 1, 1, 1]"}).out,
+              Not(ContainsRegex("\n +total +[0-9]+  ")));
+}
+
 TEST_F(Plan, SaysWhichActorLivesWhere) {
   const Ran planned = plan({"--nproc-per-node", "2"});
   ASSERT_EQ(planned.code, exit_done) << planned.error;

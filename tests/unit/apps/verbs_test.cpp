@@ -35,7 +35,7 @@ class Verbs : public testing::Test {
         "model: {name: mlp, widths: [8]}\n"
         "data: {name: synthetic, shape: [1, 4, 4], count: 600}\n",
         "o.yaml");
-    Model model = options_.model.chosen().make(dataset_summary(options_).samples);
+    Model model = options_.model.chosen().make(dataset_summary(options_).value().samples);
     const std::size_t blocks = model.blocks.size();
     const Network network(std::move(model), 0, blocks, DType::f32, Stream{});
     const StatePtr state = initial_state(network.spec(), DType::f32, 1);
@@ -264,7 +264,7 @@ TEST_F(Verbs, TrainTakesTheLastRestart) {
 TEST_F(Verbs, DoctorRefusesOverridesOfNoFile) {
   EXPECT_THAT(
       run_troupe({"doctor", "-r", "train.lr=1"}).error,
-      HasSubstr("doctor: -r train.lr=1 without an options file\n  try: troupe doctor FILE"));
+      HasSubstr("doctor: -r train.lr=1 without an options file\n  try: apps_tests doctor FILE"));
 }
 
 TEST_F(Verbs, PlanAlignsItsTableHoweverLongTheNamesAre) {

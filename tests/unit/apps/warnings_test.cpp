@@ -83,6 +83,16 @@ TEST(Warnings, TellWhatCannotBeSharedEvenly) {
               Not(HasSubstr("in others")));
 }
 
+TEST(Warnings, TellOfBatchesAndMicroBatchesOfUnequalSize) {
+  EXPECT_THAT(reported({"train.batch_size=50", "train.micro_batches=4"}),
+              AllOf(HasSubstr("train.batch_size 50 in 4 micro-batches: 13 samples in some, 12 in "
+                              "others"),
+                    Not(HasSubstr("last batch"))));
+  EXPECT_THAT(reported({"train.batch_size=64", "data.drop_last=false"}),
+              HasSubstr("the last batch of an epoch has 24 of 64 samples"));
+  EXPECT_THAT(reported({"train.batch_size=64"}), Not(HasSubstr("last batch")));
+}
+
 TEST(Warnings, TellOfAScheduleThatIsTooShortToRise) {
   const auto of_batches = [](int size, int warmup) {
     return reported({"train.schedule=one_cycle", "train.lr=0.25", "train.epochs=1",

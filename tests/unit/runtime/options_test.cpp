@@ -104,7 +104,8 @@ struct Sample {
   }
   void read(std::string_view text, const std::vector<std::string>& overrides = {}) {
     OptionTree root = parse_yaml(text, "o.yaml");
-    for (const auto& assignment : overrides) apply_override(root, assignment);
+    for (const auto& assignment : overrides)
+      apply_override(root, assignment, "override " + assignment);
     read_fields(root, fields());
   }
 };
