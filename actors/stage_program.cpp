@@ -99,7 +99,8 @@ class NetworkProgram final : public StageProgram {
 }  // namespace
 
 ProgramFactory network_program(NetworkProgramOptions options) {
-  // Between several ranges are blocks of stages that run in turns: no check of neighbours covers that.
+  // Between several ranges are blocks of stages that run in turns: no check of neighbours covers
+  // that.
   std::optional<ModelPart> part;
   if (options.blocks.size() < 2) {
     const std::size_t blocks = options.model.make(options.samples, options.dtype).blocks.size();

@@ -12,6 +12,7 @@
 
 #include "ops/cpu/parallel.h"
 #include "ops/kernels.h"
+#include "ops/optim/sgd.h"
 
 namespace troupe {
 namespace {

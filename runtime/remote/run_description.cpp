@@ -24,12 +24,13 @@ std::string heading(const TransportTopology& topology, int from, int to, Device 
 Error other_graph(const Member& member, const std::string& own, const std::string& first) {
   const auto [here, there] = first_difference(own, first);
   const auto& processes = member.processes();
-  return {ErrorCode::bad_graph,
-          fmt::format("rank {} on {} has another graph than rank 0 on {}: '{}' here, '{}' "
-                      "there",
-                      member.rank(), processes.at(static_cast<std::size_t>(member.rank())).host(),
-                      processes.front().host(), here, there),
-          "start all processes from the same program, in the same version, with the same arguments"};
+  return {
+      ErrorCode::bad_graph,
+      fmt::format("rank {} on {} has another graph than rank 0 on {}: '{}' here, '{}' "
+                  "there",
+                  member.rank(), processes.at(static_cast<std::size_t>(member.rank())).host(),
+                  processes.front().host(), here, there),
+      "start all processes from the same program, in the same version, with the same arguments"};
 }
 
 }  // namespace

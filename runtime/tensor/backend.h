@@ -18,8 +18,8 @@ struct Backend {
   CachingAllocator& (*allocator)(std::int16_t index);
   /// The kernels for tensors of a type; null where the backend has none.
   const KernelTable* (*kernels)(DType dtype);
-  /// The most working memory, in bytes, that one kernel of such a device has requested since the last
-  /// call. Kernels of all streams count.
+  /// The most working memory, in bytes, that one kernel of such a device has requested since the
+  /// last call. Kernels of all streams count.
   std::size_t (*take_scratch_peak)(std::int16_t index);
   /// What of this device decides which algorithms, and so which bits, its kernels compute, for
   /// instance "intel with AVX-512". Where it differs, the same run may end with other weights.

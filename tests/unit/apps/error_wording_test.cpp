@@ -93,7 +93,8 @@ TEST(ErrorWording, KnowsEverySettingThatTheLibraryNames) {
 
 TEST(ErrorWording, IsNotDoneByTheLibraryItself) {
   static const std::regex of_the_command(
-      "troupe [a-z]+|(^| )-r |(^|[ '(])--[a-z]|recipes/|rdzv_|node_rank|nnodes|nproc[-_]per|options "
+      "troupe [a-z]+|(^| )-r |(^|[ "
+      "'(])--[a-z]|recipes/|rdzv_|node_rank|nnodes|nproc[-_]per|options "
       "file and|(same|the) options");
   for_each_file([](const fs::path& path, const std::vector<std::string>& literals) {
     for (const std::string& literal : literals)

@@ -80,7 +80,7 @@ TEST(RunSummary, BlamesAPartitionByHandOnly) {
   RunShape shape = two_stages();
   EXPECT_THAT(run_summary(report, shape), Not(HasSubstr("parallel.partition")));
   shape.partition_by_hand = true;
-  EXPECT_THAT(run_summary(report, shape), HasSubstr("try another parallel.partition than [3, 9]"));
+  EXPECT_THAT(run_summary(report, shape), HasSubstr("try a parallel.partition other than [3, 9]"));
 }
 
 TEST(RunSummary, TellsASlowLoader) {
