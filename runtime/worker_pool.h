@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <new>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -44,6 +45,8 @@ auto attempt(Work&& work) -> typename ResultOf<std::invoke_result_t<Work&>>::Typ
     return error;
   } catch (const std::system_error& error) {
     return Error(ErrorCode::io, error.what());
+  } catch (const std::bad_alloc&) {
+    return Error(ErrorCode::io, "out of memory", "free memory, or raise its limit (ulimit -v)");
   } catch (const std::exception& error) {
     return Error(ErrorCode::internal, error.what());
   }
