@@ -253,6 +253,11 @@ int run_command(int argc, char** argv, const Definitions& own) {
     return output_is_lost() ? print_error(lost_output()) : exit_done;
   }
   try {
+    (void)Options(own);  // of two definitions with one name, no error below could be worded
+  } catch (const Error& error) {
+    return print_error(in_words_of_the_command(error));
+  }
+  try {
     return parse_and_run(app, chosen, argc, argv, own);
   } catch (const CLI::Success& done) {
     const int code = app.exit(done);

@@ -32,4 +32,7 @@ class Fd {
   int number_ = -1;
 };
 
+/// Owns the descriptor that a system call has just returned. Throws Error{io} if it returned -1.
+Fd new_descriptor(int number);
+
 }  // namespace troupe

@@ -35,12 +35,12 @@ int guarded_main(const std::function<int()>& body) {
 }
 
 int guarded_main(const std::function<int(std::stop_token)>& body) {
-  std::stop_source stop;
-  const StopSignal on_signal([&stop] {
-    print_error("stopping before the next step; a second signal ends at once\n");
-    stop.request_stop();
-  });
   return guarded_main([&]() -> int {
+    std::stop_source stop;
+    const StopSignal on_signal([&stop] {
+      print_error("stopping before the next step; a second signal ends at once\n");
+      stop.request_stop();
+    });
     try {
       return body(stop.get_token());
     } catch (const Error& error) {

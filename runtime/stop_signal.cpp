@@ -6,9 +6,9 @@
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
 
+#include <algorithm>
+#include <system_error>
 #include <utility>
-
-#include "runtime/error.h"
 
 namespace troupe {
 namespace {
@@ -27,14 +27,14 @@ StopSignal::StopSignal(std::function<void()> on_stop) : on_stop_(std::move(on_st
   if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
     ::sigaddset(&signals_, SIGHUP);
   ::pthread_sigmask(SIG_BLOCK, &signals_, &before_);
-  signal_.reset(::signalfd(-1, &signals_, SFD_CLOEXEC));
-  end_.reset(::eventfd(0, EFD_CLOEXEC));
-  if (!signal_ || !end_) {
+  try {
+    signal_ = new_descriptor(::signalfd(-1, &signals_, SFD_CLOEXEC));
+    end_ = new_descriptor(::eventfd(0, EFD_CLOEXEC));
+    thread_ = std::jthread([this](const std::stop_token& stop) { wait(stop); });
+  } catch (...) {
     ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-    throw Error(ErrorCode::io, "no descriptor is left to wait for signals",
-                "raise the limit of open files (ulimit -n)");
+    throw;
   }
-  thread_ = std::jthread([this](const std::stop_token& stop) { wait(stop); });
 }
 
 StopSignal::~StopSignal() {
@@ -55,12 +55,19 @@ bool StopSignal::has_come(std::chrono::milliseconds longest) const {
 
 void StopSignal::wait(const std::stop_token& stop) {
   if (!has_come(forever)) return;
-  const std::jthread caller(on_stop_);  // apart: it may take its time, this thread must not
+  std::jthread caller;  // apart: it may take its time, this thread must not
+  try {
+    caller = std::jthread(on_stop_);
+  } catch (const std::system_error&) {
+    on_stop_();
+  }
   // Launchers and terminals signal a process and its group, so one wish may come twice at once.
   using std::chrono::steady_clock;
+  using namespace std::chrono_literals;
   const auto grace_end = steady_clock::now() + std::chrono::seconds(1);
   while (!stop.stop_requested() && steady_clock::now() < grace_end)
-    has_come(std::chrono::ceil<std::chrono::milliseconds>(grace_end - steady_clock::now()));
+    has_come(std::max(
+        0ms, std::chrono::ceil<std::chrono::milliseconds>(grace_end - steady_clock::now())));
   // From here on a signal does what it does by default; this thread is the one to take it.
   ::pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
   while (!stop.stop_requested()) has_come(forever);

@@ -29,7 +29,7 @@ std::unique_ptr<NodeGroup> connect_hosts(const LaunchOptions& options, const Sig
   if (!options.endpoint) return NodeGroup::rendezvous(options);
   print_message("waiting for {} at {}:{} (up to {})", counted(options.nodes - 1, "other host"),
                 options.endpoint->host, options.endpoint->port, in_words(options.join_timeout));
-  const Fd connected(::eventfd(0, EFD_CLOEXEC));
+  const Fd connected = new_descriptor(::eventfd(0, EFD_CLOEXEC));
   std::stop_source stop;
   auto group = std::async(std::launch::async, [&] {
     struct Ring {

@@ -42,7 +42,8 @@ bool write_all(int number, std::string_view text) {
 }  // namespace
 
 OutputPump::OutputPump()
-    : wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), thread_(quiet_thread([this] { run(); })) {}
+    : wake_(new_descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))),
+      thread_(quiet_thread([this] { run(); })) {}
 
 Fd OutputPump::add(const std::filesystem::path& file, int console, std::string prefix) {
   int ends[2];

@@ -18,7 +18,8 @@ constexpr std::string_view done_message = "done", ending_message = "ending", los
 }  // namespace
 
 SeveralNodes::SeveralNodes(const LaunchOptions& options, std::stop_token stop)
-    : rendezvous_(options, std::move(stop)), event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    : rendezvous_(options, std::move(stop)),
+      event_(new_descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))) {
   place_.host = host_name();
   place_.nodes = options.nodes;
   place_.node = rendezvous_.member().rank();

@@ -16,7 +16,7 @@ Signals::Signals() {
   ::signal(SIGCHLD, SIG_DFL);  // if it were ignored, the endings of children would be lost
   ::pthread_sigmask(SIG_BLOCK, &set_, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
-  descriptor_.reset(::signalfd(-1, &set_, SFD_CLOEXEC | SFD_NONBLOCK));
+  descriptor_ = new_descriptor(::signalfd(-1, &set_, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
 int Signals::next() const {

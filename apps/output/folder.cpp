@@ -64,14 +64,16 @@ bool make_chosen(const fs::path& path) {
 std::shared_ptr<const void> locked(const fs::path& path, bool is_new) {
   const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) throw cannot_create(path, strerror(errno));
-  std::shared_ptr<const void> lock(&remedy, [folder, path, is_new](const void*) {
-    if (is_new) ::rmdir(path.c_str());  // refuses a folder with content
+  // On a file system without locks nothing is checked.
+  if (::flock(folder, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     ::close(folder);
-  });
-  if (::flock(folder, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     throw Error(ErrorCode::io, fmt::format("another process trains into {}", path.string()),
                 "wait for it, or choose another folder with -o DIR");
-  return lock;  // on a file system without locks nothing is checked
+  }
+  return {&remedy, [folder, path, is_new](const void*) {
+            if (is_new) ::rmdir(path.c_str());  // refuses a folder with content
+            ::close(folder);
+          }};
 }
 
 /// Renames a file of other content to options_restart-1.yaml, -2 and so on.

@@ -39,7 +39,9 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
     sentences.emplace_back(
         "batch norm averages over a single sample: lower train.micro_batches or raise "
         "train.batch_size");
-  if (pipeline.rate.lr == 0) sentences.emplace_back("train.lr is 0: the weights will not change");
+  const auto trains = [](const ParameterGroup& group) { return group.lr.value_or(0) > 0; };
+  if (pipeline.rate.lr == 0 && std::ranges::none_of(pipeline.optimizer.groups(), trains))
+    sentences.emplace_back("train.lr is 0: the weights will not change");
   const LearningRateOptions rate = learning_rate_options(pipeline);
   if (lacks_its_rise(rate))
     sentences.push_back(fmt::format(

@@ -83,6 +83,8 @@ void Optimizer::check() const {
       refuse(group,
              fmt::format("its optimizer is {}, the run's {}", group.optimizer.name(), name()),
              "give it the run's optimizer, with other hyper-parameters");
+    if (group.parameters.empty())
+      refuse(group, "it has no parameters", "name parameters, such as \"*.bias\"");
     if (group.lr && !(std::isfinite(*group.lr) && *group.lr >= 0))
       refuse(group, fmt::format("its learning rate is {}", *group.lr), "give a number >= 0");
     try {

@@ -36,7 +36,7 @@ class BridgeListener {
   virtual void on_packet(std::uint32_t from, Packet packet) = 0;
   virtual void on_credit(std::uint32_t from, const Credit& credit) = 0;
   virtual void on_run_message(std::uint32_t from, RunMessage message) = 0;
-  /// The process has ended or can no longer be reached. This is the last call about this process.
+  /// The process has ended or can no longer be reached. It may be called again.
   virtual void on_lost(std::uint32_t process, const Error& reason) = 0;
 };
 

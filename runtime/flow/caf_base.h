@@ -11,7 +11,7 @@ namespace troupe::flow {
 
 /// An actor whose messages are queued or end the process. CAF puts a message into the mailbox first
 /// and then allocates to schedule the receiver: if that failed with an exception, the receiver
-/// would never run again, and the run would hang. std::terminate tells which exception it was.
+/// would never run again, and the run would hang. std::terminate reports the exception.
 class QueueingActor : public caf::event_based_actor {
  public:
   using caf::event_based_actor::enqueue;

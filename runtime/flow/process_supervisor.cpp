@@ -244,7 +244,7 @@ std::vector<std::string> holders_of_messages(const RunState& run) {
 
 caf::behavior process_supervisor(SupervisorActor* self, std::shared_ptr<RunState> run) {
   self->state.run = std::move(run);
-  // The run cannot end without its supervisor: what attempt() does not catch ends the process.
+  // The run cannot end without its supervisor: what run_or_fail() does not catch ends the process.
   self->set_exception_handler([](std::exception_ptr& thrown) -> caf::error {
     [&]() noexcept { std::rethrow_exception(thrown); }();
     return {};

@@ -75,8 +75,8 @@ void make_incarnations(SupervisorActor* self);
 void report_if_prepared(SupervisorActor* self);
 void spawn_host(SupervisorActor* self, std::size_t actor, std::unique_ptr<Actor> made);
 
-/// Calls what may throw (a factory, a callback of the caller): an exception fails the run. Without
-/// memory for a message nobody can be told: std::bad_alloc ends the process.
+/// Calls what may throw (a factory, a callback of the caller): an exception fails the run.
+/// std::bad_alloc ends the process, because there may be no memory for the message that reports it.
 template <class F>
 void run_or_fail(SupervisorActor* self, F&& work) {
   try {

@@ -127,7 +127,7 @@ RunReport run(const Graph& graph, const RunOptions& options) {
       .faults_fired = std::make_unique<std::atomic<bool>[]>(options.faults.size()),
       .done = [&](Result<RunReport> r) { promise.set_value(std::move(r)); },
       .sends_away = senders_away(graph, placement, options.scheduling)});
-  constexpr int others = 3;  // CAF's clock, the keeper of its detached actors, and one to spare
+  constexpr int others = 3;  // CAF's clock, its multiplexer, and one to spare
   if (options.scheduling == Scheduling::threads)
     check_threads_start(std::max(1, options.threads) + others);
   caf::actor_system_config config;

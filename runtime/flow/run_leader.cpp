@@ -151,10 +151,9 @@ void RunLeader::phase_done(std::uint32_t process, const PhaseDone& done,
 }
 
 void RunLeader::lost(std::uint32_t process, const Error& reason) {
-  if (!ended_[process]) {
-    ended_[process] = true;
-    --missing_;
-  }
+  if (ended_[process]) return;  // its part of the run is done
+  ended_[process] = true;
+  --missing_;
   fail(reason);
 }
 

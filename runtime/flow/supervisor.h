@@ -32,10 +32,10 @@ class Supervisor {
   std::optional<Commit> vote(std::size_t actor, std::uint32_t step);
   /// Returns the actors to replace after `actor` failed with `cause`: this actor alone, or all
   /// actors that take part in steps. All are replaced in two cases: the actor held data that its
-  /// neighbours have released (Actor::restarts_step), or a neighbour was already replaced alone in
-  /// this step. In the second case, the messages from that neighbour that this actor had not
-  /// released are lost. Throws Error{actor_failed}, root cause first, if the restart budget is
-  /// spent.
+  /// neighbours have released (Actor::restarts_step), or a neighbour was already replaced alone
+  /// since the last restart of a step. In the second case, the messages from that neighbour that
+  /// this actor had not released are lost. Throws Error{actor_failed}, root cause first, if the
+  /// restart budget is spent.
   std::vector<std::size_t> actor_failed(std::size_t actor, const std::string& cause,
                                         Clock::time_point now);
   void finished(std::size_t actor);

@@ -208,7 +208,7 @@ void check_fields(const OptionFields& fields);
 std::string yaml_text(std::string_view text);
 
 namespace detail {
-/// The nodes of a list, or the error that it is none.
+/// The items of a list. Throws Error{bad_options} if it is none.
 const std::vector<OptionTree>& items_of(const OptionTree& tree, const std::string& path);
 std::string type_of_items(const OptionFields& fields);
 std::string write_item(const OptionFields& fields);

@@ -61,6 +61,7 @@ void apply_override(OptionTree& root, std::string_view assignment, const std::st
                 "write key=value with a dotted key, such as section.key=0.05");
   OptionTree value = parse_yaml(assignment.substr(equals + 1), where, true);
   if (root.kind == OptionTree::Kind::null) root.kind = OptionTree::Kind::map;
+  if (root.kind != OptionTree::Kind::map) return;  // read_fields refuses such a document
   merge(root, nest(assignment.substr(0, equals), std::move(value), where));
 }
 

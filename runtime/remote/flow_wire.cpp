@@ -65,7 +65,15 @@ IncomingMessage read(WireReader& reader, const Graph& graph) {
 WireWriter encode(const Packet& packet, const Graph& graph) {
   WireWriter writer = begin(Kind::packet);
   writer(packet.header);
-  graph.edges()[packet.header.edge].codec.write(packet.payload.get(), writer);
+  const std::uint32_t edge = packet.header.edge;
+  graph.edges()[edge].codec.write(packet.payload.get(), writer);
+  const Device device = graph.edges()[edge].options.device;
+  for (const Tensor& tensor : writer.tensors)
+    if (tensor.device() != device)
+      throw Error(ErrorCode::bad_graph,
+                  fmt::format("edge {}: a message has a tensor on {}, the edge carries those on {}",
+                              graph.edge_name(edge), to_string(tensor.device()), to_string(device)),
+                  "copy the tensor there, or connect the ports with that device");
   return writer;
 }
 

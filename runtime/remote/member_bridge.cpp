@@ -1,5 +1,7 @@
 #include "runtime/remote/member_bridge.h"
 
+#include <exception>
+#include <new>
 #include <vector>
 
 #include "runtime/remote/call_gate.h"
@@ -58,26 +60,43 @@ class MemberBridge final : public Bridge {
     const CallGate::Call call(*gate_);
     if (!call) return;
     WireWriter message = remote::encode(packet, graph_);
-    const Device device = graph_.edges()[packet.header.edge].options.device;
-    std::vector<WorkPtr> works;
-    for (Tensor& tensor : message.tensors) {
-      WorkPtr work =
-          data_plane_.send(static_cast<int>(to), device, packet.header.edge, std::move(tensor));
-      if (!work->done()) works.push_back(std::move(work));
-    }
-    // Before the message, so before any credit for it.
-    if (!works.empty()) inboxes_[to]->sent(packet.header, std::move(works));
-    outbox_.send(to, std::move(message.bytes));
+    whole([&] {
+      send_tensors(to, packet.header, std::move(message.tensors));
+      outbox_.send(to, std::move(message.bytes));
+    });
   }
   void send(std::uint32_t to, const Credit& credit) override {
-    if (const CallGate::Call call(*gate_); call) outbox_.send(to, remote::encode(credit));
+    if (const CallGate::Call call(*gate_); call)
+      whole([&] { outbox_.send(to, remote::encode(credit)); });
   }
   void send(std::uint32_t to, RunMessage message) override {
     if (const CallGate::Call call(*gate_); call)
-      outbox_.send_run_message(to, remote::encode(message), is_final(message));
+      whole([&] { outbox_.send_run_message(to, remote::encode(message), is_final(message)); });
   }
 
  private:
+  /// Sends something as a whole. The receiver would wait for ever for the rest of a part, or take
+  /// its tensors for those of the next message. So a lack of memory in between ends the process.
+  template <class Send>
+  static void whole(Send&& send) {
+    try {
+      send();
+    } catch (const std::bad_alloc&) {
+      std::terminate();
+    }
+  }
+
+  void send_tensors(std::uint32_t to, const Header& header, std::vector<Tensor> tensors) {
+    const Device device = graph_.edges()[header.edge].options.device;
+    std::vector<WorkPtr> works;
+    for (Tensor& tensor : tensors) {
+      WorkPtr work = data_plane_.send(static_cast<int>(to), device, header.edge, std::move(tensor));
+      if (!work->done()) works.push_back(std::move(work));
+    }
+    // Before the message, so before any credit for it.
+    if (!works.empty()) inboxes_[to]->sent(header, std::move(works));
+  }
+
   void open_channel(std::uint32_t peer) {
     PeerInbox& inbox = *inboxes_[peer];
     outbox_.channel(peer)->open(

@@ -82,12 +82,14 @@ bool MessageChannel::failed(const Error& error) {
 }
 
 void MessageChannel::send(const std::string& body) {
-  const std::uint64_t number = sent_++;
-  if (body.size() > text_bytes) communicator_.send(peer_, long_text_tags + number, bytes_of(body));
+  const bool is_long = body.size() > text_bytes;
+  Tensor text = is_long ? bytes_of(body) : Tensor();
   Tensor frame = Tensor::empty(bytes_meta(frame_bytes).shape, DType::u8, Device::cpu());
   const auto length = static_cast<std::uint32_t>(body.size());
   std::memcpy(frame.raw(), &length, sizeof length);
-  if (body.size() <= text_bytes) std::memcpy(frame.raw() + sizeof length, body.data(), body.size());
+  if (!is_long) std::memcpy(frame.raw() + sizeof length, body.data(), body.size());
+  const std::uint64_t number = sent_++;  // after the allocations: the receiver waits for each one
+  if (is_long) communicator_.send(peer_, long_text_tags + number, std::move(text));
   communicator_.send(peer_, frame_tags + number, std::move(frame));
 }
 

@@ -66,7 +66,7 @@ void PeerInbox::arrived(Pending& pending) {
 }
 
 /// With the lock held: one message at a time.
-void PeerInbox::deliver() {
+void PeerInbox::deliver() noexcept {
   while (!pending_.empty() && pending_.front()->missing == 0) {
     const auto pending = std::move(pending_.front());
     pending_.pop_front();

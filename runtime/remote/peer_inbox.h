@@ -46,7 +46,7 @@ class PeerInbox {
   void receive_tensors(Pending& pending);
   std::vector<WorkPtr> sends_before(const IncomingMessage& message);
   void arrived(Pending& pending);
-  void deliver();
+  void deliver() noexcept;  ///< a message that was taken and not handed over would be lost
   void hand_over(Pending& pending);
 
   const std::uint32_t from_;

@@ -1,4 +1,5 @@
 // What a process of a run has in memory: its own part of the model, whatever the model's size.
+#include <csignal>
 #include <fstream>
 
 #include "tests/sanitized.h"
@@ -108,6 +109,27 @@ TEST(MemoryShortage, EndsARunAndNeverHangsIt) {
       SCOPED_TRACE(std::to_string(failing) + " of " + std::to_string(allocations) +
                    " failed: " + which);
       ASSERT_THAT(run_with(failing, which).exit_code, testing::AnyOf(0, 1, 4));
+    }
+}
+
+// A packet to another process is several tensors and a message; the receiver must never take one
+// without the others.
+TEST(MemoryShortage, LeavesNoPartOfAMessageToAnotherProcess) {
+  if (is_sanitized) GTEST_SKIP() << "a sanitizer ends the process when an allocation fails";
+  const auto run_with = [](long failing, const char* rank, const char* transport) {
+    return Background({TROUPE_BINARY, "launch", "--standalone", "--nproc-per-node", "2", "--",
+                       TROUPE_FAILING_ALLOCATION, std::to_string(failing), "one", rank, transport})
+        .wait(std::chrono::seconds(20));
+  };
+  for (const char* transport : {"shm", "gloo"})
+    for (const char* rank : {"0", "1"}) {
+      const Outcome calm = run_with(1'000'000, rank, transport);
+      ASSERT_EQ(calm.exit_code, 0) << calm.error;
+      for (long failing = 3; failing <= 27; failing += 3) {
+        SCOPED_TRACE(testing::Message() << failing << " failed in " << rank << " by " << transport);
+        constexpr int aborted = 128 + SIGABRT;  // ZeroMQ ends the process without its memory
+        ASSERT_THAT(run_with(failing, rank, transport).exit_code, testing::AnyOf(0, 1, 4, aborted));
+      }
     }
 }
 

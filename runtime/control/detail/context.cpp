@@ -132,22 +132,16 @@ void MessagingContext::run(zmq::socket_t handler) {
 
 namespace control {
 
-Wakeup::Wakeup() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-  if (fd_ < 0)
-    throw Error(ErrorCode::io, fmt::format("no file descriptor is left: {}", std::strerror(errno)),
-                "raise the limit of open files: ulimit -n");
-}
-
-Wakeup::~Wakeup() { close(fd_); }
+Wakeup::Wakeup() : fd_(new_descriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))) {}
 
 void Wakeup::ring() {
   const std::uint64_t one = 1;
-  [[maybe_unused]] const auto written = write(fd_, &one, sizeof one);
+  [[maybe_unused]] const auto written = write(fd(), &one, sizeof one);
 }
 
 void Wakeup::quiet() {
   std::uint64_t count = 0;
-  [[maybe_unused]] const auto got = read(fd_, &count, sizeof count);
+  [[maybe_unused]] const auto got = read(fd(), &count, sizeof count);
 }
 
 SocketEvents::SocketEvents(zmq::context_t& context, zmq::socket_t& watched, int events)

@@ -14,6 +14,7 @@
 
 #include "runtime/control/job_key.h"
 #include "runtime/control/messaging.h"
+#include "runtime/fd.h"
 
 namespace troupe {
 
@@ -67,15 +68,12 @@ inline void send_now(zmq::socket_t& socket, std::string_view part,
 class Wakeup {
  public:
   Wakeup();
-  ~Wakeup();
-  Wakeup(const Wakeup&) = delete;
-  Wakeup& operator=(const Wakeup&) = delete;
   void ring();   ///< any thread
   void quiet();  ///< the thread that sleeps
-  int fd() const { return fd_; }
+  int fd() const { return fd_.get(); }
 
  private:
-  int fd_;
+  Fd fd_;
 };
 
 /// The events of a ZeroMQ socket, such as its connections. Their queue is not bounded: a full one

@@ -17,7 +17,8 @@ std::string Session::seal(const Stamp& stamp, wire::Envelope& envelope, std::uin
 }
 
 void Session::send(const Stamp& stamp, wire::Envelope& envelope, Clock::time_point now) {
-  kept_.push_back({seal(stamp, envelope, ++sent_), now});
+  kept_.push_back({seal(stamp, envelope, sent_ + 1), now});
+  ++sent_;  // after all that may throw: the receiver waits for each number
   transmit_(kept_.back().frame);
 }
 

@@ -1,30 +1,42 @@
 // A run of four actors in which one allocation by `new` fails: the COUNT-th one since the first
-// actor began, and with `and-later` also each one after it. Prints the number of allocations since
-// then. Exit code 0: the run is done. 1: it threw an error. 4: std::terminate ended the process.
+// actor of the process began, and with `and-later` also each one after it. Prints the number of
+// allocations since then. Exit code 0: the run is done. 1: it threw an error. 4: std::terminate
+// ended the process. 5: a number arrived with the tensor of another one.
 //
 //   failing_allocation COUNT one|and-later
+//   failing_allocation COUNT one|and-later RANK TRANSPORT
+//
+// The second form, started in two processes: the sender is in process 0, the others in process 1,
+// and an allocation of an actor's thread fails in process RANK.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <new>
 #include <optional>
 #include <string>
 
 #include "runtime/flow/run.h"
+#include "runtime/remote/joined_world.h"
 
 namespace {
 
 std::atomic<long> allocations = 0;
 long first_to_fail = 0;
 long last_to_fail = 0;
+bool fails_here = true;
+/// Allocations count on a thread from its first action on, so that a failure meets what an action
+/// sends. Without several processes, on all threads.
+thread_local bool acts_here = false;
+bool counts_all = true;
 std::atomic<bool> is_counted = false;
 
 void* allocate(std::size_t bytes) {
-  if (is_counted) {
+  if (is_counted && fails_here && (counts_all || acts_here)) {
     const long number = ++allocations;
     if (number >= first_to_fail && number <= last_to_fail) throw std::bad_alloc();
   }
@@ -45,8 +57,18 @@ using namespace troupe;
 
 struct Number {
   std::uint32_t value = 0;
-  static void members(auto& self, auto& visit) { visit(self.value); }
+  Tensor tensor;  ///< the value again
+  static void members(auto& self, auto& visit) {
+    visit(self.value);
+    visit(self.tensor);
+  }
 };
+
+Number number(std::uint32_t value) {
+  Tensor tensor = Tensor::empty({1}, DType::i32, Device::cpu());
+  std::memcpy(tensor.raw(), &value, sizeof value);
+  return {value, std::move(tensor)};
+}
 
 constexpr std::uint32_t steps = 4;
 
@@ -58,8 +80,9 @@ class Sender final : public Actor {
   bool ready() const override { return next_ == committed_ && next_ < steps && out.has_slot(); }
   ActionLabel act() override {
     const MessageKey key{next_++, Purpose::train, 0};
-    out.send({.key = key}, Number{key.step});
+    out.send({.key = key}, number(key.step));
     vote(key.step, nullptr);
+    acts_here = true;
     return {"send", key};
   }
   bool votes() const override { return true; }
@@ -82,6 +105,7 @@ class Relay final : public Actor {
     const auto held = in.take();
     out.send({.key = held.header.key}, *held);
     in.release(held);
+    acts_here = true;
     return {"relay", held.header.key};
   }
 };
@@ -94,6 +118,8 @@ class Receiver final : public Actor {
   bool ready() const override { return in.ready() && !held_; }
   ActionLabel act() override {
     held_ = in.take();
+    if (std::memcmp((*held_)->tensor.raw(), &(*held_)->value, sizeof(std::uint32_t)) != 0)
+      std::_Exit(5);
     const MessageKey key = held_->header.key;
     if (key.step < committed_) {
       release();
@@ -107,7 +133,10 @@ class Receiver final : public Actor {
     committed_ = std::max(committed_, commit.step + 1);
     if (held_ && held_->header.key.step < committed_) release();
   }
-  void restore(const CommittedState&, std::uint32_t done) override { committed_ = done; }
+  void restore(const CommittedState&, std::uint32_t done) override {
+    committed_ = done;
+    is_counted = true;
+  }
 
  private:
   void release() {
@@ -120,7 +149,8 @@ class Receiver final : public Actor {
   std::uint32_t committed_ = 0;
 };
 
-int play() {
+/// In one process, or with a world in two.
+int play(JoinedWorld* world) {
   Graph graph;
   const auto sender = graph.add<Sender>("sender");
   const auto first = graph.add<Relay>("relay/0");
@@ -130,8 +160,15 @@ int play() {
   graph.connect(first, &Relay::out, second, &Relay::in, {.slots = 2});
   graph.connect(second, &Relay::out, receiver, &Receiver::in, {.slots = 2});
   RunOptions options{.threads = 2, .steps = {.count = steps}, .on_event = [](const std::any&) {}};
+  if (world) {
+    graph.place(first, 1);
+    graph.place(second, 1);
+    graph.place(receiver, 1);
+    world->connect(graph, options);
+  }
   const RunReport report = run(graph, options);
   is_counted = false;
+  if (world) world->leave();
   fmt::print("{} steps, {} allocations\n", report.steps, allocations.load());
   return report.steps == steps ? 0 : 3;
 }
@@ -139,12 +176,15 @@ int play() {
 }  // namespace
 
 int main(int count, char** words) {
-  if (count != 3) return 2;
+  if (count != 3 && count != 5) return 2;
   first_to_fail = std::stol(words[1]);
   last_to_fail = std::string(words[2]) == "one" ? first_to_fail : 1'000'000'000;
   std::set_terminate([] { std::_Exit(4); });
   try {
-    return play();
+    const auto world = count == 5 ? JoinedWorld::join({.transport = words[4]}) : nullptr;
+    counts_all = !world;
+    fails_here = !world || world->process() == std::stoul(words[3]);
+    return play(world.get());
   } catch (const std::exception& error) {
     is_counted = false;
     fmt::print(stderr, "{}\n", error.what());

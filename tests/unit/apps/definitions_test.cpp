@@ -112,6 +112,15 @@ TEST(OwnDefinitions, AreWrittenAndReadBack) {
   EXPECT_EQ(resolved_yaml(parse_options(resolved, "o.yaml", {}, own)), resolved);
 }
 
+TEST(OwnDefinitions, OfTheSameNameEndAnyVerbWithAnError) {
+  const Definitions twice{.models = {OneLayer{}, OneLayer{}}};
+  for (const char* word : {"options", "train", "no_such_verb"}) {
+    const Ran ran = run_troupe({word, "o.yaml"}, twice);
+    EXPECT_EQ(ran.code, 2);
+    EXPECT_THAT(ran.error, HasSubstr("two definitions have the model.name one_layer"));
+  }
+}
+
 TEST(OwnDefinitions, AreUnknownToOtherPrograms) {
   EXPECT_THAT(refusal("model: {name: one_layer}", {}, {}).message(), HasSubstr("one_layer"));
 }

@@ -237,6 +237,8 @@ TEST(ParameterGroups, RefuseWhatFitsNoModel) {
               HasSubstr("norm.bias is in the parameter group [*.bias] as well"));
   EXPECT_THAT(refusal_of({{.parameters = {"*"}, .optimizer = Sgd{.nesterov = true}}}),
               HasSubstr("[*]: `nesterov` is true"));
+  EXPECT_THAT(refusal_of({{.parameters = {}, .optimizer = Sgd{}}}),
+              HasSubstr("it has no parameters"));
   EXPECT_THAT(refusal_of({{.parameters = {"*"}, .optimizer = Sgd{}, .lr = -1}}),
               HasSubstr("its learning rate is -1"));
   EXPECT_THAT(refusal_of({{.parameters = {"*"}, .optimizer = OwnOptimizer{}}}),

@@ -137,6 +137,13 @@ TEST(OptionOverride, NamesItselfInErrors) {
   EXPECT_THAT(reading("", {"part.rat=1"}), HasSubstr("did you mean part.rate?"));
 }
 
+TEST(OptionOverride, DoesNotHideThatTheDocumentIsNoMap) {
+  const std::string without = reading("only a text");
+  EXPECT_THAT(without, HasSubstr("o.yaml:1:1"));
+  EXPECT_EQ(reading("only a text", {"part.count=3"}), without);
+  EXPECT_THAT(reading("[1, 2]", {"part.count=3"}), HasSubstr("must be a map"));
+}
+
 TEST(OptionOverride, RefusesWhatIsNoAssignment) {
   for (const char* text :
        {"", "=", "a", "=1", ".a=1", "a.=1", "a..b=1", "a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r.s=1"})

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <thread>
@@ -39,6 +40,21 @@ TEST(RunMain, AsksABodyThatCanBeStoppedToStopAtASignal) {
   });
   EXPECT_EQ(ended.code, 75);
   EXPECT_THAT(ended.error, testing::HasSubstr("stopping before the next step"));
+}
+
+TEST(RunMain, ReportsThatNoDescriptorIsLeftToWaitForSignals) {
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  testing::internal::CaptureStderr();  // which needs descriptors of its own
+  const rlimit none{.rlim_cur = 0, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const int code = run_main([](const std::stop_token&) { return 0; });
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(code, 1);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("ulimit -n"));
+  sigset_t mask;
+  ASSERT_EQ(::pthread_sigmask(SIG_SETMASK, nullptr, &mask), 0);
+  EXPECT_FALSE(::sigismember(&mask, SIGTERM)) << "the signals are blocked for ever";
 }
 
 TEST(RunMain, EndsWith2ForWrongOptionsAndUsage) {

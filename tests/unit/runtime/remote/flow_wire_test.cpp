@@ -5,6 +5,8 @@
 #include <cstring>
 #include <random>
 
+#include "runtime/tensor/backend.h"
+
 namespace troupe::remote {
 namespace {
 
@@ -85,6 +87,21 @@ TEST(FlowWire, KeepsEveryMemberOfAPacket) {
   ASSERT_EQ(got.tensors.size(), 1u);
   EXPECT_EQ(got.tensors[0].place, &payload.tensor);
   EXPECT_TRUE(got.tensors[0].meta.fits(TensorMeta::of(out.tensors[0])));
+}
+
+TEST(FlowWire, RefusesTensorsThatTheRouteOfTheEdgeDoesNotCarry) {
+  Packet sent = packet();
+  static constexpr Backend backend{.name = "gpu"};
+  const auto memory = Storage::wrap(nullptr, 4, Device{&backend, 1}, nullptr);
+  sent.payload =
+      std::make_shared<Sample>(Sample{Tensor::view(memory, 0, {1}, DType::f32), {}, {}, 0});
+  try {
+    encode(sent, graph);
+    FAIL() << "nothing was refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_graph);
+    EXPECT_THAT(error.message(), HasSubstr("b.in: a message has a tensor on gpu:1"));
+  }
 }
 
 TEST(FlowWire, KeepsCredits) {
