@@ -38,7 +38,8 @@ Options options_for(const EvalArguments& arguments, const WeightsFile& weights,
   // The weights that the run started from do not matter, and may no longer exist.
   std::vector<std::string> overrides = {"model.weights="};
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
-  return parse_options(weights.options, (weights.path / "manifest.json").string(), overrides, own);
+  return parse_recorded_options(weights.options, (weights.path / "manifest.json").string(),
+                                overrides, own);
 }
 
 Evaluation evaluate(const Options& options, const PipelineOptions& pipeline,

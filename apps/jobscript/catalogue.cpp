@@ -53,19 +53,23 @@ std::vector<fs::path> profile_folders() {
   return folders;
 }
 
+std::vector<fs::path> all_profiles() {
+  std::vector<fs::path> paths;
+  for (auto& [name, file] : files_by_name()) paths.push_back(file);
+  if (!paths.empty()) return paths;
+  std::vector<std::string> folders;
+  for (const auto& folder : profile_folders()) folders.push_back(folder.string());
+  throw Error(ErrorCode::usage,
+              fmt::format("there is no cluster profile in {}", listed(folders, folders.size())),
+              "set TROUPE_CLUSTER_PATH to the folder with the profiles");
+}
+
 fs::path profile_file(const std::string& name) {
   const auto files = files_by_name();
   if (const auto found = files.find(name); found != files.end()) return found->second;
-  std::vector<std::string_view> names;
-  std::vector<std::string> folders;
-  names.reserve(files.size());
-  for (const auto& [known, file] : files) names.push_back(known);
-  for (const auto& folder : profile_folders()) folders.push_back(folder.string());
-  if (names.empty())
-    throw Error(ErrorCode::usage,
-                fmt::format("there is no cluster {}, and no profile in {}", name,
-                            listed(folders, folders.size())),
-                "set TROUPE_CLUSTER_PATH to the folder with the profiles");
+  std::vector<std::string> known;
+  for (const fs::path& file : all_profiles()) known.push_back(file.stem().string());
+  const std::vector<std::string_view> names(known.begin(), known.end());
   const std::string near = meant(name, names);
   throw Error(
       ErrorCode::usage, fmt::format("there is no cluster {}", name.substr(0, 100)),
@@ -81,12 +85,6 @@ ClusterProfile find_profile(const std::string& name_or_path) {
                 fmt::format("there is no profile {}", name_or_path.substr(0, 200)),
                 "check the path, or give the name of a known cluster");
   return read_profile(is_path ? fs::path(name_or_path) : profile_file(name_or_path));
-}
-
-std::vector<fs::path> all_profiles() {
-  std::vector<fs::path> paths;
-  for (auto& [name, file] : files_by_name()) paths.push_back(file);
-  return paths;
 }
 
 }  // namespace troupe

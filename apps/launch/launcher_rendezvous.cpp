@@ -163,7 +163,7 @@ Error LauncherRendezvous::not_connected(const Error& why) const {
                              options_.endpoint->port, why.message()),
                  why.remedy());
   std::string message =
-      fmt::format("launch: {} hosts did not connect at {}:{}: {}", options_.nodes,
+      fmt::format("launch: not all of the {} hosts connected at {}:{}: {}", options_.nodes,
                   options_.endpoint->host, options_.endpoint->port, why.message());
   std::string remedy = fmt::format(
       "start a launcher with the same --nnodes, --rdzv-id and "

@@ -100,9 +100,19 @@ Options parse_options(std::string_view text, const std::string& source,
   return resolve(parse_yaml(text, source), overrides, own);
 }
 
+Options parse_recorded_options(std::string_view text, const std::string& source,
+                               const std::vector<std::string>& overrides, const Definitions& own) {
+  try {
+    return parse_options(text, source, overrides, own);
+  } catch (const Error& error) {
+    if (!error.message().starts_with(source)) throw;
+    throw Error(error.code(), error.message(), "use the program that wrote this file");
+  }
+}
+
 Options parse_past_options(std::string_view text, const std::string& source,
                            const Definitions& own) {
-  return parse_options(
+  return parse_recorded_options(
       text, source, {"model.weights=", "data.path=", FormerChannels::key + std::string("=")}, own);
 }
 

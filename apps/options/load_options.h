@@ -18,6 +18,11 @@ Options load_options(const std::filesystem::path& file, const std::vector<std::s
 Options parse_options(std::string_view text, const std::string& source,
                       const std::vector<std::string>& overrides = {}, const Definitions& own = {});
 
+/// The same for the options that a checkpoint or an output folder keeps. An error in them asks for
+/// the program that wrote them.
+Options parse_recorded_options(std::string_view text, const std::string& source,
+                               const std::vector<std::string>& overrides, const Definitions& own);
+
 /// The options of an earlier run, from the text that its checkpoint or output folder keeps. Leaves
 /// out the paths of its files, which may be elsewhere now.
 Options parse_past_options(std::string_view text, const std::string& source,

@@ -178,6 +178,10 @@ class Validator {
   }
 
   void check_groups() const {
+    for (const GroupOptions& group : options_.groups)
+      require(!group.values.empty(), {"train.groups"},
+              "give it one, such as weight_decay: 0, or remove it",
+              "the parameter group [{}] sets no value", fmt::join(group.parameters, ", "));
     if (options_.groups.empty() || !data_) return;
     const Model model = options_.model.chosen().make(data_.value().samples, pipeline_.dtype);
     try {

@@ -207,8 +207,10 @@ int lead_run(const TrainCommand& command,
   });
   const StartingPoint& start = resumption.start;
   if (!folder) {
-    print_out("nothing left to train: {} has {} of {} steps\n", start.checkpoint.string(),
-              start.steps, timeline.steps);
+    print_out("nothing left to train: {} is {} of a run of {}\n", start.checkpoint.string(),
+              start.steps > timeline.steps ? fmt::format("step {}, past the end", start.steps)
+                                           : "the last step",
+              counted(timeline.steps, "step"));
     return exit_done;
   }
   folder->write_options(options_for_restart(options, pipeline->partition));

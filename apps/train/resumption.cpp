@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <fstream>
+
 #include "apps/options/option_changes.h"
 #include "apps/output/folder.h"
 #include "apps/train/run_log.h"
@@ -16,13 +18,24 @@ bool holds_run(const std::filesystem::path& folder) {
          std::filesystem::exists(folder / "checkpoints");
 }
 
+/// Whether a run there has something that a new run would mix with its own. One that failed before
+/// its first row, for example because a file was missing, has nothing.
+bool has_progress(const std::filesystem::path& folder) {
+  std::ifstream csv(folder / "train.csv");
+  std::string names, row;
+  std::error_code error;
+  const std::filesystem::directory_iterator checkpoints(folder / "checkpoints", error);
+  return (std::getline(csv, names) && std::getline(csv, row)) ||
+         (!error && checkpoints != std::filesystem::directory_iterator());
+}
+
 }  // namespace
 
 Resumption find_resumption(const std::string& restart,
                            const std::optional<std::filesystem::path>& output,
                            const Options& options) {
   if (restart.empty()) {
-    if (output && holds_run(*output))
+    if (output && has_progress(*output))
       throw Error(ErrorCode::usage, fmt::format("{} already contains a run", output->string()),
                   "resume it with --restart auto, or choose another folder with -o");
     return {{}, output};

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "runtime/error.h"
+#include "runtime/setting_names.h"
 #include "runtime/text.h"
 
 namespace troupe {
@@ -89,8 +90,10 @@ void Optimizer::check() const {
       refuse(group, fmt::format("its learning rate is {}", *group.lr), "give a number >= 0");
     try {
       group.optimizer.check();
-    } catch (const Error& error) {
-      refuse(group, error.message(), error.remedy());
+    } catch (const Error& error) {  // its names are those of the group, not of the run's settings
+      const Error plain =
+          with_setting_names(error, [](std::string_view name) { return std::string(name); });
+      refuse(group, plain.message(), plain.remedy());
     }
   }
 }
@@ -100,7 +103,7 @@ void Optimizer::check_groups(const std::vector<std::string>& parameters) const {
     for (const std::string& pattern : group.parameters)
       if (std::ranges::none_of(parameters,
                                [&](const auto& name) { return matches(pattern, name); }))
-        refuse(group, fmt::format("no parameter of the model is called {}", pattern),
+        refuse(group, fmt::format("no parameter of the model matches {}", pattern),
                remedy_for(pattern, parameters));
   for (const std::string& name : parameters) {
     const ParameterGroup* first = group_of(name);

@@ -187,7 +187,9 @@ namespace detail {
 const std::vector<OptionTree>& items_of(const OptionTree& tree, const std::string& path) {
   if (tree.kind != OptionTree::Kind::list)
     throw Error(ErrorCode::bad_options, fmt::format("{}: {} must be a list", tree.where, path),
-                fmt::format("write {}: [], or one item per line after a dash", path));
+                tree.kind == OptionTree::Kind::map
+                    ? "put the map in brackets: [{...}]"
+                    : fmt::format("write {}: [], or one item per line after a dash", path));
   return tree.items;
 }
 

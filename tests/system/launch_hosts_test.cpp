@@ -307,7 +307,7 @@ TEST_F(LaunchHosts, SayWhoIsMissing) {
   const auto alone = run_process(
       host({"--node-rank", "0", "--rdzv-conf", "join_timeout=1"}, "true"), root_.string());
   EXPECT_EQ(alone.exit_code, 1);
-  EXPECT_THAT(alone.error, AllOf(HasSubstr("2 hosts did not connect"),
+  EXPECT_THAT(alone.error, AllOf(HasSubstr("not all of the 2 hosts connected"),
                                  HasSubstr("node rank 1 of 2 did not join"),
                                  HasSubstr("--rdzv-endpoint on each host")));
   EXPECT_TRUE(key_files().empty()) << "the next job of this name would have the same key";

@@ -286,6 +286,18 @@ void take_evaluation_away(const fs::path& csv, int step) {
   std::ofstream(csv) << kept;
 }
 
+TEST_F(Train, BeginsAgainInAFolderWhereItFailedBeforeItsFirstStep) {
+  const auto failing = [&](const char* fault) {
+    return train("out", {"-r", fault, "-r", "restarts.max=0"}).exit_code;
+  };
+  EXPECT_EQ(failing("faults=[{actor: loader, step: 0}]"), 1);
+  ASSERT_TRUE(std::filesystem::exists(root_ / "out/options_restart.yaml"));
+  EXPECT_EQ(train("out", {}).exit_code, 0);
+  const Outcome again = train("out", {});
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_THAT(again.error, HasSubstr("out already contains a run"));
+}
+
 TEST_F(Train, CountsTheTestSetThatAnEndedEpochLacks) {
   for (const int step : {20, steps}) {
     SCOPED_TRACE(step);

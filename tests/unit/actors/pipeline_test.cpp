@@ -61,7 +61,7 @@ TEST(Pipeline, RefusesAParameterGroupThatTheModelLacks) {
     build_pipeline(options);
     FAIL() << "it was built";
   } catch (const Error& error) {
-    EXPECT_THAT(error.message(), HasSubstr("no parameter of the model is called *.bais"));
+    EXPECT_THAT(error.message(), HasSubstr("no parameter of the model matches *.bais"));
     EXPECT_THAT(error.remedy(), HasSubstr(".bias"));
   }
 }

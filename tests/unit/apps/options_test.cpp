@@ -36,15 +36,32 @@ TEST(Options, ParameterGroupsAreCheckedAgainstTheModelAndTheOptimizer) {
                    "]");
   };
   EXPECT_EQ(with("{parameters: ['*.bias'], weight_decay: 0}"), "no error");
-  EXPECT_THAT(with("{parameters: ['*.bais']}"),
+  EXPECT_THAT(with("{parameters: ['*.bais'], weight_decay: 0}"),
               testing::AllOf(HasSubstr("o.yaml:4:11: the parameter group [*.bais]: no parameter of "
-                                       "the model is called *.bais"),
+                                       "the model matches *.bais"),
                              HasSubstr("0.bias")));
+  EXPECT_THAT(with("{weight_decay: 0}"), HasSubstr("[]: it has no parameters"));
+  EXPECT_THAT(with("{parameters: ['*.bias']}"), HasSubstr("[*.bias] sets no value"));
   EXPECT_THAT(with("{parameters: ['*'], beta: 3}"), HasSubstr("unknown key beta"));
   EXPECT_THAT(with("{parameters: ['*'], lr: -1}"),
               HasSubstr("lr is -1; it must be a number from 0"));
-  EXPECT_THAT(with("{parameters: ['*'], momentum: 0, nesterov: true}"),
-              HasSubstr("o.yaml:4:11: the parameter group [*]: train.nesterov is true"));
+  EXPECT_THAT(
+      with("{parameters: ['*'], momentum: 0, nesterov: true}"),
+      HasSubstr("o.yaml:4:11: the parameter group [*]: nesterov is true, but momentum is 0"));
+}
+
+TEST(Options, OfACheckpointThatThisProgramDoesNotKnowAskForTheProgramThatWroteIt) {
+  const auto remedy = [](const std::vector<std::string>& overrides) -> std::string {
+    try {
+      parse_recorded_options("model: {name: deep}", "a/manifest.json", overrides, {});
+    } catch (const Error& error) {
+      return error.remedy();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(remedy({}), "use the program that wrote this file");
+  EXPECT_EQ(remedy({"model.name=mlp"}), "no error");
+  EXPECT_THAT(remedy({"model.name=deeper"}), HasSubstr("write one of these"));
 }
 
 TEST(Options, DefaultsGoTogether) { EXPECT_EQ(refusal(""), "no error"); }

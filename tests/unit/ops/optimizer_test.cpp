@@ -230,13 +230,13 @@ TEST(ParameterGroups, RefuseWhatFitsNoModel) {
   EXPECT_EQ(refusal_of({{.parameters = {"*.bias", "norm.*t"}, .optimizer = Sgd{}}}),
             "nothing was refused");
   EXPECT_EQ(refusal_of({{.parameters = {"*.bais"}, .optimizer = Sgd{}}}),
-            "the parameter group [*.bais]: no parameter of the model is called *.bais; the nearest "
+            "the parameter group [*.bais]: no parameter of the model matches *.bais; the nearest "
             "names are norm.bias, head.bias, stem.weight");
   EXPECT_THAT(refusal_of({{.parameters = {"*.bias"}, .optimizer = Sgd{}},
                           {.parameters = {"norm.*"}, .optimizer = Sgd{}}}),
               HasSubstr("norm.bias is in the parameter group [*.bias] as well"));
   EXPECT_THAT(refusal_of({{.parameters = {"*"}, .optimizer = Sgd{.nesterov = true}}}),
-              HasSubstr("[*]: `nesterov` is true"));
+              HasSubstr("[*]: nesterov is true, but momentum is 0"));
   EXPECT_THAT(refusal_of({{.parameters = {}, .optimizer = Sgd{}}}),
               HasSubstr("it has no parameters"));
   EXPECT_THAT(refusal_of({{.parameters = {"*"}, .optimizer = Sgd{}, .lr = -1}}),
