@@ -15,8 +15,8 @@ namespace troupe {
 /// the optimizer that are loaded as well. Throws Error{bad_file} if the file does not contain the
 /// whole model.
 std::vector<StatePtr> states_from(const PipelineOptions& options, std::uint32_t process,
-                                  const TensorSource& tensors, std::int64_t step,
-                                  const std::vector<std::string>& optimizer_state);
+                                  const TensorSource& tensors, std::int64_t step = 0,
+                                  const std::vector<std::string>& optimizer_state = {});
 
 /// Makes a run resume from a checkpoint: sets `first_step` and `initial`. `path` is a checkpoint,
 /// or a folder, of which the newest complete one is used. The weights are bitwise identical to

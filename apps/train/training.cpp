@@ -95,12 +95,8 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
   check(learning_rate_options(pipeline));
   pipeline.partition = choose_partition(options, pipeline, start);
   if (!start.checkpoint.empty()) {
-    const std::vector<std::string> optimizer_state =
-        start.steps > 0 ? pipeline.optimizer.state_names() : std::vector<std::string>{};
     try {
-      pipeline.initial =
-          states_from(pipeline, here.process, open_checkpoint(start.checkpoint).source(),
-                      start.steps, optimizer_state);
+      resume_from(pipeline, start.checkpoint, here.process);
     } catch (const Error& error) {
       throw of_another_model(error, start.checkpoint, start.options, options);
     }
@@ -108,7 +104,7 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
     const WeightsFile weights =
         open_weights(start.weights.empty() ? find_weights(options.weights) : start.weights);
     try {
-      pipeline.initial = states_from(pipeline, here.process, weights.tensors, 0, {});
+      pipeline.initial = states_from(pipeline, here.process, weights.tensors);
     } catch (const Error& error) {
       throw of_another_model(error, weights.path, weights.options, options);
     }
