@@ -266,6 +266,9 @@ LoaderOptions loader_options(const PipelineOptions& options, std::uint32_t repli
 
 Timeline timeline_of(const PipelineOptions& options) {
   const std::int64_t per_epoch = Sampler(sampler_options(options)).batches_per_epoch();
+  if (options.epochs < 1)
+    throw Error(ErrorCode::bad_options, fmt::format("`epochs` is {}", options.epochs),
+                "train at least one epoch");
   std::int64_t steps = options.epochs * per_epoch;
   if (options.max_steps > 0) steps = std::min<std::int64_t>(steps, options.max_steps);
   return {.steps = checked_steps(steps),
@@ -317,11 +320,18 @@ std::uint32_t process_of(const PipelineOptions& options, std::size_t stage, std:
   return static_cast<std::uint32_t>(cell * options.processes / cells);
 }
 
-Graph build_pipeline(const PipelineOptions& options) {
+namespace {
+
+/// Throws for what would fail only after a part of the run.
+void check(const PipelineOptions& options) {
+  options.optimizer.check();
   options.optimizer.check_groups(parameter_names(model_of(options)));
   (void)partition_of(options);  // checks it
-  Graph graph;
-  Common common;
+  const Dataset& data = options.data.dataset;
+  if (options.evaluates && data.count(Split::test) <= 0)
+    throw Error(ErrorCode::bad_options,
+                fmt::format("`evaluates` is true, but {} has no test samples", data.name()),
+                "set `evaluates` to false");
   const std::size_t cells = options.partition.size() * options.replicas;
   if (options.processes > cells)
     throw Error(
@@ -330,6 +340,14 @@ Graph build_pipeline(const PipelineOptions& options) {
                     counted(std::ssize(options.partition), "stage"),
                     counted(options.replicas, "replica")),
         fmt::format("start {} processes, or make stages × replicas {}", cells, options.processes));
+}
+
+}  // namespace
+
+Graph build_pipeline(const PipelineOptions& options) {
+  check(options);
+  Graph graph;
+  Common common;
   for (std::size_t s = 0; s < options.partition.size(); ++s) {
     common.buckets.push_back(bucket_bytes(options, s));
     common.reducers.emplace_back();

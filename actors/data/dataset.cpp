@@ -8,7 +8,7 @@
 
 namespace troupe {
 
-Dataset::Dataset(std::shared_ptr<const SampleReader> reader, OptionFields description)
+Dataset::Dataset(std::shared_ptr<const SampleReader> reader, const OptionFields& description)
     : reader_(std::move(reader)), samples_(reader_ ? reader_->samples() : SampleSpec{}) {
   for (const OptionField& field : description)  // the variables of the fields may end
     description_.push_back(constant_field(field.path, field.write()));

@@ -58,7 +58,7 @@ class Dataset {
       : Dataset(std::shared_ptr<const SampleReader>(std::move(reader)), {}) {}
   /// Without a reader it is a placeholder for a data set that is opened later. `description` are
   /// the fields that a checkpoint keeps of it; only their text is used.
-  Dataset(std::shared_ptr<const SampleReader> reader, OptionFields description);
+  Dataset(std::shared_ptr<const SampleReader> reader, const OptionFields& description);
 
   std::string_view name() const { return reader_->name(); }
   const SampleSpec& samples() const { return samples_; }

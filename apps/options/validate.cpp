@@ -178,10 +178,7 @@ class Validator {
   }
 
   void check_groups() const {
-    for (const GroupOptions& group : options_.groups)
-      require(!group.values.empty(), {"train.groups"},
-              "give it one, such as weight_decay: 0, or remove it",
-              "the parameter group [{}] sets no value", fmt::join(group.parameters, ", "));
+    for (const GroupOptions& group : options_.groups) check_values(group);
     if (options_.groups.empty() || !data_) return;
     const Model model = options_.model.chosen().make(data_.value().samples, pipeline_.dtype);
     try {
@@ -189,6 +186,19 @@ class Validator {
     } catch (const Error& error) {
       refuse(error, {"train.groups"});
     }
+  }
+
+  void check_values(const GroupOptions& group) const {
+    const std::string patterns = fmt::format("{}", fmt::join(group.parameters, ", "));
+    require(!group.values.empty(), {"train.groups"},
+            "give it one, such as weight_decay: 0, or remove it",
+            "the parameter group [{}] sets no value", patterns);
+    const std::vector<std::string> keys = keys_of(options_.optimizer);
+    for (const auto& [name, value] : group.values)
+      require(name == "lr" || std::ranges::count(keys, "train." + name) > 0, {"train.groups"},
+              "remove it, or set train.optimizer to the optimizer that has it",
+              "the parameter group [{}] sets {}, which {} does not have", patterns, name,
+              options_.optimizer.name);
   }
 
   std::optional<std::size_t> blocks_of_the_model() const {

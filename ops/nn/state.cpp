@@ -1,8 +1,11 @@
 #include "ops/nn/state.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "ops/on_device.h"
+#include "runtime/error.h"
 #include "runtime/random.h"
 
 namespace troupe {
@@ -56,19 +59,30 @@ void fill(const StateSpec& spec, std::uint64_t seed, StateVersion& state) {
 
 }  // namespace
 
+void StateSpec::add_name(const std::string& name) {
+  if (!names_.insert(name).second)
+    throw Error(ErrorCode::bad_options, fmt::format("two tensors of the model are called {}", name),
+                "give every module of the model a name of its own");
+}
+
 ParameterIndex StateSpec::add_parameter(std::string name, Shape shape, Initializer initializer) {
+  add_name(name);
   parameters_.push_back({std::move(name), shape, initializer, parameter_elements_});
   parameter_elements_ += padded(shape.element_count());
   return {static_cast<int>(parameters_.size()) - 1};
 }
 
 BufferIndex StateSpec::add_buffer(std::string name, Shape shape, double initial, double momentum) {
+  add_name(name);
   buffers_.push_back({std::move(name), shape, initial, momentum, buffer_elements_});
   buffer_elements_ += padded(shape.element_count());
   return {static_cast<int>(buffers_.size()) - 1};
 }
 
-void StateSpec::add_counter(std::string name) { counters_.push_back(std::move(name)); }
+void StateSpec::add_counter(std::string name) {
+  add_name(name);
+  counters_.push_back(std::move(name));
+}
 
 std::int64_t StateSpec::parameter_count() const {
   std::int64_t count = 0;

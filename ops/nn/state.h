@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,6 +44,7 @@ struct BufferSpec {
 /// elements between are zero.
 class StateSpec {
  public:
+  // Each name is unique: the functions throw Error{bad_options} for one that is there already.
   ParameterIndex add_parameter(std::string name, Shape shape, Initializer initializer);
   BufferIndex add_buffer(std::string name, Shape shape, double initial, double momentum);
   /// An i64 scalar that counts folded micro-batches (PyTorch's num_batches_tracked).
@@ -65,9 +67,12 @@ class StateSpec {
   std::vector<Tensor> buffer_views(const Tensor& flat) const;
 
  private:
+  void add_name(const std::string& name);
+
   std::vector<ParameterSpec> parameters_;
   std::vector<BufferSpec> buffers_;
   std::vector<std::string> counters_;
+  std::set<std::string> names_;
   std::int64_t parameter_elements_ = 0;
   std::int64_t buffer_elements_ = 0;
 };

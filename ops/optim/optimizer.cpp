@@ -79,6 +79,12 @@ std::vector<std::string> Optimizer::state_names() const {
 void Optimizer::check() const {
   check_options();
   check_(*this);
+  std::vector<std::string> own = own_state_names();
+  std::ranges::sort(own);
+  if (const auto twice = std::ranges::adjacent_find(own); twice != own.end())
+    throw Error(ErrorCode::bad_options,
+                fmt::format("{} names the state tensor {} twice", name(), *twice),
+                "give each state tensor a name of its own");
   for (const ParameterGroup& group : groups_) {
     if (group.optimizer.name() != name() || !group.optimizer.groups().empty())
       refuse(group,

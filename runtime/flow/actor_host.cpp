@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 
 #include "runtime/flow/faults.h"
 #include "runtime/transport/delivery_deferral.h"
@@ -172,6 +173,8 @@ void guard(ActorHost* self, F&& handler) {
     failure.cause = e.what();
     if (is_lasting(e.code()))
       failure.lasting.emplace(e.code(), hosted.report.name + ": " + e.message(), e.remedy());
+  } catch (const std::bad_alloc&) {
+    failure.cause = "out of memory";
   } catch (const std::exception& e) {
     failure.cause = e.what();
   } catch (...) {

@@ -99,7 +99,7 @@ bool Supervisor::has_voters() const {
 
 // A resumed run may have no steps left, only work that follows the last step.
 bool Supervisor::ended() const {
-  if (options_.first > 0 && options_.first >= options_.count) return true;
+  if (options_.first >= options_.count) return true;
   return newest_commit_ && newest_commit_->last;
 }
 

@@ -93,7 +93,7 @@ TEST(MemoryThreadedActors, StaysWithinTheBoundWhileSumsAreOnTheirWay) {
 TEST(Profile, TellsTheHalvesOfABackwardApart) {
   const PipelineOptions options = pipeline_of(small(ScheduleKind::gpipe));
   for (const BlockCosts& block :
-       measure_blocks(options.model, options.data.dataset.samples(), DType::f32, {}, 4, 4)) {
+       measure_blocks(options.model, options.data.dataset.samples(), DType::f32, {}, 4, 8)) {
     SCOPED_TRACE(block.name);
     EXPECT_GT(block.input_gradient.count(), 0);
     EXPECT_LE(block.input_gradient, block.backward);

@@ -53,6 +53,63 @@ TEST(Pipeline, RefusesMoreStepsThanCanBeCounted) {
   EXPECT_THROW(timeline_of(options), Error);
 }
 
+TEST(Pipeline, RefusesToTrainNoEpoch) {
+  for (const std::int64_t epochs : {0, -5}) {
+    PipelineOptions options = small();
+    options.epochs = epochs;
+    try {
+      build_pipeline(options);
+      FAIL() << "it was built";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.message(), "`epochs` is " + std::to_string(epochs));
+    }
+  }
+}
+
+struct Twins {
+  static constexpr std::string_view name = "twins";
+  Model make(const SampleSpec& samples) const {
+    Model model = Mlp{}.make(samples);
+    model.blocks.push_back(std::move(Mlp{}.make(samples).blocks.back()));
+    return model;
+  }
+};
+
+/// Samples to train with, none to test with.
+class Untested final : public SampleReader {
+ public:
+  std::string_view name() const override { return "untested"; }
+  SampleSpec samples() const override { return {.shape = {1, 4, 4}, .classes = 4}; }
+  std::int64_t count(Split split) const override { return split == Split::train ? 70 : 0; }
+  void read(Split, std::int64_t, Tensor, Tensor) const override {}
+};
+
+TEST(Pipeline, RefusesToEvaluateWithoutTestSamples) {
+  PipelineOptions options = small();
+  options.data.dataset = std::make_shared<Untested>();
+  options.evaluates = false;
+  EXPECT_NO_THROW(build_pipeline(options));
+  options.evaluates = true;
+  try {
+    build_pipeline(options);
+    FAIL() << "it was built";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.message(), "`evaluates` is true, but untested has no test samples");
+  }
+}
+
+TEST(Pipeline, RefusesAModelWithTwoTensorsOfOneName) {
+  PipelineOptions options = small();
+  options.model = Twins{};
+  options.partition = {1, SIZE_MAX};
+  try {
+    build_pipeline(options);
+    FAIL() << "it was built";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), HasSubstr("two tensors of the model are called "));
+  }
+}
+
 TEST(Pipeline, RefusesAParameterGroupThatTheModelLacks) {
   PipelineOptions options = small();
   options.optimizer =

@@ -121,6 +121,15 @@ TEST(OwnDefinitions, OfTheSameNameEndAnyVerbWithAnError) {
   }
 }
 
+TEST(OwnDefinitions, RefuseAParameterGroupWithAValueOfAnotherOptimizer) {
+  constexpr std::string_view groups =
+      "model: {name: one_layer}\ndata: {name: signs}\n"
+      "train: {groups: [{parameters: ['*.bias'], strength: 0.1}]}\n";
+  EXPECT_EQ(refusal(groups, {"train.optimizer=pull"}, own).message(), "nothing was refused");
+  EXPECT_THAT(refusal(groups, {}, own).message(),
+              HasSubstr("the parameter group [*.bias] sets strength, which sgd does not have"));
+}
+
 TEST(OwnDefinitions, AreUnknownToOtherPrograms) {
   EXPECT_THAT(refusal("model: {name: one_layer}", {}, {}).message(), HasSubstr("one_layer"));
 }

@@ -214,6 +214,40 @@ TEST_F(SmallNetwork, HasTheSameBitsInOneGroupAsInNone) {
   EXPECT_EQ(digest(biases, buckets), none);
 }
 
+TEST_F(SmallNetwork, KeepsAStateTensorThatOnlyAGroupHasAndZeroesItElsewhere) {
+  const Optimizer optimizer =
+      Optimizer(Sgd{}).with_groups({{.parameters = {"*.bias"}, .optimizer = Sgd{.momentum = 0.9}}});
+  EXPECT_THAT(optimizer.state_names(), testing::ElementsAre("momentum"));
+  for (int step = 0; step < 2; ++step) {
+    {  // what memory held before must not matter
+      Tensor dirty = network_.state()->weights.clone();
+      std::ranges::fill(dirty.elements<float>(), 7.0f);
+    }
+    network_.use(network_.step(optimizer, 0.1, gradient(), {}));
+  }
+  ASSERT_EQ(network_.state()->optimizer_state.size(), 1u);
+  const StateSpec& spec = network_.spec();
+  const auto views = spec.parameter_views(network_.state()->optimizer_state[0].tensor);
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    const float expected = spec.parameters()[i].name.ends_with(".bias") ? 0.9f * 0.25f + 0.25f : 0;
+    for (const float value : views[i].elements<float>())
+      ASSERT_FLOAT_EQ(value, expected) << spec.parameters()[i].name;
+  }
+}
+
+struct StateTwice : OwnOptimizer {
+  std::vector<std::string> state_names() const { return {"a", "a"}; }
+};
+
+TEST(Optimizer, RefusesTwoStateTensorsOfOneName) {
+  try {
+    Optimizer(StateTwice{}).check();
+    FAIL() << "nothing was refused";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), HasSubstr("own names the state tensor a twice"));
+  }
+}
+
 TEST(ParameterGroups, RefuseWhatFitsNoModel) {
   const std::vector<std::string> names{"stem.weight", "norm.weight", "norm.bias", "head.bias"};
   const auto refusal_of = [&](std::vector<ParameterGroup> groups) {
