@@ -163,6 +163,19 @@ TEST_F(RunLeaderTest, EndsWhenTheLastStepIsCommitted) {
   EXPECT_TRUE(leader_->report());
 }
 
+TEST_F(RunLeaderTest, DoesNotFailForAProcessThatIsLostAfterItsEnd) {
+  for (const std::uint32_t step : {0u, 1u}) {
+    receive(1, Vote{voter, 0, step});
+    receive(2, Vote{other_voter, 0, step});
+  }
+  receive(1, ProcessEnded{});
+  leader_->lost(1, Error(ErrorCode::peer_lost, "its process ended"));
+  EXPECT_FALSE(leader_->concluded());
+  for (const std::uint32_t process : {0u, 2u}) receive(process, ProcessEnded{});
+  EXPECT_TRUE(leader_->concluded());
+  EXPECT_TRUE(leader_->report());
+}
+
 TEST_F(RunLeaderTest, PutsReportsInTheOrderOfTheGraph) {
   for (const std::uint32_t step : {0u, 1u}) {
     receive(1, Vote{voter, 0, step});

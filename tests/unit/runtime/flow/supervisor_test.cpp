@@ -19,10 +19,13 @@ std::vector<Supervisor::SupervisedActor> two_stages_a_reducer_and_a_writer() {
 }
 
 TEST(Supervisor, WaitsForNoCommitWhereAllStepsAreMade) {
-  Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.first = 2, .count = 2}, {});
-  EXPECT_FALSE(supervisor.done());
-  supervisor.finished(3);
-  EXPECT_TRUE(supervisor.done());
+  for (const std::uint32_t steps : {0u, 2u}) {
+    Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.first = steps, .count = steps},
+                          {});
+    EXPECT_FALSE(supervisor.done());
+    supervisor.finished(3);
+    EXPECT_TRUE(supervisor.done());
+  }
 }
 
 TEST(Supervisor, CommitsWhenTheLastVoterHasVoted) {
