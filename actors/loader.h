@@ -58,7 +58,7 @@ class Loader final : public Actor {
   std::uint32_t next_step_ = 0;            ///< first step that is not in `pending_` yet
   std::deque<MicroBatchSamples> pending_;  ///< not requested yet
   std::deque<Ahead> ahead_;                ///< requested and not sent, at most `prefetch`
-  std::uint64_t first_ = 0;                ///< number of requests before the first of `ahead_`
+  std::uint64_t first_ = 0;                ///< index of the first of `ahead_` among all requests
   std::optional<WorkerPool>
       workers_;  ///< from the first request on; last member: workers use the makers
 };

@@ -24,7 +24,7 @@ struct Activation {
   static void members(auto& self, auto& visit) { visit(self.tensor); }
 };
 
-/// Loader → loss: one target a sample; of the library's data sets, its class: i64 [samples].
+/// Loader → loss: one target per sample; of the library's data sets, its class: i64 [samples].
 struct Targets {
   Tensor tensor;
   static void members(auto& self, auto& visit) { visit(self.tensor); }

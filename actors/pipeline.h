@@ -88,7 +88,7 @@ StageSchedule schedule_of(const PipelineOptions& options, std::size_t stage);
 /// Error{bad_options} unless each stage has blocks, and the stages all of the model's.
 std::vector<std::size_t> partition_of(const PipelineOptions& options);
 
-/// The blocks of a stage, all within the model. Today's partitions give each stage one range.
+/// The blocks of a stage, all within the model. A partition gives each stage one range.
 std::vector<BlockRange> blocks_of(const PipelineOptions& options, std::size_t stage);
 
 /// The process of a replica of a stage. Processes take the replicas of stage 0, then of stage 1, …,

@@ -14,8 +14,8 @@ namespace troupe {
 struct ReducerOptions {
   DType dtype = DType::f32;
   Stream stream;
-  /// The number of replicas that each reducer of the stage serves, in order: one reducer for each
-  /// process that has replicas.
+  /// Replicas per reducer of the stage, in order; there is one reducer per process that has
+  /// replicas.
   std::vector<std::uint32_t> shares = {1};
   std::uint32_t index = 0;   ///< which of them this is
   std::uint32_t bucket = 0;  ///< of the stage's blocks
@@ -63,8 +63,8 @@ class Reducer final : public Actor {
   /// A step from its first message until its sum has left.
   struct Step {
     Header header;
-    GradientTree own;    ///< of own replicas, whole tensors
-    GradientTree chunk;  ///< of all, this reducer's chunk
+    GradientTree own;    ///< sums of whole tensors of this reducer's replicas
+    GradientTree chunk;  ///< sums of this reducer's chunk, of all replicas
     std::uint32_t taken = 0;
     std::vector<Tensor> statistics;  ///< by micro-batch; of bucket 0
     bool shared = false;

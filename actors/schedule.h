@@ -84,7 +84,7 @@ struct StageView {
   bool all_forwarded = false;     ///< every micro-batch of the step went forward here
   std::uint32_t in_flight = 0;    ///< forward done, backward not
   std::uint32_t deferred = 0;     ///< micro-batches whose weight gradient is deferred
-  bool can_run_deferred = false;  ///< there is one, and free slots for its next bucket
+  bool can_run_deferred = false;  ///< a deferred weight gradient and free slots for its next bucket
   bool gradient_may_come = true;  ///< the edge of output gradients has a free slot
 };
 

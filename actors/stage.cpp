@@ -69,7 +69,7 @@ bool Stage::all_went_back() const {
   if (options_.staleness == 0) return true;
   const std::uint32_t all = options_.micro_batches(step_);
   const auto own = micro_batch_range(all, options_.replica, options_.replicas);
-  return own.first == own.last || went_back_ == own.last;
+  return own.first == own.last || completed_ == own.last;
 }
 
 bool Stage::can_update() const {
@@ -199,8 +199,8 @@ void Stage::end_backward() {
   GoingBack done = std::move(going_back_.front());
   going_back_.pop_front();
   const Header& header = done.forward.input.header;
-  went_back_ = header.key.micro_batch + 1;
-  if (options_.staleness > 0 && went_back_ == own_end(header.micro_batches)) {
+  completed_ = header.key.micro_batch + 1;
+  if (options_.staleness > 0 && completed_ == own_end(header.micro_batches)) {
     held_back_.emplace(std::move(done.forward.input), std::move(done.grad));
   } else {
     input.release(done.forward.input);
@@ -251,7 +251,7 @@ void Stage::on_commit(const Commit& commit) {
     output_gradient.release(held_back_->second);
     held_back_.reset();
   }
-  forwarded_ = went_back_ = 0;
+  forwarded_ = completed_ = 0;
   step_ = commit.step + 1;
   ask_snapshot(commit);
 }

@@ -18,7 +18,7 @@ struct StageOptions {
   ProgramFactory program;
   StageSchedule schedule;
   std::size_t stage = 0;      ///< position in the pipeline
-  std::uint32_t buckets = 1;  ///< of its gradients; as many as the program's
+  std::uint32_t buckets = 1;  ///< number of gradient buckets; must equal the program's
   std::uint32_t replica = 0;
   std::uint32_t replicas = 1;
   std::uint64_t seed = 1;  ///< of random numbers such as dropout's
@@ -134,7 +134,7 @@ class Stage final : public Actor {
   std::map<std::uint32_t, InFlight> in_flight_;
   std::deque<GoingBack> going_back_;
   std::uint32_t forwarded_ = 0;  ///< one past the last micro-batch forwarded in this step
-  std::uint32_t went_back_ = 0;  ///< one past the last that completed its backward pass
+  std::uint32_t completed_ = 0;  ///< one past the last that completed its backward pass
   /// The last own micro-batch of the step, with staleness.
   std::optional<std::pair<Held<Activation>, Held<OutputGradient>>> held_back_;
   std::map<std::uint32_t, std::vector<Held<ReducedGradient>>> sums_;  ///< by step

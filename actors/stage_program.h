@@ -18,7 +18,7 @@ namespace troupe {
 /// model; a user may write another.
 class StageProgram {
  public:
-  /// What a micro-batch keeps between its forward and its backward.
+  /// What a micro-batch keeps between its forward and its backward pass.
   struct Saved {
     virtual ~Saved() = default;
   };
@@ -26,8 +26,8 @@ class StageProgram {
     Tensor output;
     std::unique_ptr<Saved> saved;
   };
-  /// The results of a backward through one bucket. A bucket is a run of consecutive blocks of a
-  /// range; bucket 0 holds the range's last ones.
+  /// The results of a backward pass through one bucket. A bucket is a run of consecutive blocks of
+  /// a range; bucket 0 holds the range's last ones.
   struct Backward {
     Tensor input_gradient;  ///< of the last bucket; undefined where it was not wanted
     Tensor gradient;        ///< of the bucket's blocks, flat

@@ -15,7 +15,7 @@ struct Value {
   int index = -1;
 };
 
-/// The result of a primitive's input half for one of its inputs.
+/// The input gradient of a primitive for one of its inputs.
 struct InputGradient {
   bool wanted = true;  ///< false: the primitive may leave it out
   Tensor grad;         ///< shape and layout of the input
@@ -145,7 +145,7 @@ class Tape {
   };
   struct SavedTensor {
     Tensor tensor;
-    Shape shape;  ///< of the tensor, known after it was let go
+    Shape shape;  ///< of the tensor, known after it was freed
     Layout layout = Layout::row_major;
     Tensor grad;
     bool wants_gradient = false;

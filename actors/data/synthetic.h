@@ -7,7 +7,7 @@
 namespace troupe {
 
 /// Images that are drawn from the seed and can be learnt: each class has a pattern of 4 x 4 bright
-/// and dark cells a channel, and every pixel has noise of its own. There are a sixth as many
+/// and dark cells per channel, and independent noise per pixel. There are a sixth as many
 /// samples for testing as for training, one at least.
 struct Synthetic {
   static constexpr std::string_view name = "synthetic";

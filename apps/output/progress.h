@@ -73,8 +73,7 @@ class Progress {
 
 /// The bar as one line without line end, with room for ^C in `width` columns. Parts that do not fit
 /// are left out: the epoch first, then throughput, accuracy, step, loss, and the bar itself last.
-/// During an evaluation its
-/// progress takes the place of loss, accuracy and throughput.
+/// During an evaluation its progress takes the place of loss, accuracy and throughput.
 std::string progress_bar(const StepReport& report, std::chrono::duration<double> to_go, int width,
                          const std::optional<EvaluationProgress>& evaluation = std::nullopt);
 

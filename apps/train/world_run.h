@@ -20,7 +20,7 @@ struct Agreement {
   std::vector<std::size_t> partition;  ///< blocks of each stage; measured by rank 0 alone
   std::filesystem::path output;        ///< absolute
   std::filesystem::path checkpoint;    ///< to resume from, absolute; empty: step 0
-  std::filesystem::path weights;       ///< to start from, absolute; empty: drawn
+  std::filesystem::path weights;       ///< to start from, absolute; empty: random
   bool evaluates_first = false;        ///< as in PipelineOptions
   bool nothing_to_do = false;          ///< all steps are done, and the test set is evaluated
   std::string processor;               ///< of rank 0 (Backend::fingerprint)

@@ -79,7 +79,7 @@ class StateSpec {
 
 /// The state of a stage after a commit. Immutable once published: the optimizer writes the next
 /// version into other memory, so the writer and the supervisor may hold this one as long as they
-/// like, and a failed step leaves it untouched.
+/// like, and a failed step does not change it.
 struct StateVersion {
   std::int64_t step = 0;                     ///< optimizer steps that are in it
   Tensor weights;                            ///< flat, StateSpec::parameter_elements()

@@ -1,5 +1,5 @@
 #pragma once
-// How weights change. An Optimizer computes; what it keeps between steps lies in StateVersion, so
+// How weights change. An Optimizer computes; what it keeps between steps is in StateVersion, so
 // states, checkpoints and memory bounds work for any of them.
 
 #include <concepts>

@@ -19,7 +19,7 @@ struct CheckpointInfo {
   std::filesystem::path folder;
   std::int64_t step = 0;
   std::string created;      ///< UTC; empty if damaged
-  std::uint64_t bytes = 0;  ///< of its shards
+  std::uint64_t bytes = 0;  ///< total size of the shards
   bool complete = false;    ///< it opens and, if requested, every checksum matches
   std::string reason;       ///< why it is not complete
 };

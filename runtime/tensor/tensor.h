@@ -12,7 +12,7 @@
 
 namespace troupe {
 
-/// A block of device memory with an owner. Shared by the tensors that look at it.
+/// A block of device memory with an owner. Shared by the tensors that refer to it.
 class Storage {
  public:
   static std::shared_ptr<Storage> allocate(std::size_t bytes, CachingAllocator& allocator);
