@@ -27,7 +27,7 @@ class GradientNorm final : public Actor {
   ActionLabel act() override {
     held_ = gradient.take();
     const MessageKey key = held_->header.key;
-    // Committed already: the previous incarnation failed before it emitted.
+    // This step is already committed: the previous incarnation failed before it emitted.
     if (key.step < steps_) {
       conclude();
       return {"norm", key};
