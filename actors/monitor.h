@@ -64,7 +64,7 @@ MonitorOptions print_steps(const Timeline& timeline, std::int64_t test_count);
 /// evaluation ends.
 ///
 /// Fails with `diverged` at a loss that is not finite if `stop_on_nan` is set, and with `internal`
-/// if an evaluation has another number of samples than `test_count`.
+/// if an evaluation has a different number of samples from `test_count`.
 class Monitor final : public Actor {
  public:
   using Options = MonitorOptions;

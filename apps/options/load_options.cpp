@@ -46,7 +46,7 @@ class FormerChannels {
   OptionTree value_;
 };
 
-/// A sentence for each option that was given another value than its default and has no effect.
+/// A sentence for each option that was given a different value from its default and has no effect.
 std::vector<std::string> without_effect(Options& options, const OptionOrigins& origins) {
   Options defaults(options.own);
   defaults.model.name = options.model.name;

@@ -69,9 +69,10 @@ std::size_t Graph::find_actor(std::string_view name) const {
 }
 
 void Graph::refuse_type(std::size_t index) const {
-  throw Error(ErrorCode::bad_graph,
-              fmt::format("actor '{}' has another type than requested", actors_[index].name),
-              "pass the class with which it was added");
+  throw Error(
+      ErrorCode::bad_graph,
+      fmt::format("actor '{}' has a different type from the requested one", actors_[index].name),
+      "pass the class with which it was added");
 }
 
 std::unique_ptr<Actor> Graph::make_actor(std::size_t index) const {

@@ -67,7 +67,7 @@ class Graph {
   }
 
   /// The actor of this name, to connect more actors to a graph that was built elsewhere. Refuses an
-  /// unknown name and an actor of another type than `A`.
+  /// unknown name and an actor of a different type from `A`.
   template <class A>
   ActorRef<A> find(std::string_view name) const {
     const std::size_t index = find_actor(name);

@@ -26,7 +26,7 @@ Error other_graph(const Member& member, const std::string& own, const std::strin
   const auto& processes = member.processes();
   return {
       ErrorCode::bad_graph,
-      fmt::format("rank {} on {} has another graph than rank 0 on {}: '{}' here, '{}' "
+      fmt::format("rank {} on {} has a different graph from rank 0 on {}: '{}' here, '{}' "
                   "there",
                   member.rank(), processes.at(static_cast<std::size_t>(member.rank())).host(),
                   processes.front().host(), here, there),

@@ -25,9 +25,9 @@ namespace troupe {
 /// caller must not write it before the work is done. A received tensor is read-only.
 ///
 /// *Errors.* Mistakes of the caller are thrown: an unknown rank, an undefined tensor, a tensor on
-/// another device than that of the communicator (TransportGroup::device). All other errors are the
-/// Status of the work. A lost peer, a send that does not fit its receive and damaged memory end the
-/// whole communicator, here and at all peers: every other work, current or later, ends with the
+/// a different device from that of the communicator (TransportGroup::device). All other errors are
+/// the Status of the work. A lost peer, a send that does not fit its receive and damaged memory end
+/// the whole communicator, here and at all peers: every other work, current or later, ends with the
 /// same error.
 ///
 /// *End.* The destructor sends the peers a closing message. Peers still receive what this rank has

@@ -43,7 +43,7 @@ TEST_F(World, NamesTheProcessThatHasAnotherGraph) {
   const Outcome ran = Background(launch_words(2, Words{other} + program)).wait();
   EXPECT_EQ(ran.exit_code, 1);
   EXPECT_THAT(ran.error,
-              ContainsRegex("rank 1 on .* has another graph than rank 0 on .*: "
+              ContainsRegex("rank 1 on .* has a different graph from rank 0 on .*: "
                             "'edge 0: producer.out → consumer.in, rank 0 to 1, 3 slots' here, "
                             "'edge 0: producer.out → consumer.in, rank 0 to 1, 4 slots' there"));
 }

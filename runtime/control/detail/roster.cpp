@@ -55,7 +55,7 @@ wire::Refused Roster::another_run(const wire::Join& join) const {
         "`MemberOptions::coordinator` to another "
         "port");
   return refusal(wire::Refused::RUN,
-                 fmt::format("the coordinator serves another run than '{}'", join.run()),
+                 fmt::format("the coordinator serves a different run from '{}'", join.run()),
                  "set the same `MemberOptions::run` for all processes of the job; if another job "
                  "is there, set "
                  "another `MemberOptions::run` and `MemberOptions::coordinator`");

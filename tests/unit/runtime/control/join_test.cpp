@@ -91,8 +91,8 @@ TEST(ControlJoin, RefusesAnotherRunWithoutNamingItsOwn) {
   options.run = "elsewhere";
   const Error error = refused(Member::join(options));
   EXPECT_EQ(error.code(), ErrorCode::refused);
-  EXPECT_THAT(error.what(),
-              AllOf(HasSubstr("another run than 'elsewhere'"), testing::Not(HasSubstr("'test'"))));
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("a different run from 'elsewhere'"),
+                                  testing::Not(HasSubstr("'test'"))));
   EXPECT_THAT(error.remedy(), HasSubstr("set another `MemberOptions::run`"));
 }
 

@@ -103,7 +103,7 @@ TEST(RunDescription, NamesBothProcessesAndWhatDiffersFirst) {
   });
   EXPECT_EQ(heard[0], "");
   EXPECT_THAT(heard[1], HasSubstr("rank 1 on "));
-  EXPECT_THAT(heard[1], HasSubstr("has another graph than rank 0 on "));
+  EXPECT_THAT(heard[1], HasSubstr("has a different graph from rank 0 on "));
   EXPECT_THAT(heard[1], HasSubstr("'edge 0: counter.out → adder.in, rank 0 to 1, 4 slots' here, "
                                   "'edge 0: counter.out → adder.in, rank 0 to 1, 2 slots' there"));
   EXPECT_THAT(heard[2], HasSubstr("'actor 1: adder on rank 2' here, 'actor 1: adder on rank "
