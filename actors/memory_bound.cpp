@@ -40,7 +40,7 @@ void add_edges(MemoryBound& bound, const Graph& graph, std::uint32_t process) {
   }
   bound.parts.push_back({"edges", inside});
   if (leaving) bound.parts.push_back({"sent to other processes", leaving});
-  if (coming) bound.parts.push_back({"come from other processes", coming});
+  if (coming) bound.parts.push_back({"received from other processes", coming});
 }
 
 void add_stage(MemoryBound& bound, const PipelineOptions& options, std::size_t stage,

@@ -63,6 +63,7 @@ void print_stages(const PipelineOptions& pipeline) {
     }
     if (pipeline.partition[stage] > 1) print_stage_line("", total);
   }
+  print_out("saved, forward and backward: per micro-batch\n");
 }
 
 // Wraps names; further lines begin below the first name.
@@ -165,7 +166,8 @@ void add_plan_verb(CLI::App& app, ChosenVerb& chosen) {
   CLI::App* verb = app.add_subcommand("plan", "Show stages, memory, schedule and edges of a run");
   verb->add_option("FILE", arguments->options, "options file; `troupe options` lists its keys")
       ->required();
-  verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE, overrides the file")
+  verb->add_option("-r,--override", arguments->overrides,
+                   "KEY=VALUE, overrides the file (repeatable)")
       ->allow_extra_args(false);
   verb->add_option("--nnodes", arguments->hosts, "hosts of the run (1)")
       ->check(CLI::Range(1, most_hosts))

@@ -71,8 +71,8 @@ void print_schedule(const PlannedRun& run) {
   const bool deferred = std::ranges::any_of(actions, [](const TimedAction& action) {
     return action.scheduled.action == StageAction::weight_gradient;
   });
-  print_out("F0: forward pass of micro-batch 0; B0: backward pass; dots: waiting\n{}",
-            deferred ? "W0: deferred weight gradients of micro-batch 0\n" : "");
+  print_out("F0---: forward pass of micro-batch 0; B0===: backward pass; dots: waiting\n{}",
+            deferred ? "W0~~~: deferred weight gradients of micro-batch 0\n" : "");
   double shortest = end;
   for (const TimedAction& action : actions)
     shortest = std::min(shortest, action.end - action.begin);
