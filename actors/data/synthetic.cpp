@@ -103,7 +103,7 @@ OptionFields Synthetic::options() {
                 {.at_least = 1, .at_most = largest_size, .setting = "Dataset::shape"}),
           field("data.classes", classes, "number of classes",
                 {.at_least = 2, .at_most = largest_size, .setting = "Dataset::classes"}),
-          field("data.count", count, "training samples",
+          field("data.count", count, "training samples; a sixth as many test samples, at least one",
                 {.at_least = 1, .at_most = most_samples, .setting = "Dataset::count"})};
 }
 

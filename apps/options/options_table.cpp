@@ -118,7 +118,7 @@ std::string_view plain_name(const OptionField& field) {
 /// which may be read later.
 OptionFields group_fields(const Options& options, GroupOptions& group) {
   OptionFields fields{
-      field("parameters", group.parameters, "patterns of names, in which * stands for any text")};
+      field("parameters", group.parameters, "shell patterns of names: *, ?, [...]")};
   const auto settings = std::make_shared<GroupSettings>(GroupSettings{options.optimizer});
   for (OptionField setting : settings->fields()) {
     setting.path = plain_name(setting);
@@ -218,8 +218,10 @@ void add_train(OptionFields& fields, Options& o) {
   add_all(fields, fields_of(o.optimizer, "train.optimizer"));
   fields.push_back(list_field<GroupOptions>(
       "train.groups", o.groups,
-      "parameters with values of their own, by patterns of their names: [{parameters: "
-      "['*.bias', '*bn*'], weight_decay: 0}]; the schedule changes the lr of a group as train.lr",
+      "parameters with values of their own, by shell patterns (*, ?, [...]) of their names: "
+      "[{parameters: ['*.bias'], weight_decay: 0}]; a parameter matches at most one group; "
+      "`troupe inspect CHECKPOINT` lists the names; the schedule changes the lr of a group as "
+      "train.lr",
       [&o](GroupOptions& group) { return group_fields(o, group); }));
   fields.push_back(choice_field(
       "train.schedule", p.rate.schedule, learning_rate_schedule_names,
@@ -264,7 +266,8 @@ void add_parallel(OptionFields& fields, Options& o) {
                    {.setting = "PipelineOptions::schedule"}));
   fields.push_back(field(
       "parallel.partition", as_signed(p.partition),
-      "blocks of each stage; auto balances their cost",
+      "blocks of each stage; auto balances their cost, measured on this machine at the start of "
+      "a new run; set a list for a repeatable division",
       {.at_least = 1, .at_most = largest_count, .empty_word = "auto", .old_path = "parallel.cut"}));
   fields.push_back(field("parallel.actor_threads", o.run.threads,
                          "threads that run actors; 0: one for each stage, at most one per core",
@@ -321,13 +324,13 @@ void add_writing(OptionFields& fields, Options& o) {
 }
 
 std::vector<OptionField> fault_fields(FaultOptions& fault) {
-  return {
-      field("actor", fault.actor,
-            "as \"stage/1\", or \"stage/1/0\" of replica 0; loader, loss, reducer/0, monitor, "
-            "writer"),
-      field("step", as_signed(fault.step), "of the run", {.at_least = 0, .at_most = most_steps}),
-      field("micro_batch", as_signed(fault.micro_batch), "of the step",
-            {.at_least = 0, .at_most = largest_count})};
+  return {field("actor", fault.actor,
+                "as \"stage/1\", or \"stage/1/0\" of replica 0; loader, loss, reducer/0, monitor, "
+                "writer"),
+          field("step", as_signed(fault.step), "of the run, from 0",
+                {.at_least = 0, .at_most = most_steps}),
+          field("micro_batch", as_signed(fault.micro_batch), "of the step, from 0",
+                {.at_least = 0, .at_most = largest_count})};
 }
 
 void add_recovery(OptionFields& fields, Options& o) {
@@ -337,9 +340,11 @@ void add_recovery(OptionFields& fields, Options& o) {
   fields.push_back(field("restarts.within", in_seconds(o.run.restarts.within),
                          "period for restarts.max",
                          {.at_least = 1, .at_most = 1e9, .setting = "RestartBudget::within"}));
-  fields.push_back(list_field<FaultOptions>(
-      "faults", o.run.faults, "actors that are made to fail, once each, to test recovery",
-      fault_fields));
+  fields.push_back(list_field<FaultOptions>("faults", o.run.faults,
+                                            "actors that are made to fail, once each, to test "
+                                            "recovery; step counts from 0; an actor name may "
+                                            "be a prefix, such as stage for stage/0",
+                                            fault_fields));
 }
 
 }  // namespace
