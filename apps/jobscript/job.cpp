@@ -192,7 +192,7 @@ void add_notes(JobLayout& layout, const JobRequest& request, const JobShape& sha
   if (std::string parts = parts_of_nodes(layout); !parts.empty()) notes.push_back(std::move(parts));
   if (shape.data_of_debian && request.container.empty())
     notes.emplace_back(
-        "data.path is empty, which means the folder of Debian's package dataset-fashion-mnist; if "
+        "data.path is empty: the folder of Debian's package dataset-fashion-mnist is used; if "
         "the cluster lacks it, copy the files and give -r data.path=FOLDER");
   if (profile.needs_account && request.account.empty())
     notes.emplace_back("no --account is given: write your project into the script");

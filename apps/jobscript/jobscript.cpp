@@ -259,7 +259,8 @@ void add_jobscript_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option("--program", arguments->program, "path of this program on the cluster");
   verb->add_option("--sbatch", request.sbatch, "another option of sbatch, unchanged")
       ->allow_extra_args(false);
-  verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE, overrides the file")
+  verb->add_option("-r,--override", arguments->overrides,
+                   "KEY=VALUE, overrides the file (repeatable)")
       ->allow_extra_args(false);
   verb->add_option("-o,--output", arguments->output,
                    "output folder (the script goes to standard output)");

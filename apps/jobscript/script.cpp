@@ -13,13 +13,13 @@ namespace {
 std::string heading(const JobLayout& layout, const ScriptText& text) {
   std::string gpus;
   if (layout.gpus > 0 && layout.gpus == layout.processes)
-    gpus = ", a GPU for each";
+    gpus = "; one GPU per process";
   else if (layout.gpus > 0)
-    gpus = fmt::format(", {} a node", counted(layout.gpus, "GPU"));
-  if (layout.gpus_stay_idle) gpus += layout.gpus == 1 ? ", which stays idle" : ", which stay idle";
+    gpus = fmt::format("; {} per node", counted(layout.gpus, "GPU"));
+  if (layout.gpus_stay_idle) gpus += ", unused";
   return fmt::format(
       "#!/bin/bash\n"
-      "# {} on {}: {}, {} a node{}.\n"
+      "# {} on {}: {}, {} per node{}.\n"
       "# Made by: {}\n"
       "# Site facts of {}: {}\n",
       in_one_line(text.options), layout.profile.title, counted(layout.nodes, "node"),

@@ -190,13 +190,13 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
   const auto replicas = static_cast<std::int64_t>(pipeline.replicas);
   return fmt::format(
       "{}: {} blocks in {}{}, {} schedule{}\n"
-      "batches of {} in {}; {}{}, {} a kernel{}",
+      "batches of {} in {}; {}{}, {} per kernel{}",
       options.model.name, fmt::join(pipeline.partition, " + "), counted(stages, "stage"),
       replicas == 1 ? "" : " × " + counted(replicas, "replica"), name_of(pipeline.schedule),
       pipeline.dtype == DType::f32 ? "" : fmt::format(", {}", name_of(pipeline.dtype)),
       pipeline.batch_size, counted(pipeline.micro_batches, "micro-batch"),
       counted(actor_threads(options, pipeline.processes), "actor thread"),
-      pipeline.processes > 1 ? " a process" : "",
+      pipeline.processes > 1 ? " per process" : "",
       counted(options.pipeline.stream.threads, "thread"),
       pipeline.staleness == 0
           ? ""

@@ -143,7 +143,7 @@ TEST_F(Jobscript, TakesCpuNodesWhereNothingComputesOnGpus) {
               AllOf(HasSubstr("--partition=cpu"), Not(HasSubstr("gres"))));
   wanted.gpus_per_node = 2;
   EXPECT_THAT(script("small", wanted, shape(2, 1)),
-              AllOf(HasSubstr("--partition=short"), HasSubstr("which stay idle")));
+              AllOf(HasSubstr("--partition=short"), HasSubstr(", unused.\n")));
 }
 
 TEST_F(Jobscript, AsksForAsManyGpusAsThereAreProcesses) {
