@@ -83,15 +83,16 @@ Checkpoint open_complete(const std::filesystem::path& folder) {
   }
 }
 
-/// "epoch 1, seed 1, step 5": the members of an object, or the JSON as it is.
+/// "after step 5, epoch 1, seed 1": the members of an object, its step first, or the JSON as it is.
 std::string position_text(const std::string& json) {
   const nlohmann::json position = nlohmann::json::parse(json);
   if (!position.is_object()) return json;
   std::vector<std::string> members;
   for (const auto& [name, value] : position.items()) {
-    std::string words = name;
-    std::ranges::replace(words, '_', ' ');
-    members.push_back(fmt::format("{} {}", words, value.dump()));
+    if (name == "step")
+      members.insert(members.begin(), fmt::format("after step {}", value.dump()));
+    else
+      members.push_back(fmt::format("{} {}", name, value.dump()));
   }
   return fmt::format("{}", fmt::join(members, ", "));
 }

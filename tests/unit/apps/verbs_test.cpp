@@ -50,7 +50,7 @@ class Verbs : public testing::Test {
     Manifest manifest;
     manifest.step = 7;
     manifest.generation = 3;
-    manifest.position = R"({"epoch": 2})";
+    manifest.position = R"({"epoch": 2, "step": 7})";
     manifest.run["intra_op_threads"] = "2";
     manifest.options = resolved_yaml(options_);
     checkpoint_ = write_checkpoint(root_ / "checkpoints", manifest, {{0, tensors}}).value();
@@ -128,7 +128,7 @@ TEST_F(Verbs, InspectListsTensorsAndFindsDamage) {
   const Ran whole = run_troupe({"inspect", root_.string()});
   EXPECT_EQ(whole.code, exit_done) << whole.error;
   EXPECT_THAT(whole.out, HasSubstr("checkpoint of step 7"));
-  EXPECT_THAT(whole.out, HasSubstr("position: epoch 2\nworld generation: 3\n"));
+  EXPECT_THAT(whole.out, HasSubstr("position: after step 7, epoch 2\nworld generation: 3\n"));
   EXPECT_THAT(whole.out, HasSubstr("run intra_op_threads: 2"));
   EXPECT_THAT(whole.out, HasSubstr("optimizer.momentum.x  f32    [2]"));
 
