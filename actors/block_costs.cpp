@@ -174,7 +174,8 @@ std::vector<BlockCosts> measure_blocks(const ModelSource& model, const SampleSpe
 std::vector<std::size_t> balanced_partition(const std::vector<double>& costs, std::size_t parts) {
   const std::size_t n = costs.size();
   if (parts == 0 || parts > n)
-    throw Error(ErrorCode::bad_options, fmt::format("{} blocks cannot make {} stages", n, parts),
+    throw Error(ErrorCode::bad_options,
+                fmt::format("{} blocks cannot be divided into {} stages", n, parts),
                 "lower `stages`, or choose a model of more blocks");
   std::vector<double> before(n + 1, 0.0);
   std::partial_sum(costs.begin(), costs.end(), before.begin() + 1);

@@ -106,7 +106,7 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& error,
   const std::string& first_word = words.front();
   const bool has_verb = !app.get_subcommands().empty();
   if (!has_verb && !first_word.starts_with('-'))
-    return {ErrorCode::usage, fmt::format("there is no verb {}", first_word),
+    return {ErrorCode::usage, fmt::format("unknown verb: {}", first_word),
             first_word == "help"
                 ? fmt::format("{0} --help, or {0} VERB --help", program_name())
                 : fmt::format("{}The verbs are {}",

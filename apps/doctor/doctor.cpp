@@ -133,9 +133,10 @@ int doctor(const DoctorArguments& arguments, const Definitions& own) {
 void add_doctor_verb(CLI::App& app, ChosenVerb& chosen) {
   auto arguments = std::make_shared<DoctorArguments>();
   CLI::App* verb =
-      app.add_subcommand("doctor", "Check this machine for problems that would stop or slow a run");
+      app.add_subcommand("doctor", "Check this node for problems that would stop or slow a run");
   verb->add_option("FILE", arguments->options, "options file of the run");
-  verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE, overrides the file")
+  verb->add_option("-r,--override", arguments->overrides,
+                   "KEY=VALUE, overrides the file (repeatable)")
       ->allow_extra_args(false);
   verb->add_option("--cluster", arguments->cluster, "check against the profile of a cluster");
   verb->add_flag("--json", arguments->json, "findings as JSON");

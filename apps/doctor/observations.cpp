@@ -40,7 +40,7 @@ std::string limits_text(const Machine& machine) {
 std::string folders_text(const Machine& machine) {
   std::vector<std::string> paths;
   for (const auto& folder : machine.folders) paths.push_back(folder.path);
-  return listed(paths, 4);
+  return "for temporary files and caches: " + listed(paths, 4);
 }
 
 }  // namespace

@@ -62,7 +62,8 @@ void add_export_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option("CHECKPOINT", arguments->checkpoint, "checkpoint, or output folder (its newest)")
       ->required();
   verb->add_option("-o,--output", arguments->output, "file to write")->required();
-  verb->add_flag("--force", arguments->force, "replace a file that is not safetensors");
+  verb->add_flag("--force", arguments->force,
+                 "replace a file of another format (a safetensors file is replaced anyway)");
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const Invocation&) { return export_weights(*arguments); };
   });

@@ -31,7 +31,7 @@ void add_world_flags(CLI::App& verb, LaunchFlags& flags) {
       "processes on this host: N, auto, cpu or gpu (1)");
   add(verb, "--node-rank", flags.node_rank, "number of this host, from 0 (assigned)");
   add(verb, "--rdzv-endpoint", flags.rdzv_endpoint,
-      "HOST:PORT for the rendezvous of all launchers (29400)");
+      "HOST:PORT for the rendezvous of all launchers (port 29400)");
   add(verb, "--rdzv-id", flags.rdzv_id, "name of the job, the same on all hosts (none)");
   add(verb, "--rdzv-backend", flags.rdzv_backend, "c10d or static; no effect");
   add(verb, "--rdzv-conf", flags.rdzv_conf, "join_timeout=SECONDS (300)");

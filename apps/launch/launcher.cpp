@@ -94,11 +94,11 @@ void Launcher::wait_once() {
 void Launcher::on_signal(int number) {
   if (number == SIGCHLD) return processes_.reap_adopted_children();
   if (number == SIGUSR1 || number == SIGUSR2) return processes_.signal(number);
+  processes_.signal_groups(number);
   if (!outcome_.first())
-    print_message("SIG{} is passed on to {}, which must end within {}", ::sigabbrev_np(number),
+    print_message("SIG{} was sent to {}, which must end within {}", ::sigabbrev_np(number),
                   counted(processes_.running(), "process"), in_words(options_.grace_period));
   outcome_.stop_asked(number);
-  processes_.signal_groups(number);
   if (deadline_) return;
   deadline_ = Clock::now() + options_.grace_period;
   at_deadline_ = SIGKILL;

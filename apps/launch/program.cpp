@@ -67,7 +67,7 @@ Program program_of(const std::vector<std::string>& command, const std::vector<st
                     : fmt::format("chmod +x {}", word));
   if (word.find('/') != word.npos)
     throw Error(ErrorCode::usage,
-                fmt::format("launch: there is no program {}", word.substr(0, 128)),
+                fmt::format("launch: program {} was not found", word.substr(0, 128)),
                 "check the path");
   const std::string near = meant(word, launched);
   throw Error(ErrorCode::usage,

@@ -41,7 +41,8 @@ void add_options_verb(CLI::App& app, ChosenVerb& chosen) {
   CLI::App* verb =
       app.add_subcommand("options", "List all options, or the resolved options of a file");
   verb->add_option("FILE", arguments->file, "options file to check");
-  verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE, overrides the file")
+  verb->add_option("-r,--override", arguments->overrides,
+                   "KEY=VALUE, overrides the file (repeatable)")
       ->allow_extra_args(false);
   verb->add_flag("--markdown", arguments->markdown, "print the page docs/options.md");
   verb->callback([arguments, &chosen] {

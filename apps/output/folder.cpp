@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::string remedy = "choose a folder that you may write with -o DIR";
+const std::string remedy = "choose a writable folder with -o DIR";
 
 Error cannot_create(const fs::path& path, const std::string& reason) {
   return {ErrorCode::io,

@@ -41,12 +41,15 @@ void add_train_verb(CLI::App& app, ChosenVerb& chosen) {
   CLI::App* verb = app.add_subcommand("train", "Train from an options file");
   verb->add_option("FILE", arguments->options, "options file; `troupe options` lists its keys")
       ->required();
-  verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE, overrides the file")
+  verb->add_option("-r,--override", arguments->overrides,
+                   "KEY=VALUE, overrides the file (repeatable)")
       ->allow_extra_args(false);
   verb->add_option("-o,--output", arguments->output, "output folder (outputs/DATE/TIME)")
       ->take_last();
-  verb->add_option("--restart", arguments->restart,
-                   "resume from: auto, a checkpoint or an output folder")
+  verb->add_option(
+          "--restart", arguments->restart,
+          "resume from a checkpoint, an output folder, or auto: newest run of this model, data and "
+          "seed (with -o: that folder)")
       ->take_last();  // the same command may have one already
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const Invocation& call) { return train(*arguments, call); };

@@ -52,7 +52,7 @@ class Checker {
     append(message, "that do not fit", wrong_);
     append(message, "not asked for", unexpected);
     throw Error(ErrorCode::bad_file, message,
-                "make the model with the settings of the one that wrote the file");
+                "create the model with the settings that wrote the file");
   }
 
  private:

@@ -100,8 +100,9 @@ Entry parse_entry(const std::string& name, const nlohmann::json& value, const st
 }
 
 [[noreturn]] void fail(const std::string& origin, const std::string& what) {
-  throw Error(ErrorCode::bad_file, fmt::format("reading '{}': {}", origin, what),
-              "give a complete safetensors file: this one is damaged, truncated or not one");
+  throw Error(
+      ErrorCode::bad_file, fmt::format("reading '{}': {}", origin, what),
+      "give a complete safetensors file: this file is damaged, truncated or of another format");
 }
 
 /// The length that the first 8 of a file's bytes claim for the header.

@@ -114,7 +114,7 @@ std::vector<std::size_t> set_rates_from(std::size_t start, const Net& net,
         reached.push_back(other);
       } else if (rates[other] != expected) {
         throw Error(ErrorCode::bad_graph,
-                    fmt::format("'{}' and '{}' fire at contradictory rates ({})",
+                    fmt::format("'{}' and '{}' send and receive at different rates ({})",
                                 net.transitions[t], net.transitions[other], place.missing),
                     "let the receiver take as many messages from each edge as the sender sends");
       }

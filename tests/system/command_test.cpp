@@ -67,7 +67,7 @@ TEST_F(Command, ShowsItsHelpWithoutAVerb) {
 }
 
 TEST_F(Command, RefusesUnknownVerbsAndFlags) {
-  expect_usage_error(troupe_command({"optoins"}), "no verb optoins", "troupe options?");
+  expect_usage_error(troupe_command({"optoins"}), "unknown verb: optoins", "troupe options?");
   expect_usage_error(troupe_command({"options", "--markdwn"}), "--markdwn", "--markdown");
   expect_usage_error(troupe_command({"--verzion"}), "--verzion", "--version");
   expect_usage_error(troupe_command({"options", "a.yaml", "b.yaml"}), "b.yaml", "--help");

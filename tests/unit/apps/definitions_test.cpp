@@ -192,7 +192,7 @@ TEST(OwnDefinitions, MessagesNameTheirProgram) {
   const std::string program(program_name());
   ASSERT_NE(program, "troupe");
   const Ran wrong = run_troupe({"trian"}, own);
-  EXPECT_THAT(wrong.error, StartsWith(program + ": error: there is no verb trian"));
+  EXPECT_THAT(wrong.error, StartsWith(program + ": error: unknown verb: trian"));
   EXPECT_THAT(wrong.error, HasSubstr("did you mean " + program + " train?"));
   const Ran help = run_troupe({"--help"}, own);
   EXPECT_THAT(help.out, HasSubstr(program + " VERB --help shows"));
