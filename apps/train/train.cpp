@@ -46,10 +46,9 @@ void add_train_verb(CLI::App& app, ChosenVerb& chosen) {
       ->allow_extra_args(false);
   verb->add_option("-o,--output", arguments->output, "output folder (outputs/DATE/TIME)")
       ->take_last();
-  verb->add_option(
-          "--restart", arguments->restart,
-          "resume from a checkpoint, an output folder, or auto: newest run of this model, data and "
-          "seed (with -o: that folder)")
+  verb->add_option("--restart", arguments->restart,
+                   "resume from a checkpoint, an output folder, or auto:\n"
+                   "newest run of this model, data and seed (with -o: that folder)")
       ->take_last();  // the same command may have one already
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const Invocation& call) { return train(*arguments, call); };
