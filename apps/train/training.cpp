@@ -190,7 +190,8 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
   const auto replicas = static_cast<std::int64_t>(pipeline.replicas);
   return fmt::format(
       "{}: {} blocks in {}{}, {} schedule{}\n"
-      "batches of {} in {}; {}{}, {} per kernel{}",
+      "batches of {} in {}\n"
+      "{}{}, {} per kernel{}",
       options.model.name, fmt::join(pipeline.partition, " + "), counted(stages, "stage"),
       replicas == 1 ? "" : " × " + counted(replicas, "replica"), name_of(pipeline.schedule),
       pipeline.dtype == DType::f32 ? "" : fmt::format(", {}", name_of(pipeline.dtype)),

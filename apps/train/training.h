@@ -64,7 +64,7 @@ int available_cores();
 /// The resolved options as the output folder keeps them, with the partition that `auto` has found.
 std::string options_for_restart(const Options& options, const std::vector<std::size_t>& partition);
 
-/// Model, partition, batches and threads in two lines, for the top of a screen.
+/// Model, partition, batches and threads in three lines, for the top of a screen.
 std::string run_heading(const Options& options, const PipelineOptions& pipeline);
 
 RunOptions run_options(const Options& options, const PipelineOptions& pipeline);
