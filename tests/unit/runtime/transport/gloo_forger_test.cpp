@@ -65,7 +65,8 @@ TEST(GlooForger, IsReceivedFromWhereItKeepsToTheRules) {
 
 TEST(GlooForger, EndsTheGroupWithWhatNoRankSends) {
   const std::vector<std::pair<const char*, std::function<void(ControlMessage&)>>> forgeries{
-      {"invalid control message", [](ControlMessage& w) { w.kind = static_cast<ControlMessage::Kind>(77); }},
+      {"invalid control message",
+       [](ControlMessage& w) { w.kind = static_cast<ControlMessage::Kind>(77); }},
       {"no known type", [](ControlMessage& w) { w.dtype = 200; }},
       {"no known type", [](ControlMessage& w) { w.layout = 99; }},
       {"no known type", [](ControlMessage& w) { w.rank = 7; }},
