@@ -40,7 +40,7 @@ Dataset open_dataset(DatasetSource source, const DatasetOptions& options) {
   fields.push_back(field("seed", kept.seed, ""));
   fields.push_back(field("data.limit", kept.limit, ""));
   fields.push_back(field("data.test_limit", kept.test_limit, ""));
-  return {source.open_(source, options), std::move(fields)};
+  return {source.open_(source, options), fields};
 }
 
 }  // namespace troupe
