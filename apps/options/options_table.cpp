@@ -29,12 +29,11 @@ constexpr std::pair<std::string_view, Aggregation> aggregations[] = {
 /// The key that chooses.
 template <class D>
 OptionField name_field(std::string path, Choice<D>& choice, std::string help,
-                       std::vector<std::string_view> synonyms = {}) {
+                       const std::vector<std::string_view>& synonyms = {}) {
   std::vector<std::string_view> names;
   for (const D& definition : choice.all) names.push_back(definition.name());
-  return field(
-      std::move(path), choice.name, std::move(help),
-      {.choices = std::move(names), .synonyms = std::move(synonyms), .setting = D::setting});
+  return field(std::move(path), choice.name, std::move(help),
+               {.choices = std::move(names), .synonyms = synonyms, .setting = D::setting});
 }
 
 /// A key that one or several definitions declare.
@@ -293,6 +292,9 @@ void add_parallel(OptionFields& fields, Options& o) {
   fields.push_back(field("parallel.staleness", o.staleness,
                          "asynchronous: steps until a step's gradients are applied",
                          {.at_least = 1, .at_most = largest_staleness, .synonyms = {"delay"}}));
+}
+
+void add_transport(OptionFields& fields, Options& o) {
   fields.push_back(
       field("parallel.transport", o.transport.transport,
             fmt::format("transport of tensors between processes; {}: {}", automatic_transport,
@@ -356,6 +358,7 @@ OptionFields option_fields(Options& options) {
   add_data(fields, options);
   add_train(fields, options);
   add_parallel(fields, options);
+  add_transport(fields, options);
   add_writing(fields, options);
   add_recovery(fields, options);
   return fields;

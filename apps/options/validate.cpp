@@ -84,7 +84,7 @@ class Validator {
       optimizer_of(options_).check();
     } catch (const Error& error) {
       std::vector<std::string> keys = keys_of(options_.optimizer);
-      keys.push_back("train.groups");
+      keys.emplace_back("train.groups");
       refuse(error, std::move(keys));
     }
   }

@@ -158,6 +158,7 @@ OptionField choice_field(std::string path, std::vector<E>& variable,
                Converted<std::vector<std::string>>{
                    [&variable, names] {
                      std::vector<std::string> texts;
+                     texts.reserve(variable.size());
                      for (const E value : variable)
                        texts.push_back(detail::name_of_choice(names, value));
                      return texts;
