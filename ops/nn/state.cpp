@@ -122,11 +122,11 @@ StatePtr moved(const StatePtr& state, Device to, const auto& move) {
 
 }  // namespace
 
-StatePtr on_device(const Stream& stream, StatePtr state) {
+StatePtr on_device(const Stream& stream, const StatePtr& state) {
   return moved(state, stream.device, [&](const Tensor& t) { return on_device(stream, t); });
 }
 
-StatePtr on_cpu(const Stream& stream, StatePtr state) {
+StatePtr on_cpu(const Stream& stream, const StatePtr& state) {
   return moved(state, Device::cpu(), [&](const Tensor& t) { return on_cpu(stream, t); });
 }
 

@@ -90,9 +90,9 @@ struct StateVersion {
 using StatePtr = std::shared_ptr<const StateVersion>;
 
 /// The state itself if it lies on the stream's device, else a copy there.
-StatePtr on_device(const Stream& stream, StatePtr state);
+StatePtr on_device(const Stream& stream, const StatePtr& state);
 /// The state itself if it lies in the CPU's memory, else a copy there. `stream` is of its device.
-StatePtr on_cpu(const Stream& stream, StatePtr state);
+StatePtr on_cpu(const Stream& stream, const StatePtr& state);
 
 /// Step 0, in the CPU's memory: parameters from their initializers, the seed and their names, as
 /// f32 numbers whatever `dtype` is, so that runs of two precisions begin at the same point.
