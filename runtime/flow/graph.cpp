@@ -23,7 +23,7 @@ void Graph::connect_ports(std::size_t from, std::size_t output, std::size_t to, 
   OutputPort& sender = *actors_.at(from).prototype->outputs().at(output);
   InputPort& receiver = *actors_.at(to).prototype->inputs().at(input);
   const auto id = static_cast<std::uint32_t>(edges_.size());
-  edges_.push_back({from, to, output, input, options, std::move(codec)});
+  edges_.push_back({from, to, output, input, options, codec});
   if (options.slots == 0)
     throw Error(ErrorCode::bad_graph, fmt::format("edge {} has no slots", edge_name(id)),
                 "an edge needs at least one");

@@ -238,6 +238,7 @@ std::vector<std::string> holders_of_messages(const RunState& run) {
     }
   std::ranges::stable_sort(holders, {}, &decltype(holders)::value_type::first);
   std::vector<std::string> texts;
+  texts.reserve(holders.size());
   for (auto& [since, text] : holders) texts.push_back(std::move(text));
   return texts;
 }

@@ -92,7 +92,7 @@ class DocumentReader {
       if (field->only_with.key.empty())
         field->read(entry.value);
       else
-        later_.push_back({&*field, &entry.value});
+        later_.emplace_back(&*field, &entry.value);
     } else if (!first_below(path).empty()) {
       read_map(entry.value, path);
     } else {
