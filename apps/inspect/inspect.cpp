@@ -83,7 +83,8 @@ Checkpoint open_complete(const std::filesystem::path& folder) {
   }
 }
 
-/// "after step 5, epoch 1, seed 1": the members of an object, its step first, or the JSON as it is.
+/// A JSON object as a line, with its step first: "after step 5, epoch 1, seed 1". Other JSON is
+/// returned unchanged.
 std::string position_text(const std::string& json) {
   const nlohmann::json position = nlohmann::json::parse(json);
   if (!position.is_object()) return json;

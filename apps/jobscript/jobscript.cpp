@@ -201,7 +201,7 @@ int jobscript(const JobscriptArguments& arguments, const Invocation& call) {
     write(folder / file.name, file.content, arguments.force);
     print_error("wrote {}\n", (folder / file.name).string());
   }
-  for (const std::string& warning : options.warnings) print_error("warning: {}\n", warning);
+  for (const std::string& warning : options.warnings) print_warning("{}", warning);
   for (const std::string& note : layout.notes) print_error("note: {}\n", note);
   if (!arguments.output) {
     fmt::print("{}", script);

@@ -29,7 +29,7 @@ int print_options(const OptionsArguments& arguments, const Definitions& own) {
   const Options options = arguments.file.empty()
                               ? parse_options("", "defaults", arguments.overrides, own)
                               : load_options(arguments.file, arguments.overrides, own);
-  for (const std::string& warning : options.warnings) print_error("warning: {}\n", warning);
+  for (const std::string& warning : options.warnings) print_warning("{}", warning);
   fmt::print("{}", resolved_yaml(options));
   return exit_done;
 }

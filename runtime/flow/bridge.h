@@ -36,7 +36,8 @@ class BridgeListener {
   virtual void on_packet(std::uint32_t from, Packet packet) = 0;
   virtual void on_credit(std::uint32_t from, const Credit& credit) = 0;
   virtual void on_run_message(std::uint32_t from, RunMessage message) = 0;
-  /// The process has ended or can no longer be reached. It may be called again.
+  /// The process has ended or can no longer be reached. The bridge may call this again for the same
+  /// process.
   virtual void on_lost(std::uint32_t process, const Error& reason) = 0;
 };
 

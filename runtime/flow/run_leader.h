@@ -30,8 +30,8 @@ class RunLeader {
 
   /// Called at intervals. Returns a warning if a step has waited for the same votes since the last
   /// call, and other actors have voted or no actor had anything to do (`idle`). Otherwise returns
-  /// an empty text. Warns once per step. In an idle run `holders` says who holds messages. Without
-  /// this, an actor that never votes would stop the run without a message.
+  /// an empty text. Warns once per step. In an idle run `holders` names the actors that hold
+  /// messages. Without this, an actor that never votes would stop the run without a message.
   std::string overdue_votes(bool idle, const std::vector<std::string>& holders = {});
 
   /// Every process has ended.

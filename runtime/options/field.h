@@ -175,7 +175,7 @@ OptionField choice_field(std::string path, std::vector<E>& variable,
 OptionField constant_field(std::string path, std::string text);
 
 /// A list of maps: `describe` gives the fields of one item, with plain names as paths. A field
-/// whose `write` gives nothing is left out.
+/// is not written if its `write` returns an empty text.
 template <class Item>
 OptionField list_field(const std::string& path, std::vector<Item>& variable, std::string help,
                        std::function<std::vector<OptionField>(Item&)> describe);

@@ -19,8 +19,8 @@ struct OptionTree {
   struct Entry;
 
   Kind kind = Kind::null;
-  std::string
-      where;  ///< "options.yaml:3:7" (line and column from 1), or what an override is called
+  /// The position, "options.yaml:3:7" (line and column from 1), or the name of an override.
+  std::string where;
   std::string scalar;             ///< the text of a scalar
   bool quoted = false;            ///< a scalar in quotes is always text
   std::vector<OptionTree> items;  ///< of a list

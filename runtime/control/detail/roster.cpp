@@ -52,13 +52,11 @@ wire::Refused Roster::another_run(const wire::Join& join) const {
             "{} was started with `MemberOptions::run` {}, but another run uses this rendezvous",
             join.host(), join.run()),
         "set `MemberOptions::run` as the other hosts do; for another job, set "
-        "`MemberOptions::coordinator` to another "
-        "port");
+        "`MemberOptions::coordinator` to another port");
   return refusal(wire::Refused::RUN,
                  fmt::format("the coordinator serves a different run from '{}'", join.run()),
                  "set the same `MemberOptions::run` for all processes of the job; if another job "
-                 "is there, set "
-                 "another `MemberOptions::run` and `MemberOptions::coordinator`");
+                 "is there, set another `MemberOptions::run` and `MemberOptions::coordinator`");
 }
 
 wire::Refused Roster::another_size(const wire::Join& join) const {
