@@ -101,7 +101,13 @@ struct LossOutput {
   Tensor logits_grad;  ///< d(loss sum * scale) / d(logits); undefined when not asked for
 };
 
-struct Sgd;  // ops/optim/sgd.h
+/// The factors of a momentum_step.
+struct MomentumStep {
+  double lr = 0.0;
+  double momentum = 0.0;
+  double weight_decay = 0.0;
+  bool nesterov = false;
+};
 
 /// The kernels of ops/kernel_list.inc, by name: `kernels(device, dtype).relu(stream, x)`.
 struct KernelTable {

@@ -12,7 +12,6 @@
 
 #include "ops/cpu/parallel.h"
 #include "ops/kernels.h"
-#include "ops/optim/sgd.h"
 
 namespace troupe {
 namespace {
@@ -112,14 +111,14 @@ std::vector<Kernel> all_kernels() {
        }},
       {"global_average_pool", 1,
        [](const Stream& s, const Inputs& in) { table().adaptive_average_pool(s, in.x, 1, 1); }},
-      {"sgd", 5,
+      {"momentum_step", 5,
        [](const Stream& s, Inputs& in) {
          const auto flat = [](const Tensor& t) {
            return Tensor::view(t.storage(), 0, {t.element_count()}, DType::f32);
          };
          Tensor weights = flat(in.x), momentum = flat(in.z);
-         table().sgd(s, {.momentum = 0.9}, 0.0, weights, flat(in.grad), momentum, weights,
-                     momentum);
+         table().momentum_step(s, {.momentum = 0.9}, weights, flat(in.grad), momentum, weights,
+                               momentum);
        }},
   };
 }

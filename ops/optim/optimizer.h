@@ -59,7 +59,7 @@ class Optimizer : public Definition {
   static constexpr std::string_view setting = "Optimizer::name";
 
   template <OptimizerDefinition O>
-  Optimizer(O definition)  // implicit: options take `.optimizer = Sgd{.momentum = 0.9}`
+  Optimizer(O definition)  // implicit, so that options take the struct itself
       : Definition(std::move(definition)),
         state_names_([](const Optimizer& self) { return self.as<O>().state_names(); }),
         update_([](const Optimizer& self, const Stream& stream, const OptimizerStep& step,

@@ -26,10 +26,12 @@ void Sgd::update(const Stream& stream, const OptimizerStep& step,
                  const OptimizerSlice& slice) const {
   Tensor none;
   Tensor new_weights = slice.new_weights;
+  const MomentumStep factors{
+      .lr = step.lr, .momentum = momentum, .weight_decay = weight_decay, .nesterov = nesterov};
   kernels(stream.device, new_weights.dtype())
-      .sgd(stream, *this, step.lr, slice.weights, slice.gradient,
-           slice.state.empty() ? none : slice.state[0], new_weights,
-           slice.new_state.empty() ? none : slice.new_state[0]);
+      .momentum_step(stream, factors, slice.weights, slice.gradient,
+                     slice.state.empty() ? none : slice.state[0], new_weights,
+                     slice.new_state.empty() ? none : slice.new_state[0]);
 }
 
 }  // namespace troupe

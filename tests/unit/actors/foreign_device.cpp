@@ -12,7 +12,6 @@
 
 #include "ops/backend.h"
 #include "ops/kernels.h"
-#include "ops/optim/sgd.h"
 
 namespace troupe::testing {
 namespace {
@@ -158,7 +157,7 @@ class Arguments {
   void check_one(const ConvolutionOptions&) const {}
   void check_one(const LinearOptions&) const {}
   void check_one(const PoolOptions&) const {}
-  void check_one(const Sgd&) const {}
+  void check_one(const MomentumStep&) const {}
   template <class Number>
   requires std::is_arithmetic_v<Number>
   void check_one(Number) const {}

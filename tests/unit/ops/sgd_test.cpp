@@ -1,4 +1,4 @@
-// Several steps of every table's SGD against PyTorch's documented algorithm.
+// Several steps of SGD, on every kernel table, against PyTorch's documented algorithm.
 #include "ops/optim/sgd.h"
 
 #include <cmath>
@@ -58,10 +58,12 @@ void follows_the_document(double tolerance) {
             gradient.data<T>()[i] = static_cast<T>(gradient_of(i, step));
             same.push_back(gradient.data<T>()[i]);
           }
-          const Sgd options{.momentum = momentum, .weight_decay = decay, .nesterov = nesterov};
-          kernels({}, dtype_of<T>)
-              .sgd({}, options, 0.1, weights, gradient, step == 0 ? Tensor() : buffer, weights,
-                   buffer);
+          const Sgd sgd{.momentum = momentum, .weight_decay = decay, .nesterov = nesterov};
+          const Tensor before = step == 0 ? Tensor() : buffer;
+          const std::size_t tensors = sgd.state_names().size();
+          sgd.update({}, {.step = step, .lr = 0.1},
+                     {weights, gradient, std::span(&before, tensors), weights,
+                      std::span(&buffer, tensors)});
           documented.step(same);
           for (std::size_t i = 0; i < count; ++i)
             ASSERT_NEAR(weights.data<T>()[i], documented.theta[i], tolerance)

@@ -4,7 +4,7 @@ namespace troupe::cpu {
 
 /// Pointers to the first element of each array; the new arrays may be the old ones. `momentum` is
 /// null in the first step.
-struct SgdRange {
+struct MomentumArrays {
   const float* weights;
   const float* gradient;
   const float* momentum;

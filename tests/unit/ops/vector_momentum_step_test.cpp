@@ -1,4 +1,3 @@
-#include "ops/optim/sgd.h"
 #include "runtime/error.h"
 #include "tests/unit/ops/vector_support.h"
 
@@ -8,21 +7,21 @@ namespace {
 using namespace test;
 
 struct Case {
-  Sgd options;
+  MomentumStep factors;
   bool first_step = false;
 };
-constexpr double lr = 0.1;
 
-class VectorSgd : public testing::TestWithParam<Case> {};
+class VectorMomentumStep : public testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(
-    Options, VectorSgd,
+    Factors, VectorMomentumStep,
     testing::Values(Case{{}}, Case{{.weight_decay = 0.01}}, Case{{.momentum = 0.9}, true},
                     Case{{.momentum = 0.9, .weight_decay = 0.01}},
                     Case{{.momentum = 0.9, .weight_decay = 0.01, .nesterov = true}},
                     Case{{.momentum = 0.9, .nesterov = true}, true}));
 
-TEST_P(VectorSgd, FollowsTheUpdateRule) {
-  const auto& [o, first_step] = GetParam();
+TEST_P(VectorMomentumStep, FollowsTheUpdateRule) {
+  auto [o, first_step] = GetParam();
+  o.lr = 0.1;
   constexpr std::int64_t count = 30011;
   const Tensor weights = vector_of(random_values(count, 1));
   const Tensor gradient = vector_of(random_values(count, 2));
@@ -34,7 +33,7 @@ TEST_P(VectorSgd, FollowsTheUpdateRule) {
     const double buffer = first_step ? g : o.momentum * momentum.data<float>()[i] + g;
     buffers.push_back(buffer);
     const double direction = o.momentum == 0 ? g : o.nesterov ? g + o.momentum * buffer : buffer;
-    new_weights.push_back(w - lr * direction);
+    new_weights.push_back(w - o.lr * direction);
   }
   const auto run = [&, o = o, first_step = first_step](const Stream& stream, bool in_place,
                                                        bool want_momentum) {
@@ -43,8 +42,8 @@ TEST_P(VectorSgd, FollowsTheUpdateRule) {
         in_place ? momentum.clone() : Tensor::empty({count}, DType::f32, Device::cpu());
     const Tensor& from = in_place ? to : weights;
     const Tensor& from_momentum = in_place ? to_momentum : momentum;
-    table().sgd(stream, o, lr, from, gradient, first_step ? Tensor() : from_momentum, to,
-                to_momentum);
+    table().momentum_step(stream, o, from, gradient, first_step ? Tensor() : from_momentum, to,
+                          to_momentum);
     return want_momentum ? to_momentum : to;
   };
   const Tensor result = on_any_threads([&](const Stream& s) { return run(s, false, false); });
@@ -56,20 +55,20 @@ TEST_P(VectorSgd, FollowsTheUpdateRule) {
   expect_same_bits(run({}, true, true), kept);
 }
 
-TEST(VectorSgdWithoutMomentum, NeedsNoMomentumArrays) {
+TEST(VectorMomentumStepWithoutMomentum, NeedsNoMomentumArrays) {
   Tensor weights = vector_of({1, 2, 3}), none;
-  table().sgd({}, {}, 1.0, weights, vector_of({1, 1, 1}), none, weights, none);
+  table().momentum_step({}, {.lr = 1}, weights, vector_of({1, 1, 1}), none, weights, none);
   EXPECT_EQ(values_of(weights), (std::vector<float>{0, 1, 2}));
 }
 
-TEST(VectorSgdErrors, NamesTheArrayThatDoesNotFit) {
+TEST(VectorMomentumStepErrors, NamesTheArrayThatDoesNotFit) {
   Tensor weights = vector_of({1, 2, 3}), momentum = vector_of({0, 0}), none;
   const Tensor gradient = vector_of({1, 1, 1});
-  EXPECT_THROW(table().sgd({}, {}, lr, weights, vector_of({1}), none, weights, none), Error);
-  EXPECT_THROW(table().sgd({}, {.momentum = 0.9}, lr, weights, gradient, none, weights, none),
+  EXPECT_THROW(table().momentum_step({}, {}, weights, vector_of({1}), none, weights, none), Error);
+  EXPECT_THROW(table().momentum_step({}, {.momentum = 0.9}, weights, gradient, none, weights, none),
                Error);
   try {
-    table().sgd({}, {.momentum = 0.9}, lr, weights, gradient, momentum, weights, momentum);
+    table().momentum_step({}, {.momentum = 0.9}, weights, gradient, momentum, weights, momentum);
     FAIL() << "two values of momentum for three weights";
   } catch (const Error& error) {
     EXPECT_NE(error.message().find("momentum"), std::string::npos) << error.message();
