@@ -61,11 +61,9 @@ OptionFields partition_fields(RawPartition& p) {
       field("note", p.note, "note for its users")};
 }
 
-const std::vector<std::string_view>& conditions() {
-  static const std::vector<std::string_view> words = {"gpu",       "cpu",           "native",
-                                                      "container", "edf",           "apptainer",
-                                                      "podman",    "several_nodes", "all_gpus"};
-  return words;
+std::vector<std::string_view> conditions() {
+  return {"gpu",       "cpu",    "native",        "container", "edf",
+          "apptainer", "podman", "several_nodes", "all_gpus"};
 }
 
 OptionFields line_fields(Profile::Line& line) {

@@ -2,7 +2,7 @@
 
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/processor.h"
-#include "ops/cpu/scratch.h"
+#include "ops/cpu/state.h"
 #include "ops/reference/kernels.h"
 
 namespace troupe {
@@ -20,6 +20,12 @@ constexpr KernelTable f64_kernels{
 };
 
 }  // namespace
+
+State& state() {
+  static auto* state = new State;
+  return *state;
+}
+
 }  // namespace cpu
 
 const Backend& cpu_backend() {
@@ -33,7 +39,7 @@ const Backend& cpu_backend() {
         if (dtype == DType::f64) return &cpu::f64_kernels;
         return nullptr;
       },
-      .take_scratch_peak = [](std::int16_t) { return cpu::Scratch::take_peak(); },
+      .take_scratch_peak = [](std::int16_t) { return cpu::state().scratch.take_peak(); },
       .fingerprint = cpu::arithmetic_of_this_processor};
   return all;
 }

@@ -26,7 +26,7 @@ dnnl::memory::desc onednn_any_memory(const Shape& shape);
 void use_stream_threads(const Stream& stream);
 
 /// A compiled primitive with its arguments. Running it again on other memory builds and allocates
-/// nothing; working memory comes from the process's Scratch. Used by one thread at a time.
+/// nothing; working memory is a Scratch. Used by one thread at a time.
 class PreparedPrimitive {
  public:
   using Arguments = std::vector<std::pair<int, dnnl::memory::desc>>;

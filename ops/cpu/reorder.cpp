@@ -4,64 +4,36 @@
 
 #include <algorithm>
 #include <cstring>
-#include <list>
-#include <mutex>
 
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/onednn.h"
+#include "ops/cpu/state.h"
 #include "runtime/error.h"
 
 namespace troupe::cpu {
-namespace {
 
-struct PreparedReorder {
-  Shape shape;
-  Layout from;
-  Layout to;
-  int threads;
-  PreparedPrimitive copy;
-};
-
-/// Compiled reorders between two uses, the last used one in front. A prepared primitive serves one
-/// caller at a time: the caller takes it out. Thread-safe.
-class ReorderPool {
- public:
-  /// One element, in a list so that neither direction allocates.
-  std::list<PreparedReorder> take(const Stream& stream, const Shape& shape, Layout from,
-                                  Layout to) {
-    std::list<PreparedReorder> taken;
-    {
-      std::lock_guard lock(mutex_);
-      const auto found = std::ranges::find_if(free_, [&](const PreparedReorder& entry) {
-        return entry.from == from && entry.to == to && entry.threads == stream.threads &&
-               entry.shape == shape;
-      });
-      if (found != free_.end()) taken.splice(taken.end(), free_, found);
-    }
-    if (taken.empty())
-      taken.push_back({shape, from, to, stream.threads,
-                       prepare_copy(stream, onednn_memory(shape, from), onednn_memory(shape, to))});
-    return taken;
+std::list<ReorderPool::Prepared> ReorderPool::take(const Stream& stream, const Shape& shape,
+                                                   Layout from, Layout to) {
+  std::list<Prepared> taken;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::ranges::find_if(free_, [&](const Prepared& entry) {
+      return entry.from == from && entry.to == to && entry.threads == stream.threads &&
+             entry.shape == shape;
+    });
+    if (found != free_.end()) taken.splice(taken.end(), free_, found);
   }
-  void give_back(std::list<PreparedReorder> taken) {
-    constexpr std::size_t most = 64;
-    std::lock_guard lock(mutex_);
-    free_.splice(free_.begin(), taken);
-    if (free_.size() > most) free_.pop_back();
-  }
-
- private:
-  std::mutex mutex_;
-  std::list<PreparedReorder> free_;
-};
-
-ReorderPool& pool() {
-  // Never destroyed: kernels may run while other statics go.
-  static auto* pool = new ReorderPool;
-  return *pool;
+  if (taken.empty())
+    taken.push_back({shape, from, to, stream.threads,
+                     prepare_copy(stream, onednn_memory(shape, from), onednn_memory(shape, to))});
+  return taken;
 }
 
-}  // namespace
+void ReorderPool::give_back(std::list<Prepared> taken) {
+  constexpr std::size_t most = 64;
+  const std::lock_guard lock(mutex_);
+  free_.splice(free_.begin(), taken);
+  if (free_.size() > most) free_.pop_back();
+}
 
 void reorder(const Stream& stream, const Tensor& from, Tensor& to) {
   if (from.shape() != to.shape() || from.dtype() != DType::f32 || to.dtype() != DType::f32)
@@ -74,12 +46,13 @@ void reorder(const Stream& stream, const Tensor& from, Tensor& to) {
     std::memcpy(to.raw(), from.raw(), from.bytes());
     return;
   }
-  auto prepared = pool().take(stream, from.shape(), from.layout(), to.layout());
+  ReorderPool& pool = state().reorders;
+  auto prepared = pool.take(stream, from.shape(), from.layout(), to.layout());
   PreparedPrimitive& copy = prepared.front().copy;
   copy.set(DNNL_ARG_FROM, from.raw());
   copy.set(DNNL_ARG_TO, to.raw());
   copy.run(copy_stream(stream, from.bytes()));
-  pool().give_back(std::move(prepared));
+  pool.give_back(std::move(prepared));
 }
 
 Tensor in_layout(const Stream& stream, const Tensor& tensor, Layout layout) {

@@ -1,4 +1,8 @@
 #pragma once
+#include <list>
+#include <mutex>
+
+#include "ops/cpu/onednn.h"
 #include "runtime/tensor/tensor.h"
 
 namespace troupe::cpu {
@@ -9,5 +13,26 @@ void reorder(const Stream& stream, const Tensor& from, Tensor& to);
 
 /// `tensor` itself if it has this layout already, else a copy that has it.
 Tensor in_layout(const Stream& stream, const Tensor& tensor, Layout layout);
+
+/// Compiled reorders between two uses, the last used one in front. A prepared primitive serves one
+/// caller at a time: the caller takes it out. Thread-safe.
+class ReorderPool {
+ public:
+  struct Prepared {
+    Shape shape;
+    Layout from;
+    Layout to;
+    int threads;
+    PreparedPrimitive copy;
+  };
+
+  /// One element, in a list so that neither direction allocates.
+  std::list<Prepared> take(const Stream& stream, const Shape& shape, Layout from, Layout to);
+  void give_back(std::list<Prepared> taken);
+
+ private:
+  std::mutex mutex_;
+  std::list<Prepared> free_;
+};
 
 }  // namespace troupe::cpu

@@ -1,28 +1,24 @@
 #pragma once
 #include <cstddef>
 #include <memory>
+#include <mutex>
+#include <vector>
 
 namespace troupe::cpu {
 
-/// Working memory of a kernel, for the time of one call. Its content is undefined.
+/// Working memory of kernels between two calls.
 ///
-/// The process keeps as many blocks as kernels have run at one time, each as large as the largest
-/// request so far, and hands out the one that was used last: it is the likeliest to be in the
-/// cache. A Winograd convolution of 640 channels requests 200 MB. One block per layer, or per size
-/// class as for tensors, would need more memory than the tensors themselves. Thread-safe.
-class Scratch {
+/// It keeps as many blocks as kernels have run at one time, each as large as the largest request so
+/// far, and hands out the one that was used last: it is the likeliest to be in the cache. A
+/// Winograd convolution of 640 channels requests 200 MB. One block per layer, or per size class as
+/// for tensors, would need more memory than the tensors themselves. Thread-safe.
+class ScratchPool {
  public:
-  explicit Scratch(std::size_t bytes);  ///< throws std::bad_alloc when memory is out
-  ~Scratch();
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-
   /// The largest request since the last call; 0: there was none.
-  static std::size_t take_peak();
-
-  void* data() const { return block_.data.get(); }  ///< 64-byte aligned; null for 0 bytes
+  std::size_t take_peak();
 
  private:
+  friend class Scratch;
   struct Free {
     void operator()(std::byte* data) const;
   };
@@ -30,10 +26,27 @@ class Scratch {
     std::unique_ptr<std::byte[], Free> data;
     std::size_t bytes = 0;
   };
-  struct Pool;
-  static Pool& pool();
 
-  Block block_;
+  Block take(std::size_t bytes);
+  void give_back(Block block);
+
+  std::mutex mutex_;
+  std::vector<Block> blocks_;  ///< the last one was used last
+  std::size_t peak_ = 0;
+};
+
+/// Working memory of a kernel, for the time of one call. Its content is undefined.
+class Scratch {
+ public:
+  explicit Scratch(std::size_t bytes);  ///< throws std::bad_alloc when memory is out
+  ~Scratch();
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  void* data() const { return block_.data.get(); }  ///< 64-byte aligned; null for 0 bytes
+
+ private:
+  ScratchPool::Block block_;
 };
 
 }  // namespace troupe::cpu

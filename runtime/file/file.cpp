@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <random>
 #include <utility>
 
 namespace troupe {
@@ -61,11 +61,10 @@ int ask(const WriteHook& hook, Kind kind, const std::filesystem::path& path,
   return hook ? hook({kind, path, bytes}) : 0;
 }
 
-/// A name beside `target` that no other writer uses.
+/// A name beside `target` that no other writer uses, on this host or another: it is random.
 std::filesystem::path staging_path(const std::filesystem::path& target) {
-  static std::atomic<unsigned> counter{0};
-  return target.parent_path() / fmt::format(".{}{}{}-{}", target.filename().string(), partial_mark,
-                                            ::getpid(), counter.fetch_add(1));
+  std::random_device random;
+  return AtomicFolder::beside(target, fmt::format("{:08x}{:08x}", random(), random()));
 }
 
 Status sync_folder(const std::filesystem::path& path, const WriteHook& hook) {
@@ -244,8 +243,6 @@ Result<AtomicFolder> AtomicFolder::create(const std::filesystem::path& target, W
   std::error_code failed;
   std::filesystem::create_directories(folder_of(target), failed);
   if (failed) return system_error("making folder", folder_of(target), failed.value());
-  // A leftover of a process that had the same number is no use to anybody.
-  std::filesystem::remove_all(staging, failed);
   if (::mkdir(staging.c_str(), 0777) != 0) return system_error("making folder", staging, errno);
   return AtomicFolder(target, staging, std::move(hook));
 }

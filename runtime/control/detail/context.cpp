@@ -98,6 +98,10 @@ zmq::socket_t MessagingContext::client(zmq::socket_type type, const JobKey& key)
   return socket;
 }
 
+std::string MessagingContext::new_inproc_address() {
+  return fmt::format("inproc://troupe.{}", ++addresses_);
+}
+
 bool MessagingContext::is_allowed(const std::string& domain, const std::string& public_key) {
   const std::lock_guard lock(mutex_);
   const auto keys = allowed_.find(domain);
@@ -144,10 +148,9 @@ void Wakeup::quiet() {
   [[maybe_unused]] const auto got = read(fd(), &count, sizeof count);
 }
 
-SocketEvents::SocketEvents(zmq::context_t& context, zmq::socket_t& watched, int events)
-    : watched_(watched), socket_(context, zmq::socket_type::pair) {
-  static std::atomic<std::uint64_t> count{0};
-  const std::string endpoint = fmt::format("inproc://troupe.events.{}", ++count);
+SocketEvents::SocketEvents(MessagingContext& context, zmq::socket_t& watched, int events)
+    : watched_(watched), socket_(context.zmq(), zmq::socket_type::pair) {
+  const std::string endpoint = context.new_inproc_address();
   while (zmq_socket_monitor(watched.handle(), endpoint.c_str(), events) != 0)
     if (zmq_errno() != EINTR)
       throw Error(ErrorCode::io,

@@ -33,6 +33,9 @@ class MessagingContext {
   /// A socket that accepts only servers with the job's key.
   zmq::socket_t client(zmq::socket_type type, const JobKey& key);
 
+  /// An address in this context that nobody has bound.
+  std::string new_inproc_address();
+
  private:
   void answer(zmq::socket_t& handler);
   void run(zmq::socket_t handler);
@@ -41,6 +44,7 @@ class MessagingContext {
   zmq::context_t zmq_;
   std::mutex mutex_;
   std::map<std::string, std::set<std::string>> allowed_;
+  std::atomic<std::uint64_t> addresses_{0};
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };
@@ -80,7 +84,7 @@ class Wakeup {
 /// would block the I/O thread for good.
 class SocketEvents {
  public:
-  SocketEvents(zmq::context_t& context, zmq::socket_t& watched, int events);
+  SocketEvents(MessagingContext& context, zmq::socket_t& watched, int events);
 
   /// On the thread of the watched socket, which must still be open: without a reader the next event
   /// would block its I/O thread.

@@ -84,7 +84,7 @@ void MemberLoop::connect_coordinator(const std::string& endpoint, const HostAndP
   coordinator_->set(zmq::sockopt::routing_id, route_of(own_session_));
   coordinator_at_ = place;
   coordinator_->set(zmq::sockopt::ipv6, coordinator_at_.host.find(':') != std::string::npos);
-  events_.emplace(messaging_->zmq(), *coordinator_, watched_events);
+  events_.emplace(*messaging_, *coordinator_, watched_events);
   const std::string at = tcp_endpoint(coordinator_at_.host, coordinator_at_.port);
   undisturbed([&] { coordinator_->connect(at); });
   coordinator_endpoint_ = endpoint;
