@@ -6,7 +6,6 @@
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
 
-#include <algorithm>
 #include <system_error>
 #include <utility>
 
@@ -63,11 +62,11 @@ void StopSignal::wait(const std::stop_token& stop) {
   }
   // Launchers and terminals signal a process and its group, so one wish may come twice at once.
   using std::chrono::steady_clock;
-  using namespace std::chrono_literals;
-  const auto grace_end = steady_clock::now() + std::chrono::seconds(1);
-  while (!stop.stop_requested() && steady_clock::now() < grace_end)
-    has_come(std::max(
-        0ms, std::chrono::ceil<std::chrono::milliseconds>(grace_end - steady_clock::now())));
+  constexpr std::chrono::seconds grace(1);
+  const auto begin = steady_clock::now();
+  for (steady_clock::duration left = grace; left > left.zero() && !stop.stop_requested();
+       left = begin + grace - steady_clock::now())
+    has_come(std::chrono::ceil<std::chrono::milliseconds>(left));
   // From here on a signal does what it does by default; this thread is the one to take it.
   ::pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
   while (!stop.stop_requested()) has_come(forever);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -84,6 +85,29 @@ TEST_F(Output, AFolderThatNothingWasWrittenIntoIsRemovedIfItIsNew) {
   EXPECT_TRUE(fs::exists(root_ / "there"));
   OutputFolder::create(root_ / "used").write_options("seed: 1\n");
   EXPECT_TRUE(fs::exists(root_ / "used"));
+}
+
+// The one that creates the folder may not be the one that gets it.
+TEST_F(Output, OfTwoRunsThatStartAtOnceOneHasTheFolderAndTheOtherLeavesItThere) {
+  for (int round = 0; round < 2000; ++round) {
+    const fs::path path = root_ / std::to_string(round);
+    std::optional<OutputFolder> folders[2];
+    std::atomic<int> here{0};
+    {
+      std::vector<std::jthread> runs;
+      for (auto& folder : folders)
+        runs.emplace_back([&] {
+          for (++here; here < 2;) {
+          }
+          try {
+            folder = OutputFolder::create(path);
+          } catch (const Error&) {
+          }
+        });
+    }
+    ASSERT_NE(folders[0].has_value(), folders[1].has_value()) << "in round " << round;
+    ASSERT_TRUE(fs::is_directory(path)) << "in round " << round;
+  }
 }
 
 TEST_F(Output, AFolderThatCannotBeMadeIsAnErrorWithItsName) {
