@@ -51,11 +51,13 @@ StageOptions stage_options(const PipelineOptions& options, std::size_t stage, st
       .initial = options.initial.empty() ? nullptr : options.initial[stage]};
   for (const BucketBytes& bucket : buckets) program.buckets.push_back(bucket.blocks);
   ProgramFactory factory = network_program(std::move(program));
-  if (options.around) factory = options.around(stage, std::move(factory));
+  if (options.around)
+    factory.make = [around = options.around, stage, make = std::move(factory.make)] {
+      return around(stage, make());
+    };
   return {.program = std::move(factory),
           .schedule = schedule_of(options, stage),
           .stage = stage,
-          .buckets = static_cast<std::uint32_t>(buckets.size()),
           .replica = replica,
           .replicas = options.replicas,
           .seed = options.seed,
@@ -224,7 +226,6 @@ std::set<std::uint32_t> writing_processes(const PipelineOptions& options) {
   return processes;
 }
 
-/// Throws unless the stages hold each block of the model once.
 /// Adds the checkpoint writer in process 0, and a shard writer in each other process.
 void add_writers(Graph& graph, const PipelineOptions& options, Common& common) {
   for (const std::uint32_t process : writing_processes(options)) {
@@ -265,23 +266,17 @@ LoaderOptions loader_options(const PipelineOptions& options, std::uint32_t repli
 }
 
 Timeline timeline_of(const PipelineOptions& options) {
-  const std::int64_t per_epoch = Sampler(sampler_options(options)).batches_per_epoch();
-  if (options.epochs < 1)
-    throw Error(ErrorCode::bad_options, fmt::format("`epochs` is {}", options.epochs),
-                "train at least one epoch");
-  std::int64_t steps = options.epochs * per_epoch;
-  if (options.max_steps > 0) steps = std::min<std::int64_t>(steps, options.max_steps);
-  return {.steps = checked_steps(steps),
-          .steps_per_epoch = static_cast<std::uint32_t>(per_epoch),
-          .evaluates = options.evaluates,
-          .first = options.first_step,
-          .evaluates_first = options.evaluates_first};
+  Timeline timeline = timeline_of(sampler_options(options), options.epochs, options.max_steps);
+  timeline.evaluates = options.evaluates;
+  timeline.first = options.first_step;
+  timeline.evaluates_first = options.evaluates_first;
+  return timeline;
 }
 
 LearningRateOptions learning_rate_options(const PipelineOptions& options) {
   LearningRateOptions rate = options.rate;
   rate.steps_per_epoch = Sampler(sampler_options(options)).batches_per_epoch();
-  rate.total_steps = options.epochs * rate.steps_per_epoch;
+  rate.total_steps = batches_in(sampler_options(options), options.epochs);
   return rate;
 }
 

@@ -62,8 +62,9 @@ struct PipelineOptions {
   std::function<void(const Evaluation&)> on_evaluation;
   std::optional<CheckpointWriterOptions> writer;  ///< build_pipeline completes it
   std::vector<BlockCosts> block_costs;            ///< gives the slots their sizes; empty: unknown
-  /// Wraps the arithmetic of a stage, to time or check it; empty: no wrapper.
-  std::function<ProgramFactory(std::size_t stage, ProgramFactory)> around;
+  /// Wraps the program of a stage, to time or check it; empty: no wrapper.
+  std::function<std::unique_ptr<StageProgram>(std::size_t stage, std::unique_ptr<StageProgram>)>
+      around;
 };
 
 /// The model, built for the samples of the data set.

@@ -15,7 +15,7 @@ Stage::Stage(StageOptions options) : options_(std::move(options)) {
     throw Error(ErrorCode::bad_options,
                 "a stage with staleness lacks the number of micro-batches of a step",
                 "give StageOptions::micro_batches, a function of the step");
-  for (std::uint32_t bucket = 1; bucket < options_.buckets; ++bucket)
+  for (std::uint32_t bucket = 1; bucket < buckets(); ++bucket)
     more_gradients_.push_back(
         std::make_unique<Output<Gradient>>(this, fmt::format("gradient/{}", bucket)));
 }
@@ -44,14 +44,14 @@ bool Stage::can_begin_backward() const {
   if (!output_gradient.ready() || !in_flight_.contains(output_gradient.header().key.micro_batch))
     return false;
   if (splits_backward()) return input_gradient.has_slot();
-  return has_gradient_slots() && (options_.buckets > 1 || input_gradient.has_slot());
+  return has_gradient_slots() && (buckets() > 1 || input_gradient.has_slot());
 }
 
 bool Stage::can_continue_backward() const {
   if (going_back_.empty()) return false;
   const std::uint32_t bucket = going_back_.front().bucket;
   if (bucket == 0 && !has_gradient_slots()) return false;
-  return splits_backward() || bucket + 1 < options_.buckets || input_gradient.has_slot();
+  return splits_backward() || bucket + 1 < buckets() || input_gradient.has_slot();
 }
 
 // A backward that is not split counts until its last bucket is done.
@@ -74,8 +74,7 @@ bool Stage::all_went_back() const {
 
 bool Stage::can_update() const {
   const auto sums = sums_.find(step_);
-  return !next_state_ && sums != sums_.end() && sums->second.size() == options_.buckets &&
-         all_went_back();
+  return !next_state_ && sums != sums_.end() && sums->second.size() == buckets() && all_went_back();
 }
 
 StageView Stage::view() const {
@@ -189,7 +188,7 @@ void Stage::continue_backward() {
   const std::uint32_t bucket = first.bucket++;
   auto made = program().backward(*first.forward.saved, first.grad->tensor, bucket);
   gradient_of(bucket)->send(about, {std::move(made.gradient), std::move(made.statistics)});
-  if (bucket + 1 < options_.buckets) return;
+  if (bucket + 1 < buckets()) return;
   if (input_gradient.connected() && !splits_backward())
     input_gradient.send(about, {std::move(made.input_gradient)});
   end_backward();
@@ -229,7 +228,7 @@ ActionLabel Stage::update() {
   std::vector<Tensor> gradients, statistics;
   for (const auto& sum : sums_.at(step_)) {
     if (!sum->weights.defined()) continue;  // there is none yet: see ReducedGradient
-    gradients.resize(options_.buckets);
+    gradients.resize(buckets());
     gradients.at(sum->bucket) = sum->weights;
     if (sum->bucket == 0) statistics = sum->statistics;
   }

@@ -17,8 +17,7 @@ namespace troupe {
 struct StageOptions {
   ProgramFactory program;
   StageSchedule schedule;
-  std::size_t stage = 0;      ///< position in the pipeline
-  std::uint32_t buckets = 1;  ///< number of gradient buckets; must equal the program's
+  std::size_t stage = 0;  ///< position in the pipeline
   std::uint32_t replica = 0;
   std::uint32_t replicas = 1;
   std::uint64_t seed = 1;  ///< of random numbers such as dropout's
@@ -95,6 +94,8 @@ class Stage final : public Actor {
     std::uint32_t bucket = 0;  ///< the next one
   };
 
+  /// The number of gradient buckets.
+  std::uint32_t buckets() const { return options_.program.buckets; }
   std::optional<StageAction> next() const;
   StageView view() const;
   bool splits_backward() const;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "runtime/error.h"
 
 namespace troupe {
@@ -107,8 +109,11 @@ ProgramFactory network_program(NetworkProgramOptions options) {
     const BlockRange range = options.blocks.empty() ? BlockRange{} : options.blocks.front();
     part = ModelPart{range.within(blocks), blocks};
   }
+  const std::size_t buckets =
+      std::max({options.buckets.size(), options.blocks.size(), std::size_t{1}});
   ProgramFactory factory(
       [options = std::move(options)] { return std::make_unique<NetworkProgram>(options); });
+  factory.buckets = static_cast<std::uint32_t>(buckets);
   factory.part = part;
   return factory;
 }

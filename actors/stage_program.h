@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -72,6 +73,7 @@ struct ProgramFactory {
   std::unique_ptr<StageProgram> operator()() const { return make(); }
 
   std::function<std::unique_ptr<StageProgram>()> make;
+  std::uint32_t buckets = 1;           ///< in which its programs go backward
   std::optional<ModelPart> part = {};  ///< if known, the stages of a graph must fit together
 };
 

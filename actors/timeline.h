@@ -22,12 +22,14 @@ struct Timeline {
   bool evaluates_after(std::uint32_t step) const { return evaluates && ends_epoch(step); }
 };
 
-/// Converts a number of steps to the type that messages carry. Throws Error{bad_options} if the
-/// number is negative or does not fit.
-std::uint32_t checked_steps(std::int64_t steps);
+/// The batches in this number of epochs. Throws Error{bad_options} as Sampler does, and for a
+/// number of epochs below 1 or above 1,000,000.
+std::int64_t batches_in(const SamplerOptions& batches, std::int64_t epochs);
 
-/// `epochs` whole epochs of a sampler's batches. Throws Error{bad_options} as Sampler does.
-Timeline timeline_of(const SamplerOptions& batches, std::int64_t epochs);
+/// A step for each batch in `epochs` epochs, but at most `max_steps`; 0: no limit. Throws as
+/// batches_in, and where the steps do not fit into the 32 bits that messages have for them.
+Timeline timeline_of(const SamplerOptions& batches, std::int64_t epochs,
+                     std::int64_t max_steps = 0);
 
 /// The global micro-batches of replica r of d in a step of m, [r m / d, (r + 1) m / d); or those of
 /// `group` neighbouring replicas, of which r is the first.

@@ -95,8 +95,7 @@ class StageThatOwes : public ::testing::Test {
  protected:
   StageThatOwes()
       : stage_({.program = small_mlp({1, 2}),
-                .schedule = {.credits = 1, .deferred_weight_gradients = 1},
-                .buckets = 2}) {
+                .schedule = {.credits = 1, .deferred_weight_gradients = 1}}) {
     attach(stage_);
     stage_.restore(nullptr, 0);
   }

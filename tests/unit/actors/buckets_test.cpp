@@ -62,10 +62,12 @@ TEST(Buckets, AStageThatFailsBetweenTwoOfThemIsReplacedAlone) {
       const auto calls = std::make_shared<std::atomic<int>>(call);
       const TrainingResult result =
           train({.order = order,
-                 .around = [&](std::size_t stage, ProgramFactory inner) -> ProgramFactory {
-                   if (stage != 0) return inner;
-                   return [=] { return std::make_unique<FailsBetweenBuckets>(inner(), calls); };
-                 },
+                 .around =
+                     [&](std::size_t stage, std::unique_ptr<StageProgram> inner) {
+                       if (stage == 0)
+                         inner = std::make_unique<FailsBetweenBuckets>(std::move(inner), calls);
+                       return inner;
+                     },
                  .adjust = one_block_a_bucket});
       ASSERT_EQ(result.failures.size(), 1u);
       EXPECT_THAT(result.failures[0].replaced, ElementsAre("stage/0"));

@@ -52,8 +52,10 @@ std::size_t bound_of(const TrainingRun& run) {
 void expect_bounded(TrainingRun run, std::size_t slow) {
   SCOPED_TRACE(fmt::format("stage {} is slow", slow));
   const std::size_t bound = bound_of(run);
-  run.around = [slow](std::size_t stage, ProgramFactory inner) {
-    return stage == slow ? SlowProgram::around(std::move(inner), {2ms, 2ms}) : inner;
+  run.around = [slow](std::size_t stage, std::unique_ptr<StageProgram> inner) {
+    if (stage == slow)
+      inner = std::make_unique<SlowProgram>(std::move(inner), SlowProgram::Pauses{2ms, 2ms});
+    return inner;
   };
   auto& allocator = CachingAllocator::of({});
   const std::size_t before = allocator.counters().in_use_bytes;

@@ -96,8 +96,9 @@ TEST(OrderThreadedActors, Of1F1BIsThatOfThePaperForStagesThatTakeEquallyLong) {
         TrainingRun run = run_of(kind, stages, micro_batches);
         run.scheduling = Scheduling::threads;
         run.threads = static_cast<int>(stages) + 2;
-        run.around = [forward](std::size_t, ProgramFactory inner) {
-          return SlowProgram::around(std::move(inner), {forward, 2 * forward});
+        run.around = [forward](std::size_t, std::unique_ptr<StageProgram> inner) {
+          return std::make_unique<SlowProgram>(std::move(inner),
+                                               SlowProgram::Pauses{forward, 2 * forward});
         };
         const TrainingResult result = train(run);
         order.clear();

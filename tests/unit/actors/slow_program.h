@@ -17,12 +17,6 @@ class SlowProgram final : public StageProgram {
   SlowProgram(std::unique_ptr<StageProgram> inner, Pauses pauses)
       : inner_(std::move(inner)), pauses_(pauses) {}
 
-  static ProgramFactory around(ProgramFactory inner, Pauses pauses) {
-    return [inner = std::move(inner), pauses] {
-      return std::make_unique<SlowProgram>(inner(), pauses);
-    };
-  }
-
   void use(StatePtr state) override { inner_->use(std::move(state)); }
   const StatePtr& state() const override { return inner_->state(); }
   std::shared_ptr<const StateSpec> spec() const override { return inner_->spec(); }

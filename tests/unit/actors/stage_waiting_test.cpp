@@ -12,8 +12,7 @@ StageOptions stage_options() {
   return {.program = network_program({.model = Mlp{.widths = {3}, .classes = 2},
                                       .samples = {.shape = {1, 2, 2}, .classes = 2},
                                       .buckets = {1, 2}}),
-          .schedule = {.credits = 2},
-          .buckets = 2};
+          .schedule = {.credits = 2}};
 }
 
 template <class T>

@@ -21,9 +21,17 @@ TEST(Timeline, CountsAShortLastBatchWhereItIsKept) {
 }
 
 TEST(Timeline, RefusesMoreStepsThanMessagesCanCarry) {
-  EXPECT_EQ(checked_steps(UINT32_MAX), UINT32_MAX);
-  EXPECT_THROW(timeline_of({.samples = 130, .batch_size = 64}, 1LL << 32), Error);
-  EXPECT_THROW(timeline_of({.samples = 130, .batch_size = 64}, -1), Error);
+  const SamplerOptions batches{.samples = 5000, .batch_size = 1};
+  EXPECT_EQ(timeline_of(batches, 800'000).steps, 4'000'000'000u);
+  EXPECT_THROW(timeline_of(batches, 900'000), Error);
+  EXPECT_EQ(timeline_of(batches, 900'000, 7).steps, 7u) << "the run ends earlier";
+}
+
+TEST(Timeline, RefusesNoEpochAndMoreThanCanBeMultiplied) {
+  for (const std::int64_t epochs : {std::int64_t{-1}, std::int64_t{0}, std::int64_t{1} << 62}) {
+    EXPECT_THROW(timeline_of({.samples = 130, .batch_size = 64}, epochs, 7), Error) << epochs;
+    EXPECT_THROW(batches_in({.samples = 130, .batch_size = 64}, epochs), Error) << epochs;
+  }
 }
 
 TEST(Timeline, RefusesASamplerThatCannotMakeABatch) {

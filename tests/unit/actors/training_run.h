@@ -37,7 +37,8 @@ struct TrainingRun {
   std::uint64_t order = 1;  ///< seed of the order in which messages are delivered
   RestartBudget restarts;
   bool trace = false;
-  std::function<ProgramFactory(std::size_t stage, ProgramFactory)> around;
+  std::function<std::unique_ptr<StageProgram>(std::size_t stage, std::unique_ptr<StageProgram>)>
+      around;
   std::function<void(PipelineOptions&)> adjust;  ///< what this struct has no member for
   std::stop_token stop;
   std::function<void(const StepSeen&)> on_step;
