@@ -9,15 +9,10 @@
 namespace troupe {
 namespace {
 
-struct Total {
-  double loss = 0;
-  std::int64_t correct = 0;
-};
-
-Total total(const std::vector<std::optional<Score>>& parts) {
-  Total total;
+Score total(const std::vector<std::optional<Score>>& parts) {
+  Score total;
   for (const auto& part : parts) {
-    total.loss += part->loss_sum;
+    total.loss_sum += part->loss_sum;
     total.correct += part->correct;
   }
   return total;
@@ -92,7 +87,7 @@ void Monitor::vote_if_whole() {
   if (committed_ > 0 && options_.timeline.evaluates_after(committed_ - 1) &&
       scores_.evaluated < committed_)
     return;
-  refuse_what_is_not_finite(total(found->second.parts).loss);
+  refuse_what_is_not_finite(total(found->second.parts).loss_sum);
   voted_ = committed_;
   vote(committed_, nullptr);
 }
@@ -121,10 +116,10 @@ void Monitor::report_whole_steps() {
     const Scores::Sum sum = std::move(found->second);
     scores_.sums.erase(found);
     ++scores_.reported;
-    const Total all = total(sum.parts);
+    const Score all = total(sum.parts);
     const auto samples = static_cast<double>(sum.samples);
     if (options_.on_step)
-      options_.on_step({scores_.reported, all.loss / samples,
+      options_.on_step({scores_.reported, all.loss_sum / samples,
                         static_cast<double>(all.correct) / samples, sum.samples, lap()});
     report_evaluation();
   }
@@ -152,10 +147,10 @@ void Monitor::report_evaluation() {
                 fmt::format("the evaluation after step {} has {} of {} samples", step, sum.samples,
                             options_.test_count));
   static_cast<void>(lap());  // the time of the next step begins here
-  const Total all = total(sum.parts);
+  const Score all = total(sum.parts);
   if (options_.on_evaluation)
     options_.on_evaluation(
-        {step, all.loss / static_cast<double>(sum.samples), all.correct, sum.samples});
+        {step, all.loss_sum / static_cast<double>(sum.samples), all.correct, sum.samples});
 }
 
 }  // namespace troupe

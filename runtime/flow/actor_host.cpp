@@ -98,19 +98,18 @@ void inject_fault(const HostedActor& hosted, const ActionLabel& label) {
                       label.key.step, label.key.micro_batch, label.name));
 }
 
-/// What an actor does after an action if it is ready for the next one.
-enum class AfterAction : std::uint8_t { act_again, yield_thread };
-
-/// A consumer in this process may have to send on what a long action made to another process, which
+/// Whether an actor yields its thread after an action, though it may be ready for the next one. A
+/// consumer in this process may have to send on what a long action made to another process, which
 /// waits for it: the consumer gets the thread first. Otherwise the actor keeps the thread, with its
 /// weights in the cache. Deterministic scheduling asks no clock, so that its order is reproducible.
-AfterAction after_action(const RunState& run, bool feeds_sender_away, Clock::duration time) {
+bool yields_thread(const RunState& run, bool feeds_sender_away, Clock::duration time) {
   constexpr auto long_time = std::chrono::microseconds(50);
   const bool is_long = time > long_time || run.options.scheduling == Scheduling::deterministic;
-  return feeds_sender_away && is_long ? AfterAction::yield_thread : AfterAction::act_again;
+  return feeds_sender_away && is_long;
 }
 
-AfterAction act(ActorHost* self) {
+/// Returns whether the actor is to yield its thread.
+bool act(ActorHost* self) {
   HostedActor& hosted = self->state;
   RunState& run = *hosted.run;
   const DeliveryDeferral::Action action(run.options.deferral, run.options.threads);
@@ -125,7 +124,7 @@ AfterAction act(ActorHost* self) {
   if (run.options.trace)
     hosted.trace.push_back(
         {hosted.index, std::string(label.name), label.key, begin - run.start, end - run.start});
-  return after_action(run, send_effects(self), end - begin);
+  return yields_thread(run, send_effects(self), end - begin);
 }
 
 void count_held(HostedActor& hosted) {
@@ -148,7 +147,7 @@ void run_actions(ActorHost* self) {
   send_effects(self);           // of the handler that called this
   if (hosted.resumes) return;
   while (hosted.actor->ready() && !hosted.resumes) {
-    if (act(self) == AfterAction::yield_thread && hosted.actor->ready()) {
+    if (act(self) && hosted.actor->ready()) {
       hosted.resumes = true;
       self->send(hosted.run->yielder, Resume{});
     } else if (!self->mailbox().empty()) {

@@ -58,7 +58,7 @@ void RunLeader::receive(std::uint32_t process, const RunMessage& message,
   } else if (const auto* report = std::get_if<ProcessEnded>(&message)) {
     ended(process, *report);
   } else if (const auto* failed = std::get_if<RunFailed>(&message)) {
-    fail(failed->error);
+    end(failed->error);
   } else if (std::holds_alternative<StopRequest>(message)) {
     supervisor_.request_stop();
     if (!supervisor_.has_voters()) end({});  // there is no commit to wait for
@@ -92,7 +92,7 @@ std::string RunLeader::overdue_votes(bool idle, const std::vector<std::string>& 
 
 void RunLeader::actor_failed(const ActorFailed& failure, Supervisor::Clock::time_point now) {
   if (failure.incarnation != incarnations_.at(failure.actor)) return;  // replaced meanwhile
-  if (failure.lasting) return fail(*failure.lasting);
+  if (failure.lasting) return end(*failure.lasting);
   if (ending_) return;
   if (replacing_) {
     failures_.push_back(failure);  // one after the other
@@ -106,7 +106,7 @@ void RunLeader::replace(const ActorFailed& failure, Supervisor::Clock::time_poin
   try {
     actors = supervisor_.actor_failed(failure.actor, failure.cause, now);
   } catch (const Error& error) {
-    return fail(error);  // the budget is spent
+    return end(error);  // the budget is spent
   }
   replacing_ = Replacement{.incarnation = ++incarnation_, .steps = supervisor_.steps()};
   FailureReport report{.actor = graph_.actors()[failure.actor].name,
@@ -154,10 +154,8 @@ void RunLeader::lost(std::uint32_t process, const Error& reason) {
   if (ended_[process]) return;  // its part of the run is done
   ended_[process] = true;
   --missing_;
-  fail(reason);
+  end(reason);
 }
-
-void RunLeader::fail(const Error& error) { end(error); }
 
 void RunLeader::end_if_done() {
   if (supervisor_.done()) end({});

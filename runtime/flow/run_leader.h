@@ -25,8 +25,6 @@ class RunLeader {
 
   void receive(std::uint32_t process, const RunMessage& message, Supervisor::Clock::time_point now);
   void lost(std::uint32_t process, const Error& reason);
-  /// Ends the run with an error that no actor caused.
-  void fail(const Error& error);
 
   /// Called at intervals. Returns a warning if a step has waited for the same votes since the last
   /// call, and other actors have voted or no actor had anything to do (`idle`). Otherwise returns

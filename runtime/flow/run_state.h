@@ -62,7 +62,7 @@ class Directory {
   std::vector<ActorAddress> addresses_;
 };
 
-/// Constant during the run, except gauges, directory and faults_fired.
+/// Constant during the run, except gauges, directory, faults_fired and yielder.
 struct RunState {
   const Graph& graph;
   const RunOptions& options;
