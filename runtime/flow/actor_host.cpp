@@ -28,28 +28,20 @@ void account_waiting(HostedActor& hosted, Clock::time_point now) {
   }
 }
 
-void send_packet(ActorHost* self, std::uint32_t to, Packet packet) {
+/// Sends to an actor of this process or, through the bridge, of another.
+template <class Message>
+void send_to(ActorHost* self, std::size_t actor, Message message) {
   HostedActor& hosted = self->state;
   RunState& run = *hosted.run;
-  if (!run.placement.is_here(to)) {
-    packet.header.receiver = hosted.addresses[to].incarnation;
-    run.options.bridge->send(run.placement.of(to), std::move(packet));
-    return;
-  }
-  run.gauges[to].add();
-  self->send(hosted.addresses[to].actor, std::move(packet));
+  if (!run.placement.is_here(actor))
+    return run.options.bridge->send(run.placement.of(actor), std::move(message));
+  run.gauges[actor].add();
+  self->send(hosted.addresses[actor].actor, std::move(message));
 }
 
-void send_credit(ActorHost* self, const Credit& credit) {
-  HostedActor& hosted = self->state;
-  RunState& run = *hosted.run;
-  const auto to = static_cast<std::uint32_t>(run.graph.edges()[credit.edge].from);
-  if (!run.placement.is_here(to)) {
-    run.options.bridge->send(run.placement.of(to), credit);
-    return;
-  }
-  run.gauges[to].add();
-  self->send(hosted.addresses[to].actor, credit);
+void send_packet(ActorHost* self, std::size_t to, Packet packet) {
+  packet.header.receiver = self->state.addresses[to].incarnation;
+  send_to(self, to, std::move(packet));
 }
 
 /// Sends packets, then credits, then reports to the supervisor. Returns whether a packet went to an
@@ -60,11 +52,12 @@ bool send_effects(ActorHost* self) {
   RuntimeAccess::Effects& effects = RuntimeAccess::effects(*hosted.actor);
   bool feeds_sender_away = false;
   for (Packet& packet : effects.packets) {
-    const auto to = static_cast<std::uint32_t>(run.graph.edges()[packet.header.edge].to);
+    const std::size_t to = run.graph.edges()[packet.header.edge].to;
     feeds_sender_away = feeds_sender_away || run.sends_away[to];
     send_packet(self, to, std::move(packet));
   }
-  for (const Credit& credit : effects.credits) send_credit(self, credit);
+  for (const Credit& credit : effects.credits)
+    send_to(self, run.graph.edges()[credit.edge].from, credit);
   if (effects.vote) {
     effects.vote->actor = hosted.index;
     effects.vote->incarnation = hosted.incarnation;
@@ -222,7 +215,7 @@ void on_replaced(ActorHost* self, const Replaced& replaced) {
                                      replaced.address.incarnation);
     if (edges[id].to != replaced.actor || edges[id].from != hosted.index) continue;
     for (Packet& packet : RuntimeAccess::unreleased(*hosted.actor->outputs()[edges[id].output], id))
-      send_packet(self, static_cast<std::uint32_t>(replaced.actor), std::move(packet));
+      send_packet(self, replaced.actor, std::move(packet));
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
-#include <memory>
+#include <functional>
+#include <variant>
 #include <vector>
 
 #include "runtime/flow/graph.h"
@@ -27,19 +28,9 @@ class Placement {
   std::uint32_t here_, processes_;
 };
 
-/// Receives the messages of other processes. For each sender the functions are called one at a
-/// time, on a thread of the bridge or on an actor thread that has finished an action. They must not
-/// block.
-class BridgeListener {
- public:
-  virtual ~BridgeListener() = default;
-  virtual void on_packet(std::uint32_t from, Packet packet) = 0;
-  virtual void on_credit(std::uint32_t from, const Credit& credit) = 0;
-  virtual void on_run_message(std::uint32_t from, RunMessage message) = 0;
-  /// The process has ended or can no longer be reached. The bridge may call this again for the same
-  /// process.
-  virtual void on_lost(std::uint32_t process, const Error& reason) = 0;
-};
+/// What one process of a run sends to another. A packet is for `Header::receiver`; other
+/// incarnations of its receiver drop it.
+using BridgeMessage = std::variant<Packet, Credit, RunMessage>;
 
 /// Carries a run's messages between its processes. All messages from one process to another arrive
 /// exactly once and in the order of sending, or the process is reported lost. (When any process is
@@ -47,15 +38,18 @@ class BridgeListener {
 /// no longer than a copy takes. The slots of the edges bound the messages in flight.
 class Bridge {
  public:
+  using OnMessage = std::function<void(std::uint32_t from, BridgeMessage message)>;
+  /// The process has ended or can no longer be reached.
+  using OnLost = std::function<void(std::uint32_t process, const Error& reason)>;
+
   virtual ~Bridge() = default;
-  /// Begins to deliver. Messages that arrived before are delivered now.
-  virtual void open(std::shared_ptr<BridgeListener> listener) = 0;
+  /// Begins to deliver. Messages that arrived before are delivered now. For each sender the
+  /// functions are called one at a time, on a thread of the bridge or on an actor thread that has
+  /// finished an action; they must not block. `on_lost` may be called again for the same process.
+  virtual void open(OnMessage on_message, OnLost on_lost) = 0;
   /// When it returns, no delivery is in progress and none begins. Later sends have no effect.
   virtual void close() = 0;
-  /// A packet for `Header::receiver`; other incarnations of its receiver drop it.
-  virtual void send(std::uint32_t to, Packet packet) = 0;
-  virtual void send(std::uint32_t to, const Credit& credit) = 0;
-  virtual void send(std::uint32_t to, RunMessage message) = 0;
+  virtual void send(std::uint32_t to, BridgeMessage message) = 0;
 };
 
 }  // namespace troupe

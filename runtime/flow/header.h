@@ -28,12 +28,12 @@ struct MessageKey {
 
 /// Precedes every payload.
 struct Header {
-  std::uint32_t incarnation = 0;    ///< of the sending actor; older ones are dropped
-  std::uint32_t receiver = 0;       ///< incarnation of the receiver, where it is in another process
-  std::uint32_t edge = 0;           ///< index in the graph
-  MessageKey key;                   ///< step, purpose, micro-batch (global index)
-  std::uint32_t slot = 0;           ///< the sender's slot that the payload occupies
-  std::uint32_t samples = 0;        ///< in this micro-batch
+  std::uint32_t incarnation = 0;  ///< of the sending actor; older ones are dropped
+  std::uint32_t receiver = 0;  ///< incarnation of the receiver; a process drops packets for others
+  std::uint32_t edge = 0;      ///< index in the graph
+  MessageKey key;              ///< step, purpose, micro-batch (global index)
+  std::uint32_t slot = 0;      ///< the sender's slot that the payload occupies
+  std::uint32_t samples = 0;   ///< in this micro-batch
   std::uint32_t batch_samples = 0;  ///< in the whole step, over all replicas
   std::uint32_t micro_batches = 0;  ///< in the whole step, over all replicas
 

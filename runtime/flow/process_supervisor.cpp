@@ -12,35 +12,35 @@ namespace troupe::flow {
 namespace {
 
 /// Passes messages of other processes to the actors of this one.
-class Listener final : public BridgeListener {
+class Arrivals {
  public:
-  Listener(std::shared_ptr<RunState> run, caf::actor supervisor)
+  Arrivals(std::shared_ptr<RunState> run, caf::actor supervisor)
       : run_(std::move(run)), supervisor_(std::move(supervisor)) {}
 
-  void on_packet(std::uint32_t from, Packet packet) override {
+  void pass_on(std::uint32_t from, Packet packet) const {
     const Header header = packet.header;
     const auto& edges = run_->graph.edges();
     if (header.edge >= edges.size() || !joins(edges[header.edge].from, from, edges[header.edge].to))
       return refuse(from, fmt::format("a message on edge {}", header.edge));
     const std::size_t actor = edges[header.edge].to;
     const ActorAddress address = run_->directory.get(actor);
-    if (header.receiver == address.incarnation) pass_on(actor, address, std::move(packet));
+    if (header.receiver == address.incarnation) send(actor, address, std::move(packet));
   }
 
-  void on_credit(std::uint32_t from, const Credit& credit) override {
+  void pass_on(std::uint32_t from, const Credit& credit) const {
     const auto& edges = run_->graph.edges();
     if (credit.edge >= edges.size() || credit.slot >= edges[credit.edge].options.slots ||
         !joins(edges[credit.edge].to, from, edges[credit.edge].from))
       return refuse(from, fmt::format("slot {} of edge {}", credit.slot, credit.edge));
     const std::size_t actor = edges[credit.edge].from;
-    pass_on(actor, run_->directory.get(actor), credit);  // its port knows older incarnations' ones
+    send(actor, run_->directory.get(actor), credit);  // its port knows older incarnations' ones
   }
 
-  void on_run_message(std::uint32_t from, RunMessage message) override {
+  void pass_on(std::uint32_t from, RunMessage message) const {
     caf::anon_send(supervisor_, RemoteRunMessage{from, std::move(message)});
   }
 
-  void on_lost(std::uint32_t process, const Error& reason) override {
+  void lost(std::uint32_t process, const Error& reason) const {
     caf::anon_send(supervisor_, LostProcess{process, reason});
   }
 
@@ -51,16 +51,16 @@ class Listener final : public BridgeListener {
   }
 
   template <class Message>
-  void pass_on(std::size_t actor, const ActorAddress& address, Message message) {
+  void send(std::size_t actor, const ActorAddress& address, Message message) const {
     if (!address.actor) return;
     run_->gauges[actor].add();
     caf::anon_send(address.actor, std::move(message));
   }
 
-  void refuse(std::uint32_t from, const std::string& what) {
-    on_lost(from, Error(ErrorCode::bad_message,
-                        fmt::format("rank {} sent {}, which is not part of this run", from, what),
-                        "start all processes from the same program with the same arguments"));
+  void refuse(std::uint32_t from, const std::string& what) const {
+    lost(from, Error(ErrorCode::bad_message,
+                     fmt::format("rank {} sent {}, which is not part of this run", from, what),
+                     "start all processes from the same program with the same arguments"));
   }
 
   std::shared_ptr<RunState> run_;
@@ -208,9 +208,13 @@ void begin(SupervisorActor* self) {
         [&supervisor](const RunMessage& order) { give_order(supervisor, order); });
   // Opened even if this process cannot begin: the others wait for its answers.
   const auto open = [&] {
-    if (options.bridge)
-      options.bridge->open(
-          std::make_shared<Listener>(supervisor.run, caf::actor_cast<caf::actor>(self)));
+    if (!options.bridge) return;
+    const Arrivals arrivals(supervisor.run, caf::actor_cast<caf::actor>(self));
+    options.bridge->open(
+        [arrivals](std::uint32_t from, BridgeMessage message) {
+          std::visit([&](auto& one) { arrivals.pass_on(from, std::move(one)); }, message);
+        },
+        [arrivals](std::uint32_t process, const Error& reason) { arrivals.lost(process, reason); });
   };
   try {
     for (std::size_t actor = 0; actor < actors; ++actor) spawn_first_incarnation(self, actor);

@@ -5,65 +5,10 @@
 namespace troupe::remote {
 namespace {
 
-enum class Kind : std::uint8_t { packet, credit, run_message };
-constexpr Kind last_enumerator(Kind) { return Kind::run_message; }
-
 /// Most messages are shorter.
 constexpr std::size_t usual_bytes = 256;
 
-WireWriter begin(Kind kind) {
-  WireWriter writer;
-  writer.bytes.reserve(usual_bytes);
-  writer(kind);
-  return writer;
-}
-
-template <class Message>
-std::string encode_as(Kind kind, const Message& message) {
-  WireWriter writer = begin(kind);
-  writer(message);
-  return std::move(writer.bytes);
-}
-
-IncomingPacket read_packet(WireReader& reader, const Graph& graph) {
-  IncomingPacket incoming;
-  reader(incoming.packet.header);
-  const std::uint32_t edge = incoming.packet.header.edge;
-  if (edge >= graph.edges().size() || !graph.edges()[edge].codec)
-    throw Error(
-        ErrorCode::bad_message,
-        fmt::format("received a message on edge {}, which does not connect processes", edge),
-        "start all processes from the same program with the same arguments");
-  incoming.packet.payload = graph.edges()[edge].codec.read(reader);
-  incoming.tensors = reader.take_tensors();
-  return incoming;
-}
-
-template <class Message>
-Message read_message(WireReader& reader) {
-  Message message;
-  reader(message);
-  return message;
-}
-
-IncomingMessage read(WireReader& reader, const Graph& graph) {
-  Kind kind{};
-  reader(kind);
-  switch (kind) {
-    case Kind::packet:
-      return read_packet(reader, graph);
-    case Kind::credit:
-      return read_message<Credit>(reader);
-    case Kind::run_message:
-      break;
-  }
-  return read_message<RunMessage>(reader);
-}
-
-}  // namespace
-
-WireWriter encode(const Packet& packet, const Graph& graph) {
-  WireWriter writer = begin(Kind::packet);
+void write(WireWriter& writer, const Packet& packet, const Graph& graph) {
   writer(packet.header);
   const std::uint32_t edge = packet.header.edge;
   graph.edges()[edge].codec.write(packet.payload.get(), writer);
@@ -74,18 +19,56 @@ WireWriter encode(const Packet& packet, const Graph& graph) {
                   fmt::format("edge {}: a message has a tensor on {}, the edge carries those on {}",
                               graph.edge_name(edge), to_string(tensor.device()), to_string(device)),
                   "copy the tensor there, or connect the ports with that device");
+}
+
+void read(WireReader& reader, Packet& packet, const Graph& graph) {
+  reader(packet.header);
+  const std::uint32_t edge = packet.header.edge;
+  if (edge >= graph.edges().size() || !graph.edges()[edge].codec)
+    throw Error(
+        ErrorCode::bad_message,
+        fmt::format("received a message on edge {}, which does not connect processes", edge),
+        "start all processes from the same program with the same arguments");
+  packet.payload = graph.edges()[edge].codec.read(reader);
+}
+
+}  // namespace
+
+WireWriter encode(const BridgeMessage& message, const Graph& graph) {
+  WireWriter writer;
+  writer.bytes.reserve(usual_bytes);
+  writer(static_cast<std::uint8_t>(message.index()));
+  if (const auto* packet = std::get_if<Packet>(&message))
+    write(writer, *packet, graph);
+  else if (const auto* credit = std::get_if<Credit>(&message))
+    writer(*credit);
+  else
+    writer(std::get<RunMessage>(message));
   return writer;
 }
 
-std::string encode(const Credit& credit) { return encode_as(Kind::credit, credit); }
-
-std::string encode(const RunMessage& message) { return encode_as(Kind::run_message, message); }
-
-IncomingMessage decode(std::string_view bytes, const Graph& graph) {
+Incoming decode(std::string_view bytes, const Graph& graph) {
   WireReader reader(bytes);
-  IncomingMessage message = read(reader, graph);
+  Incoming incoming;
+  std::uint8_t kind = 0;
+  reader(kind);
+  switch (kind) {
+    case 0:
+      read(reader, incoming.message.emplace<0>(), graph);
+      break;
+    case 1:
+      reader(incoming.message.emplace<1>());
+      break;
+    case 2:
+      reader(incoming.message.emplace<2>());
+      break;
+    default:
+      throw Error(ErrorCode::bad_message, fmt::format("received a message of kind {}", kind),
+                  "start all processes from the same program");
+  }
   reader.check_end();
-  return message;
+  incoming.tensors = reader.take_tensors();
+  return incoming;
 }
 
 }  // namespace troupe::remote

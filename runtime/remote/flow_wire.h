@@ -3,9 +3,7 @@
 // of a packet travel beside its bytes, with the number of its edge as their tag: those of an edge
 // arrive in the order of sending.
 
-#include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "runtime/flow/bridge.h"
@@ -13,21 +11,18 @@
 
 namespace troupe::remote {
 
-/// A packet that lacks the elements of its tensors.
-struct IncomingPacket {
-  Packet packet;
-  std::vector<WireReader::ExpectedTensor> tensors;  ///< places in the payload
+/// A message as bytes, and the tensors that travel beside them. Throws Error{bad_graph} for a
+/// packet with a tensor that is not on the device of its edge.
+WireWriter encode(const BridgeMessage& message, const Graph& graph);
+
+/// A message whose tensors have not arrived.
+struct Incoming {
+  BridgeMessage message;
+  std::vector<WireReader::ExpectedTensor> tensors;  ///< places in the payload of a packet
 };
-
-using IncomingMessage = std::variant<IncomingPacket, Credit, RunMessage>;
-
-/// The packet's bytes, and the tensors that travel beside them.
-WireWriter encode(const Packet& packet, const Graph& graph);
-std::string encode(const Credit& credit);
-std::string encode(const RunMessage& message);
 
 /// Throws Error{bad_message} for all bytes that encode() did not make, and for packets on an edge
 /// that does not exist in `graph` or whose messages cannot leave their process.
-IncomingMessage decode(std::string_view bytes, const Graph& graph);
+Incoming decode(std::string_view bytes, const Graph& graph);
 
 }  // namespace troupe::remote

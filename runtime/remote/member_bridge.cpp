@@ -24,7 +24,7 @@ bool is_final(const RunMessage& message) {
 
 /// Threads of the member and of the data plane may call it after its run has ended, since for other
 /// processes the run ends a moment later. So every call, of senders as well as of callbacks, goes
-/// through the gate, behind which the member, the data plane, the graph and the listener exist.
+/// through the gate, behind which the member, the data plane, the graph and the run exist.
 class MemberBridge final : public Bridge {
  public:
   MemberBridge(Member& member, DataPlane& data_plane, const Graph& graph)
@@ -39,13 +39,14 @@ class MemberBridge final : public Bridge {
   }
   ~MemberBridge() override { close(); }
 
-  void open(std::shared_ptr<BridgeListener> listener) override {
-    listener_ = std::move(listener);
-    for (const auto& inbox : inboxes_) inbox->open(*listener_);
+  void open(OnMessage on_message, OnLost on_lost) override {
+    on_message_ = std::move(on_message);
+    on_lost_ = std::move(on_lost);
+    for (const auto& inbox : inboxes_) inbox->open(on_message_, on_lost_);
     member_.open(gate_->guard([this](int from, const std::string& body) {
       inboxes_[static_cast<std::size_t>(from)]->take(body);
     }),
-                 gate_->guard([this](const PeerLost& peer) { on_lost(peer); }));
+                 gate_->guard([this](const PeerLost& peer) { lost(peer); }));
     for (std::uint32_t process = 0; process < inboxes_.size(); ++process)
       if (outbox_.channel(process)) open_channel(process);
   }
@@ -53,25 +54,12 @@ class MemberBridge final : public Bridge {
   void close() override {
     gate_->close();
     inboxes_.clear();
-    listener_.reset();  // it refers to the actors
+    on_message_ = {};  // they refer to the actors
+    on_lost_ = {};
   }
 
-  void send(std::uint32_t to, Packet packet) override {
-    const CallGate::Call call(*gate_);
-    if (!call) return;
-    WireWriter message = remote::encode(packet, graph_);
-    whole([&] {
-      send_tensors(to, packet.header, std::move(message.tensors));
-      outbox_.send(to, std::move(message.bytes));
-    });
-  }
-  void send(std::uint32_t to, const Credit& credit) override {
-    if (const CallGate::Call call(*gate_); call)
-      whole([&] { outbox_.send(to, remote::encode(credit)); });
-  }
-  void send(std::uint32_t to, RunMessage message) override {
-    if (const CallGate::Call call(*gate_); call)
-      whole([&] { outbox_.send_run_message(to, remote::encode(message), is_final(message)); });
+  void send(std::uint32_t to, BridgeMessage message) override {
+    if (const CallGate::Call call(*gate_); call) whole([&] { send_parts(to, message); });
   }
 
  private:
@@ -84,6 +72,16 @@ class MemberBridge final : public Bridge {
     } catch (const std::bad_alloc&) {
       std::terminate();
     }
+  }
+
+  void send_parts(std::uint32_t to, const BridgeMessage& message) {
+    WireWriter parts = remote::encode(message, graph_);
+    if (const auto* packet = std::get_if<Packet>(&message))
+      send_tensors(to, packet->header, std::move(parts.tensors));
+    if (const auto* run_message = std::get_if<RunMessage>(&message))
+      outbox_.send_run_message(to, std::move(parts.bytes), is_final(*run_message));
+    else
+      outbox_.send(to, std::move(parts.bytes));
   }
 
   void send_tensors(std::uint32_t to, const Header& header, std::vector<Tensor> tensors) {
@@ -106,7 +104,7 @@ class MemberBridge final : public Bridge {
 
   /// Without the coordinator, or if the coordinator reports this process as lost, all other
   /// processes are lost for this one.
-  void on_lost(const PeerLost& peer) {
+  void lost(const PeerLost& peer) {
     const Error error(ErrorCode::peer_lost, to_string(peer), "resume from the last checkpoint");
     outbox_.leave_channels();
     // This process may itself be the lost one, and does not know the reason.
@@ -124,7 +122,8 @@ class MemberBridge final : public Bridge {
   const Graph& graph_;
   const int rank_;
   const std::shared_ptr<CallGate> gate_ = std::make_shared<CallGate>();
-  std::shared_ptr<BridgeListener> listener_;
+  OnMessage on_message_;
+  OnLost on_lost_;
   Outbox outbox_;
   std::vector<std::unique_ptr<PeerInbox>> inboxes_;  ///< by process
 };

@@ -22,12 +22,12 @@ void PeerInbox::take(std::string_view bytes) {
 
 void PeerInbox::append(std::string_view bytes) {
   const auto pending = std::make_shared<Pending>();
-  pending->message = decode(bytes, graph_);
+  pending->incoming = decode(bytes, graph_);
   receive_tensors(*pending);
   std::vector<WorkPtr> sends;
   {
     const std::lock_guard lock(mutex_);
-    sends = sends_before(pending->message);
+    sends = sends_before(pending->incoming.message);
     pending->missing = pending->receives.size() + sends.size();
     pending_.push_back(pending);
     deliver();
@@ -41,18 +41,18 @@ void PeerInbox::append(std::string_view bytes) {
 }
 
 void PeerInbox::receive_tensors(Pending& pending) {
-  const auto* incoming = std::get_if<IncomingPacket>(&pending.message);
-  if (!incoming) return;
-  const std::uint32_t edge = incoming->packet.header.edge;
+  const auto* packet = std::get_if<Packet>(&pending.incoming.message);
+  if (!packet) return;
+  const std::uint32_t edge = packet->header.edge;
   const Device device = graph_.edges()[edge].options.device;
-  for (const auto& expected : incoming->tensors)
+  for (const auto& expected : pending.incoming.tensors)
     pending.receives.push_back(
         data_plane_.receive(static_cast<int>(from_), device, edge, expected.meta));
 }
 
 /// The work of a send may end after the credit has arrived. Until it ends, the tensor is held here,
 /// and a packet in the same slot would hold a second one.
-std::vector<WorkPtr> PeerInbox::sends_before(const IncomingMessage& message) {
+std::vector<WorkPtr> PeerInbox::sends_before(const BridgeMessage& message) {
   const auto* credit = std::get_if<Credit>(&message);
   if (!credit) return {};
   auto sends = sending_.extract({credit->edge, credit->slot});
@@ -75,20 +75,14 @@ void PeerInbox::deliver() noexcept {
 }
 
 void PeerInbox::hand_over(Pending& pending) {
-  if (auto* incoming = std::get_if<IncomingPacket>(&pending.message)) {
-    for (std::size_t i = 0; i < incoming->tensors.size(); ++i)
-      *incoming->tensors[i].place = pending.receives[i]->tensor();
-    listener_->on_packet(from_, std::move(incoming->packet));
-  } else if (const auto* credit = std::get_if<Credit>(&pending.message)) {
-    listener_->on_credit(from_, *credit);
-  } else {
-    listener_->on_run_message(from_, std::move(std::get<RunMessage>(pending.message)));
-  }
+  for (std::size_t i = 0; i < pending.receives.size(); ++i)
+    *pending.incoming.tensors[i].place = pending.receives[i]->tensor();
+  (*on_message_)(from_, std::move(pending.incoming.message));
 }
 
 void PeerInbox::lost(const Error& reason) {
   const std::lock_guard lock(mutex_);
-  listener_->on_lost(from_, reason);
+  (*on_lost_)(from_, reason);
 }
 
 }  // namespace troupe::remote

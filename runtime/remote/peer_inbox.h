@@ -17,14 +17,18 @@ namespace troupe::remote {
 
 /// Delivers the messages of one process in the order of sending: a message waits until its tensors
 /// are here, and later messages wait for it. Thread-safe. Callers and its own callbacks run inside
-/// the gate, so the inbox, its listener, data plane and graph exist during each call.
+/// the gate, so the inbox, its data plane, its graph and the functions that it calls exist during
+/// each call.
 class PeerInbox {
  public:
   PeerInbox(std::uint32_t from, DataPlane& data_plane, const Graph& graph, CallGate& gate)
       : from_(from), data_plane_(data_plane), graph_(graph), gate_(gate) {}
 
   /// Before the first message.
-  void open(BridgeListener& listener) { listener_ = &listener; }
+  void open(const Bridge::OnMessage& on_message, const Bridge::OnLost& on_lost) {
+    on_message_ = &on_message;
+    on_lost_ = &on_lost;
+  }
 
   /// Records the sends of a packet's tensors to this process. A credit for the slot of the packet
   /// waits for `works`, because the transport still reads the tensors.
@@ -37,14 +41,14 @@ class PeerInbox {
 
  private:
   struct Pending {
-    IncomingMessage message;
+    Incoming incoming;
     std::vector<ReceivePtr> receives;  ///< of a packet's tensors, in order
     std::atomic<std::size_t> missing{0};
   };
 
   void append(std::string_view bytes);
   void receive_tensors(Pending& pending);
-  std::vector<WorkPtr> sends_before(const IncomingMessage& message);
+  std::vector<WorkPtr> sends_before(const BridgeMessage& message);
   void arrived(Pending& pending);
   void deliver() noexcept;  ///< a message that was taken and not handed over would be lost
   void hand_over(Pending& pending);
@@ -53,8 +57,9 @@ class PeerInbox {
   DataPlane& data_plane_;
   const Graph& graph_;
   CallGate& gate_;
-  BridgeListener* listener_ = nullptr;
-  std::mutex mutex_;  ///< of what follows, and of calls of the listener
+  const Bridge::OnMessage* on_message_ = nullptr;
+  const Bridge::OnLost* on_lost_ = nullptr;
+  std::mutex mutex_;  ///< of what follows, and of calls of both functions
   std::deque<std::shared_ptr<Pending>> pending_;
   /// Sends to this process by edge and slot; those that were not done at once.
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<WorkPtr>> sending_;

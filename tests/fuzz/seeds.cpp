@@ -74,7 +74,7 @@ void flow_seeds(const fs::path& folder) {
       Sample{Tensor::zeros({2, 3}), {"a", ""}, {Tensor(), Tensor::zeros({1})}, -1});
   const Packet packet{.header = {.incarnation = 7}, .payload = payload};
   write(folder / "packet", remote::encode(packet, graph).bytes);
-  write(folder / "credit", remote::encode(Credit{2, 3, 4}));
+  write(folder / "credit", remote::encode(Credit{2, 3, 4}, graph).bytes);
   const Error error(ErrorCode::io, "what", "remedy");
   const std::vector<RunMessage> messages = {
       Vote{1, 2, 3},
@@ -86,7 +86,7 @@ void flow_seeds(const fs::path& folder) {
       Replacement{.actors = {1, 2}, .newest = Commit{}},
       EndRun{.failure = error}};
   for (std::size_t i = 0; i < messages.size(); ++i)
-    write(folder / ("run_message" + std::to_string(i)), remote::encode(messages[i]));
+    write(folder / ("run_message" + std::to_string(i)), remote::encode(messages[i], graph).bytes);
 }
 
 void wire_seeds(const fs::path& folder) {

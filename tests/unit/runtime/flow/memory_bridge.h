@@ -23,7 +23,7 @@ namespace troupe::testing {
 /// What one process sends to another, in order.
 class MemoryLink {
  public:
-  using Message = std::variant<Packet, Credit, RunMessage, Error>;
+  using Message = std::variant<BridgeMessage, Error>;
 
   MemoryLink(const Graph& graph, std::uint32_t from, std::uint64_t seed)
       : graph_(graph), from_(from), random_(seed) {}
@@ -34,9 +34,14 @@ class MemoryLink {
     queue_.push_back(std::move(message));
     wake_.notify_one();
   }
-  void open(std::shared_ptr<BridgeListener> listener) {
-    thread_ = std::jthread([this, listener = std::move(listener)](const std::stop_token& stop) {
-      while (auto message = next(stop)) deliver(*listener, std::move(*message));
+  void open(Bridge::OnMessage on_message, Bridge::OnLost on_lost) {
+    thread_ = std::jthread([this, on_message = std::move(on_message),
+                            on_lost = std::move(on_lost)](const std::stop_token& stop) {
+      while (auto message = next(stop))
+        if (const auto* lost = std::get_if<Error>(&*message))
+          on_lost(from_, *lost);
+        else
+          on_message(from_, received(std::get<BridgeMessage>(std::move(*message))));
     });
   }
   void close() {
@@ -53,17 +58,9 @@ class MemoryLink {
     if (random_() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random_() % 300));
     return message;
   }
-  void deliver(BridgeListener& listener, Message message) {
-    if (auto* packet = std::get_if<Packet>(&message)) {
-      packet->payload = through_bytes(*packet);
-      listener.on_packet(from_, std::move(*packet));
-    } else if (auto* credit = std::get_if<Credit>(&message)) {
-      listener.on_credit(from_, *credit);
-    } else if (auto* run_message = std::get_if<RunMessage>(&message)) {
-      listener.on_run_message(from_, std::move(*run_message));
-    } else {
-      listener.on_lost(from_, std::get<Error>(message));
-    }
+  BridgeMessage received(BridgeMessage message) {
+    if (auto* packet = std::get_if<Packet>(&message)) packet->payload = through_bytes(*packet);
+    return message;
   }
 
   /// The payload as another process receives it.
@@ -107,15 +104,13 @@ class MemoryBridge final : public Bridge {
   MemoryBridge(std::shared_ptr<MemoryLinks> links, std::uint32_t here)
       : links_(std::move(links)), here_(here) {}
 
-  void open(std::shared_ptr<BridgeListener> listener) override {
-    for (auto& row : *links_) row[here_]->open(listener);
+  void open(OnMessage on_message, OnLost on_lost) override {
+    for (auto& row : *links_) row[here_]->open(on_message, on_lost);
   }
   void close() override {
     for (auto& row : *links_) row[here_]->close();
   }
-  void send(std::uint32_t to, Packet packet) override { link(to).send(std::move(packet)); }
-  void send(std::uint32_t to, const Credit& credit) override { link(to).send(credit); }
-  void send(std::uint32_t to, RunMessage message) override { link(to).send(std::move(message)); }
+  void send(std::uint32_t to, BridgeMessage message) override { link(to).send(std::move(message)); }
 
  private:
   MemoryLink& link(std::uint32_t to) { return *(*links_)[here_][to]; }

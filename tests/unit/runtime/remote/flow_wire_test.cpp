@@ -49,7 +49,7 @@ const Graph graph = make_graph();
 
 template <class T>
 T round_trip(const T& message) {
-  return std::get<T>(std::get<RunMessage>(decode(encode(RunMessage(message)), graph)));
+  return std::get<T>(std::get<RunMessage>(decode(encode(message, graph).bytes, graph).message));
 }
 
 Packet packet() {
@@ -71,8 +71,9 @@ TEST(FlowWire, KeepsEveryMemberOfAPacket) {
   const Packet sent = packet();
   const WireWriter out = encode(sent, graph);
   ASSERT_EQ(out.tensors.size(), 1u) << "one tensor is defined";
-  const auto got = std::get<IncomingPacket>(decode(out.bytes, graph));
-  const Header &header = got.packet.header, &expected = sent.header;
+  const Incoming got = decode(out.bytes, graph);
+  const auto& packet = std::get<Packet>(got.message);
+  const Header &header = packet.header, &expected = sent.header;
   EXPECT_EQ(header.incarnation, expected.incarnation);
   EXPECT_EQ(header.receiver, expected.receiver);
   EXPECT_EQ(header.edge, expected.edge);
@@ -81,7 +82,7 @@ TEST(FlowWire, KeepsEveryMemberOfAPacket) {
   EXPECT_EQ(header.samples, expected.samples);
   EXPECT_EQ(header.batch_samples, expected.batch_samples);
   EXPECT_EQ(header.micro_batches, expected.micro_batches);
-  const auto& payload = *static_cast<const Sample*>(got.packet.payload.get());
+  const auto& payload = *static_cast<const Sample*>(packet.payload.get());
   EXPECT_EQ(payload.names, (std::vector<std::string>{"", "a"}));
   EXPECT_EQ(payload.count, -1);
   ASSERT_EQ(got.tensors.size(), 1u);
@@ -105,7 +106,7 @@ TEST(FlowWire, RefusesTensorsThatTheRouteOfTheEdgeDoesNotCarry) {
 }
 
 TEST(FlowWire, KeepsCredits) {
-  const auto got = std::get<Credit>(decode(encode(Credit{5, 6, 7}), graph));
+  const auto got = std::get<Credit>(decode(encode(Credit{5, 6, 7}, graph).bytes, graph).message);
   EXPECT_EQ(got.edge, 5u);
   EXPECT_EQ(got.incarnation, 6u);
   EXPECT_EQ(got.slot, 7u);
@@ -196,17 +197,18 @@ TEST(FlowWire, RefusesPacketsOnEdgesThatCarryNone) {
 TEST(FlowWire, RefusesWhatIsNoMessage) {
   EXPECT_THROW(decode("", graph), Error);
   EXPECT_THROW(decode("hello", graph), Error);
+  EXPECT_THROW(decode(std::string("\3\0", 2), graph), Error) << "an unknown kind";
   EXPECT_THROW(decode(std::string(1000, '\xff'), graph), Error);
   EXPECT_THROW(decode(std::string("\2\xff", 2), graph), Error) << "an unknown run message";
-  EXPECT_THROW(decode(encode(Credit{}) + "x", graph), Error) << "bytes left over";
+  EXPECT_THROW(decode(encode(Credit{}, graph).bytes + "x", graph), Error) << "bytes left over";
 }
 
 TEST(FlowWire, ReadsOrRefusesDamagedBytes) {
   std::mt19937 random(1);
   const std::vector<std::string> messages = {
-      packet_bytes(), encode(RunMessage(ActorFailed{1, 2, "why", Error(ErrorCode::io, "what")})),
-      encode(RunMessage(ProcessEnded{.actors = {{.name = "stage/0"}}, .trace = {{1, "F"}}})),
-      encode(RunMessage(Replacement{.actors = {1, 2}, .newest = Commit{}}))};
+      packet_bytes(), encode(ActorFailed{1, 2, "why", Error(ErrorCode::io, "what")}, graph).bytes,
+      encode(ProcessEnded{.actors = {{.name = "stage/0"}}, .trace = {{1, "F"}}}, graph).bytes,
+      encode(Replacement{.actors = {1, 2}, .newest = Commit{}}, graph).bytes};
   for (int i = 0; i < 20'000; ++i) {
     std::string damaged = messages[random() % messages.size()];
     for (unsigned n = 1 + random() % 4; n > 0; --n)

@@ -17,14 +17,13 @@ using control_test::patience;
 using control_test::TestWorld;
 
 /// Keeps the run messages that it receives.
-class MessageLog final : public BridgeListener {
+class MessageLog {
  public:
-  void on_packet(std::uint32_t, Packet) override {}
-  void on_credit(std::uint32_t, const Credit&) override {}
-  void on_lost(std::uint32_t, const Error&) override {}
-  void on_run_message(std::uint32_t from, RunMessage message) override {
+  void add(std::uint32_t from, const BridgeMessage& message) {
+    const auto* run_message = std::get_if<RunMessage>(&message);
+    if (!run_message) return;
     const std::lock_guard lock(mutex_);
-    messages_.emplace_back(from, std::move(message));
+    messages_.emplace_back(from, *run_message);
     changed_.notify_all();
   }
 
@@ -63,7 +62,11 @@ class MemberBridgeTest : public ::testing::Test {
     for (std::size_t rank = 0; rank < 2; ++rank) {
       logs_.push_back(std::make_shared<MessageLog>());
       bridges_.push_back(make_member_bridge(*world_.members[rank], *bulks_[rank], graph_));
-      bridges_[rank]->open(logs_[rank]);
+      bridges_[rank]->open(
+          [log = logs_[rank]](std::uint32_t from, const BridgeMessage& message) {
+            log->add(from, message);
+          },
+          [](std::uint32_t, const Error&) {});
     }
   }
   ~MemberBridgeTest() override {
