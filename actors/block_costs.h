@@ -34,8 +34,8 @@ std::vector<BlockCosts> measure_blocks(const ModelSource& model, const SampleSpe
                                        DType dtype, Stream stream, std::int64_t samples,
                                        int repetitions);
 
-/// Partitions blocks of these costs into `parts` runs of consecutive blocks, each of at least one,
-/// so that the largest cost of a run is minimal. Returns the number of blocks of each run.
+/// Partitions blocks of these costs into `parts` sequences of consecutive blocks, each of at least
+/// one, so that the largest cost of a sequence is minimal. Returns the number of blocks of each.
 std::vector<std::size_t> balanced_partition(const std::vector<double>& costs, std::size_t parts);
 
 /// Checks a partition that the user gave. Throws Error{bad_options} naming the counts.

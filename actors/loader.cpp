@@ -15,7 +15,7 @@ Loader::Loader(LoaderOptions options)
   if (options_.workers < 0 || options_.prefetch < 1)
     throw Error(
         ErrorCode::bad_options,
-        fmt::format("`workers` is {}, `prefetch` is {}", options_.workers, options_.prefetch),
+        fmt::format("`workers` is {} and `prefetch` is {}", options_.workers, options_.prefetch),
         "give at least 0 workers and a prefetch of at least 1");
 }
 

@@ -126,8 +126,8 @@ Reducer::Step& Reducer::open(const Header& header) {
   const std::uint32_t step = header.key.step;
   if (step < finished_ || step > finished_ + options_.staleness)
     throw Error(ErrorCode::internal,
-                fmt::format("gradients of step {} arrived while steps {} to {} were being summed",
-                            step, finished_, finished_ + options_.staleness));
+                fmt::format("a gradient of step {} arrived; the open steps are {} to {}", step,
+                            finished_, finished_ + options_.staleness));
   const auto found = open_.find(step);
   return found != open_.end() ? found->second : open_.emplace(step, opened(header)).first->second;
 }

@@ -38,8 +38,8 @@ double end_of(const std::vector<TimedAction>& actions);
 /// The idle share of the time until the last action ends, as the mean over all `stages`.
 double idle_share(const std::vector<TimedAction>& actions, std::size_t stages);
 
-/// One line a stage, one column a unit of time: "F0 F1 .. B0", and "W0" where a weight gradient is
-/// an action of its own.
+/// One line per stage, one column per unit of time: "F0 F1 .. B0", and "W0" where a weight gradient
+/// is an action of its own.
 std::string draw(const std::vector<TimedAction>& actions, std::size_t width);
 
 }  // namespace troupe

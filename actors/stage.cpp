@@ -25,7 +25,8 @@ StageProgram& Stage::program() {
   program_ = options_.program();
   if (program_->ranges() != 1)
     throw Error(ErrorCode::bad_options,
-                fmt::format("stage {} has {} ranges of blocks", options_.stage, program_->ranges()),
+                fmt::format("the program of stage {} has {} ranges of blocks", options_.stage,
+                            program_->ranges()),
                 "give each stage one range: no schedule runs several in turns");
   return *program_;
 }

@@ -54,7 +54,7 @@ class Stage final : public Actor {
   /// The first stage has no edge here: the gradient of the data is not needed.
   Output<OutputGradient> input_gradient{this, "input_gradient", Connection::optional};
   Output<Gradient> gradient{this, "gradient"};      ///< of bucket 0
-  Input<ReducedGradient> reduced{this, "reduced"};  ///< of all buckets, an edge each
+  Input<ReducedGradient> reduced{this, "reduced"};  ///< one edge per bucket
   Output<Snapshot> snapshot{this, "snapshot", Connection::optional};
 
   /// The port of a bucket: `gradient`, "gradient/1", "gradient/2", …

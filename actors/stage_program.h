@@ -15,8 +15,8 @@
 
 namespace troupe {
 
-/// The arithmetic of a stage, called by the Stage actor. `network_program` makes the one of a
-/// model; a user may write another.
+/// The arithmetic of a stage, called by the Stage actor. `network_program` makes the program
+/// of a model; a user may derive another.
 class StageProgram {
  public:
   /// What a micro-batch keeps between its forward and its backward pass.
@@ -27,12 +27,12 @@ class StageProgram {
     Tensor output;
     std::unique_ptr<Saved> saved;
   };
-  /// The results of a backward pass through one bucket. A bucket is a run of consecutive blocks of
-  /// a range; bucket 0 holds the range's last ones.
+  /// The results of a backward pass through one bucket. A bucket is a sequence of consecutive
+  /// blocks of a range; bucket 0 holds the last blocks of the range.
   struct Backward {
-    Tensor input_gradient;  ///< of the last bucket; undefined where it was not wanted
+    Tensor input_gradient;  ///< set by the last bucket, if it was wanted
     Tensor gradient;        ///< of the bucket's blocks, flat
-    Tensor statistics;      ///< flat, zero outside of the range; with bucket 0
+    Tensor statistics;      ///< flat, zero outside of the range; set by bucket 0
   };
 
   virtual ~StageProgram() = default;
@@ -53,15 +53,16 @@ class StageProgram {
   virtual Backward backward(Saved& saved, const Tensor& grad, std::size_t bucket) = 0;
   virtual Tensor evaluate(const Tensor& x, std::size_t range) = 0;
   /// The state after one optimizer step; the present one stays as it is. `gradients` are the
-  /// buckets' sums, those of the last range first; none of them for a step that changes nothing but
-  /// its number. `statistics` has one tensor for each micro-batch: the sum over its ranges.
+  /// buckets' sums, those of the last range first; empty for a step without a sum, which changes
+  /// only the number of the step. `statistics` has one tensor for each micro-batch: the sum over
+  /// its ranges.
   virtual StatePtr step(const Optimizer& optimizer, double lr, const std::vector<Tensor>& gradients,
                         const std::vector<Tensor>& statistics) const = 0;
 };
 
 /// A range of the blocks of a model.
 struct ModelPart {
-  BlockRange blocks;   ///< with its end as a number
+  BlockRange blocks;   ///< `last` is never SIZE_MAX
   std::size_t of = 0;  ///< blocks of the whole model
 };
 
@@ -73,13 +74,13 @@ struct ProgramFactory {
   std::unique_ptr<StageProgram> operator()() const { return make(); }
 
   std::function<std::unique_ptr<StageProgram>()> make;
-  std::uint32_t buckets = 1;           ///< in which its programs go backward
+  std::uint32_t buckets = 1;           ///< gradient buckets of a backward pass
   std::optional<ModelPart> part = {};  ///< if known, the stages of a graph must fit together
 };
 
 /// Blocks of a model as a program, which computes on the stream's device. Without `initial`,
-/// parameters are drawn from the seed. Throws Error{bad_options} where the buckets do not add up to
-/// the blocks of each range.
+/// parameters are drawn from the seed. Throws Error{bad_options} unless the buckets of each range
+/// add up to its blocks.
 struct NetworkProgramOptions {
   ModelSource model;
   SampleSpec samples;                   ///< of the data set
@@ -88,7 +89,7 @@ struct NetworkProgramOptions {
   Stream stream;
   std::uint64_t seed = 1;
   StatePtr initial;
-  /// Blocks of each gradient bucket, the one of the last blocks first; empty: one bucket a range.
+  /// Blocks of each gradient bucket, the one of the last blocks first; empty: one bucket per range.
   std::vector<std::size_t> buckets = {};
 };
 ProgramFactory network_program(NetworkProgramOptions options);

@@ -11,7 +11,7 @@ struct Timeline {
   std::uint32_t steps_per_epoch = 1;
   bool evaluates = true;    ///< evaluate after each epoch and at the end
   std::uint32_t first = 0;  ///< committed steps when this process began
-  /// Evaluate before the first step, because the previous run ended before the evaluation after
+  /// Evaluate before the first step, because the run was interrupted before the evaluation after
   /// step first - 1. Only if evaluates_after(first - 1).
   bool evaluates_first = false;
 
@@ -27,12 +27,13 @@ struct Timeline {
 std::int64_t batches_in(const SamplerOptions& batches, std::int64_t epochs);
 
 /// A step for each batch in `epochs` epochs, but at most `max_steps`; 0: no limit. Throws as
-/// batches_in, and where the steps do not fit into the 32 bits that messages have for them.
+/// batches_in, and for more than 2^32 - 1 steps, the largest number in a message.
 Timeline timeline_of(const SamplerOptions& batches, std::int64_t epochs,
                      std::int64_t max_steps = 0);
 
-/// The global micro-batches of replica r of d in a step of m, [r m / d, (r + 1) m / d); or those of
-/// `group` neighbouring replicas, of which r is the first.
+/// The global micro-batches of `replica` in a step: [replica * micro_batches / replicas,
+/// (replica + group) * micro_batches / replicas). With a group above 1, those of so many
+/// neighbouring replicas, of which `replica` is the first.
 struct MicroBatchRange {
   std::uint32_t first = 0, last = 0;
 };

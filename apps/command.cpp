@@ -179,7 +179,7 @@ void describe(CLI::App& app, ChosenVerb& chosen) {
   add_doctor_verb(app, chosen);
   add_options_verb(app, chosen);
   app.footer(fmt::format(
-      "{0} VERB --help shows the arguments of a verb.\n"
+      "{0} VERB --help shows the arguments of a verb; parentheses contain the default.\n"
       "{0} options lists the keys of an options file.\n"
       "Exit codes: 0 success, 1 failure, 2 wrong usage or options, 75 stopped on request.",
       program_name()));

@@ -2,11 +2,11 @@
 // What a backend computes. ops/kernel_list.inc lists the kernels. A backend's folder (`ops/cpu`,
 // `ops/reference`) defines a function of each name and signature in its namespace.
 //
-// Kernels allocate what they return on the stream's device, and write what they take as `Tensor&`.
-// They run on the given stream with its number of threads; for the same number they give the same
-// bits. Tensors lie on the stream's device, apart from those of `copy`. Only kernels read or write
-// the memory of tensors; code above the backends reads what `copy` has brought to the CPU.
-// Shapes are (N, C, H, W) for any layout. Outputs keep the layout of the input unless stated.
+// A kernel allocates its results on the stream's device, and writes only to arguments of type
+// `Tensor&`. All tensors are on the stream's device; `copy` also accesses the memory of the CPU.
+// The same number of threads gives the same bits. Only kernels access the memory of a device other
+// than the CPU; `copy` brings a tensor from there. Shapes are (N, C, H, W) for any layout. Outputs
+// keep the layout of the input unless stated.
 
 #include <cstdint>
 #include <memory>
@@ -43,9 +43,9 @@ struct LinearOptions {
   bool bias = true;
 };
 
-/// The arithmetic of one layer with a weight and a bias, with what it prepares: compiled primitives
-/// for each shape of the input, and the weights in the order that these want. Used by one actor at
-/// a time.
+/// The arithmetic of one layer with a weight and a bias. It keeps what it has compiled for each
+/// shape of the input, and the weights in the order that the compiled code needs. Used by one actor
+/// at a time.
 class LayerKernel {
  public:
   virtual ~LayerKernel() = default;
@@ -71,7 +71,7 @@ struct PoolOptions {
 };
 
 /// What follows a batch norm in the same pass over memory:
-/// z = dropout(relu(norm(x))) + residual, each part where it is asked for; dropout only with relu
+/// z = dropout(relu(norm(x))) + residual, each part is optional; dropout only with relu
 /// and without a residual, so that backward finds the dropped elements by z = 0.
 struct NormEpilogue {
   bool relu = false;
@@ -104,7 +104,7 @@ struct LossOutput {
 /// The factors of a momentum_step.
 struct MomentumStep {
   double lr = 0.0;
-  double momentum = 0.0;
+  double momentum = 0.0;  ///< 0: none
   double weight_decay = 0.0;
   bool nesterov = false;
 };

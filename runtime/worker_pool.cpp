@@ -22,8 +22,8 @@ void use_batch_scheduling() {
 WorkerPool::WorkerPool(WorkerPoolOptions options) : options_(std::move(options)) {
   if (options_.threads < 0 || options_.capacity < 1)
     throw Error(ErrorCode::bad_options,
-                fmt::format("{}: {} threads, {} jobs may wait", options_.name, options_.threads,
-                            options_.capacity),
+                fmt::format("{}: the pool has {} threads and room for {} waiting jobs",
+                            options_.name, options_.threads, options_.capacity),
                 "use at least 0 threads and room for at least 1 job");
   const std::string name = options_.name.substr(0, name_bytes);
   try {

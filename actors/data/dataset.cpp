@@ -21,10 +21,12 @@ std::int64_t DatasetOptions::taken(Split split, std::int64_t count) const {
 
 void DatasetSource::check(const DatasetOptions& options) const {
   if (options.limit < 0 || options.test_limit < 0)
-    throw Error(ErrorCode::bad_options,
-                fmt::format("`Dataset::limit` is {}, `Dataset::test_limit` is {}", options.limit,
-                            options.test_limit),
-                "give a number of samples, or 0 for all");
+    throw Error(
+        ErrorCode::bad_options,
+        fmt::format(
+            "`Dataset::limit` is {} and `Dataset::test_limit` is {}; neither may be negative",
+            options.limit, options.test_limit),
+        "give a number of samples, or 0 for all");
   check_options();
 }
 

@@ -30,8 +30,10 @@ void check(const SamplerOptions& o) {
   check_at_least_one(o.micro_batches, "`micro_batches`");
   check_at_least_one(o.replicas, "`replicas`");
   if (o.samples > std::numeric_limits<std::uint32_t>::max())
-    throw Error(ErrorCode::bad_options, fmt::format("{} samples; an index has 32 bits", o.samples),
-                "set `Dataset::limit`");
+    throw Error(
+        ErrorCode::bad_options,
+        fmt::format("the data set has {} samples, more than an index of 32 bits counts", o.samples),
+        "set `Dataset::limit`");
   if (o.drop_last && o.samples < o.batch_size)
     throw Error(
         ErrorCode::bad_options,

@@ -25,7 +25,7 @@ constexpr double most_samples = 1e15;  // far above any run, below overflow
 Shape shape_of(const Synthetic& o) {
   if (o.shape.size() != 3)
     throw Error(ErrorCode::bad_options,
-                fmt::format("`Dataset::shape` has {} sizes", o.shape.size()),
+                fmt::format("`Dataset::shape` has {} sizes, not 3", o.shape.size()),
                 "give channels, height and width, such as [1, 28, 28]");
   return Shape(o.shape);
 }

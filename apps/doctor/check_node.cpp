@@ -160,7 +160,7 @@ Findings check_gpus(const Machine& machine) {
     return {{Severity::warning, "GPUs",
              fmt::format("this troupe computes on CPU cores: {} of this node stay{} idle", name,
                          reserved == 1 ? "s" : ""),
-             "use CPU nodes, or build troupe with CUDA"}};
+             "use CPU nodes: this troupe has no GPU kernels"}};
   const std::string visible = machine.variable("CUDA_VISIBLE_DEVICES");
   if (machine.has("CUDA_VISIBLE_DEVICES") && (visible.empty() || visible == "-1"))
     return {{Severity::error, "GPUs", fmt::format("CUDA_VISIBLE_DEVICES hides the {}", name),

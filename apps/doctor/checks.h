@@ -48,7 +48,7 @@ inline bool reads_nccl(const Machine& machine) { return !machine.compiled_gpus.e
 Findings check_misspelt(const Machine& machine);
 /// Variables that contradict each other, and an incomplete set of torchrun's.
 Findings check_contradictions(const Machine& machine);
-/// The launcher's variables, loopback addresses, more processes than stages.
+/// The launcher's variables, loopback addresses, more processes than stages × replicas.
 Findings check_world(const Machine& machine, const Demands& demands);
 /// More threads than cores.
 Findings check_cores(const Machine& machine, const Demands& demands);

@@ -173,12 +173,12 @@ void add_notes(JobLayout& layout, const JobRequest& request, const JobShape& sha
                     layout.kind.gpu, counted(layout.gpus, "GPU")));
   if (layout.gpus > 0 && layout.kind.gpu_cuda && layout.gpus_stay_idle)
     notes.emplace_back(
-        "this troupe was built without CUDA and computes on the CPU cores of the GPU nodes");
+        "this troupe computes on the CPU cores of the GPU nodes; the GPUs stay idle");
   if (layout.gpus == 0 && layout.kind.gpus == 0 && !request.gpus_per_node &&
       request.partition.empty() && !request.computes_on_gpus && profile.has_gpus())
     notes.emplace_back(
-        "this troupe was built without CUDA, so the job uses CPU nodes; --gpus-per-node 1 or more "
-        "uses GPU nodes");
+        "this troupe computes on CPU cores, so the job uses CPU nodes; --gpus-per-node 1 or more "
+        "requests GPU nodes");
   if (layout.gpus == 0 && layout.kind.gpus > 0)
     notes.push_back(fmt::format("{} has no CPU nodes: {} of each node stay idle", profile.title,
                                 counted(layout.kind.gpus, layout.kind.gpu)));

@@ -29,7 +29,7 @@ struct JobRequest {
   std::optional<std::int64_t> gpus_per_node;   ///< 0: CPU nodes
   std::optional<std::int64_t> tasks_per_node;  ///< processes on a node
   std::optional<std::int64_t> cpus_per_task;
-  std::optional<double> memory;  ///< GiB a node
+  std::optional<double> memory;  ///< GiB per node
   std::string partition, qos, account, constraint, reservation, mail;
   std::string name;                                   ///< of the job
   std::optional<std::chrono::seconds> signal_before;  ///< of the time limit; 0: no signal
@@ -38,7 +38,7 @@ struct JobRequest {
       "srun";             ///< srun: a task is a process; launch: `troupe launch` starts them
   std::string container;  ///< edf, apptainer, podman or empty
   std::string image;      ///< of the container; empty: named after it, in `folder`
-  std::string folder;  ///< of the definition files, from where the job is submitted; empty: there
+  std::string folder;     ///< of the definition files, relative to where the job is submitted
   std::string program = "troupe";
   std::vector<std::string> sbatch;  ///< further options of #SBATCH, as they stand
 };

@@ -217,7 +217,7 @@ void add_resources(CLI::App& verb, JobscriptArguments& arguments) {
   JobRequest& request = arguments.request;
   constexpr std::int64_t most = 100'000;
   verb.add_option("-N,--nodes", request.nodes, "nodes of the job (1)")->check(CLI::Range(1L, most));
-  verb.add_option("-t,--time", arguments.time, "time limit: 2:00:00, 2h, 1-12:00:00");
+  verb.add_option("-t,--time", arguments.time, "required: time limit, 2:00:00, 2h or 1-12:00:00");
   verb.add_option("--gpus-per-node", request.gpus_per_node, "GPUs of a node; 0: CPU nodes")
       ->check(CLI::Range(0L, 64L));
   verb.add_flag("--cpu", arguments.cpu, "CPU nodes, same as --gpus-per-node 0");
@@ -242,7 +242,8 @@ void add_jobscript_verb(CLI::App& app, ChosenVerb& chosen) {
   CLI::App* verb = app.add_subcommand("jobscript", "Write the job script for a known cluster");
   verb->add_option("FILE", arguments->options, "options file of the run");
   verb->add_flag("--list", arguments->list, "list the known clusters");
-  verb->add_option("--cluster", arguments->cluster, "name of a cluster, or path of a profile");
+  verb->add_option("--cluster", arguments->cluster,
+                   "required: name of a cluster, or path of a profile");
   add_resources(*verb, *arguments);
   verb->add_option("-A,--account", request.account, "project to charge");
   verb->add_option("-J,--name,--job-name", request.name, "name of the job (the options file's)");
@@ -263,7 +264,7 @@ void add_jobscript_verb(CLI::App& app, ChosenVerb& chosen) {
                    "KEY=VALUE, overrides the file (repeatable)")
       ->allow_extra_args(false);
   verb->add_option("-o,--output", arguments->output,
-                   "output folder (the script goes to standard output)");
+                   "folder for the script and its files (standard output)");
   verb->add_flag("--force", arguments->force, "replace existing files");
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const Invocation& call) { return jobscript(*arguments, call); };

@@ -50,7 +50,8 @@ std::unique_ptr<NodeGroup> connect_hosts(const LaunchOptions& options, const Sig
     const int number = signals.next();
     if (number == 0 || number == SIGCHLD) continue;
     constexpr std::chrono::seconds moment{1};
-    print_message("SIG{}: stops waiting for other hosts", ::sigabbrev_np(number));
+    print_message("received SIG{}: the launcher no longer waits for other hosts",
+                  ::sigabbrev_np(number));
     stop.request_stop();
     if (group.wait_for(moment) == std::future_status::ready) try {
         group.get().reset();

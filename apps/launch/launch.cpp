@@ -35,7 +35,8 @@ void add_world_flags(CLI::App& verb, LaunchFlags& flags) {
   add(verb, "--rdzv-id", flags.rdzv_id, "name of the job, the same on all hosts (none)");
   add(verb, "--rdzv-backend", flags.rdzv_backend, "c10d or static; no effect");
   add(verb, "--rdzv-conf", flags.rdzv_conf, "join_timeout=SECONDS (300)");
-  add(verb, "--master-addr", flags.master_addr, "MASTER_ADDR; also the host of the rendezvous");
+  add(verb, "--master-addr", flags.master_addr,
+      "MASTER_ADDR; without --rdzv-endpoint also the host of the rendezvous");
   add(verb, "--master-port", flags.master_port, "MASTER_PORT (a free port)");
   add(verb, "--local-addr", flags.local_addr, "address, name or interface of this host (detected)");
 }

@@ -129,7 +129,7 @@ std::optional<HostAndPort> rendezvous_address_of(const LaunchFlags& flags, int n
 
 void check_backend(const LaunchFlags& flags) {
   if (flags.rdzv_backend != "c10d" && flags.rdzv_backend != "static")
-    refuse("--rdzv-backend", flags.rdzv_backend, "launchers need no rendezvous server",
+    refuse("--rdzv-backend", flags.rdzv_backend, "one of the launchers hosts the rendezvous",
            "leave it out, or write c10d or static, which have the same effect");
   if (flags.max_restarts < 0)
     refuse("--max-restarts", std::to_string(flags.max_restarts), "not a number of restarts",
@@ -155,7 +155,7 @@ std::vector<unsigned> outputs_of(std::string_view flag, std::string_view text, i
     const auto rank = whole(piece.substr(0, colon));
     const auto which = colon == piece.npos ? std::nullopt : whole(piece.substr(colon + 1));
     if (colon == piece.npos && piece.find('=') != piece.npos)
-      refuse(flag, text, "these are the outputs to write to files",
+      refuse(flag, text, "this flag of launch selects the outputs to write to files",
              fmt::format("options of the run follow the verb: troupe launch ... -- train "
                          "FILE -r {}",
                          piece));

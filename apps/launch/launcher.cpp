@@ -166,8 +166,9 @@ void Launcher::on_deadline() {
   deadline_.reset();
   if (processes_.running() == 0) return;
   if (at_deadline_ == SIGTERM && outcome_.first()) return end_all(SIGTERM);
-  print_message("{} of {} processes have not ended after {}: sends SIG{}", processes_.running(),
-                options_.processes, in_words(options_.grace_period), ::sigabbrev_np(at_deadline_));
+  print_message("{} of {} processes have not ended after {}: the launcher sends SIG{}",
+                processes_.running(), options_.processes, in_words(options_.grace_period),
+                ::sigabbrev_np(at_deadline_));
   if (at_deadline_ == SIGTERM) return end_all(SIGTERM);
   outcome_.killing_all();
   processes_.signal_groups(SIGKILL);

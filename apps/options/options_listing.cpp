@@ -83,7 +83,7 @@ std::string options_markdown(const Definitions& own) {
     if (section_of(field) != section) {
       section = section_of(field);
       text += fmt::format("\n## {}\n\n| key | default | value | meaning |\n|---|---|---|---|\n",
-                          section.empty() ? "The run" : fmt::format("`{}`", section));
+                          section.empty() ? "Top level" : fmt::format("`{}`", section));
     }
     text += fmt::format("| `{}` | `{}` | {} | {} |\n", field.path, cell(field.write()),
                         cell(field.type), cell(field.help));

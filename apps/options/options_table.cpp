@@ -182,7 +182,7 @@ void add_data(OptionFields& fields, Options& o) {
       field("data.drop_last", data.drop_last, "drop a last batch that is smaller than the others"));
   fields.push_back(
       field("data.workers", data.workers,
-            "threads that prepare the batches of a replica; 0: the loader prepares them",
+            "threads that prepare the micro-batches of a replica; 0: the loader prepares them",
             {.at_least = 0, .at_most = largest_count, .synonyms = {"num_workers"}}));
   fields.push_back(field("data.limit", o.selection.limit,
                          "maximum number of training samples; 0: all",
@@ -198,8 +198,8 @@ void add_train(OptionFields& fields, Options& o) {
       field("train.epochs", p.epochs, "passes over the training samples",
             {.at_least = 1, .at_most = 1e6, .synonyms = {"num_epochs", "max_epochs"}}));
   fields.push_back(field("train.steps", as_signed(p.max_steps),
-                         "steps after which the run ends, with the learning rates of train.epochs; "
-                         "0: after train.epochs",
+                         "steps after which the run ends; the learning rate schedule still spans "
+                         "train.epochs; 0: after train.epochs",
                          {.at_least = 0,
                           .at_most = most_steps,
                           .synonyms = {"max_steps", "num_steps"},
@@ -337,11 +337,12 @@ std::vector<OptionField> fault_fields(FaultOptions& fault) {
 
 void add_recovery(OptionFields& fields, Options& o) {
   fields.push_back(field("restarts.max", o.run.restarts.max,
-                         "restarts of one actor within restarts.within before the run fails",
+                         "replacements of one actor within restarts.within before the run fails",
                          {.at_least = 0, .at_most = 1e6, .setting = "RestartBudget::max"}));
-  fields.push_back(field("restarts.within", in_seconds(o.run.restarts.within),
-                         "period for restarts.max",
-                         {.at_least = 1, .at_most = 1e9, .setting = "RestartBudget::within"}));
+  fields.push_back(
+      field("restarts.within", in_seconds(o.run.restarts.within),
+            "period of restarts.max; failures without a committed step between them always count",
+            {.at_least = 1, .at_most = 1e9, .setting = "RestartBudget::within"}));
   fields.push_back(list_field<FaultOptions>("faults", o.run.faults,
                                             "actors that are made to fail, once each, to test "
                                             "recovery; step counts from 0; an actor name may "

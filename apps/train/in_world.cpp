@@ -34,7 +34,7 @@ int follow(TrainCommand& command, const Agreement& agreed) {
   const std::string processor = backend(command.options.pipeline.stream.device).fingerprint();
   if (processor != agreed.processor)
     print_warning(
-        "rank {} computes on a processor of {}, rank 0 on one of {}: the last bits "
+        "rank {} has another type of processor ({}, rank 0 {}): the last bits "
         "of the weights depend on the processor that computes a stage",
         world.process(), processor, agreed.processor);
   Options& options = command.options;

@@ -140,7 +140,7 @@ void RunLog::checkpoint(const CheckpointSeen& seen) {
 void RunLog::failure(const FailureReport& failure) {
   post([this, failure] {
     const std::string line =
-        fmt::format("{} failed: {}; restarted: {}; {} committed, the next step is replayed",
+        fmt::format("{} failed: {}; replaced: {}; {} committed, the next step is replayed",
                     failure.actor, in_words_of_the_command(failure.cause, own_),
                     fmt::join(failure.replaced, ", "), counted(failure.steps, "step"));
     progress_.line(line);

@@ -84,10 +84,10 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
         start.intra_op_threads, options.pipeline.stream.threads));
   const std::string processor = backend(options.pipeline.stream.device).fingerprint();
   if (!start.processor.empty() && start.processor != processor)
-    sentences.push_back(
-        fmt::format("the checkpoint was written on a processor of {}, this one is of {}: kernels "
-                    "may select other algorithms, so the weights may differ in their last bits",
-                    start.processor, processor));
+    sentences.push_back(fmt::format(
+        "the checkpoint was written on another type of processor ({}, here {}): kernels "
+        "may select other algorithms, so the weights may differ in their last bits",
+        start.processor, processor));
   return sentences;
 }
 

@@ -21,7 +21,7 @@ std::string shared_unevenly(std::int64_t things, std::string_view what, std::int
 }  // namespace
 
 std::string work_words(const WorkLimits& limits) {
-  return fmt::format("parallel.pipeline {} × parallel.data {} is work for {}", limits.pipeline,
+  return fmt::format("parallel.pipeline {} × parallel.data {} allows at most {}", limits.pipeline,
                      limits.data, counted(limits.total_stages(), "process"));
 }
 

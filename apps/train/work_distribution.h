@@ -19,7 +19,7 @@ struct WorkLimits {
   std::int64_t total_stages() const { return pipeline * data; }
 };
 
-/// "parallel.pipeline 2 × parallel.data 4 is work for 8 processes".
+/// "parallel.pipeline 2 × parallel.data 4 allows at most 8 processes".
 std::string work_words(const WorkLimits& limits);
 
 /// "8 stages over 3 processes: 3 in some, 2 in others"; empty if all have the same number.

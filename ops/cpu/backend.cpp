@@ -1,8 +1,8 @@
 #include "ops/cpu/backend.h"
 
+#include "ops/cpu/kernel_caches.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/processor.h"
-#include "ops/cpu/state.h"
 #include "ops/reference/kernels.h"
 
 namespace troupe {
@@ -21,9 +21,9 @@ constexpr KernelTable f64_kernels{
 
 }  // namespace
 
-State& state() {
-  static auto* state = new State;
-  return *state;
+KernelCaches& kernel_caches() {
+  static auto* caches = new KernelCaches;
+  return *caches;
 }
 
 }  // namespace cpu
@@ -39,7 +39,7 @@ const Backend& cpu_backend() {
         if (dtype == DType::f64) return &cpu::f64_kernels;
         return nullptr;
       },
-      .take_scratch_peak = [](std::int16_t) { return cpu::state().scratch.take_peak(); },
+      .take_scratch_peak = [](std::int16_t) { return cpu::kernel_caches().scratch.take_peak(); },
       .fingerprint = cpu::arithmetic_of_this_processor};
   return all;
 }

@@ -25,8 +25,8 @@ dnnl::memory::desc onednn_any_memory(const Shape& shape);
 /// when it compiles a primitive and when it runs one, and an actor may run on any thread.
 void use_stream_threads(const Stream& stream);
 
-/// A compiled primitive with its arguments. Running it again on other memory builds and allocates
-/// nothing; working memory is a Scratch. Used by one thread at a time.
+/// A compiled oneDNN primitive with its arguments. Running it again on other memory builds and
+/// allocates nothing; working memory is a Scratch. Used by one thread at a time.
 class PreparedPrimitive {
  public:
   using Arguments = std::vector<std::pair<int, dnnl::memory::desc>>;

@@ -26,7 +26,7 @@ struct Piece {
 ///   nchw16c     N C/16      H W 16       C/16     16
 ///   row_major   N C         H W          C        1
 ///
-/// Coefficients of the channels are laid out as tiles (one a group) that repeat every `period`
+/// Coefficients of the channels are laid out as tiles (one per group) that repeat every `period`
 /// elements, a multiple of 64: a kernel then loads coefficients as vectors, without looking at the
 /// channels. Runs are divided into pieces of a few thousand elements, always at the same places.
 /// Pieces are distributed over threads and are the leaves of every sum.

@@ -11,9 +11,10 @@ void parallel(int threads, std::int64_t count, const void* body, RangeFunction c
 }  // namespace detail
 
 /// Calls body(begin, end) for consecutive ranges that cover [0, count), each on one of the stream's
-/// threads. Small work, below `grain` items a thread, takes fewer threads; one range is called
-/// directly, without any threading. The body must not throw, and must not let its result depend on
-/// how the items are split: so every kernel gives the same bits for any number of threads.
+/// threads. Small work, below `grain` items per thread, takes fewer threads; one range is called
+/// directly, without any threading. The body must not throw, and its result must not depend on how
+/// the items are split. A kernel that has no other threads thus gives the same bits for any number
+/// of them.
 template <class Body>
 void parallel(const Stream& stream, std::int64_t count, std::int64_t grain, const Body& body) {
   const std::int64_t most = grain > 1 ? count / grain : count;

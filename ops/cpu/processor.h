@@ -12,8 +12,7 @@ ProcessorMaker maker_of_this_processor();
 /// Whether oneDNN may use AVX-512 here: the processor has it, and ONEDNN_MAX_CPU_ISA allows it.
 bool has_avx512();
 
-/// What of this processor decides which algorithms, and so which bits, kernels compute: "intel with
-/// AVX-512". Where it differs the same run may end with other weights.
+/// The fingerprint of this processor (Backend::fingerprint), such as "intel with AVX-512".
 std::string arithmetic_of_this_processor();
 
 }  // namespace troupe::cpu

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ops/cpu/kernel_caches.h"
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/state.h"
 #include "runtime/error.h"
 
 namespace troupe::cpu {
@@ -46,7 +46,7 @@ void reorder(const Stream& stream, const Tensor& from, Tensor& to) {
     std::memcpy(to.raw(), from.raw(), from.bytes());
     return;
   }
-  ReorderPool& pool = state().reorders;
+  ReorderPool& pool = kernel_caches().reorders;
   auto prepared = pool.take(stream, from.shape(), from.layout(), to.layout());
   PreparedPrimitive& copy = prepared.front().copy;
   copy.set(DNNL_ARG_FROM, from.raw());

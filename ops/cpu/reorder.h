@@ -14,8 +14,8 @@ void reorder(const Stream& stream, const Tensor& from, Tensor& to);
 /// `tensor` itself if it has this layout already, else a copy that has it.
 Tensor in_layout(const Stream& stream, const Tensor& tensor, Layout layout);
 
-/// Compiled reorders between two uses, the last used one in front. A prepared primitive serves one
-/// caller at a time: the caller takes it out. Thread-safe.
+/// Compiled reorders that no call uses now, the last used one in front. A call takes a reorder out
+/// and gives it back, because it serves one call at a time. Thread-safe.
 class ReorderPool {
  public:
   struct Prepared {
@@ -26,7 +26,7 @@ class ReorderPool {
     PreparedPrimitive copy;
   };
 
-  /// One element, in a list so that neither direction allocates.
+  /// A list of one element, so that neither taking nor giving back allocates.
   std::list<Prepared> take(const Stream& stream, const Shape& shape, Layout from, Layout to);
   void give_back(std::list<Prepared> taken);
 

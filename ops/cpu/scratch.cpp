@@ -4,7 +4,7 @@
 #include <new>
 #include <utility>
 
-#include "ops/cpu/state.h"
+#include "ops/cpu/kernel_caches.h"
 
 namespace troupe::cpu {
 namespace {
@@ -41,11 +41,11 @@ std::size_t ScratchPool::take_peak() {
 }
 
 Scratch::Scratch(std::size_t bytes) {
-  if (bytes > 0) block_ = state().scratch.take(bytes);
+  if (bytes > 0) block_ = kernel_caches().scratch.take(bytes);
 }
 
 Scratch::~Scratch() {
-  if (block_.bytes > 0) state().scratch.give_back(std::move(block_));
+  if (block_.bytes > 0) kernel_caches().scratch.give_back(std::move(block_));
 }
 
 }  // namespace troupe::cpu

@@ -6,10 +6,11 @@
 
 namespace troupe::cpu {
 
-/// Working memory of kernels between two calls.
+/// Keeps the working memory of kernels for the next call.
 ///
-/// It keeps as many blocks as kernels have run at one time, each as large as the largest request so
-/// far, and hands out the one that was used last: it is the likeliest to be in the cache. A
+/// It has at most as many blocks as kernels have run at one time; each is as large as the largest
+/// request that it has served. A kernel gets the block that was used last, because it is the
+/// likeliest to be in the cache. A
 /// Winograd convolution of 640 channels requests 200 MB. One block per layer, or per size class as
 /// for tensors, would need more memory than the tensors themselves. Thread-safe.
 class ScratchPool {
@@ -35,7 +36,7 @@ class ScratchPool {
   std::size_t peak_ = 0;
 };
 
-/// Working memory of a kernel, for the time of one call. Its content is undefined.
+/// The working memory of a kernel, for the time of one call. Its content is undefined.
 class Scratch {
  public:
   explicit Scratch(std::size_t bytes);  ///< throws std::bad_alloc when memory is out

@@ -13,7 +13,7 @@ struct Mlp {
   std::int64_t classes = 10;
 
   OptionFields options() {
-    return {widths_option(widths, "hidden sizes; empty: 128, 64"), classes_option(classes)};
+    return {widths_option(widths, "hidden sizes (empty: 128, 64)"), classes_option(classes)};
   }
 
   Model make(const SampleSpec& samples) const {

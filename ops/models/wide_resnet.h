@@ -20,7 +20,7 @@ struct WideResNet {
 
   OptionFields options() {
     return {widths_option(widths,
-                          "channels of the stem and of the three groups; empty: 16, 16, 32, 64"),
+                          "channels of the stem and of the three groups (empty: 16, 16, 32, 64)"),
             classes_option(classes), dropout_option(dropout), convolution_option(convolution)};
   }
 

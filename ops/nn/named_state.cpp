@@ -66,8 +66,8 @@ class Checker {
     found_.erase(entry);
     if (tensor->shape == shape || (shape.rank() == 0 && tensor->shape.element_count() == 1))
       return tensor;
-    wrong_.push_back(
-        fmt::format("{} is {}, the model's {}", name, to_string(tensor->shape), to_string(shape)));
+    wrong_.push_back(fmt::format("{} has the shape {}, but in the model {}", name,
+                                 to_string(tensor->shape), to_string(shape)));
     return nullptr;
   }
 

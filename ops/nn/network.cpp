@@ -19,8 +19,8 @@ Pass writing_to(Pass pass, std::span<Tensor> gradients, std::span<Tensor> statis
 void check_device(const StateVersion& state, Device device) {
   if (state.weights.device() == device) return;
   throw Error(ErrorCode::internal,
-              fmt::format("a state on {} for a network on {}", to_string(state.weights.device()),
-                          to_string(device)),
+              fmt::format("the state is on {}, but the network on {}",
+                          to_string(state.weights.device()), to_string(device)),
               "copy it there with on_device");
 }
 

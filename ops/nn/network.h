@@ -35,7 +35,7 @@ struct ForwardPass {
 
   /// The output of the last block.
   const Tensor& result() const { return tape.tensor(output); }
-  /// The same; the pass drops it. Called once, last.
+  /// Moves it out of the pass. Called once, after result().
   Tensor take_result();
 
   std::shared_ptr<const StateViews> views;
@@ -45,7 +45,7 @@ struct ForwardPass {
   Tape tape;
   BlockRange blocks;               ///< of the network, that it went through
   std::vector<std::size_t> marks;  ///< of the tape, before each of them
-  std::size_t blocks_left = 0;     ///< one past the last that did not go backward yet
+  std::size_t blocks_left = 0;     ///< those that have not run backward
   Value output;
   DType input_dtype = DType::f32;  ///< that x came in
 };

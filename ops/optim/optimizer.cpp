@@ -88,7 +88,8 @@ void Optimizer::check() const {
   for (const ParameterGroup& group : groups_) {
     if (group.optimizer.name() != name() || !group.optimizer.groups().empty())
       refuse(group,
-             fmt::format("its optimizer is {}, the run's {}", group.optimizer.name(), name()),
+             fmt::format("its optimizer is {}, but that of the run is {}", group.optimizer.name(),
+                         name()),
              "give it the run's optimizer, with other hyper-parameters");
     if (group.parameters.empty())
       refuse(group, "it has no parameters", "name parameters, such as \"*.bias\"");

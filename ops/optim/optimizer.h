@@ -23,7 +23,7 @@ struct OptimizerStep {
   double lr = 0.0;        ///< learning rate of this step
 };
 
-/// A run of consecutive parameters. All tensors are flat and of equal length.
+/// Consecutive parameters. All tensors are flat and of equal length.
 struct OptimizerSlice {
   Tensor weights;
   Tensor gradient;
@@ -106,8 +106,8 @@ struct ParameterGroup {
   /// The run's optimizer with the hyper-parameters of the group. State tensors that it does not
   /// keep are zero for these parameters.
   Optimizer optimizer;
-  /// The base rate, which the schedule changes as that of the other parameters, like PyTorch's
-  /// LambdaLR; none: theirs.
+  /// The base learning rate of the group; the schedule scales it as it scales the run's rate
+  /// (PyTorch: LambdaLR). None: the run's rate.
   std::optional<double> lr = {};
 };
 

@@ -9,8 +9,8 @@
 
 namespace troupe {
 
-/// The process of each actor. In a run of one process it is process 0 for all actors, regardless of
-/// the graph. Process 0 holds the run leader.
+/// The process of each actor. In a run of one process it is process 0 for all actors, whatever
+/// Graph::place says. Process 0 holds the run leader.
 class Placement {
  public:
   /// Throws Error{bad_graph} for actors placed beyond the last process, and for edges between
@@ -28,14 +28,15 @@ class Placement {
   std::uint32_t here_, processes_;
 };
 
-/// What one process of a run sends to another. A packet is for `Header::receiver`; other
-/// incarnations of its receiver drop it.
+/// A message from one process of a run to another. The receiving process drops a packet whose
+/// `Header::receiver` is not the current incarnation of its actor.
 using BridgeMessage = std::variant<Packet, Credit, RunMessage>;
 
-/// Carries a run's messages between its processes. All messages from one process to another arrive
-/// exactly once and in the order of sending, or the process is reported lost. (When any process is
-/// lost, EndRun, RunFailed and ProcessEnded may arrive twice.) Any thread may send; sending blocks
-/// no longer than a copy takes. The slots of the edges bound the messages in flight.
+/// Carries a run's messages between its processes. The messages from one process to another arrive
+/// exactly once and in the order of sending, unless the bridge reports one of the two as lost.
+/// After a loss, EndRun, RunFailed and ProcessEnded may arrive twice. Any thread may send. A send
+/// may copy tensors; it never waits for a peer. The slots of the edges bound the messages in
+/// flight.
 class Bridge {
  public:
   using OnMessage = std::function<void(std::uint32_t from, BridgeMessage message)>;

@@ -9,9 +9,10 @@
 
 namespace troupe::flow {
 
-/// An actor whose messages are queued or end the process. CAF puts a message into the mailbox first
-/// and then allocates to schedule the receiver: if that failed with an exception, the receiver
-/// would never run again, and the run would hang. std::terminate reports the exception.
+/// An actor for which `enqueue` never throws: an exception there ends the process. CAF puts a
+/// message into the mailbox first and then allocates to schedule the receiver: if that failed with
+/// an exception, the receiver would never run again, and the run would hang. std::terminate reports
+/// the exception.
 class QueueingActor : public caf::event_based_actor {
  public:
   using caf::event_based_actor::enqueue;

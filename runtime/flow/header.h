@@ -10,7 +10,7 @@ enum class Purpose : std::uint16_t { train, evaluate };
 constexpr Purpose last_enumerator(Purpose) { return Purpose::evaluate; }
 
 /// The position of a message in its run. Keys increase along an edge, so a receiver recognises by
-/// its key a message that a restarted neighbour repeats.
+/// its key a message that a replaced neighbour repeats.
 struct MessageKey {
   std::uint32_t step = 0;
   Purpose purpose = Purpose::train;

@@ -29,7 +29,8 @@ struct ProcessSupervisor {
     caf::actor host;
   };
   std::vector<Ending> ending;
-  /// Of the replacement that has waited for them, at the last check of the progress, and how often.
+  /// The replacement that waited for them at the last check of the progress, and for how many
+  /// checks.
   std::uint32_t checked_replacement = 0, checks_of_it = 0;
   std::optional<Replacement> preparing;
   /// By incarnation: the number of processes whose replaced actors send no more messages, including
@@ -45,7 +46,7 @@ struct ProcessSupervisor {
   /// current handler is done.
   std::deque<std::pair<std::uint32_t, RunMessage>> reported;
   std::deque<RunMessage> orders;
-  bool leader_decides = false;  ///< lead() runs
+  bool leader_decides = false;  ///< while lead() runs
 };
 
 using SupervisorActor = CafActor<ProcessSupervisor>;

@@ -61,7 +61,7 @@ std::vector<std::size_t> Supervisor::actor_failed(std::size_t actor, const std::
     throw Error(
         ErrorCode::actor_failed,
         fmt::format("{} failed: {} (failure {}; within {}, or without a committed step in between, "
-                    "at most {} restarts are allowed)",
+                    "at most {} replacements are allowed)",
                     actors_[actor].name, failures.front().cause, failures.size(),
                     in_words(std::chrono::duration_cast<std::chrono::milliseconds>(budget_.within)),
                     budget_.max),

@@ -1,7 +1,7 @@
 #pragma once
-// Internal to the runtime: messages for actors of other processes as bytes, and back. The tensors
-// of a packet travel beside its bytes, with the number of its edge as their tag: those of an edge
-// arrive in the order of sending.
+// Internal to the runtime: messages for other processes as bytes, and back. The elements of a
+// packet's tensors travel separately, over a transport, with the number of the edge as their tag.
+// The tensors of an edge arrive in the order of sending.
 
 #include <string_view>
 #include <vector>
@@ -15,14 +15,14 @@ namespace troupe::remote {
 /// packet with a tensor that is not on the device of its edge.
 WireWriter encode(const BridgeMessage& message, const Graph& graph);
 
-/// A message whose tensors have not arrived.
+/// A decoded message. Its tensors may still be on their way.
 struct Incoming {
   BridgeMessage message;
   std::vector<WireReader::ExpectedTensor> tensors;  ///< places in the payload of a packet
 };
 
-/// Throws Error{bad_message} for all bytes that encode() did not make, and for packets on an edge
-/// that does not exist in `graph` or whose messages cannot leave their process.
+/// Throws Error{bad_message} for bytes that are no valid message, and for packets on an edge that
+/// does not exist in `graph` or whose messages cannot leave their process.
 Incoming decode(std::string_view bytes, const Graph& graph);
 
 }  // namespace troupe::remote

@@ -10,8 +10,8 @@ namespace troupe {
 
 struct KernelTable;  // ops/kernels.h
 
-/// All that is particular to one kind of device. A Device names its backend: a backend is added by
-/// making devices of it, and is listed nowhere. It lives as long as the process.
+/// All that is particular to one kind of device. A Device points to its backend, so a new
+/// backend needs no registration. It lives as long as the process.
 struct Backend {
   std::string_view name;  ///< of a device in messages: "cuda"
   /// The allocator of a device of this kind. It lives as long as the process.
@@ -21,8 +21,8 @@ struct Backend {
   /// The most working memory, in bytes, that one kernel of such a device has requested since the
   /// last call. Kernels of all streams count.
   std::size_t (*take_scratch_peak)(std::int16_t index);
-  /// What of this device decides which algorithms, and so which bits, its kernels compute, for
-  /// instance "intel with AVX-512". Where it differs, the same run may end with other weights.
+  /// The properties of the device that select algorithms and so affect bits, such as "intel with
+  /// AVX-512". With another fingerprint, the same run may end with other weights.
   std::string (*fingerprint)();
 };
 

@@ -27,7 +27,7 @@ class Work {
   /// or destroy the Communicator; it may start other work.
   void then(std::function<void(const Status&)> next);
 
-  /// For transports: ends the work. Only the first call counts; whether this was it.
+  /// For transports: ends the work. Only the first call has an effect, and returns true.
   bool finish(Status status) { return finish(std::move(status), {}); }
 
  protected:

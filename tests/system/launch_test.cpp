@@ -156,7 +156,9 @@ TEST_F(Launch, KillsWhatDoesNotEndInTheGracePeriod) {
                        "[ $RANK = 1 ] && { while [ ! -f deaf ]; do sleep 0.01; done; exit 5; }; "
                        "trap '' TERM; echo $$ > pid; touch deaf; while :; do sleep 0.05; done");
   EXPECT_EQ(ran.exit_code, 5);
-  EXPECT_THAT(ran.error, HasSubstr("1 of 2 processes have not ended after 200 ms: sends SIGKILL"));
+  EXPECT_THAT(
+      ran.error,
+      HasSubstr("1 of 2 processes have not ended after 200 ms: the launcher sends SIGKILL"));
   EXPECT_FALSE(runs(number_in("pid")));
 }
 

@@ -20,7 +20,7 @@ TEST_F(World, RefusesMoreProcessesThanItHasWorkFor) {
   const Outcome ran = train(8, "out");
   EXPECT_EQ(ran.exit_code, 2);
   EXPECT_EQ(count_of(ran.error, "troupe: error: "), 1) << ran.error;
-  EXPECT_THAT(ran.error, AllOf(HasSubstr("8 processes"), HasSubstr("work for 4"),
+  EXPECT_THAT(ran.error, AllOf(HasSubstr("8 processes"), HasSubstr("allows at most 4"),
                                HasSubstr("start 4 processes (--nproc-per-node 4), or give -r "
                                          "parallel.data=4")));
   EXPECT_FALSE(fs::exists(root_ / "out"));
@@ -90,7 +90,7 @@ TEST_F(World, TellsOnceThatWeightsDoNotFitThePartOfAnotherProcess) {
     EXPECT_EQ(count_of(ran.error, "troupe: error: "), 1) << ran.error;
     EXPECT_THAT(ran.error,
                 AllOf(HasSubstr("the weights belong to another model: 2 that do not fit"),
-                      HasSubstr("the model's [7")));
+                      HasSubstr("but in the model [7")));
     EXPECT_FALSE(fs::exists(root_ / "other"));
   }
 }
@@ -206,7 +206,7 @@ class WorldLeftAlone : public World {
 TEST_F(WorldLeftAlone, TellsOnceThatTheOptionsAreWrong) {
   expect_once(told_by(start(4, {TROUPE_BINARY, "train", (root_ / "no.yaml").string()}), 2),
               "no.yaml: cannot be opened");
-  expect_once(told_by(start(6, train_words("out")), 2), "is work for 4");
+  expect_once(told_by(start(6, train_words("out")), 2), "allows at most 4");
 }
 
 TEST_F(WorldLeftAlone, TellsOnceWhatOneProcessAloneMeets) {

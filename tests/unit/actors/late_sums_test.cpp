@@ -199,7 +199,7 @@ TEST_F(LateReducer, RefusesGradientsOfAStepThatCannotHaveBegun) {
     reducer_.act();
     FAIL() << "it was taken";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("step 9 arrived while steps 7 to 8 were being summed"));
+    EXPECT_THAT(error.what(), HasSubstr("step 9 arrived; the open steps are 7 to 8"));
   }
 }
 

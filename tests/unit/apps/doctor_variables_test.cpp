@@ -155,10 +155,11 @@ TEST(Doctor, FlagsSharedMemoryBetweenNodes) {
 TEST(Doctor, FlagsMoreProcessesThanTheRunHasWorkFor) {
   Demands demands{.work = {.pipeline = 2, .data = 1, .micro_batches = 8, .batch_size = 8},
                   .known = true};
-  EXPECT_EQ(text_of(check_world(healthy(), demands)),
-            "error 4 processes, but parallel.pipeline 2 × parallel.data 1 is work for 2 processes "
-            "| start 2 "
-            "processes, or give -r parallel.data=2\n");
+  EXPECT_EQ(
+      text_of(check_world(healthy(), demands)),
+      "error 4 processes, but parallel.pipeline 2 × parallel.data 1 allows at most 2 processes "
+      "| start 2 "
+      "processes, or give -r parallel.data=2\n");
   demands.work.batch_size = demands.work.micro_batches = 1;
   EXPECT_THAT(text_of(check_world(healthy(), demands)), HasSubstr("| start 2 processes\n"));
   demands.work.data = 4;

@@ -167,13 +167,11 @@ TEST_F(Jobscript, RefusesSeveralNodesWhereOnlySharedMemoryIsAllowed) {
 TEST_F(Jobscript, SaysWhichLineGivesAllProcessesWork) {
   JobShape made = shape(2, 2);
   made.data_where = "o.yaml:4:9";
-  EXPECT_THAT(
-      refusal([&] { check_work(made, 2, 4); }),
-      AllOf(
-          HasSubstr(
-              "o.yaml:4:9: parallel.pipeline 2 × parallel.data 2 is work for 4 processes, but the "
-              "job has 8 processes (2 nodes × 4)"),
-          HasSubstr("set parallel.data to 4"), HasSubstr("--tasks-per-node 2")));
+  EXPECT_THAT(refusal([&] { check_work(made, 2, 4); }),
+              AllOf(HasSubstr("o.yaml:4:9: parallel.pipeline 2 × parallel.data 2 allows at most 4 "
+                              "processes, but the "
+                              "job has 8 processes (2 nodes × 4)"),
+                    HasSubstr("set parallel.data to 4"), HasSubstr("--tasks-per-node 2")));
   EXPECT_THAT(refusal([&] { check_work(shape(3, 2), 1, 8); }),
               HasSubstr("set parallel.pipeline to 4"));
   made.work.micro_batches = 4;

@@ -276,7 +276,7 @@ TEST(ParameterGroups, RefuseWhatFitsNoModel) {
   EXPECT_THAT(refusal_of({{.parameters = {"*"}, .optimizer = Sgd{}, .lr = -1}}),
               HasSubstr("its learning rate is -1"));
   EXPECT_THAT(refusal_of({{.parameters = {"*"}, .optimizer = OwnOptimizer{}}}),
-              HasSubstr("its optimizer is own, the run's sgd"));
+              HasSubstr("its optimizer is own, but that of the run is sgd"));
 }
 
 TEST(Optimizer, IsAValueWhoseHyperParametersAreOptions) {
