@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "runtime/error.h"
+#include "runtime/print.h"
 #include "runtime/world/cores.h"
 
 namespace troupe {
@@ -156,9 +157,8 @@ std::vector<unsigned> outputs_of(std::string_view flag, std::string_view text, i
     const auto which = colon == piece.npos ? std::nullopt : whole(piece.substr(colon + 1));
     if (colon == piece.npos && piece.find('=') != piece.npos)
       refuse(flag, text, "this flag of launch selects the outputs to write to files",
-             fmt::format("options of the run follow the verb: troupe launch ... -- train "
-                         "FILE -r {}",
-                         piece));
+             fmt::format("options of the run follow the verb: {} launch ... -- train FILE -r {}",
+                         program_name(), piece));
     if (!rank || !which || *which > 3) refuse(flag, text, "not understood", example);
     if (*rank >= processes)
       refuse(flag, text, fmt::format("there is no local rank {} of {}", *rank, processes), example);

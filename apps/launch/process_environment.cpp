@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "runtime/print.h"
+
 namespace troupe {
 
 Environment::Variables process_environment(Environment::Variables inherited,
@@ -34,6 +36,7 @@ Environment::Variables process_environment(Environment::Variables inherited,
   variables.try_emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
   variables.try_emplace("OMP_NUM_THREADS", std::to_string(cpus.threads));
   set("TROUPE_RUN_ID", place.run_id);
+  set("TROUPE_LAUNCHER", fmt::format("{} launch", program_name()));
   variables["TROUPE_CPUS"] = fmt::format("{}", fmt::join(cpus.own, ","));
   set("TROUPE_NODE_CPUS", cpus.of_node);
   if (!place.coordinator.empty()) set("TROUPE_COORDINATOR", place.coordinator);

@@ -25,8 +25,7 @@ constexpr const char* report_key = "run/report";  ///< claimed by the process th
 std::string launcher_flag(const World& world, std::int64_t processes) {
   if (world.launcher == "slurm") return fmt::format(" (--ntasks {})", processes);
   if (world.launcher == "openmpi") return fmt::format(" (mpirun -n {})", processes);
-  const bool by_host = world.launcher == "troupe launch" || world.launcher == "torchrun";
-  if (!by_host || processes % world.nodes != 0) return {};
+  if (world.launcher == "pmix" || processes % world.nodes != 0) return {};
   return fmt::format(" (--nproc-per-node {})", processes / world.nodes);
 }
 

@@ -111,7 +111,7 @@ std::optional<World> launched_world(const Environment& environment) {
         fmt::format("LOCAL_WORLD_SIZE={} is set, more than WORLD_SIZE={}", *local_size, *size),
         "WORLD_SIZE counts the processes of all hosts together");
   World world{.rank = *rank, .size = *size, .local_rank = *local_rank, .local_size = *local_size};
-  world.launcher = environment.has("TROUPE_RUN_ID") ? "troupe launch" : "torchrun";
+  world.launcher = environment.get("TROUPE_LAUNCHER").value_or("torchrun");
   world.restart = environment.number("TORCHELASTIC_RESTART_COUNT").value_or(0);
   place_on_node(world, environment);
   take_master(world, environment);

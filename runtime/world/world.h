@@ -21,7 +21,7 @@ struct World {
   int node = 0;        ///< 0 .. nodes - 1; -1 if the launcher does not say
   int nodes = 1;       ///< -1 if the launcher does not say
 
-  std::string launcher;  ///< "troupe launch", "torchrun", "slurm", "openmpi" or "pmix"
+  std::string launcher;  ///< TROUPE_LAUNCHER, "torchrun", "slurm", "openmpi" or "pmix"
 
   /// Job, step and restart: equal in every process of one start of the job and, if the launcher
   /// names its jobs, in no other. Letters, digits, `.`, `-` and `_` only, so it can name a file.
@@ -37,7 +37,7 @@ struct World {
 /// begin with a dot; other characters become `_`.
 std::string file_name_of(std::string_view text);
 
-/// World::run_id of the processes that `troupe launch` starts with TROUPE_RUN_ID=`run`.
+/// World::run_id of the processes that a launcher starts with TROUPE_RUN_ID=`run`.
 std::string run_id_of(std::string_view run, int restart);
 
 /// The world of the innermost launcher that started this process, or nothing if none did: a shell

@@ -102,7 +102,8 @@ void CoordinatorLoop::run() {
 
 /// Closes the port, so that members notice the end at once.
 void CoordinatorLoop::break_down(const std::string& why) {
-  print_error("troupe: the coordinator at {} failed, so its run ends: {}\n", endpoint_, why);
+  print_error("{}: the coordinator at {} failed, so its run ends: {}\n", program_name(), endpoint_,
+              why);
   events_.close();
   router_.close();
   {

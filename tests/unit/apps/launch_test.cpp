@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -6,6 +7,7 @@
 #include "apps/launch/launch_options.h"
 #include "apps/launch/outcome.h"
 #include "apps/launch/process_environment.h"
+#include "runtime/print.h"
 #include "runtime/world/error_file.h"
 #include "runtime/world/world.h"
 
@@ -117,7 +119,7 @@ TEST(LaunchEnvironment, IsReadBackAsTheWorldItDescribes) {
   Environment environment({});
   for (const auto& [name, value] : variables) environment.set(name, value);
   const auto world = world_from_environment(environment).value();
-  EXPECT_EQ(world.launcher, "troupe launch");
+  EXPECT_EQ(world.launcher, fmt::format("{} launch", program_name()));
   EXPECT_EQ(world.rank, 4);
   EXPECT_EQ(world.size, 5);
   EXPECT_EQ(world.local_rank, 1);

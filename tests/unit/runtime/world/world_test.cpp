@@ -90,8 +90,10 @@ TEST(World, ReadsTorchrunsVariables) {
 
 TEST(World, KnowsItsOwnLauncher) {
   const auto world =
-      world_from_environment(with(changed(torchrun, {{"TROUPE_RUN_ID", "demo"}}))).value();
-  EXPECT_EQ(world.launcher, "troupe launch");
+      world_from_environment(
+          with(changed(torchrun, {{"TROUPE_RUN_ID", "demo"}, {"TROUPE_LAUNCHER", "own launch"}})))
+          .value();
+  EXPECT_EQ(world.launcher, "own launch");
   EXPECT_EQ(world.run_id, "demo-2");
 }
 
