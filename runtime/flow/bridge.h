@@ -9,8 +9,8 @@
 
 namespace troupe {
 
-/// The process of each actor. In a run of one process it is process 0 for all actors, whatever
-/// Graph::place says. Process 0 holds the run leader.
+/// The process of each actor. In a run of one process it is process 0 for all actors, and
+/// Graph::place has no effect. Process 0 holds the run leader.
 class Placement {
  public:
   /// Throws Error{bad_graph} for actors placed beyond the last process, and for edges between

@@ -59,7 +59,17 @@ class MemberBridge final : public Bridge {
   }
 
   void send(std::uint32_t to, BridgeMessage message) override {
-    if (const CallGate::Call call(*gate_); call) whole([&] { send_parts(to, message); });
+    const CallGate::Call call(*gate_);
+    if (!call) return;
+    if (const auto* packet = std::get_if<Packet>(&message))
+      return send_packet(to, packet->header, remote::encode(message, graph_));
+    whole([&] {
+      std::string body = remote::encode(message, graph_).bytes;
+      if (const auto* run_message = std::get_if<RunMessage>(&message))
+        outbox_.send_run_message(to, std::move(body), is_final(*run_message));
+      else
+        outbox_.send(to, std::move(body));
+    });
   }
 
  private:
@@ -74,14 +84,11 @@ class MemberBridge final : public Bridge {
     }
   }
 
-  void send_parts(std::uint32_t to, const BridgeMessage& message) {
-    WireWriter parts = remote::encode(message, graph_);
-    if (const auto* packet = std::get_if<Packet>(&message))
-      send_tensors(to, packet->header, std::move(parts.tensors));
-    if (const auto* run_message = std::get_if<RunMessage>(&message))
-      outbox_.send_run_message(to, std::move(parts.bytes), is_final(*run_message));
-    else
+  void send_packet(std::uint32_t to, const Header& header, WireWriter parts) {
+    whole([&] {
+      send_tensors(to, header, std::move(parts.tensors));
       outbox_.send(to, std::move(parts.bytes));
+    });
   }
 
   void send_tensors(std::uint32_t to, const Header& header, std::vector<Tensor> tensors) {

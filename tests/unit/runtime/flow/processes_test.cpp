@@ -85,6 +85,43 @@ TEST(RunOverProcesses, DeliversInOrderWhereverTheActorsLive) {
   }
 }
 
+/// Delivers one message of process 1. The other processes do nothing but end with the run.
+class OneMessage final : public Bridge {
+ public:
+  explicit OneMessage(BridgeMessage message) : message_(std::move(message)) {}
+  void open(OnMessage on_message, OnLost) override {
+    on_message_ = std::move(on_message);
+    on_message_(1, std::move(message_));
+  }
+  void close() override { on_message_ = {}; }
+  void send(std::uint32_t to, BridgeMessage message) override {
+    const auto* order = std::get_if<RunMessage>(&message);
+    if (order && std::holds_alternative<EndRun>(*order))
+      on_message_(to, RunMessage(ProcessEnded{}));
+  }
+
+ private:
+  BridgeMessage message_;
+  OnMessage on_message_;
+};
+
+TEST(RunOverProcesses, RefusesMessagesOfAProcessOnEdgesThatAreNotItsOwn) {
+  // counter and adder/0 are in process 0, adder/1 and collector in processes 1 and 2.
+  const Graph graph = chain(std::make_shared<std::vector<int>>(), {0, 0, 1, 2});
+  const auto packet_on = [](std::uint32_t edge) {
+    return Packet{.header = {.edge = edge}, .payload = std::make_shared<int>(1)};
+  };
+  const BridgeMessage foreign[] = {packet_on(0),      packet_on(2),
+                                   packet_on(3),      Credit{.edge = 0},
+                                   Credit{.edge = 2}, Credit{.edge = 1, .slot = 3}};
+  for (const BridgeMessage& message : foreign) {
+    RunOptions options{.threads = 1, .processes = 3};
+    options.bridge = std::make_shared<OneMessage>(message);
+    auto ended = std::async(std::launch::async, [&] { return run(graph, options); });
+    EXPECT_THAT(outcome(ended), HasSubstr("is not part of this run"));
+  }
+}
+
 /// Records whether deliveries are deferred.
 class Deferred final : public DeliveryDeferral::Arrivals {
  public:
