@@ -27,6 +27,13 @@ Shape shape_of(const Synthetic& o) {
     throw Error(ErrorCode::bad_options,
                 fmt::format("`Dataset::shape` has {} sizes, not 3", o.shape.size()),
                 "give channels, height and width, such as [1, 28, 28]");
+  constexpr double most_elements = 1e12;  // more than any memory, far below overflow
+  double elements = 1;
+  for (const std::int64_t size : o.shape) elements *= static_cast<double>(size);
+  if (elements > most_elements)
+    throw Error(ErrorCode::bad_options,
+                fmt::format("`Dataset::shape` has {:.0e} elements in a sample", elements),
+                "give a smaller shape");
   return Shape(o.shape);
 }
 

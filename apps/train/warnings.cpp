@@ -42,6 +42,11 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
   const auto trains = [](const ParameterGroup& group) { return group.lr.value_or(0) > 0; };
   if (pipeline.rate.lr == 0 && std::ranges::none_of(pipeline.optimizer.groups(), trains))
     sentences.emplace_back("train.lr is 0: the weights will not change");
+  if (const std::uint32_t steps = timeline_of(pipeline).steps;
+      pipeline.staleness > 0 && pipeline.staleness >= steps)
+    sentences.push_back(
+        fmt::format("parallel.staleness is {} and the run has {}: no gradient will be applied",
+                    pipeline.staleness, counted(steps, "step")));
   const LearningRateOptions rate = learning_rate_options(pipeline);
   if (lacks_its_rise(rate))
     sentences.push_back(fmt::format(

@@ -50,6 +50,11 @@ TEST(Warnings, NameValuesThatTrainNothingWell) {
   EXPECT_THAT(reported({"train.lr=0"}), HasSubstr("train.lr is 0"));
   EXPECT_THAT(reported({"train.lr=0", "train.groups=[{parameters: ['*.bias'], lr: 0.1}]"}),
               Not(HasSubstr("train.lr is 0")));
+  EXPECT_THAT(
+      reported({"train.steps=3", "parallel.aggregation=asynchronous", "parallel.staleness=3"}),
+      HasSubstr("parallel.staleness is 3 and the run has 3 steps"));
+  EXPECT_THAT(reported({"train.steps=3", "parallel.aggregation=asynchronous"}),
+              Not(HasSubstr("staleness")));
   EXPECT_THAT(reported({"data.workers=4096"}), HasSubstr("data.workers is 4096, more than the "));
   const std::vector<std::string> one_sample = {"model.name=mnist_cnn", "model.widths=[]",
                                                "train.batch_size=4", "train.micro_batches=4"};

@@ -333,6 +333,7 @@ TEST(Synthetic, CanBeLearnt) {
 TEST(Synthetic, RefusesSizesThatCannotBe) {
   EXPECT_THROW(open_dataset(Synthetic{.shape = {28, 28}}), Error);
   EXPECT_THROW(open_dataset(Synthetic{.shape = {1, 0, 28}}), Error);
+  EXPECT_THROW(open_dataset(Synthetic{.shape = {1LL << 40, 1LL << 40, 1LL << 40}}), Error);
   EXPECT_THROW(open_dataset(Synthetic{.classes = 0}), Error);
   EXPECT_THROW(open_dataset(Synthetic{.count = -1}), Error);
 }
