@@ -44,13 +44,13 @@ class Figure:
 
 @dataclass
 class Row:
-    """A line of the table: Troupe's figure, the reference, their comparison and the bar."""
+    """A line of the table: Troupe's figure, the reference, their comparison and the target."""
 
     key: str
     what: str
     ours: Figure
-    value: float  # what the bar is about
-    bar: str  # ">= 2.0" or "<= 1.0", in the unit of `value`
+    value: float  # what the target is about
+    target: str  # ">= 2.0" or "<= 1.0", in the unit of `value`
     value_text: str
     peer: Figure = None
     peer_name: str = "PyTorch"
@@ -59,14 +59,14 @@ class Row:
 
     @property
     def met(self):
-        sign, limit = self.bar.split()[:2]
+        sign, limit = self.target.split()[:2]
         return self.value >= float(limit) if sign == ">=" else self.value <= float(limit)
 
     def json(self):
         return {"key": self.key, "what": self.what, "ours": self.ours.json(),
                 "peer": self.peer.json() if self.peer else None,
                 "peer_name": self.peer_name, "value": self.value,
-                "bar": self.bar, "met": self.met, "notes": self.notes,
+                "target": self.target, "met": self.met, "notes": self.notes,
                 "others": [figure.json() for figure in self.others]}
 
 

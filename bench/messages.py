@@ -99,7 +99,7 @@ def worlds(repetitions):
 
 def world(repetitions, _quick):
     """Worlds of 10 to 1,000 members: the growth of time and memory from the smallest to the
-    largest. The bar is linear growth."""
+    largest. The target is linear growth."""
     made = worlds(repetitions)
     sizes = sorted({round(one["members"]) for one in made})
     least, most = sizes[0], sizes[-1]

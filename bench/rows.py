@@ -11,7 +11,7 @@ from pathlib import Path
 
 from harness import BIN, ROOT, Figure, Row, Worker, run_timed, run_to_first_step, workers
 
-STEPS = {  # key: what, model, batch, our convolution, bar
+STEPS = {  # key: what, model, batch, our convolution, target
     "small": ("wide ResNet 1-16-16-32-64, 28x28, batch 64", "small", 64, "auto", ">= 2.0"),
     "olivia": ("wide ResNet 3-16-160-320-640, 32x32, batch 16, auto", "olivia", 16, "auto",
                ">= 1.8"),
@@ -87,7 +87,7 @@ def peers_of(model, python, seconds, reading, losses, quick, notes):
 
 
 def training_step(key, python, repetitions, quick, busy):
-    what, model, batch, convolution, bar = STEPS[key]
+    what, model, batch, convolution, target = STEPS[key]
     notes, seconds = [], 0.4 if quick else 1.0
     reading = 1 if busy else 0  # of a worker's answer: wall seconds, seconds of processor time
     ours = [Worker(f"{threads} thread(s)", [BIN / "step_bench", model, threads, convolution])
@@ -114,7 +114,7 @@ def training_step(key, python, repetitions, quick, busy):
     mine, theirs = figures(ours), figures(peers)
     ratio = mine[0].median / theirs[0].median
     notes.append(f"ours {mine[0].what}, PyTorch {theirs[0].what}")
-    return [Row(key, what, mine[0], ratio, bar, f"{ratio:.2f} x", theirs[0], "PyTorch", notes,
+    return [Row(key, what, mine[0], ratio, target, f"{ratio:.2f} x", theirs[0], "PyTorch", notes,
                 mine[1:] + theirs[1:])]
 
 
@@ -304,9 +304,9 @@ def transports(repetitions, quick):
                 readings.setdefault(name, []).extend(float(number) for number in numbers.split())
         return {name: Figure("ms", values, name) for name, values in readings.items()}
 
-    def row(key, what, ours, peer, bar, others):
+    def row(key, what, ours, peer, target, others):
         ratio = peer.median / ours.median
-        return Row(key, what, ours, ratio, bar, f"{100 * ratio:.0f} %", peer, peer.what,
+        return Row(key, what, ours, ratio, target, f"{100 * ratio:.0f} %", peer, peer.what,
                    [f"{other.what} {other}" for other in others], list(others))
 
     count = repetitions if quick else 10 * repetitions

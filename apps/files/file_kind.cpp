@@ -95,9 +95,10 @@ Error foreign_file(const std::filesystem::path& path, FileKind kind) {
                     "t); s.save_file({{k.removeprefix('module.'): v for k, v in d.items()}}, "
                     "'{}')\"",
                     name, std::filesystem::path(path).replace_extension(".safetensors").string())};
-  return {ErrorCode::bad_file, fmt::format("{} is {}", name, name_of(kind)),
-          "give a checkpoint's folder, an output folder or a safetensors file; troupe inspect also "
-          "reads IDX files, plain or compressed by gzip"};
+  return {
+      ErrorCode::bad_file, fmt::format("{} is {}", name, name_of(kind)),
+      "give a checkpoint's folder, an output folder or a safetensors file; the verb inspect also "
+      "reads IDX files, plain or compressed by gzip"};
 }
 
 }  // namespace troupe

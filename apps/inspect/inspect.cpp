@@ -172,7 +172,8 @@ void add_inspect_verb(CLI::App& app, ChosenVerb& chosen) {
       app.add_subcommand("inspect", "List and verify the content of a checkpoint or file");
   verb->add_option("FILE", arguments->file, "checkpoint, output folder, safetensors or IDX file")
       ->required();
-  verb->add_flag("--digest", arguments->digest, "print one SHA-256 of all weights and buffers");
+  verb->add_flag("--digest", arguments->digest,
+                 "verify all weights and buffers, and print one SHA-256 of them");
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const Invocation&) { return inspect(*arguments); };
   });

@@ -219,7 +219,7 @@ void add_train(OptionFields& fields, Options& o) {
       "train.groups", o.groups,
       "parameters with values of their own, by shell patterns (*, ?, [...]) of their names: "
       "[{parameters: ['*.bias'], weight_decay: 0}]; a parameter matches at most one group; "
-      "`troupe inspect CHECKPOINT` lists the names; the schedule changes the lr of a group as "
+      "the verb inspect lists the names; the schedule changes the lr of a group as "
       "train.lr",
       [&o](GroupOptions& group) { return group_fields(o, group); }));
   fields.push_back(choice_field(

@@ -164,7 +164,7 @@ int plan(const PlanArguments& arguments, const Definitions& own) {
 void add_plan_verb(CLI::App& app, ChosenVerb& chosen) {
   auto arguments = std::make_shared<PlanArguments>();
   CLI::App* verb = app.add_subcommand("plan", "Show stages, memory, schedule and edges of a run");
-  verb->add_option("FILE", arguments->options, "options file; `troupe options` lists its keys")
+  verb->add_option("FILE", arguments->options, "options file; the verb options lists its keys")
       ->required();
   verb->add_option("-r,--override", arguments->overrides,
                    "KEY=VALUE, overrides the file (repeatable)")

@@ -39,7 +39,7 @@ int train(const TrainArguments& arguments, const Invocation& call) {
 void add_train_verb(CLI::App& app, ChosenVerb& chosen) {
   auto arguments = std::make_shared<TrainArguments>();
   CLI::App* verb = app.add_subcommand("train", "Train from an options file");
-  verb->add_option("FILE", arguments->options, "options file; `troupe options` lists its keys")
+  verb->add_option("FILE", arguments->options, "options file; the verb options lists its keys")
       ->required();
   verb->add_option("-r,--override", arguments->overrides,
                    "KEY=VALUE, overrides the file (repeatable)")

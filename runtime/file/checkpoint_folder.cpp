@@ -128,9 +128,11 @@ CheckpointChoice newest_complete_checkpoint(const std::filesystem::path& path) {
     reasons.push_back(fmt::format("{}: {}", info.folder.filename().string(), info.reason));
   }
   if (choice.skipped.empty())
-    throw Error(ErrorCode::bad_file,
-                fmt::format("no checkpoint in {}: it has no folder step_*", folder.string()),
-                "give a checkpoint's folder or the output folder of a run that wrote one");
+    throw Error(
+        ErrorCode::bad_file,
+        fmt::format("no checkpoint in {}: it has neither a manifest.json nor a folder step_*",
+                    folder.string()),
+        "give a checkpoint's folder or the output folder of a run that wrote one");
   throw Error(
       ErrorCode::bad_file,
       fmt::format("no complete checkpoint in {}: {}", folder.string(), fmt::join(reasons, "; ")),

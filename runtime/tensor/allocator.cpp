@@ -79,7 +79,7 @@ void* CachingAllocator::allocate(std::size_t bytes) {
     throw Error(ErrorCode::io,
                 fmt::format("out of memory on {}: {} bytes requested, {} in use",
                             to_string(device_), bytes, state_->counters.in_use_bytes),
-                "lower `batch_size`, or raise `micro_batches`");
+                "lower `batch_size`, raise `micro_batches`, or make the model smaller");
   count(state_->counters);
   return block;
 }

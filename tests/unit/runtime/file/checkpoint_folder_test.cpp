@@ -75,8 +75,10 @@ TEST(CheckpointFolder, TakesACheckpointItselfAsItIs) {
 
 TEST(CheckpointFolder, SaysWhyThereIsNone) {
   TemporaryFolder out;
-  expect_error(ErrorCode::bad_file, {out.path().string(), "no folder step_*", "output folder"},
-               [&] { newest_complete_checkpoint(out.path()); });
+  expect_error(
+      ErrorCode::bad_file,
+      {out.path().string(), "neither a manifest.json nor a folder step_*", "output folder"},
+      [&] { newest_complete_checkpoint(out.path()); });
   write_step(out.path(), 1);
   damage_data(out / "step_00000001");
   expect_error(ErrorCode::bad_file, {"step_00000001", "checksum"},
