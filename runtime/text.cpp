@@ -61,6 +61,13 @@ std::string did_you_mean(std::string_view word, std::span<const std::string_view
 
 bool is_control(unsigned char character) { return character < ' ' || character == 0x7f; }
 
+std::string printable(std::string_view text, std::size_t longest) {
+  std::string shown(text.substr(0, longest));
+  for (char& character : shown)
+    if (character < ' ' || character > '~') character = '?';
+  return shown;
+}
+
 std::string listed(std::span<const std::string> names, std::size_t at_most) {
   const auto shown = names.subspan(0, std::min(at_most, names.size()));
   const std::string more =

@@ -34,6 +34,9 @@ std::string did_you_mean(std::string_view word, std::span<const std::string_view
 /// so no line of a script and no text of a file may contain one unescaped.
 bool is_control(unsigned char character);
 
+/// The beginning of a text from a file, for messages: other bytes than printable ASCII become "?".
+std::string printable(std::string_view text, std::size_t longest = 100);
+
 /// The first names of a list, separated by commas, and the number of the rest: "a, b and 7 more".
 std::string listed(std::span<const std::string> names, std::size_t at_most = 5);
 

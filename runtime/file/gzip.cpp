@@ -46,7 +46,6 @@ bool GzipReader::is_gzip(std::span<const std::byte> bytes) {
   return bytes.size() >= 2 && bytes[0] == std::byte{0x1f} && bytes[1] == std::byte{0x8b};
 }
 
-/// How many bytes of `out` were filled; 0 only at the end of the last member.
 std::size_t GzipReader::read_some(std::span<std::byte> out) {
   State& state = *state_;
   z_stream& stream = state.stream;

@@ -24,13 +24,15 @@ class GzipReader {
 
   /// Fills all of `out`; throws if the data end earlier or are damaged.
   void read(std::span<std::byte> out);
+  /// Fills a part of `out`, which is not empty, and returns its size; 0 only at the end of the
+  /// data, where checksums have been verified.
+  std::size_t read_some(std::span<std::byte> out);
   /// Throws unless the data end here, checksums included.
   void expect_end();
 
   static bool is_gzip(std::span<const std::byte> bytes);
 
  private:
-  std::size_t read_some(std::span<std::byte> out);
   struct State;
   std::unique_ptr<State> state_;
 };

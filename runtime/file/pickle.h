@@ -1,0 +1,86 @@
+#pragma once
+// Reads the data in a Python pickle, protocols 0 to 5, without running code: numbers, texts, lists,
+// tuples, dictionaries and NumPy arrays. A pickle is a program that may call any Python function;
+// this reader knows five functions, those by which NumPy stores an array, and refuses all others.
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "runtime/tensor/shape.h"
+
+namespace troupe {
+
+struct PickleList;
+struct PickleDict;
+struct PickleType;
+struct PickleArray;
+
+/// A function or class of Python that a pickle may name.
+enum class PickleFunction : std::uint8_t { reconstruct, frombuffer, ndarray, dtype, encode };
+
+/// A value of a pickle; std::monostate is None. Texts and bytes are not distinguished, and lists
+/// not from tuples. Objects belong to the Pickle.
+using PickleValue =
+    std::variant<std::monostate, bool, std::int64_t, double, std::string_view, PickleList*,
+                 PickleDict*, PickleType*, PickleArray*, PickleFunction>;
+
+struct PickleList {
+  std::vector<PickleValue> items;
+};
+
+struct PickleDict {
+  std::vector<std::pair<PickleValue, PickleValue>> items;
+
+  /// The value of a text; null if there is none.
+  const PickleValue* find(std::string_view key) const;
+};
+
+/// numpy.dtype of numbers or truth values.
+struct PickleType {
+  std::string_view name;  ///< kind and bytes: "u1", "f8"
+  bool big_endian = false;
+};
+
+/// numpy.ndarray. The data have the size that shape and type state.
+struct PickleArray {
+  Shape shape;
+  PickleType type;
+  bool column_major = false;  ///< the first index changes fastest
+  std::string_view data;
+};
+
+/// A pickle that has been read. Immutable: usable from any thread.
+class Pickle {
+ public:
+  /// Most opcodes of a pickle.
+  static constexpr std::int64_t most_opcodes = 4'000'000;
+
+  /// `bytes` must stay alive: texts and arrays are views of them where possible. Throws Error
+  /// (bad_file) that names `origin` and the offset for damage, for functions other than NumPy's,
+  /// and for more than `most_opcodes`. Memory: less than 200 bytes for each opcode, and four times
+  /// the size of `bytes` for texts that are stored in an encoding. Nothing is recursive.
+  Pickle(std::span<const std::byte> bytes, const std::string& origin);
+  Pickle(const Pickle&) = delete;
+  Pickle& operator=(const Pickle&) = delete;
+
+  const PickleValue& value() const { return value_; }
+
+ private:
+  friend class Unpickler;
+  // Deques: a value refers to its object while others are added, and may contain itself.
+  std::deque<PickleList> lists_;
+  std::deque<PickleDict> dicts_;
+  std::deque<PickleType> types_;
+  std::deque<PickleArray> arrays_;
+  std::deque<std::string> texts_;
+  PickleValue value_;
+};
+
+}  // namespace troupe
