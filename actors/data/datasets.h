@@ -4,11 +4,14 @@
 
 #include <vector>
 
+#include "actors/data/cifar.h"
 #include "actors/data/idx_folder.h"
 #include "actors/data/synthetic.h"
 
 namespace troupe {
 
-inline std::vector<DatasetSource> known_datasets() { return {IdxFolder{}, Synthetic{}}; }
+inline std::vector<DatasetSource> known_datasets() {
+  return {FashionMnist{}, Mnist{}, IdxFolder{}, Cifar10{}, Cifar100{}, Synthetic{}};
+}
 
 }  // namespace troupe

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 #include "actors/data/memory_dataset.h"
 #include "runtime/error.h"
@@ -13,20 +15,60 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view debian_folder = "/usr/share/datasets/fashion-mnist";
+/// Where a data set looks for its files.
+struct Places {
+  std::string_view name;
+  std::string_view usual_folder;             // where there is no path
+  std::vector<std::string_view> subfolders;  // of the folder
+  const char* remedy;                        // for missing files
+};
+
+const Places fashion_mnist{
+    FashionMnist::name,
+    "/usr/share/datasets/fashion-mnist",
+    {"", "FashionMNIST/raw", "raw"},
+    "run apt-get install dataset-fashion-mnist, or set `Dataset::path` to the folder of the four "
+    "files"};
+const Places mnist{
+    Mnist::name,
+    "",
+    {"", "MNIST/raw", "raw"},
+    "download the four files from https://ossci-datasets.s3.amazonaws.com/mnist/, such as "
+    "train-images-idx3-ubyte.gz, and set `Dataset::path` to their folder"};
+const Places any_idx{
+    IdxFolder::name,
+    "",
+    {""},
+    "set `Dataset::path` to the folder of train-images-idx3-ubyte, train-labels-idx1-ubyte, "
+    "t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte"};
 
 struct IdxFile {
   fs::path path;
   Shape shape;
 };
 
-fs::path find_file(const fs::path& folder, const std::string& name) {
-  for (const fs::path& path : {folder / name, folder / (name + ".gz")})
-    if (std::error_code ignored; fs::exists(path, ignored)) return path;
-  throw Error(ErrorCode::io, fmt::format("neither {0} nor {0}.gz exists", (folder / name).string()),
-              "run apt-get install dataset-fashion-mnist, or set `Dataset::path` to the folder of "
-              "the four files");
-}
+/// The folder of a data set, and what its errors recommend.
+struct Folder {
+  fs::path path;
+  const char* remedy;
+
+  /// The file of a part ("train") with "images" of three axes or "labels" of one; nothing if there
+  /// is none.
+  std::optional<fs::path> find(const char* part, const char* content, int axes) const {
+    for (const char separator : {'-', '.'})
+      for (const char* end : {"", ".gz"}) {
+        const fs::path file =
+            path / fmt::format("{}-{}{}idx{}-ubyte{}", part, content, separator, axes, end);
+        if (std::error_code ignored; fs::is_regular_file(file, ignored)) return file;
+      }
+    return std::nullopt;
+  }
+  fs::path file(const char* part, const char* content, int axes) const {
+    if (const auto found = find(part, content, axes)) return *found;
+    const fs::path name = path / fmt::format("{}-{}-idx{}-ubyte", part, content, axes);
+    throw Error(ErrorCode::io, fmt::format("neither {0} nor {0}.gz exists", name.string()), remedy);
+  }
+};
 
 IdxFile open_idx(const fs::path& path, int least_axes, int most_axes) {
   const Shape shape = read_idx_shape(path);
@@ -44,11 +86,11 @@ IdxFile open_idx(const fs::path& path, int least_axes, int most_axes) {
   return {path, shape};
 }
 
-IdxFile open_images(const fs::path& folder, const std::string& prefix) {
-  return open_idx(find_file(folder, prefix + "-images-idx3-ubyte"), 3, 4);
+IdxFile open_images(const Folder& folder, const char* part) {
+  return open_idx(folder.file(part, "images", 3), 3, 4);
 }
-IdxFile open_labels(const fs::path& folder, const std::string& prefix) {
-  return open_idx(find_file(folder, prefix + "-labels-idx1-ubyte"), 1, 1);
+IdxFile open_labels(const Folder& folder, const char* part) {
+  return open_idx(folder.file(part, "labels", 1), 1, 1);
 }
 
 /// [channels, height, width] of one image.
@@ -78,8 +120,8 @@ struct PartFiles {
   IdxFile images, labels;
 };
 
-PartFiles open_part(const fs::path& folder, const std::string& prefix) {
-  PartFiles files{open_images(folder, prefix), open_labels(folder, prefix)};
+PartFiles open_part(const Folder& folder, const char* part) {
+  PartFiles files{open_images(folder, part), open_labels(folder, part)};
   if (files.images.shape[0] != files.labels.shape[0])
     throw Error(
         ErrorCode::bad_file,
@@ -96,57 +138,91 @@ MemoryDataset::Part read_part(const PartFiles& files, const Tensor& labels, std:
       std::async(when, read_images, files.images.path, image_shape(files.images), count).share()};
 }
 
-fs::path folder_of(const IdxFolder& options) {
-  return options.path.empty() ? fs::path(debian_folder) : options.path;
+Folder folder_of(const Places& places, const fs::path& path) {
+  const fs::path folder = path.empty() ? fs::path(places.usual_folder) : path;
+  if (folder.empty())
+    throw Error(ErrorCode::io, fmt::format("{} has no `Dataset::path`", places.name),
+                places.remedy);
+  for (const std::string_view below : places.subfolders)
+    if (const Folder found{below.empty() ? folder : folder / below, places.remedy};
+        found.find("train", "images", 3))
+      return found;
+  return {folder, places.remedy};
 }
 
-}  // namespace
-
-OptionFields IdxFolder::options() {
-  return {field("data.path", path,
-                "folder of the data set's files; empty: that of Debian's package",
-                {.setting = "Dataset::path"})};
-}
-
-DatasetSummary IdxFolder::describe(const DatasetOptions& options) const {
-  const fs::path folder = folder_of(*this);
+DatasetSummary describe_idx(const Places& places, const fs::path& path,
+                            const DatasetOptions& options) {
   if (std::error_code ignored; !path.empty() && !fs::is_directory(path, ignored))
     throw Error(ErrorCode::bad_options,
                 fmt::format("`Dataset::path` is {}, which is not a folder", path.string()),
                 "give the folder that holds the four IDX files");
+  const Folder folder = folder_of(places, path);
   const IdxFile train = open_images(folder, "train");
   DatasetSummary summary{.samples = {.shape = image_shape(train), .dtype = DType::u8},
                          .train = options.taken(Split::train, train.shape[0])};
   try {  // what one file tells is enough for most questions
-    for (const char* prefix : {"train", "t10k"})
+    for (const char* part : {"train", "t10k"})
       summary.samples.classes =
-          std::max(summary.samples.classes, classes_in(read_idx(open_labels(folder, prefix).path)));
+          std::max(summary.samples.classes, classes_in(read_idx(open_labels(folder, part).path)));
     summary.test = options.taken(Split::test, open_images(folder, "t10k").shape[0]);
-  } catch (const Error&) {  // open() throws it
+  } catch (const Error&) {  // open_idx_folder throws it
   }
   return summary;
 }
 
-std::shared_ptr<const SampleReader> IdxFolder::open(const DatasetOptions& options) const {
-  const fs::path folder = folder_of(*this);
+std::shared_ptr<const SampleReader> open_idx_folder(const Places& places, const fs::path& path,
+                                                    const DatasetOptions& options) {
+  const Folder folder = folder_of(places, path);
   const PartFiles train = open_part(folder, "train"), test = open_part(folder, "t10k");
   const Shape image = image_shape(train.images), test_image = image_shape(test.images);
   if (image != test_image)
     throw Error(ErrorCode::bad_file,
-                fmt::format("{}: an image is {} for training and {} for testing", folder.string(),
-                            to_string(image), to_string(test_image)),
+                fmt::format("{}: an image is {} for training and {} for testing",
+                            folder.path.string(), to_string(image), to_string(test_image)),
                 "take all four files from the same data set");
   const Tensor train_labels = read_idx(train.labels.path), test_labels = read_idx(test.labels.path);
   const auto taken = [&](Split split, const PartFiles& files) {
     return options.taken(split, files.images.shape[0]);
   };
   return std::make_shared<MemoryDataset>(
-      name,
+      places.name,
       SampleSpec{.shape = image,
                  .dtype = DType::u8,
                  .classes = std::max(classes_in(train_labels), classes_in(test_labels))},
       read_part(train, train_labels, taken(Split::train, train), std::launch::async),
       read_part(test, test_labels, taken(Split::test, test), std::launch::deferred));
+}
+
+OptionFields path_option(fs::path& path, const char* help) {
+  return {field("data.path", path, help, {.setting = "Dataset::path"})};
+}
+
+}  // namespace
+
+OptionFields FashionMnist::options() {
+  return path_option(path, "folder of the data set's files; empty: that of Debian's package");
+}
+DatasetSummary FashionMnist::describe(const DatasetOptions& options) const {
+  return describe_idx(fashion_mnist, path, options);
+}
+std::shared_ptr<const SampleReader> FashionMnist::open(const DatasetOptions& options) const {
+  return open_idx_folder(fashion_mnist, path, options);
+}
+
+OptionFields Mnist::options() { return path_option(path, "folder of the data set's files"); }
+DatasetSummary Mnist::describe(const DatasetOptions& options) const {
+  return describe_idx(mnist, path, options);
+}
+std::shared_ptr<const SampleReader> Mnist::open(const DatasetOptions& options) const {
+  return open_idx_folder(mnist, path, options);
+}
+
+OptionFields IdxFolder::options() { return path_option(path, "folder of the data set's files"); }
+DatasetSummary IdxFolder::describe(const DatasetOptions& options) const {
+  return describe_idx(any_idx, path, options);
+}
+std::shared_ptr<const SampleReader> IdxFolder::open(const DatasetOptions& options) const {
+  return open_idx_folder(any_idx, path, options);
 }
 
 }  // namespace troupe

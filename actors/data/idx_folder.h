@@ -5,15 +5,37 @@
 
 namespace troupe {
 
-/// Images of u8 and their labels in the form of MNIST: two IDX files for training, two for testing,
-/// plain or gzip. Images are [height, width] or [channels, height, width]; the greatest label gives
-/// the number of classes. Without a path, Debian's copy of Fashion-MNIST.
-///
-/// Opening reads labels and headers. A thread then unpacks the training images; the test images are
-/// unpacked at the first request.
-struct IdxFolder {
+// Images of u8 and their labels in the form of MNIST: two IDX files for training, two for testing,
+// plain or gzip. Images are [height, width] or [channels, height, width]; the greatest label gives
+// the number of classes. The data sets differ in where they look for the files.
+//
+// Opening reads labels and headers. A thread then unpacks the training images; the test images are
+// unpacked at the first request.
+
+/// Fashion-MNIST in `path` or, as torchvision stores it, below; without a path, Debian's copy.
+struct FashionMnist {
   static constexpr std::string_view name = "fashion_mnist";
   std::filesystem::path path = {};  ///< folder of the files; empty: Debian's
+
+  OptionFields options();
+  DatasetSummary describe(const DatasetOptions& options) const;
+  std::shared_ptr<const SampleReader> open(const DatasetOptions& options) const;
+};
+
+/// MNIST in `path` or, as torchvision stores it, below.
+struct Mnist {
+  static constexpr std::string_view name = "mnist";
+  std::filesystem::path path = {};  ///< folder of the files
+
+  OptionFields options();
+  DatasetSummary describe(const DatasetOptions& options) const;
+  std::shared_ptr<const SampleReader> open(const DatasetOptions& options) const;
+};
+
+/// Any data set in files with the names of MNIST's.
+struct IdxFolder {
+  static constexpr std::string_view name = "idx";
+  std::filesystem::path path = {};  ///< folder of the files
 
   OptionFields options();
   DatasetSummary describe(const DatasetOptions& options) const;

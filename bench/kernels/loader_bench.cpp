@@ -34,7 +34,8 @@ BENCHMARK_CAPTURE(flip_crop_normalise, 3x32x32, Shape{3, 32, 32});
 // Returns once labels and sizes are known; range(0) is data.limit.
 void open_fashion_mnist(benchmark::State& state) {
   for (auto _ : state) {
-    auto dataset = std::make_unique<Dataset>(open_dataset(IdxFolder{}, {.limit = state.range(0)}));
+    auto dataset =
+        std::make_unique<Dataset>(open_dataset(FashionMnist{}, {.limit = state.range(0)}));
     state.PauseTiming();
     dataset.reset();  // waits for the images
     state.ResumeTiming();
@@ -43,7 +44,7 @@ void open_fashion_mnist(benchmark::State& state) {
 // Returns once any image can be had.
 void open_fashion_mnist_and_wait(benchmark::State& state) {
   for (auto _ : state) {
-    const Dataset dataset = open_dataset(IdxFolder{}, {.limit = state.range(0)});
+    const Dataset dataset = open_dataset(FashionMnist{}, {.limit = state.range(0)});
     benchmark::DoNotOptimize(dataset.stored(Split::train)->samples);
   }
 }

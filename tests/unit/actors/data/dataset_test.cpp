@@ -82,7 +82,7 @@ class IdxFiles : public testing::Test {
     write(name + ".gz", gzip);
   }
   Dataset open(std::int64_t limit = 0, std::int64_t test_limit = 0) const {
-    return open_dataset(IdxFolder{folder_}, {.limit = limit, .test_limit = test_limit});
+    return open_dataset(FashionMnist{folder_}, {.limit = limit, .test_limit = test_limit});
   }
   /// The error that opening, or waiting for the images, ends with.
   Error failure() const {
@@ -119,7 +119,7 @@ TEST_F(IdxFiles, MayHoldImagesOfSeveralChannelsAndAnyNumberOfClasses) {
   const Dataset dataset = open();
   EXPECT_EQ(dataset.samples().shape, (Shape{2, 3, 2}));
   EXPECT_EQ(dataset.samples().classes, 31);
-  EXPECT_EQ(DatasetSource(IdxFolder{folder_}).describe().samples.classes, 31);
+  EXPECT_EQ(DatasetSource(FashionMnist{folder_}).describe().samples.classes, 31);
   EXPECT_EQ(dataset.stored(Split::train)->samples.shape(), (Shape{10, 2, 3, 2}));
 }
 
@@ -127,7 +127,7 @@ TEST_F(IdxFiles, TellsItsTrainingSamplesByOneHeader) {
   for (const char* other :
        {"train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"})
     ASSERT_TRUE(fs::remove(folder_ / other));
-  const DatasetSource source = IdxFolder{folder_};
+  const DatasetSource source = FashionMnist{folder_};
   EXPECT_EQ(source.describe().train, 20);
   EXPECT_EQ(source.describe().samples.shape, (Shape{1, 3, 2}));
   EXPECT_EQ(source.describe({.limit = 7}).train, 7);
@@ -137,6 +137,47 @@ TEST_F(IdxFiles, TellsItsTrainingSamplesByOneHeader) {
   EXPECT_THROW(source.describe(), Error);
   fs::remove(folder_ / "train-images-idx3-ubyte");
   EXPECT_THROW(source.describe({.limit = 7}), Error);
+}
+
+TEST_F(IdxFiles, AreFoundUnderEachNameAndWhereTorchvisionStoresThem) {
+  const auto first_label = [](const DatasetSource& source) {
+    EXPECT_EQ(source.describe().train, 20);
+    return open_dataset(source).stored(Split::train)->targets.data<std::int64_t>()[3];
+  };
+  EXPECT_EQ(first_label(Mnist{folder_}), 3);
+  EXPECT_EQ(first_label(IdxFolder{folder_}), 3);
+  EXPECT_EQ(open_dataset(Mnist{folder_}).name(), "mnist");
+  for (const auto& file : fs::directory_iterator(fs::path(folder_)))
+    if (file.is_regular_file()) {
+      for (const char* below : {"MNIST/raw", "FashionMNIST/raw"}) {
+        fs::create_directories(folder_ / below);
+        fs::copy(file.path(), folder_ / below);
+      }
+      fs::remove(file.path());
+    }
+  EXPECT_EQ(first_label(Mnist{folder_}), 3);
+  EXPECT_EQ(first_label(FashionMnist{folder_}), 3);
+  EXPECT_THROW(open_dataset(IdxFolder{folder_}), Error);
+}
+
+TEST_F(IdxFiles, MayHaveAPointInTheirNames) {
+  for (const char* part : {"train-images", "train-labels", "t10k-images", "t10k-labels"}) {
+    const std::string end = std::string(part).ends_with("images") ? "idx3-ubyte" : "idx1-ubyte";
+    fs::rename(folder_ / (part + ("-" + end)), folder_ / (part + ("." + end)));
+  }
+  EXPECT_EQ(open_dataset(Mnist{folder_}).count(Split::train), 20);
+}
+
+TEST(Mnist, SaysWhereToDownloadItWhereThereIsNoPath) {
+  try {
+    open_dataset(Mnist{});
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::io);
+    EXPECT_THAT(error.message(), HasSubstr("mnist has no `Dataset::path`"));
+    EXPECT_THAT(error.remedy(), HasSubstr("https://"));
+  }
+  EXPECT_THROW(open_dataset(IdxFolder{}), Error);
 }
 
 TEST_F(IdxFiles, OpensGzipFilesOfOneMemberOrSeveral) {
@@ -272,7 +313,7 @@ TEST_F(IdxFiles, IsReadByManyThreadsAtOnce) {
 TEST(FashionMnist, HasSixThousandImagesAClassForTrainingAndOneThousandForTesting) {
   if (!fs::exists("/usr/share/datasets/fashion-mnist"))
     GTEST_SKIP() << "apt-get install dataset-fashion-mnist";
-  const Dataset dataset = open_dataset(IdxFolder{});
+  const Dataset dataset = open_dataset(FashionMnist{});
   EXPECT_EQ(dataset.samples().shape, (Shape{1, 28, 28}));
   for (const auto& [split, each] :
        {std::pair{Split::train, std::int64_t{6000}}, std::pair{Split::test, std::int64_t{1000}}}) {
@@ -349,14 +390,14 @@ TEST(Synthetic, TellsToTakeFewerSamplesWhereMemoryIsShort) {
 }
 
 TEST(OpenDataset, RefusesUnknownNamesAndNegativeLimits) {
-  EXPECT_THROW(find_definition(known_datasets(), "cifar10"), Error);
+  EXPECT_THROW(find_definition(known_datasets(), "imagenet"), Error);
   EXPECT_THROW(open_dataset(Synthetic{}, {.limit = -1}), Error);
   EXPECT_THROW(open_dataset(Synthetic{}, {.test_limit = -1}), Error);
 }
 
 TEST(OpenDataset, NamesAFolderThatIsNotThere) {
   try {
-    open_dataset(IdxFolder{"/nonexistent"});
+    open_dataset(FashionMnist{"/nonexistent"});
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_THAT(error.message(), HasSubstr("/nonexistent/train-images-idx3-ubyte"));
