@@ -27,11 +27,10 @@ class FormerChannels {
     value_ = *found;
     std::erase_if(model->entries, [](const auto& entry) { return entry.key == "in_channels"; });
   }
-  void check(const Options& options) const {
+  void check(const Options& options, const Result<DatasetSummary>& data) const {
     if (value_.kind == OptionTree::Kind::null) return;
     std::int64_t channels = 0;
     field(key, channels, "", {.at_least = 1, .at_most = 1e6}).read(value_);
-    const Result<DatasetSummary> data = dataset_summary(options);
     if (!data) return;
     const Shape& shape = data.value().samples.shape;
     const std::int64_t actual = shape.rank() == 3 ? shape[0] : 1;
@@ -74,10 +73,11 @@ Options resolve(OptionTree document, const std::vector<std::string>& overrides,
   const FormerChannels former_channels(document);
   Options options(own);
   OptionOrigins origins = read_fields(document, option_fields(options));
-  validate(options, origins);
-  former_channels.check(options);
+  const Result<DatasetSummary> data = dataset_summary(options);
+  validate(options, origins, data);
+  former_channels.check(options, data);
   options.warnings = without_effect(options, origins);
-  if (const Result<DatasetSummary> data = dataset_summary(options); !data)
+  if (!data)
     options.warnings.push_back(
         fmt::format("{} cannot be read on this host, so the options that depend on its samples are "
                     "not checked: {}",

@@ -28,7 +28,9 @@ Options parse_recorded_options(std::string_view text, const std::string& source,
 Options parse_past_options(std::string_view text, const std::string& source,
                            const Definitions& own = {});
 
-/// Checks values that must go together. Called by load_options.
-void validate(const Options& options, const OptionOrigins& origins);
+/// Checks values that must go together, and with the samples of the data set. Called by
+/// load_options.
+void validate(const Options& options, const OptionOrigins& origins,
+              const Result<DatasetSummary>& data);
 
 }  // namespace troupe

@@ -17,8 +17,9 @@ namespace {
 
 class Validator {
  public:
-  Validator(const Options& options, const OptionOrigins& origins)
-      : options_(options), pipeline_(options.pipeline), origins_(origins) {}
+  Validator(const Options& options, const OptionOrigins& origins,
+            const Result<DatasetSummary>& data)
+      : options_(options), pipeline_(options.pipeline), data_(data), origins_(origins) {}
 
   void check() const {
     check_weights();
@@ -225,14 +226,15 @@ class Validator {
 
   const Options& options_;
   const PipelineOptions& pipeline_;
-  const Result<DatasetSummary> data_ = dataset_summary(options_);
+  const Result<DatasetSummary>& data_;
   const OptionOrigins& origins_;
 };
 
 }  // namespace
 
-void validate(const Options& options, const OptionOrigins& origins) {
-  Validator(options, origins).check();
+void validate(const Options& options, const OptionOrigins& origins,
+              const Result<DatasetSummary>& data) {
+  Validator(options, origins, data).check();
 }
 
 }  // namespace troupe

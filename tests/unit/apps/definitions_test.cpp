@@ -165,7 +165,7 @@ TEST(OwnDefinitions, NeedNamesOfTheirOwn) {
 
 TEST(OwnDefinitions, AreListed) {
   EXPECT_THAT(options_listing(own), AllOf(HasSubstr("model.bias"), HasSubstr("train.strength"),
-                                          HasSubstr("fashion_mnist, synthetic, signs")));
+                                          HasSubstr("synthetic, signs")));
 }
 
 TEST(OwnDefinitions, ArePlannedByTheCommand) {

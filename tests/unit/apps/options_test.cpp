@@ -323,6 +323,28 @@ TEST_F(OptionsOfAFolder, AreHeldAgainstItsNumberOfSamples) {
   EXPECT_THAT(refusal("", {path, "train.batch_size=641"}), HasSubstr("640 training samples"));
 }
 
+TEST_F(OptionsOfAFolder, AreHeldAgainstTheSizeOfItsImages) {
+  std::ofstream(folder_ / "train-images-idx3-ubyte", std::ios::binary)
+      << std::string("\0\0\x08\x03\0\0\x02\x80\0\0\0\x10\0\0\0\x10", 16)
+      << std::string(std::size_t{640} * 16 * 16, '\0');
+  const std::string path = "data.path=" + folder_.path().string();
+  for (const char* name : {"data.name=fashion_mnist", "data.name=mnist", "data.name=idx"}) {
+    EXPECT_THAT(refusal("", {path, name}),
+                testing::AllOf(HasSubstr("wide_resnet"), HasSubstr("16")));
+    EXPECT_EQ(refusal("", {path, name, "model.name=mnist_cnn"}), "no error");
+    EXPECT_EQ(refusal("", {path, name, "model.name=mlp"}), "no error");
+  }
+}
+
+TEST_F(OptionsOfAFolder, AreHeldAgainstItsNumberOfClasses) {
+  for (const char* part : {"train", "t10k"})
+    std::ofstream(folder_ / (part + std::string("-labels-idx1-ubyte")), std::ios::binary)
+        << std::string("\0\0\x08\x01\0\0\0\x02\0\x1e", 10);
+  const std::string path = "data.path=" + folder_.path().string();
+  EXPECT_THAT(refusal("", {path}), HasSubstr("set model.classes to 31"));
+  EXPECT_EQ(refusal("", {path, "model.classes=31"}), "no error");
+}
+
 TEST_F(OptionsOfAFolder, AreNotCheckedAgainstSamplesThatCannotBeRead) {
   const test::TemporaryFolder empty;
   const std::string path = "data.path=" + empty.path().string();
