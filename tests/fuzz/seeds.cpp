@@ -15,6 +15,7 @@
 #include "runtime/file/shard_format.h"
 #include "runtime/remote/flow_wire.h"
 #include "tests/fuzz/flow_graph.h"
+#include "tests/unit/runtime/file/tar_text.h"
 
 namespace {
 
@@ -38,6 +39,15 @@ void idx_seeds(const fs::path& folder) {
   const gzFile packed = gzopen((folder / "images.gz").c_str(), "wb");
   gzwrite(packed, text.data(), static_cast<unsigned>(text.size()));
   gzclose(packed);
+}
+
+void tar_seeds(const fs::path& folder) {
+  using test::tar_member;
+  const std::string text = tar_member("folder/", "", '5') + tar_member("x", "13 mtime=1.5\n", 'x') +
+                           tar_member("folder/one", "1") +
+                           tar_member("folder/two", std::string(600, '2')) + test::end_of_tar;
+  write(folder / "plain", text);
+  write(folder / "packed", test::gzip(text));
 }
 
 void checkpoint_seeds(const fs::path& folder) {
@@ -121,10 +131,14 @@ void wire_seeds(const fs::path& folder) {
 int main(int, char** arguments) {
   const fs::path corpus = arguments[1];
   const fs::path golden = arguments[2];
-  for (const char* name : {"idx", "safetensors", "checkpoint", "options", "wire", "flow"})
+  for (const char* name :
+       {"idx", "safetensors", "pickle", "tar", "checkpoint", "options", "wire", "flow"})
     fs::create_directories(corpus / name);
   idx_seeds(corpus / "idx");
   write(corpus / "safetensors" / "python", read(golden / "safetensors.safetensors"));
+  for (const auto& file : fs::directory_iterator(golden / "pickles"))
+    write(corpus / "pickle" / file.path().stem(), read(file.path()));
+  tar_seeds(corpus / "tar");
   checkpoint_seeds(corpus / "checkpoint");
   wire_seeds(corpus / "wire");
   flow_seeds(corpus / "flow");
