@@ -12,7 +12,7 @@
 
 namespace troupe {
 
-inline constexpr std::size_t cifar_pixels = 3 * 32 * 32;
+inline constexpr std::size_t cifar_pixels = std::size_t{3} * 32 * 32;
 
 /// The samples in a file: its labels, and a view of its pixels.
 class CifarBatch {

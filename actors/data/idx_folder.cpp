@@ -143,10 +143,10 @@ Folder folder_of(const Places& places, const fs::path& path) {
   if (folder.empty())
     throw Error(ErrorCode::io, fmt::format("{} has no `Dataset::path`", places.name),
                 places.remedy);
-  for (const std::string_view below : places.subfolders)
-    if (const Folder found{below.empty() ? folder : folder / below, places.remedy};
-        found.find("train", "images", 3))
-      return found;
+  for (const std::string_view below : places.subfolders) {
+    Folder found{below.empty() ? folder : folder / below, places.remedy};
+    if (found.find("train", "images", 3)) return found;
+  }
   return {folder, places.remedy};
 }
 

@@ -214,7 +214,7 @@ INSTANTIATE_TEST_SUITE_P(Protocols, CifarOfPython,
 
 TEST(CifarBatch, ReadsAnArrayInColumnMajorOrder) {
   std::string text = test::cifar_pickle({0, {1, 2}}, 10);
-  const std::size_t data = text.size() - 4 - 2 * 3072;
+  const std::size_t data = text.size() - 4 - 2 * cifar_pixels;
   text[data - 6] = '\x88';  // in Fortran's order
   for (std::size_t i = 0; i < 2; ++i)
     for (std::size_t j = 0; j < 3072; ++j)
@@ -223,8 +223,10 @@ TEST(CifarBatch, ReadsAnArrayInColumnMajorOrder) {
   const CifarBatch batch({"cifar10", 10, {}}, form, as_bytes(text), "some.pickle");
   std::vector<std::byte> pixels(2 * cifar_pixels);
   batch.copy_pixels(pixels);
-  for (int i = 0; i < 2; ++i)
-    EXPECT_EQ(std::memcmp(pixels.data() + i * 3072, test::cifar_image(i).data(), 3072), 0);
+  for (std::size_t i = 0; i < 2; ++i)
+    EXPECT_EQ(std::memcmp(pixels.data() + i * cifar_pixels,
+                          test::cifar_image(static_cast<int>(i)).data(), cifar_pixels),
+              0);
 }
 
 }  // namespace
