@@ -2,6 +2,7 @@
 // The files of CIFAR, in a folder or an archive.
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <span>
@@ -21,6 +22,7 @@ struct CifarForm {
   std::string_view labels_key = {};  ///< of a pickle
 };
 
+/// CIFAR-10 or CIFAR-100.
 struct CifarKind {
   std::string_view name;
   std::int64_t classes = 0;
