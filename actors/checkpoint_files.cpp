@@ -1,7 +1,5 @@
 #include "actors/checkpoint_files.h"
 
-#include "runtime/file/checkpoint_folder.h"
-
 namespace troupe {
 
 namespace {
@@ -22,7 +20,7 @@ std::vector<ShardContent> contents(const std::vector<Snapshot>& snapshots) {
 Result<std::filesystem::path> write_snapshots(const std::filesystem::path& folder,
                                               Manifest manifest,
                                               const std::vector<Snapshot>& snapshots,
-                                              std::size_t keep,
+                                              const Retention& keep,
                                               const std::vector<ShardInfo>& elsewhere) {
   const std::int64_t step = manifest.step;
   auto written = write_checkpoint(folder, std::move(manifest), contents(snapshots), {}, elsewhere);

@@ -8,17 +8,18 @@
 
 #include "actors/checkpoint_writer.h"
 #include "runtime/file/checkpoint.h"
+#include "runtime/file/checkpoint_folder.h"
 
 namespace troupe {
 
 /// Writes the stages' snapshots, with the optimizer's state tensors, as
-/// `folder`/step_<manifest.step>/ and removes all but the newest `keep` checkpoints there (0: keeps
-/// all). Checkpoints of later steps, which another run has left there, stay. Returns the path of
+/// `folder`/step_<manifest.step>/ and removes the checkpoints there that `keep` does not
+/// name. Checkpoints of later steps, which another run has left there, stay. Returns the path of
 /// the checkpoint, or the error of the file system.
 Result<std::filesystem::path> write_snapshots(const std::filesystem::path& folder,
                                               Manifest manifest,
                                               const std::vector<Snapshot>& snapshots,
-                                              std::size_t keep,
+                                              const Retention& keep,
                                               const std::vector<ShardInfo>& elsewhere = {});
 
 /// The same for stages of a process that does not publish: shards for write_snapshots there.

@@ -48,8 +48,8 @@ Status CheckpointWriter::write(std::uint32_t step, const std::vector<Snapshot>& 
   manifest.step = step;
   manifest.options = options_.options;
   if (!options_.optimizer.empty()) manifest.run["optimizer"] = options_.optimizer;
-  const auto made =
-      write_snapshots(options_.folder, std::move(manifest), snapshots, options_.keep, elsewhere);
+  const auto made = write_snapshots(options_.folder, std::move(manifest), snapshots,
+                                    {.newest = options_.keep}, elsewhere);
   if (!made) return made.error();
   return success();
 }

@@ -44,6 +44,7 @@ void Monitor::restore(const CommittedState&, std::uint32_t steps) {
   committed_ = steps;
   if (scores_.since != std::chrono::steady_clock::time_point{}) return;  // not the first life
   scores_.reported = steps;
+  scores_.evaluations = options_.stopping.before;
   scores_.evaluated = steps > 0 && options_.timeline.evaluates_first ? steps - 1 : steps;
   scores_.since = std::chrono::steady_clock::now();
 }
@@ -82,14 +83,22 @@ bool Monitor::is_reported(const MessageKey& key) const {
 
 void Monitor::vote_if_whole() {
   if (last_ || voted_ == committed_ || scores_.reported < committed_) return;
+  const bool follows_evaluation =
+      committed_ > 0 && options_.timeline.evaluates_after(committed_ - 1);
+  if (follows_evaluation && scores_.evaluated < committed_) return;
+  if (follows_evaluation && stops_early()) {
+    voted_ = committed_;
+    return end_before(committed_);
+  }
   const auto found = scores_.sums.find({committed_, Purpose::train});
   if (found == scores_.sums.end() || found->second.missing > 0) return;
-  if (committed_ > 0 && options_.timeline.evaluates_after(committed_ - 1) &&
-      scores_.evaluated < committed_)
-    return;
   refuse_what_is_not_finite(total(found->second.parts).loss_sum);
   voted_ = committed_;
   vote(committed_, nullptr);
+}
+
+bool Monitor::stops_early() const {
+  return !reason_to_stop(options_.stopping, scores_.evaluations).empty();
 }
 
 // The step is not committed: the weights before it are the last ones.
@@ -148,9 +157,10 @@ void Monitor::report_evaluation() {
                             options_.test_count));
   static_cast<void>(lap());  // the time of the next step begins here
   const Score all = total(sum.parts);
-  if (options_.on_evaluation)
-    options_.on_evaluation(
-        {step, all.loss_sum / static_cast<double>(sum.samples), all.correct, sum.samples});
+  const Evaluation evaluation{step, all.loss_sum / static_cast<double>(sum.samples), all.correct,
+                              sum.samples};
+  scores_.evaluations.push_back(evaluation);
+  if (options_.on_evaluation) options_.on_evaluation(evaluation);
 }
 
 }  // namespace troupe

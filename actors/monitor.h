@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "actors/early_stopping.h"
 #include "actors/evaluation.h"
 #include "actors/messages.h"
 #include "actors/timeline.h"
@@ -38,13 +39,15 @@ struct Scores {
     std::int64_t samples = 0;  ///< of the parts that have arrived
   };
   std::map<std::pair<std::uint32_t, Purpose>, Sum> sums;
-  std::uint32_t reported = 0;   ///< steps
-  std::uint32_t evaluated = 0;  ///< steps after which the newest evaluation was reported
+  std::uint32_t reported = 0;           ///< steps
+  std::uint32_t evaluated = 0;          ///< steps after which the newest evaluation was reported
+  std::vector<Evaluation> evaluations;  ///< after EarlyStopping::before, those that were reported
   std::chrono::steady_clock::time_point since;
 };
 
 struct MonitorOptions {
   Timeline timeline;
+  EarlyStopping stopping;
   bool stop_on_nan = true;      ///< fail at a loss that is not finite, before its step is committed
   std::int64_t test_count = 0;  ///< samples of the test set
   /// Called in order, on an actor thread; must not block.
@@ -60,8 +63,8 @@ MonitorOptions print_steps(const Timeline& timeline, std::int64_t test_count);
 
 /// Sums the scores of micro-batches, in the order of their indices, into the results of steps and
 /// evaluations. Votes for a step when all scores of this step and of the evaluation before it have
-/// arrived, so that no score is in flight at the commit. Keeps the run open until the last
-/// evaluation ends.
+/// arrived, so that no score is in flight at the commit. Ends the run after an evaluation that
+/// meets the criteria of `stopping`. Keeps the run open until the last evaluation ends.
 ///
 /// Fails with `diverged` at a loss that is not finite if `stop_on_nan` is set, and with `internal`
 /// if an evaluation has a different number of samples from `test_count`.
@@ -81,6 +84,7 @@ class Monitor final : public Actor {
 
  private:
   void vote_if_whole();
+  bool stops_early() const;
   void refuse_what_is_not_finite(double loss) const;
   void report_whole_steps();
   void report_evaluation();

@@ -211,6 +211,7 @@ std::vector<ActorRef<Reducer>> add_reducers(Graph& graph, const PipelineOptions&
 
 MonitorOptions monitor_options(const PipelineOptions& options) {
   return {.timeline = timeline_of(options),
+          .stopping = options.stopping,
           .stop_on_nan = options.stop_on_nan,
           .test_count = options.data.dataset.count(Split::test),
           .on_step = options.on_step,
@@ -327,6 +328,10 @@ void check(const PipelineOptions& options) {
     throw Error(ErrorCode::bad_options,
                 fmt::format("`evaluates` is true, but {} has no test samples", data.name()),
                 "set `evaluates` to false");
+  if (options.stopping.is_set() && !options.evaluates)
+    throw Error(ErrorCode::bad_options,
+                "a `target_accuracy` or `patience` is set, but `evaluates` is false",
+                "set `evaluates` to true");
   const std::size_t cells = options.partition.size() * options.replicas;
   if (options.processes > cells)
     throw Error(

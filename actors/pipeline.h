@@ -55,6 +55,7 @@ struct PipelineOptions {
 
   LearningRateOptions rate;  ///< its numbers of steps are set from the data
   Optimizer optimizer = default_optimizer();
+  EarlyStopping stopping;   ///< needs `evaluates`
   bool stop_on_nan = true;  ///< fail at a loss that is not finite, before its step is committed
 
   std::function<void(const StepSeen&)> on_step;  ///< all three as in MonitorOptions

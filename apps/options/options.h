@@ -59,7 +59,10 @@ struct Options {
   std::int64_t staleness = 1;  ///< PipelineOptions::staleness of asynchronous aggregation
   TransportOptions transport;
   RunOptions run{.threads = 0};  ///< 0: as many as actor_threads (apps/train/training.h) finds
+  std::uint32_t checkpoint_every_steps = 0;   ///< 0: no checkpoints by steps
+  std::uint32_t checkpoint_every_epochs = 1;  ///< 0: none by epochs
   std::size_t checkpoints_kept = 3;
+  bool best_checkpoint_kept = false;
   std::int64_t log_every_steps = 1;
   /// What is no error but may be a mistake: options without effect, a data set that cannot be read.
   std::vector<std::string> warnings;

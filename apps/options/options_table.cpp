@@ -207,10 +207,13 @@ void add_train(OptionFields& fields, Options& o) {
   fields.push_back(field("train.batch_size", p.batch_size,
                          "samples of one step, over all replicas and micro-batches",
                          {.at_least = 1, .at_most = largest_size, .synonyms = {"batch", "bs"}}));
-  fields.push_back(field("train.micro_batches", as_signed(p.micro_batches),
-                         "micro-batches of a batch, over all replicas; batch norm averages over "
-                         "one micro-batch",
-                         {.at_least = 1, .at_most = largest_count, .synonyms = {"microbatches"}}));
+  fields.push_back(field(
+      "train.micro_batches", as_signed(p.micro_batches),
+      "micro-batches of a batch, over all replicas; batch norm averages over "
+      "one micro-batch",
+      {.at_least = 1,
+       .at_most = largest_count,
+       .synonyms = {"microbatches", "accumulate_grad_batches", "gradient_accumulation_steps"}}));
   fields.push_back(
       lr_field(p.rate.lr, "train.lr", "learning rate; with one_cycle the highest rate"));
   fields.push_back(name_field("train.optimizer", o.optimizer, "rule that updates the weights"));
@@ -240,6 +243,22 @@ void add_train(OptionFields& fields, Options& o) {
             {.above = 0, .at_most = 1, .synonyms = {"gamma"}, .only_with = only_step}));
   fields.push_back(field("train.stop_on_nan", p.stop_on_nan,
                          "fail at the first loss that is not finite; its step is not committed"));
+  fields.push_back(field("train.target_accuracy", p.stopping.target_accuracy,
+                         "test accuracy at which the run ends, such as 0.95; 0: none",
+                         {.at_least = 0, .at_most = 1}));
+  fields.push_back(field("train.patience", as_signed(p.stopping.patience),
+                         "with train.target_accuracy: evaluations in a row that reach it before "
+                         "the run ends; without: evaluations in a row without an improvement of "
+                         "train.monitor after which the run ends; 0: the first evaluation that "
+                         "reaches the target, or never",
+                         {.at_least = 0, .at_most = 1e6}));
+  fields.push_back(choice_field("train.monitor", p.stopping.monitor, monitored_score_names,
+                                "score by which train.patience and checkpoint.keep_best compare "
+                                "evaluations",
+                                {.setting = "EarlyStopping::monitor"}));
+  fields.push_back(field("train.min_delta", p.stopping.min_delta,
+                         "an improvement of train.monitor is larger than this",
+                         {.at_least = 0, .at_most = 1e6}));
   fields.push_back(field("train.evaluate", p.evaluates, "evaluate the test set after each epoch",
                          {.setting = "evaluates"}));
 }
@@ -311,15 +330,24 @@ void add_transport(OptionFields& fields, Options& o) {
 }
 
 void add_writing(OptionFields& fields, Options& o) {
-  fields.push_back(field("checkpoint.every_steps", as_signed(o.run.steps.snapshot_every),
-                         "steps between two checkpoints; more if the previous one is still being "
-                         "written; 0: only at the end",
+  fields.push_back(field("checkpoint.every_epochs", as_signed(o.checkpoint_every_epochs),
+                         "epochs between two checkpoints; the run also ends with one; 0: none "
+                         "after epochs",
+                         {.at_least = 0, .at_most = 1e6, .synonyms = {"every_n_epochs"}}));
+  fields.push_back(field("checkpoint.every_steps", as_signed(o.checkpoint_every_steps),
+                         "steps between two checkpoints, besides those after epochs; more if the "
+                         "previous one is still being written; 0: none",
                          {.at_least = 0,
                           .at_most = most_steps,
-                          .synonyms = {"interval", "every"},
-                          .setting = "snapshot_every"}));
+                          .synonyms = {"interval", "every", "every_n_train_steps"}}));
   fields.push_back(field("checkpoint.keep", as_signed(o.checkpoints_kept),
-                         "newest checkpoints to keep; 0: all", {.at_least = 0, .at_most = many}));
+                         "newest checkpoints to keep; 0: all",
+                         {.at_least = 0,
+                          .at_most = many,
+                          .synonyms = {"save_top_k", "save_total_limit", "max_to_keep"}}));
+  fields.push_back(field("checkpoint.keep_best", o.best_checkpoint_kept,
+                         "also keep the checkpoint with the best evaluation by train.monitor",
+                         {.synonyms = {"save_best_only"}}));
   fields.push_back(field("log.every_steps", o.log_every_steps,
                          "steps between two rows of train.csv",
                          {.at_least = 1, .at_most = most_steps, .synonyms = {"log_interval"}}));

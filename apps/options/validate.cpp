@@ -29,6 +29,7 @@ class Validator {
     check_data();
     check_batch();
     check_schedule();
+    check_stopping();
     check_aggregation();
     check_partition();
     check_groups();
@@ -146,6 +147,26 @@ class Validator {
             "lower train.warmup_steps, or raise train.epochs",
             "train.warmup_steps is {}, but the run has {} in train.epochs {}", warmup,
             counted(steps, "step"), pipeline_.epochs);
+  }
+
+  void check_stopping() const {
+    const EarlyStopping& stopping = pipeline_.stopping;
+    require(pipeline_.evaluates || !stopping.is_set(),
+            {"train.evaluate", "train.target_accuracy", "train.patience"},
+            "set train.evaluate to true", "{} is set, but train.evaluate is false",
+            stopping.target_accuracy > 0 ? "train.target_accuracy" : "train.patience");
+    const bool compares = stopping.patience > 0 && stopping.target_accuracy == 0;
+    const EarlyStopping defaults;
+    require(compares || stopping.min_delta == defaults.min_delta, {"train.min_delta"},
+            "set train.patience and no train.target_accuracy, or leave train.min_delta out",
+            "train.min_delta is {}, but no evaluations are compared", stopping.min_delta);
+    const bool keeps_best = options_.best_checkpoint_kept;
+    require(compares || keeps_best || stopping.monitor == defaults.monitor, {"train.monitor"},
+            "set checkpoint.keep_best, or train.patience and no train.target_accuracy",
+            "train.monitor is set, but no evaluations are compared");
+    require(pipeline_.evaluates || !keeps_best, {"train.evaluate", "checkpoint.keep_best"},
+            "set train.evaluate to true",
+            "checkpoint.keep_best is true, but train.evaluate is false");
   }
 
   void check_aggregation() const {

@@ -4,9 +4,11 @@
 
 #include <charconv>
 #include <fstream>
+#include <ranges>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "runtime/error.h"
 #include "runtime/file/file.h"
@@ -51,6 +53,23 @@ const std::filesystem::path& without_rows_after(const std::filesystem::path& pat
 /// Whether a row has empty test columns.
 bool is_unfilled(const std::string& row) { return row.ends_with(",,,,"); }
 
+/// What the test columns of a row say.
+std::optional<Evaluation> evaluation_of(const std::string& row) {
+  constexpr std::size_t columns = 10;
+  std::vector<std::string_view> values;
+  for (const auto value : std::views::split(row, ','))
+    values.emplace_back(value.begin(), value.end());
+  Evaluation result;
+  const auto read = [&](std::size_t column, auto& number) {
+    const std::string_view text = values[column];
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    return error == std::errc{} && end == text.data() + text.size();
+  };
+  const bool whole = values.size() == columns && read(0, result.step) && read(6, result.loss) &&
+                     read(8, result.correct) && read(9, result.count);
+  return whole ? std::optional(result) : std::nullopt;
+}
+
 /// Where the test columns of the last row begin, if they are empty.
 std::int64_t unfilled_columns(const std::filesystem::path& path, std::int64_t size) {
   if (size == 0) return -1;  // a device may have no end
@@ -68,6 +87,15 @@ bool lacks_evaluation(const std::filesystem::path& path, std::int64_t step) {
   for (std::string line; std::getline(file, line);)
     if (step_of(line) == step) return is_unfilled(line);
   return false;
+}
+
+std::vector<Evaluation> evaluations_until(const std::filesystem::path& path, std::int64_t step) {
+  std::vector<Evaluation> found;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);)
+    if (const auto evaluation = evaluation_of(line); evaluation && evaluation->step <= step)
+      found.push_back(*evaluation);
+  return found;
 }
 
 TrainCsv::TrainCsv(const std::filesystem::path& path, std::optional<std::int64_t> steps_done)
@@ -90,10 +118,9 @@ bool TrainCsv::add(const StepReport& step) {
 
 bool TrainCsv::fill(const Evaluation& evaluation) {
   if (test_columns_ < 0) return false;
-  return file_.replace_end(
-      std::exchange(test_columns_, -1),
-      fmt::format("{:.9g},{:.6g},{},{}\n", evaluation.loss, evaluation.accuracy(),
-                  evaluation.correct, evaluation.count));
+  return file_.replace_end(std::exchange(test_columns_, -1),
+                           fmt::format("{},{:.6g},{},{}\n", evaluation.loss, evaluation.accuracy(),
+                                       evaluation.correct, evaluation.count));
 }
 
 }  // namespace troupe

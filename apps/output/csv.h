@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <vector>
 
 #include "apps/output/line_file.h"
 #include "apps/output/report.h"
@@ -31,5 +32,9 @@ class TrainCsv {
 /// Whether a train.csv has the row of this step without test columns: the evaluation was not
 /// finished. False if there is no such file.
 bool lacks_evaluation(const std::filesystem::path& path, std::int64_t step);
+
+/// The evaluations in a train.csv after at most so many steps, oldest first; none if there is no
+/// such file. Rows that cannot be read are left out.
+std::vector<Evaluation> evaluations_until(const std::filesystem::path& path, std::int64_t step);
 
 }  // namespace troupe

@@ -32,6 +32,15 @@ std::string epoch_line(const EpochReport& report) {
       whose_figures(report, timed));
 }
 
+std::string completion_lines(const TrainingTotals& totals,
+                             const std::optional<Evaluation>& evaluation) {
+  const double seconds = totals.time.count();
+  return fmt::format(
+      "Training complete.{}\nTotal Time: {:.1f}s, Throughput: {:.1f} img/s",
+      evaluation ? fmt::format(" Final Accuracy: {:.4f}", evaluation->accuracy()) : "", seconds,
+      seconds > 0 ? static_cast<double>(totals.samples) / seconds : 0.0);
+}
+
 std::string accuracy_line(const Evaluation& result) {
   return fmt::format("test accuracy {:.4f} ({}/{})", result.accuracy(), result.correct,
                      result.count);

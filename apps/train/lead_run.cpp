@@ -35,6 +35,16 @@ void print_heading(const Options& options, const PipelineOptions& pipeline,
     print_out("changed since: {}\n", changes);
 }
 
+void print_nothing_left(const StartingPoint& start, const Timeline& timeline,
+                        const std::string& stopped_early) {
+  if (!stopped_early.empty())
+    return print_out("nothing left to train: {}: {}\n", start.checkpoint.string(), stopped_early);
+  print_out("nothing left to train: {} is {} of a run of {}\n", start.checkpoint.string(),
+            start.steps > timeline.steps ? fmt::format("step {}, past the end", start.steps)
+                                         : "the last step",
+            counted(timeline.steps, "step"));
+}
+
 void record_begin(RunLog& log, const std::string& command_line, const StartingPoint& start,
                   const Timeline& timeline) {
   log.record(fmt::format("troupe {} begins: {}", TROUPE_VERSION, command_line));
@@ -62,6 +72,14 @@ RunShape shape_of(const Options& options, const PipelineOptions& pipeline) {
           .partition_by_hand = !options.pipeline.partition.empty()};
 }
 
+/// The evaluation whose checkpoint checkpoint.keep_best keeps.
+std::optional<Evaluation> best_checkpoint(const Options& options, const OutputFolder& folder,
+                                          RunLog& log) {
+  if (!options.best_checkpoint_kept) return {};
+  return best_with_checkpoint(folder.checkpoints(), options.pipeline.stopping.monitor,
+                              log.evaluations());
+}
+
 /// `asked_here`: this process, not another, was asked to stop.
 int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
              const Options& options, const RunShape& shape, bool asked_here) {
@@ -82,8 +100,16 @@ int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
               report.steps, of_whom, folder.path().string());
     return exit_stopped;
   }
+  const std::string complete = completion_lines(log.totals(), log.last_evaluation());
+  std::istringstream lines(complete);
+  for (std::string line; std::getline(lines, line);) log.record(line);
   log.record(fmt::format("ended: done, {}, {:.1f} s", counted(report.steps, "step"), seconds));
+  print_out("{}\n", complete);
   print_out("checkpoint in {}\n", (folder.checkpoints() / checkpoint_name(report.steps)).string());
+  if (const auto best = best_checkpoint(options, folder, log))
+    print_out("best checkpoint in {}: test loss {:.4f}, {}\n",
+              (folder.checkpoints() / checkpoint_name(best->step)).string(), best->loss,
+              accuracy_line(*best));
   if (const auto evaluation = log.last_evaluation()) print_out("{}\n", accuracy_line(*evaluation));
   return exit_done;
 }
@@ -134,10 +160,11 @@ int run_training(const TrainCommand& command, PipelineOptions& pipeline, const O
       .folder = folder.checkpoints(),
       .write = [&](std::uint32_t step, const std::vector<Snapshot>& snapshots,
                    const std::vector<ShardInfo>& elsewhere) -> Status {
-        log.await_rows(step);
-        const auto written =
-            write_training_checkpoint(folder.checkpoints(), options, timeline, step, snapshots,
-                                      elsewhere, pipeline.partition);
+        log.await_rows(step);  // and the evaluations before it
+        const auto best = best_checkpoint(options, folder, log);
+        const auto written = write_training_checkpoint(
+            folder.checkpoints(), options, timeline, step, snapshots, elsewhere, pipeline.partition,
+            best ? std::optional<std::int64_t>(best->step) : std::nullopt);
         if (!written) return written.error();
         return success();
       },
@@ -180,6 +207,7 @@ int lead_run(const TrainCommand& command,
   std::optional<OutputFolder> folder;
   Timeline timeline;
   bool nothing_left = false;
+  std::string stopped_early;  // an earlier part of the run
   agree([&]() -> Agreement {
     resumption = find_resumption(command.arguments.restart, command.arguments.output, options);
     StartingPoint& start = resumption.start;
@@ -190,8 +218,10 @@ int lead_run(const TrainCommand& command,
     pipeline = pipeline_options(options, start, process_options(command.world));
     pipeline->evaluates_first = is_evaluation_due(resumption, timeline_of(*pipeline));
     timeline = timeline_of(*pipeline);
+    pipeline->stopping.before = earlier_evaluations(resumption);
     check_faults_of(options, *pipeline);
-    nothing_left = !has_steps_left(*pipeline);
+    stopped_early = reason_to_stop(pipeline->stopping, pipeline->stopping.before);
+    nothing_left = !has_steps_left(*pipeline) || !stopped_early.empty();
     if (!nothing_left || timeline.evaluates_first) {
       if (resumption.output) check_no_later_checkpoints(*resumption.output, start.steps);
       folder = OutputFolder::create(resumption.output);
@@ -207,10 +237,7 @@ int lead_run(const TrainCommand& command,
   });
   const StartingPoint& start = resumption.start;
   if (!folder) {
-    print_out("nothing left to train: {} is {} of a run of {}\n", start.checkpoint.string(),
-              start.steps > timeline.steps ? fmt::format("step {}, past the end", start.steps)
-                                           : "the last step",
-              counted(timeline.steps, "step"));
+    print_nothing_left(start, timeline, stopped_early);
     return exit_done;
   }
   folder->write_options(options_for_restart(options, pipeline->partition));
@@ -219,7 +246,7 @@ int lead_run(const TrainCommand& command,
   if (command.world) print_out("{}\n", processes);
 
   RunLog log(*folder, timeline, learning_rate_options(*pipeline), options.log_every_steps,
-             options.own);
+             options.own, pipeline->stopping);
   record_begin(log, command.call.command_line, start, timeline);
   std::istringstream heading(run_heading(options, *pipeline));
   for (std::string line; std::getline(heading, line);) log.record(line);

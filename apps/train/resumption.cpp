@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "apps/options/option_changes.h"
+#include "apps/output/csv.h"
 #include "apps/output/folder.h"
 #include "apps/train/run_log.h"
 #include "runtime/file/checkpoint_folder.h"
@@ -94,6 +95,14 @@ Error with_resume_hint(const Error& error, const std::filesystem::path& output) 
   const bool alone = lost || error.remedy().empty();
   return {error.code(), error.message(),
           alone ? hint : fmt::format("{}; {}", error.remedy(), hint)};
+}
+
+std::vector<Evaluation> earlier_evaluations(const Resumption& resumption) {
+  const std::filesystem::path& checkpoint = resumption.start.checkpoint;
+  if (checkpoint.empty()) return {};
+  const std::filesystem::path run =
+      resumption.output.value_or(std::filesystem::absolute(checkpoint).parent_path().parent_path());
+  return evaluations_until(run / "train.csv", resumption.start.steps);
 }
 
 bool is_evaluation_due(const Resumption& resumption, const Timeline& timeline) {

@@ -14,7 +14,8 @@
 namespace troupe {
 
 RunLog::RunLog(const OutputFolder& folder, const Timeline& timeline,
-               const LearningRateOptions& rate, std::int64_t every_steps, Definitions own)
+               const LearningRateOptions& rate, std::int64_t every_steps, Definitions own,
+               EarlyStopping stopping)
     : every_steps_(every_steps),
       own_(std::move(own)),
       timeline_(timeline),
@@ -23,7 +24,9 @@ RunLog::RunLog(const OutputFolder& folder, const Timeline& timeline,
       log_(open_log(folder.log())),
       csv_(folder.csv(), timeline.first),
       progress_(stdout, ProgressStyle::of(stdout), Progress::Clock::now(), last_step_),
+      stopping_(std::move(stopping)),
       rows_until_(timeline.first),
+      evaluations_(stopping_.before),
       background_({.name = "log", .capacity = 1 << 14}) {}
 
 RunLog::~RunLog() = default;  // the thread is last: it stops first, with its queue empty
@@ -44,6 +47,8 @@ void RunLog::step(const StepSeen& seen) {
     last_step_.lr = learning_rate(rate_, seen.step - 1);
     const auto samples = static_cast<double>(seen.samples);
     epoch_.time += time;
+    totals_.time += time;
+    totals_.samples += seen.samples;
     epoch_.loss += seen.loss * samples;
     epoch_.accuracy += seen.accuracy * samples;
     epoch_.samples += seen.samples;
@@ -69,6 +74,11 @@ void RunLog::await_rows(std::uint32_t step, std::chrono::milliseconds patience) 
                step);
 }
 
+std::vector<Evaluation> RunLog::evaluations() {
+  const std::lock_guard lock(rows_mutex_);
+  return evaluations_;
+}
+
 StepReport RunLog::report_of(std::uint32_t step) const {
   return {.step = step,
           .steps_total = timeline_.steps,
@@ -92,6 +102,18 @@ void RunLog::evaluation(const Evaluation& seen) {
     last_evaluation_ = seen;
     check_row(csv_.fill(seen));
     end_epoch(&seen);
+    std::string reason;
+    {
+      const std::lock_guard lock(rows_mutex_);
+      evaluations_.push_back(seen);
+      reason = reason_to_stop(stopping_, evaluations_);
+    }
+    if (!reason.empty()) {
+      const std::string line =
+          fmt::format("{} Early stopping after epoch {}.", reason, last_step_.epoch);
+      progress_.line(line);
+      log_->info(line);
+    }
   });
 }
 

@@ -32,7 +32,7 @@ class RunLog {
   /// `every_steps`: steps between two rows of train.csv. Errors name the settings of `own`
   /// definitions by their keys.
   RunLog(const OutputFolder& folder, const Timeline& timeline, const LearningRateOptions& rate,
-         std::int64_t every_steps = 1, Definitions own = {});
+         std::int64_t every_steps = 1, Definitions own = {}, EarlyStopping stopping = {});
   ~RunLog();  ///< writes what is left
 
   void step(const StepSeen& seen);
@@ -54,6 +54,10 @@ class RunLog {
   /// before an evaluation that is due, a line says that a resumed run begins with it.
   void finish(bool stopped = false);
   std::optional<Evaluation> last_evaluation() const { return last_evaluation_; }
+  /// Those of the run so far, earlier parts' included, oldest first.
+  std::vector<Evaluation> evaluations();
+  /// The training that this process has done.
+  const TrainingTotals& totals() const { return totals_; }
   /// The error of the newest checkpoint, if it failed.
   const std::optional<Error>& checkpoint_error() const { return checkpoint_error_; }
 
@@ -80,6 +84,8 @@ class RunLog {
     double loss = 0, accuracy = 0;
     std::int64_t samples = 0, steps = 0;
   } epoch_;
+  TrainingTotals totals_;
+  const EarlyStopping stopping_;
   bool epoch_waits_ = false;  ///< for the evaluation that ends the epoch
   std::optional<Evaluation> last_evaluation_;
   std::optional<Error> checkpoint_error_;
@@ -88,6 +94,7 @@ class RunLog {
   std::mutex rows_mutex_;
   std::condition_variable rows_changed_;
   std::uint32_t rows_until_;  ///< the step up to which rows are written
+  std::vector<Evaluation> evaluations_;
 
   std::chrono::steady_clock::time_point evaluation_shown_;  ///< of evaluation_progress() alone
 

@@ -212,13 +212,19 @@ RunOptions run_options(const Options& options, const PipelineOptions& pipeline) 
   run.steps.first = timeline.first;
   run.steps.count = timeline.steps;
   run.steps.snapshot_at_end = true;
+  const std::uint64_t by_epochs =
+      std::uint64_t{options.checkpoint_every_epochs} * timeline.steps_per_epoch;
+  run.steps.snapshot_every = {options.checkpoint_every_steps};
+  if (by_epochs < timeline.steps)
+    run.steps.snapshot_every.push_back(static_cast<std::uint32_t>(by_epochs));
   return run;
 }
 
 Result<std::filesystem::path> write_training_checkpoint(
     const std::filesystem::path& folder, const Options& options, const Timeline& timeline,
     std::uint32_t step, const std::vector<Snapshot>& snapshots,
-    const std::vector<ShardInfo>& elsewhere, const std::vector<std::size_t>& partition) {
+    const std::vector<ShardInfo>& elsewhere, const std::vector<std::size_t>& partition,
+    std::optional<std::int64_t> best) {
   Manifest manifest;
   manifest.step = step;
   manifest.options = resolved_yaml(options);
@@ -230,8 +236,18 @@ Result<std::filesystem::path> write_training_checkpoint(
   manifest.run["optimizer"] = options.optimizer.name;
   manifest.run["processor"] = backend(options.pipeline.stream.device).fingerprint();
   if (!partition.empty()) manifest.run["partition"] = fmt::format("{}", fmt::join(partition, " "));
-  return write_snapshots(folder, std::move(manifest), snapshots, options.checkpoints_kept,
-                         elsewhere);
+  return write_snapshots(folder, std::move(manifest), snapshots,
+                         {.newest = options.checkpoints_kept, .also = best}, elsewhere);
+}
+
+std::optional<Evaluation> best_with_checkpoint(const std::filesystem::path& folder,
+                                               MonitoredScore monitor,
+                                               std::vector<Evaluation> evaluations) {
+  std::erase_if(evaluations, [&](const Evaluation& evaluation) {
+    return !std::filesystem::exists(folder / checkpoint_name(evaluation.step));
+  });
+  if (evaluations.empty()) return {};
+  return evaluations[best_of(monitor, 0, evaluations)];
 }
 
 }  // namespace troupe

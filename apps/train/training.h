@@ -70,10 +70,18 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
 RunOptions run_options(const Options& options, const PipelineOptions& pipeline);
 
 /// Writes `folder`/step_<step> from the stages' snapshots and from the shards of other processes,
-/// with the resolved options beside them, and the partition that a run from it keeps.
+/// with the resolved options beside them, and the partition that a run from it keeps. Removes
+/// checkpoints that do not stay; `best` is the one that checkpoint.keep_best keeps.
 Result<std::filesystem::path> write_training_checkpoint(
     const std::filesystem::path& folder, const Options& options, const Timeline& timeline,
     std::uint32_t step, const std::vector<Snapshot>& snapshots,
-    const std::vector<ShardInfo>& elsewhere, const std::vector<std::size_t>& partition);
+    const std::vector<ShardInfo>& elsewhere, const std::vector<std::size_t>& partition,
+    std::optional<std::int64_t> best = {});
+
+/// The evaluation with the best score by train.monitor of those after which there is a checkpoint
+/// in `folder`.
+std::optional<Evaluation> best_with_checkpoint(const std::filesystem::path& folder,
+                                               MonitoredScore monitor,
+                                               std::vector<Evaluation> evaluations);
 
 }  // namespace troupe

@@ -76,10 +76,10 @@ void measure(const std::filesystem::path& folder, std::uint32_t count, int threa
     const auto begin = std::chrono::steady_clock::now();
     Manifest manifest;
     manifest.step = step;
-    const auto made = write_snapshots(folder, std::move(manifest), snapshots, 0, elsewhere);
+    const auto made = write_snapshots(folder, std::move(manifest), snapshots, {0}, elsewhere);
     if (!made) throw made.error();
     complete.push_back(milliseconds(std::chrono::steady_clock::now() - begin));
-    return prune_checkpoints(folder, 1,
+    return prune_checkpoints(folder, {1},
                              step);  // the new one is whole by now: not a part of its time
   };
   options.writer->on_checkpoint = [](const CheckpointSeen& seen) {
@@ -90,9 +90,9 @@ void measure(const std::filesystem::path& folder, std::uint32_t count, int threa
     const bool after_snapshot = seen.step % every == 1;
     (after_snapshot ? saving_steps : plain_steps).push_back(milliseconds(seen.duration));
   };
-  const RunReport done =
-      run(build_pipeline(options),
-          {.threads = threads, .steps = {.count = steps, .snapshot_every = every}, .trace = true});
+  const RunReport done = run(
+      build_pipeline(options),
+      {.threads = threads, .steps = {.count = steps, .snapshot_every = {every}}, .trace = true});
 
   std::vector<double> plain_pauses, snapshot_pauses;
   for (const auto& [step, pause] : pauses(done))

@@ -139,7 +139,8 @@ CheckpointChoice newest_complete_checkpoint(const std::filesystem::path& path) {
       "start a new run, or restore one of them from a backup");
 }
 
-Status prune_checkpoints(const std::filesystem::path& folder, std::size_t keep, std::int64_t step) {
+Status prune_checkpoints(const std::filesystem::path& folder, const Retention& keep,
+                         std::int64_t step) {
   const std::filesystem::path place = checkpoints_in(folder);
   const Result<std::vector<std::string>> names = names_in(place);
   if (!names) return names.error();
@@ -152,17 +153,18 @@ Status prune_checkpoints(const std::filesystem::path& folder, std::size_t keep, 
     std::filesystem::remove_all(place / name, failed);
     if (failed) return system_error("removing", place / name, failed.value());
   }
-  if (keep == 0) return success();
+  if (keep.newest == 0) return success();
   Result<std::vector<Candidate>> candidates = candidates_in(place);
   if (!candidates) return candidates.error();
   std::size_t complete = 0;
   std::vector<Candidate>& list = candidates.value();
   for (auto at = list.rbegin(); at != list.rend(); ++at) {
     if (at->step > step) continue;
-    if (complete < keep)
+    if (complete < keep.newest) {
       complete += look_at(at->folder, at->step, CheckpointCheck::structure).complete;
-    else if (Status status = remove_checkpoint(at->folder); !status)
-      return status;
+    } else if (at->step != keep.also) {
+      if (Status status = remove_checkpoint(at->folder); !status) return status;
+    }
   }
   return success();
 }

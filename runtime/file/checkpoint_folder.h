@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,11 +44,17 @@ struct CheckpointChoice {
 /// is none.
 CheckpointChoice newest_complete_checkpoint(const std::filesystem::path& path);
 
-/// Removes checkpoints older than the `keep` newest complete ones (0 keeps all), and the remains of
-/// interrupted writes. `step` is that of the checkpoint that was written last: later ones are of
-/// another run, so they stay, and do not count. Only for the one writer of this folder, while no
-/// write is under way. It renames a checkpoint before it removes the files, so none appears half
-/// removed.
-Status prune_checkpoints(const std::filesystem::path& folder, std::size_t keep, std::int64_t step);
+/// The checkpoints of a folder that stay.
+struct Retention {
+  std::size_t newest = 3;            ///< complete ones; 0: all
+  std::optional<std::int64_t> also;  ///< the one of this step
+};
+
+/// Removes the checkpoints that do not stay, and the remains of interrupted writes. `step` is that
+/// of the checkpoint that was written last: later ones are of another run, so they stay, and do not
+/// count. Only for the one writer of this folder, while no write is under way. It renames a
+/// checkpoint before it removes the files, so none appears half removed.
+Status prune_checkpoints(const std::filesystem::path& folder, const Retention& keep,
+                         std::int64_t step);
 
 }  // namespace troupe

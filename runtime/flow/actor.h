@@ -14,7 +14,8 @@ namespace troupe {
 /// The state that an actor votes for; the runtime passes it to `restore` after a failure.
 using CommittedState = std::shared_ptr<const void>;
 
-/// Commits a step: every voting actor has voted for it.
+/// Commits a step: every voting actor has voted for it. If an actor ends the run before the next
+/// step, the newest commit is sent again, as the last.
 struct Commit {
   std::uint32_t step = 0;       ///< the committed step (the first is 0)
   bool snapshot = false;        ///< send the state to the checkpoint writers
@@ -29,17 +30,19 @@ struct Commit {
   }
 };
 
-/// The vote of an actor for a step.
+/// The vote of an actor for a step, or for the end of the run before this step.
 struct Vote {
   std::uint32_t actor = 0;
   std::uint32_t incarnation = 0;
   std::uint32_t step = 0;
+  bool ends = false;          ///< see Actor::end_before
   CommittedState state = {};  ///< stays in the actor's process: no member that leaves it
 
   static void members(auto& self, auto& visit) {
     visit(self.actor);
     visit(self.incarnation);
     visit(self.step);
+    visit(self.ends);
   }
 };
 
@@ -151,6 +154,9 @@ class Actor {
   void vote(std::uint32_t step, CommittedState state) {
     effects_.vote = Vote{.step = step, .state = std::move(state)};
   }
+  /// Instead of a vote for `step`: the run ends with the steps before it. Its snapshot and report
+  /// are those of a run with so many steps. Has no effect for step 0.
+  void end_before(std::uint32_t step) { effects_.vote = Vote{.step = step, .ends = true}; }
   /// Reports an event to the caller of the run (RunOptions::on_event).
   void emit(std::any event) { effects_.events.push_back(std::move(event)); }
   /// See outlives_steps().

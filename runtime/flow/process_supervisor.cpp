@@ -103,7 +103,7 @@ void on_vote(SupervisorActor* self, const Vote& vote) {
   ProcessSupervisor& supervisor = self->state;
   if (vote.incarnation != supervisor.incarnations[vote.actor] || supervisor.stopping) return;
   supervisor.votes[vote.actor] = vote;
-  report(self, Vote{vote.actor, vote.incarnation, vote.step});  // the state stays here
+  report(self, Vote{vote.actor, vote.incarnation, vote.step, vote.ends});  // the state stays here
 }
 
 void on_events(SupervisorActor* self, const EmittedEvents& emitted) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <vector>
 
 namespace troupe {
 
@@ -17,7 +18,7 @@ struct StepOptions {
   std::uint32_t first = 0;  ///< steps that are committed already (a resumed run)
   /// The run ends when this many steps are committed and no actor holds it open.
   std::uint32_t count = 0;
-  std::uint32_t snapshot_every = 0;  ///< 0: none between
+  std::vector<std::uint32_t> snapshot_every;  ///< periods in steps; 0: none
   bool snapshot_at_end = false;
 };
 

@@ -30,13 +30,25 @@ std::optional<Commit> Supervisor::vote(std::size_t actor, std::uint32_t step) {
   return commit();
 }
 
+std::optional<Commit> Supervisor::end_before(std::uint32_t step) {
+  if (step != steps_ || step == 0 || ended()) return std::nullopt;
+  Commit result{.step = step - 1, .last = true};
+  // A run that has committed nothing itself began from a snapshot.
+  const bool has_snapshot = !newest_commit_ || newest_commit_->snapshot;
+  result.snapshot = options_.snapshot_at_end && !has_snapshot;
+  newest_commit_ = result;
+  newest_commit_->snapshot |= has_snapshot;
+  return result;
+}
+
 Commit Supervisor::commit() {
   ballots_.assign(actors_.size(), false);
   Commit result{.step = steps_++};
   // A stop request during the last step changes nothing.
   result.stop_requested = stopped_ = stop_requested_ && steps_ < options_.count;
   result.last = stopped_ || steps_ >= options_.count;
-  if (options_.snapshot_every && steps_ % options_.snapshot_every == 0) snapshot_due_ = true;
+  for (const std::uint32_t period : options_.snapshot_every)
+    if (period != 0 && steps_ % period == 0) snapshot_due_ = true;
   if (result.last && (options_.snapshot_at_end || stopped_)) snapshot_due_ = true;
   // While a writer is busy, the snapshot is deferred to a later commit: training never waits. The
   // last one is always sent; its slot is free or becomes free.

@@ -30,6 +30,9 @@ class Supervisor {
 
   /// Counts a vote. Returns the commit that it completes, if any.
   std::optional<Commit> vote(std::size_t actor, std::uint32_t step);
+  /// Ends the run with the steps before `step` (Actor::end_before). Returns their last commit
+  /// again, unless the step is not the open one or the run has ended.
+  std::optional<Commit> end_before(std::uint32_t step);
   /// Returns the actors to replace after `actor` failed with `cause`: this actor alone, or all
   /// actors that take part in steps. All are replaced in two cases: the actor held data that its
   /// neighbours have released (Actor::restarts_step), or a neighbour was already replaced alone

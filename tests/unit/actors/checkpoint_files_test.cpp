@@ -29,7 +29,7 @@ class CheckpointFiles : public ::testing::Test {
   Result<std::filesystem::path> write(std::int64_t step, const std::vector<Snapshot>& snapshots) {
     Manifest manifest;
     manifest.step = step;
-    return write_snapshots(folder_, std::move(manifest), snapshots, 2);
+    return write_snapshots(folder_, std::move(manifest), snapshots, {2});
   }
 
   std::filesystem::path folder_ =

@@ -95,7 +95,7 @@ TrainingResult train(const TrainingRun& run) {
   RunOptions options{.threads = run.threads,
                      .steps = {.first = run.first_step,
                                .count = run.steps,
-                               .snapshot_every = run.snapshot_every,
+                               .snapshot_every = {run.snapshot_every},
                                .snapshot_at_end = true},
                      .restarts = run.restarts,
                      .faults = run.faults,

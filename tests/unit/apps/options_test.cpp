@@ -1,6 +1,7 @@
 // Troupe's own options: defaults, ranges, what goes together, the resolved file, the page.
 #include "apps/options/options.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -255,6 +256,12 @@ INSTANTIATE_TEST_SUITE_P(
         WrongValue{"train.schedule=onecycle", "did you mean one_cycle?"},
         WrongValue{"train.warmup_steps=-1", "from 0"}, WrongValue{"train.step_epochs=0", "from 1"},
         WrongValue{"train.step_factor=0", "> 0"}, WrongValue{"train.evaluate=x", "true or"},
+        WrongValue{"train.target_accuracy=95", "to 1"}, WrongValue{"train.patience=-1", "from 0"},
+        WrongValue{"train.monitor=accuracy", "did you mean test_accuracy?"},
+        WrongValue{"train.monitor=test_accuracy", "set checkpoint.keep_best, or train.patience"},
+        WrongValue{"train.min_delta=0.1", "set train.patience"},
+        WrongValue{"checkpoint.every_epochs=-1", "from 0"},
+        WrongValue{"checkpoint.keep_best=1", "true or"},
         WrongValue{"parallel.pipeline=0", "from 1"}, WrongValue{"parallel.data=0", "from 1"},
         WrongValue{"parallel.bucket_cap_mb=0", "> 0"},
         WrongValue{"parallel.aggregation=async", "did you mean asynchronous?"},
@@ -359,6 +366,29 @@ TEST_F(OptionsOfAFolder, AreNotCheckedAgainstSamplesThatCannotBeRead) {
 
 TEST(Options, RefuseNesterovWithoutMomentum) {
   EXPECT_THAT(refusal("train: {nesterov: true, momentum: 0}"), HasSubstr("o.yaml:1:19: "));
+}
+
+TEST(Options, RefuseToCompareEvaluationsThatAreNotMade) {
+  for (const char* setting : {"target_accuracy: 0.9", "patience: 2"})
+    EXPECT_THAT(refusal(fmt::format("train: {{evaluate: false, {}}}", setting)),
+                HasSubstr("set train.evaluate to true"));
+  EXPECT_THAT(refusal("{train: {evaluate: false}, checkpoint: {keep_best: true}}"),
+              HasSubstr("set train.evaluate to true"));
+}
+
+TEST(Options, KnowTheNamesThatOtherScriptsUse) {
+  const std::pair<const char*, const char*> names[] = {
+      {"batch-size", "train.batch_size"},
+      {"base_lr", "train.lr"},
+      {"num_workers", "data.workers"},
+      {"max_epochs", "train.epochs"},
+      {"every_n_epochs", "checkpoint.every_epochs"},
+      {"save_top_k", "checkpoint.keep"},
+      {"accumulate_grad_batches", "train.micro_batches"}};
+  for (const auto& [theirs, ours] : names)
+    EXPECT_THAT(refusal("", {fmt::format("{}=3", theirs)}),
+                HasSubstr(fmt::format("did you mean {}?", ours)))
+        << theirs;
 }
 
 TEST(Options, AreRefusedWhereTheModelCannotHaveThem) {

@@ -268,6 +268,28 @@ TEST_F(Output, ACsvThatGoesOnFillsTheTestColumnsOfItsLastRow) {
                                               "2,1,0.333333333,0.5,1234.56,0.1,,,,\n"));
 }
 
+TEST_F(Output, ACsvGivesItsEvaluationsBackToTheBit) {
+  const fs::path path = root_ / "train.csv";
+  const double loss = 1.0 / 3;
+  {
+    TrainCsv csv(path);
+    for (const std::uint32_t step : {1u, 2u, 3u, 4u}) {
+      EXPECT_TRUE(csv.add(step_report(step)));
+      if (step != 2) EXPECT_TRUE(csv.fill({.loss = loss, .correct = step, .count = 9}));
+    }
+  }
+  std::ofstream(path, std::ios::app) << "5,1,0.3,0.5,1234,0.1,a,0.5,1,2\n6,1,,,,,,\n7,1,0.3,0.5,";
+  const std::vector<Evaluation> found = evaluations_until(path, 3);
+  ASSERT_EQ(found.size(), 2);
+  EXPECT_EQ(found[0].step, 1);
+  EXPECT_EQ(found[1].step, 3);
+  EXPECT_EQ(found[1].loss, loss);
+  EXPECT_EQ(found[1].correct, 3);
+  EXPECT_EQ(found[1].count, 9);
+  EXPECT_EQ(evaluations_until(path, 100).size(), 3);
+  EXPECT_TRUE(evaluations_until(root_ / "none.csv", 3).empty());
+}
+
 TEST_F(Output, ARowThatWasLeftUnfinishedIsCutOff) {
   const fs::path path = root_ / "train.csv";
   { EXPECT_TRUE(TrainCsv(path).add(step_report(1))); }

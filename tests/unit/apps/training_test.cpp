@@ -198,7 +198,7 @@ TEST(TrainingOptions, FaultsRestartsAndSnapshotsReachTheRun) {
   EXPECT_EQ(run.restarts.within, std::chrono::seconds(9));
   EXPECT_EQ(run.steps.first, 4u);
   EXPECT_EQ(run.steps.count, 20u);
-  EXPECT_EQ(run.steps.snapshot_every, 6u);
+  EXPECT_EQ(run.steps.snapshot_every.front(), 6u);
   EXPECT_TRUE(run.steps.snapshot_at_end);
   EXPECT_TRUE(run.trace);
   EXPECT_EQ(run.threads, 3);
@@ -229,6 +229,8 @@ std::string run_as_text(const Options& options) {
                       loader.sampler.micro_batches, loader.workers);
   text +=
       fmt::format("{} {} {}\n", loader.timeline.steps, loader.timeline.evaluates, p.stop_on_nan);
+  text += fmt::format("{} {} {} {}\n", p.stopping.target_accuracy, p.stopping.patience,
+                      number(p.stopping.monitor), p.stopping.min_delta);
   text += fmt::format("{} {} {} {} {} {}\n", run.threads, run.steps.snapshot_every,
                       run.restarts.max, run.restarts.within.count(), run.faults.size(), run.trace);
   const TransportOptions& world = options.transport;
@@ -269,6 +271,10 @@ const std::vector<std::vector<std::string>> changes = {
     {"train.step_epochs=2"},
     {"train.step_factor=0.5"},
     {"train.stop_on_nan=false"},
+    {"train.target_accuracy=0.9"},
+    {"train.patience=3"},
+    {"train.monitor=test_accuracy", "train.patience=3"},
+    {"train.min_delta=0.1", "train.patience=3"},
     {"train.evaluate=false"},
     {"parallel.pipeline=2"},
     {"parallel.data=2"},
@@ -281,6 +287,7 @@ const std::vector<std::vector<std::string>> changes = {
     {"parallel.transport=gloo"},
     {"parallel.interface=lo"},
     {"parallel.timeout=5s"},
+    {"checkpoint.every_epochs=2"},
     {"checkpoint.every_steps=5"},
     {"restarts.max=1"},
     {"restarts.within=5"},
@@ -289,9 +296,9 @@ const std::vector<std::vector<std::string>> changes = {
 
 /// Options of something else: data on the disk, what is begun from, what is written, and those
 /// that tests of their own cover.
-const std::set<std::string> elsewhere = {"data.name",          "data.path",       "model.weights",
-                                         "parallel.partition", "train.optimizer", "checkpoint.keep",
-                                         "log.every_steps"};
+const std::set<std::string> elsewhere = {
+    "data.name",       "data.path",       "model.weights",        "parallel.partition",
+    "train.optimizer", "checkpoint.keep", "checkpoint.keep_best", "log.every_steps"};
 
 TEST(TrainingOptions, EachOneChangesTheRun) {
   const std::string before = run_as_text(options_with({}));

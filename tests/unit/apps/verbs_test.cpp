@@ -10,12 +10,16 @@
 #include <sstream>
 
 #include "actors/data/dataset.h"
+#include "actors/early_stopping.h"
 #include "actors/options_text.h"
 #include "apps/options/load_options.h"
 #include "apps/options/options.h"
 #include "apps/options/options_table.h"
+#include "apps/output/csv.h"
+#include "apps/train/training.h"
 #include "ops/nn/network.h"
 #include "runtime/file/checkpoint.h"
+#include "runtime/file/checkpoint_folder.h"
 #include "tests/unit/apps/ran.h"
 #include "tests/unit/runtime/file/support.h"
 
@@ -173,6 +177,71 @@ TEST_F(Verbs, TrainRefusesACheckpointOfMoreStepsThanARunHas) {
                               "--restart", (root_ / "later").string()});
   EXPECT_EQ(ran.code, exit_failed);
   EXPECT_THAT(ran.error, HasSubstr("has step 4294967297, which exceeds the largest step number"));
+}
+
+TEST_F(Verbs, TrainEndsWhereTheTargetIsReachedAndStaysEnded) {
+  using testing::AllOf, testing::Not;
+  const std::string out = (root_ / "out").string();
+  std::ofstream(root_ / "o.yaml") << resolved_yaml(options_);
+  std::vector<std::string> words = {"train", (root_ / "o.yaml").string(), "-o", out};
+  for (const char* setting : {"train.epochs=30", "train.lr=0.02", "train.schedule=constant",
+                              "train.target_accuracy=0.8", "train.patience=2", "log.every_steps=9"})
+    words.insert(words.end(), {"-r", setting});
+  const Ran ran = run_troupe(words);
+  EXPECT_EQ(ran.code, exit_done) << ran.error;
+  EXPECT_THAT(ran.out, testing::ContainsRegex("Epoch ([0-9]+)/30: [^\n]*\n"
+                                              "Target accuracy reached. Early stopping after epoch "
+                                              "[0-9]+[.]\n"));
+  EXPECT_THAT(ran.out, testing::ContainsRegex("Training complete. Final Accuracy: [01][.][0-9]+\n"
+                                              "Total Time: [0-9.]+s, Throughput: [0-9.]+ img/s\n"));
+  EXPECT_THAT(ran.out, Not(HasSubstr("Epoch 30/30")));
+  words.insert(words.end(), {"--restart", "auto"});
+  const Ran again = run_troupe(words);
+  EXPECT_EQ(again.code, exit_done);
+  EXPECT_THAT(again.out,
+              AllOf(HasSubstr("nothing left to train"), HasSubstr("Target accuracy reached.")));
+  words.insert(words.end(), {"-r", "train.target_accuracy=0", "-r", "train.patience=0"});
+  EXPECT_THAT(run_troupe(words).out, HasSubstr("Epoch 30/30")) << "without a target it goes on";
+}
+
+TEST_F(Verbs, TrainKeepsTheBestCheckpointBesideTheNewest) {
+  const fs::path checkpoints = root_ / "out" / "checkpoints";
+  std::ofstream(root_ / "o.yaml") << resolved_yaml(options_);
+  std::vector<std::string> words = {"train", (root_ / "o.yaml").string(), "-o",
+                                    (root_ / "out").string()};
+  // The learning rate is far too high after the first epoch, whose score stays the best.
+  for (const char* setting :
+       {"train.epochs=4", "train.lr=30", "train.schedule=constant", "train.warmup_steps=90",
+        "train.batch_size=6", "train.micro_batches=1", "train.stop_on_nan=false",
+        "checkpoint.keep=1", "checkpoint.keep_best=true"})
+    words.insert(words.end(), {"-r", setting});
+  const Ran ran = run_troupe(words);
+  EXPECT_EQ(ran.code, exit_done) << ran.error;
+  const auto scores = evaluations_until(root_ / "out" / "train.csv", 1'000'000);
+  ASSERT_EQ(scores.size(), 4);
+  const std::uint32_t best = scores[best_of(MonitoredScore::test_loss, 0, scores)].step;
+  std::set<std::int64_t> kept;
+  for (const CheckpointInfo& found : list_checkpoints(checkpoints)) kept.insert(found.step);
+  EXPECT_TRUE(kept.contains(scores.back().step));
+  EXPECT_LT(kept.size(), 4);
+  if (kept.contains(best))  // unless the writer was busy with the one before
+    EXPECT_THAT(ran.out, HasSubstr("best checkpoint in " +
+                                   (checkpoints / checkpoint_name(best)).string() + ": test loss"));
+}
+
+TEST_F(Verbs, TheBestCheckpointIsOneThatThereIs) {
+  const std::vector<Evaluation> evaluations = {{.step = 10, .loss = 3, .correct = 1, .count = 4},
+                                               {.step = 20, .loss = 1, .correct = 3, .count = 4},
+                                               {.step = 30, .loss = 2, .correct = 2, .count = 4},
+                                               {.step = 40, .loss = 2, .correct = 3, .count = 4}};
+  const auto best = [&](MonitoredScore score) {
+    const auto found = best_with_checkpoint(root_, score, evaluations);
+    return found ? found->step : 0;
+  };
+  EXPECT_EQ(best(MonitoredScore::test_loss), 0);
+  for (const int step : {10, 30, 40}) fs::create_directory(root_ / checkpoint_name(step));
+  EXPECT_EQ(best(MonitoredScore::test_loss), 30) << "of equal ones the first";
+  EXPECT_EQ(best(MonitoredScore::test_accuracy), 40);
 }
 
 TEST_F(Verbs, ForeignFilesAreNamedWithWhatCanBeRead) {

@@ -87,7 +87,7 @@ TEST(DyingWriter, LeavesTheCheckpointBeforeAtEveryCallOfTheSystem) {
     EXPECT_TRUE(found == before || found == after) << "call " << call;
   }
   EXPECT_EQ(finished, 1);
-  ASSERT_TRUE(prune_checkpoints(folder.path(), 0, 2));
+  ASSERT_TRUE(prune_checkpoints(folder.path(), {0}, 2));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2);
 }
 
@@ -126,7 +126,7 @@ TEST(DyingWriter, LeavesAWholeCheckpointWhenItIsKilledAtAnyMoment) {
     ASSERT_TRUE(choice.skipped.empty()) << choice.skipped.front();
     newest = open_checkpoint(choice.folder).manifest().step;
     ASSERT_EQ(digest_of(choice.folder), digest_of_state(newest, elements));
-    ASSERT_TRUE(prune_checkpoints(folder.path(), 2, newest));
+    ASSERT_TRUE(prune_checkpoints(folder.path(), {2}, newest));
   }
 }
 

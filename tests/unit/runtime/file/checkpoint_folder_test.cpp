@@ -97,12 +97,21 @@ TEST(PruneCheckpoints, KeepsTheNewestWholeOnes) {
   TemporaryFolder out;
   for (std::int64_t step : {1, 2, 3, 4, 5}) write_step(out.path(), step);
   std::filesystem::remove(out / "step_00000004" / "manifest.json");
-  ASSERT_TRUE(prune_checkpoints(out.path(), 2, 5));
+  ASSERT_TRUE(prune_checkpoints(out.path(), {2}, 5));
   EXPECT_EQ(steps_in(out.path()), (std::vector<std::int64_t>{3, 4, 5}));
-  ASSERT_TRUE(prune_checkpoints(out.path(), 0, 5));
+  ASSERT_TRUE(prune_checkpoints(out.path(), {0}, 5));
   EXPECT_EQ(steps_in(out.path()), (std::vector<std::int64_t>{3, 4, 5}));
-  ASSERT_TRUE(prune_checkpoints(out.path(), 1, 5));
+  ASSERT_TRUE(prune_checkpoints(out.path(), {1}, 5));
   EXPECT_EQ(steps_in(out.path()), (std::vector<std::int64_t>{5}));
+}
+
+TEST(PruneCheckpoints, KeepsTheOneThatIsNamed) {
+  TemporaryFolder out;
+  for (std::int64_t step : {1, 2, 3, 4, 5}) write_step(out.path(), step);
+  ASSERT_TRUE(prune_checkpoints(out.path(), {.newest = 1, .also = 2}, 5));
+  EXPECT_EQ(steps_in(out.path()), (std::vector<std::int64_t>{2, 5}));
+  ASSERT_TRUE(prune_checkpoints(out.path(), {.newest = 1, .also = 9}, 5));
+  EXPECT_EQ(steps_in(out.path()), std::vector<std::int64_t>{5});
 }
 
 TEST(PruneCheckpoints, RemovesWhatInterruptedWritesLeft) {
@@ -111,7 +120,7 @@ TEST(PruneCheckpoints, RemovesWhatInterruptedWritesLeft) {
   std::filesystem::create_directory(out / ".step_00000002.partial-123-0");
   write_text(out / ".step_00000002.partial-123-0/stage_00.tensors", "half");
   std::filesystem::create_directory(out / ".hidden");
-  ASSERT_TRUE(prune_checkpoints(out.path(), 3, 1));
+  ASSERT_TRUE(prune_checkpoints(out.path(), {3}, 1));
   EXPECT_FALSE(std::filesystem::exists(out / ".step_00000002.partial-123-0"));
   EXPECT_TRUE(std::filesystem::exists(out / ".hidden"));
   EXPECT_EQ(steps_in(out.path()), std::vector<std::int64_t>{1});
@@ -122,14 +131,14 @@ TEST(PruneCheckpoints, LeavesShardsThatOtherProcessesHaveBegunAndLaterCheckpoint
   for (std::int64_t step : {1, 2, 9}) write_step(out.path(), step);
   for (const char* name : {".step_00000002.partial-shards", ".step_00000003.partial-shards"})
     std::filesystem::create_directory(out / name);
-  ASSERT_TRUE(prune_checkpoints(out.path(), 1, 2));
+  ASSERT_TRUE(prune_checkpoints(out.path(), {1}, 2));
   EXPECT_EQ(steps_in(out.path()), (std::vector<std::int64_t>{2, 9}));
   EXPECT_FALSE(std::filesystem::exists(out / ".step_00000002.partial-shards"));
   EXPECT_TRUE(std::filesystem::exists(out / ".step_00000003.partial-shards"));
 }
 
 TEST(PruneCheckpoints, ReportsAFolderThatIsNotThere) {
-  EXPECT_FALSE(prune_checkpoints("/nowhere", 1, 1));
+  EXPECT_FALSE(prune_checkpoints("/nowhere", {1}, 1));
 }
 
 }  // namespace

@@ -66,8 +66,41 @@ TEST(Supervisor, StopsAtTheNextCommitWithASnapshot) {
   EXPECT_TRUE(commit->last && commit->snapshot && commit->stop_requested);
 }
 
+TEST(Supervisor, EndsBeforeAStepWithTheLastCommitAgain) {
+  for (const bool has_snapshot : {false, true}) {
+    Supervisor supervisor(
+        two_stages_a_reducer_and_a_writer(),
+        {.count = 100, .snapshot_every = {has_snapshot ? 1u : 0u}, .snapshot_at_end = true}, {});
+    EXPECT_FALSE(supervisor.end_before(0)) << "there is no step before it";
+    supervisor.vote(0, 0);
+    supervisor.vote(1, 0);
+    EXPECT_FALSE(supervisor.end_before(0)) << "it is committed";
+    EXPECT_FALSE(supervisor.end_before(2));
+    supervisor.vote(0, 1);
+    const auto commit = supervisor.end_before(1);
+    ASSERT_TRUE(commit);
+    EXPECT_EQ(commit->step, 0);
+    EXPECT_TRUE(commit->last && !commit->stop_requested);
+    EXPECT_EQ(commit->snapshot, !has_snapshot);
+    EXPECT_TRUE(supervisor.newest_commit()->snapshot) << "a new writer waits for it";
+    EXPECT_FALSE(supervisor.vote(1, 1)) << "no step follows";
+    EXPECT_FALSE(supervisor.end_before(1)) << "the run has ended";
+    EXPECT_EQ(supervisor.steps(), 1);
+    EXPECT_FALSE(supervisor.stopped());
+  }
+}
+
+TEST(Supervisor, EndsAResumedRunBeforeItsFirstStepWithoutASnapshot) {
+  Supervisor supervisor(two_stages_a_reducer_and_a_writer(),
+                        {.first = 6, .count = 100, .snapshot_at_end = true}, {});
+  const auto commit = supervisor.end_before(6);
+  ASSERT_TRUE(commit);
+  EXPECT_EQ(commit->step, 5);
+  EXPECT_FALSE(commit->snapshot);
+}
+
 TEST(Supervisor, PutsASnapshotOffWhileTheWriterIsBusy) {
-  Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 100, .snapshot_every = 2},
+  Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 100, .snapshot_every = {2}},
                         {});
   const auto step = [&](std::uint32_t n) {
     supervisor.vote(0, n);

@@ -114,13 +114,15 @@ TEST(FlowWire, KeepsCredits) {
 
 TEST(FlowWire, KeepsVotesAndCommits) {
   EXPECT_EQ(round_trip(Vote{1, 2, 3}).step, 3u);
+  EXPECT_FALSE(round_trip(Vote{1, 2, 3}).ends);
+  EXPECT_TRUE(round_trip(Vote{.step = 3, .ends = true}).ends);
   const Commit commit = round_trip(Commit{17, true, true, false});
   EXPECT_EQ(commit.step, 17u);
   EXPECT_TRUE(commit.snapshot && commit.last && !commit.stop_requested);
 }
 
 TEST(FlowWire, LeavesTheStateOfAVoteInItsProcess) {
-  EXPECT_FALSE(round_trip(Vote{1, 2, 3, std::make_shared<int>(4)}).state);
+  EXPECT_FALSE(round_trip(Vote{1, 2, 3, false, std::make_shared<int>(4)}).state);
 }
 
 TEST(FlowWire, KeepsDeathsAndReplacements) {

@@ -1,0 +1,53 @@
+#include "actors/early_stopping.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/text.h"
+
+namespace troupe {
+namespace {
+
+using Name = std::pair<std::string_view, MonitoredScore>;
+
+/// Larger is better.
+double value_of(MonitoredScore score, const Evaluation& evaluation) {
+  return score == MonitoredScore::test_loss ? -evaluation.loss : evaluation.accuracy();
+}
+
+bool reaches_target(const EarlyStopping& criteria, std::span<const Evaluation> evaluations) {
+  const std::size_t wanted = std::max<std::size_t>(criteria.patience, 1);
+  if (evaluations.size() < wanted) return false;
+  return std::ranges::all_of(evaluations.last(wanted), [&](const Evaluation& evaluation) {
+    return evaluation.accuracy() >= criteria.target_accuracy;
+  });
+}
+
+}  // namespace
+
+std::size_t best_of(MonitoredScore score, double min_delta,
+                    std::span<const Evaluation> evaluations) {
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < evaluations.size(); ++i) {
+    const double now = value_of(score, evaluations[i]);
+    const double before = value_of(score, evaluations[best]);
+    if (now - before > min_delta || (std::isnan(before) && !std::isnan(now))) best = i;
+  }
+  return best;
+}
+
+std::string reason_to_stop(const EarlyStopping& criteria, std::span<const Evaluation> evaluations) {
+  if (criteria.target_accuracy > 0)
+    return reaches_target(criteria, evaluations) ? "Target accuracy reached." : "";
+  if (criteria.patience == 0 || evaluations.empty()) return {};
+  const std::size_t best = best_of(criteria.monitor, criteria.min_delta, evaluations);
+  if (evaluations.size() - 1 - best < criteria.patience) return {};
+  return fmt::format(
+      "No better {} in {}.",
+      std::ranges::find(monitored_score_names, criteria.monitor, &Name::second)->first,
+      counted(criteria.patience, "evaluation"));
+}
+
+}  // namespace troupe

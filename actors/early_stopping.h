@@ -1,0 +1,46 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "actors/evaluation.h"
+
+namespace troupe {
+
+/// A score of an evaluation, to compare evaluations by.
+enum class MonitoredScore : std::uint8_t { test_loss, test_accuracy };
+
+/// All of them, with the names that options give them.
+inline constexpr std::array<std::pair<std::string_view, MonitoredScore>, 2> monitored_score_names{
+    {{"test_loss", MonitoredScore::test_loss}, {"test_accuracy", MonitoredScore::test_accuracy}}};
+
+/// When a run ends before its last step. The decision is a function of the evaluations, so it is
+/// the same in a run that was resumed.
+struct EarlyStopping {
+  /// The accuracy, from 0 to 1, that the last `patience` evaluations must reach (the last one if
+  /// `patience` is 0); 0: no target.
+  double target_accuracy = 0;
+  /// Without a target: evaluations in a row without an improvement, after which the run ends
+  /// (PyTorch Lightning: EarlyStopping); 0: never.
+  std::uint32_t patience = 0;
+  MonitoredScore monitor = MonitoredScore::test_loss;
+  double min_delta = 0;  ///< an improvement is more than this: a smaller loss, a larger accuracy
+  std::vector<Evaluation> before = {};  ///< those before this part of a resumed run, oldest first
+
+  bool is_set() const { return target_accuracy > 0 || patience > 0; }
+};
+
+/// The index of the evaluation with the best score; one counts as better than an earlier one if it
+/// is so by more than `min_delta`. Every number is better than one that is not a number. 0 if there
+/// is no evaluation.
+std::size_t best_of(MonitoredScore score, double min_delta,
+                    std::span<const Evaluation> evaluations);
+
+/// Why the run ends after these evaluations, oldest first, as a sentence; empty: it continues.
+std::string reason_to_stop(const EarlyStopping& criteria, std::span<const Evaluation> evaluations);
+
+}  // namespace troupe
