@@ -109,6 +109,17 @@ struct MomentumStep {
   bool nesterov = false;
 };
 
+/// The factors of an adam_step. In update t, which counts from 1, the corrections of the two
+/// averages' bias towards zero are 1 - beta1^t and 1 - beta2^t.
+struct AdamStep {
+  double lr = 0.0;
+  double beta1 = 0.9, beta2 = 0.999;
+  double correction1 = 1.0, correction2 = 1.0;
+  double epsilon = 1e-8;
+  double weight_decay = 0.0;
+  bool decoupled_decay = false;
+};
+
 /// The kernels of ops/kernel_list.inc, by name: `kernels(device, dtype).relu(stream, x)`.
 struct KernelTable {
 #define TROUPE_KERNEL(name, signature) std::add_pointer_t<signature> name;

@@ -8,7 +8,7 @@
 namespace troupe {
 
 LossOutput softmax_cross_entropy(const Stream& stream, const Tensor& logits, const Tensor& targets,
-                                 double scale, bool with_gradient) {
+                                 double scale, bool with_gradient, double label_smoothing) {
   if (logits.rank() != 2 || logits.dim(1) == 0 || targets.shape() != Shape{logits.dim(0)})
     throw Error(ErrorCode::bad_shape,
                 fmt::format("softmax_cross_entropy: logits are {}, targets {}; they must be "
@@ -19,7 +19,7 @@ LossOutput softmax_cross_entropy(const Stream& stream, const Tensor& logits, con
     throw Error(ErrorCode::bad_shape, fmt::format("softmax_cross_entropy: targets are {}, not i64",
                                                   name_of(targets.dtype())));
   return kernels(logits.device(), logits.dtype())
-      .softmax_cross_entropy(stream, logits, targets, scale, with_gradient);
+      .softmax_cross_entropy(stream, logits, targets, scale, with_gradient, label_smoothing);
 }
 
 LossTotals read_totals(const Stream& stream, const LossOutput& output) {

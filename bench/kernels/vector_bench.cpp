@@ -25,7 +25,7 @@ Tensor random_tensor(const Shape& shape, Layout layout) {
 }
 
 struct Inputs {
-  Tensor x, grad, z, weight, bias, pooled;
+  Tensor x, grad, z, square, weight, bias, pooled;
   ChannelMoments moments;
 };
 
@@ -40,6 +40,8 @@ Inputs inputs_of(const Shape& shape, Layout layout) {
   in.moments = table().channel_moments({}, in.x);
   in.z = table().batch_norm({}, in.x, in.weight, in.bias, in.moments, 1e-5,
                             {.relu = true, .dropout = 0.01f});
+  in.square = random_tensor(shape, layout);
+  for (float& value : in.square.elements<float>()) value *= value;
   in.pooled = random_tensor({shape[0], shape[1], shape[2] / 2, shape[3] / 2}, layout);
   return in;
 }
@@ -119,6 +121,15 @@ std::vector<Kernel> all_kernels() {
          Tensor weights = flat(in.x), momentum = flat(in.z);
          table().momentum_step(s, {.momentum = 0.9}, weights, flat(in.grad), momentum, weights,
                                momentum);
+       }},
+      {"adam_step", 7,
+       [](const Stream& s, Inputs& in) {
+         const auto flat = [](const Tensor& t) {
+           return Tensor::view(t.storage(), 0, {t.element_count()}, DType::f32);
+         };
+         Tensor weights = flat(in.x), average = flat(in.z), square = flat(in.square);
+         table().adam_step(s, {.lr = 1e-3, .weight_decay = 0.01, .decoupled_decay = true}, weights,
+                           flat(in.grad), average, square, weights, average, square);
        }},
   };
 }

@@ -23,6 +23,14 @@ void relu_backward_range(const float* y, const float* grad, float* dx, std::int6
   });
 }
 
+void clamp_range(const float* x, float low, float high, float* y, std::int64_t count) {
+  for_lanes(count, [&](auto d, std::int64_t i) HWY_ATTR {
+    const auto value = hn::LoadU(d, x + i), least = hn::Set(d, low), most = hn::Set(d, high);
+    const auto raised = hn::IfThenElse(hn::Lt(value, least), least, value);
+    hn::StoreU(hn::IfThenElse(hn::Gt(raised, most), most, raised), d, y + i);
+  });
+}
+
 // `sum` may be `a`.
 void add_range(const float* a, const float* b, float* sum, std::int64_t count) {
   for_lanes(count, [&](auto d, std::int64_t i) HWY_ATTR {
@@ -38,6 +46,7 @@ namespace troupe::cpu {
 
 HWY_EXPORT(relu_range);
 HWY_EXPORT(relu_backward_range);
+HWY_EXPORT(clamp_range);
 HWY_EXPORT(add_range);
 
 namespace {
@@ -75,6 +84,18 @@ Tensor relu_backward(const Stream& stream, const Tensor& y, const Tensor& grad) 
              (output + begin, from + begin, to + begin, end - begin);
            });
   return dx;
+}
+
+Tensor clamp(const Stream& stream, const Tensor& x, double low, double high) {
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), stream.device, x.layout());
+  const float* from = x.data<float>();
+  auto* to = y.data<float>();
+  parallel(
+      stream, x.element_count(), elements_per_thread, [&](std::int64_t begin, std::int64_t end) {
+        HWY_DYNAMIC_DISPATCH(clamp_range)
+        (from + begin, static_cast<float>(low), static_cast<float>(high), to + begin, end - begin);
+      });
+  return y;
 }
 
 Tensor add(const Stream& stream, const Tensor& a, const Tensor& b) {

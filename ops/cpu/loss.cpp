@@ -70,21 +70,35 @@ struct Sample {
   bool correct;
 };
 
+/// Adds the part of label smoothing to the loss of a sample and to its gradient.
+void smooth(const float* logits, std::int64_t classes, std::int64_t target, double scale,
+            double smoothing, double log_normalizer, double& loss, float* gradient) {
+  const double each = smoothing / static_cast<double>(classes);
+  double all = 0;
+  for (std::int64_t i = 0; i < classes; ++i) all += log_normalizer - logits[i];
+  loss = (1.0 - smoothing) * loss + each * all;
+  for (std::int64_t i = 0; i < classes; ++i) gradient[i] -= static_cast<float>(scale * each);
+  gradient[target] += static_cast<float>(scale * smoothing);
+}
+
 /// `exponents` has room for a value per class, and becomes the gradient times `scale`.
 Sample cross_entropy(const float* logits, std::int64_t classes, std::int64_t target, double scale,
-                     float* exponents) {
+                     double smoothing, float* exponents) {
   const std::int64_t predicted = prediction(logits, classes);
   const float shift = logits[predicted];
   const double sum = HWY_DYNAMIC_DISPATCH(exponentials)(logits, shift, exponents, classes);
   HWY_DYNAMIC_DISPATCH(scale_by)(exponents, static_cast<float>(scale / sum), classes);
   exponents[target] -= static_cast<float>(scale);
-  return {std::log(sum) + (static_cast<double>(shift) - logits[target]), predicted == target};
+  double loss = std::log(sum) + (static_cast<double>(shift) - logits[target]);
+  if (smoothing > 0)
+    smooth(logits, classes, target, scale, smoothing, std::log(sum) + shift, loss, exponents);
+  return {loss, predicted == target};
 }
 
 }  // namespace
 
 LossOutput softmax_cross_entropy(const Stream& stream, const Tensor& logits, const Tensor& targets,
-                                 double scale, bool with_gradient) {
+                                 double scale, bool with_gradient, double label_smoothing) {
   check(logits, targets);
   const std::int64_t count = logits.dim(0), classes = logits.dim(1);
   LossOutput result;
@@ -98,7 +112,7 @@ LossOutput softmax_cross_entropy(const Stream& stream, const Tensor& logits, con
              std::vector<float> scratch(with_gradient ? 0 : static_cast<std::size_t>(classes));
              for (std::int64_t i = begin; i < end; ++i)
                samples[static_cast<std::size_t>(i)] =
-                   cross_entropy(rows + i * classes, classes, labels[i], scale,
+                   cross_entropy(rows + i * classes, classes, labels[i], scale, label_smoothing,
                                  gradient ? gradient + i * classes : scratch.data());
            });
   result.totals = Tensor::empty({2}, DType::f64, stream.device);

@@ -142,7 +142,7 @@ StatePtr state_from(const StateSpec& spec, DType dtype, const TensorSource& sour
     std::memcpy(into.raw(), converted.raw(), into.bytes());
   };
   auto state = std::make_shared<StateVersion>();
-  state->step = step;
+  state->step = state->updates = step;
   state->weights = Tensor::zeros(Shape{spec.parameter_elements()}, dtype);
   state->buffers = Tensor::zeros(Shape{spec.buffer_elements()}, dtype);
   const auto& parameters = spec.parameters();

@@ -261,7 +261,7 @@ void Network::apply(const Optimizer& optimizer, const OptimizerStep& step,
     const std::vector<Tensor> old_parts = parts_of(names, state, own, begin, count);
     std::vector<Tensor> new_parts = parts_of(names, new_state, own, begin, count);
     const double lr = run.group ? run.group->lr.value_or(step.lr) : step.lr;
-    rule.update(stream_, {.step = step.step, .lr = lr},
+    rule.update(stream_, {.updates = step.updates, .lr = lr},
                 {.weights = now.weights.narrow(begin, count),
                  .gradient = gradient,
                  .state = old_parts,
@@ -269,9 +269,11 @@ void Network::apply(const Optimizer& optimizer, const OptimizerStep& step,
                  .new_state = new_parts});
   };
   const std::vector<GroupRun> runs = group_runs(optimizer, spec_);
+  const double limit = optimizer.clip_value();
   std::int64_t end = spec_.parameter_elements();
   for (const Tensor& part : gradients) {
-    const Tensor gradient = on_device(stream_, part);
+    Tensor gradient = on_device(stream_, part);
+    if (limit > 0) gradient = table.clamp(stream_, gradient, -limit, limit);  // `part` is shared
     const std::int64_t begin = end - gradient.element_count();
     for (std::size_t r = 0; r < runs.size(); ++r) {
       const std::int64_t first = std::max(begin, runs[r].begin);
@@ -280,6 +282,7 @@ void Network::apply(const Optimizer& optimizer, const OptimizerStep& step,
     }
     end = begin;
   }
+  spec_.clear_padding(stream_, next.weights);  // Adam without epsilon makes NaN of zeroes
 }
 
 void Network::fold(const std::vector<Tensor>& statistics, const Tensor& running) const {
@@ -300,7 +303,10 @@ StatePtr Network::step(const Optimizer& optimizer, double lr, const std::vector<
     check_flat("the statistics", observed, spec_.buffer_elements(), dtype_);
   auto next = std::make_shared<StateVersion>(now);
   next->step = now.step + 1;
-  if (!gradients.empty()) apply(optimizer, {.step = now.step, .lr = lr}, gradients, *next);
+  if (!gradients.empty()) {
+    apply(optimizer, {.updates = now.updates, .lr = lr}, gradients, *next);
+    ++next->updates;
+  }
   if (!statistics.empty()) {
     next->buffers = Tensor::empty(now.buffers.shape(), dtype_, stream_.device);
     kernels(stream_.device, dtype_).copy(stream_, now.buffers, next->buffers);

@@ -94,8 +94,8 @@ class Network {
   /// The next version: the optimizer's step on the reduced gradient, and `statistics` (one flat
   /// tensor for each micro-batch, in global order) folded into the buffers. The gradient may come
   /// in parts, as backward_to makes them: the one of the last blocks first. Without any gradient,
-  /// weights and the optimizer's state tensors stay as they are. `lr` is the rate of the parameters
-  /// of no group, and of groups without one. Does not change this network.
+  /// weights, the optimizer's state tensors and StateVersion::updates stay as they are. `lr` is the
+  /// rate of the parameters of no group, and of groups without one. Does not change this network.
   StatePtr step(const Optimizer& optimizer, double lr, const std::vector<Tensor>& gradients,
                 const std::vector<Tensor>& statistics) const;
   StatePtr step(const Optimizer& optimizer, double lr, const Tensor& gradient,

@@ -82,6 +82,7 @@ class StateSpec {
 /// like, and a failed step does not change it.
 struct StateVersion {
   std::int64_t step = 0;                     ///< optimizer steps that are in it
+  std::int64_t updates = 0;                  ///< those that applied a gradient
   Tensor weights;                            ///< flat, StateSpec::parameter_elements()
   std::vector<NamedTensor> optimizer_state;  ///< flat, each as `weights`; none before a step
   Tensor buffers;                            ///< flat, StateSpec::buffer_elements()
@@ -114,8 +115,9 @@ void check_tensors(const StateSpec& spec, const std::vector<TensorInfo>& tensors
                    const std::vector<std::string>& optimizer_state, bool strict);
 
 /// The inverse of named_tensors, in the CPU's memory: a state whose tensors are found by name, read
-/// one after the other and converted to `dtype`. A state tensor of the optimizer that the file
-/// lacks is left out: the next step begins it. Throws Error as check_tensors.
+/// one after the other and converted to `dtype`. All of its steps count as updates. A state tensor
+/// of the optimizer that the file lacks is left out: the next step begins it. Throws Error as
+/// check_tensors.
 StatePtr state_from(const StateSpec& spec, DType dtype, const TensorSource& source,
                     std::int64_t step, const std::vector<std::string>& optimizer_state,
                     bool strict);

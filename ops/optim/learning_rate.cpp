@@ -43,6 +43,10 @@ double scheduled(const LearningRateOptions& o, std::int64_t step) {
     case LearningRateSchedule::cosine:
       return annealed(o.lr, 0.0,
                       static_cast<double>(std::min(step, total)) / static_cast<double>(total));
+    case LearningRateSchedule::polynomial:
+      return o.lr *
+             std::pow(1.0 - static_cast<double>(std::min(step, total)) / static_cast<double>(total),
+                      o.power);
     case LearningRateSchedule::one_cycle:
       return one_cycle(o, static_cast<double>(std::min(step, total - 1)),
                        static_cast<double>(total));
@@ -70,7 +74,10 @@ void check(const LearningRateOptions& o) {
     require(std::isfinite(o.step_factor) && o.step_factor > 0.0, "step_factor", o.step_factor,
             "give a positive number");
   }
-  if (o.schedule == LearningRateSchedule::cosine || o.schedule == LearningRateSchedule::one_cycle)
+  if (o.schedule == LearningRateSchedule::polynomial)
+    require(std::isfinite(o.power) && o.power > 0.0, "power", o.power, "give a positive number");
+  if (o.schedule == LearningRateSchedule::cosine || o.schedule == LearningRateSchedule::one_cycle ||
+      o.schedule == LearningRateSchedule::polynomial)
     require(o.total_steps > o.warmup_steps, "the number of steps after the warm-up",
             static_cast<double>(o.total_steps - o.warmup_steps),
             o.total_steps == 0 ? "set LearningRateOptions::total_steps, as Timeline::steps"

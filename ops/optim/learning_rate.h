@@ -9,18 +9,21 @@ namespace troupe {
 /// How the learning rate changes after the warm-up.
 enum class LearningRateSchedule : std::uint8_t {
   constant,
-  step,       ///< times `step_factor` every `step_epochs` epochs; PyTorch's StepLR, step by step
-  cosine,     ///< half a cosine from lr to zero at total_steps; PyTorch's CosineAnnealingLR
-              ///< (I. Loshchilov, F. Hutter, "SGDR", ICLR 2017, equation 5)
-  one_cycle,  ///< up to lr and down again; PyTorch's OneCycleLR (L. N. Smith, N. Topin,
-              ///< "Super-convergence", 2018)
+  step,        ///< times `step_factor` every `step_epochs` epochs; PyTorch's StepLR, step by step
+  cosine,      ///< half a cosine from lr to zero at total_steps; PyTorch's CosineAnnealingLR
+               ///< (I. Loshchilov, F. Hutter, "SGDR", ICLR 2017, equation 5)
+  polynomial,  ///< lr times the share of the steps that is left, to a power, to zero at
+               ///< total_steps; PyTorch's PolynomialLR
+  one_cycle,   ///< up to lr and down again; PyTorch's OneCycleLR (L. N. Smith, N. Topin,
+               ///< "Super-convergence", 2018)
 };
 
 /// All of them, with the names that options give them.
-inline constexpr std::array<std::pair<std::string_view, LearningRateSchedule>, 4>
+inline constexpr std::array<std::pair<std::string_view, LearningRateSchedule>, 5>
     learning_rate_schedule_names{{{"constant", LearningRateSchedule::constant},
                                   {"step", LearningRateSchedule::step},
                                   {"cosine", LearningRateSchedule::cosine},
+                                  {"polynomial", LearningRateSchedule::polynomial},
                                   {"one_cycle", LearningRateSchedule::one_cycle}}};
 
 struct LearningRateOptions {
@@ -31,6 +34,7 @@ struct LearningRateOptions {
   std::int64_t steps_per_epoch = 0;  ///< for `step`
   std::int64_t step_epochs = 10;
   double step_factor = 0.1;
+  double power = 1.0;  ///< for `polynomial`; 1: linear
   /// one_cycle, with PyTorch's defaults: the share of the steps in which the rate rises from lr /
   /// div_factor, and the ratio of the first rate to the last.
   double pct_start = 0.3;

@@ -51,6 +51,12 @@ Optimizer Optimizer::with_groups(std::vector<ParameterGroup> groups) const {
   return result;
 }
 
+Optimizer Optimizer::with_clip_value(double limit) const {
+  Optimizer result = *this;
+  result.clip_value_ = limit;
+  return result;
+}
+
 const ParameterGroup* Optimizer::group_of(std::string_view parameter) const {
   for (const ParameterGroup& group : groups_)
     if (holds(group, parameter)) return &group;
@@ -79,6 +85,9 @@ std::vector<std::string> Optimizer::state_names() const {
 void Optimizer::check() const {
   check_options();
   check_(*this);
+  if (!(std::isfinite(clip_value_) && clip_value_ >= 0))
+    throw Error(ErrorCode::bad_options, fmt::format("`clip_value` is {}", clip_value_),
+                "give a positive number, or 0 for no limit");
   std::vector<std::string> own = own_state_names();
   std::ranges::sort(own);
   if (const auto twice = std::ranges::adjacent_find(own); twice != own.end())

@@ -19,8 +19,8 @@ namespace troupe {
 
 /// What all slices of one optimizer step share.
 struct OptimizerStep {
-  std::int64_t step = 0;  ///< steps before this one
-  double lr = 0.0;        ///< learning rate of this step
+  std::int64_t updates = 0;  ///< updates before this one; steps without a gradient do not count
+  double lr = 0.0;           ///< learning rate of this step
 };
 
 /// Consecutive parameters. All tensors are flat and of equal length.
@@ -73,6 +73,11 @@ class Optimizer : public Definition {
   const std::vector<ParameterGroup>& groups() const { return groups_; }
   /// The group of a parameter; null for the parameters of no group.
   const ParameterGroup* group_of(std::string_view parameter) const;
+  /// The same optimizer, which first limits each element of the gradient, summed over the samples
+  /// of the step, to [-limit, limit] (PyTorch: `clip_grad_value_`). 0: no limit. It holds for all
+  /// groups; those of a group's own optimizer have no effect.
+  Optimizer with_clip_value(double limit) const;
+  double clip_value() const { return clip_value_; }
   /// The same optimizer for one step: each group has its learning rate of the step.
   Optimizer at(const LearningRateOptions& rate, std::int64_t step) const;
 
@@ -97,6 +102,7 @@ class Optimizer : public Definition {
                   const OptimizerSlice& slice);
   void (*check_)(const Optimizer& self);
   std::vector<ParameterGroup> groups_;
+  double clip_value_ = 0;
 };
 
 /// Parameters that have hyper-parameters of their own.

@@ -4,13 +4,14 @@
 
 #include <vector>
 
+#include "ops/optim/adam.h"
 #include "ops/optim/sgd.h"
 
 namespace troupe {
 
 /// With the default hyper-parameters of options files.
 inline std::vector<Optimizer> known_optimizers() {
-  return {Sgd{.momentum = 0.9, .weight_decay = 0.0005}};
+  return {Sgd{.momentum = 0.9, .weight_decay = 0.0005}, Adam{}, AdamW{}};
 }
 
 /// The optimizer of a program that selects none.

@@ -19,6 +19,15 @@ Tensor relu_backward(const Stream&, const Tensor& y, const Tensor& grad) {
   return x_grad;
 }
 
+Tensor clamp(const Stream&, const Tensor& x, double low, double high) {
+  Tensor y = Tensor::empty(x.shape(), DType::f64, x.device(), x.layout());
+  for (std::int64_t e = 0; e < x.element_count(); ++e) {
+    const double value = x.data<double>()[e];
+    y.data<double>()[e] = value < low ? low : value > high ? high : value;  // a NaN stays one
+  }
+  return y;
+}
+
 Tensor add(const Stream&, const Tensor& a, const Tensor& b) {
   Tensor sum = Tensor::empty(a.shape(), DType::f64, a.device(), a.layout());
   for (std::int64_t e = 0; e < a.element_count(); ++e)

@@ -20,8 +20,9 @@ void check_targets(const Tensor& targets, std::int64_t classes) {
 }
 
 LossOutput softmax_cross_entropy(const Stream&, const Tensor& logits, const Tensor& targets,
-                                 double scale, bool with_gradient) {
+                                 double scale, bool with_gradient, double label_smoothing) {
   const std::int64_t classes = logits.dim(1);
+  const double each = label_smoothing / static_cast<double>(classes);
   check_targets(targets, classes);
   LossOutput result;
   if (with_gradient)
@@ -36,13 +37,18 @@ LossOutput softmax_cross_entropy(const Stream&, const Tensor& logits, const Tens
     const double shift = *largest;  // keeps exp from overflowing
     double sum = 0;
     for (std::int64_t c = 0; c < classes; ++c) sum += std::exp(row[c] - shift);
-    totals[0] += std::log(sum) + shift - row[target];
+    double loss = std::log(sum) + shift - row[target];
+    if (label_smoothing > 0) {
+      loss *= 1.0 - label_smoothing;
+      for (std::int64_t c = 0; c < classes; ++c) loss += each * (std::log(sum) + shift - row[c]);
+    }
+    totals[0] += loss;
     totals[1] += largest - row == target ? 1.0 : 0.0;
     if (!with_gradient) continue;
     for (std::int64_t c = 0; c < classes; ++c) {
       const double probability = std::exp(row[c] - shift) / sum;
       result.logits_grad.data<double>()[n * classes + c] =
-          scale * (probability - (c == target ? 1.0 : 0.0));
+          scale * (probability - each - (c == target ? 1.0 - label_smoothing : 0.0));
     }
   }
   return result;

@@ -4,7 +4,9 @@ WideResNet is that of examples/pytorch, here with Troupe's dropout masks; MnistC
 PyTorch examples; Mlp is Troupe's own."""
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Callable
 
 import numpy as np
 import torch
@@ -110,12 +112,36 @@ def initialise(model):
             parameter.copy_(torch.from_numpy(values.reshape(tuple(parameter.shape))))
 
 
-def train(name, lr, dtype):
+@dataclass
+class Recipe:
+    """How a model is trained: its optimizer, from the parameters, and what else differs."""
+
+    optimizer: Callable
+    label_smoothing: float = 0.0
+    schedule: Callable = lambda optimizer: torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
+    clip_value: float = 0.0
+
+
+def sgd(lr):
+    return lambda parameters: torch.optim.SGD(parameters, lr=lr, momentum=0.9, weight_decay=5e-4)
+
+
+RECIPES = {
+    "adam": Recipe(lambda p: torch.optim.Adam(p, lr=0.002, weight_decay=0.01)),
+    "adamw": Recipe(lambda p: torch.optim.AdamW(p, lr=0.002, betas=(0.8, 0.99), eps=1e-6, weight_decay=0.1)),
+    "clip_value": Recipe(sgd(0.02), clip_value=0.01),
+    "label_smoothing": Recipe(sgd(0.02), label_smoothing=0.1),
+    "polynomial": Recipe(sgd(0.02), schedule=lambda o: torch.optim.lr_scheduler.PolynomialLR(o, STEPS, power=2.0)),
+}
+
+
+def train(name, recipe, dtype):
     """Losses, and the flattened weights after every step."""
     model = TRAINED[name]()
     initialise(model)
     model.to(dtype).train()
-    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9, weight_decay=5e-4)
+    optimizer = recipe.optimizer(model.parameters())
+    scheduler = recipe.schedule(optimizer)
     losses, weights = [], []
     for step in range(STEPS):
         for module in model.modules():
@@ -124,9 +150,12 @@ def train(name, lr, dtype):
         images = torch.from_numpy(uniform(f"golden/images/{step}", (BATCH, 1, 28, 28))).to(dtype)
         classes = torch.tensor([(3 * i + 7 * step) % 10 for i in range(BATCH)])
         optimizer.zero_grad()
-        loss = F.cross_entropy(model(images), classes)
+        loss = F.cross_entropy(model(images), classes, label_smoothing=recipe.label_smoothing)
         loss.backward()
+        if recipe.clip_value:
+            nn.utils.clip_grad_value_(model.parameters(), recipe.clip_value)
         optimizer.step()
+        scheduler.step()
         losses.append(loss.item())
         weights.append(torch.cat([p.detach().double().flatten() for p in model.parameters()]))
     return model, np.array(losses), torch.stack(weights)
@@ -138,20 +167,35 @@ def sampled(tensor):
     return flat[:: max(1, flat.numel() // 256)].clone()
 
 
+def compared(key, name, recipe):
+    """Losses, what is left of the weights, and how far f32 is from them."""
+    result = {}
+    model, losses, weights = train(name, recipe, torch.float64)
+    result[f"{key}/losses"] = torch.from_numpy(losses)
+    for tensor_name, tensor in model.state_dict().items():
+        if tensor.dtype == torch.float64:
+            result[f"{key}/final/{tensor_name}"] = sampled(tensor)
+            result[f"{key}/norm/{tensor_name}"] = tensor.norm().reshape(1)
+    _, single_losses, single_weights = train(name, recipe, torch.float32)
+    result[f"{key}/f32_loss_distance"] = torch.from_numpy(np.abs(single_losses - losses))
+    distance = (single_weights - weights).norm(dim=1) / weights.norm(dim=1)
+    result[f"{key}/f32_weight_distance"] = distance
+    return result
+
+
 def models():
-    """For each model and rate: losses, what is left of the weights, and how far f32 is from them."""
+    """Each model with SGD at two rates."""
     result = {}
     for name in TRAINED:
         for lr in ("0.001", "0.02"):
-            key = f"{name}/{lr}"
-            model, losses, weights = train(name, float(lr), torch.float64)
-            result[f"{key}/losses"] = torch.from_numpy(losses)
-            for tensor_name, tensor in model.state_dict().items():
-                if tensor.dtype == torch.float64:
-                    result[f"{key}/final/{tensor_name}"] = sampled(tensor)
-                    result[f"{key}/norm/{tensor_name}"] = tensor.norm().reshape(1)
-            _, single_losses, single_weights = train(name, float(lr), torch.float32)
-            result[f"{key}/f32_loss_distance"] = torch.from_numpy(np.abs(single_losses - losses))
-            distance = (single_weights - weights).norm(dim=1) / weights.norm(dim=1)
-            result[f"{key}/f32_weight_distance"] = distance
+            result |= compared(f"{name}/{lr}", name, Recipe(sgd(float(lr))))
+    return result
+
+
+def recipes():
+    """Two models by each recipe."""
+    result = {}
+    for name in ("mnist_cnn", "mlp"):
+        for recipe in RECIPES:
+            result |= compared(f"{name}/{recipe}", name, RECIPES[recipe])
     return result

@@ -36,8 +36,8 @@ def drop(probability):
     return lambda x: x[0] * dropout_scales(x[0].shape, probability, "dropout")
 
 
-def loss(classes, reduction):
-    return lambda x: F.cross_entropy(x[0], torch.tensor(classes), reduction=reduction)
+def loss(classes, reduction, smoothing=0.0):
+    return lambda x: F.cross_entropy(x[0], torch.tensor(classes), reduction=reduction, label_smoothing=smoothing)
 
 
 IMAGES = (2, 3, 5, 3)
@@ -88,6 +88,7 @@ SAMPLES = {
     "reshape/images": ([IMAGES], [], lambda x: x[0].reshape(5, 18)),
     "softmax_cross_entropy/mean": ([(5, 7)], [], loss(CLASSES, "mean")),
     "softmax_cross_entropy/sum": ([(5, 9)], [], loss(CLASSES, "sum")),
+    "softmax_cross_entropy/smoothed": ([(5, 7)], [], loss(CLASSES, "mean", 0.1)),
 }
 
 

@@ -6,6 +6,7 @@
 primitives.safetensors  outputs and gradients of every primitive
 models.safetensors      20 training steps of every model at two rates, and how far PyTorch's own
                         f32 run is from its f64 run, step by step
+recipes.safetensors     the same of two models by other optimizers, losses and schedules
 rates.safetensors       learning rates of PyTorch's schedulers
 model_names.txt         the state_dict of every model: model, name, shape, type
 """
@@ -15,7 +16,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from golden_models import models, names
+from golden_models import models, names, recipes
 from golden_primitives import primitives
 
 
@@ -36,6 +37,7 @@ def rates():
     return {
         "one_cycle": run(schedulers.OneCycleLR, max_lr=0.1, total_steps=50),
         "cosine": run(schedulers.CosineAnnealingLR, T_max=50),
+        "polynomial": run(schedulers.PolynomialLR, total_iters=50, power=1.5),
         "step": run(schedulers.StepLR, step_size=15, gamma=0.1),
     }
 
@@ -44,7 +46,8 @@ def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)  # so that the f32 runs do not depend on the machine's cores
     folder = Path(__file__).parent
-    for name, tensors in (("primitives", primitives()), ("models", models()), ("rates", rates())):
+    for make in (primitives, models, recipes, rates):
+        tensors, name = make(), make.__name__
         contiguous = {key: tensor.contiguous() for key, tensor in tensors.items()}
         save_file(contiguous, folder / f"{name}.safetensors", {"torch": torch.__version__})
     (folder / "model_names.txt").write_text("\n".join(names()) + "\n")

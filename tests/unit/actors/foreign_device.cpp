@@ -158,6 +158,7 @@ class Arguments {
   void check_one(const LinearOptions&) const {}
   void check_one(const PoolOptions&) const {}
   void check_one(const MomentumStep&) const {}
+  void check_one(const AdamStep&) const {}
   template <class Number>
   requires std::is_arithmetic_v<Number>
   void check_one(Number) const {}

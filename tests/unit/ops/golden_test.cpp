@@ -14,7 +14,7 @@
 #include "ops/loss.h"
 #include "ops/nn/network.h"
 #include "ops/optim/learning_rate.h"
-#include "ops/optim/sgd.h"
+#include "ops/optim/optimizers.h"
 #include "runtime/file/safetensors.h"
 #include "runtime/tensor/cast.h"
 #include "samples.h"
@@ -61,7 +61,8 @@ TEST(GoldenPrimitives, GiveWhatPyTorchGives) {
 
 TEST(GoldenRates, AreThoseOfPyTorchsSchedulers) {
   const Golden golden("rates.safetensors");
-  LearningRateOptions options{.lr = 0.1, .total_steps = 50, .steps_per_epoch = 5, .step_epochs = 3};
+  LearningRateOptions options{
+      .lr = 0.1, .total_steps = 50, .steps_per_epoch = 5, .step_epochs = 3, .power = 1.5};
   for (const auto& [name, schedule] : learning_rate_schedule_names) {
     if (schedule == LearningRateSchedule::constant) continue;
     options.schedule = schedule;
@@ -98,12 +99,32 @@ struct Training {
   StateSpec spec;
 };
 
-Training train(const ModelSource& source, double lr, DType dtype) {
+/// How a model is trained, as a Recipe of golden_models.py.
+struct Recipe {
+  Optimizer optimizer = Sgd{.momentum = 0.9, .weight_decay = 5e-4};
+  LearningRateOptions rate = {};
+  double label_smoothing = 0;
+};
+
+Recipe recipe_of(const std::string& name) {
+  if (name == "adam") return {.optimizer = Adam{.weight_decay = 0.01}, .rate = {.lr = 0.002}};
+  if (name == "adamw")
+    return {.optimizer = AdamW{.betas = {0.8, 0.99}, .epsilon = 1e-6, .weight_decay = 0.1},
+            .rate = {.lr = 0.002}};
+  Recipe sgd{.rate = {.lr = 0.02}};
+  if (name == "clip_value") sgd.optimizer = sgd.optimizer.with_clip_value(0.01);
+  if (name == "label_smoothing") sgd.label_smoothing = 0.1;
+  if (name == "polynomial")
+    sgd.rate = {
+        .schedule = LearningRateSchedule::polynomial, .lr = 0.02, .total_steps = steps, .power = 2};
+  return sgd;
+}
+
+Training train(const ModelSource& source, const Recipe& recipe, DType dtype) {
   Model model = source.make(mnist_samples);
   const std::size_t blocks = model.blocks.size();
   Network network(std::move(model), 0, blocks, dtype, Stream{});
   network.use(initial_state(network.spec(), dtype, 1));
-  const Optimizer optimizer = Sgd{.momentum = 0.9, .weight_decay = 5e-4};
   Training result;
   for (std::int64_t step = 0; step < steps; ++step) {
     const Tensor images = uniform(fmt::format("golden/images/{}", step), {batch, 1, 28, 28});
@@ -112,9 +133,11 @@ Training train(const ModelSource& source, double lr, DType dtype) {
       classes.data<std::int64_t>()[i] = (3 * i + 7 * step) % 10;
     auto pass = network.forward(cast(images, dtype),
                                 {.seed = 1, .step = static_cast<std::uint32_t>(step)}, false);
-    const LossOutput loss = softmax_cross_entropy({}, pass->result(), classes, 1.0 / batch, true);
+    const LossOutput loss = softmax_cross_entropy({}, pass->result(), classes, 1.0 / batch, true,
+                                                  recipe.label_smoothing);
     network.backward(*pass, loss.logits_grad);
-    network.use(network.step(optimizer, lr, pass->gradients, {pass->statistics}));
+    network.use(network.step(recipe.optimizer, learning_rate(recipe.rate, step), pass->gradients,
+                             {pass->statistics}));
     result.losses.push_back(read_totals({}, loss).loss_sum / batch);
     result.states.push_back(network.state());
   }
@@ -147,10 +170,11 @@ Tensor sampled(const Tensor& tensor) {
 
 struct Run {
   const char* model;
-  const char* lr;
+  const char* recipe;  ///< or the rate of SGD, as in models.safetensors
+  bool is_rate() const { return *recipe == '0'; }
 };
 std::ostream& operator<<(std::ostream& out, const Run& run) {
-  return out << run.model << " at " << run.lr;
+  return out << run.model << " with " << run.recipe;
 }
 
 ModelSource model_of(const Run& run) {
@@ -160,14 +184,15 @@ ModelSource model_of(const Run& run) {
 
 class GoldenTraining : public testing::TestWithParam<Run> {
  protected:
-  Golden golden_{"models.safetensors"};
-  std::string key_ = fmt::format("{}/{}/", GetParam().model, GetParam().lr);
+  Golden golden_{GetParam().is_rate() ? "models.safetensors" : "recipes.safetensors"};
+  std::string key_ = fmt::format("{}/{}/", GetParam().model, GetParam().recipe);
   ModelSource model_ = model_of(GetParam());
-  double lr_ = std::stod(GetParam().lr);
+  Recipe recipe_ = GetParam().is_rate() ? Recipe{.rate = {.lr = std::stod(GetParam().recipe)}}
+                                        : recipe_of(GetParam().recipe);
 };
 
 TEST_P(GoldenTraining, AgreesInDoublePrecisionToOneInAHundredMillion) {
-  const Training ours = train(model_, lr_, DType::f64);
+  const Training ours = train(model_, recipe_, DType::f64);
   for (std::int64_t step = 0; step < steps; ++step) {
     const double expected = golden_[key_ + "losses"].data<double>()[step];
     EXPECT_NEAR(ours.losses[static_cast<std::size_t>(step)], expected, 1e-8 * expected)
@@ -194,8 +219,8 @@ double allowance(const Tensor& distances, std::int64_t step) {
 }
 
 TEST_P(GoldenTraining, StaysWithinThreeTimesPyTorchsOwnDistanceInSinglePrecision) {
-  const Training exact = train(model_, lr_, DType::f64);
-  const Training ours = train(model_, lr_, DType::f32);
+  const Training exact = train(model_, recipe_, DType::f64);
+  const Training ours = train(model_, recipe_, DType::f32);
   EXPECT_NEAR(ours.losses[0], golden_[key_ + "losses"].data<double>()[0], 1e-5);
   for (std::int64_t step = 0; step < steps; ++step) {
     const auto i = static_cast<std::size_t>(step);
@@ -211,6 +236,14 @@ INSTANTIATE_TEST_SUITE_P(EachModel, GoldenTraining,
                          testing::Values(Run{"wide_resnet", "0.001"}, Run{"wide_resnet", "0.02"},
                                          Run{"mnist_cnn", "0.001"}, Run{"mnist_cnn", "0.02"},
                                          Run{"mlp", "0.001"}, Run{"mlp", "0.02"}));
+
+INSTANTIATE_TEST_SUITE_P(EachRecipe, GoldenTraining,
+                         testing::Values(Run{"mnist_cnn", "adam"}, Run{"mlp", "adam"},
+                                         Run{"mnist_cnn", "adamw"}, Run{"mlp", "adamw"},
+                                         Run{"mnist_cnn", "clip_value"}, Run{"mlp", "clip_value"},
+                                         Run{"mnist_cnn", "label_smoothing"},
+                                         Run{"mlp", "label_smoothing"},
+                                         Run{"mnist_cnn", "polynomial"}, Run{"mlp", "polynomial"}));
 
 }  // namespace
 }  // namespace troupe::testing_ops

@@ -23,6 +23,18 @@ TEST(LearningRate, DropsEverySoManyEpochs) {
   EXPECT_EQ(learning_rate(options, 25), 0.25);
 }
 
+TEST(LearningRate, FallsByAPowerOfTheShareOfStepsThatIsLeft) {
+  LearningRateOptions options{
+      .schedule = LearningRateSchedule::polynomial, .lr = 8.0, .total_steps = 4};
+  for (const std::int64_t step : {0, 1, 2, 3, 4})
+    EXPECT_EQ(learning_rate(options, step), 8.0 - 2.0 * static_cast<double>(step)) << "linear";
+  options.power = 3;
+  EXPECT_EQ(learning_rate(options, 2), 1.0);
+  options.warmup_steps = 2;
+  options.total_steps = 6;
+  EXPECT_EQ(learning_rate(options, 4), 1.0);
+}
+
 TEST(LearningRate, WarmsUpInEqualStepsInFrontOfTheSchedule) {
   const LearningRateOptions options{.lr = 1.0, .warmup_steps = 4};
   EXPECT_DOUBLE_EQ(learning_rate(options, 0), 0.2);
@@ -40,14 +52,17 @@ TEST(LearningRate, KeepsTheLastRateBeyondTheEnd) {
   LearningRateOptions options{
       .schedule = LearningRateSchedule::one_cycle, .lr = 1.0, .total_steps = 10};
   EXPECT_EQ(learning_rate(options, 10), learning_rate(options, 9));
-  options.schedule = LearningRateSchedule::cosine;
-  EXPECT_EQ(learning_rate(options, 10), 0.0);
-  EXPECT_EQ(learning_rate(options, 99), 0.0);
+  for (const auto schedule : {LearningRateSchedule::cosine, LearningRateSchedule::polynomial}) {
+    options.schedule = schedule;
+    EXPECT_EQ(learning_rate(options, 10), 0.0);
+    EXPECT_EQ(learning_rate(options, 99), 0.0);
+  }
 }
 
 TEST(LearningRate, IsFiniteForTheShortestRuns) {
   for (std::int64_t total = 1; total < 8; ++total)
-    for (const auto schedule : {LearningRateSchedule::cosine, LearningRateSchedule::one_cycle})
+    for (const auto schedule : {LearningRateSchedule::cosine, LearningRateSchedule::polynomial,
+                                LearningRateSchedule::one_cycle})
       for (std::int64_t step = 0; step < total; ++step) {
         const double rate =
             learning_rate({.schedule = schedule, .lr = 1.0, .total_steps = total}, step);
@@ -60,6 +75,9 @@ TEST(LearningRate, RefusesNumbersThatGiveNone) {
   EXPECT_THROW(learning_rate({.lr = -1.0}, 0), Error);
   EXPECT_THROW(learning_rate({.schedule = LearningRateSchedule::cosine}, 0), Error);
   EXPECT_THROW(learning_rate({.schedule = LearningRateSchedule::step}, 0), Error);
+  EXPECT_THROW(learning_rate({.schedule = LearningRateSchedule::polynomial}, 0), Error);
+  EXPECT_THROW(
+      check({.schedule = LearningRateSchedule::polynomial, .total_steps = 5, .power = 0.0}), Error);
   EXPECT_THROW(
       check({.schedule = LearningRateSchedule::one_cycle, .total_steps = 5, .warmup_steps = 5}),
       Error);

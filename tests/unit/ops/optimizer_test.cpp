@@ -75,6 +75,58 @@ TEST_F(SmallNetwork, WritesAndReadsTheStateTensorsOfAnyOptimizer) {
   EXPECT_EQ(back->optimizer_state[1].tensor.data<float>()[0], 0.25f);
 }
 
+/// Keeps the number of updates before the last one.
+struct UpdateCounter {
+  static constexpr std::string_view name = "counter";
+  std::vector<std::string> state_names() const { return {"updates"}; }
+  void update(const Stream&, const OptimizerStep& step, const OptimizerSlice& slice) const {
+    std::ranges::fill(slice.new_state[0].elements<float>(), static_cast<float>(step.updates));
+    std::ranges::copy(slice.weights.elements<float>(),
+                      Tensor(slice.new_weights).elements<float>().begin());
+  }
+};
+
+TEST_F(SmallNetwork, TellsAnOptimizerTheUpdatesSoFarNotTheSteps) {
+  const std::vector<Tensor> none, some{gradient()};
+  for (const auto& gradients : {none, none, some, none, some, some})
+    network_.use(network_.step(UpdateCounter{}, 0.1, gradients, {}));
+  EXPECT_EQ(network_.state()->step, 6);
+  EXPECT_EQ(network_.state()->updates, 3);
+  EXPECT_EQ(network_.state()->optimizer_state.at(0).tensor.data<float>()[0], 2.0f);
+}
+
+TEST_F(SmallNetwork, ClipsTheGradientInACopyBeforeTheUpdate) {
+  Tensor large = gradient();
+  const std::int64_t half = large.element_count() / 2;
+  for (std::int64_t i = 0; i < half; ++i) large.data<float>()[i] = -4.0f;
+  const Tensor before = large.clone();
+  for (const double limit : {0.0, 0.125, 1.0}) {
+    const Optimizer optimizer =
+        Optimizer(OwnOptimizer{})
+            .with_groups({{.parameters = {"*.bias"}, .optimizer = OwnOptimizer{}}})
+            .with_clip_value(limit);
+    const StatePtr next = network_.step(optimizer, 0.1, large, {});
+    const float* sums = next->optimizer_state.at(1).tensor.data<float>();
+    EXPECT_EQ(sums[0], limit == 0 ? -4.0f : static_cast<float>(-limit));
+    EXPECT_EQ(sums[large.element_count() - 1], limit == 0.125 ? 0.125f : 0.25f);
+  }
+  EXPECT_EQ(std::memcmp(large.raw(), before.raw(), before.bytes()), 0) << "others share it";
+}
+
+TEST_F(SmallNetwork, KeepsPaddingOfWeightsZeroWithAdamWithoutEpsilon) {
+  const auto padding = [&](const Tensor& flat) {
+    double sum = 0;
+    for (const float value : flat.elements<float>()) sum += value;
+    for (const Tensor& view : network_.spec().parameter_views(flat))
+      for (const float value : view.elements<float>()) sum -= value;
+    return sum;
+  };
+  Tensor gradients = gradient();
+  network_.spec().clear_padding({}, gradients);
+  network_.use(network_.step(Adam{.epsilon = 0}, 0.1, gradients, {}));
+  EXPECT_NEAR(padding(network_.state()->weights), 0, 1e-3) << "NaN would show";
+}
+
 TEST_F(SmallNetwork, DropsTheStateTensorsOfAnotherOptimizer) {
   network_.use(network_.step(OwnOptimizer{}, 0.1, gradient(), {}));
   network_.use(network_.step(Sgd{.momentum = 0.5}, 0.1, gradient(), {}));
@@ -82,37 +134,50 @@ TEST_F(SmallNetwork, DropsTheStateTensorsOfAnotherOptimizer) {
   EXPECT_EQ(network_.state()->optimizer_state[0].name, "momentum");
 }
 
-TEST(Sgd, GivesTheSameBitsForAnyDivisionIntoSlices) {
+class OptimizerOfSlices : public testing::TestWithParam<Optimizer> {};
+INSTANTIATE_TEST_SUITE_P(
+    , OptimizerOfSlices,
+    testing::Values(Sgd{.momentum = 0.9, .weight_decay = 0.01, .nesterov = true},
+                    Adam{.weight_decay = 0.01}, AdamW{}),
+    [](const auto& info) { return std::string(info.param.name()); });
+
+TEST_P(OptimizerOfSlices, GivesTheSameBitsForAnyDivision) {
   constexpr std::int64_t count = 101;
   const auto filled = [](double scale) {
     Tensor result = Tensor::empty({count}, DType::f32, Device::cpu());
     for (std::int64_t i = 0; i < count; ++i)
-      result.data<float>()[i] = static_cast<float>(std::sin(scale * double(i)));
+      result.data<float>()[i] = static_cast<float>(1 + std::sin(scale * double(i)));
     return result;
   };
-  const Tensor weights = filled(0.7), gradient = filled(1.3), momentum = filled(2.1);
-  const Optimizer optimizer = Sgd{.momentum = 0.9, .weight_decay = 0.01, .nesterov = true};
+  const Tensor weights = filled(0.7), gradient = filled(1.3);
+  const std::size_t kept = GetParam().state_names().size();
+  const std::vector<Tensor> state(kept, filled(2.1));
   const auto updated = [&](std::int64_t size) {
-    Tensor result = Tensor::empty({count}, DType::f32, Device::cpu()),
-           kept = Tensor::empty({count}, DType::f32, Device::cpu());
+    std::vector<Tensor> result;  // the weights, and the state
+    while (result.size() < 1 + kept)
+      result.push_back(Tensor::empty({count}, DType::f32, Device::cpu()));
     for (std::int64_t begin = 0; begin < count; begin += size) {
       const std::int64_t here = std::min(size, count - begin);
-      const Tensor state = momentum.narrow(begin, here);
-      Tensor new_state = kept.narrow(begin, here);
-      optimizer.update({}, {.step = 4, .lr = 0.1},
-                       {.weights = weights.narrow(begin, here),
-                        .gradient = gradient.narrow(begin, here),
-                        .state = std::span(&state, 1),
-                        .new_weights = result.narrow(begin, here),
-                        .new_state = std::span(&new_state, 1)});
+      std::vector<Tensor> old_parts, new_parts;
+      for (std::size_t i = 0; i < kept; ++i) {
+        old_parts.push_back(state[i].narrow(begin, here));
+        new_parts.push_back(result[1 + i].narrow(begin, here));
+      }
+      GetParam().update({}, {.updates = 4, .lr = 0.1},
+                        {.weights = weights.narrow(begin, here),
+                         .gradient = gradient.narrow(begin, here),
+                         .state = old_parts,
+                         .new_weights = result[0].narrow(begin, here),
+                         .new_state = new_parts});
     }
-    return std::pair(result, kept);
+    return result;
   };
-  const auto whole = updated(count);
+  const std::vector<Tensor> whole = updated(count);
   for (const std::int64_t size : {1, 7, 16, 50}) {
-    const auto parts = updated(size);
-    EXPECT_EQ(std::memcmp(parts.first.raw(), whole.first.raw(), whole.first.bytes()), 0) << size;
-    EXPECT_EQ(std::memcmp(parts.second.raw(), whole.second.raw(), whole.second.bytes()), 0) << size;
+    const std::vector<Tensor> parts = updated(size);
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      EXPECT_EQ(std::memcmp(parts[i].raw(), whole[i].raw(), whole[i].bytes()), 0)
+          << "slices of " << size << ", tensor " << i;
   }
 }
 
@@ -288,7 +353,18 @@ TEST(Optimizer, IsAValueWhoseHyperParametersAreOptions) {
   EXPECT_EQ(one.name(), "sgd");
 }
 
+TEST(Adam, RefusesHyperParametersThatItCannotHave) {
+  EXPECT_THAT(refusal(Adam{.betas = {0.9}}).message(), HasSubstr("adam needs two `betas`, not 1"));
+  EXPECT_THAT(refusal(AdamW{.betas = {0.9, 1.0}}).message(), HasSubstr("train.betas"));
+  EXPECT_THAT(refusal(AdamW{.epsilon = -1}).message(), HasSubstr("train.epsilon"));
+  EXPECT_THAT(refusal(Optimizer(Adam{}).with_clip_value(-1)).message(),
+              HasSubstr("`clip_value` is -1"));
+}
+
 TEST(KnownOptimizers, AreFoundByName) {
+  for (const char* name : {"adam", "adamw"})
+    EXPECT_THAT(find_definition(known_optimizers(), name).state_names(),
+                testing::ElementsAre("exp_avg", "exp_avg_sq"));
   EXPECT_THAT(find_definition(known_optimizers(), "sgd").state_names(),
               testing::ElementsAre("momentum"));
   try {

@@ -175,20 +175,21 @@ struct SoftmaxCrossEntropy {
 
   Tensor targets;
   double scale = 1.0;
+  double smoothing = 0.0;
   Tensor saved_logits = {};
 
   Tensor forward(const Pass& pass, const Tensor& logits) {
     saved_logits = logits;
     const LossOutput output =
-        troupe::softmax_cross_entropy(pass.stream, logits, targets, scale, false);
+        troupe::softmax_cross_entropy(pass.stream, logits, targets, scale, false, smoothing);
     const std::vector<double> loss = {read_totals(pass.stream, output).loss_sum * scale};
     return cast(Tensor::from<double>(Shape{}, loss), logits.dtype());
   }
   void input_gradient(const Pass& pass, const Tensor& grad, std::span<InputGradient> inputs) {
     const double factor = *cast(grad, DType::f64).data<double>();
-    inputs[0].grad =
-        troupe::softmax_cross_entropy(pass.stream, saved_logits, targets, scale * factor, true)
-            .logits_grad;
+    inputs[0].grad = troupe::softmax_cross_entropy(pass.stream, saved_logits, targets,
+                                                   scale * factor, true, smoothing)
+                         .logits_grad;
   }
   std::vector<Tensor> saved() const { return {saved_logits, targets}; }
 };
@@ -197,7 +198,8 @@ std::vector<Sample> softmax_cross_entropy() {
   const std::vector<std::int64_t> classes = {3, 0, 6, 3, 1};
   const Tensor targets = Tensor::from<std::int64_t>(Shape{5}, classes);
   return {one_input("mean", {5, 7}, SoftmaxCrossEntropy{targets, 0.2}),
-          one_input("sum", {5, 9}, SoftmaxCrossEntropy{targets, 1.0})};
+          one_input("sum", {5, 9}, SoftmaxCrossEntropy{targets, 1.0}),
+          one_input("smoothed", {5, 7}, SoftmaxCrossEntropy{targets, 0.2, 0.1})};
 }
 
 }  // namespace

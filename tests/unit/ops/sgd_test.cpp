@@ -61,7 +61,7 @@ void follows_the_document(double tolerance) {
           const Sgd sgd{.momentum = momentum, .weight_decay = decay, .nesterov = nesterov};
           const Tensor before = step == 0 ? Tensor() : buffer;
           const std::size_t tensors = sgd.state_names().size();
-          sgd.update({}, {.step = step, .lr = 0.1},
+          sgd.update({}, {.updates = step, .lr = 0.1},
                      {weights, gradient, std::span(&before, tensors), weights,
                       std::span(&buffer, tensors)});
           documented.step(same);

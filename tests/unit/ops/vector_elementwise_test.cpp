@@ -28,6 +28,14 @@ TEST_P(VectorElementwise, ReluBackwardPassesTheGradientOfPositiveOutputs) {
     ASSERT_EQ(dx.data<float>()[i], y.data<float>()[i] > 0 ? grad.data<float>()[i] : 0.0f);
 }
 
+TEST_P(VectorElementwise, ClampLimitsValuesOnBothSides) {
+  const Tensor x = random_tensor(GetParam(), 1);
+  const Tensor y = on_any_threads([&](const Stream& s) { return table().clamp(s, x, -0.5, 0.25); });
+  EXPECT_EQ(y.layout(), x.layout());
+  for (std::int64_t i = 0; i < x.element_count(); ++i)
+    ASSERT_EQ(y.data<float>()[i], std::clamp(x.data<float>()[i], -0.5f, 0.25f));
+}
+
 TEST_P(VectorElementwise, AddAndAccumulateAgree) {
   const Tensor a = random_tensor(GetParam(), 1), b = random_tensor(GetParam(), 2);
   const Tensor sum = on_any_threads([&](const Stream& s) { return table().add(s, a, b); });
@@ -47,6 +55,19 @@ TEST(VectorElementwiseValues, ReluLetsNotANumberThrough) {
   for (float value : y.elements<float>()) EXPECT_TRUE(std::isnan(value));
   const Tensor dx = table().relu_backward({}, y, vector_of(std::vector<float>(21, 2.0f)));
   for (float value : dx.elements<float>()) EXPECT_EQ(value, 2.0f);
+}
+
+TEST(VectorElementwiseValues, ClampLimitsInfinityAndLetsNotANumberThrough) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const int count : {1, 21}) {
+    const auto clamped = [&](float value) {
+      return values_of(table().clamp({}, vector_of(std::vector<float>(count, value)), -2, 2));
+    };
+    EXPECT_EQ(clamped(infinity), std::vector<float>(count, 2.0f));
+    EXPECT_EQ(clamped(-infinity), std::vector<float>(count, -2.0f));
+    for (const float value : clamped(nan)) EXPECT_TRUE(std::isnan(value));
+  }
 }
 
 TEST(VectorElementwiseValues, EmptyTensorsGiveEmptyTensors) {

@@ -1,0 +1,60 @@
+#include "ops/optim/adam.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "ops/kernels.h"
+#include "runtime/error.h"
+
+namespace troupe {
+
+template <bool decoupled>
+OptionFields AdamOf<decoupled>::options() {
+  const char* decay = decoupled
+                          ? "a weight shrinks by lr times weight_decay of itself; default 0.01"
+                          : "weight_decay times the weight is added to the gradient; default 0";
+  return {field("train.betas", betas,
+                "factors of the moving averages of the gradient and of its square",
+                {.at_least = 0, .below = 1, .synonyms = {"beta1", "beta2", "beta"}}),
+          field("train.epsilon", epsilon, "added to the square root of the average square",
+                {.at_least = 0, .at_most = 1e6, .synonyms = {"eps"}}),
+          field("train.weight_decay", weight_decay, decay,
+                {.at_least = 0, .at_most = 1e6, .synonyms = {"decay", "wd"}})};
+}
+
+template <bool decoupled>
+void AdamOf<decoupled>::check() const {
+  if (betas.size() != 2)
+    throw Error(ErrorCode::bad_options,
+                fmt::format("{} needs two `betas`, not {}", name, betas.size()),
+                "give both, such as [0.9, 0.999]");
+}
+
+template <bool decoupled>
+std::vector<std::string> AdamOf<decoupled>::state_names() const {
+  return {"exp_avg", "exp_avg_sq"};
+}
+
+template <bool decoupled>
+void AdamOf<decoupled>::update(const Stream& stream, const OptimizerStep& step,
+                               const OptimizerSlice& slice) const {
+  const auto count = static_cast<double>(step.updates + 1);
+  const AdamStep factors{.lr = step.lr,
+                         .beta1 = betas[0],
+                         .beta2 = betas[1],
+                         .correction1 = 1.0 - std::pow(betas[0], count),
+                         .correction2 = 1.0 - std::pow(betas[1], count),
+                         .epsilon = epsilon,
+                         .weight_decay = weight_decay,
+                         .decoupled_decay = decoupled};
+  Tensor new_weights = slice.new_weights;
+  kernels(stream.device, new_weights.dtype())
+      .adam_step(stream, factors, slice.weights, slice.gradient, slice.state[0], slice.state[1],
+                 new_weights, slice.new_state[0], slice.new_state[1]);
+}
+
+template struct AdamOf<false>;
+template struct AdamOf<true>;
+
+}  // namespace troupe
