@@ -23,6 +23,8 @@ Result<std::filesystem::path> write_snapshots(const std::filesystem::path& folde
                                               const Retention& keep,
                                               const std::vector<ShardInfo>& elsewhere) {
   const std::int64_t step = manifest.step;
+  if (!snapshots.empty())
+    manifest.run["updates"] = std::to_string(snapshots.front().state->updates);
   auto written = write_checkpoint(folder, std::move(manifest), contents(snapshots), {}, elsewhere);
   if (!written) return written;
   const Status pruned = prune_checkpoints(folder, keep, step);

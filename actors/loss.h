@@ -7,15 +7,19 @@ namespace troupe {
 
 struct LossOptions {
   Stream stream;
+  double label_smoothing = 0;  ///< of training; in [0, 1)
 };
 
 /// Softmax cross-entropy: logits and classes in, their gradient and a score out. The loss of a step
 /// is the mean over all of its samples, so a micro-batch's gradient is divided by that number.
-/// Fails with bad_shape where logits are not [samples, classes] or targets not [samples] of i64.
+/// Label smoothing changes the loss and the gradient of training only: the loss of an evaluation is
+/// the plain one, so that runs with different values compare, and so does `evaluate`. Throws
+/// Error{bad_options} when it is made with label_smoothing outside [0, 1). Fails with bad_shape
+/// where logits are not [samples, classes] or targets not [samples] of i64.
 class Loss final : public Actor {
  public:
   using Options = LossOptions;
-  explicit Loss(LossOptions options = {}) : options_(options) {}
+  explicit Loss(LossOptions options = {});
 
   Input<Activation> logits{this, "logits"};
   Input<Targets> targets{this, "targets"};

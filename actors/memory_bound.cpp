@@ -46,8 +46,11 @@ void add_edges(MemoryBound& bound, const Graph& graph, std::uint32_t process) {
 void add_stage(MemoryBound& bound, const PipelineOptions& options, std::size_t stage,
                std::size_t replicas) {
   const StageBytes bytes = stage_bytes(options, stage);
-  std::size_t gradient = 0;
-  for (const BucketBytes& bucket : bucket_bytes(options, stage)) gradient += bucket.all();
+  std::size_t gradient = 0, largest_bucket = 0;
+  for (const BucketBytes& bucket : bucket_bytes(options, stage)) {
+    gradient += bucket.all();
+    largest_bucket = std::max(largest_bucket, bucket.weights);
+  }
   const StageSchedule schedule = schedule_of(options, stage);
   const std::size_t deferred = schedule.max_deferred() * bytes.deferred;
   const std::size_t activations =
@@ -56,7 +59,10 @@ void add_stage(MemoryBound& bound, const PipelineOptions& options, std::size_t s
   const std::size_t copies =
       (options.writer ? std::size_t{3} : 2) * (1 + options.optimizer.state_names().size());
   bound.parts.push_back({fmt::format("stage {} activations", stage), activations * replicas});
-  bound.parts.push_back({fmt::format("stage {} state", stage), copies * bytes.state * replicas});
+  // Each bucket is clipped in a copy.
+  const std::size_t clipped = options.optimizer.clip_value() > 0 ? largest_bucket : 0;
+  bound.parts.push_back(
+      {fmt::format("stage {} state", stage), (copies * bytes.state + clipped) * replicas});
   const std::size_t tree_nodes = std::bit_width(options.micro_batches) + 1u;
   const std::size_t reducers = reducer_shares(options, stage).size();
   // Of several reducers each has a second tree, over its chunk.

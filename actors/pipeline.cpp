@@ -88,11 +88,12 @@ Column add_column(Graph& graph, const PipelineOptions& options, const Common& co
   const auto name = [&](const std::string& base) {
     return options.replicas == 1 ? base : fmt::format("{}/{}", base, replica);
   };
-  Column column{.replica = replica,
-                .own = micro_batch_range(options.micro_batches, replica, options.replicas),
-                .loader = graph.add<Loader>(name("loader"), loader_options(options, replica)),
-                .loss = graph.add<Loss>(name("loss"), LossOptions{options.stream}),
-                .stages = {}};
+  Column column{
+      .replica = replica,
+      .own = micro_batch_range(options.micro_batches, replica, options.replicas),
+      .loader = graph.add<Loader>(name("loader"), loader_options(options, replica)),
+      .loss = graph.add<Loss>(name("loss"), LossOptions{options.stream, options.label_smoothing}),
+      .stages = {}};
   for (std::size_t s = 0; s < options.partition.size(); ++s) {
     column.stages.push_back(graph.add<Stage>(
         name(fmt::format("stage/{}", s)), stage_options(options, s, replica, common.buckets[s])));

@@ -55,8 +55,9 @@ struct PipelineOptions {
 
   LearningRateOptions rate;  ///< its numbers of steps are set from the data
   Optimizer optimizer = default_optimizer();
-  EarlyStopping stopping;   ///< needs `evaluates`
-  bool stop_on_nan = true;  ///< fail at a loss that is not finite, before its step is committed
+  EarlyStopping stopping;      ///< needs `evaluates`
+  double label_smoothing = 0;  ///< of the training loss; in [0, 1)
+  bool stop_on_nan = true;     ///< fail at a loss that is not finite, before its step is committed
 
   std::function<void(const StepSeen&)> on_step;  ///< all three as in MonitorOptions
   std::function<void(const EvaluationProgress&)> on_evaluation_progress;

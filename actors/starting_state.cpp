@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 
 #include "runtime/error.h"
@@ -23,6 +24,14 @@ bool lives_in(const PipelineOptions& options, std::size_t stage, std::uint32_t p
   for (std::uint32_t replica = 0; replica < options.replicas; ++replica)
     if (process_of(options, stage, replica) == process) return true;
   return false;
+}
+
+/// Steps with staleness need not be updates. Checkpoints of earlier versions do not count them.
+std::int64_t updates_of(const Manifest& manifest) {
+  std::int64_t updates = manifest.step;
+  if (const auto text = manifest.run.find("updates"); text != manifest.run.end())
+    std::from_chars(text->second.data(), text->second.data() + text->second.size(), updates);
+  return updates;
 }
 
 }  // namespace
@@ -61,6 +70,12 @@ void resume_from(PipelineOptions& options, const std::filesystem::path& path,
   const std::vector<std::string> optimizer_state =
       step > 0 ? options.optimizer.state_names() : std::vector<std::string>{};
   options.initial = states_from(options, process, checkpoint.source(), step, optimizer_state);
+  for (StatePtr& state : options.initial) {
+    if (!state) continue;
+    auto resumed = std::make_shared<StateVersion>(*state);
+    resumed->updates = updates_of(checkpoint.manifest());
+    state = std::move(resumed);
+  }
 }
 
 }  // namespace troupe

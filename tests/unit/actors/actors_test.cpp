@@ -250,6 +250,25 @@ TEST(LossByHand, RefusesTargetsOfAnotherMicroBatch) {
   }
 }
 
+TEST(LossByHand, SmoothsTheLabelsOfTrainingOnly) {
+  for (const auto purpose : {Purpose::train, Purpose::evaluate}) {
+    Loss loss({.label_smoothing = 0.5});
+    attach(loss);
+    MessageKey key = train_key(0, 0);
+    key.purpose = purpose;
+    Tensor logits = Tensor::zeros(Shape{1, 2}, DType::f32);
+    logits.data<float>()[0] =
+        20;  // so sure of class 0 that its loss is 0, and that of class 1 is 20
+    deliver(loss.logits, 0, key, Activation{logits});
+    deliver(loss.targets, 1, key, Targets{Tensor::zeros(Shape{1}, DType::i64)});
+    loss.act();
+    const auto effects = std::exchange(RuntimeAccess::effects(loss), {});
+    const auto& score = *static_cast<const Score*>(effects.packets.back().payload.get());
+    EXPECT_NEAR(score.loss_sum, purpose == Purpose::train ? 0.25 * 20 : 0, 1e-6);
+  }
+  EXPECT_THROW(Loss({.label_smoothing = 1}), Error);
+}
+
 TEST(MonitorByHand, ReportsInOrderAtTheCommitAndOnce) {
   std::vector<std::string> seen;
   Monitor monitor({.timeline = {.steps = 4, .steps_per_epoch = 2},

@@ -95,6 +95,29 @@ struct OtherOptimizer {
   }
 };
 
+// The sums on their way are not in a checkpoint, so the next steps update nothing.
+TEST_F(CheckpointFiles, CountTheUpdatesNotTheStepsForAdam) {
+  constexpr std::uint32_t staleness = 2;
+  PipelineOptions pipeline =
+      pipeline_of({.partition = {2, 2}, .steps = 9, .adjust = testing::use_adamw});
+  pipeline.staleness = staleness;
+  const auto run_to = [&](std::uint32_t step) {
+    PipelineOptions part = pipeline;
+    part.writer = CheckpointWriterOptions{.folder = folder_};
+    run(build_pipeline(part),
+        {.steps = {.first = part.first_step, .count = step, .snapshot_at_end = true}});
+    resume_from(pipeline, folder_);
+    ASSERT_EQ(pipeline.first_step, step);
+  };
+  run_to(5);
+  for (const StatePtr& state : pipeline.initial) {
+    EXPECT_EQ(state->updates, 3);
+    EXPECT_EQ(state->optimizer_state.size(), 2u);
+  }
+  run_to(9);
+  for (const StatePtr& state : pipeline.initial) EXPECT_EQ(state->updates, 5);
+}
+
 TEST_F(CheckpointFiles, OfAnotherOptimizerAreNotResumed) {
   PipelineOptions pipeline = pipeline_of(testing::TrainingRun{});
   pipeline.writer = CheckpointWriterOptions{.folder = folder_};

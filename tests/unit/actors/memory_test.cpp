@@ -76,6 +76,25 @@ TEST(MemoryThreadedActors, StaysWithinTheBoundWhicheverStageIsSlow) {
     }
 }
 
+TEST(MemoryThreadedActors, StaysWithinTheBoundWithTwoStateTensors) {
+  TrainingRun run = small(ScheduleKind::one_forward_one_backward);
+  run.adjust = testing::use_adamw;
+  for (const std::size_t slow : {0, 2}) expect_bounded(run, slow);
+}
+
+TEST(Memory, CountsTheStateTensorsOfTheOptimizerAndTheClippedGradient) {
+  const auto state = [](const Optimizer& optimizer) {
+    PipelineOptions pipeline = pipeline_of({.partition = {4}});
+    pipeline.optimizer = optimizer;
+    const MemoryBound bound = memory_bound(pipeline, build_pipeline(pipeline), 0);
+    return std::ranges::find(bound.parts, "stage 0 state", &MemoryBound::Part::what)->bytes;
+  };
+  const std::size_t one = state(Sgd{}) / 2;  // the committed version and the next
+  EXPECT_EQ(state(Sgd{.momentum = 0.9}), 4 * one);
+  EXPECT_EQ(state(AdamW{}), 6 * one);
+  EXPECT_GT(state(Optimizer(AdamW{}).with_clip_value(1)), 6 * one);
+}
+
 TEST(MemoryThreadedActors, StaysWithinTheBoundInManyGradientBuckets) {
   TrainingRun run = small(ScheduleKind::one_forward_one_backward);
   run.adjust = [](PipelineOptions& pipeline) { pipeline.bucket_cap_bytes = 1; };

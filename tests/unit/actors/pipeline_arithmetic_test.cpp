@@ -11,7 +11,7 @@
 #include "actors/data/batch_maker.h"
 #include "ops/loss.h"
 #include "ops/nn/network.h"
-#include "ops/optim/sgd.h"
+#include "ops/optim/optimizers.h"
 #include "training_run.h"
 
 namespace troupe {
@@ -32,6 +32,16 @@ void use_every_option(PipelineOptions& pipeline) {
   pipeline.optimizer = Sgd{.momentum = 0.8, .weight_decay = 0.01, .nesterov = true};
   pipeline.data.mean = {0.3};
   pipeline.data.std = {0.4};
+}
+
+/// The same, with what excludes some of them: Adam of clipped gradients and smoothed labels, and a
+/// polynomial rate. The decay is a part of the gradient: biases before a batch norm have no other,
+/// and Adam would enlarge rounding errors.
+void use_adam(PipelineOptions& pipeline) {
+  use_every_option(pipeline);
+  testing::use_adamw(pipeline);
+  pipeline.optimizer = Optimizer(Adam{.weight_decay = 0.1}).with_clip_value(0.01);
+  pipeline.rate.warmup_steps = 2;
 }
 
 /// Two epochs of batches of 8, 8 and 6 samples.
@@ -101,8 +111,8 @@ class PlainLoop {
       const Batch batch = samples_.make(plan);
       const RandomKey random{options_.seed, step, plan.header.key.micro_batch};
       const auto pass = network_.forward(batch.samples, random, false);
-      const LossOutput loss =
-          softmax_cross_entropy({}, pass->result(), batch.targets, 1.0 / samples, true);
+      const LossOutput loss = softmax_cross_entropy({}, pass->result(), batch.targets,
+                                                    1.0 / samples, true, options_.label_smoothing);
       network_.backward(*pass, loss.logits_grad);
       for (std::int64_t e = 0; e < elements; ++e)
         gradient.data<double>()[e] += pass->gradients.data<double>()[e];
@@ -212,6 +222,18 @@ TEST(PipelineArithmetic, IsThatOfAPlainLoopThatAppliesSumsLater) {
         pipeline.staleness = staleness;
       };
       expect_plain_arithmetic(late);
+    }
+}
+
+TEST(PipelineArithmetic, IsThatOfAPlainLoopWithAdam) {
+  for (const std::uint32_t staleness : {0, 2})
+    for (const std::uint32_t replicas : {1, 2}) {
+      TrainingRun run = run_of({1, 2, 1}, replicas, 4);
+      run.adjust = [staleness](PipelineOptions& pipeline) {
+        use_adam(pipeline);
+        pipeline.staleness = staleness;
+      };
+      expect_plain_arithmetic(run);
     }
 }
 

@@ -126,6 +126,25 @@ TEST_F(ProcessesTest, ParameterGroupsMakeTheBitsOfOne) {
 
 void one_block_a_bucket(PipelineOptions& pipeline) { pipeline.bucket_cap_bytes = 1; }
 
+TEST_F(ProcessesTest, AdamWWithClippedGradientsMakesTheBitsOfOne) {
+  const std::string one = digest({.partition = {4}, .adjust = testing::use_adamw}, 1);
+  const auto in_buckets = [](PipelineOptions& pipeline) {
+    testing::use_adamw(pipeline);
+    one_block_a_bucket(pipeline);
+  };
+  EXPECT_EQ(digest({.partition = {4}, .replicas = 3, .adjust = testing::use_adamw}, 3), one);
+  for (const std::uint64_t order : {1, 2})
+    EXPECT_EQ(digest({.partition = {2, 2}, .replicas = 2, .adjust = in_buckets}, 4, order), one);
+  EXPECT_EQ(digest({.partition = {2, 2}, .replicas = 2, .adjust = testing::use_adamw}, 4, 1,
+                   {{"stage/1/1", 3, 3, "B"}}),
+            one);
+  const auto on_a_device = [](PipelineOptions& pipeline) {
+    testing::use_adamw(pipeline);
+    pipeline.stream.device = testing::foreign_device();
+  };
+  EXPECT_EQ(digest({.partition = {2, 2}, .threads = 1, .adjust = on_a_device}, 2), one);
+}
+
 TEST_F(ProcessesTest, AnyGradientBucketsMakeTheBitsOfOne) {
   const std::string one = digest({.partition = {4}}, 1);
   struct Case {

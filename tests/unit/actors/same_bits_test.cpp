@@ -152,6 +152,61 @@ TEST(SameBits, ResumedWithParameterGroups) {
   EXPECT_EQ(rest.digest, whole.digest);
 }
 
+TEST(SameBits, OfAdamWWithClippedGradients) {
+  const TrainingRun adamw{.partition = {4}, .snapshot_every = 1, .adjust = testing::use_adamw};
+  const TrainingResult one = train(adamw);
+  EXPECT_NE(one.digest, reference().digest);
+  TrainingRun unclipped = adamw;
+  unclipped.adjust = [](PipelineOptions& pipeline) {
+    testing::use_adamw(pipeline);
+    pipeline.optimizer = pipeline.optimizer.with_clip_value(0);
+  };
+  EXPECT_NE(train(unclipped).digest, one.digest) << "nothing was clipped";
+  const auto in_buckets = [](PipelineOptions& pipeline) {
+    testing::use_adamw(pipeline);
+    one_block_a_bucket(pipeline);
+  };
+  for (const std::vector<std::size_t>& partition :
+       {std::vector<std::size_t>{4}, {2, 2}, {1, 1, 1, 1}})
+    for (const std::uint32_t replicas : {1, 2, 3})
+      for (const std::uint64_t order : {1, 2}) {
+        SCOPED_TRACE(::testing::Message() << partition.size() << " stages, " << replicas
+                                          << " replicas, order " << order);
+        TrainingRun run{.partition = partition,
+                        .replicas = replicas,
+                        .order = order,
+                        .adjust = testing::use_adamw};
+        expect_same(train(run), one);
+        run.adjust = in_buckets;
+        expect_same(train(run), one);
+      }
+  for (std::uint32_t step = 1; step < 6; ++step)
+    EXPECT_EQ(train({.partition = {1, 2, 1},
+                     .replicas = 2,
+                     .adjust = testing::use_adamw,
+                     .from = one.written.at(step),
+                     .first_step = step})
+                  .digest,
+              one.digest)
+        << "resumed at step " << step;
+}
+
+TEST(SameBits, OfAdamWAfterFaults) {
+  const TrainingResult one = train({.partition = {4}, .adjust = testing::use_adamw});
+  for (const FaultOptions& fault : std::vector<FaultOptions>{{"stage/0", 2, 1, "B"},
+                                                             {"stage/1", 3, 0, "U"},
+                                                             {"reducer/0", 4, 3, "R"},
+                                                             {"loss", 1, 2, "L"},
+                                                             {"loader", 5, 0, "load"}})
+    for (const std::uint64_t order : {1, 2, 3}) {
+      SCOPED_TRACE(::testing::Message() << fault.actor << ", order " << order);
+      const TrainingResult result =
+          train({.faults = {fault}, .order = order, .adjust = testing::use_adamw});
+      EXPECT_EQ(result.failures.size(), 1u);
+      expect_same(result, one);
+    }
+}
+
 TEST(SameBits, OfAWideResNetWithDropout) {
   const TrainingRun one{.model = "wide_resnet", .partition = {12}, .steps = 3};
   const TrainingResult whole = train(one);

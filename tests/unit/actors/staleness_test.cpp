@@ -129,6 +129,25 @@ TEST(Staleness, BeginsSoAgainWhereARunGoesOn) {
   EXPECT_FALSE(same_weights(rest.written.at(6), before));
 }
 
+TEST(Staleness, OfAdamWMakesTheSameBits) {
+  const auto adamw = [](PipelineOptions& pipeline) {
+    testing::use_adamw(pipeline);
+    pipeline.staleness = 2;
+  };
+  const TrainingResult one = train({.partition = {4}, .adjust = adamw});
+  for (const std::uint32_t replicas : {1, 2, 3})
+    for (const std::uint64_t order : {1, 2}) {
+      SCOPED_TRACE(fmt::format("{} replicas, order {}", replicas, order));
+      const TrainingResult whole =
+          train({.partition = {1, 2, 1}, .replicas = replicas, .order = order, .adjust = adamw});
+      EXPECT_EQ(whole.digest, one.digest);
+      EXPECT_EQ(reported(whole), reported(one));
+    }
+  for (const char* action : {"F", "B", "U"})
+    EXPECT_EQ(train({.faults = {{"stage/1", 3, 0, action}}, .adjust = adamw}).digest, one.digest)
+        << action;
+}
+
 TEST(Staleness, AStageThatDiesAnywhereLeavesNoTrace) {
   for (const std::uint32_t staleness : {1, 2})
     for (const std::uint32_t step : {0, 1, 3, 5})

@@ -7,7 +7,7 @@
 #include "actors/data/datasets.h"
 #include "ops/models/models.h"
 #include "ops/nn/network.h"
-#include "ops/optim/sgd.h"
+#include "ops/optim/optimizers.h"
 #include "runtime/file/digest.h"
 
 namespace troupe::testing {
@@ -27,7 +27,7 @@ std::vector<StatePtr> states_of(const TrainingRun& run, const PipelineOptions& p
   for (std::size_t blocks : run.partition) {
     const Network part(model_of(pipeline), first, first + blocks, run.dtype, {});
     states.push_back(state_from(part.spec(), run.dtype, TensorSource::of(run.from), run.first_step,
-                                /*optimizer_state=*/{"momentum"}, /*strict=*/false));
+                                pipeline.optimizer.state_names(), /*strict=*/false));
     first += blocks;
   }
   return states;
@@ -63,6 +63,12 @@ PipelineOptions pipeline_of(const TrainingRun& run) {
   if (run.adjust) run.adjust(pipeline);
   if (run.first_step > 0) pipeline.initial = states_of(run, pipeline);
   return pipeline;
+}
+
+void use_adamw(PipelineOptions& pipeline) {
+  pipeline.optimizer = Optimizer(AdamW{.weight_decay = 0.1}).with_clip_value(0.01);
+  pipeline.label_smoothing = 0.1;
+  pipeline.rate = {.schedule = LearningRateSchedule::polynomial, .lr = 0.01, .power = 0.9};
 }
 
 TrainingResult train(const TrainingRun& run) {

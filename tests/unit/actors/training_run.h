@@ -60,6 +60,9 @@ struct TrainingResult {
 };
 
 PipelineOptions pipeline_of(const TrainingRun& run);
+/// Another way to change the weights, for TrainingRun::adjust: AdamW of clipped gradients, smoothed
+/// labels and a polynomial rate.
+void use_adamw(PipelineOptions& pipeline);
 TrainingResult train(const TrainingRun& run);
 
 /// "1: 2.302 0.25 of 8", one for each step that was reported, then the evaluations.
