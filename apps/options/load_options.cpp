@@ -4,9 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "apps/error_wording.h"
 #include "apps/options/options_table.h"
+#include "ops/optim/adam.h"
 #include "runtime/error.h"
 #include "runtime/options/tree.h"
 #include "runtime/text.h"
@@ -65,6 +67,14 @@ std::vector<std::string> without_effect(Options& options, const OptionOrigins& o
   return sentences;
 }
 
+/// A sentence if an optimizer that divides by the size of the gradient has the default rate.
+std::vector<std::string> unusual_rate(const Options& options, const OptionOrigins& origins) {
+  const bool adam = options.optimizer.name == Adam::name || options.optimizer.name == AdamW::name;
+  if (!adam || origins.of("train.lr") != "default") return {};
+  return {fmt::format("train.lr is {}, the default, which suits sgd; {} usually takes about 0.001",
+                      options.pipeline.rate.lr, options.optimizer.name)};
+}
+
 Options resolve(OptionTree document, const std::vector<std::string>& overrides,
                 const Definitions& own, OptionOrigins* where = nullptr) {
   for (const std::string& assignment : overrides)
@@ -77,6 +87,7 @@ Options resolve(OptionTree document, const std::vector<std::string>& overrides,
   validate(options, origins, data);
   former_channels.check(options, data);
   options.warnings = without_effect(options, origins);
+  std::ranges::move(unusual_rate(options, origins), std::back_inserter(options.warnings));
   if (!data)
     options.warnings.push_back(
         fmt::format("{} cannot be read on this host, so the options that depend on its samples are "

@@ -225,10 +225,20 @@ void add_train(OptionFields& fields, Options& o) {
       "the verb inspect lists the names; the schedule changes the lr of a group as "
       "train.lr",
       [&o](GroupOptions& group) { return group_fields(o, group); }));
+  fields.push_back(field("train.clip_value", o.clip_value,
+                         "largest absolute value of an element of the gradient of a step: larger "
+                         "ones become it before the update; 0: no limit",
+                         {.at_least = 0,
+                          .at_most = 1e30,
+                          .synonyms = {"clip_grad_value", "clip_grad_value_", "grad_clip_value"}}));
+  fields.push_back(field("train.label_smoothing", p.label_smoothing,
+                         "share of the target that is spread evenly over all classes in the "
+                         "training loss; evaluations report the loss without it",
+                         {.at_least = 0, .below = 1, .synonyms = {"smoothing"}}));
   fields.push_back(choice_field(
       "train.schedule", p.rate.schedule, learning_rate_schedule_names,
       "learning rate schedule; it spans train.epochs even if train.steps ends the run earlier, so "
-      "one_cycle and cosine come near 0 only in the last epoch",
+      "one_cycle, cosine and polynomial come near 0 only in the last epoch",
       {.synonyms = {"lr_schedule", "scheduler"}, .setting = "LearningRateOptions::schedule"}));
   fields.push_back(field("train.warmup_steps", p.rate.warmup_steps,
                          "steps in which the learning rate rises to its highest",
@@ -241,6 +251,13 @@ void add_train(OptionFields& fields, Options& o) {
   fields.push_back(
       field("train.step_factor", p.rate.step_factor, "schedule step: factor of a drop",
             {.above = 0, .at_most = 1, .synonyms = {"gamma"}, .only_with = only_step}));
+  fields.push_back(
+      field("train.power", p.rate.power,
+            "schedule polynomial: power of the share of the steps that is left; 1: linear",
+            {.above = 0,
+             .at_most = 1000,
+             .synonyms = {"poly_power"},
+             .only_with = {.key = "train.schedule", .values = {"polynomial"}}}));
   fields.push_back(field("train.stop_on_nan", p.stop_on_nan,
                          "fail at the first loss that is not finite; its step is not committed"));
   fields.push_back(field("train.target_accuracy", p.stopping.target_accuracy,
@@ -416,7 +433,9 @@ Optimizer optimizer_of(const Options& options) {
     groups.push_back({.parameters = group.parameters, .optimizer = settings.optimizer.chosen()});
     if (group.values.contains("lr")) groups.back().lr = settings.lr;
   }
-  return options.optimizer.chosen().with_groups(std::move(groups));
+  return options.optimizer.chosen()
+      .with_groups(std::move(groups))
+      .with_clip_value(options.clip_value);
 }
 
 }  // namespace troupe

@@ -11,9 +11,8 @@ namespace troupe {
 
 template <bool decoupled>
 OptionFields AdamOf<decoupled>::options() {
-  const char* decay = decoupled
-                          ? "a weight shrinks by lr times weight_decay of itself; default 0.01"
-                          : "weight_decay times the weight is added to the gradient; default 0";
+  const char* decay = decoupled ? "factor by which lr times the weight is subtracted, default 0.01"
+                                : "factor of the weight that is added to the gradient, default 0";
   return {field("train.betas", betas,
                 "factors of the moving averages of the gradient and of its square",
                 {.at_least = 0, .below = 1, .synonyms = {"beta1", "beta2", "beta"}}),

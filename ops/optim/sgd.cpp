@@ -6,8 +6,9 @@
 namespace troupe {
 
 OptionFields Sgd::options() {
-  return {field("train.momentum", momentum, "momentum of SGD", {.at_least = 0, .below = 1}),
-          field("train.weight_decay", weight_decay, "weight decay of SGD, added to the gradient",
+  return {field("train.momentum", momentum, "momentum", {.at_least = 0, .below = 1}),
+          field("train.weight_decay", weight_decay,
+                "factor of the weight that is added to the gradient, default 0.0005",
                 {.at_least = 0, .at_most = 1e6, .synonyms = {"decay", "wd"}}),
           field("train.nesterov", nesterov, "Nesterov momentum")};
 }

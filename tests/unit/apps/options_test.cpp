@@ -108,6 +108,24 @@ TEST(Options, TellWhichOfThemHaveNoEffect) {
       << "a resolved file has every key";
 }
 
+TEST(Options, TellWhichOfThemAnotherOptimizerHas) {
+  using testing::ElementsAre;
+  EXPECT_THAT(warnings_of("train: {optimizer: adamw, momentum: 0.5, lr: 0.01}"),
+              ElementsAre("o.yaml:1:37: train.momentum has no effect with train.optimizer adamw, "
+                          "only with sgd"));
+  EXPECT_THAT(warnings_of("train: {betas: [0.5, 0.9], weight_decay: 0.1}"),
+              ElementsAre("o.yaml:1:16: train.betas has no effect with train.optimizer sgd, only "
+                          "with adam, adamw"));
+  EXPECT_THAT(warnings_of("train: {optimizer: adam}"),
+              ElementsAre("train.lr is 0.1, the default, which suits sgd; adam usually takes about "
+                          "0.001"));
+  EXPECT_THAT(refusal("train: {optimizer: adam, betas: [0.9]}"),
+              testing::AllOf(HasSubstr("o.yaml:1:33: adam needs two train.betas, not 1"),
+                             HasSubstr("[0.9, 0.999]")));
+  EXPECT_THAT(refusal("train: {optimizer: adam, groups: [{parameters: ['*'], momentum: 0}]}"),
+              HasSubstr("sets momentum, which adam does not have"));
+}
+
 TEST(Options, EveryKeyOfTheirDocumentationIsRead) {
   const Options options = parse_options(R"(
 seed: 7
@@ -250,9 +268,15 @@ INSTANTIATE_TEST_SUITE_P(
         WrongValue{"train.epochs=0", "from 1"}, WrongValue{"train.steps=-1", "from 0"},
         WrongValue{"train.batch_size=0", "from 1"}, WrongValue{"train.micro_batches=0", "from 1"},
         WrongValue{"train.lr=-1", "from 0"}, WrongValue{"train.lr=.inf", "number"},
-        WrongValue{"train.optimizer=adam", "sgd"}, WrongValue{"train.momentum=1", "< 1"},
-        WrongValue{"train.weight_decay=-1", "from 0"},
-        WrongValue{"train.nesterov=maybe", "true or"},
+        WrongValue{"train.optimizer=adan", "did you mean adam?"},
+        WrongValue{"train.momentum=1", "< 1"}, WrongValue{"train.weight_decay=-1", "from 0"},
+        WrongValue{"train.nesterov=maybe", "true or"}, WrongValue{"train.betas=0.9", "[0.9]"},
+        WrongValue{"train.betas=[0.9, 1]", "less than 1"}, WrongValue{"train.epsilon=-1", "from 0"},
+        WrongValue{"train.eps=1e-6", "did you mean train.epsilon?"},
+        WrongValue{"train.beta1=0.9", "did you mean train.betas?"},
+        WrongValue{"train.clip_value=-1", "from 0"},
+        WrongValue{"train.clip_grad_value=1", "did you mean train.clip_value?"},
+        WrongValue{"train.label_smoothing=1", "< 1"}, WrongValue{"train.power=0", "> 0"},
         WrongValue{"train.schedule=onecycle", "did you mean one_cycle?"},
         WrongValue{"train.warmup_steps=-1", "from 0"}, WrongValue{"train.step_epochs=0", "from 1"},
         WrongValue{"train.step_factor=0", "> 0"}, WrongValue{"train.evaluate=x", "true or"},

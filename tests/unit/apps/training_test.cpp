@@ -42,9 +42,9 @@ float two_updates(const Optimizer& optimizer) {
   for (int step = 0; step < 2; ++step) {
     std::vector<Tensor> next;
     for (std::size_t i = 0; i < state.size(); ++i) next.push_back(one(0.0f));
-    optimizer.update({}, {.step = step, .lr = 0.1},
+    optimizer.update({}, {.updates = step, .lr = 0.1},
                      {.weights = weights,
-                      .gradient = one(0.5f),
+                      .gradient = one(0.5f + static_cast<float>(step)),
                       .state = state,
                       .new_weights = weights,
                       .new_state = next});
@@ -107,6 +107,19 @@ TEST(TrainingOptions, TheOptimizerIsWhatTheOptionsSay) {
                         .optimizer;
   EXPECT_EQ(two_updates(made),
             two_updates(Sgd{.momentum = 0.7, .weight_decay = 0.02, .nesterov = true}));
+}
+
+TEST(TrainingOptions, AnotherOptimizerHasItsOwnDefaults) {
+  const auto made = [](const std::vector<std::string>& overrides) {
+    return pipeline_with(overrides).optimizer;
+  };
+  EXPECT_EQ(two_updates(made({"train.optimizer=adam"})), two_updates(Adam{}));
+  EXPECT_EQ(two_updates(made({"train.optimizer=adamw"})), two_updates(AdamW{}));
+  EXPECT_NE(two_updates(Adam{}), two_updates(AdamW{}));
+  EXPECT_EQ(two_updates(made({"train.weight_decay=0.2", "train.optimizer=adamw",
+                              "train.betas=[0.5, 0.75]", "train.epsilon=0.125"})),
+            two_updates(AdamW{.betas = {0.5, 0.75}, .epsilon = 0.125, .weight_decay = 0.2}));
+  EXPECT_EQ(made({"train.optimizer=adam", "train.clip_value=0.5"}).clip_value(), 0.5);
 }
 
 TEST(TrainingOptions, AParameterGroupHasTheValuesOfTheRunButForItsOwn) {
@@ -213,9 +226,11 @@ std::string run_as_text(const Options& options) {
   std::string text = fmt::format("{} {}\n", model_text(p), number(p.dtype));
   text += fmt::format("{} {} {} {} {} {} {} {}\n", p.seed, p.partition, p.replicas, p.micro_batches,
                       number(p.schedule), p.stream.threads, p.bucket_cap_bytes, p.staleness);
-  text += fmt::format("{} {} {} {} {} {} {}\n", number(rate.schedule), rate.lr, rate.total_steps,
-                      rate.warmup_steps, rate.steps_per_epoch, rate.step_epochs, rate.step_factor);
-  text += fmt::format("{}\n", two_updates(p.optimizer));
+  text += fmt::format("{} {} {} {} {} {} {} {}\n", number(rate.schedule), rate.lr, rate.total_steps,
+                      rate.warmup_steps, rate.steps_per_epoch, rate.step_epochs, rate.step_factor,
+                      rate.power);
+  text += fmt::format("{} {} {}\n", two_updates(p.optimizer), p.optimizer.clip_value(),
+                      p.label_smoothing);
   for (const ParameterGroup& group : p.optimizer.groups())
     text += fmt::format("{} {} {}\n", group.parameters, group.lr.value_or(-1),
                         two_updates(group.optimizer));
@@ -266,10 +281,13 @@ const std::vector<std::vector<std::string>> changes = {
     {"train.weight_decay=0.1"},
     {"train.nesterov=true"},
     {"train.groups=[{parameters: ['*'], lr: 0.5, weight_decay: 0}]"},
+    {"train.clip_value=0.5"},
+    {"train.label_smoothing=0.1"},
     {"train.schedule=cosine"},
     {"train.warmup_steps=3"},
     {"train.step_epochs=2"},
     {"train.step_factor=0.5"},
+    {"train.power=2"},
     {"train.stop_on_nan=false"},
     {"train.target_accuracy=0.9"},
     {"train.patience=3"},
@@ -307,6 +325,16 @@ TEST(TrainingOptions, EachOneChangesTheRun) {
         << overrides[0] << " was read and ignored";
 }
 
+/// Options of Adam alone.
+const std::vector<std::string> of_adam = {"train.betas=[0.5, 0.75]", "train.epsilon=0.125"};
+
+TEST(TrainingOptions, EachOneOfAnOptimizerChangesTheUpdate) {
+  const std::string before = run_as_text(options_with({"train.optimizer=adam"}));
+  for (const std::string& change : of_adam)
+    EXPECT_NE(run_as_text(options_with({"train.optimizer=adam", change})), before)
+        << change << " was read and ignored";
+}
+
 /// Options of wide_resnet alone.
 const std::vector<std::string> wide = {"convolution=direct", "model.dropout=0.5"};
 
@@ -325,7 +353,8 @@ TEST(TrainingOptions, NoneIsMissingFromTheseTests) {
   std::set<std::string> tested = elsewhere;
   for (const auto& overrides : changes)
     tested.insert(overrides[0].substr(0, overrides[0].find('=')));
-  for (const std::string& change : wide) tested.insert(change.substr(0, change.find('=')));
+  for (const auto* some : {&wide, &of_adam})
+    for (const std::string& change : *some) tested.insert(change.substr(0, change.find('=')));
   Options options;
   for (const OptionField& field : option_fields(options))
     EXPECT_TRUE(tested.contains(field.path)) << field.path << ": add it to `changes`";
