@@ -107,11 +107,9 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& error,
   const bool has_verb = !app.get_subcommands().empty();
   if (!has_verb && !first_word.starts_with('-'))
     return {ErrorCode::usage, fmt::format("unknown verb: {}", first_word),
-            first_word == "help"
-                ? fmt::format("{0} --help, or {0} VERB --help", program_name())
-                : fmt::format("{}The verbs are {}",
-                              guess(first_word, verbs, fmt::format("{} ", program_name())),
-                              listed(verbs, verbs.size()))};
+            fmt::format("{}The verbs are {}",
+                        guess(first_word, verbs, fmt::format("{} ", program_name())),
+                        listed(verbs, verbs.size()))};
   const CLI::App& used = has_verb ? *app.get_subcommands().front() : app;
   const std::string name = has_verb ? fmt::format("{} {}", program_name(), used.get_name())
                                     : std::string(program_name());
@@ -203,7 +201,13 @@ namespace {
 
 int parse_and_run(CLI::App& app, const ChosenVerb& chosen, int argc, char** argv,
                   const Definitions& own) {
-  app.parse(argc, argv);
+  std::vector<char*> words(argv, argv + argc);
+  std::string help = "--help";
+  if (std::string_view(words[1]) == "help") {  // "help VERB" is "VERB --help"
+    words.erase(words.begin() + 1);
+    words.insert(words.begin() + std::min<std::ptrdiff_t>(std::ssize(words), 2), help.data());
+  }
+  app.parse(static_cast<int>(words.size()), words.data());
   const int code =
       chosen({.program = argv[0], .command_line = command_line(argc, argv), .own = own});
   // A listing that could not be written is a failure; training needs no terminal.

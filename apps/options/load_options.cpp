@@ -8,7 +8,6 @@
 
 #include "apps/error_wording.h"
 #include "apps/options/options_table.h"
-#include "ops/optim/adam.h"
 #include "runtime/error.h"
 #include "runtime/options/tree.h"
 #include "runtime/text.h"
@@ -67,12 +66,12 @@ std::vector<std::string> without_effect(Options& options, const OptionOrigins& o
   return sentences;
 }
 
-/// A sentence if an optimizer that divides by the size of the gradient has the default rate.
+/// A sentence if the learning rate is the default, which does not suit every optimizer.
 std::vector<std::string> unusual_rate(const Options& options, const OptionOrigins& origins) {
-  const bool adam = options.optimizer.name == Adam::name || options.optimizer.name == AdamW::name;
-  if (!adam || origins.of("train.lr") != "default") return {};
-  return {fmt::format("train.lr is {}, the default, which suits sgd; {} usually takes about 0.001",
-                      options.pipeline.rate.lr, options.optimizer.name)};
+  const std::optional<double> usual = options.optimizer.chosen().usual_lr();
+  if (!usual || origins.of("train.lr") != "default") return {};
+  return {fmt::format("train.lr is {}, the default; {} usually takes about {}",
+                      options.pipeline.rate.lr, options.optimizer.name, *usual)};
 }
 
 Options resolve(OptionTree document, const std::vector<std::string>& overrides,
@@ -97,13 +96,27 @@ Options resolve(OptionTree document, const std::vector<std::string>& overrides,
   return options;
 }
 
+/// What to do if an options file cannot be opened.
+std::string remedy_for(const std::filesystem::path& file) {
+  std::vector<std::string> names;
+  std::error_code failed;
+  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  for (std::filesystem::directory_iterator at(folder, failed), end; !failed && at != end;
+       at.increment(failed))
+    if (at->path().extension() == ".yaml" || at->path().extension() == ".yml")
+      names.push_back(at->path().filename().string());
+  std::ranges::sort(names);
+  const std::vector<std::string_view> candidates(names.begin(), names.end());
+  return did_you_mean(file.filename().string(), candidates,
+                      "check the path; recipes/demo.yaml is an options file to begin with");
+}
+
 }  // namespace
 
 Options load_options(const std::filesystem::path& file, const std::vector<std::string>& overrides,
                      const Definitions& own, OptionOrigins* origins) {
-  return resolve(
-      read_yaml(file, "check the path; recipes/demo.yaml is an options file to begin with"),
-      overrides, own, origins);
+  const std::string remedy = std::filesystem::exists(file) ? "check the path" : remedy_for(file);
+  return resolve(read_yaml(file, remedy), overrides, own, origins);
 }
 
 Options parse_options(std::string_view text, const std::string& source,

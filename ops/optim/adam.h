@@ -10,6 +10,7 @@ namespace troupe {
 template <bool decoupled>
 struct AdamOf {
   static constexpr std::string_view name = decoupled ? "adamw" : "adam";
+  static constexpr double usual_lr = 0.001;  // PyTorch's default
   std::vector<double> betas = {0.9, 0.999};  ///< what the two averages keep in an update
   double epsilon = 1e-8;                     ///< added to the square root
   /// Adam adds weight_decay times the weight to the gradient; AdamW instead multiplies the weight

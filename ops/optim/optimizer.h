@@ -40,7 +40,8 @@ struct OptimizerSlice {
 ///   parameters into slices gives the same bits.
 ///
 /// It may also have `OptionFields options()`, which declares the members with key, range and text,
-/// and `void check() const`, which throws Error{bad_options} where they contradict each other.
+/// and `void check() const`, which throws Error{bad_options} where they contradict each other. A
+/// `static constexpr double usual_lr` is the learning rate that most runs with it have.
 /// `ops/optim/sgd.h` is an example.
 template <class O>
 concept OptimizerDefinition = Named<O> &&
@@ -66,7 +67,9 @@ class Optimizer : public Definition {
                    const OptimizerSlice& slice) { self.as<O>().update(stream, step, slice); }),
         check_([](const Optimizer& self) {
           if constexpr (requires(const O& own) { own.check(); }) self.as<O>().check();
-        }) {}
+        }) {
+    if constexpr (requires { O::usual_lr; }) usual_lr_ = O::usual_lr;
+  }
 
   /// The same optimizer with these groups (PyTorch: `param_groups` after the first).
   Optimizer with_groups(std::vector<ParameterGroup> groups) const;
@@ -85,6 +88,8 @@ class Optimizer : public Definition {
   std::vector<std::string> state_names() const;
   /// Of the parameters of no group.
   std::vector<std::string> own_state_names() const { return state_names_(*this); }
+  /// None if the optimizer states none.
+  std::optional<double> usual_lr() const { return usual_lr_; }
   /// For slices of parameters of no group.
   void update(const Stream& stream, const OptimizerStep& step, const OptimizerSlice& slice) const {
     update_(*this, stream, step, slice);
@@ -101,6 +106,7 @@ class Optimizer : public Definition {
   void (*update_)(const Optimizer& self, const Stream& stream, const OptimizerStep& step,
                   const OptimizerSlice& slice);
   void (*check_)(const Optimizer& self);
+  std::optional<double> usual_lr_;
   std::vector<ParameterGroup> groups_;
   double clip_value_ = 0;
 };

@@ -140,6 +140,12 @@ class TreeBuilder final : public YAML::EventHandler {
   OptionTree root_;
 };
 
+/// Whether a tab indents this line, from 0. YAML forbids it; yaml-cpp reports something else.
+bool is_indented_by_tab(std::string_view text, int line) {
+  for (; line > 0 && text.find('\n') != text.npos; --line) text.remove_prefix(text.find('\n') + 1);
+  return text.substr(0, text.find_first_not_of(" \t")).find('\t') != text.npos;
+}
+
 Error too_large(const std::string& source) {
   return {
       ErrorCode::bad_options,
@@ -160,6 +166,10 @@ OptionTree parse_yaml(std::string_view text, const std::string& source, bool who
     while (parser.HandleNextDocument(builder)) {
     }
   } catch (const YAML::Exception& error) {
+    if (is_indented_by_tab(text, error.mark.line))
+      throw Error(ErrorCode::bad_options,
+                  fmt::format("{}: a tab indents this line", builder.where(error.mark)),
+                  "YAML permits only spaces there");
     throw Error(ErrorCode::bad_options,
                 fmt::format("{}: this is not YAML: {}", builder.where(error.mark), error.msg),
                 "check indentation, brackets and quotes there");

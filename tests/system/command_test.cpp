@@ -64,6 +64,10 @@ TEST_F(Command, ShowsItsHelpWithoutAVerb) {
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_THAT(outcome.error, IsEmpty());
   EXPECT_EQ(outcome.out, troupe_command({"--help"}).out);
+  EXPECT_EQ(outcome.out, troupe_command({"help"}).out);
+  const Outcome of_verb = troupe_command({"help", "train"});
+  EXPECT_EQ(of_verb.exit_code, 0);
+  EXPECT_EQ(of_verb.out, troupe_command({"train", "--help"}).out);
 }
 
 TEST_F(Command, RefusesUnknownVerbsAndFlags) {
@@ -72,6 +76,21 @@ TEST_F(Command, RefusesUnknownVerbsAndFlags) {
   expect_usage_error(troupe_command({"--verzion"}), "--verzion", "--version");
   expect_usage_error(troupe_command({"options", "a.yaml", "b.yaml"}), "b.yaml", "--help");
   expect_usage_error(troupe_command({"options", "-r"}), "--override", "--help");
+}
+
+TEST_F(Command, NamesASimilarFileForOneThatIsNotThere) {
+  const std::filesystem::path path = file("demo.yaml", "seed: 1\n");
+  const std::string other = (path.parent_path() / "demo.yml").string();
+  expect_usage_error(troupe_command({"options", other}), other + ": cannot be opened",
+                     "did you mean demo.yaml?");
+  expect_usage_error(troupe_command({"options", "/nowhere/x.yaml"}), "/nowhere/x.yaml: cannot",
+                     "recipes/demo.yaml");
+}
+
+TEST_F(Command, NamesATabInTheIndentation) {
+  const std::string path = file("tab.yaml", "train:\n\tepochs: 3\n");
+  expect_usage_error(troupe_command({"options", path}), path + ":2:8: a tab indents this line",
+                     "only spaces");
 }
 
 TEST_F(Command, NamesFileLineAndNearestKeyOfAWrongOption) {

@@ -99,7 +99,7 @@ struct OtherOptimizer {
 TEST_F(CheckpointFiles, CountTheUpdatesNotTheStepsForAdam) {
   constexpr std::uint32_t staleness = 2;
   PipelineOptions pipeline =
-      pipeline_of({.partition = {2, 2}, .steps = 9, .adjust = testing::use_adamw});
+      testing::pipeline_of({.partition = {2, 2}, .steps = 9, .adjust = testing::use_adamw});
   pipeline.staleness = staleness;
   const auto run_to = [&](std::uint32_t step) {
     PipelineOptions part = pipeline;

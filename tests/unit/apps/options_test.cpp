@@ -117,7 +117,7 @@ TEST(Options, TellWhichOfThemAnotherOptimizerHas) {
               ElementsAre("o.yaml:1:16: train.betas has no effect with train.optimizer sgd, only "
                           "with adam, adamw"));
   EXPECT_THAT(warnings_of("train: {optimizer: adam}"),
-              ElementsAre("train.lr is 0.1, the default, which suits sgd; adam usually takes about "
+              ElementsAre("train.lr is 0.1, the default; adam usually takes about "
                           "0.001"));
   EXPECT_THAT(refusal("train: {optimizer: adam, betas: [0.9]}"),
               testing::AllOf(HasSubstr("o.yaml:1:33: adam needs two train.betas, not 1"),
@@ -255,7 +255,8 @@ INSTANTIATE_TEST_SUITE_P(
         WrongValue{"model.name=resnet", "did you mean wide_resnet?"},
         WrongValue{"model.in_channels=0", "from 1"}, WrongValue{"model.widths=[0]", "from 1"},
         WrongValue{"model.classes=1", "from 2"}, WrongValue{"model.dropout=1", "< 1"},
-        WrongValue{"model.dropout=-0.1", ">= 0"}, WrongValue{"data.name=mnist", "did you mean"},
+        WrongValue{"model.dropout=-0.1", ">= 0"},
+        WrongValue{"data.name=mnits", "did you mean mnist?"},
         WrongValue{"data.shape=[1, 0, 1]", "from 1"}, WrongValue{"data.classes=0", "from 2"},
         WrongValue{"data.count=0", "from 1"}, WrongValue{"data.mean=0.5", "write [0.5]"},
         WrongValue{"data.std=[0]", "> 0"}, WrongValue{"data.shuffle=no", "true or"},
