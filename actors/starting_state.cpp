@@ -9,6 +9,7 @@
 #include "runtime/error.h"
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/checkpoint_folder.h"
+#include "runtime/text.h"
 
 namespace troupe {
 namespace {
@@ -28,9 +29,17 @@ bool lives_in(const PipelineOptions& options, std::size_t stage, std::uint32_t p
 
 /// Steps with staleness need not be updates. Checkpoints of earlier versions do not count them.
 std::int64_t updates_of(const Manifest& manifest) {
-  std::int64_t updates = manifest.step;
-  if (const auto text = manifest.run.find("updates"); text != manifest.run.end())
-    std::from_chars(text->second.data(), text->second.data() + text->second.size(), updates);
+  const auto found = manifest.run.find("updates");
+  if (found == manifest.run.end()) return manifest.step;
+  const std::string& text = found->second;
+  std::int64_t updates = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), updates);
+  const bool whole = error == std::errc{} && end == text.data() + text.size();
+  if (!whole || updates < 0 || updates > manifest.step)
+    throw Error(
+        ErrorCode::bad_file,
+        fmt::format("the checkpoint of step {} counts {} updates", manifest.step, printable(text)),
+        "resume from another checkpoint");
   return updates;
 }
 

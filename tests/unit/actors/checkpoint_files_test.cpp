@@ -118,6 +118,32 @@ TEST_F(CheckpointFiles, CountTheUpdatesNotTheStepsForAdam) {
   for (const StatePtr& state : pipeline.initial) EXPECT_EQ(state->updates, 5);
 }
 
+TEST_F(CheckpointFiles, AreRefusedIfTheirNumberOfUpdatesCannotBe) {
+  for (const char* updates : {"-1", "7", "", "six", "6 "}) {
+    PipelineOptions pipeline = testing::pipeline_of(testing::TrainingRun{});
+    pipeline.writer = CheckpointWriterOptions{
+        .write = [&](std::uint32_t step, const std::vector<Snapshot>& snapshots, const auto&) {
+          Manifest manifest;
+          manifest.step = step;
+          manifest.run = {{"updates", updates}, {"optimizer", "sgd"}};
+          std::vector<ShardContent> shards;
+          for (const Snapshot& snapshot : snapshots)
+            shards.push_back({static_cast<int>(snapshot.stage),
+                              named_tensors(*snapshot.spec, *snapshot.state, true)});
+          const auto written = write_checkpoint(folder_, manifest, shards);
+          return written ? success() : Status(written.error());
+        }};
+    run(build_pipeline(pipeline), {.steps = {.count = 6, .snapshot_at_end = true}});
+    try {
+      resume_from(pipeline, folder_);
+      FAIL() << updates;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::bad_file);
+      EXPECT_NE(error.message().find("of step 6 counts"), std::string::npos) << error.message();
+    }
+  }
+}
+
 TEST_F(CheckpointFiles, OfAnotherOptimizerAreNotResumed) {
   PipelineOptions pipeline = pipeline_of(testing::TrainingRun{});
   pipeline.writer = CheckpointWriterOptions{.folder = folder_};
