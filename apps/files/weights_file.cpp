@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "apps/files/file_kind.h"
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/checkpoint_folder.h"
@@ -9,6 +12,20 @@
 #include "runtime/print.h"
 
 namespace troupe {
+namespace {
+
+/// The same tensors without the first part of their names, if it is `part` in all of them.
+TensorSource without(std::string_view part, TensorSource source) {
+  const auto has_part = [&](const TensorInfo& tensor) { return tensor.name.starts_with(part); };
+  if (source.tensors.empty() || !std::ranges::all_of(source.tensors, has_part)) return source;
+  for (TensorInfo& tensor : source.tensors) tensor.name.erase(0, part.size());
+  source.read = [part = std::string(part), read = std::move(source.read)](const std::string& name) {
+    return read(part + name);
+  };
+  return source;
+}
+
+}  // namespace
 
 std::filesystem::path find_weights(const std::filesystem::path& path) {
   if (!std::filesystem::is_directory(path)) return path;
@@ -23,6 +40,8 @@ WeightsFile open_weights(const std::filesystem::path& found) {
     if (const FileKind kind = file_kind(found); kind != FileKind::safetensors)
       throw foreign_file(found, kind);
     result.tensors = SafetensorsFile::open(found).source();
+    for (const char* wrapper : {"module.", "_orig_mod.", "module."})  // either may be inside
+      result.tensors = without(wrapper, std::move(result.tensors));
     return result;
   }
   const Checkpoint checkpoint = open_checkpoint(found);

@@ -19,7 +19,9 @@ struct WeightsFile {
 /// an output folder (warns on stderr about skipped ones). Throws Error if there is none.
 std::filesystem::path find_weights(const std::filesystem::path& path);
 
-/// Opens what find_weights has found. Throws Error as the readers of its format do.
+/// Opens what find_weights has found. If the names of all tensors begin with "module."
+/// (DistributedDataParallel) or "_orig_mod." (torch.compile), the result has them without. Throws
+/// Error as the readers of its format do.
 WeightsFile open_weights(const std::filesystem::path& found);
 
 }  // namespace troupe

@@ -1,8 +1,10 @@
 #include "apps/train/warnings.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "ops/backend.h"
 #include "runtime/text.h"
@@ -47,6 +49,14 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
     sentences.push_back(
         fmt::format("parallel.staleness is {} and the run has {}: no gradient will be applied",
                     pipeline.staleness, counted(steps, "step")));
+  const auto of_bytes = [](double value) { return std::abs(value) > 1; };
+  for (const auto& [key, values] :
+       {std::pair("data.mean", &pipeline.data.mean), std::pair("data.std", &pipeline.data.std)})
+    if (std::ranges::any_of(*values, of_bytes))
+      sentences.push_back(
+          fmt::format("{} is [{}], but it is applied to pixels from 0 to 1: divide values for "
+                      "pixels from 0 to 255 by 255",
+                      key, fmt::join(*values, ", ")));
   const LearningRateOptions rate = learning_rate_options(pipeline);
   if (lacks_its_rise(rate))
     sentences.push_back(fmt::format(

@@ -20,6 +20,7 @@
 #include "ops/nn/network.h"
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/checkpoint_folder.h"
+#include "runtime/file/safetensors.h"
 #include "tests/unit/apps/ran.h"
 #include "tests/unit/runtime/file/support.h"
 
@@ -108,6 +109,30 @@ TEST_F(Verbs, ExportedWeightsHaveTheCheckpointsDigestAndAccuracy) {
   EXPECT_EQ(from_file.code, exit_done) << from_file.error;
   EXPECT_EQ(from_file.out.substr(from_file.out.find('\n')),
             from_checkpoint.out.substr(from_checkpoint.out.find('\n')));
+}
+
+TEST_F(Verbs, WeightsOfAWrappedModuleLoadWithoutTheWrappersPrefix) {
+  const std::string file = (root_ / "w.safetensors").string();
+  ASSERT_EQ(run_troupe({"export", root_.string(), "-o", file}).code, exit_done);
+  std::ofstream(root_ / "o.yaml") << resolved_yaml(options_);
+  const auto eval = [&](const std::string& weights) {
+    const Ran ran = run_troupe({"eval", weights, "--options", (root_ / "o.yaml").string()});
+    return ran.code == exit_done ? ran.out.substr(ran.out.find('\n')) : ran.error;
+  };
+  const TensorSource plain = SafetensorsFile::open(file).source();
+  const auto with_prefix = [&](const std::string& prefix, std::size_t without) {
+    std::vector<NamedTensor> tensors;
+    for (const TensorInfo& tensor : plain.tensors)
+      tensors.push_back(
+          {(tensors.size() < without ? "" : prefix) + tensor.name, plain.read(tensor.name)});
+    const fs::path path = root_ / "wrapped.safetensors";
+    EXPECT_TRUE(write_safetensors(path, tensors));
+    return path.string();
+  };
+  for (const char* prefix : {"module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module."})
+    EXPECT_EQ(eval(with_prefix(prefix, 0)), eval(file)) << prefix;
+  EXPECT_THAT(eval(with_prefix("module.", 1)), HasSubstr("the weights belong to"))
+      << "a prefix of some tensors is a part of their names";
 }
 
 TEST_F(Verbs, EvalOfBareWeightsAsksForOptions) {

@@ -55,6 +55,10 @@ TEST(Warnings, NameValuesThatTrainNothingWell) {
       HasSubstr("parallel.staleness is 3 and the run has 3 steps"));
   EXPECT_THAT(reported({"train.steps=3", "parallel.aggregation=asynchronous"}),
               Not(HasSubstr("staleness")));
+  EXPECT_THAT(reported({"data.mean=[72.9]", "data.std=[90.0]"}),
+              AllOf(HasSubstr("data.mean is [72.9], but it is applied to pixels from 0 to 1"),
+                    HasSubstr("data.std is [90]")));
+  EXPECT_THAT(reported({"data.mean=[0.5]", "data.std=[1]"}), Not(HasSubstr("pixels")));
   EXPECT_THAT(reported({"data.workers=4096"}), HasSubstr("data.workers is 4096, more than the "));
   const std::vector<std::string> one_sample = {"model.name=mnist_cnn", "model.widths=[]",
                                                "train.batch_size=4", "train.micro_batches=4"};
