@@ -103,7 +103,8 @@ Error unknown_flag(const CLI::App& used, const std::string& name, const std::str
 Error usage_error(const CLI::App& app, const CLI::ParseError& error,
                   const std::vector<std::string>& words, const Definitions& own) {
   const auto verbs = names_of_verbs(app);
-  const std::string& first_word = words.front();
+  const bool asks_help = words.front() == "help" && words.size() > 1;
+  const std::string& first_word = words[asks_help ? 1 : 0];
   const bool has_verb = !app.get_subcommands().empty();
   if (!has_verb && !first_word.starts_with('-'))
     return {ErrorCode::usage, fmt::format("unknown verb: {}", first_word),
@@ -205,7 +206,10 @@ int parse_and_run(CLI::App& app, const ChosenVerb& chosen, int argc, char** argv
   std::string help = "--help";
   if (std::string_view(words[1]) == "help") {  // "help VERB" is "VERB --help"
     words.erase(words.begin() + 1);
-    words.insert(words.begin() + std::min<std::ptrdiff_t>(std::ssize(words), 2), help.data());
+    const auto verbs = names_of_verbs(app);
+    const bool known = words.size() == 1 || std::ranges::count(verbs, words[1]) > 0;
+    if (known)
+      words.insert(words.begin() + std::min<std::ptrdiff_t>(std::ssize(words), 2), help.data());
   }
   app.parse(static_cast<int>(words.size()), words.data());
   const int code =

@@ -263,12 +263,12 @@ void add_train(OptionFields& fields, Options& o) {
   fields.push_back(field("train.target_accuracy", p.stopping.target_accuracy,
                          "test accuracy at which the run ends, such as 0.95; 0: none",
                          {.at_least = 0, .at_most = 1}));
-  fields.push_back(field("train.patience", as_signed(p.stopping.patience),
-                         "with train.target_accuracy: evaluations in a row that reach it before "
-                         "the run ends; without: evaluations in a row without an improvement of "
-                         "train.monitor after which the run ends; 0: the first evaluation that "
-                         "reaches the target, or never",
-                         {.at_least = 0, .at_most = 1e6}));
+  fields.push_back(
+      field("train.patience", as_signed(p.stopping.patience),
+            "evaluations in a row after which the run ends: with train.target_accuracy, "
+            "those that reach it (0: the first); without, those that do not improve "
+            "train.monitor (0: the run does not end early)",
+            {.at_least = 0, .at_most = 1e6}));
   fields.push_back(choice_field("train.monitor", p.stopping.monitor, monitored_score_names,
                                 "score by which train.patience and checkpoint.keep_best compare "
                                 "evaluations",
@@ -348,8 +348,8 @@ void add_transport(OptionFields& fields, Options& o) {
 
 void add_writing(OptionFields& fields, Options& o) {
   fields.push_back(field("checkpoint.every_epochs", as_signed(o.checkpoint_every_epochs),
-                         "epochs between two checkpoints; the run also ends with one; 0: none "
-                         "after epochs",
+                         "epochs between two checkpoints; more if the previous one is still being "
+                         "written; the run also ends with one; 0: none after epochs",
                          {.at_least = 0, .at_most = 1e6, .synonyms = {"every_n_epochs"}}));
   fields.push_back(field("checkpoint.every_steps", as_signed(o.checkpoint_every_steps),
                          "steps between two checkpoints, besides those after epochs; more if the "

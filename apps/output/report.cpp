@@ -34,11 +34,13 @@ std::string epoch_line(const EpochReport& report) {
 
 std::string completion_lines(const TrainingTotals& totals,
                              const std::optional<Evaluation>& evaluation) {
+  std::string lines = "Training complete.";
+  if (evaluation) lines += fmt::format(" Final Accuracy: {:.4f}", evaluation->accuracy());
   const double seconds = totals.time.count();
-  return fmt::format(
-      "Training complete.{}\nTotal Time: {:.1f}s, Throughput: {:.1f} img/s",
-      evaluation ? fmt::format(" Final Accuracy: {:.4f}", evaluation->accuracy()) : "", seconds,
-      seconds > 0 ? static_cast<double>(totals.samples) / seconds : 0.0);
+  if (totals.samples > 0)
+    lines += fmt::format("\nTotal Time: {:.1f}s, Throughput: {:.1f} img/s", seconds,
+                         static_cast<double>(totals.samples) / seconds);
+  return lines;
 }
 
 std::string accuracy_line(const Evaluation& result) {

@@ -45,14 +45,15 @@ struct EpochReport {
 /// how many steps were trained if not the whole epoch. Time and throughput are left out if unknown.
 std::string epoch_line(const EpochReport& report);
 
-/// Training of a whole run, without evaluations.
+/// The training of this process, without evaluations.
 struct TrainingTotals {
   std::chrono::duration<double> time{};
   std::int64_t samples = 0;
 };
 
 /// "Training complete. Final Accuracy: 0.9131" (left out if there was no evaluation) and, on a
-/// second line, "Total Time: 61.9s, Throughput: 3875.1 img/s".
+/// second line, unless this process has trained nothing, "Total Time: 61.9s, Throughput: 3875.1
+/// img/s".
 std::string completion_lines(const TrainingTotals& totals,
                              const std::optional<Evaluation>& evaluation);
 

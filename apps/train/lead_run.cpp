@@ -38,7 +38,10 @@ void print_heading(const Options& options, const PipelineOptions& pipeline,
 void print_nothing_left(const StartingPoint& start, const Timeline& timeline,
                         const std::string& stopped_early) {
   if (!stopped_early.empty())
-    return print_out("nothing left to train: {}: {}\n", start.checkpoint.string(), stopped_early);
+    return print_out(
+        "nothing left to train: {}: {} Change train.target_accuracy or train.patience to "
+        "continue.\n",
+        start.checkpoint.string(), stopped_early);
   print_out("nothing left to train: {} is {} of a run of {}\n", start.checkpoint.string(),
             start.steps > timeline.steps ? fmt::format("step {}, past the end", start.steps)
                                          : "the last step",
@@ -80,6 +83,21 @@ std::optional<Evaluation> best_checkpoint(const Options& options, const OutputFo
                               log.evaluations());
 }
 
+void print_best(const Options& options, const OutputFolder& folder, RunLog& log) {
+  const std::vector<Evaluation> all = log.evaluations();
+  const auto kept = best_checkpoint(options, folder, log);
+  if (kept)
+    print_out("best checkpoint in {}: test loss {:.4f}, {}\n",
+              (folder.checkpoints() / checkpoint_name(kept->step)).string(), kept->loss,
+              accuracy_line(*kept));
+  const std::size_t best = best_of(options.pipeline.stopping.monitor, 0, all);
+  if (!all.empty() && (!kept || kept->step != all[best].step))
+    log.warn(
+        fmt::format("the best evaluation, after step {} with test loss {:.4f} and {}, has no "
+                    "checkpoint, because the one before was still being written",
+                    all[best].step, all[best].loss, accuracy_line(all[best])));
+}
+
 /// `asked_here`: this process, not another, was asked to stop.
 int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
              const Options& options, const RunShape& shape, bool asked_here) {
@@ -106,16 +124,14 @@ int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
   log.record(fmt::format("ended: done, {}, {:.1f} s", counted(report.steps, "step"), seconds));
   print_out("{}\n", complete);
   print_out("checkpoint in {}\n", (folder.checkpoints() / checkpoint_name(report.steps)).string());
-  if (const auto best = best_checkpoint(options, folder, log))
-    print_out("best checkpoint in {}: test loss {:.4f}, {}\n",
-              (folder.checkpoints() / checkpoint_name(best->step)).string(), best->loss,
-              accuracy_line(*best));
+  if (options.best_checkpoint_kept) print_best(options, folder, log);
   if (const auto evaluation = log.last_evaluation()) print_out("{}\n", accuracy_line(*evaluation));
   return exit_done;
 }
 
 /// All steps are done; only the last evaluation was not finished.
-int evaluate_only(TrainCommand command, PipelineOptions& pipeline, RunLog& log) {
+int evaluate_only(TrainCommand command, PipelineOptions& pipeline, const OutputFolder& folder,
+                  RunLog& log) {
   command.on_begin = [] {};  // there is nothing to save: a signal still ends the process
   pipeline.on_evaluation_progress = [&](const EvaluationProgress& seen) {
     log.evaluation_progress(seen);
@@ -125,6 +141,8 @@ int evaluate_only(TrainCommand command, PipelineOptions& pipeline, RunLog& log) 
   if (command.world) command.world->leave();
   log.finish();
   log.record("ended: done, only the evaluation remained");
+  print_out("{}\n", completion_lines(log.totals(), log.last_evaluation()));
+  if (command.options.best_checkpoint_kept) print_best(command.options, folder, log);
   if (const auto counted = log.last_evaluation()) print_out("{}\n", accuracy_line(*counted));
   return exit_done;
 }
@@ -221,7 +239,9 @@ int lead_run(const TrainCommand& command,
     pipeline->stopping.before = earlier_evaluations(resumption);
     check_faults_of(options, *pipeline);
     stopped_early = reason_to_stop(pipeline->stopping, pipeline->stopping.before);
-    nothing_left = !has_steps_left(*pipeline) || !stopped_early.empty();
+    // An evaluation that is due decides again.
+    nothing_left =
+        !has_steps_left(*pipeline) || (!stopped_early.empty() && !timeline.evaluates_first);
     if (!nothing_left || timeline.evaluates_first) {
       if (resumption.output) check_no_later_checkpoints(*resumption.output, start.steps);
       folder = OutputFolder::create(resumption.output);
@@ -252,8 +272,14 @@ int lead_run(const TrainCommand& command,
   for (std::string line; std::getline(heading, line);) log.record(line);
   if (command.world) log.record(processes);
   for (const std::string& warning : warnings(options, start, *pipeline)) log.warn(warning);
+  const bool compares = pipeline->stopping.is_set() || options.best_checkpoint_kept;
+  if (compares && start.steps > timeline.steps_per_epoch && pipeline->stopping.before.empty())
+    log.warn(
+        fmt::format("no evaluations before step {} are in the train.csv of {}: train.patience "
+                    "and checkpoint.keep_best begin here",
+                    start.steps, start.checkpoint.string()));
   try {
-    if (nothing_left) return evaluate_only(command, *pipeline, log);
+    if (nothing_left) return evaluate_only(command, *pipeline, *folder, log);
     return run_training(command, *pipeline, *folder, timeline, log);
   } catch (const Error& failure) {
     log.finish();

@@ -100,8 +100,7 @@ Error with_resume_hint(const Error& error, const std::filesystem::path& output) 
 std::vector<Evaluation> earlier_evaluations(const Resumption& resumption) {
   const std::filesystem::path& checkpoint = resumption.start.checkpoint;
   if (checkpoint.empty()) return {};
-  const std::filesystem::path run =
-      resumption.output.value_or(std::filesystem::absolute(checkpoint).parent_path().parent_path());
+  const auto run = std::filesystem::absolute(checkpoint).parent_path().parent_path();
   return evaluations_until(run / "train.csv", resumption.start.steps);
 }
 

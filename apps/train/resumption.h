@@ -30,7 +30,7 @@ void check_no_later_checkpoints(const std::filesystem::path& folder, std::uint32
 bool is_evaluation_due(const Resumption& resumption, const Timeline& timeline);
 
 /// The evaluations of the run up to the checkpoint that it resumes from, oldest first. Reads the
-/// train.csv of the folder that the run continues in, or that the checkpoint belongs to.
+/// train.csv of the output folder that holds the checkpoint.
 std::vector<Evaluation> earlier_evaluations(const Resumption& resumption);
 
 /// Adds to an error after which a run can be resumed (a lost process, a failed actor, divergence)

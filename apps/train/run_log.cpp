@@ -109,8 +109,10 @@ void RunLog::evaluation(const Evaluation& seen) {
       reason = reason_to_stop(stopping_, evaluations_);
     }
     if (!reason.empty()) {
+      const bool early = seen.step < timeline_.steps;
       const std::string line =
-          fmt::format("{} Early stopping after epoch {}.", reason, last_step_.epoch);
+          early ? fmt::format("{} Early stopping after epoch {}.", reason, last_step_.epoch)
+                : reason;
       progress_.line(line);
       log_->info(line);
     }

@@ -68,6 +68,7 @@ TEST_F(Command, ShowsItsHelpWithoutAVerb) {
   const Outcome of_verb = troupe_command({"help", "train"});
   EXPECT_EQ(of_verb.exit_code, 0);
   EXPECT_EQ(of_verb.out, troupe_command({"train", "--help"}).out);
+  expect_usage_error(troupe_command({"help", "trian"}), "unknown verb: trian", "troupe train?");
 }
 
 TEST_F(Command, RefusesUnknownVerbsAndFlags) {

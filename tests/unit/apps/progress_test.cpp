@@ -46,8 +46,7 @@ TEST(Report, EpochLinesSayWhoseFiguresTheyShow) {
   EXPECT_EQ(completion_lines(totals, report.evaluation),
             "Training complete. Final Accuracy: 0.9131\n"
             "Total Time: 20.0s, Throughput: 5000.0 img/s");
-  EXPECT_EQ(completion_lines({}, {}),
-            "Training complete.\nTotal Time: 0.0s, Throughput: 0.0 img/s");
+  EXPECT_EQ(completion_lines({}, {}), "Training complete.");
 }
 
 TEST(Report, EpochLinesLeaveOutTimesOfAnotherProcess) {

@@ -229,6 +229,31 @@ TEST_F(Verbs, TrainEndsWhereTheTargetIsReachedAndStaysEnded) {
   EXPECT_THAT(run_troupe(words).out, HasSubstr("Epoch 30/30")) << "without a target it goes on";
 }
 
+TEST_F(Verbs, TrainDecidesByTheDueEvaluationWhereAnEarlierOneReachedANewTarget) {
+  const fs::path out = root_ / "out";
+  std::ofstream(root_ / "o.yaml") << resolved_yaml(options_);
+  std::vector<std::string> words = {"train", (root_ / "o.yaml").string(), "-o", out.string()};
+  for (const char* setting : {"train.epochs=2", "train.lr=0.001", "train.schedule=constant"})
+    words.insert(words.end(), {"-r", setting});
+  ASSERT_EQ(run_troupe(words).code, exit_done);
+  auto scores = evaluations_until(out / "train.csv", 1'000'000);
+  ASSERT_EQ(scores.size(), 2);
+  // As if the run had ended before its second evaluation, and the first one had been perfect.
+  std::string csv = test::read_text(out / "train.csv");
+  csv = csv.substr(0, csv.rfind(fmt::format(",{},", scores[1].loss))) + ",,,,\n";
+  const std::string first = fmt::format(",{},{}\n", scores[0].correct, scores[0].count);
+  csv.replace(csv.find(first), first.size(), fmt::format(",{0},{0}\n", scores[0].count));
+  std::ofstream(out / "train.csv") << csv;
+  words.insert(words.end(), {"--restart", "auto", "-r", "train.epochs=4", "-r",
+                             "train.target_accuracy=1", "-r", "checkpoint.every_epochs=2"});
+  const Ran ran = run_troupe(words);
+  EXPECT_EQ(ran.code, exit_done) << ran.error;
+  const auto kept = list_checkpoints(out / "checkpoints");
+  scores = evaluations_until(out / "train.csv", 1'000'000);
+  EXPECT_EQ(scores.size(), 4) << "what it trained further has rows";
+  EXPECT_EQ(kept.back().step, scores.back().step) << "and a checkpoint";
+}
+
 TEST_F(Verbs, TrainKeepsTheBestCheckpointBesideTheNewest) {
   const fs::path checkpoints = root_ / "out" / "checkpoints";
   std::ofstream(root_ / "o.yaml") << resolved_yaml(options_);

@@ -32,6 +32,9 @@ TEST(Nearest, PrefersTheFirstOfEquals) {
 TEST(Meant, PrefersBeginningsAndGivesNothingFarFetched) {
   const std::string_view flags[] = {"help", "nnodes", "nproc-per-node", "tee", "output"};
   EXPECT_EQ(meant("nprocs", flags), "nproc-per-node");
+  const std::vector<std::string_view> optimizers = {"sgd", "adam", "adamw"};
+  EXPECT_EQ(meant("AdamW", optimizers), "adamw");
+  EXPECT_EQ(meant("adamW", optimizers), "adamw");
   EXPECT_EQ(meant("nproc", flags), "nproc-per-node");
   EXPECT_EQ(meant("ouptut", flags), "output");
   EXPECT_EQ(meant("hel", flags), "help");
