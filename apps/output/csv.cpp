@@ -4,8 +4,8 @@
 
 #include <charconv>
 #include <fstream>
-#include <ranges>
 #include <span>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,12 +56,12 @@ bool is_unfilled(const std::string& row) { return row.ends_with(",,,,"); }
 /// What the test columns of a row say.
 std::optional<Evaluation> evaluation_of(const std::string& row) {
   constexpr std::size_t columns = 10;
-  std::vector<std::string_view> values;
-  for (const auto value : std::views::split(row, ','))
-    values.emplace_back(value.begin(), value.end());
+  std::vector<std::string> values;
+  std::istringstream rest(row);
+  for (std::string value; std::getline(rest, value, ',');) values.push_back(value);
   Evaluation result;
   const auto read = [&](std::size_t column, auto& number) {
-    const std::string_view text = values[column];
+    const std::string& text = values[column];
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     return error == std::errc{} && end == text.data() + text.size();
   };

@@ -49,12 +49,26 @@ void print_nothing_left(const StartingPoint& start, const Timeline& timeline,
 }
 
 void record_begin(RunLog& log, const std::string& command_line, const StartingPoint& start,
-                  const Timeline& timeline) {
+                  const Timeline& timeline, const std::string& heading) {
   log.record(fmt::format("troupe {} begins: {}", TROUPE_VERSION, command_line));
   log.record(start.checkpoint.empty()
                  ? fmt::format("{} remaining", counted(timeline.steps, "step"))
                  : fmt::format("{} of {} steps remaining, from {}", timeline.steps - start.steps,
                                timeline.steps, start.checkpoint.string()));
+  std::istringstream lines(heading);
+  for (std::string line; std::getline(lines, line);) log.record(line);
+}
+
+void warn(const Options& options, const StartingPoint& start, const PipelineOptions& pipeline,
+          RunLog& log) {
+  for (const std::string& warning : warnings(options, start, pipeline)) log.warn(warning);
+  const bool compares = pipeline.stopping.is_set() || options.best_checkpoint_kept;
+  const bool has_ended_epochs = start.steps > timeline_of(pipeline).steps_per_epoch;
+  if (compares && has_ended_epochs && pipeline.stopping.before.empty())
+    log.warn(
+        fmt::format("no evaluations before step {} are in the train.csv of {}: train.patience "
+                    "and checkpoint.keep_best begin here",
+                    start.steps, start.checkpoint.string()));
 }
 
 RunShape shape_of(const Options& options, const PipelineOptions& pipeline) {
@@ -267,17 +281,9 @@ int lead_run(const TrainCommand& command,
 
   RunLog log(*folder, timeline, learning_rate_options(*pipeline), options.log_every_steps,
              options.own, pipeline->stopping);
-  record_begin(log, command.call.command_line, start, timeline);
-  std::istringstream heading(run_heading(options, *pipeline));
-  for (std::string line; std::getline(heading, line);) log.record(line);
+  record_begin(log, command.call.command_line, start, timeline, run_heading(options, *pipeline));
   if (command.world) log.record(processes);
-  for (const std::string& warning : warnings(options, start, *pipeline)) log.warn(warning);
-  const bool compares = pipeline->stopping.is_set() || options.best_checkpoint_kept;
-  if (compares && start.steps > timeline.steps_per_epoch && pipeline->stopping.before.empty())
-    log.warn(
-        fmt::format("no evaluations before step {} are in the train.csv of {}: train.patience "
-                    "and checkpoint.keep_best begin here",
-                    start.steps, start.checkpoint.string()));
+  warn(options, start, *pipeline, log);
   try {
     if (nothing_left) return evaluate_only(command, *pipeline, *folder, log);
     return run_training(command, *pipeline, *folder, timeline, log);

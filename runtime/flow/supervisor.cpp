@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/text.h"
 
@@ -11,7 +12,7 @@ namespace troupe {
 Supervisor::Supervisor(std::vector<SupervisedActor> actors, StepOptions options,
                        RestartBudget budget)
     : actors_(std::move(actors)),
-      options_(options),
+      options_(std::move(options)),
       budget_(budget),
       steps_(options.first),
       ballots_(actors_.size(), false),
