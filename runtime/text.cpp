@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <strings.h>
 
 #include <algorithm>
 #include <numeric>
@@ -33,20 +34,13 @@ std::string nearest(std::string_view word, std::span<const std::string_view> can
   return best == candidates.end() ? std::string() : std::string(*best);
 }
 
-namespace {
-
-unsigned char lower_case(char character) {
-  return character >= 'A' && character <= 'Z' ? character - 'A' + 'a' : character;
-}
-
-}  // namespace
-
 std::string meant(std::string_view word, std::span<const std::string_view> candidates) {
   constexpr std::size_t telling = 4;  // characters: fewer begin too many names
   constexpr std::size_t longest = 64;
   word = word.substr(0, longest);
   for (const std::string_view name : candidates)
-    if (std::ranges::equal(word, name, {}, lower_case, lower_case)) return std::string(name);
+    if (word.size() == name.size() && ::strncasecmp(word.data(), name.data(), name.size()) == 0)
+      return std::string(name);
   for (const std::string_view name : candidates)
     if (word.size() >= telling && name.starts_with(word)) return std::string(name);
   std::string best = nearest(word, candidates);

@@ -89,7 +89,7 @@ RunShape shape_of(const Options& options, const PipelineOptions& pipeline) {
           .partition_by_hand = !options.pipeline.partition.empty()};
 }
 
-/// The evaluation whose checkpoint checkpoint.keep_best keeps.
+/// The evaluation with the checkpoint that checkpoint.keep_best keeps.
 std::optional<Evaluation> best_checkpoint(const Options& options, const OutputFolder& folder,
                                           RunLog& log) {
   if (!options.best_checkpoint_kept) return {};
