@@ -34,9 +34,9 @@ struct EarlyStopping {
   bool is_set() const { return target_accuracy > 0 || patience > 0; }
 };
 
-/// The index of the evaluation with the best score; one counts as better than an earlier one if it
-/// is so by more than `min_delta`. Every number is better than one that is not a number. 0 if there
-/// is no evaluation.
+/// The index of the evaluation with the best score; a later evaluation replaces the best
+/// one only if its score is better by more than `min_delta`. NaN is worse than every number.
+/// Returns 0 if there are no evaluations.
 std::size_t best_of(MonitoredScore score, double min_delta,
                     std::span<const Evaluation> evaluations);
 

@@ -220,17 +220,19 @@ void add_train(OptionFields& fields, Options& o) {
   add_all(fields, fields_of(o.optimizer, "train.optimizer"));
   fields.push_back(list_field<GroupOptions>(
       "train.groups", o.groups,
-      "parameters with values of their own, by shell patterns (*, ?, [...]) of their names: "
+      "parameter groups: hyper-parameters for the parameters whose names match shell "
+      "patterns (*, ?, [...]): "
       "[{parameters: ['*.bias'], weight_decay: 0}]; a parameter matches at most one group; "
-      "the verb inspect lists the names; the schedule changes the lr of a group as "
-      "train.lr",
+      "the verb inspect lists the names; the schedule scales the lr of a group by the same factor "
+      "as train.lr",
       [&o](GroupOptions& group) { return group_fields(o, group); }));
-  fields.push_back(field("train.clip_value", o.clip_value,
-                         "largest absolute value of an element of the gradient of a step: larger "
-                         "ones become it before the update; 0: no limit",
-                         {.at_least = 0,
-                          .at_most = 1e30,
-                          .synonyms = {"clip_grad_value", "clip_grad_value_", "grad_clip_value"}}));
+  fields.push_back(
+      field("train.clip_value", o.clip_value,
+            "clips each element of a step's gradient to [-clip_value, clip_value] before the "
+            "update; 0: no clipping",
+            {.at_least = 0,
+             .at_most = 1e30,
+             .synonyms = {"clip_grad_value", "clip_grad_value_", "grad_clip_value"}}));
   fields.push_back(field("train.label_smoothing", p.label_smoothing,
                          "share of the target that is spread evenly over all classes in the "
                          "training loss; evaluations report the loss without it",
@@ -251,13 +253,13 @@ void add_train(OptionFields& fields, Options& o) {
   fields.push_back(
       field("train.step_factor", p.rate.step_factor, "schedule step: factor of a drop",
             {.above = 0, .at_most = 1, .synonyms = {"gamma"}, .only_with = only_step}));
-  fields.push_back(
-      field("train.power", p.rate.power,
-            "schedule polynomial: power of the share of the steps that is left; 1: linear",
-            {.above = 0,
-             .at_most = 1000,
-             .synonyms = {"poly_power"},
-             .only_with = {.key = "train.schedule", .values = {"polynomial"}}}));
+  fields.push_back(field("train.power", p.rate.power,
+                         "schedule polynomial: exponent of the decay; the rate is proportional to "
+                         "(remaining steps / all steps)^power; 1: linear",
+                         {.above = 0,
+                          .at_most = 1000,
+                          .synonyms = {"poly_power"},
+                          .only_with = {.key = "train.schedule", .values = {"polynomial"}}}));
   fields.push_back(field("train.stop_on_nan", p.stop_on_nan,
                          "fail at the first loss that is not finite; its step is not committed"));
   fields.push_back(field("train.target_accuracy", p.stopping.target_accuracy,
@@ -265,16 +267,16 @@ void add_train(OptionFields& fields, Options& o) {
                          {.at_least = 0, .at_most = 1}));
   fields.push_back(
       field("train.patience", as_signed(p.stopping.patience),
-            "evaluations in a row after which the run ends: with train.target_accuracy, "
-            "those that reach it (0: the first); without, those that do not improve "
-            "train.monitor (0: the run does not end early)",
+            "without train.target_accuracy: consecutive evaluations without an improvement "
+            "of train.monitor after which the run ends (0: never); with it: consecutive "
+            "evaluations that must reach the target (0: one)",
             {.at_least = 0, .at_most = 1e6}));
   fields.push_back(choice_field("train.monitor", p.stopping.monitor, monitored_score_names,
                                 "score by which train.patience and checkpoint.keep_best compare "
                                 "evaluations",
                                 {.setting = "EarlyStopping::monitor"}));
   fields.push_back(field("train.min_delta", p.stopping.min_delta,
-                         "an improvement of train.monitor is larger than this",
+                         "change of train.monitor that an improvement must exceed",
                          {.at_least = 0, .at_most = 1e6}));
   fields.push_back(field("train.evaluate", p.evaluates, "evaluate the test set after each epoch",
                          {.setting = "evaluates"}));
@@ -347,10 +349,12 @@ void add_transport(OptionFields& fields, Options& o) {
 }
 
 void add_writing(OptionFields& fields, Options& o) {
-  fields.push_back(field("checkpoint.every_epochs", as_signed(o.checkpoint_every_epochs),
-                         "epochs between two checkpoints; more if the previous one is still being "
-                         "written; the run also ends with one; 0: none after epochs",
-                         {.at_least = 0, .at_most = 1e6, .synonyms = {"every_n_epochs"}}));
+  fields.push_back(
+      field("checkpoint.every_epochs", as_signed(o.checkpoint_every_epochs),
+            "epochs between two checkpoints; the interval is longer if the previous "
+            "checkpoint is still being written; the run always writes a last checkpoint; 0: "
+            "only that one, and those of checkpoint.every_steps",
+            {.at_least = 0, .at_most = 1e6, .synonyms = {"every_n_epochs"}}));
   fields.push_back(field("checkpoint.every_steps", as_signed(o.checkpoint_every_steps),
                          "steps between two checkpoints, besides those after epochs; more if the "
                          "previous one is still being written; 0: none",

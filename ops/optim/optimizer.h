@@ -76,21 +76,21 @@ class Optimizer : public Definition {
   const std::vector<ParameterGroup>& groups() const { return groups_; }
   /// The group of a parameter; null for the parameters of no group.
   const ParameterGroup* group_of(std::string_view parameter) const;
-  /// The same optimizer, which first limits each element of the gradient, summed over the samples
-  /// of the step, to [-limit, limit] (PyTorch: `clip_grad_value_`). 0: no limit. It holds for all
-  /// groups; those of a group's own optimizer have no effect.
+  /// The same optimizer, which first clips each element of the step's gradient to [-limit, limit]
+  /// (PyTorch: `clip_grad_value_`). 0: no limit. Applies to all groups; the clip value of a group's
+  /// own optimizer is ignored.
   Optimizer with_clip_value(double limit) const;
   double clip_value() const { return clip_value_; }
   /// The same optimizer for one step: each group has its learning rate of the step.
   Optimizer at(const LearningRateOptions& rate, std::int64_t step) const;
 
-  /// Of the groups as well: each is kept for all parameters.
+  /// The state tensors of this optimizer and of its groups; each exists for all parameters.
   std::vector<std::string> state_names() const;
-  /// Of the parameters of no group.
+  /// The state tensors of the parameters in no group.
   std::vector<std::string> own_state_names() const { return state_names_(*this); }
-  /// None if the optimizer states none.
+  /// The optimizer's usual learning rate, if it has one.
   std::optional<double> usual_lr() const { return usual_lr_; }
-  /// For slices of parameters of no group.
+  /// Updates a slice of parameters in no group.
   void update(const Stream& stream, const OptimizerStep& step, const OptimizerSlice& slice) const {
     update_(*this, stream, step, slice);
   }

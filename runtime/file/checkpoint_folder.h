@@ -50,9 +50,10 @@ struct Retention {
   std::optional<std::int64_t> also;  ///< the one of this step
 };
 
-/// Removes the checkpoints that do not stay, and the remains of interrupted writes. `step` is that
-/// of the checkpoint that was written last: later ones are of another run, so they stay, and do not
-/// count. Only for the one writer of this folder, while no write is under way. It renames a
+/// Removes the checkpoints that do not stay, and the remains of interrupted writes. `step` is the
+/// step of the checkpoint written last. Checkpoints of later steps belong to another run: they are
+/// kept and do not count towards `newest`. Only the writer of this folder may call this, and only
+/// while no write is in progress. It renames a
 /// checkpoint before it removes the files, so none appears half removed.
 Status prune_checkpoints(const std::filesystem::path& folder, const Retention& keep,
                          std::int64_t step);

@@ -1,7 +1,8 @@
 #pragma once
-// Reads the data in a Python pickle, protocols 0 to 5, without running code: numbers, texts, lists,
-// tuples, dictionaries and NumPy arrays. A pickle is a program that may call any Python function;
-// this reader knows five functions, those by which NumPy stores an array, and refuses all others.
+// Reads the data in a Python pickle, protocols 0 to 5, without running code: numbers, strings,
+// lists, tuples, dictionaries and NumPy arrays. A pickle is a program that may call any Python
+// function; this reader knows five functions, those by which NumPy stores an array, and refuses all
+// others.
 
 #include <cstddef>
 #include <cstdint>
@@ -25,8 +26,8 @@ struct PickleArray;
 /// A function or class of Python that a pickle may name.
 enum class PickleFunction : std::uint8_t { reconstruct, frombuffer, ndarray, dtype, encode };
 
-/// A value of a pickle; std::monostate is None. Texts and bytes are not distinguished, and lists
-/// not from tuples. Objects belong to the Pickle.
+/// A value of a pickle; std::monostate is None. Strings and bytes are not distinguished, nor are
+/// lists and tuples. The Pickle owns the objects.
 using PickleValue =
     std::variant<std::monostate, bool, std::int64_t, double, std::string_view, PickleList*,
                  PickleDict*, PickleType*, PickleArray*, PickleFunction>;
@@ -38,11 +39,11 @@ struct PickleList {
 struct PickleDict {
   std::vector<std::pair<PickleValue, PickleValue>> items;
 
-  /// The value of a text; null if there is none.
+  /// The value of a string; null if there is none.
   const PickleValue* find(std::string_view key) const;
 };
 
-/// numpy.dtype of numbers or truth values.
+/// numpy.dtype of numbers or booleans.
 struct PickleType {
   std::string_view name;  ///< kind and bytes: "u1", "f8"
   bool big_endian = false;
@@ -62,10 +63,11 @@ class Pickle {
   /// Most opcodes of a pickle.
   static constexpr std::int64_t most_opcodes = 4'000'000;
 
-  /// `bytes` must stay alive: texts and arrays are views of them where possible. Throws Error
+  /// `bytes` must stay alive: strings and arrays are views of them where possible. Throws Error
   /// (bad_file) that names `origin` and the offset for damage, for functions other than NumPy's,
   /// and for more than `most_opcodes`. Memory: less than 200 bytes for each opcode, and four times
-  /// the size of `bytes` for texts that are stored in an encoding. Nothing is recursive.
+  /// the size of `bytes` for strings that are stored in an encoding. The reader
+  /// does not recurse.
   Pickle(std::span<const std::byte> bytes, const std::string& origin);
   Pickle(const Pickle&) = delete;
   Pickle& operator=(const Pickle&) = delete;

@@ -154,8 +154,8 @@ class Actor {
   void vote(std::uint32_t step, CommittedState state) {
     effects_.vote = Vote{.step = step, .state = std::move(state)};
   }
-  /// Instead of a vote for `step`: the run ends with the steps before it. Its snapshot and report
-  /// are those of a run with so many steps. Has no effect for step 0.
+  /// Instead of a vote for `step`: the run ends with the steps before it. The final snapshot and
+  /// report are those of a run of `step` steps. Has no effect for step 0.
   void end_before(std::uint32_t step) { effects_.vote = Vote{.step = step, .ends = true}; }
   /// Reports an event to the caller of the run (RunOptions::on_event).
   void emit(std::any event) { effects_.events.push_back(std::move(event)); }
