@@ -71,13 +71,18 @@ struct PoolOptions {
 };
 
 /// What follows a batch norm in the same pass over memory:
-/// z = dropout(relu(norm(x))) + residual, each part is optional; dropout only with relu
-/// and without a residual, so that backward finds the dropped elements by z = 0.
+/// z = dropout(relu(norm(x))) + residual or, with residual_first, z = relu(norm(x) + residual). Each
+/// part is optional; dropout only with relu and without a residual, so that backward finds the
+/// dropped elements by z = 0.
 struct NormEpilogue {
   bool relu = false;
-  float dropout = 0.0f;  ///< probability of a zero; only in training
-  RandomKey random;      ///< names the dropout's numbers
-  Tensor residual;       ///< added last, if defined; same shape and layout as x
+  float dropout = 0.0f;         ///< probability of a zero; only in training
+  RandomKey random;             ///< names the dropout's numbers
+  Tensor residual;              ///< added if defined; same shape and layout as x
+  bool residual_first = false;  ///< added before relu, not after it
+
+  /// Whether relu decides on a sum, so that the residual's gradient passes through it.
+  bool relu_of_sum() const { return relu && residual_first && residual.defined(); }
 };
 
 /// Mean and biased variance of each channel over N, H, W: two row-major tensors [C].
@@ -86,11 +91,13 @@ struct ChannelMoments {
   Tensor variance;
 };
 
-/// Gradients of a batch norm with its epilogue. The residual's gradient is `grad` itself.
+/// Gradients of a batch norm with its epilogue.
 struct NormGradients {
-  Tensor x;       ///< shape and layout of x
-  Tensor weight;  ///< [C]
-  Tensor bias;    ///< [C]
+  Tensor x;         ///< shape and layout of x
+  Tensor weight;    ///< [C]
+  Tensor bias;      ///< [C]
+  Tensor residual;  ///< shape and layout of x; defined for NormEpilogue::relu_of_sum only, since
+                    ///< that of a residual added last is `grad` itself
 };
 
 /// Loss and correct predictions of a micro-batch, and the gradient of the logits.

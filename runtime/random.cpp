@@ -1,5 +1,8 @@
 #include "runtime/random.h"
 
+#include <cmath>
+#include <numbers>
+
 namespace troupe {
 
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> c,
@@ -12,6 +15,18 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> c,
     k = {k[0] + 0x9E3779B9u, k[1] + 0xBB67AE85u};
   }
   return c;
+}
+
+std::array<double, 4> normal_numbers(const std::array<std::uint32_t, 4>& bits) {
+  std::array<double, 4> result{};
+  for (std::size_t pair = 0; pair < 4; pair += 2) {
+    const double u = (bits[pair] + 1.0) * 0x1p-32;  // in (0, 1], so that the logarithm is finite
+    const double radius = std::sqrt(-2.0 * std::log(u));
+    const double angle = 2.0 * std::numbers::pi * (bits[pair + 1] * 0x1p-32);
+    result[pair] = radius * std::cos(angle);
+    result[pair + 1] = radius * std::sin(angle);
+  }
+  return result;
 }
 
 }  // namespace troupe

@@ -42,4 +42,9 @@ constexpr float uniform_float(std::uint32_t bits) {
   return static_cast<float>(bits >> 8) * 0x1p-24f;
 }
 
+/// Four numbers of N(0, 1) from the four of a block, two from each pair, by the method of G. E. P.
+/// Box, M. E. Muller, "A note on the generation of random normal deviates", 1958. Machines whose
+/// mathematical libraries differ may differ in the last bit of an f64.
+std::array<double, 4> normal_numbers(const std::array<std::uint32_t, 4>& bits);
+
 }  // namespace troupe

@@ -24,7 +24,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace troupe::cpu::HWY_NAMESPACE {
 
-template <bool with_relu, bool with_residual, bool with_dropout>
+enum class Residual { none, first, last };
+
+template <bool with_relu, Residual with_residual, bool with_dropout>
 void normalise_as(const NormStretch& s) {
   const float* HWY_RESTRICT x = s.x;
   const float* HWY_RESTRICT slope = s.slope;
@@ -34,19 +36,22 @@ void normalise_as(const NormStretch& s) {
   float* HWY_RESTRICT z = s.z;
   for_tiles(s.length, s.period, s.channels, [&](auto d, std::int64_t i, std::int64_t p) HWY_ATTR {
     auto v = hn::MulAdd(hn::LoadU(d, x + i), hn::LoadU(d, slope + p), hn::LoadU(d, offset + p));
+    if (with_residual == Residual::first) v = hn::Add(v, hn::LoadU(d, residual + i));
     if (with_relu) v = relu(d, v);
     if (with_dropout) v = hn::Mul(v, hn::LoadU(d, scales + i));
-    if (with_residual) v = hn::Add(v, hn::LoadU(d, residual + i));
+    if (with_residual == Residual::last) v = hn::Add(v, hn::LoadU(d, residual + i));
     hn::StoreU(v, d, z + i);
   });
 }
 
 void normalise(const NormStretch& s) {
-  if (s.scales) return normalise_as<true, false, true>(s);
-  if (s.relu && s.residual) return normalise_as<true, true, false>(s);
-  if (s.relu) return normalise_as<true, false, false>(s);
-  if (s.residual) return normalise_as<false, true, false>(s);
-  normalise_as<false, false, false>(s);
+  if (s.scales) return normalise_as<true, Residual::none, true>(s);
+  if (s.relu && s.residual && s.residual_first)
+    return normalise_as<true, Residual::first, false>(s);
+  if (s.relu && s.residual) return normalise_as<true, Residual::last, false>(s);
+  if (s.relu) return normalise_as<true, Residual::none, false>(s);
+  if (s.residual) return normalise_as<false, Residual::last, false>(s);
+  normalise_as<false, Residual::none, false>(s);
 }
 
 }  // namespace troupe::cpu::HWY_NAMESPACE
@@ -111,7 +116,8 @@ Tensor batch_norm(const Stream& stream, const Tensor& x, const Tensor& weight, c
                         epilogue.residual.defined() ? epilogue.residual.data<float>() : nullptr,
                         nullptr,
                         z.data<float>(),
-                        epilogue.relu};
+                        epilogue.relu,
+                        epilogue.residual_first};
   // With dropout, as much at a time as lets the factors stay in the first-level cache.
   const std::int64_t step =
       drops ? std::max<std::int64_t>(1, 2048 / panel.period) * panel.period : panel.piece_length;

@@ -31,7 +31,7 @@ HWY_INLINE V masked(D d, V grad, V x, const float* slope, const float* offset, c
   }
 }
 
-template <NormMask mask>
+template <NormMask mask, bool keeps = false>
 void sum_gradients_as(const NormBackward& n, const Panel& panel, const Piece& piece, float* sums,
                       float* products) {
   const std::int64_t tile = piece.group * panel.period;
@@ -41,11 +41,13 @@ void sum_gradients_as(const NormBackward& n, const Panel& panel, const Piece& pi
   const float* HWY_RESTRICT mean = n.mean + tile;
   const float* HWY_RESTRICT slope = n.slope + tile;
   const float* HWY_RESTRICT offset = n.offset + tile;
+  float* HWY_RESTRICT passed = keeps ? n.passed + piece.offset : nullptr;
   reduce_piece(
       piece.length, panel.period, panel.run_channels,
       [=](auto d, std::int64_t i, std::int64_t p, auto& sum, auto& product) HWY_ATTR {
         const auto v = hn::LoadU(d, x + i);
         const auto g = masked<mask>(d, hn::LoadU(d, grad + i), v, slope + p, offset + p, z + i);
+        if constexpr (keeps) hn::StoreU(g, d, passed + i);
         sum = hn::Add(sum, g);
         product = hn::MulAdd(g, hn::Sub(v, hn::LoadU(d, mean + p)), product);
       },
@@ -55,7 +57,9 @@ void sum_gradients_as(const NormBackward& n, const Panel& panel, const Piece& pi
 /// Sums of the masked gradient and of its product with x - mean, for the channels of a piece.
 void sum_gradients(const NormBackward& n, const Panel& panel, const Piece& piece, float* sums,
                    float* products) {
-  if (n.mask == NormMask::from_x)
+  if (n.passed)
+    sum_gradients_as<NormMask::from_z, true>(n, panel, piece, sums, products);
+  else if (n.mask == NormMask::from_x)
     sum_gradients_as<NormMask::from_x>(n, panel, piece, sums, products);
   else if (n.mask == NormMask::from_z)
     sum_gradients_as<NormMask::from_z>(n, panel, piece, sums, products);
@@ -169,7 +173,8 @@ InputCoefficients input_coefficients(const GradientSums& sums, double scale, dou
 }  // namespace
 
 // Two passes: both reductions, then the gradient of x. What relu let through is computed again from
-// x with the arithmetic of batch_norm or, after a dropout, read from z.
+// x with the arithmetic of batch_norm or, after a dropout or a sum, read from z. After a sum, the
+// first pass writes the residual's gradient, which the second reads in place of `grad` and z.
 NormGradients batch_norm_backward(const Stream& stream, const Tensor& grad, const Tensor& x,
                                   const Tensor& z, const Tensor& weight, const Tensor& bias,
                                   const ChannelMoments& moments, double epsilon,
@@ -180,10 +185,14 @@ NormGradients batch_norm_backward(const Stream& stream, const Tensor& grad, cons
   const NormCoefficients norm =
       norm_coefficients("batch_norm_backward", weight, bias, moments, epsilon, panel.channels());
   const bool dropped = epilogue.dropout > 0.0f;
-  if (dropped) check_alike("batch_norm_backward", x, z);
+  const bool summed = epilogue.relu_of_sum();
+  if (dropped || summed) check_alike("batch_norm_backward", x, z);
   NormGradients gradients{Tensor::empty(x.shape(), x.dtype(), stream.device, x.layout()),
                           Tensor::empty({panel.channels()}, DType::f32, stream.device),
-                          Tensor::empty({panel.channels()}, DType::f32, stream.device)};
+                          Tensor::empty({panel.channels()}, DType::f32, stream.device),
+                          {}};
+  if (summed)
+    gradients.residual = Tensor::empty(x.shape(), x.dtype(), stream.device, x.layout());
 
   Tensor tiles = Tensor::empty({6, panel.tile_elements()}, DType::f32, stream.device);
   const auto tile = [&](int index, const float* values) {
@@ -192,15 +201,20 @@ NormGradients batch_norm_backward(const Stream& stream, const Tensor& grad, cons
     return to;
   };
   NormBackward n{};
-  n.mask = dropped ? NormMask::from_z : epilogue.relu ? NormMask::from_x : NormMask::none;
+  n.mask = dropped || summed ? NormMask::from_z : epilogue.relu ? NormMask::from_x : NormMask::none;
   n.grad = grad.data<float>();
   n.x = x.data<float>();
-  n.z = dropped ? z.data<float>() : nullptr;
+  n.z = dropped || summed ? z.data<float>() : nullptr;
+  n.passed = summed ? gradients.residual.data<float>() : nullptr;
   n.dx = gradients.x.data<float>();
   n.slope = tile(0, norm.slope.data<float>());
   n.offset = tile(1, norm.offset.data<float>());
   n.mean = tile(2, moments.mean.data<float>());
   const GradientSums sums = reduce(stream, n, panel);
+  if (summed) {
+    n.mask = NormMask::none;
+    n.grad = n.passed;
+  }
 
   const double scale = dropped ? 1.0f / (1.0f - epilogue.dropout) : 1.0f;
   const InputCoefficients input =

@@ -17,13 +17,14 @@ struct NormStretch {
   const float* scales;    // dropout's factors; null if none
   float* z;
   bool relu;
+  bool residual_first;
 };
 
 /// Which elements pass their gradient through the epilogue.
 enum class NormMask {
   none,    ///< all pass
   from_x,  ///< where norm(x), computed again, let relu pass
-  from_z,  ///< where the output is not zero, after relu and dropout
+  from_z,  ///< where the output is not zero, after relu and dropout or after relu of a sum
 };
 
 /// Pointers to a whole tensor, and to tiles (see Panel) of per-channel coefficients.
@@ -40,6 +41,7 @@ struct NormBackward {
   const float* along_x;
   const float* constant;
   float* dx;
+  float* passed;  // the masked gradient, which the sums write; null if nobody needs it
 };
 
 }  // namespace troupe::cpu

@@ -4,12 +4,16 @@
 
 #include <vector>
 
+#include "ops/models/cifar_cnn.h"
 #include "ops/models/mlp.h"
 #include "ops/models/mnist_cnn.h"
+#include "ops/models/resnet.h"
 #include "ops/models/wide_resnet.h"
 
 namespace troupe {
 
-inline std::vector<ModelSource> known_models() { return {WideResNet{}, MnistCnn{}, Mlp{}}; }
+inline std::vector<ModelSource> known_models() {
+  return {WideResNet{}, MnistCnn{}, Mlp{}, ResNet18{}, ResNet34{}, ResNet50{}, CifarCnn{}};
+}
 
 }  // namespace troupe

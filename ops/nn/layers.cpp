@@ -15,6 +15,11 @@ Initializer fan_in_uniform(std::int64_t fan_in) {
   return {Initializer::Kind::uniform, 1.0 / std::sqrt(static_cast<double>(fan_in))};
 }
 
+// PyTorch's kaiming_normal_(mode="fan_out", nonlinearity="relu").
+Initializer he_normal(std::int64_t fan_out) {
+  return {Initializer::Kind::normal, std::sqrt(2.0 / static_cast<double>(fan_out))};
+}
+
 Initializer constant(double value) { return {Initializer::Kind::constant, value}; }
 
 void check_probability(const std::string& path, double probability) {
@@ -31,8 +36,8 @@ void check_positive(const std::string& path, std::string_view what, std::int64_t
 
 }  // namespace
 
-Conv2d::Conv2d(std::string path, ConvolutionOptions options)
-    : Module(std::move(path)), options_(options) {
+Conv2d::Conv2d(std::string path, ConvolutionOptions options, ConvolutionStart start)
+    : Module(std::move(path)), options_(options), start_(start) {
   check_positive(this->path(), "in_channels", options_.in_channels);
   check_positive(this->path(), "out_channels", options_.out_channels);
   check_positive(this->path(), "kernel", std::min(options_.kernel_h, options_.kernel_w));
@@ -43,11 +48,14 @@ Conv2d::Conv2d(std::string path, ConvolutionOptions options)
 void Conv2d::declare(StateSpec& spec) {
   const Shape shape{options_.out_channels, options_.in_channels, options_.kernel_h,
                     options_.kernel_w};
-  const Initializer initializer =
-      fan_in_uniform(options_.in_channels * options_.kernel_h * options_.kernel_w);
-  weight_ = spec.add_parameter(path() + ".weight", shape, initializer);
+  const std::int64_t window = options_.kernel_h * options_.kernel_w;
+  const Initializer uniform = fan_in_uniform(options_.in_channels * window);
+  weight_ = spec.add_parameter(path() + ".weight", shape,
+                               start_ == ConvolutionStart::he_normal
+                                   ? he_normal(options_.out_channels * window)
+                                   : uniform);
   if (options_.bias)
-    bias_ = spec.add_parameter(path() + ".bias", Shape{options_.out_channels}, initializer);
+    bias_ = spec.add_parameter(path() + ".bias", Shape{options_.out_channels}, uniform);
 }
 
 Value Conv2d::forward(Tape& tape, Value x) {
@@ -94,6 +102,7 @@ Value BatchNorm2d::forward(Tape& tape, Value x) { return forward(tape, x, Value{
 Value BatchNorm2d::forward(Tape& tape, Value x, Value residual) {
   const bool has_residual = residual.index >= 0;
   const bool fused_dropout = options_.relu && !has_residual;
+  const bool residual_first = has_residual && options_.residual_first;
   const primitives::Dropout dropout{static_cast<float>(options_.dropout),
                                     operation_id(options_.dropout_path)};
   const primitives::BatchNorm2d norm{.weight = weight_,
@@ -102,10 +111,12 @@ Value BatchNorm2d::forward(Tape& tape, Value x, Value residual) {
                                      .running_variance = running_variance_,
                                      .epsilon = options_.epsilon,
                                      .relu = options_.relu,
+                                     .residual_first = residual_first,
                                      .dropout = fused_dropout ? dropout.probability : 0.0f,
                                      .dropout_operation = dropout.operation};
   if (fused_dropout || dropout.probability == 0.0f)
     return has_residual ? tape.record(norm, x, residual) : tape.record(norm, x);
+  if (residual_first) return tape.record(dropout, tape.record(norm, x, residual));
   const Value dropped = tape.record(dropout, tape.record(norm, x));
   return has_residual ? tape.record(primitives::Add{}, dropped, residual) : dropped;
 }

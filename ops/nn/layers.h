@@ -16,16 +16,25 @@
 
 namespace troupe::nn {
 
+/// How the weight of a convolution begins. A bias is U(-b, b) in both cases.
+enum class ConvolutionStart : std::uint8_t {
+  uniform,    ///< PyTorch's default: U(-b, b)
+  he_normal,  ///< N(0, 2 / (out * kernel_h * kernel_w)): K. He et al., "Delving deep into
+              ///< rectifiers", ICCV 2015, with the fan-out, as torchvision's ResNets
+};
+
 /// Keeps weight [out, in, kernel_h, kernel_w] and bias [out], from U(-b, b) with
-/// b = 1 / sqrt(in * kernel_h * kernel_w).
+/// b = 1 / sqrt(in * kernel_h * kernel_w) or as `start` says.
 class Conv2d final : public Module {
  public:
-  Conv2d(std::string path, ConvolutionOptions options);
+  Conv2d(std::string path, ConvolutionOptions options,
+         ConvolutionStart start = ConvolutionStart::uniform);
   void declare(StateSpec& spec) override;
   Value forward(Tape& tape, Value x) override;
 
  private:
   ConvolutionOptions options_;
+  ConvolutionStart start_;
   ParameterIndex weight_, bias_;
   std::unique_ptr<LayerKernel> kernel_;  // made by the first pass, which knows the backend
 };
@@ -51,6 +60,7 @@ struct BatchNormOptions {
   bool relu = false;
   double dropout = 0.0;      ///< probability of a zero, after the ReLU
   std::string dropout_path;  ///< names the dropout's random numbers; needed where it has any
+  bool residual_first = false;  ///< a residual is added before the ReLU, not last
 };
 
 /// Keeps weight (ones) and bias (zeros) [features], running_mean, running_var and
@@ -60,7 +70,8 @@ class BatchNorm2d final : public Module {
   BatchNorm2d(std::string path, BatchNormOptions options);
   void declare(StateSpec& spec) override;
   Value forward(Tape& tape, Value x) override;
-  Value forward(Tape& tape, Value x, Value residual);  ///< adds the residual last
+  /// Adds the residual last or, with residual_first, before the ReLU.
+  Value forward(Tape& tape, Value x, Value residual);
 
  private:
   BatchNormOptions options_;

@@ -43,11 +43,27 @@ void fill_uniform(const ParameterSpec& spec, std::uint64_t seed, const Tensor& f
   }
 }
 
+// N(0, deviation^2), computed in f64 and rounded to f32: element e is number e of the key.
+template <class T>
+void fill_normal(const ParameterSpec& spec, std::uint64_t seed, const Tensor& flat) {
+  const RandomKey key{.seed = seed, .operation = operation_id(spec.name)};
+  T* values = flat.data<T>() + spec.offset;
+  const std::int64_t count = spec.shape.element_count();
+  for (std::int64_t e = 0; e < count; e += 4) {
+    const auto numbers = normal_numbers(key.block(static_cast<std::uint32_t>(e / 4)));
+    for (std::int64_t lane = 0; lane < std::min<std::int64_t>(4, count - e); ++lane)
+      values[e + lane] = static_cast<T>(static_cast<float>(
+          numbers[static_cast<std::size_t>(lane)] * spec.initializer.value));
+  }
+}
+
 template <class T>
 void fill(const StateSpec& spec, std::uint64_t seed, StateVersion& state) {
   for (const ParameterSpec& parameter : spec.parameters()) {
     if (parameter.initializer.kind == Initializer::Kind::uniform)
       fill_uniform<T>(parameter, seed, state.weights);
+    else if (parameter.initializer.kind == Initializer::Kind::normal)
+      fill_normal<T>(parameter, seed, state.weights);
     else
       std::fill_n(state.weights.data<T>() + parameter.offset, parameter.shape.element_count(),
                   static_cast<T>(static_cast<float>(parameter.initializer.value)));

@@ -16,9 +16,9 @@ namespace troupe {
 
 /// How a parameter begins. The numbers depend on the seed and the parameter's name alone.
 struct Initializer {
-  enum class Kind : std::uint8_t { uniform, constant };
+  enum class Kind : std::uint8_t { uniform, constant, normal };
   Kind kind = Kind::constant;
-  double value = 0.0;  ///< the constant, or the bound b of U(-b, b)
+  double value = 0.0;  ///< the constant, the bound b of U(-b, b), or the deviation s of N(0, s^2)
 };
 
 struct ParameterSpec {

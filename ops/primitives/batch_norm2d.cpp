@@ -40,7 +40,7 @@ void check(const Pass& pass, const Tensor& x, std::int64_t channels, const Tenso
 
 Tensor BatchNorm2d::forward(const Pass& pass, const Tensor& x, const Tensor& residual) {
   check(pass, x, pass.weight(weight).element_count(), residual);
-  NormEpilogue epilogue{.relu = relu};
+  NormEpilogue epilogue{.relu = relu, .residual_first = residual_first};
   if (residual.defined()) {
     state.residual_layout = residual.layout();
     epilogue.residual = in_layout(pass, residual, x.layout());
@@ -71,8 +71,10 @@ void BatchNorm2d::input_gradient(const Pass& pass, const Tensor& grad,
       pass.stream, grad, state.x, state.z, pass.weight(weight), pass.weight(bias), state.moments,
       epsilon, state.epilogue, /*batch_moments=*/true);
   inputs[0].grad = std::move(state.gradients.x);
+  const Tensor through_relu = std::move(state.gradients.residual);
   if (inputs.size() > 1 && inputs[1].wanted)
-    inputs[1].grad = in_layout(pass, grad, state.residual_layout);
+    inputs[1].grad =
+        in_layout(pass, through_relu.defined() ? through_relu : grad, state.residual_layout);
   state.x = state.z = {};
   state.epilogue = {};
   state.moments = {};

@@ -6,10 +6,11 @@
 
 namespace troupe::primitives {
 
-/// z = dropout(relu(norm(x))) + residual, as PyTorch's BatchNorm2d followed by these operations,
-/// each of which is optional (S. Ioffe, C. Szegedy, "Batch normalization", ICML 2015). Takes x [N,
-/// C, H, W] or [N, C], and the residual as a second input. Dropout goes with relu and without a
-/// residual (NormEpilogue); nn::BatchNorm2d records other combinations as several primitives.
+/// z = dropout(relu(norm(x))) + residual or relu(norm(x) + residual), as PyTorch's BatchNorm2d
+/// followed by these operations, each of which is optional (S. Ioffe, C. Szegedy, "Batch
+/// normalization", ICML 2015). Takes x [N, C, H, W] or [N, C], and the residual as a second input.
+/// Dropout goes with relu and without a residual (NormEpilogue); nn::BatchNorm2d records other
+/// combinations as several primitives.
 ///
 /// Training normalises with the moments of this micro-batch and writes its mean and unbiased
 /// variance to Pass::statistics; evaluation normalises with Pass::buffers. Saves x, z, the residual
@@ -21,6 +22,7 @@ struct BatchNorm2d {
   BufferIndex running_mean, running_variance;
   double epsilon = 1e-5;
   bool relu = false;
+  bool residual_first = false;  ///< the residual is added before relu
   float dropout = 0.0f;
   std::uint32_t dropout_operation = 0;  ///< operation_id of the dropout's path
   struct Saved {

@@ -86,9 +86,11 @@ Tensor batch_norm(const Stream&, const Tensor& given, const Tensor& weight, cons
     const Norm norm(c, weight, bias, moments, epsilon);
     channels.each(c, [&](std::int64_t e) {
       double value = norm(x.data<double>()[e]);
+      const double added = residual.defined() ? residual.data<double>()[e] : 0;
+      if (epilogue.residual_first) value += added;
       if (epilogue.relu && value < 0) value = 0;
       value *= scale_of(scales, e);
-      if (residual.defined()) value += residual.data<double>()[e];
+      if (!epilogue.residual_first && residual.defined()) value += added;
       z.data<double>()[e] = value;
     });
   }
@@ -103,22 +105,29 @@ NormGradients batch_norm_backward(const Stream&, const Tensor& given_grad, const
                                   const ChannelMoments& moments, double epsilon,
                                   const NormEpilogue& epilogue, bool batch_moments) {
   const Tensor x = row_major(given_x), grad = row_major(given_grad);
+  const bool relu_of_sum = epilogue.relu_of_sum();
+  const Tensor residual = relu_of_sum ? row_major(epilogue.residual) : Tensor();
   const Channels channels(x.shape());
   const auto scales = dropout_scales(epilogue, x.element_count());
   Tensor x_grad = Tensor::empty(x.shape(), DType::f64, x.device());
   NormGradients result{{},
                        Tensor::empty(Shape{channels.count}, DType::f64, x.device()),
-                       Tensor::empty(Shape{channels.count}, DType::f64, x.device())};
+                       Tensor::empty(Shape{channels.count}, DType::f64, x.device()),
+                       {}};
+  Tensor residual_grad;
+  if (relu_of_sum) residual_grad = Tensor::empty(x.shape(), DType::f64, x.device());
   for (std::int64_t c = 0; c < channels.count; ++c) {
     const Norm norm(c, weight, bias, moments, epsilon);
     const auto norm_grad = [&](std::int64_t e) {
-      const bool passes = !epilogue.relu || norm(x.data<double>()[e]) > 0;
+      const double added = relu_of_sum ? residual.data<double>()[e] : 0;
+      const bool passes = !epilogue.relu || norm(x.data<double>()[e]) + added > 0;
       return passes ? grad.data<double>()[e] * scale_of(scales, e) : 0.0;
     };
     double bias_grad = 0, weight_grad = 0;
     channels.each(c, [&](std::int64_t e) {
       bias_grad += norm_grad(e);
       weight_grad += norm_grad(e) * norm.normal(x.data<double>()[e]);
+      if (relu_of_sum) residual_grad.data<double>()[e] = norm_grad(e);
     });
     const double share = batch_moments ? 1.0 / channels.elements() : 0.0;
     channels.each(c, [&](std::int64_t e) {
@@ -130,6 +139,7 @@ NormGradients batch_norm_backward(const Stream&, const Tensor& given_grad, const
     result.weight.data<double>()[c] = weight_grad;
   }
   result.x = in_layout(x_grad, given_x.layout());
+  if (relu_of_sum) result.residual = in_layout(residual_grad, given_x.layout());
   return result;
 }
 

@@ -1,7 +1,8 @@
 """The models as PyTorch modules, and what training them gives in f64 and in f32.
 
 WideResNet is that of examples/pytorch, here with Troupe's dropout masks; MnistCnn is that of CSC's
-PyTorch examples; Mlp is Troupe's own."""
+PyTorch examples; CifarCnn is that of PyTorch's tutorial; Mlp is Troupe's own; the ResNets are
+torchvision's."""
 
 import sys
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torchvision.models import resnet
 
-from troupe_random import elements, operation_id, uniform
+from troupe_random import elements, normals, operation_id, uniform
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "pytorch"))
 from wide_resnet import ConvBlock, WideResNet  # noqa: E402
@@ -75,15 +77,65 @@ class Mlp(nn.Module):
         return self.layers[-1](x)
 
 
+class CifarCnn(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 6, 5)
+        self.conv2 = nn.Conv2d(6, 16, 5)
+        self.fc1 = nn.Linear(16 * 5 * 5, 120)
+        self.fc2 = nn.Linear(120, 84)
+        self.fc3 = nn.Linear(84, 10)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
+        x = F.max_pool2d(F.relu(self.conv2(x)), 2).flatten(1)
+        return self.fc3(F.relu(self.fc2(F.relu(self.fc1(x)))))
+
+
+class NarrowResNet(resnet.ResNet):
+    """torchvision's ResNet with 10 classes and few channels, for 3-channel images."""
+
+    def __init__(self, block, layers, widths=(16, 16, 32, 32)):
+        super().__init__(block, layers, num_classes=10)
+        self.inplanes = widths[0]
+        self.conv1 = nn.Conv2d(3, widths[0], 7, stride=2, padding=3, bias=False)
+        self.bn1 = nn.BatchNorm2d(widths[0])
+        for group in range(4):
+            made = self._make_layer(block, widths[group], layers[group], stride=2 if group else 1)
+            setattr(self, f"layer{group + 1}", made)
+        self.fc = nn.Linear(widths[3] * block.expansion, 10)
+
+
+def cifar_stem(model):
+    """The ResNet with the first layers that are usual for images of 32x32 pixels."""
+    model.conv1 = nn.Conv2d(3, model.conv1.out_channels, 3, padding=1, bias=False)
+    model.maxpool = nn.Identity()
+    return model
+
+
 TRAINED = {
     "wide_resnet": lambda: with_counter_dropout(WideResNet(1, [4, 4, 8, 8], 10, 0.05)),
     "mnist_cnn": MnistCnn,
     "mlp": lambda: Mlp(784, [24, 16], 10),
+    "cifar_cnn": CifarCnn,
+    "resnet18": lambda: NarrowResNet(resnet.BasicBlock, [2, 2, 2, 2]),
+    "resnet18_cifar": lambda: cifar_stem(NarrowResNet(resnet.BasicBlock, [2, 2, 2, 2])),
+    "resnet50": lambda: NarrowResNet(resnet.Bottleneck, [3, 4, 6, 3]),
 }
+SAMPLES = {
+    "cifar_cnn": (3, 32, 32),
+    "resnet18": (3, 20, 24),
+    "resnet18_cifar": (3, 8, 9),
+    "resnet50": (3, 20, 24),
+}  # others: MNIST's
 DEFAULT = {
     "wide_resnet": WideResNet,
     "mnist_cnn": MnistCnn,
     "mlp": lambda: Mlp(784, [128, 64], 10),
+    "cifar_cnn": CifarCnn,
+    "resnet18": lambda: resnet.resnet18(num_classes=10),
+    "resnet34": lambda: resnet.resnet34(num_classes=10),
+    "resnet50": lambda: resnet.resnet50(num_classes=10),
 }
 
 
@@ -97,18 +149,25 @@ def names():
 
 def initialise(model):
     """Troupe's initial state: PyTorch's distributions, Troupe's numbers, rounded to f32."""
-    fan_in = {}
+    fan_in, fan_out = {}, {}
     for path, module in model.named_modules():
         if isinstance(module, (nn.Conv2d, nn.Linear)):
             fan_in[path] = module.weight[0].numel()
+        if isinstance(model, resnet.ResNet) and isinstance(module, nn.Conv2d):
+            fan_out[path] = module.weight[:, 0].numel()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             owner = name.rpartition(".")[0]
             if owner not in fan_in:
                 continue  # a batch norm: ones and zeros
-            u = elements(parameter.numel(), seed=SEED, operation=operation_id(name))
-            bound = np.float32(1.0 / np.sqrt(np.float64(fan_in[owner])))
-            values = (np.float32(2) * u - np.float32(1)) * bound
+            key = dict(seed=SEED, operation=operation_id(name))
+            if owner in fan_out:
+                deviation = np.sqrt(2.0 / fan_out[owner])
+                values = (normals(parameter.numel(), **key) * deviation).astype(np.float32)
+            else:
+                u = elements(parameter.numel(), **key)
+                bound = np.float32(1.0 / np.sqrt(np.float64(fan_in[owner])))
+                values = (np.float32(2) * u - np.float32(1)) * bound
             parameter.copy_(torch.from_numpy(values.reshape(tuple(parameter.shape))))
 
 
@@ -147,7 +206,8 @@ def train(name, recipe, dtype):
         for module in model.modules():
             if isinstance(module, CounterDropout):
                 module.step = step
-        images = torch.from_numpy(uniform(f"golden/images/{step}", (BATCH, 1, 28, 28))).to(dtype)
+        shape = (BATCH, *SAMPLES.get(name, (1, 28, 28)))
+        images = torch.from_numpy(uniform(f"golden/images/{step}", shape)).to(dtype)
         classes = torch.tensor([(3 * i + 7 * step) % 10 for i in range(BATCH)])
         optimizer.zero_grad()
         loss = F.cross_entropy(model(images), classes, label_smoothing=recipe.label_smoothing)
@@ -172,8 +232,11 @@ def compared(key, name, recipe):
     result = {}
     model, losses, weights = train(name, recipe, torch.float64)
     result[f"{key}/losses"] = torch.from_numpy(losses)
-    for tensor_name, tensor in model.state_dict().items():
-        if tensor.dtype == torch.float64:
+    final = {n: t for n, t in model.state_dict().items() if t.dtype == torch.float64}
+    if isinstance(model, resnet.ResNet):  # hundreds of tensors: their norms, by sorted names
+        result[f"{key}/norms"] = torch.stack([final[n].norm() for n in sorted(final)])
+    else:
+        for tensor_name, tensor in final.items():
             result[f"{key}/final/{tensor_name}"] = sampled(tensor)
             result[f"{key}/norm/{tensor_name}"] = tensor.norm().reshape(1)
     _, single_losses, single_weights = train(name, recipe, torch.float32)
@@ -184,10 +247,10 @@ def compared(key, name, recipe):
 
 
 def models():
-    """Each model with SGD at two rates."""
+    """Each model with SGD at two rates, the ResNets at one."""
     result = {}
     for name in TRAINED:
-        for lr in ("0.001", "0.02"):
+        for lr in ("0.001",) if name.startswith("resnet") else ("0.001", "0.02"):
             result |= compared(f"{name}/{lr}", name, Recipe(sgd(float(lr))))
     return result
 

@@ -20,14 +20,16 @@ def convolution(**options):
     return lambda x, w, b=None: F.conv2d(x[0], w, b, **options)
 
 
-def batch_norm(relu=False, dropout=0.0, epsilon=1e-5):
+def batch_norm(relu=False, dropout=0.0, epsilon=1e-5, residual_first=False):
     def run(x, weight, bias):
         z = F.batch_norm(x[0], None, None, weight, bias, training=True, eps=epsilon)
+        if residual_first:
+            z = z + x[1]
         if relu:
             z = F.relu(z)
         if dropout:
             z = z * dropout_scales(z.shape, dropout, "block.dropout")
-        return z + x[1] if len(x) > 1 else z
+        return z + x[1] if len(x) > 1 and not residual_first else z
 
     return run
 
@@ -62,6 +64,13 @@ SAMPLES = {
     "batch_norm2d/epsilon": ([NORM, NORM], [(4,), (4,)], batch_norm(epsilon=0.1)),
     "batch_norm2d/blocked": ([(2, 16, 2, 3)], [(16,), (16,)], batch_norm(relu=True, dropout=0.3)),
     "batch_norm2d/blocked_residual": ([(2, 16, 2, 3)] * 2, [(16,), (16,)], batch_norm(relu=True)),
+    "batch_norm2d/relu_of_sum": ([NORM, NORM], [(4,), (4,)], batch_norm(relu=True, residual_first=True)),
+    "batch_norm2d/sum": ([NORM, NORM], [(4,), (4,)], batch_norm(residual_first=True)),
+    "batch_norm2d/blocked_relu_of_sum": (
+        [(2, 16, 2, 3)] * 2,
+        [(16,), (16,)],
+        batch_norm(relu=True, residual_first=True),
+    ),
     "linear/biased": ([(5, 7)], [(3, 7), (3,)], lambda x, w, b: F.linear(x[0], w, b)),
     "linear/unbiased": ([(1, 3)], [(9, 3)], lambda x, w: F.linear(x[0], w)),
     "relu/images": ([IMAGES], [], lambda x: F.relu(x[0])),

@@ -36,6 +36,14 @@ def elements(count, **key):
     return uniform01(blocks((count + 3) // 4, **key).reshape(-1)[:count])
 
 
+def normals(count, **key):
+    """Normal numbers by Box and Muller: element e takes number e % 4 of block e / 4."""
+    bits = blocks((count + 3) // 4, **key).reshape(-1, 2).astype(np.float64)
+    radius = np.sqrt(-2.0 * np.log((bits[:, 0] + 1.0) * 2.0**-32))
+    angle = 2.0 * np.pi * (bits[:, 1] * 2.0**-32)
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1).reshape(-1)[:count]
+
+
 def uniform(name, shape):
     """The tests' U(-1, 1): element e is the first number of block e of the stream of this name."""
     first = blocks(int(np.prod(shape)), seed=11, operation=operation_id(name))[:, 0]

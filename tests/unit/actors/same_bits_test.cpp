@@ -216,6 +216,43 @@ TEST(SameBits, OfAWideResNetWithDropout) {
   expect_same(train(parts), whole);
 }
 
+TEST(SameBits, OfAResNetInAnyStagesReplicasAndSchedules) {
+  const TrainingRun one{.model = "resnet18", .partition = {13}, .steps = 3};
+  const TrainingResult whole = train(one);
+  for (const std::vector<std::size_t>& partition :
+       {std::vector<std::size_t>{1, 2, 6, 4}, {7, 6}, {2, 1, 1, 1, 1, 1, 1, 1, 1, 3}})
+    for (const std::uint32_t replicas : {1, 2})
+      for (const auto& [name, schedule] : schedule_names) {
+        SCOPED_TRACE(::testing::Message() << name << ", " << partition.size() << " stages, "
+                                          << replicas << " replicas");
+        TrainingRun parts = one;
+        parts.partition = partition;
+        parts.replicas = replicas;
+        parts.schedule = schedule;
+        expect_same(train(parts), whole);
+      }
+}
+
+TEST(SameBits, OfAResNetInAnyBucketsAndResumed) {
+  TrainingRun run{.model = "resnet18", .partition = {13}, .steps = 3, .snapshot_every = 1};
+  const TrainingResult whole = train(run);
+  run.adjust = one_block_a_bucket;
+  expect_same(train(run), whole);
+  run.partition = {4, 9};
+  run.from = whole.written.at(2);
+  run.first_step = 2;
+  EXPECT_EQ(train(run).digest, whole.digest);
+}
+
+TEST(SameBits, OfThePyTorchTutorialsNetwork) {
+  const TrainingRun one{.model = "cifar_cnn", .partition = {12}, .steps = 3};
+  const TrainingResult whole = train(one);
+  TrainingRun parts = one;
+  parts.partition = {2, 5, 5};
+  parts.replicas = 2;
+  expect_same(train(parts), whole);
+}
+
 TEST(SameBits, InDoublePrecision) {
   const TrainingResult one = train({.partition = {4}, .dtype = DType::f64});
   expect_same(train({.partition = {1, 3}, .replicas = 2, .dtype = DType::f64}), one);

@@ -18,7 +18,16 @@ constexpr std::int64_t classes = 4;
 ModelSource source_of(const TrainingRun& run) {
   if (run.model == "wide_resnet")
     return WideResNet{.widths = {2, 2, 4, 4}, .classes = classes, .dropout = run.dropout};
+  if (run.model == "resnet18")
+    return ResNet18{
+        {.stem = ResNetStem::cifar, .widths = {4, 4, 8, 16}, .classes = classes}};
+  if (run.model == "cifar_cnn") return CifarCnn{.classes = classes};
   return MnistCnn{.classes = classes};
+}
+
+std::int64_t side_of(const std::string& model) {
+  if (model == "wide_resnet") return 28;
+  return model == "cifar_cnn" ? 16 : 8;
 }
 
 std::vector<StatePtr> states_of(const TrainingRun& run, const PipelineOptions& pipeline) {
@@ -36,7 +45,7 @@ std::vector<StatePtr> states_of(const TrainingRun& run, const PipelineOptions& p
 }  // namespace
 
 PipelineOptions pipeline_of(const TrainingRun& run) {
-  const std::int64_t side = run.model == "wide_resnet" ? 28 : 8;
+  const std::int64_t side = side_of(run.model);
   const Dataset dataset = open_dataset(
       Synthetic{.shape = {1, side, side}, .classes = classes, .count = run.samples}, {.seed = 3});
   const std::int64_t per_epoch =

@@ -16,7 +16,7 @@ namespace troupe::testing {
 /// A run, with everything that may differ between runs of the same bits.
 struct TrainingRun {
   std::uint64_t seed = 1;
-  std::string model = "mnist_cnn";  ///< on 8 x 8 pixels; or wide_resnet, on 28 x 28
+  std::string model = "mnist_cnn";  ///< or wide_resnet, resnet18 or cifar_cnn, all in small
   double dropout = 0.1;             ///< of wide_resnet
   std::vector<std::size_t> partition{2, 2};
   std::uint32_t replicas = 1;

@@ -75,8 +75,10 @@ TEST(GoldenRates, AreThoseOfPyTorchsSchedulers) {
 
 TEST(GoldenModels, HaveTheNamesShapesAndTypesOfPyTorchs) {
   std::vector<std::string> lines;
-  for (const std::string name : {"wide_resnet", "mnist_cnn", "mlp"}) {
-    Model model = find_definition(known_models(), name).make(mnist_samples);
+  for (const ModelSource& source : known_models()) {
+    const std::string name(source.name());
+    const bool on_mnist = name == "wide_resnet" || name == "mnist_cnn" || name == "mlp";
+    Model model = source.make(on_mnist ? mnist_samples : cifar_samples);
     StateSpec spec;
     for (const auto& block : model.blocks) block->declare(spec);
     for (const NamedTensor& named : named_tensors(spec, *initial_state(spec, DType::f32, 1), true))
@@ -120,14 +122,15 @@ Recipe recipe_of(const std::string& name) {
   return sgd;
 }
 
-Training train(const ModelSource& source, const Recipe& recipe, DType dtype) {
-  Model model = source.make(mnist_samples);
+Training train(const ModelSource& source, const Shape& sample, const Recipe& recipe, DType dtype) {
+  Model model = source.make({.shape = sample, .classes = 10});
   const std::size_t blocks = model.blocks.size();
   Network network(std::move(model), 0, blocks, dtype, Stream{});
   network.use(initial_state(network.spec(), dtype, 1));
   Training result;
   for (std::int64_t step = 0; step < steps; ++step) {
-    const Tensor images = uniform(fmt::format("golden/images/{}", step), {batch, 1, 28, 28});
+    const Tensor images = uniform(fmt::format("golden/images/{}", step),
+                                  {batch, sample[0], sample[1], sample[2]});
     Tensor classes = Tensor::empty(Shape{batch}, DType::i64, Device::cpu());
     for (std::int64_t i = 0; i < batch; ++i)
       classes.data<std::int64_t>()[i] = (3 * i + 7 * step) % 10;
@@ -178,8 +181,17 @@ std::ostream& operator<<(std::ostream& out, const Run& run) {
 }
 
 ModelSource model_of(const Run& run) {
-  return small_model(run.model,
-                     {.resnet_widths = {4, 4, 8, 8}, .mlp_widths = {24, 16}, .dropout = 0.05});
+  return small_model(run.model, {.wide_resnet_widths = {4, 4, 8, 8},
+                                 .mlp_widths = {24, 16},
+                                 .resnet_widths = {16, 16, 32, 32},
+                                 .dropout = 0.05});
+}
+
+Shape sample_of(const std::string& model) {
+  if (model == "cifar_cnn") return cifar_samples.shape;
+  if (model == "resnet18_cifar") return {3, 8, 9};
+  if (model.starts_with("resnet")) return {3, 20, 24};
+  return mnist_samples.shape;
 }
 
 class GoldenTraining : public testing::TestWithParam<Run> {
@@ -187,16 +199,36 @@ class GoldenTraining : public testing::TestWithParam<Run> {
   Golden golden_{GetParam().is_rate() ? "models.safetensors" : "recipes.safetensors"};
   std::string key_ = fmt::format("{}/{}/", GetParam().model, GetParam().recipe);
   ModelSource model_ = model_of(GetParam());
+  Shape sample_ = sample_of(GetParam().model);
   Recipe recipe_ = GetParam().is_rate() ? Recipe{.rate = {.lr = std::stod(GetParam().recipe)}}
                                         : recipe_of(GetParam().recipe);
 };
 
+// The norms of all weights and statistics, in the order of their names.
+Tensor norms(const Training& training) {
+  std::map<std::string, double> by_name;
+  for (const NamedTensor& named : named_tensors(training.spec, *training.states.back(), false))
+    if (named.tensor.dtype() == DType::f64) by_name[named.name] = norm(named.tensor);
+  std::vector<double> values;
+  for (const auto& [name, value] : by_name) values.push_back(value);
+  return Tensor::from<double>(Shape{static_cast<std::int64_t>(values.size())}, values);
+}
+
 TEST_P(GoldenTraining, AgreesInDoublePrecisionToOneInAHundredMillion) {
-  const Training ours = train(model_, recipe_, DType::f64);
+  const Training ours = train(model_, sample_, recipe_, DType::f64);
   for (std::int64_t step = 0; step < steps; ++step) {
     const double expected = golden_[key_ + "losses"].data<double>()[step];
     EXPECT_NEAR(ours.losses[static_cast<std::size_t>(step)], expected, 1e-8 * expected)
         << "loss of step " << step;
+  }
+  if (golden_.has(key_ + "norms")) {
+    const Tensor expected = golden_[key_ + "norms"], actual = norms(ours);
+    ASSERT_EQ(actual.shape(), expected.shape());
+    for (std::int64_t i = 0; i < actual.element_count(); ++i)
+      EXPECT_NEAR(actual.data<double>()[i], expected.data<double>()[i],
+                  1e-8 * expected.data<double>()[i])
+          << "tensor " << i << " by name";
+    return;
   }
   std::size_t compared = 0;
   for (const NamedTensor& named : named_tensors(ours.spec, *ours.states.back(), false)) {
@@ -219,8 +251,8 @@ double allowance(const Tensor& distances, std::int64_t step) {
 }
 
 TEST_P(GoldenTraining, StaysWithinThreeTimesPyTorchsOwnDistanceInSinglePrecision) {
-  const Training exact = train(model_, recipe_, DType::f64);
-  const Training ours = train(model_, recipe_, DType::f32);
+  const Training exact = train(model_, sample_, recipe_, DType::f64);
+  const Training ours = train(model_, sample_, recipe_, DType::f32);
   EXPECT_NEAR(ours.losses[0], golden_[key_ + "losses"].data<double>()[0], 1e-5);
   for (std::int64_t step = 0; step < steps; ++step) {
     const auto i = static_cast<std::size_t>(step);
@@ -235,7 +267,10 @@ TEST_P(GoldenTraining, StaysWithinThreeTimesPyTorchsOwnDistanceInSinglePrecision
 INSTANTIATE_TEST_SUITE_P(EachModel, GoldenTraining,
                          testing::Values(Run{"wide_resnet", "0.001"}, Run{"wide_resnet", "0.02"},
                                          Run{"mnist_cnn", "0.001"}, Run{"mnist_cnn", "0.02"},
-                                         Run{"mlp", "0.001"}, Run{"mlp", "0.02"}));
+                                         Run{"mlp", "0.001"}, Run{"mlp", "0.02"},
+                                         Run{"cifar_cnn", "0.001"}, Run{"cifar_cnn", "0.02"},
+                                         Run{"resnet18", "0.001"}, Run{"resnet18_cifar", "0.001"},
+                                         Run{"resnet50", "0.001"}));
 
 INSTANTIATE_TEST_SUITE_P(EachRecipe, GoldenTraining,
                          testing::Values(Run{"mnist_cnn", "adam"}, Run{"mlp", "adam"},

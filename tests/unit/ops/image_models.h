@@ -8,16 +8,24 @@
 namespace troupe::testing_ops {
 
 inline const SampleSpec mnist_samples{.shape = {1, 28, 28}, .classes = 10};
+inline const SampleSpec cifar_samples{.shape = {3, 32, 32}, .classes = 10};
 
 struct SmallModelOptions {
-  std::vector<std::int64_t> resnet_widths = {}, mlp_widths = {};
+  std::vector<std::int64_t> wide_resnet_widths = {}, mlp_widths = {}, resnet_widths = {};
   double dropout = 0;
 };
 
 inline ModelSource small_model(const std::string& name, const SmallModelOptions& options) {
   if (name == "wide_resnet")
-    return WideResNet{.widths = options.resnet_widths, .dropout = options.dropout};
+    return WideResNet{.widths = options.wide_resnet_widths, .dropout = options.dropout};
   if (name == "mlp") return Mlp{.widths = options.mlp_widths};
+  if (name == "cifar_cnn") return CifarCnn{};
+  const ResNetOptions resnet{.widths = options.resnet_widths};
+  if (name == "resnet18") return ResNet18{resnet};
+  if (name == "resnet34") return ResNet34{resnet};
+  if (name == "resnet50") return ResNet50{resnet};
+  if (name == "resnet18_cifar")
+    return ResNet18{{.stem = ResNetStem::cifar, .widths = options.resnet_widths}};
   return MnistCnn{};
 }
 

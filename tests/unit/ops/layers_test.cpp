@@ -49,6 +49,26 @@ TEST(BatchNorm2d, TakesDropoutTogetherWithAResidual) {
     EXPECT_NEAR(onto.data<float>()[e], alone.data<float>()[e] + x.data<float>()[e], 1e-6f);
 }
 
+TEST(BatchNorm2d, DropsElementsOfTheReluOfASum) {
+  nn::BatchNormOptions options{.features = 3,
+                               .relu = true,
+                               .dropout = 0.5,
+                               .dropout_path = "drop",
+                               .residual_first = true};
+  const Tensor x = ramp({4, 3, 5, 5});
+  const Tensor dropped = trained<Residual>(options, x);
+  options.dropout = 0;
+  const Tensor whole = trained<Residual>(options, x);
+  std::int64_t kept = 0;
+  for (std::int64_t e = 0; e < x.element_count(); ++e) {
+    EXPECT_GE(whole.data<float>()[e], 0.0f);
+    if (dropped.data<float>()[e] == 0.0f) continue;
+    EXPECT_NEAR(dropped.data<float>()[e], 2 * whole.data<float>()[e], 1e-5f);
+    ++kept;
+  }
+  EXPECT_GT(kept, x.element_count() / 10);
+}
+
 TEST(BatchNorm2d, TakesDropoutWithoutRelu) {
   const nn::BatchNormOptions options{.features = 3, .dropout = 0.5, .dropout_path = "drop"};
   const Tensor z = trained<nn::BatchNorm2d>(options, ramp({4, 3, 5, 5}));

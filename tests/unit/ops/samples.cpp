@@ -96,6 +96,10 @@ std::vector<Sample> batch_norm2d() {
       batch_norm("epsilon", images, {.epsilon = 0.1}, true),
       batch_norm("blocked", {2, 16, 2, 3}, {.relu = true, .dropout = 0.3f}, false),
       batch_norm("blocked_residual", {2, 16, 2, 3}, {.relu = true}, true),
+      batch_norm("relu_of_sum", images, {.relu = true, .residual_first = true}, true),
+      batch_norm("sum", images, {.residual_first = true}, true),
+      batch_norm("blocked_relu_of_sum", {2, 16, 2, 3}, {.relu = true, .residual_first = true},
+                 true),
   };
 }
 

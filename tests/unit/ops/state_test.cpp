@@ -96,6 +96,26 @@ TEST(InitialState, DoesNotDependOnThePartitionOrThePrecision) {
   EXPECT_GT(compared, 500u);
 }
 
+TEST(InitialState, DrawsNormalNumbersByTheNameAlone) {
+  StateSpec spec, longer;
+  const Initializer initializer{Initializer::Kind::normal, 0.5};
+  spec.add_parameter("weight", Shape{40001}, initializer);
+  longer.add_parameter("other", Shape{3}, initializer);
+  longer.add_parameter("weight", Shape{40001}, initializer);
+  const Tensor numbers = spec.parameter_views(initial_state(spec, DType::f64, 1)->weights)[0];
+  const Tensor again = longer.parameter_views(initial_state(longer, DType::f32, 1)->weights)[1];
+  double sum = 0, squares = 0, fourth = 0;
+  for (std::int64_t e = 0; e < numbers.element_count(); ++e) {
+    const double value = numbers.data<double>()[e];
+    EXPECT_EQ(value, again.data<float>()[e]) << e;
+    sum += value, squares += value * value, fourth += value * value * value * value;
+  }
+  const auto count = static_cast<double>(numbers.element_count());
+  EXPECT_NEAR(sum / count, 0.0, 0.01);
+  EXPECT_NEAR(squares / count, 0.25, 0.01);
+  EXPECT_NEAR(fourth / squares / 0.25, 3.0, 0.2);  // the kurtosis of a normal distribution
+}
+
 TEST(InitialState, ChangesWithTheSeed) {
   const StateSpec spec = small_spec();
   EXPECT_NE(initial_state(spec, DType::f32, 1)->weights.data<float>()[0],

@@ -107,6 +107,14 @@ TEST_P(VectorBatchNorm, EpiloguesAreTheSeparateOperationsInOnePass) {
                      return forward(s, {.relu = true, .residual = in_.residual});
                    }),
                    table().add({}, activated, in_.residual));
+  const Tensor sum = table().add({}, y, in_.residual);
+  const auto first = [&](bool relu) {
+    return on_any_threads([&, relu](const Stream& s) {
+      return forward(s, {.relu = relu, .residual = in_.residual, .residual_first = true});
+    });
+  };
+  expect_same_bits(first(true), table().relu({}, sum));
+  expect_same_bits(first(false), sum);
   expect_same_bits(on_any_threads([&](const Stream& s) {
                      return forward(s, {.relu = true, .dropout = 0.25f, .random = key});
                    }),
@@ -163,6 +171,25 @@ TEST_P(VectorBatchNorm, GradientsAgreeAfterReluAndDropout) {
 TEST_P(VectorBatchNorm, AResidualDoesNotChangeTheGradientsOfX) {
   expect_gradients({.relu = true, .residual = in_.residual});
 }
+// ReLU's gradient is that of the separate operation, and the norm's is that of a norm alone.
+TEST_P(VectorBatchNorm, PassesTheGradientOfReluOfASumToBothTerms) {
+  const NormEpilogue epilogue{.relu = true, .residual = in_.residual, .residual_first = true};
+  const Tensor z = forward({}, epilogue);
+  const Tensor passed = table().relu_backward({}, z, in_.grad);
+  const auto part = [&](auto member) {
+    return on_any_threads([&](const Stream& s) { return backward(s, z, epilogue).*member; });
+  };
+  const NormGradients expected = table().batch_norm_backward(
+      {}, passed, in_.x, z, in_.weight, in_.bias, in_.moments, epsilon, {}, true);
+  expect_same_bits(part(&NormGradients::residual), passed);
+  expect_same_bits(part(&NormGradients::x), expected.x);
+  expect_same_bits(part(&NormGradients::weight), expected.weight);
+  expect_same_bits(part(&NormGradients::bias), expected.bias);
+}
+TEST_P(VectorBatchNorm, LeavesTheGradientOfAResidualAddedLastToTheCaller) {
+  const NormEpilogue epilogue{.relu = true, .residual = in_.residual};
+  EXPECT_FALSE(backward({}, forward({}, epilogue), epilogue).residual.defined());
+}
 TEST_P(VectorBatchNorm, GradientsAgreeForConstantMoments) {
   expect_gradients({.relu = true}, /*batch_moments=*/false);
 }
@@ -205,6 +232,7 @@ TEST(VectorBatchNormErrors, RefusesEpiloguesThatAreNotFused) {
   };
   EXPECT_TRUE(refuses({.relu = false, .dropout = 0.5f}));
   EXPECT_TRUE(refuses({.relu = true, .dropout = 0.5f, .residual = x}));
+  EXPECT_TRUE(refuses({.relu = true, .dropout = 0.5f, .residual = x, .residual_first = true}));
   EXPECT_FALSE(refuses({.relu = true, .dropout = 0.5f}));
 }
 

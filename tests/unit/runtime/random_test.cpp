@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <numbers>
 #include <set>
 #include <utility>
 
@@ -49,6 +51,24 @@ TEST(OperationId, IsFnv1aOfThePath) {
   EXPECT_EQ(operation_id("a"), 0xe40c292cu);
   EXPECT_EQ(operation_id("foobar"), 0xbf9cf968u);
   EXPECT_NE(operation_id("block1.dropout"), operation_id("block2.dropout"));
+}
+
+TEST(NormalNumbers, AreBoxMullersOfTheTwoPairs) {
+  constexpr std::uint32_t half = 0x80000000u, quarter = 0x40000000u;
+  const auto numbers = normal_numbers({half - 1, quarter, quarter - 1, half});
+  const double radius = std::sqrt(2 * std::numbers::ln2);
+  EXPECT_NEAR(numbers[0], 0.0, 1e-15);
+  EXPECT_NEAR(numbers[1], radius, 1e-15);
+  EXPECT_NEAR(numbers[2], -radius * std::numbers::sqrt2, 1e-15);
+  EXPECT_NEAR(numbers[3], 0.0, 1e-15);
+}
+
+TEST(NormalNumbers, AreFiniteForAllBits) {
+  for (const std::uint32_t bits : {0u, 1u, 0x7fffffffu, 0x80000000u, 0xffffffffu})
+    for (const double number : normal_numbers({bits, bits, bits, ~bits})) {
+      EXPECT_TRUE(std::isfinite(number));
+      EXPECT_LE(std::abs(number), 6.7);  // sqrt(64 ln 2)
+    }
 }
 
 TEST(UniformFloat, StaysBelowOne) {
