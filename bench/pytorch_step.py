@@ -1,7 +1,8 @@
 """Whole training steps in PyTorch: the other side of bench/training/step_bench.cpp, with the same
 models, initial weights, data, loss and optimizer, and the same requests on standard input.
 
-  pytorch_step.py MODEL THREADS nchw|nhwc eager|compile plain|fused     MODEL: small, olivia or mnist
+  pytorch_step.py MODEL THREADS nchw|nhwc eager|compile plain|fused
+      MODEL: small, olivia, mnist, resnet18 or resnet50
 
 The last argument selects SGD with its defaults, or with fused=True.
 """
@@ -12,15 +13,18 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torchvision.models import resnet
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "golden"))
-from golden_models import ConvBlock, MnistCnn, WideResNet, initialise  # noqa: E402
+from golden_models import ConvBlock, MnistCnn, WideResNet, cifar_stem, initialise  # noqa: E402
 from troupe_random import uniform  # noqa: E402
 
 MODELS = {
     "small": (lambda: WideResNet(1, [16, 16, 32, 64], 10, 0.0), (64, 1, 28, 28), 10),
     "olivia": (lambda: WideResNet(3, [16, 160, 320, 640], 100, 0.0), (16, 3, 32, 32), 100),
     "mnist": (MnistCnn, (128, 1, 28, 28), 10),
+    "resnet18": (lambda: cifar_stem(resnet.resnet18(num_classes=10)), (32, 3, 32, 32), 10),
+    "resnet50": (lambda: resnet.resnet50(num_classes=1000), (8, 3, 224, 224), 1000),
 }
 
 

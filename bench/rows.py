@@ -17,6 +17,8 @@ STEPS = {  # key: what, model, batch, our convolution, target
                ">= 1.8"),
     "olivia_direct": ("the same, direct convolution", "olivia", 16, "direct", ">= 1.05"),
     "mnist": ("MNIST CNN, batch 128", "mnist", 128, "auto", ">= 1.5"),
+    "resnet18": ("ResNet-18, 32x32, batch 32", "resnet18", 32, "auto", ">= 1.5"),
+    "resnet50": ("ResNet-50, 224x224, batch 8", "resnet50", 8, "auto", ">= 1.2"),
 }
 
 

@@ -2,7 +2,8 @@
 // same weights, data, loss and optimizer. Waits for requests so that a script can interleave the
 // two:
 //
-//   step_bench MODEL THREADS [auto|direct|winograd] [DROPOUT]     MODEL: small, olivia or mnist
+//   step_bench MODEL THREADS [auto|direct|winograd] [DROPOUT]
+//       MODEL: small, olivia, mnist, resnet18 or resnet50
 //
 //   losses N   begins anew without dropout; N losses on a line
 //   time N     seconds of N further steps with dropout: by the clock, and of processor time
@@ -57,8 +58,16 @@ Work work_named(std::string_view name, const WorkOptions& options) {
                        .convolution = options.convolution},
             {.shape = {3, 32, 32}, .classes = 100},
             16};
+  if (name == "resnet18")
+    return {ResNet18{{.stem = ResNetStem::cifar, .convolution = options.convolution}},
+            {.shape = {3, 32, 32}, .classes = 10},
+            32};
+  if (name == "resnet50")
+    return {ResNet50{{.classes = 1000, .convolution = options.convolution}},
+            {.shape = {3, 224, 224}, .classes = 1000},
+            8};
   throw Error(ErrorCode::usage, fmt::format("the model is '{}'", name),
-              "give small, olivia or mnist");
+              "give small, olivia, mnist, resnet18 or resnet50");
 }
 
 ConvolutionAlgorithm algorithm_named(std::string_view name) {
@@ -142,7 +151,8 @@ void serve(const Work& work, const Work& undisturbed, int threads) {
 int main(int argc, char** argv) try {
   if (argc < 3) {
     fmt::print(stderr,
-               "usage: step_bench small|olivia|mnist THREADS [auto|direct|winograd] [DROPOUT]\n");
+               "usage: step_bench small|olivia|mnist|resnet18|resnet50 THREADS "
+               "[auto|direct|winograd] [DROPOUT]\n");
     return 2;
   }
   WorkOptions options;

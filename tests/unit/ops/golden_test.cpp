@@ -189,8 +189,8 @@ ModelSource model_of(const Run& run) {
 
 Shape sample_of(const std::string& model) {
   if (model == "cifar_cnn") return cifar_samples.shape;
-  if (model == "resnet18_cifar") return {3, 8, 9};
-  if (model.starts_with("resnet")) return {3, 20, 24};
+  if (model == "resnet18") return {3, 20, 24};
+  if (model == "resnet18_cifar" || model == "resnet50_cifar") return {3, 8, 9};
   return mnist_samples.shape;
 }
 
@@ -247,14 +247,17 @@ TEST_P(GoldenTraining, AgreesInDoublePrecisionToOneInAHundredMillion) {
 // two steps later.
 double allowance(const Tensor& distances, std::int64_t step) {
   const double* values = distances.data<double>();
-  return 3 * *std::max_element(values, values + std::min(steps, step + 3));
+  return 3 * *std::max_element(values, values + std::min(distances.element_count(), step + 3));
 }
 
 TEST_P(GoldenTraining, StaysWithinThreeTimesPyTorchsOwnDistanceInSinglePrecision) {
   const Training exact = train(model_, sample_, recipe_, DType::f64);
   const Training ours = train(model_, sample_, recipe_, DType::f32);
-  EXPECT_NEAR(ours.losses[0], golden_[key_ + "losses"].data<double>()[0], 1e-5);
-  for (std::int64_t step = 0; step < steps; ++step) {
+  const double first = *golden_[key_ + "losses"].data<double>();
+  EXPECT_NEAR(ours.losses[0], first, 1e-5 * first);
+  // Of the deeper ResNets, golden_models.py keeps the steps before rounding is amplified.
+  const std::int64_t compared = golden_[key_ + "f32_loss_distance"].element_count();
+  for (std::int64_t step = 0; step < compared; ++step) {
     const auto i = static_cast<std::size_t>(step);
     const double loss = std::abs(ours.losses[i] - golden_[key_ + "losses"].data<double>()[step]);
     const double weights =
@@ -270,7 +273,7 @@ INSTANTIATE_TEST_SUITE_P(EachModel, GoldenTraining,
                                          Run{"mlp", "0.001"}, Run{"mlp", "0.02"},
                                          Run{"cifar_cnn", "0.001"}, Run{"cifar_cnn", "0.02"},
                                          Run{"resnet18", "0.001"}, Run{"resnet18_cifar", "0.001"},
-                                         Run{"resnet50", "0.001"}));
+                                         Run{"resnet50_cifar", "0.00001"}));
 
 INSTANTIATE_TEST_SUITE_P(EachRecipe, GoldenTraining,
                          testing::Values(Run{"mnist_cnn", "adam"}, Run{"mlp", "adam"},
