@@ -71,8 +71,8 @@ struct PoolOptions {
 };
 
 /// What follows a batch norm in the same pass over memory:
-/// z = dropout(relu(norm(x))) + residual or, with residual_first, z = relu(norm(x) + residual). Each
-/// part is optional; dropout only with relu and without a residual, so that backward finds the
+/// z = dropout(relu(norm(x))) + residual or, with residual_first, z = relu(norm(x) + residual).
+/// Each part is optional; dropout only with relu and without a residual, so that backward finds the
 /// dropped elements by z = 0.
 struct NormEpilogue {
   bool relu = false;

@@ -191,8 +191,7 @@ NormGradients batch_norm_backward(const Stream& stream, const Tensor& grad, cons
                           Tensor::empty({panel.channels()}, DType::f32, stream.device),
                           Tensor::empty({panel.channels()}, DType::f32, stream.device),
                           {}};
-  if (summed)
-    gradients.residual = Tensor::empty(x.shape(), x.dtype(), stream.device, x.layout());
+  if (summed) gradients.residual = Tensor::empty(x.shape(), x.dtype(), stream.device, x.layout());
 
   Tensor tiles = Tensor::empty({6, panel.tile_elements()}, DType::f32, stream.device);
   const auto tile = [&](int index, const float* values) {

@@ -7,8 +7,8 @@ namespace troupe {
 /// The convolutional network of PyTorch's tutorial "Training a classifier", which trains it on
 /// CIFAR-10 (after Y. LeCun et al., "Gradient-based learning applied to document recognition",
 /// 1998): 5x5 convolutions to 6 and 16 channels, each with ReLU and max pooling, then linear layers
-/// of 120, 84 and `classes` outputs. Blocks: conv1, relu1, pool1, conv2, relu2, pool2, flatten, fc1,
-/// relu3, fc2, relu4, fc3. An image of 32x32 pixels gives fc1 400 inputs.
+/// of 120, 84 and `classes` outputs. Blocks: conv1, relu1, pool1, conv2, relu2, pool2, flatten,
+/// fc1, relu3, fc2, relu4, fc3. An image of 32x32 pixels gives fc1 400 inputs.
 struct CifarCnn {
   static constexpr std::string_view name = "cifar_cnn";
   std::int64_t classes = 10;

@@ -70,8 +70,8 @@ class Block final : public nn::Module {
     if (o.stride == 1 && o.in == o.out) return;
     layer.in = o.in, layer.out = o.out, layer.kernel = 1, layer.stride = o.stride;
     layer.relu = false;
-    auto& convolution = child<nn::Conv2d>("downsample.0", convolution_of(layer),
-                                          nn::ConvolutionStart::he_normal);
+    auto& convolution =
+        child<nn::Conv2d>("downsample.0", convolution_of(layer), nn::ConvolutionStart::he_normal);
     downsample_ = {&convolution, &child<nn::BatchNorm2d>("downsample.1", norm_of(layer))};
   }
 

@@ -50,10 +50,9 @@ void Conv2d::declare(StateSpec& spec) {
                     options_.kernel_w};
   const std::int64_t window = options_.kernel_h * options_.kernel_w;
   const Initializer uniform = fan_in_uniform(options_.in_channels * window);
-  weight_ = spec.add_parameter(path() + ".weight", shape,
-                               start_ == ConvolutionStart::he_normal
-                                   ? he_normal(options_.out_channels * window)
-                                   : uniform);
+  weight_ = spec.add_parameter(
+      path() + ".weight", shape,
+      start_ == ConvolutionStart::he_normal ? he_normal(options_.out_channels * window) : uniform);
   if (options_.bias)
     bias_ = spec.add_parameter(path() + ".bias", Shape{options_.out_channels}, uniform);
 }

@@ -58,8 +58,8 @@ struct BatchNormOptions {
   double epsilon = 1e-5;
   double momentum = 0.1;
   bool relu = false;
-  double dropout = 0.0;      ///< probability of a zero, after the ReLU
-  std::string dropout_path;  ///< names the dropout's random numbers; needed where it has any
+  double dropout = 0.0;         ///< probability of a zero, after the ReLU
+  std::string dropout_path;     ///< names the dropout's random numbers; needed where it has any
   bool residual_first = false;  ///< a residual is added before the ReLU, not last
 };
 

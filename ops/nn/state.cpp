@@ -52,8 +52,8 @@ void fill_normal(const ParameterSpec& spec, std::uint64_t seed, const Tensor& fl
   for (std::int64_t e = 0; e < count; e += 4) {
     const auto numbers = normal_numbers(key.block(static_cast<std::uint32_t>(e / 4)));
     for (std::int64_t lane = 0; lane < std::min<std::int64_t>(4, count - e); ++lane)
-      values[e + lane] = static_cast<T>(static_cast<float>(
-          numbers[static_cast<std::size_t>(lane)] * spec.initializer.value));
+      values[e + lane] = static_cast<T>(
+          static_cast<float>(numbers[static_cast<std::size_t>(lane)] * spec.initializer.value));
   }
 }
 

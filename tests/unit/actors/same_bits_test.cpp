@@ -223,8 +223,8 @@ TEST(SameBits, OfAResNetInAnyStagesReplicasAndSchedules) {
        {std::vector<std::size_t>{1, 2, 6, 4}, {7, 6}, {2, 1, 1, 1, 1, 1, 1, 1, 1, 3}})
     for (const std::uint32_t replicas : {1, 2})
       for (const auto& [name, schedule] : schedule_names) {
-        SCOPED_TRACE(::testing::Message() << name << ", " << partition.size() << " stages, "
-                                          << replicas << " replicas");
+        SCOPED_TRACE(::testing::Message()
+                     << name << ", " << partition.size() << " stages, " << replicas << " replicas");
         TrainingRun parts = one;
         parts.partition = partition;
         parts.replicas = replicas;

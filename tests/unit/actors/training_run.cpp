@@ -19,8 +19,7 @@ ModelSource source_of(const TrainingRun& run) {
   if (run.model == "wide_resnet")
     return WideResNet{.widths = {2, 2, 4, 4}, .classes = classes, .dropout = run.dropout};
   if (run.model == "resnet18")
-    return ResNet18{
-        {.stem = ResNetStem::cifar, .widths = {4, 4, 8, 16}, .classes = classes}};
+    return ResNet18{{.stem = ResNetStem::cifar, .widths = {4, 4, 8, 16}, .classes = classes}};
   if (run.model == "cifar_cnn") return CifarCnn{.classes = classes};
   return MnistCnn{.classes = classes};
 }

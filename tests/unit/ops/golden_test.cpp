@@ -129,8 +129,8 @@ Training train(const ModelSource& source, const Shape& sample, const Recipe& rec
   network.use(initial_state(network.spec(), dtype, 1));
   Training result;
   for (std::int64_t step = 0; step < steps; ++step) {
-    const Tensor images = uniform(fmt::format("golden/images/{}", step),
-                                  {batch, sample[0], sample[1], sample[2]});
+    const Tensor images =
+        uniform(fmt::format("golden/images/{}", step), {batch, sample[0], sample[1], sample[2]});
     Tensor classes = Tensor::empty(Shape{batch}, DType::i64, Device::cpu());
     for (std::int64_t i = 0; i < batch; ++i)
       classes.data<std::int64_t>()[i] = (3 * i + 7 * step) % 10;

@@ -50,11 +50,8 @@ TEST(BatchNorm2d, TakesDropoutTogetherWithAResidual) {
 }
 
 TEST(BatchNorm2d, DropsElementsOfTheReluOfASum) {
-  nn::BatchNormOptions options{.features = 3,
-                               .relu = true,
-                               .dropout = 0.5,
-                               .dropout_path = "drop",
-                               .residual_first = true};
+  nn::BatchNormOptions options{
+      .features = 3, .relu = true, .dropout = 0.5, .dropout_path = "drop", .residual_first = true};
   const Tensor x = ramp({4, 3, 5, 5});
   const Tensor dropped = trained<Residual>(options, x);
   options.dropout = 0;

@@ -110,9 +110,8 @@ TEST(Models, ConsistOfTheseBlocks) {
                    "block5", "block6", "pool", "flat", "fc"}));
   EXPECT_EQ(block_paths(MnistCnn{}), (Paths{"layer1", "layer2", "flatten", "fc"}));
   EXPECT_EQ(block_paths(Mlp{}), (Paths{"flatten", "layers.0", "layers.1", "layers.2"}));
-  EXPECT_EQ(block_paths(CifarCnn{}),
-            (Paths{"conv1", "relu1", "pool1", "conv2", "relu2", "pool2", "flatten", "fc1", "relu3",
-                   "fc2", "relu4", "fc3"}));
+  EXPECT_EQ(block_paths(CifarCnn{}), (Paths{"conv1", "relu1", "pool1", "conv2", "relu2", "pool2",
+                                            "flatten", "fc1", "relu3", "fc2", "relu4", "fc3"}));
   EXPECT_EQ(block_paths(ResNet18{}),
             (Paths{"conv1", "bn1", "maxpool", "layer1.0", "layer1.1", "layer2.0", "layer2.1",
                    "layer3.0", "layer3.1", "layer4.0", "layer4.1", "avgpool", "flatten", "fc"}));

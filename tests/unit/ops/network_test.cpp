@@ -61,9 +61,9 @@ Tensor loss_gradient(const ForwardPass& pass) {
 class EachModel : public testing::TestWithParam<const char*> {};
 
 TEST_P(EachModel, LearnsAFewSamplesByHeart) {
-  Network network = whole(
-      testing_ops::small_model(GetParam(), {.wide_resnet_widths = {4, 4, 6, 8}, .mlp_widths = {16}}),
-      DType::f32);
+  Network network = whole(testing_ops::small_model(
+                              GetParam(), {.wide_resnet_widths = {4, 4, 6, 8}, .mlp_widths = {16}}),
+                          DType::f32);
   network.use(initial_state(network.spec(), DType::f32, 1));
   const Tensor x = images(10);
   double first = 0, last = 0;
