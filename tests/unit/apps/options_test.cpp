@@ -93,7 +93,8 @@ TEST(Options, TellWhichOfThemHaveNoEffect) {
   using testing::ElementsAre;
   EXPECT_THAT(warnings_of("model: {name: mlp, dropout: 0.5}", {"convolution=direct"}),
               ElementsAre("override -r convolution=direct: convolution has no effect with "
-                          "model.name mlp, only with mnist_cnn, wide_resnet",
+                          "model.name mlp, only with cifar_cnn, "
+                          "mnist_cnn, resnet18, resnet34, resnet50, wide_resnet",
                           "o.yaml:1:29: model.dropout has no effect with model.name mlp, only "
                           "with wide_resnet"));
   EXPECT_THAT(warnings_of("data: {classes: 7}"),
@@ -252,7 +253,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         WrongValue{"seed=-1", "2^64"}, WrongValue{"precision=f16", "f32, f64"},
         WrongValue{"convolution=fft", "winograd"}, WrongValue{"trace=1", "true or"},
-        WrongValue{"model.name=resnet", "did you mean wide_resnet?"},
+        WrongValue{"model.name=resnet", "did you mean resnet18?"},
         WrongValue{"model.in_channels=0", "from 1"}, WrongValue{"model.widths=[0]", "from 1"},
         WrongValue{"model.classes=1", "from 2"}, WrongValue{"model.dropout=1", "< 1"},
         WrongValue{"model.dropout=-0.1", ">= 0"},

@@ -335,17 +335,21 @@ TEST(TrainingOptions, EachOneOfAnOptimizerChangesTheUpdate) {
         << change << " was read and ignored";
 }
 
-/// Options of wide_resnet alone.
-const std::vector<std::string> wide = {"convolution=direct", "model.dropout=0.5"};
+/// Options of one model alone.
+const std::vector<std::string> of_wide_resnet = {"convolution=direct", "model.dropout=0.5"};
+const std::vector<std::string> of_resnet18 = {"convolution=direct", "model.stem=cifar"};
 
 TEST(TrainingOptions, EachOneOfAModelChangesTheModel) {
-  const std::vector<std::string> base = {"model.name=wide_resnet", "model.widths=[2, 2, 2, 2]",
-                                         "data.shape=[1, 28, 28]"};
-  const std::string before = run_as_text(options_with(base));
-  for (const std::string& change : wide) {
-    std::vector<std::string> overrides = base;
-    overrides.push_back(change);
-    EXPECT_NE(run_as_text(options_with(overrides)), before) << change << " was read and ignored";
+  for (const auto& [model, changes_of_it] :
+       {std::pair{"wide_resnet", of_wide_resnet}, std::pair{"resnet18", of_resnet18}}) {
+    const std::vector<std::string> base = {std::string("model.name=") + model,
+                                           "model.widths=[2, 2, 2, 2]", "data.shape=[1, 28, 28]"};
+    const std::string before = run_as_text(options_with(base));
+    for (const std::string& change : changes_of_it) {
+      std::vector<std::string> overrides = base;
+      overrides.push_back(change);
+      EXPECT_NE(run_as_text(options_with(overrides)), before) << change << " was read and ignored";
+    }
   }
 }
 
@@ -353,7 +357,7 @@ TEST(TrainingOptions, NoneIsMissingFromTheseTests) {
   std::set<std::string> tested = elsewhere;
   for (const auto& overrides : changes)
     tested.insert(overrides[0].substr(0, overrides[0].find('=')));
-  for (const auto* some : {&wide, &of_adam})
+  for (const auto* some : {&of_wide_resnet, &of_resnet18, &of_adam})
     for (const std::string& change : *some) tested.insert(change.substr(0, change.find('=')));
   Options options;
   for (const OptionField& field : option_fields(options))

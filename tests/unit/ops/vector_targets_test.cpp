@@ -65,8 +65,17 @@ TEST_P(EveryInstructionSet, NormalisesToTheSameValues) {
       const Tensor z = table().batch_norm({}, x, weight, bias, moments, 1e-5, epilogue);
       const NormGradients gradients =
           table().batch_norm_backward({}, grad, x, z, weight, bias, moments, 1e-5, epilogue, true);
-      return std::vector{values_of(z), values_of(gradients.x), values_of(gradients.weight),
-                         values_of(gradients.bias)};
+      const NormEpilogue of_sum{.relu = true, .residual = x, .residual_first = true};
+      const Tensor sum = table().batch_norm({}, x, weight, bias, moments, 1e-5, of_sum);
+      const NormGradients of_both =
+          table().batch_norm_backward({}, grad, x, sum, weight, bias, moments, 1e-5, of_sum, true);
+      return std::vector{values_of(z),
+                         values_of(gradients.x),
+                         values_of(gradients.weight),
+                         values_of(gradients.bias),
+                         values_of(sum),
+                         values_of(of_both.x),
+                         values_of(of_both.residual)};
     });
     for (std::size_t part = 0; part < best.size(); ++part)
       EXPECT_LT(distance(other[part], best[part]), 5e-5) << to_string(c.shape) << " " << part;
