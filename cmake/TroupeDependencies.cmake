@@ -8,6 +8,8 @@ find_package(yaml-cpp REQUIRED)       # libyaml-cpp-dev
 find_package(nlohmann_json REQUIRED)  # nlohmann-json3-dev
 find_package(dnnl REQUIRED)           # libdnnl-dev
 find_package(ZLIB REQUIRED)           # zlib1g-dev
+find_package(JPEG REQUIRED)           # libjpeg62-turbo-dev
+find_package(PNG REQUIRED)            # libpng-dev
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)  # libssl-dev
 find_package(Gloo REQUIRED)            # libgloo-dev
 find_package(cppzmq REQUIRED)         # libzmq3-dev, cppzmq-dev

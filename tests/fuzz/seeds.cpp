@@ -132,9 +132,11 @@ int main(int, char** arguments) {
   const fs::path corpus = arguments[1];
   const fs::path golden = arguments[2];
   for (const char* name :
-       {"idx", "safetensors", "pickle", "tar", "checkpoint", "options", "wire", "flow"})
+       {"idx", "image", "safetensors", "pickle", "tar", "checkpoint", "options", "wire", "flow"})
     fs::create_directories(corpus / name);
   idx_seeds(corpus / "idx");
+  for (const auto& file : fs::directory_iterator(golden / "images"))
+    write(corpus / "image" / file.path().filename(), read(file.path()));
   write(corpus / "safetensors" / "python", read(golden / "safetensors.safetensors"));
   for (const auto& file : fs::directory_iterator(golden / "pickles"))
     write(corpus / "pickle" / file.path().stem(), read(file.path()));

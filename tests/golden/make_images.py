@@ -1,0 +1,111 @@
+"""Writes images/ and images.safetensors with Pillow and torchvision (versions in requirements.txt).
+
+images/ has a small file of each kind. The tensors are what Pillow and torchvision make of them:
+
+    decoded/FILE           [height, width, 3]: Image.open(FILE).convert("RGB")
+    evaluated/FILE         [3, 16, 16]: Resize(20), CenterCrop(16)
+    part/L,T,W,H/FILE      [3, 16, 16]: resized_crop of that box to 16 x 16
+    jitter/OP,FACTOR       [3, 16, 16]: adjust_OP of part/7,9,16,16/photo.png as a uint8 tensor
+
+Run it again only to change them.
+"""
+
+import pathlib
+import struct
+import zlib
+
+import numpy
+import torch
+from PIL import Image
+from safetensors.numpy import save_file
+from torchvision.transforms import v2
+from torchvision.transforms import functional as F
+
+here = pathlib.Path(__file__).parent
+folder = here / "images"
+folder.mkdir(exist_ok=True)
+width, height = 37, 26
+
+
+def photo():
+    """Smooth colours with edges and some noise."""
+    y, x = numpy.mgrid[0:height, 0:width].astype(float)
+    noise = numpy.random.default_rng(1).integers(-12, 13, (height, width, 3))
+    red = 127 + 120 * numpy.sin(x / 5 + y / 9)
+    green = 255 * x / width
+    blue = numpy.where((x - 18) ** 2 + (y - 12) ** 2 < 60, 240, 40 + 4 * y)
+    return numpy.clip(numpy.stack([red, green, blue], axis=2) + noise, 0, 255).astype("uint8")
+
+
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def png(header, rows, *more):
+    """A PNG file of a kind that Pillow does not write; `rows` with their filter bytes."""
+    return b"".join(
+        [b"\x89PNG\r\n\x1a\n", chunk(b"IHDR", header), *more,
+         chunk(b"IDAT", zlib.compress(rows, 9)), chunk(b"IEND", b"")])
+
+
+def raw_rows(pixels):
+    return b"".join(b"\0" + row.tobytes() for row in pixels)
+
+
+def adam7(pixels):
+    starts = [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)]
+    return b"".join(raw_rows(numpy.ascontiguousarray(pixels[top::down, left::right]))
+                    for left, top, right, down in starts)
+
+
+pixels = photo()
+image = Image.fromarray(pixels)
+image.save(folder / "photo.jpg", quality=90)
+image.save(folder / "full_colour.jpg", quality=95, subsampling=0)
+image.save(folder / "progressive.jpeg", quality=80, progressive=True)
+image.convert("L").save(folder / "grey.jpg", quality=85)
+image.convert("CMYK").save(folder / "cmyk.jpg", quality=85)
+rotated = Image.Exif()
+rotated[0x0112] = 6
+image.save(folder / "rotated.jpg", quality=85, exif=rotated)
+
+image.save(folder / "photo.png")
+alpha = Image.fromarray((255 * numpy.mgrid[0:height, 0:width][1] // width).astype("uint8"))
+with_alpha = image.copy()
+with_alpha.putalpha(alpha)
+with_alpha.save(folder / "alpha.png")
+grey_alpha = image.convert("L")
+grey_alpha.putalpha(alpha)
+grey_alpha.save(folder / "grey_alpha.png")
+image.convert("L").save(folder / "grey.png")
+image.quantize(20).save(folder / "palette.png", transparency=3)
+image.convert("1").save(folder / "bits.png")
+values = pixels.astype(">u2") * 200 + 77
+(folder / "sixteen.png").write_bytes(png(struct.pack(">IIBBBBB", width, height, 16, 2, 0, 0, 0), raw_rows(values)))
+small_values = pixels[..., 0].astype(">u2") * 3
+(folder / "grey_sixteen.png").write_bytes(
+    png(struct.pack(">IIBBBBB", width, height, 16, 0, 0, 0, 0), raw_rows(small_values)))
+(folder / "interlaced.png").write_bytes(
+    png(struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 1), adam7(pixels), chunk(b"gAMA", struct.pack(">I", 100000))))
+
+evaluate = v2.Compose([v2.Resize(20), v2.CenterCrop(16)])
+tensors = {}
+for path in sorted(folder.iterdir()):
+    with Image.open(path) as file:
+        opened = file.convert("RGB")
+    tensors[f"decoded/{path.name}"] = numpy.asarray(opened)
+channels_first = lambda one: numpy.ascontiguousarray(numpy.asarray(one).transpose(2, 0, 1))  # noqa: E731
+for name in ["photo.jpg", "photo.png"]:
+    with Image.open(folder / name) as file:
+        opened = file.convert("RGB")
+    tensors[f"evaluated/{name}"] = channels_first(evaluate(opened))
+    for box in [(3, 2, 30, 22), (10, 5, 9, 12), (0, 0, 37, 26), (7, 9, 16, 16), (36, 25, 1, 1)]:
+        left, top, wide, high = box
+        part = F.resized_crop(opened, top, left, high, wide, [16, 16])
+        tensors["part/" + ",".join(map(str, box)) + "/" + name] = channels_first(part)
+as_tensor = torch.from_numpy(tensors["part/7,9,16,16/photo.png"])
+for operation in ["brightness", "contrast", "saturation"]:
+    for factor in [0.0, 0.6, 1.0, 1.4]:
+        changed = getattr(F, f"adjust_{operation}")(as_tensor, factor)
+        tensors[f"jitter/{operation},{factor}"] = changed.numpy()
+save_file(tensors, here / "images.safetensors")
