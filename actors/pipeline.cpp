@@ -257,6 +257,7 @@ LoaderOptions loader_options(const PipelineOptions& options, std::uint32_t repli
   return {.dataset = data.dataset,
           .transform = {.seed = options.seed,
                         .augment = data.augment,
+                        .color_jitter = data.color_jitter,
                         .mean = data.mean,
                         .std = data.std,
                         .dtype = options.dtype},

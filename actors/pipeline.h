@@ -18,6 +18,7 @@ namespace troupe {
 struct PipelineData {
   Dataset dataset;
   std::vector<Augment> augment = {};              ///< of training samples, in this order
+  std::vector<double> color_jitter = {};          ///< as in TransformOptions
   std::vector<double> mean = {0.0}, std = {1.0};  ///< as in TransformOptions
   bool shuffle = true;
   bool drop_last = true;  ///< leave out the samples that do not fill a batch

@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
+#include "actors/data/random_box.h"
 #include "runtime/error.h"
 #include "runtime/random.h"
 #include "runtime/text.h"
@@ -43,24 +45,78 @@ std::vector<T> normalisation_table(const TransformOptions& options, std::int64_t
   return table;
 }
 
+/// Each byte, for pixels that stay u8.
+constexpr auto unchanged = [] {
+  std::array<std::uint8_t, 256> bytes{};
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i);
+  return bytes;
+}();
+
 }  // namespace
 
-// Target (y, x) shows source (y + down, x + right), or (y + down, right - x) where mirrored;
-// outside of the source it shows a zero pixel.
-struct SampleTransform::Window {
+// Target t shows source start + t, or start - t where mirrored; outside of the source it shows a
+// zero pixel.
+struct SampleTransform::Axis {
+  std::int64_t size = 0;
+  std::int64_t start = 0;
   bool mirrored = false;
-  std::int64_t down = 0;
-  std::int64_t right = 0;
+
+  void mirror() {
+    start += mirrored ? 1 - size : size - 1;
+    mirrored = !mirrored;
+  }
+  void move(std::int64_t by) { start += mirrored ? -by : by; }
+  std::int64_t source(std::int64_t target) const {
+    return mirrored ? start - target : start + target;
+  }
+  // Targets [from(), to()) lie inside of the source.
+  std::int64_t from() const {
+    return std::clamp<std::int64_t>(mirrored ? start - size + 1 : -start, 0, size);
+  }
+  std::int64_t to() const {
+    return std::clamp<std::int64_t>(mirrored ? start + 1 : size - start, from(), size);
+  }
 };
+
+struct SampleTransform::Window {
+  Axis rows, columns;
+};
+
+void check_augmentations(const TransformOptions& options) {
+  const std::vector<Augment>& augment = options.augment;
+  for (std::size_t i = 0; i < augment.size(); ++i) {
+    if (augment[i] == Augment::random_resized_crop && i > 0)
+      throw Error(ErrorCode::bad_options,
+                  "`augment` has random_resized_crop after other augmentations",
+                  "name it first: it takes a part of the stored image");
+    if (augment[i] == Augment::random_erasing && i + 1 < augment.size())
+      throw Error(ErrorCode::bad_options, "`augment` has random_erasing before other augmentations",
+                  "name it last: it acts on normalised samples");
+  }
+  if (std::ranges::count(augment, Augment::color_jitter) == 0) return;
+  const std::vector<double>& ranges = options.color_jitter;
+  if (ranges.size() != 3 ||
+      !std::ranges::all_of(ranges, [](double range) { return range >= 0 && range < 1e6; }))
+    throw Error(ErrorCode::bad_options,
+                fmt::format("`augment` has color_jitter, and `color_jitter` is [{}]",
+                            fmt::join(ranges, ", ")),
+                "give the ranges of brightness, contrast and saturation, such as [0.4, 0.4, 0.4]");
+}
 
 SampleTransform::SampleTransform(const TransformOptions& options, const Shape& sample_shape)
     : options_(options),
       shape_(sample_shape.rank() == 3 ? sample_shape : Shape{1, 1, sample_shape.element_count()}) {
+  check_augmentations(options);
   if (sample_shape.rank() != 3 && !options.augment.empty())
     throw Error(
         ErrorCode::bad_options,
         fmt::format("`augment` is set, but samples have the shape {}", to_string(sample_shape)),
         "leave it empty: only [channels, height, width] can be augmented");
+  if (std::ranges::count(options.augment, Augment::color_jitter) > 0 && shape_[0] != 1 &&
+      shape_[0] != 3)
+    throw Error(ErrorCode::bad_options,
+                fmt::format("`augment` has color_jitter, but samples have {} channels", shape_[0]),
+                "leave it out: only grey and RGB images have colours");
   check_per_channel(options.mean, shape_[0], "mean", false);
   check_per_channel(options.std, shape_[0], "std", true);
   if (options.dtype == DType::f32)
@@ -72,25 +128,38 @@ SampleTransform::SampleTransform(const TransformOptions& options, const Shape& s
                 "set `dtype` to f32 or f64");
 }
 
-SampleTransform::Window SampleTransform::choose(std::int64_t epoch, std::uint32_t sample) const {
-  Window window;
+RandomKey SampleTransform::key(std::string_view operation, std::int64_t epoch,
+                               std::uint32_t sample) const {
+  return {options_.seed, static_cast<std::uint32_t>(epoch), sample, operation_id(operation)};
+}
+
+bool SampleTransform::takes_part() const {
+  return !options_.augment.empty() && options_.augment.front() == Augment::random_resized_crop;
+}
+
+ImageBox SampleTransform::part(ImageSize image, std::int64_t epoch, std::uint32_t sample) const {
+  return random_resized_crop(image, key("augment.random_resized_crop", epoch, sample));
+}
+
+// Where the geometric ones of these augmentations move the pixels.
+SampleTransform::Window SampleTransform::choose(std::span<const Augment> augment,
+                                                std::int64_t epoch, std::uint32_t sample) const {
+  Window window{.rows = {.size = shape_[1]}, .columns = {.size = shape_[2]}};
   const auto numbers = [&](std::string_view operation) {
-    return RandomKey{options_.seed, static_cast<std::uint32_t>(epoch), sample,
-                     operation_id(operation)}
-        .block(0);
+    return key(operation, epoch, sample).block(0);
   };
-  for (Augment augment : options_.augment) {
-    if (augment == Augment::flip) {
-      if (uniform_float(numbers("augment.flip")[0]) >= 0.5f) continue;
-      window.mirrored = true;
-      window.right = shape_[2] - 1 + window.right;
-    } else {
+  const auto offset = [](std::uint32_t bits) {  // uniform in [-padding, padding]
+    return static_cast<std::int64_t>((std::uint64_t{bits} * (2 * padding + 1)) >> 32) - padding;
+  };
+  for (const Augment one : augment) {
+    if (one == Augment::flip) {
+      if (uniform_float(numbers("augment.flip")[0]) < 0.5f) window.columns.mirror();
+    } else if (one == Augment::vertical_flip) {
+      if (uniform_float(numbers("augment.vertical_flip")[0]) < 0.5f) window.rows.mirror();
+    } else if (one == Augment::crop) {
       const auto drawn = numbers("augment.crop");
-      const auto offset = [](std::uint32_t bits) {  // uniform in [-padding, padding]
-        return static_cast<std::int64_t>((std::uint64_t{bits} * (2 * padding + 1)) >> 32) - padding;
-      };
-      window.down += offset(drawn[0]);
-      window.right += window.mirrored ? -offset(drawn[1]) : offset(drawn[1]);
+      window.rows.move(offset(drawn[0]));
+      window.columns.move(offset(drawn[1]));
     }
   }
   return window;
@@ -105,33 +174,60 @@ const double* SampleTransform::table<double>() const {
   return table_f64_.data();
 }
 
+// `values` are 256 for a channel, those of the next channel `next_values` further.
 template <class T>
-void SampleTransform::apply(const std::uint8_t* pixels, std::int64_t epoch, std::uint32_t sample,
-                            T* out) const {
+void SampleTransform::gather(const std::uint8_t* pixels, const Window& window, const T* values,
+                             std::int64_t next_values, T* out) const {
   const std::int64_t height = shape_[1], width = shape_[2];
-  const Window window = choose(epoch, sample);
-  // Columns [from, to) lie inside of the source.
-  const std::int64_t from = std::clamp<std::int64_t>(
-      window.mirrored ? window.right - width + 1 : -window.right, 0, width);
-  const std::int64_t to = std::clamp<std::int64_t>(
-      window.mirrored ? window.right + 1 : width - window.right, from, width);
-  const T* values = table<T>();
-  for (std::int64_t channel = 0; channel < shape_[0]; ++channel, values += 256) {
+  const std::int64_t from = window.columns.from(), to = window.columns.to();
+  const std::int64_t top = window.rows.from(), bottom = window.rows.to();
+  const std::int64_t start = window.columns.start;
+  for (std::int64_t channel = 0; channel < shape_[0]; ++channel, values += next_values) {
     for (std::int64_t y = 0; y < height; ++y, out += width) {
-      const std::int64_t source = y + window.down;
-      if (source < 0 || source >= height) {
+      if (y < top || y >= bottom) {
         std::fill_n(out, width, values[0]);
         continue;
       }
-      const std::uint8_t* row = pixels + (channel * height + source) * width;
+      const std::uint8_t* row = pixels + (channel * height + window.rows.source(y)) * width;
       std::fill(out, out + from, values[0]);
-      if (window.mirrored)
-        for (std::int64_t x = from; x < to; ++x) out[x] = values[row[window.right - x]];
+      if (window.columns.mirrored)
+        for (std::int64_t x = from; x < to; ++x) out[x] = values[row[start - x]];
       else
-        for (std::int64_t x = from; x < to; ++x) out[x] = values[row[window.right + x]];
+        for (std::int64_t x = from; x < to; ++x) out[x] = values[row[start + x]];
       std::fill(out + to, out + width, values[0]);
     }
   }
+}
+
+template <class T>
+void SampleTransform::erase(const ImageBox& box, T* out) const {
+  for (std::int64_t channel = 0; channel < shape_[0]; ++channel)
+    for (std::int64_t y = box.top; y < box.top + box.height; ++y)
+      std::fill_n(out + (channel * shape_[1] + y) * shape_[2] + box.left, box.width, T{0});
+}
+
+template <class T>
+void SampleTransform::apply(const std::uint8_t* pixels, std::int64_t epoch, std::uint32_t sample,
+                            T* out) const {
+  std::span<const Augment> augment = options_.augment;
+  std::vector<std::uint8_t> jittered;
+  const auto jitter = std::ranges::find(augment, Augment::color_jitter);
+  if (jitter != augment.end()) {  // pixels move before it and after it
+    const auto before = static_cast<std::size_t>(jitter - augment.begin());
+    jittered.resize(static_cast<std::size_t>(shape_.element_count()));
+    gather(pixels, choose(augment.first(before), epoch, sample), unchanged.data(), 0,
+           jittered.data());
+    const std::vector<double>& ranges = options_.color_jitter;
+    color_jitter({jittered, shape_[0]}, {ranges[0], ranges[1], ranges[2]},
+                 key("augment.color_jitter", epoch, sample));
+    pixels = jittered.data();
+    augment = augment.subspan(before + 1);
+  }
+  gather(pixels, choose(augment, epoch, sample), table<T>(), 256, out);
+  if (augment.empty() || augment.back() != Augment::random_erasing) return;
+  if (const auto box =
+          random_erasing({shape_[2], shape_[1]}, key("augment.random_erasing", epoch, sample)))
+    erase(*box, out);
 }
 
 template void SampleTransform::apply(const std::uint8_t*, std::int64_t, std::uint32_t,

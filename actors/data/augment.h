@@ -1,49 +1,75 @@
 #pragma once
-// The transformations of a sample between the data set and the first layer: flip, crop, normalise.
+// The transformations of a sample between the data set and the first layer: augmentations, then
+// normalising.
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "actors/data/color_jitter.h"
+#include "runtime/image/image.h"
 #include "runtime/tensor/tensor.h"
 
 namespace troupe {
 
-/// A random change of a training sample.
+/// A random change of a training sample: torchvision's transform of that name, with its defaults.
 enum class Augment : std::uint8_t {
-  flip,  ///< mirrored left to right, every second time
-  crop,  ///< padded by four zero pixels on each side, then a random window of the old size
+  flip,           ///< mirrored left to right, every second time
+  vertical_flip,  ///< mirrored top to bottom, every second time
+  crop,           ///< padded by four zero pixels on each side, then a random window of the old size
+  random_resized_crop,  ///< a random part, resized to the shape of samples; must be the first
+  color_jitter,         ///< random brightness, contrast and saturation
+  random_erasing,  ///< every second time, a random rectangle becomes 0 after normalising; must be
+                   ///< the last
 };
 
 struct TransformOptions {
   std::uint64_t seed = 1;
-  std::vector<Augment> augment;      ///< of training images, in this order, before normalising
+  std::vector<Augment> augment = {};  ///< of training images, in this order
+  /// Of color_jitter, and then not empty: ranges of brightness, contrast and saturation.
+  std::vector<double> color_jitter = {};
   std::vector<double> mean = {0.0};  ///< a value for each channel, or one for all
   std::vector<double> std = {1.0};
   DType dtype = DType::f32;  ///< of normalised samples: f32 or f64
 };
 
+/// Throws Error{bad_options} where random_resized_crop is not the first augmentation,
+/// random_erasing not the last, or color_jitter has not three ranges of at least 0.
+void check_augmentations(const TransformOptions& options);
+
 /// Converts samples of u8 to network input: a pixel p of channel c becomes (p / 255 - mean[c]) /
 /// std[c], computed in f64 and rounded once. Samples that are not [channels, height, width] have
 /// one channel and cannot be augmented.
 ///
-/// Augmentations act on stored pixels, as torchvision's RandomHorizontalFlip and
-/// RandomCrop(size, padding=4) do before ToTensor and Normalize: padding has the value of a zero
-/// pixel. Their random numbers are keyed by (seed, epoch, sample, operation), so a sample looks the
-/// same in any batch, on any worker and replica. Immutable: any thread may use it.
+/// Augmentations act on stored pixels, as torchvision's transforms do before ToTensor and
+/// Normalize (random_erasing: after them): padding has the value of a zero pixel. Their random
+/// numbers are keyed by (seed, epoch, sample, operation), so a sample looks the same in any batch,
+/// on any worker and replica. Immutable: any thread may use it.
 class SampleTransform {
  public:
   /// Throws Error{bad_options} where mean, std or augment do not fit samples of this shape.
   SampleTransform(const TransformOptions& options, const Shape& sample_shape);
 
+  /// Whether samples are parts of the data set's images: Dataset::read_part reads them.
+  bool takes_part() const;
+  /// The part of an image of that size that sample number `sample` shows.
+  ImageBox part(ImageSize image, std::int64_t epoch, std::uint32_t sample) const;
+
   /// Writes sample number `sample` to `out`, as many elements of T as it has pixels. T is the type
-  /// of the options.
+  /// of the options. `pixels` are the sample's, or those of its part.
   template <class T>
   void apply(const std::uint8_t* pixels, std::int64_t epoch, std::uint32_t sample, T* out) const;
 
  private:
   struct Window;  // which source pixel each target pixel shows
-  Window choose(std::int64_t epoch, std::uint32_t sample) const;
+  struct Axis;    // the same of one axis
+  RandomKey key(std::string_view operation, std::int64_t epoch, std::uint32_t sample) const;
+  Window choose(std::span<const Augment> augment, std::int64_t epoch, std::uint32_t sample) const;
+  template <class T>
+  void gather(const std::uint8_t* pixels, const Window& window, const T* values,
+              std::int64_t next_values, T* out) const;
+  template <class T>
+  void erase(const ImageBox& box, T* out) const;
   template <class T>
   const T* table() const;
 

@@ -84,8 +84,14 @@ void BatchMaker::read_each(const MicroBatchSamples& wanted, Batch& batch) const 
     pixels = Tensor::empty(batch_shape(1, dataset_.samples().shape), DType::u8, Device::cpu());
   std::int64_t row = 0;
   for (const std::uint32_t sample : wanted.samples) {
-    dataset_.read(split_, sample, transform_ ? pixels : batch.samples.narrow(row, 1),
-                  batch.targets.narrow(row, 1));
+    const Tensor target = batch.targets.narrow(row, 1);
+    if (takes_part())
+      dataset_.read_part(
+          split_, sample,
+          [&](ImageSize image) { return transform_->part(image, wanted.epoch, sample); }, pixels,
+          target);
+    else
+      dataset_.read(split_, sample, transform_ ? pixels : batch.samples.narrow(row, 1), target);
     if (transform_) normalise(pixels.data<std::uint8_t>(), wanted.epoch, sample, batch, row);
     ++row;
   }
@@ -100,7 +106,7 @@ Batch BatchMaker::make(const MicroBatchSamples& wanted) const {
   const std::int64_t n = std::ssize(wanted.samples);
   Batch batch{Tensor::empty(batch_shape(n, spec.shape), dtype_, Device::cpu()),
               Tensor::empty(batch_shape(n, spec.target_shape), spec.target_dtype, Device::cpu())};
-  const auto stored = dataset_.stored(split_);
+  const auto stored = takes_part() ? std::nullopt : dataset_.stored(split_);
   if (!stored) {
     read_each(wanted, batch);
     return batch;

@@ -33,6 +33,7 @@ class BatchMaker {
   Batch make(const MicroBatchSamples& wanted) const;
 
  private:
+  bool takes_part() const { return transform_ && transform_->takes_part(); }
   void normalise(const std::uint8_t* pixels, std::int64_t epoch, std::uint32_t sample, Batch& batch,
                  std::int64_t row) const;
   void take_stored(const MicroBatchSamples& wanted, const StoredSamples& stored,

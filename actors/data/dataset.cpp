@@ -5,8 +5,24 @@
 #include <algorithm>
 
 #include "runtime/error.h"
+#include "runtime/image/resize.h"
 
 namespace troupe {
+
+void SampleReader::read_part(Split split, std::int64_t index, const PartOf& part, Tensor sample,
+                             Tensor target) const {
+  const Tensor whole = Tensor::empty(sample.shape(), sample.dtype(), Device::cpu());
+  read(split, index, whole, std::move(target));
+  const std::int64_t channels = sample.dim(1), height = sample.dim(2), width = sample.dim(3);
+  const ImageBox box = part({width, height});
+  const ResizeAxis columns(box.left, box.width, width, 0, width);
+  const ResizeAxis rows(box.top, box.height, height, 0, height);
+  for (std::int64_t channel = 0; channel < channels; ++channel) {
+    const std::int64_t plane = channel * height * width;
+    resize({whole.data<std::uint8_t>() + plane, 1, width}, columns, rows,
+           sample.data<std::uint8_t>() + plane);
+  }
+}
 
 Dataset::Dataset(std::shared_ptr<const SampleReader> reader, const OptionFields& description)
     : reader_(std::move(reader)), samples_(reader_ ? reader_->samples() : SampleSpec{}) {

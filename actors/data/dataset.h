@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "ops/models/model.h"
+#include "runtime/image/image.h"
 #include "runtime/options/definition.h"
 #include "runtime/tensor/tensor.h"
 
@@ -22,6 +24,9 @@ enum class Split : std::uint8_t { train, test };
 struct StoredSamples {
   Tensor samples, targets;
 };
+
+/// The part that is wanted of an image of that size; inside of it and not empty.
+using PartOf = std::function<ImageBox(ImageSize)>;
 
 /// A training and a test set. Derive from it to train on data of your own:
 ///
@@ -44,8 +49,13 @@ class SampleReader {
   /// Writes sample `index` of a split and its target: views of one sample each, of the shapes and
   /// types of `samples()` with an outermost axis of 1.
   virtual void read(Split split, std::int64_t index, Tensor sample, Tensor target) const = 0;
-  /// All samples of a split, if they are in memory; the loader then never calls `read`. May wait
-  /// for the samples.
+  /// The same with a part of the image, resized to the shape of `samples()`, which is that of an
+  /// image of u8: for random resized crops. The default takes the part from what `read` writes; a
+  /// data set with larger images in its files takes it from those.
+  virtual void read_part(Split split, std::int64_t index, const PartOf& part, Tensor sample,
+                         Tensor target) const;
+  /// All samples of a split, if they are in memory; the loader then calls `read` only for parts.
+  /// May wait for the samples.
   virtual std::optional<StoredSamples> stored(Split) const { return std::nullopt; }
 };
 
@@ -65,6 +75,10 @@ class Dataset {
   std::int64_t count(Split split) const { return reader_->count(split); }
   void read(Split split, std::int64_t index, Tensor sample, Tensor target) const {
     reader_->read(split, index, std::move(sample), std::move(target));
+  }
+  void read_part(Split split, std::int64_t index, const PartOf& part, Tensor sample,
+                 Tensor target) const {
+    reader_->read_part(split, index, part, std::move(sample), std::move(target));
   }
   std::optional<StoredSamples> stored(Split split) const { return reader_->stored(split); }
   const OptionFields& description() const { return description_; }

@@ -6,12 +6,13 @@
 
 #include "actors/data/cifar.h"
 #include "actors/data/idx_folder.h"
+#include "actors/data/image_folder.h"
 #include "actors/data/synthetic.h"
 
 namespace troupe {
 
 inline std::vector<DatasetSource> known_datasets() {
-  return {FashionMnist{}, Mnist{}, IdxFolder{}, Cifar10{}, Cifar100{}, Synthetic{}};
+  return {FashionMnist{}, Mnist{}, IdxFolder{}, Cifar10{}, Cifar100{}, ImageFolder{}, Synthetic{}};
 }
 
 }  // namespace troupe

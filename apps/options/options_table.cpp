@@ -21,8 +21,13 @@ constexpr double largest_staleness = 64;   // each costs memory for one more ste
 
 constexpr std::pair<std::string_view, DType> precisions[] = {{"f32", DType::f32},
                                                              {"f64", DType::f64}};
-constexpr std::pair<std::string_view, Augment> augmentations[] = {{"flip", Augment::flip},
-                                                                  {"crop", Augment::crop}};
+constexpr std::pair<std::string_view, Augment> augmentations[] = {
+    {"flip", Augment::flip},
+    {"crop", Augment::crop},
+    {"vertical_flip", Augment::vertical_flip},
+    {"random_resized_crop", Augment::random_resized_crop},
+    {"color_jitter", Augment::color_jitter},
+    {"random_erasing", Augment::random_erasing}};
 constexpr std::pair<std::string_view, Aggregation> aggregations[] = {
     {"synchronous", Aggregation::synchronous}, {"asynchronous", Aggregation::asynchronous}};
 
@@ -176,8 +181,14 @@ void add_data(OptionFields& fields, Options& o) {
   fields.push_back(
       field("data.shuffle", data.shuffle, "shuffle the training samples in each epoch"));
   fields.push_back(choice_field("data.augment", data.augment, augmentations,
-                                "augmentations of training samples, in this order",
+                                "augmentations of training samples, in this order; "
+                                "random_resized_crop only as the first, random_erasing only as "
+                                "the last",
                                 {.synonyms = {"augmentation", "transforms"}}));
+  fields.push_back(field("data.color_jitter", data.color_jitter,
+                         "ranges of brightness, contrast and saturation for color_jitter in "
+                         "data.augment, such as [0.4, 0.4, 0.4]",
+                         {.at_least = 0, .at_most = 1e3}));
   fields.push_back(
       field("data.drop_last", data.drop_last, "drop a last batch that is smaller than the others"));
   fields.push_back(

@@ -109,6 +109,16 @@ class Validator {
     const auto repeats = [&](Augment one) { return std::ranges::count(augment, one) > 1; };
     require(std::ranges::none_of(augment, repeats), {"data.augment"}, "name each once",
             "data.augment names an augmentation twice");
+    const std::vector<double>& jitter = pipeline_.data.color_jitter;
+    require(jitter.empty() || std::ranges::count(augment, Augment::color_jitter) > 0,
+            {"data.color_jitter", "data.augment"}, "add color_jitter to data.augment",
+            "data.color_jitter is [{}], but data.augment has no color_jitter",
+            fmt::join(jitter, ", "));
+    try {
+      check_augmentations({.augment = augment, .color_jitter = jitter});
+    } catch (const Error& error) {
+      refuse(error, {"data.augment"});
+    }
   }
 
   void check_batch() const {

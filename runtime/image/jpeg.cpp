@@ -1,12 +1,16 @@
 // JPEG by libjpeg-turbo. libjpeg reports an error by a function that may not return: it jumps back
 // to `guarded`. So the functions that it jumps over have no objects with destructors.
 
-#include <jerror.h>
+// jpeglib.h uses size_t and FILE, jerror.h uses jpeglib.h.
+// clang-format off
+#include <cstdio>
 #include <jpeglib.h>
+#include <jerror.h>
+// clang-format on
 
 #include <csetjmp>
-#include <cstdio>  // jpeglib.h uses FILE
 #include <cstring>
+#include <vector>
 
 #include "runtime/image/formats.h"
 

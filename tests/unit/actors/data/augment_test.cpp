@@ -174,6 +174,77 @@ TEST(SampleTransform, DrawsAnewForEachEpochSampleAndSeed) {
   EXPECT_GT(seeds.size(), 5u);
 }
 
+TEST(SampleTransform, FlipsTopToBottomEverySecondSampleOnAverage) {
+  const std::vector<int> rows{1, 2, 3, 4}, turned{3, 4, 1, 2};
+  int mirrored = 0;
+  for (std::uint32_t sample = 0; sample < 2000; ++sample) {
+    const auto result = moved({Augment::vertical_flip}, Shape{1, 2, 2}, 0, sample);
+    EXPECT_TRUE(result == rows || result == turned);
+    mirrored += result == turned;
+  }
+  EXPECT_NEAR(mirrored, 1000, 5 * 22);  // a standard deviation of 22
+}
+
+TEST(SampleTransform, ErasesRectanglesOfNormalisedSamples) {
+  const Shape shape{2, 20, 20};
+  const SampleTransform transform({.augment = {Augment::random_erasing}, .mean = {0.5}}, shape);
+  const std::vector<std::uint8_t> white(800, 255);
+  int erased = 0;
+  for (std::uint32_t sample = 0; sample < 100; ++sample) {
+    std::vector<float> out(800);
+    transform.apply(white.data(), 0, sample, out.data());
+    const auto zeros = std::count(out.begin(), out.begin() + 400, 0.0f);
+    EXPECT_EQ(zeros + std::count(out.begin(), out.begin() + 400, 0.5f), 400);
+    EXPECT_TRUE(std::equal(out.begin(), out.begin() + 400, out.begin() + 400));
+    erased += zeros > 0;
+  }
+  EXPECT_NEAR(erased, 50, 25);
+}
+
+// Contrast depends on all pixels, so padding before it changes the others, and after it does not.
+TEST(SampleTransform, ChangesColoursWhereTheOrderSays) {
+  const Shape shape{3, 8, 8};
+  const std::vector<double> ranges{0, 0.9, 0};
+  const auto apply = [&](std::vector<Augment> augment, std::uint32_t sample) {
+    const SampleTransform transform({.augment = std::move(augment), .color_jitter = ranges}, shape);
+    const auto pixels = numbered(192);
+    std::vector<float> out(192);
+    transform.apply(pixels.data(), 0, sample, out.data());
+    return out;
+  };
+  int different = 0;
+  for (std::uint32_t sample = 0; sample < 20; ++sample) {
+    const auto before = apply({Augment::crop, Augment::color_jitter}, sample);
+    const auto after = apply({Augment::color_jitter, Augment::crop}, sample);
+    different += before != after;
+    auto jittered = apply({Augment::color_jitter}, sample);
+    const auto flipped = apply({Augment::color_jitter, Augment::flip}, sample);
+    if (flipped != jittered)
+      for (auto row = jittered.begin(); row != jittered.end(); row += 8) std::reverse(row, row + 8);
+    EXPECT_EQ(flipped, jittered);
+  }
+  EXPECT_GT(different, 10);
+}
+
+TEST(SampleTransform, RefusesAugmentationsInAnOrderWithoutMeaning) {
+  const Shape shape{3, 8, 8};
+  const auto refuse = [&](const TransformOptions& options) {
+    EXPECT_THROW(SampleTransform(options, shape), Error);
+  };
+  refuse({.augment = {Augment::flip, Augment::random_resized_crop}});
+  refuse({.augment = {Augment::random_erasing, Augment::flip}});
+  refuse({.augment = {Augment::color_jitter}});
+  refuse({.augment = {Augment::color_jitter}, .color_jitter = {0.4, 0.4}});
+  refuse({.augment = {Augment::color_jitter}, .color_jitter = {0.4, -0.4, 0}});
+  EXPECT_THROW(SampleTransform({.augment = {Augment::color_jitter}, .color_jitter = {1, 1, 1}},
+                               Shape{2, 8, 8}),
+               Error);
+  EXPECT_NO_THROW(SampleTransform(
+      {.augment = {Augment::random_resized_crop, Augment::color_jitter, Augment::random_erasing},
+       .color_jitter = {0, 0.5, 1}},
+      shape));
+}
+
 TEST(SampleTransform, RefusesMeanAndStdThatDoNotFit) {
   const Shape shape{3, 4, 4};
   EXPECT_NO_THROW(SampleTransform({.mean = {0.5}, .std = {1, 2, 3}}, shape));

@@ -52,6 +52,20 @@ TEST(BatchMaker, RefusesSamplesThatTheDatasetLacks) {
   EXPECT_THROW(maker().make({.samples = {60}}), Error);
 }
 
+TEST(BatchMaker, TakesRandomPartsOfStoredImages) {
+  const BatchMaker make(small_dataset(), Split::train,
+                        {.augment = {Augment::random_resized_crop, Augment::crop}});
+  const BatchMaker plain(small_dataset(), Split::train, {});
+  const MicroBatchSamples wanted{.epoch = 1, .samples = {3, 11, 5}};
+  EXPECT_TRUE(same_bytes(make.make(wanted).samples, make.make(wanted).samples));
+  EXPECT_FALSE(same_bytes(make.make(wanted).samples, plain.make(wanted).samples));
+  EXPECT_FALSE(same_bytes(make.make(wanted).samples,
+                          make.make({.epoch = 2, .samples = wanted.samples}).samples));
+  EXPECT_TRUE(same_bytes(make.make(wanted).targets, plain.make(wanted).targets));
+  EXPECT_TRUE(same_bytes(make.make(wanted).samples.narrow(1, 1),
+                         make.make({.epoch = 1, .samples = {11}}).samples));
+}
+
 /// Sample i of a split is i, twice, and its target the negative of that.
 class Pairs : public SampleReader {
  public:

@@ -1,0 +1,149 @@
+#include "actors/data/image_folder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "actors/data/image_files.h"
+#include "runtime/error.h"
+#include "runtime/file/file.h"
+#include "runtime/image/resize.h"
+
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Larger than any image of most_image_pixels.
+constexpr std::uint64_t most_file_bytes = std::uint64_t{1} << 30;
+
+Image read_image(const fs::path& path) {
+  const InputFile file = InputFile::open(path);
+  if (file.size() > most_file_bytes)
+    throw Error(ErrorCode::bad_file,
+                fmt::format("{} has {} bytes, more than any image", path.string(), file.size()),
+                "remove it from the data set");
+  std::vector<std::byte> bytes(file.size());
+  file.read_at(0, bytes);
+  return decode_image(bytes, path.string());
+}
+
+/// Pixels of an image's axis after its shorter side became `shorter`: torchvision rounds down.
+std::int64_t resized(std::int64_t side, ImageSize image, std::int64_t shorter) {
+  return shorter * side / std::min(image.width, image.height);
+}
+
+/// The first pixel of a central part; halves are rounded to even, as Python does.
+std::int64_t central(std::int64_t size, std::int64_t part) {
+  return std::llrint(static_cast<double>(size - part) / 2);
+}
+
+class ImageFolderReader final : public SampleReader {
+ public:
+  ImageFolderReader(const ImageFolder& definition, const DatasetOptions& options, ImageFiles train,
+                    ImageFiles test)
+      : resize_(definition.resize),
+        size_(definition.image_size),
+        options_(options),
+        train_(std::move(train)),
+        test_(std::move(test)) {}
+
+  std::string_view name() const override { return ImageFolder::name; }
+  SampleSpec samples() const override {
+    return {.shape = {3, size_, size_}, .dtype = DType::u8, .classes = std::ssize(train_.classes)};
+  }
+  std::int64_t count(Split split) const override {
+    return options_.taken(split, std::ssize(files(split).files));
+  }
+
+  void read(Split split, std::int64_t index, Tensor sample, Tensor target) const override {
+    const Image image = open(split, index, target);
+    const std::int64_t width = resized(image.size.width, image.size, resize_);
+    const std::int64_t height = resized(image.size.height, image.size, resize_);
+    write(image, {0, image.size.width, width, central(width, size_), size_},
+          {0, image.size.height, height, central(height, size_), size_}, sample);
+  }
+
+  void read_part(Split split, std::int64_t index, const PartOf& part, Tensor sample,
+                 Tensor target) const override {
+    const Image image = open(split, index, target);
+    const ImageBox box = part(image.size);
+    write(image, {box.left, box.width, size_, 0, size_}, {box.top, box.height, size_, 0, size_},
+          sample);
+  }
+
+ private:
+  const ImageFiles& files(Split split) const { return split == Split::train ? train_ : test_; }
+
+  Image open(Split split, std::int64_t index, Tensor& target) const {
+    const ImageFiles& all = files(split);
+    target.data<std::int64_t>()[0] = all.class_of(index);
+    return read_image(all.folder / all.files[static_cast<std::size_t>(index)]);
+  }
+
+  void write(const Image& image, const ResizeAxis& columns, const ResizeAxis& rows,
+             Tensor& sample) const {
+    for (std::int64_t channel = 0; channel < 3; ++channel)
+      troupe::resize({image.pixels.data() + channel, 3, 3 * image.size.width}, columns, rows,
+                     sample.data<std::uint8_t>() + channel * size_ * size_);
+  }
+
+  std::int64_t resize_, size_;
+  DatasetOptions options_;
+  ImageFiles train_, test_;
+};
+
+constexpr const char* layout_remedy =
+    "set `Dataset::path` to a folder with train/CLASS/… and val/CLASS/… (or test/CLASS/…), where "
+    "CLASS stands for the folders of the classes";
+
+/// The folder of a split; the first of the names that exists.
+fs::path split_folder(const fs::path& path, const std::vector<std::string>& names) {
+  for (const std::string& name : names)
+    if (std::error_code ignored; fs::is_directory(path / name, ignored)) return path / name;
+  throw Error(ErrorCode::io, fmt::format("{} does not exist", (path / names.front()).string()),
+              layout_remedy);
+}
+
+/// The first class that only one split has.
+void check_same_classes(const ImageFiles& train, const ImageFiles& test) {
+  const auto [in_train, in_test] = std::ranges::mismatch(train.classes, test.classes);
+  const bool train_ends = in_train == train.classes.end(),
+             test_ends = in_test == test.classes.end();
+  if (train_ends && test_ends) return;
+  const bool only_train = test_ends || (!train_ends && *in_train < *in_test);
+  throw Error(ErrorCode::bad_file,
+              fmt::format("the class {} is in {}, but not in {}", only_train ? *in_train : *in_test,
+                          (only_train ? train : test).folder.string(),
+                          (only_train ? test : train).folder.string()),
+              "give both the same class folders: targets are their positions in the sorted list");
+}
+
+}  // namespace
+
+OptionFields ImageFolder::options() {
+  return {field("data.path", path,
+                "folder with train/CLASS/ and val/CLASS/ or test/CLASS/ of JPEG and PNG files",
+                {.setting = "Dataset::path"}),
+          field("data.resize", resize,
+                "length in pixels of an image's shorter side before the central part is taken",
+                {.at_least = 1, .at_most = 65500}),
+          field("data.image_size", image_size, "width and height of a sample",
+                {.at_least = 1, .at_most = 65500})};
+}
+
+std::shared_ptr<const SampleReader> ImageFolder::open(const DatasetOptions& options) const {
+  if (resize < image_size)
+    throw Error(ErrorCode::bad_options,
+                fmt::format("`resize` is {}, less than `image_size` {}", resize, image_size),
+                "raise `resize`, or lower `image_size`");
+  if (path.empty())
+    throw Error(ErrorCode::io, "image_folder has no `Dataset::path`", layout_remedy);
+  ImageFiles train = list_image_files(split_folder(path, {"train"}));
+  ImageFiles test = list_image_files(split_folder(path, {"val", "test"}));
+  check_same_classes(train, test);
+  return std::make_shared<ImageFolderReader>(*this, options, std::move(train), std::move(test));
+}
+
+}  // namespace troupe

@@ -1,0 +1,30 @@
+#pragma once
+#include <filesystem>
+
+#include "actors/data/dataset.h"
+
+namespace troupe {
+
+/// JPEG and PNG files of any size, one folder for each class: `path`/train/CLASS/… for training,
+/// `path`/val/CLASS/… or else `path`/test/CLASS/… for testing. Samples are RGB, [3, image_size,
+/// image_size].
+///
+/// Both splits are read as by torchvision's ImageFolder: classes are numbered in the order of their
+/// names, and samples are in the order of the classes, folders and file names. Files with other
+/// endings than .jpg, .jpeg and .png are left out, and so are hidden files and folders; formats
+/// that torchvision would read besides are refused.
+///
+/// An image becomes a sample by torchvision's evaluation transform, Resize(resize) and
+/// CenterCrop(image_size), or by a random resized crop in training. Opening lists the files; each
+/// is read and decoded when its sample is wanted. The names of a million files take about 100 MB.
+struct ImageFolder {
+  static constexpr std::string_view name = "image_folder";
+  std::filesystem::path path = {};
+  std::int64_t resize = 256;      ///< pixels of an image's shorter side; at least image_size
+  std::int64_t image_size = 224;  ///< pixels of a sample's sides
+
+  OptionFields options();
+  std::shared_ptr<const SampleReader> open(const DatasetOptions& options) const;
+};
+
+}  // namespace troupe

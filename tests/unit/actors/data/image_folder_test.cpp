@@ -1,0 +1,147 @@
+#include "actors/data/image_folder.h"
+
+#include <gtest/gtest.h>
+
+#include "actors/data/batch_maker.h"
+#include "actors/data/image_files.h"
+#include "tests/unit/runtime/image/golden_images.h"
+
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Three classes; the files of a class in torchvision's order are 0, 1, … of `names`.
+class ImageFolderTest : public testing::Test {
+ protected:
+  ImageFolderTest() {
+    for (const char* split : {"train", "val"}) {
+      add(fmt_path(split, "b", "photo.png"), "photo.png");
+      add(fmt_path(split, "b", "Z.JPEG"), "photo.jpg");
+      add(fmt_path(split, "a", "grey.jpg"), "grey.jpg");
+      add(fmt_path(split, "a/below", "x.png"), "photo.png");
+      add(fmt_path(split, "C", "c.jpg"), "progressive.jpeg");
+    }
+    test::write_text(folder_ / "train/README.md", "text");
+    test::write_text(folder_ / "train/a/.hidden.jpg", "text");
+    test::write_text(folder_ / "train/a/labels.txt", "text");
+    fs::create_directories(folder_ / "train/.cache");
+  }
+  static std::string fmt_path(const std::string& split, const std::string& kind,
+                              const std::string& name) {
+    return split + "/" + kind + "/" + name;
+  }
+  void add(const std::string& path, const std::string& image) const {
+    fs::create_directories((folder_ / path).parent_path());
+    fs::copy_file(test::golden_images / image, folder_ / path);
+  }
+  ImageFolder definition() const {
+    return {.path = folder_.path(), .resize = 20, .image_size = 16};
+  }
+  Dataset open() const { return open_dataset(definition()); }
+  void expect_refused(ErrorCode code, const std::vector<std::string>& parts) const {
+    test::expect_error(code, parts, [&] { open(); });
+  }
+
+  const test::TemporaryFolder folder_;
+};
+
+TEST_F(ImageFolderTest, ListsClassesAndFilesInTheOrderOfTorchvision) {
+  const ImageFiles list = list_image_files(folder_ / "train");
+  EXPECT_EQ(list.classes, (std::vector<std::string>{"C", "a", "b"}));
+  EXPECT_EQ(list.files, (std::vector<std::string>{"C/c.jpg", "a/grey.jpg", "a/below/x.png",
+                                                  "b/Z.JPEG", "b/photo.png"}));
+  std::vector<std::int64_t> classes;
+  for (std::int64_t file = 0; file < 5; ++file) classes.push_back(list.class_of(file));
+  EXPECT_EQ(classes, (std::vector<std::int64_t>{0, 1, 1, 2, 2}));
+}
+
+TEST_F(ImageFolderTest, EvaluatesTheBytesOfTorchvision) {
+  const Dataset data = open();
+  EXPECT_EQ(data.samples().shape, (Shape{3, 16, 16}));
+  EXPECT_EQ(data.samples().classes, 3);
+  EXPECT_EQ(data.count(Split::test), 5);
+  const BatchMaker maker(data, Split::test, {.std = {1.0 / 255}});
+  const Batch batch = maker.make({.samples = {3, 4}});
+  const SafetensorsFile expected = test::expected_images();
+  const float* pixel = batch.samples.data<float>();
+  for (const char* name : {"photo.jpg", "photo.png"})
+    for (const int value : test::values_of(expected.read(std::string("evaluated/") + name)))
+      ASSERT_FLOAT_EQ(*pixel++, static_cast<float>(value)) << name;
+  EXPECT_EQ(batch.targets.data<std::int64_t>()[0], 2);
+}
+
+TEST_F(ImageFolderTest, TakesRandomPartsThatDependOnSeedEpochAndSampleAlone) {
+  const TransformOptions options{.augment = {Augment::random_resized_crop, Augment::flip}};
+  const BatchMaker maker(open(), Split::train, options);
+  const auto pixels = [](const Batch& batch, std::int64_t row) {
+    const Tensor sample = batch.samples.narrow(row, 1);
+    return std::vector<float>(sample.data<float>(), sample.data<float>() + 3 * 16 * 16);
+  };
+  const Batch among = maker.make({.epoch = 1, .samples = {4, 0, 2}});
+  EXPECT_EQ(pixels(among, 1), pixels(maker.make({.epoch = 1, .samples = {0}}), 0));
+  EXPECT_NE(pixels(among, 0), pixels(maker.make({.epoch = 2, .samples = {4}}), 0));
+  const BatchMaker test(open(), Split::test, options), plain(open(), Split::test, {});
+  EXPECT_EQ(pixels(test.make({.samples = {4}}), 0), pixels(plain.make({.samples = {4}}), 0));
+}
+
+TEST_F(ImageFolderTest, TakesTheFolderTestWhereThereIsNoVal) {
+  fs::rename(folder_ / "val", folder_ / "test");
+  EXPECT_EQ(open().count(Split::test), 5);
+  fs::rename(folder_ / "test", folder_ / "other");
+  expect_refused(ErrorCode::io, {"val does not exist"});
+}
+
+TEST_F(ImageFolderTest, RefusesClassesThatOnlyOneSplitHas) {
+  add("val/d/x.png", "photo.png");
+  expect_refused(ErrorCode::bad_file, {"the class d is in", "val", "not in"});
+  fs::remove_all(folder_ / "val/d");
+  fs::remove_all(folder_ / "val/a");
+  expect_refused(ErrorCode::bad_file, {"the class a is in", "train"});
+}
+
+TEST_F(ImageFolderTest, RefusesEmptyClassesAndOtherFormats) {
+  fs::create_directories(folder_ / "train/empty");
+  expect_refused(ErrorCode::bad_file, {"train/empty has no"});
+  fs::remove_all(folder_ / "train/empty");
+  add("train/a/x.webp", "photo.png");
+  expect_refused(ErrorCode::bad_file, {"x.webp is neither JPEG nor PNG"});
+}
+
+TEST_F(ImageFolderTest, RefusesFoldersThatAreMissingOrHaveNoClasses) {
+  test::expect_error(ErrorCode::io, {"image_folder has no `Dataset::path`"},
+                     [] { open_dataset(ImageFolder{}); });
+  test::expect_error(ErrorCode::io, {"nowhere/train"},
+                     [] { open_dataset(ImageFolder{.path = "/nowhere"}); });
+  test::expect_error(ErrorCode::bad_file, {"no folder of a class"},
+                     [&] { list_image_files(folder_ / "train/b"); });
+}
+
+TEST_F(ImageFolderTest, RefusesSizesThatDoNotFit) {
+  test::expect_error(ErrorCode::bad_options, {"`resize` is 100", "`image_size` 224"},
+                     [&] { open_dataset(ImageFolder{.path = folder_.path(), .resize = 100}); });
+}
+
+TEST_F(ImageFolderTest, NamesTheFileThatCannotBeDecoded) {
+  test::write_text(folder_ / "train/a/grey.jpg", "text");
+  test::write_text(folder_ / "train/C/c.jpg", "");
+  const std::string whole = test::read_text(test::golden_images / "photo.jpg");
+  test::write_text(folder_ / "train/b/Z.JPEG", whole.substr(0, whole.size() / 2));
+  const BatchMaker maker(open(), Split::train, {});
+  test::expect_error(ErrorCode::bad_file, {"train/C/c.jpg", "empty"},
+                     [&] { maker.make({.samples = {0}}); });
+  test::expect_error(ErrorCode::bad_file, {"train/a/grey.jpg", "neither"},
+                     [&] { maker.make({.samples = {1}}); });
+  test::expect_error(ErrorCode::bad_file, {"train/b/Z.JPEG", "cannot be decoded"},
+                     [&] { maker.make({.samples = {3}}); });
+}
+
+TEST_F(ImageFolderTest, RefusesFilesTooLargeForAnImage) {
+  fs::resize_file(folder_ / "train/a/grey.jpg", std::uintmax_t{1} << 40);  // takes no space
+  const BatchMaker maker(open(), Split::train, {});
+  test::expect_error(ErrorCode::bad_file, {"train/a/grey.jpg", "1099511627776"},
+                     [&] { maker.make({.samples = {1}}); });
+}
+
+}  // namespace
+}  // namespace troupe
