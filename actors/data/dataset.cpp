@@ -19,7 +19,7 @@ void SampleReader::read_part(Split split, std::int64_t index, const PartOf& part
   const ResizeAxis rows(box.top, box.height, height, 0, height);
   for (std::int64_t channel = 0; channel < channels; ++channel) {
     const std::int64_t plane = channel * height * width;
-    resize({whole.data<std::uint8_t>() + plane, 1, width}, columns, rows,
+    resize({whole.data<std::uint8_t>() + plane, {width, height}, 1}, columns, rows,
            sample.data<std::uint8_t>() + plane);
   }
 }

@@ -82,11 +82,10 @@ class ImageFolderReader final : public SampleReader {
     return read_image(all.folder / all.files[static_cast<std::size_t>(index)]);
   }
 
-  void write(const Image& image, const ResizeAxis& columns, const ResizeAxis& rows,
-             Tensor& sample) const {
-    for (std::int64_t channel = 0; channel < 3; ++channel)
-      troupe::resize({image.pixels.data() + channel, 3, 3 * image.size.width}, columns, rows,
-                     sample.data<std::uint8_t>() + channel * size_ * size_);
+  static void write(const Image& image, const ResizeAxis& columns, const ResizeAxis& rows,
+                    Tensor& sample) {
+    troupe::resize({image.pixels.data(), image.size, 3}, columns, rows,
+                   sample.data<std::uint8_t>());
   }
 
   std::int64_t resize_, size_;

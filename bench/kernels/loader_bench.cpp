@@ -2,6 +2,7 @@
 
 #include <benchmark/benchmark.h>
 
+#include <cstdlib>
 #include <memory>
 
 #include "actors/data/batch_maker.h"
@@ -30,6 +31,24 @@ BENCHMARK_CAPTURE(normalise, 1x28x28, Shape{1, 28, 28});
 BENCHMARK_CAPTURE(normalise, 3x32x32, Shape{3, 32, 32});
 BENCHMARK_CAPTURE(flip_crop_normalise, 1x28x28, Shape{1, 28, 28});
 BENCHMARK_CAPTURE(flip_crop_normalise, 3x32x32, Shape{3, 32, 32});
+
+// A folder of photographs, such as 500 × 375 JPEGs: TROUPE_BENCH_IMAGES has train/CLASS/ and
+// val/CLASS/. Skipped where it is not set.
+void decode_crop_flip_normalise(benchmark::State& state) {
+  const char* path = std::getenv("TROUPE_BENCH_IMAGES");
+  if (path == nullptr) return state.SkipWithError("TROUPE_BENCH_IMAGES is not set");
+  const Dataset dataset = open_dataset(ImageFolder{.path = path});
+  const TransformOptions options{.augment = {Augment::random_resized_crop, Augment::flip},
+                                 .mean = {0.485, 0.456, 0.406},
+                                 .std = {0.229, 0.224, 0.225}};
+  const BatchMaker maker(dataset, Split::train, options);
+  constexpr std::int64_t batch = 25;
+  Sampler sampler({.samples = dataset.count(Split::train), .batch_size = batch});
+  std::int64_t step = 0;
+  for (auto _ : state) benchmark::DoNotOptimize(maker.make(sampler.micro_batches(step++, 0)[0]));
+  state.SetItemsProcessed(state.iterations() * batch);
+}
+BENCHMARK(decode_crop_flip_normalise)->Unit(benchmark::kMillisecond);
 
 // Returns once labels and sizes are known; range(0) is data.limit.
 void open_fashion_mnist(benchmark::State& state) {

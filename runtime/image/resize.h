@@ -25,7 +25,13 @@ class ResizeAxis {
     const std::int32_t* weights = nullptr;  ///< of each
   };
   std::int64_t size() const { return static_cast<std::int64_t>(spans_.size()); }  ///< outputs
-  Taps operator[](std::int64_t output) const;
+  Taps operator[](std::int64_t output) const {
+    const Span& span = spans_[static_cast<std::size_t>(output)];
+    return {span.first, span.count, weights_.data() + span.weights};
+  }
+  /// The input pixels of all outputs: [begin(), end()).
+  std::int64_t begin() const { return spans_.front().first; }
+  std::int64_t end() const { return spans_.back().first + spans_.back().count; }
 
  private:
   struct Span {
@@ -35,15 +41,16 @@ class ResizeAxis {
   std::vector<std::int32_t> weights_;
 };
 
-/// Pixels of one channel in memory, at fixed distances in bytes.
-struct PixelPlane {
-  const std::uint8_t* pixels = nullptr;  ///< left top corner of the whole image
-  std::int64_t next_pixel = 1, next_row = 0;
+/// Pixels in memory without gaps, from 1 to 4 bytes each.
+struct Pixels {
+  const std::uint8_t* bytes = nullptr;
+  ImageSize size;
+  std::int64_t channels = 3;
 };
 
-/// Writes rows.size() rows of columns.size() bytes to `out`. Each axis rounds to 8 bits, columns
-/// first.
-void resize(const PixelPlane& from, const ResizeAxis& columns, const ResizeAxis& rows,
+/// Writes the channels one after the other, each as rows.size() rows of columns.size() bytes. Each
+/// axis rounds to 8 bits, columns first. Neither axis is empty.
+void resize(const Pixels& from, const ResizeAxis& columns, const ResizeAxis& rows,
             std::uint8_t* out);
 
 }  // namespace troupe

@@ -15,9 +15,7 @@ namespace {
 std::vector<int> resized(const Image& image, const ResizeAxis& columns, const ResizeAxis& rows) {
   const auto plane = static_cast<std::size_t>(columns.size() * rows.size());
   std::vector<std::uint8_t> out(3 * plane);
-  for (std::size_t channel = 0; channel < 3; ++channel)
-    resize({image.pixels.data() + channel, 3, 3 * image.size.width}, columns, rows,
-           out.data() + channel * plane);
+  resize({image.pixels.data(), image.size, 3}, columns, rows, out.data());
   return {out.begin(), out.end()};
 }
 
@@ -42,6 +40,22 @@ TEST(Resize, GivesTheBytesOfTorchvisionForPartsOfImages) {
     ++parts;
   }
   EXPECT_EQ(parts, 10);
+}
+
+// The vectors of the kernels read several bytes at a pixel: for any number of channels, and in the
+// last row of memory.
+TEST(Resize, GivesTheSameForEachChannelAlone) {
+  const Image image = open("photo.png");
+  const std::vector<int> together = resized(image, {30, 7, 11, 0, 11}, {20, 6, 9, 0, 9});
+  for (std::size_t channel = 0; channel < 3; ++channel) {
+    std::vector<std::uint8_t> plane(37 * 26), out(11 * 9);
+    for (std::size_t i = 0; i < plane.size(); ++i) plane[i] = image.pixels[3 * i + channel];
+    resize({plane.data(), image.size, 1}, {30, 7, 11, 0, 11}, {20, 6, 9, 0, 9}, out.data());
+    EXPECT_EQ(
+        (std::vector<int>{out.begin(), out.end()}),
+        (std::vector<int>{together.begin() + static_cast<std::ptrdiff_t>(channel * 99),
+                          together.begin() + static_cast<std::ptrdiff_t>(channel * 99 + 99)}));
+  }
 }
 
 TEST(Resize, ComputesAWindowOfTheOutputAlone) {
