@@ -3,7 +3,6 @@
 
 #include <concepts>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,9 +23,6 @@ enum class Split : std::uint8_t { train, test };
 struct StoredSamples {
   Tensor samples, targets;
 };
-
-/// The part that is wanted of an image of that size; inside of it and not empty.
-using PartOf = std::function<ImageBox(ImageSize)>;
 
 /// A training and a test set. Derive from it to train on data of your own:
 ///

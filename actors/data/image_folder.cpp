@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 /// Larger than any image of most_image_pixels.
 constexpr std::uint64_t most_file_bytes = std::uint64_t{1} << 30;
 
-Image read_image(const fs::path& path) {
+Image read_image(const fs::path& path, const PartOf& part) {
   const InputFile file = InputFile::open(path);
   if (file.size() > most_file_bytes)
     throw Error(ErrorCode::bad_file,
@@ -26,7 +26,7 @@ Image read_image(const fs::path& path) {
                 "remove it from the data set");
   std::vector<std::byte> bytes(file.size());
   file.read_at(0, bytes);
-  return decode_image(bytes, path.string());
+  return decode_image(bytes, path.string(), part);
 }
 
 /// Pixels of an image's axis after its shorter side became `shorter`: torchvision rounds down.
@@ -58,7 +58,7 @@ class ImageFolderReader final : public SampleReader {
   }
 
   void read(Split split, std::int64_t index, Tensor sample, Tensor target) const override {
-    const Image image = open(split, index, target);
+    const Image image = open(split, index, target, whole);
     const std::int64_t width = resized(image.size.width, image.size, resize_);
     const std::int64_t height = resized(image.size.height, image.size, resize_);
     write(image, {0, image.size.width, width, central(width, size_), size_},
@@ -67,8 +67,9 @@ class ImageFolderReader final : public SampleReader {
 
   void read_part(Split split, std::int64_t index, const PartOf& part, Tensor sample,
                  Tensor target) const override {
-    const Image image = open(split, index, target);
-    const ImageBox box = part(image.size);
+    ImageBox box;
+    const auto choose = [&](ImageSize size) { return box = part(size); };
+    const Image image = open(split, index, target, choose);
     write(image, {box.left, box.width, size_, 0, size_}, {box.top, box.height, size_, 0, size_},
           sample);
   }
@@ -76,10 +77,12 @@ class ImageFolderReader final : public SampleReader {
  private:
   const ImageFiles& files(Split split) const { return split == Split::train ? train_ : test_; }
 
-  Image open(Split split, std::int64_t index, Tensor& target) const {
+  static ImageBox whole(ImageSize size) { return {0, 0, size.width, size.height}; }
+
+  Image open(Split split, std::int64_t index, Tensor& target, const PartOf& part) const {
     const ImageFiles& all = files(split);
     target.data<std::int64_t>()[0] = all.class_of(index);
-    return read_image(all.folder / all.files[static_cast<std::size_t>(index)]);
+    return read_image(all.folder / all.files[static_cast<std::size_t>(index)], part);
   }
 
   static void write(const Image& image, const ResizeAxis& columns, const ResizeAxis& rows,

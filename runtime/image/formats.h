@@ -11,7 +11,7 @@
 
 namespace troupe {
 
-Image decode_jpeg(std::span<const std::byte> bytes, const std::string& origin,
+Image decode_jpeg(std::span<const std::byte> bytes, const std::string& origin, const PartOf& part,
                   std::int64_t most_pixels);
 Image decode_png(std::span<const std::byte> bytes, const std::string& origin,
                  std::int64_t most_pixels);

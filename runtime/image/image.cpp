@@ -23,8 +23,22 @@ bool starts_with(std::span<const std::byte> bytes, std::span<const unsigned char
 
 Image decode_image(std::span<const std::byte> bytes, const std::string& origin,
                    std::int64_t most_pixels) {
-  if (starts_with(bytes, jpeg_start)) return decode_jpeg(bytes, origin, most_pixels);
-  if (starts_with(bytes, png_start)) return decode_png(bytes, origin, most_pixels);
+  return decode_image(
+      bytes, origin,
+      [](ImageSize size) {
+        return ImageBox{0, 0, size.width, size.height};
+      },
+      most_pixels);
+}
+
+Image decode_image(std::span<const std::byte> bytes, const std::string& origin, const PartOf& part,
+                   std::int64_t most_pixels) {
+  if (starts_with(bytes, jpeg_start)) return decode_jpeg(bytes, origin, part, most_pixels);
+  if (starts_with(bytes, png_start)) {
+    Image image = decode_png(bytes, origin, most_pixels);
+    part(image.size);  // a caller learns the size from it
+    return image;
+  }
   throw Error(ErrorCode::bad_file,
               bytes.empty() ? fmt::format("{} is empty", origin)
                             : fmt::format("{} is neither a JPEG nor a PNG file", origin),

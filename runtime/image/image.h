@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,6 +27,9 @@ struct Image {
   std::vector<std::uint8_t> pixels;
 };
 
+/// Chooses a part of an image of that size, inside of it and not empty.
+using PartOf = std::function<ImageBox(ImageSize)>;
+
 /// The limit above which Pillow refuses an image as a decompression bomb.
 inline constexpr std::int64_t most_image_pixels = 178'956'970;
 
@@ -39,6 +43,11 @@ inline constexpr std::int64_t most_image_pixels = 178'956'970;
 /// and for more than `most_pixels` pixels, before memory is allocated for them. Takes up to 3 bytes
 /// for each pixel, and up to 9 while it decodes a progressive JPEG. Any thread may call it.
 Image decode_image(std::span<const std::byte> bytes, const std::string& origin,
+                   std::int64_t most_pixels = most_image_pixels);
+
+/// The same where only `part` of the image is needed, which saves time: rows above and below it may
+/// stay black. A truncated file is an error even if the part is complete.
+Image decode_image(std::span<const std::byte> bytes, const std::string& origin, const PartOf& part,
                    std::int64_t most_pixels = most_image_pixels);
 
 }  // namespace troupe

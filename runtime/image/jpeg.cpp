@@ -8,6 +8,7 @@
 #include <jerror.h>
 // clang-format on
 
+#include <algorithm>
 #include <csetjmp>
 #include <cstring>
 #include <vector>
@@ -84,16 +85,20 @@ class JpegDecoder {
     return {info_.image_width, info_.image_height};
   }
 
-  void read_pixels(std::uint8_t* pixels) {
+  /// Rows [top, bottom).
+  void read_rows(std::uint8_t* pixels, std::int64_t top, std::int64_t bottom) {
     std::vector<JSAMPLE> cmyk(is_cmyk_ ? std::size_t{4} * info_.image_width : 0);
+    pixels += top * 3 * info_.image_width;
     guarded([&] {
       jpeg_start_decompress(&info_);
-      for (; info_.output_scanline < info_.output_height; pixels += 3 * info_.output_width) {
+      if (top > 0) jpeg_skip_scanlines(&info_, static_cast<JDIMENSION>(top));
+      for (; info_.output_scanline < bottom; pixels += 3 * info_.output_width) {
         JSAMPROW row = is_cmyk_ ? cmyk.data() : pixels;
         jpeg_read_scanlines(&info_, &row, 1);
         if (is_cmyk_) convert_cmyk(row, info_.output_width, pixels);
       }
     });
+    expect_end();
   }
 
  private:
@@ -101,6 +106,16 @@ class JpegDecoder {
   void guarded(const Calls& calls) {
     if (setjmp(errors_.back) != 0) throw damaged_image(origin_, errors_.message);
     calls();
+  }
+
+  /// Throws unless the marker of the image's end follows, as Pillow does. The compressed data
+  /// cannot contain it.
+  void expect_end() {
+    if (jpeg_input_complete(&info_) || info_.unread_marker == JPEG_EOI) return;
+    const std::span left(info_.src->next_input_byte, info_.src->bytes_in_buffer);
+    constexpr JOCTET end[]{0xff, JPEG_EOI};
+    if (std::ranges::search(left, end).empty())
+      throw damaged_image(origin_, "the file ends too early");
   }
 
   const std::string& origin_;
@@ -112,11 +127,12 @@ class JpegDecoder {
 
 }  // namespace
 
-Image decode_jpeg(std::span<const std::byte> bytes, const std::string& origin,
+Image decode_jpeg(std::span<const std::byte> bytes, const std::string& origin, const PartOf& part,
                   std::int64_t most_pixels) {
   JpegDecoder decoder(bytes, origin);
   Image image = new_image(decoder.read_header(), origin, most_pixels);
-  decoder.read_pixels(image.pixels.data());
+  const ImageBox rows = part(image.size);
+  decoder.read_rows(image.pixels.data(), rows.top, rows.top + rows.height);
   return image;
 }
 
