@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <csetjmp>
 #include <cstring>
+#include <iterator>
 #include <vector>
 
 #include "runtime/image/formats.h"
@@ -112,9 +113,9 @@ class JpegDecoder {
   /// cannot contain it.
   void expect_end() {
     if (jpeg_input_complete(&info_) || info_.unread_marker == JPEG_EOI) return;
-    const std::span left(info_.src->next_input_byte, info_.src->bytes_in_buffer);
+    const JOCTET *next = info_.src->next_input_byte, *last = next + info_.src->bytes_in_buffer;
     constexpr JOCTET end[]{0xff, JPEG_EOI};
-    if (std::ranges::search(left, end).empty())
+    if (std::search(next, last, std::begin(end), std::end(end)) == last)
       throw damaged_image(origin_, "the file ends too early");
   }
 

@@ -60,6 +60,18 @@ TEST_F(ImageTraining, GivesTheSameWeightsForAnyWorkersAndReplicasAndWhenResumed)
   EXPECT_NE(digest("seed"), digest("one"));
 }
 
+TEST_F(ImageTraining, GivesOtherWeightsForOtherOptionsOfItsOwn) {
+  const std::string augment = "data.augment=[color_jitter]";
+  EXPECT_EQ(train("one", {"-r", augment}).code, exit_done);
+  int run = 0;
+  for (const char* option :
+       {"data.resize=20", "data.image_size=15", "data.color_jitter=[0.2, 0.4, 0.4]"}) {
+    const std::string name = "other" + std::to_string(run++);
+    EXPECT_EQ(train(name, {"-r", augment, "-r", option}).code, exit_done);
+    EXPECT_NE(digest(name), digest("one")) << option << " was read and ignored";
+  }
+}
+
 TEST_F(ImageTraining, IsEvaluatedFromItsCheckpoint) {
   EXPECT_EQ(train("one", {}).code, exit_done);
   const Ran ran = run_troupe({"eval", out("one")});

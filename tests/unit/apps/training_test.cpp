@@ -268,6 +268,7 @@ const std::vector<std::vector<std::string>> changes = {
     {"data.std=[0.5]"},
     {"data.shuffle=false"},
     {"data.augment=[flip]"},
+    {"data.color_jitter=[0.4, 0.4, 0.4]", "data.augment=[color_jitter]"},
     {"data.drop_last=false"},
     {"data.workers=0"},
     {"data.limit=500"},
@@ -315,8 +316,10 @@ const std::vector<std::vector<std::string>> changes = {
 /// Options of something else: data on the disk, what is begun from, what is written, and those
 /// that tests of their own cover.
 const std::set<std::string> elsewhere = {
-    "data.name",       "data.path",       "model.weights",        "parallel.partition",
-    "train.optimizer", "checkpoint.keep", "checkpoint.keep_best", "log.every_steps"};
+    "data.name",       "data.path",       "data.resize",
+    "data.image_size", "model.weights",   "parallel.partition",
+    "train.optimizer", "checkpoint.keep", "checkpoint.keep_best",
+    "log.every_steps"};
 
 TEST(TrainingOptions, EachOneChangesTheRun) {
   const std::string before = run_as_text(options_with({}));
