@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/error.h"
 #include "runtime/text.h"
 
 namespace troupe {
@@ -12,16 +13,17 @@ namespace {
 
 using Name = std::pair<std::string_view, MonitoredScore>;
 
-/// Larger is better.
+/// Larger is better; NaN where there is no such score.
 double value_of(MonitoredScore score, const Evaluation& evaluation) {
-  return score == MonitoredScore::test_loss ? -evaluation.loss : evaluation.accuracy();
+  if (score == MonitoredScore::test_loss) return -evaluation.loss;
+  return evaluation.accuracy().value_or(std::nan(""));
 }
 
 bool reaches_target(const EarlyStopping& criteria, std::span<const Evaluation> evaluations) {
   const std::size_t wanted = std::max<std::size_t>(criteria.patience, 1);
   if (evaluations.size() < wanted) return false;
   return std::ranges::all_of(evaluations.last(wanted), [&](const Evaluation& evaluation) {
-    return evaluation.accuracy() >= criteria.target_accuracy;
+    return evaluation.accuracy() && *evaluation.accuracy() >= criteria.target_accuracy;
   });
 }
 
@@ -36,6 +38,19 @@ std::size_t best_of(MonitoredScore score, double min_delta,
     if (now - before > min_delta || (std::isnan(before) && !std::isnan(now))) best = i;
   }
   return best;
+}
+
+void check_fits(const LossFunction& loss, const EarlyStopping& criteria) {
+  if (loss.has_accuracy()) return;
+  const bool target = criteria.target_accuracy > 0;
+  if (target || criteria.monitor == MonitoredScore::test_accuracy)
+    throw Error(
+        ErrorCode::bad_options,
+        fmt::format("{}, but a run with `loss` mse has no accuracy",
+                    target ? fmt::format("`target_accuracy` is {}", criteria.target_accuracy)
+                           : "`EarlyStopping::monitor` is test_accuracy"),
+        target ? "set `patience` without `target_accuracy`"
+               : "set `EarlyStopping::monitor` to test_loss");
 }
 
 std::string reason_to_stop(const EarlyStopping& criteria, std::span<const Evaluation> evaluations) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "actors/evaluation.h"
+#include "ops/loss.h"
 
 namespace troupe {
 
@@ -39,6 +40,9 @@ struct EarlyStopping {
 /// Returns 0 if there are no evaluations.
 std::size_t best_of(MonitoredScore score, double min_delta,
                     std::span<const Evaluation> evaluations);
+
+/// Throws Error{bad_options} where the criteria need the accuracy of a loss that has none.
+void check_fits(const LossFunction& loss, const EarlyStopping& criteria);
 
 /// Why the run ends after these evaluations, oldest first, as a sentence; empty: it continues.
 std::string reason_to_stop(const EarlyStopping& criteria, std::span<const Evaluation> evaluations);

@@ -8,6 +8,7 @@
 namespace troupe {
 
 Evaluation evaluate(const PipelineOptions& options, const TensorSource& weights) {
+  check_loss(options);
   Model model = model_of(options);
   const std::size_t blocks = model.blocks.size();
   Network network(std::move(model), 0, blocks, options.dtype, options.stream);
@@ -22,18 +23,20 @@ Evaluation evaluate(const PipelineOptions& options, const TensorSource& weights)
       data.count(Split::test),
       {.batch_size = options.batch_size, .micro_batches = options.micro_batches});
   Evaluation result;
+  std::int64_t correct = 0;
   for (std::int64_t step = 0; step < sampler.batches_per_epoch(); ++step)
     for (const MicroBatchSamples& samples : sampler.micro_batches(step, 0)) {
       const Batch batch = maker.make(samples);
-      const Tensor targets = on_device(options.stream, batch.targets);
-      const LossOutput loss = softmax_cross_entropy(options.stream, network.evaluate(batch.samples),
-                                                    targets, 1.0, /*with_gradient=*/false);
+      const LossOutput loss =
+          loss_of(options.stream, options.loss, network.evaluate(batch.samples), batch.targets, 1.0,
+                  /*training=*/false);
       const LossTotals totals = read_totals(options.stream, loss);
       result.loss += totals.loss_sum;
-      result.correct += totals.correct;
+      correct += totals.correct;
       result.count += batch.samples.dim(0);
     }
   result.loss /= static_cast<double>(result.count);
+  result.correct = options.loss.has_accuracy() ? std::optional(correct) : std::nullopt;
   return result;
 }
 

@@ -3,17 +3,11 @@
 #include <fmt/format.h>
 
 #include "actors/stage.h"
-#include "ops/loss.h"
 #include "ops/on_device.h"
 
 namespace troupe {
 
-Loss::Loss(LossOptions options) : options_(options) {
-  if (!(options_.label_smoothing >= 0 && options_.label_smoothing < 1))
-    throw Error(ErrorCode::bad_options,
-                fmt::format("`label_smoothing` is {}", options_.label_smoothing),
-                "give a number from 0, less than 1");
-}
+Loss::Loss(LossOptions options) : options_(std::move(options)) { check(options_.function); }
 
 std::string Loss::refusal(const InputPort& port, const Actor& sender) const {
   const auto* stage = dynamic_cast<const Stage*>(&sender);
@@ -34,12 +28,13 @@ ActionLabel Loss::act() {
   const bool train = key.purpose == Purpose::train;
   const double scale = 1.0 / x.header.batch_samples;
   const Stream& stream = options_.stream;
-  const LossOutput result =
-      softmax_cross_entropy(stream, on_device(stream, x->tensor), on_device(stream, wanted->tensor),
-                            scale, train, train ? options_.label_smoothing : 0.0);
+  const LossOutput result = loss_of(stream, options_.function, on_device(stream, x->tensor),
+                                    wanted->tensor, scale, train);
   if (train) logits_gradient.send(x.header, {result.logits_grad});
   const LossTotals totals = read_totals(stream, result);
-  score.send(x.header, {totals.loss_sum, totals.correct});
+  score.send(x.header,
+             {totals.loss_sum,
+              options_.function.has_accuracy() ? std::optional(totals.correct) : std::nullopt});
   logits.release(x);
   targets.release(wanted);
   return {"L", key};

@@ -1,21 +1,21 @@
 #pragma once
 #include "actors/messages.h"
-#include "ops/kernels.h"
+#include "ops/loss.h"
 #include "runtime/flow/actor.h"
 
 namespace troupe {
 
 struct LossOptions {
   Stream stream;
-  double label_smoothing = 0;  ///< of training; in [0, 1)
+  LossFunction function = {};
 };
 
-/// Softmax cross-entropy: logits and classes in, their gradient and a score out. The loss of a step
-/// is the mean over all of its samples, so a micro-batch's gradient is divided by that number.
-/// Label smoothing changes the loss and the gradient of training only: the loss of an evaluation is
-/// the plain one, so that runs with different values compare, and so does `evaluate`. Throws
-/// Error{bad_options} when it is made with label_smoothing outside [0, 1). Fails with bad_shape
-/// where logits are not [samples, classes] or targets not [samples] of i64.
+/// A model's outputs and targets in, the outputs' gradient and a score out. The loss of a step is
+/// the mean over all of its samples, so a micro-batch's gradient is divided by that number. Label
+/// smoothing and class weights change the loss and the gradient of training only: the loss of an
+/// evaluation is the plain one, so that runs with different values compare, and so does `evaluate`.
+/// Throws Error{bad_options} as check(LossFunction). Fails with bad_shape where the targets do not
+/// fit the outputs (loss_of).
 class Loss final : public Actor {
  public:
   using Options = LossOptions;

@@ -24,7 +24,7 @@ struct Activation {
   static void members(auto& self, auto& visit) { visit(self.tensor); }
 };
 
-/// Loader → loss: one target per sample; of the library's data sets, its class: i64 [samples].
+/// Loader → loss: one target per sample: its class, i64 [samples], or numbers.
 struct Targets {
   Tensor tensor;
   static void members(auto& self, auto& visit) { visit(self.tensor); }
@@ -38,8 +38,8 @@ struct OutputGradient {
 
 /// Loss → monitor: one micro-batch's share of the loss.
 struct Score {
-  double loss_sum = 0;  ///< over the micro-batch's samples
-  std::int64_t correct = 0;
+  double loss_sum = 0;                      ///< over the micro-batch's samples
+  std::optional<std::int64_t> correct = 0;  ///< none for a loss without accuracy
   static void members(auto& self, auto& visit) {
     visit(self.loss_sum);
     visit(self.correct);

@@ -13,7 +13,10 @@ Score total(const std::vector<std::optional<Score>>& parts) {
   Score total;
   for (const auto& part : parts) {
     total.loss_sum += part->loss_sum;
-    total.correct += part->correct;
+    if (total.correct && part->correct)
+      *total.correct += *part->correct;
+    else
+      total.correct.reset();
   }
   return total;
 }
@@ -25,14 +28,17 @@ MonitorOptions print_steps(const Timeline& timeline, std::int64_t test_count) {
           .test_count = test_count,
           .on_step =
               [](const StepSeen& seen) {
-                print_out("step {:3}  loss {:.4f}  accuracy {:.4f}\n", seen.step, seen.loss,
-                          seen.accuracy);
+                print_out("step {:3}  loss {:.4f}{}\n", seen.step, seen.loss,
+                          seen.accuracy ? fmt::format("  accuracy {:.4f}", *seen.accuracy) : "");
                 std::fflush(stdout);
               },
           .on_evaluation =
               [](const Evaluation& seen) {
-                print_out("test accuracy {:.4f} ({}/{})\n", seen.accuracy(), seen.correct,
-                          seen.count);
+                if (seen.correct)
+                  print_out("test accuracy {:.4f} ({}/{})\n", *seen.accuracy(), *seen.correct,
+                            seen.count);
+                else
+                  print_out("test loss {:.4f} ({} samples)\n", seen.loss, seen.count);
                 std::fflush(stdout);
               }};
 }
@@ -127,9 +133,10 @@ void Monitor::report_whole_steps() {
     ++scores_.reported;
     const Score all = total(sum.parts);
     const auto samples = static_cast<double>(sum.samples);
+    std::optional<double> accuracy;
+    if (all.correct) accuracy = static_cast<double>(*all.correct) / samples;
     if (options_.on_step)
-      options_.on_step({scores_.reported, all.loss_sum / samples,
-                        static_cast<double>(all.correct) / samples, sum.samples, lap()});
+      options_.on_step({scores_.reported, all.loss_sum / samples, accuracy, sum.samples, lap()});
     report_evaluation();
   }
   const bool all_made = last_ || committed_ >= options_.timeline.steps;

@@ -17,8 +17,8 @@ namespace troupe {
 /// The result of a committed step. `step` is 1 after the first step.
 struct StepSeen {
   std::uint32_t step = 0;
-  double loss = 0;  ///< mean over the step's samples
-  double accuracy = 0;
+  double loss = 0;                     ///< mean over the step's samples
+  std::optional<double> accuracy = 0;  ///< none for a loss without accuracy
   std::int64_t samples = 0;
   std::chrono::nanoseconds duration{0};  ///< since the step before, or since the last evaluation
 };

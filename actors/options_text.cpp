@@ -54,6 +54,7 @@ std::string options_text(const PipelineOptions& options) {
   add(fields, "data.drop_last", data.drop_last ? "true" : "false");
   add(fields, "train.batch_size", std::to_string(options.batch_size));
   add(fields, "train.micro_batches", std::to_string(options.micro_batches));
+  add(fields, "train.loss", std::string(name_of(options.loss.kind)));
   return text_of(std::move(fields));
 }
 

@@ -88,12 +88,11 @@ Column add_column(Graph& graph, const PipelineOptions& options, const Common& co
   const auto name = [&](const std::string& base) {
     return options.replicas == 1 ? base : fmt::format("{}/{}", base, replica);
   };
-  Column column{
-      .replica = replica,
-      .own = micro_batch_range(options.micro_batches, replica, options.replicas),
-      .loader = graph.add<Loader>(name("loader"), loader_options(options, replica)),
-      .loss = graph.add<Loss>(name("loss"), LossOptions{options.stream, options.label_smoothing}),
-      .stages = {}};
+  Column column{.replica = replica,
+                .own = micro_batch_range(options.micro_batches, replica, options.replicas),
+                .loader = graph.add<Loader>(name("loader"), loader_options(options, replica)),
+                .loss = graph.add<Loss>(name("loss"), LossOptions{options.stream, options.loss}),
+                .stages = {}};
   for (std::size_t s = 0; s < options.partition.size(); ++s) {
     column.stages.push_back(graph.add<Stage>(
         name(fmt::format("stage/{}", s)), stage_options(options, s, replica, common.buckets[s])));
@@ -252,6 +251,12 @@ Model model_of(const PipelineOptions& options) {
   return options.model.make(options.data.dataset.samples(), options.dtype);
 }
 
+void check_loss(const PipelineOptions& options) {
+  check(options.loss);
+  check_fits(options.loss, options.data.dataset.samples(), options.model.outputs());
+  check_fits(options.loss, options.stopping);
+}
+
 LoaderOptions loader_options(const PipelineOptions& options, std::uint32_t replica) {
   const PipelineData& data = options.data;
   return {.dataset = data.dataset,
@@ -322,6 +327,7 @@ namespace {
 
 /// Throws for what would fail only after a part of the run.
 void check(const PipelineOptions& options) {
+  check_loss(options);
   options.optimizer.check();
   options.optimizer.check_groups(parameter_names(model_of(options)));
   (void)partition_of(options);  // checks it

@@ -10,6 +10,7 @@
 #include "actors/monitor.h"
 #include "actors/schedule.h"
 #include "actors/stage.h"
+#include "ops/loss.h"
 #include "runtime/flow/graph.h"
 
 namespace troupe {
@@ -56,9 +57,9 @@ struct PipelineOptions {
 
   LearningRateOptions rate;  ///< its numbers of steps are set from the data
   Optimizer optimizer = default_optimizer();
-  EarlyStopping stopping;      ///< needs `evaluates`
-  double label_smoothing = 0;  ///< of the training loss; in [0, 1)
-  bool stop_on_nan = true;     ///< fail at a loss that is not finite, before its step is committed
+  EarlyStopping stopping;   ///< needs `evaluates`
+  LossFunction loss;        ///< has to fit the data set's targets and the model's outputs
+  bool stop_on_nan = true;  ///< fail at a loss that is not finite, before its step is committed
 
   std::function<void(const StepSeen&)> on_step;  ///< all three as in MonitorOptions
   std::function<void(const EvaluationProgress&)> on_evaluation_progress;
@@ -72,6 +73,10 @@ struct PipelineOptions {
 
 /// The model, built for the samples of the data set.
 Model model_of(const PipelineOptions& options);
+
+/// Throws Error{bad_options} where loss, targets and outputs do not fit (ops/loss.h), or
+/// evaluations are compared by an accuracy that the loss does not have.
+void check_loss(const PipelineOptions& options);
 
 /// The options of a replica's loader. Throws nothing; Sampler and BatchMaker check them.
 LoaderOptions loader_options(const PipelineOptions& options, std::uint32_t replica);

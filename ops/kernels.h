@@ -100,12 +100,13 @@ struct NormGradients {
                     ///< that of a residual added last is `grad` itself
 };
 
-/// Loss and correct predictions of a micro-batch, and the gradient of the logits.
+/// Loss and correct predictions of a micro-batch, and the gradient of the model's outputs.
 struct LossOutput {
-  /// f64 [2]: the loss summed over the samples (not the mean), and the number of samples whose
-  /// largest logit is their class (the first of equal logits counts).
+  /// f64 [2]: the loss summed over the samples (not the mean), and the number of correct ones: of
+  /// softmax_cross_entropy those whose largest logit is their class (the first of equal logits
+  /// counts).
   Tensor totals;
-  Tensor logits_grad;  ///< d(loss sum * scale) / d(logits); undefined when not asked for
+  Tensor logits_grad;  ///< d(loss sum * scale) / d(outputs); undefined when not asked for
 };
 
 /// The factors of a momentum_step.

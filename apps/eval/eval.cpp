@@ -62,7 +62,8 @@ int print_evaluation(const EvalArguments& arguments, const Definitions& own) {
   if (pipeline.data.dataset.samples().dtype == DType::u8)
     fmt::print("normalised with mean {}, std {}\n", fmt::join(pipeline.data.mean, ", "),
                fmt::join(pipeline.data.std, ", "));
-  fmt::print("test loss {:.9g}\n{}\n", result.loss, accuracy_line(result));
+  fmt::print("test loss {:.9g}\n", result.loss);
+  if (result.correct) fmt::print("{}\n", result_line(result));
   return exit_done;
 }
 

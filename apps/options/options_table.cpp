@@ -203,6 +203,27 @@ void add_data(OptionFields& fields, Options& o) {
                          {.at_least = 0, .at_most = many}));
 }
 
+void add_loss(OptionFields& fields, LossFunction& loss) {
+  fields.push_back(choice_field(
+      "train.loss", loss.kind, loss_names,
+      "cross_entropy of classes; mse (mean squared error) or bce (binary cross-entropy of logits) "
+      "of numbers; bce also of two classes, with model.classes 1",
+      {.synonyms = {"criterion", "loss_function", "objective"}}));
+  const OnlyWith only_classes{.key = "train.loss", .values = {"cross_entropy"}};
+  fields.push_back(
+      field("train.label_smoothing", loss.label_smoothing,
+            "share of the target that is spread evenly over all classes in the "
+            "training loss; evaluations report the loss without it",
+            {.at_least = 0, .below = 1, .synonyms = {"smoothing"}, .only_with = only_classes}));
+  fields.push_back(field("train.class_weights", loss.class_weights,
+                         "factor of the training loss for each class; the sum over a batch is "
+                         "divided by its samples, not by their weights; empty: 1 for each",
+                         {.at_least = 0,
+                          .at_most = 1e6,
+                          .synonyms = {"class_weight", "weight", "pos_weight"},
+                          .only_with = only_classes}));
+}
+
 void add_train(OptionFields& fields, Options& o) {
   PipelineOptions& p = o.pipeline;
   fields.push_back(
@@ -244,10 +265,7 @@ void add_train(OptionFields& fields, Options& o) {
             {.at_least = 0,
              .at_most = 1e30,
              .synonyms = {"clip_grad_value", "clip_grad_value_", "grad_clip_value"}}));
-  fields.push_back(field("train.label_smoothing", p.label_smoothing,
-                         "share of the target that is spread evenly over all classes in the "
-                         "training loss; evaluations report the loss without it",
-                         {.at_least = 0, .below = 1, .synonyms = {"smoothing"}}));
+  add_loss(fields, p.loss);
   fields.push_back(choice_field(
       "train.schedule", p.rate.schedule, learning_rate_schedule_names,
       "learning rate schedule; it spans train.epochs even if train.steps ends the run earlier, so "

@@ -29,6 +29,7 @@ class Validator {
     check_data();
     check_batch();
     check_schedule();
+    check_loss();
     check_stopping();
     check_aggregation();
     check_partition();
@@ -157,6 +158,17 @@ class Validator {
             "lower train.warmup_steps, or raise train.epochs",
             "train.warmup_steps is {}, but the run has {} in train.epochs {}", warmup,
             counted(steps, "step"), pipeline_.epochs);
+  }
+
+  void check_loss() const {
+    const LossFunction& loss = pipeline_.loss;
+    try {
+      troupe::check(loss);
+      check_fits(loss, pipeline_.stopping);
+      if (data_) check_fits(loss, data_.value().samples, options_.model.chosen().outputs());
+    } catch (const Error& error) {
+      refuse(error, {"train.loss"});
+    }
   }
 
   void check_stopping() const {

@@ -65,9 +65,18 @@ std::optional<Evaluation> evaluation_of(const std::string& row) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     return error == std::errc{} && end == text.data() + text.size();
   };
-  const bool whole = values.size() == columns && read(0, result.step) && read(6, result.loss) &&
-                     read(8, result.correct) && read(9, result.count);
-  return whole ? std::optional(result) : std::nullopt;
+  if (values.size() != columns || !read(0, result.step) || !read(6, result.loss) ||
+      !read(9, result.count))
+    return std::nullopt;
+  std::int64_t correct = 0;
+  if (!values[8].empty() && !read(8, correct)) return std::nullopt;
+  result.correct = values[8].empty() ? std::nullopt : std::optional(correct);
+  return result;
+}
+
+/// Empty for a loss without accuracy.
+std::string accuracy_cell(std::optional<double> accuracy) {
+  return accuracy ? fmt::format("{:.6g}", *accuracy) : "";
 }
 
 /// Where the test columns of the last row begin, if they are empty.
@@ -109,8 +118,8 @@ TrainCsv::TrainCsv(const std::filesystem::path& path, std::optional<std::int64_t
 
 bool TrainCsv::add(const StepReport& step) {
   const std::string row =
-      fmt::format("{},{},{:.9g},{:.6g},{:.6g},{:.9g},{}", step.step, step.epoch, step.loss,
-                  step.accuracy, step.images_per_second, step.lr, no_evaluation);
+      fmt::format("{},{},{:.9g},{},{:.6g},{:.9g},{}", step.step, step.epoch, step.loss,
+                  accuracy_cell(step.accuracy), step.images_per_second, step.lr, no_evaluation);
   const bool written = file_.append(row);
   test_columns_ = written ? file_.size() - static_cast<std::int64_t>(no_evaluation.size()) : -1;
   return written;
@@ -118,9 +127,11 @@ bool TrainCsv::add(const StepReport& step) {
 
 bool TrainCsv::fill(const Evaluation& evaluation) {
   if (test_columns_ < 0) return false;
-  return file_.replace_end(std::exchange(test_columns_, -1),
-                           fmt::format("{},{:.6g},{},{}\n", evaluation.loss, evaluation.accuracy(),
-                                       evaluation.correct, evaluation.count));
+  return file_.replace_end(
+      std::exchange(test_columns_, -1),
+      fmt::format("{},{},{},{}\n", evaluation.loss, accuracy_cell(evaluation.accuracy()),
+                  evaluation.correct ? fmt::format("{}", *evaluation.correct) : "",
+                  evaluation.count));
 }
 
 }  // namespace troupe

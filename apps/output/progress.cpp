@@ -33,8 +33,9 @@ int width_of(std::FILE* stream, int otherwise) {
 
 std::string loss_text(const StepReport& report) { return fmt::format("loss {:.4f}", report.loss); }
 
+/// "  accuracy 0.9131"; empty for a loss without accuracy.
 std::string accuracy_text(const StepReport& report) {
-  return fmt::format("accuracy {:.4f}", report.accuracy);
+  return report.accuracy ? fmt::format("  accuracy {:.4f}", *report.accuracy) : "";
 }
 
 std::string evaluation_text(const EvaluationProgress& evaluation) {
@@ -84,7 +85,7 @@ std::string progress_bar(const StepReport& report, std::chrono::duration<double>
   const std::string parts[] = {
       fmt::format(" {:>5} to go", duration_text(to_go)),
       fmt::format("  {}", evaluation ? evaluation_text(*evaluation) : loss_text(report)),
-      evaluation ? "" : fmt::format("  {}", accuracy_text(report)),
+      evaluation ? "" : accuracy_text(report),
       evaluation ? "" : fmt::format("  {:5.0f} img/s", report.images_per_second),
       fmt::format("  step {}/{}", report.step, report.steps_total),
       fmt::format("  epoch {}/{}", report.epoch, report.epochs_total),
@@ -119,7 +120,7 @@ Progress::Progress(std::FILE* out, ProgressStyle style, Clock::time_point now,
 void Progress::step(const StepReport& report, Clock::time_point now) {
   last_ = report;
   last_.loss = loss_.add(report.loss);
-  last_.accuracy = accuracy_.add(report.accuracy);
+  if (report.accuracy) last_.accuracy = accuracy_.add(*report.accuracy);
   last_.images_per_second = 1 / seconds_per_image_.add(1 / report.images_per_second);
   evaluation_.reset();
   if (is_due(now)) draw(now);
@@ -168,8 +169,8 @@ void Progress::draw(Clock::time_point now) {
     print_to(out_, "step {}/{}  epoch {}/{}  {}  {} to go\n", last_.step, last_.steps_total,
              last_.epoch, last_.epochs_total,
              evaluation_ ? evaluation_text(*evaluation_)
-                         : fmt::format("{}  {}  {:.0f} img/s", loss_text(last_),
-                                       accuracy_text(last_), last_.images_per_second),
+                         : fmt::format("{}{}  {:.0f} img/s", loss_text(last_), accuracy_text(last_),
+                                       last_.images_per_second),
              duration_text(to_go));
   }
   std::fflush(out_);

@@ -3,10 +3,17 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <string_view>
+
+#include "runtime/text.h"
 
 namespace troupe {
 
 namespace {
+
+std::string accuracy_part(std::string_view label, std::optional<double> accuracy) {
+  return accuracy ? fmt::format("{}{:.4f}", label, *accuracy) : "";
+}
 
 /// What loss and accuracy are of, and which part of the epoch was trained.
 std::string whose_figures(const EpochReport& report, bool timed) {
@@ -15,8 +22,8 @@ std::string whose_figures(const EpochReport& report, bool timed) {
                                : "";
   if (!report.evaluation) return "train" + part;
   if (!timed) return "test";
-  return fmt::format("test; train loss {:.4f}, accuracy {:.4f}{}", report.loss, report.accuracy,
-                     part);
+  return fmt::format("test; train loss {:.4f}{}{}", report.loss,
+                     accuracy_part(", accuracy ", report.accuracy), part);
 }
 
 }  // namespace
@@ -25,9 +32,10 @@ std::string epoch_line(const EpochReport& report) {
   const auto& test = report.evaluation;
   const bool timed = report.time.count() > 0;
   return fmt::format(
-      "Epoch {}/{}: {}Loss={:.4f}, Accuracy={:.4f}{} ({})", report.epoch, report.epochs_total,
+      "Epoch {}/{}: {}Loss={:.4f}{}{} ({})", report.epoch, report.epochs_total,
       timed ? fmt::format("Time={:.3f}s, ", report.time.count()) : "",
-      test ? test->loss : report.loss, test ? test->accuracy() : report.accuracy,
+      test ? test->loss : report.loss,
+      accuracy_part(", Accuracy=", test ? test->accuracy() : report.accuracy),
       timed ? fmt::format(", Throughput={:.1f} img/s", report.images_per_second) : "",
       whose_figures(report, timed));
 }
@@ -35,7 +43,10 @@ std::string epoch_line(const EpochReport& report) {
 std::string completion_lines(const TrainingTotals& totals,
                              const std::optional<Evaluation>& evaluation) {
   std::string lines = "Training complete.";
-  if (evaluation) lines += fmt::format(" Final Accuracy: {:.4f}", evaluation->accuracy());
+  if (evaluation && evaluation->correct)
+    lines += accuracy_part(" Final Accuracy: ", evaluation->accuracy());
+  else if (evaluation)
+    lines += fmt::format(" Final Loss: {:.4f}", evaluation->loss);
   const double seconds = totals.time.count();
   if (totals.samples > 0)
     lines += fmt::format("\nTotal Time: {:.1f}s, Throughput: {:.1f} img/s", seconds,
@@ -43,8 +54,10 @@ std::string completion_lines(const TrainingTotals& totals,
   return lines;
 }
 
-std::string accuracy_line(const Evaluation& result) {
-  return fmt::format("test accuracy {:.4f} ({}/{})", result.accuracy(), result.correct,
+std::string result_line(const Evaluation& result) {
+  if (!result.correct)
+    return fmt::format("test loss {:.4f} ({})", result.loss, counted(result.count, "sample"));
+  return fmt::format("test accuracy {:.4f} ({}/{})", *result.accuracy(), *result.correct,
                      result.count);
 }
 

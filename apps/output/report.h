@@ -18,7 +18,7 @@ struct StepReport {
   std::int64_t epoch = 0;        ///< from 1
   std::int64_t epochs_total = 0;
   double loss = 0;
-  double accuracy = 0;  ///< in [0, 1]
+  std::optional<double> accuracy = 0;  ///< in [0, 1]; none for a loss without accuracy
   double images_per_second = 0;
   double lr = 0;
 };
@@ -35,14 +35,15 @@ struct EpochReport {
   /// Of training, without evaluation; 0 if an earlier process trained the epoch.
   std::chrono::duration<double> time{};
   double loss = 0;
-  double accuracy = 0;
+  std::optional<double> accuracy = 0;
   double images_per_second = 0;
   std::optional<Evaluation> evaluation;
 };
 
 /// "Epoch 1/2: Time=9.819s, Loss=1.6997, Accuracy=0.6386, Throughput=5084.2 img/s (train)". The
 /// parentheses say what loss and accuracy are of ("test; train loss 1.5021, accuracy 0.6702"), and
-/// how many steps were trained if not the whole epoch. Time and throughput are left out if unknown.
+/// how many steps were trained if not the whole epoch. Time, throughput and accuracy are left out
+/// where there are none.
 std::string epoch_line(const EpochReport& report);
 
 /// The training of this process, without evaluations.
@@ -51,14 +52,15 @@ struct TrainingTotals {
   std::int64_t samples = 0;
 };
 
-/// "Training complete. Final Accuracy: 0.9131" (left out if there was no evaluation) and, on a
-/// second line, unless this process has trained nothing, "Total Time: 61.9s, Throughput: 3875.1
-/// img/s".
+/// "Training complete. Final Accuracy: 0.9131" ("Final Loss: 0.1234" for a loss without accuracy;
+/// left out if there was no evaluation) and, on a second line, unless this process has trained
+/// nothing, "Total Time: 61.9s, Throughput: 3875.1 img/s".
 std::string completion_lines(const TrainingTotals& totals,
                              const std::optional<Evaluation>& evaluation);
 
-/// "test accuracy 0.9131 (9131/10000)", the last line of a run.
-std::string accuracy_line(const Evaluation& result);
+/// "test accuracy 0.9131 (9131/10000)", the last line of a run; for a loss without accuracy "test
+/// loss 0.1234 (10000 samples)".
+std::string result_line(const Evaluation& result);
 
 /// "42s", "3m07s", "2h05m", "4d03h".
 std::string duration_text(std::chrono::duration<double> time);

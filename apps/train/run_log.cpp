@@ -50,7 +50,8 @@ void RunLog::step(const StepSeen& seen) {
     totals_.time += time;
     totals_.samples += seen.samples;
     epoch_.loss += seen.loss * samples;
-    epoch_.accuracy += seen.accuracy * samples;
+    epoch_.has_accuracy = seen.accuracy.has_value();
+    epoch_.accuracy += seen.accuracy.value_or(0) * samples;
     epoch_.samples += seen.samples;
     ++epoch_.steps;
     progress_.step(last_step_, Progress::Clock::now());
@@ -137,9 +138,10 @@ void RunLog::end_epoch(const Evaluation* evaluation) {
                      .epoch_steps = timeline_.steps_per_epoch,
                      .time = epoch_.time,
                      .loss = epoch_.loss / samples,
-                     .accuracy = epoch_.accuracy / samples,
+                     .accuracy = std::nullopt,
                      .images_per_second = epoch_.samples == 0 ? 0 : samples / epoch_.time.count(),
                      .evaluation = std::nullopt};
+  if (epoch_.has_accuracy) report.accuracy = epoch_.accuracy / samples;
   if (evaluation) report.evaluation = *evaluation;
   progress_.epoch(report);
   log_->info(epoch_line(report));

@@ -82,6 +82,7 @@ class RunLog {
   struct Epoch {
     std::chrono::duration<double> time{};
     double loss = 0, accuracy = 0;
+    bool has_accuracy = true;
     std::int64_t samples = 0, steps = 0;
   } epoch_;
   TrainingTotals totals_;

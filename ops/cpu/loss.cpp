@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "ops/cpu/kernels.h"
@@ -81,12 +83,37 @@ void smooth(const float* logits, std::int64_t classes, std::int64_t target, doub
   gradient[target] += static_cast<float>(scale * smoothing);
 }
 
+/// Loss of a sample with class weights. `exponents` are exp(logit - shift), which
+/// `sum` adds up, and become the gradient times `scale`.
+double weighted_loss(const float* logits, std::span<const double> weights, std::int64_t target,
+                     double scale, double smoothing, double log_normalizer, double sum,
+                     float* exponents) {
+  const double each = smoothing / static_cast<double>(weights.size());
+  const auto share = [&](std::size_t c) {
+    return weights[c] * (each + (std::cmp_equal(c, target) ? 1.0 - smoothing : 0.0));
+  };
+  double all = 0, loss = 0;
+  for (std::size_t c = 0; c < weights.size(); ++c) {
+    all += share(c);
+    loss += share(c) * (log_normalizer - logits[c]);
+  }
+  HWY_DYNAMIC_DISPATCH(scale_by)
+  (exponents, static_cast<float>(scale * all / sum), std::ssize(weights));
+  for (std::size_t c = 0; c < weights.size(); ++c)
+    exponents[c] -= static_cast<float>(scale * share(c));
+  return loss;
+}
+
 /// `exponents` has room for a value per class, and becomes the gradient times `scale`.
 Sample cross_entropy(const float* logits, std::int64_t classes, std::int64_t target, double scale,
-                     double smoothing, float* exponents) {
+                     double smoothing, std::span<const double> weights, float* exponents) {
   const std::int64_t predicted = prediction(logits, classes);
   const float shift = logits[predicted];
   const double sum = HWY_DYNAMIC_DISPATCH(exponentials)(logits, shift, exponents, classes);
+  if (!weights.empty())
+    return {weighted_loss(logits, weights, target, scale, smoothing, std::log(sum) + shift, sum,
+                          exponents),
+            predicted == target};
   HWY_DYNAMIC_DISPATCH(scale_by)(exponents, static_cast<float>(scale / sum), classes);
   exponents[target] -= static_cast<float>(scale);
   double loss = std::log(sum) + (static_cast<double>(shift) - logits[target]);
@@ -98,13 +125,16 @@ Sample cross_entropy(const float* logits, std::int64_t classes, std::int64_t tar
 }  // namespace
 
 LossOutput softmax_cross_entropy(const Stream& stream, const Tensor& logits, const Tensor& targets,
-                                 double scale, bool with_gradient, double label_smoothing) {
+                                 double scale, bool with_gradient, double label_smoothing,
+                                 const Tensor& class_weights) {
   check(logits, targets);
   const std::int64_t count = logits.dim(0), classes = logits.dim(1);
   LossOutput result;
   if (with_gradient) result.logits_grad = Tensor::empty(logits.shape(), DType::f32, stream.device);
   const float* rows = logits.data<float>();
   const std::int64_t* labels = targets.data<std::int64_t>();
+  const auto weights =
+      class_weights.defined() ? class_weights.elements<double>() : std::span<const double>{};
   float* gradient = with_gradient ? result.logits_grad.data<float>() : nullptr;
   std::vector<Sample> samples(static_cast<std::size_t>(count));
   parallel(stream, count, std::max<std::int64_t>(1, elements_per_thread / classes),
@@ -113,7 +143,7 @@ LossOutput softmax_cross_entropy(const Stream& stream, const Tensor& logits, con
              for (std::int64_t i = begin; i < end; ++i)
                samples[static_cast<std::size_t>(i)] =
                    cross_entropy(rows + i * classes, classes, labels[i], scale, label_smoothing,
-                                 gradient ? gradient + i * classes : scratch.data());
+                                 weights, gradient ? gradient + i * classes : scratch.data());
            });
   result.totals = Tensor::empty({2}, DType::f64, stream.device);
   const auto totals = result.totals.elements<double>();

@@ -19,9 +19,9 @@ constexpr std::array<std::pair<std::string_view, ConvolutionAlgorithm>, 3> algor
 
 OptionField classes_option(std::int64_t& classes) {
   return field("model.classes", classes, "outputs of the model",
-               {.at_least = 2,
+               {.at_least = 1,
                 .at_most = largest_size,
-                .synonyms = {"num_classes"},
+                .synonyms = {"num_classes", "outputs"},
                 .setting = "Model::classes"});
 }
 
@@ -65,7 +65,8 @@ void check_convolution(ConvolutionAlgorithm algorithm, const SampleSpec& samples
 }
 
 void check_classes(std::string_view model, std::int64_t classes, const SampleSpec& samples) {
-  if (classes < samples.classes)
+  const bool binary = classes == 1 && samples.classes == 2;
+  if (classes < samples.classes && !binary)
     throw Error(ErrorCode::bad_options,
                 fmt::format("{} has {} outputs, but the data set has {} classes", model, classes,
                             samples.classes),

@@ -9,13 +9,21 @@ namespace troupe {
 
 Model ModelSource::make(SampleSpec samples, DType precision) const {
   check_options();
-  if (samples.dtype == DType::u8) samples.dtype = precision;
+  if (samples.dtype == DType::u8 || samples.dtype == DType::f32 || samples.dtype == DType::f64)
+    samples.dtype = precision;
   Model model = make_(*this, samples);
   model.name = name();
   if (model.blocks.empty())
     throw Error(ErrorCode::bad_options, fmt::format("the model {} has no blocks", name()),
                 "add at least one block in its make()");
   return model;
+}
+
+std::optional<std::int64_t> ModelSource::outputs() const {
+  ModelSource copy = *this;  // fields are bound to variables
+  for (const OptionField& field : copy.options())
+    if (field.path == "model.classes") return std::stoll(field.write());
+  return std::nullopt;
 }
 
 std::vector<std::string> parameter_names(const Model& model) {

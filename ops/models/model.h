@@ -2,6 +2,7 @@
 #include <concepts>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,7 +37,7 @@ std::vector<std::string> parameter_names(const Model& model);
 struct SampleSpec {
   Shape shape;               ///< of one sample, without the batch axis
   DType dtype = DType::f32;  ///< of the samples; u8 stands for pixels, which models get normalised
-  std::int64_t classes = 0;  ///< targets are in [0, classes)
+  std::int64_t classes = 0;  ///< targets of i64 are in [0, classes)
   Shape target_shape = {};   ///< of one sample's target; a number by default
   DType target_dtype = DType::i64;
 };
@@ -62,10 +63,12 @@ class ModelSource : public Definition {
           return self.as<M>().make(samples);
         }) {}
 
-  /// For samples of a data set, to compute in `precision`: pixels reach the model normalised, with
-  /// this type. From any thread. Throws Error{bad_options} for options outside their declared
+  /// For samples of a data set, to compute in `precision`: pixels and floating-point numbers reach
+  /// the model with this type. From any thread. Throws Error{bad_options} for options outside their declared
   /// ranges and for samples that the model cannot take.
   Model make(SampleSpec samples, DType precision = DType::f32) const;
+  /// The value of the option `model.classes`; nothing for a model without it.
+  std::optional<std::int64_t> outputs() const;
 
  private:
   Model (*make_)(const ModelSource& self, const SampleSpec& samples);

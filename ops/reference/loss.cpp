@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <utility>
 
 #include "ops/reference/kernels.h"
 #include "runtime/error.h"
@@ -19,8 +21,32 @@ void check_targets(const Tensor& targets, std::int64_t classes) {
                   "set `Model::classes` to the number of classes of the data set");
 }
 
+namespace {
+
+/// Loss of one sample with class weights; writes its gradient unless that is null. `log_sum` is the
+/// logarithm of the sum of all exp(logit).
+double weighted_cross_entropy(const double* row, std::span<const double> weights,
+                              std::int64_t target, double scale, double label_smoothing,
+                              double log_sum, double* gradient) {
+  const double each = label_smoothing / static_cast<double>(weights.size());
+  const auto share = [&](std::size_t c) {
+    return weights[c] * (each + (std::cmp_equal(c, target) ? 1.0 - label_smoothing : 0.0));
+  };
+  double all = 0, loss = 0;
+  for (std::size_t c = 0; c < weights.size(); ++c) {
+    all += share(c);
+    loss += share(c) * (log_sum - row[c]);
+  }
+  for (std::size_t c = 0; gradient != nullptr && c < weights.size(); ++c)
+    gradient[c] = scale * (all * std::exp(row[c] - log_sum) - share(c));
+  return loss;
+}
+
+}  // namespace
+
 LossOutput softmax_cross_entropy(const Stream&, const Tensor& logits, const Tensor& targets,
-                                 double scale, bool with_gradient, double label_smoothing) {
+                                 double scale, bool with_gradient, double label_smoothing,
+                                 const Tensor& class_weights) {
   const std::int64_t classes = logits.dim(1);
   const double each = label_smoothing / static_cast<double>(classes);
   check_targets(targets, classes);
@@ -37,13 +63,20 @@ LossOutput softmax_cross_entropy(const Stream&, const Tensor& logits, const Tens
     const double shift = *largest;  // keeps exp from overflowing
     double sum = 0;
     for (std::int64_t c = 0; c < classes; ++c) sum += std::exp(row[c] - shift);
+    totals[1] += largest - row == target ? 1.0 : 0.0;
+    if (class_weights.defined()) {
+      totals[0] += weighted_cross_entropy(
+          row, class_weights.elements<double>(), target, scale, label_smoothing,
+          std::log(sum) + shift,
+          with_gradient ? result.logits_grad.data<double>() + n * classes : nullptr);
+      continue;
+    }
     double loss = std::log(sum) + shift - row[target];
     if (label_smoothing > 0) {
       loss *= 1.0 - label_smoothing;
       for (std::int64_t c = 0; c < classes; ++c) loss += each * (std::log(sum) + shift - row[c]);
     }
     totals[0] += loss;
-    totals[1] += largest - row == target ? 1.0 : 0.0;
     if (!with_gradient) continue;
     for (std::int64_t c = 0; c < classes; ++c) {
       const double probability = std::exp(row[c] - shift) / sum;

@@ -182,6 +182,8 @@ class Recipe:
     label_smoothing: float = 0.0
     schedule: Callable = lambda optimizer: torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
     clip_value: float = 0.0
+    class_weights: tuple = ()
+    elementwise: Callable = None  # a loss of all outputs, instead of cross-entropy of classes
 
 
 def sgd(lr):
@@ -193,8 +195,23 @@ RECIPES = {
     "adamw": Recipe(lambda p: torch.optim.AdamW(p, lr=0.002, betas=(0.8, 0.99), eps=1e-6, weight_decay=0.1)),
     "clip_value": Recipe(sgd(0.02), clip_value=0.01),
     "label_smoothing": Recipe(sgd(0.02), label_smoothing=0.1),
+    "class_weights": Recipe(sgd(0.02), class_weights=tuple(0.25 + 0.25 * c for c in range(10))),
+    "mse": Recipe(sgd(0.001), elementwise=F.mse_loss),
+    "bce": Recipe(sgd(0.02), elementwise=F.binary_cross_entropy_with_logits),
     "polynomial": Recipe(sgd(0.02), schedule=lambda o: torch.optim.lr_scheduler.PolynomialLR(o, STEPS, power=2.0)),
 }
+
+
+def loss_of(recipe, outputs, step):
+    """The targets are functions of the step."""
+    if recipe.elementwise:
+        targets = torch.from_numpy(uniform(f"golden/targets/{step}", (BATCH, 10))).to(outputs.dtype)
+        return recipe.elementwise(outputs, 0.5 + 0.5 * targets)
+    classes = torch.tensor([(3 * i + 7 * step) % 10 for i in range(BATCH)])
+    if not recipe.class_weights:
+        return F.cross_entropy(outputs, classes, label_smoothing=recipe.label_smoothing)
+    weight = torch.tensor(recipe.class_weights, dtype=outputs.dtype)
+    return F.cross_entropy(outputs, classes, weight, reduction="sum") / BATCH
 
 
 def train(name, recipe, dtype):
@@ -211,9 +228,8 @@ def train(name, recipe, dtype):
                 module.step = step
         shape = (BATCH, *SAMPLES.get(name, (1, 28, 28)))
         images = torch.from_numpy(uniform(f"golden/images/{step}", shape)).to(dtype)
-        classes = torch.tensor([(3 * i + 7 * step) % 10 for i in range(BATCH)])
         optimizer.zero_grad()
-        loss = F.cross_entropy(model(images), classes, label_smoothing=recipe.label_smoothing)
+        loss = loss_of(recipe, model(images), step)
         loss.backward()
         if recipe.clip_value:
             nn.utils.clip_grad_value_(model.parameters(), recipe.clip_value)

@@ -42,6 +42,22 @@ def loss(classes, reduction, smoothing=0.0):
     return lambda x: F.cross_entropy(x[0], torch.tensor(classes), reduction=reduction, label_smoothing=smoothing)
 
 
+def weighted_loss(classes, smoothing=0.0):
+    """The sum over the samples, divided by their number."""
+    def run(x):
+        weight = torch.tensor([0.5 + 0.25 * c for c in range(x[0].shape[1])], dtype=x[0].dtype)
+        total = F.cross_entropy(x[0], torch.tensor(classes), weight, reduction="sum", label_smoothing=smoothing)
+        return total / len(classes)
+
+    return run
+
+
+def targets(name, shape, low=-1.0):
+    """Uniform in [low, 1)."""
+    numbers = torch.from_numpy(uniform(f"{name}/targets", shape))
+    return numbers if low == -1.0 else 0.5 + 0.5 * numbers
+
+
 IMAGES = (2, 3, 5, 3)
 NORM = (3, 4, 3, 5)
 CLASSES = [3, 0, 6, 3, 1]
@@ -98,6 +114,15 @@ SAMPLES = {
     "softmax_cross_entropy/mean": ([(5, 7)], [], loss(CLASSES, "mean")),
     "softmax_cross_entropy/sum": ([(5, 9)], [], loss(CLASSES, "sum")),
     "softmax_cross_entropy/smoothed": ([(5, 7)], [], loss(CLASSES, "mean", 0.1)),
+    "softmax_cross_entropy/weighted": ([(5, 7)], [], weighted_loss(CLASSES)),
+    "softmax_cross_entropy/weighted_smoothed": ([(5, 7)], [], weighted_loss(CLASSES, 0.1)),
+    "squared_error/rows": ([(5, 3)], [], lambda x: F.mse_loss(x[0], targets("squared_error/rows", (5, 3)))),
+    "squared_error/one": ([(4, 1)], [], lambda x: F.mse_loss(x[0], targets("squared_error/one", (4, 1)))),
+    "binary_cross_entropy/rows": (
+        [(5, 3)],
+        [],
+        lambda x: F.binary_cross_entropy_with_logits(x[0], targets("binary_cross_entropy/rows", (5, 3), 0.0)),
+    ),
 }
 
 

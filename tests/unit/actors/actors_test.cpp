@@ -252,7 +252,7 @@ TEST(LossByHand, RefusesTargetsOfAnotherMicroBatch) {
 
 TEST(LossByHand, SmoothsTheLabelsOfTrainingOnly) {
   for (const auto purpose : {Purpose::train, Purpose::evaluate}) {
-    Loss loss({.label_smoothing = 0.5});
+    Loss loss({.function = {.label_smoothing = 0.5}});
     attach(loss);
     MessageKey key = train_key(0, 0);
     key.purpose = purpose;
@@ -266,7 +266,7 @@ TEST(LossByHand, SmoothsTheLabelsOfTrainingOnly) {
     const auto& score = *static_cast<const Score*>(effects.packets.back().payload.get());
     EXPECT_NEAR(score.loss_sum, purpose == Purpose::train ? 0.25 * 20 : 0, 1e-6);
   }
-  EXPECT_THROW(Loss({.label_smoothing = 1}), Error);
+  EXPECT_THROW(Loss({.function = {.label_smoothing = 1}}), Error);
 }
 
 TEST(MonitorByHand, ReportsInOrderAtTheCommitAndOnce) {
@@ -281,7 +281,8 @@ TEST(MonitorByHand, ReportsInOrderAtTheCommitAndOnce) {
                    .on_evaluation =
                        [&](const Evaluation& e) {
                          seen.push_back("test " + std::to_string(e.step) + " " +
-                                        std::to_string(e.correct) + "/" + std::to_string(e.count));
+                                        std::to_string(e.correct.value_or(-1)) + "/" +
+                                        std::to_string(e.count));
                        }});
   attach(monitor);
   monitor.restore(nullptr, 0);

@@ -65,7 +65,7 @@ TEST(ForeignDevice, RefusesTensorsOfTheCpuAsArgumentsOfAnyKernel) {
   };
   EXPECT_EQ(refusal([&] {
               const Tensor targets = Tensor::empty({4}, DType::i64, Device::cpu());
-              table.softmax_cross_entropy(there, x, targets, 1.0, true, 0);
+              table.softmax_cross_entropy(there, x, targets, 1.0, true, 0, {});
             }),
             refused(3, "softmax_cross_entropy"));
   EXPECT_EQ(refusal([&] { table.relu(Stream{}, x); }), refused(1, "relu"));

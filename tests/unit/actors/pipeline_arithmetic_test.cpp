@@ -111,8 +111,8 @@ class PlainLoop {
       const Batch batch = samples_.make(plan);
       const RandomKey random{options_.seed, step, plan.header.key.micro_batch};
       const auto pass = network_.forward(batch.samples, random, false);
-      const LossOutput loss = softmax_cross_entropy({}, pass->result(), batch.targets,
-                                                    1.0 / samples, true, options_.label_smoothing);
+      const LossOutput loss = softmax_cross_entropy(
+          {}, pass->result(), batch.targets, 1.0 / samples, true, options_.loss.label_smoothing);
       network_.backward(*pass, loss.logits_grad);
       for (std::int64_t e = 0; e < elements; ++e)
         gradient.data<double>()[e] += pass->gradients.data<double>()[e];

@@ -75,7 +75,7 @@ PipelineOptions pipeline_of(const TrainingRun& run) {
 
 void use_adamw(PipelineOptions& pipeline) {
   pipeline.optimizer = Optimizer(AdamW{.weight_decay = 0.1}).with_clip_value(0.01);
-  pipeline.label_smoothing = 0.1;
+  pipeline.loss.label_smoothing = 0.1;
   pipeline.rate = {.schedule = LearningRateSchedule::polynomial, .lr = 0.01, .power = 0.9};
 }
 
@@ -126,10 +126,11 @@ TrainingResult train(const TrainingRun& run) {
 std::vector<std::string> reported(const TrainingResult& result) {
   std::vector<std::string> lines;
   for (const StepSeen& step : result.steps)
-    lines.push_back(
-        fmt::format("{}: {:.17g} {} of {}", step.step, step.loss, step.accuracy, step.samples));
+    lines.push_back(fmt::format("{}: {:.17g} {} of {}", step.step, step.loss,
+                                step.accuracy.value_or(-1), step.samples));
   for (const Evaluation& e : result.evaluations)
-    lines.push_back(fmt::format("after {}: {:.17g} {} of {}", e.step, e.loss, e.correct, e.count));
+    lines.push_back(
+        fmt::format("after {}: {:.17g} {} of {}", e.step, e.loss, e.correct.value_or(-1), e.count));
   return lines;
 }
 

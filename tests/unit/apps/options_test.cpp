@@ -255,7 +255,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongValue{"convolution=fft", "winograd"}, WrongValue{"trace=1", "true or"},
         WrongValue{"model.name=resnet", "did you mean resnet18?"},
         WrongValue{"model.in_channels=0", "from 1"}, WrongValue{"model.widths=[0]", "from 1"},
-        WrongValue{"model.classes=1", "from 2"}, WrongValue{"model.dropout=1", "< 1"},
+        WrongValue{"model.classes=0", "from 1"}, WrongValue{"model.dropout=1", "< 1"},
         WrongValue{"model.dropout=-0.1", ">= 0"},
         WrongValue{"data.name=mnits", "did you mean mnist?"},
         WrongValue{"data.shape=[1, 0, 1]", "from 1"}, WrongValue{"data.classes=0", "from 2"},

@@ -41,7 +41,7 @@ TEST(Report, EpochLinesSayWhoseFiguresTheyShow) {
   EXPECT_EQ(epoch_line(report),
             "Epoch 1/2: Time=9.819s, Loss=0.2500, Accuracy=0.9131, Throughput=5084.2 img/s "
             "(test; train loss 1.6997, accuracy 0.6386)");
-  EXPECT_EQ(accuracy_line(*report.evaluation), "test accuracy 0.9131 (9131/10000)");
+  EXPECT_EQ(result_line(*report.evaluation), "test accuracy 0.9131 (9131/10000)");
   const TrainingTotals totals{.time = std::chrono::duration<double>(20), .samples = 100'000};
   EXPECT_EQ(completion_lines(totals, report.evaluation),
             "Training complete. Final Accuracy: 0.9131\n"

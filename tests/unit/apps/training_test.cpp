@@ -229,8 +229,8 @@ std::string run_as_text(const Options& options) {
   text += fmt::format("{} {} {} {} {} {} {} {}\n", number(rate.schedule), rate.lr, rate.total_steps,
                       rate.warmup_steps, rate.steps_per_epoch, rate.step_epochs, rate.step_factor,
                       rate.power);
-  text += fmt::format("{} {} {}\n", two_updates(p.optimizer), p.optimizer.clip_value(),
-                      p.label_smoothing);
+  text += fmt::format("{} {} {} {} {}\n", two_updates(p.optimizer), p.optimizer.clip_value(),
+                      number(p.loss.kind), p.loss.label_smoothing, p.loss.class_weights);
   for (const ParameterGroup& group : p.optimizer.groups())
     text += fmt::format("{} {} {}\n", group.parameters, group.lr.value_or(-1),
                         two_updates(group.optimizer));
@@ -284,6 +284,8 @@ const std::vector<std::vector<std::string>> changes = {
     {"train.groups=[{parameters: ['*'], lr: 0.5, weight_decay: 0}]"},
     {"train.clip_value=0.5"},
     {"train.label_smoothing=0.1"},
+    {"train.class_weights=[1, 1, 1, 1, 1, 1, 1, 1, 1, 2]"},
+    {"train.loss=bce", "data.classes=2", "model.classes=1"},
     {"train.schedule=cosine"},
     {"train.warmup_steps=3"},
     {"train.step_epochs=2"},
@@ -316,9 +318,9 @@ const std::vector<std::vector<std::string>> changes = {
 /// Options of something else: data on the disk, what is begun from, what is written, and those
 /// that tests of their own cover.
 const std::set<std::string> elsewhere = {
-    "data.name",       "data.path",       "data.resize",
-    "data.image_size", "model.weights",   "parallel.partition",
-    "train.optimizer", "checkpoint.keep", "checkpoint.keep_best",
+    "data.train_samples", "data.train_targets", "data.test_samples", "data.test_targets",
+    "data.test_fraction", "data.name",          "data.path",         "data.resize", "data.image_size", "model.weights",
+    "parallel.partition", "train.optimizer",    "checkpoint.keep",   "checkpoint.keep_best",
     "log.every_steps"};
 
 TEST(TrainingOptions, EachOneChangesTheRun) {

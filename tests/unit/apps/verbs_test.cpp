@@ -241,7 +241,8 @@ TEST_F(Verbs, TrainDecidesByTheDueEvaluationWhereAnEarlierOneReachedANewTarget) 
   // As if the run had ended before its second evaluation, and the first one had been perfect.
   std::string csv = test::read_text(out / "train.csv");
   csv = csv.substr(0, csv.rfind(fmt::format(",{},", scores[1].loss))) + ",,,,\n";
-  const std::string first = fmt::format(",{},{}\n", scores[0].correct, scores[0].count);
+  const std::string first =
+      fmt::format(",{},{}\n", scores[0].correct.value_or(-1), scores[0].count);
   csv.replace(csv.find(first), first.size(), fmt::format(",{0},{0}\n", scores[0].count));
   std::ofstream(out / "train.csv") << csv;
   words.insert(words.end(), {"--restart", "auto", "-r", "train.epochs=4", "-r",

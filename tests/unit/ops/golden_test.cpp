@@ -105,7 +105,7 @@ struct Training {
 struct Recipe {
   Optimizer optimizer = Sgd{.momentum = 0.9, .weight_decay = 5e-4};
   LearningRateOptions rate = {};
-  double label_smoothing = 0;
+  LossFunction loss = {};
 };
 
 Recipe recipe_of(const std::string& name) {
@@ -115,11 +115,28 @@ Recipe recipe_of(const std::string& name) {
             .rate = {.lr = 0.002}};
   Recipe sgd{.rate = {.lr = 0.02}};
   if (name == "clip_value") sgd.optimizer = sgd.optimizer.with_clip_value(0.01);
-  if (name == "label_smoothing") sgd.label_smoothing = 0.1;
+  if (name == "label_smoothing") sgd.loss.label_smoothing = 0.1;
+  if (name == "class_weights")
+    for (int c = 0; c < 10; ++c) sgd.loss.class_weights.push_back(0.25 + 0.25 * c);
+  if (name == "mse") return {.rate = {.lr = 0.001}, .loss = {.kind = LossKind::mse}};
+  if (name == "bce") sgd.loss.kind = LossKind::bce;
   if (name == "polynomial")
     sgd.rate = {
         .schedule = LearningRateSchedule::polynomial, .lr = 0.02, .total_steps = steps, .power = 2};
   return sgd;
+}
+
+/// Classes, or numbers in [0, 1].
+Tensor targets_of(const LossFunction& loss, std::int64_t step) {
+  if (loss.kind != LossKind::cross_entropy) {
+    Tensor numbers = uniform(fmt::format("golden/targets/{}", step), {batch, 10});
+    for (double& number : numbers.elements<double>()) number = 0.5 + 0.5 * number;
+    return numbers;
+  }
+  Tensor classes = Tensor::empty(Shape{batch}, DType::i64, Device::cpu());
+  for (std::int64_t i = 0; i < batch; ++i)
+    classes.data<std::int64_t>()[i] = (3 * i + 7 * step) % 10;
+  return classes;
 }
 
 Training train(const ModelSource& source, const Shape& sample, const Recipe& recipe, DType dtype) {
@@ -131,13 +148,10 @@ Training train(const ModelSource& source, const Shape& sample, const Recipe& rec
   for (std::int64_t step = 0; step < steps; ++step) {
     const Tensor images =
         uniform(fmt::format("golden/images/{}", step), {batch, sample[0], sample[1], sample[2]});
-    Tensor classes = Tensor::empty(Shape{batch}, DType::i64, Device::cpu());
-    for (std::int64_t i = 0; i < batch; ++i)
-      classes.data<std::int64_t>()[i] = (3 * i + 7 * step) % 10;
     auto pass = network.forward(cast(images, dtype),
                                 {.seed = 1, .step = static_cast<std::uint32_t>(step)}, false);
-    const LossOutput loss = softmax_cross_entropy({}, pass->result(), classes, 1.0 / batch, true,
-                                                  recipe.label_smoothing);
+    const LossOutput loss =
+        loss_of({}, recipe.loss, pass->result(), targets_of(recipe.loss, step), 1.0 / batch, true);
     network.backward(*pass, loss.logits_grad);
     network.use(network.step(recipe.optimizer, learning_rate(recipe.rate, step), pass->gradients,
                              {pass->statistics}));
@@ -276,13 +290,14 @@ INSTANTIATE_TEST_SUITE_P(EachModel, GoldenTraining,
                                          Run{"resnet18", "0.001"}, Run{"resnet18_cifar", "0.001"},
                                          Run{"resnet50_cifar", "0.00001"}));
 
-INSTANTIATE_TEST_SUITE_P(EachRecipe, GoldenTraining,
-                         testing::Values(Run{"mnist_cnn", "adam"}, Run{"mlp", "adam"},
-                                         Run{"mnist_cnn", "adamw"}, Run{"mlp", "adamw"},
-                                         Run{"mnist_cnn", "clip_value"}, Run{"mlp", "clip_value"},
-                                         Run{"mnist_cnn", "label_smoothing"},
-                                         Run{"mlp", "label_smoothing"},
-                                         Run{"mnist_cnn", "polynomial"}, Run{"mlp", "polynomial"}));
+INSTANTIATE_TEST_SUITE_P(
+    EachRecipe, GoldenTraining,
+    testing::Values(Run{"mnist_cnn", "adam"}, Run{"mlp", "adam"}, Run{"mnist_cnn", "adamw"},
+                    Run{"mlp", "adamw"}, Run{"mnist_cnn", "clip_value"}, Run{"mlp", "clip_value"},
+                    Run{"mnist_cnn", "label_smoothing"}, Run{"mlp", "label_smoothing"},
+                    Run{"mnist_cnn", "class_weights"}, Run{"mlp", "class_weights"},
+                    Run{"mnist_cnn", "mse"}, Run{"mlp", "mse"}, Run{"mnist_cnn", "bce"},
+                    Run{"mlp", "bce"}, Run{"mnist_cnn", "polynomial"}, Run{"mlp", "polynomial"}));
 
 }  // namespace
 }  // namespace troupe::testing_ops

@@ -173,27 +173,28 @@ std::vector<Sample> reshape() {
   return {one_input("images", {2, 3, 5, 3}, primitives::Reshape{Shape{5, 18}})};
 }
 
-/// The loss as a part of a tape: a scalar, loss sum * scale.
-struct SoftmaxCrossEntropy {
-  static constexpr std::string_view name = "softmax_cross_entropy";
+/// A loss as a part of a tape: a scalar, loss sum * scale.
+template <LossKind kind>
+struct LossOf {
+  static constexpr std::string_view name = kind == LossKind::mse   ? "squared_error"
+                                           : kind == LossKind::bce ? "binary_cross_entropy"
+                                                                   : "softmax_cross_entropy";
 
   Tensor targets;
   double scale = 1.0;
-  double smoothing = 0.0;
+  LossFunction loss = {.kind = kind};
   Tensor saved_logits = {};
 
   Tensor forward(const Pass& pass, const Tensor& logits) {
     saved_logits = logits;
-    const LossOutput output =
-        troupe::softmax_cross_entropy(pass.stream, logits, targets, scale, false, smoothing);
+    const LossOutput output = loss_of(pass.stream, loss, logits, targets, scale, true);
     const std::vector<double> loss = {read_totals(pass.stream, output).loss_sum * scale};
     return cast(Tensor::from<double>(Shape{}, loss), logits.dtype());
   }
   void input_gradient(const Pass& pass, const Tensor& grad, std::span<InputGradient> inputs) {
     const double factor = *cast(grad, DType::f64).data<double>();
-    inputs[0].grad = troupe::softmax_cross_entropy(pass.stream, saved_logits, targets,
-                                                   scale * factor, true, smoothing)
-                         .logits_grad;
+    inputs[0].grad =
+        loss_of(pass.stream, loss, saved_logits, targets, scale * factor, true).logits_grad;
   }
   std::vector<Tensor> saved() const { return {saved_logits, targets}; }
 };
@@ -201,9 +202,27 @@ struct SoftmaxCrossEntropy {
 std::vector<Sample> softmax_cross_entropy() {
   const std::vector<std::int64_t> classes = {3, 0, 6, 3, 1};
   const Tensor targets = Tensor::from<std::int64_t>(Shape{5}, classes);
-  return {one_input("mean", {5, 7}, SoftmaxCrossEntropy{targets, 0.2}),
-          one_input("sum", {5, 9}, SoftmaxCrossEntropy{targets, 1.0}),
-          one_input("smoothed", {5, 7}, SoftmaxCrossEntropy{targets, 0.2, 0.1})};
+  using Loss = LossOf<LossKind::cross_entropy>;
+  std::vector<double> weights;
+  for (int c = 0; c < 7; ++c) weights.push_back(0.5 + 0.25 * c);
+  return {one_input("mean", {5, 7}, Loss{targets, 0.2}),
+          one_input("sum", {5, 9}, Loss{targets, 1.0}),
+          one_input("smoothed", {5, 7}, Loss{targets, 0.2, {.label_smoothing = 0.1}}),
+          one_input("weighted", {5, 7}, Loss{targets, 0.2, {.class_weights = weights}}),
+          one_input("weighted_smoothed", {5, 7},
+                    Loss{targets, 0.2, {.label_smoothing = 0.1, .class_weights = weights}})};
+}
+
+std::vector<Sample> squared_error() {
+  using Loss = LossOf<LossKind::mse>;
+  return {one_input("rows", {5, 3}, Loss{uniform("squared_error/rows/targets", {5, 3}), 0.2}),
+          one_input("one", {4, 1}, Loss{uniform("squared_error/one/targets", {4, 1}), 0.25})};
+}
+
+std::vector<Sample> binary_cross_entropy() {
+  Tensor targets = uniform("binary_cross_entropy/rows/targets", {5, 3});
+  for (double& target : targets.elements<double>()) target = 0.5 + 0.5 * target;
+  return {one_input("rows", {5, 3}, LossOf<LossKind::bce>{targets, 0.2})};
 }
 
 }  // namespace
@@ -212,7 +231,8 @@ std::vector<Sample> all_samples() {
   std::vector<Sample> all;
   for (const auto& samples :
        {convolution2d(), batch_norm2d(), linear(), relu(), add(), dropout(), max_pool2d(),
-        average_pool2d(), adaptive_average_pool2d(), flatten(), reshape(), softmax_cross_entropy()})
+        average_pool2d(), adaptive_average_pool2d(), flatten(), reshape(), softmax_cross_entropy(),
+        squared_error(), binary_cross_entropy()})
     all.insert(all.end(), samples.begin(), samples.end());
   return all;
 }

@@ -38,8 +38,8 @@ TEST_P(VectorLoss, AgreesWithTheFormula) {
       gradient.push_back((std::exp(double{row[k]} - *best) / sum - (k == label)) * 0.25);
   }
   const auto run = [&](const Stream& stream, bool with_gradient) {
-    return table().softmax_cross_entropy(stream, logits, targets_of(labels), 0.25, with_gradient,
-                                         0);
+    return table().softmax_cross_entropy(stream, logits, targets_of(labels), 0.25, with_gradient, 0,
+                                         {});
   };
   const LossOutput output = run({}, true);
   const LossTotals totals = read_totals({}, output);
@@ -75,7 +75,7 @@ TEST_P(VectorLoss, OfSmoothedLabelsAgreesWithTheFormula) {
   }
   const auto run = [&](const Stream& stream, bool with_gradient) {
     return table().softmax_cross_entropy(stream, logits, targets_of(labels), 0.25, with_gradient,
-                                         smoothing);
+                                         smoothing, {});
   };
   const LossOutput output = run({}, true);
   EXPECT_NEAR(read_totals({}, output).loss_sum, loss, 1e-6 * (1 + loss));
@@ -88,15 +88,17 @@ TEST_P(VectorLoss, OfSmoothedLabelsAgreesWithTheFormula) {
 TEST(VectorLossValues, TheFirstOfEqualLogitsIsThePrediction) {
   const Tensor logits = Tensor::zeros({2, 4});
   const LossOutput output =
-      table().softmax_cross_entropy({}, logits, targets_of({0, 3}), 1, false, 0);
+      table().softmax_cross_entropy({}, logits, targets_of({0, 3}), 1, false, 0, {});
   EXPECT_EQ(read_totals({}, output).correct, 1);
 }
 
 TEST(VectorLossValues, HugeLogitsDoNotOverflow) {
   const Tensor logits = tensor_of({1, 2}, Layout::row_major, {3e38f, -3e38f});
-  const LossOutput right = table().softmax_cross_entropy({}, logits, targets_of({0}), 1, true, 0);
+  const LossOutput right =
+      table().softmax_cross_entropy({}, logits, targets_of({0}), 1, true, 0, {});
   EXPECT_EQ(read_totals({}, right).loss_sum, 0.0);
-  const LossOutput wrong = table().softmax_cross_entropy({}, logits, targets_of({1}), 1, true, 0);
+  const LossOutput wrong =
+      table().softmax_cross_entropy({}, logits, targets_of({1}), 1, true, 0, {});
   EXPECT_NEAR(read_totals({}, wrong).loss_sum, 6e38, 1e32);
   EXPECT_EQ(values_of(wrong.logits_grad), (std::vector<float>{1, -1}));
 }
@@ -104,22 +106,25 @@ TEST(VectorLossValues, HugeLogitsDoNotOverflow) {
 TEST(VectorLossValues, NotANumberShowsInTheLoss) {
   const Tensor logits =
       tensor_of({1, 3}, Layout::row_major, {0, std::numeric_limits<float>::quiet_NaN(), 1});
-  const LossOutput output = table().softmax_cross_entropy({}, logits, targets_of({0}), 1, false, 0);
+  const LossOutput output =
+      table().softmax_cross_entropy({}, logits, targets_of({0}), 1, false, 0, {});
   EXPECT_TRUE(std::isnan(read_totals({}, output).loss_sum));
 }
 
 TEST(VectorLossErrors, NamesTheTargetOutsideTheClasses) {
   const Tensor logits = Tensor::zeros({3, 10});
   try {
-    table().softmax_cross_entropy({}, logits, targets_of({1, 10, 2}), 1, true, 0);
+    table().softmax_cross_entropy({}, logits, targets_of({1, 10, 2}), 1, true, 0, {});
     FAIL() << "class 10 of 10";
   } catch (const Error& error) {
     EXPECT_NE(error.message().find("target 10 of sample 1"), std::string::npos) << error.message();
   }
-  EXPECT_THROW(table().softmax_cross_entropy({}, logits, targets_of({1, -1, 2}), 1, true, 0),
+  EXPECT_THROW(table().softmax_cross_entropy({}, logits, targets_of({1, -1, 2}), 1, true, 0, {}),
                Error);
-  EXPECT_THROW(table().softmax_cross_entropy({}, logits, targets_of({1, 1}), 1, true, 0), Error);
-  EXPECT_THROW(table().softmax_cross_entropy({}, logits, Tensor::zeros({3}), 1, true, 0), Error);
+  EXPECT_THROW(table().softmax_cross_entropy({}, logits, targets_of({1, 1}), 1, true, 0, {}),
+               Error);
+  EXPECT_THROW(table().softmax_cross_entropy({}, logits, Tensor::zeros({3}), 1, true, 0, {}),
+               Error);
 }
 
 }  // namespace

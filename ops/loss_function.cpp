@@ -1,0 +1,94 @@
+// Which losses, targets and models fit each other, checked before a run.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/loss.h"
+#include "runtime/error.h"
+#include "runtime/text.h"
+
+namespace troupe {
+namespace {
+
+bool is_number(DType dtype) { return dtype == DType::f32 || dtype == DType::f64; }
+
+void require_outputs(std::int64_t outputs, std::int64_t wanted, const std::string& targets) {
+  if (outputs != wanted)
+    throw Error(ErrorCode::bad_options,
+                fmt::format("the model has {}, but {}", counted(outputs, "output"), targets),
+                fmt::format("set `Model::classes` to {}", wanted));
+}
+
+void check_classes_fit(const LossFunction& loss, const SampleSpec& samples,
+                       std::optional<std::int64_t> outputs) {
+  if (samples.target_dtype != DType::i64 || samples.target_shape.rank() != 0)
+    throw Error(ErrorCode::bad_options,
+                fmt::format("`loss` is cross_entropy, which takes one class for each sample, but "
+                            "the targets are {} {}",
+                            name_of(samples.target_dtype), to_string(samples.target_shape)),
+                "set `loss` to mse, or to bce for targets in [0, 1]");
+  if (outputs && *outputs < samples.classes)
+    require_outputs(*outputs, samples.classes,
+                    counted(samples.classes, "class") + " need one each");
+  const std::int64_t least = outputs.value_or(samples.classes);
+  const std::int64_t given = std::ssize(loss.class_weights);
+  if (given > 0 && (outputs ? given != least : given < least))
+    throw Error(ErrorCode::bad_options,
+                fmt::format("`class_weights` has {} for {}", counted(given, "number"),
+                            counted(least, "output")),
+                "give one number for each class");
+}
+
+}  // namespace
+
+std::string_view name_of(LossKind kind) {
+  using Name = std::pair<std::string_view, LossKind>;
+  return std::ranges::find(loss_names, kind, &Name::second)->first;
+}
+
+void check(const LossFunction& loss) {
+  if (!(loss.label_smoothing >= 0 && loss.label_smoothing < 1))
+    throw Error(ErrorCode::bad_options,
+                fmt::format("`label_smoothing` is {}", loss.label_smoothing),
+                "give a number from 0, less than 1");
+  for (const double weight : loss.class_weights)
+    if (!(weight >= 0 && std::isfinite(weight)))
+      throw Error(ErrorCode::bad_options, fmt::format("`class_weights` contains {}", weight),
+                  "give numbers that are at least 0");
+  const auto is_zero = [](double weight) { return weight == 0; };
+  if (!loss.class_weights.empty() && std::ranges::all_of(loss.class_weights, is_zero))
+    throw Error(ErrorCode::bad_options, "`class_weights` contains only zeros",
+                "give at least one class a weight above 0");
+}
+
+void check_fits(const LossFunction& loss, const SampleSpec& samples,
+                std::optional<std::int64_t> outputs) {
+  if (loss.kind == LossKind::cross_entropy) return check_classes_fit(loss, samples, outputs);
+  const bool classes = samples.target_dtype == DType::i64;
+  if (loss.kind == LossKind::bce && classes && samples.target_shape.rank() == 0) {
+    if (samples.classes > 2)
+      throw Error(ErrorCode::bad_options,
+                  fmt::format("`loss` is bce, which takes two classes, but the samples have {}",
+                              samples.classes),
+                  "set `loss` to cross_entropy");
+    if (outputs) require_outputs(*outputs, 1, "bce takes two classes with one");
+    return;
+  }
+  if (!is_number(samples.target_dtype))
+    throw Error(
+        ErrorCode::bad_options,
+        fmt::format("`loss` is {}, which takes numbers, but the targets are {} {}",
+                    name_of(loss.kind), classes ? "classes," : "", name_of(samples.target_dtype)),
+        classes ? "set `loss` to cross_entropy" : "give targets of f32 or f64");
+  const std::int64_t wanted = samples.target_shape.element_count();
+  if (samples.target_shape.rank() > 1)
+    throw Error(ErrorCode::bad_options,
+                fmt::format("`loss` is {}, but a target has the shape {}", name_of(loss.kind),
+                            to_string(samples.target_shape)),
+                "give targets of one number, or of one axis");
+  if (outputs)
+    require_outputs(*outputs, wanted, fmt::format("a target is {}", counted(wanted, "number")));
+}
+
+}  // namespace troupe
