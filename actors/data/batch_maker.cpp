@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "runtime/error.h"
+#include "runtime/tensor/cast.h"
 
 namespace troupe {
 namespace {
@@ -33,7 +34,8 @@ void check_stored(const Dataset& dataset, std::string_view what, const Tensor& s
 }  // namespace
 
 DType batch_type(const SampleSpec& samples, DType precision) {
-  return samples.dtype == DType::u8 ? precision : samples.dtype;
+  const bool number = samples.dtype == DType::f32 || samples.dtype == DType::f64;
+  return samples.dtype == DType::u8 || number ? precision : samples.dtype;
 }
 
 Shape batch_shape(std::int64_t count, const Shape& sample) {
@@ -104,18 +106,26 @@ Batch BatchMaker::make(const MicroBatchSamples& wanted) const {
       throw Error(ErrorCode::internal, fmt::format("sample {} of {}", sample, count));
   const SampleSpec& spec = dataset_.samples();
   const std::int64_t n = std::ssize(wanted.samples);
-  Batch batch{Tensor::empty(batch_shape(n, spec.shape), dtype_, Device::cpu()),
+  const DType read_as = transform_ ? dtype_ : spec.dtype;
+  Batch batch{Tensor::empty(batch_shape(n, spec.shape), read_as, Device::cpu()),
               Tensor::empty(batch_shape(n, spec.target_shape), spec.target_dtype, Device::cpu())};
   const auto stored = takes_part() ? std::nullopt : dataset_.stored(split_);
   if (!stored) {
     read_each(wanted, batch);
-    return batch;
+  } else {
+    check_all_stored(*stored);
+    take_stored(wanted, *stored, batch);
   }
-  check_stored(dataset_, "samples", stored->samples, batch_shape(count, spec.shape), spec.dtype);
-  check_stored(dataset_, "targets", stored->targets, batch_shape(count, spec.target_shape),
-               spec.target_dtype);
-  take_stored(wanted, *stored, batch);
+  if (read_as != dtype_) batch.samples = cast(batch.samples, dtype_);
   return batch;
+}
+
+void BatchMaker::check_all_stored(const StoredSamples& stored) const {
+  const SampleSpec& spec = dataset_.samples();
+  const std::int64_t count = dataset_.count(split_);
+  check_stored(dataset_, "samples", stored.samples, batch_shape(count, spec.shape), spec.dtype);
+  check_stored(dataset_, "targets", stored.targets, batch_shape(count, spec.target_shape),
+               spec.target_dtype);
 }
 
 }  // namespace troupe

@@ -16,7 +16,8 @@ struct Batch {
   Tensor targets;  ///< [n, …]
 };
 
-/// The type of a batch's samples: samples of u8 are normalised to `precision`, others stay.
+/// The type of a batch's samples: those of u8 are normalised to `precision`, those of f32 and f64
+/// converted, others stay.
 DType batch_type(const SampleSpec& samples, DType precision);
 
 /// `sample` with an outermost axis of `count`.
@@ -38,6 +39,7 @@ class BatchMaker {
                  std::int64_t row) const;
   void take_stored(const MicroBatchSamples& wanted, const StoredSamples& stored,
                    Batch& batch) const;
+  void check_all_stored(const StoredSamples& stored) const;
   void read_each(const MicroBatchSamples& wanted, Batch& batch) const;
 
   Dataset dataset_;

@@ -7,12 +7,13 @@
 #include "actors/data/cifar.h"
 #include "actors/data/idx_folder.h"
 #include "actors/data/image_folder.h"
+#include "actors/data/npy_folder.h"
 #include "actors/data/synthetic.h"
 
 namespace troupe {
 
 inline std::vector<DatasetSource> known_datasets() {
-  return {FashionMnist{}, Mnist{}, IdxFolder{}, Cifar10{}, Cifar100{}, ImageFolder{}, Synthetic{}};
+  return {FashionMnist{}, Mnist{}, IdxFolder{}, Cifar10{}, Cifar100{}, ImageFolder{}, NpyFolder{}, Synthetic{}};
 }
 
 }  // namespace troupe

@@ -41,6 +41,14 @@ void idx_seeds(const fs::path& folder) {
   gzclose(packed);
 }
 
+void npy_seeds(const fs::path& folder) {
+  const std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n";
+  write(folder / "one", std::string("\x93NUMPY\1\0", 8) + static_cast<char>(header.size()) + '\0' +
+                            header + std::string(24, 'x'));
+  write(folder / "three", std::string("\x93NUMPY\3\0", 8) + static_cast<char>(header.size()) +
+                              std::string(3, '\0') + header + std::string(24, 'x'));
+}
+
 void tar_seeds(const fs::path& folder) {
   using test::tar_member;
   const std::string text = tar_member("folder/", "", '5') + tar_member("x", "13 mtime=1.5\n", 'x') +
@@ -132,9 +140,10 @@ int main(int, char** arguments) {
   const fs::path corpus = arguments[1];
   const fs::path golden = arguments[2];
   for (const char* name :
-       {"idx", "image", "safetensors", "pickle", "tar", "checkpoint", "options", "wire", "flow"})
+       {"idx", "image", "npy", "safetensors", "pickle", "tar", "checkpoint", "options", "wire", "flow"})
     fs::create_directories(corpus / name);
   idx_seeds(corpus / "idx");
+  npy_seeds(corpus / "npy");
   for (const auto& file : fs::directory_iterator(golden / "images"))
     write(corpus / "image" / file.path().filename(), read(file.path()));
   write(corpus / "safetensors" / "python", read(golden / "safetensors.safetensors"));

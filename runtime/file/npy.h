@@ -1,0 +1,27 @@
+#pragma once
+// NumPy's array files (.npy), versions 1.0 to 3.0:
+// https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "runtime/tensor/tensor.h"
+
+namespace troupe {
+
+/// The array in a file. Its memory is the file's, mapped and paged in as it is read.
+///
+/// Throws Error (io) if the file cannot be opened, and Error (bad_file) if it is of another kind,
+/// is truncated, has bytes after its data, or holds what is not read: Python objects, structures,
+/// complex numbers, text, big-endian numbers, and arrays of several axes in Fortran's order.
+Tensor read_npy(const std::filesystem::path& path);
+
+/// The same from memory that `owner` keeps; errors name it as `origin`. Elements that are not
+/// aligned in memory are copied.
+Tensor parse_npy(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
+                 const std::string& origin);
+
+}  // namespace troupe
