@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "actors/data/cifar.h"
+#include "actors/data/csv_table.h"
 #include "actors/data/idx_folder.h"
 #include "actors/data/image_folder.h"
 #include "actors/data/npy_folder.h"
@@ -13,7 +14,7 @@
 namespace troupe {
 
 inline std::vector<DatasetSource> known_datasets() {
-  return {FashionMnist{}, Mnist{}, IdxFolder{}, Cifar10{}, Cifar100{}, ImageFolder{}, NpyFolder{}, Synthetic{}};
+  return {FashionMnist{}, Mnist{}, IdxFolder{}, Cifar10{}, Cifar100{}, ImageFolder{}, NpyFolder{}, CsvTable{}, Synthetic{}};
 }
 
 }  // namespace troupe

@@ -318,10 +318,10 @@ const std::vector<std::vector<std::string>> changes = {
 /// Options of something else: data on the disk, what is begun from, what is written, and those
 /// that tests of their own cover.
 const std::set<std::string> elsewhere = {
-    "data.train_samples", "data.train_targets", "data.test_samples", "data.test_targets",
-    "data.test_fraction", "data.name",          "data.path",         "data.resize", "data.image_size", "model.weights",
-    "parallel.partition", "train.optimizer",    "checkpoint.keep",   "checkpoint.keep_best",
-    "log.every_steps"};
+    "data.train_samples", "data.train_targets",   "data.test_samples",  "data.test_targets",
+    "data.test_fraction", "data.target",          "data.targets",       "data.name", "data.resize", "data.image_size",
+    "data.path",          "model.weights",        "parallel.partition", "train.optimizer",
+    "checkpoint.keep",    "checkpoint.keep_best", "log.every_steps"};
 
 TEST(TrainingOptions, EachOneChangesTheRun) {
   const std::string before = run_as_text(options_with({}));

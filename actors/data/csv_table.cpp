@@ -1,0 +1,289 @@
+#include "actors/data/csv_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <set>
+
+#include "actors/data/array_dataset.h"
+#include "runtime/error.h"
+#include "runtime/file/file.h"
+#include "runtime/text.h"
+
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The value of a cell that is a finite number and nothing else.
+template <class T>
+std::optional<T> number_in(std::string_view cell) {
+  T value{};
+  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+  if (error != std::errc{} || end != cell.data() + cell.size()) return std::nullopt;
+  return value;
+}
+std::optional<float> float_in(std::string_view cell) {
+  const auto value = number_in<double>(cell);
+  if (!value || !std::isfinite(static_cast<float>(*value))) return std::nullopt;
+  return static_cast<float>(*value);
+}
+/// A class by its number.
+std::optional<std::int64_t> class_in(std::string_view cell) {
+  const auto value = number_in<std::int64_t>(cell);
+  return value && *value >= 0 ? value : std::nullopt;
+}
+
+bool is_float(std::string_view cell) { return float_in(cell).has_value(); }
+bool is_class(std::string_view cell) { return class_in(cell).has_value(); }
+
+std::string_view trimmed(std::string_view text) {
+  const auto begin = text.find_first_not_of(" \t");
+  if (begin == text.npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
+}
+
+/// A table in a mapped file. Views are of the file.
+class Table {
+ public:
+  Table(const fs::path& path, const std::vector<std::string>& targets)
+      : file_(MappedFile::open(path)), name_(path.string()) {
+    const auto bytes = file_->bytes();
+    rest_ = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+    if (rest_.starts_with("\xef\xbb\xbf")) rest_.remove_prefix(3);  // a byte order mark
+    read_header(targets);
+    while (!rest_.empty()) read_row();
+    if (rows_ == 0) fail("has no rows below its first one, which names the columns", "add samples");
+  }
+
+  const std::string& name() const { return name_; }
+  const std::vector<std::string>& feature_names() const { return feature_names_; }
+  std::int64_t rows() const { return rows_; }
+  /// The cells of the target columns, row by row.
+  const std::vector<std::string_view>& targets() const { return targets_; }
+  std::size_t target_columns() const { return target_names_.size(); }
+
+  Tensor features() const {
+    const auto count = static_cast<std::int64_t>(feature_names_.size());
+    return Tensor::from<float>(Shape{rows_, count}, features_);
+  }
+  [[noreturn]] void refuse_target(std::size_t cell, const std::string& remedy) const {
+    refuse_cell(lines_[cell / target_columns()], target_names_[cell % target_columns()],
+                targets_[cell], remedy);
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what, const std::string& remedy) const {
+    throw Error(ErrorCode::bad_file, fmt::format("{} {}", name_, what), remedy);
+  }
+  [[noreturn]] void refuse_cell(std::int64_t line, const std::string& column, std::string_view cell,
+                                const std::string& remedy) const {
+    throw Error(
+        ErrorCode::bad_file,
+        fmt::format("{}:{}: the cell '{}' of the column {} is {}", name_, line, cell.substr(0, 40),
+                    column, cell.empty() ? "empty" : "not a finite number"),
+        remedy);
+  }
+
+  std::string_view take_line() {
+    const auto end = std::min(rest_.find('\n'), rest_.size());
+    std::string_view line = rest_.substr(0, end);
+    rest_.remove_prefix(std::min(end + 1, rest_.size()));
+    ++line_;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    return line;
+  }
+  /// Takes a cell and the comma behind it; `line` is null behind the last one.
+  std::string_view take_cell(std::optional<std::string_view>& line) const {
+    std::size_t end = 0;
+    std::string_view cell;
+    if (line->starts_with('"')) {
+      const auto quote = line->find('"', 1);
+      if (quote == line->npos || (quote + 1 < line->size() && (*line)[quote + 1] != ','))
+        fail(fmt::format("has a quote in line {} that does not end a cell", line_),
+             "remove quotes and line ends from cells");
+      cell = line->substr(1, quote - 1);
+      end = quote + 1;
+    } else {
+      end = std::min(line->find(','), line->size());
+      cell = trimmed(line->substr(0, end));
+    }
+    if (end == line->size())
+      line.reset();
+    else
+      line->remove_prefix(end + 1);
+    return cell;
+  }
+
+  void read_header(const std::vector<std::string>& wanted) {
+    std::optional<std::string_view> line = take_line();
+    std::vector<std::string> names;
+    while (line) names.emplace_back(take_cell(line));
+    std::set<std::string_view> different;
+    for (std::size_t i = 0; i < names.size(); ++i)
+      if (names[i].empty() || !different.insert(names[i]).second)
+        fail(fmt::format("names its column {} '{}'", i + 1, names[i].substr(0, 40)),
+             "give each column a name of its own in the first row");
+    if (std::ranges::all_of(names, is_float))
+      fail("has a first row of numbers", "insert a row that names the columns");
+    const std::vector<std::string_view> known(names.begin(), names.end());
+    for (const std::string& target : wanted)
+      if (!different.contains(target))
+        throw Error(
+            ErrorCode::bad_options,
+            fmt::format("`Dataset::target` names {}, which {} does not have", target, name_),
+            did_you_mean(target, known, "name one of its columns"));
+    for (const std::string& name : names) {
+      const bool is_target =
+          wanted.empty() ? &name == &names.back() : std::ranges::count(wanted, name) > 0;
+      is_target_.push_back(is_target);
+      (is_target ? target_names_ : feature_names_).push_back(name);
+    }
+    if (feature_names_.empty()) fail("has no columns but the targets", "add columns of features");
+  }
+
+  void read_row() {
+    std::optional<std::string_view> line = take_line();
+    if (trimmed(*line).empty()) return;
+    std::size_t column = 0, feature = 0;
+    for (; line && column < is_target_.size(); ++column) {
+      const std::string_view cell = take_cell(line);
+      if (is_target_[column]) {
+        targets_.push_back(cell);
+        continue;
+      }
+      const std::optional<float> value = float_in(cell);
+      if (!value)
+        refuse_cell(line_, feature_names_[feature], cell,
+                    "give it a number, remove the row, or name the column in `Dataset::target`");
+      features_.push_back(*value);
+      ++feature;
+    }
+    if (line || column != is_target_.size())
+      fail(fmt::format("has {} than {} in line {}", line ? "more" : "fewer",
+                       counted(std::ssize(is_target_), "cell"), line_),
+           "give each row a cell for each column");
+    lines_.push_back(line_);
+    ++rows_;
+  }
+
+  std::shared_ptr<const MappedFile> file_;
+  std::string name_;
+  std::string_view rest_;
+  std::int64_t line_ = 0, rows_ = 0;
+  std::vector<bool> is_target_;  // by column
+  std::vector<std::string> feature_names_, target_names_;
+  std::vector<float> features_;
+  std::vector<std::string_view> targets_;
+  std::vector<std::int64_t> lines_;  // of each row
+};
+
+Tensor numbers_of(const Table& table) {
+  std::vector<float> values;
+  for (std::size_t i = 0; i < table.targets().size(); ++i) {
+    const std::optional<float> value = float_in(table.targets()[i]);
+    if (!value) table.refuse_target(i, "give it a number, or remove the row");
+    values.push_back(*value);
+  }
+  const auto columns = static_cast<std::int64_t>(table.target_columns());
+  return Tensor::from<float>(columns == 1 ? Shape{table.rows()} : Shape{table.rows(), columns},
+                             values);
+}
+
+/// `names` are sorted; empty: classes are numbers.
+Tensor classes_of(const Table& table, const std::vector<std::string_view>& names) {
+  std::vector<std::int64_t> classes;
+  for (std::size_t i = 0; i < table.targets().size(); ++i) {
+    const std::string_view cell = table.targets()[i];
+    if (cell.empty()) table.refuse_target(i, "give it a class, or remove the row");
+    if (names.empty()) {
+      const std::optional<std::int64_t> number = class_in(cell);
+      if (!number) table.refuse_target(i, "number all classes from 0, or name all of them");
+      classes.push_back(*number);
+    } else {
+      classes.push_back(std::ranges::lower_bound(names, cell) - names.begin());
+    }
+  }
+  return Tensor::from<std::int64_t>(Shape{table.rows()}, classes);
+}
+
+TargetKind kind_of(const Table& table, TargetKind wanted) {
+  if (table.target_columns() > 1 && wanted == TargetKind::classes)
+    throw Error(ErrorCode::bad_options,
+                fmt::format("`Dataset::targets` is classes, but `Dataset::target` names {} columns",
+                            table.target_columns()),
+                "name one column");
+  if (wanted != TargetKind::automatic) return wanted;
+  if (table.target_columns() > 1) return TargetKind::numbers;
+  const bool whole = std::ranges::all_of(table.targets(), is_class);
+  const bool texts = std::ranges::none_of(table.targets(), is_float);
+  return whole || texts ? TargetKind::classes : TargetKind::numbers;
+}
+
+/// The names of classes in all tables, sorted; empty where they are numbers.
+std::vector<std::string_view> names_in(const std::vector<const Table*>& tables) {
+  std::vector<std::string_view> names;
+  bool numbers = false;
+  for (const Table* table : tables) {
+    numbers = numbers || std::ranges::any_of(table->targets(), is_class);
+    names.insert(names.end(), table->targets().begin(), table->targets().end());
+  }
+  if (numbers) return {};
+  std::ranges::sort(names);
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+}  // namespace
+
+OptionFields CsvTable::options() {
+  return {field("data.path", path, "a CSV file, or the folder of train.csv and test.csv",
+                {.setting = "Dataset::path"}),
+          field("data.target", target, "names of the target columns; empty: the last column",
+                {.synonyms = {"label", "label_column"}, .setting = "Dataset::target"}),
+          choice_field("data.targets", targets, target_kind_names,
+                       "what the targets are; auto: classes for a column of whole numbers or of "
+                       "texts, else numbers",
+                       {.setting = "Dataset::targets"}),
+          field("data.test_fraction", test_fraction,
+                "share of the training samples that is held out for testing, drawn by the seed, "
+                "where there are no test files",
+                {.at_least = 0, .below = 1, .setting = "Dataset::test_fraction"})};
+}
+
+std::shared_ptr<const SampleReader> CsvTable::open(const DatasetOptions& options) const {
+  std::error_code ignored;
+  if (path.empty() || !fs::exists(path, ignored))
+    throw Error(path.empty() ? ErrorCode::io : ErrorCode::bad_options,
+                path.empty()
+                    ? "csv has no `Dataset::path`"
+                    : fmt::format("`Dataset::path` is {}, which does not exist", path.string()),
+                "set `Dataset::path` to a CSV file, or to the folder of train.csv and test.csv");
+  const bool folder = fs::is_directory(path, ignored);
+  const Table train(folder ? path / "train.csv" : path, target);
+  std::vector<const Table*> tables{&train};
+  std::optional<Table> test;
+  if (folder && fs::exists(path / "test.csv", ignored)) {
+    tables.push_back(&test.emplace(path / "test.csv", target));
+    if (test->feature_names() != train.feature_names())
+      throw Error(ErrorCode::bad_file,
+                  fmt::format("{} has other columns than {}", test->name(), train.name()),
+                  "give both the same columns in the same order");
+  }
+  const TargetKind kind = kind_of(train, targets);
+  const auto names =
+      kind == TargetKind::classes ? names_in(tables) : std::vector<std::string_view>{};
+  const auto part_of = [&](const Table& table) {
+    return ArrayPart{table.features(),
+                     kind == TargetKind::numbers ? numbers_of(table) : classes_of(table, names),
+                     table.name(), table.name()};
+  };
+  return array_dataset(name, part_of(train), test ? std::optional(part_of(*test)) : std::nullopt,
+                       test_fraction, options);
+}
+
+}  // namespace troupe

@@ -1,0 +1,41 @@
+#pragma once
+#include <array>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "actors/data/dataset.h"
+
+namespace troupe {
+
+/// What the targets of a table are.
+enum class TargetKind : std::uint8_t {
+  automatic,  ///< classes for one column of whole numbers or with any text, else numbers
+  classes,
+  numbers,
+};
+
+/// All of them, with the names that options give them.
+inline constexpr std::array<std::pair<std::string_view, TargetKind>, 3> target_kind_names{
+    {{"auto", TargetKind::automatic},
+     {"classes", TargetKind::classes},
+     {"numbers", TargetKind::numbers}}};
+
+/// Tables of numbers: train.csv and test.csv in a folder, or one file. The first row names the
+/// columns; cells are separated by commas and may be quoted, as in RFC 4180 but without line ends
+/// in cells. All columns but the targets are features, f32. Texts as targets are classes, numbered
+/// in the order of their bytes; whole numbers that are classes keep their values.
+struct CsvTable {
+  static constexpr std::string_view name = "csv";
+  std::filesystem::path path = {};       ///< a file, or the folder of train.csv and test.csv
+  std::vector<std::string> target = {};  ///< names of columns; empty: the last one
+  TargetKind targets = TargetKind::automatic;
+  double test_fraction = 0;  ///< share of the training rows that is held out for testing
+
+  OptionFields options();
+  std::shared_ptr<const SampleReader> open(const DatasetOptions& options) const;
+};
+
+}  // namespace troupe

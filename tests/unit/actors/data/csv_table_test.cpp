@@ -1,0 +1,134 @@
+#include "actors/data/csv_table.h"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "actors/data/batch_maker.h"
+#include "runtime/error.h"
+#include "tests/unit/runtime/file/support.h"
+
+namespace troupe {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class CsvTables : public ::testing::Test {
+ protected:
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+  }
+  /// The batch of all training rows of a table, and its data set.
+  std::pair<Dataset, Batch> read(const std::string& text, CsvTable table = {}) const {
+    write("train.csv", text);
+    table.path = folder_.path();
+    Dataset data = open_dataset(table);
+    std::vector<std::uint32_t> rows;
+    for (std::int64_t i = 0; i < data.count(Split::train); ++i)
+      rows.push_back(static_cast<std::uint32_t>(i));
+    const BatchMaker maker(data, Split::train, {});
+    return {data, maker.make({.samples = std::move(rows)})};
+  }
+  std::string refusal(const std::string& text, const CsvTable& table = {}) const {
+    try {
+      (void)read(text, table);
+    } catch (const Error& error) {
+      return error.message() + " | " + error.remedy();
+    }
+    return "nothing was refused";
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(CsvTables, TakeTheLastColumnAsTheTarget) {
+  const auto [data, batch] = read("a,b,y\n1,2.5,0.5\n-3e2, 4 ,1.5\n");
+  EXPECT_EQ(data.samples().shape, Shape{2});
+  EXPECT_EQ(data.samples().classes, 0);
+  EXPECT_THAT(batch.samples.elements<float>(), ElementsAre(1, 2.5F, -300, 4));
+  EXPECT_THAT(batch.targets.elements<float>(), ElementsAre(0.5F, 1.5F));
+  EXPECT_EQ(data.count(Split::test), 0);
+}
+
+TEST_F(CsvTables, TakeTheColumnsThatAreNamedAsTargets) {
+  const auto [data, batch] = read("y,a,z\n1,2,3\n4,5,6\n", {.target = {"z", "y"}});
+  EXPECT_EQ(data.samples().target_shape, Shape{2});
+  EXPECT_THAT(batch.samples.elements<float>(), ElementsAre(2, 5));
+  EXPECT_THAT(batch.targets.elements<float>(), ElementsAre(1, 3, 4, 6)) << "as in the table";
+  EXPECT_THAT(refusal("age,y\n1,2\n", {.target = {"agee"}}), HasSubstr("did you mean age"));
+}
+
+TEST_F(CsvTables, NumberTextsAsClassesInTheirOrder) {
+  write("test.csv", "a,y\n9,ape\n");
+  const auto [data, batch] = read("a,y\r\n1,cat\r\n2,\"bee, wild\"\r\n3,cat\r\n");
+  EXPECT_EQ(data.samples().classes, 3) << "the test set has another one";
+  EXPECT_THAT(batch.targets.elements<std::int64_t>(), ElementsAre(2, 1, 2));
+}
+
+TEST_F(CsvTables, KeepWholeNumbersAsClassesUnlessTheyAreNumbers) {
+  const std::string text = "a,y\n1,0\n2,7\n";
+  const auto [data, batch] = read(text);
+  EXPECT_EQ(data.samples().classes, 8);
+  EXPECT_THAT(batch.targets.elements<std::int64_t>(), ElementsAre(0, 7));
+  const Batch numbers = read(text, {.targets = TargetKind::numbers}).second;
+  EXPECT_THAT(numbers.targets.elements<float>(), ElementsAre(0, 7));
+}
+
+TEST_F(CsvTables, MayBeOneFileWithRowsHeldOut) {
+  std::string text =
+      "\xef\xbb\xbf"
+      "a,y\n";
+  for (int i = 0; i < 20; ++i) text += std::to_string(i) + ",0." + std::to_string(i) + "\n\n";
+  write("all.csv", text);
+  const Dataset data = open_dataset(CsvTable{.path = folder_ / "all.csv", .test_fraction = 0.25});
+  EXPECT_EQ(data.count(Split::train), 15);
+  EXPECT_EQ(data.count(Split::test), 5);
+}
+
+TEST_F(CsvTables, NameTheCellThatIsNoNumber) {
+  EXPECT_THAT(refusal("a,b,y\n1,2,3\n1,x7,3\n"),
+              HasSubstr("train.csv:3: the cell 'x7' of the column b is not a finite number"));
+  EXPECT_THAT(refusal("a,b,y\n1,,3\n"),
+              HasSubstr("train.csv:2: the cell '' of the column b is empty"));
+  for (const char* cell : {"nan", "inf", "1e999", "1.5x", "0x10", "+", "1 2"})
+    EXPECT_THAT(refusal(std::string("a,b,y\n1,") + cell + ",3\n"), HasSubstr("of the column b"));
+  EXPECT_THAT(refusal("a,y\n1,0.5\n2,\n"), HasSubstr("train.csv:3: the cell '' of the column y"));
+  EXPECT_THAT(refusal("a,y\n1,0.5\n2,one\n"), HasSubstr("the cell 'one' of the column y"));
+  EXPECT_THAT(refusal("a,y\n1,-1\n", {.targets = TargetKind::classes}),
+              HasSubstr("nothing was refused"))
+      << "a text like any other";
+  EXPECT_THAT(refusal("a,y\n1,1\n2,b\n", {.targets = TargetKind::classes}),
+              HasSubstr("number all classes"));
+}
+
+TEST_F(CsvTables, RefuseWhatIsNoTable) {
+  EXPECT_THAT(refusal(""), HasSubstr("names its column 1 ''"));
+  EXPECT_THAT(refusal("a,y\n"), HasSubstr("no rows"));
+  EXPECT_THAT(refusal("1,2\n3,4\n"), HasSubstr("first row of numbers"));
+  EXPECT_THAT(refusal("a,a\n1,2\n"), HasSubstr("names its column 2 'a'"));
+  EXPECT_THAT(refusal("y\n1\n"), HasSubstr("no columns but the targets"));
+  EXPECT_THAT(refusal("a,y\n1\n"), HasSubstr("fewer than 2 cells in line 2"));
+  EXPECT_THAT(refusal("a,y\n1,2,3\n"), HasSubstr("more than 2 cells in line 2"));
+  EXPECT_THAT(refusal("a,y\n1,\"b\n"), HasSubstr("a quote in line 2"));
+  EXPECT_THAT(refusal("a,y\n1,\"b\"\"c\"\n"), HasSubstr("a quote in line 2"));
+  EXPECT_THAT(refusal("a,b,y\n1,2,3\n", {.target = {"b", "y"}, .targets = TargetKind::classes}),
+              HasSubstr("names 2 columns"));
+  write("test.csv", "b,y\n1,2\n");
+  EXPECT_THAT(refusal("a,y\n1,2\n"), HasSubstr("other columns"));
+}
+
+TEST_F(CsvTables, NameThePathThatIsMissing) {
+  for (const std::filesystem::path& path : {std::filesystem::path(), folder_ / "nothing"}) {
+    try {
+      (void)open_dataset(CsvTable{.path = path});
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_THAT(error.message(), HasSubstr("`Dataset::path`"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace troupe
