@@ -327,10 +327,10 @@ namespace {
 
 /// Throws for what would fail only after a part of the run.
 void check(const PipelineOptions& options) {
-  check_loss(options);
   options.optimizer.check();
   options.optimizer.check_groups(parameter_names(model_of(options)));
   (void)partition_of(options);  // checks it
+  check_loss(options);
   const Dataset& data = options.data.dataset;
   if (options.evaluates && data.count(Split::test) <= 0)
     throw Error(ErrorCode::bad_options,

@@ -64,8 +64,8 @@ class ModelSource : public Definition {
         }) {}
 
   /// For samples of a data set, to compute in `precision`: pixels and floating-point numbers reach
-  /// the model with this type. From any thread. Throws Error{bad_options} for options outside their declared
-  /// ranges and for samples that the model cannot take.
+  /// the model with this type. From any thread. Throws Error{bad_options} for options outside their
+  /// declared ranges and for samples that the model cannot take.
   Model make(SampleSpec samples, DType precision = DType::f32) const;
   /// The value of the option `model.classes`; nothing for a model without it.
   std::optional<std::int64_t> outputs() const;

@@ -81,9 +81,9 @@ TEST_F(Plan, MarksTheEdgesThatLeaveAProcess) {
   EXPECT_THAT(line(planned, "loader.samples → stage/0.input"), Not(HasSubstr("*")));
   EXPECT_THAT(line(planned, "loader.targets → loss.targets"), ContainsRegex(" 512 B \\*$"));
   EXPECT_THAT(line(planned, "* to another process"),
-              testing::EndsWith("of the host, by shared memory: 32.6 KiB per step"));
+              testing::EndsWith("of the host, by shared memory: 32.7 KiB per step"));
   const Ran gloo = plan({"--nproc-per-node", "2", "-r", "parallel.transport=gloo"});
-  EXPECT_THAT(line(gloo, "* to another process"), HasSubstr("of the host, by Gloo: 32.6 KiB"));
+  EXPECT_THAT(line(gloo, "* to another process"), HasSubstr("of the host, by Gloo: 32.7 KiB"));
   EXPECT_THAT(planned.out, Not(HasSubstr("another host")));
   EXPECT_THAT(plan({"--nnodes", "2"}).out, Not(HasSubstr("* to another process")));
 }
@@ -97,7 +97,7 @@ TEST_F(Plan, TellsHostsApart) {
   EXPECT_THAT(line(planned, "stage/0/#.output → stage/1/#.input"), testing::EndsWith(" **"));
   EXPECT_THAT(line(planned, "stage/0/#.output → stage/1/#.input"), HasSubstr(" 2×"));
   EXPECT_THAT(line(planned, "reducer/0/#.chunk → reducer/0/#.chunks"), testing::EndsWith("B *"));
-  EXPECT_THAT(line(planned, "** to another host"), HasSubstr("by Gloo: 32.6 KiB per step"));
+  EXPECT_THAT(line(planned, "** to another host"), HasSubstr("by Gloo: 32.7 KiB per step"));
 }
 
 TEST_F(Plan, ShowsEachGradientBucket) {
