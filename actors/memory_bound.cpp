@@ -60,7 +60,8 @@ void add_stage(MemoryBound& bound, const PipelineOptions& options, std::size_t s
       (options.writer ? std::size_t{3} : 2) * (1 + options.optimizer.state_names().size());
   bound.parts.push_back({fmt::format("stage {} activations", stage), activations * replicas});
   // Each bucket is clipped in a copy.
-  const std::size_t clipped = options.optimizer.clip_value() > 0 ? largest_bucket : 0;
+  const std::size_t clipped =
+      options.optimizer.clip_value() > 0 || options.optimizer.clip_norm() > 0 ? largest_bucket : 0;
   bound.parts.push_back(
       {fmt::format("stage {} state", stage), (copies * bytes.state + clipped) * replicas});
   const std::size_t tree_nodes = std::bit_width(options.micro_batches) + 1u;

@@ -72,6 +72,19 @@ struct ReducedGradient {
   }
 };
 
+/// Stage → gradient norm: the sums of the squares of its reduced gradient, one for each parameter,
+/// in the order of the StateSpec; f64, in the CPU's memory.
+struct GradientSquares {
+  Tensor sums;
+  static void members(auto& self, auto& visit) { visit(self.sums); }
+};
+
+/// Gradient norm → every stage: the 2-norm of the step's gradient over all parameters of the model.
+struct GradientNormOfStep {
+  double norm = 0;
+  static void members(auto& self, auto& visit) { visit(self.norm); }
+};
+
 /// Reducer → another reducer of the stage: the receiver's chunk of the sums over the sender's
 /// micro-batches.
 struct PartialGradient {

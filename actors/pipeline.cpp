@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "actors/gradient_norm.h"
 #include "actors/loss.h"
 #include "actors/options_text.h"
 #include "actors/pipeline_bytes.h"
@@ -25,6 +26,7 @@ struct Common {
   std::vector<std::vector<BucketBytes>> buckets;                      ///< by stage and bucket
   std::vector<std::vector<std::vector<ActorRef<Reducer>>>> reducers;  ///< and then by replica
   ActorRef<Monitor> monitor;
+  std::optional<ActorRef<GradientNorm>> norm;  ///< if gradients are clipped by it
   std::optional<ActorRef<CheckpointWriter>> writer;
   std::map<std::uint32_t, ActorRef<ShardWriter>> shard_writers;  ///< by process
 };
@@ -140,6 +142,16 @@ void connect_reducers(Graph& graph, const PipelineOptions& options, const Common
   }
 }
 
+// Once a step, a message in each direction: with two slots, none waits for the last one's release.
+void connect_norm(Graph& graph, const Common& common, const Column& column, std::size_t s) {
+  if (!common.norm) return;
+  const EdgeOptions edge{2, 0};
+  if (column.replica == 0)
+    graph.connect(column.stages[s], &Stage::gradient_squares, *common.norm, &GradientNorm::squares,
+                  edge);
+  graph.connect(*common.norm, &GradientNorm::norm, column.stages[s], &Stage::gradient_norm, edge);
+}
+
 void connect_writer(Graph& graph, const PipelineOptions& options, const Common& common,
                     const Column& column, std::size_t s) {
   // Replicas hold the same state: one of them is enough for a checkpoint.
@@ -166,6 +178,7 @@ void add_replica(Graph& graph, const PipelineOptions& options, const Common& com
   for (std::size_t s = 0; s < column.stages.size(); ++s) {
     connect_onwards(graph, options, column, s);
     connect_reducers(graph, options, common, column, s);
+    connect_norm(graph, common, column, s);
     connect_writer(graph, options, common, column, s);
   }
   graph.connect(column.loss, &Loss::score, common.monitor, &Monitor::score,
@@ -363,6 +376,9 @@ Graph build_pipeline(const PipelineOptions& options) {
       common.reducers[s].push_back(add_reducers(graph, options, s, b, common.buckets[s]));
   }
   common.monitor = graph.add<Monitor>("monitor", monitor_options(options));
+  if (options.optimizer.clip_norm() > 0)
+    common.norm = graph.add<GradientNorm>(
+        "gradient_norm", GradientNormOptions{static_cast<std::uint32_t>(options.partition.size())});
   if (options.writer) add_writers(graph, options, common);
   for (std::uint32_t r = 0; r < options.replicas; ++r) add_replica(graph, options, common, r);
   return graph;

@@ -107,11 +107,11 @@ std::uint32_t process_of(const PipelineOptions& options, std::size_t stage, std:
 
 /// Connects loaders, stages, losses, reducers, monitor and writer, and places them: a loader with
 /// its first stage, a loss with its last one, monitor and writer in process 0. Actors are called
-/// "loader", "stage/0", "loss", "reducer/0", "monitor", "writer". With several replicas,
-/// "stage/0/1" is replica 1 of stage 0. If its replicas are in several processes, "reducer/0/1" is
-/// the second reducer of stage 0. A stage of several gradient buckets has reducers for each:
-/// "reducer/0.2" is that of bucket 2, "reducer/0.2/1" the second of them. Throws Error{bad_options}
-/// if there are more processes than stages × replicas.
+/// "loader", "stage/0", "loss", "reducer/0", "gradient_norm", "monitor", "writer". With several
+/// replicas, "stage/0/1" is replica 1 of stage 0. If its replicas are in several processes,
+/// "reducer/0/1" is the second reducer of stage 0. A stage of several gradient buckets has reducers
+/// for each: "reducer/0.2" is that of bucket 2, "reducer/0.2/1" the second of them. Throws
+/// Error{bad_options} if there are more processes than stages × replicas.
 Graph build_pipeline(const PipelineOptions& options);
 
 }  // namespace troupe

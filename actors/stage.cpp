@@ -73,9 +73,19 @@ bool Stage::all_went_back() const {
   return own.first == own.last || completed_ == own.last;
 }
 
-bool Stage::can_update() const {
+bool Stage::has_sums() const {
   const auto sums = sums_.find(step_);
-  return !next_state_ && sums != sums_.end() && sums->second.size() == buckets() && all_went_back();
+  return sums != sums_.end() && sums->second.size() == buckets();
+}
+
+bool Stage::can_send_squares() const {
+  return options_.optimizer.clip_norm() > 0 && gradient_squares.connected() && !squares_sent_ &&
+         has_sums() && gradient_squares.has_slot();
+}
+
+bool Stage::can_update() const {
+  const bool has_norm = norm_ || options_.optimizer.clip_norm() == 0;
+  return !next_state_ && has_sums() && has_norm && all_went_back();
 }
 
 StageView Stage::view() const {
@@ -132,11 +142,12 @@ ActionLabel Stage::discard() {
 ActionLabel Stage::act() {
   if (stale()) return discard();
   if (can_snapshot()) return send_snapshot();
-  if (reduced.ready()) {
-    const MessageKey key = reduced.header().key;
+  if (reduced.ready() || gradient_norm.ready()) {
+    const MessageKey key = reduced.ready() ? reduced.header().key : gradient_norm.header().key;
     collect();
     if (!can_update()) return {"collect", key};
   }
+  if (can_send_squares()) return send_squares();
   switch (*next()) {
     case StageAction::forward:
       return forward();
@@ -223,18 +234,39 @@ void Stage::collect() {
     else
       sums_[sum.header.key.step].push_back(std::move(sum));
   }
+  while (gradient_norm.ready()) {
+    auto norm = gradient_norm.take();
+    if (norm.header.key.step < step_)
+      gradient_norm.release(norm);
+    else
+      norm_ = std::move(norm);
+  }
+}
+
+ActionLabel Stage::send_squares() {
+  const MessageKey key{step_, Purpose::train, static_cast<std::uint32_t>(options_.stage)};
+  gradient_squares.send({.key = key}, {program().gradient_squares(gradients())});
+  squares_sent_ = true;
+  return {"Q", key};
+}
+
+std::vector<Tensor> Stage::gradients() const {
+  std::vector<Tensor> gradients;
+  for (const auto& sum : sums_.at(step_)) {
+    if (!sum->weights.defined()) continue;
+    gradients.resize(buckets());
+    gradients.at(sum->bucket) = sum->weights;
+  }
+  return gradients;
 }
 
 ActionLabel Stage::update() {
-  std::vector<Tensor> gradients, statistics;
-  for (const auto& sum : sums_.at(step_)) {
-    if (!sum->weights.defined()) continue;  // there is none yet: see ReducedGradient
-    gradients.resize(buckets());
-    gradients.at(sum->bucket) = sum->weights;
-    if (sum->bucket == 0) statistics = sum->statistics;
-  }
-  next_state_ = program().step(options_.optimizer.at(options_.rate, step_),
-                               learning_rate(options_.rate, step_), gradients, statistics);
+  std::vector<Tensor> statistics;
+  for (const auto& sum : sums_.at(step_))
+    if (sum->weights.defined() && sum->bucket == 0) statistics = sum->statistics;
+  const double norm = norm_ ? (*norm_)->norm : 0;
+  next_state_ = program().step(options_.optimizer.at(options_.rate, step_, norm),
+                               learning_rate(options_.rate, step_), gradients(), statistics);
   vote(step_, next_state_);
   return {"U", {step_, Purpose::train, 0}};
 }
@@ -246,6 +278,9 @@ void Stage::on_commit(const Commit& commit) {
   next_state_.reset();
   for (const auto& sum : sums_[commit.step]) reduced.release(sum);
   sums_.erase(commit.step);
+  if (norm_) gradient_norm.release(*norm_);
+  norm_.reset();
+  squares_sent_ = false;
   if (held_back_) {
     input.release(held_back_->first);
     output_gradient.release(held_back_->second);

@@ -55,6 +55,9 @@ class Stage final : public Actor {
   Output<OutputGradient> input_gradient{this, "input_gradient", Connection::optional};
   Output<Gradient> gradient{this, "gradient"};      ///< of bucket 0
   Input<ReducedGradient> reduced{this, "reduced"};  ///< one edge per bucket
+  /// To and from a GradientNorm, if the optimizer clips by norm. Of the replicas, one sends.
+  Output<GradientSquares> gradient_squares{this, "gradient_squares", Connection::optional};
+  Input<GradientNormOfStep> gradient_norm{this, "gradient_norm", Connection::optional};
   Output<Snapshot> snapshot{this, "snapshot", Connection::optional};
 
   /// The port of a bucket: `gradient`, "gradient/1", "gradient/2", …
@@ -63,7 +66,8 @@ class Stage final : public Actor {
   }
 
   bool ready() const override {
-    return stale() || can_snapshot() || reduced.ready() || next().has_value();
+    return stale() || can_snapshot() || reduced.ready() || gradient_norm.ready() ||
+           can_send_squares() || next().has_value();
   }
   ActionLabel act() override;
   Waiting waiting() const override;
@@ -103,6 +107,9 @@ class Stage final : public Actor {
   bool can_begin_backward() const;
   bool can_continue_backward() const;
   std::uint32_t in_flight() const;
+  bool has_sums() const;  ///< of all buckets, for the open step
+  bool can_send_squares() const;
+  ActionLabel send_squares();
   bool can_update() const;
   /// One past the last of its micro-batches in a step of `micro_batches`.
   std::uint32_t own_end(std::uint32_t micro_batches) const;
@@ -124,9 +131,11 @@ class Stage final : public Actor {
   void continue_backward();
   void end_backward();
   ActionLabel evaluate();
-  /// Takes the sums that have arrived; they keep their slots until the commit.
+  /// Takes the sums and the norm that have arrived; they keep their slots until the commit.
   void collect();
   ActionLabel update();
+  /// The sums of the open step, by bucket; none if there is no gradient yet (ReducedGradient).
+  std::vector<Tensor> gradients() const;
 
   StageOptions options_;
   std::unique_ptr<StageProgram> program_;
@@ -139,6 +148,8 @@ class Stage final : public Actor {
   /// The last own micro-batch of the step, with staleness.
   std::optional<std::pair<Held<Activation>, Held<OutputGradient>>> held_back_;
   std::map<std::uint32_t, std::vector<Held<ReducedGradient>>> sums_;  ///< by step
+  bool squares_sent_ = false;                                         ///< for the open step
+  std::optional<Held<GradientNormOfStep>> norm_;                      ///< of the open step
   StatePtr next_state_;  ///< voted for, not yet committed
   /// The snapshot that a commit requested. It is sent when the writer has a free slot.
   std::optional<std::pair<std::uint32_t, StatePtr>> pending_snapshot_;

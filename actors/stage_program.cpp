@@ -74,6 +74,9 @@ class NetworkProgram final : public StageProgram {
   Tensor evaluate(const Tensor& x, std::size_t range) override {
     return network_.evaluate(x, range);
   }
+  Tensor gradient_squares(const std::vector<Tensor>& gradients) const override {
+    return network_.gradient_squares(gradients);
+  }
   StatePtr step(const Optimizer& optimizer, double lr, const std::vector<Tensor>& gradients,
                 const std::vector<Tensor>& statistics) const override {
     return network_.step(optimizer, lr, gradients, statistics);

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "apps/files/file_kind.h"
+#include "ops/optim/optimizer.h"
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/checkpoint_folder.h"
 #include "runtime/file/safetensors.h"
@@ -21,6 +23,22 @@ TensorSource without(std::string_view part, TensorSource source) {
   for (TensorInfo& tensor : source.tensors) tensor.name.erase(0, part.size());
   source.read = [part = std::string(part), read = std::move(source.read)](const std::string& name) {
     return read(part + name);
+  };
+  return source;
+}
+
+/// Without the optimizer's state. If this has a moving average of the weights, the average takes
+/// their place.
+TensorSource without_optimizer(TensorSource source) {
+  const std::string optimizer = "optimizer.";
+  const std::string average = optimizer + std::string(average_name) + ".";
+  std::set<std::string> averaged;
+  for (const TensorInfo& tensor : source.tensors)
+    if (tensor.name.starts_with(average)) averaged.insert(tensor.name.substr(average.size()));
+  std::erase_if(source.tensors,
+                [&](const TensorInfo& tensor) { return tensor.name.starts_with(optimizer); });
+  source.read = [=, read = std::move(source.read)](const std::string& name) {
+    return read(averaged.contains(name) ? average + name : name);
   };
   return source;
 }
@@ -45,9 +63,7 @@ WeightsFile open_weights(const std::filesystem::path& found) {
     return result;
   }
   const Checkpoint checkpoint = open_checkpoint(found);
-  result.tensors = checkpoint.source();
-  std::erase_if(result.tensors.tensors,
-                [](const TensorInfo& tensor) { return tensor.name.starts_with("optimizer."); });
+  result.tensors = without_optimizer(checkpoint.source());
   result.options = checkpoint.manifest().options;
   result.step = checkpoint.manifest().step;
   return result;

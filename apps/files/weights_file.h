@@ -6,8 +6,9 @@
 
 namespace troupe {
 
-/// The weights and buffers in a file, without the optimizer's state. They are read when they are
-/// used.
+/// The weights and buffers in a file, without the optimizer's state. If a checkpoint has a moving
+/// average of the weights (Optimizer::with_average), the average is what it holds as weights.
+/// Tensors are read when they are used.
 struct WeightsFile {
   std::filesystem::path path;  ///< the safetensors file, or the step's own folder
   TensorSource tensors;

@@ -45,7 +45,9 @@ struct Options {
   Choice<DatasetSource> dataset;
   Choice<Optimizer> optimizer;
   std::vector<GroupOptions> groups;
+  double clip_norm = 0;   ///< as Optimizer::with_clip_norm
   double clip_value = 0;  ///< as Optimizer::with_clip_value
+  double ema_decay = 0;   ///< as Optimizer::with_average
   /// pipeline_options (apps/train/training.h) completes it with values that depend on other options
   /// or on the machine. If the partition is empty, it chooses one.
   PipelineOptions pipeline{

@@ -259,12 +259,25 @@ void add_train(OptionFields& fields, Options& o) {
       "as train.lr",
       [&o](GroupOptions& group) { return group_fields(o, group); }));
   fields.push_back(
+      field("train.clip_norm", o.clip_norm,
+            "scales a step's gradient so that its norm over all parameters is at most this; 0: no "
+            "clipping",
+            {.at_least = 0,
+             .at_most = 1e30,
+             .synonyms = {"gradient_clip_val", "gradient_clipping", "max_grad_norm", "max_norm",
+                          "clip_grad_norm", "clip_grad_norm_", "grad_clip"}}));
+  fields.push_back(
       field("train.clip_value", o.clip_value,
             "clips each element of a step's gradient to [-clip_value, clip_value] before the "
             "update; 0: no clipping",
             {.at_least = 0,
              .at_most = 1e30,
              .synonyms = {"clip_grad_value", "clip_grad_value_", "grad_clip_value"}}));
+  fields.push_back(field(
+      "train.ema_decay", o.ema_decay,
+      "decay of an exponential moving average of the weights, such as 0.999; evaluations, eval and "
+      "export use the average; 0: none",
+      {.at_least = 0, .below = 1, .synonyms = {"ema", "model_ema_decay", "moving_average"}}));
   add_loss(fields, p.loss);
   fields.push_back(choice_field(
       "train.schedule", p.rate.schedule, learning_rate_schedule_names,
@@ -468,7 +481,9 @@ Optimizer optimizer_of(const Options& options) {
   }
   return options.optimizer.chosen()
       .with_groups(std::move(groups))
-      .with_clip_value(options.clip_value);
+      .with_clip_norm(options.clip_norm)
+      .with_clip_value(options.clip_value)
+      .with_average(options.ema_decay);
 }
 
 }  // namespace troupe

@@ -77,6 +77,8 @@ void Network::use(StatePtr state) {
   auto views = std::make_shared<StateViews>();
   views->weights = spec_.parameter_views(state->weights);
   views->buffers = spec_.buffer_views(state->buffers);
+  for (const NamedTensor& kept : state->optimizer_state)
+    if (kept.name == average_name) views->averages = spec_.parameter_views(kept.tensor);
   views->version = views_->version + 1;
   views->state = std::move(state);
   views_ = std::move(views);
@@ -89,8 +91,9 @@ Pass Network::make_pass(bool training, const RandomKey& random) const {
   pass.dtype = dtype_;
   pass.training = training;
   pass.random = random;
-  pass.weights_version = views_->version;
-  pass.weights = views_->weights;
+  const bool average = !training && evaluates_average();
+  pass.weights_version = 2 * views_->version + (average ? 1 : 0);
+  pass.weights = average ? views_->averages : views_->weights;
   pass.buffers = views_->buffers;
   return pass;
 }
@@ -254,7 +257,7 @@ void Network::apply(const Optimizer& optimizer, const OptimizerStep& step,
     const Optimizer& rule = run.group ? run.group->optimizer : optimizer;
     const std::vector<std::string> own = rule.own_state_names();
     for (std::size_t i = 0; i < names.size(); ++i)
-      if (std::ranges::find(own, names[i]) == own.end()) {
+      if (names[i] != average_name && std::ranges::find(own, names[i]) == own.end()) {
         Tensor unused = new_state[i].narrow(begin, count);
         table.fill(stream_, 0.0, unused);
       }
@@ -269,11 +272,16 @@ void Network::apply(const Optimizer& optimizer, const OptimizerStep& step,
                  .new_state = new_parts});
   };
   const std::vector<GroupRun> runs = group_runs(optimizer, spec_);
-  const double limit = optimizer.clip_value();
+  const double limit = optimizer.clip_value(), factor = optimizer.gradient_factor();
   std::int64_t end = spec_.parameter_elements();
   for (const Tensor& part : gradients) {
     Tensor gradient = on_device(stream_, part);
     if (limit > 0) gradient = table.clamp(stream_, gradient, -limit, limit);  // `part` is shared
+    if (factor != 1) {
+      Tensor scaled = Tensor::empty(gradient.shape(), dtype_, stream_.device);
+      table.scale(stream_, gradient, factor, scaled);
+      gradient = std::move(scaled);
+    }
     const std::int64_t begin = end - gradient.element_count();
     for (std::size_t r = 0; r < runs.size(); ++r) {
       const std::int64_t first = std::max(begin, runs[r].begin);
@@ -283,6 +291,38 @@ void Network::apply(const Optimizer& optimizer, const OptimizerStep& step,
     end = begin;
   }
   spec_.clear_padding(stream_, next.weights);  // Adam without epsilon makes NaN of zeroes
+  if (optimizer.average_decay() > 0) average(optimizer.average_decay(), next);
+}
+
+// Begins with the weights of the first update.
+void Network::average(double decay, StateVersion& next) const {
+  const KernelTable& table = kernels(stream_.device, dtype_);
+  const Tensor before = optimizer_state(*views_->state, {std::string(average_name)}).front();
+  Tensor after = optimizer_state(next, {std::string(average_name)}).front();
+  table.copy(stream_, before.defined() ? before : next.weights, after);
+  if (before.defined()) table.fold(stream_, next.weights, 1 - decay, after);
+}
+
+Tensor Network::gradient_squares(const std::vector<Tensor>& gradients) const {
+  check_gradients(gradients);
+  const KernelTable& table = kernels(stream_.device, dtype_);
+  const auto& parameters = spec_.parameters();
+  Tensor squares = Tensor::empty(Shape{std::ssize(parameters)}, DType::f64, stream_.device);
+  if (gradients.empty()) table.fill(stream_, 0.0, squares);
+  std::size_t end = parameters.size();
+  std::int64_t begin = spec_.parameter_elements();
+  for (const Tensor& part : gradients) {
+    const Tensor gradient = on_device(stream_, part);
+    begin -= gradient.element_count();
+    for (; end > 0 && parameters[end - 1].offset >= begin; --end) {
+      const ParameterSpec& parameter = parameters[end - 1];
+      Tensor square = squares.narrow(static_cast<std::int64_t>(end) - 1, 1);
+      table.square_sum(stream_,
+                       gradient.narrow(parameter.offset - begin, parameter.shape.element_count()),
+                       square);
+    }
+  }
+  return on_cpu(stream_, squares);
 }
 
 void Network::fold(const std::vector<Tensor>& statistics, const Tensor& running) const {

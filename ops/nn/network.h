@@ -14,6 +14,7 @@ namespace troupe {
 struct StateViews {
   StatePtr state;
   std::vector<Tensor> weights;
+  std::vector<Tensor> averages;  ///< the moving average of the weights, if the state has one
   std::vector<Tensor> buffers;
   std::uint64_t version = 0;  ///< grows with each Network::use; kernels belong to one network
 };
@@ -88,9 +89,13 @@ class Network {
   /// The halves apart: the gradient of x first, pass.gradients later.
   Tensor backward_inputs(ForwardPass& pass, const Tensor& grad);
   void backward_weights(ForwardPass& pass);
-  /// Forward only, with running statistics and without dropout.
+  /// Forward only, with running statistics and without dropout. Uses the moving average of the
+  /// weights if the state has one (Optimizer::with_average).
   Tensor evaluate(const Tensor& x, std::size_t range = 0);
 
+  /// The sum of the squares of a reduced gradient for each parameter: f64 [parameters], in the
+  /// CPU's memory. The same bits for any division into parts.
+  Tensor gradient_squares(const std::vector<Tensor>& gradients) const;
   /// The next version: the optimizer's step on the reduced gradient, and `statistics` (one flat
   /// tensor for each micro-batch, in global order) folded into the buffers. The gradient may come
   /// in parts, as backward_to makes them: the one of the last blocks first. Without any gradient,
@@ -105,6 +110,7 @@ class Network {
 
  private:
   Pass make_pass(bool training, const RandomKey& random) const;
+  bool evaluates_average() const { return !views_->averages.empty(); }
   Tensor make_views(ForwardPass& pass, std::size_t first_block, std::size_t last_block) const;
   void drop_views(ForwardPass& pass, std::size_t first_block, std::size_t last_block) const;
   Tensor returned(const ForwardPass& pass, std::vector<Tensor> gradients) const;
@@ -112,6 +118,7 @@ class Network {
   void check_gradients(const std::vector<Tensor>& gradients) const;
   void apply(const Optimizer& optimizer, const OptimizerStep& step,
              const std::vector<Tensor>& gradients, StateVersion& next) const;
+  void average(double decay, StateVersion& next) const;
 
   /// Where the parameters of a block begin.
   struct BlockBegin {

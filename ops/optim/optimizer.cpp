@@ -57,15 +57,33 @@ Optimizer Optimizer::with_clip_value(double limit) const {
   return result;
 }
 
+Optimizer Optimizer::with_clip_norm(double limit) const {
+  Optimizer result = *this;
+  result.clip_norm_ = limit;
+  return result;
+}
+
+Optimizer Optimizer::with_average(double decay) const {
+  Optimizer result = *this;
+  result.average_decay_ = decay;
+  return result;
+}
+
 const ParameterGroup* Optimizer::group_of(std::string_view parameter) const {
   for (const ParameterGroup& group : groups_)
     if (holds(group, parameter)) return &group;
   return nullptr;
 }
 
-// Each schedule is a factor of the base rate.
-Optimizer Optimizer::at(const LearningRateOptions& rate, std::int64_t step) const {
+// Each schedule is a factor of the base rate. The factor of the gradient is that of PyTorch's
+// clip_grad_norm_, with its guard against a norm of zero.
+Optimizer Optimizer::at(const LearningRateOptions& rate, std::int64_t step,
+                        double gradient_norm) const {
   Optimizer result = *this;
+  if (clip_norm_ > 0) {
+    const double factor = clip_norm_ / (gradient_norm + 1e-6);
+    result.gradient_factor_ = factor > 1 ? 1 : factor;
+  }
   for (ParameterGroup& group : result.groups_) {
     LearningRateOptions own = rate;
     own.lr = group.lr.value_or(rate.lr);
@@ -79,6 +97,7 @@ std::vector<std::string> Optimizer::state_names() const {
   for (const ParameterGroup& group : groups_)
     for (std::string& name : group.optimizer.state_names())
       if (std::ranges::find(names, name) == names.end()) names.push_back(std::move(name));
+  if (average_decay_ > 0) names.emplace_back(average_name);
   return names;
 }
 
@@ -88,6 +107,16 @@ void Optimizer::check() const {
   if (!(std::isfinite(clip_value_) && clip_value_ >= 0))
     throw Error(ErrorCode::bad_options, fmt::format("`clip_value` is {}", clip_value_),
                 "give a positive number, or 0 for no limit");
+  if (!(std::isfinite(clip_norm_) && clip_norm_ >= 0))
+    throw Error(ErrorCode::bad_options, fmt::format("`clip_norm` is {}", clip_norm_),
+                "give a positive number, or 0 for no limit");
+  if (clip_norm_ > 0 && clip_value_ > 0)
+    throw Error(ErrorCode::bad_options,
+                fmt::format("`clip_norm` is {} and `clip_value` {}", clip_norm_, clip_value_),
+                "set one of them to 0");
+  if (!(average_decay_ >= 0 && average_decay_ < 1))
+    throw Error(ErrorCode::bad_options, fmt::format("`ema_decay` is {}", average_decay_),
+                "give a number from 0, less than 1, such as 0.999; 0: no average");
   std::vector<std::string> own = own_state_names();
   std::ranges::sort(own);
   if (const auto twice = std::ranges::adjacent_find(own); twice != own.end())

@@ -53,6 +53,9 @@ concept OptimizerDefinition = Named<O> &&
 
 struct ParameterGroup;
 
+/// The state tensor of Optimizer::with_average.
+inline constexpr std::string_view average_name = "average";
+
 /// An optimizer of any such type: its hyper-parameters, and groups of parameters that have other
 /// ones. A value: copies are independent.
 class Optimizer : public Definition {
@@ -81,10 +84,24 @@ class Optimizer : public Definition {
   /// own optimizer is ignored.
   Optimizer with_clip_value(double limit) const;
   double clip_value() const { return clip_value_; }
-  /// The same optimizer for one step: each group has its learning rate of the step.
-  Optimizer at(const LearningRateOptions& rate, std::int64_t step) const;
+  /// The same optimizer, which first scales the step's gradient so that its 2-norm over all
+  /// parameters of the model is at most `limit` (PyTorch: `clip_grad_norm_`). 0: no limit. The norm
+  /// is an argument of `at`.
+  Optimizer with_clip_norm(double limit) const;
+  double clip_norm() const { return clip_norm_; }
+  /// The same optimizer, which also keeps an exponential moving average of the weights:
+  /// average' = decay * average + (1 - decay) * w', and w' in the first update (PyTorch:
+  /// `AveragedModel` with `get_ema_multi_avg_fn`). Networks evaluate with the average. 0: none.
+  Optimizer with_average(double decay) const;
+  double average_decay() const { return average_decay_; }
+  /// The same optimizer for one step: each group has its learning rate of the step, and the
+  /// gradient is scaled by what clipping its norm requires.
+  Optimizer at(const LearningRateOptions& rate, std::int64_t step, double gradient_norm = 0) const;
+  /// What gradients are multiplied by, in [0, 1]; NaN if the norm was.
+  double gradient_factor() const { return gradient_factor_; }
 
-  /// The state tensors of this optimizer and of its groups; each exists for all parameters.
+  /// The state tensors of this optimizer and of its groups, and the average if it keeps one; each
+  /// exists for all parameters.
   std::vector<std::string> state_names() const;
   /// The state tensors of the parameters in no group.
   std::vector<std::string> own_state_names() const { return state_names_(*this); }
@@ -108,7 +125,8 @@ class Optimizer : public Definition {
   void (*check_)(const Optimizer& self);
   std::optional<double> usual_lr_;
   std::vector<ParameterGroup> groups_;
-  double clip_value_ = 0;
+  double clip_value_ = 0, clip_norm_ = 0, average_decay_ = 0;
+  double gradient_factor_ = 1;
 };
 
 /// Parameters that have hyper-parameters of their own.

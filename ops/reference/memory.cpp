@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "ops/reference/kernels.h"
+#include "ops/reference/square_sum.h"
 #include "runtime/error.h"
 #include "runtime/tensor/cast.h"
 
@@ -61,6 +62,10 @@ void fold(const Stream&, const Tensor& observed, double momentum, Tensor& runnin
       values[i] = static_cast<T>((1.0 - momentum) * static_cast<double>(values[i]) +
                                  momentum * static_cast<double>(seen[i]));
   });
+}
+
+void square_sum(const Stream&, const Tensor& x, Tensor& to) {
+  *to.data<double>() = square_sum_of(std::span<const double>(x.elements<double>()));
 }
 
 }  // namespace troupe::reference

@@ -181,9 +181,11 @@ class Recipe:
     optimizer: Callable
     label_smoothing: float = 0.0
     schedule: Callable = lambda optimizer: torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
+    clip_norm: float = 0.0
     clip_value: float = 0.0
     class_weights: tuple = ()
     elementwise: Callable = None  # a loss of all outputs, instead of cross-entropy of classes
+    ema_decay: float = 0.0
 
 
 def sgd(lr):
@@ -193,7 +195,9 @@ def sgd(lr):
 RECIPES = {
     "adam": Recipe(lambda p: torch.optim.Adam(p, lr=0.002, weight_decay=0.01)),
     "adamw": Recipe(lambda p: torch.optim.AdamW(p, lr=0.002, betas=(0.8, 0.99), eps=1e-6, weight_decay=0.1)),
+    "clip_norm": Recipe(sgd(0.02), clip_norm=0.5),
     "clip_value": Recipe(sgd(0.02), clip_value=0.01),
+    "ema": Recipe(sgd(0.02), ema_decay=0.9),
     "label_smoothing": Recipe(sgd(0.02), label_smoothing=0.1),
     "class_weights": Recipe(sgd(0.02), class_weights=tuple(0.25 + 0.25 * c for c in range(10))),
     "mse": Recipe(sgd(0.001), elementwise=F.mse_loss),
@@ -215,11 +219,13 @@ def loss_of(recipe, outputs, step):
 
 
 def train(name, recipe, dtype):
-    """Losses, and the flattened weights after every step."""
+    """Losses, and the flattened weights after every step; of an average, the average."""
     model = TRAINED[name]()
     initialise(model)
     model.to(dtype).train()
     optimizer = recipe.optimizer(model.parameters())
+    average = torch.optim.swa_utils.get_ema_multi_avg_fn(recipe.ema_decay)
+    averaged = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=average) if recipe.ema_decay else model
     scheduler = recipe.schedule(optimizer)
     losses, weights = [], []
     for step in range(STEPS):
@@ -231,13 +237,17 @@ def train(name, recipe, dtype):
         optimizer.zero_grad()
         loss = loss_of(recipe, model(images), step)
         loss.backward()
+        if recipe.clip_norm:
+            nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
         if recipe.clip_value:
             nn.utils.clip_grad_value_(model.parameters(), recipe.clip_value)
         optimizer.step()
         scheduler.step()
+        if averaged is not model:
+            averaged.update_parameters(model)
         losses.append(loss.item())
-        weights.append(torch.cat([p.detach().double().flatten() for p in model.parameters()]))
-    return model, np.array(losses), torch.stack(weights)
+        weights.append(torch.cat([p.detach().double().flatten() for p in averaged.parameters()]))
+    return getattr(averaged, "module", model), np.array(losses), torch.stack(weights)
 
 
 def sampled(tensor):

@@ -152,16 +152,23 @@ TEST(SameBits, ResumedWithParameterGroups) {
   EXPECT_EQ(rest.digest, whole.digest);
 }
 
-TEST(SameBits, OfAdamWWithClippedGradients) {
+TEST(SameBits, OfAdamWWithClippedGradientsAndAMovingAverage) {
   const TrainingRun adamw{.partition = {4}, .snapshot_every = 1, .adjust = testing::use_adamw};
   const TrainingResult one = train(adamw);
   EXPECT_NE(one.digest, reference().digest);
   TrainingRun unclipped = adamw;
   unclipped.adjust = [](PipelineOptions& pipeline) {
     testing::use_adamw(pipeline);
-    pipeline.optimizer = pipeline.optimizer.with_clip_value(0);
+    pipeline.optimizer = pipeline.optimizer.with_clip_norm(0);
   };
   EXPECT_NE(train(unclipped).digest, one.digest) << "nothing was clipped";
+  TrainingRun plain = adamw;
+  plain.adjust = [](PipelineOptions& pipeline) {
+    testing::use_adamw(pipeline);
+    pipeline.optimizer = pipeline.optimizer.with_average(0);
+  };
+  EXPECT_EQ(train(plain).digest, one.digest) << "an average does not change the weights";
+  EXPECT_NE(train(plain).evaluations[1].loss, one.evaluations[1].loss) << "but is evaluated";
   const auto in_buckets = [](PipelineOptions& pipeline) {
     testing::use_adamw(pipeline);
     one_block_a_bucket(pipeline);
@@ -180,15 +187,15 @@ TEST(SameBits, OfAdamWWithClippedGradients) {
         run.adjust = in_buckets;
         expect_same(train(run), one);
       }
-  for (std::uint32_t step = 1; step < 6; ++step)
-    EXPECT_EQ(train({.partition = {1, 2, 1},
-                     .replicas = 2,
-                     .adjust = testing::use_adamw,
-                     .from = one.written.at(step),
-                     .first_step = step})
-                  .digest,
-              one.digest)
-        << "resumed at step " << step;
+  for (std::uint32_t step = 1; step < 6; ++step) {
+    const TrainingResult rest = train({.partition = {1, 2, 1},
+                                       .replicas = 2,
+                                       .adjust = testing::use_adamw,
+                                       .from = one.written.at(step),
+                                       .first_step = step});
+    EXPECT_EQ(rest.digest, one.digest) << "resumed at step " << step;
+    EXPECT_EQ(rest.evaluations.back().loss, one.evaluations.back().loss) << "of the average";
+  }
 }
 
 TEST(SameBits, OfAdamWAfterFaults) {
@@ -196,6 +203,9 @@ TEST(SameBits, OfAdamWAfterFaults) {
   for (const FaultOptions& fault : std::vector<FaultOptions>{{"stage/0", 2, 1, "B"},
                                                              {"stage/1", 3, 0, "U"},
                                                              {"reducer/0", 4, 3, "R"},
+                                                             {"stage/1", 2, 1, "Q"},
+                                                             {"gradient_norm", 3, 0, "N"},
+                                                             {"gradient_norm", 4, 0, "collect"},
                                                              {"loss", 1, 2, "L"},
                                                              {"loader", 5, 0, "load"}})
     for (const std::uint64_t order : {1, 2, 3}) {

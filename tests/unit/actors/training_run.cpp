@@ -74,7 +74,7 @@ PipelineOptions pipeline_of(const TrainingRun& run) {
 }
 
 void use_adamw(PipelineOptions& pipeline) {
-  pipeline.optimizer = Optimizer(AdamW{.weight_decay = 0.1}).with_clip_value(0.01);
+  pipeline.optimizer = Optimizer(AdamW{.weight_decay = 0.1}).with_clip_norm(0.05).with_average(0.9);
   pipeline.loss.label_smoothing = 0.1;
   pipeline.rate = {.schedule = LearningRateSchedule::polynomial, .lr = 0.01, .power = 0.9};
 }

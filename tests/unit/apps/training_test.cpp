@@ -120,6 +120,8 @@ TEST(TrainingOptions, AnotherOptimizerHasItsOwnDefaults) {
                               "train.betas=[0.5, 0.75]", "train.epsilon=0.125"})),
             two_updates(AdamW{.betas = {0.5, 0.75}, .epsilon = 0.125, .weight_decay = 0.2}));
   EXPECT_EQ(made({"train.optimizer=adam", "train.clip_value=0.5"}).clip_value(), 0.5);
+  EXPECT_EQ(made({"train.clip_norm=0.5"}).clip_norm(), 0.5);
+  EXPECT_EQ(made({"train.ema_decay=0.5"}).average_decay(), 0.5);
 }
 
 TEST(TrainingOptions, AParameterGroupHasTheValuesOfTheRunButForItsOwn) {
@@ -229,8 +231,9 @@ std::string run_as_text(const Options& options) {
   text += fmt::format("{} {} {} {} {} {} {} {}\n", number(rate.schedule), rate.lr, rate.total_steps,
                       rate.warmup_steps, rate.steps_per_epoch, rate.step_epochs, rate.step_factor,
                       rate.power);
-  text += fmt::format("{} {} {} {} {}\n", two_updates(p.optimizer), p.optimizer.clip_value(),
-                      number(p.loss.kind), p.loss.label_smoothing, p.loss.class_weights);
+  text += fmt::format("{} {} {} {} {} {} {}\n", two_updates(p.optimizer), p.optimizer.clip_value(),
+                      p.optimizer.clip_norm(), p.optimizer.average_decay(), number(p.loss.kind),
+                      p.loss.label_smoothing, p.loss.class_weights);
   for (const ParameterGroup& group : p.optimizer.groups())
     text += fmt::format("{} {} {}\n", group.parameters, group.lr.value_or(-1),
                         two_updates(group.optimizer));
@@ -282,7 +285,9 @@ const std::vector<std::vector<std::string>> changes = {
     {"train.weight_decay=0.1"},
     {"train.nesterov=true"},
     {"train.groups=[{parameters: ['*'], lr: 0.5, weight_decay: 0}]"},
+    {"train.clip_norm=0.5"},
     {"train.clip_value=0.5"},
+    {"train.ema_decay=0.5"},
     {"train.label_smoothing=0.1"},
     {"train.class_weights=[1, 1, 1, 1, 1, 1, 1, 1, 1, 2]"},
     {"train.loss=bce", "data.classes=2", "model.classes=1"},

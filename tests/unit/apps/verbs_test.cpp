@@ -255,6 +255,27 @@ TEST_F(Verbs, TrainDecidesByTheDueEvaluationWhereAnEarlierOneReachedANewTarget) 
   EXPECT_EQ(kept.back().step, scores.back().step) << "and a checkpoint";
 }
 
+TEST_F(Verbs, EvalAndExportUseTheMovingAverageOfTheWeights) {
+  const std::string out = (root_ / "out").string(), file = (root_ / "w.safetensors").string();
+  std::ofstream(root_ / "o.yaml") << resolved_yaml(options_);
+  ASSERT_EQ(run_troupe({"train", (root_ / "o.yaml").string(), "-o", out, "-r",
+                        "train.ema_decay=0.95", "-r", "train.lr=0.02"})
+                .code,
+            exit_done);
+  const auto scores = evaluations_until(fs::path(out) / "train.csv", 1'000'000);
+  const std::string loss = fmt::format("test loss {:.9g}\n", scores.back().loss);
+  EXPECT_THAT(run_troupe({"eval", out}).out, HasSubstr(loss));
+  ASSERT_EQ(run_troupe({"export", out, "-o", file}).code, exit_done);
+  EXPECT_THAT(run_troupe({"eval", file, "--options", (root_ / "o.yaml").string()}).out,
+              HasSubstr(loss));
+  const Checkpoint checkpoint = open_checkpoint(newest_complete_checkpoint(out).folder);
+  const TensorSource exported = SafetensorsFile::open(file).source();
+  const std::string name = exported.tensors.front().name;
+  EXPECT_TRUE(
+      test::same(exported.read(name), checkpoint.source().read("optimizer.average." + name)));
+  EXPECT_FALSE(test::same(exported.read(name), checkpoint.source().read(name)));
+}
+
 TEST_F(Verbs, TrainKeepsTheBestCheckpointBesideTheNewest) {
   const fs::path checkpoints = root_ / "out" / "checkpoints";
   std::ofstream(root_ / "o.yaml") << resolved_yaml(options_);

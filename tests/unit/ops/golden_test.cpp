@@ -114,6 +114,8 @@ Recipe recipe_of(const std::string& name) {
     return {.optimizer = AdamW{.betas = {0.8, 0.99}, .epsilon = 1e-6, .weight_decay = 0.1},
             .rate = {.lr = 0.002}};
   Recipe sgd{.rate = {.lr = 0.02}};
+  if (name == "clip_norm") sgd.optimizer = sgd.optimizer.with_clip_norm(0.5);
+  if (name == "ema") sgd.optimizer = sgd.optimizer.with_average(0.9);
   if (name == "clip_value") sgd.optimizer = sgd.optimizer.with_clip_value(0.01);
   if (name == "label_smoothing") sgd.loss.label_smoothing = 0.1;
   if (name == "class_weights")
@@ -124,6 +126,17 @@ Recipe recipe_of(const std::string& name) {
     sgd.rate = {
         .schedule = LearningRateSchedule::polynomial, .lr = 0.02, .total_steps = steps, .power = 2};
   return sgd;
+}
+
+/// What is evaluated: the moving average of the weights, if there is one.
+StatePtr evaluated(const StatePtr& state) {
+  for (const NamedTensor& kept : state->optimizer_state)
+    if (kept.name == average_name) {
+      auto average = std::make_shared<StateVersion>(*state);
+      average->weights = kept.tensor;
+      return average;
+    }
+  return state;
 }
 
 /// Classes, or numbers in [0, 1].
@@ -153,10 +166,14 @@ Training train(const ModelSource& source, const Shape& sample, const Recipe& rec
     const LossOutput loss =
         loss_of({}, recipe.loss, pass->result(), targets_of(recipe.loss, step), 1.0 / batch, true);
     network.backward(*pass, loss.logits_grad);
-    network.use(network.step(recipe.optimizer, learning_rate(recipe.rate, step), pass->gradients,
+    double squares = 0;
+    for (const double square : network.gradient_squares({pass->gradients}).elements<double>())
+      squares += square;
+    const Optimizer optimizer = recipe.optimizer.at(recipe.rate, step, std::sqrt(squares));
+    network.use(network.step(optimizer, learning_rate(recipe.rate, step), pass->gradients,
                              {pass->statistics}));
     result.losses.push_back(read_totals({}, loss).loss_sum / batch);
-    result.states.push_back(network.state());
+    result.states.push_back(evaluated(network.state()));
   }
   result.spec = network.spec();
   return result;
@@ -294,10 +311,12 @@ INSTANTIATE_TEST_SUITE_P(
     EachRecipe, GoldenTraining,
     testing::Values(Run{"mnist_cnn", "adam"}, Run{"mlp", "adam"}, Run{"mnist_cnn", "adamw"},
                     Run{"mlp", "adamw"}, Run{"mnist_cnn", "clip_value"}, Run{"mlp", "clip_value"},
-                    Run{"mnist_cnn", "label_smoothing"}, Run{"mlp", "label_smoothing"},
-                    Run{"mnist_cnn", "class_weights"}, Run{"mlp", "class_weights"},
-                    Run{"mnist_cnn", "mse"}, Run{"mlp", "mse"}, Run{"mnist_cnn", "bce"},
-                    Run{"mlp", "bce"}, Run{"mnist_cnn", "polynomial"}, Run{"mlp", "polynomial"}));
+                    Run{"mnist_cnn", "clip_norm"}, Run{"mlp", "clip_norm"}, Run{"mnist_cnn", "ema"},
+                    Run{"mlp", "ema"}, Run{"mnist_cnn", "label_smoothing"},
+                    Run{"mlp", "label_smoothing"}, Run{"mnist_cnn", "class_weights"},
+                    Run{"mlp", "class_weights"}, Run{"mnist_cnn", "mse"}, Run{"mlp", "mse"},
+                    Run{"mnist_cnn", "bce"}, Run{"mlp", "bce"}, Run{"mnist_cnn", "polynomial"},
+                    Run{"mlp", "polynomial"}));
 
 }  // namespace
 }  // namespace troupe::testing_ops

@@ -83,6 +83,25 @@ TEST(MemoryKernels, FoldAsPyTorchsRunningStatistics) {
   });
 }
 
+TEST(MemoryKernels, SumSquaresInDoublePrecisionWhateverTheThreads) {
+  for_each_table([]<class T>(const KernelTable& table, T) {
+    for (const std::int64_t count : {0, 1, 15, 17, 16384, 100'003}) {
+      std::vector<T> values(static_cast<std::size_t>(count));
+      for (std::size_t i = 0; i < values.size(); ++i)
+        values[i] = static_cast<T>(static_cast<double>(i % 1000) * 1e-3 - 0.4);
+      const Tensor x = Tensor::from<T>({count}, values);
+      long double exact = 0;
+      for (const T value : values) exact += static_cast<long double>(value) * value;
+      Tensor one = of<double>({-1}), three = of<double>({-1});
+      table.square_sum({.threads = 1}, x, one);
+      table.square_sum({.threads = 3}, x, three);
+      EXPECT_NEAR(*one.data<double>(), static_cast<double>(exact),
+                  1e-13 * static_cast<double>(exact));
+      EXPECT_EQ(*one.data<double>(), *three.data<double>());
+    }
+  });
+}
+
 TEST(OnDevice, CopiesOnlyWhatLiesElsewhereOrHasAnotherType) {
   const Tensor tensor = of<float>({1, 2});
   EXPECT_EQ(on_device({}, tensor).raw(), tensor.raw());

@@ -113,6 +113,48 @@ TEST_F(SmallNetwork, ClipsTheGradientInACopyBeforeTheUpdate) {
   EXPECT_EQ(std::memcmp(large.raw(), before.raw(), before.bytes()), 0) << "others share it";
 }
 
+TEST_F(SmallNetwork, ScalesTheGradientToTheNormThatIsAllowed) {
+  const Tensor whole = gradient();
+  const auto sum = [](const Tensor& squares) {
+    double total = 0;
+    for (const double square : squares.elements<double>()) total += square;
+    return total;
+  };
+  const Tensor squares = network_.gradient_squares({whole});
+  EXPECT_EQ(squares.shape(), Shape{std::ssize(network_.spec().parameters())});
+  EXPECT_EQ(sum(squares), 0.0625 * static_cast<double>(network_.spec().parameter_count()));
+  EXPECT_EQ(sum(network_.gradient_squares({})), 0) << "of a step without a gradient";
+  const double norm = std::sqrt(sum(squares));
+  const Optimizer optimizer = Optimizer(OwnOptimizer{}).with_clip_norm(norm / 2);
+  const auto first = [&](double of) {
+    const StatePtr next = network_.step(optimizer.at({}, 0, of), 0.1, whole, {});
+    return next->optimizer_state.at(1).tensor.data<float>()[0];
+  };
+  EXPECT_FLOAT_EQ(first(norm), 0.125f);
+  EXPECT_EQ(first(norm / 4), 0.25f) << "small gradients stay as they are";
+  EXPECT_TRUE(std::isnan(first(std::nan("")))) << "as PyTorch: no gradient hides that it diverged";
+}
+
+TEST_F(SmallNetwork, EvaluatesTheMovingAverageOfItsWeights) {
+  const Optimizer plain{Sgd{}};
+  const Tensor x = Tensor::from<float>({1, 1, 28, 28}, std::vector<float>(784, 0.5f));
+  const auto after = [&](const Optimizer& optimizer, int steps) {
+    network_.use(initial_state(network_.spec(), DType::f32, 1));
+    for (int step = 0; step < steps; ++step)
+      network_.use(network_.step(optimizer, 0.1, gradient(), {}));
+    return network_.evaluate(x).clone();
+  };
+  const auto values = [](const Tensor& y) {
+    return std::vector<float>(y.elements<float>().begin(), y.elements<float>().end());
+  };
+  EXPECT_EQ(values(after(plain.with_average(0.5), 1)), values(after(plain, 1)))
+      << "it begins with the first update's weights";
+  const Tensor averaged = after(plain.with_average(0.5), 2);
+  const Tensor trained = network_.forward(x, {}, false)->result().clone();
+  EXPECT_EQ(values(trained), values(after(plain, 2))) << "training uses the weights themselves";
+  EXPECT_NE(values(averaged), values(trained));
+}
+
 TEST_F(SmallNetwork, KeepsPaddingOfWeightsZeroWithAdamWithoutEpsilon) {
   const auto padding = [&](const Tensor& flat) {
     double sum = 0;
@@ -357,8 +399,12 @@ TEST(Adam, RefusesHyperParametersThatItCannotHave) {
   EXPECT_THAT(refusal(Adam{.betas = {0.9}}).message(), HasSubstr("adam needs two `betas`, not 1"));
   EXPECT_THAT(refusal(AdamW{.betas = {0.9, 1.0}}).message(), HasSubstr("train.betas"));
   EXPECT_THAT(refusal(AdamW{.epsilon = -1}).message(), HasSubstr("train.epsilon"));
-  EXPECT_THAT(refusal(Optimizer(Adam{}).with_clip_value(-1)).message(),
-              HasSubstr("`clip_value` is -1"));
+  const Optimizer adam{Adam{}};
+  EXPECT_THAT(refusal(adam.with_clip_value(-1)).message(), HasSubstr("`clip_value` is -1"));
+  EXPECT_THAT(refusal(adam.with_clip_norm(-1)).message(), HasSubstr("`clip_norm` is -1"));
+  EXPECT_THAT(refusal(adam.with_clip_norm(2).with_clip_value(3)).message(),
+              HasSubstr("`clip_norm` is 2 and `clip_value` 3"));
+  EXPECT_THAT(refusal(adam.with_average(1)).message(), HasSubstr("`ema_decay` is 1"));
 }
 
 TEST(KnownOptimizers, AreFoundByName) {
