@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "runtime/error.h"
 #include "runtime/text.h"
@@ -51,6 +52,23 @@ void check_fits(const LossFunction& loss, const EarlyStopping& criteria) {
                            : "`EarlyStopping::monitor` is test_accuracy"),
         target ? "set `patience` without `target_accuracy`"
                : "set `EarlyStopping::monitor` to test_loss");
+}
+
+double plateau_factor(const LearningRateOptions& rate, MonitoredScore score, double min_delta,
+                      std::span<const Evaluation> evaluations) {
+  double factor = 1, best = -std::numeric_limits<double>::infinity();
+  std::int64_t worse = 0;  // in a row
+  for (const Evaluation& evaluation : evaluations) {
+    const double now = value_of(score, evaluation);
+    if (now > best + min_delta) {
+      best = now;
+      worse = 0;
+    } else if (++worse > rate.plateau_patience) {
+      factor *= rate.step_factor;
+      worse = 0;
+    }
+  }
+  return factor;
 }
 
 std::string reason_to_stop(const EarlyStopping& criteria, std::span<const Evaluation> evaluations) {

@@ -9,6 +9,7 @@
 
 #include "actors/evaluation.h"
 #include "ops/loss.h"
+#include "ops/optim/learning_rate.h"
 
 namespace troupe {
 
@@ -43,6 +44,12 @@ std::size_t best_of(MonitoredScore score, double min_delta,
 
 /// Throws Error{bad_options} where the criteria need the accuracy of a loss that has none.
 void check_fits(const LossFunction& loss, const EarlyStopping& criteria);
+
+/// LearningRateOptions::plateau_factor after these evaluations, oldest first: step_factor for each
+/// time that more than `plateau_patience` of them in a row brought no improvement of more than
+/// `min_delta` (PyTorch: ReduceLROnPlateau with threshold_mode="abs", without cooldown).
+double plateau_factor(const LearningRateOptions& rate, MonitoredScore score, double min_delta,
+                      std::span<const Evaluation> evaluations);
 
 /// Why the run ends after these evaluations, oldest first, as a sentence; empty: it continues.
 std::string reason_to_stop(const EarlyStopping& criteria, std::span<const Evaluation> evaluations);

@@ -85,6 +85,12 @@ struct GradientNormOfStep {
   static void members(auto& self, auto& visit) { visit(self.norm); }
 };
 
+/// Monitor → every stage: LearningRateOptions::plateau_factor of the step.
+struct RateFactor {
+  double factor = 1;
+  static void members(auto& self, auto& visit) { visit(self.factor); }
+};
+
 /// Reducer → another reducer of the stage: the receiver's chunk of the sums over the sender's
 /// micro-batches.
 struct PartialGradient {

@@ -60,7 +60,27 @@ std::chrono::nanoseconds Monitor::lap() {
   return now - std::exchange(scores_.since, now);
 }
 
+bool Monitor::has_evaluated() const {
+  const bool due = committed_ > 0 && options_.timeline.evaluates_after(committed_ - 1);
+  return !due || scores_.evaluated >= committed_;
+}
+
+bool Monitor::can_send_factor() const {
+  return rate_factor.connected() && rate_factor.has_slot() && !last_ &&
+         factor_sent_ != committed_ && has_evaluated();
+}
+
+ActionLabel Monitor::send_factor() {
+  const EarlyStopping& criteria = options_.stopping;
+  const MessageKey key{committed_, Purpose::train, 0};
+  rate_factor.send({.key = key}, {plateau_factor(options_.rate, criteria.monitor,
+                                                 criteria.min_delta, scores_.evaluations)});
+  factor_sent_ = committed_;
+  return {"rate", key};
+}
+
 ActionLabel Monitor::act() {
+  if (!score.ready()) return send_factor();
   const auto held = score.take();
   const Header& header = held.header;
   score.release(held);
@@ -89,9 +109,9 @@ bool Monitor::is_reported(const MessageKey& key) const {
 
 void Monitor::vote_if_whole() {
   if (last_ || voted_ == committed_ || scores_.reported < committed_) return;
+  if (!has_evaluated()) return;
   const bool follows_evaluation =
       committed_ > 0 && options_.timeline.evaluates_after(committed_ - 1);
-  if (follows_evaluation && scores_.evaluated < committed_) return;
   if (follows_evaluation && stops_early()) {
     voted_ = committed_;
     return end_before(committed_);

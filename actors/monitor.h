@@ -48,6 +48,7 @@ struct Scores {
 struct MonitorOptions {
   Timeline timeline;
   EarlyStopping stopping;
+  LearningRateOptions rate = {};  ///< of a plateau schedule
   bool stop_on_nan = true;      ///< fail at a loss that is not finite, before its step is committed
   std::int64_t test_count = 0;  ///< samples of the test set
   /// Called in order, on an actor thread; must not block.
@@ -74,8 +75,16 @@ class Monitor final : public Actor {
   explicit Monitor(MonitorOptions options);
 
   Input<Score> score{this, "score"};
+  /// To every stage, if the schedule is `plateau`: one message for each step, after the evaluation
+  /// that precedes the step.
+  Output<RateFactor> rate_factor{this, "rate_factor", Connection::optional};
 
+  bool ready() const override { return score.ready() || can_send_factor(); }
   ActionLabel act() override;
+  /// A factor is sent once a step, not once a micro-batch.
+  FiringRules firing_rules() const override {
+    return {{{.name = "M", .takes = {{&score}}, .releases = {{&score}}, .fills = {}}}, {}};
+  }
   bool votes() const override { return true; }
   void on_commit(const Commit& commit) override;
   bool outlives_steps() const override { return true; }
@@ -83,6 +92,10 @@ class Monitor final : public Actor {
   void restore(const CommittedState& state, std::uint32_t steps) override;
 
  private:
+  /// The evaluation between the committed steps and the next one is not due, or is reported.
+  bool has_evaluated() const;
+  bool can_send_factor() const;
+  ActionLabel send_factor();
   void vote_if_whole();
   bool stops_early() const;
   void refuse_what_is_not_finite(double loss) const;
@@ -94,8 +107,9 @@ class Monitor final : public Actor {
 
   MonitorOptions options_;
   Scores& scores_;
-  std::uint32_t committed_ = 0;         ///< steps
-  std::optional<std::uint32_t> voted_;  ///< the newest step voted for
+  std::uint32_t committed_ = 0;               ///< steps
+  std::optional<std::uint32_t> voted_;        ///< the newest step voted for
+  std::optional<std::uint32_t> factor_sent_;  ///< of the newest step
   std::optional<Commit> last_;
 };
 

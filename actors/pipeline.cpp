@@ -142,10 +142,14 @@ void connect_reducers(Graph& graph, const PipelineOptions& options, const Common
   }
 }
 
-// Once a step, a message in each direction: with two slots, none waits for the last one's release.
-void connect_norm(Graph& graph, const Common& common, const Column& column, std::size_t s) {
-  if (!common.norm) return;
+// Messages that come once a step: with two slots, none waits for the last one's release.
+void connect_update(Graph& graph, const PipelineOptions& options, const Common& common,
+                    const Column& column, std::size_t s) {
   const EdgeOptions edge{2, 0};
+  if (options.rate.schedule == LearningRateSchedule::plateau)
+    graph.connect(common.monitor, &Monitor::rate_factor, column.stages[s], &Stage::rate_factor,
+                  edge);
+  if (!common.norm) return;
   if (column.replica == 0)
     graph.connect(column.stages[s], &Stage::gradient_squares, *common.norm, &GradientNorm::squares,
                   edge);
@@ -178,7 +182,7 @@ void add_replica(Graph& graph, const PipelineOptions& options, const Common& com
   for (std::size_t s = 0; s < column.stages.size(); ++s) {
     connect_onwards(graph, options, column, s);
     connect_reducers(graph, options, common, column, s);
-    connect_norm(graph, common, column, s);
+    connect_update(graph, options, common, column, s);
     connect_writer(graph, options, common, column, s);
   }
   graph.connect(column.loss, &Loss::score, common.monitor, &Monitor::score,
@@ -225,6 +229,7 @@ std::vector<ActorRef<Reducer>> add_reducers(Graph& graph, const PipelineOptions&
 MonitorOptions monitor_options(const PipelineOptions& options) {
   return {.timeline = timeline_of(options),
           .stopping = options.stopping,
+          .rate = options.rate,
           .stop_on_nan = options.stop_on_nan,
           .test_count = options.data.dataset.count(Split::test),
           .on_step = options.on_step,
@@ -349,6 +354,10 @@ void check(const PipelineOptions& options) {
     throw Error(ErrorCode::bad_options,
                 fmt::format("`evaluates` is true, but {} has no test samples", data.name()),
                 "set `evaluates` to false");
+  if (options.rate.schedule == LearningRateSchedule::plateau && !options.evaluates)
+    throw Error(ErrorCode::bad_options,
+                "the schedule is plateau, but `evaluates` is false: nothing tells a plateau",
+                "set `evaluates` to true");
   if (options.stopping.is_set() && !options.evaluates)
     throw Error(ErrorCode::bad_options,
                 "a `target_accuracy` or `patience` is set, but `evaluates` is false",

@@ -85,7 +85,8 @@ bool Stage::can_send_squares() const {
 
 bool Stage::can_update() const {
   const bool has_norm = norm_ || options_.optimizer.clip_norm() == 0;
-  return !next_state_ && has_sums() && has_norm && all_went_back();
+  const bool has_rate = factor_ || options_.rate.schedule != LearningRateSchedule::plateau;
+  return !next_state_ && has_sums() && has_norm && has_rate && all_went_back();
 }
 
 StageView Stage::view() const {
@@ -142,9 +143,8 @@ ActionLabel Stage::discard() {
 ActionLabel Stage::act() {
   if (stale()) return discard();
   if (can_snapshot()) return send_snapshot();
-  if (reduced.ready() || gradient_norm.ready()) {
-    const MessageKey key = reduced.ready() ? reduced.header().key : gradient_norm.header().key;
-    collect();
+  if (reduced.ready() || gradient_norm.ready() || rate_factor.ready()) {
+    const MessageKey key = collect();
     if (!can_update()) return {"collect", key};
   }
   if (can_send_squares()) return send_squares();
@@ -226,7 +226,27 @@ ActionLabel Stage::evaluate() {
   return {"E", held.header.key};
 }
 
-void Stage::collect() {
+namespace {
+
+/// Takes the messages of an input that has one a step: keeps that of the open step.
+template <class T>
+void take_newest(Input<T>& input, std::uint32_t open, std::optional<Held<T>>& kept) {
+  while (input.ready()) {
+    auto taken = input.take();
+    if (taken.header.key.step < open)
+      input.release(taken);
+    else
+      kept = std::move(taken);
+  }
+}
+
+}  // namespace
+
+MessageKey Stage::collect() {
+  const MessageKey key = (reduced.ready()         ? reduced.header()
+                          : gradient_norm.ready() ? gradient_norm.header()
+                                                  : rate_factor.header())
+                             .key;
   while (reduced.ready()) {
     auto sum = reduced.take();
     if (sum.header.key.step < step_)  // of a step that was committed before this incarnation
@@ -234,13 +254,9 @@ void Stage::collect() {
     else
       sums_[sum.header.key.step].push_back(std::move(sum));
   }
-  while (gradient_norm.ready()) {
-    auto norm = gradient_norm.take();
-    if (norm.header.key.step < step_)
-      gradient_norm.release(norm);
-    else
-      norm_ = std::move(norm);
-  }
+  take_newest(gradient_norm, step_, norm_);
+  take_newest(rate_factor, step_, factor_);
+  return key;
 }
 
 ActionLabel Stage::send_squares() {
@@ -265,8 +281,10 @@ ActionLabel Stage::update() {
   for (const auto& sum : sums_.at(step_))
     if (sum->weights.defined() && sum->bucket == 0) statistics = sum->statistics;
   const double norm = norm_ ? (*norm_)->norm : 0;
-  next_state_ = program().step(options_.optimizer.at(options_.rate, step_, norm),
-                               learning_rate(options_.rate, step_), gradients(), statistics);
+  LearningRateOptions rate = options_.rate;
+  if (factor_) rate.plateau_factor = (*factor_)->factor;
+  next_state_ = program().step(options_.optimizer.at(rate, step_, norm), learning_rate(rate, step_),
+                               gradients(), statistics);
   vote(step_, next_state_);
   return {"U", {step_, Purpose::train, 0}};
 }
@@ -280,6 +298,8 @@ void Stage::on_commit(const Commit& commit) {
   sums_.erase(commit.step);
   if (norm_) gradient_norm.release(*norm_);
   norm_.reset();
+  if (factor_) rate_factor.release(*factor_);
+  factor_.reset();
   squares_sent_ = false;
   if (held_back_) {
     input.release(held_back_->first);

@@ -58,6 +58,8 @@ class Stage final : public Actor {
   /// To and from a GradientNorm, if the optimizer clips by norm. Of the replicas, one sends.
   Output<GradientSquares> gradient_squares{this, "gradient_squares", Connection::optional};
   Input<GradientNormOfStep> gradient_norm{this, "gradient_norm", Connection::optional};
+  /// From a Monitor, if the schedule of the rate is `plateau`.
+  Input<RateFactor> rate_factor{this, "rate_factor", Connection::optional};
   Output<Snapshot> snapshot{this, "snapshot", Connection::optional};
 
   /// The port of a bucket: `gradient`, "gradient/1", "gradient/2", …
@@ -67,7 +69,7 @@ class Stage final : public Actor {
 
   bool ready() const override {
     return stale() || can_snapshot() || reduced.ready() || gradient_norm.ready() ||
-           can_send_squares() || next().has_value();
+           rate_factor.ready() || can_send_squares() || next().has_value();
   }
   ActionLabel act() override;
   Waiting waiting() const override;
@@ -131,8 +133,9 @@ class Stage final : public Actor {
   void continue_backward();
   void end_backward();
   ActionLabel evaluate();
-  /// Takes the sums and the norm that have arrived; they keep their slots until the commit.
-  void collect();
+  /// Takes the sums, the norm and the factor that have arrived; they keep their slots until the
+  /// commit.
+  MessageKey collect();
   ActionLabel update();
   /// The sums of the open step, by bucket; none if there is no gradient yet (ReducedGradient).
   std::vector<Tensor> gradients() const;
@@ -150,6 +153,7 @@ class Stage final : public Actor {
   std::map<std::uint32_t, std::vector<Held<ReducedGradient>>> sums_;  ///< by step
   bool squares_sent_ = false;                                         ///< for the open step
   std::optional<Held<GradientNormOfStep>> norm_;                      ///< of the open step
+  std::optional<Held<RateFactor>> factor_;                            ///< of the open step
   StatePtr next_state_;  ///< voted for, not yet committed
   /// The snapshot that a commit requested. It is sent when the writer has a free slot.
   std::optional<std::pair<std::uint32_t, StatePtr>> pending_snapshot_;

@@ -64,6 +64,7 @@ struct Options {
   RunOptions run{.threads = 0};  ///< 0: as many as actor_threads (apps/train/training.h) finds
   std::uint32_t checkpoint_every_steps = 0;   ///< 0: no checkpoints by steps
   std::uint32_t checkpoint_every_epochs = 1;  ///< 0: none by epochs
+  double checkpoint_every_minutes = 0;        ///< 0: none by time
   std::size_t checkpoints_kept = 3;
   bool best_checkpoint_kept = false;
   std::int64_t log_every_steps = 1;

@@ -288,13 +288,20 @@ void add_train(OptionFields& fields, Options& o) {
                          "steps in which the learning rate rises to its highest",
                          {.at_least = 0, .at_most = most_steps, .synonyms = {"warmup"}}));
   const OnlyWith only_step{.key = "train.schedule", .values = {"step"}};
+  const OnlyWith with_factor{.key = "train.schedule", .values = {"step", "plateau"}};
+  const OnlyWith only_plateau{.key = "train.schedule", .values = {"plateau"}};
   fields.push_back(
       field("train.step_epochs", p.rate.step_epochs,
             "schedule step: epochs between two drops of the learning rate",
             {.at_least = 1, .at_most = many, .synonyms = {"step_size"}, .only_with = only_step}));
   fields.push_back(
-      field("train.step_factor", p.rate.step_factor, "schedule step: factor of a drop",
-            {.above = 0, .at_most = 1, .synonyms = {"gamma"}, .only_with = only_step}));
+      field("train.step_factor", p.rate.step_factor, "schedules step and plateau: factor of a drop",
+            {.above = 0, .at_most = 1, .synonyms = {"gamma"}, .only_with = with_factor}));
+  fields.push_back(field(
+      "train.plateau_patience", p.rate.plateau_patience,
+      "schedule plateau: consecutive evaluations without an improvement of train.monitor by more "
+      "than train.min_delta that do not lower the learning rate yet",
+      {.at_least = 0, .at_most = largest_count, .only_with = only_plateau}));
   fields.push_back(field("train.power", p.rate.power,
                          "schedule polynomial: exponent of the decay; the rate is proportional to "
                          "(remaining steps / all steps)^power; 1: linear",
@@ -314,8 +321,8 @@ void add_train(OptionFields& fields, Options& o) {
             "evaluations that must reach the target (0: one)",
             {.at_least = 0, .at_most = 1e6}));
   fields.push_back(choice_field("train.monitor", p.stopping.monitor, monitored_score_names,
-                                "score by which train.patience and checkpoint.keep_best compare "
-                                "evaluations",
+                                "score by which train.patience, train.schedule plateau and "
+                                "checkpoint.keep_best compare evaluations",
                                 {.setting = "EarlyStopping::monitor"}));
   fields.push_back(field("train.min_delta", p.stopping.min_delta,
                          "change of train.monitor that an improvement must exceed",
@@ -395,7 +402,7 @@ void add_writing(OptionFields& fields, Options& o) {
       field("checkpoint.every_epochs", as_signed(o.checkpoint_every_epochs),
             "epochs between two checkpoints; the interval is longer if the previous "
             "checkpoint is still being written; the run always writes a last checkpoint; 0: "
-            "only that one, and those of checkpoint.every_steps",
+            "only that one, and those of the two keys below",
             {.at_least = 0, .at_most = 1e6, .synonyms = {"every_n_epochs"}}));
   fields.push_back(field("checkpoint.every_steps", as_signed(o.checkpoint_every_steps),
                          "steps between two checkpoints, besides those after epochs; more if the "
@@ -403,6 +410,10 @@ void add_writing(OptionFields& fields, Options& o) {
                          {.at_least = 0,
                           .at_most = most_steps,
                           .synonyms = {"interval", "every", "every_n_train_steps"}}));
+  fields.push_back(field("checkpoint.every_minutes", o.checkpoint_every_minutes,
+                         "minutes after the last checkpoint when another is due, at the end of a "
+                         "step; 0: none",
+                         {.at_least = 0, .at_most = 1e6, .synonyms = {"train_time_interval"}}));
   fields.push_back(field("checkpoint.keep", as_signed(o.checkpoints_kept),
                          "newest checkpoints to keep; 0: all",
                          {.at_least = 0,

@@ -177,14 +177,19 @@ class Validator {
             {"train.evaluate", "train.target_accuracy", "train.patience"},
             "set train.evaluate to true", "{} is set, but train.evaluate is false",
             stopping.target_accuracy > 0 ? "train.target_accuracy" : "train.patience");
-    const bool compares = stopping.patience > 0 && stopping.target_accuracy == 0;
+    const bool plateau = pipeline_.rate.schedule == LearningRateSchedule::plateau;
+    require(pipeline_.evaluates || !plateau, {"train.evaluate", "train.schedule"},
+            "set train.evaluate to true", "train.schedule is plateau, but train.evaluate is false");
+    const bool compares = plateau || (stopping.patience > 0 && stopping.target_accuracy == 0);
     const EarlyStopping defaults;
     require(compares || stopping.min_delta == defaults.min_delta, {"train.min_delta"},
-            "set train.patience and no train.target_accuracy, or leave train.min_delta out",
+            "set train.patience and no train.target_accuracy, or train.schedule plateau, or leave "
+            "train.min_delta out",
             "train.min_delta is {}, but no evaluations are compared", stopping.min_delta);
     const bool keeps_best = options_.best_checkpoint_kept;
     require(compares || keeps_best || stopping.monitor == defaults.monitor, {"train.monitor"},
-            "set checkpoint.keep_best, or train.patience and no train.target_accuracy",
+            "set checkpoint.keep_best, train.schedule plateau, or train.patience and no "
+            "train.target_accuracy",
             "train.monitor is set, but no evaluations are compared");
     require(pipeline_.evaluates || !keeps_best, {"train.evaluate", "checkpoint.keep_best"},
             "set train.evaluate to true",

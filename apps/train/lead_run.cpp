@@ -62,12 +62,13 @@ void record_begin(RunLog& log, const std::string& command_line, const StartingPo
 void warn(const Options& options, const StartingPoint& start, const PipelineOptions& pipeline,
           RunLog& log) {
   for (const std::string& warning : warnings(options, start, pipeline)) log.warn(warning);
-  const bool compares = pipeline.stopping.is_set() || options.best_checkpoint_kept;
+  const bool compares = pipeline.stopping.is_set() || options.best_checkpoint_kept ||
+                        pipeline.rate.schedule == LearningRateSchedule::plateau;
   const bool has_ended_epochs = start.steps > timeline_of(pipeline).steps_per_epoch;
   if (compares && has_ended_epochs && pipeline.stopping.before.empty())
     log.warn(
-        fmt::format("no evaluations before step {} are in the train.csv of {}: train.patience "
-                    "and checkpoint.keep_best begin here",
+        fmt::format("no evaluations before step {} are in the train.csv of {}: train.patience, "
+                    "train.schedule plateau and checkpoint.keep_best begin here",
                     start.steps, start.checkpoint.string()));
 }
 

@@ -44,7 +44,11 @@ void RunLog::step(const StepSeen& seen) {
     last_step_.loss = seen.loss;
     last_step_.accuracy = seen.accuracy;
     last_step_.images_per_second = static_cast<double>(seen.samples) / time.count();
-    last_step_.lr = learning_rate(rate_, seen.step - 1);
+    LearningRateOptions rate = rate_;
+    if (rate.schedule == LearningRateSchedule::plateau)
+      rate.plateau_factor =
+          plateau_factor(rate, stopping_.monitor, stopping_.min_delta, evaluations());
+    last_step_.lr = learning_rate(rate, seen.step - 1);
     const auto samples = static_cast<double>(seen.samples);
     epoch_.time += time;
     totals_.time += time;

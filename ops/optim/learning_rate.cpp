@@ -47,6 +47,8 @@ double scheduled(const LearningRateOptions& o, std::int64_t step) {
       return o.lr *
              std::pow(1.0 - static_cast<double>(std::min(step, total)) / static_cast<double>(total),
                       o.power);
+    case LearningRateSchedule::plateau:
+      return o.lr * o.plateau_factor;
     case LearningRateSchedule::one_cycle:
       return one_cycle(o, static_cast<double>(std::min(step, total - 1)),
                        static_cast<double>(total));
@@ -71,9 +73,13 @@ void check(const LearningRateOptions& o) {
             "an epoch must have at least one step; use smaller batches");
     require(o.step_epochs > 0, "step_epochs", static_cast<double>(o.step_epochs),
             "give a number >= 1");
+  }
+  if (o.schedule == LearningRateSchedule::step || o.schedule == LearningRateSchedule::plateau)
     require(std::isfinite(o.step_factor) && o.step_factor > 0.0, "step_factor", o.step_factor,
             "give a positive number");
-  }
+  if (o.schedule == LearningRateSchedule::plateau)
+    require(o.plateau_patience >= 0, "plateau_patience", static_cast<double>(o.plateau_patience),
+            "give a number >= 0");
   if (o.schedule == LearningRateSchedule::polynomial)
     require(std::isfinite(o.power) && o.power > 0.0, "power", o.power, "give a positive number");
   if (o.schedule == LearningRateSchedule::cosine || o.schedule == LearningRateSchedule::one_cycle ||

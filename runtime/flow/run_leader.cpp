@@ -67,8 +67,8 @@ void RunLeader::receive(std::uint32_t process, const RunMessage& message,
 
 void RunLeader::vote(const Vote& vote) {
   if (ending_ || vote.incarnation != incarnations_.at(vote.actor)) return;
-  const auto commit =
-      vote.ends ? supervisor_.end_before(vote.step) : supervisor_.vote(vote.actor, vote.step);
+  const auto commit = vote.ends ? supervisor_.end_before(vote.step)
+                                : supervisor_.vote(vote.actor, vote.step, Supervisor::Clock::now());
   if (!commit) return;
   order_(*commit);
   end_if_done();

@@ -13,12 +13,14 @@ struct RestartBudget {
   std::chrono::milliseconds within{60'000};
 };
 
-/// The steps of a run, and the steps after which a snapshot is due.
+/// The steps of a run, and when a snapshot is due.
 struct StepOptions {
   std::uint32_t first = 0;  ///< steps that are committed already (a resumed run)
   /// The run ends when this many steps are committed and no actor holds it open.
   std::uint32_t count = 0;
   std::vector<std::uint32_t> snapshot_every;  ///< periods in steps; 0: none
+  /// Time after which another snapshot is due, from the first commit or the last snapshot; 0: none.
+  std::chrono::milliseconds snapshot_after{0};
   bool snapshot_at_end = false;
 };
 

@@ -22,13 +22,14 @@ Supervisor::Supervisor(std::vector<SupervisedActor> actors, StepOptions options,
       failures_(actors_.size()),
       busy_(actors_.size(), false) {}
 
-std::optional<Commit> Supervisor::vote(std::size_t actor, std::uint32_t step) {
+std::optional<Commit> Supervisor::vote(std::size_t actor, std::uint32_t step,
+                                       Clock::time_point now) {
   // A replacement votes again after the commit, or an actor began before it knew of the last one.
   if (step != steps_ || ended()) return std::nullopt;
   ballots_[actor] = true;
   for (std::size_t i = 0; i < actors_.size(); ++i)
     if (actors_[i].votes && !ballots_[i]) return std::nullopt;
-  return commit();
+  return commit(now);
 }
 
 std::optional<Commit> Supervisor::end_before(std::uint32_t step) {
@@ -42,14 +43,21 @@ std::optional<Commit> Supervisor::end_before(std::uint32_t step) {
   return result;
 }
 
-Commit Supervisor::commit() {
+bool Supervisor::is_snapshot_due(Clock::time_point now) const {
+  for (const std::uint32_t period : options_.snapshot_every)
+    if (period != 0 && steps_ % period == 0) return true;
+  const auto after = options_.snapshot_after;
+  return after.count() > 0 && last_snapshot_ && now - *last_snapshot_ >= after;
+}
+
+Commit Supervisor::commit(Clock::time_point now) {
   ballots_.assign(actors_.size(), false);
   Commit result{.step = steps_++};
   // A stop request during the last step changes nothing.
   result.stop_requested = stopped_ = stop_requested_ && steps_ < options_.count;
   result.last = stopped_ || steps_ >= options_.count;
-  for (const std::uint32_t period : options_.snapshot_every)
-    if (period != 0 && steps_ % period == 0) snapshot_due_ = true;
+  if (is_snapshot_due(now)) snapshot_due_ = true;
+  if (!last_snapshot_) last_snapshot_ = now;
   if (result.last && (options_.snapshot_at_end || stopped_)) snapshot_due_ = true;
   // While a writer is busy, the snapshot is deferred to a later commit: training never waits. The
   // last one is always sent; its slot is free or becomes free.
@@ -57,6 +65,7 @@ Commit Supervisor::commit() {
   result.snapshot = snapshot_due_ && (accepted || result.last);
   if (result.snapshot) {
     snapshot_due_ = false;
+    last_snapshot_ = now;
     for (std::size_t i = 0; i < actors_.size(); ++i) busy_[i] = actors_[i].takes_snapshots;
   }
   newest_commit_ = result;

@@ -28,8 +28,9 @@ class Supervisor {
 
   Supervisor(std::vector<SupervisedActor> actors, StepOptions steps, RestartBudget budget);
 
-  /// Counts a vote. Returns the commit that it completes, if any.
-  std::optional<Commit> vote(std::size_t actor, std::uint32_t step);
+  /// Counts a vote. Returns the commit that it completes, if any. `now` matters only for
+  /// StepOptions::snapshot_after.
+  std::optional<Commit> vote(std::size_t actor, std::uint32_t step, Clock::time_point now = {});
   /// Ends the run with the steps before `step` (Actor::end_before). Returns their last commit
   /// again, unless the step is not the open one or the run has ended.
   std::optional<Commit> end_before(std::uint32_t step);
@@ -58,7 +59,8 @@ class Supervisor {
   int restarts(std::size_t actor) const { return restarts_[actor]; }
 
  private:
-  Commit commit();
+  Commit commit(Clock::time_point now);
+  bool is_snapshot_due(Clock::time_point now) const;
 
   std::vector<SupervisedActor> actors_;
   StepOptions options_;
@@ -75,7 +77,8 @@ class Supervisor {
   };
   std::vector<std::deque<FailureRecord>> failures_;
   bool snapshot_due_ = false;
-  std::vector<bool> busy_;  ///< writing a snapshot
+  std::optional<Clock::time_point> last_snapshot_;  ///< or the first commit
+  std::vector<bool> busy_;                          ///< writing a snapshot
   bool stop_requested_ = false;
   bool stopped_ = false;
   std::optional<Commit> newest_commit_;

@@ -120,7 +120,7 @@ TEST_F(StageThatOwes, SendsTheInputGradientFirstAndGivesSlotsBackLast) {
   stage_.act();
   auto effects = std::exchange(RuntimeAccess::effects(stage_), {});
   ASSERT_EQ(effects.packets.size(), 2u);
-  EXPECT_EQ(effects.packets[1].header.edge, 5u);  // after four inputs and `output`
+  EXPECT_EQ(effects.packets[1].header.edge, 6u);  // after five inputs and `output`
   EXPECT_THAT(effects.credits, IsEmpty());
   EXPECT_THAT(act_all(stage_), ElementsAre("W", "W"));
   effects = std::exchange(RuntimeAccess::effects(stage_), {});

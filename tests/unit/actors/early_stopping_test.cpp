@@ -65,6 +65,79 @@ TEST(EarlyStopping, TakesALossThatIsNoNumberForWorseThanAny) {
   EXPECT_NE(reason_to_stop(criteria, evaluations({nan, nan})), "");
 }
 
+// The rates of torch.optim.lr_scheduler.ReduceLROnPlateau(factor=0.5, patience=1, threshold=0.01,
+// threshold_mode="abs") of PyTorch 2.15.
+TEST(Plateau, LowersTheRateAsPyTorchDoes) {
+  const LearningRateOptions rate{.schedule = LearningRateSchedule::plateau,
+                                 .lr = 1,
+                                 .step_factor = 0.5,
+                                 .plateau_patience = 1};
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<double> losses{1.0,  0.9,  0.895, 0.893, 0.892, 0.8, 0.81, 0.82,
+                                   0.83, 0.84, nan,   0.7,   0.7,   0.7, 0.7};
+  const std::vector<double> expected{1.0,  1.0,   1.0,   0.5,   0.5,   0.5,    0.5,   0.25,
+                                     0.25, 0.125, 0.125, 0.125, 0.125, 0.0625, 0.0625};
+  std::vector<Evaluation> seen;
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    seen.push_back({.loss = losses[i]});
+    LearningRateOptions now = rate;
+    now.plateau_factor = plateau_factor(rate, MonitoredScore::test_loss, 0.01, seen);
+    EXPECT_EQ(learning_rate(now, 5), expected[i]) << "after evaluation " << i;
+  }
+}
+
+/// No score can improve: the rate halves after each evaluation but the first.
+TrainingRun on_a_plateau() {
+  TrainingRun run;
+  run.steps = 12;
+  run.adjust = [](PipelineOptions& pipeline) {
+    pipeline.stopping.min_delta = 1e9;
+    pipeline.rate = {.schedule = LearningRateSchedule::plateau,
+                     .lr = 0.05,
+                     .step_factor = 0.5,
+                     .plateau_patience = 0};
+  };
+  return run;
+}
+
+TEST(Plateau, ActsFromTheStepAfterTheEvaluationOn) {
+  const TrainingResult plateau = train(on_a_plateau());
+  TrainingRun constant = on_a_plateau();
+  constant.adjust = [](PipelineOptions& pipeline) { pipeline.rate = {.lr = 0.05}; };
+  const TrainingResult rest = train(constant);
+  ASSERT_EQ(plateau.steps.size(), 12);
+  for (std::size_t i = 0; i < 7; ++i) EXPECT_EQ(plateau.steps[i].loss, rest.steps[i].loss) << i;
+  EXPECT_NE(plateau.steps[7].loss, rest.steps[7].loss) << "step 6 was the first with half the rate";
+}
+
+TEST(Plateau, DoesNotDependOnReplicasStagesThreadsFailuresAndResumption) {
+  const TrainingResult expected = train(on_a_plateau());
+  std::vector<TrainingRun> runs(8, on_a_plateau());
+  for (std::size_t i = 0; i < 3; ++i) runs[i].order = i + 2;
+  runs[1].partition = {1, 1, 2};
+  runs[2].replicas = 2;
+  runs[3].scheduling = Scheduling::threads;
+  runs[4].faults = {{"monitor", 6, 1, "M"}, {"monitor", 9, 0, "rate"}};
+  runs[5].faults = {{"stage/1", 6, 0, "U"}, {"stage/0", 9, 2, "B"}};
+  runs[6].faults = {{"reducer/0", 7, 3, "R"}};
+  runs[7].first_step = 6;
+  TrainingRun first = on_a_plateau();
+  first.steps = 6;
+  const TrainingResult half = train(first);
+  runs[7].from = half.written.at(6);
+  runs[7].adjust = [&, adjust = runs[7].adjust](PipelineOptions& pipeline) {
+    adjust(pipeline);
+    pipeline.stopping.before = half.evaluations;
+  };
+  for (const TrainingRun& run : runs) {
+    SCOPED_TRACE(&run - runs.data());
+    const TrainingResult result = train(run);
+    EXPECT_EQ(result.failures.size(), run.faults.size());
+    EXPECT_EQ(result.digest, expected.digest);
+    EXPECT_EQ(result.evaluations.back().loss, expected.evaluations.back().loss);
+  }
+}
+
 /// A run of three steps an epoch that no score can improve, so it ends after `epochs` of five.
 TrainingRun stopped_after(std::uint32_t epochs) {
   TrainingRun run;
@@ -145,6 +218,13 @@ TEST(EarlyStopping, MayFollowFromTheEvaluationThatAResumedRunBeginsWith) {
   EXPECT_EQ(result.report.steps, 6);
   EXPECT_TRUE(result.written.empty()) << "the run began from that checkpoint";
   EXPECT_TRUE(result.steps.empty());
+}
+
+TEST(Plateau, NeedsEvaluations) {
+  TrainingRun run = on_a_plateau();
+  run.evaluates = false;
+  EXPECT_THAT([&] { train(run); },
+              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("`evaluates` is false")));
 }
 
 TEST(EarlyStopping, NeedsEvaluations) {

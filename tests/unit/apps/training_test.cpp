@@ -228,9 +228,9 @@ std::string run_as_text(const Options& options) {
   std::string text = fmt::format("{} {}\n", model_text(p), number(p.dtype));
   text += fmt::format("{} {} {} {} {} {} {} {}\n", p.seed, p.partition, p.replicas, p.micro_batches,
                       number(p.schedule), p.stream.threads, p.bucket_cap_bytes, p.staleness);
-  text += fmt::format("{} {} {} {} {} {} {} {}\n", number(rate.schedule), rate.lr, rate.total_steps,
-                      rate.warmup_steps, rate.steps_per_epoch, rate.step_epochs, rate.step_factor,
-                      rate.power);
+  text += fmt::format("{} {} {} {} {} {} {} {} {}\n", number(rate.schedule), rate.lr,
+                      rate.total_steps, rate.warmup_steps, rate.steps_per_epoch, rate.step_epochs,
+                      rate.step_factor, rate.power, rate.plateau_patience);
   text += fmt::format("{} {} {} {} {} {} {}\n", two_updates(p.optimizer), p.optimizer.clip_value(),
                       p.optimizer.clip_norm(), p.optimizer.average_decay(), number(p.loss.kind),
                       p.loss.label_smoothing, p.loss.class_weights);
@@ -251,6 +251,7 @@ std::string run_as_text(const Options& options) {
                       number(p.stopping.monitor), p.stopping.min_delta);
   text += fmt::format("{} {} {} {} {} {}\n", run.threads, run.steps.snapshot_every,
                       run.restarts.max, run.restarts.within.count(), run.faults.size(), run.trace);
+  text += fmt::format("{}\n", run.steps.snapshot_after.count());
   const TransportOptions& world = options.transport;
   text += fmt::format("{} {} {}\n", world.transport, world.interface, world.timeout.count());
   return text;
@@ -296,6 +297,7 @@ const std::vector<std::vector<std::string>> changes = {
     {"train.step_epochs=2"},
     {"train.step_factor=0.5"},
     {"train.power=2"},
+    {"train.plateau_patience=2", "train.schedule=plateau"},
     {"train.stop_on_nan=false"},
     {"train.target_accuracy=0.9"},
     {"train.patience=3"},
@@ -315,6 +317,7 @@ const std::vector<std::vector<std::string>> changes = {
     {"parallel.timeout=5s"},
     {"checkpoint.every_epochs=2"},
     {"checkpoint.every_steps=5"},
+    {"checkpoint.every_minutes=0.5"},
     {"restarts.max=1"},
     {"restarts.within=5"},
     {"faults=[{actor: stage/0, step: 1, micro_batch: 0}]"},
@@ -323,10 +326,11 @@ const std::vector<std::vector<std::string>> changes = {
 /// Options of something else: data on the disk, what is begun from, what is written, and those
 /// that tests of their own cover.
 const std::set<std::string> elsewhere = {
-    "data.train_samples", "data.train_targets",   "data.test_samples",  "data.test_targets",
-    "data.test_fraction", "data.target",          "data.targets",       "data.name", "data.resize", "data.image_size",
-    "data.path",          "model.weights",        "parallel.partition", "train.optimizer",
-    "checkpoint.keep",    "checkpoint.keep_best", "log.every_steps"};
+    "data.train_samples", "data.train_targets", "data.test_samples", "data.test_targets",
+    "data.test_fraction", "data.target",        "data.targets",      "data.name",
+    "data.resize",        "data.image_size",    "data.path",         "model.weights",
+    "parallel.partition", "train.optimizer",    "checkpoint.keep",   "checkpoint.keep_best",
+    "log.every_steps"};
 
 TEST(TrainingOptions, EachOneChangesTheRun) {
   const std::string before = run_as_text(options_with({}));

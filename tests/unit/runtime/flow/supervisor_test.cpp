@@ -38,6 +38,23 @@ TEST(Supervisor, CommitsWhenTheLastVoterHasVoted) {
   EXPECT_FALSE(commit->last);
 }
 
+TEST(Supervisor, RequestsASnapshotWhenTheTimeSinceTheLastOneHasPassed) {
+  Supervisor supervisor(two_stages_a_reducer_and_a_writer(),
+                        {.count = 100, .snapshot_after = 10min}, {});
+  std::uint32_t step = 0;
+  const auto commit_at = [&](std::chrono::minutes time) {
+    supervisor.vote(0, step, start + time);
+    const bool snapshot = supervisor.vote(1, step++, start + time)->snapshot;
+    supervisor.accept_snapshots(3, true);
+    return snapshot;
+  };
+  EXPECT_FALSE(commit_at(100min)) << "the time of the first commit is the beginning";
+  EXPECT_FALSE(commit_at(109min));
+  EXPECT_TRUE(commit_at(111min));
+  EXPECT_FALSE(commit_at(120min));
+  EXPECT_TRUE(commit_at(121min));
+}
+
 TEST(Supervisor, IgnoresVotesForOtherSteps) {
   Supervisor supervisor(two_stages_a_reducer_and_a_writer(), {.count = 3}, {});
   supervisor.vote(0, 0);
