@@ -261,7 +261,8 @@ MessageKey Stage::collect() {
 
 ActionLabel Stage::send_squares() {
   const MessageKey key{step_, Purpose::train, static_cast<std::uint32_t>(options_.stage)};
-  gradient_squares.send({.key = key}, {program().gradient_squares(gradients())});
+  gradient_squares.send({.key = key},
+                        {program().gradient_squares(options_.optimizer, gradients())});
   squares_sent_ = true;
   return {"Q", key};
 }

@@ -74,8 +74,9 @@ class NetworkProgram final : public StageProgram {
   Tensor evaluate(const Tensor& x, std::size_t range) override {
     return network_.evaluate(x, range);
   }
-  Tensor gradient_squares(const std::vector<Tensor>& gradients) const override {
-    return network_.gradient_squares(gradients);
+  Tensor gradient_squares(const Optimizer& optimizer,
+                          const std::vector<Tensor>& gradients) const override {
+    return network_.gradient_squares(optimizer, gradients);
   }
   StatePtr step(const Optimizer& optimizer, double lr, const std::vector<Tensor>& gradients,
                 const std::vector<Tensor>& statistics) const override {

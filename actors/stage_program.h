@@ -54,7 +54,8 @@ class StageProgram {
   virtual Tensor evaluate(const Tensor& x, std::size_t range) = 0;
   /// The sums of the squares of the gradient that `step` would take, as
   /// Network::gradient_squares.
-  virtual Tensor gradient_squares(const std::vector<Tensor>& gradients) const = 0;
+  virtual Tensor gradient_squares(const Optimizer& optimizer,
+                                  const std::vector<Tensor>& gradients) const = 0;
   /// The state after one optimizer step; the present one stays as it is. `gradients` are the
   /// buckets' sums, those of the last range first; empty for a step without a sum, which changes
   /// only the number of the step. `statistics` has one tensor for each micro-batch: the sum over

@@ -55,8 +55,10 @@ struct Options {
       .partition = {},
       .data = {.dataset = Dataset(nullptr, {}), .mean = {0.286}, .std = {0.353}},
       .micro_batches = 4};
-  DatasetOptions selection;       ///< which samples of the data set; its seed is the pipeline's
-  std::filesystem::path weights;  ///< safetensors file or checkpoint to start from; empty: none
+  DatasetOptions selection;         ///< which samples of the data set; its seed is the pipeline's
+  std::filesystem::path weights;    ///< safetensors file or checkpoint to start from; empty: none
+  bool weights_strict = true;       ///< the weights must fit the model
+  std::vector<std::string> frozen;  ///< patterns of parameters that keep their values
   std::int64_t stages = 1;
   Aggregation aggregation = Aggregation::synchronous;
   std::int64_t staleness = 1;  ///< PipelineOptions::staleness of asynchronous aggregation

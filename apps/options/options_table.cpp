@@ -167,6 +167,9 @@ void add_model(OptionFields& fields, Options& o) {
   fields.push_back(field("model.weights", o.weights,
                          "safetensors file or checkpoint to start from; empty: random weights",
                          {.synonyms = {"checkpoint", "pretrained"}}));
+  fields.push_back(field("model.strict", o.weights_strict,
+                         "all tensors of model.weights must fit the model; false: those that do "
+                         "not begin as in a new run, such as a head for other classes"));
 }
 
 void add_data(OptionFields& fields, Options& o) {
@@ -258,6 +261,10 @@ void add_train(OptionFields& fields, Options& o) {
       "the verb inspect lists the names; the schedule scales the lr of a group by the same factor "
       "as train.lr",
       [&o](GroupOptions& group) { return group_fields(o, group); }));
+  fields.push_back(field("train.freeze", o.frozen,
+                         "shell patterns of parameters that keep their values, such as "
+                         "[conv1.*, layer1.*]; running statistics change as in other layers",
+                         {.synonyms = {"frozen", "freeze_layers"}}));
   fields.push_back(
       field("train.clip_norm", o.clip_norm,
             "scales a step's gradient so that its norm over all parameters is at most this; 0: no "
@@ -490,6 +497,9 @@ Optimizer optimizer_of(const Options& options) {
     groups.push_back({.parameters = group.parameters, .optimizer = settings.optimizer.chosen()});
     if (group.values.contains("lr")) groups.back().lr = settings.lr;
   }
+  if (!options.frozen.empty())
+    groups.push_back(
+        {.parameters = options.frozen, .optimizer = options.optimizer.chosen(), .lr = 0});
   return options.optimizer.chosen()
       .with_groups(std::move(groups))
       .with_clip_norm(options.clip_norm)

@@ -228,12 +228,12 @@ class Validator {
 
   void check_groups() const {
     for (const GroupOptions& group : options_.groups) check_values(group);
-    if (options_.groups.empty() || !data_) return;
+    if ((options_.groups.empty() && options_.frozen.empty()) || !data_) return;
     const Model model = options_.model.chosen().make(data_.value().samples, pipeline_.dtype);
     try {
       optimizer_of(options_).check_groups(parameter_names(model));
     } catch (const Error& error) {
-      refuse(error, {"train.groups"});
+      refuse(error, {"train.groups", "train.freeze"});
     }
   }
 

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "actors/checkpoint_files.h"
+#include "actors/partial_weights.h"
 #include "actors/starting_state.h"
 #include "apps/files/weights_file.h"
 #include "apps/options/load_options.h"
@@ -104,7 +105,10 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
     const WeightsFile weights =
         open_weights(start.weights.empty() ? find_weights(options.weights) : start.weights);
     try {
-      pipeline.initial = states_from(pipeline, here.process, weights.tensors);
+      pipeline.initial =
+          states_from(pipeline, here.process,
+                      options.weights_strict ? weights.tensors
+                                             : partial_weights(pipeline, weights.tensors).tensors);
     } catch (const Error& error) {
       throw of_another_model(error, weights.path, weights.options, options);
     }

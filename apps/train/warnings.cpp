@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "actors/partial_weights.h"
+#include "apps/files/weights_file.h"
 #include "ops/backend.h"
 #include "runtime/text.h"
 #include "runtime/world/cores.h"
@@ -67,10 +69,34 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
   return sentences;
 }
 
+namespace {
+
+/// What the weights that a run starts from did not give.
+std::vector<std::string> weights_warnings(const Options& options, const StartingPoint& start,
+                                          const PipelineOptions& pipeline) {
+  if (options.weights_strict || start.weights.empty()) return {};
+  const PartialWeights found = partial_weights(pipeline, open_weights(start.weights).tensors);
+  constexpr std::size_t shown = 8;
+  std::vector<std::string> sentences;
+  if (!found.anew.empty())
+    sentences.push_back(fmt::format("{} begin as in a new run: {}",
+                                    counted(std::ssize(found.anew), "tensor"),
+                                    listed(found.anew, shown)));
+  if (!found.unused.empty())
+    sentences.push_back(fmt::format("{} of {} are not used: {}",
+                                    counted(std::ssize(found.unused), "tensor"),
+                                    start.weights.string(), listed(found.unused, shown)));
+  return sentences;
+}
+
+}  // namespace
+
 std::vector<std::string> warnings(const Options& options, const StartingPoint& start,
                                   const PipelineOptions& pipeline) {
   std::vector<std::string> sentences = options.warnings;
   for (std::string& sentence : shape_warnings(pipeline)) sentences.push_back(std::move(sentence));
+  for (std::string& sentence : weights_warnings(options, start, pipeline))
+    sentences.push_back(std::move(sentence));
   const std::uint32_t processes = pipeline.processes;
   const int threads = actor_threads(options, processes) * options.pipeline.stream.threads;
   if (threads > available_cores())

@@ -61,7 +61,7 @@ class TimedProgram final : public StageProgram {
     return {grad, Tensor::zeros({1}), Tensor::zeros({0})};
   }
   Tensor evaluate(const Tensor& x, std::size_t) override { return x; }
-  Tensor gradient_squares(const std::vector<Tensor>&) const override {
+  Tensor gradient_squares(const Optimizer&, const std::vector<Tensor>&) const override {
     return Tensor::zeros(Shape{1}, DType::f64);
   }
   StatePtr step(const Optimizer&, double, const std::vector<Tensor>&,

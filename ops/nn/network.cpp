@@ -303,12 +303,13 @@ void Network::average(double decay, StateVersion& next) const {
   if (before.defined()) table.fold(stream_, next.weights, 1 - decay, after);
 }
 
-Tensor Network::gradient_squares(const std::vector<Tensor>& gradients) const {
+Tensor Network::gradient_squares(const Optimizer& optimizer,
+                                 const std::vector<Tensor>& gradients) const {
   check_gradients(gradients);
   const KernelTable& table = kernels(stream_.device, dtype_);
   const auto& parameters = spec_.parameters();
   Tensor squares = Tensor::empty(Shape{std::ssize(parameters)}, DType::f64, stream_.device);
-  if (gradients.empty()) table.fill(stream_, 0.0, squares);
+  table.fill(stream_, 0.0, squares);
   std::size_t end = parameters.size();
   std::int64_t begin = spec_.parameter_elements();
   for (const Tensor& part : gradients) {
@@ -316,6 +317,7 @@ Tensor Network::gradient_squares(const std::vector<Tensor>& gradients) const {
     begin -= gradient.element_count();
     for (; end > 0 && parameters[end - 1].offset >= begin; --end) {
       const ParameterSpec& parameter = parameters[end - 1];
+      if (optimizer.freezes(parameter.name)) continue;
       Tensor square = squares.narrow(static_cast<std::int64_t>(end) - 1, 1);
       table.square_sum(stream_,
                        gradient.narrow(parameter.offset - begin, parameter.shape.element_count()),

@@ -75,6 +75,11 @@ const ParameterGroup* Optimizer::group_of(std::string_view parameter) const {
   return nullptr;
 }
 
+bool Optimizer::freezes(std::string_view parameter) const {
+  const ParameterGroup* group = group_of(parameter);
+  return group && group->lr == 0.0;
+}
+
 // Each schedule is a factor of the base rate. The factor of the gradient is that of PyTorch's
 // clip_grad_norm_, with its guard against a norm of zero.
 Optimizer Optimizer::at(const LearningRateOptions& rate, std::int64_t step,

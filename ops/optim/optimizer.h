@@ -79,14 +79,16 @@ class Optimizer : public Definition {
   const std::vector<ParameterGroup>& groups() const { return groups_; }
   /// The group of a parameter; null for the parameters of no group.
   const ParameterGroup* group_of(std::string_view parameter) const;
+  /// The parameter keeps its value: its group has a learning rate of 0.
+  bool freezes(std::string_view parameter) const;
   /// The same optimizer, which first clips each element of the step's gradient to [-limit, limit]
   /// (PyTorch: `clip_grad_value_`). 0: no limit. Applies to all groups; the clip value of a group's
   /// own optimizer is ignored.
   Optimizer with_clip_value(double limit) const;
   double clip_value() const { return clip_value_; }
   /// The same optimizer, which first scales the step's gradient so that its 2-norm over all
-  /// parameters of the model is at most `limit` (PyTorch: `clip_grad_norm_`). 0: no limit. The norm
-  /// is an argument of `at`.
+  /// parameters of the model that are not frozen is at most `limit` (PyTorch: `clip_grad_norm_`).
+  /// 0: no limit. The norm is an argument of `at`.
   Optimizer with_clip_norm(double limit) const;
   double clip_norm() const { return clip_norm_; }
   /// The same optimizer, which also keeps an exponential moving average of the weights:

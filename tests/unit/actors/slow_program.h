@@ -36,8 +36,9 @@ class SlowProgram final : public StageProgram {
   Tensor evaluate(const Tensor& x, std::size_t range) override {
     return inner_->evaluate(x, range);
   }
-  Tensor gradient_squares(const std::vector<Tensor>& gradients) const override {
-    return inner_->gradient_squares(gradients);
+  Tensor gradient_squares(const Optimizer& optimizer,
+                          const std::vector<Tensor>& gradients) const override {
+    return inner_->gradient_squares(optimizer, gradients);
   }
   StatePtr step(const Optimizer& optimizer, double lr, const std::vector<Tensor>& gradients,
                 const std::vector<Tensor>& statistics) const override {

@@ -277,6 +277,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongValue{"train.eps=1e-6", "did you mean train.epsilon?"},
         WrongValue{"train.beta1=0.9", "did you mean train.betas?"},
         WrongValue{"train.clip_value=-1", "from 0"},
+        WrongValue{"train.freeze=[layer7.*]", "no parameter of the model matches layer7.*"},
         WrongValue{"train.gradient_clip_val=1", "did you mean train.clip_norm?"},
         WrongValue{"train.ema_decay=1", "< 1"},
         WrongValue{"train.clip_grad_value=1", "did you mean train.clip_value?"},

@@ -286,6 +286,7 @@ const std::vector<std::vector<std::string>> changes = {
     {"train.weight_decay=0.1"},
     {"train.nesterov=true"},
     {"train.groups=[{parameters: ['*'], lr: 0.5, weight_decay: 0}]"},
+    {"train.freeze=['*.bias']"},
     {"train.clip_norm=0.5"},
     {"train.clip_value=0.5"},
     {"train.ema_decay=0.5"},
@@ -326,11 +327,11 @@ const std::vector<std::vector<std::string>> changes = {
 /// Options of something else: data on the disk, what is begun from, what is written, and those
 /// that tests of their own cover.
 const std::set<std::string> elsewhere = {
-    "data.train_samples", "data.train_targets", "data.test_samples", "data.test_targets",
-    "data.test_fraction", "data.target",        "data.targets",      "data.name",
-    "data.resize",        "data.image_size",    "data.path",         "model.weights",
-    "parallel.partition", "train.optimizer",    "checkpoint.keep",   "checkpoint.keep_best",
-    "log.every_steps"};
+    "data.train_samples",   "data.train_targets", "data.test_samples", "data.test_targets",
+    "data.test_fraction",   "data.target",        "data.targets",      "data.name",
+    "data.resize",          "data.image_size",    "data.path",         "model.weights",
+    "model.strict",         "parallel.partition", "train.optimizer",   "checkpoint.keep",
+    "checkpoint.keep_best", "log.every_steps"};
 
 TEST(TrainingOptions, EachOneChangesTheRun) {
   const std::string before = run_as_text(options_with({}));

@@ -255,6 +255,37 @@ TEST_F(Verbs, TrainDecidesByTheDueEvaluationWhereAnEarlierOneReachedANewTarget) 
   EXPECT_EQ(kept.back().step, scores.back().step) << "and a checkpoint";
 }
 
+TEST_F(Verbs, TrainTakesWhatFitsOfWeightsForOtherClasses) {
+  const std::string file = (root_ / "w.safetensors").string(), out = (root_ / "out").string();
+  ASSERT_EQ(run_troupe({"export", root_.string(), "-o", file}).code, exit_done);
+  std::ofstream(root_ / "o.yaml") << resolved_yaml(options_);
+  std::vector<std::string> words = {"train", (root_ / "o.yaml").string(), "-o", out};
+  for (const std::string& setting :
+       {"model.weights=" + file, std::string("model.classes=12"), std::string("train.steps=2"),
+        std::string("train.freeze=['*.0.*']")})
+    words.insert(words.end(), {"-r", setting});
+  const Ran strict = run_troupe(words);
+  EXPECT_NE(strict.code, exit_done);
+  EXPECT_THAT(strict.error, HasSubstr("model.strict=false"));
+  words.insert(words.end(), {"-r", "model.strict=false"});
+  const Ran ran = run_troupe(words);
+  EXPECT_EQ(ran.code, exit_done) << ran.error;
+  EXPECT_THAT(ran.error,
+              HasSubstr("2 tensors begin as in a new run: layers.2.weight ([12, 8] here, "
+                        "[10, 8] in the file), layers.2.bias ([12] here, [10] in the "
+                        "file)"));
+  const TensorSource before = SafetensorsFile::open(file).source();
+  const TensorSource after = open_checkpoint(newest_complete_checkpoint(out).folder).source();
+  EXPECT_TRUE(test::same(after.read("layers.0.weight"), before.read("layers.0.weight")))
+      << "it is frozen";
+  EXPECT_EQ(after.read("layers.2.weight").shape(), Shape({12, 8}));
+  words.back() = "model.strict=false";
+  words.insert(words.end(),
+               {"-r", "model.name=mnist_cnn", "-r", "train.freeze=[]", "-o", out + "2"});
+  EXPECT_THAT(run_troupe(words).error,
+              HasSubstr("none of the 4 tensors of the file fits the model"));
+}
+
 TEST_F(Verbs, EvalAndExportUseTheMovingAverageOfTheWeights) {
   const std::string out = (root_ / "out").string(), file = (root_ / "w.safetensors").string();
   std::ofstream(root_ / "o.yaml") << resolved_yaml(options_);

@@ -167,7 +167,8 @@ Training train(const ModelSource& source, const Shape& sample, const Recipe& rec
         loss_of({}, recipe.loss, pass->result(), targets_of(recipe.loss, step), 1.0 / batch, true);
     network.backward(*pass, loss.logits_grad);
     double squares = 0;
-    for (const double square : network.gradient_squares({pass->gradients}).elements<double>())
+    for (const double square :
+         network.gradient_squares(recipe.optimizer, {pass->gradients}).elements<double>())
       squares += square;
     const Optimizer optimizer = recipe.optimizer.at(recipe.rate, step, std::sqrt(squares));
     network.use(network.step(optimizer, learning_rate(recipe.rate, step), pass->gradients,

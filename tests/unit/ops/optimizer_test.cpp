@@ -120,10 +120,15 @@ TEST_F(SmallNetwork, ScalesTheGradientToTheNormThatIsAllowed) {
     for (const double square : squares.elements<double>()) total += square;
     return total;
   };
-  const Tensor squares = network_.gradient_squares({whole});
+  const Tensor squares = network_.gradient_squares(OwnOptimizer{}, {whole});
   EXPECT_EQ(squares.shape(), Shape{std::ssize(network_.spec().parameters())});
   EXPECT_EQ(sum(squares), 0.0625 * static_cast<double>(network_.spec().parameter_count()));
-  EXPECT_EQ(sum(network_.gradient_squares({})), 0) << "of a step without a gradient";
+  EXPECT_EQ(sum(network_.gradient_squares(OwnOptimizer{}, {})), 0)
+      << "of a step without a gradient";
+  const Optimizer frozen =
+      Optimizer(OwnOptimizer{})
+          .with_groups({{.parameters = {"*.bias"}, .optimizer = OwnOptimizer{}, .lr = 0}});
+  EXPECT_LT(sum(network_.gradient_squares(frozen, {whole})), sum(squares));
   const double norm = std::sqrt(sum(squares));
   const Optimizer optimizer = Optimizer(OwnOptimizer{}).with_clip_norm(norm / 2);
   const auto first = [&](double of) {

@@ -1,0 +1,82 @@
+#include "actors/partial_weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "runtime/error.h"
+#include "runtime/text.h"
+
+namespace troupe {
+namespace {
+
+/// Why this tensor of the file cannot become that of the model; empty: it can.
+std::string misfit(const TensorInfo* found, const TensorInfo& wanted) {
+  if (!found) return "the file lacks it";
+  if (found->shape != wanted.shape &&
+      !(wanted.shape.rank() == 0 && found->shape.element_count() == 1))
+    return fmt::format("{} here, {} in the file", to_string(wanted.shape), to_string(found->shape));
+  const bool same_kind =
+      is_floating(wanted.dtype) ? is_floating(found->dtype) : found->dtype == wanted.dtype;
+  return same_kind ? std::string() : fmt::format("{} in the file", name_of(found->dtype));
+}
+
+/// The model's tensors as in a new run, made when they are read.
+TensorSource new_weights(const PipelineOptions& options) {
+  const Model model = model_of(options);
+  auto spec = std::make_shared<StateSpec>();
+  for (const auto& block : model.blocks) block->declare(*spec);
+  TensorSource source;
+  for (const ParameterSpec& parameter : spec->parameters())
+    source.tensors.push_back({parameter.name, DType::f32, parameter.shape});
+  for (const BufferSpec& buffer : spec->buffers())
+    source.tensors.push_back({buffer.name, DType::f32, buffer.shape});
+  for (const std::string& counter : spec->counters())
+    source.tensors.push_back({counter, DType::i64, Shape{}});
+  source.read = [spec, seed = options.seed](const std::string& name) {
+    StateSpec one;  // a parameter's numbers depend on its name alone
+    for (const ParameterSpec& p : spec->parameters())
+      if (p.name == name) one.add_parameter(p.name, p.shape, p.initializer);
+    for (const BufferSpec& b : spec->buffers())
+      if (b.name == name) one.add_buffer(b.name, b.shape, b.initial, b.momentum);
+    for (const std::string& counter : spec->counters())
+      if (counter == name) one.add_counter(counter);
+    return named_tensors(one, *initial_state(one, DType::f32, seed), false).at(0).tensor;
+  };
+  return source;
+}
+
+}  // namespace
+
+PartialWeights partial_weights(const PipelineOptions& options, const TensorSource& file) {
+  std::map<std::string_view, const TensorInfo*> in_file;
+  for (const TensorInfo& tensor : file.tensors) in_file.emplace(tensor.name, &tensor);
+  const TensorSource begun = new_weights(options);
+  PartialWeights result{.tensors = begun, .anew = {}, .unused = {}};
+  std::set<std::string> taken;
+  for (const TensorInfo& wanted : begun.tensors) {
+    const auto found = in_file.find(wanted.name);
+    const std::string why = misfit(found == in_file.end() ? nullptr : found->second, wanted);
+    if (why.empty())
+      taken.insert(wanted.name);
+    else
+      result.anew.push_back(fmt::format("{} ({})", wanted.name, why));
+  }
+  if (taken.empty())
+    throw Error(ErrorCode::bad_file,
+                fmt::format("none of the {} of the file fits the model, which has {}",
+                            counted(std::ssize(file.tensors), "tensor"),
+                            begun.tensors.empty() ? "none" : begun.tensors.front().name),
+                "create the model with the settings that wrote the file");
+  for (const TensorInfo& tensor : file.tensors)
+    if (!taken.contains(tensor.name)) result.unused.push_back(tensor.name);
+  result.tensors.read = [taken = std::move(taken), from_file = file.read,
+                         anew = begun.read](const std::string& name) {
+    return taken.contains(name) ? from_file(name) : anew(name);
+  };
+  return result;
+}
+
+}  // namespace troupe
