@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -22,6 +23,7 @@ using Clock = std::chrono::steady_clock;
 // Blocks are measured in turns, so that other work of the machine affects all of them. Only so many
 // bytes of weights take turns: no process holds the whole of a large model.
 constexpr std::size_t held_bytes = std::size_t{64} << 20;
+constexpr std::chrono::seconds long_enough{3};
 
 /// Bytes by the allocator's counters. These include other threads, such as one that reads the data
 /// set.
@@ -140,7 +142,9 @@ void Measurement::measure_next(std::size_t count) {
     blocks.push_back(std::move(block));
   }
   std::vector<MemoryReadings> memory(blocks.size());
-  for (int r = 0; r < std::max(2, repetitions); ++r)
+  const auto begin = std::chrono::steady_clock::now();
+  const auto takes_long = [&] { return std::chrono::steady_clock::now() - begin > long_enough; };
+  for (int r = 0; r < std::max(2, repetitions) && (r < 2 || !takes_long()); ++r)
     for (std::size_t i = 0; i < blocks.size(); ++i)
       measure_once(stream, blocks[i], inputs[i], first + i == 0, r % 2 == 1, all_costs[first + i],
                    memory[i]);

@@ -10,7 +10,7 @@ namespace troupe {
 Loader::Loader(LoaderOptions options)
     : options_(std::move(options)),
       sampler_(options_.sampler),
-      train_(options_.dataset, Split::train, options_.transform),
+      train_(options_.dataset, Split::train, options_.transform, options_.mix),
       test_(options_.dataset, Split::test, options_.transform) {
   if (options_.workers < 0 || options_.prefetch < 1)
     throw Error(
@@ -53,7 +53,7 @@ ActionLabel Loader::act() {
   ahead_.pop_front();
   ++first_;
   samples.send(header, {std::move(batch.samples)});
-  targets.send(header, {std::move(batch.targets)});
+  targets.send(header, {std::move(batch.targets), std::move(batch.partners), batch.share});
   return {"load", header.key};
 }
 

@@ -16,7 +16,8 @@ struct LoaderOptions {
   SamplerOptions sampler;      ///< its `replicas` is the number of loaders
   std::uint32_t replica = 0;
   Timeline timeline;
-  int workers = 1;   ///< threads that prepare micro-batches; 0: the actor itself does
+  int workers = 1;      ///< threads that prepare micro-batches; 0: the actor itself does
+  MixOptions mix = {};  ///< of training samples
   int prefetch = 4;  ///< micro-batches that are prepared beyond the slots of the edge; at least 1
 };
 

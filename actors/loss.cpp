@@ -7,6 +7,35 @@
 
 namespace troupe {
 
+namespace {
+
+/// The totals of a micro-batch, and the gradient of its logits in training.
+struct MicroBatchLoss {
+  LossTotals totals;
+  Tensor gradient;
+};
+
+MicroBatchLoss plain(const Stream& stream, const LossFunction& function, const Tensor& logits,
+                     const Tensor& targets, double scale, bool train) {
+  const LossOutput output = loss_of(stream, function, logits, targets, scale, train);
+  return {read_totals(stream, output), output.logits_grad};
+}
+
+/// Of mixed samples: the loss is linear in the targets. A sample is correct if its larger share is.
+MicroBatchLoss mixed(const Stream& stream, const LossFunction& function, const Tensor& logits,
+                     const Targets& targets, double scale) {
+  const double share = targets.share, rest = 1 - share;
+  MicroBatchLoss own = plain(stream, function, logits, targets.tensor, scale * share, true);
+  const MicroBatchLoss other =
+      plain(stream, function, logits, targets.partners, scale * rest, true);
+  kernels(logits.device(), logits.dtype()).accumulate(stream, own.gradient, other.gradient);
+  own.totals = {share * own.totals.loss_sum + rest * other.totals.loss_sum,
+                share >= rest ? own.totals.correct : other.totals.correct};
+  return own;
+}
+
+}  // namespace
+
 Loss::Loss(LossOptions options) : options_(std::move(options)) { check(options_.function); }
 
 std::string Loss::refusal(const InputPort& port, const Actor& sender) const {
@@ -28,10 +57,13 @@ ActionLabel Loss::act() {
   const bool train = key.purpose == Purpose::train;
   const double scale = 1.0 / x.header.batch_samples;
   const Stream& stream = options_.stream;
-  const LossOutput result = loss_of(stream, options_.function, on_device(stream, x->tensor),
-                                    wanted->tensor, scale, train);
-  if (train) logits_gradient.send(x.header, {result.logits_grad});
-  const LossTotals totals = read_totals(stream, result);
+  const Tensor outputs = on_device(stream, x->tensor);
+  const MicroBatchLoss result =
+      wanted->partners.defined()
+          ? mixed(stream, options_.function, outputs, *wanted, scale)
+          : plain(stream, options_.function, outputs, wanted->tensor, scale, train);
+  if (train) logits_gradient.send(x.header, {result.gradient});
+  const LossTotals& totals = result.totals;
   score.send(x.header,
              {totals.loss_sum,
               options_.function.has_accuracy() ? std::optional(totals.correct) : std::nullopt});

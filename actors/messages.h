@@ -27,7 +27,13 @@ struct Activation {
 /// Loader → loss: one target per sample: its class, i64 [samples], or numbers.
 struct Targets {
   Tensor tensor;
-  static void members(auto& self, auto& visit) { visit(self.tensor); }
+  Tensor partners;   ///< of mixed samples (actors/data/mix.h)
+  double share = 1;  ///< of `tensor` in the loss; `partners` have the rest
+  static void members(auto& self, auto& visit) {
+    visit(self.tensor);
+    visit(self.partners);
+    visit(self.share);
+  }
 };
 
 /// Loss → last stage; stage → previous stage.

@@ -273,6 +273,7 @@ void check_loss(const PipelineOptions& options) {
   check(options.loss);
   check_fits(options.loss, options.data.dataset.samples(), options.model.outputs());
   check_fits(options.loss, options.stopping);
+  check_fits(options.loss, options.data.mix);
 }
 
 LoaderOptions loader_options(const PipelineOptions& options, std::uint32_t replica) {
@@ -288,6 +289,7 @@ LoaderOptions loader_options(const PipelineOptions& options, std::uint32_t repli
           .replica = replica,
           .timeline = timeline_of(options),
           .workers = data.workers,
+          .mix = data.mix,
           .prefetch = data.prefetch};
 }
 

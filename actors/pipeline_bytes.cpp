@@ -73,8 +73,9 @@ std::size_t sample_bytes(const PipelineOptions& options) {
 
 std::size_t target_bytes(const PipelineOptions& options) {
   const SampleSpec& sample = options.data.dataset.samples();
-  return static_cast<std::size_t>(sample.target_shape.element_count()) *
-         size_of(sample.target_dtype);
+  const std::size_t each =
+      static_cast<std::size_t>(sample.target_shape.element_count()) * size_of(sample.target_dtype);
+  return options.data.mix.any() ? 2 * each : each;
 }
 
 std::size_t micro_batch_samples(const PipelineOptions& options) {

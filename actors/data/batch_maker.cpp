@@ -20,6 +20,15 @@ void copy_rows(const MicroBatchSamples& wanted, const Tensor& from, Tensor& to) 
   }
 }
 
+/// The rows of a tensor, each moved on by one; the last becomes the first.
+Tensor rolled(const Tensor& rows) {
+  Tensor result = Tensor::empty(rows.shape(), rows.dtype(), Device::cpu());
+  const std::size_t bytes = rows.bytes(), row = bytes / static_cast<std::size_t>(rows.dim(0));
+  std::memcpy(result.raw() + row, rows.raw(), bytes - row);
+  std::memcpy(result.raw(), rows.raw() + bytes - row, row);
+  return result;
+}
+
 /// Throws unless a data set's tensor has the shape and type that it declares.
 void check_stored(const Dataset& dataset, std::string_view what, const Tensor& stored,
                   const Shape& shape, DType dtype) {
@@ -44,11 +53,14 @@ Shape batch_shape(std::int64_t count, const Shape& sample) {
   return Shape(dims);
 }
 
-BatchMaker::BatchMaker(Dataset dataset, Split split, TransformOptions transform)
+BatchMaker::BatchMaker(Dataset dataset, Split split, TransformOptions transform, MixOptions mix)
     : dataset_(std::move(dataset)),
       split_(split),
+      mix_(split == Split::train ? mix : MixOptions{}),
+      seed_(transform.seed),
       dtype_(batch_type(dataset_.samples(), transform.dtype)) {
   const SampleSpec& spec = dataset_.samples();
+  check(mix, spec.shape);
   if (split == Split::test) transform.augment.clear();
   if (spec.dtype == DType::u8)
     transform_.emplace(transform, spec.shape);
@@ -117,6 +129,10 @@ Batch BatchMaker::make(const MicroBatchSamples& wanted) const {
     take_stored(wanted, *stored, batch);
   }
   if (read_as != dtype_) batch.samples = cast(batch.samples, dtype_);
+  if (mix_.any()) {
+    batch.share = mix(mix_, seed_, wanted.header.key, batch.samples);
+    batch.partners = rolled(batch.targets);
+  }
   return batch;
 }
 

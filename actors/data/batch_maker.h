@@ -5,6 +5,7 @@
 
 #include "actors/data/augment.h"
 #include "actors/data/dataset.h"
+#include "actors/data/mix.h"
 #include "actors/data/sampler.h"
 #include "runtime/tensor/tensor.h"
 
@@ -14,6 +15,9 @@ namespace troupe {
 struct Batch {
   Tensor samples;  ///< [n, …], row-major
   Tensor targets;  ///< [n, …]
+  /// Of mixed samples: the targets of the partners, of which each sample shows 1 - share.
+  Tensor partners = {};
+  double share = 1;
 };
 
 /// The type of a batch's samples: those of u8 are normalised to `precision`, those of f32 and f64
@@ -27,8 +31,9 @@ Shape batch_shape(std::int64_t count, const Shape& sample);
 /// number of threads may call `make`.
 class BatchMaker {
  public:
-  /// Throws Error{bad_options} where the transform does not fit the samples.
-  BatchMaker(Dataset dataset, Split split, TransformOptions transform);
+  /// Mixes training samples by `mix`. Throws Error{bad_options} where transform or mix do not fit
+  /// the samples.
+  BatchMaker(Dataset dataset, Split split, TransformOptions transform, MixOptions mix = {});
 
   /// A pure function of `wanted`. Throws Error for damaged files and for samples out of range.
   Batch make(const MicroBatchSamples& wanted) const;
@@ -44,6 +49,8 @@ class BatchMaker {
 
   Dataset dataset_;
   Split split_;
+  MixOptions mix_;
+  std::uint64_t seed_;
   DType dtype_;                               // of a batch's samples
   std::optional<SampleTransform> transform_;  // of samples of u8
 };

@@ -13,6 +13,7 @@ namespace troupe {
 
 struct Cifar10 {
   static constexpr std::string_view name = "cifar10";
+  static constexpr std::array usual_mean{0.4914, 0.4822, 0.4465}, usual_std{0.2470, 0.2435, 0.2616};
   std::filesystem::path path = {};  ///< the archive, the folder, or a folder that contains either
 
   OptionFields options();
@@ -23,6 +24,7 @@ struct Cifar10 {
 /// Its targets are the 100 fine labels.
 struct Cifar100 {
   static constexpr std::string_view name = "cifar100";
+  static constexpr std::array usual_mean{0.5071, 0.4867, 0.4408}, usual_std{0.2675, 0.2565, 0.2761};
   std::filesystem::path path = {};  ///< the archive, the folder, or a folder that contains either
 
   OptionFields options();

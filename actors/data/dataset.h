@@ -1,6 +1,7 @@
 #pragma once
 // Training and test samples, as loaders read them.
 
+#include <array>
 #include <concepts>
 #include <cstdint>
 #include <memory>
@@ -104,7 +105,8 @@ struct DatasetSummary {
 /// A struct that describes a data set: its members are the data set's options, `open` makes a
 /// reader. It may also have `OptionFields options()`, which declares the members with key, range
 /// and text, and `DatasetSummary describe(const DatasetOptions&) const` where this takes less than
-/// opening it. `actors/data/synthetic.h` is an example.
+/// opening it. `static constexpr std::array<double, N> usual_mean, usual_std` are the values of its
+/// pixels that runs normalise with, for each channel. `actors/data/synthetic.h` is an example.
 template <class D>
 concept DatasetDefinition = Named<D> &&
     requires(const D& definition, const DatasetOptions& options) {
@@ -128,10 +130,22 @@ class DatasetSource : public Definition {
         }),
         open_([](const DatasetSource& self, const DatasetOptions& options) {
           return self.as<D>().open(options);
-        }) {}
+        }) {
+    if constexpr (requires {
+                    D::usual_mean;
+                    D::usual_std;
+                  }) {
+      usual_mean_.assign(D::usual_mean.begin(), D::usual_mean.end());
+      usual_std_.assign(D::usual_std.begin(), D::usual_std.end());
+    }
+  }
 
   /// Reads headers and labels at most. Throws as open_dataset.
   DatasetSummary describe(const DatasetOptions& options = {}) const;
+  /// Mean and standard deviation of the pixels, each for all channels or one for each; 0 and 1 if
+  /// the data set has no usual values.
+  const std::vector<double>& usual_mean() const { return usual_mean_; }
+  const std::vector<double>& usual_std() const { return usual_std_; }
 
  private:
   static DatasetSummary summary_of(const SampleReader& reader) {
@@ -143,6 +157,7 @@ class DatasetSource : public Definition {
   DatasetSummary (*describe_)(const DatasetSource& self, const DatasetOptions& options);
   std::shared_ptr<const SampleReader> (*open_)(const DatasetSource& self,
                                                const DatasetOptions& options);
+  std::vector<double> usual_mean_ = {0.0}, usual_std_ = {1.0};
 };
 
 /// Throws Error: bad_options for options outside their declared ranges, io for a missing file (and

@@ -15,6 +15,7 @@ namespace troupe {
 /// Fashion-MNIST in `path` or, as torchvision stores it, below; without a path, Debian's copy.
 struct FashionMnist {
   static constexpr std::string_view name = "fashion_mnist";
+  static constexpr std::array usual_mean{0.286}, usual_std{0.353};
   std::filesystem::path path = {};  ///< folder of the files; empty: Debian's
 
   OptionFields options();
@@ -25,6 +26,7 @@ struct FashionMnist {
 /// MNIST in `path` or, as torchvision stores it, below.
 struct Mnist {
   static constexpr std::string_view name = "mnist";
+  static constexpr std::array usual_mean{0.1307}, usual_std{0.3081};
   std::filesystem::path path = {};  ///< folder of the files
 
   OptionFields options();

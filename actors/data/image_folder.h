@@ -19,6 +19,8 @@ namespace troupe {
 /// is read and decoded when its sample is wanted. The names of a million files take about 100 MB.
 struct ImageFolder {
   static constexpr std::string_view name = "image_folder";
+  /// Of ImageNet, as in torchvision's weights.
+  static constexpr std::array usual_mean{0.485, 0.456, 0.406}, usual_std{0.229, 0.224, 0.225};
   std::filesystem::path path = {};
   std::int64_t resize = 256;      ///< pixels of an image's shorter side; at least image_size
   std::int64_t image_size = 224;  ///< pixels of a sample's sides

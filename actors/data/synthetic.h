@@ -11,7 +11,8 @@ namespace troupe {
 /// samples for testing as for training, one at least.
 struct Synthetic {
   static constexpr std::string_view name = "synthetic";
-  std::vector<std::int64_t> shape = {1, 28, 28};  ///< channels, height, width
+  static constexpr std::array usual_mean{0.286}, usual_std{0.353};  ///< of Fashion-MNIST
+  std::vector<std::int64_t> shape = {1, 28, 28};                    ///< channels, height, width
   std::int64_t classes = 10;
   std::int64_t count = 6400;  ///< training samples
 

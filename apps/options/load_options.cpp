@@ -82,6 +82,10 @@ Options resolve(OptionTree document, const std::vector<std::string>& overrides,
   const FormerChannels former_channels(document);
   Options options(own);
   OptionOrigins origins = read_fields(document, option_fields(options));
+  PipelineData& samples = options.pipeline.data;
+  const DatasetSource& source = options.dataset.chosen();
+  if (samples.mean.empty()) samples.mean = source.usual_mean();
+  if (samples.std.empty()) samples.std = source.usual_std();
   const Result<DatasetSummary> data = dataset_summary(options);
   validate(options, origins, data);
   former_channels.check(options, data);

@@ -50,11 +50,10 @@ struct Options {
   double ema_decay = 0;   ///< as Optimizer::with_average
   /// pipeline_options (apps/train/training.h) completes it with values that depend on other options
   /// or on the machine. If the partition is empty, it chooses one.
-  PipelineOptions pipeline{
-      .model = model.chosen(),
-      .partition = {},
-      .data = {.dataset = Dataset(nullptr, {}), .mean = {0.286}, .std = {0.353}},
-      .micro_batches = 4};
+  PipelineOptions pipeline{.model = model.chosen(),
+                           .partition = {},
+                           .data = {.dataset = Dataset(nullptr, {}), .mean = {}, .std = {}},
+                           .micro_batches = 4};
   DatasetOptions selection;         ///< which samples of the data set; its seed is the pipeline's
   std::filesystem::path weights;    ///< safetensors file or checkpoint to start from; empty: none
   bool weights_strict = true;       ///< the weights must fit the model

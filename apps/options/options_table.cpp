@@ -178,8 +178,11 @@ void add_data(OptionFields& fields, Options& o) {
   add_all(fields, fields_of(o.dataset, "data.name"));
   fields.push_back(field("data.mean", data.mean,
                          "mean of pixels in [0, 1], one for all channels or one for each: a pixel "
-                         "p becomes (p / 255 - mean) / std"));
-  fields.push_back(field("data.std", data.std, "standard deviation, in the same form as data.mean",
+                         "p becomes (p / 255 - mean) / std; empty: the usual mean of the data set, "
+                         "0 if there is none"));
+  fields.push_back(field("data.std", data.std,
+                         "standard deviation, in the same form as data.mean; empty: the usual one, "
+                         "1 if there is none",
                          {.above = 0}));
   fields.push_back(
       field("data.shuffle", data.shuffle, "shuffle the training samples in each epoch"));
@@ -192,6 +195,14 @@ void add_data(OptionFields& fields, Options& o) {
                          "ranges of brightness, contrast and saturation for color_jitter in "
                          "data.augment, such as [0.4, 0.4, 0.4]",
                          {.at_least = 0, .at_most = 1e3}));
+  fields.push_back(field("data.mixup_alpha", data.mix.mixup_alpha,
+                         "mix-up: each training sample is mixed with another of its micro-batch; "
+                         "its share is drawn from Beta(mixup_alpha, mixup_alpha); 0: none",
+                         {.at_least = 0, .at_most = 1e3, .synonyms = {"mixup"}}));
+  fields.push_back(field("data.cutmix_alpha", data.mix.cutmix_alpha,
+                         "cut-mix: a rectangle of each training image shows another image of its "
+                         "micro-batch; 0: none; with mix-up, either is drawn for a micro-batch",
+                         {.at_least = 0, .at_most = 1e3, .synonyms = {"cutmix"}}));
   fields.push_back(
       field("data.drop_last", data.drop_last, "drop a last batch that is smaller than the others"));
   fields.push_back(
@@ -429,9 +440,11 @@ void add_writing(OptionFields& fields, Options& o) {
   fields.push_back(field("checkpoint.keep_best", o.best_checkpoint_kept,
                          "also keep the checkpoint with the best evaluation by train.monitor",
                          {.synonyms = {"save_best_only"}}));
-  fields.push_back(field("log.every_steps", o.log_every_steps,
-                         "steps between two rows of train.csv",
-                         {.at_least = 1, .at_most = most_steps, .synonyms = {"log_interval"}}));
+  fields.push_back(
+      field("log.every_steps", o.log_every_steps,
+            "steps between two rows of train.csv; a row has the mean loss and accuracy "
+            "of the steps since the row before",
+            {.at_least = 1, .at_most = most_steps, .synonyms = {"log_interval"}}));
 }
 
 std::vector<OptionField> fault_fields(FaultOptions& fault) {

@@ -165,6 +165,7 @@ class Validator {
     try {
       troupe::check(loss);
       check_fits(loss, pipeline_.stopping);
+      check_fits(loss, pipeline_.data.mix);
       if (data_) check_fits(loss, data_.value().samples, options_.model.chosen().outputs());
     } catch (const Error& error) {
       refuse(error, {"train.loss"});

@@ -31,7 +31,13 @@ std::int64_t LineFile::size() const {
   return ::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode) ? status.st_size : 0;
 }
 
+bool LineFile::is_deleted() const {
+  struct stat status {};
+  return ::fstat(descriptor_, &status) == 0 && status.st_nlink == 0;
+}
+
 bool LineFile::append(std::string_view lines) {
+  if (is_deleted()) return false;
   const std::int64_t end = size();
   if (write(end, lines)) return true;
   (void)!::ftruncate(descriptor_, end);
@@ -39,6 +45,7 @@ bool LineFile::append(std::string_view lines) {
 }
 
 bool LineFile::replace_end(std::int64_t offset, std::string_view text) {
+  if (is_deleted()) return false;
   std::string before(static_cast<std::size_t>(std::max<std::int64_t>(size() - offset, 0)), '\0');
   const ssize_t got = ::pread(descriptor_, before.data(), before.size(), offset);
   if (got != static_cast<ssize_t>(before.size())) return false;

@@ -25,6 +25,7 @@ class LineFile {
 
  private:
   void cut_unfinished_line();
+  bool is_deleted() const;  ///< no name leads to it any more
   bool write(std::int64_t offset, std::string_view text);
 
   int descriptor_ = -1;

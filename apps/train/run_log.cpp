@@ -49,20 +49,15 @@ void RunLog::step(const StepSeen& seen) {
       rate.plateau_factor =
           plateau_factor(rate, stopping_.monitor, stopping_.min_delta, evaluations());
     last_step_.lr = learning_rate(rate, seen.step - 1);
-    const auto samples = static_cast<double>(seen.samples);
-    epoch_.time += time;
     totals_.time += time;
     totals_.samples += seen.samples;
-    epoch_.loss += seen.loss * samples;
-    epoch_.has_accuracy = seen.accuracy.has_value();
-    epoch_.accuracy += seen.accuracy.value_or(0) * samples;
-    epoch_.samples += seen.samples;
-    ++epoch_.steps;
+    epoch_.add(seen);
+    row_.add(seen);
     progress_.step(last_step_, Progress::Clock::now());
     epoch_waits_ = timeline_.evaluates_after(seen.step - 1);
     // A row is written before its test columns are known: if the run ends before, a resumed run
     // fills them.
-    if (epoch_waits_ || seen.step % every_steps_ == 0) add_row(last_step_);
+    if (epoch_waits_ || seen.step % every_steps_ == 0) add_row();
     if (timeline_.ends_epoch(seen.step - 1) && !epoch_waits_) end_epoch(nullptr);
     {
       const std::lock_guard lock(rows_mutex_);
@@ -124,7 +119,30 @@ void RunLog::evaluation(const Evaluation& seen) {
   });
 }
 
-void RunLog::add_row(const StepReport& report) { check_row(csv_.add(report)); }
+void RunLog::Sums::add(const StepSeen& seen) {
+  const auto count = static_cast<double>(seen.samples);
+  time += seen.duration;
+  loss += seen.loss * count;
+  if (seen.accuracy)
+    accuracy += *seen.accuracy * count;
+  else
+    has_accuracy = false;
+  samples += seen.samples;
+  ++steps;
+}
+
+// Its loss, accuracy and throughput are those of all steps since the last row.
+void RunLog::add_row() {
+  StepReport report = last_step_;
+  if (row_.steps > 1) {
+    const auto samples = static_cast<double>(row_.samples);
+    report.loss = row_.loss / samples;
+    if (row_.has_accuracy) report.accuracy = row_.accuracy / samples;
+    report.images_per_second = samples / row_.time.count();
+  }
+  row_ = {};
+  check_row(csv_.add(report));
+}
 
 void RunLog::check_row(bool written) {
   if (!written && !csv_failed_)

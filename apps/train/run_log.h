@@ -63,7 +63,7 @@ class RunLog {
 
  private:
   void post(std::function<void()> work);
-  void add_row(const StepReport& report);
+  void add_row();
   void check_row(bool written);
   void show_warning(const std::string& line);  ///< on the thread of the log
   StepReport report_of(std::uint32_t step) const;
@@ -78,13 +78,17 @@ class RunLog {
   TrainCsv csv_;
   Progress progress_;
 
-  // Of the current epoch; used by the log thread alone.
-  struct Epoch {
+  /// Of consecutive steps; losses and accuracies are weighted by samples.
+  struct Sums {
     std::chrono::duration<double> time{};
     double loss = 0, accuracy = 0;
     bool has_accuracy = true;
     std::int64_t samples = 0, steps = 0;
-  } epoch_;
+
+    void add(const StepSeen& seen);
+  };
+  Sums epoch_,
+      row_;  ///< of the current epoch, and since the last row; used by the log thread alone
   TrainingTotals totals_;
   const EarlyStopping stopping_;
   bool epoch_waits_ = false;  ///< for the evaluation that ends the epoch

@@ -16,6 +16,7 @@
 #include "apps/options/option_changes.h"
 #include "apps/options/options.h"
 #include "apps/options/options_table.h"
+#include "apps/output/slow_notice.h"
 #include "ops/backend.h"
 #include "ops/nn/network.h"
 #include "runtime/file/checkpoint.h"
@@ -90,7 +91,10 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
   if (options.aggregation == Aggregation::asynchronous)
     pipeline.staleness = static_cast<std::uint32_t>(options.staleness);
   pipeline.processes = here.processes;
-  pipeline.data.dataset = open_dataset(options.dataset.chosen(), dataset_options(options));
+  {
+    const SlowNotice notice(fmt::format("opening the data set {}", options.dataset.name));
+    pipeline.data.dataset = open_dataset(options.dataset.chosen(), dataset_options(options));
+  }
   pipeline.data.prefetch = std::max(4, 2 * pipeline.data.workers);
   pipeline.first_step = start.steps;
   check(learning_rate_options(pipeline));
@@ -121,6 +125,8 @@ void measure(PipelineOptions& pipeline) {
   constexpr int repetitions = 8;
   const std::int64_t samples =
       (pipeline.batch_size + pipeline.micro_batches - 1) / pipeline.micro_batches;
+  const SlowNotice notice(fmt::format("measuring the blocks of {} on micro-batches of {}",
+                                      pipeline.model.name(), counted(samples, "sample")));
   pipeline.block_costs = measure_blocks(pipeline.model, pipeline.data.dataset.samples(),
                                         pipeline.dtype, pipeline.stream, samples, repetitions);
 }

@@ -198,6 +198,19 @@ TEST(SameBits, OfAdamWWithClippedGradientsAndAMovingAverage) {
   }
 }
 
+TEST(SameBits, OfMixedSamples) {
+  const auto mixed = [](PipelineOptions& pipeline) {
+    pipeline.data.mix = {.mixup_alpha = 0.4, .cutmix_alpha = 1};
+  };
+  const TrainingResult one = train({.partition = {4}, .snapshot_every = 1, .adjust = mixed});
+  EXPECT_NE(one.digest, reference().digest);
+  expect_same(train({.partition = {1, 3}, .replicas = 3, .order = 2, .adjust = mixed}), one);
+  expect_same(train({.faults = {{"loader", 2, 1, "load"}, {"loss", 3, 2, "L"}}, .adjust = mixed}),
+              one);
+  EXPECT_EQ(train({.adjust = mixed, .from = one.written.at(4), .first_step = 4}).digest,
+            one.digest);
+}
+
 TEST(SameBits, OfAdamWAfterFaults) {
   const TrainingResult one = train({.partition = {4}, .adjust = testing::use_adamw});
   for (const FaultOptions& fault : std::vector<FaultOptions>{{"stage/0", 2, 1, "B"},

@@ -41,6 +41,39 @@ TEST(RunLog, HaveTheRowsThatAreAwaited) {
   }
 }
 
+TEST(RunLog, HaveTheMeanOfTheStepsOfARow) {
+  const test::TemporaryFolder root;
+  const auto folder = OutputFolder::create(root / "out");
+  {
+    RunLog log(folder, {.steps = 8, .steps_per_epoch = 8, .evaluates = false}, {}, 4);
+    for (std::uint32_t step = 1; step <= 8; ++step)
+      log.step({.step = step,
+                .loss = static_cast<double>(step),
+                .accuracy = step < 5 ? 0.5 : 0.25,
+                .samples = step == 4 ? 1 : 2,
+                .duration = std::chrono::seconds(1)});
+    log.finish();
+  }
+  // (2 * 1 + 2 * 2 + 2 * 3 + 4) / 7, and (5 + 6 + 7 + 8) / 4.
+  EXPECT_THAT(test::read_text(folder.csv()), testing::AllOf(testing::HasSubstr("\n4,1,2.2857142"),
+                                                            testing::HasSubstr("\n8,1,6.5,")));
+}
+
+TEST(RunLog, TellThatTheirRowsAreLostWithTheFolder) {
+  const test::TemporaryFolder root;
+  const auto folder = OutputFolder::create(root / "out");
+  testing::internal::CaptureStderr();
+  testing::internal::CaptureStdout();
+  {
+    RunLog log(folder, {.steps = 8, .steps_per_epoch = 8, .evaluates = false}, {});
+    std::filesystem::remove_all(root / "out");
+    log.step({.step = 1, .samples = 1, .duration = std::chrono::seconds(1)});
+    log.finish();
+  }
+  EXPECT_THAT(testing::internal::GetCapturedStdout() + testing::internal::GetCapturedStderr(),
+              testing::HasSubstr("train.csv could not be written"));
+}
+
 TEST(RunLog, TellHowFarAnEpochCameThatIsNotWhole) {
   const test::TemporaryFolder root;
   const auto folder = OutputFolder::create(root / "out");

@@ -245,6 +245,7 @@ std::string run_as_text(const Options& options) {
   text += fmt::format(" {} {} {} {} {} {} {}\n", loader.transform.mean, loader.transform.std,
                       loader.sampler.shuffle, loader.sampler.drop_last, loader.sampler.batch_size,
                       loader.sampler.micro_batches, loader.workers);
+  text += fmt::format("{} {}\n", loader.mix.mixup_alpha, loader.mix.cutmix_alpha);
   text +=
       fmt::format("{} {} {}\n", loader.timeline.steps, loader.timeline.evaluates, p.stop_on_nan);
   text += fmt::format("{} {} {} {}\n", p.stopping.target_accuracy, p.stopping.patience,
@@ -273,6 +274,8 @@ const std::vector<std::vector<std::string>> changes = {
     {"data.shuffle=false"},
     {"data.augment=[flip]"},
     {"data.color_jitter=[0.4, 0.4, 0.4]", "data.augment=[color_jitter]"},
+    {"data.mixup_alpha=0.2"},
+    {"data.cutmix_alpha=1"},
     {"data.drop_last=false"},
     {"data.workers=0"},
     {"data.limit=500"},
