@@ -1,13 +1,18 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cstring>
 #include <deque>
 #include <optional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
-#include "ops/cpu/convolution_rule.h"
+#include "ops/cpu/convolution_pieces.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/onednn.h"
+#include "ops/cpu/pieces.h"
 #include "ops/cpu/prepared_weights.h"
 #include "ops/cpu/reorder.h"
 #include "runtime/error.h"
@@ -17,128 +22,77 @@ namespace {
 
 using dnnl::memory;
 
-/// One direction, compiled for one input shape and number of threads.
-struct Compiled {
-  Layout x;
-  Layout y;
-  memory::desc weights;  ///< of the weights or, in the weight gradient, of their gradient
-  PreparedPrimitive primitive;
+/// A piece of a direction, with where its memory lies in the scratch memory of a thread.
+struct Part {
+  CompiledPiece compiled;
   std::optional<PreparedPrimitive> export_gradient;  ///< into row-major, where that differs
+  std::size_t channels_at = 0;  ///< of a copy of the piece's channels, where it has not all
+  std::size_t ordered_at = 0;   ///< of a weight gradient in the primitive's order
+  std::size_t bytes = 0;        ///< of all
 };
 
-/// What is compiled for one input shape and number of threads.
+/// One direction, compiled for one input shape.
+struct Compiled {
+  ConvolutionPath path;
+  std::vector<Part> parts;
+  std::size_t bytes = 0;      ///< of scratch memory for a thread
+  std::int64_t partials = 1;  ///< sums that a weight gradient consists of
+};
+
+/// What is compiled for one input shape.
 struct Prepared {
   Shape x_shape;
   Shape y_shape;
-  int threads = 1;
   std::array<std::optional<Compiled>, 3> directions;  ///< by ConvolutionDirection
 };
 
-/// Describes a convolution to oneDNN along one path.
-class Describer {
- public:
-  Describer(const ConvolutionOptions& options, const Prepared& prepared,
-            const ConvolutionPath& path)
-      : path_(path),
-        algorithm_(path.winograd ? dnnl::algorithm::convolution_winograd
-                                 : dnnl::algorithm::convolution_direct),
-        x_(onednn_memory(prepared.x_shape, path.x)),
-        weights_(onednn_any_memory(
-            {options.out_channels, options.in_channels, options.kernel_h, options.kernel_w})),
-        bias_(options.bias ? onednn_memory({options.out_channels}, Layout::row_major)
-                           : memory::desc()),
-        y_(onednn_memory(prepared.y_shape, path.y)),
-        stride_{options.stride_h, options.stride_w},
-        padding_{options.padding_h, options.padding_w},
-        padding_end_{end_padding(prepared, options, 0), end_padding(prepared, options, 1)} {}
-
-  dnnl::convolution_forward::primitive_desc forward() const {
-    return {{dnnl::prop_kind::forward_training, algorithm_, x_, weights_, bias_, y_, stride_,
-             padding_, padding_end_},
-            onednn_attributes(),
-            onednn_engine()};
-  }
-
-  dnnl::convolution_backward_data::primitive_desc input_gradient() const {
-    return {{algorithm_, x_, weights_, y_, stride_, padding_, padding_end_},
-            onednn_attributes(),
-            onednn_engine(),
-            forward()};
-  }
-
-  dnnl::convolution_backward_weights::primitive_desc weight_gradient() const {
-    return {{algorithm_, x_, weights_, bias_, y_, stride_, padding_, padding_end_},
-            onednn_attributes(),
-            onednn_engine(),
-            forward()};
-  }
-
-  PreparedPrimitive::Arguments arguments(int x, int weights, const memory::desc& order, int bias,
-                                         int y) const {
-    PreparedPrimitive::Arguments result{{x, x_}, {weights, order}, {y, y_}};
-    if (bias != 0 && !bias_.is_zero()) result.emplace_back(bias, bias_);
-    return result;
-  }
-
-  const ConvolutionPath& path() const { return path_; }
-
- private:
-  /// What is left over at the bottom or right: less than the padding where a stride does not fit,
-  /// even negative.
-  static std::int64_t end_padding(const Prepared& prepared, const ConvolutionOptions& o, int axis) {
-    const std::int64_t kernel = axis == 0 ? o.kernel_h : o.kernel_w;
-    const std::int64_t stride = axis == 0 ? o.stride_h : o.stride_w;
-    const std::int64_t padding = axis == 0 ? o.padding_h : o.padding_w;
-    return (prepared.y_shape[2 + axis] - 1) * stride + kernel - prepared.x_shape[2 + axis] -
-           padding;
-  }
-
-  ConvolutionPath path_;
-  dnnl::algorithm algorithm_;
-  memory::desc x_, weights_, bias_, y_;
-  memory::dims stride_, padding_, padding_end_;
-};
-
-// oneDNN always has a plain loop to fall back to, hundreds of times slower than any other choice.
-template <class Description>
-void refuse_plain_loops(const Description& description, bool last_choice) {
-  if (!last_choice && std::string_view(description.impl_info_str()).starts_with("ref"))
-    throw dnnl::error(dnnl_unimplemented, "only a plain loop");
+const float* at_sample(const Tensor& tensor, std::int64_t sample) {
+  return tensor.data<float>() + sample * (tensor.element_count() / tensor.shape()[0]);
+}
+float* at_sample(Tensor& tensor, std::int64_t sample) {
+  return tensor.data<float>() + sample * (tensor.element_count() / tensor.shape()[0]);
 }
 
-Compiled compile(const Describer& describer, ConvolutionDirection direction, bool last_choice) {
-  const ConvolutionPath& path = describer.path();
-  if (direction == ConvolutionDirection::forward) {
-    const auto description = describer.forward();
-    refuse_plain_loops(description, last_choice);
-    const memory::desc order = description.weights_desc();
-    return {path.x, path.y, order,
-            PreparedPrimitive(dnnl::convolution_forward(description),
-                              describer.arguments(DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, order,
-                                                  DNNL_ARG_BIAS, DNNL_ARG_DST),
-                              description.scratchpad_desc()),
-            std::nullopt};
+/// Copies the channels of a piece from or into nchw16c memory of all channels.
+class PieceChannels {
+ public:
+  PieceChannels(const Shape& whole, const ConvolutionPiece& piece)
+      : piece_(piece),
+        plane_(whole[2] * whole[3]),
+        of_sample_(whole[1] * plane_),
+        of_piece_(piece.channels * plane_) {}
+
+  void gather(const float* samples, float* to) const {
+    for (std::int64_t n = 0; n < piece_.samples; ++n)
+      std::memcpy(to + n * of_piece_, samples + n * of_sample_ + piece_.first_channel * plane_,
+                  static_cast<std::size_t>(of_piece_) * sizeof(float));
   }
-  if (direction == ConvolutionDirection::input_gradient) {
-    const auto description = describer.input_gradient();
-    refuse_plain_loops(description, last_choice);
-    const memory::desc order = description.weights_desc();
-    return {path.x, path.y, order,
-            PreparedPrimitive(dnnl::convolution_backward_data(description),
-                              describer.arguments(DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, order, 0,
-                                                  DNNL_ARG_DIFF_DST),
-                              description.scratchpad_desc()),
-            std::nullopt};
+  void scatter(const float* from, float* samples) const {
+    for (std::int64_t n = 0; n < piece_.samples; ++n)
+      std::memcpy(samples + n * of_sample_ + piece_.first_channel * plane_, from + n * of_piece_,
+                  static_cast<std::size_t>(of_piece_) * sizeof(float));
   }
-  const auto description = describer.weight_gradient();
-  refuse_plain_loops(description, last_choice);
-  const memory::desc order = description.diff_weights_desc();
-  return {path.x, path.y, order,
-          PreparedPrimitive(dnnl::convolution_backward_weights(description),
-                            describer.arguments(DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, order,
-                                                DNNL_ARG_DIFF_BIAS, DNNL_ARG_DIFF_DST),
-                            description.scratchpad_desc()),
-          std::nullopt};
+
+ private:
+  const ConvolutionPiece& piece_;
+  std::int64_t plane_, of_sample_, of_piece_;
+};
+
+/// Partial sums, one behind the other.
+struct Partials {
+  const float* first = nullptr;
+  std::int64_t stride = 0, count = 0;
+};
+
+/// Adds them up in their order.
+void add_up(const Stream& stream, const Partials& partials, std::int64_t count, float* to) {
+  parallel(stream, count, elements_per_thread, [&](std::int64_t begin, std::int64_t end) {
+    std::copy(partials.first + begin, partials.first + end, to + begin);
+    for (std::int64_t p = 1; p < partials.count; ++p) {
+      const float* from = partials.first + p * partials.stride;
+      for (std::int64_t i = begin; i < end; ++i) to[i] += from[i];
+    }
+  });
 }
 
 class OneDnnConvolution final : public LayerKernel {
@@ -156,61 +110,111 @@ class OneDnnConvolution final : public LayerKernel {
   }
 
   Tensor forward(const Stream& stream, const Tensor& x) override {
-    Prepared& prepared = prepared_for(stream, x.shape());
+    Prepared& prepared = prepared_for(x.shape());
     check(x, prepared.x_shape, "the input");
     Compiled& compiled = direction(prepared, ConvolutionDirection::forward);
-    const Tensor input = in_layout(stream, x, compiled.x);
-    Tensor y = Tensor::empty(prepared.y_shape, DType::f32, stream.device, compiled.y);
-    compiled.primitive.set(DNNL_ARG_SRC, input.raw());
-    compiled.primitive.set(DNNL_ARG_WEIGHTS, weights(stream, compiled));
-    if (options_.bias) compiled.primitive.set(DNNL_ARG_BIAS, weights_.bias().raw());
-    compiled.primitive.set(DNNL_ARG_DST, y.raw());
-    compiled.primitive.run(stream);
+    const Tensor input = in_layout(stream, x, compiled.path.x);
+    Tensor y = Tensor::empty(prepared.y_shape, DType::f32, stream.device, compiled.path.y);
+    for (Part& part : compiled.parts) {
+      const std::int64_t first = part.compiled.piece.first_channel;
+      part.compiled.primitive.set(DNNL_ARG_WEIGHTS, weights(stream, part, {first, 0, 0, 0}));
+      if (options_.bias)
+        part.compiled.primitive.set(DNNL_ARG_BIAS, weights_.bias().data<float>() + first);
+    }
+    transform(stream, compiled, {DNNL_ARG_SRC, DNNL_ARG_DST}, input, y);
     return y;
   }
 
   Tensor input_gradient(const Stream& stream, const Tensor& grad, const Shape& x_shape,
                         Layout x_layout) override {
-    Prepared& prepared = prepared_for(stream, x_shape);
+    Prepared& prepared = prepared_for(x_shape);
     check(grad, prepared.y_shape, "the output's gradient");
     Compiled& compiled = direction(prepared, ConvolutionDirection::input_gradient);
-    const Tensor y_grad = in_layout(stream, grad, compiled.y);
-    Tensor x_grad = Tensor::empty(x_shape, DType::f32, stream.device, compiled.x);
-    compiled.primitive.set(DNNL_ARG_DIFF_DST, y_grad.raw());
-    compiled.primitive.set(DNNL_ARG_WEIGHTS, weights(stream, compiled));
-    compiled.primitive.set(DNNL_ARG_DIFF_SRC, x_grad.raw());
-    compiled.primitive.run(stream);
+    const Tensor y_grad = in_layout(stream, grad, compiled.path.y);
+    Tensor x_grad = Tensor::empty(x_shape, DType::f32, stream.device, compiled.path.x);
+    for (Part& part : compiled.parts)
+      part.compiled.primitive.set(
+          DNNL_ARG_WEIGHTS, weights(stream, part, {0, part.compiled.piece.first_channel, 0, 0}));
+    transform(stream, compiled, {DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC}, y_grad, x_grad);
     return in_layout(stream, x_grad, x_layout);
   }
 
   void weight_gradient(const Stream& stream, const Tensor& x, const Tensor& grad,
                        Tensor& weight_grad, Tensor& bias_grad) override {
-    Prepared& prepared = prepared_for(stream, x.shape());
+    Prepared& prepared = prepared_for(x.shape());
     check(x, prepared.x_shape, "the input");
     check(grad, prepared.y_shape, "the output's gradient");
     check(weight_grad, weight_shape_, "the weight's gradient");
     if (options_.bias) check(bias_grad, {options_.out_channels}, "the bias's gradient");
     Compiled& compiled = direction(prepared, ConvolutionDirection::weight_gradient);
-    const Tensor input = in_layout(stream, x, compiled.x);
-    const Tensor y_grad = in_layout(stream, grad, compiled.y);
-    compiled.primitive.set(DNNL_ARG_SRC, input.raw());
-    compiled.primitive.set(DNNL_ARG_DIFF_DST, y_grad.raw());
-    if (options_.bias) compiled.primitive.set(DNNL_ARG_DIFF_BIAS, bias_grad.raw());
-    if (!compiled.export_gradient) {
-      compiled.primitive.set(DNNL_ARG_DIFF_WEIGHTS, weight_grad.raw());
-      compiled.primitive.run(stream);
-      return;
-    }
-    const Tensor ordered = Tensor::empty({static_cast<std::int64_t>(compiled.weights.get_size())},
-                                         DType::u8, stream.device);
-    compiled.primitive.set(DNNL_ARG_DIFF_WEIGHTS, ordered.raw());
-    compiled.primitive.run(stream);
-    compiled.export_gradient->set(DNNL_ARG_FROM, ordered.raw());
-    compiled.export_gradient->set(DNNL_ARG_TO, weight_grad.raw());
-    compiled.export_gradient->run(copy_stream(stream, weight_grad.bytes()));
+    const Tensor input = in_layout(stream, x, compiled.path.x);
+    const Tensor y_grad = in_layout(stream, grad, compiled.path.y);
+    if (compiled.partials == 1)
+      return sum_samples(stream, compiled, input, y_grad, weight_grad.data<float>(),
+                         options_.bias ? bias_grad.data<float>() : nullptr, 0);
+    const std::int64_t count = weight_grad.element_count();
+    const std::int64_t stride = count + (options_.bias ? options_.out_channels : 0);
+    Tensor partials = Tensor::empty({compiled.partials, stride}, DType::f32, stream.device);
+    float* const sums = partials.data<float>();
+    sum_samples(stream, compiled, input, y_grad, sums, options_.bias ? sums + count : nullptr,
+                stride);
+    add_up(stream, {sums, stride, compiled.partials}, count, weight_grad.data<float>());
+    if (options_.bias)
+      add_up(stream, {sums + count, stride, compiled.partials}, options_.out_channels,
+             bias_grad.data<float>());
   }
 
  private:
+  /// Forward and the gradient of the input: from the samples of one tensor to those of another.
+  void transform(const Stream& stream, Compiled& compiled, std::pair<int, int> arguments,
+                 const Tensor& from, Tensor& to) const {
+    const auto [source, result] = arguments;
+    run_pieces(stream, compiled.parts.size(), compiled.bytes,
+               [&](std::size_t i, std::byte* memory) {
+                 auto& [piece, order, primitive] = compiled.parts[i].compiled;
+                 float* samples = at_sample(to, piece.first_sample);
+                 auto* channels = reinterpret_cast<float*>(memory + compiled.parts[i].channels_at);
+                 const bool all = piece.channels == to.shape()[1];
+                 primitive.set(source, at_sample(from, piece.first_sample));
+                 primitive.set(result, all ? samples : channels);
+                 const dnnl_status_t status = primitive.execute_here(memory);
+                 if (!all) PieceChannels(to.shape(), piece).scatter(channels, samples);
+                 return status;
+               });
+  }
+
+  /// The gradients of weight and bias. Each further partial sum lies `stride` elements behind.
+  void sum_samples(const Stream& stream, Compiled& compiled, const Tensor& x, const Tensor& grad,
+                   float* weight_sums, float* bias_sums, std::int64_t stride) const {
+    const std::int64_t row = weight_shape_.element_count() / options_.out_channels;
+    const std::int64_t samples = compiled.parts.front().compiled.piece.samples;
+    run_pieces(stream, compiled.parts.size(), compiled.bytes,
+               [&](std::size_t i, std::byte* memory) {
+                 Part& part = compiled.parts[i];
+                 auto& [piece, order, primitive] = part.compiled;
+                 const std::int64_t partial = piece.first_sample / samples * stride;
+                 float* const sums = weight_sums + partial + piece.first_channel * row;
+                 const float* gradient = at_sample(grad, piece.first_sample);
+                 if (piece.channels != options_.out_channels) {
+                   auto* channels = reinterpret_cast<float*>(memory + part.channels_at);
+                   PieceChannels(grad.shape(), piece).gather(gradient, channels);
+                   gradient = channels;
+                 }
+                 primitive.set(DNNL_ARG_SRC, at_sample(x, piece.first_sample));
+                 primitive.set(DNNL_ARG_DIFF_DST, gradient);
+                 if (bias_sums)
+                   primitive.set(DNNL_ARG_DIFF_BIAS, bias_sums + partial + piece.first_channel);
+                 void* const ordered =
+                     part.export_gradient ? static_cast<void*>(memory + part.ordered_at) : sums;
+                 primitive.set(DNNL_ARG_DIFF_WEIGHTS, ordered);
+                 const dnnl_status_t status = primitive.execute_here(memory);
+                 if (!part.export_gradient || status != dnnl_success) return status;
+                 part.export_gradient->set(DNNL_ARG_FROM, ordered);
+                 part.export_gradient->set(DNNL_ARG_TO, sums);
+                 return part.export_gradient->execute_here(memory);
+               });
+  }
+
   void check(const Tensor& tensor, const Shape& shape, std::string_view what) const {
     if (!tensor.defined())
       throw Error(ErrorCode::bad_shape, fmt::format("{}: {} is missing, expected {}",
@@ -228,25 +232,23 @@ class OneDnnConvolution final : public LayerKernel {
 
   // A batch of another size comes at the end of an epoch and in evaluation; the oldest goes when
   // sizes never stop changing.
-  Prepared& prepared_for(const Stream& stream, const Shape& x_shape) {
+  Prepared& prepared_for(const Shape& x_shape) {
     constexpr std::size_t most = 16;
     for (Prepared& prepared : prepared_)
-      if (prepared.x_shape == x_shape && prepared.threads == stream.threads) return prepared;
+      if (prepared.x_shape == x_shape) return prepared;
     if (prepared_.size() == most) prepared_.pop_back();
     return prepared_.emplace_front(
-        Prepared{x_shape, convolution_output_shape(options_, x_shape), stream.threads, {}});
+        Prepared{x_shape, convolution_output_shape(options_, x_shape), {}});
   }
 
   Compiled& direction(Prepared& prepared, ConvolutionDirection direction) {
     auto& compiled = prepared.directions[static_cast<std::size_t>(direction)];
     if (compiled) return *compiled;
-    const Stream stream{.threads = prepared.threads};
-    use_stream_threads(stream);
     const auto paths = convolution_paths(options_, prepared.x_shape, direction);
     for (std::size_t i = 0; i < paths.size() && !compiled; ++i) {
       const bool last_choice = i + 1 == paths.size();
       try {
-        compiled = compile(Describer(options_, prepared, paths[i]), direction, last_choice);
+        compiled = compile(prepared, direction, paths[i], last_choice);
       } catch (const dnnl::error& error) {
         if (last_choice)
           throw Error(ErrorCode::unsupported,
@@ -254,16 +256,44 @@ class OneDnnConvolution final : public LayerKernel {
                                   to_string(prepared.x_shape), error.what()));
       }
     }
-    const auto plain = onednn_memory(weight_shape_, Layout::row_major);
-    if (direction == ConvolutionDirection::weight_gradient && compiled->weights != plain)
-      compiled->export_gradient = prepare_copy(stream, compiled->weights, plain);
     return *compiled;
   }
 
-  const void* weights(const Stream& stream, const Compiled& compiled) {
+  Compiled compile(const Prepared& prepared, ConvolutionDirection direction,
+                   const ConvolutionPath& path, bool last_choice) const {
+    const bool of_x = direction == ConvolutionDirection::input_gradient;
+    const bool of_weights = direction == ConvolutionDirection::weight_gradient;
+    const Shape& divided = of_x ? prepared.x_shape : prepared.y_shape;
+    Compiled result{.path = path};
+    const auto pieces = convolution_pieces(options_, prepared.x_shape, direction, path);
+    for (const ConvolutionPiece& piece : pieces) {
+      Part part{compile_piece(options_, prepared.x_shape, direction, path, piece, last_choice)};
+      const memory::desc& order = part.compiled.weights;
+      const auto plain = onednn_memory(
+          {piece.channels, options_.in_channels, options_.kernel_h, options_.kernel_w},
+          Layout::row_major);
+      if (of_weights && order != plain)
+        part.export_gradient = prepare_copy({.threads = 1}, order, plain);
+      part.channels_at = aligned_bytes(
+          std::max(part.compiled.primitive.scratch_bytes(),
+                   part.export_gradient ? part.export_gradient->scratch_bytes() : std::size_t{0}));
+      part.ordered_at = part.channels_at;
+      if (piece.channels != divided[1])
+        part.ordered_at += aligned_bytes(
+            static_cast<std::size_t>(piece.samples * piece.channels * divided[2] * divided[3]) *
+            sizeof(float));
+      part.bytes = part.ordered_at + (part.export_gradient ? order.get_size() : 0);
+      result.bytes = std::max(result.bytes, part.bytes);
+      result.parts.push_back(std::move(part));
+    }
+    result.partials = (prepared.x_shape[0] + pieces.front().samples - 1) / pieces.front().samples;
+    return result;
+  }
+
+  const void* weights(const Stream& stream, const Part& part, const memory::dims& begin) {
     if (!weights_.defined())
       throw Error(ErrorCode::internal, describe(options_) + ": computed before use_weights");
-    return weights_.in_order(stream, compiled.weights);
+    return weights_.in_order(stream, part.compiled.weights, begin);
   }
 
   ConvolutionOptions options_;
@@ -275,9 +305,9 @@ class OneDnnConvolution final : public LayerKernel {
 }  // namespace
 
 // Algorithm and layouts follow convolution_rule.h; an input in another layout is reordered, not
-// refused. Primitives are compiled once for each input shape and number of threads; the weights are
-// brought into the primitives' order once a version. The kernel reads the weights that it was given
-// until it is given others.
+// refused. Primitives are compiled once for each input shape; the weights are brought into the
+// primitives' order once a version. The kernel reads the weights that it was given until it is
+// given others.
 std::unique_ptr<LayerKernel> convolution(const ConvolutionOptions& options) {
   if (options.in_channels < 1 || options.out_channels < 1 || options.kernel_h < 1 ||
       options.kernel_w < 1 || options.stride_h < 1 || options.stride_w < 1 ||

@@ -89,7 +89,16 @@ void PreparedPrimitive::run(const Stream& stream) {
   const Scratch scratch(scratch_bytes_);
   if (scratch_bytes_ > 0) set(DNNL_ARG_SCRATCHPAD, scratch.data());
   use_stream_threads(stream);
-  const dnnl_status_t status = execute();
+  check_status(execute());
+}
+
+dnnl_status_t PreparedPrimitive::execute_here(void* scratch) {
+  if (scratch_bytes_ > 0) set(DNNL_ARG_SCRATCHPAD, scratch);
+  use_stream_threads({.threads = 1});
+  return execute();
+}
+
+void check_status(dnnl_status_t status) {
   if (status != dnnl_success)
     throw Error(ErrorCode::internal,
                 fmt::format("oneDNN failed to run a primitive (status {})", int{status}));

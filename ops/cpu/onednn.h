@@ -37,6 +37,12 @@ class PreparedPrimitive {
   void set(int argument, const void* data);
   void run(const Stream& stream);
 
+  /// The scratch memory that execute() needs.
+  std::size_t scratch_bytes() const { return scratch_bytes_; }
+  /// Runs on the calling thread alone, with this scratch memory. For one that was compiled for one
+  /// thread; may be called by a thread of parallel().
+  dnnl_status_t execute_here(void* scratch);
+
  private:
   dnnl_status_t execute();
 
@@ -46,6 +52,9 @@ class PreparedPrimitive {
   std::vector<dnnl_exec_arg_t> arguments_;
   std::size_t scratch_bytes_ = 0;
 };
+
+/// Throws Error{internal} if a primitive failed.
+void check_status(dnnl_status_t status);
 
 /// A prepared copy from one memory order into another.
 PreparedPrimitive prepare_copy(const Stream& stream, const dnnl::memory::desc& from,

@@ -10,24 +10,25 @@ void PreparedWeights::use(const Tensor& weight, const Tensor& bias, std::uint64_
   ++serial_;
 }
 
-const void* PreparedWeights::in_order(const Stream& stream, const dnnl::memory::desc& order) {
+const void* PreparedWeights::in_order(const Stream& stream, const dnnl::memory::desc& order,
+                                      const dnnl::memory::dims& begin) {
   const dnnl::memory::desc plain = onednn_memory(weight_.shape(), Layout::row_major);
   if (order == plain) return weight_.raw();
   for (Copy& copy : copies_) {
-    if (copy.order != order) continue;
+    if (copy.order != order || copy.begin != begin) continue;
     if (copy.version == serial_) return copy.data.raw();
     copy.version = serial_;
     copy.fill.set(DNNL_ARG_FROM, weight_.raw());
-    copy.fill.run(copy_stream(stream, weight_.bytes()));
+    copy.fill.run(copy_stream(stream, order.get_size()));
     return copy.data.raw();
   }
   Copy& copy = copies_.emplace_back(
-      Copy{order, prepare_copy(stream, plain, order),
+      Copy{order, begin, prepare_copy(stream, plain.submemory_desc(order.dims(), begin), order),
            Tensor::empty({static_cast<std::int64_t>(order.get_size())}, DType::u8, stream.device),
            serial_});
   copy.fill.set(DNNL_ARG_FROM, weight_.raw());
   copy.fill.set(DNNL_ARG_TO, copy.data.raw());
-  copy.fill.run(copy_stream(stream, weight_.bytes()));
+  copy.fill.run(copy_stream(stream, order.get_size()));
   return copy.data.raw();
 }
 

@@ -15,12 +15,15 @@ class PreparedWeights {
   bool defined() const { return version_.has_value(); }
 
   const Tensor& bias() const { return bias_; }
-  /// The weights in this order, valid until the next use().
-  const void* in_order(const Stream& stream, const dnnl::memory::desc& order);
+  /// The weights in this order, valid until the next use(). If `order` is smaller than the weights,
+  /// the part of them that begins at these indices.
+  const void* in_order(const Stream& stream, const dnnl::memory::desc& order,
+                       const dnnl::memory::dims& begin);
 
  private:
   struct Copy {
     dnnl::memory::desc order;
+    dnnl::memory::dims begin;
     PreparedPrimitive fill;
     Tensor data;
     std::uint64_t version = 0;
