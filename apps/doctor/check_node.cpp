@@ -60,9 +60,9 @@ Findings check_sharing(const Machine& machine, std::int64_t threads) {
 }
 
 /// How to keep the stages of a process within its cores.
-std::string fewer_threads(const Machine& machine, const Demands& demands, std::int64_t stages) {
+std::string fewer_threads(const Machine& machine, std::int64_t threads, std::int64_t stages) {
   const std::string more_cores = machine.has("SLURM_JOB_ID") ? ", or raise --cpus-per-task" : "";
-  if (demands.intra_op_threads > 1 && stages <= machine.cores)
+  if (threads > 1 && stages <= machine.cores)
     return fmt::format("-r parallel.intra_op_threads={}{}", machine.cores / stages, more_cores);
   if (machine.world && machine.world->size > 1)
     return fmt::format("start more processes, or lower parallel.pipeline{}", more_cores);
@@ -70,11 +70,27 @@ std::string fewer_threads(const Machine& machine, const Demands& demands, std::i
                      more_cores);
 }
 
+/// As the run chooses them (apps/train/training.h).
+std::int64_t actor_threads(const Machine& machine, const Demands& demands) {
+  if (demands.actor_threads > 0) return demands.actor_threads;
+  const std::int64_t most = std::max<std::int64_t>(1, stages_of_process(machine, demands));
+  return std::clamp<std::int64_t>(
+      machine.cores / std::max<std::int64_t>(1, demands.intra_op_threads), 1, most);
+}
+
 }  // namespace
 
 std::int64_t stages_of_process(const Machine& machine, const Demands& demands) {
   const std::int64_t size = machine.world ? machine.world->size : 1;
   return (demands.work.total_stages() + size - 1) / std::max<std::int64_t>(1, size);
+}
+
+std::int64_t intra_op_threads(const Machine& machine, const Demands& demands) {
+  if (demands.intra_op_threads > 0) return demands.intra_op_threads;
+  const std::int64_t share =
+      std::max<std::int64_t>(1, machine.cores / actor_threads(machine, demands));
+  const std::int64_t limit = number_in(machine, "OMP_NUM_THREADS");
+  return limit > 0 ? std::min(share, limit) : share;
 }
 
 Findings check_cores(const Machine& machine, const Demands& demands) {
@@ -91,26 +107,33 @@ Findings check_cores(const Machine& machine, const Demands& demands) {
                          : ""),
          fmt::format("OMP_NUM_THREADS={}", machine.cores));
   const std::int64_t stages = stages_of_process(machine, demands);
-  const std::int64_t busy = stages * demands.intra_op_threads;
-  const std::int64_t asked = demands.actor_threads * demands.intra_op_threads;
+  const std::int64_t kernel_threads = intra_op_threads(machine, demands);
+  const std::int64_t busy = stages * kernel_threads;
+  const std::int64_t asked = demands.actor_threads * kernel_threads;
   if (demands.actor_threads > stages && asked > machine.cores)
     warn(fmt::format(
              "parallel.actor_threads {} × parallel.intra_op_threads {} in a process that has "
              "{}",
-             demands.actor_threads, demands.intra_op_threads, counted(machine.cores, "core")),
+             demands.actor_threads, kernel_threads, counted(machine.cores, "core")),
          fmt::format("-r parallel.actor_threads={}",
-                     std::max<std::int64_t>(1, machine.cores / demands.intra_op_threads)));
+                     std::max<std::int64_t>(1, machine.cores / kernel_threads)));
   if (demands.known && busy > machine.cores)
     warn(fmt::format("{} of {} in a process that has {}", counted(stages, "stage"),
-                     counted(demands.intra_op_threads, "thread"), counted(machine.cores, "core")),
-         fewer_threads(machine, demands, stages));
+                     counted(kernel_threads, "thread"), counted(machine.cores, "core")),
+         fewer_threads(machine, kernel_threads, stages));
   else if (demands.known)
-    std::ranges::move(check_sharing(machine, demands.intra_op_threads),
-                      std::back_inserter(findings));
+    std::ranges::move(check_sharing(machine, kernel_threads), std::back_inserter(findings));
+  const std::int64_t actors = actor_threads(machine, demands);
+  const std::int64_t idle = machine.cores - actors * kernel_threads;
+  if (demands.known && demands.intra_op_threads + demands.actor_threads > 0 && idle >= actors)
+    warn(fmt::format("{} of {} leave {} of {} idle", counted(actors, "actor thread"),
+                     counted(kernel_threads, "intra-op thread"), idle,
+                     counted(machine.cores, "core")),
+         "-r parallel.intra_op_threads=auto");
   const std::int64_t limit = number_in(machine, "OMP_THREAD_LIMIT");
-  if (limit > 0 && limit < demands.intra_op_threads)
+  if (limit > 0 && limit < kernel_threads)
     warn(fmt::format("OMP_THREAD_LIMIT is {}, below parallel.intra_op_threads {}", limit,
-                     demands.intra_op_threads),
+                     kernel_threads),
          "unset OMP_THREAD_LIMIT");
   if (machine.quota && *machine.quota + 0.5 < machine.affinity)
     warn(fmt::format("the control group allows {:.3g} CPUs of {}: more threads are throttled",

@@ -30,9 +30,10 @@ using Findings = std::vector<Finding>;
 
 /// What the options file requires of a machine. The defaults are those of a run without a file.
 struct Demands {
-  WorkLimits work;                 ///< parallel.pipeline, parallel.data
-  std::int64_t actor_threads = 0;  ///< 0: as many as stages, at most the cores
-  std::int64_t intra_op_threads = 1, workers = 1;
+  WorkLimits work;                    ///< parallel.pipeline, parallel.data
+  std::int64_t actor_threads = 0;     ///< 0: as many as stages, at most the cores
+  std::int64_t intra_op_threads = 0;  ///< 0: the cores, divided by the actor threads
+  std::int64_t workers = 1;
   std::string interface;                       ///< parallel.interface, or empty
   std::string transport{automatic_transport};  ///< parallel.transport
   bool known = false;                          ///< whether there is a file
@@ -40,6 +41,9 @@ struct Demands {
 
 /// The maximum number of stages in this process. Some processes may have one fewer.
 std::int64_t stages_of_process(const Machine& machine, const Demands& demands);
+
+/// Threads of a kernel in this process.
+std::int64_t intra_op_threads(const Machine& machine, const Demands& demands);
 
 /// Whether this program contains NCCL. Only then can wrong NCCL variables make its runs fail.
 inline bool reads_nccl(const Machine& machine) { return !machine.compiled_gpus.empty(); }

@@ -45,7 +45,7 @@ Demands demands_of(const Options& options) {
   demands.work = work_limits(options);
   demands.transport = options.transport.transport;
   demands.actor_threads = options.run.threads;
-  demands.intra_op_threads = options.pipeline.stream.threads;
+  demands.intra_op_threads = options.intra_op_threads;
   demands.workers = options.pipeline.data.workers;
   demands.interface = options.transport.interface;
   return demands;

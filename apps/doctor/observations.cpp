@@ -26,7 +26,7 @@ std::string cores_text(const Machine& machine, const Demands& demands) {
   if (!demands.known) return cores;
   const std::int64_t stages = stages_of_process(machine, demands);
   return fmt::format("{}, {} of {}", cores, counted(stages, "stage"),
-                     counted(demands.intra_op_threads, "thread"));
+                     counted(intra_op_threads(machine, demands), "thread"));
 }
 
 std::string limits_text(const Machine& machine) {

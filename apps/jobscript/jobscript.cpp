@@ -87,7 +87,8 @@ JobShape shape_of(const Options& options, const OptionOrigins& origins,
                   const JobscriptArguments& arguments) {
   JobShape shape;
   shape.interface_open = origins.of("parallel.interface") == "default";
-  shape.intra_op_threads = options.pipeline.stream.threads;
+  // `auto` uses the cores that the job has, and asks for none.
+  shape.intra_op_threads = std::max(1, options.intra_op_threads);
   shape.workers = options.pipeline.data.workers;
   shape.work = work_limits(options);
   shape.transport = options.transport.transport;

@@ -62,6 +62,8 @@ struct Options {
   Aggregation aggregation = Aggregation::synchronous;
   std::int64_t staleness = 1;  ///< PipelineOptions::staleness of asynchronous aggregation
   TransportOptions transport;
+  int intra_op_threads =
+      0;  ///< PipelineOptions::stream's; 0: intra_op_threads (training.h) finds it
   RunOptions run{.threads = 0};  ///< 0: as many as actor_threads (apps/train/training.h) finds
   std::uint32_t checkpoint_every_steps = 0;   ///< 0: no checkpoints by steps
   std::uint32_t checkpoint_every_epochs = 1;  ///< 0: none by epochs

@@ -379,9 +379,12 @@ void add_parallel(OptionFields& fields, Options& o) {
                           .at_most = largest_count,
                           .synonyms = {"threads"},
                           .setting = "RunOptions::threads"}));
-  fields.push_back(field("parallel.intra_op_threads", p.stream.threads, "threads of one kernel",
+  fields.push_back(field("parallel.intra_op_threads", o.intra_op_threads,
+                         "threads of one kernel; auto: the cores of the process, divided by its "
+                         "actor threads, at most OMP_NUM_THREADS. Results do not depend on it",
                          {.at_least = 1,
                           .at_most = largest_count,
+                          .empty_word = "auto",
                           .synonyms = {"omp_threads"},
                           .setting = "Stream::threads"}));
   fields.push_back(field("parallel.bucket_cap_mb", in_mebibytes(p.bucket_cap_bytes),

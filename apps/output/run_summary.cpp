@@ -147,7 +147,10 @@ std::string run_summary(const RunReport& report, const RunShape& shape) {
                                  stages.size() == 1 ? most.name : "stages", 100 * mean);
   if (stages.size() > 1 && most.compute > even * mean)
     text += fmt::format("; the bottleneck is {} with {:.0f} %", most.name, 100 * most.compute);
-  const std::string advice = try_what(report, shape, stages, most);
+  std::string advice = try_what(report, shape, stages, most);
+  if (advice.empty() && shape.unused_cores > 0)
+    advice = fmt::format("idle in each process: {}; try parallel.intra_op_threads=auto",
+                         counted(shape.unused_cores, "core"));
   return advice.empty() ? text : text + "\n" + advice;
 }
 

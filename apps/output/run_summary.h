@@ -16,6 +16,7 @@ struct RunShape {
   int processes = 1;
   int actor_threads = 1;    ///< of each process
   int idle_cores = 0;       ///< that a process may use beyond its actors' and kernels' threads
+  int unused_cores = 0;     ///< of them, those that parallel.intra_op_threads=auto would use
   int workers = 1;          ///< of the loader
   bool batch_norms = true;  ///< whether the model has any
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;

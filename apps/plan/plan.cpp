@@ -148,6 +148,9 @@ int plan(const PlanArguments& arguments, const Definitions& own) {
   for (std::uint32_t process = 0; process < processes; ++process)
     planned.bounds.push_back(memory_bound(pipeline, graph, dataset_bytes, process));
   print_out("{}\n", run_heading(options, pipeline));
+  if (const int idle = idle_cores(options, processes); processes == 1 && idle > 0)
+    print_out("idle on this machine: {}; try parallel.intra_op_threads=auto\n",
+              counted(idle, "core"));
   for (const auto& warnings : {options.warnings, shape_warnings(pipeline)})
     for (const std::string& warning : warnings) print_out("warning: {}\n", warning);
   print_out("\n");

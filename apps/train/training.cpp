@@ -55,6 +55,15 @@ StateSpec whole_spec(const PipelineOptions& pipeline) {
   return Network(std::move(model), 0, blocks, pipeline.dtype, pipeline.stream).spec();
 }
 
+/// The cores of this process, or its part of those of its node if processes share them.
+int cores_of_process() {
+  const Environment environment = Environment::of_process();
+  const auto world = world_from_environment(environment);
+  const int cores = available_cores();
+  if (!world || world->local_size < 2) return cores;
+  return std::min(cores, std::max(1, node_cores(*world, environment) / world->local_size));
+}
+
 }  // namespace
 
 StartingPoint read_starting_point(const std::filesystem::path& path) {
@@ -70,8 +79,6 @@ StartingPoint read_starting_point(const std::filesystem::path& path) {
   StartingPoint start{.checkpoint = choice.folder,
                       .steps = static_cast<std::uint32_t>(manifest.step),
                       .options = manifest.options};
-  if (const auto threads = manifest.run.find("intra_op_threads"); threads != manifest.run.end())
-    start.intra_op_threads = std::atoi(threads->second.c_str());
   if (const auto processor = manifest.run.find("processor"); processor != manifest.run.end())
     start.processor = processor->second;
   auto partition = manifest.run.find("partition");
@@ -91,6 +98,7 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
   if (options.aggregation == Aggregation::asynchronous)
     pipeline.staleness = static_cast<std::uint32_t>(options.staleness);
   pipeline.processes = here.processes;
+  pipeline.stream.threads = intra_op_threads(options, here.processes);
   {
     const SlowNotice notice(fmt::format("opening the data set {}", options.dataset.name));
     pipeline.data.dataset = open_dataset(options.dataset.chosen(), dataset_options(options));
@@ -182,7 +190,21 @@ int actor_threads(const Options& options, std::uint32_t processes) {
   if (options.run.threads > 0) return options.run.threads;
   const std::int64_t all = options.stages * options.pipeline.replicas;
   const auto wanted = static_cast<int>((all + processes - 1) / processes);
-  return std::clamp(available_cores() / options.pipeline.stream.threads, 1, wanted);
+  return std::clamp(cores_of_process() / std::max(1, options.intra_op_threads), 1, wanted);
+}
+
+int intra_op_threads(const Options& options, std::uint32_t processes) {
+  if (options.intra_op_threads > 0) return options.intra_op_threads;
+  const int share = std::max(1, cores_of_process() / actor_threads(options, processes));
+  const auto limit = Environment::of_process().number("OMP_NUM_THREADS", 1);
+  return limit ? std::min(share, *limit) : share;
+}
+
+int idle_cores(const Options& options, std::uint32_t processes) {
+  const int actors = actor_threads(options, processes);
+  const int idle = cores_of_process() - actors * intra_op_threads(options, processes);
+  const bool by_hand = options.intra_op_threads > 0 || options.run.threads > 0;
+  return by_hand && idle >= actors ? idle : 0;
 }
 
 std::string options_for_restart(const Options& options, const std::vector<std::size_t>& partition) {
@@ -208,7 +230,7 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
       pipeline.batch_size, counted(pipeline.micro_batches, "micro-batch"),
       counted(actor_threads(options, pipeline.processes), "actor thread"),
       pipeline.processes > 1 ? " per process" : "",
-      counted(options.pipeline.stream.threads, "thread"),
+      counted(intra_op_threads(options, pipeline.processes), "thread"),
       pipeline.staleness == 0
           ? ""
           : fmt::format("\nasynchronous aggregation: gradients are applied {} later",
@@ -243,8 +265,6 @@ Result<std::filesystem::path> write_training_checkpoint(
   manifest.position = fmt::format(R"({{"step": {}, "epoch": {}, "step_of_epoch": {}, "seed": {}}})",
                                   step, step / timeline.steps_per_epoch,
                                   step % timeline.steps_per_epoch, options.pipeline.seed);
-  // Part of the numerical configuration: a library's order of summation may depend on it.
-  manifest.run["intra_op_threads"] = std::to_string(options.pipeline.stream.threads);
   manifest.run["optimizer"] = options.optimizer.name;
   manifest.run["processor"] = backend(options.pipeline.stream.device).fingerprint();
   if (!partition.empty()) manifest.run["partition"] = fmt::format("{}", fmt::join(partition, " "));

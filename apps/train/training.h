@@ -17,7 +17,6 @@ struct StartingPoint {
   std::filesystem::path checkpoint;  ///< empty: at step 0
   std::uint32_t steps = 0;
   std::string options;                 ///< the resolved options of the run that wrote it
-  int intra_op_threads = 0;            ///< of the run that wrote it; 0: unknown
   std::string processor;               ///< that it ran on (Backend::fingerprint); empty: unknown
   std::vector<std::size_t> partition;  ///< of the run that wrote it; empty: not known
   std::filesystem::path
@@ -56,6 +55,13 @@ WorkLimits work_limits(const Options& options);
 /// Threads for actors: those of the options, or one for each stage and replica of the process, at
 /// most the cores that it may use.
 int actor_threads(const Options& options, std::uint32_t processes = 1);
+
+/// Threads of a kernel: those of the options, or the cores of the process, divided by its actor
+/// threads; at least one, at most OMP_NUM_THREADS.
+int intra_op_threads(const Options& options, std::uint32_t processes = 1);
+
+/// Cores beyond the threads of actors and kernels that `auto` would use; 0 if there are none.
+int idle_cores(const Options& options, std::uint32_t processes = 1);
 
 /// Cores that this process may use by its affinity, its quota and, for a single task, Slurm's
 /// allocation.

@@ -98,14 +98,14 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
   for (std::string& sentence : weights_warnings(options, start, pipeline))
     sentences.push_back(std::move(sentence));
   const std::uint32_t processes = pipeline.processes;
-  const int threads = actor_threads(options, processes) * options.pipeline.stream.threads;
+  const int kernel_threads = intra_op_threads(options, processes);
+  const int threads = actor_threads(options, processes) * kernel_threads;
   if (threads > available_cores())
-    sentences.push_back(
-        fmt::format("{} × {} share {}; lower parallel.actor_threads or "
-                    "parallel.intra_op_threads",
-                    counted(actor_threads(options, processes), "actor thread"),
-                    counted(options.pipeline.stream.threads, "intra-op thread"),
-                    counted(available_cores(), "core")));
+    sentences.push_back(fmt::format(
+        "{} × {} share {}; lower parallel.actor_threads or "
+        "parallel.intra_op_threads",
+        counted(actor_threads(options, processes), "actor thread"),
+        counted(kernel_threads, "intra-op thread"), counted(available_cores(), "core")));
   if (pipeline.data.workers > std::max(available_cores(), 1))
     sentences.push_back(fmt::format("data.workers is {}, more than the {} of this process",
                                     pipeline.data.workers, counted(available_cores(), "core")));
@@ -117,12 +117,6 @@ std::vector<std::string> warnings(const Options& options, const StartingPoint& s
     sentences.push_back(fmt::format("{} processes of {} share {}; fewer processes may be as fast",
                                     neighbours, counted(threads, "thread"),
                                     counted(cores, "core")));
-  if (start.intra_op_threads != 0 && start.intra_op_threads != options.pipeline.stream.threads)
-    sentences.push_back(fmt::format(
-        "the checkpoint was written with parallel.intra_op_threads {}, this run has {}: "
-        "kernels may sum "
-        "in another order, so the weights may differ in their last bits",
-        start.intra_op_threads, options.pipeline.stream.threads));
   const std::string processor = backend(options.pipeline.stream.device).fingerprint();
   if (!start.processor.empty() && start.processor != processor)
     sentences.push_back(fmt::format(

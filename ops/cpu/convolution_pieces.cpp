@@ -14,20 +14,21 @@ constexpr std::int64_t most_pieces = 16;
 
 constexpr std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-/// The least number of samples of a piece. Measured on Zen 5 with one thread: a primitive is called
-/// in microseconds, so that 8 Mflop (0.1 ms) suffice. Winograd's algorithm also transforms all
-/// weights in each piece, which disappears from 256 tiles on; pieces of 128 tiles cost 8 % and of
-/// 32 tiles 20 %. With large weights, pieces that fit the cache are even faster than the whole.
-/// Each piece of a weight gradient has a partial sum as large as the weights.
+/// The least number of samples of a piece. Measured on Zen 5 by the processor time of one thread: a
+/// primitive is called in microseconds, so that 8 Mflop (0.1 ms) suffice where it is direct.
+/// Winograd's algorithm also transforms all weights in each piece: this costs 20 % with 128 tiles
+/// and nothing measurable with 256, or with 128 in the weight gradient, and it is slower on less
+/// than 25 Mflop. Each piece of a weight gradient has a partial sum as large as the weights.
 std::int64_t least_samples(const ConvolutionOptions& o, const Shape& y,
                            ConvolutionDirection direction, bool winograd) {
   const std::int64_t pixels = y[2] * y[3];
   const std::int64_t weights = o.in_channels * o.out_channels * o.kernel_h * o.kernel_w;
-  std::int64_t least = quotient_up(8'000'000, 2 * pixels * weights);
+  const bool sums = direction == ConvolutionDirection::weight_gradient;
+  std::int64_t least = quotient_up(winograd ? 25'000'000 : 8'000'000, 2 * pixels * weights);
   if (winograd)
-    least = std::max(least, quotient_up(256, quotient_up(y[2], 4) * quotient_up(y[3], 4)));
-  if (direction == ConvolutionDirection::weight_gradient)
-    least = std::max(least, quotient_up(2048, pixels));
+    least =
+        std::max(least, quotient_up(sums ? 128 : 256, quotient_up(y[2], 4) * quotient_up(y[3], 4)));
+  if (sums) least = std::max(least, quotient_up(1024, pixels));
   return least;
 }
 
@@ -101,7 +102,8 @@ void refuse_plain_loops(const Description& description, bool last_choice) {
 
 // Samples are divided first. Where there are few for large weights (8x8 pixels, 640 channels),
 // channels are: each piece then reads all of its samples, but has its own share of the weights, and
-// no sum is divided. From 64 channels on this costs nothing measurable.
+// no sum is divided. Winograd's algorithm transforms the samples in each piece, which costs nothing
+// measurable from 320 channels on, and 12 % with 160.
 std::vector<ConvolutionPiece> convolution_pieces(const ConvolutionOptions& o, const Shape& x,
                                                  ConvolutionDirection direction,
                                                  const ConvolutionPath& path) {
@@ -114,7 +116,7 @@ std::vector<ConvolutionPiece> convolution_pieces(const ConvolutionOptions& o, co
   const std::int64_t divisions = quotient_up(x[0], samples);
   std::int64_t groups = 1;
   if (divisions < 4 && path.x == Layout::nchw16c && path.y == Layout::nchw16c)
-    groups = equal_groups(channels, 16, 64, most_pieces / divisions);
+    groups = equal_groups(channels, 16, path.winograd ? 320 : 64, most_pieces / divisions);
   std::vector<ConvolutionPiece> pieces;
   for (std::int64_t first = 0; first < x[0]; first += samples)
     for (std::int64_t group = 0; group < groups; ++group)

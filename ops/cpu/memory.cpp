@@ -1,4 +1,5 @@
-// One pass over memory, for which the reference's loops are fast enough.
+// One pass over memory, for which the reference's loops are fast enough. The threads share those
+// that training calls for each weight or activation.
 
 #include <algorithm>
 #include <numeric>
@@ -10,15 +11,44 @@
 #include "ops/reference/square_sum.h"
 
 namespace troupe::cpu {
+namespace {
 
-void copy(const Stream& stream, const Tensor& from, Tensor& to) {
-  reference::copy(stream, from, to);
+/// Whether both are f32 in one order, so that ranges of their memory correspond.
+bool ranges_correspond(const Tensor& from, const Tensor& to) {
+  return from.dtype() == DType::f32 && to.dtype() == DType::f32 && from.shape() == to.shape() &&
+         from.layout() == to.layout();
 }
 
-void fill(const Stream& stream, double value, Tensor& to) { reference::fill(stream, value, to); }
+}  // namespace
+
+void copy(const Stream& stream, const Tensor& from, Tensor& to) {
+  if (!ranges_correspond(from, to)) return reference::copy(stream, from, to);
+  const float* source = from.data<float>();
+  float* target = to.data<float>();
+  parallel(stream, to.element_count(), elements_per_thread,
+           [&](std::int64_t begin, std::int64_t end) {
+             std::copy(source + begin, source + end, target + begin);
+           });
+}
+
+void fill(const Stream& stream, double value, Tensor& to) {
+  if (to.dtype() != DType::f32) return reference::fill(stream, value, to);
+  float* target = to.data<float>();
+  parallel(stream, to.element_count(), elements_per_thread,
+           [&](std::int64_t begin, std::int64_t end) {
+             std::fill(target + begin, target + end, static_cast<float>(value));
+           });
+}
 
 void scale(const Stream& stream, const Tensor& from, double factor, Tensor& to) {
-  reference::scale(stream, from, factor, to);
+  if (!ranges_correspond(from, to)) return reference::scale(stream, from, factor, to);
+  const float* source = from.data<float>();
+  float* target = to.data<float>();
+  parallel(stream, to.element_count(), elements_per_thread,
+           [&](std::int64_t begin, std::int64_t end) {
+             for (std::int64_t i = begin; i < end; ++i)
+               target[i] = static_cast<float>(source[i] * factor);
+           });
 }
 
 void fold(const Stream& stream, const Tensor& observed, double momentum, Tensor& running) {

@@ -173,7 +173,7 @@ bool within(const T& value, const FieldLimits& limits) {
 }
 
 template <class T>
-std::string remedy(const OptionTree& tree, const FieldLimits& limits) {
+std::string remedy(const OptionTree& tree, const FieldLimits& limits, bool in_list) {
   if (!limits.choices.empty()) {
     const std::string question = did_you_mean(tree.scalar, limits.choices);
     return question.empty() ? "write one of these" : question;
@@ -184,10 +184,11 @@ std::string remedy(const OptionTree& tree, const FieldLimits& limits) {
     if (const auto decimal = number<T>(tree.scalar); decimal && has_leading_zero(tree.scalar))
       return fmt::format("write {}: some YAML parsers read a number with a leading zero as octal",
                          *decimal);
-  return fmt::format("write {}", limits.empty_word.empty()
-                                     ? fmt::format("a value such as {}", Scalar<T>::example)
-                                     : fmt::format("{} or a list such as [{}]", limits.empty_word,
-                                                   Scalar<T>::example));
+  if (!limits.empty_word.empty() && in_list)
+    return fmt::format("write {} or a list such as [{}]", limits.empty_word, Scalar<T>::example);
+  return fmt::format("write {}a value such as {}",
+                     limits.empty_word.empty() ? "" : fmt::format("{}, or ", limits.empty_word),
+                     Scalar<T>::example);
 }
 
 /// The bound that a value has crossed: "write 1000000 or less".
@@ -210,11 +211,15 @@ T read_scalar(const OptionTree& tree, const std::string& path, const FieldLimits
   std::optional<T> value;
   if (tree.kind == OptionTree::Kind::scalar) value = Scalar<T>::parse(tree);
   if (value && within(*value, limits)) return *value;
-  const std::string wanted = with_article(type_text<T>(limits, false));
-  throw Error(ErrorCode::bad_options,
-              fmt::format("{}: {}{} is {}; it must be {}", tree.where, in_list ? "an item of " : "",
-                          path, shown(tree), wanted),
-              value && limits.choices.empty() ? crossed(*value, limits) : remedy<T>(tree, limits));
+  const std::string type = with_article(type_text<T>(limits, false));
+  const std::string wanted = limits.empty_word.empty() || in_list
+                                 ? type
+                                 : fmt::format("{} or {}", limits.empty_word, type);
+  throw Error(
+      ErrorCode::bad_options,
+      fmt::format("{}: {}{} is {}; it must be {}", tree.where, in_list ? "an item of " : "", path,
+                  shown(tree), wanted),
+      value && limits.choices.empty() ? crossed(*value, limits) : remedy<T>(tree, limits, in_list));
 }
 
 OptionField field_without_access(const std::string& path, std::string help, std::string type,
@@ -253,14 +258,21 @@ Converted<double> in_mebibytes(std::size_t& bytes) {
 
 template <class T>
 OptionField field(std::string path, Converted<T> value, std::string help, FieldLimits limits) {
-  OptionField result =
-      field_without_access(path, std::move(help), type_text<T>(limits, false), limits);
-  result.read = [path, set = std::move(value.set), limits](const OptionTree& tree) {
+  const std::string word(limits.empty_word);
+  std::string type = type_text<T>(limits, false);
+  if (!word.empty()) type = fmt::format("{} or {}", word, type);
+  OptionField result = field_without_access(path, std::move(help), std::move(type), limits);
+  result.read = [path, set = std::move(value.set), limits, word](const OptionTree& tree) {
+    if (!word.empty() && tree.kind == OptionTree::Kind::scalar && tree.scalar == word)
+      return set(T{});
     const bool cleared =
         std::is_same_v<T, std::filesystem::path> && tree.kind == OptionTree::Kind::null;
     set(cleared ? T{} : read_scalar<T>(tree, path, limits, false));
   };
-  result.write = [get = std::move(value.get)] { return Scalar<T>::write(get()); };
+  result.write = [get = std::move(value.get), word] {
+    const T current = get();
+    return !word.empty() && current == T{} ? word : Scalar<T>::write(current);
+  };
   return result;
 }
 

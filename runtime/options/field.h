@@ -33,7 +33,7 @@ struct FieldLimits {
   double above = -1e300;  ///< exclusive
   double at_most = 1e300;
   double below = 1e300;  ///< exclusive
-  /// What the empty list or text is written as ("auto").
+  /// What the empty list, or the number 0, is written as ("auto"); the limits do not hold for it.
   std::string_view empty_word = {};
   /// Other names that users may try; only for "did you mean".
   std::vector<std::string_view> synonyms = {};

@@ -59,6 +59,22 @@ TEST(SameBits, WhateverTheReplicas) {
       }
 }
 
+TEST(SameBits, WhateverTheThreadsOfAKernel) {
+  for (const char* model : {"mnist_cnn", "wide_resnet", "resnet18"}) {
+    SCOPED_TRACE(model);
+    TrainingRun run{.model = model, .steps = 2};
+    const auto blocks = model_of(pipeline_of(run)).blocks.size();
+    run.partition = {blocks};
+    const TrainingResult one = train(run);
+    run.partition = {1, blocks - 1};
+    run.replicas = 2;
+    for (const int threads : {2, 3}) {
+      run.adjust = [threads](PipelineOptions& pipeline) { pipeline.stream.threads = threads; };
+      expect_same(train(run), one);
+    }
+  }
+}
+
 void one_block_a_bucket(PipelineOptions& pipeline) { pipeline.bucket_cap_bytes = 1; }
 
 TEST(SameBits, WhateverTheGradientBuckets) {

@@ -47,10 +47,24 @@ TEST(Doctor, FlagsMoreThreadsThanCores) {
 }
 
 TEST(Doctor, FlagsMoreActorThreadsThanCores) {
-  const Demands demands{.actor_threads = 16, .known = true};
+  const Demands demands{.actor_threads = 16, .intra_op_threads = 1, .known = true};
   EXPECT_THAT(text_of(check_cores(healthy(), demands)),
               HasSubstr("parallel.actor_threads 16 × parallel.intra_op_threads 1 in a process that "
                         "has 4 cores | -r parallel.actor_threads=4"));
+}
+
+TEST(Doctor, FlagsCoresThatExplicitNumbersOfThreadsLeaveIdle) {
+  const Machine machine = healthy();  // 4 cores for each of 2 processes
+  const auto found = [&](std::int64_t threads, std::int64_t actors) {
+    return text_of(check_cores(machine, {.work = {.pipeline = 2},
+                                         .actor_threads = actors,
+                                         .intra_op_threads = threads,
+                                         .known = true}));
+  };
+  EXPECT_THAT(found(1, 0), HasSubstr("1 actor thread of 1 intra-op thread leave 3 of 4 cores idle "
+                                     "| -r parallel.intra_op_threads=auto"));
+  EXPECT_THAT(found(4, 0), IsEmpty());
+  EXPECT_THAT(found(0, 0), IsEmpty());
 }
 
 TEST(Doctor, SuggestsInterfacesThatAreUpAndHaveAnAddress) {

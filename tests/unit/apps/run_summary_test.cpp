@@ -102,6 +102,16 @@ TEST(RunSummary, OffersThreadsOnlyWhereStagesAndCoresAreLeft) {
   EXPECT_THAT(run_summary(report, shape), HasSubstr("try parallel.actor_threads=2"));
 }
 
+TEST(RunSummary, SaysHowManyCoresExplicitNumbersOfThreadsLeaveIdle) {
+  RunShape shape = two_stages();
+  shape.actor_threads = 1;
+  shape.partition = {12};
+  shape.unused_cores = shape.idle_cores = 3;
+  const auto report = run_of({actor("loader", 1, 0, 99), actor("stage/0", 97, 1, 0)});
+  EXPECT_THAT(run_summary(report, shape), testing::EndsWith("\nidle in each process: 3 cores; try "
+                                                            "parallel.intra_op_threads=auto"));
+}
+
 TEST(RunSummary, CountsTheThreadsOfAllProcesses) {
   const auto report =
       run_of({actor("loader", 1, 0, 99), actor("stage/0", 20, 0, 60), actor("stage/1", 80, 20, 0)});

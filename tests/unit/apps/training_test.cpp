@@ -83,6 +83,29 @@ TEST_F(SlurmTask, StartsNoMoreThreadsThanItHasCpusThoughItIsAlone) {
   EXPECT_EQ(available_cores(), threads_for(usable_cpus().size(), cpu_quota(), 1));
 }
 
+TEST_F(SlurmTask, DividesItsCoresAmongTheThreadsOfKernels) {
+  const int cores = threads_for(usable_cpus().size(), cpu_quota(), 1);
+  EXPECT_EQ(intra_op_threads(options_with({})), 1) << "of one core";
+  set("SLURM_CPUS_PER_TASK", "1000");
+  ::unsetenv("OMP_NUM_THREADS");
+  EXPECT_EQ(intra_op_threads(options_with({})), cores);
+  EXPECT_EQ(pipeline_with({}).stream.threads, cores);
+  EXPECT_EQ(intra_op_threads(options_with({"parallel.actor_threads=2"})), std::max(1, cores / 2));
+  EXPECT_EQ(intra_op_threads(options_with({"parallel.actor_threads=1000"})), 1);
+  EXPECT_EQ(intra_op_threads(options_with({"parallel.intra_op_threads=3"})), 3);
+  set("OMP_NUM_THREADS", "1");
+  EXPECT_EQ(intra_op_threads(options_with({})), 1) << "OMP_NUM_THREADS is an upper limit";
+  ::unsetenv("OMP_NUM_THREADS");
+}
+
+TEST_F(SlurmTask, CountsCoresThatExplicitNumbersOfThreadsLeaveIdle) {
+  set("SLURM_CPUS_PER_TASK", "1000");
+  const int cores = available_cores();
+  EXPECT_EQ(idle_cores(options_with({})), 0);
+  EXPECT_EQ(idle_cores(options_with({"parallel.intra_op_threads=1"})), cores - 1);
+  EXPECT_EQ(idle_cores(options_with({fmt::format("parallel.intra_op_threads={}", cores)})), 0);
+}
+
 TEST(TrainingOptions, TheLearningRateIsWhatTheOptionsSay) {
   const LearningRateOptions rate = learning_rate_options(
       pipeline_with({"train.lr=0.025", "train.schedule=one_cycle", "train.warmup_steps=5",
