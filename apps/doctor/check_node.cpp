@@ -126,9 +126,8 @@ Findings check_cores(const Machine& machine, const Demands& demands) {
   const std::int64_t actors = actor_threads(machine, demands);
   const std::int64_t idle = machine.cores - actors * kernel_threads;
   if (demands.known && demands.intra_op_threads + demands.actor_threads > 0 && idle >= actors)
-    warn(fmt::format("{} of {} leave {} of {} idle", counted(actors, "actor thread"),
-                     counted(kernel_threads, "intra-op thread"), idle,
-                     counted(machine.cores, "core")),
+    warn(fmt::format("{} of {} idle: {} of {}", idle, counted(machine.cores, "core"),
+                     counted(actors, "actor thread"), counted(kernel_threads, "intra-op thread")),
          "-r parallel.intra_op_threads=auto");
   const std::int64_t limit = number_in(machine, "OMP_THREAD_LIMIT");
   if (limit > 0 && limit < kernel_threads)

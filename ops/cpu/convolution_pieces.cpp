@@ -17,17 +17,17 @@ constexpr std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a +
 /// The least number of samples of a piece. Measured on Zen 5 by the processor time of one thread: a
 /// primitive is called in microseconds, so that 8 Mflop (0.1 ms) suffice where it is direct.
 /// Winograd's algorithm also transforms all weights in each piece: this costs 20 % with 128 tiles
-/// and nothing measurable with 256, or with 128 in the weight gradient, and it is slower on less
-/// than 25 Mflop. Each piece of a weight gradient has a partial sum as large as the weights.
+/// and next to nothing with 256. It is slower on less than 25 Mflop, and weight gradients, whose
+/// pieces have partial sums as large as the weights, on less than 100 Mflop.
 std::int64_t least_samples(const ConvolutionOptions& o, const Shape& y,
                            ConvolutionDirection direction, bool winograd) {
   const std::int64_t pixels = y[2] * y[3];
   const std::int64_t weights = o.in_channels * o.out_channels * o.kernel_h * o.kernel_w;
   const bool sums = direction == ConvolutionDirection::weight_gradient;
-  std::int64_t least = quotient_up(winograd ? 25'000'000 : 8'000'000, 2 * pixels * weights);
+  const std::int64_t flop = !winograd ? 8'000'000 : sums ? 100'000'000 : 25'000'000;
+  std::int64_t least = quotient_up(flop, 2 * pixels * weights);
   if (winograd)
-    least =
-        std::max(least, quotient_up(sums ? 128 : 256, quotient_up(y[2], 4) * quotient_up(y[3], 4)));
+    least = std::max(least, quotient_up(256, quotient_up(y[2], 4) * quotient_up(y[3], 4)));
   if (sums) least = std::max(least, quotient_up(1024, pixels));
   return least;
 }

@@ -21,7 +21,7 @@ using testing::Not;
 
 TEST(Doctor, FindsNothingWhereAllIsWell) {
   EXPECT_EQ(text_of(check_all(healthy(), {})), "");
-  Demands demands{.work = {.pipeline = 2, .data = 2}, .intra_op_threads = 2, .known = true};
+  Demands demands{.work = {.pipeline = 2, .data = 2}, .known = true};
   demands.interface = "hsn0";
   EXPECT_EQ(text_of(check_all(healthy(), demands)), "");
 }
@@ -61,8 +61,8 @@ TEST(Doctor, FlagsCoresThatExplicitNumbersOfThreadsLeaveIdle) {
                                          .intra_op_threads = threads,
                                          .known = true}));
   };
-  EXPECT_THAT(found(1, 0), HasSubstr("1 actor thread of 1 intra-op thread leave 3 of 4 cores idle "
-                                     "| -r parallel.intra_op_threads=auto"));
+  EXPECT_THAT(found(1, 0), HasSubstr("3 of 4 cores idle: 1 actor thread of 1 intra-op thread | -r "
+                                     "parallel.intra_op_threads=auto"));
   EXPECT_THAT(found(4, 0), IsEmpty());
   EXPECT_THAT(found(0, 0), IsEmpty());
 }
@@ -212,7 +212,7 @@ TEST(Doctor, TellsWhatEachCheckHasSeenInTwoColumns) {
   const auto seen = observations(machine, demands);
   const auto cores = std::ranges::find(seen, "cores", &Observation::check);
   ASSERT_NE(cores, seen.end());
-  EXPECT_EQ(cores->seen, "4 for this process, 1 stage of 1 thread");
+  EXPECT_EQ(cores->seen, "4 for this process, 1 stage of 4 threads");
 }
 
 TEST(Doctor, FlagsLimitsThatARunMeets) {

@@ -335,7 +335,7 @@ const std::vector<std::vector<std::string>> changes = {
     {"parallel.data=2"},
     {"parallel.schedule=gpipe"},
     {"parallel.actor_threads=7"},
-    {"parallel.intra_op_threads=2"},
+    {"parallel.intra_op_threads=61"},
     {"parallel.bucket_cap_mb=0.5"},
     {"parallel.aggregation=asynchronous"},
     {"parallel.staleness=2", "parallel.aggregation=asynchronous"},
