@@ -4,7 +4,7 @@
 //
 // A kernel allocates its results on the stream's device, and writes only to arguments of type
 // `Tensor&`. All tensors are on the stream's device; `copy` also accesses the memory of the CPU.
-// The same number of threads gives the same bits. Only kernels access the memory of a device other
+// The bits do not depend on the number of threads. Only kernels access the memory of a device other
 // than the CPU; `copy` brings a tensor from there. Shapes are (N, C, H, W) for any layout. Outputs
 // keep the layout of the input unless stated.
 

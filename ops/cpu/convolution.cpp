@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <deque>
 #include <optional>
 #include <string_view>
@@ -51,48 +50,6 @@ const float* at_sample(const Tensor& tensor, std::int64_t sample) {
 }
 float* at_sample(Tensor& tensor, std::int64_t sample) {
   return tensor.data<float>() + sample * (tensor.element_count() / tensor.shape()[0]);
-}
-
-/// Copies the channels of a piece from or into nchw16c memory of all channels.
-class PieceChannels {
- public:
-  PieceChannels(const Shape& whole, const ConvolutionPiece& piece)
-      : piece_(piece),
-        plane_(whole[2] * whole[3]),
-        of_sample_(whole[1] * plane_),
-        of_piece_(piece.channels * plane_) {}
-
-  void gather(const float* samples, float* to) const {
-    for (std::int64_t n = 0; n < piece_.samples; ++n)
-      std::memcpy(to + n * of_piece_, samples + n * of_sample_ + piece_.first_channel * plane_,
-                  static_cast<std::size_t>(of_piece_) * sizeof(float));
-  }
-  void scatter(const float* from, float* samples) const {
-    for (std::int64_t n = 0; n < piece_.samples; ++n)
-      std::memcpy(samples + n * of_sample_ + piece_.first_channel * plane_, from + n * of_piece_,
-                  static_cast<std::size_t>(of_piece_) * sizeof(float));
-  }
-
- private:
-  const ConvolutionPiece& piece_;
-  std::int64_t plane_, of_sample_, of_piece_;
-};
-
-/// Partial sums, one behind the other.
-struct Partials {
-  const float* first = nullptr;
-  std::int64_t stride = 0, count = 0;
-};
-
-/// Adds them up in their order.
-void add_up(const Stream& stream, const Partials& partials, std::int64_t count, float* to) {
-  parallel(stream, count, elements_per_thread, [&](std::int64_t begin, std::int64_t end) {
-    std::copy(partials.first + begin, partials.first + end, to + begin);
-    for (std::int64_t p = 1; p < partials.count; ++p) {
-      const float* from = partials.first + p * partials.stride;
-      for (std::int64_t i = begin; i < end; ++i) to[i] += from[i];
-    }
-  });
 }
 
 class OneDnnConvolution final : public LayerKernel {

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "ops/cpu/convolution_rule.h"
@@ -20,6 +21,31 @@ struct ConvolutionPiece {
 std::vector<ConvolutionPiece> convolution_pieces(const ConvolutionOptions& options, const Shape& x,
                                                  ConvolutionDirection direction,
                                                  const ConvolutionPath& path);
+
+/// Copies the channels of a piece from or into nchw16c memory of all channels.
+class PieceChannels {
+ public:
+  PieceChannels(const Shape& whole, const ConvolutionPiece& piece)
+      : piece_(piece),
+        plane_(whole[2] * whole[3]),
+        of_sample_(whole[1] * plane_),
+        of_piece_(piece.channels * plane_) {}
+
+  void gather(const float* samples, float* to) const {
+    for (std::int64_t n = 0; n < piece_.samples; ++n)
+      std::memcpy(to + n * of_piece_, samples + n * of_sample_ + piece_.first_channel * plane_,
+                  static_cast<std::size_t>(of_piece_) * sizeof(float));
+  }
+  void scatter(const float* from, float* samples) const {
+    for (std::int64_t n = 0; n < piece_.samples; ++n)
+      std::memcpy(samples + n * of_sample_ + piece_.first_channel * plane_, from + n * of_piece_,
+                  static_cast<std::size_t>(of_piece_) * sizeof(float));
+  }
+
+ private:
+  const ConvolutionPiece& piece_;
+  std::int64_t plane_, of_sample_, of_piece_;
+};
 
 /// A piece, compiled for one thread.
 struct CompiledPiece {

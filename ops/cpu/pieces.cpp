@@ -10,4 +10,14 @@ std::int64_t equal_groups(std::int64_t items, std::int64_t unit, std::int64_t le
   return 1;
 }
 
+void add_up(const Stream& stream, const Partials& partials, std::int64_t count, float* to) {
+  parallel(stream, count, elements_per_thread, [&](std::int64_t begin, std::int64_t end) {
+    std::copy(partials.first + begin, partials.first + end, to + begin);
+    for (std::int64_t p = 1; p < partials.count; ++p) {
+      const float* from = partials.first + p * partials.stride;
+      for (std::int64_t i = begin; i < end; ++i) to[i] += from[i];
+    }
+  });
+}
+
 }  // namespace troupe::cpu

@@ -44,4 +44,13 @@ void run_pieces(const Stream& stream, std::size_t count, std::size_t bytes, cons
 std::int64_t equal_groups(std::int64_t items, std::int64_t unit, std::int64_t least,
                           std::int64_t most);
 
+/// Partial sums, one behind the other.
+struct Partials {
+  const float* first = nullptr;
+  std::int64_t stride = 0, count = 0;
+};
+
+/// The first `count` elements of each, added up in the order of the partial sums.
+void add_up(const Stream& stream, const Partials& partials, std::int64_t count, float* to);
+
 }  // namespace troupe::cpu

@@ -211,9 +211,9 @@ T read_scalar(const OptionTree& tree, const std::string& path, const FieldLimits
   std::optional<T> value;
   if (tree.kind == OptionTree::Kind::scalar) value = Scalar<T>::parse(tree);
   if (value && within(*value, limits)) return *value;
-  const std::string type = with_article(type_text<T>(limits, false));
+  const std::string type = type_text<T>(limits, false);
   const std::string wanted = limits.empty_word.empty() || in_list
-                                 ? type
+                                 ? with_article(type)
                                  : fmt::format("{} or {}", limits.empty_word, type);
   throw Error(
       ErrorCode::bad_options,

@@ -22,7 +22,7 @@ std::string to_string(Device device);  ///< "cpu", "cuda:0"
 /// thread, so kernels use no thread-local state.
 struct Stream {
   Device device;
-  int threads = 1;         ///< intra-op width on the CPU; part of the numerical configuration
+  int threads = 1;         ///< intra-op width on the CPU; results do not depend on it
   void* handle = nullptr;  ///< the CUDA stream on a GPU; null on the CPU
 };
 

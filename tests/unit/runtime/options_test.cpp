@@ -115,6 +115,21 @@ std::string reading(std::string_view text, const std::vector<std::string>& overr
   return refusal([&] { sample.read(text, overrides); });
 }
 
+TEST(OptionField, WritesTheNumberZeroAsAWord) {
+  int threads = 3;
+  const OptionField word =
+      field("threads", threads, "how many", {.at_least = 1, .at_most = 8, .empty_word = "auto"});
+  EXPECT_EQ(word.type, "auto or integer from 1 to 8");
+  read_fields(parse_yaml("threads: auto", "o.yaml"), {word});
+  EXPECT_EQ(threads, 0);
+  EXPECT_EQ(word.write(), "auto");
+  read_fields(parse_yaml("threads: 5", "o.yaml"), {word});
+  EXPECT_EQ(word.write(), "5");
+  for (const char* wrong : {"threads: 0", "threads: 9", "threads: automatic", "threads: [2]"})
+    EXPECT_THAT(refusal([&] { read_fields(parse_yaml(wrong, "o.yaml"), {word}); }),
+                HasSubstr("it must be auto or integer from 1 to 8"));
+}
+
 TEST(OptionOverride, ReplacesAndAddsValuesInOrder) {
   Sample sample;
   sample.read("part: {count: 2, name: green}",
