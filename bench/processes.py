@@ -24,7 +24,7 @@ def options(model, steps, micro_batches, batch_size, parallel):
     return {"model": model, "data": data,
             "train": {"epochs": 1 + steps // 100, "steps": steps, "batch_size": batch_size,
                       "micro_batches": micro_batches, "lr": 0.01, "evaluate": False},
-            "parallel": parallel}
+            "parallel": {"intra_op_threads": 1, **parallel}}
 
 
 class Ours:

@@ -134,7 +134,7 @@ def synthetic(steps, micro_batches, parallel, checkpoint_every=0):
             "data": {"name": "synthetic", "shape": [1, 28, 28], "count": 6400},
             "train": {"epochs": 1 + steps // 100, "steps": steps, "batch_size": 64,
                       "micro_batches": micro_batches, "lr": 0.01, "evaluate": False},
-            "parallel": parallel, "checkpoint": {"every_steps": checkpoint_every}}
+            "parallel": {"intra_op_threads": 1, **parallel}, "checkpoint": {"every_steps": checkpoint_every}}
 
 
 def step_seconds(rows, skip=10):
