@@ -14,7 +14,8 @@
 namespace troupe {
 
 inline std::vector<DatasetSource> known_datasets() {
-  return {FashionMnist{}, Mnist{}, IdxFolder{}, Cifar10{}, Cifar100{}, ImageFolder{}, NpyFolder{}, CsvTable{}, Synthetic{}};
+  return {FashionMnist{}, Mnist{},     IdxFolder{}, Cifar10{},  Cifar100{},
+          ImageFolder{},  NpyFolder{}, CsvTable{},  Synthetic{}};
 }
 
 }  // namespace troupe

@@ -100,8 +100,10 @@ Error of_another_model(const Error& error, const std::filesystem::path& path,
       differ += fmt::format("; {} is {} now, was {}", change.key, change.now, change.before);
       remedy += fmt::format("{}-r {}", remedy.empty() ? "" : " ", assignment(change));
     }
+  const std::string partly =
+      now.weights.empty() ? "" : ", or take what fits with -r model.strict=false";
   return {error.code(), fmt::format("{}: {}{}", path.string(), error.message(), differ),
-          remedy.empty() ? error.remedy() : remedy};
+          (remedy.empty() ? error.remedy() : remedy) + partly};
 }
 
 }  // namespace troupe

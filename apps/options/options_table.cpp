@@ -154,7 +154,7 @@ void add_run(OptionFields& fields, Options& o) {
   fields.push_back(field("seed", o.pipeline.seed, "seed of all random numbers"));
   fields.push_back(
       choice_field("precision", o.pipeline.dtype, precisions,
-                   "arithmetic; f64 uses plain reference kernels, for checking",
+                   "arithmetic; f64 is for checking, and for models that need it",
                    {.synonyms = {"dtype", "base_precision"}, .setting = "PipelineOptions::dtype"}));
   add_all(fields, fields_of(o.model, "model.name"), is_top);
   fields.push_back(

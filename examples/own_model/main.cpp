@@ -62,7 +62,7 @@ RunReport train(std::int64_t epochs, const std::stop_token& stop) {
                            .on_evaluation =
                                [](const Evaluation& seen) {
                                  std::printf("step %u: %ld of %ld right\n", seen.step,
-                                             static_cast<long>(seen.correct),
+                                             static_cast<long>(seen.correct.value_or(0)),
                                              static_cast<long>(seen.count));
                                },
                            .writer = CheckpointWriterOptions{.folder = "checkpoints"}};

@@ -1,5 +1,6 @@
 #include "ops/cpu/backend.h"
 
+#include "ops/cpu/f64_layers.h"
 #include "ops/cpu/kernel_caches.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/processor.h"
@@ -14,10 +15,15 @@ constexpr KernelTable f32_kernels{
 #include "ops/kernel_list.inc"
 };
 
-constexpr KernelTable f64_kernels{
+constexpr KernelTable f64_kernels = [] {
+  KernelTable table{
 #define TROUPE_KERNEL(name, signature) .name = reference::name,
 #include "ops/kernel_list.inc"
-};
+  };
+  table.convolution = convolution_f64;
+  table.linear = linear_f64;
+  return table;
+}();
 
 }  // namespace
 

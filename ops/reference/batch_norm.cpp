@@ -50,6 +50,11 @@ std::vector<double> dropout_scales(const NormEpilogue& epilogue, std::int64_t el
   return scales;
 }
 
+// The memory of a tensor, looked up once for a loop; null for an undefined one.
+double* elements_of(const Tensor& tensor) {
+  return tensor.defined() ? tensor.data<double>() : nullptr;
+}
+
 double scale_of(const std::vector<double>& scales, std::int64_t e) {
   return scales.empty() ? 1.0 : scales[static_cast<std::size_t>(e)];
 }
@@ -61,12 +66,13 @@ ChannelMoments channel_moments(const Stream&, const Tensor& given) {
   const Channels channels(x.shape());
   ChannelMoments moments{Tensor::empty(Shape{channels.count}, DType::f64, x.device()),
                          Tensor::empty(Shape{channels.count}, DType::f64, x.device())};
+  const double* from = x.data<double>();
   for (std::int64_t c = 0; c < channels.count; ++c) {
     double sum = 0, squares = 0;
-    channels.each(c, [&](std::int64_t e) { sum += x.data<double>()[e]; });
+    channels.each(c, [&](std::int64_t e) { sum += from[e]; });
     const double mean = sum / channels.elements();
     channels.each(c, [&](std::int64_t e) {
-      const double distance = x.data<double>()[e] - mean;
+      const double distance = from[e] - mean;
       squares += distance * distance;
     });
     moments.mean.data<double>()[c] = mean;
@@ -82,16 +88,18 @@ Tensor batch_norm(const Stream&, const Tensor& given, const Tensor& weight, cons
   const Channels channels(x.shape());
   const auto scales = dropout_scales(epilogue, x.element_count());
   Tensor z = Tensor::empty(x.shape(), DType::f64, x.device());
+  const double *from = x.data<double>(), *residuals = elements_of(residual);
+  auto* to = z.data<double>();
   for (std::int64_t c = 0; c < channels.count; ++c) {
     const Norm norm(c, weight, bias, moments, epsilon);
     channels.each(c, [&](std::int64_t e) {
-      double value = norm(x.data<double>()[e]);
-      const double added = residual.defined() ? residual.data<double>()[e] : 0;
+      double value = norm(from[e]);
+      const double added = residuals != nullptr ? residuals[e] : 0;
       if (epilogue.residual_first) value += added;
       if (epilogue.relu && value < 0) value = 0;
       value *= scale_of(scales, e);
-      if (!epilogue.residual_first && residual.defined()) value += added;
-      z.data<double>()[e] = value;
+      if (!epilogue.residual_first && residuals != nullptr) value += added;
+      to[e] = value;
     });
   }
   return in_layout(z, given.layout());
@@ -116,24 +124,27 @@ NormGradients batch_norm_backward(const Stream&, const Tensor& given_grad, const
                        {}};
   Tensor residual_grad;
   if (relu_of_sum) residual_grad = Tensor::empty(x.shape(), DType::f64, x.device());
+  const double *from = x.data<double>(), *slopes = grad.data<double>(),
+               *residuals = elements_of(residual);
+  double *to = x_grad.data<double>(), *residual_to = elements_of(residual_grad);
   for (std::int64_t c = 0; c < channels.count; ++c) {
     const Norm norm(c, weight, bias, moments, epsilon);
     const auto norm_grad = [&](std::int64_t e) {
-      const double added = relu_of_sum ? residual.data<double>()[e] : 0;
-      const bool passes = !epilogue.relu || norm(x.data<double>()[e]) + added > 0;
-      return passes ? grad.data<double>()[e] * scale_of(scales, e) : 0.0;
+      const double added = residuals != nullptr ? residuals[e] : 0;
+      const bool passes = !epilogue.relu || norm(from[e]) + added > 0;
+      return passes ? slopes[e] * scale_of(scales, e) : 0.0;
     };
     double bias_grad = 0, weight_grad = 0;
     channels.each(c, [&](std::int64_t e) {
-      bias_grad += norm_grad(e);
-      weight_grad += norm_grad(e) * norm.normal(x.data<double>()[e]);
-      if (relu_of_sum) residual_grad.data<double>()[e] = norm_grad(e);
+      const double slope = norm_grad(e);
+      bias_grad += slope;
+      weight_grad += slope * norm.normal(from[e]);
+      if (residual_to != nullptr) residual_to[e] = slope;
     });
     const double share = batch_moments ? 1.0 / channels.elements() : 0.0;
     channels.each(c, [&](std::int64_t e) {
-      const double through_moments =
-          share * (bias_grad + norm.normal(x.data<double>()[e]) * weight_grad);
-      x_grad.data<double>()[e] = norm.weight * norm.inverse * (norm_grad(e) - through_moments);
+      const double through_moments = share * (bias_grad + norm.normal(from[e]) * weight_grad);
+      to[e] = norm.weight * norm.inverse * (norm_grad(e) - through_moments);
     });
     result.bias.data<double>()[c] = bias_grad;
     result.weight.data<double>()[c] = weight_grad;

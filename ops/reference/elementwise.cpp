@@ -30,13 +30,16 @@ Tensor clamp(const Stream&, const Tensor& x, double low, double high) {
 
 Tensor add(const Stream&, const Tensor& a, const Tensor& b) {
   Tensor sum = Tensor::empty(a.shape(), DType::f64, a.device(), a.layout());
-  for (std::int64_t e = 0; e < a.element_count(); ++e)
-    sum.data<double>()[e] = a.data<double>()[e] + b.data<double>()[e];
+  const double *left = a.data<double>(), *right = b.data<double>();
+  auto* to = sum.data<double>();
+  for (std::int64_t e = 0, count = a.element_count(); e < count; ++e) to[e] = left[e] + right[e];
   return sum;
 }
 
 void accumulate(const Stream&, Tensor& a, const Tensor& b) {
-  for (std::int64_t e = 0; e < a.element_count(); ++e) a.data<double>()[e] += b.data<double>()[e];
+  double* sums = a.data<double>();
+  const double* added = b.data<double>();
+  for (std::int64_t e = 0, count = a.element_count(); e < count; ++e) sums[e] += added[e];
 }
 
 Tensor dropout(const Stream&, const Tensor& given, float probability, const RandomKey& random) {

@@ -139,8 +139,8 @@ void wire_seeds(const fs::path& folder) {
 int main(int, char** arguments) {
   const fs::path corpus = arguments[1];
   const fs::path golden = arguments[2];
-  for (const char* name :
-       {"idx", "image", "npy", "safetensors", "pickle", "tar", "checkpoint", "options", "wire", "flow"})
+  for (const char* name : {"idx", "image", "npy", "safetensors", "pickle", "tar", "checkpoint",
+                           "options", "wire", "flow"})
     fs::create_directories(corpus / name);
   idx_seeds(corpus / "idx");
   npy_seeds(corpus / "npy");

@@ -112,7 +112,7 @@ TEST_F(CheckpointFiles, CountTheUpdatesNotTheStepsForAdam) {
   run_to(5);
   for (const StatePtr& state : pipeline.initial) {
     EXPECT_EQ(state->updates, 3);
-    EXPECT_EQ(state->optimizer_state.size(), 2u);
+    EXPECT_EQ(state->optimizer_state.size(), 3u);  // and the moving average
   }
   run_to(9);
   for (const StatePtr& state : pipeline.initial) EXPECT_EQ(state->updates, 5);

@@ -64,7 +64,8 @@ TEST(GoldenRates, AreThoseOfPyTorchsSchedulers) {
   LearningRateOptions options{
       .lr = 0.1, .total_steps = 50, .steps_per_epoch = 5, .step_epochs = 3, .power = 1.5};
   for (const auto& [name, schedule] : learning_rate_schedule_names) {
-    if (schedule == LearningRateSchedule::constant) continue;
+    if (schedule == LearningRateSchedule::constant || schedule == LearningRateSchedule::plateau)
+      continue;  // which depends on evaluations
     options.schedule = schedule;
     for (std::int64_t step = 0; step < 50; ++step)
       EXPECT_NEAR(learning_rate(options, step), golden[std::string(name)].data<double>()[step],

@@ -4,6 +4,9 @@
 // Highway after the choice of targets.
 #include <hwy/highway.h>
 
+#include <algorithm>
+
+#include "ops/cpu/f64_layers.h"
 #include "ops/loss.h"
 #include "tests/unit/ops/vector_support.h"
 
@@ -51,6 +54,29 @@ TEST_P(EveryInstructionSet, TakesTheSameMaxima) {
         both([&] { return table().max_pool_backward({}, grad, x, options); });
     expect_same_bits(dx, other_dx);
   }
+}
+
+TEST_P(EveryInstructionSet, MultipliesInF64ToTheSameValues) {
+  const auto random = [](const Shape& shape, unsigned seed) {
+    Tensor tensor = Tensor::empty(shape, DType::f64, Device::cpu());
+    std::ranges::copy(random_values(shape.element_count(), seed, 1.0f),
+                      tensor.elements<double>().begin());
+    return tensor;
+  };
+  const Tensor x = random({3, 5, 11, 9}, 1), grad = random({3, 21, 11, 9}, 2);
+  const auto kernel =
+      cpu::convolution_f64({.in_channels = 5, .out_channels = 21, .padding_h = 1, .padding_w = 1});
+  kernel->use_weights({}, random({21, 5, 3, 3}, 3), random(Shape{21}, 4), 1);
+  const auto [best, other] = both([&] {
+    std::vector<Tensor> all{kernel->forward({}, x),
+                            kernel->input_gradient({}, grad, x.shape(), x.layout()),
+                            random({21, 5, 3, 3}, 5), random(Shape{21}, 6)};
+    kernel->weight_gradient({}, x, grad, all[2], all[3]);
+    return all;
+  });
+  for (std::size_t i = 0; i < best.size(); ++i)
+    for (std::int64_t e = 0; e < best[i].element_count(); ++e)
+      ASSERT_NEAR(other[i].data<double>()[e], best[i].data<double>()[e], 1e-11) << i;
 }
 
 TEST_P(EveryInstructionSet, NormalisesToTheSameValues) {

@@ -67,7 +67,7 @@ TEST(Mix, CutShowsARectangleOfTheSampleBefore) {
       }
     }
   }
-  EXPECT_GT(shares.size(), 8u);
+  EXPECT_GE(shares.size(), 5u);
 }
 
 TEST(Mix, IsAFunctionOfSeedStepAndMicroBatch) {

@@ -1,0 +1,55 @@
+#pragma once
+// Sums of products of f64, blocked for registers: what convolutions and linear layers in f64 are
+// made of. The order of additions depends on the sizes and the width of the vectors only. A caller
+// splits the work over threads.
+
+#include <cstdint>
+#include <span>
+
+#include "runtime/tensor/tensor.h"
+
+namespace troupe::cpu {
+
+/// A matrix [rows, depth], arranged in panels of eight rows for add_scaled_rows: element (m, k)
+/// lies at (m / 8 * depth + k) * 8 + m % 8; the rows that fill up the last panel are zeroes.
+struct PackedRows {
+  std::int64_t rows = 0, depth = 0;
+  Tensor values;  ///< f64
+
+  static constexpr std::int64_t panel = 8;
+
+  /// `element(m, k)` gives the elements.
+  template <class Element>
+  static PackedRows of(std::int64_t rows, std::int64_t depth, const Element& element) {
+    const std::int64_t padded = (rows + panel - 1) / panel * panel;
+    PackedRows result{rows, depth, Tensor::empty({padded * depth}, DType::f64, Device::cpu())};
+    double* values = result.values.data<double>();
+    for (std::int64_t m = 0; m < padded; ++m)
+      for (std::int64_t k = 0; k < depth; ++k)
+        values[(m / panel * depth + k) * panel + m % panel] = m < rows ? element(m, k) : 0.0;
+    return result;
+  }
+};
+
+/// c[m * c_stride + p] = bias[m] + sum over k of a(m, k) * b[offsets[k] + p] for all rows m of a
+/// and p in [0, columns). `bias` may be null: zeroes.
+void add_scaled_rows(const PackedRows& a, const double* b, const std::int64_t* offsets,
+                     std::int64_t columns, const double* bias, double* c, std::int64_t c_stride);
+
+/// Several dot products' operands: `rows` vectors of `length` elements in each of `segments` parts.
+struct DotRows {
+  const double* data = nullptr;
+  std::int64_t segment_stride = 0;  ///< from one part of a vector to its next
+};
+
+/// c[m * c_stride + k] += sum over segments s and p in [0, length) of
+/// a.data[s * a.segment_stride + a_offsets[m] + p] * b.data[s * b.segment_stride + b_offsets[k] +
+/// p].
+struct DotSizes {
+  std::int64_t segments = 1, length = 0;
+};
+void add_dot_products(const DotSizes& sizes, const DotRows& a,
+                      std::span<const std::int64_t> a_offsets, const DotRows& b,
+                      std::span<const std::int64_t> b_offsets, double* c, std::int64_t c_stride);
+
+}  // namespace troupe::cpu

@@ -1,0 +1,165 @@
+// The vectorised layers of f64 against the reference's plain loops.
+#include "ops/cpu/f64_layers.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "ops/reference/kernels.h"
+#include "ops/reference/reorder.h"
+#include "runtime/error.h"
+
+namespace troupe {
+namespace {
+
+Tensor random(const Shape& shape, unsigned seed) {
+  Tensor tensor = Tensor::empty(shape, DType::f64, Device::cpu());
+  std::mt19937_64 generator(seed);
+  std::normal_distribution<double> normal;
+  for (double& value : tensor.elements<double>()) value = normal(generator);
+  return tensor;
+}
+
+/// The largest difference, in units of the largest number expected.
+double difference(const Tensor& found, const Tensor& expected) {
+  EXPECT_EQ(found.shape(), expected.shape());
+  EXPECT_EQ(found.layout(), expected.layout());
+  double most = 0, scale = 1e-300;
+  for (std::int64_t i = 0; i < expected.element_count(); ++i) {
+    const double want = expected.data<double>()[i];
+    scale = std::max(scale, std::abs(want));
+    const double distance = std::abs(found.data<double>()[i] - want);
+    most = std::max(most, distance >= 0 ? distance : INFINITY);
+  }
+  return most / scale;
+}
+
+/// What a layer makes of an input and a gradient.
+struct Outcome {
+  Tensor y, x_grad, w_grad, b_grad;
+};
+
+struct Layer {
+  Shape x, y, weight;
+  bool bias = true;
+  Layout layout = Layout::row_major;  ///< of x and of the gradient
+
+  Outcome compute(LayerKernel& kernel, int threads) const {
+    const Stream stream{.threads = threads};
+    const Tensor input = reference::in_layout(random(x, 1), layout);
+    const Tensor grad = reference::in_layout(random(y, 2), layout);
+    const Shape bias_shape{weight[0]};
+    kernel.use_weights(stream, random(weight, 3), bias ? random(bias_shape, 4) : Tensor(), 1);
+    Outcome outcome{
+        .y = kernel.forward(stream, input),
+        .x_grad = kernel.input_gradient(stream, grad, x, layout),
+        .w_grad = Tensor::empty(weight, DType::f64, Device::cpu()),
+        .b_grad = bias ? Tensor::empty(bias_shape, DType::f64, Device::cpu()) : Tensor()};
+    kernel.weight_gradient(stream, input, grad, outcome.w_grad, outcome.b_grad);
+    return outcome;
+  }
+
+  void expect_the_references(LayerKernel& kernel, LayerKernel& reference) const {
+    const Outcome found = compute(kernel, 1), expected = compute(reference, 1);
+    EXPECT_LT(difference(found.y, expected.y), 1e-12);
+    EXPECT_LT(difference(found.x_grad, expected.x_grad), 1e-12);
+    EXPECT_LT(difference(found.w_grad, expected.w_grad), 1e-12);
+    if (bias) EXPECT_LT(difference(found.b_grad, expected.b_grad), 1e-12);
+    for (const int threads : {2, 5}) {
+      const Outcome again = compute(kernel, threads);
+      EXPECT_EQ(difference(again.y, found.y), 0) << threads << " threads";
+      EXPECT_EQ(difference(again.x_grad, found.x_grad), 0) << threads << " threads";
+      EXPECT_EQ(difference(again.w_grad, found.w_grad), 0) << threads << " threads";
+      if (bias) EXPECT_EQ(difference(again.b_grad, found.b_grad), 0) << threads << " threads";
+    }
+  }
+};
+
+struct Sizes {
+  std::int64_t samples, in, height, width, out, kernel_h, kernel_w, stride_h, stride_w, padding_h,
+      padding_w;
+};
+
+// Odd sizes, strides above and below the kernel's size, and padding beyond the kernel.
+constexpr Sizes convolutions[] = {
+    {4, 1, 9, 7, 16, 3, 3, 1, 1, 1, 1},     {3, 16, 14, 14, 16, 3, 3, 1, 1, 1, 1},
+    {5, 16, 9, 11, 32, 3, 3, 2, 2, 1, 1},   {2, 16, 9, 8, 32, 1, 1, 2, 2, 0, 0},
+    {2, 5, 6, 9, 7, 3, 3, 1, 1, 1, 1},      {1, 3, 11, 8, 6, 2, 2, 3, 3, 0, 0},
+    {9, 64, 7, 7, 64, 3, 3, 1, 1, 1, 1},    {2, 2, 13, 13, 4, 7, 7, 2, 2, 3, 3},
+    {1, 16, 1, 1, 16, 3, 3, 1, 1, 1, 1},    {2, 8, 4, 4, 1, 3, 3, 1, 1, 2, 2},
+    {2, 16, 5, 6, 16, 1, 3, 2, 1, 0, 2},    {3, 2, 10, 3, 9, 5, 1, 3, 1, 4, 0},
+    {2, 3, 4, 5, 10, 2, 2, 1, 1, 3, 4},     {1, 4, 8, 8, 3, 8, 8, 8, 8, 0, 0},
+    {2, 3, 32, 32, 25, 11, 11, 4, 4, 2, 2}, {70, 1, 2, 2, 1, 1, 1, 1, 1, 0, 0}};
+
+class F64Convolution : public testing::TestWithParam<Sizes> {};
+
+TEST_P(F64Convolution, AgreesWithTheReferenceForAnyThreads) {
+  const Sizes& s = GetParam();
+  ConvolutionOptions options{.in_channels = s.in,
+                             .out_channels = s.out,
+                             .kernel_h = s.kernel_h,
+                             .kernel_w = s.kernel_w,
+                             .stride_h = s.stride_h,
+                             .stride_w = s.stride_w,
+                             .padding_h = s.padding_h,
+                             .padding_w = s.padding_w};
+  const Layer layer{
+      .x = {s.samples, s.in, s.height, s.width},
+      .y = {s.samples, s.out, (s.height + 2 * s.padding_h - s.kernel_h) / s.stride_h + 1,
+            (s.width + 2 * s.padding_w - s.kernel_w) / s.stride_w + 1},
+      .weight = {s.out, s.in, s.kernel_h, s.kernel_w}};
+  for (const bool bias : {true, false})
+    for (const Layout layout : {Layout::row_major, Layout::nhwc}) {
+      options.bias = bias;
+      Layer variant = layer;
+      variant.bias = bias;
+      variant.layout = layout;
+      const auto kernel = cpu::convolution_f64(options);
+      const auto reference = reference::convolution(options);
+      variant.expect_the_references(*kernel, *reference);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, F64Convolution, testing::ValuesIn(convolutions));
+
+TEST(F64Linear, AgreesWithTheReferenceForAnyThreads) {
+  struct Case {
+    std::int64_t rows, in, out;
+  };
+  for (const auto& [rows, in, out] :
+       {Case{64, 64, 10}, {1, 7, 3}, {5, 33, 1}, {3, 1, 17}, {13, 100, 149}, {200, 2, 2}})
+    for (const bool bias : {true, false}) {
+      SCOPED_TRACE(testing::Message() << rows << ": " << in << " -> " << out);
+      const LinearOptions options{.in_features = in, .out_features = out, .bias = bias};
+      const auto kernel = cpu::linear_f64(options);
+      const auto reference = reference::linear(options);
+      Layer{.x = {rows, in}, .y = {rows, out}, .weight = {out, in}, .bias = bias}
+          .expect_the_references(*kernel, *reference);
+    }
+}
+
+TEST(F64Convolution, TakesNewWeightsWithANewVersion) {
+  const auto kernel = cpu::convolution_f64(
+      {.in_channels = 1, .out_channels = 1, .kernel_h = 1, .kernel_w = 1, .bias = false});
+  const Shape one{1, 1, 1, 1};
+  const Tensor x = random(one, 1);
+  for (const std::uint64_t version : {1, 2}) {
+    const Tensor weight = random(one, 10 + static_cast<unsigned>(version));
+    const double w = *weight.data<double>(), v = *x.data<double>();
+    kernel->use_weights({}, weight, {}, version);
+    EXPECT_EQ(*kernel->forward({}, x).data<double>(), v * w);
+    EXPECT_EQ(*kernel->input_gradient({}, x, one, Layout::row_major).data<double>(), v * w);
+  }
+}
+
+TEST(F64Convolution, RefusesImagesThatDoNotFit) {
+  const auto kernel = cpu::convolution_f64({.in_channels = 3, .out_channels = 2});
+  kernel->use_weights({}, random({2, 3, 3, 3}, 1), random(Shape{2}, 2), 1);
+  for (const Shape& shape : {Shape{1, 2, 8, 8}, {1, 3, 2, 8}, {0, 3, 8, 8}})
+    EXPECT_THROW(kernel->forward({}, Tensor::empty(shape, DType::f64, Device::cpu())), Error)
+        << to_string(shape);
+}
+
+}  // namespace
+}  // namespace troupe
