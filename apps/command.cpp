@@ -169,6 +169,7 @@ void describe(CLI::App& app, ChosenVerb& chosen) {
   app.get_formatter()->label("REQUIRED", "(required)");
   app.require_subcommand(1);
   add_train_verb(app, chosen);
+  add_fetch_verb(app, chosen);
   add_plan_verb(app, chosen);
   add_eval_verb(app, chosen);
   add_export_verb(app, chosen);

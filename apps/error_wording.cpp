@@ -1,9 +1,12 @@
 #include "apps/error_wording.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "apps/options/options_table.h"
+#include "runtime/print.h"
 #include "runtime/setting_names.h"
 
 namespace troupe {
@@ -25,6 +28,7 @@ std::string_view member_of(std::string_view setting) {
 }  // namespace
 
 std::string command_name_of(std::string_view setting, const Definitions& own) {
+  if (setting == "fetch") return fmt::format("{} fetch", program_name());  // a verb
   for (const auto& [name, flag] : flags)
     if (name == setting) return std::string(flag);
   Options options(own);

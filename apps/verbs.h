@@ -27,6 +27,7 @@ void check_words(const std::vector<std::string>& words);
 void add_doctor_verb(CLI::App& app, ChosenVerb& chosen);
 void add_eval_verb(CLI::App& app, ChosenVerb& chosen);
 void add_export_verb(CLI::App& app, ChosenVerb& chosen);
+void add_fetch_verb(CLI::App& app, ChosenVerb& chosen);
 void add_inspect_verb(CLI::App& app, ChosenVerb& chosen);
 void add_jobscript_verb(CLI::App& app, ChosenVerb& chosen);
 void add_launch_verb(CLI::App& app, ChosenVerb& chosen);

@@ -11,6 +11,7 @@ find_package(ZLIB REQUIRED)           # zlib1g-dev
 find_package(JPEG REQUIRED)           # libjpeg62-turbo-dev
 find_package(PNG REQUIRED)            # libpng-dev
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)  # libssl-dev
+find_package(CURL REQUIRED)           # libcurl4-openssl-dev
 find_package(Gloo REQUIRED)            # libgloo-dev
 find_package(cppzmq REQUIRED)         # libzmq3-dev, cppzmq-dev
 find_package(Protobuf REQUIRED)       # protobuf-compiler, libprotobuf-dev

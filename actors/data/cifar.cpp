@@ -110,7 +110,7 @@ std::shared_ptr<const SampleReader> open_cifar(const CifarKind& kind,
 OptionFields path_option(std::filesystem::path& path) {
   return {field("data.path", path,
                 "the data set as downloaded: its archive, its folder, or a folder that contains "
-                "one of them",
+                "one of them; empty: that of the download",
                 {.setting = "Dataset::path"})};
 }
 

@@ -9,7 +9,8 @@ namespace troupe {
 // 2009), as downloaded from https://www.cs.toronto.edu/~kriz/cifar.html: the binary form or the one
 // for Python, each as the archive (.tar.gz) or as the folder in it. Samples are [3, 32, 32].
 //
-// Opening reads all samples. Describing reads the labels; in an archive, it unpacks all (1 s).
+// Without a path they are looked for in dataset_folder. Opening reads all samples. Describing reads
+// the labels; in an archive, it unpacks all (1 s).
 
 struct Cifar10 {
   static constexpr std::string_view name = "cifar10";

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "actors/data/dataset_folder.h"
 #include "runtime/error.h"
 #include "runtime/file/file.h"
 #include "runtime/file/tar.h"
@@ -19,9 +20,9 @@ constexpr std::uint64_t most_bytes = std::uint64_t{256} << 20;
 
 std::string remedy_of(const CifarKind& kind) {
   return fmt::format(
-      "download https://www.cs.toronto.edu/~kriz/{} and set `Dataset::path` to the file, or to the "
-      "folder that contains it",
-      kind.forms.back().archive);
+      "run `fetch` {}, or download https://www.cs.toronto.edu/~kriz/{} and set `Dataset::path` to "
+      "the file, or to the folder that contains it",
+      kind.name, kind.forms.back().archive);
 }
 
 bool is_file(const fs::path& path) {
@@ -49,11 +50,12 @@ std::optional<Place> find(const CifarKind& kind, const fs::path& path) {
   return std::nullopt;
 }
 
-Place place_of(const CifarKind& kind, const fs::path& path) {
+Place place_of(const CifarKind& kind, const fs::path& given) {
+  const fs::path path = given.empty() ? dataset_folder(kind.name) : given;
   if (path.empty())
     throw Error(ErrorCode::io, fmt::format("{} has no `Dataset::path`", kind.name),
                 remedy_of(kind));
-  if (std::error_code ignored; !fs::exists(path, ignored))
+  if (std::error_code ignored; !given.empty() && !fs::exists(path, ignored))
     throw Error(ErrorCode::bad_options,
                 fmt::format("`Dataset::path` is {}, which does not exist", path.string()),
                 remedy_of(kind));

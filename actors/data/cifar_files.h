@@ -34,7 +34,8 @@ using TakeCifarFile =
     std::function<void(const CifarForm& form, std::size_t file, std::span<const std::byte> bytes,
                        const std::string& origin)>;
 
-/// Calls `take` once for each file of the form that is at `path`, in any order. Throws Error:
+/// Calls `take` once for each file of the form that is at `path`, or without a path in
+/// dataset_folder, in any order. Throws Error:
 /// bad_options for a path that does not exist, io for a missing path or file, bad_file for an
 /// archive that is damaged or lacks a file.
 void read_cifar_files(const CifarKind& kind, const std::filesystem::path& path,

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "actors/data/dataset_folder.h"
 #include "actors/data/memory_dataset.h"
 #include "runtime/error.h"
 #include "runtime/file/idx.h"
@@ -18,7 +19,8 @@ namespace fs = std::filesystem;
 /// Where a data set looks for its files.
 struct Places {
   std::string_view name;
-  std::string_view usual_folder;             // where there is no path
+  std::string_view package_folder;           // of a Debian package, where there is no path
+  bool is_fetched;                           // else in dataset_folder, where there is no path
   std::vector<std::string_view> subfolders;  // of the folder
   const char* remedy;                        // for missing files
 };
@@ -26,18 +28,22 @@ struct Places {
 const Places fashion_mnist{
     FashionMnist::name,
     "/usr/share/datasets/fashion-mnist",
+    true,
     {"", "FashionMNIST/raw", "raw"},
-    "run apt-get install dataset-fashion-mnist, or set `Dataset::path` to the folder of the four "
-    "files"};
+    "run apt-get install dataset-fashion-mnist or `fetch` fashion_mnist, or set `Dataset::path` to "
+    "the folder of the four files"};
 const Places mnist{
     Mnist::name,
     "",
+    true,
     {"", "MNIST/raw", "raw"},
-    "download the four files from https://ossci-datasets.s3.amazonaws.com/mnist/, such as "
-    "train-images-idx3-ubyte.gz, and set `Dataset::path` to their folder"};
+    "run `fetch` mnist, or download the four files from "
+    "https://ossci-datasets.s3.amazonaws.com/mnist/, such as train-images-idx3-ubyte.gz, and set "
+    "`Dataset::path` to their folder"};
 const Places any_idx{
     IdxFolder::name,
     "",
+    false,
     {""},
     "set `Dataset::path` to the folder of train-images-idx3-ubyte, train-labels-idx1-ubyte, "
     "t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte"};
@@ -139,15 +145,23 @@ MemoryDataset::Part read_part(const PartFiles& files, const Tensor& labels, std:
 }
 
 Folder folder_of(const Places& places, const fs::path& path) {
-  const fs::path folder = path.empty() ? fs::path(places.usual_folder) : path;
-  if (folder.empty())
+  std::vector<fs::path> folders;
+  if (path.empty()) {
+    folders.emplace_back(places.package_folder);
+    if (places.is_fetched) folders.push_back(dataset_folder(places.name));
+  } else {
+    folders.push_back(path);
+  }
+  std::erase(folders, fs::path());
+  if (folders.empty())
     throw Error(ErrorCode::io, fmt::format("{} has no `Dataset::path`", places.name),
                 places.remedy);
-  for (const std::string_view below : places.subfolders) {
-    Folder found{below.empty() ? folder : folder / below, places.remedy};
-    if (found.find("train", "images", 3)) return found;
-  }
-  return {folder, places.remedy};
+  for (const fs::path& folder : folders)
+    for (const std::string_view below : places.subfolders) {
+      Folder found{below.empty() ? folder : folder / below, places.remedy};
+      if (found.find("train", "images", 3)) return found;
+    }
+  return {folders.back(), places.remedy};
 }
 
 DatasetSummary describe_idx(const Places& places, const fs::path& path,
@@ -200,7 +214,9 @@ OptionFields path_option(fs::path& path, const char* help) {
 }  // namespace
 
 OptionFields FashionMnist::options() {
-  return path_option(path, "folder of the data set's files; empty: that of Debian's package");
+  return path_option(path,
+                     "folder of the data set's files; empty: that of Debian's package, else of the "
+                     "download");
 }
 DatasetSummary FashionMnist::describe(const DatasetOptions& options) const {
   return describe_idx(fashion_mnist, path, options);
@@ -209,7 +225,9 @@ std::shared_ptr<const SampleReader> FashionMnist::open(const DatasetOptions& opt
   return open_idx_folder(fashion_mnist, path, options);
 }
 
-OptionFields Mnist::options() { return path_option(path, "folder of the data set's files"); }
+OptionFields Mnist::options() {
+  return path_option(path, "folder of the data set's files; empty: that of the download");
+}
 DatasetSummary Mnist::describe(const DatasetOptions& options) const {
   return describe_idx(mnist, path, options);
 }

@@ -12,18 +12,19 @@ namespace troupe {
 // Opening reads labels and headers. A thread then unpacks the training images; the test images are
 // unpacked at the first request.
 
-/// Fashion-MNIST in `path` or, as torchvision stores it, below; without a path, Debian's copy.
+/// Fashion-MNIST in `path` or, as torchvision stores it, below; without a path, Debian's copy, else
+/// dataset_folder.
 struct FashionMnist {
   static constexpr std::string_view name = "fashion_mnist";
   static constexpr std::array usual_mean{0.286}, usual_std{0.353};
-  std::filesystem::path path = {};  ///< folder of the files; empty: Debian's
+  std::filesystem::path path = {};  ///< folder of the files; empty: as above
 
   OptionFields options();
   DatasetSummary describe(const DatasetOptions& options) const;
   std::shared_ptr<const SampleReader> open(const DatasetOptions& options) const;
 };
 
-/// MNIST in `path` or, as torchvision stores it, below.
+/// MNIST in `path` or, as torchvision stores it, below; without a path, in dataset_folder.
 struct Mnist {
   static constexpr std::string_view name = "mnist";
   static constexpr std::array usual_mean{0.1307}, usual_std{0.3081};

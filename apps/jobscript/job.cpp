@@ -8,6 +8,7 @@
 #include "apps/jobscript/partition.h"
 #include "apps/jobscript/slurm_time.h"
 #include "runtime/error.h"
+#include "runtime/print.h"
 #include "runtime/text.h"
 
 namespace troupe {
@@ -190,10 +191,13 @@ void add_notes(JobLayout& layout, const JobRequest& request, const JobShape& sha
                     "uses {}",
                     layout.partition.name, layout.kind.cores, used));
   if (std::string parts = parts_of_nodes(layout); !parts.empty()) notes.push_back(std::move(parts));
-  if (shape.data_of_debian && request.container.empty())
-    notes.emplace_back(
-        "data.path is empty: the folder of Debian's package dataset-fashion-mnist is used; if "
-        "the cluster lacks it, copy the files and give -r data.path=FOLDER");
+  // The container has Debian's package of Fashion-MNIST.
+  if (!shape.fetched_data.empty() &&
+      (shape.fetched_data != "fashion_mnist" || request.container.empty()))
+    notes.push_back(fmt::format(
+        "data.path is empty: run '{} fetch {}' on a login node first, or copy the files "
+        "and give -r data.path=FOLDER",
+        program_name(), shape.fetched_data));
   if (profile.needs_account && request.account.empty())
     notes.emplace_back("no --account is given: write your project into the script");
   if (layout.signal_before.count() > 0 && !request.requeue)

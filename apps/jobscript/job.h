@@ -51,7 +51,7 @@ struct JobShape {
   bool interface_open = false;  ///< whether the script may set parallel.interface
   std::string pipeline_where = "default", data_where = "default";
   std::string transport{automatic_transport};  ///< parallel.transport
-  bool data_of_debian = false;  ///< data.path is left to where Debian's package has its files
+  std::string fetched_data;  ///< a data set of `fetch` without data.path; empty for others
 
   std::int64_t stages() const { return work.total_stages(); }
 };

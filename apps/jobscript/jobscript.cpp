@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "apps/command.h"
+#include "apps/fetch/sources.h"
 #include "apps/jobscript/container.h"
 #include "apps/jobscript/job.h"
 #include "apps/jobscript/script.h"
@@ -93,8 +94,9 @@ JobShape shape_of(const Options& options, const OptionOrigins& origins,
   shape.work = work_limits(options);
   shape.transport = options.transport.transport;
   shape.file = arguments.options.string();
-  shape.data_of_debian =
-      options.dataset.name == "fashion_mnist" && option_text(options, "data.path") == yaml_text("");
+  if (find_fetch_source(options.dataset.name) != nullptr &&
+      option_text(options, "data.path") == yaml_text(""))
+    shape.fetched_data = options.dataset.name;
   shape.pipeline_where = origins.of("parallel.pipeline");
   shape.data_where = origins.of("parallel.data");
   return shape;

@@ -188,7 +188,12 @@ TEST_F(CifarFiles, TellsWhereItLookedAndWhatToDownload) {
                {folder_.path().string(), "cifar-100-python", "cifar-100-binary.tar.gz",
                 "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz", "`Dataset::path`"},
                [&] { open_dataset(Cifar100{folder_.path()}); });
-  expect_error(ErrorCode::io, {"cifar10 has no `Dataset::path`"}, [] { open_dataset(Cifar10{}); });
+  ::setenv("TROUPE_DATA", folder_.path().c_str(), 1);
+  expect_error(ErrorCode::io, {(folder_ / "cifar10").string(), "run `fetch` cifar10"},
+               [] { open_dataset(Cifar10{}); });
+  cifar_folder(10, false).write(folder_ / "cifar10");
+  EXPECT_GT(open_dataset(Cifar10{}).count(Split::train), 0);
+  ::unsetenv("TROUPE_DATA");
   expect_error(ErrorCode::bad_options, {"does not exist"},
                [&] { open_dataset(Cifar10{folder_ / "nothing"}); });
 }

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <numeric>
 #include <thread>
 
+#include "actors/data/dataset_folder.h"
 #include "actors/data/datasets.h"
 #include "runtime/error.h"
 
@@ -168,16 +170,53 @@ TEST_F(IdxFiles, MayHaveAPointInTheirNames) {
   EXPECT_EQ(open_dataset(Mnist{folder_}).count(Split::train), 20);
 }
 
-TEST(Mnist, SaysWhereToDownloadItWhereThereIsNoPath) {
+/// The environment's folder of data sets, until the end of a test.
+class DataFolder {
+ public:
+  explicit DataFolder(const fs::path& folder) { ::setenv("TROUPE_DATA", folder.c_str(), 1); }
+  ~DataFolder() { ::unsetenv("TROUPE_DATA"); }
+};
+
+TEST_F(IdxFiles, AreFoundInTheFolderOfDownloadsWithoutAPath) {
+  const fs::path folder = folder_ / "mnist";
+  fs::create_directory(folder);
+  for (const auto& file : fs::directory_iterator(fs::path(folder_)))
+    if (file.is_regular_file()) fs::rename(file.path(), folder / file.path().filename());
+  const DataFolder environment(folder_);
+  EXPECT_EQ(open_dataset(Mnist{}).count(Split::train), 20);
+  EXPECT_THROW(open_dataset(IdxFolder{}), Error);
+}
+
+TEST(Mnist, SaysWhereItLookedAndHowToGetItWhereThereIsNoPath) {
+  const DataFolder environment("/nonexistent");
   try {
     open_dataset(Mnist{});
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::io);
-    EXPECT_THAT(error.message(), HasSubstr("mnist has no `Dataset::path`"));
-    EXPECT_THAT(error.remedy(), HasSubstr("https://"));
+    EXPECT_THAT(error.message(), HasSubstr("/nonexistent/mnist/train-images-idx3-ubyte"));
+    EXPECT_THAT(error.remedy(), HasSubstr("run `fetch` mnist"));
   }
-  EXPECT_THROW(open_dataset(IdxFolder{}), Error);
+}
+
+TEST(DatasetFolder, FollowsTheEnvironment) {
+  const char* home = std::getenv("HOME");
+  const std::string before = home == nullptr ? "" : home;
+  ::unsetenv("XDG_DATA_HOME");
+  ::setenv("HOME", "/home/somebody", 1);
+  EXPECT_EQ(dataset_folder("mnist"), "/home/somebody/.local/share/troupe/mnist");
+  ::setenv("XDG_DATA_HOME", "relative", 1);
+  EXPECT_EQ(dataset_folder("mnist"), "/home/somebody/.local/share/troupe/mnist");
+  ::setenv("XDG_DATA_HOME", "/data", 1);
+  EXPECT_EQ(dataset_folder("mnist"), "/data/troupe/mnist");
+  {
+    const DataFolder environment("/scratch");
+    EXPECT_EQ(dataset_folder("mnist"), "/scratch/mnist");
+  }
+  ::unsetenv("XDG_DATA_HOME");
+  ::unsetenv("HOME");
+  EXPECT_EQ(dataset_folder("mnist"), "");
+  if (home != nullptr) ::setenv("HOME", before.c_str(), 1);
 }
 
 TEST_F(IdxFiles, OpensGzipFilesOfOneMemberOrSeveral) {
