@@ -12,11 +12,11 @@ from pathlib import Path
 from harness import BIN, ROOT, Figure, Row, Worker, run_timed, run_to_first_step, workers
 
 STEPS = {  # key: what, model, batch, our convolution, target
-    "small": ("wide ResNet 1-16-16-32-64, 28x28, batch 64", "small", 64, "auto", ">= 2.0"),
+    "small": ("wide ResNet 1-16-16-32-64, 28x28, batch 64", "small", 64, "auto", ">= 2.3"),
     "olivia": ("wide ResNet 3-16-160-320-640, 32x32, batch 16, auto", "olivia", 16, "auto",
-               ">= 1.8"),
+               ">= 2.0"),
     "olivia_direct": ("the same, direct convolution", "olivia", 16, "direct", ">= 1.05"),
-    "mnist": ("MNIST CNN, batch 128", "mnist", 128, "auto", ">= 1.5"),
+    "mnist": ("MNIST CNN, batch 128", "mnist", 128, "auto", ">= 2.0"),
     "resnet18": ("ResNet-18, 32x32, batch 32", "resnet18", 32, "auto", ">= 1.5"),
     "resnet50": ("ResNet-50, 224x224, batch 8", "resnet50", 8, "auto", ">= 1.2"),
 }
@@ -164,6 +164,30 @@ def pipeline(repetitions, quick):
     return [Row("pipeline", "small wide ResNet, 2 stages, 8 micro-batches of 8", mine, ratio,
                 ">= 0.9", f"{ratio:.2f} x", others[0], "one stage",
                 [f"against {others[0].what}"], others[1:])]
+
+
+def auto_threads(python, repetitions, quick):
+    """`troupe train` with one stage and the default number of threads, against PyTorch."""
+    options = synthetic(40 if quick else 200, 1, {"intra_op_threads": "auto"})
+    ours, notes, seconds = [], [], 0.4 if quick else 1.0
+    with workers([Worker("losses", [BIN / "step_bench", "small", 1, "auto"])]) as (reference,):
+        losses = reference.ask("losses", 3 if quick else 20)
+    peers = peers_of("small", python, seconds, 0, losses, quick, notes)
+    theirs = {peer: [] for peer in peers}
+    with tempfile.TemporaryDirectory() as folder, workers(peers):
+        counts = {peer: max(2, round(seconds / pace(peer, seconds, 0))) for peer in peers}
+        for repetition in range(repetitions):
+            ours.append(median_rate(train(folder, options, f"{repetition}")))
+            for peer in peers:
+                took = peer.ask("time", counts[peer])[0]
+                theirs[peer].append(64 * counts[peer] / took)
+    best = max((Figure("images/s", theirs[peer], peer.name) for peer in peers),
+               key=lambda figure: figure.median)
+    mine = Figure("images/s", ours)
+    ratio = mine.median / best.median
+    return [Row("auto_threads", "small wide ResNet, one stage of `troupe train`, auto threads",
+                mine, ratio, ">= 2.19", f"{ratio:.2f} x", best, "PyTorch",
+                [*notes, f"PyTorch {best.what}"])]
 
 
 def hop(repetitions, _quick):

@@ -22,7 +22,8 @@ struct Layer {
 const std::vector<Layer> layers{{16, 1, 16, 28},     {16, 16, 16, 28},       {17, 16, 32, 14, 5},
                                 {33, 32, 32, 14},    {16, 64, 64, 7},        {1, 16, 160, 32},
                                 {4, 160, 160, 16},   {2, 640, 640, 8},       {16, 128, 256, 8, 1},
-                                {5, 7, 5, 11, 3, 2}, {16, 16, 32, 28, 1, 2}, {9, 17, 33, 9}};
+                                {5, 7, 5, 11, 3, 2}, {16, 16, 32, 28, 1, 2}, {9, 17, 33, 9},
+                                {64, 64, 64, 7}};
 
 ConvolutionOptions options_of(const Layer& l, ConvolutionAlgorithm algorithm) {
   return {.in_channels = l.in,
@@ -135,6 +136,19 @@ TEST(ConvolutionPieces, CoverSamplesAndChannelsOnce) {
         EXPECT_EQ(seen, std::vector<int>(seen.size(), 1));
       }
   EXPECT_TRUE(samples_divided && channels_divided);
+}
+
+TEST(ConvolutionPieces, AreTwoHalvesOfTheSamplesWhereNoOtherDivisionPays) {
+  const auto count = [](const Layer& l) {
+    const Shape x{l.batch, l.in, l.size, l.size};
+    return cpu::convolution_pieces(options_of(l, ConvolutionAlgorithm::winograd), x,
+                                   cpu::ConvolutionDirection::forward,
+                                   {true, Layout::nchw16c, Layout::nchw16c})
+        .size();
+  };
+  EXPECT_EQ(count({64, 64, 64, 7}), 2);     // 256 tiles of 4x4 pixels
+  EXPECT_EQ(count({63, 64, 64, 7}), 1);     // fewer than 128 tiles in half of them
+  EXPECT_EQ(count({16, 320, 320, 16}), 2);  // by channels
 }
 
 TEST(EqualGroups, AreMultiplesOfAUnitAndNotTooSmall) {
