@@ -88,9 +88,11 @@ class Dataset {
 
 /// The options that every data set of the registry receives when it is opened.
 struct DatasetOptions {
-  std::uint64_t seed = 1;       ///< of samples that are drawn
-  std::int64_t limit = 0;       ///< only the first N training samples; 0: all
-  std::int64_t test_limit = 0;  ///< only the first N test samples; 0: all
+  std::uint64_t seed = 1;  ///< of samples that are drawn
+  /// At most so many training samples: the first, or where samples are sorted by class (image
+  /// folders), some of every class; 0: all.
+  std::int64_t limit = 0;
+  std::int64_t test_limit = 0;  ///< the same of test samples
 
   /// How many of `count` samples are taken.
   std::int64_t taken(Split split, std::int64_t count) const;

@@ -81,8 +81,10 @@ class ImageFolderReader final : public SampleReader {
 
   Image open(Split split, std::int64_t index, Tensor& target, const PartOf& part) const {
     const ImageFiles& all = files(split);
-    target.data<std::int64_t>()[0] = all.class_of(index);
-    return read_image(all.folder / all.files[static_cast<std::size_t>(index)], part);
+    // Files lie in the order of their classes: fewer of them are spread evenly over all.
+    const std::int64_t file = index * std::ssize(all.files) / count(split);
+    target.data<std::int64_t>()[0] = all.class_of(file);
+    return read_image(all.folder / all.files[static_cast<std::size_t>(file)], part);
   }
 
   static void write(const Image& image, const ResizeAxis& columns, const ResizeAxis& rows,

@@ -92,6 +92,14 @@ TEST_F(ImageFolderTest, TakesTheFolderTestWhereThereIsNoVal) {
   expect_refused(ErrorCode::io, {"val does not exist"});
 }
 
+TEST_F(ImageFolderTest, TakesFewerSamplesFromAllClasses) {
+  const Dataset data = open_dataset(definition(), {.limit = 3});
+  const Batch batch = BatchMaker(data, Split::train, {}).make({.samples = {0, 1, 2}});
+  const auto classes = batch.targets.elements<std::int64_t>();
+  EXPECT_EQ(std::vector<std::int64_t>(classes.begin(), classes.end()),
+            (std::vector<std::int64_t>{0, 1, 2}));
+}
+
 TEST_F(ImageFolderTest, RefusesClassesThatOnlyOneSplitHas) {
   add("val/d/x.png", "photo.png");
   expect_refused(ErrorCode::bad_file, {"the class d is in", "val", "not in"});
