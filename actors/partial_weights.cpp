@@ -56,15 +56,18 @@ PartialWeights partial_weights(const PipelineOptions& options, const TensorSourc
   const TensorSource begun = new_weights(options);
   PartialWeights result{.tensors = begun, .anew = {}, .unused = {}};
   std::set<std::string> taken;
+  bool any_fits = false;  // counters, such as num_batches_tracked, fit any model
   for (const TensorInfo& wanted : begun.tensors) {
     const auto found = in_file.find(wanted.name);
     const std::string why = misfit(found == in_file.end() ? nullptr : found->second, wanted);
-    if (why.empty())
+    if (why.empty()) {
       taken.insert(wanted.name);
-    else
+      any_fits |= is_floating(wanted.dtype);
+    } else {
       result.anew.push_back(fmt::format("{} ({})", wanted.name, why));
+    }
   }
-  if (taken.empty())
+  if (!any_fits)
     throw Error(ErrorCode::bad_file,
                 fmt::format("none of the {} of the file fits the model, which has {}",
                             counted(std::ssize(file.tensors), "tensor"),

@@ -43,16 +43,32 @@ std::vector<std::string> class_names(const fs::path& folder) {
   return names;
 }
 
+/// Throws if a link leads back to a folder that it lies in: `real` are those of the iterator's
+/// depth and above, without links. Appends the folder's own.
+void enter(const fs::path& folder, bool is_link, std::vector<fs::path>& real) {
+  const fs::path entered = is_link ? fs::canonical(folder) : real.back() / folder.filename();
+  if (std::ranges::find(real, entered) != real.end())
+    throw Error(ErrorCode::bad_file,
+                fmt::format("{} leads back to {}", folder.string(), entered.string()),
+                "remove the link");
+  real.push_back(entered);
+}
+
 /// Adds the images below `folder`/`name`, by folder and then by name.
 void add_class(const fs::path& folder, const std::string& name, std::vector<std::string>& files) {
   std::error_code error;
   std::vector<std::pair<std::string, std::string>> found;  // folder, name
   fs::recursive_directory_iterator entry(folder / name,
                                          fs::directory_options::follow_directory_symlink, error);
+  std::vector<fs::path> real{fs::weakly_canonical(folder / name)};
   for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
     const fs::path& path = entry->path();
     if (std::error_code ignored; entry->is_directory(ignored)) {
-      if (is_hidden(path)) entry.disable_recursion_pending();
+      real.resize(static_cast<std::size_t>(entry.depth()) + 1);
+      if (is_hidden(path))
+        entry.disable_recursion_pending();
+      else
+        enter(path, entry->is_symlink(), real);
       continue;
     }
     if (is_hidden(path)) continue;

@@ -67,8 +67,7 @@ void print_json(const Machine& machine, const Findings& findings, bool fails) {
                                     {"message", finding.message},
                                     {"remedy", finding.remedy}});
   // A variable may hold any bytes.
-  fmt::print("{}\n",
-             document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  print_out("{}\n", document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
 /// In a world of several nodes every line says whose it is, and all come in one write, so that

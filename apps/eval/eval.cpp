@@ -13,8 +13,10 @@
 #include "apps/options/load_options.h"
 #include "apps/options/option_changes.h"
 #include "apps/output/report.h"
+#include "apps/train/training.h"
 #include "apps/verbs.h"
 #include "runtime/error.h"
+#include "runtime/print.h"
 
 namespace troupe {
 namespace {
@@ -56,14 +58,15 @@ int print_evaluation(const EvalArguments& arguments, const Definitions& own) {
   const Options options = options_for(arguments, weights, own);
   PipelineOptions pipeline = options.pipeline;
   pipeline.model = options.model.chosen();
+  pipeline.stream.threads = intra_op_threads(options, 1);
   pipeline.data.dataset = open_dataset(options.dataset.chosen(), dataset_options(options));
   const Evaluation result = evaluate(options, pipeline, weights);
-  fmt::print("{}\n", weights.path.string());
+  print_out("{}\n", weights.path.string());
   if (pipeline.data.dataset.samples().dtype == DType::u8)
-    fmt::print("normalised with mean {}, std {}\n", fmt::join(pipeline.data.mean, ", "),
-               fmt::join(pipeline.data.std, ", "));
-  fmt::print("test loss {:.9g}\n", result.loss);
-  if (result.correct) fmt::print("{}\n", result_line(result));
+    print_out("normalised with mean {}, std {}\n", fmt::join(pipeline.data.mean, ", "),
+              fmt::join(pipeline.data.std, ", "));
+  print_out("test loss {:.9g}\n", result.loss);
+  if (result.correct) print_out("{}\n", result_line(result));
   return exit_done;
 }
 

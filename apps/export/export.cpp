@@ -48,9 +48,9 @@ int export_weights(const ExportArguments& arguments) {
   const WeightsFile weights = open_weights(find_weights(arguments.checkpoint));
   // "pt": transformers and others require it before they load a file into PyTorch.
   stream_safetensors(arguments.output, weights.tensors, {{"format", "pt"}}).value();
-  fmt::print("{}: {} of step {}, from {}\n", arguments.output.string(),
-             counted(std::ssize(weights.tensors.tensors), "tensor"), weights.step,
-             weights.path.string());
+  print_out("{}: {} of step {}, from {}\n", arguments.output.string(),
+            counted(std::ssize(weights.tensors.tensors), "tensor"), weights.step,
+            weights.path.string());
   return exit_done;
 }
 

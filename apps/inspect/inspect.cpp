@@ -53,8 +53,8 @@ void print_table(const std::vector<Row>& rows) {
   }
   const auto print = [&](const std::string& name, const std::string& dtype,
                          const std::string& shape, const std::string& bytes) {
-    fmt::print("{:<{}}  {:<{}}  {:<{}}  {:>12}\n", name, widest.name.size(), dtype,
-               widest.dtype.size(), shape, widest.shape.size(), bytes);
+    print_out("{:<{}}  {:<{}}  {:<{}}  {:>12}\n", name, widest.name.size(), dtype,
+              widest.dtype.size(), shape, widest.shape.size(), bytes);
   };
   print("name", "dtype", "shape", "bytes");
   for (const auto& row : rows) print(row.name, row.dtype, row.shape, std::to_string(row.bytes));
@@ -111,27 +111,27 @@ void inspect_checkpoint(const std::filesystem::path& path) {
   const Checkpoint checkpoint = open_complete(choice.folder);
   checkpoint.verify();
   const Manifest& manifest = checkpoint.manifest();
-  fmt::print("{}: checkpoint of step {}, written {}, in {}; all checksums match\n",
-             choice.folder.string(), manifest.step, manifest.created,
-             counted(std::ssize(manifest.shards), "shard"));
+  print_out("{}: checkpoint of step {}, written {}, in {}; all checksums match\n",
+            choice.folder.string(), manifest.step, manifest.created,
+            counted(std::ssize(manifest.shards), "shard"));
   if (!manifest.position.empty() && manifest.position != "null")
-    fmt::print("position: {}\n", position_text(manifest.position));
-  if (manifest.generation > 0) fmt::print("world generation: {}\n", manifest.generation);
-  for (const auto& [key, value] : manifest.run) fmt::print("run {}: {}\n", key, value);
+    print_out("position: {}\n", position_text(manifest.position));
+  if (manifest.generation > 0) print_out("world generation: {}\n", manifest.generation);
+  for (const auto& [key, value] : manifest.run) print_out("run {}: {}\n", key, value);
   std::vector<Row> model, optimizer;
   for (const auto& tensor : checkpoint.tensors())
     (tensor.name.starts_with("optimizer.") ? optimizer : model)
         .push_back(row_of(tensor.name, tensor.dtype, tensor.shape));
-  fmt::print("{}; {}\n\n", share_text(model, "model"), share_text(optimizer, "optimizer"));
+  print_out("{}; {}\n\n", share_text(model, "model"), share_text(optimizer, "optimizer"));
   model.insert(model.end(), optimizer.begin(), optimizer.end());
   print_table(model);
 }
 
 void inspect_safetensors(const std::filesystem::path& path) {
   const SafetensorsFile content = SafetensorsFile::open(path);
-  fmt::print("{}: safetensors; the header matches the file (the format has no checksums)\n",
-             path.string());
-  for (const auto& [key, value] : content.metadata()) fmt::print("metadata {}: {}\n", key, value);
+  print_out("{}: safetensors; the header matches the file (the format has no checksums)\n",
+            path.string());
+  for (const auto& [key, value] : content.metadata()) print_out("metadata {}: {}\n", key, value);
   std::vector<Row> rows;
   for (const TensorInfo& tensor : content.tensors())
     rows.push_back(row_of(tensor.name, tensor.dtype, tensor.shape));
@@ -141,14 +141,14 @@ void inspect_safetensors(const std::filesystem::path& path) {
 
 void inspect_idx(const std::filesystem::path& path) {
   const Tensor content = read_idx(path);
-  fmt::print("{}: IDX; complete\n", path.string());
+  print_out("{}: IDX; complete\n", path.string());
   print_table({row_of(path.filename().string(), content.dtype(), content.shape())});
 }
 
 int inspect(const InspectArguments& arguments) {
   const std::filesystem::path& path = arguments.file;
   if (std::filesystem::is_directory(path)) {
-    arguments.digest ? fmt::print("{}\n", digest_of(path)) : inspect_checkpoint(path);
+    arguments.digest ? print_out("{}\n", digest_of(path)) : inspect_checkpoint(path);
     return exit_done;
   }
   const FileKind kind = file_kind(path);
@@ -156,7 +156,7 @@ int inspect(const InspectArguments& arguments) {
   if (kind != FileKind::safetensors && (arguments.digest || !is_data))
     throw foreign_file(path, kind);
   if (arguments.digest)
-    fmt::print("{}\n", digest_of(path));
+    print_out("{}\n", digest_of(path));
   else if (is_data)
     inspect_idx(path);
   else

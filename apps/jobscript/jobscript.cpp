@@ -207,7 +207,7 @@ int jobscript(const JobscriptArguments& arguments, const Invocation& call) {
   for (const std::string& warning : options.warnings) print_warning("{}", warning);
   for (const std::string& note : layout.notes) print_error("note: {}\n", note);
   if (!arguments.output) {
-    fmt::print("{}", script);
+    print_out("{}", script);
     return exit_done;
   }
   const fs::path file = folder / (request.name + ".sh");

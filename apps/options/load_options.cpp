@@ -74,6 +74,15 @@ std::vector<std::string> unusual_rate(const Options& options, const OptionOrigin
                       options.pipeline.rate.lr, options.optimizer.name, *usual)};
 }
 
+/// An error if the data set's options are wrong, or its files cannot be read on this host.
+Result<DatasetSummary> summary_of_samples(const Options& options) {
+  try {
+    return options.dataset.chosen().describe(dataset_options(options));
+  } catch (const Error& error) {
+    return error;
+  }
+}
+
 Options resolve(OptionTree document, const std::vector<std::string>& overrides,
                 const Definitions& own, OptionOrigins* where = nullptr) {
   for (const std::string& assignment : overrides)
@@ -86,8 +95,9 @@ Options resolve(OptionTree document, const std::vector<std::string>& overrides,
   const DatasetSource& source = options.dataset.chosen();
   if (samples.mean.empty()) samples.mean = source.usual_mean();
   if (samples.std.empty()) samples.std = source.usual_std();
-  const Result<DatasetSummary> data = dataset_summary(options);
-  validate(options, origins, data);
+  options.samples = summary_of_samples(options);
+  const Result<DatasetSummary>& data = options.samples;
+  validate(options, origins);
   former_channels.check(options, data);
   options.warnings = without_effect(options, origins);
   std::ranges::move(unusual_rate(options, origins), std::back_inserter(options.warnings));

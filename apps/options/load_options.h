@@ -30,7 +30,6 @@ Options parse_past_options(std::string_view text, const std::string& source,
 
 /// Checks values that must go together, and with the samples of the data set. Called by
 /// load_options.
-void validate(const Options& options, const OptionOrigins& origins,
-              const Result<DatasetSummary>& data);
+void validate(const Options& options, const OptionOrigins& origins);
 
 }  // namespace troupe

@@ -38,18 +38,11 @@ DatasetOptions dataset_options(const Options& options) {
   return dataset;
 }
 
-Result<DatasetSummary> dataset_summary(const Options& options) {
-  try {
-    return options.dataset.chosen().describe(dataset_options(options));
-  } catch (const Error& error) {
-    return error;
-  }
-}
-
 std::optional<std::size_t> block_count(const Options& options) {
-  const Result<DatasetSummary> data = dataset_summary(options);
-  if (!data) return std::nullopt;
-  return options.model.chosen().make(data.value().samples, options.pipeline.dtype).blocks.size();
+  if (!options.samples) return std::nullopt;
+  return options.model.chosen()
+      .make(options.samples.value().samples, options.pipeline.dtype)
+      .blocks.size();
 }
 
 std::map<std::string, std::string> dataset_settings(const Options& options) {

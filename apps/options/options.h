@@ -71,16 +71,15 @@ struct Options {
   std::size_t checkpoints_kept = 3;
   bool best_checkpoint_kept = false;
   std::int64_t log_every_steps = 1;
+  /// What is known of the data set before it is opened, or why it cannot be read on this host.
+  /// Found when the options are loaded.
+  Result<DatasetSummary> samples{Error(ErrorCode::internal, "options that were not loaded", "")};
   /// What is no error but may be a mistake: options without effect, a data set that cannot be read.
   std::vector<std::string> warnings;
 };
 
 /// The options with which the data set is opened.
 DatasetOptions dataset_options(const Options& options);
-
-/// What is known of the data set before it is opened. An error if its options are wrong, or its
-/// files cannot be read on this host.
-Result<DatasetSummary> dataset_summary(const Options& options);
 
 /// The blocks of the model for samples of the data set; nothing if these are not known. Throws what
 /// the model throws.

@@ -504,6 +504,9 @@ std::string resolved_yaml(const Options& options) {
 
 Optimizer optimizer_of(const Options& options) {
   std::vector<ParameterGroup> groups;
+  if (!options.frozen.empty())
+    groups.push_back(
+        {.parameters = options.frozen, .optimizer = options.optimizer.chosen(), .lr = 0});
   for (const GroupOptions& group : options.groups) {
     GroupSettings settings{options.optimizer};
     for (const OptionField& setting : settings.fields())
@@ -513,9 +516,6 @@ Optimizer optimizer_of(const Options& options) {
     groups.push_back({.parameters = group.parameters, .optimizer = settings.optimizer.chosen()});
     if (group.values.contains("lr")) groups.back().lr = settings.lr;
   }
-  if (!options.frozen.empty())
-    groups.push_back(
-        {.parameters = options.frozen, .optimizer = options.optimizer.chosen(), .lr = 0});
   return options.optimizer.chosen()
       .with_groups(std::move(groups))
       .with_clip_norm(options.clip_norm)

@@ -23,14 +23,14 @@ struct OptionsArguments {
 
 int print_options(const OptionsArguments& arguments, const Definitions& own) {
   if (arguments.file.empty() && arguments.overrides.empty()) {
-    fmt::print("{}", arguments.markdown ? options_markdown(own) : options_listing(own));
+    print_out("{}", arguments.markdown ? options_markdown(own) : options_listing(own));
     return exit_done;
   }
   const Options options = arguments.file.empty()
                               ? parse_options("", "defaults", arguments.overrides, own)
                               : load_options(arguments.file, arguments.overrides, own);
   for (const std::string& warning : options.warnings) print_warning("{}", warning);
-  fmt::print("{}", resolved_yaml(options));
+  print_out("{}", resolved_yaml(options));
   return exit_done;
 }
 

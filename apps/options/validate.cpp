@@ -17,9 +17,8 @@ namespace {
 
 class Validator {
  public:
-  Validator(const Options& options, const OptionOrigins& origins,
-            const Result<DatasetSummary>& data)
-      : options_(options), pipeline_(options.pipeline), data_(data), origins_(origins) {}
+  Validator(const Options& options, const OptionOrigins& origins)
+      : options_(options), pipeline_(options.pipeline), data_(options.samples), origins_(origins) {}
 
   void check() const {
     check_weights();
@@ -148,11 +147,12 @@ class Validator {
     const std::int64_t batches =
         pipeline_.data.drop_last ? samples / size : (samples + size - 1) / size;
     // train.steps ends a run early and leaves its learning rates as they are.
-    const std::int64_t steps = batches * pipeline_.epochs;
+    const double all = static_cast<double>(batches) * static_cast<double>(pipeline_.epochs);
     constexpr std::int64_t most_steps = 4'000'000'000;  // steps travel as 32-bit numbers
-    require(steps <= most_steps, {"train.epochs", "train.batch_size"}, "lower train.epochs",
-            "train.epochs {} makes {} steps; at most {} are possible", pipeline_.epochs, steps,
+    require(all <= most_steps, {"train.epochs", "train.batch_size"}, "lower train.epochs",
+            "train.epochs {} makes {:.0f} steps; at most {} are possible", pipeline_.epochs, all,
             most_steps);
+    const std::int64_t steps = batches * pipeline_.epochs;
     const std::int64_t warmup = pipeline_.rate.warmup_steps;
     require(warmup < steps, {"train.warmup_steps", "train.epochs"},
             "lower train.warmup_steps, or raise train.epochs",
@@ -281,9 +281,8 @@ class Validator {
 
 }  // namespace
 
-void validate(const Options& options, const OptionOrigins& origins,
-              const Result<DatasetSummary>& data) {
-  Validator(options, origins, data).check();
+void validate(const Options& options, const OptionOrigins& origins) {
+  Validator(options, origins).check();
 }
 
 }  // namespace troupe

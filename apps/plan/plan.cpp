@@ -136,10 +136,10 @@ int plan(const PlanArguments& arguments, const Definitions& own) {
   pipeline.writer = CheckpointWriterOptions{};
   const Graph graph = build_pipeline(pipeline);
   const Dataset& data = pipeline.data.dataset;
-  const auto dataset_bytes =
-      static_cast<std::size_t>((data.count(Split::train) + data.count(Split::test)) *
-                               data.samples().shape.element_count()) *
-      size_of(data.samples().dtype);
+  std::size_t dataset_bytes = 0;  // of samples in memory; others are read when they are needed
+  for (const Split split : {Split::train, Split::test})
+    if (const auto stored = data.stored(split))
+      dataset_bytes += stored->samples.bytes() + stored->targets.bytes();
   PlannedRun planned{.pipeline = pipeline,
                      .graph = graph,
                      .bounds = {},

@@ -43,6 +43,15 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
     sentences.emplace_back(
         "batch norm averages over a single sample: lower train.micro_batches or raise "
         "train.batch_size");
+  if (pipeline.data.mix.any() && pipeline.batch_size < 2 * std::int64_t{pipeline.micro_batches})
+    sentences.emplace_back(
+        "a micro-batch of one sample has nothing to mix it with: lower train.micro_batches or "
+        "raise train.batch_size");
+  if (const DType type = pipeline.data.dataset.samples().dtype;
+      type != DType::u8 && (!pipeline.data.mean.empty() || !pipeline.data.std.empty()))
+    sentences.push_back(
+        fmt::format("data.mean and data.std have no effect: samples of {} are taken as they are",
+                    name_of(type)));
   const auto trains = [](const ParameterGroup& group) { return group.lr.value_or(0) > 0; };
   if (pipeline.rate.lr == 0 && std::ranges::none_of(pipeline.optimizer.groups(), trains))
     sentences.emplace_back("train.lr is 0: the weights will not change");

@@ -156,6 +156,7 @@ void Optimizer::check_groups(const std::vector<std::string>& parameters) const {
         refuse(group, fmt::format("no parameter of the model matches {}", pattern),
                remedy_for(pattern, parameters));
   for (const std::string& name : parameters) {
+    if (freezes(name)) continue;  // what later groups would set has no effect
     const ParameterGroup* first = group_of(name);
     for (const ParameterGroup& group : groups_)
       if (&group != first && holds(group, name))

@@ -432,10 +432,28 @@ TEST(Options, RefuseWinogradInDoublePrecision) {
   EXPECT_THAT(refusal("precision: f64\nconvolution: winograd"), HasSubstr("o.yaml:2:14: "));
 }
 
+TEST(Options, FreezeParametersThatAGroupHoldsAsWell) {
+  const Options options = parse_options(
+      "model: {name: mlp, widths: [8]}\ndata: {name: synthetic, shape: [1, 4, 4]}\n"
+      "train: {freeze: ['layers.0.*'], groups: [{parameters: ['*.bias'], lr: 0.5}]}\n",
+      "o.yaml");
+  const Optimizer optimizer = optimizer_of(options);
+  EXPECT_TRUE(optimizer.freezes("layers.0.bias") && optimizer.freezes("layers.0.weight"));
+  EXPECT_EQ(optimizer.group_of("layers.1.bias")->lr, 0.5);
+}
+
+TEST(Options, RefuseMoreStepsThanCanBeCounted) {
+  const std::string samples = std::string("1000000000000000");
+  EXPECT_THAT(refusal("data: {name: synthetic, count: " + samples +
+                      "}\ntrain: {batch_size: 4, "
+                      "micro_batches: 1, epochs: 1000000}"),
+              HasSubstr("makes 250000000000000000000 steps; at most 4000000000 are possible"));
+}
+
 TEST(Options, TellTheModelItsSampleSize) {
   const Options options =
       parse_options("data: {name: synthetic, shape: [3, 32, 40]}\nconvolution: direct", "o.yaml");
-  EXPECT_EQ(dataset_summary(options).value().samples.shape, (Shape{3, 32, 40}));
+  EXPECT_EQ(options.samples.value().samples.shape, (Shape{3, 32, 40}));
   EXPECT_EQ(option_text(options, "convolution"), "direct");
 }
 

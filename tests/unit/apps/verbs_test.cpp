@@ -40,7 +40,7 @@ class Verbs : public testing::Test {
         "model: {name: mlp, widths: [8]}\n"
         "data: {name: synthetic, shape: [1, 4, 4], count: 600}\n",
         "o.yaml");
-    Model model = options_.model.chosen().make(dataset_summary(options_).value().samples);
+    Model model = options_.model.chosen().make(options_.samples.value().samples);
     const std::size_t blocks = model.blocks.size();
     const Network network(std::move(model), 0, blocks, DType::f32, Stream{});
     const StatePtr state = initial_state(network.spec(), DType::f32, 1);
@@ -283,6 +283,25 @@ TEST_F(Verbs, TrainTakesWhatFitsOfWeightsForOtherClasses) {
   words.insert(words.end(), {"-r", "model.name=mnist_cnn", "-r", "train.freeze=[]"});
   EXPECT_THAT(run_troupe(words).error,
               HasSubstr("none of the 4 tensors of the file fits the model"));
+}
+
+TEST_F(Verbs, TrainRefusesWeightsOfWhichOnlyCountersFit) {
+  const auto model = [](int width, int classes) {
+    return fmt::format(
+        "model: {{name: wide_resnet, widths: [{0}, {0}, {0}, {0}], classes: {1}}}\n"
+        "data: {{name: synthetic, shape: [1, 28, 28], count: 16}}\n"
+        "train: {{steps: 1, batch_size: 8, micro_batches: 1, evaluate: false}}\n",
+        width, classes);
+  };
+  std::ofstream(root_ / "one.yaml") << model(4, 10);
+  std::ofstream(root_ / "other.yaml") << model(6, 11);
+  const std::string one = (root_ / "one").string();
+  ASSERT_EQ(run_troupe({"train", (root_ / "one.yaml").string(), "-o", one}).code, exit_done);
+  const Ran ran =
+      run_troupe({"train", (root_ / "other.yaml").string(), "-o", (root_ / "other").string(), "-r",
+                  "model.weights=" + one, "-r", "model.strict=false"});
+  EXPECT_NE(ran.code, exit_done);
+  EXPECT_THAT(ran.error, HasSubstr("fits the model"));
 }
 
 TEST_F(Verbs, EvalAndExportUseTheMovingAverageOfTheWeights) {

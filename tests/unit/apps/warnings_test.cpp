@@ -6,6 +6,7 @@
 
 #include "apps/options/load_options.h"
 #include "ops/backend.h"
+#include "tests/unit/runtime/file/support.h"
 
 namespace troupe {
 namespace {
@@ -44,6 +45,27 @@ TEST(Warnings, CountOneCore) {
   ::sched_setaffinity(0, sizeof before, &before);
   ASSERT_EQ(reported.size(), 1u);
   EXPECT_THAT(reported[0], HasSubstr("share 1 core; "));
+}
+
+TEST(Warnings, NameMicroBatchesWithNothingToMix) {
+  const char* const words = "has nothing to mix it with";
+  EXPECT_THAT(reported({"train.batch_size=8", "train.micro_batches=8", "data.mixup_alpha=0.2"}),
+              HasSubstr(words));
+  EXPECT_THAT(reported({"train.batch_size=16", "train.micro_batches=8", "data.mixup_alpha=0.2"}),
+              Not(HasSubstr(words)));
+}
+
+TEST(Warnings, NameAMeanOfSamplesThatAreNoPixels) {
+  const test::TemporaryFolder folder;
+  for (const char* split : {"train", "test"})
+    test::write_text(folder / (std::string(split) + ".csv"), "a,b\n0.5,1\n0.25,0\n");
+  const Options options = parse_options(
+      "model: {name: mlp, widths: [8], classes: 2}\ntrain: {batch_size: 2, micro_batches: 1}\n"
+      "data: {name: csv, mean: [0.5], std: [0.2], path: " +
+          folder.path().string() + "}\n",
+      "o.yaml");
+  EXPECT_THAT(warnings(options, {}, pipeline_options(options, {}, {})),
+              testing::Contains(HasSubstr("no effect: samples of f32 are taken as they are")));
 }
 
 TEST(Warnings, NameValuesThatTrainNothingWell) {

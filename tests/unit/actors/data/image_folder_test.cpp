@@ -125,6 +125,19 @@ TEST_F(ImageFolderTest, RefusesFoldersThatAreMissingOrHaveNoClasses) {
                      [&] { list_image_files(folder_ / "train/b"); });
 }
 
+TEST_F(ImageFolderTest, RefusesLinksThatLeadBack) {
+  fs::create_directories(folder_ / "train/C/below");
+  fs::create_directory_symlink("../../b", folder_ / "train/C/below/other");  // no way back: fine
+  EXPECT_EQ(open().count(Split::train), 7);
+  fs::create_directory_symlink(".", folder_ / "train/a/below/self");
+  fs::create_directory_symlink(".", folder_ / "train/a/below/self2");
+  expect_refused(ErrorCode::bad_file, {"train/a/below/self", "leads back to", "remove the link"});
+  fs::remove(folder_ / "train/a/below/self");
+  fs::remove(folder_ / "train/a/below/self2");
+  fs::create_directory_symlink("../C", folder_ / "train/b/back");  // C/below/other/back/below/…
+  expect_refused(ErrorCode::bad_file, {"leads back to"});
+}
+
 TEST_F(ImageFolderTest, RefusesSizesThatDoNotFit) {
   test::expect_error(ErrorCode::bad_options, {"`resize` is 100", "`image_size` 224"},
                      [&] { open_dataset(ImageFolder{.path = folder_.path(), .resize = 100}); });
