@@ -59,11 +59,12 @@ int export_weights(const ExportArguments& arguments) {
 void add_export_verb(CLI::App& app, ChosenVerb& chosen) {
   auto arguments = std::make_shared<ExportArguments>();
   CLI::App* verb = app.add_subcommand("export", "Write a checkpoint's weights as safetensors");
-  verb->add_option("CHECKPOINT", arguments->checkpoint, "checkpoint, or output folder (its newest)")
+  verb->add_option("CHECKPOINT", arguments->checkpoint,
+                   "checkpoint, or output folder (newest checkpoint)")
       ->required();
-  verb->add_option("-o,--output", arguments->output, "file to write")->required();
+  verb->add_option("-o,--output", arguments->output, "safetensors file to write")->required();
   verb->add_flag("--force", arguments->force,
-                 "replace a file of another format (a safetensors file is replaced anyway)");
+                 "replace an existing file that is not a safetensors file");
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const Invocation&) { return export_weights(*arguments); };
   });

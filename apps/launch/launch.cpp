@@ -25,36 +25,40 @@ void add(CLI::App& verb, const std::string& name, Value& value, const std::strin
 }
 
 void add_world_flags(CLI::App& verb, LaunchFlags& flags) {
-  verb.add_flag("--standalone", flags.standalone, "this host alone");
-  add(verb, "--nnodes", flags.nnodes, "hosts (1)");
+  verb.add_flag("--standalone", flags.standalone, "run on this host only");
+  add(verb, "--nnodes", flags.nnodes, "number of hosts (1)");
   add(verb, "--nproc-per-node", flags.nproc_per_node,
-      "processes on this host: N, auto, cpu or gpu (1)");
-  add(verb, "--node-rank", flags.node_rank, "number of this host, from 0 (assigned)");
+      "processes on this host: a number, cpu, gpu or auto (1)");
+  add(verb, "--node-rank", flags.node_rank, "rank of this host, from 0 (assigned)");
   add(verb, "--rdzv-endpoint", flags.rdzv_endpoint,
-      "HOST:PORT for the rendezvous of all launchers (port 29400)");
+      "HOST[:PORT] of the rendezvous, the same on all hosts (port 29400)");
   add(verb, "--rdzv-id", flags.rdzv_id, "name of the job, the same on all hosts (none)");
-  add(verb, "--rdzv-backend", flags.rdzv_backend, "c10d or static; no effect");
-  add(verb, "--rdzv-conf", flags.rdzv_conf, "join_timeout=SECONDS (300)");
+  add(verb, "--rdzv-backend", flags.rdzv_backend, "c10d or static; has no effect");
+  add(verb, "--rdzv-conf", flags.rdzv_conf,
+      "join_timeout=SECONDS: how long to wait for the other hosts (300)");
   add(verb, "--master-addr", flags.master_addr,
-      "MASTER_ADDR; without --rdzv-endpoint also the host of the rendezvous");
-  add(verb, "--master-port", flags.master_port, "MASTER_PORT (a free port)");
+      "MASTER_ADDR of the processes; default of --rdzv-endpoint");
+  add(verb, "--master-port", flags.master_port, "MASTER_PORT of the processes (a free port)");
   add(verb, "--local-addr", flags.local_addr, "address, name or interface of this host (detected)");
 }
 
 void add_process_flags(CLI::App& verb, LaunchFlags& flags) {
-  add(verb, "--max-restarts", flags.max_restarts, "accepted; the first failure ends the run");
-  add(verb, "--grace-period", flags.grace_period, "seconds from TERM to KILL (30)");
-  add(verb, "--log-dir", flags.log_dir, "folder for the output of processes (temporary)");
-  add(verb, "-r,--redirects", flags.redirects, "outputs to write to files: 3 (all), 0:1,1:2");
-  add(verb, "-t,--tee", flags.tee, "outputs to write to files and to show here line by line");
-  add(verb, "--local-ranks-filter", flags.local_ranks_filter, "local ranks shown here: 0,1 (all)");
-  add(verb, "--role", flags.role, "ROLE_NAME of the processes (default)");
+  add(verb, "--max-restarts", flags.max_restarts, "has no effect: the first failure ends the run");
+  add(verb, "--grace-period", flags.grace_period, "seconds between SIGTERM and SIGKILL (30)");
+  add(verb, "--log-dir", flags.log_dir,
+      "folder for the output of the processes (a temporary folder)");
+  add(verb, "-r,--redirects", flags.redirects,
+      "write to files: 1 stdout, 2 stderr, 3 both; by local rank: 0:1,1:2");
+  add(verb, "-t,--tee", flags.tee, "the same values; also prints the outputs, line by line");
+  add(verb, "--local-ranks-filter", flags.local_ranks_filter,
+      "local ranks whose output is printed: 0,1 (all)");
+  add(verb, "--role", flags.role, "ROLE_NAME of the processes, in the prefix of --tee (default)");
   add(verb, "--log-line-prefix-template", flags.log_line_prefix_template,
-      "of --tee: '${hostname}:${rank}: ' ([ROLE LOCAL_RANK]:)");
-  add(verb, "--monitor-interval", flags.monitor_interval, "accepted; no effect");
-  add(verb, "--start-method", flags.start_method, "accepted; no effect");
+      "prefix of the lines of --tee ([${role_name}${local_rank}]:)");
+  add(verb, "--monitor-interval", flags.monitor_interval, "has no effect");
+  add(verb, "--start-method", flags.start_method, "has no effect");
   verb.add_flag("--no-python,--no_python", flags.no_python,
-                "COMMAND is a program, not a verb of troupe");
+                "COMMAND is always a program, never a verb");
 }
 
 }  // namespace
@@ -64,8 +68,7 @@ void add_launch_verb(CLI::App& app, ChosenVerb& chosen) {
   CLI::App* verb = app.add_subcommand("launch", "Run a verb or program in several processes");
   add_world_flags(*verb, *flags);
   add_process_flags(*verb, *flags);
-  verb->add_option("COMMAND", flags->command,
-                   "after --: train, doctor or a program, with its arguments");
+  verb->add_option("COMMAND", flags->command, "train, doctor or a program, with its arguments");
   verb->positionals_at_end();
   verb->callback([flags, &app, &chosen] {
     for (const CLI::App* other : app.get_subcommands([](const CLI::App*) { return true; }))
