@@ -29,8 +29,8 @@ struct BlockCosts {
 /// the first run, which prepares kernels. Each repetition runs all blocks, so that other load on
 /// the machine affects all of them. It runs blocks with 64 MiB of weights at a time, so that no
 /// process holds a whole large model. Every second repetition runs the halves of the backward pass
-/// separately, so there are at least two repetitions. After
-/// three seconds, there are no further ones: long times need no minimum of many.
+/// separately, so there are at least two repetitions. After two repetitions, it ends when three
+/// seconds have passed.
 std::vector<BlockCosts> measure_blocks(const ModelSource& model, const SampleSpec& sample,
                                        DType dtype, Stream stream, std::int64_t samples,
                                        int repetitions);

@@ -13,10 +13,10 @@
 
 namespace troupe {
 
-/// A score of an evaluation, to compare evaluations by.
+/// The score by which evaluations are compared.
 enum class MonitoredScore : std::uint8_t { test_loss, test_accuracy };
 
-/// All of them, with the names that options give them.
+/// All scores, with their names in options files.
 inline constexpr std::array<std::pair<std::string_view, MonitoredScore>, 2> monitored_score_names{
     {{"test_loss", MonitoredScore::test_loss}, {"test_accuracy", MonitoredScore::test_accuracy}}};
 

@@ -10,12 +10,11 @@ struct LossOptions {
   LossFunction function = {};
 };
 
-/// A model's outputs and targets in, the outputs' gradient and a score out. The loss of a step is
-/// the mean over all of its samples, so a micro-batch's gradient is divided by that number. Label
-/// smoothing and class weights change the loss and the gradient of training only: the loss of an
-/// evaluation is the plain one, so that runs with different values compare, and so does `evaluate`.
-/// Throws Error{bad_options} as check(LossFunction). Fails with bad_shape where the targets do not
-/// fit the outputs (loss_of).
+/// Computes a score and the gradient of the outputs from a model's outputs and targets. The loss of
+/// a step is the mean over all of its samples, so a micro-batch's gradient is divided by that
+/// number. Label smoothing and class weights apply to training only. Evaluations and `evaluate` do
+/// without them, so that runs with different values can be compared. Throws Error{bad_options} as
+/// check(LossFunction). Fails with bad_shape if the targets do not fit the outputs (loss_of).
 class Loss final : public Actor {
  public:
   using Options = LossOptions;

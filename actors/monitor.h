@@ -92,7 +92,7 @@ class Monitor final : public Actor {
   void restore(const CommittedState& state, std::uint32_t steps) override;
 
  private:
-  /// The evaluation between the committed steps and the next one is not due, or is reported.
+  /// True if no evaluation is due before the open step, or if it is reported.
   bool has_evaluated() const;
   bool can_send_factor() const;
   ActionLabel send_factor();

@@ -7,17 +7,17 @@
 
 namespace troupe {
 
-/// What a file that need not fit the model gives it.
+/// The result of loading a file that has only some of the model's tensors.
 struct PartialWeights {
   TensorSource tensors;             ///< all of the model's
-  std::vector<std::string> anew;    ///< what begins as in a new run, and why: sentences without end
+  std::vector<std::string> anew;    ///< tensors with initial values, and why; without full stops
   std::vector<std::string> unused;  ///< tensors of the file that the model does not take
 };
 
-/// The tensors of a file as far as their names, shapes and types fit the model; the others begin as
-/// in a new run with the seed of `options` (PyTorch: `load_state_dict(strict=False)`, which however
-/// refuses other shapes). Reads headers only; tensors are read when they are used. Throws
-/// Error{bad_file} if no parameter fits.
+/// Takes the tensors of a file whose names, shapes and types fit the model; the others have the
+/// initial values of a new run with the seed of `options`. PyTorch's
+/// `load_state_dict(strict=False)` does the same, but refuses other shapes. Reads headers only;
+/// tensors are read when they are used. Throws Error{bad_file} if no parameter fits.
 PartialWeights partial_weights(const PipelineOptions& options, const TensorSource& file);
 
 }  // namespace troupe

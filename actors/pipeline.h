@@ -89,13 +89,14 @@ Timeline timeline_of(const PipelineOptions& options);
 /// The learning rates of the run. They span all epochs, also if `max_steps` ends the run earlier.
 LearningRateOptions learning_rate_options(const PipelineOptions& options);
 
-/// Micro-batches of a step on the replica that has most of them.
+/// The largest number of micro-batches of a step on any replica.
 std::size_t micro_batches_of_a_replica(const PipelineOptions& options);
 /// The schedule of each replica of a stage.
 StageSchedule schedule_of(const PipelineOptions& options, std::size_t stage);
 
-/// The blocks of each stage: PipelineOptions::partition with a number for SIZE_MAX. Throws
-/// Error{bad_options} unless each stage has blocks, and the stages all of the model's.
+/// The number of blocks of each stage: PipelineOptions::partition with a number for SIZE_MAX.
+/// Throws Error{bad_options} unless each stage has a block and the stages have all blocks of the
+/// model.
 std::vector<std::size_t> partition_of(const PipelineOptions& options);
 
 /// The blocks of a stage, all within the model. A partition gives each stage one range.

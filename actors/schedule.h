@@ -20,7 +20,7 @@ enum class ScheduleKind : std::uint8_t {
   zero_bubble_h2
 };
 
-/// All of them, with the names that options give them.
+/// All schedules, with their names in options files.
 inline constexpr auto schedule_names = std::to_array<std::pair<std::string_view, ScheduleKind>>({
     {"gpipe", ScheduleKind::gpipe},
     {"1f1b", ScheduleKind::one_forward_one_backward},

@@ -79,9 +79,10 @@ class Stage final : public Actor {
   std::string refusal(const InputPort& port, const Actor& sender) const override;
   FiringRules firing_rules() const override;
 
-  /// Its blocks, if its program says so.
+  /// Its blocks, if its program states them.
   const std::optional<ModelPart>& part() const { return options_.program.part; }
-  /// What is wrong if blocks up to `end` are followed by those from `begin` on; empty: nothing.
+  /// The reason why a stage whose first block is `begin` cannot follow one whose blocks end at
+  /// `end`; empty if it can.
   static std::string gap_between(std::size_t end, std::size_t begin);
   /// The current state of forward and backward passes.
   const StatePtr& state() { return program().state(); }

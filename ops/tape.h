@@ -45,7 +45,7 @@ class Tape {
 
   const Pass& pass() const { return pass_; }
 
-  /// Brings a tensor in. Its gradient is computed only if `wants_gradient`.
+  /// Adds an input. Its gradient is computed only if `wants_gradient`.
   Value input(Tensor tensor, bool wants_gradient);
 
   /// Runs `primitive.forward(pass, inputs...)`, keeps the primitive, and names the output.
@@ -64,10 +64,10 @@ class Tape {
   /// given). May be called again.
   void seal(Value kept = {});
 
-  /// Both halves, one operation after the other: the gradients of the inputs that want one, in
-  /// their order. `grad` is only read, and is brought to the output's layout. Throws Error if its
-  /// shape is not the output's, or if something with weights was recorded that the output does not
-  /// depend on.
+  /// Runs both halves, one operation after the other. Returns the gradients of the inputs that want
+  /// one, in their order. `grad` is only read, and is converted to the output's layout. Throws
+  /// Error if its shape is not the output's, or if the output does not depend on a recorded
+  /// operation that has weights.
   std::vector<Tensor> backward(Value output, Tensor grad);
   /// The same in parts; other work may run between them:
   ///
@@ -83,11 +83,11 @@ class Tape {
   /// The number of recorded operations that backward has not visited. It grows in the forward pass
   /// and shrinks in the backward pass.
   std::size_t recorded() const { return operations_.size(); }
-  /// The input half alone, of all operations; keeps the gradients that the weight half reads.
+  /// Runs the input half alone, of all operations; keeps the gradients that the weight half reads.
   /// Values of recorded() stay valid: `backward_to` then runs the weight half of the operations
   /// recorded since.
   std::vector<Tensor> backward_inputs(Value output, Tensor grad);
-  /// The weight half of all operations; afterwards the tape is empty.
+  /// Runs the weight half of all operations; afterwards the tape is empty.
   void backward_weights() { backward_to(0); }
 
   /// Bytes that the tape holds for backward, weights left out and shared storage counted once.

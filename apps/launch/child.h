@@ -21,9 +21,9 @@ struct ChildOptions {
 
 /// How a process ended.
 struct Ending {
-  int code = 0;    ///< what it returned; 0 if a signal ended it
-  int signal = 0;  ///< that ended it; 0 if none
-  /// As a shell counts: 128 + the signal.
+  int code = 0;    ///< its exit code; 0 if a signal ended it
+  int signal = 0;  ///< the signal that ended it; 0 if none
+  /// As a shell reports it: 128 + n for signal n.
   int exit_code() const { return signal != 0 ? 128 + signal : code; }
 };
 

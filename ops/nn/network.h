@@ -23,7 +23,7 @@ struct StateViews {
 struct BlockRange {
   std::size_t first = 0;
   std::size_t last = SIZE_MAX;  ///< SIZE_MAX: to the end
-  /// The same in a model of so many blocks, with its end as a number.
+  /// The same range in a model with this number of blocks; `last` is then never SIZE_MAX.
   BlockRange within(std::size_t blocks) const { return {first, last == SIZE_MAX ? blocks : last}; }
 };
 

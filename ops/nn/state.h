@@ -1,5 +1,6 @@
 #pragma once
-// The state of a part of a model: what exists (StateSpec), and one committed version of it.
+// The state of a part of a model: its parameters and buffers (StateSpec) and one committed version
+// of them (StateVersion).
 
 #include <cstdint>
 #include <memory>
@@ -14,7 +15,8 @@
 
 namespace troupe {
 
-/// How a parameter begins. The numbers depend on the seed and the parameter's name alone.
+/// The distribution of a parameter's initial values. They depend only on the seed and the
+/// parameter's name.
 struct Initializer {
   enum class Kind : std::uint8_t { uniform, constant, normal };
   Kind kind = Kind::constant;
@@ -78,10 +80,10 @@ class StateSpec {
 };
 
 /// The state of a stage after a commit. Immutable once published: the optimizer writes the next
-/// version into other memory, so the writer and the supervisor may hold this one as long as they
-/// like, and a failed step does not change it.
+/// version into other memory, so the writer and the supervisor may hold this one for any time, and
+/// a failed step does not change it.
 struct StateVersion {
-  std::int64_t step = 0;                     ///< optimizer steps that are in it
+  std::int64_t step = 0;                     ///< number of optimizer steps in it
   std::int64_t updates = 0;                  ///< those that applied a gradient
   Tensor weights;                            ///< flat, StateSpec::parameter_elements()
   std::vector<NamedTensor> optimizer_state;  ///< flat, each as `weights`; none before a step

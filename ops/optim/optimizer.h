@@ -1,6 +1,6 @@
 #pragma once
-// How weights change. An Optimizer computes; what it keeps between steps is in StateVersion, so
-// states, checkpoints and memory bounds work for any of them.
+// Update rules of weights. An Optimizer holds no data between steps; its state tensors are in
+// StateVersion, so states, checkpoints and memory bounds work for any optimizer.
 
 #include <concepts>
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace troupe {
 
-/// What all slices of one optimizer step share.
+/// The values that all slices of one optimizer step share.
 struct OptimizerStep {
   std::int64_t updates = 0;  ///< updates before this one; steps without a gradient do not count
   double lr = 0.0;           ///< learning rate of this step
@@ -99,7 +99,7 @@ class Optimizer : public Definition {
   /// The same optimizer for one step: each group has its learning rate of the step, and the
   /// gradient is scaled by what clipping its norm requires.
   Optimizer at(const LearningRateOptions& rate, std::int64_t step, double gradient_norm = 0) const;
-  /// What gradients are multiplied by, in [0, 1]; NaN if the norm was.
+  /// The factor by which clipping scales the gradients, in [0, 1]; NaN if the norm is NaN.
   double gradient_factor() const { return gradient_factor_; }
 
   /// The state tensors of this optimizer and of its groups, and the average if it keeps one; each

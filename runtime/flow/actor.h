@@ -20,7 +20,7 @@ struct Commit {
   std::uint32_t step = 0;       ///< the committed step (the first is 0)
   bool snapshot = false;        ///< send the state to the checkpoint writers
   bool last = false;            ///< no step follows
-  bool stop_requested = false;  ///< the user asked to end here
+  bool stop_requested = false;  ///< the user requested a stop
 
   static void members(auto& self, auto& visit) {
     visit(self.step);
@@ -36,7 +36,7 @@ struct Vote {
   std::uint32_t incarnation = 0;
   std::uint32_t step = 0;
   bool ends = false;          ///< see Actor::end_before
-  CommittedState state = {};  ///< stays in the actor's process: no member that leaves it
+  CommittedState state = {};  ///< stays in the actor's process: not serialised
 
   static void members(auto& self, auto& visit) {
     visit(self.actor);
@@ -126,21 +126,22 @@ class Actor {
   virtual void on_commit(const Commit&) {}
   /// True if a step needs this actor's vote.
   virtual bool votes() const { return false; }
-  /// True if the actor's work does not end with a step, such as an evaluation or a checkpoint. The
-  /// run stays open until it calls `finish`, and it continues when the others restart a step.
+  /// True if the actor may have work that is not part of a step, such as an evaluation or a
+  /// checkpoint. The run does not end before this actor calls `finish`. When all actors restart the
+  /// open step, this actor continues without a restart.
   virtual bool outlives_steps() const { return false; }
   /// True if the actor writes snapshots and calls accept_snapshots().
   virtual bool takes_snapshots() const { return false; }
-  /// True if all actors must restart the open step when this actor fails, since its neighbours no
-  /// longer hold what it had collected.
+  /// True if all actors must restart the open step when this actor fails, because it had released
+  /// messages whose data are lost with it.
   virtual bool restarts_step() const { return false; }
   /// Called on the first incarnation of each actor when a run begins, before `restore`.
   virtual void begin_run() {}
   /// Called on each incarnation before any message: `state` is the last committed state of the
   /// previous incarnation (null if there is none), `steps` the number of committed steps.
   virtual void restore(const CommittedState& state, std::uint32_t steps);
-  /// Why this actor cannot take what `sender` sends to its input; empty: it can. Graph::connect
-  /// asks the prototypes, and refuses the edge.
+  /// The reason why `sender` cannot be connected to `input`; empty if it can. Graph::connect calls
+  /// it on the prototypes, and refuses the edge with this reason.
   virtual std::string refusal(const InputPort& input, const Actor& sender) const;
   /// How the actor fires; default: one transition over all ports.
   virtual FiringRules firing_rules() const;

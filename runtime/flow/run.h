@@ -59,11 +59,12 @@ struct RunOptions {
 };
 
 /// Runs the graph until its steps are committed and no actor holds it open. First proves that it
-/// cannot deadlock (find_deadlock). Throws Error: bad_graph for a deadlock or a port without an
-/// edge, actor_failed if a restart budget is spent, peer_lost if another process is lost; the same
-/// error in every process, except for an actor that fails after the end was decided: only process 0
-/// throws its error. Blocks the calling thread, which does no work meanwhile (under
+/// cannot deadlock (find_deadlock). Blocks the calling thread, which does no work meanwhile (under
 /// deterministic scheduling it does all the work).
+///
+/// Throws Error: bad_graph for a deadlock or a port without an edge, actor_failed if a restart
+/// budget is spent, peer_lost if another process is lost. Every process throws the same error, with
+/// one exception: if an actor fails after the leader has ended the run, only process 0 throws.
 RunReport run(const Graph& graph, const RunOptions& options);
 
 }  // namespace troupe

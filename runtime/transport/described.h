@@ -20,7 +20,7 @@ void describe(const TensorMeta& meta, Message& message) {
   std::copy(meta.shape.dims().begin(), meta.shape.dims().end(), message.dims.begin());
 }
 
-/// What a message says of a tensor; throws if there can be no such tensor.
+/// The description of a tensor in a message. Throws if no tensor can have it.
 template <class Message>
 TensorMeta described(const Message& message) {
   const bool known = message.dtype <= static_cast<std::uint8_t>(DType::boolean) &&

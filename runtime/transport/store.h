@@ -26,8 +26,8 @@ class Store {
 
   /// For work that one process does for all. The first process that claims a key gets an empty
   /// value, on each of its claims, and must put the (non-empty) value. The others wait for that
-  /// value. If the first process leaves or is lost before, the next one gets the empty value. The
-  /// loss of other processes ends no claim; other errors as for get.
+  /// value. If the first process leaves or is lost before it puts the value, the next process gets
+  /// the empty value. The loss of any other process does not end the wait. Other errors as for get.
   virtual Result<std::string> claim(const std::string& key, std::chrono::milliseconds timeout) = 0;
 };
 
