@@ -10,14 +10,14 @@
 
 namespace troupe {
 
-/// What the targets of a table are.
+/// The kind of a table's targets.
 enum class TargetKind : std::uint8_t {
   automatic,  ///< classes for one column of whole numbers or with any text, else numbers
   classes,
   numbers,
 };
 
-/// All of them, with the names that options give them.
+/// All kinds of targets, with their names in options files.
 inline constexpr std::array<std::pair<std::string_view, TargetKind>, 3> target_kind_names{
     {{"auto", TargetKind::automatic},
      {"classes", TargetKind::classes},

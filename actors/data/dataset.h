@@ -36,7 +36,7 @@ struct StoredSamples {
 ///     };
 ///     PipelineOptions options{.data = {.dataset = std::make_shared<Parity>()}};
 ///
-/// Immutable: all functions may be called from any thread. What they throw fails the loader.
+/// Immutable: all functions may be called from any thread. An exception in them fails the loader.
 class SampleReader {
  public:
   virtual ~SampleReader() = default;

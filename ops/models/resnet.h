@@ -11,7 +11,7 @@ enum class ResNetStem : std::uint8_t {
   cifar,     ///< 3x3 convolution with stride 1, for images of few pixels; no pooling
 };
 
-/// What the ResNets' options say.
+/// The options that all ResNets share.
 struct ResNetOptions {
   ResNetStem stem = ResNetStem::imagenet;
   std::vector<std::int64_t> widths = {};  ///< four numbers; empty: 64, 128, 256, 512

@@ -16,7 +16,7 @@
 
 namespace troupe::nn {
 
-/// How the weight of a convolution begins. A bias is U(-b, b) in both cases.
+/// The initial distribution of a convolution's weight. A bias is U(-b, b) in both cases.
 enum class ConvolutionStart : std::uint8_t {
   uniform,    ///< PyTorch's default: U(-b, b)
   he_normal,  ///< N(0, 2 / (out * kernel_h * kernel_w)): K. He et al., "Delving deep into

@@ -20,7 +20,7 @@ enum class LearningRateSchedule : std::uint8_t {
                ///< "Super-convergence", 2018)
 };
 
-/// All of them, with the names that options give them.
+/// All schedules, with their names in options files.
 inline constexpr std::array<std::pair<std::string_view, LearningRateSchedule>, 6>
     learning_rate_schedule_names{{{"constant", LearningRateSchedule::constant},
                                   {"step", LearningRateSchedule::step},
@@ -33,7 +33,7 @@ struct LearningRateOptions {
   LearningRateSchedule schedule = LearningRateSchedule::constant;
   double lr = 0.1;                   ///< the largest rate
   std::int64_t total_steps = 0;      ///< optimizer steps of the whole run, warm-up included
-  std::int64_t warmup_steps = 0;     ///< linear, from almost nothing, in front of the schedule
+  std::int64_t warmup_steps = 0;     ///< linear, from almost 0, before the schedule
   std::int64_t steps_per_epoch = 0;  ///< for `step`
   std::int64_t step_epochs = 10;
   double step_factor = 0.1;
