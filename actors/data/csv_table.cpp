@@ -22,6 +22,7 @@ namespace fs = std::filesystem;
 /// The value of a cell that is a finite number and nothing else.
 template <class T>
 std::optional<T> number_in(std::string_view cell) {
+  if (cell.size() > 1 && cell[0] == '+' && cell[1] != '-') cell.remove_prefix(1);
   T value{};
   const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
   if (error != std::errc{} || end != cell.data() + cell.size()) return std::nullopt;
@@ -186,7 +187,9 @@ Tensor numbers_of(const Table& table) {
   std::vector<float> values;
   for (std::size_t i = 0; i < table.targets().size(); ++i) {
     const std::optional<float> value = float_in(table.targets()[i]);
-    if (!value) table.refuse_target(i, "give it a number, or remove the row");
+    if (!value)
+      table.refuse_target(i,
+                          "give it a number, remove the row, or set `Dataset::targets` to classes");
     values.push_back(*value);
   }
   const auto columns = static_cast<std::int64_t>(table.target_columns());
@@ -202,7 +205,7 @@ Tensor classes_of(const Table& table, const std::vector<std::string_view>& names
     if (cell.empty()) table.refuse_target(i, "give it a class, or remove the row");
     if (names.empty()) {
       const std::optional<std::int64_t> number = class_in(cell);
-      if (!number) table.refuse_target(i, "number all classes from 0, or name all of them");
+      if (!number) table.refuse_target(i, "number all classes from 0");
       classes.push_back(*number);
     } else {
       classes.push_back(std::ranges::lower_bound(names, cell) - names.begin());
@@ -227,9 +230,9 @@ TargetKind kind_of(const Table& table, TargetKind wanted) {
 /// The names of classes in all tables, sorted; empty where they are numbers.
 std::vector<std::string_view> names_in(const std::vector<const Table*>& tables) {
   std::vector<std::string_view> names;
-  bool numbers = false;
+  bool numbers = true;
   for (const Table* table : tables) {
-    numbers = numbers || std::ranges::any_of(table->targets(), is_class);
+    numbers = numbers && std::ranges::all_of(table->targets(), is_float);
     names.insert(names.end(), table->targets().begin(), table->targets().end());
   }
   if (numbers) return {};

@@ -12,7 +12,7 @@ namespace troupe {
 
 /// The kind of a table's targets.
 enum class TargetKind : std::uint8_t {
-  automatic,  ///< classes for one column of whole numbers or with any text, else numbers
+  automatic,  ///< classes for one column of whole numbers or of texts, else numbers
   classes,
   numbers,
 };
@@ -24,9 +24,9 @@ inline constexpr std::array<std::pair<std::string_view, TargetKind>, 3> target_k
      {"numbers", TargetKind::numbers}}};
 
 /// Tables of numbers: train.csv and test.csv in a folder, or one file. The first row names the
-/// columns; cells are separated by commas and may be quoted, as in RFC 4180 but without line ends
-/// in cells. All columns but the targets are features, f32. Texts as targets are classes, numbered
-/// in the order of their bytes; whole numbers that are classes keep their values.
+/// columns; cells are separated by commas and may be quoted, but hold neither quotes nor line ends.
+/// All columns but the targets are features, f32. Where a class is a text, all are, numbered in the
+/// order of their bytes; whole numbers keep their values.
 struct CsvTable {
   static constexpr std::string_view name = "csv";
   std::filesystem::path path = {};       ///< a file, or the folder of train.csv and test.csv

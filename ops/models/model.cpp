@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+
 #include "ops/nn/state.h"
 #include "runtime/error.h"
 
@@ -21,8 +23,13 @@ Model ModelSource::make(SampleSpec samples, DType precision) const {
 
 std::optional<std::int64_t> ModelSource::outputs() const {
   ModelSource copy = *this;  // fields are bound to variables
-  for (const OptionField& field : copy.options())
-    if (field.path == "model.classes") return std::stoll(field.write());
+  for (const OptionField& field : copy.options()) {
+    if (field.path != "model.classes") continue;
+    const std::string text = field.write();  // a model of a program may have a list there
+    std::int64_t classes = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), classes);
+    if (error == std::errc{} && end == text.data() + text.size()) return classes;
+  }
   return std::nullopt;
 }
 

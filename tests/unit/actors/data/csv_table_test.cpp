@@ -67,6 +67,14 @@ TEST_F(CsvTables, NumberTextsAsClassesInTheirOrder) {
   EXPECT_THAT(batch.targets.elements<std::int64_t>(), ElementsAre(2, 1, 2));
 }
 
+TEST_F(CsvTables, TakeNumbersAsTextsAmongClassesThatAreTexts) {
+  const std::string rows = "a,y\n+1,b\n2,3\n3,a\n";
+  const auto [data, batch] = read(rows, {.targets = TargetKind::classes});
+  EXPECT_THAT(batch.samples.elements<float>(), ElementsAre(1, 2, 3));
+  EXPECT_THAT(batch.targets.elements<std::int64_t>(), ElementsAre(2, 0, 1));
+  EXPECT_THAT(refusal(rows), HasSubstr("set `Dataset::targets` to classes"));
+}
+
 TEST_F(CsvTables, KeepWholeNumbersAsClassesUnlessTheyAreNumbers) {
   const std::string text = "a,y\n1,0\n2,7\n";
   const auto [data, batch] = read(text);
