@@ -34,6 +34,21 @@ std::string nearest(std::string_view word, std::span<const std::string_view> can
   return best == candidates.end() ? std::string() : std::string(*best);
 }
 
+namespace {
+
+/// Whether `word` has half of the characters of `name` in their order, with the first and the last.
+bool abbreviates(std::string_view word, std::string_view name) {
+  if (word.size() < 2 || 2 * word.size() < name.size() || name.empty() ||
+      word.front() != name.front() || word.back() != name.back())
+    return false;
+  std::size_t found = 0;
+  for (const char character : name)
+    if (found < word.size() && character == word[found]) ++found;
+  return found == word.size();
+}
+
+}  // namespace
+
 std::string meant(std::string_view word, std::span<const std::string_view> candidates) {
   constexpr std::size_t telling = 4;  // characters: fewer begin too many names
   constexpr std::size_t longest = 64;
@@ -51,6 +66,8 @@ std::string meant(std::string_view word, std::span<const std::string_view> candi
       return std::string(name);
   for (const std::string_view name : candidates)
     if (word.size() >= telling && name.ends_with(word)) return std::string(name);
+  for (const std::string_view name : candidates)
+    if (abbreviates(word, name)) return std::string(name);
   return {};
 }
 

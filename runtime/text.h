@@ -21,8 +21,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 std::string nearest(std::string_view word, std::span<const std::string_view> candidates);
 
 /// The candidate that `word` probably means: one that differs in capitals only, that begins with
-/// it, with which it begins, or that ends with it; else the nearest one if at most a third of its
-/// characters differ. Empty if there is none.
+/// it, with which it begins, that ends with it, or that it abbreviates ("h5" of hdf5); else the
+/// nearest one if at most a third of its characters differ. Empty if there is none.
 std::string meant(std::string_view word, std::span<const std::string_view> candidates);
 
 /// A remedy for an unknown word: "did you mean train? The verbs are …", or `rest` alone if no

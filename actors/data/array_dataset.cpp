@@ -19,8 +19,14 @@ namespace {
   throw Error(ErrorCode::bad_file, fmt::format("{} {}", name, what), remedy);
 }
 
-/// The shape of one sample or target.
+/// The shape of one target.
 Shape inner(const Tensor& all) { return Shape(all.shape().dims().subspan(1)); }
+
+/// The shape of one sample; [height, width] has one channel.
+Shape sample_shape(const ArrayPart& part) {
+  const Shape all = part.shape();
+  return all.rank() == 3 ? Shape{1, all[1], all[2]} : Shape(all.dims().subspan(1));
+}
 
 bool is_number(DType dtype) { return dtype == DType::f32 || dtype == DType::f64; }
 
@@ -63,24 +69,25 @@ Tensor classes_of(const Tensor& targets, const std::string& name) {
 
 /// Checks a part and brings it into the form of SampleSpec. The samples are not copied.
 ArrayPart prepared(ArrayPart part) {
-  Tensor &samples = part.samples, &targets = part.targets;
-  if (samples.rank() < 2 || samples.rank() > 4)
-    refuse(part.samples_name, fmt::format("has the shape {}", to_string(samples.shape())),
+  Tensor& targets = part.targets;
+  const Shape shape = part.shape();
+  if (shape.rank() < 2 || shape.rank() > 4)
+    refuse(part.samples_name, fmt::format("has the shape {}", to_string(shape)),
            "give [samples, features], [samples, height, width] or [samples, channels, height, "
            "width]");
-  if (samples.dtype() != DType::u8 && !is_number(samples.dtype()))
-    refuse(part.samples_name, fmt::format("has elements of {}", name_of(samples.dtype())),
+  if (part.dtype() != DType::u8 && !is_number(part.dtype()))
+    refuse(part.samples_name, fmt::format("has elements of {}", name_of(part.dtype())),
            "give pixels of u8, or numbers of f32 or f64");
-  if (samples.element_count() == 0)
-    refuse(part.samples_name, fmt::format("is empty: its shape is {}", to_string(samples.shape())),
+  if (shape.element_count() == 0)
+    refuse(part.samples_name, fmt::format("is empty: its shape is {}", to_string(shape)),
            "give at least one sample");
-  if (targets.rank() < 1 || targets.dim(0) != samples.dim(0))
+  if (targets.rank() < 1 || targets.dim(0) != shape[0])
     refuse(part.targets_name,
            fmt::format("has the shape {} for {} samples in {}", to_string(targets.shape()),
-                       samples.dim(0), part.samples_name),
+                       shape[0], part.samples_name),
            "give one target for each sample");
-  if (samples.rank() == 3)
-    samples = samples.reshape(Shape{samples.dim(0), 1, samples.dim(1), samples.dim(2)});
+  if (shape.rank() == 3 && !part.rows)
+    part.samples = part.samples.reshape(Shape{shape[0], 1, shape[1], shape[2]});
   const bool one = targets.rank() == 2 && targets.dim(1) == 1;
   if (!is_number(targets.dtype())) {
     if (targets.rank() != 1 && !one)
@@ -96,8 +103,8 @@ ArrayPart prepared(ArrayPart part) {
 }
 
 SampleSpec spec_of(const ArrayPart& part) {
-  return {.shape = inner(part.samples),
-          .dtype = part.samples.dtype(),
+  return {.shape = sample_shape(part),
+          .dtype = part.dtype(),
           .classes = 0,
           .target_shape = inner(part.targets),
           .target_dtype = part.targets.dtype()};
@@ -110,18 +117,24 @@ void count_classes(const ArrayPart& part, SampleSpec& spec) {
 }
 
 void check_same(const ArrayPart& train, const ArrayPart& test) {
-  const auto text = [](const Tensor& tensor) {
-    return fmt::format("{} of {}", name_of(tensor.dtype()), to_string(inner(tensor)));
+  const auto text = [](DType dtype, const Shape& shape) {
+    return fmt::format("{} of {}", name_of(dtype), to_string(shape));
   };
-  if (text(train.samples) != text(test.samples))
+  const auto samples = [&](const ArrayPart& part) {
+    return text(part.dtype(), sample_shape(part));
+  };
+  const auto targets = [&](const ArrayPart& part) {
+    return text(part.targets.dtype(), inner(part.targets));
+  };
+  if (samples(train) != samples(test))
     refuse(test.samples_name,
-           fmt::format("has samples {}, but {} has {}", text(test.samples), train.samples_name,
-                       text(train.samples)),
+           fmt::format("has samples {}, but {} has {}", samples(test), train.samples_name,
+                       samples(train)),
            "take both from the same data set");
-  if (text(train.targets) != text(test.targets))
+  if (targets(train) != targets(test))
     refuse(test.targets_name,
-           fmt::format("has targets {}, but {} has {}", text(test.targets), train.targets_name,
-                       text(train.targets)),
+           fmt::format("has targets {}, but {} has {}", targets(test), train.targets_name,
+                       targets(train)),
            "take both from the same data set");
 }
 
@@ -143,12 +156,15 @@ class ArrayDataset final : public SampleReader {
   void read(Split split, std::int64_t index, Tensor sample, Tensor target) const override {
     const Rows& all = of(split);
     const std::int64_t row = all.rows.empty() ? index : all.rows[static_cast<std::size_t>(index)];
-    copy(all.part.samples.narrow(row, 1), sample);
+    if (all.part.rows)
+      all.part.rows->read_row(row, {sample.raw(), sample.bytes()});
+    else
+      copy(all.part.samples.narrow(row, 1), sample);
     copy(all.part.targets.narrow(row, 1), target);
   }
   std::optional<StoredSamples> stored(Split split) const override {
     const Rows& all = of(split);
-    if (!all.rows.empty() || all.count == 0) return std::nullopt;
+    if (!all.rows.empty() || all.part.rows || all.count == 0) return std::nullopt;
     return StoredSamples{all.part.samples.narrow(0, all.count),
                          all.part.targets.narrow(0, all.count)};
   }
@@ -167,7 +183,7 @@ class ArrayDataset final : public SampleReader {
 /// Divides the rows of one part; each split keeps their order.
 std::pair<Rows, Rows> held_out(const ArrayPart& part, double fraction,
                                const DatasetOptions& options) {
-  const std::int64_t samples = part.samples.dim(0);
+  const std::int64_t samples = part.shape()[0];
   const auto test =
       static_cast<std::int64_t>(std::llround(fraction * static_cast<double>(samples)));
   if (fraction > 0 && (test == 0 || test == samples))
@@ -212,8 +228,8 @@ std::shared_ptr<const SampleReader> array_dataset(std::string_view name, ArrayPa
   *test = prepared(std::move(*test));
   check_same(train, *test);
   count_classes(*test, spec);
-  const std::int64_t count = options.taken(Split::train, train.samples.dim(0));
-  const std::int64_t test_count = options.taken(Split::test, test->samples.dim(0));
+  const std::int64_t count = options.taken(Split::train, train.shape()[0]);
+  const std::int64_t test_count = options.taken(Split::test, test->shape()[0]);
   return std::make_shared<ArrayDataset>(name, spec, Rows{std::move(train), count},
                                         Rows{std::move(*test), test_count});
 }

@@ -1,7 +1,10 @@
 #pragma once
 // Data sets of plain arrays: one of samples and one of targets for each split.
 
+#include <cstddef>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -9,10 +12,26 @@
 
 namespace troupe {
 
+/// An array in a file whose rows, the entries of its outermost axis, are read one at a time.
+/// Immutable: any thread may read.
+class RowReader {
+ public:
+  virtual ~RowReader() = default;
+  virtual Shape shape() const = 0;
+  virtual DType dtype() const = 0;
+  /// Fills `out`, which has the size of one row.
+  virtual void read_row(std::int64_t row, std::span<std::byte> out) const = 0;
+};
+
 /// The outermost axis counts the samples. The names are for errors.
 struct ArrayPart {
-  Tensor samples, targets;
+  Tensor samples;  ///< in memory or mapped; undefined where `rows` has the samples
+  Tensor targets;
   std::string samples_name, targets_name;
+  std::shared_ptr<const RowReader> rows = {};
+
+  Shape shape() const { return rows ? rows->shape() : samples.shape(); }
+  DType dtype() const { return rows ? rows->dtype() : samples.dtype(); }
 };
 
 /// Samples of u8 are pixels and are normalised like other images; those of f32 and f64 are taken as

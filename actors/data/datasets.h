@@ -6,16 +6,18 @@
 
 #include "actors/data/cifar.h"
 #include "actors/data/csv_table.h"
+#include "actors/data/hdf5_arrays.h"
 #include "actors/data/idx_folder.h"
 #include "actors/data/image_folder.h"
 #include "actors/data/npy_folder.h"
+#include "actors/data/npz_arrays.h"
 #include "actors/data/synthetic.h"
 
 namespace troupe {
 
 inline std::vector<DatasetSource> known_datasets() {
-  return {FashionMnist{}, Mnist{},     IdxFolder{}, Cifar10{},  Cifar100{},
-          ImageFolder{},  NpyFolder{}, CsvTable{},  Synthetic{}};
+  return {FashionMnist{}, Mnist{},     IdxFolder{},  Cifar10{},  Cifar100{}, ImageFolder{},
+          NpyFolder{},    NpzArrays{}, Hdf5Arrays{}, CsvTable{}, Synthetic{}};
 }
 
 }  // namespace troupe

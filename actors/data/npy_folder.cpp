@@ -49,7 +49,8 @@ std::shared_ptr<const SampleReader> NpyFolder::open(const DatasetOptions& option
   if (std::error_code ignored; !fs::is_directory(path, ignored))
     throw Error(ErrorCode::bad_options,
                 fmt::format("`Dataset::path` is {}, which is not a folder", path.string()),
-                "give the folder that holds the NumPy files");
+                "give the folder that holds the NumPy files; for a file of several arrays, set "
+                "`Dataset::name` to npz");
   ArrayPart train = read_part(path / train_samples, path / train_targets);
   const fs::path samples = path / test_samples, targets = path / test_targets;
   std::error_code ignored;

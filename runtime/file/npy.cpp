@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -201,6 +202,16 @@ Tensor parse_npy(std::span<const std::byte> bytes, std::shared_ptr<const void> o
   auto storage =
       Storage::wrap(const_cast<std::byte*>(data.data()), data.size(), Device{}, std::move(owner));
   return Tensor::view(std::move(storage), 0, shape, type);
+}
+
+std::uint64_t npy_file_bytes(std::span<const std::byte> beginning, const std::string& origin) {
+  const auto [text, begin] = split(beginning, origin);
+  const Header header = HeaderText(text, origin).read();
+  const auto elements = static_cast<std::uint64_t>(shape_of(header, origin).element_count());
+  const std::uint64_t width = size_of(type_of(header.type, origin));
+  if (elements > (std::numeric_limits<std::uint64_t>::max() - begin) / width)
+    fail(origin, fmt::format("its header states {} elements", elements), "the file is damaged");
+  return begin + elements * width;
 }
 
 Tensor read_npy(const std::filesystem::path& path) {

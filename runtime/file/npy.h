@@ -3,6 +3,7 @@
 // https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -23,5 +24,8 @@ Tensor read_npy(const std::filesystem::path& path);
 /// aligned in memory are copied.
 Tensor parse_npy(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
                  const std::string& origin);
+
+/// The size of a file by its header, of which `beginning` has all. Throws as parse_npy.
+std::uint64_t npy_file_bytes(std::span<const std::byte> beginning, const std::string& origin);
 
 }  // namespace troupe

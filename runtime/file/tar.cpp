@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "runtime/error.h"
 #include "runtime/file/gzip.h"
@@ -116,6 +117,21 @@ struct TarReader::State {
     }
   }
 
+  /// The first one says whether this is an archive at all.
+  Block next_header() {
+    Block header{};
+    const std::size_t filled = read_some(header);
+    if (!std::exchange(begun, true) && !is_zero(header) &&
+        text_in(header, magic_place) != "ustar" &&
+        octal_in(header, checksum_place) != sum_of(header))
+      fail(
+          fmt::format("it is no tar archive, plain or of gzip: it begins with '{}', not with a "
+                      "header and its checksum",
+                      printable({reinterpret_cast<const char*>(header.data()), filled}, 16)));
+    if (filled < header.size())
+      fail(fmt::format("it ends {} bytes too early", header.size() - filled));
+    return header;
+  }
   /// The checked size of a member.
   std::uint64_t size_in(const Block& header) const {
     const auto checksum = octal_in(header, checksum_place);
@@ -147,6 +163,7 @@ struct TarReader::State {
   std::uint64_t most_bytes;
   std::optional<GzipReader> gzip;
   std::uint64_t unread = 0;  // of the last member, without padding
+  bool begun = false;        // the first header has been read
   bool ended = false;
 };
 
@@ -160,8 +177,7 @@ std::optional<TarMember> TarReader::next() {
   while (!state.ended) {
     state.skip(state.unread + State::padding(state.unread));
     state.unread = 0;
-    Block header;
-    state.read(header);
+    const Block header = state.next_header();
     if (is_zero(header)) {
       state.expect_end();
       state.ended = true;

@@ -48,6 +48,14 @@ TEST(Meant, KnowsEndings) {
   EXPECT_EQ(meant("cnn", models), "") << "too short to tell";
 }
 
+TEST(Meant, KnowsAbbreviations) {
+  const std::string_view data[] = {"npy", "npz", "hdf5", "csv"};
+  EXPECT_EQ(meant("h5", data), "hdf5");
+  EXPECT_EQ(meant("hdf", data), "hdf5");
+  EXPECT_EQ(meant("h", data), "");
+  EXPECT_EQ(meant("5h", data), "");
+}
+
 TEST(DidYouMean, AsksOnlyForWhatIsNear) {
   const std::string_view names[] = {"gpipe", "1f1b", "eager_1f1b"};
   EXPECT_EQ(did_you_mean("eager", names), "did you mean eager_1f1b?");

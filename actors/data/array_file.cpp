@@ -1,0 +1,73 @@
+#include "actors/data/array_file.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "runtime/error.h"
+#include "runtime/text.h"
+
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+
+ArrayPart read_part(const fs::path& path, const ArrayFile& file, const std::string& samples,
+                    const std::string& targets) {
+  for (const std::string& name : {samples, targets})
+    if (!file.contains(name))
+      throw Error(ErrorCode::bad_options,
+                  fmt::format("{} has no array {}", path.string(), printable(name)),
+                  fmt::format("name its arrays by `Dataset::train_samples`, "
+                              "`Dataset::train_targets`, `Dataset::test_samples` and "
+                              "`Dataset::test_targets`; it has {}",
+                              listed(file.names(), 8)));
+  ArrayPart part = file.read(samples, targets);
+  part.samples_name = fmt::format("{} in {}", printable(samples), path.string());
+  part.targets_name = fmt::format("{} in {}", printable(targets), path.string());
+  return part;
+}
+
+}  // namespace
+
+OptionFields array_options(fs::path& path, const char* path_help, ArrayNames& names) {
+  return {
+      field("data.path", path, path_help, {.setting = "Dataset::path"}),
+      field("data.train_samples", names.train_samples,
+            "array of the training samples, x_train by default",
+            {.setting = "Dataset::train_samples"}),
+      field("data.train_targets", names.train_targets,
+            "array of the training targets, y_train by default",
+            {.setting = "Dataset::train_targets"}),
+      field("data.test_samples", names.test_samples, "array of the test samples, x_test by default",
+            {.setting = "Dataset::test_samples"}),
+      field("data.test_targets", names.test_targets, "array of the test targets, y_test by default",
+            {.setting = "Dataset::test_targets"}),
+      field("data.test_fraction", names.test_fraction,
+            "share of the training samples that is held out for testing, drawn by the seed, "
+            "where there are no test files",
+            {.at_least = 0, .below = 1, .setting = "Dataset::test_fraction"})};
+}
+
+void check_array_path(std::string_view name, const fs::path& path) {
+  if (path.empty())
+    throw Error(
+        ErrorCode::io, fmt::format("{} has no `Dataset::path`", name),
+        "set `Dataset::path` to the file of the arrays x_train, y_train, x_test and y_test");
+  if (std::error_code ignored; !fs::is_regular_file(path, ignored))
+    throw Error(ErrorCode::bad_options,
+                fmt::format("`Dataset::path` is {}, which is not a file", path.string()),
+                fmt::format("give the file of {} that holds the arrays", name));
+}
+
+std::shared_ptr<const SampleReader> open_arrays(std::string_view name, const fs::path& path,
+                                                const ArrayFile& file, const ArrayNames& names,
+                                                const DatasetOptions& options) {
+  ArrayPart train = read_part(path, file, names.train_samples, names.train_targets);
+  std::optional<ArrayPart> test;
+  if (file.contains(names.test_samples) || file.contains(names.test_targets))
+    test = read_part(path, file, names.test_samples, names.test_targets);
+  return array_dataset(name, std::move(train), std::move(test), names.test_fraction, options);
+}
+
+}  // namespace troupe

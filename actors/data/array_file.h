@@ -1,0 +1,35 @@
+#pragma once
+// Opens data sets whose arrays have names in one file: .npz and HDF5.
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "actors/data/array_dataset.h"
+#include "actors/data/array_names.h"
+
+namespace troupe {
+
+/// A file of named arrays.
+class ArrayFile {
+ public:
+  virtual ~ArrayFile() = default;
+  virtual std::vector<std::string> names() const = 0;  ///< for errors
+  virtual bool contains(const std::string& name) const = 0;
+  /// Both arrays are there. Throws Error{bad_file} for damaged ones.
+  virtual ArrayPart read(const std::string& samples, const std::string& targets) const = 0;
+};
+
+/// Throws Error, with the name of the data set, unless `path` is an ordinary file.
+void check_array_path(std::string_view name, const std::filesystem::path& path);
+
+/// The data set of these arrays (actors/data/array_dataset.h). Throws Error{bad_options} for an
+/// array that `file` does not have.
+std::shared_ptr<const SampleReader> open_arrays(std::string_view name,
+                                                const std::filesystem::path& path,
+                                                const ArrayFile& file, const ArrayNames& names,
+                                                const DatasetOptions& options);
+
+}  // namespace troupe

@@ -1,0 +1,220 @@
+#include "runtime/file/hdf5.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "runtime/error.h"
+#include "runtime/file/file.h"
+#include "runtime/file/hdf5_library.h"
+#include "runtime/physical_memory.h"
+#include "runtime/text.h"
+
+namespace troupe {
+
+using hdf5::fail;
+using hdf5::Id;
+using hdf5::library_lock;
+using hdf5::library_reason;
+using hdf5::SetLayout;
+
+struct Hdf5File::State {
+  explicit State(const std::filesystem::path& file_path)
+      : path(file_path.string()), mapped(MappedFile::open(file_path)) {}
+  ~State() {
+    const auto lock = library_lock();
+    file.reset();
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  std::uint64_t bytes() const { return mapped->bytes().size(); }
+  std::string origin(const std::string& name) const {
+    return fmt::format("{} in {}", printable(name), path);
+  }
+  bool has(const std::string& name) const;
+
+  std::string path;
+  std::shared_ptr<const MappedFile> mapped;
+  std::optional<Id> file;
+};
+
+namespace {
+
+/// An open data set, which keeps its file open.
+struct OpenSet {
+  OpenSet(std::shared_ptr<const void> file, Id id) : file(std::move(file)), id(std::move(id)) {}
+  ~OpenSet() {
+    const auto lock = library_lock();
+    id.reset();
+  }
+  OpenSet(const OpenSet&) = delete;
+  OpenSet& operator=(const OpenSet&) = delete;
+
+  std::shared_ptr<const void> file;
+  std::optional<Id> id;
+};
+
+/// The names in a group; the lock is held.
+std::vector<std::string> names_in(hid_t group) {
+  constexpr hsize_t most = 100;
+  std::vector<std::string> names;
+  H5G_info_t info;
+  if (H5Gget_info(group, &info) < 0) return names;
+  for (hsize_t i = 0; i < std::min(info.nlinks, most); ++i) {
+    char name[256] = {};
+    if (H5Lget_name_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, i, name, sizeof name,
+                           H5P_DEFAULT) < 0)
+      break;
+    names.push_back(printable(name));
+  }
+  return names;
+}
+
+/// The data set of that name; the lock is held.
+Id open_set(hid_t file, const std::string& name, const std::string& origin) {
+  Id object(H5Oopen(file, name.c_str(), H5P_DEFAULT), H5Oclose);
+  if (!object) fail(origin, "it cannot be opened: " + library_reason(), hdf5::damaged);
+  const H5I_type_t kind = H5Iget_type(object.get());
+  if (kind == H5I_GROUP)
+    fail(origin, "it is a group, not a data set",
+         fmt::format("name a data set in it, with its path: it has {}",
+                     listed(names_in(object.get()), 8)));
+  if (kind != H5I_DATASET) fail(origin, "it is no data set", "give the name of a data set");
+  return object;
+}
+
+/// Reads a packed chunk; takes the lock.
+Hdf5Chunks::Stored fetch_chunk(const OpenSet& set, const SetLayout& layout,
+                               const Hdf5Chunks::Place& first, const std::string& origin) {
+  const auto lock = library_lock();
+  std::array<hsize_t, Shape::max_rank> offset{};
+  std::ranges::copy(first, offset.begin());
+  hsize_t size = 0;
+  if (H5Dget_chunk_storage_size(set.id->get(), offset.data(), &size) < 0)
+    fail(origin, "a chunk cannot be found: " + library_reason(), hdf5::damaged);
+  if (size == 0)
+    fail(origin, fmt::format("its rows from {} on were never written", first[0]),
+         "write all samples, or make the array smaller");
+  std::size_t chunk_bytes = size_of(layout.dtype);
+  for (const std::int64_t axis : layout.chunk) chunk_bytes *= static_cast<std::size_t>(axis);
+  if (size > hdf5::most_stored_bytes(chunk_bytes))
+    fail(origin, fmt::format("a chunk of {} bytes is stored in {}", chunk_bytes, size),
+         hdf5::damaged);
+  Hdf5Chunks::Stored stored{std::vector<std::byte>(size)};
+  if (H5Dread_chunk(set.id->get(), H5P_DEFAULT, offset.data(), &stored.skipped,
+                    stored.bytes.data()) < 0)
+    fail(origin, "a chunk cannot be read: " + library_reason(), hdf5::damaged);
+  return stored;
+}
+
+Tensor in_memory(const SetLayout& layout, const std::string& origin) {
+  const auto elements = static_cast<std::uint64_t>(layout.shape.element_count());
+  if (elements > physical_memory_bytes() / size_of(layout.dtype))
+    fail(origin,
+         fmt::format("it has {} elements of {}, but this host has a memory of {} bytes", elements,
+                     name_of(layout.dtype), physical_memory_bytes()),
+         "store samples in chunks, which are read one by one");
+  return Tensor::empty(layout.shape, layout.dtype, Device::cpu());
+}
+
+/// Elements that are in the file as they are in memory, or null.
+std::optional<Tensor> mapped(const SetLayout& layout,
+                             const std::shared_ptr<const MappedFile>& file) {
+  const auto data = file->bytes().data() + layout.offset;
+  if (layout.kind != SetLayout::Kind::contiguous || layout.swapped ||
+      reinterpret_cast<std::uintptr_t>(data) % size_of(layout.dtype) != 0)
+    return std::nullopt;
+  const std::size_t bytes =
+      static_cast<std::size_t>(layout.shape.element_count()) * size_of(layout.dtype);
+  auto storage = Storage::wrap(const_cast<std::byte*>(data), bytes, Device{}, file);
+  return Tensor::view(std::move(storage), 0, layout.shape, layout.dtype);
+}
+
+}  // namespace
+
+/// Follows hard links alone: others lead to other files, to places that change, or in circles.
+bool Hdf5File::State::has(const std::string& name) const {
+  for (std::size_t end = 0; end != name.npos;) {
+    end = name.find('/', end + 1);
+    const std::string part = name.substr(0, end);
+    if (part.empty() || part.ends_with('/')) return false;
+    if (H5Lexists(file->get(), part.c_str(), H5P_DEFAULT) <= 0) return false;
+    H5L_info_t link;
+    if (H5Lget_info(file->get(), part.c_str(), &link, H5P_DEFAULT) < 0) return false;
+    if (link.type != H5L_TYPE_HARD)
+      fail(path,
+           fmt::format("{} is {} link", printable(part),
+                       link.type == H5L_TYPE_SOFT ? "a soft" : "an external"),
+           "give the path of the data set itself, in the file that has it");
+  }
+  return true;
+}
+
+Hdf5File::Hdf5File(const std::filesystem::path& path) : state_(std::make_shared<State>(path)) {
+  const auto lock = library_lock();
+  const Id access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  H5Pset_file_locking(access.get(), false, true);  // some file systems of clusters have no locks
+  H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG);
+  Id file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose);
+  if (!file)
+    fail(state_->path, library_reason(),
+         "give an HDF5 file; if it is one, it is truncated or damaged: write it again");
+  state_->file.emplace(std::move(file));
+}
+
+std::vector<std::string> Hdf5File::names() const {
+  const auto lock = library_lock();
+  return names_in(state_->file->get());
+}
+
+bool Hdf5File::contains(const std::string& name) const {
+  const auto lock = library_lock();
+  return state_->has(name);
+}
+
+std::shared_ptr<const Hdf5Chunks> Hdf5File::chunked(const std::string& name) const {
+  const std::string origin = state_->origin(name);
+  std::shared_ptr<OpenSet> set;
+  SetLayout layout;
+  {
+    const auto lock = library_lock();
+    if (!state_->has(name)) fail(origin, "it does not exist", "give the name of a data set");
+    Id id = open_set(state_->file->get(), name, origin);
+    layout = hdf5::layout_of(id, state_->bytes(), origin);
+    if (layout.kind != SetLayout::Kind::chunked || layout.shape.element_count() == 0)
+      return nullptr;
+    set = std::make_shared<OpenSet>(state_, std::move(id));
+  }
+  return std::make_shared<Hdf5Chunks>(
+      layout,
+      [set, layout, origin](const Hdf5Chunks::Place& first) {
+        return fetch_chunk(*set, layout, first, origin);
+      },
+      origin);
+}
+
+Tensor Hdf5File::read(const std::string& name) const {
+  const std::string origin = state_->origin(name);
+  if (const auto chunks = chunked(name)) {
+    Tensor all = in_memory({.shape = chunks->shape(), .dtype = chunks->dtype()}, origin);
+    const std::size_t row = chunks->row_bytes();
+    for (std::int64_t i = 0; i < all.dim(0); ++i)
+      chunks->read_row(i, {all.raw() + static_cast<std::size_t>(i) * row, row});
+    return all;
+  }
+  const auto lock = library_lock();
+  const Id set = open_set(state_->file->get(), name, origin);
+  const SetLayout layout = hdf5::layout_of(set, state_->bytes(), origin);
+  if (layout.shape.element_count() == 0) return Tensor::empty(layout.shape, layout.dtype, {});
+  if (const auto tensor = mapped(layout, state_->mapped)) return *tensor;
+  Tensor all = in_memory(layout, origin);
+  const Id type(H5Dget_type(set.get()), H5Tclose);
+  if (H5Dread(set.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, all.raw()) < 0)
+    fail(origin, "it cannot be read: " + library_reason(), hdf5::damaged);
+  if (layout.swapped) swap_bytes({all.raw(), all.bytes()}, size_of(layout.dtype));
+  return all;
+}
+
+}  // namespace troupe

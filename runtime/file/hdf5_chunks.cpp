@@ -1,0 +1,103 @@
+#include "runtime/file/hdf5_chunks.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace troupe {
+namespace {
+
+std::size_t at(int axis) { return static_cast<std::size_t>(axis); }
+
+}  // namespace
+
+Hdf5Chunks::Hdf5Chunks(hdf5::SetLayout layout, Fetch fetch, std::string origin,
+                       std::size_t cache_bytes)
+    : layout_(std::move(layout)),
+      fetch_(std::move(fetch)),
+      origin_(std::move(origin)),
+      cache_bytes_(cache_bytes) {
+  auto chunk_stride = static_cast<std::int64_t>(size_of(layout_.dtype));
+  std::int64_t row_stride = chunk_stride;
+  for (int axis = layout_.shape.rank() - 1; axis >= 0; --axis) {
+    const std::int64_t size = layout_.chunk[at(axis)];
+    grid_[at(axis)] = (layout_.shape[axis] - 1) / size + 1;
+    chunk_strides_[at(axis)] = chunk_stride;
+    row_strides_[at(axis)] = row_stride;
+    chunk_stride *= size;
+    row_stride *= layout_.shape[axis];
+  }
+}
+
+std::size_t Hdf5Chunks::row_bytes() const { return static_cast<std::size_t>(row_strides_[0]); }
+
+std::size_t Hdf5Chunks::chunk_bytes() const {
+  return static_cast<std::size_t>(chunk_strides_[0] * layout_.chunk[0]);
+}
+
+Hdf5Chunks::Chunk Hdf5Chunks::unpacked(const Place& place) const {
+  std::int64_t number = 0;
+  Place first{};
+  for (int axis = 0; axis < shape().rank(); ++axis) {
+    number = number * grid_[at(axis)] + place[at(axis)];
+    first[at(axis)] = place[at(axis)] * layout_.chunk[at(axis)];
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto kept = kept_.find(number); kept != kept_.end()) {
+      recent_.splice(recent_.begin(), recent_, kept->second);
+      return kept->second->second;
+    }
+  }
+  Stored stored = fetch_(first);
+  auto chunk = std::make_shared<const std::vector<std::byte>>(
+      hdf5::unfiltered(std::move(stored.bytes), layout_.filters, stored.skipped, chunk_bytes(),
+                       size_of(dtype()), origin_));
+  const std::lock_guard lock(mutex_);
+  if (kept_.contains(number)) return chunk;  // another thread was faster
+  recent_.emplace_front(number, chunk);
+  kept_[number] = recent_.begin();
+  while (recent_.size() > 1 && recent_.size() * chunk_bytes() > cache_bytes_) {
+    kept_.erase(recent_.back().first);
+    recent_.pop_back();
+  }
+  return chunk;
+}
+
+// Copies what the chunk at `place` has of the row, from this axis on.
+void Hdf5Chunks::copy(const Place& place, int axis, const std::byte* chunk, std::byte* row) const {
+  if (axis == shape().rank()) {
+    std::memcpy(row, chunk, size_of(dtype()));
+    return;
+  }
+  const std::int64_t size = layout_.chunk[at(axis)];
+  const std::int64_t first = place[at(axis)] * size;
+  const std::int64_t count = std::min(size, shape()[axis] - first);
+  row += first * row_strides_[at(axis)];
+  if (axis + 1 == shape().rank()) {
+    std::memcpy(row, chunk, static_cast<std::size_t>(count) * size_of(dtype()));
+    return;
+  }
+  for (std::int64_t i = 0; i < count; ++i)
+    copy(place, axis + 1, chunk + i * chunk_strides_[at(axis)], row + i * row_strides_[at(axis)]);
+}
+
+void Hdf5Chunks::read_row(std::int64_t row, std::span<std::byte> out) const {
+  Place place{};
+  place[0] = row / layout_.chunk[0];
+  const std::int64_t within = row % layout_.chunk[0] * chunk_strides_[0];
+  while (true) {
+    const Chunk chunk = unpacked(place);
+    copy(place, 1, chunk->data() + within, out.data());
+    int axis = shape().rank() - 1;  // the next chunk of the row
+    while (axis > 0 && ++place[at(axis)] == grid_[at(axis)]) place[at(axis--)] = 0;
+    if (axis <= 0) break;
+  }
+  if (layout_.swapped) swap_bytes(out, size_of(dtype()));
+}
+
+void swap_bytes(std::span<std::byte> elements, std::size_t element_bytes) {
+  for (std::size_t i = 0; i + element_bytes <= elements.size(); i += element_bytes)
+    std::ranges::reverse(elements.subspan(i, element_bytes));
+}
+
+}  // namespace troupe

@@ -1,0 +1,30 @@
+#pragma once
+// What a data set of an HDF5 file states of itself, checked before anything is read of it.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/file/hdf5_filters.h"
+#include "runtime/tensor/tensor.h"
+
+namespace troupe::hdf5 {
+
+class Id;
+
+struct SetLayout {
+  enum class Kind : std::uint8_t { compact, contiguous, chunked };
+  Kind kind = Kind::contiguous;
+  Shape shape;
+  DType dtype = DType::f32;
+  bool swapped = false;                  ///< the elements have the other byte order
+  std::uint64_t offset = 0;              ///< of contiguous elements in the file
+  std::vector<std::int64_t> chunk = {};  ///< sizes of a chunk's axes
+  std::vector<Filter> filters = {};      ///< in the order of writing
+};
+
+/// Of an open data set in a file of that many bytes; the library's lock is held. Throws
+/// Error{bad_file} for what is not read, and where the elements cannot be in the file.
+SetLayout layout_of(const Id& set, std::uint64_t file_bytes, const std::string& origin);
+
+}  // namespace troupe::hdf5

@@ -1,0 +1,89 @@
+// The same arrays as .npy, .npz and HDF5 files give the same batches.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "actors/data/batch_maker.h"
+#include "actors/data/hdf5_arrays.h"
+#include "actors/data/npy_folder.h"
+#include "actors/data/npz_arrays.h"
+#include "tests/unit/runtime/file/support.h"
+
+namespace troupe {
+namespace {
+
+const std::filesystem::path arrays = TROUPE_SOURCE_DIR "/tests/golden/arrays";
+
+std::vector<DatasetSource> formats(double test_fraction = 0, bool with_test = true) {
+  const std::string x = with_test ? "x_test" : "none", y = with_test ? "y_test" : "none";
+  const ArrayNames names{.test_samples = x, .test_targets = y, .test_fraction = test_fraction};
+  std::vector<DatasetSource> all{NpyFolder{.path = arrays,
+                                           .test_samples = x + ".npy",
+                                           .test_targets = y + ".npy",
+                                           .test_fraction = test_fraction}};
+  for (const char* name : {"stored.npz", "deflated.npz"})
+    all.emplace_back(NpzArrays{arrays / name, names});
+  for (const char* name : {"contiguous.h5", "swapped.h5", "chunked.h5", "packed.h5"})
+    all.emplace_back(Hdf5Arrays{arrays / name, names});
+  return all;
+}
+
+TEST(ArrayFormats, GiveTheSameBatches) {
+  for (const DatasetSource& source : formats()) {
+    const Dataset data = open_dataset(source);
+    EXPECT_EQ(data.samples().shape, (Shape{1, 2, 3}));
+    EXPECT_EQ(data.samples().classes, 3);
+    EXPECT_EQ(data.count(Split::train), 10);
+    EXPECT_EQ(data.count(Split::test), 2);
+    EXPECT_EQ(source.describe().train, 10);
+    const Batch batch = BatchMaker(data, Split::train, {}).make({.samples = {7, 0}});
+    EXPECT_EQ(batch.samples.shape(), (Shape{2, 1, 2, 3}));
+    EXPECT_THAT(batch.samples.elements<float>(),
+                testing::ElementsAre(42, 43, 44, 45, 46, 47, 0, 1, 2, 3, 4, 5));
+    EXPECT_THAT(batch.targets.elements<std::int64_t>(), testing::ElementsAre(1, 0));
+    const Batch test = BatchMaker(data, Split::test, {}).make({.samples = {1}});
+    EXPECT_EQ(test.samples.elements<float>()[0], 6);
+  }
+}
+
+TEST(ArrayFormats, HoldOutTheSameSamples) {
+  std::vector<std::vector<float>> seen;
+  for (const DatasetSource& source : formats(0.3, false)) {
+    const Dataset data = open_dataset(source, {.seed = 5});
+    EXPECT_EQ(data.count(Split::test), 3);
+    const Batch batch = BatchMaker(data, Split::test, {}).make({.samples = {0, 1, 2}});
+    const auto values = batch.samples.elements<float>();
+    seen.emplace_back(values.begin(), values.end());
+  }
+  EXPECT_THAT(seen, testing::Each(seen[0]));
+}
+
+TEST(ArrayFormats, NameTheArraysThatAreThere) {
+  const ArrayNames other{.train_samples = "images"};
+  for (const DatasetSource& source : {DatasetSource(NpzArrays{arrays / "stored.npz", other}),
+                                      DatasetSource(Hdf5Arrays{arrays / "chunked.h5", other})})
+    test::expect_error(ErrorCode::bad_options,
+                       {"has no array images", "`Dataset::train_samples`", "x_train"},
+                       [&] { open_dataset(source); });
+  const ArrayNames half{.test_targets = "none"};
+  test::expect_error(ErrorCode::bad_options, {"has no array none"}, [&] {
+    open_dataset(NpzArrays{arrays / "stored.npz", half});
+  });
+}
+
+TEST(ArrayFormats, NameAPathThatIsNoFile) {
+  for (const DatasetSource& source :
+       {DatasetSource(NpzArrays{"/nonexistent"}), DatasetSource(Hdf5Arrays{arrays})})
+    test::expect_error(ErrorCode::bad_options, {"`Dataset::path`", "which is not a file"},
+                       [&] { open_dataset(source); });
+  test::expect_error(ErrorCode::io, {"hdf5 has no `Dataset::path`"},
+                     [&] { open_dataset(Hdf5Arrays{}); });
+  test::expect_error(ErrorCode::bad_file, {"contiguous.h5"},
+                     [&] { open_dataset(NpzArrays{arrays / "contiguous.h5"}); });
+  test::expect_error(ErrorCode::bad_file, {"stored.npz", "file signature not found"},
+                     [&] { open_dataset(Hdf5Arrays{arrays / "stored.npz"}); });
+  test::expect_error(ErrorCode::bad_options, {"not a folder", "npz"},
+                     [&] { open_dataset(NpyFolder{.path = arrays / "stored.npz"}); });
+}
+
+}  // namespace
+}  // namespace troupe

@@ -1,0 +1,79 @@
+// Arrays of NumPy and HDF5 files through the command's own entry: the weights depend on neither the
+// format, workers nor interruptions.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/apps/ran.h"
+#include "tests/unit/runtime/file/support.h"
+
+namespace troupe {
+namespace {
+
+using testing::HasSubstr;
+
+class ArrayTraining : public testing::Test {
+ protected:
+  ArrayTraining() {
+    test::write_text(folder_ / "o.yaml",
+                     "model: {name: mlp, widths: [4], classes: 3}\n"
+                     "train: {batch_size: 2, micro_batches: 2, epochs: 3, lr: 0.01}\n"
+                     "checkpoint: {every_steps: 2, keep: 0}\n");
+  }
+  std::string out(const std::string& name) const { return (folder_ / name).string(); }
+  Ran run(std::vector<std::string> words, const std::string& format, const std::string& file,
+          const std::vector<std::string>& more) const {
+    words.insert(words.begin() + 1, (folder_ / "o.yaml").string());
+    words.insert(words.end(), {"-r", "data.name=" + format, "-r",
+                               "data.path=" TROUPE_SOURCE_DIR "/tests/golden/arrays/" + file});
+    words.insert(words.end(), more.begin(), more.end());
+    return run_troupe(words);
+  }
+  Ran train(const std::string& name, const std::string& format, const std::string& file,
+            const std::vector<std::string>& more = {}) const {
+    return run({"train", "-o", out(name)}, format, file, more);
+  }
+  std::string digest(const std::string& name) const {
+    return run_troupe({"inspect", "--digest", out(name)}).out;
+  }
+
+  const test::TemporaryFolder folder_;
+};
+
+TEST_F(ArrayTraining, GivesTheSameWeightsFromAnyFormatAndWhenResumedWithinAnEpoch) {
+  const Ran npy = train("npy", "npy", "");
+  ASSERT_EQ(npy.code, exit_done) << npy.error;
+  int run = 0;
+  for (const auto& [format, file] :
+       {std::pair{"npz", "deflated.npz"}, std::pair{"npz", "stored.npz"},
+        std::pair{"hdf5", "contiguous.h5"}, std::pair{"hdf5", "packed.h5"}}) {
+    const std::string name = "run" + std::to_string(run++);
+    const Ran part = train(name, format, file, {"-r", "train.steps=7"});
+    ASSERT_EQ(part.code, exit_done) << part.error;
+    EXPECT_NE(digest(name), digest("npy"));
+    const Ran rest = train(name, format, file, {"--restart", "auto", "-r", "data.workers=3"});
+    EXPECT_EQ(rest.code, exit_done) << rest.error;
+    EXPECT_EQ(digest(name), digest("npy")) << file;
+    const Ran evaluated = run_troupe({"eval", out(name)});
+    EXPECT_EQ(evaluated.code, exit_done) << evaluated.error;
+    EXPECT_THAT(evaluated.out, HasSubstr("/2"));
+  }
+}
+
+TEST_F(ArrayTraining, IsPlannedFromItsFile) {
+  for (const auto& [format, file] :
+       {std::pair{"npz", "stored.npz"}, std::pair{"hdf5", "chunked.h5"}}) {
+    const Ran ran = run({"plan"}, format, file, {});
+    EXPECT_EQ(ran.code, exit_done) << ran.error;
+    const Ran missing = run({"plan"}, format, file, {"-r", "data.train_samples=images"});
+    EXPECT_NE(missing.code, exit_done);
+    EXPECT_THAT(missing.error, HasSubstr("name its arrays by data.train_samples"));
+  }
+}
+
+TEST_F(ArrayTraining, IsMeantByOtherNames) {
+  for (const char* word : {"h5", "hdf", "HDF5"})
+    EXPECT_THAT(run({"plan"}, word, "chunked.h5", {}).error, HasSubstr("did you mean hdf5?"));
+}
+
+}  // namespace
+}  // namespace troupe
