@@ -95,12 +95,15 @@ void check_augmentations(const TransformOptions& options) {
   }
   if (std::ranges::count(augment, Augment::color_jitter) == 0) return;
   const std::vector<double>& ranges = options.color_jitter;
-  if (ranges.size() != 3 ||
-      !std::ranges::all_of(ranges, [](double range) { return range >= 0 && range < 1e6; }))
-    throw Error(ErrorCode::bad_options,
-                fmt::format("`augment` has color_jitter, and `color_jitter` is [{}]",
-                            fmt::join(ranges, ", ")),
-                "give the ranges of brightness, contrast and saturation, such as [0.4, 0.4, 0.4]");
+  if ((ranges.size() != 3 && ranges.size() != 4) ||
+      !std::ranges::all_of(ranges, [](double range) { return range >= 0 && range < 1e6; }) ||
+      (ranges.size() == 4 && ranges[3] > 0.5))
+    throw Error(
+        ErrorCode::bad_options,
+        fmt::format("`augment` has color_jitter, and `color_jitter` is [{}]",
+                    fmt::join(ranges, ", ")),
+        "give the ranges of brightness, contrast, saturation and, at most 0.5, of hue, such "
+        "as [0.4, 0.4, 0.4] or [0.4, 0.4, 0.4, 0.1]");
 }
 
 SampleTransform::SampleTransform(const TransformOptions& options, const Shape& sample_shape)
@@ -218,7 +221,8 @@ void SampleTransform::apply(const std::uint8_t* pixels, std::int64_t epoch, std:
     gather(pixels, choose(augment.first(before), epoch, sample), unchanged.data(), 0,
            jittered.data());
     const std::vector<double>& ranges = options_.color_jitter;
-    color_jitter({jittered, shape_[0]}, {ranges[0], ranges[1], ranges[2]},
+    color_jitter({jittered, shape_[0]},
+                 {ranges[0], ranges[1], ranges[2], ranges.size() == 4 ? ranges[3] : 0},
                  key("augment.color_jitter", epoch, sample));
     pixels = jittered.data();
     augment = augment.subspan(before + 1);

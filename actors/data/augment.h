@@ -3,11 +3,13 @@
 // normalising.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "actors/data/color_jitter.h"
 #include "runtime/image/image.h"
+#include "runtime/random.h"
 #include "runtime/tensor/tensor.h"
 
 namespace troupe {
@@ -18,23 +20,32 @@ enum class Augment : std::uint8_t {
   vertical_flip,  ///< mirrored top to bottom, every second time
   crop,           ///< padded by four zero pixels on each side, then a random window of the old size
   random_resized_crop,  ///< a random part, resized to the shape of samples; must be the first
-  color_jitter,         ///< random brightness, contrast and saturation
+  color_jitter,         ///< random brightness, contrast, saturation and hue
   random_erasing,  ///< every second time, a random rectangle becomes 0 after normalising; must be
                    ///< the last
 };
 
+/// A transform of a program's own: changes a training sample, a view of the sample's shape with an
+/// outermost axis of 1, in place. It takes its random numbers from `key`, which names the epoch and
+/// the sample (blocks 0, 1, …), so that the sample looks the same after a resumption, on any worker
+/// and replica. Called from several threads at once.
+using OwnTransform = std::function<void(Tensor sample, const RandomKey& key)>;
+
 struct TransformOptions {
   std::uint64_t seed = 1;
   std::vector<Augment> augment = {};  ///< of training images, in this order
-  /// Of color_jitter, and then not empty: ranges of brightness, contrast and saturation.
+  /// Of color_jitter, and then not empty: ranges of brightness, contrast and saturation, and of
+  /// hue if there is a fourth.
   std::vector<double> color_jitter = {};
   std::vector<double> mean = {0.0};  ///< a value for each channel, or one for all
   std::vector<double> std = {1.0};
   DType dtype = DType::f32;  ///< of normalised samples: f32 or f64
+  OwnTransform own = {};     ///< of training samples of any type, after all others
 };
 
 /// Throws Error{bad_options} where random_resized_crop is not the first augmentation,
-/// random_erasing not the last, or color_jitter has not three ranges of at least 0.
+/// random_erasing not the last, or color_jitter has not three or four ranges of at
+/// least 0, the fourth at most 0.5.
 void check_augmentations(const TransformOptions& options);
 
 /// Converts samples of u8 to network input: a pixel p of channel c becomes (p / 255 - mean[c]) /

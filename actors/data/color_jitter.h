@@ -14,20 +14,26 @@ struct ColorPlanes {
   std::int64_t channels = 3;
 };
 
-// In place, by factors of at least 0; with 1 nothing changes. Each is a mixture of the image with
-// another one, computed in f32 and truncated: factor × image + (1 - factor) × other.
+// In place, by factors of at least 0; with 1 nothing changes. The first three are a mixture of the
+// image with another one, computed in f32 and truncated: factor × image + (1 - factor) × other.
 
 void adjust_brightness(const ColorPlanes& image, double factor);  ///< the other is black
 void adjust_contrast(const ColorPlanes& image, double factor);    ///< the mean grey everywhere
 void adjust_saturation(const ColorPlanes& image, double factor);  ///< the image in grey
 
-/// How far the factors of brightness, contrast and saturation may be from 1.
+/// Turns the hue by a part of the circle of colours, from -0.5 to 0.5, in place: RGB to HSV and
+/// back (A. R. Smith, "Color Gamut Transform Pairs", SIGGRAPH 1978), in f32 as torchvision does.
+/// Grey images have no hue.
+void adjust_hue(const ColorPlanes& image, double turn);
+
+/// How far the factors of brightness, contrast and saturation may be from 1, and the turn of the
+/// hue, at most 0.5, from 0.
 struct ColorRanges {
-  double brightness = 0, contrast = 0, saturation = 0;
+  double brightness = 0, contrast = 0, saturation = 0, hue = 0;
 };
 
-/// torchvision's ColorJitter without hue: each factor is uniform in [max(0, 1 - range), 1 + range],
-/// and the order is random. A range of 0 leaves its property alone.
+/// torchvision's ColorJitter: each factor is uniform in [max(0, 1 - range), 1 + range], the turn
+/// of the hue in [-range, range], and the order is random. A range of 0 leaves its property alone.
 void color_jitter(const ColorPlanes& image, const ColorRanges& ranges, const RandomKey& key);
 
 }  // namespace troupe

@@ -192,8 +192,9 @@ void add_data(OptionFields& fields, Options& o) {
                                 "the last",
                                 {.synonyms = {"augmentation", "transforms"}}));
   fields.push_back(field("data.color_jitter", data.color_jitter,
-                         "ranges of brightness, contrast and saturation for color_jitter in "
-                         "data.augment, such as [0.4, 0.4, 0.4]",
+                         "ranges of brightness, contrast, saturation and, if there is a fourth, "
+                         "of hue (at most 0.5) for color_jitter in data.augment, such as "
+                         "[0.4, 0.4, 0.4, 0.1]",
                          {.at_least = 0, .at_most = 1e3}));
   fields.push_back(field("data.mixup_alpha", data.mix.mixup_alpha,
                          "mix-up: each training sample is mixed with another of its micro-batch; "

@@ -5,7 +5,7 @@ images/ has a small file of each kind. The tensors are what Pillow and torchvisi
     decoded/FILE           [height, width, 3]: Image.open(FILE).convert("RGB")
     evaluated/FILE         [3, 16, 16]: Resize(20), CenterCrop(16)
     part/L,T,W,H/FILE      [3, 16, 16]: resized_crop of that box to 16 x 16
-    jitter/OP,FACTOR       [3, 16, 16]: adjust_OP of part/7,9,16,16/photo.png as a uint8 tensor
+    jitter/OP,FACTOR       [3, 16, 16]: adjust_OP (of the hue: by a turn) of part/7,9,16,16/photo.png as a uint8 tensor
 
 Run it again only to change them.
 """
@@ -108,4 +108,6 @@ for operation in ["brightness", "contrast", "saturation"]:
     for factor in [0.0, 0.6, 1.0, 1.4]:
         changed = getattr(F, f"adjust_{operation}")(as_tensor, factor)
         tensors[f"jitter/{operation},{factor}"] = changed.numpy()
+for turn in [-0.5, -0.1, 0.0, 0.3]:
+    tensors[f"jitter/hue,{turn}"] = F.adjust_hue(as_tensor, turn).numpy()
 save_file(tensors, here / "images.safetensors")

@@ -65,7 +65,8 @@ TEST_F(ImageTraining, GivesOtherWeightsForOtherOptionsOfItsOwn) {
   EXPECT_EQ(train("one", {"-r", augment}).code, exit_done);
   int run = 0;
   for (const char* option :
-       {"data.resize=20", "data.image_size=15", "data.color_jitter=[0.2, 0.4, 0.4]"}) {
+       {"data.resize=20", "data.image_size=15", "data.color_jitter=[0.2, 0.4, 0.4]",
+        "data.color_jitter=[0.4, 0.4, 0.4, 0.1]"}) {
     const std::string name = "other" + std::to_string(run++);
     EXPECT_EQ(train(name, {"-r", augment, "-r", option}).code, exit_done);
     EXPECT_NE(digest(name), digest("one")) << option << " was read and ignored";

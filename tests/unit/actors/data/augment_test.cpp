@@ -236,6 +236,8 @@ TEST(SampleTransform, RefusesAugmentationsInAnOrderWithoutMeaning) {
   refuse({.augment = {Augment::color_jitter}});
   refuse({.augment = {Augment::color_jitter}, .color_jitter = {0.4, 0.4}});
   refuse({.augment = {Augment::color_jitter}, .color_jitter = {0.4, -0.4, 0}});
+  refuse({.augment = {Augment::color_jitter}, .color_jitter = {0.4, 0.4, 0, 0.6}});
+  refuse({.augment = {Augment::color_jitter}, .color_jitter = {0.4, 0.4, 0, 0.1, 0}});
   EXPECT_THROW(SampleTransform({.augment = {Augment::color_jitter}, .color_jitter = {1, 1, 1}},
                                Shape{2, 8, 8}),
                Error);
@@ -243,6 +245,8 @@ TEST(SampleTransform, RefusesAugmentationsInAnOrderWithoutMeaning) {
       {.augment = {Augment::random_resized_crop, Augment::color_jitter, Augment::random_erasing},
        .color_jitter = {0, 0.5, 1}},
       shape));
+  EXPECT_NO_THROW(SampleTransform(
+      {.augment = {Augment::color_jitter}, .color_jitter = {0, 0.5, 1, 0.5}}, shape));
 }
 
 TEST(SampleTransform, RefusesMeanAndStdThatDoNotFit) {

@@ -23,6 +23,28 @@ TEST(ColorJitter, GivesTheBytesOfTorchvision) {
     }
 }
 
+TEST(ColorJitter, TurnsTheHueToTheBytesOfTorchvision) {
+  const SafetensorsFile expected = test::expected_images();
+  for (const std::string turn : {"-0.5", "-0.1", "0.0", "0.3"}) {
+    SCOPED_TRACE(turn);
+    const Tensor image = expected.read("part/7,9,16,16/photo.png");
+    adjust_hue({image.elements<std::uint8_t>(), 3}, std::stod(turn));
+    EXPECT_EQ(test::values_of(image), test::values_of(expected.read("jitter/hue," + turn)));
+  }
+}
+
+TEST(ColorJitter, LeavesTheHueOfGreyAlone) {
+  for (const int channels : {1, 3}) {
+    std::vector<std::uint8_t> image{0, 100, 255, 0, 100, 255, 0, 100, 255};
+    const std::vector<std::uint8_t> before = image;
+    adjust_hue({image, channels}, 0.3);
+    EXPECT_EQ(image == before, true) << channels;
+  }
+  std::vector<std::uint8_t> red{255, 0, 0};
+  adjust_hue({red, 3}, 1.0 / 3);
+  EXPECT_EQ(red, (std::vector<std::uint8_t>{0, 255, 0}));
+}
+
 TEST(ColorJitter, ChangesGreyImagesWithoutSaturation) {
   std::vector<std::uint8_t> image{0, 100, 200};
   adjust_saturation({image, 1}, 0);
@@ -49,7 +71,9 @@ TEST(ColorJitter, DrawsFactorsForEachSample) {
   EXPECT_GT(seen({.brightness = 0.4}).size(), 50u);
   EXPECT_GT(seen({.contrast = 0.4}).size(), 50u);
   EXPECT_GT(seen({.saturation = 0.4}).size(), 50u);
+  EXPECT_GT(seen({.hue = 0.5}).size(), 50u);
   EXPECT_GT(seen({0.4, 0.4, 0.4}).size(), 250u);
+  EXPECT_GT(seen({0.4, 0.4, 0.4, 0.1}).size(), 250u);
   EXPECT_GT(seen({.brightness = 3}).size(), 50u);  // no factor is below 0
 }
 
