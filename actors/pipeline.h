@@ -21,6 +21,7 @@ struct PipelineData {
   std::vector<Augment> augment = {};              ///< of training samples, in this order
   std::vector<double> color_jitter = {};          ///< as in TransformOptions
   std::vector<double> mean = {0.0}, std = {1.0};  ///< as in TransformOptions
+  OwnTransform transform = {};                    ///< of training samples, after all others
   MixOptions mix = {};                            ///< mix-up and cut-mix of training samples
   bool shuffle = true;
   bool drop_last = true;  ///< leave out the samples that do not fill a batch

@@ -57,6 +57,7 @@ BatchMaker::BatchMaker(Dataset dataset, Split split, TransformOptions transform,
     : dataset_(std::move(dataset)),
       split_(split),
       mix_(split == Split::train ? mix : MixOptions{}),
+      own_(split == Split::train ? std::move(transform.own) : OwnTransform{}),
       seed_(transform.seed),
       dtype_(batch_type(dataset_.samples(), transform.dtype)) {
   const SampleSpec& spec = dataset_.samples();
@@ -111,6 +112,13 @@ void BatchMaker::read_each(const MicroBatchSamples& wanted, Batch& batch) const 
   }
 }
 
+void BatchMaker::apply_own(const MicroBatchSamples& wanted, Batch& batch) const {
+  std::int64_t row = 0;
+  for (const std::uint32_t sample : wanted.samples)
+    own_(batch.samples.narrow(row++, 1),
+         {seed_, static_cast<std::uint32_t>(wanted.epoch), sample, operation_id("augment.own")});
+}
+
 Batch BatchMaker::make(const MicroBatchSamples& wanted) const {
   const std::int64_t count = dataset_.count(split_);
   for (const std::uint32_t sample : wanted.samples)
@@ -129,6 +137,7 @@ Batch BatchMaker::make(const MicroBatchSamples& wanted) const {
     take_stored(wanted, *stored, batch);
   }
   if (read_as != dtype_) batch.samples = cast(batch.samples, dtype_);
+  if (own_) apply_own(wanted, batch);
   if (mix_.any()) {
     batch.share = mix(mix_, seed_, wanted.header.key, batch.samples);
     batch.partners = rolled(batch.targets);

@@ -45,11 +45,13 @@ class BatchMaker {
   void take_stored(const MicroBatchSamples& wanted, const StoredSamples& stored,
                    Batch& batch) const;
   void check_all_stored(const StoredSamples& stored) const;
+  void apply_own(const MicroBatchSamples& wanted, Batch& batch) const;
   void read_each(const MicroBatchSamples& wanted, Batch& batch) const;
 
   Dataset dataset_;
   Split split_;
   MixOptions mix_;
+  OwnTransform own_;
   std::uint64_t seed_;
   DType dtype_;                               // of a batch's samples
   std::optional<SampleTransform> transform_;  // of samples of u8

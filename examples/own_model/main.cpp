@@ -1,7 +1,9 @@
-// A model and a data set of one's own, trained, evaluated and resumed, in one or several processes.
+// A model, a data set and a transform of one's own, trained, evaluated and resumed, in one or
+// several processes.
 //
 //     ./own_model 10                                                          # 10 epochs
 //     ./own_model 20                                                          # resumes, 10 more
+//     ./own_model 20 23                            # ends after step 23, in the middle of an epoch
 //     troupe launch --standalone --nproc-per-node 2 -- ./own_model 20
 //
 // Checkpoints are in the folder `checkpoints`.
@@ -29,6 +31,16 @@ class Spirals final : public SampleReader {
   }
 };
 
+/// Turns a training point about the origin by a small angle, another one in each epoch. The numbers
+/// come from the key, so they are the same after a resumption and in any process.
+void turn(Tensor sample, const RandomKey& key) {
+  const float angle = 0.1F * (2 * uniform_float(key.block(0)[0]) - 1);
+  float* const point = sample.data<float>();
+  const float x = point[0], y = point[1];
+  point[0] = std::cos(angle) * x - std::sin(angle) * y;
+  point[1] = std::sin(angle) * x + std::cos(angle) * y;
+}
+
 /// Two hidden layers. Its option may stand in a checkpoint's options.
 struct Perceptron {
   static constexpr std::string_view name = "perceptron";
@@ -50,14 +62,15 @@ struct Perceptron {
   }
 };
 
-RunReport train(std::int64_t epochs, const std::stop_token& stop) {
+RunReport train(std::int64_t epochs, std::uint32_t most_steps, const std::stop_token& stop) {
   const auto world = JoinedWorld::join({}, stop);
   PipelineOptions pipeline{.model = Perceptron{.width = 24},
                            .partition = {2, 1},
                            .processes = world ? world->processes() : 1,
-                           .data = {.dataset = std::make_shared<Spirals>()},
+                           .data = {.dataset = std::make_shared<Spirals>(), .transform = turn},
                            .micro_batches = 4,
                            .epochs = epochs,
+                           .max_steps = most_steps,
                            .rate = {.lr = 0.2},
                            .on_evaluation =
                                [](const Evaluation& seen) {
@@ -88,5 +101,6 @@ RunReport train(std::int64_t epochs, const std::stop_token& stop) {
 
 int main(int argc, char** argv) {
   const std::int64_t epochs = argc > 1 ? std::atoi(argv[1]) : 10;
-  return run_main([&](const std::stop_token& stop) { return train(epochs, stop); });
+  const auto most_steps = static_cast<std::uint32_t>(argc > 2 ? std::atoi(argv[2]) : 0);  // 0: all
+  return run_main([&](const std::stop_token& stop) { return train(epochs, most_steps, stop); });
 }

@@ -48,6 +48,30 @@ TEST(BatchMaker, MakesASampleTheSameInEveryBatch) {
   EXPECT_TRUE(same_bytes(alone.samples, among.samples.narrow(1, 1)));
 }
 
+TEST(BatchMaker, AppliesATransformOfOnesOwnByEpochAndSample) {
+  const auto shift = [](Tensor sample, const RandomKey& key) {
+    const float by = uniform_float(key.block(0)[0]);
+    for (float& value : sample.elements<float>()) value += by;
+  };
+  const TransformOptions options{.mean = {0.5}, .own = shift};
+  const BatchMaker make(small_dataset(), Split::train, options);
+  const BatchMaker plain(small_dataset(), Split::train, {.mean = {0.5}});
+  const Batch among = make.make({.epoch = 2, .samples = {3, 11, 5}});
+  const Batch alone = make.make({.epoch = 2, .samples = {11}});
+  const Batch later = make.make({.epoch = 3, .samples = {11}});
+  const Batch without = plain.make({.epoch = 2, .samples = {11}});
+  EXPECT_TRUE(same_bytes(alone.samples, among.samples.narrow(1, 1)));
+  EXPECT_FALSE(same_bytes(alone.samples, later.samples));
+  EXPECT_FALSE(same_bytes(alone.samples, without.samples));
+  const float by = alone.samples.elements<float>()[0] - without.samples.elements<float>()[0];
+  EXPECT_NEAR(alone.samples.elements<float>()[71] - without.samples.elements<float>()[71], by,
+              1e-6);
+  const BatchMaker test(small_dataset(), Split::test, options);
+  const BatchMaker plain_test(small_dataset(), Split::test, {.mean = {0.5}});
+  EXPECT_TRUE(
+      same_bytes(test.make({.samples = {1}}).samples, plain_test.make({.samples = {1}}).samples));
+}
+
 TEST(BatchMaker, RefusesSamplesThatTheDatasetLacks) {
   EXPECT_THROW(maker().make({.samples = {60}}), Error);
 }
