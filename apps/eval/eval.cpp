@@ -36,7 +36,8 @@ Options options_for(const EvalArguments& arguments, const WeightsFile& weights,
         fmt::format("{} holds weights without options: the model and the normalisation are unknown",
                     weights.path.string()),
         "give an options file with --options FILE; for weights that a program trained with the "
-        "library's defaults, add -r 'data.mean=[0]' -r 'data.std=[1]'");
+        "library's defaults, add -r 'data.mean=[0]' -r 'data.std=[1]'; a model or a data set of a "
+        "program's own is evaluated by that program");
   // The weights that the run started from do not matter, and may no longer exist.
   std::vector<std::string> overrides = {"model.weights="};
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstdio>
 #include <utility>
 
@@ -10,12 +9,14 @@
 
 namespace troupe {
 
-SlowNotice::SlowNotice(std::string line)
-    : thread_(quiet_thread([this, line = std::move(line)] {
+SlowNotice::SlowNotice(std::string line, std::chrono::milliseconds delay,
+                       std::function<void(const std::string&)> print)
+    : thread_(quiet_thread([this, line = std::move(line), delay, print = std::move(print)] {
         std::unique_lock lock(mutex_);
-        if (!changed_.wait_for(lock, std::chrono::seconds(2), [this] { return done_; }))
-          fmt::print(stderr, "{}\n", line);
+        if (!changed_.wait_for(lock, delay, [this] { return done_; })) print(line);
       })) {}
+
+void SlowNotice::to_stderr(const std::string& line) { fmt::print(stderr, "{}\n", line); }
 
 SlowNotice::~SlowNotice() {
   {

@@ -142,6 +142,7 @@ TEST_F(Verbs, EvalOfBareWeightsAsksForOptions) {
   EXPECT_EQ(ran.code, exit_usage);
   EXPECT_THAT(ran.error, HasSubstr("try: give an options file with --options FILE"));
   EXPECT_THAT(ran.error, HasSubstr("data.mean"));
+  EXPECT_THAT(ran.error, HasSubstr("evaluated by that program"));
 }
 
 TEST_F(Verbs, EvalRefusesWeightsOfAnotherModel) {
