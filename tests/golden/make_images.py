@@ -109,5 +109,5 @@ for operation in ["brightness", "contrast", "saturation"]:
         changed = getattr(F, f"adjust_{operation}")(as_tensor, factor)
         tensors[f"jitter/{operation},{factor}"] = changed.numpy()
 for turn in [-0.5, -0.1, 0.0, 0.3]:
-    tensors[f"jitter/hue,{turn}"] = F.adjust_hue(as_tensor, turn).numpy()
+    tensors[f"jitter/hue,{turn}"] = F.adjust_hue(as_tensor, turn).contiguous().numpy()
 save_file(tensors, here / "images.safetensors")
