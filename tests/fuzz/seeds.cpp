@@ -49,6 +49,14 @@ void npy_seeds(const fs::path& folder) {
                               std::string(3, '\0') + header + std::string(24, 'x'));
 }
 
+void csv_seeds(const fs::path& folder) {
+  const std::string numbers = "a,b,c\n1,2.5,0\n-3e2,4,1\n5,6,2\n7,8,1\n";
+  for (const char kind : {'\0', '\1', '\2'})
+    write(folder / ("numbers" + std::to_string(kind)), kind + numbers);
+  const std::string texts = "\"a\",b\r\n1,\"x, y\"\r\n2,\"say \"\"z\"\"\"\r\n3,x\r\n4,z\r\n";
+  write(folder / "texts", '\0' + texts);
+}
+
 void tar_seeds(const fs::path& folder) {
   using test::tar_member;
   const std::string text = tar_member("folder/", "", '5') + tar_member("x", "13 mtime=1.5\n", 'x') +
@@ -139,13 +147,19 @@ void wire_seeds(const fs::path& folder) {
 int main(int, char** arguments) {
   const fs::path corpus = arguments[1];
   const fs::path golden = arguments[2];
-  for (const char* name : {"idx", "image", "npy", "safetensors", "pickle", "tar", "checkpoint",
-                           "options", "wire", "flow"})
+  for (const char* name : {"idx", "image", "npy", "npz", "hdf5", "csv", "safetensors", "pickle",
+                           "tar", "checkpoint", "options", "wire", "flow"})
     fs::create_directories(corpus / name);
   idx_seeds(corpus / "idx");
   npy_seeds(corpus / "npy");
   for (const auto& file : fs::directory_iterator(golden / "images"))
     write(corpus / "image" / file.path().filename(), read(file.path()));
+  for (const auto& file : fs::directory_iterator(golden / "arrays")) {
+    const std::string kind =
+        file.path().extension() == ".h5" ? "hdf5" : file.path().extension().string().substr(1);
+    write(corpus / kind / file.path().filename(), read(file.path()));
+  }
+  csv_seeds(corpus / "csv");
   write(corpus / "safetensors" / "python", read(golden / "safetensors.safetensors"));
   for (const auto& file : fs::directory_iterator(golden / "pickles"))
     write(corpus / "pickle" / file.path().stem(), read(file.path()));
