@@ -125,7 +125,7 @@ class OneDnnConvolution final : public LayerKernel {
   /// Forward and the gradient of the input: from the samples of one tensor to those of another.
   void transform(const Stream& stream, Compiled& compiled, std::pair<int, int> arguments,
                  const Tensor& from, Tensor& to) const {
-    const auto [source, result] = arguments;
+    const int source = arguments.first, result = arguments.second;  // clang 14 captures no bindings
     run_pieces(stream, compiled.parts.size(), compiled.bytes,
                [&](std::size_t i, std::byte* memory) {
                  auto& [piece, order, primitive] = compiled.parts[i].compiled;
