@@ -6,6 +6,10 @@
 namespace troupe {
 namespace {
 
+/// About what a kept chunk takes beside its elements; without it, many small ones would take far
+/// more than the cache may.
+constexpr std::size_t cache_entry_bytes = 256;
+
 std::size_t at(int axis) { return static_cast<std::size_t>(axis); }
 
 }  // namespace
@@ -56,7 +60,8 @@ Hdf5Chunks::Chunk Hdf5Chunks::unpacked(const Place& place) const {
   if (kept_.contains(number)) return chunk;  // another thread was faster
   recent_.emplace_front(number, chunk);
   kept_[number] = recent_.begin();
-  while (recent_.size() > 1 && recent_.size() * chunk_bytes() > cache_bytes_) {
+  const std::size_t entry_bytes = chunk_bytes() + cache_entry_bytes;
+  while (recent_.size() > 1 && recent_.size() * entry_bytes > cache_bytes_) {
     kept_.erase(recent_.back().first);
     recent_.pop_back();
   }

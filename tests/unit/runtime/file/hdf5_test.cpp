@@ -246,17 +246,16 @@ TEST_F(Hdf5, GivesAnArrayOrAnErrorForAnyWrongByte) {
                      H5Pset_fletcher32(creation);
                    }});
   const std::string text = read_text(path());
-  for (std::size_t i = 0; i < text.size(); ++i)
-    for (const int bits : {0x01, 0xff}) {
-      std::string changed = text;
-      changed[i] = static_cast<char>(changed[i] ^ bits);
-      write_text(path(), changed);
-      try {
-        const Hdf5File file(path());
-        if (file.contains("x")) (void)file.read("x");
-      } catch (const Error&) {
-      }
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    std::string changed = text;
+    changed[i] = static_cast<char>(changed[i] ^ (i % 2 == 0 ? 0x01 : 0xff));
+    write_text(path(), changed);
+    try {
+      const Hdf5File file(path());
+      if (file.contains("x")) (void)file.read("x");
+    } catch (const Error&) {
     }
+  }
 }
 
 TEST(Hdf5ChunkCache, KeepsWhatFitsAndUnpacksTheRestAgain) {
@@ -277,14 +276,18 @@ TEST(Hdf5ChunkCache, KeepsWhatFitsAndUnpacksTheRestAgain) {
       EXPECT_EQ(value, static_cast<float>(row));
     }
   };
-  const Hdf5Chunks all(layout, fetch, "x", 48);
+  const Hdf5Chunks all(layout, fetch, "x", 3 * 300);
   read_all(all);
   read_all(all);
   EXPECT_EQ(fetched, 3);
+  const Hdf5Chunks most(layout, fetch, "x", 48);  // of their elements, but not of their entries
+  read_all(most);
+  read_all(most);
+  EXPECT_EQ(fetched, 3 + 6);
   const Hdf5Chunks one(layout, fetch, "x", 1);
   read_all(one);
   read_all(one);
-  EXPECT_EQ(fetched, 3 + 6);
+  EXPECT_EQ(fetched, 3 + 6 + 6);
 }
 
 }  // namespace
