@@ -19,6 +19,7 @@
 #include "apps/options/options_table.h"
 #include "apps/shell_text.h"
 #include "apps/verbs.h"
+#include "apps/version.h"
 #include "runtime/error.h"
 #include "runtime/file/file.h"
 #include "runtime/print.h"
@@ -160,7 +161,8 @@ Error lost_output() {
 }
 
 void describe(CLI::App& app, ChosenVerb& chosen) {
-  app.set_version_flag("--version", "troupe " TROUPE_VERSION);
+  app.set_version_flag(
+      "--version", [] { return fmt::format("troupe " TROUPE_VERSION "\n{}", components_text()); });
   app.formatter(std::make_shared<HelpFormatter>());
   app.get_formatter()->column_width(26);
   app.get_formatter()->label("SUBCOMMAND", "VERB");

@@ -8,11 +8,13 @@
 #include "apps/files/weights_file.h"
 #include "apps/options/option_changes.h"
 #include "apps/output/folder.h"
+#include "apps/output/process_usage.h"
 #include "apps/output/run_summary.h"
 #include "apps/output/trace.h"
 #include "apps/train/resumption.h"
 #include "apps/train/run_log.h"
 #include "apps/train/warnings.h"
+#include "apps/version.h"
 #include "ops/backend.h"
 #include "runtime/file/checkpoint_folder.h"
 #include "runtime/flow/faults.h"
@@ -55,7 +57,7 @@ void record_begin(RunLog& log, const std::string& command_line, const StartingPo
                  ? fmt::format("{} remaining", counted(timeline.steps, "step"))
                  : fmt::format("{} of {} steps remaining, from {}", timeline.steps - start.steps,
                                timeline.steps, start.checkpoint.string()));
-  std::istringstream lines(heading);
+  std::istringstream lines(fmt::format("{}\n{}\n{}", host_text(), components_text(), heading));
   for (std::string line; std::getline(lines, line);) log.record(line);
 }
 
@@ -121,14 +123,19 @@ void print_best(const Options& options, const OutputFolder& folder, RunLog& log)
 
 /// `asked_here`: this process, not another, was asked to stop.
 int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
-             const Options& options, const RunShape& shape, bool asked_here) {
+             const Options& options, const RunShape& shape, const ProcessUsage& before,
+             bool asked_here) {
   log.finish(report.stopped);
   if (options.run.trace) {
     if (const Status written = write_trace(folder.trace(), report); !written) throw written.error();
   }
   print_out("\n{}\n", time_split_table(report));
   if (const std::string judged = run_summary(report, shape); !judged.empty())
-    print_out("{}\n\n", judged);
+    print_out("{}\n", judged);
+  const std::string used = usage_line(before, process_usage(), report.wall, available_cores(),
+                                      shape.processes > 1 ? "rank 0" : "");
+  log.record(used);
+  print_out("{}\n\n", used);
   if (log.checkpoint_error()) throw *log.checkpoint_error();
   const double seconds = std::chrono::duration<double>(report.wall).count();
   if (report.stopped) {
@@ -209,10 +216,11 @@ int run_training(const TrainCommand& command, PipelineOptions& pipeline, const O
       },
       .on_checkpoint = [&](const CheckpointSeen& seen) { log.checkpoint(seen); }};
 
+  const ProcessUsage before = process_usage();
   const RunReport report =
       run_graph(command, pipeline, [&](const FailureReport& failure) { log.failure(failure); });
   if (command.world) command.world->leave();
-  return conclude(report, log, folder, options, shape_of(options, pipeline),
+  return conclude(report, log, folder, options, shape_of(options, pipeline), before,
                   command.stop.stop_requested());
 }
 

@@ -53,7 +53,12 @@ class Command : public testing::Test {
 TEST_F(Command, TellsItsVersionAndHelp) {
   const Outcome version = troupe_command({"--version"});
   EXPECT_EQ(version.exit_code, 0);
-  EXPECT_THAT(version.out, MatchesRegex("troupe [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+  const std::string number = "[0-9]+\\.[0-9.]+";
+  EXPECT_THAT(
+      version.out,
+      MatchesRegex("troupe " + number + "\ncompiler: [A-Za-z]+ " + number + "\nlibraries: oneDNN " +
+                   number + ", Highway " + number + ", CAF " + number + ", ZeroMQ " + number +
+                   "\ndevices: CPU \\([^\n]+, [a-z]+ with(out)? AVX-512\\); no GPU\n"));
   const Outcome help = troupe_command({"--help"});
   EXPECT_EQ(help.exit_code, 0);
   EXPECT_THAT(help.out, HasSubstr("options"));
@@ -77,6 +82,11 @@ TEST_F(Command, RefusesUnknownVerbsAndFlags) {
   expect_usage_error(troupe_command({"--verzion"}), "--verzion", "--version");
   expect_usage_error(troupe_command({"options", "a.yaml", "b.yaml"}), "b.yaml", "--help");
   expect_usage_error(troupe_command({"options", "-r"}), "--override", "--help");
+  for (const auto& [flag, key] :
+       {std::pair("--batch-size", "train.batch_size"), std::pair("--base-lr", "train.lr"),
+        std::pair("--lr", "train.lr"), std::pair("--epochs", "train.epochs")})
+    expect_usage_error(troupe_command({"train", "o.yaml", flag, "3"}), flag,
+                       std::string("did you mean -r ") + key + "=VALUE?");
 }
 
 TEST_F(Command, NamesASimilarFileForOneThatIsNotThere) {

@@ -234,6 +234,9 @@ TEST_F(Train, RecordsCommandBeginAndEndInItsLog) {
   EXPECT_THAT(log, ContainsRegex("troupe [0-9.]+ begins: .*troupe train .*options.yaml -o .*log -r "
                                  "train.steps=5 -r 'data.mean=\\[0.5\\]'\n"));
   EXPECT_THAT(log, HasSubstr("5 steps remaining"));
+  EXPECT_THAT(log, ContainsRegex(" info [^ :]+: [^\n]+, [0-9]+ cores?\n")) << "the host";
+  EXPECT_THAT(log, ContainsRegex(" info libraries: oneDNN [0-9]")) << "and versions";
+  EXPECT_THAT(log, ContainsRegex(" info used [0-9.]+ of [0-9]+ cores?; peak memory [1-9]"));
   EXPECT_THAT(log, ContainsRegex("ended: done, 5 steps, [0-9.]+ s\n$"));
   const Outcome failed = train("fails", {"-r", "restarts.max=0", "-r",
                                          "faults=[{actor: stage/1, step: 3, micro_batch: 0}]"});

@@ -5,6 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
+#include "apps/output/process_usage.h"
+
 namespace troupe {
 namespace {
 
@@ -142,6 +146,27 @@ TEST(RunSummary, SaysNothingOfAShortRunOrOneWithoutStages) {
   report.wall = std::chrono::milliseconds(200);
   EXPECT_EQ(run_summary(report, two_stages()), "");
   EXPECT_EQ(run_summary(run_of({actor("hop", 50, 0, 0)}), two_stages()), "");
+}
+
+TEST(ProcessUsage, IsTheMeanOfARunAndThePeakOfMemory) {
+  const auto mebi = [](std::int64_t count) { return count << 20; };
+  const ProcessUsage before{.processor_time = std::chrono::seconds(3),
+                            .peak_memory_bytes = mebi(100)};
+  const ProcessUsage after{.processor_time = std::chrono::seconds(18),
+                           .peak_memory_bytes = mebi(412)};
+  EXPECT_EQ(usage_line(before, after, std::chrono::seconds(10), 2, ""),
+            "used 1.5 of 2 cores; peak memory 412 MiB");
+  EXPECT_EQ(usage_line(before, after, std::chrono::seconds(0), 1, "rank 0"),
+            "rank 0 used 0.0 of 1 core; peak memory 412 MiB");
+}
+
+TEST(ProcessUsage, GrowsWithWhatThisProcessDoes) {
+  const ProcessUsage before = process_usage();
+  std::vector<char> memory(before.peak_memory_bytes + (std::size_t{64} << 20), 1);
+  const ProcessUsage after = process_usage();
+  EXPECT_EQ(memory.back(), 1);
+  EXPECT_GT(after.peak_memory_bytes, before.peak_memory_bytes);
+  EXPECT_GE(after.processor_time, before.processor_time);
 }
 
 }  // namespace

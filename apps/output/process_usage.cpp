@@ -1,0 +1,29 @@
+#include "apps/output/process_usage.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include "runtime/text.h"
+
+namespace troupe {
+
+ProcessUsage process_usage() {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& time) {
+    return std::chrono::duration<double>(static_cast<double>(time.tv_sec) +
+                                         1e-6 * static_cast<double>(time.tv_usec));
+  };
+  return {.processor_time = seconds(used.ru_utime) + seconds(used.ru_stime),
+          .peak_memory_bytes = std::int64_t{used.ru_maxrss} * 1024};
+}
+
+std::string usage_line(const ProcessUsage& before, const ProcessUsage& after,
+                       std::chrono::duration<double> wall, int cores, std::string_view of_whom) {
+  const std::chrono::duration<double> computed = after.processor_time - before.processor_time;
+  return fmt::format("{}{}used {:.1f} of {}; peak memory {} MiB", of_whom,
+                     of_whom.empty() ? "" : " ", wall.count() > 0 ? computed / wall : 0.0,
+                     counted(cores, "core"), after.peak_memory_bytes >> 20);
+}
+
+}  // namespace troupe
