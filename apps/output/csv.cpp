@@ -17,8 +17,11 @@ namespace troupe {
 namespace {
 
 constexpr std::string_view head =
-    "step,epoch,loss,accuracy,images_per_second,learning_rate,test_loss,test_accuracy,"
-    "test_correct,test_count\n";
+    "step,epoch,loss,accuracy,images_per_second,learning_rate,training_seconds,test_loss,"
+    "test_accuracy,test_correct,test_count\n";
+
+constexpr std::size_t test_columns = 4;         // the last ones
+constexpr std::size_t columns_before_them = 7;  // 6 in files of former versions, without the time
 
 constexpr std::string_view no_evaluation = ",,,\n";  // test columns, from the first one's value
 
@@ -53,25 +56,43 @@ const std::filesystem::path& without_rows_after(const std::filesystem::path& pat
 /// Whether a row has empty test columns.
 bool is_unfilled(const std::string& row) { return row.ends_with(",,,,"); }
 
-/// What the test columns of a row say.
-std::optional<Evaluation> evaluation_of(const std::string& row) {
-  constexpr std::size_t columns = 10;
+std::vector<std::string> values_of(const std::string& row) {
   std::vector<std::string> values;
   std::istringstream rest(row);
   for (std::string value; std::getline(rest, value, ',');) values.push_back(value);
+  return values;
+}
+
+/// What the test columns of a row say.
+std::optional<Evaluation> evaluation_of(const std::string& row) {
+  const std::vector<std::string> values = values_of(row);
+  if (values.size() < test_columns) return std::nullopt;
+  const std::size_t first = values.size() - test_columns;
   Evaluation result;
   const auto read = [&](std::size_t column, auto& number) {
     const std::string& text = values[column];
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     return error == std::errc{} && end == text.data() + text.size();
   };
-  if (values.size() != columns || !read(0, result.step) || !read(6, result.loss) ||
-      !read(9, result.count))
+  const bool whole = first == columns_before_them || first + 1 == columns_before_them;
+  if (!whole || !read(0, result.step) || !read(first, result.loss) ||
+      !read(first + 3, result.count))
     return std::nullopt;
   std::int64_t correct = 0;
-  if (!values[8].empty() && !read(8, correct)) return std::nullopt;
-  result.correct = values[8].empty() ? std::nullopt : std::optional(correct);
+  const bool has_accuracy = !values[first + 2].empty();
+  if (has_accuracy && !read(first + 2, correct)) return std::nullopt;
+  result.correct = has_accuracy ? std::optional(correct) : std::nullopt;
   return result;
+}
+
+/// The training time in a row; 0 if it has none.
+double seconds_of(const std::string& row) {
+  const std::vector<std::string> values = values_of(row);
+  double seconds = 0;
+  if (values.size() < columns_before_them) return seconds;
+  const std::string& text = values[columns_before_them - 1];
+  (void)std::from_chars(text.data(), text.data() + text.size(), seconds);
+  return seconds;
 }
 
 /// Empty for a loss without accuracy.
@@ -79,14 +100,17 @@ std::string accuracy_cell(std::optional<double> accuracy) {
   return accuracy ? fmt::format("{:.6g}", *accuracy) : "";
 }
 
-/// Where the test columns of the last row begin, if they are empty.
-std::int64_t unfilled_columns(const std::filesystem::path& path, std::int64_t size) {
-  if (size == 0) return -1;  // a device may have no end
+/// The row of names and the last line.
+struct Ends {
+  std::string first, last;
+};
+
+Ends ends_of(const std::filesystem::path& path) {
+  Ends ends;
   std::ifstream file(path);
-  std::string line, last;
-  while (std::getline(file, line)) last = line;
-  if (!step_of(last) || !is_unfilled(last)) return -1;
-  return size - static_cast<std::int64_t>(no_evaluation.size());
+  std::getline(file, ends.first);
+  for (std::string line; std::getline(file, line);) ends.last = line;
+  return ends;
 }
 
 }  // namespace
@@ -113,15 +137,22 @@ TrainCsv::TrainCsv(const std::filesystem::path& path, std::optional<std::int64_t
   if (fresh && !file_.append(head))
     throw Error(ErrorCode::io, fmt::format("{}: cannot be written", path.string()),
                 "check permissions and free space of the output folder");
-  test_columns_ = unfilled_columns(path, file_.size());
+  if (fresh || file_.size() == 0) return;  // a device may have no end
+  const Ends ends = ends_of(path);
+  has_time_ = ends.first + '\n' == head;
+  if (!step_of(ends.last)) return;
+  if (is_unfilled(ends.last)) test_columns_ = file_.size() - std::ssize(no_evaluation);
+  if (has_time_) seconds_before_ = seconds_of(ends.last);
 }
 
 bool TrainCsv::add(const StepReport& step) {
-  const std::string row =
-      fmt::format("{},{},{:.9g},{},{:.6g},{:.9g},{}", step.step, step.epoch, step.loss,
-                  accuracy_cell(step.accuracy), step.images_per_second, step.lr, no_evaluation);
+  const std::string time =
+      has_time_ ? fmt::format(",{:.3f}", seconds_before_ + step.training_time.count()) : "";
+  const std::string row = fmt::format("{},{},{:.9g},{},{:.6g},{:.9g}{},{}", step.step, step.epoch,
+                                      step.loss, accuracy_cell(step.accuracy),
+                                      step.images_per_second, step.lr, time, no_evaluation);
   const bool written = file_.append(row);
-  test_columns_ = written ? file_.size() - static_cast<std::int64_t>(no_evaluation.size()) : -1;
+  test_columns_ = written ? file_.size() - std::ssize(no_evaluation) : -1;
   return written;
 }
 

@@ -10,7 +10,8 @@
 namespace troupe {
 
 /// train.csv: a row of names, then a row for each logged step, flushed at once. A resumed run
-/// appends. Used by one thread at a time.
+/// appends, and its training time continues from the last row; a file of a former version, which
+/// has no column of the time, stays without. Used by one thread at a time.
 class TrainCsv {
  public:
   /// A run that resumes after `steps_done` steps first removes the rows of later steps, which it
@@ -27,6 +28,8 @@ class TrainCsv {
  private:
   LineFile file_;
   std::int64_t test_columns_ = -1;  ///< where those of the newest row begin; -1: filled
+  bool has_time_ = true;
+  double seconds_before_ = 0;  ///< of training, in the rows that were there
 };
 
 /// Whether a train.csv has the row of this step without test columns: the evaluation was not

@@ -21,6 +21,7 @@ struct StepReport {
   std::optional<double> accuracy = 0;  ///< in [0, 1]; none for a loss without accuracy
   double images_per_second = 0;
   double lr = 0;
+  std::chrono::duration<double> training_time{};  ///< of this process up to here, no evaluations
 };
 
 /// An epoch that has ended. The epoch line shows loss and accuracy of `evaluation`, as PyTorch

@@ -51,6 +51,7 @@ void RunLog::step(const StepSeen& seen) {
     last_step_.lr = learning_rate(rate, seen.step - 1);
     totals_.time += time;
     totals_.samples += seen.samples;
+    last_step_.training_time = totals_.time;
     epoch_.add(seen);
     row_.add(seen);
     progress_.step(last_step_, Progress::Clock::now());

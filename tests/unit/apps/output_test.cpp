@@ -220,10 +220,10 @@ TEST_F(Output, TheCsvHasNamesAndNineDigitsOfLoss) {
   EXPECT_TRUE(csv.add(step_report(2)));
   EXPECT_TRUE(csv.fill(evaluation));
   EXPECT_EQ(test::read_text(root_ / "train.csv"),
-            "step,epoch,loss,accuracy,images_per_second,learning_rate,test_loss,test_accuracy,"
-            "test_correct,test_count\n"
-            "1,1,0.333333333,0.5,1234.56,0.1,,,,\n"
-            "2,1,0.333333333,0.5,1234.56,0.1,0.25,0.9131,9131,10000\n");
+            "step,epoch,loss,accuracy,images_per_second,learning_rate,training_seconds,"
+            "test_loss,test_accuracy,test_correct,test_count\n"
+            "1,1,0.333333333,0.5,1234.56,0.1,1.500,,,,\n"
+            "2,1,0.333333333,0.5,1234.56,0.1,1.500,0.25,0.9131,9131,10000\n");
 }
 
 TEST_F(Output, ACsvThatGoesOnKeepsItsRows) {
@@ -264,8 +264,35 @@ TEST_F(Output, ACsvThatGoesOnFillsTheTestColumnsOfItsLastRow) {
     EXPECT_TRUE(csv.add(step_report(2)));
   }
   EXPECT_FALSE(lacks_evaluation(path, 1));
-  EXPECT_THAT(test::read_text(path), EndsWith("\n1,1,0.333333333,0.5,1234.56,0.1,0.25,0.5,1,2\n"
-                                              "2,1,0.333333333,0.5,1234.56,0.1,,,,\n"));
+  EXPECT_THAT(test::read_text(path),
+              EndsWith("\n1,1,0.333333333,0.5,1234.56,0.1,1.500,0.25,0.5,1,2\n"
+                       "2,1,0.333333333,0.5,1234.56,0.1,3.000,,,,\n"))
+      << "the time continues";
+}
+
+TEST_F(Output, ACsvOfAFormerVersionStaysWithoutTheTime) {
+  const fs::path path = root_ / "train.csv";
+  const std::string former =
+      "step,epoch,loss,accuracy,images_per_second,learning_rate,test_loss,test_accuracy,"
+      "test_correct,test_count\n"
+      "1,1,0.5,0.5,1234.56,0.1,0.25,0.5,1,2\n";
+  std::ofstream(path) << former;
+  { EXPECT_TRUE(TrainCsv(path, 1).add(step_report(2))); }
+  EXPECT_EQ(test::read_text(path), former + "2,1,0.333333333,0.5,1234.56,0.1,,,,\n");
+  EXPECT_TRUE(lacks_evaluation(path, 2));
+  ASSERT_EQ(evaluations_until(path, 2).size(), 1);
+  EXPECT_EQ(evaluations_until(path, 2)[0].loss, 0.25);
+}
+
+TEST_F(Output, ACsvWhoseTimeCannotBeReadBeginsAtZero) {
+  const fs::path path = root_ / "train.csv";
+  { const TrainCsv made(path); }
+  for (const char* row : {"1,1\n", "1,1,0.5,0.5,1234.56,0.1,soon,,,,\n", "1,,,,,,,,,,,,,,,,\n"}) {
+    std::ofstream(path, std::ios::app) << row;
+    EXPECT_TRUE(TrainCsv(path, 1).add(step_report(2)));
+    EXPECT_THAT(test::read_text(path), EndsWith(",0.1,1.500,,,,\n"));
+    { const TrainCsv without_it(path, 1); }
+  }
 }
 
 TEST_F(Output, ACsvGivesItsEvaluationsBackToTheBit) {
@@ -297,7 +324,7 @@ TEST_F(Output, ARowThatWasLeftUnfinishedIsCutOff) {
   for (const auto& steps_done : {std::optional<std::int64_t>(), std::optional<std::int64_t>(22)}) {
     std::ofstream(path) << whole << "22";
     { EXPECT_TRUE(TrainCsv(path, steps_done).add(step_report(23))); }
-    EXPECT_EQ(test::read_text(path), whole + "23,1,0.333333333,0.5,1234.56,0.1,,,,\n");
+    EXPECT_EQ(test::read_text(path), whole + "23,1,0.333333333,0.5,1234.56,0.1,3.000,,,,\n");
   }
   std::ofstream(root_ / "train.log") << "a line\nhalf a l";
   open_log(root_ / "train.log")->info("another");
@@ -335,7 +362,7 @@ TEST_F(Output, WhatAFullDiskLeavesOfARowIsTakenAway) {
   }
   EXPECT_TRUE(csv.add(step_report(3)));
   const std::string more = test::read_text(path);
-  EXPECT_EQ(more, whole + "3,1,0.333333333,0.5,1234.56,0.1,,,,\n");
+  EXPECT_EQ(more, whole + "3,1,0.333333333,0.5,1234.56,0.1,1.500,,,,\n");
   {
     const FileSizeLimit limit(more.size() + 3);
     EXPECT_FALSE(csv.fill({.loss = 0.25, .correct = 9131, .count = 10000}));

@@ -1,6 +1,7 @@
 #pragma once
 // A step as tests of what is written and shown report it.
 
+#include <chrono>
 #include <cstdint>
 
 #include "apps/output/report.h"
@@ -16,7 +17,8 @@ inline StepReport step_report(std::int64_t step) {
           .loss = 1.0 / 3,
           .accuracy = 0.5,
           .images_per_second = 1234.56,
-          .lr = 0.1};
+          .lr = 0.1,
+          .training_time = std::chrono::milliseconds(1500)};
 }
 
 }  // namespace troupe
