@@ -52,3 +52,4 @@
 #include "runtime/program.h"                 // run_main: errors as messages and exit codes
 #include "runtime/random.h"                  // counter-based random numbers
 #include "runtime/tensor/tensor.h"
+#include "runtime/tensor/text.h"  // tensors to print

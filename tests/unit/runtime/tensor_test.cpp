@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "runtime/error.h"
+#include "runtime/tensor/cast.h"
+#include "runtime/tensor/text.h"
 
 namespace troupe {
 namespace {
@@ -209,6 +211,42 @@ TEST(Tensor, TellsItsBytesForEveryType) {
 
 TEST(Tensor, RefusesMoreMemoryThanThereIs) {
   EXPECT_THROW(Tensor::empty({std::int64_t{1} << 56}, DType::f64, Device::cpu()), Error);
+}
+
+TEST(TensorText, NestsTheElementsByTheirAxes) {
+  EXPECT_EQ(to_string(counting({2, 3})), "[[0, 1, 2], [3, 4, 5]] f32 [2, 3]");
+  EXPECT_EQ(to_string(counting({})), "0 f32 []");
+  EXPECT_EQ(to_string(counting({2, 0})), "f32 [2, 0]");
+  EXPECT_EQ(to_string(Tensor()), "an undefined tensor");
+  const std::int64_t whole[] = {-7, std::numeric_limits<std::int64_t>::max()};
+  EXPECT_EQ(to_string(Tensor::from<std::int64_t>({2}, whole)), "[-7, 9223372036854775807] i64 [2]");
+  const std::uint8_t bytes[] = {0, 255};
+  EXPECT_EQ(to_string(Tensor::from<std::uint8_t>({2, 1}, bytes)), "[[0], [255]] u8 [2, 1]");
+  const float odd[] = {1.5F, std::numeric_limits<float>::quiet_NaN(), 1e30F};
+  EXPECT_EQ(to_string(Tensor::from<float>({3}, odd)), "[1.5, nan, 1e+30] f32 [3]");
+  EXPECT_EQ(to_string(cast(Tensor::from<float>({1}, {odd, 1}), DType::bf16)), "[1.5] bf16 [1]");
+}
+
+TEST(TensorText, ShowsBothEndsOfLongAxes) {
+  const std::string text = to_string(counting({2, 501}));
+  EXPECT_EQ(text,
+            "[[0, 1, 2, …, 498, 499, 500], [501, 502, 503, …, 999, 1000, 1001]] f32 [2, 501]");
+  EXPECT_THAT(to_string(counting({1000})), testing::Not(HasSubstr("…")));
+}
+
+TEST(TensorText, IsTheSameForEachLayout) {
+  const Shape shape{1, 32, 2, 3};
+  const Tensor plain = counting(shape);
+  for (const Layout layout : {Layout::nhwc, Layout::nchw16c}) {
+    Tensor other = Tensor::empty(shape, DType::f32, Device::cpu(), layout);
+    const std::int64_t block = layout == Layout::nhwc ? 32 : 16;
+    std::size_t place = 0;  // as runtime/tensor/layout.h describes them
+    for (std::int64_t outer = 0; outer < 32 / block; ++outer)
+      for (std::int64_t pixel = 0; pixel < 6; ++pixel)
+        for (std::int64_t inner = 0; inner < block; ++inner)
+          other.data<float>()[place++] = static_cast<float>((outer * block + inner) * 6 + pixel);
+    EXPECT_EQ(to_string(other), to_string(plain)) << name_of(layout);
+  }
 }
 
 }  // namespace
