@@ -91,9 +91,10 @@ Error foreign_file(const std::filesystem::path& path, FileKind kind) {
         fmt::format("{} is {}, which troupe does not read", name, name_of(kind)),
         fmt::format("to convert a state_dict (also below a key such as model_state_dict): python3 "
                     "-c \"import torch, safetensors.torch as s; t = torch.load('{}', "
-                    "weights_only=True); d = next((v for v in t.values() if isinstance(v, dict)), "
-                    "t); s.save_file({{k.removeprefix('module.'): v for k, v in d.items()}}, "
-                    "'{}')\"",
+                    "weights_only=True); d = next((v for v in t.values() if isinstance(v, dict) "
+                    "and v and all(map(torch.is_tensor, v.values()))), t); "
+                    "s.save_file({{k.removeprefix('module.'): v.contiguous().clone() for k, v in "
+                    "d.items()}}, '{}')\"",
                     name, std::filesystem::path(path).replace_extension(".safetensors").string())};
   return {
       ErrorCode::bad_file, fmt::format("{} is {}", name, name_of(kind)),

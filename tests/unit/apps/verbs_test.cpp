@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -179,6 +180,13 @@ TEST_F(Verbs, InspectNamesWhatACheckpointLacks) {
       ran.error,
       testing::AllOf(HasSubstr("step_00000007 is incomplete: "), HasSubstr("stage_00.tensors"),
                      HasSubstr("try: there is no complete checkpoint in the same folder")));
+  Manifest manifest;
+  manifest.step = 5;
+  manifest.options = resolved_yaml(options_);
+  const fs::path other =
+      write_checkpoint(root_ / "checkpoints", manifest, {{0, {{"x", Tensor::zeros({2})}}}}).value();
+  EXPECT_THAT(run_troupe({"inspect", checkpoint_.string()}).error,
+              HasSubstr("the newest complete checkpoint in the same folder is " + other.string()));
 }
 
 TEST_F(Verbs, InspectTellsIdxFromOtherFiles) {
@@ -403,6 +411,38 @@ TEST_F(Verbs, PyTorchFilesAreToldHowTheyAreConverted) {
     EXPECT_THAT(ran.error, HasSubstr("torch.load('" + path + "'"));
     EXPECT_THAT(ran.error, HasSubstr("'" + (root_ / "w.safetensors").string() + "')\""));
   }
+}
+
+// The command runs with a torch and a safetensors of the test's own, which tell what they are
+// given.
+TEST_F(Verbs, TheConversionOfAPyTorchFileTakesWhatScriptsSave) {
+  if (std::system("python3 -c '' 2>/dev/null") != 0) GTEST_SKIP() << "there is no python3";
+  fs::create_directory(root_ / "safetensors");
+  const std::ofstream made(root_ / "safetensors" / "__init__.py");
+  std::ofstream(root_ / "safetensors" / "torch.py")
+      << "def save_file(tensors, path): open(path, 'w').write(' '.join(tensors))\n";
+  const std::string path = (root_ / "w.pt").string();
+  std::ofstream(path, std::ios::binary) << "PK\x03\x04 and so on";
+  const std::string error = run_troupe({"inspect", path}).error;
+  const std::string command = error.substr(error.find("python3 -c"));
+  const auto converted = [&](const std::string& saved) {
+    std::ofstream(root_ / "torch.py") << "class Tensor:\n"
+                                         "  def contiguous(self): return self\n"
+                                         "  def clone(self): return self\n"
+                                         "  def __bool__(self): raise RuntimeError(\"many\")\n"
+                                         "def is_tensor(value): return isinstance(value, Tensor)\n"
+                                         "x = Tensor()\n"
+                                         "def load(path, weights_only): return "
+                                      << saved << "\n";
+    const std::string line = "cd '" + root_.string() + "' && rm -rf __pycache__ w.safetensors && " +
+                             "PYTHONPATH=. " + command;
+    EXPECT_EQ(std::system(line.c_str()), 0) << line;
+    return test::read_text(root_ / "w.safetensors");
+  };
+  EXPECT_EQ(converted("{'a': x, 'b': x}"), "a b");
+  EXPECT_EQ(converted("{'module.a': x, 'module.b': x}"), "a b") << "of DistributedDataParallel";
+  EXPECT_EQ(converted("{'epoch': 3, 'model_state_dict': {'a': x}}"), "a");
+  EXPECT_EQ(converted("{'args': {}, 'optimizer': {'state': {}}, 'model': {'a': x}}"), "a");
 }
 
 TEST_F(Verbs, ExportWarnsOfANameThatPyTorchLoadsOtherwise) {

@@ -103,6 +103,8 @@ TEST(CachingAllocator, ReportsTheSizesWhenMemoryIsOut) {
       EXPECT_EQ(error.code(), ErrorCode::io);
       EXPECT_NE(error.message().find(std::to_string(bytes)), std::string::npos) << error.message();
       EXPECT_NE(error.message().find("1024 in use"), std::string::npos) << error.message();
+      EXPECT_NE(error.remedy().find("make the model smaller"), std::string::npos)
+          << error.remedy() << ": a batch of one sample needs the weights as well";
     }
   }
   EXPECT_EQ(allocator.counters().in_use_bytes, 1024u) << "what was not had is not in use";
