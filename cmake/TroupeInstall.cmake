@@ -20,6 +20,14 @@ set(headers_folder \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/troupe
 install(SCRIPT cmake/InstallHeaders.cmake)
 install(TARGETS troupe RUNTIME)
 install(DIRECTORY clusters DESTINATION ${CMAKE_INSTALL_DATADIR}/troupe FILES_MATCHING PATTERN "*.yaml")
+# For `module load`, with the folders of this prefix: Environment Modules and Lmod read it.
+install(CODE "file(CONFIGURE OUTPUT \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/modulefiles/troupe/${PROJECT_VERSION}\"
+CONTENT \"#%Module1.0
+module-whatis {Troupe ${PROJECT_VERSION}: ${PROJECT_DESCRIPTION}}
+conflict troupe
+prepend-path PATH @CMAKE_INSTALL_PREFIX@/${CMAKE_INSTALL_BINDIR}
+prepend-path CMAKE_PREFIX_PATH @CMAKE_INSTALL_PREFIX@
+\" @ONLY)")
 install(TARGETS troupe_library troupe_app troupe_actors troupe_ops troupe_runtime EXPORT troupe-targets)
 
 set(config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/troupe)
