@@ -6,6 +6,7 @@
 #include <array>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/file/file.h"
@@ -32,21 +33,48 @@ std::vector<const ActorReport*> in_reading_order(const std::vector<ActorReport>&
   return sorted;
 }
 
+/// The word for a label of one letter; other labels are words.
+std::string_view word_of(std::string_view label) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 10> words{
+      {{"F", "forward"},
+       {"B", "backward"},
+       {"W", "weight gradient"},
+       {"E", "evaluate"},
+       {"Q", "norm"},
+       {"N", "norm"},
+       {"U", "update"},
+       {"S", "snapshot"},
+       {"L", "loss"},
+       {"R", "reduce"}}};
+  const auto found =
+      std::ranges::find(words, label, &std::pair<std::string_view, std::string_view>::first);
+  return found == words.end() ? label : found->second;
+}
+
+/// An actor's row: its name, and its place among the rows.
+std::string row(std::size_t actor, std::string_view name, std::size_t place) {
+  return fmt::format(
+      R"({{"name": "thread_name", "ph": "M", "pid": 1, "tid": {0}, "args": {{"name": "{1}"}}}},)"
+      "\n"
+      R"({{"name": "thread_sort_index", "ph": "M", "pid": 1, "tid": {0}, "args": {{"sort_index": {2}}}}},)"
+      "\n",
+      actor, name, place);
+}
+
 }  // namespace
 
 Status write_trace(const std::filesystem::path& path, const RunReport& report) {
   std::string json = "{\"traceEvents\": [\n";
-  for (std::size_t actor = 0; actor < report.actors.size(); ++actor)
-    json += fmt::format(
-        R"({{"name": "thread_name", "ph": "M", "pid": 1, "tid": {}, "args": {{"name": "{}"}}}},)"
-        "\n",
-        actor, report.actors[actor].name);
+  const std::vector<const ActorReport*> rows = in_reading_order(report.actors);
+  for (std::size_t place = 0; place < rows.size(); ++place)
+    json +=
+        row(static_cast<std::size_t>(rows[place] - report.actors.data()), rows[place]->name, place);
   for (const TraceEvent& event : report.trace) {
     const MessageKey& key = event.key;
     json += fmt::format(
         R"({{"name": "{} {}", "cat": "{}", "ph": "X", "pid": 1, "tid": {}, "ts": {:.3f}, "dur": {:.3f}, "args": {{"step": {}, "micro_batch": {}}}}},)"
         "\n",
-        event.name, key.micro_batch, key.purpose == Purpose::train ? "train" : "evaluate",
+        word_of(event.name), key.micro_batch, key.purpose == Purpose::train ? "train" : "evaluate",
         event.actor, microseconds(event.begin), microseconds(event.end - event.begin), key.step,
         key.micro_batch);
   }
