@@ -21,13 +21,13 @@ install(SCRIPT cmake/InstallHeaders.cmake)
 install(TARGETS troupe RUNTIME)
 install(DIRECTORY clusters DESTINATION ${CMAKE_INSTALL_DATADIR}/troupe FILES_MATCHING PATTERN "*.yaml")
 # For `module load`, with the folders of this prefix: Environment Modules and Lmod read it.
-install(CODE "file(CONFIGURE OUTPUT \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/modulefiles/troupe/${PROJECT_VERSION}\"
-CONTENT \"#%Module1.0
+set(modulefile ${CMAKE_INSTALL_DATADIR}/modulefiles/troupe/${PROJECT_VERSION})
+install(CODE "file(WRITE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${modulefile}\" \"#%Module1.0
 module-whatis {Troupe ${PROJECT_VERSION}: ${PROJECT_DESCRIPTION}}
 conflict troupe
-prepend-path PATH @CMAKE_INSTALL_PREFIX@/${CMAKE_INSTALL_BINDIR}
-prepend-path CMAKE_PREFIX_PATH @CMAKE_INSTALL_PREFIX@
-\" @ONLY)")
+prepend-path PATH \${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}
+prepend-path CMAKE_PREFIX_PATH \${CMAKE_INSTALL_PREFIX}
+\")")
 install(TARGETS troupe_library troupe_app troupe_actors troupe_ops troupe_runtime EXPORT troupe-targets)
 
 set(config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/troupe)
@@ -40,3 +40,17 @@ install(FILES ${CMAKE_BINARY_DIR}/troupe-config.cmake
               ${CMAKE_BINARY_DIR}/troupe-config-version.cmake
               cmake/TroupeDependencies.cmake cmake/FindCaf.cmake
         DESTINATION ${config_folder})
+
+# `cpack` in the build folder writes a Debian package of the same files. It needs dpkg-shlibdeps of
+# Debian's package dpkg-dev.
+if(PROJECT_IS_TOP_LEVEL)
+  set(CPACK_GENERATOR DEB)
+  set(CPACK_PACKAGE_CONTACT "the authors of Troupe")
+  set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+  set(CPACK_STRIP_FILES ON)
+  set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+  set(CPACK_DEBIAN_PACKAGE_SECTION science)
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+  set(CPACK_DEBIAN_PACKAGE_SUGGESTS dataset-fashion-mnist)
+  include(CPack)
+endif()
