@@ -10,6 +10,18 @@ namespace troupe {
 
 const Backend& backend(Device device) { return device.backend ? *device.backend : cpu_backend(); }
 
+void check_products(const Stream& stream) {
+  if (backend(stream.device).multiplies(stream.products)) return;
+  const bool bf16 = stream.products == DType::bf16;
+  throw Error(ErrorCode::unsupported,
+              fmt::format("`Stream::products` is {}, which {} does not multiply{}",
+                          name_of(stream.products), to_string(stream.device),
+                          bf16 ? ": it has neither AVX-512 BF16 nor AMX, or ONEDNN_MAX_CPU_ISA "
+                                 "forbids them"
+                               : ""),
+              "choose a `Stream::products` of f32, such as 32-true");
+}
+
 const KernelTable& kernels(Device device, DType dtype) {
   const KernelTable* table = backend(device).kernels(dtype);
   if (!table)

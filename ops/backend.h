@@ -7,4 +7,7 @@ namespace troupe {
 /// The backend of a device.
 const Backend& backend(Device device);
 
+/// Throws Error{unsupported} unless the stream's device multiplies in the type of its products.
+void check_products(const Stream& stream);
+
 }  // namespace troupe

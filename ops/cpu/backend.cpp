@@ -45,6 +45,10 @@ const Backend& cpu_backend() {
         if (dtype == DType::f64) return &cpu::f64_kernels;
         return nullptr;
       },
+      .multiplies =
+          [](DType products) {
+            return products == DType::f32 || (products == DType::bf16 && cpu::has_bf16());
+          },
       .take_scratch_peak = [](std::int16_t) { return cpu::kernel_caches().scratch.take_peak(); },
       .fingerprint = cpu::arithmetic_of_this_processor};
   return all;

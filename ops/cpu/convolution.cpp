@@ -38,18 +38,23 @@ struct Compiled {
   std::int64_t partials = 1;  ///< sums that a weight gradient consists of
 };
 
-/// What is compiled for one input shape.
+/// What is compiled for one input shape and type of products.
 struct Prepared {
   Shape x_shape;
   Shape y_shape;
+  DType products = DType::f32;
   std::array<std::optional<Compiled>, 3> directions;  ///< by ConvolutionDirection
 };
 
-const float* at_sample(const Tensor& tensor, std::int64_t sample) {
-  return tensor.data<float>() + sample * (tensor.element_count() / tensor.shape()[0]);
+std::size_t sample_offset(const Tensor& tensor, std::int64_t sample) {
+  return tensor.bytes() / static_cast<std::size_t>(tensor.shape()[0]) *
+         static_cast<std::size_t>(sample);
 }
-float* at_sample(Tensor& tensor, std::int64_t sample) {
-  return tensor.data<float>() + sample * (tensor.element_count() / tensor.shape()[0]);
+const std::byte* at_sample(const Tensor& tensor, std::int64_t sample) {
+  return static_cast<const std::byte*>(tensor.raw()) + sample_offset(tensor, sample);
+}
+std::byte* at_sample(Tensor& tensor, std::int64_t sample) {
+  return static_cast<std::byte*>(tensor.raw()) + sample_offset(tensor, sample);
 }
 
 class OneDnnConvolution final : public LayerKernel {
@@ -67,10 +72,10 @@ class OneDnnConvolution final : public LayerKernel {
   }
 
   Tensor forward(const Stream& stream, const Tensor& x) override {
-    Prepared& prepared = prepared_for(x.shape());
+    Prepared& prepared = prepared_for(stream, x.shape());
     check(x, prepared.x_shape, "the input");
     Compiled& compiled = direction(prepared, ConvolutionDirection::forward);
-    const Tensor input = in_layout(stream, x, compiled.path.x);
+    const Tensor input = in_layout(stream, x, compiled.path.x, compiled.path.products);
     Tensor y = Tensor::empty(prepared.y_shape, DType::f32, stream.device, compiled.path.y);
     for (Part& part : compiled.parts) {
       const std::int64_t first = part.compiled.piece.first_channel;
@@ -84,10 +89,10 @@ class OneDnnConvolution final : public LayerKernel {
 
   Tensor input_gradient(const Stream& stream, const Tensor& grad, const Shape& x_shape,
                         Layout x_layout) override {
-    Prepared& prepared = prepared_for(x_shape);
+    Prepared& prepared = prepared_for(stream, x_shape);
     check(grad, prepared.y_shape, "the output's gradient");
     Compiled& compiled = direction(prepared, ConvolutionDirection::input_gradient);
-    const Tensor y_grad = in_layout(stream, grad, compiled.path.y);
+    const Tensor y_grad = in_layout(stream, grad, compiled.path.y, compiled.path.products);
     Tensor x_grad = Tensor::empty(x_shape, DType::f32, stream.device, compiled.path.x);
     for (Part& part : compiled.parts)
       part.compiled.primitive.set(
@@ -98,14 +103,14 @@ class OneDnnConvolution final : public LayerKernel {
 
   void weight_gradient(const Stream& stream, const Tensor& x, const Tensor& grad,
                        Tensor& weight_grad, Tensor& bias_grad) override {
-    Prepared& prepared = prepared_for(x.shape());
+    Prepared& prepared = prepared_for(stream, x.shape());
     check(x, prepared.x_shape, "the input");
     check(grad, prepared.y_shape, "the output's gradient");
     check(weight_grad, weight_shape_, "the weight's gradient");
     if (options_.bias) check(bias_grad, {options_.out_channels}, "the bias's gradient");
     Compiled& compiled = direction(prepared, ConvolutionDirection::weight_gradient);
-    const Tensor input = in_layout(stream, x, compiled.path.x);
-    const Tensor y_grad = in_layout(stream, grad, compiled.path.y);
+    const Tensor input = in_layout(stream, x, compiled.path.x, compiled.path.products);
+    const Tensor y_grad = in_layout(stream, grad, compiled.path.y, compiled.path.products);
     if (compiled.partials == 1)
       return sum_samples(stream, compiled, input, y_grad, weight_grad.data<float>(),
                          options_.bias ? bias_grad.data<float>() : nullptr, 0);
@@ -129,13 +134,13 @@ class OneDnnConvolution final : public LayerKernel {
     run_pieces(stream, compiled.parts.size(), compiled.bytes,
                [&](std::size_t i, std::byte* memory) {
                  auto& [piece, order, primitive] = compiled.parts[i].compiled;
-                 float* samples = at_sample(to, piece.first_sample);
-                 auto* channels = reinterpret_cast<float*>(memory + compiled.parts[i].channels_at);
+                 std::byte* const samples = at_sample(to, piece.first_sample);
+                 std::byte* const channels = memory + compiled.parts[i].channels_at;
                  const bool all = piece.channels == to.shape()[1];
                  primitive.set(source, at_sample(from, piece.first_sample));
                  primitive.set(result, all ? samples : channels);
                  const dnnl_status_t status = primitive.execute_here(memory);
-                 if (!all) PieceChannels(to.shape(), piece).scatter(channels, samples);
+                 if (!all) PieceChannels(to.shape(), piece, to.dtype()).scatter(channels, samples);
                  return status;
                });
   }
@@ -151,10 +156,10 @@ class OneDnnConvolution final : public LayerKernel {
                  auto& [piece, order, primitive] = part.compiled;
                  const std::int64_t partial = piece.first_sample / samples * stride;
                  float* const sums = weight_sums + partial + piece.first_channel * row;
-                 const float* gradient = at_sample(grad, piece.first_sample);
+                 const std::byte* gradient = at_sample(grad, piece.first_sample);
                  if (piece.channels != options_.out_channels) {
-                   auto* channels = reinterpret_cast<float*>(memory + part.channels_at);
-                   PieceChannels(grad.shape(), piece).gather(gradient, channels);
+                   std::byte* const channels = memory + part.channels_at;
+                   PieceChannels(grad.shape(), piece, grad.dtype()).gather(gradient, channels);
                    gradient = channels;
                  }
                  primitive.set(DNNL_ARG_SRC, at_sample(x, piece.first_sample));
@@ -189,19 +194,19 @@ class OneDnnConvolution final : public LayerKernel {
 
   // A batch of another size comes at the end of an epoch and in evaluation; the oldest goes when
   // sizes never stop changing.
-  Prepared& prepared_for(const Shape& x_shape) {
+  Prepared& prepared_for(const Stream& stream, const Shape& x_shape) {
     constexpr std::size_t most = 16;
     for (Prepared& prepared : prepared_)
-      if (prepared.x_shape == x_shape) return prepared;
+      if (prepared.x_shape == x_shape && prepared.products == stream.products) return prepared;
     if (prepared_.size() == most) prepared_.pop_back();
     return prepared_.emplace_front(
-        Prepared{x_shape, convolution_output_shape(options_, x_shape), {}});
+        Prepared{x_shape, convolution_output_shape(options_, x_shape), stream.products, {}});
   }
 
   Compiled& direction(Prepared& prepared, ConvolutionDirection direction) {
     auto& compiled = prepared.directions[static_cast<std::size_t>(direction)];
     if (compiled) return *compiled;
-    const auto paths = convolution_paths(options_, prepared.x_shape, direction);
+    const auto paths = convolution_paths(options_, prepared.x_shape, direction, prepared.products);
     for (std::size_t i = 0; i < paths.size() && !compiled; ++i) {
       const bool last_choice = i + 1 == paths.size();
       try {
@@ -221,6 +226,7 @@ class OneDnnConvolution final : public LayerKernel {
     const bool of_x = direction == ConvolutionDirection::input_gradient;
     const bool of_weights = direction == ConvolutionDirection::weight_gradient;
     const Shape& divided = of_x ? prepared.x_shape : prepared.y_shape;
+    const std::size_t copied = size_of(of_weights ? path.products : DType::f32);
     Compiled result{.path = path};
     const auto pieces = convolution_pieces(options_, prepared.x_shape, direction, path);
     for (const ConvolutionPiece& piece : pieces) {
@@ -238,7 +244,7 @@ class OneDnnConvolution final : public LayerKernel {
       if (piece.channels != divided[1])
         part.ordered_at += aligned_bytes(
             static_cast<std::size_t>(piece.samples * piece.channels * divided[2] * divided[3]) *
-            sizeof(float));
+            copied);
       part.bytes = part.ordered_at + (part.export_gradient ? order.get_size() : 0);
       result.bytes = std::max(result.bytes, part.bytes);
       result.parts.push_back(std::move(part));

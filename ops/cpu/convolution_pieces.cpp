@@ -32,18 +32,23 @@ std::int64_t least_samples(const ConvolutionOptions& o, const Shape& y,
   return least;
 }
 
-/// Describes a convolution to oneDNN along one path.
+/// Describes a direction of a convolution to oneDNN along one path: what is multiplied has the
+/// path's type, what is summed is f32.
 class Describer {
  public:
-  Describer(const ConvolutionOptions& options, const Shape& x, const ConvolutionPath& path)
+  Describer(const ConvolutionOptions& options, const Shape& x, const ConvolutionPath& path,
+            ConvolutionDirection direction)
       : algorithm_(path.winograd ? dnnl::algorithm::convolution_winograd
                                  : dnnl::algorithm::convolution_direct),
-        x_(onednn_memory(x, path.x)),
+        products_(path.products),
+        x_(onednn_memory(x, path.x, type(direction, ConvolutionDirection::input_gradient))),
         weights_(onednn_any_memory(
-            {options.out_channels, options.in_channels, options.kernel_h, options.kernel_w})),
+            {options.out_channels, options.in_channels, options.kernel_h, options.kernel_w},
+            type(direction, ConvolutionDirection::weight_gradient))),
         bias_(options.bias ? onednn_memory({options.out_channels}, Layout::row_major)
                            : memory::desc()),
-        y_(onednn_memory(convolution_output_shape(options, x), path.y)),
+        y_(onednn_memory(convolution_output_shape(options, x), path.y,
+                         type(direction, ConvolutionDirection::forward))),
         stride_{options.stride_h, options.stride_w},
         padding_{options.padding_h, options.padding_w},
         padding_end_{end_padding(options, x, 0), end_padding(options, x, 1)} {}
@@ -59,14 +64,14 @@ class Describer {
     return {{algorithm_, x_, weights_, y_, stride_, padding_, padding_end_},
             onednn_attributes(),
             onednn_engine(),
-            forward()};
+            hint()};
   }
 
   dnnl::convolution_backward_weights::primitive_desc weight_gradient() const {
     return {{algorithm_, x_, weights_, bias_, y_, stride_, padding_, padding_end_},
             onednn_attributes(),
             onednn_engine(),
-            forward()};
+            hint()};
   }
 
   PreparedPrimitive::Arguments arguments(int x, int weights, const memory::desc& order, int bias,
@@ -77,6 +82,23 @@ class Describer {
   }
 
  private:
+  /// The type of the tensor that is written in the direction `writes`; all others are multiplied.
+  DType type(ConvolutionDirection direction, ConvolutionDirection writes) const {
+    return direction == writes ? DType::f32 : products_;
+  }
+
+  /// The forward pass whose gradients a primitive computes: its tensors are all of one type.
+  dnnl::convolution_forward::primitive_desc hint() const {
+    const auto multiplied = [&](memory::desc memory) {
+      if (products_ == DType::bf16) memory.data.data_type = dnnl_bf16;
+      return memory;
+    };
+    return {{dnnl::prop_kind::forward_training, algorithm_, multiplied(x_), multiplied(weights_),
+             bias_, multiplied(y_), stride_, padding_, padding_end_},
+            onednn_attributes(),
+            onednn_engine()};
+  }
+
   /// What is left over at the bottom or right: less than the padding where a stride does not fit,
   /// even negative.
   static std::int64_t end_padding(const ConvolutionOptions& o, const Shape& x, int axis) {
@@ -87,6 +109,7 @@ class Describer {
   }
 
   dnnl::algorithm algorithm_;
+  DType products_;
   memory::desc x_, weights_, bias_, y_;
   memory::dims stride_, padding_, padding_end_;
 };
@@ -136,7 +159,7 @@ CompiledPiece compile_piece(const ConvolutionOptions& options, const Shape& x,
   ConvolutionOptions part = options;
   (direction == ConvolutionDirection::input_gradient ? part.in_channels : part.out_channels) =
       piece.channels;
-  const Describer describer(part, {piece.samples, part.in_channels, x[2], x[3]}, path);
+  const Describer describer(part, {piece.samples, part.in_channels, x[2], x[3]}, path, direction);
   if (direction == ConvolutionDirection::forward) {
     const auto description = describer.forward();
     refuse_plain_loops(description, last_choice);

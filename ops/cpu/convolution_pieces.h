@@ -25,26 +25,29 @@ std::vector<ConvolutionPiece> convolution_pieces(const ConvolutionOptions& optio
 /// Copies the channels of a piece from or into nchw16c memory of all channels.
 class PieceChannels {
  public:
-  PieceChannels(const Shape& whole, const ConvolutionPiece& piece)
-      : piece_(piece),
-        plane_(whole[2] * whole[3]),
-        of_sample_(whole[1] * plane_),
-        of_piece_(piece.channels * plane_) {}
+  PieceChannels(const Shape& whole, const ConvolutionPiece& piece, DType dtype)
+      : samples_(piece.samples),
+        before_(bytes_of(piece.first_channel, whole, dtype)),
+        of_sample_(bytes_of(whole[1], whole, dtype)),
+        of_piece_(bytes_of(piece.channels, whole, dtype)) {}
 
-  void gather(const float* samples, float* to) const {
-    for (std::int64_t n = 0; n < piece_.samples; ++n)
-      std::memcpy(to + n * of_piece_, samples + n * of_sample_ + piece_.first_channel * plane_,
-                  static_cast<std::size_t>(of_piece_) * sizeof(float));
+  void gather(const std::byte* samples, std::byte* to) const {
+    for (std::int64_t n = 0; n < samples_; ++n)
+      std::memcpy(to + n * of_piece_, samples + n * of_sample_ + before_,
+                  static_cast<std::size_t>(of_piece_));
   }
-  void scatter(const float* from, float* samples) const {
-    for (std::int64_t n = 0; n < piece_.samples; ++n)
-      std::memcpy(samples + n * of_sample_ + piece_.first_channel * plane_, from + n * of_piece_,
-                  static_cast<std::size_t>(of_piece_) * sizeof(float));
+  void scatter(const std::byte* from, std::byte* samples) const {
+    for (std::int64_t n = 0; n < samples_; ++n)
+      std::memcpy(samples + n * of_sample_ + before_, from + n * of_piece_,
+                  static_cast<std::size_t>(of_piece_));
   }
 
  private:
-  const ConvolutionPiece& piece_;
-  std::int64_t plane_, of_sample_, of_piece_;
+  static std::int64_t bytes_of(std::int64_t channels, const Shape& whole, DType dtype) {
+    return channels * whole[2] * whole[3] * static_cast<std::int64_t>(size_of(dtype));
+  }
+
+  std::int64_t samples_, before_, of_sample_, of_piece_;
 };
 
 /// A piece, compiled for one thread.

@@ -56,10 +56,34 @@ bool winograd_wins(const ConvolutionOptions& o, const Shape& x, ProcessorMaker m
   return maker == ProcessorMaker::intel ? wins_on_intel(o, tiling) : wins_on_amd(o, tiling);
 }
 
+// Measured on AMD's Zen 5 with one thread, all three directions, against direct convolution in
+// bf16, which takes about half the time of direct convolution in f32: F(4x4, 3x3) in f32 ties at
+// 160 -> 160 channels, gains a factor of 1.15 at 320 -> 320 and 640 -> 640, and takes 1.2 to 1.7
+// times as long up to 64 -> 64.
+bool winograd_beats_bf16(const ConvolutionOptions& o) {
+  return o.in_channels * o.out_channels >= 256 * 256;
+}
+
+// Each path in bf16, then in f32, which is left for what oneDNN has no fast kernel in bf16 for.
+std::vector<ConvolutionPath> with_bf16(const std::vector<ConvolutionPath>& paths) {
+  std::vector<ConvolutionPath> result;
+  for (ConvolutionPath path : paths) {
+    if (path.winograd) {
+      result.push_back(path);
+      continue;
+    }
+    path.products = DType::bf16;
+    result.push_back(path);
+    path.products = DType::f32;
+    result.push_back(path);
+  }
+  return result;
+}
+
 }  // namespace
 
 std::vector<ConvolutionPath> convolution_paths(const ConvolutionOptions& o, const Shape& x,
-                                               ConvolutionDirection direction,
+                                               ConvolutionDirection direction, DType products,
                                                ProcessorMaker maker) {
   std::vector<ConvolutionPath> paths;
   // Blocks of sixteen channels are one AVX-512 register each. Direct convolution in blocks was at
@@ -70,7 +94,8 @@ std::vector<ConvolutionPath> convolution_paths(const ConvolutionOptions& o, cons
     if (o.in_channels % 16 == 0) {
       const bool wanted =
           o.algorithm == ConvolutionAlgorithm::winograd ||
-          (o.algorithm == ConvolutionAlgorithm::automatic && winograd_wins(o, x, maker));
+          (o.algorithm == ConvolutionAlgorithm::automatic && winograd_wins(o, x, maker) &&
+           (products == DType::f32 || winograd_beats_bf16(o)));
       if (wanted && winograd_can(o)) paths.push_back({true, Layout::nchw16c, Layout::nchw16c});
       paths.push_back({false, Layout::nchw16c, Layout::nchw16c});
     } else if ((o.in_channels == 1 || o.in_channels == 3) &&
@@ -81,7 +106,7 @@ std::vector<ConvolutionPath> convolution_paths(const ConvolutionOptions& o, cons
     }
   }
   paths.push_back({false, Layout::nhwc, Layout::nhwc});
-  return paths;
+  return products == DType::f32 ? paths : with_bf16(paths);
 }
 
 Shape convolution_output_shape(const ConvolutionOptions& o, const Shape& x) {

@@ -8,19 +8,21 @@ namespace troupe::cpu {
 
 enum class ConvolutionDirection : std::uint8_t { forward, input_gradient, weight_gradient };
 
-/// One way to compute a direction of a convolution: with Winograd's algorithm or directly, and the
-/// layouts of the tensors on both sides.
+/// One way to compute a direction of a convolution: with Winograd's algorithm or directly, the
+/// layouts of the tensors on both sides, and to what the multiplied numbers are rounded.
 struct ConvolutionPath {
   bool winograd = false;
   Layout x = Layout::nhwc;
   Layout y = Layout::nhwc;
+  DType products = DType::f32;
 };
 
 /// The paths to try, the best first; the last one always exists. The rule uses shapes and the
 /// processor, never measured times, because results must not depend on timing. The reasons are in
-/// the source.
+/// the source. With `products` bf16 (Stream::products), paths in bf16 precede those in f32.
 std::vector<ConvolutionPath> convolution_paths(const ConvolutionOptions& options, const Shape& x,
                                                ConvolutionDirection direction,
+                                               DType products = DType::f32,
                                                ProcessorMaker maker = maker_of_this_processor());
 
 /// Shape of the output; throws Error{bad_shape} for an input that the convolution cannot take.

@@ -1,13 +1,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
-#include <optional>
 #include <vector>
 
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/onednn.h"
 #include "ops/cpu/pieces.h"
+#include "ops/cpu/prepared_weights.h"
+#include "ops/cpu/reorder.h"
 #include "runtime/error.h"
 
 namespace troupe::cpu {
@@ -22,11 +24,18 @@ struct Part {
   PreparedPrimitive primitive;
 };
 
-/// What is compiled for one batch size. No sum is divided: a row of y or of the input's gradient
-/// sums over features, and a row of the weight's gradient over all samples.
+/// What is compiled for one batch size and type of products. No sum is divided: a row of y or of
+/// the input's gradient sums over features, and a row of the weight's gradient over all samples.
 struct Prepared {
   std::int64_t rows = 0;
+  DType products = DType::f32;
   std::vector<Part> forward, input_gradient, weight_gradient;
+};
+
+/// Of a part: its rows and output features, and the type of what is multiplied.
+struct Sizes {
+  std::int64_t rows = 0, features = 0;
+  DType products = DType::f32;
 };
 
 constexpr std::int64_t most_parts = 16;
@@ -40,34 +49,28 @@ std::size_t scratch_of(const std::vector<Part>& parts) {
 class OneDnnLinear final : public LayerKernel {
  public:
   explicit OneDnnLinear(const LinearOptions& options)
-      : options_(options),
-        weight_shape_{options.out_features, options.in_features},
-        weights_(onednn_memory(weight_shape_, Layout::row_major)),
-        bias_(options.bias ? onednn_memory({options.out_features}, Layout::row_major)
-                           : memory::desc()) {}
+      : options_(options), weight_shape_{options.out_features, options.in_features} {}
 
   void use_weights(const Stream&, const Tensor& weight, const Tensor& bias,
                    std::uint64_t version) override {
     check(weight, weight_shape_, "the weight");
     if (options_.bias) check(bias, {options_.out_features}, "the bias");
-    if (version_ == version) return;
-    version_ = version;
-    weight_tensor_ = weight;
-    bias_tensor_ = bias;
+    weights_.use(weight, bias, version);
   }
 
   Tensor forward(const Stream& stream, const Tensor& x) override {
     check(x, {rows_of(x), options_.in_features}, "the input");
-    Prepared& prepared = prepared_for(rows_of(x));
+    Prepared& prepared = prepared_for(stream, rows_of(x));
     if (prepared.forward.empty())
       prepared.forward =
-          parts_of_rows(prepared.rows, [&](std::int64_t rows) { return compile_forward(rows); });
+          parts_of_rows(prepared, [&](const Sizes& sizes) { return compile_forward(sizes); });
     Tensor y = Tensor::empty({prepared.rows, options_.out_features}, DType::f32, stream.device);
-    const void* weight = used_weight();
+    const Tensor input = rounded(stream, x);
+    const void* weight = used_weight(stream);
     run_parts(stream, prepared.forward, [&](Part& part) {
-      part.primitive.set(DNNL_ARG_SRC, x.data<float>() + part.first * options_.in_features);
+      part.primitive.set(DNNL_ARG_SRC, at(input, part.first * options_.in_features));
       part.primitive.set(DNNL_ARG_WEIGHTS, weight);
-      if (options_.bias) part.primitive.set(DNNL_ARG_BIAS, bias_tensor_.raw());
+      if (options_.bias) part.primitive.set(DNNL_ARG_BIAS, weights_.bias().raw());
       part.primitive.set(DNNL_ARG_DST, y.data<float>() + part.first * options_.out_features);
     });
     return y;
@@ -75,15 +78,15 @@ class OneDnnLinear final : public LayerKernel {
 
   Tensor input_gradient(const Stream& stream, const Tensor& grad, const Shape&, Layout) override {
     check(grad, {rows_of(grad), options_.out_features}, "the output's gradient");
-    Prepared& prepared = prepared_for(rows_of(grad));
+    Prepared& prepared = prepared_for(stream, rows_of(grad));
     if (prepared.input_gradient.empty())
       prepared.input_gradient = parts_of_rows(
-          prepared.rows, [&](std::int64_t rows) { return compile_input_gradient(rows); });
+          prepared, [&](const Sizes& sizes) { return compile_input_gradient(sizes); });
     Tensor x_grad = Tensor::empty({prepared.rows, options_.in_features}, DType::f32, stream.device);
-    const void* weight = used_weight();
+    const Tensor y_grad = rounded(stream, grad);
+    const void* weight = used_weight(stream);
     run_parts(stream, prepared.input_gradient, [&](Part& part) {
-      part.primitive.set(DNNL_ARG_DIFF_DST,
-                         grad.data<float>() + part.first * options_.out_features);
+      part.primitive.set(DNNL_ARG_DIFF_DST, at(y_grad, part.first * options_.out_features));
       part.primitive.set(DNNL_ARG_WEIGHTS, weight);
       part.primitive.set(DNNL_ARG_DIFF_SRC,
                          x_grad.data<float>() + part.first * options_.in_features);
@@ -97,24 +100,23 @@ class OneDnnLinear final : public LayerKernel {
     check(grad, {rows_of(x), options_.out_features}, "the output's gradient");
     check(weight_grad, weight_shape_, "the weight's gradient");
     if (options_.bias) check(bias_grad, {options_.out_features}, "the bias's gradient");
-    Prepared& prepared = prepared_for(rows_of(x));
+    Prepared& prepared = prepared_for(stream, rows_of(x));
     auto& parts = prepared.weight_gradient;
-    if (parts.empty()) parts = parts_of_features(prepared.rows);
+    if (parts.empty()) parts = parts_of_features(prepared);
+    const Tensor input = rounded(stream, x), y_grad = rounded(stream, grad);
     const std::size_t gradient_at = scratch_of(parts);
     const std::int64_t out = options_.out_features, group = parts.front().count;
-    const auto gathered =
-        static_cast<std::size_t>(group < out ? prepared.rows * group : 0) * sizeof(float);
+    const std::size_t group_bytes = static_cast<std::size_t>(group) * size_of(prepared.products);
+    const auto gathered = group < out ? static_cast<std::size_t>(prepared.rows) * group_bytes : 0;
     run_pieces(stream, parts.size(), gradient_at + gathered, [&](std::size_t i, std::byte* memory) {
       Part& part = parts[i];
-      const float* from = grad.data<float>() + part.first;
-      if (gathered > 0) {
-        auto* columns = reinterpret_cast<float*>(memory + gradient_at);
+      std::byte* const columns = memory + gradient_at;
+      if (gathered > 0)
         for (std::int64_t row = 0; row < prepared.rows; ++row)
-          std::copy_n(from + row * out, group, columns + row * group);
-        from = columns;
-      }
-      part.primitive.set(DNNL_ARG_SRC, x.raw());
-      part.primitive.set(DNNL_ARG_DIFF_DST, from);
+          std::memcpy(columns + static_cast<std::size_t>(row) * group_bytes,
+                      at(y_grad, row * out + part.first), group_bytes);
+      part.primitive.set(DNNL_ARG_SRC, input.raw());
+      part.primitive.set(DNNL_ARG_DIFF_DST, gathered > 0 ? columns : y_grad.raw());
       part.primitive.set(DNNL_ARG_DIFF_WEIGHTS,
                          weight_grad.data<float>() + part.first * options_.in_features);
       if (options_.bias)
@@ -141,12 +143,21 @@ class OneDnnLinear final : public LayerKernel {
                 "check in_features and out_features; images are flattened to [N, features] first");
   }
 
-  Prepared& prepared_for(std::int64_t rows) {
+  static const std::byte* at(const Tensor& tensor, std::int64_t element) {
+    return static_cast<const std::byte*>(tensor.raw()) +
+           static_cast<std::size_t>(element) * size_of(tensor.dtype());
+  }
+
+  static Tensor rounded(const Stream& stream, const Tensor& tensor) {
+    return in_layout(stream, tensor, Layout::row_major, stream.products);
+  }
+
+  Prepared& prepared_for(const Stream& stream, std::int64_t rows) {
     constexpr std::size_t most = 16;
     for (Prepared& prepared : prepared_)
-      if (prepared.rows == rows) return prepared;
+      if (prepared.rows == rows && prepared.products == stream.products) return prepared;
     if (prepared_.size() == most) prepared_.pop_back();
-    return prepared_.emplace_front(Prepared{rows, {}, {}, {}});
+    return prepared_.emplace_front(Prepared{rows, stream.products, {}, {}, {}});
   }
 
   /// As many parts as take 0.1 ms each.
@@ -156,7 +167,8 @@ class OneDnnLinear final : public LayerKernel {
   }
 
   template <class Compile>
-  std::vector<Part> parts_of_rows(std::int64_t rows, const Compile& compile) const {
+  std::vector<Part> parts_of_rows(const Prepared& prepared, const Compile& compile) const {
+    const std::int64_t rows = prepared.rows;
     // At least as many rows as registers of a matrix product: fewer read the weights in vain.
     const std::int64_t each =
         std::max<std::int64_t>(32, (rows + parts_for(rows) - 1) / parts_for(rows));
@@ -164,18 +176,20 @@ class OneDnnLinear final : public LayerKernel {
     std::vector<Part> parts;
     for (std::int64_t first = 0; first < rows; first += each) {
       const std::int64_t count = std::min(each, rows - first);
-      parts.push_back({first, count, compile(count)});
+      parts.push_back({first, count, compile({count, options_.out_features, prepared.products})});
     }
     return parts;
   }
 
-  std::vector<Part> parts_of_features(std::int64_t rows) const {
-    const std::int64_t groups = equal_groups(options_.out_features, 1, 32, parts_for(rows));
+  std::vector<Part> parts_of_features(const Prepared& prepared) const {
+    const std::int64_t groups =
+        equal_groups(options_.out_features, 1, 32, parts_for(prepared.rows));
     const std::int64_t count = options_.out_features / groups;
     use_stream_threads({.threads = 1});
     std::vector<Part> parts;
     for (std::int64_t first = 0; first < options_.out_features; first += count)
-      parts.push_back({first, count, compile_weight_gradient(rows, count)});
+      parts.push_back(
+          {first, count, compile_weight_gradient({prepared.rows, count, prepared.products})});
     return parts;
   }
 
@@ -187,55 +201,61 @@ class OneDnnLinear final : public LayerKernel {
     });
   }
 
-  const void* used_weight() const {
-    if (!weight_tensor_.defined())
+  const void* used_weight(const Stream& stream) {
+    if (!weights_.defined())
       throw Error(ErrorCode::internal, fmt::format("linear {} -> {}: computed before use_weights",
                                                    options_.in_features, options_.out_features));
-    return weight_tensor_.raw();
+    return weights_.in_order(
+        stream, onednn_memory(weight_shape_, Layout::row_major, stream.products), {0, 0});
   }
 
-  memory::desc x_memory(std::int64_t rows) const {
-    return onednn_memory({rows, options_.in_features}, Layout::row_major);
+  memory::desc x_memory(const Sizes& sizes, DType dtype) const {
+    return onednn_memory({sizes.rows, options_.in_features}, Layout::row_major, dtype);
   }
-  memory::desc y_memory(std::int64_t rows) const {
-    return onednn_memory({rows, options_.out_features}, Layout::row_major);
+  memory::desc weight_memory(const Sizes& sizes, DType dtype) const {
+    return onednn_memory({sizes.features, options_.in_features}, Layout::row_major, dtype);
+  }
+  memory::desc bias_memory(const Sizes& sizes) const {
+    return options_.bias ? onednn_memory({sizes.features}, Layout::row_major) : memory::desc();
+  }
+  static memory::desc y_memory(const Sizes& sizes, DType dtype) {
+    return onednn_memory({sizes.rows, sizes.features}, Layout::row_major, dtype);
   }
 
-  dnnl::inner_product_forward::primitive_desc describe_forward(std::int64_t rows) const {
-    return {{dnnl::prop_kind::forward_training, x_memory(rows), weights_, bias_, y_memory(rows)},
+  // What is multiplied has the type of the products. What is summed is f32; but `y` has that type
+  // too where this describes the forward pass of a gradient.
+  dnnl::inner_product_forward::primitive_desc describe_forward(const Sizes& s, DType y) const {
+    return {{dnnl::prop_kind::forward_training, x_memory(s, s.products),
+             weight_memory(s, s.products), bias_memory(s), y_memory(s, y)},
             onednn_attributes(),
             onednn_engine()};
   }
 
-  PreparedPrimitive compile_forward(std::int64_t rows) const {
-    const auto description = describe_forward(rows);
-    PreparedPrimitive::Arguments arguments{{DNNL_ARG_SRC, x_memory(rows)},
-                                           {DNNL_ARG_WEIGHTS, weights_},
-                                           {DNNL_ARG_DST, y_memory(rows)}};
-    if (options_.bias) arguments.emplace_back(DNNL_ARG_BIAS, bias_);
+  PreparedPrimitive compile_forward(const Sizes& s) const {
+    const auto description = describe_forward(s, DType::f32);
+    PreparedPrimitive::Arguments arguments{{DNNL_ARG_SRC, x_memory(s, s.products)},
+                                           {DNNL_ARG_WEIGHTS, weight_memory(s, s.products)},
+                                           {DNNL_ARG_DST, y_memory(s, DType::f32)}};
+    if (options_.bias) arguments.emplace_back(DNNL_ARG_BIAS, bias_memory(s));
     return {dnnl::inner_product_forward(description), arguments, description.scratchpad_desc()};
   }
 
-  PreparedPrimitive compile_input_gradient(std::int64_t rows) const {
+  PreparedPrimitive compile_input_gradient(const Sizes& s) const {
+    const auto x = x_memory(s, DType::f32), weights = weight_memory(s, s.products),
+               y = y_memory(s, s.products);
     const dnnl::inner_product_backward_data::primitive_desc description(
-        {x_memory(rows), weights_, y_memory(rows)}, onednn_attributes(), onednn_engine(),
-        describe_forward(rows));
+        {x, weights, y}, onednn_attributes(), onednn_engine(), describe_forward(s, s.products));
     return {dnnl::inner_product_backward_data(description),
-            {{DNNL_ARG_DIFF_SRC, x_memory(rows)},
-             {DNNL_ARG_WEIGHTS, weights_},
-             {DNNL_ARG_DIFF_DST, y_memory(rows)}},
+            {{DNNL_ARG_DIFF_SRC, x}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DIFF_DST, y}},
             description.scratchpad_desc()};
   }
 
-  PreparedPrimitive compile_weight_gradient(std::int64_t rows, std::int64_t features) const {
-    const auto x = x_memory(rows), y = onednn_memory({rows, features}, Layout::row_major);
-    const auto weights = onednn_memory({features, options_.in_features}, Layout::row_major);
-    const auto bias = options_.bias ? onednn_memory({features}, Layout::row_major) : memory::desc();
-    const dnnl::inner_product_forward::primitive_desc forward(
-        {dnnl::prop_kind::forward_training, x, weights, bias, y}, onednn_attributes(),
-        onednn_engine());
+  PreparedPrimitive compile_weight_gradient(const Sizes& s) const {
+    const auto x = x_memory(s, s.products), weights = weight_memory(s, DType::f32),
+               bias = bias_memory(s), y = y_memory(s, s.products);
     const dnnl::inner_product_backward_weights::primitive_desc description(
-        {x, weights, bias, y}, onednn_attributes(), onednn_engine(), forward);
+        {x, weights, bias, y}, onednn_attributes(), onednn_engine(),
+        describe_forward(s, s.products));
     PreparedPrimitive::Arguments arguments{
         {DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_WEIGHTS, weights}, {DNNL_ARG_DIFF_DST, y}};
     if (options_.bias) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, bias);
@@ -245,16 +265,14 @@ class OneDnnLinear final : public LayerKernel {
 
   LinearOptions options_;
   Shape weight_shape_;
-  memory::desc weights_, bias_;
-  Tensor weight_tensor_, bias_tensor_;
-  std::optional<std::uint64_t> version_;
+  PreparedWeights weights_;
   std::deque<Prepared> prepared_;
 };
 
 }  // namespace
 
 // Primitives are kept, and divided by shape, as by convolution(). Weights and their gradient stay
-// row-major: nothing is reordered.
+// row-major: nothing is reordered, only rounded where products are in bf16.
 std::unique_ptr<LayerKernel> linear(const LinearOptions& options) {
   if (options.in_features < 1 || options.out_features < 1)
     throw Error(ErrorCode::bad_shape,

@@ -28,8 +28,11 @@ Tag tag_of(const Shape& shape, Layout layout) {
   throw Error(ErrorCode::internal, "a layout without a oneDNN name");
 }
 
-dnnl::memory::desc memory_with(const Shape& shape, Tag tag) {
-  return {{shape.dims().begin(), shape.dims().end()}, dnnl::memory::data_type::f32, tag};
+dnnl::memory::desc memory_with(const Shape& shape, DType dtype, Tag tag) {
+  using Type = dnnl::memory::data_type;
+  return {{shape.dims().begin(), shape.dims().end()},
+          dtype == DType::bf16 ? Type::bf16 : Type::f32,
+          tag};
 }
 
 }  // namespace
@@ -45,11 +48,13 @@ dnnl::primitive_attr onednn_attributes() {
   return attributes;
 }
 
-dnnl::memory::desc onednn_memory(const Shape& shape, Layout layout) {
-  return memory_with(shape, tag_of(shape, layout));
+dnnl::memory::desc onednn_memory(const Shape& shape, Layout layout, DType dtype) {
+  return memory_with(shape, dtype, tag_of(shape, layout));
 }
 
-dnnl::memory::desc onednn_any_memory(const Shape& shape) { return memory_with(shape, Tag::any); }
+dnnl::memory::desc onednn_any_memory(const Shape& shape, DType dtype) {
+  return memory_with(shape, dtype, Tag::any);
+}
 
 void use_stream_threads(const Stream& stream) { omp_set_num_threads(stream.threads); }
 

@@ -16,10 +16,10 @@ const dnnl::engine& onednn_engine();
 /// The attributes of every primitive in this folder: the caller provides the scratch memory.
 dnnl::primitive_attr onednn_attributes();
 
-/// f32 memory of this shape; rank 4 in any layout, rank 1 and 2 row-major.
-dnnl::memory::desc onednn_memory(const Shape& shape, Layout layout);
-/// f32 memory of this shape in the order that the primitive selects.
-dnnl::memory::desc onednn_any_memory(const Shape& shape);
+/// Memory of this shape, in f32 or bf16; rank 4 in any layout, rank 1 and 2 row-major.
+dnnl::memory::desc onednn_memory(const Shape& shape, Layout layout, DType dtype = DType::f32);
+/// Memory of this shape in the order that the primitive selects.
+dnnl::memory::desc onednn_any_memory(const Shape& shape, DType dtype = DType::f32);
 
 /// Makes this thread's next parallel regions as wide as the stream. oneDNN reads the width both
 /// when it compiles a primitive and when it runs one, and an actor may run on any thread.

@@ -6,8 +6,9 @@
 
 namespace troupe::cpu {
 
-/// Row-major weights, and copies of them in the orders that oneDNN primitives need. A copy is
-/// created when a primitive first requests it, and updated once per version.
+/// Row-major weights of f32, and copies of them in the orders that oneDNN primitives need, in f32
+/// or rounded to bf16. A copy is created when a primitive first requests it, and updated once per
+/// version.
 class PreparedWeights {
  public:
   /// Takes these weights; does nothing while `version` stays the same.

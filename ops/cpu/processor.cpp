@@ -13,10 +13,17 @@ ProcessorMaker maker_of_this_processor() {
   return ProcessorMaker::amd;
 }
 
-bool has_avx512() {
-  const int wanted = static_cast<int>(dnnl::cpu_isa::avx512_core);
+namespace {
+
+bool has(dnnl::cpu_isa isa) {
+  const int wanted = static_cast<int>(isa);
   return (static_cast<int>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
 }
+
+}  // namespace
+
+bool has_avx512() { return has(dnnl::cpu_isa::avx512_core); }
+bool has_bf16() { return has(dnnl::cpu_isa::avx512_core_bf16); }
 
 std::string arithmetic_of_this_processor() {
   return fmt::format("{} with{} AVX-512",

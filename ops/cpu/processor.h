@@ -12,6 +12,9 @@ ProcessorMaker maker_of_this_processor();
 /// Whether oneDNN may use AVX-512 here: the processor has it, and ONEDNN_MAX_CPU_ISA allows it.
 bool has_avx512();
 
+/// Whether oneDNN may use instructions for bf16 here: AVX-512 BF16 or AMX, as has_avx512().
+bool has_bf16();
+
 /// The fingerprint of this processor (Backend::fingerprint), such as "intel with AVX-512".
 std::string arithmetic_of_this_processor();
 

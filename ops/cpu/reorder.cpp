@@ -11,20 +11,21 @@
 
 namespace troupe::cpu {
 
-std::list<ReorderPool::Prepared> ReorderPool::take(const Stream& stream, const Shape& shape,
-                                                   Layout from, Layout to) {
+std::list<ReorderPool::Prepared> ReorderPool::take(const Stream& stream, const Tensor& from,
+                                                   const Tensor& to) {
   std::list<Prepared> taken;
   {
     const std::lock_guard lock(mutex_);
     const auto found = std::ranges::find_if(free_, [&](const Prepared& entry) {
-      return entry.from == from && entry.to == to && entry.threads == stream.threads &&
-             entry.shape == shape;
+      return entry.from == from.layout() && entry.to == to.layout() && entry.dtype == to.dtype() &&
+             entry.threads == stream.threads && entry.shape == from.shape();
     });
     if (found != free_.end()) taken.splice(taken.end(), free_, found);
   }
   if (taken.empty())
-    taken.push_back({shape, from, to, stream.threads,
-                     prepare_copy(stream, onednn_memory(shape, from), onednn_memory(shape, to))});
+    taken.push_back({from.shape(), from.layout(), to.layout(), stream.threads, to.dtype(),
+                     prepare_copy(stream, onednn_memory(from.shape(), from.layout()),
+                                  onednn_memory(to.shape(), to.layout(), to.dtype()))});
   return taken;
 }
 
@@ -36,18 +37,19 @@ void ReorderPool::give_back(std::list<Prepared> taken) {
 }
 
 void reorder(const Stream& stream, const Tensor& from, Tensor& to) {
-  if (from.shape() != to.shape() || from.dtype() != DType::f32 || to.dtype() != DType::f32)
+  if (from.shape() != to.shape() || from.dtype() != DType::f32 ||
+      (to.dtype() != DType::f32 && to.dtype() != DType::bf16))
     throw Error(ErrorCode::bad_shape,
                 fmt::format("reorder: {} {} into {} {}", name_of(from.dtype()),
                             to_string(from.shape()), name_of(to.dtype()), to_string(to.shape())),
-                "both must be f32 and of one shape");
+                "both must be of one shape, the first f32 and the second f32 or bf16");
   if (from.element_count() == 0) return;
-  if (from.layout() == to.layout()) {
+  if (from.layout() == to.layout() && from.dtype() == to.dtype()) {
     std::memcpy(to.raw(), from.raw(), from.bytes());
     return;
   }
   ReorderPool& pool = kernel_caches().reorders;
-  auto prepared = pool.take(stream, from.shape(), from.layout(), to.layout());
+  auto prepared = pool.take(stream, from, to);
   PreparedPrimitive& copy = prepared.front().copy;
   copy.set(DNNL_ARG_FROM, from.raw());
   copy.set(DNNL_ARG_TO, to.raw());
@@ -56,8 +58,12 @@ void reorder(const Stream& stream, const Tensor& from, Tensor& to) {
 }
 
 Tensor in_layout(const Stream& stream, const Tensor& tensor, Layout layout) {
-  if (tensor.layout() == layout) return tensor;
-  Tensor copy = Tensor::empty(tensor.shape(), tensor.dtype(), stream.device, layout);
+  return in_layout(stream, tensor, layout, tensor.dtype());
+}
+
+Tensor in_layout(const Stream& stream, const Tensor& tensor, Layout layout, DType dtype) {
+  if (tensor.layout() == layout && tensor.dtype() == dtype) return tensor;
+  Tensor copy = Tensor::empty(tensor.shape(), dtype, stream.device, layout);
   reorder(stream, tensor, copy);
   return copy;
 }

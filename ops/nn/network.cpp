@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ops/backend.h"
 #include "ops/on_device.h"
 #include "runtime/error.h"
 
@@ -49,6 +50,7 @@ Tensor ForwardPass::take_result() {
 
 Network::Network(Model model, const std::vector<BlockRange>& ranges, DType dtype, Stream stream)
     : dtype_(dtype), stream_(stream) {
+  check_products(stream_);
   const auto here = [&] {
     return BlockBegin{spec_.parameters().size(), spec_.parameter_elements()};
   };

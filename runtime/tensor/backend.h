@@ -18,6 +18,8 @@ struct Backend {
   CachingAllocator& (*allocator)(std::int16_t index);
   /// The kernels for tensors of a type; null where the backend has none.
   const KernelTable* (*kernels)(DType dtype);
+  /// Whether the device multiplies numbers of this type (Stream::products).
+  bool (*multiplies)(DType products);
   /// The most working memory, in bytes, that one kernel of such a device has requested since the
   /// last call. Kernels of all streams count.
   std::size_t (*take_scratch_peak)(std::int16_t index);

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string>
 
+#include "runtime/tensor/dtype.h"
+
 namespace troupe {
 
 struct Backend;  // runtime/tensor/backend.h
@@ -24,6 +26,10 @@ struct Stream {
   Device device;
   int threads = 1;         ///< intra-op width on the CPU; results do not depend on it
   void* handle = nullptr;  ///< the CUDA stream on a GPU; null on the CPU
+  /// To what convolutions and linear layers of f32 round the numbers that they multiply: f32 (not
+  /// at all), or bf16. Sums, results and all other kernels stay in f32 (mixed precision: P.
+  /// Micikevicius et al., "Mixed precision training", ICLR 2018).
+  DType products = DType::f32;
 };
 
 }  // namespace troupe

@@ -218,8 +218,9 @@ def loss_of(recipe, outputs, step):
     return F.cross_entropy(outputs, classes, weight, reduction="sum") / BATCH
 
 
-def train(name, recipe, dtype):
-    """Losses, and the flattened weights after every step; of an average, the average."""
+def train(name, recipe, dtype, mixed=False):
+    """Losses, and the flattened weights after every step; of an average, the average. With `mixed`,
+    under autocast to bfloat16."""
     model = TRAINED[name]()
     initialise(model)
     model.to(dtype).train()
@@ -235,7 +236,8 @@ def train(name, recipe, dtype):
         shape = (BATCH, *SAMPLES.get(name, (1, 28, 28)))
         images = torch.from_numpy(uniform(f"golden/images/{step}", shape)).to(dtype)
         optimizer.zero_grad()
-        loss = loss_of(recipe, model(images), step)
+        with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
+            loss = loss_of(recipe, model(images), step)
         loss.backward()
         if recipe.clip_norm:
             nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
@@ -259,7 +261,8 @@ def sampled(tensor):
 def compared(key, name, recipe):
     """Losses, what is left of the weights, and how far f32 is from them."""
     result = {}
-    model, losses, weights = train(name, recipe, torch.float64)
+    exact = train(name, recipe, torch.float64)
+    model, losses, _ = exact
     result[f"{key}/losses"] = torch.from_numpy(losses)
     final = {n: t for n, t in model.state_dict().items() if t.dtype == torch.float64}
     if isinstance(model, resnet.ResNet):  # hundreds of tensors: their norms, by sorted names
@@ -268,11 +271,26 @@ def compared(key, name, recipe):
         for tensor_name, tensor in final.items():
             result[f"{key}/final/{tensor_name}"] = sampled(tensor)
             result[f"{key}/norm/{tensor_name}"] = tensor.norm().reshape(1)
-    _, single_losses, single_weights = train(name, recipe, torch.float32)
-    steps = SINGLE_STEPS.get(name, STEPS)
-    result[f"{key}/f32_loss_distance"] = torch.from_numpy(np.abs(single_losses - losses))[:steps]
-    distance = (single_weights - weights).norm(dim=1) / weights.norm(dim=1)
-    result[f"{key}/f32_weight_distance"] = distance[:steps]
+    single = train(name, recipe, torch.float32)
+    return result | distances(f"{key}/f32", exact, single, SINGLE_STEPS.get(name, STEPS))
+
+
+def distances(prefix, exact, other, steps=STEPS):
+    """How far the losses and weights of another precision are from the exact ones, by step."""
+    (_, losses, weights), (_, other_losses, other_weights) = exact, other
+    distance = (other_weights - weights).norm(dim=1) / weights.norm(dim=1)
+    return {f"{prefix}_loss_distance": torch.from_numpy(np.abs(other_losses - losses))[:steps],
+            f"{prefix}_weight_distance": distance[:steps]}
+
+
+def mixed():
+    """How far PyTorch's own runs in mixed precision are from those in f64."""
+    result = {}
+    for name in ("wide_resnet", "mnist_cnn", "mlp"):
+        for lr in ("0.001", "0.02"):
+            recipe = Recipe(sgd(float(lr)))
+            exact, other = train(name, recipe, torch.float64), train(name, recipe, torch.float32, mixed=True)
+            result |= distances(f"{name}/{lr}/bf16", exact, other)
     return result
 
 

@@ -7,6 +7,7 @@ primitives.safetensors  outputs and gradients of every primitive
 models.safetensors      20 training steps of every model at two rates, and how far PyTorch's own
                         f32 run is from its f64 run, step by step
 recipes.safetensors     the same of two models by other optimizers, losses and schedules
+mixed.safetensors       how far PyTorch's own runs under autocast to bfloat16 are from f64, step by step
 rates.safetensors       learning rates of PyTorch's schedulers
 model_names.txt         the state_dict of every model: model, name, shape, type
 """
@@ -16,7 +17,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from golden_models import models, names, recipes
+from golden_models import mixed, models, names, recipes
 from golden_primitives import primitives
 
 
@@ -46,7 +47,7 @@ def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)  # so that the f32 runs do not depend on the machine's cores
     folder = Path(__file__).parent
-    for make in (primitives, models, recipes, rates):
+    for make in (primitives, models, recipes, mixed, rates):
         tensors, name = make(), make.__name__
         contiguous = {key: tensor.contiguous() for key, tensor in tensors.items()}
         save_file(contiguous, folder / f"{name}.safetensors", {"torch": torch.__version__})

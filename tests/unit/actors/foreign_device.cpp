@@ -256,6 +256,7 @@ constexpr Backend foreign{
       if (type == DType::f64) return &opened_kernels<DType::f64>;
       return nullptr;
     },
+    .multiplies = [](DType type) { return type == DType::f32; },
     .take_scratch_peak = [](std::int16_t) { return backend(Device::cpu()).take_scratch_peak(0); },
     .fingerprint = [] { return backend(Device::cpu()).fingerprint(); }};
 

@@ -7,6 +7,7 @@
 
 #include "actors/memory_bound.h"
 #include "actors/pipeline_bytes.h"
+#include "ops/backend.h"
 #include "ops/nn/network.h"
 #include "slow_program.h"
 #include "training_run.h"
@@ -36,8 +37,8 @@ TrainingRun small(ScheduleKind schedule) {
 std::size_t bound_of(const TrainingRun& run) {
   PipelineOptions pipeline = pipeline_of(run);
   pipeline.writer = CheckpointWriterOptions{};
-  pipeline.block_costs =
-      measure_blocks(pipeline.model, pipeline.data.dataset.samples(), run.dtype, {}, 4, 1);
+  pipeline.block_costs = measure_blocks(pipeline.model, pipeline.data.dataset.samples(), run.dtype,
+                                        pipeline.stream, 4, 1);
   const Dataset& data = pipeline.data.dataset;
   const auto samples = data.count(Split::train) + data.count(Split::test);
   const auto bytes = static_cast<std::size_t>(samples * data.samples().shape.element_count());
@@ -80,6 +81,13 @@ TEST(MemoryThreadedActors, StaysWithinTheBoundWithTwoStateTensors) {
   TrainingRun run = small(ScheduleKind::one_forward_one_backward);
   run.adjust = testing::use_adamw;
   for (const std::size_t slow : {0, 2}) expect_bounded(run, slow);
+}
+
+TEST(MemoryThreadedActors, StaysWithinTheBoundInMixedPrecision) {
+  if (!backend({}).multiplies(DType::bf16)) GTEST_SKIP() << "no instructions for bf16 here";
+  TrainingRun run = small(ScheduleKind::one_forward_one_backward);
+  run.adjust = [](PipelineOptions& pipeline) { pipeline.stream.products = DType::bf16; };
+  for (const std::size_t slow : {0, 1, 2}) expect_bounded(run, slow);
 }
 
 TEST(Memory, CountsTheStateTensorsOfTheOptimizerAndTheClippedGradient) {

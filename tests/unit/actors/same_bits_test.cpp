@@ -2,6 +2,7 @@
 // work was partitioned, scheduled or interrupted.
 #include <gmock/gmock.h>
 
+#include "ops/backend.h"
 #include "ops/optim/sgd.h"
 #include "training_run.h"
 
@@ -278,9 +279,15 @@ TEST(SameBits, OfAResNetInAnyBucketsAndResumed) {
   run.adjust = one_block_a_bucket;
   expect_same(train(run), whole);
   run.partition = {4, 9};
+  run.replicas = 1;
+  run.adjust = [](PipelineOptions& options) {
+    options.stream = {.threads = 3, .products = DType::bf16};
+  };
   run.from = whole.written.at(2);
   run.first_step = 2;
   EXPECT_EQ(train(run).digest, whole.digest);
+  run.from = train(exact).written.at(2);  // a checkpoint of another precision
+  EXPECT_NE(train(run).digest, whole.digest);
 }
 
 TEST(SameBits, OfThePyTorchTutorialsNetwork) {
@@ -296,6 +303,32 @@ TEST(SameBits, InDoublePrecision) {
   const TrainingResult one = train({.partition = {4}, .dtype = DType::f64});
   expect_same(train({.partition = {1, 3}, .replicas = 2, .dtype = DType::f64}), one);
   EXPECT_NE(one.digest, reference().digest);
+}
+
+TEST(SameBits, OfAWideResNetInMixedPrecision) {
+  if (!backend({}).multiplies(DType::bf16)) GTEST_SKIP() << "no instructions for bf16 here";
+  TrainingRun run{
+      .model = "wide_resnet",
+      .partition = {12},
+      .steps = 3,
+      .snapshot_every = 1,
+      .adjust = [](PipelineOptions& options) { options.stream.products = DType::bf16; }};
+  const TrainingResult whole = train(run);
+  TrainingRun exact = run;
+  exact.adjust = nullptr;
+  EXPECT_NE(train(exact).digest, whole.digest);
+  run.partition = {4, 8};
+  run.replicas = 2;
+  expect_same(train(run), whole);
+  run.replicas = 1;
+  run.adjust = [](PipelineOptions& options) {
+    options.stream = {.threads = 3, .products = DType::bf16};
+  };
+  run.from = whole.written.at(2);
+  run.first_step = 2;
+  EXPECT_EQ(train(run).digest, whole.digest);
+  run.from = train(exact).written.at(2);  // a checkpoint of another precision
+  EXPECT_NE(train(run).digest, whole.digest);
 }
 
 TEST(SameBits, ButOthersForAnotherSeed) {

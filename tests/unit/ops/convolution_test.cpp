@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <cstring>
 #include <thread>
 
@@ -127,10 +128,55 @@ std::vector<Problem> problems() {
   };
 }
 
+/// How far sums of numbers that are rounded to bf16 (8 bits) lie from those of f32.
+constexpr double bf16_tolerance = 0.01;
+
 std::vector<Layout> possible_layouts(const Shape& shape) {
   std::vector<Layout> layouts{Layout::row_major, Layout::nhwc};
   if (shape[1] % 16 == 0) layouts.push_back(Layout::nchw16c);
   return layouts;
+}
+
+TEST(Convolution, RoundsProductsToBf16InAllDirectionsAndLayouts) {
+  if (!cpu::has_bf16()) GTEST_SKIP() << "this processor has no instructions for bf16";
+  for (const Problem& problem : problems()) {
+    const Expected expected = expected_of(problem);
+    for (Layout x_layout : possible_layouts(problem.x_shape))
+      for (Layout y_layout : possible_layouts(problem.y_shape)) {
+        const auto kernel = cpu::convolution(problem.options);
+        const Outcome rounded =
+            compute(*kernel, {.products = DType::bf16}, problem, x_layout, y_layout);
+        expect_right(problem, expected, rounded, bf16_tolerance);
+        EXPECT_EQ(rounded.y.dtype(), DType::f32);
+        EXPECT_EQ(rounded.x_grad.layout(), x_layout);
+      }
+  }
+}
+
+// The sums are those of the rounded numbers, in f32.
+TEST(Convolution, SumsProductsOfBf16InF32) {
+  if (!cpu::has_bf16()) GTEST_SKIP() << "this processor has no instructions for bf16";
+  Problem problem{square(32, 32, 3, 1, 1), {2, 32, 9, 8}};
+  for (Values* values : {&problem.x, &problem.w, &problem.y_grad})
+    for (double& value : *values) value = std::round(value * 16) / 16;  // fit into bf16's 8 bits
+  const auto kernel = cpu::convolution(problem.options);
+  expect_right(
+      problem, expected_of(problem),
+      compute(*kernel, {.products = DType::bf16}, problem, Layout::nchw16c, Layout::nchw16c), 3e-6);
+}
+
+TEST(Convolution, TakesBothTypesOfProductsInTurn) {
+  if (!cpu::has_bf16()) GTEST_SKIP() << "this processor has no instructions for bf16";
+  const Problem problem{square(16, 16, 3, 1, 1), {2, 16, 8, 8}};
+  const auto kernel = cpu::convolution(problem.options);
+  const auto bits = [&](DType products) {
+    return oracle::to_values(
+        compute(*kernel, {.products = products}, problem, Layout::nchw16c, Layout::nchw16c).y);
+  };
+  const Values exact = bits(DType::f32), rounded = bits(DType::bf16);
+  EXPECT_NE(exact, rounded);
+  EXPECT_EQ(bits(DType::f32), exact);
+  EXPECT_EQ(bits(DType::bf16), rounded);
 }
 
 TEST(Convolution, AgreesWithTheFormulaInAllDirectionsAndLayouts) {
@@ -276,7 +322,7 @@ TEST(ConvolutionRule, KnowsWhereWinogradWinsOnEachMakersProcessors) {
   const auto winograd = [](std::int64_t in, std::int64_t out, const Shape& x,
                            cpu::ProcessorMaker maker) {
     return cpu::convolution_paths(square(in, out, 3, 1, 1), x, cpu::ConvolutionDirection::forward,
-                                  maker)
+                                  DType::f32, maker)
         .front()
         .winograd;
   };

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "image_models.h"
+#include "ops/cpu/processor.h"
 #include "ops/loss.h"
 #include "ops/nn/network.h"
 #include "ops/optim/learning_rate.h"
@@ -153,10 +154,11 @@ Tensor targets_of(const LossFunction& loss, std::int64_t step) {
   return classes;
 }
 
-Training train(const ModelSource& source, const Shape& sample, const Recipe& recipe, DType dtype) {
+Training train(const ModelSource& source, const Shape& sample, const Recipe& recipe, DType dtype,
+               const Stream& stream = {}) {
   Model model = source.make({.shape = sample, .classes = 10});
   const std::size_t blocks = model.blocks.size();
-  Network network(std::move(model), 0, blocks, dtype, Stream{});
+  Network network(std::move(model), 0, blocks, dtype, stream);
   network.use(initial_state(network.spec(), dtype, 1));
   Training result;
   for (std::int64_t step = 0; step < steps; ++step) {
@@ -300,6 +302,32 @@ TEST_P(GoldenTraining, StaysWithinThreeTimesPyTorchsOwnDistanceInSinglePrecision
     EXPECT_LE(weights, allowance(golden_[key_ + "f32_weight_distance"], step)) << "step " << step;
   }
 }
+
+class GoldenMixedTraining : public GoldenTraining {};
+
+// PyTorch's autocast also rounds what convolutions and linear layers write.
+TEST_P(GoldenMixedTraining, StaysWithinThreeTimesPyTorchsOwnDistance) {
+  if (!cpu::has_bf16()) GTEST_SKIP() << "this processor has no instructions for bf16";
+  const Golden distances("mixed.safetensors");
+  const Training exact = train(model_, sample_, recipe_, DType::f64);
+  const Training ours = train(model_, sample_, recipe_, DType::f32, {.products = DType::bf16});
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const auto i = static_cast<std::size_t>(step);
+    const double weights =
+        relative_distance(cast(ours.states[i]->weights, DType::f64), exact.states[i]->weights);
+    EXPECT_LE(std::abs(ours.losses[i] - exact.losses[i]),
+              allowance(distances[key_ + "bf16_loss_distance"], step))
+        << "step " << step;
+    EXPECT_LE(weights, allowance(distances[key_ + "bf16_weight_distance"], step))
+        << "step " << step;
+    EXPECT_GT(weights, 1e-6) << "nothing was rounded";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(EachModel, GoldenMixedTraining,
+                         testing::Values(Run{"wide_resnet", "0.001"}, Run{"wide_resnet", "0.02"},
+                                         Run{"mnist_cnn", "0.001"}, Run{"mnist_cnn", "0.02"},
+                                         Run{"mlp", "0.001"}, Run{"mlp", "0.02"}));
 
 INSTANTIATE_TEST_SUITE_P(EachModel, GoldenTraining,
                          testing::Values(Run{"wide_resnet", "0.001"}, Run{"wide_resnet", "0.02"},

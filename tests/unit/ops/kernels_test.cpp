@@ -2,14 +2,31 @@
 
 #include <gtest/gtest.h>
 
+#include "ops/backend.h"
+#include "ops/cpu/processor.h"
 #include "ops/reference/kernels.h"
 #include "runtime/error.h"
 
 namespace troupe {
 namespace {
 
-TEST(KernelTable, DoublePrecisionRunsTheReference) {
+TEST(KernelTable, DoublePrecisionRunsTheReferenceWhereNothingIsFaster) {
   EXPECT_EQ(kernels({}, DType::f64).relu, reference::relu);
+  EXPECT_NE(kernels({}, DType::f64).convolution, reference::convolution);
+}
+
+TEST(Products, AreRefusedInATypeThatTheDeviceDoesNotMultiply) {
+  EXPECT_NO_THROW(check_products({}));
+  EXPECT_EQ(backend({}).multiplies(DType::bf16), cpu::has_bf16());
+  try {
+    check_products({.products = DType::f16});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_NE(error.message().find("is f16, which cpu does not multiply"), std::string::npos)
+        << error.what();
+    EXPECT_NE(error.remedy().find("32-true"), std::string::npos) << error.remedy();
+  }
 }
 
 TEST(KernelTable, NamesTheCombinationThatItDoesNotHave) {

@@ -2,6 +2,7 @@
 
 #include "convolution_oracle.h"
 #include "ops/cpu/kernels.h"
+#include "ops/cpu/processor.h"
 #include "runtime/error.h"
 
 namespace troupe {
@@ -61,6 +62,35 @@ TEST(Linear, AgreesWithTheFormulaInAllDirections) {
         if (bias)
           expect_close(b_grad, product(Values(g.size(), 1.0), 0, 1, g, out, 1, 1, out, rows));
       }
+}
+
+TEST(Linear, RoundsProductsToBf16) {
+  if (!cpu::has_bf16()) GTEST_SKIP() << "this processor has no instructions for bf16";
+  const Stream rounding{.products = DType::bf16};
+  for (const auto& [rows, in, out] : {Sizes{64, 64, 10}, {1, 7, 3}, {5, 33, 1}, {128, 100, 48}}) {
+    SCOPED_TRACE(testing::Message() << rows << ": " << in << " -> " << out);
+    const auto kernel = cpu::linear({.in_features = in, .out_features = out});
+    const Tensor x = oracle::to_tensor({rows, in}, oracle::random_values(rows * in, 1));
+    const Tensor g = oracle::to_tensor({rows, out}, oracle::random_values(rows * out, 4));
+    const Tensor w = oracle::to_tensor({out, in}, oracle::random_values(out * in, 2));
+    const Tensor b = oracle::to_tensor({out}, oracle::random_values(out, 3));
+    const auto results = [&](const Stream& stream) {
+      kernel->use_weights(stream, w, b, 1);
+      std::vector<Tensor> all{kernel->forward(stream, x),
+                              kernel->input_gradient(stream, g, {rows, in}, Layout::row_major),
+                              Tensor::empty({out, in}, DType::f32, Device::cpu()),
+                              Tensor::empty({out}, DType::f32, Device::cpu())};
+      kernel->weight_gradient(stream, x, g, all[2], all[3]);
+      return all;
+    };
+    const auto exact = results({}), rounded = results(rounding), again = results({});
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      const Values expected = oracle::to_values(exact[i]);
+      EXPECT_LT(oracle::relative_difference(oracle::to_values(rounded[i]), expected), 0.02) << i;
+      EXPECT_EQ(oracle::to_values(again[i]), expected) << i;
+    }
+    EXPECT_NE(oracle::to_values(rounded[0]), oracle::to_values(exact[0]));
+  }
 }
 
 TEST(Linear, TakesNewWeightsWithANewVersion) {

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <bit>
+
 #include "convolution_oracle.h"
 #include "runtime/error.h"
 
@@ -27,6 +29,22 @@ TEST(Reorder, MovesEveryElementBetweenAnyTwoLayouts) {
           EXPECT_EQ(result.layout(), to);
         }
   }
+}
+
+TEST(Reorder, RoundsToTheNearestBf16AndToEvenBetweenTwo) {
+  const std::vector<std::pair<std::uint32_t, std::uint16_t>> bits{
+      {0x3f800000, 0x3f80}, {0x3f808000, 0x3f80}, {0x3f808001, 0x3f81}, {0x3f818000, 0x3f82},
+      {0xbf817fff, 0xbf81}, {0x00000000, 0x0000}, {0x7f800000, 0x7f80}, {0x7f7fffff, 0x7f80}};
+  const Shape shape{1, 16, 1, 1};
+  for (const auto& [wide, narrow] : bits)
+    for (const Layout to : {Layout::row_major, Layout::nchw16c}) {
+      Tensor from = Tensor::empty(shape, DType::f32, Device::cpu());
+      for (float& value : from.elements<float>()) value = std::bit_cast<float>(wide);
+      const Tensor rounded = cpu::in_layout({}, from, to, DType::bf16);
+      EXPECT_EQ(rounded.dtype(), DType::bf16);
+      EXPECT_EQ(rounded.layout(), to);
+      for (const BFloat16 value : rounded.elements<BFloat16>()) EXPECT_EQ(value.bits, narrow);
+    }
 }
 
 TEST(Reorder, KeepsServingWhenShapesNeverRepeat) {

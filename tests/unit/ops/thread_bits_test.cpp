@@ -4,8 +4,10 @@
 #include <tuple>
 #include <vector>
 
+#include "convolution_oracle.h"
 #include "ops/cpu/convolution_pieces.h"
 #include "ops/cpu/pieces.h"
+#include "ops/cpu/processor.h"
 #include "runtime/error.h"
 #include "vector_support.h"
 
@@ -50,13 +52,23 @@ std::vector<Tensor> results(LayerKernel& kernel, const Stream& stream, const Ten
   return all;
 }
 
+/// Also of products in bf16, whose results are those of f32 within the tolerance of bf16's 8 bits.
 void expect_same_bits_on_any_threads(LayerKernel& kernel, const Tensor& x, const Tensor& grad,
                                      const Shape& weight) {
-  const auto one = results(kernel, {.threads = 1}, x, grad, weight);
-  for (const int threads : {2, 3, 5, 8}) {
-    SCOPED_TRACE(::testing::Message() << threads << " threads");
-    const auto several = results(kernel, {.threads = threads}, x, grad, weight);
-    for (std::size_t i = 0; i < one.size(); ++i) expect_same_bits(several[i], one[i]);
+  const auto exact = results(kernel, {.threads = 1}, x, grad, weight);
+  for (const DType products : {DType::f32, DType::bf16}) {
+    if (products == DType::bf16 && !cpu::has_bf16()) continue;
+    SCOPED_TRACE(name_of(products));
+    const auto one = results(kernel, {.threads = 1, .products = products}, x, grad, weight);
+    for (std::size_t i = 0; i < one.size(); ++i)
+      EXPECT_LT(oracle::relative_difference(oracle::to_values(one[i]), oracle::to_values(exact[i])),
+                products == DType::f32 ? 1e-12 : 0.01);
+    for (const int threads : {2, 3, 5, 8}) {
+      SCOPED_TRACE(::testing::Message() << threads << " threads");
+      const Stream stream{.threads = threads, .products = products};
+      const auto several = results(kernel, stream, x, grad, weight);
+      for (std::size_t i = 0; i < one.size(); ++i) expect_same_bits(several[i], one[i]);
+    }
   }
 }
 
