@@ -14,7 +14,7 @@ void check_products(const Stream& stream) {
   if (backend(stream.device).multiplies(stream.products)) return;
   const bool bf16 = stream.products == DType::bf16;
   throw Error(ErrorCode::unsupported,
-              fmt::format("`Stream::products` is {}, which {} does not multiply{}",
+              fmt::format("`Stream::products` multiplies in {}, which {} does not{}",
                           name_of(stream.products), to_string(stream.device),
                           bf16 ? ": it has neither AVX-512 BF16 nor AMX, or ONEDNN_MAX_CPU_ISA "
                                  "forbids them"

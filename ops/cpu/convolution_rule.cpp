@@ -56,15 +56,10 @@ bool winograd_wins(const ConvolutionOptions& o, const Shape& x, ProcessorMaker m
   return maker == ProcessorMaker::intel ? wins_on_intel(o, tiling) : wins_on_amd(o, tiling);
 }
 
-// Measured on AMD's Zen 5 with one thread, all three directions, against direct convolution in
-// bf16, which takes about half the time of direct convolution in f32: F(4x4, 3x3) in f32 ties at
-// 160 -> 160 channels, gains a factor of 1.15 at 320 -> 320 and 640 -> 640, and takes 1.2 to 1.7
-// times as long up to 64 -> 64.
-bool winograd_beats_bf16(const ConvolutionOptions& o) {
-  return o.in_channels * o.out_channels >= 256 * 256;
-}
-
 // Each path in bf16, then in f32, which is left for what oneDNN has no fast kernel in bf16 for.
+// oneDNN has no Winograd convolution in bf16. On AMD's Zen 5, F(4x4, 3x3) in f32 takes as much
+// processor time as direct convolution in bf16 from 160 -> 160 channels on, up to 1.7 times as much
+// below, and is divided into fewer pieces. So it runs in mixed precision only if it is chosen.
 std::vector<ConvolutionPath> with_bf16(const std::vector<ConvolutionPath>& paths) {
   std::vector<ConvolutionPath> result;
   for (ConvolutionPath path : paths) {
@@ -92,10 +87,9 @@ std::vector<ConvolutionPath> convolution_paths(const ConvolutionOptions& o, cons
   // wherever both sides have them.
   if (has_avx512() && o.out_channels % 16 == 0) {
     if (o.in_channels % 16 == 0) {
-      const bool wanted =
-          o.algorithm == ConvolutionAlgorithm::winograd ||
-          (o.algorithm == ConvolutionAlgorithm::automatic && winograd_wins(o, x, maker) &&
-           (products == DType::f32 || winograd_beats_bf16(o)));
+      const bool wanted = o.algorithm == ConvolutionAlgorithm::winograd ||
+                          (o.algorithm == ConvolutionAlgorithm::automatic &&
+                           products == DType::f32 && winograd_wins(o, x, maker));
       if (wanted && winograd_can(o)) paths.push_back({true, Layout::nchw16c, Layout::nchw16c});
       paths.push_back({false, Layout::nchw16c, Layout::nchw16c});
     } else if ((o.in_channels == 1 || o.in_channels == 3) &&
