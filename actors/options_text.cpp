@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "actors/precision.h"
 #include "runtime/options/field.h"
 
 namespace troupe {
@@ -14,9 +15,10 @@ void add(OptionFields& fields, std::string path, std::string text) {
   fields.push_back(constant_field(std::move(path), std::move(text)));
 }
 
-OptionFields fields_of(ModelSource model, const Dataset& data, const TransformOptions& transform) {
+OptionFields fields_of(ModelSource model, const Dataset& data, const TransformOptions& transform,
+                       DType products) {
   OptionFields fields;
-  add(fields, "precision", transform.dtype == DType::f64 ? "f64" : "f32");
+  add(fields, "precision", std::string(name_of(Precision{transform.dtype, products})));
   add(fields, "model.name", yaml_text(model.name()));
   for (const OptionField& field : model.options()) add(fields, field.path, field.write());
   add(fields, "data.name", yaml_text(data.name()));
@@ -40,7 +42,7 @@ std::string text_of(OptionFields fields) {
 
 std::string options_text(const ModelSource& model, const Dataset& data,
                          const TransformOptions& transform) {
-  OptionFields fields = fields_of(model, data, transform);
+  OptionFields fields = fields_of(model, data, transform, DType::f32);
   // The size of the batches is not known here; no data set is smaller than a batch.
   add(fields, "data.drop_last", "false");
   return text_of(std::move(fields));
@@ -49,7 +51,8 @@ std::string options_text(const ModelSource& model, const Dataset& data,
 std::string options_text(const PipelineOptions& options) {
   const PipelineData& data = options.data;
   OptionFields fields = fields_of(options.model, data.dataset,
-                                  {.mean = data.mean, .std = data.std, .dtype = options.dtype});
+                                  {.mean = data.mean, .std = data.std, .dtype = options.dtype},
+                                  options.stream.products);
   add(fields, "data.shuffle", data.shuffle ? "true" : "false");
   add(fields, "data.drop_last", data.drop_last ? "true" : "false");
   add(fields, "train.batch_size", std::to_string(options.batch_size));

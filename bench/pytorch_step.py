@@ -1,10 +1,11 @@
 """Whole training steps in PyTorch: the other side of bench/training/step_bench.cpp, with the same
 models, initial weights, data, loss and optimizer, and the same requests on standard input.
 
-  pytorch_step.py MODEL THREADS nchw|nhwc eager|compile plain|fused
+  pytorch_step.py MODEL THREADS nchw|nhwc eager|compile plain|fused [PRECISION]
       MODEL: small, olivia, mnist, resnet18 or resnet50
+      PRECISION: 32-true, 64-true or bf16-mixed (autocast to bfloat16)
 
-The last argument selects SGD with its defaults, or with fused=True.
+The argument before PRECISION selects SGD with its defaults, or with fused=True.
 """
 
 import sys
@@ -31,7 +32,7 @@ MODELS = {
 class Trainer:
     """A freshly initialised model with its data."""
 
-    def __init__(self, name, layout, mode, optimizer, dropout):
+    def __init__(self, name, layout, mode, optimizer, precision="32-true", *, dropout):
         make, shape, classes = MODELS[name]
         self.model = make()
         initialise(self.model)
@@ -39,8 +40,10 @@ class Trainer:
             if isinstance(module, ConvBlock):
                 module.dropout = nn.Dropout(dropout)
         memory_format = torch.channels_last if layout == "nhwc" else torch.contiguous_format
-        self.model.to(memory_format=memory_format).train()
-        images = torch.from_numpy(uniform("bench/images", shape)).float()
+        dtype = torch.float64 if precision == "64-true" else torch.float32
+        self.autocast = precision == "bf16-mixed"
+        self.model.to(dtype=dtype, memory_format=memory_format).train()
+        images = torch.from_numpy(uniform("bench/images", shape)).to(dtype)
         self.images = images.contiguous(memory_format=memory_format)
         self.classes = (3 * torch.arange(shape[0])) % classes
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.001, momentum=0.9,
@@ -50,14 +53,15 @@ class Trainer:
 
     def step(self, with_loss=False):
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self.loss(self.forward(self.images), self.classes)
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.autocast):
+            loss = self.loss(self.forward(self.images), self.classes)
         loss.backward()
         self.optimizer.step()
         return loss.item() if with_loss else None
 
 
 def main():
-    name, threads, *variant = sys.argv[1:6]
+    name, threads, *variant = sys.argv[1:7]
     torch.set_num_threads(int(threads))
     torch.manual_seed(1)
     timed = Trainer(name, *variant, dropout=0.01)

@@ -19,7 +19,16 @@ STEPS = {  # key: what, model, batch, our convolution, target
     "mnist": ("MNIST CNN, batch 128", "mnist", 128, "auto", ">= 2.0"),
     "resnet18": ("ResNet-18, 32x32, batch 32", "resnet18", 32, "auto", ">= 1.5"),
     "resnet50": ("ResNet-50, 224x224, batch 8", "resnet50", 8, "auto", ">= 1.2"),
+    "small_f64": ("wide ResNet 1-16-16-32-64, 28x28, batch 64, 64-true", "small", 64, "auto",
+                  ">= 1.0"),
+    "small_bf16": ("the same, bf16-mixed", "small", 64, "auto", ">= 1.5"),
+    "olivia_bf16": ("wide ResNet 3-16-160-320-640, 32x32, batch 16, bf16-mixed", "olivia", 16,
+                    "auto", ">= 1.3"),
 }
+PRECISIONS = {"small_f64": "64-true", "small_bf16": "bf16-mixed", "olivia_bf16": "bf16-mixed"}
+# By precision: how far the first loss, and any loss, may lie from PyTorch's. PyTorch's autocast also
+# rounds what convolutions and linear layers write.
+TOLERANCES = {"32-true": (1e-5, 1e-2), "64-true": (1e-5, 1e-2), "bf16-mixed": (1e-2, 5e-2)}
 
 
 def variants(busy):
@@ -40,16 +49,17 @@ def pace(worker, seconds, reading):
     return min(worker.ask("time", count)[reading] for _ in range(3)) / count
 
 
-def compare_losses(losses, worker):
+def compare_losses(losses, worker, precision="32-true"):
     """Raises RuntimeError if the losses differ from Troupe's."""
+    first, most = TOLERANCES[precision]
     theirs = worker.ask("losses", len(losses))
     distances = [abs(x - y) / abs(y) for x, y in zip(losses, theirs)]
-    if len(theirs) != len(losses) or distances[0] > 1e-5 or not max(distances) <= 1e-2:
+    if len(theirs) != len(losses) or distances[0] > first or not max(distances) <= most:
         raise RuntimeError(f"{worker.name}: losses differ: {losses} and {theirs}")
     return theirs[-1]
 
 
-def fastest(candidates, count, seconds, reading, losses, notes):
+def fastest(candidates, count, seconds, reading, losses, notes, precision):
     """The `count` fastest candidates with correct losses; the others are closed. Candidates run one
     after the other. A candidate that starts 1.5 times slower than the best is dropped early."""
     rated, paces = [], []
@@ -58,7 +68,7 @@ def fastest(candidates, count, seconds, reading, losses, notes):
             first = first_pace(worker, reading)
             slow = len(rated) == count and first > 1.5 * rated[-1][0]
             if not slow:
-                compare_losses(losses, worker)
+                compare_losses(losses, worker, precision)
             rated.append((first if slow else pace(worker, seconds, reading), worker))
         except RuntimeError as error:
             notes.append(f"left out: {error}")
@@ -75,30 +85,32 @@ def fastest(candidates, count, seconds, reading, losses, notes):
     return [worker for _, worker in rated]
 
 
-chosen = {}  # model: PyTorch's fastest variants, reused by other rows of that model
+chosen = {}  # by model and precision: PyTorch's fastest variants, reused by other rows
 
 
-def peers_of(model, python, seconds, reading, losses, quick, notes):
+def peers_of(model, precision, python, seconds, reading, losses, quick, notes):
     script = ROOT / "bench" / "pytorch_step.py"
-    ways = chosen.get(model) or list(variants(reading == 1))[:1 if quick else None]
-    workers_of_ways = (Worker(" ".join(map(str, way)), [python, script, model, *way])
+    ways = chosen.get((model, precision)) or list(variants(reading == 1))[:1 if quick else None]
+    workers_of_ways = (Worker(" ".join(map(str, way)), [python, script, model, *way, precision])
                        for way in ways)
-    peers = fastest(workers_of_ways, 3, seconds, reading, losses, notes)
-    chosen[model] = [worker.name.split() for worker in peers]
+    peers = fastest(workers_of_ways, 3, seconds, reading, losses, notes, precision)
+    chosen[model, precision] = [worker.name.split() for worker in peers]
     return peers
 
 
 def training_step(key, python, repetitions, quick, busy):
     what, model, batch, convolution, target = STEPS[key]
+    precision = PRECISIONS.get(key, "32-true")
     notes, seconds = [], 0.4 if quick else 1.0
     reading = 1 if busy else 0  # of a worker's answer: wall seconds, seconds of processor time
-    ours = [Worker(f"{threads} thread(s)", [BIN / "step_bench", model, threads, convolution])
+    ours = [Worker(f"{threads} thread(s)",
+                   [BIN / "step_bench", model, threads, convolution, 0.01, precision])
             for threads in ([1] if busy else [2, 1])]
     with workers([*ours]) as all_workers:
         losses = ours[0].ask("losses", 3 if quick else 20)
         for other in ours[1:]:
-            compare_losses(losses, other)
-        peers = peers_of(model, python, seconds, reading, losses, quick, notes)
+            compare_losses(losses, other, precision)
+        peers = peers_of(model, precision, python, seconds, reading, losses, quick, notes)
         all_workers += peers
         counts = {worker: max(2, round(seconds / pace(worker, seconds, 0)))
                   for worker in all_workers}
@@ -109,7 +121,7 @@ def training_step(key, python, repetitions, quick, busy):
                     took = worker.ask("time", counts[worker])[reading]
                     rates[worker].append(batch * counts[worker] / took)
         notes.append(f"loss after {len(losses)} steps {losses[-1]:.6f}, PyTorch's "
-                     f"{compare_losses(losses, peers[0]):.6f}; compared for each variant")
+                     f"{compare_losses(losses, peers[0], precision):.6f}; compared for each variant")
     unit = "images per second of processor time" if busy else "images/s"
     figures = lambda some: sorted((Figure(unit, rates[worker], worker.name) for worker in some),
                                   key=lambda figure: -figure.median)

@@ -217,9 +217,9 @@ Findings check_all(const Machine& machine, const Demands& demands) {
   Findings all;
   for (Findings& findings : std::vector<Findings>{
            check_world(machine, demands), check_interfaces(machine, demands),
-           check_architecture(machine), check_limits(machine), check_contradictions(machine),
-           check_misspelt(machine), check_gpus(machine), check_cores(machine, demands),
-           check_folders(machine)})
+           check_architecture(machine), check_precision(machine, demands), check_limits(machine),
+           check_contradictions(machine), check_misspelt(machine), check_gpus(machine),
+           check_cores(machine, demands), check_folders(machine)})
     std::move(findings.begin(), findings.end(), std::back_inserter(all));
   std::stable_sort(all.begin(), all.end(),
                    [](const Finding& a, const Finding& b) { return a.severity > b.severity; });

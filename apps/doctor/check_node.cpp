@@ -174,6 +174,16 @@ Findings check_architecture(const Machine& machine) {
   return findings;
 }
 
+Findings check_precision(const Machine& machine, const Demands& demands) {
+  const auto has = [&](const char* feature) {
+    return std::ranges::count(machine.features, feature) > 0;
+  };
+  if (!demands.bf16 || machine.features.empty() || has("avx512_bf16") || has("amx_bf16")) return {};
+  return {{Severity::error, "precision",
+           "precision is bf16-mixed, but this processor has neither AVX-512 BF16 nor AMX",
+           "-r precision=32-true"}};
+}
+
 Findings check_gpus(const Machine& machine) {
   const int reserved = machine.reserved_gpus();
   if (reserved == 0) return {};

@@ -36,6 +36,7 @@ struct Demands {
   std::int64_t workers = 1;
   std::string interface;                       ///< parallel.interface, or empty
   std::string transport{automatic_transport};  ///< parallel.transport
+  bool bf16 = false;                           ///< precision bf16-mixed
   bool known = false;                          ///< whether there is a file
 };
 
@@ -58,6 +59,8 @@ Findings check_world(const Machine& machine, const Demands& demands);
 Findings check_cores(const Machine& machine, const Demands& demands);
 /// A program for another processor or GPU.
 Findings check_architecture(const Machine& machine);
+/// A processor without the instructions for the precision.
+Findings check_precision(const Machine& machine, const Demands& demands);
 /// Reserved GPUs that no process uses.
 Findings check_gpus(const Machine& machine);
 /// Temporary files and caches on file systems that all nodes share.

@@ -48,6 +48,7 @@ Demands demands_of(const Options& options) {
   demands.intra_op_threads = options.intra_op_threads;
   demands.workers = options.pipeline.data.workers;
   demands.interface = options.transport.interface;
+  demands.bf16 = options.pipeline.stream.products == DType::bf16;
   return demands;
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "actors/schedule.h"
+#include "apps/options/precision_field.h"
 
 namespace troupe {
 namespace {
@@ -19,8 +20,6 @@ constexpr double largest_size = 1e6;       // of one axis of a tensor
 constexpr double largest_count = 4096;     // of stages, replicas, threads
 constexpr double largest_staleness = 64;   // each costs memory for one more step's gradients
 
-constexpr std::pair<std::string_view, DType> precisions[] = {{"f32", DType::f32},
-                                                             {"f64", DType::f64}};
 constexpr std::pair<std::string_view, Augment> augmentations[] = {
     {"flip", Augment::flip},
     {"crop", Augment::crop},
@@ -152,10 +151,7 @@ void add_all(OptionFields& fields, OptionFields from,
 
 void add_run(OptionFields& fields, Options& o) {
   fields.push_back(field("seed", o.pipeline.seed, "seed of all random numbers"));
-  fields.push_back(
-      choice_field("precision", o.pipeline.dtype, precisions,
-                   "arithmetic; f64 is for checking, and for models that need it",
-                   {.synonyms = {"dtype", "base_precision"}, .setting = "PipelineOptions::dtype"}));
+  fields.push_back(precision_field(o.pipeline));
   add_all(fields, fields_of(o.model, "model.name"), is_top);
   fields.push_back(
       field("trace", o.run.trace, "write trace.json, for Perfetto or chrome://tracing"));

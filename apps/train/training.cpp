@@ -10,6 +10,7 @@
 
 #include "actors/checkpoint_files.h"
 #include "actors/partial_weights.h"
+#include "actors/precision.h"
 #include "actors/starting_state.h"
 #include "apps/files/weights_file.h"
 #include "apps/options/load_options.h"
@@ -93,6 +94,7 @@ StartingPoint read_starting_point(const std::filesystem::path& path) {
 PipelineOptions pipeline_options(const Options& options, const StartingPoint& start,
                                  const ProcessOptions& here) {
   PipelineOptions pipeline = options.pipeline;
+  check_products(pipeline.stream);
   pipeline.model = options.model.chosen();
   pipeline.optimizer = optimizer_of(options);
   if (options.aggregation == Aggregation::asynchronous)
@@ -220,14 +222,15 @@ std::string options_for_restart(const Options& options, const std::vector<std::s
 std::string run_heading(const Options& options, const PipelineOptions& pipeline) {
   const auto stages = static_cast<std::int64_t>(pipeline.partition.size());
   const auto replicas = static_cast<std::int64_t>(pipeline.replicas);
+  const Precision precision{pipeline.dtype, pipeline.stream.products};
   return fmt::format(
       "{}: {} blocks in {}{}, {} schedule{}\n"
       "batches of {} in {}\n"
       "{}{}, {} per kernel{}",
       options.model.name, fmt::join(pipeline.partition, " + "), counted(stages, "stage"),
       replicas == 1 ? "" : " × " + counted(replicas, "replica"), name_of(pipeline.schedule),
-      pipeline.dtype == DType::f32 ? "" : fmt::format(", {}", name_of(pipeline.dtype)),
-      pipeline.batch_size, counted(pipeline.micro_batches, "micro-batch"),
+      precision == Precision{} ? "" : fmt::format(", {}", name_of(precision)), pipeline.batch_size,
+      counted(pipeline.micro_batches, "micro-batch"),
       counted(actor_threads(options, pipeline.processes), "actor thread"),
       pipeline.processes > 1 ? " per process" : "",
       counted(intra_op_threads(options, pipeline.processes), "thread"),

@@ -2,8 +2,9 @@
 // same weights, data, loss and optimizer. Waits for requests so that a script can interleave the
 // two:
 //
-//   step_bench MODEL THREADS [auto|direct|winograd] [DROPOUT]
+//   step_bench MODEL THREADS [auto|direct|winograd] [DROPOUT] [PRECISION]
 //       MODEL: small, olivia, mnist, resnet18 or resnet50
+//       PRECISION: 32-true, 64-true or bf16-mixed
 //
 //   losses N   begins anew without dropout; N losses on a line
 //   time N     seconds of N further steps with dropout: by the clock, and of processor time
@@ -21,9 +22,11 @@
 #include <string_view>
 #include <vector>
 
+#include "actors/precision.h"
 #include "ops/loss.h"
 #include "ops/models/models.h"
 #include "ops/nn/network.h"
+#include "ops/on_device.h"
 #include "ops/optim/sgd.h"
 #include "runtime/error.h"
 
@@ -36,11 +39,13 @@ struct Work {
   ModelSource model;
   SampleSpec samples;
   std::int64_t batch = 0;
+  Precision precision = {};
 };
 
 struct WorkOptions {
   ConvolutionAlgorithm convolution = ConvolutionAlgorithm::automatic;
   double dropout = 0.01;
+  Precision precision = {};
 };
 
 Work work_named(std::string_view name, const WorkOptions& options) {
@@ -78,6 +83,13 @@ ConvolutionAlgorithm algorithm_named(std::string_view name) {
               "give auto, direct or winograd");
 }
 
+Precision precision_named(std::string_view name) {
+  for (const auto& [known, precision] : precisions)
+    if (known == name) return precision;
+  throw Error(ErrorCode::usage, fmt::format("the precision is '{}'", name),
+              "give 32-true, 64-true or bf16-mixed");
+}
+
 // tests/golden/troupe_random.py's `uniform`: element e is the first number of block e.
 Tensor uniform(std::string_view name, const Shape& shape) {
   Tensor result = Tensor::empty(shape, DType::f32, Device::cpu());
@@ -92,16 +104,19 @@ Tensor uniform(std::string_view name, const Shape& shape) {
 class Trainer {
  public:
   Trainer(const Work& work, int threads)
-      : stream_{.threads = threads},
+      : stream_{.threads = threads, .products = work.precision.products},
         network_(work.model.make(work.samples), 0, work.model.make(work.samples).blocks.size(),
-                 DType::f32, stream_),
-        images_(uniform("bench/images", Shape{work.batch, work.samples.shape[0],
-                                              work.samples.shape[1], work.samples.shape[2]})),
+                 work.precision.dtype, stream_),
+        images_(
+            on_device(stream_,
+                      uniform("bench/images", Shape{work.batch, work.samples.shape[0],
+                                                    work.samples.shape[1], work.samples.shape[2]}),
+                      work.precision.dtype)),
         classes_(Tensor::empty(Shape{work.batch}, DType::i64, Device::cpu())) {
     std::int64_t sample = 0;
     for (std::int64_t& value : classes_.elements<std::int64_t>())
       value = (3 * sample++) % work.samples.classes;
-    network_.use(initial_state(network_.spec(), DType::f32, seed));
+    network_.use(initial_state(network_.spec(), images_.dtype(), seed));
   }
 
   /// One step; the mean loss before it.
@@ -152,15 +167,18 @@ int main(int argc, char** argv) try {
   if (argc < 3) {
     fmt::print(stderr,
                "usage: step_bench small|olivia|mnist|resnet18|resnet50 THREADS "
-               "[auto|direct|winograd] [DROPOUT]\n");
+               "[auto|direct|winograd] [DROPOUT] [32-true|64-true|bf16-mixed]\n");
     return 2;
   }
   WorkOptions options;
   if (argc > 3) options.convolution = algorithm_named(argv[3]);
   if (argc > 4) options.dropout = std::atof(argv[4]);
-  const Work work = work_named(argv[1], options);
+  if (argc > 5) options.precision = precision_named(argv[5]);
+  Work work = work_named(argv[1], options);
   options.dropout = 0;
-  serve(work, work_named(argv[1], options), std::atoi(argv[2]));
+  Work undisturbed = work_named(argv[1], options);
+  work.precision = undisturbed.precision = options.precision;
+  serve(work, undisturbed, std::atoi(argv[2]));
 } catch (const troupe::Error& error) {
   fmt::print(stderr, "step_bench: {}\n", error.what());
   return 1;

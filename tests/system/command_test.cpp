@@ -181,7 +181,7 @@ TEST_F(Command, EndsWithAnErrorWhereThreadsCannotStart) {
   const std::string path = file("o.yaml",
                                 "model: {name: mlp, widths: [8]}\n"
                                 "data: {name: synthetic, shape: [1, 4, 4], count: 640}\n"
-                                "precision: f64\n"  // without a library that dies by itself
+                                "precision: 64-true\n"  // without a library that dies by itself
                                 "parallel: {pipeline: 2, actor_threads: 4}\n");
   // Each thread takes a stack of 1 GiB of address space, so that threads fail long before memory.
   const std::string limits = "ulimit -c 0; ulimit -s 1048576; ulimit -v \"$0\"; exec \"$@\"";
@@ -196,6 +196,27 @@ TEST_F(Command, EndsWithAnErrorWhereThreadsCannotStart) {
     failed += outcome.exit_code;
   }
   EXPECT_GT(failed, 0) << "no limit was too low";
+}
+
+TEST_F(Command, RefusesMixedPrecisionWithoutTheInstructionsForIt) {
+  const std::string path = file("o.yaml",
+                                "model: {name: mlp, widths: [8]}\n"
+                                "data: {name: synthetic, shape: [1, 4, 4], count: 64}\n"
+                                "train: {batch_size: 32}\n"
+                                "precision: bf16-mixed\n");
+  const std::string output = (root_ / "out").string();
+  for (const std::vector<std::string>& verb :
+       {std::vector<std::string>{"plan", path}, {"train", path, "-o", output}}) {
+    std::vector<std::string> words{"/usr/bin/env", "ONEDNN_MAX_CPU_ISA=AVX512_CORE", TROUPE_BINARY};
+    words.insert(words.end(), verb.begin(), verb.end());
+    const Outcome outcome = run_process(words);
+    EXPECT_EQ(outcome.exit_code, 1);
+    EXPECT_THAT(outcome.error,
+                AllOf(HasSubstr("precision multiplies in bf16"),
+                      HasSubstr("neither AVX-512 BF16 nor AMX"), HasSubstr("32-true")));
+  }
+  EXPECT_FALSE(fs::exists(output));
+  EXPECT_EQ(troupe_command({"options", path}).exit_code, 0);
 }
 
 TEST_F(Command, ReadsEveryShippedRecipe) {

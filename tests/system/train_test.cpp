@@ -336,7 +336,7 @@ bool holds_back(pid_t process, int signal) {
 TEST_F(Train, EndsAtOnceWhereASignalComesBeforeTheRunBegins) {
   // Measuring the blocks of a network in the plain kernels takes a minute or so.
   const std::vector<std::string> slow{
-      "-r", "precision=f64",          "-r", "model.name=wide_resnet",  "-r", "model.classes=10",
+      "-r", "precision=64-true",      "-r", "model.name=wide_resnet",  "-r", "model.classes=10",
       "-r", "data.shape=[1, 28, 28]", "-r", "parallel.partition=auto", "-r", "train.batch_size=64"};
   EXPECT_EQ(interrupt_when("early", SIGTERM, slow,
                            [](pid_t child) { return holds_back(child, SIGTERM); }),
@@ -377,8 +377,8 @@ TEST_F(Train, ExportsWhatItsCheckpointHolds) {
 }
 
 TEST_F(Train, RunsInDoublePrecision) {
-  ASSERT_EQ(train("f64", {"-r", "precision=f64", "-r", "train.steps=4"}).exit_code, 0);
-  ASSERT_EQ(train("f64_one", {"-r", "precision=f64", "-r", "train.steps=4", "-r",
+  ASSERT_EQ(train("f64", {"-r", "precision=64-true", "-r", "train.steps=4"}).exit_code, 0);
+  ASSERT_EQ(train("f64_one", {"-r", "precision=64-true", "-r", "train.steps=4", "-r",
                               "parallel.pipeline=1", "-r", "parallel.partition=[4]"})
                 .exit_code,
             0);

@@ -61,7 +61,7 @@ TEST_F(World, GivesTheSameBitsWhereSumsAreAppliedLater) {
 }
 
 TEST_F(World, GivesTheSameBitsInDoublePrecision) {
-  const Words exact = with({"precision=f64", "train.steps=4"});
+  const Words exact = with({"precision=64-true", "train.steps=4"});
   const Outcome ran = train(4, "out", exact);
   EXPECT_EQ(ran.exit_code, 0) << ran.error;
   EXPECT_EQ(digest("out"), reference(exact));

@@ -14,6 +14,7 @@ namespace {
 
 using test::healthy;
 using test::text_of;
+using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -117,6 +118,20 @@ TEST(Doctor, FlagsAProgramForAnotherProcessorOrGpu) {
   EXPECT_THAT(text_of(check_architecture(machine)), IsEmpty());
   machine.gpus = {{"odd", "x"}};
   EXPECT_THAT(text_of(check_architecture(machine)), HasSubstr("error"));
+}
+
+TEST(Doctor, FlagsAProcessorWithoutTheInstructionsForThePrecision) {
+  Machine machine = healthy();
+  const Demands mixed{.bf16 = true, .known = true};
+  EXPECT_THAT(text_of(check_precision(machine, {})), IsEmpty());
+  EXPECT_THAT(text_of(check_precision(machine, mixed)),
+              AllOf(HasSubstr("error precision is bf16-mixed"), HasSubstr("AVX-512 BF16")));
+  EXPECT_THAT(text_of(check_all(machine, mixed)), HasSubstr("precision is bf16-mixed"));
+  for (const char* feature : {"avx512_bf16", "amx_bf16"}) {
+    machine = healthy();
+    machine.features.emplace_back(feature);
+    EXPECT_THAT(text_of(check_precision(machine, mixed)), IsEmpty()) << feature;
+  }
 }
 
 TEST(Doctor, FlagsReservedGpusThatNobodyUses) {

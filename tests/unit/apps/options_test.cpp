@@ -140,7 +140,7 @@ parallel: {pipeline: 2, data: 2, schedule: gpipe, partition: [5, 7], actor_threa
 checkpoint: {every_steps: 500, keep: 2}
 log: {every_steps: 10}
 trace: true
-precision: f64
+precision: 64-true
 convolution: direct
 faults: [{actor: stage/1, step: 3, micro_batch: 2}, {actor: stage/0/1}]
 restarts: {max: 1, within: 30}
@@ -251,7 +251,7 @@ TEST_P(WrongOption, IsRefusedWithItsNameAndPosition) {
 INSTANTIATE_TEST_SUITE_P(
     Alone, WrongOption,
     testing::Values(
-        WrongValue{"seed=-1", "2^64"}, WrongValue{"precision=f16", "f32, f64"},
+        WrongValue{"seed=-1", "2^64"}, WrongValue{"precision=f16", "32-true, 64-true, bf16-mixed"},
         WrongValue{"convolution=fft", "winograd"}, WrongValue{"trace=1", "true or"},
         WrongValue{"model.name=resnet", "did you mean resnet18?"},
         WrongValue{"model.in_channels=0", "from 1"}, WrongValue{"model.widths=[0]", "from 1"},
@@ -428,8 +428,51 @@ TEST(Options, AreRefusedWhereTheModelCannotHaveThem) {
   EXPECT_THAT(refusal("model: {name: mlp, widths: [" + widths + "]}"), HasSubstr("at most 64"));
 }
 
+TEST(Options, TakePrecisionsByLightningsAndByTheirFormerNames) {
+  const auto written = [](const std::string& name) {
+    return option_text(parse_options("precision: " + name, "o.yaml"), "precision");
+  };
+  EXPECT_EQ(written("32-true"), "32-true");
+  EXPECT_EQ(written("64-true"), "64-true");
+  EXPECT_EQ(written("f32"), "32-true");
+  EXPECT_EQ(written("f64"), "64-true");
+  EXPECT_EQ(written("bf16-mixed"), "bf16-mixed");
+  const Options exact = parse_options("precision: f64", "o.yaml");
+  EXPECT_EQ(exact.pipeline.dtype, DType::f64);
+  EXPECT_EQ(exact.pipeline.stream.products, DType::f32);
+  const Options mixed = parse_options("precision: bf16-mixed", "o.yaml");
+  EXPECT_EQ(mixed.pipeline.dtype, DType::f32);
+  EXPECT_EQ(mixed.pipeline.stream.products, DType::bf16);
+}
+
+TEST(Options, SayWhatToWriteForOtherProgramsPrecisions) {
+  for (const auto& [theirs, remedy] : {std::pair{"bf16", "did you mean bf16-mixed?"},
+                                       {"bf16-true", "did you mean bf16-mixed?"},
+                                       {"16-mixed", "GPU"},
+                                       {"16-true", "GPU"},
+                                       {"fp16", "GPU"},
+                                       {"tf32", "TF32 needs a GPU"},
+                                       {"high", "TF32 needs a GPU"},
+                                       {"16", "GPU"},
+                                       {"32", "did you mean 32-true?"},
+                                       {"64", "did you mean 64-true?"},
+                                       {"transformer-engine", "GPU"},
+                                       {"float32", "did you mean 32-true?"},
+                                       {"double", "did you mean 64-true?"},
+                                       {"bf16_mixed", "did you mean bf16-mixed?"}}) {
+    const std::string message = refusal(fmt::format("precision: {}", theirs));
+    EXPECT_THAT(message,
+                AllOf(HasSubstr(fmt::format("o.yaml:1:12: precision is {}", theirs)),
+                      HasSubstr("one of 32-true, 64-true, bf16-mixed"), HasSubstr(remedy)));
+  }
+  for (const char* key : {"fp16", "bf16", "matmul_precision", "allow_tf32", "mixed_precision"})
+    EXPECT_THAT(refusal(fmt::format("{}: true", key)), HasSubstr("did you mean precision?"));
+  EXPECT_THAT(refusal("precision: [32-true]"), HasSubstr("precision is a list"));
+  EXPECT_THAT(refusal("precision:"), HasSubstr("precision is empty"));
+}
+
 TEST(Options, RefuseWinogradInDoublePrecision) {
-  EXPECT_THAT(refusal("precision: f64\nconvolution: winograd"), HasSubstr("o.yaml:2:14: "));
+  EXPECT_THAT(refusal("precision: 64-true\nconvolution: winograd"), HasSubstr("o.yaml:2:14: "));
 }
 
 TEST(Options, FreezeParametersThatAGroupHoldsAsWell) {

@@ -208,7 +208,7 @@ TEST(TrainingOptions, SamplesArePreparedAsTheOptionsSay) {
 
 TEST(TrainingOptions, TheModelAndItsPlacementAreWhatTheOptionsSay) {
   const PipelineOptions pipeline = pipeline_with(
-      {"model.classes=12", "precision=f64", "parallel.data=2", "parallel.schedule=gpipe",
+      {"model.classes=12", "precision=64-true", "parallel.data=2", "parallel.schedule=gpipe",
        "parallel.pipeline=2", "parallel.intra_op_threads=2"});
   EXPECT_EQ(pipeline.model.name(), "mlp");
   EXPECT_THAT(model_text(pipeline), HasSubstr("model.widths [8, 8]"));
@@ -284,7 +284,7 @@ std::string run_as_text(const Options& options) {
 /// An option with another value than the default, and what it needs beside it.
 const std::vector<std::vector<std::string>> changes = {
     {"seed=2"},
-    {"precision=f64"},
+    {"precision=64-true"},
     {"trace=true"},
     {"model.name=mnist_cnn"},
     {"model.widths=[9]"},
