@@ -12,12 +12,13 @@
 namespace troupe {
 namespace {
 
-/// Settings that no key of an options file sets.
+/// Settings that no key of an options file sets, or that share a key with another.
 constexpr std::pair<std::string_view, std::string_view> flags[] = {
     {"MemberOptions::coordinator", "--rdzv-endpoint"},
     {"MemberOptions::rank", "--node-rank"},
     {"MemberOptions::run", "--rdzv-id"},
     {"MemberOptions::size", "--nnodes"},
+    {"Stream::products", "precision"},  // with PipelineOptions::dtype
 };
 
 std::string_view member_of(std::string_view setting) {

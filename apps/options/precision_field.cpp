@@ -56,7 +56,7 @@ OptionField precision_field(PipelineOptions& options) {
       {.choices = detail::choices_of<Precision>(precisions),
        .synonyms = {"dtype", "base_precision", "mixed_precision", "matmul_precision",
                     "float32_matmul_precision", "allow_tf32", "tf32", "fp16", "bf16", "amp"},
-       .setting = "Stream::products"});
+       .setting = "PipelineOptions::dtype"});
   result.read = [read = result.read, type = result.type](OptionTree tree) {
     for (const auto& [former, name] : former_names)
       if (tree.scalar == former) tree.scalar = name;
