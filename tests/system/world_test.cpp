@@ -67,6 +67,17 @@ TEST_F(World, GivesTheSameBitsInDoublePrecision) {
   EXPECT_EQ(digest("out"), reference(exact));
 }
 
+TEST_F(World, GivesTheSameBitsInMixedPrecision) {
+  const Words mixed =
+      with({"precision=bf16-mixed", "model.name=wide_resnet", "model.widths=[16, 16, 32, 32]",
+            "data.shape=[1, 28, 28]", "train.steps=3", "train.evaluate=false"});
+  const Outcome ran = train(4, "out", mixed);
+  if (ran.error.find("neither AVX-512 BF16") != std::string::npos)
+    GTEST_SKIP() << "no instructions for bf16 here";
+  EXPECT_EQ(ran.exit_code, 0) << ran.error;
+  EXPECT_EQ(digest("out"), reference(mixed));
+}
+
 TEST_F(World, GivesTheSameBitsForAWideResNet) {
   const Words wide = with({"model.name=wide_resnet", "model.widths=[4, 4, 8, 8]",
                            "data.shape=[1, 28, 28]", "train.steps=3", "train.evaluate=false"});
