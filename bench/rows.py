@@ -21,7 +21,8 @@ STEPS = {  # key: what, model, batch, our convolution, target
     "resnet50": ("ResNet-50, 224x224, batch 8", "resnet50", 8, "auto", ">= 1.2"),
     "small_f64": ("wide ResNet 1-16-16-32-64, 28x28, batch 64, 64-true", "small", 64, "auto",
                   ">= 1.0"),
-    "small_bf16": ("the same, bf16-mixed", "small", 64, "auto", ">= 1.5"),
+    "small_bf16": ("wide ResNet 1-16-16-32-64, 28x28, batch 64, bf16-mixed", "small", 64, "auto",
+                   ">= 1.5"),
     "olivia_bf16": ("wide ResNet 3-16-160-320-640, 32x32, batch 16, bf16-mixed", "olivia", 16,
                     "auto", ">= 1.3"),
 }
