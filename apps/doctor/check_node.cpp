@@ -129,11 +129,6 @@ Findings check_cores(const Machine& machine, const Demands& demands) {
     warn(fmt::format("{} of {} idle: {} of {}", idle, counted(machine.cores, "core"),
                      counted(actors, "actor thread"), counted(kernel_threads, "intra-op thread")),
          "-r parallel.intra_op_threads=auto");
-  const std::int64_t limit = number_in(machine, "OMP_THREAD_LIMIT");
-  if (limit > 0 && limit < kernel_threads)
-    warn(fmt::format("OMP_THREAD_LIMIT is {}, below parallel.intra_op_threads {}", limit,
-                     kernel_threads),
-         "unset OMP_THREAD_LIMIT");
   if (machine.quota && *machine.quota + 0.5 < machine.affinity)
     warn(fmt::format("the control group allows {:.3g} CPUs of {}: more threads are throttled",
                      *machine.quota, machine.affinity),

@@ -12,6 +12,7 @@
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/onednn.h"
 #include "ops/cpu/pieces.h"
+#include "ops/cpu/prepared_copy.h"
 #include "ops/cpu/prepared_weights.h"
 #include "ops/cpu/reorder.h"
 #include "runtime/error.h"
@@ -235,8 +236,7 @@ class OneDnnConvolution final : public LayerKernel {
       const auto plain = onednn_memory(
           {piece.channels, options_.in_channels, options_.kernel_h, options_.kernel_w},
           Layout::row_major);
-      if (of_weights && order != plain)
-        part.export_gradient = prepare_copy({.threads = 1}, order, plain);
+      if (of_weights && order != plain) part.export_gradient = prepare_copy(order, plain);
       part.channels_at = aligned_bytes(
           std::max(part.compiled.primitive.scratch_bytes(),
                    part.export_gradient ? part.export_gradient->scratch_bytes() : std::size_t{0}));

@@ -165,7 +165,7 @@ std::vector<ConvolutionPiece> convolution_pieces(const ConvolutionOptions& o, co
 CompiledPiece compile_piece(const ConvolutionOptions& options, const Shape& x,
                             ConvolutionDirection direction, const ConvolutionPath& path,
                             const ConvolutionPiece& piece, bool last_choice) {
-  use_stream_threads({.threads = 1});
+  use_one_thread();
   ConvolutionOptions part = options;
   (direction == ConvolutionDirection::input_gradient ? part.in_channels : part.out_channels) =
       piece.channels;

@@ -172,7 +172,7 @@ class OneDnnLinear final : public LayerKernel {
     // At least as many rows as registers of a matrix product: fewer read the weights in vain.
     const std::int64_t each =
         std::max<std::int64_t>(32, (rows + parts_for(rows) - 1) / parts_for(rows));
-    use_stream_threads({.threads = 1});
+    use_one_thread();
     std::vector<Part> parts;
     for (std::int64_t first = 0; first < rows; first += each) {
       const std::int64_t count = std::min(each, rows - first);
@@ -185,7 +185,7 @@ class OneDnnLinear final : public LayerKernel {
     const std::int64_t groups =
         equal_groups(options_.out_features, 1, 32, parts_for(prepared.rows));
     const std::int64_t count = options_.out_features / groups;
-    use_stream_threads({.threads = 1});
+    use_one_thread();
     std::vector<Part> parts;
     for (std::int64_t first = 0; first < options_.out_features; first += count)
       parts.push_back(

@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 #include <omp.h>
 
-#include <algorithm>
 #include <cstddef>
 
-#include "ops/cpu/scratch.h"
 #include "runtime/error.h"
 
 namespace troupe::cpu {
@@ -56,7 +54,7 @@ dnnl::memory::desc onednn_any_memory(const Shape& shape, DType dtype) {
   return memory_with(shape, dtype, Tag::any);
 }
 
-void use_stream_threads(const Stream& stream) { omp_set_num_threads(stream.threads); }
+void use_one_thread() { omp_set_num_threads(1); }
 
 PreparedPrimitive::PreparedPrimitive(dnnl::primitive primitive, const Arguments& arguments,
                                      const dnnl::memory::desc& scratch)
@@ -82,7 +80,7 @@ dnnl_status_t PreparedPrimitive::execute() {
   // tiles of 64-byte vectors on the stack, aligned as any array is: to 16. Where these cross cache
   // lines, what was just stored cannot be forwarded to the load that follows, and a step takes up
   // to 8 % longer. From here they stand where they do not (oneDNN 2.6), however deep the frames of
-  // our actors are; threads of OpenMP have frames of their own (docs/performance.md).
+  // our actors are (docs/performance.md).
   alignas(64) [[maybe_unused]] volatile std::byte line[64];
   const dnnl_status_t status = dnnl_primitive_execute(
       primitive_.get(), stream_.get(), static_cast<int>(arguments_.size()), arguments_.data());
@@ -90,16 +88,9 @@ dnnl_status_t PreparedPrimitive::execute() {
   return status;
 }
 
-void PreparedPrimitive::run(const Stream& stream) {
-  const Scratch scratch(scratch_bytes_);
-  if (scratch_bytes_ > 0) set(DNNL_ARG_SCRATCHPAD, scratch.data());
-  use_stream_threads(stream);
-  check_status(execute());
-}
-
 dnnl_status_t PreparedPrimitive::execute_here(void* scratch) {
   if (scratch_bytes_ > 0) set(DNNL_ARG_SCRATCHPAD, scratch);
-  use_stream_threads({.threads = 1});
+  use_one_thread();
   return execute();
 }
 
@@ -107,22 +98,6 @@ void check_status(dnnl_status_t status) {
   if (status != dnnl_success)
     throw Error(ErrorCode::internal,
                 fmt::format("oneDNN failed to run a primitive (status {})", int{status}));
-}
-
-Stream copy_stream(const Stream& stream, std::size_t bytes) {
-  Stream result = stream;
-  if (bytes < 65536) result.threads = 1;
-  return result;
-}
-
-PreparedPrimitive prepare_copy(const Stream& stream, const dnnl::memory::desc& from,
-                               const dnnl::memory::desc& to) {
-  use_stream_threads(copy_stream(stream, from.get_size()));
-  const dnnl::reorder::primitive_desc description(onednn_engine(), from, onednn_engine(), to,
-                                                  onednn_attributes());
-  return {dnnl::reorder(description),
-          {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}},
-          description.scratchpad_desc()};
 }
 
 }  // namespace troupe::cpu

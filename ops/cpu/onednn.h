@@ -21,9 +21,9 @@ dnnl::memory::desc onednn_memory(const Shape& shape, Layout layout, DType dtype 
 /// Memory of this shape in the order that the primitive selects.
 dnnl::memory::desc onednn_any_memory(const Shape& shape, DType dtype = DType::f32);
 
-/// Makes this thread's next parallel regions as wide as the stream. oneDNN reads the width both
-/// when it compiles a primitive and when it runs one, and an actor may run on any thread.
-void use_stream_threads(const Stream& stream);
+/// Keeps oneDNN's primitives on the calling thread. oneDNN reads the number of threads of OpenMP
+/// both when it compiles a primitive and when it runs one, and an actor may run on any thread.
+void use_one_thread();
 
 /// A compiled oneDNN primitive with its arguments. Running it again on other memory builds and
 /// allocates nothing; working memory is a Scratch. Used by one thread at a time.
@@ -35,12 +35,11 @@ class PreparedPrimitive {
                     const dnnl::memory::desc& scratch);
 
   void set(int argument, const void* data);
-  void run(const Stream& stream);
 
-  /// The scratch memory that execute() needs.
+  /// The scratch memory that execute_here() needs.
   std::size_t scratch_bytes() const { return scratch_bytes_; }
-  /// Runs on the calling thread alone, with this scratch memory. For one that was compiled for one
-  /// thread; may be called by a thread of parallel().
+  /// Runs on the calling thread alone, with this scratch memory. May be called by a thread of
+  /// parallel().
   dnnl_status_t execute_here(void* scratch);
 
  private:
@@ -55,13 +54,5 @@ class PreparedPrimitive {
 
 /// Throws Error{internal} if a primitive failed.
 void check_status(dnnl_status_t status);
-
-/// A prepared copy from one memory order into another.
-PreparedPrimitive prepare_copy(const Stream& stream, const dnnl::memory::desc& from,
-                               const dnnl::memory::desc& to);
-
-/// The stream for a copy of so many bytes, for preparing and for running it: waking a second
-/// thread takes longer than copying a few pages.
-Stream copy_stream(const Stream& stream, std::size_t bytes);
 
 }  // namespace troupe::cpu

@@ -18,17 +18,14 @@ const void* PreparedWeights::in_order(const Stream& stream, const dnnl::memory::
     if (copy.order != order || copy.begin != begin) continue;
     if (copy.version == serial_) return copy.data.raw();
     copy.version = serial_;
-    copy.fill.set(DNNL_ARG_FROM, weight_.raw());
-    copy.fill.run(copy_stream(stream, order.get_size()));
+    copy.fill.run(stream, weight_.raw(), copy.data.raw());
     return copy.data.raw();
   }
   Copy& copy = copies_.emplace_back(
-      Copy{order, begin, prepare_copy(stream, plain.submemory_desc(order.dims(), begin), order),
+      Copy{order, begin, PreparedCopy(stream, plain.submemory_desc(order.dims(), begin), order),
            Tensor::empty({static_cast<std::int64_t>(order.get_size())}, DType::u8, stream.device),
            serial_});
-  copy.fill.set(DNNL_ARG_FROM, weight_.raw());
-  copy.fill.set(DNNL_ARG_TO, copy.data.raw());
-  copy.fill.run(copy_stream(stream, order.get_size()));
+  copy.fill.run(stream, weight_.raw(), copy.data.raw());
   return copy.data.raw();
 }
 

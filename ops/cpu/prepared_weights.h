@@ -2,7 +2,7 @@
 #include <deque>
 #include <optional>
 
-#include "ops/cpu/onednn.h"
+#include "ops/cpu/prepared_copy.h"
 
 namespace troupe::cpu {
 
@@ -25,7 +25,7 @@ class PreparedWeights {
   struct Copy {
     dnnl::memory::desc order;
     dnnl::memory::dims begin;
-    PreparedPrimitive fill;
+    PreparedCopy fill;
     Tensor data;
     std::uint64_t version = 0;
   };

@@ -24,7 +24,7 @@ std::list<ReorderPool::Prepared> ReorderPool::take(const Stream& stream, const T
   }
   if (taken.empty())
     taken.push_back({from.shape(), from.layout(), to.layout(), stream.threads, to.dtype(),
-                     prepare_copy(stream, onednn_memory(from.shape(), from.layout()),
+                     PreparedCopy(stream, onednn_memory(from.shape(), from.layout()),
                                   onednn_memory(to.shape(), to.layout(), to.dtype()))});
   return taken;
 }
@@ -50,10 +50,7 @@ void reorder(const Stream& stream, const Tensor& from, Tensor& to) {
   }
   ReorderPool& pool = kernel_caches().reorders;
   auto prepared = pool.take(stream, from, to);
-  PreparedPrimitive& copy = prepared.front().copy;
-  copy.set(DNNL_ARG_FROM, from.raw());
-  copy.set(DNNL_ARG_TO, to.raw());
-  copy.run(copy_stream(stream, from.bytes()));
+  prepared.front().copy.run(stream, from.raw(), to.raw());
   pool.give_back(std::move(prepared));
 }
 

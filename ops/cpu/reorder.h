@@ -2,7 +2,7 @@
 #include <list>
 #include <mutex>
 
-#include "ops/cpu/onednn.h"
+#include "ops/cpu/prepared_copy.h"
 #include "runtime/tensor/tensor.h"
 
 namespace troupe::cpu {
@@ -26,7 +26,7 @@ class ReorderPool {
     Layout to;
     int threads;
     DType dtype;  ///< of `to`
-    PreparedPrimitive copy;
+    PreparedCopy copy;
   };
 
   /// A list of one element, so that neither taking nor giving back allocates.

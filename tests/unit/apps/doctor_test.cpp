@@ -43,8 +43,6 @@ TEST(Doctor, FlagsMoreThreadsThanCores) {
   const Demands deep{.work = {.pipeline = 9}, .intra_op_threads = 1, .known = true};
   ASSERT_FALSE(check_cores(machine, deep).empty());
   EXPECT_EQ(check_cores(machine, deep).back().remedy, "-r parallel.pipeline=4");
-  machine.environment["OMP_THREAD_LIMIT"] = "2";
-  EXPECT_THAT(text_of(check_cores(machine, demands)), HasSubstr("OMP_THREAD_LIMIT is 2"));
 }
 
 TEST(Doctor, FlagsMoreActorThreadsThanCores) {
