@@ -232,7 +232,7 @@ std::vector<std::string_view> names_in(const std::vector<const Table*>& tables) 
   std::vector<std::string_view> names;
   bool numbers = true;
   for (const Table* table : tables) {
-    numbers = numbers && std::ranges::all_of(table->targets(), is_float);
+    numbers = numbers && std::ranges::all_of(table->targets(), is_class);
     names.insert(names.end(), table->targets().begin(), table->targets().end());
   }
   if (numbers) return {};

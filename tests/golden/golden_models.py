@@ -194,7 +194,7 @@ def sgd(lr):
 
 RECIPES = {
     "adam": Recipe(lambda p: torch.optim.Adam(p, lr=0.002, weight_decay=0.01)),
-    "adamw": Recipe(lambda p: torch.optim.AdamW(p, lr=0.002, betas=(0.8, 0.99), eps=1e-6, weight_decay=0.1)),
+    "adamw": Recipe(lambda p: torch.optim.AdamW(p, lr=0.0005, betas=(0.8, 0.99), eps=1e-6, weight_decay=0.1)),
     "clip_norm": Recipe(sgd(0.02), clip_norm=0.5),
     "clip_value": Recipe(sgd(0.02), clip_value=0.01),
     "ema": Recipe(sgd(0.02), ema_decay=0.9),

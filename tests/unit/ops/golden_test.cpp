@@ -114,7 +114,7 @@ Recipe recipe_of(const std::string& name) {
   if (name == "adam") return {.optimizer = Adam{.weight_decay = 0.01}, .rate = {.lr = 0.002}};
   if (name == "adamw")
     return {.optimizer = AdamW{.betas = {0.8, 0.99}, .epsilon = 1e-6, .weight_decay = 0.1},
-            .rate = {.lr = 0.002}};
+            .rate = {.lr = 0.0005}};
   Recipe sgd{.rate = {.lr = 0.02}};
   if (name == "clip_norm") sgd.optimizer = sgd.optimizer.with_clip_norm(0.5);
   if (name == "ema") sgd.optimizer = sgd.optimizer.with_average(0.9);

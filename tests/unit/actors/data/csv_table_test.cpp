@@ -107,8 +107,6 @@ TEST_F(CsvTables, NameTheCellThatIsNoNumber) {
   EXPECT_THAT(refusal("a,y\n1,-1\n", {.targets = TargetKind::classes}),
               HasSubstr("nothing was refused"))
       << "a text like any other";
-  EXPECT_THAT(refusal("a,y\n1,1\n2,b\n", {.targets = TargetKind::classes}),
-              HasSubstr("number all classes"));
 }
 
 TEST_F(CsvTables, RefuseWhatIsNoTable) {
