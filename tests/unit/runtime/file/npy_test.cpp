@@ -11,7 +11,10 @@ using test::expect_error;
 using test::npy_file;
 using test::npy_of;
 
-Tensor parse(const std::string& text) { return parse_npy(as_bytes(text), nullptr, "some.npy"); }
+Tensor parse(const std::string& text) {
+  const auto kept = std::make_shared<const std::string>(text);
+  return parse_npy(as_bytes(*kept), kept, "some.npy");
+}
 
 void expect_refused(const std::string& text, const std::vector<std::string>& parts) {
   expect_error(ErrorCode::bad_file, parts, [&] { (void)parse(text); });
