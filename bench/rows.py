@@ -185,7 +185,7 @@ def auto_threads(python, repetitions, quick):
     ours, notes, seconds = [], [], 0.4 if quick else 1.0
     with workers([Worker("losses", [BIN / "step_bench", "small", 1, "auto"])]) as (reference,):
         losses = reference.ask("losses", 3 if quick else 20)
-    peers = peers_of("small", python, seconds, 0, losses, quick, notes)
+    peers = peers_of("small", "32-true", python, seconds, 0, losses, quick, notes)
     theirs = {peer: [] for peer in peers}
     with tempfile.TemporaryDirectory() as folder, workers(peers):
         counts = {peer: max(2, round(seconds / pace(peer, seconds, 0))) for peer in peers}
