@@ -52,7 +52,7 @@ std::string_view name_of(FileKind kind) {
     case FileKind::empty:
       return "an empty file";
     case FileKind::torch_zip:
-      return "a zip archive, as torch.save writes it";
+      return "a zip archive, as torch.save and numpy.savez write it";
     case FileKind::torch_pickle:
       return "a Python pickle, as older versions of torch.save write it";
     case FileKind::numpy:

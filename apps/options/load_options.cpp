@@ -83,6 +83,14 @@ Result<DatasetSummary> summary_of_samples(const Options& options) {
   }
 }
 
+/// A sentence if the mean or deviation of pixels was set for samples that are no pixels.
+std::vector<std::string> unused_mean(const Options& options, const OptionOrigins& origins) {
+  if (!options.samples || options.samples.value().samples.dtype == DType::u8) return {};
+  if (origins.of("data.mean") == "default" && origins.of("data.std") == "default") return {};
+  return {fmt::format("data.mean and data.std have no effect: samples of {} are taken as they are",
+                      name_of(options.samples.value().samples.dtype))};
+}
+
 Options resolve(OptionTree document, const std::vector<std::string>& overrides,
                 const Definitions& own, OptionOrigins* where = nullptr) {
   for (const std::string& assignment : overrides)
@@ -101,6 +109,7 @@ Options resolve(OptionTree document, const std::vector<std::string>& overrides,
   former_channels.check(options, data);
   options.warnings = without_effect(options, origins);
   std::ranges::move(unusual_rate(options, origins), std::back_inserter(options.warnings));
+  std::ranges::move(unused_mean(options, origins), std::back_inserter(options.warnings));
   if (!data)
     options.warnings.push_back(
         fmt::format("{} cannot be read on this host, so the options that depend on its samples are "

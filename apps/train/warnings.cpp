@@ -47,11 +47,6 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
     sentences.emplace_back(
         "a micro-batch of one sample has nothing to mix it with: lower train.micro_batches or "
         "raise train.batch_size");
-  if (const DType type = pipeline.data.dataset.samples().dtype;
-      type != DType::u8 && (!pipeline.data.mean.empty() || !pipeline.data.std.empty()))
-    sentences.push_back(
-        fmt::format("data.mean and data.std have no effect: samples of {} are taken as they are",
-                    name_of(type)));
   const auto trains = [](const ParameterGroup& group) { return group.lr.value_or(0) > 0; };
   if (pipeline.rate.lr == 0 && std::ranges::none_of(pipeline.optimizer.groups(), trains))
     sentences.emplace_back("train.lr is 0: the weights will not change");
@@ -63,7 +58,8 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
   const auto of_bytes = [](double value) { return std::abs(value) > 1; };
   for (const auto& [key, values] :
        {std::pair("data.mean", &pipeline.data.mean), std::pair("data.std", &pipeline.data.std)})
-    if (std::ranges::any_of(*values, of_bytes))
+    if (pipeline.data.dataset.samples().dtype == DType::u8 &&
+        std::ranges::any_of(*values, of_bytes))
       sentences.push_back(
           fmt::format("{} is [{}], but it is applied to pixels from 0 to 1: divide values for "
                       "pixels from 0 to 255 by 255",

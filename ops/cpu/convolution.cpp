@@ -67,8 +67,8 @@ class OneDnnConvolution final : public LayerKernel {
 
   void use_weights(const Stream&, const Tensor& weight, const Tensor& bias,
                    std::uint64_t version) override {
-    check(weight, weight_shape_, "the weight");
-    if (options_.bias) check(bias, {options_.out_channels}, "the bias");
+    check_parameter(weight, weight_shape_, "the weight");
+    if (options_.bias) check_parameter(bias, {options_.out_channels}, "the bias");
     weights_.use(weight, bias, version);
   }
 
@@ -107,8 +107,8 @@ class OneDnnConvolution final : public LayerKernel {
     Prepared& prepared = prepared_for(stream, x.shape());
     check(x, prepared.x_shape, "the input");
     check(grad, prepared.y_shape, "the output's gradient");
-    check(weight_grad, weight_shape_, "the weight's gradient");
-    if (options_.bias) check(bias_grad, {options_.out_channels}, "the bias's gradient");
+    check_parameter(weight_grad, weight_shape_, "the weight's gradient");
+    if (options_.bias) check_parameter(bias_grad, {options_.out_channels}, "the bias's gradient");
     Compiled& compiled = direction(prepared, ConvolutionDirection::weight_gradient);
     const Tensor input = in_layout(stream, x, compiled.path.x, compiled.path.products);
     const Tensor y_grad = in_layout(stream, grad, compiled.path.y, compiled.path.products);
@@ -178,14 +178,17 @@ class OneDnnConvolution final : public LayerKernel {
                });
   }
 
+  void check_parameter(const Tensor& tensor, const Shape& shape, std::string_view what) const {
+    check(tensor, shape, what);
+    if (tensor.layout() != Layout::row_major) refuse(tensor, shape, what);
+  }
   void check(const Tensor& tensor, const Shape& shape, std::string_view what) const {
     if (!tensor.defined())
       throw Error(ErrorCode::bad_shape, fmt::format("{}: {} is missing, expected {}",
                                                     describe(options_), what, to_string(shape)));
-    const bool plain = shape.rank() == 1 || shape == weight_shape_;
-    if (tensor.shape() == shape && tensor.dtype() == DType::f32 &&
-        (!plain || tensor.layout() == Layout::row_major))
-      return;
+    if (tensor.shape() != shape || tensor.dtype() != DType::f32) refuse(tensor, shape, what);
+  }
+  [[noreturn]] void refuse(const Tensor& tensor, const Shape& shape, std::string_view what) const {
     throw Error(ErrorCode::bad_shape,
                 fmt::format("{}: {} is {} {} ({}), expected f32 {}", describe(options_), what,
                             name_of(tensor.dtype()), to_string(tensor.shape()),

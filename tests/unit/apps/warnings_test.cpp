@@ -59,13 +59,17 @@ TEST(Warnings, NameAMeanOfSamplesThatAreNoPixels) {
   const test::TemporaryFolder folder;
   for (const char* split : {"train", "test"})
     test::write_text(folder / (std::string(split) + ".csv"), "a,b\n0.5,1\n0.25,0\n");
-  const Options options = parse_options(
-      "model: {name: mlp, widths: [8], classes: 2}\ntrain: {batch_size: 2, micro_batches: 1}\n"
-      "data: {name: csv, mean: [0.5], std: [0.2], path: " +
-          folder.path().string() + "}\n",
-      "o.yaml");
-  EXPECT_THAT(warnings(options, {}, pipeline_options(options, {}, {})),
-              testing::Contains(HasSubstr("no effect: samples of f32 are taken as they are")));
+  const auto of_csv = [&](const std::string& more) {
+    const Options options = parse_options(
+        "model: {name: mlp, widths: [8], classes: 2}\ntrain: {batch_size: 2, micro_batches: 1}\n"
+        "data: {name: csv, path: " +
+            folder.path().string() + more + "}\n",
+        "o.yaml");
+    return warnings(options, {}, pipeline_options(options, {}, {}));
+  };
+  EXPECT_THAT(of_csv(", mean: [72], std: [2]"),
+              testing::ElementsAre(HasSubstr("no effect: samples of f32 are taken as they are")));
+  EXPECT_THAT(of_csv(""), testing::IsEmpty());
 }
 
 TEST(Warnings, NameValuesThatTrainNothingWell) {

@@ -116,6 +116,8 @@ std::vector<Problem> problems() {
       {square(2, 4, 7, 2, 3, false), {2, 2, 13, 13}},
       {square(16, 16, 3, 1, 1, false), {1, 16, 1, 1}},
       {square(8, 1, 3, 1, 2), {2, 8, 4, 4}},
+      {square(8, 8, 1, 1, 0), {8, 8, 1, 1}},  // input and output have the shape of the weights
+      {square(16, 16, 3, 1, 1), {16, 16, 3, 3}},
       {{.in_channels = 16,
         .out_channels = 16,
         .kernel_h = 1,
