@@ -354,9 +354,10 @@ void check(const PipelineOptions& options) {
   check_loss(options);
   const Dataset& data = options.data.dataset;
   if (options.evaluates && data.count(Split::test) <= 0)
-    throw Error(ErrorCode::bad_options,
-                fmt::format("`evaluates` is true, but {} has no test samples", data.name()),
-                "set `evaluates` to false");
+    throw Error(
+        ErrorCode::bad_options,
+        fmt::format("`evaluates` is true, but {} has no test samples", data.name()),
+        "give it test samples (tables: set `Dataset::test_fraction`), or set `evaluates` to false");
   if (options.rate.schedule == LearningRateSchedule::plateau && !options.evaluates)
     throw Error(ErrorCode::bad_options,
                 "the schedule is plateau, but `evaluates` is false: nothing tells a plateau",

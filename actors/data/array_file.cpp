@@ -55,9 +55,11 @@ void check_array_path(std::string_view name, const fs::path& path) {
         ErrorCode::io, fmt::format("{} has no `Dataset::path`", name),
         "set `Dataset::path` to the file of the arrays x_train, y_train, x_test and y_test");
   if (std::error_code ignored; !fs::is_regular_file(path, ignored))
-    throw Error(ErrorCode::bad_options,
-                fmt::format("`Dataset::path` is {}, which is not a file", path.string()),
-                fmt::format("give the file of {} that holds the arrays", name));
+    throw Error(
+        ErrorCode::bad_options,
+        fmt::format("`Dataset::path` is {}, which {}", path.string(),
+                    std::filesystem::exists(path, ignored) ? "is not a file" : "does not exist"),
+        fmt::format("give the file of {} that holds the arrays", name));
 }
 
 std::shared_ptr<const SampleReader> open_arrays(std::string_view name, const fs::path& path,

@@ -90,6 +90,12 @@ class Table {
         remedy);
   }
 
+  /// What is left of a line; behind the last cell there is nothing, not even an empty one.
+  struct Line {
+    std::string_view rest;
+    bool has_cells = true;
+  };
+
   std::string_view take_line() {
     const auto end = std::min(rest_.find('\n'), rest_.size());
     std::string_view line = rest_.substr(0, end);
@@ -98,32 +104,31 @@ class Table {
     if (line.ends_with('\r')) line.remove_suffix(1);
     return line;
   }
-  /// Takes a cell and the comma behind it; `line` is null behind the last one.
-  std::string_view take_cell(std::optional<std::string_view>& line) const {
+  /// Takes a cell and the comma behind it.
+  std::string_view take_cell(Line& line) const {
     std::size_t end = 0;
     std::string_view cell;
-    if (line->starts_with('"')) {
-      const auto quote = line->find('"', 1);
-      if (quote == line->npos || (quote + 1 < line->size() && (*line)[quote + 1] != ','))
+    const std::string_view rest = line.rest;
+    if (rest.starts_with('"')) {
+      const auto quote = rest.find('"', 1);
+      if (quote == rest.npos || (quote + 1 < rest.size() && rest[quote + 1] != ','))
         fail(fmt::format("has a quote in line {} that does not end a cell", line_),
              "remove quotes and line ends from cells");
-      cell = line->substr(1, quote - 1);
+      cell = rest.substr(1, quote - 1);
       end = quote + 1;
     } else {
-      end = std::min(line->find(','), line->size());
-      cell = trimmed(line->substr(0, end));
+      end = std::min(rest.find(','), rest.size());
+      cell = trimmed(rest.substr(0, end));
     }
-    if (end == line->size())
-      line.reset();
-    else
-      line->remove_prefix(end + 1);
+    line.has_cells = end < rest.size();
+    line.rest.remove_prefix(std::min(end + 1, rest.size()));
     return cell;
   }
 
   void read_header(const std::vector<std::string>& wanted) {
-    std::optional<std::string_view> line = take_line();
+    Line line{take_line()};
     std::vector<std::string> names;
-    while (line) names.emplace_back(take_cell(line));
+    while (line.has_cells) names.emplace_back(take_cell(line));
     std::set<std::string_view> different;
     for (std::size_t i = 0; i < names.size(); ++i)
       if (names[i].empty() || !different.insert(names[i]).second)
@@ -148,10 +153,10 @@ class Table {
   }
 
   void read_row() {
-    std::optional<std::string_view> line = take_line();
-    if (trimmed(*line).empty()) return;
+    Line line{take_line()};
+    if (trimmed(line.rest).empty()) return;
     std::size_t column = 0, feature = 0;
-    for (; line && column < is_target_.size(); ++column) {
+    for (; line.has_cells && column < is_target_.size(); ++column) {
       const std::string_view cell = take_cell(line);
       if (is_target_[column]) {
         targets_.push_back(cell);
@@ -164,8 +169,8 @@ class Table {
       features_.push_back(*value);
       ++feature;
     }
-    if (line || column != is_target_.size())
-      fail(fmt::format("has {} than {} in line {}", line ? "more" : "fewer",
+    if (line.has_cells || column != is_target_.size())
+      fail(fmt::format("has {} than {} in line {}", line.has_cells ? "more" : "fewer",
                        counted(std::ssize(is_target_), "cell"), line_),
            "give each row a cell for each column");
     lines_.push_back(line_);

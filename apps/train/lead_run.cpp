@@ -121,6 +121,16 @@ void print_best(const Options& options, const OutputFolder& folder, RunLog& log)
                     all[best].step, figures(all[best], " and ")));
 }
 
+/// The last evaluation comes after the last checkpoint, which kept what was the best until then.
+void remove_former_best(const Options& options, const OutputFolder& folder, RunLog& log,
+                        std::int64_t step) {
+  const auto best = best_checkpoint(options, folder, log);
+  if (!best) return;
+  const Retention keep{.newest = options.checkpoints_kept, .also = best->step};
+  if (const Status pruned = prune_checkpoints(folder.checkpoints(), keep, step); !pruned)
+    log.warn(pruned.error().message());
+}
+
 /// `asked_here`: this process, not another, was asked to stop.
 int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
              const Options& options, const RunShape& shape, const ProcessUsage& before,
@@ -152,7 +162,10 @@ int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
   log.record(fmt::format("ended: done, {}, {:.1f} s", counted(report.steps, "step"), seconds));
   print_out("{}\n", complete);
   print_out("checkpoint in {}\n", (folder.checkpoints() / checkpoint_name(report.steps)).string());
-  if (options.best_checkpoint_kept) print_best(options, folder, log);
+  if (options.best_checkpoint_kept) {
+    remove_former_best(options, folder, log, report.steps);
+    print_best(options, folder, log);
+  }
   if (const auto evaluation = log.last_evaluation()) print_out("{}\n", result_line(*evaluation));
   return exit_done;
 }

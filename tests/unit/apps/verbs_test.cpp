@@ -353,7 +353,7 @@ TEST_F(Verbs, TrainKeepsTheBestCheckpointBesideTheNewest) {
   std::set<std::int64_t> kept;
   for (const CheckpointInfo& found : list_checkpoints(checkpoints)) kept.insert(found.step);
   EXPECT_TRUE(kept.contains(scores.back().step));
-  EXPECT_LT(kept.size(), 4);
+  EXPECT_LE(kept.size(), 2) << "the newest and the best";
   if (kept.contains(best))  // unless the writer was busy with the one before
     EXPECT_THAT(ran.out, HasSubstr("best checkpoint in " +
                                    (checkpoints / checkpoint_name(best)).string() + ": test loss"));
