@@ -249,5 +249,34 @@ TEST(PipelineArithmetic, IsThatOfAPlainLoopForAModelWithStatisticsAndDropout) {
     }
 }
 
+TEST(PipelineArithmetic, ClipsTheNormOfTheWholeModelsGradient) {
+  constexpr double lr = 0.5, limit = 0.01;  // far below the gradient's norm
+  for (const std::vector<std::size_t>& partition : {std::vector<std::size_t>{4}, {1, 3}, {1, 1, 2}})
+    for (const std::uint32_t replicas : {1, 2}) {
+      SCOPED_TRACE(::testing::Message()
+                   << partition.size() << " stages, " << replicas << " replicas");
+      TrainingRun run = run_of(partition, replicas, 4);
+      run.steps = 3;
+      run.snapshot_every = 1;
+      run.adjust = [&](PipelineOptions& pipeline) {
+        pipeline.rate = {.schedule = LearningRateSchedule::constant, .lr = lr};
+        pipeline.optimizer = Optimizer(Sgd{.momentum = 0}).with_clip_norm(limit);
+      };
+      const std::vector<std::string> names = parameter_names(model_of(pipeline_of(run)));
+      const TrainingResult result = train(run);
+      for (std::uint32_t step = 1; step < 3; ++step) {
+        double sum = 0;
+        for (std::size_t i = 0; i < result.written.at(step).size(); ++i) {
+          const auto& [name, before] = result.written.at(step)[i];
+          if (std::ranges::find(names, name) == names.end()) continue;
+          const Tensor& after = result.written.at(step + 1)[i].tensor;
+          for (std::int64_t e = 0; e < before.element_count(); ++e)
+            sum += std::pow(after.data<double>()[e] - before.data<double>()[e], 2);
+        }
+        EXPECT_NEAR(std::sqrt(sum), lr * limit, 1e-6 * lr * limit) << "step " << step;
+      }
+    }
+}
+
 }  // namespace
 }  // namespace troupe
