@@ -53,7 +53,8 @@ class Member {
 
  private:
   std::size_t read_some(std::span<std::byte> out) {
-    const zip_int64_t got = zip_fread(file_.get(), out.data(), out.size());
+    constexpr std::size_t most = std::size_t{1} << 30;  // libzip loses what exceeds 32 bits
+    const zip_int64_t got = zip_fread(file_.get(), out.data(), std::min(out.size(), most));
     if (got < 0) fail(origin_, zip_file_strerror(file_.get()), write_again);
     return static_cast<std::size_t>(got);
   }
