@@ -32,6 +32,8 @@ struct ConvolutionOptions {
   std::int64_t kernel_h = 3, kernel_w = 3;
   std::int64_t stride_h = 1, stride_w = 1;
   std::int64_t padding_h = 0, padding_w = 0;
+  std::int64_t dilation_h = 1, dilation_w = 1;  ///< distance between the elements of the kernel
+  std::int64_t groups = 1;  ///< output channels of a group see the input channels of that group
   bool bias = true;
   ConvolutionAlgorithm algorithm = ConvolutionAlgorithm::automatic;
 };
@@ -42,6 +44,20 @@ struct LinearOptions {
   std::int64_t out_features = 0;
   bool bias = true;
 };
+
+/// A function of each element, as PyTorch's class of that name.
+enum class Activation : std::uint8_t {
+  sigmoid,
+  tanh,
+  silu,       ///< x * sigmoid(x)
+  gelu,       ///< x * (1 + erf(x / sqrt(2))) / 2
+  gelu_tanh,  ///< GELU(approximate="tanh")
+  hardsigmoid,
+  hardswish,
+};
+
+/// An operation on two elements.
+enum class ArithmeticOperation : std::uint8_t { add, subtract, multiply, divide };
 
 /// The arithmetic of one layer with a weight and a bias. It keeps what it has compiled for each
 /// shape of the input, and the weights in the order that the compiled code needs. Used by one actor
