@@ -114,6 +114,14 @@ NormGradients checked(NormGradients result) {
   check({result.x, result.weight, result.bias});
   return result;
 }
+AttentionOutput checked(AttentionOutput result) {
+  check({result.y, result.log_sums});
+  return result;
+}
+AttentionGradients checked(AttentionGradients result) {
+  check({result.q, result.k, result.v});
+  return result;
+}
 LossOutput checked(LossOutput result) {
   check({result.totals, result.logits_grad});
   return result;
@@ -156,6 +164,13 @@ class Arguments {
   void check_one(const RandomKey&) const {}
   void check_one(const ConvolutionOptions&) const {}
   void check_one(const LinearOptions&) const {}
+  void check_one(const ElementPlaces&) const {}
+  void check_one(const MatmulOptions&) const {}
+  void check_one(const AttentionOptions&) const {}
+  void check_one(const AttentionOutput& output) const {
+    check_one(output.y);
+    check_one(output.log_sums);
+  }
   void check_one(const PoolOptions&) const {}
   void check_one(const MomentumStep&) const {}
   void check_one(const AdamStep&) const {}
