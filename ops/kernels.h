@@ -69,6 +69,11 @@ enum class Activation : std::uint8_t {
   hardswish,
 };
 
+/// Whether the derivative of a function is computed from its value; otherwise from its argument.
+constexpr bool derives_from_output(Activation function) {
+  return function == Activation::sigmoid || function == Activation::tanh;
+}
+
 /// An operation on two elements.
 enum class ArithmeticOperation : std::uint8_t { add, subtract, multiply, divide };
 
@@ -127,6 +132,14 @@ struct NormGradients {
   Tensor bias;      ///< [C]
   Tensor residual;  ///< shape and layout of x; defined for NormEpilogue::relu_of_sum only, since
                     ///< that of a residual added last is `grad` itself
+};
+
+/// The output of a layer norm, and of each row of x what its gradient needs: row-major tensors
+/// [rows].
+struct LayerNormOutput {
+  Tensor y;
+  Tensor mean;
+  Tensor inverse_deviation;  ///< 1 / sqrt(variance + epsilon)
 };
 
 /// Loss and correct predictions of a micro-batch, and the gradient of the model's outputs.

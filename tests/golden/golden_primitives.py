@@ -5,6 +5,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+from golden_functions import SAMPLES as FUNCTION_SAMPLES
 from troupe_random import elements, operation_id, uniform
 
 
@@ -196,7 +197,7 @@ def numbers(name, role, shapes):
 def primitives():
     """A dictionary of tensors: <sample>/output, /input_gradient0, /weight_gradient0, /statistic0."""
     result = {}
-    for name, (input_shapes, weight_shapes, function) in SAMPLES.items():
+    for name, (input_shapes, weight_shapes, function) in {**SAMPLES, **FUNCTION_SAMPLES}.items():
         inputs = numbers(name, "input", input_shapes)
         weights = numbers(name, "weight", weight_shapes)
         output = function(inputs, *weights)

@@ -122,6 +122,10 @@ AttentionGradients checked(AttentionGradients result) {
   check({result.q, result.k, result.v});
   return result;
 }
+LayerNormOutput checked(LayerNormOutput result) {
+  check({result.y, result.mean, result.inverse_deviation});
+  return result;
+}
 LossOutput checked(LossOutput result) {
   check({result.totals, result.logits_grad});
   return result;
@@ -159,8 +163,12 @@ class Arguments {
     check_one(moments.variance);
   }
   void check_one(const NormEpilogue& epilogue) const { check_one(epilogue.residual); }
+  void check_one(const LayerNormOutput& output) const {
+    check_one(output.y);
+    check_one(output.mean);
+    check_one(output.inverse_deviation);
+  }
   void check_one(const Shape&) const {}
-  void check_one(Layout) const {}
   void check_one(const RandomKey&) const {}
   void check_one(const ConvolutionOptions&) const {}
   void check_one(const LinearOptions&) const {}
@@ -175,8 +183,7 @@ class Arguments {
   void check_one(const MomentumStep&) const {}
   void check_one(const AdamStep&) const {}
   template <class Number>
-  requires std::is_arithmetic_v<Number>
-  void check_one(Number) const {}
+  requires(std::is_arithmetic_v<Number> || std::is_enum_v<Number>) void check_one(Number) const {}
 
   std::string_view kernel_;
   int place_ = 0;

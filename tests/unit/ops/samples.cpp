@@ -1,5 +1,6 @@
 #include "samples.h"
 
+#include "function_samples.h"
 #include "ops/loss.h"
 #include "ops/primitives/attention.h"
 #include "ops/primitives/batch_norm2d.h"
@@ -361,7 +362,7 @@ std::vector<Sample> binary_cross_entropy() {
 }  // namespace
 
 std::vector<Sample> all_samples() {
-  std::vector<Sample> all;
+  std::vector<Sample> all = function_samples();
   for (const auto& samples : {convolution2d(),
                               batch_norm2d(),
                               linear(),
