@@ -10,6 +10,10 @@ namespace troupe::graph {
 /// Error{bad_file} for other files, with the line of Python that exports a model; io.
 Graph read_graph(const std::filesystem::path& path);
 
+/// Whether the file is one that read_graph reads, by its beginning and its directory. Throws
+/// Error{io} if there is no such file.
+bool holds_graph(const std::filesystem::path& path);
+
 /// A text that is the same for graphs with the same operators, shapes and names of parameters,
 /// whatever the values of these are: 64 hexadecimal digits.
 std::string digest(const Graph& graph);

@@ -25,6 +25,11 @@ void check_device(const StateVersion& state, Device device) {
               "copy it there with on_device");
 }
 
+/// Samples in the precision of the network; indices stay as they are.
+Tensor in_precision(const Stream& stream, const Tensor& x, DType dtype) {
+  return is_floating(x.dtype()) ? on_device(stream, x, dtype) : on_device(stream, x);
+}
+
 void check_flat(std::string_view what, const Tensor& tensor, std::int64_t elements, DType dtype) {
   if (tensor.defined() && tensor.shape() == Shape{elements} && tensor.dtype() == dtype) return;
   throw Error(ErrorCode::bad_shape,
@@ -104,7 +109,7 @@ std::unique_ptr<ForwardPass> Network::forward(const Tensor& x, const RandomKey& 
                                               bool wants_input_gradient, std::size_t range) {
   auto pass = std::make_unique<ForwardPass>(spec_, views_, make_pass(true, random));
   pass->input_dtype = x.dtype();
-  Value value = pass->tape.input(on_device(stream_, x, dtype_), wants_input_gradient);
+  Value value = pass->tape.input(in_precision(stream_, x, dtype_), wants_input_gradient);
   pass->blocks = ranges_.at(range);
   for (std::size_t b = pass->blocks.first; b < pass->blocks.last; ++b) {
     pass->marks.push_back(pass->tape.recorded());
@@ -171,7 +176,7 @@ Tensor Network::returned(const ForwardPass& pass, std::vector<Tensor> gradients)
 
 Tensor Network::evaluate(const Tensor& x, std::size_t range) {
   const Pass evaluation = make_pass(false, {});
-  Tensor result = on_device(stream_, x, dtype_);
+  Tensor result = in_precision(stream_, x, dtype_);
   const auto [first, last] = ranges_.at(range);
   for (std::size_t b = first; b < last; ++b) {  // a tape a block: what lies before it is freed
     Tape tape(evaluation);
