@@ -226,15 +226,16 @@ std::vector<Tensor> parts_of(const std::vector<std::string>& names,
 /// Consecutive parameters of one group: the elements from `begin` to the next run.
 struct GroupRun {
   const ParameterGroup* group;
+  bool frozen;  ///< by the model itself
   std::int64_t begin;
 };
 
 std::vector<GroupRun> group_runs(const Optimizer& optimizer, const StateSpec& spec) {
-  if (optimizer.groups().empty()) return {{nullptr, 0}};
   std::vector<GroupRun> runs;
   for (const ParameterSpec& parameter : spec.parameters()) {
     const ParameterGroup* group = optimizer.group_of(parameter.name);
-    if (runs.empty() || runs.back().group != group) runs.push_back({group, parameter.offset});
+    if (runs.empty() || runs.back().group != group || runs.back().frozen != parameter.frozen)
+      runs.push_back({group, parameter.frozen, parameter.offset});
   }
   return runs;
 }
@@ -265,7 +266,8 @@ void Network::apply(const Optimizer& optimizer, const OptimizerStep& step,
       }
     const std::vector<Tensor> old_parts = parts_of(names, state, own, begin, count);
     std::vector<Tensor> new_parts = parts_of(names, new_state, own, begin, count);
-    const double lr = run.group ? run.group->lr.value_or(step.lr) : step.lr;
+    const double group_lr = run.group ? run.group->lr.value_or(step.lr) : step.lr;
+    const double lr = run.frozen ? 0.0 : group_lr;
     rule.update(stream_, {.updates = step.updates, .lr = lr},
                 {.weights = now.weights.narrow(begin, count),
                  .gradient = gradient,
@@ -319,7 +321,7 @@ Tensor Network::gradient_squares(const Optimizer& optimizer,
     begin -= gradient.element_count();
     for (; end > 0 && parameters[end - 1].offset >= begin; --end) {
       const ParameterSpec& parameter = parameters[end - 1];
-      if (optimizer.freezes(parameter.name)) continue;
+      if (parameter.frozen || optimizer.freezes(parameter.name)) continue;
       Tensor square = squares.narrow(static_cast<std::int64_t>(end) - 1, 1);
       table.square_sum(stream_,
                        gradient.narrow(parameter.offset - begin, parameter.shape.element_count()),
