@@ -52,6 +52,34 @@ TensorSource new_weights(const std::shared_ptr<const StateSpec>& spec, std::uint
   return source;
 }
 
+/// Adds to tensors that the file lacks, and to those that the model lacks, a similar name of the
+/// other side: they may be the same tensor. Only to the first ones, because names are compared with
+/// each other.
+void add_similar_names(PartialWeights& weights, const TensorSource& model,
+                       const std::map<std::string_view, const TensorInfo*>& in_file) {
+  constexpr std::size_t most = 8;
+  std::vector<std::string_view> lacking, surplus;
+  std::set<std::string_view> in_model;
+  for (const TensorInfo& tensor : model.tensors) {
+    in_model.insert(tensor.name);
+    if (!in_file.contains(tensor.name)) lacking.push_back(tensor.name);
+  }
+  for (const auto& [name, tensor] : in_file)
+    if (!in_model.contains(name)) surplus.push_back(name);
+  const auto add = [](std::vector<std::string>& texts, const std::vector<std::string_view>& names,
+                      const std::vector<std::string_view>& others, std::string_view of_whom) {
+    const std::set<std::string_view> without_other(names.begin(), names.end());
+    for (std::size_t i = 0; i < std::min(most, texts.size()); ++i) {
+      const std::string name = texts[i].substr(0, texts[i].find(" ("));
+      if (!without_other.contains(name)) continue;
+      if (const std::string similar = similar_name(name, others); !similar.empty())
+        texts[i] += fmt::format(" [like {} of {}]", similar, of_whom);
+    }
+  };
+  add(weights.anew, lacking, surplus, "the file");
+  add(weights.unused, surplus, lacking, "the model");
+}
+
 }  // namespace
 
 PartialWeights partial_weights(const PipelineOptions& options, const TensorSource& given) {
@@ -81,6 +109,7 @@ PartialWeights partial_weights(const PipelineOptions& options, const TensorSourc
                 "create the model with the settings that wrote the file");
   for (const TensorInfo& tensor : file.tensors)
     if (!taken.contains(tensor.name)) result.unused.push_back(tensor.name);
+  add_similar_names(result, begun, in_file);
   result.tensors.read = [taken = std::move(taken), from_file = file.read,
                          anew = begun.read](const std::string& name) {
     return taken.contains(name) ? from_file(name) : anew(name);

@@ -55,7 +55,7 @@ struct Options {
                            .data = {.dataset = Dataset(nullptr, {}), .mean = {}, .std = {}},
                            .micro_batches = 4};
   DatasetOptions selection;         ///< which samples of the data set; its seed is the pipeline's
-  std::filesystem::path weights;    ///< safetensors file or checkpoint to start from; empty: none
+  std::filesystem::path weights;    ///< file or checkpoint to start from; empty: none
   bool weights_strict = true;       ///< the weights must fit the model
   std::vector<std::string> frozen;  ///< patterns of parameters that keep their values
   std::int64_t stages = 1;

@@ -48,9 +48,9 @@ class Checker {
     if (!strict) unexpected.clear();
     if (missing_.empty() && wrong_.empty() && unexpected.empty()) return;
     std::string message = "the weights belong to another model:";
-    append(message, "missing", missing_);
+    append(message, "missing", with_similar(missing_, unexpected, "the file"));
     append(message, "that do not fit", wrong_);
-    append(message, "not asked for", unexpected);
+    append(message, "not asked for", with_similar(unexpected, missing_, "the model"));
     throw Error(ErrorCode::bad_file, message,
                 "create the model with the settings that wrote the file");
   }
@@ -71,10 +71,21 @@ class Checker {
     return nullptr;
   }
 
+  static constexpr std::size_t shown = 2;  // the others are of the same kind
+
+  /// The names that are shown, with the name that such a tensor probably has on the other side.
+  static std::vector<std::string> with_similar(std::vector<std::string> names,
+                                               const std::vector<std::string>& others,
+                                               std::string_view of_whom) {
+    const std::vector<std::string_view> candidates(others.begin(), others.end());
+    for (std::size_t i = 0; i < std::min(shown, names.size()); ++i)
+      if (const std::string similar = similar_name(names[i], candidates); !similar.empty())
+        names[i] += fmt::format(" [like {} of {}]", similar, of_whom);
+    return names;
+  }
   static void append(std::string& message, std::string_view what,
                      const std::vector<std::string>& names) {
     if (names.empty()) return;
-    constexpr std::size_t shown = 2;  // the others are of the same kind
     message += fmt::format("{} {} {} ({})", message.ends_with(':') ? "" : ",", names.size(), what,
                            listed(names, shown));
   }
