@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "ops/cpu/add_up.h"
 #include "ops/cpu/broadcast.h"
 #include "ops/cpu/broadcast_rows.h"
 #include "ops/cpu/kernels.h"
@@ -174,14 +175,7 @@ void sum_columns(const Stream& stream, const SumPlan& sum, const Sources& from, 
                });
              }
            });
-  parallel(stream, outputs, grain_of(sum.chunks), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      double total = 0;
-      for (std::int64_t chunk = 0; chunk < sum.chunks; ++chunk)
-        total += partials[chunk * outputs + i];
-      to[i] = static_cast<float>(total * scale);
-    }
-  });
+  add_up_in_f64(stream, {partials, outputs, sum.chunks}, outputs, scale, to);
 }
 
 /// Sums of rows that are one part of one row each: neighbouring rows in one call.
