@@ -125,13 +125,13 @@ struct Sources {
 template <class Use>
 void for_row_runs(const SumPlan& sum, const Sources& from, std::int64_t begin, std::int64_t end,
                   std::int64_t column, const Use& use) {
-  const auto [size, steps] = sum.sorted.inner();
+  const BroadcastPlan::Axis inner = sum.sorted.inner();
   ProductRows r{};
-  r.count = std::min(sum.width, size - column);
-  r.factor_repeats = steps[1] == 0;
+  r.count = std::min(sum.width, inner.size - column);
+  r.factor_repeats = inner.steps[1] == 0;
   for (RowWalk walk(sum.sorted, sum.sorted.rank - 1, begin, end); !walk.done(); walk.next()) {
     r.x = from.x + walk.offset(0) + column;
-    r.factor = from.factor ? from.factor + walk.offset(1) + column * steps[1] : nullptr;
+    r.factor = from.factor ? from.factor + walk.offset(1) + column * inner.steps[1] : nullptr;
     r.rows = walk.run();
     r.x_step = walk.step(0);
     r.factor_step = from.factor ? walk.step(1) : 0;
