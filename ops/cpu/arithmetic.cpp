@@ -103,44 +103,45 @@ struct Operands {
 /// One row is divided among the threads by its elements.
 void compute_row(const Stream& stream, ArithmeticOperation operation, const BroadcastPlan& plan,
                  const Operands& from, float* to) {
-  const auto [size, steps] = plan.inner();
-  parallel(stream, size, elements_per_thread, [&](std::int64_t begin, std::int64_t end) {
-    ArithmeticRows r{.a = from.a + begin * steps[0],
-                     .b = from.b + begin * steps[1],
+  const BroadcastPlan::Axis inner = plan.inner();
+  parallel(stream, inner.size, elements_per_thread, [&](std::int64_t begin, std::int64_t end) {
+    ArithmeticRows r{.a = from.a + begin * inner.steps[0],
+                     .b = from.b + begin * inner.steps[1],
                      .y = to + begin,
                      .rows = 1,
                      .count = end - begin,
                      .a_step = 0,
                      .b_step = 0,
-                     .a_repeats = steps[0] == 0,
-                     .b_repeats = steps[1] == 0};
+                     .a_repeats = inner.steps[0] == 0,
+                     .b_repeats = inner.steps[1] == 0};
     HWY_DYNAMIC_DISPATCH(arithmetic_rows)(operation, r);
   });
 }
 
 void compute(const Stream& stream, ArithmeticOperation operation, const BroadcastPlan& plan,
              const Operands& from, float* to) {
-  const auto [size, steps] = plan.inner();
-  if (size == 0) return;
+  const BroadcastPlan::Axis inner = plan.inner();
+  if (inner.size == 0) return;
   if (plan.rank == 1) return compute_row(stream, operation, plan, from, to);
-  const std::int64_t grain = std::max<std::int64_t>(1, elements_per_thread / size);
+  const std::int64_t grain = std::max<std::int64_t>(1, elements_per_thread / inner.size);
   parallel(stream, plan.rows(), grain, [&](std::int64_t begin, std::int64_t end) {
     for (RowWalk walk(plan, plan.rank - 1, begin, end); !walk.done(); walk.next())
       run_rows(operation, {.a = from.a + walk.offset(0),
                            .b = from.b + walk.offset(1),
-                           .y = to + walk.at() * size,
+                           .y = to + walk.at() * inner.size,
                            .rows = walk.run(),
-                           .count = size,
+                           .count = inner.size,
                            .a_step = walk.step(0),
                            .b_step = walk.step(1),
-                           .a_repeats = steps[0] == 0,
-                           .b_repeats = steps[1] == 0});
+                           .a_repeats = inner.steps[0] == 0,
+                           .b_repeats = inner.steps[1] == 0});
   });
 }
 
 Shape broadcast_shape(const Shape& a, const Shape& b) {
   if (a.rank() != b.rank()) return a;  // the plan refuses b
   std::vector<std::int64_t> sizes;
+  sizes.reserve(static_cast<std::size_t>(a.rank()));
   for (int axis = 0; axis < a.rank(); ++axis) sizes.push_back(a[axis] == 1 ? b[axis] : a[axis]);
   return Shape(std::span<const std::int64_t>(sizes));
 }

@@ -22,6 +22,7 @@ std::vector<Loop> loops_of(const Shape& shape, Layout layout) {
   if (layout == Layout::nhwc) return {{0, whole}, {2, whole}, {3, whole}, {1, whole}};
   if (layout == Layout::nchw16c) return {{0, whole}, {1, block}, {2, whole}, {3, whole}, {1, lane}};
   std::vector<Loop> loops;
+  loops.reserve(static_cast<std::size_t>(shape.rank()));
   for (int axis = 0; axis < shape.rank(); ++axis) loops.push_back({axis, whole});
   return loops;
 }

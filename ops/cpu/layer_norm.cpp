@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/cpu/add_up.h"
 #include "ops/cpu/checks.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/parallel.h"
@@ -58,21 +59,20 @@ void row_gradients(const LayerNormRows& n, std::int64_t row, float* HWY_RESTRICT
   const float* HWY_RESTRICT weight = n.weight;
   float* HWY_RESTRICT dx = n.dx + row * n.features;
   const float mean = n.mean[row], inverse = n.inverse_deviation[row];
-  double product = 0;
-  const double sum = sum_of_row(n.features, [&](auto d, std::int64_t i, auto total) HWY_ATTR {
-    return hn::MulAdd(hn::LoadU(d, grad + i), hn::LoadU(d, weight + i), total);
-  });
-  product = sum_of_row(n.features, [&](auto d, std::int64_t i, auto total) HWY_ATTR {
-    const auto centred = hn::Sub(hn::LoadU(d, x + i), hn::Set(d, mean));
-    const auto g = hn::LoadU(d, grad + i), normalised = hn::Mul(centred, hn::Set(d, inverse));
-    const auto along = hn::Mul(g, normalised);
-    hn::StoreU(hn::Add(hn::LoadU(d, weight_sums + i), along), d, weight_sums + i);
-    hn::StoreU(hn::Add(hn::LoadU(d, bias_sums + i), g), d, bias_sums + i);
-    return hn::MulAdd(along, hn::LoadU(d, weight + i), total);
-  });
+  const TwoSums sums =
+      two_sums_of_row(n.features, [&](auto d, std::int64_t i, auto& sum, auto& product) HWY_ATTR {
+        const auto centred = hn::Sub(hn::LoadU(d, x + i), hn::Set(d, mean));
+        const auto normalised = hn::Mul(centred, hn::Set(d, inverse));
+        const auto g = hn::LoadU(d, grad + i), along = hn::Mul(g, normalised);
+        const auto by = hn::LoadU(d, weight + i);
+        hn::StoreU(hn::Add(hn::LoadU(d, weight_sums + i), along), d, weight_sums + i);
+        hn::StoreU(hn::Add(hn::LoadU(d, bias_sums + i), g), d, bias_sums + i);
+        sum = hn::MulAdd(g, by, sum);
+        product = hn::MulAdd(along, by, product);
+      });
   const auto count = static_cast<double>(n.features);
-  const auto mean_gradient = static_cast<float>(sum / count);
-  const auto mean_product = static_cast<float>(product / count);
+  const auto mean_gradient = static_cast<float>(sums.first / count);
+  const auto mean_product = static_cast<float>(sums.second / count);
   for_lanes(n.features, [&](auto d, std::int64_t i) HWY_ATTR {
     const auto centred = hn::Sub(hn::LoadU(d, x + i), hn::Set(d, mean));
     const auto normalised = hn::Mul(centred, hn::Set(d, inverse));
@@ -134,20 +134,6 @@ std::int64_t rows_of_chunk(std::int64_t features) {
   return std::clamp<std::int64_t>(32768 / std::max<std::int64_t>(1, features), 4, 32);
 }
 
-void add_up_chunks(const Stream& stream, const Tensor& partials, std::int64_t features,
-                   NormGradients& gradients) {
-  const auto* from = partials.data<float>();
-  auto *weight = gradients.weight.data<float>(), *bias = gradients.bias.data<float>();
-  const std::int64_t chunks = partials.dim(0), columns = 2 * features;
-  parallel(stream, columns, grain_of(chunks, 1), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      double sum = 0;
-      for (std::int64_t chunk = 0; chunk < chunks; ++chunk) sum += from[chunk * columns + i];
-      (i < features ? weight[i] : bias[i - features]) = static_cast<float>(sum);
-    }
-  });
-}
-
 }  // namespace
 
 LayerNormOutput layer_norm(const Stream& stream, const Tensor& x, const Tensor& weight,
@@ -204,7 +190,11 @@ NormGradients layer_norm_backward(const Stream& stream, const Tensor& grad, cons
     for (std::int64_t i = begin; i < end; ++i) HWY_DYNAMIC_DISPATCH(gradients_of_rows)
     (n, i * chunk, std::min((i + 1) * chunk, rows), partials.data<float>() + i * 2 * features);
   });
-  add_up_chunks(stream, partials, features, gradients);
+  const auto* sums = partials.data<float>();
+  add_up_in_f64(stream, {sums, 2 * features, chunks}, features, 1.0,
+                gradients.weight.data<float>());
+  add_up_in_f64(stream, {sums + features, 2 * features, chunks}, features, 1.0,
+                gradients.bias.data<float>());
   return gradients;
 }
 

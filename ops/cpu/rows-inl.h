@@ -35,6 +35,35 @@ HWY_INLINE double sum_of_row(std::int64_t count, const Add& add) {
   return sum;
 }
 
+struct TwoSums {
+  double first, second;
+};
+
+/// Two sums in one pass, where add(d, i, first, second) adds the terms from i on to its last two
+/// arguments. Otherwise as sum_of_row.
+template <class Add>
+HWY_INLINE TwoSums two_sums_of_row(std::int64_t count, const Add& add) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  auto a0 = hn::Zero(d), a1 = a0, b0 = a0, b1 = a0;
+  std::int64_t i = 0;
+  for (; i + 2 * lanes <= count; i += 2 * lanes) {
+    add(d, i, a0, b0);
+    add(d, i + lanes, a1, b1);
+  }
+  for (; i + lanes <= count; i += lanes) add(d, i, a0, b0);
+  TwoSums sums{hn::GetLane(hn::SumOfLanes(d, hn::Add(a0, a1))),
+               hn::GetLane(hn::SumOfLanes(d, hn::Add(b0, b1)))};
+  const hn::CappedTag<float, 1> single;
+  for (; i < count; ++i) {
+    auto a = hn::Zero(single), b = a;
+    add(single, i, a, b);
+    sums.first += hn::GetLane(a);
+    sums.second += hn::GetLane(b);
+  }
+  return sums;
+}
+
 }  // namespace troupe::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -15,15 +15,16 @@
 #include <hwy/foreach_target.h>
 
 #include "hwy/contrib/math/math-inl.h"  // quoted, so that it stays below foreach_target.h
+#include "ops/cpu/exponential-inl.h"
 #include "ops/cpu/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace troupe::cpu::HWY_NAMESPACE {
 
-/// Highway's gives 0 for a NaN.
+/// exp(x) for x <= 0 or NaN.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V exponential(D d, V x) {
-  return hn::IfThenElse(hn::Eq(x, x), hn::Exp(d, x), x);
+  return nan_of(d, x, exponential_of_negative(d, x));
 }
 
 HWY_INLINE float largest_of(const float* x, std::int64_t count) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "ops/cpu/add_up.h"
 #include "ops/cpu/broadcast.h"
 #include "ops/cpu/broadcast_rows.h"
 #include "ops/cpu/kernels.h"
@@ -124,13 +125,13 @@ struct Sources {
 template <class Use>
 void for_row_runs(const SumPlan& sum, const Sources& from, std::int64_t begin, std::int64_t end,
                   std::int64_t column, const Use& use) {
-  const auto [size, steps] = sum.sorted.inner();
+  const BroadcastPlan::Axis inner = sum.sorted.inner();
   ProductRows r{};
-  r.count = std::min(sum.width, size - column);
-  r.factor_repeats = steps[1] == 0;
+  r.count = std::min(sum.width, inner.size - column);
+  r.factor_repeats = inner.steps[1] == 0;
   for (RowWalk walk(sum.sorted, sum.sorted.rank - 1, begin, end); !walk.done(); walk.next()) {
     r.x = from.x + walk.offset(0) + column;
-    r.factor = from.factor ? from.factor + walk.offset(1) + column * steps[1] : nullptr;
+    r.factor = from.factor ? from.factor + walk.offset(1) + column * inner.steps[1] : nullptr;
     r.rows = walk.run();
     r.x_step = walk.step(0);
     r.factor_step = from.factor ? walk.step(1) : 0;
@@ -174,14 +175,7 @@ void sum_columns(const Stream& stream, const SumPlan& sum, const Sources& from, 
                });
              }
            });
-  parallel(stream, outputs, grain_of(sum.chunks), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      double total = 0;
-      for (std::int64_t chunk = 0; chunk < sum.chunks; ++chunk)
-        total += partials[chunk * outputs + i];
-      to[i] = static_cast<float>(total * scale);
-    }
-  });
+  add_up_in_f64(stream, {partials, outputs, sum.chunks}, outputs, scale, to);
 }
 
 /// Sums of rows that are one part of one row each: neighbouring rows in one call.

@@ -37,6 +37,7 @@ double computed(ArithmeticOperation operation, double a, double b) {
 
 Shape broadcast_shape(const Shape& a, const Shape& b) {
   std::vector<std::int64_t> sizes;
+  sizes.reserve(static_cast<std::size_t>(a.rank()));
   for (int axis = 0; axis < a.rank(); ++axis) sizes.push_back(a[axis] == 1 ? b[axis] : a[axis]);
   return Shape(std::span<const std::int64_t>(sizes));
 }

@@ -34,8 +34,10 @@ const std::vector<Along> lines{{{7, 1}, 1},       {{700, 33}, 1},   {{32, 4, 65,
                                {{1000, 3, 1}, 0}, {{9}, 0}};
 
 TEST(VectorSoftmax, GivesWhatTheReferenceGivesOnAnyThreads) {
-  for (const auto& [shape, axis] : lines)
+  for (const Along& along : lines)
     for (const bool logarithm : {false, true}) {
+      const Shape& shape = along.shape;
+      const int axis = along.axis;
       SCOPED_TRACE(to_string(shape));
       Tensor x = random_rows(shape, 1), grad = random_rows(shape, 2);
       for (float& value : x.elements<float>()) value *= 5;
@@ -115,11 +117,13 @@ const std::vector<Rows> rows{{{5, 7}, 7, true},           {{32, 65, 192}, 192, t
                              {{129, 130}, 130, false},    {{2080, 16}, 16, false}};
 
 TEST(VectorLayerNorm, GivesWhatTheReferenceGivesOnAnyThreads) {
-  for (const auto& [shape, features, weighted] : rows) {
+  for (const Rows& of : rows) {
+    const Shape& shape = of.shape;
+    const std::int64_t features = of.features;
     SCOPED_TRACE(to_string(shape));
     const Tensor x = random_rows(shape, 1, 3.0f), grad = random_rows(shape, 2);
-    const Tensor weight = weighted ? random_rows({features}, 3, 1.0f) : Tensor();
-    const Tensor bias = weighted ? random_rows({features}, 4) : Tensor();
+    const Tensor weight = of.weighted ? random_rows({features}, 3, 1.0f) : Tensor();
+    const Tensor bias = of.weighted ? random_rows({features}, 4) : Tensor();
     const auto forward = [&](const Stream& s) {
       return table().layer_norm(s, x, weight, bias, features, 1e-5);
     };

@@ -117,5 +117,40 @@ TEST_P(EveryInstructionSet, GivesTheSameLoss) {
   EXPECT_LT(distance(values_of(other.logits_grad), values_of(best.logits_grad)), 1e-6);
 }
 
+TEST_P(EveryInstructionSet, ActivatesToTheSameValues) {
+  const Tensor x = random_tensor({Layout::row_major, {3, 701}}, 1);
+  const Tensor grad = random_tensor({Layout::row_major, {3, 701}}, 2);
+  for (const auto function : {Activation::sigmoid, Activation::tanh, Activation::silu,
+                              Activation::gelu, Activation::gelu_tanh, Activation::hardswish}) {
+    const auto [best, other] = both([&] {
+      return std::pair(values_of(table().activate({}, function, x)),
+                       values_of(table().activate_backward({}, function, x, grad)));
+    });
+    EXPECT_LT(distance(other.first, best.first), 1e-6);
+    EXPECT_LT(distance(other.second, best.second), 2e-6);
+  }
+}
+
+TEST_P(EveryInstructionSet, NormalisesRowsAndSumsToTheSameValues) {
+  const Shape shape{65, 7, 193};
+  const Tensor x = random_tensor({Layout::row_major, shape}, 1, 2.0f);
+  const Tensor grad = random_tensor({Layout::row_major, shape}, 2);
+  const auto [best, other] = both([&] {
+    const LayerNormOutput norm = table().layer_norm({}, x, {}, {}, 193, 1e-5);
+    const NormGradients gradients = table().layer_norm_backward({}, grad, x, {}, norm, 193);
+    const Tensor rows = table().softmax({}, x, 2, false);
+    return std::vector{values_of(norm.y),
+                       values_of(gradients.x),
+                       values_of(gradients.weight),
+                       values_of(rows),
+                       values_of(table().softmax_backward({}, rows, grad, 2, false)),
+                       values_of(table().softmax({}, x, 1, true)),
+                       values_of(table().sum_to({}, grad, x, {65, 7, 1}, 1.0)),
+                       values_of(table().sum_to({}, grad, x, {1, 1, 193}, 1.0))};
+  });
+  for (std::size_t part = 0; part < best.size(); ++part)
+    EXPECT_LT(distance(other[part], best[part]), 5e-5) << part;
+}
+
 }  // namespace
 }  // namespace troupe
