@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ops/cpu/convolution_pieces.h"
+#include "ops/cpu/depthwise.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/onednn.h"
 #include "ops/cpu/pieces.h"
@@ -107,6 +108,8 @@ class OneDnnConvolution final : public LayerKernel {
     check(grad, prepared.y_shape, "the output's gradient");
     check_parameter(weight_grad, weight_shape_, "the weight's gradient");
     if (options_.bias) check_parameter(bias_grad, {options_.out_channels}, "the bias's gradient");
+    if (takes_own_weight_gradient(options_))
+      return depthwise(stream, x, grad, weight_grad, bias_grad);
     Compiled& compiled = direction(prepared, ConvolutionDirection::weight_gradient);
     const Tensor input = in_layout(stream, x, compiled.path.x, compiled.path.products);
     const Tensor y_grad = in_layout(stream, grad, compiled.path.y, compiled.path.products);
@@ -126,6 +129,14 @@ class OneDnnConvolution final : public LayerKernel {
   }
 
  private:
+  void depthwise(const Stream& stream, const Tensor& x, const Tensor& grad, Tensor& weight_grad,
+                 Tensor& bias_grad) const {
+    const Layout layout =
+        convolution_paths(options_, x.shape(), ConvolutionDirection::forward).front().y;
+    depthwise_weight_gradient(stream, options_, in_layout(stream, x, layout),
+                              in_layout(stream, grad, layout), weight_grad, bias_grad);
+  }
+
   /// Forward and the gradient of the input: from the samples of one tensor to those of another.
   void transform(const Stream& stream, Compiled& compiled, std::pair<int, int> arguments,
                  const Tensor& from, Tensor& to) const {
