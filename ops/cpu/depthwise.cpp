@@ -186,7 +186,7 @@ void depthwise_weight_gradient(const Stream& stream, const ConvolutionOptions& o
   const std::int64_t samples = x.dim(0), parts = std::min<std::int64_t>(samples, 8);
   const std::int64_t blocks = (channels + block - 1) / block, size = (taps + 1) * channels;
   Tensor partials = Tensor::empty({parts + 1, size}, DType::f32, stream.device);
-  float* const sums = partials.data<float>();
+  auto* const sums = partials.data<float>();
   parallel(stream, parts * blocks, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t piece = begin; piece < end; ++piece) {
       const std::int64_t part = piece / blocks, channel = piece % blocks * block;
@@ -198,7 +198,7 @@ void depthwise_weight_gradient(const Stream& stream, const ConvolutionOptions& o
     }
   });
   add_up(stream, {sums + size, size, parts}, size, sums);
-  float* const weights = weight_grad.data<float>();
+  auto* const weights = weight_grad.data<float>();
   for (std::int64_t channel = 0; channel < channels; ++channel)
     for (std::int64_t tap = 0; tap < taps; ++tap)
       weights[channel * taps + tap] = sums[tap * channels + channel];

@@ -122,10 +122,12 @@ Tensor Expand::forward(const Pass& pass, const Tensor& given) {
   const Tensor x = in_strided_layout(pass, given);
   const ElementSpace space = ElementSpace::of(x.shape(), x.layout());
   ElementPlaces places;
-  for (int axis = 0; axis < x.rank(); ++axis)
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    const int expanded = axis + added;
     if (x.dim(axis) != 1)
-      places.strides[static_cast<std::size_t>(axis + added)] =
+      places.strides[static_cast<std::size_t>(expanded)] =
           space.places.strides[static_cast<std::size_t>(axis)];
+  }
   return gather(pass, x, places, shape);
 }
 
