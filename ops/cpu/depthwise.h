@@ -1,5 +1,5 @@
 #pragma once
-#include "ops/kernels.h"
+#include "ops/cpu/convolution_rule.h"
 
 namespace troupe::cpu {
 
@@ -8,8 +8,7 @@ namespace troupe::cpu {
 /// 40 times as long for kernels of 5x5 and 7x7, and for dilated ones; for others of 3x3 down to
 /// half.
 constexpr bool takes_own_weight_gradient(const ConvolutionOptions& o) {
-  const bool depthwise = o.groups > 1 && o.groups == o.in_channels && o.groups == o.out_channels;
-  return depthwise && (reach_h(o) > 3 || reach_w(o) > 3);
+  return is_depthwise(o) && (reach_h(o) > 3 || reach_w(o) > 3);
 }
 
 /// The gradients of weight and bias (undefined: none) of a depthwise convolution, of x and grad in

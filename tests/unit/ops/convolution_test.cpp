@@ -436,8 +436,8 @@ TEST(Convolution, KeepsTheLayoutOfAChainInDepthwiseLayers) {
     const auto before = cpu::convolution_paths(square(16, channels, 1, 1, 0), {2, 16, 6, 5},
                                                cpu::ConvolutionDirection::forward);
     const auto kernel = cpu::convolution(problem.options);
-    EXPECT_EQ(compute(*kernel, {}, problem, Layout::nhwc, Layout::nhwc).y.layout(),
-              before.front().y);
+    for (const Layout layout : {before.front().y, Layout::nhwc})
+      EXPECT_EQ(compute(*kernel, {}, problem, layout, layout).y.layout(), layout);
   }
 }
 
