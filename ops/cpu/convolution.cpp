@@ -120,7 +120,7 @@ class OneDnnConvolution final : public LayerKernel {
     const std::int64_t count = weight_grad.element_count();
     const std::int64_t stride = count + (options_.bias ? options_.out_channels : 0);
     Tensor partials = Tensor::empty({compiled.partials, stride}, DType::f32, stream.device);
-    float* const sums = partials.data<float>();
+    auto* const sums = partials.data<float>();
     sum_samples(stream, compiled, input, y_grad, sums, options_.bias ? sums + count : nullptr,
                 stride);
     add_up(stream, {sums, stride, compiled.partials}, count, weight_grad.data<float>());
