@@ -271,7 +271,8 @@ AttentionOutput attention(const Stream& stream, const Tensor& q, const Tensor& k
       Tensor::empty(Shape(std::span<const std::int64_t>(sizes)), DType::f32, stream.device);
   sizes.push_back(s.outputs);
   output.y = Tensor::empty(Shape(std::span<const std::int64_t>(sizes)), DType::f32, stream.device);
-  float *const y = output.y.data<float>(), *const log_sums = output.log_sums.data<float>();
+  auto* const y = output.y.data<float>();
+  auto* const log_sums = output.log_sums.data<float>();
   if (attention.empty()) {
     std::ranges::fill(output.y.elements<float>(), 0.0f);
     std::ranges::fill(output.log_sums.elements<float>(), none);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ops/cpu/convolution_pieces.h"
+#include "ops/cpu/depthwise.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/onednn.h"
 #include "ops/cpu/pieces.h"
@@ -42,6 +43,7 @@ struct Compiled {
 /// What is compiled for one input shape and type of products.
 struct Prepared {
   Shape x_shape;
+  bool stays_nhwc = false;
   Shape y_shape;
   DType products = DType::f32;
   std::array<std::optional<Compiled>, 3> directions;  ///< by ConvolutionDirection
@@ -71,7 +73,7 @@ class OneDnnConvolution final : public LayerKernel {
   }
 
   Tensor forward(const Stream& stream, const Tensor& x) override {
-    Prepared& prepared = prepared_for(stream, x.shape());
+    Prepared& prepared = prepared_for(stream, x.shape(), x.layout());
     check(x, prepared.x_shape, "the input");
     Compiled& compiled = direction(prepared, ConvolutionDirection::forward);
     const Tensor input = in_layout(stream, x, compiled.path.x, compiled.path.products);
@@ -88,7 +90,7 @@ class OneDnnConvolution final : public LayerKernel {
 
   Tensor input_gradient(const Stream& stream, const Tensor& grad, const Shape& x_shape,
                         Layout x_layout) override {
-    Prepared& prepared = prepared_for(stream, x_shape);
+    Prepared& prepared = prepared_for(stream, x_shape, x_layout);
     check(grad, prepared.y_shape, "the output's gradient");
     Compiled& compiled = direction(prepared, ConvolutionDirection::input_gradient);
     const Tensor y_grad = in_layout(stream, grad, compiled.path.y, compiled.path.products);
@@ -102,11 +104,13 @@ class OneDnnConvolution final : public LayerKernel {
 
   void weight_gradient(const Stream& stream, const Tensor& x, const Tensor& grad,
                        Tensor& weight_grad, Tensor& bias_grad) override {
-    Prepared& prepared = prepared_for(stream, x.shape());
+    Prepared& prepared = prepared_for(stream, x.shape(), x.layout());
     check(x, prepared.x_shape, "the input");
     check(grad, prepared.y_shape, "the output's gradient");
     check_parameter(weight_grad, weight_shape_, "the weight's gradient");
     if (options_.bias) check_parameter(bias_grad, {options_.out_channels}, "the bias's gradient");
+    if (takes_own_weight_gradient(options_))
+      return depthwise(stream, x, grad, weight_grad, bias_grad);
     Compiled& compiled = direction(prepared, ConvolutionDirection::weight_gradient);
     const Tensor input = in_layout(stream, x, compiled.path.x, compiled.path.products);
     const Tensor y_grad = in_layout(stream, grad, compiled.path.y, compiled.path.products);
@@ -116,7 +120,7 @@ class OneDnnConvolution final : public LayerKernel {
     const std::int64_t count = weight_grad.element_count();
     const std::int64_t stride = count + (options_.bias ? options_.out_channels : 0);
     Tensor partials = Tensor::empty({compiled.partials, stride}, DType::f32, stream.device);
-    float* const sums = partials.data<float>();
+    auto* const sums = partials.data<float>();
     sum_samples(stream, compiled, input, y_grad, sums, options_.bias ? sums + count : nullptr,
                 stride);
     add_up(stream, {sums, stride, compiled.partials}, count, weight_grad.data<float>());
@@ -126,6 +130,14 @@ class OneDnnConvolution final : public LayerKernel {
   }
 
  private:
+  void depthwise(const Stream& stream, const Tensor& x, const Tensor& grad, Tensor& weight_grad,
+                 Tensor& bias_grad) const {
+    const auto paths = convolution_paths(options_, x.shape(), ConvolutionDirection::forward);
+    const Layout layout = stays_nhwc(options_, x.layout()) ? Layout::nhwc : paths.front().y;
+    depthwise_weight_gradient(stream, options_, in_layout(stream, x, layout),
+                              in_layout(stream, grad, layout), weight_grad, bias_grad);
+  }
+
   /// Forward and the gradient of the input: from the samples of one tensor to those of another.
   void transform(const Stream& stream, Compiled& compiled, std::pair<int, int> arguments,
                  const Tensor& from, Tensor& to) const {
@@ -198,19 +210,24 @@ class OneDnnConvolution final : public LayerKernel {
 
   // A batch of another size comes at the end of an epoch and in evaluation; the oldest goes when
   // sizes never stop changing.
-  Prepared& prepared_for(const Stream& stream, const Shape& x_shape) {
+  Prepared& prepared_for(const Stream& stream, const Shape& x_shape, Layout x_layout) {
+    const bool stays = stays_nhwc(options_, x_layout);
     constexpr std::size_t most = 16;
     for (Prepared& prepared : prepared_)
-      if (prepared.x_shape == x_shape && prepared.products == stream.products) return prepared;
+      if (prepared.x_shape == x_shape && prepared.products == stream.products &&
+          prepared.stays_nhwc == stays)
+        return prepared;
     if (prepared_.size() == most) prepared_.pop_back();
     return prepared_.emplace_front(
-        Prepared{x_shape, convolution_output_shape(options_, x_shape), stream.products, {}});
+        Prepared{x_shape, stays, convolution_output_shape(options_, x_shape), stream.products, {}});
   }
 
   Compiled& direction(Prepared& prepared, ConvolutionDirection direction) {
     auto& compiled = prepared.directions[static_cast<std::size_t>(direction)];
     if (compiled) return *compiled;
-    const auto paths = convolution_paths(options_, prepared.x_shape, direction, prepared.products);
+    auto paths = convolution_paths(options_, prepared.x_shape, direction, prepared.products);
+    if (prepared.stays_nhwc)
+      std::erase_if(paths, [](const ConvolutionPath& path) { return path.x != Layout::nhwc; });
     for (std::size_t i = 0; i < paths.size() && !compiled; ++i) {
       const bool last_choice = i + 1 == paths.size();
       try {

@@ -104,6 +104,10 @@ std::vector<ConvolutionPath> convolution_paths(const ConvolutionOptions& o, cons
   return products == DType::f32 ? paths : with_bf16(paths);
 }
 
+bool stays_nhwc(const ConvolutionOptions& options, Layout x) {
+  return x == Layout::nhwc && is_depthwise(options);
+}
+
 Shape convolution_output_shape(const ConvolutionOptions& o, const Shape& x) {
   if (x.rank() != 4 || x[1] != o.in_channels)
     throw Error(ErrorCode::bad_shape,

@@ -13,7 +13,7 @@ Tensor embedding(const Stream& stream, const Tensor& weight, const Tensor& indic
   Tensor y = Tensor::empty(reference::embedding_shape(weight.shape(), indices.shape()), DType::f32,
                            stream.device);
   const float* from = weight.data<float>();
-  float* to = y.data<float>();
+  auto* to = y.data<float>();
   const std::int64_t grain = elements_per_thread / std::max<std::int64_t>(1, features) + 1;
   parallel(stream, std::ssize(rows), grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)
@@ -28,7 +28,7 @@ void embedding_backward(const Stream& stream, const Tensor& grad, const Tensor& 
   const std::int64_t all = weight_grad.dim(0), features = weight_grad.dim(1);
   const auto rows = reference::row_indices(indices, all);
   const float* from = grad.data<float>();
-  float* to = weight_grad.data<float>();
+  auto* to = weight_grad.data<float>();
   constexpr std::int64_t line = 16;  // of a cache
   const std::int64_t touched = std::max<std::int64_t>(1, (all + std::ssize(rows)) * line);
   const std::int64_t grain = (elements_per_thread + touched - 1) / touched;

@@ -62,7 +62,7 @@ dnnl_status_t multiply(const ProductSizes& sizes, float factor, const MatrixView
 Tensor matmul(const Stream& stream, const Tensor& a, const Tensor& b, const MatmulOptions& options,
               const Shape& shape) {
   Tensor y = Tensor::empty(shape, DType::f32, stream.device);
-  float* const to = y.data<float>();
+  auto* const to = y.data<float>();
   if (y.element_count() == 0) return y;
   const Plan plan = plan_of(a.shape(), b.shape(), options, shape);
   if (a.element_count() == 0 || b.element_count() == 0) {

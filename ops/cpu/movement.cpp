@@ -99,9 +99,12 @@ void copy_lines(const Stream& stream, std::span<const Axis> axes, const float* f
   }
   parallel(stream, count_of(outer), elements_per_thread / inner.size + 1,
            [&](std::int64_t begin, std::int64_t end) {
-             for (std::int64_t line = begin; line < end; ++line) {
-               const auto [a, b] = places_of(outer, line);
-               copy_line(from + a, inner, to + b);
+             const Axis& next = outer.back();
+             for (std::int64_t line = begin; line < end;) {
+               auto [a, b] = places_of(outer, line);
+               const std::int64_t stop = std::min(end, (line / next.size + 1) * next.size);
+               for (; line < stop; ++line, a += next.from, b += next.to)
+                 copy_line(from + a, inner, to + b);
              }
            });
 }
@@ -204,7 +207,7 @@ float sum_of(const float* x, std::span<const Axis> summed) {
 Tensor sum_broadcast(const Stream& stream, const Tensor& x, const Shape& shape) {
   Tensor result = Tensor::empty(shape, DType::f32, stream.device);
   const SumAxes axes = sum_axes(x.shape(), shape);
-  float* const sums = result.data<float>();
+  auto* const sums = result.data<float>();
   if (x.element_count() == 0) {
     std::ranges::fill(result.elements<float>(), 0.0f);
     return result;

@@ -96,12 +96,17 @@ Tensor Slice::forward(const Pass& pass, const Tensor& x) {
                             axis, to_string(x.shape())),
                 "the range must lie within an axis of the input");
   state = {x.shape(), x.layout()};
+  if (count == x.dim(front)) return x;
   const bool whole_blocks = front != 1 || (start % 16 == 0 && count % 16 == 0);
   const Tensor from = whole_blocks ? x : in_strided_layout(pass, x);
   return slice(pass, from, front, start, count);
 }
 
 void Slice::input_gradient(const Pass& pass, const Tensor& grad, std::span<InputGradient> inputs) {
+  if (grad.shape() == state.x_shape) {
+    inputs[0].grad = grad;
+    return;
+  }
   const int front = front_axis(axis, state.x_shape.rank());
   Tensor x_grad = zeros(pass.stream, state.x_shape, grad.dtype(), grad.layout());
   write_slice(pass, grad, front, start, x_grad);
@@ -122,10 +127,12 @@ Tensor Expand::forward(const Pass& pass, const Tensor& given) {
   const Tensor x = in_strided_layout(pass, given);
   const ElementSpace space = ElementSpace::of(x.shape(), x.layout());
   ElementPlaces places;
-  for (int axis = 0; axis < x.rank(); ++axis)
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    const int expanded = axis + added;
     if (x.dim(axis) != 1)
-      places.strides[static_cast<std::size_t>(axis + added)] =
+      places.strides[static_cast<std::size_t>(expanded)] =
           space.places.strides[static_cast<std::size_t>(axis)];
+  }
   return gather(pass, x, places, shape);
 }
 

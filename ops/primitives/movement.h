@@ -23,8 +23,8 @@ struct Permute {
   void input_gradient(const Pass& pass, const Tensor& grad, std::span<InputGradient> inputs);
 };
 
-/// Elements [start, start + count) of an axis. Keeps the layout of x, except that channels which
-/// are not whole blocks of nchw16c become nhwc.
+/// Elements [start, start + count) of an axis; x itself if these are all. Keeps the layout of x,
+/// except that channels which are not whole blocks of nchw16c become nhwc.
 struct Slice {
   static constexpr std::string_view name = "slice";
 

@@ -49,7 +49,7 @@ Tensor embedding(const Stream&, const Tensor& weight, const Tensor& indices) {
   const std::int64_t features = weight.dim(1);
   Tensor y =
       Tensor::empty(embedding_shape(weight.shape(), indices.shape()), DType::f64, weight.device());
-  double* to = y.data<double>();
+  auto* to = y.data<double>();
   for (const std::int64_t row : row_indices(indices, weight.dim(0)))
     to = std::copy_n(weight.data<double>() + row * features, features, to);
   return y;

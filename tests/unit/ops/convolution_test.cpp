@@ -114,6 +114,11 @@ std::vector<Problem> problems() {
       {grouped(square(5, 5, 3, 1, 1), 5), {2, 5, 6, 9}},
       {grouped(square(32, 32, 3, 1, 2), 32, 2), {2, 32, 8, 7}},
       {grouped(square(40, 40, 3, 2, 1), 40), {2, 40, 1, 2}},
+      {grouped(square(32, 32, 5, 2, 2), 32), {3, 32, 9, 10}},
+      {grouped(square(16, 16, 7, 1, 3), 16), {9, 16, 8, 8}},
+      {grouped(square(20, 20, 4, 1, 2), 20), {2, 20, 6, 5}},
+      {grouped(square(16, 16, 5, 1, 2), 16), {2, 16, 1, 2}},
+      {grouped(square(17, 17, 3, 2, 3, false), 17, 3), {2, 17, 7, 4}},
       {grouped(square(16, 32, 3, 1, 1), 16), {2, 16, 5, 6}},
       {grouped(square(32, 32, 3, 1, 1), 2), {2, 32, 7, 7}},
       {grouped(square(64, 64, 3, 2, 1), 16), {2, 64, 6, 7}},
@@ -413,6 +418,27 @@ TEST(Convolution, NamesTheOperationAndTheValuesThatDoNotFit) {
               HasSubstr("the weight's gradient is f32 [32]"));
   EXPECT_THAT(message_of([&] { kernel->weight_gradient({}, x, y, w_grad, w_grad); }),
               HasSubstr("the bias's gradient"));
+}
+
+TEST(Convolution, RefusesGroupsThatDoNotDivideTheChannels) {
+  EXPECT_THAT(message_of([] { cpu::convolution(grouped(square(16, 24, 3, 1, 1), 16)); }),
+              HasSubstr("16 -> 24, 3x3, stride 1x1, padding 1x1, 16 groups: the channels cannot"));
+  EXPECT_THAT(message_of([] { cpu::convolution(grouped(square(16, 16, 3, 1, 1), 0)); }),
+              HasSubstr("zero or negative"));
+  EXPECT_THAT(message_of([] { cpu::convolution(grouped(square(16, 16, 3, 1, 1), 1, 0)); }),
+              HasSubstr("zero or negative"));
+}
+
+TEST(Convolution, KeepsTheLayoutOfAChainInDepthwiseLayers) {
+  for (const std::int64_t channels : {32, 24}) {
+    const Problem problem{grouped(square(channels, channels, 3, 1, 1), channels),
+                          {2, channels, 6, 5}};
+    const auto before = cpu::convolution_paths(square(16, channels, 1, 1, 0), {2, 16, 6, 5},
+                                               cpu::ConvolutionDirection::forward);
+    const auto kernel = cpu::convolution(problem.options);
+    for (const Layout layout : {before.front().y, Layout::nhwc})
+      EXPECT_EQ(compute(*kernel, {}, problem, layout, layout).y.layout(), layout);
+  }
 }
 
 TEST(Convolution, RefusesKernelsLargerThanTheImageAndImpossibleSizes) {

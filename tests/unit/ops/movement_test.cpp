@@ -60,6 +60,19 @@ TEST(Slice, KeepsTheLayoutOfImages) {
   EXPECT_EQ(part.layout(), Layout::nhwc);
 }
 
+TEST(Slice, OfAWholeAxisIsTheInput) {
+  for (const Layout layout : {Layout::row_major, Layout::nchw16c}) {
+    const Tensor x = random_tensor({2, 16, 3, 4}, layout);
+    Slice slice{2, 0, 3};
+    const Tensor y = slice.forward({}, x);
+    EXPECT_EQ(y.raw(), x.raw());
+    EXPECT_EQ(y.layout(), layout);
+    std::vector<InputGradient> gradients(1);
+    slice.input_gradient({}, x, gradients);
+    EXPECT_EQ(gradients[0].grad.raw(), x.raw());
+  }
+}
+
 TEST(Slice, RefusesRangesOutsideOfTheAxis) {
   const Tensor x = random_tensor({2, 5});
   for (const Slice& slice : {Slice{1, 3, 3}, Slice{1, -1, 2}, Slice{1, 6, 0}, Slice{2, 0, 1},

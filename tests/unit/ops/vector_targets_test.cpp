@@ -152,5 +152,45 @@ TEST_P(EveryInstructionSet, NormalisesRowsAndSumsToTheSameValues) {
     EXPECT_LT(distance(other[part], best[part]), 5e-5) << part;
 }
 
+TEST_P(EveryInstructionSet, SumsTheWeightGradientsOfDepthwiseConvolutions) {
+  for (const std::int64_t channels : {48, 21}) {
+    const ConvolutionOptions options{.in_channels = channels,
+                                     .out_channels = channels,
+                                     .kernel_h = 5,
+                                     .kernel_w = 5,
+                                     .padding_h = 2,
+                                     .padding_w = 2,
+                                     .groups = channels};
+    const Tensor x = random_tensor({Layout::nhwc, {9, channels, 7, 6}}, 1);
+    const Tensor grad = random_tensor({Layout::nhwc, {9, channels, 7, 6}}, 2);
+    const auto [best, other] = both([&] {
+      Tensor weights = Tensor::empty(weight_shape(options), DType::f32, Device::cpu());
+      Tensor biases = Tensor::empty({channels}, DType::f32, Device::cpu());
+      table().convolution(options)->weight_gradient({}, x, grad, weights, biases);
+      return std::vector{values_of(weights), values_of(biases)};
+    });
+    for (std::size_t part = 0; part < best.size(); ++part)
+      EXPECT_LT(distance(other[part], best[part]), 1e-5) << channels << " channels, " << part;
+  }
+}
+
+TEST_P(EveryInstructionSet, AttendsToTheSameValues) {
+  const auto random = [](const Shape& shape, unsigned seed) {
+    return random_tensor({Layout::row_major, shape}, seed);
+  };
+  const Tensor q = random({3, 37, 9}, 1), k = random({3, 41, 9}, 2), v = random({3, 41, 5}, 3);
+  const Tensor grad = random({3, 37, 5}, 4), mask = random({37, 41}, 5);
+  const AttentionOptions options{.causal = true, .scale = 0.5};
+  const auto [best, other] = both([&] {
+    const AttentionOutput output = table().attention({}, q, k, v, mask, options);
+    const AttentionGradients gradients =
+        table().attention_backward({}, grad, q, k, v, mask, output, options);
+    return std::vector{values_of(output.y), values_of(gradients.q), values_of(gradients.k),
+                       values_of(gradients.v)};
+  });
+  for (std::size_t part = 0; part < best.size(); ++part)
+    EXPECT_LT(distance(other[part], best[part]), 1e-5) << part;
+}
+
 }  // namespace
 }  // namespace troupe
