@@ -23,26 +23,30 @@ std::string misfit(const TensorInfo* found, const TensorInfo& wanted) {
   return same_kind ? std::string() : fmt::format("{} in the file", name_of(found->dtype));
 }
 
-/// The model's tensors as in a new run, made when they are read.
-TensorSource new_weights(const PipelineOptions& options) {
+std::shared_ptr<const StateSpec> spec_of(const PipelineOptions& options) {
   const Model model = model_of(options);
   auto spec = std::make_shared<StateSpec>();
   for (const auto& block : model.blocks) block->declare(*spec);
+  return spec;
+}
+
+/// The model's tensors as in a new run, made when they are read.
+TensorSource new_weights(const std::shared_ptr<const StateSpec>& spec, std::uint64_t seed) {
   TensorSource source;
   for (const ParameterSpec& parameter : spec->parameters())
     source.tensors.push_back({parameter.name, DType::f32, parameter.shape});
   for (const BufferSpec& buffer : spec->buffers())
     source.tensors.push_back({buffer.name, DType::f32, buffer.shape});
-  for (const std::string& counter : spec->counters())
-    source.tensors.push_back({counter, DType::i64, Shape{}});
-  source.read = [spec, seed = options.seed](const std::string& name) {
+  for (const CounterSpec& counter : spec->counters())
+    source.tensors.push_back({counter.name, DType::i64, Shape{}});
+  source.read = [spec, seed](const std::string& name) {
     StateSpec one;  // a parameter's numbers depend on its name alone
     for (const ParameterSpec& p : spec->parameters())
       if (p.name == name) one.add_parameter(p.name, p.shape, p.initializer);
     for (const BufferSpec& b : spec->buffers())
-      if (b.name == name) one.add_buffer(b.name, b.shape, b.initial, b.momentum);
-    for (const std::string& counter : spec->counters())
-      if (counter == name) one.add_counter(counter);
+      if (b.name == name) one.add_buffer(b.name, b.shape, b.initial, b.momentum, b.read);
+    for (const CounterSpec& counter : spec->counters())
+      if (counter.name == name) one.add_counter(counter.name, counter.read);
     return named_tensors(one, *initial_state(one, DType::f32, seed), false).at(0).tensor;
   };
   return source;
@@ -50,10 +54,12 @@ TensorSource new_weights(const PipelineOptions& options) {
 
 }  // namespace
 
-PartialWeights partial_weights(const PipelineOptions& options, const TensorSource& file) {
+PartialWeights partial_weights(const PipelineOptions& options, const TensorSource& given) {
+  const std::shared_ptr<const StateSpec> spec = spec_of(options);
+  const TensorSource file = by_own_names(*spec, given);
   std::map<std::string_view, const TensorInfo*> in_file;
   for (const TensorInfo& tensor : file.tensors) in_file.emplace(tensor.name, &tensor);
-  const TensorSource begun = new_weights(options);
+  const TensorSource begun = new_weights(spec, options.seed);
   PartialWeights result{.tensors = begun, .anew = {}, .unused = {}};
   std::set<std::string> taken;
   bool any_fits = false;  // counters, such as num_batches_tracked, fit any model

@@ -1,5 +1,5 @@
-// troupe inspect: the content of a checkpoint, a safetensors file or an IDX file, and its
-// checksums.
+// troupe inspect: the content of a checkpoint, a safetensors file, a model or an IDX file, and
+// its checksums.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -12,7 +12,9 @@
 
 #include "apps/command.h"
 #include "apps/files/file_kind.h"
+#include "apps/inspect/inspect_graph.h"
 #include "apps/verbs.h"
+#include "ops/graph/read_graph.h"
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/checkpoint_folder.h"
 #include "runtime/file/digest.h"
@@ -152,6 +154,10 @@ int inspect(const InspectArguments& arguments) {
     return exit_done;
   }
   const FileKind kind = file_kind(path);
+  if (!arguments.digest && graph::holds_graph(path)) {
+    inspect_graph(path);
+    return exit_done;
+  }
   const bool is_data = kind == FileKind::idx || kind == FileKind::gzip;
   if (kind != FileKind::safetensors && (arguments.digest || !is_data))
     throw foreign_file(path, kind);
@@ -170,7 +176,8 @@ void add_inspect_verb(CLI::App& app, ChosenVerb& chosen) {
   auto arguments = std::make_shared<InspectArguments>();
   CLI::App* verb =
       app.add_subcommand("inspect", "List and verify the content of a checkpoint or file");
-  verb->add_option("FILE", arguments->file, "checkpoint, output folder, safetensors or IDX file")
+  verb->add_option("FILE", arguments->file,
+                   "checkpoint, output folder, safetensors file, model (.pt2) or IDX file")
       ->required();
   verb->add_flag("--digest", arguments->digest,
                  "verify all weights and buffers, and print one SHA-256 of them");

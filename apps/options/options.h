@@ -85,6 +85,9 @@ DatasetOptions dataset_options(const Options& options);
 /// the model throws.
 std::optional<std::size_t> block_count(const Options& options);
 
+/// model.file as YAML; empty unless the model is that of a file.
+std::string model_file(const Options& options);
+
 /// The data set's own options as text, by key, but for where its files are.
 std::map<std::string, std::string> dataset_settings(const Options& options);
 

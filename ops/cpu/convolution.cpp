@@ -61,15 +61,13 @@ std::byte* at_sample(Tensor& tensor, std::int64_t sample) {
 class OneDnnConvolution final : public LayerKernel {
  public:
   explicit OneDnnConvolution(const ConvolutionOptions& options)
-      : options_(options),
-        weight_shape_{options.out_channels, options.in_channels, options.kernel_h,
-                      options.kernel_w} {}
+      : options_(options), weight_shape_(weight_shape(options)) {}
 
   void use_weights(const Stream&, const Tensor& weight, const Tensor& bias,
                    std::uint64_t version) override {
     check_parameter(weight, weight_shape_, "the weight");
     if (options_.bias) check_parameter(bias, {options_.out_channels}, "the bias");
-    weights_.use(weight, bias, version);
+    weights_.use(weight.reshape(grouped_shape(options_, options_.out_channels)), bias, version);
   }
 
   Tensor forward(const Stream& stream, const Tensor& x) override {
@@ -80,7 +78,7 @@ class OneDnnConvolution final : public LayerKernel {
     Tensor y = Tensor::empty(prepared.y_shape, DType::f32, stream.device, compiled.path.y);
     for (Part& part : compiled.parts) {
       const std::int64_t first = part.compiled.piece.first_channel;
-      part.compiled.primitive.set(DNNL_ARG_WEIGHTS, weights(stream, part, {first, 0, 0, 0}));
+      part.compiled.primitive.set(DNNL_ARG_WEIGHTS, weights(stream, part, 0, first));
       if (options_.bias)
         part.compiled.primitive.set(DNNL_ARG_BIAS, weights_.bias().data<float>() + first);
     }
@@ -96,8 +94,8 @@ class OneDnnConvolution final : public LayerKernel {
     const Tensor y_grad = in_layout(stream, grad, compiled.path.y, compiled.path.products);
     Tensor x_grad = Tensor::empty(x_shape, DType::f32, stream.device, compiled.path.x);
     for (Part& part : compiled.parts)
-      part.compiled.primitive.set(
-          DNNL_ARG_WEIGHTS, weights(stream, part, {0, part.compiled.piece.first_channel, 0, 0}));
+      part.compiled.primitive.set(DNNL_ARG_WEIGHTS,
+                                  weights(stream, part, 1, part.compiled.piece.first_channel));
     transform(stream, compiled, {DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC}, y_grad, x_grad);
     return in_layout(stream, x_grad, x_layout);
   }
@@ -189,11 +187,13 @@ class OneDnnConvolution final : public LayerKernel {
     if (tensor.shape() != shape || tensor.dtype() != DType::f32) refuse(tensor, shape, what);
   }
   [[noreturn]] void refuse(const Tensor& tensor, const Shape& shape, std::string_view what) const {
-    throw Error(ErrorCode::bad_shape,
-                fmt::format("{}: {} is {} {} ({}), expected f32 {}", describe(options_), what,
-                            name_of(tensor.dtype()), to_string(tensor.shape()),
-                            name_of(tensor.layout()), to_string(shape)),
-                "pass the tensors of the same forward pass; weights are row_major [O, I, KH, KW]");
+    throw Error(
+        ErrorCode::bad_shape,
+        fmt::format("{}: {} is {} {} ({}), expected f32 {}", describe(options_), what,
+                    name_of(tensor.dtype()), to_string(tensor.shape()), name_of(tensor.layout()),
+                    to_string(shape)),
+        "pass the tensors of the same forward pass; weights are row_major [O, I / groups, KH, "
+        "KW]");
   }
 
   // A batch of another size comes at the end of an epoch and in evaluation; the oldest goes when
@@ -236,9 +236,7 @@ class OneDnnConvolution final : public LayerKernel {
     for (const ConvolutionPiece& piece : pieces) {
       Part part{compile_piece(options_, prepared.x_shape, direction, path, piece, last_choice)};
       const memory::desc& order = part.compiled.weights;
-      const auto plain = onednn_memory(
-          {piece.channels, options_.in_channels, options_.kernel_h, options_.kernel_w},
-          Layout::row_major);
+      const auto plain = onednn_memory(grouped_shape(options_, piece.channels), Layout::row_major);
       if (of_weights && order != plain) part.export_gradient = prepare_copy(order, plain);
       part.channels_at = aligned_bytes(
           std::max(part.compiled.primitive.scratch_bytes(),
@@ -256,10 +254,15 @@ class OneDnnConvolution final : public LayerKernel {
     return result;
   }
 
-  const void* weights(const Stream& stream, const Part& part, const memory::dims& begin) {
+  /// Those of a piece, which begins at a channel of this axis of the weights.
+  const void* weights(const Stream& stream, const Part& part, std::size_t axis,
+                      std::int64_t channel) {
     if (!weights_.defined())
       throw Error(ErrorCode::internal, describe(options_) + ": computed before use_weights");
-    return weights_.in_order(stream, part.compiled.weights, begin);
+    const memory::desc& order = part.compiled.weights;
+    memory::dims begin(order.dims().size(), 0);
+    begin[axis] = channel;
+    return weights_.in_order(stream, order, begin);
   }
 
   ConvolutionOptions options_;
@@ -277,9 +280,13 @@ class OneDnnConvolution final : public LayerKernel {
 std::unique_ptr<LayerKernel> convolution(const ConvolutionOptions& options) {
   if (options.in_channels < 1 || options.out_channels < 1 || options.kernel_h < 1 ||
       options.kernel_w < 1 || options.stride_h < 1 || options.stride_w < 1 ||
+      options.dilation_h < 1 || options.dilation_w < 1 || options.groups < 1 ||
       options.padding_h < 0 || options.padding_w < 0)
     throw Error(ErrorCode::bad_shape, describe(options) + ": a size is zero or negative",
-                "channels, kernel and stride are at least 1, padding at least 0");
+                "channels, kernel, stride, dilation and groups are at least 1, padding at least 0");
+  if (options.in_channels % options.groups != 0 || options.out_channels % options.groups != 0)
+    throw Error(ErrorCode::bad_shape, describe(options) + ": the channels cannot be divided",
+                "both numbers of channels must be multiples of the number of groups");
   return std::make_unique<OneDnnConvolution>(options);
 }
 

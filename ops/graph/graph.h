@@ -41,15 +41,15 @@ struct Value {
   std::string name;  ///< a parameter's or buffer's key in the state_dict; others: for messages
   DType dtype = DType::f32;
   Sizes shape;
-  Tensor constant = {};       ///< of Kind::constant; f64 or i64, row-major
-  bool trainable = true;      ///< of a parameter: requires_grad
+  Tensor constant = {};   ///< of Kind::constant; f64 or i64, row-major
+  bool trainable = true;  ///< of a parameter: requires_grad
 };
 
 // The operators. The comments state their inputs. A [bias] may be absent.
 struct Convolution {  // x, weight, [bias]
   ConvolutionOptions options;
 };
-struct Linear {};  // x [..., in], weight [out, in], [bias]
+struct Linear {};   // x [..., in], weight [out, in], [bias]
 struct BatchNorm {  // x, weight, bias, running_mean, running_var
   double epsilon = 1e-5;
   double momentum = 0.1;
@@ -73,8 +73,8 @@ struct Arithmetic {  // a, b; shapes are broadcast
 struct Affine {  // x; x * factor + offset
   double factor = 1.0, offset = 0.0;
 };
-struct Matmul {};    // a [..., m, k], b [..., k, n]; outer axes are broadcast
-struct Attention {   // q, k, v [..., tokens, features], [mask]; scaled dot-product attention
+struct Matmul {};   // a [..., m, k], b [..., k, n]; outer axes are broadcast
+struct Attention {  // q, k, v [..., tokens, features], [mask]; scaled dot-product attention
   bool causal = false;
   double scale = 0.0;
 };
@@ -137,6 +137,13 @@ struct Alias {
   std::string of;
 };
 
+/// A node that Troupe cannot run.
+struct Lacking {
+  std::string operation;             ///< as the file calls it: "aten.elu.default" or "Elu"
+  std::string name, module, source;  ///< as in Node
+  std::string reason;                ///< why, if the operator is known; may be empty
+};
+
 /// A model with one input and one output. Nodes are in an order in which they can run.
 struct Graph {
   std::vector<Value> values;
@@ -147,6 +154,7 @@ struct Graph {
   TensorSource weights;
   /// Tensors of the state_dict that training does not change and no node reads as a buffer.
   std::vector<NamedTensor> constants;
+  std::vector<Lacking> lacking;    ///< nodes that were left out; such a graph cannot be trained
   std::vector<std::string> notes;  ///< what the reader left out, for the user
 
   const Value& value(ValueId id) const { return values[static_cast<std::size_t>(id.index)]; }

@@ -16,6 +16,7 @@
 #include "runtime/remote/flow_wire.h"
 #include "tests/fuzz/flow_graph.h"
 #include "tests/unit/runtime/file/tar_text.h"
+#include "tests/unit/runtime/file/zip_text.h"
 
 namespace {
 
@@ -47,6 +48,17 @@ void npy_seeds(const fs::path& folder) {
                             header + std::string(24, 'x'));
   write(folder / "three", std::string("\x93NUMPY\3\0", 8) + static_cast<char>(header.size()) +
                               std::string(3, '\0') + header + std::string(24, 'x'));
+}
+
+void zip_seeds(const fs::path& folder) {
+  using test::zip_of;
+  write(folder / "plain", zip_of({{"a/b", "one"}, {"a/c", std::string(1000, 'x'), true}}));
+  write(folder / "wide", zip_of({{.name = "a", .content = "one", .flags = 0x808, .wide = true},
+                                 {.name = "b",
+                                  .content = std::string(1000, 'x'),
+                                  .deflated = true,
+                                  .flags = 8,
+                                  .wide = true}}));
 }
 
 void csv_seeds(const fs::path& folder) {
@@ -147,11 +159,12 @@ void wire_seeds(const fs::path& folder) {
 int main(int, char** arguments) {
   const fs::path corpus = arguments[1];
   const fs::path golden = arguments[2];
-  for (const char* name : {"idx", "image", "npy", "npz", "hdf5", "csv", "safetensors", "pickle",
-                           "tar", "checkpoint", "options", "wire", "flow"})
+  for (const char* name : {"idx", "image", "npy", "npz", "zip", "hdf5", "csv", "safetensors",
+                           "pickle", "tar", "checkpoint", "options", "wire", "flow"})
     fs::create_directories(corpus / name);
   idx_seeds(corpus / "idx");
   npy_seeds(corpus / "npy");
+  zip_seeds(corpus / "zip");
   for (const auto& file : fs::directory_iterator(golden / "images"))
     write(corpus / "image" / file.path().filename(), read(file.path()));
   for (const auto& file : fs::directory_iterator(golden / "arrays")) {

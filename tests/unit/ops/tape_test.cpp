@@ -254,7 +254,7 @@ TEST(Primitives, RefuseShapesThatDoNotFit) {
   expect_refused(primitives::Convolution2d{{}, o}, {2, 4, 5, 5}, "4 channels");
   expect_refused(primitives::Convolution2d{{}, o}, {2, 75}, "[2, 75]");
   expect_refused(primitives::Convolution2d{{}, o}, {2, 3, 2, 5}, "[2, 3, 2, 5]");
-  expect_refused(primitives::Linear{{}, {.in_features = 3}}, {2, 4}, "(N, 3)");
+  expect_refused(primitives::Linear{{}, {.in_features = 3}}, {2, 4}, "(N, ..., 3)");
   expect_refused(primitives::Linear{{}, {.in_features = 3}}, {2, 3, 1, 1}, "[2, 3, 1, 1]");
   expect_refused(primitives::MaxPool2d{}, {2, 3, 1, 5}, "[2, 3, 1, 5]");
   expect_refused(primitives::MaxPool2d{{.padding_h = 2}}, {2, 3, 5, 5}, "padding 2x0");
