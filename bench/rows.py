@@ -32,7 +32,7 @@ STEPS = {  # key: what, model, batch, our convolution, target
     "vit_as_intel": ("the same, MKL of PyTorch with AVX-512 on any processor", "vit", 32, "auto",
                      ">= 1.3"),
 }
-FROM_FILES = ["depthwise", "vit"]  # models of graph_models.py
+FROM_FILES = ["depthwise", "vit"]  # models of file_models.py
 AS_INTEL = ["vit_as_intel"]  # PyTorch's MKL takes the processor for Intel's
 PRECISIONS = {"small_f64": "64-true", "small_bf16": "bf16-mixed", "olivia_bf16": "bf16-mixed"}
 # By precision: how far the first loss, and any loss, may lie from PyTorch's. PyTorch's autocast also
@@ -110,9 +110,9 @@ def peers_of(model, precision, python, seconds, reading, losses, quick, notes, e
 
 
 def exported(model, folder, python):
-    """The path of a file with a model of graph_models.py."""
+    """The path of a file with a model of file_models.py."""
     path = Path(folder) / f"{model}.pt2"
-    run_timed([python, ROOT / "bench" / "graph_models.py", model, path])
+    run_timed([python, ROOT / "bench" / "file_models.py", model, path])
     return path
 
 

@@ -3,7 +3,7 @@
 // two:
 //
 //   step_bench MODEL THREADS [auto|direct|winograd] [DROPOUT] [PRECISION]
-//       MODEL: small, olivia, mnist, resnet18, resnet50, or a file of bench/graph_models.py
+//       MODEL: small, olivia, mnist, resnet18, resnet50, or a file of bench/file_models.py
 //       PRECISION: 32-true, 64-true or bf16-mixed
 //
 //   losses N   begins anew without dropout; N losses on a line

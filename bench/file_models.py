@@ -1,6 +1,6 @@
 """Models that only PyTorch knows: Troupe trains them from a file that torch.export.save has written.
 
-  graph_models.py MODEL FILE    writes MODEL (a name of MODELS) to FILE (.pt2)
+  file_models.py MODEL FILE    writes MODEL (a name of MODELS) to FILE (.pt2)
 """
 
 import sys
