@@ -59,7 +59,7 @@ struct LinearOptions {
 };
 
 /// A function of each element, as PyTorch's class of that name.
-enum class Activation : std::uint8_t {
+enum class ActivationFunction : std::uint8_t {
   sigmoid,
   tanh,
   silu,       ///< x * sigmoid(x)
@@ -70,8 +70,8 @@ enum class Activation : std::uint8_t {
 };
 
 /// Whether the derivative of a function is computed from its value; otherwise from its argument.
-constexpr bool derives_from_output(Activation function) {
-  return function == Activation::sigmoid || function == Activation::tanh;
+constexpr bool derives_from_output(ActivationFunction function) {
+  return function == ActivationFunction::sigmoid || function == ActivationFunction::tanh;
 }
 
 /// An operation on two elements.

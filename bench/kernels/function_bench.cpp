@@ -51,7 +51,7 @@ std::vector<Kernel> row_kernels(const Shape& shape) {
   const LayerNormOutput norm = table().layer_norm({}, x, weight, bias, features, 1e-5);
   const Tensor probabilities = table().softmax({}, x, last, false);
   const Tensor row = random_tensor({1, 1, features});
-  const auto gelu = Activation::gelu, tanh = Activation::gelu_tanh;
+  const auto gelu = ActivationFunction::gelu, tanh = ActivationFunction::gelu_tanh;
   return {
       memcpy_of(x),
       {"layer_norm", 2,
@@ -63,7 +63,7 @@ std::vector<Kernel> row_kernels(const Shape& shape) {
       {"gelu_tanh", 2, [=](const Stream& s) { table().activate(s, tanh, x); }},
       {"gelu_tanh_backward", 3,
        [=](const Stream& s) { table().activate_backward(s, tanh, x, grad); }},
-      {"silu", 2, [=](const Stream& s) { table().activate(s, Activation::silu, x); }},
+      {"silu", 2, [=](const Stream& s) { table().activate(s, ActivationFunction::silu, x); }},
       {"softmax", 2, [=](const Stream& s) { table().softmax(s, x, last, false); }},
       {"softmax_backward", 3,
        [=](const Stream& s) { table().softmax_backward(s, probabilities, grad, last, false); }},
@@ -89,7 +89,7 @@ std::vector<Kernel> gate_kernels(const Shape& shape, Layout layout) {
       {"gate", 2, [=](const Stream& s) { table().arithmetic(s, multiply, x, gate); }},
       {"gate_backward", 2, [=](const Stream& s) { table().sum_to(s, grad, x, one_pixel, 1.0); }},
       {"mean_of_pixels", 1, [=](const Stream& s) { table().sum_to(s, x, {}, one_pixel, 0.1); }},
-      {"hardswish", 2, [=](const Stream& s) { table().activate(s, Activation::hardswish, x); }}};
+      {"hardswish", 2, [=](const Stream& s) { table().activate(s, ActivationFunction::hardswish, x); }}};
 }
 
 void measure(benchmark::State& state, const Kernel& kernel, double bytes, int threads) {

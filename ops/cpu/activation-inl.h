@@ -1,4 +1,4 @@
-// The functions of Activation and their derivatives on vectors of f32; compiled once for each
+// The functions of ActivationFunction and their derivatives on vectors of f32; compiled once for each
 // instruction set. Include after hwy/foreach_target.h. NaN stays NaN.
 
 #if defined(TROUPE_OPS_CPU_ACTIVATION_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -73,16 +73,16 @@ HWY_INLINE V hardsigmoid(D d, V x) {
   return hn::Mul(hn::IfThenElse(hn::Gt(positive, six), six, positive), hn::Set(d, 1.0f / 6.0f));
 }
 
-template <Activation function, class D, class V = hn::Vec<D>>
+template <ActivationFunction function, class D, class V = hn::Vec<D>>
 HWY_INLINE V activated(D d, V x) {
-  if constexpr (function == Activation::sigmoid) return nan_of(d, x, sigmoid_of_number(d, x));
-  if constexpr (function == Activation::tanh) return tanh(d, x);
-  if constexpr (function == Activation::silu) return hn::Mul(x, sigmoid_of_number(d, x));
-  if constexpr (function == Activation::gelu) return hn::Mul(x, normal(d, x).cumulative);
-  if constexpr (function == Activation::gelu_tanh)
+  if constexpr (function == ActivationFunction::sigmoid) return nan_of(d, x, sigmoid_of_number(d, x));
+  if constexpr (function == ActivationFunction::tanh) return tanh(d, x);
+  if constexpr (function == ActivationFunction::silu) return hn::Mul(x, sigmoid_of_number(d, x));
+  if constexpr (function == ActivationFunction::gelu) return hn::Mul(x, normal(d, x).cumulative);
+  if constexpr (function == ActivationFunction::gelu_tanh)
     return hn::Mul(x, sigmoid_of_number(d, gelu_tanh_argument(d, x)));
-  if constexpr (function == Activation::hardsigmoid) return hardsigmoid(d, x);
-  if constexpr (function == Activation::hardswish) return hn::Mul(x, hardsigmoid(d, x));
+  if constexpr (function == ActivationFunction::hardsigmoid) return hardsigmoid(d, x);
+  if constexpr (function == ActivationFunction::hardswish) return hn::Mul(x, hardsigmoid(d, x));
 }
 
 /// The derivative of x sigmoid(u) where u' = slope.
@@ -93,24 +93,24 @@ HWY_INLINE V gated_slope(D d, V x, V u, V slope) {
 }
 
 /// From what Activate saves.
-template <Activation function, class D, class V = hn::Vec<D>>
+template <ActivationFunction function, class D, class V = hn::Vec<D>>
 HWY_INLINE V slope_of(D d, V saved) {
   const V one = hn::Set(d, 1.0f), three = hn::Set(d, 3.0f);
-  if constexpr (function == Activation::sigmoid) return hn::Mul(saved, hn::Sub(one, saved));
-  if constexpr (function == Activation::tanh) return hn::NegMulAdd(saved, saved, one);
-  if constexpr (function == Activation::silu) return gated_slope(d, saved, saved, one);
-  if constexpr (function == Activation::gelu) {
+  if constexpr (function == ActivationFunction::sigmoid) return hn::Mul(saved, hn::Sub(one, saved));
+  if constexpr (function == ActivationFunction::tanh) return hn::NegMulAdd(saved, saved, one);
+  if constexpr (function == ActivationFunction::silu) return gated_slope(d, saved, saved, one);
+  if constexpr (function == ActivationFunction::gelu) {
     const Normal<V> n = normal(d, saved);
     return hn::MulAdd(saved, n.density, n.cumulative);
   }
-  if constexpr (function == Activation::gelu_tanh) {
+  if constexpr (function == ActivationFunction::gelu_tanh) {
     constexpr float k = 1.5957691216057308f;
     const V slope = hn::MulAdd(hn::Mul(saved, saved), hn::Set(d, 3 * k * 0.044715f), hn::Set(d, k));
     return gated_slope(d, saved, gelu_tanh_argument(d, saved), slope);
   }
-  if constexpr (function == Activation::hardsigmoid)
+  if constexpr (function == ActivationFunction::hardsigmoid)
     return hn::IfThenElseZero(hn::Lt(hn::Abs(saved), three), hn::Set(d, 1.0f / 6.0f));
-  if constexpr (function == Activation::hardswish) {
+  if constexpr (function == ActivationFunction::hardswish) {
     const V inner = hn::MulAdd(saved, hn::Set(d, 1.0f / 3.0f), hn::Set(d, 0.5f));
     const V outer = hn::IfThenElse(hn::Lt(saved, three), inner, one);
     return hn::IfThenZeroElse(hn::Le(saved, hn::Neg(three)), outer);

@@ -12,14 +12,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace troupe::cpu::HWY_NAMESPACE {
 
-template <Activation function>
+template <ActivationFunction function>
 void activate_as(const float* x, float* y, std::int64_t count) {
   for_lanes(count, [&](auto d, std::int64_t i) HWY_ATTR {
     hn::StoreU(activated<function>(d, hn::LoadU(d, x + i)), d, y + i);
   });
 }
 
-template <Activation function>
+template <ActivationFunction function>
 void activate_backward_as(const float* saved, const float* grad, float* dx, std::int64_t count) {
   for_lanes(count, [&](auto d, std::int64_t i) HWY_ATTR {
     const auto slope = slope_of<function>(d, hn::LoadU(d, saved + i));
@@ -27,42 +27,42 @@ void activate_backward_as(const float* saved, const float* grad, float* dx, std:
   });
 }
 
-void activate_range(Activation function, const float* x, float* y, std::int64_t count) {
+void activate_range(ActivationFunction function, const float* x, float* y, std::int64_t count) {
   switch (function) {
-    case Activation::sigmoid:
-      return activate_as<Activation::sigmoid>(x, y, count);
-    case Activation::tanh:
-      return activate_as<Activation::tanh>(x, y, count);
-    case Activation::silu:
-      return activate_as<Activation::silu>(x, y, count);
-    case Activation::gelu:
-      return activate_as<Activation::gelu>(x, y, count);
-    case Activation::gelu_tanh:
-      return activate_as<Activation::gelu_tanh>(x, y, count);
-    case Activation::hardsigmoid:
-      return activate_as<Activation::hardsigmoid>(x, y, count);
-    case Activation::hardswish:
-      return activate_as<Activation::hardswish>(x, y, count);
+    case ActivationFunction::sigmoid:
+      return activate_as<ActivationFunction::sigmoid>(x, y, count);
+    case ActivationFunction::tanh:
+      return activate_as<ActivationFunction::tanh>(x, y, count);
+    case ActivationFunction::silu:
+      return activate_as<ActivationFunction::silu>(x, y, count);
+    case ActivationFunction::gelu:
+      return activate_as<ActivationFunction::gelu>(x, y, count);
+    case ActivationFunction::gelu_tanh:
+      return activate_as<ActivationFunction::gelu_tanh>(x, y, count);
+    case ActivationFunction::hardsigmoid:
+      return activate_as<ActivationFunction::hardsigmoid>(x, y, count);
+    case ActivationFunction::hardswish:
+      return activate_as<ActivationFunction::hardswish>(x, y, count);
   }
 }
 
-void activate_backward_range(Activation function, const float* saved, const float* grad, float* dx,
+void activate_backward_range(ActivationFunction function, const float* saved, const float* grad, float* dx,
                              std::int64_t count) {
   switch (function) {
-    case Activation::sigmoid:
-      return activate_backward_as<Activation::sigmoid>(saved, grad, dx, count);
-    case Activation::tanh:
-      return activate_backward_as<Activation::tanh>(saved, grad, dx, count);
-    case Activation::silu:
-      return activate_backward_as<Activation::silu>(saved, grad, dx, count);
-    case Activation::gelu:
-      return activate_backward_as<Activation::gelu>(saved, grad, dx, count);
-    case Activation::gelu_tanh:
-      return activate_backward_as<Activation::gelu_tanh>(saved, grad, dx, count);
-    case Activation::hardsigmoid:
-      return activate_backward_as<Activation::hardsigmoid>(saved, grad, dx, count);
-    case Activation::hardswish:
-      return activate_backward_as<Activation::hardswish>(saved, grad, dx, count);
+    case ActivationFunction::sigmoid:
+      return activate_backward_as<ActivationFunction::sigmoid>(saved, grad, dx, count);
+    case ActivationFunction::tanh:
+      return activate_backward_as<ActivationFunction::tanh>(saved, grad, dx, count);
+    case ActivationFunction::silu:
+      return activate_backward_as<ActivationFunction::silu>(saved, grad, dx, count);
+    case ActivationFunction::gelu:
+      return activate_backward_as<ActivationFunction::gelu>(saved, grad, dx, count);
+    case ActivationFunction::gelu_tanh:
+      return activate_backward_as<ActivationFunction::gelu_tanh>(saved, grad, dx, count);
+    case ActivationFunction::hardsigmoid:
+      return activate_backward_as<ActivationFunction::hardsigmoid>(saved, grad, dx, count);
+    case ActivationFunction::hardswish:
+      return activate_backward_as<ActivationFunction::hardswish>(saved, grad, dx, count);
   }
 }
 
@@ -75,7 +75,7 @@ namespace troupe::cpu {
 HWY_EXPORT(activate_range);
 HWY_EXPORT(activate_backward_range);
 
-Tensor activate(const Stream& stream, Activation function, const Tensor& x) {
+Tensor activate(const Stream& stream, ActivationFunction function, const Tensor& x) {
   Tensor y = Tensor::empty(x.shape(), x.dtype(), stream.device, x.layout());
   const float* from = x.data<float>();
   auto* to = y.data<float>();
@@ -86,7 +86,7 @@ Tensor activate(const Stream& stream, Activation function, const Tensor& x) {
   return y;
 }
 
-Tensor activate_backward(const Stream& stream, Activation function, const Tensor& saved,
+Tensor activate_backward(const Stream& stream, ActivationFunction function, const Tensor& saved,
                          const Tensor& grad) {
   check_alike("activate_backward", saved, grad);
   Tensor dx = Tensor::empty(saved.shape(), saved.dtype(), stream.device, saved.layout());

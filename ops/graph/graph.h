@@ -62,7 +62,7 @@ struct LayerNorm {  // x, [weight], [bias]; over the last axes, which have `feat
 struct Embedding {};  // weight [rows, features], indices
 struct Relu {};       // x
 struct Activate {     // x
-  Activation function = Activation::sigmoid;
+  ActivationFunction function = ActivationFunction::sigmoid;
 };
 struct Clamp {  // x
   double low = 0.0, high = 0.0;

@@ -14,14 +14,14 @@ ValueId self(const Pt2Node& node) { return node.value("self"); }
 
 void relu(const Pt2Node& node) { node.give(node.add(Relu{}, {self(node)})); }
 
-template <Activation function>
+template <ActivationFunction function>
 void activation(const Pt2Node& node) {
   node.give(node.add(Activate{function}, {self(node)}));
 }
 
 void gelu(const Pt2Node& node) {
   const bool tanh = node.text("approximate", "none") == "tanh";
-  node.give(node.add(Activate{tanh ? Activation::gelu_tanh : Activation::gelu}, {self(node)}));
+  node.give(node.add(Activate{tanh ? ActivationFunction::gelu_tanh : ActivationFunction::gelu}, {self(node)}));
 }
 
 void clamp_to(const Pt2Node& node, double low, double high) {
@@ -98,11 +98,11 @@ void dropout(const Pt2Node& node) {
 
 void add_elementwise(Pt2Handlers& handlers) {
   handlers["relu.default"] = relu;
-  handlers["sigmoid.default"] = activation<Activation::sigmoid>;
-  handlers["tanh.default"] = activation<Activation::tanh>;
-  handlers["silu.default"] = activation<Activation::silu>;
-  handlers["hardswish.default"] = activation<Activation::hardswish>;
-  handlers["hardsigmoid.default"] = activation<Activation::hardsigmoid>;
+  handlers["sigmoid.default"] = activation<ActivationFunction::sigmoid>;
+  handlers["tanh.default"] = activation<ActivationFunction::tanh>;
+  handlers["silu.default"] = activation<ActivationFunction::silu>;
+  handlers["hardswish.default"] = activation<ActivationFunction::hardswish>;
+  handlers["hardsigmoid.default"] = activation<ActivationFunction::hardsigmoid>;
   handlers["gelu.default"] = gelu;
   handlers["clamp.default"] = clamp;
   handlers["clamp_min.default"] = clamp;

@@ -12,7 +12,7 @@ namespace troupe::primitives {
 struct Activate {
   static constexpr std::string_view name = "activate";
 
-  Activation function = Activation::sigmoid;
+  ActivationFunction function = ActivationFunction::sigmoid;
   struct Saved {
     Tensor tensor;
   } state = {};

@@ -16,21 +16,21 @@ const double argument_scale = std::sqrt(8 / std::numbers::pi);
 double argument(double x) { return argument_scale * (x + 0.044715 * x * x * x); }
 double argument_slope(double x) { return argument_scale * (1 + 3 * 0.044715 * x * x); }
 
-double value_of(Activation function, double x) {
+double value_of(ActivationFunction function, double x) {
   switch (function) {
-    case Activation::sigmoid:
+    case ActivationFunction::sigmoid:
       return sigmoid(x);
-    case Activation::tanh:
+    case ActivationFunction::tanh:
       return std::tanh(x);
-    case Activation::silu:
+    case ActivationFunction::silu:
       return x * sigmoid(x);
-    case Activation::gelu:
+    case ActivationFunction::gelu:
       return x * cumulative_normal(x);
-    case Activation::gelu_tanh:
+    case ActivationFunction::gelu_tanh:
       return x * sigmoid(argument(x));
-    case Activation::hardsigmoid:
+    case ActivationFunction::hardsigmoid:
       return clamped(x + 3) / 6;
-    case Activation::hardswish:
+    case ActivationFunction::hardswish:
       break;
   }
   return x * clamped(x + 3) / 6;
@@ -42,22 +42,22 @@ double gated_slope(double x, double u, double slope) {
 }
 
 /// From the output of sigmoid and tanh, from the input of the others.
-double slope_of(Activation function, double saved) {
+double slope_of(ActivationFunction function, double saved) {
   switch (function) {
-    case Activation::sigmoid:
+    case ActivationFunction::sigmoid:
       return saved * (1 - saved);
-    case Activation::tanh:
+    case ActivationFunction::tanh:
       return 1 - saved * saved;
-    case Activation::silu:
+    case ActivationFunction::silu:
       return gated_slope(saved, saved, 1);
-    case Activation::gelu:
+    case ActivationFunction::gelu:
       return cumulative_normal(saved) +
              saved * std::exp(-saved * saved / 2) / std::sqrt(2 * std::numbers::pi);
-    case Activation::gelu_tanh:
+    case ActivationFunction::gelu_tanh:
       return gated_slope(saved, argument(saved), argument_slope(saved));
-    case Activation::hardsigmoid:
+    case ActivationFunction::hardsigmoid:
       return std::abs(saved) < 3 ? 1.0 / 6 : 0.0;
-    case Activation::hardswish:
+    case ActivationFunction::hardswish:
       break;
   }
   return saved <= -3 ? 0.0 : saved < 3 ? saved / 3 + 0.5 : 1.0;
@@ -65,14 +65,14 @@ double slope_of(Activation function, double saved) {
 
 }  // namespace
 
-Tensor activate(const Stream&, Activation function, const Tensor& x) {
+Tensor activate(const Stream&, ActivationFunction function, const Tensor& x) {
   Tensor y = Tensor::empty(x.shape(), DType::f64, x.device(), x.layout());
   std::ranges::transform(x.elements<double>(), y.data<double>(),
                          [&](double value) { return value_of(function, value); });
   return y;
 }
 
-Tensor activate_backward(const Stream&, Activation function, const Tensor& saved,
+Tensor activate_backward(const Stream&, ActivationFunction function, const Tensor& saved,
                          const Tensor& grad) {
   Tensor x_grad = Tensor::empty(saved.shape(), DType::f64, saved.device(), saved.layout());
   std::ranges::transform(

@@ -29,14 +29,14 @@ Sample of_one(const std::string& what, const Shape& x, Primitive primitive) {
 
 /// Of 4 x, so that numbers on both sides of the edges at -3 and 3 occur.
 std::vector<Sample> activations() {
-  constexpr std::array<std::pair<const char*, Activation>, 7> functions{
-      {{"sigmoid", Activation::sigmoid},
-       {"tanh", Activation::tanh},
-       {"silu", Activation::silu},
-       {"gelu", Activation::gelu},
-       {"gelu_tanh", Activation::gelu_tanh},
-       {"hardsigmoid", Activation::hardsigmoid},
-       {"hardswish", Activation::hardswish}}};
+  constexpr std::array<std::pair<const char*, ActivationFunction>, 7> functions{
+      {{"sigmoid", ActivationFunction::sigmoid},
+       {"tanh", ActivationFunction::tanh},
+       {"silu", ActivationFunction::silu},
+       {"gelu", ActivationFunction::gelu},
+       {"gelu_tanh", ActivationFunction::gelu_tanh},
+       {"hardsigmoid", ActivationFunction::hardsigmoid},
+       {"hardswish", ActivationFunction::hardswish}}};
   std::vector<Sample> samples;
   for (const auto& [name, function] : functions)
     samples.push_back(

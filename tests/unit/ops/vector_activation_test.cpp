@@ -14,17 +14,17 @@ namespace {
 using namespace test;
 
 constexpr std::array all_functions{
-    Activation::sigmoid,   Activation::tanh,        Activation::silu,     Activation::gelu,
-    Activation::gelu_tanh, Activation::hardsigmoid, Activation::hardswish};
+    ActivationFunction::sigmoid,   ActivationFunction::tanh,        ActivationFunction::silu,     ActivationFunction::gelu,
+    ActivationFunction::gelu_tanh, ActivationFunction::hardsigmoid, ActivationFunction::hardswish};
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
-Tensor reference_values(Activation function, const Tensor& x) {
+Tensor reference_values(ActivationFunction function, const Tensor& x) {
   return kernels({}, DType::f64).activate({}, function, cast(x, DType::f64));
 }
 
-Tensor reference_gradients(Activation function, const Tensor& saved, const Tensor& grad) {
+Tensor reference_gradients(ActivationFunction function, const Tensor& saved, const Tensor& grad) {
   return kernels({}, DType::f64)
       .activate_backward({}, function, cast(saved, DType::f64), cast(grad, DType::f64));
 }
@@ -51,7 +51,7 @@ double largest_error(const Tensor& a, const Tensor& b) {
   return largest;
 }
 
-class VectorActivation : public testing::TestWithParam<Activation> {};
+class VectorActivation : public testing::TestWithParam<ActivationFunction> {};
 INSTANTIATE_TEST_SUITE_P(EachFunction, VectorActivation, testing::ValuesIn(all_functions));
 
 // The relative error of an exponential grows with its argument: where gelu_tanh is nearly 0, that
@@ -94,7 +94,7 @@ TEST_P(VectorActivation, LetsNotANumberThrough) {
     const Tensor x = vector_of(std::vector<float>(static_cast<std::size_t>(count), nan));
     const Tensor y = table().activate({}, GetParam(), x);
     for (const float value : y.elements<float>()) EXPECT_TRUE(std::isnan(value));
-    const Tensor dx = table().activate_backward({}, Activation::gelu, x, x);
+    const Tensor dx = table().activate_backward({}, ActivationFunction::gelu, x, x);
     for (const float value : dx.elements<float>()) EXPECT_TRUE(std::isnan(value));
   }
 }
@@ -102,17 +102,17 @@ TEST_P(VectorActivation, LetsNotANumberThrough) {
 TEST_P(VectorActivation, HasItsLimitsFarFromZero) {
   const std::vector<float> far{-3e38f, -1e30f, -1000.0f, -200.0f, 200.0f, 1000.0f, 1e30f, 3e38f};
   const std::vector<float> y = values_of(table().activate({}, GetParam(), vector_of(far)));
-  const bool bounded = GetParam() == Activation::sigmoid || GetParam() == Activation::tanh ||
-                       GetParam() == Activation::hardsigmoid;
+  const bool bounded = GetParam() == ActivationFunction::sigmoid || GetParam() == ActivationFunction::tanh ||
+                       GetParam() == ActivationFunction::hardsigmoid;
   for (std::size_t i = 0; i < far.size(); ++i) {
-    const float left = GetParam() == Activation::tanh ? -1.0f : 0.0f;
+    const float left = GetParam() == ActivationFunction::tanh ? -1.0f : 0.0f;
     EXPECT_EQ(y[i], far[i] < 0 ? left : bounded ? 1.0f : far[i]) << far[i];
   }
 }
 
 TEST(VectorActivationValues, EmptyTensorsGiveEmptyTensors) {
   const Tensor empty = Tensor::empty({0, 3}, DType::f32, Device::cpu());
-  EXPECT_EQ(table().activate({}, Activation::gelu, empty).element_count(), 0);
+  EXPECT_EQ(table().activate({}, ActivationFunction::gelu, empty).element_count(), 0);
   EXPECT_EQ(table().affine({}, empty, 2, 1).element_count(), 0);
   EXPECT_EQ(table().clamp_backward({}, empty, empty, 0, 6).element_count(), 0);
 }
@@ -120,11 +120,11 @@ TEST(VectorActivationValues, EmptyTensorsGiveEmptyTensors) {
 // As F.hardswish, F.hardsigmoid and F.hardtanh of PyTorch 2.15 have them.
 TEST(VectorActivationValues, GradientsAtEdgesAreThoseOfTheOuterPieces) {
   const Tensor edges = vector_of({-3, 3}), ones = vector_of({1, 1});
-  const auto gradients = [&](Activation function) {
+  const auto gradients = [&](ActivationFunction function) {
     return values_of(table().activate_backward({}, function, edges, ones));
   };
-  EXPECT_EQ(gradients(Activation::hardswish), (std::vector<float>{0, 1}));
-  EXPECT_EQ(gradients(Activation::hardsigmoid), (std::vector<float>{0, 0}));
+  EXPECT_EQ(gradients(ActivationFunction::hardswish), (std::vector<float>{0, 1}));
+  EXPECT_EQ(gradients(ActivationFunction::hardsigmoid), (std::vector<float>{0, 0}));
   EXPECT_EQ(values_of(table().clamp_backward({}, edges, ones, -3, 3)), (std::vector<float>{0, 0}));
 }
 
@@ -151,7 +151,7 @@ TEST(VectorActivationValues, AffineIsExactToOneRounding) {
 
 TEST(VectorActivationErrors, NameBothTensorsThatDoNotFit) {
   const Tensor a = Tensor::zeros({2, 3}), b = Tensor::zeros({3, 2});
-  EXPECT_THROW(table().activate_backward({}, Activation::gelu, a, b), Error);
+  EXPECT_THROW(table().activate_backward({}, ActivationFunction::gelu, a, b), Error);
   EXPECT_THROW(table().clamp_backward({}, a, b, 0, 1), Error);
 }
 
