@@ -31,7 +31,7 @@ class Loader final : public Actor {
   /// Throws Error{bad_options} for options outside their ranges.
   explicit Loader(LoaderOptions options);
 
-  Output<Activations> samples{this, "samples"};
+  Output<Activation> samples{this, "samples"};
   Output<Targets> targets{this, "targets"};
 
   bool ready() const override;

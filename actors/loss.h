@@ -20,7 +20,7 @@ class Loss final : public Actor {
   using Options = LossOptions;
   explicit Loss(LossOptions options = {});
 
-  Input<Activations> logits{this, "logits"};
+  Input<Activation> logits{this, "logits"};
   Input<Targets> targets{this, "targets"};
   Output<OutputGradient> logits_gradient{this, "logits_gradient"};
   Output<Score> score{this, "score", Connection::optional};

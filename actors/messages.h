@@ -19,7 +19,7 @@ namespace troupe {
 
 /// Loader → first stage: samples of any shape and type, row-major. Stage → next stage. Last stage →
 /// loss: logits.
-struct Activations {
+struct Activation {
   Tensor tensor;
   static void members(auto& self, auto& visit) { visit(self.tensor); }
 };

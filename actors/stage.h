@@ -48,8 +48,8 @@ class Stage final : public Actor {
   using Options = StageOptions;
   explicit Stage(StageOptions options);
 
-  Input<Activations> input{this, "input"};
-  Output<Activations> output{this, "output"};
+  Input<Activation> input{this, "input"};
+  Output<Activation> output{this, "output"};
   Input<OutputGradient> output_gradient{this, "output_gradient"};
   /// The first stage has no edge here: the gradient of the data is not needed.
   Output<OutputGradient> input_gradient{this, "input_gradient", Connection::optional};
@@ -90,7 +90,7 @@ class Stage final : public Actor {
  private:
   /// A micro-batch between forward and backward, with the slot that its input occupies.
   struct InFlight {
-    Held<Activations> input;
+    Held<Activation> input;
     std::unique_ptr<StageProgram::Saved> saved;
   };
 
@@ -150,7 +150,7 @@ class Stage final : public Actor {
   std::uint32_t forwarded_ = 0;  ///< one past the last micro-batch forwarded in this step
   std::uint32_t completed_ = 0;  ///< one past the last that completed its backward pass
   /// The last own micro-batch of the step, with staleness.
-  std::optional<std::pair<Held<Activations>, Held<OutputGradient>>> held_back_;
+  std::optional<std::pair<Held<Activation>, Held<OutputGradient>>> held_back_;
   std::map<std::uint32_t, std::vector<Held<ReducedGradient>>> sums_;  ///< by step
   bool squares_sent_ = false;                                         ///< for the open step
   std::optional<Held<GradientNormOfStep>> norm_;                      ///< of the open step

@@ -81,7 +81,7 @@ class TimedProgram final : public StageProgram {
 class Feeder final : public Actor {
  public:
   Feeder(std::uint32_t count, std::uint32_t steps) : count_(count), steps_(steps) {}
-  Output<Activations> samples{this, "samples"};
+  Output<Activation> samples{this, "samples"};
   Output<Targets> targets{this, "targets"};
   bool ready() const override {
     return next_ < count_ * steps_ && samples.has_slot() && targets.has_slot();

@@ -89,7 +89,8 @@ std::vector<Kernel> gate_kernels(const Shape& shape, Layout layout) {
       {"gate", 2, [=](const Stream& s) { table().arithmetic(s, multiply, x, gate); }},
       {"gate_backward", 2, [=](const Stream& s) { table().sum_to(s, grad, x, one_pixel, 1.0); }},
       {"mean_of_pixels", 1, [=](const Stream& s) { table().sum_to(s, x, {}, one_pixel, 0.1); }},
-      {"hardswish", 2, [=](const Stream& s) { table().activate(s, ActivationFunction::hardswish, x); }}};
+      {"hardswish", 2,
+       [=](const Stream& s) { table().activate(s, ActivationFunction::hardswish, x); }}};
 }
 
 void measure(benchmark::State& state, const Kernel& kernel, double bytes, int threads) {

@@ -1,5 +1,5 @@
-// The functions of ActivationFunction and their derivatives on vectors of f32; compiled once for each
-// instruction set. Include after hwy/foreach_target.h. NaN stays NaN.
+// The functions of ActivationFunction and their derivatives on vectors of f32; compiled once for
+// each instruction set. Include after hwy/foreach_target.h. NaN stays NaN.
 
 #if defined(TROUPE_OPS_CPU_ACTIVATION_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TROUPE_OPS_CPU_ACTIVATION_INL_H_
@@ -75,7 +75,8 @@ HWY_INLINE V hardsigmoid(D d, V x) {
 
 template <ActivationFunction function, class D, class V = hn::Vec<D>>
 HWY_INLINE V activated(D d, V x) {
-  if constexpr (function == ActivationFunction::sigmoid) return nan_of(d, x, sigmoid_of_number(d, x));
+  if constexpr (function == ActivationFunction::sigmoid)
+    return nan_of(d, x, sigmoid_of_number(d, x));
   if constexpr (function == ActivationFunction::tanh) return tanh(d, x);
   if constexpr (function == ActivationFunction::silu) return hn::Mul(x, sigmoid_of_number(d, x));
   if constexpr (function == ActivationFunction::gelu) return hn::Mul(x, normal(d, x).cumulative);

@@ -46,8 +46,8 @@ void activate_range(ActivationFunction function, const float* x, float* y, std::
   }
 }
 
-void activate_backward_range(ActivationFunction function, const float* saved, const float* grad, float* dx,
-                             std::int64_t count) {
+void activate_backward_range(ActivationFunction function, const float* saved, const float* grad,
+                             float* dx, std::int64_t count) {
   switch (function) {
     case ActivationFunction::sigmoid:
       return activate_backward_as<ActivationFunction::sigmoid>(saved, grad, dx, count);

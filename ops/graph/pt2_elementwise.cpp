@@ -21,7 +21,8 @@ void activation(const Pt2Node& node) {
 
 void gelu(const Pt2Node& node) {
   const bool tanh = node.text("approximate", "none") == "tanh";
-  node.give(node.add(Activate{tanh ? ActivationFunction::gelu_tanh : ActivationFunction::gelu}, {self(node)}));
+  node.give(node.add(Activate{tanh ? ActivationFunction::gelu_tanh : ActivationFunction::gelu},
+                     {self(node)}));
 }
 
 void clamp_to(const Pt2Node& node, double low, double high) {

@@ -2,7 +2,7 @@
 // Messages between processes as bytes. A type lists its members once; a WireWriter and a WireReader
 // visit the same list:
 //
-//   struct Activations {
+//   struct Activation {
 //     Tensor tensor;
 //     static void members(auto& self, auto& visit) { visit(self.tensor); }
 //   };

@@ -70,7 +70,7 @@ class StageByHand : public ::testing::Test {
     stage_.restore(nullptr, 0);
   }
   void give_input(MessageKey key) {
-    deliver(stage_.input, 0, key, Activations{Tensor::zeros(Shape{1, 1, 2, 2}, DType::f32)});
+    deliver(stage_.input, 0, key, Activation{Tensor::zeros(Shape{1, 1, 2, 2}, DType::f32)});
   }
   void give_gradient(MessageKey key) {
     deliver(stage_.output_gradient, 1, key, OutputGradient{Tensor::zeros(Shape{1, 2}, DType::f32)});
@@ -101,7 +101,7 @@ class StageThatOwes : public ::testing::Test {
   }
   void give(std::uint32_t micro_batch) {
     deliver(stage_.input, 0, train_key(0, micro_batch),
-            Activations{Tensor::zeros(Shape{1, 1, 2, 2}, DType::f32)}, 3);
+            Activation{Tensor::zeros(Shape{1, 1, 2, 2}, DType::f32)}, 3);
     deliver(stage_.output_gradient, 1, train_key(0, micro_batch),
             OutputGradient{Tensor::zeros(Shape{1, 2}, DType::f32)}, 3);
   }
@@ -137,7 +137,7 @@ TEST(StageActor, GoesBackAsAWholeWhereNobodyTakesItsInputGradient) {
   for (OutputPort* port : first.outputs()) RuntimeAccess::begin_incarnation(*port, 0);
   first.restore(nullptr, 0);
   deliver(first.input, 0, train_key(0, 0),
-          Activations{Tensor::zeros(Shape{1, 1, 2, 2}, DType::f32)});
+          Activation{Tensor::zeros(Shape{1, 1, 2, 2}, DType::f32)});
   deliver(first.output_gradient, 1, train_key(0, 0),
           OutputGradient{Tensor::zeros(Shape{1, 2}, DType::f32)});
   EXPECT_THAT(act_all(first), ElementsAre("F", "B"));
@@ -239,7 +239,7 @@ TEST(ReducerByHand, GivesTheSameSumInAnyOrderOfArrival) {
 TEST(LossByHand, RefusesTargetsOfAnotherMicroBatch) {
   Loss loss;
   attach(loss);
-  deliver(loss.logits, 0, train_key(0, 1), Activations{Tensor::zeros(Shape{1, 2}, DType::f32)});
+  deliver(loss.logits, 0, train_key(0, 1), Activation{Tensor::zeros(Shape{1, 2}, DType::f32)});
   deliver(loss.targets, 1, train_key(0, 0), Targets{Tensor::zeros(Shape{1}, DType::i64)});
   ASSERT_TRUE(loss.ready());
   try {
@@ -259,7 +259,7 @@ TEST(LossByHand, SmoothsTheLabelsOfTrainingOnly) {
     Tensor logits = Tensor::zeros(Shape{1, 2}, DType::f32);
     logits.data<float>()[0] =
         20;  // so sure of class 0 that its loss is 0, and that of class 1 is 20
-    deliver(loss.logits, 0, key, Activations{logits});
+    deliver(loss.logits, 0, key, Activation{logits});
     deliver(loss.targets, 1, key, Targets{Tensor::zeros(Shape{1}, DType::i64)});
     loss.act();
     const auto effects = std::exchange(RuntimeAccess::effects(loss), {});

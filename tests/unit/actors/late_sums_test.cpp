@@ -48,7 +48,7 @@ class LateStage : public ::testing::Test {
   }
   void give_micro_batch(std::uint32_t step, std::uint32_t micro_batch) {
     deliver(stage_.input, 0, step, micro_batch,
-            Activations{Tensor::zeros(Shape{1, 1, 2, 2}, DType::f32)});
+            Activation{Tensor::zeros(Shape{1, 1, 2, 2}, DType::f32)});
     deliver(stage_.output_gradient, 1, step, micro_batch,
             OutputGradient{Tensor::zeros(Shape{1, 2}, DType::f32)});
   }

@@ -79,7 +79,7 @@ class Driven {
 };
 
 const Tensor& images_of(const Packet& packet) {
-  return static_cast<const Activations*>(packet.payload.get())->tensor;
+  return static_cast<const Activation*>(packet.payload.get())->tensor;
 }
 const Tensor& targets_of(const Packet& packet) {
   return static_cast<const Targets*>(packet.payload.get())->tensor;

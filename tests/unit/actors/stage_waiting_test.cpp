@@ -25,7 +25,7 @@ void give(InputPort& port, std::uint32_t edge, const MessageKey& key, std::uint3
 /// Both ways of micro-batch `index` of as many as `of`.
 void give_micro_batch(Stage& stage, std::uint32_t index, std::uint32_t of) {
   const MessageKey key{0, Purpose::train, index};
-  give(stage.input, 0, key, of, Activations{Tensor::zeros(Shape{1, 1, 2, 2}, DType::f32)});
+  give(stage.input, 0, key, of, Activation{Tensor::zeros(Shape{1, 1, 2, 2}, DType::f32)});
   give(stage.output_gradient, 1, key, of, OutputGradient{Tensor::zeros(Shape{1, 2}, DType::f32)});
 }
 

@@ -13,9 +13,10 @@ namespace {
 
 using namespace test;
 
-constexpr std::array all_functions{
-    ActivationFunction::sigmoid,   ActivationFunction::tanh,        ActivationFunction::silu,     ActivationFunction::gelu,
-    ActivationFunction::gelu_tanh, ActivationFunction::hardsigmoid, ActivationFunction::hardswish};
+constexpr std::array all_functions{ActivationFunction::sigmoid,   ActivationFunction::tanh,
+                                   ActivationFunction::silu,      ActivationFunction::gelu,
+                                   ActivationFunction::gelu_tanh, ActivationFunction::hardsigmoid,
+                                   ActivationFunction::hardswish};
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
@@ -102,7 +103,8 @@ TEST_P(VectorActivation, LetsNotANumberThrough) {
 TEST_P(VectorActivation, HasItsLimitsFarFromZero) {
   const std::vector<float> far{-3e38f, -1e30f, -1000.0f, -200.0f, 200.0f, 1000.0f, 1e30f, 3e38f};
   const std::vector<float> y = values_of(table().activate({}, GetParam(), vector_of(far)));
-  const bool bounded = GetParam() == ActivationFunction::sigmoid || GetParam() == ActivationFunction::tanh ||
+  const bool bounded = GetParam() == ActivationFunction::sigmoid ||
+                       GetParam() == ActivationFunction::tanh ||
                        GetParam() == ActivationFunction::hardsigmoid;
   for (std::size_t i = 0; i < far.size(); ++i) {
     const float left = GetParam() == ActivationFunction::tanh ? -1.0f : 0.0f;

@@ -120,8 +120,9 @@ TEST_P(EveryInstructionSet, GivesTheSameLoss) {
 TEST_P(EveryInstructionSet, ActivatesToTheSameValues) {
   const Tensor x = random_tensor({Layout::row_major, {3, 701}}, 1);
   const Tensor grad = random_tensor({Layout::row_major, {3, 701}}, 2);
-  for (const auto function : {ActivationFunction::sigmoid, ActivationFunction::tanh, ActivationFunction::silu,
-                              ActivationFunction::gelu, ActivationFunction::gelu_tanh, ActivationFunction::hardswish}) {
+  for (const auto function :
+       {ActivationFunction::sigmoid, ActivationFunction::tanh, ActivationFunction::silu,
+        ActivationFunction::gelu, ActivationFunction::gelu_tanh, ActivationFunction::hardswish}) {
     const auto [best, other] = both([&] {
       return std::pair(values_of(table().activate({}, function, x)),
                        values_of(table().activate_backward({}, function, x, grad)));
