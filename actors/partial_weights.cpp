@@ -23,37 +23,71 @@ std::string misfit(const TensorInfo* found, const TensorInfo& wanted) {
   return same_kind ? std::string() : fmt::format("{} in the file", name_of(found->dtype));
 }
 
-/// The model's tensors as in a new run, made when they are read.
-TensorSource new_weights(const PipelineOptions& options) {
+std::shared_ptr<const StateSpec> spec_of(const PipelineOptions& options) {
   const Model model = model_of(options);
   auto spec = std::make_shared<StateSpec>();
   for (const auto& block : model.blocks) block->declare(*spec);
+  return spec;
+}
+
+/// The model's tensors as in a new run, made when they are read.
+TensorSource new_weights(const std::shared_ptr<const StateSpec>& spec, std::uint64_t seed) {
   TensorSource source;
   for (const ParameterSpec& parameter : spec->parameters())
     source.tensors.push_back({parameter.name, DType::f32, parameter.shape});
   for (const BufferSpec& buffer : spec->buffers())
     source.tensors.push_back({buffer.name, DType::f32, buffer.shape});
-  for (const std::string& counter : spec->counters())
-    source.tensors.push_back({counter, DType::i64, Shape{}});
-  source.read = [spec, seed = options.seed](const std::string& name) {
+  for (const CounterSpec& counter : spec->counters())
+    source.tensors.push_back({counter.name, DType::i64, Shape{}});
+  source.read = [spec, seed](const std::string& name) {
     StateSpec one;  // a parameter's numbers depend on its name alone
     for (const ParameterSpec& p : spec->parameters())
       if (p.name == name) one.add_parameter(p.name, p.shape, p.initializer);
     for (const BufferSpec& b : spec->buffers())
-      if (b.name == name) one.add_buffer(b.name, b.shape, b.initial, b.momentum);
-    for (const std::string& counter : spec->counters())
-      if (counter == name) one.add_counter(counter);
+      if (b.name == name) one.add_buffer(b.name, b.shape, b.initial, b.momentum, b.read);
+    for (const CounterSpec& counter : spec->counters())
+      if (counter.name == name) one.add_counter(counter.name, counter.read);
     return named_tensors(one, *initial_state(one, DType::f32, seed), false).at(0).tensor;
   };
   return source;
 }
 
+/// Adds to tensors that the file lacks, and to those that the model lacks, a similar name of the
+/// other side: they may be the same tensor. Only to the first ones, because names are compared with
+/// each other.
+void add_similar_names(PartialWeights& weights, const TensorSource& model,
+                       const std::map<std::string_view, const TensorInfo*>& in_file) {
+  std::vector<std::string_view> lacking, surplus;
+  std::set<std::string_view> in_model;
+  for (const TensorInfo& tensor : model.tensors) {
+    in_model.insert(tensor.name);
+    if (!in_file.contains(tensor.name)) lacking.push_back(tensor.name);
+  }
+  for (const auto& [name, tensor] : in_file)
+    if (!in_model.contains(name)) surplus.push_back(name);
+  const auto add = [](std::vector<std::string>& texts, const std::vector<std::string_view>& names,
+                      const std::vector<std::string_view>& others, std::string_view of_whom) {
+    constexpr std::size_t most = 8;
+    const std::set<std::string_view> without_other(names.begin(), names.end());
+    for (std::size_t i = 0; i < std::min(most, texts.size()); ++i) {
+      const std::string name = texts[i].substr(0, texts[i].find(" ("));
+      if (!without_other.contains(name)) continue;
+      if (const std::string similar = similar_name(name, others); !similar.empty())
+        texts[i] += fmt::format(" [like {} of {}]", similar, of_whom);
+    }
+  };
+  add(weights.anew, lacking, surplus, "the file");
+  add(weights.unused, surplus, lacking, "the model");
+}
+
 }  // namespace
 
-PartialWeights partial_weights(const PipelineOptions& options, const TensorSource& file) {
+PartialWeights partial_weights(const PipelineOptions& options, const TensorSource& given) {
+  const std::shared_ptr<const StateSpec> spec = spec_of(options);
+  const TensorSource file = by_own_names(*spec, given);
   std::map<std::string_view, const TensorInfo*> in_file;
   for (const TensorInfo& tensor : file.tensors) in_file.emplace(tensor.name, &tensor);
-  const TensorSource begun = new_weights(options);
+  const TensorSource begun = new_weights(spec, options.seed);
   PartialWeights result{.tensors = begun, .anew = {}, .unused = {}};
   std::set<std::string> taken;
   bool any_fits = false;  // counters, such as num_batches_tracked, fit any model
@@ -75,6 +109,7 @@ PartialWeights partial_weights(const PipelineOptions& options, const TensorSourc
                 "create the model with the settings that wrote the file");
   for (const TensorInfo& tensor : file.tensors)
     if (!taken.contains(tensor.name)) result.unused.push_back(tensor.name);
+  add_similar_names(result, begun, in_file);
   result.tensors.read = [taken = std::move(taken), from_file = file.read,
                          anew = begun.read](const std::string& name) {
     return taken.contains(name) ? from_file(name) : anew(name);

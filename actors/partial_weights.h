@@ -12,6 +12,7 @@ struct PartialWeights {
   TensorSource tensors;             ///< all of the model's
   std::vector<std::string> anew;    ///< tensors with initial values, and why; without full stops
   std::vector<std::string> unused;  ///< tensors of the file that the model does not take
+  // The first ones of both have a similar name of the other side: "a [like b of the file]".
 };
 
 /// Takes the tensors of a file whose names, shapes and types fit the model; the others have the

@@ -2,7 +2,7 @@
 models, initial weights, data, loss and optimizer, and the same requests on standard input.
 
   pytorch_step.py MODEL THREADS nchw|nhwc eager|compile plain|fused [PRECISION]
-      MODEL: small, olivia, mnist, resnet18 or resnet50
+      MODEL: small, olivia, mnist, resnet18, resnet50, or one of file_models.py
       PRECISION: 32-true, 64-true or bf16-mixed (autocast to bfloat16)
 
 The argument before PRECISION selects SGD with its defaults, or with fused=True.
@@ -18,6 +18,7 @@ from torchvision.models import resnet
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "golden"))
 from golden_models import ConvBlock, MnistCnn, WideResNet, cifar_stem, initialise  # noqa: E402
+from file_models import MODELS as FILE_MODELS  # noqa: E402
 from troupe_random import uniform  # noqa: E402
 
 MODELS = {
@@ -26,6 +27,7 @@ MODELS = {
     "mnist": (MnistCnn, (128, 1, 28, 28), 10),
     "resnet18": (lambda: cifar_stem(resnet.resnet18(num_classes=10)), (32, 3, 32, 32), 10),
     "resnet50": (lambda: resnet.resnet50(num_classes=1000), (8, 3, 224, 224), 1000),
+    **{name: (make, (32, 3, 32, 32), 10) for name, make in FILE_MODELS.items()},
 }
 
 

@@ -25,7 +25,15 @@ STEPS = {  # key: what, model, batch, our convolution, target
                    ">= 1.5"),
     "olivia_bf16": ("wide ResNet 3-16-160-320-640, 32x32, batch 16, bf16-mixed", "olivia", 16,
                     "auto", ">= 1.3"),
+    "depthwise": ("depthwise network from a .pt2 file, 32x32, batch 32", "depthwise", 32, "auto",
+                  ">= 1.3"),
+    "vit": ("vision transformer from a .pt2 file, 65 tokens of 192, batch 32", "vit", 32, "auto",
+            ">= 1.3"),
+    "vit_as_intel": ("the same, MKL of PyTorch with AVX-512 on any processor", "vit", 32, "auto",
+                     ">= 1.3"),
 }
+FROM_FILES = ["depthwise", "vit"]  # models of file_models.py
+AS_INTEL = ["vit_as_intel"]  # PyTorch's MKL takes the processor for Intel's
 PRECISIONS = {"small_f64": "64-true", "small_bf16": "bf16-mixed", "olivia_bf16": "bf16-mixed"}
 # By precision: how far the first loss, and any loss, may lie from PyTorch's. PyTorch's autocast also
 # rounds what convolutions and linear layers write.
@@ -86,32 +94,62 @@ def fastest(candidates, count, seconds, reading, losses, notes, precision):
     return [worker for _, worker in rated]
 
 
-chosen = {}  # by model and precision: PyTorch's fastest variants, reused by other rows
+chosen = {}  # by model, precision and environment: PyTorch's fastest variants, for other rows
 
 
-def peers_of(model, precision, python, seconds, reading, losses, quick, notes):
+def peers_of(model, precision, python, seconds, reading, losses, quick, notes, environment=None):
     script = ROOT / "bench" / "pytorch_step.py"
-    ways = chosen.get((model, precision)) or list(variants(reading == 1))[:1 if quick else None]
-    workers_of_ways = (Worker(" ".join(map(str, way)), [python, script, model, *way, precision])
+    kind = model, precision, str(environment)
+    ways = chosen.get(kind) or list(variants(reading == 1))[:1 if quick else None]
+    workers_of_ways = (Worker(" ".join(map(str, way)), [python, script, model, *way, precision],
+                              environment)
                        for way in ways)
     peers = fastest(workers_of_ways, 3, seconds, reading, losses, notes, precision)
-    chosen[model, precision] = [worker.name.split() for worker in peers]
+    chosen[kind] = [worker.name.split() for worker in peers]
     return peers
 
 
+def exported(model, folder, python):
+    """The path of a file with a model of file_models.py."""
+    path = Path(folder) / f"{model}.pt2"
+    run_timed([python, ROOT / "bench" / "file_models.py", model, path])
+    return path
+
+
 def training_step(key, python, repetitions, quick, busy):
+    model = STEPS[key][1]
+    if model not in FROM_FILES:
+        return compare_steps(key, model, python, repetitions, quick, busy)
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {"LD_PRELOAD": str(as_intel(folder))} if key in AS_INTEL else None
+        return compare_steps(key, exported(model, folder, python), python, repetitions, quick, busy,
+                             environment)
+
+
+def as_intel(folder):
+    """A library that lets MKL use AVX-512 on processors of other makers, too."""
+    source, library = Path(folder) / "as_intel.c", Path(folder) / "as_intel.so"
+    source.write_text("int mkl_serv_intel_cpu_true(void) { return 1; }\n"
+                      "int mkl_serv_intel_cpu(void) { return 1; }\n")
+    run_timed(["cc", "-shared", "-fPIC", source, "-o", library])
+    return library
+
+
+def compare_steps(key, source, python, repetitions, quick, busy, environment=None):
+    """Steps of a model that step_bench calls `source`. PyTorch runs in this environment."""
     what, model, batch, convolution, target = STEPS[key]
     precision = PRECISIONS.get(key, "32-true")
     notes, seconds = [], 0.4 if quick else 1.0
     reading = 1 if busy else 0  # of a worker's answer: wall seconds, seconds of processor time
     ours = [Worker(f"{threads} thread(s)",
-                   [BIN / "step_bench", model, threads, convolution, 0.01, precision])
+                   [BIN / "step_bench", source, threads, convolution, 0.01, precision])
             for threads in ([1] if busy else [2, 1])]
     with workers([*ours]) as all_workers:
         losses = ours[0].ask("losses", 3 if quick else 20)
         for other in ours[1:]:
             compare_losses(losses, other, precision)
-        peers = peers_of(model, precision, python, seconds, reading, losses, quick, notes)
+        peers = peers_of(model, precision, python, seconds, reading, losses, quick, notes,
+                         environment)
         all_workers += peers
         counts = {worker: max(2, round(seconds / pace(worker, seconds, 0)))
                   for worker in all_workers}
@@ -131,6 +169,28 @@ def training_step(key, python, repetitions, quick, busy):
     notes.append(f"ours {mine[0].what}, PyTorch {theirs[0].what}")
     return [Row(key, what, mine[0], ratio, target, f"{ratio:.2f} x", theirs[0], "PyTorch", notes,
                 mine[1:] + theirs[1:])]
+
+
+def resnet18_file(python, repetitions, quick):
+    """The same network from a file of PyTorch's and as a model of the library."""
+    with tempfile.TemporaryDirectory() as folder:
+        ways = {"file": exported("resnet18_file", folder, python), "resnet18": "resnet18"}
+        made = {name: Worker(name, [BIN / "step_bench", way, 2, "auto"])
+                for name, way in ways.items()}
+        with workers(made.values()):
+            count = 3 if quick else 20
+            losses = made["file"].ask("losses", count)
+            compare_losses(losses, made["resnet18"])
+            steps = max(2, round((0.4 if quick else 1.0) / pace(made["file"], 1.0, 0)))
+            rates = {name: [] for name in made}
+            for _ in range(3 * repetitions):  # in turn, so that both meet the same load
+                for name, worker in made.items():
+                    rates[name].append(32 * steps / worker.ask("time", steps)[0])
+    ours, peer = (Figure("images/s", rates[name], name) for name in ways)
+    ratio = ours.median / peer.median
+    return [Row("resnet18_file", "ResNet-18 from a .pt2 file, 32x32, batch 32", ours, ratio,
+                ">= 0.95", f"{ratio:.3f} x", peer, "resnet18",
+                [f"loss after {count} steps {losses[-1]:.6f} in both"])]
 
 
 def train(folder, options, output):

@@ -8,6 +8,7 @@
 // than the CPU; `copy` brings a tensor from there. Shapes are (N, C, H, W) for any layout. Outputs
 // keep the layout of the input unless stated.
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <type_traits>
@@ -32,9 +33,23 @@ struct ConvolutionOptions {
   std::int64_t kernel_h = 3, kernel_w = 3;
   std::int64_t stride_h = 1, stride_w = 1;
   std::int64_t padding_h = 0, padding_w = 0;
+  std::int64_t dilation_h = 1, dilation_w = 1;  ///< distance between the elements of the kernel
+  std::int64_t groups = 1;  ///< output channels of a group see the input channels of that group
   bool bias = true;
   ConvolutionAlgorithm algorithm = ConvolutionAlgorithm::automatic;
 };
+
+/// The pixels that a kernel spans along each axis.
+constexpr std::int64_t reach_h(const ConvolutionOptions& o) {
+  return (o.kernel_h - 1) * o.dilation_h + 1;
+}
+constexpr std::int64_t reach_w(const ConvolutionOptions& o) {
+  return (o.kernel_w - 1) * o.dilation_w + 1;
+}
+/// [out, in / groups, kernel_h, kernel_w].
+inline Shape weight_shape(const ConvolutionOptions& o) {
+  return {o.out_channels, o.in_channels / o.groups, o.kernel_h, o.kernel_w};
+}
 
 /// y = x W^T + b for x [N, in], W [out, in].
 struct LinearOptions {
@@ -42,6 +57,25 @@ struct LinearOptions {
   std::int64_t out_features = 0;
   bool bias = true;
 };
+
+/// A function of each element, as PyTorch's class of that name.
+enum class ActivationFunction : std::uint8_t {
+  sigmoid,
+  tanh,
+  silu,       ///< x * sigmoid(x)
+  gelu,       ///< x * (1 + erf(x / sqrt(2))) / 2
+  gelu_tanh,  ///< GELU(approximate="tanh")
+  hardsigmoid,
+  hardswish,
+};
+
+/// Whether the derivative of a function is computed from its value; otherwise from its argument.
+constexpr bool derives_from_output(ActivationFunction function) {
+  return function == ActivationFunction::sigmoid || function == ActivationFunction::tanh;
+}
+
+/// An operation on two elements.
+enum class ArithmeticOperation : std::uint8_t { add, subtract, multiply, divide };
 
 /// The arithmetic of one layer with a weight and a bias. It keeps what it has compiled for each
 /// shape of the input, and the weights in the order that the compiled code needs. Used by one actor
@@ -100,6 +134,14 @@ struct NormGradients {
                     ///< that of a residual added last is `grad` itself
 };
 
+/// The output of a layer norm, and of each row of x what its gradient needs: row-major tensors
+/// [rows].
+struct LayerNormOutput {
+  Tensor y;
+  Tensor mean;
+  Tensor inverse_deviation;  ///< 1 / sqrt(variance + epsilon)
+};
+
 /// Loss and correct predictions of a micro-batch, and the gradient of the model's outputs.
 struct LossOutput {
   /// f64 [2]: the loss summed over the samples (not the mean), and the number of correct ones: of
@@ -107,6 +149,35 @@ struct LossOutput {
   /// counts).
   Tensor totals;
   Tensor logits_grad;  ///< d(loss sum * scale) / d(outputs); undefined when not asked for
+};
+
+/// Where the elements of an index space lie in a tensor's memory: element (i0, i1, …) is number
+/// offset + i0 * strides[0] + i1 * strides[1] + ….
+struct ElementPlaces {
+  std::int64_t offset = 0;
+  std::array<std::int64_t, Shape::max_rank> strides{};
+};
+
+/// Which factors of a matrix product lie transposed in memory: a [..., k, m], b [..., n, k].
+struct MatmulOptions {
+  bool transposed_a = false;
+  bool transposed_b = false;
+};
+
+/// What an attention computes beside softmax(q k^T) v.
+struct AttentionOptions {
+  bool causal = false;  ///< token i sees the keys 0 to i
+  double scale = 1.0;   ///< of q k^T
+};
+
+/// Of an attention: its result, and the logarithm of the sum of exp(score) of each token, which is
+/// minus infinity where a token sees no key.
+struct AttentionOutput {
+  Tensor y;
+  Tensor log_sums;
+};
+struct AttentionGradients {
+  Tensor q, k, v;
 };
 
 /// The factors of a momentum_step.

@@ -152,6 +152,7 @@ void Tape::accumulate(SavedTensor& into, Tensor grad, std::string_view from) {
 
 std::size_t Tape::saved_bytes() const {
   std::set<const Storage*> seen;
+  for (const Tensor& weight : pass_.weights) seen.insert(weight.storage().get());
   std::size_t bytes = 0;
   const auto count = [&](const Tensor& tensor) {
     if (tensor.defined() && seen.insert(tensor.storage().get()).second)

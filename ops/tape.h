@@ -55,6 +55,16 @@ class Tape {
     Tensor output = operation->primitive.forward(pass_, tensor(inputs)...);
     return keep(std::move(operation), {inputs...}, std::move(output));
   }
+  /// The same for a primitive of any number of inputs:
+  /// `primitive.forward(pass, std::span<const Tensor>)`.
+  template <class Primitive>
+  Value record(Primitive primitive, std::span<const Value> inputs) {
+    auto operation = std::make_unique<OperationOf<Primitive>>(std::move(primitive));
+    std::vector<Tensor> tensors;
+    for (const Value input : inputs) tensors.push_back(tensor(input));
+    Tensor output = operation->primitive.forward(pass_, std::span<const Tensor>(tensors));
+    return keep(std::move(operation), {inputs.begin(), inputs.end()}, std::move(output));
+  }
 
   const Tensor& tensor(Value value) const {
     return values_[static_cast<std::size_t>(value.index)].tensor;

@@ -71,6 +71,15 @@ std::string meant(std::string_view word, std::span<const std::string_view> candi
   return {};
 }
 
+std::string similar_name(std::string_view name, std::span<const std::string_view> others) {
+  if (std::string found = meant(name, others); !found.empty()) return found;
+  for (const std::string_view other : others)
+    if (!other.empty() && name.ends_with(other) && name.size() > other.size() &&
+        name[name.size() - other.size() - 1] == '.')
+      return std::string(other);
+  return {};
+}
+
 std::string did_you_mean(std::string_view word, std::span<const std::string_view> candidates,
                          std::string rest) {
   const std::string near = meant(word, candidates);

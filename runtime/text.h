@@ -25,6 +25,10 @@ std::string nearest(std::string_view word, std::span<const std::string_view> can
 /// nearest one if at most a third of its characters differ. Empty if there is none.
 std::string meant(std::string_view word, std::span<const std::string_view> candidates);
 
+/// One of `others` that a dotted name, such as "fc.weight", probably has elsewhere: what is meant,
+/// or what the name ends with ("backbone.fc.weight": "fc.weight"). Empty if there is none.
+std::string similar_name(std::string_view name, std::span<const std::string_view> others);
+
 /// A remedy for an unknown word: "did you mean train? The verbs are …", or `rest` alone if no
 /// candidate is near. `rest` begins with a small letter, or is empty.
 std::string did_you_mean(std::string_view word, std::span<const std::string_view> candidates,

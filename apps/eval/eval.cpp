@@ -1,4 +1,4 @@
-// troupe eval: evaluates the weights of a checkpoint or a safetensors file on the test set.
+// troupe eval: evaluates the weights of a checkpoint or a file on the test set.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -62,7 +62,7 @@ int print_evaluation(const EvalArguments& arguments, const Definitions& own) {
   pipeline.stream.threads = intra_op_threads(options, 1);
   pipeline.data.dataset = open_dataset(options.dataset.chosen(), dataset_options(options));
   const Evaluation result = evaluate(options, pipeline, weights);
-  print_out("{}\n", weights.path.string());
+  print_out("{}\n", weights.name());
   if (pipeline.data.dataset.samples().dtype == DType::u8)
     print_out("normalised with mean {}, std {}\n", fmt::join(pipeline.data.mean, ", "),
               fmt::join(pipeline.data.std, ", "));
@@ -77,7 +77,7 @@ void add_eval_verb(CLI::App& app, ChosenVerb& chosen) {
   auto arguments = std::make_shared<EvalArguments>();
   CLI::App* verb = app.add_subcommand("eval", "Evaluate a checkpoint on the test set");
   verb->add_option("CHECKPOINT", arguments->checkpoint,
-                   "checkpoint, output folder or safetensors file")
+                   "checkpoint, output folder, PyTorch or safetensors file")
       ->required();
   verb->add_option("--options", arguments->options, "options file (the checkpoint's options)");
   verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE, overrides the options")

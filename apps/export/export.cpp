@@ -1,4 +1,5 @@
-// troupe export: the weights of a checkpoint as a safetensors file, with PyTorch's names.
+// troupe export: the weights of a checkpoint as a file of PyTorch or safetensors, with PyTorch's
+// names.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include "apps/files/weights_file.h"
 #include "apps/verbs.h"
 #include "runtime/file/safetensors.h"
+#include "runtime/file/torch_file.h"
 #include "runtime/print.h"
 #include "runtime/text.h"
 
@@ -21,24 +23,32 @@ struct ExportArguments {
   bool force = false;
 };
 
+/// Files of these names are written as torch.save does.
+bool is_torch_name(const std::filesystem::path& output) {
+  const std::string extension = output.extension().string();
+  return extension == ".pt" || extension == ".pth";
+}
+
 /// Only an older export, or an empty file, may be replaced without --force.
 void check_may_replace(const std::filesystem::path& output) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(output, ignored)) return;
   const FileKind kind = file_kind(output);
-  if (kind != FileKind::safetensors && kind != FileKind::empty)
+  const bool is_torch = is_torch_name(output);
+  if (kind != FileKind::empty && kind != (is_torch ? FileKind::torch_zip : FileKind::safetensors))
     throw Error(ErrorCode::usage,
-                fmt::format("{} exists and is not a safetensors file", output.string()),
+                fmt::format("{} exists and is not a {} file", output.string(),
+                            is_torch ? "PyTorch" : "safetensors"),
                 "choose another name, or replace it with --force");
 }
 
-/// PyTorch loads files of these names by torch.load, which does not read safetensors.
+/// PyTorch loads files of these names too by torch.load, which does not read safetensors.
 void warn_of_name(const std::filesystem::path& output) {
   const std::string extension = output.extension().string();
-  if (extension == ".pt" || extension == ".pth" || extension == ".bin" || extension == ".ckpt")
+  if (extension == ".bin" || extension == ".ckpt")
     print_warning(
         "{} is written as safetensors, which torch.load does not read; "
-        "load it with safetensors.torch.load_file",
+        "load it with safetensors.torch.load_file, or export a .pt file",
         output.string());
 }
 
@@ -46,11 +56,12 @@ int export_weights(const ExportArguments& arguments) {
   if (!arguments.force) check_may_replace(arguments.output);
   warn_of_name(arguments.output);
   const WeightsFile weights = open_weights(find_weights(arguments.checkpoint));
-  // "pt": transformers and others require it before they load a file into PyTorch.
-  stream_safetensors(arguments.output, weights.tensors, {{"format", "pt"}}).value();
+  if (is_torch_name(arguments.output))
+    stream_torch_file(arguments.output, weights.tensors).value();
+  else  // "pt": transformers and others require it before they load a file into PyTorch
+    stream_safetensors(arguments.output, weights.tensors, {{"format", "pt"}}).value();
   print_out("{}: {} of step {}, from {}\n", arguments.output.string(),
-            counted(std::ssize(weights.tensors.tensors), "tensor"), weights.step,
-            weights.path.string());
+            counted(std::ssize(weights.tensors.tensors), "tensor"), weights.step, weights.name());
   return exit_done;
 }
 
@@ -58,13 +69,14 @@ int export_weights(const ExportArguments& arguments) {
 
 void add_export_verb(CLI::App& app, ChosenVerb& chosen) {
   auto arguments = std::make_shared<ExportArguments>();
-  CLI::App* verb = app.add_subcommand("export", "Write a checkpoint's weights as safetensors");
+  CLI::App* verb = app.add_subcommand("export", "Write a checkpoint's weights for PyTorch");
   verb->add_option("CHECKPOINT", arguments->checkpoint,
                    "checkpoint, or output folder (newest checkpoint)")
       ->required();
-  verb->add_option("-o,--output", arguments->output, "safetensors file to write")->required();
-  verb->add_flag("--force", arguments->force,
-                 "replace an existing file that is not a safetensors file");
+  verb->add_option("-o,--output", arguments->output,
+                   "file to write: .pt or .pth as torch.save does, others as safetensors")
+      ->required();
+  verb->add_flag("--force", arguments->force, "replace an existing file of another kind");
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const Invocation&) { return export_weights(*arguments); };
   });

@@ -52,9 +52,9 @@ std::string_view name_of(FileKind kind) {
     case FileKind::empty:
       return "an empty file";
     case FileKind::torch_zip:
-      return "a zip archive, as torch.save and numpy.savez write it";
+      return "a zip archive";
     case FileKind::torch_pickle:
-      return "a Python pickle, as older versions of torch.save write it";
+      return "a Python pickle, as torch.save wrote it before PyTorch 1.6";
     case FileKind::numpy:
       return "a NumPy array";
     case FileKind::hdf5:
@@ -85,21 +85,15 @@ FileKind file_kind(const std::filesystem::path& path) {
 
 Error foreign_file(const std::filesystem::path& path, FileKind kind) {
   const std::string name = path.string();
-  if (kind == FileKind::torch_zip || kind == FileKind::torch_pickle)
-    return {
-        ErrorCode::bad_file,
-        fmt::format("{} is {}, which troupe does not read", name, name_of(kind)),
-        fmt::format("to convert a state_dict (also below a key such as model_state_dict): python3 "
-                    "-c \"import torch, safetensors.torch as s; t = torch.load('{}', "
-                    "weights_only=True); d = next((v for v in t.values() if isinstance(v, dict) "
-                    "and v and all(map(torch.is_tensor, v.values()))), t); "
-                    "s.save_file({{k.removeprefix('module.'): v.contiguous().clone() for k, v in "
-                    "d.items()}}, '{}')\"",
-                    name, std::filesystem::path(path).replace_extension(".safetensors").string())};
-  return {
-      ErrorCode::bad_file, fmt::format("{} is {}", name, name_of(kind)),
-      "give a checkpoint's folder, an output folder or a safetensors file; the verb inspect also "
-      "reads IDX files, plain or compressed by gzip"};
+  if (kind == FileKind::torch_pickle)
+    return {ErrorCode::bad_file,
+            fmt::format("{} is {}, which troupe does not read", name, name_of(kind)),
+            fmt::format("to convert it: python3 -c \"import torch; torch.save(torch.load('{0}', "
+                        "'cpu', weights_only=True), '{0}.new.pt')\"",
+                        name)};
+  return {ErrorCode::bad_file, fmt::format("{} is {}", name, name_of(kind)),
+          "give a checkpoint's folder, an output folder, a PyTorch or a safetensors file; the verb "
+          "inspect also reads IDX files, plain or compressed by gzip"};
 }
 
 }  // namespace troupe

@@ -11,7 +11,7 @@ enum class FileKind {
   idx,   ///< plain
   gzip,  ///< contains IDX, as data sets are shipped
   empty,
-  torch_zip,     ///< written by torch.save: a zip archive of pickles
+  torch_zip,     ///< a zip archive, as torch.save, torch.export and numpy.savez write it
   torch_pickle,  ///< written by torch.save before PyTorch 1.6; any other pickle
   numpy,
   hdf5,
@@ -24,7 +24,7 @@ enum class FileKind {
 FileKind file_kind(const std::filesystem::path& path);
 
 /// The error for a file that the command cannot read: its kind, which files can be read, and how to
-/// convert a PyTorch file.
+/// convert a pickle of PyTorch.
 Error foreign_file(const std::filesystem::path& path, FileKind kind);
 
 }  // namespace troupe

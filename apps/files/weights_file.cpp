@@ -11,6 +11,7 @@
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/checkpoint_folder.h"
 #include "runtime/file/safetensors.h"
+#include "runtime/file/torch_file.h"
 #include "runtime/print.h"
 
 namespace troupe {
@@ -43,23 +44,44 @@ TensorSource without_optimizer(TensorSource source) {
   return source;
 }
 
+/// DistributedDataParallel and torch.compile put a module into another one; either may be inside.
+TensorSource without_wrappers(TensorSource source) {
+  for (const char* wrapper : {"module.", "_orig_mod.", "module."})
+    source = without(wrapper, std::move(source));
+  return source;
+}
+
+WeightsFile weights_of(const std::filesystem::path& path, TorchWeights weights) {
+  return {.path = path,
+          .tensors = without_wrappers(std::move(weights.tensors)),
+          .options = {},
+          .step = 0,
+          .part = std::move(weights.part),
+          .others = std::move(weights.others)};
+}
+
 }  // namespace
 
+std::string WeightsFile::name() const {
+  return part.empty() ? path.string() : fmt::format("{} ({})", path.string(), part);
+}
+
 std::filesystem::path find_weights(const std::filesystem::path& path) {
-  if (!std::filesystem::is_directory(path)) return path;
+  if (!std::filesystem::is_directory(path) || is_distributed_checkpoint(path)) return path;
   const CheckpointChoice choice = newest_complete_checkpoint(path);
   for (const auto& reason : choice.skipped) print_warning("skipped {}", reason);
   return choice.folder;
 }
 
 WeightsFile open_weights(const std::filesystem::path& found) {
-  WeightsFile result{.path = found, .tensors = {}, .options = {}};
+  if (is_distributed_checkpoint(found))
+    return weights_of(found, open_distributed_checkpoint(found));
+  WeightsFile result{.path = found, .tensors = {}, .options = {}, .part = {}, .others = {}};
   if (!std::filesystem::is_directory(found)) {
-    if (const FileKind kind = file_kind(found); kind != FileKind::safetensors)
-      throw foreign_file(found, kind);
-    result.tensors = SafetensorsFile::open(found).source();
-    for (const char* wrapper : {"module.", "_orig_mod.", "module."})  // either may be inside
-      result.tensors = without(wrapper, std::move(result.tensors));
+    const FileKind kind = file_kind(found);
+    if (kind == FileKind::torch_zip) return weights_of(found, open_torch_file(found));
+    if (kind != FileKind::safetensors) throw foreign_file(found, kind);
+    result.tensors = without_wrappers(SafetensorsFile::open(found).source());
     return result;
   }
   const Checkpoint checkpoint = open_checkpoint(found);

@@ -1,6 +1,7 @@
 #pragma once
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "runtime/tensor/named_tensor.h"
 
@@ -10,19 +11,27 @@ namespace troupe {
 /// average of the weights (Optimizer::with_average), the average is what it holds as weights.
 /// Tensors are read when they are used.
 struct WeightsFile {
-  std::filesystem::path path;  ///< the safetensors file, or the step's own folder
+  std::filesystem::path path;  ///< the file, or the step's own folder
   TensorSource tensors;
-  std::string options;    ///< a checkpoint's resolved options; empty for safetensors
+  std::string options;    ///< a checkpoint's resolved options; empty for other files
   std::int64_t step = 0;  ///< of a checkpoint
+  /// The entry of a PyTorch file that holds the weights: "model_state_dict"; empty: all of it.
+  std::string part;
+  std::vector<std::string> others;  ///< its other entries
+
+  /// For messages: the path, with the entry if there is one: "w.pt (model_state_dict)".
+  std::string name() const;
 };
 
-/// The path itself if it is a safetensors file or a checkpoint; the newest complete checkpoint of
-/// an output folder (warns on stderr about skipped ones). Throws Error if there is none.
+/// The path itself if it is a file, a checkpoint or a folder of torch.distributed.checkpoint; the
+/// newest complete checkpoint of an output folder (warns on stderr about skipped ones). Throws
+/// Error if there is none.
 std::filesystem::path find_weights(const std::filesystem::path& path);
 
-/// Opens what find_weights has found. If the names of all tensors begin with "module."
-/// (DistributedDataParallel) or "_orig_mod." (torch.compile), the result has them without. Throws
-/// Error as the readers of its format do.
+/// Opens what find_weights has found: also a .pt or .pth file of PyTorch, or a folder of
+/// torch.distributed.checkpoint, as runtime/file/torch_file.h says. If the names of all tensors
+/// begin with "module." (DistributedDataParallel) or "_orig_mod." (torch.compile), the result has
+/// them without. Throws Error as the readers of its format do.
 WeightsFile open_weights(const std::filesystem::path& found);
 
 }  // namespace troupe

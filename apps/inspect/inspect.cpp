@@ -1,4 +1,4 @@
-// troupe inspect: the content of a checkpoint, a safetensors file or an IDX file, and its
+// troupe inspect: the content of a checkpoint, a model, a file of weights or an IDX file, and its
 // checksums.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,12 +12,15 @@
 
 #include "apps/command.h"
 #include "apps/files/file_kind.h"
+#include "apps/inspect/inspect_graph.h"
 #include "apps/verbs.h"
+#include "ops/graph/read_graph.h"
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/checkpoint_folder.h"
 #include "runtime/file/digest.h"
 #include "runtime/file/idx.h"
 #include "runtime/file/safetensors.h"
+#include "runtime/file/torch_file.h"
 #include "runtime/print.h"
 #include "runtime/text.h"
 
@@ -127,16 +130,31 @@ void inspect_checkpoint(const std::filesystem::path& path) {
   print_table(model);
 }
 
+std::vector<Row> rows_by_name(const std::vector<TensorInfo>& tensors) {
+  std::vector<Row> rows;
+  for (const TensorInfo& tensor : tensors)
+    rows.push_back(row_of(tensor.name, tensor.dtype, tensor.shape));
+  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.name < b.name; });
+  return rows;
+}
+
 void inspect_safetensors(const std::filesystem::path& path) {
   const SafetensorsFile content = SafetensorsFile::open(path);
   print_out("{}: safetensors; the header matches the file (the format has no checksums)\n",
             path.string());
   for (const auto& [key, value] : content.metadata()) print_out("metadata {}: {}\n", key, value);
-  std::vector<Row> rows;
-  for (const TensorInfo& tensor : content.tensors())
-    rows.push_back(row_of(tensor.name, tensor.dtype, tensor.shape));
-  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.name < b.name; });
-  print_table(rows);
+  print_table(rows_by_name(content.tensors()));
+}
+
+void inspect_torch(const std::filesystem::path& path, const TorchWeights& weights,
+                   std::string_view kind) {
+  // Which compares each storage with its checksum.
+  for (const TensorInfo& tensor : weights.tensors.tensors) (void)weights.tensors.read(tensor.name);
+  print_out("{}: {}; all checksums match\n", path.string(), kind);
+  if (!weights.part.empty()) print_out("weights: {}\n", weights.part);
+  constexpr std::size_t shown = 20;
+  if (!weights.others.empty()) print_out("other entries: {}\n", listed(weights.others, shown));
+  print_table(rows_by_name(weights.tensors.tensors));
 }
 
 void inspect_idx(const std::filesystem::path& path) {
@@ -147,16 +165,23 @@ void inspect_idx(const std::filesystem::path& path) {
 
 int inspect(const InspectArguments& arguments) {
   const std::filesystem::path& path = arguments.file;
-  if (std::filesystem::is_directory(path)) {
-    arguments.digest ? print_out("{}\n", digest_of(path)) : inspect_checkpoint(path);
+  const bool is_folder = std::filesystem::is_directory(path);
+  const FileKind kind = is_folder ? FileKind::unknown : file_kind(path);
+  if (!is_folder && !arguments.digest && graph::holds_graph(path)) {
+    inspect_graph(path);
     return exit_done;
   }
-  const FileKind kind = file_kind(path);
   const bool is_data = kind == FileKind::idx || kind == FileKind::gzip;
-  if (kind != FileKind::safetensors && (arguments.digest || !is_data))
-    throw foreign_file(path, kind);
+  const bool is_weights = kind == FileKind::safetensors || kind == FileKind::torch_zip;
+  if (!is_folder && !is_weights && (arguments.digest || !is_data)) throw foreign_file(path, kind);
   if (arguments.digest)
     print_out("{}\n", digest_of(path));
+  else if (is_distributed_checkpoint(path))
+    inspect_torch(path, open_distributed_checkpoint(path), "distributed checkpoint of PyTorch");
+  else if (is_folder)
+    inspect_checkpoint(path);
+  else if (kind == FileKind::torch_zip)
+    inspect_torch(path, open_torch_file(path), "PyTorch file");
   else if (is_data)
     inspect_idx(path);
   else
@@ -170,7 +195,8 @@ void add_inspect_verb(CLI::App& app, ChosenVerb& chosen) {
   auto arguments = std::make_shared<InspectArguments>();
   CLI::App* verb =
       app.add_subcommand("inspect", "List and verify the content of a checkpoint or file");
-  verb->add_option("FILE", arguments->file, "checkpoint, output folder, safetensors or IDX file")
+  verb->add_option("FILE", arguments->file,
+                   "checkpoint, output folder, model (.pt2), PyTorch, safetensors or IDX file")
       ->required();
   verb->add_flag("--digest", arguments->digest,
                  "verify all weights and buffers, and print one SHA-256 of them");

@@ -8,6 +8,7 @@
 
 #include "apps/error_wording.h"
 #include "apps/options/options_table.h"
+#include "ops/models/file_model.h"
 #include "runtime/error.h"
 #include "runtime/options/tree.h"
 #include "runtime/text.h"
@@ -45,6 +46,24 @@ class FormerChannels {
  private:
   OptionTree value_;
 };
+
+/// A model's file tells its definition: model.file alone chooses it.
+void choose_model_of_file(OptionTree& document) {
+  OptionTree* model = document.find("model");
+  const OptionTree* file = model == nullptr ? nullptr : model->find("file");
+  if (file == nullptr || file->scalar.empty()) return;
+  OptionTree* name = model->find("name");
+  if (name == nullptr) {
+    OptionTree chosen = *file;
+    chosen.scalar = FileModel::name;
+    model->entries.push_back({"name", file->where, std::move(chosen)});
+  } else if (name->scalar != FileModel::name) {
+    throw Error(ErrorCode::bad_options,
+                fmt::format("{}: model.file is {}, but model.name is {}", file->where, file->scalar,
+                            name->scalar),
+                "leave out one of them: the model of a file needs no name");
+  }
+}
 
 /// A sentence for each option that was given a different value from its default and has no effect.
 std::vector<std::string> without_effect(Options& options, const OptionOrigins& origins) {
@@ -97,6 +116,7 @@ Options resolve(OptionTree document, const std::vector<std::string>& overrides,
     apply_override(document, assignment,
                    fmt::format("override -r {}", std::string_view(assignment).substr(0, 200)));
   const FormerChannels former_channels(document);
+  choose_model_of_file(document);
   Options options(own);
   OptionOrigins origins = read_fields(document, option_fields(options));
   PipelineData& samples = options.pipeline.data;
@@ -152,15 +172,18 @@ Options parse_recorded_options(std::string_view text, const std::string& source,
   try {
     return parse_options(text, source, overrides, own);
   } catch (const Error& error) {
-    if (!error.message().starts_with(source)) throw;
+    const bool is_changed_file = error.message().find("has changed") != std::string::npos;
+    if (!error.message().starts_with(source) || is_changed_file) throw;
     throw Error(error.code(), error.message(), "use the program that wrote this file");
   }
 }
 
-Options parse_past_options(std::string_view text, const std::string& source,
-                           const Definitions& own) {
-  return parse_recorded_options(
-      text, source, {"model.weights=", "data.path=", FormerChannels::key + std::string("=")}, own);
+Options parse_past_options(std::string_view text, const std::string& source, const Options& now) {
+  std::vector<std::string> overrides{
+      "model.weights=", "data.path=", FormerChannels::key + std::string("=")};
+  if (const std::string file = model_file(now); !file.empty())
+    overrides.push_back(fmt::format("model.file={}", file));
+  return parse_recorded_options(text, source, overrides, now.own);
 }
 
 }  // namespace troupe

@@ -24,9 +24,8 @@ Options parse_recorded_options(std::string_view text, const std::string& source,
                                const std::vector<std::string>& overrides, const Definitions& own);
 
 /// The options of an earlier run, from the text that its checkpoint or output folder keeps. Leaves
-/// out the paths of its files, which may be elsewhere now.
-Options parse_past_options(std::string_view text, const std::string& source,
-                           const Definitions& own = {});
+/// out the paths of its files, which may be elsewhere now; model.file is that of `now`.
+Options parse_past_options(std::string_view text, const std::string& source, const Options& now);
 
 /// Checks values that must go together, and with the samples of the data set. Called by
 /// load_options.

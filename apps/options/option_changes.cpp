@@ -13,16 +13,18 @@
 namespace troupe {
 namespace {
 
-std::optional<Options> options_of(const std::string& text, const Definitions& own) {
+std::optional<Options> options_of(const std::string& text, const Options& now) {
   if (text.empty()) return std::nullopt;
   try {
-    return parse_past_options(text, "options of a run", own);
+    return parse_past_options(text, "options of a run", now);
   } catch (const Error&) {
     return std::nullopt;  // of another version, or no options at all
   }
 }
 
-bool is_path(std::string_view key) { return key == "model.weights" || key == "data.path"; }
+bool is_path(std::string_view key) {
+  return key == "model.weights" || key == "model.file" || key == "data.path";
+}
 
 /// A word that a shell takes whole.
 std::string assignment(const OptionChange& change) {
@@ -71,7 +73,7 @@ OptionChange first_option_difference(std::string_view one, std::string_view othe
 }
 
 std::string changes_since(const std::string& before, const Options& now) {
-  const auto old_options = options_of(before, now.own);
+  const auto old_options = options_of(before, now);
   if (!old_options) return {};
   std::vector<std::string> texts;
   for (const OptionChange& change : option_changes(*old_options, now))
@@ -83,7 +85,7 @@ bool is_of_this_run(const std::filesystem::path& folder, const Options& options)
   std::ifstream file(folder / "options_restart.yaml", std::ios::binary);
   std::ostringstream text;
   text << file.rdbuf();
-  const auto before = options_of(text.str(), options.own);
+  const auto before = options_of(text.str(), options);
   if (!before || before->pipeline.seed != options.pipeline.seed) return false;
   return option_changes(*before, options, "model").empty() &&
          before->dataset.name == options.dataset.name &&
@@ -95,7 +97,7 @@ Error of_another_model(const Error& error, const std::filesystem::path& path,
                        const std::string& before, const Options& now) {
   if (error.message().find("belong to another model") == std::string::npos) return error;
   std::string differ, remedy;
-  if (const auto old_options = options_of(before, now.own))
+  if (const auto old_options = options_of(before, now))
     for (const OptionChange& change : option_changes(*old_options, now, "model")) {
       differ += fmt::format("; {} is {} now, was {}", change.key, change.now, change.before);
       remedy += fmt::format("{}-r {}", remedy.empty() ? "" : " ", assignment(change));

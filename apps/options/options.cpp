@@ -45,6 +45,14 @@ std::optional<std::size_t> block_count(const Options& options) {
       .blocks.size();
 }
 
+std::string model_file(const Options& options) {
+  if (options.model.name != FileModel::name) return {};
+  ModelSource model = options.model.chosen();
+  for (const OptionField& field : model.options())
+    if (field.path == "model.file") return field.write();
+  return {};
+}
+
 std::map<std::string, std::string> dataset_settings(const Options& options) {
   DatasetSource source = options.dataset.chosen();
   std::map<std::string, std::string> settings;

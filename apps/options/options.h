@@ -55,7 +55,7 @@ struct Options {
                            .data = {.dataset = Dataset(nullptr, {}), .mean = {}, .std = {}},
                            .micro_batches = 4};
   DatasetOptions selection;         ///< which samples of the data set; its seed is the pipeline's
-  std::filesystem::path weights;    ///< safetensors file or checkpoint to start from; empty: none
+  std::filesystem::path weights;    ///< file or checkpoint to start from; empty: none
   bool weights_strict = true;       ///< the weights must fit the model
   std::vector<std::string> frozen;  ///< patterns of parameters that keep their values
   std::int64_t stages = 1;
@@ -84,6 +84,9 @@ DatasetOptions dataset_options(const Options& options);
 /// The blocks of the model for samples of the data set; nothing if these are not known. Throws what
 /// the model throws.
 std::optional<std::size_t> block_count(const Options& options);
+
+/// model.file as YAML; empty unless the model is that of a file.
+std::string model_file(const Options& options);
 
 /// The data set's own options as text, by key, but for where its files are.
 std::map<std::string, std::string> dataset_settings(const Options& options);

@@ -160,9 +160,10 @@ void add_run(OptionFields& fields, Options& o) {
 void add_model(OptionFields& fields, Options& o) {
   fields.push_back(name_field("model.name", o.model, "model to train"));
   add_all(fields, fields_of(o.model, "model.name"));
-  fields.push_back(field("model.weights", o.weights,
-                         "safetensors file or checkpoint to start from; empty: random weights",
-                         {.synonyms = {"checkpoint", "pretrained"}}));
+  fields.push_back(field(
+      "model.weights", o.weights,
+      "file of PyTorch (.pt) or safetensors, or checkpoint, to start from; empty: random weights",
+      {.synonyms = {"checkpoint", "pretrained"}}));
   fields.push_back(field("model.strict", o.weights_strict,
                          "all tensors of model.weights must fit the model; false: those that do "
                          "not begin as in a new run, such as a head for other classes"));

@@ -33,6 +33,9 @@ void print_heading(const Options& options, const PipelineOptions& pipeline,
   if (!start.checkpoint.empty())
     print_out("resuming from {} at step {} of {}\n", start.checkpoint.string(), start.steps,
               timeline.steps);
+  if (!start.weights.empty())
+    if (const WeightsFile weights = open_weights(start.weights); !weights.part.empty())
+      print_out("weights of {}\n", weights.name());
   if (const std::string changes = changes_since(start.options, options); !changes.empty())
     print_out("changed since: {}\n", changes);
 }

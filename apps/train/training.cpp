@@ -152,7 +152,7 @@ int available_cores() {
 void check_continues(const Options& options, const StartingPoint& start) {
   if (start.options.empty()) return;
   const std::string source = (start.checkpoint / "manifest.json").string();
-  const Options before = parse_past_options(start.options, source, options.own);
+  const Options before = parse_past_options(start.options, source, options);
   const auto require_same = [&](const std::string& key, const auto& there, const auto& here) {
     if (there == here) return;
     throw Error(ErrorCode::bad_options,

@@ -71,6 +71,7 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
         "train.schedule",
         counted(rate.total_steps - rate.warmup_steps, "step"),
         rate.warmup_steps > 0 ? " after the warm-up" : "", rate.lr));
+  for (std::string& note : model_of(pipeline).notes) sentences.push_back(std::move(note));
   return sentences;
 }
 

@@ -3,7 +3,7 @@
 // two:
 //
 //   step_bench MODEL THREADS [auto|direct|winograd] [DROPOUT] [PRECISION]
-//       MODEL: small, olivia, mnist, resnet18 or resnet50
+//       MODEL: small, olivia, mnist, resnet18, resnet50, or a file of bench/file_models.py
 //       PRECISION: 32-true, 64-true or bf16-mixed
 //
 //   losses N   begins anew without dropout; N losses on a line
@@ -24,6 +24,7 @@
 
 #include "actors/precision.h"
 #include "ops/loss.h"
+#include "ops/models/file_model.h"
 #include "ops/models/models.h"
 #include "ops/nn/network.h"
 #include "ops/on_device.h"
@@ -71,8 +72,12 @@ Work work_named(std::string_view name, const WorkOptions& options) {
     return {ResNet50{{.classes = 1000, .convolution = options.convolution}},
             {.shape = {3, 224, 224}, .classes = 1000},
             8};
+  if (name.ends_with(".pt2"))
+    return {FileModel{.file = name, .convolution = options.convolution},
+            {.shape = {3, 32, 32}, .classes = 10},
+            32};
   throw Error(ErrorCode::usage, fmt::format("the model is '{}'", name),
-              "give small, olivia, mnist, resnet18 or resnet50");
+              "give small, olivia, mnist, resnet18, resnet50 or a .pt2 file");
 }
 
 ConvolutionAlgorithm algorithm_named(std::string_view name) {
@@ -166,7 +171,7 @@ void serve(const Work& work, const Work& undisturbed, int threads) {
 int main(int argc, char** argv) try {
   if (argc < 3) {
     fmt::print(stderr,
-               "usage: step_bench small|olivia|mnist|resnet18|resnet50 THREADS "
+               "usage: step_bench small|olivia|mnist|resnet18|resnet50|FILE.pt2 THREADS "
                "[auto|direct|winograd] [DROPOUT] [32-true|64-true|bf16-mixed]\n");
     return 2;
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ops/cpu/convolution_pieces.h"
+#include "ops/cpu/depthwise.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/onednn.h"
 #include "ops/cpu/pieces.h"
@@ -42,6 +43,7 @@ struct Compiled {
 /// What is compiled for one input shape and type of products.
 struct Prepared {
   Shape x_shape;
+  bool stays_nhwc = false;
   Shape y_shape;
   DType products = DType::f32;
   std::array<std::optional<Compiled>, 3> directions;  ///< by ConvolutionDirection
@@ -61,26 +63,24 @@ std::byte* at_sample(Tensor& tensor, std::int64_t sample) {
 class OneDnnConvolution final : public LayerKernel {
  public:
   explicit OneDnnConvolution(const ConvolutionOptions& options)
-      : options_(options),
-        weight_shape_{options.out_channels, options.in_channels, options.kernel_h,
-                      options.kernel_w} {}
+      : options_(options), weight_shape_(weight_shape(options)) {}
 
   void use_weights(const Stream&, const Tensor& weight, const Tensor& bias,
                    std::uint64_t version) override {
     check_parameter(weight, weight_shape_, "the weight");
     if (options_.bias) check_parameter(bias, {options_.out_channels}, "the bias");
-    weights_.use(weight, bias, version);
+    weights_.use(weight.reshape(grouped_shape(options_, options_.out_channels)), bias, version);
   }
 
   Tensor forward(const Stream& stream, const Tensor& x) override {
-    Prepared& prepared = prepared_for(stream, x.shape());
+    Prepared& prepared = prepared_for(stream, x.shape(), x.layout());
     check(x, prepared.x_shape, "the input");
     Compiled& compiled = direction(prepared, ConvolutionDirection::forward);
     const Tensor input = in_layout(stream, x, compiled.path.x, compiled.path.products);
     Tensor y = Tensor::empty(prepared.y_shape, DType::f32, stream.device, compiled.path.y);
     for (Part& part : compiled.parts) {
       const std::int64_t first = part.compiled.piece.first_channel;
-      part.compiled.primitive.set(DNNL_ARG_WEIGHTS, weights(stream, part, {first, 0, 0, 0}));
+      part.compiled.primitive.set(DNNL_ARG_WEIGHTS, weights(stream, part, 0, first));
       if (options_.bias)
         part.compiled.primitive.set(DNNL_ARG_BIAS, weights_.bias().data<float>() + first);
     }
@@ -90,25 +90,27 @@ class OneDnnConvolution final : public LayerKernel {
 
   Tensor input_gradient(const Stream& stream, const Tensor& grad, const Shape& x_shape,
                         Layout x_layout) override {
-    Prepared& prepared = prepared_for(stream, x_shape);
+    Prepared& prepared = prepared_for(stream, x_shape, x_layout);
     check(grad, prepared.y_shape, "the output's gradient");
     Compiled& compiled = direction(prepared, ConvolutionDirection::input_gradient);
     const Tensor y_grad = in_layout(stream, grad, compiled.path.y, compiled.path.products);
     Tensor x_grad = Tensor::empty(x_shape, DType::f32, stream.device, compiled.path.x);
     for (Part& part : compiled.parts)
-      part.compiled.primitive.set(
-          DNNL_ARG_WEIGHTS, weights(stream, part, {0, part.compiled.piece.first_channel, 0, 0}));
+      part.compiled.primitive.set(DNNL_ARG_WEIGHTS,
+                                  weights(stream, part, 1, part.compiled.piece.first_channel));
     transform(stream, compiled, {DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC}, y_grad, x_grad);
     return in_layout(stream, x_grad, x_layout);
   }
 
   void weight_gradient(const Stream& stream, const Tensor& x, const Tensor& grad,
                        Tensor& weight_grad, Tensor& bias_grad) override {
-    Prepared& prepared = prepared_for(stream, x.shape());
+    Prepared& prepared = prepared_for(stream, x.shape(), x.layout());
     check(x, prepared.x_shape, "the input");
     check(grad, prepared.y_shape, "the output's gradient");
     check_parameter(weight_grad, weight_shape_, "the weight's gradient");
     if (options_.bias) check_parameter(bias_grad, {options_.out_channels}, "the bias's gradient");
+    if (takes_own_weight_gradient(options_))
+      return depthwise(stream, x, grad, weight_grad, bias_grad);
     Compiled& compiled = direction(prepared, ConvolutionDirection::weight_gradient);
     const Tensor input = in_layout(stream, x, compiled.path.x, compiled.path.products);
     const Tensor y_grad = in_layout(stream, grad, compiled.path.y, compiled.path.products);
@@ -118,7 +120,7 @@ class OneDnnConvolution final : public LayerKernel {
     const std::int64_t count = weight_grad.element_count();
     const std::int64_t stride = count + (options_.bias ? options_.out_channels : 0);
     Tensor partials = Tensor::empty({compiled.partials, stride}, DType::f32, stream.device);
-    float* const sums = partials.data<float>();
+    auto* const sums = partials.data<float>();
     sum_samples(stream, compiled, input, y_grad, sums, options_.bias ? sums + count : nullptr,
                 stride);
     add_up(stream, {sums, stride, compiled.partials}, count, weight_grad.data<float>());
@@ -128,6 +130,14 @@ class OneDnnConvolution final : public LayerKernel {
   }
 
  private:
+  void depthwise(const Stream& stream, const Tensor& x, const Tensor& grad, Tensor& weight_grad,
+                 Tensor& bias_grad) const {
+    const auto paths = convolution_paths(options_, x.shape(), ConvolutionDirection::forward);
+    const Layout layout = stays_nhwc(options_, x.layout()) ? Layout::nhwc : paths.front().y;
+    depthwise_weight_gradient(stream, options_, in_layout(stream, x, layout),
+                              in_layout(stream, grad, layout), weight_grad, bias_grad);
+  }
+
   /// Forward and the gradient of the input: from the samples of one tensor to those of another.
   void transform(const Stream& stream, Compiled& compiled, std::pair<int, int> arguments,
                  const Tensor& from, Tensor& to) const {
@@ -189,28 +199,35 @@ class OneDnnConvolution final : public LayerKernel {
     if (tensor.shape() != shape || tensor.dtype() != DType::f32) refuse(tensor, shape, what);
   }
   [[noreturn]] void refuse(const Tensor& tensor, const Shape& shape, std::string_view what) const {
-    throw Error(ErrorCode::bad_shape,
-                fmt::format("{}: {} is {} {} ({}), expected f32 {}", describe(options_), what,
-                            name_of(tensor.dtype()), to_string(tensor.shape()),
-                            name_of(tensor.layout()), to_string(shape)),
-                "pass the tensors of the same forward pass; weights are row_major [O, I, KH, KW]");
+    throw Error(
+        ErrorCode::bad_shape,
+        fmt::format("{}: {} is {} {} ({}), expected f32 {}", describe(options_), what,
+                    name_of(tensor.dtype()), to_string(tensor.shape()), name_of(tensor.layout()),
+                    to_string(shape)),
+        "pass the tensors of the same forward pass; weights are row_major [O, I / groups, KH, "
+        "KW]");
   }
 
   // A batch of another size comes at the end of an epoch and in evaluation; the oldest goes when
   // sizes never stop changing.
-  Prepared& prepared_for(const Stream& stream, const Shape& x_shape) {
+  Prepared& prepared_for(const Stream& stream, const Shape& x_shape, Layout x_layout) {
+    const bool stays = stays_nhwc(options_, x_layout);
     constexpr std::size_t most = 16;
     for (Prepared& prepared : prepared_)
-      if (prepared.x_shape == x_shape && prepared.products == stream.products) return prepared;
+      if (prepared.x_shape == x_shape && prepared.products == stream.products &&
+          prepared.stays_nhwc == stays)
+        return prepared;
     if (prepared_.size() == most) prepared_.pop_back();
     return prepared_.emplace_front(
-        Prepared{x_shape, convolution_output_shape(options_, x_shape), stream.products, {}});
+        Prepared{x_shape, stays, convolution_output_shape(options_, x_shape), stream.products, {}});
   }
 
   Compiled& direction(Prepared& prepared, ConvolutionDirection direction) {
     auto& compiled = prepared.directions[static_cast<std::size_t>(direction)];
     if (compiled) return *compiled;
-    const auto paths = convolution_paths(options_, prepared.x_shape, direction, prepared.products);
+    auto paths = convolution_paths(options_, prepared.x_shape, direction, prepared.products);
+    if (prepared.stays_nhwc)
+      std::erase_if(paths, [](const ConvolutionPath& path) { return path.x != Layout::nhwc; });
     for (std::size_t i = 0; i < paths.size() && !compiled; ++i) {
       const bool last_choice = i + 1 == paths.size();
       try {
@@ -236,9 +253,7 @@ class OneDnnConvolution final : public LayerKernel {
     for (const ConvolutionPiece& piece : pieces) {
       Part part{compile_piece(options_, prepared.x_shape, direction, path, piece, last_choice)};
       const memory::desc& order = part.compiled.weights;
-      const auto plain = onednn_memory(
-          {piece.channels, options_.in_channels, options_.kernel_h, options_.kernel_w},
-          Layout::row_major);
+      const auto plain = onednn_memory(grouped_shape(options_, piece.channels), Layout::row_major);
       if (of_weights && order != plain) part.export_gradient = prepare_copy(order, plain);
       part.channels_at = aligned_bytes(
           std::max(part.compiled.primitive.scratch_bytes(),
@@ -256,10 +271,15 @@ class OneDnnConvolution final : public LayerKernel {
     return result;
   }
 
-  const void* weights(const Stream& stream, const Part& part, const memory::dims& begin) {
+  /// Those of a piece, which begins at a channel of this axis of the weights.
+  const void* weights(const Stream& stream, const Part& part, std::size_t axis,
+                      std::int64_t channel) {
     if (!weights_.defined())
       throw Error(ErrorCode::internal, describe(options_) + ": computed before use_weights");
-    return weights_.in_order(stream, part.compiled.weights, begin);
+    const memory::desc& order = part.compiled.weights;
+    memory::dims begin(order.dims().size(), 0);
+    begin[axis] = channel;
+    return weights_.in_order(stream, order, begin);
   }
 
   ConvolutionOptions options_;
@@ -277,9 +297,13 @@ class OneDnnConvolution final : public LayerKernel {
 std::unique_ptr<LayerKernel> convolution(const ConvolutionOptions& options) {
   if (options.in_channels < 1 || options.out_channels < 1 || options.kernel_h < 1 ||
       options.kernel_w < 1 || options.stride_h < 1 || options.stride_w < 1 ||
+      options.dilation_h < 1 || options.dilation_w < 1 || options.groups < 1 ||
       options.padding_h < 0 || options.padding_w < 0)
     throw Error(ErrorCode::bad_shape, describe(options) + ": a size is zero or negative",
-                "channels, kernel and stride are at least 1, padding at least 0");
+                "channels, kernel, stride, dilation and groups are at least 1, padding at least 0");
+  if (options.in_channels % options.groups != 0 || options.out_channels % options.groups != 0)
+    throw Error(ErrorCode::bad_shape, describe(options) + ": the channels cannot be divided",
+                "both numbers of channels must be multiples of the number of groups");
   return std::make_unique<OneDnnConvolution>(options);
 }
 

@@ -22,7 +22,7 @@ constexpr std::int64_t quotient_up(std::int64_t a, std::int64_t b) { return (a +
 std::int64_t least_samples(const ConvolutionOptions& o, const Shape& y,
                            ConvolutionDirection direction, bool winograd) {
   const std::int64_t pixels = y[2] * y[3];
-  const std::int64_t weights = o.in_channels * o.out_channels * o.kernel_h * o.kernel_w;
+  const std::int64_t weights = weight_shape(o).element_count();
   const bool sums = direction == ConvolutionDirection::weight_gradient;
   const std::int64_t flop = !winograd ? 8'000'000 : sums ? 100'000'000 : 25'000'000;
   std::int64_t least = quotient_up(flop, 2 * pixels * weights);
@@ -42,33 +42,33 @@ class Describer {
                                  : dnnl::algorithm::convolution_direct),
         products_(path.products),
         x_(onednn_memory(x, path.x, type(direction, ConvolutionDirection::input_gradient))),
-        weights_(onednn_any_memory(
-            {options.out_channels, options.in_channels, options.kernel_h, options.kernel_w},
-            type(direction, ConvolutionDirection::weight_gradient))),
+        weights_(onednn_any_memory(grouped_shape(options, options.out_channels),
+                                   type(direction, ConvolutionDirection::weight_gradient))),
         bias_(options.bias ? onednn_memory({options.out_channels}, Layout::row_major)
                            : memory::desc()),
         y_(onednn_memory(convolution_output_shape(options, x), path.y,
                          type(direction, ConvolutionDirection::forward))),
         stride_{options.stride_h, options.stride_w},
+        dilation_{options.dilation_h - 1, options.dilation_w - 1},  // oneDNN counts the gaps
         padding_{options.padding_h, options.padding_w},
         padding_end_{end_padding(options, x, 0), end_padding(options, x, 1)} {}
 
   dnnl::convolution_forward::primitive_desc forward() const {
     return {{dnnl::prop_kind::forward_training, algorithm_, x_, weights_, bias_, y_, stride_,
-             padding_, padding_end_},
+             dilation_, padding_, padding_end_},
             onednn_attributes(),
             onednn_engine()};
   }
 
   dnnl::convolution_backward_data::primitive_desc input_gradient() const {
-    return {{algorithm_, x_, weights_, y_, stride_, padding_, padding_end_},
+    return {{algorithm_, x_, weights_, y_, stride_, dilation_, padding_, padding_end_},
             onednn_attributes(),
             onednn_engine(),
             hint()};
   }
 
   dnnl::convolution_backward_weights::primitive_desc weight_gradient() const {
-    return {{algorithm_, x_, weights_, bias_, y_, stride_, padding_, padding_end_},
+    return {{algorithm_, x_, weights_, bias_, y_, stride_, dilation_, padding_, padding_end_},
             onednn_attributes(),
             onednn_engine(),
             hint()};
@@ -94,7 +94,7 @@ class Describer {
       return memory;
     };
     return {{dnnl::prop_kind::forward_training, algorithm_, multiplied(x_), multiplied(weights_),
-             bias_, multiplied(y_), stride_, padding_, padding_end_},
+             bias_, multiplied(y_), stride_, dilation_, padding_, padding_end_},
             onednn_attributes(),
             onednn_engine()};
   }
@@ -102,7 +102,7 @@ class Describer {
   /// What is left over at the bottom or right: less than the padding where a stride does not fit,
   /// even negative.
   static std::int64_t end_padding(const ConvolutionOptions& o, const Shape& x, int axis) {
-    const std::int64_t kernel = axis == 0 ? o.kernel_h : o.kernel_w;
+    const std::int64_t kernel = axis == 0 ? reach_h(o) : reach_w(o);
     const std::int64_t stride = axis == 0 ? o.stride_h : o.stride_w;
     const std::int64_t padding = axis == 0 ? o.padding_h : o.padding_w;
     return (convolution_output_shape(o, x)[2 + axis] - 1) * stride + kernel - x[2 + axis] - padding;
@@ -111,7 +111,7 @@ class Describer {
   dnnl::algorithm algorithm_;
   DType products_;
   memory::desc x_, weights_, bias_, y_;
-  memory::dims stride_, padding_, padding_end_;
+  memory::dims stride_, dilation_, padding_, padding_end_;
 };
 
 // oneDNN always has a plain loop to fall back to, hundreds of times slower than any other choice.
@@ -123,10 +123,15 @@ void refuse_plain_loops(const Description& description, bool last_choice) {
 
 /// Whether the weights exceed a core's cache (1 MiB of bf16): each sample would read them again.
 bool has_large_weights(const ConvolutionOptions& o) {
-  return o.in_channels * o.out_channels * o.kernel_h * o.kernel_w > 512 * 1024;
+  return weight_shape(o).element_count() > 512 * 1024;
 }
 
 }  // namespace
+
+Shape grouped_shape(const ConvolutionOptions& o, std::int64_t out_channels) {
+  if (o.groups == 1) return {out_channels, o.in_channels, o.kernel_h, o.kernel_w};
+  return {o.groups, out_channels / o.groups, o.in_channels / o.groups, o.kernel_h, o.kernel_w};
+}
 
 // Samples are divided first. Where there are few for large weights (8x8 pixels, 640 channels),
 // channels are: each piece then reads all of its samples, but has its own share of the weights, and
@@ -150,7 +155,7 @@ std::vector<ConvolutionPiece> convolution_pieces(const ConvolutionOptions& o, co
                                           ? std::clamp<std::int64_t>(channels / 2, 128, 320)
                                       : large ? 160
                                               : 64;
-  if (divisions < 4 && path.x == Layout::nchw16c && path.y == Layout::nchw16c)
+  if (divisions < 4 && o.groups == 1 && path.x == Layout::nchw16c && path.y == Layout::nchw16c)
     groups = equal_groups(channels, 16, least_channels, most_pieces / divisions);
   if (divisions == 1 && groups == 1 && x[0] / 2 >= quotient_up(least, 2)) divisions = 2;
   const std::int64_t samples = quotient_up(x[0], divisions);

@@ -22,6 +22,10 @@ std::vector<ConvolutionPiece> convolution_pieces(const ConvolutionOptions& optio
                                                  ConvolutionDirection direction,
                                                  const ConvolutionPath& path);
 
+/// The weights of `out_channels` channels of the output as oneDNN takes them: [O, I, KH, KW] or,
+/// with several groups, [groups, O / groups, I / groups, KH, KW].
+Shape grouped_shape(const ConvolutionOptions& options, std::int64_t out_channels);
+
 /// Copies the channels of a piece from or into nchw16c memory of all channels.
 class PieceChannels {
  public:

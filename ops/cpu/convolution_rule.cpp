@@ -8,7 +8,8 @@ namespace troupe::cpu {
 namespace {
 
 bool winograd_can(const ConvolutionOptions& o) {
-  return o.kernel_h == 3 && o.kernel_w == 3 && o.stride_h == 1 && o.stride_w == 1;
+  return o.kernel_h == 3 && o.kernel_w == 3 && o.stride_h == 1 && o.stride_w == 1 &&
+         o.dilation_h == 1 && o.dilation_w == 1 && o.groups == 1;
 }
 
 /// How F(4x4, 3x3) divides a convolution's output: into tiles of 4x4 pixels, those at the edges
@@ -103,14 +104,18 @@ std::vector<ConvolutionPath> convolution_paths(const ConvolutionOptions& o, cons
   return products == DType::f32 ? paths : with_bf16(paths);
 }
 
+bool stays_nhwc(const ConvolutionOptions& options, Layout x) {
+  return x == Layout::nhwc && is_depthwise(options);
+}
+
 Shape convolution_output_shape(const ConvolutionOptions& o, const Shape& x) {
   if (x.rank() != 4 || x[1] != o.in_channels)
     throw Error(ErrorCode::bad_shape,
                 fmt::format("{}: the input is {}, expected [N, {}, H, W]", describe(o),
                             to_string(x), o.in_channels),
                 "check in_channels, or the layer before");
-  const std::int64_t room_h = x[2] + 2 * o.padding_h - o.kernel_h;
-  const std::int64_t room_w = x[3] + 2 * o.padding_w - o.kernel_w;
+  const std::int64_t room_h = x[2] + 2 * o.padding_h - reach_h(o);
+  const std::int64_t room_w = x[3] + 2 * o.padding_w - reach_w(o);
   if (x[0] < 1 || room_h < 0 || room_w < 0)
     throw Error(ErrorCode::bad_shape,
                 fmt::format("{}: the input {} is empty or smaller than the kernel", describe(o),
@@ -120,9 +125,13 @@ Shape convolution_output_shape(const ConvolutionOptions& o, const Shape& x) {
 }
 
 std::string describe(const ConvolutionOptions& o) {
-  return fmt::format("convolution {} -> {}, {}x{}, stride {}x{}, padding {}x{}", o.in_channels,
-                     o.out_channels, o.kernel_h, o.kernel_w, o.stride_h, o.stride_w, o.padding_h,
-                     o.padding_w);
+  std::string text = fmt::format("convolution {} -> {}, {}x{}, stride {}x{}, padding {}x{}",
+                                 o.in_channels, o.out_channels, o.kernel_h, o.kernel_w, o.stride_h,
+                                 o.stride_w, o.padding_h, o.padding_w);
+  if (o.dilation_h != 1 || o.dilation_w != 1)
+    text += fmt::format(", dilation {}x{}", o.dilation_h, o.dilation_w);
+  if (o.groups != 1) text += fmt::format(", {} groups", o.groups);
+  return text;
 }
 
 }  // namespace troupe::cpu

@@ -25,6 +25,16 @@ std::vector<ConvolutionPath> convolution_paths(const ConvolutionOptions& options
                                                DType products = DType::f32,
                                                ProcessorMaker maker = maker_of_this_processor());
 
+/// Whether a convolution of an input in this layout only has the paths in nhwc. Depthwise ones stay
+/// in it: in blocks they take half of the time, but to reorder their input takes longer than that
+/// (Zen 5), and a layer that follows in nhwc would reorder again.
+bool stays_nhwc(const ConvolutionOptions& options, Layout x);
+
+/// Each channel has a kernel of its own.
+constexpr bool is_depthwise(const ConvolutionOptions& o) {
+  return o.groups > 1 && o.groups == o.in_channels && o.groups == o.out_channels;
+}
+
 /// Shape of the output; throws Error{bad_shape} for an input that the convolution cannot take.
 Shape convolution_output_shape(const ConvolutionOptions& options, const Shape& x);
 

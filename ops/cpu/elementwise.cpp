@@ -31,6 +31,21 @@ void clamp_range(const float* x, float low, float high, float* y, std::int64_t c
   });
 }
 
+void clamp_backward_range(const float* x, const float* grad, float low, float high, float* dx,
+                          std::int64_t count) {
+  for_lanes(count, [&](auto d, std::int64_t i) HWY_ATTR {
+    const auto value = hn::LoadU(d, x + i);
+    const auto outside = hn::Or(hn::Le(value, hn::Set(d, low)), hn::Ge(value, hn::Set(d, high)));
+    hn::StoreU(hn::IfThenZeroElse(outside, hn::LoadU(d, grad + i)), d, dx + i);
+  });
+}
+
+void affine_range(const float* x, float factor, float offset, float* y, std::int64_t count) {
+  for_lanes(count, [&](auto d, std::int64_t i) HWY_ATTR {
+    hn::StoreU(hn::MulAdd(hn::LoadU(d, x + i), hn::Set(d, factor), hn::Set(d, offset)), d, y + i);
+  });
+}
+
 // `sum` may be `a`.
 void add_range(const float* a, const float* b, float* sum, std::int64_t count) {
   for_lanes(count, [&](auto d, std::int64_t i) HWY_ATTR {
@@ -47,6 +62,8 @@ namespace troupe::cpu {
 HWY_EXPORT(relu_range);
 HWY_EXPORT(relu_backward_range);
 HWY_EXPORT(clamp_range);
+HWY_EXPORT(clamp_backward_range);
+HWY_EXPORT(affine_range);
 HWY_EXPORT(add_range);
 
 namespace {
@@ -95,6 +112,34 @@ Tensor clamp(const Stream& stream, const Tensor& x, double low, double high) {
         HWY_DYNAMIC_DISPATCH(clamp_range)
         (from + begin, static_cast<float>(low), static_cast<float>(high), to + begin, end - begin);
       });
+  return y;
+}
+
+Tensor clamp_backward(const Stream& stream, const Tensor& x, const Tensor& grad, double low,
+                      double high) {
+  check_alike("clamp_backward", x, grad);
+  Tensor dx = Tensor::empty(x.shape(), x.dtype(), stream.device, x.layout());
+  const float *input = x.data<float>(), *from = grad.data<float>();
+  auto* to = dx.data<float>();
+  parallel(stream, x.element_count(), elements_per_thread,
+           [&](std::int64_t begin, std::int64_t end) {
+             HWY_DYNAMIC_DISPATCH(clamp_backward_range)
+             (input + begin, from + begin, static_cast<float>(low), static_cast<float>(high),
+              to + begin, end - begin);
+           });
+  return dx;
+}
+
+Tensor affine(const Stream& stream, const Tensor& x, double factor, double offset) {
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), stream.device, x.layout());
+  const float* from = x.data<float>();
+  auto* to = y.data<float>();
+  parallel(stream, x.element_count(), elements_per_thread,
+           [&](std::int64_t begin, std::int64_t end) {
+             HWY_DYNAMIC_DISPATCH(affine_range)
+             (from + begin, static_cast<float>(factor), static_cast<float>(offset), to + begin,
+              end - begin);
+           });
   return y;
 }
 

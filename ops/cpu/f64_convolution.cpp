@@ -14,6 +14,7 @@
 #include "ops/cpu/f64_products.h"
 #include "ops/cpu/parallel.h"
 #include "ops/cpu/scratch.h"
+#include "ops/reference/kernels.h"
 #include "ops/reference/reorder.h"
 
 namespace troupe::cpu {
@@ -284,7 +285,10 @@ class Convolution final : public LayerKernel {
 
 }  // namespace
 
+// Grouped and dilated convolutions, which are few, take the reference's loops.
 std::unique_ptr<LayerKernel> convolution_f64(const ConvolutionOptions& options) {
+  if (options.groups != 1 || options.dilation_h != 1 || options.dilation_w != 1)
+    return reference::convolution(options);
   return std::make_unique<Convolution>(options);
 }
 

@@ -15,6 +15,7 @@ using Tag = dnnl::memory::format_tag;
 Tag tag_of(const Shape& shape, Layout layout) {
   if (shape.rank() == 1) return Tag::a;
   if (shape.rank() == 2) return Tag::ab;
+  if (shape.rank() == 5) return Tag::abcde;
   switch (layout) {
     case Layout::row_major:
       return Tag::abcd;

@@ -16,7 +16,7 @@ const dnnl::engine& onednn_engine();
 /// The attributes of every primitive in this folder: the caller provides the scratch memory.
 dnnl::primitive_attr onednn_attributes();
 
-/// Memory of this shape, in f32 or bf16; rank 4 in any layout, rank 1 and 2 row-major.
+/// Memory of this shape, in f32 or bf16; rank 4 in any layout, others row-major.
 dnnl::memory::desc onednn_memory(const Shape& shape, Layout layout, DType dtype = DType::f32);
 /// Memory of this shape in the order that the primitive selects.
 dnnl::memory::desc onednn_any_memory(const Shape& shape, DType dtype = DType::f32);

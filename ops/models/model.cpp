@@ -22,6 +22,7 @@ Model ModelSource::make(SampleSpec samples, DType precision) const {
 }
 
 std::optional<std::int64_t> ModelSource::outputs() const {
+  if (outputs_) return outputs_(*this);
   ModelSource copy = *this;  // fields are bound to variables
   for (const OptionField& field : copy.options()) {
     if (field.path != "model.classes") continue;

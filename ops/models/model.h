@@ -19,6 +19,7 @@ namespace troupe {
 struct Model {
   std::string name;
   std::vector<std::unique_ptr<nn::Module>> blocks;
+  std::vector<std::string> notes = {};  ///< what its user should know, one sentence each
 
   /// Appends a block that is constructed from its path and options.
   template <class M, class... Args>
@@ -43,7 +44,8 @@ struct SampleSpec {
 };
 
 /// A struct that describes a model: its members are the model's options, `make` builds it. It may
-/// also have `OptionFields options()`, which declares the members with key, range and text.
+/// also have `OptionFields options()`, which declares the members with key, range and text, and
+/// `std::optional<std::int64_t> outputs() const`, the number of its outputs.
 /// `ops/models/mlp.h` is a short example.
 template <class M>
 concept ModelDefinition = Named<M> && requires(const M& definition, const SampleSpec& samples) {
@@ -61,17 +63,22 @@ class ModelSource : public Definition {
       : Definition(std::move(definition)),
         make_([](const ModelSource& self, const SampleSpec& samples) {
           return self.as<M>().make(samples);
-        }) {}
+        }) {
+    if constexpr (requires(const M& m) { m.outputs(); })
+      outputs_ = [](const ModelSource& self) { return self.as<M>().outputs(); };
+  }
 
   /// For samples of a data set, to compute in `precision`: pixels and floating-point numbers reach
   /// the model with this type. From any thread. Throws Error{bad_options} for options outside their
   /// declared ranges and for samples that the model cannot take.
   Model make(SampleSpec samples, DType precision = DType::f32) const;
-  /// The value of the option `model.classes`; nothing for a model without it.
+  /// What the definition's `outputs()` returns, if it has that; else the value of the option
+  /// `model.classes`; nothing for a model without either.
   std::optional<std::int64_t> outputs() const;
 
  private:
   Model (*make_)(const ModelSource& self, const SampleSpec& samples);
+  std::optional<std::int64_t> (*outputs_)(const ModelSource& self) = nullptr;
 };
 
 }  // namespace troupe

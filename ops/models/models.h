@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ops/models/cifar_cnn.h"
+#include "ops/models/file_model.h"
 #include "ops/models/mlp.h"
 #include "ops/models/mnist_cnn.h"
 #include "ops/models/resnet.h"
@@ -13,7 +14,8 @@
 namespace troupe {
 
 inline std::vector<ModelSource> known_models() {
-  return {WideResNet{}, MnistCnn{}, Mlp{}, ResNet18{}, ResNet34{}, ResNet50{}, CifarCnn{}};
+  return {WideResNet{}, MnistCnn{}, Mlp{},      ResNet18{},
+          ResNet34{},   ResNet50{}, CifarCnn{}, FileModel{}};
 }
 
 }  // namespace troupe

@@ -43,13 +43,19 @@ Conv2d::Conv2d(std::string path, ConvolutionOptions options, ConvolutionStart st
   check_positive(this->path(), "kernel", std::min(options_.kernel_h, options_.kernel_w));
   check_positive(this->path(), "stride", std::min(options_.stride_h, options_.stride_w));
   check_positive(this->path(), "padding + 1", 1 + std::min(options_.padding_h, options_.padding_w));
+  check_positive(this->path(), "dilation", std::min(options_.dilation_h, options_.dilation_w));
+  check_positive(this->path(), "groups", options_.groups);
+  if (options_.in_channels % options_.groups != 0 || options_.out_channels % options_.groups != 0)
+    throw Error(ErrorCode::bad_options,
+                fmt::format("{}: {} groups of {} input and {} output channels", this->path(),
+                            options_.groups, options_.in_channels, options_.out_channels),
+                "both numbers of channels must be multiples of the number of groups");
 }
 
 void Conv2d::declare(StateSpec& spec) {
-  const Shape shape{options_.out_channels, options_.in_channels, options_.kernel_h,
-                    options_.kernel_w};
+  const Shape shape = weight_shape(options_);
   const std::int64_t window = options_.kernel_h * options_.kernel_w;
-  const Initializer uniform = fan_in_uniform(options_.in_channels * window);
+  const Initializer uniform = fan_in_uniform(shape[1] * window);
   weight_ = spec.add_parameter(
       path() + ".weight", shape,
       start_ == ConvolutionStart::he_normal ? he_normal(options_.out_channels * window) : uniform);

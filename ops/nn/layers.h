@@ -23,8 +23,8 @@ enum class ConvolutionStart : std::uint8_t {
               ///< rectifiers", ICCV 2015, with the fan-out, as torchvision's ResNets
 };
 
-/// Keeps weight [out, in, kernel_h, kernel_w] and bias [out], from U(-b, b) with
-/// b = 1 / sqrt(in * kernel_h * kernel_w) or as `start` says.
+/// Keeps weight [out, in / groups, kernel_h, kernel_w] and bias [out], from U(-b, b) with
+/// b = 1 / sqrt(in / groups * kernel_h * kernel_w) or as `start` says.
 class Conv2d final : public Module {
  public:
   Conv2d(std::string path, ConvolutionOptions options,

@@ -48,9 +48,9 @@ class Checker {
     if (!strict) unexpected.clear();
     if (missing_.empty() && wrong_.empty() && unexpected.empty()) return;
     std::string message = "the weights belong to another model:";
-    append(message, "missing", missing_);
+    append(message, "missing", with_similar(missing_, unexpected, "the file"));
     append(message, "that do not fit", wrong_);
-    append(message, "not asked for", unexpected);
+    append(message, "not asked for", with_similar(unexpected, missing_, "the model"));
     throw Error(ErrorCode::bad_file, message,
                 "create the model with the settings that wrote the file");
   }
@@ -71,10 +71,21 @@ class Checker {
     return nullptr;
   }
 
+  static constexpr std::size_t shown = 2;  // the others are of the same kind
+
+  /// The names that are shown, with the name that such a tensor probably has on the other side.
+  static std::vector<std::string> with_similar(std::vector<std::string> names,
+                                               const std::vector<std::string>& others,
+                                               std::string_view of_whom) {
+    const std::vector<std::string_view> candidates(others.begin(), others.end());
+    for (std::size_t i = 0; i < std::min(shown, names.size()); ++i)
+      if (const std::string similar = similar_name(names[i], candidates); !similar.empty())
+        names[i] += fmt::format(" [like {} of {}]", similar, of_whom);
+    return names;
+  }
   static void append(std::string& message, std::string_view what,
                      const std::vector<std::string>& names) {
     if (names.empty()) return;
-    constexpr std::size_t shown = 2;  // the others are of the same kind
     message += fmt::format("{} {} {} ({})", message.ends_with(':') ? "" : ",", names.size(), what,
                            listed(names, shown));
   }
@@ -109,8 +120,11 @@ std::vector<NamedTensor> named_tensors(const StateSpec& spec, const StateVersion
   for (std::size_t i = 0; i < buffers.size(); ++i)
     result.push_back({spec.buffers()[i].name, buffers[i]});
   for (std::size_t i = 0; i < spec.counters().size(); ++i)
-    result.push_back({spec.counters()[i],
+    result.push_back({spec.counters()[i].name,
                       Tensor::from<std::int64_t>(Shape{}, std::span(&state.counters[i], 1))});
+  for (const AliasSpec& alias : spec.aliases())
+    result.push_back({alias.name, weights[static_cast<std::size_t>(alias.of.value)]});
+  result.insert(result.end(), spec.constants().begin(), spec.constants().end());
   if (!with_optimizer) return result;
   for (const NamedTensor& kept : state.optimizer_state) {
     const auto parts = spec.parameter_views(kept.tensor);
@@ -120,22 +134,51 @@ std::vector<NamedTensor> named_tensors(const StateSpec& spec, const StateVersion
   return result;
 }
 
-void check_tensors(const StateSpec& spec, const std::vector<TensorInfo>& tensors,
+TensorSource by_own_names(const StateSpec& spec, TensorSource source) {
+  if (spec.aliases().empty() && spec.constants().empty()) return source;
+  std::unordered_set<std::string> own, left_out;
+  for (const TensorInfo& tensor : source.tensors) own.insert(tensor.name);
+  for (const NamedTensor& constant : spec.constants()) left_out.insert(constant.name);
+  std::unordered_map<std::string, std::string> in_file;  // by the name of the parameter
+  for (const AliasSpec& alias : spec.aliases()) {
+    const std::string& name = spec.parameters()[static_cast<std::size_t>(alias.of.value)].name;
+    if (!own.contains(name) && own.contains(alias.name) && !in_file.contains(name))
+      in_file.emplace(name, alias.name);
+    else
+      left_out.insert(alias.name);
+  }
+  std::unordered_map<std::string, std::string> renamed;
+  for (const auto& [name, alias] : in_file) renamed.emplace(alias, name);
+  std::erase_if(source.tensors,
+                [&](const TensorInfo& tensor) { return left_out.contains(tensor.name); });
+  for (TensorInfo& tensor : source.tensors)
+    if (const auto name = renamed.find(tensor.name); name != renamed.end())
+      tensor.name = name->second;
+  source.read = [in_file, read = std::move(source.read)](const std::string& name) {
+    const auto alias = in_file.find(name);
+    return read(alias == in_file.end() ? name : alias->second);
+  };
+  return source;
+}
+
+void check_tensors(const StateSpec& spec, const std::vector<TensorInfo>& all,
                    const std::vector<std::string>& optimizer_state, bool strict) {
+  const std::vector<TensorInfo> tensors = by_own_names(spec, {.tensors = all, .read = {}}).tensors;
   Checker checker(tensors);
   for (const ParameterSpec& parameter : spec.parameters())
     checker.expect(parameter.name, parameter.shape);
   for (const BufferSpec& buffer : spec.buffers()) checker.expect(buffer.name, buffer.shape);
-  for (const std::string& counter : spec.counters()) checker.expect_counter(counter);
+  for (const CounterSpec& counter : spec.counters()) checker.expect_counter(counter.name);
   for (const std::string& state : present(optimizer_state, spec, tensors))
     for (const ParameterSpec& parameter : spec.parameters())
       checker.expect(optimizer_name(state, parameter), parameter.shape);
   checker.finish(strict, !optimizer_state.empty());
 }
 
-StatePtr state_from(const StateSpec& spec, DType dtype, const TensorSource& source,
+StatePtr state_from(const StateSpec& spec, DType dtype, const TensorSource& given,
                     std::int64_t step, const std::vector<std::string>& optimizer_state,
                     bool strict) {
+  const TensorSource source = by_own_names(spec, given);
   check_tensors(spec, source.tensors, optimizer_state, strict);
   const auto take = [&](const std::string& name, const Tensor& into) {
     const Tensor converted = cast(source.read(name), into.dtype());
@@ -150,8 +193,8 @@ StatePtr state_from(const StateSpec& spec, DType dtype, const TensorSource& sour
   for (std::size_t i = 0; i < parameters.size(); ++i) take(parameters[i].name, weights[i]);
   const auto buffers = spec.buffer_views(state->buffers);
   for (std::size_t i = 0; i < buffers.size(); ++i) take(spec.buffers()[i].name, buffers[i]);
-  for (const std::string& counter : spec.counters())
-    state->counters.push_back(*source.read(counter).data<std::int64_t>());
+  for (const CounterSpec& counter : spec.counters())
+    state->counters.push_back(*source.read(counter.name).data<std::int64_t>());
   for (const std::string& name : present(optimizer_state, spec, source.tensors)) {
     Tensor kept = Tensor::zeros(Shape{spec.parameter_elements()}, dtype);
     const auto into = spec.parameter_views(kept);

@@ -25,6 +25,11 @@ void check_device(const StateVersion& state, Device device) {
               "copy it there with on_device");
 }
 
+/// Samples in the precision of the network; indices stay as they are.
+Tensor in_precision(const Stream& stream, const Tensor& x, DType dtype) {
+  return is_floating(x.dtype()) ? on_device(stream, x, dtype) : on_device(stream, x);
+}
+
 void check_flat(std::string_view what, const Tensor& tensor, std::int64_t elements, DType dtype) {
   if (tensor.defined() && tensor.shape() == Shape{elements} && tensor.dtype() == dtype) return;
   throw Error(ErrorCode::bad_shape,
@@ -104,7 +109,7 @@ std::unique_ptr<ForwardPass> Network::forward(const Tensor& x, const RandomKey& 
                                               bool wants_input_gradient, std::size_t range) {
   auto pass = std::make_unique<ForwardPass>(spec_, views_, make_pass(true, random));
   pass->input_dtype = x.dtype();
-  Value value = pass->tape.input(on_device(stream_, x, dtype_), wants_input_gradient);
+  Value value = pass->tape.input(in_precision(stream_, x, dtype_), wants_input_gradient);
   pass->blocks = ranges_.at(range);
   for (std::size_t b = pass->blocks.first; b < pass->blocks.last; ++b) {
     pass->marks.push_back(pass->tape.recorded());
@@ -171,7 +176,7 @@ Tensor Network::returned(const ForwardPass& pass, std::vector<Tensor> gradients)
 
 Tensor Network::evaluate(const Tensor& x, std::size_t range) {
   const Pass evaluation = make_pass(false, {});
-  Tensor result = on_device(stream_, x, dtype_);
+  Tensor result = in_precision(stream_, x, dtype_);
   const auto [first, last] = ranges_.at(range);
   for (std::size_t b = first; b < last; ++b) {  // a tape a block: what lies before it is freed
     Tape tape(evaluation);
@@ -226,15 +231,16 @@ std::vector<Tensor> parts_of(const std::vector<std::string>& names,
 /// Consecutive parameters of one group: the elements from `begin` to the next run.
 struct GroupRun {
   const ParameterGroup* group;
+  bool frozen;  ///< by the model itself
   std::int64_t begin;
 };
 
 std::vector<GroupRun> group_runs(const Optimizer& optimizer, const StateSpec& spec) {
-  if (optimizer.groups().empty()) return {{nullptr, 0}};
   std::vector<GroupRun> runs;
   for (const ParameterSpec& parameter : spec.parameters()) {
     const ParameterGroup* group = optimizer.group_of(parameter.name);
-    if (runs.empty() || runs.back().group != group) runs.push_back({group, parameter.offset});
+    if (runs.empty() || runs.back().group != group || runs.back().frozen != parameter.frozen)
+      runs.push_back({group, parameter.frozen, parameter.offset});
   }
   return runs;
 }
@@ -265,7 +271,8 @@ void Network::apply(const Optimizer& optimizer, const OptimizerStep& step,
       }
     const std::vector<Tensor> old_parts = parts_of(names, state, own, begin, count);
     std::vector<Tensor> new_parts = parts_of(names, new_state, own, begin, count);
-    const double lr = run.group ? run.group->lr.value_or(step.lr) : step.lr;
+    const double group_lr = run.group ? run.group->lr.value_or(step.lr) : step.lr;
+    const double lr = run.frozen ? 0.0 : group_lr;
     rule.update(stream_, {.updates = step.updates, .lr = lr},
                 {.weights = now.weights.narrow(begin, count),
                  .gradient = gradient,
@@ -319,7 +326,7 @@ Tensor Network::gradient_squares(const Optimizer& optimizer,
     begin -= gradient.element_count();
     for (; end > 0 && parameters[end - 1].offset >= begin; --end) {
       const ParameterSpec& parameter = parameters[end - 1];
-      if (optimizer.freezes(parameter.name)) continue;
+      if (parameter.frozen || optimizer.freezes(parameter.name)) continue;
       Tensor square = squares.narrow(static_cast<std::int64_t>(end) - 1, 1);
       table.square_sum(stream_,
                        gradient.narrow(parameter.offset - begin, parameter.shape.element_count()),

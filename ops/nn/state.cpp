@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "ops/on_device.h"
 #include "runtime/error.h"
 #include "runtime/random.h"
+#include "runtime/tensor/cast.h"
 
 namespace troupe {
 namespace {
@@ -57,20 +59,56 @@ void fill_normal(const ParameterSpec& spec, std::uint64_t seed, const Tensor& fl
   }
 }
 
+/// The tensor that `read` gives, converted and copied to elements of `flat` from `offset` on.
+void copy_given(const std::string& name, const std::function<Tensor()>& read, const Shape& shape,
+                std::int64_t offset, const Tensor& flat) {
+  const Tensor given = read();
+  if (given.shape() != shape || !is_floating(given.dtype()))
+    throw Error(ErrorCode::bad_file,
+                fmt::format("the initial value of {} is {} {}, not {}", name,
+                            name_of(given.dtype()), to_string(given.shape()), to_string(shape)),
+                "the file was changed while it was read, or is damaged");
+  const Tensor converted = cast(given, flat.dtype());
+  std::memcpy(flat.raw() + static_cast<std::size_t>(offset) * size_of(flat.dtype()),
+              converted.raw(), converted.bytes());
+}
+
+template <class T>
+void fill_parameter(const ParameterSpec& parameter, std::uint64_t seed, const Tensor& weights) {
+  const Initializer& initializer = parameter.initializer;
+  switch (initializer.kind) {
+    case Initializer::Kind::uniform:
+      return fill_uniform<T>(parameter, seed, weights);
+    case Initializer::Kind::normal:
+      return fill_normal<T>(parameter, seed, weights);
+    case Initializer::Kind::given:
+      return copy_given(parameter.name, initializer.read, parameter.shape, parameter.offset,
+                        weights);
+    case Initializer::Kind::constant:
+      std::fill_n(weights.data<T>() + parameter.offset, parameter.shape.element_count(),
+                  static_cast<T>(static_cast<float>(initializer.value)));
+  }
+}
+
 template <class T>
 void fill(const StateSpec& spec, std::uint64_t seed, StateVersion& state) {
-  for (const ParameterSpec& parameter : spec.parameters()) {
-    if (parameter.initializer.kind == Initializer::Kind::uniform)
-      fill_uniform<T>(parameter, seed, state.weights);
-    else if (parameter.initializer.kind == Initializer::Kind::normal)
-      fill_normal<T>(parameter, seed, state.weights);
-    else
-      std::fill_n(state.weights.data<T>() + parameter.offset, parameter.shape.element_count(),
-                  static_cast<T>(static_cast<float>(parameter.initializer.value)));
-  }
+  for (const ParameterSpec& parameter : spec.parameters())
+    fill_parameter<T>(parameter, seed, state.weights);
   for (const BufferSpec& buffer : spec.buffers())
-    std::fill_n(state.buffers.data<T>() + buffer.offset, buffer.shape.element_count(),
-                static_cast<T>(buffer.initial));
+    if (buffer.read)
+      copy_given(buffer.name, buffer.read, buffer.shape, buffer.offset, state.buffers);
+    else
+      std::fill_n(state.buffers.data<T>() + buffer.offset, buffer.shape.element_count(),
+                  static_cast<T>(buffer.initial));
+}
+
+std::int64_t first_count(const CounterSpec& counter) {
+  if (!counter.read) return 0;
+  const Tensor given = counter.read();
+  if (given.dtype() != DType::i64 || given.element_count() != 1)
+    throw Error(ErrorCode::bad_file, fmt::format("{} is no count", counter.name),
+                "the file was changed while it was read, or is damaged");
+  return *given.data<std::int64_t>();
 }
 
 }  // namespace
@@ -81,23 +119,37 @@ void StateSpec::add_name(const std::string& name) {
                 "give every module of the model a name of its own");
 }
 
-ParameterIndex StateSpec::add_parameter(std::string name, Shape shape, Initializer initializer) {
+ParameterIndex StateSpec::add_parameter(std::string name, Shape shape, Initializer initializer,
+                                        bool frozen) {
   add_name(name);
-  parameters_.push_back({std::move(name), shape, initializer, parameter_elements_});
+  parameters_.push_back(
+      {std::move(name), shape, std::move(initializer), parameter_elements_, frozen});
   parameter_elements_ += padded(shape.element_count());
   return {static_cast<int>(parameters_.size()) - 1};
 }
 
-BufferIndex StateSpec::add_buffer(std::string name, Shape shape, double initial, double momentum) {
+BufferIndex StateSpec::add_buffer(std::string name, Shape shape, double initial, double momentum,
+                                  std::function<Tensor()> read) {
   add_name(name);
-  buffers_.push_back({std::move(name), shape, initial, momentum, buffer_elements_});
+  buffers_.push_back(
+      {std::move(name), shape, initial, momentum, buffer_elements_, std::move(read)});
   buffer_elements_ += padded(shape.element_count());
   return {static_cast<int>(buffers_.size()) - 1};
 }
 
-void StateSpec::add_counter(std::string name) {
+void StateSpec::add_counter(std::string name, std::function<Tensor()> read) {
   add_name(name);
-  counters_.push_back(std::move(name));
+  counters_.push_back({std::move(name), std::move(read)});
+}
+
+void StateSpec::add_alias(std::string name, ParameterIndex of) {
+  add_name(name);
+  aliases_.push_back({std::move(name), of});
+}
+
+void StateSpec::add_constant(NamedTensor constant) {
+  add_name(constant.name);
+  constants_.push_back(std::move(constant));
 }
 
 std::int64_t StateSpec::parameter_count() const {
@@ -150,7 +202,8 @@ StatePtr initial_state(const StateSpec& spec, DType dtype, std::uint64_t seed) {
   auto state = std::make_shared<StateVersion>();
   state->weights = Tensor::zeros(Shape{spec.parameter_elements()}, dtype);
   state->buffers = Tensor::zeros(Shape{spec.buffer_elements()}, dtype);
-  state->counters.assign(spec.counters().size(), 0);
+  for (const CounterSpec& counter : spec.counters())
+    state->counters.push_back(first_count(counter));
   dtype == DType::f64 ? fill<double>(spec, seed, *state) : fill<float>(spec, seed, *state);
   return state;
 }

@@ -3,6 +3,7 @@
 // of them (StateVersion).
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -18,9 +19,12 @@ namespace troupe {
 /// The distribution of a parameter's initial values. They depend only on the seed and the
 /// parameter's name.
 struct Initializer {
-  enum class Kind : std::uint8_t { uniform, constant, normal };
+  enum class Kind : std::uint8_t { uniform, constant, normal, given };
   Kind kind = Kind::constant;
   double value = 0.0;  ///< the constant, the bound b of U(-b, b), or the deviation s of N(0, s^2)
+  /// Of `given`: reads the values, of any floating-point type, in the shape of the parameter.
+  /// Throws Error where it cannot.
+  std::function<Tensor()> read = {};
 };
 
 struct ParameterSpec {
@@ -28,6 +32,7 @@ struct ParameterSpec {
   Shape shape;
   Initializer initializer;
   std::int64_t offset = 0;  ///< element of the flat array where it begins; set by StateSpec
+  bool frozen = false;      ///< no optimizer changes it (PyTorch: requires_grad=False)
 };
 
 /// A running statistic. At a commit it is folded once for each micro-batch, in global order:
@@ -38,6 +43,19 @@ struct BufferSpec {
   double initial = 0.0;
   double momentum = 0.1;
   std::int64_t offset = 0;
+  std::function<Tensor()> read = {};  ///< in place of `initial`: reads the initial values
+};
+
+/// A counter of folded micro-batches (PyTorch's num_batches_tracked): an i64 scalar.
+struct CounterSpec {
+  std::string name;
+  std::function<Tensor()> read = {};  ///< the initial value; empty: 0
+};
+
+/// Another name of a parameter: PyTorch's tied weights have one for each module.
+struct AliasSpec {
+  std::string name;
+  ParameterIndex of;
 };
 
 /// The parameters and buffers of a sequence of modules, collected by Module::declare. Parameters
@@ -47,14 +65,21 @@ struct BufferSpec {
 class StateSpec {
  public:
   // Each name is unique: the functions throw Error{bad_options} for one that is there already.
-  ParameterIndex add_parameter(std::string name, Shape shape, Initializer initializer);
-  BufferIndex add_buffer(std::string name, Shape shape, double initial, double momentum);
-  /// An i64 scalar that counts folded micro-batches (PyTorch's num_batches_tracked).
-  void add_counter(std::string name);
+  ParameterIndex add_parameter(std::string name, Shape shape, Initializer initializer,
+                               bool frozen = false);
+  BufferIndex add_buffer(std::string name, Shape shape, double initial, double momentum,
+                         std::function<Tensor()> read = {});
+  void add_counter(std::string name, std::function<Tensor()> read = {});
+  /// Checkpoints and exports hold the parameter under this name too, as PyTorch's state_dict does.
+  void add_alias(std::string name, ParameterIndex of);
+  /// A tensor of the state_dict that training never changes.
+  void add_constant(NamedTensor constant);
 
   const std::vector<ParameterSpec>& parameters() const { return parameters_; }
   const std::vector<BufferSpec>& buffers() const { return buffers_; }
-  const std::vector<std::string>& counters() const { return counters_; }
+  const std::vector<CounterSpec>& counters() const { return counters_; }
+  const std::vector<AliasSpec>& aliases() const { return aliases_; }
+  const std::vector<NamedTensor>& constants() const { return constants_; }
   std::int64_t parameter_elements() const { return parameter_elements_; }  ///< padded
   std::int64_t buffer_elements() const { return buffer_elements_; }        ///< padded
   std::int64_t parameter_count() const;                                    ///< without padding
@@ -73,7 +98,9 @@ class StateSpec {
 
   std::vector<ParameterSpec> parameters_;
   std::vector<BufferSpec> buffers_;
-  std::vector<std::string> counters_;
+  std::vector<CounterSpec> counters_;
+  std::vector<AliasSpec> aliases_;
+  std::vector<NamedTensor> constants_;
   std::set<std::string> names_;
   std::int64_t parameter_elements_ = 0;
   std::int64_t buffer_elements_ = 0;
@@ -97,24 +124,31 @@ StatePtr on_device(const Stream& stream, const StatePtr& state);
 /// The state itself if it lies in the CPU's memory, else a copy there. `stream` is of its device.
 StatePtr on_cpu(const Stream& stream, const StatePtr& state);
 
-/// Step 0, in the CPU's memory: parameters from their initializers, the seed and their names, as
-/// f32 numbers whatever `dtype` is, so that runs of two precisions begin at the same point.
+/// Step 0, in the CPU's memory: parameters from their initializers, the seed and their names.
+/// Random ones are f32 numbers whatever `dtype` is, so that runs of two precisions begin at the
+/// same point. Throws Error{bad_file} where values that are read have another shape or no
+/// floating-point type.
 StatePtr initial_state(const StateSpec& spec, DType dtype, std::uint64_t seed);
 
-/// What a checkpoint or an export holds of a state: parameters, buffers and counters by name, and
-/// if requested the optimizer's state tensors as "optimizer.<state tensor>.<parameter>". Shares the
-/// memory.
+/// What a checkpoint or an export holds of a state: parameters, buffers and counters by name,
+/// aliases and constants, and if requested the optimizer's state tensors as "optimizer.<state
+/// tensor>.<parameter>". Shares the memory.
 std::vector<NamedTensor> named_tensors(const StateSpec& spec, const StateVersion& state,
                                        bool with_optimizer);
 
 /// Throws Error{bad_file} with the names of the tensors that are missing, that have a wrong shape
 /// or a type that cannot be converted, or (if `strict`) that are not expected. A state tensor of
 /// the optimizer in `optimizer_state` (Optimizer::state_names) is expected for all parameters if
-/// the file has it for any parameter. If `optimizer_state` is empty, "optimizer.*" is ignored.
+/// the file has it for any parameter. If `optimizer_state` is empty, "optimizer.*" is ignored. A
+/// parameter may have the name of an alias; further aliases, and constants, are ignored.
 /// Reads headers only, so a process that loads a part of a model can check the file against the
 /// whole.
 void check_tensors(const StateSpec& spec, const std::vector<TensorInfo>& tensors,
                    const std::vector<std::string>& optimizer_state, bool strict);
+
+/// A file's tensors by the names of `spec`: a parameter that the file has under an alias alone gets
+/// its own name; other aliases, and constants, are left out.
+TensorSource by_own_names(const StateSpec& spec, TensorSource source);
 
 /// The inverse of named_tensors, in the CPU's memory: a state whose tensors are found by name, read
 /// one after the other and converted to `dtype`. All of its steps count as updates. A state tensor

@@ -35,8 +35,21 @@ void check_window(std::string_view primitive, const Tensor& x, const PoolOptions
               "the padded image must hold the window, and padding be at most half of the window");
 }
 
+int checked_axis(std::string_view primitive, const Shape& shape, int axis) {
+  const int index = axis < 0 ? axis + shape.rank() : axis;
+  if (index >= 0 && index < shape.rank()) return index;
+  throw Error(ErrorCode::bad_shape,
+              fmt::format("{}: {} has {} axes, and no axis {}", primitive, to_string(shape),
+                          shape.rank(), axis),
+              "axes count from 0, negative ones from the end");
+}
+
 Tensor in_layout(const Pass& pass, const Tensor& tensor, Layout layout) {
   if (tensor.layout() == layout) return tensor;
+  if (tensor.dim(2) * tensor.dim(3) == 1 || tensor.dim(1) == 1) {
+    const auto offset = static_cast<std::size_t>(tensor.raw() - tensor.storage()->data());
+    return Tensor::view(tensor.storage(), offset, tensor.shape(), tensor.dtype(), layout);
+  }
   Tensor result = Tensor::empty(tensor.shape(), tensor.dtype(), tensor.device(), layout);
   pass.kernels().reorder(pass.stream, tensor, result);
   return result;

@@ -15,7 +15,12 @@ void check_images(std::string_view primitive, const Tensor& x, std::int64_t chan
 /// padding is at most half of it, so that no window lies wholly in padding (PyTorch's rule).
 void check_window(std::string_view primitive, const Tensor& x, const PoolOptions& options);
 
-/// The tensor itself if it has this layout, else a reordered copy.
+/// The axis, counted from the front; a negative one counts from the end. Throws Error{bad_shape}
+/// naming the primitive if the shape does not have it.
+int checked_axis(std::string_view primitive, const Shape& shape, int axis);
+
+/// The tensor itself if it has this layout, else a reordered copy. Images of one pixel or of one
+/// channel lie the same in every layout: a view of the same memory.
 Tensor in_layout(const Pass& pass, const Tensor& tensor, Layout layout);
 
 }  // namespace troupe::primitives

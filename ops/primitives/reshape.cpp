@@ -6,22 +6,11 @@
 #include "runtime/error.h"
 
 namespace troupe::primitives {
-namespace {
-
-// Images of one pixel lie the same in every layout, so they need no copy.
-Tensor as_row_major(const Pass& pass, const Tensor& x) {
-  if (x.layout() == Layout::row_major || x.dim(2) * x.dim(3) != 1)
-    return in_layout(pass, x, Layout::row_major);
-  const auto offset = static_cast<std::size_t>(x.raw() - x.storage()->data());
-  return Tensor::view(x.storage(), offset, x.shape(), x.dtype());
-}
-
-}  // namespace
 
 Tensor Reshape::forward(const Pass& pass, const Tensor& x) {
   state.x_shape = x.shape();
   state.x_layout = x.layout();
-  return as_row_major(pass, x).reshape(shape);
+  return in_layout(pass, x, Layout::row_major).reshape(shape);
 }
 
 void Reshape::input_gradient(const Pass& pass, const Tensor& grad,

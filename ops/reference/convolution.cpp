@@ -7,26 +7,21 @@
 namespace troupe::reference {
 namespace {
 
-// Along one axis: output o and kernel element k meet input o * stride - padding + k.
+// Along one axis: output o and kernel element k meet input o * stride - padding + k * dilation.
 struct Axis {
-  std::int64_t in = 0, out = 0, kernel = 0, stride = 1, padding = 0;
+  std::int64_t in = 0, out = 0, kernel = 0, stride = 1, padding = 0, dilation = 1;
 
-  Axis(std::int64_t in_size, std::int64_t kernel_size, std::int64_t stride_size,
-       std::int64_t padding_size)
-      : in(in_size),
-        out((in_size + 2 * padding_size - kernel_size) / stride_size + 1),
-        kernel(kernel_size),
-        stride(stride_size),
-        padding(padding_size) {}
-
-  std::int64_t input(std::int64_t o, std::int64_t k) const { return o * stride - padding + k; }
+  std::int64_t input(std::int64_t o, std::int64_t k) const {
+    return o * stride - padding + k * dilation;
+  }
   bool holds(std::int64_t i) const { return i >= 0 && i < in; }
   // The outputs [first(k), last(k)) whose input lies inside.
   std::int64_t first(std::int64_t k) const {
-    return padding > k ? (padding - k + stride - 1) / stride : 0;
+    const std::int64_t missing = padding - k * dilation;
+    return missing > 0 ? (missing + stride - 1) / stride : 0;
   }
   std::int64_t last(std::int64_t k) const {
-    const std::int64_t room = in - 1 + padding - k;
+    const std::int64_t room = in - 1 + padding - k * dilation;
     return room < 0 ? 0 : std::min(out, room / stride + 1);
   }
 };
@@ -49,11 +44,21 @@ class Convolution final : public LayerKernel {
                        Tensor& bias_grad) override;
 
  private:
-  Axis vertical(const Shape& x) const { return {x[2], o_.kernel_h, o_.stride_h, o_.padding_h}; }
-  Axis horizontal(const Shape& x) const { return {x[3], o_.kernel_w, o_.stride_w, o_.padding_w}; }
-  // Row kh of the kernel between output channel o and input channel i.
+  Axis vertical(const Shape& x) const {
+    const std::int64_t out = (x[2] + 2 * o_.padding_h - reach_h(o_)) / o_.stride_h + 1;
+    return {x[2], out, o_.kernel_h, o_.stride_h, o_.padding_h, o_.dilation_h};
+  }
+  Axis horizontal(const Shape& x) const {
+    const std::int64_t out = (x[3] + 2 * o_.padding_w - reach_w(o_)) / o_.stride_w + 1;
+    return {x[3], out, o_.kernel_w, o_.stride_w, o_.padding_w, o_.dilation_w};
+  }
+  std::int64_t group_in() const { return o_.in_channels / o_.groups; }
+  std::int64_t group_out() const { return o_.out_channels / o_.groups; }
+  // The first input channel of the group of an output channel.
+  std::int64_t first_input(std::int64_t o) const { return o / group_out() * group_in(); }
+  // Row kh of the kernel between output channel o and input channel i of its group.
   const double* kernel_row(std::int64_t o, std::int64_t i, std::int64_t kh) const {
-    return weight_.data<double>() + ((o * o_.in_channels + i) * o_.kernel_h + kh) * o_.kernel_w;
+    return weight_.data<double>() + ((o * group_in() + i) * o_.kernel_h + kh) * o_.kernel_w;
   }
 
   ConvolutionOptions o_;
@@ -76,10 +81,10 @@ Tensor Convolution::forward(const Stream&, const Tensor& given) {
     for (std::int64_t o = 0; o < o_.out_channels; ++o)
       for (std::int64_t oh = 0; oh < v.out; ++oh) {
         std::fill(sums.begin(), sums.end(), bias_.defined() ? bias_.data<double>()[o] : 0.0);
-        for (std::int64_t i = 0; i < o_.in_channels; ++i)
+        for (std::int64_t i = 0; i < group_in(); ++i)
           for (std::int64_t kh = 0; kh < v.kernel; ++kh) {
             if (!v.holds(v.input(oh, kh))) continue;
-            const double* pixels = row(x, n, i, v.input(oh, kh));
+            const double* pixels = row(x, n, first_input(o) + i, v.input(oh, kh));
             for (std::int64_t kw = 0; kw < h.kernel; ++kw) {
               const double w = kernel_row(o, i, kh)[kw];
               for (std::int64_t ow = h.first(kw), end = h.last(kw); ow < end; ++ow)
@@ -101,13 +106,14 @@ Tensor Convolution::input_gradient(const Stream&, const Tensor& given, const Sha
     for (std::int64_t i = 0; i < o_.in_channels; ++i)
       for (std::int64_t ih = 0; ih < v.in; ++ih) {
         std::fill(sums.begin(), sums.end(), 0.0);
-        for (std::int64_t o = 0; o < o_.out_channels; ++o)
+        const std::int64_t group = i / group_in(), first = group * group_out();
+        for (std::int64_t o = first; o < first + group_out(); ++o)
           for (std::int64_t kh = 0; kh < v.kernel; ++kh) {
-            const std::int64_t strided = ih + v.padding - kh;  // oh * stride
+            const std::int64_t strided = ih + v.padding - kh * v.dilation;  // oh * stride
             if (strided < 0 || strided % v.stride != 0 || strided / v.stride >= v.out) continue;
             const double* slopes = row(grad, n, o, strided / v.stride);
             for (std::int64_t kw = 0; kw < h.kernel; ++kw) {
-              const double w = kernel_row(o, i, kh)[kw];
+              const double w = kernel_row(o, i - group * group_in(), kh)[kw];
               for (std::int64_t ow = h.first(kw), end = h.last(kw); ow < end; ++ow)
                 sums[static_cast<std::size_t>(h.input(ow, kw))] += w * slopes[ow];
             }
@@ -123,13 +129,13 @@ void Convolution::weight_gradient(const Stream&, const Tensor& given_x, const Te
   const Axis v = vertical(x.shape()), h = horizontal(x.shape());
   double* out = weight_grad.data<double>();
   for (std::int64_t o = 0; o < o_.out_channels; ++o)
-    for (std::int64_t i = 0; i < o_.in_channels; ++i)
+    for (std::int64_t i = 0; i < group_in(); ++i)
       for (std::int64_t kh = 0; kh < v.kernel; ++kh)
         for (std::int64_t kw = 0; kw < h.kernel; ++kw) {
           double sum = 0;
           for (std::int64_t n = 0; n < x.dim(0); ++n)
             for (std::int64_t oh = v.first(kh); oh < v.last(kh); ++oh) {
-              const double* pixels = row(x, n, i, v.input(oh, kh));
+              const double* pixels = row(x, n, first_input(o) + i, v.input(oh, kh));
               const double* slopes = row(grad, n, o, oh);
               for (std::int64_t ow = h.first(kw), end = h.last(kw); ow < end; ++ow)
                 sum += slopes[ow] * pixels[h.input(ow, kw)];

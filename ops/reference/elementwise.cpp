@@ -28,6 +28,23 @@ Tensor clamp(const Stream&, const Tensor& x, double low, double high) {
   return y;
 }
 
+Tensor clamp_backward(const Stream&, const Tensor& x, const Tensor& grad, double low, double high) {
+  Tensor x_grad = Tensor::empty(x.shape(), DType::f64, x.device(), x.layout());
+  for (std::int64_t e = 0; e < x.element_count(); ++e) {
+    const double value = x.data<double>()[e];
+    const bool outside = value <= low || value >= high;
+    x_grad.data<double>()[e] = outside ? 0.0 : grad.data<double>()[e];
+  }
+  return x_grad;
+}
+
+Tensor affine(const Stream&, const Tensor& x, double factor, double offset) {
+  Tensor y = Tensor::empty(x.shape(), DType::f64, x.device(), x.layout());
+  for (std::int64_t e = 0; e < x.element_count(); ++e)
+    y.data<double>()[e] = x.data<double>()[e] * factor + offset;
+  return y;
+}
+
 Tensor add(const Stream&, const Tensor& a, const Tensor& b) {
   Tensor sum = Tensor::empty(a.shape(), DType::f64, a.device(), a.layout());
   const double *left = a.data<double>(), *right = b.data<double>();

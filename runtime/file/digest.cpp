@@ -14,6 +14,7 @@
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/checkpoint_folder.h"
 #include "runtime/file/safetensors.h"
+#include "runtime/file/torch_file.h"
 
 namespace troupe {
 namespace {
@@ -78,6 +79,15 @@ std::string digest_of_source(const TensorSource& source) {
   return sha.finish();
 }
 
+bool is_zip(const std::filesystem::path& path) {
+  constexpr std::string_view begin = "PK";
+  const InputFile file = InputFile::open(path);
+  std::array<std::byte, 2> bytes{};
+  if (file.size() < bytes.size()) return false;
+  file.read_at(0, bytes);
+  return std::ranges::equal(bytes, as_bytes(begin));
+}
+
 }  // namespace
 
 std::string text_digest(const std::string& text) {
@@ -92,8 +102,11 @@ std::string digest(const std::vector<NamedTensor>& tensors) {
 
 std::string digest_of(const std::filesystem::path& path) {
   std::error_code ignored;
+  if (is_distributed_checkpoint(path))
+    return digest_of_source(open_distributed_checkpoint(path).tensors);
   if (!std::filesystem::is_directory(path, ignored))
-    return digest_of_source(SafetensorsFile::open(path).source());
+    return digest_of_source(is_zip(path) ? open_torch_file(path).tensors
+                                         : SafetensorsFile::open(path).source());
   return digest_of_source(open_checkpoint(newest_complete_checkpoint(path).folder).source());
 }
 

@@ -24,8 +24,9 @@ std::string digest(const std::vector<NamedTensor>& tensors);
 /// SHA-256 of a text, as 64 hexadecimal digits.
 std::string text_digest(const std::string& text);
 
-/// The same for the content of `path`: a safetensors file, a checkpoint's folder, or an output
-/// folder (its newest complete checkpoint). Reads one tensor at a time. Throws as those readers.
+/// The same for the content of `path`: a safetensors file, the weights of a PyTorch file or of a
+/// folder of torch.distributed.checkpoint, a checkpoint's folder, or an output folder (its newest
+/// complete checkpoint). Reads one tensor at a time. Throws as those readers.
 std::string digest_of(const std::filesystem::path& path);
 
 }  // namespace troupe

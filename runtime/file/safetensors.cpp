@@ -4,10 +4,10 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <set>
 #include <tuple>
 
 #include "runtime/file/json.h"
+#include "runtime/file/writable.h"
 
 namespace troupe {
 namespace {
@@ -162,26 +162,6 @@ void check_booleans(const Entry& entry, std::span<const std::byte> data,
                                std::to_integer<int>(value)));
 }
 
-void check_names(const std::vector<TensorInfo>& tensors, const std::string& path) {
-  std::set<std::string_view> names{metadata_key};
-  for (const TensorInfo& tensor : tensors)
-    if (!names.insert(tensor.name).second)
-      throw Error(ErrorCode::internal,
-                  fmt::format("writing '{}': the name '{}' is taken", path, tensor.name));
-}
-
-void check_writable(const TensorInfo& info, const Tensor& tensor, const std::string& path) {
-  if (!tensor.defined() || tensor.layout() != Layout::row_major || tensor.device() != Device{})
-    throw Error(
-        ErrorCode::internal,
-        fmt::format("writing '{}': tensor '{}' is not row-major on the CPU", path, info.name));
-  if (tensor.dtype() != info.dtype || tensor.shape() != info.shape)
-    throw Error(ErrorCode::internal,
-                fmt::format("writing '{}': tensor '{}' is {} {}, announced as {} {}", path,
-                            info.name, name_of(tensor.dtype()), to_string(tensor.shape()),
-                            name_of(info.dtype), to_string(info.shape)));
-}
-
 std::uint64_t bytes_of(const TensorInfo& info) {
   return static_cast<std::uint64_t>(info.shape.element_count()) * size_of(info.dtype);
 }
@@ -303,7 +283,7 @@ Status stream_safetensors(const std::filesystem::path& path, const TensorSource&
     return std::pair(rank_of(a.dtype), std::string_view(a.name)) <
            std::pair(rank_of(b.dtype), std::string_view(b.name));
   });
-  check_names(tensors, path.string());
+  writable::check_names(tensors, path, metadata_key);
   const std::string header = header_text(tensors, metadata, path.string());
   const std::uint64_t length = header.size();
   const auto produce = [&](OutputFile& file) -> Status {
@@ -313,7 +293,7 @@ Status stream_safetensors(const std::filesystem::path& path, const TensorSource&
     for (const TensorInfo& info : tensors) {
       if (!status) break;
       const Tensor tensor = source.read(info.name);
-      check_writable(info, tensor, path.string());
+      writable::check(info, tensor, path);
       status = file.write_at(at, {tensor.raw(), tensor.bytes()});
       at += tensor.bytes();
     }

@@ -5,6 +5,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+from golden_functions import SAMPLES as FUNCTION_SAMPLES
 from troupe_random import elements, operation_id, uniform
 
 
@@ -58,9 +59,26 @@ def targets(name, shape, low=-1.0):
     return numbers if low == -1.0 else 0.5 + 0.5 * numbers
 
 
+def attention(mask=None, **options):
+    """As written out, since scaled_dot_product_attention takes a mask or is_causal, not both."""
+    def run(x):
+        q, k, v = x
+        scores = q @ k.mT * options.get("scale", q.shape[-1] ** -0.5)
+        if mask:
+            scores = scores + torch.from_numpy(uniform(*mask))
+        if options.get("causal"):
+            hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+            scores = scores.masked_fill(hidden, -torch.inf)
+        return scores.softmax(-1) @ v
+
+    return run
+
+
 IMAGES = (2, 3, 5, 3)
 NORM = (3, 4, 3, 5)
 CLASSES = [3, 0, 6, 3, 1]
+HEADS = (2, 3, 5, 4)
+INDICES = torch.tensor([[1, 4, 0], [2, 1, 2]])
 OVERLAPPING = dict(kernel_size=(3, 2), stride=(2, 1), padding=(1, 1))
 
 # name: (shapes of the inputs, shapes of the weights, function)
@@ -72,6 +90,10 @@ SAMPLES = {
     "convolution2d/padded": ([(2, 2, 1, 2)], [(2, 2, 3, 3), (2,)], convolution(padding=(2, 1))),
     "convolution2d/uneven": ([(2, 2, 5, 4)], [(3, 2, 2, 3)], convolution(stride=(2, 1), padding=(1, 0))),
     "convolution2d/blocked": ([(1, 16, 3, 4)], [(16, 16, 3, 3), (16,)], convolution(padding=1)),
+    "convolution2d/depthwise": ([(1, 16, 4, 3)], [(16, 1, 3, 3), (16,)], convolution(padding=1, groups=16)),
+    "convolution2d/multiplied": ([(2, 3, 5, 4)], [(6, 1, 3, 3), (6,)], convolution(stride=(2, 1), groups=3)),
+    "convolution2d/grouped": ([(2, 8, 3, 4)], [(12, 2, 3, 3)], convolution(groups=4)),
+    "convolution2d/dilated": ([(2, 2, 6, 7)], [(3, 2, 3, 3), (3,)], convolution(padding=(1, 0), dilation=(2, 3))),
     "batch_norm2d/plain": ([NORM], [(4,), (4,)], batch_norm()),
     "batch_norm2d/rows": ([(7, 3)], [(3,), (3,)], batch_norm()),
     "batch_norm2d/relu": ([NORM], [(4,), (4,)], batch_norm(relu=True)),
@@ -89,6 +111,8 @@ SAMPLES = {
     ),
     "linear/biased": ([(5, 7)], [(3, 7), (3,)], lambda x, w, b: F.linear(x[0], w, b)),
     "linear/unbiased": ([(1, 3)], [(9, 3)], lambda x, w: F.linear(x[0], w)),
+    "linear/tokens": ([(2, 3, 5)], [(4, 5), (4,)], lambda x, w, b: F.linear(x[0], w, b)),
+    "linear/images": ([(1, 16, 2, 4)], [(3, 4), (3,)], lambda x, w, b: F.linear(x[0], w, b)),
     "relu/images": ([IMAGES], [], lambda x: F.relu(x[0])),
     "relu/blocked": ([(1, 16, 3, 2)], [], lambda x: F.relu(x[0])),
     "relu/rows": ([(3, 7)], [], lambda x: F.relu(x[0])),
@@ -123,6 +147,46 @@ SAMPLES = {
         [],
         lambda x: F.binary_cross_entropy_with_logits(x[0], targets("binary_cross_entropy/rows", (5, 3), 0.0)),
     ),
+    "matmul/matrices": ([(3, 5), (5, 4)], [], lambda x: x[0] @ x[1]),
+    "matmul/batches": ([(2, 3, 4, 5), (2, 3, 5, 2)], [], lambda x: x[0] @ x[1]),
+    "matmul/broadcast": ([(2, 1, 3, 4), (5, 4, 2)], [], lambda x: x[0] @ x[1]),
+    "matmul/common": ([(2, 3, 4), (4, 5)], [], lambda x: x[0] @ x[1]),
+    "matmul/left_transposed": ([(2, 4, 3), (4, 5)], [], lambda x: x[0].mT @ x[1]),
+    "matmul/right_transposed": ([(2, 3, 4), (2, 5, 4)], [], lambda x: x[0] @ x[1].mT),
+    "matmul/both_transposed": ([(2, 4, 3), (1, 5, 4)], [], lambda x: x[0].mT @ x[1].mT),
+    "permute/images": ([(2, 3, 4, 5)], [], lambda x: x[0].permute(0, 2, 3, 1)),
+    "permute/heads": ([(2, 3, 4, 5)], [], lambda x: x[0].transpose(1, 2)),
+    "permute/blocked": ([(2, 16, 2, 1)], [], lambda x: x[0].permute(3, 1, 0, 2)),
+    "permute/matrix": ([(5, 17)], [], lambda x: x[0].mT),
+    "slice/channels": ([(2, 5, 3, 4)], [], lambda x: x[0][:, 1:4]),
+    "slice/blocks": ([(1, 48, 1, 2)], [], lambda x: x[0][:, 16:48]),
+    "slice/parts_of_blocks": ([(1, 32, 2, 2)], [], lambda x: x[0][:, 5:21]),
+    "slice/rows": ([(1, 16, 5, 2)], [], lambda x: x[0][:, :, 3:5]),
+    "slice/samples": ([(5, 3, 2, 4)], [], lambda x: x[0][1:4]),
+    "slice/token": ([(2, 5, 3)], [], lambda x: x[0][:, :1]),
+    "expand/samples": ([(1, 1, 5)], [], lambda x: x[0].expand(3, 1, 5)),
+    "expand/outer": ([(2, 1)], [], lambda x: x[0].expand(3, 2, 4)),
+    "expand/images": ([(1, 16, 1, 3)], [], lambda x: x[0].expand(1, 16, 2, 3)),
+    "expand/same": ([(2, 3, 4, 5)], [], lambda x: x[0].clone()),
+    "concatenate/channels": ([(2, 3, 2, 4), (2, 1, 2, 4), (2, 5, 2, 4)], [], lambda x: torch.cat(x, 1)),
+    "concatenate/blocks": ([(1, 16, 2, 1), (1, 32, 2, 1)], [], lambda x: torch.cat(x, -3)),
+    "concatenate/rows": ([(1, 16, 2, 2), (1, 16, 1, 2), (1, 16, 2, 2)], [], lambda x: torch.cat(x, 2)),
+    "concatenate/tokens": ([(2, 1, 5), (2, 3, 5)], [], lambda x: torch.cat(x, 1)),
+    "concatenate/one": ([(2, 3)], [], lambda x: torch.cat(x, 0)),
+    "parameter/shared": ([(4, 3)], [(3, 5)], lambda x, w: x[0] @ w @ w.mT),
+    "parameter/positions": ([(2, 3, 4)], [(1, 3, 4)], lambda x, w: x[0] + w),
+    "embedding/indices": ([(2, 3, 4)], [(5, 4)], lambda x, w: x[0] + F.embedding(INDICES, w)),
+    "attention/heads": ([HEADS] * 3, [], lambda x: F.scaled_dot_product_attention(*x)),
+    "attention/causal": ([HEADS] * 3, [], lambda x: F.scaled_dot_product_attention(*x, is_causal=True)),
+    "attention/scaled": ([(3, 2, 4), (3, 5, 4), (3, 5, 3)], [], attention(scale=0.7)),
+    "attention/fewer_keys": ([(2, 5, 4), (2, 3, 4), (2, 3, 2)], [], attention(causal=True)),
+    "attention/masked": ([HEADS] * 3, [], attention(("attention/masked/mask", (2, 1, 5, 5)))),
+    "attention/mask_of_keys": (
+        [(4, 3, 2), (4, 6, 2), (4, 6, 2)],
+        [],
+        attention(("attention/mask_of_keys/mask", (6,)), causal=True),
+    ),
+    "embedding/shared": ([(5, 4)], [], lambda x: F.embedding(INDICES, x[0])),
 }
 
 
@@ -133,7 +197,7 @@ def numbers(name, role, shapes):
 def primitives():
     """A dictionary of tensors: <sample>/output, /input_gradient0, /weight_gradient0, /statistic0."""
     result = {}
-    for name, (input_shapes, weight_shapes, function) in SAMPLES.items():
+    for name, (input_shapes, weight_shapes, function) in {**SAMPLES, **FUNCTION_SAMPLES}.items():
         inputs = numbers(name, "input", input_shapes)
         weights = numbers(name, "weight", weight_shapes)
         output = function(inputs, *weights)

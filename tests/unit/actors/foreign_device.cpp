@@ -114,6 +114,18 @@ NormGradients checked(NormGradients result) {
   check({result.x, result.weight, result.bias});
   return result;
 }
+AttentionOutput checked(AttentionOutput result) {
+  check({result.y, result.log_sums});
+  return result;
+}
+AttentionGradients checked(AttentionGradients result) {
+  check({result.q, result.k, result.v});
+  return result;
+}
+LayerNormOutput checked(LayerNormOutput result) {
+  check({result.y, result.mean, result.inverse_deviation});
+  return result;
+}
 LossOutput checked(LossOutput result) {
   check({result.totals, result.logits_grad});
   return result;
@@ -151,17 +163,27 @@ class Arguments {
     check_one(moments.variance);
   }
   void check_one(const NormEpilogue& epilogue) const { check_one(epilogue.residual); }
+  void check_one(const LayerNormOutput& output) const {
+    check_one(output.y);
+    check_one(output.mean);
+    check_one(output.inverse_deviation);
+  }
   void check_one(const Shape&) const {}
-  void check_one(Layout) const {}
   void check_one(const RandomKey&) const {}
   void check_one(const ConvolutionOptions&) const {}
   void check_one(const LinearOptions&) const {}
+  void check_one(const ElementPlaces&) const {}
+  void check_one(const MatmulOptions&) const {}
+  void check_one(const AttentionOptions&) const {}
+  void check_one(const AttentionOutput& output) const {
+    check_one(output.y);
+    check_one(output.log_sums);
+  }
   void check_one(const PoolOptions&) const {}
   void check_one(const MomentumStep&) const {}
   void check_one(const AdamStep&) const {}
   template <class Number>
-  requires std::is_arithmetic_v<Number>
-  void check_one(Number) const {}
+  requires(std::is_arithmetic_v<Number> || std::is_enum_v<Number>) void check_one(Number) const {}
 
   std::string_view kernel_;
   int place_ = 0;

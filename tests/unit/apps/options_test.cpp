@@ -165,7 +165,7 @@ TEST(Options, OlderFilesMayNameTheChannelsOfTheSamples) {
 
 TEST(Options, OfAnEarlierRunDoNotDependOnItsFiles) {
   const std::string old = "model: {in_channels: 3, weights: /gone}\ndata: {path: /gone}";
-  EXPECT_EQ(parse_past_options(old, "o.yaml").weights, "");
+  EXPECT_EQ(parse_past_options(old, "o.yaml", Options()).weights, "");
 }
 
 TEST(Options, BucketsAreWrittenAsTheyWereRead) {

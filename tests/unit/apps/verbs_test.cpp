@@ -401,55 +401,12 @@ TEST_F(Verbs, ForeignFilesAreNamedWithWhatCanBeRead) {
               AllOf(HasSubstr("no checkpoint in"), HasSubstr("try: ")));
 }
 
-TEST_F(Verbs, PyTorchFilesAreToldHowTheyAreConverted) {
-  const std::string begin[] = {"PK\x03\x04 and so on", "\x80\x02\x8a\x0a and so on"};
-  for (const std::string& content : begin) {
-    const std::string path = (root_ / "w.pt").string();
-    std::ofstream(path, std::ios::binary) << content;
-    const Ran ran = run_troupe({"inspect", path});
-    EXPECT_EQ(ran.code, exit_failed);
-    EXPECT_THAT(ran.error, HasSubstr("torch.load('" + path + "'"));
-    EXPECT_THAT(ran.error, HasSubstr("'" + (root_ / "w.safetensors").string() + "')\""));
-  }
-}
-
-// The command runs with a torch and a safetensors of the test's own, which tell what they are
-// given.
-TEST_F(Verbs, TheConversionOfAPyTorchFileTakesWhatScriptsSave) {
-  if (std::system("python3 -c '' 2>/dev/null") != 0) GTEST_SKIP() << "there is no python3";
-  fs::create_directory(root_ / "safetensors");
-  const std::ofstream made(root_ / "safetensors" / "__init__.py");
-  std::ofstream(root_ / "safetensors" / "torch.py")
-      << "def save_file(tensors, path): open(path, 'w').write(' '.join(tensors))\n";
-  const std::string path = (root_ / "w.pt").string();
-  std::ofstream(path, std::ios::binary) << "PK\x03\x04 and so on";
-  const std::string error = run_troupe({"inspect", path}).error;
-  const std::string command = error.substr(error.find("python3 -c"));
-  const auto converted = [&](const std::string& saved) {
-    std::ofstream(root_ / "torch.py") << "class Tensor:\n"
-                                         "  def contiguous(self): return self\n"
-                                         "  def clone(self): return self\n"
-                                         "  def __bool__(self): raise RuntimeError(\"many\")\n"
-                                         "def is_tensor(value): return isinstance(value, Tensor)\n"
-                                         "x = Tensor()\n"
-                                         "def load(path, weights_only): return "
-                                      << saved << "\n";
-    const std::string line = "cd '" + root_.string() + "' && rm -rf __pycache__ w.safetensors && " +
-                             "PYTHONPATH=. " + command;
-    EXPECT_EQ(std::system(line.c_str()), 0) << line;
-    return test::read_text(root_ / "w.safetensors");
-  };
-  EXPECT_EQ(converted("{'a': x, 'b': x}"), "a b");
-  EXPECT_EQ(converted("{'module.a': x, 'module.b': x}"), "a b") << "of DistributedDataParallel";
-  EXPECT_EQ(converted("{'epoch': 3, 'model_state_dict': {'a': x}}"), "a");
-  EXPECT_EQ(converted("{'args': {}, 'optimizer': {'state': {}}, 'model': {'a': x}}"), "a");
-}
-
 TEST_F(Verbs, ExportWarnsOfANameThatPyTorchLoadsOtherwise) {
-  const Ran pt = run_troupe({"export", root_.string(), "-o", (root_ / "new.pt").string()});
-  EXPECT_EQ(pt.code, exit_done);
-  EXPECT_THAT(pt.error, HasSubstr("new.pt is written as safetensors"));
-  EXPECT_EQ(run_troupe({"export", root_.string(), "-o", (root_ / "w").string()}).error, "");
+  const Ran bin = run_troupe({"export", root_.string(), "-o", (root_ / "new.bin").string()});
+  EXPECT_EQ(bin.code, exit_done);
+  EXPECT_THAT(bin.error, HasSubstr("new.bin is written as safetensors"));
+  for (const char* name : {"w", "w.pt", "w.pth"})
+    EXPECT_EQ(run_troupe({"export", root_.string(), "-o", (root_ / name).string()}).error, "");
 }
 
 TEST_F(Verbs, ExportToAFolderThatIsNotThereIsAnError) {

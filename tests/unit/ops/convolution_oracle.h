@@ -13,27 +13,30 @@ namespace troupe::oracle {
 using Values = std::vector<double>;
 
 inline Shape output_shape(const ConvolutionOptions& o, const Shape& x) {
-  return {x[0], o.out_channels, (x[2] + 2 * o.padding_h - o.kernel_h) / o.stride_h + 1,
-          (x[3] + 2 * o.padding_w - o.kernel_w) / o.stride_w + 1};
+  return {x[0], o.out_channels,
+          (x[2] + 2 * o.padding_h - o.dilation_h * (o.kernel_h - 1) - 1) / o.stride_h + 1,
+          (x[3] + 2 * o.padding_w - o.dilation_w * (o.kernel_w - 1) - 1) / o.stride_w + 1};
 }
 
 /// Calls visit(x index, w index, y index) for every product of the convolution.
 template <class Visit>
 void for_each_product(const ConvolutionOptions& o, const Shape& x, Visit visit) {
   const Shape y = output_shape(o, x);
+  const std::int64_t group_in = o.in_channels / o.groups, group_out = o.out_channels / o.groups;
   for (std::int64_t n = 0; n < y[0]; ++n)
     for (std::int64_t out = 0; out < y[1]; ++out)
       for (std::int64_t h = 0; h < y[2]; ++h)
         for (std::int64_t w = 0; w < y[3]; ++w)
-          for (std::int64_t in = 0; in < o.in_channels; ++in)
+          for (std::int64_t in = 0; in < group_in; ++in)
             for (std::int64_t kh = 0; kh < o.kernel_h; ++kh)
               for (std::int64_t kw = 0; kw < o.kernel_w; ++kw) {
-                const std::int64_t row = h * o.stride_h - o.padding_h + kh;
-                const std::int64_t column = w * o.stride_w - o.padding_w + kw;
+                const std::int64_t row = h * o.stride_h - o.padding_h + kh * o.dilation_h;
+                const std::int64_t column = w * o.stride_w - o.padding_w + kw * o.dilation_w;
+                const std::int64_t channel = out / group_out * group_in + in;
                 if (row < 0 || row >= x[2] || column < 0 || column >= x[3]) continue;
-                visit(static_cast<std::size_t>(((n * x[1] + in) * x[2] + row) * x[3] + column),
+                visit(static_cast<std::size_t>(((n * x[1] + channel) * x[2] + row) * x[3] + column),
                       static_cast<std::size_t>(
-                          ((out * o.in_channels + in) * o.kernel_h + kh) * o.kernel_w + kw),
+                          ((out * group_in + in) * o.kernel_h + kh) * o.kernel_w + kw),
                       static_cast<std::size_t>(((n * y[1] + out) * y[2] + h) * y[3] + w));
               }
 }

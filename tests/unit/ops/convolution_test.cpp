@@ -20,7 +20,7 @@ struct Problem {
   ConvolutionOptions options;
   Shape x_shape;
   Shape y_shape = oracle::output_shape(options, x_shape);
-  Shape w_shape{options.out_channels, options.in_channels, options.kernel_h, options.kernel_w};
+  Shape w_shape = weight_shape(options);
   Values x = oracle::random_values(x_shape.element_count(), 1);
   Values w = oracle::random_values(w_shape.element_count(), 2);
   Values b = oracle::random_values(options.out_channels, 3);
@@ -98,8 +98,34 @@ ConvolutionOptions square(std::int64_t in, std::int64_t out, std::int64_t kernel
           .bias = bias};
 }
 
+/// The same, with groups and a distance between the kernel's elements.
+ConvolutionOptions grouped(ConvolutionOptions options, std::int64_t groups,
+                           std::int64_t dilation = 1) {
+  options.groups = groups;
+  options.dilation_h = options.dilation_w = dilation;
+  return options;
+}
+
 std::vector<Problem> problems() {
   return {
+      {grouped(square(16, 16, 3, 1, 1), 16), {3, 16, 9, 8}},
+      {grouped(square(48, 48, 3, 2, 1), 48), {2, 48, 9, 11}},
+      {grouped(square(24, 24, 5, 1, 2, false), 24), {2, 24, 7, 6}},
+      {grouped(square(5, 5, 3, 1, 1), 5), {2, 5, 6, 9}},
+      {grouped(square(32, 32, 3, 1, 2), 32, 2), {2, 32, 8, 7}},
+      {grouped(square(40, 40, 3, 2, 1), 40), {2, 40, 1, 2}},
+      {grouped(square(32, 32, 5, 2, 2), 32), {3, 32, 9, 10}},
+      {grouped(square(16, 16, 7, 1, 3), 16), {9, 16, 8, 8}},
+      {grouped(square(20, 20, 4, 1, 2), 20), {2, 20, 6, 5}},
+      {grouped(square(16, 16, 5, 1, 2), 16), {2, 16, 1, 2}},
+      {grouped(square(17, 17, 3, 2, 3, false), 17, 3), {2, 17, 7, 4}},
+      {grouped(square(16, 32, 3, 1, 1), 16), {2, 16, 5, 6}},
+      {grouped(square(32, 32, 3, 1, 1), 2), {2, 32, 7, 7}},
+      {grouped(square(64, 64, 3, 2, 1), 16), {2, 64, 6, 7}},
+      {grouped(square(6, 9, 3, 1, 0), 3), {2, 6, 5, 5}},
+      {grouped(square(32, 16, 1, 1, 0), 4), {2, 32, 4, 4}},
+      {grouped(square(16, 32, 3, 1, 2), 1, 2), {2, 16, 9, 8}},
+      {grouped(square(3, 5, 2, 2, 1, false), 1, 3), {2, 3, 9, 8}},
       {square(1, 16, 3, 1, 1), {4, 1, 9, 7}},
       {square(3, 16, 3, 1, 1), {2, 3, 8, 8}},
       {square(1, 16, 5, 1, 0), {3, 1, 12, 12}},
@@ -392,6 +418,27 @@ TEST(Convolution, NamesTheOperationAndTheValuesThatDoNotFit) {
               HasSubstr("the weight's gradient is f32 [32]"));
   EXPECT_THAT(message_of([&] { kernel->weight_gradient({}, x, y, w_grad, w_grad); }),
               HasSubstr("the bias's gradient"));
+}
+
+TEST(Convolution, RefusesGroupsThatDoNotDivideTheChannels) {
+  EXPECT_THAT(message_of([] { cpu::convolution(grouped(square(16, 24, 3, 1, 1), 16)); }),
+              HasSubstr("16 -> 24, 3x3, stride 1x1, padding 1x1, 16 groups: the channels cannot"));
+  EXPECT_THAT(message_of([] { cpu::convolution(grouped(square(16, 16, 3, 1, 1), 0)); }),
+              HasSubstr("zero or negative"));
+  EXPECT_THAT(message_of([] { cpu::convolution(grouped(square(16, 16, 3, 1, 1), 1, 0)); }),
+              HasSubstr("zero or negative"));
+}
+
+TEST(Convolution, KeepsTheLayoutOfAChainInDepthwiseLayers) {
+  for (const std::int64_t channels : {32, 24}) {
+    const Problem problem{grouped(square(channels, channels, 3, 1, 1), channels),
+                          {2, channels, 6, 5}};
+    const auto before = cpu::convolution_paths(square(16, channels, 1, 1, 0), {2, 16, 6, 5},
+                                               cpu::ConvolutionDirection::forward);
+    const auto kernel = cpu::convolution(problem.options);
+    for (const Layout layout : {before.front().y, Layout::nhwc})
+      EXPECT_EQ(compute(*kernel, {}, problem, layout, layout).y.layout(), layout);
+  }
 }
 
 TEST(Convolution, RefusesKernelsLargerThanTheImageAndImpossibleSizes) {

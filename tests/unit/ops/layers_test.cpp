@@ -94,6 +94,9 @@ TEST(Layers, RefuseSizesThatCannotBe) {
   EXPECT_THROW(nn::Conv2d("c", {.in_channels = 0, .out_channels = 1}), Error);
   EXPECT_THROW(nn::Conv2d("c", {.in_channels = 1, .out_channels = 1, .stride_h = 0}), Error);
   EXPECT_THROW(nn::Conv2d("c", {.in_channels = 1, .out_channels = 1, .padding_w = -1}), Error);
+  EXPECT_THROW(nn::Conv2d("c", {.in_channels = 1, .out_channels = 1, .dilation_h = 0}), Error);
+  EXPECT_THROW(nn::Conv2d("c", {.in_channels = 4, .out_channels = 6, .groups = 4}), Error);
+  EXPECT_THROW(nn::Conv2d("c", {.in_channels = 4, .out_channels = 4, .groups = 0}), Error);
   EXPECT_THROW(nn::Linear("l", {.in_features = 1, .out_features = -2}), Error);
   EXPECT_THROW(nn::BatchNorm2d("b", {.features = 4, .dropout = 1.0}), Error);
   EXPECT_THROW(nn::Dropout("d", {.probability = -0.1}), Error);

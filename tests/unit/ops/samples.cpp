@@ -1,10 +1,16 @@
 #include "samples.h"
 
+#include "function_samples.h"
 #include "ops/loss.h"
+#include "ops/primitives/attention.h"
 #include "ops/primitives/batch_norm2d.h"
 #include "ops/primitives/convolution2d.h"
 #include "ops/primitives/elementwise.h"
+#include "ops/primitives/embedding.h"
 #include "ops/primitives/linear.h"
+#include "ops/primitives/matmul.h"
+#include "ops/primitives/movement.h"
+#include "ops/primitives/parameter.h"
 #include "ops/primitives/pooling.h"
 #include "ops/primitives/reshape.h"
 #include "runtime/tensor/cast.h"
@@ -19,7 +25,7 @@ ParameterIndex bias_of(const auto& options) {
 
 Sample convolution(const std::string& what, const Shape& x, const ConvolutionOptions& o) {
   Sample sample{.name = "convolution2d/" + what, .inputs = {x}, .record = {}};
-  sample.weights.push_back(Shape{o.out_channels, o.in_channels, o.kernel_h, o.kernel_w});
+  sample.weights.push_back(weight_shape(o));
   if (o.bias) sample.weights.push_back(Shape{o.out_channels});
   sample.record = [o](Tape& tape, std::span<const Value> in, OwnedKernels& owned) {
     owned.kernels.push_back(tape.pass().kernels().convolution(o));
@@ -82,6 +88,16 @@ std::vector<Sample> convolution2d() {
       convolution("uneven", {2, 2, 5, 4}, uneven),
       convolution("blocked", {1, 16, 3, 4},
                   {.in_channels = 16, .out_channels = 16, .padding_h = 1, .padding_w = 1}),
+      convolution(
+          "depthwise", {1, 16, 4, 3},
+          {.in_channels = 16, .out_channels = 16, .padding_h = 1, .padding_w = 1, .groups = 16}),
+      convolution("multiplied", {2, 3, 5, 4},
+                  {.in_channels = 3, .out_channels = 6, .stride_h = 2, .groups = 3}),
+      convolution("grouped", {2, 8, 3, 4},
+                  {.in_channels = 8, .out_channels = 12, .groups = 4, .bias = false}),
+      convolution(
+          "dilated", {2, 2, 6, 7},
+          {.in_channels = 2, .out_channels = 3, .padding_h = 1, .dilation_h = 2, .dilation_w = 3}),
   };
 }
 
@@ -104,8 +120,8 @@ std::vector<Sample> batch_norm2d() {
 }
 
 std::vector<Sample> linear() {
-  const auto linear = [](const std::string& what, std::int64_t rows, const LinearOptions& o) {
-    Sample sample{.name = "linear/" + what, .inputs = {Shape{rows, o.in_features}}, .record = {}};
+  const auto linear = [](const std::string& what, const Shape& x, const LinearOptions& o) {
+    Sample sample{.name = "linear/" + what, .inputs = {x}, .record = {}};
     sample.weights.push_back(Shape{o.out_features, o.in_features});
     if (o.bias) sample.weights.push_back(Shape{o.out_features});
     sample.record = [o](Tape& tape, std::span<const Value> in, OwnedKernels& owned) {
@@ -115,8 +131,10 @@ std::vector<Sample> linear() {
     };
     return sample;
   };
-  return {linear("biased", 5, {.in_features = 7, .out_features = 3}),
-          linear("unbiased", 1, {.in_features = 3, .out_features = 9, .bias = false})};
+  return {linear("biased", {5, 7}, {.in_features = 7, .out_features = 3}),
+          linear("unbiased", {1, 3}, {.in_features = 3, .out_features = 9, .bias = false}),
+          linear("tokens", {2, 3, 5}, {.in_features = 5, .out_features = 4}),
+          linear("images", {1, 16, 2, 4}, {.in_features = 4, .out_features = 3})};
 }
 
 std::vector<Sample> relu() {
@@ -171,6 +189,122 @@ std::vector<Sample> flatten() {
 
 std::vector<Sample> reshape() {
   return {one_input("images", {2, 3, 5, 3}, primitives::Reshape{Shape{5, 18}})};
+}
+
+template <class Primitive>
+Sample two_inputs(const std::string& what, const Shape& a, const Shape& b, Primitive primitive) {
+  return {.name = std::string(Primitive::name) + "/" + what,
+          .inputs = {a, b},
+          .record = [primitive](Tape& tape, std::span<const Value> in, OwnedKernels&) {
+            return tape.record(primitive, in[0], in[1]);
+          }};
+}
+
+std::vector<Sample> matmul() {
+  using primitives::Matmul;
+  return {two_inputs("matrices", {3, 5}, {5, 4}, Matmul{}),
+          two_inputs("batches", {2, 3, 4, 5}, {2, 3, 5, 2}, Matmul{}),
+          two_inputs("broadcast", {2, 1, 3, 4}, {5, 4, 2}, Matmul{}),
+          two_inputs("common", {2, 3, 4}, {4, 5}, Matmul{}),
+          two_inputs("left_transposed", {2, 4, 3}, {4, 5}, Matmul{{.transposed_a = true}}),
+          two_inputs("right_transposed", {2, 3, 4}, {2, 5, 4}, Matmul{{.transposed_b = true}}),
+          two_inputs("both_transposed", {2, 4, 3}, {1, 5, 4}, Matmul{{true, true}})};
+}
+
+std::vector<Sample> movement() {
+  using primitives::Expand, primitives::Permute, primitives::Slice;
+  return {one_input("images", {2, 3, 4, 5}, Permute{{0, 2, 3, 1}}),
+          one_input("heads", {2, 3, 4, 5}, Permute{{0, 2, 1, -1}}),
+          one_input("blocked", {2, 16, 2, 1}, Permute{{3, 1, 0, 2}}),
+          one_input("matrix", {5, 17}, Permute{{1, 0}}),
+          one_input("channels", {2, 5, 3, 4}, Slice{1, 1, 3}),
+          one_input("blocks", {1, 48, 1, 2}, Slice{-3, 16, 32}),
+          one_input("parts_of_blocks", {1, 32, 2, 2}, Slice{1, 5, 16}),
+          one_input("rows", {1, 16, 5, 2}, Slice{2, 3, 2}),
+          one_input("samples", {5, 3, 2, 4}, Slice{0, 1, 3}),
+          one_input("token", {2, 5, 3}, Slice{1, 0, 1}),
+          one_input("samples", {1, 1, 5}, Expand{{3, 1, 5}}),
+          one_input("outer", {2, 1}, Expand{{3, 2, 4}}),
+          one_input("images", {1, 16, 1, 3}, Expand{{1, 16, 2, 3}}),
+          one_input("same", {2, 3, 4, 5}, Expand{{2, 3, 4, 5}})};
+}
+
+std::vector<Sample> concatenate() {
+  const auto concatenate = [](const std::string& what, std::vector<Shape> inputs, int axis) {
+    return Sample{.name = "concatenate/" + what,
+                  .inputs = std::move(inputs),
+                  .record = [axis](Tape& tape, std::span<const Value> in, OwnedKernels&) {
+                    return tape.record(primitives::Concatenate{axis}, in);
+                  }};
+  };
+  return {concatenate("channels", {{2, 3, 2, 4}, {2, 1, 2, 4}, {2, 5, 2, 4}}, 1),
+          concatenate("blocks", {{1, 16, 2, 1}, {1, 32, 2, 1}}, -3),
+          concatenate("rows", {{1, 16, 2, 2}, {1, 16, 1, 2}, {1, 16, 2, 2}}, 2),
+          concatenate("tokens", {{2, 1, 5}, {2, 3, 5}}, 1), concatenate("one", {{2, 3}}, 0)};
+}
+
+// A weight that two operations share, as a value.
+std::vector<Sample> parameter() {
+  return {{.name = "parameter/shared",
+           .inputs = {{4, 3}},
+           .weights = {{3, 5}},
+           .record =
+               [](Tape& tape, std::span<const Value> in, OwnedKernels&) {
+                 const Value weight = tape.record(primitives::Parameter{{0}});
+                 const Value y = tape.record(primitives::Matmul{}, in[0], weight);
+                 return tape.record(primitives::Matmul{{.transposed_b = true}}, y, weight);
+               }},
+          {.name = "parameter/positions",
+           .inputs = {{2, 3, 4}},
+           .weights = {{1, 3, 4}},
+           .record = [](Tape& tape, std::span<const Value> in, OwnedKernels&) {
+             const Value table = tape.record(primitives::Parameter{{0}});
+             const Value tables = tape.record(primitives::Expand{{2, 3, 4}}, table);
+             return tape.record(primitives::Add{}, in[0], tables);
+           }}};
+}
+
+// Index 1 occurs twice, index 3 never.
+std::vector<Sample> embedding() {
+  const std::vector<std::int64_t> indices = {1, 4, 0, 2, 1, 2};
+  const std::vector<double> as_numbers(indices.begin(), indices.end());
+  const Tensor whole = Tensor::from<std::int64_t>(Shape{2, 3}, indices);
+  const Tensor floating = Tensor::from<double>(Shape{2, 3}, as_numbers);
+  return {{.name = "embedding/indices",
+           .inputs = {{2, 3, 4}},
+           .weights = {{5, 4}},
+           .record =
+               [whole](Tape& tape, std::span<const Value> in, OwnedKernels&) {
+                 const Value rows =
+                     tape.record(primitives::Embedding{{0}}, tape.input(whole, false));
+                 return tape.record(primitives::Add{}, in[0], rows);
+               }},
+          {.name = "embedding/shared",
+           .inputs = {{5, 4}},
+           .record = [floating](Tape& tape, std::span<const Value> in, OwnedKernels&) {
+             const Value numbers = tape.input(cast(floating, tape.pass().dtype), false);
+             return tape.record(primitives::Embedding{}, numbers, in[0]);
+           }}};
+}
+
+std::vector<Sample> attention() {
+  const auto attention = [](const std::string& what, const Shape& q, const Shape& k, const Shape& v,
+                            const primitives::Attention& primitive) {
+    return Sample{.name = "attention/" + what,
+                  .inputs = {q, k, v},
+                  .record = [primitive](Tape& tape, std::span<const Value> in, OwnedKernels&) {
+                    return tape.record(primitive, in[0], in[1], in[2]);
+                  }};
+  };
+  const Shape heads{2, 3, 5, 4};
+  return {attention("heads", heads, heads, heads, {}),
+          attention("causal", heads, heads, heads, {.causal = true}),
+          attention("scaled", {3, 2, 4}, {3, 5, 4}, {3, 5, 3}, {.scale = 0.7}),
+          attention("fewer_keys", {2, 5, 4}, {2, 3, 4}, {2, 3, 2}, {.causal = true}),
+          attention("masked", heads, heads, heads,
+                    {.mask = uniform("attention/masked/mask", {2, 1, 5, 5})}),
+          attention("mask_of_keys", {4, 3, 2}, {4, 6, 2}, {4, 6, 2},
+                    {.causal = true, .mask = uniform("attention/mask_of_keys/mask", {6})})};
 }
 
 /// A loss as a part of a tape: a scalar, loss sum * scale.
@@ -228,11 +362,27 @@ std::vector<Sample> binary_cross_entropy() {
 }  // namespace
 
 std::vector<Sample> all_samples() {
-  std::vector<Sample> all;
-  for (const auto& samples :
-       {convolution2d(), batch_norm2d(), linear(), relu(), add(), dropout(), max_pool2d(),
-        average_pool2d(), adaptive_average_pool2d(), flatten(), reshape(), softmax_cross_entropy(),
-        squared_error(), binary_cross_entropy()})
+  std::vector<Sample> all = function_samples();
+  for (const auto& samples : {convolution2d(),
+                              batch_norm2d(),
+                              linear(),
+                              relu(),
+                              add(),
+                              dropout(),
+                              max_pool2d(),
+                              average_pool2d(),
+                              adaptive_average_pool2d(),
+                              flatten(),
+                              reshape(),
+                              softmax_cross_entropy(),
+                              squared_error(),
+                              binary_cross_entropy(),
+                              matmul(),
+                              movement(),
+                              concatenate(),
+                              parameter(),
+                              embedding(),
+                              attention()})
     all.insert(all.end(), samples.begin(), samples.end());
   return all;
 }

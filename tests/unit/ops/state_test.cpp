@@ -187,6 +187,17 @@ TEST(StateFrom, ListsEverythingThatDoesNotFit) {
   EXPECT_NE(message.find("1 not asked for (renamed)"), std::string::npos) << message;
 }
 
+TEST(StateFrom, NamesTheTensorThatIsProbablyMeant) {
+  const StateSpec spec = small_spec();
+  auto named = named_tensors(spec, *initial_state(spec, DType::f32, 1), false);
+  named[0].name = "backbone.a";
+  named[3].name = "maen";
+  const std::string message =
+      message_of([&] { state_from(spec, DType::f32, TensorSource::of(named), 0, {}, true); });
+  EXPECT_THAT(message, testing::HasSubstr("mean [like maen of the file]"));
+  EXPECT_THAT(message, testing::HasSubstr("backbone.a [like a of the model]"));
+}
+
 TEST(StateFrom, PassesOverOtherStagesUnlessStrict) {
   const StateSpec spec = small_spec();
   auto named = named_tensors(spec, *initial_state(spec, DType::f32, 1), false);

@@ -9,6 +9,8 @@
 #include "ops/primitives/convolution2d.h"
 #include "ops/primitives/elementwise.h"
 #include "ops/primitives/linear.h"
+#include "ops/primitives/matmul.h"
+#include "ops/primitives/parameter.h"
 #include "ops/primitives/pooling.h"
 #include "ops/primitives/reshape.h"
 #include "runtime/error.h"
@@ -48,6 +50,29 @@ struct Probe {
 };
 
 using Entries = std::vector<std::string>;
+
+TEST(Tape, CountsNoWeightThatAPrimitiveHasSaved) {
+  const std::vector<Tensor> weights{Tensor::zeros({3, 5}, DType::f64)};
+  Pass pass = training();
+  pass.weights = weights;
+  Tape tape(pass);
+  const Value x = tape.input(Tensor::zeros({4, 3}, DType::f64), true);
+  tape.record(primitives::Matmul{}, x, tape.record(primitives::Parameter{{0}}));
+  tape.seal();
+  const Tensor like_x = Tensor::zeros({4, 3}, DType::f64);
+  EXPECT_EQ(tape.saved_bytes(), like_x.storage()->bytes());
+}
+
+TEST(Tape, RefusesAParameterThatTheOutputDoesNotDependOn) {
+  const std::vector<Tensor> weights{Tensor::zeros({1}, DType::f64)};
+  Pass pass = training();
+  pass.weights = weights;
+  Tape tape(pass);
+  const Value x = tape.input(values({1}), true);
+  const Value y = tape.record(primitives::Relu{}, x);
+  tape.record(primitives::Parameter{{0}});
+  EXPECT_THROW(tape.backward(y, values({1})), Error);
+}
 
 TEST(Tape, RunsBothHalvesOfAnOperationBeforeTheNext) {
   Log log;
@@ -254,7 +279,7 @@ TEST(Primitives, RefuseShapesThatDoNotFit) {
   expect_refused(primitives::Convolution2d{{}, o}, {2, 4, 5, 5}, "4 channels");
   expect_refused(primitives::Convolution2d{{}, o}, {2, 75}, "[2, 75]");
   expect_refused(primitives::Convolution2d{{}, o}, {2, 3, 2, 5}, "[2, 3, 2, 5]");
-  expect_refused(primitives::Linear{{}, {.in_features = 3}}, {2, 4}, "(N, 3)");
+  expect_refused(primitives::Linear{{}, {.in_features = 3}}, {2, 4}, "(N, ..., 3)");
   expect_refused(primitives::Linear{{}, {.in_features = 3}}, {2, 3, 1, 1}, "[2, 3, 1, 1]");
   expect_refused(primitives::MaxPool2d{}, {2, 3, 1, 5}, "[2, 3, 1, 5]");
   expect_refused(primitives::MaxPool2d{{.padding_h = 2}}, {2, 3, 5, 5}, "padding 2x0");

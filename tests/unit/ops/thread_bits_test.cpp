@@ -17,15 +17,27 @@ namespace {
 using test::expect_same_bits;
 
 struct Layer {
-  std::int64_t batch, in, out, size, kernel = 3, stride = 1;
+  std::int64_t batch, in, out, size, kernel = 3, stride = 1, groups = 1;
 };
 
 // Divided by samples (also into unequal pieces), by channels, into partial sums, and not at all.
-const std::vector<Layer> layers{{16, 1, 16, 28},     {16, 16, 16, 28},       {17, 16, 32, 14, 5},
-                                {33, 32, 32, 14},    {16, 64, 64, 7},        {1, 16, 160, 32},
-                                {4, 160, 160, 16},   {2, 640, 640, 8},       {16, 128, 256, 8, 1},
-                                {5, 7, 5, 11, 3, 2}, {16, 16, 32, 28, 1, 2}, {9, 17, 33, 9},
-                                {64, 64, 64, 7}};
+const std::vector<Layer> layers{{16, 1, 16, 28},
+                                {16, 16, 16, 28},
+                                {17, 16, 32, 14, 5},
+                                {33, 32, 32, 14},
+                                {16, 64, 64, 7},
+                                {1, 16, 160, 32},
+                                {4, 160, 160, 16},
+                                {2, 640, 640, 8},
+                                {16, 128, 256, 8, 1},
+                                {5, 7, 5, 11, 3, 2},
+                                {16, 16, 32, 28, 1, 2},
+                                {9, 17, 33, 9},
+                                {64, 64, 64, 7},
+                                {33, 64, 64, 14, 3, 1, 64},
+                                {9, 40, 40, 14, 5, 2, 40},
+                                {17, 64, 64, 12, 3, 1, 2},
+                                {16, 128, 128, 9, 3, 1, 32}};
 
 ConvolutionOptions options_of(const Layer& l, ConvolutionAlgorithm algorithm) {
   return {.in_channels = l.in,
@@ -36,6 +48,7 @@ ConvolutionOptions options_of(const Layer& l, ConvolutionAlgorithm algorithm) {
           .stride_w = l.stride,
           .padding_h = l.kernel / 2,
           .padding_w = l.kernel / 2,
+          .groups = l.groups,
           .algorithm = algorithm};
 }
 
@@ -79,7 +92,7 @@ TEST(ThreadBits, OfConvolutionsDoNotDependOnThreads) {
       SCOPED_TRACE(::testing::Message() << l.batch << "x" << l.in << " -> " << l.out << ", "
                                         << l.size << ", algorithm " << static_cast<int>(algorithm));
       const auto kernel = test::table().convolution(options_of(l, algorithm));
-      const Shape weight{l.out, l.in, l.kernel, l.kernel};
+      const Shape weight{l.out, l.in / l.groups, l.kernel, l.kernel};
       kernel->use_weights({}, test::random_tensor({Layout::row_major, weight}, 1),
                           test::random_tensor({Layout::row_major, {l.out}}, 2), 1);
       const Tensor x = test::random_tensor({Layout::row_major, {l.batch, l.in, l.size, l.size}}, 3);

@@ -99,11 +99,12 @@ inline void expect_same_bits(const Tensor& a, const Tensor& b) {
   EXPECT_EQ(std::memcmp(a.raw(), b.raw(), a.bytes()), 0);
 }
 
-/// Runs f on 1, 2 and 3 threads, expects the same bits each time and returns the tensor.
+/// Runs f on 1 to 4 threads, expects the same bits each time and returns the tensor.
 inline Tensor on_any_threads(const std::function<Tensor(const Stream&)>& f) {
   Tensor one = f(Stream{.threads = 1});
   expect_same_bits(one, f(Stream{.threads = 2}));
   expect_same_bits(one, f(Stream{.threads = 3}));
+  expect_same_bits(one, f(Stream{.threads = 4}));
   return one;
 }
 

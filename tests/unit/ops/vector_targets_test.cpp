@@ -117,5 +117,81 @@ TEST_P(EveryInstructionSet, GivesTheSameLoss) {
   EXPECT_LT(distance(values_of(other.logits_grad), values_of(best.logits_grad)), 1e-6);
 }
 
+TEST_P(EveryInstructionSet, ActivatesToTheSameValues) {
+  const Tensor x = random_tensor({Layout::row_major, {3, 701}}, 1);
+  const Tensor grad = random_tensor({Layout::row_major, {3, 701}}, 2);
+  for (const auto function :
+       {ActivationFunction::sigmoid, ActivationFunction::tanh, ActivationFunction::silu,
+        ActivationFunction::gelu, ActivationFunction::gelu_tanh, ActivationFunction::hardswish}) {
+    const auto [best, other] = both([&] {
+      return std::pair(values_of(table().activate({}, function, x)),
+                       values_of(table().activate_backward({}, function, x, grad)));
+    });
+    EXPECT_LT(distance(other.first, best.first), 1e-6);
+    EXPECT_LT(distance(other.second, best.second), 2e-6);
+  }
+}
+
+TEST_P(EveryInstructionSet, NormalisesRowsAndSumsToTheSameValues) {
+  const Shape shape{65, 7, 193};
+  const Tensor x = random_tensor({Layout::row_major, shape}, 1, 2.0f);
+  const Tensor grad = random_tensor({Layout::row_major, shape}, 2);
+  const auto [best, other] = both([&] {
+    const LayerNormOutput norm = table().layer_norm({}, x, {}, {}, 193, 1e-5);
+    const NormGradients gradients = table().layer_norm_backward({}, grad, x, {}, norm, 193);
+    const Tensor rows = table().softmax({}, x, 2, false);
+    return std::vector{values_of(norm.y),
+                       values_of(gradients.x),
+                       values_of(gradients.weight),
+                       values_of(rows),
+                       values_of(table().softmax_backward({}, rows, grad, 2, false)),
+                       values_of(table().softmax({}, x, 1, true)),
+                       values_of(table().sum_to({}, grad, x, {65, 7, 1}, 1.0)),
+                       values_of(table().sum_to({}, grad, x, {1, 1, 193}, 1.0))};
+  });
+  for (std::size_t part = 0; part < best.size(); ++part)
+    EXPECT_LT(distance(other[part], best[part]), 5e-5) << part;
+}
+
+TEST_P(EveryInstructionSet, SumsTheWeightGradientsOfDepthwiseConvolutions) {
+  for (const std::int64_t channels : {48, 21}) {
+    const ConvolutionOptions options{.in_channels = channels,
+                                     .out_channels = channels,
+                                     .kernel_h = 5,
+                                     .kernel_w = 5,
+                                     .padding_h = 2,
+                                     .padding_w = 2,
+                                     .groups = channels};
+    const Tensor x = random_tensor({Layout::nhwc, {9, channels, 7, 6}}, 1);
+    const Tensor grad = random_tensor({Layout::nhwc, {9, channels, 7, 6}}, 2);
+    const auto [best, other] = both([&] {
+      Tensor weights = Tensor::empty(weight_shape(options), DType::f32, Device::cpu());
+      Tensor biases = Tensor::empty({channels}, DType::f32, Device::cpu());
+      table().convolution(options)->weight_gradient({}, x, grad, weights, biases);
+      return std::vector{values_of(weights), values_of(biases)};
+    });
+    for (std::size_t part = 0; part < best.size(); ++part)
+      EXPECT_LT(distance(other[part], best[part]), 1e-5) << channels << " channels, " << part;
+  }
+}
+
+TEST_P(EveryInstructionSet, AttendsToTheSameValues) {
+  const auto random = [](const Shape& shape, unsigned seed) {
+    return random_tensor({Layout::row_major, shape}, seed);
+  };
+  const Tensor q = random({3, 37, 9}, 1), k = random({3, 41, 9}, 2), v = random({3, 41, 5}, 3);
+  const Tensor grad = random({3, 37, 5}, 4), mask = random({37, 41}, 5);
+  const AttentionOptions options{.causal = true, .scale = 0.5};
+  const auto [best, other] = both([&] {
+    const AttentionOutput output = table().attention({}, q, k, v, mask, options);
+    const AttentionGradients gradients =
+        table().attention_backward({}, grad, q, k, v, mask, output, options);
+    return std::vector{values_of(output.y), values_of(gradients.q), values_of(gradients.k),
+                       values_of(gradients.v)};
+  });
+  for (std::size_t part = 0; part < best.size(); ++part)
+    EXPECT_LT(distance(other[part], best[part]), 1e-5) << part;
+}
+
 }  // namespace
 }  // namespace troupe

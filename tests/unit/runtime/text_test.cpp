@@ -93,5 +93,14 @@ TEST(FirstDifference, IsTheFirstLineThatIsNotTheSame) {
   EXPECT_EQ(first_difference("", ""), (Lines{"", ""}));
 }
 
+TEST(SimilarName, IsANameWithAnotherPrefixOrASlip) {
+  const std::vector<std::string_view> names = {"backbone.conv1.weight", "fc.bias", "head.weight"};
+  EXPECT_EQ(similar_name("conv1.weight", names), "backbone.conv1.weight");
+  EXPECT_EQ(similar_name("model.fc.bias", names), "fc.bias");
+  EXPECT_EQ(similar_name("haed.weight", names), "head.weight");
+  EXPECT_EQ(similar_name("xfc.bias2", std::vector<std::string_view>{"other"}), "");
+  EXPECT_EQ(similar_name("a", {}), "");
+}
+
 }  // namespace
 }  // namespace troupe

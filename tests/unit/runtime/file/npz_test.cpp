@@ -15,7 +15,7 @@ using test::npy_file;
 using test::npy_of;
 using test::write_text;
 using test::zip_of;
-using test::ZipMember;
+using test::MadeMember;
 using testing::ElementsAre;
 
 const std::string array = npy_of<float>("<f4", "(2, 3)", {0, 1, 2, 3, 4, 5});
@@ -25,7 +25,7 @@ class Npz : public testing::Test {
   void write(const std::string& text) const { write_text(path(), text); }
   std::filesystem::path path() const { return folder_ / "a.npz"; }
   Tensor read(const std::string& name = "a.npy") const { return NpzArchive(path()).read(name); }
-  void expect_refused(const ZipMember& member, const std::vector<std::string>& parts) const {
+  void expect_refused(const MadeMember& member, const std::vector<std::string>& parts) const {
     write(zip_of({member}));
     expect_error(ErrorCode::bad_file, parts, [&] { read(); });
   }

@@ -1,0 +1,112 @@
+#include "apps/inspect/inspect_graph.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ops/graph/builder.h"
+#include "ops/graph/partition.h"
+#include "ops/graph/read_graph.h"
+#include "ops/graph/shapes.h"
+#include "runtime/print.h"
+#include "runtime/text.h"
+
+namespace troupe {
+namespace {
+
+using Row = std::vector<std::string>;
+
+/// Columns of the width of their longest text.
+void print_columns(const std::vector<Row>& rows) {
+  std::vector<std::size_t> widths;
+  for (const Row& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  for (const Row& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i)
+      line += fmt::format("{:<{}}{}", row[i], widths[i], i + 1 < row.size() ? "  " : "");
+    print_out("{}\n", line.substr(0, line.find_last_not_of(' ') + 1));
+  }
+  print_out("\n");
+}
+
+std::int64_t elements(const graph::Value& value) { return graph::product(value.shape).fixed; }
+
+void print_blocks(const graph::Graph& graph) {
+  const std::vector<graph::Step> steps = graph::steps_to(graph, graph.output);
+  std::vector<Row> rows{{"block", "output", "parameters"}};
+  for (const graph::GraphBlock& block : graph::blocks_of(graph, steps, graph.output)) {
+    std::set<graph::ValueId> read;
+    std::int64_t parameters = 0;
+    for (const graph::Step& step : block.steps)
+      for (const graph::ValueId id : step.inputs(graph))
+        if (graph.value(id).kind == graph::Value::Kind::parameter && read.insert(id).second)
+          parameters += elements(graph.value(id));
+    rows.push_back({block.path, graph::to_string(graph.value(block.output).shape),
+                    std::to_string(parameters)});
+  }
+  print_columns(rows);
+}
+
+void print_operators(const graph::Graph& graph) {
+  std::map<std::string, int> counts;
+  for (const graph::Node& node : graph.nodes) ++counts[std::string(name_of(node.operation))];
+  std::vector<Row> rows{{"operator", "count"}};
+  for (const auto& [name, count] : counts) rows.push_back({name, std::to_string(count)});
+  print_columns(rows);
+}
+
+void print_lacking(const graph::Graph& graph) {
+  print_out("{} cannot be run, so the model cannot be trained:\n",
+            counted(std::ssize(graph.lacking), "operator"));
+  std::vector<Row> rows;
+  for (const graph::Lacking& lacking : graph.lacking)
+    rows.push_back({lacking.operation,
+                    graph::Origin{lacking.name, lacking.module, lacking.source}.text(),
+                    lacking.reason});
+  print_columns(rows);
+}
+
+void print_parameters(const graph::Graph& graph) {
+  std::vector<Row> rows{{"name", "dtype", "shape", ""}};
+  for (const graph::Value& value : graph.values) {
+    const bool parameter = value.kind == graph::Value::Kind::parameter;
+    if (!parameter && value.kind != graph::Value::Kind::buffer) continue;
+    rows.push_back({value.name, std::string(name_of(value.dtype)), graph::to_string(value.shape),
+                    !parameter        ? "buffer"
+                    : value.trainable ? ""
+                                      : "frozen"});
+  }
+  for (const graph::Alias& alias : graph.aliases)
+    rows.push_back({alias.name, "", "", fmt::format("is {}", alias.of)});
+  for (const NamedTensor& constant : graph.constants)
+    rows.push_back({constant.name, std::string(name_of(constant.tensor.dtype())),
+                    to_string(constant.tensor.shape()), "constant"});
+  print_columns(rows);
+}
+
+}  // namespace
+
+void inspect_graph(const std::filesystem::path& path) {
+  const graph::Graph graph = graph::read_graph(path);
+  std::int64_t parameters = 0;
+  for (const graph::Value& value : graph.values)
+    if (value.kind == graph::Value::Kind::parameter) parameters += elements(value);
+  print_out("{}: a model from PyTorch, {} to {}, with {}\n\n", path.string(),
+            graph::to_string(graph.value(graph.input).shape),
+            graph::to_string(graph.value(graph.output).shape), counted(parameters, "parameter"));
+  if (graph.lacking.empty())
+    print_blocks(graph);
+  else
+    print_lacking(graph);
+  print_operators(graph);
+  print_parameters(graph);
+}
+
+}  // namespace troupe

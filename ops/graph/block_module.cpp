@@ -1,0 +1,130 @@
+#include "ops/graph/block_module.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "ops/graph/recorder.h"
+#include "ops/graph/shapes.h"
+#include "runtime/error.h"
+
+namespace troupe::graph {
+namespace {
+
+/// The axes behind the first one, multiplied: what an output of the layer sums over.
+std::int64_t fan_in(const Sizes& weight) { return product(std::span(weight).subspan(1)).fixed; }
+
+}  // namespace
+
+BlockModule::BlockModule(std::shared_ptr<const Graph> graph, GraphBlock block,
+                         const GraphModelOptions& options, bool first,
+                         std::vector<std::string> untouched)
+    : Module(block.path),
+      graph_(std::move(graph)),
+      block_(std::move(block)),
+      options_(options),
+      first_(first),
+      untouched_(std::move(untouched)) {
+  count_uses();
+  check_shared();
+}
+
+void BlockModule::count_uses() {
+  for (const Step& step : block_.steps)
+    for (const ValueId input : step.inputs(*graph_))
+      if (graph_->value(input).kind == Value::Kind::parameter) ++uses_[input];
+}
+
+void BlockModule::check_shared() const {
+  for (const Step& step : block_.steps) {
+    const Node& node = node_of(step);
+    const bool needs_own = std::holds_alternative<Convolution>(node.operation) ||
+                           std::holds_alternative<BatchNorm>(node.operation) ||
+                           std::holds_alternative<LayerNorm>(node.operation);
+    for (std::size_t i = 1; needs_own && i < std::min<std::size_t>(3, node.inputs.size()); ++i)
+      if (node.inputs[i].index >= 0 && !is_own(node.inputs[i]))
+        throw Error(
+            ErrorCode::unsupported,
+            fmt::format("{} of {} ({}) shares {} with another layer", name_of(node.operation),
+                        node.module, node.source, graph_->value(node.inputs[i]).name),
+            "give each of these layers parameters of its own; linear layers and embeddings "
+            "can share theirs");
+  }
+}
+
+bool BlockModule::is_own(ValueId value) const {
+  const auto uses = uses_.find(value);
+  return uses != uses_.end() && uses->second == 1;
+}
+
+std::function<Tensor()> BlockModule::reader(const std::string& name) const {
+  return [graph = graph_, name] { return graph->weights.read(name); };
+}
+
+/// As PyTorch's reset_parameters of the layer.
+Initializer BlockModule::initializer_of(const Node& node, std::size_t input) const {
+  const auto weight_fan_in = [&] { return fan_in(graph_->value(node.inputs[1]).shape); };
+  if (std::holds_alternative<Convolution>(node.operation) ||
+      std::holds_alternative<Linear>(node.operation))
+    return {Initializer::Kind::uniform, 1.0 / std::sqrt(static_cast<double>(weight_fan_in()))};
+  if (std::holds_alternative<Embedding>(node.operation)) return {Initializer::Kind::normal, 1.0};
+  if (std::holds_alternative<BatchNorm>(node.operation) ||
+      std::holds_alternative<LayerNorm>(node.operation))
+    return {Initializer::Kind::constant, input == 1 ? 1.0 : 0.0};
+  return {.kind = Initializer::Kind::given};
+}
+
+void BlockModule::declare_parameter(StateSpec& spec, ValueId id, const Initializer& initializer) {
+  const Value& value = graph_->value(id);
+  if (value.kind != Value::Kind::parameter || parameters_.contains(id)) return;
+  Initializer start = initializer;
+  if (!options_.initialise || start.kind == Initializer::Kind::given)
+    start = {.kind = Initializer::Kind::given, .value = 0.0, .read = reader(value.name)};
+  parameters_[id] =
+      spec.add_parameter(value.name, shape_for(value.shape, 1), std::move(start), !value.trainable);
+  for (const Alias& alias : graph_->aliases)
+    if (alias.of == value.name) spec.add_alias(alias.name, parameters_[id]);
+}
+
+void BlockModule::declare_norm(StateSpec& spec, const Node& node) {
+  const auto& norm = std::get<BatchNorm>(node.operation);
+  for (const std::size_t input : {3, 4}) {
+    const ValueId id = node.inputs[input];
+    const Value& value = graph_->value(id);
+    if (buffers_.contains(id)) continue;
+    buffers_[id] =
+        spec.add_buffer(value.name, shape_for(value.shape, 1), input == 3 ? 0.0 : 1.0,
+                        norm.momentum, options_.initialise ? nullptr : reader(value.name));
+  }
+  if (!norm.counter.empty())
+    spec.add_counter(norm.counter, options_.initialise ? nullptr : reader(norm.counter));
+}
+
+void BlockModule::declare(StateSpec& spec) {
+  parameters_.clear();
+  buffers_.clear();
+  for (const Step& step : block_.steps) {
+    const Node& node = node_of(step);
+    for (std::size_t i = 0; i < node.inputs.size(); ++i)
+      if (node.inputs[i].index >= 0)
+        declare_parameter(spec, node.inputs[i], initializer_of(node, i));
+    if (std::holds_alternative<BatchNorm>(node.operation)) declare_norm(spec, node);
+  }
+  if (first_) declare_constants(spec);
+}
+
+void BlockModule::declare_constants(StateSpec& spec) const {
+  for (const NamedTensor& constant : graph_->constants) spec.add_constant(constant);
+  for (const std::string& name : untouched_) {
+    const Tensor tensor = graph_->weights.read(name);
+    spec.add_constant({name, tensor});
+    for (const Alias& alias : graph_->aliases)
+      if (alias.of == name) spec.add_constant({alias.name, tensor});
+  }
+}
+
+troupe::Value BlockModule::forward(Tape& tape, troupe::Value x) {
+  return Recorder(*this, tape, x).run();
+}
+
+}  // namespace troupe::graph

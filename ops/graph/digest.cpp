@@ -1,0 +1,75 @@
+// A graph as a text, for its digest.
+
+#include "runtime/file/digest.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "ops/graph/read_graph.h"
+#include "ops/graph/shapes.h"
+
+namespace troupe::graph {
+namespace {
+
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+std::string text_of(const PoolOptions& o) {
+  return fmt::format("{} {} {} {} {} {}", o.kernel_h, o.kernel_w, o.stride_h, o.stride_w,
+                     o.padding_h, o.padding_w);
+}
+
+/// The members of an operator that its name does not tell.
+std::string members(const Operator& operation) {
+  return std::visit(
+      Overloaded{[](const Convolution& o) {
+                   const ConvolutionOptions& c = o.options;
+                   return fmt::format("{} {} {} {} {} {} {}", c.stride_h, c.stride_w, c.padding_h,
+                                      c.padding_w, c.dilation_h, c.dilation_w, c.groups);
+                 },
+                 [](const BatchNorm& o) {
+                   return fmt::format("{} {} {}", o.epsilon, o.momentum, o.counter);
+                 },
+                 [](const LayerNorm& o) { return fmt::format("{} {}", o.features, o.epsilon); },
+                 [](const Clamp& o) { return fmt::format("{} {}", o.low, o.high); },
+                 [](const Affine& o) { return fmt::format("{} {}", o.factor, o.offset); },
+                 [](const Attention& o) { return fmt::format("{} {}", o.causal, o.scale); },
+                 [](const Softmax& o) { return fmt::format("{}", o.axis); },
+                 [](const Reduce& o) {
+                   return fmt::format("{} {}", fmt::join(o.axes, ","), o.keeps_axes);
+                 },
+                 [](const MaxPool& o) { return text_of(o.options); },
+                 [](const AveragePool& o) { return text_of(o.options); },
+                 [](const Permute& o) { return fmt::format("{}", fmt::join(o.axes, ",")); },
+                 [](const Slice& o) { return fmt::format("{} {} {}", o.axis, o.start, o.count); },
+                 [](const Concatenate& o) { return fmt::format("{}", o.axis); },
+                 [](const Dropout& o) { return fmt::format("{}", o.probability); },
+                 [](const auto&) { return std::string(); }},
+      operation);
+}
+
+}  // namespace
+
+std::string digest(const Graph& graph) {
+  std::string text;
+  for (const Value& value : graph.values) {
+    const bool named = value.kind == Value::Kind::parameter || value.kind == Value::Kind::buffer;
+    text += fmt::format("{} {} {} {}\n", static_cast<int>(value.kind), to_string(value.shape),
+                        named ? value.name : "", value.trainable);
+    if (value.constant.defined()) text += troupe::digest({{"constant", value.constant}});
+  }
+  for (const Node& node : graph.nodes) {
+    text += fmt::format("{} {} ->{}:", name_of(node.operation), members(node.operation),
+                        node.output.index);
+    for (const ValueId input : node.inputs) text += fmt::format(" {}", input.index);
+    text += '\n';
+  }
+  text += fmt::format("{} -> {}\n", graph.input.index, graph.output.index);
+  return text_digest(text);
+}
+
+}  // namespace troupe::graph

@@ -1,0 +1,90 @@
+#pragma once
+// Reading of the JSON in model files: each access checks the type, and errors name the place. Only
+// sources include this.
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/error.h"
+
+namespace troupe::graph {
+
+/// A value of a document with its place, such as "'net.pt2': nodes[3].inputs[1]". The document must
+/// outlive it.
+class JsonAccess {
+ public:
+  JsonAccess(const nlohmann::json& value, std::string where)
+      : value_(&value), where_(std::move(where)) {}
+
+  const std::string& where() const { return where_; }
+  bool has(const char* key) const {
+    return value_->is_object() && value_->contains(key) && !(*value_)[key].is_null();
+  }
+  JsonAccess at(const char* key) const {
+    if (!value_->is_object()) fail("an object is expected");
+    const auto found = value_->find(key);
+    if (found == value_->end()) fail(fmt::format("'{}' is missing", key));
+    return {*found, place(key)};
+  }
+  std::vector<JsonAccess> items() const {
+    if (!value_->is_array()) fail("a list is expected");
+    std::vector<JsonAccess> result;
+    for (std::size_t i = 0; i < value_->size(); ++i)
+      result.emplace_back((*value_)[i], fmt::format("{}[{}]", where_, i));
+    return result;
+  }
+  std::vector<std::pair<std::string, JsonAccess>> members() const {
+    if (!value_->is_object()) fail("an object is expected");
+    std::vector<std::pair<std::string, JsonAccess>> result;
+    for (const auto& [key, value] : value_->items())
+      result.emplace_back(key, JsonAccess(value, place(key)));
+    return result;
+  }
+  /// The key and the value of an object's first member: how PyTorch writes one of several types.
+  std::pair<std::string, JsonAccess> choice() const {
+    const auto all = members();
+    if (all.empty()) fail("it is empty");
+    return all.front();
+  }
+  std::int64_t integer() const {
+    const bool huge = value_->is_number_unsigned() &&
+                      value_->get<std::uint64_t>() >
+                          static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+    if (!value_->is_number_integer() || huge) fail("a whole number is expected");
+    return value_->get<std::int64_t>();
+  }
+  /// PyTorch writes infinities and NaN as words.
+  double number() const {
+    if (value_->is_number()) return value_->get<double>();
+    if (*value_ == "Infinity") return std::numeric_limits<double>::infinity();
+    if (*value_ == "-Infinity") return -std::numeric_limits<double>::infinity();
+    fail("a number is expected");
+  }
+  bool boolean() const {
+    if (!value_->is_boolean()) fail("true or false is expected");
+    return value_->get<bool>();
+  }
+  const std::string& text() const {
+    if (!value_->is_string()) fail("text is expected");
+    return value_->get_ref<const std::string&>();
+  }
+
+  [[noreturn]] void fail(const std::string& what) const {
+    throw Error(ErrorCode::bad_file, fmt::format("{}: {}", where_, what),
+                "the file is damaged, or a newer PyTorch wrote it");
+  }
+
+ private:
+  std::string place(const std::string& key) const { return fmt::format("{}.{}", where_, key); }
+
+  const nlohmann::json* value_;
+  std::string where_;
+};
+
+}  // namespace troupe::graph

@@ -1,0 +1,27 @@
+#pragma once
+#include <memory>
+
+#include "ops/graph/graph.h"
+#include "ops/models/model.h"
+
+namespace troupe::graph {
+
+struct GraphModelOptions {
+  /// Parameters and running statistics are drawn anew, as PyTorch draws those of the layer that
+  /// they belong to; a parameter without a layer keeps its value.
+  bool initialise = false;
+  ConvolutionAlgorithm convolution = ConvolutionAlgorithm::automatic;
+  /// Leave out a log-softmax over the classes at the end: cross-entropy contains it.
+  bool drops_log_softmax = false;
+};
+
+/// Whether the graph ends with a log-softmax over the last axis.
+bool ends_with_log_softmax(const Graph& graph);
+
+/// A model with a block for each part of the graph (blocks_of). Blocks share the graph and record
+/// the primitives of ops/primitives. Their initial state is that of the file unless `initialise`.
+/// Throws Error{unsupported} for a graph that lacks operators, naming the first of them, and for
+/// layers that cannot share a parameter.
+Model model_of(const std::shared_ptr<const Graph>& graph, const GraphModelOptions& options);
+
+}  // namespace troupe::graph

@@ -1,0 +1,23 @@
+#pragma once
+// A graph as blocks: consecutive parts between which a single tensor passes.
+
+#include <string>
+#include <vector>
+
+#include "ops/graph/steps.h"
+
+namespace troupe::graph {
+
+/// A part of a graph that a stage can hold: one tensor with a batch axis comes in, one goes out.
+struct GraphBlock {
+  std::string path;         ///< what its layers have in common, such as "layer1.0"
+  std::vector<Step> steps;  ///< in order, with those of parameters and constants that it needs
+  ValueId input, output;
+};
+
+/// The finest division in which each block but the first has a layer with a weight matrix or a
+/// kernel, and layers that share a parameter are in one block.
+std::vector<GraphBlock> blocks_of(const Graph& graph, const std::vector<Step>& steps,
+                                  ValueId output);
+
+}  // namespace troupe::graph

@@ -1,0 +1,83 @@
+#include "ops/graph/pt2.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "ops/graph/pt2_file.h"
+#include "ops/graph/pt2_operators.h"
+#include "runtime/error.h"
+#include "runtime/text.h"
+
+namespace troupe::graph {
+namespace {
+
+Pt2Handlers all_handlers() {
+  Pt2Handlers handlers;
+  add_layers(handlers);
+  add_elementwise(handlers);
+  add_movement(handlers);
+  add_products(handlers);
+  return handlers;
+}
+
+/// Nodes without an effect on the result: sizes, checks that export has made, counters.
+bool is_skipped(const Pt2Node& node) {
+  if (node.returns_sizes() || node.target().starts_with("_assert") ||
+      node.target().starts_with("sym_constrain_range"))
+    return true;
+  return node.in_place() && node.target() == "add.Tensor" && node.is_tensor("self") &&
+         node.context().is_counter(node.name_of("self"));
+}
+
+/// In place of the outputs that a missing operator would have: values of the shapes that the file
+/// states, so that the nodes behind it can be read.
+void give_unknown(Pt2Context& context, const Pt2Node& node) {
+  for (const std::string& output : node.outputs())
+    context.name(output, context.builder.add_value({.kind = Value::Kind::computed,
+                                                    .name = output,
+                                                    .dtype = context.stated_dtype(output),
+                                                    .shape = context.stated_shape(output)}));
+}
+
+void read_node(Pt2Context& context, const Pt2Handlers& handlers, const JsonAccess& json) {
+  const Pt2Node node(context, json);
+  if (is_skipped(node)) return;
+  const auto handler = handlers.find(node.target());
+  std::string reason;
+  try {
+    if (handler != handlers.end()) return handler->second(node);
+  } catch (const LacksOperator& lacks) {
+    reason = lacks.reason;
+  } catch (const Error& error) {
+    if (error.message().find(node.origin().name) != std::string::npos) throw;
+    throw Error(ErrorCode::bad_file, fmt::format("{}: {}", node.origin().text(), error.message()),
+                error.remedy());
+  }
+  context.builder.graph.lacking.push_back({printable(node.target()), printable(node.origin().name),
+                                           printable(node.origin().module), node.origin().source,
+                                           std::move(reason)});
+  give_unknown(context, node);
+}
+
+Graph read(Pt2File opened) {
+  const auto file = std::make_shared<Pt2File>(std::move(opened));
+  Pt2Context context(file);
+  const std::string output = context.read_signature();
+  const Pt2Handlers handlers = all_handlers();
+  const JsonAccess graph = JsonAccess(file->model(), file->origin()).at("graph_module").at("graph");
+  for (const JsonAccess& node : graph.at("nodes").items()) read_node(context, handlers, node);
+  context.finish(output);
+  file->drop_model();
+  return std::move(context.builder.graph);
+}
+
+}  // namespace
+
+Graph read_pt2(const std::filesystem::path& path) { return read(Pt2File::open(path)); }
+
+Graph parse_pt2(std::span<const std::byte> bytes, const std::string& origin) {
+  return read(Pt2File::parse(bytes, origin));
+}
+
+}  // namespace troupe::graph

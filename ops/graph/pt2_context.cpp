@@ -1,0 +1,260 @@
+#include "ops/graph/pt2_context.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ops/graph/constants.h"
+#include "ops/graph/pt2_expression.h"
+#include "ops/graph/shapes.h"
+#include "runtime/error.h"
+
+namespace troupe::graph {
+namespace {
+
+Sizes sizes_of(const Shape& shape) {
+  Sizes sizes;
+  for (const std::int64_t dim : shape.dims()) sizes.push_back(fixed(dim));
+  return sizes;
+}
+
+}  // namespace
+
+Pt2Context::Pt2Context(std::shared_ptr<const Pt2File> file)
+    : file_(std::move(file)),
+      graph_(JsonAccess(file_->model(), file_->origin()).at("graph_module").at("graph")) {
+  for (const auto& [name, tensor] : file_->weights()) canonical_.emplace(tensor.elements(), name);
+}
+
+ValueId Pt2Context::value(const JsonAccess& json) {
+  const std::string& name = json.at("name").text();
+  if (stale_.contains(name))
+    throw LacksOperator{
+        fmt::format("it reads {}, whose memory an operation has overwritten through "
+                    "a view",
+                    name)};
+  if (const auto found = names_.find(name); found != names_.end()) return found->second;
+  if (!entries_.contains(name)) json.fail(fmt::format("no node before it makes '{}'", name));
+  return enter(name, false);
+}
+
+ValueId Pt2Context::buffer(const JsonAccess& json) {
+  const std::string& name = json.at("name").text();
+  const auto entry = entries_.find(name);
+  if (entry == entries_.end() || entry->second.kind != Entry::Kind::buffer)
+    throw LacksOperator{"its running statistics are no buffers of the module"};
+  if (const auto found = names_.find(name); found != names_.end()) {
+    if (builder.graph.value(found->second).kind != Value::Kind::buffer)
+      throw LacksOperator{"its running statistics are also read elsewhere"};
+    return found->second;
+  }
+  return enter(name, true);
+}
+
+/// Of tied tensors the first by name stands for all.
+const std::string& Pt2Context::canonical(const Pt2Tensor& tensor) const {
+  return canonical_.at(tensor.elements());
+}
+
+ValueId Pt2Context::enter(const std::string& name, bool as_buffer) {
+  const Entry& entry = entries_.at(name);
+  const Pt2Tensor& tensor = *entry.tensor;
+  if (entry.kind != Entry::Kind::parameter && !as_buffer)
+    return names_[name] = constant(tensor.name, file_->read(tensor));
+  const std::string key = canonical(tensor);
+  if (const auto known = by_key_.find(key); known != by_key_.end())
+    return names_[name] = known->second;
+  if (!is_floating(tensor.dtype))
+    throw LacksOperator{fmt::format("{} has elements of {}", key, troupe::name_of(tensor.dtype))};
+  const ValueId id =
+      builder.add_value({.kind = as_buffer ? Value::Kind::buffer : Value::Kind::parameter,
+                         .name = key,
+                         .dtype = tensor.dtype,
+                         .shape = sizes_of(tensor.shape),
+                         .constant = {},
+                         .trainable = tensor.trainable});
+  by_key_[key] = id;
+  return names_[name] = id;
+}
+
+ValueId Pt2Context::constant(std::string name, Tensor tensor) {
+  Tensor converted = as_constant(tensor);
+  return builder.add_value(
+      {.kind = Value::Kind::constant,
+       .name = std::move(name),
+       .dtype = tensor.dtype() == DType::boolean ? DType::boolean : converted.dtype(),
+       .shape = sizes_of(tensor.shape()),
+       .constant = std::move(converted)});
+}
+
+void Pt2Context::share(const std::string& input, const std::string& output) {
+  const auto shared = memory_.find(input);
+  memory_[output] = shared == memory_.end() ? input : shared->second;
+}
+
+void Pt2Context::overwrite(const std::string& name, const std::string& output, ValueId value) {
+  const auto shared = memory_.find(name);
+  const std::string memory = shared == memory_.end() ? name : shared->second;
+  if (memory != name) stale_.insert(memory);
+  for (const auto& [other, of] : memory_)
+    if (of == memory && other != name) stale_.insert(other);
+  names_[name] = names_[output] = value;
+  memory_[output] = memory;
+  stale_.erase(name);
+  stale_.erase(output);
+}
+
+Size Pt2Context::size(const JsonAccess& json) const {
+  const auto [kind, value] = json.choice();
+  if (kind == "as_int") return fixed(value.integer());
+  if (kind != "as_expr") json.fail("a size is expected");
+  return size_of_expression(value.at("expr_str").text(), batch_symbol_, json.where());
+}
+
+Size Pt2Context::symbol(const JsonAccess& json) const {
+  const auto [kind, value] = json.choice();
+  if (kind == "as_int") return fixed(value.integer());
+  if (kind != "as_name") json.fail("a size is expected");
+  return size(graph_.at("sym_int_values").at(value.text().c_str()));
+}
+
+Sizes Pt2Context::stated_shape(const std::string& name) const {
+  Sizes sizes;
+  for (const JsonAccess& item : graph_.at("tensor_values").at(name.c_str()).at("sizes").items())
+    sizes.push_back(size(item));
+  return sizes;
+}
+
+DType Pt2Context::stated_dtype(const std::string& name) const {
+  return dtype_of_number(graph_.at("tensor_values").at(name.c_str()));
+}
+
+bool Pt2Context::is_counter(const std::string& name) const {
+  const auto entry = entries_.find(name);
+  return entry != entries_.end() && entry->second.kind == Entry::Kind::buffer &&
+         entry->second.tensor->dtype == DType::i64 && entry->second.tensor->shape.rank() == 0;
+}
+
+std::string Pt2Context::read_signature() {
+  const JsonAccess signature =
+      JsonAccess(file_->model(), file_->origin()).at("graph_module").at("signature");
+  for (const JsonAccess& spec : signature.at("input_specs").items()) {
+    const auto [kind, entry] = spec.choice();
+    if (kind == "user_input")
+      read_input(entry);
+    else
+      add_entry(kind, entry);
+  }
+  if (builder.graph.input.index < 0) signature.fail("the model has no input");
+  const auto outputs = signature.at("output_specs").items();
+  std::vector<JsonAccess> tensors;
+  for (const JsonAccess& output : outputs) {
+    const auto [kind, entry] = output.choice();
+    if (kind != "user_output")
+      output.fail(fmt::format("the graph has an output of the kind {}; {}", kind, export_line));
+    tensors.push_back(entry.at("arg"));
+  }
+  if (tensors.size() != 1 || !tensors[0].has("as_tensor"))
+    throw Error(ErrorCode::bad_file,
+                fmt::format("{}: the model returns {} values", file_->origin(), tensors.size()),
+                "export a module that returns one tensor, such as the logits");
+  return tensors[0].at("as_tensor").at("name").text();
+}
+
+void Pt2Context::add_entry(const std::string& kind, const JsonAccess& spec) {
+  Entry entry;
+  std::string key;
+  if (kind == "parameter") {
+    key = spec.at("parameter_name").text();
+  } else if (kind == "buffer") {
+    entry.kind = Entry::Kind::buffer;
+    key = spec.at("buffer_name").text();
+    entry.persistent = !spec.has("persistent") || spec.at("persistent").boolean();
+  } else if (kind == "tensor_constant") {
+    entry.kind = Entry::Kind::literal;
+    key = spec.at("tensor_constant_name").text();
+  } else {
+    spec.fail(fmt::format("an input of the kind {} is not known", kind));
+  }
+  const auto& from = entry.kind == Entry::Kind::literal || !entry.persistent ? file_->constants()
+                                                                             : file_->weights();
+  const auto tensor = from.find(key);
+  if (tensor == from.end()) spec.fail(fmt::format("the file lacks the tensor '{}'", key));
+  entry.tensor = &tensor->second;
+  entries_[spec.at("arg").at("name").text()] = entry;
+}
+
+void Pt2Context::read_input(const JsonAccess& spec) {
+  const JsonAccess arg = spec.at("arg");
+  if (!arg.has("as_tensor") || builder.graph.input.index >= 0)
+    throw Error(
+        ErrorCode::bad_file,
+        fmt::format("{}: the model has several inputs, or one that is no tensor", file_->origin()),
+        "export a module with one tensor as its input");
+  add_input(arg.at("as_tensor").at("name").text());
+}
+
+void Pt2Context::add_input(const std::string& name) {
+  const JsonAccess sizes = graph_.at("tensor_values").at(name.c_str()).at("sizes");
+  const auto items = sizes.items();
+  if (!items.empty() && items[0].has("as_expr"))
+    batch_symbol_ = symbol_of(items[0].at("as_expr").at("expr_str").text());
+  if (batch_symbol_.empty())
+    throw Error(ErrorCode::bad_file,
+                fmt::format("{}: the first size of the input is fixed, so the model takes batches "
+                            "of one size only",
+                            file_->origin()),
+                export_line);
+  Value input{.kind = Value::Kind::input, .name = name, .dtype = stated_dtype(name)};
+  input.shape = stated_shape(name);
+  if (!has_batch_axis(input.shape))
+    sizes.fail("a size besides that of the batch is dynamic; make the first size alone dynamic");
+  builder.graph.input = names_[name] = builder.add_value(std::move(input));
+}
+
+void Pt2Context::finish(const std::string& output) {
+  const auto found = names_.find(output);
+  if (found == names_.end()) graph_.fail(fmt::format("no node makes the output '{}'", output));
+  builder.graph.output = found->second;
+  add_counters();
+  add_weights();
+}
+
+/// Each batch norm's counter lies beside its running mean.
+void Pt2Context::add_counters() {
+  Graph& graph = builder.graph;
+  for (Node& node : graph.nodes)
+    if (auto* norm = std::get_if<BatchNorm>(&node.operation)) {
+      const std::string& mean = graph.value(node.inputs[3]).name;
+      const std::string key = mean.substr(0, mean.rfind('.') + 1) + "num_batches_tracked";
+      const auto counter = file_->weights().find(key);
+      if (counter != file_->weights().end() && counter->second.dtype == DType::i64)
+        norm->counter = key;
+    }
+}
+
+/// What the state_dict holds besides the parameters and buffers of the graph: other names of these,
+/// and tensors that no node reads or that are constants here.
+void Pt2Context::add_weights() {
+  Graph& graph = builder.graph;
+  std::set<std::string> counters;
+  for (const Node& node : graph.nodes)
+    if (const auto* norm = std::get_if<BatchNorm>(&node.operation)) counters.insert(norm->counter);
+  for (const auto& [name, tensor] : file_->weights()) {
+    if (by_key_.contains(name) || counters.contains(name)) {
+      graph.weights.tensors.push_back({name, tensor.dtype, tensor.shape});
+    } else if (const std::string& of = canonical(tensor); by_key_.contains(of)) {
+      graph.aliases.push_back({name, of});
+    } else {
+      graph.constants.push_back({name, file_->read(tensor)});
+    }
+  }
+  graph.weights.read = [file = file_](const std::string& name) {
+    const auto found = file->weights().find(name);
+    if (found == file->weights().end())
+      throw Error(ErrorCode::internal, fmt::format("{} has no tensor {}", file->origin(), name));
+    return file->read(found->second);
+  };
+}
+
+}  // namespace troupe::graph

@@ -1,0 +1,83 @@
+#pragma once
+// What the operators of a .pt2 read and write while its graph is built.
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ops/graph/builder.h"
+#include "ops/graph/json_access.h"
+#include "ops/graph/pt2_file.h"
+
+namespace troupe::graph {
+
+/// Thrown by an operator that Troupe cannot run; the reader lists it (Graph::lacking).
+struct LacksOperator {
+  std::string reason;  ///< empty: the operator as such
+};
+
+/// Values by the names of the file, and sizes by those of its symbols.
+class Pt2Context {
+ public:
+  explicit Pt2Context(std::shared_ptr<const Pt2File> file);
+
+  GraphBuilder builder;
+
+  /// The value that a name means now. Throws Error{bad_file} for unknown names, and LacksOperator
+  /// for one whose memory was overwritten through a view.
+  ValueId value(const JsonAccess& name);
+  /// A running statistic.
+  ValueId buffer(const JsonAccess& name);
+  void name(const std::string& name, ValueId value) { names_[name] = value; }
+  /// `output` shares the memory of `input`.
+  void share(const std::string& input, const std::string& output);
+  /// An operator has overwritten the memory of `name` with `value`, which is also called `output`.
+  void overwrite(const std::string& name, const std::string& output, ValueId value);
+
+  /// The size that a symbol of the file means.
+  Size symbol(const JsonAccess& name) const;
+  /// A size as the file writes it: {"as_int": 3} or {"as_expr": …}.
+  Size size(const JsonAccess& json) const;
+  /// The shape and the type that the file states for a value.
+  Sizes stated_shape(const std::string& name) const;
+  DType stated_dtype(const std::string& name) const;
+
+  /// Whether this is the name of a counter such as num_batches_tracked.
+  bool is_counter(const std::string& name) const;
+  ValueId constant(std::string name, Tensor tensor);
+
+  /// Reads the signature: parameters, buffers, literals, the input. Returns the output's name.
+  std::string read_signature();
+  /// Completes the graph when all nodes are there.
+  void finish(const std::string& output);
+
+ private:
+  struct Entry {  ///< of the signature
+    enum class Kind { parameter, buffer, literal };
+    Kind kind = Kind::parameter;
+    const Pt2Tensor* tensor = nullptr;
+    bool persistent = true;
+  };
+  void read_input(const JsonAccess& spec);
+  void add_entry(const std::string& kind, const JsonAccess& spec);
+  void add_input(const std::string& name);
+  const std::string& canonical(const Pt2Tensor& tensor) const;
+  ValueId enter(const std::string& name, bool as_buffer);
+  void add_counters();
+  void add_weights();
+
+  std::shared_ptr<const Pt2File> file_;
+  JsonAccess graph_;
+  std::string batch_symbol_;
+  std::map<std::string, std::string> canonical_;  ///< the first name of each tensor, by elements
+  std::map<std::string, Entry> entries_;          ///< by name in the graph
+  std::map<std::string, ValueId> names_;
+  std::map<std::string, ValueId> by_key_;      ///< parameters and buffers, by state_dict key
+  std::map<std::string, std::string> memory_;  ///< which name's memory a name shares
+  std::set<std::string> stale_;
+};
+
+}  // namespace troupe::graph

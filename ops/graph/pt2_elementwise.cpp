@@ -1,0 +1,126 @@
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "ops/graph/pt2_operators.h"
+#include "ops/graph/shapes.h"
+
+namespace troupe::graph {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+ValueId self(const Pt2Node& node) { return node.value("self"); }
+
+void relu(const Pt2Node& node) { node.give(node.add(Relu{}, {self(node)})); }
+
+template <ActivationFunction function>
+void activation(const Pt2Node& node) {
+  node.give(node.add(Activate{function}, {self(node)}));
+}
+
+void gelu(const Pt2Node& node) {
+  const bool tanh = node.text("approximate", "none") == "tanh";
+  node.give(node.add(Activate{tanh ? ActivationFunction::gelu_tanh : ActivationFunction::gelu},
+                     {self(node)}));
+}
+
+void clamp_to(const Pt2Node& node, double low, double high) {
+  node.give(node.add(Clamp{low, high}, {self(node)}));
+}
+void clamp(const Pt2Node& node) {
+  clamp_to(node, node.number("min", -infinity), node.number("max", infinity));
+}
+void hardtanh(const Pt2Node& node) {
+  clamp_to(node, node.number("min_val", -1), node.number("max_val", 1));
+}
+void relu6(const Pt2Node& node) { clamp_to(node, 0, 6); }
+
+/// x * factor + offset, in the order of `operation`, for a number as the second operand.
+Affine affine(ArithmeticOperation operation, double number) {
+  switch (operation) {
+    case ArithmeticOperation::add:
+      return {1.0, number};
+    case ArithmeticOperation::subtract:
+      return {1.0, -number};
+    case ArithmeticOperation::multiply:
+      return {number, 0.0};
+    case ArithmeticOperation::divide:
+      return {1.0 / number, 0.0};
+  }
+  return {};
+}
+
+template <ArithmeticOperation operation>
+void arithmetic(const Pt2Node& node) {
+  if (node.has("rounding_mode")) throw LacksOperator{"it rounds its quotient"};
+  const ValueId a = self(node);
+  const double alpha = node.number("alpha", 1.0);
+  if (!node.is_tensor("other"))
+    return node.give(node.add(affine(operation, node.number("other") * alpha), {a}));
+  ValueId b = node.value("other");
+  if (alpha != 1.0) b = node.add(Affine{alpha, 0.0}, {b});
+  node.give(node.add(Arithmetic{operation}, {a, b}));
+}
+
+/// other - self * alpha.
+void reversed_subtraction(const Pt2Node& node) {
+  const double alpha = node.number("alpha", 1.0);
+  if (!node.is_tensor("other"))
+    return node.give(node.add(Affine{-alpha, node.number("other")}, {self(node)}));
+  ValueId a = self(node);
+  if (alpha != 1.0) a = node.add(Affine{alpha, 0.0}, {a});
+  node.give(node.add(Arithmetic{ArithmeticOperation::subtract}, {node.value("other"), a}));
+}
+
+void negation(const Pt2Node& node) { node.give(node.add(Affine{-1.0, 0.0}, {self(node)})); }
+
+void square(const Pt2Node& node) {
+  if (node.has("exponent") && node.number("exponent") != 2.0)
+    throw LacksOperator{fmt::format("its exponent is {}, not 2", node.number("exponent"))};
+  const ValueId x = self(node);
+  node.give(node.add(Arithmetic{ArithmeticOperation::multiply}, {x, x}));
+}
+
+void dropout(const Pt2Node& node) {
+  const ValueId x = node.value("input");
+  const double probability = node.number("p", 0.5);
+  if (probability == 0.0) return node.give(x);
+  if (!node.boolean("train", true))
+    throw LacksOperator{
+        "the model was exported in evaluation mode, and cannot be trained as it is"};
+  if (node.target() != "dropout.default") throw LacksOperator{};
+  if (!(probability > 0.0 && probability < 1.0))
+    throw LacksOperator{fmt::format("its probability is {}", probability)};
+  node.give(node.add(Dropout{probability}, {x}));
+}
+
+}  // namespace
+
+void add_elementwise(Pt2Handlers& handlers) {
+  handlers["relu.default"] = relu;
+  handlers["sigmoid.default"] = activation<ActivationFunction::sigmoid>;
+  handlers["tanh.default"] = activation<ActivationFunction::tanh>;
+  handlers["silu.default"] = activation<ActivationFunction::silu>;
+  handlers["hardswish.default"] = activation<ActivationFunction::hardswish>;
+  handlers["hardsigmoid.default"] = activation<ActivationFunction::hardsigmoid>;
+  handlers["gelu.default"] = gelu;
+  handlers["clamp.default"] = clamp;
+  handlers["clamp_min.default"] = clamp;
+  handlers["clamp_max.default"] = clamp;
+  handlers["hardtanh.default"] = hardtanh;
+  handlers["relu6.default"] = relu6;
+  handlers["add.Tensor"] = handlers["add.Scalar"] = arithmetic<ArithmeticOperation::add>;
+  handlers["sub.Tensor"] = handlers["sub.Scalar"] = arithmetic<ArithmeticOperation::subtract>;
+  handlers["mul.Tensor"] = handlers["mul.Scalar"] = arithmetic<ArithmeticOperation::multiply>;
+  handlers["div.Tensor"] = handlers["div.Scalar"] = arithmetic<ArithmeticOperation::divide>;
+  handlers["div.Tensor_mode"] = arithmetic<ArithmeticOperation::divide>;
+  handlers["rsub.Scalar"] = handlers["rsub.Tensor"] = reversed_subtraction;
+  handlers["neg.default"] = negation;
+  handlers["pow.Tensor_Scalar"] = handlers["square.default"] = square;
+  for (const char* name : {"dropout.default", "feature_dropout.default", "alpha_dropout.default",
+                           "feature_alpha_dropout.default"})
+    handlers[name] = dropout;
+}
+
+}  // namespace troupe::graph

@@ -1,0 +1,225 @@
+#include "ops/graph/pt2_file.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "ops/graph/json_access.h"
+#include "runtime/error.h"
+#include "runtime/file/json.h"
+#include "runtime/text.h"
+
+namespace troupe::graph {
+
+const std::string export_line =
+    "export the model with torch.export.save(torch.export.export(net.train(), (x,), "
+    "dynamic_shapes=({0: torch.export.Dim(\"batch\")},)), \"net.pt2\")";
+
+namespace {
+
+constexpr std::uint64_t most_json_bytes = std::uint64_t{1} << 30;
+constexpr std::int64_t schema = 8;
+
+std::vector<std::int64_t> integers(const JsonAccess& list) {
+  std::vector<std::int64_t> result;
+  for (const JsonAccess& item : list.items()) result.push_back(item.at("as_int").integer());
+  return result;
+}
+
+/// The elements from the first to the last that a tensor refers to; throws unless they exist.
+void check_extent(const JsonAccess& meta, const Pt2Tensor& tensor, std::uint64_t bytes) {
+  if (tensor.strides.size() != static_cast<std::size_t>(tensor.shape.rank()))
+    meta.fail(
+        fmt::format("{} strides for the shape {}", tensor.strides.size(), to_string(tensor.shape)));
+  std::int64_t last = tensor.offset;
+  bool fits = tensor.offset >= 0;
+  for (int axis = 0; axis < tensor.shape.rank() && fits; ++axis) {
+    std::int64_t distance = 0;
+    const std::int64_t stride = tensor.strides[static_cast<std::size_t>(axis)];
+    fits = stride >= 0 &&
+           !__builtin_mul_overflow(std::max<std::int64_t>(0, tensor.shape[axis] - 1), stride,
+                                   &distance) &&
+           !__builtin_add_overflow(last, distance, &last);
+  }
+  const auto elements = static_cast<std::int64_t>(bytes / size_of(tensor.dtype));
+  if (tensor.shape.element_count() == 0)
+    fits = fits && tensor.offset <= elements;
+  else
+    fits = fits && last < elements;
+  // A stride of 0 repeats elements: a parameter cannot be trained then, and memory must stay
+  // within the file's size.
+  fits = fits && tensor.shape.element_count() <= elements;
+  if (!fits)
+    meta.fail(fmt::format("shape {}, strides [{}] and offset {} exceed its {} elements",
+                          to_string(tensor.shape), fmt::join(tensor.strides, ", "), tensor.offset,
+                          elements));
+}
+
+bool is_contiguous(const Pt2Tensor& tensor) {
+  std::int64_t expected = 1;
+  for (int axis = tensor.shape.rank() - 1; axis >= 0; --axis) {
+    if (tensor.shape[axis] != 1 && tensor.strides[static_cast<std::size_t>(axis)] != expected)
+      return false;
+    expected *= tensor.shape[axis];
+  }
+  return true;
+}
+
+/// Copies the elements of a strided tensor in row-major order.
+void gather(const Pt2Tensor& tensor, const std::byte* from, std::byte* into) {
+  const std::size_t size = size_of(tensor.dtype);
+  std::vector<std::int64_t> index(static_cast<std::size_t>(tensor.shape.rank()), 0);
+  const std::int64_t count = tensor.shape.element_count();
+  std::int64_t at = tensor.offset;
+  for (std::int64_t e = 0; e < count; ++e) {
+    std::memcpy(into + static_cast<std::size_t>(e) * size,
+                from + static_cast<std::size_t>(at) * size, size);
+    for (int axis = tensor.shape.rank() - 1; axis >= 0; --axis) {
+      const auto i = static_cast<std::size_t>(axis);
+      at += tensor.strides[i];
+      if (++index[i] < tensor.shape[axis]) break;
+      at -= tensor.strides[i] * tensor.shape[axis];
+      index[i] = 0;
+    }
+  }
+}
+
+/// The folder in which all members lie: the file's name when it was saved.
+std::string stem_of(const ZipArchive& archive, const std::string& origin) {
+  for (const ZipMember& member : archive.members()) {
+    constexpr std::string_view model = "models/model.json";
+    if (member.name.ends_with(model))
+      return member.name.substr(0, member.name.size() - model.size());
+  }
+  for (const ZipMember& member : archive.members()) {
+    if (member.name.ends_with("constants.pkl"))
+      throw Error(ErrorCode::bad_file,
+                  fmt::format("{} is a TorchScript file, which holds code", origin), export_line);
+    if (member.name.ends_with("data.pkl"))
+      throw Error(ErrorCode::bad_file, fmt::format("{} holds weights alone, no model", origin),
+                  export_line);
+  }
+  throw Error(
+      ErrorCode::bad_file,
+      fmt::format("{} has no models/model.json: torch.export.save did not write it", origin),
+      export_line);
+}
+
+nlohmann::json document(const ZipArchive& archive, const std::string& member) {
+  return parse_json(archive.content(archive.at(member), most_json_bytes).text(),
+                    fmt::format("{} in {}", member, archive.origin()));
+}
+
+}  // namespace
+
+/// PyTorch's numbers of element types.
+DType dtype_of_number(const JsonAccess& meta) {
+  const std::int64_t number = meta.at("dtype").integer();
+  switch (number) {
+    case 1:
+      return DType::u8;
+    case 2:
+      return DType::i8;
+    case 3:
+      return DType::i16;
+    case 4:
+      return DType::i32;
+    case 5:
+      return DType::i64;
+    case 6:
+      return DType::f16;
+    case 7:
+      return DType::f32;
+    case 8:
+      return DType::f64;
+    case 12:
+      return DType::boolean;
+    case 13:
+      return DType::bf16;
+    default:
+      break;
+  }
+  meta.fail(fmt::format("its element type has the number {}, which has no counterpart", number));
+}
+
+std::string Pt2Tensor::elements() const {
+  return fmt::format("{} {} {} [{}] {}", payload, name_of(dtype), to_string(shape),
+                     fmt::join(strides, ","), offset);
+}
+
+Pt2File::Pt2File(ZipArchive archive, std::string origin)
+    : archive_(std::move(archive)), origin_(std::move(origin)) {
+  stem_ = stem_of(archive_, origin_);
+  if (const ZipMember* order = archive_.find(stem_ + "byteorder"))
+    if (archive_.content(*order, 16).text().starts_with("big"))
+      throw Error(ErrorCode::bad_file, fmt::format("{} has big-endian numbers", origin_),
+                  "export the model on a little-endian machine");
+  model_ = document(archive_, stem_ + "models/model.json");
+  const JsonAccess version = JsonAccess(model_, origin_).at("schema_version");
+  const std::int64_t major = version.at("major").integer();
+  if (major != schema)
+    throw Error(ErrorCode::bad_file,
+                fmt::format("{} has the schema {}.{}, but {}.x is known: PyTorch changes the "
+                            "meaning of such files with the first number",
+                            origin_, major, version.at("minor").integer(), schema),
+                "export the model with PyTorch 2.15, or as ONNX");
+  weights_ = read_config("data/weights/", "model_weights_config.json");
+  constants_ = read_config("data/constants/", "model_constants_config.json");
+}
+
+Pt2File Pt2File::open(const std::filesystem::path& path) {
+  return Pt2File(ZipArchive::open(path), fmt::format("'{}'", path.string()));
+}
+
+Pt2File Pt2File::parse(std::span<const std::byte> bytes, const std::string& origin) {
+  return Pt2File(ZipArchive::parse(bytes, origin), origin);
+}
+
+std::map<std::string, Pt2Tensor> Pt2File::read_config(const std::string& folder,
+                                                      const std::string& file) const {
+  std::map<std::string, Pt2Tensor> result;
+  const std::string member = stem_ + folder + file;
+  if (!archive_.find(member)) return result;
+  const nlohmann::json json = document(archive_, member);
+  const JsonAccess config = JsonAccess(json, origin_).at("config");
+  for (const auto& [name, entry] : config.members()) {
+    const JsonAccess meta = entry.at("tensor_meta");
+    if (entry.at("use_pickle").boolean())
+      entry.fail("it is stored as a pickle, which Troupe does not read");
+    Pt2Tensor tensor{
+        .name = name,
+        .payload = stem_ + folder + entry.at("path_name").text(),
+        .trainable = entry.at("is_param").boolean() && meta.at("requires_grad").boolean(),
+        .dtype = dtype_of_number(meta),
+        .shape = {},
+        .strides = integers(meta.at("strides")),
+        .offset = meta.at("storage_offset").at("as_int").integer()};
+    const std::vector<std::int64_t> sizes = integers(meta.at("sizes"));
+    tensor.shape = Shape(std::span<const std::int64_t>(sizes));
+    check_extent(meta, tensor, archive_.at(tensor.payload).size);
+    result.emplace(name, std::move(tensor));
+  }
+  return result;
+}
+
+Tensor Pt2File::read(const Pt2Tensor& tensor) const {
+  const ZipMember& member = archive_.at(tensor.payload);
+  const ZipContent content = archive_.content(member, member.size);
+  const auto* from = content.bytes.data();
+  const bool aligned = reinterpret_cast<std::uintptr_t>(from) % size_of(tensor.dtype) == 0;
+  if (is_contiguous(tensor) && aligned && content.owner && tensor.dtype != DType::boolean)
+    return Tensor::view(Storage::wrap(const_cast<std::byte*>(from), content.bytes.size(),
+                                      Device::cpu(), content.owner),
+                        static_cast<std::size_t>(tensor.offset) * size_of(tensor.dtype),
+                        tensor.shape, tensor.dtype);
+  Tensor result = Tensor::empty(tensor.shape, tensor.dtype, Device::cpu());
+  gather(tensor, from, result.raw());
+  if (tensor.dtype == DType::boolean)
+    for (std::size_t i = 0; i < result.bytes(); ++i)
+      result.raw()[i] = std::byte{result.raw()[i] != std::byte{0}};
+  return result;
+}
+
+}  // namespace troupe::graph

@@ -1,0 +1,177 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ops/graph/pt2_operators.h"
+#include "ops/graph/shapes.h"
+#include "runtime/error.h"
+
+namespace troupe::graph {
+namespace {
+
+struct Pair {
+  std::int64_t h = 0, w = 0;
+};
+
+/// Height and width of an argument that may be one number for both.
+Pair pair(const Pt2Node& node, std::string_view name, std::vector<std::int64_t> otherwise) {
+  std::vector<std::int64_t> numbers = node.integers(name, otherwise);
+  if (numbers.empty()) numbers = std::move(otherwise);
+  if (numbers.size() == 1) numbers.push_back(numbers.front());
+  if (numbers.size() != 2)
+    node.json().fail(fmt::format("'{}' has {} numbers, not two", name, numbers.size()));
+  return {numbers[0], numbers[1]};
+}
+
+void check_images(const Pt2Node& node, ValueId x) {
+  if (node.shape(x).size() != 4)
+    throw LacksOperator{
+        fmt::format("it takes [batch, channels, height, width], not {}", to_string(node.shape(x)))};
+}
+
+/// A weight that is a parameter itself.
+const Sizes& parameter(const Pt2Node& node, ValueId weight) {
+  if (node.context().builder.graph.value(weight).kind != Value::Kind::parameter)
+    throw LacksOperator{"its weight is computed, no parameter"};
+  return node.shape(weight);
+}
+
+/// padding="same": as much on both sides.
+Pair same_padding(const ConvolutionOptions& o) {
+  const std::int64_t h = o.dilation_h * (o.kernel_h - 1), w = o.dilation_w * (o.kernel_w - 1);
+  if (h % 2 != 0 || w % 2 != 0)
+    throw LacksOperator{"padding=\"same\" of a kernel with an even size pads one side more"};
+  return {h / 2, w / 2};
+}
+
+void convolution(const Pt2Node& node) {
+  const ValueId x = node.value("input"), weight = node.value("weight");
+  const ValueId bias = node.optional_value("bias");
+  check_images(node, x);
+  const Sizes sizes = parameter(node, weight);
+  if (sizes.size() != 4) node.json().fail("the weight of a convolution has four axes");
+  if (bias.index >= 0) parameter(node, bias);
+  ConvolutionOptions o;
+  o.groups = node.integer("groups", 1);
+  if (o.groups < 1 || o.groups > sizes[0].fixed)
+    node.json().fail(fmt::format("'groups' is {}", o.groups));
+  o.out_channels = sizes[0].fixed;
+  if (sizes[1].fixed > (std::int64_t{1} << 40)) node.json().fail("the weight is too large");
+  o.in_channels = product(Sizes{sizes[1], fixed(o.groups)}).fixed;
+  o.kernel_h = sizes[2].fixed, o.kernel_w = sizes[3].fixed;
+  const Pair stride = pair(node, "stride", {1}), dilation = pair(node, "dilation", {1});
+  o.stride_h = stride.h, o.stride_w = stride.w;
+  o.dilation_h = dilation.h, o.dilation_w = dilation.w;
+  o.bias = bias.index >= 0;
+  Pair padding{0, 0};
+  if (node.target() == "conv2d.padding")
+    padding = node.text("padding", "valid") == "same" ? same_padding(o) : Pair{0, 0};
+  else
+    padding = pair(node, "padding", {0});
+  o.padding_h = padding.h, o.padding_w = padding.w;
+  std::vector<ValueId> inputs{x, weight};
+  if (o.bias) inputs.push_back(bias);
+  node.give(node.add(Convolution{o}, inputs));
+}
+
+void linear(const Pt2Node& node) {
+  std::vector<ValueId> inputs{node.value("input"), node.value("weight")};
+  if (const ValueId bias = node.optional_value("bias"); bias.index >= 0) inputs.push_back(bias);
+  node.give(node.add(Linear{}, inputs));
+}
+
+void batch_norm(const Pt2Node& node) {
+  if (!node.boolean("training", false))
+    throw LacksOperator{
+        "it uses its running statistics: the model was exported in evaluation "
+        "mode, and cannot be trained as it is"};
+  const ValueId x = node.value("input");
+  if (node.shape(x).size() != 2) check_images(node, x);
+  if (!node.has("weight") || !node.has("bias"))
+    throw LacksOperator{"it has no weight and bias (affine=False)"};
+  const ValueId weight = node.value("weight"), bias = node.value("bias");
+  parameter(node, weight);
+  parameter(node, bias);
+  node.give(node.add(
+      BatchNorm{.epsilon = node.number("eps", 1e-5), .momentum = node.number("momentum", 0.1)},
+      {x, weight, bias, node.buffer("running_mean"), node.buffer("running_var")}));
+}
+
+void layer_norm(const Pt2Node& node) {
+  std::int64_t features = 1;
+  for (const std::int64_t size : node.integers("normalized_shape", {}))
+    features = product(Sizes{fixed(features), fixed(size)}).fixed;
+  std::vector<ValueId> inputs{node.value("input"), node.optional_value("weight"),
+                              node.optional_value("bias")};
+  for (std::size_t i = 1; i < 3; ++i)
+    if (inputs[i].index >= 0) parameter(node, inputs[i]);
+  while (inputs.back().index < 0) inputs.pop_back();
+  node.give(node.add(LayerNorm{.features = features, .epsilon = node.number("eps", 1e-5)}, inputs));
+}
+
+PoolOptions pool_options(const Pt2Node& node, ValueId x) {
+  check_images(node, x);
+  const Pair kernel = pair(node, "kernel_size", {1});
+  const Pair stride = pair(node, "stride", {kernel.h, kernel.w});
+  const Pair padding = pair(node, "padding", {0});
+  const Sizes& shape = node.shape(x);
+  if (stride.h < 1 || stride.w < 1) node.json().fail("'stride' is not positive");
+  const bool exact = (shape[2].fixed + 2 * padding.h - kernel.h) % stride.h == 0 &&
+                     (shape[3].fixed + 2 * padding.w - kernel.w) % stride.w == 0;
+  if (node.boolean("ceil_mode", false) && !exact)
+    throw LacksOperator{"ceil_mode=True with windows that reach beyond the image"};
+  return {.kernel_h = kernel.h,
+          .kernel_w = kernel.w,
+          .stride_h = stride.h,
+          .stride_w = stride.w,
+          .padding_h = padding.h,
+          .padding_w = padding.w};
+}
+
+void max_pool(const Pt2Node& node) {
+  const ValueId x = node.value("self");
+  const Pair dilation = pair(node, "dilation", {1});
+  if (dilation.h != 1 || dilation.w != 1) throw LacksOperator{"its dilation is not 1"};
+  node.give(node.add(MaxPool{pool_options(node, x)}, {x}));
+}
+
+void average_pool(const Pt2Node& node) {
+  const ValueId x = node.value("self");
+  const PoolOptions options = pool_options(node, x);
+  const bool padded = options.padding_h != 0 || options.padding_w != 0;
+  if (padded && !node.boolean("count_include_pad", true))
+    throw LacksOperator{"count_include_pad=False"};
+  if (node.has("divisor_override")) throw LacksOperator{"divisor_override"};
+  node.give(node.add(AveragePool{options}, {x}));
+}
+
+void adaptive_average_pool(const Pt2Node& node) {
+  const ValueId x = node.value("self");
+  check_images(node, x);
+  const Pair size = pair(node, "output_size", {1});
+  node.give(node.add(AdaptiveAveragePool{size.h, size.w}, {x}));
+}
+
+void embedding(const Pt2Node& node) {
+  if (node.integer("padding_idx", -1) != -1) throw LacksOperator{"padding_idx"};
+  if (node.boolean("scale_grad_by_freq", false)) throw LacksOperator{"scale_grad_by_freq=True"};
+  const ValueId weight = node.value("weight");
+  parameter(node, weight);
+  node.give(node.add(Embedding{}, {weight, node.value("indices")}));
+}
+
+}  // namespace
+
+void add_layers(Pt2Handlers& handlers) {
+  handlers["conv2d.default"] = convolution;
+  handlers["conv2d.padding"] = convolution;
+  handlers["linear.default"] = linear;
+  handlers["batch_norm.default"] = batch_norm;
+  handlers["layer_norm.default"] = layer_norm;
+  handlers["max_pool2d.default"] = max_pool;
+  handlers["avg_pool2d.default"] = average_pool;
+  handlers["adaptive_avg_pool2d.default"] = adaptive_average_pool;
+  handlers["embedding.default"] = embedding;
+}
+
+}  // namespace troupe::graph

@@ -1,0 +1,196 @@
+#include "ops/graph/pt2_node.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <sstream>
+
+#include "runtime/error.h"
+#include "runtime/text.h"
+
+namespace troupe::graph {
+namespace {
+
+/// The path of the innermost module in "key,path,class;key,path,class".
+std::string module_of(std::string_view stack) {
+  const auto last = stack.rfind(';');
+  if (last != stack.npos) stack.remove_prefix(last + 1);
+  const auto begin = stack.find(',');
+  if (begin == stack.npos) return {};
+  stack.remove_prefix(begin + 1);
+  stack = stack.substr(0, stack.find(','));
+  if (stack.find("_hook") != stack.npos) return {};      // nodes that export itself has added
+  return std::string(stack.substr(0, stack.find('@')));  // "fc@1": the module's second call
+}
+
+/// The innermost line of a stack trace outside of PyTorch: "net.py, line 12".
+std::string source_of(const std::string& trace) {
+  std::istringstream lines(trace);
+  std::string result;
+  for (std::string line; std::getline(lines, line);) {
+    const auto open = line.find("File \""), close = line.find("\", line ");
+    if (open == line.npos || close == line.npos || close < open) continue;
+    const std::string file = line.substr(open + 6, close - open - 6);
+    if (file.find("torch/") != file.npos) continue;
+    const std::string number = line.substr(close + 8, line.find(',', close + 8) - close - 8);
+    result = fmt::format("{}, line {}", std::filesystem::path(file).filename().string(), number);
+  }
+  return printable(result);
+}
+
+/// "torch.ops.aten.relu_.default" as "relu.default", with whether it writes its input.
+std::pair<std::string, bool> operator_of(std::string target) {
+  constexpr std::string_view aten = "torch.ops.aten.";
+  if (!target.starts_with(aten)) return {target, false};
+  target.erase(0, aten.size());
+  const auto dot = target.find('.');
+  const bool in_place = dot != target.npos && dot > 1 && target[dot - 1] == '_';
+  if (in_place) target.erase(dot - 1, 1);
+  return {target, in_place};
+}
+
+}  // namespace
+
+Pt2Node::Pt2Node(Pt2Context& context, const JsonAccess& json) : context_(context), json_(json) {
+  std::tie(target_, in_place_) = operator_of(json.at("target").text());
+  for (const JsonAccess& input : json.at("inputs").items())
+    arguments_.emplace_back(input.at("name").text(), input.at("arg"));
+  for (const JsonAccess& output : json.at("outputs").items()) {
+    const auto [kind, value] = output.choice();
+    if (kind == "as_tensor") outputs_.push_back(value.at("name").text());
+    if (kind == "as_tensors")
+      for (const JsonAccess& item : value.items()) outputs_.push_back(item.at("name").text());
+    returns_sizes_ |= kind.starts_with("as_sym_");
+  }
+  origin_.name = outputs_.empty() ? target_ : outputs_.front();
+  const JsonAccess metadata = json.at("metadata");
+  if (metadata.has("nn_module_stack"))
+    origin_.module = module_of(metadata.at("nn_module_stack").text());
+  if (metadata.has("stack_trace")) origin_.source = source_of(metadata.at("stack_trace").text());
+}
+
+const JsonAccess* Pt2Node::find(std::string_view name) const {
+  for (const auto& [known, argument] : arguments_)
+    if (known == name) return argument.has("as_none") ? nullptr : &argument;
+  return nullptr;
+}
+
+const JsonAccess& Pt2Node::at(std::string_view name) const {
+  if (const JsonAccess* found = find(name)) return *found;
+  json_.fail(fmt::format("the argument '{}' is missing", name));
+}
+
+bool Pt2Node::has(std::string_view name) const { return find(name) != nullptr; }
+
+bool Pt2Node::is_tensor(std::string_view name) const {
+  return has(name) && at(name).has("as_tensor");
+}
+
+ValueId Pt2Node::value(std::string_view name) const {
+  return context_.value(at(name).at("as_tensor"));
+}
+
+ValueId Pt2Node::optional_value(std::string_view name) const {
+  return has(name) ? value(name) : ValueId{};
+}
+
+std::vector<ValueId> Pt2Node::values(std::string_view name) const {
+  std::vector<ValueId> result;
+  for (const JsonAccess& item : at(name).at("as_tensors").items())
+    result.push_back(context_.value(item));
+  return result;
+}
+
+ValueId Pt2Node::buffer(std::string_view name) const {
+  if (!is_tensor(name)) throw LacksOperator{"it keeps no running statistics"};
+  return context_.buffer(at(name).at("as_tensor"));
+}
+
+const std::string& Pt2Node::name_of(std::string_view name) const {
+  return at(name).at("as_tensor").at("name").text();
+}
+
+std::int64_t Pt2Node::integer(std::string_view name, std::optional<std::int64_t> otherwise) const {
+  if (otherwise && !has(name)) return *otherwise;
+  const JsonAccess& argument = at(name);
+  if (argument.has("as_sym_int")) {
+    const Size size = context_.symbol(argument.at("as_sym_int"));
+    if (size.per_sample != 0)
+      throw LacksOperator{fmt::format("its argument {} depends on the size of the batch", name)};
+    return size.fixed;
+  }
+  return argument.at("as_int").integer();
+}
+
+double Pt2Node::number(std::string_view name, std::optional<double> otherwise) const {
+  if (otherwise && !has(name)) return *otherwise;
+  const JsonAccess& argument = at(name);
+  if (argument.has("as_float")) return argument.at("as_float").number();
+  if (argument.has("as_bool")) return argument.at("as_bool").boolean() ? 1.0 : 0.0;
+  return static_cast<double>(integer(name));
+}
+
+bool Pt2Node::boolean(std::string_view name, bool otherwise) const {
+  return has(name) ? at(name).at("as_bool").boolean() : otherwise;
+}
+
+std::string Pt2Node::text(std::string_view name, std::string_view otherwise) const {
+  return has(name) ? at(name).at("as_string").text() : std::string(otherwise);
+}
+
+std::vector<std::int64_t> Pt2Node::integers(std::string_view name,
+                                            std::vector<std::int64_t> otherwise) const {
+  if (!has(name)) return otherwise;
+  const JsonAccess& argument = at(name);
+  if (argument.has("as_int")) return {argument.at("as_int").integer()};
+  std::vector<std::int64_t> result;
+  for (const Size& size : sizes(name)) {
+    if (size.per_sample != 0)
+      throw LacksOperator{fmt::format("its argument {} depends on the size of the batch", name)};
+    result.push_back(size.fixed);
+  }
+  return result;
+}
+
+Size Pt2Node::size(std::string_view name) const {
+  const JsonAccess& argument = at(name);
+  if (argument.has("as_sym_int")) return context_.symbol(argument.at("as_sym_int"));
+  return {.fixed = argument.at("as_int").integer()};
+}
+
+Sizes Pt2Node::sizes(std::string_view name) const {
+  const JsonAccess& argument = at(name);
+  Sizes result;
+  if (argument.has("as_sym_ints"))
+    for (const JsonAccess& item : argument.at("as_sym_ints").items())
+      result.push_back(context_.symbol(item));
+  else
+    for (const JsonAccess& item : argument.at("as_ints").items())
+      result.push_back({.fixed = item.integer()});
+  return result;
+}
+
+void Pt2Node::give(ValueId result) const {
+  if (outputs_.size() != 1) json_.fail("one output is expected");
+  if (in_place_ && !arguments_.empty() && arguments_.front().second.has("as_tensor")) {
+    const std::string& written = name_of(arguments_.front().first);
+    const auto kind =
+        context_.builder.graph.value(context_.value(arguments_.front().second.at("as_tensor")))
+            .kind;
+    if (kind != Value::Kind::computed && kind != Value::Kind::input)
+      throw LacksOperator{fmt::format("it overwrites {}, which no node has made", written)};
+    return context_.overwrite(written, outputs_.front(), result);
+  }
+  context_.name(outputs_.front(), result);
+}
+
+void Pt2Node::give_view(ValueId result, std::string_view of) const {
+  give(result);
+  context_.share(name_of(of), outputs_.front());
+}
+
+ValueId Pt2Node::add(Operator operation, std::vector<ValueId> inputs) const {
+  return context_.builder.add(std::move(operation), std::move(inputs), origin_);
+}
+
+}  // namespace troupe::graph

@@ -1,0 +1,128 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "ops/graph/pt2_operators.h"
+#include "ops/graph/shapes.h"
+
+namespace troupe::graph {
+namespace {
+
+constexpr std::int64_t most_made_elements = 1 << 24;  // of a constant that a node makes
+
+void product_of(const Pt2Node& node, const char* other) {
+  const ValueId a = node.value("self"), b = node.value(other);
+  if (node.shape(a).size() < 2 || node.shape(b).size() < 2)
+    throw LacksOperator{
+        fmt::format("{} times {}", to_string(node.shape(a)), to_string(node.shape(b)))};
+  node.give(node.add(Matmul{}, {a, b}));
+}
+void matmul(const Pt2Node& node) { product_of(node, "other"); }
+void mm(const Pt2Node& node) { product_of(node, "mat2"); }
+
+/// The mask of an attention as numbers to add: of truth values 0 and minus infinity.
+ValueId additive(const Pt2Node& node, ValueId mask) {
+  const Value value = node.context().builder.graph.value(mask);
+  if (value.dtype != DType::boolean) return mask;
+  if (value.kind != Value::Kind::constant)
+    throw LacksOperator{"its mask of truth values is computed"};
+  Tensor numbers = Tensor::empty(value.constant.shape(), DType::f64, Device::cpu());
+  for (std::int64_t e = 0; e < numbers.element_count(); ++e)
+    numbers.data<double>()[e] = value.constant.data<std::int64_t>()[e] != 0
+                                    ? 0.0
+                                    : -std::numeric_limits<double>::infinity();
+  return node.context().constant(value.name, std::move(numbers));
+}
+
+void attention(const Pt2Node& node) {
+  if (node.number("dropout_p", 0.0) != 0.0) throw LacksOperator{"dropout within attention"};
+  if (node.boolean("enable_gqa", false)) throw LacksOperator{"enable_gqa=True"};
+  std::vector<ValueId> inputs{node.value("query"), node.value("key"), node.value("value")};
+  if (node.has("attn_mask")) inputs.push_back(additive(node, node.value("attn_mask")));
+  const Sizes& query = node.shape(inputs.front());
+  const double features =
+      query.empty() ? 1.0 : static_cast<double>(std::max<std::int64_t>(1, query.back().fixed));
+  node.give(node.add(Attention{.causal = node.boolean("is_causal", false),
+                               .scale = node.number("scale", 1.0 / std::sqrt(features))},
+                     inputs));
+}
+
+template <bool logarithm>
+void softmax(const Pt2Node& node) {
+  const ValueId x = node.value("self");
+  node.give(node.add(Softmax{axis_of(node.integer("dim"), node.shape(x).size()), logarithm}, {x}));
+}
+
+/// The axes of "dim", in order; all where there are none.
+std::vector<int> axes_of(const Pt2Node& node, std::size_t rank) {
+  std::vector<int> axes;
+  for (const std::int64_t dim : node.integers("dim", {})) axes.push_back(axis_of(dim, rank));
+  if (axes.empty()) {
+    axes.resize(rank);
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  std::ranges::sort(axes);
+  return axes;
+}
+
+template <bool mean>
+void reduce(const Pt2Node& node) {
+  const ValueId x = node.value("self");
+  const Sizes shape = node.shape(x);
+  const std::vector<int> axes = axes_of(node, shape.size());
+  const bool keeps = node.boolean("keepdim", false);
+  if (std::ranges::any_of(axes,
+                          [&](int a) { return !is_fixed(shape[static_cast<std::size_t>(a)]); }))
+    throw LacksOperator{"it combines the samples of a batch"};
+  if (mean && shape.size() == 4 && axes == std::vector{2, 3}) {  // global average pooling
+    const ValueId pooled = node.add(AdaptiveAveragePool{1, 1}, {x});
+    return node.give(keeps ? pooled : node.add(Reshape{{shape[0], shape[1]}}, {pooled}));
+  }
+  node.give(node.add(Reduce{.axes = axes, .keeps_axes = keeps, .mean = mean}, {x}));
+}
+
+void arange(const Pt2Node& node) {
+  const double start = node.number("start", 0), end = node.number("end"),
+               step = node.number("step", 1);
+  const double count = std::ceil((end - start) / step);
+  if (!(count >= 1 && count <= static_cast<double>(most_made_elements)))
+    throw LacksOperator{fmt::format("it makes {} elements", count)};
+  Tensor numbers =
+      Tensor::empty(Shape{static_cast<std::int64_t>(count)}, DType::f64, Device::cpu());
+  for (std::int64_t i = 0; i < numbers.element_count(); ++i)
+    numbers.data<double>()[i] = start + static_cast<double>(i) * step;
+  node.give(node.context().constant(node.origin().name, std::move(numbers)));
+}
+
+void give_filled(const Pt2Node& node, const Sizes& sizes, double value) {
+  const Size count = product(sizes);
+  if (!is_fixed(count) || count.fixed > most_made_elements || count.fixed < 0)
+    throw LacksOperator{fmt::format("it makes a constant of the shape {}", to_string(sizes))};
+  Tensor numbers = Tensor::empty(shape_for(sizes, 1), DType::f64, Device::cpu());
+  std::ranges::fill(numbers.elements<double>(), value);
+  node.give(node.context().constant(node.origin().name, std::move(numbers)));
+}
+void zeros(const Pt2Node& node) { give_filled(node, node.sizes("size"), 0.0); }
+void ones(const Pt2Node& node) { give_filled(node, node.sizes("size"), 1.0); }
+void full(const Pt2Node& node) { give_filled(node, node.sizes("size"), node.number("fill_value")); }
+
+}  // namespace
+
+void add_products(Pt2Handlers& handlers) {
+  handlers["matmul.default"] = matmul;
+  handlers["mm.default"] = handlers["bmm.default"] = mm;
+  handlers["scaled_dot_product_attention.default"] = attention;
+  handlers["softmax.int"] = softmax<false>;
+  handlers["log_softmax.int"] = softmax<true>;
+  handlers["mean.dim"] = handlers["mean.default"] = reduce<true>;
+  handlers["sum.dim_IntList"] = handlers["sum.default"] = reduce<false>;
+  handlers["arange.default"] = handlers["arange.start"] = handlers["arange.start_step"] = arange;
+  handlers["zeros.default"] = zeros;
+  handlers["ones.default"] = ones;
+  handlers["full.default"] = full;
+}
+
+}  // namespace troupe::graph

@@ -1,0 +1,41 @@
+#pragma once
+#include <map>
+
+#include "ops/graph/block_module.h"
+#include "ops/tape.h"
+
+namespace troupe::graph {
+
+/// Records the steps of one block in one pass.
+class Recorder {
+ public:
+  Recorder(BlockModule& block, Tape& tape, troupe::Value x);
+  troupe::Value run();
+
+ private:
+  troupe::Value record(const Step& step);
+  /// What a value is on this tape; a parameter or a constant is recorded at its first use.
+  troupe::Value value(ValueId id);
+  troupe::Value input(const Node& node, std::size_t i) { return value(node.inputs.at(i)); }
+  static bool has(const Node& node, std::size_t i) {
+    return i < node.inputs.size() && node.inputs[i].index >= 0;
+  }
+  ParameterIndex parameter(const Node& node, std::size_t i) const;
+  Tensor constant(ValueId id);
+  LayerKernel& kernel(std::size_t node, const auto& make);
+
+  troupe::Value convolution(const Step& step, const Node& node, ConvolutionOptions options);
+  troupe::Value linear(const Step& step, const Node& node);
+  troupe::Value batch_norm(const Step& step, const Node& node, const BatchNorm& options);
+  troupe::Value embedding(const Node& node);
+  troupe::Value attention(const Node& node, const Attention& options);
+  troupe::Value concatenation(const Node& node, int axis);
+
+  BlockModule& block_;
+  const Graph& graph_;
+  Tape& tape_;
+  std::int64_t samples_;
+  std::map<ValueId, troupe::Value> values_;
+};
+
+}  // namespace troupe::graph

@@ -1,0 +1,43 @@
+#pragma once
+// The shapes of a graph's values, which may depend on the number of samples.
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "ops/graph/graph.h"
+
+namespace troupe::graph {
+
+/// "convolution", "batch_norm", …: for messages and lists.
+std::string_view name_of(const Operator& operation);
+
+/// "[batch, 3, 32, 32]", "[2*batch + 1]".
+std::string to_string(const Sizes& sizes);
+
+/// A fixed size.
+inline Size fixed(std::int64_t size) { return {.fixed = size}; }
+inline bool is_fixed(const Size& size) { return size.per_sample == 0; }
+/// Whether the first axis has one element for each sample, and the others have fixed sizes.
+bool has_batch_axis(const Sizes& sizes);
+
+/// All of them multiplied. Throws Error{bad_shape} if the result exceeds 2^48 or is no linear
+/// function of the number of samples.
+Size product(std::span<const Size> sizes);
+
+/// The sizes with at most one -1 (Size::fixed) replaced so that the shape has as many elements as
+/// `from`. Throws Error{bad_shape} if none does.
+Sizes resolved(Sizes sizes, const Sizes& from);
+
+/// For a number of samples. Throws Error{bad_shape} for more than Shape::max_rank axes.
+Shape shape_for(const Sizes& sizes, std::int64_t samples);
+
+/// An axis counted from the begin. Throws Error{bad_shape} if it is not in [-rank, rank).
+int axis_of(std::int64_t axis, std::size_t rank);
+
+/// The shape of an operator's result. Throws Error{bad_shape} if the operator does not take inputs
+/// of these shapes: the primitives that run it then take them for any number of samples. An absent
+/// input is null.
+Sizes shape_of(const Operator& operation, std::span<const Sizes* const> inputs);
+
+}  // namespace troupe::graph

@@ -1,0 +1,139 @@
+#include "ops/graph/steps.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace troupe::graph {
+namespace {
+
+std::size_t place(ValueId id) { return static_cast<std::size_t>(id.index); }
+
+/// Whether the output needs each node.
+std::vector<bool> needed_nodes(const Graph& graph, ValueId output) {
+  std::vector<bool> wanted(graph.values.size(), false), needed(graph.nodes.size(), false);
+  wanted[place(output)] = true;
+  for (std::size_t n = graph.nodes.size(); n-- > 0;) {
+    const Node& node = graph.nodes[n];
+    if (!wanted[place(node.output)]) continue;
+    needed[n] = true;
+    for (const ValueId input : node.inputs)
+      if (input.index >= 0) wanted[place(input)] = true;
+  }
+  return needed;
+}
+
+/// Joins nodes to the batch norms before them.
+class Fusion {
+ public:
+  Fusion(const Graph& graph, ValueId output) : graph_(graph), output_(output) {
+    const std::vector<bool> needed = needed_nodes(graph, output);
+    readers_.resize(graph.values.size());
+    for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+      if (!needed[n]) continue;
+      nodes_.push_back(n);
+      for (const ValueId input : graph.nodes[n].inputs)
+        if (input.index >= 0) readers_[place(input)].push_back(n);
+    }
+    ends_.resize(graph.nodes.size());
+    joined_.resize(graph.nodes.size(), false);
+  }
+
+  std::vector<Step> steps() {
+    for (const std::size_t n : nodes_)
+      if (std::holds_alternative<BatchNorm>(graph_.nodes[n].operation) && !joined_[n]) fuse(n);
+    std::vector<Step> result;
+    for (const std::size_t n : nodes_) {
+      if (ends_[n])
+        result.push_back(*ends_[n]);  // where its last node was: a residual is ready there
+      else if (!joined_[n])
+        result.push_back({.node = n, .output = graph_.nodes[n].output});
+    }
+    return result;
+  }
+
+ private:
+  /// The only node that reads the value, if it may be joined.
+  std::optional<std::size_t> only_reader(ValueId value) const {
+    const auto& readers = readers_[place(value)];
+    if (value == output_ || readers.size() != 1 || joined_[readers[0]]) return std::nullopt;
+    return readers[0];
+  }
+
+  void fuse(std::size_t norm) {
+    Step step{.node = norm, .output = graph_.nodes[norm].output};
+    std::size_t last = norm;
+    const auto take = [&](std::size_t node) {
+      joined_[last] = joined_[node] = true;
+      last = node;
+      step.output = graph_.nodes[node].output;
+    };
+    auto next = only_reader(step.output);
+    if (next && is_sum(*next)) {
+      const auto& inputs = graph_.nodes[*next].inputs;
+      step.residual = inputs[0] == step.output ? inputs[1] : inputs[0];
+      take(*next);
+      next = only_reader(step.output);
+    }
+    if (next && std::holds_alternative<Relu>(graph_.nodes[*next].operation)) {
+      step.relu = true;
+      take(*next);
+      next = only_reader(step.output);
+      const auto* dropout = next ? std::get_if<Dropout>(&graph_.nodes[*next].operation) : nullptr;
+      if (dropout && step.residual.index < 0) {
+        step.dropout = dropout->probability;
+        step.dropout_path = dropout_path(graph_, *next);
+        take(*next);
+      }
+    }
+    ends_[last] = step;
+    joined_[last] = true;
+  }
+
+  /// A sum of two different values of the same shape.
+  bool is_sum(std::size_t node) const {
+    const Node& sum = graph_.nodes[node];
+    const auto* arithmetic = std::get_if<Arithmetic>(&sum.operation);
+    return arithmetic && arithmetic->operation == ArithmeticOperation::add &&
+           sum.inputs[0] != sum.inputs[1] &&
+           graph_.value(sum.inputs[0]).shape == graph_.value(sum.inputs[1]).shape &&
+           graph_.value(sum.inputs[0]).kind == Value::Kind::computed &&
+           graph_.value(sum.inputs[1]).kind != Value::Kind::constant &&
+           graph_.value(sum.inputs[1]).kind != Value::Kind::parameter;
+  }
+
+  const Graph& graph_;
+  ValueId output_;
+  std::vector<std::size_t> nodes_;                 ///< those that are needed
+  std::vector<std::vector<std::size_t>> readers_;  ///< by value
+  std::vector<std::optional<Step>> ends_;          ///< by the last node of a fused step
+  std::vector<bool> joined_;
+};
+
+}  // namespace
+
+std::vector<ValueId> Step::inputs(const Graph& graph) const {
+  std::vector<ValueId> result;
+  for (const ValueId input : graph.nodes[node].inputs)
+    if (input.index >= 0) result.push_back(input);
+  if (residual.index >= 0) result.push_back(residual);
+  return result;
+}
+
+std::vector<Step> steps_to(const Graph& graph, ValueId output) {
+  return Fusion(graph, output).steps();
+}
+
+std::string dropout_path(const Graph& graph, std::size_t node) {
+  const Node& dropout = graph.nodes[node];
+  const bool is_first = std::none_of(
+      graph.nodes.begin(), graph.nodes.begin() + static_cast<std::ptrdiff_t>(node),
+      [&](const Node& other) {
+        return std::holds_alternative<Dropout>(other.operation) && other.module == dropout.module;
+      });
+  if (is_first && !dropout.module.empty()) return dropout.module;
+  return fmt::format("{}{}{}", dropout.module, dropout.module.empty() ? "" : ".", dropout.name);
+}
+
+}  // namespace troupe::graph

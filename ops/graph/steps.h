@@ -1,0 +1,36 @@
+#pragma once
+// A graph as the steps that a model records: nodes that the output needs, with those that one
+// primitive does together.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ops/graph/graph.h"
+
+namespace troupe::graph {
+
+/// A node, and what follows it in the same primitive.
+struct Step {
+  std::size_t node = 0;  ///< in Graph::nodes
+  ValueId output;        ///< of the last of them
+
+  // Of a batch norm: the operations behind it, as in nn::BatchNormOptions.
+  ValueId residual = {};  ///< added before the ReLU
+  bool relu = false;
+  double dropout = 0.0;  ///< after the ReLU; none with a residual
+  std::string dropout_path = {};
+
+  /// All values that it reads; absent ones are left out.
+  std::vector<ValueId> inputs(const Graph& graph) const;
+};
+
+/// The steps that lead to `output`, in an order in which they can run. A batch norm takes along a
+/// ReLU behind it, a dropout behind that, or a sum with a value of the same shape.
+std::vector<Step> steps_to(const Graph& graph, ValueId output);
+
+/// The name of a dropout's random numbers: its module's path, made unique by the node's name where
+/// several nodes belong to one module.
+std::string dropout_path(const Graph& graph, std::size_t node);
+
+}  // namespace troupe::graph

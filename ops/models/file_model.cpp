@@ -1,0 +1,138 @@
+#include "ops/models/file_model.h"
+
+#include <fmt/format.h>
+
+#include <mutex>
+
+#include "ops/graph/model_of.h"
+#include "ops/graph/read_graph.h"
+#include "ops/graph/shapes.h"
+#include "ops/models/image_options.h"
+#include "runtime/error.h"
+
+namespace troupe {
+
+/// The graph that was read last. Stages of one process share it; any thread may ask.
+struct FileModel::Cache {
+  std::mutex mutex;
+  std::filesystem::path path;
+  std::shared_ptr<const graph::Graph> graph;
+  std::string digest;
+};
+
+namespace {
+
+void check_samples(const FileModel& model, const graph::Graph& graph, const SampleSpec& samples) {
+  const graph::Sizes& input = graph.value(graph.input).shape;
+  const Shape wanted = graph::shape_for(graph::Sizes(input.begin() + 1, input.end()), 1);
+  if (wanted != samples.shape)
+    throw Error(
+        ErrorCode::bad_options,
+        fmt::format("the model in '{}' takes samples of the shape {}, but those of the data "
+                    "set have {}",
+                    model.file.string(), to_string(wanted), to_string(samples.shape)),
+        "choose another data set, or export the model for samples of this shape");
+  const graph::Sizes& output = graph.value(graph.output).shape;
+  if (output.size() != 2 || !graph::has_batch_axis(output))
+    throw Error(
+        ErrorCode::bad_options,
+        fmt::format("the model in '{}' returns {}", model.file.string(), graph::to_string(output)),
+        "export a module that returns [batch, outputs]");
+  const bool binary = output[1].fixed == 1 && samples.classes == 2;
+  if (output[1].fixed < samples.classes && !binary)
+    throw Error(ErrorCode::bad_options,
+                fmt::format("the model in '{}' has {} outputs, but the data set has {} classes",
+                            model.file.string(), output[1].fixed, samples.classes),
+                "export the model with an output for each class");
+}
+
+/// Whether the loss will be a cross-entropy, which contains the log-softmax.
+bool has_classes(const SampleSpec& samples) {
+  return samples.classes > 1 && samples.target_dtype == DType::i64;
+}
+
+}  // namespace
+
+std::shared_ptr<FileModel::Cache> FileModel::make_cache() { return std::make_shared<Cache>(); }
+
+std::shared_ptr<const graph::Graph> FileModel::graph() const {
+  if (file.empty())
+    throw Error(ErrorCode::bad_options, "`Model::file` is empty",
+                "give the path of a model that torch.export.save has written");
+  const std::lock_guard lock(cache->mutex);
+  if (!cache->graph || cache->path != file) {
+    cache->graph = nullptr;
+    cache->graph = std::make_shared<const graph::Graph>(graph::read_graph(file));
+    cache->path = file;
+    cache->digest = graph::digest(*cache->graph);
+  }
+  return cache->graph;
+}
+
+OptionFields FileModel::options() {
+  OptionFields fields{
+      field("model.file", file,
+            "model that PyTorch has exported with torch.export.save; no model.name is needed",
+            {.synonyms = {"path", "pt2"}, .setting = "Model::file"}),
+      field("model.initialise", initialise,
+            "draw new parameters, as PyTorch draws those of each layer; false: begin with those of "
+            "model.file",
+            {.synonyms = {"initialize", "init"}}),
+      field("model.digest",
+            Converted<std::string>{[this] {
+                                     if (!digest.empty() || file.empty()) return digest;
+                                     try {
+                                       const auto read = graph();
+                                       const std::lock_guard lock(cache->mutex);
+                                       return cache->digest;
+                                     } catch (const Error&) {
+                                       return std::string();  // make() throws it
+                                     }
+                                   },
+                                   [this](std::string text) { digest = std::move(text); }},
+            "SHA-256 of the operators in model.file, which the runs of one model share; empty: "
+            "that of the file"),
+      convolution_option(convolution)};
+  return fields;
+}
+
+Model FileModel::make(const SampleSpec& samples) const {
+  const std::shared_ptr<const graph::Graph> read = graph();
+  if (!digest.empty() && digest != graph::digest(*read))
+    throw Error(
+        ErrorCode::bad_options,
+        fmt::format("`Model::file`: the model in '{}' has changed: its digest is {}, not {}",
+                    file.string(), graph::digest(*read).substr(0, 12), digest.substr(0, 12)),
+        "use the file of the run, or start a new run");
+  check_samples(*this, *read, samples);
+  check_convolution(convolution, samples);
+  Model model = graph::model_of(read, {.initialise = initialise,
+                                       .convolution = convolution,
+                                       .drops_log_softmax = has_classes(samples)});
+  model.notes = notes(samples);
+  return model;
+}
+
+std::optional<std::int64_t> FileModel::outputs() const {
+  try {
+    const auto read = graph();
+    const graph::Sizes& output = read->value(read->output).shape;
+    if (output.empty() || !graph::is_fixed(output.back())) return std::nullopt;
+    return output.back().fixed;
+  } catch (const Error&) {
+    return std::nullopt;  // make() throws it
+  }
+}
+
+std::vector<std::string> FileModel::notes(const SampleSpec& samples) const {
+  const auto read = graph();
+  std::vector<std::string> result = read->notes;
+  if (has_classes(samples) && graph::ends_with_log_softmax(*read))
+    result.push_back(
+        fmt::format("the log-softmax at the end of '{}' is left out: cross-entropy "
+                    "contains it",
+                    file.string()));
+  return result;
+}
+
+}  // namespace troupe

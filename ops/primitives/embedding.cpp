@@ -1,0 +1,40 @@
+#include "ops/primitives/embedding.h"
+
+#include <fmt/format.h>
+
+#include "ops/on_device.h"
+#include "ops/primitives/checks.h"
+#include "runtime/error.h"
+
+namespace troupe::primitives {
+
+Tensor Embedding::forward(const Pass& pass, const Tensor& indices) {
+  return forward(pass, indices, pass.weight(weight));
+}
+
+Tensor Embedding::forward(const Pass& pass, const Tensor& indices, const Tensor& weights) {
+  if (weights.rank() != 2 || indices.rank() == Shape::max_rank)
+    throw Error(ErrorCode::bad_shape,
+                fmt::format("{}: indices {} into a weight {}", name, to_string(indices.shape()),
+                            to_string(weights.shape())),
+                fmt::format("the weight is [rows, features], and indices have at most {} axes",
+                            Shape::max_rank - 1));
+  state = {in_layout(pass, indices, Layout::row_major), weights.shape(), indices.layout()};
+  return pass.kernels().embedding(pass.stream, weights, state.indices);
+}
+
+void Embedding::input_gradient(const Pass& pass, const Tensor& grad,
+                               std::span<InputGradient> inputs) {
+  if (inputs[0].wanted)
+    inputs[0].grad = zeros(pass.stream, state.indices.shape(), grad.dtype(), state.indices_layout);
+  if (inputs.size() < 2 || !inputs[1].wanted) return;
+  inputs[1].grad = Tensor::empty(state.weight_shape, grad.dtype(), pass.stream.device);
+  pass.kernels().embedding_backward(pass.stream, grad, state.indices, inputs[1].grad);
+}
+
+void Embedding::weight_gradient(const Pass& pass, const Tensor& grad) {
+  if (weight.value < 0) return;
+  pass.kernels().embedding_backward(pass.stream, grad, state.indices, pass.weight_gradient(weight));
+}
+
+}  // namespace troupe::primitives

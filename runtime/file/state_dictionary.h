@@ -1,0 +1,30 @@
+#pragma once
+// Which dictionary of a file holds a model's weights. Training scripts save them beside other
+// things: {"epoch": 3, "model_state_dict": {…}, "optimizer_state_dict": {…}}.
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace troupe {
+
+/// A dictionary of a file, without what it holds.
+struct StateDictionary {
+  std::string path = {};    ///< keys joined by '.': "checkpoint.model"; empty for the whole
+  std::size_t tensors = 0;  ///< that it holds itself
+  std::size_t weights = 0;  ///< those of them that are not integers or truth values
+  /// Keys of dictionaries that it holds, owned by the caller, and where they are in the list.
+  std::vector<std::pair<std::string_view, std::size_t>> children = {};
+};
+
+/// The place of the weights among dictionaries, of which the first is the whole and each other one
+/// follows its parent. A child under a known key (state_dict, model_state_dict, model, module, …)
+/// is preferred to the tensors beside it, these to other children; the state of optimizers does not
+/// count, nor do integers where there are other tensors. Throws Error{bad_file} if there are no
+/// weights, or if several dictionaries fit equally: it lists them.
+std::size_t find_state_dictionary(const std::vector<StateDictionary>& dictionaries,
+                                  const std::string& origin);
+
+}  // namespace troupe

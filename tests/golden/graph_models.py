@@ -1,0 +1,188 @@
+"""Architectures as people write them in PyTorch, small, to be exported. Samples: 3 x 20 x 24."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torchvision.models import resnet
+
+from golden_models import NarrowResNet
+
+SAMPLE = (3, 20, 24)
+CLASSES = 10
+
+
+class Vgg(nn.Module):
+    """Convolutions with batch norm, pooling, dropout, and two linear layers."""
+
+    def __init__(self):
+        super().__init__()
+        layers, channels = [], 3
+        for width in (8, 8, "pool", 16, 16, "pool"):
+            if width == "pool":
+                layers.append(nn.MaxPool2d(2))
+                continue
+            layers += [nn.Conv2d(channels, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
+            channels = width
+        self.features = nn.Sequential(*layers)
+        self.classifier = nn.Sequential(
+            nn.Linear(channels * 5 * 6, 24), nn.ReLU(), nn.Dropout(0.25), nn.Linear(24, CLASSES))
+
+    def forward(self, x):
+        x = self.features(x)
+        return self.classifier(x.view(x.size(0), -1))
+
+
+def resnet18():
+    return NarrowResNet(resnet.BasicBlock, [2, 2, 2, 2], (4, 4, 8, 8))
+
+
+class Gate(nn.Module):
+    """Squeeze and excitation: a factor for each channel of a sample."""
+
+    def __init__(self, channels, activation):
+        super().__init__()
+        self.reduce = nn.Conv2d(channels, 4, 1)
+        self.expand = nn.Conv2d(4, channels, 1)
+        self.activation = activation
+
+    def forward(self, x):
+        scale = F.silu(self.reduce(x.mean((2, 3), keepdim=True)))
+        return x * self.activation(self.expand(scale))
+
+
+class Inverted(nn.Module):
+    """An inverted residual: widen, depthwise, gate, narrow."""
+
+    def __init__(self, channels, out, hidden, kernel, stride, activation, gate):
+        super().__init__()
+        self.widen = nn.Sequential(nn.Conv2d(channels, hidden, 1, bias=False), nn.BatchNorm2d(hidden), activation())
+        self.depthwise = nn.Conv2d(hidden, hidden, kernel, stride, kernel // 2, groups=hidden, bias=False)
+        self.norm = nn.BatchNorm2d(hidden, momentum=0.2)
+        self.activation = activation()
+        self.gate = Gate(hidden, gate)
+        self.narrow = nn.Sequential(nn.Conv2d(hidden, out, 1, bias=False), nn.BatchNorm2d(out))
+        self.residual = stride == 1 and channels == out
+
+    def forward(self, x):
+        y = self.gate(self.activation(self.norm(self.depthwise(self.widen(x)))))
+        y = self.narrow(y)
+        return x + y if self.residual else y
+
+
+class Depthwise(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(8), nn.Hardswish())
+        self.blocks = nn.Sequential(
+            Inverted(8, 8, 16, 3, 1, nn.ReLU6, torch.sigmoid),
+            Inverted(8, 16, 24, 5, 2, nn.Hardswish, F.hardsigmoid),
+            Inverted(16, 16, 32, 3, 1, nn.SiLU, torch.sigmoid))
+        self.head = nn.Conv2d(16, 32, 1, groups=2)
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.classifier = nn.Linear(32, CLASSES)
+
+    def forward(self, x):
+        x = F.hardswish(self.head(self.blocks(self.stem(x))))
+        return self.classifier(torch.flatten(self.pool(x), 1))
+
+
+class DenseLayer(nn.Module):
+    def __init__(self, channels, growth):
+        super().__init__()
+        self.norm1 = nn.BatchNorm2d(channels)
+        self.conv1 = nn.Conv2d(channels, 2 * growth, 1, bias=False)
+        self.norm2 = nn.BatchNorm2d(2 * growth)
+        self.conv2 = nn.Conv2d(2 * growth, growth, 3, padding=1, bias=False)
+
+    def forward(self, x):
+        y = self.conv1(F.relu(self.norm1(x)))
+        return torch.cat([x, self.conv2(F.relu(self.norm2(y)))], 1)
+
+
+class Dense(nn.Module):
+    """Dense blocks with concatenation, average pooling between them, and a tanh before the head."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3, padding=1, bias=False)
+        self.block1 = nn.Sequential(DenseLayer(8, 4), DenseLayer(12, 4))
+        self.transition = nn.Sequential(nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 8, 1), nn.AvgPool2d(2))
+        self.block2 = nn.Sequential(DenseLayer(8, 4), DenseLayer(12, 4))
+        self.norm = nn.BatchNorm2d(16)
+        self.fc = nn.Linear(16, CLASSES)
+
+    def forward(self, x):
+        x = self.block2(self.transition(self.block1(self.stem(x))))
+        x = torch.tanh(self.norm(x)).mean([-1, -2])
+        return F.log_softmax(self.fc(x), dim=1)
+
+
+class Attention(nn.Module):
+    def __init__(self, features, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(features, 3 * features)
+        self.proj = nn.Linear(features, features)
+
+    def forward(self, x):
+        batch, tokens, features = x.shape
+        shape = (batch, tokens, self.heads, features // self.heads)
+        q, k, v = (part.reshape(shape).transpose(1, 2) for part in self.qkv(x).chunk(3, dim=-1))
+        x = F.scaled_dot_product_attention(q, k, v)
+        return self.proj(x.transpose(1, 2).reshape(batch, tokens, features))
+
+
+class Encoder(nn.Module):
+    def __init__(self, features, heads, approximate):
+        super().__init__()
+        self.norm1 = nn.LayerNorm(features)
+        self.attention = Attention(features, heads)
+        self.norm2 = nn.LayerNorm(features, eps=1e-6)
+        self.mlp = nn.Sequential(
+            nn.Linear(features, 2 * features), nn.GELU(approximate), nn.Linear(2 * features, features))
+
+    def forward(self, x):
+        x = x + self.attention(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class Vit(nn.Module):
+    """A vision transformer with a class token and a table of positions."""
+
+    def __init__(self, features=24):
+        super().__init__()
+        self.patch = nn.Conv2d(3, features, 4, stride=4)
+        self.token = nn.Parameter(torch.randn(1, 1, features) * 0.02)
+        self.positions = nn.Parameter(torch.randn(1, 31, features) * 0.02)
+        self.encoder = nn.Sequential(Encoder(features, 3, "none"), Encoder(features, 3, "tanh"))
+        self.norm = nn.LayerNorm(features)
+        self.head = nn.Linear(features, CLASSES)
+
+    def forward(self, x):
+        x = self.patch(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.token.expand(x.size(0), -1, -1), x], dim=1) + self.positions
+        return self.head(self.norm(self.encoder(x))[:, 0])
+
+
+class Tied(nn.Module):
+    """One weight under two names, used three times; a frozen layer; a constant in the state_dict."""
+
+    def __init__(self):
+        super().__init__()
+        self.pool = nn.AvgPool2d(4)
+        self.frozen = nn.Linear(90, 16)
+        self.frozen.requires_grad_(False)
+        self.encode = nn.Linear(16, 16)
+        self.decode = nn.Linear(16, 16)
+        self.decode.weight = self.encode.weight
+        self.register_buffer("scale", torch.tensor([0.5, 2.0]).repeat(8))
+        self.fc = nn.Linear(16, CLASSES)
+
+    def forward(self, x):
+        x = self.frozen(self.pool(x).flatten(1))
+        x = torch.relu(self.encode(x)) * self.scale
+        x = torch.sigmoid(self.decode(x))
+        return self.fc(F.linear(x, self.encode.weight.t()))
+
+
+MODELS = {"vgg": Vgg, "resnet18": resnet18, "depthwise": Depthwise, "dense": Dense, "vit": Vit, "tied": Tied}

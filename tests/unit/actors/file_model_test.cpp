@@ -1,0 +1,152 @@
+// Models of files in whole graphs of actors: the weights are those of the whole model, whatever the
+// partition, the replicas and the failures.
+#include "ops/models/file_model.h"
+
+#include <gmock/gmock.h>
+
+#include "actors/data/datasets.h"
+#include "runtime/file/checkpoint.h"
+#include "training_run.h"
+
+namespace troupe {
+namespace {
+
+using testing::pipeline_of;
+using testing::train;
+using testing::TrainingResult;
+using testing::TrainingRun;
+
+std::string file_of(const std::string& model) {
+  return TROUPE_SOURCE_DIR "/tests/golden/graphs/" + model + ".pt2";
+}
+
+TrainingRun run_of(const std::string& model) {
+  TrainingRun run{.steps = 3};
+  run.adjust = [model](PipelineOptions& pipeline) {
+    pipeline.model = FileModel{.file = file_of(model)};
+    pipeline.data.dataset =
+        open_dataset(Synthetic{.shape = {3, 20, 24}, .classes = 4, .count = 24}, {.seed = 3});
+  };
+  run.partition = {SIZE_MAX};
+  return run;
+}
+
+std::size_t blocks_of(const TrainingRun& run) { return model_of(pipeline_of(run)).blocks.size(); }
+
+class FileModelRuns : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(FileModelRuns, GiveTheSameBitsWhateverTheStages) {
+  TrainingRun run = run_of(GetParam());
+  const std::size_t blocks = blocks_of(run);
+  const TrainingResult whole = train(run);
+  EXPECT_EQ(whole.digest.size(), 64u);
+  for (std::size_t stages = 2; stages <= std::min<std::size_t>(4, blocks); ++stages) {
+    run.partition.assign(stages, 1);
+    run.partition.back() = blocks - (stages - 1);
+    run.order = stages;
+    EXPECT_EQ(train(run).digest, whole.digest) << stages << " stages";
+  }
+}
+
+TEST_P(FileModelRuns, GiveTheSameBitsWithReplicasAndAfterAFailure) {
+  TrainingRun run = run_of(GetParam());
+  const std::size_t blocks = blocks_of(run);
+  const TrainingResult whole = train(run);
+  run.partition = {blocks - 1, 1};
+  run.replicas = 2;
+  run.faults = {{.actor = "stage/0/1", .step = 2, .micro_batch = 1}};
+  const TrainingResult failed = train(run);
+  EXPECT_EQ(failed.digest, whole.digest);
+  EXPECT_EQ(failed.failures.size(), 1u);
+}
+
+TEST_P(FileModelRuns, GoOnFromACheckpointWithTheSameBits) {
+  TrainingRun run = run_of(GetParam());
+  run.snapshot_every = 2;
+  const TrainingResult whole = train(run);
+  run.from = whole.written.at(2);
+  run.first_step = 2;
+  run.partition = {1, blocks_of(run_of(GetParam())) - 1};
+  EXPECT_EQ(train(run).digest, whole.digest);
+}
+
+INSTANTIATE_TEST_SUITE_P(EachModel, FileModelRuns,
+                         ::testing::Values("vgg", "resnet18", "depthwise", "dense", "vit", "tied"));
+
+TEST(FileModel, BeginsWithTheWeightsOfTheFile) {
+  TrainingRun run = run_of("tied");
+  run.steps = 1;
+  run.adjust = [adjust = run.adjust](PipelineOptions& pipeline) {
+    adjust(pipeline);
+    pipeline.rate.lr = 0;
+  };
+  const auto weights = FileModel{.file = file_of("tied")}.graph()->weights;
+  std::size_t compared = 0;
+  for (const NamedTensor& written : train(run).written.at(1))
+    if (written.name == "decode.weight" || written.name == "encode.weight") {
+      const Tensor in_file = weights.read("decode.weight");
+      EXPECT_TRUE(std::ranges::equal(written.tensor.elements<float>(), in_file.elements<float>()));
+      ++compared;
+    }
+  EXPECT_EQ(compared, 2u);
+}
+
+TEST(FileModel, DrawsNewParametersIfAsked) {
+  const auto state_of = [](bool initialise) {
+    const Model model = ModelSource(FileModel{.file = file_of("tied"), .initialise = initialise})
+                            .make({.shape = {3, 20, 24}, .classes = 10});
+    StateSpec spec;
+    for (const auto& block : model.blocks) block->declare(spec);
+    return named_tensors(spec, *initial_state(spec, DType::f32, 1), false);
+  };
+  const auto kept = state_of(false), drawn = state_of(true);
+  ASSERT_EQ(kept.size(), drawn.size());
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    EXPECT_EQ(kept[i].name, drawn[i].name);
+    const bool same =
+        std::ranges::equal(kept[i].tensor.elements<float>(), drawn[i].tensor.elements<float>());
+    EXPECT_EQ(same, kept[i].name == "scale") << kept[i].name;
+    if (kept[i].name.ends_with("bias"))
+      for (const float value : drawn[i].tensor.elements<float>())
+        EXPECT_LE(std::abs(value), kept[i].name.starts_with("frozen") ? 0.1055f : 0.25f);
+  }
+}
+
+TEST(FileModel, KeepsFrozenParameters) {
+  TrainingRun run = run_of("tied");
+  run.steps = 2;
+  const auto weights = FileModel{.file = file_of("tied")}.graph()->weights;
+  for (const NamedTensor& written : train(run).written.at(2)) {
+    if (!written.name.starts_with("frozen.") && written.name != "fc.weight") continue;
+    const bool same = std::ranges::equal(written.tensor.elements<float>(),
+                                         weights.read(written.name).elements<float>());
+    EXPECT_EQ(same, written.name.starts_with("frozen.")) << written.name;
+  }
+}
+
+TEST(FileModel, NamesBothShapesWhereTheSamplesDoNotFit) {
+  const ModelSource model = FileModel{.file = file_of("vgg")};
+  try {
+    (void)model.make({.shape = {1, 28, 28}, .classes = 10});
+    FAIL() << "the model was made";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_options);
+    EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("[3, 20, 24]"),
+                                               ::testing::HasSubstr("[1, 28, 28]")));
+  }
+}
+
+TEST(FileModel, LeavesOutALogSoftmaxOfClassesAndSaysSo) {
+  const Model model =
+      ModelSource(FileModel{.file = file_of("dense")}).make({.shape = {3, 20, 24}, .classes = 10});
+  ASSERT_EQ(model.notes.size(), 1u);
+  EXPECT_THAT(model.notes[0], ::testing::HasSubstr("log-softmax"));
+}
+
+TEST(FileModel, IsRefusedIfItsFileIsNotTheOneOfTheRun) {
+  const ModelSource model = FileModel{.file = file_of("vgg"), .digest = std::string(64, '0')};
+  EXPECT_THROW((void)model.make({.shape = {3, 20, 24}, .classes = 10}), Error);
+}
+
+}  // namespace
+}  // namespace troupe

@@ -1,0 +1,156 @@
+// Weights of PyTorch's files in the verbs: train, eval, export and inspect.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "apps/command.h"
+#include "runtime/file/safetensors.h"
+#include "runtime/file/torch_file.h"
+#include "tests/unit/apps/ran.h"
+#include "tests/unit/runtime/file/support.h"
+
+namespace troupe {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::string golden(const std::string& name) {
+  return TROUPE_SOURCE_DIR "/tests/golden/torch/" + name;
+}
+
+class TorchWeightsVerbs : public testing::Test {
+ protected:
+  TorchWeightsVerbs() {
+    std::ofstream(options_) << "model: {name: mlp, widths: [8], classes: 4}\n"
+                               "data: {name: synthetic, shape: [1, 4, 4], count: 16}\n"
+                               "train: {steps: 2, batch_size: 8, micro_batches: 1}\n";
+    trained_ = run_troupe({"train", options_, "-o", path("run")});
+  }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string export_as(const std::string& name) const {
+    const Ran ran = run_troupe({"export", path("run"), "-o", path(name)});
+    EXPECT_EQ(ran.code, exit_done) << ran.error;
+    return path(name);
+  }
+  std::string eval(const std::string& weights) const {
+    const Ran ran = run_troupe({"eval", weights, "--options", options_});
+    return ran.code == exit_done ? ran.out.substr(ran.out.find('\n')) : ran.error;
+  }
+  static std::string digest(const std::string& weights) {
+    return run_troupe({"inspect", "--digest", weights}).out;
+  }
+
+  test::TemporaryFolder folder_;
+  std::string options_ = path("o.yaml");
+  Ran trained_;
+};
+
+TEST_F(TorchWeightsVerbs, ExportWritesWhatEvalAndTrainRead) {
+  ASSERT_EQ(trained_.code, exit_done) << trained_.error;
+  const std::string safetensors = export_as("w.safetensors");
+  for (const char* name : {"w.pt", "w.pth"}) {
+    const std::string file = export_as(name);
+    EXPECT_EQ(digest(file), digest(path("run")));
+    EXPECT_EQ(eval(file), eval(safetensors));
+    const Ran ran = run_troupe({"train", options_, "-o", path(name) + ".run", "-r",
+                                "model.weights=" + file, "-r", "train.steps=1"});
+    EXPECT_EQ(ran.code, exit_done) << ran.error;
+  }
+  EXPECT_EQ(digest(path("w.pt.run")), digest(path("w.pth.run")));
+  EXPECT_EQ(export_as("w.pt"), path("w.pt")) << "an older export is replaced";
+  test::write_text(path("other.pt"), "text");
+  EXPECT_THAT(run_troupe({"export", path("run"), "-o", path("other.pt")}).error,
+              HasSubstr("other.pt exists and is not a PyTorch file"));
+}
+
+TEST_F(TorchWeightsVerbs, EvalNamesTheFileWhoseWeightsDoNotFit) {
+  EXPECT_THAT(eval(golden("training.pt")),
+              AllOf(HasSubstr("training.pt: the weights belong to another model"),
+                    HasSubstr("not asked for")));
+}
+
+TEST_F(TorchWeightsVerbs, RemoveTheNameOfAWrapper) {
+  const TensorSource plain = open_torch_file(export_as("w.pt")).tensors;
+  TensorSource wrapped = plain;
+  for (TensorInfo& tensor : wrapped.tensors) tensor.name = "module." + tensor.name;
+  wrapped.read = [&](const std::string& name) { return plain.read(name.substr(7)); };
+  stream_torch_file(path("ddp.pt"), wrapped).value();
+  EXPECT_EQ(eval(path("ddp.pt")), eval(path("w.pt")));
+}
+
+TEST_F(TorchWeightsVerbs, MissingNamesHaveTheirNearestMatch) {
+  const TensorSource plain = open_torch_file(export_as("w.pt")).tensors;
+  const std::string first = plain.tensors.front().name;
+  TensorSource renamed = plain;
+  renamed.tensors.front().name = "backbone." + first;
+  renamed.read = [&](const std::string& name) {
+    return plain.read(name.starts_with("backbone.") ? first : name);
+  };
+  stream_torch_file(path("renamed.pt"), renamed).value();
+  EXPECT_THAT(eval(path("renamed.pt")), AllOf(HasSubstr("1 missing (" + first + " [like backbone." +
+                                                        first + " of the file])"),
+                                              HasSubstr("[like " + first + " of the model]")));
+  const Ran ran = run_troupe({"train", options_, "-o", path("partly"), "-r",
+                              "model.weights=" + path("renamed.pt"), "-r", "model.strict=false"});
+  EXPECT_EQ(ran.code, exit_done) << ran.error;
+  EXPECT_THAT(ran.out + ran.error,
+              HasSubstr(first + " (the file lacks it) [like backbone." + first + " of the file]"));
+}
+
+TEST(TorchInspection, ListsTensorsAndOtherEntries) {
+  const Ran ran = run_troupe({"inspect", golden("training.pt")});
+  EXPECT_EQ(ran.code, exit_done) << ran.error;
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("training.pt: PyTorch file; all checksums match\n"
+                                       "weights: model_state_dict\n"
+                                       "other entries: epoch, optimizer_state_dict\n"),
+                             HasSubstr("bn.num_batches_tracked"), HasSubstr("fc.weight"),
+                             HasSubstr("[2, 3]"), HasSubstr("7 tensors")));
+  const Ran folder = run_troupe({"inspect", golden("distributed")});
+  EXPECT_EQ(folder.code, exit_done) << folder.error;
+  EXPECT_THAT(folder.out, AllOf(HasSubstr("distributed checkpoint of PyTorch"),
+                                HasSubstr("weights: model\n"), HasSubstr("7 tensors")));
+}
+
+TEST(TorchInspection, GivesOneDigestForTheSameWeights) {
+  const auto digest = [](const char* name) {
+    const Ran ran = run_troupe({"inspect", "--digest", golden(name)});
+    EXPECT_EQ(ran.code, exit_done) << ran.error;
+    return ran.out;
+  };
+  for (const char* name : {"training.pt", "lightning.ckpt", "distributed", "no_checksums.pt"})
+    EXPECT_EQ(digest(name), digest("state_dict.pt")) << name;
+}
+
+TEST(TorchInspection, TellsHowOtherFilesAreConverted) {
+  const test::TemporaryFolder folder;
+  for (const auto& [name, call] :
+       {std::pair("legacy.pt", "torch.load('"), std::pair("script.pt", "torch.jit.load('")}) {
+    const Ran ran = run_troupe({"inspect", golden(name)});
+    EXPECT_EQ(ran.code, exit_failed);
+    EXPECT_THAT(ran.error, HasSubstr(std::string("python3 -c \"import torch; torch.save(") + call +
+                                     golden(name)));
+  }
+}
+
+// The command runs with a torch of the test's own, which tells what it is given.
+TEST(TorchInspection, NamesACommandThatPythonRuns) {
+  if (std::system("python3 -c '' 2>/dev/null") != 0) GTEST_SKIP() << "there is no python3";
+  const test::TemporaryFolder folder;
+  const std::string file = (folder / "w.pt").string();
+  fs::copy_file(golden("legacy.pt"), file);
+  std::ofstream(folder / "torch.py")
+      << "def load(path, device, weights_only): return f'{path} {device} {weights_only}'\n"
+         "def save(value, path): open(path, 'w').write(value)\n";
+  const std::string error = run_troupe({"inspect", file}).error;
+  const std::string line =
+      "PYTHONPATH='" + folder.path().string() + "' " + error.substr(error.find("python3 -c"));
+  EXPECT_EQ(std::system(line.c_str()), 0) << line;
+  EXPECT_EQ(test::read_text(folder / "w.pt.new.pt"), file + " cpu True");
+}
+
+}  // namespace
+}  // namespace troupe

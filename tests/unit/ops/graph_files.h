@@ -1,0 +1,26 @@
+#pragma once
+// The exported models of tests/golden/make_graphs.py, and how they are trained there.
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ops/models/file_model.h"
+#include "runtime/file/safetensors.h"
+
+namespace troupe::testing_ops {
+
+inline const std::string golden_folder = TROUPE_SOURCE_DIR "/tests/golden/";
+
+/// "graphs/vgg.pt2" in the golden folder.
+inline std::string graph_file(const std::string& model, const std::string& extension = ".pt2") {
+  return golden_folder + "graphs/" + model + extension;
+}
+
+inline const SampleSpec graph_samples{.shape = {3, 20, 24}, .classes = 10};
+inline const std::vector<std::string> graph_models{"vgg",   "resnet18", "depthwise",
+                                                   "dense", "vit",      "tied"};
+
+}  // namespace troupe::testing_ops

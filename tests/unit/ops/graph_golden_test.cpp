@@ -1,0 +1,147 @@
+// Models that PyTorch has exported give what PyTorch gives: tests/golden/make_graphs.py trained
+// them.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+#include "graph_files.h"
+#include "ops/loss.h"
+#include "ops/nn/network.h"
+#include "ops/optim/optimizers.h"
+#include "runtime/tensor/cast.h"
+#include "samples.h"
+
+namespace troupe::testing_ops {
+namespace {
+
+constexpr std::int64_t steps = 20, batch = 8;
+
+using Tensors = std::map<std::string, Tensor>;
+
+Tensors read_golden() {
+  Tensors tensors;
+  for (NamedTensor& named : read_safetensors(golden_folder + "graphs.safetensors").tensors)
+    tensors.emplace(named.name, std::move(named.tensor));
+  return tensors;
+}
+
+struct Training {
+  std::vector<double> losses;
+  std::vector<NamedTensor> state;
+};
+
+Tensor classes_of(std::int64_t step) {
+  Tensor classes = Tensor::empty(Shape{batch}, DType::i64, Device::cpu());
+  for (std::int64_t i = 0; i < batch; ++i)
+    classes.data<std::int64_t>()[i] = (3 * i + 7 * step) % 10;
+  return classes;
+}
+
+Training train(const std::string& file, const Optimizer& optimizer, double lr) {
+  Model model = ModelSource(FileModel{.file = file}).make(graph_samples, DType::f64);
+  const std::size_t blocks = model.blocks.size();
+  Network network(std::move(model), 0, blocks, DType::f64, {});
+  network.use(initial_state(network.spec(), DType::f64, 1));
+  Training result;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const Tensor images = uniform(fmt::format("golden/images/{}", step), {batch, 3, 20, 24});
+    auto pass =
+        network.forward(images, {.seed = 1, .step = static_cast<std::uint32_t>(step)}, false);
+    const LossOutput loss = loss_of({}, {}, pass->result(), classes_of(step), 1.0 / batch, true);
+    network.backward(*pass, loss.logits_grad);
+    network.use(network.step(optimizer, lr, pass->gradients, {pass->statistics}));
+    result.losses.push_back(read_totals({}, loss).loss_sum / batch);
+  }
+  result.state = named_tensors(network.spec(), *network.state(), false);
+  return result;
+}
+
+double norm(const Tensor& tensor) {
+  double squares = 0;
+  for (const double value : tensor.elements<double>()) squares += value * value;
+  return std::sqrt(squares);
+}
+
+/// Of values that are zero but for rounding, such as a bias before a batch norm.
+constexpr double rounding = 1e-16;
+
+/// The norm of the difference of the elements that make_graphs.py keeps, relative to theirs.
+double distance_of_samples(const Tensor& tensor, const Tensor& kept) {
+  const std::int64_t stride = std::max<std::int64_t>(1, tensor.element_count() / 256);
+  double squares = 0;
+  for (std::int64_t i = 0; i < kept.element_count(); ++i) {
+    const double difference = tensor.data<double>()[i * stride] - kept.data<double>()[i];
+    squares += difference * difference;
+  }
+  return std::sqrt(squares) / (norm(kept) + rounding / 1e-8);
+}
+
+struct Run {
+  std::string model, recipe, extension;
+  friend std::ostream& operator<<(std::ostream& out, const Run& run) {
+    return out << run.model << run.extension << " with " << run.recipe;
+  }
+};
+
+class ExportedModel : public testing::TestWithParam<Run> {};
+
+TEST_P(ExportedModel, TrainsAsInPyTorchToOneInAHundredMillion) {
+  const auto& [model, recipe, extension] = GetParam();
+  const Tensors golden = read_golden();
+  const std::string key = fmt::format("{}/{}/", model, recipe);
+  const bool adam = recipe == "adamw";
+  const Optimizer optimizer =
+      adam ? Optimizer(AdamW{.betas = {0.8, 0.99}, .epsilon = 1e-6, .weight_decay = 0.1})
+           : Optimizer(Sgd{.momentum = 0.9, .weight_decay = 5e-4});
+  const double lr = adam ? 0.0005 : model == "resnet18" ? 0.001 : 0.01;
+  const Training ours = train(graph_file(model, extension), optimizer, lr);
+  for (std::size_t step = 0; step < ours.losses.size(); ++step) {
+    const double expected = golden.at(key + "losses").data<double>()[step];
+    EXPECT_NEAR(ours.losses[step], expected, 1e-8 * expected) << "loss of step " << step;
+  }
+  std::size_t compared = 0;
+  for (const NamedTensor& named : ours.state) {
+    if (named.tensor.dtype() == DType::i64) continue;
+    const Tensor tensor = cast(named.tensor, DType::f64);
+    EXPECT_LT(distance_of_samples(tensor, golden.at(key + "final/" + named.name)), 1e-8)
+        << named.name;
+    const double expected = *golden.at(key + "norm/" + named.name).data<double>();
+    EXPECT_NEAR(norm(tensor), expected, 1e-8 * expected + rounding) << named.name;
+    ++compared;
+  }
+  const auto prefix = key + "final/";
+  EXPECT_EQ(compared, static_cast<std::size_t>(std::ranges::count_if(
+                          golden, [&](const auto& e) { return e.first.starts_with(prefix); })));
+}
+
+TEST_P(ExportedModel, HasTheStateDictOfTheModule) {
+  const auto& [model, recipe, extension] = GetParam();
+  std::ifstream file(golden_folder + "graph_names.txt");
+  std::vector<std::string> expected, lines;
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with(model + " ")) expected.push_back(line);
+  Model made = ModelSource(FileModel{.file = graph_file(model, extension)}).make(graph_samples);
+  StateSpec spec;
+  for (const auto& block : made.blocks) block->declare(spec);
+  for (const NamedTensor& named : named_tensors(spec, *initial_state(spec, DType::f32, 1), true))
+    lines.push_back(fmt::format("{} {} {} {}", model, named.name, to_string(named.tensor.shape()),
+                                name_of(named.tensor.dtype())));
+  std::ranges::sort(lines);
+  std::ranges::sort(expected);
+  EXPECT_EQ(lines, expected);
+}
+
+std::vector<Run> runs() {
+  std::vector<Run> result;
+  for (const std::string& model : graph_models) result.push_back({model, "sgd", ".pt2"});
+  result.push_back({"vit", "adamw", ".pt2"});
+  return result;
+}
+
+INSTANTIATE_TEST_SUITE_P(EachModel, ExportedModel, testing::ValuesIn(runs()));
+
+}  // namespace
+}  // namespace troupe::testing_ops

@@ -1,0 +1,385 @@
+// What the reader of .pt2 makes of PyTorch's operators, and of files that are damaged or hostile.
+#include "ops/graph/pt2.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "graph_files.h"
+#include "ops/graph/model_of.h"
+#include "ops/graph/partition.h"
+#include "ops/graph/read_graph.h"
+#include "ops/graph/shapes.h"
+#include "runtime/error.h"
+#include "runtime/file/zip.h"
+#include "tests/unit/runtime/file/zip_text.h"
+
+namespace troupe::graph {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// A golden .pt2 that a test changes and reads again.
+class Archive {
+ public:
+  explicit Archive(const std::string& model) {
+    const ZipArchive zip = ZipArchive::open(testing_ops::graph_file(model));
+    for (const ZipMember& member : zip.members())
+      members_[member.name] = zip.content(member, UINT64_MAX).text();
+    stem_ = model + "/";
+  }
+  std::string& member(const std::string& name) { return members_[stem_ + name]; }
+  void remove(const std::string& name) { members_.erase(stem_ + name); }
+  void change(const std::string& name, const std::function<void(json&)>& change) {
+    json document = json::parse(member(name));
+    change(document);
+    member(name) = document.dump();
+  }
+  void change_model(const std::function<void(json&)>& edit) { change("models/model.json", edit); }
+  void change_nodes(const std::function<void(json&)>& edit) {
+    change_model([&](json& model) { edit(model["graph_module"]["graph"]["nodes"]); });
+  }
+  Graph read() const {
+    std::vector<test::MadeMember> entries;
+    for (const auto& [name, content] : members_)
+      entries.push_back({.name = name, .content = content});
+    const std::string bytes = test::zip_of(entries);
+    return parse_pt2(std::as_bytes(std::span(bytes)), "'net.pt2'");
+  }
+  std::string error() const {
+    try {
+      (void)read();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::bad_file) << error.what();
+      EXPECT_FALSE(error.remedy().empty()) << error.what();
+      return error.what();
+    }
+    return "no error";
+  }
+
+ private:
+  std::map<std::string, std::string> members_;
+  std::string stem_;
+};
+
+json& node(json& nodes, const std::string& name) {
+  for (json& one : nodes)
+    if (one["name"] == name) return one;
+  throw std::runtime_error("no node " + name);
+}
+
+json& argument(json& node, const std::string& name) {
+  for (json& input : node["inputs"])
+    if (input["name"] == name) return input["arg"];
+  node["inputs"].push_back({{"name", name}, {"arg", json::object()}, {"kind", 1}});
+  return node["inputs"].back()["arg"];
+}
+
+std::vector<std::string> operators(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const Node& node : graph.nodes) names.emplace_back(name_of(node.operation));
+  return names;
+}
+
+std::vector<std::string> block_paths(const Graph& graph) {
+  std::vector<std::string> paths;
+  for (const GraphBlock& block : blocks_of(graph, steps_to(graph, graph.output), graph.output))
+    paths.push_back(block.path);
+  return paths;
+}
+
+TEST(Pt2, BecomesAGraphOfTheModulesOperators) {
+  const Graph graph = read_pt2(testing_ops::graph_file("vgg"));
+  EXPECT_THAT(
+      operators(graph),
+      ElementsAre("convolution", "batch_norm", "relu", "convolution", "batch_norm", "relu",
+                  "max_pool", "convolution", "batch_norm", "relu", "convolution", "batch_norm",
+                  "relu", "max_pool", "reshape", "linear", "relu", "dropout", "linear"));
+  EXPECT_EQ(to_string(graph.value(graph.input).shape), "[batch, 3, 20, 24]");
+  EXPECT_EQ(to_string(graph.value(graph.output).shape), "[batch, 10]");
+  EXPECT_EQ(graph.nodes[0].module, "features.0");
+  EXPECT_EQ(graph.nodes[0].source, "graph_models.py, line 31");
+  EXPECT_EQ(std::get<BatchNorm>(graph.nodes[1].operation).counter,
+            "features.1.num_batches_tracked");
+  EXPECT_TRUE(graph.lacking.empty());
+}
+
+TEST(Pt2, KeepsFrozenAndTiedParametersAndConstants) {
+  const Graph graph = read_pt2(testing_ops::graph_file("tied"));
+  std::map<std::string, bool> trainable;
+  for (const Value& value : graph.values)
+    if (value.kind == Value::Kind::parameter) trainable[value.name] = value.trainable;
+  EXPECT_FALSE(trainable.at("frozen.weight"));
+  EXPECT_TRUE(trainable.at("decode.weight"));
+  EXPECT_FALSE(trainable.contains("encode.weight"));
+  ASSERT_EQ(graph.aliases.size(), 1u);
+  EXPECT_EQ(graph.aliases[0].name, "encode.weight");
+  EXPECT_EQ(graph.aliases[0].of, "decode.weight");
+  ASSERT_EQ(graph.constants.size(), 1u);
+  EXPECT_EQ(graph.constants[0].name, "scale");
+}
+
+TEST(GraphBlocks, BeginWhereOneTensorPassesBeforeALayerWithAMatrix) {
+  EXPECT_THAT(block_paths(read_pt2(testing_ops::graph_file("resnet18"))),
+              ElementsAre("conv1", "layer1.0", "layer1.1", "layer2.0", "layer2.1", "layer3.0",
+                          "layer3.1", "layer4.0", "layer4.1", "fc"));
+  EXPECT_THAT(block_paths(read_pt2(testing_ops::graph_file("vgg"))),
+              ElementsAre("features.0", "features.3", "features.7", "features.10", "classifier.0",
+                          "classifier.3"));
+  EXPECT_THAT(block_paths(read_pt2(testing_ops::graph_file("vit"))),
+              ElementsAre("patch", "encoder.0.attention", "encoder.0.mlp", "encoder.1.attention",
+                          "encoder.1.mlp", "head"));
+}
+
+TEST(GraphBlocks, HoldAllUsersOfATiedParameter) {
+  const Graph graph = read_pt2(testing_ops::graph_file("tied"));
+  for (const GraphBlock& block : blocks_of(graph, steps_to(graph, graph.output), graph.output)) {
+    int readers = 0;
+    for (const Step& step : block.steps)
+      for (const ValueId input : step.inputs(graph))
+        readers += graph.value(input).name == "decode.weight" ? 1 : 0;
+    EXPECT_TRUE(readers == 0 || readers == 3) << block.path << " has " << readers;
+  }
+}
+
+TEST(GraphSteps, TakeWhatFollowsABatchNormIntoIt) {
+  const Graph graph = read_pt2(testing_ops::graph_file("resnet18"));
+  int residuals = 0, relus = 0;
+  for (const Step& step : steps_to(graph, graph.output)) {
+    const auto name = name_of(graph.nodes[step.node].operation);
+    EXPECT_TRUE(name != "relu" && name != "add") << graph.nodes[step.node].name;
+    residuals += step.residual.index >= 0 ? 1 : 0;
+    relus += step.relu ? 1 : 0;
+  }
+  EXPECT_EQ(residuals, 8);
+  EXPECT_EQ(relus, 17);
+}
+
+TEST(Pt2, ListsOperatorsThatAreLackingWithModuleAndLine) {
+  Archive file("vgg");
+  file.change_nodes(
+      [](json& nodes) { node(nodes, "relu")["target"] = "torch.ops.aten.elu.default"; });
+  const Graph graph = file.read();
+  ASSERT_EQ(graph.lacking.size(), 1u);
+  EXPECT_EQ(graph.lacking[0].operation, "elu.default");
+  EXPECT_EQ(graph.lacking[0].module, "classifier.1");
+  try {
+    (void)model_of(std::make_shared<Graph>(graph), {});
+    FAIL() << "the model was made";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("elu.default"), HasSubstr("classifier.1"),
+                                    HasSubstr("graph_models.py, line 32")));
+  }
+}
+
+TEST(Pt2, RefusesModelsInEvaluationMode) {
+  Archive file("vgg");
+  file.change_nodes([](json& nodes) {
+    argument(node(nodes, "batch_norm"), "training") = {{"as_bool", false}};
+  });
+  const Graph graph = file.read();
+  ASSERT_EQ(graph.lacking.size(), 1u);
+  EXPECT_THAT(graph.lacking[0].reason, HasSubstr("evaluation mode"));
+}
+
+TEST(Pt2, SaysWhenAnOverwrittenViewIsReadAgain) {
+  Archive file("vgg");
+  // classifier.1's ReLU overwrites `view`, whose memory is that of max_pool2d_1; `linear` then
+  // reads both.
+  file.change_nodes([](json& nodes) {
+    json& linear = node(nodes, "linear");
+    json relu = node(nodes, "relu");
+    relu["target"] = "torch.ops.aten.relu_.default";
+    relu["name"] = "early";
+    relu["outputs"] = {{{"as_tensor", {{"name", "early"}}}}};
+    argument(relu, "self") = {{"as_tensor", {{"name", "view"}}}};
+    argument(linear, "input") = {{"as_tensor", {{"name", "max_pool2d_1"}}}};
+    for (std::size_t i = 0; i < nodes.size(); ++i)
+      if (nodes[i]["name"] == "linear") {
+        nodes.insert(nodes.begin() + static_cast<std::ptrdiff_t>(i), relu);
+        break;
+      }
+  });
+  const Graph graph = file.read();
+  ASSERT_FALSE(graph.lacking.empty());
+  EXPECT_THAT(graph.lacking[0].reason, HasSubstr("overwritten through a view"));
+}
+
+TEST(Pt2, IgnoresUnknownKeysAndRefusesOtherSchemas) {
+  Archive file("tied");
+  file.change_model([](json& model) {
+    model["novelty"] = {1, 2};
+    model["schema_version"]["minor"] = 99;
+  });
+  EXPECT_EQ(file.error(), "no error");
+  file.change_model([](json& model) { model["schema_version"]["major"] = 9; });
+  EXPECT_THAT(file.error(), HasSubstr("schema 9.99"));
+}
+
+TEST(Pt2, RefusesAFixedBatch) {
+  Archive file("tied");
+  file.change_model([](json& model) {
+    model["graph_module"]["graph"]["tensor_values"]["x"]["sizes"][0] = {{"as_int", 2}};
+  });
+  EXPECT_THAT(file.error(), AllOf(HasSubstr("fixed"), HasSubstr("dynamic_shapes")));
+}
+
+TEST(Pt2, AnswersFilesOfOtherKindsWithTheLineThatExports) {
+  Archive script("tied"), weights("tied");
+  script.remove("models/model.json");
+  script.member("constants.pkl") = "x";
+  EXPECT_THAT(script.error(), AllOf(HasSubstr("TorchScript"), HasSubstr("torch.export.save(")));
+  weights.remove("models/model.json");
+  weights.member("data.pkl") = "x";
+  EXPECT_THAT(weights.error(), AllOf(HasSubstr("weights alone"), HasSubstr("torch.export.save(")));
+}
+
+/// A change of a file's weights configuration and what the error says of it.
+struct WrongTensor {
+  const char* name;
+  std::function<void(json&)> change;
+  const char* says;
+};
+
+TEST(Pt2, RefusesTensorsThatExceedTheirBytes) {
+  const std::int64_t huge = std::int64_t{1} << 62;
+  const std::vector<WrongTensor> cases{
+      {"sizes", [](json& t) { t["tensor_meta"]["sizes"][0]["as_int"] = 1000; }, "exceed its"},
+      {"strides", [](json& t) { t["tensor_meta"]["strides"][0]["as_int"] = 1000; }, "exceed its"},
+      {"huge stride", [=](json& t) { t["tensor_meta"]["strides"][0]["as_int"] = huge; },
+       "exceed its"},
+      {"negative stride", [](json& t) { t["tensor_meta"]["strides"][0]["as_int"] = -1; },
+       "exceed its"},
+      {"repeated elements",
+       [](json& t) {
+         t["tensor_meta"]["sizes"][0]["as_int"] = std::int64_t{1} << 40;
+         t["tensor_meta"]["strides"] = {{{"as_int", 0}}, {{"as_int", 0}}};
+       },
+       "exceed its"},
+      {"offset", [](json& t) { t["tensor_meta"]["storage_offset"]["as_int"] = 9; }, "exceed its"},
+      {"missing stride", [](json& t) { t["tensor_meta"]["strides"].erase(0); }, "strides for"},
+      {"type", [](json& t) { t["tensor_meta"]["dtype"] = 9; }, "element type"},
+      {"pickle", [](json& t) { t["use_pickle"] = true; }, "pickle"},
+      {"payload", [](json& t) { t["path_name"] = "../../weight"; }, "weight"},
+      {"no name", [](json& t) { t.erase("path_name"); }, "'path_name' is missing"},
+      {"no number", [](json& t) { t["tensor_meta"]["sizes"][0]["as_int"] = "x"; }, "whole number"},
+  };
+  for (const WrongTensor& wrong : cases) {
+    Archive file("tied");
+    file.change("data/weights/model_weights_config.json",
+                [&](json& config) { wrong.change(config["config"]["frozen.weight"]); });
+    EXPECT_THAT(file.error(), HasSubstr(wrong.says)) << wrong.name;
+  }
+}
+
+TEST(Pt2, RefusesOverflowingShapes) {
+  Archive file("tied");
+  file.change("data/weights/model_weights_config.json", [](json& config) {
+    json& sizes = config["config"]["frozen.weight"]["tensor_meta"]["sizes"];
+    sizes[0]["as_int"] = std::int64_t{1} << 40;
+    sizes[1]["as_int"] = std::int64_t{1} << 40;
+  });
+  EXPECT_THROW((void)file.read(), Error);
+}
+
+struct WrongNode {
+  const char* name;
+  std::function<void(json& nodes)> change;
+  const char* says;
+};
+
+TEST(Pt2, RefusesNodesThatDoNotFit) {
+  const auto reads = [](const char* what) { return json{{"as_tensor", {{"name", what}}}}; };
+  const std::vector<WrongNode> cases{
+      {"cycle", [&](json& n) { argument(node(n, "conv2d"), "input") = reads("linear_1"); },
+       "no node before"},
+      {"unknown value", [&](json& n) { argument(node(n, "conv2d"), "input") = reads("ghost"); },
+       "ghost"},
+      {"weight of another shape",
+       [&](json& n) { argument(node(n, "conv2d"), "weight") = reads("p_classifier_0_weight"); },
+       "four axes"},
+      {"wrong channels",
+       [&](json& n) { argument(node(n, "conv2d_1"), "weight") = reads("p_features_0_weight"); },
+       "channels"},
+      {"stride of zero",
+       [](json& n) {
+         argument(node(n, "conv2d"), "stride") = {{"as_ints", {0, 0}}};
+       },
+       "stride 0"},
+      {"huge padding",
+       [](json& n) {
+         argument(node(n, "conv2d"), "padding") = {{"as_ints", {std::int64_t{1} << 62, 1}}};
+       },
+       "padding"},
+      {"groups",
+       [](json& n) {
+         argument(node(n, "conv2d"), "groups") = {{"as_int", -3}};
+       },
+       "groups"},
+      {"wrong type",
+       [](json& n) {
+         argument(node(n, "conv2d"), "stride") = {{"as_string", "x"}};
+       },
+       "missing"},
+      {"size that does not fit",
+       [](json& n) {
+         argument(node(n, "view"), "size") = {{"as_ints", {7, -1}}};
+       },
+       "reshaped"},
+      {"no target", [](json& n) { n[0].erase("target"); }, "'target' is missing"},
+      {"no object", [](json& n) { n[0] = 3; }, "object"},
+      {"no list", [](json& n) { n = json::object(); }, "list"},
+  };
+  for (const WrongNode& wrong : cases) {
+    Archive file("vgg");
+    file.change_nodes(wrong.change);
+    EXPECT_THAT(file.error(), HasSubstr(wrong.says)) << wrong.name;
+  }
+}
+
+TEST(Pt2, RefusesDeepNesting) {
+  Archive file("tied");
+  file.member("models/model.json") = std::string(100'000, '[');
+  EXPECT_THAT(file.error(), HasSubstr("nested deeper"));
+}
+
+TEST(Pt2, RefusesConstantsThatWouldNotFitIntoMemory) {
+  Archive file("tied");
+  file.change_nodes([](json& nodes) {
+    json& relu = node(nodes, "relu");
+    relu["target"] = "torch.ops.aten.zeros.default";
+    argument(relu, "size") = {{"as_ints", {1 << 20, 1 << 20}}};
+  });
+  const Graph graph = file.read();
+  ASSERT_FALSE(graph.lacking.empty());
+  EXPECT_THAT(graph.lacking[0].reason, HasSubstr("constant of the shape"));
+}
+
+TEST(Pt2, IsReadFromEveryPrefixWithoutHarm) {
+  Archive file("tied");
+  std::string& text = file.member("models/model.json");
+  const std::string whole = text;
+  for (std::size_t size = 0; size < whole.size(); size += 997) {
+    text = whole.substr(0, size);
+    EXPECT_NE(file.error(), "no error");
+  }
+}
+
+TEST(GraphDigest, DependsOnOperatorsAndNotOnWeights) {
+  Archive file("tied");
+  const std::string before = digest(file.read());
+  for (char& byte : file.member("data/weights/weight_2")) byte = 0;
+  EXPECT_EQ(digest(file.read()), before);
+  file.change_nodes(
+      [](json& nodes) { node(nodes, "relu")["target"] = "torch.ops.aten.silu.default"; });
+  EXPECT_NE(digest(file.read()), before);
+}
+
+}  // namespace
+}  // namespace troupe::graph

@@ -1,0 +1,65 @@
+#include "runtime/file/state_dictionary.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/runtime/file/support.h"
+
+namespace troupe {
+namespace {
+
+using test::expect_error;
+
+const StateDictionary state{.path = "state", .tensors = 3, .weights = 2};
+const StateDictionary empty{.path = "empty"};
+
+std::size_t find(const std::vector<StateDictionary>& dictionaries) {
+  return find_state_dictionary(dictionaries, "w.pt");
+}
+
+TEST(StateDictionaryChoice, IsTheWholeIfItHoldsTensors) {
+  EXPECT_EQ(find({state}), 0u);
+  EXPECT_EQ(find({{.tensors = 1, .weights = 1, .children = {{"ema", 1}}}, state}), 0u);
+}
+
+TEST(StateDictionaryChoice, PrefersKnownKeysToTensorsBesideThem) {
+  EXPECT_EQ(
+      find({{.tensors = 1, .weights = 1, .children = {{"ema", 1}, {"model", 2}}}, state, state}),
+      2u);
+  EXPECT_EQ(find({{.children = {{"model", 1}}}, {.children = {{"state_dict", 2}}}, state}), 2u);
+}
+
+TEST(StateDictionaryChoice, TakesAnUnknownKeyIfItIsTheOnlyOne) {
+  EXPECT_EQ(find({{.children = {{"args", 1}, {"student", 2}}}, empty, state}), 2u);
+}
+
+TEST(StateDictionaryChoice, LeavesOptimizersOut) {
+  EXPECT_EQ(
+      find({{.children = {{"optimizer", 1}, {"optim_state", 1}, {"student", 2}}}, state, state}),
+      2u);
+  expect_error(ErrorCode::bad_file, {"no dictionary of tensors"}, [] {
+    find({{.children = {{"optimizer", 1}}}, state});
+  });
+}
+
+TEST(StateDictionaryChoice, TakesIntegersIfThereIsNothingElse) {
+  const StateDictionary integers{.path = "integers", .tensors = 1};
+  EXPECT_EQ(find({{.children = {{"a", 1}}}, integers}), 1u);
+  EXPECT_EQ(find({{.children = {{"a", 1}, {"b", 2}}}, integers, state}), 2u);
+}
+
+TEST(StateDictionaryChoice, ListsThoseThatFitEqually) {
+  for (const auto& [a, b] : {std::pair("model", "state_dict"), std::pair("student", "teacher")})
+    expect_error(ErrorCode::bad_file, {"w.pt", "left, right"}, [&, a = a, b = b] {
+      StateDictionary left = state, right = state;
+      left.path = "left";
+      right.path = "right";
+      find({{.children = {{a, 1}, {b, 2}}}, left, right});
+    });
+}
+
+TEST(StateDictionaryChoice, TakesADictionaryUnderTwoKeysOnce) {
+  EXPECT_EQ(find({{.children = {{"model", 1}, {"state_dict", 1}}}, state}), 1u);
+}
+
+}  // namespace
+}  // namespace troupe
