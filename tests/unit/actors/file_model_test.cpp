@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "actors/data/datasets.h"
+#include "ops/models/resnet.h"
 #include "runtime/file/checkpoint.h"
 #include "training_run.h"
 
@@ -72,6 +73,21 @@ TEST_P(FileModelRuns, GoOnFromACheckpointWithTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(EachModel, FileModelRuns,
                          ::testing::Values("vgg", "resnet18", "depthwise", "dense", "vit", "tied"));
+
+TEST(FileModel, OfAResNetGivesTheBitsOfTheLibrarysOwn) {
+  TrainingRun run = run_of("resnet18");
+  const TrainingResult exported = train(run);
+  run.adjust = [adjust = run.adjust](PipelineOptions& pipeline) {
+    adjust(pipeline);
+    pipeline.model = ResNet18{{.widths = {4, 4, 8, 8}}};
+    const Model model = model_of(pipeline);
+    StateSpec spec;
+    for (const auto& block : model.blocks) block->declare(spec);
+    const TensorSource weights = FileModel{.file = file_of("resnet18")}.graph()->weights;
+    pipeline.initial = {state_from(spec, pipeline.dtype, weights, 0, {}, true)};
+  };
+  EXPECT_EQ(train(run).digest, exported.digest);
+}
 
 TEST(FileModel, BeginsWithTheWeightsOfTheFile) {
   TrainingRun run = run_of("tied");
