@@ -29,10 +29,10 @@ class TorchArchive {
   Tensor read(const TorchTensor& tensor, const std::string& where) const;
 
  private:
-  std::uint64_t most_bytes() const;
-
   ZipArchive zip_;
   std::string folder_;  ///< of all members: "net/"
+  /// What a copy of a tensor may have: repeated elements are possible, but seldom and small.
+  std::uint64_t most_bytes_ = std::uint64_t{1} << 20;
   ZipContent program_;
   std::unique_ptr<const Pickle> pickle_;
   std::unique_ptr<std::atomic<bool>[]> verified_;  ///< one for each member

@@ -3,6 +3,7 @@
 // Pickles are read without running code (runtime/file/pickle.h).
 
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
