@@ -39,7 +39,7 @@ void check_kind(const ZipArchive& zip) {
                        path));
   if (has(zip, ".npy"))
     refuse(zip, "it is an archive of NumPy arrays, not of torch.save",
-           "save weights with torch.save(model.state_dict(), 'weights.pt')");
+           "save weights with torch.save(net.state_dict(), 'weights.pt')");
 }
 
 /// The folder that all members are in: that of the pickle.
@@ -53,7 +53,7 @@ std::string folder_of(const ZipArchive& zip) {
   }
   if (found == nullptr)
     refuse(zip, "it is a zip archive, but none that torch.save has written",
-           "save weights with torch.save(model.state_dict(), 'weights.pt')");
+           "save weights with torch.save(net.state_dict(), 'weights.pt')");
   return found->name.substr(0, found->name.size() - program_name.size());
 }
 

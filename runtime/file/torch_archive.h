@@ -22,6 +22,7 @@ class TorchArchive {
   TorchArchive& operator=(const TorchArchive&) = delete;
 
   const std::string& origin() const { return zip_.origin(); }
+  bool has_checksums() const { return zip_.has_checksums(); }
   const PickleValue& value() const { return pickle_->value(); }
   /// The elements of a tensor of this archive: a view of the archive where that is possible, else a
   /// copy. A storage is compared with its checksum when it is used first. Throws Error{bad_file}
