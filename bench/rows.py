@@ -378,6 +378,23 @@ def big_checkpoint(python, repetitions, _quick):
                 others)]
 
 
+def torch_file(python, repetitions, _quick):
+    """A .pt file in the page cache: opened, all tensors read and compared with their checksums, against a copy."""
+    with tempfile.TemporaryDirectory() as folder:
+        ours = readings(run_timed([BIN / "torch_file_bench", folder, repetitions])[2])
+        script = [python, ROOT / "bench" / "pytorch_load.py", folder, repetitions]
+        peer = readings(run_timed(script)[2])
+    figure = lambda source, key, what: Figure("GB/s", source[key], what)
+    read, copy = figure(ours, "read", ""), figure(ours, "copy", "")
+    others = [figure(ours, "read and copy", "read and copied into other memory"),
+              figure(peer, "load", "torch.load(weights_only=True)"),
+              figure(peer, "mapped", "torch.load(weights_only=True, mmap=True), no checksums")]
+    ratio = read.median / copy.median
+    return [Row("torch_file", "a .pt file of 400 MB, all tensors read", read, ratio, ">= 0.7",
+                f"{ratio:.2f} x", copy, "memcpy", [f"{other.what} {other}" for other in others],
+                others)]
+
+
 def timed_schedule(_repetitions, quick):
     """Stages that only take time: by how much the median step exceeds the bound of its schedule."""
     steps = 5 if quick else 15

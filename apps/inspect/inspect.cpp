@@ -150,7 +150,8 @@ void inspect_torch(const std::filesystem::path& path, const TorchWeights& weight
                    std::string_view kind) {
   // Which compares each storage with its checksum.
   for (const TensorInfo& tensor : weights.tensors.tensors) (void)weights.tensors.read(tensor.name);
-  print_out("{}: {}; all checksums match\n", path.string(), kind);
+  print_out("{}: {}; {}\n", path.string(), kind,
+            weights.has_checksums ? "all checksums match" : "complete; it has no checksums");
   if (!weights.part.empty()) print_out("weights: {}\n", weights.part);
   constexpr std::size_t shown = 20;
   if (!weights.others.empty()) print_out("other entries: {}\n", listed(weights.others, shown));

@@ -40,7 +40,7 @@ class Search {
     if (!has_weights_.at(0))
       throw Error(ErrorCode::bad_file,
                   fmt::format("reading '{}': it holds no dictionary of tensors", origin_),
-                  "save the weights with torch.save(model.state_dict(), 'weights.pt')");
+                  "save the weights with torch.save(net.state_dict(), 'weights.pt')");
     std::size_t at = 0;
     while (true) {
       std::vector<std::size_t> next = children(at, true);

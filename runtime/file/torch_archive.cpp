@@ -39,7 +39,7 @@ void check_kind(const ZipArchive& zip) {
                        path));
   if (has(zip, ".npy"))
     refuse(zip, "it is an archive of NumPy arrays, not of torch.save",
-           "save weights with torch.save(model.state_dict(), 'weights.pt')");
+           "save weights with torch.save(net.state_dict(), 'weights.pt')");
 }
 
 /// The folder that all members are in: that of the pickle.
@@ -53,7 +53,7 @@ std::string folder_of(const ZipArchive& zip) {
   }
   if (found == nullptr)
     refuse(zip, "it is a zip archive, but none that torch.save has written",
-           "save weights with torch.save(model.state_dict(), 'weights.pt')");
+           "save weights with torch.save(net.state_dict(), 'weights.pt')");
   return found->name.substr(0, found->name.size() - program_name.size());
 }
 
@@ -72,18 +72,12 @@ void check_byte_order(const ZipArchive& zip, const std::string& folder) {
 
 TorchArchive::TorchArchive(ZipArchive zip) : zip_(std::move(zip)) {
   check_kind(zip_);
+  for (const ZipMember& member : zip_.members()) most_bytes_ += member.packed_size;
   folder_ = folder_of(zip_);
   check_byte_order(zip_, folder_);
   program_ = zip_.content(zip_.at(folder_ + std::string(program_name)), most_program_bytes);
   pickle_ = std::make_unique<const Pickle>(program_.bytes, origin(), PickleObjects::named);
   verified_ = std::make_unique<std::atomic<bool>[]>(zip_.members().size());
-}
-
-/// What a copy of a tensor may have: repeated elements are possible, but seldom and small.
-std::uint64_t TorchArchive::most_bytes() const {
-  std::uint64_t bytes = std::uint64_t{1} << 20;
-  for (const ZipMember& member : zip_.members()) bytes += member.packed_size;
-  return bytes;
 }
 
 Tensor TorchArchive::read(const TorchTensor& tensor, const std::string& where) const {
@@ -93,7 +87,7 @@ Tensor TorchArchive::read(const TorchTensor& tensor, const std::string& where) c
                                   tensor.storage_bytes));
   if (!member.is_stored()) {
     const ZipContent content = zip_.content(member, physical_memory_bytes());
-    return elements_of(tensor, content.bytes, content.owner, content.bytes.size() + most_bytes(),
+    return elements_of(tensor, content.bytes, content.owner, content.bytes.size() + most_bytes_,
                        where);
   }
   const std::span<const std::byte> bytes = zip_.stored(member);
@@ -104,7 +98,7 @@ Tensor TorchArchive::read(const TorchTensor& tensor, const std::string& where) c
     zip_.verify(member, bytes);
     verified.store(true, std::memory_order_relaxed);
   }
-  return elements_of(tensor, bytes, zip_.owner(), most_bytes(), where);
+  return elements_of(tensor, bytes, zip_.owner(), most_bytes_, where);
 }
 
 }  // namespace troupe

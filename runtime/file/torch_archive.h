@@ -22,6 +22,7 @@ class TorchArchive {
   TorchArchive& operator=(const TorchArchive&) = delete;
 
   const std::string& origin() const { return zip_.origin(); }
+  bool has_checksums() const { return zip_.has_checksums(); }
   const PickleValue& value() const { return pickle_->value(); }
   /// The elements of a tensor of this archive: a view of the archive where that is possible, else a
   /// copy. A storage is compared with its checksum when it is used first. Throws Error{bad_file}
@@ -29,10 +30,10 @@ class TorchArchive {
   Tensor read(const TorchTensor& tensor, const std::string& where) const;
 
  private:
-  std::uint64_t most_bytes() const;
-
   ZipArchive zip_;
   std::string folder_;  ///< of all members: "net/"
+  /// What a copy of a tensor may have: repeated elements are possible, but seldom and small.
+  std::uint64_t most_bytes_ = std::uint64_t{1} << 20;
   ZipContent program_;
   std::unique_ptr<const Pickle> pickle_;
   std::unique_ptr<std::atomic<bool>[]> verified_;  ///< one for each member

@@ -87,11 +87,11 @@ const PickleDict& whole_of(const TorchArchive& archive) {
       object == nullptr ? nullptr : std::get_if<PickleName*>(&(*object)->callee);
   if (name == nullptr)
     throw Error(ErrorCode::bad_file, fmt::format("reading '{}': it holds no dictionary", origin),
-                "save the weights with torch.save(model.state_dict(), 'weights.pt')");
+                "save the weights with torch.save(net.state_dict(), 'weights.pt')");
   throw Error(ErrorCode::bad_file,
               fmt::format("reading '{}': it holds an object made by {}.{}, not a dictionary",
                           origin, printable((*name)->module), printable((*name)->name)),
-              fmt::format("save the weights with torch.save(model.state_dict(), 'weights.pt'); to "
+              fmt::format("save the weights with torch.save(net.state_dict(), 'weights.pt'); to "
                           "convert a module whose code is there and trusted: python3 -c \"import "
                           "torch; torch.save(torch.load('{0}', 'cpu', weights_only=False)"
                           ".state_dict(), '{0}.weights.pt')\"",
@@ -105,6 +105,7 @@ TorchWeights weights_in(const std::shared_ptr<const TorchArchive>& archive) {
   const auto source = std::make_shared<Source>();
   source->archive = archive;
   TorchWeights weights;
+  weights.has_checksums = archive->has_checksums();
   weights.part = printable(dictionaries.list[chosen].path);
   for (const auto& [key, value] : dictionaries.dicts[chosen]->items) {
     const auto* name = std::get_if<std::string_view>(&key);

@@ -3,6 +3,7 @@
 // Pickles are read without running code (runtime/file/pickle.h).
 
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@ struct TorchWeights {
   TensorSource tensors;
   std::string part;                 ///< "model_state_dict"; empty if it is the whole file
   std::vector<std::string> others;  ///< keys beside the tensors, such as "epoch"
+  bool has_checksums = true;        ///< which each tensor is compared with when it is read
 };
 
 /// Opens a .pt or .pth file: its pickle is read at once, tensors on request. The dictionary is that

@@ -70,6 +70,7 @@ ZipArchive ZipArchive::parse(std::span<const std::byte> bytes, const std::string
 
 const std::string& ZipArchive::origin() const { return state_->origin; }
 const std::vector<ZipMember>& ZipArchive::members() const { return state_->members; }
+bool ZipArchive::has_checksums() const { return state_->has_checksums; }
 const std::shared_ptr<const void>& ZipArchive::owner() const { return state_->owner; }
 
 const ZipMember* ZipArchive::find(std::string_view name) const {

@@ -75,8 +75,10 @@ class ZipArchive {
   void check_size(const ZipMember& member) const;
   /// The same into memory of member.size bytes.
   void read(const ZipMember& member, std::span<std::byte> out) const;
-  /// Throws Error{bad_file} unless `bytes` have the checksum of the member. An archive whose
-  /// checksums are all 0 has none (torch.serialization.set_crc32_options(False)).
+  /// Whether it has checksums. One whose checksums are all 0 has none
+  /// (torch.serialization.set_crc32_options(False)).
+  bool has_checksums() const;
+  /// Throws Error{bad_file} unless `bytes` have the checksum of the member, or there are none.
   void verify(const ZipMember& member, std::span<const std::byte> bytes) const;
 
   /// An error of a member: "reading net/data/0 in 'net.pt': what".

@@ -18,6 +18,7 @@
 #include "runtime/remote/flow_wire.h"
 #include "tests/fuzz/flow_graph.h"
 #include "tests/unit/runtime/file/tar_text.h"
+#include "tests/unit/runtime/file/torch_text.h"
 #include "tests/unit/runtime/file/zip_text.h"
 
 namespace {
@@ -61,6 +62,18 @@ void zip_seeds(const fs::path& folder) {
                                   .deflated = true,
                                   .flags = 8,
                                   .wide = true}}));
+}
+
+void torch_seeds(const fs::path& corpus, const fs::path& golden) {
+  for (const auto& file : fs::directory_iterator(golden))
+    if (file.is_regular_file())
+      write(corpus / "torch_file" / file.path().filename(), read(file.path()));
+  for (const char* name : {"sharded", "distributed"})
+    write(corpus / "distributed_checkpoint" / name, read(golden / name / ".metadata"));
+  using test::pickled_dict, test::PickledTensor, test::torch_file_of;
+  write(corpus / "torch_file" / "made",
+        torch_file_of(pickled_dict({{"w", PickledTensor{.shape = {1, 2}, .strides = {0, 1}}.text()},
+                                    {"v", PickledTensor{}.text()}})));
 }
 
 void csv_seeds(const fs::path& folder) {
@@ -178,12 +191,14 @@ void wire_seeds(const fs::path& folder) {
 int main(int, char** arguments) {
   const fs::path corpus = arguments[1];
   const fs::path golden = arguments[2];
-  for (const char* name : {"idx", "image", "npy", "npz", "zip", "hdf5", "csv", "safetensors",
-                           "pickle", "tar", "checkpoint", "pt2", "options", "wire", "flow"})
+  for (const char* name :
+       {"idx", "image", "npy", "npz", "zip", "torch_file", "distributed_checkpoint", "hdf5", "csv",
+        "safetensors", "pickle", "tar", "checkpoint", "pt2", "options", "wire", "flow"})
     fs::create_directories(corpus / name);
   idx_seeds(corpus / "idx");
   npy_seeds(corpus / "npy");
   zip_seeds(corpus / "zip");
+  torch_seeds(corpus, golden / "torch");
   for (const auto& file : fs::directory_iterator(golden / "images"))
     write(corpus / "image" / file.path().filename(), read(file.path()));
   for (const auto& file : fs::directory_iterator(golden / "arrays")) {

@@ -25,7 +25,7 @@ std::string golden(const std::string& name) {
 class TorchWeightsVerbs : public testing::Test {
  protected:
   TorchWeightsVerbs() {
-    std::ofstream(options_) << "model: {name: mlp, widths: [8], classes: 4}\n"
+    std::ofstream(options_) << "model: {name: mlp, widths: [8], classes: 10}\n"
                                "data: {name: synthetic, shape: [1, 4, 4], count: 16}\n"
                                "train: {steps: 2, batch_size: 8, micro_batches: 1}\n";
     trained_ = run_troupe({"train", options_, "-o", path("run")});
@@ -113,6 +113,11 @@ TEST(TorchInspection, ListsTensorsAndOtherEntries) {
   EXPECT_EQ(folder.code, exit_done) << folder.error;
   EXPECT_THAT(folder.out, AllOf(HasSubstr("distributed checkpoint of PyTorch"),
                                 HasSubstr("weights: model\n"), HasSubstr("7 tensors")));
+}
+
+TEST(TorchInspection, SaysThatThereAreNoChecksums) {
+  EXPECT_THAT(run_troupe({"inspect", golden("no_checksums.pt")}).out,
+              HasSubstr("complete; it has no checksums\n"));
 }
 
 TEST(TorchInspection, GivesOneDigestForTheSameWeights) {
