@@ -45,6 +45,9 @@ ValueId Call::value(int index) {
         fmt::format("it reads the error function or the cube '{}', which are read as parts of "
                     "a GELU only",
                     printable(input(index))));
+  if (found.dropout)
+    refuse(fmt::format("it reads the random numbers '{}', which are read as a part of Dropout only",
+                       printable(input(index))));
   if (found.value.index < 0) damaged(fmt::format("its input {} is a sequence", index + 1));
   return found.value;
 }
@@ -84,7 +87,7 @@ std::string module_of(const std::string& parameter) {
 ValueId Call::add(Operator operation, std::vector<ValueId> inputs) {
   std::vector<const Sizes*> shapes;
   for (const ValueId id : inputs) shapes.push_back(id.index < 0 ? nullptr : &shape(id));
-  Value result{.name = std::string(output_count() > 0 ? output(0) : name())};
+  Value result{.name = name()};
   result.shape = checked([&] { return shape_of(operation, shapes); });
   const bool same_elements =
       std::holds_alternative<Reshape>(operation) || std::holds_alternative<Expand>(operation);
@@ -136,6 +139,8 @@ void Call::give(Numbers result) {
 }
 
 void Call::give(const GeluPart& part) { give(0, Known{.gelu = part}); }
+
+void Call::give(DropoutPart part) { give(0, Known{.dropout = std::move(part)}); }
 
 void Call::give(std::vector<ValueId> parts) { give(0, Known{.parts = std::move(parts)}); }
 

@@ -150,7 +150,7 @@ bool give_gelu(Call& call, ArithmeticOperation operation) {
 
 template <ArithmeticOperation operation>
 void arithmetic(Call& call) {
-  if (give_gelu(call, operation)) return;
+  if (give_gelu(call, operation) || give_dropout(call, operation)) return;
   if (const auto affine = affine_of(call, operation)) return call.give(*affine);
   const ValueId a = call.value(0), b = call.value(1);
   for (const ValueId id : {a, b})
@@ -234,6 +234,8 @@ constexpr std::pair<std::string_view, Handler> handlers[] = {
     {"HardSigmoid", hard_sigmoid},
     {"Gelu", gelu},
     {"Clip", clip},
+    {"Less", less},
+    {"RandomUniformLike", random_uniform_like},
     {"Max", limit},
     {"Min", limit},
     {"Add", arithmetic<ArithmeticOperation::add>},

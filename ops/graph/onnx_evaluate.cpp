@@ -156,7 +156,10 @@ Numbers evaluate(const NodeView& node, Inputs inputs, Budget& budget) {
   if (operation == "Constant") return constant(node, budget);
   if (operation == "ConstantOfShape") return filled(node, inputs, budget);
   if (operation == "Range") return range(node, inputs, budget);
-  if (operation == "Identity") return needed(node, inputs, 0);
+  if (operation == "Identity") {
+    budget.take(node, needed(node, inputs, 0).count());
+    return *inputs[0];
+  }
   if (operation == "Cast")
     return converted(node, needed(node, inputs, 0), cast_type(node, node.integer("to", 0)), budget);
   if (operation == "CastLike")

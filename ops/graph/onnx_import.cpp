@@ -36,6 +36,10 @@ Sizes input_shape(const File& file, const onnx_wire::ValueInfo& input) {
   return sizes;
 }
 
+bool is_fixed_shape(const Numbers& sizes) {
+  return std::ranges::all_of(sizes.integers, [](const Size& size) { return is_fixed(size); });
+}
+
 }  // namespace
 
 Import::Import(const File& file) : file_(file), signature_(read_signature(file)) {
@@ -120,6 +124,9 @@ void Import::read_node(const onnx_wire::Node& node) {
 /// Gives the results of a node that Troupe lacks the shapes that the file states, so that the nodes
 /// behind it can be read.
 void Import::skip(Call& call) {
+  for (int i = 0; i < call.input_count(); ++i)
+    if (const auto found = known_.find(call.input(i)); found != known_.end())
+      read_by_lacking_.push_back(found->second.value);
   for (int i = 0; i < call.output_count(); ++i) {
     const auto info = stated_.find(call.output(i));
     const auto shape = info == stated_.end() ? std::nullopt : stated_shape(*info->second);
@@ -150,9 +157,11 @@ void Import::apply(Call& call) {
   for (int i = 0; i < call.input_count(); ++i)
     if (call.has_input(i)) all_known = all_known && call.known(i).numbers;
   const std::string& operation = call.operation();
+  const bool grows =  // as the zeros of empty_like
+      operation == "Expand" && all_known && !is_fixed_shape(call.needed_numbers(1));
   const bool is_alike =
       operation == "CastLike" && call.has_input(1) && call.is_known(0) && !call.is_known(1);
-  if (operation == "Shape" || is_alike || (all_known && can_evaluate(operation)))
+  if (operation == "Shape" || is_alike || (all_known && !grows && can_evaluate(operation)))
     return evaluate_node(call);
   const Handler handler = find_handler(operation);
   if (!handler) call.refuse("");
@@ -178,7 +187,8 @@ void Import::evaluate_node(Call& call) {
   for (int i = 0; i < call.input_count(); ++i) inputs.push_back(call.numbers(i));
   Numbers like;
   if (call.operation() == "CastLike" && !inputs[1]) {
-    like.dtype = call.at(call.value(1)).dtype;
+    const bool is_value = call.known(1).value.index >= 0;  // parts of layers are f32
+    like.dtype = is_value ? call.at(call.value(1)).dtype : DType::f32;
     inputs[1] = &like;
   }
   call.give(evaluate(call, inputs, budget_));
@@ -193,7 +203,7 @@ void Import::finish() {
     refuse(file_,
            fmt::format("its output '{}' does not depend on its input", printable(output.name())));
   graph_.output = found->second.value;
-  if (graph_.lacking.empty()) keep_needed();
+  keep_needed();
   add_weights();
   add_constants();
   graph_.notes = signature_.notes;
@@ -208,6 +218,7 @@ void Import::keep_needed() {
   };
   need(graph_.input);
   need(graph_.output);
+  std::ranges::for_each(read_by_lacking_, need);
   std::vector<Node> nodes;
   for (auto node = graph_.nodes.rbegin(); node != graph_.nodes.rend(); ++node) {
     if (!needed[static_cast<std::size_t>(node->output.index)]) continue;
@@ -267,12 +278,11 @@ void Import::add_weights() {
 void Import::add_constants() {
   std::set<std::string> trained;
   for (const TensorInfo& info : graph_.weights.tensors) trained.insert(info.name);
-  for (const auto& [initializer, key] : keys_) {
-    if (!trained.contains(key)) continue;
-    if (key != initializer) graph_.aliases.push_back({initializer, key});
-    for (const auto& [name, of] : signature_.tied)
-      if (of == initializer && name != key) graph_.aliases.push_back({name, key});
-  }
+  const auto add_alias = [&](const std::string& name, const std::string& key) {
+    if (name != key && trained.contains(key)) graph_.aliases.push_back({name, key});
+  };
+  for (const auto& [initializer, key] : keys_) add_alias(initializer, key);
+  for (const auto& [name, of] : signature_.tied) add_alias(name, keys_.at(of));
   for (const StoredTensor& tensor : file_.initializers) {
     const bool in_state = signature_.roles.contains(tensor.name) &&
                           signature_.role_of(tensor.name) != Signature::Role::constant &&

@@ -15,12 +15,25 @@
 
 namespace troupe::graph::onnx {
 
+/// A part of a dropout, of which the graph has no value.
+struct DropoutPart {
+  enum class Step : std::uint8_t {
+    noise,   ///< random numbers from 0 to 1
+    kept,    ///< 1 where these are below `keep`, else 0
+    scaled,  ///< divided by `keep`
+  };
+  Step step = Step::noise;
+  Sizes shape;
+  double keep = 1.0;
+};
+
 /// What is known of a name in the file.
 struct Known {
   ValueId value;                           ///< a tensor of the graph
   std::shared_ptr<const Numbers> numbers;  ///< known when the file is read; `value`: its constant
   std::vector<ValueId> parts;              ///< a sequence of tensors
   std::optional<GeluPart> gelu;            ///< a part of a GELU
+  std::optional<DropoutPart> dropout;      ///< a part of a dropout
   bool lacks = false;                      ///< what a node that Troupe lacks would compute
 };
 
@@ -42,6 +55,7 @@ class Call : public NodeView {
   ValueId value(int index);                        ///< known numbers become a constant
   ValueId buffer(int index);  ///< a running statistic; refuses the node otherwise
   const std::optional<GeluPart>& gelu(int index) const { return known(index).gelu; }
+  const std::optional<DropoutPart>& dropout(int index) const { return known(index).dropout; }
   bool is_known(int index) const { return numbers(index) != nullptr; }
   const Value& at(ValueId id) const;
   const Sizes& shape(ValueId id) const { return at(id).shape; }
@@ -65,6 +79,7 @@ class Call : public NodeView {
   void give(Numbers result);
   void give(std::vector<ValueId> parts);
   void give(const GeluPart& part);
+  void give(DropoutPart part);
 
  private:
   friend class Import;
@@ -80,6 +95,11 @@ Handler find_handler(std::string_view operation);
 Handler find_layer(std::string_view operation);
 Handler find_movement(std::string_view operation);
 Handler find_elementwise(std::string_view operation);
+
+void random_uniform_like(Call& call);
+void less(Call& call);
+/// Whether the node is a part of a dropout or completes one, and has been read as such.
+bool give_dropout(Call& call, ArithmeticOperation operation);
 
 /// Reads scores * values as one Attention where the scores are a softmax of products; nothing
 /// elsewhere.
@@ -126,6 +146,7 @@ class Import {
   std::unordered_map<std::string, const StoredTensor*> initializers_;
   std::unordered_map<std::string, Known> known_;
   std::unordered_map<std::string, const onnx_wire::ValueInfo*> stated_;
+  std::vector<ValueId> read_by_lacking_;
   std::unordered_map<int, std::size_t> producers_;  ///< value → index of its node
   std::map<std::string, std::string> keys_;         ///< initializer → the first of its names
 };

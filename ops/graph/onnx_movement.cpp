@@ -187,6 +187,7 @@ void identity(Call& call) {
 
 /// Conversions between floating-point types change nothing: the precision of a run is an option.
 void cast(Call& call) {
+  if (const auto& part = call.dropout(0)) return call.give(*part);
   const ValueId x = call.value(0);
   const DType to = call.operation() == "Cast" ? cast_type(call, call.integer("to", 0))
                                               : call.at(call.value(1)).dtype;

@@ -15,6 +15,8 @@ namespace {
 constexpr int type_float = 1, type_int = 2, type_string = 3, type_tensor = 4, type_floats = 6,
               type_ints = 7;
 
+std::string beginning(const std::string& text) { return text.substr(0, 500); }
+
 /// The texts between quotes of a Python list of texts: "['', 'layer1', 'conv2d']".
 std::vector<std::string> quoted_texts(std::string_view list) {
   std::vector<std::string> texts;
@@ -52,14 +54,14 @@ double shortest_decimal(float value) {
 }
 
 std::string NodeView::name() const {
-  if (!node_->name().empty()) return node_->name();
-  return node_->output_size() > 0 ? node_->output(0) : node_->op_type();
+  if (!node_->name().empty()) return beginning(node_->name());
+  return beginning(node_->output_size() > 0 ? node_->output(0) : node_->op_type());
 }
 
 std::string NodeView::module() const {
   const std::vector<std::string> scopes = quoted_texts(metadata("pkg.torch.onnx.name_scopes"));
   // The last is the node's own name; the one before it is its module.
-  return scopes.size() < 2 ? "" : scopes[scopes.size() - 2];
+  return scopes.size() < 2 ? "" : beginning(scopes[scopes.size() - 2]);
 }
 
 bool NodeView::has_module() const { return !metadata("pkg.torch.onnx.name_scopes").empty(); }
@@ -75,7 +77,7 @@ std::string NodeView::source() const {
       if (std::string frame = frame_of(line); !frame.empty()) found = std::move(frame);
     at = end + 1;
   }
-  return found;
+  return beginning(found);
 }
 
 const std::string& NodeView::input(int index) const {

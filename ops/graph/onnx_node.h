@@ -36,6 +36,7 @@ class NodeView {
 
   const std::string& operation() const { return node_->op_type(); }
   const std::string& origin() const { return *origin_; }
+  // The beginnings of these texts, since a node may become many.
   std::string name() const;    ///< of the node, or of its first output
   std::string module() const;  ///< "layer1.0.conv1"; empty if the file does not say
   bool has_module() const;     ///< whether the file says it; the model itself is ""

@@ -58,7 +58,7 @@ void Budget::check(const NodeView& node, std::int64_t elements) const {
     node.refuse(fmt::format("its result has more than {} elements, the most that are left for the "
                             "constants of a file",
                             left_),
-                "keep large constants as buffers of the module");
+                "make large constants parameters, and freeze them");
 }
 
 void Budget::take(const NodeView& node, std::int64_t elements) {

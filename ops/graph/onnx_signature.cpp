@@ -111,6 +111,16 @@ const StoredTensor* tied_to(const Uses& uses, const std::string& name) {
   return nullptr;
 }
 
+[[noreturn]] void refuse_missing(const File& file, const std::string& name) {
+  throw Error(
+      ErrorCode::unsupported,
+      fmt::format("{}: lacks '{}' of its own signature: it was exported with optimize=True, "
+                  "which folds batch norm into convolutions and merges parameters, or the "
+                  "model does not use '{}'",
+                  file.origin, printable(name), printable(name)),
+      fmt::format("delete what the model does not use, and {}", export_line));
+}
+
 void find_missing(Signature& signature, const File& file) {
   std::set<std::string_view> names;
   for (const StoredTensor& tensor : file.initializers) names.insert(tensor.name);
@@ -126,11 +136,7 @@ void find_missing(Signature& signature, const File& file) {
       continue;
     }
     const StoredTensor* tied = role == Role::parameter ? tied_to(uses, name) : nullptr;
-    if (!tied || !has_different_elements(*tied))
-      refuse(file, fmt::format("lacks '{}' of its own signature: it was exported with "
-                               "optimize=True, which folds batch norm into convolutions and merges "
-                               "parameters, or no operation reads it",
-                               printable(name)));
+    if (!tied || !has_different_elements(*tied)) refuse_missing(file, name);
     signature.tied[name] = tied->name;
   }
 }

@@ -308,6 +308,37 @@ TEST(OnnxGraph, PadsAllSidesAlikeForSame) {
   EXPECT_EQ(output_shape(model.read()), "[batch, 1, 8, 8]");
 }
 
+/// x times what is kept of random numbers, which have this shape for each sample.
+OnnxModel dropout_in_parts(const Dims& channels) {
+  OnnxModel model({4, 3, 3});
+  model.node("Shape", {"x"}, "s", {{"end", std::int64_t{1}}});
+  model.integers("channels", channels);
+  model.node("Concat", {"s", "channels"}, "shape", {{"axis", std::int64_t{0}}});
+  model.integer("zero", 0);
+  model.node("CastLike", {"zero", "x"}, "z");
+  model.node("Expand", {"z", "shape"}, "empty");
+  model.node("RandomUniformLike", {"empty"}, "noise");
+  model.real("keep", 0.8);
+  model.node("CastLike", {"keep", "noise"}, "k");
+  model.node("Less", {"noise", "k"}, "kept");
+  model.node("CastLike", {"kept", "empty"}, "bernoulli");
+  model.node("Div", {"bernoulli", "keep"}, "scaled");
+  model.node("Mul", {"x", "scaled"}, "y");
+  return model;
+}
+
+TEST(OnnxGraph, TakesRandomNumbersInPartsAsDropout) {
+  const Graph graph = dropout_in_parts({4, 3, 3}).read();
+  EXPECT_THAT(operators(graph), ElementsAre("dropout"));
+  EXPECT_EQ(last<graph::Dropout>(graph).probability, 0.2);
+}
+
+TEST(OnnxGraph, ListsDropoutOfWholeChannels) {
+  const Graph graph = dropout_in_parts({4, 1, 1}).read();
+  ASSERT_EQ(graph.lacking.size(), 1u);
+  EXPECT_THAT(graph.lacking[0].reason, testing::HasSubstr("Dropout2d"));
+}
+
 TEST(OnnxGraph, ListsWhatTroupeLacksAndReadsOn) {
   OnnxModel model({3, 8, 8});
   model.weight("w", {4, 3, 3, 3});
