@@ -57,7 +57,6 @@ TensorSource new_weights(const std::shared_ptr<const StateSpec>& spec, std::uint
 /// each other.
 void add_similar_names(PartialWeights& weights, const TensorSource& model,
                        const std::map<std::string_view, const TensorInfo*>& in_file) {
-  constexpr std::size_t most = 8;
   std::vector<std::string_view> lacking, surplus;
   std::set<std::string_view> in_model;
   for (const TensorInfo& tensor : model.tensors) {
@@ -68,6 +67,7 @@ void add_similar_names(PartialWeights& weights, const TensorSource& model,
     if (!in_model.contains(name)) surplus.push_back(name);
   const auto add = [](std::vector<std::string>& texts, const std::vector<std::string_view>& names,
                       const std::vector<std::string_view>& others, std::string_view of_whom) {
+    constexpr std::size_t most = 8;
     const std::set<std::string_view> without_other(names.begin(), names.end());
     for (std::size_t i = 0; i < std::min(most, texts.size()); ++i) {
       const std::string name = texts[i].substr(0, texts[i].find(" ("));

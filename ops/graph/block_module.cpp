@@ -101,6 +101,8 @@ void BlockModule::declare_norm(StateSpec& spec, const Node& node) {
 }
 
 void BlockModule::declare(StateSpec& spec) {
+  parameters_.clear();
+  buffers_.clear();
   for (const Step& step : block_.steps) {
     const Node& node = node_of(step);
     for (std::size_t i = 0; i < node.inputs.size(); ++i)

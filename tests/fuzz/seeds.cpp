@@ -7,12 +7,14 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "runtime/control/detail/wire.h"
 #include "runtime/file/checkpoint.h"
 #include "runtime/file/manifest.h"
 #include "runtime/file/shard_format.h"
+#include "runtime/file/zip.h"
 #include "runtime/remote/flow_wire.h"
 #include "tests/fuzz/flow_graph.h"
 #include "tests/unit/ops/onnx_model.h"
@@ -137,6 +139,23 @@ void checkpoint_seeds(const fs::path& folder) {
   write(folder / "block", std::string("\2\2\x40\0", 4) + blocks);
 }
 
+/// The JSON of a golden model, without what its reader ignores.
+void pt2_seeds(const fs::path& folder, const fs::path& golden) {
+  for (const char* name : {"tied", "vgg", "vit"}) {
+    const ZipArchive archive = ZipArchive::open(golden / "graphs" / (std::string(name) + ".pt2"));
+    const auto document = [&](const std::string& member) {
+      return nlohmann::json::parse(
+          archive.content(archive.at(name + ("/" + member)), UINT64_MAX).text());
+    };
+    nlohmann::json model = document("models/model.json");
+    model["graph_module"].erase("module_call_graph");
+    for (auto& node : model["graph_module"]["graph"]["nodes"])
+      node["metadata"] = nlohmann::json::object();
+    write(folder / name,
+          model.dump() + '\0' + document("data/weights/model_weights_config.json").dump());
+  }
+}
+
 void flow_seeds(const fs::path& folder) {
   const Graph graph = fuzzed_graph();
   const auto payload = std::make_shared<Sample>(
@@ -190,8 +209,9 @@ void wire_seeds(const fs::path& folder) {
 int main(int, char** arguments) {
   const fs::path corpus = arguments[1];
   const fs::path golden = arguments[2];
-  for (const char* name : {"idx", "image", "npy", "npz", "zip", "onnx", "hdf5", "csv",
-                           "safetensors", "pickle", "tar", "checkpoint", "options", "wire", "flow"})
+  for (const char* name :
+       {"idx", "image", "npy", "npz", "zip", "onnx", "hdf5", "csv", "safetensors", "pickle", "tar",
+        "checkpoint", "pt2", "options", "wire", "flow"})
     fs::create_directories(corpus / name);
   idx_seeds(corpus / "idx");
   npy_seeds(corpus / "npy");
@@ -210,6 +230,7 @@ int main(int, char** arguments) {
     write(corpus / "pickle" / file.path().stem(), read(file.path()));
   tar_seeds(corpus / "tar");
   checkpoint_seeds(corpus / "checkpoint");
+  pt2_seeds(corpus / "pt2", golden);
   wire_seeds(corpus / "wire");
   flow_seeds(corpus / "flow");
   write(corpus / "options" / "recipe", read(golden / "../../recipes/demo.yaml"));

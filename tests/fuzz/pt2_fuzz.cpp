@@ -1,0 +1,36 @@
+// PyTorch's exported models: whatever the JSON, a graph and a model or an Error, in memory that the
+// file's size bounds. The input is models/model.json, a zero byte, and the weights' configuration.
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "ops/graph/model_of.h"
+#include "ops/graph/pt2.h"
+#include "ops/graph/read_graph.h"
+#include "runtime/error.h"
+#include "tests/unit/runtime/file/zip_text.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto split = std::min(text.find('\0'), text.size());
+  std::vector<troupe::test::MadeMember> members{
+      {.name = "m/models/model.json", .content = std::string(text.substr(0, split))},
+      {.name = "m/data/weights/model_weights_config.json",
+       .content = std::string(text.substr(std::min(split + 1, text.size())))}};
+  for (int i = 0; i < 8; ++i)
+    members.push_back(
+        {.name = "m/data/weights/weight_" + std::to_string(i), .content = std::string(6000, '\0')});
+  const std::string bytes = troupe::test::zip_of(members);
+  try {
+    const auto graph = std::make_shared<troupe::graph::Graph>(
+        troupe::graph::parse_pt2(std::as_bytes(std::span(bytes)), "'net.pt2'"));
+    (void)troupe::graph::digest(*graph);
+    const troupe::Model model = troupe::graph::model_of(graph, {.drops_log_softmax = true});
+    troupe::StateSpec spec;
+    for (const auto& block : model.blocks) block->declare(spec);
+  } catch (const troupe::Error&) {
+  }
+  return 0;
+}
