@@ -88,7 +88,11 @@ ValueId Call::add(Operator operation, std::vector<ValueId> inputs) {
   std::vector<const Sizes*> shapes;
   for (const ValueId id : inputs) shapes.push_back(id.index < 0 ? nullptr : &shape(id));
   Value result{.name = name()};
-  result.shape = checked([&] { return shape_of(operation, shapes); });
+  try {
+    result.shape = shape_of(operation, shapes);
+  } catch (const Error& error) {  // of a damaged file, or of a use that Troupe does not have
+    refuse(error.message(), error.remedy());
+  }
   const bool same_elements =
       std::holds_alternative<Reshape>(operation) || std::holds_alternative<Expand>(operation);
   if (same_elements && result.shape == *shapes[0]) return inputs[0];

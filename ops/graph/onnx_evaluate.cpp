@@ -108,47 +108,10 @@ const Numbers& needed(const NodeView& node, Inputs inputs, std::size_t index) {
 }
 
 bool can_evaluate(std::string_view operation) {
-  constexpr std::string_view known[] = {"Abs",
-                                        "Add",
-                                        "And",
-                                        "Cast",
-                                        "CastLike",
-                                        "Ceil",
-                                        "Concat",
-                                        "Constant",
-                                        "ConstantOfShape",
-                                        "Div",
-                                        "Equal",
-                                        "Expand",
-                                        "Flatten",
-                                        "Floor",
-                                        "Gather",
-                                        "Greater",
-                                        "GreaterOrEqual",
-                                        "Identity",
-                                        "Less",
-                                        "LessOrEqual",
-                                        "Max",
-                                        "Min",
-                                        "Mod",
-                                        "Mul",
-                                        "Neg",
-                                        "Not",
-                                        "Or",
-                                        "Pow",
-                                        "Range",
-                                        "Reciprocal",
-                                        "Reshape",
-                                        "Slice",
-                                        "Sqrt",
-                                        "Squeeze",
-                                        "Sub",
-                                        "Transpose",
-                                        "Trilu",
-                                        "Unsqueeze",
-                                        "Where",
-                                        "Exp"};
-  return std::ranges::find(known, operation) != std::end(known);
+  constexpr std::string_view others[] = {"Constant", "ConstantOfShape", "Range", "Identity",
+                                         "Cast",     "CastLike"};
+  return std::ranges::find(others, operation) != std::end(others) || is_arithmetic(operation) ||
+         is_movement(operation);
 }
 
 Numbers evaluate(const NodeView& node, Inputs inputs, Budget& budget) {

@@ -22,6 +22,10 @@ std::optional<Numbers> evaluate_arithmetic(const NodeView& node,
 std::optional<Numbers> evaluate_movement(const NodeView& node,
                                          std::span<const Numbers* const> inputs, Budget& budget);
 
+/// Whether an operation is theirs.
+bool is_arithmetic(std::string_view operation);
+bool is_movement(std::string_view operation);
+
 /// An input that must be there.
 const Numbers& needed(const NodeView& node, std::span<const Numbers* const> inputs,
                       std::size_t index);

@@ -153,6 +153,12 @@ Numbers expanded(const NodeView& node, Inputs inputs, Budget& budget) {
 
 }  // namespace
 
+bool is_movement(std::string_view operation) {
+  constexpr std::string_view known[] = {"Concat",    "Reshape", "Flatten", "Squeeze", "Unsqueeze",
+                                        "Transpose", "Slice",   "Gather",  "Expand",  "Trilu"};
+  return std::ranges::find(known, operation) != std::end(known);
+}
+
 std::optional<Numbers> evaluate_movement(const NodeView& node, Inputs inputs, Budget& budget) {
   const std::string& operation = node.operation();
   if (operation == "Concat") return concatenated(node, inputs, budget);
