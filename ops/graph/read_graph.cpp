@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ops/graph/onnx.h"
 #include "ops/graph/pt2.h"
 #include "ops/graph/pt2_file.h"
 #include "runtime/error.h"
@@ -23,7 +24,8 @@ bool is_zip(const MappedFile& file) {
 }  // namespace
 
 bool holds_graph(const std::filesystem::path& path) {
-  if (!is_zip(*MappedFile::open(path))) return false;
+  const auto file = MappedFile::open(path);
+  if (!is_zip(*file)) return looks_like_onnx(file->bytes());
   try {
     const ZipArchive archive = ZipArchive::open(path);
     return std::ranges::any_of(archive.members(), [](const ZipMember& member) {
@@ -37,7 +39,9 @@ bool holds_graph(const std::filesystem::path& path) {
 Graph read_graph(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path))
     throw Error(ErrorCode::bad_file, fmt::format("'{}' is a folder", path.string()), export_line);
-  if (is_zip(*MappedFile::open(path))) return read_pt2(path);
+  const auto file = MappedFile::open(path);
+  if (is_zip(*file)) return read_pt2(path);
+  if (looks_like_onnx(file->bytes())) return read_onnx(path);
   throw Error(ErrorCode::bad_file,
               fmt::format("'{}' is no model that PyTorch has exported", path.string()),
               export_line);

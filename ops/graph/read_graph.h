@@ -6,7 +6,7 @@
 
 namespace troupe::graph {
 
-/// Reads the model in a file that PyTorch has exported: .pt2, by its content. Throws
+/// Reads the model in a file that PyTorch has exported: .pt2 or ONNX, by its content. Throws
 /// Error{bad_file} for other files, with the line of Python that exports a model; io.
 Graph read_graph(const std::filesystem::path& path);
 

@@ -79,8 +79,10 @@ std::shared_ptr<const graph::Graph> FileModel::graph() const {
 OptionFields FileModel::options() {
   OptionFields fields{
       field("model.file", file,
-            "model that PyTorch has exported with torch.export.save; no model.name is needed",
-            {.synonyms = {"path", "pt2"}, .setting = "Model::file"}),
+            "model that PyTorch has exported with torch.export.save (.pt2) or torch.onnx.export "
+            "(.onnx); "
+            "no model.name is needed",
+            {.synonyms = {"path", "pt2", "onnx"}, .setting = "Model::file"}),
       field("model.initialise", initialise,
             "draw new parameters, as PyTorch draws those of each layer; false: begin with those of "
             "model.file",

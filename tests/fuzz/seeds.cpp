@@ -17,6 +17,7 @@
 #include "runtime/file/zip.h"
 #include "runtime/remote/flow_wire.h"
 #include "tests/fuzz/flow_graph.h"
+#include "tests/unit/ops/onnx_model.h"
 #include "tests/unit/runtime/file/tar_text.h"
 #include "tests/unit/runtime/file/torch_text.h"
 #include "tests/unit/runtime/file/zip_text.h"
@@ -51,6 +52,36 @@ void npy_seeds(const fs::path& folder) {
                             header + std::string(24, 'x'));
   write(folder / "three", std::string("\x93NUMPY\3\0", 8) + static_cast<char>(header.size()) +
                               std::string(3, '\0') + header + std::string(24, 'x'));
+}
+
+void onnx_seeds(const fs::path& folder) {
+  using testing_ops::Dims, testing_ops::OnnxModel;
+  OnnxModel layers({2, 6, 6});
+  layers.weight("c.weight", {4, 2, 3, 3});
+  for (const char* name : {"n.weight", "n.bias", "n.running_mean", "n.running_var"})
+    layers.weight(name, {4});
+  layers.signature("w: PARAMETER target='c.weight'\nm: BUFFER target='n.running_mean'\n");
+  layers.node("Conv", {"x", "c.weight"}, "c", {{"pads", Dims{1, 1, 1, 1}}});
+  layers.node("BatchNormalization", {"c", "n.weight", "n.bias", "n.running_mean", "n.running_var"},
+              "n", {{"momentum", 0.9}});
+  layers.node("MaxPool", {"n"}, "p", {{"kernel_shape", Dims{2, 2}}, {"strides", Dims{2, 2}}});
+  layers.node("Sigmoid", {"p"}, "s");
+  layers.node("Mul", {"p", "s"}, "m");
+  layers.node("Flatten", {"m"}, "y");
+  write(folder / "layers", layers.bytes());
+
+  OnnxModel shapes({4, 6}, 7);
+  shapes.weight("t", {5, 3});
+  shapes.node("Gather", {"t", "x"}, "g");
+  shapes.node("Shape", {"g"}, "s", {{"start", std::int64_t{0}}, {"end", std::int64_t{2}}});
+  shapes.integers("rest", {-1});
+  shapes.node("Concat", {"s", "rest"}, "to", {{"axis", std::int64_t{0}}});
+  shapes.node("Reshape", {"g", "to"}, "r");
+  shapes.node("Transpose", {"r"}, "k", {{"perm", Dims{0, 2, 1}}});
+  shapes.node("MatMul", {"r", "k"}, "p");
+  shapes.node("Softmax", {"p"}, "w", {{"axis", std::int64_t{-1}}});
+  shapes.node("MatMul", {"w", "r"}, "y");
+  write(folder / "shapes", shapes.bytes());
 }
 
 void zip_seeds(const fs::path& folder) {
@@ -192,13 +223,14 @@ int main(int, char** arguments) {
   const fs::path corpus = arguments[1];
   const fs::path golden = arguments[2];
   for (const char* name :
-       {"idx", "image", "npy", "npz", "zip", "torch_file", "distributed_checkpoint", "hdf5", "csv",
-        "safetensors", "pickle", "tar", "checkpoint", "pt2", "options", "wire", "flow"})
+       {"idx", "image", "npy", "npz", "zip", "onnx", "torch_file", "distributed_checkpoint", "hdf5",
+        "csv", "safetensors", "pickle", "tar", "checkpoint", "pt2", "options", "wire", "flow"})
     fs::create_directories(corpus / name);
   idx_seeds(corpus / "idx");
   npy_seeds(corpus / "npy");
   zip_seeds(corpus / "zip");
   torch_seeds(corpus, golden / "torch");
+  onnx_seeds(corpus / "onnx");
   for (const auto& file : fs::directory_iterator(golden / "images"))
     write(corpus / "image" / file.path().filename(), read(file.path()));
   for (const auto& file : fs::directory_iterator(golden / "arrays")) {

@@ -4,6 +4,7 @@
     python -m venv venv && venv/bin/pip install -r requirements.txt && venv/bin/python make_graphs.py [NAME…]
 
 graphs/NAME.pt2, NAME.onnx  the models of graph_models.py through both doors
+graphs/vit_opset18.onnx     the transformer by older operators, without metadata of nodes
 graphs.safetensors          20 training steps of each from these weights: losses, and samples of the
                             final weights and running statistics
 graph_names.txt             the state_dict of each: model, name, shape, type
@@ -78,6 +79,19 @@ def export(name):
         write_onnx(f"{folder}/{name}.onnx", FOLDER / "graphs" / f"{name}.onnx")
 
 
+def export_in_parts(name):
+    """Writes NAME_opset18.onnx, where attention and GELU are products, sums and a softmax."""
+    with tempfile.TemporaryDirectory() as folder:
+        torch.onnx.export(made(name).train(), (torch.zeros(2, *SAMPLE),), f"{folder}/{name}.onnx",
+                          dynamic_shapes=({0: "batch"},), optimize=False, opset_version=18,
+                          external_data=False, verbose=False)
+        model = onnx.load(f"{folder}/{name}.onnx")
+    for holder in [*model.graph.node, *model.graph.value_info, *model.graph.initializer]:
+        del holder.metadata_props[:]
+    del model.graph.value_info[:]
+    onnx.save(model, FOLDER / "graphs" / f"{name}_opset18.onnx")
+
+
 def with_counter_dropout(net):
     """The model with Troupe's masks in place of PyTorch's."""
     for path, module in list(net.named_modules()):
@@ -134,6 +148,7 @@ def main():
         if name in wanted:
             export(name)
         result |= trained(name, "sgd", sgd(RATES.get(name, 0.01)))
+    export_in_parts("vit")
     result |= trained("vit", "adamw", lambda p: torch.optim.AdamW(p, lr=0.0005, betas=(0.8, 0.99), eps=1e-6, weight_decay=0.1))
     save_file(result, FOLDER / "graphs.safetensors", {"torch": torch.__version__})
     (FOLDER / "graph_names.txt").write_text("\n".join(names()) + "\n")

@@ -97,6 +97,7 @@ struct Run {
 };
 
 class ExportedModel : public testing::TestWithParam<Run> {};
+class ExportedNames : public testing::TestWithParam<Run> {};
 
 TEST_P(ExportedModel, TrainsAsInPyTorchToOneInAHundredMillion) {
   const auto& [model, recipe, extension] = GetParam();
@@ -127,7 +128,7 @@ TEST_P(ExportedModel, TrainsAsInPyTorchToOneInAHundredMillion) {
                           golden, [&](const auto& e) { return e.first.starts_with(prefix); })));
 }
 
-TEST_P(ExportedModel, HasTheStateDictOfTheModule) {
+TEST_P(ExportedNames, AreThoseOfTheModule) {
   const auto& [model, recipe, extension] = GetParam();
   std::ifstream file(golden_folder + "graph_names.txt");
   std::vector<std::string> expected, lines;
@@ -147,12 +148,24 @@ TEST_P(ExportedModel, HasTheStateDictOfTheModule) {
 
 std::vector<Run> runs() {
   std::vector<Run> result;
-  for (const std::string& model : graph_models) result.push_back({model, "sgd", ".pt2"});
-  result.push_back({"vit", "adamw", ".pt2"});
+  for (const std::string extension : {".pt2", ".onnx"}) {
+    for (const std::string& model : graph_models)
+      if (model != "tied" || extension == ".pt2")  // ONNX does not say what is frozen
+        result.push_back({model, "sgd", extension});
+    result.push_back({"vit", "adamw", extension});
+  }
+  result.push_back({"vit", "sgd", "_opset18.onnx"});
+  return result;
+}
+
+std::vector<Run> files() {
+  std::vector<Run> result = runs();
+  result.push_back({"tied", "sgd", ".onnx"});
   return result;
 }
 
 INSTANTIATE_TEST_SUITE_P(EachModel, ExportedModel, testing::ValuesIn(runs()));
+INSTANTIATE_TEST_SUITE_P(EachFile, ExportedNames, testing::ValuesIn(files()));
 
 }  // namespace
 }  // namespace troupe::testing_ops

@@ -1,0 +1,242 @@
+// Layers with weights, pooling, products.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "ops/graph/onnx_import.h"
+
+namespace troupe::graph::onnx {
+namespace {
+
+constexpr std::int64_t most_pixels = 1 << 20;  // of a window, its stride and its padding
+
+/// Height and width of an attribute; refuses the node for other numbers of axes.
+std::pair<std::int64_t, std::int64_t> pair(const Call& call, std::string_view attribute,
+                                           std::int64_t otherwise) {
+  const auto given = call.integers(attribute);
+  if (!given) return {otherwise, otherwise};
+  if (given->size() != 2)
+    call.refuse(
+        fmt::format("its '{}' has {} numbers; images have two axes", attribute, given->size()));
+  if (std::ranges::any_of(*given, [](auto n) { return n < 0 || n > most_pixels; }))
+    call.damaged(fmt::format("its '{}' is out of range", attribute));
+  return {(*given)[0], (*given)[1]};
+}
+
+void check_images(const Call& call, ValueId x) {
+  if (call.shape(x).size() != 4)
+    call.refuse(
+        fmt::format("it takes [batch, channels, height, width], not {}", to_string(call.shape(x))));
+}
+
+/// Padding of both axes, the same on both sides of each.
+std::pair<std::int64_t, std::int64_t> padding(const Call& call, std::int64_t covered_h,
+                                              std::int64_t covered_w) {
+  const std::string kind = call.text("auto_pad", "NOTSET");
+  if (kind == "VALID") return {0, 0};
+  if (kind == "SAME_UPPER" || kind == "SAME_LOWER") {
+    const auto [stride_h, stride_w] = pair(call, "strides", 1);
+    if (stride_h != 1 || stride_w != 1 || covered_h % 2 == 0 || covered_w % 2 == 0)
+      call.refuse(fmt::format("its padding '{}' differs between the sides of the image", kind));
+    return {covered_h / 2, covered_w / 2};
+  }
+  if (kind != "NOTSET") call.refuse(fmt::format("its padding is '{}'", kind));
+  const auto pads = call.integers("pads");
+  if (!pads) return {0, 0};
+  if (pads->size() != 4) call.refuse(fmt::format("it pads {} sides", pads->size()));
+  if ((*pads)[0] != (*pads)[2] || (*pads)[1] != (*pads)[3])
+    call.refuse("its padding differs between the sides of the image");
+  return {(*pads)[0], (*pads)[1]};
+}
+
+bool all_are(const Numbers* numbers, double value) {
+  return numbers && numbers->is_real() &&
+         std::ranges::all_of(numbers->reals, [&](double real) { return real == value; });
+}
+
+/// A weight or a bias, which must be a parameter.
+ValueId parameter(Call& call, int index) {
+  if (call.is_known(index))
+    call.refuse(fmt::format("its input '{}' is a constant, no parameter", call.input(index)));
+  const ValueId id = call.value(index);
+  if (call.at(id).kind != Value::Kind::parameter)
+    call.refuse(fmt::format("its input '{}' is computed, no parameter", call.input(index)));
+  return id;
+}
+
+/// A bias is absent also where it is a constant of zeros: so the export writes a layer without.
+bool has_bias(const Call& call, int index) {
+  return call.has_input(index) && !all_are(call.numbers(index), 0.0);
+}
+
+void convolution(Call& call) {
+  const ValueId x = call.value(0), weight = parameter(call, 1);
+  check_images(call, x);
+  const Sizes sizes = call.shape(weight);
+  if (sizes.size() != 4)
+    call.refuse(fmt::format("its weight is {}; only 2-d convolutions are read", to_string(sizes)));
+  ConvolutionOptions o;
+  o.groups = call.integer("group", 1);
+  o.out_channels = sizes[0].fixed;
+  if (o.groups < 1 || o.groups > std::max<std::int64_t>(1, o.out_channels))
+    call.damaged(fmt::format("it has {} groups", o.groups));
+  o.in_channels = call.checked([&] { return product(Sizes{sizes[1], fixed(o.groups)}); }).fixed;
+  o.kernel_h = sizes[2].fixed, o.kernel_w = sizes[3].fixed;
+  if (o.kernel_h > most_pixels || o.kernel_w > most_pixels) call.damaged("its kernel is too large");
+  std::tie(o.stride_h, o.stride_w) = pair(call, "strides", 1);
+  std::tie(o.dilation_h, o.dilation_w) = pair(call, "dilations", 1);
+  std::tie(o.padding_h, o.padding_w) =
+      padding(call, o.dilation_h * (o.kernel_h - 1) + 1, o.dilation_w * (o.kernel_w - 1) + 1);
+  o.bias = has_bias(call, 2);
+  std::vector<ValueId> inputs{x, weight};
+  if (o.bias) inputs.push_back(parameter(call, 2));
+  call.give(call.add(Convolution{o}, inputs));
+}
+
+/// The weight of a Linear, [out, in], for a matrix [in, out]: a transposed weight is taken as it
+/// is.
+ValueId weight_of(Call& call, ValueId matrix) {
+  const Permute* transposed = call.producer_as<Permute>(matrix);
+  if (transposed && transposed->axes == std::vector<int>{1, 0})
+    return call.producer(matrix)->inputs[0];
+  return call.add(Permute{{1, 0}}, {matrix});
+}
+
+void gemm(Call& call) {
+  if (call.real("alpha", 1) != 1 || call.real("beta", 1) != 1 || call.integer("transA", 0) != 0)
+    call.refuse("it scales its operands or transposes the first");
+  const ValueId x = call.value(0), matrix = call.value(1);
+  const ValueId weight = call.integer("transB", 0) != 0 ? matrix : weight_of(call, matrix);
+  std::vector<ValueId> inputs{x, weight};
+  if (has_bias(call, 2)) inputs.push_back(parameter(call, 2));
+  call.give(call.add(Linear{}, inputs));
+}
+
+void matmul(Call& call) {
+  const ValueId a = call.value(0), b = call.value(1);
+  if (call.shape(a).size() < 2 || call.shape(b).size() < 2)
+    call.refuse(fmt::format("{} times {}", to_string(call.shape(a)), to_string(call.shape(b))));
+  const Permute* transposed = call.producer_as<Permute>(b);
+  const bool is_linear = transposed && call.shape(b).size() == 2 &&
+                         call.at(call.producer(b)->inputs[0]).kind == Value::Kind::parameter;
+  if (is_linear) return call.give(call.add(Linear{}, {a, call.producer(b)->inputs[0]}));
+  if (const auto attention = as_attention(call, a, b)) return call.give(*attention);
+  call.give(call.add(Matmul{}, {a, b}));
+}
+
+/// PyTorch's momentum, 1 - m, as the decimal that it was: 0.1, not 1 - 0.9.
+double momentum(const Call& call) {
+  const double kept = call.real("momentum", 0.9);
+  return shortest_decimal(static_cast<float>(1.0 - kept));
+}
+
+void batch_norm(Call& call) {
+  const ValueId x = call.value(0);
+  if (call.shape(x).size() != 2) check_images(call, x);
+  if (call.is_known(1) || call.is_known(2)) call.refuse("it has no weight and bias (affine=False)");
+  const ValueId weight = parameter(call, 1), bias = parameter(call, 2);
+  const ValueId mean = call.buffer(3), variance = call.buffer(4);
+  BatchNorm norm{.epsilon = call.real("epsilon", 1e-5), .momentum = momentum(call)};
+  norm.counter = call.counter_of(call.at(mean).name);
+  call.give(call.add(norm, {x, weight, bias, mean, variance}));
+}
+
+void layer_norm(Call& call) {
+  const ValueId x = call.value(0);
+  const Sizes shape = call.shape(x);
+  const int axis = axis_of(call, call.integer("axis", -1), static_cast<int>(shape.size()));
+  const Size features = call.checked(
+      [&] { return product(std::span(shape).subspan(static_cast<std::size_t>(axis))); });
+  if (!is_fixed(features)) call.refuse("it normalises over the samples");
+  std::vector<ValueId> inputs{x, {}, {}};
+  if (call.has_input(1) && !all_are(call.numbers(1), 1.0)) inputs[1] = parameter(call, 1);
+  if (has_bias(call, 2)) inputs[2] = parameter(call, 2);
+  while (inputs.back().index < 0) inputs.pop_back();
+  call.give(call.add(LayerNorm{.features = features.fixed, .epsilon = call.real("epsilon", 1e-5)},
+                     inputs));
+}
+
+PoolOptions pool_options(const Call& call, ValueId x) {
+  check_images(call, x);
+  PoolOptions o;
+  if (!call.has("kernel_shape")) call.damaged("it has no kernel");
+  std::tie(o.kernel_h, o.kernel_w) = pair(call, "kernel_shape", 1);
+  std::tie(o.stride_h, o.stride_w) = pair(call, "strides", 1);
+  std::tie(o.padding_h, o.padding_w) = padding(call, o.kernel_h, o.kernel_w);
+  const auto [dilation_h, dilation_w] = pair(call, "dilations", 1);
+  if (dilation_h != 1 || dilation_w != 1) call.refuse("its dilation is not 1");
+  if (o.stride_h < 1 || o.stride_w < 1) call.damaged("its stride is not positive");
+  const Sizes& shape = call.shape(x);
+  const bool exact = (shape[2].fixed + 2 * o.padding_h - o.kernel_h) % o.stride_h == 0 &&
+                     (shape[3].fixed + 2 * o.padding_w - o.kernel_w) % o.stride_w == 0;
+  if (call.integer("ceil_mode", 0) != 0 && !exact)
+    call.refuse("ceil_mode=True with windows that reach beyond the image");
+  return o;
+}
+
+void max_pool(Call& call) {
+  const ValueId x = call.value(0);
+  call.give(call.add(MaxPool{pool_options(call, x)}, {x}));
+}
+
+void average_pool(Call& call) {
+  const ValueId x = call.value(0);
+  const PoolOptions options = pool_options(call, x);
+  const bool padded = options.padding_h != 0 || options.padding_w != 0;
+  if (padded && call.integer("count_include_pad", 0) == 0)
+    call.refuse("count_include_pad=False with padding");
+  call.give(call.add(AveragePool{options}, {x}));
+}
+
+void global_average_pool(Call& call) {
+  const ValueId x = call.value(0);
+  check_images(call, x);
+  call.give(call.add(AdaptiveAveragePool{1, 1}, {x}));
+}
+
+void dropout(Call& call) {
+  const ValueId x = call.value(0);
+  const double probability = call.has_input(1) ? real_of(call, call.needed_numbers(1)) : 0.5;
+  const bool trains = call.has_input(2) && fixed_integer_of(call, call.needed_numbers(2)) != 0;
+  if (!trains || probability == 0) return call.give(x);
+  call.give(call.add(Dropout{probability}, {x}));
+}
+
+/// The attention of opset 23.
+void attention(Call& call) {
+  const ValueId q = call.value(0), k = call.value(1), v = call.value(2);
+  if (call.shape(q).size() != 4 || call.has_input(4) || call.has_input(5))
+    call.refuse("only attention over [batch, heads, tokens, features] without a cache is read");
+  if (call.real("softcap", 0) != 0) call.refuse("its scores have a limit (softcap)");
+  const double features = static_cast<double>(std::max<std::int64_t>(1, call.shape(q)[3].fixed));
+  std::optional<Numbers> mask;
+  if (call.has_input(3)) mask = additive_mask(call, call.needed_numbers(3));
+  call.give(add_attention(call, q, k, v, mask ? &*mask : nullptr, call.integer("is_causal", 0) != 0,
+                          call.real("scale", 1.0 / std::sqrt(features))));
+}
+
+constexpr std::pair<std::string_view, Handler> handlers[] = {
+    {"Conv", convolution},
+    {"Gemm", gemm},
+    {"MatMul", matmul},
+    {"BatchNormalization", batch_norm},
+    {"LayerNormalization", layer_norm},
+    {"MaxPool", max_pool},
+    {"AveragePool", average_pool},
+    {"GlobalAveragePool", global_average_pool},
+    {"Dropout", dropout},
+    {"Attention", attention},
+};
+
+}  // namespace
+
+Handler find_layer(std::string_view operation) {
+  for (const auto& [name, handler] : handlers)
+    if (name == operation) return handler;
+  return nullptr;
+}
+
+}  // namespace troupe::graph::onnx

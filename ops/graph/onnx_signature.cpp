@@ -1,0 +1,175 @@
+#include "ops/graph/onnx_signature.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "ops/graph/onnx_node.h"
+#include "runtime/text.h"
+
+namespace troupe::graph::onnx {
+namespace {
+
+using Role = Signature::Role;
+
+constexpr std::string_view signature_key = "pkg.torch.export.ExportedProgram.graph_signature";
+constexpr std::string_view rewriter_key = "pkg.onnxscript.rewriter.rule_name";
+
+[[noreturn]] void refuse(const File& file, const std::string& what) {
+  throw Error(ErrorCode::unsupported, fmt::format("{}: {}", file.origin, what), export_line);
+}
+
+std::string signature_text(const File& file) {
+  for (const auto* entries : {&file.model.graph().metadata_props(), &file.model.metadata_props()})
+    for (const auto& entry : *entries)
+      if (entry.key() == signature_key) return entry.value();
+  return "";
+}
+
+/// The text between `begin` and the next `end`.
+std::optional<std::string> between(std::string_view line, std::string_view begin, char end) {
+  const std::size_t from = line.find(begin);
+  if (from == line.npos) return std::nullopt;
+  const std::string_view rest = line.substr(from + begin.size());
+  return std::string(rest.substr(0, rest.find(end)));
+}
+
+/// A line `p_conv_weight: PARAMETER target='conv.weight'`.
+void add_line(Signature& signature, std::string_view line) {
+  const auto target = between(line, " target='", '\'');
+  if (!target) return;
+  const auto is = [&](std::string_view kind) { return line.find(kind) != line.npos; };
+  if (is(": PARAMETER ")) signature.roles[*target] = Role::parameter;
+  if (is(": BUFFER ")) signature.roles[*target] = Role::buffer;
+  if (is(": CONSTANT_TENSOR ")) signature.roles[*target] = Role::constant;
+  if (is(" persistent=False")) signature.transient.insert(*target);
+}
+
+/// The roles without a signature: running statistics are buffers, other floating-point tensors
+/// with axes are trained.
+void guess(Signature& signature, const File& file) {
+  std::set<std::string> statistics;
+  for (const auto& node : file.model.graph().node())
+    if (node.op_type() == "BatchNormalization")
+      for (int i = 3; i < std::min(5, node.input_size()); ++i) statistics.insert(node.input(i));
+  std::size_t trained = 0;
+  for (const StoredTensor& tensor : file.initializers) {
+    if (tensor.name.starts_with("onnx::"))
+      refuse(file, fmt::format("its tensor '{}' has lost its name: the file was exported for "
+                               "inference",
+                               printable(tensor.name)));
+    const bool is_trained = is_floating(tensor.dtype) && tensor.shape.rank() > 0;
+    Role role = is_trained ? Role::parameter : Role::constant;
+    if (statistics.contains(tensor.name)) role = Role::buffer;
+    trained += role == Role::parameter ? 1 : 0;
+    signature.roles[tensor.name] = role;
+  }
+  signature.notes.push_back(
+      fmt::format("the file does not state which tensors are trained: {} of {} are, all "
+                  "floating-point ones but running statistics",
+                  trained, file.initializers.size()));
+}
+
+/// Whether a tensor has different elements. Tied weights have; the optimiser of the export also
+/// merges the ones and zeros that layers begin with.
+bool has_different_elements(const StoredTensor& stored) {
+  const Tensor tensor = read_tensor(stored);
+  const std::size_t size = size_of(tensor.dtype());
+  for (std::size_t at = size; at < tensor.bytes(); at += size)
+    if (std::memcmp(tensor.raw(), tensor.raw() + at, size) != 0) return true;
+  return false;
+}
+
+/// The initializers that the nodes of each module read.
+using Uses = std::multimap<std::string, const StoredTensor*>;
+
+Uses uses_of(const File& file) {
+  std::map<std::string_view, const StoredTensor*> by_name;
+  for (const StoredTensor& tensor : file.initializers) by_name[tensor.name] = &tensor;
+  Uses uses;
+  for (const auto& node : file.model.graph().node())
+    for (const auto& input : node.input())
+      if (const auto found = by_name.find(input); found != by_name.end())
+        uses.emplace(NodeView(node, file.origin).module(), found->second);
+  return uses;
+}
+
+/// The tensor that a module uses in place of a parameter that the file lacks: exports keep one of
+/// the names of tied weights. `encode.weight` is `decode.weight` if a node of the module `encode`
+/// reads this.
+const StoredTensor* tied_to(const Uses& uses, const std::string& name) {
+  const std::size_t dot = name.rfind('.');
+  if (dot == name.npos) return nullptr;
+  const std::string module = name.substr(0, dot), leaf = name.substr(dot);
+  for (auto [use, end] = uses.equal_range(module); use != end; ++use) {
+    const std::string& other = use->second->name;
+    if (other.ends_with(leaf) && other.substr(0, other.size() - leaf.size()) != module)
+      return use->second;
+  }
+  return nullptr;
+}
+
+[[noreturn]] void refuse_missing(const File& file, const std::string& name) {
+  throw Error(
+      ErrorCode::unsupported,
+      fmt::format("{}: lacks '{}' of its own signature: it was exported with optimize=True, "
+                  "which folds batch norm into convolutions and merges parameters, or the "
+                  "model does not use '{}'",
+                  file.origin, printable(name), printable(name)),
+      fmt::format("delete what the model does not use, and {}", export_line));
+}
+
+void find_missing(Signature& signature, const File& file) {
+  std::set<std::string_view> names;
+  for (const StoredTensor& tensor : file.initializers) names.insert(tensor.name);
+  const Uses uses = uses_of(file);
+  for (const auto& [name, role] : signature.roles) {
+    if (names.contains(name) || role == Role::constant || name.ends_with("num_batches_tracked"))
+      continue;
+    const bool statistic = name.ends_with("running_mean") || name.ends_with("running_var");
+    if (role == Role::buffer && !statistic) {
+      if (!signature.transient.contains(name))
+        signature.notes.push_back(
+            fmt::format("the file lacks the buffer {}, which no operation reads", printable(name)));
+      continue;
+    }
+    const StoredTensor* tied = role == Role::parameter ? tied_to(uses, name) : nullptr;
+    if (!tied || !has_different_elements(*tied)) refuse_missing(file, name);
+    signature.tied[name] = tied->name;
+  }
+}
+
+}  // namespace
+
+Role Signature::role_of(const std::string& initializer) const {
+  const auto found = roles.find(initializer);
+  return found == roles.end() ? Role::constant : found->second;
+}
+
+Signature read_signature(const File& file) {
+  for (const auto& node : file.model.graph().node())
+    for (const auto& entry : node.metadata_props())
+      if (entry.key() == rewriter_key)
+        NodeView(node, file.origin)
+            .refuse(fmt::format("it was rewritten by '{}': the file was exported with "
+                                "optimize=True, which folds batch norm into convolutions",
+                                printable(entry.value())));
+  Signature signature;
+  const std::string text = signature_text(file);
+  signature.stated = !text.empty();
+  if (!signature.stated) {
+    guess(signature, file);
+    return signature;
+  }
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    add_line(signature, std::string_view(text).substr(at, end - at));
+    at = end + 1;
+  }
+  find_missing(signature, file);
+  return signature;
+}
+
+}  // namespace troupe::graph::onnx
