@@ -11,11 +11,11 @@ namespace troupe {
 namespace {
 
 using test::expect_error;
+using test::MadeMember;
 using test::npy_file;
 using test::npy_of;
 using test::write_text;
 using test::zip_of;
-using test::MadeMember;
 using testing::ElementsAre;
 
 const std::string array = npy_of<float>("<f4", "(2, 3)", {0, 1, 2, 3, 4, 5});
