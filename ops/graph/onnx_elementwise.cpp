@@ -17,7 +17,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 void relu(Call& call) { call.give(call.add(Relu{}, {call.value(0)})); }
 
-template <Activation function>
+template <ActivationFunction function>
 void activation(Call& call) {
   call.give(call.add(Activate{function}, {call.value(0)}));
 }
@@ -26,7 +26,7 @@ void tanh(Call& call) {
   const auto& part = call.gelu(0);
   if (part && part->step == GeluPart::Step::scaled_inner)
     return call.give(GeluPart{GeluPart::Step::function, true, part->x});
-  activation<Activation::tanh>(call);
+  activation<ActivationFunction::tanh>(call);
 }
 
 /// The error function of x / sqrt(2).
@@ -41,7 +41,7 @@ void erf(Call& call) {
 void gelu(Call& call) {
   const std::string kind = call.text("approximate", "none");
   if (kind != "none" && kind != "tanh") call.refuse(fmt::format("its approximation is '{}'", kind));
-  const Activation function = kind == "tanh" ? Activation::gelu_tanh : Activation::gelu;
+  const ActivationFunction function = kind == "tanh" ? ActivationFunction::gelu_tanh : ActivationFunction::gelu;
   call.give(call.add(Activate{function}, {call.value(0)}));
 }
 
@@ -49,7 +49,7 @@ void hard_sigmoid(Call& call) {
   const double sixth = shortest_decimal(1.0f / 6.0f);
   if (call.real("alpha", 0.2) != sixth || call.real("beta", 0.5) != 0.5)
     call.refuse("it is not PyTorch's Hardsigmoid, x / 6 + 1 / 2");
-  call.give(call.add(Activate{Activation::hardsigmoid}, {call.value(0)}));
+  call.give(call.add(Activate{ActivationFunction::hardsigmoid}, {call.value(0)}));
 }
 
 double bound(const Call& call, int index, double otherwise) {
@@ -79,9 +79,9 @@ void limit(Call& call) {
 std::optional<ValueId> silu_of(Call& call, ValueId a, ValueId b) {
   for (const auto& [x, factor] : {std::pair{a, b}, std::pair{b, a}}) {
     const Activate* sigmoid = call.producer_as<Activate>(factor);
-    if (sigmoid && sigmoid->function == Activation::sigmoid &&
+    if (sigmoid && sigmoid->function == ActivationFunction::sigmoid &&
         call.producer(factor)->inputs[0] == x)
-      return call.add(Activate{Activation::silu}, {x});
+      return call.add(Activate{ActivationFunction::silu}, {x});
   }
   return std::nullopt;
 }
@@ -131,7 +131,7 @@ bool give_gelu_with(Call& call, ArithmeticOperation operation, const GeluPart& p
   const bool completes =
       (part.step == Step::half && x == part.x) || (part.step == Step::function_plus && is_half);
   if (!completes) return false;
-  const Activation function = part.tanh ? Activation::gelu_tanh : Activation::gelu;
+  const ActivationFunction function = part.tanh ? ActivationFunction::gelu_tanh : ActivationFunction::gelu;
   return call.give(call.add(Activate{function}, {part.x})), true;
 }
 
@@ -227,10 +227,10 @@ void reduce(Call& call) {
 
 constexpr std::pair<std::string_view, Handler> handlers[] = {
     {"Relu", relu},
-    {"Sigmoid", activation<Activation::sigmoid>},
+    {"Sigmoid", activation<ActivationFunction::sigmoid>},
     {"Tanh", tanh},
     {"Erf", erf},
-    {"HardSwish", activation<Activation::hardswish>},
+    {"HardSwish", activation<ActivationFunction::hardswish>},
     {"HardSigmoid", hard_sigmoid},
     {"Gelu", gelu},
     {"Clip", clip},
