@@ -83,6 +83,24 @@ Result<DatasetSummary> summary_of_samples(const Options& options) {
   }
 }
 
+/// The outputs that the loss needs for the targets; nothing where classes are not counted.
+std::optional<std::int64_t> outputs_for(const LossFunction& loss, const SampleSpec& samples) {
+  const bool classes = samples.target_dtype == DType::i64 && samples.target_shape.rank() == 0;
+  if (!classes) return samples.target_shape.element_count();
+  if (samples.classes < 1) return std::nullopt;
+  return loss.kind == LossKind::bce && samples.classes <= 2 ? 1 : samples.classes;
+}
+
+/// Gives model.classes its value where it is auto and the samples are known.
+void choose_classes(Options& options) {
+  if (options.classes_chosen || !options.samples || !options.model.chosen().outputs()) return;
+  const auto outputs = outputs_for(options.pipeline.loss, options.samples.value().samples);
+  if (!outputs) return;
+  const OptionFields fields = option_fields(options);
+  const auto field = std::ranges::find(fields, "model.classes", &OptionField::path);
+  field->read(parse_yaml(fmt::format("{}", *outputs), "the classes of the data set", true));
+}
+
 /// A sentence if the mean or deviation of pixels was set for samples that are no pixels.
 std::vector<std::string> unused_mean(const Options& options, const OptionOrigins& origins) {
   if (!options.samples || options.samples.value().samples.dtype == DType::u8) return {};
@@ -105,6 +123,7 @@ Options resolve(OptionTree document, const std::vector<std::string>& overrides,
   if (samples.std.empty()) samples.std = source.usual_std();
   options.samples = summary_of_samples(options);
   const Result<DatasetSummary>& data = options.samples;
+  choose_classes(options);
   validate(options, origins);
   former_channels.check(options, data);
   options.warnings = without_effect(options, origins);

@@ -20,6 +20,11 @@ constexpr double largest_size = 1e6;       // of one axis of a tensor
 constexpr double largest_count = 4096;     // of stages, replicas, threads
 constexpr double largest_staleness = 64;   // each costs memory for one more step's gradients
 
+constexpr std::string_view accumulation_hint =
+    "train.micro_batches divides train.batch_size: to accumulate 4 batches, set "
+    "train.micro_batches to 4 and multiply train.batch_size by 4";
+constexpr std::string_view restart_hint = "to resume, add --restart auto";
+
 constexpr std::pair<std::string_view, Augment> augmentations[] = {
     {"flip", Augment::flip},
     {"crop", Augment::crop},
@@ -150,19 +155,39 @@ void add_all(OptionFields& fields, OptionFields from,
 }
 
 void add_run(OptionFields& fields, Options& o) {
-  fields.push_back(field("seed", o.pipeline.seed, "seed of all random numbers"));
+  fields.push_back(field("seed", o.pipeline.seed, "seed of all random numbers",
+                         {.synonyms = {"seed_everything", "random_state", "manual_seed"}}));
   fields.push_back(precision_field(o.pipeline));
   add_all(fields, fields_of(o.model, "model.name"), is_top);
   fields.push_back(
       field("trace", o.run.trace, "write trace.json, for Perfetto or chrome://tracing"));
 }
 
+/// model.classes, which may be auto.
+OptionField with_automatic_classes(OptionField field, Options& o) {
+  constexpr std::string_view word = "auto";
+  field.type = fmt::format("{} or {}", word, field.type);
+  field.read = [read = field.read, &o](const OptionTree& tree) {
+    o.classes_chosen = tree.scalar != word;
+    if (o.classes_chosen) read(tree);
+  };
+  field.write = [write = field.write, &o] {
+    return o.classes_chosen ? write() : std::string(word);
+  };
+  return field;
+}
+
 void add_model(OptionFields& fields, Options& o) {
   fields.push_back(name_field("model.name", o.model, "model to train"));
   add_all(fields, fields_of(o.model, "model.name"));
+  for (OptionField& field : fields)
+    if (field.path == "model.classes") field = with_automatic_classes(std::move(field), o);
   fields.push_back(field("model.weights", o.weights,
                          "safetensors file or checkpoint to start from; empty: random weights",
-                         {.synonyms = {"checkpoint", "pretrained"}}));
+                         {.synonyms = {"checkpoint", "pretrained"},
+                          .hints = {{"resume", restart_hint},
+                                    {"resume_from_checkpoint", restart_hint},
+                                    {"ckpt_path", restart_hint}}}));
   fields.push_back(field("model.strict", o.weights_strict,
                          "all tensors of model.weights must fit the model; false: those that do "
                          "not begin as in a new run, such as a head for other classes"));
@@ -186,7 +211,7 @@ void add_data(OptionFields& fields, Options& o) {
                                 "augmentations of training samples, in this order; "
                                 "random_resized_crop only as the first, random_erasing only as "
                                 "the last",
-                                {.synonyms = {"augmentation", "transforms"}}));
+                                {.synonyms = {"augmentation", "transforms", "transform"}}));
   fields.push_back(field("data.color_jitter", data.color_jitter,
                          "ranges of brightness, contrast, saturation and, if there is a fourth, "
                          "of hue (at most 0.5) for color_jitter in data.augment, such as "
@@ -208,10 +233,10 @@ void add_data(OptionFields& fields, Options& o) {
             {.at_least = 0, .at_most = largest_count, .synonyms = {"num_workers"}}));
   fields.push_back(field("data.limit", o.selection.limit,
                          "maximum number of training samples; 0: all",
-                         {.at_least = 0, .at_most = many}));
-  fields.push_back(field("data.test_limit", o.selection.test_limit,
-                         "maximum number of test samples; 0: all",
-                         {.at_least = 0, .at_most = many}));
+                         {.at_least = 0, .at_most = many, .synonyms = {"limit_train_batches"}}));
+  fields.push_back(field(
+      "data.test_limit", o.selection.test_limit, "maximum number of test samples; 0: all",
+      {.at_least = 0, .at_most = many, .synonyms = {"limit_val_batches", "limit_test_batches"}}));
 }
 
 void add_loss(OptionFields& fields, LossFunction& loss) {
@@ -250,13 +275,14 @@ void add_train(OptionFields& fields, Options& o) {
   fields.push_back(field("train.batch_size", p.batch_size,
                          "samples of one step, over all replicas and micro-batches",
                          {.at_least = 1, .at_most = largest_size, .synonyms = {"batch", "bs"}}));
-  fields.push_back(field(
-      "train.micro_batches", as_signed(p.micro_batches),
-      "micro-batches of a batch, over all replicas; batch norm averages over "
-      "one micro-batch",
-      {.at_least = 1,
-       .at_most = largest_count,
-       .synonyms = {"microbatches", "accumulate_grad_batches", "gradient_accumulation_steps"}}));
+  fields.push_back(field("train.micro_batches", as_signed(p.micro_batches),
+                         "micro-batches of a batch, over all replicas; batch norm averages over "
+                         "one micro-batch",
+                         {.at_least = 1,
+                          .at_most = largest_count,
+                          .synonyms = {"microbatches"},
+                          .hints = {{"accumulate_grad_batches", accumulation_hint},
+                                    {"gradient_accumulation_steps", accumulation_hint}}}));
   fields.push_back(
       lr_field(p.rate.lr, "train.lr", "learning rate; with one_cycle the highest rate"));
   fields.push_back(name_field("train.optimizer", o.optimizer, "rule that updates the weights"));
@@ -324,17 +350,18 @@ void add_train(OptionFields& fields, Options& o) {
                           .at_most = 1000,
                           .synonyms = {"poly_power"},
                           .only_with = {.key = "train.schedule", .values = {"polynomial"}}}));
-  fields.push_back(field("train.stop_on_nan", p.stop_on_nan,
-                         "fail at the first loss that is not finite; its step is not committed"));
+  fields.push_back(
+      field("train.stop_on_nan", p.stop_on_nan,
+            "fail at the first training loss that is not finite; its step is not committed"));
   fields.push_back(field("train.target_accuracy", p.stopping.target_accuracy,
                          "test accuracy at which the run ends, such as 0.95; 0: none",
                          {.at_least = 0, .at_most = 1}));
-  fields.push_back(
-      field("train.patience", as_signed(p.stopping.patience),
-            "without train.target_accuracy: consecutive evaluations without an improvement "
-            "of train.monitor after which the run ends (0: never); with it: consecutive "
-            "evaluations that must reach the target (0: one)",
-            {.at_least = 0, .at_most = 1e6}));
+  fields.push_back(field(
+      "train.patience", as_signed(p.stopping.patience),
+      "without train.target_accuracy: consecutive evaluations without an improvement "
+      "of train.monitor after which the run ends (0: never); with it: consecutive "
+      "evaluations that must reach the target (0: one)",
+      {.at_least = 0, .at_most = 1e6, .synonyms = {"early_stopping", "early_stopping_patience"}}));
   fields.push_back(choice_field("train.monitor", p.stopping.monitor, monitored_score_names,
                                 "score by which train.patience, train.schedule plateau and "
                                 "checkpoint.keep_best compare evaluations",
@@ -343,7 +370,7 @@ void add_train(OptionFields& fields, Options& o) {
                          "change of train.monitor that an improvement must exceed",
                          {.at_least = 0, .at_most = 1e6}));
   fields.push_back(field("train.evaluate", p.evaluates, "evaluate the test set after each epoch",
-                         {.setting = "evaluates"}));
+                         {.synonyms = {"check_val_every_n_epoch"}, .setting = "evaluates"}));
 }
 
 void add_parallel(OptionFields& fields, Options& o) {
@@ -356,7 +383,7 @@ void add_parallel(OptionFields& fields, Options& o) {
   fields.push_back(field("parallel.data", as_signed(p.replicas), "replicas of the whole pipeline",
                          {.at_least = 1,
                           .at_most = largest_count,
-                          .synonyms = {"dp", "replicas"},
+                          .synonyms = {"dp", "replicas", "devices", "strategy", "num_nodes"},
                           .setting = "replicas"}));
   fields.push_back(
       choice_field("parallel.schedule", p.schedule, schedule_names,
@@ -439,12 +466,12 @@ void add_writing(OptionFields& fields, Options& o) {
                           .synonyms = {"save_top_k", "save_total_limit", "max_to_keep"}}));
   fields.push_back(field("checkpoint.keep_best", o.best_checkpoint_kept,
                          "also keep the checkpoint with the best evaluation by train.monitor",
-                         {.synonyms = {"save_best_only"}}));
-  fields.push_back(
-      field("log.every_steps", o.log_every_steps,
-            "steps between two rows of train.csv; a row has the mean loss and accuracy "
-            "of the steps since the row before",
-            {.at_least = 1, .at_most = most_steps, .synonyms = {"log_interval"}}));
+                         {.synonyms = {"save_best_only", "save_best"}}));
+  fields.push_back(field(
+      "log.every_steps", o.log_every_steps,
+      "steps between two rows of train.csv; a row has the mean loss and accuracy "
+      "of the steps since the row before",
+      {.at_least = 1, .at_most = most_steps, .synonyms = {"log_interval", "log_every_n_steps"}}));
 }
 
 std::vector<OptionField> fault_fields(FaultOptions& fault) {

@@ -28,7 +28,7 @@ namespace {
 void print_heading(const Options& options, const PipelineOptions& pipeline,
                    const OutputFolder& folder, const StartingPoint& start,
                    const Timeline& timeline) {
-  print_out("{}\n", run_heading(options, pipeline));
+  print_out("{}\n{}\n", data_heading(pipeline.data.dataset), run_heading(options, pipeline));
   print_out("output in {}\n", folder.path().string());
   if (!start.checkpoint.empty())
     print_out("resuming from {} at step {} of {}\n", start.checkpoint.string(), start.steps,
@@ -309,7 +309,9 @@ int lead_run(const TrainCommand& command,
 
   RunLog log(*folder, timeline, learning_rate_options(*pipeline), options.log_every_steps,
              options.own, pipeline->stopping);
-  record_begin(log, command.call.command_line, start, timeline, run_heading(options, *pipeline));
+  record_begin(
+      log, command.call.command_line, start, timeline,
+      fmt::format("{}\n{}", data_heading(pipeline->data.dataset), run_heading(options, *pipeline)));
   if (command.world) log.record(processes);
   warn(options, start, *pipeline, log);
   try {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "apps/error_wording.h"
@@ -97,8 +98,12 @@ void RunLog::evaluation_progress(const EvaluationProgress& seen) {
   post([this, seen] { progress_.evaluating(seen, Progress::Clock::now()); });
 }
 
-void RunLog::evaluation(const Evaluation& seen) {
-  post([this, seen] {
+void RunLog::evaluation(const Evaluation& result) {
+  post([this, seen = result]() mutable {
+    if (!std::isfinite(seen.loss)) {
+      seen.loss = std::isnan(seen.loss) ? std::abs(seen.loss) : seen.loss;  // not "-nan"
+      show_warning("the test loss is not finite");
+    }
     epoch_waits_ = false;
     last_evaluation_ = seen;
     check_row(csv_.fill(seen));

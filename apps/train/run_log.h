@@ -37,7 +37,7 @@ class RunLog {
 
   void step(const StepSeen& seen);
   void evaluation_progress(const EvaluationProgress& seen);
-  void evaluation(const Evaluation& seen);
+  void evaluation(const Evaluation& result);
   void checkpoint(const CheckpointSeen& seen);
   void failure(const FailureReport& failure);
   void info(std::string line);

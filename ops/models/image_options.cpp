@@ -18,7 +18,9 @@ constexpr std::array<std::pair<std::string_view, ConvolutionAlgorithm>, 3> algor
 }  // namespace
 
 OptionField classes_option(std::int64_t& classes) {
-  return field("model.classes", classes, "outputs of the model",
+  return field("model.classes", classes,
+               "outputs of the model; auto: one for each class of the data set, or for each number "
+               "of a target",
                {.at_least = 1,
                 .at_most = largest_size,
                 .synonyms = {"num_classes", "outputs"},

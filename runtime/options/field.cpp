@@ -228,6 +228,7 @@ OptionField field_without_access(const std::string& path, std::string help, std:
           .help = std::move(help),
           .type = std::move(type),
           .synonyms = limits.synonyms,
+          .hints = limits.hints,
           .old_path = std::string(limits.old_path),
           .setting = std::string(limits.setting.empty()
                                      ? std::string_view(path).substr(path.rfind('.') + 1)

@@ -32,8 +32,12 @@ std::string known_keys(std::string_view section, const OptionFields& fields) {
 }
 
 /// A remedy that names the known path or section nearest to `path`, or all of them.
-std::string remedy_for_unknown(std::string_view path, const OptionFields& fields) {
+std::string remedy_for_unknown(std::string path, const OptionFields& fields) {
+  std::ranges::replace(path, '-', '_');  // flags of scripts
   const std::string_view name = last_name(path), section = section_of(path);
+  for (const auto& field : fields)
+    for (const auto& [word, remedy] : field.hints)
+      if (word == name) return std::string(remedy);
   std::vector<std::string_view> names, paths;  // what is compared, and what is then suggested
   const auto add = [&](std::string_view text, std::string_view suggestion) {
     names.push_back(text);

@@ -378,8 +378,9 @@ TEST_F(OptionsOfAFolder, AreHeldAgainstItsNumberOfClasses) {
     std::ofstream(folder_ / (part + std::string("-labels-idx1-ubyte")), std::ios::binary)
         << std::string("\0\0\x08\x01\0\0\0\x02\0\x1e", 10);
   const std::string path = "data.path=" + folder_.path().string();
-  EXPECT_THAT(refusal("", {path}), HasSubstr("set model.classes to 31"));
+  EXPECT_THAT(refusal("", {path, "model.classes=10"}), HasSubstr("set model.classes to 31"));
   EXPECT_EQ(refusal("", {path, "model.classes=31"}), "no error");
+  EXPECT_EQ(refusal("", {path}), "no error") << "auto";
 }
 
 TEST_F(OptionsOfAFolder, AreNotCheckedAgainstSamplesThatCannotBeRead) {
@@ -392,6 +393,18 @@ TEST_F(OptionsOfAFolder, AreNotCheckedAgainstSamplesThatCannotBeRead) {
               testing::AllOf(HasSubstr("fashion_mnist cannot be read on this host"),
                              HasSubstr("train-images-idx3-ubyte")));
   EXPECT_FALSE(block_count(options));
+}
+
+TEST(Options, HaveAnOutputForEachClassUnlessTheyChooseOthers) {
+  const auto classes = [](const std::vector<std::string>& overrides) {
+    return option_text(parse_options("data: {name: synthetic, classes: 2}", "o.yaml", overrides),
+                       "model.classes");
+  };
+  EXPECT_EQ(classes({}), "2");
+  EXPECT_EQ(classes({"model.classes=auto", "data.classes=7"}), "7");
+  EXPECT_EQ(classes({"model.classes=10"}), "10");
+  EXPECT_EQ(classes({"train.loss=bce"}), "1");
+  EXPECT_EQ(option_text(Options(), "model.classes"), "auto");
 }
 
 TEST(Options, RefuseNesterovWithoutMomentum) {
@@ -414,11 +427,25 @@ TEST(Options, KnowTheNamesThatOtherScriptsUse) {
       {"max_epochs", "train.epochs"},
       {"every_n_epochs", "checkpoint.every_epochs"},
       {"save_top_k", "checkpoint.keep"},
-      {"accumulate_grad_batches", "train.micro_batches"}};
+      {"base-lr", "train.lr"},
+      {"devices", "parallel.data"},
+      {"limit_train_batches", "data.limit"},
+      {"log_every_n_steps", "log.every_steps"},
+      {"seed_everything", "seed"},
+      {"early_stopping", "train.patience"},
+      {"check_val_every_n_epoch", "train.evaluate"},
+      {"save_best", "checkpoint.keep_best"},
+      {"data.transform", "data.augment"}};
   for (const auto& [theirs, ours] : names)
     EXPECT_THAT(refusal("", {fmt::format("{}=3", theirs)}),
                 HasSubstr(fmt::format("did you mean {}?", ours)))
         << theirs;
+}
+
+TEST(Options, ExplainNamesThatHaveNoCounterpart) {
+  EXPECT_THAT(refusal("", {"accumulate_grad_batches=4"}),
+              HasSubstr("train.micro_batches divides train.batch_size"));
+  EXPECT_THAT(refusal("", {"resume=true"}), HasSubstr("to resume, add --restart auto"));
 }
 
 TEST(Options, AreRefusedWhereTheModelCannotHaveThem) {
