@@ -147,11 +147,16 @@ struct Rows {
 
 class ArrayDataset final : public SampleReader {
  public:
-  ArrayDataset(std::string_view name, SampleSpec spec, Rows train, Rows test)
-      : name_(name), spec_(spec), train_(std::move(train)), test_(std::move(test)) {}
+  ArrayDataset(std::string_view name, SampleSpec spec, Rows train, Rows test, TargetNames names)
+      : name_(name),
+        spec_(spec),
+        train_(std::move(train)),
+        test_(std::move(test)),
+        target_names_(std::move(names)) {}
 
   std::string_view name() const override { return name_; }
   SampleSpec samples() const override { return spec_; }
+  TargetNames target_names() const override { return target_names_; }
   std::int64_t count(Split split) const override { return of(split).count; }
   void read(Split split, std::int64_t index, Tensor sample, Tensor target) const override {
     const Rows& all = of(split);
@@ -178,6 +183,7 @@ class ArrayDataset final : public SampleReader {
   std::string name_;
   SampleSpec spec_;
   Rows train_, test_;
+  TargetNames target_names_;
 };
 
 /// Divides the rows of one part; each split keeps their order.
@@ -212,13 +218,15 @@ std::pair<Rows, Rows> held_out(const ArrayPart& part, double fraction,
 std::shared_ptr<const SampleReader> array_dataset(std::string_view name, ArrayPart train,
                                                   std::optional<ArrayPart> test,
                                                   double test_fraction,
-                                                  const DatasetOptions& options) {
+                                                  const DatasetOptions& options,
+                                                  TargetNames names) {
   train = prepared(std::move(train));
   SampleSpec spec = spec_of(train);
   count_classes(train, spec);
   if (!test) {
     auto [train_rows, test_rows] = held_out(train, test_fraction, options);
-    return std::make_shared<ArrayDataset>(name, spec, std::move(train_rows), std::move(test_rows));
+    return std::make_shared<ArrayDataset>(name, spec, std::move(train_rows), std::move(test_rows),
+                                          std::move(names));
   }
   if (test_fraction > 0)
     throw Error(ErrorCode::bad_options,
@@ -231,7 +239,7 @@ std::shared_ptr<const SampleReader> array_dataset(std::string_view name, ArrayPa
   const std::int64_t count = options.taken(Split::train, train.shape()[0]);
   const std::int64_t test_count = options.taken(Split::test, test->shape()[0]);
   return std::make_shared<ArrayDataset>(name, spec, Rows{std::move(train), count},
-                                        Rows{std::move(*test), test_count});
+                                        Rows{std::move(*test), test_count}, std::move(names));
 }
 
 }  // namespace troupe

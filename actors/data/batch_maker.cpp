@@ -67,9 +67,8 @@ BatchMaker::BatchMaker(Dataset dataset, Split split, TransformOptions transform,
     transform_.emplace(transform, spec.shape);
   else if (!transform.augment.empty())
     throw Error(ErrorCode::bad_options,
-                fmt::format("`augment` is set, but the samples of {} are of {}", dataset_.name(),
-                            name_of(spec.dtype)),
-                "leave it empty: only samples of u8 can be augmented");
+                fmt::format("`augment` is set, but {} has no images of uint8", dataset_.name()),
+                "remove `augment` (arrays need uint8 of [channels, height, width])");
 }
 
 // Writes row `row` of the batch's samples.

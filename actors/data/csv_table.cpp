@@ -66,6 +66,7 @@ class Table {
   std::int64_t rows() const { return rows_; }
   /// The cells of the target columns, row by row.
   const std::vector<std::string_view>& targets() const { return targets_; }
+  const std::vector<std::string>& target_names() const { return target_names_; }
   std::size_t target_columns() const { return target_names_.size(); }
 
   Tensor features() const {
@@ -125,17 +126,34 @@ class Table {
     return cell;
   }
 
+  /// A first row in which all cells but those of the targets are numbers is a row of samples.
+  void check_that_it_names_columns(const std::vector<std::string>& names,
+                                   std::size_t targets) const {
+    for (const auto& [separator, word] : {std::pair(';', ";"), std::pair('\t', "tabs")})
+      if (names.size() == 1 && names[0].find(separator) != std::string::npos)
+        fail(fmt::format("has one column, '{}'", printable(names[0], 40)),
+             fmt::format("separate cells by commas, not by {}", word));
+    const auto numbers = static_cast<std::size_t>(std::ranges::count_if(names, is_float));
+    if (numbers == 0 || numbers + targets < names.size()) return;
+    const std::string first = printable(names.front(), 40), last = printable(names.back(), 40);
+    fail(fmt::format("has a first row that looks like data ({}{}{})", first,
+                     names.size() > 2   ? ", …, "
+                     : names.size() > 1 ? ", "
+                                        : "",
+                     names.size() > 1 ? last : ""),
+         "insert a row that names the columns");
+  }
+
   void read_header(const std::vector<std::string>& wanted) {
     Line line{take_line()};
     std::vector<std::string> names;
     while (line.has_cells) names.emplace_back(take_cell(line));
+    check_that_it_names_columns(names, std::max<std::size_t>(wanted.size(), 1));
     std::set<std::string_view> different;
     for (std::size_t i = 0; i < names.size(); ++i)
       if (names[i].empty() || !different.insert(names[i]).second)
         fail(fmt::format("names its column {} '{}'", i + 1, names[i].substr(0, 40)),
              "give each column a name of its own in the first row");
-    if (std::ranges::all_of(names, is_float))
-      fail("has a first row of numbers", "insert a row that names the columns");
     const std::vector<std::string_view> known(names.begin(), names.end());
     for (const std::string& target : wanted)
       if (!different.contains(target))
@@ -249,18 +267,25 @@ std::vector<std::string_view> names_in(const std::vector<const Table*>& tables) 
 }  // namespace
 
 OptionFields CsvTable::options() {
-  return {field("data.path", path, "a CSV file, or the folder of train.csv and test.csv",
-                {.setting = "Dataset::path"}),
-          field("data.target", target, "names of the target columns; empty: the last column",
-                {.synonyms = {"label", "label_column"}, .setting = "Dataset::target"}),
-          choice_field("data.targets", targets, target_kind_names,
-                       "what the targets are; auto: classes for a column of whole numbers or of "
-                       "texts, else numbers",
-                       {.setting = "Dataset::targets"}),
-          field("data.test_fraction", test_fraction,
-                "share of the training samples that is held out for testing, drawn by the seed, "
-                "where there are no test files",
-                {.at_least = 0, .below = 1, .setting = "Dataset::test_fraction"})};
+  return {
+      field("data.path", path,
+            "a CSV file, or the folder of train.csv and test.csv; the first row names the "
+            "columns; cells are separated by commas",
+            {.setting = "Dataset::path"}),
+      field("data.target", target,
+            "names of the target columns; empty: the last. All other columns are features: remove "
+            "ids. Features and targets are not normalised",
+            {.synonyms = {"label", "label_column"}, .setting = "Dataset::target"}),
+      choice_field(
+          "data.targets", targets, target_kind_names,
+          "what the targets are; auto: classes for a column of whole numbers or of "
+          "texts, else numbers. For regression on whole numbers, write numbers. Classes that "
+          "are texts are numbered in sorted order",
+          {.setting = "Dataset::targets"}),
+      field("data.test_fraction", test_fraction,
+            "share of the training samples that is held out for testing, drawn by the seed, "
+            "where there are no test files",
+            {.at_least = 0, .below = 1, .setting = "Dataset::test_fraction"})};
 }
 
 std::shared_ptr<const SampleReader> CsvTable::open(const DatasetOptions& options) const {
@@ -291,7 +316,8 @@ std::shared_ptr<const SampleReader> CsvTable::open(const DatasetOptions& options
                      table.name(), table.name()};
   };
   return array_dataset(name, part_of(train), test ? std::optional(part_of(*test)) : std::nullopt,
-                       test_fraction, options);
+                       test_fraction, options,
+                       {.columns = train.target_names(), .classes = {names.begin(), names.end()}});
 }
 
 }  // namespace troupe

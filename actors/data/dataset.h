@@ -25,6 +25,12 @@ struct StoredSamples {
   Tensor samples, targets;
 };
 
+/// What a data set calls its targets, for messages.
+struct TargetNames {
+  std::vector<std::string> columns;  ///< of a table; empty: it has no names for them
+  std::vector<std::string> classes;  ///< by number; empty: classes are only numbered
+};
+
 /// A training and a test set. Derive from it to train on data of your own:
 ///
 ///     class Parity final : public SampleReader {
@@ -42,6 +48,7 @@ class SampleReader {
   virtual ~SampleReader() = default;
   virtual std::string_view name() const = 0;  ///< for messages and checkpoints
   virtual SampleSpec samples() const = 0;
+  virtual TargetNames target_names() const { return {}; }
   virtual std::int64_t count(Split split) const = 0;
   /// Writes sample `index` of a split and its target: views of one sample each, of the shapes and
   /// types of `samples()` with an outermost axis of 1.
@@ -69,6 +76,7 @@ class Dataset {
 
   std::string_view name() const { return reader_->name(); }
   const SampleSpec& samples() const { return samples_; }
+  TargetNames target_names() const { return reader_->target_names(); }
   std::int64_t count(Split split) const { return reader_->count(split); }
   void read(Split split, std::int64_t index, Tensor sample, Tensor target) const {
     reader_->read(split, index, std::move(sample), std::move(target));

@@ -53,6 +53,7 @@ class ImageFolderReader final : public SampleReader {
   SampleSpec samples() const override {
     return {.shape = {3, size_, size_}, .dtype = DType::u8, .classes = std::ssize(train_.classes)};
   }
+  TargetNames target_names() const override { return {.columns = {}, .classes = train_.classes}; }
   std::int64_t count(Split split) const override {
     return options_.taken(split, std::ssize(files(split).files));
   }

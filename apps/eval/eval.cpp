@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,11 +14,13 @@
 #include "apps/files/weights_file.h"
 #include "apps/options/load_options.h"
 #include "apps/options/option_changes.h"
+#include "apps/options/options_table.h"
 #include "apps/output/report.h"
 #include "apps/train/training.h"
 #include "apps/verbs.h"
 #include "runtime/error.h"
 #include "runtime/print.h"
+#include "runtime/text.h"
 
 namespace troupe {
 namespace {
@@ -35,9 +39,7 @@ Options options_for(const EvalArguments& arguments, const WeightsFile& weights,
         ErrorCode::usage,
         fmt::format("{} holds weights without options: the model and the normalisation are unknown",
                     weights.path.string()),
-        "give an options file with --options FILE; for weights that a program trained with the "
-        "library's defaults, add -r 'data.mean=[0]' -r 'data.std=[1]'; a model or a data set of a "
-        "program's own is evaluated by that program");
+        "give the options of the run with --options RUN/options_restart.yaml");
   // The weights that the run started from do not matter, and may no longer exist.
   std::vector<std::string> overrides = {"model.weights="};
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
@@ -54,6 +56,29 @@ Evaluation evaluate(const Options& options, const PipelineOptions& pipeline,
   }
 }
 
+/// A sentence if the test samples contain samples that the weights were trained on: where more of
+/// the same data, or others of it, are held out than in the run that wrote them.
+std::string trained_on(const Options& options, const WeightsFile& weights, const Definitions& own) {
+  std::optional<Options> before;
+  try {
+    if (!weights.options.empty())
+      before = parse_recorded_options(weights.options, "", {"model.weights="}, own);
+  } catch (const Error&) {  // its data is no longer there, so it is not what is evaluated now
+  }
+  const auto is_same = [&](std::string_view key) {
+    return option_text(*before, key) == option_text(options, key);
+  };
+  if (!before || !is_same("data.name") || !is_same("data.path")) return {};
+  const std::string key = is_same("seed") ? "data.test_fraction" : "seed";
+  const std::string now = option_text(options, key), then = option_text(*before, key);
+  const double share = std::stod(option_text(options, "data.test_fraction"));
+  const double former = std::stod(option_text(*before, "data.test_fraction"));
+  if (share == 0 || (key != "seed" && share <= former)) return {};
+  return fmt::format(
+      "{} is {}, but the run was trained with {}: the test samples contain training samples", key,
+      now, then);
+}
+
 int print_evaluation(const EvalArguments& arguments, const Definitions& own) {
   const WeightsFile weights = open_weights(find_weights(arguments.checkpoint));
   const Options options = options_for(arguments, weights, own);
@@ -61,12 +86,16 @@ int print_evaluation(const EvalArguments& arguments, const Definitions& own) {
   pipeline.model = options.model.chosen();
   pipeline.stream.threads = intra_op_threads(options, 1);
   pipeline.data.dataset = open_dataset(options.dataset.chosen(), dataset_options(options));
+  if (const std::string sentence = trained_on(options, weights, own); !sentence.empty())
+    print_warning("{}", sentence);
   const Evaluation result = evaluate(options, pipeline, weights);
+  if (!std::isfinite(result.loss)) print_warning("the test loss is not finite");
   print_out("{}\n", weights.name());
   if (pipeline.data.dataset.samples().dtype == DType::u8)
     print_out("normalised with mean {}, std {}\n", fmt::join(pipeline.data.mean, ", "),
               fmt::join(pipeline.data.std, ", "));
-  print_out("test loss {:.9g}\n", result.loss);
+  print_out("test loss {:.9g}{}\n", std::isnan(result.loss) ? std::abs(result.loss) : result.loss,
+            result.correct ? "" : fmt::format(" ({})", counted(result.count, "sample")));
   if (result.correct) print_out("{}\n", result_line(result));
   return exit_done;
 }

@@ -27,6 +27,10 @@ Options parse_recorded_options(std::string_view text, const std::string& source,
 /// out the paths of its files, which may be elsewhere now; model.file is that of `now`.
 Options parse_past_options(std::string_view text, const std::string& source, const Options& now);
 
+/// More classes than this are likely to be numbers: neither are there as many training samples, nor
+/// has a usual data set so many.
+std::int64_t most_plausible_classes(const DatasetSummary& data);
+
 /// Checks values that must go together, and with the samples of the data set. Called by
 /// load_options.
 void validate(const Options& options, const OptionOrigins& origins);

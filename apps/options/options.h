@@ -42,6 +42,7 @@ struct Options {
 
   Definitions own;  ///< those that were added, with their defaults
   Choice<ModelSource> model;
+  bool classes_chosen = false;  ///< otherwise model.classes is auto: as many as the data set needs
   Choice<DatasetSource> dataset;
   Choice<Optimizer> optimizer;
   std::vector<GroupOptions> groups;

@@ -20,6 +20,12 @@ constexpr double largest_size = 1e6;       // of one axis of a tensor
 constexpr double largest_count = 4096;     // of stages, replicas, threads
 constexpr double largest_staleness = 64;   // each costs memory for one more step's gradients
 
+constexpr std::string_view accumulation_hint =
+    "train.micro_batches divides train.batch_size: to accumulate 4 batches, set "
+    "train.micro_batches to 4 and multiply train.batch_size by 4";
+constexpr std::string_view automatic = "auto";
+constexpr std::string_view restart_hint = "to resume, add --restart auto";
+
 constexpr std::pair<std::string_view, Augment> augmentations[] = {
     {"flip", Augment::flip},
     {"crop", Augment::crop},
@@ -48,13 +54,13 @@ struct SharedField {
   std::vector<std::pair<std::string, std::vector<std::string_view>>> helps;
 };
 
-/// "algorithm", or "wide_resnet: channels …; mlp: hidden sizes …" where not all say so.
+/// "algorithm", or "wide_resnet: channels …;\nmlp: hidden sizes …" where not all say so.
 std::string help_of(const SharedField& shared, std::size_t definitions) {
   if (shared.helps.size() == 1 && shared.by_name.size() == definitions) return shared.field.help;
   std::vector<std::string> parts;
   for (const auto& [help, names] : shared.helps)
     parts.push_back(fmt::format("{}: {}", fmt::join(names, ", "), help));
-  return fmt::format("{}", fmt::join(parts, "; "));
+  return fmt::format("{}", fmt::join(parts, ";\n"));
 }
 
 /// The options of the definitions that the key `chosen_by` chooses from, one field for each key.
@@ -150,23 +156,43 @@ void add_all(OptionFields& fields, OptionFields from,
 }
 
 void add_run(OptionFields& fields, Options& o) {
-  fields.push_back(field("seed", o.pipeline.seed, "seed of all random numbers"));
+  fields.push_back(field("seed", o.pipeline.seed, "seed of all random numbers",
+                         {.synonyms = {"seed_everything", "random_state", "manual_seed"}}));
   fields.push_back(precision_field(o.pipeline));
   add_all(fields, fields_of(o.model, "model.name"), is_top);
   fields.push_back(
       field("trace", o.run.trace, "write trace.json, for Perfetto or chrome://tracing"));
 }
 
+/// model.classes, which may be auto.
+OptionField with_automatic_classes(OptionField field, Options& o) {
+  field.type = fmt::format("{} or {}", automatic, field.type);
+  field.read = [read = field.read, &o](const OptionTree& tree) {
+    o.classes_chosen = tree.scalar != automatic;
+    if (o.classes_chosen) read(tree);
+  };
+  field.write = [write = field.write, &o] {
+    return o.classes_chosen ? write() : std::string(automatic);
+  };
+  return field;
+}
+
 void add_model(OptionFields& fields, Options& o) {
   fields.push_back(name_field("model.name", o.model, "model to train"));
   add_all(fields, fields_of(o.model, "model.name"));
+  for (OptionField& field : fields)
+    if (field.path == "model.classes") field = with_automatic_classes(std::move(field), o);
   fields.push_back(field(
       "model.weights", o.weights,
       "file of PyTorch (.pt) or safetensors, or checkpoint, to start from; empty: random weights",
-      {.synonyms = {"checkpoint", "pretrained"}}));
-  fields.push_back(field("model.strict", o.weights_strict,
-                         "all tensors of model.weights must fit the model; false: those that do "
-                         "not begin as in a new run, such as a head for other classes"));
+      {.synonyms = {"checkpoint", "pretrained"},
+       .hints = {{"resume", restart_hint},
+                 {"resume_from_checkpoint", restart_hint},
+                 {"ckpt_path", restart_hint}}}));
+  fields.push_back(
+      field("model.strict", o.weights_strict,
+            "true: names and shapes of model.weights must match the model; false: load "
+            "those that match and initialise the others, as for a new head"));
 }
 
 void add_data(OptionFields& fields, Options& o) {
@@ -187,7 +213,7 @@ void add_data(OptionFields& fields, Options& o) {
                                 "augmentations of training samples, in this order; "
                                 "random_resized_crop only as the first, random_erasing only as "
                                 "the last",
-                                {.synonyms = {"augmentation", "transforms"}}));
+                                {.synonyms = {"augmentation", "transforms", "transform"}}));
   fields.push_back(field("data.color_jitter", data.color_jitter,
                          "ranges of brightness, contrast, saturation and, if there is a fourth, "
                          "of hue (at most 0.5) for color_jitter in data.augment, such as "
@@ -209,17 +235,18 @@ void add_data(OptionFields& fields, Options& o) {
             {.at_least = 0, .at_most = largest_count, .synonyms = {"num_workers"}}));
   fields.push_back(field("data.limit", o.selection.limit,
                          "maximum number of training samples; 0: all",
-                         {.at_least = 0, .at_most = many}));
-  fields.push_back(field("data.test_limit", o.selection.test_limit,
-                         "maximum number of test samples; 0: all",
-                         {.at_least = 0, .at_most = many}));
+                         {.at_least = 0, .at_most = many, .synonyms = {"limit_train_batches"}}));
+  fields.push_back(field(
+      "data.test_limit", o.selection.test_limit, "maximum number of test samples; 0: all",
+      {.at_least = 0, .at_most = many, .synonyms = {"limit_val_batches", "limit_test_batches"}}));
 }
 
 void add_loss(OptionFields& fields, LossFunction& loss) {
   fields.push_back(choice_field(
       "train.loss", loss.kind, loss_names,
       "cross_entropy of classes; mse (mean squared error) or bce (binary cross-entropy of logits) "
-      "of numbers; bce also of two classes, with model.classes 1",
+      "of numbers; bce also of two classes, with model.classes 1. The accuracy of bce counts the "
+      "samples whose outputs are all on the right side",
       {.synonyms = {"criterion", "loss_function", "objective"}}));
   const OnlyWith only_classes{.key = "train.loss", .values = {"cross_entropy"}};
   fields.push_back(
@@ -229,7 +256,8 @@ void add_loss(OptionFields& fields, LossFunction& loss) {
             {.at_least = 0, .below = 1, .synonyms = {"smoothing"}, .only_with = only_classes}));
   fields.push_back(field("train.class_weights", loss.class_weights,
                          "factor of the training loss for each class; the sum over a batch is "
-                         "divided by its samples, not by their weights; empty: 1 for each",
+                         "divided by the number of samples; PyTorch divides by the sum of their "
+                         "weights; empty: 1 for each",
                          {.at_least = 0,
                           .at_most = 1e6,
                           .synonyms = {"class_weight", "weight", "pos_weight"},
@@ -251,13 +279,14 @@ void add_train(OptionFields& fields, Options& o) {
   fields.push_back(field("train.batch_size", p.batch_size,
                          "samples of one step, over all replicas and micro-batches",
                          {.at_least = 1, .at_most = largest_size, .synonyms = {"batch", "bs"}}));
-  fields.push_back(field(
-      "train.micro_batches", as_signed(p.micro_batches),
-      "micro-batches of a batch, over all replicas; batch norm averages over "
-      "one micro-batch",
-      {.at_least = 1,
-       .at_most = largest_count,
-       .synonyms = {"microbatches", "accumulate_grad_batches", "gradient_accumulation_steps"}}));
+  fields.push_back(field("train.micro_batches", as_signed(p.micro_batches),
+                         "micro-batches of a batch, over all replicas; batch norm averages over "
+                         "one micro-batch",
+                         {.at_least = 1,
+                          .at_most = largest_count,
+                          .synonyms = {"microbatches"},
+                          .hints = {{"accumulate_grad_batches", accumulation_hint},
+                                    {"gradient_accumulation_steps", accumulation_hint}}}));
   fields.push_back(
       lr_field(p.rate.lr, "train.lr", "learning rate; with one_cycle the highest rate"));
   fields.push_back(name_field("train.optimizer", o.optimizer, "rule that updates the weights"));
@@ -272,7 +301,7 @@ void add_train(OptionFields& fields, Options& o) {
       [&o](GroupOptions& group) { return group_fields(o, group); }));
   fields.push_back(field("train.freeze", o.frozen,
                          "shell patterns of parameters that keep their values, such as "
-                         "[conv1.*, layer1.*]; running statistics change as in other layers",
+                         "['conv1.*', 'layer1.*']; running statistics change as in other layers",
                          {.synonyms = {"frozen", "freeze_layers"}}));
   fields.push_back(
       field("train.clip_norm", o.clip_norm,
@@ -301,7 +330,7 @@ void add_train(OptionFields& fields, Options& o) {
       "one_cycle, cosine and polynomial come near 0 only in the last epoch",
       {.synonyms = {"lr_schedule", "scheduler"}, .setting = "LearningRateOptions::schedule"}));
   fields.push_back(field("train.warmup_steps", p.rate.warmup_steps,
-                         "steps in which the learning rate rises to its highest",
+                         "steps in which the learning rate rises linearly from near 0 to train.lr",
                          {.at_least = 0, .at_most = most_steps, .synonyms = {"warmup"}}));
   const OnlyWith only_step{.key = "train.schedule", .values = {"step"}};
   const OnlyWith with_factor{.key = "train.schedule", .values = {"step", "plateau"}};
@@ -313,11 +342,11 @@ void add_train(OptionFields& fields, Options& o) {
   fields.push_back(
       field("train.step_factor", p.rate.step_factor, "schedules step and plateau: factor of a drop",
             {.above = 0, .at_most = 1, .synonyms = {"gamma"}, .only_with = with_factor}));
-  fields.push_back(field(
-      "train.plateau_patience", p.rate.plateau_patience,
-      "schedule plateau: consecutive evaluations without an improvement of train.monitor by more "
-      "than train.min_delta that do not lower the learning rate yet",
-      {.at_least = 0, .at_most = largest_count, .only_with = only_plateau}));
+  fields.push_back(
+      field("train.plateau_patience", p.rate.plateau_patience,
+            "schedule plateau: evaluations without an improvement of train.monitor by more than "
+            "train.min_delta that are tolerated before the learning rate drops (PyTorch: patience)",
+            {.at_least = 0, .at_most = largest_count, .only_with = only_plateau}));
   fields.push_back(field("train.power", p.rate.power,
                          "schedule polynomial: exponent of the decay; the rate is proportional to "
                          "(remaining steps / all steps)^power; 1: linear",
@@ -325,17 +354,18 @@ void add_train(OptionFields& fields, Options& o) {
                           .at_most = 1000,
                           .synonyms = {"poly_power"},
                           .only_with = {.key = "train.schedule", .values = {"polynomial"}}}));
-  fields.push_back(field("train.stop_on_nan", p.stop_on_nan,
-                         "fail at the first loss that is not finite; its step is not committed"));
+  fields.push_back(
+      field("train.stop_on_nan", p.stop_on_nan,
+            "fail at the first training loss that is not finite; its step is not committed"));
   fields.push_back(field("train.target_accuracy", p.stopping.target_accuracy,
                          "test accuracy at which the run ends, such as 0.95; 0: none",
                          {.at_least = 0, .at_most = 1}));
-  fields.push_back(
-      field("train.patience", as_signed(p.stopping.patience),
-            "without train.target_accuracy: consecutive evaluations without an improvement "
-            "of train.monitor after which the run ends (0: never); with it: consecutive "
-            "evaluations that must reach the target (0: one)",
-            {.at_least = 0, .at_most = 1e6}));
+  fields.push_back(field(
+      "train.patience", as_signed(p.stopping.patience),
+      "evaluations in a row without an improvement of train.monitor after which the run "
+      "ends; 0: never. With train.target_accuracy: evaluations in a row that must reach it; "
+      "0: one",
+      {.at_least = 0, .at_most = 1e6, .synonyms = {"early_stopping", "early_stopping_patience"}}));
   fields.push_back(choice_field("train.monitor", p.stopping.monitor, monitored_score_names,
                                 "score by which train.patience, train.schedule plateau and "
                                 "checkpoint.keep_best compare evaluations",
@@ -344,7 +374,7 @@ void add_train(OptionFields& fields, Options& o) {
                          "change of train.monitor that an improvement must exceed",
                          {.at_least = 0, .at_most = 1e6}));
   fields.push_back(field("train.evaluate", p.evaluates, "evaluate the test set after each epoch",
-                         {.setting = "evaluates"}));
+                         {.synonyms = {"check_val_every_n_epoch"}, .setting = "evaluates"}));
 }
 
 void add_parallel(OptionFields& fields, Options& o) {
@@ -357,7 +387,7 @@ void add_parallel(OptionFields& fields, Options& o) {
   fields.push_back(field("parallel.data", as_signed(p.replicas), "replicas of the whole pipeline",
                          {.at_least = 1,
                           .at_most = largest_count,
-                          .synonyms = {"dp", "replicas"},
+                          .synonyms = {"dp", "replicas", "devices", "strategy", "num_nodes"},
                           .setting = "replicas"}));
   fields.push_back(
       choice_field("parallel.schedule", p.schedule, schedule_names,
@@ -421,14 +451,15 @@ void add_writing(OptionFields& fields, Options& o) {
       field("checkpoint.every_epochs", as_signed(o.checkpoint_every_epochs),
             "epochs between two checkpoints; the interval is longer if the previous "
             "checkpoint is still being written; the run always writes a last checkpoint; 0: "
-            "only that one, and those of the two keys below",
+            "none after epochs",
             {.at_least = 0, .at_most = 1e6, .synonyms = {"every_n_epochs"}}));
-  fields.push_back(field("checkpoint.every_steps", as_signed(o.checkpoint_every_steps),
-                         "steps between two checkpoints, besides those after epochs; more if the "
-                         "previous one is still being written; 0: none",
-                         {.at_least = 0,
-                          .at_most = most_steps,
-                          .synonyms = {"interval", "every", "every_n_train_steps"}}));
+  fields.push_back(
+      field("checkpoint.every_steps", as_signed(o.checkpoint_every_steps),
+            "steps between two checkpoints, besides those after epochs; the interval is "
+            "longer if the previous one is still being written; 0: none",
+            {.at_least = 0,
+             .at_most = most_steps,
+             .synonyms = {"interval", "every", "every_n_train_steps"}}));
   fields.push_back(field("checkpoint.every_minutes", o.checkpoint_every_minutes,
                          "minutes after the last checkpoint when another is due, at the end of a "
                          "step; 0: none",
@@ -440,12 +471,12 @@ void add_writing(OptionFields& fields, Options& o) {
                           .synonyms = {"save_top_k", "save_total_limit", "max_to_keep"}}));
   fields.push_back(field("checkpoint.keep_best", o.best_checkpoint_kept,
                          "also keep the checkpoint with the best evaluation by train.monitor",
-                         {.synonyms = {"save_best_only"}}));
-  fields.push_back(
-      field("log.every_steps", o.log_every_steps,
-            "steps between two rows of train.csv; a row has the mean loss and accuracy "
-            "of the steps since the row before",
-            {.at_least = 1, .at_most = most_steps, .synonyms = {"log_interval"}}));
+                         {.synonyms = {"save_best_only", "save_best"}}));
+  fields.push_back(field(
+      "log.every_steps", o.log_every_steps,
+      "steps between two rows of train.csv; a row has the mean loss and accuracy "
+      "of the steps since the row before",
+      {.at_least = 1, .at_most = most_steps, .synonyms = {"log_interval", "log_every_n_steps"}}));
 }
 
 std::vector<OptionField> fault_fields(FaultOptions& fault) {

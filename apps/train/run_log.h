@@ -30,14 +30,15 @@ namespace troupe {
 class RunLog {
  public:
   /// `every_steps`: steps between two rows of train.csv. Errors name the settings of `own`
-  /// definitions by their keys.
+  /// definitions by their keys. `unit`: images_unit or samples_unit.
   RunLog(const OutputFolder& folder, const Timeline& timeline, const LearningRateOptions& rate,
-         std::int64_t every_steps = 1, Definitions own = {}, EarlyStopping stopping = {});
+         std::int64_t every_steps = 1, Definitions own = {}, EarlyStopping stopping = {},
+         std::string_view unit = images_unit);
   ~RunLog();  ///< writes what is left
 
   void step(const StepSeen& seen);
   void evaluation_progress(const EvaluationProgress& seen);
-  void evaluation(const Evaluation& seen);
+  void evaluation(const Evaluation& result);
   void checkpoint(const CheckpointSeen& seen);
   void failure(const FailureReport& failure);
   void info(std::string line);
@@ -73,6 +74,7 @@ class RunLog {
   const Definitions own_;
   const Timeline timeline_;
   const LearningRateOptions rate_;
+  const std::string_view unit_;  ///< of throughputs
   StepReport last_step_;
   std::shared_ptr<spdlog::logger> log_;
   TrainCsv csv_;

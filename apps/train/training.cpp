@@ -219,6 +219,29 @@ std::string options_for_restart(const Options& options, const std::vector<std::s
   return text;
 }
 
+std::string data_heading(const Dataset& data) {
+  const SampleSpec& samples = data.samples();
+  const TargetNames names = data.target_names();
+  const bool classes = samples.target_dtype == DType::i64 && samples.target_shape.rank() == 0;
+  std::vector<std::string> numbered;
+  for (const std::string& name : names.classes)
+    numbered.push_back(fmt::format("{} {}", numbered.size(), printable(name, 40)));
+  const std::string kinds = classes ? counted(samples.classes, "class")
+                                    : counted(samples.target_shape.element_count(), "number");
+  std::string targets = numbered.empty() ? kinds : fmt::format("{}: {}", kinds, listed(numbered));
+  if (!names.columns.empty())
+    targets = fmt::format("{} {}: {}", names.columns.size() == 1 ? "target" : "targets",
+                          listed(names.columns), numbered.empty() ? kinds : listed(numbered));
+  else if (!classes)
+    targets = "targets of " + kinds;
+  return fmt::format("{}: {} training and {} test samples, {}, {}", data.name(),
+                     data.count(Split::train), data.count(Split::test),
+                     samples.shape.rank() == 1
+                         ? counted(samples.shape[0], "feature")
+                         : fmt::format("{}", fmt::join(samples.shape.dims(), "×")),
+                     targets);
+}
+
 std::string run_heading(const Options& options, const PipelineOptions& pipeline) {
   const auto stages = static_cast<std::int64_t>(pipeline.partition.size());
   const auto replicas = static_cast<std::int64_t>(pipeline.replicas);
@@ -226,7 +249,7 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
   return fmt::format(
       "{}: {} blocks in {}{}, {} schedule{}\n"
       "batches of {} in {}\n"
-      "{}{}, {} per kernel{}",
+      "{}{}, {} per kernel{}{}",
       options.model.name, fmt::join(pipeline.partition, " + "), counted(stages, "stage"),
       replicas == 1 ? "" : " × " + counted(replicas, "replica"), name_of(pipeline.schedule),
       precision == Precision{} ? "" : fmt::format(", {}", name_of(precision)), pipeline.batch_size,
@@ -237,7 +260,12 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
       pipeline.staleness == 0
           ? ""
           : fmt::format("\nasynchronous aggregation: gradients are applied {} later",
-                        counted(pipeline.staleness, "step")));
+                        counted(pipeline.staleness, "step")),
+      options.ema_decay > 0
+          ? fmt::format("\nevaluations, eval and export use the moving average of the weights "
+                        "(decay {})",
+                        options.ema_decay)
+          : "");
 }
 
 RunOptions run_options(const Options& options, const PipelineOptions& pipeline) {

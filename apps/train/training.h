@@ -70,6 +70,10 @@ int available_cores();
 /// The resolved options as the output folder keeps them, with the partition that `auto` has found.
 std::string options_for_restart(const Options& options, const std::vector<std::size_t>& partition);
 
+/// What the data set holds, in one line: "csv: 480 training and 120 test samples, 4 features,
+/// target species: 0 setosa, 1 virginica".
+std::string data_heading(const Dataset& data);
+
 /// Model, partition, batches and threads in three lines, for the top of a screen.
 std::string run_heading(const Options& options, const PipelineOptions& pipeline);
 

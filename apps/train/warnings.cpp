@@ -16,6 +16,8 @@
 
 namespace troupe {
 
+constexpr std::int64_t fewest_samples_of_a_norm = 8;  // fewer give noisy averages
+
 std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
   const WorkLimits shares{.pipeline = std::ssize(pipeline.partition),
                           .data = pipeline.replicas,
@@ -39,10 +41,15 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
         fmt::format("the last batch of an epoch has {} of {} samples; data.drop_last true leaves "
                     "it out",
                     rest, size));
-  if (pipeline.batch_size < 2 * std::int64_t{pipeline.micro_batches} && has_batch_norms(pipeline))
-    sentences.emplace_back(
-        "batch norm averages over a single sample: lower train.micro_batches or raise "
-        "train.batch_size");
+  if (const std::int64_t few = size / parts;
+      few < fewest_samples_of_a_norm && (few == 1 || parts > 1) && has_batch_norms(pipeline))
+    sentences.push_back(
+        few == 1 ? "batch norm averages over a single sample: lower train.micro_batches or raise "
+                   "train.batch_size"
+                 : fmt::format("batch norm averages over {} samples (train.batch_size {} / "
+                               "train.micro_batches {}), in PyTorch over all {}: "
+                               "train.micro_batches=1 does the same",
+                               few, size, parts, size));
   if (pipeline.data.mix.any() && pipeline.batch_size < 2 * std::int64_t{pipeline.micro_batches})
     sentences.emplace_back(
         "a micro-batch of one sample has nothing to mix it with: lower train.micro_batches or "
@@ -85,11 +92,14 @@ std::vector<std::string> weights_warnings(const Options& options, const Starting
   constexpr std::size_t shown = 8;
   std::vector<std::string> sentences;
   if (!found.anew.empty())
-    sentences.push_back(fmt::format("{} begin as in a new run: {}",
-                                    counted(std::ssize(found.anew), "tensor"),
-                                    listed(found.anew, shown)));
+    sentences.push_back(fmt::format(
+        "{}: {}",
+        found.anew.size() == 1
+            ? "1 tensor keeps its random initial values"
+            : fmt::format("{} tensors keep their random initial values", found.anew.size()),
+        listed(found.anew, shown)));
   if (!found.unused.empty())
-    sentences.push_back(fmt::format("{} of {} are not used: {}",
+    sentences.push_back(fmt::format("{} of {} not in the model: {}",
                                     counted(std::ssize(found.unused), "tensor"),
                                     start.weights.string(), listed(found.unused, shown)));
   return sentences;

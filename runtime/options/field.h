@@ -37,6 +37,8 @@ struct FieldLimits {
   std::string_view empty_word = {};
   /// Other names that users may try; only for "did you mean".
   std::vector<std::string_view> synonyms = {};
+  /// Names that users may try, each with the remedy for it.
+  std::vector<std::pair<std::string_view, std::string_view>> hints = {};
   /// Keys that older documents have in its place: read as this one. Dotted; empty: none.
   std::string_view old_path = {};
   /// What the library's errors call it (runtime/setting_names.h); empty: the last part of the path.
@@ -73,8 +75,9 @@ struct OptionField {
   std::string help;  ///< one line, without a full stop
   std::string type;  ///< "number > 0", "one of gpipe, 1f1b", "list of integers >= 1"
   std::vector<std::string_view> synonyms;
-  std::string old_path;  ///< as in FieldLimits
-  std::string setting;   ///< as in FieldLimits
+  std::vector<std::pair<std::string_view, std::string_view>> hints;  ///< as in FieldLimits
+  std::string old_path;                                              ///< as in FieldLimits
+  std::string setting;                                               ///< as in FieldLimits
   OnlyWith only_with;
   /// Sets the variable, or throws Error{bad_options} with the value, its position and the remedy.
   std::function<void(const OptionTree&)> read;

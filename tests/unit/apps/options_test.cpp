@@ -258,6 +258,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongValue{"model.classes=0", "from 1"}, WrongValue{"model.dropout=1", "< 1"},
         WrongValue{"model.dropout=-0.1", ">= 0"},
         WrongValue{"data.name=mnits", "did you mean mnist?"},
+        WrongValue{"data.name=FashionMNIST", "did you mean fashion_mnist?"},
         WrongValue{"data.shape=[1, 0, 1]", "from 1"}, WrongValue{"data.classes=0", "from 2"},
         WrongValue{"data.count=0", "from 1"}, WrongValue{"data.mean=0.5", "write [0.5]"},
         WrongValue{"data.std=[0]", "> 0"}, WrongValue{"data.shuffle=no", "true or"},
@@ -272,7 +273,8 @@ INSTANTIATE_TEST_SUITE_P(
         WrongValue{"train.lr=-1", "from 0"}, WrongValue{"train.lr=.inf", "number"},
         WrongValue{"train.optimizer=adan", "did you mean adam?"},
         WrongValue{"train.momentum=1", "< 1"}, WrongValue{"train.weight_decay=-1", "from 0"},
-        WrongValue{"train.nesterov=maybe", "true or"}, WrongValue{"train.betas=0.9", "[0.9]"},
+        WrongValue{"train.nesterov=maybe", "true or"},
+        WrongValue{"train.betas=0.9", "such as [0.9, 0.999]"},
         WrongValue{"train.betas=[0.9, 1]", "less than 1"}, WrongValue{"train.epsilon=-1", "from 0"},
         WrongValue{"train.eps=1e-6", "did you mean train.epsilon?"},
         WrongValue{"train.beta1=0.9", "did you mean train.betas?"},
@@ -287,9 +289,13 @@ INSTANTIATE_TEST_SUITE_P(
         WrongValue{"train.step_factor=0", "> 0"}, WrongValue{"train.evaluate=x", "true or"},
         WrongValue{"train.target_accuracy=95", "to 1"}, WrongValue{"train.patience=-1", "from 0"},
         WrongValue{"train.monitor=accuracy", "did you mean test_accuracy?"},
-        WrongValue{"train.monitor=test_accuracy",
-                   "set checkpoint.keep_best, train.schedule plateau, or train.patience"},
-        WrongValue{"train.min_delta=0.1", "set train.patience"},
+        WrongValue{"train.monitor=val_loss", "did you mean test_loss?"},
+        WrongValue{"train.schedule=OneCycleLR", "did you mean one_cycle?"},
+        WrongValue{"train.schedule=cosine_annealing", "did you mean cosine?"},
+        WrongValue{"train.schedule=CosineAnnealingLR", "did you mean cosine?"},
+        WrongValue{"train.schedule=ReduceLROnPlateau", "did you mean plateau?"},
+        WrongValue{"train.loss=CrossEntropyLoss", "did you mean cross_entropy?"},
+        WrongValue{"train.freeze=[*]", "* begins an alias in YAML"},
         WrongValue{"checkpoint.every_epochs=-1", "from 0"},
         WrongValue{"checkpoint.keep_best=1", "true or"},
         WrongValue{"parallel.pipeline=0", "from 1"}, WrongValue{"parallel.data=0", "from 1"},
@@ -378,8 +384,9 @@ TEST_F(OptionsOfAFolder, AreHeldAgainstItsNumberOfClasses) {
     std::ofstream(folder_ / (part + std::string("-labels-idx1-ubyte")), std::ios::binary)
         << std::string("\0\0\x08\x01\0\0\0\x02\0\x1e", 10);
   const std::string path = "data.path=" + folder_.path().string();
-  EXPECT_THAT(refusal("", {path}), HasSubstr("set model.classes to 31"));
+  EXPECT_THAT(refusal("", {path, "model.classes=10"}), HasSubstr("set model.classes to 31"));
   EXPECT_EQ(refusal("", {path, "model.classes=31"}), "no error");
+  EXPECT_EQ(refusal("", {path}), "no error") << "auto";
 }
 
 TEST_F(OptionsOfAFolder, AreNotCheckedAgainstSamplesThatCannotBeRead) {
@@ -392,6 +399,32 @@ TEST_F(OptionsOfAFolder, AreNotCheckedAgainstSamplesThatCannotBeRead) {
               testing::AllOf(HasSubstr("fashion_mnist cannot be read on this host"),
                              HasSubstr("train-images-idx3-ubyte")));
   EXPECT_FALSE(block_count(options));
+}
+
+TEST(Options, HaveAnOutputForEachClassUnlessTheyChooseOthers) {
+  const auto classes = [](const std::vector<std::string>& overrides) {
+    return option_text(parse_options("data: {name: synthetic, classes: 2}", "o.yaml", overrides),
+                       "model.classes");
+  };
+  EXPECT_EQ(classes({}), "2");
+  EXPECT_EQ(classes({"model.classes=auto", "data.classes=7"}), "7");
+  EXPECT_EQ(classes({"model.classes=10"}), "10");
+  EXPECT_EQ(classes({"train.loss=bce"}), "1");
+  EXPECT_EQ(option_text(Options(), "model.classes"), "auto");
+}
+
+TEST(Options, TellThatNoEvaluationsAreCompared) {
+  const auto warned = [](const std::vector<std::string>& overrides) {
+    std::string all;
+    for (const std::string& one :
+         parse_options("data: {name: synthetic}", "o.yaml", overrides).warnings)
+      all += one + "\n";
+    return all;
+  };
+  EXPECT_THAT(warned({"train.min_delta=0.1"}),
+              HasSubstr("override -r train.min_delta=0.1: train.min_delta has no effect"));
+  EXPECT_THAT(warned({"train.monitor=test_accuracy"}), HasSubstr("train.monitor has no effect"));
+  EXPECT_EQ(warned({"train.min_delta=0.1", "train.patience=2"}), "");
 }
 
 TEST(Options, RefuseNesterovWithoutMomentum) {
@@ -414,11 +447,25 @@ TEST(Options, KnowTheNamesThatOtherScriptsUse) {
       {"max_epochs", "train.epochs"},
       {"every_n_epochs", "checkpoint.every_epochs"},
       {"save_top_k", "checkpoint.keep"},
-      {"accumulate_grad_batches", "train.micro_batches"}};
+      {"base-lr", "train.lr"},
+      {"devices", "parallel.data"},
+      {"limit_train_batches", "data.limit"},
+      {"log_every_n_steps", "log.every_steps"},
+      {"seed_everything", "seed"},
+      {"early_stopping", "train.patience"},
+      {"check_val_every_n_epoch", "train.evaluate"},
+      {"save_best", "checkpoint.keep_best"},
+      {"data.transform", "data.augment"}};
   for (const auto& [theirs, ours] : names)
     EXPECT_THAT(refusal("", {fmt::format("{}=3", theirs)}),
                 HasSubstr(fmt::format("did you mean {}?", ours)))
         << theirs;
+}
+
+TEST(Options, ExplainNamesThatHaveNoCounterpart) {
+  EXPECT_THAT(refusal("", {"accumulate_grad_batches=4"}),
+              HasSubstr("train.micro_batches divides train.batch_size"));
+  EXPECT_THAT(refusal("", {"resume=true"}), HasSubstr("to resume, add --restart auto"));
 }
 
 TEST(Options, AreRefusedWhereTheModelCannotHaveThem) {

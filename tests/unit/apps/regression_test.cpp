@@ -74,8 +74,8 @@ TEST_F(Regression, TrainsAndReportsNoAccuracy) {
               ContainsRegex("\n96,12,[0-9.e-]+,,[0-9.e+]+,[0-9.e-]+,[0-9.]+,[0-9.e-]+,,,40\n$"));
   const Ran evaluated = run_troupe({"eval", (folder_ / "out").string()});
   EXPECT_EQ(evaluated.code, exit_done) << evaluated.error;
-  EXPECT_THAT(evaluated.out,
-              AllOf(ContainsRegex("test loss 0[.]0[0-9]+\n$"), Not(HasSubstr("accuracy"))));
+  EXPECT_THAT(evaluated.out, AllOf(ContainsRegex("test loss 0[.]0[0-9]+ [(]40 samples[)]\n$"),
+                                   Not(HasSubstr("accuracy"))));
 }
 
 TEST_F(Regression, ResumesWithTheEvaluationsOfItsFile) {

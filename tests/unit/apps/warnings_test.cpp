@@ -68,7 +68,8 @@ TEST(Warnings, NameAMeanOfSamplesThatAreNoPixels) {
     return warnings(options, {}, pipeline_options(options, {}, {}));
   };
   EXPECT_THAT(of_csv(", mean: [72], std: [2]"),
-              testing::ElementsAre(HasSubstr("no effect: samples of f32 are taken as they are")));
+              testing::ElementsAre(
+                  HasSubstr("no effect: only uint8 images are normalised, not samples of f32")));
   EXPECT_THAT(of_csv(""), testing::IsEmpty());
 }
 
@@ -91,6 +92,15 @@ TEST(Warnings, NameValuesThatTrainNothingWell) {
   EXPECT_THAT(reported(one_sample), HasSubstr("batch norm averages over a single sample"));
   EXPECT_THAT(reported({"train.batch_size=4", "train.micro_batches=4"}),
               Not(HasSubstr("batch norm")));
+  const auto norms = [](int batch, int parts) {
+    return reported({"model.name=mnist_cnn", "model.widths=[]",
+                     fmt::format("train.batch_size={}", batch),
+                     fmt::format("train.micro_batches={}", parts)});
+  };
+  EXPECT_THAT(norms(8, 4), HasSubstr("batch norm averages over 2 samples (train.batch_size 8 / "
+                                     "train.micro_batches 4)"));
+  for (const auto& [batch, parts] : {std::pair(8, 1), std::pair(32, 4)})
+    EXPECT_THAT(norms(batch, parts), Not(HasSubstr("batch norm"))) << batch;
 }
 
 TEST(Warnings, TellThatACheckpointIsOfAnotherKindOfProcessor) {

@@ -109,10 +109,29 @@ TEST_F(CsvTables, NameTheCellThatIsNoNumber) {
       << "a text like any other";
 }
 
+// Its samples would be one fewer, and its columns named by numbers.
+TEST_F(CsvTables, RefuseAFirstRowOfSamples) {
+  for (const char* samples : {"0.1257,3.5,setosa\n1,2,virginica\n", "1,2\n3,4\n", "5,5,a\n"})
+    EXPECT_THAT(refusal(samples), HasSubstr("has a first row that looks like data")) << samples;
+  EXPECT_THAT(
+      refusal("0.1257,3.5,setosa\n1,2,virginica\n"),
+      testing::AllOf(HasSubstr("(0.1257, …, setosa)"), HasSubstr("that names the columns")));
+  EXPECT_THAT(refusal("1,a,b\n1,2,3\n", {.target = {"a", "b"}}), HasSubstr("looks like data"));
+  EXPECT_EQ(refusal("x,2020,y\n1,2,3\n"), "nothing was refused");
+}
+
+TEST_F(CsvTables, NameTheirTargets) {
+  const TargetNames texts = read("a,y\n1,cat\n2,bee\n").first.target_names();
+  EXPECT_THAT(texts.columns, ElementsAre("y"));
+  EXPECT_THAT(texts.classes, ElementsAre("bee", "cat"));
+  EXPECT_THAT(read("a,y\n1,0\n2,1\n").first.target_names().classes, testing::IsEmpty());
+}
+
 TEST_F(CsvTables, RefuseWhatIsNoTable) {
   EXPECT_THAT(refusal(""), HasSubstr("names its column 1 ''"));
   EXPECT_THAT(refusal("a,y\n"), HasSubstr("no rows"));
-  EXPECT_THAT(refusal("1,2\n3,4\n"), HasSubstr("first row of numbers"));
+  EXPECT_THAT(refusal("a;b;y\n1;2;3\n"), testing::AllOf(HasSubstr("has one column, 'a;b;y'"),
+                                                        HasSubstr("by commas, not by ;")));
   EXPECT_THAT(refusal("a,a\n1,2\n"), HasSubstr("names its column 2 'a'"));
   EXPECT_THAT(refusal("y\n1\n"), HasSubstr("no columns but the targets"));
   EXPECT_THAT(refusal("a,y\n1\n"), HasSubstr("fewer than 2 cells in line 2"));

@@ -1,0 +1,99 @@
+// Training on a table of numbers, and what the command says of it.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "ran.h"
+#include "tests/unit/runtime/file/support.h"
+
+namespace troupe {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class Table : public ::testing::Test {
+ protected:
+  Table() {
+    std::string rows = "length,width,species\n";
+    for (int i = 0; i < 40; ++i)
+      rows += fmt::format("{},{},{}\n", i, i % 3, i < 20 ? "setosa" : "virginica");
+    write("train.csv", rows);
+    write("o.yaml", fmt::format("model: {{name: mlp, widths: [4]}}\n"
+                                "data: {{name: csv, path: {}}}\n"
+                                "train: {{batch_size: 8, lr: 0.001}}\n",
+                                folder_.path().string()));
+  }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+  }
+  Ran train(const std::vector<std::string>& overrides = {}) const {
+    std::vector<std::string> words = {"train", (folder_ / "o.yaml").string(), "-o",
+                                      (folder_ / "out").string()};
+    for (const std::string& one : overrides) words.insert(words.end(), {"-r", one});
+    return run_troupe(words);
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(Table, IsDescribedBeforeItsTraining) {
+  const Ran ran = train({"data.test_fraction=0.25"});
+  ASSERT_EQ(ran.code, exit_done) << ran.error;
+  EXPECT_THAT(ran.out, HasSubstr("csv: 30 training and 10 test samples, 2 features, target "
+                                 "species: 0 setosa, 1 virginica\n"));
+  EXPECT_THAT(test::read_text(folder_ / "out" / "options_restart.yaml"),
+              HasSubstr("  classes: 2\n"));
+}
+
+TEST_F(Table, IsEvaluatedWithAWarningWhereTrainingSamplesAreAmongTheTestSamples) {
+  ASSERT_EQ(train({"data.test_fraction=0.25"}).code, exit_done);
+  const auto warned = [&](const std::vector<std::string>& overrides) {
+    std::vector<std::string> words = {"eval", (folder_ / "out").string()};
+    for (const std::string& one : overrides) words.insert(words.end(), {"-r", one});
+    const Ran ran = run_troupe(words);
+    EXPECT_EQ(ran.code, exit_done) << ran.error;
+    return ran.error;
+  };
+  const auto contains = HasSubstr("the test samples contain training samples");
+  EXPECT_THAT(
+      warned({"data.test_fraction=0.5"}),
+      AllOf(HasSubstr("data.test_fraction is 0.5, but the run was trained with 0.25"), contains));
+  EXPECT_THAT(warned({"seed=2"}), AllOf(HasSubstr("seed is 2"), contains));
+  EXPECT_THAT(warned({}), Not(contains));
+  EXPECT_THAT(warned({"data.test_fraction=0.1"}), Not(contains)) << "a part of the test samples";
+}
+
+// The table can be repaired and the command repeated.
+TEST_F(Table, WithoutTestSamplesIsRefusedBeforeThereIsAFolder) {
+  EXPECT_THAT(train().error, AllOf(HasSubstr("csv has no test samples"),
+                                   HasSubstr("set data.test_fraction to 0.1")));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+}
+
+TEST_F(Table, OfWholeNumbersIsToldAsRegression) {
+  const auto refused = [&](const std::string& loss) {
+    return train({"train.loss=" + loss, "data.target=[length]"}).error;
+  };
+  std::string rows = "length,width\n";
+  for (int i = 0; i < 40; ++i) rows += fmt::format("{},{}\n", 1000 * i, i % 3);
+  write("train.csv", rows);
+  EXPECT_THAT(refused("mse"), AllOf(HasSubstr("read as classes"),
+                                    HasSubstr("for regression, set data.targets to numbers")));
+  EXPECT_THAT(refused("cross_entropy"),
+              HasSubstr("set data.targets to numbers and train.loss to mse"));
+}
+
+TEST_F(Table, HasATestLossThatIsNotFinite) {
+  write("test.csv", "length,width,species\n3e38,3e38,setosa\n-3e38,3e38,virginica\n");
+  const Ran ran = train({"model.widths=[256]"});
+  EXPECT_EQ(ran.code, exit_done) << ran.error;
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("warning: the test loss is not finite"),
+                             HasSubstr("Loss=nan"), Not(HasSubstr("-nan"))));
+}
+
+}  // namespace
+}  // namespace troupe
