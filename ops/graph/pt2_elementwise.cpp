@@ -82,7 +82,7 @@ void square(const Pt2Node& node) {
 }
 
 void dropout(const Pt2Node& node) {
-  const ValueId x = node.value("input");
+  const ValueId x = node.value(node.has("self") ? "self" : "input");  // dropout_ has "self"
   const double probability = node.number("p", 0.5);
   if (probability == 0.0) return node.give(x);
   if (!node.boolean("train", true))

@@ -32,6 +32,13 @@ void check_samples(const FileModel& model, const graph::Graph& graph, const Samp
                     "set have {}",
                     model.file.string(), to_string(wanted), to_string(samples.shape)),
         "choose another data set, or export the model for samples of this shape");
+  const bool indices = samples.dtype == DType::i64;
+  if (indices && is_floating(graph.value(graph.input).dtype))
+    throw Error(ErrorCode::bad_options,
+                fmt::format("the model in '{}' takes numbers of {}, but the samples are {}",
+                            model.file.string(), name_of(graph.value(graph.input).dtype),
+                            name_of(samples.dtype)),
+                "choose another data set, or export a model of indices");
   const graph::Sizes& output = graph.value(graph.output).shape;
   if (output.size() != 2 || !graph::has_batch_axis(output))
     throw Error(

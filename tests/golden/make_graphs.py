@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes small models as PyTorch exports them, and what training them gives in f64:
+"""Writes small models as PyTorch exports them (all, or those named), and what training them gives in f64:
 
-    python -m venv venv && venv/bin/pip install -r requirements.txt && venv/bin/python make_graphs.py
+    python -m venv venv && venv/bin/pip install -r requirements.txt && venv/bin/python make_graphs.py [NAME…]
 
 graphs/NAME.pt2, NAME.onnx  the models of graph_models.py through both doors
 graphs/vit_opset18.onnx     the transformer by older operators, without metadata of nodes
@@ -22,7 +22,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from golden_models import BATCH, STEPS, CounterDropout, sampled, sgd
-from graph_models import MODELS, SAMPLE
+from graph_models import MODELS, SAMPLE, example
 from troupe_random import uniform
 
 FOLDER = Path(__file__).resolve().parent
@@ -69,7 +69,7 @@ def write_onnx(source, target):
 
 def export(name):
     """Writes NAME.pt2 and NAME.onnx by the lines that docs/from-pytorch.md gives."""
-    net, x = made(name), torch.zeros(2, *SAMPLE)
+    net, x = made(name), example(name, 2)
     program = torch.export.export(net.train(), (x,), dynamic_shapes=({0: torch.export.Dim("batch")},))
     with tempfile.TemporaryDirectory() as folder:
         torch.export.save(program, f"{folder}/{name}.pt2")
@@ -110,6 +110,8 @@ def train(name, make_optimizer):
             if isinstance(module, CounterDropout):
                 module.step = step
         images = torch.from_numpy(uniform(f"golden/images/{step}", (BATCH, *SAMPLE)))
+        if name == "tokens":
+            images = torch.tensor([[(i * i + 3 * t + step) % 10 for t in range(12)] for i in range(BATCH)])
         classes = torch.tensor([(3 * i + 7 * step) % 10 for i in range(BATCH)])
         optimizer.zero_grad()
         loss = F.cross_entropy(net(images), classes)
@@ -141,8 +143,10 @@ def main():
     torch.set_num_threads(1)
     (FOLDER / "graphs").mkdir(exist_ok=True)
     result = {}
+    wanted = sys.argv[1:] or MODELS  # the files of the others stay
     for name in MODELS:
-        export(name)
+        if name in wanted:
+            export(name)
         result |= trained(name, "sgd", sgd(RATES.get(name, 0.01)))
     export_in_parts("vit")
     result |= trained("vit", "adamw", lambda p: torch.optim.AdamW(p, lr=0.0005, betas=(0.8, 0.99), eps=1e-6, weight_decay=0.1))

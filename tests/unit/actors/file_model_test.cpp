@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "actors/data/datasets.h"
+#include "ops/models/resnet.h"
 #include "runtime/file/checkpoint.h"
 #include "training_run.h"
 
@@ -54,7 +55,7 @@ TEST_P(FileModelRuns, GiveTheSameBitsWithReplicasAndAfterAFailure) {
   const TrainingResult whole = train(run);
   run.partition = {blocks - 1, 1};
   run.replicas = 2;
-  run.faults = {{.actor = "stage/0/1", .step = 2, .micro_batch = 1}};
+  run.faults = {{.actor = "stage/0/1", .step = 2, .micro_batch = 3}};
   const TrainingResult failed = train(run);
   EXPECT_EQ(failed.digest, whole.digest);
   EXPECT_EQ(failed.failures.size(), 1u);
@@ -80,6 +81,21 @@ TEST_P(FileModelRuns, GiveTheSameBitsFromOnnxInStages) {
 INSTANTIATE_TEST_SUITE_P(EachModel, FileModelRuns,
                          ::testing::Values("vgg", "resnet18", "depthwise", "dense", "vit", "tied"));
 
+TEST(FileModel, OfAResNetGivesTheBitsOfTheLibrarysOwn) {
+  TrainingRun run = run_of("resnet18");
+  const TrainingResult exported = train(run);
+  run.adjust = [adjust = run.adjust](PipelineOptions& pipeline) {
+    adjust(pipeline);
+    pipeline.model = ResNet18{{.widths = {4, 4, 8, 8}}};
+    const Model model = model_of(pipeline);
+    StateSpec spec;
+    for (const auto& block : model.blocks) block->declare(spec);
+    const TensorSource weights = FileModel{.file = file_of("resnet18")}.graph()->weights;
+    pipeline.initial = {state_from(spec, pipeline.dtype, weights, 0, {}, true)};
+  };
+  EXPECT_EQ(train(run).digest, exported.digest);
+}
+
 TEST(FileModel, BeginsWithTheWeightsOfTheFile) {
   TrainingRun run = run_of("tied");
   run.steps = 1;
@@ -88,8 +104,9 @@ TEST(FileModel, BeginsWithTheWeightsOfTheFile) {
     pipeline.rate.lr = 0;
   };
   const auto weights = FileModel{.file = file_of("tied")}.graph()->weights;
+  const TrainingResult result = train(run);
   std::size_t compared = 0;
-  for (const NamedTensor& written : train(run).written.at(1))
+  for (const NamedTensor& written : result.written.at(1))
     if (written.name == "decode.weight" || written.name == "encode.weight") {
       const Tensor in_file = weights.read("decode.weight");
       EXPECT_TRUE(std::ranges::equal(written.tensor.elements<float>(), in_file.elements<float>()));
@@ -123,7 +140,8 @@ TEST(FileModel, KeepsFrozenParameters) {
   TrainingRun run = run_of("tied");
   run.steps = 2;
   const auto weights = FileModel{.file = file_of("tied")}.graph()->weights;
-  for (const NamedTensor& written : train(run).written.at(2)) {
+  const TrainingResult result = train(run);
+  for (const NamedTensor& written : result.written.at(2)) {
     if (!written.name.starts_with("frozen.") && written.name != "fc.weight") continue;
     const bool same = std::ranges::equal(written.tensor.elements<float>(),
                                          weights.read(written.name).elements<float>());

@@ -19,8 +19,12 @@ inline std::string graph_file(const std::string& model, const std::string& exten
   return golden_folder + "graphs/" + model + extension;
 }
 
-inline const SampleSpec graph_samples{.shape = {3, 20, 24}, .classes = 10};
-inline const std::vector<std::string> graph_models{"vgg",   "resnet18", "depthwise",
-                                                   "dense", "vit",      "tied"};
+/// What a model of graph_models.py is trained with.
+inline SampleSpec graph_samples(const std::string& model) {
+  if (model == "tokens") return {.shape = {12}, .dtype = DType::i64, .classes = 10};
+  return {.shape = {3, 20, 24}, .classes = 10};
+}
+inline const std::vector<std::string> graph_models{"vgg", "resnet18", "depthwise", "dense",
+                                                   "vit", "tied",     "tokens"};
 
 }  // namespace troupe::testing_ops

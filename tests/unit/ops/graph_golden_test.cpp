@@ -40,16 +40,26 @@ Tensor classes_of(std::int64_t step) {
   return classes;
 }
 
-Training train(const std::string& file, const Optimizer& optimizer, double lr) {
-  Model model = ModelSource(FileModel{.file = file}).make(graph_samples, DType::f64);
+Tensor samples_of(const std::string& model, std::int64_t step) {
+  if (model != "tokens") return uniform(fmt::format("golden/images/{}", step), {batch, 3, 20, 24});
+  Tensor tokens = Tensor::empty(Shape{batch, 12}, DType::i64, Device::cpu());
+  for (std::int64_t i = 0; i < batch; ++i)
+    for (std::int64_t t = 0; t < 12; ++t)
+      tokens.data<std::int64_t>()[12 * i + t] = (i * i + 3 * t + step) % 10;
+  return tokens;
+}
+
+Training train(const std::string& name, const std::string& extension, const Optimizer& optimizer,
+               double lr) {
+  Model model = ModelSource(FileModel{.file = graph_file(name, extension)})
+                    .make(graph_samples(name), DType::f64);
   const std::size_t blocks = model.blocks.size();
   Network network(std::move(model), 0, blocks, DType::f64, {});
   network.use(initial_state(network.spec(), DType::f64, 1));
   Training result;
   for (std::int64_t step = 0; step < steps; ++step) {
-    const Tensor images = uniform(fmt::format("golden/images/{}", step), {batch, 3, 20, 24});
-    auto pass =
-        network.forward(images, {.seed = 1, .step = static_cast<std::uint32_t>(step)}, false);
+    auto pass = network.forward(samples_of(name, step),
+                                {.seed = 1, .step = static_cast<std::uint32_t>(step)}, false);
     const LossOutput loss = loss_of({}, {}, pass->result(), classes_of(step), 1.0 / batch, true);
     network.backward(*pass, loss.logits_grad);
     network.use(network.step(optimizer, lr, pass->gradients, {pass->statistics}));
@@ -98,7 +108,7 @@ TEST_P(ExportedModel, TrainsAsInPyTorchToOneInAHundredMillion) {
       adam ? Optimizer(AdamW{.betas = {0.8, 0.99}, .epsilon = 1e-6, .weight_decay = 0.1})
            : Optimizer(Sgd{.momentum = 0.9, .weight_decay = 5e-4});
   const double lr = adam ? 0.0005 : model == "resnet18" ? 0.001 : 0.01;
-  const Training ours = train(graph_file(model, extension), optimizer, lr);
+  const Training ours = train(model, extension, optimizer, lr);
   for (std::size_t step = 0; step < ours.losses.size(); ++step) {
     const double expected = golden.at(key + "losses").data<double>()[step];
     EXPECT_NEAR(ours.losses[step], expected, 1e-8 * expected) << "loss of step " << step;
@@ -124,7 +134,8 @@ TEST_P(ExportedNames, AreThoseOfTheModule) {
   std::vector<std::string> expected, lines;
   for (std::string line; std::getline(file, line);)
     if (line.starts_with(model + " ")) expected.push_back(line);
-  Model made = ModelSource(FileModel{.file = graph_file(model, extension)}).make(graph_samples);
+  Model made =
+      ModelSource(FileModel{.file = graph_file(model, extension)}).make(graph_samples(model));
   StateSpec spec;
   for (const auto& block : made.blocks) block->declare(spec);
   for (const NamedTensor& named : named_tensors(spec, *initial_state(spec, DType::f32, 1), true))

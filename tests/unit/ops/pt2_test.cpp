@@ -188,6 +188,21 @@ TEST(Pt2, RefusesModelsInEvaluationMode) {
   EXPECT_THAT(graph.lacking[0].reason, HasSubstr("evaluation mode"));
 }
 
+TEST(Pt2, ReadsOperatorsThatOverwriteTheirInput) {
+  Archive file("vgg");
+  file.change_nodes([](json& nodes) {
+    json& dropout = node(nodes, "dropout");
+    dropout["target"] = "torch.ops.aten.dropout_.default";
+    for (json& input : dropout["inputs"])
+      if (input["name"] == "input") input["name"] = "self";
+    argument(node(nodes, "linear_1"), "input") = {{"as_tensor", {{"name", "relu"}}}};
+  });
+  const Graph graph = file.read();
+  EXPECT_TRUE(graph.lacking.empty());
+  EXPECT_EQ(graph.nodes.back().inputs[0], graph.nodes[graph.nodes.size() - 2].output);
+  EXPECT_EQ(name_of(graph.nodes[graph.nodes.size() - 2].operation), "dropout");
+}
+
 TEST(Pt2, SaysWhenAnOverwrittenViewIsReadAgain) {
   Archive file("vgg");
   // classifier.1's ReLU overwrites `view`, whose memory is that of max_pool2d_1; `linear` then
