@@ -15,7 +15,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// A value without the factor of an Affine before it, which is multiplied into `scale`.
 ValueId without_factor(const Call& call, ValueId id, double& scale) {
-  const Affine* affine = call.producer_as<Affine>(id);
+  const auto* affine = call.producer_as<Affine>(id);
   if (!affine || affine->offset != 0.0) return id;
   scale *= affine->factor;
   return call.producer(id)->inputs[0];
@@ -30,7 +30,7 @@ Sizes with_last_swapped(Sizes sizes) {
 std::optional<ValueId> transposed_of(Call& call, ValueId id) {
   ValueId inner = id;
   if (call.producer_as<Reshape>(inner)) inner = call.producer(inner)->inputs[0];
-  const Permute* permute = call.producer_as<Permute>(inner);
+  const auto* permute = call.producer_as<Permute>(inner);
   if (!permute || permute->axes.size() < 3) return std::nullopt;
   std::vector<int> axes = permute->axes;
   std::swap(axes[axes.size() - 1], axes[axes.size() - 2]);
@@ -75,7 +75,7 @@ Numbers numbers_of_constant(const Value& value) {
 
 /// The constant that is added to the scores, if one is.
 std::optional<Numbers> take_mask(Call& call, ValueId& scores) {
-  const Arithmetic* sum = call.producer_as<Arithmetic>(scores);
+  const auto* sum = call.producer_as<Arithmetic>(scores);
   if (!sum || sum->operation != ArithmeticOperation::add) return std::nullopt;
   const std::vector<ValueId>& terms = call.producer(scores)->inputs;
   for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {
@@ -111,7 +111,7 @@ ValueId add_attention(Call& call, ValueId q, ValueId k, ValueId v, const Numbers
 }
 
 std::optional<ValueId> as_attention(Call& call, ValueId weights, ValueId values) {
-  const Softmax* softmax = call.producer_as<Softmax>(weights);
+  const auto* softmax = call.producer_as<Softmax>(weights);
   if (!softmax || softmax->logarithm) return std::nullopt;
   const int rank = static_cast<int>(call.shape(weights).size());
   if (rank < 3 || (softmax->axis != rank - 1 && softmax->axis != -1)) return std::nullopt;

@@ -32,7 +32,7 @@ void tanh(Call& call) {
 /// The error function of x / sqrt(2).
 void erf(Call& call) {
   const ValueId scaled = call.value(0);
-  const Affine* affine = call.producer_as<Affine>(scaled);
+  const auto* affine = call.producer_as<Affine>(scaled);
   if (!affine || affine->offset != 0.0 || !is_root_of_half(affine->factor))
     call.refuse("it is no part of a GELU");
   call.give(GeluPart{GeluPart::Step::function, false, call.producer(scaled)->inputs[0]});
@@ -41,7 +41,8 @@ void erf(Call& call) {
 void gelu(Call& call) {
   const std::string kind = call.text("approximate", "none");
   if (kind != "none" && kind != "tanh") call.refuse(fmt::format("its approximation is '{}'", kind));
-  const ActivationFunction function = kind == "tanh" ? ActivationFunction::gelu_tanh : ActivationFunction::gelu;
+  const ActivationFunction function =
+      kind == "tanh" ? ActivationFunction::gelu_tanh : ActivationFunction::gelu;
   call.give(call.add(Activate{function}, {call.value(0)}));
 }
 
@@ -69,7 +70,7 @@ void limit(Call& call) {
   const double value = real_of(call, call.needed_numbers(number));
   const ValueId x = call.value(1 - number);
   Clamp clamp{is_max ? value : -infinity, is_max ? infinity : value};
-  const Clamp* before = call.producer_as<Clamp>(x);
+  const auto* before = call.producer_as<Clamp>(x);
   if (!before || is_max || before->high != infinity) return call.give(call.add(clamp, {x}));
   clamp.low = before->low;
   call.give(call.add(clamp, {call.producer(x)->inputs[0]}));
@@ -78,7 +79,7 @@ void limit(Call& call) {
 /// x * sigmoid(x) as SiLU, for factors in either order.
 std::optional<ValueId> silu_of(Call& call, ValueId a, ValueId b) {
   for (const auto& [x, factor] : {std::pair{a, b}, std::pair{b, a}}) {
-    const Activate* sigmoid = call.producer_as<Activate>(factor);
+    const auto* sigmoid = call.producer_as<Activate>(factor);
     if (sigmoid && sigmoid->function == ActivationFunction::sigmoid &&
         call.producer(factor)->inputs[0] == x)
       return call.add(Activate{ActivationFunction::silu}, {x});
@@ -125,13 +126,14 @@ bool give_gelu_with(Call& call, ArithmeticOperation operation, const GeluPart& p
   if (operation == ArithmeticOperation::add && part.step == Step::scaled_cube && x == part.x)
     return call.give(GeluPart{Step::inner, true, x}), true;
   if (operation != ArithmeticOperation::multiply) return false;
-  const Affine* affine = call.producer_as<Affine>(x);
+  const auto* affine = call.producer_as<Affine>(x);
   const bool is_half = affine && affine->factor == 0.5 && affine->offset == 0.0 &&
                        call.producer(x)->inputs[0] == part.x;
   const bool completes =
       (part.step == Step::half && x == part.x) || (part.step == Step::function_plus && is_half);
   if (!completes) return false;
-  const ActivationFunction function = part.tanh ? ActivationFunction::gelu_tanh : ActivationFunction::gelu;
+  const ActivationFunction function =
+      part.tanh ? ActivationFunction::gelu_tanh : ActivationFunction::gelu;
   return call.give(call.add(Activate{function}, {part.x})), true;
 }
 
@@ -200,6 +202,7 @@ std::vector<int> axes_of(const Call& call, int rank) {
   std::vector<std::int64_t> given = call.integers("axes").value_or(std::vector<std::int64_t>{});
   if (call.has_input(1)) given = fixed_integers_of(call, call.needed_numbers(1));
   std::vector<int> axes;
+  axes.reserve(given.size());
   for (const std::int64_t axis : given) axes.push_back(axis_of(call, axis, rank));
   if (axes.empty()) {
     axes.resize(static_cast<std::size_t>(rank));

@@ -184,6 +184,7 @@ void Import::evaluate_node(Call& call) {
     return call.give(std::move(result));
   }
   std::vector<const Numbers*> inputs;
+  inputs.reserve(static_cast<std::size_t>(call.input_count()));
   for (int i = 0; i < call.input_count(); ++i) inputs.push_back(call.numbers(i));
   Numbers like;
   if (call.operation() == "CastLike" && !inputs[1]) {

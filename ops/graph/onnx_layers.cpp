@@ -99,7 +99,7 @@ void convolution(Call& call) {
 /// The weight of a Linear, [out, in], for a matrix [in, out]: a transposed weight is taken as it
 /// is.
 ValueId weight_of(Call& call, ValueId matrix) {
-  const Permute* transposed = call.producer_as<Permute>(matrix);
+  const auto* transposed = call.producer_as<Permute>(matrix);
   if (transposed && transposed->axes == std::vector<int>{1, 0})
     return call.producer(matrix)->inputs[0];
   return call.add(Permute{{1, 0}}, {matrix});
@@ -119,7 +119,7 @@ void matmul(Call& call) {
   const ValueId a = call.value(0), b = call.value(1);
   if (call.shape(a).size() < 2 || call.shape(b).size() < 2)
     call.refuse(fmt::format("{} times {}", to_string(call.shape(a)), to_string(call.shape(b))));
-  const Permute* transposed = call.producer_as<Permute>(b);
+  const auto* transposed = call.producer_as<Permute>(b);
   const bool is_linear = transposed && call.shape(b).size() == 2 &&
                          call.at(call.producer(b)->inputs[0]).kind == Value::Kind::parameter;
   if (is_linear) return call.give(call.add(Linear{}, {a, call.producer(b)->inputs[0]}));
