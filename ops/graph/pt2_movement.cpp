@@ -253,7 +253,7 @@ void expand_as(const Pt2Node& node) {
 /// Operators that change neither elements nor shape. Conversions between floating-point types are
 /// among them: the run's precision is an option.
 void identity(const Pt2Node& node) {
-  const std::string name = node.target().starts_with("dropout") ? "input" : "self";
+  const std::string name = node.has("self") ? "self" : "input";  // dropout's is "input"
   node.give_view(node.value(name), name);
 }
 
