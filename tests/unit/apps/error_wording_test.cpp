@@ -98,7 +98,7 @@ TEST(ErrorWording, IsNotDoneByTheLibraryItself) {
       "file and|(same|the) options");
   // A literal that is a key as a whole declares an option. Names of data files are no keys.
   static const std::regex key(
-      "(train|data|model|parallel|checkpoint|log|restarts)[.](?!npy|npz|csv)[a-z_]+");
+      "(train|data|model|parallel|checkpoint|log|restarts)[.](?!npy|npz|csv|json)[a-z_]+");
   for_each_file([](const fs::path& path, const std::vector<std::string>& literals) {
     for (const std::string& literal : literals)
       EXPECT_TRUE(!std::regex_search(literal, of_the_command) &&
