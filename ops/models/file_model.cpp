@@ -80,12 +80,11 @@ OptionFields FileModel::options() {
   OptionFields fields{
       field("model.file", file,
             "model that PyTorch has exported with torch.export.save (.pt2) or torch.onnx.export "
-            "(.onnx); "
-            "no model.name is needed",
+            "(.onnx); it needs no name",
             {.synonyms = {"path", "pt2", "onnx"}, .setting = "Model::file"}),
       field("model.initialise", initialise,
             "draw new parameters, as PyTorch draws those of each layer; false: begin with those of "
-            "model.file",
+            "the file",
             {.synonyms = {"initialize", "init"}}),
       field("model.digest",
             Converted<std::string>{[this] {
@@ -99,8 +98,8 @@ OptionFields FileModel::options() {
                                      }
                                    },
                                    [this](std::string text) { digest = std::move(text); }},
-            "SHA-256 of the operators in model.file, which the runs of one model share; empty: "
-            "that of the file"),
+            "SHA-256 of the operators in the file, which the runs of one model share; empty: that "
+            "of the file"),
       convolution_option(convolution)};
   return fields;
 }

@@ -93,7 +93,7 @@ TEST(Options, TellWhichOfThemHaveNoEffect) {
   using testing::ElementsAre;
   EXPECT_THAT(warnings_of("model: {name: mlp, dropout: 0.5}", {"convolution=direct"}),
               ElementsAre("override -r convolution=direct: convolution has no effect with "
-                          "model.name mlp, only with cifar_cnn, "
+                          "model.name mlp, only with cifar_cnn, file, "
                           "mnist_cnn, resnet18, resnet34, resnet50, wide_resnet",
                           "o.yaml:1:29: model.dropout has no effect with model.name mlp, only "
                           "with wide_resnet"));
