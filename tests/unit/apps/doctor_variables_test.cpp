@@ -84,6 +84,7 @@ TEST(Doctor, FlagsVariablesThatContradictEachOther) {
   EXPECT_THAT(found({{"OMP_NUM_THREADS", "two"}}),
               HasSubstr("OMP_NUM_THREADS=two is not a number: OpenMP ignores it"));
   EXPECT_THAT(found({{"OMP_NUM_THREADS", "4,2"}}), IsEmpty());
+  EXPECT_THAT(found({{"OMP_NUM_THREADS", " 2"}}), IsEmpty());
   EXPECT_THAT(found({{"FI_PROVIDER", "tcp"}, {"FI_CXI_RX_MATCH_MODE", "software"}}),
               HasSubstr("FI_PROVIDER=cxi"));
   EXPECT_THAT(found({{"FI_PROVIDER", "cxi"}, {"FI_CXI_RX_MATCH_MODE", "software"}}), IsEmpty());
