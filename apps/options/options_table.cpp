@@ -23,6 +23,9 @@ constexpr double largest_staleness = 64;   // each costs memory for one more ste
 constexpr std::string_view accumulation_hint =
     "train.micro_batches divides train.batch_size: to accumulate 4 batches, set "
     "train.micro_batches to 4 and multiply train.batch_size by 4";
+constexpr std::string_view top_k_hint =
+    "checkpoint.keep keeps the newest, checkpoint.keep_best also the best by train.monitor";
+constexpr std::string_view automatic = "auto";
 constexpr std::string_view restart_hint = "to resume, add --restart auto";
 
 constexpr std::pair<std::string_view, Augment> augmentations[] = {
@@ -165,14 +168,13 @@ void add_run(OptionFields& fields, Options& o) {
 
 /// model.classes, which may be auto.
 OptionField with_automatic_classes(OptionField field, Options& o) {
-  constexpr std::string_view word = "auto";
-  field.type = fmt::format("{} or {}", word, field.type);
+  field.type = fmt::format("{} or {}", automatic, field.type);
   field.read = [read = field.read, &o](const OptionTree& tree) {
-    o.classes_chosen = tree.scalar != word;
+    o.classes_chosen = tree.scalar != automatic;
     if (o.classes_chosen) read(tree);
   };
   field.write = [write = field.write, &o] {
-    return o.classes_chosen ? write() : std::string(word);
+    return o.classes_chosen ? write() : std::string(automatic);
   };
   return field;
 }
@@ -463,7 +465,8 @@ void add_writing(OptionFields& fields, Options& o) {
                          "newest checkpoints to keep; 0: all",
                          {.at_least = 0,
                           .at_most = many,
-                          .synonyms = {"save_top_k", "save_total_limit", "max_to_keep"}}));
+                          .synonyms = {"save_total_limit", "max_to_keep"},
+                          .hints = {{"save_top_k", top_k_hint}}}));
   fields.push_back(field("checkpoint.keep_best", o.best_checkpoint_kept,
                          "also keep the checkpoint with the best evaluation by train.monitor",
                          {.synonyms = {"save_best_only", "save_best"}}));

@@ -426,7 +426,6 @@ TEST(Options, KnowTheNamesThatOtherScriptsUse) {
       {"num_workers", "data.workers"},
       {"max_epochs", "train.epochs"},
       {"every_n_epochs", "checkpoint.every_epochs"},
-      {"save_top_k", "checkpoint.keep"},
       {"base-lr", "train.lr"},
       {"devices", "parallel.data"},
       {"limit_train_batches", "data.limit"},
@@ -446,6 +445,7 @@ TEST(Options, ExplainNamesThatHaveNoCounterpart) {
   EXPECT_THAT(refusal("", {"accumulate_grad_batches=4"}),
               HasSubstr("train.micro_batches divides train.batch_size"));
   EXPECT_THAT(refusal("", {"resume=true"}), HasSubstr("to resume, add --restart auto"));
+  EXPECT_THAT(refusal("", {"save_top_k=3"}), HasSubstr("checkpoint.keep_best also the best"));
 }
 
 TEST(Options, AreRefusedWhereTheModelCannotHaveThem) {
