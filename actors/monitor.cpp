@@ -131,7 +131,9 @@ bool Monitor::stops_early() const {
 void Monitor::refuse_what_is_not_finite(double loss) const {
   if (std::isfinite(loss) || !options_.stop_on_nan) return;
   throw Error(ErrorCode::diverged, fmt::format("the loss of step {} is not finite", committed_ + 1),
-              "lower `lr`, or raise `warmup_steps`; with `stop_on_nan` false the run continues");
+              committed_ == 0 ? "look for nan and very large numbers in the data, or lower `lr`"
+                              : "lower `lr`, or raise `warmup_steps`; with `stop_on_nan` false the "
+                                "run continues");
 }
 
 void Monitor::on_commit(const Commit& commit) {

@@ -56,8 +56,10 @@ PartialWeights partial_weights(const PipelineOptions& options, const TensorSourc
   const TensorSource begun = new_weights(options);
   PartialWeights result{.tensors = begun, .anew = {}, .unused = {}};
   std::set<std::string> taken;
-  bool any_fits = false;  // counters, such as num_batches_tracked, fit any model
+  bool any_fits = false;                    // counters, such as num_batches_tracked, fit any model
+  std::set<std::string_view> wanted_names;  // those that do not fit are in `anew`
   for (const TensorInfo& wanted : begun.tensors) {
+    wanted_names.insert(wanted.name);
     const auto found = in_file.find(wanted.name);
     const std::string why = misfit(found == in_file.end() ? nullptr : found->second, wanted);
     if (why.empty()) {
@@ -74,7 +76,8 @@ PartialWeights partial_weights(const PipelineOptions& options, const TensorSourc
                             begun.tensors.empty() ? "none" : begun.tensors.front().name),
                 "create the model with the settings that wrote the file");
   for (const TensorInfo& tensor : file.tensors)
-    if (!taken.contains(tensor.name)) result.unused.push_back(tensor.name);
+    if (!taken.contains(tensor.name) && !wanted_names.contains(tensor.name))
+      result.unused.push_back(tensor.name);
   result.tensors.read = [taken = std::move(taken), from_file = file.read,
                          anew = begun.read](const std::string& name) {
     return taken.contains(name) ? from_file(name) : anew(name);

@@ -67,6 +67,7 @@ std::string as_override(std::string_view flag, const Definitions& own) {
   Options options(own);
   std::string name(flag.substr(0, flag.find('=')));
   std::ranges::replace(name, '-', '_');
+  if (name == "data") name = "data_path";  // as most scripts call it
   for (const OptionField& field : option_fields(options)) {
     const std::string_view own = std::string_view(field.path).substr(field.path.rfind('.') + 1);
     if (name == own || name == field.path || std::ranges::count(field.synonyms, name) > 0)
@@ -123,6 +124,10 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& error,
       takes_overrides(used) && !assignments.empty())
     return {ErrorCode::usage, fmt::format("{}: each KEY=VALUE needs its own -r", name),
             assignments};
+  if (takes_overrides(used) && !words.empty() &&
+      (words.back() == "-r" || words.back() == "--override"))
+    return {ErrorCode::usage, fmt::format("{}: {} needs KEY=VALUE", name, words.back()),
+            "write an assignment such as -r train.lr=0.05"};
   return {ErrorCode::usage, fmt::format("{}: {}", name, error.what()), name + " --help"};
 }
 
@@ -135,6 +140,14 @@ class HelpFormatter final : public CLI::Formatter {
     std::string text = CLI::Formatter::make_help(app, std::move(name), mode);
     text.erase(text.find_last_not_of('\n') + 1);
     return text + '\n';
+  }
+  /// Verbs whose words have an order that CLI11 does not know.
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    if (app->get_name() == "launch")
+      return fmt::format("Usage: {} [OPTIONS] -- COMMAND ...\n", name);
+    if (app->get_name() == "jobscript")
+      return fmt::format("Usage: {} [OPTIONS] --cluster NAME --time TIME FILE\n", name);
+    return CLI::Formatter::make_usage(app, std::move(name));
   }
   std::string make_option_opts(const CLI::Option* option) const override {
     std::string text = CLI::Formatter::make_option_opts(option);
@@ -166,7 +179,7 @@ void describe(CLI::App& app, ChosenVerb& chosen) {
   app.formatter(std::make_shared<HelpFormatter>());
   app.get_formatter()->column_width(26);
   app.get_formatter()->label("SUBCOMMAND", "VERB");
-  app.get_formatter()->label("OPTIONS", "--OPTION ...");
+  app.get_formatter()->label("OPTIONS", "OPTIONS");
   app.get_formatter()->label("TEXT", "VALUE");
   app.get_formatter()->label("REQUIRED", "(required)");
   app.require_subcommand(1);

@@ -20,17 +20,32 @@ void require_outputs(std::int64_t outputs, std::int64_t wanted, const std::strin
                 fmt::format("set `Model::classes` to {}", wanted));
 }
 
+/// "numbers (float32)", "numbers of the shape [3] (float32)".
+std::string targets_text(const SampleSpec& samples) {
+  const std::string_view type = samples.target_dtype == DType::f32 ? "float32"
+                                : samples.target_dtype == DType::f64
+                                    ? "float64"
+                                    : name_of(samples.target_dtype);
+  return samples.target_shape.rank() == 0
+             ? fmt::format("numbers ({})", type)
+             : fmt::format("numbers of the shape {} ({})", to_string(samples.target_shape), type);
+}
+
 void check_classes_fit(const LossFunction& loss, const SampleSpec& samples,
                        std::optional<std::int64_t> outputs) {
   if (samples.target_dtype != DType::i64 || samples.target_shape.rank() != 0)
     throw Error(ErrorCode::bad_options,
                 fmt::format("`loss` is cross_entropy, which takes one class for each sample, but "
-                            "the targets are {} {}",
-                            name_of(samples.target_dtype), to_string(samples.target_shape)),
-                "set `loss` to mse, or to bce for targets in [0, 1]");
+                            "the targets are {}",
+                            targets_text(samples)),
+                "for classes, save integers (y.astype('int64'); one-hot: y.argmax(1)); for "
+                "regression, set `loss` to mse; for several labels a sample, to bce");
   if (outputs && *outputs < samples.classes)
-    require_outputs(*outputs, samples.classes,
-                    counted(samples.classes, "class") + " need one each");
+    throw Error(ErrorCode::bad_options,
+                fmt::format("the model has {}, but the largest class in the data set is {}",
+                            counted(*outputs, "output"), samples.classes - 1),
+                fmt::format("number classes from 0; for {}, set `Model::classes` to {}",
+                            counted(samples.classes, "class"), samples.classes));
   const std::int64_t least = outputs.value_or(samples.classes);
   const std::int64_t given = std::ssize(loss.class_weights);
   if (given > 0 && (outputs ? given != least : given < least))

@@ -70,8 +70,8 @@ BatchMaker::BatchMaker(Dataset dataset, Split split, TransformOptions transform,
       seed_(transform.seed),
       dtype_(batch_type(dataset_.samples(), transform.dtype)) {
   const SampleSpec& spec = dataset_.samples();
-  check_fits(transform.augment, mix, spec, dataset_.name());
   if (split == Split::test) transform.augment.clear();
+  check_fits(transform.augment, mix, spec, dataset_.name());
   if (spec.dtype == DType::u8) transform_.emplace(transform, spec.shape);
 }
 

@@ -278,10 +278,12 @@ OptionFields CsvTable::options() {
             "names of the target columns; empty: the last. All other columns are features: remove "
             "ids. Features and targets are not normalised",
             {.synonyms = {"label", "label_column"}, .setting = "Dataset::target"}),
-      choice_field("data.targets", targets, target_kind_names,
-                   "what the targets are; auto: classes for a column of whole numbers or of "
-                   "texts, else numbers. Classes that are texts are numbered in sorted order",
-                   {.setting = "Dataset::targets"}),
+      choice_field(
+          "data.targets", targets, target_kind_names,
+          "what the targets are; auto: classes for a column of whole numbers or of "
+          "texts, else numbers. For regression on whole numbers, write numbers. Classes that "
+          "are texts are numbered in sorted order",
+          {.setting = "Dataset::targets"}),
       field("data.test_fraction", test_fraction,
             "share of the training samples that is held out for testing, drawn by the seed, "
             "where there are no test files",

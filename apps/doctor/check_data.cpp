@@ -13,9 +13,9 @@ DataCheck check_data(const Options& options) {
     const Dataset dataset = open_dataset(options.dataset.chosen(), dataset_options(options));
     for (const Split split : {Split::train, Split::test})
       static_cast<void>(dataset.stored(split));  // reads the files to their ends
-    return {.observation = {check, fmt::format("{}: {} and {} to evaluate", dataset.name(),
-                                               counted(dataset.count(Split::train), "sample"),
-                                               dataset.count(Split::test))},
+    return {.observation = {check,
+                            fmt::format("{}: {} training and {} test samples", dataset.name(),
+                                        dataset.count(Split::train), dataset.count(Split::test))},
             .findings = {}};
   } catch (const Error& error) {
     const Error worded = in_words_of_the_command(error, options.own);

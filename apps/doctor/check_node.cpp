@@ -124,7 +124,7 @@ Findings check_cores(const Machine& machine, const Demands& demands) {
          fmt::format("-r parallel.actor_threads={}",
                      std::max<std::int64_t>(1, machine.cores / kernel_threads)));
   if (demands.known && busy > machine.cores)
-    warn(fmt::format("{} of {} in a process that has {}", counted(stages, "stage"),
+    warn(fmt::format("{} with {} in a process that has {}", counted(stages, "stage"),
                      counted(kernel_threads, "thread"), counted(machine.cores, "core")),
          fewer_threads(machine, kernel_threads, stages));
   else if (demands.known)

@@ -94,7 +94,7 @@ void print_lines(const Machine& machine, const std::vector<Observation>& seen,
   const auto errors = std::count_if(findings.begin(), findings.end(), [](const Finding& finding) {
     return finding.severity == Finding::Severity::error;
   });
-  text += findings.empty() ? fmt::format("{}nothing found\n", prefix)
+  text += findings.empty() ? fmt::format("{}no problems found\n", prefix)
                            : fmt::format("{}{}, {}\n", prefix, counted(errors, "error"),
                                          counted(std::ssize(findings) - errors, "warning"));
   std::fflush(stdout);

@@ -39,9 +39,7 @@ Options options_for(const EvalArguments& arguments, const WeightsFile& weights,
         ErrorCode::usage,
         fmt::format("{} holds weights without options: the model and the normalisation are unknown",
                     weights.path.string()),
-        "give an options file with --options FILE; for weights that a program trained with the "
-        "library's defaults, add -r 'data.mean=[0]' -r 'data.std=[1]'; a model or a data set of a "
-        "program's own is evaluated by that program");
+        "give the options of the run with --options RUN/options_restart.yaml");
   // The weights that the run started from do not matter, and may no longer exist.
   std::vector<std::string> overrides = {"model.weights="};
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());

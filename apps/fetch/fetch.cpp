@@ -143,10 +143,12 @@ void add_fetch_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option("NAME", arguments->name, names_of_sources())->required();
   verb->add_option("-o,--output", arguments->output,
                    "folder for the files (NAME in $TROUPE_DATA, else in ~/.local/share/troupe)");
-  verb->add_option("--url", arguments->url, "download from this folder of another server");
-  verb->add_option("--timeout", arguments->timeout, "seconds without data from a server (30)")
-      ->check(CLI::Range(1, 3600));
-  verb->add_flag("--force", arguments->force, "replace files that are not the expected ones");
+  verb->add_option("--url", arguments->url, "base URL of a mirror");
+  verb->add_option("--timeout", arguments->timeout,
+                   "give up after so many seconds without data (30)")
+      ->check(CLI::Range(1, 3600))
+      ->option_text("SECONDS");
+  verb->add_flag("--force", arguments->force, "replace files whose checksum differs");
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const Invocation& call) { return fetch(*arguments, call.command_line); };
   });

@@ -219,16 +219,22 @@ int jobscript(const JobscriptArguments& arguments, const Invocation& call) {
 void add_resources(CLI::App& verb, JobscriptArguments& arguments) {
   JobRequest& request = arguments.request;
   constexpr std::int64_t most = 100'000;
-  verb.add_option("-N,--nodes", request.nodes, "nodes of the job (1)")->check(CLI::Range(1L, most));
+  verb.add_option("-N,--nodes", request.nodes, "nodes of the job (1)")
+      ->check(CLI::Range(1L, most))
+      ->option_text("NUMBER");
   verb.add_option("-t,--time", arguments.time, "required: time limit, 2:00:00, 2h or 1-12:00:00");
-  verb.add_option("--gpus-per-node", request.gpus_per_node, "GPUs of a node; 0: CPU nodes")
-      ->check(CLI::Range(0L, 64L));
+  verb.add_option("--gpus-per-node", request.gpus_per_node,
+                  "GPUs of a node; 0: CPU nodes (those that the stages need)")
+      ->check(CLI::Range(0L, 64L))
+      ->option_text("NUMBER");
   verb.add_flag("--cpu", arguments.cpu, "CPU nodes, same as --gpus-per-node 0");
   verb.add_option("--tasks-per-node,--ntasks-per-node", request.tasks_per_node,
                   "processes on a node (one for each GPU or stage)")
-      ->check(CLI::Range(1L, 4096L));
+      ->check(CLI::Range(1L, 4096L))
+      ->option_text("NUMBER");
   verb.add_option("-c,--cpus-per-task", request.cpus_per_task, "cores of a process")
-      ->check(CLI::Range(1L, 4096L));
+      ->check(CLI::Range(1L, 4096L))
+      ->option_text("NUMBER");
   verb.add_option("--mem", arguments.memory, "memory of a node: 320G (or 320), 64000M, 1T");
   verb.add_option("-p,--partition", request.partition,
                   "partition (the first that accepts the job)");
@@ -249,19 +255,22 @@ void add_jobscript_verb(CLI::App& app, ChosenVerb& chosen) {
                    "required: name of a cluster, or path of a profile");
   add_resources(*verb, *arguments);
   verb->add_option("-A,--account", request.account, "project to charge");
-  verb->add_option("-J,--name,--job-name", request.name, "name of the job (the options file's)");
+  verb->add_option("-J,--name,--job-name", request.name,
+                   "name of the job (name of the options file)");
   verb->add_option("--signal-before", arguments->signal_before,
                    "time before the limit to save and stop (3m); 0: never");
   verb->add_flag("--no-requeue", arguments->no_requeue, "do not requeue the job to resume");
   verb->add_option("--mail", request.mail,
                    "e-mail address for end, failure and requeue of the job");
-  verb->add_option("--launcher", request.launcher, "what starts the processes: srun or launch")
-      ->check(CLI::IsMember({"srun", "launch"}));
-  verb->add_option("--container", request.container, "container engine: edf, apptainer or podman")
-      ->check(CLI::IsMember({"edf", "apptainer", "podman"}));
+  verb->add_option("--launcher", request.launcher, "what starts the processes")
+      ->check(CLI::IsMember({"srun", "launch"}))
+      ->option_text("srun|launch");
+  verb->add_option("--container", request.container, "container engine")
+      ->check(CLI::IsMember({"edf", "apptainer", "podman"}))
+      ->option_text("edf|apptainer|podman");
   verb->add_option("--image", request.image, "existing image of the container");
   verb->add_option("--program", arguments->program, "path of this program on the cluster");
-  verb->add_option("--sbatch", request.sbatch, "another option of sbatch, unchanged")
+  verb->add_option("--sbatch", request.sbatch, "passed to sbatch as it is (repeatable)")
       ->allow_extra_args(false);
   verb->add_option("-r,--override", arguments->overrides,
                    "KEY=VALUE, overrides the file (repeatable)")

@@ -24,6 +24,13 @@ void add(CLI::App& verb, const std::string& name, Value& value, const std::strin
   if (underscored != spelt) verb.add_option("--" + underscored, value)->group("");
 }
 
+/// A flag that torchrun has and that changes nothing here.
+template <class Value>
+void add_ignored(CLI::App& verb, const std::string& name, Value& value) {
+  add(verb, name, value, "");
+  verb.get_option(name)->group("Accepted for torchrun, ignored");
+}
+
 void add_world_flags(CLI::App& verb, LaunchFlags& flags) {
   verb.add_flag("--standalone", flags.standalone, "run on this host only");
   add(verb, "--nnodes", flags.nnodes, "number of hosts (1)");
@@ -33,17 +40,17 @@ void add_world_flags(CLI::App& verb, LaunchFlags& flags) {
   add(verb, "--rdzv-endpoint", flags.rdzv_endpoint,
       "HOST[:PORT] of the rendezvous, the same on all hosts (port 29400)");
   add(verb, "--rdzv-id", flags.rdzv_id, "name of the job, the same on all hosts (none)");
-  add(verb, "--rdzv-backend", flags.rdzv_backend, "c10d or static; has no effect");
+  add_ignored(verb, "--rdzv-backend", flags.rdzv_backend);
   add(verb, "--rdzv-conf", flags.rdzv_conf,
       "join_timeout=SECONDS: how long to wait for the other hosts (300)");
   add(verb, "--master-addr", flags.master_addr,
-      "MASTER_ADDR of the processes; default of --rdzv-endpoint");
+      "MASTER_ADDR of the processes; also the default of --rdzv-endpoint");
   add(verb, "--master-port", flags.master_port, "MASTER_PORT of the processes (a free port)");
   add(verb, "--local-addr", flags.local_addr, "address, name or interface of this host (detected)");
 }
 
 void add_process_flags(CLI::App& verb, LaunchFlags& flags) {
-  add(verb, "--max-restarts", flags.max_restarts, "has no effect: the first failure ends the run");
+  add_ignored(verb, "--max-restarts", flags.max_restarts);
   add(verb, "--grace-period", flags.grace_period, "seconds between SIGTERM and SIGKILL (30)");
   add(verb, "--log-dir", flags.log_dir,
       "folder for the output of the processes (a temporary folder)");
@@ -55,8 +62,8 @@ void add_process_flags(CLI::App& verb, LaunchFlags& flags) {
   add(verb, "--role", flags.role, "ROLE_NAME of the processes, in the prefix of --tee (default)");
   add(verb, "--log-line-prefix-template", flags.log_line_prefix_template,
       "prefix of the lines of --tee ([${role_name}${local_rank}]:)");
-  add(verb, "--monitor-interval", flags.monitor_interval, "has no effect");
-  add(verb, "--start-method", flags.start_method, "has no effect");
+  add_ignored(verb, "--monitor-interval", flags.monitor_interval);
+  add_ignored(verb, "--start-method", flags.start_method);
   verb.add_flag("--no-python,--no_python", flags.no_python,
                 "COMMAND is always a program, never a verb");
 }

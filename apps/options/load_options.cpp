@@ -74,6 +74,44 @@ std::vector<std::string> unusual_rate(const Options& options, const OptionOrigin
                       options.pipeline.rate.lr, options.optimizer.name, *usual)};
 }
 
+/// Sentences for what chooses among evaluations where none are compared.
+std::vector<std::string> unused_comparison(const Options& options, const OptionOrigins& origins) {
+  const EarlyStopping &stopping = options.pipeline.stopping, defaults;
+  const bool compares = options.pipeline.rate.schedule == LearningRateSchedule::plateau ||
+                        (stopping.patience > 0 && stopping.target_accuracy == 0);
+  constexpr const char* remedy =
+      "train.schedule plateau, or train.patience without "
+      "train.target_accuracy";
+  std::vector<std::string> sentences;
+  if (!compares && stopping.min_delta != defaults.min_delta)
+    sentences.push_back(fmt::format("{}: train.min_delta has no effect, only with {}",
+                                    origins.of("train.min_delta"), remedy));
+  if (!compares && !options.best_checkpoint_kept && stopping.monitor != defaults.monitor)
+    sentences.push_back(
+        fmt::format("{}: train.monitor has no effect, only with checkpoint.keep_best, {}",
+                    origins.of("train.monitor"), remedy));
+  return sentences;
+}
+
+/// A sentence if the widths in a file were written for another model than that of an override.
+std::vector<std::string> widths_of_another_model(const Options& options,
+                                                 const OptionOrigins& origins) {
+  const std::string of_widths = origins.of("model.widths");
+  if (!origins.of("model.name").starts_with("override") || of_widths == "default" ||
+      of_widths.starts_with("override"))
+    return {};
+  Options copy = options;  // fields are bound to variables
+  const OptionFields fields = option_fields(copy);
+  const auto widths = std::ranges::find(fields, "model.widths", &OptionField::path);
+  const auto& takers = widths->only_with.values;
+  if (std::ranges::find(takers, options.model.name) == takers.end() || widths->write() == "[]")
+    return {};
+  return {
+      fmt::format("{}: model.widths {} stays, although model.name is another: "
+                  "model.widths=[] gives {} its own",
+                  of_widths, widths->write(), options.model.name)};
+}
+
 /// An error if the data set's options are wrong, or its files cannot be read on this host.
 Result<DatasetSummary> summary_of_samples(const Options& options) {
   try {
@@ -84,17 +122,18 @@ Result<DatasetSummary> summary_of_samples(const Options& options) {
 }
 
 /// The outputs that the loss needs for the targets; nothing where classes are not counted.
-std::optional<std::int64_t> outputs_for(const LossFunction& loss, const SampleSpec& samples) {
+std::optional<std::int64_t> outputs_for(const LossFunction& loss, const DatasetSummary& data) {
+  const SampleSpec& samples = data.samples;
   const bool classes = samples.target_dtype == DType::i64 && samples.target_shape.rank() == 0;
   if (!classes) return samples.target_shape.element_count();
-  if (samples.classes < 1) return std::nullopt;
+  if (samples.classes < 1 || samples.classes > most_plausible_classes(data)) return std::nullopt;
   return loss.kind == LossKind::bce && samples.classes <= 2 ? 1 : samples.classes;
 }
 
 /// Gives model.classes its value where it is auto and the samples are known.
 void choose_classes(Options& options) {
   if (options.classes_chosen || !options.samples || !options.model.chosen().outputs()) return;
-  const auto outputs = outputs_for(options.pipeline.loss, options.samples.value().samples);
+  const auto outputs = outputs_for(options.pipeline.loss, options.samples.value());
   if (!outputs) return;
   const OptionFields fields = option_fields(options);
   const auto field = std::ranges::find(fields, "model.classes", &OptionField::path);
@@ -104,8 +143,10 @@ void choose_classes(Options& options) {
 /// A sentence for a mean or deviation of pixels where the samples are no pixels.
 std::vector<std::string> unused_mean(const Options& options) {
   if (!options.samples || options.samples.value().samples.dtype == DType::u8) return {};
-  return {fmt::format("data.mean and data.std have no effect: samples of {} are taken as they are",
-                      name_of(options.samples.value().samples.dtype))};
+  return {
+      fmt::format("data.mean and data.std have no effect: only uint8 images are normalised, not "
+                  "samples of {}",
+                  name_of(options.samples.value().samples.dtype))};
 }
 
 Options resolve(OptionTree document, const std::vector<std::string>& overrides,
@@ -127,6 +168,9 @@ Options resolve(OptionTree document, const std::vector<std::string>& overrides,
   validate(options, origins);
   former_channels.check(options, data);
   options.warnings = without_effect(options, origins);
+  std::ranges::move(unused_comparison(options, origins), std::back_inserter(options.warnings));
+  std::ranges::move(widths_of_another_model(options, origins),
+                    std::back_inserter(options.warnings));
   std::ranges::move(unusual_rate(options, origins), std::back_inserter(options.warnings));
   if (has_mean) std::ranges::move(unused_mean(options), std::back_inserter(options.warnings));
   if (!data)
@@ -142,6 +186,11 @@ Options resolve(OptionTree document, const std::vector<std::string>& overrides,
 std::string remedy_for(const std::filesystem::path& file) {
   std::vector<std::string> names;
   std::error_code failed;
+  if (std::filesystem::exists(file / "options_restart.yaml", failed))
+    return fmt::format(
+        "to resume this run: train FILE --restart {0}; its options: "
+        "{0}/options_restart.yaml",
+        file.string());
   const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
   for (std::filesystem::directory_iterator at(folder, failed), end; !failed && at != end;
        at.increment(failed))
@@ -155,9 +204,14 @@ std::string remedy_for(const std::filesystem::path& file) {
 
 }  // namespace
 
+std::int64_t most_plausible_classes(const DatasetSummary& data) {
+  return std::max<std::int64_t>(data.train, 1000);
+}
+
 Options load_options(const std::filesystem::path& file, const std::vector<std::string>& overrides,
                      const Definitions& own, OptionOrigins* origins) {
-  const std::string remedy = std::filesystem::exists(file) ? "check the path" : remedy_for(file);
+  const std::string remedy =
+      std::filesystem::is_regular_file(file) ? "check the path" : remedy_for(file);
   return resolve(read_yaml(file, remedy), overrides, own, origins);
 }
 

@@ -28,6 +28,10 @@ Options parse_recorded_options(std::string_view text, const std::string& source,
 Options parse_past_options(std::string_view text, const std::string& source,
                            const Definitions& own = {});
 
+/// More classes than this are likely to be numbers: neither are there as many training samples, nor
+/// has a usual data set so many.
+std::int64_t most_plausible_classes(const DatasetSummary& data);
+
 /// Checks values that must go together, and with the samples of the data set. Called by
 /// load_options.
 void validate(const Options& options, const OptionOrigins& origins);

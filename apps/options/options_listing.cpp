@@ -19,6 +19,10 @@ constexpr std::size_t widest_line = 100;
 /// Lines of at most `width` characters, wrapped between words.
 std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
   std::vector<std::string> lines;
+  for (auto end = text.find('\n'); end != text.npos; end = text.find('\n')) {
+    for (std::string& line : wrapped(text.substr(0, end), width)) lines.push_back(std::move(line));
+    text.remove_prefix(end + 1);
+  }
   while (text.size() > width) {
     const std::size_t blank = text.rfind(' ', width);
     if (blank == std::string_view::npos || blank == 0) break;
@@ -29,10 +33,11 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
   return lines;
 }
 
-/// Escapes bars, which would end the cell of a Markdown table.
+/// Escapes bars and line ends, which would end the cell of a Markdown table.
 std::string cell(std::string_view text) {
   std::string result;
-  for (const char c : text) result += c == '|' ? std::string("\\|") : std::string(1, c);
+  for (const char c : text)
+    result += c == '|' ? std::string("\\|") : c == '\n' ? std::string("<br>") : std::string(1, c);
   return result;
 }
 
@@ -83,7 +88,9 @@ std::string options_markdown(const Definitions& own) {
     if (section_of(field) != section) {
       section = section_of(field);
       text += fmt::format("\n## {}\n\n| key | default | value | meaning |\n|---|---|---|---|\n",
-                          section.empty() ? "Top level" : fmt::format("`{}`", section));
+                          section.empty()
+                              ? (field.path == "faults" ? "For tests of recovery" : "Top level")
+                              : fmt::format("`{}`", section));
     }
     text += fmt::format("| `{}` | `{}` | {} | {} |\n", field.path, cell(field.write()),
                         cell(field.type), cell(field.help));

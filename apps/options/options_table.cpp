@@ -23,6 +23,8 @@ constexpr double largest_staleness = 64;   // each costs memory for one more ste
 constexpr std::string_view accumulation_hint =
     "train.micro_batches divides train.batch_size: to accumulate 4 batches, set "
     "train.micro_batches to 4 and multiply train.batch_size by 4";
+constexpr std::string_view nodes_hint =
+    "a launcher starts processes on several hosts: troupe launch --nnodes N, or srun";
 constexpr std::string_view top_k_hint =
     "checkpoint.keep keeps the newest, checkpoint.keep_best also the best by train.monitor";
 constexpr std::string_view automatic = "auto";
@@ -56,13 +58,13 @@ struct SharedField {
   std::vector<std::pair<std::string, std::vector<std::string_view>>> helps;
 };
 
-/// "algorithm", or "wide_resnet: channels …; mlp: hidden sizes …" where not all say so.
+/// "algorithm", or "wide_resnet: channels …;\nmlp: hidden sizes …" where not all say so.
 std::string help_of(const SharedField& shared, std::size_t definitions) {
   if (shared.helps.size() == 1 && shared.by_name.size() == definitions) return shared.field.help;
   std::vector<std::string> parts;
   for (const auto& [help, names] : shared.helps)
     parts.push_back(fmt::format("{}: {}", fmt::join(names, ", "), help));
-  return fmt::format("{}", fmt::join(parts, "; "));
+  return fmt::format("{}", fmt::join(parts, ";\n"));
 }
 
 /// The options of the definitions that the key `chosen_by` chooses from, one field for each key.
@@ -190,15 +192,21 @@ void add_model(OptionFields& fields, Options& o) {
                           .hints = {{"resume", restart_hint},
                                     {"resume_from_checkpoint", restart_hint},
                                     {"ckpt_path", restart_hint}}}));
-  fields.push_back(field("model.strict", o.weights_strict,
-                         "all tensors of model.weights must fit the model; false: those that do "
-                         "not begin as in a new run, such as a head for other classes"));
+  fields.push_back(
+      field("model.strict", o.weights_strict,
+            "true: names and shapes of model.weights must match the model; false: load "
+            "those that match and initialise the others, as for a new head"));
 }
 
 void add_data(OptionFields& fields, Options& o) {
   PipelineData& data = o.pipeline.data;
   fields.push_back(name_field("data.name", o.dataset, "data set", {"dataset"}));
   add_all(fields, fields_of(o.dataset, "data.name"));
+  for (OptionField& field : fields)  // whichever data set declares it
+    if (field.path == "data.path")
+      field.synonyms = {"data_path", "data_dir", "data_root", "root"};
+    else if (field.path == "data.test_fraction")
+      field.synonyms = {"validation_set", "validation_split", "val_split"};
   fields.push_back(field("data.mean", data.mean,
                          "mean of pixels in [0, 1], one for all channels or one for each: a pixel "
                          "p becomes (p / 255 - mean) / std; empty: the usual mean of the data set, "
@@ -245,7 +253,8 @@ void add_loss(OptionFields& fields, LossFunction& loss) {
   fields.push_back(choice_field(
       "train.loss", loss.kind, loss_names,
       "cross_entropy of classes; mse (mean squared error) or bce (binary cross-entropy of logits) "
-      "of numbers; bce also of two classes, with model.classes 1",
+      "of numbers; bce also of two classes, with model.classes 1. The accuracy of bce counts the "
+      "samples whose outputs are all on the right side",
       {.synonyms = {"criterion", "loss_function", "objective"}}));
   const OnlyWith only_classes{.key = "train.loss", .values = {"cross_entropy"}};
   fields.push_back(
@@ -255,7 +264,8 @@ void add_loss(OptionFields& fields, LossFunction& loss) {
             {.at_least = 0, .below = 1, .synonyms = {"smoothing"}, .only_with = only_classes}));
   fields.push_back(field("train.class_weights", loss.class_weights,
                          "factor of the training loss for each class; the sum over a batch is "
-                         "divided by its samples, not by their weights; empty: 1 for each",
+                         "divided by the number of samples; PyTorch divides by the sum of their "
+                         "weights; empty: 1 for each",
                          {.at_least = 0,
                           .at_most = 1e6,
                           .synonyms = {"class_weight", "weight", "pos_weight"},
@@ -299,7 +309,7 @@ void add_train(OptionFields& fields, Options& o) {
       [&o](GroupOptions& group) { return group_fields(o, group); }));
   fields.push_back(field("train.freeze", o.frozen,
                          "shell patterns of parameters that keep their values, such as "
-                         "[conv1.*, layer1.*]; running statistics change as in other layers",
+                         "['conv1.*', 'layer1.*']; running statistics change as in other layers",
                          {.synonyms = {"frozen", "freeze_layers"}}));
   fields.push_back(
       field("train.clip_norm", o.clip_norm,
@@ -315,7 +325,9 @@ void add_train(OptionFields& fields, Options& o) {
             "update; 0: no clipping",
             {.at_least = 0,
              .at_most = 1e30,
-             .synonyms = {"clip_grad_value", "clip_grad_value_", "grad_clip_value"}}));
+             .synonyms = {"clip_grad_value", "clip_grad_value_", "grad_clip_value"},
+             .hints = {{"gradient_clip_algorithm",
+                        "train.clip_norm clips by the norm, train.clip_value by value"}}}));
   fields.push_back(field(
       "train.ema_decay", o.ema_decay,
       "decay of an exponential moving average of the weights, such as 0.999; evaluations, eval and "
@@ -328,8 +340,10 @@ void add_train(OptionFields& fields, Options& o) {
       "one_cycle, cosine and polynomial come near 0 only in the last epoch",
       {.synonyms = {"lr_schedule", "scheduler"}, .setting = "LearningRateOptions::schedule"}));
   fields.push_back(field("train.warmup_steps", p.rate.warmup_steps,
-                         "steps in which the learning rate rises to its highest",
-                         {.at_least = 0, .at_most = most_steps, .synonyms = {"warmup"}}));
+                         "steps in which the learning rate rises linearly from near 0 to train.lr",
+                         {.at_least = 0, .at_most = most_steps, .synonyms = {"warmup"},
+                          .hints = {{"warmup_epochs",
+                                     "train.warmup_steps counts steps: epochs × steps of one"}}}));
   const OnlyWith only_step{.key = "train.schedule", .values = {"step"}};
   const OnlyWith with_factor{.key = "train.schedule", .values = {"step", "plateau"}};
   const OnlyWith only_plateau{.key = "train.schedule", .values = {"plateau"}};
@@ -340,11 +354,11 @@ void add_train(OptionFields& fields, Options& o) {
   fields.push_back(
       field("train.step_factor", p.rate.step_factor, "schedules step and plateau: factor of a drop",
             {.above = 0, .at_most = 1, .synonyms = {"gamma"}, .only_with = with_factor}));
-  fields.push_back(field(
-      "train.plateau_patience", p.rate.plateau_patience,
-      "schedule plateau: consecutive evaluations without an improvement of train.monitor by more "
-      "than train.min_delta that do not lower the learning rate yet",
-      {.at_least = 0, .at_most = largest_count, .only_with = only_plateau}));
+  fields.push_back(
+      field("train.plateau_patience", p.rate.plateau_patience,
+            "schedule plateau: evaluations without an improvement of train.monitor by more than "
+            "train.min_delta that are tolerated before the learning rate drops (PyTorch: patience)",
+            {.at_least = 0, .at_most = largest_count, .only_with = only_plateau}));
   fields.push_back(field("train.power", p.rate.power,
                          "schedule polynomial: exponent of the decay; the rate is proportional to "
                          "(remaining steps / all steps)^power; 1: linear",
@@ -360,9 +374,9 @@ void add_train(OptionFields& fields, Options& o) {
                          {.at_least = 0, .at_most = 1}));
   fields.push_back(field(
       "train.patience", as_signed(p.stopping.patience),
-      "without train.target_accuracy: consecutive evaluations without an improvement "
-      "of train.monitor after which the run ends (0: never); with it: consecutive "
-      "evaluations that must reach the target (0: one)",
+      "evaluations in a row without an improvement of train.monitor after which the run "
+      "ends; 0: never. With train.target_accuracy: evaluations in a row that must reach it; "
+      "0: one",
       {.at_least = 0, .at_most = 1e6, .synonyms = {"early_stopping", "early_stopping_patience"}}));
   fields.push_back(choice_field("train.monitor", p.stopping.monitor, monitored_score_names,
                                 "score by which train.patience, train.schedule plateau and "
@@ -385,7 +399,8 @@ void add_parallel(OptionFields& fields, Options& o) {
   fields.push_back(field("parallel.data", as_signed(p.replicas), "replicas of the whole pipeline",
                          {.at_least = 1,
                           .at_most = largest_count,
-                          .synonyms = {"dp", "replicas", "devices", "strategy", "num_nodes"},
+                          .synonyms = {"dp", "replicas", "devices", "strategy"},
+                          .hints = {{"num_nodes", nodes_hint}, {"nnodes", nodes_hint}},
                           .setting = "replicas"}));
   fields.push_back(
       choice_field("parallel.schedule", p.schedule, schedule_names,
@@ -449,14 +464,15 @@ void add_writing(OptionFields& fields, Options& o) {
       field("checkpoint.every_epochs", as_signed(o.checkpoint_every_epochs),
             "epochs between two checkpoints; the interval is longer if the previous "
             "checkpoint is still being written; the run always writes a last checkpoint; 0: "
-            "only that one, and those of the two keys below",
-            {.at_least = 0, .at_most = 1e6, .synonyms = {"every_n_epochs"}}));
-  fields.push_back(field("checkpoint.every_steps", as_signed(o.checkpoint_every_steps),
-                         "steps between two checkpoints, besides those after epochs; more if the "
-                         "previous one is still being written; 0: none",
-                         {.at_least = 0,
-                          .at_most = most_steps,
-                          .synonyms = {"interval", "every", "every_n_train_steps"}}));
+            "none after epochs",
+            {.at_least = 0, .at_most = 1e6, .synonyms = {"every_n_epochs", "checkpoint_interval"}}));
+  fields.push_back(
+      field("checkpoint.every_steps", as_signed(o.checkpoint_every_steps),
+            "steps between two checkpoints, besides those after epochs; the interval is "
+            "longer if the previous one is still being written; 0: none",
+            {.at_least = 0,
+             .at_most = most_steps,
+             .synonyms = {"interval", "every", "every_n_train_steps"}}));
   fields.push_back(field("checkpoint.every_minutes", o.checkpoint_every_minutes,
                          "minutes after the last checkpoint when another is due, at the end of a "
                          "step; 0: none",
@@ -469,12 +485,15 @@ void add_writing(OptionFields& fields, Options& o) {
                           .hints = {{"save_top_k", top_k_hint}}}));
   fields.push_back(field("checkpoint.keep_best", o.best_checkpoint_kept,
                          "also keep the checkpoint with the best evaluation by train.monitor",
-                         {.synonyms = {"save_best_only", "save_best"}}));
+                         {.synonyms = {"save_best_only", "save_best"},
+                          .hints = {{"mode",
+                                     "train.monitor implies it: a loss is to fall, an accuracy to "
+                                     "rise"}}}));
   fields.push_back(field(
       "log.every_steps", o.log_every_steps,
       "steps between two rows of train.csv; a row has the mean loss and accuracy "
       "of the steps since the row before",
-      {.at_least = 1, .at_most = most_steps, .synonyms = {"log_interval", "log_every_n_steps"}}));
+      {.at_least = 1, .at_most = most_steps, .synonyms = {"log_interval", "log_every_n_steps", "flush_logs_every_n_steps"}}));
 }
 
 std::vector<OptionField> fault_fields(FaultOptions& fault) {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "actors/data/batch_maker.h"
+#include "actors/data/csv_table.h"
 #include "apps/error_wording.h"
 #include "apps/options/load_options.h"
 #include "apps/options/options_table.h"
@@ -140,7 +141,7 @@ class Validator {
     if (!data_) return;
     const std::int64_t samples = data_.value().train;
     require(!pipeline_.data.drop_last || pipeline_.batch_size <= samples,
-            {"train.batch_size", "data.limit", "data.count", "data.path"},
+            {"train.batch_size", "data.limit", "data.count"},
             "lower train.batch_size, or set data.drop_last to false",
             "train.batch_size is {}, more than the {}: no whole batch", pipeline_.batch_size,
             counted(samples, "training sample"));
@@ -165,7 +166,22 @@ class Validator {
             counted(steps, "step"), pipeline_.epochs);
   }
 
+  /// Prices in whole numbers are no classes.
+  void check_targets() const {
+    if (!data_ || options_.dataset.name != CsvTable::name) return;
+    const SampleSpec& samples = data_.value().samples;
+    const bool many = samples.classes > most_plausible_classes(data_.value());
+    const bool regression = pipeline_.loss.kind == LossKind::mse;
+    require(samples.target_dtype != DType::i64 || !(regression || many),
+            {"data.targets", "data.target", "train.loss"},
+            fmt::format("for regression, set data.targets to numbers{}",
+                        regression ? "; for classes, train.loss to cross_entropy"
+                                   : " and train.loss to mse"),
+            "the targets of csv are whole numbers or texts, read as classes");
+  }
+
   void check_loss() const {
+    check_targets();
     const LossFunction& loss = pipeline_.loss;
     try {
       troupe::check(loss);
@@ -177,26 +193,29 @@ class Validator {
     }
   }
 
+  /// Of tables and arrays. Other data sets lack a file, which the error of opening it names.
+  void check_test_samples() const {
+    const std::vector<std::string> keys = keys_of(options_.dataset);
+    const auto has = [&](const char* key) { return std::ranges::count(keys, key) > 0; };
+    if (!pipeline_.evaluates || !data_ || !has("data.test_fraction")) return;
+    require(
+        data_.value().test > 0, {"train.evaluate", "data.test_fraction"},
+        fmt::format("set {}data.test_fraction to 0.1, or train.evaluate to false",
+                    has("data.test_samples") ? "data.test_samples and data.test_targets, or " : ""),
+        "train.evaluate is true, but {} has no test samples", options_.dataset.name);
+  }
+
   void check_stopping() const {
     const EarlyStopping& stopping = pipeline_.stopping;
     require(pipeline_.evaluates || !stopping.is_set(),
             {"train.evaluate", "train.target_accuracy", "train.patience"},
             "set train.evaluate to true", "{} is set, but train.evaluate is false",
             stopping.target_accuracy > 0 ? "train.target_accuracy" : "train.patience");
+    check_test_samples();
     const bool plateau = pipeline_.rate.schedule == LearningRateSchedule::plateau;
     require(pipeline_.evaluates || !plateau, {"train.evaluate", "train.schedule"},
             "set train.evaluate to true", "train.schedule is plateau, but train.evaluate is false");
-    const bool compares = plateau || (stopping.patience > 0 && stopping.target_accuracy == 0);
-    const EarlyStopping defaults;
-    require(compares || stopping.min_delta == defaults.min_delta, {"train.min_delta"},
-            "set train.patience and no train.target_accuracy, or train.schedule plateau, or leave "
-            "train.min_delta out",
-            "train.min_delta is {}, but no evaluations are compared", stopping.min_delta);
     const bool keeps_best = options_.best_checkpoint_kept;
-    require(compares || keeps_best || stopping.monitor == defaults.monitor, {"train.monitor"},
-            "set checkpoint.keep_best, train.schedule plateau, or train.patience and no "
-            "train.target_accuracy",
-            "train.monitor is set, but no evaluations are compared");
     require(pipeline_.evaluates || !keeps_best, {"train.evaluate", "checkpoint.keep_best"},
             "set train.evaluate to true",
             "checkpoint.keep_best is true, but train.evaluate is false");
@@ -287,7 +306,7 @@ class Validator {
     try {
       return block_count(options_);
     } catch (const Error& error) {
-      std::vector<std::string> keys = keys_of(options_.model);
+      std::vector<std::string> keys = {"model.name"};
       const std::vector<std::string> of_samples = keys_of(options_.dataset);
       keys.insert(keys.end(), of_samples.begin(), of_samples.end());
       refuse(error, std::move(keys));

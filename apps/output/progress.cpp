@@ -86,7 +86,7 @@ std::string progress_bar(const StepReport& report, std::chrono::duration<double>
       fmt::format(" {:>5} to go", duration_text(to_go)),
       fmt::format("  {}", evaluation ? evaluation_text(*evaluation) : loss_text(report)),
       evaluation ? "" : accuracy_text(report),
-      evaluation ? "" : fmt::format("  {:5.0f} img/s", report.images_per_second),
+      evaluation ? "" : fmt::format("  {:5.0f} {}", report.images_per_second, report.unit),
       fmt::format("  step {}/{}", report.step, report.steps_total),
       fmt::format("  epoch {}/{}", report.epoch, report.epochs_total),
   };
@@ -169,8 +169,8 @@ void Progress::draw(Clock::time_point now) {
     print_to(out_, "step {}/{}  epoch {}/{}  {}  {} to go\n", last_.step, last_.steps_total,
              last_.epoch, last_.epochs_total,
              evaluation_ ? evaluation_text(*evaluation_)
-                         : fmt::format("{}{}  {:.0f} img/s", loss_text(last_), accuracy_text(last_),
-                                       last_.images_per_second),
+                         : fmt::format("{}{}  {:.0f} {}", loss_text(last_), accuracy_text(last_),
+                                       last_.images_per_second, last_.unit),
              duration_text(to_go));
   }
   std::fflush(out_);

@@ -36,7 +36,7 @@ std::string epoch_line(const EpochReport& report) {
       timed ? fmt::format("Time={:.3f}s, ", report.time.count()) : "",
       test ? test->loss : report.loss,
       accuracy_part(", Accuracy=", test ? test->accuracy() : report.accuracy),
-      timed ? fmt::format(", Throughput={:.1f} img/s", report.images_per_second) : "",
+      timed ? fmt::format(", Throughput={:.1f} {}", report.images_per_second, report.unit) : "",
       whose_figures(report, timed));
 }
 
@@ -49,8 +49,8 @@ std::string completion_lines(const TrainingTotals& totals,
     lines += fmt::format(" Final Loss: {:.4f}", evaluation->loss);
   const double seconds = totals.time.count();
   if (totals.samples > 0)
-    lines += fmt::format("\nTotal Time: {:.1f}s, Throughput: {:.1f} img/s", seconds,
-                         static_cast<double>(totals.samples) / seconds);
+    lines += fmt::format("\nTotal Time: {:.1f}s, Throughput: {:.1f} {}", seconds,
+                         static_cast<double>(totals.samples) / seconds, totals.unit);
   return lines;
 }
 

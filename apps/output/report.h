@@ -6,10 +6,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "actors/evaluation.h"
 
 namespace troupe {
+
+/// The units of throughputs: of samples that are images, and of others.
+inline constexpr std::string_view images_unit = "img/s", samples_unit = "samples/s";
 
 /// A committed step. Loss and accuracy are means over the samples of the step's batch.
 struct StepReport {
@@ -20,6 +24,7 @@ struct StepReport {
   double loss = 0;
   std::optional<double> accuracy = 0;  ///< in [0, 1]; none for a loss without accuracy
   double images_per_second = 0;
+  std::string_view unit = images_unit;  ///< of images_per_second
   double lr = 0;
   std::chrono::duration<double> training_time{};  ///< of this process up to here, no evaluations
 };
@@ -38,6 +43,7 @@ struct EpochReport {
   double loss = 0;
   std::optional<double> accuracy = 0;
   double images_per_second = 0;
+  std::string_view unit = images_unit;  ///< of images_per_second
   std::optional<Evaluation> evaluation;
 };
 
@@ -51,6 +57,7 @@ std::string epoch_line(const EpochReport& report);
 struct TrainingTotals {
   std::chrono::duration<double> time{};
   std::int64_t samples = 0;
+  std::string_view unit = images_unit;  ///< of samples in a second
 };
 
 /// "Training complete. Final Accuracy: 0.9131" ("Final Loss: 0.1234" for a loss without accuracy;

@@ -168,7 +168,8 @@ int plan(const PlanArguments& arguments, const Definitions& own) {
 void add_plan_verb(CLI::App& app, ChosenVerb& chosen) {
   auto arguments = std::make_shared<PlanArguments>();
   CLI::App* verb = app.add_subcommand("plan", "Show stages, memory, schedule and edges of a run");
-  verb->add_option("FILE", arguments->options, "options file; the verb options lists its keys")
+  verb->add_option("FILE", arguments->options,
+                   "options file (YAML); `troupe options` lists the keys")
       ->required();
   verb->add_option("-r,--override", arguments->overrides,
                    "KEY=VALUE, overrides the file (repeatable)")

@@ -39,16 +39,18 @@ void print_heading(const Options& options, const PipelineOptions& pipeline,
 }
 
 void print_nothing_left(const StartingPoint& start, const Timeline& timeline,
-                        const std::string& stopped_early) {
+                        const std::string& stopped_early, const EarlyStopping& stopping) {
   if (!stopped_early.empty())
-    return print_out(
-        "nothing left to train: {}: {} Change train.target_accuracy or train.patience to "
-        "continue.\n",
-        start.checkpoint.string(), stopped_early);
-  print_out("nothing left to train: {} is {} of a run of {}\n", start.checkpoint.string(),
-            start.steps > timeline.steps ? fmt::format("step {}, past the end", start.steps)
-                                         : "the last step",
-            counted(timeline.steps, "step"));
+    return print_out("nothing left to train: {}: {} Raise {} to continue.\n",
+                     start.checkpoint.string(), stopped_early,
+                     stopping.target_accuracy > 0 ? "train.target_accuracy" : "train.patience");
+  print_out(
+      "nothing left to train: {} is {} of a run of {}. Raise train.epochs or train.steps to "
+      "continue.\n",
+      start.checkpoint.string(),
+      start.steps > timeline.steps ? fmt::format("step {}, past the end", start.steps)
+                                   : "the last step",
+      counted(timeline.steps, "step"));
 }
 
 void record_begin(RunLog& log, const std::string& command_line, const StartingPoint& start,
@@ -167,7 +169,9 @@ int conclude(const RunReport& report, RunLog& log, const OutputFolder& folder,
     remove_former_best(options, folder, log, report.steps);
     print_best(options, folder, log);
   }
-  if (const auto evaluation = log.last_evaluation()) print_out("{}\n", result_line(*evaluation));
+  if (const auto evaluation = log.last_evaluation())
+    print_out("{}{}\n", options.best_checkpoint_kept ? "last checkpoint: " : "",
+              result_line(*evaluation));
   return exit_done;
 }
 
@@ -306,7 +310,7 @@ int lead_run(const TrainCommand& command,
   });
   const StartingPoint& start = resumption.start;
   if (!folder) {
-    print_nothing_left(start, timeline, stopped_early);
+    print_nothing_left(start, timeline, stopped_early, pipeline->stopping);
     return exit_done;
   }
   folder->write_options(options_for_restart(options, pipeline->partition));
@@ -315,7 +319,8 @@ int lead_run(const TrainCommand& command,
   if (command.world) print_out("{}\n", processes);
 
   RunLog log(*folder, timeline, learning_rate_options(*pipeline), options.log_every_steps,
-             options.own, pipeline->stopping);
+             options.own, pipeline->stopping,
+             pipeline->data.dataset.samples().shape.rank() == 3 ? images_unit : samples_unit);
   record_begin(
       log, command.call.command_line, start, timeline,
       fmt::format("{}\n{}", data_heading(pipeline->data.dataset), run_heading(options, *pipeline)));

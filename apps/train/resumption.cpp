@@ -87,8 +87,7 @@ Error with_resume_hint(const Error& error, const std::filesystem::path& output) 
     for (const CheckpointInfo& found : list_checkpoints(checkpoints))
       if (found.complete) saved = std::max(saved, found.step);
   const std::string hint =
-      saved == 0 ? "no checkpoint was written: the same command with --restart auto starts at step "
-                   "0; -r checkpoint.every_steps=100 writes checkpoints to resume from"
+      saved == 0 ? "no checkpoint was written"
                  : fmt::format("resume from step {} with the same command and --restart {}", saved,
                                output.string());
   // What helps after another process was lost depends on that process, which reports it.

@@ -16,11 +16,12 @@ namespace troupe {
 
 RunLog::RunLog(const OutputFolder& folder, const Timeline& timeline,
                const LearningRateOptions& rate, std::int64_t every_steps, Definitions own,
-               EarlyStopping stopping)
+               EarlyStopping stopping, std::string_view unit)
     : every_steps_(every_steps),
       own_(std::move(own)),
       timeline_(timeline),
       rate_(rate),
+      unit_(unit),
       last_step_(report_of(timeline.first)),
       log_(open_log(folder.log())),
       csv_(folder.csv(), timeline.first),
@@ -28,7 +29,9 @@ RunLog::RunLog(const OutputFolder& folder, const Timeline& timeline,
       stopping_(std::move(stopping)),
       rows_until_(timeline.first),
       evaluations_(stopping_.before),
-      background_({.name = "log", .capacity = 1 << 14}) {}
+      background_({.name = "log", .capacity = 1 << 14}) {
+  totals_.unit = unit_;
+}
 
 RunLog::~RunLog() = default;  // the thread is last: it stops first, with its queue empty
 
@@ -85,8 +88,11 @@ StepReport RunLog::report_of(std::uint32_t step) const {
   return {.step = step,
           .steps_total = timeline_.steps,
           .epoch = timeline_.epoch(step == 0 ? 0 : step - 1) + 1,
-          .epochs_total =
-              (timeline_.steps + timeline_.steps_per_epoch - 1) / timeline_.steps_per_epoch};
+          // The schedule spans train.epochs, which train.steps may end early.
+          .epochs_total = (std::max<std::int64_t>(timeline_.steps, rate_.total_steps) +
+                           timeline_.steps_per_epoch - 1) /
+                          timeline_.steps_per_epoch,
+          .unit = unit_};
 }
 
 void RunLog::evaluation_progress(const EvaluationProgress& seen) {
@@ -168,6 +174,7 @@ void RunLog::end_epoch(const Evaluation* evaluation) {
                      .loss = epoch_.loss / samples,
                      .accuracy = std::nullopt,
                      .images_per_second = epoch_.samples == 0 ? 0 : samples / epoch_.time.count(),
+                     .unit = unit_,
                      .evaluation = std::nullopt};
   if (epoch_.has_accuracy) report.accuracy = epoch_.accuracy / samples;
   if (evaluation) report.evaluation = *evaluation;

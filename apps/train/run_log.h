@@ -30,9 +30,10 @@ namespace troupe {
 class RunLog {
  public:
   /// `every_steps`: steps between two rows of train.csv. Errors name the settings of `own`
-  /// definitions by their keys.
+  /// definitions by their keys. `unit`: images_unit or samples_unit.
   RunLog(const OutputFolder& folder, const Timeline& timeline, const LearningRateOptions& rate,
-         std::int64_t every_steps = 1, Definitions own = {}, EarlyStopping stopping = {});
+         std::int64_t every_steps = 1, Definitions own = {}, EarlyStopping stopping = {},
+         std::string_view unit = images_unit);
   ~RunLog();  ///< writes what is left
 
   void step(const StepSeen& seen);
@@ -73,6 +74,7 @@ class RunLog {
   const Definitions own_;
   const Timeline timeline_;
   const LearningRateOptions rate_;
+  const std::string_view unit_;  ///< of throughputs
   StepReport last_step_;
   std::shared_ptr<spdlog::logger> log_;
   TrainCsv csv_;

@@ -1,4 +1,6 @@
 // troupe train: trains from an options file.
+#include <fmt/format.h>
+
 #include <csignal>
 #include <memory>
 #include <optional>
@@ -10,6 +12,7 @@
 #include "apps/train/in_world.h"
 #include "apps/train/lead_run.h"
 #include "apps/verbs.h"
+#include "runtime/print.h"
 #include "runtime/program.h"
 #include "runtime/stop_signal.h"
 
@@ -38,7 +41,8 @@ int train(const TrainArguments& arguments, const Invocation& call) {
 void add_train_verb(CLI::App& app, ChosenVerb& chosen) {
   auto arguments = std::make_shared<TrainArguments>();
   CLI::App* verb = app.add_subcommand("train", "Train from an options file");
-  verb->add_option("FILE", arguments->options, "options file; the verb options lists its keys")
+  verb->add_option("FILE", arguments->options,
+                   "options file (YAML); `troupe options` lists the keys")
       ->required();
   verb->add_option("-r,--override", arguments->overrides,
                    "KEY=VALUE, overrides the file (repeatable)")
@@ -46,9 +50,11 @@ void add_train_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option("-o,--output", arguments->output, "output folder (outputs/DATE/TIME)")
       ->take_last();
   verb->add_option("--restart", arguments->restart,
-                   "resume from a checkpoint, an output folder, or auto:\n"
-                   "newest run of this model, data and seed (with -o: that folder)")
+                   "checkpoint, output folder, or auto: the newest run of the\n"
+                   "same model, data and seed (with -o: that folder), or a new one")
       ->take_last();  // the same command may have one already
+  verb->footer(
+      fmt::format("Example: {} train recipes/demo.yaml -r train.epochs=1 -o run", program_name()));
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const Invocation& call) { return train(*arguments, call); };
   });

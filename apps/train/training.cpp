@@ -285,7 +285,7 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
   return fmt::format(
       "{}: {} blocks in {}{}, {} schedule{}\n"
       "batches of {} in {}\n"
-      "{}{}, {} per kernel{}",
+      "{}{}, {} per kernel{}{}",
       options.model.name, fmt::join(pipeline.partition, " + "), counted(stages, "stage"),
       replicas == 1 ? "" : " × " + counted(replicas, "replica"), name_of(pipeline.schedule),
       precision == Precision{} ? "" : fmt::format(", {}", name_of(precision)), pipeline.batch_size,
@@ -296,7 +296,12 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
       pipeline.staleness == 0
           ? ""
           : fmt::format("\nasynchronous aggregation: gradients are applied {} later",
-                        counted(pipeline.staleness, "step")));
+                        counted(pipeline.staleness, "step")),
+      options.ema_decay > 0
+          ? fmt::format("\nevaluations, eval and export use the moving average of the weights "
+                        "(decay {})",
+                        options.ema_decay)
+          : "");
 }
 
 RunOptions run_options(const Options& options, const PipelineOptions& pipeline) {

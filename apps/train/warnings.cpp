@@ -99,11 +99,14 @@ std::vector<std::string> weights_warnings(const Options& options, const Starting
   constexpr std::size_t shown = 8;
   std::vector<std::string> sentences;
   if (!found.anew.empty())
-    sentences.push_back(fmt::format("{} begin as in a new run: {}",
-                                    counted(std::ssize(found.anew), "tensor"),
-                                    listed(found.anew, shown)));
+    sentences.push_back(fmt::format(
+        "{}: {}",
+        found.anew.size() == 1
+            ? "1 tensor keeps its random initial values"
+            : fmt::format("{} tensors keep their random initial values", found.anew.size()),
+        listed(found.anew, shown)));
   if (!found.unused.empty())
-    sentences.push_back(fmt::format("{} of {} are not used: {}",
+    sentences.push_back(fmt::format("{} of {} not in the model: {}",
                                     counted(std::ssize(found.unused), "tensor"),
                                     start.weights.string(), listed(found.unused, shown)));
   return sentences;

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "runtime/error.h"
+#include "runtime/text.h"
 
 namespace troupe {
 namespace {
@@ -54,6 +55,14 @@ void check_images(std::string_view model, const SampleSpec& samples, std::int64_
                 fmt::format("{} cannot take samples of shape {}", model, to_string(shape)),
                 "it takes images of [channels, height, width]");
   const auto fits = [&](std::int64_t size) { return size >= least && size <= most; };
+  constexpr std::int64_t most_channels = 4;
+  const bool channels_last = shape[2] <= most_channels && shape[0] > most_channels;
+  if ((!fits(shape[1]) || !fits(shape[2])) && channels_last)
+    throw Error(ErrorCode::bad_options,
+                fmt::format("samples have the shape {}, whose last axis seems to be that of the "
+                            "channels",
+                            to_string(shape)),
+                "save [channels, height, width]: x.transpose(0, 3, 1, 2)");
   if (!fits(shape[1]) || !fits(shape[2]))
     throw Error(ErrorCode::bad_options,
                 fmt::format("{} cannot take samples of {} × {} pixels", model, shape[1], shape[2]),
@@ -73,9 +82,10 @@ void check_classes(std::string_view model, std::int64_t classes, const SampleSpe
   const bool binary = classes == 1 && samples.classes == 2;
   if (classes < samples.classes && !binary)
     throw Error(ErrorCode::bad_options,
-                fmt::format("{} has {} outputs, but the data set has {} classes", model, classes,
-                            samples.classes),
-                fmt::format("set `Model::classes` to {}", samples.classes));
+                fmt::format("{} has {}, but the largest class in the data set is {}", model,
+                            counted(classes, "output"), samples.classes - 1),
+                fmt::format("number classes from 0; for {}, set `Model::classes` to {}",
+                            counted(samples.classes, "class"), samples.classes));
 }
 
 }  // namespace troupe

@@ -49,8 +49,8 @@ class Checker {
     if (missing_.empty() && wrong_.empty() && unexpected.empty()) return;
     std::string message = "the weights belong to another model:";
     append(message, "missing", missing_);
-    append(message, "that do not fit", wrong_);
-    append(message, "not asked for", unexpected);
+    append(message, "of another shape or type", wrong_);
+    append(message, "unexpected", unexpected);
     throw Error(ErrorCode::bad_file, message,
                 "create the model with the settings that wrote the file");
   }

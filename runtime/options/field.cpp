@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <chrono>
 #include <cmath>
@@ -116,7 +117,7 @@ struct Scalar<bool> {
 
 template <>
 struct Scalar<std::string> {
-  static constexpr std::string_view name = "text", names = "texts", example = "a name";
+  static constexpr std::string_view name = "text", names = "names", example = "a name";
   static std::optional<std::string> parse(const OptionTree& tree) { return tree.scalar; }
   static std::string write(const std::string& value) { return yaml_text(value); }
 };
@@ -154,7 +155,7 @@ std::string type_text(const FieldLimits& limits, bool plural) {
 
 /// The same in a sentence: "an integer from 1 to 4".
 std::string with_article(const std::string& type) {
-  for (const std::string_view noun : {"number", "text", "path"})
+  for (const std::string_view noun : {"number", "text", "path", "time"})
     if (type.starts_with(noun)) return "a " + type;
   return type.starts_with("integer") ? "an " + type : type;
 }
@@ -172,10 +173,35 @@ bool within(const T& value, const FieldLimits& limits) {
   }
 }
 
+/// Small letters and digits, without what PyTorch's classes end with and Lightning's scores begin
+/// with: "crossentropy" of CrossEntropyLoss, "loss" of val_loss.
+std::string bare(std::string_view word) {
+  for (const std::string_view ending : {"AnnealingLR", "LR", "Loss"})
+    if (word.size() > ending.size() && word.ends_with(ending)) word.remove_suffix(ending.size());
+  for (const std::string_view beginning : {"val_", "valid_", "test_"})
+    if (word.starts_with(beginning)) word.remove_prefix(beginning.size());
+  std::string letters;
+  for (const unsigned char c : word)
+    if (std::isalnum(c) != 0) letters += static_cast<char>(std::tolower(c));
+  return letters;
+}
+
+/// "did you mean cosine?" for CosineAnnealingLR.
+std::string question_without_endings(std::string_view word,
+                                     std::span<const std::string_view> choices) {
+  const std::string wanted = bare(word);
+  for (const std::string_view choice : choices)
+    if (const std::string own = bare(choice);
+        own == wanted || (own.size() > 3 && wanted.find(own) != wanted.npos))
+      return fmt::format("did you mean {}?", choice);
+  return {};
+}
+
 template <class T>
 std::string remedy(const OptionTree& tree, const FieldLimits& limits, bool in_list) {
   if (!limits.choices.empty()) {
-    const std::string question = did_you_mean(tree.scalar, limits.choices);
+    std::string question = did_you_mean(tree.scalar, limits.choices);
+    if (question.empty()) question = question_without_endings(tree.scalar, limits.choices);
     return question.empty() ? "write one of these" : question;
   }
   if (tree.quoted && Scalar<T>::parse(OptionTree{OptionTree::Kind::scalar, {}, tree.scalar}))
@@ -277,13 +303,25 @@ OptionField field(std::string path, Converted<T> value, std::string help, FieldL
   return result;
 }
 
+namespace {
+
+template <class T>
+std::string written(const std::vector<T>& values) {
+  std::string text;
+  for (const auto& item : values) text += (text.empty() ? "" : ", ") + Scalar<T>::write(item);
+  return "[" + text + "]";
+}
+
+}  // namespace
+
 template <class T>
 OptionField field(std::string path, Converted<std::vector<T>> value, std::string help,
                   FieldLimits limits) {
   std::string type = "list of " + type_text<T>(limits, true);
   if (!limits.empty_word.empty()) type = fmt::format("{} or {}", limits.empty_word, type);
   OptionField result = field_without_access(path, std::move(help), std::move(type), limits);
-  result.read = [path, set = std::move(value.set), limits](const OptionTree& tree) {
+  result.read = [path, set = std::move(value.set), limits,
+                 usual = value.get()](const OptionTree& tree) {
     if (tree.kind == OptionTree::Kind::scalar && !limits.empty_word.empty() &&
         tree.scalar == limits.empty_word)
       return set({});
@@ -293,7 +331,8 @@ OptionField field(std::string path, Converted<std::vector<T>> value, std::string
           fmt::format("{}: {} is {}; it must be {}list of {}", tree.where, path, shown(tree),
                       limits.empty_word.empty() ? "a " : fmt::format("{} or a ", limits.empty_word),
                       type_text<T>(limits, true)),
-          tree.kind == OptionTree::Kind::scalar && Scalar<T>::parse(tree).has_value()
+          usual.size() > 1 ? fmt::format("write a list such as {}", written(usual))
+          : tree.kind == OptionTree::Kind::scalar && Scalar<T>::parse(tree).has_value()
               ? fmt::format("write [{}]", tree.scalar.substr(0, 60))
               : fmt::format(
                     "write {}a list such as [{}]",
@@ -306,9 +345,7 @@ OptionField field(std::string path, Converted<std::vector<T>> value, std::string
   result.write = [get = std::move(value.get), word = std::string(limits.empty_word)] {
     const std::vector<T> values = get();
     if (values.empty() && !word.empty()) return word;
-    std::string text;
-    for (const auto& item : values) text += (text.empty() ? "" : ", ") + Scalar<T>::write(item);
-    return "[" + text + "]";
+    return written(values);
   };
   return result;
 }

@@ -79,9 +79,9 @@ class DocumentReader {
       throw Error(ErrorCode::bad_options,
                   fmt::format("{}: {} must be a map of keys to values", tree.where,
                               prefix.empty() ? "the document" : prefix),
-                  prefix.empty()
-                      ? "write one key: value per line"
-                      : fmt::format("write its keys below it, such as {}", first_below(prefix)));
+                  prefix.empty() ? "write one key: value per line"
+                                 : fmt::format("write its keys in braces: {}: {{{}}}", prefix,
+                                               example_below(prefix)));
     for (const auto& entry : tree.entries)
       read_entry(entry, prefix.empty() ? entry.key : prefix + "." + entry.key);
   }
@@ -124,6 +124,14 @@ class DocumentReader {
     for (const auto& field : fields_)
       if (field.path.starts_with(section + ".")) return field.path;
     return {};
+  }
+
+  /// Such a key with its value: "name: fashion_mnist".
+  std::string example_below(const std::string& section) const {
+    const std::string first = first_below(section);
+    const auto field = std::ranges::find(fields_, first, &OptionField::path);
+    return fmt::format("{}: {}", first.substr(section.size() + 1),
+                       field == fields_.end() ? "VALUE" : field->write());
   }
 
   const OptionFields& fields_;

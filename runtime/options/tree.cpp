@@ -57,8 +57,8 @@ bool is_dotted_name(std::string_view path) {
 void apply_override(OptionTree& root, std::string_view assignment, const std::string& where) {
   const std::size_t equals = assignment.find('=');
   if (equals == std::string_view::npos || !is_dotted_name(assignment.substr(0, equals)))
-    throw Error(ErrorCode::bad_options, fmt::format("{}: not of the form key=value", where),
-                "write key=value with a dotted key, such as section.key=0.05");
+    throw Error(ErrorCode::bad_options, fmt::format("{}: not of the form KEY=VALUE", where),
+                "write a dotted key and its value, such as section.key=0.05");
   OptionTree value = parse_yaml(assignment.substr(equals + 1), where, true);
   if (root.kind == OptionTree::Kind::null) root.kind = OptionTree::Kind::map;
   if (root.kind != OptionTree::Kind::map) return;  // read_fields refuses such a document

@@ -170,6 +170,12 @@ OptionTree parse_yaml(std::string_view text, const std::string& source, bool who
       throw Error(ErrorCode::bad_options,
                   fmt::format("{}: a tab indents this line", builder.where(error.mark)),
                   "YAML permits only spaces there");
+    if (error.msg.starts_with("alias not found"))
+      throw Error(ErrorCode::bad_options,
+                  fmt::format("{}: * begins an alias in YAML", builder.where(error.mark)),
+                  whole_position ? "put the pattern in double quotes and the whole in single ones: "
+                                   "'KEY=[\"*\"]'"
+                                 : "quote the pattern: '*'");
     throw Error(ErrorCode::bad_options,
                 fmt::format("{}: this is not YAML: {}", builder.where(error.mark), error.msg),
                 "check indentation, brackets and quotes there");

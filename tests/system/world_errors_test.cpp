@@ -89,7 +89,7 @@ TEST_F(World, TellsOnceThatWeightsDoNotFitThePartOfAnotherProcess) {
     EXPECT_EQ(ran.exit_code, 1);
     EXPECT_EQ(count_of(ran.error, "troupe: error: "), 1) << ran.error;
     EXPECT_THAT(ran.error,
-                AllOf(HasSubstr("the weights belong to another model: 2 that do not fit"),
+                AllOf(HasSubstr("the weights belong to another model: 2 of another shape"),
                       HasSubstr("but in the model [7")));
     EXPECT_FALSE(fs::exists(root_ / "other"));
   }

@@ -40,7 +40,7 @@ class DoctorData : public ::testing::Test {
 TEST_F(DoctorData, CountsTheSamplesOfWholeFiles) {
   const DataCheck data = check();
   EXPECT_THAT(data.findings, IsEmpty());
-  EXPECT_THAT(data.observation.seen, HasSubstr("20 samples and 20 to evaluate"));
+  EXPECT_THAT(data.observation.seen, HasSubstr("20 training and 20 test samples"));
 }
 
 TEST_F(DoctorData, FindsAFileThatEndsTooEarly) {

@@ -176,7 +176,7 @@ TEST(Doctor, DoesNotFailARunWhoseStagesAreNotTheSameForAll) {
             "give -r parallel.pipeline=3\n");
   EXPECT_THAT(text_of(check_cores(machine,
                                   {.work = {.pipeline = 4}, .intra_op_threads = 3, .known = true})),
-              HasSubstr("2 stages of 3 threads"));
+              HasSubstr("2 stages with 3 threads"));
 }
 
 TEST(Doctor, PassesOnWhatIsWrongWithTheLaunchersVariables) {

@@ -258,6 +258,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongValue{"model.classes=0", "from 1"}, WrongValue{"model.dropout=1", "< 1"},
         WrongValue{"model.dropout=-0.1", ">= 0"},
         WrongValue{"data.name=mnits", "did you mean mnist?"},
+        WrongValue{"data.name=FashionMNIST", "did you mean fashion_mnist?"},
         WrongValue{"data.shape=[1, 0, 1]", "from 1"}, WrongValue{"data.classes=0", "from 2"},
         WrongValue{"data.count=0", "from 1"}, WrongValue{"data.mean=0.5", "write [0.5]"},
         WrongValue{"data.std=[0]", "> 0"}, WrongValue{"data.shuffle=no", "true or"},
@@ -272,7 +273,8 @@ INSTANTIATE_TEST_SUITE_P(
         WrongValue{"train.lr=-1", "from 0"}, WrongValue{"train.lr=.inf", "number"},
         WrongValue{"train.optimizer=adan", "did you mean adam?"},
         WrongValue{"train.momentum=1", "< 1"}, WrongValue{"train.weight_decay=-1", "from 0"},
-        WrongValue{"train.nesterov=maybe", "true or"}, WrongValue{"train.betas=0.9", "[0.9]"},
+        WrongValue{"train.nesterov=maybe", "true or"},
+        WrongValue{"train.betas=0.9", "such as [0.9, 0.999]"},
         WrongValue{"train.betas=[0.9, 1]", "less than 1"}, WrongValue{"train.epsilon=-1", "from 0"},
         WrongValue{"train.eps=1e-6", "did you mean train.epsilon?"},
         WrongValue{"train.beta1=0.9", "did you mean train.betas?"},
@@ -287,9 +289,13 @@ INSTANTIATE_TEST_SUITE_P(
         WrongValue{"train.step_factor=0", "> 0"}, WrongValue{"train.evaluate=x", "true or"},
         WrongValue{"train.target_accuracy=95", "to 1"}, WrongValue{"train.patience=-1", "from 0"},
         WrongValue{"train.monitor=accuracy", "did you mean test_accuracy?"},
-        WrongValue{"train.monitor=test_accuracy",
-                   "set checkpoint.keep_best, train.schedule plateau, or train.patience"},
-        WrongValue{"train.min_delta=0.1", "set train.patience"},
+        WrongValue{"train.monitor=val_loss", "did you mean test_loss?"},
+        WrongValue{"train.schedule=OneCycleLR", "did you mean one_cycle?"},
+        WrongValue{"train.schedule=cosine_annealing", "did you mean cosine?"},
+        WrongValue{"train.schedule=CosineAnnealingLR", "did you mean cosine?"},
+        WrongValue{"train.schedule=ReduceLROnPlateau", "did you mean plateau?"},
+        WrongValue{"train.loss=CrossEntropyLoss", "did you mean cross_entropy?"},
+        WrongValue{"train.freeze=[*]", "* begins an alias in YAML"},
         WrongValue{"checkpoint.every_epochs=-1", "from 0"},
         WrongValue{"checkpoint.keep_best=1", "true or"},
         WrongValue{"parallel.pipeline=0", "from 1"}, WrongValue{"parallel.data=0", "from 1"},
@@ -407,6 +413,20 @@ TEST(Options, HaveAnOutputForEachClassUnlessTheyChooseOthers) {
   EXPECT_EQ(option_text(Options(), "model.classes"), "auto");
 }
 
+TEST(Options, TellThatNoEvaluationsAreCompared) {
+  const auto warned = [](const std::vector<std::string>& overrides) {
+    std::string all;
+    for (const std::string& one :
+         parse_options("data: {name: synthetic}", "o.yaml", overrides).warnings)
+      all += one + "\n";
+    return all;
+  };
+  EXPECT_THAT(warned({"train.min_delta=0.1"}),
+              HasSubstr("override -r train.min_delta=0.1: train.min_delta has no effect"));
+  EXPECT_THAT(warned({"train.monitor=test_accuracy"}), HasSubstr("train.monitor has no effect"));
+  EXPECT_EQ(warned({"train.min_delta=0.1", "train.patience=2"}), "");
+}
+
 TEST(Options, RefuseNesterovWithoutMomentum) {
   EXPECT_THAT(refusal("train: {nesterov: true, momentum: 0}"), HasSubstr("o.yaml:1:19: "));
 }
@@ -427,6 +447,12 @@ TEST(Options, KnowTheNamesThatOtherScriptsUse) {
       {"max_epochs", "train.epochs"},
       {"every_n_epochs", "checkpoint.every_epochs"},
       {"base-lr", "train.lr"},
+      {"num-epochs", "train.epochs"},
+      {"flush_logs_every_n_steps", "log.every_steps"},
+      {"data_path", "data.path"},
+      {"architecture.training.num_epochs", "train.epochs"},
+      {"architecture.training.checkpoint_interval", "checkpoint.every_epochs"},
+      {"validation_set", "data.test_fraction"},
       {"devices", "parallel.data"},
       {"limit_train_batches", "data.limit"},
       {"log_every_n_steps", "log.every_steps"},
@@ -446,6 +472,10 @@ TEST(Options, ExplainNamesThatHaveNoCounterpart) {
               HasSubstr("train.micro_batches divides train.batch_size"));
   EXPECT_THAT(refusal("", {"resume=true"}), HasSubstr("to resume, add --restart auto"));
   EXPECT_THAT(refusal("", {"save_top_k=3"}), HasSubstr("checkpoint.keep_best also the best"));
+  EXPECT_THAT(refusal("", {"num_nodes=2"}), HasSubstr("launch --nnodes"));
+  EXPECT_THAT(refusal("", {"gradient_clip_algorithm=norm"}), HasSubstr("train.clip_norm clips by"));
+  EXPECT_THAT(refusal("", {"warmup_epochs=5"}), HasSubstr("train.warmup_steps counts steps"));
+  EXPECT_THAT(refusal("", {"mode=min"}), HasSubstr("train.monitor implies it"));
 }
 
 TEST(Options, AreRefusedWhereTheModelCannotHaveThem) {

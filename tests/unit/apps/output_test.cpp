@@ -184,10 +184,7 @@ TEST_F(Output, ARunGoesOnWithItsOwnModelDataAndSeedOnly) {
 
 TEST_F(Output, SaysWhetherAFailedRunCanBeResumed) {
   const Error lost(ErrorCode::peer_lost, "rank 1 is lost", "go on");
-  EXPECT_THAT(
-      with_resume_hint(lost, root_).remedy(),
-      HasSubstr(
-          "no checkpoint was written: the same command with --restart auto starts at step 0"));
+  EXPECT_THAT(with_resume_hint(lost, root_).remedy(), HasSubstr("no checkpoint was written"));
   const Error spent(ErrorCode::actor_failed, "stage/0 failed", "raise `RestartBudget::max`");
   EXPECT_THAT(with_resume_hint(spent, root_).remedy(),
               testing::StartsWith("raise `RestartBudget::max`; no checkpoint was written"));

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "ran.h"
@@ -66,9 +67,29 @@ TEST_F(Table, IsEvaluatedWithAWarningWhereTrainingSamplesAreAmongTheTestSamples)
   EXPECT_THAT(warned({"data.test_fraction=0.1"}), Not(contains)) << "a part of the test samples";
 }
 
+// The table can be repaired and the command repeated.
+TEST_F(Table, WithoutTestSamplesIsRefusedBeforeThereIsAFolder) {
+  EXPECT_THAT(train().error, AllOf(HasSubstr("csv has no test samples"),
+                                   HasSubstr("set data.test_fraction to 0.1")));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+}
+
+TEST_F(Table, OfWholeNumbersIsToldAsRegression) {
+  const auto refused = [&](const std::string& loss) {
+    return train({"train.loss=" + loss, "data.target=[length]"}).error;
+  };
+  std::string rows = "length,width\n";
+  for (int i = 0; i < 40; ++i) rows += fmt::format("{},{}\n", 1000 * i, i % 3);
+  write("train.csv", rows);
+  EXPECT_THAT(refused("mse"), AllOf(HasSubstr("read as classes"),
+                                    HasSubstr("for regression, set data.targets to numbers")));
+  EXPECT_THAT(refused("cross_entropy"),
+              HasSubstr("set data.targets to numbers and train.loss to mse"));
+}
+
 TEST_F(Table, HasATestLossThatIsNotFinite) {
   write("test.csv", "length,width,species\n3e38,3e38,setosa\n-3e38,3e38,virginica\n");
-  const Ran ran = train();
+  const Ran ran = train({"model.widths=[256]"});
   EXPECT_EQ(ran.code, exit_done) << ran.error;
   EXPECT_THAT(ran.out, AllOf(HasSubstr("warning: the test loss is not finite"),
                              HasSubstr("Loss=nan"), Not(HasSubstr("-nan"))));

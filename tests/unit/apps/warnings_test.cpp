@@ -68,7 +68,8 @@ TEST(Warnings, NameAMeanOfSamplesThatAreNoPixels) {
     return warnings(options, {}, pipeline_options(options, {}, {}));
   };
   EXPECT_THAT(of_csv(", mean: [72], std: [2]"),
-              testing::ElementsAre(HasSubstr("no effect: samples of f32 are taken as they are")));
+              testing::ElementsAre(
+                  HasSubstr("no effect: only uint8 images are normalised, not samples of f32")));
   EXPECT_THAT(of_csv(""), testing::IsEmpty());
   EXPECT_THAT(of_csv(", mean: []"), testing::IsEmpty());
 }

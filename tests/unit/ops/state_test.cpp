@@ -184,7 +184,7 @@ TEST(StateFrom, ListsEverythingThatDoesNotFit) {
       << message;
   EXPECT_NE(message.find("1 missing (b)"), std::string::npos) << message;
   EXPECT_NE(message.find("mean is i32"), std::string::npos) << message;
-  EXPECT_NE(message.find("1 not asked for (renamed)"), std::string::npos) << message;
+  EXPECT_NE(message.find("1 unexpected (renamed)"), std::string::npos) << message;
 }
 
 TEST(StateFrom, PassesOverOtherStagesUnlessStrict) {

@@ -162,7 +162,7 @@ TEST(OptionOverride, DoesNotHideThatTheDocumentIsNoMap) {
 TEST(OptionOverride, RefusesWhatIsNoAssignment) {
   for (const char* text :
        {"", "=", "a", "=1", ".a=1", "a.=1", "a..b=1", "a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r.s=1"})
-    EXPECT_THAT(reading("", {text}), HasSubstr("not of the form key=value")) << text;
+    EXPECT_THAT(reading("", {text}), HasSubstr("not of the form KEY=VALUE")) << text;
   EXPECT_THAT(reading("", {"a=[1"}), HasSubstr("not YAML"));
   EXPECT_THAT(reading("- 1\n", {"part.count=2"}), testing::Not(HasSubstr("crash")));
 }
