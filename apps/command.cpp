@@ -67,6 +67,7 @@ std::string as_override(std::string_view flag, const Definitions& own) {
   Options options(own);
   std::string name(flag.substr(0, flag.find('=')));
   std::ranges::replace(name, '-', '_');
+  if (name == "data") name = "data_path";  // as most scripts call it
   for (const OptionField& field : option_fields(options)) {
     const std::string_view own = std::string_view(field.path).substr(field.path.rfind('.') + 1);
     if (name == own || name == field.path || std::ranges::count(field.synonyms, name) > 0)

@@ -53,6 +53,15 @@ Shape batch_shape(std::int64_t count, const Shape& sample) {
   return Shape(dims);
 }
 
+void check_fits(const std::vector<Augment>& augment, const MixOptions& mix,
+                const SampleSpec& samples, std::string_view dataset) {
+  check(mix, samples.shape);
+  if (samples.dtype != DType::u8 && !augment.empty())
+    throw Error(ErrorCode::bad_options,
+                fmt::format("`augment` is set, but {} has no images of uint8", dataset),
+                "remove `augment` (arrays need uint8 of [channels, height, width])");
+}
+
 BatchMaker::BatchMaker(Dataset dataset, Split split, TransformOptions transform, MixOptions mix)
     : dataset_(std::move(dataset)),
       split_(split),
@@ -61,14 +70,9 @@ BatchMaker::BatchMaker(Dataset dataset, Split split, TransformOptions transform,
       seed_(transform.seed),
       dtype_(batch_type(dataset_.samples(), transform.dtype)) {
   const SampleSpec& spec = dataset_.samples();
-  check(mix, spec.shape);
   if (split == Split::test) transform.augment.clear();
-  if (spec.dtype == DType::u8)
-    transform_.emplace(transform, spec.shape);
-  else if (!transform.augment.empty())
-    throw Error(ErrorCode::bad_options,
-                fmt::format("`augment` is set, but {} has no images of uint8", dataset_.name()),
-                "remove `augment` (arrays need uint8 of [channels, height, width])");
+  check_fits(transform.augment, mix, spec, dataset_.name());
+  if (spec.dtype == DType::u8) transform_.emplace(transform, spec.shape);
 }
 
 // Writes row `row` of the batch's samples.

@@ -2,6 +2,8 @@
 // Creates tensors from sample indices.
 
 #include <optional>
+#include <string_view>
+#include <vector>
 
 #include "actors/data/augment.h"
 #include "actors/data/dataset.h"
@@ -26,6 +28,10 @@ DType batch_type(const SampleSpec& samples, DType precision);
 
 /// `sample` with an outermost axis of `count`.
 Shape batch_shape(std::int64_t count, const Shape& sample);
+
+/// Throws Error{bad_options} where augmentations or mix do not fit the samples of a data set.
+void check_fits(const std::vector<Augment>& augment, const MixOptions& mix,
+                const SampleSpec& samples, std::string_view dataset);
 
 /// Gathers samples and transforms those of u8. Test samples are not augmented. Immutable: any
 /// number of threads may call `make`.

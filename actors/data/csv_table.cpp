@@ -42,10 +42,10 @@ std::optional<std::int64_t> class_in(std::string_view cell) {
 bool is_float(std::string_view cell) { return float_in(cell).has_value(); }
 bool is_class(std::string_view cell) { return class_in(cell).has_value(); }
 
-std::string_view trimmed(std::string_view text) {
-  const auto begin = text.find_first_not_of(" \t");
+std::string_view trimmed(std::string_view text, const char* blanks = " \t") {
+  const auto begin = text.find_first_not_of(blanks);
   if (begin == text.npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
+  return text.substr(begin, text.find_last_not_of(blanks) + 1 - begin);
 }
 
 /// A table in a mapped file. Views are of the file.
@@ -145,6 +145,8 @@ class Table {
   }
 
   void read_header(const std::vector<std::string>& wanted) {
+    if (trimmed(rest_, " \t\r\n").empty())
+      fail("is empty", "give a file with a row of column names and rows of samples");
     Line line{take_line()};
     std::vector<std::string> names;
     while (line.has_cells) names.emplace_back(take_cell(line));

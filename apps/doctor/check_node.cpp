@@ -7,6 +7,7 @@
 
 #include "apps/doctor/checks.h"
 #include "runtime/text.h"
+#include "runtime/world/cores.h"
 
 namespace troupe {
 namespace {
@@ -15,13 +16,18 @@ using Severity = Finding::Severity;
 
 constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
 
-/// The positive whole number in a variable, or 0. A list ("4,2") counts as its first number.
+/// The positive whole number in a variable, or 0.
 std::int64_t number_in(const Machine& machine, const char* name) {
   const std::string text = machine.variable(name);
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = end == text.data() + text.size() || *end == ',';
-  return error == std::errc() && whole && value > 0 ? value : 0;
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole && value > 0 ? value : 0;
+}
+
+/// 0 where OpenMP has no limit.
+std::int64_t openmp_limit(const Machine& machine) {
+  return openmp_threads(machine.variable("OMP_NUM_THREADS")).value_or(0);
 }
 
 bool is_shared(const std::string& file_system) {
@@ -89,7 +95,7 @@ std::int64_t intra_op_threads(const Machine& machine, const Demands& demands) {
   if (demands.intra_op_threads > 0) return demands.intra_op_threads;
   const std::int64_t share =
       std::max<std::int64_t>(1, machine.cores / actor_threads(machine, demands));
-  const std::int64_t limit = number_in(machine, "OMP_NUM_THREADS");
+  const std::int64_t limit = openmp_limit(machine);
   return limit > 0 ? std::min(share, limit) : share;
 }
 
@@ -98,7 +104,7 @@ Findings check_cores(const Machine& machine, const Demands& demands) {
   const auto warn = [&](const std::string& message, const std::string& remedy) {
     findings.push_back({Severity::warning, "cores", message, remedy});
   };
-  const std::int64_t threads = number_in(machine, "OMP_NUM_THREADS");
+  const std::int64_t threads = openmp_limit(machine);
   if (threads > machine.cores)
     warn(fmt::format("OMP_NUM_THREADS is {}, but this process has {}{}", threads,
                      counted(machine.cores, "core"),
@@ -118,7 +124,7 @@ Findings check_cores(const Machine& machine, const Demands& demands) {
          fmt::format("-r parallel.actor_threads={}",
                      std::max<std::int64_t>(1, machine.cores / kernel_threads)));
   if (demands.known && busy > machine.cores)
-    warn(fmt::format("{} of {} in a process that has {}", counted(stages, "stage"),
+    warn(fmt::format("{} with {} in a process that has {}", counted(stages, "stage"),
                      counted(kernel_threads, "thread"), counted(machine.cores, "core")),
          fewer_threads(machine, kernel_threads, stages));
   else if (demands.known)

@@ -6,6 +6,7 @@
 
 #include "apps/doctor/checks.h"
 #include "apps/doctor/known_variables.h"
+#include "runtime/world/cores.h"
 
 namespace troupe {
 namespace {
@@ -98,9 +99,8 @@ void check_devices(const Machine& machine, Report& report) {
 }
 
 void check_openmp(const Machine& machine, Report& report) {
-  // Lists ("4,2") are for nested regions.
   if (const std::string threads = machine.variable("OMP_NUM_THREADS");
-      threads.find_first_not_of("0123456789, ") != std::string::npos)
+      !threads.empty() && !openmp_threads(threads))
     report.warn(
         fmt::format("{} is not a number: OpenMP ignores it", report.show("OMP_NUM_THREADS")),
         "OMP_NUM_THREADS=1, or unset it");

@@ -25,7 +25,7 @@ std::string cores_text(const Machine& machine, const Demands& demands) {
   std::string cores = fmt::format("{} for this process", machine.cores);
   if (!demands.known) return cores;
   const std::int64_t stages = stages_of_process(machine, demands);
-  return fmt::format("{}, {} of {}", cores, counted(stages, "stage"),
+  return fmt::format("{}, {} with {}", cores, counted(stages, "stage"),
                      counted(intra_op_threads(machine, demands), "thread"));
 }
 

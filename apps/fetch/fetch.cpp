@@ -1,5 +1,6 @@
 // troupe fetch: downloads a data set into the folder where its reader looks.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -62,13 +63,31 @@ FetchSource source_of(const FetchArguments& arguments) {
   return source;
 }
 
+/// A folder and those above it that did not exist. Those that hold nothing are removed at the end.
+class NewFolders {
+ public:
+  explicit NewFolders(const fs::path& folder) {
+    std::error_code error;
+    for (fs::path path = fs::absolute(folder); !fs::exists(path, error); path = path.parent_path())
+      created_.push_back(path);
+    fs::create_directories(folder, error);
+    if (error) throw system_error("creating folder", folder, error.value());
+  }
+  ~NewFolders() {
+    for (const fs::path& path : created_)
+      if (::rmdir(path.c_str()) != 0) return;  // refuses a folder with content
+  }
+  NewFolders(const NewFolders&) = delete;
+  NewFolders& operator=(const NewFolders&) = delete;
+
+ private:
+  std::vector<fs::path> created_;  // inner ones first
+};
+
 fs::path folder_of(const FetchArguments& arguments) {
   fs::path folder = arguments.output.empty() ? dataset_folder(arguments.name) : arguments.output;
   if (folder.empty())
     throw Error(ErrorCode::usage, "neither HOME nor TROUPE_DATA is set", "give the folder with -o");
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw system_error("creating folder", folder, error.value());
   return folder;
 }
 
@@ -99,6 +118,7 @@ bool fetch_one(const FetchSource& source, const FetchFile& file, const fs::path&
 int fetch(const FetchArguments& arguments, const std::string& command_line) {
   const FetchSource source = source_of(arguments);
   const fs::path folder = folder_of(arguments);
+  const NewFolders new_folders(folder);
   std::stop_source stop;
   const StopSignal on_signal([&stop] { stop.request_stop(); });
   for (const FetchFile& file : source.files)

@@ -159,10 +159,9 @@ void choose_classes(Options& options) {
   field->read(parse_yaml(fmt::format("{}", *outputs), "the classes of the data set", true));
 }
 
-/// A sentence if the mean or deviation of pixels was set for samples that are no pixels.
-std::vector<std::string> unused_mean(const Options& options, const OptionOrigins& origins) {
+/// A sentence for a mean or deviation of pixels where the samples are no pixels.
+std::vector<std::string> unused_mean(const Options& options) {
   if (!options.samples || options.samples.value().samples.dtype == DType::u8) return {};
-  if (origins.of("data.mean") == "default" && origins.of("data.std") == "default") return {};
   return {
       fmt::format("data.mean and data.std have no effect: only uint8 images are normalised, not "
                   "samples of {}",
@@ -180,6 +179,7 @@ Options resolve(OptionTree document, const std::vector<std::string>& overrides,
   OptionOrigins origins = read_fields(document, option_fields(options));
   PipelineData& samples = options.pipeline.data;
   const DatasetSource& source = options.dataset.chosen();
+  const bool has_mean = !samples.mean.empty() || !samples.std.empty();
   if (samples.mean.empty()) samples.mean = source.usual_mean();
   if (samples.std.empty()) samples.std = source.usual_std();
   options.samples = summary_of_samples(options);
@@ -192,7 +192,7 @@ Options resolve(OptionTree document, const std::vector<std::string>& overrides,
   std::ranges::move(widths_of_another_model(options, origins),
                     std::back_inserter(options.warnings));
   std::ranges::move(unusual_rate(options, origins), std::back_inserter(options.warnings));
-  std::ranges::move(unused_mean(options, origins), std::back_inserter(options.warnings));
+  if (has_mean) std::ranges::move(unused_mean(options), std::back_inserter(options.warnings));
   if (!data)
     options.warnings.push_back(
         fmt::format("{} cannot be read on this host, so the options that depend on its samples are "

@@ -23,6 +23,10 @@ constexpr double largest_staleness = 64;   // each costs memory for one more ste
 constexpr std::string_view accumulation_hint =
     "train.micro_batches divides train.batch_size: to accumulate 4 batches, set "
     "train.micro_batches to 4 and multiply train.batch_size by 4";
+constexpr std::string_view nodes_hint =
+    "a launcher starts processes on several hosts: troupe launch --nnodes N, or srun";
+constexpr std::string_view top_k_hint =
+    "checkpoint.keep keeps the newest, checkpoint.keep_best also the best by train.monitor";
 constexpr std::string_view automatic = "auto";
 constexpr std::string_view restart_hint = "to resume, add --restart auto";
 
@@ -199,6 +203,11 @@ void add_data(OptionFields& fields, Options& o) {
   PipelineData& data = o.pipeline.data;
   fields.push_back(name_field("data.name", o.dataset, "data set", {"dataset"}));
   add_all(fields, fields_of(o.dataset, "data.name"));
+  for (OptionField& field : fields)  // whichever data set declares it
+    if (field.path == "data.path")
+      field.synonyms = {"data_path", "data_dir", "data_root", "root"};
+    else if (field.path == "data.test_fraction")
+      field.synonyms = {"validation_set", "validation_split", "val_split"};
   fields.push_back(field("data.mean", data.mean,
                          "mean of pixels in [0, 1], one for all channels or one for each: a pixel "
                          "p becomes (p / 255 - mean) / std; empty: the usual mean of the data set, "
@@ -317,7 +326,9 @@ void add_train(OptionFields& fields, Options& o) {
             "update; 0: no clipping",
             {.at_least = 0,
              .at_most = 1e30,
-             .synonyms = {"clip_grad_value", "clip_grad_value_", "grad_clip_value"}}));
+             .synonyms = {"clip_grad_value", "clip_grad_value_", "grad_clip_value"},
+             .hints = {{"gradient_clip_algorithm",
+                        "train.clip_norm clips by the norm, train.clip_value by value"}}}));
   fields.push_back(field(
       "train.ema_decay", o.ema_decay,
       "decay of an exponential moving average of the weights, such as 0.999; evaluations, eval and "
@@ -331,7 +342,9 @@ void add_train(OptionFields& fields, Options& o) {
       {.synonyms = {"lr_schedule", "scheduler"}, .setting = "LearningRateOptions::schedule"}));
   fields.push_back(field("train.warmup_steps", p.rate.warmup_steps,
                          "steps in which the learning rate rises linearly from near 0 to train.lr",
-                         {.at_least = 0, .at_most = most_steps, .synonyms = {"warmup"}}));
+                         {.at_least = 0, .at_most = most_steps, .synonyms = {"warmup"},
+                          .hints = {{"warmup_epochs",
+                                     "train.warmup_steps counts steps: epochs × steps of one"}}}));
   const OnlyWith only_step{.key = "train.schedule", .values = {"step"}};
   const OnlyWith with_factor{.key = "train.schedule", .values = {"step", "plateau"}};
   const OnlyWith only_plateau{.key = "train.schedule", .values = {"plateau"}};
@@ -387,7 +400,8 @@ void add_parallel(OptionFields& fields, Options& o) {
   fields.push_back(field("parallel.data", as_signed(p.replicas), "replicas of the whole pipeline",
                          {.at_least = 1,
                           .at_most = largest_count,
-                          .synonyms = {"dp", "replicas", "devices", "strategy", "num_nodes"},
+                          .synonyms = {"dp", "replicas", "devices", "strategy"},
+                          .hints = {{"num_nodes", nodes_hint}, {"nnodes", nodes_hint}},
                           .setting = "replicas"}));
   fields.push_back(
       choice_field("parallel.schedule", p.schedule, schedule_names,
@@ -452,7 +466,7 @@ void add_writing(OptionFields& fields, Options& o) {
             "epochs between two checkpoints; the interval is longer if the previous "
             "checkpoint is still being written; the run always writes a last checkpoint; 0: "
             "none after epochs",
-            {.at_least = 0, .at_most = 1e6, .synonyms = {"every_n_epochs"}}));
+            {.at_least = 0, .at_most = 1e6, .synonyms = {"every_n_epochs", "checkpoint_interval"}}));
   fields.push_back(
       field("checkpoint.every_steps", as_signed(o.checkpoint_every_steps),
             "steps between two checkpoints, besides those after epochs; the interval is "
@@ -468,15 +482,19 @@ void add_writing(OptionFields& fields, Options& o) {
                          "newest checkpoints to keep; 0: all",
                          {.at_least = 0,
                           .at_most = many,
-                          .synonyms = {"save_top_k", "save_total_limit", "max_to_keep"}}));
+                          .synonyms = {"save_total_limit", "max_to_keep"},
+                          .hints = {{"save_top_k", top_k_hint}}}));
   fields.push_back(field("checkpoint.keep_best", o.best_checkpoint_kept,
                          "also keep the checkpoint with the best evaluation by train.monitor",
-                         {.synonyms = {"save_best_only", "save_best"}}));
+                         {.synonyms = {"save_best_only", "save_best"},
+                          .hints = {{"mode",
+                                     "train.monitor implies it: a loss is to fall, an accuracy to "
+                                     "rise"}}}));
   fields.push_back(field(
       "log.every_steps", o.log_every_steps,
       "steps between two rows of train.csv; a row has the mean loss and accuracy "
       "of the steps since the row before",
-      {.at_least = 1, .at_most = most_steps, .synonyms = {"log_interval", "log_every_n_steps"}}));
+      {.at_least = 1, .at_most = most_steps, .synonyms = {"log_interval", "log_every_n_steps", "flush_logs_every_n_steps"}}));
 }
 
 std::vector<OptionField> fault_fields(FaultOptions& fault) {

@@ -6,11 +6,13 @@
 #include <numeric>
 #include <optional>
 
+#include "actors/data/batch_maker.h"
 #include "actors/data/csv_table.h"
 #include "apps/error_wording.h"
 #include "apps/options/load_options.h"
 #include "apps/options/options_table.h"
 #include "runtime/error.h"
+#include "runtime/physical_memory.h"
 #include "runtime/text.h"
 
 namespace troupe {
@@ -33,6 +35,7 @@ class Validator {
     check_stopping();
     check_aggregation();
     check_partition();
+    check_memory();
     check_groups();
     for (const FaultOptions& fault : options_.run.faults) check_fault(fault);
   }
@@ -117,6 +120,8 @@ class Validator {
             fmt::join(jitter, ", "));
     try {
       check_augmentations({.augment = augment, .color_jitter = jitter});
+      if (data_)
+        check_fits(augment, pipeline_.data.mix, data_.value().samples, options_.dataset.name);
     } catch (const Error& error) {
       refuse(error, {"data.augment"});
     }
@@ -138,8 +143,8 @@ class Validator {
     require(!pipeline_.data.drop_last || pipeline_.batch_size <= samples,
             {"train.batch_size", "data.limit", "data.count"},
             "lower train.batch_size, or set data.drop_last to false",
-            "train.batch_size is {}, but there are {} training samples: no whole batch",
-            pipeline_.batch_size, samples);
+            "train.batch_size is {}, more than the {}: no whole batch", pipeline_.batch_size,
+            counted(samples, "training sample"));
   }
 
   void check_schedule() const {
@@ -244,6 +249,33 @@ class Validator {
             fmt::format("make the numbers add up to {}, or write auto", blocks),
             "parallel.partition is [{}], {} together, but {} has {}", fmt::join(partition, ", "),
             counted(static_cast<std::int64_t>(total), "block"), model, blocks);
+  }
+
+  /// Refuses a single parameter or sample that exceeds the memory of this host.
+  void check_memory() const {
+    if (!data_) return;
+    const SampleSpec& samples = data_.value().samples;
+    const Model model = options_.model.chosen().make(samples, pipeline_.dtype);
+    const DType dtype = batch_type(samples, pipeline_.dtype);
+    require_memory("a sample", samples.shape, dtype);
+    StateSpec spec;
+    for (const auto& block : model.blocks) block->declare(spec);
+    for (const ParameterSpec& parameter : spec.parameters())
+      require_memory("the parameter " + parameter.name, parameter.shape, pipeline_.dtype);
+  }
+  void require_memory(const std::string& what, const Shape& shape, DType dtype) const {
+    const double bytes = static_cast<double>(shape.element_count()) * size_of(dtype);
+    const auto most = static_cast<double>(physical_memory_bytes());
+    std::vector<std::string> keys = keys_of(options_.model);
+    for (std::string& key : keys_of(options_.dataset)) keys.push_back(std::move(key));
+    std::erase_if(keys, [](const std::string& key) {
+      return key != "model.widths" && key != "data.image_size" && key != "data.shape";
+    });
+    require(bytes <= most, keys,
+            fmt::format("make the model or its samples smaller ({})", fmt::join(keys, ", ")),
+            "{} has the shape {} and needs {:.0f} GiB, more than the memory of this host, {:.0f} "
+            "GiB",
+            what, to_string(shape), bytes / 0x1p30, most / 0x1p30);
   }
 
   void check_groups() const {

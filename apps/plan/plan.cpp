@@ -151,7 +151,8 @@ int plan(const PlanArguments& arguments, const Definitions& own) {
   if (const int idle = idle_cores(options, processes); processes == 1 && idle > 0)
     print_out("idle on this machine: {}; try parallel.intra_op_threads=auto\n",
               counted(idle, "core"));
-  for (const auto& warnings : {options.warnings, shape_warnings(pipeline)})
+  for (const auto& warnings :
+       {options.warnings, variable_warnings(options), shape_warnings(pipeline)})
     for (const std::string& warning : warnings) print_out("warning: {}\n", warning);
   print_out("\n");
   print_stages(pipeline);

@@ -1,6 +1,5 @@
 #include "apps/train/in_world.h"
 
-#include <cstdlib>
 #include <memory>
 #include <optional>
 
@@ -108,7 +107,7 @@ int train_in_world(TrainCommand command, const World& world, const Environment& 
   command.world = run.get();
   // Until the run begins there is nothing to save, and a request to stop ends the process.
   std::optional<std::stop_callback<void (*)()>> exit_at_once;
-  exit_at_once.emplace(command.stop, [] { std::_Exit(exit_stopped); });
+  exit_at_once.emplace(command.stop, stop_before_the_run);
   command.on_begin = [&] { exit_at_once.reset(); };
   try {
     return take_part(command, world);

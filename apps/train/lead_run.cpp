@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <sstream>
 
 #include "apps/files/weights_file.h"
@@ -195,13 +196,14 @@ int evaluate_only(TrainCommand command, PipelineOptions& pipeline, const OutputF
   return exit_done;
 }
 
-/// Checks, before anything is written, that the graph has the actors of `faults` and the run has
-/// their steps.
-void check_faults_of(const Options& options, PipelineOptions pipeline) {
-  if (options.run.faults.empty()) return;
+/// Checks, before anything is written, that the graph can be built, that it has the actors of
+/// `faults`, and that the run has their steps.
+void check_graph(const Options& options, PipelineOptions pipeline) {
   pipeline.writer = CheckpointWriterOptions{};
+  const Graph graph = build_pipeline(pipeline);
+  if (options.run.faults.empty()) return;
   const RunOptions run = run_options(options, pipeline);
-  check_faults(run.faults, build_pipeline(pipeline));
+  check_faults(run.faults, graph);
   for (const FaultOptions& fault : run.faults)
     if (fault.step >= run.steps.count)
       throw Error(ErrorCode::bad_options,
@@ -257,6 +259,11 @@ RunReport run_graph(const TrainCommand& command, const PipelineOptions& pipeline
   return run(graph, run_with);
 }
 
+void stop_before_the_run() {
+  print_error("stopped before the run began\n");
+  std::_Exit(exit_stopped);
+}
+
 bool has_steps_left(const PipelineOptions& pipeline) {
   return pipeline.first_step < timeline_of(pipeline).steps;
 }
@@ -286,7 +293,7 @@ int lead_run(const TrainCommand& command,
     pipeline->evaluates_first = is_evaluation_due(resumption, timeline_of(*pipeline));
     timeline = timeline_of(*pipeline);
     pipeline->stopping.before = earlier_evaluations(resumption);
-    check_faults_of(options, *pipeline);
+    check_graph(options, *pipeline);
     stopped_early = reason_to_stop(pipeline->stopping, pipeline->stopping.before);
     // An evaluation that is due decides again.
     nothing_left =

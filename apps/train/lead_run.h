@@ -34,6 +34,9 @@ struct TrainCommand {
 RunReport run_graph(const TrainCommand& command, const PipelineOptions& pipeline,
                     const std::function<void(const FailureReport&)>& on_failure);
 
+/// Ends the process on a request to stop before the run has begun: there is nothing to save.
+[[noreturn]] void stop_before_the_run();
+
 /// Whether there are steps left to train; otherwise the run can only evaluate.
 bool has_steps_left(const PipelineOptions& pipeline);
 

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <csignal>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -31,7 +30,7 @@ int train(const TrainArguments& arguments, const Invocation& call) {
   if (world && world->size > 1) return train_in_world(std::move(command), *world, environment);
   // Until the run begins there is nothing to save: a request to stop ends the process.
   std::optional<std::stop_callback<void (*)()>> exit_at_once;
-  exit_at_once.emplace(command.stop, [] { std::_Exit(exit_stopped); });
+  exit_at_once.emplace(command.stop, stop_before_the_run);
   command.on_begin = [&] { exit_at_once.reset(); };
   command.options = load_options(arguments.options, arguments.overrides, call.own);
   return lead_run(command, [](const auto& decide) { decide(); });

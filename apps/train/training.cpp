@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <sstream>
@@ -130,15 +132,49 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
   return pipeline;
 }
 
+namespace {
+
+std::vector<BlockCosts> costs_with(const PipelineOptions& pipeline, std::int64_t samples,
+                                   int repetitions) {
+  return measure_blocks(pipeline.model, pipeline.data.dataset.samples(), pipeline.dtype,
+                        pipeline.stream, samples, repetitions);
+}
+
+/// The samples of a micro-batch, or as many as some seconds suffice for.
+std::int64_t measured_samples(const PipelineOptions& pipeline, std::int64_t samples) {
+  constexpr std::int64_t few = 32, usual = 128;
+  constexpr std::chrono::duration<double> enough{3};  // of each of at least three repetitions
+  if (samples <= usual) return samples;
+  std::chrono::duration<double> time{};
+  for (const BlockCosts& costs : costs_with(pipeline, few, 2))
+    time += costs.forward + costs.backward;
+  const double most = few * std::max(enough / time, 1.0);
+  return most < static_cast<double>(samples) ? static_cast<std::int64_t>(most) : samples;
+}
+
+/// Costs of `samples`, if those of `measured` grow with the samples.
+void scale(BlockCosts& costs, std::int64_t samples, std::int64_t measured) {
+  const double factor = static_cast<double>(samples) / static_cast<double>(measured);
+  for (std::size_t* bytes : {&costs.saved_bytes, &costs.working_bytes, &costs.deferred_bytes,
+                             &costs.output_bytes, &costs.scratch_bytes})
+    *bytes = static_cast<std::size_t>(std::ceil(static_cast<double>(*bytes) * factor));
+  for (std::chrono::nanoseconds* time : {&costs.forward, &costs.backward, &costs.input_gradient})
+    *time = std::chrono::duration_cast<std::chrono::nanoseconds>(*time * factor);
+}
+
+}  // namespace
+
 void measure(PipelineOptions& pipeline) {
   // The least of a few repetitions is the best estimate on a machine that others use as well.
   constexpr int repetitions = 8;
   const std::int64_t samples =
       (pipeline.batch_size + pipeline.micro_batches - 1) / pipeline.micro_batches;
-  const SlowNotice notice(fmt::format("measuring the blocks of {} on micro-batches of {}",
+  const SlowNotice notice(fmt::format("measuring the blocks of {} for micro-batches of {}",
                                       pipeline.model.name(), counted(samples, "sample")));
-  pipeline.block_costs = measure_blocks(pipeline.model, pipeline.data.dataset.samples(),
-                                        pipeline.dtype, pipeline.stream, samples, repetitions);
+  const std::int64_t measured = measured_samples(pipeline, samples);
+  pipeline.block_costs = costs_with(pipeline, measured, repetitions);
+  if (measured < samples)
+    for (BlockCosts& costs : pipeline.block_costs) scale(costs, samples, measured);
 }
 
 int available_cores() {
@@ -198,7 +234,7 @@ int actor_threads(const Options& options, std::uint32_t processes) {
 int intra_op_threads(const Options& options, std::uint32_t processes) {
   if (options.intra_op_threads > 0) return options.intra_op_threads;
   const int share = std::max(1, cores_of_process() / actor_threads(options, processes));
-  const auto limit = Environment::of_process().number("OMP_NUM_THREADS", 1);
+  const auto limit = openmp_threads(Environment::of_process().get("OMP_NUM_THREADS").value_or(""));
   return limit ? std::min(share, *limit) : share;
 }
 

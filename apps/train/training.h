@@ -39,7 +39,8 @@ struct ProcessOptions {
 PipelineOptions pipeline_options(const Options& options, const StartingPoint& start,
                                  const ProcessOptions& here = {});
 
-/// Measures each block, for memory bounds, schedules and a balanced partition.
+/// Measures each block, for memory bounds, schedules and a balanced partition. Of micro-batches
+/// that would take more than some seconds, it measures a part and scales the costs.
 void measure(PipelineOptions& pipeline);
 
 /// Throws Error{bad_options} if the options change the meaning of a checkpoint's position (the

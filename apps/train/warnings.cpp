@@ -54,9 +54,15 @@ std::vector<std::string> shape_warnings(const PipelineOptions& pipeline) {
     sentences.emplace_back(
         "a micro-batch of one sample has nothing to mix it with: lower train.micro_batches or "
         "raise train.batch_size");
-  const auto trains = [](const ParameterGroup& group) { return group.lr.value_or(0) > 0; };
-  if (pipeline.rate.lr == 0 && std::ranges::none_of(pipeline.optimizer.groups(), trains))
-    sentences.emplace_back("train.lr is 0: the weights will not change");
+  const auto trains = [&](const std::string& parameter) {
+    const ParameterGroup* group = pipeline.optimizer.group_of(parameter);
+    return (group ? group->lr.value_or(pipeline.rate.lr) : pipeline.rate.lr) > 0;
+  };
+  if (std::ranges::none_of(parameter_names(model_of(pipeline)), trains))
+    sentences.push_back(fmt::format("{}: the weights will not change",
+                                    pipeline.rate.lr == 0
+                                        ? "train.lr is 0"
+                                        : "train.freeze and train.groups hold all parameters"));
   if (const std::uint32_t steps = timeline_of(pipeline).steps;
       pipeline.staleness > 0 && pipeline.staleness >= steps)
     sentences.push_back(
@@ -87,6 +93,8 @@ namespace {
 /// What the weights that a run starts from did not give.
 std::vector<std::string> weights_warnings(const Options& options, const StartingPoint& start,
                                           const PipelineOptions& pipeline) {
+  if (!options.weights_strict && options.weights.empty())
+    return {"model.strict has no effect without model.weights"};
   if (options.weights_strict || start.weights.empty()) return {};
   const PartialWeights found = partial_weights(pipeline, open_weights(start.weights).tensors);
   constexpr std::size_t shown = 8;
@@ -107,9 +115,17 @@ std::vector<std::string> weights_warnings(const Options& options, const Starting
 
 }  // namespace
 
+std::vector<std::string> variable_warnings(const Options& options) {
+  const auto threads = Environment::of_process().get("OMP_NUM_THREADS");
+  if (options.intra_op_threads > 0 || !threads || openmp_threads(*threads)) return {};
+  return {
+      fmt::format("OMP_NUM_THREADS={} is not a number: it has no effect", printable(*threads, 40))};
+}
+
 std::vector<std::string> warnings(const Options& options, const StartingPoint& start,
                                   const PipelineOptions& pipeline) {
   std::vector<std::string> sentences = options.warnings;
+  for (std::string& sentence : variable_warnings(options)) sentences.push_back(std::move(sentence));
   for (std::string& sentence : shape_warnings(pipeline)) sentences.push_back(std::move(sentence));
   for (std::string& sentence : weights_warnings(options, start, pipeline))
     sentences.push_back(std::move(sentence));

@@ -10,6 +10,9 @@ namespace troupe {
 /// micro-batches, a smaller last batch, a one_cycle schedule that never rises.
 std::vector<std::string> shape_warnings(const PipelineOptions& pipeline);
 
+/// A warning if the number of threads comes from environment variables that make no sense.
+std::vector<std::string> variable_warnings(const Options& options);
+
 /// These, those of the options, and warnings about the machine and the checkpoint: more threads
 /// than cores, other kernels than those of the resumed run.
 std::vector<std::string> warnings(const Options& options, const StartingPoint& start,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "runtime/error.h"
@@ -65,8 +66,10 @@ void check_images(std::string_view model, const SampleSpec& samples, std::int64_
   if (!fits(shape[1]) || !fits(shape[2]))
     throw Error(ErrorCode::bad_options,
                 fmt::format("{} cannot take samples of {} × {} pixels", model, shape[1], shape[2]),
-                most == INT64_MAX ? fmt::format("it takes at least {} pixels a side", least)
-                                  : fmt::format("it takes {} to {} pixels a side", least, most));
+                fmt::format("use another model, such as {}, or images of {} pixels a side",
+                            std::min(shape[1], shape[2]) < 4 ? "mlp" : "mnist_cnn",
+                            most == INT64_MAX ? fmt::format("at least {}", least)
+                                              : fmt::format("{} to {}", least, most)));
 }
 
 void check_convolution(ConvolutionAlgorithm algorithm, const SampleSpec& samples) {

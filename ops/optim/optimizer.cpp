@@ -24,7 +24,8 @@ bool holds(const ParameterGroup& group, std::string_view name) {
 }
 
 std::string shown(const ParameterGroup& group) {
-  return fmt::format("the parameter group [{}]", fmt::join(group.parameters, ", "));
+  return fmt::format("the {} [{}]", group.lr == 0.0 ? "frozen parameters" : "parameter group",
+                     fmt::join(group.parameters, ", "));
 }
 
 [[noreturn]] void refuse(const ParameterGroup& group, std::string_view why, std::string remedy) {

@@ -79,7 +79,8 @@ void* CachingAllocator::allocate(std::size_t bytes) {
     throw Error(ErrorCode::io,
                 fmt::format("out of memory on {}: {} bytes requested, {} in use",
                             to_string(device_), bytes, state_->counters.in_use_bytes),
-                "lower `batch_size`, raise `micro_batches`, or make the model smaller");
+                "lower `batch_size`, raise `micro_batches`, or make the model smaller "
+                "(`Model::widths`) or its images (`image_size`)");
   count(state_->counters);
   return block;
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <fstream>
 #include <string>
 #include <tuple>
@@ -149,6 +150,25 @@ std::vector<int> share_of(std::span<const Cpu> cpus, int index, int parts) {
 int threads_for(std::size_t cpus, std::optional<double> quota, int processes) {
   const int most = std::max(1, static_cast<int>(cpus));
   return quota ? std::clamp(static_cast<int>(*quota / processes), 1, most) : most;
+}
+
+std::optional<int> openmp_threads(std::string_view list) {
+  const char *at = list.data(), *const end = at + list.size();
+  const auto skip_blanks = [&] {
+    while (at != end && (*at == ' ' || *at == '\t')) ++at;
+  };
+  std::optional<int> first;
+  for (;; ++at) {
+    skip_blanks();
+    int value = 0;
+    const auto [rest, error] = std::from_chars(at, end, value);
+    if (error != std::errc() || value < 1) return std::nullopt;
+    if (!first) first = value;
+    at = rest;
+    skip_blanks();
+    if (at == end) return first;
+    if (*at != ',') return std::nullopt;
+  }
 }
 
 CoreShare core_share(const World& world, const Environment& environment,

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "runtime/world/world.h"
@@ -37,6 +38,10 @@ std::vector<int> share_of(std::span<const Cpu> cpus, int index, int parts);
 /// Threads for one of `processes` that share a quota: one per CPU, at least one, and together at
 /// most the quota.
 int threads_for(std::size_t cpus, std::optional<double> quota, int processes);
+
+/// The first number of OMP_NUM_THREADS: a list such as "4,2" is for nested regions. Empty for what
+/// OpenMP ignores: anything but positive whole numbers, with blanks around them.
+std::optional<int> openmp_threads(std::string_view list);
 
 /// The CPUs and threads of a process of a world.
 struct CoreShare {

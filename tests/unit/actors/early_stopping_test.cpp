@@ -86,6 +86,24 @@ TEST(Plateau, LowersTheRateAsPyTorchDoes) {
   }
 }
 
+// The same with mode="max" and threshold=0.
+TEST(Plateau, TakesAnEqualAccuracyForNoImprovement) {
+  const LearningRateOptions rate{.schedule = LearningRateSchedule::plateau,
+                                 .lr = 1,
+                                 .step_factor = 0.5,
+                                 .plateau_patience = 0};
+  const auto factor_after = [&](const std::vector<std::int64_t>& correct) {
+    std::vector<Evaluation> seen;
+    for (const std::int64_t count : correct)
+      seen.push_back({.loss = 1, .correct = count, .count = 10});
+    return plateau_factor(rate, MonitoredScore::test_accuracy, 0, seen);
+  };
+  EXPECT_EQ(factor_after({5}), 1);
+  EXPECT_EQ(factor_after({5, 5}), 0.5);
+  EXPECT_EQ(factor_after({5, 5, 6}), 0.5);
+  EXPECT_EQ(factor_after({5, 5, 6, 6, 6}), 0.125);
+}
+
 /// No score can improve: the rate halves after each evaluation but the first.
 TrainingRun on_a_plateau() {
   TrainingRun run;

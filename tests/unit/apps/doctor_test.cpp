@@ -37,7 +37,7 @@ TEST(Doctor, FlagsMoreThreadsThanCores) {
   machine.environment["OMP_NUM_THREADS"] = "many";
   EXPECT_THAT(text_of(check_cores(machine, {})), IsEmpty());
   const Demands demands{.work = {.pipeline = 2, .data = 4}, .intra_op_threads = 3, .known = true};
-  EXPECT_THAT(text_of(check_cores(machine, demands)), HasSubstr("2 stages of 3 threads"));
+  EXPECT_THAT(text_of(check_cores(machine, demands)), HasSubstr("2 stages with 3 threads"));
   machine.world.reset();
   machine.environment.erase("SLURM_JOB_ID");
   const Demands deep{.work = {.pipeline = 9}, .intra_op_threads = 1, .known = true};
@@ -225,7 +225,7 @@ TEST(Doctor, TellsWhatEachCheckHasSeenInTwoColumns) {
   const auto seen = observations(machine, demands);
   const auto cores = std::ranges::find(seen, "cores", &Observation::check);
   ASSERT_NE(cores, seen.end());
-  EXPECT_EQ(cores->seen, "4 for this process, 1 stage of 4 threads");
+  EXPECT_EQ(cores->seen, "4 for this process, 1 stage with 4 threads");
 }
 
 TEST(Doctor, FlagsLimitsThatARunMeets) {

@@ -84,6 +84,7 @@ TEST(Doctor, FlagsVariablesThatContradictEachOther) {
   EXPECT_THAT(found({{"OMP_NUM_THREADS", "two"}}),
               HasSubstr("OMP_NUM_THREADS=two is not a number: OpenMP ignores it"));
   EXPECT_THAT(found({{"OMP_NUM_THREADS", "4,2"}}), IsEmpty());
+  EXPECT_THAT(found({{"OMP_NUM_THREADS", " 2"}}), IsEmpty());
   EXPECT_THAT(found({{"FI_PROVIDER", "tcp"}, {"FI_CXI_RX_MATCH_MODE", "software"}}),
               HasSubstr("FI_PROVIDER=cxi"));
   EXPECT_THAT(found({{"FI_PROVIDER", "cxi"}, {"FI_CXI_RX_MATCH_MODE", "software"}}), IsEmpty());
@@ -175,7 +176,7 @@ TEST(Doctor, DoesNotFailARunWhoseStagesAreNotTheSameForAll) {
             "give -r parallel.pipeline=3\n");
   EXPECT_THAT(text_of(check_cores(machine,
                                   {.work = {.pipeline = 4}, .intra_op_threads = 3, .known = true})),
-              HasSubstr("2 stages of 3 threads"));
+              HasSubstr("2 stages with 3 threads"));
 }
 
 TEST(Doctor, PassesOnWhatIsWrongWithTheLaunchersVariables) {

@@ -338,8 +338,9 @@ TEST(FetchVerb, RefusesUnknownNamesAndUrls) {
 TEST_F(Fetch, ReportsAServerOfOtherBytesByItsExitCode) {
   const HttpServer server(whole());
   const Ran ran =
-      run_troupe({"fetch", "mnist", "--url", server.url(), "-o", (folder_ / "to").string()});
+      run_troupe({"fetch", "mnist", "--url", server.url(), "-o", (folder_ / "to/mnist").string()});
   EXPECT_EQ(ran.code, 1);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "to")) << "it was new and has no files";
   EXPECT_THAT(ran.error, HasSubstr("announces 10000 bytes instead of 9912422"));
 }
 

@@ -446,8 +446,13 @@ TEST(Options, KnowTheNamesThatOtherScriptsUse) {
       {"num_workers", "data.workers"},
       {"max_epochs", "train.epochs"},
       {"every_n_epochs", "checkpoint.every_epochs"},
-      {"save_top_k", "checkpoint.keep"},
       {"base-lr", "train.lr"},
+      {"num-epochs", "train.epochs"},
+      {"flush_logs_every_n_steps", "log.every_steps"},
+      {"data_path", "data.path"},
+      {"architecture.training.num_epochs", "train.epochs"},
+      {"architecture.training.checkpoint_interval", "checkpoint.every_epochs"},
+      {"validation_set", "data.test_fraction"},
       {"devices", "parallel.data"},
       {"limit_train_batches", "data.limit"},
       {"log_every_n_steps", "log.every_steps"},
@@ -466,6 +471,11 @@ TEST(Options, ExplainNamesThatHaveNoCounterpart) {
   EXPECT_THAT(refusal("", {"accumulate_grad_batches=4"}),
               HasSubstr("train.micro_batches divides train.batch_size"));
   EXPECT_THAT(refusal("", {"resume=true"}), HasSubstr("to resume, add --restart auto"));
+  EXPECT_THAT(refusal("", {"save_top_k=3"}), HasSubstr("checkpoint.keep_best also the best"));
+  EXPECT_THAT(refusal("", {"num_nodes=2"}), HasSubstr("launch --nnodes"));
+  EXPECT_THAT(refusal("", {"gradient_clip_algorithm=norm"}), HasSubstr("train.clip_norm clips by"));
+  EXPECT_THAT(refusal("", {"warmup_epochs=5"}), HasSubstr("train.warmup_steps counts steps"));
+  EXPECT_THAT(refusal("", {"mode=min"}), HasSubstr("train.monitor implies it"));
 }
 
 TEST(Options, AreRefusedWhereTheModelCannotHaveThem) {

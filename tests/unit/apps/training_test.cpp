@@ -6,15 +6,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <map>
 #include <set>
+#include <thread>
 
 #include "apps/options/load_options.h"
 #include "apps/options/options_table.h"
+#include "apps/train/warnings.h"
 #include "apps/train/world_run.h"
 #include "ops/backend.h"
+#include "ops/nn/layers.h"
 #include "ops/optim/sgd.h"
 #include "runtime/world/cores.h"
 
@@ -95,6 +101,13 @@ TEST_F(SlurmTask, DividesItsCoresAmongTheThreadsOfKernels) {
   EXPECT_EQ(intra_op_threads(options_with({"parallel.intra_op_threads=3"})), 3);
   set("OMP_NUM_THREADS", "1");
   EXPECT_EQ(intra_op_threads(options_with({})), 1) << "OMP_NUM_THREADS is an upper limit";
+  set("OMP_NUM_THREADS", " 1,2");
+  EXPECT_EQ(intra_op_threads(options_with({})), 1) << "the first of a list";
+  set("OMP_NUM_THREADS", "two");
+  EXPECT_EQ(intra_op_threads(options_with({})), cores);
+  EXPECT_THAT(variable_warnings(options_with({})),
+              testing::ElementsAre(testing::HasSubstr("OMP_NUM_THREADS=two is not a number")));
+  EXPECT_TRUE(variable_warnings(options_with({"parallel.intra_op_threads=3"})).empty());
   ::unsetenv("OMP_NUM_THREADS");
 }
 
@@ -104,6 +117,35 @@ TEST_F(SlurmTask, CountsCoresThatExplicitNumbersOfThreadsLeaveIdle) {
   EXPECT_EQ(idle_cores(options_with({})), 0);
   EXPECT_EQ(idle_cores(options_with({"parallel.intra_op_threads=1"})), cores - 1);
   EXPECT_EQ(idle_cores(options_with({fmt::format("parallel.intra_op_threads={}", cores)})), 0);
+}
+
+/// Takes until something is printed on stderr, at its first use.
+struct SlowModel {
+  static constexpr std::string_view name = "slow_model";
+  Model make(const SampleSpec& samples) const {
+    static bool waited = false;
+    struct stat printed {};
+    for (int i = 0; !waited && i < 1000; ++i) {
+      if (::fstat(STDERR_FILENO, &printed) != 0 || printed.st_size > 0) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    waited = true;
+    Model model;
+    model.add<nn::Flatten>("flatten");
+    model.add<nn::Linear>("layer", LinearOptions{.in_features = samples.shape.element_count(),
+                                                 .out_features = samples.classes});
+    return model;
+  }
+};
+
+TEST(Measurement, IsAnnouncedIfItTakesLong) {
+  PipelineOptions pipeline = pipeline_with({});
+  pipeline.model = SlowModel{};
+  testing::internal::CaptureStderr();
+  measure(pipeline);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "measuring the blocks of slow_model for micro-batches of 16 samples\n");
+  EXPECT_EQ(pipeline.block_costs.size(), 2);
 }
 
 TEST(TrainingOptions, TheLearningRateIsWhatTheOptionsSay) {

@@ -358,6 +358,23 @@ TEST_F(Verbs, TrainKeepsTheBestCheckpointBesideTheNewest) {
                                    (checkpoints / checkpoint_name(best)).string() + ": test loss"));
 }
 
+TEST_F(Verbs, TrainRemovesTheFormerBestCheckpointIfTheLastIsBetter) {
+  std::ofstream(root_ / "o.yaml") << resolved_yaml(options_);
+  std::vector<std::string> words = {"train", (root_ / "o.yaml").string(), "-o",
+                                    (root_ / "out").string()};
+  for (const char* setting : {"train.epochs=2", "train.lr=0.001", "train.schedule=constant",
+                              "checkpoint.keep=1", "checkpoint.keep_best=true"})
+    words.insert(words.end(), {"-r", setting});
+  const Ran ran = run_troupe(words);
+  EXPECT_EQ(ran.code, exit_done) << ran.error;
+  const auto scores = evaluations_until(root_ / "out" / "train.csv", 1'000'000);
+  ASSERT_EQ(scores.size(), 2);
+  ASSERT_LT(scores[1].loss, scores[0].loss);
+  const auto kept = list_checkpoints(root_ / "out" / "checkpoints");
+  ASSERT_EQ(kept.size(), 1) << "the newest is the best";
+  EXPECT_EQ(kept[0].step, scores[1].step);
+}
+
 TEST_F(Verbs, TheBestCheckpointIsOneThatThereIs) {
   const std::vector<Evaluation> evaluations = {{.step = 10, .loss = 3, .correct = 1, .count = 4},
                                                {.step = 20, .loss = 1, .correct = 3, .count = 4},

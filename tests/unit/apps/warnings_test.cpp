@@ -71,12 +71,18 @@ TEST(Warnings, NameAMeanOfSamplesThatAreNoPixels) {
               testing::ElementsAre(
                   HasSubstr("no effect: only uint8 images are normalised, not samples of f32")));
   EXPECT_THAT(of_csv(""), testing::IsEmpty());
+  EXPECT_THAT(of_csv(", mean: []"), testing::IsEmpty());
 }
 
 TEST(Warnings, NameValuesThatTrainNothingWell) {
   EXPECT_THAT(reported({"train.lr=0"}), HasSubstr("train.lr is 0"));
   EXPECT_THAT(reported({"train.lr=0", "train.groups=[{parameters: ['*.bias'], lr: 0.1}]"}),
               Not(HasSubstr("train.lr is 0")));
+  EXPECT_THAT(reported({"train.freeze=['*']"}),
+              HasSubstr("train.freeze and train.groups hold all parameters: the weights will not"));
+  EXPECT_THAT(reported({"train.freeze=['*.weight']"}), Not(HasSubstr("will not change")));
+  EXPECT_THAT(reported({"model.strict=false"}),
+              HasSubstr("model.strict has no effect without model.weights"));
   EXPECT_THAT(
       reported({"train.steps=3", "parallel.aggregation=asynchronous", "parallel.staleness=3"}),
       HasSubstr("parallel.staleness is 3 and the run has 3 steps"));

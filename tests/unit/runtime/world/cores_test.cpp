@@ -97,6 +97,19 @@ TEST_F(CpuQuota, IsNoneWhereNothingCanBeRead) {
   EXPECT_EQ(read(), std::nullopt);
 }
 
+TEST(OpenMpThreads, AreTheFirstNumberOfAList) {
+  EXPECT_EQ(openmp_threads("4"), 4);
+  EXPECT_EQ(openmp_threads("4,2"), 4);
+  EXPECT_EQ(openmp_threads(" 2"), 2);
+  EXPECT_EQ(openmp_threads("\t8 , 4 ,2 "), 8);
+}
+
+TEST(OpenMpThreads, AreNoneWhereOpenMpIgnoresTheText) {
+  for (const char* text :
+       {"", " ", "two", "0", "-1", "4x", "4,", ",4", "4,two", "4 2", "1.5", "99999999999"})
+    EXPECT_EQ(openmp_threads(text), std::nullopt) << text;
+}
+
 TEST(CoreShare, IsDividedWhereTheLauncherDidNotBind) {
   World world{.rank = 1, .size = 2, .local_rank = 1, .local_size = 2, .launcher = "slurm"};
   const auto all = usable_cpus();

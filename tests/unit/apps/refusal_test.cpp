@@ -1,0 +1,79 @@
+// Options that are refused before a run has a folder.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "apps/train/lead_run.h"
+#include "runtime/program.h"
+#include "tests/unit/apps/ran.h"
+#include "tests/unit/runtime/file/support.h"
+
+namespace troupe {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class Refusals : public testing::Test {
+ protected:
+  Refusals() {
+    test::write_text(folder_ / "train.csv", "a,b,c\n1,2,0\n2,1,1\n3,2,0\n4,3,1\n");
+    test::write_text(folder_ / "test.csv", "a,b,c\n1,2,0\n");
+    test::write_text(folder_ / "csv.yaml",
+                     fmt::format("model: {{name: mlp, widths: [4]}}\n"
+                                 "data: {{name: csv, path: {}}}\n"
+                                 "train: {{epochs: 1, batch_size: 2, micro_batches: 1}}\n",
+                                 folder_.path().string()));
+    test::write_text(folder_ / "images.yaml",
+                     "model: {name: mlp, widths: [4]}\n"
+                     "data: {name: synthetic, count: 64, shape: [1, 16, 16]}\n"
+                     "train: {epochs: 1, batch_size: 32}\n");
+  }
+  /// What `troupe train` says of a file and a setting, both of which it refuses.
+  std::string refusal(const std::string& file, const std::string& setting) {
+    const auto out = folder_ / "out";
+    const Ran ran =
+        run_troupe({"train", (folder_ / file).string(), "-o", out.string(), "-r", setting});
+    EXPECT_EQ(ran.code, exit_usage) << setting;
+    EXPECT_FALSE(std::filesystem::exists(out)) << setting;
+    return ran.error;
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(Refusals, NameTheSettingAndLeaveNoFolder) {
+  EXPECT_THAT(refusal("csv.yaml", "data.augment=[flip]"),
+              AllOf(HasSubstr("override -r data.augment=[flip]: "), HasSubstr("data.augment")));
+  EXPECT_THAT(refusal("csv.yaml", "data.cutmix_alpha=1"),
+              HasSubstr("override -r data.cutmix_alpha=1: data.cutmix_alpha is 1, but a sample"));
+  EXPECT_THAT(refusal("csv.yaml", "train.freeze=['nothing.*']"),
+              HasSubstr("the frozen parameters [nothing.*]: no parameter of the model matches"));
+  std::filesystem::remove(folder_ / "test.csv");
+  EXPECT_THAT(refusal("csv.yaml", "train.evaluate=true"), HasSubstr("has no test samples"));
+}
+
+TEST_F(Refusals, SuggestAModelForTheSizeOfImages) {
+  EXPECT_THAT(
+      refusal("images.yaml", "model={name: wide_resnet}"),
+      HasSubstr("use another model, such as mnist_cnn, or images of 28 to 55 pixels a side"));
+}
+
+TEST_F(Refusals, NameWhatExceedsTheMemory) {
+  EXPECT_THAT(refusal("images.yaml", "model.widths=[1000000, 1000000]"),
+              AllOf(HasSubstr("the parameter layers.1.weight has the shape [1000000, 1000000] and "
+                              "needs 3725 GiB, more than the memory"),
+                    HasSubstr("smaller (model.widths, data.shape)")));
+  EXPECT_THAT(refusal("csv.yaml", "train.batch_size=5"),
+              HasSubstr("train.batch_size is 5, more than the 4 training samples"));
+}
+
+TEST(RequestToStop, BeforeTheRunIsAnswered) {
+  EXPECT_EXIT(stop_before_the_run(), testing::ExitedWithCode(exit_stopped),
+              "stopped before the run began");
+}
+
+}  // namespace
+}  // namespace troupe
