@@ -267,7 +267,10 @@ std::string data_heading(const Dataset& data) {
   std::string targets = numbered.empty() ? kinds : fmt::format("{}: {}", kinds, listed(numbered));
   if (!names.columns.empty())
     targets = fmt::format("{} {}: {}", names.columns.size() == 1 ? "target" : "targets",
-                          listed(names.columns), numbered.empty() ? kinds : listed(numbered));
+                          listed(names.columns),
+                          !classes           ? "numbers"
+                          : numbered.empty() ? kinds
+                                             : listed(numbered));
   else if (!classes)
     targets = "targets of " + kinds;
   return fmt::format("{}: {} training and {} test samples, {}, {}", data.name(),

@@ -71,6 +71,8 @@ TEST_F(Table, IsEvaluatedWithAWarningWhereTrainingSamplesAreAmongTheTestSamples)
 TEST_F(Table, WithoutTestSamplesIsRefusedBeforeThereIsAFolder) {
   EXPECT_THAT(train().error, AllOf(HasSubstr("csv has no test samples"),
                                    HasSubstr("set data.test_fraction to 0.1")));
+  EXPECT_THAT(train({"data.test_fraction=0.2", "data.augment=[flip]"}).error,
+              HasSubstr("data.augment is set, but csv has no images of uint8"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
 }
 
