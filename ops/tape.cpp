@@ -115,8 +115,11 @@ void Tape::visit(std::unique_ptr<Operation>& operation, bool with_weights) {
   }
   const std::vector<Value> inputs = operation->inputs;
   std::vector<InputGradient> gradients(inputs.size());
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    gradients[i].wanted = saved_tensor(inputs[i]).wants_gradient;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const SavedTensor& input = saved_tensor(inputs[i]);
+    gradients[i].wanted = input.wants_gradient;
+    if (input.grad.defined() && is_exclusive(input.grad)) gradients[i].sum = input.grad;
+  }
   operation->input_gradient(pass_, grad, gradients);
   if (operation->has_weights() && !with_weights) {
     operation->weights_deferred = true;
@@ -128,11 +131,14 @@ void Tape::visit(std::unique_ptr<Operation>& operation, bool with_weights) {
   grad = {};
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (gradients[i].wanted)
-      accumulate(saved_tensor(inputs[i]), std::move(gradients[i].grad), name);
+      accumulate(saved_tensor(inputs[i]), gradients[i], name);
 }
 
 // Addition commutes, so either side may be the one that is added into.
-void Tape::accumulate(SavedTensor& into, Tensor grad, std::string_view from) {
+void Tape::accumulate(SavedTensor& into, InputGradient& given, std::string_view from) {
+  given.sum = {};
+  if (given.added) return;
+  Tensor grad = std::move(given.grad);
   if (!grad.defined() || grad.shape() != into.shape || grad.layout() != into.layout)
     throw Error(ErrorCode::internal,
                 fmt::format("backward: {} gave a gradient of {} ({}) to an input of {} ({})", from,

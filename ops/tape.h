@@ -19,6 +19,10 @@ struct Value {
 struct InputGradient {
   bool wanted = true;  ///< false: the primitive may leave it out
   Tensor grad;         ///< shape and layout of the input
+  /// What others have given to this input, if it may be written. A primitive whose gradient is zero
+  /// in most places may add to it there instead of giving `grad`; it then sets `added`.
+  Tensor sum = {};
+  bool added = false;
 };
 
 /// Records the forward pass of a micro-batch, for the backward pass.
@@ -166,7 +170,7 @@ class Tape {
   Value keep(std::unique_ptr<Operation> operation, std::vector<Value> inputs, Tensor output);
   void walk_to(std::size_t mark, bool with_weights);
   void visit(std::unique_ptr<Operation>& operation, bool with_weights);
-  void accumulate(SavedTensor& into, Tensor grad, std::string_view from);
+  void accumulate(SavedTensor& into, InputGradient& given, std::string_view from);
 
   Pass pass_;
   std::vector<SavedTensor> values_;

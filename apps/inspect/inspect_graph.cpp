@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ops/graph/builder.h"
+#include "ops/graph/early_slices.h"
 #include "ops/graph/partition.h"
 #include "ops/graph/read_graph.h"
 #include "ops/graph/shapes.h"
@@ -38,7 +39,8 @@ void print_columns(const std::vector<Row>& rows) {
 
 std::int64_t elements(const graph::Value& value) { return graph::product(value.shape).fixed; }
 
-void print_blocks(const graph::Graph& graph) {
+void print_blocks(const graph::Graph& read) {
+  const graph::Graph graph = graph::with_early_slices(read, read.output);  // as a model of it
   const std::vector<graph::Step> steps = graph::steps_to(graph, graph.output);
   std::vector<Row> rows{{"block", "output", "parameters"}};
   for (const graph::GraphBlock& block : graph::blocks_of(graph, steps, graph.output)) {

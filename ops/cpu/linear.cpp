@@ -5,7 +5,9 @@
 #include <deque>
 #include <vector>
 
+#include "ops/cpu/add_up.h"
 #include "ops/cpu/kernels.h"
+#include "ops/cpu/matrix_product.h"
 #include "ops/cpu/onednn.h"
 #include "ops/cpu/pieces.h"
 #include "ops/cpu/prepared_weights.h"
@@ -22,6 +24,7 @@ using dnnl::memory;
 struct Part {
   std::int64_t first = 0, count = 0;
   PreparedPrimitive primitive;
+  memory::desc weights = {};  ///< their order in the forward pass
 };
 
 /// What is compiled for one batch size and type of products. No sum is divided: a row of y or of
@@ -39,6 +42,10 @@ struct Sizes {
 };
 
 constexpr std::int64_t most_parts = 16;
+
+/// From this many rows on, the products of the forward pass gain more from weights in an order of
+/// oneDNN's own than their copy costs. Those of the backward pass gain nothing.
+constexpr std::int64_t rows_for_ordered_weights = 512;
 
 std::size_t scratch_of(const std::vector<Part>& parts) {
   std::size_t bytes = 0;
@@ -62,14 +69,14 @@ class OneDnnLinear final : public LayerKernel {
     check(x, {rows_of(x), options_.in_features}, "the input");
     Prepared& prepared = prepared_for(stream, rows_of(x));
     if (prepared.forward.empty())
-      prepared.forward =
-          parts_of_rows(prepared, [&](const Sizes& sizes) { return compile_forward(sizes); });
+      prepared.forward = parts_of_rows(
+          prepared, [&](const Sizes& sizes) { return compile_forward(sizes, prepared.rows); });
     Tensor y = Tensor::empty({prepared.rows, options_.out_features}, DType::f32, stream.device);
     const Tensor input = rounded(stream, x);
-    const void* weight = used_weight(stream);
+    for (Part& part : prepared.forward)
+      part.primitive.set(DNNL_ARG_WEIGHTS, used_weight(stream, part.weights));
     run_parts(stream, prepared.forward, [&](Part& part) {
       part.primitive.set(DNNL_ARG_SRC, at(input, part.first * options_.in_features));
-      part.primitive.set(DNNL_ARG_WEIGHTS, weight);
       if (options_.bias) part.primitive.set(DNNL_ARG_BIAS, weights_.bias().raw());
       part.primitive.set(DNNL_ARG_DST, y.data<float>() + part.first * options_.out_features);
     });
@@ -84,7 +91,8 @@ class OneDnnLinear final : public LayerKernel {
           prepared, [&](const Sizes& sizes) { return compile_input_gradient(sizes); });
     Tensor x_grad = Tensor::empty({prepared.rows, options_.in_features}, DType::f32, stream.device);
     const Tensor y_grad = rounded(stream, grad);
-    const void* weight = used_weight(stream);
+    const void* weight =
+        used_weight(stream, onednn_memory(weight_shape_, Layout::row_major, stream.products));
     run_parts(stream, prepared.input_gradient, [&](Part& part) {
       part.primitive.set(DNNL_ARG_DIFF_DST, at(y_grad, part.first * options_.out_features));
       part.primitive.set(DNNL_ARG_WEIGHTS, weight);
@@ -100,6 +108,41 @@ class OneDnnLinear final : public LayerKernel {
     check(grad, {rows_of(x), options_.out_features}, "the output's gradient");
     check(weight_grad, weight_shape_, "the weight's gradient");
     if (options_.bias) check(bias_grad, {options_.out_features}, "the bias's gradient");
+    if (stream.products == DType::f32)
+      multiply_gradient(stream, x, grad, weight_grad, bias_grad);
+    else
+      rounded_gradient(stream, x, grad, weight_grad, bias_grad);
+  }
+
+ private:
+  static std::int64_t rows_of(const Tensor& tensor) {
+    return tensor.rank() > 0 ? tensor.shape()[0] : 0;
+  }
+
+  std::int64_t feature_groups(std::int64_t rows) const {
+    return equal_groups(options_.out_features, 1, 32, parts_for(rows));
+  }
+
+  /// A product of matrices takes columns of the output's gradient where they lie.
+  void multiply_gradient(const Stream& stream, const Tensor& x, const Tensor& grad,
+                         Tensor& weight_grad, Tensor& bias_grad) const {
+    const std::int64_t rows = rows_of(x), in = options_.in_features, out = options_.out_features;
+    const std::int64_t groups = feature_groups(rows), group = out / groups;
+    const auto* inputs = x.data<float>();
+    const auto* grads = grad.data<float>();
+    auto* const sums = weight_grad.data<float>();
+    float* const bias_sums = options_.bias ? bias_grad.data<float>() : nullptr;
+    run_pieces(stream, static_cast<std::size_t>(groups), 0, [&](std::size_t i, std::byte*) {
+      const std::int64_t first = static_cast<std::int64_t>(i) * group;
+      const dnnl_status_t status = multiply({group, rows, in}, 1.0f, {grads + first, out, true},
+                                            {inputs, in}, false, sums + first * in, in);
+      if (bias_sums) add_up_in_f64({}, {grads + first, out, rows}, group, 1.0, bias_sums + first);
+      return status;
+    });
+  }
+
+  void rounded_gradient(const Stream& stream, const Tensor& x, const Tensor& grad,
+                        Tensor& weight_grad, Tensor& bias_grad) {
     Prepared& prepared = prepared_for(stream, rows_of(x));
     auto& parts = prepared.weight_gradient;
     if (parts.empty()) parts = parts_of_features(prepared);
@@ -123,11 +166,6 @@ class OneDnnLinear final : public LayerKernel {
         part.primitive.set(DNNL_ARG_DIFF_BIAS, bias_grad.data<float>() + part.first);
       return part.primitive.execute_here(memory);
     });
-  }
-
- private:
-  static std::int64_t rows_of(const Tensor& tensor) {
-    return tensor.rank() > 0 ? tensor.shape()[0] : 0;
   }
 
   void check(const Tensor& tensor, const Shape& shape, std::string_view what) const {
@@ -176,15 +214,14 @@ class OneDnnLinear final : public LayerKernel {
     std::vector<Part> parts;
     for (std::int64_t first = 0; first < rows; first += each) {
       const std::int64_t count = std::min(each, rows - first);
-      parts.push_back({first, count, compile({count, options_.out_features, prepared.products})});
+      parts.push_back(compile({count, options_.out_features, prepared.products}));
+      parts.back().first = first, parts.back().count = count;
     }
     return parts;
   }
 
   std::vector<Part> parts_of_features(const Prepared& prepared) const {
-    const std::int64_t groups =
-        equal_groups(options_.out_features, 1, 32, parts_for(prepared.rows));
-    const std::int64_t count = options_.out_features / groups;
+    const std::int64_t count = options_.out_features / feature_groups(prepared.rows);
     use_one_thread();
     std::vector<Part> parts;
     for (std::int64_t first = 0; first < options_.out_features; first += count)
@@ -201,12 +238,11 @@ class OneDnnLinear final : public LayerKernel {
     });
   }
 
-  const void* used_weight(const Stream& stream) {
+  const void* used_weight(const Stream& stream, const memory::desc& order) {
     if (!weights_.defined())
       throw Error(ErrorCode::internal, fmt::format("linear {} -> {}: computed before use_weights",
                                                    options_.in_features, options_.out_features));
-    return weights_.in_order(
-        stream, onednn_memory(weight_shape_, Layout::row_major, stream.products), {0, 0});
+    return weights_.in_order(stream, order, {0, 0});
   }
 
   memory::desc x_memory(const Sizes& sizes, DType dtype) const {
@@ -224,30 +260,40 @@ class OneDnnLinear final : public LayerKernel {
 
   // What is multiplied has the type of the products. What is summed is f32; but `y` has that type
   // too where this describes the forward pass of a gradient.
-  dnnl::inner_product_forward::primitive_desc describe_forward(const Sizes& s, DType y) const {
-    return {{dnnl::prop_kind::forward_training, x_memory(s, s.products),
-             weight_memory(s, s.products), bias_memory(s), y_memory(s, y)},
+  dnnl::inner_product_forward::primitive_desc describe_forward(const Sizes& s, DType y,
+                                                               const memory::desc& weights) const {
+    return {{dnnl::prop_kind::forward_training, x_memory(s, s.products), weights, bias_memory(s),
+             y_memory(s, y)},
             onednn_attributes(),
             onednn_engine()};
   }
-
-  PreparedPrimitive compile_forward(const Sizes& s) const {
-    const auto description = describe_forward(s, DType::f32);
-    PreparedPrimitive::Arguments arguments{{DNNL_ARG_SRC, x_memory(s, s.products)},
-                                           {DNNL_ARG_WEIGHTS, weight_memory(s, s.products)},
-                                           {DNNL_ARG_DST, y_memory(s, DType::f32)}};
-    if (options_.bias) arguments.emplace_back(DNNL_ARG_BIAS, bias_memory(s));
-    return {dnnl::inner_product_forward(description), arguments, description.scratchpad_desc()};
+  dnnl::inner_product_forward::primitive_desc describe_forward(const Sizes& s, DType y) const {
+    return describe_forward(s, y, weight_memory(s, s.products));
   }
 
-  PreparedPrimitive compile_input_gradient(const Sizes& s) const {
+  Part compile_forward(const Sizes& s, std::int64_t all_rows) const {
+    const bool ordered = s.products == DType::f32 && all_rows >= rows_for_ordered_weights;
+    const auto description = describe_forward(
+        s, DType::f32, ordered ? onednn_any_memory(weight_shape_) : weight_memory(s, s.products));
+    const memory::desc weights = description.weights_desc();
+    PreparedPrimitive::Arguments arguments{{DNNL_ARG_SRC, x_memory(s, s.products)},
+                                           {DNNL_ARG_WEIGHTS, weights},
+                                           {DNNL_ARG_DST, y_memory(s, DType::f32)}};
+    if (options_.bias) arguments.emplace_back(DNNL_ARG_BIAS, bias_memory(s));
+    return {.primitive = {dnnl::inner_product_forward(description), arguments,
+                          description.scratchpad_desc()},
+            .weights = weights};
+  }
+
+  Part compile_input_gradient(const Sizes& s) const {
     const auto x = x_memory(s, DType::f32), weights = weight_memory(s, s.products),
                y = y_memory(s, s.products);
     const dnnl::inner_product_backward_data::primitive_desc description(
         {x, weights, y}, onednn_attributes(), onednn_engine(), describe_forward(s, s.products));
-    return {dnnl::inner_product_backward_data(description),
-            {{DNNL_ARG_DIFF_SRC, x}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DIFF_DST, y}},
-            description.scratchpad_desc()};
+    return {
+        .primitive = {dnnl::inner_product_backward_data(description),
+                      {{DNNL_ARG_DIFF_SRC, x}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DIFF_DST, y}},
+                      description.scratchpad_desc()}};
   }
 
   PreparedPrimitive compile_weight_gradient(const Sizes& s) const {
@@ -271,8 +317,8 @@ class OneDnnLinear final : public LayerKernel {
 
 }  // namespace
 
-// Primitives are kept, and divided by shape, as by convolution(). Weights and their gradient stay
-// row-major: nothing is reordered, only rounded where products are in bf16.
+// Primitives are kept, and divided by shape, as by convolution(). The gradient of the weights stays
+// row-major; so do the weights, except for the forward pass of many rows.
 std::unique_ptr<LayerKernel> linear(const LinearOptions& options) {
   if (options.in_features < 1 || options.out_features < 1)
     throw Error(ErrorCode::bad_shape,

@@ -108,6 +108,14 @@ void Slice::input_gradient(const Pass& pass, const Tensor& grad, std::span<Input
     return;
   }
   const int front = front_axis(axis, state.x_shape.rank());
+  Tensor& sum = inputs[0].sum;
+  if (front == 0 && sum.defined() && sum.layout() == grad.layout() &&
+      sum.dtype() == grad.dtype()) {
+    Tensor part = sum.narrow(start, count);
+    pass.kernels().accumulate(pass.stream, part, grad);
+    inputs[0].added = true;
+    return;
+  }
   Tensor x_grad = zeros(pass.stream, state.x_shape, grad.dtype(), grad.layout());
   write_slice(pass, grad, front, start, x_grad);
   inputs[0].grad = in_layout(pass, x_grad, state.x_layout);
