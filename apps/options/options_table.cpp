@@ -340,11 +340,13 @@ void add_train(OptionFields& fields, Options& o) {
       "learning rate schedule; it spans train.epochs even if train.steps ends the run earlier, so "
       "one_cycle, cosine and polynomial come near 0 only in the last epoch",
       {.synonyms = {"lr_schedule", "scheduler"}, .setting = "LearningRateOptions::schedule"}));
-  fields.push_back(field("train.warmup_steps", p.rate.warmup_steps,
-                         "steps in which the learning rate rises linearly from near 0 to train.lr",
-                         {.at_least = 0, .at_most = most_steps, .synonyms = {"warmup"},
-                          .hints = {{"warmup_epochs",
-                                     "train.warmup_steps counts steps: epochs × steps of one"}}}));
+  fields.push_back(field(
+      "train.warmup_steps", p.rate.warmup_steps,
+      "steps in which the learning rate rises linearly from near 0 to train.lr",
+      {.at_least = 0,
+       .at_most = most_steps,
+       .synonyms = {"warmup"},
+       .hints = {{"warmup_epochs", "train.warmup_steps counts steps: epochs × steps of one"}}}));
   const OnlyWith only_step{.key = "train.schedule", .values = {"step"}};
   const OnlyWith with_factor{.key = "train.schedule", .values = {"step", "plateau"}};
   const OnlyWith only_plateau{.key = "train.schedule", .values = {"plateau"}};
@@ -461,12 +463,12 @@ void add_transport(OptionFields& fields, Options& o) {
 }
 
 void add_writing(OptionFields& fields, Options& o) {
-  fields.push_back(
-      field("checkpoint.every_epochs", as_signed(o.checkpoint_every_epochs),
-            "epochs between two checkpoints; the interval is longer if the previous "
-            "checkpoint is still being written; the run always writes a last checkpoint; 0: "
-            "none after epochs",
-            {.at_least = 0, .at_most = 1e6, .synonyms = {"every_n_epochs", "checkpoint_interval"}}));
+  fields.push_back(field(
+      "checkpoint.every_epochs", as_signed(o.checkpoint_every_epochs),
+      "epochs between two checkpoints; the interval is longer if the previous "
+      "checkpoint is still being written; the run always writes a last checkpoint; 0: "
+      "none after epochs",
+      {.at_least = 0, .at_most = 1e6, .synonyms = {"every_n_epochs", "checkpoint_interval"}}));
   fields.push_back(
       field("checkpoint.every_steps", as_signed(o.checkpoint_every_steps),
             "steps between two checkpoints, besides those after epochs; the interval is "
@@ -490,11 +492,13 @@ void add_writing(OptionFields& fields, Options& o) {
                           .hints = {{"mode",
                                      "train.monitor implies it: a loss is to fall, an accuracy to "
                                      "rise"}}}));
-  fields.push_back(field(
-      "log.every_steps", o.log_every_steps,
-      "steps between two rows of train.csv; a row has the mean loss and accuracy "
-      "of the steps since the row before",
-      {.at_least = 1, .at_most = most_steps, .synonyms = {"log_interval", "log_every_n_steps", "flush_logs_every_n_steps"}}));
+  fields.push_back(
+      field("log.every_steps", o.log_every_steps,
+            "steps between two rows of train.csv; a row has the mean loss and accuracy "
+            "of the steps since the row before",
+            {.at_least = 1,
+             .at_most = most_steps,
+             .synonyms = {"log_interval", "log_every_n_steps", "flush_logs_every_n_steps"}}));
 }
 
 std::vector<OptionField> fault_fields(FaultOptions& fault) {

@@ -261,22 +261,24 @@ class Validator {
     const SampleSpec& samples = data_.value().samples;
     const Model model = options_.model.chosen().make(samples, pipeline_.dtype);
     const DType dtype = batch_type(samples, pipeline_.dtype);
-    require_memory("a sample", samples.shape, dtype);
+    require_memory("a sample", samples.shape, dtype, {"data.image_size", "data.shape"});
     StateSpec spec;
     for (const auto& block : model.blocks) block->declare(spec);
     for (const ParameterSpec& parameter : spec.parameters())
-      require_memory("the parameter " + parameter.name, parameter.shape, pipeline_.dtype);
+      require_memory("the parameter " + parameter.name, parameter.shape, pipeline_.dtype,
+                     {"model.widths", "data.image_size", "data.shape"});
   }
-  void require_memory(const std::string& what, const Shape& shape, DType dtype) const {
+  void require_memory(const std::string& what, const Shape& shape, DType dtype,
+                      std::vector<std::string> keys) const {
     const double bytes = static_cast<double>(shape.element_count()) * size_of(dtype);
     const auto most = static_cast<double>(physical_memory_bytes());
-    std::vector<std::string> keys = keys_of(options_.model);
-    for (std::string& key : keys_of(options_.dataset)) keys.push_back(std::move(key));
-    std::erase_if(keys, [](const std::string& key) {
-      return key != "model.widths" && key != "data.image_size" && key != "data.shape";
-    });
+    std::vector<std::string> known = keys_of(options_.model);
+    for (std::string& key : keys_of(options_.dataset)) known.push_back(std::move(key));
+    std::erase_if(keys,
+                  [&](const std::string& key) { return std::ranges::count(known, key) == 0; });
     require(bytes <= most, keys,
-            fmt::format("make the model or its samples smaller ({})", fmt::join(keys, ", ")),
+            keys.empty() ? "use a smaller model or smaller samples"
+                         : fmt::format("lower {}", fmt::join(keys, " or ")),
             "{} has the shape {} and needs {:.0f} GiB, more than the memory of this host, {:.0f} "
             "GiB",
             what, to_string(shape), bytes / 0x1p30, most / 0x1p30);

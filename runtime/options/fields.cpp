@@ -100,10 +100,26 @@ class DocumentReader {
     } else if (!first_below(path).empty()) {
       read_map(entry.value, path);
     } else {
-      throw Error(ErrorCode::bad_options,
-                  fmt::format("{}: unknown key {}", entry.where, path.substr(0, 100)),
-                  remedy_for_unknown(path, fields_));
+      refuse_unknown(entry, path);
     }
+  }
+
+  /// Of a section that resembles none here, the first key may be known.
+  [[noreturn]] void refuse_unknown(const OptionTree::Entry& entry, const std::string& path) const {
+    const auto error = [&](const std::string& key) {
+      return Error(ErrorCode::bad_options,
+                   fmt::format("{}: unknown key {}", entry.where, key.substr(0, 100)),
+                   remedy_for_unknown(key, fields_));
+    };
+    const auto guesses = [](const Error& e) { return e.remedy().starts_with("did you mean"); };
+    Error whole = error(path);
+    std::string inner = path;
+    const OptionTree* tree = &entry.value;
+    for (; tree->kind == OptionTree::Kind::map && !tree->entries.empty();
+         tree = &tree->entries.front().value)
+      inner += "." + tree->entries.front().key;
+    Error of_inner = error(inner);
+    throw guesses(whole) || !guesses(of_inner) ? std::move(whole) : std::move(of_inner);
   }
 
   /// Throws if the option has its value already: by its other name, since keys are unique.

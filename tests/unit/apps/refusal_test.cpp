@@ -57,7 +57,7 @@ TEST_F(Refusals, NameTheSettingAndLeaveNoFolder) {
 
 TEST_F(Refusals, SuggestAModelForTheSizeOfImages) {
   EXPECT_THAT(
-      refusal("images.yaml", "model={name: wide_resnet}"),
+      refusal("images.yaml", "model={name: wide_resnet, widths: []}"),
       HasSubstr("use another model, such as mnist_cnn, or images of 28 to 55 pixels a side"));
 }
 
@@ -65,7 +65,7 @@ TEST_F(Refusals, NameWhatExceedsTheMemory) {
   EXPECT_THAT(refusal("images.yaml", "model.widths=[1000000, 1000000]"),
               AllOf(HasSubstr("the parameter layers.1.weight has the shape [1000000, 1000000] and "
                               "needs 3725 GiB, more than the memory"),
-                    HasSubstr("smaller (model.widths, data.shape)")));
+                    HasSubstr("try: lower model.widths or data.shape")));
   EXPECT_THAT(refusal("csv.yaml", "train.batch_size=5"),
               HasSubstr("train.batch_size is 5, more than the 4 training samples"));
 }
