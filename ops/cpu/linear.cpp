@@ -47,6 +47,10 @@ constexpr std::int64_t most_parts = 16;
 /// oneDNN's own than their copy costs. Those of the backward pass gain nothing.
 constexpr std::int64_t rows_for_ordered_weights = 512;
 
+/// Rows of a part, at least: as many as registers of a product, for fewer read the weights in vain;
+/// with ordered weights, as many as make up for reading these from beyond the cache.
+constexpr std::int64_t least_rows = 32, least_rows_of_ordered_weights = 256;
+
 std::size_t scratch_of(const std::vector<Part>& parts) {
   std::size_t bytes = 0;
   for (const Part& part : parts) bytes = std::max(bytes, part.primitive.scratch_bytes());
@@ -68,9 +72,7 @@ class OneDnnLinear final : public LayerKernel {
   Tensor forward(const Stream& stream, const Tensor& x) override {
     check(x, {rows_of(x), options_.in_features}, "the input");
     Prepared& prepared = prepared_for(stream, rows_of(x));
-    if (prepared.forward.empty())
-      prepared.forward = parts_of_rows(
-          prepared, [&](const Sizes& sizes) { return compile_forward(sizes, prepared.rows); });
+    if (prepared.forward.empty()) prepared.forward = forward_parts(prepared);
     Tensor y = Tensor::empty({prepared.rows, options_.out_features}, DType::f32, stream.device);
     const Tensor input = rounded(stream, x);
     for (Part& part : prepared.forward)
@@ -88,7 +90,7 @@ class OneDnnLinear final : public LayerKernel {
     Prepared& prepared = prepared_for(stream, rows_of(grad));
     if (prepared.input_gradient.empty())
       prepared.input_gradient = parts_of_rows(
-          prepared, [&](const Sizes& sizes) { return compile_input_gradient(sizes); });
+          prepared, least_rows, [&](const Sizes& sizes) { return compile_input_gradient(sizes); });
     Tensor x_grad = Tensor::empty({prepared.rows, options_.in_features}, DType::f32, stream.device);
     const Tensor y_grad = rounded(stream, grad);
     const void* weight =
@@ -205,19 +207,26 @@ class OneDnnLinear final : public LayerKernel {
   }
 
   template <class Compile>
-  std::vector<Part> parts_of_rows(const Prepared& prepared, const Compile& compile) const {
+  std::vector<Part> parts_of_rows(const Prepared& prepared, std::int64_t least,
+                                  const Compile& compile) const {
     const std::int64_t rows = prepared.rows;
-    // At least as many rows as registers of a matrix product: fewer read the weights in vain.
-    const std::int64_t each =
-        std::max<std::int64_t>(32, (rows + parts_for(rows) - 1) / parts_for(rows));
+    const std::int64_t count = std::clamp<std::int64_t>(rows / least, 1, parts_for(rows));
+    const std::int64_t each = (rows + count - 1) / count;
     use_one_thread();
     std::vector<Part> parts;
     for (std::int64_t first = 0; first < rows; first += each) {
-      const std::int64_t count = std::min(each, rows - first);
-      parts.push_back(compile({count, options_.out_features, prepared.products}));
-      parts.back().first = first, parts.back().count = count;
+      const std::int64_t size = std::min(each, rows - first);
+      parts.push_back(compile({size, options_.out_features, prepared.products}));
+      parts.back().first = first, parts.back().count = size;
     }
     return parts;
+  }
+
+  std::vector<Part> forward_parts(const Prepared& prepared) const {
+    const bool ordered =
+        prepared.products == DType::f32 && prepared.rows >= rows_for_ordered_weights;
+    return parts_of_rows(prepared, ordered ? least_rows_of_ordered_weights : least_rows,
+                         [&](const Sizes& sizes) { return compile_forward(sizes, ordered); });
   }
 
   std::vector<Part> parts_of_features(const Prepared& prepared) const {
@@ -271,8 +280,7 @@ class OneDnnLinear final : public LayerKernel {
     return describe_forward(s, y, weight_memory(s, s.products));
   }
 
-  Part compile_forward(const Sizes& s, std::int64_t all_rows) const {
-    const bool ordered = s.products == DType::f32 && all_rows >= rows_for_ordered_weights;
+  Part compile_forward(const Sizes& s, bool ordered) const {
     const auto description = describe_forward(
         s, DType::f32, ordered ? onednn_any_memory(weight_shape_) : weight_memory(s, s.products));
     const memory::desc weights = description.weights_desc();

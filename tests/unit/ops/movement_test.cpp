@@ -51,6 +51,24 @@ TEST(Permute, TakesTensorsWithoutElements) {
   EXPECT_EQ((Permute{{1, 0}}.forward({}, random_tensor({0, 3})).shape()), (Shape{3, 0}));
 }
 
+TEST(Slice, AddsToWhatOtherSlicesHaveGiven) {
+  Pass pass;
+  pass.dtype = DType::f64;
+  Tape tape(pass);
+  const Value x = tape.input(Tensor::zeros({3, 2}, DType::f64), true);
+  const Value a = tape.record(Slice{0, 0, 2}, x), b = tape.record(Slice{0, 1, 2}, x);
+  const Value whole = tape.record(Slice{0, 0, 3}, x);
+  const Value parts[] = {a, b, whole};
+  const Value y = tape.record(Concatenate{0}, std::span<const Value>(parts));
+  std::vector<double> numbers(14);
+  std::iota(numbers.begin(), numbers.end(), 1.0);
+  const Tensor grad = Tensor::from<double>({7, 2}, numbers);
+  const Tensor sum = tape.backward(y, grad)[0];
+  EXPECT_EQ(std::vector<double>(sum.elements<double>().begin(), sum.elements<double>().end()),
+            (std::vector<double>{1 + 9, 2 + 10, 3 + 5 + 11, 4 + 6 + 12, 7 + 13, 8 + 14}));
+  EXPECT_EQ(grad.elements<double>()[0], 1.0);
+}
+
 TEST(Slice, KeepsTheLayoutOfImages) {
   for (const Layout layout : {Layout::nhwc, Layout::nchw16c}) {
     const Tensor y = Slice{1, 16, 32}.forward({}, random_tensor({2, 64, 3, 4}, layout));
