@@ -71,8 +71,9 @@ TEST_P(FileModelRuns, GoOnFromACheckpointWithTheSameBits) {
   EXPECT_EQ(train(run).digest, whole.digest);
 }
 
-TEST_P(FileModelRuns, GiveTheSameBitsFromOnnxInStages) {
-  if (GetParam() == std::string("tied")) GTEST_SKIP() << "ONNX does not say what is frozen";
+class OnnxModelRuns : public FileModelRuns {};
+
+TEST_P(OnnxModelRuns, GiveTheSameBitsInStages) {
   TrainingRun run = run_of(GetParam(), ".onnx");
   run.partition = {1, blocks_of(run) - 1};
   EXPECT_EQ(train(run).digest, train(run_of(GetParam())).digest);
@@ -80,6 +81,9 @@ TEST_P(FileModelRuns, GiveTheSameBitsFromOnnxInStages) {
 
 INSTANTIATE_TEST_SUITE_P(EachModel, FileModelRuns,
                          ::testing::Values("vgg", "resnet18", "depthwise", "dense", "vit", "tied"));
+// Without "tied": ONNX does not say what is frozen.
+INSTANTIATE_TEST_SUITE_P(EachModel, OnnxModelRuns,
+                         ::testing::Values("vgg", "resnet18", "depthwise", "dense", "vit"));
 
 TEST(FileModel, OfAResNetGivesTheBitsOfTheLibrarysOwn) {
   TrainingRun run = run_of("resnet18");
