@@ -33,8 +33,8 @@ void check_complete(const Graph& graph) {
     message += fmt::format("; nor can {}",
                            listed(std::vector<std::string>(others.begin(), others.end()), 3));
   throw Error(ErrorCode::unsupported, message,
-              "replace it in the Python module by other operators, and export it again after "
-              "net.train()");
+              "replace it in the Python module by operators that docs/from-pytorch.md lists, and "
+              "export it again after net.train()");
 }
 
 /// The names of tensors that no step reads: training does not change them.

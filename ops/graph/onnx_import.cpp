@@ -187,6 +187,7 @@ void Import::evaluate_node(Call& call) {
   inputs.reserve(static_cast<std::size_t>(call.input_count()));
   for (int i = 0; i < call.input_count(); ++i) inputs.push_back(call.numbers(i));
   Numbers like;
+  if (call.operation() == "CastLike" && call.input_count() < 2) call.damaged("it needs two inputs");
   if (call.operation() == "CastLike" && !inputs[1]) {
     const bool is_value = call.known(1).value.index >= 0;  // parts of layers are f32
     like.dtype = is_value ? call.at(call.value(1)).dtype : DType::f32;

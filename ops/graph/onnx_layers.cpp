@@ -200,8 +200,12 @@ void global_average_pool(Call& call) {
 void dropout(Call& call) {
   const ValueId x = call.value(0);
   const double probability = call.has_input(1) ? real_of(call, call.needed_numbers(1)) : 0.5;
-  const bool trains = call.has_input(2) && fixed_integer_of(call, call.needed_numbers(2)) != 0;
-  if (!trains || probability == 0) return call.give(x);
+  if (probability == 0) return call.give(x);
+  // PyTorch writes dropout within attention so: training without it would be that of another model.
+  if (!call.has_input(2) || fixed_integer_of(call, call.needed_numbers(2)) == 0)
+    call.refuse(
+        "its dropout is for inference (no training_mode), as PyTorch exports it within attention: "
+        "set that dropout to 0 before the export");
   call.give(call.add(Dropout{probability}, {x}));
 }
 

@@ -38,7 +38,8 @@ ValueId additive(const Pt2Node& node, ValueId mask) {
 }
 
 void attention(const Pt2Node& node) {
-  if (node.number("dropout_p", 0.0) != 0.0) throw LacksOperator{"dropout within attention"};
+  if (node.number("dropout_p", 0.0) != 0.0)
+    throw LacksOperator{"dropout within attention: set it to 0 before the export"};
   if (node.boolean("enable_gqa", false)) throw LacksOperator{"enable_gqa=True"};
   std::vector<ValueId> inputs{node.value("query"), node.value("key"), node.value("value")};
   if (node.has("attn_mask")) inputs.push_back(additive(node, node.value("attn_mask")));

@@ -343,6 +343,15 @@ TEST(OnnxGraph, ListsDropoutOfWholeChannels) {
   EXPECT_THAT(graph.lacking[0].reason, testing::HasSubstr("Dropout2d"));
 }
 
+TEST(OnnxGraph, ListsDropoutThatWasExportedForInference) {
+  OnnxModel model({4, 3, 3});
+  model.real("ratio", 0.1);
+  model.node("Dropout", {"x", "ratio"}, "y");
+  const Graph graph = model.read();
+  ASSERT_EQ(graph.lacking.size(), 1u);
+  EXPECT_THAT(graph.lacking[0].reason, testing::HasSubstr("set that dropout to 0"));
+}
+
 TEST(OnnxGraph, ListsWhatTroupeLacksAndReadsOn) {
   OnnxModel model({3, 8, 8});
   model.weight("w", {4, 3, 3, 3});

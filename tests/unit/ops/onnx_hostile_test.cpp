@@ -227,6 +227,16 @@ TEST(HostileOnnx, DoesNotMakeConstantsOfAnySize) {
   EXPECT_THAT(reason_of(ranged), HasSubstr("elements"));
 }
 
+TEST(HostileOnnx, WithANodeThatLacksItsInputsIsRefused) {
+  for (const std::vector<std::string>& inputs : {std::vector<std::string>{}, {"zero"}}) {
+    OnnxModel model({3});
+    model.integer("zero", 0);
+    model.node("CastLike", inputs, "c");
+    model.node("Add", {"x", "c"}, "y");
+    EXPECT_EQ(error_of(model).code(), ErrorCode::bad_file) << inputs.size();
+  }
+}
+
 TEST(HostileOnnx, LimitsTheSumOfItsConstants) {
   OnnxModel model({3});
   model.integers("n", {1 << 22});
