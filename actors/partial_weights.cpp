@@ -55,14 +55,11 @@ TensorSource new_weights(const std::shared_ptr<const StateSpec>& spec, std::uint
 /// Adds to tensors that the file lacks, and to those that the model lacks, a similar name of the
 /// other side: they may be the same tensor. Only to the first ones, because names are compared with
 /// each other.
-void add_similar_names(PartialWeights& weights, const TensorSource& model,
+void add_similar_names(PartialWeights& weights, const std::set<std::string_view>& in_model,
                        const std::map<std::string_view, const TensorInfo*>& in_file) {
   std::vector<std::string_view> lacking, surplus;
-  std::set<std::string_view> in_model;
-  for (const TensorInfo& tensor : model.tensors) {
-    in_model.insert(tensor.name);
-    if (!in_file.contains(tensor.name)) lacking.push_back(tensor.name);
-  }
+  for (const std::string_view name : in_model)
+    if (!in_file.contains(name)) lacking.push_back(name);
   for (const auto& [name, tensor] : in_file)
     if (!in_model.contains(name)) surplus.push_back(name);
   const auto add = [](std::vector<std::string>& texts, const std::vector<std::string_view>& names,
@@ -90,10 +87,10 @@ PartialWeights partial_weights(const PipelineOptions& options, const TensorSourc
   const TensorSource begun = new_weights(spec, options.seed);
   PartialWeights result{.tensors = begun, .anew = {}, .unused = {}};
   std::set<std::string> taken;
-  bool any_fits = false;                    // counters, such as num_batches_tracked, fit any model
-  std::set<std::string_view> wanted_names;  // those that do not fit are in `anew`
+  bool any_fits = false;                // counters, such as num_batches_tracked, fit any model
+  std::set<std::string_view> in_model;  // those that do not fit are in `anew`
   for (const TensorInfo& wanted : begun.tensors) {
-    wanted_names.insert(wanted.name);
+    in_model.insert(wanted.name);
     const auto found = in_file.find(wanted.name);
     const std::string why = misfit(found == in_file.end() ? nullptr : found->second, wanted);
     if (why.empty()) {
@@ -110,9 +107,9 @@ PartialWeights partial_weights(const PipelineOptions& options, const TensorSourc
                             begun.tensors.empty() ? "none" : begun.tensors.front().name),
                 "create the model with the settings that wrote the file");
   for (const TensorInfo& tensor : file.tensors)
-    if (!taken.contains(tensor.name) && !wanted_names.contains(tensor.name))
+    if (!taken.contains(tensor.name) && !in_model.contains(tensor.name))
       result.unused.push_back(tensor.name);
-  add_similar_names(result, begun, in_file);
+  add_similar_names(result, in_model, in_file);
   result.tensors.read = [taken = std::move(taken), from_file = file.read,
                          anew = begun.read](const std::string& name) {
     return taken.contains(name) ? from_file(name) : anew(name);

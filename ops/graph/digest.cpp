@@ -5,18 +5,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "ops/graph/overloaded.h"
 #include "ops/graph/read_graph.h"
 #include "ops/graph/shapes.h"
 
 namespace troupe::graph {
 namespace {
-
-template <class... F>
-struct Overloaded : F... {
-  using F::operator()...;
-};
-template <class... F>
-Overloaded(F...) -> Overloaded<F...>;
 
 std::string text_of(const PoolOptions& o) {
   return fmt::format("{} {} {} {} {} {}", o.kernel_h, o.kernel_w, o.stride_h, o.stride_w,

@@ -7,19 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "ops/graph/overloaded.h"
 #include "ops/graph/shapes.h"
 
 namespace troupe::graph {
 namespace {
 
 constexpr int whole = -1;  // in place of an axis: the input is read as it is
-
-template <class... F>
-struct Overloaded : F... {
-  using F::operator()...;
-};
-template <class... F>
-Overloaded(F...) -> Overloaded<F...>;
 
 std::size_t place(ValueId id) { return static_cast<std::size_t>(id.index); }
 

@@ -5,18 +5,12 @@
 #include <algorithm>
 #include <set>
 
+#include "ops/graph/overloaded.h"
 #include "ops/graph/shapes.h"
 #include "runtime/error.h"
 
 namespace troupe::graph {
 namespace {
-
-template <class... F>
-struct Overloaded : F... {
-  using F::operator()...;
-};
-template <class... F>
-Overloaded(F...) -> Overloaded<F...>;
 
 /// The inputs of one operator.
 class Inputs {

@@ -4,11 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "ops/graph/json_access.h"
 #include "runtime/error.h"
 #include "runtime/file/json.h"
+#include "runtime/file/torch_tensor.h"
 #include "runtime/text.h"
 
 namespace troupe::graph {
@@ -55,35 +55,6 @@ void check_extent(const JsonAccess& meta, const Pt2Tensor& tensor, std::uint64_t
     meta.fail(fmt::format("shape {}, strides [{}] and offset {} exceed its {} elements",
                           to_string(tensor.shape), fmt::join(tensor.strides, ", "), tensor.offset,
                           elements));
-}
-
-bool is_contiguous(const Pt2Tensor& tensor) {
-  std::int64_t expected = 1;
-  for (int axis = tensor.shape.rank() - 1; axis >= 0; --axis) {
-    if (tensor.shape[axis] != 1 && tensor.strides[static_cast<std::size_t>(axis)] != expected)
-      return false;
-    expected *= tensor.shape[axis];
-  }
-  return true;
-}
-
-/// Copies the elements of a strided tensor in row-major order.
-void gather(const Pt2Tensor& tensor, const std::byte* from, std::byte* into) {
-  const std::size_t size = size_of(tensor.dtype);
-  std::vector<std::int64_t> index(static_cast<std::size_t>(tensor.shape.rank()), 0);
-  const std::int64_t count = tensor.shape.element_count();
-  std::int64_t at = tensor.offset;
-  for (std::int64_t e = 0; e < count; ++e) {
-    std::memcpy(into + static_cast<std::size_t>(e) * size,
-                from + static_cast<std::size_t>(at) * size, size);
-    for (int axis = tensor.shape.rank() - 1; axis >= 0; --axis) {
-      const auto i = static_cast<std::size_t>(axis);
-      at += tensor.strides[i];
-      if (++index[i] < tensor.shape[axis]) break;
-      at -= tensor.strides[i] * tensor.shape[axis];
-      index[i] = 0;
-    }
-  }
 }
 
 /// The folder in which all members lie: the file's name when it was saved.
@@ -207,19 +178,15 @@ std::map<std::string, Pt2Tensor> Pt2File::read_config(const std::string& folder,
 Tensor Pt2File::read(const Pt2Tensor& tensor) const {
   const ZipMember& member = archive_.at(tensor.payload);
   const ZipContent content = archive_.content(member, member.size);
-  const auto* from = content.bytes.data();
-  const bool aligned = reinterpret_cast<std::uintptr_t>(from) % size_of(tensor.dtype) == 0;
-  if (is_contiguous(tensor) && aligned && content.owner && tensor.dtype != DType::boolean)
-    return Tensor::view(Storage::wrap(const_cast<std::byte*>(from), content.bytes.size(),
-                                      Device::cpu(), content.owner),
-                        static_cast<std::size_t>(tensor.offset) * size_of(tensor.dtype),
-                        tensor.shape, tensor.dtype);
-  Tensor result = Tensor::empty(tensor.shape, tensor.dtype, Device::cpu());
-  gather(tensor, from, result.raw());
-  if (tensor.dtype == DType::boolean)
-    for (std::size_t i = 0; i < result.bytes(); ++i)
-      result.raw()[i] = std::byte{result.raw()[i] != std::byte{0}};
-  return result;
+  const TorchTensor elements{.storage = tensor.payload,
+                             .storage_bytes = member.size,
+                             .dtype = tensor.dtype,
+                             .offset = tensor.offset,
+                             .shape = tensor.shape,
+                             .strides = tensor.strides};
+  const Tensor result = elements_of(elements, content.bytes, content.owner, member.size,
+                                    fmt::format("{} in {}", tensor.name, origin_));
+  return content.owner ? result : result.clone();  // a view needs an owner
 }
 
 }  // namespace troupe::graph

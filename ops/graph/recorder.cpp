@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "ops/graph/overloaded.h"
 #include "ops/graph/shapes.h"
 #include "ops/on_device.h"
 #include "ops/primitives/activation.h"
@@ -25,13 +26,6 @@
 
 namespace troupe::graph {
 namespace {
-
-template <class... F>
-struct Overloaded : F... {
-  using F::operator()...;
-};
-template <class... F>
-Overloaded(F...) -> Overloaded<F...>;
 
 /// A constant as numbers of the pass.
 Tensor in_precision(const Tensor& constant, DType dtype) {
