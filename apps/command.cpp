@@ -141,7 +141,7 @@ class HelpFormatter final : public CLI::Formatter {
     text.erase(text.find_last_not_of('\n') + 1);
     return text + '\n';
   }
-  /// Verbs whose words have an order that CLI11 does not know.
+  /// Verbs whose usage line CLI11 would print in the wrong order.
   std::string make_usage(const CLI::App* app, std::string name) const override {
     if (app->get_name() == "launch")
       return fmt::format("Usage: {} [OPTIONS] -- COMMAND ...\n", name);

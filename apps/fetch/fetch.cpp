@@ -148,7 +148,8 @@ void add_fetch_verb(CLI::App& app, ChosenVerb& chosen) {
                    "give up after so many seconds without data (30)")
       ->check(CLI::Range(1, 3600))
       ->option_text("SECONDS");
-  verb->add_flag("--force", arguments->force, "replace files whose checksum differs");
+  verb->add_flag("--force", arguments->force,
+                 "replace existing files that have a different checksum");
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const Invocation& call) { return fetch(*arguments, call.command_line); };
   });

@@ -270,7 +270,8 @@ void add_jobscript_verb(CLI::App& app, ChosenVerb& chosen) {
       ->option_text("edf|apptainer|podman");
   verb->add_option("--image", request.image, "existing image of the container");
   verb->add_option("--program", arguments->program, "path of this program on the cluster");
-  verb->add_option("--sbatch", request.sbatch, "passed to sbatch as it is (repeatable)")
+  verb->add_option("--sbatch", request.sbatch,
+                   "option to pass to sbatch unchanged; may be repeated")
       ->allow_extra_args(false);
   verb->add_option("-r,--override", arguments->overrides,
                    "KEY=VALUE, overrides the file (repeatable)")

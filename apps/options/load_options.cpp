@@ -47,7 +47,7 @@ class FormerChannels {
   OptionTree value_;
 };
 
-/// A model's file tells its definition: model.file alone chooses it.
+/// Sets model.name to `file` where model.file is given without a name; refuses another name.
 void choose_model_of_file(OptionTree& document) {
   OptionTree* model = document.find("model");
   const OptionTree* file = model == nullptr ? nullptr : model->find("file");

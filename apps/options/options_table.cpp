@@ -254,8 +254,8 @@ void add_loss(OptionFields& fields, LossFunction& loss) {
   fields.push_back(choice_field(
       "train.loss", loss.kind, loss_names,
       "cross_entropy of classes; mse (mean squared error) or bce (binary cross-entropy of logits) "
-      "of numbers; bce also of two classes, with model.classes 1. The accuracy of bce counts the "
-      "samples whose outputs are all on the right side",
+      "of numbers; bce also of two classes, with model.classes 1. The accuracy of bce is the "
+      "share of samples in which every logit is above 0 exactly where its target is at least 0.5",
       {.synonyms = {"criterion", "loss_function", "objective"}}));
   const OnlyWith only_classes{.key = "train.loss", .values = {"cross_entropy"}};
   fields.push_back(

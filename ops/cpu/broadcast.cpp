@@ -32,8 +32,8 @@ std::int64_t size_of(const Loop& loop, const Shape& shape) {
   return loop.part == Loop::Part::lane ? 16 : shape[loop.axis];
 }
 
-/// The distance in an operand's memory of elements that are neighbours in the loop. An operand has
-/// the layout whose loops these are, or is row-major.
+/// The distance in the operand's memory between elements of neighbouring loop iterations. The
+/// operand is row-major or has the layout that the loops iterate over.
 std::int64_t step_of(const std::vector<Loop>& loops, std::size_t place, const Tensor& operand) {
   const Loop& loop = loops[place];
   const Shape& shape = operand.shape();

@@ -36,8 +36,8 @@ HWY_INLINE void add_outputs(D d, const DepthwiseRow& r, std::int64_t begin, std:
   }
 }
 
-/// One row of outputs and `rows` x `columns` kernel elements, whose totals lie `tap` apart, and
-/// those of the next kernel row `tap_row`.
+/// Adds one row of outputs to the totals of `rows` x `columns` kernel elements. The totals of two
+/// neighbouring kernel elements are `tap` floats apart; those of two kernel rows, `tap_row` floats.
 template <int rows, int columns, class D>
 HWY_INLINE void add_row(D d, const DepthwiseRow& r, float* totals, std::int64_t tap,
                         std::int64_t tap_row) {
@@ -132,7 +132,7 @@ class Depthwise {
     const float* grad = grad_ + at(sample, first_channel, out_height_ * out_width_);
     const std::int64_t pixel = blocked_ ? block : channels_;
     for (std::int64_t row = 0; row < out_height_; ++row) {
-      // The kernel rows whose pixels lie inside: first + k * dilation in [0, height).
+      // Kernel row k reads image row first + k * dilation; only rows in [0, height) contribute.
       const std::int64_t first = row * o_.stride_h - o_.padding_h;
       const std::int64_t begin = first < 0 ? (-first + o_.dilation_h - 1) / o_.dilation_h : 0;
       const std::int64_t room = height_ - 1 - first;
