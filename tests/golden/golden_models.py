@@ -135,7 +135,7 @@ SAMPLES = {
 # Of SGD. The deeper a ResNet, the sooner its steps amplify a rounding error on these random images.
 RATES = {
     "resnet18": ["0.001"],
-    "resnet34": ["0.0001"],
+    "resnet34": ["0.00001"],
     "resnet50": ["0.000001"],
     "resnet18_cifar": ["0.001"],
     "resnet50_cifar": ["0.00001"],

@@ -337,7 +337,7 @@ INSTANTIATE_TEST_SUITE_P(EachModel, GoldenTraining,
                                          Run{"mnist_cnn", "0.001"}, Run{"mnist_cnn", "0.02"},
                                          Run{"mlp", "0.001"}, Run{"mlp", "0.02"},
                                          Run{"cifar_cnn", "0.001"}, Run{"cifar_cnn", "0.02"},
-                                         Run{"resnet18", "0.001"}, Run{"resnet34", "0.0001"},
+                                         Run{"resnet18", "0.001"}, Run{"resnet34", "0.00001"},
                                          Run{"resnet50", "0.000001"},
                                          Run{"resnet18_cifar", "0.001"},
                                          Run{"resnet50_cifar", "0.00001"}));
