@@ -48,7 +48,7 @@ class ArraysOfHdf5 final : public ArrayFile {
 }  // namespace
 
 OptionFields Hdf5Arrays::options() {
-  return array_options(path, "an HDF5 file", names);
+  return array_options(path, "an HDF5 or netCDF-4 file", names);
 }
 
 std::shared_ptr<const SampleReader> Hdf5Arrays::open(const DatasetOptions& options) const {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 
 #include "runtime/error.h"
 #include "runtime/file/file.h"
@@ -160,6 +161,11 @@ Id Hdf5File::State::open(const std::string& name) const {
 }
 
 Hdf5File::Hdf5File(const std::filesystem::path& path) : state_(std::make_shared<State>(path)) {
+  const auto bytes = state_->mapped->bytes();
+  if (std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size())
+          .starts_with("CDF"))
+    fail(state_->path, "it is a file of netCDF's classic format",
+         "convert it to netCDF-4, which is HDF5: nccopy -k nc4 OLD NEW");
   const auto lock = library_lock();
   const Id access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   H5Pset_file_locking(access.get(), false, true);  // some file systems of clusters have no locks

@@ -1,5 +1,5 @@
 #pragma once
-// Arrays in HDF5 files. libhdf5 reads a file's structure;
+// Arrays in HDF5 files, to which those of netCDF-4 belong. libhdf5 reads a file's structure;
 // elements are read, decompressed and checked here, within memory that is known before.
 // https://docs.hdfgroup.org/hdf5/develop/_f_m_t3.html
 

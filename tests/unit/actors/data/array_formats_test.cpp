@@ -24,7 +24,7 @@ std::vector<DatasetSource> formats(double test_fraction = 0, bool with_test = tr
                                            .test_fraction = test_fraction}};
   for (const char* name : {"stored.npz", "deflated.npz"})
     all.emplace_back(NpzArrays{arrays / name, names});
-  for (const char* name : {"contiguous.h5", "swapped.h5", "chunked.h5", "packed.h5"})
+  for (const char* name : {"contiguous.h5", "swapped.h5", "chunked.h5", "packed.h5", "netcdf.nc"})
     all.emplace_back(Hdf5Arrays{arrays / name, names});
   return all;
 }
@@ -83,6 +83,10 @@ TEST(ArrayFormats, NameAPathThatIsNoFile) {
                      [&] { open_dataset(NpzArrays{arrays / "contiguous.h5"}); });
   test::expect_error(ErrorCode::bad_file, {"stored.npz", "file signature not found"},
                      [&] { open_dataset(Hdf5Arrays{arrays / "stored.npz"}); });
+  const test::TemporaryFolder folder;
+  test::write_text(folder / "classic.nc", std::string("CDF\1\0\0\0\0", 8));
+  test::expect_error(ErrorCode::bad_file, {"classic.nc", "netCDF's classic format", "nccopy"},
+                     [&] { open_dataset(Hdf5Arrays{folder / "classic.nc"}); });
   test::expect_error(ErrorCode::bad_options, {"not a folder", "npz"},
                      [&] { open_dataset(NpyFolder{.path = arrays / "stored.npz"}); });
 }
