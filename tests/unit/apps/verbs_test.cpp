@@ -321,8 +321,14 @@ TEST_F(Verbs, EvalAndExportUseTheMovingAverageOfTheWeights) {
             exit_done);
   const auto scores = evaluations_until(fs::path(out) / "train.csv", 1'000'000);
   const std::string loss = fmt::format("test loss {:.9g}\n", scores.back().loss);
-  EXPECT_THAT(run_troupe({"eval", out}).out, HasSubstr(loss));
-  ASSERT_EQ(run_troupe({"export", out, "-o", file}).code, exit_done);
+  const std::string average = "(the moving average of the weights)\n";
+  const Ran evaluated = run_troupe({"eval", out});
+  EXPECT_THAT(evaluated.out, testing::AllOf(HasSubstr(loss), HasSubstr(average)));
+  const Ran ran = run_troupe({"export", out, "-o", file});
+  ASSERT_EQ(ran.code, exit_done);
+  EXPECT_THAT(ran.out, HasSubstr(average));
+  EXPECT_THAT(run_troupe({"export", root_.string(), "-o", file + "0"}).out,
+              testing::Not(HasSubstr("average")));
   EXPECT_THAT(run_troupe({"eval", file, "--options", (root_ / "o.yaml").string()}).out,
               HasSubstr(loss));
   const Checkpoint checkpoint = open_checkpoint(newest_complete_checkpoint(out).folder);
