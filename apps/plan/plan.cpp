@@ -171,8 +171,8 @@ void add_plan_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option("FILE", arguments->options,
                    "options file (YAML); `troupe options` lists the keys")
       ->required();
-  verb->add_option("-r,--override", arguments->overrides,
-                   "KEY=VALUE, overrides the file (repeatable)")
+  verb->add_option("-r,--override", arguments->overrides, "overrides the file (repeatable)")
+      ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   verb->add_option("--nnodes", arguments->hosts, "hosts of the run (1)")
       ->check(CLI::Range(1, most_hosts))

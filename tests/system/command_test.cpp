@@ -18,6 +18,7 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::MatchesRegex;
+using testing::Not;
 using testing::StartsWith;
 
 Outcome troupe_command(std::vector<std::string> words) {
@@ -74,6 +75,20 @@ TEST_F(Command, ShowsItsHelpWithoutAVerb) {
   EXPECT_EQ(of_verb.exit_code, 0);
   EXPECT_EQ(of_verb.out, troupe_command({"train", "--help"}).out);
   expect_usage_error(troupe_command({"help", "trian"}), "unknown verb: trian", "troupe train?");
+}
+
+TEST_F(Command, ShowsInItsHelpWhatEachArgumentIs) {
+  const std::string train = troupe_command({"train", "--help"}).out;
+  EXPECT_THAT(train, HasSubstr("Usage: troupe train [OPTIONS] FILE\n"));
+  EXPECT_THAT(train, HasSubstr("\n  FILE                    options file (YAML)"));
+  EXPECT_THAT(train, HasSubstr("\n  -r,--override KEY=VALUE "));
+  EXPECT_THAT(troupe_command({"export", "--help"}).out,
+              AllOf(HasSubstr("Usage: troupe export [OPTIONS] -o FILE CHECKPOINT\n"),
+                    HasSubstr("\n  -o,--output FILE ")));
+  EXPECT_THAT(troupe_command({"launch", "--help"}).out, HasSubstr("\n  COMMAND ...  "));
+  for (const char* verb :
+       {"train", "fetch", "plan", "eval", "export", "inspect", "jobscript", "doctor", "options"})
+    EXPECT_THAT(troupe_command({verb, "--help"}).out, Not(ContainsRegex(" VALUE |required")));
 }
 
 TEST_F(Command, RefusesUnknownVerbsAndFlags) {
