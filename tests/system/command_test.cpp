@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 
 #include "tests/sanitized.h"
+#include "tests/system/background.h"
 #include "tests/system/process.h"
 
 namespace troupe {
@@ -89,6 +92,30 @@ TEST_F(Command, ShowsInItsHelpWhatEachArgumentIs) {
   for (const char* verb :
        {"train", "fetch", "plan", "eval", "export", "inspect", "jobscript", "doctor", "options"})
     EXPECT_THAT(troupe_command({verb, "--help"}).out, Not(ContainsRegex(" VALUE |required")));
+}
+
+/// Blocks `number` in its first thread, as it does while it waits for a request to stop.
+bool awaits_signal(pid_t process, int number) {
+  std::ifstream status("/proc/" + std::to_string(process) + "/status");
+  for (std::string word; status >> word;)
+    if (std::uint64_t blocked = 0; word == "SigBlk:" && status >> std::hex >> blocked)
+      return (blocked >> (number - 1) & 1) != 0;
+  return false;
+}
+
+TEST_F(Command, SaysThatAPlanWasStopped) {
+  const std::string path = file("o.yaml",
+                                "model: {name: wide_resnet, widths: [64, 128, 256, 512]}\n"
+                                "data: {name: synthetic, shape: [3, 32, 32], count: 64}\n"
+                                "train: {batch_size: 64, micro_batches: 1}\n"
+                                "parallel: {pipeline: 2, partition: auto}\n");
+  Background process({TROUPE_BINARY, "plan", path});
+  ASSERT_TRUE(comes_true([&] { return awaits_signal(process.pid(), SIGINT); }));
+  process.signal(SIGINT);
+  const Outcome outcome = process.wait();
+  EXPECT_EQ(outcome.exit_code, 130);
+  EXPECT_THAT(outcome.error, HasSubstr("stopped before the plan was complete\n"));
+  EXPECT_THAT(outcome.out, IsEmpty());
 }
 
 TEST_F(Command, RefusesUnknownVerbsAndFlags) {
