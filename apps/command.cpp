@@ -131,7 +131,8 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& error,
   return {ErrorCode::usage, fmt::format("{}: {}", name, error.what()), name + " --help"};
 }
 
-/// Shows "..." only for options that take several values at a time.
+/// Shows "..." only for options that take several values at a time. The usage line, not the list,
+/// says which arguments are required.
 class HelpFormatter final : public CLI::Formatter {
  public:
   /// Removes the empty lines of groups whose options are all hidden.
@@ -141,8 +142,10 @@ class HelpFormatter final : public CLI::Formatter {
     text.erase(text.find_last_not_of('\n') + 1);
     return text + '\n';
   }
-  /// Verbs whose usage line CLI11 would print in the wrong order.
+  /// Verbs with required options, which CLI11's usage line lacks, or arguments in another order.
   std::string make_usage(const CLI::App* app, std::string name) const override {
+    if (app->get_name() == "export")
+      return fmt::format("Usage: {} [OPTIONS] -o FILE CHECKPOINT\n", name);
     if (app->get_name() == "launch")
       return fmt::format("Usage: {} [OPTIONS] -- COMMAND ...\n", name);
     if (app->get_name() == "jobscript")
@@ -150,9 +153,11 @@ class HelpFormatter final : public CLI::Formatter {
     return CLI::Formatter::make_usage(app, std::move(name));
   }
   std::string make_option_opts(const CLI::Option* option) const override {
+    if (option->get_positional())
+      return option->get_expected_max() == CLI::detail::expected_max_vector_size ? " ..." : "";
     std::string text = CLI::Formatter::make_option_opts(option);
     constexpr std::string_view several = " ...";
-    if (!option->get_positional() && !option->get_allow_extra_args())
+    if (!option->get_allow_extra_args())
       if (const auto at = text.find(several); at != std::string::npos)
         text.erase(at, several.size());
     return text;
@@ -181,7 +186,6 @@ void describe(CLI::App& app, ChosenVerb& chosen) {
   app.get_formatter()->label("SUBCOMMAND", "VERB");
   app.get_formatter()->label("OPTIONS", "OPTIONS");
   app.get_formatter()->label("TEXT", "VALUE");
-  app.get_formatter()->label("REQUIRED", "(required)");
   app.require_subcommand(1);
   add_train_verb(app, chosen);
   add_fetch_verb(app, chosen);

@@ -19,12 +19,8 @@ namespace {
   throw Error(ErrorCode::bad_file, fmt::format("{} {}", name, what), remedy);
 }
 
-/// The shape of one target.
-Shape inner(const Tensor& all) { return Shape(all.shape().dims().subspan(1)); }
-
 /// The shape of one sample; [height, width] has one channel.
-Shape sample_shape(const ArrayPart& part) {
-  const Shape all = part.shape();
+Shape sample_shape(const Shape& all) {
   return all.rank() == 3 ? Shape{1, all[1], all[2]} : Shape(all.dims().subspan(1));
 }
 
@@ -62,51 +58,59 @@ Tensor classes_of(const Tensor& targets, const std::string& name) {
     case DType::i64:
       return classes_from<std::int64_t>(targets, name);
     default:
-      refuse(name, fmt::format("has elements of {}", name_of(targets.dtype())),
-             "give integers for classes, or numbers of f32 or f64");
+      throw Error(ErrorCode::internal, fmt::format("{} was not checked", name));
   }
 }
 
-/// Checks a part and brings it into the form of SampleSpec. The samples are not copied.
-ArrayPart prepared(ArrayPart part) {
-  Tensor& targets = part.targets;
-  const Shape shape = part.shape();
+void check_samples(const TensorInfo& samples) {
+  const Shape& shape = samples.shape;
   if (shape.rank() < 2 || shape.rank() > 4)
-    refuse(part.samples_name, fmt::format("has the shape {}", to_string(shape)),
+    refuse(samples.name, fmt::format("has the shape {}", to_string(shape)),
            "give [samples, features], [samples, height, width] or [samples, channels, height, "
            "width]");
-  if (part.dtype() != DType::u8 && !is_number(part.dtype()))
-    refuse(part.samples_name, fmt::format("has elements of {}", name_of(part.dtype())),
+  if (samples.dtype != DType::u8 && !is_number(samples.dtype))
+    refuse(samples.name, fmt::format("has elements of {}", name_of(samples.dtype)),
            "give pixels of u8, or numbers of f32 or f64");
   if (shape.element_count() == 0)
-    refuse(part.samples_name, fmt::format("is empty: its shape is {}", to_string(shape)),
+    refuse(samples.name, fmt::format("is empty: its shape is {}", to_string(shape)),
            "give at least one sample");
-  if (targets.rank() < 1 || targets.dim(0) != shape[0])
-    refuse(part.targets_name,
-           fmt::format("has the shape {} for {} samples in {}", to_string(targets.shape()),
-                       shape[0], part.samples_name),
+}
+
+void check_targets(const TensorInfo& targets, const TensorInfo& samples) {
+  const Shape& shape = targets.shape;
+  if (shape.rank() < 1 || shape[0] != samples.shape[0])
+    refuse(targets.name,
+           fmt::format("has the shape {} for {} samples in {}", to_string(shape), samples.shape[0],
+                       samples.name),
            "give one target for each sample");
+  if (!is_number(targets.dtype) && (is_floating(targets.dtype) || targets.dtype == DType::boolean))
+    refuse(targets.name, fmt::format("has elements of {}", name_of(targets.dtype)),
+           "give integers for classes, or numbers of f32 or f64");
+  if (is_number(targets.dtype)) {
+    if (shape.rank() > 2 || shape.element_count() == 0)
+      refuse(targets.name, fmt::format("has the shape {}", to_string(shape)),
+             "give [samples] or [samples, outputs]");
+    return;
+  }
+  if (shape.rank() != 1 && !(shape.rank() == 2 && shape[1] == 1))
+    refuse(targets.name, fmt::format("has integers of the shape {}", to_string(shape)),
+           "give one class for each sample, or numbers of f32 or f64");
+}
+
+/// Brings a checked part into the form of SampleSpec. The samples are not copied.
+ArrayPart prepared(ArrayPart part) {
+  const Shape shape = part.shape();
   if (shape.rank() == 3 && !part.rows)
     part.samples = part.samples.reshape(Shape{shape[0], 1, shape[1], shape[2]});
-  const bool one = targets.rank() == 2 && targets.dim(1) == 1;
-  if (!is_number(targets.dtype())) {
-    if (targets.rank() != 1 && !one)
-      refuse(part.targets_name,
-             fmt::format("has integers of the shape {}", to_string(targets.shape())),
-             "give one class for each sample, or numbers of f32 or f64");
-    targets = classes_of(targets, part.targets_name);
-  } else if (targets.rank() > 2 || targets.element_count() == 0) {
-    refuse(part.targets_name, fmt::format("has the shape {}", to_string(targets.shape())),
-           "give [samples] or [samples, outputs]");
-  }
+  if (!is_number(part.targets.dtype())) part.targets = classes_of(part.targets, part.targets_name);
   return part;
 }
 
 SampleSpec spec_of(const ArrayPart& part) {
-  return {.shape = sample_shape(part),
+  return {.shape = sample_shape(part.shape()),
           .dtype = part.dtype(),
           .classes = 0,
-          .target_shape = inner(part.targets),
+          .target_shape = Shape(part.targets.shape().dims().subspan(1)),
           .target_dtype = part.targets.dtype()};
 }
 
@@ -116,26 +120,36 @@ void count_classes(const ArrayPart& part, SampleSpec& spec) {
                             1 + *std::ranges::max_element(part.targets.elements<std::int64_t>()));
 }
 
-void check_same(const ArrayPart& train, const ArrayPart& test) {
-  const auto text = [](DType dtype, const Shape& shape) {
-    return fmt::format("{} of {}", name_of(dtype), to_string(shape));
-  };
-  const auto samples = [&](const ArrayPart& part) {
-    return text(part.dtype(), sample_shape(part));
-  };
-  const auto targets = [&](const ArrayPart& part) {
-    return text(part.targets.dtype(), inner(part.targets));
-  };
-  if (samples(train) != samples(test))
-    refuse(test.samples_name,
-           fmt::format("has samples {}, but {} has {}", samples(test), train.samples_name,
-                       samples(train)),
+/// "f32 of [2, 3]"
+std::string samples_text(const TensorInfo& samples) {
+  return fmt::format("{} of {}", name_of(samples.dtype), to_string(sample_shape(samples.shape)));
+}
+
+/// The same of one target. Classes have one form, whatever their type.
+std::string targets_text(const TensorInfo& targets) {
+  if (!is_number(targets.dtype))
+    return fmt::format("{} of {}", name_of(DType::i64), to_string(Shape{}));
+  const Shape inner(targets.shape.dims().subspan(1));
+  return fmt::format("{} of {}", name_of(targets.dtype), to_string(inner));
+}
+
+void check_same(const ArrayPartHeader& train, const ArrayPartHeader& test) {
+  const std::string samples = samples_text(test.samples), targets = targets_text(test.targets);
+  if (samples != samples_text(train.samples))
+    refuse(test.samples.name,
+           fmt::format("has samples {}, but {} has {}", samples, train.samples.name,
+                       samples_text(train.samples)),
            "take both from the same data set");
-  if (targets(train) != targets(test))
-    refuse(test.targets_name,
-           fmt::format("has targets {}, but {} has {}", targets(test), train.targets_name,
-                       targets(train)),
+  if (targets != targets_text(train.targets))
+    refuse(test.targets.name,
+           fmt::format("has targets {}, but {} has {}", targets, train.targets.name,
+                       targets_text(train.targets)),
            "take both from the same data set");
+}
+
+ArrayPartHeader header_of(const ArrayPart& part) {
+  return {{part.samples_name, part.dtype(), part.shape()},
+          {part.targets_name, part.targets.dtype(), part.targets.shape()}};
 }
 
 /// A split: rows of arrays. Without `rows` they are the first `count`.
@@ -215,11 +229,21 @@ std::pair<Rows, Rows> held_out(const ArrayPart& part, double fraction,
 
 }  // namespace
 
+void check_arrays(const ArrayPartHeader& train, const std::optional<ArrayPartHeader>& test) {
+  for (const ArrayPartHeader* part : {&train, test ? &*test : nullptr}) {
+    if (part == nullptr) continue;
+    check_samples(part->samples);
+    check_targets(part->targets, part->samples);
+  }
+  if (test) check_same(train, *test);
+}
+
 std::shared_ptr<const SampleReader> array_dataset(std::string_view name, ArrayPart train,
                                                   std::optional<ArrayPart> test,
                                                   double test_fraction,
                                                   const DatasetOptions& options,
                                                   TargetNames names) {
+  check_arrays(header_of(train), test ? std::optional(header_of(*test)) : std::nullopt);
   train = prepared(std::move(train));
   SampleSpec spec = spec_of(train);
   count_classes(train, spec);
@@ -234,7 +258,6 @@ std::shared_ptr<const SampleReader> array_dataset(std::string_view name, ArrayPa
                             test_fraction, test->samples_name),
                 "set `Dataset::test_fraction` to 0, or remove the test samples");
   *test = prepared(std::move(*test));
-  check_same(train, *test);
   count_classes(*test, spec);
   const std::int64_t count = options.taken(Split::train, train.shape()[0]);
   const std::int64_t test_count = options.taken(Split::test, test->shape()[0]);

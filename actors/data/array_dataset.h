@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "actors/data/dataset.h"
+#include "runtime/tensor/named_tensor.h"
 
 namespace troupe {
 
@@ -33,6 +34,14 @@ struct ArrayPart {
   Shape shape() const { return rows ? rows->shape() : samples.shape(); }
   DType dtype() const { return rows ? rows->dtype() : samples.dtype(); }
 };
+
+/// What the arrays of a part state before they are read; the names are for errors.
+struct ArrayPartHeader {
+  TensorInfo samples, targets;
+};
+
+/// Throws Error{bad_file} for arrays that array_dataset refuses by their types and shapes.
+void check_arrays(const ArrayPartHeader& train, const std::optional<ArrayPartHeader>& test);
 
 /// Samples of u8 are pixels and are normalised like other images; those of f32 and f64 are taken as
 /// they are. Pixels of [height, width] get an axis for their one channel. Targets of integers are

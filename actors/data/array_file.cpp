@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <optional>
 
 #include "runtime/error.h"
@@ -12,9 +13,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-ArrayPart read_part(const fs::path& path, const ArrayFile& file, const std::string& samples,
-                    const std::string& targets) {
-  for (const std::string& name : {samples, targets})
+using PartNames = std::array<std::string, 2>;  // of samples and targets
+
+/// As errors name an array.
+std::string title(const std::string& name, const fs::path& path) {
+  return fmt::format("{} in {}", printable(name), path.string());
+}
+
+void check_names(const fs::path& path, const ArrayFile& file, const PartNames& names) {
+  for (const std::string& name : names)
     if (!file.contains(name))
       throw Error(ErrorCode::bad_options,
                   fmt::format("{} has no array {}", path.string(), printable(name)),
@@ -22,9 +29,25 @@ ArrayPart read_part(const fs::path& path, const ArrayFile& file, const std::stri
                               "`Dataset::train_targets`, `Dataset::test_samples` and "
                               "`Dataset::test_targets`; it has {}",
                               listed(file.names(), 8)));
-  ArrayPart part = file.read(samples, targets);
-  part.samples_name = fmt::format("{} in {}", printable(samples), path.string());
-  part.targets_name = fmt::format("{} in {}", printable(targets), path.string());
+}
+
+/// Compares the arrays by their headers, before any is read: a small file of packed arrays may
+/// need much memory.
+void check_headers(const fs::path& path, const ArrayFile& file,
+                   const std::vector<PartNames>& parts) {
+  std::vector<std::string> names;
+  for (const PartNames& part : parts) names.insert(names.end(), part.begin(), part.end());
+  std::vector<TensorInfo> headers = file.headers(names);
+  for (std::size_t i = 0; i < headers.size(); ++i) headers[i].name = title(names[i], path);
+  std::optional<ArrayPartHeader> test;
+  if (headers.size() > 2) test = {headers[2], headers[3]};
+  check_arrays({headers[0], headers[1]}, test);
+}
+
+ArrayPart read_part(const fs::path& path, const ArrayFile& file, const PartNames& names) {
+  ArrayPart part = file.read(names[0], names[1]);
+  part.samples_name = title(names[0], path);
+  part.targets_name = title(names[1], path);
   return part;
 }
 
@@ -65,10 +88,14 @@ void check_array_path(std::string_view name, const fs::path& path) {
 std::shared_ptr<const SampleReader> open_arrays(std::string_view name, const fs::path& path,
                                                 const ArrayFile& file, const ArrayNames& names,
                                                 const DatasetOptions& options) {
-  ArrayPart train = read_part(path, file, names.train_samples, names.train_targets);
-  std::optional<ArrayPart> test;
+  std::vector<PartNames> parts = {{names.train_samples, names.train_targets}};
   if (file.contains(names.test_samples) || file.contains(names.test_targets))
-    test = read_part(path, file, names.test_samples, names.test_targets);
+    parts.push_back({names.test_samples, names.test_targets});
+  for (const PartNames& part : parts) check_names(path, file, part);
+  check_headers(path, file, parts);
+  ArrayPart train = read_part(path, file, parts[0]);
+  std::optional<ArrayPart> test;
+  if (parts.size() > 1) test = read_part(path, file, parts[1]);
   return array_dataset(name, std::move(train), std::move(test), names.test_fraction, options);
 }
 

@@ -18,6 +18,10 @@ class ArrayFile {
   virtual ~ArrayFile() = default;
   virtual std::vector<std::string> names() const = 0;  ///< for errors
   virtual bool contains(const std::string& name) const = 0;
+  /// What these arrays, which are there, state of themselves. Only the headers are
+  /// read. Throws Error{bad_file} for damaged ones, and if the arrays that read() brings
+  /// into memory do not fit there together.
+  virtual std::vector<TensorInfo> headers(const std::vector<std::string>& names) const = 0;
   /// Both arrays are there. Throws Error{bad_file} for damaged ones.
   virtual ArrayPart read(const std::string& samples, const std::string& targets) const = 0;
 };

@@ -26,6 +26,11 @@ class ArraysOfHdf5 final : public ArrayFile {
 
   std::vector<std::string> names() const override { return file_.names(); }
   bool contains(const std::string& name) const override { return file_.contains(name); }
+  std::vector<TensorInfo> headers(const std::vector<std::string>& names) const override {
+    std::vector<TensorInfo> headers;
+    for (const std::string& name : names) headers.push_back(file_.header(name));
+    return headers;
+  }
   ArrayPart read(const std::string& samples, const std::string& targets) const override {
     ArrayPart part;
     part.targets = file_.read(targets);
@@ -42,7 +47,9 @@ class ArraysOfHdf5 final : public ArrayFile {
 
 }  // namespace
 
-OptionFields Hdf5Arrays::options() { return array_options(path, "an HDF5 file", names); }
+OptionFields Hdf5Arrays::options() {
+  return array_options(path, "an HDF5 or netCDF-4 file", names);
+}
 
 std::shared_ptr<const SampleReader> Hdf5Arrays::open(const DatasetOptions& options) const {
   check_array_path(name, path);

@@ -17,6 +17,11 @@ class ArraysOfNpz final : public ArrayFile {
     return names;
   }
   bool contains(const std::string& name) const override { return archive_.contains(member(name)); }
+  std::vector<TensorInfo> headers(const std::vector<std::string>& names) const override {
+    std::vector<std::string> members;
+    for (const std::string& name : names) members.push_back(member(name));
+    return archive_.headers(members);
+  }
   ArrayPart read(const std::string& samples, const std::string& targets) const override {
     return {archive_.read(member(samples)), archive_.read(member(targets)), {}, {}};
   }

@@ -135,10 +135,11 @@ void add_doctor_verb(CLI::App& app, ChosenVerb& chosen) {
   CLI::App* verb =
       app.add_subcommand("doctor", "Check this node for problems that would stop or slow a run");
   verb->add_option("FILE", arguments->options, "options file of the run");
-  verb->add_option("-r,--override", arguments->overrides,
-                   "KEY=VALUE, overrides the file (repeatable)")
+  verb->add_option("-r,--override", arguments->overrides, "overrides the file (repeatable)")
+      ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  verb->add_option("--cluster", arguments->cluster, "check against the profile of a cluster");
+  verb->add_option("--cluster", arguments->cluster, "check against the profile of a cluster")
+      ->type_name("NAME");
   verb->add_flag("--json", arguments->json, "findings as JSON");
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const Invocation& call) { return doctor(*arguments, call.own); };

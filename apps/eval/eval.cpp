@@ -108,8 +108,10 @@ void add_eval_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option("CHECKPOINT", arguments->checkpoint,
                    "checkpoint, output folder, PyTorch or safetensors file")
       ->required();
-  verb->add_option("--options", arguments->options, "options file (the checkpoint's options)");
-  verb->add_option("-r,--override", arguments->overrides, "KEY=VALUE, overrides the options")
+  verb->add_option("--options", arguments->options, "options file (the checkpoint's options)")
+      ->type_name("FILE");
+  verb->add_option("-r,--override", arguments->overrides, "overrides the options (repeatable)")
+      ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const Invocation& call) { return print_evaluation(*arguments, call.own); };

@@ -75,7 +75,8 @@ void add_export_verb(CLI::App& app, ChosenVerb& chosen) {
       ->required();
   verb->add_option("-o,--output", arguments->output,
                    "file to write: .pt or .pth as torch.save does, others as safetensors")
-      ->required();
+      ->required()
+      ->option_text("FILE");
   verb->add_flag("--force", arguments->force, "replace an existing file of another kind");
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const Invocation&) { return export_weights(*arguments); };

@@ -142,8 +142,9 @@ void add_fetch_verb(CLI::App& app, ChosenVerb& chosen) {
   CLI::App* verb = app.add_subcommand("fetch", "Download a data set");
   verb->add_option("NAME", arguments->name, names_of_sources())->required();
   verb->add_option("-o,--output", arguments->output,
-                   "folder for the files (NAME in $TROUPE_DATA, else in ~/.local/share/troupe)");
-  verb->add_option("--url", arguments->url, "base URL of a mirror");
+                   "folder for the files (NAME in $TROUPE_DATA, else in ~/.local/share/troupe)")
+      ->type_name("FOLDER");
+  verb->add_option("--url", arguments->url, "base URL of a mirror")->type_name("URL");
   verb->add_option("--timeout", arguments->timeout,
                    "give up after so many seconds without data (30)")
       ->check(CLI::Range(1, 3600))

@@ -28,9 +28,10 @@ TensorSource without(std::string_view part, TensorSource source) {
   return source;
 }
 
-/// Without the optimizer's state. If this has a moving average of the weights, the average takes
-/// their place.
-TensorSource without_optimizer(TensorSource source) {
+/// The weights of a checkpoint, without the optimizer's state. If this has a moving average of the
+/// weights, the average takes their place.
+WeightsFile weights_of(const std::filesystem::path& folder, const Checkpoint& checkpoint) {
+  TensorSource source = checkpoint.source();
   const std::string optimizer = "optimizer.";
   const std::string average = optimizer + std::string(average_name) + ".";
   std::set<std::string> averaged;
@@ -41,7 +42,12 @@ TensorSource without_optimizer(TensorSource source) {
   source.read = [=, read = std::move(source.read)](const std::string& name) {
     return read(averaged.contains(name) ? average + name : name);
   };
-  return source;
+  return {.path = folder,
+          .tensors = std::move(source),
+          .options = checkpoint.manifest().options,
+          .step = checkpoint.manifest().step,
+          .part = averaged.empty() ? "" : "the moving average of the weights",
+          .others = {}};
 }
 
 /// DistributedDataParallel and torch.compile put a module into another one; either may be inside.
@@ -84,11 +90,7 @@ WeightsFile open_weights(const std::filesystem::path& found) {
     result.tensors = without_wrappers(SafetensorsFile::open(found).source());
     return result;
   }
-  const Checkpoint checkpoint = open_checkpoint(found);
-  result.tensors = without_optimizer(checkpoint.source());
-  result.options = checkpoint.manifest().options;
-  result.step = checkpoint.manifest().step;
-  return result;
+  return weights_of(found, open_checkpoint(found));
 }
 
 }  // namespace troupe

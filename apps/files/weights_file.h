@@ -15,11 +15,12 @@ struct WeightsFile {
   TensorSource tensors;
   std::string options;    ///< a checkpoint's resolved options; empty for other files
   std::int64_t step = 0;  ///< of a checkpoint
-  /// The entry of a PyTorch file that holds the weights: "model_state_dict"; empty: all of it.
+  /// What in the file holds the weights, if not all of it: an entry of a PyTorch file
+  /// ("model_state_dict"), or the moving average of a checkpoint.
   std::string part;
-  std::vector<std::string> others;  ///< its other entries
+  std::vector<std::string> others;  ///< a PyTorch file's other entries
 
-  /// For messages: the path, with the entry if there is one: "w.pt (model_state_dict)".
+  /// For messages: the path, with the part if there is one: "w.pt (model_state_dict)".
   std::string name() const;
 };
 

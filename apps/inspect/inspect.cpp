@@ -1,7 +1,6 @@
 // troupe inspect: the content of a checkpoint, a model, a file of weights or an IDX file, and its
 // checksums.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -86,19 +85,33 @@ Checkpoint open_complete(const std::filesystem::path& folder) {
   }
 }
 
-/// A JSON object as a line, with its step first: "after step 5, epoch 1, seed 1". Other JSON is
+/// "/5", or nothing of an unknown total.
+std::string of_total(std::string_view separator, std::uint64_t total) {
+  return total == 0 ? "" : fmt::format("{}{}", separator, total);
+}
+
+/// The position that `troupe train` writes, with epochs from 1 as in its epoch lines: "after step 7
+/// of 20, in epoch 2/5 (step 3 of 4), seed 1". Older checkpoints lack the totals. Other JSON is
 /// returned unchanged.
 std::string position_text(const std::string& json) {
   const nlohmann::json position = nlohmann::json::parse(json);
-  if (!position.is_object()) return json;
-  std::vector<std::string> members;
-  for (const auto& [name, value] : position.items()) {
-    if (name == "step")
-      members.insert(members.begin(), fmt::format("after step {}", value.dump()));
-    else
-      members.push_back(fmt::format("{} {}", name, value.dump()));
-  }
-  return fmt::format("{}", fmt::join(members, ", "));
+  for (const char* name : {"step", "epoch", "step_of_epoch", "seed"})
+    if (!position.contains(name)) return json;
+  const auto number = [&](const char* name) -> std::uint64_t {
+    const auto found = position.find(name);
+    if (found == position.end() || !found->is_number_unsigned()) return 0;
+    return found->get<std::uint64_t>();
+  };
+  const std::uint64_t steps = number("steps"), length = number("steps_per_epoch");
+  const std::uint64_t ended = number("epoch"), begun = number("step_of_epoch");
+  const std::uint64_t epochs = number("epochs");
+  std::string text = fmt::format("after step {}{}", number("step"), of_total(" of ", steps));
+  if (begun > 0)
+    text += fmt::format(", in epoch {}{} (step {}{})", ended + 1, of_total("/", epochs), begun,
+                        of_total(" of ", length));
+  else if (ended > 0)
+    text += fmt::format(", at the end of epoch {}{}", ended, of_total("/", epochs));
+  return fmt::format("{}, seed {}", text, number("seed"));
 }
 
 /// "90 tensors of the model, 697930 bytes".

@@ -222,7 +222,8 @@ void add_resources(CLI::App& verb, JobscriptArguments& arguments) {
   verb.add_option("-N,--nodes", request.nodes, "nodes of the job (1)")
       ->check(CLI::Range(1L, most))
       ->option_text("NUMBER");
-  verb.add_option("-t,--time", arguments.time, "required: time limit, 2:00:00, 2h or 1-12:00:00");
+  verb.add_option("-t,--time", arguments.time, "time limit, 2:00:00, 2h or 1-12:00:00")
+      ->type_name("TIME");
   verb.add_option("--gpus-per-node", request.gpus_per_node,
                   "GPUs of a node; 0: CPU nodes (those that the stages need)")
       ->check(CLI::Range(0L, 64L))
@@ -235,12 +236,14 @@ void add_resources(CLI::App& verb, JobscriptArguments& arguments) {
   verb.add_option("-c,--cpus-per-task", request.cpus_per_task, "cores of a process")
       ->check(CLI::Range(1L, 4096L))
       ->option_text("NUMBER");
-  verb.add_option("--mem", arguments.memory, "memory of a node: 320G (or 320), 64000M, 1T");
-  verb.add_option("-p,--partition", request.partition,
-                  "partition (the first that accepts the job)");
-  verb.add_option("-q,--qos", request.qos, "quality of service");
-  verb.add_option("-C,--constraint", request.constraint, "features that nodes must have");
-  verb.add_option("--reservation", request.reservation, "reservation");
+  verb.add_option("--mem", arguments.memory, "memory of a node: 320G (or 320), 64000M, 1T")
+      ->type_name("SIZE");
+  verb.add_option("-p,--partition", request.partition, "partition (the first that accepts the job)")
+      ->type_name("NAME");
+  verb.add_option("-q,--qos", request.qos, "quality of service")->type_name("NAME");
+  verb.add_option("-C,--constraint", request.constraint, "features that nodes must have")
+      ->type_name("FEATURES");
+  verb.add_option("--reservation", request.reservation, "reservation")->type_name("NAME");
 }
 
 }  // namespace
@@ -251,33 +254,38 @@ void add_jobscript_verb(CLI::App& app, ChosenVerb& chosen) {
   CLI::App* verb = app.add_subcommand("jobscript", "Write the job script for a known cluster");
   verb->add_option("FILE", arguments->options, "options file of the run");
   verb->add_flag("--list", arguments->list, "list the known clusters");
-  verb->add_option("--cluster", arguments->cluster,
-                   "required: name of a cluster, or path of a profile");
+  verb->add_option("--cluster", arguments->cluster, "name of a cluster, or path of a profile")
+      ->type_name("NAME");
   add_resources(*verb, *arguments);
-  verb->add_option("-A,--account", request.account, "project to charge");
+  verb->add_option("-A,--account", request.account, "project to charge")->type_name("PROJECT");
   verb->add_option("-J,--name,--job-name", request.name,
-                   "name of the job (name of the options file)");
+                   "name of the job (name of the options file)")
+      ->type_name("NAME");
   verb->add_option("--signal-before", arguments->signal_before,
-                   "time before the limit to save and stop (3m); 0: never");
+                   "time before the limit to save and stop (3m); 0: never")
+      ->type_name("TIME");
   verb->add_flag("--no-requeue", arguments->no_requeue, "do not requeue the job to resume");
-  verb->add_option("--mail", request.mail,
-                   "e-mail address for end, failure and requeue of the job");
+  verb->add_option("--mail", request.mail, "e-mail address for end, failure and requeue of the job")
+      ->type_name("ADDRESS");
   verb->add_option("--launcher", request.launcher, "what starts the processes")
       ->check(CLI::IsMember({"srun", "launch"}))
       ->option_text("srun|launch");
   verb->add_option("--container", request.container, "container engine")
       ->check(CLI::IsMember({"edf", "apptainer", "podman"}))
       ->option_text("edf|apptainer|podman");
-  verb->add_option("--image", request.image, "existing image of the container");
-  verb->add_option("--program", arguments->program, "path of this program on the cluster");
+  verb->add_option("--image", request.image, "existing image of the container")->type_name("IMAGE");
+  verb->add_option("--program", arguments->program, "path of this program on the cluster")
+      ->type_name("PATH");
   verb->add_option("--sbatch", request.sbatch,
                    "option to pass to sbatch unchanged; may be repeated")
+      ->type_name("OPTION")
       ->allow_extra_args(false);
-  verb->add_option("-r,--override", arguments->overrides,
-                   "KEY=VALUE, overrides the file (repeatable)")
+  verb->add_option("-r,--override", arguments->overrides, "overrides the file (repeatable)")
+      ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   verb->add_option("-o,--output", arguments->output,
-                   "folder for the script and its files (standard output)");
+                   "folder for the script and its files (standard output)")
+      ->type_name("FOLDER");
   verb->add_flag("--force", arguments->force, "replace existing files");
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const Invocation& call) { return jobscript(*arguments, call); };

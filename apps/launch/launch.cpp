@@ -12,55 +12,62 @@ namespace troupe {
 namespace {
 
 /// A flag in torchrun's two spellings, of which the help shows the one with dashes, and its
-/// variable (PET_NNODES for --nnodes), which the flag overrides.
+/// variable (PET_NNODES for --nnodes), which the flag overrides. `type` is what the help shows as
+/// its value.
 template <class Value>
-void add(CLI::App& verb, const std::string& name, Value& value, const std::string& help) {
+void add(CLI::App& verb, const std::string& name, Value& value, const std::string& type,
+         const std::string& help) {
   const std::string spelt = name.substr(name.find("--") + 2);
   std::string underscored = spelt;
   std::replace(underscored.begin(), underscored.end(), '-', '_');
   std::string variable = "PET_" + underscored;
   std::transform(variable.begin(), variable.end(), variable.begin(), ::toupper);
-  verb.add_option(name, value, help)->envname(variable);
+  verb.add_option(name, value, help)->envname(variable)->type_name(type);
   if (underscored != spelt) verb.add_option("--" + underscored, value)->group("");
 }
 
 /// A flag that torchrun has and that changes nothing here.
 template <class Value>
 void add_ignored(CLI::App& verb, const std::string& name, Value& value) {
-  add(verb, name, value, "");
+  add(verb, name, value, "VALUE", "");
   verb.get_option(name)->group("Accepted for torchrun, ignored");
 }
 
 void add_world_flags(CLI::App& verb, LaunchFlags& flags) {
   verb.add_flag("--standalone", flags.standalone, "run on this host only");
-  add(verb, "--nnodes", flags.nnodes, "number of hosts (1)");
-  add(verb, "--nproc-per-node", flags.nproc_per_node,
-      "processes on this host: a number, cpu, gpu or auto (1)");
-  add(verb, "--node-rank", flags.node_rank, "rank of this host, from 0 (assigned)");
-  add(verb, "--rdzv-endpoint", flags.rdzv_endpoint,
-      "HOST[:PORT] of the rendezvous, the same on all hosts (port 29400)");
-  add(verb, "--rdzv-id", flags.rdzv_id, "name of the job, the same on all hosts (none)");
+  add(verb, "--nnodes", flags.nnodes, "NUMBER", "number of hosts (1)");
+  add(verb, "--nproc-per-node", flags.nproc_per_node, "NUMBER|cpu|gpu|auto",
+      "processes on this host (1)");
+  add(verb, "--node-rank", flags.node_rank, "NUMBER", "rank of this host, from 0 (assigned)");
+  add(verb, "--rdzv-endpoint", flags.rdzv_endpoint, "HOST[:PORT]",
+      "where the hosts meet, the same on all hosts (port 29400)");
+  add(verb, "--rdzv-id", flags.rdzv_id, "NAME", "name of the job, the same on all hosts (none)");
   add_ignored(verb, "--rdzv-backend", flags.rdzv_backend);
-  add(verb, "--rdzv-conf", flags.rdzv_conf,
-      "join_timeout=SECONDS: how long to wait for the other hosts (300)");
-  add(verb, "--master-addr", flags.master_addr,
+  add(verb, "--rdzv-conf", flags.rdzv_conf, "join_timeout=SECONDS",
+      "how long to wait for the other hosts (300)");
+  add(verb, "--master-addr", flags.master_addr, "HOST",
       "MASTER_ADDR of the processes; also the default of --rdzv-endpoint");
-  add(verb, "--master-port", flags.master_port, "MASTER_PORT of the processes (a free port)");
-  add(verb, "--local-addr", flags.local_addr, "address, name or interface of this host (detected)");
+  add(verb, "--master-port", flags.master_port, "PORT",
+      "MASTER_PORT of the processes (a free port)");
+  add(verb, "--local-addr", flags.local_addr, "ADDRESS",
+      "address, name or interface of this host (detected)");
 }
 
 void add_process_flags(CLI::App& verb, LaunchFlags& flags) {
   add_ignored(verb, "--max-restarts", flags.max_restarts);
-  add(verb, "--grace-period", flags.grace_period, "seconds between SIGTERM and SIGKILL (30)");
-  add(verb, "--log-dir", flags.log_dir,
+  add(verb, "--grace-period", flags.grace_period, "SECONDS",
+      "time between SIGTERM and SIGKILL (30)");
+  add(verb, "--log-dir", flags.log_dir, "FOLDER",
       "folder for the output of the processes (a temporary folder)");
-  add(verb, "-r,--redirects", flags.redirects,
+  add(verb, "-r,--redirects", flags.redirects, "OUTPUTS",
       "write to files: 1 stdout, 2 stderr, 3 both; by local rank: 0:1,1:2");
-  add(verb, "-t,--tee", flags.tee, "the same values; also prints the outputs, line by line");
-  add(verb, "--local-ranks-filter", flags.local_ranks_filter,
+  add(verb, "-t,--tee", flags.tee, "OUTPUTS",
+      "the same values; also prints the outputs, line by line");
+  add(verb, "--local-ranks-filter", flags.local_ranks_filter, "RANKS",
       "local ranks whose output is printed: 0,1 (all)");
-  add(verb, "--role", flags.role, "ROLE_NAME of the processes, in the prefix of --tee (default)");
-  add(verb, "--log-line-prefix-template", flags.log_line_prefix_template,
+  add(verb, "--role", flags.role, "NAME",
+      "ROLE_NAME of the processes, in the prefix of --tee (default)");
+  add(verb, "--log-line-prefix-template", flags.log_line_prefix_template, "TEMPLATE",
       "prefix of the lines of --tee ([${role_name}${local_rank}]:)");
   add_ignored(verb, "--monitor-interval", flags.monitor_interval);
   add_ignored(verb, "--start-method", flags.start_method);

@@ -41,8 +41,8 @@ void add_options_verb(CLI::App& app, ChosenVerb& chosen) {
   CLI::App* verb =
       app.add_subcommand("options", "List all options, or the resolved options of a file");
   verb->add_option("FILE", arguments->file, "options file to check");
-  verb->add_option("-r,--override", arguments->overrides,
-                   "KEY=VALUE, overrides the file (repeatable)")
+  verb->add_option("-r,--override", arguments->overrides, "overrides the file (repeatable)")
+      ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   verb->add_flag("--markdown", arguments->markdown, "print the page docs/options.md");
   verb->callback([arguments, &chosen] {

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -15,6 +17,7 @@
 #include "apps/verbs.h"
 #include "runtime/error.h"
 #include "runtime/print.h"
+#include "runtime/stop_signal.h"
 #include "runtime/text.h"
 
 namespace troupe {
@@ -126,7 +129,15 @@ TransportTopology topology_of(const Options& options, const PlanArguments& argum
   return {std::move(places), options.transport.transport};
 }
 
+/// Ends the process as shells report Ctrl-C: unlike after a stopped run, there is nothing to
+/// resume.
+[[noreturn]] void stop_before_the_end() {
+  print_error("stopped before the plan was complete\n");
+  std::_Exit(128 + SIGINT);
+}
+
 int plan(const PlanArguments& arguments, const Definitions& own) {
+  const StopSignal on_signal(stop_before_the_end);
   const Options options = load_options(arguments.options, arguments.overrides, own);
   const auto processes = static_cast<std::uint32_t>(arguments.hosts * arguments.processes_per_host);
   check_work(options, arguments);
@@ -171,8 +182,8 @@ void add_plan_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option("FILE", arguments->options,
                    "options file (YAML); `troupe options` lists the keys")
       ->required();
-  verb->add_option("-r,--override", arguments->overrides,
-                   "KEY=VALUE, overrides the file (repeatable)")
+  verb->add_option("-r,--override", arguments->overrides, "overrides the file (repeatable)")
+      ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   verb->add_option("--nnodes", arguments->hosts, "hosts of the run (1)")
       ->check(CLI::Range(1, most_hosts))

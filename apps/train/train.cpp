@@ -44,14 +44,16 @@ void add_train_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option("FILE", arguments->options,
                    "options file (YAML); `troupe options` lists the keys")
       ->required();
-  verb->add_option("-r,--override", arguments->overrides,
-                   "KEY=VALUE, overrides the file (repeatable)")
+  verb->add_option("-r,--override", arguments->overrides, "overrides the file (repeatable)")
+      ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   verb->add_option("-o,--output", arguments->output, "output folder (outputs/DATE/TIME)")
+      ->type_name("FOLDER")
       ->take_last();
   verb->add_option("--restart", arguments->restart,
                    "checkpoint, output folder, or auto: the newest run of the\n"
                    "same model, data and seed (with -o: that folder), or a new one")
+      ->type_name("PATH|auto")
       ->take_last();  // the same command may have one already
   verb->footer(
       fmt::format("Example: {} train recipes/demo.yaml -r train.epochs=1 -o run", program_name()));

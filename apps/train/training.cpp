@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <sstream>
 
@@ -332,9 +333,14 @@ Result<std::filesystem::path> write_training_checkpoint(
   Manifest manifest;
   manifest.step = step;
   manifest.options = resolved_yaml(options);
-  manifest.position = fmt::format(R"({{"step": {}, "epoch": {}, "step_of_epoch": {}, "seed": {}}})",
-                                  step, step / timeline.steps_per_epoch,
-                                  step % timeline.steps_per_epoch, options.pipeline.seed);
+  manifest.position = nlohmann::json{{"step", step},
+                                     {"steps", timeline.steps},
+                                     {"epoch", step / timeline.steps_per_epoch},
+                                     {"epochs", options.pipeline.epochs},
+                                     {"step_of_epoch", step % timeline.steps_per_epoch},
+                                     {"steps_per_epoch", timeline.steps_per_epoch},
+                                     {"seed", options.pipeline.seed}}
+                          .dump();
   manifest.run["optimizer"] = options.optimizer.name;
   manifest.run["processor"] = backend(options.pipeline.stream.device).fingerprint();
   if (!partition.empty()) manifest.run["partition"] = fmt::format("{}", fmt::join(partition, " "));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 
 #include "runtime/error.h"
 #include "runtime/file/file.h"
@@ -34,6 +35,8 @@ struct Hdf5File::State {
     return fmt::format("{} in {}", printable(name), path);
   }
   bool has(const std::string& name) const;
+  /// The data set of that name, where hard links lead to it; the lock is held.
+  Id open(const std::string& name) const;
 
   std::string path;
   std::shared_ptr<const MappedFile> mapped;
@@ -152,7 +155,17 @@ bool Hdf5File::State::has(const std::string& name) const {
   return true;
 }
 
+Id Hdf5File::State::open(const std::string& name) const {
+  if (!has(name)) fail(origin(name), "it does not exist", "give the name of a data set");
+  return open_set(file->get(), name, origin(name));
+}
+
 Hdf5File::Hdf5File(const std::filesystem::path& path) : state_(std::make_shared<State>(path)) {
+  const auto bytes = state_->mapped->bytes();
+  if (std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size())
+          .starts_with("CDF"))
+    fail(state_->path, "it is a file of netCDF's classic format",
+         "convert it to netCDF-4, which is HDF5: nccopy -k nc4 OLD NEW");
   const auto lock = library_lock();
   const Id access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   H5Pset_file_locking(access.get(), false, true);  // some file systems of clusters have no locks
@@ -174,14 +187,20 @@ bool Hdf5File::contains(const std::string& name) const {
   return state_->has(name);
 }
 
+TensorInfo Hdf5File::header(const std::string& name) const {
+  const std::string origin = state_->origin(name);
+  const auto lock = library_lock();
+  const SetLayout layout = hdf5::layout_of(state_->open(name), state_->bytes(), origin);
+  return {name, layout.dtype, layout.shape};
+}
+
 std::shared_ptr<const Hdf5Chunks> Hdf5File::chunked(const std::string& name) const {
   const std::string origin = state_->origin(name);
   std::shared_ptr<OpenSet> set;
   SetLayout layout;
   {
     const auto lock = library_lock();
-    if (!state_->has(name)) fail(origin, "it does not exist", "give the name of a data set");
-    Id id = open_set(state_->file->get(), name, origin);
+    Id id = state_->open(name);
     layout = hdf5::layout_of(id, state_->bytes(), origin);
     if (layout.kind != SetLayout::Kind::chunked || layout.shape.element_count() == 0)
       return nullptr;
@@ -205,7 +224,7 @@ Tensor Hdf5File::read(const std::string& name) const {
     return all;
   }
   const auto lock = library_lock();
-  const Id set = open_set(state_->file->get(), name, origin);
+  const Id set = state_->open(name);
   const SetLayout layout = hdf5::layout_of(set, state_->bytes(), origin);
   if (layout.shape.element_count() == 0) return Tensor::empty(layout.shape, layout.dtype, {});
   if (const auto tensor = mapped(layout, state_->mapped)) return *tensor;

@@ -1,6 +1,6 @@
 #pragma once
-// Arrays in HDF5 files. libhdf5 reads a file's structure; elements are read, decompressed and
-// checked here, within memory that is known before.
+// Arrays in HDF5 files, to which those of netCDF-4 belong. libhdf5 reads a file's structure;
+// elements are read, decompressed and checked here, within memory that is known before.
 // https://docs.hdfgroup.org/hdf5/develop/_f_m_t3.html
 
 #include <filesystem>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/file/hdf5_chunks.h"
+#include "runtime/tensor/named_tensor.h"
 #include "runtime/tensor/tensor.h"
 
 namespace troupe {
@@ -31,6 +32,8 @@ class Hdf5File {
   /// Whether there is a link of this name, such as "x_train" or "group/x_train". Throws
   /// Error{bad_file} if a soft or an external link is on its way.
   bool contains(const std::string& name) const;
+  /// What a data set states of itself. Throws as read().
+  TensorInfo header(const std::string& name) const;
   /// All of a data set: mapped if it is contiguous and in this host's byte order, else in memory.
   /// Throws Error{bad_file} for what is not read.
   Tensor read(const std::string& name) const;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <limits>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -143,6 +142,10 @@ std::pair<std::string_view, std::size_t> split(std::span<const std::byte> bytes,
   std::size_t length = 0;
   for (std::size_t i = 0; i < width; ++i)
     length |= static_cast<std::size_t>(static_cast<unsigned char>(text[version + 2 + i])) << 8 * i;
+  if (length > npy_longest_header - begin)
+    fail(origin,
+         fmt::format("its header has {} bytes, more than one of an array of numbers", length),
+         "save an array of plain numbers");
   if (length > text.size() - begin)
     fail(origin, fmt::format("its header has {} bytes, but {} follow", length, text.size() - begin),
          "the file is truncated: write it again");
@@ -179,39 +182,36 @@ Shape shape_of(const Header& header, const std::string& origin) {
 
 }  // namespace
 
-Tensor parse_npy(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
-                 const std::string& origin) {
-  const auto [text, begin] = split(bytes, origin);
+NpyHeader read_npy_header(std::span<const std::byte> beginning, std::uint64_t file_bytes,
+                          const std::string& origin) {
+  const auto [text, begin] = split(beginning, origin);
   const Header header = HeaderText(text, origin).read();
-  const DType type = type_of(header.type, origin);
+  const DType dtype = type_of(header.type, origin);
   const Shape shape = shape_of(header, origin);
-  const std::span<const std::byte> data = bytes.subspan(begin);
   // Divided, so that no shape overflows.
-  const auto elements = static_cast<std::size_t>(shape.element_count());
-  if (data.size() % size_of(type) != 0 || data.size() / size_of(type) != elements)
+  const std::uint64_t data_bytes = file_bytes - begin, width = size_of(dtype);
+  const auto elements = static_cast<std::uint64_t>(shape.element_count());
+  if (data_bytes % width != 0 || data_bytes / width != elements)
     fail(origin,
          fmt::format("its header states {} {}, but {} bytes follow", to_string(shape),
-                     name_of(type), data.size()),
+                     name_of(dtype), data_bytes),
          "the file is truncated or damaged: write it again");
-  if (elements == 0) return Tensor::empty(shape, type, Device::cpu());
-  if (reinterpret_cast<std::uintptr_t>(data.data()) % size_of(type) != 0) {
-    Tensor copy = Tensor::empty(shape, type, Device::cpu());
+  return {shape, dtype, begin};
+}
+
+Tensor parse_npy(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
+                 const std::string& origin) {
+  const auto [shape, dtype, begin] = read_npy_header(bytes, bytes.size(), origin);
+  const std::span<const std::byte> data = bytes.subspan(begin);
+  if (data.empty()) return Tensor::empty(shape, dtype, Device::cpu());
+  if (reinterpret_cast<std::uintptr_t>(data.data()) % size_of(dtype) != 0) {
+    Tensor copy = Tensor::empty(shape, dtype, Device::cpu());
     std::memcpy(copy.raw(), data.data(), data.size());
     return copy;
   }
   auto storage =
       Storage::wrap(const_cast<std::byte*>(data.data()), data.size(), Device{}, std::move(owner));
-  return Tensor::view(std::move(storage), 0, shape, type);
-}
-
-std::uint64_t npy_file_bytes(std::span<const std::byte> beginning, const std::string& origin) {
-  const auto [text, begin] = split(beginning, origin);
-  const Header header = HeaderText(text, origin).read();
-  const auto elements = static_cast<std::uint64_t>(shape_of(header, origin).element_count());
-  const std::uint64_t width = size_of(type_of(header.type, origin));
-  if (elements > (std::numeric_limits<std::uint64_t>::max() - begin) / width)
-    fail(origin, fmt::format("its header states {} elements", elements), "the file is damaged");
-  return begin + elements * width;
+  return Tensor::view(std::move(storage), 0, shape, dtype);
 }
 
 Tensor read_npy(const std::filesystem::path& path) {

@@ -25,7 +25,19 @@ Tensor read_npy(const std::filesystem::path& path);
 Tensor parse_npy(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
                  const std::string& origin);
 
-/// The size of a file by its header, of which `beginning` has all. Throws as parse_npy.
-std::uint64_t npy_file_bytes(std::span<const std::byte> beginning, const std::string& origin);
+/// No header of an array of numbers is longer, NumPy's magic number included.
+inline constexpr std::size_t npy_longest_header = std::size_t{1} << 16;
+
+/// What a file states before its elements.
+struct NpyHeader {
+  Shape shape;
+  DType dtype = DType::f32;
+  std::size_t begin = 0;  ///< of the elements in the file
+};
+
+/// The header of a file of `file_bytes`, of which `beginning` has all, or as much as the longest
+/// header. Throws as parse_npy, also if the file's size is not what its header states.
+NpyHeader read_npy_header(std::span<const std::byte> beginning, std::uint64_t file_bytes,
+                          const std::string& origin);
 
 }  // namespace troupe

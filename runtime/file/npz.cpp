@@ -34,21 +34,40 @@ std::vector<std::string> NpzArchive::names() const {
   return names;
 }
 
+std::string NpzArchive::origin(const std::string& name) const {
+  return fmt::format("{} in {}", printable(name), zip_.origin());
+}
+
+std::vector<TensorInfo> NpzArchive::headers(const std::vector<std::string>& names) const {
+  std::vector<TensorInfo> headers;
+  const std::uint64_t memory = physical_memory_bytes();
+  std::uint64_t total = 0;
+  for (const std::string& name : names) {
+    const ZipMember& member = zip_.at(name);
+    const NpyHeader header =
+        read_npy_header(zip_.beginning(member, npy_longest_header), member.size, origin(name));
+    headers.push_back({name, header.dtype, header.shape});
+    if (member.size > memory - total)
+      throw Error(ErrorCode::bad_file,
+                  fmt::format("reading NumPy array '{}': it has {} bytes{}, but this host has a "
+                              "memory of {}",
+                              origin(name), member.size,
+                              total == 0 ? "" : fmt::format(", after {} of others", total), memory),
+                  "save the arrays with numpy.save: such files need not fit into memory");
+    total += member.size;
+  }
+  return headers;
+}
+
 Tensor NpzArchive::read(const std::string& name) const {
+  (void)headers({name});  // compares what the header states with the size
   const ZipMember& member = zip_.at(name);
-  const std::string origin = fmt::format("{} in {}", printable(name), zip_.origin());
-  if (member.size > physical_memory_bytes())
-    throw Error(ErrorCode::bad_file,
-                fmt::format("reading NumPy array '{}': it has {} bytes, but this host has a memory "
-                            "of {}",
-                            origin, member.size, physical_memory_bytes()),
-                "save the array with numpy.save: such files need not fit into memory");
   zip_.check_size(member);
   const Tensor bytes =
       Tensor::empty(Shape{static_cast<std::int64_t>(member.size)}, DType::u8, Device::cpu());
   const std::span<std::byte> whole(bytes.raw(), bytes.bytes());
   zip_.read(member, whole);
-  return parse_npy(whole, std::make_shared<Tensor>(bytes), origin);
+  return parse_npy(whole, std::make_shared<Tensor>(bytes), origin(name));
 }
 
 }  // namespace troupe

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 #include <libdeflate.h>
+#include <zlib.h>
 
 #include <algorithm>
+#include <limits>
 #include <new>
 #include <numeric>
 
@@ -28,6 +30,23 @@ bool inflate(std::span<const std::byte> packed, std::span<std::byte> out) {
       decompressor.get(), packed.data(), packed.size(), out.empty() ? &nothing : out.data(),
       out.size(), &read, &written);
   return result == LIBDEFLATE_SUCCESS && read == packed.size() && written == out.size();
+}
+
+/// Unpacks the first out.size() bytes, by zlib: libdeflate unpacks all or nothing. False if the
+/// packed bytes do not give them.
+bool inflate_beginning(std::span<const std::byte> packed, std::span<std::byte> out) {
+  z_stream stream{};
+  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) throw std::bad_alloc();  // negative: no header
+  // zlib's interface predates const; it does not write its input.
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(packed.data()));
+  stream.avail_in =
+      static_cast<uInt>(std::min<std::size_t>(packed.size(), std::numeric_limits<uInt>::max()));
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  const int code = ::inflate(&stream, Z_SYNC_FLUSH);
+  inflateEnd(&stream);
+  if (code == Z_MEM_ERROR) throw std::bad_alloc();
+  return stream.avail_out == 0;
 }
 
 }  // namespace
@@ -109,9 +128,24 @@ void ZipArchive::verify(const ZipMember& member, std::span<const std::byte> byte
     fail(member, fmt::format("its CRC-32 is {:08x}, not {:08x} as stated", crc, member.crc));
 }
 
-void ZipArchive::check_size(const ZipMember& member) const {
+void ZipArchive::check_method(const ZipMember& member) const {
   if (!member.is_stored() && member.method != deflated)
     fail(member, fmt::format("it is compressed by method {}, not deflated", member.method));
+}
+
+std::vector<std::byte> ZipArchive::beginning(const ZipMember& member,
+                                             std::size_t most_bytes) const {
+  check_method(member);
+  std::vector<std::byte> out(std::min<std::uint64_t>(member.size, most_bytes));
+  if (member.is_stored())
+    std::ranges::copy(stored(member).first(out.size()), out.begin());
+  else if (!out.empty() && !inflate_beginning(state_->packed(member), out))
+    fail(member, fmt::format("its packed data do not give {} bytes", member.size));
+  return out;
+}
+
+void ZipArchive::check_size(const ZipMember& member) const {
+  check_method(member);
   if (member.size / gzip_largest_ratio > member.packed_size)
     fail(member,
          fmt::format("it states {} bytes, unpacked from {}", member.size, member.packed_size));

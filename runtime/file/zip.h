@@ -70,6 +70,9 @@ class ZipArchive {
   /// Throws Error{bad_file} for damage, for more than `most_bytes`, and for a size that the packed
   /// bytes cannot give; memory is allocated after these comparisons.
   ZipContent content(const ZipMember& member, std::uint64_t most_bytes) const;
+  /// Its first bytes, `most_bytes` or all, not compared with its checksum: no more is unpacked.
+  /// Throws Error{bad_file} if they are damaged.
+  std::vector<std::byte> beginning(const ZipMember& member, std::size_t most_bytes) const;
   /// Throws Error{bad_file} unless the packed bytes can give member.size bytes: for callers that
   /// allocate the memory of read().
   void check_size(const ZipMember& member) const;
@@ -85,6 +88,9 @@ class ZipArchive {
   [[noreturn]] void fail(const ZipMember& member, const std::string& what) const;
 
  private:
+  /// Throws Error{bad_file} unless the member is stored or deflated.
+  void check_method(const ZipMember& member) const;
+
   struct State;
   std::shared_ptr<const State> state_;
 };

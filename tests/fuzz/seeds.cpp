@@ -234,8 +234,8 @@ int main(int, char** arguments) {
   for (const auto& file : fs::directory_iterator(golden / "images"))
     write(corpus / "image" / file.path().filename(), read(file.path()));
   for (const auto& file : fs::directory_iterator(golden / "arrays")) {
-    const std::string kind =
-        file.path().extension() == ".h5" ? "hdf5" : file.path().extension().string().substr(1);
+    const std::string extension = file.path().extension().string().substr(1);
+    const std::string kind = extension == "h5" || extension == "nc" ? "hdf5" : extension;
     write(corpus / kind / file.path().filename(), read(file.path()));
   }
   csv_seeds(corpus / "csv");

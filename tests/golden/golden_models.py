@@ -119,18 +119,28 @@ TRAINED = {
     "mlp": lambda: Mlp(784, [24, 16], 10),
     "cifar_cnn": CifarCnn,
     "resnet18": lambda: NarrowResNet(resnet.BasicBlock, [2, 2, 2, 2]),
+    "resnet34": lambda: NarrowResNet(resnet.BasicBlock, [3, 4, 6, 3]),
+    "resnet50": lambda: NarrowResNet(resnet.Bottleneck, [3, 4, 6, 3]),
     "resnet18_cifar": lambda: cifar_stem(NarrowResNet(resnet.BasicBlock, [2, 2, 2, 2])),
     "resnet50_cifar": lambda: cifar_stem(NarrowResNet(resnet.Bottleneck, [3, 4, 6, 3])),
 }
 SAMPLES = {
     "cifar_cnn": (3, 32, 32),
     "resnet18": (3, 20, 24),
+    "resnet34": (3, 20, 24),
+    "resnet50": (3, 33, 40),  # of fewer pixels, f64 would be amplified too
     "resnet18_cifar": (3, 8, 9),
     "resnet50_cifar": (3, 8, 9),
 }  # others: MNIST's
 # Of SGD. The deeper a ResNet, the sooner its steps amplify a rounding error on these random images.
-RATES = {"resnet18": ["0.001"], "resnet18_cifar": ["0.001"], "resnet50_cifar": ["0.00001"]}
-SINGLE_STEPS = {"resnet18": 8, "resnet50_cifar": 0}  # that f32 is compared in; others: all
+RATES = {
+    "resnet18": ["0.001"],
+    "resnet34": ["0.00001"],
+    "resnet50": ["0.000001"],
+    "resnet18_cifar": ["0.001"],
+    "resnet50_cifar": ["0.00001"],
+}
+SINGLE_STEPS = {"resnet18": 8, "resnet34": 8, "resnet50": 8, "resnet50_cifar": 0}  # that f32 is compared in; others: all
 DEFAULT = {
     "wide_resnet": WideResNet,
     "mnist_cnn": MnistCnn,

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Writes arrays/: the same arrays as NumPy and h5py store them. Needs numpy and h5py.
+"""Writes arrays/: the same arrays as NumPy, h5py and netCDF store them. Needs numpy, h5py and
+netCDF4.
 
 contiguous.h5 begins behind a user block. chunked.h5 has chunks that divide all axes, and the array
 unevenly; packed.h5 has also the filters shuffle, gzip and fletcher32, big-endian numbers and a user
-block.
+block. netcdf.nc has an unlimited dimension of training samples, and the filters shuffle and gzip.
 """
 
 from pathlib import Path
 
 import h5py
+import netCDF4
 import numpy
 
 FOLDER = Path(__file__).resolve().parent / "arrays"
@@ -28,6 +30,17 @@ def write_h5(name, swapped=False, userblock_size=0, **how):
             file.create_dataset(key, data=stored, dtype=stored.dtype, **kept)
 
 
+def write_nc(name):
+    with netCDF4.Dataset(FOLDER / name, "w") as file:
+        file.createDimension("train", None)
+        file.createDimension("test", 2)
+        file.createDimension("height", 2)
+        file.createDimension("width", 3)
+        for key, array in ARRAYS.items():
+            dimensions = (key[2:], "height", "width")[: array.ndim]
+            file.createVariable(key, array.dtype, dimensions, compression="zlib")[:] = array
+
+
 def main():
     FOLDER.mkdir(exist_ok=True)
     for key, array in ARRAYS.items():
@@ -40,6 +53,7 @@ def main():
     write_h5("chunked.h5", **chunks)
     write_h5("packed.h5", swapped=True, userblock_size=512, compression="gzip", shuffle=True,
              fletcher32=True, **chunks)
+    write_nc("netcdf.nc")
 
 
 if __name__ == "__main__":

@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 
 #include "tests/sanitized.h"
+#include "tests/system/background.h"
 #include "tests/system/process.h"
 
 namespace troupe {
@@ -18,6 +21,7 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::MatchesRegex;
+using testing::Not;
 using testing::StartsWith;
 
 Outcome troupe_command(std::vector<std::string> words) {
@@ -74,6 +78,44 @@ TEST_F(Command, ShowsItsHelpWithoutAVerb) {
   EXPECT_EQ(of_verb.exit_code, 0);
   EXPECT_EQ(of_verb.out, troupe_command({"train", "--help"}).out);
   expect_usage_error(troupe_command({"help", "trian"}), "unknown verb: trian", "troupe train?");
+}
+
+TEST_F(Command, ShowsInItsHelpWhatEachArgumentIs) {
+  const std::string train = troupe_command({"train", "--help"}).out;
+  EXPECT_THAT(train, HasSubstr("Usage: troupe train [OPTIONS] FILE\n"));
+  EXPECT_THAT(train, HasSubstr("\n  FILE                    options file (YAML)"));
+  EXPECT_THAT(train, HasSubstr("\n  -r,--override KEY=VALUE "));
+  EXPECT_THAT(troupe_command({"export", "--help"}).out,
+              AllOf(HasSubstr("Usage: troupe export [OPTIONS] -o FILE CHECKPOINT\n"),
+                    HasSubstr("\n  -o,--output FILE ")));
+  EXPECT_THAT(troupe_command({"launch", "--help"}).out, HasSubstr("\n  COMMAND ...  "));
+  for (const char* verb :
+       {"train", "fetch", "plan", "eval", "export", "inspect", "jobscript", "doctor", "options"})
+    EXPECT_THAT(troupe_command({verb, "--help"}).out, Not(ContainsRegex(" VALUE |required")));
+}
+
+/// Blocks `number` in its first thread, as it does while it waits for a request to stop.
+bool awaits_signal(pid_t process, int number) {
+  std::ifstream status("/proc/" + std::to_string(process) + "/status");
+  for (std::string word; status >> word;)
+    if (std::uint64_t blocked = 0; word == "SigBlk:" && status >> std::hex >> blocked)
+      return (blocked >> (number - 1) & 1) != 0;
+  return false;
+}
+
+TEST_F(Command, SaysThatAPlanWasStopped) {
+  const std::string path = file("o.yaml",
+                                "model: {name: wide_resnet, widths: [64, 128, 256, 512]}\n"
+                                "data: {name: synthetic, shape: [3, 32, 32], count: 64}\n"
+                                "train: {batch_size: 64, micro_batches: 1}\n"
+                                "parallel: {pipeline: 2, partition: auto}\n");
+  Background process({TROUPE_BINARY, "plan", path});
+  ASSERT_TRUE(comes_true([&] { return awaits_signal(process.pid(), SIGINT); }));
+  process.signal(SIGINT);
+  const Outcome outcome = process.wait();
+  EXPECT_EQ(outcome.exit_code, 130);
+  EXPECT_THAT(outcome.error, HasSubstr("stopped before the plan was complete\n"));
+  EXPECT_THAT(outcome.out, IsEmpty());
 }
 
 TEST_F(Command, RefusesUnknownVerbsAndFlags) {

@@ -56,7 +56,7 @@ class Verbs : public testing::Test {
     Manifest manifest;
     manifest.step = 7;
     manifest.generation = 3;
-    manifest.position = R"({"epoch": 2, "step": 7})";
+    manifest.position = R"({"step": 7, "epoch": 1, "step_of_epoch": 3, "seed": 1})";
     manifest.run["intra_op_threads"] = "2";
     manifest.options = resolved_yaml(options_);
     checkpoint_ = write_checkpoint(root_ / "checkpoints", manifest, {{0, tensors}}).value();
@@ -157,7 +157,8 @@ TEST_F(Verbs, InspectListsTensorsAndFindsDamage) {
   const Ran whole = run_troupe({"inspect", root_.string()});
   EXPECT_EQ(whole.code, exit_done) << whole.error;
   EXPECT_THAT(whole.out, HasSubstr("checkpoint of step 7"));
-  EXPECT_THAT(whole.out, HasSubstr("position: after step 7, epoch 2\nworld generation: 3\n"));
+  EXPECT_THAT(whole.out, HasSubstr("position: after step 7, in epoch 2 (step 3), seed 1\n"
+                                   "world generation: 3\n"));
   EXPECT_THAT(whole.out, HasSubstr("run intra_op_threads: 2"));
   EXPECT_THAT(whole.out, HasSubstr("optimizer.momentum.x  f32    [2]"));
 
@@ -168,6 +169,51 @@ TEST_F(Verbs, InspectListsTensorsAndFindsDamage) {
   const Ran damaged = run_troupe({"inspect", checkpoint_.string()});
   EXPECT_EQ(damaged.code, exit_failed);
   EXPECT_THAT(damaged.error, HasSubstr("stage_00.tensors"));
+}
+
+TEST_F(Verbs, InspectCountsEpochsFromOneAsTheEpochLinesDo) {
+  const std::string out = (root_ / "out").string();
+  std::ofstream(root_ / "o.yaml") << resolved_yaml(options_);
+  const auto train = [&](const std::string& steps) {
+    return run_troupe({
+        "train",
+        (root_ / "o.yaml").string(),
+        "-o",
+        out,
+        "--restart",
+        "auto",
+        "-r",
+        "train.batch_size=60",
+        "-r",
+        "train.epochs=3",
+        "-r",
+        "train.steps=" + steps,
+        "-r",
+        "train.schedule=constant",
+        "-r",
+        "checkpoint.keep=0",
+    });
+  };
+  const auto inspected = [&](const std::string& step) {
+    return run_troupe({"inspect", out + "/checkpoints/step_000000" + step}).out;
+  };
+  ASSERT_EQ(train("4").code, exit_done);
+  EXPECT_THAT(inspected("04"), HasSubstr("after step 4 of 4, in epoch 1/3 (step 4 of 10), seed 1"));
+  const Ran second = train("20");
+  ASSERT_EQ(second.code, exit_done);
+  EXPECT_THAT(second.out, HasSubstr("Epoch 2/3: "));
+  EXPECT_THAT(inspected("20"), HasSubstr("after step 20 of 20, at the end of epoch 2/3, seed 1"));
+  ASSERT_EQ(train("25").code, exit_done);
+  EXPECT_THAT(inspected("25"), HasSubstr("after step 25 of 25, in epoch 3/3 (step 5 of 10)"));
+}
+
+TEST_F(Verbs, InspectPrintsOtherPositionsAsTheyAre) {
+  Manifest manifest;
+  manifest.step = 8;
+  manifest.position = R"({"sample":[640]})";
+  write_checkpoint(root_ / "checkpoints", manifest, {{0, {{"x", Tensor::zeros({2})}}}}).value();
+  EXPECT_THAT(run_troupe({"inspect", root_.string()}).out,
+              HasSubstr("position: {\"sample\":[640]}\n"));
 }
 
 TEST_F(Verbs, InspectNamesWhatACheckpointLacks) {
@@ -321,8 +367,14 @@ TEST_F(Verbs, EvalAndExportUseTheMovingAverageOfTheWeights) {
             exit_done);
   const auto scores = evaluations_until(fs::path(out) / "train.csv", 1'000'000);
   const std::string loss = fmt::format("test loss {:.9g}\n", scores.back().loss);
-  EXPECT_THAT(run_troupe({"eval", out}).out, HasSubstr(loss));
-  ASSERT_EQ(run_troupe({"export", out, "-o", file}).code, exit_done);
+  const std::string average = "(the moving average of the weights)\n";
+  const Ran evaluated = run_troupe({"eval", out});
+  EXPECT_THAT(evaluated.out, testing::AllOf(HasSubstr(loss), HasSubstr(average)));
+  const Ran ran = run_troupe({"export", out, "-o", file});
+  ASSERT_EQ(ran.code, exit_done);
+  EXPECT_THAT(ran.out, HasSubstr(average));
+  EXPECT_THAT(run_troupe({"export", root_.string(), "-o", file + "0"}).out,
+              testing::Not(HasSubstr("average")));
   EXPECT_THAT(run_troupe({"eval", file, "--options", (root_ / "o.yaml").string()}).out,
               HasSubstr(loss));
   const Checkpoint checkpoint = open_checkpoint(newest_complete_checkpoint(out).folder);

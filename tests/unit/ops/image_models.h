@@ -21,6 +21,8 @@ inline ModelSource small_model(const std::string& name, const SmallModelOptions&
   if (name == "mlp") return Mlp{.widths = options.mlp_widths};
   if (name == "cifar_cnn") return CifarCnn{};
   if (name == "resnet18") return ResNet18{{.widths = options.resnet_widths}};
+  if (name == "resnet34") return ResNet34{{.widths = options.resnet_widths}};
+  if (name == "resnet50") return ResNet50{{.widths = options.resnet_widths}};
   const ResNetOptions cifar{.stem = ResNetStem::cifar, .widths = options.resnet_widths};
   if (name == "resnet18_cifar") return ResNet18{cifar};
   if (name == "resnet50_cifar") return ResNet50{cifar};

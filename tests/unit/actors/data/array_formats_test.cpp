@@ -6,7 +6,9 @@
 #include "actors/data/hdf5_arrays.h"
 #include "actors/data/npy_folder.h"
 #include "actors/data/npz_arrays.h"
+#include "tests/unit/runtime/file/npy_text.h"
 #include "tests/unit/runtime/file/support.h"
+#include "tests/unit/runtime/file/zip_text.h"
 
 namespace troupe {
 namespace {
@@ -22,7 +24,7 @@ std::vector<DatasetSource> formats(double test_fraction = 0, bool with_test = tr
                                            .test_fraction = test_fraction}};
   for (const char* name : {"stored.npz", "deflated.npz"})
     all.emplace_back(NpzArrays{arrays / name, names});
-  for (const char* name : {"contiguous.h5", "swapped.h5", "chunked.h5", "packed.h5"})
+  for (const char* name : {"contiguous.h5", "swapped.h5", "chunked.h5", "packed.h5", "netcdf.nc"})
     all.emplace_back(Hdf5Arrays{arrays / name, names});
   return all;
 }
@@ -81,8 +83,42 @@ TEST(ArrayFormats, NameAPathThatIsNoFile) {
                      [&] { open_dataset(NpzArrays{arrays / "contiguous.h5"}); });
   test::expect_error(ErrorCode::bad_file, {"stored.npz", "file signature not found"},
                      [&] { open_dataset(Hdf5Arrays{arrays / "stored.npz"}); });
+  const test::TemporaryFolder folder;
+  test::write_text(folder / "classic.nc", std::string("CDF\1\0\0\0\0", 8));
+  test::expect_error(ErrorCode::bad_file, {"classic.nc", "netCDF's classic format", "nccopy"},
+                     [&] { open_dataset(Hdf5Arrays{folder / "classic.nc"}); });
   test::expect_error(ErrorCode::bad_options, {"not a folder", "npz"},
                      [&] { open_dataset(NpyFolder{.path = arrays / "stored.npz"}); });
+}
+
+// Samples whose checksum is wrong, which any reading of them would name.
+test::MadeMember unreadable(const std::string& name, const std::string& shape, std::size_t bytes) {
+  return {.name = name + ".npy",
+          .content =
+              test::npy_file("{'descr': '|u1', 'fortran_order': False, 'shape': " + shape + ", }",
+                             std::string(bytes, '\0')),
+          .deflated = true,
+          .crc = 1};
+}
+
+TEST(ArrayFormats, AreComparedBeforeAnArrayIsUnpacked) {
+  const test::TemporaryFolder folder;
+  const auto expect_refused = [&](const std::vector<test::MadeMember>& members,
+                                  const std::vector<std::string>& parts) {
+    test::write_text(folder / "a.npz", test::zip_of(members));
+    test::expect_error(ErrorCode::bad_file, parts,
+                       [&] { open_dataset(NpzArrays{folder / "a.npz"}); });
+  };
+  const auto x = unreadable("x_train", "(10, 2, 3)", 60), y = unreadable("y_train", "(10,)", 10);
+  expect_refused({x, y}, {"CRC"});
+  expect_refused({x, unreadable("y_train", "(1000000,)", 1'000'000)},
+                 {"y_train in", "has the shape [1000000] for 10 samples in x_train"});
+  expect_refused({unreadable("x_train", "(10, 1, 1, 2, 3)", 60), y}, {"has the shape [10"});
+  expect_refused(
+      {x, y, unreadable("x_test", "(2, 500, 1000)", 1'000'000), unreadable("y_test", "(2,)", 2)},
+      {"x_test in", "has samples u8 of [1, 500, 1000], but x_train"});
+  expect_refused({x, y, unreadable("x_test", "(2, 2, 3)", 12), unreadable("y_test", "(3,)", 3)},
+                 {"y_test in", "for 2 samples in x_test"});
 }
 
 }  // namespace

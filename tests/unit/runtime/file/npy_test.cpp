@@ -98,7 +98,9 @@ TEST(NpyReader, RefusesOtherTypes) {
 TEST(NpyReader, RefusesDamagedHeaders) {
   expect_refused("PK\3\4", {"does not begin with"});
   expect_refused(std::string("\x93NUMPY\x09\0\0\0", 10), {"version 9"});
-  expect_refused(std::string("\x93NUMPY\2\0\xff\xff\xff\xff", 12), {"4294967295 bytes, but 0"});
+  expect_refused(std::string("\x93NUMPY\2\0\xff\xff\xff\xff", 12),
+                 {"its header has 4294967295 bytes"});
+  expect_refused(std::string("\x93NUMPY\1\0\xff\0", 10), {"255 bytes, but 0"});
   for (const char* text :
        {"", "{", "{}", "{'descr'}", "{'descr': '<f4'}", "{'shape': (1,), 'shape': (1,)}",
         "{'descr': '<f4', 'fortran_order': Maybe, 'shape': (1,)}",

@@ -1,8 +1,10 @@
 #include "runtime/file/npz.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/physical_memory.h"
 #include "tests/unit/runtime/file/npy_text.h"
 #include "tests/unit/runtime/file/support.h"
 #include "tests/unit/runtime/file/zip_text.h"
@@ -85,6 +87,68 @@ TEST_F(Npz, RefusesAnArrayLargerThanTheHostBeforeItUnpacksIt) {
                   .deflated = true,
                   .size = (std::int64_t{1} << 50) + static_cast<std::int64_t>(header.size())},
                  {"this host has a memory of"});
+}
+
+TEST_F(Npz, HeadersAreReadWithoutTheElements) {
+  const std::string large = npy_of<double>("<f8", "(20000,)", std::vector<double>(20'000));
+  // Whoever unpacks all of them meets the wrong checksum.
+  write(zip_of({{.name = "a.npy", .content = large, .deflated = true, .crc = 1},
+                {.name = "b.npy", .content = large, .crc = 1}}));
+  const NpzArchive archive(path());
+  const auto headers = archive.headers({"a.npy", "b.npy"});
+  ASSERT_EQ(headers.size(), 2u);
+  for (const TensorInfo& header : headers) {
+    EXPECT_EQ(header.shape, Shape{20'000});
+    EXPECT_EQ(header.dtype, DType::f64);
+  }
+  expect_error(ErrorCode::bad_file, {"CRC"}, [&] { (void)archive.read("a.npy"); });
+}
+
+// What is unpacked gives the checksum's error, so any other comes before.
+TEST_F(Npz, RefusesASizeThatIsNotThatOfItsHeaderBeforeItUnpacksIt) {
+  const std::string zeros(1'000'000, '\0');
+  for (const char* shape : {"(3,)", "(999999,)", "(1000001,)", "(1099511627776,)"})
+    expect_refused(
+        {.name = "a.npy",
+         .content = npy_file(
+             std::string("{'descr': '|u1', 'fortran_order': False, 'shape': ") + shape + ", }",
+             zeros),
+         .deflated = true,
+         .crc = 1},
+        {"its header states", "but 1000000 bytes follow"});
+}
+
+TEST_F(Npz, UnpacksNoMoreThanItsHeadersStateIfBothLie) {
+  const std::string dictionary = "{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }";
+  const std::string honest = npy_file(dictionary, "abc");
+  for (const std::size_t data : {0U, 2U, 4U, 1'000'000U})
+    expect_refused({.name = "a.npy",
+                    .content = npy_file(dictionary, std::string(data, '\0')),
+                    .deflated = true,
+                    .size = static_cast<std::int64_t>(honest.size())},
+                   {"its packed data do not give 131 bytes"});
+}
+
+TEST_F(Npz, RefusesArraysThatTogetherExceedTheHost) {
+  const auto memory = static_cast<std::int64_t>(physical_memory_bytes());
+  const std::string header = npy_file(
+      fmt::format("{{'descr': '|u1', 'fortran_order': False, 'shape': ({},), }}", memory / 2), "");
+  const std::int64_t size = memory / 2 + static_cast<std::int64_t>(header.size());
+  const std::string packed = header + std::string(100'000, '\0');
+  write(zip_of({{.name = "a.npy", .content = packed, .deflated = true, .size = size},
+                {.name = "b.npy", .content = packed, .deflated = true, .size = size}}));
+  const NpzArchive archive(path());
+  EXPECT_EQ(archive.headers({"b.npy"}).size(), 1u);
+  expect_error(ErrorCode::bad_file, {"b.npy in", "of others", "this host has a memory of"}, [&] {
+    (void)archive.headers({"a.npy", "b.npy"});
+  });
+}
+
+TEST_F(Npz, RefusesHeadersLongerThanThoseOfNumbers) {
+  std::string dictionary = "{'descr': '|u1', 'fortran_order': False, 'shape': (1,), }";
+  dictionary += std::string(70'000, ' ');
+  expect_refused({.name = "a.npy", .content = npy_file(dictionary, "a", 2), .deflated = true},
+                 {"its header has 70", "more than one of an array of numbers"});
 }
 
 TEST_F(Npz, RefusesShapesWhoseSizeOverflows) {
