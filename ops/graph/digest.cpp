@@ -8,6 +8,7 @@
 #include "ops/graph/overloaded.h"
 #include "ops/graph/read_graph.h"
 #include "ops/graph/shapes.h"
+#include "ops/graph/steps.h"
 
 namespace troupe::graph {
 namespace {
@@ -62,6 +63,8 @@ std::string digest(const Graph& graph) {
     for (const ValueId input : node.inputs) text += fmt::format(" {}", input.index);
     text += '\n';
   }
+  for (const auto& [node, path] : dropout_paths(graph))  // a dropout elsewhere draws other numbers
+    text += fmt::format("dropout {}: {}\n", node, path);
   text += fmt::format("{} -> {}\n", graph.input.index, graph.output.index);
   return text_digest(text);
 }

@@ -33,6 +33,9 @@ Sizes input_shape(const File& file, const onnx_wire::ValueInfo& input) {
   }
   if (sizes.empty() || sizes.size() > Shape::max_rank)
     refuse(file, fmt::format("its input '{}' has {} axes", printable(input.name()), sizes.size()));
+  if (!can_exist(sizes))
+    refuse(file, fmt::format("its input '{}' is {}, which is too large", printable(input.name()),
+                             to_string(sizes)));
   return sizes;
 }
 
@@ -144,7 +147,8 @@ std::optional<Sizes> Import::stated_shape(const onnx_wire::ValueInfo& info) cons
     if (!is_batch && (!dim.has_dim_value() || dim.dim_value() <= 0)) return std::nullopt;
     sizes.push_back(is_batch ? Size{0, 1} : fixed(dim.dim_value()));
   }
-  if (sizes.size() > Shape::max_rank || !info.type().has_tensor_type()) return std::nullopt;
+  if (sizes.size() > Shape::max_rank || !info.type().has_tensor_type() || !can_exist(sizes))
+    return std::nullopt;
   return sizes;
 }
 

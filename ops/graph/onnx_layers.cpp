@@ -13,16 +13,24 @@ namespace {
 
 constexpr std::int64_t most_pixels = 1 << 20;  // of a window, its stride and its padding
 
+/// The numbers of an attribute about windows; nothing if it is absent.
+std::optional<std::vector<std::int64_t>> pixels(const Call& call, std::string_view attribute) {
+  auto given = call.integers(attribute);
+  for (const std::int64_t number : given.value_or(std::vector<std::int64_t>{}))
+    if (number < 0 || number > most_pixels)
+      call.damaged(
+          fmt::format("its '{}' has {}; 0 to {} is possible", attribute, number, most_pixels));
+  return given;
+}
+
 /// Height and width of an attribute; refuses the node for other numbers of axes.
 std::pair<std::int64_t, std::int64_t> pair(const Call& call, std::string_view attribute,
                                            std::int64_t otherwise) {
-  const auto given = call.integers(attribute);
+  const auto given = pixels(call, attribute);
   if (!given) return {otherwise, otherwise};
   if (given->size() != 2)
     call.refuse(
         fmt::format("its '{}' has {} numbers; images have two axes", attribute, given->size()));
-  if (std::ranges::any_of(*given, [](auto n) { return n < 0 || n > most_pixels; }))
-    call.damaged(fmt::format("its '{}' is out of range", attribute));
   return {(*given)[0], (*given)[1]};
 }
 
@@ -44,7 +52,7 @@ std::pair<std::int64_t, std::int64_t> padding(const Call& call, std::int64_t cov
     return {covered_h / 2, covered_w / 2};
   }
   if (kind != "NOTSET") call.refuse(fmt::format("its padding is '{}'", kind));
-  const auto pads = call.integers("pads");
+  const auto pads = pixels(call, "pads");
   if (!pads) return {0, 0};
   if (pads->size() != 4) call.refuse(fmt::format("it pads {} sides", pads->size()));
   if ((*pads)[0] != (*pads)[2] || (*pads)[1] != (*pads)[3])

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ops/graph/onnx_node.h"
-#include "ops/graph/onnx_sizes.h"
+#include "ops/graph/size_arithmetic.h"
 
 namespace troupe::graph::onnx {
 

@@ -7,6 +7,7 @@
 
 #include "ops/graph/overloaded.h"
 #include "ops/graph/shapes.h"
+#include "ops/graph/size_arithmetic.h"
 #include "runtime/error.h"
 
 namespace troupe::graph {
@@ -83,7 +84,7 @@ Sizes convolution(const Inputs& in, const ConvolutionOptions& o) {
 Sizes pooling(const Inputs& in, const PoolOptions& o) {
   in.count(1, 1);
   in.images();
-  in.require(2 * o.padding_h <= o.kernel_h && 2 * o.padding_w <= o.kernel_w,
+  in.require(o.padding_h <= o.kernel_h / 2 && o.padding_w <= o.kernel_w / 2,
              "the padding exceeds half of the window");
   return {in[0][0], in[0][1], windows(in, in[0][2], o.kernel_h, o.stride_h, o.padding_h, 1),
           windows(in, in[0][3], o.kernel_w, o.stride_w, o.padding_w, 1)};
@@ -185,7 +186,6 @@ Sizes expand(const Inputs& in, const Sizes& shape) {
   in.count(1, 1);
   in.require(broadcast(in, in[0], shape) == shape, "{} cannot be expanded to {}", to_string(in[0]),
              to_string(shape));
-  product(shape);
   return shape;
 }
 
@@ -221,12 +221,11 @@ Sizes concatenate(const Inputs& in, int along) {
     in.require(in.has(i), "input {} is absent", i);
     Sizes other = in[i];
     in.require(other.size() == result.size(), "{} behind {}", to_string(other), to_string(result));
-    result[axis].fixed += other[axis].fixed;
-    result[axis].per_sample += other[axis].per_sample;
-    other[axis] = result[axis];
-    in.require(other == result, "{} behind {}", to_string(in[i]), to_string(in[0]));
+    const auto sum = add(result[axis], other[axis]);
+    result[axis] = other[axis];
+    in.require(sum && other == result, "{} behind {}", to_string(in[i]), to_string(in[0]));
+    result[axis] = *sum;
   }
-  product(result);
   return result;
 }
 
@@ -287,6 +286,7 @@ Sizes shape_of(const Operator& operation, std::span<const Sizes* const> inputs) 
       operation);
   in.require(result.size() <= static_cast<std::size_t>(Shape::max_rank),
              "its result {} has more than {} axes", to_string(result), Shape::max_rank);
+  in.require(can_exist(result), "its result {} is too large", to_string(result));
   return result;
 }
 

@@ -119,9 +119,10 @@ Size Pt2Context::symbol(const JsonAccess& json) const {
 }
 
 Sizes Pt2Context::stated_shape(const std::string& name) const {
+  const JsonAccess stated = graph_.at("tensor_values").at(name.c_str()).at("sizes");
   Sizes sizes;
-  for (const JsonAccess& item : graph_.at("tensor_values").at(name.c_str()).at("sizes").items())
-    sizes.push_back(size(item));
+  for (const JsonAccess& item : stated.items()) sizes.push_back(size(item));
+  if (!can_exist(sizes)) stated.fail(fmt::format("no tensor is {}", to_string(sizes)));
   return sizes;
 }
 

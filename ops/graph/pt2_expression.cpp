@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <charconv>
 
-#include "ops/graph/shapes.h"
+#include "ops/graph/size_arithmetic.h"
 #include "runtime/error.h"
 #include "runtime/text.h"
 
@@ -45,12 +44,9 @@ class Expression {
     Size result = product_of_all ? fixed(1) : fixed(0);
     do {
       const Size next = term(depth + 1);
-      const std::array both{result, next};
-      if (product_of_all)
-        result = product(both);
-      else
-        result = {result.fixed + next.fixed, result.per_sample + next.per_sample};
-      product(std::array{result});  // checks the range
+      const auto both = product_of_all ? multiply(result, next) : add(result, next);
+      if (!both) fail();
+      result = *both;
       skip_spaces();
     } while (take(","));
     expect(")");
@@ -87,8 +83,8 @@ class Expression {
   }
   [[noreturn]] void fail() const {
     throw Error(ErrorCode::bad_file,
-                fmt::format("{}: the size '{}' is no sum or product with the batch", where_,
-                            printable(std::string(all_.substr(0, 200)))),
+                fmt::format("{}: the size '{}' is no sum or product with the batch, or too large",
+                            where_, printable(std::string(all_.substr(0, 200)))),
                 "give the model one dynamic size, that of the batch");
   }
 

@@ -9,6 +9,8 @@
 namespace troupe::graph {
 namespace {
 
+constexpr std::int64_t most_pixels = 1 << 20;  // of a window, its stride and its padding
+
 struct Pair {
   std::int64_t h = 0, w = 0;
 };
@@ -20,6 +22,9 @@ Pair pair(const Pt2Node& node, std::string_view name, std::vector<std::int64_t> 
   if (numbers.size() == 1) numbers.push_back(numbers.front());
   if (numbers.size() != 2)
     node.json().fail(fmt::format("'{}' has {} numbers, not two", name, numbers.size()));
+  for (const std::int64_t number : numbers)
+    if (number < 0 || number > most_pixels)
+      node.json().fail(fmt::format("'{}' is {}; 0 to {} is possible", name, number, most_pixels));
   return {numbers[0], numbers[1]};
 }
 
@@ -56,9 +61,10 @@ void convolution(const Pt2Node& node) {
   if (o.groups < 1 || o.groups > sizes[0].fixed)
     node.json().fail(fmt::format("'groups' is {}", o.groups));
   o.out_channels = sizes[0].fixed;
-  if (sizes[1].fixed > (std::int64_t{1} << 40)) node.json().fail("the weight is too large");
   o.in_channels = product(Sizes{sizes[1], fixed(o.groups)}).fixed;
   o.kernel_h = sizes[2].fixed, o.kernel_w = sizes[3].fixed;
+  if (o.kernel_h > most_pixels || o.kernel_w > most_pixels)
+    node.json().fail(fmt::format("its kernel of {} is too large", to_string(sizes)));
   const Pair stride = pair(node, "stride", {1}), dilation = pair(node, "dilation", {1});
   o.stride_h = stride.h, o.stride_w = stride.w;
   o.dilation_h = dilation.h, o.dilation_w = dilation.w;

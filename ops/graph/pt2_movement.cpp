@@ -177,7 +177,7 @@ void give_equal_parts(const Pt2Node& node, std::size_t at, std::int64_t each) {
   const Size size = node.shape(self(node))[at];
   if (!is_fixed(size)) throw LacksOperator{"it takes parts of the batch"};
   if (each < 1) node.json().fail("its parts have no elements");
-  if ((size.fixed + each - 1) / each != std::ssize(node.outputs()))
+  if ((size.fixed - 1) / each + 1 != std::ssize(node.outputs()))
     node.json().fail(fmt::format("it has {} outputs", node.outputs().size()));
   std::vector<std::int64_t> counts;
   for (std::int64_t left = size.fixed; left > 0; left -= each)

@@ -14,7 +14,8 @@ Graph read_graph(const std::filesystem::path& path);
 /// Error{io} if there is no such file.
 bool holds_graph(const std::filesystem::path& path);
 
-/// A text that is the same for graphs with the same operators, shapes and names of parameters,
+/// A text that is the same for graphs with the same operators, shapes and names of parameters and
+/// of random numbers (dropout_paths),
 /// whatever the values of these are: 64 hexadecimal digits.
 std::string digest(const Graph& graph);
 

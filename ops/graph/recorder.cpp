@@ -194,7 +194,7 @@ troupe::Value Recorder::record(const Step& step) {
           [&](const Concatenate& o) { return concatenation(node, o.axis); },
           [&](const Dropout& o) {
             return one(primitives::Dropout{static_cast<float>(o.probability),
-                                           operation_id(dropout_path(graph_, step.node))});
+                                           operation_id(step.dropout_path)});
           }},
       node.operation);
 }

@@ -80,6 +80,18 @@ bool has_batch_axis(const Sizes& sizes) {
          std::all_of(sizes.begin() + 1, sizes.end(), is_fixed);
 }
 
+bool can_exist(const Sizes& sizes) {
+  std::int64_t elements = 1;
+  for (const Size& size : sizes) {
+    const std::int64_t least = is_fixed(size) ? 0 : -most_elements;  // [batch - 1] can exist
+    const std::int64_t largest = std::max({std::int64_t{1}, size.fixed, size.per_sample});
+    if (size.fixed < least || size.per_sample < 0 || largest > most_elements / elements)
+      return false;
+    elements *= largest;
+  }
+  return true;
+}
+
 Size product(std::span<const Size> sizes) {
   Size result = fixed(1);
   for (const Size& size : sizes) {

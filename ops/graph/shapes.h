@@ -21,6 +21,10 @@ inline bool is_fixed(const Size& size) { return size.per_sample == 0; }
 /// Whether the first axis has one element for each sample, and the others have fixed sizes.
 bool has_batch_axis(const Sizes& sizes);
 
+/// Whether a tensor with these sizes, which a file states, can exist: it has at most 2^48 elements
+/// for one sample, and that also with each 0 as a 1, so that sums of sizes stay within 64 bits.
+bool can_exist(const Sizes& sizes);
+
 /// All of them multiplied. Throws Error{bad_shape} if the result exceeds 2^48 or is no linear
 /// function of the number of samples.
 Size product(std::span<const Size> sizes);

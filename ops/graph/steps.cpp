@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <string_view>
 
 namespace troupe::graph {
 namespace {
@@ -27,7 +29,8 @@ std::vector<bool> needed_nodes(const Graph& graph, ValueId output) {
 /// Joins nodes to the batch norms before them.
 class Fusion {
  public:
-  Fusion(const Graph& graph, ValueId output) : graph_(graph), output_(output) {
+  Fusion(const Graph& graph, ValueId output)
+      : graph_(graph), output_(output), dropout_paths_(dropout_paths(graph)) {
     const std::vector<bool> needed = needed_nodes(graph, output);
     readers_.resize(graph.values.size());
     for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -48,12 +51,19 @@ class Fusion {
       if (ends_[n])
         result.push_back(*ends_[n]);  // where its last node was: a residual is ready there
       else if (!joined_[n])
-        result.push_back({.node = n, .output = graph_.nodes[n].output});
+        result.push_back(alone(n));
     }
     return result;
   }
 
  private:
+  Step alone(std::size_t node) const {
+    Step step{.node = node, .output = graph_.nodes[node].output};
+    if (const auto path = dropout_paths_.find(node); path != dropout_paths_.end())
+      step.dropout_path = path->second;
+    return step;
+  }
+
   /// The only node that reads the value, if it may be joined.
   std::optional<std::size_t> only_reader(ValueId value) const {
     const auto& readers = readers_[place(value)];
@@ -62,7 +72,7 @@ class Fusion {
   }
 
   void fuse(std::size_t norm) {
-    Step step{.node = norm, .output = graph_.nodes[norm].output};
+    Step step = alone(norm);
     std::size_t last = norm;
     const auto take = [&](std::size_t node) {
       joined_[last] = joined_[node] = true;
@@ -83,7 +93,7 @@ class Fusion {
       const auto* dropout = next ? std::get_if<Dropout>(&graph_.nodes[*next].operation) : nullptr;
       if (dropout && step.residual.index < 0) {
         step.dropout = dropout->probability;
-        step.dropout_path = dropout_path(graph_, *next);
+        step.dropout_path = dropout_paths_.at(*next);
         take(*next);
       }
     }
@@ -105,6 +115,7 @@ class Fusion {
 
   const Graph& graph_;
   ValueId output_;
+  std::map<std::size_t, std::string> dropout_paths_;
   std::vector<std::size_t> nodes_;                 ///< those that are needed
   std::vector<std::vector<std::size_t>> readers_;  ///< by value
   std::vector<std::optional<Step>> ends_;          ///< by the last node of a fused step
@@ -125,15 +136,18 @@ std::vector<Step> steps_to(const Graph& graph, ValueId output) {
   return Fusion(graph, output).steps();
 }
 
-std::string dropout_path(const Graph& graph, std::size_t node) {
-  const Node& dropout = graph.nodes[node];
-  const bool is_first = std::none_of(
-      graph.nodes.begin(), graph.nodes.begin() + static_cast<std::ptrdiff_t>(node),
-      [&](const Node& other) {
-        return std::holds_alternative<Dropout>(other.operation) && other.module == dropout.module;
-      });
-  if (is_first && !dropout.module.empty()) return dropout.module;
-  return fmt::format("{}{}{}", dropout.module, dropout.module.empty() ? "" : ".", dropout.name);
+std::map<std::size_t, std::string> dropout_paths(const Graph& graph) {
+  std::map<std::size_t, std::string> paths;
+  std::set<std::string_view> modules{""};
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    if (!std::holds_alternative<Dropout>(node.operation)) continue;
+    const bool is_first = modules.insert(node.module).second;
+    paths[n] = is_first              ? node.module
+               : node.module.empty() ? node.name
+                                     : fmt::format("{}.{}", node.module, node.name);
+  }
+  return paths;
 }
 
 }  // namespace troupe::graph

@@ -2,6 +2,7 @@
 // A graph as the steps that a model records: nodes that the output needs, with those that one
 // primitive does together.
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,7 +20,8 @@ struct Step {
   ValueId residual = {};  ///< added before the ReLU
   bool relu = false;
   double dropout = 0.0;  ///< after the ReLU; none with a residual
-  std::string dropout_path = {};
+
+  std::string dropout_path = {};  ///< of that dropout, or of the node if it is one
 
   /// All values that it reads; absent ones are left out.
   std::vector<ValueId> inputs(const Graph& graph) const;
@@ -29,8 +31,8 @@ struct Step {
 /// ReLU behind it, a dropout behind that, or a sum with a value of the same shape.
 std::vector<Step> steps_to(const Graph& graph, ValueId output);
 
-/// The name of a dropout's random numbers: its module's path, made unique by the node's name where
-/// several nodes belong to one module.
-std::string dropout_path(const Graph& graph, std::size_t node);
+/// The names of the random numbers of each dropout, by its index in Graph::nodes: its module's
+/// path, made unique by the node's name where several nodes belong to one module.
+std::map<std::size_t, std::string> dropout_paths(const Graph& graph);
 
 }  // namespace troupe::graph

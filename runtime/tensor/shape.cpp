@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "runtime/error.h"
 
 namespace troupe {
@@ -14,8 +16,10 @@ Shape::Shape(std::span<const std::int64_t> dims) : rank_(static_cast<int>(dims.s
   std::int64_t count = 1;
   for (std::size_t axis = 0; axis < dims.size(); ++axis) {
     dims_[axis] = dims[axis];
-    // 2^56 elements leave room for any element size in a signed 64-bit byte count.
-    if (dims[axis] < 0 || __builtin_mul_overflow(count, dims[axis], &count) ||
+    // 2^56 elements leave room for any element size in a signed 64-bit byte count. Zeros count as
+    // ones, so that the axes beside them stay small too.
+    const std::int64_t factor = std::max<std::int64_t>(1, dims[axis]);
+    if (dims[axis] < 0 || __builtin_mul_overflow(count, factor, &count) ||
         count > (std::int64_t{1} << 56))
       throw Error(ErrorCode::bad_shape,
                   fmt::format("shape [{}] is negative or too large at axis {}",

@@ -267,6 +267,38 @@ TEST(HostileOnnx, WithAttributesOfOtherTypesIsRefused) {
   EXPECT_EQ(error_of(pads).code(), ErrorCode::bad_file);
 }
 
+TEST(HostileOnnx, WithHugePaddingIsRefused) {
+  for (const std::int64_t padding : {INT64_MAX, std::int64_t{-1}}) {
+    OnnxModel model({1, 8, 8});
+    model.node("MaxPool", {"x"}, "y",
+               {{"kernel_shape", Dims{2, 2}}, {"pads", Dims{padding, 0, padding, 0}}});
+    const Error error = error_of(model);
+    EXPECT_EQ(error.code(), ErrorCode::bad_file);
+    EXPECT_THAT(error.message(), HasSubstr(fmt::format("'pads' has {}", padding)));
+  }
+}
+
+TEST(HostileOnnx, WithAnInputThatNoMachineHoldsIsRefused) {
+  OnnxModel model({huge, huge, huge});
+  model.node("Relu", {"x"}, "y");
+  EXPECT_THAT(error_of(model).message(), HasSubstr("too large"));
+  OnnxModel sum({INT64_MAX});
+  sum.node("Concat", {"x", "x"}, "y", {{"axis", std::int64_t{1}}});
+  EXPECT_THAT(error_of(sum).message(), HasSubstr("9223372036854775807"));
+}
+
+TEST(HostileOnnx, IgnoresHugeShapesThatItStatesOfUnknownNodes) {
+  OnnxModel model({3});
+  model.node("Unknown", {"x"}, "y");
+  auto& info = *model.graph().mutable_output(0);
+  auto& shape = *info.mutable_type()->mutable_tensor_type()->mutable_shape();
+  shape.add_dim()->set_dim_param("batch");
+  shape.add_dim()->set_dim_value(INT64_MAX);
+  const Graph graph = model.read();
+  EXPECT_EQ(graph.lacking.size(), 1u);
+  EXPECT_TRUE(graph.value(graph.output).shape.empty());
+}
+
 TEST(HostileOnnx, DividesNoAxisIntoAnyNumberOfParts) {
   OnnxModel model({huge});
   model.integer("one", 1);

@@ -303,6 +303,43 @@ TEST(Pt2, RefusesOverflowingShapes) {
   EXPECT_THROW((void)file.read(), Error);
 }
 
+/// A size of a golden file's input, and of a node that is lacking, in sympy's notation.
+std::string error_of_size(const std::string& expression) {
+  Archive file("tied");
+  file.change_model([&](json& model) {
+    json& sizes = model["graph_module"]["graph"]["tensor_values"]["x"]["sizes"];
+    const std::string batch = sizes[0]["as_expr"]["expr_str"];
+    const std::string symbol = batch.substr(0, batch.find(')') + 1);
+    std::string text = expression;
+    if (const auto at = text.find("batch"); at != text.npos) text.replace(at, 5, symbol);
+    sizes[1] = {{"as_expr", {{"expr_str", text}}}};
+  });
+  return file.error();
+}
+
+TEST(Pt2, RefusesSizesBeyondTheLargestNumber) {
+  const std::string largest = "Integer(9223372036854775807)";
+  for (const std::string& text :
+       {"Add(Integer(1), " + largest + ")",
+        std::string("Add(Integer(-2), Integer(-9223372036854775808))"),
+        "Mul(Integer(3), " + largest + ")", "Mul(batch, " + largest + ", Integer(2))",
+        "Add(Mul(batch, " + largest + "), Mul(Integer(1), " + largest + "), " + largest + ")"})
+    EXPECT_THAT(error_of_size(text), AllOf(HasSubstr("too large"), HasSubstr(text.substr(0, 4))))
+        << text;
+  for (const std::string& text : {largest, std::string("Integer(-1)")})
+    EXPECT_THAT(error_of_size(text), HasSubstr("no tensor is [batch, ")) << text;
+}
+
+TEST(Pt2, RefusesEmptyTensorsWithAHugeAxis) {
+  Archive file("tied");
+  file.change("data/weights/model_weights_config.json", [](json& config) {
+    json& sizes = config["config"]["frozen.weight"]["tensor_meta"]["sizes"];
+    sizes[0]["as_int"] = 0;
+    sizes[1]["as_int"] = std::int64_t{1} << 62;
+  });
+  EXPECT_THROW((void)file.read(), Error);
+}
+
 struct WrongNode {
   const char* name;
   std::function<void(json& nodes)> change;
@@ -332,6 +369,41 @@ TEST(Pt2, RefusesNodesThatDoNotFit) {
          argument(node(n, "conv2d"), "padding") = {{"as_ints", {std::int64_t{1} << 62, 1}}};
        },
        "padding"},
+      {"huge padding of a pool",
+       [](json& n) {
+         argument(node(n, "max_pool2d"), "padding") = {{"as_ints", {std::int64_t{1} << 62, 1}}};
+       },
+       "'padding' is 4611686018427387904"},
+      {"huge dilation of padding that keeps the size",
+       [](json& n) {
+         json& convolution = node(n, "conv2d");
+         convolution["target"] = "torch.ops.aten.conv2d.padding";
+         argument(convolution, "padding") = {{"as_string", "same"}};
+         argument(convolution, "dilation") = {{"as_ints", {1, INT64_MAX}}};
+       },
+       "'dilation' is 9223372036854775807"},
+      {"negative kernel",
+       [](json& n) {
+         argument(node(n, "max_pool2d"), "kernel_size") = {{"as_ints", {INT64_MIN, 2}}};
+       },
+       "'kernel_size' is -9223372036854775808"},
+      {"huge parts",
+       [](json& n) {
+         json& relu = node(n, "relu");
+         relu["target"] = "torch.ops.aten.split.Tensor";
+         argument(relu, "split_size") = {{"as_int", INT64_MAX}};
+         argument(relu, "dim") = {{"as_int", 1}};
+         relu["outputs"].push_back(relu["outputs"][0]);
+       },
+       "it has 2 outputs"},
+      {"a huge axis of an empty tensor",
+       [](json& n) {
+         json& view = node(n, "view");
+         view["target"] = "torch.ops.aten.expand.default";
+         argument(view, "self") = {{"as_tensor", {{"name", "p_classifier_0_bias"}}}};
+         argument(view, "size") = {{"as_ints", {std::int64_t{1} << 62, 0, -1}}};
+       },
+       "too large"},
       {"groups",
        [](json& n) {
          argument(node(n, "conv2d"), "groups") = {{"as_int", -3}};
@@ -384,6 +456,19 @@ TEST(Pt2, IsReadFromEveryPrefixWithoutHarm) {
     text = whole.substr(0, size);
     EXPECT_NE(file.error(), "no error");
   }
+}
+
+TEST(GraphDigest, DependsOnTheModuleThatADropoutBelongsTo) {
+  Archive file("vgg");
+  const std::string before = digest(file.read());
+  file.change_nodes([](json& nodes) {
+    std::string& stack =
+        node(nodes, "dropout")["metadata"]["nn_module_stack"].get_ref<std::string&>();
+    for (auto at = stack.find("classifier.2"); at != stack.npos; at = stack.find("classifier.2"))
+      stack.replace(at, 12, "renamed.drop");
+  });
+  EXPECT_EQ(file.read().nodes[17].module, "renamed.drop");
+  EXPECT_NE(digest(file.read()), before);
 }
 
 TEST(GraphDigest, DependsOnOperatorsAndNotOnWeights) {

@@ -1,6 +1,6 @@
-#include "ops/graph/onnx_sizes.h"
+#include "ops/graph/size_arithmetic.h"
 
-namespace troupe::graph::onnx {
+namespace troupe::graph {
 namespace {
 
 std::optional<std::int64_t> times(std::int64_t a, std::int64_t b) {
@@ -50,4 +50,4 @@ std::optional<Size> divide(const Size& a, const Size& b) {
   return Size{quotient, 0};
 }
 
-}  // namespace troupe::graph::onnx
+}  // namespace troupe::graph

@@ -7,7 +7,7 @@
 
 #include "ops/graph/shapes.h"
 
-namespace troupe::graph::onnx {
+namespace troupe::graph {
 
 std::optional<Size> add(const Size& a, const Size& b);
 std::optional<Size> subtract(const Size& a, const Size& b);
@@ -15,4 +15,4 @@ std::optional<Size> multiply(const Size& a, const Size& b);
 /// The quotient without remainder.
 std::optional<Size> divide(const Size& a, const Size& b);
 
-}  // namespace troupe::graph::onnx
+}  // namespace troupe::graph
