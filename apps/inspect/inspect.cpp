@@ -166,8 +166,7 @@ void inspect_idx(const std::filesystem::path& path) {
 
 constexpr std::string_view inspected_files =
     "a checkpoint, an output folder, a model (.pt2 or .onnx), or a PyTorch, safetensors or IDX "
-    "file "
-    "(IDX plain or compressed by gzip)";
+    "file (IDX plain or compressed by gzip)";
 
 int inspect(const InspectArguments& arguments) {
   const std::filesystem::path& path = arguments.file;

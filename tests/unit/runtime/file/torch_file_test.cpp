@@ -138,7 +138,7 @@ TEST(TorchFile, ListsDictionariesThatFitEqually) {
 }
 
 TEST(TorchFile, RefusesOtherFilesWithTheLineThatConvertsThem) {
-  expect_error(ErrorCode::bad_file, {"before PyTorch 1.6", "torch.save(torch.load('"},
+  expect_error(ErrorCode::bad_file, {"from PyTorch before 1.6", "torch.save(torch.load('"},
                [] { open_torch_file(golden("legacy.pt")); });
   expect_error(ErrorCode::bad_file, {"TorchScript", "torch.jit.load('"},
                [] { open_torch_file(golden("script.pt")); });
