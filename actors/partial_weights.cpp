@@ -77,9 +77,32 @@ void add_similar_names(PartialWeights& weights, const std::set<std::string_view>
   add(weights.unused, surplus, lacking, "the model");
 }
 
+/// The error for a file of which nothing fits. `misfits` are tensors of the model that the file has
+/// with other shapes or types, and why they do not fit.
+Error nothing_fits(const std::string& origin, const TensorSource& file, const TensorSource& model,
+                   const std::vector<std::string>& misfits) {
+  constexpr std::size_t shown = 3;
+  const auto names_of = [](const TensorSource& source) {
+    std::vector<std::string> names;
+    for (const TensorInfo& tensor : source.tensors) names.push_back(tensor.name);
+    return names.empty() ? "none" : listed(names, shown);
+  };
+  const std::string why = misfits.empty() ? fmt::format("the file has {}; the model has {}",
+                                                        names_of(file), names_of(model))
+                                          : listed(misfits, shown);
+  return {ErrorCode::bad_file,
+          fmt::format("{}: none of its {} fits: {}", origin,
+                      counted(std::ssize(file.tensors), "tensor"), why),
+          misfits.empty() ? "give weights of this model, or rename the tensors of the file as the "
+                            "model names them"
+                          : "create the model with the sizes of the file, or give weights of this "
+                            "model"};
+}
+
 }  // namespace
 
-PartialWeights partial_weights(const PipelineOptions& options, const TensorSource& given) {
+PartialWeights partial_weights(const PipelineOptions& options, const TensorSource& given,
+                               const std::string& origin) {
   const std::shared_ptr<const StateSpec> spec = spec_of(options);
   const TensorSource file = by_own_names(*spec, given);
   std::map<std::string_view, const TensorInfo*> in_file;
@@ -87,6 +110,7 @@ PartialWeights partial_weights(const PipelineOptions& options, const TensorSourc
   const TensorSource begun = new_weights(spec, options.seed);
   PartialWeights result{.tensors = begun, .anew = {}, .unused = {}};
   std::set<std::string> taken;
+  std::vector<std::string> misfits;
   bool any_fits = false;                // counters, such as num_batches_tracked, fit any model
   std::set<std::string_view> in_model;  // those that do not fit are in `anew`
   for (const TensorInfo& wanted : begun.tensors) {
@@ -98,14 +122,10 @@ PartialWeights partial_weights(const PipelineOptions& options, const TensorSourc
       any_fits |= is_floating(wanted.dtype);
     } else {
       result.anew.push_back(fmt::format("{} ({})", wanted.name, why));
+      if (found != in_file.end()) misfits.push_back(result.anew.back());
     }
   }
-  if (!any_fits)
-    throw Error(ErrorCode::bad_file,
-                fmt::format("none of the {} of the file fits the model, which has {}",
-                            counted(std::ssize(file.tensors), "tensor"),
-                            begun.tensors.empty() ? "none" : begun.tensors.front().name),
-                "create the model with the settings that wrote the file");
+  if (!any_fits) throw nothing_fits(origin, file, begun, misfits);
   for (const TensorInfo& tensor : file.tensors)
     if (!taken.contains(tensor.name) && !in_model.contains(tensor.name))
       result.unused.push_back(tensor.name);

@@ -18,7 +18,9 @@ struct PartialWeights {
 /// Takes the tensors of a file whose names, shapes and types fit the model; the others have the
 /// initial values of a new run with the seed of `options`. PyTorch's
 /// `load_state_dict(strict=False)` does the same, but refuses other shapes. Reads headers only;
-/// tensors are read when they are used. Throws Error{bad_file} if no parameter fits.
-PartialWeights partial_weights(const PipelineOptions& options, const TensorSource& file);
+/// tensors are read when they are used. Throws Error{bad_file}, which names the file as `origin`,
+/// if no parameter fits.
+PartialWeights partial_weights(const PipelineOptions& options, const TensorSource& file,
+                               const std::string& origin);
 
 }  // namespace troupe

@@ -271,7 +271,8 @@ Model model_of(const PipelineOptions& options) {
 
 void check_loss(const PipelineOptions& options) {
   check(options.loss);
-  check_fits(options.loss, options.data.dataset.samples(), options.model.outputs());
+  check_fits(options.loss, options.data.dataset.samples(), options.model.outputs(),
+             options.model.file());
   check_fits(options.loss, options.stopping);
   check_fits(options.loss, options.data.mix);
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "apps/options/options_table.h"
+#include "apps/shell_text.h"
 #include "runtime/print.h"
 #include "runtime/setting_names.h"
 
@@ -26,10 +27,21 @@ std::string_view member_of(std::string_view setting) {
   return colons == setting.npos ? setting : setting.substr(colons + 2);
 }
 
+/// "troupe fetch mnist -o data" for "fetch mnist data"; empty for other settings.
+std::string fetch_command(std::string_view setting) {
+  constexpr std::string_view verb = "fetch ";
+  if (!setting.starts_with(verb)) return {};
+  const std::string_view rest = setting.substr(verb.size());
+  const auto space = std::min(rest.find(' '), rest.size());
+  std::string command = fmt::format("{} {}{}", program_name(), verb, rest.substr(0, space));
+  if (space < rest.size()) command += " -o " + shell_word(rest.substr(space + 1));
+  return command;
+}
+
 }  // namespace
 
 std::string command_name_of(std::string_view setting, const Definitions& own) {
-  if (setting == "fetch") return fmt::format("{} fetch", program_name());  // a verb
+  if (const std::string command = fetch_command(setting); !command.empty()) return command;
   for (const auto& [name, flag] : flags)
     if (name == setting) return std::string(flag);
   Options options(own);

@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -44,8 +45,9 @@ struct LossFunction {
 void check(const LossFunction& loss);
 /// Throws Error{bad_options} where the loss does not take the targets of these samples, or the
 /// model has another number of outputs than they need. `outputs` of a sample; empty: unknown.
+/// `model_file` fixes their number; empty: `Model::classes` sets it.
 void check_fits(const LossFunction& loss, const SampleSpec& samples,
-                std::optional<std::int64_t> outputs);
+                std::optional<std::int64_t> outputs, const std::filesystem::path& model_file = {});
 
 /// Loss of a model's outputs [N, outputs], summed over the samples, with
 /// d(loss sum * scale) / d(outputs) if requested. In training `scale` is 1 / samples of the global

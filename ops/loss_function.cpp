@@ -13,11 +13,27 @@ namespace {
 
 bool is_number(DType dtype) { return dtype == DType::f32 || dtype == DType::f64; }
 
-void require_outputs(std::int64_t outputs, std::int64_t wanted, const std::string& targets) {
-  if (outputs != wanted)
-    throw Error(ErrorCode::bad_options,
-                fmt::format("the model has {}, but {}", counted(outputs, "output"), targets),
-                fmt::format("set `Model::classes` to {}", wanted));
+/// The outputs of a model, in messages.
+struct ModelOutputs {
+  std::optional<std::int64_t> count;
+  const std::filesystem::path& file;
+
+  /// "the model has 10 outputs", "the model in 'net.pt2' has 10 outputs".
+  std::string text() const {
+    return fmt::format("the model{} has {}",
+                       file.empty() ? "" : fmt::format(" in '{}'", file.string()),
+                       counted(*count, "output"));
+  }
+  std::string remedy(std::int64_t wanted) const {
+    return file.empty() ? fmt::format("set `Model::classes` to {}", wanted)
+                        : fmt::format("export the model with {}", counted(wanted, "output"));
+  }
+};
+
+void require_outputs(const ModelOutputs& outputs, std::int64_t wanted, const std::string& targets) {
+  if (outputs.count && *outputs.count != wanted)
+    throw Error(ErrorCode::bad_options, fmt::format("{}, but {}", outputs.text(), targets),
+                outputs.remedy(wanted));
 }
 
 /// "numbers (float32)", "numbers of the shape [3] (float32)".
@@ -32,7 +48,7 @@ std::string targets_text(const SampleSpec& samples) {
 }
 
 void check_classes_fit(const LossFunction& loss, const SampleSpec& samples,
-                       std::optional<std::int64_t> outputs) {
+                       const ModelOutputs& outputs) {
   if (samples.target_dtype != DType::i64 || samples.target_shape.rank() != 0)
     throw Error(ErrorCode::bad_options,
                 fmt::format("`loss` is cross_entropy, which takes one class for each sample, but "
@@ -40,15 +56,14 @@ void check_classes_fit(const LossFunction& loss, const SampleSpec& samples,
                             targets_text(samples)),
                 "for classes, save integers (y.astype('int64'); one-hot: y.argmax(1)); for "
                 "regression, set `loss` to mse; for several labels a sample, to bce");
-  if (outputs && *outputs < samples.classes)
+  if (outputs.count && *outputs.count < samples.classes)
     throw Error(ErrorCode::bad_options,
-                fmt::format("the model has {}, but the largest class in the data set is {}",
-                            counted(*outputs, "output"), samples.classes - 1),
-                fmt::format("number classes from 0; for {}, set `Model::classes` to {}",
-                            counted(samples.classes, "class"), samples.classes));
-  const std::int64_t least = outputs.value_or(samples.classes);
+                fmt::format("{}, but the data set has {} (the largest is {})", outputs.text(),
+                            counted(samples.classes, "class"), samples.classes - 1),
+                fmt::format("{}, or number classes from 0", outputs.remedy(samples.classes)));
+  const std::int64_t least = outputs.count.value_or(samples.classes);
   const std::int64_t given = std::ssize(loss.class_weights);
-  if (given > 0 && (outputs ? given != least : given < least))
+  if (given > 0 && (outputs.count ? given != least : given < least))
     throw Error(ErrorCode::bad_options,
                 fmt::format("`class_weights` has {} for {}", counted(given, "number"),
                             counted(least, "output")),
@@ -78,17 +93,19 @@ void check(const LossFunction& loss) {
 }
 
 void check_fits(const LossFunction& loss, const SampleSpec& samples,
-                std::optional<std::int64_t> outputs) {
+                std::optional<std::int64_t> count, const std::filesystem::path& model_file) {
+  const ModelOutputs outputs{count, model_file};
   if (loss.kind == LossKind::cross_entropy) return check_classes_fit(loss, samples, outputs);
   const bool classes = samples.target_dtype == DType::i64;
   if (loss.kind == LossKind::bce && classes && samples.target_shape.rank() == 0) {
     if (samples.classes > 2)
       throw Error(ErrorCode::bad_options,
-                  fmt::format("`loss` is bce, which takes two classes, but the samples have {}",
+                  fmt::format("`loss` is bce, which takes two classes or numbers, but the data set "
+                              "has {} classes",
                               samples.classes),
-                  "set `loss` to cross_entropy");
-    if (outputs) require_outputs(*outputs, 1, "bce takes two classes with one");
-    return;
+                  "set `loss` to cross_entropy; for several labels a sample, give targets of f32 "
+                  "[samples, labels]");
+    return require_outputs(outputs, 1, "bce takes two classes with one");
   }
   if (!is_number(samples.target_dtype))
     throw Error(
@@ -102,8 +119,7 @@ void check_fits(const LossFunction& loss, const SampleSpec& samples,
                 fmt::format("`loss` is {}, but a target has the shape {}", name_of(loss.kind),
                             to_string(samples.target_shape)),
                 "give targets of one number, or of one axis");
-  if (outputs)
-    require_outputs(*outputs, wanted, fmt::format("a target is {}", counted(wanted, "number")));
+  require_outputs(outputs, wanted, fmt::format("a target is {}", counted(wanted, "number")));
 }
 
 }  // namespace troupe

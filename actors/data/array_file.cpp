@@ -67,8 +67,8 @@ OptionFields array_options(fs::path& path, const char* path_help, ArrayNames& na
       field("data.test_targets", names.test_targets, "array of the test targets, y_test by default",
             {.setting = "Dataset::test_targets"}),
       field("data.test_fraction", names.test_fraction,
-            "share of the training samples that is held out for testing, drawn by the seed, "
-            "where there are no test files",
+            "share of the training samples held out for testing (drawn by the seed); only "
+            "without test files",
             {.at_least = 0, .below = 1, .setting = "Dataset::test_fraction"})};
 }
 

@@ -18,11 +18,11 @@ namespace fs = std::filesystem;
 /// More than any file of CIFAR; no member of an archive may be larger.
 constexpr std::uint64_t most_bytes = std::uint64_t{256} << 20;
 
-std::string remedy_of(const CifarKind& kind) {
+std::string remedy_of(const CifarKind& kind, const fs::path& given) {
   return fmt::format(
-      "run `fetch` {}, or download https://www.cs.toronto.edu/~kriz/{} and set `Dataset::path` to "
-      "the file, or to the folder that contains it",
-      kind.name, kind.forms.back().archive);
+      "run {}, or download https://www.cs.toronto.edu/~kriz/{} and set `Dataset::path` to the "
+      "file, or to the folder that contains it",
+      fetch_into(kind.name, given), kind.forms.back().archive);
 }
 
 bool is_file(const fs::path& path) {
@@ -54,25 +54,27 @@ Place place_of(const CifarKind& kind, const fs::path& given) {
   const fs::path path = given.empty() ? dataset_folder(kind.name) : given;
   if (path.empty())
     throw Error(ErrorCode::io, fmt::format("{} has no `Dataset::path`", kind.name),
-                remedy_of(kind));
+                remedy_of(kind, given));
   if (std::error_code ignored; !given.empty() && !fs::exists(path, ignored))
     throw Error(ErrorCode::bad_options,
                 fmt::format("`Dataset::path` is {}, which does not exist", path.string()),
-                remedy_of(kind));
+                remedy_of(kind, given));
   if (const auto place = find(kind, path)) return *place;
   std::string names;
   for (const CifarForm& form : kind.forms)
     names += fmt::format("{}{}, {}", names.empty() ? "" : ", ", form.folder, form.archive);
   throw Error(ErrorCode::io,
               fmt::format("{} holds no {}: none of {}", path.string(), kind.name, names),
-              remedy_of(kind));
+              remedy_of(kind, given));
 }
 
-void read_folder(const CifarKind& kind, const Place& place, const TakeCifarFile& take) {
+void read_folder(const CifarKind& kind, const Place& place, const fs::path& given,
+                 const TakeCifarFile& take) {
   for (std::size_t i = 0; i < place.form->files.size(); ++i) {
     const fs::path path = place.path / place.form->files[i];
     if (!is_file(path))
-      throw Error(ErrorCode::io, fmt::format("{} does not exist", path.string()), remedy_of(kind));
+      throw Error(ErrorCode::io, fmt::format("{} does not exist", path.string()),
+                  remedy_of(kind, given));
     take(*place.form, i, MappedFile::open(path)->bytes(), path.string());
   }
 }
@@ -93,10 +95,12 @@ std::optional<FormFile> file_of(const CifarKind& kind, const std::string& member
   return std::nullopt;
 }
 
-void read_archive(const CifarKind& kind, const fs::path& path, const TakeCifarFile& take) {
+void read_archive(const CifarKind& kind, const fs::path& path, const fs::path& given,
+                  const TakeCifarFile& take) {
   const std::string origin = path.string();
   const auto fail = [&](const std::string& what) {
-    throw Error(ErrorCode::bad_file, fmt::format("archive {} {}", origin, what), remedy_of(kind));
+    throw Error(ErrorCode::bad_file, fmt::format("archive {} {}", origin, what),
+                remedy_of(kind, given));
   };
   const auto packed = MappedFile::open(path);
   TarReader reader(packed->bytes(), origin, most_bytes);
@@ -122,9 +126,9 @@ void read_archive(const CifarKind& kind, const fs::path& path, const TakeCifarFi
 void read_cifar_files(const CifarKind& kind, const fs::path& path, const TakeCifarFile& take) {
   const Place place = place_of(kind, path);
   if (place.form == nullptr)
-    read_archive(kind, place.path, take);
+    read_archive(kind, place.path, path, take);
   else
-    read_folder(kind, place, take);
+    read_folder(kind, place, path, take);
 }
 
 }  // namespace troupe

@@ -82,6 +82,9 @@ class Table {
   [[noreturn]] void fail(const std::string& what, const std::string& remedy) const {
     throw Error(ErrorCode::bad_file, fmt::format("{} {}", name_, what), remedy);
   }
+  [[noreturn]] void fail_in_line(const std::string& what, const std::string& remedy) const {
+    throw Error(ErrorCode::bad_file, fmt::format("{}:{}: {}", name_, line_, what), remedy);
+  }
   [[noreturn]] void refuse_cell(std::int64_t line, const std::string& column, std::string_view cell,
                                 const std::string& remedy) const {
     throw Error(
@@ -113,8 +116,7 @@ class Table {
     if (rest.starts_with('"')) {
       const auto quote = rest.find('"', 1);
       if (quote == rest.npos || (quote + 1 < rest.size() && rest[quote + 1] != ','))
-        fail(fmt::format("has a quote in line {} that does not end a cell", line_),
-             "remove quotes and line ends from cells");
+        fail_in_line("a quote does not end a cell", "remove quotes and line ends from cells");
       cell = rest.substr(1, quote - 1);
       end = quote + 1;
     } else {
@@ -189,10 +191,12 @@ class Table {
       features_.push_back(*value);
       ++feature;
     }
-    if (line.has_cells || column != is_target_.size())
-      fail(fmt::format("has {} than {} in line {}", line.has_cells ? "more" : "fewer",
-                       counted(std::ssize(is_target_), "cell"), line_),
-           "give each row a cell for each column");
+    for (; line.has_cells; ++column) (void)take_cell(line);
+    if (column != is_target_.size())
+      fail_in_line(fmt::format("{}, but the first row names {}",
+                               counted(static_cast<std::int64_t>(column), "cell"),
+                               counted(std::ssize(is_target_), "column")),
+                   "give each row a cell for each column");
     lines_.push_back(line_);
     ++rows_;
   }
@@ -285,8 +289,8 @@ OptionFields CsvTable::options() {
           "are texts are numbered in sorted order",
           {.setting = "Dataset::targets"}),
       field("data.test_fraction", test_fraction,
-            "share of the training samples that is held out for testing, drawn by the seed, "
-            "where there are no test files",
+            "share of the training samples held out for testing (drawn by the seed); only "
+            "without test files",
             {.at_least = 0, .below = 1, .setting = "Dataset::test_fraction"})};
 }
 

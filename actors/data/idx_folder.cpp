@@ -22,7 +22,11 @@ struct Places {
   std::string_view package_folder;           // of a Debian package, where there is no path
   bool is_fetched;                           // else in dataset_folder, where there is no path
   std::vector<std::string_view> subfolders;  // of the folder
-  const char* remedy;                        // for missing files
+  const char* remedy;                        // for missing files; {}: how to fetch them
+
+  std::string remedy_for(const fs::path& given) const {
+    return fmt::format(fmt::runtime(remedy), fetch_into(name, given));
+  }
 };
 
 const Places fashion_mnist{
@@ -30,14 +34,14 @@ const Places fashion_mnist{
     "/usr/share/datasets/fashion-mnist",
     true,
     {"", "FashionMNIST/raw", "raw"},
-    "run apt-get install dataset-fashion-mnist or `fetch` fashion_mnist, or set `Dataset::path` to "
-    "the folder of the four files"};
+    "run apt-get install dataset-fashion-mnist or {}, or set `Dataset::path` to the folder of the "
+    "four files"};
 const Places mnist{
     Mnist::name,
     "",
     true,
     {"", "MNIST/raw", "raw"},
-    "run `fetch` mnist, or download the four files from "
+    "run {}, or download the four files from "
     "https://ossci-datasets.s3.amazonaws.com/mnist/, such as train-images-idx3-ubyte.gz, and set "
     "`Dataset::path` to their folder"};
 const Places any_idx{
@@ -56,7 +60,7 @@ struct IdxFile {
 /// The folder of a data set, and what its errors recommend.
 struct Folder {
   fs::path path;
-  const char* remedy;
+  std::string remedy;
 
   /// The file of a part ("train") with "images" of three axes or "labels" of one; nothing if there
   /// is none.
@@ -155,21 +159,24 @@ Folder folder_of(const Places& places, const fs::path& path) {
   std::erase(folders, fs::path());
   if (folders.empty())
     throw Error(ErrorCode::io, fmt::format("{} has no `Dataset::path`", places.name),
-                places.remedy);
+                places.remedy_for(path));
   for (const fs::path& folder : folders)
     for (const std::string_view below : places.subfolders) {
-      Folder found{below.empty() ? folder : folder / below, places.remedy};
+      Folder found{below.empty() ? folder : folder / below, places.remedy_for(path)};
       if (found.find("train", "images", 3)) return found;
     }
-  return {folders.back(), places.remedy};
+  return {folders.back(), places.remedy_for(path)};
 }
 
 DatasetSummary describe_idx(const Places& places, const fs::path& path,
                             const DatasetOptions& options) {
-  if (std::error_code ignored; !path.empty() && !fs::is_directory(path, ignored))
+  if (std::error_code ignored; !path.empty() && !fs::is_directory(path, ignored)) {
+    const bool exists = fs::exists(path, ignored);
     throw Error(ErrorCode::bad_options,
-                fmt::format("`Dataset::path` is {}, which is not a folder", path.string()),
-                "give the folder that holds the four IDX files");
+                fmt::format("`Dataset::path` is {}, which {}", path.string(),
+                            exists ? "is not a folder" : "does not exist"),
+                exists ? "give the folder that holds the four IDX files" : places.remedy_for(path));
+  }
   const Folder folder = folder_of(places, path);
   const IdxFile train = open_images(folder, "train");
   DatasetSummary summary{.samples = {.shape = image_shape(train), .dtype = DType::u8},

@@ -36,8 +36,8 @@ OptionFields NpyFolder::options() {
           field("data.test_targets", test_targets, "file of the test targets",
                 {.setting = "Dataset::test_targets"}),
           field("data.test_fraction", test_fraction,
-                "share of the training samples that is held out for testing, drawn by the seed, "
-                "where there are no test files",
+                "share of the training samples held out for testing (drawn by the seed); only "
+                "without test files",
                 {.at_least = 0, .below = 1, .setting = "Dataset::test_fraction"})};
 }
 

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <utility>
 
 #include "apps/command.h"
 #include "apps/files/file_kind.h"
@@ -52,7 +53,19 @@ void warn_of_name(const std::filesystem::path& output) {
         output.string());
 }
 
+/// Files of these names are read as models, not as weights.
+void refuse_name_of_model(const std::filesystem::path& output) {
+  const std::string extension = output.extension().string();
+  for (const auto& [of_model, writer] :
+       {std::pair(".pt2", "torch.export.save"), std::pair(".onnx", "torch.onnx.export")})
+    if (extension == of_model)
+      throw Error(ErrorCode::usage,
+                  fmt::format("{}: export writes weights, not a model", output.string()),
+                  fmt::format("name the file .pt or .safetensors; {} writes {}", writer, of_model));
+}
+
 int export_weights(const ExportArguments& arguments) {
+  refuse_name_of_model(arguments.output);
   if (!arguments.force) check_may_replace(arguments.output);
   warn_of_name(arguments.output);
   const WeightsFile weights = open_weights(find_weights(arguments.checkpoint));

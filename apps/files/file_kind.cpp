@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "runtime/file/file.h"
+#include "runtime/file/torch_file.h"
 
 namespace troupe {
 namespace {
@@ -54,7 +55,7 @@ std::string_view name_of(FileKind kind) {
     case FileKind::torch_zip:
       return "a zip archive";
     case FileKind::torch_pickle:
-      return "a Python pickle, as torch.save wrote it before PyTorch 1.6";
+      return "a Python pickle, as PyTorch wrote it before 1.6";
     case FileKind::numpy:
       return "a NumPy array";
     case FileKind::hdf5:
@@ -83,17 +84,14 @@ FileKind file_kind(const std::filesystem::path& path) {
   return is_pickle(text) ? FileKind::torch_pickle : FileKind::unknown;
 }
 
-Error foreign_file(const std::filesystem::path& path, FileKind kind) {
+Error foreign_file(const std::filesystem::path& path, FileKind kind, std::string_view readable) {
   const std::string name = path.string();
   if (kind == FileKind::torch_pickle)
     return {ErrorCode::bad_file,
             fmt::format("{} is {}, which troupe does not read", name, name_of(kind)),
-            fmt::format("to convert it: python3 -c \"import torch; torch.save(torch.load('{0}', "
-                        "'cpu', weights_only=True), '{0}.new.pt')\"",
-                        name)};
+            "to convert it: " + legacy_conversion(name)};
   return {ErrorCode::bad_file, fmt::format("{} is {}", name, name_of(kind)),
-          "give a checkpoint's folder, an output folder, a PyTorch or a safetensors file; the verb "
-          "inspect also reads IDX files, plain or compressed by gzip"};
+          fmt::format("give {}", readable)};
 }
 
 }  // namespace troupe

@@ -1,5 +1,6 @@
 #pragma once
 #include <filesystem>
+#include <string_view>
 
 #include "runtime/error.h"
 
@@ -23,8 +24,12 @@ enum class FileKind {
 /// Reads the first bytes. Throws Error{io} if there is no such file.
 FileKind file_kind(const std::filesystem::path& path);
 
-/// The error for a file that the command cannot read: its kind, which files can be read, and how to
-/// convert a pickle of PyTorch.
-Error foreign_file(const std::filesystem::path& path, FileKind kind);
+/// The error for a file that a verb cannot read: its kind, which files the verb reads ("a
+/// checkpoint or …"), and how to convert a pickle of PyTorch.
+Error foreign_file(const std::filesystem::path& path, FileKind kind, std::string_view readable);
+
+/// The files of weights that verbs read.
+constexpr std::string_view weights_files =
+    "a checkpoint, an output folder, or a PyTorch or safetensors file of weights";
 
 }  // namespace troupe

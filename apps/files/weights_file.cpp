@@ -86,7 +86,7 @@ WeightsFile open_weights(const std::filesystem::path& found) {
   if (!std::filesystem::is_directory(found)) {
     const FileKind kind = file_kind(found);
     if (kind == FileKind::torch_zip) return weights_of(found, open_torch_file(found));
-    if (kind != FileKind::safetensors) throw foreign_file(found, kind);
+    if (kind != FileKind::safetensors) throw foreign_file(found, kind, weights_files);
     result.tensors = without_wrappers(SafetensorsFile::open(found).source());
     return result;
   }

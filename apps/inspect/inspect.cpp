@@ -177,6 +177,10 @@ void inspect_idx(const std::filesystem::path& path) {
   print_table({row_of(path.filename().string(), content.dtype(), content.shape())});
 }
 
+constexpr std::string_view inspected_files =
+    "a checkpoint, an output folder, a model (.pt2 or .onnx), or a PyTorch, safetensors or IDX "
+    "file (IDX plain or compressed by gzip)";
+
 int inspect(const InspectArguments& arguments) {
   const std::filesystem::path& path = arguments.file;
   const bool is_folder = std::filesystem::is_directory(path);
@@ -187,7 +191,8 @@ int inspect(const InspectArguments& arguments) {
   }
   const bool is_data = kind == FileKind::idx || kind == FileKind::gzip;
   const bool is_weights = kind == FileKind::safetensors || kind == FileKind::torch_zip;
-  if (!is_folder && !is_weights && (arguments.digest || !is_data)) throw foreign_file(path, kind);
+  if (!is_folder && !is_weights && (arguments.digest || !is_data))
+    throw foreign_file(path, kind, arguments.digest ? weights_files : inspected_files);
   if (arguments.digest)
     print_out("{}\n", digest_of(path));
   else if (is_distributed_checkpoint(path))

@@ -65,8 +65,11 @@ void print_operators(const graph::Graph& graph) {
 }
 
 void print_lacking(const graph::Graph& graph) {
-  print_out("{} cannot be run, so the model cannot be trained:\n",
-            counted(std::ssize(graph.lacking), "operator"));
+  const auto count = std::ssize(graph.lacking);
+  print_out(
+      "Troupe lacks {}, so it cannot train this model. Replace {} by operators in\n"
+      "docs/from-pytorch.md and export again:\n",
+      counted(count, "operator"), count == 1 ? "it" : "them");
   std::vector<Row> rows;
   for (const graph::Lacking& lacking : graph.lacking)
     rows.push_back({lacking.operation,

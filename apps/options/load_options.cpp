@@ -47,22 +47,30 @@ class FormerChannels {
   OptionTree value_;
 };
 
-/// Sets model.name to `file` where model.file is given without a name; refuses another name.
+bool is_override(const OptionTree& value) { return value.where.starts_with("override"); }
+
+/// Sets model.name to `file` where model.file is given without a name. Of another name and a file,
+/// an override wins over the document; refuses both from one place.
 void choose_model_of_file(OptionTree& document) {
   OptionTree* model = document.find("model");
   const OptionTree* file = model == nullptr ? nullptr : model->find("file");
   if (file == nullptr || file->scalar.empty()) return;
   OptionTree* name = model->find("name");
-  if (name == nullptr) {
-    OptionTree chosen = *file;
-    chosen.scalar = FileModel::name;
+  OptionTree chosen = *file;
+  chosen.scalar = FileModel::name;
+  if (name == nullptr)
     model->entries.push_back({"name", file->where, std::move(chosen)});
-  } else if (name->scalar != FileModel::name) {
+  else if (name->scalar == FileModel::name)
+    return;
+  else if (is_override(*file) && !is_override(*name))
+    *name = std::move(chosen);
+  else if (is_override(*name) && !is_override(*file))
+    std::erase_if(model->entries, [](const auto& entry) { return entry.key == "file"; });
+  else
     throw Error(ErrorCode::bad_options,
                 fmt::format("{}: model.file is {}, but model.name is {}", file->where, file->scalar,
                             name->scalar),
-                "leave out one of them: the model of a file needs no name");
-  }
+                "leave out one of them: a model of a file needs no name");
 }
 
 /// A sentence for each option that was given a different value from its default and has no effect.
@@ -126,8 +134,8 @@ std::vector<std::string> widths_of_another_model(const Options& options,
   if (std::ranges::find(takers, options.model.name) == takers.end() || widths->write() == "[]")
     return {};
   return {
-      fmt::format("{}: model.widths {} stays, although model.name is another: "
-                  "model.widths=[] gives {} its own",
+      fmt::format("{}: model.widths is {}, which the file sets for another model; "
+                  "-r model.widths=[] selects the default of {}",
                   of_widths, widths->write(), options.model.name)};
 }
 
@@ -245,7 +253,7 @@ Options parse_recorded_options(std::string_view text, const std::string& source,
   try {
     return parse_options(text, source, overrides, own);
   } catch (const Error& error) {
-    const bool is_changed_file = error.message().find("has changed") != std::string::npos;
+    const bool is_changed_file = error.message().find("model.digest is") != std::string::npos;
     if (!error.message().starts_with(source) || is_changed_file) throw;
     throw Error(error.code(), error.message(), "use the program that wrote this file");
   }

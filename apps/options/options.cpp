@@ -53,6 +53,11 @@ std::string model_file(const Options& options) {
   return {};
 }
 
+std::string model_title(const ModelSource& model) {
+  const std::string file = model.file().string();
+  return file.empty() ? std::string(model.name()) : file;
+}
+
 std::map<std::string, std::string> dataset_settings(const Options& options) {
   DatasetSource source = options.dataset.chosen();
   std::map<std::string, std::string> settings;

@@ -89,6 +89,9 @@ std::optional<std::size_t> block_count(const Options& options);
 /// model.file as YAML; empty unless the model is that of a file.
 std::string model_file(const Options& options);
 
+/// What the user calls a model: "resnet18", or the path of its file, "net.pt2".
+std::string model_title(const ModelSource& model);
+
 /// The data set's own options as text, by key, but for where its files are.
 std::map<std::string, std::string> dataset_settings(const Options& options);
 

@@ -43,11 +43,15 @@ constexpr std::pair<std::string_view, Aggregation> aggregations[] = {
 /// The key that chooses.
 template <class D>
 OptionField name_field(std::string path, Choice<D>& choice, std::string help,
-                       const std::vector<std::string_view>& synonyms = {}) {
+                       const std::vector<std::string_view>& synonyms = {},
+                       std::string_view instead = {}) {
   std::vector<std::string_view> names;
   for (const D& definition : choice.all) names.push_back(definition.name());
   return field(std::move(path), choice.name, std::move(help),
-               {.choices = std::move(names), .synonyms = synonyms, .setting = D::setting});
+               {.choices = std::move(names),
+                .synonyms = synonyms,
+                .instead = instead,
+                .setting = D::setting});
 }
 
 /// A key that one or several definitions declare.
@@ -182,17 +186,20 @@ OptionField with_automatic_classes(OptionField field, Options& o) {
 }
 
 void add_model(OptionFields& fields, Options& o) {
-  fields.push_back(name_field("model.name", o.model, "model to train"));
+  fields.push_back(name_field("model.name", o.model, "model to train", {},
+                              "export the model from PyTorch and set model.file "
+                              "(docs/from-pytorch.md)"));
   add_all(fields, fields_of(o.model, "model.name"));
   for (OptionField& field : fields)
     if (field.path == "model.classes") field = with_automatic_classes(std::move(field), o);
-  fields.push_back(field(
-      "model.weights", o.weights,
-      "file of PyTorch (.pt) or safetensors, or checkpoint, to start from; empty: random weights",
-      {.synonyms = {"checkpoint", "pretrained"},
-       .hints = {{"resume", restart_hint},
-                 {"resume_from_checkpoint", restart_hint},
-                 {"ckpt_path", restart_hint}}}));
+  fields.push_back(field("model.weights", o.weights,
+                         "weights to start from: .pt, .pth or .ckpt of torch.save, folder of "
+                         "torch.distributed.checkpoint, safetensors, or checkpoint; empty: initial "
+                         "weights of the model",
+                         {.synonyms = {"checkpoint", "pretrained"},
+                          .hints = {{"resume", restart_hint},
+                                    {"resume_from_checkpoint", restart_hint},
+                                    {"ckpt_path", restart_hint}}}));
   fields.push_back(
       field("model.strict", o.weights_strict,
             "true: names and shapes of model.weights must match the model; false: load "
@@ -265,8 +272,8 @@ void add_loss(OptionFields& fields, LossFunction& loss) {
             {.at_least = 0, .below = 1, .synonyms = {"smoothing"}, .only_with = only_classes}));
   fields.push_back(field("train.class_weights", loss.class_weights,
                          "factor of the training loss for each class; the sum over a batch is "
-                         "divided by the number of samples; PyTorch divides by the sum of their "
-                         "weights; empty: 1 for each",
+                         "divided by the number of samples (PyTorch divides by the sum of the "
+                         "samples' weights); empty: 1 for each",
                          {.at_least = 0,
                           .at_most = 1e6,
                           .synonyms = {"class_weight", "weight", "pos_weight"},
@@ -377,9 +384,9 @@ void add_train(OptionFields& fields, Options& o) {
                          {.at_least = 0, .at_most = 1}));
   fields.push_back(field(
       "train.patience", as_signed(p.stopping.patience),
-      "evaluations in a row without an improvement of train.monitor after which the run "
-      "ends; 0: never. With train.target_accuracy: evaluations in a row that must reach it; "
-      "0: one",
+      "patience of early stopping: evaluations in a row without an improvement of train.monitor "
+      "after which the run ends; 0: never; with train.target_accuracy: evaluations in a row that "
+      "must reach it; 0: one",
       {.at_least = 0, .at_most = 1e6, .synonyms = {"early_stopping", "early_stopping_patience"}}));
   fields.push_back(choice_field("train.monitor", p.stopping.monitor, monitored_score_names,
                                 "score by which train.patience, train.schedule plateau and "

@@ -58,10 +58,11 @@ class Validator {
         std::move(remedy));
   }
 
-  /// The error of a definition, at the keys that it names; if it names none, at `keys`.
+  /// The error of a definition, at the keys that it names; at `keys` if it names none that is set.
   void refuse(const Error& error, std::vector<std::string> keys) const {
     const std::vector<std::string> named = keys_named_by(error, options_.own);
-    keys.insert(keys.begin(), named.begin(), named.end());
+    const auto is_set = [&](const std::string& key) { return origins_.of(key) != "default"; };
+    if (std::ranges::any_of(named, is_set)) keys = named;
     const Error worded = in_words_of_the_command(error, options_.own);
     require(false, keys, worded.remedy(), "{}", worded.message());
   }
@@ -191,9 +192,10 @@ class Validator {
       troupe::check(loss);
       check_fits(loss, pipeline_.stopping);
       check_fits(loss, pipeline_.data.mix);
-      if (data_) check_fits(loss, data_.value().samples, options_.model.chosen().outputs());
+      const ModelSource& model = options_.model.chosen();
+      if (data_) check_fits(loss, data_.value().samples, model.outputs(), model.file());
     } catch (const Error& error) {
-      refuse(error, {"train.loss"});
+      refuse(error, {"train.loss", "model.file"});
     }
   }
 
@@ -237,7 +239,8 @@ class Validator {
   void check_partition() const {
     const auto stages = static_cast<std::size_t>(options_.stages);
     const std::vector<std::size_t>& partition = pipeline_.partition;
-    const std::string& model = options_.model.name;
+    const ModelSource& chosen = options_.model.chosen();
+    const std::string model = (chosen.file().empty() ? "" : "the model in ") + model_title(chosen);
     require(partition.empty() || partition.size() == stages,
             {"parallel.partition", "parallel.pipeline"}, "give one number for each stage, or auto",
             "parallel.partition is [{}] for {}, but parallel.pipeline is {}",

@@ -124,8 +124,9 @@ PipelineOptions pipeline_options(const Options& options, const StartingPoint& st
     try {
       pipeline.initial =
           states_from(pipeline, here.process,
-                      options.weights_strict ? weights.tensors
-                                             : partial_weights(pipeline, weights.tensors).tensors);
+                      options.weights_strict
+                          ? weights.tensors
+                          : partial_weights(pipeline, weights.tensors, weights.name()).tensors);
     } catch (const Error& error) {
       throw of_another_model(error, weights.path, weights.options, options);
     }
@@ -171,7 +172,7 @@ void measure(PipelineOptions& pipeline) {
   const std::int64_t samples =
       (pipeline.batch_size + pipeline.micro_batches - 1) / pipeline.micro_batches;
   const SlowNotice notice(fmt::format("measuring the blocks of {} for micro-batches of {}",
-                                      pipeline.model.name(), counted(samples, "sample")));
+                                      model_title(pipeline.model), counted(samples, "sample")));
   const std::int64_t measured = measured_samples(pipeline, samples);
   pipeline.block_costs = costs_with(pipeline, measured, repetitions);
   if (measured < samples)
@@ -290,7 +291,7 @@ std::string run_heading(const Options& options, const PipelineOptions& pipeline)
       "{}: {} blocks in {}{}, {} schedule{}\n"
       "batches of {} in {}\n"
       "{}{}, {} per kernel{}{}",
-      options.model.name, fmt::join(pipeline.partition, " + "), counted(stages, "stage"),
+      model_title(pipeline.model), fmt::join(pipeline.partition, " + "), counted(stages, "stage"),
       replicas == 1 ? "" : " × " + counted(replicas, "replica"), name_of(pipeline.schedule),
       precision == Precision{} ? "" : fmt::format(", {}", name_of(precision)), pipeline.batch_size,
       counted(pipeline.micro_batches, "micro-batch"),

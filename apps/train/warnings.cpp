@@ -96,7 +96,8 @@ std::vector<std::string> weights_warnings(const Options& options, const Starting
   if (!options.weights_strict && options.weights.empty())
     return {"model.strict has no effect without model.weights"};
   if (options.weights_strict || start.weights.empty()) return {};
-  const PartialWeights found = partial_weights(pipeline, open_weights(start.weights).tensors);
+  const WeightsFile weights = open_weights(start.weights);
+  const PartialWeights found = partial_weights(pipeline, weights.tensors, weights.name());
   constexpr std::size_t shown = 8;
   std::vector<std::string> sentences;
   if (!found.anew.empty())

@@ -15,8 +15,8 @@ namespace troupe::graph {
 
 class BlockModule final : public nn::Module {
  public:
-  /// The block that is the `first` keeps what the state_dict holds besides (Graph::constants), and
-  /// the tensors `untouched`, which no block reads.
+  /// The `first` block also holds constants (Graph::constants) and tensors that no block reads
+  /// (`untouched`), so that exports have all names.
   BlockModule(std::shared_ptr<const Graph> graph, GraphBlock block,
               const GraphModelOptions& options, bool first, std::vector<std::string> untouched);
 

@@ -3,10 +3,10 @@
 
 namespace troupe::graph {
 
-/// The nodes that `output` needs, with slices before the operations that work on each row alone,
-/// where a slice is all that is read of their result: a vision transformer whose head reads one
-/// token computes the last layers for that token only. Each element is computed as before. Slices
-/// of a value follow the node that makes it, and equal slices are one.
+/// Moves slices before row-wise operations of whose result nothing else is read, so that a
+/// transformer whose head reads one token computes the last layers for that token only. Results do
+/// not change. Keeps the nodes that `output` needs. Slices of a value follow the node that makes
+/// it, and equal slices are one.
 Graph with_early_slices(Graph graph, ValueId output);
 
 }  // namespace troupe::graph

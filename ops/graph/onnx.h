@@ -12,8 +12,8 @@
 namespace troupe::graph {
 
 /// Reads a model with the weights that it was exported with; these stay in the mapped file, and in
-/// a data file beside it, until they are read. What hangs only on constants and shapes is computed
-/// here. Operators that Troupe lacks are listed (Graph::lacking).
+/// a data file beside it, until they are read. Nodes that depend only on constants and shapes are
+/// evaluated while reading. Operators that Troupe lacks are listed (Graph::lacking).
 ///
 /// Throws Error: bad_file for damaged files and for data outside the file's folder; unsupported,
 /// with the line of Python that exports a model for training, for files that were exported for

@@ -55,7 +55,7 @@ ValueId Call::value(int index) {
 ValueId Call::buffer(int index) {
   const auto initializer = import_.initializers_.find(input(index));
   if (initializer == import_.initializers_.end())
-    refuse("its running statistics are no tensors of the file",
+    refuse("its running statistics are not tensors of the file",
            "use BatchNorm2d with track_running_stats=True");
   const auto found = import_.known_.find(input(index));
   if (found == import_.known_.end())

@@ -34,7 +34,7 @@ void erf(Call& call) {
   const ValueId scaled = call.value(0);
   const auto* affine = call.producer_as<Affine>(scaled);
   if (!affine || affine->offset != 0.0 || !is_root_of_half(affine->factor))
-    call.refuse("it is no part of a GELU");
+    call.refuse("it is not a part of a GELU");
   call.give(GeluPart{GeluPart::Step::function, false, call.producer(scaled)->inputs[0]});
 }
 

@@ -11,18 +11,19 @@ namespace troupe::graph::onnx {
 /// Whether `evaluate` knows this operation.
 bool can_evaluate(std::string_view operation);
 
-/// The result of a node. Absent inputs are null. Throws Error naming the node where its inputs do
-/// not fit, where the result depends on the samples in another way than as a Size, or where it
-/// exceeds the budget.
+/// The result of a node. Absent inputs are null. Throws Error naming the node if its inputs do not
+/// fit, if the result depends on the batch size other than linearly (Size), or over budget.
 Numbers evaluate(const NodeView& node, std::span<const Numbers* const> inputs, Budget& budget);
 
-/// The parts of `evaluate`. Nothing for operations that are not theirs.
+// Families of operations.
+
+/// As `evaluate`; nullopt for an operation of another family.
 std::optional<Numbers> evaluate_arithmetic(const NodeView& node,
                                            std::span<const Numbers* const> inputs, Budget& budget);
 std::optional<Numbers> evaluate_movement(const NodeView& node,
                                          std::span<const Numbers* const> inputs, Budget& budget);
 
-/// Whether an operation is theirs.
+/// Whether an operation belongs to the family.
 bool is_arithmetic(std::string_view operation);
 bool is_movement(std::string_view operation);
 

@@ -96,10 +96,7 @@ Numbers apply(const NodeView& node, const Binary& function, const Numbers& a, co
       continue;
     }
     const auto value = function.of_sizes(a.integers[of_a[i]], b.integers[of_b[i]]);
-    if (!value)
-      node.refuse(
-          "its result depends on the number of samples in a way that is not "
-          "read, or is no integer");
+    if (!value) node.refuse("its result is not linear in the batch size, or not an integer");
     result.integers[i] = *value;
   }
   return result;

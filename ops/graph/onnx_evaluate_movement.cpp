@@ -132,7 +132,7 @@ Numbers triangular(const NodeView& node, Inputs inputs, Budget& budget) {
       inputs.size() > 1 && inputs[1] ? fixed_integer_of(node, *inputs[1]) : 0;
   if (from.shape.rank() < 2) node.damaged("its input has fewer than two axes");
   const std::int64_t rows = from.shape.dim(-2), columns = from.shape.dim(-1);
-  if (std::abs(static_cast<double>(shift)) > 1e12) node.damaged("its diagonal is no number");
+  if (std::abs(static_cast<double>(shift)) > 1e12) node.damaged("its diagonal is not a number");
   budget.take(node, from.count());
   Numbers result = from;
   for (std::int64_t i = 0; i < from.count(); ++i) {

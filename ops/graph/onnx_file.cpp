@@ -69,7 +69,7 @@ Split split(std::span<const std::byte> message, int field, const std::string& or
     const bool wanted =
         tag == WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
     std::uint32_t length = 0;
-    if (tag == 0) refuse_damaged(origin, "is no sequence of protobuf fields");
+    if (tag == 0) refuse_damaged(origin, "is not a sequence of protobuf fields");
     if (!wanted) {
       if (!skip_field(in, tag)) refuse_damaged(origin, "has a field that ends after its message");
       const auto end = static_cast<std::size_t>(in.CurrentPosition());

@@ -9,7 +9,8 @@
 
 namespace troupe::graph::onnx {
 
-/// A part of a GELU of `x`, of which the graph has no value.
+/// An intermediate result of a GELU of `x` written in parts; it gets no Value because the whole
+/// becomes one operator.
 struct GeluPart {
   enum class Step : std::uint8_t {
     cube,           ///< x^3

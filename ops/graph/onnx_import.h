@@ -1,5 +1,5 @@
 #pragma once
-// A graph in the making, and the node of the file that is read next.
+// State while an ONNX file is read: the graph so far, and the node that is read.
 
 #include <functional>
 #include <map>
@@ -15,7 +15,8 @@
 
 namespace troupe::graph::onnx {
 
-/// A part of a dropout, of which the graph has no value.
+/// An intermediate result of a dropout written in parts; it gets no Value because the whole becomes
+/// one operator.
 struct DropoutPart {
   enum class Step : std::uint8_t {
     noise,   ///< random numbers from 0 to 1
@@ -27,7 +28,7 @@ struct DropoutPart {
   double keep = 1.0;
 };
 
-/// What is known of a name in the file.
+/// The value, constant or shape that a name stands for.
 struct Known {
   ValueId value;                           ///< a tensor of the graph
   std::shared_ptr<const Numbers> numbers;  ///< known when the file is read; `value`: its constant

@@ -79,9 +79,10 @@ std::uint64_t number_in(const std::string& text, const std::string& origin,
   std::uint64_t number = 0;
   for (const char c : text) {
     if (c < '0' || c > '9' || number > (std::uint64_t{1} << 58))
-      refuse(ErrorCode::bad_file, origin, name,
-             fmt::format("has external data at '{}', which is no number of bytes", printable(text)),
-             export_again);
+      refuse(
+          ErrorCode::bad_file, origin, name,
+          fmt::format("has external data at '{}', which is not a number of bytes", printable(text)),
+          export_again);
     number = number * 10 + static_cast<std::uint64_t>(c - '0');
   }
   return number;

@@ -198,7 +198,7 @@ Sizes permute(const Inputs& in, const std::vector<int>& axes) {
     result.push_back(in[0][static_cast<std::size_t>(axis_of(axis, in[0].size()))]);
   }
   in.require(seen.size() == in[0].size() && axes.size() == seen.size(),
-             "its axes are no permutation of those of {}", to_string(in[0]));
+             "its axes are not a permutation of those of {}", to_string(in[0]));
   return result;
 }
 

@@ -15,8 +15,8 @@ struct GraphBlock {
   ValueId input, output;
 };
 
-/// The finest division in which each block but the first has a layer with a weight matrix or a
-/// kernel, and layers that share a parameter are in one block.
+/// As many blocks as possible; each but the first contains a convolution or linear layer, and
+/// layers that share a parameter are in one block.
 std::vector<GraphBlock> blocks_of(const Graph& graph, const std::vector<Step>& steps,
                                   ValueId output);
 

@@ -42,7 +42,7 @@ ValueId Pt2Context::buffer(const JsonAccess& json) {
   const std::string& name = json.at("name").text();
   const auto entry = entries_.find(name);
   if (entry == entries_.end() || entry->second.kind != Entry::Kind::buffer)
-    throw LacksOperator{"its running statistics are no buffers of the module"};
+    throw LacksOperator{"its running statistics are not buffers of the module"};
   if (const auto found = names_.find(name); found != names_.end()) {
     if (builder.graph.value(found->second).kind != Value::Kind::buffer)
       throw LacksOperator{"its running statistics are also read elsewhere"};
@@ -188,10 +188,10 @@ void Pt2Context::add_entry(const std::string& kind, const JsonAccess& spec) {
 void Pt2Context::read_input(const JsonAccess& spec) {
   const JsonAccess arg = spec.at("arg");
   if (!arg.has("as_tensor") || builder.graph.input.index >= 0)
-    throw Error(
-        ErrorCode::bad_file,
-        fmt::format("{}: the model has several inputs, or one that is no tensor", file_->origin()),
-        "export a module with one tensor as its input");
+    throw Error(ErrorCode::bad_file,
+                fmt::format("{}: the model has several inputs, or one that is not a tensor",
+                            file_->origin()),
+                "export a module with one tensor as its input");
   add_input(arg.at("as_tensor").at("name").text());
 }
 

@@ -83,7 +83,7 @@ class Expression {
   }
   [[noreturn]] void fail() const {
     throw Error(ErrorCode::bad_file,
-                fmt::format("{}: the size '{}' is no sum or product with the batch, or too large",
+                fmt::format("{}: the size '{}' is not linear in the batch size, or too large",
                             where_, printable(std::string(all_.substr(0, 200)))),
                 "give the model one dynamic size, that of the batch");
   }

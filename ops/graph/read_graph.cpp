@@ -9,6 +9,7 @@
 #include "ops/graph/pt2_file.h"
 #include "runtime/error.h"
 #include "runtime/file/file.h"
+#include "runtime/file/torch_file.h"
 #include "runtime/file/zip.h"
 
 namespace troupe::graph {
@@ -42,8 +43,14 @@ Graph read_graph(const std::filesystem::path& path) {
   const auto file = MappedFile::open(path);
   if (is_zip(*file)) return read_pt2(path);
   if (looks_like_onnx(file->bytes())) return read_onnx(path);
-  throw Error(ErrorCode::bad_file,
-              fmt::format("'{}' is no model that PyTorch has exported", path.string()),
+  if (is_legacy_torch_file(file->bytes()))
+    throw Error(ErrorCode::bad_file,
+                fmt::format("'{}' is a file from PyTorch before 1.6: a pickle of weights, not an "
+                            "exported model",
+                            path.string()),
+                fmt::format("convert it and set `Model::weights` to the result: {}",
+                            legacy_conversion(path.string())));
+  throw Error(ErrorCode::bad_file, fmt::format("'{}' is not an exported model", path.string()),
               export_line);
 }
 

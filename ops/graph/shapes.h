@@ -25,8 +25,8 @@ bool has_batch_axis(const Sizes& sizes);
 /// for one sample, and that also with each 0 as a 1, so that sums of sizes stay within 64 bits.
 bool can_exist(const Sizes& sizes);
 
-/// All of them multiplied. Throws Error{bad_shape} if the result exceeds 2^48 or is no linear
-/// function of the number of samples.
+/// All of them multiplied. Throws Error{bad_shape} if the result exceeds 2^48 or is not
+/// linear in the number of samples.
 Size product(std::span<const Size> sizes);
 
 /// The sizes with at most one -1 (Size::fixed) replaced so that the shape has as many elements as
@@ -36,7 +36,7 @@ Sizes resolved(Sizes sizes, const Sizes& from);
 /// For a number of samples. Throws Error{bad_shape} for more than Shape::max_rank axes.
 Shape shape_for(const Sizes& sizes, std::int64_t samples);
 
-/// An axis counted from the begin. Throws Error{bad_shape} if it is not in [-rank, rank).
+/// An axis counted from the front. Throws Error{bad_shape} if it is not in [-rank, rank).
 int axis_of(std::int64_t axis, std::size_t rank);
 
 /// The shape of an operator's result. Throws Error{bad_shape} if the operator does not take inputs

@@ -27,8 +27,8 @@ struct Step {
   std::vector<ValueId> inputs(const Graph& graph) const;
 };
 
-/// The steps that lead to `output`, in an order in which they can run. A batch norm takes along a
-/// ReLU behind it, a dropout behind that, or a sum with a value of the same shape.
+/// The steps that lead to `output`, in an order in which they can run. A batch norm is fused with a
+/// following ReLU, a dropout after that, or a sum with a value of the same shape.
 std::vector<Step> steps_to(const Graph& graph, ValueId output);
 
 /// The names of the random numbers of each dropout, by its index in Graph::nodes: its module's

@@ -50,7 +50,7 @@ void check_samples(const FileModel& model, const graph::Graph& graph, const Samp
     throw Error(ErrorCode::bad_options,
                 fmt::format("the model in '{}' has {} outputs, but the data set has {} classes",
                             model.file.string(), output[1].fixed, samples.classes),
-                "export the model with an output for each class");
+                fmt::format("export the model with {} outputs", samples.classes));
 }
 
 /// Whether the loss will be a cross-entropy, which contains the log-softmax.
@@ -86,20 +86,21 @@ OptionFields FileModel::options() {
             "draw new parameters, as PyTorch draws those of each layer; false: begin with those of "
             "the file",
             {.synonyms = {"initialize", "init"}}),
-      field("model.digest",
-            Converted<std::string>{[this] {
-                                     if (!digest.empty() || file.empty()) return digest;
-                                     try {
-                                       const auto read = graph();
-                                       const std::lock_guard lock(cache->mutex);
-                                       return cache->digest;
-                                     } catch (const Error&) {
-                                       return std::string();  // make() throws it
-                                     }
-                                   },
-                                   [this](std::string text) { digest = std::move(text); }},
-            "SHA-256 of the operators in the file, which the runs of one model share; empty: that "
-            "of the file"),
+      field(
+          "model.digest",
+          Converted<std::string>{[this] {
+                                   if (!digest.empty() || file.empty()) return digest;
+                                   try {
+                                     const auto read = graph();
+                                     const std::lock_guard lock(cache->mutex);
+                                     return cache->digest;
+                                   } catch (const Error&) {
+                                     return std::string();  // make() throws it
+                                   }
+                                 },
+                                 [this](std::string text) { digest = std::move(text); }},
+          "SHA-256 of the operator graph; Troupe records it so that a resumed run refuses another "
+          "graph; leave empty"),
       convolution_option(convolution)};
   return fields;
 }
@@ -109,7 +110,8 @@ Model FileModel::make(const SampleSpec& samples) const {
   if (!digest.empty() && digest != graph::digest(*read))
     throw Error(
         ErrorCode::bad_options,
-        fmt::format("`Model::file`: the model in '{}' has changed: its digest is {}, not {}",
+        fmt::format("the graph in '{}' has the digest {}, but `Model::digest` is {} (the run began "
+                    "with another graph)",
                     file.string(), graph::digest(*read).substr(0, 12), digest.substr(0, 12)),
         "use the file of the run, or start a new run");
   check_samples(*this, *read, samples);

@@ -8,9 +8,9 @@
 
 namespace troupe {
 
-/// A model that PyTorch has exported: torch.export.save (.pt2) or
-/// torch.onnx.export (.onnx). Its parameters begin with the
-/// values of the file; those that were frozen stay so. See docs/from-pytorch.md.
+/// A model that PyTorch has exported: torch.export.save (.pt2) or torch.onnx.export (.onnx). Its
+/// parameters begin with the values of the file; those that were frozen stay so. See
+/// docs/from-pytorch.md.
 ///
 ///     const PipelineOptions options{.model = FileModel{.file = "net.pt2"}, …};
 ///

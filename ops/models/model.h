@@ -1,6 +1,7 @@
 #pragma once
 #include <concepts>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,8 +45,9 @@ struct SampleSpec {
 };
 
 /// A struct that describes a model: its members are the model's options, `make` builds it. It may
-/// also have `OptionFields options()`, which declares the members with key, range and text, and
-/// `std::optional<std::int64_t> outputs() const`, the number of its outputs.
+/// also have `OptionFields options()`, which declares the members with key, range and text,
+/// `std::optional<std::int64_t> outputs() const`, the number of its outputs, and a member `file`,
+/// the path that it is read from.
 /// `ops/models/mlp.h` is a short example.
 template <class M>
 concept ModelDefinition = Named<M> && requires(const M& definition, const SampleSpec& samples) {
@@ -66,6 +68,8 @@ class ModelSource : public Definition {
         }) {
     if constexpr (requires(const M& m) { m.outputs(); })
       outputs_ = [](const ModelSource& self) { return self.as<M>().outputs(); };
+    if constexpr (requires(const M& m) { std::filesystem::path(m.file); })
+      file_ = [](const ModelSource& self) { return std::filesystem::path(self.as<M>().file); };
   }
 
   /// For samples of a data set, to compute in `precision`: pixels and floating-point numbers reach
@@ -75,10 +79,13 @@ class ModelSource : public Definition {
   /// What the definition's `outputs()` returns, if it has that; else the value of the option
   /// `model.classes`; nothing for a model without either.
   std::optional<std::int64_t> outputs() const;
+  /// The file that the model is read from; empty for a model of code.
+  std::filesystem::path file() const { return file_ ? file_(*this) : std::filesystem::path(); }
 
  private:
   Model (*make_)(const ModelSource& self, const SampleSpec& samples);
   std::optional<std::int64_t> (*outputs_)(const ModelSource& self) = nullptr;
+  std::filesystem::path (*file_)(const ModelSource& self) = nullptr;
 };
 
 }  // namespace troupe

@@ -106,7 +106,7 @@ std::int64_t first_count(const CounterSpec& counter) {
   if (!counter.read) return 0;
   const Tensor given = counter.read();
   if (given.dtype() != DType::i64 || given.element_count() != 1)
-    throw Error(ErrorCode::bad_file, fmt::format("{} is no count", counter.name),
+    throw Error(ErrorCode::bad_file, fmt::format("{} is not a count", counter.name),
                 "the file was changed while it was read, or is damaged");
   return *given.data<std::int64_t>();
 }

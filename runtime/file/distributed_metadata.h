@@ -28,7 +28,7 @@ struct StoredTensor {
   std::vector<Part> parts;             ///< within the shape
 };
 
-/// What `.metadata` of torch.distributed.checkpoint tells of tensors.
+/// What `.metadata` of torch.distributed.checkpoint states about tensors.
 struct Metadata {
   std::map<std::string_view, StoredTensor> tensors;
   std::vector<std::string_view> names;  ///< of `tensors`, in the order of the file
@@ -38,8 +38,8 @@ struct Metadata {
   std::shared_ptr<const Pickle> pickle;
 };
 
-/// Reads the file without running its code. Tensors of optimizers, which lists and numbers lead to,
-/// are left out. Throws Error: io; bad_file for damage, for files in other folders and for parts
+/// Reads the file without running its code. Optimizer tensors (keys with list indices or numbers)
+/// are skipped. Throws Error: io; bad_file for damage, for files in other folders and for parts
 /// outside of their tensor; unsupported for other element types and transformed data.
 Metadata read_metadata(const std::filesystem::path& path);
 

@@ -84,7 +84,7 @@ Id open_set(hid_t file, const std::string& name, const std::string& origin) {
     fail(origin, "it is a group, not a data set",
          fmt::format("name a data set in it, with its path: it has {}",
                      listed(names_in(object.get()), 8)));
-  if (kind != H5I_DATASET) fail(origin, "it is no data set", "give the name of a data set");
+  if (kind != H5I_DATASET) fail(origin, "it is not a data set", "give the name of a data set");
   return object;
 }
 

@@ -124,10 +124,10 @@ struct TarReader::State {
     if (!std::exchange(begun, true) && !is_zero(header) &&
         text_in(header, magic_place) != "ustar" &&
         octal_in(header, checksum_place) != sum_of(header))
-      fail(
-          fmt::format("it is no tar archive, plain or of gzip: it begins with '{}', not with a "
-                      "header and its checksum",
-                      printable({reinterpret_cast<const char*>(header.data()), filled}, 16)));
+      fail(fmt::format(
+          "it is not a tar archive, plain or gzip-compressed: it begins with '{}', not with a "
+          "header and its checksum",
+          printable({reinterpret_cast<const char*>(header.data()), filled}, 16)));
     if (filled < header.size())
       fail(fmt::format("it ends {} bytes too early", header.size() - filled));
     return header;

@@ -33,13 +33,14 @@ void check_kind(const ZipArchive& zip) {
                        "torch.save(torch.jit.load('{0}', 'cpu').state_dict(), '{0}.weights.pt')\"",
                        path));
   if (has(zip, "/models/model.json"))
-    refuse(zip, "it is a program of torch.export, not weights",
+    refuse(zip, "it is an exported model, not weights",
            fmt::format("use it as the model, or save its weights: python3 -c \"import torch; "
                        "torch.save(torch.export.load('{0}').state_dict, '{0}.weights.pt')\"",
                        path));
   if (has(zip, ".npy"))
     refuse(zip, "it is an archive of NumPy arrays, not of torch.save",
-           "save weights with torch.save(net.state_dict(), 'weights.pt')");
+           "arrays are data: set `Dataset::name` to npz and `Dataset::path` to the file; save "
+           "weights with torch.save(net.state_dict(), 'weights.pt')");
 }
 
 /// The folder that all members are in: that of the pickle.

@@ -32,7 +32,7 @@ class TorchArchive {
  private:
   ZipArchive zip_;
   std::string folder_;  ///< of all members: "net/"
-  /// What a copy of a tensor may have: repeated elements are possible, but seldom and small.
+  /// Limit on a copy of a tensor: strides of 0 can repeat elements.
   std::uint64_t most_bytes_ = std::uint64_t{1} << 20;
   ZipContent program_;
   std::unique_ptr<const Pickle> pickle_;

@@ -137,17 +137,19 @@ bool is_legacy_torch_file(std::span<const std::byte> bytes) {
          std::ranges::equal(as_bytes(magic), bytes.first(magic.size()));
 }
 
+std::string legacy_conversion(const std::string& path) {
+  return fmt::format(
+      "python3 -c \"import torch; torch.save(torch.load('{0}', 'cpu', weights_only=True), "
+      "'{0}.new.pt')\"",
+      path);
+}
+
 TorchWeights parse_torch_file(std::span<const std::byte> bytes, const std::string& origin,
                               std::shared_ptr<const void> owner) {
   if (is_legacy_torch_file(bytes))
     throw Error(ErrorCode::bad_file,
-                fmt::format("reading '{}': torch.save has written it in the format of before "
-                            "PyTorch 1.6",
-                            origin),
-                fmt::format("to convert it: python3 -c \"import torch; "
-                            "torch.save(torch.load('{0}', 'cpu', weights_only=True), "
-                            "'{0}.new.pt')\"",
-                            origin));
+                fmt::format("reading '{}': it is a file from PyTorch before 1.6", origin),
+                "to convert it: " + legacy_conversion(origin));
   return weights_in(
       std::make_shared<const TorchArchive>(ZipArchive::parse(bytes, origin, std::move(owner))));
 }

@@ -29,9 +29,9 @@ struct TorchWeights {
 /// weights are ignored.
 ///
 /// Throws Error: io; bad_file for damage, for files that hold no dictionary of tensors or several,
-/// and for files of other kinds with the line of Python that converts them (those of before PyTorch
-/// 1.6, TorchScript); unsupported for big-endian files and for tensors that Troupe lacks (sparse,
-/// quantized, complex). Memory: 300 times the size of the pickle at most.
+/// and for files of other kinds with the line of Python that converts them (those from PyTorch
+/// before 1.6, TorchScript); unsupported for big-endian files and for tensors that Troupe lacks
+/// (sparse, quantized, complex). Memory: 300 times the size of the pickle at most.
 TorchWeights open_torch_file(const std::filesystem::path& path);
 /// The same of bytes that `owner` keeps; with a null owner the caller does.
 TorchWeights parse_torch_file(std::span<const std::byte> bytes, const std::string& origin,
@@ -45,6 +45,8 @@ TorchWeights open_distributed_checkpoint(const std::filesystem::path& folder);
 
 /// Whether a file begins as torch.save wrote it before PyTorch 1.6.
 bool is_legacy_torch_file(std::span<const std::byte> bytes);
+/// The command that converts such a file to NAME.new.pt.
+std::string legacy_conversion(const std::string& path);
 
 /// Writes row-major CPU tensors as torch.save does: torch.load(…, weights_only=True) gives an
 /// OrderedDict of them, in the order of `source`, and can map the file (mmap=True). Elements begin

@@ -39,6 +39,32 @@ constexpr auto spellings = std::to_array<Spelling>({
               "the file is damaged: copy or write it again with torch.save");
 }
 
+/// Tensors that cannot be read: what the names of their types and functions contain, and what makes
+/// others of them.
+struct Foreign {
+  std::string_view part, kind, conversion;
+};
+constexpr auto foreign_kinds = std::to_array<Foreign>({
+    {"omplex", "complex", "torch.view_as_real(tensor)"},
+    {"sparse", "sparse", "tensor.to_dense()"},
+    {"nested", "nested", "tensor.to_padded_tensor(0)"},
+    {"_qtensor", "quantized", "tensor.dequantize()"},
+    {"QInt", "quantized", "tensor.dequantize()"},
+    {"QUInt", "quantized", "tensor.dequantize()"},
+    {"qint", "quantized", "tensor.dequantize()"},
+    {"quint", "quantized", "tensor.dequantize()"},
+    {"loat8", "of 8-bit floats", "tensor.float()"},
+});
+
+void refuse_foreign(const std::string& where, std::string_view name) {
+  for (const Foreign& foreign : foreign_kinds)
+    if (name.find(foreign.part) != name.npos)
+      throw Error(ErrorCode::unsupported,
+                  fmt::format("reading {}: the tensor is {}, which Troupe does not read", where,
+                              foreign.kind),
+                  fmt::format("delete it from the dictionary, or save {}", foreign.conversion));
+}
+
 [[noreturn]] void refuse(const std::string& where, const std::string& what) {
   throw Error(ErrorCode::unsupported, fmt::format("reading {}: {}", where, what),
               "convert the tensor to a dense one of floating-point numbers, integers or bool "
@@ -126,14 +152,14 @@ std::optional<DType> find_type(std::string_view name) {
 
 std::int64_t whole_number(const PickleValue* value, const std::string& where, const char* what) {
   const auto* number = value == nullptr ? nullptr : std::get_if<std::int64_t>(value);
-  if (number == nullptr || *number < 0) fail(where, fmt::format("{} is no whole number", what));
+  if (number == nullptr || *number < 0) fail(where, fmt::format("{} is not a whole number", what));
   return *number;
 }
 
 std::vector<std::int64_t> whole_numbers(const PickleValue* value, const std::string& where,
                                         const char* what) {
   PickleList* const* list = value == nullptr ? nullptr : std::get_if<PickleList*>(value);
-  if (list == nullptr) fail(where, fmt::format("{} is no tuple", what));
+  if (list == nullptr) fail(where, fmt::format("{} is not a tuple", what));
   if ((*list)->items.size() > Shape::max_rank)
     refuse(where, fmt::format("{} has {} axes, more than {}", what, (*list)->items.size(),
                               Shape::max_rank));
@@ -228,15 +254,18 @@ bool is_integer_torch_tensor(const PickleValue& value) {
 
 DType torch_dtype(std::string_view name, const std::string& where) {
   if (const auto dtype = find_type(name)) return *dtype;
+  refuse_foreign(where, name);
   refuse(where, fmt::format("its elements are {}", printable(name, 40)));
 }
 
 TorchTensor torch_tensor(const PickleValue& value, const std::string& where) {
   const std::optional<Call> call = innermost(value);
-  if (!call) fail(where, "it is no tensor of PyTorch");
+  if (!call) fail(where, "it is not a PyTorch tensor");
   if (call->function != "_rebuild_tensor" && call->function != "_rebuild_tensor_v2" &&
-      call->function != "_rebuild_tensor_v3")
+      call->function != "_rebuild_tensor_v3") {
+    refuse_foreign(where, call->function);
     refuse(where, fmt::format("it is made by {}", printable(call->function, 60)));
+  }
   const PickleList* id = storage_id(*call);
   constexpr std::size_t key_item = 2, count_item = 4;
   if (id == nullptr || id->items.size() <= count_item ||

@@ -149,9 +149,10 @@ class Directory {
         if (at == first) break;
       }
     }
-    throw Error(ErrorCode::bad_file,
-                fmt::format("reading '{}': it is no zip archive, or its end is missing", origin_),
-                "the file is truncated or of another kind: copy or write it again");
+    throw Error(
+        ErrorCode::bad_file,
+        fmt::format("reading '{}': it is not a zip archive, or its end is missing", origin_),
+        "the file is truncated or of another kind: copy or write it again");
   }
 
   Place find() const {

@@ -197,13 +197,35 @@ std::string question_without_endings(std::string_view word,
   return {};
 }
 
+std::string without_digits(std::string_view word) {
+  std::string rest(word);
+  std::erase_if(rest, [](unsigned char c) { return std::isdigit(c) != 0; });
+  return rest;
+}
+
+/// The choices that differ from a word in numbers alone: "resnet18, resnet34" for resnet101.
+std::vector<std::string_view> other_sizes(std::string_view word, const FieldLimits& limits) {
+  const std::string stem = without_digits(word);
+  std::vector<std::string_view> sizes;
+  if (stem.size() == word.size()) return sizes;
+  for (const std::string_view choice : limits.choices)
+    if (stem.size() < choice.size() && without_digits(choice) == stem) sizes.push_back(choice);
+  return sizes;
+}
+
+/// Empty if nothing is better than the choices, which the message lists.
+std::string remedy_for_choice(const std::string& word, const FieldLimits& limits) {
+  if (const auto sizes = other_sizes(word, limits); !sizes.empty())
+    return fmt::format("there are {}{}{}", fmt::join(sizes, ", "),
+                       limits.instead.empty() ? "" : "; for others, ", limits.instead);
+  std::string question = did_you_mean(word, limits.choices);
+  if (question.empty()) question = question_without_endings(word, limits.choices);
+  return question.empty() ? std::string(limits.instead) : question;
+}
+
 template <class T>
 std::string remedy(const OptionTree& tree, const FieldLimits& limits, bool in_list) {
-  if (!limits.choices.empty()) {
-    std::string question = did_you_mean(tree.scalar, limits.choices);
-    if (question.empty()) question = question_without_endings(tree.scalar, limits.choices);
-    return question.empty() ? "write one of these" : question;
-  }
+  if (!limits.choices.empty()) return remedy_for_choice(tree.scalar, limits);
   if (tree.quoted && Scalar<T>::parse(OptionTree{OptionTree::Kind::scalar, {}, tree.scalar}))
     return "remove the quotes";
   if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)

@@ -39,6 +39,8 @@ struct FieldLimits {
   std::vector<std::string_view> synonyms = {};
   /// Names that users may try, each with the remedy for it.
   std::vector<std::pair<std::string_view, std::string_view>> hints = {};
+  /// The remedy for a value that is none of the choices and resembles none.
+  std::string_view instead = {};
   /// Keys that older documents have in its place: read as this one. Dotted; empty: none.
   std::string_view old_path = {};
   /// What the library's errors call it (runtime/setting_names.h); empty: the last part of the path.

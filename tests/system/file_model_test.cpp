@@ -81,7 +81,7 @@ TEST_F(FileModel, IsResumedWithItsOwnFileAlone) {
   fs::copy(graphs / "vgg.pt2", root_ / "net.pt2", fs::copy_options::overwrite_existing);
   const Outcome refused = train("other", {"--restart", "auto"});
   EXPECT_NE(refused.exit_code, 0);
-  EXPECT_THAT(refused.error, HasSubstr("has changed"));
+  EXPECT_THAT(refused.error, HasSubstr("the run began with another graph"));
 }
 
 TEST_F(FileModel, IsPlannedEvaluatedAndExported) {
@@ -98,7 +98,7 @@ TEST_F(FileModel, IsPlannedEvaluatedAndExported) {
 }
 
 TEST_F(FileModel, IsChosenByItsFileAndByNoOtherName) {
-  const Outcome named = train("run", {"-r", "model.name=resnet18"});
+  const Outcome named = train("run", {"-r", "model.file=net.pt2", "-r", "model.name=resnet18"});
   EXPECT_EQ(named.exit_code, 2);
   EXPECT_THAT(named.error, AllOf(HasSubstr("model.file is net.pt2"), HasSubstr("resnet18")));
   const Outcome lacking = train("run", {"-r", "model.file=none.pt2"});

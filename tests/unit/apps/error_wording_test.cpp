@@ -45,6 +45,13 @@ TEST(ErrorWording, ReplacesSettingsInMessageAndRemedy) {
   EXPECT_EQ(worded.remedy(), "raise train.batch_size, or set data.name");
 }
 
+TEST(ErrorWording, IsACommandForADownload) {
+  const auto worded = [](const std::string& setting) { return command_name_of(setting); };
+  EXPECT_THAT(worded("fetch mnist"), testing::EndsWith(" fetch mnist"));
+  EXPECT_THAT(worded("fetch mnist data"), testing::EndsWith(" fetch mnist -o data"));
+  EXPECT_THAT(worded("fetch mnist my data"), testing::EndsWith(" fetch mnist -o 'my data'"));
+}
+
 /// The string literals of a source file, without its comments.
 std::vector<std::string> literals_of(const fs::path& path) {
   std::ostringstream text;

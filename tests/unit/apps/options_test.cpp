@@ -62,7 +62,45 @@ TEST(Options, OfACheckpointThatThisProgramDoesNotKnowAskForTheProgramThatWroteIt
   };
   EXPECT_EQ(remedy({}), "use the program that wrote this file");
   EXPECT_EQ(remedy({"model.name=mlp"}), "no error");
-  EXPECT_THAT(remedy({"model.name=deeper"}), HasSubstr("write one of these"));
+  EXPECT_THAT(remedy({"model.name=deeper"}), HasSubstr("export the model from PyTorch"));
+}
+
+TEST(Options, NamesOfOtherModelsLeadToTheOwnSizesAndToExport) {
+  const std::string other = refusal("model: {name: resnet101}");
+  EXPECT_THAT(other, HasSubstr("there are resnet18, resnet34, resnet50; for others, export"));
+  EXPECT_THAT(other, Not(HasSubstr("did you mean")));
+  EXPECT_THAT(refusal("model: {name: vgg16}"), HasSubstr("\nexport the model from PyTorch and set "
+                                                         "model.file"));
+  EXPECT_THAT(refusal("model: {name: rsnet18}"), HasSubstr("did you mean resnet18?"));
+}
+
+TEST(Options, AnOverrideOfTheModelWinsOverTheFile) {
+  const std::string graph = std::string(TROUPE_SOURCE_DIR) + "/tests/golden/graphs/resnet18.pt2";
+  const std::string data = "data: {name: synthetic, shape: [3, 20, 24], classes: 10}\n";
+  const Options file = parse_options(data + "model: {name: wide_resnet, widths: [4, 4, 4, 4]}",
+                                     "o.yaml", {"model.file=" + graph});
+  EXPECT_EQ(file.model.name, "file");
+  EXPECT_THAT(file.warnings, Contains(HasSubstr("model.widths has no effect")));
+  EXPECT_EQ(
+      parse_options(data + "model: {file: " + graph + "}", "o.yaml", {"model.name=mlp"}).model.name,
+      "mlp");
+  EXPECT_THAT(refusal(data + "model: {name: mlp, file: " + graph + "}"),
+              HasSubstr("leave out one of them"));
+}
+
+TEST(Options, ErrorsOfAModelOfAFileNameTheFile) {
+  const std::string graph = std::string(TROUPE_SOURCE_DIR) + "/tests/golden/graphs/resnet18.pt2";
+  const auto with = [&](const std::string& data, const std::string& more = "") {
+    return refusal("data: {name: synthetic, shape: [3, 20, 24], " + data +
+                   "}\nmodel: {file: " + graph + "}\n" + more);
+  };
+  EXPECT_THAT(with("classes: 20"), AllOf(HasSubstr("the model in '" + graph + "' has 10 outputs"),
+                                         HasSubstr("export the model with 20 outputs")));
+  EXPECT_THAT(with("classes: 10", "parallel: {pipeline: 99}"),
+              HasSubstr("is 99, but the model in " + graph + " has "));
+  EXPECT_THAT(refusal("model: {digest: abc, file: " + graph + "}",
+                      {"data.name=synthetic", "data.shape=[3, 20, 24]", "data.classes=10"}),
+              HasSubstr("o.yaml:1:9: the graph in '"));
 }
 
 TEST(Options, DefaultsGoTogether) { EXPECT_EQ(refusal(""), "no error"); }
@@ -505,15 +543,15 @@ TEST(Options, TakePrecisionsByLightningsAndByTheirFormerNames) {
 TEST(Options, SayWhatToWriteForOtherProgramsPrecisions) {
   for (const auto& [theirs, remedy] : {std::pair{"bf16", "did you mean bf16-mixed?"},
                                        {"bf16-true", "did you mean bf16-mixed?"},
-                                       {"16-mixed", "GPU"},
-                                       {"16-true", "GPU"},
-                                       {"fp16", "GPU"},
-                                       {"tf32", "TF32 needs a GPU"},
-                                       {"high", "TF32 needs a GPU"},
-                                       {"16", "GPU"},
+                                       {"16-mixed", "on CPUs only; write bf16-mixed"},
+                                       {"16-true", "on CPUs only; write bf16-mixed"},
+                                       {"fp16", "on CPUs only; write bf16-mixed"},
+                                       {"tf32", "on CPUs only; write 32-true or bf16-mixed"},
+                                       {"high", "on CPUs only; write 32-true or bf16-mixed"},
+                                       {"16", "on CPUs only; write bf16-mixed"},
                                        {"32", "did you mean 32-true?"},
                                        {"64", "did you mean 64-true?"},
-                                       {"transformer-engine", "GPU"},
+                                       {"transformer-engine", "on CPUs only; write bf16-mixed"},
                                        {"float32", "did you mean 32-true?"},
                                        {"double", "did you mean 64-true?"},
                                        {"bf16_mixed", "did you mean bf16-mixed?"}}) {

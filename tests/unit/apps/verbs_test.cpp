@@ -136,6 +136,15 @@ TEST_F(Verbs, WeightsOfAWrappedModuleLoadWithoutTheWrappersPrefix) {
       << "a prefix of some tensors is a part of their names";
 }
 
+TEST_F(Verbs, ExportRefusesNamesOfModels) {
+  for (const char* name : {"x.pt2", "x.onnx"}) {
+    const Ran ran = run_troupe({"export", root_.string(), "-o", (root_ / name).string()});
+    EXPECT_EQ(ran.code, exit_usage);
+    EXPECT_THAT(ran.error, HasSubstr(std::string(name) + ": export writes weights, not a model"));
+    EXPECT_FALSE(fs::exists(root_ / name));
+  }
+}
+
 TEST_F(Verbs, EvalOfBareWeightsAsksForOptions) {
   const std::string file = (root_ / "w.safetensors").string();
   run_troupe({"export", root_.string(), "-o", file});
@@ -241,7 +250,11 @@ TEST_F(Verbs, InspectTellsIdxFromOtherFiles) {
   std::ofstream(root_ / "text") << "neither the one nor the other";
   const Ran ran = run_troupe({"inspect", (root_ / "text").string()});
   EXPECT_EQ(ran.code, exit_failed);
-  EXPECT_THAT(ran.error, HasSubstr("a file of an unknown kind"));
+  EXPECT_THAT(ran.error, testing::AllOf(HasSubstr("a file of an unknown kind"),
+                                        HasSubstr("a model (.pt2 or .onnx)")));
+  const Ran eval = run_troupe({"eval", (root_ / "text").string()});
+  EXPECT_THAT(eval.error, testing::AllOf(HasSubstr("a file of an unknown kind"),
+                                         testing::Not(HasSubstr("onnx"))));
 }
 
 TEST_F(Verbs, TrainRefusesACheckpointOfMoreStepsThanARunHas) {
@@ -336,7 +349,7 @@ TEST_F(Verbs, TrainTakesWhatFitsOfWeightsForOtherClasses) {
   words[3] = out + "2";
   words.insert(words.end(), {"-r", "model.name=mnist_cnn", "-r", "train.freeze=[]"});
   EXPECT_THAT(run_troupe(words).error,
-              HasSubstr("none of the 4 tensors of the file fits the model"));
+              HasSubstr(file + ": none of its 4 tensors fits: the file has "));
 }
 
 TEST_F(Verbs, TrainRefusesWeightsOfWhichOnlyCountersFit) {

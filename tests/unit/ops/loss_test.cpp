@@ -181,7 +181,11 @@ TEST(LossErrors, NameWhatDoesNotFitBeforeARun) {
   EXPECT_THAT(message({}, classes, 1), HasSubstr("set `Model::classes` to 3"));
   EXPECT_THAT(message(mse, classes, 3), HasSubstr("set `loss` to cross_entropy"));
   EXPECT_THAT(message(mse, vectors, 3), HasSubstr("set `Model::classes` to 2"));
-  EXPECT_THAT(message(bce, classes, 1), HasSubstr("the samples have 3"));
+  EXPECT_THAT(message(bce, classes, 1),
+              HasSubstr("two classes or numbers, but the data set has 3 classes"));
+  EXPECT_THAT(refusal([&] { check_fits(mse, vectors, 3, "net.pt2"); }),
+              AllOf(HasSubstr("the model in 'net.pt2' has 3 outputs"),
+                    HasSubstr("export the model with 2 outputs")));
   EXPECT_THAT(message(bce, {.shape = {4}, .classes = 2}, 2), HasSubstr("to 1"));
   EXPECT_THAT(message({.class_weights = {1, 2}}, classes, 3), HasSubstr("2 numbers for 3 outputs"));
 }

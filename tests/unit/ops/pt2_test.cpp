@@ -14,6 +14,7 @@
 #include "ops/graph/shapes.h"
 #include "runtime/error.h"
 #include "runtime/file/zip.h"
+#include "tests/unit/runtime/file/support.h"
 #include "tests/unit/runtime/file/zip_text.h"
 
 namespace troupe::graph {
@@ -253,6 +254,9 @@ TEST(Pt2, AnswersFilesOfOtherKindsWithTheLineThatExports) {
   weights.remove("models/model.json");
   weights.member("data.pkl") = "x";
   EXPECT_THAT(weights.error(), AllOf(HasSubstr("weights alone"), HasSubstr("torch.export.save(")));
+  test::expect_error(
+      ErrorCode::bad_file, {"from PyTorch before 1.6: a pickle of weights", "set `Model::weights`"},
+      [] { read_graph(std::string(TROUPE_SOURCE_DIR) + "/tests/golden/torch/legacy.pt"); });
 }
 
 /// A change of a file's weights configuration and what the error says of it.

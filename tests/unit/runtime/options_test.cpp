@@ -22,7 +22,9 @@ std::string refusal(const std::function<void()>& action) {
     action();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::bad_options);
-    EXPECT_FALSE(error.remedy().empty()) << error.message();
+    // The choices of an option say themselves what to write.
+    const bool lists_choices = error.message().find("must be one of") != std::string::npos;
+    EXPECT_TRUE(lists_choices || !error.remedy().empty()) << error.message();
     return error.message() + "\n" + error.remedy();
   }
   return "no error";
@@ -204,7 +206,7 @@ TEST(OptionFields, ListWhatThereIsWhereNothingNearWasMeant) {
   EXPECT_THAT(reading("wheel: 3"), EndsWith("unknown key wheel\nthe keys are seed, part"));
   EXPECT_THAT(reading("cart.wheel.size: 3"), EndsWith("\nthe keys are seed, part"));
   const std::string colour = reading("part: {name: magenta}");
-  EXPECT_THAT(colour, EndsWith("must be one of red, green\nwrite one of these"));
+  EXPECT_THAT(colour, EndsWith("must be one of red, green\n"));
 }
 
 TEST(OptionFields, RefuseAScalarInPlaceOfASection) {

@@ -189,8 +189,11 @@ TEST_F(CifarFiles, TellsWhereItLookedAndWhatToDownload) {
                 "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz", "`Dataset::path`"},
                [&] { open_dataset(Cifar100{folder_.path()}); });
   ::setenv("TROUPE_DATA", folder_.path().c_str(), 1);
-  expect_error(ErrorCode::io, {(folder_ / "cifar10").string(), "run `fetch` cifar10"},
+  expect_error(ErrorCode::io, {(folder_ / "cifar10").string(), "run `fetch cifar10`"},
                [] { open_dataset(Cifar10{}); });
+  const std::string empty = folder_.path().string();
+  expect_error(ErrorCode::io, {"run `fetch cifar10 " + empty + "`"},
+               [&] { open_dataset(Cifar10{empty}); });
   cifar_folder(10, false).write(folder_ / "cifar10");
   EXPECT_GT(open_dataset(Cifar10{}).count(Split::train), 0);
   ::unsetenv("TROUPE_DATA");

@@ -135,10 +135,10 @@ TEST_F(CsvTables, RefuseWhatIsNoTable) {
                                                         HasSubstr("by commas, not by ;")));
   EXPECT_THAT(refusal("a,a\n1,2\n"), HasSubstr("names its column 2 'a'"));
   EXPECT_THAT(refusal("y\n1\n"), HasSubstr("no columns but the targets"));
-  EXPECT_THAT(refusal("a,y\n1\n"), HasSubstr("fewer than 2 cells in line 2"));
-  EXPECT_THAT(refusal("a,y\n1,2,3\n"), HasSubstr("more than 2 cells in line 2"));
-  EXPECT_THAT(refusal("a,y\n1,\"b\n"), HasSubstr("a quote in line 2"));
-  EXPECT_THAT(refusal("a,y\n1,\"b\"\"c\"\n"), HasSubstr("a quote in line 2"));
+  EXPECT_THAT(refusal("a,y\n1\n"), HasSubstr(":2: 1 cell, but the first row names 2 columns"));
+  EXPECT_THAT(refusal("a,y\n1,2,3\n"), HasSubstr(":2: 3 cells, but the first row names 2 columns"));
+  EXPECT_THAT(refusal("a,y\n1,\"b\n"), HasSubstr(":2: a quote does not end"));
+  EXPECT_THAT(refusal("a,y\n1,\"b\"\"c\"\n"), HasSubstr(":2: a quote does not end"));
   EXPECT_THAT(refusal("a,b,y\n1,2,3\n", {.target = {"b", "y"}, .targets = TargetKind::classes}),
               HasSubstr("names 2 columns"));
   write("test.csv", "b,y\n1,2\n");

@@ -195,7 +195,7 @@ TEST(Mnist, SaysWhereItLookedAndHowToGetItWhereThereIsNoPath) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::io);
     EXPECT_THAT(error.message(), HasSubstr("/nonexistent/mnist/train-images-idx3-ubyte"));
-    EXPECT_THAT(error.remedy(), HasSubstr("run `fetch` mnist"));
+    EXPECT_THAT(error.remedy(), HasSubstr("run `fetch mnist`,"));
   }
 }
 

@@ -109,8 +109,8 @@ TEST(TarReader, RefusesOtherFiles) {
   expect_refused("", {"too early"});
   for (const std::size_t more : {0, 100, 2000}) {
     const std::string page = "<html>" + std::string(more, 'x');
-    expect_refused(page, {"no tar archive", "it begins with '<html>"});
-    expect_refused(gzip(page), {"no tar archive", "it begins with '<html>"});
+    expect_refused(page, {"not a tar archive", "it begins with '<html>"});
+    expect_refused(gzip(page), {"not a tar archive", "it begins with '<html>"});
   }
 }
 

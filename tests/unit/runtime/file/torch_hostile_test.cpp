@@ -81,7 +81,7 @@ TEST(HostileTorchFile, RefusesElementsBehindTheStorage) {
 TEST(HostileTorchFile, RefusesNegativeAndMissingNumbers) {
   PickledTensor tensor;
   tensor.strides = {-1};
-  expect_refused(tensor, {"its strides is no whole number"});
+  expect_refused(tensor, {"its strides is not a whole number"});
   tensor.strides = {};
   expect_refused(tensor, {"its shape has 1 axes, but its strides 0"});
   tensor = {};
@@ -132,7 +132,7 @@ TEST(HostileTorchFile, RefusesParametersThatWrapThemselves) {
   const std::string cycle = "ctorch._utils\n_rebuild_parameter\n]q\1Rq\2h\1h\2a00h\2";
   expect_refused(
       torch_file_of("}(" + pickled("w") + cycle + pickled("v") + PickledTensor{}.text() + "u"),
-      {"it is no tensor"});
+      {"it is not a PyTorch tensor"});
 }
 
 TEST(HostileTorchFile, RefusesListsThatManyDictionariesCopy) {
