@@ -186,13 +186,14 @@ void add_model(OptionFields& fields, Options& o) {
   add_all(fields, fields_of(o.model, "model.name"));
   for (OptionField& field : fields)
     if (field.path == "model.classes") field = with_automatic_classes(std::move(field), o);
-  fields.push_back(field(
-      "model.weights", o.weights,
-      "file of PyTorch (.pt) or safetensors, or checkpoint, to start from; empty: random weights",
-      {.synonyms = {"checkpoint", "pretrained"},
-       .hints = {{"resume", restart_hint},
-                 {"resume_from_checkpoint", restart_hint},
-                 {"ckpt_path", restart_hint}}}));
+  fields.push_back(field("model.weights", o.weights,
+                         "file of PyTorch (.pt; FILE#KEY: the entry KEY of it) or safetensors, or "
+                         "checkpoint, to start "
+                         "from; empty: random weights",
+                         {.synonyms = {"checkpoint", "pretrained"},
+                          .hints = {{"resume", restart_hint},
+                                    {"resume_from_checkpoint", restart_hint},
+                                    {"ckpt_path", restart_hint}}}));
   fields.push_back(
       field("model.strict", o.weights_strict,
             "true: names and shapes of model.weights must match the model; false: load "
