@@ -81,7 +81,7 @@ class Fusion {
       take(*next);
       next = only_reader(step.output);
       const auto* dropout = next ? std::get_if<Dropout>(&graph_.nodes[*next].operation) : nullptr;
-      if (dropout && step.residual.index < 0) {
+      if (dropout && dropout->drawn_axes == 0 && step.residual.index < 0) {
         step.dropout = dropout->probability;
         step.dropout_path = dropout_path(graph_, *next);
         take(*next);
@@ -111,6 +111,11 @@ class Fusion {
   std::vector<bool> joined_;
 };
 
+bool draws_numbers(const Operator& operation) {
+  const auto* attention = std::get_if<Attention>(&operation);
+  return std::holds_alternative<Dropout>(operation) || (attention && attention->dropout > 0);
+}
+
 }  // namespace
 
 std::vector<ValueId> Step::inputs(const Graph& graph) const {
@@ -127,11 +132,11 @@ std::vector<Step> steps_to(const Graph& graph, ValueId output) {
 
 std::string dropout_path(const Graph& graph, std::size_t node) {
   const Node& dropout = graph.nodes[node];
-  const bool is_first = std::none_of(
-      graph.nodes.begin(), graph.nodes.begin() + static_cast<std::ptrdiff_t>(node),
-      [&](const Node& other) {
-        return std::holds_alternative<Dropout>(other.operation) && other.module == dropout.module;
-      });
+  const bool is_first =
+      std::none_of(graph.nodes.begin(), graph.nodes.begin() + static_cast<std::ptrdiff_t>(node),
+                   [&](const Node& other) {
+                     return draws_numbers(other.operation) && other.module == dropout.module;
+                   });
   if (is_first && !dropout.module.empty()) return dropout.module;
   return fmt::format("{}{}{}", dropout.module, dropout.module.empty() ? "" : ".", dropout.name);
 }
