@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -16,17 +15,6 @@
 
 namespace troupe {
 namespace {
-
-/// The same tensors without the first part of their names, if it is `part` in all of them.
-TensorSource without(std::string_view part, TensorSource source) {
-  const auto has_part = [&](const TensorInfo& tensor) { return tensor.name.starts_with(part); };
-  if (source.tensors.empty() || !std::ranges::all_of(source.tensors, has_part)) return source;
-  for (TensorInfo& tensor : source.tensors) tensor.name.erase(0, part.size());
-  source.read = [part = std::string(part), read = std::move(source.read)](const std::string& name) {
-    return read(part + name);
-  };
-  return source;
-}
 
 /// The weights of a checkpoint, without the optimizer's state. If this has a moving average of the
 /// weights, the average takes their place.
@@ -50,16 +38,9 @@ WeightsFile weights_of(const std::filesystem::path& folder, const Checkpoint& ch
           .others = {}};
 }
 
-/// DistributedDataParallel and torch.compile put a module into another one; either may be inside.
-TensorSource without_wrappers(TensorSource source) {
-  for (const char* wrapper : {"module.", "_orig_mod.", "module."})
-    source = without(wrapper, std::move(source));
-  return source;
-}
-
 WeightsFile weights_of(const std::filesystem::path& path, TorchWeights weights) {
   return {.path = path,
-          .tensors = without_wrappers(std::move(weights.tensors)),
+          .tensors = std::move(weights.tensors),
           .options = {},
           .step = 0,
           .part = std::move(weights.part),
@@ -73,21 +54,23 @@ std::string WeightsFile::name() const {
 }
 
 std::filesystem::path find_weights(const std::filesystem::path& path) {
-  if (!std::filesystem::is_directory(path) || is_distributed_checkpoint(path)) return path;
+  const std::filesystem::path file = torch_path(path).path;
+  if (!std::filesystem::is_directory(file) || is_distributed_checkpoint(file)) return path;
   const CheckpointChoice choice = newest_complete_checkpoint(path);
   for (const auto& reason : choice.skipped) print_warning("skipped {}", reason);
   return choice.folder;
 }
 
-WeightsFile open_weights(const std::filesystem::path& found) {
+WeightsFile open_weights(const std::filesystem::path& path) {
+  const auto [found, part] = torch_path(path);
   if (is_distributed_checkpoint(found))
-    return weights_of(found, open_distributed_checkpoint(found));
+    return weights_of(found, open_distributed_checkpoint(found, part));
   WeightsFile result{.path = found, .tensors = {}, .options = {}, .part = {}, .others = {}};
   if (!std::filesystem::is_directory(found)) {
     const FileKind kind = file_kind(found);
-    if (kind == FileKind::torch_zip) return weights_of(found, open_torch_file(found));
+    if (kind == FileKind::torch_zip) return weights_of(found, open_torch_file(found, part));
     if (kind != FileKind::safetensors) throw foreign_file(found, kind, weights_files);
-    result.tensors = without_wrappers(SafetensorsFile::open(found).source());
+    result.tensors = SafetensorsFile::open(found).source();
     return result;
   }
   return weights_of(found, open_checkpoint(found));

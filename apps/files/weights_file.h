@@ -24,15 +24,14 @@ struct WeightsFile {
   std::string name() const;
 };
 
-/// The path itself if it is a file, a checkpoint or a folder of torch.distributed.checkpoint; the
-/// newest complete checkpoint of an output folder (warns on stderr about skipped ones). Throws
-/// Error if there is none.
+/// The path itself, which may name a part (torch_path), if it is a file, a checkpoint or a folder
+/// of torch.distributed.checkpoint; the newest complete checkpoint of an output folder (warns on
+/// stderr about skipped ones). Throws Error if there is none.
 std::filesystem::path find_weights(const std::filesystem::path& path);
 
 /// Opens what find_weights has found: also a .pt or .pth file of PyTorch, or a folder of
-/// torch.distributed.checkpoint, as runtime/file/torch_file.h says. If the names of all tensors
-/// begin with "module." (DistributedDataParallel) or "_orig_mod." (torch.compile), the result has
-/// them without. Throws Error as the readers of its format do.
+/// torch.distributed.checkpoint, as runtime/file/torch_file.h says. Throws Error as the readers of
+/// its format do.
 WeightsFile open_weights(const std::filesystem::path& found);
 
 }  // namespace troupe

@@ -182,7 +182,7 @@ constexpr std::string_view inspected_files =
     "file (IDX plain or compressed by gzip)";
 
 int inspect(const InspectArguments& arguments) {
-  const std::filesystem::path& path = arguments.file;
+  const auto [path, part] = torch_path(arguments.file);
   const bool is_folder = std::filesystem::is_directory(path);
   const FileKind kind = is_folder ? FileKind::unknown : file_kind(path);
   if (!is_folder && !arguments.digest && graph::holds_graph(path)) {
@@ -194,13 +194,14 @@ int inspect(const InspectArguments& arguments) {
   if (!is_folder && !is_weights && (arguments.digest || !is_data))
     throw foreign_file(path, kind, arguments.digest ? weights_files : inspected_files);
   if (arguments.digest)
-    print_out("{}\n", digest_of(path));
+    print_out("{}\n", digest_of(arguments.file));
   else if (is_distributed_checkpoint(path))
-    inspect_torch(path, open_distributed_checkpoint(path), "distributed checkpoint of PyTorch");
+    inspect_torch(path, open_distributed_checkpoint(path, part),
+                  "distributed checkpoint of PyTorch");
   else if (is_folder)
     inspect_checkpoint(path);
   else if (kind == FileKind::torch_zip)
-    inspect_torch(path, open_torch_file(path), "PyTorch file");
+    inspect_torch(path, open_torch_file(path, part), "PyTorch file");
   else if (is_data)
     inspect_idx(path);
   else

@@ -10,6 +10,7 @@
 
 #include "ops/graph/builder.h"
 #include "ops/graph/early_slices.h"
+#include "ops/graph/model_of.h"
 #include "ops/graph/partition.h"
 #include "ops/graph/read_graph.h"
 #include "ops/graph/shapes.h"
@@ -76,6 +77,7 @@ void print_lacking(const graph::Graph& graph) {
                     graph::Origin{lacking.name, lacking.module, lacking.source}.text(),
                     lacking.reason});
   print_columns(rows);
+  print_out("try: {}\n\n", graph::remedy_for(graph.lacking.front()));
 }
 
 void print_parameters(const graph::Graph& graph) {

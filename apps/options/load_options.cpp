@@ -254,7 +254,8 @@ Options parse_recorded_options(std::string_view text, const std::string& source,
     return parse_options(text, source, overrides, own);
   } catch (const Error& error) {
     const bool is_changed_file = error.message().find("model.digest is") != std::string::npos;
-    if (!error.message().starts_with(source) || is_changed_file) throw;
+    const bool is_moved_file = error.remedy().find("model.file=") != std::string::npos;
+    if (!error.message().starts_with(source) || is_changed_file || is_moved_file) throw;
     throw Error(error.code(), error.message(), "use the program that wrote this file");
   }
 }

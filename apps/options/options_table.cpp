@@ -193,9 +193,9 @@ void add_model(OptionFields& fields, Options& o) {
   for (OptionField& field : fields)
     if (field.path == "model.classes") field = with_automatic_classes(std::move(field), o);
   fields.push_back(field("model.weights", o.weights,
-                         "weights to start from: .pt, .pth or .ckpt of torch.save, folder of "
-                         "torch.distributed.checkpoint, safetensors, or checkpoint; empty: initial "
-                         "weights of the model",
+                         "weights to start from: .pt, .pth or .ckpt of torch.save (FILE#KEY: its "
+                         "entry KEY), folder of torch.distributed.checkpoint, safetensors, or "
+                         "checkpoint; empty: initial weights of the model",
                          {.synonyms = {"checkpoint", "pretrained"},
                           .hints = {{"resume", restart_hint},
                                     {"resume_from_checkpoint", restart_hint},

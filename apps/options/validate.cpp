@@ -12,6 +12,7 @@
 #include "apps/options/load_options.h"
 #include "apps/options/options_table.h"
 #include "runtime/error.h"
+#include "runtime/file/torch_file.h"
 #include "runtime/physical_memory.h"
 #include "runtime/text.h"
 
@@ -77,7 +78,7 @@ class Validator {
 
   void check_weights() const {
     const auto& weights = options_.weights;
-    require(weights.empty() || std::filesystem::exists(weights), {"model.weights"},
+    require(weights.empty() || std::filesystem::exists(torch_path(weights).path), {"model.weights"},
             "check the path", "model.weights is {}, which does not exist", weights.string());
   }
 
@@ -315,6 +316,8 @@ class Validator {
     try {
       return block_count(options_);
     } catch (const Error& error) {
+      require(error.code() != ErrorCode::io || model_file(options_).empty(), {"model.file"},
+              "check the path; if the file has moved: -r model.file=PATH", "{}", error.message());
       std::vector<std::string> keys = {"model.name"};
       const std::vector<std::string> of_samples = keys_of(options_.dataset);
       keys.insert(keys.end(), of_samples.begin(), of_samples.end());

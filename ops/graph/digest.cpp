@@ -32,7 +32,11 @@ std::string members(const Operator& operation) {
                  [](const LayerNorm& o) { return fmt::format("{} {}", o.features, o.epsilon); },
                  [](const Clamp& o) { return fmt::format("{} {}", o.low, o.high); },
                  [](const Affine& o) { return fmt::format("{} {}", o.factor, o.offset); },
-                 [](const Attention& o) { return fmt::format("{} {}", o.causal, o.scale); },
+                 [](const Attention& o) {
+                   const std::string dropout =
+                       o.dropout == 0 ? "" : fmt::format(" dropout {}", o.dropout);
+                   return fmt::format("{} {}{}", o.causal, o.scale, dropout);
+                 },
                  [](const Softmax& o) { return fmt::format("{}", o.axis); },
                  [](const Reduce& o) {
                    return fmt::format("{} {}", fmt::join(o.axes, ","), o.keeps_axes);
@@ -42,7 +46,11 @@ std::string members(const Operator& operation) {
                  [](const Permute& o) { return fmt::format("{}", fmt::join(o.axes, ",")); },
                  [](const Slice& o) { return fmt::format("{} {} {}", o.axis, o.start, o.count); },
                  [](const Concatenate& o) { return fmt::format("{}", o.axis); },
-                 [](const Dropout& o) { return fmt::format("{}", o.probability); },
+                 [](const Dropout& o) {
+                   const std::string axes =
+                       o.drawn_axes == 0 ? "" : fmt::format(" axes {}", o.drawn_axes);
+                   return fmt::format("{}{}", o.probability, axes);
+                 },
                  [](const auto&) { return std::string(); }},
       operation);
 }

@@ -77,6 +77,7 @@ struct Matmul {};   // a [..., m, k], b [..., k, n]; outer axes are broadcast
 struct Attention {  // q, k, v [..., tokens, features], [mask]; scaled dot-product attention
   bool causal = false;
   double scale = 0.0;
+  double dropout = 0.0;  ///< probability that a weight of a value is 0; training only
 };
 struct Softmax {  // x
   int axis = -1;
@@ -114,6 +115,9 @@ struct Concatenate {  // any number of inputs
 };
 struct Dropout {  // x
   double probability = 0.5;
+  /// The first axes, for each of whose elements one number is drawn, such as 2 for whole channels
+  /// and 1 for whole samples; 0: all axes.
+  int drawn_axes = 0;
 };
 
 using Operator =
@@ -142,6 +146,7 @@ struct Lacking {
   std::string operation;             ///< as the file calls it: "aten.elu.default" or "Elu"
   std::string name, module, source;  ///< as in Node
   std::string reason;                ///< why, if the operator is known; may be empty
+  std::string remedy = {};           ///< empty: another operator in its place
 };
 
 /// A model with one input and one output. Nodes are in an order in which they can run.

@@ -32,9 +32,7 @@ void check_complete(const Graph& graph) {
   if (!others.empty())
     message += fmt::format("; nor can {}",
                            listed(std::vector<std::string>(others.begin(), others.end()), 3));
-  throw Error(ErrorCode::unsupported, message,
-              "replace it in the Python module by operators that docs/from-pytorch.md lists, and "
-              "export it again after net.train()");
+  throw Error(ErrorCode::unsupported, message, remedy_for(first));
 }
 
 /// The names of tensors that no step reads: training does not change them.
@@ -52,6 +50,12 @@ std::vector<std::string> untouched(const Graph& graph, const std::vector<Step>& 
 }
 
 }  // namespace
+
+std::string remedy_for(const Lacking& lacking) {
+  if (!lacking.remedy.empty()) return lacking.remedy;
+  return "replace it in the Python module by operators that docs/from-pytorch.md lists, and "
+         "export it again after net.train()";
+}
 
 bool ends_with_log_softmax(const Graph& graph) {
   const Node* last = maker_of(graph, graph.output);

@@ -15,6 +15,9 @@ struct GraphModelOptions {
   bool drops_log_softmax = false;
 };
 
+/// What to do about an operator that Troupe lacks.
+std::string remedy_for(const Lacking& lacking);
+
 /// Whether the graph ends with a log-softmax over the last axis.
 bool ends_with_log_softmax(const Graph& graph);
 

@@ -100,17 +100,23 @@ Numbers additive_mask(Call& call, const Numbers& mask) {
 }
 
 ValueId add_attention(Call& call, ValueId q, ValueId k, ValueId v, const Numbers* mask, bool causal,
-                      double scale) {
+                      double scale, double dropout) {
   std::vector<ValueId> inputs{q, k, v};
   const bool mask_is_causal = mask && is_causal(*mask);
   if (mask && !mask_is_causal) call.budget().take(call, mask->count());
   if (mask && !mask_is_causal) inputs.push_back(call.constant(*mask));
-  return call.add(
-      Attention{.causal = causal || mask_is_causal, .scale = exact_scale(scale, call.shape(q))},
-      inputs);
+  return call.add(Attention{.causal = causal || mask_is_causal,
+                            .scale = exact_scale(scale, call.shape(q)),
+                            .dropout = dropout},
+                  inputs);
 }
 
 std::optional<ValueId> as_attention(Call& call, ValueId weights, ValueId values) {
+  double dropout = 0.0;
+  if (const auto* drops = call.producer_as<Dropout>(weights); drops && drops->drawn_axes == 0) {
+    dropout = drops->probability;
+    weights = call.producer(weights)->inputs[0];
+  }
   const auto* softmax = call.producer_as<Softmax>(weights);
   if (!softmax || softmax->logarithm) return std::nullopt;
   const int rank = static_cast<int>(call.shape(weights).size());
@@ -131,7 +137,7 @@ std::optional<ValueId> as_attention(Call& call, ValueId weights, ValueId values)
   const bool fits = static_cast<int>(call.shape(q).size()) == rank && outer(q) == outer(*k) &&
                     outer(q) == outer(values);
   if (!fits) return std::nullopt;
-  return add_attention(call, q, *k, values, mask ? &*mask : nullptr, false, scale);
+  return add_attention(call, q, *k, values, mask ? &*mask : nullptr, false, scale, dropout);
 }
 
 }  // namespace troupe::graph::onnx

@@ -118,6 +118,12 @@ ValueId Call::constant(const Numbers& numbers) {
   return import_.add_value(std::move(value));
 }
 
+AddNode adder(Call& call) {
+  return [&call](Operator operation, std::vector<ValueId> inputs) {
+    return call.add(std::move(operation), std::move(inputs));
+  };
+}
+
 Budget& Call::budget() { return import_.budget_; }
 
 const std::string& Call::counter_of(const std::string& running_mean) const {

@@ -1,4 +1,5 @@
-// Dropout(inplace=True), which the export writes as x * (uniform numbers < keep) / keep.
+// Dropout(inplace=True), Dropout2d and stochastic depth, which the export writes as
+// x * ((uniform numbers < keep) / keep).
 
 #include <fmt/format.h>
 
@@ -35,9 +36,12 @@ bool give_dropout(Call& call, ArithmeticOperation operation) {
     const DropoutPart part = *call.dropout(i);
     const ValueId x = call.value(1 - i);
     if (part.step != Step::scaled) return false;
-    if (call.shape(x) != part.shape) call.refuse("it drops whole channels, as Dropout2d");
     const double probability = shortest_decimal(static_cast<float>(1.0 - part.keep));
-    return call.give(probability == 0 ? x : call.add(Dropout{probability}, {x})), true;
+    const auto drop = dropout_of_mask(part.shape, call.shape(x), probability);
+    if (!drop)
+      call.refuse(fmt::format("it multiplies {} by random numbers {}", to_string(call.shape(x)),
+                              to_string(part.shape)));
+    return call.give(probability == 0 ? x : call.add(*drop, {x})), true;
   }
   return false;
 }

@@ -17,6 +17,11 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 void relu(Call& call) { call.give(call.add(Relu{}, {call.value(0)})); }
 
+void leaky_relu(Call& call) {
+  const ValueId x = call.value(0);
+  call.give(add_leaky_relu(adder(call), x, call.real("alpha", 0.01)));
+}
+
 template <ActivationFunction function>
 void activation(Call& call) {
   call.give(call.add(Activate{function}, {call.value(0)}));
@@ -230,6 +235,7 @@ void reduce(Call& call) {
 
 constexpr std::pair<std::string_view, Handler> handlers[] = {
     {"Relu", relu},
+    {"LeakyRelu", leaky_relu},
     {"Sigmoid", activation<ActivationFunction::sigmoid>},
     {"Tanh", tanh},
     {"Erf", erf},

@@ -68,9 +68,12 @@ void Import::add_input() {
     if (!initializers_.contains(input.name())) inputs.push_back(&input);
   const int outputs = file_.model.graph().output_size();
   if (inputs.size() != 1 || outputs != 1)
-    refuse(file_, fmt::format("has {} and {}; Troupe trains models with one of each",
-                              counted(static_cast<std::int64_t>(inputs.size()), "input"),
-                              counted(outputs, "output")));
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("{}: has {} and {}; Troupe trains models with one of each", file_.origin,
+                    counted(static_cast<std::int64_t>(inputs.size()), "input"),
+                    counted(outputs, "output")),
+        "export a module with one tensor as its input and one as its result");
   const onnx_wire::ValueInfo& input = *inputs.front();
   onnx_wire::Node none;
   none.set_op_type("input");
@@ -161,8 +164,10 @@ void Import::apply(Call& call) {
   for (int i = 0; i < call.input_count(); ++i)
     if (call.has_input(i)) all_known = all_known && call.known(i).numbers;
   const std::string& operation = call.operation();
-  const bool grows =  // as the zeros of empty_like
-      operation == "Expand" && all_known && !is_fixed_shape(call.needed_numbers(1));
+  const bool is_expand = operation == "Expand";
+  const bool grows =  // as the zeros of empty_like and of new_empty
+      (is_expand || operation == "ConstantOfShape") && all_known &&
+      !is_fixed_shape(call.needed_numbers(is_expand ? 1 : 0));
   const bool is_alike =
       operation == "CastLike" && call.has_input(1) && call.is_known(0) && !call.is_known(1);
   if (operation == "Shape" || is_alike || (all_known && !grows && can_evaluate(operation)))

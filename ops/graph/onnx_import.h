@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ops/graph/compositions.h"
 #include "ops/graph/graph.h"
 #include "ops/graph/onnx_evaluate.h"
 #include "ops/graph/onnx_gelu.h"
@@ -90,6 +91,9 @@ class Call : public NodeView {
   Import& import_;
 };
 
+/// Appends nodes that belong to a node of the file.
+AddNode adder(Call& call);
+
 using Handler = void (*)(Call&);
 /// The function that reads nodes of an operation with inputs that depend on data; null for none.
 Handler find_handler(std::string_view operation);
@@ -102,8 +106,8 @@ void less(Call& call);
 /// Whether the node is a part of a dropout or completes one, and has been read as such.
 bool give_dropout(Call& call, ArithmeticOperation operation);
 
-/// Reads scores * values as one Attention where the scores are a softmax of products; nothing
-/// elsewhere.
+/// Reads scores * values as one Attention where the scores are a softmax of products, or a dropout
+/// of one; nothing elsewhere.
 std::optional<ValueId> as_attention(Call& call, ValueId scores, ValueId values);
 /// Scores of -1e9 and below: their softmax is zero, as that of minus infinity.
 constexpr double as_good_as_minus_infinity = -1e9;
@@ -111,7 +115,7 @@ constexpr double as_good_as_minus_infinity = -1e9;
 Numbers additive_mask(Call& call, const Numbers& mask);
 /// Adds attention with a mask, which is left out where it is the causal one.
 ValueId add_attention(Call& call, ValueId q, ValueId k, ValueId v, const Numbers* mask, bool causal,
-                      double scale);
+                      double scale, double dropout = 0.0);
 
 /// Builds the graph of a file.
 class Import {

@@ -167,6 +167,25 @@ void layer_norm(Call& call) {
                      inputs));
 }
 
+/// Group norm of x with a weight and a bias, or without where these are ones and zeros.
+void give_group_norm(Call& call, ValueId x, std::int64_t groups) {
+  ValueId weight, bias;
+  if (!all_are(call.numbers(1), 1.0)) weight = parameter(call, 1);
+  if (has_bias(call, 2)) bias = parameter(call, 2);
+  const Sizes shape = call.shape(x);
+  call.give(call.checked([&] {
+    return add_group_norm(adder(call), x, shape, groups, call.real("epsilon", 1e-5), weight, bias);
+  }));
+}
+
+void group_norm(Call& call) { give_group_norm(call, call.value(0), call.integer("num_groups", 0)); }
+
+void instance_norm(Call& call) {
+  const ValueId x = call.value(0);
+  const Sizes& shape = call.shape(x);
+  give_group_norm(call, x, shape.size() > 1 ? shape[1].fixed : 0);
+}
+
 PoolOptions pool_options(const Call& call, ValueId x) {
   check_images(call, x);
   PoolOptions o;
@@ -177,22 +196,26 @@ PoolOptions pool_options(const Call& call, ValueId x) {
   const auto [dilation_h, dilation_w] = pair(call, "dilations", 1);
   if (dilation_h != 1 || dilation_w != 1) call.refuse("its dilation is not 1");
   if (o.stride_h < 1 || o.stride_w < 1) call.damaged("its stride is not positive");
-  const Sizes& shape = call.shape(x);
-  const bool exact = (shape[2].fixed + 2 * o.padding_h - o.kernel_h) % o.stride_h == 0 &&
-                     (shape[3].fixed + 2 * o.padding_w - o.kernel_w) % o.stride_w == 0;
-  if (call.integer("ceil_mode", 0) != 0 && !exact)
-    call.refuse("ceil_mode=True with windows that reach beyond the image");
   return o;
 }
 
 void max_pool(Call& call) {
   const ValueId x = call.value(0);
-  call.give(call.add(MaxPool{pool_options(call, x)}, {x}));
+  const PoolOptions options = pool_options(call, x);
+  if (call.integer("ceil_mode", 0) == 0) return call.give(call.add(MaxPool{options}, {x}));
+  const Sizes shape = call.shape(x);
+  call.give(call.checked([&] { return add_ceil_max_pool(adder(call), x, shape, options); }));
 }
 
 void average_pool(Call& call) {
   const ValueId x = call.value(0);
   const PoolOptions options = pool_options(call, x);
+  const Sizes& shape = call.shape(x);
+  const bool exact =
+      (shape[2].fixed + 2 * options.padding_h - options.kernel_h) % options.stride_h == 0 &&
+      (shape[3].fixed + 2 * options.padding_w - options.kernel_w) % options.stride_w == 0;
+  if (call.integer("ceil_mode", 0) != 0 && !exact)
+    call.refuse("ceil_mode=True with windows that reach beyond the image");
   const bool padded = options.padding_h != 0 || options.padding_w != 0;
   if (padded && call.integer("count_include_pad", 0) == 0)
     call.refuse("count_include_pad=False with padding");
@@ -209,11 +232,10 @@ void dropout(Call& call) {
   const ValueId x = call.value(0);
   const double probability = call.has_input(1) ? real_of(call, call.needed_numbers(1)) : 0.5;
   if (probability == 0) return call.give(x);
-  // PyTorch writes dropout within attention so: training without it would be that of another model.
-  if (!call.has_input(2) || fixed_integer_of(call, call.needed_numbers(2)) == 0)
-    call.refuse(
-        "its dropout is for inference (no training_mode), as PyTorch exports it within attention: "
-        "set that dropout to 0 before the export");
+  // PyTorch writes the dropout of attention without a training_mode, and in evaluation none.
+  const bool of_attention = call.producer_as<Softmax>(x) && !call.has_input(2);
+  if (!of_attention && (!call.has_input(2) || fixed_integer_of(call, call.needed_numbers(2)) == 0))
+    call.refuse("its dropout is for inference (no training_mode)", export_line);
   call.give(call.add(Dropout{probability}, {x}));
 }
 
@@ -236,6 +258,8 @@ constexpr std::pair<std::string_view, Handler> handlers[] = {
     {"MatMul", matmul},
     {"BatchNormalization", batch_norm},
     {"LayerNormalization", layer_norm},
+    {"GroupNormalization", group_norm},
+    {"InstanceNormalization", instance_norm},
     {"MaxPool", max_pool},
     {"AveragePool", average_pool},
     {"GlobalAveragePool", global_average_pool},

@@ -47,6 +47,15 @@ void expand(Call& call) {
   call.give(call.add(Expand{expanded(call, call.shape(x), call.needed_numbers(1))}, {x}));
 }
 
+/// Of a shape with the number of samples.
+void constant_of_shape(Call& call) {
+  const Numbers& sizes = call.needed_numbers(0);
+  const Numbers scalar{.dtype = DType::i64, .shape = Shape{0}};
+  const std::vector<const Numbers*> inputs{&scalar};
+  const ValueId one = call.constant(evaluate(call, inputs, call.budget()));
+  call.give(call.add(Expand{expanded(call, call.shape(one), sizes)}, {one}));
+}
+
 void transpose(Call& call) {
   const ValueId x = call.value(0);
   call.give(call.add(Permute{permutation_of(call, static_cast<int>(call.shape(x).size()))}, {x}));
@@ -202,6 +211,7 @@ constexpr std::pair<std::string_view, Handler> handlers[] = {
     {"Flatten", flatten},
     {"Squeeze", squeeze},
     {"Unsqueeze", unsqueeze},
+    {"ConstantOfShape", constant_of_shape},
     {"Expand", expand},
     {"Transpose", transpose},
     {"Slice", slice},

@@ -119,6 +119,11 @@ void place_external(StoredTensor& tensor, const onnx_wire::Tensor& d, const std:
   tensor.external = external_path(location, folder, origin, tensor.name);
   const std::uint64_t bytes =
       static_cast<std::uint64_t>(tensor.shape.element_count()) * size_of(tensor.dtype);
+  if (std::error_code ignored; !fs::exists(tensor.external, ignored))
+    refuse(ErrorCode::bad_file, origin, tensor.name,
+           fmt::format("has its elements in '{}', which does not exist", tensor.external.string()),
+           "copy the data file that was exported with this model beside it, or export the model "
+           "with external_data=False");
   const std::uint64_t file_bytes = InputFile::open(tensor.external).size();
   if ((has_length && length != bytes) || tensor.external_offset > file_bytes ||
       bytes > file_bytes - tensor.external_offset)

@@ -238,6 +238,10 @@ Sizes embedding(const Inputs& in) {
   return result;
 }
 
+void check_probability(const Inputs& in, double probability) {
+  in.require(probability >= 0 && probability < 1, "the probability is {}", probability);
+}
+
 Sizes same(const Inputs& in) {
   in.count(1, 1);
   return in[0];
@@ -258,7 +262,10 @@ Sizes shape_of(const Operator& operation, std::span<const Sizes* const> inputs) 
                    return broadcast(in, in[0], in[1]);
                  },
                  [&](const Matmul&) { return matmul(in); },
-                 [&](const Attention&) { return attention(in); },
+                 [&](const Attention& o) {
+                   check_probability(in, o.dropout);
+                   return attention(in);
+                 },
                  [&](const Softmax& o) {
                    axis_of(o.axis, same(in).size());
                    return in[0];
@@ -278,9 +285,11 @@ Sizes shape_of(const Operator& operation, std::span<const Sizes* const> inputs) 
                  [&](const Slice& o) { return slice(in, o); },
                  [&](const Concatenate& o) { return concatenate(in, o.axis); },
                  [&](const Dropout& o) {
-                   in.require(o.probability >= 0 && o.probability < 1, "the probability is {}",
-                              o.probability);
-                   return same(in);
+                   check_probability(in, o.probability);
+                   const int rank = static_cast<int>(same(in).size());
+                   in.require(o.drawn_axes >= 0 && o.drawn_axes <= rank, "{} of {} axes",
+                              o.drawn_axes, rank);
+                   return in[0];
                  },
                  [&](const auto&) { return same(in); }},
       operation);

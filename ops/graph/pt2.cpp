@@ -18,6 +18,7 @@ Pt2Handlers all_handlers() {
   add_elementwise(handlers);
   add_movement(handlers);
   add_products(handlers);
+  add_random(handlers);
   return handlers;
 }
 
@@ -44,11 +45,11 @@ void read_node(Pt2Context& context, const Pt2Handlers& handlers, const JsonAcces
   const Pt2Node node(context, json);
   if (is_skipped(node)) return;
   const auto handler = handlers.find(node.target());
-  std::string reason;
+  LacksOperator why;
   try {
     if (handler != handlers.end()) return handler->second(node);
   } catch (const LacksOperator& lacks) {
-    reason = lacks.reason;
+    why = lacks;
   } catch (const Error& error) {
     if (error.message().find(node.origin().name) != std::string::npos) throw;
     throw Error(ErrorCode::bad_file, fmt::format("{}: {}", node.origin().text(), error.message()),
@@ -56,7 +57,7 @@ void read_node(Pt2Context& context, const Pt2Handlers& handlers, const JsonAcces
   }
   context.builder.graph.lacking.push_back({printable(node.target()), printable(node.origin().name),
                                            printable(node.origin().module), node.origin().source,
-                                           std::move(reason)});
+                                           std::move(why.reason), std::move(why.remedy)});
   give_unknown(context, node);
 }
 

@@ -216,6 +216,7 @@ void Pt2Context::add_input(const std::string& name) {
 void Pt2Context::finish(const std::string& output) {
   const auto found = names_.find(output);
   if (found == names_.end()) graph_.fail(fmt::format("no node makes the output '{}'", output));
+  if (masks.contains(found->second)) graph_.fail("the model returns random numbers");
   builder.graph.output = found->second;
   add_counters();
   add_weights();

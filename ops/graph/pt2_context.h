@@ -14,9 +14,22 @@
 
 namespace troupe::graph {
 
+/// The reason of operators whose result differs in evaluation mode.
+inline constexpr const char* evaluation_mode =
+    "the model was exported in evaluation mode, and cannot be trained as it is";
+
 /// Thrown by an operator that Troupe cannot run; the reader lists it (Graph::lacking).
 struct LacksOperator {
-  std::string reason;  ///< empty: the operator as such
+  std::string reason = {};  ///< empty: the operator as such
+  std::string remedy = {};  ///< of Lacking
+};
+
+/// Random numbers that a model draws itself: memory, then 1 with the probability `keep` and else 0,
+/// then divided by it. Times a tensor they are a dropout; the graph has no value of them.
+struct Pt2Mask {
+  Sizes shape = {};
+  bool drawn = false, scaled = false;
+  double keep = 1.0;
 };
 
 /// Values by the names of the file, and sizes by those of its symbols.
@@ -25,6 +38,7 @@ class Pt2Context {
   explicit Pt2Context(std::shared_ptr<const Pt2File> file);
 
   GraphBuilder builder;
+  std::map<ValueId, Pt2Mask> masks;  ///< by ids below those of values
 
   /// The value that a name means now. Throws Error{bad_file} for unknown names, and LacksOperator
   /// for one whose memory was overwritten through a view.

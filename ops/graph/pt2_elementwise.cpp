@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "ops/graph/compositions.h"
 #include "ops/graph/pt2_operators.h"
 #include "ops/graph/shapes.h"
 
@@ -53,6 +54,7 @@ Affine affine(ArithmeticOperation operation, double number) {
 
 template <ArithmeticOperation operation>
 void arithmetic(const Pt2Node& node) {
+  if (give_masked(node, operation)) return;
   if (node.has("rounding_mode")) throw LacksOperator{"it rounds its quotient"};
   const ValueId a = self(node);
   const double alpha = node.number("alpha", 1.0);
@@ -82,23 +84,19 @@ void square(const Pt2Node& node) {
   node.give(node.add(Arithmetic{ArithmeticOperation::multiply}, {x, x}));
 }
 
-void dropout(const Pt2Node& node) {
-  const ValueId x = node.value(node.has("self") ? "self" : "input");  // dropout_ has "self"
-  const double probability = node.number("p", 0.5);
-  if (probability == 0.0) return node.give(x);
-  if (!node.boolean("train", true))
-    throw LacksOperator{
-        "the model was exported in evaluation mode, and cannot be trained as it is"};
-  if (node.target() != "dropout.default") throw LacksOperator{};
-  if (!(probability > 0.0 && probability < 1.0))
-    throw LacksOperator{fmt::format("its probability is {}", probability)};
-  node.give(node.add(Dropout{probability}, {x}));
+void leaky_relu(const Pt2Node& node) {
+  const ValueId x = self(node);
+  const AddNode add = [&node](Operator operation, std::vector<ValueId> inputs) {
+    return node.add(std::move(operation), std::move(inputs));
+  };
+  node.give(add_leaky_relu(add, x, node.number("negative_slope", 0.01)));
 }
 
 }  // namespace
 
 void add_elementwise(Pt2Handlers& handlers) {
   handlers["relu.default"] = relu;
+  handlers["leaky_relu.default"] = leaky_relu;
   handlers["sigmoid.default"] = activation<ActivationFunction::sigmoid>;
   handlers["tanh.default"] = activation<ActivationFunction::tanh>;
   handlers["silu.default"] = activation<ActivationFunction::silu>;
@@ -118,9 +116,6 @@ void add_elementwise(Pt2Handlers& handlers) {
   handlers["rsub.Scalar"] = handlers["rsub.Tensor"] = reversed_subtraction;
   handlers["neg.default"] = negation;
   handlers["pow.Tensor_Scalar"] = handlers["square.default"] = square;
-  for (const char* name : {"dropout.default", "feature_dropout.default", "alpha_dropout.default",
-                           "feature_alpha_dropout.default"})
-    handlers[name] = dropout;
 }
 
 }  // namespace troupe::graph

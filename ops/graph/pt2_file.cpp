@@ -13,10 +13,6 @@
 
 namespace troupe::graph {
 
-const std::string export_line =
-    "export the model with torch.export.save(torch.export.export(net.train(), (x,), "
-    "dynamic_shapes=({0: torch.export.Dim(\"batch\")},)), \"net.pt2\")";
-
 namespace {
 
 constexpr std::uint64_t most_json_bytes = std::uint64_t{1} << 30;
@@ -64,18 +60,19 @@ std::string stem_of(const ZipArchive& archive, const std::string& origin) {
     if (member.name.ends_with(model))
       return member.name.substr(0, member.name.size() - model.size());
   }
-  for (const ZipMember& member : archive.members()) {
-    if (member.name.ends_with("constants.pkl"))
-      throw Error(ErrorCode::bad_file,
-                  fmt::format("{} is a TorchScript file, which holds code", origin), export_line);
-    if (member.name.ends_with("data.pkl"))
-      throw Error(ErrorCode::bad_file, fmt::format("{} holds weights alone, no model", origin),
-                  export_line);
-  }
-  throw Error(
-      ErrorCode::bad_file,
-      fmt::format("{} has no models/model.json: torch.export.save did not write it", origin),
-      export_line);
+  const auto has = [&](std::string_view end) {
+    return std::ranges::any_of(archive.members(),
+                               [&](const ZipMember& member) { return member.name.ends_with(end); });
+  };
+  const auto refuse = [&](std::string_view what) {
+    throw Error(ErrorCode::bad_file, fmt::format("{} {}", origin, what), export_line);
+  };
+  if (has("constants.pkl")) refuse("is a TorchScript file, which holds code");
+  if (has("/data.pkl"))
+    refuse(is_pickled_module(archive) ? "holds a pickled module without its code"
+                                      : "holds weights alone, no model");
+  refuse("has no models/model.json: torch.export.save did not write it");
+  return {};
 }
 
 nlohmann::json document(const ZipArchive& archive, const std::string& member) {

@@ -9,13 +9,11 @@
 #include <vector>
 
 #include "ops/graph/json_access.h"
+#include "runtime/file/torch_file.h"
 #include "runtime/file/zip.h"
 #include "runtime/tensor/named_tensor.h"
 
 namespace troupe::graph {
-
-/// The line of Python that writes a model in the form that Troupe trains.
-extern const std::string export_line;
 
 /// The element type of a "dtype" member. Throws Error{bad_file} for types without a counterpart.
 DType dtype_of_number(const JsonAccess& meta);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/graph/compositions.h"
 #include "ops/graph/pt2_operators.h"
 #include "ops/graph/shapes.h"
 #include "runtime/error.h"
@@ -32,6 +33,12 @@ void check_images(const Pt2Node& node, ValueId x) {
   if (node.shape(x).size() != 4)
     throw LacksOperator{
         fmt::format("it takes [batch, channels, height, width], not {}", to_string(node.shape(x)))};
+}
+
+AddNode adder(const Pt2Node& node) {
+  return [&node](Operator operation, std::vector<ValueId> inputs) {
+    return node.add(std::move(operation), std::move(inputs));
+  };
 }
 
 /// A weight that is a parameter itself.
@@ -87,10 +94,7 @@ void linear(const Pt2Node& node) {
 }
 
 void batch_norm(const Pt2Node& node) {
-  if (!node.boolean("training", false))
-    throw LacksOperator{
-        "it uses its running statistics: the model was exported in evaluation "
-        "mode, and cannot be trained as it is"};
+  if (!node.boolean("training", false)) throw LacksOperator{evaluation_mode, export_line};
   const ValueId x = node.value("input");
   if (node.shape(x).size() != 2) check_images(node, x);
   if (!node.has("weight") || !node.has("bias"))
@@ -115,17 +119,34 @@ void layer_norm(const Pt2Node& node) {
   node.give(node.add(LayerNorm{.features = features, .epsilon = node.number("eps", 1e-5)}, inputs));
 }
 
+void group_norm(const Pt2Node& node) {
+  const ValueId x = node.value("input");
+  node.give(add_group_norm(adder(node), x, node.shape(x), node.integer("num_groups"),
+                           node.number("eps", 1e-5), node.optional_value("weight"),
+                           node.optional_value("bias")));
+}
+
+void instance_norm(const Pt2Node& node) {
+  if (!node.boolean("use_input_stats", true) || node.has("running_mean"))
+    throw LacksOperator{"it keeps running statistics (track_running_stats=True)"};
+  const ValueId x = node.value("input");
+  const Sizes shape = node.shape(x);
+  node.give(add_group_norm(adder(node), x, shape, shape.size() > 1 ? shape[1].fixed : 0,
+                           node.number("eps", 1e-5), node.optional_value("weight"),
+                           node.optional_value("bias")));
+}
+
+bool has_exact_windows(const Sizes& shape, const PoolOptions& o) {
+  return (shape[2].fixed + 2 * o.padding_h - o.kernel_h) % o.stride_h == 0 &&
+         (shape[3].fixed + 2 * o.padding_w - o.kernel_w) % o.stride_w == 0;
+}
+
 PoolOptions pool_options(const Pt2Node& node, ValueId x) {
   check_images(node, x);
   const Pair kernel = pair(node, "kernel_size", {1});
   const Pair stride = pair(node, "stride", {kernel.h, kernel.w});
   const Pair padding = pair(node, "padding", {0});
-  const Sizes& shape = node.shape(x);
   if (stride.h < 1 || stride.w < 1) node.json().fail("'stride' is not positive");
-  const bool exact = (shape[2].fixed + 2 * padding.h - kernel.h) % stride.h == 0 &&
-                     (shape[3].fixed + 2 * padding.w - kernel.w) % stride.w == 0;
-  if (node.boolean("ceil_mode", false) && !exact)
-    throw LacksOperator{"ceil_mode=True with windows that reach beyond the image"};
   return {.kernel_h = kernel.h,
           .kernel_w = kernel.w,
           .stride_h = stride.h,
@@ -138,12 +159,17 @@ void max_pool(const Pt2Node& node) {
   const ValueId x = node.value("self");
   const Pair dilation = pair(node, "dilation", {1});
   if (dilation.h != 1 || dilation.w != 1) throw LacksOperator{"its dilation is not 1"};
-  node.give(node.add(MaxPool{pool_options(node, x)}, {x}));
+  const PoolOptions options = pool_options(node, x);
+  if (node.boolean("ceil_mode", false))
+    return node.give(add_ceil_max_pool(adder(node), x, node.shape(x), options));
+  node.give(node.add(MaxPool{options}, {x}));
 }
 
 void average_pool(const Pt2Node& node) {
   const ValueId x = node.value("self");
   const PoolOptions options = pool_options(node, x);
+  if (node.boolean("ceil_mode", false) && !has_exact_windows(node.shape(x), options))
+    throw LacksOperator{"ceil_mode=True with windows that reach beyond the image"};
   const bool padded = options.padding_h != 0 || options.padding_w != 0;
   if (padded && !node.boolean("count_include_pad", true))
     throw LacksOperator{"count_include_pad=False"};
@@ -174,6 +200,8 @@ void add_layers(Pt2Handlers& handlers) {
   handlers["linear.default"] = linear;
   handlers["batch_norm.default"] = batch_norm;
   handlers["layer_norm.default"] = layer_norm;
+  handlers["group_norm.default"] = group_norm;
+  handlers["instance_norm.default"] = instance_norm;
   handlers["max_pool2d.default"] = max_pool;
   handlers["avg_pool2d.default"] = average_pool;
   handlers["adaptive_avg_pool2d.default"] = adaptive_average_pool;

@@ -86,8 +86,15 @@ bool Pt2Node::is_tensor(std::string_view name) const {
   return has(name) && at(name).has("as_tensor");
 }
 
-ValueId Pt2Node::value(std::string_view name) const {
+ValueId Pt2Node::value_or_mask(std::string_view name) const {
   return context_.value(at(name).at("as_tensor"));
+}
+
+ValueId Pt2Node::value(std::string_view name) const {
+  const ValueId id = value_or_mask(name);
+  if (context_.masks.contains(id))
+    throw LacksOperator{"it reads random numbers, which are read as a part of a dropout only"};
+  return id;
 }
 
 ValueId Pt2Node::optional_value(std::string_view name) const {
@@ -174,9 +181,9 @@ void Pt2Node::give(ValueId result) const {
   if (outputs_.size() != 1) json_.fail("one output is expected");
   if (in_place_ && !arguments_.empty() && arguments_.front().second.has("as_tensor")) {
     const std::string& written = name_of(arguments_.front().first);
-    const auto kind =
-        context_.builder.graph.value(context_.value(arguments_.front().second.at("as_tensor")))
-            .kind;
+    const ValueId before = context_.value(arguments_.front().second.at("as_tensor"));
+    const auto kind = before.index < 0 ? Value::Kind::computed  // a mask
+                                       : context_.builder.graph.value(before).kind;
     if (kind != Value::Kind::computed && kind != Value::Kind::input)
       throw LacksOperator{fmt::format("it overwrites {}, which no node has made", written)};
     return context_.overwrite(written, outputs_.front(), result);

@@ -28,6 +28,7 @@ class Pt2Node {
   bool has(std::string_view name) const;  ///< it is there, and not None
   bool is_tensor(std::string_view name) const;
   ValueId value(std::string_view name) const;
+  ValueId value_or_mask(std::string_view name) const;   ///< also a key of Pt2Context::masks
   ValueId optional_value(std::string_view name) const;  ///< absent: an absent id
   std::vector<ValueId> values(std::string_view name) const;
   ValueId buffer(std::string_view name) const;

@@ -38,8 +38,9 @@ ValueId additive(const Pt2Node& node, ValueId mask) {
 }
 
 void attention(const Pt2Node& node) {
-  if (node.number("dropout_p", 0.0) != 0.0)
-    throw LacksOperator{"dropout within attention: set it to 0 before the export"};
+  const double dropout = node.number("dropout_p", 0.0);
+  if (!(dropout >= 0.0 && dropout < 1.0))
+    throw LacksOperator{fmt::format("its dropout has the probability {}", dropout)};
   if (node.boolean("enable_gqa", false)) throw LacksOperator{"enable_gqa=True"};
   std::vector<ValueId> inputs{node.value("query"), node.value("key"), node.value("value")};
   if (node.has("attn_mask")) inputs.push_back(additive(node, node.value("attn_mask")));
@@ -47,7 +48,8 @@ void attention(const Pt2Node& node) {
   const double features =
       query.empty() ? 1.0 : static_cast<double>(std::max<std::int64_t>(1, query.back().fixed));
   node.give(node.add(Attention{.causal = node.boolean("is_causal", false),
-                               .scale = node.number("scale", 1.0 / std::sqrt(features))},
+                               .scale = node.number("scale", 1.0 / std::sqrt(features)),
+                               .dropout = dropout},
                      inputs));
 }
 

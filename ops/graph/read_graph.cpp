@@ -41,6 +41,9 @@ Graph read_graph(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path))
     throw Error(ErrorCode::bad_file, fmt::format("'{}' is a folder", path.string()), export_line);
   const auto file = MappedFile::open(path);
+  if (file->bytes().empty())
+    throw Error(ErrorCode::bad_file, fmt::format("'{}' is an empty file", path.string()),
+                export_line);
   if (is_zip(*file)) return read_pt2(path);
   if (looks_like_onnx(file->bytes())) return read_onnx(path);
   if (is_legacy_torch_file(file->bytes()))

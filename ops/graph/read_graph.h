@@ -14,9 +14,9 @@ Graph read_graph(const std::filesystem::path& path);
 /// Error{io} if there is no such file.
 bool holds_graph(const std::filesystem::path& path);
 
-/// A text that is the same for graphs with the same operators, shapes and names of parameters and
-/// of random numbers (dropout_paths),
-/// whatever the values of these are: 64 hexadecimal digits.
+/// A text that is the same for graphs with the same operators, shapes, names of parameters and
+/// names of random numbers (dropout_paths), whatever the values of the parameters are: 64
+/// hexadecimal digits.
 std::string digest(const Graph& graph);
 
 }  // namespace troupe::graph

@@ -7,7 +7,6 @@
 #include "ops/on_device.h"
 #include "ops/primitives/activation.h"
 #include "ops/primitives/arithmetic.h"
-#include "ops/primitives/attention.h"
 #include "ops/primitives/batch_norm2d.h"
 #include "ops/primitives/convolution2d.h"
 #include "ops/primitives/elementwise.h"
@@ -50,10 +49,12 @@ troupe::Value Recorder::run() {
 
 Tensor Recorder::constant(ValueId id) {
   Tensor& kept = block_.constants_[id];
-  const Pass& pass = tape_.pass();
-  if (!kept.defined())
-    kept = on_device(pass.stream, in_precision(graph_.value(id).constant, pass.dtype));
+  if (!kept.defined()) kept = for_pass(graph_.value(id).constant);
   return kept;
+}
+
+Tensor Recorder::for_pass(const Tensor& numbers) const {
+  return on_device(tape_.pass().stream, in_precision(numbers, tape_.pass().dtype));
 }
 
 troupe::Value Recorder::value(ValueId id) {
@@ -129,14 +130,6 @@ troupe::Value Recorder::embedding(const Node& node) {
   return tape_.record(primitives::Embedding{}, input(node, 1), input(node, 0));
 }
 
-troupe::Value Recorder::attention(const Node& node, const Attention& options) {
-  return tape_.record(
-      primitives::Attention{.causal = options.causal,
-                            .scale = options.scale,
-                            .mask = has(node, 3) ? constant(node.inputs[3]) : Tensor()},
-      input(node, 0), input(node, 1), input(node, 2));
-}
-
 troupe::Value Recorder::concatenation(const Node& node, int axis) {
   std::vector<troupe::Value> parts;
   for (std::size_t i = 0; i < node.inputs.size(); ++i) parts.push_back(input(node, i));
@@ -173,7 +166,7 @@ troupe::Value Recorder::record(const Step& step) {
             return one(primitives::Affine{o.factor, o.offset});
           },
           [&](const Matmul&) { return two(primitives::Matmul{}); },
-          [&](const Attention& o) { return attention(node, o); },
+          [&](const Attention& o) { return attention(step, node, o); },
           [&](const Softmax& o) {
             return one(primitives::Softmax{o.axis, o.logarithm});
           },
@@ -192,10 +185,7 @@ troupe::Value Recorder::record(const Step& step) {
             return one(primitives::Slice{o.axis, o.start, o.count});
           },
           [&](const Concatenate& o) { return concatenation(node, o.axis); },
-          [&](const Dropout& o) {
-            return one(primitives::Dropout{static_cast<float>(o.probability),
-                                           operation_id(step.dropout_path)});
-          }},
+          [&](const Dropout& o) { return dropout(step, node, o); }},
       node.operation);
 }
 

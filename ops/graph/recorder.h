@@ -2,6 +2,7 @@
 #include <map>
 
 #include "ops/graph/block_module.h"
+#include "ops/primitives/elementwise.h"
 #include "ops/tape.h"
 
 namespace troupe::graph {
@@ -22,13 +23,18 @@ class Recorder {
   }
   ParameterIndex parameter(const Node& node, std::size_t i) const;
   Tensor constant(ValueId id);
+  /// Numbers in the precision of the pass and on its device.
+  Tensor for_pass(const Tensor& numbers) const;
   LayerKernel& kernel(std::size_t node, const auto& make);
 
   troupe::Value convolution(const Step& step, const Node& node, ConvolutionOptions options);
   troupe::Value linear(const Step& step, const Node& node);
   troupe::Value batch_norm(const Step& step, const Node& node, const BatchNorm& options);
   troupe::Value embedding(const Node& node);
-  troupe::Value attention(const Node& node, const Attention& options);
+  troupe::Value attention(const Step& step, const Node& node, const Attention& options);
+  troupe::Value dropout(const Step& step, const Node& node, const Dropout& options);
+  primitives::Dropout drawing(const Step& step, double probability) const;
+  Tensor causal_mask(const Node& node, std::int64_t tokens, std::int64_t keys);
   troupe::Value concatenation(const Node& node, int axis);
 
   BlockModule& block_;

@@ -91,7 +91,7 @@ class Fusion {
       take(*next);
       next = only_reader(step.output);
       const auto* dropout = next ? std::get_if<Dropout>(&graph_.nodes[*next].operation) : nullptr;
-      if (dropout && step.residual.index < 0) {
+      if (dropout && dropout->drawn_axes == 0 && step.residual.index < 0) {
         step.dropout = dropout->probability;
         step.dropout_path = dropout_paths_.at(*next);
         take(*next);
@@ -122,6 +122,11 @@ class Fusion {
   std::vector<bool> joined_;
 };
 
+bool draws_numbers(const Operator& operation) {
+  const auto* attention = std::get_if<Attention>(&operation);
+  return std::holds_alternative<Dropout>(operation) || (attention && attention->dropout > 0);
+}
+
 }  // namespace
 
 std::vector<ValueId> Step::inputs(const Graph& graph) const {
@@ -141,7 +146,7 @@ std::map<std::size_t, std::string> dropout_paths(const Graph& graph) {
   std::set<std::string_view> modules{""};
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
-    if (!std::holds_alternative<Dropout>(node.operation)) continue;
+    if (!draws_numbers(node.operation)) continue;
     const bool is_first = modules.insert(node.module).second;
     paths[n] = is_first              ? node.module
                : node.module.empty() ? node.name

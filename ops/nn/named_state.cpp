@@ -108,6 +108,40 @@ std::vector<std::string> present(const std::vector<std::string>& optimizer_state
   return result;
 }
 
+/// What all names begin with, up to a dot; the last part of a name is not of it.
+std::string_view common_modules(const std::vector<TensorInfo>& tensors) {
+  if (tensors.empty()) return {};
+  std::string_view common = tensors.front().name;
+  for (const TensorInfo& tensor : tensors) {
+    const auto [end, ignored] = std::ranges::mismatch(common, tensor.name);
+    common = common.substr(0, static_cast<std::size_t>(end - common.begin()));
+  }
+  return common.substr(0, common.rfind('.') + 1);  // npos + 1: nothing
+}
+
+bool any_name_fits(const StateSpec& spec, const std::vector<TensorInfo>& tensors,
+                   std::size_t skipped) {
+  std::unordered_set<std::string_view> names;
+  for (const TensorInfo& tensor : tensors)
+    names.insert(std::string_view(tensor.name).substr(skipped));
+  const auto fits = [&](const auto& of_model) { return names.contains(of_model.name); };
+  return std::ranges::any_of(spec.parameters(), fits) ||
+         std::ranges::any_of(spec.buffers(), fits) || std::ranges::any_of(spec.aliases(), fits);
+}
+
+TensorSource without_wrappers(const StateSpec& spec, TensorSource source) {
+  const std::string modules(common_modules(source.tensors));
+  if (modules.empty() || any_name_fits(spec, source.tensors, 0)) return source;
+  for (std::size_t dot = modules.find('.'); dot != modules.npos; dot = modules.find('.', dot + 1)) {
+    if (!any_name_fits(spec, source.tensors, dot + 1)) continue;
+    for (TensorInfo& tensor : source.tensors) tensor.name.erase(0, dot + 1);
+    source.read = [wrapper = modules.substr(0, dot + 1), read = std::move(source.read)](
+                      const std::string& name) { return read(wrapper + name); };
+    break;
+  }
+  return source;
+}
+
 }  // namespace
 
 std::vector<NamedTensor> named_tensors(const StateSpec& spec, const StateVersion& state,
@@ -134,7 +168,8 @@ std::vector<NamedTensor> named_tensors(const StateSpec& spec, const StateVersion
   return result;
 }
 
-TensorSource by_own_names(const StateSpec& spec, TensorSource source) {
+TensorSource by_own_names(const StateSpec& spec, TensorSource given) {
+  TensorSource source = without_wrappers(spec, std::move(given));
   if (spec.aliases().empty() && spec.constants().empty()) return source;
   std::unordered_set<std::string> own, left_out;
   for (const TensorInfo& tensor : source.tensors) own.insert(tensor.name);

@@ -152,10 +152,11 @@ bool is_distributed_checkpoint(const std::filesystem::path& folder) {
   return std::filesystem::is_regular_file(folder / ".metadata", ignored);
 }
 
-TorchWeights open_distributed_checkpoint(const std::filesystem::path& folder) {
+TorchWeights open_distributed_checkpoint(const std::filesystem::path& folder,
+                                         std::string_view part) {
   const auto checkpoint = std::make_shared<const DistributedCheckpoint>(folder);
   const Tree tree(checkpoint->metadata());
-  const std::size_t chosen = find_state_dictionary(tree.list, folder.string());
+  const std::size_t chosen = find_state_dictionary(tree.list, folder.string(), part);
   TorchWeights weights;
   weights.part = printable(tree.list[chosen].path);
   std::map<std::string, std::string_view, std::less<>> names;

@@ -36,12 +36,12 @@ class Search {
       has_weights_[i] = holds_weights(i) || !children(i).empty();
   }
 
-  std::size_t run() const {
+  std::size_t run(std::string_view part) const {
     if (!has_weights_.at(0))
       throw Error(ErrorCode::bad_file,
                   fmt::format("reading '{}': it holds no dictionary of tensors", origin_),
                   "save the weights with torch.save(net.state_dict(), 'weights.pt')");
-    std::size_t at = 0;
+    std::size_t at = place_of(part);
     while (true) {
       std::vector<std::size_t> next = children(at, true);
       if (next.empty() && holds_weights(at)) return at;
@@ -52,6 +52,17 @@ class Search {
   }
 
  private:
+  std::size_t place_of(std::string_view part) const {
+    std::vector<std::string> paths;
+    for (std::size_t i = 0; i < dictionaries_.size(); ++i) {
+      if (dictionaries_[i].path == part && has_weights_[i]) return i;
+      if (i > 0 && holds_weights(i)) paths.push_back(printable(dictionaries_[i].path));
+    }
+    throw Error(ErrorCode::bad_file,
+                fmt::format("reading '{}': it has no weights under the key '{}', but {}", origin_,
+                            printable(part), paths.empty() ? "without a key" : listed(paths)),
+                "correct the key behind '#', or leave it out");
+  }
   bool holds_weights(std::size_t i) const {
     return (only_integers_ ? dictionaries_[i].tensors : dictionaries_[i].weights) > 0;
   }
@@ -68,12 +79,10 @@ class Search {
   [[noreturn]] void refuse(const std::vector<std::size_t>& equal) const {
     std::vector<std::string> names;
     for (const std::size_t i : equal) names.push_back(printable(dictionaries_[i].path));
-    throw Error(
-        ErrorCode::bad_file,
-        fmt::format("reading '{}': several of its dictionaries hold weights: {}", origin_,
-                    listed(names)),
-        "save the one that is meant to a file of its own: torch.save(torch.load(FILE)[KEY], "
-        "'weights.pt')");
+    throw Error(ErrorCode::bad_file,
+                fmt::format("reading '{}': several of its dictionaries hold weights: {}", origin_,
+                            listed(names)),
+                fmt::format("choose one by its key, such as '{}#{}'", origin_, names.front()));
   }
 
   const std::vector<StateDictionary>& dictionaries_;
@@ -85,8 +94,8 @@ class Search {
 }  // namespace
 
 std::size_t find_state_dictionary(const std::vector<StateDictionary>& dictionaries,
-                                  const std::string& origin) {
-  return Search(dictionaries, origin).run();
+                                  const std::string& origin, std::string_view part) {
+  return Search(dictionaries, origin).run(part);
 }
 
 }  // namespace troupe

@@ -22,9 +22,10 @@ struct StateDictionary {
 /// The place of the weights among dictionaries, of which the first is the whole and each other one
 /// follows its parent. A child under a known key (state_dict, model_state_dict, model, module, …)
 /// is preferred to the tensors beside it, these to other children; the state of optimizers does not
-/// count, nor do integers where there are other tensors. Throws Error{bad_file} if there are no
-/// weights, or if several dictionaries fit equally: it lists them.
+/// count, nor do integers where there are other tensors. With a `part`, the search is within the
+/// dictionary of this path. Throws Error{bad_file} if there are no weights, or if several
+/// dictionaries fit equally: it lists them.
 std::size_t find_state_dictionary(const std::vector<StateDictionary>& dictionaries,
-                                  const std::string& origin);
+                                  const std::string& origin, std::string_view part = {});
 
 }  // namespace troupe

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "runtime/error.h"
+#include "runtime/file/torch_file.h"
 #include "runtime/physical_memory.h"
 #include "runtime/text.h"
 
@@ -29,9 +30,9 @@ void check_kind(const ZipArchive& zip) {
   const std::string path = zip.origin();
   if (has(zip, "/constants.pkl"))
     refuse(zip, "it is a TorchScript program, not weights",
-           fmt::format("to convert it: python3 -c \"import torch; "
+           fmt::format("{1}; or save its weights: python3 -c \"import torch; "
                        "torch.save(torch.jit.load('{0}', 'cpu').state_dict(), '{0}.weights.pt')\"",
-                       path));
+                       path, export_line));
   if (has(zip, "/models/model.json"))
     refuse(zip, "it is an exported model, not weights",
            fmt::format("use it as the model, or save its weights: python3 -c \"import torch; "

@@ -12,6 +12,11 @@
 #include "runtime/text.h"
 
 namespace troupe {
+
+const std::string export_line =
+    "export the model with torch.export.save(torch.export.export(net.train(), (x,), "
+    "dynamic_shapes=({0: torch.export.Dim(\"batch\")},)), \"net.pt2\")";
+
 namespace {
 
 /// A dictionary, also one of a class of its own; null for other values.
@@ -78,30 +83,37 @@ struct Source {
   }
 };
 
+/// The class of an object that a file holds in place of a dictionary; null: it holds something
+/// else.
+const PickleName* class_of(const PickleValue& value) {
+  if (dictionary_in(value) != nullptr) return nullptr;
+  PickleObject* const* object = std::get_if<PickleObject*>(&value);
+  PickleName* const* name =
+      object == nullptr ? nullptr : std::get_if<PickleName*>(&(*object)->callee);
+  return name == nullptr ? nullptr : *name;
+}
+
 const PickleDict& whole_of(const TorchArchive& archive) {
   const PickleDict* whole = dictionary_in(archive.value());
   if (whole != nullptr) return *whole;
   const std::string& origin = archive.origin();
-  PickleObject* const* object = std::get_if<PickleObject*>(&archive.value());
-  PickleName* const* name =
-      object == nullptr ? nullptr : std::get_if<PickleName*>(&(*object)->callee);
+  const PickleName* name = class_of(archive.value());
   if (name == nullptr)
     throw Error(ErrorCode::bad_file, fmt::format("reading '{}': it holds no dictionary", origin),
                 "save the weights with torch.save(net.state_dict(), 'weights.pt')");
   throw Error(ErrorCode::bad_file,
               fmt::format("reading '{}': it holds an object made by {}.{}, not a dictionary",
-                          origin, printable((*name)->module), printable((*name)->name)),
-              fmt::format("save the weights with torch.save(net.state_dict(), 'weights.pt'); to "
-                          "convert a module whose code is there and trusted: python3 -c \"import "
-                          "torch; torch.save(torch.load('{0}', 'cpu', weights_only=False)"
-                          ".state_dict(), '{0}.weights.pt')\"",
-                          origin));
+                          origin, printable(name->module), printable(name->name)),
+              fmt::format("{1}; or save its weights, if its code is there and trusted: python3 -c "
+                          "\"import torch; torch.save(torch.load('{0}', 'cpu', "
+                          "weights_only=False).state_dict(), '{0}.weights.pt')\"",
+                          origin, export_line));
 }
 
-TorchWeights weights_in(const std::shared_ptr<const TorchArchive>& archive) {
+TorchWeights weights_in(const std::shared_ptr<const TorchArchive>& archive, std::string_view part) {
   const PickleDict& whole = whole_of(*archive);
   const Dictionaries dictionaries(whole);
-  const std::size_t chosen = find_state_dictionary(dictionaries.list, archive->origin());
+  const std::size_t chosen = find_state_dictionary(dictionaries.list, archive->origin(), part);
   const auto source = std::make_shared<Source>();
   source->archive = archive;
   TorchWeights weights;
@@ -129,6 +141,10 @@ TorchWeights weights_in(const std::shared_ptr<const TorchArchive>& archive) {
 
 }  // namespace
 
+bool is_pickled_module(ZipArchive archive) {
+  return class_of(TorchArchive(std::move(archive)).value()) != nullptr;
+}
+
 bool is_legacy_torch_file(std::span<const std::byte> bytes) {
   using std::string_view_literals::operator""sv;
   // The pickle of 0x1950a86a20f9469cfc6c.
@@ -145,18 +161,27 @@ std::string legacy_conversion(const std::string& path) {
 }
 
 TorchWeights parse_torch_file(std::span<const std::byte> bytes, const std::string& origin,
-                              std::shared_ptr<const void> owner) {
+                              std::shared_ptr<const void> owner, std::string_view part) {
   if (is_legacy_torch_file(bytes))
     throw Error(ErrorCode::bad_file,
                 fmt::format("reading '{}': it is a file from PyTorch before 1.6", origin),
                 "to convert it: " + legacy_conversion(origin));
   return weights_in(
-      std::make_shared<const TorchArchive>(ZipArchive::parse(bytes, origin, std::move(owner))));
+      std::make_shared<const TorchArchive>(ZipArchive::parse(bytes, origin, std::move(owner))),
+      part);
 }
 
-TorchWeights open_torch_file(const std::filesystem::path& path) {
+TorchWeights open_torch_file(const std::filesystem::path& path, std::string_view part) {
   const auto file = MappedFile::open(path);
-  return parse_torch_file(file->bytes(), path.string(), file);
+  return parse_torch_file(file->bytes(), path.string(), file, part);
+}
+
+TorchPath torch_path(const std::filesystem::path& path) {
+  const std::string text = path.string();
+  const std::size_t mark = text.rfind('#');
+  std::error_code ignored;
+  if (mark == std::string::npos || std::filesystem::exists(path, ignored)) return {path, {}};
+  return {text.substr(0, mark), text.substr(mark + 1)};
 }
 
 }  // namespace troupe

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/error.h"
@@ -13,6 +14,8 @@
 #include "runtime/tensor/named_tensor.h"
 
 namespace troupe {
+
+class ZipArchive;
 
 /// The weights of a file, and what else it has.
 struct TorchWeights {
@@ -32,16 +35,37 @@ struct TorchWeights {
 /// and for files of other kinds with the line of Python that converts them (those from PyTorch
 /// before 1.6, TorchScript); unsupported for big-endian files and for tensors that Troupe lacks
 /// (sparse, quantized, complex). Memory: 300 times the size of the pickle at most.
-TorchWeights open_torch_file(const std::filesystem::path& path);
+///
+/// `part`: the keys of the dictionary, joined by '.', such as "ema_state_dict"; empty: any.
+TorchWeights open_torch_file(const std::filesystem::path& path, std::string_view part = {});
 /// The same of bytes that `owner` keeps; with a null owner the caller does.
 TorchWeights parse_torch_file(std::span<const std::byte> bytes, const std::string& origin,
-                              std::shared_ptr<const void> owner = nullptr);
+                              std::shared_ptr<const void> owner = nullptr,
+                              std::string_view part = {});
+
+/// A file or folder, and the part of it that is meant.
+struct TorchPath {
+  std::filesystem::path path;
+  std::string part;
+};
+
+/// "w.pt#ema_state_dict" is a part of w.pt, unless there is a file of that name.
+TorchPath torch_path(const std::filesystem::path& path);
 
 /// Whether a folder is one that torch.distributed.checkpoint has written.
 bool is_distributed_checkpoint(const std::filesystem::path& folder);
 /// Opens such a folder. Tensors that several processes have written are put together. Throws as
 /// open_torch_file.
-TorchWeights open_distributed_checkpoint(const std::filesystem::path& folder);
+TorchWeights open_distributed_checkpoint(const std::filesystem::path& folder,
+                                         std::string_view part = {});
+
+/// Whether an archive of torch.save is a module that was pickled as a whole: an object of a class,
+/// of which the file has no code. Throws Error as open_torch_file.
+bool is_pickled_module(ZipArchive archive);
+
+/// What to do in PyTorch with a program or a pickled module, which is the line of Python that
+/// writes a model in the form that Troupe trains.
+extern const std::string export_line;
 
 /// Whether a file begins as torch.save wrote it before PyTorch 1.6.
 bool is_legacy_torch_file(std::span<const std::byte> bytes);

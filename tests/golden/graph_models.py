@@ -4,6 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torchvision.models import resnet
+from torchvision.ops import StochasticDepth
 
 from golden_models import NarrowResNet
 
@@ -209,7 +210,49 @@ class Tokens(nn.Module):
         return self.head(x[:, -1])
 
 
-MODELS = {"vgg": Vgg, "resnet18": resnet18, "depthwise": Depthwise, "dense": Dense, "vit": Vit, "tied": Tied, "tokens": Tokens}
+class Attend(nn.Module):
+    """Attention with dropout. `weights_dropout` replaces PyTorch's where the model is trained."""
+
+    def __init__(self, features, heads, dropout):
+        super().__init__()
+        self.heads, self.p, self.weights_dropout = heads, dropout, None
+        self.inputs = nn.Linear(features, 3 * features)
+
+    def forward(self, x):
+        q, k, v = (t.unflatten(2, (self.heads, -1)).transpose(1, 2) for t in self.inputs(x).chunk(3, dim=2))
+        if self.weights_dropout is None:
+            y = F.scaled_dot_product_attention(q, k, v, dropout_p=self.p)
+        else:
+            y = self.weights_dropout(torch.softmax(q @ k.mT / q.shape[-1] ** 0.5, dim=-1)) @ v
+        return y.transpose(1, 2).flatten(2)
+
+
+class Draws(nn.Module):
+    """Dropout of channels, of samples (stochastic depth) and of attention, and layers made of several operators."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(8)
+        self.dropout = nn.Dropout2d(0.3)
+        self.groups = nn.GroupNorm(2, 8)
+        self.activation = nn.LeakyReLU(0.2)
+        self.pool = nn.MaxPool2d(3, 2, ceil_mode=True)
+        self.conv = nn.Conv2d(8, 8, 3, padding=1)
+        self.depth = StochasticDepth(0.2, "row")
+        self.instances = nn.InstanceNorm2d(8, affine=True)
+        self.attend = Attend(8, 2, 0.1)
+        self.head = nn.Linear(8, CLASSES)
+
+    def forward(self, x):
+        x = self.groups(self.dropout(F.relu(self.norm(self.stem(x)))))
+        x = self.pool(self.activation(x))
+        x = self.instances(x + self.depth(self.conv(x)))
+        x = x.flatten(2).transpose(1, 2)
+        return self.head((x + self.attend(x)).mean(1))
+
+
+MODELS = {"vgg": Vgg, "resnet18": resnet18, "depthwise": Depthwise, "dense": Dense, "vit": Vit, "tied": Tied, "tokens": Tokens, "draws": Draws}
 
 
 def example(name, batch):

@@ -20,9 +20,10 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional as F
+from torchvision.ops import StochasticDepth
 
 from golden_models import BATCH, STEPS, CounterDropout, sampled, sgd
-from graph_models import MODELS, SAMPLE, example
+from graph_models import MODELS, SAMPLE, Attend, example
 from troupe_random import uniform
 
 FOLDER = Path(__file__).resolve().parent
@@ -92,12 +93,30 @@ def export_in_parts(name):
     onnx.save(model, FOLDER / "graphs" / f"{name}_opset18.onnx")
 
 
+class PartDropout(CounterDropout):
+    """One number for each element of the first axes."""
+
+    def __init__(self, path, probability, axes):
+        super().__init__(path, probability)
+        self.axes = axes
+
+    def forward(self, x):
+        ones = torch.ones(*x.shape[: self.axes], *[1] * (x.dim() - self.axes), dtype=x.dtype)
+        return x * super().forward(ones)
+
+
 def with_counter_dropout(net):
     """The model with Troupe's masks in place of PyTorch's."""
     for path, module in list(net.named_modules()):
+        parent, _, child = path.rpartition(".")
         if isinstance(module, nn.Dropout):
-            parent, _, child = path.rpartition(".")
             setattr(net.get_submodule(parent), child, CounterDropout(path, module.p))
+        if isinstance(module, nn.Dropout2d):
+            setattr(net.get_submodule(parent), child, PartDropout(path, module.p, axes=2))
+        if isinstance(module, StochasticDepth):
+            setattr(net.get_submodule(parent), child, PartDropout(path, module.p, axes=1))
+        if isinstance(module, Attend):
+            module.weights_dropout = CounterDropout(path, module.p)
     return net
 
 

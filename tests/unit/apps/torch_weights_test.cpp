@@ -75,11 +75,26 @@ TEST_F(TorchWeightsVerbs, EvalNamesTheFileWhoseWeightsDoNotFit) {
 
 TEST_F(TorchWeightsVerbs, RemoveTheNameOfAWrapper) {
   const TensorSource plain = open_torch_file(export_as("w.pt")).tensors;
-  TensorSource wrapped = plain;
-  for (TensorInfo& tensor : wrapped.tensors) tensor.name = "module." + tensor.name;
-  wrapped.read = [&](const std::string& name) { return plain.read(name.substr(7)); };
-  stream_torch_file(path("ddp.pt"), wrapped).value();
-  EXPECT_EQ(eval(path("ddp.pt")), eval(path("w.pt")));
+  for (const std::string wrapper : {"module.", "model._orig_mod."}) {
+    TensorSource wrapped = plain;
+    for (TensorInfo& tensor : wrapped.tensors) tensor.name = wrapper + tensor.name;
+    wrapped.read = [&](const std::string& name) { return plain.read(name.substr(wrapper.size())); };
+    stream_torch_file(path("wrapped.pt"), wrapped).value();
+    EXPECT_EQ(eval(path("wrapped.pt")), eval(path("w.pt")));
+    const Ran ran = run_troupe({"train", options_, "-o", path("partly"), "-r",
+                                "model.weights=" + path("wrapped.pt"), "-r", "model.classes=11",
+                                "-r", "model.strict=false"});
+    EXPECT_EQ(ran.code, exit_done) << ran.error;
+  }
+}
+
+TEST_F(TorchWeightsVerbs, TakeThePartOfAFileThatThePathNames) {
+  EXPECT_THAT(eval(golden("several.pt")), HasSubstr("generator, discriminator"));
+  EXPECT_THAT(eval(golden("several.pt") + "#generator"), HasSubstr("belong to another model"));
+  const Ran ran = run_troupe({"inspect", golden("several.pt") + "#generator"});
+  EXPECT_THAT(ran.out, HasSubstr("weights: generator\n"));
+  EXPECT_THAT(run_troupe({"train", options_, "-r", "model.weights=none.pt#x"}).error,
+              HasSubstr("none.pt#x, which does not exist"));
 }
 
 TEST_F(TorchWeightsVerbs, MissingNamesHaveTheirNearestMatch) {
@@ -139,6 +154,28 @@ TEST(TorchInspection, TellsHowOtherFilesAreConverted) {
     EXPECT_THAT(ran.error, HasSubstr(std::string("python3 -c \"import torch; torch.save(") + call +
                                      golden(name)));
   }
+  EXPECT_THAT(run_troupe({"inspect", golden("script.pt")}).error,
+              HasSubstr("torch.export.save(torch.export.export("));
+  EXPECT_THAT(run_troupe({"inspect", golden("module.pt")}).error,
+              HasSubstr("torch.export.save(torch.export.export("));
+}
+
+TEST(ModelFiles, ThatHaveMovedAreGivenByTheirNewPath) {
+  const test::TemporaryFolder folder;
+  const std::string options = (folder / "o.yaml").string(), run = (folder / "run").string();
+  const fs::path model = folder / "net.pt2", moved = folder / "moved.pt2";
+  fs::copy_file(TROUPE_SOURCE_DIR "/tests/golden/graphs/vgg.pt2", model);
+  test::write_text(options, "model: {file: " + model.string() +
+                                "}\n"
+                                "data: {name: synthetic, shape: [3, 20, 24], count: 8}\n"
+                                "train: {steps: 1, batch_size: 4}\n");
+  ASSERT_EQ(run_troupe({"train", options, "-o", run}).code, exit_done);
+  fs::rename(model, moved);
+  for (const auto& command :
+       {std::vector<std::string>{"eval", run},
+        std::vector<std::string>{"train", options, "-o", run, "--restart", "auto"}})
+    EXPECT_THAT(run_troupe(command).error, HasSubstr("-r model.file=PATH"));
+  EXPECT_EQ(run_troupe({"eval", run, "-r", "model.file=" + moved.string()}).code, exit_done);
 }
 
 // The command runs with a torch of the test's own, which tells what it is given.

@@ -25,6 +25,6 @@ inline SampleSpec graph_samples(const std::string& model) {
   return {.shape = {3, 20, 24}, .classes = 10};
 }
 inline const std::vector<std::string> graph_models{"vgg", "resnet18", "depthwise", "dense",
-                                                   "vit", "tied",     "tokens"};
+                                                   "vit", "tied",     "tokens",    "draws"};
 
 }  // namespace troupe::testing_ops

@@ -239,7 +239,7 @@ TEST(OnnxGraph, ListsErrorFunctionOutsideOfGelu) {
 }
 
 /// Products and a softmax over q, k and v, which are the input.
-OnnxModel attention_in_parts(bool masked, bool reshapes) {
+OnnxModel attention_in_parts(bool masked, bool reshapes, bool drops = false) {
   OnnxModel model({2, 6, 4});
   const double root = std::sqrt(0.5);  // the square root of 1 / sqrt(4)
   model.real("scale", root);
@@ -272,7 +272,9 @@ OnnxModel attention_in_parts(bool masked, bool reshapes) {
     scores = "sum";
   }
   model.node("Softmax", {scores}, "p", {{"axis", std::int64_t{-1}}});
-  model.node("MatMul", {"p", "x"}, "y");
+  model.real("ratio", 0.1);
+  if (drops) model.node("Dropout", {"p", "ratio"}, "kept");
+  model.node("MatMul", {drops ? "kept" : "p", "x"}, "y");
   return model;
 }
 
@@ -284,6 +286,13 @@ TEST(OnnxGraph, TakesProductsAndSoftmaxAsAttention) {
     EXPECT_FALSE(last<graph::Attention>(graph).causal);
     EXPECT_EQ(graph.nodes[0].inputs, (std::vector(3, graph.input)));
   }
+}
+
+TEST(OnnxGraph, TakesDropoutOfTheWeightsIntoAttention) {
+  const Graph graph = attention_in_parts(true, false, true).read();
+  EXPECT_THAT(operators(graph), ElementsAre("attention"));
+  EXPECT_TRUE(last<graph::Attention>(graph).causal);
+  EXPECT_EQ(last<graph::Attention>(graph).dropout, 0.1);
 }
 
 TEST(OnnxGraph, RecognisesTheCausalMask) {
@@ -337,10 +346,15 @@ TEST(OnnxGraph, TakesRandomNumbersInPartsAsDropout) {
   EXPECT_EQ(last<graph::Dropout>(graph).probability, 0.2);
 }
 
-TEST(OnnxGraph, ListsDropoutOfWholeChannels) {
-  const Graph graph = dropout_in_parts({4, 1, 1}).read();
-  ASSERT_EQ(graph.lacking.size(), 1u);
-  EXPECT_THAT(graph.lacking[0].reason, testing::HasSubstr("Dropout2d"));
+TEST(OnnxGraph, TakesRandomNumbersOfFewerAxesAsDropoutOfThese) {
+  const Graph channels = dropout_in_parts({4, 1, 1}).read();
+  EXPECT_THAT(operators(channels), ElementsAre("dropout"));
+  EXPECT_EQ(last<graph::Dropout>(channels).drawn_axes, 2);
+  EXPECT_EQ(last<graph::Dropout>(dropout_in_parts({1, 1, 1}).read()).drawn_axes, 1);
+  EXPECT_EQ(last<graph::Dropout>(dropout_in_parts({4, 3, 3}).read()).drawn_axes, 0);
+  const Graph rows = dropout_in_parts({1, 3, 3}).read();
+  ASSERT_EQ(rows.lacking.size(), 1u);
+  EXPECT_THAT(rows.lacking[0].reason, testing::HasSubstr("[batch, 1, 3, 3]"));
 }
 
 TEST(OnnxGraph, ListsDropoutThatWasExportedForInference) {
@@ -349,7 +363,7 @@ TEST(OnnxGraph, ListsDropoutThatWasExportedForInference) {
   model.node("Dropout", {"x", "ratio"}, "y");
   const Graph graph = model.read();
   ASSERT_EQ(graph.lacking.size(), 1u);
-  EXPECT_THAT(graph.lacking[0].reason, testing::HasSubstr("set that dropout to 0"));
+  EXPECT_THAT(graph.lacking[0].reason, testing::HasSubstr("for inference"));
 }
 
 TEST(OnnxGraph, ListsWhatTroupeLacksAndReadsOn) {

@@ -187,6 +187,42 @@ TEST(Pt2, RefusesModelsInEvaluationMode) {
   const Graph graph = file.read();
   ASSERT_EQ(graph.lacking.size(), 1u);
   EXPECT_THAT(graph.lacking[0].reason, HasSubstr("evaluation mode"));
+  EXPECT_THAT(graph.lacking[0].remedy, HasSubstr("torch.export.save("));
+}
+
+TEST(Pt2, ReadsMasksThatAModelDrawsAsDropout) {
+  const Graph graph = Archive("draws").read();
+  ASSERT_TRUE(graph.lacking.empty());
+  std::vector<std::pair<double, int>> drawn;
+  double of_attention = 0;
+  for (const Node& node : graph.nodes) {
+    if (const auto* dropout = std::get_if<Dropout>(&node.operation))
+      drawn.emplace_back(dropout->probability, dropout->drawn_axes);
+    if (const auto* attention = std::get_if<Attention>(&node.operation))
+      of_attention = attention->dropout;
+  }
+  EXPECT_THAT(drawn, ElementsAre(std::pair(0.3, 2), std::pair(0.2, 1)));
+  EXPECT_EQ(of_attention, 0.1);
+}
+
+TEST(Pt2, ListsRandomNumbersThatAreNoDropout) {
+  Archive file("draws");
+  file.change_nodes([](json& nodes) {
+    for (json& one : nodes)
+      if (one["target"] == "torch.ops.aten.div_.Tensor")
+        argument(one, "other") = {{"as_float", 0.7}};
+  });
+  const Graph graph = file.read();
+  ASSERT_FALSE(graph.lacking.empty());
+  EXPECT_THAT(graph.lacking[0].reason, HasSubstr("random numbers"));
+}
+
+TEST(Pt2, RefusesWindowsThatReachFarBeyondTheImage) {
+  Archive file("draws");
+  file.change_nodes([](json& nodes) {
+    argument(node(nodes, "max_pool2d"), "kernel_size") = {{"as_ints", {1 << 19, 1 << 19}}};
+  });
+  EXPECT_THAT(file.error(), HasSubstr("max_pool"));
 }
 
 TEST(Pt2, ReadsOperatorsThatOverwriteTheirInput) {
@@ -252,11 +288,13 @@ TEST(Pt2, AnswersFilesOfOtherKindsWithTheLineThatExports) {
   script.member("constants.pkl") = "x";
   EXPECT_THAT(script.error(), AllOf(HasSubstr("TorchScript"), HasSubstr("torch.export.save(")));
   weights.remove("models/model.json");
-  weights.member("data.pkl") = "x";
+  weights.member("data.pkl") = "\x80\x02}.";
   EXPECT_THAT(weights.error(), AllOf(HasSubstr("weights alone"), HasSubstr("torch.export.save(")));
   test::expect_error(
       ErrorCode::bad_file, {"from PyTorch before 1.6: a pickle of weights", "set `Model::weights`"},
       [] { read_graph(std::string(TROUPE_SOURCE_DIR) + "/tests/golden/torch/legacy.pt"); });
+  weights.member("data.pkl") = "\x80\x02cnet\nNet\n)R.";
+  EXPECT_THAT(weights.error(), AllOf(HasSubstr("pickled module"), HasSubstr("torch.export.save(")));
 }
 
 /// A change of a file's weights configuration and what the error says of it.

@@ -198,6 +198,29 @@ TEST(StateFrom, NamesTheTensorThatIsProbablyMeant) {
   EXPECT_THAT(message, testing::HasSubstr("backbone.a [like a of the model]"));
 }
 
+TEST(StateFrom, RemovesModulesThatAllNamesShareAndTheModelLacks) {
+  const StateSpec spec = small_spec();
+  const StatePtr state = initial_state(spec, DType::f32, 1);
+  for (const char* modules : {"module.", "_orig_mod.", "model._orig_mod.", "net.backbone.x."}) {
+    auto named = named_tensors(spec, *state, false);
+    for (NamedTensor& tensor : named) tensor.name = modules + tensor.name;
+    const StatePtr read = state_from(spec, DType::f32, TensorSource::of(named), 0, {}, true);
+    EXPECT_THAT(read->weights.elements<float>(),
+                testing::ElementsAreArray(state->weights.elements<float>()))
+        << modules;
+    named.push_back({"criterion.weight", Tensor::zeros(Shape{1})});
+    EXPECT_THROW(state_from(spec, DType::f32, TensorSource::of(named), 0, {}, true), Error)
+        << "a prefix of some tensors is a part of their names";
+  }
+}
+
+TEST(StateFrom, KeepsModulesThatTheModelHas) {
+  StateSpec spec;
+  spec.add_parameter("net.net.a", Shape{2}, {});
+  const std::vector<NamedTensor> named = {{"net.net.a", Tensor::zeros(Shape{2})}};
+  EXPECT_NO_THROW(state_from(spec, DType::f32, TensorSource::of(named), 0, {}, true));
+}
+
 TEST(StateFrom, PassesOverOtherStagesUnlessStrict) {
   const StateSpec spec = small_spec();
   auto named = named_tensors(spec, *initial_state(spec, DType::f32, 1), false);

@@ -57,6 +57,17 @@ TEST(StateDictionaryChoice, ListsThoseThatFitEqually) {
     });
 }
 
+TEST(StateDictionaryChoice, TakesTheOneWhoseKeyIsGiven) {
+  StateDictionary left = state, right = state;
+  left.path = "left";
+  right.path = "right";
+  const std::vector<StateDictionary> both{{.children = {{"left", 1}, {"right", 2}}}, left, right};
+  EXPECT_EQ(find_state_dictionary(both, "w.pt", "right"), 2u);
+  expect_error(ErrorCode::bad_file, {"no weights under the key 'ema', but left, right"},
+               [&] { find_state_dictionary(both, "w.pt", "ema"); });
+  expect_error(ErrorCode::bad_file, {"several", "'w.pt#left'"}, [&] { find(both); });
+}
+
 TEST(StateDictionaryChoice, TakesADictionaryUnderTwoKeysOnce) {
   EXPECT_EQ(find({{.children = {{"model", 1}, {"state_dict", 1}}}, state}), 1u);
 }

@@ -133,8 +133,18 @@ TEST(TorchFile, OutlivesItsName) {
 }
 
 TEST(TorchFile, ListsDictionariesThatFitEqually) {
-  expect_error(ErrorCode::bad_file, {"several", "generator, discriminator", "torch.save("},
+  expect_error(ErrorCode::bad_file,
+               {"several", "generator, discriminator", "several.pt#generator'"},
                [] { open_torch_file(golden("several.pt")); });
+}
+
+TEST(TorchFile, OpensThePartThatItsPathNames) {
+  const TorchPath named = torch_path(golden("several.pt").string() + "#discriminator");
+  EXPECT_EQ(named.path, golden("several.pt"));
+  EXPECT_EQ(open_torch_file(named.path, named.part).part, "discriminator");
+  const test::TemporaryFolder folder;
+  test::write_text(folder / "w#1.pt", "");
+  EXPECT_EQ(torch_path(folder / "w#1.pt").path, folder / "w#1.pt") << "a file of that name";
 }
 
 TEST(TorchFile, RefusesOtherFilesWithTheLineThatConvertsThem) {

@@ -1,0 +1,66 @@
+// Operators with random numbers that one primitive does not draw.
+
+#include <algorithm>
+#include <limits>
+
+#include "ops/graph/recorder.h"
+#include "ops/graph/steps.h"
+#include "ops/primitives/arithmetic.h"
+#include "ops/primitives/attention.h"
+#include "ops/primitives/elementwise.h"
+#include "ops/primitives/matmul.h"
+#include "ops/primitives/softmax.h"
+
+namespace troupe::graph {
+
+primitives::Dropout Recorder::drawing(const Step& step, double probability) const {
+  return {static_cast<float>(probability), operation_id(step.dropout_path)};
+}
+
+troupe::Value Recorder::dropout(const Step& step, const Node& node, const Dropout& options) {
+  const troupe::Value x = input(node, 0);
+  if (options.drawn_axes == 0) return tape_.record(drawing(step, options.probability), x);
+  if (!tape_.pass().training) return x;
+  std::vector<std::int64_t> sizes(tape_.tensor(x).shape().dims().begin(),
+                                  tape_.tensor(x).shape().dims().end());
+  std::fill(sizes.begin() + options.drawn_axes, sizes.end(), 1);
+  Tensor ones = Tensor::empty(Shape(sizes), DType::f64, Device::cpu());
+  std::ranges::fill(ones.elements<double>(), 1.0);
+  const troupe::Value mask =
+      tape_.record(drawing(step, options.probability), tape_.input(for_pass(ones), false));
+  return tape_.record(primitives::Arithmetic{ArithmeticOperation::multiply}, x, mask);
+}
+
+Tensor Recorder::causal_mask(const Node& node, std::int64_t tokens, std::int64_t keys) {
+  Tensor& kept = block_.constants_[node.output];
+  if (kept.defined()) return kept;
+  Tensor mask = Tensor::zeros(Shape{tokens, keys}, DType::f64);
+  for (std::int64_t token = 0; token < tokens; ++token)
+    for (std::int64_t key = token + 1; key < keys; ++key)
+      mask.data<double>()[token * keys + key] = -std::numeric_limits<double>::infinity();
+  return kept = for_pass(mask);
+}
+
+troupe::Value Recorder::attention(const Step& step, const Node& node, const Attention& options) {
+  const troupe::Value q = input(node, 0), k = input(node, 1), v = input(node, 2);
+  const Tensor mask = has(node, 3) ? constant(node.inputs[3]) : Tensor();
+  if (options.dropout == 0 || !tape_.pass().training)
+    return tape_.record(
+        primitives::Attention{.causal = options.causal, .scale = options.scale, .mask = mask}, q, k,
+        v);
+  // The dropped weights must be kept for the backward pass, so they are computed as a whole.
+  const auto plus = [&](troupe::Value scores, const Tensor& numbers) {
+    return tape_.record(primitives::Arithmetic{ArithmeticOperation::add}, scores,
+                        tape_.input(numbers, false));
+  };
+  troupe::Value weights = tape_.record(primitives::Matmul{{.transposed_b = true}}, q, k);
+  weights = tape_.record(primitives::Affine{options.scale, 0.0}, weights);
+  if (mask.defined()) weights = plus(weights, mask);
+  if (options.causal)
+    weights = plus(weights, causal_mask(node, tape_.tensor(q).dim(-2), tape_.tensor(k).dim(-2)));
+  weights = tape_.record(primitives::Softmax{-1}, weights);
+  weights = tape_.record(drawing(step, options.dropout), weights);
+  return tape_.record(primitives::Matmul{}, weights, v);
+}
+
+}  // namespace troupe::graph
