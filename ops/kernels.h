@@ -170,11 +170,12 @@ struct AttentionOptions {
   double scale = 1.0;   ///< of q k^T
 };
 
-/// Of an attention: its result, and the logarithm of the sum of exp(score) of each token, which is
-/// minus infinity where a token sees no key.
+/// Of an attention: its result, and what its gradient needs beside: the logarithm of the sum of
+/// exp(score) of each token, which is minus infinity where a token sees no key, or softmax(scores),
+/// as the kernel chooses by the sizes.
 struct AttentionOutput {
   Tensor y;
-  Tensor log_sums;
+  Tensor saved;
 };
 struct AttentionGradients {
   Tensor q, k, v;

@@ -1,10 +1,12 @@
 // Attention by blocks of tokens: the scores of a block and all keys stay in a core's cache. The
-// forward pass keeps the logarithm of each token's sum; the backward pass computes the scores again
-// and adds the gradients of a head's keys and values block by block, on one thread.
+// forward pass keeps the softmax of the scores of short sequences, of others the logarithm of each
+// token's sum, from which the backward pass computes them again. It adds the gradients of a head's
+// keys and values block by block, on one thread.
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "ops/attention_sizes.h"
@@ -88,6 +90,37 @@ float dot_product(const float* a, const float* b, std::int64_t count) {
   return sum;
 }
 
+/// A matrix of dense rows, transposed. oneDNN's product of short matrices takes a transposed factor
+/// in four times the time that this takes.
+void transpose(const float* HWY_RESTRICT from, std::int64_t rows, std::int64_t columns,
+               float* HWY_RESTRICT to) {
+  std::int64_t row = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::FixedTag<float, 4> d;
+  for (; row + 4 <= rows; row += 4) {
+    const float* HWY_RESTRICT x = from + row * columns;
+    float* HWY_RESTRICT y = to + row;
+    std::int64_t column = 0;
+    for (; column + 4 <= columns; column += 4) {
+      const auto a = hn::LoadU(d, x + column), b = hn::LoadU(d, x + columns + column);
+      const auto c = hn::LoadU(d, x + 2 * columns + column);
+      const auto e = hn::LoadU(d, x + 3 * columns + column);
+      const auto ac = hn::InterleaveLower(d, a, c), be = hn::InterleaveLower(d, b, e);
+      const auto ac_high = hn::InterleaveUpper(d, a, c), be_high = hn::InterleaveUpper(d, b, e);
+      hn::StoreU(hn::InterleaveLower(d, ac, be), d, y + column * rows);
+      hn::StoreU(hn::InterleaveUpper(d, ac, be), d, y + (column + 1) * rows);
+      hn::StoreU(hn::InterleaveLower(d, ac_high, be_high), d, y + (column + 2) * rows);
+      hn::StoreU(hn::InterleaveUpper(d, ac_high, be_high), d, y + (column + 3) * rows);
+    }
+    for (; column < columns; ++column)
+      for (std::int64_t i = 0; i < 4; ++i) y[column * rows + i] = x[i * columns + column];
+  }
+#endif
+  for (; row < rows; ++row)
+    for (std::int64_t column = 0; column < columns; ++column)
+      to[column * rows + row] = from[row * columns + column];
+}
+
 }  // namespace troupe::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -100,6 +133,7 @@ HWY_EXPORT(multiply_by);
 HWY_EXPORT(add_mask);
 HWY_EXPORT(score_gradient);
 HWY_EXPORT(dot_product);
+HWY_EXPORT(transpose);
 
 namespace {
 
@@ -134,9 +168,14 @@ class Attention {
     const std::int64_t tokens = std::min(block_tokens(), s_.tokens - first);
     return {outer, first, tokens, s_.seen(options_.causal, first + tokens - 1)};
   }
-  std::size_t score_bytes() const {
-    return aligned_bytes(static_cast<std::size_t>(block_tokens() * s_.keys) * sizeof(float));
-  }
+  std::size_t score_bytes() const { return bytes_of(block_tokens() * s_.keys); }
+  /// Of the keys of one of the outer matrices, and of its values.
+  std::size_t key_bytes() const { return bytes_of(s_.keys * s_.features); }
+  std::size_t value_bytes() const { return bytes_of(s_.keys * s_.outputs); }
+
+  /// Where the shares take no more memory than q and k, writing and reading them takes less time
+  /// than computing them twice.
+  bool keeps_shares() const { return s_.tokens * s_.keys <= (s_.tokens + s_.keys) * s_.features; }
 
   const float* queries(const Block& b) const {
     return q_ + (b.outer * s_.tokens + b.first) * s_.features;
@@ -144,11 +183,19 @@ class Attention {
   const float* keys(const Block& b) const { return k_ + b.outer * s_.keys * s_.features; }
   const float* values(const Block& b) const { return v_ + b.outer * s_.keys * s_.outputs; }
 
+  /// [features, keys] and [outputs, keys] of one of the outer matrices, for `scores` and slopes.
+  void transpose_keys(const Block& b, float* to) const {
+    HWY_DYNAMIC_DISPATCH(transpose)(keys(b), s_.keys, s_.features, to);
+  }
+  void transpose_values(const Block& b, float* to) const {
+    HWY_DYNAMIC_DISPATCH(transpose)(values(b), s_.keys, s_.outputs, to);
+  }
+
   /// [tokens, keys] of a block, of what its tokens see.
-  dnnl_status_t scores(const Block& b, float* to) const {
+  dnnl_status_t scores(const Block& b, const float* transposed_keys, float* to) const {
     const auto status =
         multiply({b.tokens, s_.features, b.keys}, static_cast<float>(options_.scale),
-                 {queries(b), s_.features}, {keys(b), s_.features, true}, false, to, b.keys);
+                 {queries(b), s_.features}, {transposed_keys, s_.keys}, false, to, b.keys);
     if (masks_.defined())
       for (std::int64_t t = 0; t < b.tokens; ++t) {
         const MaskRow<float> row = masks_.row(b.outer, b.first + t);
@@ -160,7 +207,7 @@ class Attention {
     return s_.seen(options_.causal, b.first + token);
   }
 
-  /// Makes shares of the scores, and writes the logarithms of their sums.
+  /// Makes shares of the scores, and writes the logarithms of their sums if `log_sums` is given.
   void normalise(const Block& b, float* scores, float* log_sums) const {
     for (std::int64_t t = 0; t < b.tokens; ++t) {
       float* row = scores + t * b.keys;
@@ -168,13 +215,13 @@ class Attention {
       const float largest = HWY_DYNAMIC_DISPATCH(largest_of)(row, count);
       if (largest == none) {
         hide(row, 0, b.keys);
-        log_sums[t] = none;
+        if (log_sums) log_sums[t] = none;
         continue;
       }
       const float sum = HWY_DYNAMIC_DISPATCH(exponentials)(row, largest, count);
       HWY_DYNAMIC_DISPATCH(multiply_by)(row, 1.0f / sum, count);
       hide(row, count, b.keys);
-      log_sums[t] = largest + std::log(sum);
+      if (log_sums) log_sums[t] = largest + std::log(sum);
     }
   }
   /// The same from the logarithms of the sums.
@@ -188,6 +235,9 @@ class Attention {
   }
 
  private:
+  static std::size_t bytes_of(std::int64_t elements) {
+    return aligned_bytes(static_cast<std::size_t>(elements) * sizeof(float));
+  }
   static void hide(float* row, std::int64_t begin, std::int64_t end) {
     std::fill(row + begin, row + end, 0.0f);
   }
@@ -208,36 +258,71 @@ class BackwardPass {
         scale_(static_cast<float>(options.scale)),
         grad_(grad.data<float>()),
         y_(output.y.data<float>()),
-        log_sums_(output.log_sums.data<float>()),
+        saved_(output.saved.data<float>()),
+        keeps_shares_(attention.keeps_shares()),
         q_(gradients.q.data<float>()),
         k_(gradients.k.data<float>()),
         v_(gradients.v.data<float>()) {}
 
+  std::size_t scratch_bytes() const {
+    return attention_.score_bytes() + attention_.value_bytes() +
+           (keeps_shares_ ? 0 : attention_.key_bytes() + attention_.score_bytes());
+  }
+
   dnnl_status_t run(std::int64_t outer, std::byte* memory) const {
     float* const k_grad = k_ + outer * s_.keys * s_.features;
     float* const v_grad = v_ + outer * s_.keys * s_.outputs;
-    std::fill_n(k_grad, s_.keys * s_.features, 0.0f);
-    std::fill_n(v_grad, s_.keys * s_.outputs, 0.0f);
-    auto* shares = reinterpret_cast<float*>(memory);
-    auto* slopes = reinterpret_cast<float*>(memory + attention_.score_bytes());
+    const Scratches scratch = divided(memory);
+    const Block first = attention_.block(outer, 0);  // it writes its keys, the others add to them
+    std::fill(k_grad + first.keys * s_.features, k_grad + s_.keys * s_.features, 0.0f);
+    std::fill(v_grad + first.keys * s_.outputs, v_grad + s_.keys * s_.outputs, 0.0f);
+    attention_.transpose_values(first, scratch.values);
+    if (!keeps_shares_) attention_.transpose_keys(first, scratch.keys);
     dnnl_status_t status = dnnl_success;
     for (std::int64_t i = 0; i < attention_.blocks() && status == dnnl_success; ++i)
-      status = add(attention_.block(outer, i), shares, slopes, k_grad, v_grad);
+      status = add(attention_.block(outer, i), scratch, k_grad, v_grad);
     return status;
   }
 
  private:
-  dnnl_status_t add(const Block& b, float* shares, float* slopes, float* k_grad,
-                    float* v_grad) const {
+  /// Working memory: transposed matrices, and two of the size of a block's scores. The last two are
+  /// there where the forward pass kept no shares.
+  struct Scratches {
+    float *slopes, *values, *keys, *shares;
+  };
+  Scratches divided(std::byte* memory) const {
+    const auto take = [&](std::size_t bytes) {
+      return reinterpret_cast<float*>(std::exchange(memory, memory + bytes));
+    };
+    Scratches scratch{take(attention_.score_bytes()), take(attention_.value_bytes()), nullptr,
+                      nullptr};
+    if (keeps_shares_) return scratch;
+    scratch.keys = take(attention_.key_bytes());
+    scratch.shares = take(attention_.score_bytes());
+    return scratch;
+  }
+
+  /// Lets `shares` point to softmax(scores) of a block.
+  dnnl_status_t find_shares(const Block& b, const Scratches& scratch, const float*& shares) const {
+    const std::int64_t first = b.outer * s_.tokens + b.first;
+    shares = keeps_shares_ ? saved_ + first * s_.keys : scratch.shares;
+    if (keeps_shares_) return dnnl_success;
+    const dnnl_status_t status = attention_.scores(b, scratch.keys, scratch.shares);
+    if (status == dnnl_success) attention_.normalise_again(b, scratch.shares, saved_ + first);
+    return status;
+  }
+
+  dnnl_status_t add(const Block& b, const Scratches& scratch, float* k_grad, float* v_grad) const {
     const std::int64_t first = b.outer * s_.tokens + b.first;
     const float *grad = grad_ + first * s_.outputs, *y = y_ + first * s_.outputs;
-    if (const auto status = attention_.scores(b, shares); status != dnnl_success) return status;
-    attention_.normalise_again(b, shares, log_sums_ + first);
+    float* const slopes = scratch.slopes;
+    const float* shares = nullptr;
+    if (const auto status = find_shares(b, scratch, shares); status != dnnl_success) return status;
     auto status = multiply({b.keys, b.tokens, s_.outputs}, 1.0f, {shares, b.keys, true},
-                           {grad, s_.outputs}, true, v_grad, s_.outputs);
+                           {grad, s_.outputs}, b.first > 0, v_grad, s_.outputs);
     if (status != dnnl_success) return status;
     status = multiply({b.tokens, s_.outputs, b.keys}, 1.0f, {grad, s_.outputs},
-                      {attention_.values(b), s_.outputs, true}, false, slopes, b.keys);
+                      {scratch.values, s_.keys}, false, slopes, b.keys);
     if (status != dnnl_success) return status;
     for (std::int64_t t = 0; t < b.tokens; ++t) {
       const float mean =
@@ -249,13 +334,14 @@ class BackwardPass {
                  {attention_.keys(b), s_.features}, false, q_ + first * s_.features, s_.features);
     if (status != dnnl_success) return status;
     return multiply({b.keys, b.tokens, s_.features}, scale_, {slopes, b.keys, true},
-                    {attention_.queries(b), s_.features}, true, k_grad, s_.features);
+                    {attention_.queries(b), s_.features}, b.first > 0, k_grad, s_.features);
   }
 
   const Attention& attention_;
   const AttentionSizes& s_;
   float scale_;
-  const float *grad_, *y_, *log_sums_;
+  const float *grad_, *y_, *saved_;  ///< saved_: the shares or the logarithms of the sums
+  bool keeps_shares_;
   float *q_, *k_, *v_;
 };
 
@@ -266,28 +352,34 @@ AttentionOutput attention(const Stream& stream, const Tensor& q, const Tensor& k
   const Attention attention(q, k, v, mask, options);
   const AttentionSizes& s = attention.sizes();
   std::vector<std::int64_t> sizes(q.shape().dims().begin(), q.shape().dims().end() - 1);
+  const bool keeps_shares = attention.keeps_shares();
   AttentionOutput output;
-  output.log_sums =
-      Tensor::empty(Shape(std::span<const std::int64_t>(sizes)), DType::f32, stream.device);
+  output.saved =
+      Tensor::empty(keeps_shares ? Shape{s.outer, s.tokens, s.keys} : Shape{s.outer, s.tokens},
+                    DType::f32, stream.device);
   sizes.push_back(s.outputs);
   output.y = Tensor::empty(Shape(std::span<const std::int64_t>(sizes)), DType::f32, stream.device);
   auto* const y = output.y.data<float>();
-  auto* const log_sums = output.log_sums.data<float>();
   if (attention.empty()) {
     std::ranges::fill(output.y.elements<float>(), 0.0f);
-    std::ranges::fill(output.log_sums.elements<float>(), none);
     return output;
   }
+  auto* const saved = output.saved.data<float>();
   const std::int64_t blocks = attention.blocks();
-  run_pieces(stream, static_cast<std::size_t>(s.outer * blocks), attention.score_bytes(),
+  run_pieces(stream, static_cast<std::size_t>(s.outer * blocks),
+             attention.key_bytes() + (keeps_shares ? 0 : attention.score_bytes()),
              [&](std::size_t piece, std::byte* memory) {
                const auto number = static_cast<std::int64_t>(piece);
                const Block b = attention.block(number / blocks, number % blocks);
                const std::int64_t first = b.outer * s.tokens + b.first;
-               auto* scores = reinterpret_cast<float*>(memory);
-               const dnnl_status_t status = attention.scores(b, scores);
+               auto* const keys = reinterpret_cast<float*>(memory);
+               float* const scores = keeps_shares
+                                         ? saved + first * s.keys
+                                         : reinterpret_cast<float*>(memory + attention.key_bytes());
+               attention.transpose_keys(b, keys);
+               const dnnl_status_t status = attention.scores(b, keys, scores);
                if (status != dnnl_success) return status;
-               attention.normalise(b, scores, log_sums + first);
+               attention.normalise(b, scores, keeps_shares ? nullptr : saved + first);
                return multiply({b.tokens, b.keys, s.outputs}, 1.0f, {scores, b.keys},
                                {attention.values(b), s.outputs}, false, y + first * s.outputs,
                                s.outputs);
@@ -309,7 +401,7 @@ AttentionGradients attention_backward(const Stream& stream, const Tensor& grad, 
     return gradients;
   }
   const BackwardPass pass(attention, grad, output, options, gradients);
-  run_pieces(stream, static_cast<std::size_t>(attention.sizes().outer), 2 * attention.score_bytes(),
+  run_pieces(stream, static_cast<std::size_t>(attention.sizes().outer), pass.scratch_bytes(),
              [&](std::size_t outer, std::byte* memory) {
                return pass.run(static_cast<std::int64_t>(outer), memory);
              });

@@ -19,7 +19,8 @@ struct ConvolutionPath {
 
 /// The paths to try, the best first; the last one always exists. The rule uses shapes and the
 /// processor, never measured times, because results must not depend on timing. The reasons are in
-/// the source. With `products` bf16 (Stream::products), paths in bf16 precede those in f32.
+/// the source. With `products` bf16 (Stream::products), direct paths in bf16 precede those in f32,
+/// and Winograd's, which is in f32, comes first where it is faster.
 std::vector<ConvolutionPath> convolution_paths(const ConvolutionOptions& options, const Shape& x,
                                                ConvolutionDirection direction,
                                                DType products = DType::f32,

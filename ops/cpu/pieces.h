@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "ops/cpu/onednn.h"
 #include "ops/cpu/parallel.h"
@@ -20,21 +21,35 @@ constexpr std::size_t aligned_bytes(std::size_t bytes) { return (bytes + 63) / 6
 
 /// Calls body(piece, memory) for each of `count` pieces, on the stream's threads. `memory` is
 /// `bytes` of scratch memory, 64-byte aligned, which no other piece uses at that time. The body
-/// returns the status of its primitives; throws Error{internal} if one failed.
+/// returns the status of its primitives; throws Error{internal} if one failed. Each thread has a
+/// range of pieces, which another one completes if it is done before, so a thread that the system
+/// interrupts does not delay all.
 template <class Body>
 void run_pieces(const Stream& stream, std::size_t count, std::size_t bytes, const Body& body) {
+  struct Range {
+    alignas(64) std::atomic<std::size_t> next{0};
+    std::size_t end = 0;
+  };
   bytes = aligned_bytes(bytes);
   const std::size_t lanes = std::min(count, static_cast<std::size_t>(std::max(1, stream.threads)));
   const Scratch scratch(lanes * bytes);
-  std::atomic<std::size_t> next_lane{0};
+  std::vector<Range> ranges(lanes);
+  for (std::size_t lane = 0; lane < lanes; ++lane) {
+    ranges[lane].next = count * lane / lanes;
+    ranges[lane].end = count * (lane + 1) / lanes;
+  }
   std::atomic<dnnl_status_t> failure{dnnl_success};
-  parallel(stream, static_cast<std::int64_t>(count), 1, [&](std::int64_t begin, std::int64_t end) {
-    const std::size_t lane = next_lane++;
-    std::byte* memory = static_cast<std::byte*>(scratch.data()) + lane * bytes;
-    for (std::int64_t piece = begin; piece < end; ++piece)
-      if (const dnnl_status_t status = body(static_cast<std::size_t>(piece), memory);
-          status != dnnl_success)
-        failure = status;
+  const auto run_lane = [&](std::size_t lane) {
+    std::byte* const memory = static_cast<std::byte*>(scratch.data()) + lane * bytes;
+    for (std::size_t i = 0; i < lanes; ++i) {
+      Range& range = ranges[(lane + i) % lanes];
+      for (std::size_t piece = range.next++; piece < range.end; piece = range.next++)
+        if (const dnnl_status_t status = body(piece, memory); status != dnnl_success)
+          failure = status;
+    }
+  };
+  parallel(stream, static_cast<std::int64_t>(lanes), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t lane = begin; lane < end; ++lane) run_lane(static_cast<std::size_t>(lane));
   });
   check_status(failure);
 }

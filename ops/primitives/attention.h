@@ -9,8 +9,8 @@ namespace troupe::primitives {
 /// Scaled dot-product attention, as PyTorch's: y = softmax(scale * q k^T + mask) v over the keys
 /// (A. Vaswani et al., "Attention is all you need", NeurIPS 2017). Takes q [..., tokens, features],
 /// k [..., keys, features] and v [..., keys, outputs] with the same outer axes; gives [..., tokens,
-/// outputs], row-major. A token that sees no key gets zeroes. Saves q, k, v and y, but no scores
-/// (T. Dao et al., "FlashAttention", NeurIPS 2022).
+/// outputs], row-major. A token that sees no key gets zeroes. Saves q, k, v and y, but the scores
+/// of short sequences only (T. Dao et al., "FlashAttention", NeurIPS 2022).
 struct Attention {
   static constexpr std::string_view name = "attention";
 
@@ -26,7 +26,7 @@ struct Attention {
   Tensor forward(const Pass& pass, const Tensor& q, const Tensor& k, const Tensor& v);
   void input_gradient(const Pass& pass, const Tensor& grad, std::span<InputGradient> inputs);
   std::vector<Tensor> saved() const {
-    return {state.q, state.k, state.v, state.mask, state.output.y, state.output.log_sums};
+    return {state.q, state.k, state.v, state.mask, state.output.y, state.output.saved};
   }
 
  private:

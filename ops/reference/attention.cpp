@@ -92,7 +92,7 @@ AttentionGradients attention_backward(const Stream&, const Tensor& grad, const T
     for (std::int64_t key = 0; key < s.keys; ++key) {
       const std::int64_t at = outer * s.keys + key;
       const double p =
-          share(scores[static_cast<std::size_t>(key)], output.log_sums.data<double>()[row]);
+          share(scores[static_cast<std::size_t>(key)], output.saved.data<double>()[row]);
       const double* values = v.data<double>() + at * s.outputs;
       const double slope = options.scale * p * (dot(slopes, values, s.outputs) - mean);
       for (std::int64_t i = 0; i < s.outputs; ++i)

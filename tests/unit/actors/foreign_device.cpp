@@ -115,7 +115,7 @@ NormGradients checked(NormGradients result) {
   return result;
 }
 AttentionOutput checked(AttentionOutput result) {
-  check({result.y, result.log_sums});
+  check({result.y, result.saved});
   return result;
 }
 AttentionGradients checked(AttentionGradients result) {
@@ -177,7 +177,7 @@ class Arguments {
   void check_one(const AttentionOptions&) const {}
   void check_one(const AttentionOutput& output) const {
     check_one(output.y);
-    check_one(output.log_sums);
+    check_one(output.saved);
   }
   void check_one(const PoolOptions&) const {}
   void check_one(const MomentumStep&) const {}

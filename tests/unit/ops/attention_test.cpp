@@ -37,12 +37,15 @@ std::vector<Tensor> results(const Pass& pass, Attention attention, const Inputs&
   return {y, gradients[0].grad, gradients[1].grad, gradients[2].grad};
 }
 
-// Several blocks of tokens, also of unequal size.
+// Several blocks of tokens, also of unequal size, and a short sequence, whose shares are kept.
 TEST(Attention, AgreesWithTheReferenceAndGivesTheSameBitsForAnyThreads) {
   const Inputs square = inputs({2, 3, 300, 20}, {2, 3, 300, 20}, {2, 3, 300, 17});
   const Inputs wide = inputs({5, 40, 64}, {5, 1500, 64}, {5, 1500, 32});
+  const Inputs small = inputs({2, 3, 21, 20}, {2, 3, 18, 20}, {2, 3, 18, 7});
   const Tensor mask = random_tensor({3, 300, 300}, 5);
   const std::vector<std::pair<Attention, Inputs>> cases{
+      {{}, small},
+      {{.causal = true, .mask = random_tensor({21, 18}, 7)}, small},
       {{}, square},
       {{.causal = true}, square},
       {{.scale = 0.3, .mask = mask}, square},
@@ -76,6 +79,18 @@ TEST(Attention, GivesZeroesToATokenThatSeesNoKey) {
       for (const float value : values_of(cast(tensor, DType::f32)))
         EXPECT_TRUE(std::isfinite(value));
   }
+}
+
+TEST(Attention, KeepsTheSharesOfShortSequencesAlone) {
+  const auto saved = [](std::int64_t tokens) {
+    const Shape x{2, tokens, 16};
+    const Inputs in = inputs(x, x, x);
+    Attention attention;
+    attention.forward({}, in.q, in.k, in.v);
+    return attention.saved().back().element_count();
+  };
+  EXPECT_EQ(saved(32), 2 * 32 * 32);
+  EXPECT_EQ(saved(33), 2 * 33);
 }
 
 TEST(Attention, OfNoKeysIsZero) {

@@ -346,6 +346,24 @@ TEST(ConvolutionRule, AsksForWinogradOnlyWhereItWins) {
   EXPECT_FALSE(winograd(square(64, 64, 5, 1, 2), {8, 64, 9, 9}, ConvolutionAlgorithm::winograd));
 }
 
+TEST(ConvolutionRule, PrefersWinogradInF32ToLargeDirectConvolutionsInBf16OnAmd) {
+  const auto amd = cpu::ProcessorMaker::amd, intel = cpu::ProcessorMaker::intel;
+  const auto first = [](std::int64_t channels, const Shape& x, cpu::ProcessorMaker maker) {
+    return cpu::convolution_paths(square(channels, channels, 3, 1, 1), x,
+                                  cpu::ConvolutionDirection::forward, DType::bf16, maker)
+        .front();
+  };
+  if (!cpu::has_avx512()) GTEST_SKIP() << "this processor has no AVX-512";
+  EXPECT_TRUE(first(160, {16, 160, 32, 32}, amd).winograd);
+  EXPECT_EQ(first(160, {16, 160, 32, 32}, amd).products, DType::f32);
+  EXPECT_TRUE(first(640, {16, 640, 8, 8}, amd).winograd);
+  EXPECT_FALSE(first(160, {16, 160, 32, 32}, intel).winograd);
+  EXPECT_FALSE(first(640, {2, 640, 8, 8}, amd).winograd);
+  EXPECT_FALSE(first(512, {32, 512, 7, 7}, amd).winograd);
+  EXPECT_FALSE(first(64, {16, 64, 32, 32}, amd).winograd);
+  EXPECT_EQ(first(64, {16, 64, 32, 32}, amd).products, DType::bf16);
+}
+
 TEST(ConvolutionRule, KnowsWhereWinogradWinsOnEachMakersProcessors) {
   const auto winograd = [](std::int64_t in, std::int64_t out, const Shape& x,
                            cpu::ProcessorMaker maker) {
