@@ -93,12 +93,12 @@ def all_cores():
 failures = {}  # environment: why it could not be made; each is tried once per run
 
 
-def install(folder, requirements):
-    """Makes a virtual environment. Returns the error, or None."""
-    print(f"bench: making {folder} from {requirements} (once)", file=sys.stderr)
+def install(folder, *packages):
+    """Makes a virtual environment of these arguments of pip. Returns the error, or None."""
+    print(f"making {folder} from {' '.join(map(str, packages))}", file=sys.stderr)
     pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet",
            "--disable-pip-version-check"]
-    for command in ([sys.executable, "-m", "venv", "--clear", folder], [*pip, "-r", requirements]):
+    for command in ([sys.executable, "-m", "venv", "--clear", folder], [*pip, *packages]):
         made = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if made.returncode != 0:
             return (made.stdout.strip().splitlines() or [f"{command[0]} failed"])[-1]
@@ -117,7 +117,7 @@ def environment_python(variable, name, requirements):
     stamp, wanted = folder / "requirements.txt", source.read_text()
     if not stamp.exists() or stamp.read_text() != wanted:
         if name not in failures:
-            failures[name] = install(folder, source)
+            failures[name] = install(folder, "-r", source)
         if failures[name]:
             raise RuntimeError(f"{folder} could not be made: {failures[name]}")
         stamp.write_text(wanted)

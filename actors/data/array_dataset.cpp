@@ -26,6 +26,38 @@ Shape sample_shape(const Shape& all) {
 
 bool is_number(DType dtype) { return dtype == DType::f32 || dtype == DType::f64; }
 
+/// Whole numbers of a type whose values all fit i64. u8 stands for pixels.
+bool is_whole(DType dtype) {
+  return dtype == DType::i8 || dtype == DType::i16 || dtype == DType::i32 || dtype == DType::i64 ||
+         dtype == DType::u16 || dtype == DType::u32;
+}
+
+/// The type in which samples are read: whole numbers of any size as i64.
+DType sample_type(DType stored) { return is_whole(stored) ? DType::i64 : stored; }
+
+template <class T>
+void widen_from(const Tensor& from, Tensor& to) {
+  std::ranges::copy(from.elements<T>(), to.elements<std::int64_t>().begin());
+}
+
+/// Copies whole numbers into a tensor of i64 of the same shape.
+void widen(const Tensor& from, Tensor& to) {
+  switch (from.dtype()) {
+    case DType::i8:
+      return widen_from<std::int8_t>(from, to);
+    case DType::i16:
+      return widen_from<std::int16_t>(from, to);
+    case DType::i32:
+      return widen_from<std::int32_t>(from, to);
+    case DType::u16:
+      return widen_from<std::uint16_t>(from, to);
+    case DType::u32:
+      return widen_from<std::uint32_t>(from, to);
+    default:
+      throw Error(ErrorCode::internal, fmt::format("widen: {}", name_of(from.dtype())));
+  }
+}
+
 template <class T>
 Tensor classes_from(const Tensor& targets, const std::string& name) {
   Tensor classes = Tensor::empty(Shape{targets.dim(0)}, DType::i64, Device::cpu());
@@ -68,9 +100,9 @@ void check_samples(const TensorInfo& samples) {
     refuse(samples.name, fmt::format("has the shape {}", to_string(shape)),
            "give [samples, features], [samples, height, width] or [samples, channels, height, "
            "width]");
-  if (samples.dtype != DType::u8 && !is_number(samples.dtype))
+  if (samples.dtype != DType::u8 && !is_number(samples.dtype) && !is_whole(samples.dtype))
     refuse(samples.name, fmt::format("has elements of {}", name_of(samples.dtype)),
-           "give pixels of u8, or numbers of f32 or f64");
+           "give pixels of u8, numbers of f32 or f64, or indices such as tokens of i64");
   if (shape.element_count() == 0)
     refuse(samples.name, fmt::format("is empty: its shape is {}", to_string(shape)),
            "give at least one sample");
@@ -108,7 +140,7 @@ ArrayPart prepared(ArrayPart part) {
 
 SampleSpec spec_of(const ArrayPart& part) {
   return {.shape = sample_shape(part.shape()),
-          .dtype = part.dtype(),
+          .dtype = sample_type(part.dtype()),
           .classes = 0,
           .target_shape = Shape(part.targets.shape().dims().subspan(1)),
           .target_dtype = part.targets.dtype()};
@@ -175,20 +207,30 @@ class ArrayDataset final : public SampleReader {
   void read(Split split, std::int64_t index, Tensor sample, Tensor target) const override {
     const Rows& all = of(split);
     const std::int64_t row = all.rows.empty() ? index : all.rows[static_cast<std::size_t>(index)];
-    if (all.part.rows)
-      all.part.rows->read_row(row, {sample.raw(), sample.bytes()});
-    else
-      copy(all.part.samples.narrow(row, 1), sample);
+    if (all.part.dtype() == spec_.dtype) {
+      read_row(all.part, row, sample);
+    } else {
+      Tensor stored = Tensor::empty(sample.shape(), all.part.dtype(), Device::cpu());
+      read_row(all.part, row, stored);
+      widen(stored, sample);
+    }
     copy(all.part.targets.narrow(row, 1), target);
   }
   std::optional<StoredSamples> stored(Split split) const override {
     const Rows& all = of(split);
     if (!all.rows.empty() || all.part.rows || all.count == 0) return std::nullopt;
+    if (all.part.dtype() != spec_.dtype) return std::nullopt;
     return StoredSamples{all.part.samples.narrow(0, all.count),
                          all.part.targets.narrow(0, all.count)};
   }
 
  private:
+  static void read_row(const ArrayPart& part, std::int64_t row, Tensor& to) {
+    if (part.rows)
+      part.rows->read_row(row, {to.raw(), to.bytes()});
+    else
+      copy(part.samples.narrow(row, 1), to);
+  }
   static void copy(const Tensor& from, Tensor& to) {
     std::memcpy(to.raw(), from.raw(), from.bytes());
   }

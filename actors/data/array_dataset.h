@@ -44,12 +44,12 @@ struct ArrayPartHeader {
 void check_arrays(const ArrayPartHeader& train, const std::optional<ArrayPartHeader>& test);
 
 /// Samples of u8 are pixels and are normalised like other images; those of f32 and f64 are taken as
-/// they are. Pixels of [height, width] get an axis for their one channel. Targets of integers are
-/// classes, [n] or [n, 1]; those of f32 and f64 are numbers, [n] or [n, outputs]. `names` are those
-/// of the reader.
-/// Without `test`, `test_fraction` of the training samples are held out for testing, drawn by the
-/// seed; with a fraction of 0 there are no test samples. Throws Error{bad_file} for arrays that are
-/// of other types or do not fit each other, and for negative classes.
+/// they are. Other integers are indices, such as tokens, and become i64. Pixels of [height, width]
+/// get an axis for their one channel. Targets of integers are classes, [n] or [n, 1]; those of f32
+/// and f64 are numbers, [n] or [n, outputs]. `names` are those of the reader. Without `test`,
+/// `test_fraction` of the training samples are held out for testing, drawn by the seed; with a
+/// fraction of 0 there are no test samples. Throws Error{bad_file} for arrays that are of other
+/// types or do not fit each other, and for negative classes.
 std::shared_ptr<const SampleReader> array_dataset(std::string_view name, ArrayPart train,
                                                   std::optional<ArrayPart> test,
                                                   double test_fraction,

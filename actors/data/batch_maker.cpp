@@ -56,6 +56,11 @@ Shape batch_shape(std::int64_t count, const Shape& sample) {
 void check_fits(const std::vector<Augment>& augment, const MixOptions& mix,
                 const SampleSpec& samples, std::string_view dataset) {
   check(mix, samples.shape);
+  if (mix.any() && samples.dtype == DType::i64)
+    throw Error(ErrorCode::bad_options,
+                fmt::format("`{}` is set, but the samples of {} are indices of i64",
+                            mix.mixup_alpha > 0 ? "mixup_alpha" : "cutmix_alpha", dataset),
+                "indices cannot be mixed; set it to 0");
   if (samples.dtype != DType::u8 && !augment.empty())
     throw Error(ErrorCode::bad_options,
                 fmt::format("`augment` is set, but {} has no images of uint8", dataset),

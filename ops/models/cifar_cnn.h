@@ -19,7 +19,7 @@ struct CifarCnn {
   Model make(const SampleSpec& samples) const {
     check_images(name, samples, 16, INT64_MAX);  // of 16 pixels a side one is left
     check_convolution(convolution, samples);
-    check_classes(name, classes, samples);
+    check_samples(name, classes, samples);
     constexpr std::int64_t narrow = 6, wide = 16;
     Model model;
     const auto convolve = [&](std::string path, std::int64_t in, std::int64_t out) {

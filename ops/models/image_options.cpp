@@ -78,7 +78,11 @@ void check_convolution(ConvolutionAlgorithm algorithm, const SampleSpec& samples
                 "set `convolution` to auto");
 }
 
-void check_classes(std::string_view model, std::int64_t classes, const SampleSpec& samples) {
+void check_samples(std::string_view model, std::int64_t classes, const SampleSpec& samples) {
+  if (samples.dtype == DType::i64)
+    throw Error(ErrorCode::bad_options,
+                fmt::format("{} takes numbers, but the samples are indices of i64", model),
+                "store the samples as f32, or choose a model with an embedding");
   const bool binary = classes == 1 && samples.classes == 2;
   if (classes < samples.classes && !binary)
     throw Error(ErrorCode::bad_options,

@@ -21,8 +21,9 @@ void check_images(std::string_view model, const SampleSpec& samples, std::int64_
                   std::int64_t most);
 /// Throws Error{bad_options} where the algorithm has no kernels for the samples' type.
 void check_convolution(ConvolutionAlgorithm algorithm, const SampleSpec& samples);
-/// Throws Error{bad_options} where the data set has more classes than the model has outputs, except
-/// for two classes and one output: the binary cross-entropy takes these.
-void check_classes(std::string_view model, std::int64_t classes, const SampleSpec& samples);
+/// Throws Error{bad_options} where the samples are indices (i64), which a model without an
+/// embedding cannot take, and where the data set has more classes than the model has outputs,
+/// except for two classes and one output: the binary cross-entropy takes these.
+void check_samples(std::string_view model, std::int64_t classes, const SampleSpec& samples);
 
 }  // namespace troupe

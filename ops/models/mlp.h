@@ -17,7 +17,7 @@ struct Mlp {
   }
 
   Model make(const SampleSpec& samples) const {
-    check_classes(name, classes, samples);
+    check_samples(name, classes, samples);
     constexpr std::size_t most_widths = 64;
     if (widths.size() > most_widths)
       throw Error(ErrorCode::bad_options,

@@ -18,7 +18,7 @@ struct MnistCnn {
   Model make(const SampleSpec& samples) const {
     check_images(name, samples, 4, INT64_MAX);  // pooling halves each side twice
     check_convolution(convolution, samples);
-    check_classes(name, classes, samples);
+    check_samples(name, classes, samples);
     constexpr std::int64_t narrow = 16, wide = 32;
     Model model;
     const auto layer = [&](std::string path, std::int64_t in, std::int64_t out) {

@@ -133,7 +133,7 @@ Model make_resnet(std::string_view name, const ResNetOptions& options, const Res
   // With fewer pixels, some layer with a stride would get a single one.
   check_images(name, samples, options.stem == ResNetStem::imagenet ? 17 : 5, INT64_MAX);
   check_convolution(options.convolution, samples);
-  check_classes(name, options.classes, samples);
+  check_samples(name, options.classes, samples);
   Model model;
   add_stem(model, options, samples.shape[0], widths[0]);
   std::int64_t in = widths[0];

@@ -33,7 +33,7 @@ struct WideResNet {
     // Two poolings leave 7 to 13 pixels a side, of which AveragePool2d(7) makes one.
     check_images(name, samples, 28, 55);
     check_convolution(convolution, samples);
-    check_classes(name, classes, samples);
+    check_samples(name, classes, samples);
     Model model;
     const auto block = [&](std::string path, std::int64_t in, std::int64_t out, bool scale) {
       model.add<Block>(std::move(path), BlockOptions{in, out, scale, dropout, convolution});

@@ -23,7 +23,7 @@ std::vector<std::int64_t> checked_indices(std::span<const Number> indices, std::
                   fmt::format("embedding: index {} at place {}, but the weight has {} rows", index,
                               result.size(), rows),
                   "indices are whole numbers from 0 to below the number of rows; check the "
-                  "samples, and that they are not normalised");
+                  "samples: those of u8 are pixels and are normalised, so store indices as i64");
     result.push_back(static_cast<std::int64_t>(index));
   }
   return result;

@@ -3,6 +3,8 @@
 
     python -m venv venv && venv/bin/pip install -r requirements.txt && venv/bin/python make_graphs.py [NAME…]
 
+into this folder, or into that of --to FOLDER:
+
 graphs/NAME.pt2, NAME.onnx  the models of graph_models.py through both doors
 graphs/vit_opset18.onnx     the transformer by older operators, without metadata of nodes
 graphs.safetensors          20 training steps of each from these weights: losses, and samples of the
@@ -10,6 +12,7 @@ graphs.safetensors          20 training steps of each from these weights: losses
 graph_names.txt             the state_dict of each: model, name, shape, type
 """
 
+import argparse
 import logging
 import sys
 import tempfile
@@ -68,19 +71,19 @@ def write_onnx(source, target):
     onnx.save(model, target)
 
 
-def export(name):
+def export(name, graphs):
     """Writes NAME.pt2 and NAME.onnx by the lines that docs/from-pytorch.md gives."""
     net, x = made(name), example(name, 2)
     program = torch.export.export(net.train(), (x,), dynamic_shapes=({0: torch.export.Dim("batch")},))
     with tempfile.TemporaryDirectory() as folder:
         torch.export.save(program, f"{folder}/{name}.pt2")
-        write_pt2(f"{folder}/{name}.pt2", FOLDER / "graphs" / f"{name}.pt2")
+        write_pt2(f"{folder}/{name}.pt2", graphs / f"{name}.pt2")
         torch.onnx.export(net.train(), (x,), f"{folder}/{name}.onnx", dynamic_shapes=({0: "batch"},),
                           optimize=False, opset_version=23, external_data=False, verbose=False)
-        write_onnx(f"{folder}/{name}.onnx", FOLDER / "graphs" / f"{name}.onnx")
+        write_onnx(f"{folder}/{name}.onnx", graphs / f"{name}.onnx")
 
 
-def export_in_parts(name):
+def export_in_parts(name, graphs):
     """Writes NAME_opset18.onnx, where attention and GELU are products, sums and a softmax."""
     with tempfile.TemporaryDirectory() as folder:
         torch.onnx.export(made(name).train(), (torch.zeros(2, *SAMPLE),), f"{folder}/{name}.onnx",
@@ -90,7 +93,7 @@ def export_in_parts(name):
     for holder in [*model.graph.node, *model.graph.value_info, *model.graph.initializer]:
         del holder.metadata_props[:]
     del model.graph.value_info[:]
-    onnx.save(model, FOLDER / "graphs" / f"{name}_opset18.onnx")
+    onnx.save(model, graphs / f"{name}_opset18.onnx")
 
 
 class PartDropout(CounterDropout):
@@ -157,20 +160,28 @@ def names():
             yield f"{model} {key} {list(tensor.shape)} {kind}"
 
 
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these; the files of the others stay")
+    parser.add_argument("--to", type=Path, default=FOLDER, help="folder for the files")
+    return parser.parse_args()
+
+
 def main():
+    given = arguments()
+    graphs = given.to / "graphs"
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
-    (FOLDER / "graphs").mkdir(exist_ok=True)
+    graphs.mkdir(parents=True, exist_ok=True)
     result = {}
-    wanted = sys.argv[1:] or MODELS  # the files of the others stay
     for name in MODELS:
-        if name in wanted:
-            export(name)
+        if name in (given.names or MODELS):
+            export(name, graphs)
         result |= trained(name, "sgd", sgd(RATES.get(name, 0.01)))
-    export_in_parts("vit")
+    export_in_parts("vit", graphs)
     result |= trained("vit", "adamw", lambda p: torch.optim.AdamW(p, lr=0.0005, betas=(0.8, 0.99), eps=1e-6, weight_decay=0.1))
-    save_file(result, FOLDER / "graphs.safetensors", {"torch": torch.__version__})
-    (FOLDER / "graph_names.txt").write_text("\n".join(names()) + "\n")
+    save_file(result, given.to / "graphs.safetensors", {"torch": torch.__version__})
+    (given.to / "graph_names.txt").write_text("\n".join(names()) + "\n")
 
 
 if __name__ == "__main__":

@@ -109,6 +109,20 @@ TEST_F(FileModel, IsChosenByItsFileAndByNoOtherName) {
   EXPECT_THAT(shape.error, AllOf(HasSubstr("[3, 20, 24]"), HasSubstr("[1, 28, 28]")));
 }
 
+TEST_F(FileModel, TrainsFromAnOnnxFileInSeveralProcesses) {
+  fs::copy(graphs / "vit.onnx", root_ / "net.onnx");
+  const std::vector<std::string> onnx{"-r", "model.file=net.onnx"};
+  ASSERT_EQ(train("whole", onnx).exit_code, 0);
+  const Outcome launched =
+      command({"launch", "--nproc-per-node=2", "--", "train", "options.yaml", "-o", "processes",
+               "-r", "model.file=net.onnx", "-r", "parallel.pipeline=2", "-r", "parallel.data=2"});
+  ASSERT_EQ(launched.exit_code, 0) << launched.error;
+  EXPECT_EQ(digest("processes"), digest("whole"));
+  const Outcome exported = command({"export", "processes", "-o", "out.safetensors"});
+  ASSERT_EQ(exported.exit_code, 0) << exported.error;
+  EXPECT_THAT(command({"inspect", "out.safetensors"}).out, HasSubstr("encoder.1.mlp.2.bias"));
+}
+
 TEST_F(FileModel, IsListedByInspect) {
   const Outcome outcome = command({"inspect", "net.pt2"});
   EXPECT_EQ(outcome.exit_code, 0);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <vector>
@@ -12,7 +13,11 @@
 
 namespace troupe::testing_ops {
 
-inline const std::string golden_folder = TROUPE_SOURCE_DIR "/tests/golden/";
+/// The folder of the models. tests/golden/newest_pytorch.py names another one with TROUPE_GOLDEN.
+inline const std::string golden_folder = [] {
+  const char* other = std::getenv("TROUPE_GOLDEN");
+  return other ? std::string(other) + "/" : std::string(TROUPE_SOURCE_DIR "/tests/golden/");
+}();
 
 /// "graphs/vgg.pt2" in the golden folder.
 inline std::string graph_file(const std::string& model, const std::string& extension = ".pt2") {
