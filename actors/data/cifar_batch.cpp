@@ -54,8 +54,8 @@ void CifarBatch::read_records(const CifarForm& form, std::span<const std::byte> 
                               const std::string& origin) {
   sample_stride_ = form.label_bytes + cifar_pixels;
   if (bytes.size() % sample_stride_ != 0)
-    fail(origin, fmt::format("has {} bytes, which is not a multiple of a record's {} bytes",
-                             bytes.size(), sample_stride_));
+    fail(origin, fmt::format("has {} bytes, which are not whole records of {} bytes", bytes.size(),
+                             sample_stride_));
   pixels_ = bytes.data() + form.label_bytes;
   for (std::size_t at = form.label_bytes; at < bytes.size(); at += sample_stride_)
     labels_.push_back(std::to_integer<std::int64_t>(bytes[at - 1]));
