@@ -12,6 +12,7 @@
 
 #include "apps/command.h"
 #include "apps/doctor/checks.h"
+#include "apps/doctor/network.h"
 #include "apps/options/load_options.h"
 #include "apps/options/options_table.h"
 #include "apps/train/training.h"
@@ -26,7 +27,7 @@ struct DoctorArguments {
   std::filesystem::path options;
   std::vector<std::string> overrides;
   std::string cluster;
-  bool json = false;
+  bool json = false, network = false;
 };
 
 std::optional<Options> options_of(const DoctorArguments& arguments, const Definitions& own) {
@@ -104,6 +105,7 @@ void print_lines(const Machine& machine, const std::vector<Observation>& seen,
 
 int doctor(const DoctorArguments& arguments, const Definitions& own) {
   const std::optional<Options> options = options_of(arguments, own);
+  if (arguments.network) return measure_network(options ? *options : Options(own), arguments.json);
   const Demands demands = options ? demands_of(*options) : Demands();
   const Machine machine = observe();
   std::vector<Observation> seen = observations(machine, demands);
@@ -138,8 +140,13 @@ void add_doctor_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option("-r,--override", arguments->overrides, "overrides the file (repeatable)")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  verb->add_option("--cluster", arguments->cluster, "check against the profile of a cluster")
-      ->type_name("NAME");
+  CLI::Option* cluster =
+      verb->add_option("--cluster", arguments->cluster, "check against the profile of a cluster")
+          ->type_name("NAME");
+  verb->add_flag("--network", arguments->network,
+                 "instead, time messages and tensors between the processes of\n"
+                 "a job: srun troupe doctor --network")
+      ->excludes(cluster);
   verb->add_flag("--json", arguments->json, "findings as JSON");
   verb->callback([arguments, &chosen] {
     chosen = [arguments](const Invocation& call) { return doctor(*arguments, call.own); };

@@ -35,6 +35,8 @@ struct GroupOptions {
   std::map<std::string, std::string> values;  ///< what it sets, by key without "train.", as YAML
 };
 
+enum class LogLevel : std::uint8_t { info, debug };
+
 struct Options {
   /// The defaults, with the library's definitions and `added`. Throws Error{bad_options} where two
   /// of them have one name.
@@ -72,6 +74,7 @@ struct Options {
   std::size_t checkpoints_kept = 3;
   bool best_checkpoint_kept = false;
   std::int64_t log_every_steps = 1;
+  LogLevel log_level = LogLevel::info;
   /// What is known of the data set before it is opened, or why it cannot be read on this host.
   /// Found when the options are loaded.
   Result<DatasetSummary> samples{Error(ErrorCode::internal, "options that were not loaded", "")};

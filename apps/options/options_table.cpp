@@ -37,6 +37,8 @@ constexpr std::pair<std::string_view, Augment> augmentations[] = {
     {"random_resized_crop", Augment::random_resized_crop},
     {"color_jitter", Augment::color_jitter},
     {"random_erasing", Augment::random_erasing}};
+constexpr std::pair<std::string_view, LogLevel> log_levels[] = {{"info", LogLevel::info},
+                                                                {"debug", LogLevel::debug}};
 constexpr std::pair<std::string_view, Aggregation> aggregations[] = {
     {"synchronous", Aggregation::synchronous}, {"asynchronous", Aggregation::asynchronous}};
 
@@ -506,6 +508,11 @@ void add_writing(OptionFields& fields, Options& o) {
             {.at_least = 1,
              .at_most = most_steps,
              .synonyms = {"log_interval", "log_every_n_steps", "flush_logs_every_n_steps"}}));
+  fields.push_back(choice_field("log.level", o.log_level, log_levels,
+                                "debug also shows, in the terminal and in train.log, the route and "
+                                "slots of each edge, each step, evaluation and checkpoint, and at "
+                                "the end the messages of each edge",
+                                {.synonyms = {"verbose", "verbosity"}}));
 }
 
 std::vector<OptionField> fault_fields(FaultOptions& fault) {

@@ -34,6 +34,7 @@ class LineSink : public spdlog::sinks::base_sink<std::mutex> {
 
 std::shared_ptr<spdlog::logger> open_log(const std::filesystem::path& path) {
   auto logger = std::make_shared<spdlog::logger>("troupe", std::make_shared<LineSink>(path));
+  logger->set_level(spdlog::level::debug);
   logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
   return logger;
 }

@@ -12,6 +12,7 @@
 #include "apps/output/process_usage.h"
 #include "apps/output/run_summary.h"
 #include "apps/output/trace.h"
+#include "apps/train/edge_lines.h"
 #include "apps/train/resumption.h"
 #include "apps/train/run_log.h"
 #include "apps/train/warnings.h"
@@ -79,6 +80,8 @@ void warn(const Options& options, const StartingPoint& start, const PipelineOpti
                     "train.schedule plateau and checkpoint.keep_best begin here",
                     start.steps, start.checkpoint.string()));
 }
+
+bool is_verbose(const Options& options) { return options.log_level == LogLevel::debug; }
 
 RunShape shape_of(const Options& options, const PipelineOptions& pipeline) {
   const int threads = actor_threads(options, pipeline.processes);
@@ -219,11 +222,22 @@ int run_training(const TrainCommand& command, PipelineOptions& pipeline, const O
     log.info(
         "stopping after this step, with a checkpoint; a second signal ends the process at once");
   });
-  pipeline.on_step = [&](const StepSeen& seen) { log.step(seen); };
+  const bool verbose = is_verbose(options);
+  pipeline.on_step = [&, verbose](const StepSeen& seen) {
+    log.step(seen);
+    if (verbose)
+      log.debug(fmt::format("step {} committed: loss {:.4f}, {} in {:.1f} ms", seen.step, seen.loss,
+                            counted(seen.samples, "sample"),
+                            std::chrono::duration<double, std::milli>(seen.duration).count()));
+  };
   pipeline.on_evaluation_progress = [&](const EvaluationProgress& seen) {
     log.evaluation_progress(seen);
   };
-  pipeline.on_evaluation = [&](const Evaluation& seen) { log.evaluation(seen); };
+  pipeline.on_evaluation = [&, verbose](const Evaluation& seen) {
+    if (verbose)
+      log.debug(fmt::format("evaluated after step {}: {}", seen.step, figures(seen, ", ")));
+    log.evaluation(seen);
+  };
   pipeline.writer = CheckpointWriterOptions{
       .folder = folder.checkpoints(),
       .write = [&](std::uint32_t step, const std::vector<Snapshot>& snapshots,
@@ -236,11 +250,16 @@ int run_training(const TrainCommand& command, PipelineOptions& pipeline, const O
         if (!written) return written.error();
         return success();
       },
-      .on_checkpoint = [&](const CheckpointSeen& seen) { log.checkpoint(seen); }};
+      .on_checkpoint =
+          [&, verbose](const CheckpointSeen& seen) {
+            log.checkpoint(seen);
+            if (verbose && seen.status)
+              log.debug(fmt::format("checkpoint of step {} is complete", seen.step));
+          }};
 
   const ProcessUsage before = process_usage();
-  const RunReport report =
-      run_graph(command, pipeline, [&](const FailureReport& failure) { log.failure(failure); });
+  const RunReport report = run_graph(
+      command, pipeline, [&](const FailureReport& failure) { log.failure(failure); }, &log);
   if (command.world) command.world->leave();
   return conclude(report, log, folder, options, shape_of(options, pipeline), before,
                   command.stop.stop_requested());
@@ -249,14 +268,20 @@ int run_training(const TrainCommand& command, PipelineOptions& pipeline, const O
 }  // namespace
 
 RunReport run_graph(const TrainCommand& command, const PipelineOptions& pipeline,
-                    const std::function<void(const FailureReport&)>& on_failure) {
+                    const std::function<void(const FailureReport&)>& on_failure, RunLog* log) {
   const Graph graph = build_pipeline(pipeline);
   RunOptions run_with = run_options(command.options, pipeline);
   run_with.stop = command.stop;
   run_with.on_failure = on_failure;
   if (command.world) command.world->connect(graph, run_with);
   command.on_begin();
-  return run(graph, run_with);
+  if (!log || !is_verbose(command.options)) return run(graph, run_with);
+  Member* member = command.world ? &command.world->member() : nullptr;
+  for (std::string& line : edge_lines(graph, member, command.options.transport))
+    log->debug(std::move(line));
+  RunReport report = run(graph, run_with);
+  for (std::string& line : message_lines(graph, report)) log->debug(std::move(line));
+  return report;
 }
 
 void stop_before_the_run() {

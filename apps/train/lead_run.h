@@ -12,6 +12,8 @@
 
 namespace troupe {
 
+class RunLog;
+
 /// The arguments of `troupe train`.
 struct TrainArguments {
   std::filesystem::path options;
@@ -30,9 +32,11 @@ struct TrainCommand {
   std::function<void()> on_begin = [] {};  ///< when all processes are connected
 };
 
-/// Connects to the other processes of the run, if there are any, and runs the graph.
+/// Connects to the other processes of the run, if there are any, and runs the graph. With
+/// log.level debug it writes the edges and their messages to `log`.
 RunReport run_graph(const TrainCommand& command, const PipelineOptions& pipeline,
-                    const std::function<void(const FailureReport&)>& on_failure);
+                    const std::function<void(const FailureReport&)>& on_failure,
+                    RunLog* log = nullptr);
 
 /// Ends the process on a request to stop before the run has begun: there is nothing to save.
 [[noreturn]] void stop_before_the_run();

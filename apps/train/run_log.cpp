@@ -216,6 +216,13 @@ void RunLog::info(std::string line) {
   });
 }
 
+void RunLog::debug(std::string line) {
+  post([this, line = std::move(line)] {
+    progress_.line(line);
+    log_->debug(line);
+  });
+}
+
 void RunLog::warn(std::string line) {
   post([this, line = std::move(line)] { show_warning(line); });
 }

@@ -45,6 +45,8 @@ class RunLog {
   void warn(std::string line);
   /// For train.log alone: how the run began and ended.
   void record(std::string line);
+  /// For log.level debug: the terminal and train.log.
+  void debug(std::string line);
   void record_failure(const Error& error);
 
   /// Waits until the rows of all steps up to this one are written, so that a run resumed from their

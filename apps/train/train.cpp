@@ -47,6 +47,9 @@ void add_train_verb(CLI::App& app, ChosenVerb& chosen) {
   verb->add_option("-r,--override", arguments->overrides, "overrides the file (repeatable)")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
+  verb->add_flag_callback(
+      "-v,--verbose", [arguments] { arguments->overrides.push_back("log.level=debug"); },
+      "show edges, steps, checkpoints and messages: -r log.level=debug");
   verb->add_option("-o,--output", arguments->output, "output folder (outputs/DATE/TIME)")
       ->type_name("FOLDER")
       ->take_last();

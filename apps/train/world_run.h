@@ -50,6 +50,7 @@ class WorldRun {
 
   void connect(const Graph& graph, RunOptions& run);
   std::string heading() const { return world_->heading(); }
+  Member& member() { return world_->member(); }
   void leave() { world_->leave(); }
 
   /// Ends this process with an error, which one process of the run prints: the first that claims

@@ -21,9 +21,9 @@
 #include <string>
 #include <vector>
 
+#include "runtime/transport/exchange.h"
 #include "runtime/transport/transport.h"
 #include "tests/unit/runtime/transport/processes.h"
-#include "tests/unit/runtime/transport/wait.h"
 
 namespace {
 
@@ -67,7 +67,6 @@ constexpr std::size_t tensor_bytes = std::size_t{16} << 20;
 const TensorMeta tensor_meta{.shape = {static_cast<std::int64_t>(tensor_bytes / 4)},
                              .dtype = DType::f32,
                              .layout = Layout::row_major};
-const TensorMeta answer_meta{.shape = {1}, .dtype = DType::f32, .layout = Layout::row_major};
 
 void fill(Tensor& tensor, float value) {
   for (float& element : tensor.elements<float>()) element = value++;
@@ -82,20 +81,11 @@ void check_some(const Tensor& came, const Tensor& sent, const char* what) {
 
 /// Rank 0 sends `count` tensors, `ahead` of them before the first is answered.
 void send_ours(Communicator& ranks, const Tensor& tensor, int count, int ahead) {
-  const Tensor answer = Tensor::zeros({1});
-  if (ranks.rank() == 0) {
-    for (int i = 0; i < count + ahead; ++i) {
-      if (i >= ahead) wait_for(ranks.receive(1, 2, answer_meta)).value();
-      if (i < count) ranks.send(1, 1, tensor);
-    }
-    return;
-  }
-  for (int i = 0; i < count; ++i) {
-    const ReceivePtr work = ranks.receive(0, 1, tensor_meta);
-    wait_for(work).value();
-    check_some(work->tensor(), tensor, "send");
-    ranks.send(0, 2, answer);
-  }
+  if (ranks.rank() == 0)
+    send_answered(ranks, 1, tensor, count, ahead);
+  else
+    answer(ranks, 0, tensor_meta, count,
+           [&](const Tensor& came) { check_some(came, tensor, "send"); });
 }
 
 /// The same with Gloo's own calls; receives into memory that is there already, posted early.

@@ -53,6 +53,7 @@ bool send_effects(ActorHost* self) {
   bool feeds_sender_away = false;
   for (Packet& packet : effects.packets) {
     const std::size_t to = run.graph.edges()[packet.header.edge].to;
+    run.sent[packet.header.edge].fetch_add(1, std::memory_order_relaxed);
     feeds_sender_away = feeds_sender_away || run.sends_away[to];
     send_packet(self, to, std::move(packet));
   }

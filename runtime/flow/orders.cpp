@@ -172,6 +172,10 @@ void report_end(SupervisorActor* self) {
     if (!is_here(supervisor, actor)) continue;
     supervisor.reports[actor].process = supervisor.run->placement.here();
     supervisor.reports[actor].peak_mailbox = supervisor.run->gauges[actor].peak;
+    const auto& edges = supervisor.run->graph.edges();
+    for (std::size_t edge = 0; edge < edges.size(); ++edge)
+      if (edges[edge].from == actor)
+        supervisor.reports[actor].sent.push_back(supervisor.run->sent[edge]);
     ended.actors.push_back(std::move(supervisor.reports[actor]));
   }
   if (supervisor.leader) return report(self, std::move(ended));

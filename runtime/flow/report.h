@@ -48,6 +48,8 @@ struct ActorReport {
   std::uint64_t dropped = 0;      ///< messages of older incarnations or repeated ones
   std::size_t peak_mailbox = 0;   ///< most messages that waited at once
   std::size_t mailbox_bound = 0;  ///< slots of its edges, both ways
+  /// Messages by outgoing edge, in the order of the graph, without those that were sent again.
+  std::vector<std::uint64_t> sent;
 
   static void members(auto& self, auto& visit) {
     visit(self.name);
@@ -58,6 +60,7 @@ struct ActorReport {
     visit(self.dropped);
     visit(self.peak_mailbox);
     visit(self.mailbox_bound);
+    visit(self.sent);
   }
 };
 

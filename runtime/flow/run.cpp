@@ -126,6 +126,7 @@ RunReport run(const Graph& graph, const RunOptions& options) {
       .directory = flow::Directory(graph.actors().size()),
       .faults_fired = std::make_unique<std::atomic<bool>[]>(options.faults.size()),
       .done = [&](Result<RunReport> r) { promise.set_value(std::move(r)); },
+      .sent = std::make_unique<std::atomic<std::uint64_t>[]>(graph.edges().size()),
       .sends_away = senders_away(graph, placement, options.scheduling)});
   constexpr int others = 3;  // CAF's clock, its multiplexer, and one to spare
   if (options.scheduling == Scheduling::threads)

@@ -62,7 +62,7 @@ class Directory {
   std::vector<ActorAddress> addresses_;
 };
 
-/// Constant during the run, except gauges, directory, faults_fired and yielder.
+/// Constant during the run, except gauges, directory, faults_fired, sent and yielder.
 struct RunState {
   const Graph& graph;
   const RunOptions& options;
@@ -72,6 +72,7 @@ struct RunState {
   Directory directory;
   std::unique_ptr<std::atomic<bool>[]> faults_fired;
   std::function<void(Result<RunReport>)> done;
+  std::unique_ptr<std::atomic<std::uint64_t>[]> sent = {};  ///< messages that left here, by edge
   std::vector<bool> sends_away = {};  ///< by actor: lives here and sends to another process
   caf::actor yielder = {};            ///< yield_actor; set before any actor host starts
 };

@@ -109,6 +109,18 @@ TEST_F(WorldOfHosts, GivesTheSameBitsAcrossThreeHosts) {
   EXPECT_EQ(digest("out"), reference());
 }
 
+TEST_F(WorldOfHosts, TellsTheSpeedBetweenHostsAndTheirInterfaces) {
+  const auto launchers = launch_everywhere(3, 1, {"doctor", "--network"});
+  for (const auto& launcher : launchers) {
+    const Outcome ran = launcher->wait();
+    EXPECT_EQ(ran.exit_code, 0) << ran.error;
+    if (launcher == launchers.front()) {
+      EXPECT_THAT(ran.out, ContainsRegex("host1: eth0 \\(10.77.0.1\\), host2: eth0 \\(10"));
+      EXPECT_THAT(ran.out, ContainsRegex("   2    0  host3 to host1  Gloo "));
+    }
+  }
+}
+
 TEST_F(WorldOfHosts, NamesTheHostThatLacksTheInterface) {
   for (const Words& change : {Words{"eth0", "down"}, {"eth0", "name", "up0"}, {"up0", "up"}})
     EXPECT_EQ(run_process(on_host(2, Words{"/usr/sbin/ip", "link", "set"} + change)).exit_code, 0);

@@ -81,6 +81,24 @@ TEST_F(Launch, StartsTroupesOwnVerbs) {
   EXPECT_THAT(alone.error, HasSubstr("troupe options runs in one process"));
 }
 
+TEST_F(Launch, TimesMessagesAndTensorsBetweenItsProcesses) {
+  const auto ran = troupe({"--standalone", "--nproc-per-node", "3", "--", "doctor", "--network"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.error;
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("3 processes on 1 host"), HasSubstr("lo (127.0.0.1)"),
+                             ContainsRegex("   0    1 .*shared memory( +[0-9.]+){5,6}"),
+                             ContainsRegex("   1    2 .*shared memory"),
+                             ContainsRegex("   2    0 .*shared")));
+}
+
+TEST_F(Launch, NamesAProcessThatLeavesTheMeasurement) {
+  std::ofstream(root_ / "o.yaml") << "data: {name: synthetic}\nparallel: {timeout: 5}\n";
+  const auto ran =
+      run({"--nproc-per-node", "2"},
+          "[ $RANK = 1 ] && exec sleep 60; exec " TROUPE_BINARY " doctor --network o.yaml");
+  EXPECT_NE(ran.exit_code, 0);
+  EXPECT_THAT(ran.error, ContainsRegex("rank 1.* did not join"));
+}
+
 TEST_F(Launch, ReportsTheFirstFailureAndExitsAsIt) {
   // Rank 1 fails while the others sleep; their ends by TERM are consequences.
   const auto ran = run({"--nproc-per-node", "3"}, "[ $RANK = 1 ] && exit 7; exec sleep 60");

@@ -400,7 +400,7 @@ const std::set<std::string> elsewhere = {
     "data.resize",        "data.image_size",    "data.path",         "model.weights",
     "model.file",         "model.initialise",   "model.digest",      "model.strict",
     "parallel.partition", "train.optimizer",    "checkpoint.keep",   "checkpoint.keep_best",
-    "log.every_steps"};
+    "log.every_steps",    "log.level"};
 
 TEST(TrainingOptions, EachOneChangesTheRun) {
   const std::string before = run_as_text(options_with({}));

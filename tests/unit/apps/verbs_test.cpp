@@ -295,6 +295,32 @@ TEST_F(Verbs, TrainEndsWhereTheTargetIsReachedAndStaysEnded) {
   EXPECT_THAT(run_troupe(words).out, HasSubstr("Epoch 30/30")) << "without a target it goes on";
 }
 
+TEST_F(Verbs, TrainTellsEdgesStepsAndMessagesWhenAsked) {
+  std::ofstream(root_ / "o.yaml") << resolved_yaml(options_);
+  const auto train = [&](const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> words{
+        "train", (root_ / "o.yaml").string(), "-o", (root_ / name).string(), "-r", "train.steps=3"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Ran ran = run_troupe(words);
+    EXPECT_EQ(ran.code, exit_done) << ran.error;
+    return ran.out;
+  };
+  EXPECT_THAT(train("quiet", {}), testing::Not(HasSubstr("edge ")));
+  EXPECT_THAT(test::read_text(root_ / "quiet" / "train.log"), testing::Not(HasSubstr("debug")));
+  const std::string shown = train("loud", {"-v"});
+  const std::string logged = test::read_text(root_ / "loud" / "train.log");
+  for (const std::string& text : {shown, logged}) {
+    EXPECT_THAT(text, testing::ContainsRegex("edge loader.samples → stage/0.input: within the "
+                                             "process; [0-9]+ slots of [0-9.]+ [KM]?i?B"));
+    EXPECT_THAT(text, HasSubstr("step 3 committed: loss "));
+    EXPECT_THAT(text, HasSubstr("evaluated after step 3: "));
+    EXPECT_THAT(text, HasSubstr("checkpoint of step 3 is complete"));
+    EXPECT_THAT(text, testing::ContainsRegex("edge stage/0.[a-z]+ → loss.[a-z]+: [0-9]+ messages, "
+                                             "at most "));
+  }
+  EXPECT_THAT(logged, HasSubstr(" debug edge "));
+}
+
 TEST_F(Verbs, TrainDecidesByTheDueEvaluationWhereAnEarlierOneReachedANewTarget) {
   const fs::path out = root_ / "out";
   std::ofstream(root_ / "o.yaml") << resolved_yaml(options_);

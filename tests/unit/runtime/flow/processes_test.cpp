@@ -232,6 +232,7 @@ TEST(RunOverProcesses, TheLeaderReportsAllActorsAndTheirProcesses) {
   EXPECT_EQ(report.actors[2].name, "adder/1");
   EXPECT_EQ(report.actors[2].process, 2u);
   EXPECT_EQ(report.actors[2].actions, count);
+  EXPECT_EQ(report.actors[2].sent, std::vector<std::uint64_t>{count});
   EXPECT_EQ(report.trace.size(), 4u * count);
   EXPECT_EQ(processes[1].get().actors.size(), 2u);
   EXPECT_EQ(processes[2].get().actors.size(), 1u);

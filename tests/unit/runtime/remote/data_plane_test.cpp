@@ -5,8 +5,8 @@
 #include <array>
 #include <thread>
 
+#include "runtime/transport/wait.h"
 #include "tests/unit/runtime/control/world.h"
-#include "tests/unit/runtime/transport/wait.h"
 
 namespace troupe {
 namespace {

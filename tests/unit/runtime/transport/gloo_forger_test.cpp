@@ -15,8 +15,8 @@
 #include "runtime/transport/gloo/mesh.h"
 #include "runtime/transport/gloo/side_channel.h"
 #include "runtime/transport/gloo/transport.h"
+#include "runtime/transport/wait.h"
 #include "tests/unit/runtime/transport/ranks.h"
-#include "tests/unit/runtime/transport/wait.h"
 
 namespace troupe::transport {
 namespace {

@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/transport/wait.h"
 #include "tests/unit/runtime/transport/ranks.h"
-#include "tests/unit/runtime/transport/wait.h"
 
 namespace troupe {
 namespace {

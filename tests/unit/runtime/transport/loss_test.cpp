@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "memory_store.h"
+#include "runtime/transport/wait.h"
 #include "tests/unit/runtime/transport/processes.h"
 #include "tests/unit/runtime/transport/ranks.h"
-#include "tests/unit/runtime/transport/wait.h"
 
 namespace troupe {
 namespace {

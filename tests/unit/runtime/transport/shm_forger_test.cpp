@@ -10,8 +10,8 @@
 #include "runtime/transport/shm/arena.h"
 #include "runtime/transport/shm/peer_connection.h"
 #include "runtime/transport/shm/transport.h"
+#include "runtime/transport/wait.h"
 #include "tests/unit/runtime/transport/ranks.h"
-#include "tests/unit/runtime/transport/wait.h"
 
 namespace troupe {
 namespace {

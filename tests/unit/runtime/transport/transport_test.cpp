@@ -6,8 +6,8 @@
 #include <string>
 
 #include "runtime/tensor/backend.h"
+#include "runtime/transport/wait.h"
 #include "tests/unit/runtime/transport/ranks.h"
-#include "tests/unit/runtime/transport/wait.h"
 
 namespace troupe {
 namespace {
