@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <set>
 
-#include "ops/graph/constants.h"
 #include "ops/graph/onnx_shape_rules.h"
 #include "runtime/text.h"
 

@@ -10,44 +10,11 @@
 namespace troupe::graph::onnx {
 namespace {
 
-template <class T>
-void append(const Tensor& tensor, std::vector<Size>& into) {
-  for (const T element : tensor.elements<T>())
-    into.push_back(fixed(static_cast<std::int64_t>(element)));
-}
-
 std::vector<Size> integers_of(const Tensor& tensor) {
+  const Tensor wide = widened(tensor);
   std::vector<Size> result;
-  result.reserve(static_cast<std::size_t>(tensor.element_count()));
-  switch (tensor.dtype()) {
-    case DType::boolean:
-      append<bool>(tensor, result);
-      break;
-    case DType::i8:
-      append<std::int8_t>(tensor, result);
-      break;
-    case DType::u8:
-      append<std::uint8_t>(tensor, result);
-      break;
-    case DType::i16:
-      append<std::int16_t>(tensor, result);
-      break;
-    case DType::u16:
-      append<std::uint16_t>(tensor, result);
-      break;
-    case DType::i32:
-      append<std::int32_t>(tensor, result);
-      break;
-    case DType::u32:
-      append<std::uint32_t>(tensor, result);
-      break;
-    case DType::u64:
-      append<std::uint64_t>(tensor, result);
-      break;
-    default:
-      append<std::int64_t>(tensor, result);
-      break;
-  }
+  result.reserve(static_cast<std::size_t>(wide.element_count()));
+  for (const std::int64_t element : wide.elements<std::int64_t>()) result.push_back(fixed(element));
   return result;
 }
 

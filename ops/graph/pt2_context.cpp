@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "ops/graph/constants.h"
 #include "ops/graph/pt2_expression.h"
 #include "ops/graph/shapes.h"
 #include "runtime/error.h"
+#include "runtime/tensor/cast.h"
 
 namespace troupe::graph {
 namespace {
@@ -78,7 +78,7 @@ ValueId Pt2Context::enter(const std::string& name, bool as_buffer) {
 }
 
 ValueId Pt2Context::constant(std::string name, Tensor tensor) {
-  Tensor converted = as_constant(tensor);
+  Tensor converted = widened(tensor);
   return builder.add_value(
       {.kind = Value::Kind::constant,
        .name = std::move(name),
