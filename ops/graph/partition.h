@@ -1,6 +1,7 @@
 #pragma once
 // A graph as blocks: consecutive parts between which a single tensor passes.
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,15 @@ struct GraphBlock {
   ValueId input, output;
 };
 
-/// The finest division in which each block but the first has a layer with a weight matrix or a
-/// kernel, and layers that share a parameter are in one block.
-std::vector<GraphBlock> blocks_of(const Graph& graph, const std::vector<Step>& steps,
-                                  ValueId output);
+/// A graph as a model of it runs.
+struct Partition {
+  std::shared_ptr<const Graph> graph;  ///< with early slices, and only the nodes that are needed
+  std::vector<Step> steps = {};        ///< all, in order
+  std::vector<GraphBlock> blocks = {};
+};
+
+/// The nodes that lead to `output`, in the finest division in which each block but the first has a
+/// layer with a weight matrix or a kernel, and layers that share a parameter are in one block.
+Partition partition(Graph graph, ValueId output);
 
 }  // namespace troupe::graph
