@@ -11,8 +11,6 @@
 namespace troupe {
 namespace {
 
-bool is_number(DType dtype) { return dtype == DType::f32 || dtype == DType::f64; }
-
 void require_outputs(std::int64_t outputs, std::int64_t wanted, const std::string& targets) {
   if (outputs != wanted)
     throw Error(ErrorCode::bad_options,

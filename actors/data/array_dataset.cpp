@@ -28,8 +28,6 @@ Shape sample_shape(const ArrayPart& part) {
   return all.rank() == 3 ? Shape{1, all[1], all[2]} : Shape(all.dims().subspan(1));
 }
 
-bool is_number(DType dtype) { return dtype == DType::f32 || dtype == DType::f64; }
-
 template <class T>
 Tensor classes_from(const Tensor& targets, const std::string& name) {
   Tensor classes = Tensor::empty(Shape{targets.dim(0)}, DType::i64, Device::cpu());
