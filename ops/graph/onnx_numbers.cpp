@@ -111,17 +111,12 @@ int axis_of(const NodeView& node, std::int64_t axis, int rank) {
 }
 
 std::vector<std::int64_t> broadcast_dims(const NodeView& node, const Shape& a, const Shape& b) {
-  const int rank = std::max(a.rank(), b.rank());
-  std::vector<std::int64_t> dims(static_cast<std::size_t>(rank), 1);
-  for (const Shape* shape : {&a, &b})
-    for (int i = 0; i < shape->rank(); ++i) {
-      std::int64_t& dim = dims[static_cast<std::size_t>(rank - shape->rank() + i)];
-      if ((*shape)[i] == 1 || (*shape)[i] == dim) continue;
-      if (dim != 1)
-        node.damaged(fmt::format("{} and {} cannot be broadcast", troupe::to_string(a),
-                                 troupe::to_string(b)));
-      dim = (*shape)[i];
-    }
+  const auto sizes = broadcast(sizes_of(a), sizes_of(b));
+  if (!sizes)
+    node.damaged(
+        fmt::format("{} and {} cannot be broadcast", troupe::to_string(a), troupe::to_string(b)));
+  std::vector<std::int64_t> dims;
+  for (const Size& size : *sizes) dims.push_back(size.fixed);
   return dims;
 }
 

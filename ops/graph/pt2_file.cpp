@@ -13,7 +13,7 @@
 
 namespace troupe::graph {
 
-const std::string export_line =
+const char* const pt2_export_line =
     "export the model with torch.export.save(torch.export.export(net.train(), (x,), "
     "dynamic_shapes=({0: torch.export.Dim(\"batch\")},)), \"net.pt2\")";
 
@@ -67,15 +67,16 @@ std::string stem_of(const ZipArchive& archive, const std::string& origin) {
   for (const ZipMember& member : archive.members()) {
     if (member.name.ends_with("constants.pkl"))
       throw Error(ErrorCode::bad_file,
-                  fmt::format("{} is a TorchScript file, which holds code", origin), export_line);
+                  fmt::format("{} is a TorchScript file, which holds code", origin),
+                  pt2_export_line);
     if (member.name.ends_with("data.pkl"))
       throw Error(ErrorCode::bad_file, fmt::format("{} holds weights alone, no model", origin),
-                  export_line);
+                  pt2_export_line);
   }
   throw Error(
       ErrorCode::bad_file,
       fmt::format("{} has no models/model.json: torch.export.save did not write it", origin),
-      export_line);
+      pt2_export_line);
 }
 
 nlohmann::json document(const ZipArchive& archive, const std::string& member) {

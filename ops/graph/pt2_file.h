@@ -15,7 +15,7 @@
 namespace troupe::graph {
 
 /// The line of Python that writes a model in the form that Troupe trains.
-extern const std::string export_line;
+extern const char* const pt2_export_line;
 
 /// The element type of a "dtype" member. Throws Error{bad_file} for types without a counterpart.
 DType dtype_of_number(const JsonAccess& meta);

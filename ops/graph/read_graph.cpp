@@ -38,13 +38,14 @@ bool holds_graph(const std::filesystem::path& path) {
 
 Graph read_graph(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path))
-    throw Error(ErrorCode::bad_file, fmt::format("'{}' is a folder", path.string()), export_line);
+    throw Error(ErrorCode::bad_file, fmt::format("'{}' is a folder", path.string()),
+                pt2_export_line);
   const auto file = MappedFile::open(path);
   if (is_zip(*file)) return read_pt2(path);
   if (looks_like_onnx(file->bytes())) return read_onnx(path);
   throw Error(ErrorCode::bad_file,
               fmt::format("'{}' is no model that PyTorch has exported", path.string()),
-              export_line);
+              pt2_export_line);
 }
 
 }  // namespace troupe::graph
