@@ -13,10 +13,16 @@
 namespace troupe::primitives {
 namespace {
 
+/// The axis counted from the front; -1 if there is none.
+int front_axis(int axis, int rank) {
+  const int front = axis < 0 ? axis + rank : axis;
+  return front < rank ? std::max(front, -1) : -1;
+}
+
 /// The axes counted from the front, if each of the shape is named once.
 std::vector<int> permutation_of(const std::vector<int>& axes, const Shape& shape) {
   std::vector<int> result, sorted;
-  for (const int axis : axes) result.push_back(checked_axis(Permute::name, shape, axis));
+  for (const int axis : axes) result.push_back(front_axis(axis, shape.rank()));
   sorted = result;
   std::ranges::sort(sorted);
   bool complete = static_cast<int>(axes.size()) == shape.rank();
@@ -83,8 +89,8 @@ void Permute::input_gradient(const Pass& pass, const Tensor& grad,
 }
 
 Tensor Slice::forward(const Pass& pass, const Tensor& x) {
-  const int front = checked_axis(name, x.shape(), axis);
-  if (start < 0 || count < 0 || count > x.dim(front) || start > x.dim(front) - count)
+  const int front = front_axis(axis, x.rank());
+  if (front < 0 || start < 0 || count < 0 || count > x.dim(front) || start > x.dim(front) - count)
     throw Error(ErrorCode::bad_shape,
                 fmt::format("{}: {} elements from {} on along axis {} of {}", name, count, start,
                             axis, to_string(x.shape())),
@@ -101,9 +107,10 @@ void Slice::input_gradient(const Pass& pass, const Tensor& grad, std::span<Input
     inputs[0].grad = grad;
     return;
   }
-  const int front = checked_axis(name, state.x_shape, axis);
+  const int front = front_axis(axis, state.x_shape.rank());
   Tensor& sum = inputs[0].sum;
-  if (front == 0 && sum.defined() && sum.layout() == grad.layout() && sum.dtype() == grad.dtype()) {
+  if (front == 0 && sum.defined() && sum.layout() == grad.layout() &&
+      sum.dtype() == grad.dtype()) {
     Tensor part = sum.narrow(start, count);
     pass.kernels().accumulate(pass.stream, part, grad);
     inputs[0].added = true;
@@ -149,15 +156,15 @@ Tensor Concatenate::forward(const Pass& pass, std::span<const Tensor> inputs) {
   if (inputs.empty())
     throw Error(ErrorCode::bad_shape, fmt::format("{}: there are no inputs", name));
   const Shape& first = inputs.front().shape();
-  const int front = checked_axis(name, first, axis);
+  const int front = front_axis(axis, first.rank());
   std::vector<std::int64_t> sizes(first.dims().begin(), first.dims().end());
   std::int64_t total = 0;
   for (const Tensor& input : inputs) {
-    if (!equal_beside(front, first, input.shape()))
+    if (front < 0 || !equal_beside(front, first, input.shape()))
       throw Error(ErrorCode::bad_shape,
                   fmt::format("{}: {} and {} along axis {}", name, to_string(first),
                               to_string(input.shape()), axis),
-                  "all other axes of the inputs must be equal");
+                  "the inputs must have this axis, and all their other axes be equal");
     total += input.dim(front);
     state.shapes.push_back(input.shape());
     state.layouts.push_back(input.layout());
@@ -176,7 +183,7 @@ Tensor Concatenate::forward(const Pass& pass, std::span<const Tensor> inputs) {
 
 void Concatenate::input_gradient(const Pass& pass, const Tensor& grad,
                                  std::span<InputGradient> inputs) {
-  const int front = checked_axis(name, grad.shape(), axis);
+  const int front = front_axis(axis, grad.rank());
   std::int64_t start = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const std::int64_t count = state.shapes[i][front];

@@ -125,7 +125,7 @@ TEST(Concatenate, RefusesInputsThatDoNotFit) {
   const std::vector<Tensor> inputs{random_tensor({2, 3}), random_tensor({2, 4})};
   EXPECT_THAT(error_of([&] { Concatenate{0}.forward({}, inputs); }),
               HasSubstr("[2, 3] and [2, 4] along axis 0"));
-  EXPECT_THAT(error_of([&] { Concatenate{2}.forward({}, inputs); }), HasSubstr("no axis 2"));
+  EXPECT_THAT(error_of([&] { Concatenate{2}.forward({}, inputs); }), HasSubstr("along axis 2"));
   EXPECT_THAT(error_of([&] { Concatenate{0}.forward({}, {}); }), HasSubstr("no inputs"));
 }
 
