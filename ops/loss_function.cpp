@@ -11,8 +11,6 @@
 namespace troupe {
 namespace {
 
-bool is_number(DType dtype) { return dtype == DType::f32 || dtype == DType::f64; }
-
 /// The outputs of a model, in messages.
 struct ModelOutputs {
   std::optional<std::int64_t> count;

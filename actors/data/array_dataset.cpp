@@ -24,8 +24,6 @@ Shape sample_shape(const Shape& all) {
   return all.rank() == 3 ? Shape{1, all[1], all[2]} : Shape(all.dims().subspan(1));
 }
 
-bool is_number(DType dtype) { return dtype == DType::f32 || dtype == DType::f64; }
-
 /// Whole numbers of a type whose values all fit i64. u8 stands for pixels.
 bool is_whole(DType dtype) {
   return dtype == DType::i8 || dtype == DType::i16 || dtype == DType::i32 || dtype == DType::i64 ||
@@ -35,27 +33,12 @@ bool is_whole(DType dtype) {
 /// The type in which samples are read: whole numbers of any size as i64.
 DType sample_type(DType stored) { return is_whole(stored) ? DType::i64 : stored; }
 
-template <class T>
-void widen_from(const Tensor& from, Tensor& to) {
-  std::ranges::copy(from.elements<T>(), to.elements<std::int64_t>().begin());
-}
-
 /// Copies whole numbers into a tensor of i64 of the same shape.
 void widen(const Tensor& from, Tensor& to) {
-  switch (from.dtype()) {
-    case DType::i8:
-      return widen_from<std::int8_t>(from, to);
-    case DType::i16:
-      return widen_from<std::int16_t>(from, to);
-    case DType::i32:
-      return widen_from<std::int32_t>(from, to);
-    case DType::u16:
-      return widen_from<std::uint16_t>(from, to);
-    case DType::u32:
-      return widen_from<std::uint32_t>(from, to);
-    default:
-      throw Error(ErrorCode::internal, fmt::format("widen: {}", name_of(from.dtype())));
-  }
+  visit_element(from.dtype(), [&]<class T>(std::type_identity<T>) {
+    if constexpr (std::is_integral_v<T>)
+      std::ranges::copy(from.elements<T>(), to.elements<std::int64_t>().begin());
+  });
 }
 
 template <class T>

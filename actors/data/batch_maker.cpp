@@ -42,11 +42,6 @@ void check_stored(const Dataset& dataset, std::string_view what, const Tensor& s
 
 }  // namespace
 
-DType batch_type(const SampleSpec& samples, DType precision) {
-  const bool number = samples.dtype == DType::f32 || samples.dtype == DType::f64;
-  return samples.dtype == DType::u8 || number ? precision : samples.dtype;
-}
-
 Shape batch_shape(std::int64_t count, const Shape& sample) {
   std::vector<std::int64_t> dims{count};
   dims.insert(dims.end(), sample.dims().begin(), sample.dims().end());

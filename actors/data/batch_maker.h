@@ -22,10 +22,6 @@ struct Batch {
   double share = 1;
 };
 
-/// The type of a batch's samples: those of u8 are normalised to `precision`, those of f32 and f64
-/// converted, others stay.
-DType batch_type(const SampleSpec& samples, DType precision);
-
 /// `sample` with an outermost axis of `count`.
 Shape batch_shape(std::int64_t count, const Shape& sample);
 

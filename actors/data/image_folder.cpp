@@ -59,7 +59,7 @@ class ImageFolderReader final : public SampleReader {
   }
 
   void read(Split split, std::int64_t index, Tensor sample, Tensor target) const override {
-    const Image image = open(split, index, target, whole);
+    const Image image = decode(split, index, target, whole);
     const std::int64_t width = resized(image.size.width, image.size, resize_);
     const std::int64_t height = resized(image.size.height, image.size, resize_);
     write(image, {0, image.size.width, width, central(width, size_), size_},
@@ -70,7 +70,7 @@ class ImageFolderReader final : public SampleReader {
                  Tensor target) const override {
     ImageBox box;
     const auto choose = [&](ImageSize size) { return box = part(size); };
-    const Image image = open(split, index, target, choose);
+    const Image image = decode(split, index, target, choose);
     write(image, {box.left, box.width, size_, 0, size_}, {box.top, box.height, size_, 0, size_},
           sample);
   }
@@ -80,7 +80,8 @@ class ImageFolderReader final : public SampleReader {
 
   static ImageBox whole(ImageSize size) { return {0, 0, size.width, size.height}; }
 
-  Image open(Split split, std::int64_t index, Tensor& target, const PartOf& part) const {
+  /// The image, and its class in `target`.
+  Image decode(Split split, std::int64_t index, Tensor& target, const PartOf& part) const {
     const ImageFiles& all = files(split);
     // Files lie in the order of their classes: fewer of them are spread evenly over all.
     const std::int64_t file = index * std::ssize(all.files) / count(split);

@@ -12,6 +12,7 @@
 #include "apps/command.h"
 #include "apps/files/file_kind.h"
 #include "apps/inspect/inspect_graph.h"
+#include "apps/inspect/print_columns.h"
 #include "apps/verbs.h"
 #include "ops/graph/read_graph.h"
 #include "runtime/file/checkpoint.h"
@@ -42,25 +43,15 @@ Row row_of(const std::string& name, DType dtype, const Shape& shape) {
 }
 
 void print_table(const std::vector<Row>& rows) {
-  Row widest{"name", "dtype", "shape"};
+  const auto right = [](const auto& text) { return fmt::format("{:>12}", text); };
+  std::vector<std::vector<std::string>> table{{"name", "dtype", "shape", right("bytes")}};
   std::uint64_t total = 0;
-  const auto widen = [](std::string& width, const std::string& text) {
-    if (text.size() > width.size()) width = text;
-  };
-  for (const auto& row : rows) {
-    widen(widest.name, row.name);
-    widen(widest.dtype, row.dtype);
-    widen(widest.shape, row.shape);
+  for (const Row& row : rows) {
+    table.push_back({row.name, row.dtype, row.shape, right(row.bytes)});
     total += row.bytes;
   }
-  const auto print = [&](const std::string& name, const std::string& dtype,
-                         const std::string& shape, const std::string& bytes) {
-    print_out("{:<{}}  {:<{}}  {:<{}}  {:>12}\n", name, widest.name.size(), dtype,
-              widest.dtype.size(), shape, widest.shape.size(), bytes);
-  };
-  print("name", "dtype", "shape", "bytes");
-  for (const auto& row : rows) print(row.name, row.dtype, row.shape, std::to_string(row.bytes));
-  print(counted(std::ssize(rows), "tensor"), "", "", std::to_string(total));
+  table.push_back({counted(std::ssize(rows), "tensor"), "", "", right(total)});
+  print_columns(table);
 }
 
 /// The error for a checkpoint without some of its files; names the newest complete one in its

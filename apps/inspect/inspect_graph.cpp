@@ -2,14 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "apps/inspect/print_columns.h"
 #include "ops/graph/builder.h"
-#include "ops/graph/early_slices.h"
 #include "ops/graph/model_of.h"
 #include "ops/graph/partition.h"
 #include "ops/graph/read_graph.h"
@@ -22,29 +21,18 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-/// Columns of the width of their longest text.
-void print_columns(const std::vector<Row>& rows) {
-  std::vector<std::size_t> widths;
-  for (const Row& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  for (const Row& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i)
-      line += fmt::format("{:<{}}{}", row[i], widths[i], i + 1 < row.size() ? "  " : "");
-    print_out("{}\n", line.substr(0, line.find_last_not_of(' ') + 1));
-  }
+void print_section(const std::vector<Row>& rows) {
+  print_columns(rows);
   print_out("\n");
 }
 
 std::int64_t elements(const graph::Value& value) { return graph::product(value.shape).fixed; }
 
-void print_blocks(const graph::Graph& read) {
-  const graph::Graph graph = graph::with_early_slices(read, read.output);  // as a model of it
-  const std::vector<graph::Step> steps = graph::steps_to(graph, graph.output);
+void print_blocks(const graph::Graph& whole) {
+  const graph::Partition parts = graph::partition(whole, whole.output);
+  const graph::Graph& graph = *parts.graph;
   std::vector<Row> rows{{"block", "output", "parameters"}};
-  for (const graph::GraphBlock& block : graph::blocks_of(graph, steps, graph.output)) {
+  for (const graph::GraphBlock& block : parts.blocks) {
     std::set<graph::ValueId> read;
     std::int64_t parameters = 0;
     for (const graph::Step& step : block.steps)
@@ -54,7 +42,7 @@ void print_blocks(const graph::Graph& read) {
     rows.push_back({block.path, graph::to_string(graph.value(block.output).shape),
                     std::to_string(parameters)});
   }
-  print_columns(rows);
+  print_section(rows);
 }
 
 void print_operators(const graph::Graph& graph) {
@@ -62,7 +50,7 @@ void print_operators(const graph::Graph& graph) {
   for (const graph::Node& node : graph.nodes) ++counts[std::string(name_of(node.operation))];
   std::vector<Row> rows{{"operator", "count"}};
   for (const auto& [name, count] : counts) rows.push_back({name, std::to_string(count)});
-  print_columns(rows);
+  print_section(rows);
 }
 
 void print_lacking(const graph::Graph& graph) {
@@ -95,7 +83,7 @@ void print_parameters(const graph::Graph& graph) {
   for (const NamedTensor& constant : graph.constants)
     rows.push_back({constant.name, std::string(name_of(constant.tensor.dtype())),
                     to_string(constant.tensor.shape()), "constant"});
-  print_columns(rows);
+  print_section(rows);
 }
 
 }  // namespace

@@ -5,10 +5,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "ops/graph/overloaded.h"
 #include "ops/graph/read_graph.h"
 #include "ops/graph/shapes.h"
 #include "ops/graph/steps.h"
+#include "runtime/overloaded.h"
 
 namespace troupe::graph {
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "ops/graph/overloaded.h"
 #include "ops/graph/shapes.h"
+#include "runtime/overloaded.h"
 
 namespace troupe::graph {
 namespace {

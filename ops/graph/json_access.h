@@ -1,6 +1,6 @@
 #pragma once
-// Reading of the JSON in model files: each access checks the type, and errors name the place. Only
-// sources include this.
+// Reading of the JSON in model files: each access checks the type, and errors name the place. For
+// the reader of .pt2 files alone, since it includes the JSON library.
 
 #include <fmt/format.h>
 

@@ -6,7 +6,6 @@
 
 #include "ops/graph/block_module.h"
 #include "ops/graph/builder.h"
-#include "ops/graph/early_slices.h"
 #include "ops/graph/shapes.h"
 #include "runtime/error.h"
 #include "runtime/text.h"
@@ -69,13 +68,12 @@ Model model_of(const std::shared_ptr<const Graph>& graph, const GraphModelOption
   ValueId output = graph->output;
   if (options.drops_log_softmax && ends_with_log_softmax(*graph))
     output = maker_of(*graph, output)->inputs[0];
-  const auto run = std::make_shared<const Graph>(with_early_slices(*graph, output));
-  const std::vector<Step> steps = steps_to(*run, output);
+  Partition parts = partition(*graph, output);
   Model model;
-  for (GraphBlock& block : blocks_of(*run, steps, output))
+  for (GraphBlock& block : parts.blocks)
     model.blocks.push_back(std::make_unique<BlockModule>(
-        run, std::move(block), options, model.blocks.empty(),
-        model.blocks.empty() ? untouched(*run, steps) : std::vector<std::string>{}));
+        parts.graph, std::move(block), options, model.blocks.empty(),
+        model.blocks.empty() ? untouched(*parts.graph, parts.steps) : std::vector<std::string>{}));
   return model;
 }
 

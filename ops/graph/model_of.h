@@ -21,7 +21,7 @@ std::string remedy_for(const Lacking& lacking);
 /// Whether the graph ends with a log-softmax over the last axis.
 bool ends_with_log_softmax(const Graph& graph);
 
-/// A model with a block for each part of the graph (blocks_of). Blocks share the graph and record
+/// A model with a block for each part of the graph (partition). Blocks share the graph and record
 /// the primitives of ops/primitives. Their initial state is that of the file unless `initialise`.
 /// Throws Error{unsupported} for a graph that lacks operators, naming the first of them, and for
 /// layers that cannot share a parameter.

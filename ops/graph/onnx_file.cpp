@@ -14,7 +14,7 @@
 
 namespace troupe::graph::onnx {
 
-const char* const export_line =
+const char* const onnx_export_line =
     "export it with torch.onnx.export(net.train(), (x,), \"net.onnx\", "
     "dynamic_shapes=({0: \"batch\"},), optimize=False, opset_version=23, external_data=False)";
 
@@ -108,7 +108,7 @@ StoredTensor initializer_of(std::span<const std::byte> message, const std::strin
 
 void check_kind(const File& file) {
   const auto refuse = [&](const std::string& what) {
-    throw Error(ErrorCode::unsupported, fmt::format("{}: {}", file.origin, what), export_line);
+    throw Error(ErrorCode::unsupported, fmt::format("{}: {}", file.origin, what), onnx_export_line);
   };
   if (file.model.functions_size() > 0)
     refuse(

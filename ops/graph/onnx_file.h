@@ -15,7 +15,7 @@
 namespace troupe::graph::onnx {
 
 /// Where PyTorch's export writes a model that can be trained; the remedy of most refusals.
-extern const char* const export_line;
+extern const char* const onnx_export_line;
 
 /// A tensor of the file, by its description. Its elements are read on request.
 struct StoredTensor {

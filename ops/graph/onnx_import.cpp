@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <set>
 
-#include "ops/graph/constants.h"
 #include "ops/graph/onnx_shape_rules.h"
 #include "runtime/text.h"
 
@@ -13,7 +12,7 @@ namespace troupe::graph::onnx {
 namespace {
 
 [[noreturn]] void refuse(const File& file, const std::string& what) {
-  throw Error(ErrorCode::unsupported, fmt::format("{}: {}", file.origin, what), export_line);
+  throw Error(ErrorCode::unsupported, fmt::format("{}: {}", file.origin, what), onnx_export_line);
 }
 
 /// The shape of the model's input: the batch, then fixed sizes.

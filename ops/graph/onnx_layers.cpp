@@ -235,7 +235,7 @@ void dropout(Call& call) {
   // PyTorch writes the dropout of attention without a training_mode, and in evaluation none.
   const bool of_attention = call.producer_as<Softmax>(x) && !call.has_input(2);
   if (!of_attention && (!call.has_input(2) || fixed_integer_of(call, call.needed_numbers(2)) == 0))
-    call.refuse("its dropout is for inference (no training_mode)", export_line);
+    call.refuse("its dropout is for inference (no training_mode)", onnx_export_line);
   call.give(call.add(Dropout{probability}, {x}));
 }
 

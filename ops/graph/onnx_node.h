@@ -61,7 +61,7 @@ class NodeView {
   std::string where() const;
   /// Throws NodeRefused: what Troupe cannot do with this node. By default with the export
   /// line as its remedy.
-  [[noreturn]] void refuse(std::string_view what, std::string remedy = export_line) const;
+  [[noreturn]] void refuse(std::string_view what, std::string remedy = onnx_export_line) const;
   /// Throws Error (bad_file): what is wrong with this node.
   [[noreturn]] void damaged(std::string_view what) const;
   /// What `compute` returns. An Error that it throws gets the node before its message.

@@ -10,44 +10,11 @@
 namespace troupe::graph::onnx {
 namespace {
 
-template <class T>
-void append(const Tensor& tensor, std::vector<Size>& into) {
-  for (const T element : tensor.elements<T>())
-    into.push_back(fixed(static_cast<std::int64_t>(element)));
-}
-
 std::vector<Size> integers_of(const Tensor& tensor) {
+  const Tensor wide = widened(tensor);
   std::vector<Size> result;
-  result.reserve(static_cast<std::size_t>(tensor.element_count()));
-  switch (tensor.dtype()) {
-    case DType::boolean:
-      append<bool>(tensor, result);
-      break;
-    case DType::i8:
-      append<std::int8_t>(tensor, result);
-      break;
-    case DType::u8:
-      append<std::uint8_t>(tensor, result);
-      break;
-    case DType::i16:
-      append<std::int16_t>(tensor, result);
-      break;
-    case DType::u16:
-      append<std::uint16_t>(tensor, result);
-      break;
-    case DType::i32:
-      append<std::int32_t>(tensor, result);
-      break;
-    case DType::u32:
-      append<std::uint32_t>(tensor, result);
-      break;
-    case DType::u64:
-      append<std::uint64_t>(tensor, result);
-      break;
-    default:
-      append<std::int64_t>(tensor, result);
-      break;
-  }
+  result.reserve(static_cast<std::size_t>(wide.element_count()));
+  for (const std::int64_t element : wide.elements<std::int64_t>()) result.push_back(fixed(element));
   return result;
 }
 
@@ -144,17 +111,12 @@ int axis_of(const NodeView& node, std::int64_t axis, int rank) {
 }
 
 std::vector<std::int64_t> broadcast_dims(const NodeView& node, const Shape& a, const Shape& b) {
-  const int rank = std::max(a.rank(), b.rank());
-  std::vector<std::int64_t> dims(static_cast<std::size_t>(rank), 1);
-  for (const Shape* shape : {&a, &b})
-    for (int i = 0; i < shape->rank(); ++i) {
-      std::int64_t& dim = dims[static_cast<std::size_t>(rank - shape->rank() + i)];
-      if ((*shape)[i] == 1 || (*shape)[i] == dim) continue;
-      if (dim != 1)
-        node.damaged(fmt::format("{} and {} cannot be broadcast", troupe::to_string(a),
-                                 troupe::to_string(b)));
-      dim = (*shape)[i];
-    }
+  const auto sizes = broadcast(sizes_of(a), sizes_of(b));
+  if (!sizes)
+    node.damaged(
+        fmt::format("{} and {} cannot be broadcast", troupe::to_string(a), troupe::to_string(b)));
+  std::vector<std::int64_t> dims;
+  for (const Size& size : *sizes) dims.push_back(size.fixed);
   return dims;
 }
 

@@ -44,6 +44,7 @@ Numbers numbers_of(const NodeView& node, const StoredTensor& tensor, Budget& bud
 /// As a row-major tensor of f64 or i64; nothing where an integer depends on the samples.
 std::optional<Tensor> tensor_of(const Numbers& numbers);
 
+using graph::sizes_of;
 /// Integers as sizes; whole ones. Refuse the node where they are none.
 Sizes sizes_of(const NodeView& node, const Numbers& numbers);
 std::vector<std::int64_t> fixed_integers_of(const NodeView& node, const Numbers& numbers);

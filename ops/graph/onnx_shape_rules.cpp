@@ -31,12 +31,6 @@ void check_rank(const NodeView& node, std::size_t rank) {
 
 }  // namespace
 
-Sizes sizes_of(const Shape& shape) {
-  Sizes sizes;
-  for (const std::int64_t dim : shape.dims()) sizes.push_back(fixed(dim));
-  return sizes;
-}
-
 std::vector<std::int64_t> fixed_dims(const NodeView& node, const Sizes& sizes) {
   std::vector<std::int64_t> dims;
   for (const Size& size : sizes) {
@@ -98,19 +92,10 @@ Sizes unsqueezed(const NodeView& node, const Sizes& from, const Numbers& axes) {
 Sizes expanded(const NodeView& node, const Sizes& from, const Numbers& shape) {
   const Sizes wanted = sizes_of(node, shape);
   check_rank(node, wanted.size());
-  const std::size_t rank = std::max(from.size(), wanted.size());
-  Sizes result(rank, fixed(1));
-  for (const Sizes* sizes : {&from, &wanted})
-    for (std::size_t i = 0; i < sizes->size(); ++i) {
-      const Size& size = (*sizes)[i];
-      Size& whole = result[rank - sizes->size() + i];
-      if (size == fixed(1) || size == whole) continue;
-      if (whole != fixed(1) || size.fixed < 0 || size.per_sample < 0)
-        node.damaged(
-            fmt::format("{} cannot be expanded to {}", to_string(from), to_string(wanted)));
-      whole = size;
-    }
-  return result;
+  const auto result = broadcast(from, wanted);
+  if (!result || !can_exist(*result))
+    node.damaged(fmt::format("{} cannot be expanded to {}", to_string(from), to_string(wanted)));
+  return *result;
 }
 
 Sizes concatenated(const NodeView& node, std::span<const Sizes> parts, int axis) {

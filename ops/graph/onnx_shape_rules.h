@@ -8,8 +8,6 @@
 
 namespace troupe::graph::onnx {
 
-/// Those of a shape without symbols.
-Sizes sizes_of(const Shape& shape);
 /// Refuses the node where a size depends on the samples.
 std::vector<std::int64_t> fixed_dims(const NodeView& node, const Sizes& sizes);
 

@@ -18,7 +18,7 @@ constexpr std::string_view signature_key = "pkg.torch.export.ExportedProgram.gra
 constexpr std::string_view rewriter_key = "pkg.onnxscript.rewriter.rule_name";
 
 [[noreturn]] void refuse(const File& file, const std::string& what) {
-  throw Error(ErrorCode::unsupported, fmt::format("{}: {}", file.origin, what), export_line);
+  throw Error(ErrorCode::unsupported, fmt::format("{}: {}", file.origin, what), onnx_export_line);
 }
 
 std::string signature_text(const File& file) {
@@ -118,7 +118,7 @@ const StoredTensor* tied_to(const Uses& uses, const std::string& name) {
                   "which folds batch norm into convolutions and merges parameters, or the "
                   "model does not use '{}'",
                   file.origin, printable(name), printable(name)),
-      fmt::format("delete what the model does not use, and {}", export_line));
+      fmt::format("delete what the model does not use, and {}", onnx_export_line));
 }
 
 void find_missing(Signature& signature, const File& file) {
@@ -158,8 +158,7 @@ Signature read_signature(const File& file) {
                                 printable(entry.value())));
   Signature signature;
   const std::string text = signature_text(file);
-  signature.stated = !text.empty();
-  if (!signature.stated) {
+  if (text.empty()) {
     guess(signature, file);
     return signature;
   }

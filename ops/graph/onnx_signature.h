@@ -14,7 +14,6 @@ namespace troupe::graph::onnx {
 struct Signature {
   enum class Role { parameter, buffer, constant };
 
-  bool stated = false;                ///< by the file; else by the use of each initializer
   std::map<std::string, Role> roles;  ///< of initializers; also of buffers that the file lacks
   std::set<std::string> transient;    ///< buffers that are not in the state_dict
   std::map<std::string, std::string> tied;  ///< names that the file lacks, and that of their tensor

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <set>
 
-#include "ops/graph/overloaded.h"
 #include "ops/graph/shapes.h"
 #include "ops/graph/size_arithmetic.h"
 #include "runtime/error.h"
+#include "runtime/overloaded.h"
 
 namespace troupe::graph {
 namespace {
@@ -127,15 +127,10 @@ Sizes layer_norm(const Inputs& in, std::int64_t features) {
 }
 
 Sizes broadcast(const Inputs& in, std::span<const Size> a, std::span<const Size> b) {
-  Sizes result(std::max(a.size(), b.size()));
-  for (std::size_t i = 0; i < result.size(); ++i) {  // from the last axis
-    const Size x = i < a.size() ? a[a.size() - 1 - i] : fixed(1);
-    const Size y = i < b.size() ? b[b.size() - 1 - i] : fixed(1);
-    in.require(x == y || x == fixed(1) || y == fixed(1), "{} and {} do not fit",
-               to_string(Sizes(a.begin(), a.end())), to_string(Sizes(b.begin(), b.end())));
-    result[result.size() - 1 - i] = x == fixed(1) ? y : x;
-  }
-  return result;
+  const std::optional<Sizes> result = graph::broadcast(a, b);
+  in.require(result.has_value(), "{} and {} do not fit", to_string(Sizes(a.begin(), a.end())),
+             to_string(Sizes(b.begin(), b.end())));
+  return *result;
 }
 
 Sizes matmul(const Inputs& in) {
@@ -295,7 +290,7 @@ Sizes shape_of(const Operator& operation, std::span<const Sizes* const> inputs) 
       operation);
   in.require(result.size() <= static_cast<std::size_t>(Shape::max_rank),
              "its result {} has more than {} axes", to_string(result), Shape::max_rank);
-  in.require(can_exist(result), "its result {} is too large", to_string(result));
+  in.require(can_exist(result), "no tensor is {}, as its result", to_string(result));
   return result;
 }
 

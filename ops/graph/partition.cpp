@@ -8,6 +8,7 @@
 #include <set>
 #include <string_view>
 
+#include "ops/graph/early_slices.h"
 #include "ops/graph/shapes.h"
 #include "runtime/error.h"
 
@@ -35,9 +36,9 @@ std::string common_path(const std::string& a, const std::string& b) {
   return a.substr(0, end);
 }
 
-class Partition {
+class Division {
  public:
-  Partition(const Graph& graph, const std::vector<Step>& steps, ValueId output)
+  Division(const Graph& graph, const std::vector<Step>& steps, ValueId output)
       : graph_(graph), steps_(steps), output_(output), carries_data_(graph.values.size(), false) {
     carries_data_[place(graph.input)] = true;
     made_by_.resize(graph.values.size(), nullptr);
@@ -206,9 +207,11 @@ class Partition {
 
 }  // namespace
 
-std::vector<GraphBlock> blocks_of(const Graph& graph, const std::vector<Step>& steps,
-                                  ValueId output) {
-  return Partition(graph, steps, output).blocks();
+Partition partition(Graph graph, ValueId output) {
+  Partition result{std::make_shared<const Graph>(with_early_slices(std::move(graph), output))};
+  result.steps = steps_to(*result.graph, output);
+  result.blocks = Division(*result.graph, result.steps, output).blocks();
+  return result;
 }
 
 }  // namespace troupe::graph

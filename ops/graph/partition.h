@@ -1,6 +1,7 @@
 #pragma once
 // A graph as blocks: consecutive parts between which a single tensor passes.
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,15 @@ struct GraphBlock {
   ValueId input, output;
 };
 
-/// As many blocks as possible; each but the first contains a convolution or linear layer, and
-/// layers that share a parameter are in one block.
-std::vector<GraphBlock> blocks_of(const Graph& graph, const std::vector<Step>& steps,
-                                  ValueId output);
+/// A graph as a model of it runs.
+struct Partition {
+  std::shared_ptr<const Graph> graph;  ///< with early slices, and only the nodes that are needed
+  std::vector<Step> steps = {};        ///< all, in order
+  std::vector<GraphBlock> blocks = {};
+};
+
+/// The nodes that lead to `output`, in as many blocks as possible; each but the first contains a
+/// convolution or linear layer, and layers that share a parameter are in one block.
+Partition partition(Graph graph, ValueId output);
 
 }  // namespace troupe::graph

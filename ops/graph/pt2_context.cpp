@@ -4,22 +4,12 @@
 
 #include <algorithm>
 
-#include "ops/graph/constants.h"
 #include "ops/graph/pt2_expression.h"
 #include "ops/graph/shapes.h"
 #include "runtime/error.h"
+#include "runtime/tensor/cast.h"
 
 namespace troupe::graph {
-namespace {
-
-Sizes sizes_of(const Shape& shape) {
-  Sizes sizes;
-  for (const std::int64_t dim : shape.dims()) sizes.push_back(fixed(dim));
-  return sizes;
-}
-
-}  // namespace
-
 Pt2Context::Pt2Context(std::shared_ptr<const Pt2File> file)
     : file_(std::move(file)),
       graph_(JsonAccess(file_->model(), file_->origin()).at("graph_module").at("graph")) {
@@ -78,7 +68,7 @@ ValueId Pt2Context::enter(const std::string& name, bool as_buffer) {
 }
 
 ValueId Pt2Context::constant(std::string name, Tensor tensor) {
-  Tensor converted = as_constant(tensor);
+  Tensor converted = widened(tensor);
   return builder.add_value(
       {.kind = Value::Kind::constant,
        .name = std::move(name),
@@ -152,7 +142,7 @@ std::string Pt2Context::read_signature() {
   for (const JsonAccess& output : outputs) {
     const auto [kind, entry] = output.choice();
     if (kind != "user_output")
-      output.fail(fmt::format("the graph has an output of the kind {}; {}", kind, export_line));
+      output.fail(fmt::format("the graph has an output of the kind {}; {}", kind, torch_export_line));
     tensors.push_back(entry.at("arg"));
   }
   if (tensors.size() != 1 || !tensors[0].has("as_tensor"))
@@ -205,7 +195,7 @@ void Pt2Context::add_input(const std::string& name) {
                 fmt::format("{}: the first size of the input is fixed, so the model takes batches "
                             "of one size only",
                             file_->origin()),
-                export_line);
+                torch_export_line);
   Value input{.kind = Value::Kind::input, .name = name, .dtype = stated_dtype(name)};
   input.shape = stated_shape(name);
   if (!has_batch_axis(input.shape))

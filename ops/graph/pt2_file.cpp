@@ -65,7 +65,7 @@ std::string stem_of(const ZipArchive& archive, const std::string& origin) {
                                [&](const ZipMember& member) { return member.name.ends_with(end); });
   };
   const auto refuse = [&](std::string_view what) {
-    throw Error(ErrorCode::bad_file, fmt::format("{} {}", origin, what), export_line);
+    throw Error(ErrorCode::bad_file, fmt::format("{} {}", origin, what), torch_export_line);
   };
   if (has("constants.pkl")) refuse("is a TorchScript file, which holds code");
   if (has("/data.pkl"))

@@ -94,7 +94,7 @@ void linear(const Pt2Node& node) {
 }
 
 void batch_norm(const Pt2Node& node) {
-  if (!node.boolean("training", false)) throw LacksOperator{evaluation_mode, export_line};
+  if (!node.boolean("training", false)) throw LacksOperator{evaluation_mode, torch_export_line};
   const ValueId x = node.value("input");
   if (node.shape(x).size() != 2) check_images(node, x);
   if (!node.has("weight") || !node.has("bias"))

@@ -16,7 +16,7 @@ void dropout(const Pt2Node& node) {
   const ValueId x = node.value(node.has("self") ? "self" : "input");  // dropout_ has "self"
   const double probability = node.number("p", 0.5);
   if (probability == 0.0) return node.give(x);
-  if (!node.boolean("train", true)) throw LacksOperator{evaluation_mode, export_line};
+  if (!node.boolean("train", true)) throw LacksOperator{evaluation_mode, torch_export_line};
   if (!(probability > 0.0 && probability < 1.0))
     throw LacksOperator{fmt::format("its probability is {}", probability)};
   const bool channels = node.target() == "feature_dropout.default" && node.shape(x).size() > 2;

@@ -39,11 +39,12 @@ bool holds_graph(const std::filesystem::path& path) {
 
 Graph read_graph(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path))
-    throw Error(ErrorCode::bad_file, fmt::format("'{}' is a folder", path.string()), export_line);
+    throw Error(ErrorCode::bad_file, fmt::format("'{}' is a folder", path.string()),
+                torch_export_line);
   const auto file = MappedFile::open(path);
   if (file->bytes().empty())
     throw Error(ErrorCode::bad_file, fmt::format("'{}' is an empty file", path.string()),
-                export_line);
+                torch_export_line);
   if (is_zip(*file)) return read_pt2(path);
   if (looks_like_onnx(file->bytes())) return read_onnx(path);
   if (is_legacy_torch_file(file->bytes()))
@@ -54,7 +55,7 @@ Graph read_graph(const std::filesystem::path& path) {
                 fmt::format("convert it and set `Model::weights` to the result: {}",
                             legacy_conversion(path.string())));
   throw Error(ErrorCode::bad_file, fmt::format("'{}' is not an exported model", path.string()),
-              export_line);
+              torch_export_line);
 }
 
 }  // namespace troupe::graph

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "ops/graph/overloaded.h"
 #include "ops/graph/shapes.h"
 #include "ops/on_device.h"
 #include "ops/primitives/activation.h"
@@ -21,6 +20,7 @@
 #include "ops/primitives/reshape.h"
 #include "ops/primitives/softmax.h"
 #include "runtime/error.h"
+#include "runtime/overloaded.h"
 #include "runtime/tensor/cast.h"
 
 namespace troupe::graph {

@@ -80,6 +80,23 @@ bool has_batch_axis(const Sizes& sizes) {
          std::all_of(sizes.begin() + 1, sizes.end(), is_fixed);
 }
 
+Sizes sizes_of(const Shape& shape) {
+  Sizes sizes;
+  for (const std::int64_t dim : shape.dims()) sizes.push_back(fixed(dim));
+  return sizes;
+}
+
+std::optional<Sizes> broadcast(std::span<const Size> a, std::span<const Size> b) {
+  if (a.size() < b.size()) return broadcast(b, a);
+  Sizes result(a.begin(), a.end());
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    Size& size = result[a.size() - b.size() + i];
+    if (size != b[i] && size != fixed(1) && b[i] != fixed(1)) return std::nullopt;
+    if (size == fixed(1)) size = b[i];
+  }
+  return result;
+}
+
 bool can_exist(const Sizes& sizes) {
   std::int64_t elements = 1;
   for (const Size& size : sizes) {

@@ -1,6 +1,7 @@
 #pragma once
 // The shapes of a graph's values, which may depend on the number of samples.
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +21,12 @@ inline Size fixed(std::int64_t size) { return {.fixed = size}; }
 inline bool is_fixed(const Size& size) { return size.per_sample == 0; }
 /// Whether the first axis has one element for each sample, and the others have fixed sizes.
 bool has_batch_axis(const Sizes& sizes);
+
+/// A shape as fixed sizes.
+Sizes sizes_of(const Shape& shape);
+
+/// The sizes that both are broadcast to, aligned at their last axis; nothing if they do not fit.
+std::optional<Sizes> broadcast(std::span<const Size> a, std::span<const Size> b);
 
 /// Whether a tensor with these sizes, which a file states, can exist: it has at most 2^48 elements
 /// for one sample, and that also with each 0 as a 1, so that sums of sizes stay within 64 bits.

@@ -12,42 +12,24 @@ namespace {
 
 std::size_t place(ValueId id) { return static_cast<std::size_t>(id.index); }
 
-/// Whether the output needs each node.
-std::vector<bool> needed_nodes(const Graph& graph, ValueId output) {
-  std::vector<bool> wanted(graph.values.size(), false), needed(graph.nodes.size(), false);
-  wanted[place(output)] = true;
-  for (std::size_t n = graph.nodes.size(); n-- > 0;) {
-    const Node& node = graph.nodes[n];
-    if (!wanted[place(node.output)]) continue;
-    needed[n] = true;
-    for (const ValueId input : node.inputs)
-      if (input.index >= 0) wanted[place(input)] = true;
-  }
-  return needed;
-}
-
 /// Joins nodes to the batch norms before them.
 class Fusion {
  public:
   Fusion(const Graph& graph, ValueId output)
       : graph_(graph), output_(output), dropout_paths_(dropout_paths(graph)) {
-    const std::vector<bool> needed = needed_nodes(graph, output);
     readers_.resize(graph.values.size());
-    for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-      if (!needed[n]) continue;
-      nodes_.push_back(n);
+    for (std::size_t n = 0; n < graph.nodes.size(); ++n)
       for (const ValueId input : graph.nodes[n].inputs)
         if (input.index >= 0) readers_[place(input)].push_back(n);
-    }
     ends_.resize(graph.nodes.size());
     joined_.resize(graph.nodes.size(), false);
   }
 
   std::vector<Step> steps() {
-    for (const std::size_t n : nodes_)
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
       if (std::holds_alternative<BatchNorm>(graph_.nodes[n].operation) && !joined_[n]) fuse(n);
     std::vector<Step> result;
-    for (const std::size_t n : nodes_) {
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       if (ends_[n])
         result.push_back(*ends_[n]);  // where its last node was: a residual is ready there
       else if (!joined_[n])
@@ -116,7 +98,6 @@ class Fusion {
   const Graph& graph_;
   ValueId output_;
   std::map<std::size_t, std::string> dropout_paths_;
-  std::vector<std::size_t> nodes_;                 ///< those that are needed
   std::vector<std::vector<std::size_t>> readers_;  ///< by value
   std::vector<std::optional<Step>> ends_;          ///< by the last node of a fused step
   std::vector<bool> joined_;

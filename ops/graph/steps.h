@@ -1,6 +1,5 @@
 #pragma once
-// A graph as the steps that a model records: nodes that the output needs, with those that one
-// primitive does together.
+// A graph as the steps that a model records: its nodes, those together that one primitive does.
 
 #include <map>
 #include <memory>
@@ -27,8 +26,9 @@ struct Step {
   std::vector<ValueId> inputs(const Graph& graph) const;
 };
 
-/// The steps that lead to `output`, in an order in which they can run. A batch norm is fused with a
-/// following ReLU, a dropout after that, or a sum with a value of the same shape.
+/// The steps of a graph whose nodes all lead to `output`, in an order in which they can run. A
+/// batch norm is fused with a following ReLU, a dropout after that, or a sum with a value of the
+/// same shape.
 std::vector<Step> steps_to(const Graph& graph, ValueId output);
 
 /// The names of the random numbers of each dropout, by its index in Graph::nodes: its module's

@@ -62,7 +62,7 @@ bool has_classes(const SampleSpec& samples) {
 
 std::shared_ptr<FileModel::Cache> FileModel::make_cache() { return std::make_shared<Cache>(); }
 
-std::shared_ptr<const graph::Graph> FileModel::graph() const {
+std::pair<std::shared_ptr<const graph::Graph>, std::string> FileModel::read() const {
   if (file.empty())
     throw Error(ErrorCode::bad_options, "`Model::file` is empty",
                 "give the path of a model that torch.export.save has written");
@@ -73,8 +73,10 @@ std::shared_ptr<const graph::Graph> FileModel::graph() const {
     cache->path = file;
     cache->digest = graph::digest(*cache->graph);
   }
-  return cache->graph;
+  return {cache->graph, cache->digest};
 }
+
+std::shared_ptr<const graph::Graph> FileModel::graph() const { return read().first; }
 
 OptionFields FileModel::options() {
   OptionFields fields{
@@ -86,40 +88,41 @@ OptionFields FileModel::options() {
             "draw new parameters, as PyTorch draws those of each layer; false: begin with those of "
             "the file",
             {.synonyms = {"initialize", "init"}}),
-      field(
-          "model.digest",
-          Converted<std::string>{[this] {
-                                   if (!digest.empty() || file.empty()) return digest;
-                                   try {
-                                     const auto read = graph();
-                                     const std::lock_guard lock(cache->mutex);
-                                     return cache->digest;
-                                   } catch (const Error&) {
-                                     return std::string();  // make() throws it
-                                   }
-                                 },
-                                 [this](std::string text) { digest = std::move(text); }},
-          "SHA-256 of the operator graph; Troupe records it so that a resumed run refuses another "
-          "graph; leave empty"),
+      field("model.digest",
+            Converted<std::string>{[this] {
+                                     if (!digest.empty() || file.empty()) return digest;
+                                     try {
+                                       return read().second;
+                                     } catch (const Error&) {
+                                       return std::string();  // make() throws it
+                                     }
+                                   },
+                                   [this](std::string text) { digest = std::move(text); }},
+            "SHA-256 of the operator graph; Troupe records it so that a resumed run refuses "
+            "another graph; leave empty"),
       convolution_option(convolution)};
   return fields;
 }
 
 Model FileModel::make(const SampleSpec& samples) const {
-  const std::shared_ptr<const graph::Graph> read = graph();
-  if (!digest.empty() && digest != graph::digest(*read))
+  const auto [graph, found] = read();
+  if (!digest.empty() && digest != found)
     throw Error(
         ErrorCode::bad_options,
         fmt::format("the graph in '{}' has the digest {}, but `Model::digest` is {} (the run began "
                     "with another graph)",
-                    file.string(), graph::digest(*read).substr(0, 12), digest.substr(0, 12)),
+                    file.string(), found.substr(0, 12), digest.substr(0, 12)),
         "use the file of the run, or start a new run");
-  check_samples(*this, *read, samples);
+  check_samples(*this, *graph, samples);
   check_convolution(convolution, samples);
-  Model model = graph::model_of(read, {.initialise = initialise,
-                                       .convolution = convolution,
-                                       .drops_log_softmax = has_classes(samples)});
-  model.notes = notes(samples);
+  Model model = graph::model_of(graph, {.initialise = initialise,
+                                        .convolution = convolution,
+                                        .drops_log_softmax = has_classes(samples)});
+  model.notes = graph->notes;
+  if (has_classes(samples) && graph::ends_with_log_softmax(*graph))
+    model.notes.push_back(
+        fmt::format("the log-softmax at the end of '{}' is left out: cross-entropy contains it",
+                    file.string()));
   return model;
 }
 
@@ -132,17 +135,6 @@ std::optional<std::int64_t> FileModel::outputs() const {
   } catch (const Error&) {
     return std::nullopt;  // make() throws it
   }
-}
-
-std::vector<std::string> FileModel::notes(const SampleSpec& samples) const {
-  const auto read = graph();
-  std::vector<std::string> result = read->notes;
-  if (has_classes(samples) && graph::ends_with_log_softmax(*read))
-    result.push_back(
-        fmt::format("the log-softmax at the end of '{}' is left out: cross-entropy "
-                    "contains it",
-                    file.string()));
-  return result;
 }
 
 }  // namespace troupe

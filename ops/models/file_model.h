@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "ops/graph/graph.h"
 #include "ops/models/model.h"
@@ -34,10 +35,10 @@ struct FileModel {
   std::shared_ptr<const graph::Graph> graph() const;
   /// The size of the last axis of the output; nothing if the file cannot be read.
   std::optional<std::int64_t> outputs() const;
-  /// What the user should know about the model for these samples: what is left out.
-  std::vector<std::string> notes(const SampleSpec& samples) const;
 
  private:
+  /// The graph and its digest.
+  std::pair<std::shared_ptr<const graph::Graph>, std::string> read() const;
   static std::shared_ptr<Cache> make_cache();
 };
 

@@ -9,10 +9,15 @@
 
 namespace troupe {
 
+bool is_number(DType dtype) { return dtype == DType::f32 || dtype == DType::f64; }
+
+DType batch_type(const SampleSpec& samples, DType precision) {
+  return samples.dtype == DType::u8 || is_number(samples.dtype) ? precision : samples.dtype;
+}
+
 Model ModelSource::make(SampleSpec samples, DType precision) const {
   check_options();
-  if (samples.dtype == DType::u8 || samples.dtype == DType::f32 || samples.dtype == DType::f64)
-    samples.dtype = precision;
+  samples.dtype = batch_type(samples, precision);
   Model model = make_(*this, samples);
   model.name = name();
   if (model.blocks.empty())

@@ -44,6 +44,13 @@ struct SampleSpec {
   DType target_dtype = DType::i64;
 };
 
+/// Whether a data set's elements of this type are numbers, not pixels or indices: f32 or f64.
+bool is_number(DType dtype);
+
+/// The type of a batch's samples: those of u8 are normalised to `precision`, those of f32 and f64
+/// converted, others stay.
+DType batch_type(const SampleSpec& samples, DType precision);
+
 /// A struct that describes a model: its members are the model's options, `make` builds it. It may
 /// also have `OptionFields options()`, which declares the members with key, range and text,
 /// `std::optional<std::int64_t> outputs() const`, the number of its outputs, and a member `file`,

@@ -32,7 +32,7 @@ void check_kind(const ZipArchive& zip) {
     refuse(zip, "it is a TorchScript program, not weights",
            fmt::format("{1}; or save its weights: python3 -c \"import torch; "
                        "torch.save(torch.jit.load('{0}', 'cpu').state_dict(), '{0}.weights.pt')\"",
-                       path, export_line));
+                       path, torch_export_line));
   if (has(zip, "/models/model.json"))
     refuse(zip, "it is an exported model, not weights",
            fmt::format("use it as the model, or save its weights: python3 -c \"import torch; "

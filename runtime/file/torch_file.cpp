@@ -13,7 +13,7 @@
 
 namespace troupe {
 
-const std::string export_line =
+const char* const torch_export_line =
     "export the model with torch.export.save(torch.export.export(net.train(), (x,), "
     "dynamic_shapes=({0: torch.export.Dim(\"batch\")},)), \"net.pt2\")";
 
@@ -107,7 +107,7 @@ const PickleDict& whole_of(const TorchArchive& archive) {
               fmt::format("{1}; or save its weights, if its code is there and trusted: python3 -c "
                           "\"import torch; torch.save(torch.load('{0}', 'cpu', "
                           "weights_only=False).state_dict(), '{0}.weights.pt')\"",
-                          origin, export_line));
+                          origin, torch_export_line));
 }
 
 TorchWeights weights_in(const std::shared_ptr<const TorchArchive>& archive, std::string_view part) {

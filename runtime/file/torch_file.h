@@ -63,9 +63,8 @@ TorchWeights open_distributed_checkpoint(const std::filesystem::path& folder,
 /// of which the file has no code. Throws Error as open_torch_file.
 bool is_pickled_module(ZipArchive archive);
 
-/// What to do in PyTorch with a program or a pickled module, which is the line of Python that
-/// writes a model in the form that Troupe trains.
-extern const std::string export_line;
+/// The line of Python that writes a module as a model that Troupe trains.
+extern const char* const torch_export_line;
 
 /// Whether a file begins as torch.save wrote it before PyTorch 1.6.
 bool is_legacy_torch_file(std::span<const std::byte> bytes);

@@ -14,25 +14,21 @@
 namespace troupe {
 namespace {
 
-struct Spelling {
-  std::string_view storage, name;
-  DType dtype;
-};
-constexpr auto spellings = std::to_array<Spelling>({
-    {"FloatStorage", "float32", DType::f32},
-    {"DoubleStorage", "float64", DType::f64},
-    {"HalfStorage", "float16", DType::f16},
-    {"BFloat16Storage", "bfloat16", DType::bf16},
-    {"LongStorage", "int64", DType::i64},
-    {"IntStorage", "int32", DType::i32},
-    {"ShortStorage", "int16", DType::i16},
-    {"CharStorage", "int8", DType::i8},
-    {"ByteStorage", "uint8", DType::u8},
-    {"BoolStorage", "bool", DType::boolean},
-    {"", "uint16", DType::u16},
-    {"", "uint32", DType::u32},
-    {"", "uint64", DType::u64},
-});
+constexpr std::array<TorchTypeName, std::tuple_size_v<Elements>> type_names{{
+    {DType::f32, "FloatStorage", "float32"},
+    {DType::f64, "DoubleStorage", "float64"},
+    {DType::bf16, "BFloat16Storage", "bfloat16"},
+    {DType::f16, "HalfStorage", "float16"},
+    {DType::i8, "CharStorage", "int8"},
+    {DType::i16, "ShortStorage", "int16"},
+    {DType::i32, "IntStorage", "int32"},
+    {DType::i64, "LongStorage", "int64"},
+    {DType::u8, "ByteStorage", "uint8"},
+    {DType::u16, "", "uint16"},
+    {DType::u32, "", "uint32"},
+    {DType::u64, "", "uint64"},
+    {DType::boolean, "BoolStorage", "bool"},
+}};
 
 [[noreturn]] void fail(const std::string& where, const std::string& what) {
   throw Error(ErrorCode::bad_file, fmt::format("reading {}: {}", where, what),
@@ -145,8 +141,8 @@ std::string_view type_name(const Call& call) {
 }
 
 std::optional<DType> find_type(std::string_view name) {
-  for (const Spelling& spelling : spellings)
-    if (!name.empty() && (name == spelling.storage || name == spelling.name)) return spelling.dtype;
+  for (const TorchTypeName& type : type_names)
+    if (!name.empty() && (name == type.storage || name == type.name)) return type.dtype;
   return std::nullopt;
 }
 
@@ -250,6 +246,10 @@ bool is_integer_torch_tensor(const PickleValue& value) {
   const std::optional<Call> call = innermost(value);
   const std::optional<DType> dtype = call ? find_type(type_name(*call)) : std::nullopt;
   return dtype && !is_floating(*dtype);
+}
+
+const TorchTypeName& torch_type_name(DType dtype) {
+  return *std::ranges::find(type_names, dtype, &TorchTypeName::dtype);
 }
 
 DType torch_dtype(std::string_view name, const std::string& where) {

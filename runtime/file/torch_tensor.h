@@ -24,6 +24,14 @@ struct TorchTensor {
   std::vector<std::int64_t> strides;  ///< in elements; one for each axis, not negative
 };
 
+/// What PyTorch calls an element type.
+struct TorchTypeName {
+  DType dtype;
+  std::string_view storage;  ///< "FloatStorage"; empty if tensors of this type are made from bytes
+  std::string_view name;     ///< "float32"
+};
+const TorchTypeName& torch_type_name(DType dtype);
+
 /// Whether Python would make a tensor or parameter of the value (torch._utils._rebuild_…).
 bool is_torch_tensor(const PickleValue& value);
 /// Whether it is a tensor of integers or truth values, such as the state of a random generator.

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "runtime/file/torch_file.h"
+#include "runtime/file/torch_tensor.h"
 #include "runtime/file/writable.h"
 #include "runtime/file/zip_writer.h"
 
@@ -14,41 +15,6 @@ namespace {
 /// As torch.save names it where there is no file name, so that the bytes of a file do not depend on
 /// its name.
 constexpr std::string_view folder = "archive/";
-
-std::string_view storage_of(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return "FloatStorage";
-    case DType::f64:
-      return "DoubleStorage";
-    case DType::bf16:
-      return "BFloat16Storage";
-    case DType::f16:
-      return "HalfStorage";
-    case DType::i8:
-      return "CharStorage";
-    case DType::i16:
-      return "ShortStorage";
-    case DType::i32:
-      return "IntStorage";
-    case DType::i64:
-      return "LongStorage";
-    case DType::u8:
-      return "ByteStorage";
-    case DType::boolean:
-      return "BoolStorage";
-    case DType::u16:
-    case DType::u32:
-    case DType::u64:
-      break;
-  }
-  return {};
-}
-
-/// The types that have no storage of their own: the tensor is made from bytes.
-std::string_view name_of_unsigned(DType dtype) {
-  return dtype == DType::u16 ? "uint16" : dtype == DType::u32 ? "uint32" : "uint64";
-}
 
 /// Writes opcodes of protocol 2.
 class PickleText {
@@ -88,7 +54,7 @@ std::vector<std::int64_t> row_major_strides(const Shape& shape) {
 }
 
 void add_tensor(PickleText& pickle, const TensorInfo& tensor, std::size_t key) {
-  const std::string_view storage = storage_of(tensor.dtype);
+  const auto& [dtype, storage, name] = torch_type_name(tensor.dtype);
   const std::int64_t count = tensor.shape.element_count();
   pickle.global("torch._utils", storage.empty() ? "_rebuild_tensor_v3" : "_rebuild_tensor_v2");
   pickle.op("((");
@@ -99,8 +65,7 @@ void add_tensor(PickleText& pickle, const TensorInfo& tensor, std::size_t key) {
     pickle.global("torch", storage);
   pickle.text(std::to_string(key));
   pickle.text("cpu");
-  pickle.integer(storage.empty() ? count * static_cast<std::int64_t>(size_of(tensor.dtype))
-                                 : count);
+  pickle.integer(storage.empty() ? count * static_cast<std::int64_t>(size_of(dtype)) : count);
   pickle.op("tQ");
   pickle.integer(0);
   pickle.tuple(tensor.shape.dims());
@@ -108,7 +73,7 @@ void add_tensor(PickleText& pickle, const TensorInfo& tensor, std::size_t key) {
   pickle.op("\x89");
   pickle.global("collections", "OrderedDict");
   pickle.op(")R");
-  if (storage.empty()) pickle.global("torch", name_of_unsigned(tensor.dtype));
+  if (storage.empty()) pickle.global("torch", name);
   pickle.op("tR");
 }
 

@@ -14,14 +14,14 @@ constexpr std::uint32_t float_infinity = 0x7F800000u;
 constexpr std::uint32_t smallest_normal_half = 113u << 23;  // 2^-14 as f32
 constexpr std::uint32_t beyond_half = 143u << 23;           // 2^16 as f32
 
-double widen(float value) { return value; }
-double widen(double value) { return value; }
-double widen(BFloat16 value) { return to_float(value); }
-double widen(Float16 value) { return to_float(value); }
+template <class T>
+constexpr bool is_floating_element = std::is_floating_point_v<T> || std::is_class_v<T>;
 
-template <class To>
-To narrowed(double value) {
-  if constexpr (std::is_same_v<To, BFloat16>)
+template <class To, class From>
+To converted(From value) {
+  if constexpr (std::is_class_v<From>)
+    return converted<To>(to_float(value));
+  else if constexpr (std::is_same_v<To, BFloat16>)
     return to_bfloat16(static_cast<float>(value));
   else if constexpr (std::is_same_v<To, Float16>)
     return to_float16(static_cast<float>(value));
@@ -34,22 +34,13 @@ Tensor convert(const Tensor& from) {
   Tensor to = Tensor::empty(from.shape(), dtype_of<To>, from.device(), from.layout());
   const auto in = from.elements<From>();
   const auto out = to.elements<To>();
-  for (std::size_t i = 0; i < in.size(); ++i) out[i] = narrowed<To>(widen(in[i]));
+  for (std::size_t i = 0; i < in.size(); ++i) out[i] = converted<To>(in[i]);
   return to;
 }
 
-template <class From>
-Tensor cast_from(const Tensor& tensor, DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return convert<From, float>(tensor);
-    case DType::f64:
-      return convert<From, double>(tensor);
-    case DType::bf16:
-      return convert<From, BFloat16>(tensor);
-    default:
-      return convert<From, Float16>(tensor);
-  }
+[[noreturn]] void refuse(DType from, DType to) {
+  throw Error(ErrorCode::unsupported, fmt::format("cast: {} to {}", name_of(from), name_of(to)),
+              "only f32, f64, bf16 and f16 are converted");
 }
 
 }  // namespace
@@ -101,20 +92,23 @@ Float16 to_float16(float value) {
 
 Tensor cast(const Tensor& tensor, DType dtype) {
   if (tensor.dtype() == dtype) return tensor;
-  if (!is_floating(tensor.dtype()) || !is_floating(dtype))
-    throw Error(ErrorCode::unsupported,
-                fmt::format("cast: {} to {}", name_of(tensor.dtype()), name_of(dtype)),
-                "only f32, f64, bf16 and f16 are converted");
-  switch (tensor.dtype()) {
-    case DType::f32:
-      return cast_from<float>(tensor, dtype);
-    case DType::f64:
-      return cast_from<double>(tensor, dtype);
-    case DType::bf16:
-      return cast_from<BFloat16>(tensor, dtype);
-    default:
-      return cast_from<Float16>(tensor, dtype);
-  }
+  return visit_element(tensor.dtype(), [&](auto from) {
+    return visit_element(dtype, [&](auto to) -> Tensor {
+      using From = typename decltype(from)::type;
+      using To = typename decltype(to)::type;
+      if constexpr (is_floating_element<From> && is_floating_element<To>)
+        return convert<From, To>(tensor);
+      refuse(tensor.dtype(), dtype);
+    });
+  });
+}
+
+Tensor widened(const Tensor& tensor) {
+  if (is_floating(tensor.dtype())) return cast(tensor, DType::f64);
+  if (tensor.dtype() == DType::i64) return tensor;
+  return visit_element(tensor.dtype(), [&](auto element) {
+    return convert<typename decltype(element)::type, std::int64_t>(tensor);
+  });
 }
 
 }  // namespace troupe

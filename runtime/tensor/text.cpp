@@ -41,35 +41,9 @@ std::string number(const Tensor& tensor, std::size_t place) {
 }
 
 std::string number(const Tensor& tensor, std::size_t place) {
-  switch (tensor.dtype()) {
-    case DType::f32:
-      return number<float>(tensor, place);
-    case DType::f64:
-      return number<double>(tensor, place);
-    case DType::bf16:
-      return number<BFloat16>(tensor, place);
-    case DType::f16:
-      return number<Float16>(tensor, place);
-    case DType::i8:
-      return number<std::int8_t>(tensor, place);
-    case DType::i16:
-      return number<std::int16_t>(tensor, place);
-    case DType::i32:
-      return number<std::int32_t>(tensor, place);
-    case DType::i64:
-      return number<std::int64_t>(tensor, place);
-    case DType::u8:
-      return number<std::uint8_t>(tensor, place);
-    case DType::u16:
-      return number<std::uint16_t>(tensor, place);
-    case DType::u32:
-      return number<std::uint32_t>(tensor, place);
-    case DType::u64:
-      return number<std::uint64_t>(tensor, place);
-    case DType::boolean:
-      return number<bool>(tensor, place);
-  }
-  return {};
+  return visit_element(tensor.dtype(), [&](auto element) {
+    return number<typename decltype(element)::type>(tensor, place);
+  });
 }
 
 void append(std::string& text, const Tensor& tensor, int axis, Index& at) {

@@ -72,6 +72,33 @@ TEST(Cast, ConvertsBetweenAllFloatingTypesAndKeepsTheLayout) {
     }
 }
 
+TEST(Widened, IsI64OfIntegersAndTruthValuesAndF64OfOthers) {
+  for (int i = 0; i <= static_cast<int>(last_enumerator(DType())); ++i) {
+    const auto dtype = static_cast<DType>(i);
+    const Tensor ones = visit_element(dtype, [](auto element) {
+      using T = typename decltype(element)::type;
+      Tensor one = Tensor::empty(Shape{1}, dtype_of<T>, Device::cpu());
+      if constexpr (std::is_same_v<T, BFloat16>)
+        *one.data<T>() = to_bfloat16(1.0f);
+      else if constexpr (std::is_same_v<T, Float16>)
+        *one.data<T>() = to_float16(1.0f);
+      else
+        *one.data<T>() = T{1};
+      return one;
+    });
+    ASSERT_EQ(ones.dtype(), dtype) << "the type that its elements are stored as";
+    ASSERT_EQ(ones.bytes(), size_of(dtype));
+    const Tensor wide = widened(ones);
+    if (is_floating(dtype))
+      EXPECT_EQ(*wide.data<double>(), 1.0) << name_of(dtype);
+    else
+      EXPECT_EQ(*wide.data<std::int64_t>(), 1) << name_of(dtype);
+  }
+  Tensor negative = Tensor::empty(Shape{1}, DType::i8, Device::cpu());
+  *negative.data<std::int8_t>() = -128;
+  EXPECT_EQ(*widened(negative).data<std::int64_t>(), -128);
+}
+
 TEST(Cast, RefusesIntegers) {
   EXPECT_THROW(cast(Tensor::zeros(Shape{1}, DType::i64), DType::f32), Error);
   EXPECT_THROW(cast(Tensor::zeros(Shape{1}), DType::u8), Error);

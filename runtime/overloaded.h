@@ -1,8 +1,8 @@
 #pragma once
 
-namespace troupe::graph {
+namespace troupe {
 
-/// A visitor of a variant that is made of lambdas: std::visit(Overloaded{…}, node.operation).
+/// A visitor of a variant that is made of lambdas: std::visit(Overloaded{…}, variant).
 template <class... F>
 struct Overloaded : F... {
   using F::operator()...;
@@ -10,4 +10,4 @@ struct Overloaded : F... {
 template <class... F>
 Overloaded(F...) -> Overloaded<F...>;
 
-}  // namespace troupe::graph
+}  // namespace troupe
