@@ -289,7 +289,9 @@ TEST(Pt2, AnswersFilesOfOtherKindsWithTheLineThatExports) {
   weights.remove("models/model.json");
   weights.member("data.pkl") = "\x80\x02}.";
   EXPECT_THAT(weights.error(), AllOf(HasSubstr("weights alone"), HasSubstr("torch.export.save(")));
-  weights.member("data.pkl") = "\x80\x02cnet\nNet\n)R.";
+  weights.member("data.pkl") =
+      "\x80\x02"
+      "cnet\nNet\n)R.";
   EXPECT_THAT(weights.error(), AllOf(HasSubstr("pickled module"), HasSubstr("torch.export.save(")));
 }
 
