@@ -53,6 +53,7 @@ class Search {
 
  private:
   std::size_t place_of(std::string_view part) const {
+    if (part.empty()) return 0;
     std::vector<std::string> paths;
     for (std::size_t i = 0; i < dictionaries_.size(); ++i) {
       if (dictionaries_[i].path == part && has_weights_[i]) return i;

@@ -294,7 +294,9 @@ TEST(Pt2, AnswersFilesOfOtherKindsWithTheLineThatExports) {
   test::expect_error(
       ErrorCode::bad_file, {"from PyTorch before 1.6: a pickle of weights", "set `Model::weights`"},
       [] { read_graph(std::string(TROUPE_SOURCE_DIR) + "/tests/golden/torch/legacy.pt"); });
-  weights.member("data.pkl") = "\x80\x02cnet\nNet\n)R.";
+  weights.member("data.pkl") =
+      "\x80\x02"
+      "cnet\nNet\n)R.";
   EXPECT_THAT(weights.error(), AllOf(HasSubstr("pickled module"), HasSubstr("torch.export.save(")));
 }
 
