@@ -394,7 +394,7 @@ TEST_F(Verbs, TrainRefusesWeightsOfWhichOnlyCountersFit) {
       run_troupe({"train", (root_ / "other.yaml").string(), "-o", (root_ / "other").string(), "-r",
                   "model.weights=" + one, "-r", "model.strict=false"});
   EXPECT_NE(ran.code, exit_done);
-  EXPECT_THAT(ran.error, HasSubstr("fits the model"));
+  EXPECT_THAT(ran.error, HasSubstr("none of its 86 tensors fits"));
 }
 
 TEST_F(Verbs, EvalAndExportUseTheMovingAverageOfTheWeights) {
@@ -496,8 +496,10 @@ TEST_F(Verbs, ForeignFilesAreNamedWithWhatCanBeRead) {
         {"export", picture, "-o", (root_ / "o").string()}}) {
     const Ran ran = run_troupe(words);
     EXPECT_EQ(ran.code, exit_failed);
-    EXPECT_THAT(ran.error, AllOf(HasSubstr("a.png is a PNG image\n  try: "),
-                                 HasSubstr("safetensors file"), HasSubstr("IDX")));
+    EXPECT_THAT(ran.error,
+                AllOf(HasSubstr("a.png is a PNG image\n  try: "), HasSubstr("safetensors")));
+    const bool inspects = words.front() == "inspect" && words.size() == 2;
+    EXPECT_EQ(ran.error.find("IDX") != std::string::npos, inspects) << "only what the verb reads";
   }
   EXPECT_THAT(run_troupe({"inspect", empty}).error, HasSubstr("empty is an empty file"));
   EXPECT_THAT(run_troupe({"inspect", (root_ / "none").string()}).error, HasSubstr("No such file"));
