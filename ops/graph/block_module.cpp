@@ -6,6 +6,7 @@
 
 #include "ops/graph/recorder.h"
 #include "ops/graph/shapes.h"
+#include "ops/primitives/reshape.h"
 #include "runtime/error.h"
 
 namespace troupe::graph {
@@ -124,6 +125,10 @@ void BlockModule::declare_constants(StateSpec& spec) const {
 }
 
 troupe::Value BlockModule::forward(Tape& tape, troupe::Value x) {
+  const Shape& given = tape.tensor(x).shape();
+  const Sizes& wanted = graph_->value(block_.input).shape;
+  if (first_ && given.rank() != static_cast<int>(wanted.size()))  // samples with one channel
+    x = tape.record(primitives::Reshape{shape_for(wanted, given[0])}, x);
   return Recorder(*this, tape, x).run();
 }
 

@@ -25,7 +25,9 @@ namespace {
 void check_samples(const FileModel& model, const graph::Graph& graph, const SampleSpec& samples) {
   const graph::Sizes& input = graph.value(graph.input).shape;
   const Shape wanted = graph::shape_for(graph::Sizes(input.begin() + 1, input.end()), 1);
-  if (wanted != samples.shape)
+  const bool lacks_channel = samples.shape.rank() == wanted.rank() + 1 && samples.shape[0] == 1 &&
+                             Shape(samples.shape.dims().subspan(1)) == wanted;
+  if (wanted != samples.shape && !lacks_channel)
     throw Error(
         ErrorCode::bad_options,
         fmt::format("the model in '{}' takes samples of the shape {}, but those of the data "
