@@ -26,6 +26,11 @@ std::string route_text(const Graph& graph, const Graph::Edge& edge, const Member
                      processes[to].address());
 }
 
+/// Nothing where the plan does not know the bytes of an edge.
+std::string bytes_after(std::string_view words, std::size_t bytes) {
+  return bytes == 0 ? "" : fmt::format("{}{}", words, bytes_text(bytes));
+}
+
 }  // namespace
 
 std::vector<std::string> edge_lines(const Graph& graph, const Member* member,
@@ -33,9 +38,10 @@ std::vector<std::string> edge_lines(const Graph& graph, const Member* member,
   std::vector<std::string> lines;
   for (std::size_t i = 0; i < graph.edges().size(); ++i) {
     const Graph::Edge& edge = graph.edges()[i];
-    lines.push_back(fmt::format(
-        "edge {}: {}; {} of {}", graph.edge_name(i), route_text(graph, edge, member, options),
-        counted(edge.options.slots, "slot"), bytes_text(edge.options.slot_bytes)));
+    const auto slots = counted(edge.options.slots, "slot");
+    lines.push_back(fmt::format("edge {}: {}; {}{}", graph.edge_name(i),
+                                route_text(graph, edge, member, options), slots,
+                                bytes_after(" of ", edge.options.slot_bytes)));
   }
   return lines;
 }
@@ -48,10 +54,10 @@ std::vector<std::string> message_lines(const Graph& graph, const RunReport& repo
     const auto& sent = report.actors.at(edge.from).sent;
     const std::size_t at = next[edge.from]++;
     if (at >= sent.size()) continue;  // its process ended without a report
-    lines.push_back(
-        fmt::format("edge {}: {}, at most {}", graph.edge_name(i),
-                    counted(static_cast<std::int64_t>(sent[at]), "message"),
-                    bytes_text(static_cast<std::size_t>(sent[at]) * edge.options.slot_bytes)));
+    lines.push_back(fmt::format(
+        "edge {}: {}{}", graph.edge_name(i),
+        counted(static_cast<std::int64_t>(sent[at]), "message"),
+        bytes_after(", at most ", static_cast<std::size_t>(sent[at]) * edge.options.slot_bytes)));
   }
   return lines;
 }

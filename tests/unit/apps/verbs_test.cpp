@@ -315,8 +315,8 @@ TEST_F(Verbs, TrainTellsEdgesStepsAndMessagesWhenAsked) {
     EXPECT_THAT(text, HasSubstr("step 3 committed: loss "));
     EXPECT_THAT(text, HasSubstr("evaluated after step 3: "));
     EXPECT_THAT(text, HasSubstr("checkpoint of step 3 is complete"));
-    EXPECT_THAT(text, testing::ContainsRegex("edge stage/0.[a-z]+ → loss.[a-z]+: [0-9]+ messages, "
-                                             "at most "));
+    EXPECT_THAT(text, testing::ContainsRegex("edge loader.samples → stage/0.input: [0-9]+ "
+                                             "messages, at most [0-9.]+ [KM]?i?B"));
   }
   EXPECT_THAT(logged, HasSubstr(" debug edge "));
 }
