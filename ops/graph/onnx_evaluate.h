@@ -1,30 +1,24 @@
 #pragma once
 // Nodes whose inputs are all known when the file is read.
 
+#include <optional>
 #include <span>
-#include <string_view>
 
 #include "ops/graph/onnx_numbers.h"
 
 namespace troupe::graph::onnx {
 
-/// Whether `evaluate` knows this operation.
-bool can_evaluate(std::string_view operation);
-
-/// The result of a node. Absent inputs are null. Throws Error naming the node where its inputs do
-/// not fit, where the result depends on the samples in another way than as a Size, or where it
-/// exceeds the budget.
-Numbers evaluate(const NodeView& node, std::span<const Numbers* const> inputs, Budget& budget);
+/// The result of a node; nullopt for an operation that it does not know. Absent inputs are null.
+/// Throws Error naming the node where its inputs do not fit, where the result depends on the
+/// samples in another way than as a Size, or where it exceeds the budget.
+std::optional<Numbers> evaluate(const NodeView& node, std::span<const Numbers* const> inputs,
+                                Budget& budget);
 
 /// The parts of `evaluate`. Nothing for operations that are not theirs.
 std::optional<Numbers> evaluate_arithmetic(const NodeView& node,
                                            std::span<const Numbers* const> inputs, Budget& budget);
 std::optional<Numbers> evaluate_movement(const NodeView& node,
                                          std::span<const Numbers* const> inputs, Budget& budget);
-
-/// Whether an operation is theirs.
-bool is_arithmetic(std::string_view operation);
-bool is_movement(std::string_view operation);
 
 /// An input that must be there.
 const Numbers& needed(const NodeView& node, std::span<const Numbers* const> inputs,
