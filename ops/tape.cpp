@@ -130,8 +130,7 @@ void Tape::visit(std::unique_ptr<Operation>& operation, bool with_weights) {
   }
   grad = {};
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    if (gradients[i].wanted)
-      accumulate(saved_tensor(inputs[i]), gradients[i], name);
+    if (gradients[i].wanted) accumulate(saved_tensor(inputs[i]), gradients[i], name);
 }
 
 // Addition commutes, so either side may be the one that is added into.
@@ -152,7 +151,7 @@ void Tape::accumulate(SavedTensor& into, InputGradient& given, std::string_view 
     pass_.kernels().accumulate(pass_.stream, grad, into.grad);
     into.grad = std::move(grad);
   } else {
-    into.grad = pass_.kernels().add(pass_.stream, into.grad, grad);
+    into.grad = pass_.kernels().arithmetic(pass_.stream, ArithmeticOperation::add, into.grad, grad);
   }
 }
 

@@ -82,7 +82,10 @@ std::vector<Kernel> all_kernels() {
       {"relu", 2, [](const Stream& s, const Inputs& in) { table().relu(s, in.x); }},
       {"relu_backward", 3,
        [](const Stream& s, const Inputs& in) { table().relu_backward(s, in.z, in.grad); }},
-      {"add", 3, [](const Stream& s, const Inputs& in) { table().add(s, in.x, in.grad); }},
+      {"add", 3,
+       [](const Stream& s, const Inputs& in) {
+         table().arithmetic(s, ArithmeticOperation::add, in.x, in.grad);
+       }},
       {"accumulate", 3, [](const Stream& s, Inputs& in) { table().accumulate(s, in.grad, in.x); }},
       {"dropout", 2,
        [](const Stream& s, const Inputs& in) { table().dropout(s, in.x, 0.01f, {}); }},

@@ -46,10 +46,9 @@ void affine_range(const float* x, float factor, float offset, float* y, std::int
   });
 }
 
-// `sum` may be `a`.
-void add_range(const float* a, const float* b, float* sum, std::int64_t count) {
+void accumulate_range(float* sum, const float* added, std::int64_t count) {
   for_lanes(count, [&](auto d, std::int64_t i) HWY_ATTR {
-    hn::StoreU(hn::Add(hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d, sum + i);
+    hn::StoreU(hn::Add(hn::LoadU(d, sum + i), hn::LoadU(d, added + i)), d, sum + i);
   });
 }
 
@@ -64,20 +63,7 @@ HWY_EXPORT(relu_backward_range);
 HWY_EXPORT(clamp_range);
 HWY_EXPORT(clamp_backward_range);
 HWY_EXPORT(affine_range);
-HWY_EXPORT(add_range);
-
-namespace {
-
-void add_into(const Stream& stream, const Tensor& a, const Tensor& b, Tensor& sum) {
-  const float *left = a.data<float>(), *right = b.data<float>();
-  auto* to = sum.data<float>();
-  parallel(stream, a.element_count(), elements_per_thread,
-           [&](std::int64_t begin, std::int64_t end) {
-             HWY_DYNAMIC_DISPATCH(add_range)(left + begin, right + begin, to + begin, end - begin);
-           });
-}
-
-}  // namespace
+HWY_EXPORT(accumulate_range);
 
 Tensor relu(const Stream& stream, const Tensor& x) {
   Tensor y = Tensor::empty(x.shape(), x.dtype(), stream.device, x.layout());
@@ -143,16 +129,14 @@ Tensor affine(const Stream& stream, const Tensor& x, double factor, double offse
   return y;
 }
 
-Tensor add(const Stream& stream, const Tensor& a, const Tensor& b) {
-  check_alike("add", a, b);
-  Tensor sum = Tensor::empty(a.shape(), a.dtype(), stream.device, a.layout());
-  add_into(stream, a, b, sum);
-  return sum;
-}
-
 void accumulate(const Stream& stream, Tensor& a, const Tensor& b) {
   check_alike("accumulate", a, b);
-  add_into(stream, a, b, a);
+  auto* sum = a.data<float>();
+  const float* added = b.data<float>();
+  parallel(stream, a.element_count(), elements_per_thread,
+           [&](std::int64_t begin, std::int64_t end) {
+             HWY_DYNAMIC_DISPATCH(accumulate_range)(sum + begin, added + begin, end - begin);
+           });
 }
 
 }  // namespace troupe::cpu

@@ -1,6 +1,5 @@
-// Copies between strided places of memory, and sums over broadcast axes. An index space is first
-// reduced to few axes: those of size 1 vanish, and neighbours that lie one behind the other in both
-// tensors become one.
+// Copies between strided places of memory. An index space is first reduced to few axes: those of
+// size 1 vanish, and neighbours that lie one behind the other in both tensors become one.
 
 #include <algorithm>
 #include <cstring>
@@ -141,94 +140,6 @@ void copy_elements(const Stream& stream, const Shape& space, const Tensor& from,
   const bool transposes =
       axes.size() > 1 && axes[axes.size() - 2].from == 1 && inner.to == 1 && inner.from > 1;
   (transposes ? copy_planes : copy_lines)(stream, axes, source, target);
-}
-
-namespace {
-
-/// Of the sums of a tensor: the axes that stay, whose last one is dense or has size 1, and those
-/// that are added up.
-struct SumAxes {
-  std::vector<Axis> kept, summed;
-  Axis inner = {1, 1, 1};
-};
-
-SumAxes sum_axes(const Shape& x, const Shape& shape) {
-  SumAxes result;
-  std::vector<Axis> axes;
-  std::int64_t from = 1, to = 1;
-  for (int axis = x.rank() - 1; axis >= 0; --axis) {
-    const int own = axis - x.rank() + shape.rank();
-    const bool stays = own >= 0 && shape[own] != 1;
-    axes.push_back({x[axis], from, stays ? to : 0});
-    from *= x[axis];
-    if (stays) to *= shape[own];
-  }
-  std::ranges::reverse(axes);
-  for (const Axis& axis : merged(axes))
-    (axis.to == 0 ? result.summed : result.kept).push_back(axis);
-  if (!result.kept.empty() && result.kept.back().from == 1) {
-    result.inner = result.kept.back();
-    result.kept.pop_back();
-  }
-  return result;
-}
-
-/// Adds up `count` neighbouring sums in f64, in the order of the summed axes.
-void add_neighbours(const float* x, std::span<const Axis> summed, std::int64_t terms,
-                    std::int64_t count, float* to) {
-  constexpr std::int64_t most = 256;
-  double sums[most];
-  for (std::int64_t first = 0; first < count; first += most) {
-    const std::int64_t width = std::min(most, count - first);
-    std::fill_n(sums, width, 0.0);
-    for (std::int64_t term = 0; term < terms; ++term) {
-      const float* from = x + places_of(summed, term).first + first;
-      for (std::int64_t i = 0; i < width; ++i) sums[i] += from[i];
-    }
-    for (std::int64_t i = 0; i < width; ++i) to[first + i] = static_cast<float>(sums[i]);
-  }
-}
-
-/// The same for one sum, whose last axis is a stretch of memory or strided.
-float sum_of(const float* x, std::span<const Axis> summed) {
-  if (summed.empty()) return *x;
-  const Axis& inner = summed.back();
-  const auto outer = summed.first(summed.size() - 1);
-  double sum = 0;
-  for (std::int64_t term = 0, terms = count_of(outer); term < terms; ++term) {
-    const float* from = x + places_of(outer, term).first;
-    for (std::int64_t i = 0; i < inner.size; ++i) sum += from[i * inner.from];
-  }
-  return static_cast<float>(sum);
-}
-
-}  // namespace
-
-Tensor sum_broadcast(const Stream& stream, const Tensor& x, const Shape& shape) {
-  Tensor result = Tensor::empty(shape, DType::f32, stream.device);
-  const SumAxes axes = sum_axes(x.shape(), shape);
-  auto* const sums = result.data<float>();
-  if (x.element_count() == 0) {
-    std::ranges::fill(result.elements<float>(), 0.0f);
-    return result;
-  }
-  const float* from = x.data<float>();
-  const std::int64_t terms = count_of(axes.summed), width = axes.inner.size;
-  constexpr std::int64_t columns = 64;  // of a piece
-  const std::int64_t pieces = (width + columns - 1) / columns;
-  const std::int64_t grain = elements_per_thread / (terms * std::min(width, columns)) + 1;
-  parallel(stream, count_of(axes.kept) * pieces, grain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t number = begin; number < end; ++number) {
-      const auto [a, b] = places_of(axes.kept, number / pieces);
-      const std::int64_t first = number % pieces * columns;
-      if (width == 1)
-        sums[b] = sum_of(from + a, axes.summed);
-      else
-        add_neighbours(from + a + first, axes.summed, terms, std::min(columns, width - first),
-                       sums + b + first);
-    }
-  });
-  return result;
 }
 
 }  // namespace troupe::cpu

@@ -233,7 +233,7 @@ void reduce(Call& call) {
   call.give(call.add(Reduce{.axes = axes, .keeps_axes = keeps, .mean = mean}, {x}));
 }
 
-constexpr std::pair<std::string_view, Handler> handlers[] = {
+constexpr NamedHandler handlers[] = {
     {"Relu", relu},
     {"LeakyRelu", leaky_relu},
     {"Sigmoid", activation<ActivationFunction::sigmoid>},
@@ -262,10 +262,6 @@ constexpr std::pair<std::string_view, Handler> handlers[] = {
 
 }  // namespace
 
-Handler find_elementwise(std::string_view operation) {
-  for (const auto& [name, handler] : handlers)
-    if (name == operation) return handler;
-  return nullptr;
-}
+std::span<const NamedHandler> elementwise_handlers() { return handlers; }
 
 }  // namespace troupe::graph::onnx

@@ -107,14 +107,7 @@ const Numbers& needed(const NodeView& node, Inputs inputs, std::size_t index) {
   return *inputs[index];
 }
 
-bool can_evaluate(std::string_view operation) {
-  constexpr std::string_view others[] = {"Constant", "ConstantOfShape", "Range", "Identity",
-                                         "Cast",     "CastLike"};
-  return std::ranges::find(others, operation) != std::end(others) || is_arithmetic(operation) ||
-         is_movement(operation);
-}
-
-Numbers evaluate(const NodeView& node, Inputs inputs, Budget& budget) {
+std::optional<Numbers> evaluate(const NodeView& node, Inputs inputs, Budget& budget) {
   const std::string& operation = node.operation();
   if (operation == "Constant") return constant(node, budget);
   if (operation == "ConstantOfShape") return filled(node, inputs, budget);
@@ -127,9 +120,8 @@ Numbers evaluate(const NodeView& node, Inputs inputs, Budget& budget) {
     return converted(node, needed(node, inputs, 0), cast_type(node, node.integer("to", 0)), budget);
   if (operation == "CastLike")
     return converted(node, needed(node, inputs, 0), needed(node, inputs, 1).dtype, budget);
-  if (auto result = evaluate_arithmetic(node, inputs, budget)) return std::move(*result);
-  if (auto result = evaluate_movement(node, inputs, budget)) return std::move(*result);
-  node.refuse("Troupe does not have this operation");
+  if (auto result = evaluate_arithmetic(node, inputs, budget)) return result;
+  return evaluate_movement(node, inputs, budget);
 }
 
 }  // namespace troupe::graph::onnx

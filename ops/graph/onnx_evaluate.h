@@ -1,19 +1,18 @@
 #pragma once
 // Nodes whose inputs are all known when the file is read.
 
+#include <optional>
 #include <span>
-#include <string_view>
 
 #include "ops/graph/onnx_numbers.h"
 
 namespace troupe::graph::onnx {
 
-/// Whether `evaluate` knows this operation.
-bool can_evaluate(std::string_view operation);
-
-/// The result of a node. Absent inputs are null. Throws Error naming the node if its inputs do not
-/// fit, if the result depends on the batch size other than linearly (Size), or over budget.
-Numbers evaluate(const NodeView& node, std::span<const Numbers* const> inputs, Budget& budget);
+/// The result of a node; nullopt for an operation that it does not know. Absent inputs are null.
+/// Throws Error naming the node if its inputs do not fit, if the result depends on the batch size
+/// other than linearly (Size), or over budget.
+std::optional<Numbers> evaluate(const NodeView& node, std::span<const Numbers* const> inputs,
+                                Budget& budget);
 
 // Families of operations.
 
@@ -22,10 +21,6 @@ std::optional<Numbers> evaluate_arithmetic(const NodeView& node,
                                            std::span<const Numbers* const> inputs, Budget& budget);
 std::optional<Numbers> evaluate_movement(const NodeView& node,
                                          std::span<const Numbers* const> inputs, Budget& budget);
-
-/// Whether an operation belongs to the family.
-bool is_arithmetic(std::string_view operation);
-bool is_movement(std::string_view operation);
 
 /// An input that must be there.
 const Numbers& needed(const NodeView& node, std::span<const Numbers* const> inputs,

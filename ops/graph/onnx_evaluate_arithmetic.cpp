@@ -161,12 +161,6 @@ Numbers where(const NodeView& node, Inputs inputs, Budget& budget) {
 
 }  // namespace
 
-bool is_arithmetic(std::string_view operation) {
-  const auto is_it = [&](const auto& function) { return function.name == operation; };
-  return operation == "Where" || std::ranges::any_of(binaries, is_it) ||
-         std::ranges::any_of(unaries, is_it);
-}
-
 std::optional<Numbers> evaluate_arithmetic(const NodeView& node, Inputs inputs, Budget& budget) {
   for (const Binary& function : binaries)
     if (function.name == node.operation()) {

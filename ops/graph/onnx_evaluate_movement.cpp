@@ -153,17 +153,11 @@ Numbers expanded(const NodeView& node, Inputs inputs, Budget& budget) {
 
 }  // namespace
 
-bool is_movement(std::string_view operation) {
-  constexpr std::string_view known[] = {"Concat",    "Reshape", "Flatten", "Squeeze", "Unsqueeze",
-                                        "Transpose", "Slice",   "Gather",  "Expand",  "Trilu"};
-  return std::ranges::find(known, operation) != std::end(known);
-}
-
 std::optional<Numbers> evaluate_movement(const NodeView& node, Inputs inputs, Budget& budget) {
   const std::string& operation = node.operation();
   if (operation == "Concat") return concatenated(node, inputs, budget);
-  if (inputs.empty()) return std::nullopt;
-  const Numbers& from = needed(node, inputs, 0);
+  if (inputs.empty() || inputs[0] == nullptr) return std::nullopt;
+  const Numbers& from = *inputs[0];
   const Sizes sizes = sizes_of(from.shape);
   if (operation == "Reshape")
     return with_shape(node, from, reshaped(node, sizes, needed(node, inputs, 1)), budget);

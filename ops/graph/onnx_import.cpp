@@ -169,14 +169,13 @@ void Import::apply(Call& call) {
       !is_fixed_shape(call.needed_numbers(is_expand ? 1 : 0));
   const bool is_alike =
       operation == "CastLike" && call.has_input(1) && call.is_known(0) && !call.is_known(1);
-  if (operation == "Shape" || is_alike || (all_known && !grows && can_evaluate(operation)))
-    return evaluate_node(call);
+  if ((operation == "Shape" || is_alike || (all_known && !grows)) && evaluate_node(call)) return;
   const Handler handler = find_handler(operation);
   if (!handler) call.refuse("");
   handler(call);
 }
 
-void Import::evaluate_node(Call& call) {
+bool Import::evaluate_node(Call& call) {
   if (call.operation() == "Shape") {
     const Known& input = call.known(0);
     if (!input.numbers && input.value.index < 0) call.damaged("its input is a sequence");
@@ -189,7 +188,8 @@ void Import::evaluate_node(Call& call) {
     const std::int64_t end = std::max(start, within(call.integer("end", rank)));
     Numbers result = budget_.make(call, DType::i64, {end - start});
     std::copy(whole.begin() + start, whole.begin() + end, result.integers.begin());
-    return call.give(std::move(result));
+    call.give(std::move(result));
+    return true;
   }
   std::vector<const Numbers*> inputs;
   inputs.reserve(static_cast<std::size_t>(call.input_count()));
@@ -201,7 +201,9 @@ void Import::evaluate_node(Call& call) {
     like.dtype = is_value ? call.at(call.value(1)).dtype : DType::f32;
     inputs[1] = &like;
   }
-  call.give(evaluate(call, inputs, budget_));
+  auto result = evaluate(call, inputs, budget_);
+  if (result) call.give(std::move(*result));
+  return result.has_value();
 }
 
 void Import::finish() {
@@ -303,8 +305,9 @@ void Import::add_constants() {
 }
 
 Handler find_handler(std::string_view operation) {
-  for (const auto find : {&find_layer, &find_movement, &find_elementwise})
-    if (const Handler handler = find(operation)) return handler;
+  for (const auto handlers : {layer_handlers(), movement_handlers(), elementwise_handlers()})
+    for (const auto& [name, handler] : handlers)
+      if (name == operation) return handler;
   return nullptr;
 }
 

@@ -97,9 +97,10 @@ AddNode adder(Call& call);
 using Handler = void (*)(Call&);
 /// The function that reads nodes of an operation with inputs that depend on data; null for none.
 Handler find_handler(std::string_view operation);
-Handler find_layer(std::string_view operation);
-Handler find_movement(std::string_view operation);
-Handler find_elementwise(std::string_view operation);
+using NamedHandler = std::pair<std::string_view, Handler>;
+std::span<const NamedHandler> layer_handlers();
+std::span<const NamedHandler> movement_handlers();
+std::span<const NamedHandler> elementwise_handlers();
 
 void random_uniform_like(Call& call);
 void less(Call& call);
@@ -130,7 +131,8 @@ class Import {
   void add_input();
   void read_node(const onnx_wire::Node& node);
   void apply(Call& call);
-  void evaluate_node(Call& call);
+  /// Gives what `evaluate` returns, or a Shape; false if there is nothing.
+  bool evaluate_node(Call& call);
   void skip(Call& call);
   std::optional<Sizes> stated_shape(const onnx_wire::ValueInfo& info) const;
   ValueId stated_value(const onnx_wire::ValueInfo& info, Sizes shape);

@@ -252,7 +252,7 @@ void attention(Call& call) {
                           call.real("scale", 1.0 / std::sqrt(features))));
 }
 
-constexpr std::pair<std::string_view, Handler> handlers[] = {
+constexpr NamedHandler handlers[] = {
     {"Conv", convolution},
     {"Gemm", gemm},
     {"MatMul", matmul},
@@ -269,10 +269,6 @@ constexpr std::pair<std::string_view, Handler> handlers[] = {
 
 }  // namespace
 
-Handler find_layer(std::string_view operation) {
-  for (const auto& [name, handler] : handlers)
-    if (name == operation) return handler;
-  return nullptr;
-}
+std::span<const NamedHandler> layer_handlers() { return handlers; }
 
 }  // namespace troupe::graph::onnx

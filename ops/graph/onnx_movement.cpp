@@ -206,7 +206,7 @@ void cast(Call& call) {
   call.give(x);
 }
 
-constexpr std::pair<std::string_view, Handler> handlers[] = {
+constexpr NamedHandler handlers[] = {
     {"Reshape", reshape},
     {"Flatten", flatten},
     {"Squeeze", squeeze},
@@ -227,10 +227,6 @@ constexpr std::pair<std::string_view, Handler> handlers[] = {
 
 }  // namespace
 
-Handler find_movement(std::string_view operation) {
-  for (const auto& [name, handler] : handlers)
-    if (name == operation) return handler;
-  return nullptr;
-}
+std::span<const NamedHandler> movement_handlers() { return handlers; }
 
 }  // namespace troupe::graph::onnx

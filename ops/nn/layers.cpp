@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "ops/primitives/arithmetic.h"
 #include "ops/primitives/batch_norm2d.h"
 #include "ops/primitives/convolution2d.h"
 #include "ops/primitives/linear.h"
@@ -123,7 +124,9 @@ Value BatchNorm2d::forward(Tape& tape, Value x, Value residual) {
     return has_residual ? tape.record(norm, x, residual) : tape.record(norm, x);
   if (residual_first) return tape.record(dropout, tape.record(norm, x, residual));
   const Value dropped = tape.record(dropout, tape.record(norm, x));
-  return has_residual ? tape.record(primitives::Add{}, dropped, residual) : dropped;
+  return has_residual
+             ? tape.record(primitives::Arithmetic{ArithmeticOperation::add}, dropped, residual)
+             : dropped;
 }
 
 Dropout::Dropout(std::string path, DropoutOptions options)

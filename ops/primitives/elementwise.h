@@ -19,18 +19,6 @@ struct Relu {
   std::vector<Tensor> saved() const { return {state.y}; }
 };
 
-/// y = a + b, of equal shapes, in the layout of a.
-struct Add {
-  static constexpr std::string_view name = "add";
-
-  struct Saved {
-    Layout b_layout = Layout::row_major;
-  } state = {};
-
-  Tensor forward(const Pass& pass, const Tensor& a, const Tensor& b);
-  void input_gradient(const Pass& pass, const Tensor& grad, std::span<InputGradient> inputs);
-};
-
 /// In training zeroes elements with the given probability and scales the others by
 /// 1 / (1 - probability); otherwise y = x (N. Srivastava et al., "Dropout", JMLR 2014). Which ones
 /// is a function of the pass's random key and the operation: nothing is saved.

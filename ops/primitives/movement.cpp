@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "ops/on_device.h"
+#include "ops/primitives/broadcasting.h"
 #include "ops/primitives/checks.h"
 #include "ops/primitives/element_space.h"
 #include "runtime/error.h"
@@ -109,8 +110,7 @@ void Slice::input_gradient(const Pass& pass, const Tensor& grad, std::span<Input
   }
   const int front = front_axis(axis, state.x_shape.rank());
   Tensor& sum = inputs[0].sum;
-  if (front == 0 && sum.defined() && sum.layout() == grad.layout() &&
-      sum.dtype() == grad.dtype()) {
+  if (front == 0 && sum.defined() && sum.layout() == grad.layout() && sum.dtype() == grad.dtype()) {
     Tensor part = sum.narrow(start, count);
     pass.kernels().accumulate(pass.stream, part, grad);
     inputs[0].added = true;
@@ -145,11 +145,7 @@ Tensor Expand::forward(const Pass& pass, const Tensor& given) {
 }
 
 void Expand::input_gradient(const Pass& pass, const Tensor& grad, std::span<InputGradient> inputs) {
-  inputs[0].grad =
-      state.x_shape == shape
-          ? grad
-          : in_layout(pass, pass.kernels().sum_broadcast(pass.stream, grad, state.x_shape),
-                      state.x_layout);
+  inputs[0].grad = operand_gradient(pass, grad, {}, state.x_shape, state.x_layout);
 }
 
 Tensor Concatenate::forward(const Pass& pass, std::span<const Tensor> inputs) {

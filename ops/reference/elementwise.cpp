@@ -45,14 +45,6 @@ Tensor affine(const Stream&, const Tensor& x, double factor, double offset) {
   return y;
 }
 
-Tensor add(const Stream&, const Tensor& a, const Tensor& b) {
-  Tensor sum = Tensor::empty(a.shape(), DType::f64, a.device(), a.layout());
-  const double *left = a.data<double>(), *right = b.data<double>();
-  auto* to = sum.data<double>();
-  for (std::int64_t e = 0, count = a.element_count(); e < count; ++e) to[e] = left[e] + right[e];
-  return sum;
-}
-
 void accumulate(const Stream&, Tensor& a, const Tensor& b) {
   double* sums = a.data<double>();
   const double* added = b.data<double>();

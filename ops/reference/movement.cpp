@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <array>
 
 #include "ops/reference/kernels.h"
@@ -40,26 +39,6 @@ void copy_elements(const Stream&, const Shape& space, const Tensor& from,
   if (from.dtype() == DType::i64)
     return copy_as<std::int64_t>(space, from, from_places, to, to_places);
   copy_as<double>(space, from, from_places, to, to_places);
-}
-
-Tensor sum_broadcast(const Stream&, const Tensor& x, const Shape& shape) {
-  Tensor sums = Tensor::empty(shape, DType::f64, x.device());
-  std::ranges::fill(sums.elements<double>(), 0.0);
-  ElementPlaces from, to;
-  std::int64_t from_stride = 1, to_stride = 1;
-  for (int axis = x.rank() - 1; axis >= 0; --axis) {
-    const auto i = static_cast<std::size_t>(axis);
-    const int own = axis - x.rank() + shape.rank();
-    from.strides[i] = from_stride;
-    from_stride *= x.dim(axis);
-    if (own < 0 || shape[own] == 1) continue;
-    to.strides[i] = to_stride;
-    to_stride *= shape[own];
-  }
-  for_places(x.shape(), from, to, [&](std::int64_t a, std::int64_t b) {
-    sums.data<double>()[b] += x.data<double>()[a];
-  });
-  return sums;
 }
 
 }  // namespace troupe::reference

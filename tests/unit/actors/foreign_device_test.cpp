@@ -88,7 +88,7 @@ TEST(ForeignDevice, RefusesTensorsOfTheCpuAsArgumentsOfAnyKernel) {
               table.copy(there, here, copied);
             }),
             refused(2, "copy"));
-  EXPECT_EQ(refusal([&] { table.add(there, x, x); }), "nothing was refused");
+  EXPECT_EQ(refusal([&] { table.relu(there, x); }), "nothing was refused");
 }
 
 TEST(ForeignDevice, IsReadByCopies) {

@@ -101,7 +101,8 @@ TEST(NetworkProgram, OfRangesAroundThoseOfAnotherMakesTheBitsOfTheWhole) {
     std::vector<Tensor> gradients = last.gradients;
     gradients.insert(gradients.end(), first.gradients.begin(), first.gradients.end());
     next(*outer, gradients,
-         kernels(Device::cpu(), DType::f32).add({}, last.statistics, first.statistics));
+         kernels(Device::cpu(), DType::f32)
+             .arithmetic({}, ArithmeticOperation::add, last.statistics, first.statistics));
 
     const auto of_parts = tensors_of({outer.get(), inner.get()});
     const auto of_whole = tensors_of({whole.get()});

@@ -157,31 +157,5 @@ TEST(CopyElements, GivesTheElementsOfTheReferenceForAnyThreads) {
   }
 }
 
-TEST(SumBroadcast, GivesTheSumsOfTheReferenceAndTheSameBitsForAnyThreads) {
-  const Shape x_shape{6, 50, 7, 90};
-  const std::vector<float> values = random_values(x_shape.element_count(), 3);
-  const Tensor x = tensor_of(x_shape, Layout::row_major, values);
-  const Tensor exact =
-      Tensor::from<double>(x_shape, std::vector<double>(values.begin(), values.end()));
-  for (const Shape& shape : {Shape{90}, Shape{1, 50, 7, 90}, Shape{6, 50, 1, 1}, Shape{6, 1, 7, 1},
-                             Shape{50, 1, 90}, Shape{}, Shape{1, 1}, x_shape}) {
-    const Tensor sums = test::on_any_threads([&](const Stream& stream) {
-      return kernels({}, DType::f32).sum_broadcast(stream, x, shape);
-    });
-    const Tensor expected = kernels({}, DType::f64).sum_broadcast({}, exact, shape);
-    const auto elements = expected.elements<double>();
-    EXPECT_LT(
-        test::distance(values_of(sums), std::vector<double>(elements.begin(), elements.end())),
-        1e-6)
-        << to_string(shape);
-  }
-}
-
-TEST(SumBroadcast, OfNothingIsZero) {
-  const Tensor x = random_tensor({0, 3});
-  EXPECT_THAT(values_of(kernels({}, DType::f32).sum_broadcast({}, x, {3})),
-              testing::ElementsAre(0, 0, 0));
-}
-
 }  // namespace
 }  // namespace troupe

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 
+#include "ops/primitives/arithmetic.h"
 #include "ops/primitives/batch_norm2d.h"
 #include "ops/primitives/convolution2d.h"
 #include "ops/primitives/elementwise.h"
@@ -123,8 +124,9 @@ Sample residual_block() {
     norm.running_variance = {1};
     const Value block = tape.record(norm, inner, in[0]);
     const Value activated = tape.record(primitives::Relu{}, block);
-    const Value doubled = tape.record(primitives::Add{}, activated, activated);
-    return tape.record(primitives::Add{}, doubled, block);
+    const Value doubled =
+        tape.record(primitives::Arithmetic{ArithmeticOperation::add}, activated, activated);
+    return tape.record(primitives::Arithmetic{ArithmeticOperation::add}, doubled, block);
   };
   return sample;
 }

@@ -2,6 +2,7 @@
 
 #include "function_samples.h"
 #include "ops/loss.h"
+#include "ops/primitives/arithmetic.h"
 #include "ops/primitives/attention.h"
 #include "ops/primitives/batch_norm2d.h"
 #include "ops/primitives/convolution2d.h"
@@ -145,7 +146,7 @@ std::vector<Sample> relu() {
 
 std::vector<Sample> add() {
   const auto record = [](Tape& tape, std::span<const Value> in, OwnedKernels&) {
-    return tape.record(primitives::Add{}, in[0], in[1]);
+    return tape.record(primitives::Arithmetic{ArithmeticOperation::add}, in[0], in[1]);
   };
   return {{.name = "add/images", .inputs = {{2, 3, 5, 3}, {2, 3, 5, 3}}, .record = record},
           {.name = "add/rows", .inputs = {{3, 7}, {3, 7}}, .record = record}};
@@ -260,7 +261,7 @@ std::vector<Sample> parameter() {
            .record = [](Tape& tape, std::span<const Value> in, OwnedKernels&) {
              const Value table = tape.record(primitives::Parameter{{0}});
              const Value tables = tape.record(primitives::Expand{{2, 3, 4}}, table);
-             return tape.record(primitives::Add{}, in[0], tables);
+             return tape.record(primitives::Arithmetic{ArithmeticOperation::add}, in[0], tables);
            }}};
 }
 
@@ -277,7 +278,7 @@ std::vector<Sample> embedding() {
                [whole](Tape& tape, std::span<const Value> in, OwnedKernels&) {
                  const Value rows =
                      tape.record(primitives::Embedding{{0}}, tape.input(whole, false));
-                 return tape.record(primitives::Add{}, in[0], rows);
+                 return tape.record(primitives::Arithmetic{ArithmeticOperation::add}, in[0], rows);
                }},
           {.name = "embedding/shared",
            .inputs = {{5, 4}},

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "ops/loss.h"
+#include "ops/primitives/arithmetic.h"
 #include "ops/primitives/batch_norm2d.h"
 #include "ops/primitives/convolution2d.h"
 #include "ops/primitives/elementwise.h"
@@ -136,10 +137,10 @@ TEST(Tape, LeavesTheGradientThatItWasGivenAloneWhileItStops) {
   std::vector<double> slot = {1, 10};
   Tape tape(training());
   const Value x = tape.input(values({1, 2}), true);
-  const Value twice = tape.record(primitives::Add{}, x, x);
+  const Value twice = tape.record(primitives::Arithmetic{ArithmeticOperation::add}, x, x);
   const std::size_t mark = tape.recorded();
   const Value flat = tape.record(primitives::Reshape{Shape{2}}, twice);
-  const Value y = tape.record(primitives::Add{}, flat, x);
+  const Value y = tape.record(primitives::Arithmetic{ArithmeticOperation::add}, flat, x);
   tape.begin_backward(
       y, Tensor::view(Storage::wrap(slot.data(), 16, {}, nullptr), 0, Shape{2}, DType::f64));
   tape.backward_to(mark);
@@ -216,8 +217,8 @@ TEST(Tape, KeepsTheAskedValueWhenSealed) {
 TEST(Tape, NeverWritesIntoTheGradientThatItWasGiven) {
   Tape tape(training());
   const Value x = tape.input(values({1, 2}), true);
-  const Value twice = tape.record(primitives::Add{}, x, x);
-  const Value y = tape.record(primitives::Add{}, twice, x);
+  const Value twice = tape.record(primitives::Arithmetic{ArithmeticOperation::add}, x, x);
+  const Value y = tape.record(primitives::Arithmetic{ArithmeticOperation::add}, twice, x);
   Tensor grad = values({1, 10});
   auto* memory = grad.data<double>();
   const auto storage = grad.storage();
@@ -231,9 +232,9 @@ TEST(Tape, NeverWritesIntoAGradientWhoseMemorySomebodyElseOwns) {
   std::vector<double> slot = {1, 10};  // as a message's slot: no other Tensor refers to it
   Tape tape(training());
   const Value x = tape.input(values({1, 2}), true);
-  const Value twice = tape.record(primitives::Add{}, x, x);
+  const Value twice = tape.record(primitives::Arithmetic{ArithmeticOperation::add}, x, x);
   const Value flat = tape.record(primitives::Reshape{Shape{2}}, twice);
-  const Value y = tape.record(primitives::Add{}, flat, x);
+  const Value y = tape.record(primitives::Arithmetic{ArithmeticOperation::add}, flat, x);
   tape.backward(y,
                 Tensor::view(Storage::wrap(slot.data(), 16, {}, nullptr), 0, Shape{2}, DType::f64));
   EXPECT_EQ(slot, (std::vector<double>{1, 10}));

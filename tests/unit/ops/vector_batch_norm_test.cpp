@@ -102,12 +102,12 @@ TEST_P(VectorBatchNorm, EpiloguesAreTheSeparateOperationsInOnePass) {
                    activated);
   expect_same_bits(
       on_any_threads([&](const Stream& s) { return forward(s, {.residual = in_.residual}); }),
-      table().add({}, y, in_.residual));
+      table().arithmetic({}, ArithmeticOperation::add, y, in_.residual));
   expect_same_bits(on_any_threads([&](const Stream& s) {
                      return forward(s, {.relu = true, .residual = in_.residual});
                    }),
-                   table().add({}, activated, in_.residual));
-  const Tensor sum = table().add({}, y, in_.residual);
+                   table().arithmetic({}, ArithmeticOperation::add, activated, in_.residual));
+  const Tensor sum = table().arithmetic({}, ArithmeticOperation::add, y, in_.residual);
   const auto first = [&](bool relu) {
     return on_any_threads([&, relu](const Stream& s) {
       return forward(s, {.relu = relu, .residual = in_.residual, .residual_first = true});

@@ -112,6 +112,18 @@ TEST(VectorBroadcastValues, SumsOfManyElementsLoseNoAccuracy) {
   for (const float value : columns.elements<float>()) EXPECT_NEAR(value, 125000.0f, 0.2f);
 }
 
+TEST(VectorBroadcastValues, SumsOverAnyAxesAreThoseOfTheReference) {
+  const Tensor x = random_tensor({row_major, {6, 50, 7, 90}}, 3);
+  for (const Shape& shape :
+       {Shape{1, 1, 1, 90}, Shape{1, 50, 7, 90}, Shape{6, 50, 1, 1}, Shape{6, 1, 7, 1},
+        Shape{1, 50, 1, 90}, Shape{1, 1, 1, 1}, x.shape()}) {
+    const Tensor sums =
+        on_any_threads([&](const Stream& s) { return table().sum_to(s, x, {}, shape, 1.0); });
+    const Tensor expected = reference().sum_to({}, cast(x, DType::f64), {}, shape, 1.0);
+    EXPECT_LT(distance(plain(sums), plain(expected)), 1e-5) << to_string(shape);
+  }
+}
+
 TEST(VectorBroadcastValues, SumsOfNothingAreZeroAndMeansOfNothingNotANumber) {
   const Tensor none = Tensor::empty({0, 3}, DType::f32, Device::cpu());
   EXPECT_EQ(values_of(table().sum_to({}, none, {}, Shape{1, 3}, 1.0)), std::vector<float>(3, 0.0f));

@@ -38,7 +38,8 @@ TEST_P(VectorElementwise, ClampLimitsValuesOnBothSides) {
 
 TEST_P(VectorElementwise, AddAndAccumulateAgree) {
   const Tensor a = random_tensor(GetParam(), 1), b = random_tensor(GetParam(), 2);
-  const Tensor sum = on_any_threads([&](const Stream& s) { return table().add(s, a, b); });
+  const Tensor sum = on_any_threads(
+      [&](const Stream& s) { return table().arithmetic(s, ArithmeticOperation::add, a, b); });
   const Tensor accumulated = on_any_threads([&](const Stream& s) {
     Tensor copy = a.clone();
     table().accumulate(s, copy, b);
@@ -73,21 +74,22 @@ TEST(VectorElementwiseValues, ClampLimitsInfinityAndLetsNotANumberThrough) {
 TEST(VectorElementwiseValues, EmptyTensorsGiveEmptyTensors) {
   const Tensor empty = Tensor::empty({0, 3}, DType::f32, Device::cpu());
   EXPECT_EQ(table().relu({}, empty).element_count(), 0);
-  EXPECT_EQ(table().add({}, empty, empty).element_count(), 0);
+  EXPECT_EQ(table().arithmetic({}, ArithmeticOperation::add, empty, empty).element_count(), 0);
   EXPECT_EQ(table().dropout({}, empty, 0.5f, {}).element_count(), 0);
 }
 
 TEST(VectorElementwiseErrors, NameBothTensorsThatDoNotFit) {
-  const Tensor a = Tensor::zeros({2, 16, 3, 3}), b = Tensor::zeros({2, 16, 3, 4});
+  Tensor a = Tensor::zeros({2, 16, 3, 3});
   try {
-    table().add({}, a, b);
+    table().accumulate({}, a, Tensor::zeros({2, 16, 3, 4}));
     FAIL() << "shapes differ";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::bad_shape);
     EXPECT_NE(error.message().find("[2, 16, 3, 3]"), std::string::npos) << error.message();
     EXPECT_NE(error.message().find("[2, 16, 3, 4]"), std::string::npos) << error.message();
   }
-  EXPECT_THROW(table().add({}, a, Tensor::zeros({2, 16, 3, 3}, DType::f32, Layout::nhwc)), Error);
+  const Tensor other_layout = Tensor::zeros({2, 16, 3, 3}, DType::f32, Layout::nhwc);
+  EXPECT_THROW(table().accumulate({}, a, other_layout), Error);
   EXPECT_THROW(table().relu({}, Tensor::zeros({3}, DType::f64)), Error);
   EXPECT_THROW(table().relu_backward({}, a, Tensor()), Error);
 }
