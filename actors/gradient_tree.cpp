@@ -25,7 +25,8 @@ void GradientTree::add(TreePlace place, Tensor tensor) {
       if (sum.own) {
         kernels_.accumulate(stream_, sum.tensor, other.tensor);
       } else if (sum.tensor.defined()) {
-        sum = {kernels_.add(stream_, sum.tensor, other.tensor), true};
+        sum = {kernels_.arithmetic(stream_, ArithmeticOperation::add, sum.tensor, other.tensor),
+               true};
       }
     }
     place = {place.level + 1, place.index / 2};

@@ -52,7 +52,7 @@ void constant_of_shape(Call& call) {
   const Numbers& sizes = call.needed_numbers(0);
   const Numbers scalar{.dtype = DType::i64, .shape = Shape{0}};
   const std::vector<const Numbers*> inputs{&scalar};
-  const ValueId one = call.constant(evaluate(call, inputs, call.budget()));
+  const ValueId one = call.constant(*evaluate(call, inputs, call.budget()));
   call.give(call.add(Expand{expanded(call, call.shape(one), sizes)}, {one}));
 }
 
