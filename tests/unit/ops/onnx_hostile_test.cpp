@@ -365,9 +365,9 @@ TEST_F(ExternalData, IsNotReadBeyondItsFile) {
   EXPECT_THAT(message("net.data", "5", "12"), HasSubstr("has 16 bytes"));
   EXPECT_THAT(message("net.data", "0", "16"), HasSubstr("states 16"));
   EXPECT_THAT(message("net.data", "1000000000000", "12"), HasSubstr("has 16 bytes"));
-  EXPECT_THAT(message("net.data", "-4", "12"), HasSubstr("no number of bytes"));
+  EXPECT_THAT(message("net.data", "-4", "12"), HasSubstr("not a number of bytes"));
   EXPECT_THAT(message("net.data", "99999999999999999999999", "12"),
-              HasSubstr("no number of bytes"));
+              HasSubstr("not a number of bytes"));
   EXPECT_NE(message("missing"), "");
 }
 

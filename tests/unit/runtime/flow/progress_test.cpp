@@ -56,6 +56,7 @@ class Progress : public ::testing::Test {
         .directory = Directory(graph_.actors().size()),
         .faults_fired = nullptr,
         .done = [this](Result<RunReport> result) { ended_ = static_cast<bool>(result); },
+        .sent = std::make_unique<std::atomic<std::uint64_t>[]>(graph_.edges().size()),
         .sends_away = std::vector<bool>(graph_.actors().size(), false)});
     state_->yielder = system_->spawn(yield_actor);
     supervisor_ = system_->spawn(process_supervisor, state_);
