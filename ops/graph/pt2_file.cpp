@@ -68,7 +68,7 @@ std::string stem_of(const ZipArchive& archive, const std::string& origin) {
     throw Error(ErrorCode::bad_file, fmt::format("{} {}", origin, what), torch_export_line);
   };
   if (has("constants.pkl")) refuse("is a TorchScript file, which holds code");
-  if (has("/data.pkl"))
+  if (has("data.pkl"))
     refuse(is_pickled_module(archive) ? "holds a pickled module without its code"
                                       : "holds weights alone, no model");
   refuse("has no models/model.json: torch.export.save did not write it");

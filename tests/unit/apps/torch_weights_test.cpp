@@ -81,7 +81,7 @@ TEST_F(TorchWeightsVerbs, RemoveTheNameOfAWrapper) {
     wrapped.read = [&](const std::string& name) { return plain.read(name.substr(wrapper.size())); };
     stream_torch_file(path("wrapped.pt"), wrapped).value();
     EXPECT_EQ(eval(path("wrapped.pt")), eval(path("w.pt")));
-    const Ran ran = run_troupe({"train", options_, "-o", path("partly"), "-r",
+    const Ran ran = run_troupe({"train", options_, "-o", path(wrapper + "run"), "-r",
                                 "model.weights=" + path("wrapped.pt"), "-r", "model.classes=11",
                                 "-r", "model.strict=false"});
     EXPECT_EQ(ran.code, exit_done) << ran.error;
