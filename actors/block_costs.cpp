@@ -162,14 +162,14 @@ void Measurement::measure_next(std::size_t count) {
 std::vector<BlockCosts> measure_blocks(const ModelSource& model, const SampleSpec& sample,
                                        DType dtype, Stream stream, std::int64_t samples,
                                        int repetitions) {
-  Measurement measurement{
-      .model = model,
-      .sample = sample,
-      .dtype = dtype,
-      .stream = stream,
-      .repetitions = repetitions,
-      .x = zeros(stream, batch_shape(samples, sample.shape), batch_type(sample, dtype)),
-      .all_costs = {}};
+  Measurement measurement{.model = model,
+                          .sample = sample,
+                          .dtype = dtype,
+                          .stream = stream,
+                          .repetitions = repetitions,
+                          .x = on_device(stream, Tensor::zeros(batch_shape(samples, sample.shape),
+                                                               batch_type(sample, dtype))),
+                          .all_costs = {}};
   const std::size_t count = model.make(sample, dtype).blocks.size();
   while (measurement.all_costs.size() < count) measurement.measure_next(count);
   return std::move(measurement.all_costs);

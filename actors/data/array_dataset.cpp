@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <set>
 
 #include "actors/data/sampler.h"
 #include "runtime/error.h"
@@ -205,6 +206,14 @@ class ArrayDataset final : public SampleReader {
     if (all.part.dtype() != spec_.dtype) return std::nullopt;
     return StoredSamples{all.part.samples.narrow(0, all.count),
                          all.part.targets.narrow(0, all.count)};
+  }
+  std::size_t bytes_in_memory() const override {
+    std::size_t bytes = 0;
+    std::set<const void*> counted;  // both splits may hold rows of the same arrays
+    for (const Rows* split : {&train_, &test_})
+      for (const Tensor& array : {split->part.samples, split->part.targets})
+        if (array.defined() && counted.insert(array.raw()).second) bytes += array.bytes();
+    return bytes;
   }
 
  private:

@@ -9,6 +9,13 @@
 
 namespace troupe {
 
+std::size_t SampleReader::bytes_in_memory() const {
+  std::size_t bytes = 0;
+  for (const Split split : {Split::train, Split::test})
+    if (const auto all = stored(split)) bytes += all->samples.bytes() + all->targets.bytes();
+  return bytes;
+}
+
 void SampleReader::read_part(Split split, std::int64_t index, const PartOf& part, Tensor sample,
                              Tensor target) const {
   const Tensor whole = Tensor::empty(sample.shape(), sample.dtype(), Device::cpu());

@@ -61,6 +61,9 @@ class SampleReader {
   /// All samples of a split, if they are in memory; the loader then calls `read` only for parts.
   /// May wait for the samples.
   virtual std::optional<StoredSamples> stored(Split) const { return std::nullopt; }
+  /// The memory of all samples and targets; files that are mapped count as memory, others that are
+  /// read when they are needed do not. The default is that of `stored`.
+  virtual std::size_t bytes_in_memory() const;
 };
 
 /// A handle of a training and a test set, and the options that describe them. Copies share both.
@@ -86,6 +89,7 @@ class Dataset {
     reader_->read_part(split, index, part, std::move(sample), std::move(target));
   }
   std::optional<StoredSamples> stored(Split split) const { return reader_->stored(split); }
+  std::size_t bytes_in_memory() const { return reader_->bytes_in_memory(); }
   const OptionFields& description() const { return description_; }
 
  private:

@@ -35,7 +35,8 @@ std::optional<Options> options_of(const DoctorArguments& arguments, const Defini
     throw Error(ErrorCode::usage,
                 fmt::format("doctor: -r {} without an options file",
                             arguments.overrides.front().substr(0, 100)),
-                fmt::format("{} doctor FILE -r KEY=VALUE", program_name()));
+                fmt::format("{} doctor FILE -r KEY=VALUE{}", program_name(),
+                            arguments.network ? " --network" : ""));
   if (arguments.options.empty()) return std::nullopt;
   return load_options(arguments.options, arguments.overrides, own);
 }

@@ -210,6 +210,15 @@ Options resolve(OptionTree document, const std::vector<std::string>& overrides,
   return options;
 }
 
+/// A model in place of an options file.
+void check_is_no_model(const std::filesystem::path& file) {
+  const auto extension = file.extension();
+  if (extension == ".pt2" || extension == ".onnx")
+    throw Error(
+        ErrorCode::usage, fmt::format("'{}' is a model, not an options file", file.string()),
+        fmt::format("give an options file with the data, and -r model.file={}", file.string()));
+}
+
 /// What to do if an options file cannot be opened.
 std::string remedy_for(const std::filesystem::path& file) {
   std::vector<std::string> names;
@@ -238,6 +247,7 @@ std::int64_t most_plausible_classes(const DatasetSummary& data) {
 
 Options load_options(const std::filesystem::path& file, const std::vector<std::string>& overrides,
                      const Definitions& own, OptionOrigins* origins) {
+  check_is_no_model(file);
   const std::string remedy =
       std::filesystem::is_regular_file(file) ? "check the path" : remedy_for(file);
   return resolve(read_yaml(file, remedy), overrides, own, origins);

@@ -251,7 +251,8 @@ class Validator {
     const std::size_t blocks = *known;
     require(stages <= blocks, {"parallel.pipeline", "model.name"},
             fmt::format("lower parallel.pipeline to {} or less", blocks),
-            "parallel.pipeline is {}, but {} has {} blocks", stages, model, blocks);
+            "parallel.pipeline is {}, but {} has {}", stages, model,
+            counted(static_cast<std::int64_t>(blocks), "block"));
     const std::size_t total = std::accumulate(partition.begin(), partition.end(), std::size_t{0});
     require(partition.empty() || total == blocks, {"parallel.partition"},
             fmt::format("make the numbers add up to {}, or write auto", blocks),

@@ -147,17 +147,13 @@ int plan(const PlanArguments& arguments, const Definitions& own) {
   pipeline.writer = CheckpointWriterOptions{};
   const Graph graph = build_pipeline(pipeline);
   const Dataset& data = pipeline.data.dataset;
-  std::size_t dataset_bytes = 0;  // of samples in memory; others are read when they are needed
-  for (const Split split : {Split::train, Split::test})
-    if (const auto stored = data.stored(split))
-      dataset_bytes += stored->samples.bytes() + stored->targets.bytes();
   PlannedRun planned{.pipeline = pipeline,
                      .graph = graph,
                      .bounds = {},
                      .processes_per_host = arguments.processes_per_host,
                      .topology = std::move(topology)};
   for (std::uint32_t process = 0; process < processes; ++process)
-    planned.bounds.push_back(memory_bound(pipeline, graph, dataset_bytes, process));
+    planned.bounds.push_back(memory_bound(pipeline, graph, data.bytes_in_memory(), process));
   print_out("{}\n", run_heading(options, pipeline));
   if (const int idle = idle_cores(options, processes); processes == 1 && idle > 0)
     print_out("idle on this machine: {}; try parallel.intra_op_threads=auto\n",

@@ -101,12 +101,12 @@ std::vector<std::string> weights_warnings(const Options& options, const Starting
   constexpr std::size_t shown = 8;
   std::vector<std::string> sentences;
   if (!found.anew.empty())
-    sentences.push_back(fmt::format(
-        "{}: {}",
-        found.anew.size() == 1
-            ? "1 tensor keeps its random initial values"
-            : fmt::format("{} tensors keep their random initial values", found.anew.size()),
-        listed(found.anew, shown)));
+    sentences.push_back(
+        fmt::format("{}: {}",
+                    found.anew.size() == 1
+                        ? "1 tensor keeps its initial values"
+                        : fmt::format("{} tensors keep their initial values", found.anew.size()),
+                    listed(found.anew, shown)));
   if (!found.unused.empty())
     sentences.push_back(fmt::format("{} of {} not in the model: {}",
                                     counted(std::ssize(found.unused), "tensor"),

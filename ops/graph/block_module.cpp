@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "ops/graph/recorder.h"
@@ -62,8 +63,24 @@ std::function<Tensor()> BlockModule::reader(const std::string& name) const {
   return [graph = graph_, name] { return graph->weights.read(name); };
 }
 
-/// As PyTorch's reset_parameters of the layer.
+bool BlockModule::is_attentions_output_bias(std::string_view name) const {
+  constexpr std::string_view bias = "out_proj.bias";
+  if (!name.ends_with(bias)) return false;
+  const std::string sibling =
+      std::string(name.substr(0, name.size() - bias.size())) + "in_proj_weight";
+  return std::ranges::any_of(graph_->values,
+                             [&](const Value& value) { return value.name == sibling; });
+}
+
+/// As PyTorch's reset_parameters of the layer. The projections of nn.MultiheadAttention are linear
+/// layers with initial values of their own; their names tell them.
 Initializer BlockModule::initializer_of(const Node& node, std::size_t input) const {
+  const Value& value = graph_->value(node.inputs[input]);
+  if (value.name.ends_with("in_proj_weight") && value.shape.size() == 2)  // Xavier
+    return {Initializer::Kind::uniform,
+            std::sqrt(6.0 / static_cast<double>(value.shape[0].fixed + value.shape[1].fixed))};
+  if (value.name.ends_with("in_proj_bias") || is_attentions_output_bias(value.name))
+    return {Initializer::Kind::constant, 0.0};
   const auto weight_fan_in = [&] { return fan_in(graph_->value(node.inputs[1]).shape); };
   if (std::holds_alternative<Convolution>(node.operation) ||
       std::holds_alternative<Linear>(node.operation))

@@ -33,6 +33,7 @@ class BlockModule final : public nn::Module {
   void declare_parameter(StateSpec& spec, ValueId id, const Initializer& initializer);
   void declare_constants(StateSpec& spec) const;
   void declare_norm(StateSpec& spec, const Node& node);
+  bool is_attentions_output_bias(std::string_view name) const;
   Initializer initializer_of(const Node& node, std::size_t input) const;
   std::function<Tensor()> reader(const std::string& name) const;
   const Node& node_of(const Step& step) const { return graph_->nodes[step.node]; }

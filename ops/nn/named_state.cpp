@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -108,37 +109,45 @@ std::vector<std::string> present(const std::vector<std::string>& optimizer_state
   return result;
 }
 
-/// What all names begin with, up to a dot; the last part of a name is not of it.
-std::string_view common_modules(const std::vector<TensorInfo>& tensors) {
-  if (tensors.empty()) return {};
-  std::string_view common = tensors.front().name;
-  for (const TensorInfo& tensor : tensors) {
-    const auto [end, ignored] = std::ranges::mismatch(common, tensor.name);
-    common = common.substr(0, static_cast<std::size_t>(end - common.begin()));
-  }
-  return common.substr(0, common.rfind('.') + 1);  // npos + 1: nothing
-}
-
-bool any_name_fits(const StateSpec& spec, const std::vector<TensorInfo>& tensors,
-                   std::size_t skipped) {
+std::unordered_set<std::string_view> names_of(const StateSpec& spec) {
   std::unordered_set<std::string_view> names;
-  for (const TensorInfo& tensor : tensors)
-    names.insert(std::string_view(tensor.name).substr(skipped));
-  const auto fits = [&](const auto& of_model) { return names.contains(of_model.name); };
-  return std::ranges::any_of(spec.parameters(), fits) ||
-         std::ranges::any_of(spec.buffers(), fits) || std::ranges::any_of(spec.aliases(), fits);
+  for (const auto& parameter : spec.parameters()) names.insert(parameter.name);
+  for (const auto& buffer : spec.buffers()) names.insert(buffer.name);
+  for (const auto& alias : spec.aliases()) names.insert(alias.name);
+  return names;
 }
 
-TensorSource without_wrappers(const StateSpec& spec, TensorSource source) {
-  const std::string modules(common_modules(source.tensors));
-  if (modules.empty() || any_name_fits(spec, source.tensors, 0)) return source;
-  for (std::size_t dot = modules.find('.'); dot != modules.npos; dot = modules.find('.', dot + 1)) {
-    if (!any_name_fits(spec, source.tensors, dot + 1)) continue;
-    for (TensorInfo& tensor : source.tensors) tensor.name.erase(0, dot + 1);
-    source.read = [wrapper = modules.substr(0, dot + 1), read = std::move(source.read)](
-                      const std::string& name) { return read(wrapper + name); };
-    break;
+/// The modules, such as "module.model.", behind which the most tensors have names of the model.
+/// Nothing if names fit as they are, or if several modules have as many.
+std::string wrapper_of(const std::unordered_set<std::string_view>& names,
+                       const std::vector<TensorInfo>& tensors) {
+  constexpr int most_modules = 8;
+  std::map<std::string_view, std::size_t> fits;
+  for (const TensorInfo& tensor : tensors) {
+    const std::string_view name = tensor.name;
+    if (names.contains(name)) return {};
+    std::size_t dot = name.find('.');
+    for (int i = 0; i < most_modules && dot != name.npos; ++i, dot = name.find('.', dot + 1))
+      if (names.contains(name.substr(dot + 1))) ++fits[name.substr(0, dot + 1)];
   }
+  const auto best =
+      std::ranges::max_element(fits, {}, [](const auto& modules) { return modules.second; });
+  const auto as_many = [&](const auto& modules) { return modules.second == best->second; };
+  return std::ranges::count_if(fits, as_many) == 1 ? std::string(best->first) : std::string();
+}
+
+TensorSource without_wrapper(const StateSpec& spec, TensorSource source) {
+  const std::string wrapper = wrapper_of(names_of(spec), source.tensors);
+  if (wrapper.empty()) return source;
+  std::unordered_set<std::string> given, unwrapped;
+  for (const TensorInfo& tensor : source.tensors) given.insert(tensor.name);
+  for (TensorInfo& tensor : source.tensors)
+    if (tensor.name.starts_with(wrapper) && !given.contains(tensor.name.substr(wrapper.size())))
+      unwrapped.insert(tensor.name.erase(0, wrapper.size()));
+  source.read = [wrapper, unwrapped = std::move(unwrapped),
+                 read = std::move(source.read)](const std::string& name) {
+    return read(unwrapped.contains(name) ? wrapper + name : name);
+  };
   return source;
 }
 
@@ -169,7 +178,7 @@ std::vector<NamedTensor> named_tensors(const StateSpec& spec, const StateVersion
 }
 
 TensorSource by_own_names(const StateSpec& spec, TensorSource given) {
-  TensorSource source = without_wrappers(spec, std::move(given));
+  TensorSource source = without_wrapper(spec, std::move(given));
   if (spec.aliases().empty() && spec.constants().empty()) return source;
   std::unordered_set<std::string> own, left_out;
   for (const TensorInfo& tensor : source.tensors) own.insert(tensor.name);

@@ -148,8 +148,8 @@ void check_tensors(const StateSpec& spec, const std::vector<TensorInfo>& tensors
 
 /// A file's tensors by the names of `spec`: a parameter that the file has under an alias alone gets
 /// its own name; other aliases, and constants, are left out. If none of the names fits, but some do
-/// without the modules that all names begin with, these are removed: "module." of
-/// DistributedDataParallel, "_orig_mod." of torch.compile, the attribute of a LightningModule.
+/// behind modules such as "module." of DistributedDataParallel, "_orig_mod." of torch.compile or
+/// the attribute of a LightningModule, these are removed.
 TensorSource by_own_names(const StateSpec& spec, TensorSource source);
 
 /// The inverse of named_tensors, in the CPU's memory: a state whose tensors are found by name, read

@@ -59,10 +59,13 @@ class Search {
       if (dictionaries_[i].path == part && has_weights_[i]) return i;
       if (i > 0 && holds_weights(i)) paths.push_back(printable(dictionaries_[i].path));
     }
-    throw Error(ErrorCode::bad_file,
-                fmt::format("reading '{}': it has no weights under the key '{}', but {}", origin_,
-                            printable(part), paths.empty() ? "without a key" : listed(paths)),
-                "correct the key behind '#', or leave it out");
+    throw Error(
+        ErrorCode::bad_file,
+        fmt::format("reading '{}': it has no weights under the key '{}'{}", origin_,
+                    printable(part),
+                    paths.empty() ? "" : fmt::format("; it has some under {}", listed(paths))),
+        paths.empty() ? fmt::format("leave out '#{}'", printable(part))
+                      : "correct the key behind '#', or leave it out");
   }
   bool holds_weights(std::size_t i) const {
     return (only_integers_ ? dictionaries_[i].tensors : dictionaries_[i].weights) > 0;

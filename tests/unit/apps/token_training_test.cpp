@@ -70,6 +70,13 @@ TEST_F(TokenTraining, GivesTheSameWeightsFromWholeNumbersOfAnySize) {
   EXPECT_THAT(evaluated.out, HasSubstr("/8"));
 }
 
+TEST_F(TokenTraining, IsPlannedByMeasuredCosts) {
+  const Ran planned =
+      run_troupe({"plan", (folder_ / "o.yaml").string(), "-r", "data.train_samples=i8.npy"});
+  EXPECT_EQ(planned.code, exit_done) << planned.error;
+  EXPECT_THAT(planned.out, HasSubstr("memory bound"));
+}
+
 TEST_F(TokenTraining, NamesATokenThatTheEmbeddingLacks) {
   write<std::int64_t>("high", "<i8", 5);
   const Ran ran = train("high");

@@ -362,11 +362,10 @@ TEST_F(Verbs, TrainTakesWhatFitsOfWeightsForOtherClasses) {
   words.insert(words.end(), {"-r", "model.strict=false"});
   const Ran ran = run_troupe(words);
   EXPECT_EQ(ran.code, exit_done) << ran.error;
-  EXPECT_THAT(
-      ran.out + ran.error,
-      HasSubstr("2 tensors keep their random initial values: layers.1.weight ([12, 8] here, "
-                "[10, 8] in the file), layers.1.bias ([12] here, [10] in the "
-                "file)"));
+  EXPECT_THAT(ran.out + ran.error,
+              HasSubstr("2 tensors keep their initial values: layers.1.weight ([12, 8] here, "
+                        "[10, 8] in the file), layers.1.bias ([12] here, [10] in the "
+                        "file)"));
   const TensorSource before = SafetensorsFile::open(file).source();
   const TensorSource after = open_checkpoint(newest_complete_checkpoint(out).folder).source();
   EXPECT_TRUE(test::same(after.read("layers.0.weight"), before.read("layers.0.weight")))

@@ -1,5 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+
 #include "ops/graph/builder.h"
 #include "ops/graph/model_of.h"
 #include "ops/graph/shapes.h"
@@ -11,9 +16,8 @@ namespace {
 /// Sequences in an array [samples, 8, 6] are stored as images of one channel.
 TEST(GraphModel, TakesSequencesAsArraysStoreThem) {
   GraphBuilder builder;
-  const ValueId x = builder.add_value({.kind = Value::Kind::input,
-                                       .name = "x",
-                                       .shape = {{.per_sample = 1}, fixed(8), fixed(6)}});
+  const ValueId x = builder.add_value(
+      {.kind = Value::Kind::input, .name = "x", .shape = {{.per_sample = 1}, fixed(8), fixed(6)}});
   const ValueId output = builder.add(Reduce{.axes = {1}}, {x}, {.name = "mean"});
   builder.graph.input = x;
   builder.graph.output = output;
@@ -26,6 +30,45 @@ TEST(GraphModel, TakesSequencesAsArraysStoreThem) {
   EXPECT_EQ(mean.shape(), (Shape{2, 6}));
   EXPECT_EQ(mean.data<float>()[0], 21.0f);  // (0 + 6 + ... + 42) / 8
   EXPECT_EQ(mean.data<float>()[11], 74.0f);
+}
+
+/// nn.MultiheadAttention: Xavier's bound sqrt(6 / (48 + 16)) for the weight of the projections of
+/// its inputs, and biases of 0.
+TEST(GraphModel, DrawsTheProjectionsOfAttentionAsPyTorch) {
+  GraphBuilder builder;
+  const auto parameter = [&](const char* name, Sizes shape) {
+    return builder.add_value(
+        {.kind = Value::Kind::parameter, .name = name, .shape = std::move(shape)});
+  };
+  const ValueId x = builder.add_value(
+      {.kind = Value::Kind::input, .name = "x", .shape = {{.per_sample = 1}, fixed(16)}});
+  const ValueId in = builder.add(Linear{},
+                                 {x, parameter("attn.in_proj_weight", {fixed(48), fixed(16)}),
+                                  parameter("attn.in_proj_bias", {fixed(48)})},
+                                 {.name = "in"});
+  const ValueId value = builder.add(Slice{1, 32, 16}, {in}, {.name = "value"});
+  const ValueId out = builder.add(Linear{},
+                                  {value, parameter("attn.out_proj.weight", {fixed(16), fixed(16)}),
+                                   parameter("attn.out_proj.bias", {fixed(16)})},
+                                  {.name = "out"});
+  const ValueId last = builder.add(Linear{},
+                                   {out, parameter("head.out_proj.weight", {fixed(3), fixed(16)}),
+                                    parameter("head.out_proj.bias", {fixed(3)})},
+                                   {.name = "last"});
+  builder.graph.input = x;
+  builder.graph.output = last;
+  const Model model = model_of(std::make_shared<const Graph>(builder.graph), {.initialise = true});
+  StateSpec spec;
+  for (const auto& block : model.blocks) block->declare(spec);
+  std::map<std::string, float> largest;
+  for (const NamedTensor& tensor : named_tensors(spec, *initial_state(spec, DType::f32, 1), false))
+    for (const float number : tensor.tensor.elements<float>())
+      largest[tensor.name] = std::max(largest[tensor.name], std::abs(number));
+  EXPECT_NEAR(largest.at("attn.in_proj_weight"), std::sqrt(6.0 / 64), 0.01);
+  EXPECT_EQ(largest.at("attn.in_proj_bias"), 0);
+  EXPECT_EQ(largest.at("attn.out_proj.bias"), 0);
+  EXPECT_NEAR(largest.at("attn.out_proj.weight"), 0.25, 0.02);
+  EXPECT_GT(largest.at("head.out_proj.bias"), 0);
 }
 
 }  // namespace

@@ -70,6 +70,14 @@ TEST_F(NpyArrays, AreSamplesAndClasses) {
   EXPECT_THAT(made.targets.elements<std::int64_t>(), ElementsAre(3, 0));
 }
 
+TEST_F(NpyArrays, TellTheirMemoryOnceThoughSplitsShareIt) {
+  constexpr std::size_t train = 10 * (3 * sizeof(float) + sizeof(std::int64_t));
+  EXPECT_EQ(open().bytes_in_memory(), train + 2 * (3 * sizeof(float) + sizeof(std::int64_t)));
+  remove("x_test.npy");
+  remove("y_test.npy");
+  EXPECT_EQ(open({}, 0.2).bytes_in_memory(), train);
+}
+
 TEST_F(NpyArrays, ReachTheModelInItsPrecision) {
   const Batch made = batch(open(), Split::train, {7}, DType::f64);
   EXPECT_THAT(made.samples.elements<double>(), ElementsAre(70, 71, 72));

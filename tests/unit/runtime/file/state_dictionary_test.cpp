@@ -63,7 +63,8 @@ TEST(StateDictionaryChoice, TakesTheOneWhoseKeyIsGiven) {
   right.path = "right";
   const std::vector<StateDictionary> both{{.children = {{"left", 1}, {"right", 2}}}, left, right};
   EXPECT_EQ(find_state_dictionary(both, "w.pt", "right"), 2u);
-  expect_error(ErrorCode::bad_file, {"no weights under the key 'ema', but left, right"},
+  expect_error(ErrorCode::bad_file,
+               {"no weights under the key 'ema'; it has some under left, right"},
                [&] { find_state_dictionary(both, "w.pt", "ema"); });
   expect_error(ErrorCode::bad_file, {"several", "'w.pt#left'"}, [&] { find(both); });
 }
