@@ -44,9 +44,10 @@ check_includes() {
 # Compiles every header alone. Those of control messages need the generated one.
 check_headers() {
   mkdir -p build/headers
-  protoc --cpp_out=build/headers runtime/control/wire.proto || return 1
+  protoc --cpp_out=build/headers runtime/control/wire.proto ops/graph/onnx.proto || return 1
   cpp_files | { grep -E '\.h$' || true; } |
-    xargs -r -P "$(jobs)" -I '{}' g++ -std=c++20 -I. -isystem build/headers -fsyntax-only -Wall -Wextra \
+    xargs -r -P "$(jobs)" -I '{}' g++ -std=c++20 -I. -isystem build/headers \
+      -DTROUPE_SOURCE_DIR='"."' -fsyntax-only -Wall -Wextra \
       -Wno-missing-field-initializers -include '{}' -x c++ /dev/null
 }
 
