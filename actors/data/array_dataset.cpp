@@ -25,7 +25,7 @@ Shape sample_shape(const Shape& all) {
   return all.rank() == 3 ? Shape{1, all[1], all[2]} : Shape(all.dims().subspan(1));
 }
 
-/// Whole numbers of a type whose values all fit i64. u8 stands for pixels.
+/// Whether a type holds indices: integers that fit into i64. Arrays of u8 hold pixels.
 bool is_whole(DType dtype) {
   return dtype == DType::i8 || dtype == DType::i16 || dtype == DType::i32 || dtype == DType::i64 ||
          dtype == DType::u16 || dtype == DType::u32;
@@ -56,26 +56,11 @@ Tensor classes_from(const Tensor& targets, const std::string& name) {
 }
 
 Tensor classes_of(const Tensor& targets, const std::string& name) {
-  switch (targets.dtype()) {
-    case DType::u8:
-      return classes_from<std::uint8_t>(targets, name);
-    case DType::u16:
-      return classes_from<std::uint16_t>(targets, name);
-    case DType::u32:
-      return classes_from<std::uint32_t>(targets, name);
-    case DType::u64:
-      return classes_from<std::uint64_t>(targets, name);
-    case DType::i8:
-      return classes_from<std::int8_t>(targets, name);
-    case DType::i16:
-      return classes_from<std::int16_t>(targets, name);
-    case DType::i32:
-      return classes_from<std::int32_t>(targets, name);
-    case DType::i64:
-      return classes_from<std::int64_t>(targets, name);
-    default:
-      throw Error(ErrorCode::internal, fmt::format("{} was not checked", name));
-  }
+  return visit_element(targets.dtype(), [&]<class T>(std::type_identity<T>) -> Tensor {
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+      return classes_from<T>(targets, name);
+    throw Error(ErrorCode::internal, fmt::format("{} was not checked", name));
+  });
 }
 
 void check_samples(const TensorInfo& samples) {

@@ -23,7 +23,7 @@ struct ProcessPair {
 /// first, spread evenly over the ranks. `hosts` has the host of each process. In order of `from`.
 std::vector<ProcessPair> pairs_to_measure(const std::vector<std::string>& hosts, std::size_t most);
 
-/// Tensors whose bandwidth is measured.
+/// A size of tensor at which bandwidth is measured.
 struct BulkSize {
   std::size_t bytes;
   const char* name;

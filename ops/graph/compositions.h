@@ -28,8 +28,8 @@ ValueId add_leaky_relu(const AddNode& add, ValueId x, double slope);
 /// does not fit. `shape` is that of x [batch, channels, height, width].
 ValueId add_ceil_max_pool(const AddNode& add, ValueId x, Sizes shape, const PoolOptions& options);
 
-/// The Dropout whose mask has this shape, which is broadcast to that of x. Empty unless the mask
-/// has the first axes of x, with 1 in place of the others.
+/// The Dropout that multiplies x by a random mask of this shape. nullopt unless the first axes of
+/// the mask are those of x and its other axes have size 1.
 std::optional<Dropout> dropout_of_mask(const Sizes& mask, const Sizes& x, double probability);
 
 }  // namespace troupe::graph

@@ -3,9 +3,9 @@
 
 namespace troupe::graph {
 
-/// Moves slices before row-wise operations of whose result nothing else is read, so that a
-/// transformer whose head reads one token computes the last layers for that token only. Results do
-/// not change. Keeps the nodes that `output` needs. Slices of a value follow the node that makes
+/// Moves a slice before a row-wise operation if nothing else reads the result of that operation:
+/// if the head of a transformer reads one token, the last layers compute that token only. Results
+/// do not change. Keeps the nodes that `output` needs. Slices of a value follow the node that makes
 /// it, and equal slices are one.
 Graph with_early_slices(Graph graph, ValueId output);
 

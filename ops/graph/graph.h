@@ -115,8 +115,8 @@ struct Concatenate {  // any number of inputs
 };
 struct Dropout {  // x
   double probability = 0.5;
-  /// The first axes, for each of whose elements one number is drawn, such as 2 for whole channels
-  /// and 1 for whole samples; 0: all axes.
+  /// One number is drawn for each element of so many first axes: 1 drops whole samples, 2 whole
+  /// channels; 0: all axes, single elements.
   int drawn_axes = 0;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Nodes whose inputs are all known when the file is read.
+// Evaluation of the nodes that depend only on constants and shapes.
 
 #include <optional>
 #include <span>

@@ -221,8 +221,8 @@ void Import::finish() {
   graph_.notes = signature_.notes;
 }
 
-/// Removes nodes that the output does not need, such as the transposition of a weight that a Linear
-/// takes as it is, and values that no node uses.
+/// Removes nodes that the output does not need, and values that no node uses. An example is the
+/// transposition of a weight, because Linear takes the weight without it.
 void Import::keep_needed() {
   std::vector<bool> needed(graph_.values.size(), false);
   const auto need = [&](ValueId id) {

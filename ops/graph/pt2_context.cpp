@@ -142,7 +142,8 @@ std::string Pt2Context::read_signature() {
   for (const JsonAccess& output : outputs) {
     const auto [kind, entry] = output.choice();
     if (kind != "user_output")
-      output.fail(fmt::format("the graph has an output of the kind {}; {}", kind, torch_export_line));
+      output.fail(
+          fmt::format("the graph has an output of the kind {}; {}", kind, torch_export_line));
     tensors.push_back(entry.at("arg"));
   }
   if (tensors.size() != 1 || !tensors[0].has("as_tensor"))
