@@ -130,7 +130,8 @@ TEST(Pipeline, RefusesSamplesOfMoreClassesThanTheModelHas) {
     build_pipeline(options);
     FAIL() << "it was built";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("mlp has 3 outputs, but the largest class in the data set is 3"));
+    EXPECT_THAT(error.what(),
+                HasSubstr("mlp has 3 outputs, but the largest class in the data set is 3"));
   }
 }
 
