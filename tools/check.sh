@@ -41,12 +41,14 @@ check_includes() {
   return $bad
 }
 
-# Compiles every header alone. Those of control messages need the generated one.
+# Compiles every header alone. Those of control messages and of ONNX need generated ones.
 check_headers() {
+  local -a hdf5
+  read -r -a hdf5 < <(pkg-config --cflags-only-I hdf5-serial || pkg-config --cflags-only-I hdf5)
   mkdir -p build/headers
   protoc --cpp_out=build/headers runtime/control/wire.proto ops/graph/onnx.proto || return 1
   cpp_files | { grep -E '\.h$' || true; } |
-    xargs -r -P "$(jobs)" -I '{}' g++ -std=c++20 -I. -isystem build/headers \
+    xargs -r -P "$(jobs)" -I '{}' g++ -std=c++20 -I. -isystem build/headers "${hdf5[@]}" \
       -DTROUPE_SOURCE_DIR='"."' -fsyntax-only -Wall -Wextra \
       -Wno-missing-field-initializers -include '{}' -x c++ /dev/null
 }

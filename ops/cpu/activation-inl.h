@@ -10,6 +10,7 @@
 
 #include "hwy/contrib/math/math-inl.h"
 #include "ops/cpu/exponential-inl.h"
+#include "ops/kernels.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace troupe::cpu::HWY_NAMESPACE {
