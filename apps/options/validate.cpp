@@ -13,8 +13,8 @@
 #include "apps/options/options_table.h"
 #include "runtime/error.h"
 #include "runtime/file/torch_file.h"
-#include "runtime/physical_memory.h"
 #include "runtime/text.h"
+#include "runtime/world/memory_limit.h"
 
 namespace troupe {
 namespace {
@@ -260,7 +260,7 @@ class Validator {
             counted(static_cast<std::int64_t>(total), "block"), model, blocks);
   }
 
-  /// Refuses a single parameter or sample that exceeds the memory of this host.
+  /// Refuses a single parameter or sample that exceeds the memory of this host or job.
   void check_memory() const {
     if (!data_) return;
     const SampleSpec& samples = data_.value().samples;
@@ -276,7 +276,8 @@ class Validator {
   void require_memory(const std::string& what, const Shape& shape, DType dtype,
                       std::vector<std::string> keys) const {
     const double bytes = static_cast<double>(shape.element_count()) * size_of(dtype);
-    const auto most = static_cast<double>(physical_memory_bytes());
+    const MemoryLimit limit = memory_limit();
+    const auto most = static_cast<double>(limit.bytes);
     std::vector<std::string> known = keys_of(options_.model);
     for (std::string& key : keys_of(options_.dataset)) known.push_back(std::move(key));
     std::erase_if(keys,
@@ -284,9 +285,8 @@ class Validator {
     require(bytes <= most, keys,
             keys.empty() ? "use a smaller model or smaller samples"
                          : fmt::format("lower {}", fmt::join(keys, " or ")),
-            "{} has the shape {} and needs {:.0f} GiB, more than the memory of this host, {:.0f} "
-            "GiB",
-            what, to_string(shape), bytes / 0x1p30, most / 0x1p30);
+            "{} has the shape {} and needs {:.1f} GiB, more than the memory of {}, {:.1f} GiB",
+            what, to_string(shape), bytes / 0x1p30, limit.holder, most / 0x1p30);
   }
 
   void check_groups() const {
