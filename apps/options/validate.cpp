@@ -12,7 +12,6 @@
 #include "apps/options/load_options.h"
 #include "apps/options/options_table.h"
 #include "runtime/error.h"
-#include "runtime/file/torch_file.h"
 #include "runtime/text.h"
 #include "runtime/world/memory_limit.h"
 
@@ -25,7 +24,6 @@ class Validator {
       : options_(options), pipeline_(options.pipeline), data_(options.samples), origins_(origins) {}
 
   void check() const {
-    check_weights();
     check_dataset();
     check_optimizer();
     check_samples();
@@ -74,12 +72,6 @@ class Validator {
     for (const OptionField& field : copy.options()) keys.push_back(field.path);
     keys.push_back(command_name_of(D::setting));
     return keys;
-  }
-
-  void check_weights() const {
-    const auto& weights = options_.weights;
-    require(weights.empty() || std::filesystem::exists(torch_path(weights).path), {"model.weights"},
-            "check the path", "model.weights is {}, which does not exist", weights.string());
   }
 
   /// Files that cannot be read on this host are no mistake: what depends on them is not checked.
