@@ -35,14 +35,33 @@ TEST(Embedding, RefusesIndicesThatNameNoRow) {
     }
     return "no error";
   };
-  EXPECT_THAT(refused(indices_of({0, 5})), HasSubstr("index 5 at place 1, but the weight has 5"));
+  EXPECT_THAT(refused(indices_of({0, 5})),
+              HasSubstr("index 5 at place 0 of sample 1 of the micro-batch, but the weight has 5"));
   EXPECT_THAT(refused(indices_of({-1})), HasSubstr("index -1 at place 0"));
   EXPECT_THAT(refused(indices_of({INT64_MAX})), HasSubstr("at place 0"));
-  EXPECT_THAT(refused(vector_of({0, 1.5f})), HasSubstr("index 1.5 at place 1"));
+  EXPECT_THAT(refused(vector_of({0, 1.5f})), HasSubstr("index 1.5 at place 0 of sample 1"));
   EXPECT_THAT(refused(vector_of({-1.0f})), HasSubstr("index -1 at place 0"));
   EXPECT_THAT(refused(vector_of({std::nanf("")})), HasSubstr("nan at place 0"));
   EXPECT_THAT(refused(vector_of({INFINITY})), HasSubstr("inf at place 0"));
   EXPECT_THAT(refused(vector_of({1e30f})), HasSubstr("at place 0"));
+}
+
+TEST(Embedding, SpeaksOfPixelsOnlyIfIndicesAreNoWholeNumbers) {
+  const auto remedy_for = [](const Tensor& indices) -> std::string {
+    try {
+      Embedding{}.forward({}, indices, random_tensor({5, 2}, 1));
+    } catch (const Error& error) {
+      EXPECT_THAT(error.message(), HasSubstr("at place 2 of sample 1 of the micro-batch"));
+      return error.remedy();
+    }
+    return "no error";
+  };
+  const std::string whole =
+      remedy_for(Tensor::from<std::int64_t>({2, 3}, std::vector<std::int64_t>{0, 1, 2, 3, 4, 5}));
+  EXPECT_THAT(whole, HasSubstr("from 0 to 4"));
+  EXPECT_THAT(whole, testing::Not(HasSubstr("u8")));
+  EXPECT_THAT(remedy_for(Tensor::from<double>({2, 3}, std::vector<double>{0, 1, 2, 3, 4, 0.5})),
+              HasSubstr("u8"));
 }
 
 TEST(Embedding, RefusesAWeightThatIsNotOfRows) {
