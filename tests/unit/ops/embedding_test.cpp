@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -62,6 +63,22 @@ TEST(Embedding, SpeaksOfPixelsOnlyIfIndicesAreNoWholeNumbers) {
   EXPECT_THAT(whole, testing::Not(HasSubstr("u8")));
   EXPECT_THAT(remedy_for(Tensor::from<double>({2, 3}, std::vector<double>{0, 1, 2, 3, 4, 0.5})),
               HasSubstr("u8"));
+}
+
+/// nn.Embedding(5, 3, padding_idx=1)
+TEST(Embedding, GivesNoGradientToARowOfPadding) {
+  const Tensor weight = random_tensor({5, 3}, 1), grad = random_tensor({4, 3}, 2);
+  const auto gradient = [&](std::int64_t padding_row) {
+    Embedding embedding{.padding_row = padding_row};
+    std::vector<InputGradient> gradients(2);
+    embedding.forward({}, indices_of({1, 4, 1, 0}), weight);
+    embedding.input_gradient({}, grad, gradients);
+    return values_of(gradients[1].grad);
+  };
+  auto expected = gradient(-1);
+  EXPECT_NE(expected[3], 0.0f);
+  std::fill_n(expected.begin() + 3, 3, 0.0f);
+  EXPECT_EQ(gradient(1), expected);
 }
 
 TEST(Embedding, RefusesAWeightThatIsNotOfRows) {

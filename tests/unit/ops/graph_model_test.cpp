@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "ops/graph/builder.h"
 #include "ops/graph/model_of.h"
 #include "ops/graph/shapes.h"
 #include "ops/nn/network.h"
+#include "runtime/error.h"
 
 namespace troupe::graph {
 namespace {
@@ -69,6 +72,26 @@ TEST(GraphModel, DrawsTheProjectionsOfAttentionAsPyTorch) {
   EXPECT_EQ(largest.at("attn.out_proj.bias"), 0);
   EXPECT_NEAR(largest.at("attn.out_proj.weight"), 0.25, 0.02);
   EXPECT_GT(largest.at("head.out_proj.bias"), 0);
+}
+
+/// The new weight of nn.Embedding(4, 2, padding_idx=1) has zeroes in row 1.
+TEST(GraphModel, RefusesToDrawAWeightWithARowOfPadding) {
+  GraphBuilder builder;
+  builder.graph.input = builder.add_value(
+      {.kind = Value::Kind::input, .name = "x", .dtype = DType::i64, .shape = {{.per_sample = 1}}});
+  const ValueId weight = builder.add_value(
+      {.kind = Value::Kind::parameter, .name = "e.weight", .shape = {fixed(4), fixed(2)}});
+  builder.graph.output =
+      builder.add(Embedding{.padding_row = 1}, {weight, builder.graph.input}, {.name = "e"});
+  const Model model = model_of(std::make_shared<const Graph>(builder.graph), {.initialise = true});
+  StateSpec spec;
+  try {
+    model.blocks[0]->declare(spec);
+    FAIL() << "it was drawn";
+  } catch (const Error& error) {
+    EXPECT_NE(error.message().find("e.weight has a padding_idx"), std::string::npos);
+    EXPECT_NE(error.remedy().find("initialise"), std::string::npos);
+  }
 }
 
 }  // namespace
