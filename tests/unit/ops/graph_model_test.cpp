@@ -94,5 +94,41 @@ TEST(GraphModel, RefusesToDrawAWeightWithARowOfPadding) {
   }
 }
 
+/// Self-attention of three tokens, of which the second sees none; a weight of 0 elements is
+/// undefined for it. PyTorch gives zeroes, in its value and all gradients.
+TEST(GraphModel, GivesZeroesToATokenThatSeesNoneAlsoWithDropout) {
+  for (const double dropout : {0.0, 0.5}) {
+    GraphBuilder builder;
+    builder.graph.input = builder.add_value({.kind = Value::Kind::input,
+                                             .name = "x",
+                                             .shape = {{.per_sample = 1}, fixed(3), fixed(2)}});
+    const double hidden = -std::numeric_limits<double>::infinity();
+    const ValueId mask = builder.add_value(
+        {.kind = Value::Kind::constant,
+         .name = "mask",
+         .dtype = DType::f64,
+         .shape = {fixed(3), fixed(3)},
+         .constant = Tensor::from<double>(
+             {3, 3}, std::vector<double>{0, 0, hidden, hidden, hidden, hidden, 0, 0, 0})});
+    const ValueId x = builder.graph.input;
+    builder.graph.output =
+        builder.add(Attention{.scale = 0.7, .dropout = dropout}, {x, x, x, mask}, {.name = "a"});
+    Network network(model_of(std::make_shared<const Graph>(builder.graph), {}), 0, 1, DType::f32,
+                    Stream{});
+    network.use(initial_state(network.spec(), DType::f32, 1));
+    Tensor samples = Tensor::empty(Shape{2, 3, 2}, DType::f32, Device::cpu());
+    for (int i = 0; i < 12; ++i) samples.data<float>()[i] = static_cast<float>(i % 5) - 2;
+    const auto pass = network.forward(samples, {.seed = 1}, true);
+    const Tensor y = pass->result();
+    for (const int i : {2, 3, 8, 9}) EXPECT_EQ(y.data<float>()[i], 0.0f) << dropout;
+    Tensor grad = Tensor::empty(Shape{2, 3, 2}, DType::f32, Device::cpu());
+    std::ranges::fill(grad.elements<float>(), 1.0f);
+    const Tensor slopes = network.backward(*pass, grad);
+    for (const Tensor& numbers : {y, slopes})
+      for (const float number : numbers.elements<float>())
+        EXPECT_TRUE(std::isfinite(number)) << dropout;
+  }
+}
+
 }  // namespace
 }  // namespace troupe::graph
