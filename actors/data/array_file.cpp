@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "runtime/error.h"
+#include "runtime/overloaded.h"
 #include "runtime/text.h"
 
 namespace troupe {
@@ -31,10 +32,10 @@ void check_names(const fs::path& path, const ArrayFile& file, const PartNames& n
                               listed(file.names(), 8)));
 }
 
-/// Compares the arrays by their headers, before any is read: a small file of packed arrays may
-/// need much memory.
-void check_headers(const fs::path& path, const ArrayFile& file,
-                   const std::vector<PartNames>& parts) {
+/// The headers of the arrays of all parts, samples before targets; the names are for errors. They
+/// are compared before any array is read: a small file of packed arrays may need much memory.
+std::vector<TensorInfo> checked_headers(const fs::path& path, const ArrayFile& file,
+                                        const std::vector<PartNames>& parts) {
   std::vector<std::string> names;
   for (const PartNames& part : parts) names.insert(names.end(), part.begin(), part.end());
   std::vector<TensorInfo> headers = file.headers(names);
@@ -42,13 +43,52 @@ void check_headers(const fs::path& path, const ArrayFile& file,
   std::optional<ArrayPartHeader> test;
   if (headers.size() > 2) test = {headers[2], headers[3]};
   check_arrays({headers[0], headers[1]}, test);
+  return headers;
 }
 
-ArrayPart read_part(const fs::path& path, const ArrayFile& file, const PartNames& names) {
-  ArrayPart part = file.read(names[0], names[1]);
-  part.samples_name = title(names[0], path);
-  part.targets_name = title(names[1], path);
-  return part;
+/// Stands for samples that are not read.
+class UnreadRows final : public RowReader {
+ public:
+  explicit UnreadRows(TensorInfo header) : header_(std::move(header)) {}
+
+  Shape shape() const override { return header_.shape; }
+  DType dtype() const override { return header_.dtype; }
+  void read_row(std::int64_t /*row*/, std::span<std::byte> /*out*/) const override {
+    throw Error(ErrorCode::internal, fmt::format("{} was not read", header_.name));
+  }
+
+ private:
+  TensorInfo header_;
+};
+
+/// Whether the samples of a data set are read with it.
+enum class SamplesAre { read, unread };
+
+std::shared_ptr<const SampleReader> read_arrays(std::string_view name, const fs::path& path,
+                                                const ArrayFile& file, const ArrayNames& names,
+                                                const DatasetOptions& options, SamplesAre samples) {
+  std::vector<PartNames> all = {{names.train_samples, names.train_targets}};
+  if (file.contains(names.test_samples) || file.contains(names.test_targets))
+    all.push_back({names.test_samples, names.test_targets});
+  for (const PartNames& part : all) check_names(path, file, part);
+  const std::vector<TensorInfo> headers = checked_headers(path, file, all);
+  std::vector<ArrayPart> parts;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    ArrayPart part{.samples_name = headers[2 * i].name, .targets_name = headers[2 * i + 1].name};
+    part.targets = file.read(all[i][1]);
+    if (samples == SamplesAre::unread) {
+      part.rows = std::make_shared<UnreadRows>(headers[2 * i]);
+    } else {
+      auto found = file.read_samples(all[i][0]);
+      std::visit(Overloaded{[&](Tensor& array) { part.samples = std::move(array); },
+                            [&](std::shared_ptr<const RowReader>& rows) { part.rows = rows; }},
+                 found);
+    }
+    parts.push_back(std::move(part));
+  }
+  std::optional<ArrayPart> test;
+  if (parts.size() > 1) test = std::move(parts[1]);
+  return array_dataset(name, std::move(parts[0]), std::move(test), names.test_fraction, options);
 }
 
 }  // namespace
@@ -88,15 +128,13 @@ void check_array_path(std::string_view name, const fs::path& path) {
 std::shared_ptr<const SampleReader> open_arrays(std::string_view name, const fs::path& path,
                                                 const ArrayFile& file, const ArrayNames& names,
                                                 const DatasetOptions& options) {
-  std::vector<PartNames> parts = {{names.train_samples, names.train_targets}};
-  if (file.contains(names.test_samples) || file.contains(names.test_targets))
-    parts.push_back({names.test_samples, names.test_targets});
-  for (const PartNames& part : parts) check_names(path, file, part);
-  check_headers(path, file, parts);
-  ArrayPart train = read_part(path, file, parts[0]);
-  std::optional<ArrayPart> test;
-  if (parts.size() > 1) test = read_part(path, file, parts[1]);
-  return array_dataset(name, std::move(train), std::move(test), names.test_fraction, options);
+  return read_arrays(name, path, file, names, options, SamplesAre::read);
+}
+
+DatasetSummary describe_arrays(std::string_view name, const fs::path& path, const ArrayFile& file,
+                               const ArrayNames& names, const DatasetOptions& options) {
+  const auto all = read_arrays(name, path, file, names, options, SamplesAre::unread);
+  return {all->samples(), all->count(Split::train), all->count(Split::test)};
 }
 
 }  // namespace troupe

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "actors/data/array_dataset.h"
@@ -22,8 +23,13 @@ class ArrayFile {
   /// read. Throws Error{bad_file} for damaged ones, and if the arrays that read() brings
   /// into memory do not fit there together.
   virtual std::vector<TensorInfo> headers(const std::vector<std::string>& names) const = 0;
-  /// Both arrays are there. Throws Error{bad_file} for damaged ones.
-  virtual ArrayPart read(const std::string& samples, const std::string& targets) const = 0;
+  /// The array, which is there, in memory. Throws Error{bad_file} for a damaged one.
+  virtual Tensor read(const std::string& name) const = 0;
+  /// The same, or a reader of its rows where they need not be in memory.
+  virtual std::variant<Tensor, std::shared_ptr<const RowReader>> read_samples(
+      const std::string& name) const {
+    return read(name);
+  }
 };
 
 /// Throws Error, with the name of the data set, unless `path` is an ordinary file.
@@ -35,5 +41,9 @@ std::shared_ptr<const SampleReader> open_arrays(std::string_view name,
                                                 const std::filesystem::path& path,
                                                 const ArrayFile& file, const ArrayNames& names,
                                                 const DatasetOptions& options);
+/// The properties of that data set. Reads headers and targets.
+DatasetSummary describe_arrays(std::string_view name, const std::filesystem::path& path,
+                               const ArrayFile& file, const ArrayNames& names,
+                               const DatasetOptions& options);
 
 }  // namespace troupe

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "actors/data/dataset_folder.h"
 #include "runtime/error.h"
 #include "runtime/file/file.h"
 #include "runtime/file/tar.h"
+#include "runtime/text.h"
 
 namespace troupe {
 namespace {
@@ -18,11 +21,15 @@ namespace fs = std::filesystem;
 /// More than any file of CIFAR; no member of an archive may be larger.
 constexpr std::uint64_t most_bytes = std::uint64_t{256} << 20;
 
-std::string remedy_of(const CifarKind& kind, const fs::path& given) {
+std::string remedy_with(const CifarKind& kind, const std::string& fetch) {
   return fmt::format(
       "run {}, or download https://www.cs.toronto.edu/~kriz/{} and set `Dataset::path` to the "
       "file, or to the folder that contains it",
-      fetch_into(kind.name, given), kind.forms.back().archive);
+      fetch, kind.forms.back().archive);
+}
+
+std::string remedy_of(const CifarKind& kind, const fs::path& given) {
+  return remedy_with(kind, fetch_into(kind.name, given));
 }
 
 bool is_file(const fs::path& path) {
@@ -50,6 +57,27 @@ std::optional<Place> find(const CifarKind& kind, const fs::path& path) {
   return std::nullopt;
 }
 
+/// The error for a folder without the data set: what was looked for and what is there. A folder
+/// with other content is probably the wrong one, so nothing is to be downloaded into it.
+Error not_found(const CifarKind& kind, const fs::path& path, const fs::path& given) {
+  std::string wanted;
+  for (const CifarForm& form : kind.forms)
+    wanted += fmt::format("{}{}, {}/, {}", wanted.empty() ? "" : ", ", form.files.front(),
+                          form.folder, form.archive);
+  std::vector<std::string> found;
+  std::error_code failed;
+  for (fs::directory_iterator at(path, failed), end; !failed && at != end; at.increment(failed))
+    found.push_back(printable(at->path().filename().string()) +
+                    (at->is_directory(failed) ? "/" : ""));
+  std::ranges::sort(found);
+  return {ErrorCode::io,
+          fmt::format("{} holds no {}: looked for {}; found {}", path.string(), kind.name, wanted,
+                      found.empty() ? "nothing" : listed(found)),
+          found.empty() || given.empty()
+              ? remedy_of(kind, given)
+              : remedy_with(kind, fetch_into(kind.name, {}) + " and leave out `Dataset::path`")};
+}
+
 Place place_of(const CifarKind& kind, const fs::path& given) {
   const fs::path path = given.empty() ? dataset_folder(kind.name) : given;
   if (path.empty())
@@ -60,12 +88,7 @@ Place place_of(const CifarKind& kind, const fs::path& given) {
                 fmt::format("`Dataset::path` is {}, which does not exist", path.string()),
                 remedy_of(kind, given));
   if (const auto place = find(kind, path)) return *place;
-  std::string names;
-  for (const CifarForm& form : kind.forms)
-    names += fmt::format("{}{}, {}", names.empty() ? "" : ", ", form.folder, form.archive);
-  throw Error(ErrorCode::io,
-              fmt::format("{} holds no {}: none of {}", path.string(), kind.name, names),
-              remedy_of(kind, given));
+  throw not_found(kind, path, given);
 }
 
 void read_folder(const CifarKind& kind, const Place& place, const fs::path& given,

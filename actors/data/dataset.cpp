@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 
+#include "actors/data/memory_dataset.h"
 #include "runtime/error.h"
 #include "runtime/image/resize.h"
+#include "runtime/tensor/out_of_memory.h"
 
 namespace troupe {
 
@@ -37,6 +40,22 @@ Dataset::Dataset(std::shared_ptr<const SampleReader> reader, const OptionFields&
     description_.push_back(constant_field(field.path, field.write()));
 }
 
+namespace {
+
+/// The result of `read`, which brings samples of a data set into memory.
+template <class Read>
+auto with_memory_for(std::string_view dataset, Read read) {
+  try {
+    return read();
+  } catch (const OutOfMemory& error) {
+    throw lacks_memory(dataset, error.message());
+  } catch (const std::bad_alloc&) {
+    throw lacks_memory(dataset, "out of memory");
+  }
+}
+
+}  // namespace
+
 std::int64_t DatasetOptions::taken(Split split, std::int64_t count) const {
   const std::int64_t most = split == Split::train ? limit : test_limit;
   return most == 0 ? count : std::min(count, most);
@@ -55,7 +74,7 @@ void DatasetSource::check(const DatasetOptions& options) const {
 
 DatasetSummary DatasetSource::describe(const DatasetOptions& options) const {
   check(options);
-  return describe_(*this, options);
+  return with_memory_for(name(), [&] { return describe_(*this, options); });
 }
 
 Dataset open_dataset(DatasetSource source, const DatasetOptions& options) {
@@ -65,7 +84,8 @@ Dataset open_dataset(DatasetSource source, const DatasetOptions& options) {
   fields.push_back(field("seed", kept.seed, ""));
   fields.push_back(field("data.limit", kept.limit, ""));
   fields.push_back(field("data.test_limit", kept.test_limit, ""));
-  return {source.open_(source, options), fields};
+  auto reader = with_memory_for(source.name(), [&] { return source.open_(source, options); });
+  return {std::move(reader), fields};
 }
 
 }  // namespace troupe

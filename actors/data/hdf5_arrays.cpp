@@ -31,14 +31,11 @@ class ArraysOfHdf5 final : public ArrayFile {
     for (const std::string& name : names) headers.push_back(file_.header(name));
     return headers;
   }
-  ArrayPart read(const std::string& samples, const std::string& targets) const override {
-    ArrayPart part;
-    part.targets = file_.read(targets);
-    if (auto chunks = file_.chunked(samples))
-      part.rows = std::make_shared<RowsOfChunks>(std::move(chunks));
-    else
-      part.samples = file_.read(samples);
-    return part;
+  Tensor read(const std::string& name) const override { return file_.read(name); }
+  std::variant<Tensor, std::shared_ptr<const RowReader>> read_samples(
+      const std::string& name) const override {
+    if (auto chunks = file_.chunked(name)) return std::make_shared<RowsOfChunks>(std::move(chunks));
+    return read(name);
   }
 
  private:
@@ -49,6 +46,11 @@ class ArraysOfHdf5 final : public ArrayFile {
 
 OptionFields Hdf5Arrays::options() {
   return array_options(path, "an HDF5 or netCDF-4 file", names);
+}
+
+DatasetSummary Hdf5Arrays::describe(const DatasetOptions& options) const {
+  check_array_path(name, path);
+  return describe_arrays(name, path, ArraysOfHdf5(path), names, options);
 }
 
 std::shared_ptr<const SampleReader> Hdf5Arrays::open(const DatasetOptions& options) const {

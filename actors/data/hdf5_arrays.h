@@ -15,6 +15,7 @@ struct Hdf5Arrays {
   ArrayNames names = {};
 
   OptionFields options();
+  DatasetSummary describe(const DatasetOptions& options) const;
   std::shared_ptr<const SampleReader> open(const DatasetOptions& options) const;
 };
 

@@ -1,6 +1,10 @@
 #include "actors/data/memory_dataset.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
+
+#include "runtime/tensor/out_of_memory.h"
 
 namespace troupe {
 namespace {
@@ -12,10 +16,20 @@ void copy_row(const Tensor& from, std::int64_t index, Tensor& to) {
 
 }  // namespace
 
+Error lacks_memory(std::string_view dataset, const std::string& message) {
+  return {ErrorCode::io, fmt::format("reading the samples of {}: {}", dataset, message),
+          "give the job more memory; the arrays of .npy files and of chunks in HDF5 files "
+          "(`Dataset::name` npy or hdf5) need not fit into memory"};
+}
+
 std::optional<StoredSamples> MemoryDataset::stored(Split split) const {
   // A copy of the handle: two threads may not use one shared_future, but each a copy.
   const std::shared_future<Tensor> samples = part(split).samples;
-  return StoredSamples{samples.get(), part(split).targets};
+  try {
+    return StoredSamples{samples.get(), part(split).targets};
+  } catch (const OutOfMemory& error) {
+    throw lacks_memory(name_, error.message());
+  }
 }
 
 void MemoryDataset::read(Split split, std::int64_t index, Tensor sample, Tensor target) const {

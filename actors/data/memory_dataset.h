@@ -1,10 +1,16 @@
 #pragma once
 #include <future>
 #include <string>
+#include <string_view>
 
 #include "actors/data/dataset.h"
+#include "runtime/error.h"
 
 namespace troupe {
+
+/// The error for memory that the samples of a data set lack. Its remedy is that of samples, not of
+/// the batches and models that usually take the memory.
+Error lacks_memory(std::string_view dataset, const std::string& message);
 
 /// A data set in memory. Targets are available from the beginning. Samples may become available
 /// later, from a separate thread or at the first request. The destructor waits for such a thread.

@@ -22,9 +22,7 @@ class ArraysOfNpz final : public ArrayFile {
     for (const std::string& name : names) members.push_back(member(name));
     return archive_.headers(members);
   }
-  ArrayPart read(const std::string& samples, const std::string& targets) const override {
-    return {archive_.read(member(samples)), archive_.read(member(targets)), {}, {}};
-  }
+  Tensor read(const std::string& name) const override { return archive_.read(member(name)); }
 
  private:
   static std::string member(const std::string& name) {
@@ -37,6 +35,11 @@ class ArraysOfNpz final : public ArrayFile {
 
 OptionFields NpzArrays::options() {
   return array_options(path, "file that numpy.savez or numpy.savez_compressed has written", names);
+}
+
+DatasetSummary NpzArrays::describe(const DatasetOptions& options) const {
+  check_array_path(name, path);
+  return describe_arrays(name, path, ArraysOfNpz(path), names, options);
 }
 
 std::shared_ptr<const SampleReader> NpzArrays::open(const DatasetOptions& options) const {

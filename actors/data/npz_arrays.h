@@ -14,6 +14,7 @@ struct NpzArrays {
   ArrayNames names = {};            ///< as NumPy shows them, without .npy
 
   OptionFields options();
+  DatasetSummary describe(const DatasetOptions& options) const;
   std::shared_ptr<const SampleReader> open(const DatasetOptions& options) const;
 };
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apps/inspect/print_columns.h"
@@ -45,20 +46,41 @@ void print_blocks(const graph::Graph& whole) {
   print_section(rows);
 }
 
+/// PyTorch's name of an operator, from that of its node: "leaky_relu" of "leaky_relu_1".
+std::string operator_of(std::string_view node) {
+  node.remove_prefix(node.rfind('/') + 1);  // npos + 1 is 0
+  if (const auto last = node.find_last_not_of("0123456789");
+      last != node.npos && last > 0 && last + 1 < node.size() && node[last] == '_')
+    node = node.substr(0, last);
+  return printable(node);
+}
+
+/// Operators with the number of their uses. Several nodes of one name are the parts of an operator
+/// that the reader has composed.
 void print_operators(const graph::Graph& graph) {
+  std::map<std::string_view, int> parts;
+  for (const graph::Node& node : graph.nodes) ++parts[node.name];
   std::map<std::string, int> counts;
-  for (const graph::Node& node : graph.nodes) ++counts[std::string(name_of(node.operation))];
+  std::set<std::string_view> composed;
+  for (const graph::Node& node : graph.nodes)
+    if (parts[node.name] == 1)
+      ++counts[std::string(name_of(node.operation))];
+    else if (composed.insert(node.name).second)
+      ++counts[operator_of(node.name)];
   std::vector<Row> rows{{"operator", "count"}};
   for (const auto& [name, count] : counts) rows.push_back({name, std::to_string(count)});
   print_section(rows);
 }
 
 void print_lacking(const graph::Graph& graph) {
-  const auto count = std::ssize(graph.lacking);
+  std::set<std::string_view> operators;
+  for (const graph::Lacking& lacking : graph.lacking) operators.insert(lacking.operation);
+  const auto count = std::ssize(operators), uses = std::ssize(graph.lacking);
   print_out(
-      "Troupe lacks {}, so it cannot train this model. Replace {} by operators in\n"
+      "Troupe lacks {}{}, so it cannot train this model. Replace {} by operators in\n"
       "docs/from-pytorch.md and export again:\n",
-      counted(count, "operator"), count == 1 ? "it" : "them");
+      counted(count, "operator"), uses == count ? "" : fmt::format(", used {} times", uses),
+      count == 1 ? "it" : "them");
   std::vector<Row> rows;
   for (const graph::Lacking& lacking : graph.lacking)
     rows.push_back({lacking.operation,

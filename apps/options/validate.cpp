@@ -12,9 +12,8 @@
 #include "apps/options/load_options.h"
 #include "apps/options/options_table.h"
 #include "runtime/error.h"
-#include "runtime/file/torch_file.h"
-#include "runtime/physical_memory.h"
 #include "runtime/text.h"
+#include "runtime/world/memory_limit.h"
 
 namespace troupe {
 namespace {
@@ -25,7 +24,6 @@ class Validator {
       : options_(options), pipeline_(options.pipeline), data_(options.samples), origins_(origins) {}
 
   void check() const {
-    check_weights();
     check_dataset();
     check_optimizer();
     check_samples();
@@ -74,12 +72,6 @@ class Validator {
     for (const OptionField& field : copy.options()) keys.push_back(field.path);
     keys.push_back(command_name_of(D::setting));
     return keys;
-  }
-
-  void check_weights() const {
-    const auto& weights = options_.weights;
-    require(weights.empty() || std::filesystem::exists(torch_path(weights).path), {"model.weights"},
-            "check the path", "model.weights is {}, which does not exist", weights.string());
   }
 
   /// Files that cannot be read on this host are no mistake: what depends on them is not checked.
@@ -260,7 +252,7 @@ class Validator {
             counted(static_cast<std::int64_t>(total), "block"), model, blocks);
   }
 
-  /// Refuses a single parameter or sample that exceeds the memory of this host.
+  /// Refuses a single parameter or sample that exceeds the memory of this host or job.
   void check_memory() const {
     if (!data_) return;
     const SampleSpec& samples = data_.value().samples;
@@ -276,7 +268,8 @@ class Validator {
   void require_memory(const std::string& what, const Shape& shape, DType dtype,
                       std::vector<std::string> keys) const {
     const double bytes = static_cast<double>(shape.element_count()) * size_of(dtype);
-    const auto most = static_cast<double>(physical_memory_bytes());
+    const MemoryLimit limit = memory_limit();
+    const auto most = static_cast<double>(limit.bytes);
     std::vector<std::string> known = keys_of(options_.model);
     for (std::string& key : keys_of(options_.dataset)) known.push_back(std::move(key));
     std::erase_if(keys,
@@ -284,9 +277,8 @@ class Validator {
     require(bytes <= most, keys,
             keys.empty() ? "use a smaller model or smaller samples"
                          : fmt::format("lower {}", fmt::join(keys, " or ")),
-            "{} has the shape {} and needs {:.0f} GiB, more than the memory of this host, {:.0f} "
-            "GiB",
-            what, to_string(shape), bytes / 0x1p30, most / 0x1p30);
+            "{} has the shape {} and needs {:.1f} GiB, more than the memory of {}, {:.1f} GiB",
+            what, to_string(shape), bytes / 0x1p30, limit.holder, most / 0x1p30);
   }
 
   void check_groups() const {

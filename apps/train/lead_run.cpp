@@ -19,6 +19,7 @@
 #include "apps/version.h"
 #include "ops/backend.h"
 #include "runtime/file/checkpoint_folder.h"
+#include "runtime/file/torch_file.h"
 #include "runtime/flow/faults.h"
 #include "runtime/print.h"
 #include "runtime/program.h"
@@ -26,6 +27,15 @@
 
 namespace troupe {
 namespace {
+
+/// Where the weights are from which a new run starts. A resumed run does not need them.
+std::filesystem::path initial_weights(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(torch_path(path).path))
+    throw Error(ErrorCode::bad_options,
+                fmt::format("model.weights is {}, which does not exist", path.string()),
+                "check the path");
+  return std::filesystem::absolute(find_weights(path));
+}
 
 void print_heading(const Options& options, const PipelineOptions& pipeline,
                    const OutputFolder& folder, const StartingPoint& start,
@@ -312,7 +322,7 @@ int lead_run(const TrainCommand& command,
     StartingPoint& start = resumption.start;
     // The newest checkpoint of a folder may be another one when the other processes look.
     if (start.checkpoint.empty() && !options.weights.empty())
-      start.weights = std::filesystem::absolute(find_weights(options.weights));
+      start.weights = initial_weights(options.weights);
     check_continues(options, start);
     pipeline = pipeline_options(options, start, process_options(command.world));
     pipeline->evaluates_first = is_evaluation_due(resumption, timeline_of(*pipeline));

@@ -85,7 +85,14 @@ Initializer BlockModule::initializer_of(const Node& node, std::size_t input) con
   if (std::holds_alternative<Convolution>(node.operation) ||
       std::holds_alternative<Linear>(node.operation))
     return {Initializer::Kind::uniform, 1.0 / std::sqrt(static_cast<double>(weight_fan_in()))};
-  if (std::holds_alternative<Embedding>(node.operation)) return {Initializer::Kind::normal, 1.0};
+  if (const auto* embedding = std::get_if<Embedding>(&node.operation)) {
+    // PyTorch's new weight has zeroes in this row, which no optimizer step would bring about.
+    if (options_.initialise && embedding->padding_row >= 0 && input == 0)
+      throw Error(ErrorCode::unsupported,
+                  fmt::format("{} has a padding_idx, which new weights do not have", value.name),
+                  "set `FileModel::initialise` to false: the file has the weights");
+    return {Initializer::Kind::normal, 1.0};
+  }
   if (std::holds_alternative<BatchNorm>(node.operation) ||
       std::holds_alternative<LayerNorm>(node.operation))
     return {Initializer::Kind::constant, input == 1 ? 1.0 : 0.0};

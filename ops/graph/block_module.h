@@ -48,6 +48,12 @@ class BlockModule final : public nn::Module {
   std::map<ValueId, BufferIndex> buffers_;
   std::map<std::size_t, std::unique_ptr<LayerKernel>> kernels_;  ///< by node; made by a pass
   std::map<ValueId, Tensor> constants_;                          ///< on the device of the passes
+  /// A mask of attention whose rows all see a key, and what the weights are multiplied by: 0 in
+  /// rows that saw none, else 1; undefined if there were no such rows.
+  struct OpenMask {
+    Tensor mask, seen;
+  };
+  std::map<ValueId, OpenMask> open_masks_;
 };
 
 }  // namespace troupe::graph

@@ -30,6 +30,9 @@ std::string members(const Operator& operation) {
                    return fmt::format("{} {} {}", o.epsilon, o.momentum, o.counter);
                  },
                  [](const LayerNorm& o) { return fmt::format("{} {}", o.features, o.epsilon); },
+                 [](const Embedding& o) {
+                   return o.padding_row < 0 ? "" : fmt::format("padding {}", o.padding_row);
+                 },
                  [](const Clamp& o) { return fmt::format("{} {}", o.low, o.high); },
                  [](const Affine& o) { return fmt::format("{} {}", o.factor, o.offset); },
                  [](const Attention& o) {

@@ -59,9 +59,11 @@ struct LayerNorm {  // x, [weight], [bias]; over the last axes, which have `feat
   std::int64_t features = 0;
   double epsilon = 1e-5;
 };
-struct Embedding {};  // weight [rows, features], indices
-struct Relu {};       // x
-struct Activate {     // x
+struct Embedding {                // weight [rows, features], indices
+  std::int64_t padding_row = -1;  ///< a row that gets no gradient from here; negative: none
+};
+struct Relu {};    // x
+struct Activate {  // x
   ActivationFunction function = ActivationFunction::sigmoid;
 };
 struct Clamp {  // x

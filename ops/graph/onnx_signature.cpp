@@ -111,14 +111,33 @@ const StoredTensor* tied_to(const Uses& uses, const std::string& name) {
   return nullptr;
 }
 
-[[noreturn]] void refuse_missing(const File& file, const std::string& name) {
-  throw Error(
-      ErrorCode::unsupported,
-      fmt::format("{}: lacks '{}' of its own signature: it was exported with optimize=True, "
-                  "which folds batch norm into convolutions and merges parameters, or the "
-                  "model does not use '{}'",
-                  file.origin, printable(name), printable(name)),
-      fmt::format("delete what the model does not use, and {}", onnx_export_line));
+[[noreturn]] void refuse_missing(const Signature& signature, const File& file,
+                                 const std::string& name) {
+  const bool has_norm = std::ranges::any_of(
+      signature.roles, [](const auto& role) { return role.first.ends_with("running_mean"); });
+  throw Error(ErrorCode::unsupported,
+              fmt::format("{}: lacks '{}' of its own signature: it was exported with "
+                          "optimize=True, which {}, or the model does not use '{}'",
+                          file.origin, printable(name),
+                          has_norm ? "folds batch norm into convolutions and merges parameters"
+                                   : "merges parameters and folds them into constants",
+                          printable(name)),
+              fmt::format("delete what the model does not use, and {}", onnx_export_line));
+}
+
+/// Refuses operators that an optimizing export has rewritten, as it notes itself.
+void check_is_not_rewritten(const File& file) {
+  for (const auto& node : file.model.graph().node())
+    for (const auto& entry : node.metadata_props())
+      if (entry.key() == rewriter_key) {
+        const bool folds_norm = entry.value().find("BatchNorm") != std::string::npos;
+        NodeView(node, file.origin)
+            .refuse(fmt::format("it was rewritten by '{}': the file was exported with "
+                                "optimize=True, which {}",
+                                printable(entry.value()),
+                                folds_norm ? "folds batch norm into convolutions"
+                                           : "replaces operators by others for inference"));
+      }
 }
 
 void find_missing(Signature& signature, const File& file) {
@@ -136,7 +155,7 @@ void find_missing(Signature& signature, const File& file) {
       continue;
     }
     const StoredTensor* tied = role == Role::parameter ? tied_to(uses, name) : nullptr;
-    if (!tied || !has_different_elements(*tied)) refuse_missing(file, name);
+    if (!tied || !has_different_elements(*tied)) refuse_missing(signature, file, name);
     signature.tied[name] = tied->name;
   }
 }
@@ -149,13 +168,7 @@ Role Signature::role_of(const std::string& initializer) const {
 }
 
 Signature read_signature(const File& file) {
-  for (const auto& node : file.model.graph().node())
-    for (const auto& entry : node.metadata_props())
-      if (entry.key() == rewriter_key)
-        NodeView(node, file.origin)
-            .refuse(fmt::format("it was rewritten by '{}': the file was exported with "
-                                "optimize=True, which folds batch norm into convolutions",
-                                printable(entry.value())));
+  check_is_not_rewritten(file);
   Signature signature;
   const std::string text = signature_text(file);
   if (text.empty()) {

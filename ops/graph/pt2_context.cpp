@@ -230,6 +230,10 @@ void Pt2Context::add_counters() {
 /// and tensors that no node reads or that are constants here.
 void Pt2Context::add_weights() {
   Graph& graph = builder.graph;
+  if (!graph.lacking.empty())  // the nodes that were left out read parameters too
+    for (const auto& [name, entry] : entries_)
+      if (entry.kind == Entry::Kind::parameter && is_floating(entry.tensor->dtype))
+        if (!names_.contains(name)) enter(name, false);
   std::set<std::string> counters;
   for (const Node& node : graph.nodes)
     if (const auto* norm = std::get_if<BatchNorm>(&node.operation)) counters.insert(norm->counter);

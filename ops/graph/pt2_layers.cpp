@@ -185,11 +185,14 @@ void adaptive_average_pool(const Pt2Node& node) {
 }
 
 void embedding(const Pt2Node& node) {
-  if (node.integer("padding_idx", -1) != -1) throw LacksOperator{"padding_idx"};
   if (node.boolean("scale_grad_by_freq", false)) throw LacksOperator{"scale_grad_by_freq=True"};
   const ValueId weight = node.value("weight");
-  parameter(node, weight);
-  node.give(node.add(Embedding{}, {weight, node.value("indices")}));
+  const Sizes& sizes = parameter(node, weight);
+  const std::int64_t padding = node.integer("padding_idx", -1);
+  if (padding < -1 || sizes.empty() || padding >= sizes[0].fixed)
+    node.json().fail(
+        fmt::format("its padding_idx is {}, but the weight is {}", padding, to_string(sizes)));
+  node.give(node.add(Embedding{padding}, {weight, node.value("indices")}));
 }
 
 }  // namespace

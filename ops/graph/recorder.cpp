@@ -124,10 +124,12 @@ troupe::Value Recorder::batch_norm(const Step& step, const Node& node, const Bat
   return tape_.record(norm, input(node, 0), value(step.residual));
 }
 
-troupe::Value Recorder::embedding(const Node& node) {
-  if (block_.is_own(node.inputs[0]))
-    return tape_.record(primitives::Embedding{parameter(node, 0)}, input(node, 1));
-  return tape_.record(primitives::Embedding{}, input(node, 1), input(node, 0));
+troupe::Value Recorder::embedding(const Node& node, const Embedding& options) {
+  primitives::Embedding embedding{.padding_row = options.padding_row};
+  if (!block_.is_own(node.inputs[0]))
+    return tape_.record(std::move(embedding), input(node, 1), input(node, 0));
+  embedding.weight = parameter(node, 0);
+  return tape_.record(std::move(embedding), input(node, 1));
 }
 
 troupe::Value Recorder::concatenation(const Node& node, int axis) {
@@ -155,7 +157,7 @@ troupe::Value Recorder::record(const Step& step) {
                                              .features = o.features,
                                              .epsilon = o.epsilon});
           },
-          [&](const Embedding&) { return embedding(node); },
+          [&](const Embedding& o) { return embedding(node, o); },
           [&](const Relu&) { return one(primitives::Relu{}); },
           [&](const Activate& o) { return one(primitives::Activate{o.function}); },
           [&](const Clamp& o) {

@@ -30,10 +30,11 @@ class Recorder {
   troupe::Value convolution(const Step& step, const Node& node, ConvolutionOptions options);
   troupe::Value linear(const Step& step, const Node& node);
   troupe::Value batch_norm(const Step& step, const Node& node, const BatchNorm& options);
-  troupe::Value embedding(const Node& node);
+  troupe::Value embedding(const Node& node, const Embedding& options);
   troupe::Value attention(const Step& step, const Node& node, const Attention& options);
   troupe::Value dropout(const Step& step, const Node& node, const Dropout& options);
   primitives::Dropout drawing(const Step& step, double probability) const;
+  const BlockModule::OpenMask& open_mask(ValueId id);
   Tensor causal_mask(const Node& node, std::int64_t tokens, std::int64_t keys);
   troupe::Value concatenation(const Node& node, int axis);
 

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <string_view>
 
 #include "runtime/error.h"
 #include "runtime/setting_names.h"
@@ -32,14 +34,35 @@ std::string shown(const ParameterGroup& group) {
   throw Error(ErrorCode::bad_options, fmt::format("{}: {}", shown(group), why), std::move(remedy));
 }
 
-/// The names that look most like a pattern; like its end, where it begins with *.
+/// The smallest edit distance between `literal` and a part of `name`: one that begins with the name
+/// or behind a dot, and ends with it or before a dot.
+std::size_t slips(std::string_view literal, std::string_view name) {
+  std::size_t fewest = std::string_view::npos;
+  for (std::size_t begin = 0;; begin = name.find('.', begin) + 1) {
+    for (std::size_t end = begin; end < name.size();) {
+      end = std::min(name.find('.', end + 1), name.size());
+      const std::size_t size = end - begin;
+      if (size > literal.size() && size - literal.size() >= fewest) break;  // the lengths differ so
+      fewest = std::min(fewest, edit_distance(literal, name.substr(begin, size)));
+    }
+    if (name.find('.', begin) == name.npos) return fewest;
+  }
+}
+
+/// The names whose parts look most like the longest part of a pattern without wildcards.
 std::string remedy_for(const std::string& pattern, std::vector<std::string> names) {
   constexpr std::size_t shown = 3;
-  const auto slips = [&](const std::string& name) {
-    const std::size_t left_out = name.size() - std::min(name.size(), pattern.size());
-    return edit_distance(pattern, pattern.starts_with('*') ? name.substr(left_out) : name);
-  };
-  std::ranges::stable_sort(names, {}, slips);
+  std::string literal;
+  for (std::size_t begin = 0; begin < pattern.size();) {
+    const std::size_t end = std::min(pattern.find_first_of("*?", begin), pattern.size());
+    std::string_view part = std::string_view(pattern).substr(begin, end - begin);
+    if (part.starts_with('.')) part.remove_prefix(1);
+    if (part.ends_with('.')) part.remove_suffix(1);
+    if (part.size() > literal.size()) literal = part;
+    begin = end + 1;
+  }
+  std::ranges::stable_sort(names, {},
+                           [&](const std::string& name) { return slips(literal, name); });
   if (names.size() > shown) names.resize(shown);
   return fmt::format("the nearest names are {}", fmt::join(names, ", "));
 }

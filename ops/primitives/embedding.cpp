@@ -7,6 +7,17 @@
 #include "runtime/error.h"
 
 namespace troupe::primitives {
+namespace {
+
+void fill_gradient(const Embedding& embedding, const Pass& pass, const Tensor& grad,
+                   Tensor& weight_grad) {
+  pass.kernels().embedding_backward(pass.stream, grad, embedding.state.indices, weight_grad);
+  if (embedding.padding_row < 0) return;
+  Tensor row = weight_grad.narrow(embedding.padding_row, 1);
+  pass.kernels().fill(pass.stream, 0.0, row);
+}
+
+}  // namespace
 
 Tensor Embedding::forward(const Pass& pass, const Tensor& indices) {
   return forward(pass, indices, pass.weight(weight));
@@ -29,12 +40,11 @@ void Embedding::input_gradient(const Pass& pass, const Tensor& grad,
     inputs[0].grad = zeros(pass.stream, state.indices.shape(), grad.dtype(), state.indices_layout);
   if (inputs.size() < 2 || !inputs[1].wanted) return;
   inputs[1].grad = Tensor::empty(state.weight_shape, grad.dtype(), pass.stream.device);
-  pass.kernels().embedding_backward(pass.stream, grad, state.indices, inputs[1].grad);
+  fill_gradient(*this, pass, grad, inputs[1].grad);
 }
 
 void Embedding::weight_gradient(const Pass& pass, const Tensor& grad) {
-  if (weight.value < 0) return;
-  pass.kernels().embedding_backward(pass.stream, grad, state.indices, pass.weight_gradient(weight));
+  if (weight.value >= 0) fill_gradient(*this, pass, grad, pass.weight_gradient(weight));
 }
 
 }  // namespace troupe::primitives

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -13,7 +14,8 @@ namespace troupe::primitives {
 struct Embedding {
   static constexpr std::string_view name = "embedding";
 
-  ParameterIndex weight;  ///< not given: the weight is the second input
+  ParameterIndex weight = {};     ///< not given: the weight is the second input
+  std::int64_t padding_row = -1;  ///< a row that gets no gradient; negative: none
   struct Saved {
     Tensor indices;
     Shape weight_shape;

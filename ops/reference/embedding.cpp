@@ -11,19 +11,31 @@
 namespace troupe::reference {
 namespace {
 
+/// The first axis of indices counts the samples.
+[[noreturn]] void refuse(const Tensor& indices, std::size_t at, const std::string& index,
+                         std::int64_t rows) {
+  const std::int64_t samples = indices.rank() == 0 ? 1 : indices.dim(0);
+  const auto per_sample = static_cast<std::size_t>(indices.element_count() / samples);
+  throw Error(
+      ErrorCode::bad_shape,
+      fmt::format("embedding: index {} at place {} of sample {} of the micro-batch, but the weight "
+                  "has {} rows",
+                  index, at % per_sample, at / per_sample, rows),
+      fmt::format("indices are whole numbers from 0 to {}; {}", rows - 1,
+                  indices.dtype() == DType::i64
+                      ? "correct the samples, or give the embedding more rows"
+                      : "samples of u8 are pixels and are normalised, so store indices as i64"));
+}
+
 template <class Number>
-std::vector<std::int64_t> checked_indices(std::span<const Number> indices, std::int64_t rows) {
+std::vector<std::int64_t> checked_indices(const Tensor& indices, std::int64_t rows) {
   std::vector<std::int64_t> result;
-  result.reserve(indices.size());
-  for (const Number index : indices) {
+  result.reserve(static_cast<std::size_t>(indices.element_count()));
+  for (const Number index : indices.elements<Number>()) {
     // Written so that NaN is refused.
     const bool inside = index >= 0 && index < static_cast<Number>(rows);
     if (!inside || static_cast<Number>(static_cast<std::int64_t>(index)) != index)
-      throw Error(ErrorCode::bad_shape,
-                  fmt::format("embedding: index {} at place {}, but the weight has {} rows", index,
-                              result.size(), rows),
-                  "indices are whole numbers from 0 to below the number of rows; check the "
-                  "samples: those of u8 are pixels and are normalised, so store indices as i64");
+      refuse(indices, result.size(), fmt::format("{}", index), rows);
     result.push_back(static_cast<std::int64_t>(index));
   }
   return result;
@@ -32,11 +44,9 @@ std::vector<std::int64_t> checked_indices(std::span<const Number> indices, std::
 }  // namespace
 
 std::vector<std::int64_t> row_indices(const Tensor& indices, std::int64_t rows) {
-  if (indices.dtype() == DType::i64)
-    return checked_indices<std::int64_t>(indices.elements<std::int64_t>(), rows);
-  if (indices.dtype() == DType::f64)
-    return checked_indices<double>(indices.elements<double>(), rows);
-  return checked_indices<float>(indices.elements<float>(), rows);
+  if (indices.dtype() == DType::i64) return checked_indices<std::int64_t>(indices, rows);
+  if (indices.dtype() == DType::f64) return checked_indices<double>(indices, rows);
+  return checked_indices<float>(indices, rows);
 }
 
 Shape embedding_shape(const Shape& weight, const Shape& indices) {

@@ -9,8 +9,8 @@
 #include "runtime/error.h"
 #include "runtime/file/file.h"
 #include "runtime/file/hdf5_library.h"
-#include "runtime/physical_memory.h"
 #include "runtime/text.h"
+#include "runtime/world/memory_limit.h"
 
 namespace troupe {
 
@@ -114,10 +114,11 @@ Hdf5Chunks::Stored fetch_chunk(const OpenSet& set, const SetLayout& layout,
 
 Tensor in_memory(const SetLayout& layout, const std::string& origin) {
   const auto elements = static_cast<std::uint64_t>(layout.shape.element_count());
-  if (elements > physical_memory_bytes() / size_of(layout.dtype))
+  const MemoryLimit limit = memory_limit();
+  if (elements > limit.bytes / size_of(layout.dtype))
     fail(origin,
-         fmt::format("it has {} elements of {}, but this host has a memory of {} bytes", elements,
-                     name_of(layout.dtype), physical_memory_bytes()),
+         fmt::format("it has {} elements of {}, but {} has a memory of {} bytes", elements,
+                     name_of(layout.dtype), limit.holder, limit.bytes),
          "store samples in chunks, which are read one by one");
   return Tensor::empty(layout.shape, layout.dtype, Device::cpu());
 }

@@ -8,8 +8,8 @@
 
 #include "runtime/error.h"
 #include "runtime/file/npy.h"
-#include "runtime/physical_memory.h"
 #include "runtime/text.h"
+#include "runtime/world/memory_limit.h"
 
 namespace troupe {
 namespace {
@@ -40,20 +40,21 @@ std::string NpzArchive::origin(const std::string& name) const {
 
 std::vector<TensorInfo> NpzArchive::headers(const std::vector<std::string>& names) const {
   std::vector<TensorInfo> headers;
-  const std::uint64_t memory = physical_memory_bytes();
+  const MemoryLimit limit = memory_limit();
   std::uint64_t total = 0;
   for (const std::string& name : names) {
     const ZipMember& member = zip_.at(name);
     const NpyHeader header =
         read_npy_header(zip_.beginning(member, npy_longest_header), member.size, origin(name));
     headers.push_back({name, header.dtype, header.shape});
-    if (member.size > memory - total)
-      throw Error(ErrorCode::bad_file,
-                  fmt::format("reading NumPy array '{}': it has {} bytes{}, but this host has a "
-                              "memory of {}",
-                              origin(name), member.size,
-                              total == 0 ? "" : fmt::format(", after {} of others", total), memory),
-                  "save the arrays with numpy.save: such files need not fit into memory");
+    if (member.size > limit.bytes - total)
+      throw Error(
+          ErrorCode::bad_file,
+          fmt::format("reading NumPy array '{}': it has {} bytes{}, but {} has a memory of {}",
+                      origin(name), member.size,
+                      total == 0 ? "" : fmt::format(", after {} of others", total), limit.holder,
+                      limit.bytes),
+          "save the arrays with numpy.save: such files need not fit into memory");
     total += member.size;
   }
   return headers;

@@ -24,7 +24,7 @@ class NpzArchive {
   /// What the headers of these members state. No more than the headers is unpacked. Throws
   /// Error{bad_file} for what parse_npy refuses, for other methods of compression than deflate, for
   /// a member whose size is not what its header states, and if the members together have more bytes
-  /// than this host has memory.
+  /// than memory_limit() states.
   std::vector<TensorInfo> headers(const std::vector<std::string>& names) const;
   /// The array of a member, in memory of its own. The checksum is verified. Before memory is
   /// allocated, the size is compared as by headers(), and with what the packed bytes can give.

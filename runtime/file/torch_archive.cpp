@@ -6,8 +6,8 @@
 
 #include "runtime/error.h"
 #include "runtime/file/torch_file.h"
-#include "runtime/physical_memory.h"
 #include "runtime/text.h"
+#include "runtime/world/memory_limit.h"
 
 namespace troupe {
 namespace {
@@ -88,7 +88,7 @@ Tensor TorchArchive::read(const TorchTensor& tensor, const std::string& where) c
     zip_.fail(member, fmt::format("it has {} bytes, but the storage of a tensor {}", member.size,
                                   tensor.storage_bytes));
   if (!member.is_stored()) {
-    const ZipContent content = zip_.content(member, physical_memory_bytes());
+    const ZipContent content = zip_.content(member, memory_limit().bytes);
     return elements_of(tensor, content.bytes, content.owner, content.bytes.size() + most_bytes_,
                        where);
   }

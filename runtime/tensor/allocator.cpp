@@ -9,8 +9,8 @@
 #include <new>
 #include <vector>
 
-#include "runtime/error.h"
 #include "runtime/tensor/backend.h"
+#include "runtime/tensor/out_of_memory.h"
 
 namespace troupe {
 namespace {
@@ -76,11 +76,10 @@ void* CachingAllocator::allocate(std::size_t bytes) {
   }
   std::lock_guard lock(state_->mutex);
   if (!block)
-    throw Error(ErrorCode::io,
-                fmt::format("out of memory on {}: {} bytes requested, {} in use",
-                            to_string(device_), bytes, state_->counters.in_use_bytes),
-                "lower `batch_size`, raise `micro_batches`, or make the model smaller "
-                "(`Model::widths`) or its images (`image_size`)");
+    throw OutOfMemory(fmt::format("out of memory on {}: {} bytes requested, {} in use",
+                                  to_string(device_), bytes, state_->counters.in_use_bytes),
+                      "lower `batch_size`, raise `micro_batches`, or make the model smaller "
+                      "(`Model::widths`) or its images (`image_size`)");
   count(state_->counters);
   return block;
 }

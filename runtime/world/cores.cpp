@@ -11,6 +11,8 @@
 #include <string>
 #include <tuple>
 
+#include "runtime/world/control_groups.h"
+
 namespace troupe {
 namespace {
 
@@ -45,23 +47,6 @@ std::optional<double> quota_v1(const std::filesystem::path& folder) {
   const int period = number_in(folder / "cpu.cfs_period_us", -1);
   if (quota > 0 && period > 0) return static_cast<double>(quota) / period;
   return std::nullopt;
-}
-
-/// The least quota from `group` up to the root of its hierarchy.
-template <class Read>
-std::optional<double> least_quota(const std::filesystem::path& root,
-                                  const std::filesystem::path& group, Read read) {
-  std::optional<double> least;
-  std::filesystem::path folder = root;
-  const auto take = [&] {
-    if (const auto quota = read(folder)) least = least ? std::min(*least, *quota) : quota;
-  };
-  take();
-  for (const auto& part : group.relative_path()) {
-    folder /= part;
-    take();
-  }
-  return least;
 }
 
 /// Whether the launcher gave each process CPUs of its own.
@@ -108,18 +93,8 @@ std::vector<Cpu> usable_cpus(const std::filesystem::path& system) {
 std::optional<double> cpu_quota(const std::filesystem::path& groups,
                                 const std::filesystem::path& own) {
   std::optional<double> least;
-  std::ifstream file(own);
-  // Lines like "0::/user/job" (version 2) and "4:cpu,cpuacct:/user/job" (version 1).
-  for (std::string line; std::getline(file, line);) {
-    const auto first = line.find(':');
-    const auto second = first == line.npos ? line.npos : line.find(':', first + 1);
-    if (second == line.npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const std::filesystem::path group = line.substr(second + 1);
-    std::optional<double> quota;
-    if (controllers.empty()) quota = least_quota(groups, group, quota_v2);
-    if (("," + controllers + ",").find(",cpu,") != std::string::npos)
-      quota = least_quota(groups / "cpu", group, quota_v1);
+  for (const ControlGroup& group : control_groups("cpu", groups, own)) {
+    const auto quota = group.version == 2 ? quota_v2(group.folder) : quota_v1(group.folder);
     if (quota) least = least ? std::min(*least, *quota) : quota;
   }
   return least;

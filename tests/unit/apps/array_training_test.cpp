@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/tensor/allocator.h"
 #include "tests/unit/apps/ran.h"
+#include "tests/unit/runtime/file/npy_text.h"
 #include "tests/unit/runtime/file/support.h"
+#include "tests/unit/runtime/file/zip_text.h"
 
 namespace troupe {
 namespace {
@@ -56,6 +59,28 @@ TEST_F(ArrayTraining, GivesTheSameWeightsFromAnyFormatAndWhenResumedWithinAnEpoc
     const Ran evaluated = run_troupe({"eval", out(name)});
     EXPECT_EQ(evaluated.code, exit_done) << evaluated.error;
     EXPECT_THAT(evaluated.out, HasSubstr("/2"));
+  }
+}
+
+TEST_F(ArrayTraining, HasOneCopyOfTheArraysInMemoryInEveryVerb) {
+  constexpr std::size_t samples = 8192, size = 1024, bytes = samples * size;
+  const std::string begin = "{'descr': '|u1', 'fortran_order': False, 'shape': ";
+  test::write_text(
+      folder_ / "a.npz",
+      test::zip_of(
+          {{"x_train.npy", test::npy_file(begin + "(8192, 1024), }", std::string(bytes, 1))},
+           {"y_train.npy", test::npy_file(begin + "(8192,), }", std::string(samples, 2))}}));
+  CachingAllocator& memory = CachingAllocator::of(Device::cpu());
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"train", out("o.yaml"), "-o", out("run"), "-r", "train.steps=2",
+                                 "-r", "data.name=npz", "-r", "data.test_fraction=0.1", "-r",
+                                 "data.path=" + out("a.npz")},
+        {"eval", out("run")}}) {
+    memory.reset_peak();
+    const Ran ran = run_troupe(words);
+    ASSERT_EQ(ran.code, exit_done) << ran.error;
+    EXPECT_GE(memory.counters().peak_bytes, bytes) << words[0];
+    EXPECT_LT(memory.counters().peak_bytes, bytes * 3 / 2) << words[0];
   }
 }
 

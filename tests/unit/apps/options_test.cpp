@@ -368,7 +368,6 @@ INSTANTIATE_TEST_SUITE_P(
                     WrongValue{"data.mean=[0.1, 0.2]", "2 numbers for 1 channel"},
                     WrongValue{"data.augment=[flip, flip]", "twice"},
                     WrongValue{"data.path=/no/such/folder", "-o /no/such/folder"},
-                    WrongValue{"model.weights=/no/such/file", "does not exist"},
                     WrongValue{"faults=[{actor: writer, micro_batch: 1}]", "one for each stage"},
                     WrongValue{"faults=[{actor: stage/0, micro_batch: 4}]", "write 0 to 3"},
                     WrongValue{"faults=[{actr: stage/0}]", "did you mean actor?"},

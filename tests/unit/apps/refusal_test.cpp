@@ -64,7 +64,7 @@ TEST_F(Refusals, SuggestAModelForTheSizeOfImages) {
 TEST_F(Refusals, NameWhatExceedsTheMemory) {
   EXPECT_THAT(refusal("images.yaml", "model.widths=[1000000, 1000000]"),
               AllOf(HasSubstr("the parameter layers.1.weight has the shape [1000000, 1000000] and "
-                              "needs 3725 GiB, more than the memory"),
+                              "needs 3725.3 GiB, more than the memory"),
                     HasSubstr("try: lower model.widths or data.shape")));
   EXPECT_THAT(refusal("csv.yaml", "train.batch_size=5"),
               HasSubstr("train.batch_size is 5, more than the 4 training samples"));

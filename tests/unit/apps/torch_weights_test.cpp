@@ -67,6 +67,28 @@ TEST_F(TorchWeightsVerbs, ExportWritesWhatEvalAndTrainRead) {
               HasSubstr("other.pt exists and is not a PyTorch file"));
 }
 
+TEST_F(TorchWeightsVerbs, AResumedRunNeedsNoFileOfInitialWeights) {
+  const std::string file = export_as("w.pt");
+  const auto train = [&](const std::string& steps, std::vector<std::string> more) {
+    std::vector<std::string> words{
+        "train", options_, "-r", "model.weights=" + file, "-r", "train.steps=" + steps};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_troupe(words);
+  };
+  ASSERT_EQ(train("4", {"-o", path("whole")}).code, exit_done);
+  ASSERT_EQ(train("3", {"-o", path("part")}).code, exit_done);
+  std::filesystem::remove(file);
+  const Ran fresh = train("4", {"-o", path("fresh"), "--restart", "auto"});
+  EXPECT_EQ(fresh.code, exit_usage);
+  EXPECT_THAT(fresh.error, HasSubstr("model.weights is " + file + ", which does not exist"));
+  const Ran resumed = train("4", {"-o", path("part"), "--restart", "auto"});
+  EXPECT_EQ(resumed.code, exit_done) << resumed.error;
+  EXPECT_EQ(digest(path("part")), digest(path("whole")));
+  const Ran by_its_options = run_troupe({"train", path("part") + "/options_restart.yaml",
+                                         "--restart", path("part"), "-r", "train.steps=5"});
+  EXPECT_EQ(by_its_options.code, exit_done) << by_its_options.error;
+}
+
 TEST_F(TorchWeightsVerbs, EvalNamesTheFileWhoseWeightsDoNotFit) {
   EXPECT_THAT(eval(golden("training.pt")),
               AllOf(HasSubstr("training.pt: the weights belong to another model"),

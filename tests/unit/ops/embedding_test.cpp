@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -35,14 +36,49 @@ TEST(Embedding, RefusesIndicesThatNameNoRow) {
     }
     return "no error";
   };
-  EXPECT_THAT(refused(indices_of({0, 5})), HasSubstr("index 5 at place 1, but the weight has 5"));
+  EXPECT_THAT(refused(indices_of({0, 5})),
+              HasSubstr("index 5 at place 0 of sample 1 of the micro-batch, but the weight has 5"));
   EXPECT_THAT(refused(indices_of({-1})), HasSubstr("index -1 at place 0"));
   EXPECT_THAT(refused(indices_of({INT64_MAX})), HasSubstr("at place 0"));
-  EXPECT_THAT(refused(vector_of({0, 1.5f})), HasSubstr("index 1.5 at place 1"));
+  EXPECT_THAT(refused(vector_of({0, 1.5f})), HasSubstr("index 1.5 at place 0 of sample 1"));
   EXPECT_THAT(refused(vector_of({-1.0f})), HasSubstr("index -1 at place 0"));
   EXPECT_THAT(refused(vector_of({std::nanf("")})), HasSubstr("nan at place 0"));
   EXPECT_THAT(refused(vector_of({INFINITY})), HasSubstr("inf at place 0"));
   EXPECT_THAT(refused(vector_of({1e30f})), HasSubstr("at place 0"));
+}
+
+TEST(Embedding, SpeaksOfPixelsOnlyIfIndicesAreNoWholeNumbers) {
+  const auto remedy_for = [](const Tensor& indices) -> std::string {
+    try {
+      Embedding{}.forward({}, indices, random_tensor({5, 2}, 1));
+    } catch (const Error& error) {
+      EXPECT_THAT(error.message(), HasSubstr("at place 2 of sample 1 of the micro-batch"));
+      return error.remedy();
+    }
+    return "no error";
+  };
+  const std::string whole =
+      remedy_for(Tensor::from<std::int64_t>({2, 3}, std::vector<std::int64_t>{0, 1, 2, 3, 4, 5}));
+  EXPECT_THAT(whole, HasSubstr("from 0 to 4"));
+  EXPECT_THAT(whole, testing::Not(HasSubstr("u8")));
+  EXPECT_THAT(remedy_for(Tensor::from<double>({2, 3}, std::vector<double>{0, 1, 2, 3, 4, 0.5})),
+              HasSubstr("u8"));
+}
+
+/// nn.Embedding(5, 3, padding_idx=1)
+TEST(Embedding, GivesNoGradientToARowOfPadding) {
+  const Tensor weight = random_tensor({5, 3}, 1), grad = random_tensor({4, 3}, 2);
+  const auto gradient = [&](std::int64_t padding_row) {
+    Embedding embedding{.padding_row = padding_row};
+    std::vector<InputGradient> gradients(2);
+    embedding.forward({}, indices_of({1, 4, 1, 0}), weight);
+    embedding.input_gradient({}, grad, gradients);
+    return values_of(gradients[1].grad);
+  };
+  auto expected = gradient(-1);
+  EXPECT_NE(expected[3], 0.0f);
+  std::fill_n(expected.begin() + 3, 3, 0.0f);
+  EXPECT_EQ(gradient(1), expected);
 }
 
 TEST(Embedding, RefusesAWeightThatIsNotOfRows) {

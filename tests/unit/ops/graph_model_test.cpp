@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "ops/graph/builder.h"
 #include "ops/graph/model_of.h"
 #include "ops/graph/shapes.h"
 #include "ops/nn/network.h"
+#include "runtime/error.h"
 
 namespace troupe::graph {
 namespace {
@@ -69,6 +72,62 @@ TEST(GraphModel, DrawsTheProjectionsOfAttentionAsPyTorch) {
   EXPECT_EQ(largest.at("attn.out_proj.bias"), 0);
   EXPECT_NEAR(largest.at("attn.out_proj.weight"), 0.25, 0.02);
   EXPECT_GT(largest.at("head.out_proj.bias"), 0);
+}
+
+/// The new weight of nn.Embedding(4, 2, padding_idx=1) has zeroes in row 1.
+TEST(GraphModel, RefusesToDrawAWeightWithARowOfPadding) {
+  GraphBuilder builder;
+  builder.graph.input = builder.add_value(
+      {.kind = Value::Kind::input, .name = "x", .dtype = DType::i64, .shape = {{.per_sample = 1}}});
+  const ValueId weight = builder.add_value(
+      {.kind = Value::Kind::parameter, .name = "e.weight", .shape = {fixed(4), fixed(2)}});
+  builder.graph.output =
+      builder.add(Embedding{.padding_row = 1}, {weight, builder.graph.input}, {.name = "e"});
+  const Model model = model_of(std::make_shared<const Graph>(builder.graph), {.initialise = true});
+  StateSpec spec;
+  try {
+    model.blocks[0]->declare(spec);
+    FAIL() << "it was drawn";
+  } catch (const Error& error) {
+    EXPECT_NE(error.message().find("e.weight has a padding_idx"), std::string::npos);
+    EXPECT_NE(error.remedy().find("initialise"), std::string::npos);
+  }
+}
+
+/// Self-attention of three tokens, of which the second sees none; a weight of 0 elements is
+/// undefined for it. PyTorch gives zeroes, in its value and all gradients.
+TEST(GraphModel, GivesZeroesToATokenThatSeesNoneAlsoWithDropout) {
+  for (const double dropout : {0.0, 0.5}) {
+    GraphBuilder builder;
+    builder.graph.input = builder.add_value({.kind = Value::Kind::input,
+                                             .name = "x",
+                                             .shape = {{.per_sample = 1}, fixed(3), fixed(2)}});
+    const double hidden = -std::numeric_limits<double>::infinity();
+    const ValueId mask = builder.add_value(
+        {.kind = Value::Kind::constant,
+         .name = "mask",
+         .dtype = DType::f64,
+         .shape = {fixed(3), fixed(3)},
+         .constant = Tensor::from<double>(
+             {3, 3}, std::vector<double>{0, 0, hidden, hidden, hidden, hidden, 0, 0, 0})});
+    const ValueId x = builder.graph.input;
+    builder.graph.output =
+        builder.add(Attention{.scale = 0.7, .dropout = dropout}, {x, x, x, mask}, {.name = "a"});
+    Network network(model_of(std::make_shared<const Graph>(builder.graph), {}), 0, 1, DType::f32,
+                    Stream{});
+    network.use(initial_state(network.spec(), DType::f32, 1));
+    Tensor samples = Tensor::empty(Shape{2, 3, 2}, DType::f32, Device::cpu());
+    for (int i = 0; i < 12; ++i) samples.data<float>()[i] = static_cast<float>(i % 5) - 2;
+    const auto pass = network.forward(samples, {.seed = 1}, true);
+    const Tensor y = pass->result();
+    for (const int i : {2, 3, 8, 9}) EXPECT_EQ(y.data<float>()[i], 0.0f) << dropout;
+    Tensor grad = Tensor::empty(Shape{2, 3, 2}, DType::f32, Device::cpu());
+    std::ranges::fill(grad.elements<float>(), 1.0f);
+    const Tensor slopes = network.backward(*pass, grad);
+    for (const Tensor& numbers : {y, slopes})
+      for (const float number : numbers.elements<float>())
+        EXPECT_TRUE(std::isfinite(number)) << dropout;
+  }
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using graph::Graph;
+using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr std::int64_t huge = std::int64_t{1} << 40;
@@ -56,8 +57,21 @@ TEST(InferenceOnnx, IsRefusedWithTheExportLineIfTheExportHasRewrittenNodes) {
   entry.set_value("FuseBatchNormIntoConv");
   const Error error = error_of(model);
   EXPECT_EQ(error.code(), ErrorCode::unsupported);
-  EXPECT_THAT(error.message(), HasSubstr("FuseBatchNormIntoConv"));
+  EXPECT_THAT(error.message(), AllOf(HasSubstr("FuseBatchNormIntoConv"),
+                                     HasSubstr("folds batch norm into convolutions")));
   EXPECT_THAT(error.remedy(), HasSubstr("optimize=False"));
+}
+
+TEST(InferenceOnnx, IsRefusedWithoutAWordOfBatchNormIfItHasNone) {
+  OnnxModel rewritten = linear_model();
+  auto& entry = *rewritten.graph().mutable_node(0)->add_metadata_props();
+  entry.set_key("pkg.onnxscript.rewriter.rule_name");
+  entry.set_value("MaterializeReshapeShape");
+  OnnxModel merged = linear_model();
+  merged.signature("a: PARAMETER target='fc.weight'\nb: PARAMETER target='head.weight'\n");
+  for (const OnnxModel& model : {rewritten, merged})
+    EXPECT_THAT(error_of(model).message(),
+                AllOf(HasSubstr("optimize=True"), testing::Not(HasSubstr("batch norm"))));
 }
 
 TEST(InferenceOnnx, IsRefusedIfAParameterOfItsSignatureIsMissing) {

@@ -360,6 +360,28 @@ TEST(Optimizer, RefusesTwoStateTensorsOfOneName) {
   }
 }
 
+TEST(ParameterGroups, NameParametersNearTheLiteralPartOfAPattern) {
+  const std::vector<std::string> names{"fc.bias",           "layer1.0.conv1.weight",
+                                       "layer1.0.bn1.bias", "backbone.stem.conv.weight",
+                                       "head.weight",       "backbone.norm.weight"};
+  const auto remedy_for = [&](const std::string& pattern) -> std::string {
+    try {
+      Optimizer(Sgd{})
+          .with_groups({{.parameters = {pattern}, .optimizer = Sgd{}}})
+          .check_groups(names);
+    } catch (const Error& error) {
+      return error.remedy();
+    }
+    return "nothing was refused";
+  };
+  EXPECT_THAT(remedy_for("bakbone.*"),
+              HasSubstr("backbone.stem.conv.weight, backbone.norm.weight"));
+  EXPECT_THAT(remedy_for("*.layer1.0.cnov1.*"), HasSubstr("names are layer1.0.conv1.weight"));
+  EXPECT_THAT(remedy_for("*.hed.*"), HasSubstr("names are head.weight"));
+  EXPECT_THAT(remedy_for("layer.*"), HasSubstr("layer1.0.conv1.weight, layer1.0.bn1.bias"));
+  EXPECT_THAT(remedy_for("*.*.*.*.*.*"), HasSubstr("nearest names"));
+}
+
 TEST(ParameterGroups, RefuseWhatFitsNoModel) {
   const std::vector<std::string> names{"stem.weight", "norm.weight", "norm.bias", "head.bias"};
   const auto refusal_of = [&](std::vector<ParameterGroup> groups) {

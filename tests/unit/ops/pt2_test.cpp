@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "graph_files.h"
 #include "ops/graph/model_of.h"
@@ -178,6 +179,44 @@ TEST(Pt2, ListsOperatorsThatAreLackingWithModuleAndLine) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("elu.default"), HasSubstr("classifier.1"),
                                     HasSubstr("graph_models.py, line 32")));
   }
+}
+
+TEST(Pt2, ListsTheParametersOfOperatorsThatAreLacking) {
+  Archive file("tokens");
+  file.change_nodes([](json& nodes) {
+    argument(node(nodes, "embedding_1"), "scale_grad_by_freq") = {{"as_bool", true}};
+  });
+  const Graph graph = file.read();
+  ASSERT_EQ(graph.lacking.size(), 1u);
+  EXPECT_EQ(graph.lacking[0].reason, "scale_grad_by_freq=True");
+  const auto parameters = [](const Graph& of) {
+    std::set<std::string> names;
+    for (const Value& value : of.values)
+      if (value.kind == Value::Kind::parameter) names.insert(value.name);
+    return names;
+  };
+  EXPECT_EQ(parameters(graph), parameters(Archive("tokens").read()));
+}
+
+TEST(Pt2, ReadsTheRowOfPaddingOfAnEmbedding) {
+  const auto with_padding = [](int row) {
+    Archive file("tokens");
+    file.change_nodes([row](json& nodes) {
+      argument(node(nodes, "embedding"), "padding_idx") = {{"as_int", row}};
+    });
+    return file;
+  };
+  const auto row_of = [](const Graph& graph) {
+    for (const Node& node : graph.nodes)
+      if (const auto* embedding = std::get_if<Embedding>(&node.operation))
+        return embedding->padding_row;
+    return std::int64_t{-2};
+  };
+  EXPECT_EQ(row_of(with_padding(3).read()), 3);
+  EXPECT_EQ(row_of(with_padding(-1).read()), -1);
+  EXPECT_NE(digest(with_padding(3).read()), digest(with_padding(-1).read()));
+  for (const int row : {10, -2})
+    EXPECT_THAT(with_padding(row).error(), HasSubstr("padding_idx is " + std::to_string(row)));
 }
 
 TEST(Pt2, RefusesModelsInEvaluationMode) {

@@ -101,6 +101,25 @@ test::MadeMember unreadable(const std::string& name, const std::string& shape, s
           .crc = 1};
 }
 
+TEST(ArrayFormats, AreDescribedWithoutReadingTheirSamples) {
+  const test::TemporaryFolder folder;
+  auto targets = unreadable("y_train", "(10,)", 10);
+  targets.crc = -1;  // the true one
+  test::write_text(folder / "a.npz",
+                   test::zip_of({unreadable("x_train", "(10, 2, 3)", 60), targets}));
+  const DatasetSource source = NpzArrays{folder / "a.npz", {.test_fraction = 0.2}};
+  const DatasetSummary summary = source.describe();
+  EXPECT_EQ(summary.samples.shape, (Shape{1, 2, 3}));
+  EXPECT_EQ(summary.samples.dtype, DType::u8);
+  EXPECT_EQ(summary.train, 8);
+  EXPECT_EQ(summary.test, 2);
+  test::expect_error(ErrorCode::bad_file, {"x_train.npy in", "CRC"}, [&] { open_dataset(source); });
+  for (const DatasetSource& other : formats()) {
+    EXPECT_EQ(other.describe().test, 2);
+    EXPECT_EQ(other.describe().samples.classes, 3);
+  }
+}
+
 TEST(ArrayFormats, AreComparedBeforeAnArrayIsUnpacked) {
   const test::TemporaryFolder folder;
   const auto expect_refused = [&](const std::vector<test::MadeMember>& members,

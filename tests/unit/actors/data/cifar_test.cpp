@@ -183,6 +183,15 @@ TEST_F(CifarFiles, RefusesAnArchiveOfAnotherDataSet) {
                [&] { open_dataset(Cifar10{folder_ / "other.tar.gz"}); });
 }
 
+TEST_F(CifarFiles, TellsWhatAWrongFolderHoldsAndDownloadsNothingIntoIt) {
+  write_text(folder_ / "notes.txt", "none");
+  std::filesystem::create_directory(folder_ / "train");
+  expect_error(ErrorCode::io,
+               {folder_.path().string(), "looked for data_batch_1", "cifar-10-python.tar.gz",
+                "found notes.txt, train/", "run `fetch cifar10` and leave out `Dataset::path`"},
+               [&] { open_dataset(Cifar10{folder_.path()}); });
+}
+
 TEST_F(CifarFiles, TellsWhereItLookedAndWhatToDownload) {
   expect_error(ErrorCode::io,
                {folder_.path().string(), "cifar-100-python", "cifar-100-binary.tar.gz",
@@ -193,6 +202,8 @@ TEST_F(CifarFiles, TellsWhereItLookedAndWhatToDownload) {
                [] { open_dataset(Cifar10{}); });
   const std::string empty = folder_.path().string();
   expect_error(ErrorCode::io, {"run `fetch cifar10 " + empty + "`"},
+               [&] { open_dataset(Cifar10{empty}); });
+  expect_error(ErrorCode::io, {"looked for", "cifar-10-batches-py/", "found nothing"},
                [&] { open_dataset(Cifar10{empty}); });
   cifar_folder(10, false).write(folder_ / "cifar10");
   EXPECT_GT(open_dataset(Cifar10{}).count(Split::train), 0);

@@ -9,11 +9,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <future>
 #include <numeric>
 #include <thread>
 
 #include "actors/data/dataset_folder.h"
 #include "actors/data/datasets.h"
+#include "actors/data/memory_dataset.h"
 #include "runtime/error.h"
 
 namespace troupe {
@@ -426,6 +428,43 @@ TEST(Synthetic, TellsToTakeFewerSamplesWhereMemoryIsShort) {
     EXPECT_THAT(error.message(), testing::HasSubstr("out of memory"));
     EXPECT_THAT(error.remedy(), testing::HasSubstr("`Dataset::count`"));
   }
+}
+
+/// Samples for which no machine has memory, when they are opened or when they are first used.
+struct TooLarge {
+  static constexpr std::string_view name = "too_large";
+  std::launch when = std::launch::deferred;
+
+  std::shared_ptr<const SampleReader> open(const DatasetOptions&) const {
+    const auto make = [] {
+      return Tensor::empty(Shape{std::int64_t{1} << 56}, DType::u8, Device::cpu());
+    };
+    const Tensor targets = Tensor::empty(Shape{1}, DType::i64, Device::cpu());
+    std::shared_future<Tensor> samples = std::async(std::launch::deferred, make).share();
+    if (when == std::launch::async) samples.get();
+    const MemoryDataset::Part part{targets, samples};
+    return std::make_shared<MemoryDataset>(name, SampleSpec{.shape = {1, 1, 1}}, part, part);
+  }
+};
+
+TEST(OpenDataset, SpeaksOfSamplesWhereTheyExceedTheMemory) {
+  const auto expect_told = [](const auto& act) {
+    try {
+      act();
+      FAIL() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::io);
+      EXPECT_THAT(error.message(),
+                  testing::HasSubstr("samples of too_large: out of memory on cpu"));
+      EXPECT_THAT(error.remedy(), testing::HasSubstr("more memory"));
+      EXPECT_THAT(error.remedy(), testing::HasSubstr(".npy"));
+      EXPECT_THAT(error.remedy(), testing::Not(testing::HasSubstr("batch_size")));
+    }
+  };
+  expect_told([] { open_dataset(TooLarge{std::launch::async}); });
+  expect_told([] { (void)DatasetSource(TooLarge{std::launch::async}).describe(); });
+  const Dataset later = open_dataset(TooLarge{});
+  expect_told([&] { (void)later.stored(Split::train); });
 }
 
 TEST(OpenDataset, RefusesUnknownNamesAndNegativeLimits) {
