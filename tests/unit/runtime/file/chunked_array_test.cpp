@@ -27,7 +27,7 @@ TEST(ChunkedArray, KeepsWhatFitsAndReadsTheRestAgain) {
       EXPECT_EQ(value, static_cast<float>(row));
     }
   };
-  const ChunkedArray all(layout, read, 3 * 300);
+  const ChunkedArray all(layout, read, std::size_t{3} * 300);
   read_all(all);
   read_all(all);
   EXPECT_EQ(reads, 3);
